@@ -1,0 +1,33 @@
+# Read by ctest, not by the build: asks ${program} for its gtest suites and declares one test for each.
+# Labels: ${label}; `slow` where the suite's name says so; `sanitize`, for the sanitized builds, where not.
+set(slow_suites "Slow|Stress|Speed")
+
+set(suites "")
+if(EXISTS ${program})
+  execute_process(COMMAND ${program} --gtest_list_tests OUTPUT_VARIABLE listing RESULT_VARIABLE status)
+  if(status EQUAL 0)
+    # Suites stand at the start of a line and end in a dot; their tests are indented.
+    string(REGEX MATCHALL "(^|\n)[^ \n][^\n]*\\." suites "${listing}")
+  endif()
+endif()
+
+if(suites STREQUAL "")
+  # Without this, a program that was not built or does not start would pass unnoticed.
+  add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
+  set_tests_properties(${label}.missing PROPERTIES LABELS "${label};sanitize")
+endif()
+foreach(suite IN LISTS suites)
+  string(REGEX REPLACE "^\n" "" suite "${suite}")
+  string(REGEX REPLACE "\\..*$" "" suite "${suite}")
+  if(suite MATCHES "^DISABLED_|^Running main")
+    continue()
+  endif()
+  if(suite MATCHES "${slow_suites}")
+    set(labels "${label};slow")
+  else()
+    set(labels "${label};sanitize")
+  endif()
+  add_test(${label}.${suite} ${program} "--gtest_filter=${suite}.*" --gtest_brief=1)
+  set_tests_properties(${label}.${suite} PROPERTIES
+    LABELS "${labels}" TIMEOUT 900 WORKING_DIRECTORY ${source_dir} ENVIRONMENT "${environment}")
+endforeach()

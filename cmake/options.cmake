@@ -1,0 +1,41 @@
+# Flags for all of our targets: one interface target, so that a dependent project's own code is left alone.
+add_library(xhat_flags INTERFACE)
+target_compile_features(xhat_flags INTERFACE cxx_std_20)
+target_compile_options(xhat_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  # The evaluator is the reference for every other path: a*b+c must be two roundings on any machine, not an fma
+  # where the compiler finds one. Code that wants an fma says std::fma.
+  -ffp-contract=off
+  # g++ 12 sees overlapping copies in plain std::string concatenation (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)
+if(XHAT_WERROR AND NOT XHAT_SANITIZE)  # instrumented code draws false warnings
+  target_compile_options(xhat_flags INTERFACE -Werror)
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_CXX_EXTENSIONS OFF)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+  # The hot loops are compiled by Halide. -O2 for the rest builds faster than -O3; no -march, so it runs anywhere.
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  # Sanitized code: fast enough to run the tests, with usable stack traces.
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g -fno-omit-frame-pointer")
+
+  find_program(XHAT_CCACHE ccache)
+  if(XHAT_CCACHE AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${XHAT_CCACHE})
+  endif()
+endif()
+
+if(XHAT_SANITIZE)
+  target_compile_options(xhat_flags INTERFACE -fsanitize=${XHAT_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(xhat_flags INTERFACE -fsanitize=${XHAT_SANITIZE})
+endif()
+
+# Every test runs with these; they mean nothing to an unsanitized program.
+set(xhat_test_environment
+  "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1"
+  "UBSAN_OPTIONS=print_stacktrace=1"
+  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")

@@ -1,0 +1,64 @@
+# The kinds of targets. None of them minds a folder that is missing or empty.
+
+# xhat_sources(VAR FOLDER REGEX [EXCLUDE REGEX]): the folder's .cpp files that match.
+function(xhat_sources var folder regex)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "EXCLUDE" "")
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  if(regex)
+    list(FILTER sources INCLUDE REGEX "${regex}")
+  endif()
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
+  endif()
+  set(${var} ${sources} PARENT_SCOPE)
+endfunction()
+
+# xhat_library(FOLDER PUBLIC ... PRIVATE ...): the library xhat_FOLDER. A folder without sources makes an interface
+# library, so that what links it need not care.
+function(xhat_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE")
+  set(name xhat_${folder})
+  xhat_sources(sources ${folder} "")
+  if(sources)
+    add_library(${name} STATIC ${sources})
+    target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:xhat_flags>)
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} INTERFACE ${arg_PUBLIC})
+  endif()
+endfunction()
+
+# xhat_program(NAME SUBFOLDER SOURCES LIBRARIES...): the executable SUBFOLDER/NAME in the build folder, if there are sources.
+function(xhat_program name subfolder sources)
+  if(NOT sources)
+    return()
+  endif()
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE ${ARGN} xhat_flags)
+  # For files such as tests/golden, and for running build/xhat itself.
+  target_compile_definitions(${name} PRIVATE
+    XHAT_SOURCE_DIR="${PROJECT_SOURCE_DIR}" XHAT_BUILD_DIR="${PROJECT_BINARY_DIR}")
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${subfolder})
+endfunction()
+
+# xhat_test_program(NAME LABEL SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite.
+# Finer (one process per test) would pay Halide's start-up, about half a second, hundreds of times; coarser would
+# neither run in parallel nor survive a crash.
+function(xhat_test_program name label sources)
+  list(FILTER sources EXCLUDE REGEX "^$")
+  if(NOT sources MATCHES "_test\\.cpp")
+    return()
+  endif()
+  xhat_program(${name} tests "${sources}" ${ARGN} GTest::gtest_main)
+  set(script ${PROJECT_BINARY_DIR}/tests/${name}_suites.cmake)
+  file(CONFIGURE OUTPUT ${script} CONTENT [[
+set(program "@PROJECT_BINARY_DIR@/tests/@name@")
+set(label "@label@")
+set(source_dir "@PROJECT_SOURCE_DIR@")
+set(environment "@xhat_test_environment@")
+include("@PROJECT_SOURCE_DIR@/cmake/gtest_suites.cmake")
+]] @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${script})
+endfunction()
