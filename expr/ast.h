@@ -58,6 +58,7 @@ struct Statement {
   std::vector<Axis> axes;     // definition
   Ref body = kAbsent;         // call: a Kind::call node whose arguments are whole-tensor expressions
   Pos pos;
+  Pos end;                    // just after it; unknown where no text was parsed
 };
 
 struct Parameter {
@@ -65,6 +66,7 @@ struct Parameter {
   DType type = DType::f32;
   std::vector<Ref> extents;
   bool constant = false;
+  bool typed = true;  // false: a parameter of a grad that is a name only
   Pos pos;
 };
 

@@ -1,0 +1,140 @@
+#include "ad/gather.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "ad/guards.h"
+#include "expr/affine.h"
+
+namespace xhat {
+namespace {
+
+// index == target, as a condition of a sum has it: the target is an axis from outside, the index has bound axes.
+struct Equation {
+  Id index;
+  AxisRange target;
+  Id literal;
+};
+
+using Ranges = std::unordered_map<Id, AxisRange>;
+
+// Ranges of all axes of a body by name; a name with two ranges is of no use as a target.
+Ranges ranges_of(const Arena& a, const Definition& d) {
+  Ranges ranges;
+  std::vector<Id> ambiguous;
+  auto note = [&](const AxisRange& r) {
+    auto [at, fresh] = ranges.emplace(r.axis, r);
+    if (!fresh && !(at->second == r)) ambiguous.push_back(r.axis);
+  };
+  for (const AxisRange& r : d.axes) note(r);
+  for (Id id : reachable(a, d.body))
+    if (is_reduction(a[id].op))
+      for (const AxisRange& r : reduce_axes(a[id])) note(r);
+  for (Id axis : ambiguous) ranges.erase(axis);
+  return ranges;
+}
+
+class Gatherer {
+ public:
+  Gatherer(Arena& a, const Ranges& ranges) : a_(a), ranges_(ranges) {}
+
+  // The sum with its equations solved, or itself.
+  Id solved(Id id) {
+    const Node& n = a_[id];
+    axes_ = reduce_axes(n);
+    bound_.clear();
+    for (const AxisRange& r : axes_) bound_.push_back(r.axis);
+    literals_.clear();
+    add_literals(a_, literals_, reduce_condition(n));
+    std::vector<Equation> equations = find_equations();
+    // All at once; if that is out of reach, those that can be solved one by one.
+    if (equations.empty()) return id;
+    if (Id whole = attempt(n, equations); whole != kNone) return whole;
+    if (equations.size() == 1) return id;
+    for (const Equation& e : equations)
+      if (Id part = attempt(n, {e}); part != kNone) return a_[part].op == Op::sum ? solved(part) : part;
+    return id;
+  }
+
+ private:
+  std::vector<Equation> find_equations() const {
+    std::vector<Equation> found;
+    std::vector<Id> targets;
+    for (Id literal : literals_) {
+      const Node& n = a_[literal];
+      if (n.op != Op::eq || a_[n.arg(0)].type != DType::i64) continue;
+      for (size_t side : {1u, 0u}) {
+        Id target = n.arg(side), index = n.arg(1 - side);
+        if (a_[target].op != Op::axis || contains(bound_, target) || contains(targets, target)) continue;
+        if (!depends_on(a_, index, bound_) || contains(a_[index].free_axes(), target)) continue;
+        auto range = ranges_.find(target);
+        if (range == ranges_.end()) continue;
+        found.push_back({index, range->second, literal});
+        targets.push_back(target);
+        break;
+      }
+    }
+    return found;
+  }
+
+  // Within reach of isl: no tensor is read, nothing but integers compared.
+  bool is_affine(Id literal) const {
+    return std::ranges::all_of(reachable(a_, literal), [&](Id id) {
+      return !is_read(a_[id].op) && !is_reduction(a_[id].op) && !is_float(a_[id].type);
+    });
+  }
+
+  Id attempt(const Node& n, const std::vector<Equation>& equations) {
+    std::vector<Id> indices;
+    std::vector<AxisRange> targets;
+    Literals known, rest;
+    for (const Equation& e : equations) {
+      indices.push_back(e.index);
+      targets.push_back(e.target);
+    }
+    for (Id literal : literals_) {
+      if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
+      (is_affine(literal) ? known : rest).push_back(literal);
+    }
+    std::optional<InvertAnswer> answer = invert(a_, {axes_, conjunction(a_, known), indices, targets});
+    if (!answer) return kNone;
+    return rebuilt(n, *answer, rest);
+  }
+
+  Id rebuilt(const Node& n, const InvertAnswer& answer, const Literals& rest) {
+    Replacements map(answer.solved.begin(), answer.solved.end());
+    std::vector<Id> remaining;
+    for (const AxisRange& r : answer.remaining) remaining.push_back(r.axis);
+    auto moved = [&](Id x) { return map.empty() ? x : substitute(a_, x, map, remaining); };
+    Literals all;
+    add_literals(a_, all, answer.guard);
+    for (Id literal : rest) add_literals(a_, all, moved(literal));
+    Literals inner, outer;
+    for (Id x : all) (depends_on(a_, x, remaining) ? inner : outer).push_back(x);
+    Id body = moved(reduce_body(n));
+    if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
+    return guarded(a_, outer, body);
+  }
+
+  Arena& a_;
+  const Ranges& ranges_;
+  std::vector<AxisRange> axes_;
+  std::vector<Id> bound_;
+  Literals literals_;
+};
+
+}  // namespace
+
+Program gather(const Program& p) {
+  Arena& a = *p.arena;
+  Program result = p;
+  for (Definition& d : result.body.definitions) {
+    if (d.direction != Direction::backward || d.is_call()) continue;
+    Ranges ranges = ranges_of(a, d);
+    Gatherer gatherer(a, ranges);
+    d.body = rewrite(a, d.body, [&](Id id) { return a[id].op == Op::sum ? gatherer.solved(id) : id; });
+  }
+  return result;
+}
+
+}  // namespace xhat

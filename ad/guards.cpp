@@ -1,0 +1,90 @@
+#include "ad/guards.h"
+
+#include <algorithm>
+
+namespace xhat {
+namespace {
+
+// `if c then d else false`: && evaluates both sides, so a d that may only be read where c holds is written like this.
+bool is_guarded_condition(const Arena& a, Id id) {
+  const Node& n = a[id];
+  return n.op == Op::select && n.type == DType::boolean && a[n.arg(2)].op == Op::constant && !is_true(a, n.arg(2));
+}
+
+// Does condition read a tensor at a position that the conditions before it may be there to keep in bounds?
+bool reads_what_is_guarded(const Arena& a, Id before, Id condition) {
+  return std::ranges::any_of(reachable(a, condition), [&](Id id) {
+    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id x) {
+             return depends_on(a, x, a[before].free_axes());
+           });
+  });
+}
+
+}  // namespace
+
+bool contains(std::span<const Id> ids, Id id) { return std::find(ids.begin(), ids.end(), id) != ids.end(); }
+
+bool depends_on(const Arena& a, Id expression, std::span<const Id> axes) {
+  for (Id axis : a[expression].free_axes())
+    if (contains(axes, axis)) return true;
+  return false;
+}
+
+void add_literals(const Arena& a, Literals& literals, Id condition) {
+  if (condition == kNone) return;
+  std::vector<Id> stack{condition};
+  while (!stack.empty()) {
+    Id id = stack.back();
+    stack.pop_back();
+    if (a[id].op == Op::land || is_guarded_condition(a, id)) {
+      stack.push_back(a[id].arg(1));
+      stack.push_back(a[id].arg(0));
+    } else if (!is_true(a, id) && !contains(literals, id)) {
+      literals.push_back(id);
+    }
+  }
+}
+
+Id conjunction(Arena& a, std::span<const Id> literals) {
+  Id all = kNone;
+  for (Id id : literals) {
+    if (all == kNone) all = id;
+    else if (reads_what_is_guarded(a, all, id)) all = a.select(all, id, a.boolean(false));
+    else all = a.land(all, id);
+  }
+  return all;
+}
+
+Id negation(Arena& a, Id condition) {
+  const Node& n = a[condition];
+  if (n.op == Op::lnot) return n.arg(0);
+  if (n.op == Op::eq) return a.binary(Op::ne, n.arg(0), n.arg(1));
+  if (n.op == Op::ne) return a.binary(Op::eq, n.arg(0), n.arg(1));
+  if ((n.op == Op::lt || n.op == Op::le) && is_integer(a[n.arg(0)].type))
+    return a.binary(n.op == Op::lt ? Op::le : Op::lt, n.arg(1), n.arg(0));
+  return a.unary(Op::lnot, condition);
+}
+
+Id guarded(Arena& a, std::span<const Id> literals, Id value) {
+  if (literals.empty()) return value;
+  Id zero = a.constant(a[value].type, 0);
+  if (value == zero) return value;
+  Id all = conjunction(a, literals);
+  if (a[all].op == Op::lnot) return a.select(a[all].arg(0), zero, value);
+  return a.select(all, value, zero);
+}
+
+Id disjunction(Arena& a, Id x, Id y) {
+  if (x == kNone || y == kNone || is_true(a, x) || is_true(a, y)) return kNone;
+  if (x == y) return x;
+  if (negation(a, x) == y || negation(a, y) == x) return kNone;
+  const Node &p = a[x], &q = a[y];
+  if (p.op == Op::lt && q.op == Op::eq) {
+    bool same = p.arg(0) == q.arg(0) && p.arg(1) == q.arg(1);
+    bool swapped = p.arg(0) == q.arg(1) && p.arg(1) == q.arg(0);
+    if (same || swapped) return a.binary(Op::le, p.arg(0), p.arg(1));
+  }
+  return a.binary(Op::lor, x, y);
+}
+
+}  // namespace xhat

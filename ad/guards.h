@@ -1,0 +1,28 @@
+// Conditions as lists of literals (a conjunction). The reverse sweep carries them beside a value, so that a guard the user wrote
+// stays outside what it guards: `if x > 0 then dy*(1/x) else 0`, never `(if x > 0 then dy else 0)*(1/x)`, which is
+// 0*inf at x = 0.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "expr/expr.h"
+
+namespace xhat {
+
+using Literals = std::vector<Id>;  // all hold; distinct, outer conditions first
+
+// Adds condition's conjuncts that are not there yet.
+void add_literals(const Arena& a, Literals& literals, Id condition);
+// kNone if there are none.
+Id conjunction(Arena& a, std::span<const Id> literals);
+// Exact also for NaN: !(a == b) is a != b, but !(a < b) is b <= a for integers only.
+Id negation(Arena& a, Id condition);
+// value where all literals hold, else 0.
+Id guarded(Arena& a, std::span<const Id> literals, Id value);
+// `x || y`, with a || !a = true and a < b || a == b = a <= b. kNone stands for true.
+Id disjunction(Arena& a, Id x, Id y);
+
+bool depends_on(const Arena& a, Id expression, std::span<const Id> axes);
+bool contains(std::span<const Id> ids, Id id);
+
+}  // namespace xhat

@@ -1,0 +1,89 @@
+#include "cse/bodies.h"
+
+#include <algorithm>
+
+#include "expr/affine.h"
+
+namespace xhat {
+
+Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values) {
+  return rewrite(a, root, [&](Id id) {
+    const Node n = a[id];
+    if (!is_read(n.op)) return id;
+    auto it = values.find(n.symbol);
+    if (it == values.end()) return id;
+    if (n.op == Op::read_or) throw Bug("a read with an outside value of an inlined tensor");
+    Replacements at;
+    for (size_t i = 0; i < it->second.axes.size(); ++i) at[it->second.axes[i]] = n.arg(i);
+    return at.empty() ? it->second.value : substitute(a, it->second.value, at);
+  });
+}
+
+std::set<Id> Pattern::axes() const {
+  std::set<Id> all;
+  for (const AxisRange& r : free) all.insert(r.axis);
+  for (const AxisRange& r : bound) all.insert(r.axis);
+  return all;
+}
+
+Pattern pattern_of(Arena& a, const Definition& d) {
+  Pattern p;
+  Replacements renamed;
+  auto rename = [&](Id axis) {
+    // '$' is no letter of the language, so no program has such an axis.
+    Id fresh = a.axis("$" + std::to_string(p.names.size()));
+    p.names.push_back(axis);
+    renamed[axis] = fresh;
+    return fresh;
+  };
+  auto now = [&](Id id) { return substitute(a, id, renamed); };
+  for (const AxisRange& r : d.axes) p.free.push_back({rename(r.axis), r.begin, r.end});
+  p.body = d.body;
+  const Node n = a[d.body];
+  if (is_reduction(n.op)) {
+    for (const AxisRange& r : reduce_axes(n)) {
+      Id begin = now(r.begin), end = now(r.end);
+      p.bound.push_back({rename(r.axis), begin, end});
+    }
+    p.condition = now(reduce_condition(n));
+    p.body = reduce_body(n);
+  }
+  p.body = now(p.body);
+  return p;
+}
+
+bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes) {
+  for (const AxisRange& r : axes)
+    if (r.axis == index && is_constant(a, r.begin, 0) && r.end == extent) return true;
+  return prove_bounds(a, {axes, {}, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+}
+
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope) {
+  Replacements at(binding.begin(), binding.end());
+  for (const AxisRange& r : pattern) {
+    auto it = binding.find(r.axis);
+    if (it == binding.end() || !is_constant(a, r.begin, 0)) return false;
+    if (!in_bounds(a, it->second, substitute(a, r.end, at), scope)) return false;
+  }
+  return true;
+}
+
+bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes) {
+  return std::ranges::any_of(axes, [&](const AxisRange& r) {
+    return std::ranges::binary_search(a[expression].free_axes(), r.axis);
+  });
+}
+
+Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices) {
+  return a.read(t, p.tensors[t].type, indices);
+}
+
+std::vector<Id> axes_of(std::span<const AxisRange> ranges) {
+  std::vector<Id> axes;
+  for (const AxisRange& r : ranges) axes.push_back(r.axis);
+  return axes;
+}
+
+bool has_tensor(std::span<const TensorId> list, TensorId t) { return std::ranges::find(list, t) != list.end(); }
+
+}  // namespace xhat

@@ -1,0 +1,41 @@
+// What the passes of cse/ share about definitions' bodies.
+#pragma once
+#include <map>
+#include <set>
+
+#include "cse/unify.h"
+#include "expr/program.h"
+
+namespace xhat {
+
+// A tensor's value at a point: what its definition says, free of reductions.
+struct PointValue {
+  std::vector<Id> axes;  // one per dimension
+  Id value;
+};
+// Reads of these tensors become their values at the read's indices.
+Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values);
+
+// A body (or the body of its root reduction) with axes that no program uses, so that it can be a pattern for bodies
+// that use the same names.
+struct Pattern {
+  std::vector<AxisRange> free;   // the definition's axes, renamed
+  std::vector<AxisRange> bound;  // the root reduction's, renamed
+  Id condition = kNone;          // the root reduction's
+  Id body = kNone;
+  std::vector<Id> names;         // the original axes: of free, then of bound
+  std::set<Id> axes() const;
+};
+Pattern pattern_of(Arena& a, const Definition& d);
+
+// Is the index in [0, extent) for all values of the axes?
+bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes);
+// Does the binding give every one of the pattern's axes a value inside its range?
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope);
+
+bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
+Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);
+std::vector<Id> axes_of(std::span<const AxisRange> ranges);
+bool has_tensor(std::span<const TensorId> list, TensorId t);
+
+}  // namespace xhat

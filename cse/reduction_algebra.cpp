@@ -1,0 +1,279 @@
+#include "cse/reduction_algebra.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cse/bodies.h"
+
+namespace xhat {
+namespace {
+
+constexpr size_t kMostTerms = 32;  // of a product multiplied out for a proof
+constexpr int kMostSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
+
+// tensor[free] = coefficient * sum(bound if condition: body)
+struct KnownSum {
+  TensorId tensor;
+  Pattern pattern;
+  double coefficient;
+  Product body;
+};
+
+struct Sum {
+  std::vector<AxisRange> bound;
+  Id condition;
+  std::vector<AxisRange> scope;  // outer axes
+  DType type;
+  std::string name;
+  std::vector<AxisRange> all_axes() const {
+    std::vector<AxisRange> all = scope;
+    all.insert(all.end(), bound.begin(), bound.end());
+    return all;
+  }
+};
+
+class Simplifier {
+ public:
+  explicit Simplifier(const Program& p) : p_(p), a_(*p.arena), tree_(a_) {}
+  Program run();
+
+ private:
+  void backward(Definition d);
+  Product total(const Product& body, Sum s, bool create, int splits);
+  std::optional<Product> known(const Product& body, const Sum& s);
+  std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
+  std::optional<Product> proved(const Product& body, const Sum& s, int splits);
+  Product create_sum(const Product& body, const Sum& s);
+  void remember(const Definition& d);
+  bool single_term(const Product& value);
+  std::vector<Definition> by_level() const;
+
+  Program p_;
+  Arena& a_;
+  TensorExprTree tree_;
+  std::vector<KnownSum> sums_;
+  std::map<TensorId, PointValue> values_;
+  std::set<TensorId> pinned_;  // read with a value outside: stay definitions
+  std::vector<Definition> done_;
+};
+
+// Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
+std::vector<Definition> Simplifier::by_level() const {
+  std::map<TensorId, int> level;
+  std::vector<std::pair<int, const Definition*>> order;
+  for (const Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward) continue;
+    int own = 0;
+    for (TensorId t : tensors_read(a_, d.body))
+      if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
+    level[d.target()] = own;
+    order.push_back({own, &d});
+  }
+  std::ranges::stable_sort(order, {}, [&](const auto& x) {
+    return std::pair(x.first, reachable(a_, x.second->body).size());
+  });
+  std::vector<Definition> sorted;
+  for (auto& [unused, d] : order) sorted.push_back(*d);
+  return sorted;
+}
+
+void Simplifier::remember(const Definition& d) {
+  const Node n = a_[d.body];
+  if (n.op != Op::sum || !is_float(n.type)) return;
+  Pattern pattern = pattern_of(a_, d);
+  Product body = tree_.form(pattern.body);
+  if (body.is_number()) return;
+  double coefficient = body.coefficient;
+  body.coefficient = 1;
+  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body)});
+}
+
+std::optional<Product> Simplifier::known(const Product& body, const Sum& s) {
+  for (const KnownSum& k : sums_) {
+    if (k.pattern.bound.size() != s.bound.size() || k.body.factors.size() != body.factors.size()) continue;
+    if (p_.tensors[k.tensor].type != s.type) continue;
+    Unifier unifier(tree_, k.pattern.axes());
+    for (const Binding& found : unifier.products(k.body, body)) {
+      Replacements at(found.begin(), found.end());
+      auto now = [&](Id id) { return substitute(a_, id, at); };
+      std::vector<Id> left = axes_of(s.bound);
+      bool fits = now(k.pattern.condition) == s.condition;
+      for (const AxisRange& r : k.pattern.bound) {
+        auto it = found.find(r.axis);
+        auto target = it == found.end() ? s.bound.end() : std::ranges::find(s.bound, it->second, &AxisRange::axis);
+        fits = fits && target != s.bound.end() && now(r.begin) == target->begin && now(r.end) == target->end;
+        if (fits) std::erase(left, target->axis);
+      }
+      std::vector<Id> indices;
+      for (const AxisRange& r : k.pattern.free) {
+        auto it = found.find(r.axis);
+        fits = fits && it != found.end() && !depends_on_any(a_, it->second, s.bound);
+        if (fits) indices.push_back(it->second);
+      }
+      if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
+      Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
+      value.coefficient *= body.coefficient / k.coefficient;
+      return value;
+    }
+  }
+  return std::nullopt;
+}
+
+// Zero, or one product of atoms that are no sums.
+bool Simplifier::single_term(const Product& value) {
+  if (value.is_zero()) return true;
+  auto terms = tree_.expand(value, kMostTerms);
+  return terms && terms->size() <= 1;
+}
+
+std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int splits) {
+  auto terms = tree_.expand(body, kMostTerms);
+  if (!terms || terms->size() < 2) return std::nullopt;
+  std::vector<Product> values;
+  for (const Product& t : *terms) {
+    Product v = total(t, s, false, splits + 1);
+    if (v.coefficient != v.coefficient) return std::nullopt;
+    values.push_back(std::move(v));
+  }
+  Product sum = tree_.add(s.type, values);
+  if (!sum.is_zero()) {
+    // What is left may cancel only once sums inside it are multiplied out.
+    auto open = tree_.expand(sum, kMostTerms);
+    if (open && open->size() <= 1) sum = open->empty() ? Product{0, {}} : (*open)[0];
+  }
+  if (!single_term(sum)) return std::nullopt;
+  return sum;
+}
+
+std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool create, int splits) {
+  const std::vector<Product>* found =
+      body.factors.size() == 1 && body.factors[0].halves == 2 ? tree_.terms(body.factors[0].atom) : nullptr;
+  if (!found) return std::nullopt;
+  std::vector<Product> terms = *found, values, rest;
+  for (Product& t : terms) {
+    t.coefficient *= body.coefficient;
+    Product v = total(t, s, false, splits + 1);
+    if (v.coefficient == v.coefficient) values.push_back(std::move(v));
+    else rest.push_back(t);
+  }
+  if (values.empty()) return std::nullopt;
+  if (!rest.empty()) {
+    Product v = total(tree_.add(s.type, rest), s, create, splits + 1);
+    if (v.coefficient != v.coefficient) return std::nullopt;
+    values.push_back(std::move(v));
+  }
+  return tree_.add(s.type, values);
+}
+
+Product Simplifier::create_sum(const Product& body, const Sum& s) {
+  Id value = tree_.to_expression(body, s.type);
+  Id sum = a_.reduce(Op::sum, s.bound, s.condition, value);
+  Definition d;
+  std::vector<Id> shape, indices;
+  for (const AxisRange& r : s.scope)
+    if (std::ranges::binary_search(a_[sum].free_axes(), r.axis)) {
+      d.axes.push_back(r);
+      shape.push_back(r.end);
+      indices.push_back(r.axis);
+    }
+  d.body = sum;
+  d.direction = Direction::backward;
+  d.targets = {p_.add_tensor(s.name, s.type, shape)};
+  done_.push_back(d);
+  remember(d);
+  return tree_.form(read_at(a_, p_, d.target(), indices));
+}
+
+// sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that it would need a
+// sum that does not exist.
+Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
+  if (body.is_zero()) return {0, {}};
+  Product outside{body.coefficient, {}}, inside{1, {}};
+  for (const Factor& f : body.factors) (depends_on_any(a_, f.atom, s.bound) ? inside : outside).factors.push_back(f);
+  // A bound axis that nothing depends on counts.
+  for (size_t i = s.bound.size(); i-- > 0;) {
+    AxisRange r = s.bound[i];
+    auto uses = [&](Id id) { return depends_on_any(a_, id, std::span(&r, 1)); };
+    bool used = uses(s.condition) || std::ranges::any_of(inside.factors, [&](const Factor& f) { return uses(f.atom); });
+    for (const AxisRange& other : s.bound) used = used || uses(other.begin) || uses(other.end);
+    if (used || a_[r.begin].axes_count + a_[r.end].axes_count > 0) continue;
+    s.bound.erase(s.bound.begin() + static_cast<std::ptrdiff_t>(i));
+    Id extent = is_constant(a_, r.begin, 0) ? r.end : a_.sub(r.end, r.begin);
+    outside = tree_.multiply(outside, tree_.form(a_.cast(s.type, extent)));
+  }
+  if (s.bound.empty() && is_true(a_, s.condition)) return tree_.multiply(outside, inside);
+  auto with_outside = [&](const Product& v) { return tree_.multiply(outside, v); };
+  if (!s.bound.empty() && !inside.is_number()) {
+    if (auto v = known(inside, s)) return with_outside(*v);
+    if (splits < kMostSplits) {
+      if (auto v = proved(inside, s, splits)) return with_outside(*v);
+      if (auto v = split(inside, s, create, splits)) return with_outside(*v);
+    }
+  }
+  if (!create) return {std::nan(""), {}};
+  if (s.bound.empty()) {
+    // sum over nothing but a condition
+    return with_outside(tree_.form(
+        a_.select(s.condition, tree_.to_expression(inside, s.type), a_.constant(s.type, 0))));
+  }
+  return with_outside(create_sum(inside, s));
+}
+
+void Simplifier::backward(Definition d) {
+  if (d.is_call()) throw Bug("simplify_reductions: calls must be expanded before");
+  d.body = inline_reads(a_, d.body, values_);
+  const Node n = a_[d.body];
+  bool map = !is_reduction(n.op);
+  if (!is_float(n.type) || (!map && n.op != Op::sum)) {
+    done_.push_back(d);
+    return;
+  }
+  Product value;
+  if (map) value = tree_.form(d.body);
+  else {
+    Sum s{reduce_axes(n), reduce_condition(n), d.axes, n.type, p_.tensors[d.target()].name};
+    // The name is free again if the definition goes; else the new sum gets a suffix.
+    bool stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target());
+    if (!stays) p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
+    Product body = tree_.form(reduce_body(n));
+    size_t before = done_.size();
+    value = total(body, s, true, 0);
+    bool own = stays && done_.size() == before + 1 && value.coefficient == 1 && value.factors.size() == 1 &&
+               a_[value.factors[0].atom].symbol == done_.back().target() &&
+               done_.back().axes.size() == d.axes.size();
+    if (own) {
+      // The new sum is the definition itself.
+      Definition made = done_.back();
+      done_.pop_back();
+      sums_.back().tensor = d.target();
+      made.targets = d.targets;
+      p_.tensors.pop_back();
+      done_.push_back(made);
+      return;
+    }
+  }
+  d.body = tree_.to_expression(value, n.type);
+  if (has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target())) done_.push_back(d);
+  else values_[d.target()] = {axes_of(d.axes), d.body};
+}
+
+Program Simplifier::run() {
+  Program result = p_;
+  for (const Definition& d : p_.body.definitions) {
+    for (Id id : reachable(a_, d.body))
+      if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);
+    if (d.direction == Direction::forward) {
+      done_.push_back(d);
+      remember(d);
+    }
+  }
+  for (const Definition& d : by_level()) backward(d);
+  p_.body.definitions = std::move(done_);
+  return without_dead(ordered(p_));
+}
+
+}  // namespace
+
+Program simplify_reductions(const Program& p) { return Simplifier(p).run(); }
+
+}  // namespace xhat

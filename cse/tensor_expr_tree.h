@@ -1,0 +1,81 @@
+// The normal form of float expressions: a number times a product of atoms with rational exponents (halves), where
+// an atom is a read, a dim as a number, a function of normalised operands, a select, or a whole sum of products.
+//
+//   gamma*(x-mean)/sqrt(var+eps) + beta   =>   sum{ gamma^1 (x-mean)^1 (var+eps)^-1/2 ,  beta^1 }
+//
+// So x̂ is no subtree of the left side but a sub-product of the right one. A sum keeps no factor that all its terms
+// share (a*b + a*c is a*(b+c)), and is never multiplied out: expand() does that, for proofs.
+// Real-only: association, cancellation and (x^2)^1/2-like identities hold for numbers, not for floats; never apply it
+// to a forward definition that the user wrote. Bool and integer expressions are atoms as they stand: what decides a
+// branch keeps its bits.
+#pragma once
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "expr/expr.h"
+
+namespace xhat {
+
+struct Factor {
+  Id atom;
+  int halves;  // twice the exponent, never 0
+  bool operator==(const Factor&) const = default;
+  auto operator<=>(const Factor&) const = default;
+};
+
+// coefficient * atom^(halves/2) * ...; atoms ascending and distinct. Coefficient 0 has no factors.
+struct Product {
+  double coefficient = 1;
+  std::vector<Factor> factors;
+  bool is_zero() const { return coefficient == 0; }
+  bool is_number() const { return factors.empty(); }
+  bool operator==(const Product&) const = default;
+};
+
+class TensorExprTree {
+ public:
+  explicit TensorExprTree(Arena& arena) : a_(arena) {}
+  Arena& arena() { return a_; }
+
+  // By value: a map of forms grows while its entries are looked at.
+  Product form(Id expression);
+  // Back to an expression, cheap to evaluate: factors grouped by the axes they depend on, fewest first, so that what is
+  // invariant in an inner loop is one contiguous sub-expression with at most one division per group.
+  Id to_expression(const Product& p, DType type);
+  // The expression in normal form; bool and integer expressions are returned as they are.
+  Id canonical(Id expression);
+
+  // The terms of an atom that is a sum, else none.
+  const std::vector<Product>* terms(Id atom) const;
+  // sum of the terms
+  Product add(DType type, std::vector<Product> terms);
+  Product multiply(const Product& x, const Product& y);
+  Product power(const Product& x, int halves);
+  Product atom(Id id) { return {1, {{id, 2}}}; }
+  // Terms of the product multiplied out, like terms collected; none if there would be more than limit.
+  std::optional<std::vector<Product>> expand(const Product& p, size_t limit);
+
+  std::vector<Id> free_axes(const Product& p) const;  // ascending
+
+ private:
+  Product compute(Id id);
+  Product from_integer(DType type, Id id, int depth);
+  Product root(const Product& x, int halves);
+  Product sum_of(DType type, std::vector<Product> terms);
+  Id sum_expression(DType type, const std::vector<Product>& terms);
+  Id raised(Id atom, int halves);
+  void put(Product& p, Id atom, int halves);
+  bool positive(Id atom) const;
+
+  Arena& a_;
+  std::unordered_map<Id, Product> forms_;
+  std::unordered_map<Id, std::vector<Product>> sums_;
+  std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
+};
+
+// Is the sum of coefficients that cancel up to rounding.
+bool negligible(double sum, double largest);
+
+}  // namespace xhat

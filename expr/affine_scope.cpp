@@ -1,0 +1,408 @@
+// Expressions to isl, and what is known of the terms that isl cannot see into.
+#include "expr/affine_scope.h"
+
+#include <algorithm>
+
+#include "expr/scalar.h"
+
+namespace xhat::affine {
+namespace {
+
+bool is_comparison_of_integers(const Arena& a, const Node& n) { return is_integer(a[n.arg(0)].type); }
+
+// Operations whose operands the translation looks into; all others are opaque.
+bool looks_inside(const Arena& a, const Node& n) {
+  switch (n.op) {
+    case Op::neg: case Op::add: case Op::sub: case Op::mul: case Op::div: case Op::mod: case Op::minimum:
+    case Op::maximum: case Op::clamp: case Op::abs: case Op::relu:
+      return is_integer(n.type);
+    case Op::select:
+      return is_integer(n.type) || n.type == DType::boolean;
+    case Op::cast:
+      return is_integer(a[n.arg(0)].type) && (is_integer(n.type) || n.type == DType::boolean);
+    case Op::eq: case Op::ne:
+      return is_comparison_of_integers(a, n) || a[n.arg(0)].type == DType::boolean;
+    case Op::lt: case Op::le:
+      return is_comparison_of_integers(a, n);
+    case Op::land: case Op::lor: case Op::lnot:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Interval range_of_type(DType t) {
+  if (t == DType::i64) return {};
+  return {Poly::constant(lowest_of(t)), Poly::constant(highest_of(t))};
+}
+
+}  // namespace
+
+Scope::Scope(Arena& a, unsigned long operations)
+    : arena_(a), context_(operations), space_(isl_space_set_alloc(context_.get(), 0, 0)), facts_(universe()) {}
+
+Set Scope::universe() const { return Set(isl_set_universe(space_.give())); }
+
+PwAff Scope::number(int64_t v) const {
+  Val val(isl_val_int_from_si(ctx(), v));
+  return PwAff(isl_pw_aff_from_aff(isl_aff_val_on_domain_space(space_.give(), val.give())));
+}
+
+bool Scope::surely_nonnegative(const Poly& p) const {
+  return affine::surely_nonnegative(
+      p, [&](Id id) { return nonnegative_.contains(id); }, [&](Id id) { return positive_.contains(id); });
+}
+
+bool Scope::surely_in(Id expression, const Poly& extent) {
+  const Interval i = interval(poly(expression));
+  return i.lo && i.hi && surely_nonnegative(*i.lo) && surely_nonnegative(extent - Poly::constant(1) - *i.hi);
+}
+
+void Scope::bind(const AxisRange& range) {
+  Interval i{interval(poly(range.begin)).lo, interval(poly(range.end)).hi};
+  if (i.hi) i.hi = *i.hi - Poly::constant(1);
+  if (i.lo && surely_nonnegative(*i.lo)) {
+    nonnegative_.insert(range.axis);
+    // The axis has a value, so end >= 1; if the end is c*H*W - k, both H and W are at least 1.
+    if (i.hi && i.hi->terms.size() <= 2 && i.hi->constant_term() < 0) {
+      for (const auto& [m, c] : i.hi->terms) {
+        const bool all = std::all_of(m.begin(), m.end(), [&](Id id) { return nonnegative_.contains(id); });
+        if (m.empty() || c < 0 || !all) continue;
+        for (Id atom : m)
+          if (positive_.insert(atom).second) know(le(number(1), value(Poly::atom(atom))));
+      }
+    }
+  }
+  intervals_[range.axis] = i;
+}
+
+Set Scope::inside(const AxisRange& range) {
+  const PwAff x = value(range.axis);
+  return le(value(range.begin), x) & lt(x, value(range.end));
+}
+
+// ---- intervals ------------------------------------------------------------------------------------------------------
+
+Interval Scope::interval_of_monomial(const Monomial& m) {
+  Interval r{Poly::constant(1), Poly::constant(1)};
+  for (Id atom : m) {
+    auto it = intervals_.find(atom);
+    const Interval x = it == intervals_.end() ? Interval{} : it->second;
+    if (!x.lo || !x.hi || !r.lo || !r.hi) return {};
+    if (surely_nonnegative(*r.lo) && surely_nonnegative(*x.lo)) {
+      r = {*r.lo * *x.lo, *r.hi * *x.hi};
+    } else if (*x.lo == *x.hi && surely_nonnegative(*x.lo)) {
+      r = {*r.lo * *x.lo, *r.hi * *x.lo};
+    } else if (*r.lo == *r.hi && surely_nonnegative(*r.lo)) {
+      r = {*x.lo * *r.lo, *x.hi * *r.lo};
+    } else if (*x.lo == *x.hi && *r.lo == *r.hi) {
+      r = {*r.lo * *x.lo, *r.lo * *x.lo};
+    } else {
+      return {};
+    }
+  }
+  return r;
+}
+
+Interval Scope::interval(const Poly& p) {
+  Interval r{Poly{}, Poly{}};
+  for (const auto& [m, c] : p.terms) {
+    Interval t = interval_of_monomial(m);
+    if (c < 0) std::swap(t.lo, t.hi);
+    r.lo = r.lo && t.lo ? std::optional(*r.lo + Poly::constant(c) * *t.lo) : std::nullopt;
+    r.hi = r.hi && t.hi ? std::optional(*r.hi + Poly::constant(c) * *t.hi) : std::nullopt;
+  }
+  return r;
+}
+
+Interval Scope::interval_of_extreme(Op op, const Interval& x, const Interval& y) const {
+  // smaller(p, q): a bound that is <= both; nothing if the signs don't tell and both are needed.
+  auto pick = [&](const std::optional<Poly>& p, const std::optional<Poly>& q, bool smaller,
+                  bool one_suffices) -> std::optional<Poly> {
+    if (p && q) {
+      if (surely_nonnegative(*q - *p)) return smaller ? p : q;
+      if (surely_nonnegative(*p - *q)) return smaller ? q : p;
+    }
+    if (!one_suffices) return std::nullopt;
+    return p ? p : q;
+  };
+  if (op == Op::minimum) return {pick(x.lo, y.lo, true, false), pick(x.hi, y.hi, true, true)};
+  if (op == Op::maximum) return {pick(x.lo, y.lo, false, true), pick(x.hi, y.hi, false, false)};
+  return {pick(x.lo, y.lo, true, false), pick(x.hi, y.hi, false, false)};  // either of the two
+}
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+
+void Scope::know_bounds(const PwAff& term, const Interval& bounds) {
+  if (bounds.lo) know(le(value(*bounds.lo), term));
+  if (bounds.hi) know(le(term, value(*bounds.hi)));
+}
+
+PwAff Scope::parameter(const Monomial& m) {
+  if (auto it = parameters_.find(m); it != parameters_.end()) return it->second;
+  Name name(isl_id_alloc(ctx(), ("p" + std::to_string(monomials_.size())).c_str(), nullptr));
+  monomials_.push_back(m);
+  PwAff p(isl_pw_aff_from_aff(isl_aff_param_on_domain_space_id(space_.give(), name.give())));
+  return parameters_.emplace(m, p).first->second;
+}
+
+PwAff Scope::value_of_monomial(const Monomial& m) {
+  if (m.empty()) return number(1);
+  if (m.size() == 1) {
+    auto it = structural_.find(m[0]);
+    return it == structural_.end() ? parameter(m) : it->second;
+  }
+  const bool known = parameters_.contains(m);
+  const PwAff p = parameter(m);
+  if (known) return p;
+  const Interval bounds = interval_of_monomial(m);
+  if (!bounds.lo || *bounds.lo != Poly::monomial(m, 1)) {
+    know_bounds(p, bounds);
+    return p;
+  }
+  if (surely_nonnegative(*bounds.lo)) know(le(number(0), p));
+  for (size_t i = 0; i < m.size(); ++i) {  // with H >= 1 and W >= 0: W <= H*W
+    Monomial smaller = m;
+    smaller.erase(smaller.begin() + static_cast<std::ptrdiff_t>(i));
+    if (positive_.contains(m[i]) && surely_nonnegative(Poly::monomial(smaller, 1)))
+      know(le(value_of_monomial(smaller), p));
+  }
+  return p;
+}
+
+PwAff Scope::value(const Poly& p) {
+  PwAff sum = number(0);
+  for (const auto& [m, c] : p.terms) {
+    Val factor(isl_val_int_from_si(ctx(), c));
+    sum = sum + PwAff(isl_pw_aff_scale_val(value_of_monomial(m).give(), factor.give()));
+  }
+  return sum;
+}
+
+const Poly& Scope::poly(Id id) {
+  translate(id);
+  return entries_.at(id).poly;
+}
+
+PwAff Scope::value(Id id) { return value(poly(id)); }
+
+Condition Scope::condition(Id id) {
+  translate(id);
+  return *entries_.at(id).condition;
+}
+
+bool Scope::has_opaque(Id id) {
+  const PwAff v = value(id);
+  const int n = count(isl_pw_aff_dim(v.get(), isl_dim_param));
+  for (int i = 0; i < n; ++i) {
+    if (!yes(isl_pw_aff_involves_dims(v.get(), isl_dim_param, static_cast<unsigned>(i), 1))) continue;
+    Name name(isl_pw_aff_get_dim_id(v.get(), isl_dim_param, static_cast<unsigned>(i)));
+    const Monomial& m = monomials_[std::stoul(isl_id_get_name(name.get()) + 1)];
+    if (m.size() > 1 || (arena_[m[0]].op != Op::axis && arena_[m[0]].op != Op::dim)) return true;
+  }
+  return false;
+}
+
+// ---- translation ----------------------------------------------------------------------------------------------------
+
+void Scope::translate(Id root) {
+  if (entries_.contains(root)) return;
+  const std::vector<Id> ids = reachable(arena_, root);
+  std::unordered_set<Id> needed{root};
+  for (auto it = ids.rbegin(); it != ids.rend(); ++it) {
+    if (!needed.contains(*it) || !looks_inside(arena_, arena_[*it])) continue;
+    for (Id x : arena_[*it].args()) needed.insert(x);
+  }
+  for (Id id : ids) {
+    if (!needed.contains(id) || entries_.contains(id)) continue;
+    if (arena_[id].type == DType::boolean) {
+      Entry e;
+      e.condition = translate_bool(id);
+      entries_.emplace(id, std::move(e));
+    } else if (is_integer(arena_[id].type)) {
+      entries_.emplace(id, translate_integer(id));
+    }
+  }
+}
+
+Scope::Data Scope::data_of(std::span<const Id> args) {
+  Data d = Data::none;
+  for (Id x : args)
+    if (auto it = entries_.find(x); it != entries_.end()) d = std::max(d, it->second.data);
+  return d;
+}
+
+Scope::Entry Scope::opaque(Id id, Interval bounds, Data data) {
+  const PwAff p = parameter({id});
+  know_bounds(p, bounds);
+  if (bounds.lo && surely_nonnegative(*bounds.lo)) nonnegative_.insert(id);
+  const bool fixed = data == Data::none && arena_[id].free_axes().empty();
+  if (fixed) bounds = {Poly::atom(id), Poly::atom(id)};
+  intervals_[id] = std::move(bounds);
+  return {Poly::atom(id), data, {}};
+}
+
+Scope::Entry Scope::structural(Id id, PwAff v, Interval bounds, Data data) {
+  structural_.emplace(id, PwAff(isl_pw_aff_coalesce(v.give())));
+  if (bounds.lo && surely_nonnegative(*bounds.lo)) nonnegative_.insert(id);
+  const bool fixed = data == Data::none && arena_[id].free_axes().empty();
+  if (fixed) bounds = {Poly::atom(id), Poly::atom(id)};
+  intervals_[id] = std::move(bounds);
+  return {Poly::atom(id), data, {}};
+}
+
+// e / d and e % d, both flooring; 0 where d is 0.
+Scope::Entry Scope::divided(Id id) {
+  const Node& n = arena_[id];
+  const Poly e = entries_.at(n.arg(0)).poly, d = entries_.at(n.arg(1)).poly;
+  const Data data = data_of(n.args());
+  const Interval in = interval(e);
+  const bool nonnegative = in.lo && surely_nonnegative(*in.lo);
+  const bool positive = surely_nonnegative(d - Poly::constant(1));
+  Interval out;
+  if (n.op == Op::mod) {
+    if (surely_nonnegative(d)) out.lo = Poly{};
+    const Interval by = interval(d);
+    if (positive && by.hi) out.hi = *by.hi - Poly::constant(1);
+  } else if (positive && interval(d).lo == d) {
+    if (in.lo) {
+      const auto [q, r] = divide(*in.lo, d);
+      if (surely_nonnegative(r)) out.lo = q;
+      else if (surely_nonnegative(r + d)) out.lo = q - Poly::constant(1);
+      else if (nonnegative) out.lo = Poly{};
+    }
+    if (in.hi) {
+      const auto [q, r] = divide(*in.hi + Poly::constant(1), d);
+      if (surely_nonnegative(-r)) out.hi = q - Poly::constant(1);
+      else if (surely_nonnegative(d - r)) out.hi = q;
+      else if (nonnegative) out.hi = in.hi;
+    }
+  } else if (nonnegative && surely_nonnegative(d)) {
+    out = {Poly{}, in.hi};
+  }
+  if (auto c = d.as_constant(); c && *c != 0) {
+    Val by(isl_val_int_from_si(ctx(), *c < 0 ? -*c : *c));  // isl wants it positive
+    const PwAff numerator = value(*c < 0 ? -e : e);
+    const PwAff quotient(isl_pw_aff_floor(isl_pw_aff_scale_down_val(numerator.give(), by.give())));
+    if (n.op == Op::div) return structural(id, quotient, out, data);
+    Val minus(isl_val_int_from_si(ctx(), -*c));
+    return structural(id, value(e) + PwAff(isl_pw_aff_scale_val(quotient.give(), minus.give())), out, data);
+  }
+  const Entry entry = opaque(id, out, data);
+  const PwAff p = parameter({id}), by = value(d), zero = number(0);
+  if (n.op == Op::mod) {
+    Set fact = eq(by, zero) & eq(p, zero);
+    fact = fact | (lt(zero, by) & le(zero, p) & lt(p, by)) | (lt(by, zero) & lt(by, p) & le(p, zero));
+    know(positive ? fact & lt(zero, by) : fact);
+  } else {
+    know(ne(by, zero) | eq(p, zero));
+  }
+  if (nonnegative && surely_nonnegative(d)) know(le(p, value(e)));
+  return entry;
+}
+
+// Sizes and positions are taken to fit in i32 where the user casts them so; data may not, so casts of it wrap.
+Scope::Entry Scope::converted(Id id) {
+  const Node& n = arena_[id];
+  const Entry& from = entries_.at(n.arg(0));
+  const DType source = arena_[n.arg(0)].type;
+  const bool widens = lowest_of(n.type) <= lowest_of(source) && highest_of(n.type) >= highest_of(source);
+  if (widens || (n.type == DType::i32 && from.data == Data::none)) return {from.poly, from.data, {}};
+  return opaque(id, range_of_type(n.type), n.type == DType::i64 ? Data::wide : Data::narrow);
+}
+
+Scope::Entry Scope::translate_integer(Id id) {
+  const Node& n = arena_[id];
+  if (n.op == Op::constant) return {Poly::constant(n.integer), Data::none, {}};
+  if (n.op == Op::dim) return opaque(id, {Poly{}, std::nullopt});
+  if (n.op == Op::axis) {
+    intervals_.try_emplace(id);
+    return {Poly::atom(id), Data::none, {}};
+  }
+  const Data own = n.type == DType::i64 ? Data::wide : Data::narrow;
+  if (!looks_inside(arena_, n)) return opaque(id, range_of_type(n.type), own);
+  if (n.op == Op::cast) return converted(id);
+  const Data data = n.op == Op::select ? data_of(n.args().subspan(1)) : data_of(n.args());
+  auto poly_at = [&](size_t i) -> const Poly& { return entries_.at(n.arg(i)).poly; };
+  auto extreme = [&](Op op, const Interval& x, const Interval& y) { return interval_of_extreme(op, x, y); };
+  auto smaller = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_min(x.give(), y.give())); };
+  auto larger = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_max(x.give(), y.give())); };
+  // Arithmetic may wrap: on data of its own width always, in u8 and u32 already below zero.
+  const bool wraps = data == Data::wide || (n.type != DType::i64 && (data != Data::none || n.type != DType::i32));
+  const Interval zero{Poly{}, Poly{}};
+  switch (n.op) {
+    case Op::neg: case Op::add: case Op::sub: case Op::mul:
+      if (wraps) return opaque(id, range_of_type(n.type), own);
+      try {
+        if (n.op == Op::neg) return {-poly_at(0), data, {}};
+        if (n.op == Op::add) return {poly_at(0) + poly_at(1), data, {}};
+        if (n.op == Op::sub) return {poly_at(0) - poly_at(1), data, {}};
+        return {poly_at(0) * poly_at(1), data, {}};
+      } catch (const GaveUp&) {
+        return opaque(id, {}, data);
+      }
+    case Op::div: case Op::mod:
+      return divided(id);
+    case Op::minimum:
+      return structural(id, smaller(value(poly_at(0)), value(poly_at(1))),
+                        extreme(n.op, interval(poly_at(0)), interval(poly_at(1))), data);
+    case Op::maximum:
+      return structural(id, larger(value(poly_at(0)), value(poly_at(1))),
+                        extreme(n.op, interval(poly_at(0)), interval(poly_at(1))), data);
+    case Op::relu:
+      return structural(id, larger(value(poly_at(0)), number(0)),
+                        extreme(Op::maximum, interval(poly_at(0)), zero), data);
+    case Op::clamp: {  // min(max(x, low), high)
+      const PwAff raised = larger(value(poly_at(0)), value(poly_at(1)));
+      const Interval i = extreme(Op::maximum, interval(poly_at(0)), interval(poly_at(1)));
+      return structural(id, smaller(raised, value(poly_at(2))), extreme(Op::minimum, i, interval(poly_at(2))), data);
+    }
+    case Op::abs: {
+      if (wraps) return opaque(id, range_of_type(n.type), own);
+      const PwAff x = value(poly_at(0)), minus = value(-poly_at(0));
+      const Interval i = extreme(Op::select, interval(poly_at(0)), interval(-poly_at(0)));
+      return structural(id, larger(x, minus), {Poly{}, i.hi}, data);
+    }
+    case Op::select: {
+      const Condition c = condition(n.arg(0));
+      const Interval i = extreme(Op::select, interval(poly_at(1)), interval(poly_at(2)));
+      if (!is_subset(c.may, c.must)) return opaque(id, i, own);
+      PwAff then(isl_pw_aff_intersect_domain(value(poly_at(1)).give(), c.must.give()));
+      PwAff other(isl_pw_aff_intersect_domain(value(poly_at(2)).give(), complement(c.must).give()));
+      return structural(id, PwAff(isl_pw_aff_union_add(then.give(), other.give())), i, data);
+    }
+    default:
+      return opaque(id, range_of_type(n.type), own);
+  }
+}
+
+Condition Scope::translate_bool(Id id) {
+  const Node& n = arena_[id];
+  const Set all = universe(), nothing(isl_set_empty(space_.give()));
+  auto exactly = [](const Set& s) { return Condition{s, s}; };
+  auto both = [](const Condition& x, const Condition& y) { return Condition{x.must & y.must, x.may & y.may}; };
+  auto either = [](const Condition& x, const Condition& y) { return Condition{x.must | y.must, x.may | y.may}; };
+  auto opposite = [](const Condition& x) { return Condition{complement(x.may), complement(x.must)}; };
+  auto at = [&](size_t i) -> const Condition& { return *entries_.at(n.arg(i)).condition; };
+  auto number_at = [&](size_t i) { return value(entries_.at(n.arg(i)).poly); };
+  if (n.op == Op::constant) return exactly(n.integer != 0 ? all : nothing);
+  if (!looks_inside(arena_, n)) return {nothing, all};
+  switch (n.op) {
+    case Op::land: return both(at(0), at(1));
+    case Op::lor: return either(at(0), at(1));
+    case Op::lnot: return opposite(at(0));
+    case Op::lt: return exactly(lt(number_at(0), number_at(1)));
+    case Op::le: return exactly(le(number_at(0), number_at(1)));
+    case Op::select: return either(both(at(0), at(1)), both(opposite(at(0)), at(2)));
+    case Op::cast: return exactly(ne(number_at(0), number(0)));
+    case Op::eq: case Op::ne: {
+      if (is_comparison_of_integers(arena_, n))
+        return exactly(n.op == Op::eq ? eq(number_at(0), number_at(1)) : ne(number_at(0), number_at(1)));
+      const Condition same = either(both(at(0), at(1)), both(opposite(at(0)), opposite(at(1))));
+      return n.op == Op::eq ? same : opposite(same);
+    }
+    default: return {nothing, all};
+  }
+}
+
+}  // namespace xhat::affine

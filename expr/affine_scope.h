@@ -1,0 +1,97 @@
+// Translates expressions to isl and back. Everything named (dims, axes, and each term that is no linear arithmetic: H*W,
+// p/W, ids[b]) is a *parameter* of sets without dimensions, so that isl aligns whatever meets; whoever needs a set
+// dimension moves the parameter there. What is known of a nonlinear term (0 <= e % D < D, bounds of i*W from the range
+// of i) is collected in facts(), which makes the proofs about flattened and split indices linear.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "expr/affine_isl.h"
+
+namespace xhat::affine {
+
+// Where a condition certainly holds, and where it may: they differ where it is out of reach (a float comparison).
+struct Condition {
+  Set must;
+  Set may;
+};
+
+// Bounds of a term as polynomials over what does not depend on bound axes; none where not known.
+struct Interval {
+  std::optional<Poly> lo, hi;
+};
+
+// isl counts about 10^7 of its operations per second on the reference machine; the hardest relation of the tests needs
+// 10^5.
+constexpr unsigned long kIslOperations = 3'000'000;
+
+class Scope {
+ public:
+  explicit Scope(Arena& a, unsigned long operations = kIslOperations);
+
+  // The axis runs over its range wherever the scope's facts are used. Ranges may use axes bound before.
+  void bind(const AxisRange& range);
+
+  const Poly& poly(Id integer_expression);
+  Interval interval(const Poly& p);
+  PwAff value(Id integer_expression);
+  PwAff value(const Poly& p);
+  Condition condition(Id bool_expression);
+  Set inside(const AxisRange& range);  // begin <= axis < end
+
+  bool surely_nonnegative(const Poly& p) const;
+  bool surely_in(Id expression, const Poly& extent);  // 0 <= expression < extent
+  // Does an opaque term (not an axis or a dim) stand in the expression's translation?
+  bool has_opaque(Id expression);
+
+  Set universe() const;
+  Set facts() const { return facts_; }
+  // The names of a set's parameters, in isl's order.
+  std::vector<Monomial> parameters(const Set& s) const;
+  int position(const Set& s, Id atom) const;  // -1: not a parameter of s
+
+  // Back. Every integer division must be known (isl_set_compute_divs), else GaveUp.
+  Poly poly_of(const Aff& aff);
+  Id expression_of(const PwAff& value);  // at the points of its domain
+  Id condition_of(const Set& set);
+
+  Arena& arena() { return arena_; }
+  isl_ctx* ctx() const { return context_.get(); }
+
+ private:
+  enum class Data : uint8_t { none, narrow, wide };  // reads tensor data; narrow: of types smaller than i64
+  struct Entry {
+    Poly poly;
+    Data data = Data::none;
+    std::optional<Condition> condition;
+  };
+  void translate(Id root);
+  Entry translate_integer(Id id);
+  Condition translate_bool(Id id);
+  Entry opaque(Id id, Interval interval, Data data = Data::none);
+  Entry structural(Id id, PwAff value, Interval interval, Data data);
+  Entry divided(Id id);
+  Entry converted(Id id);
+  Data data_of(std::span<const Id> args);
+  Interval interval_of_extreme(Op op, const Interval& x, const Interval& y) const;
+  Interval interval_of_monomial(const Monomial& m);
+  PwAff value_of_monomial(const Monomial& m);
+  PwAff parameter(const Monomial& m);
+  PwAff number(int64_t v) const;
+  void know(const Set& fact) { facts_ = facts_ & fact; }
+  void know_bounds(const PwAff& term, const Interval& bounds);
+
+  Arena& arena_;
+  Context context_;
+  Space space_;
+  Set facts_;
+  std::unordered_map<Id, Entry> entries_;
+  std::unordered_map<Id, PwAff> structural_;  // atoms that isl has a form for: e/4, min(e, f), ...
+  std::unordered_map<Id, Interval> intervals_;
+  std::map<Monomial, PwAff> parameters_;
+  std::vector<Monomial> monomials_;  // by the number in a parameter's isl name
+  std::unordered_set<Id> nonnegative_, positive_;
+};
+
+}  // namespace xhat::affine

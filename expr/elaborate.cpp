@@ -1,0 +1,173 @@
+// A file of ops: who calls whom decides the order; every op becomes a Program.
+#include "expr/elaborate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "expr/elaborate_scope.h"
+#include "expr/syntax.h"
+
+namespace xhat {
+namespace {
+
+using Ops = std::map<std::string, std::shared_ptr<const Program>>;
+
+std::vector<const ast::Block*> blocks_of(const OpAst& op) {
+  std::vector<const ast::Block*> blocks = {&op.op->body};
+  if (op.op->backward) blocks.push_back(&*op.op->backward);
+  if (op.gradient) blocks.push_back(&op.gradient->body);
+  return blocks;
+}
+
+std::map<std::string, OpAst> collect_ops(const ast::File& file) {
+  std::map<std::string, OpAst> ops;
+  std::vector<std::string> names;
+  for (const ast::Op& op : file.ops) {
+    if (op.kind != ast::Op::Kind::op) continue;
+    if (ast::is_function_name(op.name) || ast::is_reduction_name(op.name))
+      throw Error(op.name + " is built in; give the op another name", op.pos);
+    auto [it, fresh] = ops.emplace(op.name, OpAst{&op, nullptr});
+    if (!fresh)
+      throw Error(fmt::format("op {} stands here again, after {}; names of ops are unique", op.name,
+                              place(it->second.op->pos)),
+                  op.pos);
+    names.push_back(op.name);
+  }
+  for (const ast::Op& op : file.ops) {
+    if (op.kind != ast::Op::Kind::grad) continue;
+    auto it = ops.find(op.name);
+    if (it == ops.end())
+      throw Error(fmt::format("grad {} belongs to no op of this file{}", op.name, did_you_mean(op.name, names)), op.pos);
+    if (it->second.gradient)
+      throw Error(fmt::format("op {} has a grad already, at {}", op.name, place(it->second.gradient->pos)), op.pos);
+    it->second.gradient = &op;
+  }
+  return ops;
+}
+
+struct Call {
+  std::string callee;
+  Pos pos;
+};
+
+std::vector<Call> calls_of(const ast::File& file, const OpAst& op, const std::map<std::string, OpAst>& ops) {
+  std::vector<Call> calls;
+  std::vector<ast::Ref> below;
+  for (const ast::Block* block : blocks_of(op))
+    for (const ast::Statement& s : block->statements) collect_below(file, s.body, below);
+  for (ast::Ref r : below)
+    if (file.nodes[r].kind == ast::Kind::call && ops.contains(file.nodes[r].text))
+      calls.push_back({file.nodes[r].text, file.nodes[r].pos});
+  return calls;
+}
+
+// Callees first. Ops call each other without recursion, however indirect.
+std::vector<std::string> call_order(const ast::File& file, const std::map<std::string, OpAst>& ops) {
+  enum class Mark : uint8_t { white, grey, black };
+  std::map<std::string, Mark> marks;
+  std::vector<std::string> order;
+  struct Visit {
+    std::string name;
+    std::vector<Call> calls;
+    size_t next = 0;
+  };
+  for (const ast::Op& start : file.ops) {
+    if (start.kind != ast::Op::Kind::op || marks[start.name] != Mark::white) continue;
+    std::vector<Visit> stack = {{start.name, calls_of(file, ops.at(start.name), ops)}};
+    marks[start.name] = Mark::grey;
+    while (!stack.empty()) {
+      Visit& top = stack.back();
+      if (top.next == top.calls.size()) {
+        marks[top.name] = Mark::black;
+        order.push_back(top.name);
+        stack.pop_back();
+        continue;
+      }
+      Call call = top.calls[top.next++];
+      if (marks[call.callee] == Mark::grey) {
+        std::string cycle;
+        bool inside = false;
+        for (const Visit& v : stack) {
+          inside |= v.name == call.callee;
+          if (inside) cycle += v.name + " -> ";
+        }
+        throw Error(fmt::format("ops call each other in a cycle: {}{}; recursion is not allowed", cycle, call.callee),
+                    call.pos);
+      }
+      if (marks[call.callee] == Mark::black) continue;
+      marks[call.callee] = Mark::grey;
+      stack.push_back({call.callee, calls_of(file, ops.at(call.callee), ops)});
+    }
+  }
+  return order;
+}
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string place(Pos pos) { return pos.known() ? fmt::format("{}:{}", pos.line, pos.column) : "before"; }
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  const std::string* best = nullptr;
+  size_t least = name.size() <= 3 ? 2 : 3;  // at most one wrong letter in short names, two in longer ones
+  for (const std::string& k : known) {
+    size_t d = edit_distance(name, k);
+    if (d >= least || d >= std::max(name.size(), k.size())) continue;
+    least = d;
+    best = &k;
+  }
+  return best ? "; did you mean " + *best + "?" : "";
+}
+
+void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found) {
+  size_t begin = found.size();
+  auto add = [&](ast::Ref r) {
+    if (r != ast::kAbsent) found.push_back(r);
+  };
+  add(root);
+  for (size_t at = begin; at < found.size(); ++at) {
+    const ast::Node& n = file.nodes[found[at]];
+    for (ast::Ref r : n.args) add(r);
+    for (const ast::Axis& axis : n.axes) add(axis.begin), add(axis.end);
+    add(n.condition);
+    add(n.otherwise);
+  }
+  std::sort(found.begin() + static_cast<std::ptrdiff_t>(begin), found.end());
+}
+
+std::string text_of(const OpScope& s, Id expression) { return print(s.program, expression); }
+
+Module elaborate(const ast::File& file) {
+  auto arena = std::make_shared<Arena>();
+  std::map<std::string, OpAst> ops = collect_ops(file);
+  Ops done;
+  for (const std::string& name : call_order(file, ops))
+    done[name] = std::make_shared<const Program>(elaborate_op(file, arena, ops.at(name), done));
+  Module module;
+  for (const ast::Op& op : file.ops)
+    if (op.kind == ast::Op::Kind::op) module.ops.push_back(done.at(op.name));
+  return module;
+}
+
+const Program* Module::find(std::string_view name) const {
+  for (const auto& op : ops)
+    if (op->name == name) return op.get();
+  return nullptr;
+}
+
+}  // namespace xhat

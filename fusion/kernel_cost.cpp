@@ -1,0 +1,154 @@
+// Tiles of a finished kernel, and its figures: bytes moved, bytes it cannot avoid, flops.
+#include <algorithm>
+#include <set>
+
+#include "fusion/kernel_draft.h"
+
+namespace xhat::fusion {
+namespace {
+
+bool reduced_by_all(const Draft& d, int c) {
+  return std::ranges::all_of(d.members,
+                             [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
+}
+
+bool is_arithmetic(const Node& n) {
+  if (!is_float(n.type) || is_read(n.op)) return false;
+  switch (n.op) {
+    case Op::constant:
+    case Op::axis:
+    case Op::dim:
+    case Op::select:
+    case Op::cast:
+    case Op::stop_gradient: return false;
+    default: return true;
+  }
+}
+
+}  // namespace
+
+// Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
+void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
+  k.axes = draft.axes;
+  Draft d = draft;
+  // Slowest-varying first, as the largest tensors are laid out.
+  std::vector<TensorId> tensors;
+  for (auto& [t, classes] : d.dims) tensors.push_back(t);
+  std::ranges::stable_sort(tensors, [&](TensorId x, TensorId y) { return bytes(x) > bytes(y); });
+  std::vector<int> order;
+  for (TensorId t : tensors)
+    for (int c : d.dims[t])
+      if (c >= 0 && d.shared[static_cast<size_t>(c)] && std::ranges::find(order, c) == order.end()) order.push_back(c);
+  for (size_t c = 0; c < d.axes.size(); ++c)
+    if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
+
+  // An axis that everybody reduces is tiled only if it is the slowest one (or nothing else is there) and the partial
+  // results it leaves are few beside what is read; else it is walked whole inside the tile.
+  int64_t read = 0, left = 0;
+  for (TensorId t : tensors) (d.producer.contains(t) ? left : read) += bytes(t);
+  for (size_t i = 0; i < order.size();) {
+    int c = order[i];
+    int64_t steps = d.axes[static_cast<size_t>(c)].extent;
+    bool only = std::ranges::all_of(order, [&](int o) { return reduced_by_all(d, o); });
+    bool few = left * steps * 10 <= read || left * options_.least_tiles * 10 <= read;
+    if (reduced_by_all(d, c) && !((i == 0 || only) && few)) {
+      d.shared[static_cast<size_t>(c)] = false;
+      order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+
+  int64_t total = 0;
+  for (TensorId t : tensors) total += bytes(t);
+  for (int c : order) d.axes[static_cast<size_t>(c)].tile = 1;
+  if (total <= options_.serial_bytes) {
+    for (int c : order) d.axes[static_cast<size_t>(c)].tile = std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
+  } else {
+    int64_t tiles = 1;  // of the slower axes
+    for (int c : order) tiles *= std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
+    for (size_t i = order.size(); i-- > 0;) {
+      KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
+      int64_t full = std::max<int64_t>(1, axis.extent);
+      tiles /= full;
+      axis.tile = 1;
+      int64_t one = footprint(d, true);
+      axis.tile = 2;
+      int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
+      int64_t fit = std::max<int64_t>(1, (options_.tile_bytes - (one - step)) / step);
+      // Enough tiles for the threads to share, whatever the cache could hold.
+      fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
+      if (fit >= full) {
+        axis.tile = full;
+        continue;
+      }
+      int64_t pieces = (full + fit - 1) / fit;
+      axis.tile = (full + pieces - 1) / pieces;
+      // Contiguous vectors: whole cache lines, so that no two tiles write one line.
+      if (i + 1 == order.size() && axis.tile > 64) axis.tile = (axis.tile + 63) / 64 * 64;
+      break;
+    }
+  }
+  k.axes = d.axes;
+  k.shared = order;
+  for (const Member& m : k.members)
+    for (int c : m.reduced)
+      if (std::ranges::find(order, c) != order.end() &&
+          k.axes[static_cast<size_t>(c)].tile < k.axes[static_cast<size_t>(c)].extent)
+        k.finish = true;
+}
+
+void Planner::count(const Draft& draft, Kernel& k) const {
+  const Arena& a = *p_.arena;
+  int64_t tiles = 1;
+  for (int c : k.shared) {
+    const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
+    tiles *= std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
+  }
+  bool in_cache = footprint(draft, true) <= options_.reference_l2_bytes;
+  std::set<TensorId> results(k.results.begin(), k.results.end());
+  for (auto& [t, classes] : draft.dims) {
+    bool produced = draft.producer.contains(t);
+    if (produced && !results.contains(t)) continue;  // lives and dies inside the tile
+    int64_t size = bytes(t);
+    k.bytes_unavoidable += size;
+    int64_t moved = size;
+    if (!produced) {
+      // Looked at again: in as many members as read it, unless the tile stays in cache.
+      int64_t looks = 0;
+      for (const Member& m : k.members)
+        looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
+      if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
+      // Not along the tiles at all: every tile reads it; from cache if it stays there.
+      bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.shared[static_cast<size_t>(c)]; });
+      if (!tiled && size > options_.reference_l2_bytes) moved *= tiles;
+    }
+    k.bytes_moved += moved;
+  }
+  for (const Member& m : k.members) {
+    const Definition& d = p_.body.definitions[m.definition];
+    const Shape& s = shapes_[m.definition];
+    bool across = false;
+    for (int c : m.reduced)
+      across |= std::ranges::find(k.shared, c) != k.shared.end() &&
+                k.axes[static_cast<size_t>(c)].tile < k.axes[static_cast<size_t>(c)].extent;
+    if (across) k.bytes_moved += 2 * tiles * bytes(d.target());  // partial results, written and read
+    auto points = [&](const Node& n) {
+      int64_t v = 1;
+      for (Id axis : n.free_axes())
+        for (size_t i = 0; i < s.axes.size(); ++i)
+          if (s.axes[i].axis == axis) v *= s.extents[i];
+      return v;
+    };
+    for (Id id : reachable(a, d.body)) {
+      const Node& n = a[id];
+      if (!is_arithmetic(n)) continue;
+      int64_t v = points(n);
+      if (is_reduction(n.op))
+        for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
+      k.flops += v;
+    }
+  }
+}
+
+}  // namespace xhat::fusion

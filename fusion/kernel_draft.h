@@ -1,0 +1,53 @@
+// A kernel while the planner builds it: members, classes of axes, and which tensor dimensions they run over.
+#pragma once
+#include <map>
+#include <optional>
+
+#include "fusion/plan.h"
+
+namespace xhat::fusion {
+
+// A definition taken apart: its local axes (left, then those of a root reduction) and its reads.
+struct Shape {
+  std::vector<AxisRange> axes;
+  std::vector<int64_t> extents;
+  size_t left = 0;
+  std::vector<Id> reads;  // read nodes, ascending
+  bool is_reduction = false;
+  bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
+};
+
+struct Draft {
+  std::vector<KernelAxis> axes;
+  std::vector<bool> shared;
+  std::vector<Member> members;
+  std::map<TensorId, std::vector<int>> dims;  // class of each dimension where it is read or written by a bare axis
+  std::map<TensorId, size_t> producer;        // index into members
+};
+
+class Planner {
+ public:
+  Planner(const Program& p, const DimValues& sizes, const FusionOptions& options);
+  KernelPlan run();
+
+ private:
+  int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
+  int64_t bytes(TensorId t) const;
+  Shape take_apart(const Definition& d) const;
+  Draft start(size_t definition) const;
+  std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
+  void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
+  bool worth(const Draft& draft, const Shape& s) const;
+  int64_t footprint(const Draft& draft, bool whole_tile) const;
+  int64_t shared_tiles(const Draft& draft) const;
+  int depth(const Draft& draft) const;
+  void order_and_tile(const Draft& draft, Kernel& k) const;
+  void count(const Draft& draft, Kernel& k) const;
+
+  const Program& p_;
+  const DimValues& sizes_;
+  const FusionOptions& options_;
+  std::vector<Shape> shapes_;
+};
+
+}  // namespace xhat::fusion

@@ -1,0 +1,297 @@
+// Definitions are taken in order; each joins the latest kernel that may have it, else starts one.
+//
+// Joining: the definition's axes are identified with classes of the kernel through the tensors both touch by bare axes
+// (what the kernel produces first, then the largest). A class stays shared only if every member runs over it and no
+// member needs more of another than the same tile: a value that was reduced over the class, or read at another index
+// along it, must be complete, so the class is then walked whole inside the tile. The join is refused when that leaves
+// no parallel work, or a tile that is looked at again does not fit the cache.
+#include "fusion/plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "fusion/kernel_draft.h"
+
+namespace xhat {
+namespace fusion {
+
+Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options)
+    : p_(p), sizes_(sizes), options_(options) {
+  for (const Definition& d : p.body.definitions) shapes_.push_back(take_apart(d));
+}
+
+int64_t Planner::bytes(TensorId t) const {
+  int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
+  for (Id e : p_.tensors[t].shape) n *= std::max<int64_t>(extent(e), 0);
+  return n;
+}
+
+Shape Planner::take_apart(const Definition& d) const {
+  const Arena& a = *p_.arena;
+  Shape s;
+  s.axes = d.axes;
+  s.left = d.axes.size();
+  const Node& root = a[d.body];
+  s.is_reduction = is_reduction(root.op);
+  if (s.is_reduction)
+    for (const AxisRange& r : reduce_axes(root)) s.axes.push_back(r);
+  for (const AxisRange& r : s.axes) {
+    if (!a[r.begin].free_axes().empty() || !a[r.end].free_axes().empty()) {
+      // A range that depends on other axes: any size will do for planning, it is never shared.
+      s.extents.push_back(1);
+      s.plain_ranges = false;
+    } else {
+      s.extents.push_back(std::max<int64_t>(0, extent(r.end) - extent(r.begin)));
+      if (!is_constant(a, r.begin, 0)) s.plain_ranges = false;
+    }
+  }
+  for (Id id : reachable(a, d.body))
+    if (is_read(a[id].op)) s.reads.push_back(id);
+  return s;
+}
+
+namespace {
+
+std::optional<size_t> local_axis(const Shape& s, Id index) {
+  for (size_t i = 0; i < s.axes.size(); ++i)
+    if (s.axes[i].axis == index) return i;
+  return std::nullopt;
+}
+
+bool range_is_plain(const Arena& a, const AxisRange& r) {
+  return is_constant(a, r.begin, 0) && a[r.end].free_axes().empty();
+}
+
+}  // namespace
+
+// Finds for each local axis the class it is the same loop as, or -1.
+void Planner::map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const {
+  const Arena& a = *p_.arena;
+  std::vector<Id> reads = s.reads;
+  auto produced = [&](Id r) { return draft.producer.contains(a[r].symbol); };
+  std::ranges::stable_sort(reads, [&](Id x, Id y) {
+    if (produced(x) != produced(y)) return produced(x);
+    return bytes(a[x].symbol) > bytes(a[y].symbol);
+  });
+  for (Id r : reads) {
+    auto it = draft.dims.find(a[r].symbol);
+    if (it == draft.dims.end()) continue;
+    auto indices = read_indices(a[r]);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      int c = it->second[i];
+      auto at = local_axis(s, indices[i]);
+      if (c < 0 || !at || local[*at] >= 0) continue;
+      if (std::ranges::find(local, c) != local.end()) continue;  // two axes of one definition are two loops
+      if (draft.axes[static_cast<size_t>(c)].extent != s.extents[*at] || !range_is_plain(a, s.axes[*at])) continue;
+      local[*at] = c;
+    }
+  }
+}
+
+Draft Planner::start(size_t definition) const {
+  Draft empty;
+  std::string why;
+  Draft d = *join(empty, definition, &why);
+  const Shape& s = shapes_[definition];
+  // Alone, every axis with a plain range may be tiled, reduced ones too (they leave partial results).
+  bool combines = !s.is_reduction || [&] {
+    Op op = (*p_.arena)[p_.body.definitions[definition].body].op;
+    return op == Op::sum || op == Op::prod || op == Op::max || op == Op::min || op == Op::any || op == Op::all;
+  }();
+  for (size_t i = 0; i < s.axes.size(); ++i)
+    d.shared[i] = range_is_plain(*p_.arena, s.axes[i]) && (i < s.left || (combines && s.plain_ranges));
+  return d;
+}
+
+// Is there anything to gain: a value handed on, or an input read by both?
+bool Planner::worth(const Draft& draft, const Shape& s) const {
+  return std::ranges::any_of(s.reads, [&](Id r) { return draft.dims.contains((*p_.arena)[r].symbol); });
+}
+
+std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::string* why) const {
+  const Arena& a = *p_.arena;
+  const Definition& d = p_.body.definitions[definition];
+  const Shape& s = shapes_[definition];
+  Draft result = draft;
+  std::vector<int> local(s.axes.size(), -1);
+  map_axes(draft, s, local);
+  for (size_t i = 0; i < local.size(); ++i) {
+    if (local[i] >= 0) continue;
+    local[i] = static_cast<int>(result.axes.size());
+    result.axes.push_back({a.name(s.axes[i].axis), s.extents[i], s.extents[i]});
+    result.shared.push_back(false);
+  }
+  for (size_t c = 0; c < draft.axes.size(); ++c) {
+    if (!result.shared[c]) continue;
+    auto unshare = [&](const std::string& reason) {
+      result.shared[c] = false;
+      *why = reason;
+    };
+    if (std::ranges::find(local, static_cast<int>(c)) == local.end()) {
+      unshare(p_.tensors[d.target()].name + " does not run over " + draft.axes[c].name);
+      continue;
+    }
+    for (Id r : s.reads) {
+      auto it = draft.producer.find(a[r].symbol);
+      if (it == draft.producer.end()) continue;
+      const std::string& name = p_.tensors[a[r].symbol].name;
+      const Member& m = draft.members[it->second];
+      if (std::ranges::find(m.reduced, static_cast<int>(c)) != m.reduced.end())
+        unshare(name + " must be complete over " + draft.axes[c].name);
+      auto indices = read_indices(a[r]);
+      for (size_t i = 0; i < indices.size(); ++i) {
+        if (m.left[i] != static_cast<int>(c)) continue;
+        auto at = local_axis(s, indices[i]);
+        if (!at || local[*at] != static_cast<int>(c)) unshare(name + " is read elsewhere along " + draft.axes[c].name);
+      }
+    }
+  }
+  Member m;
+  m.definition = definition;
+  m.left.assign(local.begin(), local.begin() + static_cast<std::ptrdiff_t>(s.left));
+  m.reduced.assign(local.begin() + static_cast<std::ptrdiff_t>(s.left), local.end());
+  result.producer[d.target()] = result.members.size();
+  result.members.push_back(m);
+  result.dims[d.target()] = m.left;
+  for (Id r : s.reads) {
+    auto indices = read_indices(a[r]);
+    auto& classes = result.dims.try_emplace(a[r].symbol, std::vector<int>(indices.size(), -1)).first->second;
+    for (size_t i = 0; i < indices.size(); ++i)
+      if (auto at = local_axis(s, indices[i]); at && classes[i] < 0) classes[i] = local[*at];
+  }
+  return result;
+}
+
+// Bytes one step of the outer loop touches; with whole_tile, at the tiles chosen, else at one element per shared axis.
+int64_t Planner::footprint(const Draft& draft, bool whole_tile) const {
+  int64_t total = 0;
+  for (auto& [t, classes] : draft.dims) {
+    int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
+    for (size_t i = 0; i < classes.size(); ++i) {
+      auto c = static_cast<size_t>(std::max(classes[i], 0));
+      if (classes[i] >= 0 && draft.shared[c]) n *= whole_tile ? draft.axes[c].tile : 1;
+      else n *= extent(p_.tensors[t].shape[i]);
+    }
+    total += n;
+  }
+  return total;
+}
+
+int64_t Planner::shared_tiles(const Draft& draft) const {
+  int64_t n = 1;
+  for (size_t c = 0; c < draft.axes.size(); ++c)
+    if (draft.shared[c]) n *= draft.axes[c].extent;
+  return n;
+}
+
+// Number of looks at the tile: 1 + the longest chain of reductions that must finish before the next member starts.
+int Planner::depth(const Draft& draft) const {
+  std::vector<int> level(draft.members.size(), 1);
+  int deepest = 1;
+  for (size_t i = 0; i < draft.members.size(); ++i) {
+    for (Id r : shapes_[draft.members[i].definition].reads)
+      if (auto it = draft.producer.find((*p_.arena)[r].symbol); it != draft.producer.end() && it->second < i)
+        level[i] = std::max(level[i], level[it->second] + shapes_[draft.members[it->second].definition].is_reduction);
+    deepest = std::max(deepest, level[i]);
+  }
+  return deepest;
+}
+
+KernelPlan Planner::run() {
+  std::vector<Draft> drafts;
+  std::vector<std::string> reasons;
+  std::map<TensorId, size_t> home;  // kernel that produces a tensor
+  int64_t everything = 0;
+  std::set<TensorId> touched;
+  for (const Shape& s : shapes_)
+    for (Id r : s.reads) touched.insert((*p_.arena)[r].symbol);
+  for (TensorId t : touched) everything += bytes(t);
+
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    const Shape& s = shapes_[i];
+    size_t earliest = 0;
+    for (Id r : s.reads)
+      if (auto it = home.find((*p_.arena)[r].symbol); it != home.end()) earliest = std::max(earliest, it->second);
+    bool placed = false;
+    std::string refused;
+    for (size_t k = drafts.size(); options_.policy == FusePolicy::full && k-- > earliest && !placed;) {
+      if (!worth(drafts[k], s)) continue;
+      std::string why;
+      Draft joined = *join(drafts[k], i, &why);
+      int64_t tiles = shared_tiles(joined);
+      bool small = everything <= options_.serial_bytes;
+      bool enough = tiles >= std::min<int64_t>(4, shared_tiles(drafts[k]));
+      bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
+      bool fits = depth(joined) == 1 || footprint(joined, false) <= options_.cache_bytes;
+      if (!small && (!has_shared || !enough || !fits)) {
+        if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
+        continue;
+      }
+      drafts[k] = std::move(joined);
+      home[p_.body.definitions[i].target()] = k;
+      placed = true;
+    }
+    if (placed) continue;
+    home[p_.body.definitions[i].target()] = drafts.size();
+    drafts.push_back(start(i));
+    reasons.push_back(refused);
+  }
+
+  KernelPlan plan;
+  for (size_t k = 0; k < drafts.size(); ++k) {
+    Kernel kernel;
+    kernel.reason = reasons[k];
+    kernel.members = drafts[k].members;
+    order_and_tile(drafts[k], kernel);
+    for (const Member& m : kernel.members) {
+      TensorId t = p_.body.definitions[m.definition].target();
+      bool leaves = std::ranges::find(p_.outputs, t) != p_.outputs.end();
+      for (size_t i = 0; i < shapes_.size() && !leaves; ++i) {
+        bool reads = std::ranges::any_of(shapes_[i].reads, [&](Id r) { return (*p_.arena)[r].symbol == t; });
+        leaves = reads && home.at(p_.body.definitions[i].target()) != k;
+      }
+      if (leaves) kernel.results.push_back(t);
+      kernel.name += (kernel.name.empty() ? "" : "_") + p_.tensors[t].name;
+    }
+    // Names are for people: the results say what a kernel is for.
+    if (!kernel.results.empty()) {
+      kernel.name.clear();
+      for (TensorId t : kernel.results) kernel.name += (kernel.name.empty() ? "" : "_") + p_.tensors[t].name;
+    }
+    Draft tiled = drafts[k];
+    tiled.axes = kernel.axes;
+    tiled.shared.assign(tiled.shared.size(), false);
+    for (int c : kernel.shared) tiled.shared[static_cast<size_t>(c)] = true;
+    count(tiled, kernel);
+    plan.bytes_moved += kernel.bytes_moved;
+    plan.flops += kernel.flops;
+    plan.kernels.push_back(std::move(kernel));
+  }
+  std::set<Id> reductions;
+  for (const Definition& d : p_.body.definitions)
+    for (Id id : reachable(*p_.arena, d.body))
+      if (is_reduction((*p_.arena)[id].op)) reductions.insert(id);
+  plan.reductions = static_cast<int>(reductions.size());
+  return plan;
+}
+
+}  // namespace fusion
+
+KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {
+  fusion::Planner planner(p, sizes, options);
+  KernelPlan plan = planner.run();
+  // What a direction cannot avoid: each element from outside that it reads once, each it delivers once.
+  std::set<TensorId> outside(p.outputs.begin(), p.outputs.end());
+  for (const Definition& d : p.body.definitions)
+    for (TensorId t : tensors_read(*p.arena, d.body))
+      if (p.tensors[t].role != Role::defined) outside.insert(t);
+  for (TensorId t : outside) {
+    int64_t n = static_cast<int64_t>(byte_size(p.tensors[t].type));
+    for (Id e : p.tensors[t].shape) n *= std::max<int64_t>(0, evaluate_extent(*p.arena, e, sizes));
+    plan.bytes_unavoidable += n;
+  }
+  return plan;
+}
+
+}  // namespace xhat

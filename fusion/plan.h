@@ -1,0 +1,86 @@
+// The kernel planner: which definitions of one direction share a kernel, and over which axes.
+//
+// Every kernel has the same shape: an outer loop over the tiles of the axes its members share, run in parallel; inside,
+// the members in order, whole in their other axes. A member that reduces over a shared axis leaves one partial result
+// per tile, and a small second step adds them up.
+//
+//     s[n] = sum(d: x[n,d]*w[d])                one kernel over tiles of n: s and y from the same tile of x,
+//     y[n,d] = x[n,d]*s[n]                      g as one partial row per tile, then a finishing step
+//     g[d] = sum(n: x[n,d]*y[n,d])
+//
+// Input is a program of one direction in normal form (cse/auto_inliner): a definition's body is either free of
+// reductions or one reduction at the root.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "expr/dims.h"
+#include "expr/program.h"
+
+namespace xhat {
+
+enum class FusePolicy : uint8_t { full, off };  // off: every definition its own kernel
+
+struct FusionOptions {
+  FusePolicy policy = FusePolicy::full;
+  // A tile that is looked at more than once must stay in cache: bytes of L2 a tile may fill (half of the 2 MB of the
+  // reference machine, so that the next tile's lines can arrive).
+  int64_t cache_bytes = 1 << 20;
+  // A re-read from beyond this is counted as moved again.
+  int64_t reference_l2_bytes = 2 << 20;
+  // What one tile touches: 64-256 KB measured alike, less pays for the call, more falls out of L2.
+  int64_t tile_bytes = 128 << 10;
+  // Below this a kernel is one tile: waking a second thread costs more than it saves.
+  int64_t serial_bytes = 64 << 10;
+  // Tiles wanted at the least, so that threads share the work evenly.
+  int64_t least_tiles = 16;
+};
+
+// A class of axes that the planner found to be the same loop, over all members of a kernel.
+struct KernelAxis {
+  std::string name;
+  int64_t extent = 0;
+  int64_t tile = 0;  // elements of it in one tile; the extent unless it is shared
+};
+
+struct Member {
+  size_t definition = 0;        // index into the program's definitions
+  std::vector<int> left;        // per left axis: its class in Kernel::axes
+  std::vector<int> reduced;     // per reduction axis of a root reduction: its class
+};
+
+struct Kernel {
+  std::string name;
+  std::vector<KernelAxis> axes;
+  std::vector<int> shared;      // classes whose tiles are the outer loop, slowest-varying first
+  std::vector<Member> members;
+  std::vector<TensorId> results;  // computed here and needed elsewhere (outputs, later kernels)
+  // Figures for the sizes planned with. Moved: what the kernel reads and writes, re-reads beyond the reference L2
+  // included; unavoidable: each element from outside once, each result once.
+  int64_t bytes_moved = 0;
+  int64_t bytes_unavoidable = 0;
+  int64_t flops = 0;
+  bool finish = false;          // has a second step that adds up per-tile partial results
+  std::string reason;           // why it ends where it ends
+};
+
+struct KernelPlan {
+  std::vector<Kernel> kernels;
+  int64_t bytes_moved = 0;
+  int64_t bytes_unavoidable = 0;
+  int64_t flops = 0;
+  int reductions = 0;           // distinct Reduce nodes
+};
+
+// Deterministic; a pure function of its arguments. sizes must give every dim a value.
+KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options = {});
+
+// One direction of a program with a backward, as a program of its own (all definitions forward).
+//   infer: inputs -> outputs;  forward: inputs -> outputs and stash;  backward: inputs, outputs, stash and cotangents
+//   that it reads -> gradients.
+Program infer_program(const Program& p);
+Program forward_program(const Program& p);
+Program backward_program(const Program& p);
+
+}  // namespace xhat

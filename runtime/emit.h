@@ -1,0 +1,38 @@
+// Scalar expressions of a kernel as Halide expressions.
+//
+// Contraction is ours: a*b + c becomes one fma wherever an addition stands directly on a product, and the pipeline is
+// compiled strict_float, so that the same expression has the same bits in every kernel.
+#pragma once
+#include <unordered_map>
+
+#include "Halide.h"
+#include "runtime/kernel_spec.h"
+
+namespace xhat::runtime {
+
+Halide::Type storage_type(DType t);  // bool is stored as UInt(8)
+
+// Where the tensors and axes of a kernel are found.
+struct Emitter {
+  const KernelSpec& spec;
+  std::vector<Halide::ImageParam> inputs;                   // by tensor; undefined for those made here
+  std::unordered_map<uint32_t, Halide::Func> made;          // by tensor; arguments: dimensions(tensor), innermost first
+  std::unordered_map<Id, Halide::Param<int>> origin;        // of shared axes that are not whole
+  std::unordered_map<uint32_t, std::vector<Id>> left_axes;  // of tensors made here
+
+  // What each axis is at the place an expression is emitted for: a Var, an RVar, or 0 (local to the tile).
+  using Axes = std::unordered_map<Id, Halide::Expr>;
+
+  Halide::Expr value(Id root, const Axes& axes) const;
+  Halide::Expr condition(Id root, const Axes& axes) const { return value(root, axes); }
+
+  // Reduction steps.
+  static Halide::Expr identity(Op op, DType type);
+  static Halide::Expr combine(Op op, Halide::Expr accumulated, Halide::Expr value);
+  // accumulated (op) body, with the product of a sum contracted, and only where condition holds.
+  Halide::Expr step(const SpecMember& m, Halide::Expr accumulated, const Axes& axes) const;
+  // An index expression of m, clamped to its dimension's extent: for scatter.
+  Halide::Expr scatter_index(const SpecMember& m, size_t target, const Axes& axes) const;
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,263 @@
+#include "runtime/kernel_spec.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "expr/scalar.h"
+#include "fusion/scatter.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int64_t kFar = int64_t{1} << 40;  // "unbounded", far from overflow when a few are added
+
+// Folds constants after sizes are filled in: index arithmetic, and numbers like f32(N*H*W).
+Id fold(Arena& a, Id id) {
+  const Node& n = a[id];
+  if (n.arg_count == 0 || is_read(n.op) || is_reduction(n.op)) return id;
+  if (n.op == Op::select && a[n.arg(0)].op == Op::constant) return a[n.arg(0)].integer ? n.arg(1) : n.arg(2);
+  auto constant = [&](Id x) { return a[x].op == Op::constant; };
+  if (!std::ranges::all_of(n.args(), constant)) {
+    // Integer identities keep bare axes bare.
+    if (n.type != DType::i64 || n.arg_count != 2) return id;
+    if ((n.op == Op::add || n.op == Op::sub) && is_constant(a, n.arg(1), 0)) return n.arg(0);
+    if (n.op == Op::add && is_constant(a, n.arg(0), 0)) return n.arg(1);
+    if ((n.op == Op::mul || n.op == Op::div) && is_constant(a, n.arg(1), 1)) return n.arg(0);
+    if (n.op == Op::mul && is_constant(a, n.arg(0), 1)) return n.arg(1);
+    return id;
+  }
+  if (n.op == Op::random) return id;
+  if (n.op == Op::cast) {
+    const Node& x = a[n.arg(0)];
+    if (is_float(n.type)) return a.constant(n.type, is_float(x.type) ? x.value : static_cast<double>(x.integer));
+    return a.integer(is_float(x.type) ? integer_from(n.type, x.value) : integer_from(n.type, x.integer), n.type);
+  }
+  if (n.op == Op::select) return id;
+  const ScalarOp& op = scalar(n.op);
+  double reals[3] = {};
+  int64_t integers[3] = {};
+  for (size_t i = 0; i < n.arg_count; ++i) {
+    reals[i] = a[n.arg(i)].value;
+    integers[i] = a[n.arg(i)].integer;
+  }
+  bool from_float = is_float(a[n.arg(0)].type);
+  // f32 operands are rounded as the kernel would have them; numbers of dims alone are f64 and stay exact.
+  if (from_float)
+    for (size_t i = 0; i < n.arg_count; ++i) reals[i] = round_to(a[n.arg(i)].type, reals[i]);
+  if (is_float(n.type)) {
+    if (!from_float || !op.reals) return id;
+    return a.constant(n.type, round_to(n.type, op.reals.at(reals)));
+  }
+  if (from_float) return op.tests ? a.integer(op.tests.at(reals), n.type) : id;
+  return op.integers ? a.integer(op.integers.at(integers), n.type) : id;
+}
+
+struct Builder {
+  const Program& p;
+  const Kernel& k;
+  const DimValues& sizes;
+  const std::vector<bool>& dense;
+  KernelSpec spec = {};
+  std::unordered_map<TensorId, uint32_t> local = {};
+  std::vector<Id> class_axis = {};
+
+  Arena& arena() { return *spec.arena; }
+
+  uint32_t tensor(TensorId t) {
+    auto [it, fresh] = local.emplace(t, static_cast<uint32_t>(spec.tensors.size()));
+    if (fresh) {
+      SpecTensor s;
+      s.original = t;
+      s.type = p.tensors[t].type;
+      s.shape = shape_of(p, t, sizes);
+      for (int i = 0; i < static_cast<int>(s.shape.size()); ++i) s.groups.emplace_back(i, i);
+      s.dense = dense[t];
+      spec.tensors.push_back(s);
+    }
+    return it->second;
+  }
+
+  // Copies an expression of the program, filling in sizes and renaming axes.
+  Id copy(Id root, const Replacements& axes) {
+    const Arena& from = *p.arena;
+    std::unordered_map<Id, Id> done;
+    std::vector<Id> args;
+    for (Id id : reachable(from, root)) {
+      const Node& n = from[id];
+      args.clear();
+      for (Id x : n.args()) args.push_back(done.at(x));
+      Id made = kNone;
+      if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
+      else if (n.op == Op::axis) made = axes.at(id);
+      else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
+      else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
+      else if (n.op == Op::read_or)
+        made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1), args.back());
+      else if (n.op == Op::select) made = arena().select(args[0], args[1], args[2]);
+      else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
+      else if (is_reduction(n.op)) throw Bug("a reduction inside a body reached the lowering");
+      else made = arena().apply(n.op, args);
+      done[id] = fold(arena(), made);
+    }
+    return done.at(root);
+  }
+
+  void member(const Member& m) {
+    const Definition& d = p.body.definitions[m.definition];
+    const Node& root = (*p.arena)[d.body];
+    SpecMember s;
+    s.tensor = tensor(d.target());
+    Replacements axes;
+    for (size_t i = 0; i < d.axes.size(); ++i) {
+      Id axis = class_axis[static_cast<size_t>(m.left[i])];
+      axes[d.axes[i].axis] = axis;
+      s.left.push_back(axis);
+    }
+    if (!is_reduction(root.op)) {
+      s.body = copy(d.body, axes);
+      s.condition = arena().boolean(true);
+      spec.members.push_back(std::move(s));
+      return;
+    }
+    s.op = root.op;
+    std::vector<Id> guards;
+    auto reduced = reduce_axes(root);
+    for (size_t i = 0; i < reduced.size(); ++i) {
+      // Ranges become [0, extent): shifted by their smallest begin, guarded where they depend on other axes.
+      Id axis = class_axis[static_cast<size_t>(m.reduced[i])];
+      Id begin = copy(reduced[i].begin, axes), end = copy(reduced[i].end, axes);
+      int64_t low = spec.interval(begin).first, high = spec.interval(end).second;
+      Id value = fold(arena(), arena().add(axis, arena().integer(low)));
+      axes[reduced[i].axis] = value;
+      if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
+      if (arena()[end].op != Op::constant) guards.push_back(arena().binary(Op::lt, value, end));
+      SpecAxis& info = spec.axes.at(axis);
+      if (info.shared < 0) info.extent = info.tile = std::max<int64_t>(0, high - low);
+      s.reduced.push_back(axis);
+    }
+    Definition scattered = d;
+    if (auto scatter = as_scatter(*p.arena, scattered)) {
+      Replacements found;
+      for (auto [at, index] : scatter->targets) {
+        s.scatter.emplace_back(at, copy(index, axes));
+        found[d.axes[at].axis] = s.scatter.back().second;
+      }
+      Replacements inside = axes;
+      for (auto [axis, index] : found) inside[axis] = arena().to(DType::i64, index);
+      s.body = copy(reduce_body(root), inside);
+      s.condition = copy(scatter->rest, inside);
+    } else {
+      s.body = copy(reduce_body(root), axes);
+      s.condition = copy(reduce_condition(root), axes);
+    }
+    for (Id g : guards) s.condition = is_true(arena(), s.condition) ? g : arena().land(s.condition, g);
+    spec.members.push_back(std::move(s));
+  }
+
+  void uses() {
+    for (SpecTensor& t : spec.tensors) {
+      bool made = std::ranges::any_of(spec.members, [&](auto& m) { return spec.tensors[m.tensor].original == t.original; });
+      bool leaves = std::ranges::find(k.results, t.original) != k.results.end();
+      t.use = !made ? SpecTensor::Use::input : leaves ? SpecTensor::Use::result : SpecTensor::Use::temporary;
+    }
+    for (const SpecMember& m : spec.members)
+      if (spec.across_tiles(m)) spec.tensors[m.tensor].use = SpecTensor::Use::partial;
+  }
+};
+
+}  // namespace
+
+std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
+  const Arena& a = *arena;
+  std::unordered_map<Id, std::pair<int64_t, int64_t>> known;
+  auto clip = [](int64_t v) { return std::clamp(v, -kFar, kFar); };
+  for (Id id : reachable(a, e)) {
+    const Node& n = a[id];
+    std::pair<int64_t, int64_t> r = {-kFar, kFar};
+    auto x = [&](size_t i) { return known.at(n.arg(i)); };
+    switch (n.op) {
+      case Op::constant:
+        if (!is_float(n.type)) r = {clip(n.integer), clip(n.integer)};
+        break;
+      case Op::axis:
+        if (auto it = axes.find(id); it != axes.end()) r = {0, std::max<int64_t>(0, it->second.extent - 1)};
+        break;
+      case Op::add: r = {x(0).first + x(1).first, x(0).second + x(1).second}; break;
+      case Op::sub: r = {x(0).first - x(1).second, x(0).second - x(1).first}; break;
+      case Op::neg: r = {-x(0).second, -x(0).first}; break;
+      case Op::mul: {
+        auto [l, h] = x(0);
+        auto [m, i] = x(1);
+        if (std::max(std::abs(l), std::abs(h)) >= kFar || std::max(std::abs(m), std::abs(i)) >= kFar) break;
+        // In double: below 2^40 products are exact, beyond they are clipped anyway.
+        auto times = [](int64_t u, int64_t v) { return static_cast<double>(u) * static_cast<double>(v); };
+        auto [lo, hi] = std::minmax({times(l, m), times(l, i), times(h, m), times(h, i)});
+        r = {static_cast<int64_t>(std::max(lo, -0x1p40)), static_cast<int64_t>(std::min(hi, 0x1p40))};
+        break;
+      }
+      case Op::div:
+        if (x(1).first == x(1).second && x(1).first > 0) {
+          auto floor_div = [](int64_t u, int64_t v) { return u >= 0 ? u / v : -((-u + v - 1) / v); };
+          r = {floor_div(x(0).first, x(1).first), floor_div(x(0).second, x(1).first)};
+        }
+        break;
+      case Op::mod:
+        if (x(1).first > 0) r = {0, x(1).second - 1};
+        break;
+      case Op::minimum: r = {std::min(x(0).first, x(1).first), std::min(x(0).second, x(1).second)}; break;
+      case Op::maximum: r = {std::max(x(0).first, x(1).first), std::max(x(0).second, x(1).second)}; break;
+      case Op::clamp:
+        r = {std::min(std::max(x(0).first, x(1).first), x(2).first),
+             std::min(std::max(x(0).second, x(1).second), x(2).second)};
+        break;
+      case Op::select: r = {std::min(x(1).first, x(2).first), std::max(x(1).second, x(2).second)}; break;
+      case Op::cast:
+        if (!is_float(a[n.arg(0)].type) && (n.type == DType::i64 || n.type == DType::i32)) r = x(0);
+        break;
+      default: break;
+    }
+    if (n.type == DType::boolean) r = {0, 1};
+    if (n.type == DType::u8) r = {0, 255};
+    known[id] = {clip(r.first), clip(r.second)};
+  }
+  return known.at(e);
+}
+
+bool KernelSpec::across_tiles(const SpecMember& m) const {
+  return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole; });
+}
+
+int64_t KernelSpec::tiles() const {
+  int64_t n = 1;
+  for (Id x : shared) {
+    const SpecAxis& axis = axes.at(x);
+    n *= axis.extent == 0 ? 0 : (axis.extent + axis.tile - 1) / axis.tile;
+  }
+  return n;
+}
+
+KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense) {
+  Builder b{p, k, sizes, dense};
+  b.spec.name = k.name;
+  b.spec.arena = std::make_shared<Arena>();
+  for (size_t c = 0; c < k.axes.size(); ++c) {
+    b.class_axis.push_back(b.arena().axis("a" + std::to_string(c)));
+    SpecAxis axis;
+    axis.extent = k.axes[c].extent;
+    axis.tile = std::max<int64_t>(1, k.axes[c].tile);
+    b.spec.axes[b.class_axis.back()] = axis;
+  }
+  for (size_t i = 0; i < k.shared.size(); ++i) {
+    Id axis = b.class_axis[static_cast<size_t>(k.shared[i])];
+    b.spec.axes.at(axis).shared = static_cast<int>(i);
+    b.spec.shared.push_back(axis);
+  }
+  for (const Member& m : k.members) b.member(m);
+  b.uses();
+  collapse(b.spec);
+  settle_baked(b.spec);
+  return std::move(b.spec);
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,70 @@
+// A kernel made concrete: sizes filled in, axes of all members identified, contiguous axes collapsed. Ready to lower.
+//
+// Works on an arena of its own, so that equal kernels of different programs are equal texts: key() is what compiled
+// code is cached by. Extents of shared axes are part of the key only where the code depends on them.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "fusion/plan.h"
+
+namespace xhat::runtime {
+
+// whole: all of it in every tile. part: a tile takes some of it (the last one maybe fewer). single: one element a tile.
+enum class AxisKind : uint8_t { whole, part, single };
+
+struct SpecAxis {
+  int64_t extent = 0;
+  int64_t tile = 0;     // elements per tile (extent unless shared)
+  int shared = -1;      // position in the outer loop, or -1
+  bool baked = true;    // the extent is known to the compiled code
+  AxisKind kind() const {
+    if (shared < 0 || tile >= extent) return AxisKind::whole;
+    return tile == 1 ? AxisKind::single : AxisKind::part;
+  }
+};
+
+struct SpecTensor {
+  TensorId original = 0;
+  DType type = DType::f32;
+  enum class Use : uint8_t { input, result, temporary, partial } use = Use::input;
+  std::vector<int64_t> shape;
+  std::vector<std::pair<int, int>> groups;  // per dimension: first and last dimension of the program's tensor
+  bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
+};
+
+struct SpecMember {
+  uint32_t tensor = 0;         // index into KernelSpec::tensors
+  std::vector<Id> left;        // axis nodes
+  std::vector<Id> reduced;     // axis nodes; empty for a map
+  Op op = Op::constant;        // of the reduction, if any
+  Id body = kNone;
+  Id condition = kNone;        // constant true if none
+  std::vector<std::pair<size_t, Id>> scatter;  // left axis number -> index expression: added there
+};
+
+struct KernelSpec {
+  std::string name;
+  std::shared_ptr<Arena> arena;
+  std::vector<SpecTensor> tensors;
+  std::vector<SpecMember> members;
+  std::unordered_map<Id, SpecAxis> axes;
+  std::vector<Id> shared;  // outer loop, slowest first
+  // Smallest and largest value an integer expression can take.
+  std::pair<int64_t, int64_t> interval(Id e) const;
+  bool across_tiles(const SpecMember& m) const;  // leaves partial results
+  int64_t tiles() const;
+  std::string key() const;
+};
+
+// dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
+KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
+
+// Steps of make_spec. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one
+// (h, w of an image), so that inner loops are long. settle_baked: finds the shared axes whose extent the code need not
+// know, so that one compiled kernel serves every batch size.
+void collapse(KernelSpec& spec);
+void settle_baked(KernelSpec& spec);
+
+}  // namespace xhat::runtime

@@ -1,0 +1,31 @@
+// One kernel -> one Halide pipeline that computes one tile, scheduled for a vector CPU. The executor owns the outer
+// loop: it calls the pipeline once per tile with the tile's origin, so inner extents are constants for any batch size.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "Halide.h"
+#include "runtime/kernel_spec.h"
+
+namespace xhat::runtime {
+
+struct LoweredKernel {
+  Halide::Pipeline pipeline;
+  // Arguments in order: the JIT's user context (implicit), one int32 origin per shared axis that is not whole (in the
+  // order of KernelSpec::shared), then the input buffers; the result buffers follow, in the order of results.
+  std::vector<Halide::Argument> arguments;
+  std::vector<Id> origins;         // axis nodes
+  std::vector<uint32_t> inputs;    // tensors, by argument
+  std::vector<uint32_t> results;   // tensors, by result
+};
+
+// Dimensions of a result's buffer for one tile: axis numbers of its tensor, slowest first. Axes of which a tile has one
+// element are dropped.
+std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m);
+
+LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target);
+
+// host, strict_float, without checks and bounds queries: the executor checks what comes in.
+Halide::Target cpu_target();
+
+}  // namespace xhat::runtime

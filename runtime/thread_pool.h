@@ -1,0 +1,49 @@
+// Runs independent tasks on a few threads. Workers spin a while for the next batch before they sleep: kernels follow
+// each other within microseconds, and waking a sleeping thread costs 5-50 of them.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace xhat::runtime {
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+
+  // Calls task(context, worker, i) for every i in [0, count), the caller's thread included, in no fixed order.
+  // worker < threads(). Tasks must not throw. Calls from several threads take turns.
+  using Task = void (*)(void* context, int worker, int64_t i);
+  void run(int64_t count, Task task, void* context);
+
+  template <class F>
+  void run(int64_t count, F& f) {
+    run(count, [](void* c, int worker, int64_t i) { (*static_cast<F*>(c))(worker, i); }, &f);
+  }
+
+ private:
+  void work(int worker);
+  void drain(int worker);
+
+  std::vector<std::thread> workers_;
+  std::mutex turn_;  // one batch at a time
+  std::mutex sleep_;
+  std::condition_variable wake_;
+  std::atomic<uint64_t> batch_{0};   // bumped once per batch
+  std::atomic<int> busy_{0};         // workers not yet through with this batch
+  std::atomic<int64_t> next_{0};
+  std::atomic<bool> stop_{false};
+  int64_t count_ = 0;
+  Task task_ = nullptr;
+  void* context_ = nullptr;
+};
+
+}  // namespace xhat::runtime

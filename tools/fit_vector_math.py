@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""Prints the coefficients of runtime/vector_math.cpp: weighted Remez fits in 60 digits, then rounded.
+
+    pip install mpmath && python3 tools/fit_vector_math.py        # about half a minute
+
+Each fit names the function, the interval and the weight; the error is max |weight * (polynomial - function)|, so with
+the weight 1/function it is relative. Where a leading coefficient is to be exact (1, 1, 1/2), it is divided out first.
+"""
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def remez(function, weight, low, high, count, points=1500):
+    low, high = mp.mpf(low), mp.mpf(high)
+    chebyshev = lambda n: [(low + high) / 2 - (high - low) / 2 * mp.cos(mp.pi * i / n) for i in range(n + 1)]
+    grid = chebyshev(points)
+    values, weights = [function(x) for x in grid], [weight(x) for x in grid]
+    nodes = [min(range(points + 1), key=lambda g: abs(grid[g] - x)) for x in chebyshev(count)]
+    for _ in range(8):
+        a, b = mp.matrix(count + 1, count + 1), mp.matrix(count + 1, 1)
+        for i, g in enumerate(nodes):
+            for j in range(count):
+                a[i, j] = grid[g] ** j
+            a[i, count], b[i] = (-1) ** i / weights[g], values[g]
+        solution = mp.lu_solve(a, b)
+        c = [solution[j] for j in range(count)]
+        error = [(mp.polyval(c[::-1], x) - f) * w for x, f, w in zip(grid, values, weights)]
+        extrema = []  # the largest error between each two changes of its sign
+        for i, e in enumerate(error):
+            if extrema and (e > 0) == (error[extrema[-1]] > 0):
+                if abs(e) > abs(error[extrema[-1]]):
+                    extrema[-1] = i
+            else:
+                extrema.append(i)
+        while len(extrema) > count + 1:
+            extrema.pop(0 if abs(error[extrema[0]]) < abs(error[extrema[-1]]) else -1)
+        if len(extrema) < count + 1 or extrema == nodes:
+            break
+        nodes = extrema
+    return c
+
+
+def rounded(x, bits):
+    mantissa, exponent = mp.frexp(x)
+    return mp.ldexp(mp.nint(mp.ldexp(mantissa, bits)), exponent - bits)
+
+
+def fit(name, function, weight, low, high, count, bits):
+    c = [rounded(x, bits) for x in remez(function, weight, low, high, count)]
+    xs = [mp.mpf(low) + (mp.mpf(high) - low) * i / 2001 for i in range(2002)]
+    worst = max(abs((mp.polyval(c[::-1], x) - function(x)) * weight(x)) for x in xs)
+    print(f"{name}: [{mp.nstr(mp.mpf(low), 4)}, {mp.nstr(mp.mpf(high), 4)}], error 2^{mp.nstr(mp.log(worst, 2), 4)}")
+    print("    " + ", ".join(mp.nstr(x, 9 if bits == 24 else 17) for x in c), flush=True)
+
+
+def series(closed, terms):
+    """closed(x), or its Taylor series where closed would cancel."""
+    return lambda x: closed(x) if abs(x) > mp.mpf("1e-10") else mp.polyval(terms[::-1], x)
+
+
+third, sixth, one = mp.mpf(1) / 3, mp.mpf(1) / 6, mp.mpf(1)
+h, m = mp.log(2) / 2 * mp.mpf("1.0005"), third * mp.mpf("1.0001")
+exp2 = series(lambda x: (mp.expm1(x) - x) / x**2, [one / 2, sixth, one / 24])
+exp3 = series(lambda x: ((mp.expm1(x) - x) / x**2 - one / 2) / x, [sixth, one / 24, one / 120])
+log3 = series(lambda x: (mp.log1p(x) - x + x * x / 2) / x**3, [third, -one / 4, one / 5])
+log2 = series(lambda x: mp.log1p(x) / x / mp.log(2), [1 / mp.log(2), -1 / mp.log(4)])
+log01 = series(lambda x: (mp.log1p(x) - x) / x**2, [-one / 2, third, -one / 4])
+square = lambda x: max(x * x, mp.mpf("0.001"))
+zero, quarter = mp.mpf("1e-9"), (mp.pi / 4 * mp.mpf("1.0002")) ** 2
+
+fit("expm1 f32: (e^r-1-r)/r^2", exp2, lambda x: max(abs(x), mp.mpf("0.02")), -h, h, 5, 24)
+fit("expm1 f64: ((e^r-1-r)/r^2-1/2)/r", exp3, square, -h, h, 10, 53)
+fit("log f32: (log(1+f)-f+f^2/2)/f^3", log3, square, -m, m, 8, 24)
+fit("log f64", log3, square, -m, m, 18, 53)
+fit("softplus f32: (log(1+e)-e)/e^2", log01, lambda x: square(x) / mp.log1p(x + mp.mpf("1e-4")), mp.mpf("1e-12"), 1, 10, 24)
+fit("erf f32 near, in a^2: erf(a)/a-1", lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t) - 1, lambda t: one,
+    mp.mpf("1e-12"), mp.mpf("0.81"), 7, 24)
+fit("erf f32 far: -log(erfc(a))/a", lambda x: -mp.log(mp.erfc(x)) / x,
+    lambda x: x * mp.erfc(x) / mp.erf(x) + mp.mpf("1e-4") * mp.erfc(x) ** mp.mpf("0.25"), mp.mpf("0.9"), mp.mpf("3.93"), 8, 24)
+fit("sin f32, in r^2: (sin(r)/r-1)/r^2", lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt(t) - 1) / t,
+    lambda t: max(t, mp.mpf("0.01")), zero, quarter, 3, 24)
+fit("cos f32, in r^2: (cos(r)-1+r^2/2)/r^4", lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2, square, zero, quarter, 3, 24)
+fit("pow: log2(1+f)/f", log2, lambda x: 1 / log2(x), -m, m, 12, 53)
+fit("pow: 2^x", lambda x: mp.power(2, x), lambda x: mp.power(2, -x), mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, 53)
