@@ -14,12 +14,13 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-// Step sizes of the central differences. Large ones suffer from curvature, small ones from rounding; the first whose
-// estimated error is small enough is taken. The last also serves to look at both sides of a kink.
+// Step sizes of the central differences. Large ones suffer from curvature, small ones from rounding; the
+// first whose estimated error is small enough is taken. The last also serves to look at both sides of a kink.
 constexpr double kSteps[] = {1e-3, 1e-4, 1e-5, 1e-6};
 // Rounding errors of a forward, in units of epsilon times the size of what it adds up.
 constexpr double kRoundingErrors = 16;
-// Elements whose derivative is this much smaller than the input's typical one are held to the typical one's error.
+// Elements whose derivative is this much smaller than the input's typical one are held to the typical one's
+// error.
 constexpr double kNegligible = 1e-2;
 
 struct Slope {
@@ -31,7 +32,7 @@ struct Slope {
 
 class Checker {
  public:
-  Checker(const Program& program, Arrays all, const DimValues& dim_values, const GradientOptions& o)
+  Checker(const Program& program, Arrays all, const DimValues& dim_values, const GradientCheckOptions& o)
       : p(program), dims(dim_values), options(o), data(std::move(all)), random(o.seed) {
     exact.rounding = Rounding::exact;
   }
@@ -54,7 +55,7 @@ class Checker {
  private:
   const Program& p;
   const DimValues& dims;
-  const GradientOptions& options;
+  const GradientCheckOptions& options;
   Arrays data;     // inputs and cotangents
   Arrays forward;  // inputs only: moved about
   EvaluateOptions exact;
@@ -219,13 +220,13 @@ class Checker {
 }  // namespace
 
 GradientReport check_gradient(const Program& p, const Arrays& inputs, const DimValues& dims,
-                              const GradientOptions& options) {
+                              const GradientCheckOptions& options) {
   Arrays all = random_cotangents(p, dims, options.seed);
   for (const auto& [name, array] : inputs) all[name] = array;
   return Checker(p, std::move(all), dims, options).run();
 }
 
-GradientReport check_gradient(const Program& p, const DimValues& dims, const GradientOptions& options) {
+GradientReport check_gradient(const Program& p, const DimValues& dims, const GradientCheckOptions& options) {
   return check_gradient(p, random_inputs(p, dims, options.seed), dims, options);
 }
 

@@ -3,8 +3,9 @@
 //   GradientReport report = check_gradient(grad(op), sample_dims(op, seed));
 //   if (!report.passed) std::cout << report.text();
 //
-// Everything is evaluated in double. Per input, random directions (which see every element at once) and single elements
-// (which say where it is wrong) are compared. A second derivative is checked by passing the gradient of a gradient.
+// Everything is evaluated in double. Per input, random directions (which see every element at once) and
+// single elements (which say where it is wrong) are compared. A second derivative is checked by passing the
+// gradient of a gradient.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace xhat {
 
-struct GradientOptions {
+struct GradientCheckOptions {
   uint64_t seed = 1;
   int directions = 2;       // per input
   int elements = 24;        // per input; fewer if it has fewer
@@ -43,11 +44,11 @@ struct GradientReport {
   std::string text() const;  // a line per input
 };
 
-// p has forward and backward definitions, cotangents and gradients. Throws Error where the data cannot be made or p
-// cannot run on it.
-GradientReport check_gradient(const Program& p, const DimValues& dims, const GradientOptions& options = {});
+// p has forward and backward definitions, cotangents and gradients. Throws Error where the data cannot be
+// made or p cannot run on it.
+GradientReport check_gradient(const Program& p, const DimValues& dims, const GradientCheckOptions& options = {});
 // With the caller's inputs; cotangents among them are used too, missing ones are drawn.
 GradientReport check_gradient(const Program& p, const Arrays& inputs, const DimValues& dims,
-                              const GradientOptions& options = {});
+                              const GradientCheckOptions& options = {});
 
 }  // namespace xhat

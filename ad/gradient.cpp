@@ -87,7 +87,7 @@ void add_cotangents(Derivation& d) {
     TensorId cotangent = p.add_tensor("d" + p.tensor(t).name, p.tensor(t).type, p.tensor(t).shape);
     p.tensors[cotangent].role = Role::cotangent;
     p.cotangents.push_back(cotangent);
-    std::vector<Id> axes = target_axes(d, t, {});
+    std::vector<Id> axes = target_axes(d, t);
     d.adjoint(t).terms.push_back(d.arena().read(cotangent, p.tensor(t).type, axes));
     d.adjoint(t).guards.push_back(kNone);
   }
@@ -102,7 +102,7 @@ std::vector<AxisRange> whole(Derivation& d, TensorId t, const std::vector<Id>& a
 
 // The tensor that holds t's adjoint: the cotangent itself where it is no more than that.
 TensorId adjoint_tensor(Derivation& d, TensorId t) {
-  std::vector<Id> axes = target_axes(d, t, {});
+  std::vector<Id> axes = target_axes(d, t);
   Id total = d.total(t);
   DType type = d.program.tensor(t).type;
   if (total == kNone) total = d.arena().constant(type, 0);
@@ -146,7 +146,7 @@ void apply_custom(Derivation& d, const Program& op, const std::vector<TensorId>&
     size_t i = named == op.inputs.end() ? in_order[k] : static_cast<size_t>(named - op.inputs.begin());
     TensorId argument = arguments[i];
     if (!d.is_active(argument)) continue;
-    std::vector<Id> axes = target_axes(d, argument, {});
+    std::vector<Id> axes = target_axes(d, argument);
     DType type = d.program.tensor(argument).type;
     d.adjoint(argument).terms.push_back(d.arena().read(tensors[rule.outputs[k]], type, axes));
     d.adjoint(argument).guards.push_back(kNone);
@@ -167,7 +167,7 @@ void sweep_back(Derivation& d) {
 
 void add_gradients(Derivation& d, const std::vector<TensorId>& wrt) {
   for (TensorId t : wrt) {
-    std::vector<Id> axes = target_axes(d, t, {});
+    std::vector<Id> axes = target_axes(d, t);
     Id total = d.total(t);
     DType type = d.program.tensor(t).type;
     if (total == kNone) total = d.arena().constant(type, 0);

@@ -1,7 +1,7 @@
 #include "ad/sweep.h"
 
 #include <algorithm>
-#include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -16,6 +16,20 @@ bool same_set(std::span<const Id> x, std::span<const Id> y) {
 
 bool contains_reduction(const Arena& a, Id root) {
   return std::ranges::any_of(reachable(a, root), [&](Id id) { return is_reduction(a[id].op); });
+}
+
+// root with one node in place of another. Unlike substitute, which protects the replacement's free axes from capture, it
+// is to stand in the scope of what it replaces.
+Id with_node_replaced(Arena& a, Id root, Id from, Id to) {
+  std::unordered_map<Id, Id> done{{from, to}};
+  std::vector<Id> args;
+  for (Id id : reachable(a, root)) {
+    if (id == from) continue;
+    args.clear();
+    for (Id x : a[id].args()) args.push_back(done.at(x));
+    done[id] = a.with_args(id, args);
+  }
+  return done.at(root);
 }
 
 // One contribution to a node's adjoint: value, over axes (closed under their ranges), zero where a guard fails.
@@ -101,52 +115,33 @@ class Sweep {
  private:
   // ---- the scope ----
 
-  // Renames bound axes so that a name has one range in the whole body and no reduction rebinds an outer name: the
-  // adjoint of a node is kept per node, and nodes of equal text are shared.
+  // Renames bound axes so that a name has one range in the whole body: the adjoint of a node is kept per node, and nodes
+  // of equal text are shared.
   Id with_distinct_axes(Id body) {
     used_ = all_axes(a_, std::vector<Id>{body});
     for (const AxisRange& r : definition_.axes)
       if (!contains(used_, r.axis)) used_.push_back(r.axis);
     while (true) {
       scope_.ranges = definition_.axes;
-      Replacements clash;
-      std::vector<Id> ids = reachable(a_, body);
-      for (size_t i = ids.size(); i-- > 0 && clash.empty();) {
-        const Node& n = a_[ids[i]];
-        if (!is_reduction(n.op)) continue;
-        for (const AxisRange& r : reduce_axes(n)) {
-          const AxisRange* known = scope_.find(r.axis);
-          if (known && !(*known == r)) clash[ids[i]] = renamed(n);
-          else if (!known) scope_.ranges.push_back(r);
-        }
-        if (clash.empty()) clash = rebinding_below(ids[i]);
-      }
-      if (clash.empty()) return body;
-      body = substitute(a_, body, clash);
+      auto clash = first_clash(body);
+      if (!clash) return body;
+      body = with_node_replaced(a_, body, clash->first, clash->second);
     }
   }
 
-  // A reduction inside this one that binds one of its names, and the same under another name.
-  Replacements rebinding_below(Id outer) {
-    std::vector<Id> bound;
-    for (const AxisRange& r : reduce_axes(a_[outer])) bound.push_back(r.axis);
-    Replacements clash;
-    for (Id id : reachable(a_, a_[outer].args().first(2))) {
-      const Node& n = a_[id];
+  // A reduction that has to be renamed, and its new form. Fills the scope on the way.
+  std::optional<std::pair<Id, Id>> first_clash(Id body) {
+    std::vector<Id> ids = reachable(a_, body);
+    for (size_t i = ids.size(); i-- > 0;) {
+      const Node& n = a_[ids[i]];
       if (!is_reduction(n.op)) continue;
-      for (const AxisRange& r : reduce_axes(n))
-        if (contains(bound, r.axis)) {
-          clash[outer] = a_.with_args(outer, with_inner(outer, id, renamed(n)));
-          return clash;
-        }
+      for (const AxisRange& r : reduce_axes(n)) {
+        const AxisRange* known = scope_.find(r.axis);
+        if (known && !(*known == r)) return std::pair{ids[i], renamed(n)};
+        if (!known) scope_.ranges.push_back(r);
+      }
     }
-    return clash;
-  }
-
-  std::vector<Id> with_inner(Id outer, Id inner, Id replacement) {
-    std::vector<Id> args(a_[outer].args().begin(), a_[outer].args().end());
-    for (size_t i = 0; i < 2; ++i) args[i] = substitute(a_, args[i], {{inner, replacement}});
-    return args;
+    return std::nullopt;
   }
 
   Id fresh(Id base) {
@@ -448,7 +443,7 @@ class Sweep {
   void contribute(TensorId t, std::span<const Id> indices, const Contribution& c) {
     std::vector<Id> wanted;
     for (Id x : indices) wanted.push_back(a_[x].op == Op::axis && !contains(wanted, x) ? x : kNone);
-    const std::vector<Id> targets = target_axes(d_, t, wanted);
+    const std::vector<Id> targets = target_axes(d_, t, wanted, used_);
     const std::vector<Id> shape = d_.program.tensor(t).shape;
     used_.insert(used_.end(), targets.begin(), targets.end());
 
@@ -528,16 +523,37 @@ Id Derivation::total(TensorId t) {
   return sum;
 }
 
-const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted) {
+namespace {
+
+Id name_axis(const Program& p, Id extent, const std::vector<Id>& used) {
+  Arena& a = *p.arena;
+  std::vector<std::string> names;
+  if (a[extent].op == Op::dim) {
+    std::string lower = a.name(extent);
+    std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    names.push_back(lower);
+  }
+  for (char c : std::string_view("ijklmpqruv")) names.emplace_back(1, c);
+  auto taken = [&](const std::string& name) {
+    return contains(used, a.axis(name)) || p.find(name) ||
+           std::ranges::any_of(p.dims, [&](const Dim& d) { return a.name(d.dim) == name; });
+  };
+  for (const std::string& name : names)
+    if (!taken(name)) return a.axis(name);
+  return a.fresh_axis(a.axis("i"), used);
+}
+
+}  // namespace
+
+const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted, std::span<const Id> avoid) {
   TensorAdjoint& adjoint = d.adjoint(t);
   size_t rank = d.program.tensor(t).shape.size();
   if (adjoint.axes.size() == rank) return adjoint.axes;
-  Arena& a = d.arena();
   std::vector<Id> used(wanted.begin(), wanted.end());
-  constexpr std::string_view kNames = "ijklmpqr";
+  used.insert(used.end(), avoid.begin(), avoid.end());
   for (size_t i = 0; i < rank; ++i) {
     Id axis = i < wanted.size() ? wanted[i] : kNone;
-    if (axis == kNone) axis = a.fresh_axis(a.axis(kNames.substr(i % kNames.size(), 1)), used);
+    if (axis == kNone) axis = name_axis(d.program, d.program.tensor(t).shape[i], used);
     used.push_back(axis);
     adjoint.axes.push_back(axis);
   }

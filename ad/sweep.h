@@ -39,8 +39,10 @@ struct Derivation {
   Id total(TensorId t);
 };
 
-// The axes of t that contributions are written over; wanted may name some (kNone: no wish).
-const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted);
+// The axes of t that contributions are written over. Named when first asked for: by wanted (kNone: no wish), else after
+// t's dims, else i, j, …; not like one of avoid.
+const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted = {},
+                                   std::span<const Id> avoid = {});
 
 // Does any float value in the body depend on an active tensor?
 bool is_active(Derivation& d, const Definition& definition);

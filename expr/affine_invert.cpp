@@ -29,7 +29,7 @@ class Inversion {
     apply_rules(a_, system_, q_.targets);
     rename();
     for (const System& group : groups()) {
-      if (group.equations.empty()) {  // nothing to invert: as the user wrote it
+      if (group.equations.empty() && group.inequalities.empty()) {  // nothing to invert: as the user wrote it
         remaining_.insert(remaining_.end(), group.axes.begin(), group.axes.end());
         guards_.insert(guards_.end(), group.conditions.begin(), group.conditions.end());
         continue;
@@ -70,7 +70,8 @@ class Inversion {
       size_t n = 0;
       auto count = [&](Id e) { n += contains(axes_in(e), axis); };
       for (const Equation& e : system_.equations) count(e.left);
-      for (Id c : system_.conditions) count(c);
+      for (const auto* tests : {&system_.conditions, &system_.inequalities})
+        for (Id c : *tests) count(c);
       for (const AxisRange& r : system_.axes)
         for (Id e : {r.begin, r.end}) count(e);
       return n;
@@ -117,12 +118,14 @@ class Inversion {
     };
     for (const AxisRange& r : axes) join({r.axis, r.begin, r.end});
     for (const Equation& e : system_.equations) join({e.left, e.right});
-    for (Id c : system_.conditions) join({c});
+    for (const auto* tests : {&system_.conditions, &system_.inequalities})
+      for (Id c : *tests) join({c});
     std::vector<System> all(axes.size() + 1);  // by leader; the last: what has no bound axis
     auto at = [&](size_t first) -> System& { return all[first == none ? axes.size() : find(first)]; };
     for (size_t i = 0; i < axes.size(); ++i) at(i).axes.push_back(axes[i]);
     for (const Equation& e : system_.equations) at(join({e.left, e.right})).equations.push_back(e);
     for (Id c : system_.conditions) at(join({c})).conditions.push_back(c);
+    for (Id c : system_.inequalities) at(join({c})).inequalities.push_back(c);
     std::erase_if(all, [](const System& s) { return s.axes.empty() && s.equations.empty() && s.conditions.empty(); });
     return all;
   }
@@ -134,7 +137,7 @@ class Inversion {
     for (const auto& [axis, e] : solved_) {
       const Id over_remaining = substitute(a_, e, replace);
       replace[axis] = over_remaining;
-      r.solved.emplace_back(axis, over_remaining);
+      r.solved.emplace_back(axis, tidy(a_, over_remaining));
     }
     for (AxisRange x : remaining_)
       r.remaining.push_back({x.axis, substitute(a_, x.begin, replace), substitute(a_, x.end, replace)});

@@ -81,7 +81,7 @@ class Context {
  public:
   explicit Context(unsigned long operations) : ctx_(isl_ctx_alloc()) {
     if (!ctx_) throw std::bad_alloc();
-    isl_options_set_on_error(ctx_, ISL_ON_ERROR_CONTINUE);
+    isl_options_set_on_error(ctx_, ISL_ON_ERROR_WARN);
     isl_ctx_set_max_operations(ctx_, operations);
   }
   Context(const Context&) = delete;

@@ -187,14 +187,24 @@ Poly floor_div(Arena& a, const Poly& p, int64_t divisor) {
   if (rest.terms.empty()) return exact;
   for (auto& [m, c] : rest.terms) c /= g;
   rest.add({}, constant - d * floor_quotient(constant, d));
-  return exact + Poly::atom(a.div(expression(a, rest), a.integer(d)));
+  const bool negative = std::all_of(rest.terms.begin(), rest.terms.end(),
+                                    [](const auto& t) { return t.first.empty() || t.second < 0; });
+  if (!negative) return exact + Poly::atom(a.div(expression(a, rest), a.integer(d)));
+  // floor(-x/d) = -floor((x + d-1)/d), and -x is nothing one writes
+  return exact - Poly::atom(a.div(expression(a, Poly::constant(d - 1) - rest), a.integer(d)));
+}
+
+Poly floor_mod(Arena& a, const Poly& p, int64_t divisor) {
+  Poly reduced;
+  for (const auto& [m, c] : p.terms) reduced.add(m, c - divisor * floor_quotient(c, divisor));
+  if (reduced.as_constant()) return reduced;
+  return Poly::atom(a.binary(Op::mod, expression(a, reduced), a.integer(divisor)));
 }
 
 Id divisible(Arena& a, const Poly& p, int64_t divisor) {
-  Poly reduced;
-  for (const auto& [m, c] : p.terms) reduced.add(m, c - divisor * floor_quotient(c, divisor));
-  if (auto c = reduced.as_constant()) return a.boolean(*c == 0);
-  return a.eq(a.binary(Op::mod, expression(a, reduced), a.integer(divisor)), a.integer(0));
+  const Poly rest = floor_mod(a, p, divisor);
+  if (auto c = rest.as_constant()) return a.boolean(*c == 0);
+  return a.eq(expression(a, rest), a.integer(0));
 }
 
 }  // namespace xhat::affine

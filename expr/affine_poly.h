@@ -32,7 +32,7 @@ struct Poly {
   int64_t coefficient(Id atom) const;  // of the atom alone
   Poly without(Id atom) const;         // the term of the atom alone left out
   void add(const Monomial& m, int64_t c);
-  bool operator==(const Poly&) const = default;
+  auto operator<=>(const Poly&) const = default;
 };
 Poly operator+(const Poly& a, const Poly& b);
 Poly operator-(const Poly& a, const Poly& b);
@@ -48,9 +48,10 @@ std::pair<Poly, Poly> divide(const Poly& p, const Poly& d);
 using AtomTest = std::function<bool(Id)>;
 bool surely_nonnegative(const Poly& p, const AtomTest& nonnegative, const AtomTest& positive);
 
-// Back to nodes. floor_div and mod_guard first split off what divides exactly: (2*i + j + 2)/2 is i + j/2 + 1.
+// Back to nodes. Divisions first split off what divides exactly: (2*i + j + 2)/2 is i + j/2 + 1.
 Id expression(Arena& a, const Poly& p);
-Poly floor_div(Arena& a, const Poly& p, int64_t divisor);         // divisor > 0
-Id divisible(Arena& a, const Poly& p, int64_t divisor);            // bool: p % divisor == 0
+Poly floor_div(Arena& a, const Poly& p, int64_t divisor);  // divisor > 0
+Poly floor_mod(Arena& a, const Poly& p, int64_t divisor);
+Id divisible(Arena& a, const Poly& p, int64_t divisor);  // bool: p % divisor == 0
 
 }  // namespace xhat::affine

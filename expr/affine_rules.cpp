@@ -144,6 +144,7 @@ class Rules {
 
   std::vector<Id> all_axes_here() const {
     std::vector<Id> roots(s_.conditions);
+    roots.insert(roots.end(), s_.inequalities.begin(), s_.inequalities.end());
     for (const Equation& e : s_.equations) roots.insert(roots.end(), {e.left, e.right});
     for (const AxisRange& r : s_.axes) roots.insert(roots.end(), {r.axis, r.begin, r.end});
     return all_axes(a_, roots);
@@ -181,8 +182,8 @@ class Rules {
     const Form f = form_of(e.left);
     if (f.modulus || f.divisor.as_constant() || !scope_.surely_nonnegative(f.divisor - Poly::constant(1))) return false;
     const Poly from = scope_.poly(e.right) * f.divisor;
-    s_.conditions.push_back(a_.binary(Op::le, expression(a_, from), a_.to(DType::i64, f.base)));
-    s_.conditions.push_back(a_.binary(Op::lt, a_.to(DType::i64, f.base), expression(a_, from + f.divisor)));
+    s_.inequalities.push_back(a_.binary(Op::le, expression(a_, from), a_.to(DType::i64, f.base)));
+    s_.inequalities.push_back(a_.binary(Op::lt, a_.to(DType::i64, f.base), expression(a_, from + f.divisor)));
     s_.equations.erase(s_.equations.begin() + static_cast<std::ptrdiff_t>(i));
     return true;
   }
@@ -191,6 +192,26 @@ class Rules {
   System& s_;
   Scope scope_;  // with the bound axes in their ranges: a divisor that would leave them empty counts as positive
 };
+
+// k*e - k*c*(e/c) becomes k*(e % c), where all of k*e stands in p (its constant may differ).
+Poly with_remainders(Scope& scope, Poly p) {
+  Arena& a = scope.arena();
+  for (const auto& [m, c] : Poly(p).terms) {
+    if (m.size() != 1 || a[m[0]].op != Op::div || p.coefficient(m[0]) != c) continue;
+    const auto by = scope.poly(a[m[0]].arg(1)).as_constant();
+    if (!by || *by <= 1 || c % *by != 0) continue;
+    const int64_t times = -c / *by;
+    const Poly e = scope.poly(a[m[0]].arg(0));
+    const bool whole = std::all_of(e.terms.begin(), e.terms.end(), [&](const auto& term) {
+      auto it = p.terms.find(term.first);
+      return term.first.empty() || (it != p.terms.end() && it->second == times * term.second);
+    });
+    if (!whole) continue;
+    p = p.without(m[0]) - Poly::constant(times) * e;
+    p = p + Poly::monomial({a.binary(Op::mod, expression(a, e), a.integer(*by))}, times);
+  }
+  return p;
+}
 
 }  // namespace
 
@@ -204,17 +225,19 @@ void apply_rules(Arena& a, System& system, std::span<const AxisRange> targets) {
   }
 }
 
-Id tidy(Arena& a, Id test) {
-  const Node& n = a[test];
-  if ((n.op != Op::le && n.op != Op::lt && n.op != Op::eq) || !is_integer(a[n.arg(0)].type)) return test;
+Id tidy(Arena& a, Id e) {
+  const Node& n = a[e];
+  const bool comparison = n.op == Op::le || n.op == Op::lt || n.op == Op::eq;
   try {
     Scope scope(a);
-    const Poly f = scope.poly(n.arg(1)) - scope.poly(n.arg(0));
+    if (n.type == DType::i64) return expression(a, with_remainders(scope, scope.poly(e)));
+    if (!comparison || !is_integer(a[n.arg(0)].type)) return e;
+    const Poly f = with_remainders(scope, scope.poly(n.arg(1)) - scope.poly(n.arg(0)));
     Poly left, right;
     for (const auto& [m, c] : f.terms) (c > 0 ? right : left).add(m, c > 0 ? c : -c);
     return a.binary(n.op, expression(a, left), expression(a, right));
   } catch (const GaveUp&) {
-    return test;
+    return e;
   }
 }
 

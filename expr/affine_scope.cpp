@@ -74,6 +74,11 @@ void Scope::bind(const AxisRange& range) {
     }
   }
   intervals_[range.axis] = i;
+  for (size_t k = 0; k < monomials_.size(); ++k) {  // products of it that were met before (by index: it may grow)
+    const Monomial m = monomials_[k];
+    if (m.size() > 1 && std::find(m.begin(), m.end(), range.axis) != m.end())
+      know_bounds(parameter(m), interval_of_monomial(m));
+  }
 }
 
 Set Scope::inside(const AxisRange& range) {
@@ -86,6 +91,7 @@ Set Scope::inside(const AxisRange& range) {
 Interval Scope::interval_of_monomial(const Monomial& m) {
   Interval r{Poly::constant(1), Poly::constant(1)};
   for (Id atom : m) {
+    translate(atom);
     auto it = intervals_.find(atom);
     const Interval x = it == intervals_.end() ? Interval{} : it->second;
     if (!x.lo || !x.hi || !r.lo || !r.hi) return {};
@@ -142,12 +148,14 @@ PwAff Scope::parameter(const Monomial& m) {
   if (auto it = parameters_.find(m); it != parameters_.end()) return it->second;
   Name name(isl_id_alloc(ctx(), ("p" + std::to_string(monomials_.size())).c_str(), nullptr));
   monomials_.push_back(m);
-  PwAff p(isl_pw_aff_from_aff(isl_aff_param_on_domain_space_id(space_.give(), name.give())));
+  Space with(isl_space_set_dim_id(isl_space_set_alloc(ctx(), 1, 0), isl_dim_param, 0, name.give()));
+  PwAff p(isl_pw_aff_from_aff(isl_aff_param_on_domain_space_id(with.give(), name.give())));
   return parameters_.emplace(m, p).first->second;
 }
 
 PwAff Scope::value_of_monomial(const Monomial& m) {
   if (m.empty()) return number(1);
+  for (Id atom : m) translate(atom);
   if (m.size() == 1) {
     auto it = structural_.find(m[0]);
     return it == structural_.end() ? parameter(m) : it->second;
@@ -255,6 +263,8 @@ Scope::Entry Scope::structural(Id id, PwAff v, Interval bounds, Data data) {
 Scope::Entry Scope::divided(Id id) {
   const Node& n = arena_[id];
   const Poly e = entries_.at(n.arg(0)).poly, d = entries_.at(n.arg(1)).poly;
+  const auto [same, fresh] = divisions_.try_emplace({n.op, e, d}, id);
+  if (!fresh) return entries_.at(same->second);
   const Data data = data_of(n.args());
   const Interval in = interval(e);
   const bool nonnegative = in.lo && surely_nonnegative(*in.lo);

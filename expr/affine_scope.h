@@ -4,6 +4,7 @@
 // of i) is collected in facts(), which makes the proofs about flattened and split indices linear.
 #pragma once
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -89,6 +90,7 @@ class Scope {
   std::unordered_map<Id, Entry> entries_;
   std::unordered_map<Id, PwAff> structural_;  // atoms that isl has a form for: e/4, min(e, f), ...
   std::unordered_map<Id, Interval> intervals_;
+  std::map<std::tuple<Op, Poly, Poly>, Id> divisions_;  // opaque e/d and e%d: one atom however e and d are written
   std::map<Monomial, PwAff> parameters_;
   std::vector<Monomial> monomials_;  // by the number in a parameter's isl name
   std::unordered_set<Id> nonnegative_, positive_;

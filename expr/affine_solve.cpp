@@ -24,6 +24,7 @@ struct Bounds {
   std::vector<Poly> lower, upper;  // begin and last
   std::optional<Poly> exact;
   Id divisible = kNone;  // with exact: must hold
+  bool hidden = false;   // some constraint has the axis inside an integer division
 };
 
 class Solver {
@@ -57,7 +58,8 @@ class Solver {
       tests_.push_back(a_.binary(Op::le, r.begin, r.axis));
       tests_.push_back(a_.binary(Op::lt, r.axis, r.end));
     }
-    for (Id c : s_.conditions) tests_.push_back(c);
+    for (const auto* tests : {&s_.inequalities, &s_.conditions})
+      tests_.insert(tests_.end(), tests->begin(), tests->end());
     for (const Equation& e : s_.equations)
       tests_.push_back(a_.eq(a_.to(DType::i64, e.left), a_.to(DType::i64, e.right)));
     for (Id t : tests_) points_ = points_ & scope_.condition(t).may;
@@ -106,10 +108,14 @@ class Solver {
     std::vector<BasicSet> parts = basic_sets(new_here);
     if (parts.size() > 1) {
       if (place_pieces(r, here)) return;
-      parts.clear();
+      parts.clear();  // what holds in all pieces
       parts.emplace_back(isl_set_simple_hull(isl_set_remove_unknown_divs(new_here.give())));
+      if (!mentions(r.begin, unplaced_)) b.lower.push_back(scope_.poly(r.begin));
+      if (!mentions(r.end, unplaced_)) b.upper.push_back(scope_.poly(r.end) - Poly::constant(1));
     }
-    if (parts.size() == 1) read(parts[0], r.axis, b);
+    for (const BasicSet& part : parts) read(part, r.axis, b);
+    if (!b.exact && b.hidden)  // bounded through i%3 or i/5: what that means for i itself
+      read(BasicSet(isl_set_simple_hull(isl_set_remove_divs(new_here.give()))), r.axis, b);
     if (b.exact) {
       if (b.divisible != kNone) tests_.insert(tests_.begin(), b.divisible);
       return solved(r.axis, expression(a_, *b.exact));
@@ -159,6 +165,7 @@ class Solver {
       }
       const int64_t c = f.coefficient(x);
       const Poly rest = f.without(x);
+      b.hidden = b.hidden || mentions(rest, {x});
       if (c == 0 || mentions(rest, {x}) || mentions(rest, unplaced_)) continue;
       const int64_t size = c < 0 ? -c : c;
       const Poly to = c < 0 ? rest : -rest;  // size*x is, or is bounded by, this
@@ -186,7 +193,7 @@ class Solver {
     std::vector<Id> ends;
     for (auto* extreme : {isl_set_dim_min, isl_set_dim_max}) {
       PwAff v(isl_pw_aff_coalesce(extreme(moved.give(), 0)));
-      v = PwAff(isl_pw_aff_gist(v.give(), placed_points_.give()));
+      v = PwAff(isl_pw_aff_gist_params(v.give(), isl_set_params(placed_points_.give())));
       v = PwAff(isl_pw_aff_coalesce(v.give()));
       if (count(isl_pw_aff_n_piece(v.get())) > kMaxPieces) return false;
       try {
@@ -232,8 +239,7 @@ class Solver {
       return false;
     }
     if (mentions(offset, {r.axis}) || mentions(offset, unplaced_)) return false;
-    // The least residue of the offset keeps 2*t + j%2 from being written 2*t + j.
-    offset = offset - Poly::constant(stride) * floor_div(a_, offset, stride);
+    offset = floor_mod(a_, offset, stride);  // 2*t + j%2, so that t starts near 0
     Bounds steps;
     for (const Poly& p : b.lower) steps.lower.push_back(floor_div(a_, p - offset + Poly::constant(stride - 1), stride));
     for (const Poly& p : b.upper) steps.upper.push_back(floor_div(a_, p - offset, stride));
@@ -290,6 +296,7 @@ class Solver {
   void remains(const AxisRange& now, const AxisRange& was) {
     const bool same = scope_.poly(now.begin) == scope_.poly(was.begin) && scope_.poly(now.end) == scope_.poly(was.end);
     out_.remaining.push_back(same ? AxisRange{now.axis, was.begin, was.end} : now);
+    if (same) scope_.bind(was);  // holds for S too, so products of the axis may be bounded by it
     out_.progress = out_.progress || !same;
     placed_points_ = placed_points_ & scope_.inside(now);
   }
@@ -345,6 +352,7 @@ class Solver {
 
 Solution unsolved(Arena& a, const System& s) {
   Solution r{s.axes, {}, s.conditions, false};
+  r.guards.insert(r.guards.end(), s.inequalities.begin(), s.inequalities.end());
   for (const Equation& e : s.equations) r.guards.push_back(a.eq(a.to(DType::i64, e.left), a.to(DType::i64, e.right)));
   return r;
 }

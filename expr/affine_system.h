@@ -17,6 +17,7 @@ struct System {
   std::vector<AxisRange> axes;       // bound, in order
   std::vector<Equation> equations;
   std::vector<Id> conditions;        // bool, all must hold
+  std::vector<Id> inequalities;      // what rules made of equations: bool, all must hold
 };
 
 // Replaces what isl cannot express or sees in pieces by equations that say the same for bound axes and targets in their
@@ -38,7 +39,8 @@ struct Solution {
 // axes stay as they are, with the whole system as guard.
 Solution solve(Arena& a, const System& group, std::span<const AxisRange> targets);
 
-// The same comparison of integers with both sides free of minus signs: 0 <= j - i + 1 becomes i <= j + 1.
-Id tidy(Arena& a, Id test);
+// The same value, written better: sums collected, e - 4*(e/4) as e % 4, comparisons of integers with both sides free of
+// minus signs (0 <= j - i + 1 becomes i <= j + 1).
+Id tidy(Arena& a, Id e);
 
 }  // namespace xhat::affine

@@ -1,9 +1,9 @@
 // Tree to canonical text.
 //
-// Signs have spaces around them, except ^ and inside index brackets, extents and ranges, where everything stands tight:
-// x[n,2*i+r-1]. Expressions are printed from a stack of pieces (text, or a node yet to be taken apart), so that chains
-// take no recursion. Comments, where kept, are merged in by line: what stands on its own line comes before the next
-// statement, brace or op; what stands beside a statement stays beside it.
+// Signs have spaces around them, except ^ and inside index brackets, extents and ranges, where everything
+// stands tight: x[n,2*i+r-1]. Expressions are printed from a stack of pieces (text, or a node yet to be taken
+// apart), so that chains take no recursion. Comments, where kept, are merged in by line: what stands on its
+// own line comes before the next statement, brace or op; what stands beside a statement stays beside it.
 #include <algorithm>
 
 #include "expr/ast.h"
@@ -95,9 +95,7 @@ class ExpressionPrinter {
       case Kind::number:
       case Kind::boolean:
       case Kind::name: return add(node.text);
-      case Kind::unary:
-        add(node.text);
-        return add(node.args[0], level_unary, tight);
+      case Kind::unary: add(node.text); return add(node.args[0], level_unary, tight);
       case Kind::binary: return binary(node, tight);
       case Kind::choose:
         add("if ");
@@ -205,7 +203,8 @@ class FilePrinter {
       lines_.push_back({head, 0, op.pos, op.pos.line, 0});
       statements(op.body);
       if (op.backward) {
-        lines_.push_back({"} backward " + block_head(*op.backward), 0, op.body.end, op.backward->pos.line, 1});
+        lines_.push_back(
+            {"} backward " + block_head(*op.backward), 0, op.body.end, op.backward->pos.line, 1});
         statements(*op.backward);
       }
       Pos end = op.backward ? op.backward->end : op.body.end;
@@ -216,7 +215,8 @@ class FilePrinter {
     for (const Statement& s : block.statements) lines_.push_back({statement(s), 1, s.pos, s.end.line, 1});
   }
 
-  // A comment on its own line goes before the line of ours that comes next, another one beside the line it stands in.
+  // A comment on its own line goes before the line of ours that comes next, another one beside the line it
+  // stands in.
   void place_comments() {
     size_t next = 0;  // the first line that begins below the comment
     for (const Comment& comment : file_.comments) {
@@ -237,7 +237,8 @@ class FilePrinter {
     opened_ = false;
   }
 
-  // Always between ops; elsewhere, with comments kept, where the text has one, but not at the ends of a block.
+  // Always between ops; elsewhere, with comments kept, where the text has one, but not at the ends of a
+  // block.
   void blank_line_before(int line, bool closes) {
     bool in_text = keep_comments_ && line > last_line_ + 1 && !opened_ && !closes;
     if (!out_.empty() && (after_op_ || in_text)) out_ += '\n';

@@ -8,8 +8,8 @@
 
 namespace xhat::ast {
 
-// Brackets of an expression nest this deep, since the parser recurses into them (and nothing else). Deep enough for
-// anything a person writes; 256 levels take about 150 KB of stack.
+// Brackets of an expression nest this deep, since the parser recurses into them (and nothing else). Deep
+// enough for anything a person writes; 256 levels take about 150 KB of stack.
 constexpr int kMaxNesting = 256;
 
 inline std::string place(Pos pos) { return std::to_string(pos.line) + ":" + std::to_string(pos.column); }

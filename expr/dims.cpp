@@ -52,7 +52,8 @@ std::optional<Linear> linear_form(const Arena& a, Id extent) {
   return f && f->factor != 0 ? f : std::nullopt;
 }
 
-// A plain rendering of an extent for messages; the printer would do it too, but stands to the right of this file.
+// A plain rendering of an extent for messages; the printer would do it too, but stands to the right of this
+// file.
 std::string extent_text(const Arena& a, Id extent) {
   auto f = linear_form(a, extent);
   if (!f) return "its extent";
@@ -313,16 +314,19 @@ std::vector<std::string> free_dims(const Program& p) {
 }
 
 DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given) {
-  // Different odd sizes first: they show a mixed-up dimension, a tail, an off-by-one. Then wider and wider ranges,
-  // also even numbers, for programs with demands (kernels larger than 3, extents that divide others).
+  // Different odd sizes first: they show a mixed-up dimension, a tail, an off-by-one. Then wider and wider
+  // ranges, also even numbers, for programs with demands (kernels larger than 3, extents that divide others).
   constexpr int kAttempts = 4000;
   constexpr int kOddAttempts = 1000;
   constexpr int kAttemptsPerSize = 40;
+  constexpr size_t kSizes = 3;      // to choose from at least
+  constexpr size_t kMoreSizes = 5;  // if there are so many dims
+  size_t choices = std::clamp(p.dims.size() - std::min(p.dims.size(), given.size()), kSizes, kMoreSizes);
   std::mt19937_64 random(seed);
   std::string last = "no sizes found";
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     DimValues wanted = given;
-    size_t width = 3 + static_cast<size_t>(attempt % kOddAttempts) / kAttemptsPerSize;
+    size_t width = choices + static_cast<size_t>(attempt % kOddAttempts) / kAttemptsPerSize;
     std::vector<int64_t> sizes;
     for (size_t i = 0; i < width; ++i)
       sizes.push_back(attempt < kOddAttempts ? 2 * static_cast<int64_t>(i) + 3 : static_cast<int64_t>(i) + 1);

@@ -11,17 +11,18 @@ namespace xhat {
 using DimValues = std::map<std::string, int64_t>;
 using Shapes = std::map<std::string, std::vector<int64_t>>;  // by tensor name
 
-// The values of all dims of a program. A dim is solved from the first parameter extent that is linear in it alone
-// (`2*C`, `H+1`), else taken from `given`, else computed from its definition. Then everything is checked: every extent
-// of every shape that was handed in, given values against solved ones, extents >= 0, and the preconditions.
-// input_shapes may lack tensors (nothing is solved from them) and may hold cotangents.
+// The values of all dims of a program. A dim is solved from the first parameter extent that is linear in it
+// alone (`2*C`, `H+1`), else taken from `given`, else computed from its definition. Then everything is
+// checked: every extent of every shape that was handed in, given values against solved ones, extents >= 0,
+// and the preconditions. input_shapes may lack tensors (nothing is solved from them) and may hold cotangents.
 // Throws Error naming the op, the tensor, the dimension and both values.
 DimValues solve_dims(const Program& p, const Shapes& input_shapes, const DimValues& given = {});
 
 // Dims that no parameter's extent determines and no definition computes: they must be given.
 std::vector<std::string> free_dims(const Program& p);
 
-// An i64 (or, for conditions, bool) expression over dims and constants. Throws Error for a dim without a value.
+// An i64 (or, for conditions, bool) expression over dims and constants. Throws Error for a dim without a
+// value.
 int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims);
 
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims);

@@ -23,7 +23,8 @@ namespace {
 
 void check_name(const std::string& what, const std::string& name) {
   if (ast::is_valid_name(name)) return;
-  throw Error(what + " \"" + name + "\" has no valid name; names are made of letters, digits and _, do not start " +
+  throw Error(what + " \"" + name +
+              "\" has no valid name; names are made of letters, digits and _, do not start " +
               "with a digit, and are not if then else let in inf nan true false");
 }
 
@@ -41,7 +42,8 @@ Expr number(bool negative, const std::string& text) {
   return Expr(negative ? make(ast::Kind::unary, "-", {node}) : node);
 }
 
-// The shortest text that reads back as the same value; 2.0 keeps its point, since in the language 2 may be an integer.
+// The shortest text that reads back as the same value; 2.0 keeps its point, since in the language 2 may be an
+// integer.
 template <class T>
 Expr float_number(T value) {
   if (std::isnan(value)) return number(false, "nan");
@@ -82,7 +84,9 @@ Expr& Expr::operator-=(const Expr& other) { return *this = *this - other; }
 Expr& Expr::operator*=(const Expr& other) { return *this = *this * other; }
 Expr& Expr::operator/=(const Expr& other) { return *this = *this / other; }
 
-Expr Type::operator()(const Expr& value) const { return function(std::string(name_of(dtype)).c_str(), {value}); }
+Expr Type::operator()(const Expr& value) const {
+  return function(std::string(name_of(dtype)).c_str(), {value});
+}
 
 // Names.
 namespace {
@@ -142,12 +146,15 @@ Expr Access::read(NodePtr outside) const {
   node->text = tensor_->name;
   node->tensor = tensor_;
   for (const Subscript& s : subscripts_) {
-    if (s.begin) throw Error("a range stands in a read of " + tensor_->name + "; in(…) belongs to definitions and reductions");
+    if (s.begin)
+      throw Error("a range stands in a read of " + tensor_->name +
+                  "; in(…) belongs to definitions and reductions");
     node->children.push_back(s.axis);
   }
   node->arg_count = node->children.size();
   if (outside) {
-    if (subscripts_.empty()) throw Error("otherwise(…) of the scalar " + tensor_->name + ": it has no outside");
+    if (subscripts_.empty())
+      throw Error("otherwise(…) of the scalar " + tensor_->name + ": it has no outside");
     node->has_otherwise = true;
     node->children.push_back(std::move(outside));
   }
@@ -157,16 +164,20 @@ Expr Access::read(NodePtr outside) const {
 void Access::define(const Expr& body) const {
   const std::string& name = tensor_->name;
   if (tensor_->role != TensorState::Role::undefined) {
-    throw Error(name + " is " + tensor_->role_text() + " already and cannot be defined (again); use a new tensor");
+    throw Error(name + " is " + tensor_->role_text() +
+                " already and cannot be defined (again); use a new tensor");
   }
   for (const Subscript& s : subscripts_) {
     if (s.axis->is_axis) continue;
-    throw Error("the left side of the definition of " + name + " takes axes only, as in " + name + "(i, in(j, 0, N)) = …");
+    throw Error("the left side of the definition of " + name + " takes axes only, as in " + name +
+                "(i, in(j, 0, N)) = …");
   }
   bool itself = reads(body.node(), tensor_.get());
-  for (const Subscript& s : subscripts_) itself = itself || (s.begin && (reads(s.begin, tensor_.get()) || reads(s.end, tensor_.get())));
+  for (const Subscript& s : subscripts_)
+    itself = itself || (s.begin && (reads(s.begin, tensor_.get()) || reads(s.end, tensor_.get())));
   // Refusing cycles here is also what lets shared ownership work: there are none among the nodes.
-  if (itself) throw Error(name + " is defined by itself: its definition reads " + name + ", or a tensor that does");
+  if (itself)
+    throw Error(name + " is defined by itself: its definition reads " + name + ", or a tensor that does");
   tensor_->role = TensorState::Role::defined;
   for (const Subscript& s : subscripts_) tensor_->axes.push_back({s.axis->text, s.begin, s.end});
   tensor_->body = body.node();
@@ -197,7 +208,8 @@ Expr select(const Expr& condition, const Expr& then, const Expr& otherwise) {
   return Expr(make(ast::Kind::choose, "", {condition.node(), then.node(), otherwise.node()}));
 }
 Expr function(const char* name, const std::vector<Expr>& arguments) {
-  if (!ast::is_function_name(name)) throw Error(std::string(name) + " is no function of the language; ops are called by call()");
+  if (!ast::is_function_name(name))
+    throw Error(std::string(name) + " is no function of the language; ops are called by call()");
   std::vector<NodePtr> args;
   for (const Expr& argument : arguments) args.push_back(argument.node());
   return Expr(make(ast::Kind::call, name, std::move(args)));
@@ -222,7 +234,8 @@ Expr reduction(const char* name, Ranges axes, const NodePtr& condition, const Ex
 // Ops.
 Op::Op(const std::string& name) : state_(std::make_shared<OpState>()) {
   check_name("an op", name);
-  if (ast::is_function_name(name) || ast::is_reduction_name(name)) throw Error(name + " is built in; give the op another name");
+  if (ast::is_function_name(name) || ast::is_reduction_name(name))
+    throw Error(name + " is built in; give the op another name");
   state_->name = name;
 }
 const std::string& Op::name() const { return state_->name; }

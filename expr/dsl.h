@@ -4,7 +4,8 @@
 //   Op op("batch_norm");
 //   Dim N("N"), C("C"), H("H"), W("W");
 //   Axis n("n"), c("c"), h("h"), w("w");
-//   Tensor x = op.input("x", f32, {N, C, H, W}), gamma = op.input("gamma", f32, {C}), beta = op.input("beta", f32, {C});
+//   Tensor x = op.input("x", f32, {N, C, H, W});
+//   Tensor gamma = op.input("gamma", f32, {C}), beta = op.input("beta", f32, {C});
 //   Tensor mean("mean"), var("var"), y("y");
 //   mean(c) = sum({n, h, w}, x(n, c, h, w)) / (N * H * W);
 //   var(c) = sum({n, h, w}, pow(x(n, c, h, w) - mean(c), 2)) / (N * H * W);
@@ -15,20 +16,21 @@
 //   text                                 C++
 //   y[n, i in 0..N] = x[n]               y(n, in(i, 0, N)) = x(n)
 //   loss = …  and reads of it            loss() = …    loss or loss()
-//   sum(k, l in 0..k if k <= l: e)       sum({k, in(l, 0, k)}, when(k <= l), e)      braces also around one axis
+//   sum(k, l in 0..k if k <= l: e)       sum({k, in(l, 0, k)}, when(k <= l), e)   braces also around one
 //   x[i+r-1 else 0]                      x(i + r - 1).otherwise(0)
 //   if c then a else b                   select(c, a, b)
 //   a^b   f32(i)   bool(i)               pow(a, b)   f32(i)   boolean(i)
 //   dim OH = (H - 3) / 2 + 1             Dim OH("OH", (H - 3) / 2 + 1)
 //   ids: i32[B] const                    op.constant("ids", i32, {B})
 //   y = softmax(x)                       Tensor y = call(softmax, {x}).result("y")
-//   grad f(x, y, dy) -> (dx) { … }       Tensor dy = op.cotangent(y), dx("dx"); dx(i) = …; op.gradient(x, dx)
+//   grad f(x, y, dy) -> (dx) { … }       Tensor dy = op.cotangent(y), dx("dx");
+//                                        dx(i) = …;  op.gradient(x, dx);
 //
-// Expr, Tensor, Dim, Axis, Op are handles: copying one shares what it stands for, which lives as long as any handle or
-// expression needs it. Expressions never change. A tensor belongs to no op until an output of the op needs it; definitions
-// come in the order in which the outputs read them. A shared C++ variable is a shared expression, written out at each
-// use: what is large and used often is better a tensor of its own. Mind C++: 1/2 is 0 there, 1.0/2 is not.
-// Errors (xhat::Error) have no place in a text.
+// Expr, Tensor, Dim, Axis, Op are handles: copying one shares what it stands for, which lives as long as any
+// handle or expression needs it. Expressions never change. A tensor belongs to no op until an output of the
+// op needs it; definitions come in the order in which the outputs read them. An expression in a C++ variable
+// is written out at each use: what is large and used often is better a tensor of its own. Mind C++: 1/2 is 0
+// there, 1.0/2 is not. Errors (xhat::Error) have no place in a text.
 #pragma once
 #include <concepts>
 #include <initializer_list>
@@ -114,7 +116,8 @@ Range in(const Axis& axis, const Expr& begin, const Expr& end);
 // What stands between the parentheses of a tensor.
 class Subscript {
  public:
-  Subscript(Range range) : axis(std::move(range.axis)), begin(std::move(range.begin)), end(std::move(range.end)) {}
+  Subscript(Range range)
+      : axis(std::move(range.axis)), begin(std::move(range.begin)), end(std::move(range.end)) {}
   template <std::convertible_to<Expr> T>
   Subscript(const T& index) : axis(static_cast<Expr>(index).node()) {}
   detail::NodePtr axis, begin, end;  // axis: any index where a tensor is read
@@ -156,7 +159,8 @@ class Op {
  public:
   explicit Op(const std::string& name);
   Tensor input(const std::string& name, DType type, const std::vector<Expr>& extents = {});
-  Tensor constant(const std::string& name, DType type, const std::vector<Expr>& extents = {});  // not differentiated
+  Tensor constant(const std::string& name, DType type,
+                  const std::vector<Expr>& extents = {});  // not differentiated
   void output(const Tensor& tensor);
   // A gradient of one's own: op.gradient(x, dx) for inputs, from inputs, outputs and their cotangents.
   Tensor cotangent(const Tensor& output, const std::string& name = "");  // default: d<output>
@@ -244,9 +248,11 @@ struct When {
 };
 inline When when(const Expr& condition) { return {condition}; }
 Expr reduction(const char* name, Ranges axes, const detail::NodePtr& condition, const Expr& body);
-#define XHAT_DSL_REDUCTION(name)                                                                   \
+#define XHAT_DSL_REDUCTION(name)                                                                    \
   inline Expr name(Ranges axes, const Expr& body) { return reduction(#name, axes, nullptr, body); } \
-  inline Expr name(Ranges axes, const When& w, const Expr& body) { return reduction(#name, axes, w.condition.node(), body); }
+  inline Expr name(Ranges axes, const When& w, const Expr& body) {                                  \
+    return reduction(#name, axes, w.condition.node(), body);                                        \
+  }
 XHAT_DSL_REDUCTION(sum)
 XHAT_DSL_REDUCTION(prod)
 XHAT_DSL_REDUCTION(min)

@@ -1,8 +1,9 @@
 // What the handles of expr/dsl.h share. Private to dsl.cpp and dsl_tree.cpp.
 //
-// Ownership is shared and acyclic: nodes own their children and the tensors that they read, tensors own their definition.
-// (Access::define refuses a definition that reads its own tensor, and a call holds the tree of its op, not the op.)
-// Chains may be long, so nodes are freed by a loop, not by destructors that call each other.
+// Ownership is shared and acyclic: nodes own their children and the tensors that they read, tensors own their
+// definition. (Access::define refuses a definition that reads its own tensor, and a call holds the tree of
+// its op, not the op.) Chains may be long, so nodes are freed by a loop, not by destructors that call each
+// other.
 #pragma once
 #include <memory>
 #include <string>
@@ -33,7 +34,7 @@ struct Node {
   bool has_otherwise = false;
   bool is_axis = false;
   std::shared_ptr<TensorState> tensor;  // read, or named
-  std::shared_ptr<DimState> dim;                // a dim with a definition
+  std::shared_ptr<DimState> dim;        // a dim with a definition
 
   Node() = default;
   Node(const Node&) = delete;

@@ -1,88 +1,51 @@
-// From the DSL's shared nodes to a tree (ast::File), by loops only: first the order of the definitions, which is the order
-// in which the outputs read them, then each definition written out.
+// From the DSL's shared nodes to a tree (ast::File), by loops only: first the order of the definitions, which
+// is the order in which the outputs read them, then each definition written out.
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "expr/dsl_state.h"
 #include "expr/elaborate.h"
 
 namespace xhat::dsl {
-namespace detail {
-namespace {
-
-using TensorPtr = std::shared_ptr<TensorState>;
-
-void move_to(std::vector<NodePtr>& work, std::vector<NodePtr>& from) {
-  for (NodePtr& node : from) work.push_back(std::move(node));
-  from.clear();
-}
-
-void move_definition_to(std::vector<NodePtr>& work, TensorState& tensor) {
-  move_to(work, tensor.extents);
-  for (TensorState::Axis& axis : tensor.axes) {
-    if (axis.begin) work.push_back(std::move(axis.begin));
-    if (axis.end) work.push_back(std::move(axis.end));
-  }
-  if (tensor.body) work.push_back(std::move(tensor.body));
-  if (tensor.call && tensor.call.use_count() == 1) move_to(work, tensor.call->arguments);
-}
-
-// Frees nodes without recursion: a node that is about to die hands its children over first.
-void release(std::vector<NodePtr> work) {
-  while (!work.empty()) {
-    NodePtr node = std::move(work.back());
-    work.pop_back();
-    if (node.use_count() > 1) continue;
-    move_to(work, node->children);
-    if (node->tensor && node->tensor.use_count() == 1) move_definition_to(work, *node->tensor);
-  }
-}
-
-}  // namespace
-
-Node::~Node() {
-  std::vector<NodePtr> work = std::move(children);
-  if (tensor && tensor.use_count() == 1) move_definition_to(work, *tensor);
-  release(std::move(work));
-}
-
-TensorState::~TensorState() {
-  std::vector<NodePtr> work;
-  move_definition_to(work, *this);
-  release(std::move(work));
-}
-
-std::vector<NodePtr> TensorState::parts() const {
-  std::vector<NodePtr> result;
-  for (const Axis& axis : axes) {
-    if (axis.begin) result.insert(result.end(), {axis.begin, axis.end});
-  }
-  if (body) result.push_back(body);
-  if (call) result.insert(result.end(), call->arguments.begin(), call->arguments.end());
-  return result;
-}
-
-const char* TensorState::role_text() const {
-  switch (role) {
-    case Role::undefined: return "undefined";
-    case Role::input: return "an input";
-    case Role::defined: return "defined";
-    case Role::result: return "a call's result";
-    case Role::cotangent: return "a cotangent";
-  }
-  throw Bug("unknown role of a tensor");
-}
-
-}  // namespace detail
 
 namespace {
 
 using namespace detail;
+using TensorPtr = std::shared_ptr<TensorState>;
 
-// The text is a tree. Beyond this, sharing that the C++ had has exploded (x = x*x, 30 times).
-constexpr size_t kMaxTreeNodes = 20'000'000;
+// The text is a tree. Beyond this (about 1 GB), sharing that the C++ had has exploded: x = x*x, 30 times.
+constexpr size_t kMaxTreeNodes = 4'000'000;
+
+// How many nodes the expression has when shared ones are written out at each use; at most kMaxTreeNodes + 1.
+size_t tree_size(const NodePtr& root) {
+  std::unordered_map<const Node*, size_t> size;
+  std::vector<const Node*> work{root.get()};
+  while (!work.empty()) {
+    const Node* node = work.back();
+    if (size.contains(node)) {
+      work.pop_back();
+      continue;
+    }
+    size_t total = 1;
+    bool complete = true;
+    for (const NodePtr& child : node->children) {
+      auto it = size.find(child.get());
+      if (it == size.end()) {
+        work.push_back(child.get());
+        complete = false;
+      } else {
+        total = std::min(total + it->second, kMaxTreeNodes + 1);
+      }
+    }
+    if (!complete) continue;
+    size[node] = total;
+    work.pop_back();
+  }
+  return size[root.get()];
+}
 
 // One op or grad: the parameters it knows, and what its outputs need.
 class BlockBuilder {
@@ -162,10 +125,12 @@ class BlockBuilder {
   void check(const TensorState& tensor) const {
     if (tensor.role == TensorState::Role::defined || tensor.role == TensorState::Role::result) return;
     if (tensor.role == TensorState::Role::undefined) {
-      throw Error("op " + op_ + " needs " + tensor.name + ", which has no definition; write " + tensor.name + "(…) = …");
+      throw Error("op " + op_ + " needs " + tensor.name + ", which has no definition; write " + tensor.name +
+                  "(…) = …");
     }
     throw Error("op " + op_ + " needs " + tensor.name + ", which is " + tensor.role_text() +
-                (tensor.role == TensorState::Role::input ? " of another op" : "; only its op's gradient may read it"));
+                (tensor.role == TensorState::Role::input ? " of another op"
+                                                         : "; only its op's gradient may read it"));
   }
 
   void register_name(const TensorState& tensor, const void* owner) {
@@ -192,10 +157,12 @@ class BlockBuilder {
   }
 
   void find_dims(const NodePtr& expression) {
+    std::unordered_set<const Node*> seen;
     std::vector<const Node*> work{expression.get()};
     while (!work.empty()) {
       const Node* node = work.back();
       work.pop_back();
+      if (!seen.insert(node).second) continue;
       if (node->dim) add_dim(node->dim.get());
       for (const NodePtr& child : node->children) work.push_back(child.get());
     }
@@ -233,8 +200,13 @@ class BlockBuilder {
     return statement;
   }
 
-  // The expression as a tree: every use of a shared node is written out, since the scopes of its uses may differ.
+  // The expression as a tree: every use of a shared node is written out, since the scopes of its uses may
+  // differ.
   ast::Ref write(const NodePtr& root) {
+    if (tree_size(root) > kMaxTreeNodes) {
+      throw Error("an expression of op " + op_ +
+                  " is too large once its shared parts are written out; give these tensors of their own");
+    }
     struct Visit {
       const Node* node;
       size_t next = 0;
@@ -254,10 +226,6 @@ class BlockBuilder {
       ast::Ref ref = one(*node, done.data() + first);
       done.resize(first);
       done.push_back(ref);
-      if (file_.nodes.size() > kMaxTreeNodes) {
-        throw Error("an expression of op " + op_ + " is too large once its shared parts are written out; give these " +
-                    "tensors of their own");
-      }
     }
     return done[0];
   }
@@ -338,7 +306,8 @@ void append_callee(ast::File& file, const ast::File& callee) {
   ast::File fresh = callee;
   std::erase_if(fresh.ops, [&](const ast::Op& op) {
     if (!find(file, op.name)) return false;
-    if (text_of(file, op.name) != text_of(callee, op.name)) throw Error("two different ops named " + op.name + " are called");
+    if (text_of(file, op.name) != text_of(callee, op.name))
+      throw Error("two different ops named " + op.name + " are called");
     return true;
   });
   if (!fresh.ops.empty()) append(file, fresh);
@@ -359,8 +328,9 @@ ast::Op grad_of(ast::File& file, const OpState& op) {
 }
 
 // In the order in which they stand in the list.
-std::vector<OpState::Pair> in_order(const std::vector<OpState::Pair>& pairs, const std::vector<TensorPtr>& list,
-                                    const std::string& what, const std::string& op) {
+std::vector<OpState::Pair> in_order(const std::vector<OpState::Pair>& pairs,
+                                    const std::vector<TensorPtr>& list, const std::string& what,
+                                    const std::string& op) {
   std::vector<OpState::Pair> result;
   for (const TensorPtr& key : list) {
     for (const OpState::Pair& pair : pairs) {

@@ -38,9 +38,12 @@ std::map<std::string, OpAst> collect_ops(const ast::File& file) {
     if (op.kind != ast::Op::Kind::grad) continue;
     auto it = ops.find(op.name);
     if (it == ops.end())
-      throw Error(fmt::format("grad {} belongs to no op of this file{}", op.name, did_you_mean(op.name, names)), op.pos);
+      throw Error(
+          fmt::format("grad {} belongs to no op of this file{}", op.name, did_you_mean(op.name, names)),
+          op.pos);
     if (it->second.gradient)
-      throw Error(fmt::format("op {} has a grad already, at {}", op.name, place(it->second.gradient->pos)), op.pos);
+      throw Error(fmt::format("op {} has a grad already, at {}", op.name, place(it->second.gradient->pos)),
+                  op.pos);
     it->second.gradient = &op;
   }
   return ops;
@@ -92,8 +95,9 @@ std::vector<std::string> call_order(const ast::File& file, const std::map<std::s
           inside |= v.name == call.callee;
           if (inside) cycle += v.name + " -> ";
         }
-        throw Error(fmt::format("ops call each other in a cycle: {}{}; recursion is not allowed", cycle, call.callee),
-                    call.pos);
+        throw Error(
+            fmt::format("ops call each other in a cycle: {}{}; recursion is not allowed", cycle, call.callee),
+            call.pos);
       }
       if (marks[call.callee] == Mark::black) continue;
       marks[call.callee] = Mark::grey;
@@ -103,19 +107,20 @@ std::vector<std::string> call_order(const ast::File& file, const std::map<std::s
   return order;
 }
 
+// Letters to insert, delete, replace or swap with their neighbour.
 size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
-  }
-  return row[b.size()];
+  return d[a.size()][b.size()];
 }
 
 }  // namespace

@@ -6,86 +6,12 @@
 
 #include <algorithm>
 
-#include "expr/elaborate_scope.h"
+#include "expr/elaborate_walk.h"
 
 namespace xhat {
-namespace {
 
 using ast::Kind;
 using ast::Ref;
-
-const std::map<std::string, Op, std::less<>>& infix_signs() {
-  static const std::map<std::string, Op, std::less<>> signs = {
-      {"+", Op::add}, {"-", Op::sub}, {"*", Op::mul},  {"/", Op::div},  {"%", Op::mod},  {"^", Op::pow}, {"==", Op::eq},
-      {"!=", Op::ne}, {"<", Op::lt},  {"<=", Op::le}, {">", Op::lt},  {">=", Op::le}, {"&&", Op::land}, {"||", Op::lor}};
-  return signs;
-}
-
-struct Evidence {
-  Id extent;
-  Ref read;
-  bool with_else;
-};
-
-struct OpenAxis {
-  std::string name;
-  AxisRange range;
-  Pos pos;
-  std::vector<Evidence> evidence;
-};
-
-struct Frame {
-  Ref ref;
-  uint32_t stage = 0;
-  uint32_t saved_conditions = 0;
-};
-
-class Walk {
- public:
-  Walk(OpScope& scope, const BodyRequest& request) : s_(scope), a_(scope.arena), request_(request) {}
-
-  BodyResult run();
-  // Only dims: for extents.
-  Id extent(Ref ref, bool new_dims, const char* what);
-
- private:
-  // Each returns the next child to visit, or kAbsent once it has pushed its value.
-  Ref step(Frame& f, const ast::Node& n);
-  Ref step_children(Frame& f, const ast::Node& n);
-  Ref step_choose(Frame& f, const ast::Node& n);
-  Ref step_let(Frame& f, const ast::Node& n);
-  Ref step_reduce(Frame& f, const ast::Node& n);
-
-  Value walk(Ref root);
-  Value name_value(Ref ref, const ast::Node& n);
-  Value tensor_value(TensorId t, Ref ref, const ast::Node& n);
-  Value read_value(Ref ref, const ast::Node& n);
-  Value operation_value(const ast::Node& n);
-  Value call_value(Ref ref, const ast::Node& n);
-  Value finish_reduce(const ast::Node& n);
-  std::vector<Value> pop(size_t count);
-  Value pop_one() { return pop(1)[0]; }
-  Id range_end(const Value& v, Ref ref);
-
-  void check_new(const std::string& name, Pos pos, const char* what) const;
-  void open_axis(const ast::Axis& axis, Id begin, Id end);
-  AxisRange close_axis();
-  void infer(OpenAxis& axis);
-  void open_left_axes();
-  bool guarded_read_below(Ref root) const;
-  [[noreturn]] void unknown(const ast::Node& n) const;
-
-  OpScope& s_;
-  Arena& a_;
-  const BodyRequest& request_;
-  BodyResult result_;
-  std::vector<Value> values_;
-  std::vector<OpenAxis> axes_;
-  std::map<std::string, Value, std::less<>> lets_;
-  uint32_t conditions_ = Chains::kEmpty;
-  bool only_dims_ = false;
-  bool new_dims_ = false;
-};
 
 std::vector<Value> Walk::pop(size_t count) {
   std::vector<Value> top(values_.end() - static_cast<std::ptrdiff_t>(count), values_.end());
@@ -100,8 +26,10 @@ Value Walk::walk(Ref root) {
     Ref at = stack.back().ref;
     if (at == ast::kAbsent) throw Bug("a surface node lacks a part");
     Ref child = step(stack.back(), s_.file.nodes[at]);
-    if (child == ast::kAbsent) stack.pop_back();
-    else stack.push_back({child});
+    if (child == ast::kAbsent)
+      stack.pop_back();
+    else
+      stack.push_back({child});
   }
   if (values_.size() != base + 1) throw Bug("elaboration lost a value");
   return pop_one();
@@ -128,14 +56,18 @@ Ref Walk::step_children(Frame& f, const ast::Node& n) {
     values_.push_back(tensor_value(request_.calls->at(f.ref), f.ref, n));
     return ast::kAbsent;
   }
+  if (n.kind == Kind::call && f.stage == 0) check_callable(n);
   if (f.stage < n.args.size()) return n.args[f.stage++];
   if (n.kind == Kind::read && f.stage == n.args.size() && n.otherwise != ast::kAbsent) {
     ++f.stage;
     return n.otherwise;
   }
-  if (n.kind == Kind::read) values_.push_back(read_value(f.ref, n));
-  else if (n.kind == Kind::call) values_.push_back(call_value(f.ref, n));
-  else values_.push_back(operation_value(n));
+  if (n.kind == Kind::read)
+    values_.push_back(read_value(f.ref, n));
+  else if (n.kind == Kind::call)
+    values_.push_back(call_value(f.ref, n));
+  else
+    values_.push_back(operation_value(n));
   return ast::kAbsent;
 }
 
@@ -144,7 +76,8 @@ Ref Walk::step_choose(Frame& f, const ast::Node& n) {
     case 0: return n.args[0];
     case 1:
       f.saved_conditions = conditions_;
-      for (Id c : conjuncts(a_, as_condition(a_, values_.back(), s_.file.nodes[n.args[0]].pos, "the condition of if")))
+      for (Id c : conjuncts(
+               a_, as_condition(a_, values_.back(), s_.file.nodes[n.args[0]].pos, "the condition of if")))
         conditions_ = result_.conditions.push(conditions_, c);
       return n.args[1];
     case 2:
@@ -182,13 +115,15 @@ Ref Walk::step_reduce(Frame& f, const ast::Node& n) {
       if (stage % 3 == 1 && written) return axis.end;
       if (stage % 3 != 2) continue;
       std::vector<Value> range = written ? pop(2) : std::vector<Value>{};
-      open_axis(axis, written ? range_end(range[0], axis.begin) : kNone, written ? range_end(range[1], axis.end) : kNone);
+      open_axis(axis, written ? range_end(range[0], axis.begin) : kNone,
+                written ? range_end(range[1], axis.end) : kNone);
     } else if (stage == 3 * count) {
       f.saved_conditions = conditions_;
       if (n.condition != ast::kAbsent) return n.condition;
     } else if (stage == 3 * count + 1) {
       if (n.condition != ast::kAbsent) {
-        Id condition = as_condition(a_, values_.back(), s_.file.nodes[n.condition].pos, "the condition of a reduction");
+        Id condition =
+            as_condition(a_, values_.back(), s_.file.nodes[n.condition].pos, "the condition of a reduction");
         for (Id c : conjuncts(a_, condition)) conditions_ = result_.conditions.push(conditions_, c);
       }
       return n.args[0];
@@ -212,8 +147,10 @@ Id Walk::range_end(const Value& v, Ref ref) {
   Pos pos = s_.file.nodes[ref].pos;
   Id id = a_.to(DType::i64, as_index(a_, v, pos, "the end of a range"));
   if (!tensors_read(a_, id).empty())
-    throw Error("a range may use axes, dims and integers, and this one reads a tensor; use a condition, as in sum(k if k < n[i]: …)",
-                pos);
+    throw Error(
+        "a range may use axes, dims and integers, and this one reads a tensor; use a condition, as in sum(k "
+        "if k < n[i]: …)",
+        pos);
   return id;
 }
 
@@ -253,156 +190,18 @@ void Walk::infer(OpenAxis& axis) {
     }
     if (s_.same_extent(first->extent, e.extent)) continue;
     Pos before = s_.file.nodes[first->read].pos;
-    throw Error(fmt::format("axis {} runs to {} in {}, but to {} in {} ({}); write its range, as in {} in 0..{}", axis.name,
-                            text_of(s_, e.extent), ast::print(s_.file, e.read), text_of(s_, first->extent),
-                            ast::print(s_.file, first->read), place(before), axis.name, text_of(s_, first->extent)),
-                s_.file.nodes[e.read].pos);
+    throw Error(
+        fmt::format("axis {} runs to {} in {}, but to {} in {} ({}); write its range, as in {} in 0..{}",
+                    axis.name, text_of(s_, e.extent), ast::print(s_.file, e.read), text_of(s_, first->extent),
+                    ast::print(s_.file, first->read), place(before), axis.name, text_of(s_, first->extent)),
+        s_.file.nodes[e.read].pos);
   }
   if (!first)
-    throw Error(fmt::format("axis {} has no range: it stands alone in no index; write one, as in {} in 0..N", axis.name,
-                            axis.name),
+    throw Error(fmt::format("axis {} has no range: it stands alone in no index; write one, as in {} in 0..N",
+                            axis.name, axis.name),
                 axis.pos);
   axis.range.begin = a_.integer(0);
   axis.range.end = first->extent;
-}
-
-void Walk::unknown(const ast::Node& n) const {
-  std::vector<std::string> known;
-  for (const auto& [name, pos] : s_.declared) known.push_back(name);
-  for (const auto& [name, dim] : s_.dims) known.push_back(name);
-  for (const OpenAxis& axis : axes_) known.push_back(axis.name);
-  for (const auto& [name, value] : lets_) known.push_back(name);
-  std::string hint = did_you_mean(n.text, known);
-  if (hint.empty() && n.kind == Kind::name)
-    hint = fmt::format("; bind an axis on the left or in a reduction, as in sum({}: …)", n.text);
-  throw Error(fmt::format("{} is not a tensor, dim or axis in scope{}", n.text, hint), n.pos);
-}
-
-Value Walk::name_value(Ref ref, const ast::Node& n) {
-  if (auto it = lets_.find(n.text); it != lets_.end()) return it->second;
-  for (size_t i = axes_.size(); i-- > 0;)
-    if (axes_[i].name == n.text) return typed_value(axes_[i].range.axis);
-  if (auto it = s_.dims.find(n.text); it != s_.dims.end()) return dim_value(a_, it->second);
-  if (auto it = s_.tensors.find(n.text); it != s_.tensors.end() && !only_dims_) return tensor_value(it->second, ref, n);
-  if (only_dims_ && s_.declared.contains(n.text))
-    throw Error(fmt::format("{} is a tensor; an extent may use integers and dims only", n.text), n.pos);
-  if (new_dims_) return dim_value(a_, s_.declare_dim(n.text, n.pos));
-  unknown(n);
-}
-
-Value Walk::tensor_value(TensorId t, Ref ref, const ast::Node& n) {
-  const Tensor& tensor = s_.program.tensors[t];
-  std::vector<Id> indices;
-  if (request_.whole) {
-    // The trailing dimensions; an extent of 1 is read at 0 everywhere.
-    size_t skip = request_.whole->size() - tensor.shape.size();
-    for (size_t i = 0; i < tensor.shape.size(); ++i)
-      indices.push_back(is_constant(a_, tensor.shape[i], 1) ? a_.integer(0) : (*request_.whole)[skip + i].axis);
-  } else if (!tensor.shape.empty()) {
-    std::string example;
-    for (size_t i = 0; i < tensor.shape.size(); ++i) example += (i ? ", " : "") + std::string(1, static_cast<char>('i' + i % 16));
-    throw Error(fmt::format("{} has {} dimension{}, and stands here without indices; write {}[{}]", n.text,
-                            tensor.shape.size(), tensor.shape.size() == 1 ? "" : "s", n.text, example),
-                n.pos);
-  }
-  Id read = a_.read(t, tensor.type, indices);
-  result_.reads[read].push_back({ref, conditions_});
-  return typed_value(read);
-}
-
-Value Walk::read_value(Ref ref, const ast::Node& n) {
-  Value otherwise;
-  if (n.otherwise != ast::kAbsent) otherwise = pop_one();
-  std::vector<Value> values = pop(n.args.size());
-  auto it = s_.tensors.find(n.text);
-  if (it == s_.tensors.end()) {
-    bool other = s_.dims.contains(n.text) || lets_.contains(n.text) ||
-                 std::ranges::any_of(axes_, [&](const OpenAxis& x) { return x.name == n.text; });
-    if (other) throw Error(fmt::format("{} is not a tensor, so it takes no indices", n.text), n.pos);
-    unknown(n);
-  }
-  if (only_dims_) throw Error(fmt::format("{} is a tensor; an extent may use integers and dims only", n.text), n.pos);
-  const Tensor& tensor = s_.program.tensors[it->second];
-  if (tensor.shape.size() != values.size())
-    throw Error(fmt::format("{} has {} dimension{}, and {} {} given; write one index for each", n.text, tensor.shape.size(),
-                            tensor.shape.size() == 1 ? "" : "s", values.size(),
-                            values.size() == 1 ? "index is" : "indices are"),
-                n.pos);
-  std::vector<Id> indices;
-  for (size_t i = 0; i < values.size(); ++i) {
-    indices.push_back(as_index(a_, values[i], s_.file.nodes[n.args[i]].pos, "an index"));
-    if (a_[indices[i]].op != Op::axis) continue;
-    for (OpenAxis& axis : axes_)
-      if (axis.range.axis == indices[i] && axis.range.end == kNone)
-        axis.evidence.push_back({tensor.shape[i], ref, n.otherwise != ast::kAbsent});
-  }
-  if (n.otherwise == ast::kAbsent) {
-    Id read = a_.read(it->second, tensor.type, indices);
-    result_.reads[read].push_back({ref, conditions_});
-    return typed_value(read);
-  }
-  Pos pos = s_.file.nodes[n.otherwise].pos;
-  Id outside = materialise(a_, otherwise.untyped() ? otherwise : typed_value(otherwise.typed), tensor.type, pos);
-  if (!otherwise.untyped()) {
-    DType given = a_[otherwise.typed].type;
-    if (given != tensor.type && promote(given, tensor.type) != tensor.type)
-      throw Error(fmt::format("{} holds {}, and the value outside it is {}; cast it, as in {}(…)", n.text,
-                              name_of(tensor.type), name_of(given), name_of(tensor.type)),
-                  pos);
-  }
-  return typed_value(a_.read_or(it->second, tensor.type, indices, outside));
-}
-
-// A read that may depend on what stands left of it in `a && b`.
-bool Walk::guarded_read_below(Ref root) const {
-  std::vector<Ref> below;
-  collect_below(s_.file, root, below);
-  return std::ranges::any_of(below, [&](Ref r) {
-    const ast::Node& n = s_.file.nodes[r];
-    return n.kind == Kind::read && n.otherwise == ast::kAbsent &&
-           std::ranges::any_of(n.args, [&](Ref x) { return s_.file.nodes[x].kind != Kind::name; });
-  });
-}
-
-Value Walk::operation_value(const ast::Node& n) {
-  std::vector<Value> v = pop(n.args.size());
-  if (n.kind == Kind::unary) return apply_value(a_, n.text == "-" ? Op::neg : Op::lnot, v, n.pos, n.text);
-  auto it = infix_signs().find(n.text);
-  if (it == infix_signs().end()) throw Error("unknown operator " + n.text, n.pos);
-  if (n.text == ">" || n.text == ">=") std::swap(v[0], v[1]);
-  Value result = apply_value(a_, it->second, v, n.pos, n.text);
-  // Both operands of && are evaluated wherever it stands, a branch only where it is taken: `i > 0 && x[i-1] > 0` must
-  // not read x[-1], so it is `if i > 0 then x[i-1] > 0 else false`.
-  if (it->second == Op::land && guarded_read_below(n.args[1]))
-    return typed_value(a_.select(v[0].typed, v[1].typed, a_.boolean(false)));
-  if (it->second == Op::lor && guarded_read_below(n.args[1]))
-    return typed_value(a_.select(v[0].typed, a_.boolean(true), v[1].typed));
-  return result;
-}
-
-Value Walk::call_value(Ref, const ast::Node& n) {
-  std::vector<Value> v = pop(n.args.size());
-  if (std::optional<DType> t = dtype_from_name(n.text)) {
-    if (v.size() != 1) throw Error(fmt::format("a cast takes one operand, not {}", v.size()), n.pos);
-    return cast_value(a_, *t, v[0], n.pos);
-  }
-  const Op* op = function_named(n.text);
-  if (!op) {
-    if (s_.ops.contains(n.text))
-      throw Error(fmt::format("{} is an op, and works on whole tensors; call it in a statement of its own, as in y = {}(x)",
-                              n.text, n.text),
-                  n.pos);
-    std::vector<std::string> known = {"f32", "f64", "i64", "i32"};
-    for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i)
-      known.emplace_back(info(static_cast<Op>(i)).text);
-    for (const auto& [name, program] : s_.ops) known.push_back(name);
-    throw Error(fmt::format("there is no function {}{}", n.text, did_you_mean(n.text, known)), n.pos);
-  }
-  if (static_cast<int>(v.size()) != info(*op).arity)
-    throw Error(fmt::format("{} takes {} operand{}, not {}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s",
-                            v.size()),
-                n.pos);
-  return apply_value(a_, *op, v, n.pos, n.text);
 }
 
 void Walk::open_left_axes() {
@@ -410,7 +209,8 @@ void Walk::open_left_axes() {
   for (const ast::Axis& axis : *request_.axes) {
     for (const OpenAxis& other : axes_)
       if (other.name == axis.name)
-        throw Error(fmt::format("axis {} stands twice on the left; every left axis is a new one", axis.name), axis.pos);
+        throw Error(fmt::format("axis {} stands twice on the left; every left axis is a new one", axis.name),
+                    axis.pos);
     if (axis.end == ast::kAbsent) {
       open_axis(axis, kNone, kNone);
       continue;
@@ -418,9 +218,10 @@ void Walk::open_left_axes() {
     Id begin = extent(axis.begin, false, "the range of a left axis");
     Id end = extent(axis.end, false, "the range of a left axis");
     if (!is_constant(a_, begin, 0))
-      throw Error(fmt::format("left axis {} begins at {}; the left side is the whole tensor, so its axes begin at 0",
-                              axis.name, text_of(s_, begin)),
-                  s_.file.nodes[axis.begin].pos);
+      throw Error(
+          fmt::format("left axis {} begins at {}; the left side is the whole tensor, so its axes begin at 0",
+                      axis.name, text_of(s_, begin)),
+          s_.file.nodes[axis.begin].pos);
     s_.require_extent(end, "axis " + axis.name, s_.file.nodes[axis.end].pos);
     open_axis(axis, begin, end);
   }
@@ -453,8 +254,6 @@ BodyResult Walk::run() {
   }
   return std::move(result_);
 }
-
-}  // namespace
 
 BodyResult elaborate_body(OpScope& scope, const BodyRequest& request) { return Walk(scope, request).run(); }
 

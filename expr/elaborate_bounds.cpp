@@ -40,7 +40,8 @@ bool is_conjunction(const Arena& a, Id id) {
 }
 bool is_disjunction(const Arena& a, Id id) {
   const Node& n = a[id];
-  return n.op == Op::lor || (n.op == Op::select && n.type == DType::boolean && is_bool_constant(a, n.arg(1), true));
+  return n.op == Op::lor ||
+         (n.op == Op::select && n.type == DType::boolean && is_bool_constant(a, n.arg(1), true));
 }
 
 Id negated(Arena& a, Id id) {
@@ -103,7 +104,8 @@ class BoundsCheck {
 
  private:
   uint32_t bind(uint32_t chain, const AxisRange& r) {
-    auto [it, fresh] = range_index_.emplace(std::array<Id, 3>{r.axis, r.begin, r.end}, static_cast<uint32_t>(ranges_.size()));
+    auto [it, fresh] = range_index_.emplace(std::array<Id, 3>{r.axis, r.begin, r.end},
+                                            static_cast<uint32_t>(ranges_.size()));
     if (fresh) ranges_.push_back(r);
     return axes_.push(chain, it->second);
   }
@@ -209,7 +211,8 @@ class BoundsCheck {
       case BoundsAnswer::Verdict::unknown: return;
       case BoundsAnswer::Verdict::precondition:
         for (auto [dim, least] : answer.safe)
-          s_.require(a_.binary(Op::le, a_.integer(least), dim), reason(read, dimension, c), occurrence(read, c).second);
+          s_.require(a_.binary(Op::le, a_.integer(least), dim), reason(read, dimension, c),
+                     occurrence(read, c).second);
         return;
       case BoundsAnswer::Verdict::violated: fail(read, dimension, c, answer.example);
     }
@@ -229,21 +232,25 @@ class BoundsCheck {
 
   std::string dimension_text(Id read, size_t dimension) const {
     const Tensor& t = s_.program.tensors[a_[read].symbol];
-    return fmt::format("dimension {} of {}, which has extent {}", dimension, t.name, text_of(s_, t.shape[dimension]));
+    return fmt::format("dimension {} of {}, which has extent {}", dimension, t.name,
+                       text_of(s_, t.shape[dimension]));
   }
 
   std::string reason(Id read, size_t dimension, const Context& c) const {
     const Tensor& t = s_.program.tensors[a_[read].symbol];
     return fmt::format("{} reads element {} of {}'s dimension {} ({})", occurrence(read, c).first,
-                       text_of(s_, a_[read].arg(dimension)), t.name, dimension, text_of(s_, t.shape[dimension]));
+                       text_of(s_, a_[read].arg(dimension)), t.name, dimension,
+                       text_of(s_, t.shape[dimension]));
   }
 
   [[noreturn]] void fail(Id read, size_t dimension, const Context& c, const std::string& example) const {
     auto [text, pos] = occurrence(read, c);
     std::string with_else = text.ends_with(']') ? text.substr(0, text.size() - 1) + " else 0]" : text;
-    throw Error(fmt::format("{} can fall outside {}: {}; write {}, a condition around it, or a range that keeps it inside",
-                            text, dimension_text(read, dimension), example, with_else),
-                pos);
+    throw Error(
+        fmt::format(
+            "{} can fall outside {}: {}; write {}, a condition around it, or a range that keeps it inside",
+            text, dimension_text(read, dimension), example, with_else),
+        pos);
   }
 
   OpScope& s_;
@@ -284,14 +291,18 @@ void OpScope::require_extent(Id extent, const std::string& what, Pos pos) {
   }
   BoundsQuestion q{{}, {}, e, arena.add(e, arena.integer(1))};
   BoundsAnswer answer = prove_bounds(arena, q);
-  std::string reason = fmt::format("{} has the extent {}, which must not be negative", what, text_of(*this, extent));
+  std::string reason =
+      fmt::format("{} has the extent {}, which must not be negative", what, text_of(*this, extent));
   switch (answer.verdict) {
     case BoundsAnswer::Verdict::proved: return;
     case BoundsAnswer::Verdict::precondition:
-      for (auto [dim, least] : answer.safe) require(arena.binary(Op::le, arena.integer(least), dim), reason, pos);
+      for (auto [dim, least] : answer.safe)
+        require(arena.binary(Op::le, arena.integer(least), dim), reason, pos);
       return;
     case BoundsAnswer::Verdict::violated:
-    case BoundsAnswer::Verdict::unknown: require(arena.binary(Op::le, arena.integer(0), e), reason, pos); return;
+    case BoundsAnswer::Verdict::unknown:
+      require(arena.binary(Op::le, arena.integer(0), e), reason, pos);
+      return;
   }
 }
 

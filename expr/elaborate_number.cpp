@@ -19,13 +19,12 @@ using Limits = std::numeric_limits<double>;
 // Both bounds are exact in double, unlike the largest i64.
 bool fits_int64(double v) { return v >= -0x1p63 && v < 0x1p63; }
 
-std::string shown(double v) { return fmt::format("{}", v); }
-
 Id integer_of_type(Arena& a, int64_t v, DType t, Pos pos) {
   if (v < lowest_of(t) || v > highest_of(t))
-    throw Error(fmt::format("{} does not fit in {}, which holds {} to {}; cast the other operand to a wider type", v,
-                            name_of(t), lowest_of(t), highest_of(t)),
-                pos);
+    throw Error(
+        fmt::format("{} does not fit in {}, which holds {} to {}; cast the other operand to a wider type", v,
+                    name_of(t), lowest_of(t), highest_of(t)),
+        pos);
   return a.integer(v, t);
 }
 
@@ -39,8 +38,10 @@ std::vector<Id> spine(const Arena& a, Id root) {
   };
   for (size_t at = 0; at < found.size(); ++at) {
     const Node& n = a[found[at]];
-    if (is_reduction(n.op)) add(reduce_body(n));
-    else if (n.op == Op::select) add(n.arg(1)), add(n.arg(2));
+    if (is_reduction(n.op))
+      add(reduce_body(n));
+    else if (n.op == Op::select)
+      add(n.arg(1)), add(n.arg(2));
     else if (n.op != Op::cast)
       for (Id x : n.args()) add(x);
   }
@@ -150,7 +151,8 @@ DType common_type(Arena& a, std::span<const Value> operands, Pos pos, const std:
     if (!wider) {
       DType to = is_float(t) ? t : is_float(*type) ? *type : DType::f32;
       bool with_bool = t == DType::boolean || *type == DType::boolean;
-      throw Error(fmt::format("{} beside {} in {}; these do not mix by themselves: {}", name_of(*type), name_of(t), sign,
+      throw Error(fmt::format("{} beside {} in {}; these do not mix by themselves: {}", name_of(*type),
+                              name_of(t), sign,
                               with_bool ? "compare, or cast one, as in f32(c)"
                                         : fmt::format("cast the integer, as in {}(i)", name_of(to))),
                   pos);
@@ -166,7 +168,8 @@ std::vector<Id> unified(Arena& a, std::span<const Value> operands, Pos pos, cons
   std::vector<Value> nodes;
   for (const Value& v : operands) {
     if (v.untyped() && type == DType::boolean)
-      throw Error(fmt::format("a number beside bool in {}; write true or false, or compare first", sign), pos);
+      throw Error(fmt::format("a number beside bool in {}; write true or false, or compare first", sign),
+                  pos);
     nodes.push_back(v.untyped() ? typed_value(materialise(a, v, type, pos)) : v);
   }
   type = common_type(a, nodes, pos, sign);
@@ -175,9 +178,7 @@ std::vector<Id> unified(Arena& a, std::span<const Value> operands, Pos pos, cons
   return ids;
 }
 
-bool all_untyped(std::span<const Value> operands) {
-  return std::ranges::all_of(operands, &Value::untyped);
-}
+bool all_untyped(std::span<const Value> operands) { return std::ranges::all_of(operands, &Value::untyped); }
 
 bool all_pure(std::span<const Value> operands) { return std::ranges::all_of(operands, &Value::pure); }
 
@@ -206,12 +207,14 @@ Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
   DType type = a[ids[0]].type;
   TypeRule rule = info(op).type;
   if (rule == TypeRule::same_float && !is_float(type))
-    throw Error(fmt::format("{} takes floats, not {}; cast first, as in {}(f32(…))", sign, name_of(type), sign), pos);
+    throw Error(
+        fmt::format("{} takes floats, not {}; cast first, as in {}(f32(…))", sign, name_of(type), sign), pos);
   if (rule == TypeRule::same && type == DType::boolean)
     throw Error(fmt::format("{} takes numbers, not bool; write if c then 1 else 0, or f32(c)", sign), pos);
   if (zero_divisor(a, op, ids)) throw Error(fmt::format("integer {} by the constant 0", sign), pos);
   if (op == Op::pow && !is_float(type) && (a[ids[1]].op != Op::constant || a[ids[1]].integer < 0))
-    throw Error("an integer power needs a constant exponent that is not negative; cast the base to a float", pos);
+    throw Error("an integer power needs a constant exponent that is not negative; cast the base to a float",
+                pos);
   return typed_pure(a.apply(op, ids), all_pure(operands));
 }
 
@@ -243,16 +246,21 @@ Value literal_value(Arena& a, const ast::Node& number) {
   Value v;
   v.pure = true;
   double x = 0;
-  if (number.text == "inf") x = Limits::infinity();
-  else if (number.text == "nan") x = Limits::quiet_NaN();
-  else x = std::strtod(number.text.c_str(), nullptr);
+  if (number.text == "inf")
+    x = Limits::infinity();
+  else if (number.text == "nan")
+    x = Limits::quiet_NaN();
+  else
+    x = std::strtod(number.text.c_str(), nullptr);
   v.as_float = a.constant(DType::f64, x);
   if (number.text.find_first_not_of("0123456789") == std::string::npos) {
     // All digits: exact in i64, where the f64 reading may have rounded.
     errno = 0;
     int64_t exact = std::strtoll(number.text.c_str(), nullptr, 10);
-    if (errno == 0) v.as_int = a.integer(exact);
-    else v.no_int = number.text + " does not fit in i64";
+    if (errno == 0)
+      v.as_int = a.integer(exact);
+    else
+      v.no_int = number.text + " does not fit in i64";
   } else if (std::trunc(x) == x && fits_int64(x)) {
     v.as_int = a.integer(static_cast<int64_t>(x));
   } else {
@@ -263,11 +271,12 @@ Value literal_value(Arena& a, const ast::Node& number) {
 
 Id materialise(Arena& a, const Value& v, DType t, Pos pos) {
   if (!v.untyped()) return a.to(t, v.typed);
-  if (t == DType::boolean) throw Error("a number stands where a bool is needed; compare it, as in x != 0", pos);
+  if (t == DType::boolean)
+    throw Error("a number stands where a bool is needed; compare it, as in x != 0", pos);
   if (is_float(t)) return rebuild(a, v.as_float, t, pos);
   if (v.as_int == kNone)
-    throw Error(fmt::format("{}, and it stands beside an integer ({}); cast the integer, as in f32(i)", v.no_int,
-                            name_of(t)),
+    throw Error(fmt::format("{}, and it stands beside an integer ({}); cast the integer, as in f32(i)",
+                            v.no_int, name_of(t)),
                 pos);
   return rebuild(a, v.as_int, has_integer_sum(a, v.as_int) ? DType::i64 : t, pos);
 }
@@ -279,7 +288,8 @@ Id as_index(Arena& a, const Value& v, Pos pos, const char* what) {
   }
   DType t = a[v.typed].type;
   if (!is_integer(t))
-    throw Error(fmt::format("{} must be an integer, and this is {}; cast it, as in i32(x)", what, name_of(t)), pos);
+    throw Error(fmt::format("{} must be an integer, and this is {}; cast it, as in i32(x)", what, name_of(t)),
+                pos);
   return t == DType::i64 || t == DType::i32 ? v.typed : a.cast(DType::i64, v.typed);
 }
 
@@ -288,9 +298,11 @@ Id settled(Arena& a, const Value& v, Pos pos) {
 }
 
 Id as_condition(Arena& a, const Value& v, Pos pos, const char* what) {
-  if (v.untyped()) throw Error(fmt::format("{} must be bool, and this is a number; compare it, as in x != 0", what), pos);
+  if (v.untyped())
+    throw Error(fmt::format("{} must be bool, and this is a number; compare it, as in x != 0", what), pos);
   if (a[v.typed].type != DType::boolean)
-    throw Error(fmt::format("{} must be bool, and this is {}; compare it, as in x != 0", what, name_of(a[v.typed].type)),
+    throw Error(fmt::format("{} must be bool, and this is {}; compare it, as in x != 0", what,
+                            name_of(a[v.typed].type)),
                 pos);
   return v.typed;
 }
@@ -302,7 +314,8 @@ Value apply_value(Arena& a, Op op, std::span<const Value> operands, Pos pos, con
     case TypeRule::compare: return apply_compare(a, op, operands, pos, sign);
     case TypeRule::logic: {
       std::vector<Id> ids;
-      for (const Value& v : operands) ids.push_back(as_condition(a, v, pos, ("an operand of " + sign).c_str()));
+      for (const Value& v : operands)
+        ids.push_back(as_condition(a, v, pos, ("an operand of " + sign).c_str()));
       return typed_pure(a.apply(op, ids), all_pure(operands));
     }
     case TypeRule::classify: {
@@ -346,8 +359,10 @@ Value choose_value(Arena& a, const Value& condition, const Value& then, const Va
   Value result;
   result.pure = pure;
   result.as_float = a.select(c, then.as_float, otherwise.as_float);
-  if (then.as_int != kNone && otherwise.as_int != kNone) result.as_int = a.select(c, then.as_int, otherwise.as_int);
-  else result.no_int = then.as_int == kNone ? then.no_int : otherwise.no_int;
+  if (then.as_int != kNone && otherwise.as_int != kNone)
+    result.as_int = a.select(c, then.as_int, otherwise.as_int);
+  else
+    result.no_int = then.as_int == kNone ? then.no_int : otherwise.no_int;
   return result;
 }
 

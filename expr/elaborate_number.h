@@ -42,7 +42,7 @@ Value apply_value(Arena& a, Op op, std::span<const Value> operands, Pos pos, con
 Value cast_value(Arena& a, DType t, const Value& v, Pos pos);
 Value choose_value(Arena& a, const Value& condition, const Value& then, const Value& otherwise, Pos pos);
 // sum prod max min any all argmax argmin mean.
-Value reduce_value(Arena& a, const std::string& name, std::span<const AxisRange> axes, Id condition, const Value& body,
-                   Pos pos);
+Value reduce_value(Arena& a, const std::string& name, std::span<const AxisRange> axes, Id condition,
+                   const Value& body, Pos pos);
 
 }  // namespace xhat

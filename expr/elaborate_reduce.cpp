@@ -22,7 +22,8 @@ Value count_of(Arena& a, std::span<const AxisRange> axes, Id condition, DType ty
   if (!independent) return typed_value(a.cast(type, a.reduce(Op::sum, axes, condition, a.integer(1))));
   Value count;
   for (const AxisRange& r : axes) {
-    Id extent = is_constant(a, r.begin, 0) ? r.end : a.sub(a.to(DType::i64, r.end), a.to(DType::i64, r.begin));
+    Id extent =
+        is_constant(a, r.begin, 0) ? r.end : a.sub(a.to(DType::i64, r.end), a.to(DType::i64, r.begin));
     const Node& n = a[extent];
     Value one = n.op == Op::dim        ? dim_value(a, extent)
                 : n.op == Op::constant ? integer_value(a, n.integer)
@@ -37,7 +38,9 @@ Value mean_value(Arena& a, std::span<const AxisRange> axes, Id condition, const 
   Id x = settled(a, body, pos);
   DType type = a[x].type;
   if (!is_float(type))
-    throw Error(fmt::format("mean takes floats, and this is {}; cast it, as in mean(k: f32(x[k]))", name_of(type)), pos);
+    throw Error(
+        fmt::format("mean takes floats, and this is {}; cast it, as in mean(k: f32(x[k]))", name_of(type)),
+        pos);
   // The f32 sum of a half type is divided before it is rounded: both the sum and the count may not fit in f16.
   DType wide = accumulator_of(type);
   Id sum = a.reduce(Op::sum, axes, condition, a.to(wide, x));
@@ -49,7 +52,9 @@ bool is_logic(Op op) { return op == Op::any || op == Op::all; }
 
 void check_body_type(Op op, DType type, Pos pos) {
   if (is_logic(op) && type != DType::boolean)
-    throw Error(fmt::format("{} takes bool, and this is {}; compare it, as in x != 0", info(op).text, name_of(type)), pos);
+    throw Error(
+        fmt::format("{} takes bool, and this is {}; compare it, as in x != 0", info(op).text, name_of(type)),
+        pos);
   if (!is_logic(op) && type == DType::boolean)
     throw Error(fmt::format("{} takes numbers, and this is bool; use any or all, or cast it, as in i64(c)",
                             info(op).text),
@@ -58,14 +63,17 @@ void check_body_type(Op op, DType type, Pos pos) {
 
 }  // namespace
 
-Value reduce_value(Arena& a, const std::string& name, std::span<const AxisRange> axes, Id condition, const Value& body,
-                   Pos pos) {
+Value reduce_value(Arena& a, const std::string& name, std::span<const AxisRange> axes, Id condition,
+                   const Value& body, Pos pos) {
   if (name == "mean") return mean_value(a, axes, condition, body, pos);
   const Op* op = reduction_named(name);
-  if (!op) throw Error(fmt::format("{} is not a reduction; there are sum prod max min any all argmax argmin mean", name),
-                       pos);
+  if (!op)
+    throw Error(
+        fmt::format("{} is not a reduction; there are sum prod max min any all argmax argmin mean", name),
+        pos);
   bool index = *op == Op::argmax || *op == Op::argmin;
-  if (index && axes.size() != 1) throw Error(fmt::format("{} takes one axis, not {}", name, axes.size()), pos);
+  if (index && axes.size() != 1)
+    throw Error(fmt::format("{} takes one axis, not {}", name, axes.size()), pos);
   if (body.untyped() && !index && !is_logic(*op)) {
     Value v = body;
     v.pure = false;

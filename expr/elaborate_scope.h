@@ -34,10 +34,10 @@ struct OpScope {
   Arena& arena;
   Program& program;
   const std::map<std::string, std::shared_ptr<const Program>>& ops;  // that may be called
-  std::unordered_map<std::string, TensorId> tensors = {};  // elaborated so far
-  std::map<std::string, Pos> declared = {};                 // names of all tensors of the op, and where they stand
+  std::unordered_map<std::string, TensorId> tensors = {};            // elaborated so far
+  std::map<std::string, Pos> declared = {};  // names of all tensors of the op, and where they stand
   std::map<std::string, Id> dims = {};
-  Replacements dim_definitions = {};  // of `dim OH = …`, down to the dims that are given
+  Replacements dim_definitions = {};          // of `dim OH = …`, down to the dims that are given
   std::map<std::vector<Id>, int> asked = {};  // bounds questions that were answered with yes
   std::map<std::pair<Id, Id>, bool> equal_extents = {};
 
@@ -75,8 +75,9 @@ struct BodyRequest {
   const std::vector<ast::Axis>* axes = nullptr;
   ast::Ref body = ast::kAbsent;
   const std::vector<AxisRange>* whole = nullptr;
-  const std::unordered_map<ast::Ref, TensorId>* calls = nullptr;  // whole: op calls that have their tensor already
-  std::optional<DType> untyped_as = {};                          // default f32
+  const std::unordered_map<ast::Ref, TensorId>* calls =
+      nullptr;                           // whole: op calls that have their tensor already
+  std::optional<DType> untyped_as = {};  // default f32
 };
 BodyResult elaborate_body(OpScope& scope, const BodyRequest& request);
 

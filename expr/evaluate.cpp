@@ -100,7 +100,8 @@ class Evaluation {
     arrays[t] = &owned[t];
   }
 
-  // By definition: temporaries that nobody reads later. Large programs would otherwise keep every tensor in memory.
+  // By definition: temporaries that nobody reads later. Large programs would otherwise keep every tensor in
+  // memory.
   std::vector<std::vector<TensorId>> last_uses() const {
     const auto& definitions = p.body.definitions;
     std::vector<size_t> last(p.tensors.size(), definitions.size());

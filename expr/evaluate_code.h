@@ -1,9 +1,9 @@
 // Inside the evaluator: a definition as loops over registers.
 //
-// Every node of the body becomes one instruction, placed in the innermost loop whose axis it depends on: what does not
-// change in a loop is computed outside of it. One loop of a nest, the innermost where possible, takes its points a block
-// at a time, so that one dispatch of an instruction serves hundreds of points ("lanes"); registers that depend on its
-// axis hold a value per lane, all others one value.
+// Every node of the body becomes one instruction, placed in the innermost loop whose axis it depends on: what
+// does not change in a loop is computed outside of it. One loop of a nest, the innermost where possible,
+// takes its points a block at a time, so that one dispatch of an instruction serves hundreds of points
+// ("lanes"); registers that depend on its axis hold a value per lane, all others one value.
 #pragma once
 #include <cstdint>
 #include <utility>

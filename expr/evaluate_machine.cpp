@@ -55,7 +55,7 @@ void Machine::run() {
     store();
 }
 
-// --- Loops ----------------------------------------------------------------------------------------------------------
+// --- Loops -------------------------------------------------------------------------------------------------
 
 void Machine::enter(uint32_t id, const Reduction* reduction) {
   const Loop& loop = code_.loops[id];
@@ -99,7 +99,7 @@ void Machine::block(const Loop& loop, const Reduction* reduction) {
     store();
 }
 
-// --- Instructions ---------------------------------------------------------------------------------------------------
+// --- Instructions ------------------------------------------------------------------------------------------
 
 void Machine::execute(const Instruction& i) {
   size_t n = lanes_of(i.out);
@@ -190,7 +190,7 @@ void Machine::cast(const Instruction& i, size_t n) {
   }
 }
 
-// --- Reads ----------------------------------------------------------------------------------------------------------
+// --- Reads -------------------------------------------------------------------------------------------------
 
 void Machine::read(const Instruction& i, size_t n) {
   if (!arrays_[i.index]) throw Bug("evaluate: " + p_.tensor(i.index).name + " is read before it is computed");
@@ -267,7 +267,7 @@ void Machine::read_lane(const Instruction& i, size_t lane) {
     integer(i.out)[lane] = a.integers[static_cast<size_t>(offset)];
 }
 
-// --- Poison and errors ----------------------------------------------------------------------------------------------
+// --- Poison and errors -------------------------------------------------------------------------------------
 
 void Machine::mark(Reg out, size_t lane, uint32_t failure) {
   Poison& p = poison_[out];

@@ -1,9 +1,10 @@
 // Inside the evaluator: runs the code of one definition.
 //
-// Both branches of a select are computed for all lanes, and so are bodies where a condition is false. What goes wrong
-// there must not matter, so a read outside its tensor does not throw: it yields a poisoned value, which poisons what is
-// computed from it, except through a select that takes the other branch or a reduction that leaves the value out. Only
-// poison that reaches the definition's target is an error; that one point is then run again, remembering what failed.
+// Both branches of a select are computed for all lanes, and so are bodies where a condition is false. What
+// goes wrong there must not matter, so a read outside its tensor does not throw: it yields a poisoned value,
+// which poisons what is computed from it, except through a select that takes the other branch or a reduction
+// that leaves the value out. Only poison that reaches the definition's target is an error; that one point is
+// then run again, remembering what failed.
 #pragma once
 #include <span>
 #include <string>

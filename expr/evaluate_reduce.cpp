@@ -1,5 +1,5 @@
-// Inside the evaluator: reductions. The accumulator is the result's register itself; the innermost loop hands over a
-// block of lanes, which either have an accumulator each or all go into one.
+// Inside the evaluator: reductions. The accumulator is the result's register itself; the innermost loop hands
+// over a block of lanes, which either have an accumulator each or all go into one.
 #include <algorithm>
 #include <cmath>
 #include <limits>

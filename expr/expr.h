@@ -112,7 +112,7 @@ class Arena {
   // An operation of ops.def; operands must have the types its rule wants (Bug otherwise: elaborate checks first).
   Id apply(Op op, std::span<const Id> args);
   Id unary(Op op, Id a) { return apply(op, {{a}}); }
-  Id binary(Op op, Id a, Id b);
+  Id binary(Op op, Id a, Id b) { return apply(op, {{a, b}}); }
 
   // Shorthands that the passes use often; operands of one type.
   Id add(Id a, Id b) { return binary(Op::add, a, b); }

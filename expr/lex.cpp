@@ -25,19 +25,19 @@ constexpr Row kTable[] = {
 };
 
 // Longest first.
-constexpr std::string_view kSigns[] = {"->", "..", "==", "!=", "<=", ">=", "&&", "||", "(", ")", "[",
-                                       "]",  "{",  "}",  ",",  ":",  "+",  "-",  "*",  "/", "%", "^",
-                                       "<",  ">",  "=",  "!",  "."};
+constexpr std::string_view kSigns[] = {"->", "..", "==", "!=", "<=", ">=", "&&", "||", "(",
+                                       ")",  "[",  "]",  "{",  "}",  ",",  ":",  "+",  "-",
+                                       "*",  "/",  "%",  "^",  "<",  ">",  "=",  "!",  "."};
 
 struct InfixRow {
   std::string_view sign;
   Level level;
 };
 constexpr InfixRow kInfix[] = {
-    {"||", level_or},      {"&&", level_and},     {"==", level_compare}, {"!=", level_compare},
-    {"<", level_compare},  {"<=", level_compare}, {">", level_compare},  {">=", level_compare},
-    {"+", level_sum},      {"-", level_sum},      {"*", level_product},  {"/", level_product},
-    {"%", level_product},  {"^", level_power},
+    {"||", level_or},     {"&&", level_and},     {"==", level_compare}, {"!=", level_compare},
+    {"<", level_compare}, {"<=", level_compare}, {">", level_compare},  {">=", level_compare},
+    {"+", level_sum},     {"-", level_sum},      {"*", level_product},  {"/", level_product},
+    {"%", level_product}, {"^", level_power},
 };
 
 // ASCII only, whatever the locale.
@@ -146,8 +146,8 @@ class Lexer {
     while (size < rest.size() && (static_cast<unsigned char>(rest[size]) & 0xC0) == 0x80) ++size;  // UTF-8
     unsigned char c = static_cast<unsigned char>(rest[0]);
     bool printable = c > ' ' && c != 0x7F && (c < 0x80 || size > 1);
-    std::string shown = printable ? "character " + std::string(rest.substr(0, size))
-                                  : "byte " + std::to_string(c);
+    std::string shown =
+        printable ? "character " + std::string(rest.substr(0, size)) : "byte " + std::to_string(c);
     bad("unexpected " + shown + "; names are made of letters, digits and _");
   }
 

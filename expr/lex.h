@@ -10,12 +10,12 @@ namespace xhat::ast {
 
 enum class TokenKind : uint8_t {
   name,
-  number,    // digits, .digits, exponent: `0..H` is three tokens
-  word,      // reserved everywhere: if then else let in inf nan true false
+  number,  // digits, .digits, exponent: `0..H` is three tokens
+  word,    // reserved everywhere: if then else let in inf nan true false
   sign,
   line_end,  // a newline or ;
   end,
-  bad        // not of the language; Tokens::problem says why. The last token then
+  bad  // not of the language; Tokens::problem says why. The last token then
 };
 
 struct Token {

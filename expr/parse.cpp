@@ -22,7 +22,8 @@ class Parser {
       file_.ops.push_back(op());
       cursor_.skip_line_ends();
     }
-    if (file_.ops.empty()) cursor_.fail("there is no op here; write op NAME(parameters) -> (outputs) { definitions }");
+    if (file_.ops.empty())
+      cursor_.fail("there is no op here; write op NAME(parameters) -> (outputs) { definitions }");
   }
 
  private:
@@ -34,7 +35,8 @@ class Parser {
     result.kind = grad ? Op::Kind::grad : Op::Kind::op;
     Name name = cursor_.expect_name(grad ? "the name of the op after grad" : "a name after op");
     if (is_function_name(name.text) || is_reduction_name(name.text)) {
-      throw Error(name.text + " is built in; " + (grad ? "only ops of the file have a grad" : "give the op another name"),
+      throw Error(name.text + " is built in; " +
+                      (grad ? "only ops of the file have a grad" : "give the op another name"),
                   name.pos);
     }
     result.name = name.text;
@@ -71,7 +73,8 @@ class Parser {
     cursor_.expect_sign("->", "an op's head is op NAME(parameters) -> (outputs)");
     open = cursor_.expect_sign("(", "outputs stand in parentheses, as in -> (y)");
     if (cursor_.is_sign(")")) cursor_.expected("the name of an output", "an op has at least one");
-    result.outputs = names("the name of an output", "types and shapes of outputs follow from their definitions");
+    result.outputs =
+        names("the name of an output", "types and shapes of outputs follow from their definitions");
     close(open, ")", ", or ");
     cursor_.skip_line_ends();
     open = cursor_.expect_sign("{");
@@ -112,8 +115,10 @@ class Parser {
       result.typed = false;
       return result;
     }
-    cursor_.expect_sign(":", "a parameter is " + name.text + ": f32[N,C], a scalar one " + name.text + ": f32");
-    if (cursor_.is_name("inout")) cursor_.fail("inout belongs to imperative programs (prog); an op never writes its parameters");
+    cursor_.expect_sign(":",
+                        "a parameter is " + name.text + ": f32[N,C], a scalar one " + name.text + ": f32");
+    if (cursor_.is_name("inout"))
+      cursor_.fail("inout belongs to imperative programs (prog); an op never writes its parameters");
     std::optional<DType> type;
     if (cursor_.peek().kind == TokenKind::name) type = dtype_from_name(cursor_.peek().text);
     if (!type) cursor_.expected("a type", "types are f64 f32 f16 bf16 i64 i32 u32 u8 bool");
@@ -130,7 +135,8 @@ class Parser {
   std::vector<Ref> extents(const std::string& name) {
     std::vector<Ref> result;
     Token open = cursor_.take();
-    if (cursor_.is_sign("]")) cursor_.fail("an extent is missing; a scalar is written without brackets, " + name + ": f32");
+    if (cursor_.is_sign("]"))
+      cursor_.fail("an extent is missing; a scalar is written without brackets, " + name + ": f32");
     do {
       result.push_back(parse_expression(cursor_, file_));
     } while (cursor_.accept_sign(","));
@@ -178,7 +184,8 @@ class Parser {
     Pos body = cursor_.peek().pos;
     result.body = parse_expression(cursor_, file_);
     if (!is_op_call(result.body)) {
-      throw Error("names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none", body);
+      throw Error("names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none",
+                  body);
     }
     return result;
   }
@@ -207,8 +214,9 @@ class Parser {
     Token open = cursor_.take();
     do {
       if (cursor_.peek().kind != TokenKind::name && cursor_.peek().kind != TokenKind::word) {
-        cursor_.expected("the name of an axis",
-                         "the left side has new, distinct axes only, as in y[i,j] = ...; an index stands on the right");
+        cursor_.expected(
+            "the name of an axis",
+            "the left side has new, distinct axes only, as in y[i,j] = ...; an index stands on the right");
       }
       result.push_back(parse_axis(cursor_, file_, "the name of an axis"));
     } while (cursor_.accept_sign(","));
@@ -223,14 +231,16 @@ class Parser {
     if (cursor_.accept_sign("=")) return;
     if (cursor_.is_sign("==")) cursor_.expected("=", "== compares, = defines");
     if (infix_level(cursor_.peek().text) != level_open && cursor_.is_sign_after("=")) {
-      cursor_.fail(std::string(cursor_.peek().text) + "= belongs to imperative programs (prog); an op defines each name once");
+      cursor_.fail(std::string(cursor_.peek().text) +
+                   "= belongs to imperative programs (prog); an op defines each name once");
     }
     if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
     if (target.text == "var" || target.text == "for" || target.text == "while") refuse_program_word(target);
     cursor_.expected("= or [ after " + target.text, "a definition is NAME[axes] = expression");
   }
   [[noreturn]] void refuse_program_word() const {
-    cursor_.fail("if as a statement belongs to imperative programs (prog); here it stands inside an expression");
+    cursor_.fail(
+        "if as a statement belongs to imperative programs (prog); here it stands inside an expression");
   }
   [[noreturn]] static void refuse_program_word(const Name& word) {
     throw Error(word.text + " belongs to imperative programs (prog); an op holds definitions only", word.pos);
@@ -240,7 +250,10 @@ class Parser {
     TokenKind kind = cursor_.peek().kind;
     if (kind == TokenKind::line_end || kind == TokenKind::end || cursor_.is_sign("}")) return;
     std::string hint;
-    if (kind == TokenKind::name || kind == TokenKind::number) hint = "a newline or ; ends it; is a sign missing?";
+    if (kind == TokenKind::name && what != "the statement")
+      hint = "a newline or ; ends it";
+    else if (kind == TokenKind::name || kind == TokenKind::number)
+      hint = "a newline or ; ends it; is a sign missing?";
     if (cursor_.is_sign("=")) hint = "equality is written ==";
     if (cursor_.is_sign("..")) hint = "a range stands after in, as in y[i in 0..N]";
     if (cursor_.is_sign(")") || cursor_.is_sign("]")) hint = "it closes nothing";

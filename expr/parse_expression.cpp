@@ -1,6 +1,7 @@
-// Expressions by operator precedence, with a stack of what is still open: a sign that waits for its right operand, an
-// `if` that waits for its `then`, `else` or last branch, a `let` that waits for its value or body. So chains of any kind
-// (x+x+…, - - -x, 2^2^…, else if …, let … in let …) take no recursion; only brackets do, and those are counted.
+// Expressions by operator precedence, with a stack of what is still open: a sign that waits for its right
+// operand, an `if` that waits for its `then`, `else` or last branch, a `let` that waits for its value or body. So
+// chains of any kind (x+x+…, - - -x, 2^2^…, else if …, let … in let …) take no recursion; only brackets do, and
+// those are counted.
 #include "expr/parse_expression.h"
 
 #include <utility>
@@ -25,7 +26,9 @@ class Bracket {
  public:
   explicit Bracket(Cursor& cursor) : cursor_(cursor), open_(cursor.peek()) {
     if (cursor.depth == kMaxNesting) {
-      cursor.fail("brackets nest more than 256 levels deep; give inner parts names with let or definitions of their own");
+      cursor.fail(
+          "brackets nest more than 256 levels deep; give inner parts names with let or definitions of their "
+          "own");
     }
     ++cursor.depth;
     cursor.take();
@@ -37,7 +40,8 @@ class Bracket {
   void close(std::string before = "", const std::string& hint = "") {
     std::string partner = open_.text == "(" ? ")" : "]";
     if (!cursor_.is_sign(partner)) {
-      cursor_.expected(before + partner + " to close the " + std::string(open_.text) + " at " + place(open_.pos), hint);
+      cursor_.expected(
+          before + partner + " to close the " + std::string(open_.text) + " at " + place(open_.pos), hint);
     }
     cursor_.take();
   }
@@ -61,7 +65,7 @@ class ExpressionParser {
 
  private:
   void take_prefixes() {
-    for (;; ) {
+    for (;;) {
       if (cursor_.is_sign("-") || cursor_.is_sign("!")) {
         Token sign = cursor_.take();
         open_.push_back({State::unary, level_unary, std::string(sign.text), sign.pos});
@@ -89,7 +93,8 @@ class ExpressionParser {
     }
     if (level == level_compare && !open_.empty() && open_.back().level == level_compare) {
       cursor_.fail("comparisons do not chain: this " + std::string(cursor_.peek().text) + " follows the " +
-                   open_.back().text + " at " + place(open_.back().pos) + "; write a < b && b < c, or parentheses");
+                   open_.back().text + " at " + place(open_.back().pos) +
+                   "; write a < b && b < c, or parentheses");
     }
     Token sign = cursor_.take();
     open_.push_back({State::binary, level, std::string(sign.text), sign.pos, value});
@@ -133,7 +138,8 @@ class ExpressionParser {
         if (cursor_.peek().kind == TokenKind::line_end) {
           hint += (hint.empty() ? "" : "; ") + std::string("a line goes on only inside ( ) or [ ]");
         }
-        cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos), hint);
+        cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos),
+                         hint);
       }
       value = close_last(value);
     }
@@ -193,10 +199,12 @@ class ExpressionParser {
       return no_suffix(file_.add(std::move(node)), token.text);
     }
     bool reduction = is_reduction_name(token.text);
-    if (reduction && cursor_.peek().has_colon) return no_suffix(reduce(std::move(node)), "a reduction's result");
+    if (reduction && cursor_.peek().has_colon)
+      return no_suffix(reduce(std::move(node)), "a reduction's result");
     if (reduction && !is_function_name(token.text)) {
       std::string name(token.text);
-      throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])", token.pos);
+      throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])",
+                  token.pos);
     }
     return no_suffix(call(std::move(node)), "a call's result");
   }
@@ -204,7 +212,8 @@ class ExpressionParser {
   [[noreturn]] void no_operand() {
     std::string hint;
     const Token& token = cursor_.peek();
-    if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on only inside ( ) or [ ]";
+    if (token.kind == TokenKind::line_end && token.text != ";")
+      hint = "a line goes on only inside ( ) or [ ]";
     if (!open_.empty() && open_.back().pos.line == token.pos.line &&
         open_.back().pos.column + 1 == token.pos.column && open_.back().text == token.text) {
       if (token.text == "*") hint = "a power is written a^b";
@@ -217,9 +226,11 @@ class ExpressionParser {
   // Only names can be indexed or called; views belong to programs.
   Ref no_suffix(Ref value, std::string_view what) {
     if (cursor_.is_sign("[")) {
-      cursor_.fail(std::string(what) + " cannot be indexed; give it a definition of its own and index its name");
+      cursor_.fail(std::string(what) +
+                   " cannot be indexed; give it a definition of its own and index its name");
     }
-    if (cursor_.is_sign("(")) cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
+    if (cursor_.is_sign("("))
+      cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
     if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
     return value;
   }
@@ -228,7 +239,8 @@ class ExpressionParser {
     node.kind = Kind::read;
     Bracket bracket(cursor_);
     if (cursor_.is_sign("]")) {
-      cursor_.fail("an index is missing: write one index for each dimension, or " + node.text + " for a scalar");
+      cursor_.fail("an index is missing: write one index for each dimension, or " + node.text +
+                   " for a scalar");
     }
     do {
       if (cursor_.is_sign(":")) slice();
@@ -244,7 +256,9 @@ class ExpressionParser {
     }
     return file_.add(std::move(node));
   }
-  [[noreturn]] void slice() { cursor_.fail("slices such as x[:,c] belong to imperative programs (prog); name an axis"); }
+  [[noreturn]] void slice() {
+    cursor_.fail("slices such as x[:,c] belong to imperative programs (prog); name an axis");
+  }
 
   Ref call(Node node) {
     node.kind = Kind::call;
@@ -291,7 +305,8 @@ Axis parse_axis(Cursor& cursor, File& file, const std::string& what) {
   if (cursor.is_word("in")) {
     cursor.take();
     axis.begin = parse_expression(cursor, file);
-    if (!cursor.is_sign("..")) cursor.expected(".. and the end of the range of " + axis.name, "as in " + axis.name + " in 0..N");
+    if (!cursor.is_sign(".."))
+      cursor.expected(".. and the end of the range of " + axis.name, "as in " + axis.name + " in 0..N");
     cursor.take();
     axis.end = parse_expression(cursor, file);
   }

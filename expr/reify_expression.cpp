@@ -221,7 +221,8 @@ class Reifier {
       e.ref = add(Kind::binary, "-", {least, add(Kind::number, "1")});
       return e;
     }
-    std::string text = is_float(n.type) ? float_text(std::fabs(n.value)) : fmt::format("{}", std::abs(n.integer));
+    std::string text =
+        is_float(n.type) ? float_text(std::fabs(n.value)) : fmt::format("{}", std::abs(n.integer));
     e.ref = add(Kind::number, text);
     if (negative) e.ref = add(Kind::unary, "-", {e.ref});
     return e;
@@ -302,13 +303,16 @@ class Reifier {
       refs.push_back(args[i].ref);
       e.depth = std::max(e.depth, args[i].depth + (i > 0 || row.syntax == Syntax::function ? 1 : 0));
     }
-    Kind kind = row.syntax == Syntax::infix ? Kind::binary : row.syntax == Syntax::prefix ? Kind::unary : Kind::call;
+    Kind kind = row.syntax == Syntax::infix    ? Kind::binary
+                : row.syntax == Syntax::prefix ? Kind::unary
+                                               : Kind::call;
     e.ref = add(kind, std::string(row.text), refs);
     return e;
   }
 
   static bool is_number(const OpInfo& row) {
-    return row.type == TypeRule::same || row.type == TypeRule::same_float || row.type == TypeRule::same_or_bool;
+    return row.type == TypeRule::same || row.type == TypeRule::same_float ||
+           row.type == TypeRule::same_or_bool;
   }
 
   // Would elaboration give this node for bare operands? It folds constants, and makes one number of a pure expression.
@@ -378,7 +382,8 @@ class Reifier {
       if (!is_read(n.op)) continue;
       std::span<const Id> indices = read_indices(n);
       for (size_t d = 0; d < indices.size(); ++d)
-        if (indices[d] == r.axis) (n.op == Op::read ? plain : with_else).insert(p_.tensors[n.symbol].shape[d]);
+        if (indices[d] == r.axis)
+          (n.op == Op::read ? plain : with_else).insert(p_.tensors[n.symbol].shape[d]);
     }
     const std::set<Id>& found = plain.empty() ? with_else : plain;
     return found.size() == 1 && *found.begin() == r.end;
@@ -430,11 +435,13 @@ class Reifier {
 
 }  // namespace
 
-ast::Ref reify_expression(const Program& p, ast::File& file, Id root, std::span<const AxisRange> scope, bool typed) {
+ast::Ref reify_expression(const Program& p, ast::File& file, Id root, std::span<const AxisRange> scope,
+                          bool typed) {
   return Reifier(p, file).run(root, scope, typed);
 }
 
-std::vector<ast::Axis> reify_left_axes(const Program& p, ast::File& file, const std::vector<AxisRange>& axes, Id body) {
+std::vector<ast::Axis> reify_left_axes(const Program& p, ast::File& file, const std::vector<AxisRange>& axes,
+                                       Id body) {
   std::vector<ast::Axis> result;
   for (const AxisRange& r : axes) {
     ast::Axis axis{p.arena->name(r.axis), ast::kAbsent, ast::kAbsent, {}};

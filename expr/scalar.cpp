@@ -12,7 +12,7 @@
 namespace xhat {
 namespace {
 
-// --- From a function of one to three numbers to its two forms -------------------------------------------------------
+// --- From a function of one to three numbers to its two forms ----------------------------------------------
 
 template <class F, class In>
 constexpr int arity_of() {
@@ -73,7 +73,7 @@ ScalarForm<double, int64_t> test(F f) {
   return form<double, int64_t>(f);
 }
 
-// --- Integers: everything wraps at 64 bits, nothing is undefined ----------------------------------------------------
+// --- Integers: everything wraps at 64 bits, nothing is undefined -------------------------------------------
 
 int64_t wrapping_add(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
@@ -113,7 +113,7 @@ int64_t integer_power(int64_t base, int64_t exponent) {
   return result;
 }
 
-// --- Floats: NaN goes through every operation -----------------------------------------------------------------------
+// --- Floats: NaN goes through every operation --------------------------------------------------------------
 
 double minimum_of(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 double maximum_of(double a, double b) { return std::isnan(a) || a > b ? a : b; }
@@ -137,7 +137,7 @@ double softplus(double a) {
 
 double sign_of(double a) { return std::isnan(a) ? a : static_cast<double>((a > 0) - (a < 0)); }
 
-// --- The table ------------------------------------------------------------------------------------------------------
+// --- The table ---------------------------------------------------------------------------------------------
 
 struct Row {
   Op op;

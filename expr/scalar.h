@@ -1,9 +1,9 @@
 // What each row of ops.def computes on plain numbers: the meaning of the language's scalar operations.
 //
-// A row may have several forms, by the kinds of its operands and of its result. Floats are computed in double, whatever
-// their declared type, integers and bools in int64_t; whoever calls rounds or wraps to the declared type afterwards.
-// Every form comes twice from one function: for one point, and for many points at once (lanes), which is what makes the
-// evaluator fast enough for tensors of millions of elements.
+// A row may have several forms, by the kinds of its operands and of its result. Floats are computed in
+// double, whatever their declared type, integers and bools in int64_t; whoever calls rounds or wraps to the
+// declared type afterwards. Every form comes twice from one function: for one point, and for many points at
+// once (lanes), which is what makes the evaluator fast enough for tensors of millions of elements.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -37,8 +37,9 @@ struct ScalarOp {
 // The forms of a row of ops.def (Bug for a node kind that is not one).
 const ScalarOp& scalar(Op op);
 
-// Casts. Float to integer truncates towards zero; what does not fit gives the nearest value of the type, NaN gives 0
-// (as CUDA and WebAssembly's saturating conversions do). Integer to integer wraps. To bool: is it not zero (NaN is not).
+// Casts. Float to integer truncates towards zero; what does not fit gives the nearest value of the type, NaN
+// gives 0 (as CUDA and WebAssembly's saturating conversions do). Integer to integer wraps. To bool: is it not
+// zero (NaN is not).
 int64_t integer_from(DType to, double value);
 int64_t integer_from(DType to, int64_t value);
 double real_from(DType to, int64_t value);  // the nearest value of the float type

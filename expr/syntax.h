@@ -6,14 +6,14 @@ namespace xhat::ast {
 
 // Rising: an operand that binds less than its place asks for stands in parentheses.
 enum Level : int {
-  level_open,     // if then else, let in: as far to the right as possible
+  level_open,  // if then else, let in: as far to the right as possible
   level_or,
   level_and,
   level_compare,  // does not chain
   level_sum,
   level_product,
   level_unary,
-  level_power,    // right-associative; its right operand may be unary: 2^-1
+  level_power,  // right-associative; its right operand may be unary: 2^-1
   level_primary
 };
 

@@ -1,12 +1,15 @@
-// Vector math as Halide expressions: exp, log, tanh, ... that vectorize to straight-line code (no libm call per lane in
-// f32), with measured errors and defined specials.
+// Vector math as Halide expressions: exp, log, tanh, ... that vectorize to straight-line code (no libm call
+// per lane in f32), with measured errors and defined specials.
 //
-//     Halide::Func f("xh_gelu");  f(i) = xhat::vmath::tanh(in(i));   // in: Float(32) or Float(64)
-//     // compile with Target::StrictFloat: the default mode rewrites the compensated formulas below and breaks them
+//     Halide::Func f("xh_squash");
+//     f(i) = xhat::vmath::tanh(in(i));  // in: Float(32) or Float(64)
 //
-// Every function takes and returns Float(32) or Float(64) and gives NaN for NaN operands, except pow, which follows C99
-// (pow(x,0) = pow(1,y) = 1 even for NaN: the language's 0^0 = 1). Errors, domains and specials: rows() and docs/numerics.md.
-// No function depends on the vector width: one lane or sixteen give the same bits.
+// Compile with Target::StrictFloat: Halide's default mode rewrites the compensated formulas and breaks them.
+// LLVM backends only: fma, floor, ceil and round are LLVM intrinsics; OpenCL C needs its own.
+//
+// Operands of one call have the same type. NaN operands give NaN, except in pow, which follows C99: pow(x,0)
+// = pow(1,y) = 1 even for NaN, so that the language's 0^0 = 1 holds. Errors and specials: docs/numerics.md.
+// Nothing depends on the vector width: one lane or sixteen give the same bits.
 #pragma once
 
 #include "Halide.h"
@@ -18,41 +21,41 @@ namespace xhat::vmath {
 
 using Halide::Expr;
 
-Expr fma(const Expr &a, const Expr &b, const Expr &c);  // a*b + c rounded once; one vfmadd per vector
+Expr fma(const Expr& a, const Expr& b, const Expr& c);  // a*b + c rounded once; one vfmadd per vector
 
-Expr exp(const Expr &x);      // underflows gradually
-Expr expm1(const Expr &x);
-Expr log(const Expr &x);      // subnormals included
-Expr log1p(const Expr &x);
-Expr tanh(const Expr &x);     // tanh(-0) = -0
-Expr sigmoid(const Expr &x);  // keeps relative accuracy for negative x; f32 results below 2^-128 flush to 0
-Expr softplus(const Expr &x);
-Expr erf(const Expr &x);
-Expr sin(const Expr &x);      // any finite argument, however large
-Expr cos(const Expr &x);
-Expr tan(const Expr &x);
-Expr pow(const Expr &x, const Expr &y);
-Expr sqrt(const Expr &x);
-Expr rsqrt(const Expr &x);
+Expr exp(const Expr& x);  // underflows gradually
+Expr expm1(const Expr& x);
+Expr log(const Expr& x);  // subnormals included
+Expr log1p(const Expr& x);
+Expr tanh(const Expr& x);     // tanh(-0) = -0
+Expr sigmoid(const Expr& x);  // keeps relative accuracy for negative x; f32 results below 2^-128 flush to 0
+Expr softplus(const Expr& x);
+Expr erf(const Expr& x);
+Expr sin(const Expr& x);  // any finite argument, however large
+Expr cos(const Expr& x);
+Expr tan(const Expr& x);
+Expr pow(const Expr& x, const Expr& y);
+Expr sqrt(const Expr& x);
+Expr rsqrt(const Expr& x);
 
-Expr max(const Expr &a, const Expr &b);  // NaN if either is
-Expr min(const Expr &a, const Expr &b);
-Expr sign(const Expr &x);                // sign(0) = 0 and keeps the zero's sign
-Expr abs(const Expr &x);
-Expr floor(const Expr &x);
-Expr ceil(const Expr &x);
-Expr round(const Expr &x);               // half to even
-Expr mod(const Expr &x, const Expr &y);  // x - y*floor(x/y), each operation rounded
+Expr max(const Expr& a, const Expr& b);  // NaN if either is
+Expr min(const Expr& a, const Expr& b);
+Expr sign(const Expr& x);  // sign(0) = 0 and keeps the zero's sign
+Expr abs(const Expr& x);
+Expr floor(const Expr& x);
+Expr ceil(const Expr& x);
+Expr round(const Expr& x);               // half to even
+Expr mod(const Expr& x, const Expr& y);  // x - y*floor(x/y), each operation rounded
 
 // One row per function: what the tests check, the docs state and the lowering looks up by name.
 struct Row {
-    const char *name;
-    int arity;
-    double low, high;                  // f32 arguments tested, both ends included; the function is right beyond them too
-    double max_ulp_f32, max_ulp_f64;   // claimed bounds; the measured maxima stand in docs/numerics.md
-    Expr (*make)(std::span<const Expr> args);
+  const char* name;
+  int arity;
+  double low, high;  // f32 arguments tested, both ends included; the function is right beyond them too
+  double max_ulp_f32, max_ulp_f64;  // claimed bounds; the measured maxima stand in docs/numerics.md
+  Expr (*make)(std::span<const Expr> args);
 };
-const std::vector<Row> &rows();
-const Row *find_row(const char *name);  // null if there is none
+const std::vector<Row>& rows();
+const Row* find_row(const char* name);  // null if there is none
 
 }  // namespace xhat::vmath

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Prints the coefficients of runtime/vector_math.cpp: weighted Remez fits in 60 digits, then rounded.
 
-    pip install mpmath && python3 tools/fit_vector_math.py        # about half a minute
+    pip install mpmath && python3 tools/fit_vector_math.py        # about 10 seconds
 
-Each fit names the function, the interval and the weight; the error is max |weight * (polynomial - function)|, so with
-the weight 1/function it is relative. Where a leading coefficient is to be exact (1, 1, 1/2), it is divided out first.
+Each fit names the function, the interval and the weight; the error is max |weight * (polynomial - function)|,
+relative with the weight 1/function. A leading coefficient that must be exact (1, 1, 1/2) is divided out.
 """
 import mpmath as mp
 
@@ -50,7 +50,8 @@ def fit(name, function, weight, low, high, count, bits):
     c = [rounded(x, bits) for x in remez(function, weight, low, high, count)]
     xs = [mp.mpf(low) + (mp.mpf(high) - low) * i / 2001 for i in range(2002)]
     worst = max(abs((mp.polyval(c[::-1], x) - function(x)) * weight(x)) for x in xs)
-    print(f"{name}: [{mp.nstr(mp.mpf(low), 4)}, {mp.nstr(mp.mpf(high), 4)}], error 2^{mp.nstr(mp.log(worst, 2), 4)}")
+    interval = f"[{mp.nstr(mp.mpf(low), 4)}, {mp.nstr(mp.mpf(high), 4)}]"
+    print(f"{name}: {interval}, error 2^{mp.nstr(mp.log(worst, 2), 4)}")
     print("    " + ", ".join(mp.nstr(x, 9 if bits == 24 else 17) for x in c), flush=True)
 
 
@@ -73,13 +74,17 @@ fit("expm1 f32: (e^r-1-r)/r^2", exp2, lambda x: max(abs(x), mp.mpf("0.02")), -h,
 fit("expm1 f64: ((e^r-1-r)/r^2-1/2)/r", exp3, square, -h, h, 10, 53)
 fit("log f32: (log(1+f)-f+f^2/2)/f^3", log3, square, -m, m, 8, 24)
 fit("log f64", log3, square, -m, m, 18, 53)
-fit("softplus f32: (log(1+e)-e)/e^2", log01, lambda x: square(x) / mp.log1p(x + mp.mpf("1e-4")), mp.mpf("1e-12"), 1, 10, 24)
+fit("softplus f32: (log(1+e)-e)/e^2", log01, lambda x: square(x) / mp.log1p(x + mp.mpf("1e-4")),
+    mp.mpf("1e-12"), 1, 10, 24)
 fit("erf f32 near, in a^2: erf(a)/a-1", lambda t: mp.erf(mp.sqrt(t)) / mp.sqrt(t) - 1, lambda t: one,
     mp.mpf("1e-12"), mp.mpf("0.81"), 7, 24)
 fit("erf f32 far: -log(erfc(a))/a", lambda x: -mp.log(mp.erfc(x)) / x,
-    lambda x: x * mp.erfc(x) / mp.erf(x) + mp.mpf("1e-4") * mp.erfc(x) ** mp.mpf("0.25"), mp.mpf("0.9"), mp.mpf("3.93"), 8, 24)
+    lambda x: x * mp.erfc(x) / mp.erf(x) + mp.mpf("1e-4") * mp.erfc(x) ** mp.mpf("0.25"),
+    mp.mpf("0.9"), mp.mpf("3.93"), 8, 24)
 fit("sin f32, in r^2: (sin(r)/r-1)/r^2", lambda t: (mp.sin(mp.sqrt(t)) / mp.sqrt(t) - 1) / t,
     lambda t: max(t, mp.mpf("0.01")), zero, quarter, 3, 24)
-fit("cos f32, in r^2: (cos(r)-1+r^2/2)/r^4", lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2, square, zero, quarter, 3, 24)
+fit("cos f32, in r^2: (cos(r)-1+r^2/2)/r^4", lambda t: (mp.cos(mp.sqrt(t)) - 1 + t / 2) / t**2, square,
+    zero, quarter, 3, 24)
 fit("pow: log2(1+f)/f", log2, lambda x: 1 / log2(x), -m, m, 12, 53)
-fit("pow: 2^x", lambda x: mp.power(2, x), lambda x: mp.power(2, -x), mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, 53)
+fit("pow: 2^x", lambda x: mp.power(2, x), lambda x: mp.power(2, -x),
+    mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, 53)

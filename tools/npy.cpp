@@ -40,7 +40,8 @@ struct Header {
   std::vector<int64_t> shape;
 };
 
-// The header is a Python dict of three known keys: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
+// The header is a Python dict of three known keys: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4),
+// }
 class HeaderReader {
  public:
   HeaderReader(std::string_view text, const std::string& file) : text_(text), file_(file) {}
@@ -251,7 +252,7 @@ void write_npy(const std::string& path, const NpyArray& array) {
   if (!out) throw Error(path + ": it could not be written completely");
 }
 
-// --- To and from the evaluator's arrays -----------------------------------------------------------------------------
+// --- To and from the evaluator's arrays --------------------------------------------------------------------
 
 namespace {
 

@@ -3,8 +3,8 @@
 //   NpyArray x = read_npy("x.npy");
 //   write_npy("y.npy", {DType::f32, {2, 3}, bytes});
 //
-// Reads versions 1 to 3, either byte order, C and Fortran order; what comes back is row-major in the host's byte order.
-// NumPy has no bf16: uint16 files are bf16's bits, both ways.
+// Reads versions 1 to 3, either byte order, C and Fortran order; what comes back is row-major in the host's
+// byte order. NumPy has no bf16: uint16 files are bf16's bits, both ways.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,8 +24,8 @@ struct NpyArray {
   std::vector<std::byte> bytes;  // row-major, host byte order; bool is one byte, 0 or 1
 };
 
-// Throws Error naming the file, for one that cannot be read, is no .npy file, is cut short, or holds a dtype that the
-// language does not have.
+// Throws Error naming the file, for one that cannot be read, is no .npy file, is cut short, or holds a dtype
+// that the language does not have.
 NpyArray read_npy(const std::string& path);
 NpyArray parse_npy(std::span<const std::byte> file, const std::string& name);
 

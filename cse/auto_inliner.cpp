@@ -1,0 +1,227 @@
+#include "cse/auto_inliner.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+namespace xhat {
+namespace {
+
+// A map dearer than this is not repeated: about one exp.
+constexpr int64_t kCheap_ps = 150;
+
+struct Scope {
+  std::unordered_map<Id, AxisRange> ranges;  // of every axis bound around a node
+};
+
+// Conditions that hold wherever a node is evaluated, per node: kNone = none. A node reached by two ways keeps what both
+// share: nothing, unless they are the same.
+std::unordered_map<Id, Id> path_conditions(Arena& a, Id root) {
+  std::unordered_map<Id, Id> path = {{root, a.boolean(true)}};
+  std::vector<Id> ids = reachable(a, root);
+  auto reach = [&](Id node, Id condition) {
+    auto [it, fresh] = path.emplace(node, condition);
+    if (!fresh && it->second != condition) it->second = a.boolean(true);
+  };
+  auto both = [&](Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : a.land(x, y); };
+  for (size_t i = ids.size(); i-- > 0;) {
+    Id here = path.at(ids[i]);
+    const Node& n = a[ids[i]];
+    if (n.op == Op::select) {
+      reach(n.arg(0), here);
+      reach(n.arg(1), both(here, n.arg(0)));
+      reach(n.arg(2), both(here, a.unary(Op::lnot, n.arg(0))));
+    } else if (is_reduction(n.op)) {
+      reach(n.arg(0), both(here, n.arg(1)));
+      for (size_t k = 1; k < n.arg_count; ++k) reach(n.arg(k), here);
+    } else {
+      for (Id x : n.args()) reach(x, here);
+    }
+  }
+  return path;
+}
+
+class Lifter {
+ public:
+  explicit Lifter(const Program& p) : p_(p), a_(*p.arena) {}
+
+  Program run() {
+    std::vector<Definition> done;
+    for (const Definition& d : p_.body.definitions) {
+      if (d.is_call()) throw Bug("lift_reductions: calls must be expanded first");
+      Definition lifted = d;
+      lifted.body = lift(d);
+      done.insert(done.end(), fresh_.begin(), fresh_.end());
+      fresh_.clear();
+      done.push_back(std::move(lifted));
+    }
+    p_.body.definitions = std::move(done);
+    return p_;
+  }
+
+ private:
+  Id lift(const Definition& d) {
+    std::unordered_map<Id, AxisRange> range;
+    for (const AxisRange& r : d.axes) range[r.axis] = r;
+    std::vector<Id> ids = reachable(a_, d.body);
+    bool nested = false;
+    for (Id id : ids)
+      if (is_reduction(a_[id].op)) {
+        nested |= id != d.body;
+        for (const AxisRange& r : reduce_axes(a_[id])) range[r.axis] = r;
+      }
+    if (!nested) return d.body;
+    auto path = path_conditions(a_, d.body);
+    std::unordered_map<Id, Id> done;
+    std::vector<Id> args;
+    for (Id id : ids) {
+      args.clear();
+      for (Id x : a_[id].args()) args.push_back(done.at(x));
+      Id rebuilt = a_.with_args(id, args);
+      done[id] = is_reduction(a_[id].op) && id != d.body ? separate(d, rebuilt, path.at(id), range) : rebuilt;
+    }
+    return done.at(d.body);
+  }
+
+  // The reduction as a definition of its own over its free axes, and the read that stands for it.
+  Id separate(const Definition& d, Id reduction, Id condition, const std::unordered_map<Id, AxisRange>& range) {
+    const Node& n = a_[reduction];
+    std::vector<Id> axes(n.free_axes().begin(), n.free_axes().end());
+    if (!is_true(a_, condition)) {
+      for (Id x : a_[condition].free_axes())
+        if (std::ranges::find(axes, x) == axes.end()) return reduction;  // cannot be said over its own axes
+      Id all = is_true(a_, n.arg(1)) ? condition : a_.land(condition, n.arg(1));
+      reduction = a_.reduce(n.op, reduce_axes(n), all, n.arg(0));
+    }
+    // In the order of the definition's axes, then of binding.
+    std::ranges::stable_sort(axes, [&](Id x, Id y) { return place(d, x) < place(d, y); });
+    Definition made;
+    made.direction = d.direction;
+    made.pos = d.pos;
+    std::vector<Id> shape, indices;
+    Replacements shift;
+    for (Id x : axes) {
+      AxisRange r = range.at(x);
+      if (!a_[r.begin].free_axes().empty() || !a_[r.end].free_axes().empty()) return reduction;  // not a box
+      Id extent = is_constant(a_, r.begin, 0) ? r.end : a_.sub(r.end, r.begin);
+      shape.push_back(extent);
+      made.axes.push_back({x, a_.integer(0), extent});
+      indices.push_back(is_constant(a_, r.begin, 0) ? x : a_.sub(x, r.begin));
+      if (!is_constant(a_, r.begin, 0)) shift[x] = a_.add(x, r.begin);
+    }
+    made.body = shift.empty() ? reduction : substitute(a_, reduction, shift);
+    DType type = a_[reduction].type;
+    auto [it, fresh] = known_.try_emplace(std::pair(made.body, shape));
+    if (fresh) {
+      it->second = p_.add_tensor(p_.tensors[d.target()].name + "_" + std::string(info(n.op).text), type, shape);
+      made.targets = {it->second};
+      fresh_.push_back(made);
+    }
+    return a_.read(it->second, type, indices);
+  }
+
+  size_t place(const Definition& d, Id axis) const {
+    for (size_t i = 0; i < d.axes.size(); ++i)
+      if (d.axes[i].axis == axis) return i;
+    return d.axes.size() + axis;
+  }
+
+  Program p_;
+  Arena& a_;
+  std::vector<Definition> fresh_;
+  std::map<std::pair<Id, std::vector<Id>>, TensorId> known_;  // what has been lifted already, to share it
+};
+
+bool has_reduction(const Arena& a, Id body) {
+  return std::ranges::any_of(reachable(a, body), [&](Id id) { return is_reduction(a[id].op); });
+}
+
+class Inliner {
+ public:
+  explicit Inliner(const Program& p) : p_(p), a_(*p.arena) {}
+
+  Program run() {
+    std::vector<Definition> done;
+    for (const Definition& d : p_.body.definitions) {
+      Definition next = d;
+      next.body = inlined(d);
+      bool leaves = std::ranges::find(p_.outputs, d.target()) != p_.outputs.end() ||
+                    std::ranges::find(p_.gradients, d.target()) != p_.gradients.end();
+      if (!leaves && !has_reduction(a_, next.body)) {
+        maps_[d.target()] = next;
+        cost_[d.target()] = evaluation_cost_ps(a_, next.body);
+      }
+      done.push_back(std::move(next));
+    }
+    p_.body.definitions = std::move(done);
+    return without_dead(p_);
+  }
+
+ private:
+  Id inlined(const Definition& d) {
+    std::vector<Id> scope;
+    for (const AxisRange& r : d.axes) scope.push_back(r.axis);
+    const bool reduces = is_reduction(a_[d.body].op);
+    std::vector<Id> ids = reachable(a_, d.body);
+    for (Id id : ids)
+      if (a_[id].op == Op::axis && std::ranges::find(scope, id) == scope.end()) scope.push_back(id);
+    std::unordered_map<Id, Id> done;
+    std::vector<Id> args;
+    for (Id id : ids) {
+      args.clear();
+      for (Id x : a_[id].args()) args.push_back(done.at(x));
+      Id rebuilt = a_.with_args(id, args);
+      const Node& n = a_[rebuilt];
+      if (is_read(n.op) && maps_.contains(n.symbol) && !(reduces && repeats(n, scope))) rebuilt = expand(rebuilt, scope);
+      done[id] = rebuilt;
+    }
+    return done.at(d.body);
+  }
+
+  // Would a reduction evaluate it again for steps of an axis it doesn't depend on?
+  bool repeats(const Node& read, const std::vector<Id>& scope) const {
+    if (cost_.at(read.symbol) <= kCheap_ps) return false;
+    auto free = read.free_axes();
+    return std::ranges::any_of(scope, [&](Id x) { return std::ranges::find(free, x) == free.end(); });
+  }
+
+  Id expand(Id read, const std::vector<Id>& scope) {
+    const Node n = a_[read];
+    const Definition& d = maps_.at(n.symbol);
+    Replacements at;
+    auto indices = read_indices(n);
+    for (size_t i = 0; i < indices.size(); ++i) at[d.axes[i].axis] = a_.to(DType::i64, indices[i]);
+    Id value = substitute(a_, d.body, at, scope);
+    if (n.op == Op::read) return value;
+    Id inside = a_.boolean(true);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      Id index = at.at(d.axes[i].axis);
+      Id within = a_.land(a_.binary(Op::le, a_.integer(0), index), a_.binary(Op::lt, index, d.axes[i].end));
+      inside = is_true(a_, inside) ? within : a_.land(inside, within);
+    }
+    return a_.select(inside, value, n.args().back());
+  }
+
+  Program p_;
+  Arena& a_;
+  std::unordered_map<TensorId, Definition> maps_;
+  std::unordered_map<TensorId, int64_t> cost_;
+};
+
+}  // namespace
+
+int64_t evaluation_cost_ps(const Arena& a, Id body) {
+  int64_t cost = 0;
+  for (Id id : reachable(a, body)) {
+    const Node& n = a[id];
+    // Reads are paid by whoever moves the bytes; index arithmetic is nearly free.
+    if (!is_read(n.op) && (is_float(n.type) || n.type == DType::boolean)) cost += info(n.op).cost_ps;
+  }
+  return cost;
+}
+
+Program lift_reductions(const Program& p) { return Lifter(p).run(); }
+Program inline_maps(const Program& p) { return Inliner(p).run(); }
+Program inline_injective(const Program& p) { return inline_maps(lift_reductions(ordered(p))); }
+
+}  // namespace xhat

@@ -1,0 +1,267 @@
+#include "cse/sharing.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cse/auto_inliner.h"
+
+namespace xhat {
+namespace {
+
+// Below this a value is recomputed rather than stored: about one addition and one multiplication, less than the
+// read would cost.
+constexpr int64_t kWorthStoring_ps = 100;
+constexpr int kDeepest = 200;        // nesting of functions; beyond, expressions are left alone
+constexpr double kNominalExtent = 64;  // for comparing shares of different rank
+
+const Factor* factor_of(const Product& p, Id atom) {
+  auto it = std::ranges::lower_bound(p.factors, atom, {}, &Factor::atom);
+  return it != p.factors.end() && it->atom == atom ? &*it : nullptr;
+}
+
+bool same_sign(int x, int y) { return (x > 0) == (y > 0); }
+
+}  // namespace
+
+Product Sharing::instance(const Product& pattern, const Binding& binding) {
+  Replacements at(binding.begin(), binding.end());
+  Product result{pattern.coefficient, {}};
+  for (const Factor& f : pattern.factors) {
+    Product atom = tree_.form(rewrite(a_, substitute(a_, f.atom, at), [&](Id id) { return tidy_index(a_, id); }));
+    result = tree_.multiply(result, tree_.power(atom, f.halves));
+  }
+  return result;
+}
+
+std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
+                                               const Product& form) {
+  using How = StoredValue::How;
+  std::vector<StoredValue> forms;
+  DType type = p.tensors[tensor].type;
+  auto put = [&](How how, Product pattern, double offset = 0, double scale = 1) {
+    if (!pattern.is_number()) forms.push_back({how, tensor, free, std::move(pattern), offset, scale});
+  };
+  put(How::itself, form);
+  if (form.factors.size() != 1) return forms;
+  Factor only = form.factors[0];
+  const Node n = a_[only.atom];
+  auto plus_number = [&](const Product& sum) -> std::optional<std::pair<Product, double>> {
+    const auto* terms = sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
+    if (!terms || terms->size() != 2 || !(*terms)[1].is_number()) return std::nullopt;
+    Product rest = (*terms)[0];
+    rest.coefficient *= sum.coefficient;
+    return std::pair(rest, (*terms)[1].coefficient * sum.coefficient);
+  };
+  // y = 1/(u + c)
+  if (only.halves == -2 && form.coefficient == 1)
+    if (auto parts = plus_number({1, {{only.atom, 2}}})) {
+      double scale = parts->first.coefficient;
+      parts->first.coefficient = 1;
+      put(How::solved, parts->first, parts->second, scale);
+    }
+  if (only.halves != 2 || form.coefficient != 1) return forms;
+  // y = log(1 + u), u = exp(..): u/(1+u)
+  if (n.op == Op::log || n.op == Op::log1p) {
+    Product inside = tree_.form(n.arg(0));
+    Product sum = n.op == Op::log ? inside : tree_.add(type, {inside, {1, {}}});
+    if (auto parts = plus_number(sum); parts && parts->second == 1)
+      put(How::softplus, tree_.multiply(parts->first, tree_.power(sum, -2)));
+  }
+  // y = u - log(s) + …: exp(u)/s
+  if (const auto* terms = tree_.terms(only.atom)) {
+    std::vector<Product> rest;
+    Product factors{1, {}};
+    for (const Product& t : *terms) {
+      bool log = t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::log &&
+                 std::abs(t.coefficient) == 1;
+      if (log) factors = tree_.multiply(factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
+      else rest.push_back(t);
+    }
+    if (!factors.factors.empty() && !rest.empty()) {
+      Id inner = tree_.to_expression(tree_.add(type, rest), type);
+      put(How::exp_of, tree_.multiply(factors, tree_.form(a_.unary(Op::exp, inner))));
+    }
+  }
+  return forms;
+}
+
+Product Sharing::replacement(const Program& p, const StoredValue& v, const Binding& binding) {
+  using How = StoredValue::How;
+  std::vector<Id> indices;
+  for (const AxisRange& r : v.free) indices.push_back(tidy_index(a_, binding.at(r.axis)));
+  Id read = read_at(a_, p, v.tensor, indices);
+  DType type = p.tensors[v.tensor].type;
+  Product value = tree_.form(read);
+  switch (v.how) {
+    case How::itself: return value;
+    case How::exp_of: return tree_.form(a_.unary(Op::exp, read));
+    case How::softplus: return tree_.form(a_.unary(Op::neg, a_.unary(Op::expm1, a_.unary(Op::neg, read))));
+    case How::solved: {
+      Product scaled = value;
+      scaled.coefficient = -v.offset;
+      Product rest = tree_.add(type, {{1, {}}, scaled});
+      return tree_.multiply({1 / v.scale, {}}, tree_.multiply(tree_.power(value, -2), rest));
+    }
+  }
+  throw Bug("unreachable stored form");
+}
+
+int64_t Sharing::inner_price(const Product& p) {
+  size_t rank = 0;
+  for (const Factor& f : p.factors) rank = std::max<size_t>(rank, a_[f.atom].axes_count);
+  std::vector<Id> roots;
+  for (const Factor& f : p.factors) roots.push_back(tree_.to_expression({1, {f}}, a_[f.atom].type));
+  int64_t price = 0;
+  for (Id id : reachable(a_, roots)) {
+    const Node& n = a_[id];
+    if (n.axes_count == rank && (is_float(n.type) || n.type == DType::boolean)) price += info(n.op).cost_ps;
+  }
+  return price;
+}
+
+std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
+                                          std::span<const AxisRange> scope) {
+  std::set<Id> axes;
+  for (const AxisRange& r : v.free) axes.insert(r.axis);
+  // Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y = exp(x-m)/s.
+  std::vector<Factor> required;
+  for (const Factor& f : v.form.factors) {
+    size_t own = 0;
+    for (Id x : a_[f.atom].free_axes()) own += axes.contains(x);
+    if (own == axes.size()) required.push_back(f);
+  }
+  if (required.empty() || v.how == StoredValue::How::softplus) required = v.form.factors;
+  Unifier unifier(tree_, axes);
+  for (const Binding& found : unifier.contained(required, target.factors)) {
+    if (!covers(a_, v.free, found, scope)) continue;
+    Product whole = instance(v.form, found);
+    bool fits = true;
+    for (const Factor& f : whole.factors) {
+      const Factor* t = factor_of(target, f.atom);
+      bool there = t && same_sign(t->halves, f.halves) && std::abs(t->halves) >= std::abs(f.halves);
+      bool full = a_[f.atom].axes_count >= axes.size() && !axes.empty();
+      fits = fits && (there || (f.halves < 0 && !full));
+    }
+    if (!fits) continue;
+    Product by = replacement(p, v, found);
+    Product result = tree_.multiply(tree_.multiply(target, tree_.power(whole, -2)), by);
+    if (v.how == StoredValue::How::solved)
+      if (const Factor* f = factor_of(result, by.factors[0].atom); f && f->halves < 0 && is_read(a_[f->atom].op)) continue;
+    if (v.how == StoredValue::How::solved &&
+        std::ranges::any_of(result.factors, [&](const Factor& f) {
+          return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor;
+        }))
+      continue;
+    if (inner_price(result) < inner_price(target)) return result;
+  }
+  return std::nullopt;
+}
+
+Product Sharing::fold(const Program& p, const Product& target, const StoredValue& v, std::span<const AxisRange> scope) {
+  Product result = target;
+  // Every round removes an occurrence and lowers the price.
+  while (auto next = fold_once(p, result, v, scope)) result = std::move(*next);
+  return result;
+}
+
+std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target, std::span<const AxisRange> scope) {
+  std::set<Id> axes;
+  for (const AxisRange& r : part.scope) axes.insert(r.axis);
+  Unifier unifier(tree_, axes);
+  std::optional<Share> best;
+  for (const Factor& seed : part.form.factors)
+    for (const Factor& t : target.factors) {
+      if (!same_sign(seed.halves, t.halves)) continue;
+      auto binding = unifier.atoms(seed.atom, t.atom);
+      if (!binding) continue;
+      Product shared{1, {}};
+      for (const Factor& f : part.form.factors) {
+        Binding wider = *binding;
+        bool bound = std::ranges::all_of(a_[f.atom].free_axes(), [&](Id x) { return !axes.contains(x) || wider.contains(x); });
+        if (!bound) {
+          auto more = unifier.contained(std::span(&f, 1), target.factors, wider);
+          if (more.empty()) continue;
+          wider = more[0];
+        }
+        Product now = instance({1, {{f.atom, f.halves > 0 ? 2 : -2}}}, wider);
+        if (now.factors.size() != 1) continue;
+        const Factor* other = factor_of(target, now.factors[0].atom);
+        if (!other || !same_sign(other->halves, f.halves)) continue;
+        int halves = std::min(std::abs(f.halves), std::abs(other->halves));
+        shared.factors.push_back({f.atom, f.halves > 0 ? halves : -halves});
+        binding = wider;
+      }
+      if (shared.factors.empty()) continue;
+      std::vector<AxisRange> used;
+      bool independent = true;
+      for (const AxisRange& r : part.scope)
+        if (std::ranges::binary_search(tree_.free_axes(shared), r.axis)) {
+          used.push_back(r);
+          independent = independent && a_[r.end].axes_count == 0;
+        }
+      if (!independent || !covers(a_, used, *binding, scope)) continue;
+      // x + 1 is not worth it, nor is what takes a step or two.
+      if (shared.factors.size() == 1 && shared.factors[0].halves == 2)
+        if (const auto* terms = tree_.terms(shared.factors[0].atom))
+          if (terms->size() == 2 && (*terms)[1].is_number() && (*terms)[0].factors.size() == 1) continue;
+      Id value = tree_.to_expression(shared, a_[shared.factors[0].atom].type);
+      int64_t cost = evaluation_cost_ps(a_, value);
+      if (cost < kWorthStoring_ps) continue;
+      double score = static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used.size()));
+      if (!best || score > best->score) best = Share{&part, shared, score};
+    }
+  return best;
+}
+
+Product Sharing::everywhere(const Product& root, const Step& f) {
+  memo_.clear();
+  return walk(root, f, 0);
+}
+
+Product Sharing::walk(const Product& root, const Step& f, int depth) {
+  if (depth > kDeepest) return root;
+  Product now = f(root);
+  Product result{now.coefficient, {}};
+  for (const Factor& factor : now.factors) {
+    auto it = memo_.find(factor.atom);
+    Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, f, depth + 1);
+    memo_[factor.atom] = atom;
+    Product inside = atom == factor.atom ? tree_.atom(atom) : tree_.form(atom);
+    result = tree_.multiply(result, tree_.power(inside, factor.halves));
+  }
+  return result;
+}
+
+Id Sharing::walk_atom(Id atom, const Step& f, int depth) {
+  const Node n = a_[atom];
+  if (const auto* found = tree_.terms(atom)) {
+    std::vector<Product> terms = *found;
+    for (Product& t : terms) t = walk(t, f, depth);
+    return tree_.to_expression(tree_.add(n.type, terms), n.type);
+  }
+  if (n.op == Op::read || is_reduction(n.op)) return atom;
+  std::vector<Id> args;
+  for (Id x : n.args()) {
+    if (is_float(a_[x].type)) args.push_back(tree_.to_expression(walk(tree_.form(x), f, depth), a_[x].type));
+    else args.push_back(a_[x].type == DType::boolean ? walk_condition(x, f, depth) : x);
+  }
+  return a_.with_args(atom, args);
+}
+
+// What decides a branch keeps its bits: an operand is replaced by a stored value as a whole or not at all.
+Id Sharing::walk_condition(Id condition, const Step& f, int depth) {
+  Replacements whole;
+  for (Id id : reachable(a_, condition)) {
+    if (a_[id].type != DType::boolean) continue;
+    for (Id x : a_[id].args()) {
+      if (!is_float(a_[x].type) || is_read(a_[x].op)) continue;
+      Product now = walk(tree_.form(x), f, depth);
+      bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
+                  a_[now.factors[0].atom].op == Op::read;
+      if (read) whole[x] = now.factors[0].atom;
+    }
+  }
+  return whole.empty() ? condition : substitute(a_, condition, whole);
+}
+
+}  // namespace xhat

@@ -1,0 +1,70 @@
+// Finding and replacing a forward value inside backward bodies; the steps of cse_optimizer.
+#pragma once
+#include <functional>
+
+#include "cse/bodies.h"
+
+namespace xhat {
+
+// A forward value that backward expressions may read, as a pattern.
+struct StoredValue {
+  enum class How : uint8_t {
+    itself,    // pattern == read
+    exp_of,    // pattern == exp(read)
+    solved,    // pattern == (1/read - offset)/scale; only where read stays in the numerator
+    softplus,  // pattern == -expm1(-read)
+  } how = How::itself;
+  TensorId tensor = 0;
+  std::vector<AxisRange> free;  // of the pattern, one per dimension of the tensor
+  Product form;
+  double offset = 0, scale = 1;  // solved
+};
+
+// A product inside a forward body, with the axes in scope there.
+struct ForwardPart {
+  Product form;
+  std::vector<AxisRange> scope;
+  std::vector<Id> names;  // the axes' own names, parallel to scope
+  TensorId definition;
+};
+
+// A common sub-product: a part of `of`.
+struct Share {
+  const ForwardPart* of = nullptr;
+  Product form;
+  double score = 0;
+};
+
+class Sharing {
+ public:
+  explicit Sharing(TensorExprTree& tree) : tree_(tree), a_(tree.arena()) {}
+
+  // The value itself and functions of it that it can stand for.
+  std::vector<StoredValue> stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
+                                        const Product& form);
+  // The product with every occurrence of the value read, if that is cheaper.
+  Product fold(const Program& p, const Product& target, const StoredValue& v, std::span<const AxisRange> scope);
+  // The best common sub-product, if any is worth storing.
+  std::optional<Share> common(const ForwardPart& part, const Product& target, std::span<const AxisRange> scope);
+
+  // Applies f to every product of the expression, top-down (f's result is descended into).
+  using Step = std::function<Product(const Product&)>;
+  Product everywhere(const Product& root, const Step& f);
+  // Picoseconds for all but the invariant parts.
+  int64_t inner_price(const Product& p);
+
+ private:
+  std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
+                                   std::span<const AxisRange> scope);
+  Product instance(const Product& pattern, const Binding& binding);
+  Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
+  Product walk(const Product& root, const Step& f, int depth);
+  Id walk_atom(Id atom, const Step& f, int depth);
+  Id walk_condition(Id condition, const Step& f, int depth);
+
+  TensorExprTree& tree_;
+  Arena& a_;
+  std::map<Id, Id> memo_;
+};
+
+}  // namespace xhat

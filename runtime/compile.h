@@ -1,0 +1,123 @@
+// compile(op) -> infer, forward, backward. The list of passes, and the calls on the caller's buffers.
+//
+//   xhat::CompiledOp op = xhat::compile(program);
+//   op.infer({{"x", x}, {"y", y}});                                   // forward alone
+//   xhat::Stash stash = op.forward({{"x", x}, {"y", y}});             // forward that keeps what backward needs
+//   op.backward({{"x", x}, {"y", y}, {"dy", dy}, {"grad_x", gx}}, stash);
+//
+// Kernels are compiled when sizes are first seen, and kept; sizes of outer loops may change without compiling again.
+// A CompiledOp may be used from many threads at once; copies share everything.
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cse/stash_planner.h"
+#include "expr/program.h"
+#include "fusion/plan.h"
+#include "runtime/tensor_view.h"
+
+namespace xhat {
+
+namespace runtime {
+class KernelCache;
+}
+
+struct CompileOptions {
+  StashOptions stash;             // what the backward may keep, by which policy
+  FusionOptions fusion;
+  std::vector<std::string> wrt;   // gradients wanted; empty: of every float input that is not const
+  int threads = 0;                // 0: one per core
+  bool differentiate = true;      // false: infer only
+  DimValues dims;                 // of dims that no parameter's shape gives
+  std::shared_ptr<runtime::KernelCache> cache;  // null: the process's own
+};
+
+// One step of the way from the op to its two directions, for those who want to look.
+struct PassStep {
+  std::string name;
+  Program program;
+  double ms = 0;
+};
+
+// What the passes make of an op, before any size is known.
+struct Derivation {
+  Program program;  // forward and backward, normal form, stash chosen
+  StashPlan stash;
+  std::vector<PassStep> steps;
+};
+Derivation derive(const Program& op, const CompileOptions& options = {});
+
+// What a forward keeps for its backward: the stashed tensors and the sizes they belong to. Movable; may be handed to
+// forward() again to reuse its memory. Bound to the CompiledOp that made it.
+class Stash {
+ public:
+  Stash();
+  ~Stash();
+  Stash(Stash&&) noexcept;
+  Stash& operator=(Stash&&) noexcept;
+  int64_t bytes() const;
+
+ private:
+  friend class CompiledOp;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// What one call did.
+struct CallCounts {
+  int64_t kernels = 0;
+  int64_t tiles = 0;
+  int64_t finishes = 0;
+  int64_t allocations = 0;
+};
+
+class CompiledOp {
+ public:
+  using Arguments = std::span<const Argument>;
+  using List = std::initializer_list<Argument>;
+
+  // Inputs and outputs by name. Throws Error naming the op, the tensor, what is wrong and what was expected, before
+  // anything is written: a missing, unknown or doubled name, wrong rank, dtype or extents, dims that disagree, a null
+  // buffer, an output that overlaps another argument, an index in the data that is out of range.
+  CallCounts infer(Arguments arguments) const;
+  CallCounts infer(List arguments) const { return infer(Arguments(arguments.begin(), arguments.size())); }
+
+  CallCounts forward(Arguments arguments, Stash& stash) const;
+  Stash forward(Arguments arguments) const;
+  Stash forward(List arguments) const { return forward(Arguments(arguments.begin(), arguments.size())); }
+  CallCounts forward(List arguments, Stash& stash) const {
+    return forward(Arguments(arguments.begin(), arguments.size()), stash);
+  }
+
+  // Inputs and outputs that stay with the caller, cotangents, and any of the gradients (those left out are computed
+  // into memory of ours and dropped; ask for fewer with CompileOptions::wrt instead). Names not needed are ignored.
+  CallCounts backward(Arguments arguments, const Stash& stash) const;
+  CallCounts backward(List arguments, const Stash& stash) const {
+    return backward(Arguments(arguments.begin(), arguments.size()), stash);
+  }
+
+  // Compiles ahead of the first call; milliseconds spent (0 if it was there).
+  enum class Phase : uint8_t { infer, forward, backward };
+  double prepare(Phase phase, const DimValues& dims) const;
+  // The kernels for given sizes.
+  KernelPlan plan(Phase phase, const DimValues& dims) const;
+
+  const Derivation& derivation() const;
+  const Program& program() const { return derivation().program; }
+  // Tensors that backward reads of the caller's: inputs and outputs kept, by name.
+  std::vector<std::string> kept() const;
+
+ private:
+  friend CompiledOp compile(const Program& op, const CompileOptions& options);
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+// Throws Error if the op cannot be compiled (dtypes without kernels, ...). Takes milliseconds: no kernel is built yet.
+CompiledOp compile(const Program& op, const CompileOptions& options = {});
+
+}  // namespace xhat

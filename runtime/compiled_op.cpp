@@ -1,0 +1,479 @@
+// Binding the caller's buffers to an op's directions, with every check before anything runs.
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "expr/evaluate.h"
+#include "runtime/compile.h"
+#include "runtime/executor.h"
+#include "runtime/index_checks.h"
+
+namespace xhat {
+namespace {
+
+using runtime::DirectionKernels;
+using runtime::ThreadPool;
+
+constexpr int64_t kMost = INT32_MAX;  // kernels index with 32 bits
+
+// One pool per number of threads, shared by all ops of the process.
+std::shared_ptr<ThreadPool> pool_of(int threads) {
+  static std::mutex mutex;
+  static std::unordered_map<int, std::weak_ptr<ThreadPool>> pools;
+  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  std::lock_guard lock(mutex);
+  auto pool = pools[threads].lock();
+  if (!pool) pools[threads] = pool = std::make_shared<ThreadPool>(threads);
+  return pool;
+}
+
+std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+
+struct FreeMemory {
+  void operator()(void* p) const { std::free(p); }
+};
+
+// Memory that grows when it must and is used again otherwise.
+struct Scratch {
+  std::unique_ptr<void, FreeMemory> data;
+  int64_t capacity = 0;
+
+  // 64-byte aligned; true if it had to allocate.
+  bool reserve(int64_t bytes) {
+    if (bytes <= capacity && data) return false;
+    size_t rounded = (static_cast<size_t>(bytes) + 191) / 64 * 64;
+    data.reset(std::aligned_alloc(64, rounded));
+    if (!data) throw Error(fmt::format("out of memory: {} bytes", bytes));
+    capacity = static_cast<int64_t>(rounded);
+    return true;
+  }
+};
+
+int64_t bytes_of(const TensorView& v) { return v.elements() * static_cast<int64_t>(byte_size(v.type)); }
+
+}  // namespace
+
+struct Stash::Impl {
+  DimValues dims;
+  std::vector<TensorId> tensors;
+  std::vector<Scratch> memory;
+  std::vector<TensorView> views;  // parallel to tensors
+};
+Stash::Stash() = default;
+Stash::~Stash() = default;
+Stash::Stash(Stash&&) noexcept = default;
+Stash& Stash::operator=(Stash&&) noexcept = default;
+int64_t Stash::bytes() const {
+  int64_t n = 0;
+  if (impl_)
+    for (const TensorView& v : impl_->views) n += bytes_of(v);
+  return n;
+}
+
+namespace {
+
+// A direction at one set of sizes, with the checks that run before it.
+struct Ready {
+  std::vector<int64_t> signature;
+  DimValues dims;
+  std::unique_ptr<DirectionKernels> direction;
+  std::unique_ptr<DirectionKernels> checks;
+  std::vector<std::vector<int64_t>> shapes;  // per tensor of the program
+};
+
+struct Side {
+  Program program;
+  std::optional<Program> checks;
+  std::vector<TensorId> bound;  // inputs, then outputs
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Ready>> ready;
+};
+
+}  // namespace
+
+struct CompiledOp::Impl {
+  CompileOptions options;
+  Derivation derivation;
+  Side infer, forward, backward;
+  std::vector<TensorId> stash;
+  std::shared_ptr<ThreadPool> pool;
+  std::shared_ptr<runtime::KernelCache> cache;
+  std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
+
+  const Program& program() const { return derivation.program; }
+  const std::string& name(TensorId t) const { return program().tensors[t].name; }
+  [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
+
+  void set_up(Side& phase, Program direction) {
+    phase.program = std::move(direction);
+    phase.checks = runtime::index_checks(phase.program);
+    phase.bound = phase.program.inputs;
+    phase.bound.insert(phase.bound.end(), phase.program.outputs.begin(), phase.program.outputs.end());
+    for (TensorId t : phase.bound)
+      if (DType type = program().tensors[t].type; type == DType::f16 || type == DType::bf16 || type == DType::u32)
+        fail(fmt::format("{} is {}; kernels for it are not there yet: f32, f64, i32, i64, u8 and bool are. "
+                         "the evaluator (xhat check) takes it", name(t), name_of(type)));
+  }
+
+  // Puts the arguments into views, by tensor; what a phase doesn't know is ignored if the op does.
+  void collect(Arguments arguments, std::vector<TensorView>& views, std::vector<bool>& given) const {
+    views.assign(program().tensors.size(), TensorView());
+    given.assign(program().tensors.size(), false);
+    for (const Argument& a : arguments) {
+      auto it = names.find(a.name);
+      if (it == names.end()) {
+        std::vector<std::string_view> known;
+        for (auto& [n, t] : names) known.push_back(n);
+        std::ranges::sort(known);
+        fail(fmt::format("there is no tensor '{}'; known are {}", a.name, fmt::join(known, ", ")));
+      }
+      if (given[it->second]) fail(fmt::format("'{}' is given twice", a.name));
+      given[it->second] = true;
+      views[it->second] = a.view;
+    }
+  }
+
+  void check_view(TensorId t, const TensorView& v, bool written) const {
+    const Tensor& x = program().tensors[t];
+    if (v.type != x.type)
+      fail(fmt::format("{} is {}, but the buffer given is {}", x.name, name_of(x.type), name_of(v.type)));
+    if (v.rank != static_cast<int>(x.shape.size()))
+      fail(fmt::format("{} has rank {}, but the buffer given has rank {}, shape {}", x.name, x.shape.size(), v.rank,
+                       shape_text(v.extents())));
+    for (int i = 0; i < v.rank; ++i) {
+      auto d = static_cast<size_t>(i);
+      if (v.shape[d] < 0) fail(fmt::format("{} has a negative extent: {}", x.name, shape_text(v.extents())));
+      if (v.shape[d] > kMost)
+        fail(fmt::format("{} has extent {} in dimension {}; kernels take up to 2^31-1 = {}. split it into pieces", x.name,
+                         v.shape[d], i, kMost));
+      if (v.strides[d] < 0) fail(fmt::format("{} has a negative stride in dimension {}", x.name, i));
+      if (written && v.strides[d] == 0 && v.shape[d] > 1)
+        fail(fmt::format("{} is written, but its buffer has stride 0 in dimension {}", x.name, i));
+    }
+    double elements = 1;
+    for (int i = 0; i < v.rank; ++i) elements *= static_cast<double>(v.shape[static_cast<size_t>(i)]);
+    double reach = 1;
+    for (int i = 0; i < v.rank; ++i)
+      reach += static_cast<double>(v.shape[static_cast<size_t>(i)]) * static_cast<double>(v.strides[static_cast<size_t>(i)]);
+    if (elements > 0 && std::max(elements, reach) > static_cast<double>(kMost))
+      fail(fmt::format("{} spans {:.0f} elements; kernels take up to 2^31-1. split it into pieces", x.name,
+                       std::max(elements, reach)));
+    if (!v.data && elements > 0) fail(fmt::format("{} has no memory: its buffer is null, its shape {}", x.name, shape_text(v.extents())));
+    if (v.data && reinterpret_cast<uintptr_t>(v.data) % byte_size(v.type) != 0)
+      fail(fmt::format("{} is not aligned to its element size, {} bytes", x.name, byte_size(v.type)));
+    if (written && !v.writable) fail(fmt::format("{} is written, but its buffer is const", x.name));
+  }
+
+  void check_overlap(const Side& phase, const std::vector<TensorView>& views) const {
+    for (TensorId out : phase.program.outputs) {
+      const TensorView& v = views[out];
+      if (v.elements() == 0) continue;
+      for (TensorId t : phase.bound) {
+        if (t == out || views[t].elements() == 0) continue;
+        if (v.begin() < views[t].end() && views[t].begin() < v.end())
+          fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", name(out), name(t)));
+      }
+    }
+  }
+
+  // Shapes, gaps: what a compiled direction depends on. No allocation once warm.
+  static void signature(const Side& phase, const std::vector<TensorView>& views, std::vector<int64_t>& s) {
+    s.clear();
+    for (TensorId t : phase.bound) {
+      const TensorView& v = views[t];
+      s.push_back(v.rank * 2 + v.dense());
+      s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
+    }
+  }
+
+  std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense) const {
+    auto made = std::make_shared<Ready>();
+    made->dims = dims;
+    for (TensorId t = 0; t < phase.program.tensors.size(); ++t) {
+      bool bound = std::ranges::find(phase.bound, t) != phase.bound.end();
+      made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
+    }
+    made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, options.fusion, cache);
+    if (phase.checks) {
+      std::vector<bool> flags = dense;
+      flags.resize(phase.checks->tensors.size(), true);
+      made->checks = std::make_unique<DirectionKernels>(*phase.checks, dims, flags, options.fusion, cache);
+    }
+    return made;
+  }
+
+  // The direction for these buffers; dims are solved and everything is checked when the shapes are new.
+  std::shared_ptr<Ready> get(Side& phase, const std::vector<TensorView>& views, const DimValues* known) const {
+    thread_local std::vector<int64_t> s;
+    signature(phase, views, s);
+    std::lock_guard lock(phase.mutex);
+    for (auto& r : phase.ready)
+      if (r->signature == s) return r;
+    DimValues dims = known ? *known : DimValues();
+    if (!known) {
+      Shapes shapes;
+      for (TensorId t : phase.program.inputs) {
+        auto e = views[t].extents();
+        shapes[name(t)] = {e.begin(), e.end()};
+      }
+      dims = solve_dims(program(), shapes, options.dims);
+    }
+    for (TensorId t : phase.bound) {
+      auto want = shape_of(program(), t, dims);
+      if (!std::ranges::equal(want, views[t].extents()))
+        fail(fmt::format("{} must have shape {} ({}), but the buffer given has {}", name(t), shape_text(want),
+                         dims_text(dims), shape_text(views[t].extents())));
+    }
+    std::vector<bool> dense(program().tensors.size(), true);
+    for (TensorId t : phase.bound) dense[t] = views[t].dense();
+    auto made = make(phase, dims, dense);
+    made->signature = s;
+    phase.ready.push_back(made);
+    return made;
+  }
+
+  // Runs the reference evaluator to say which index of which tensor is out of range, and where.
+  [[noreturn]] void explain_bad_index(const Side& phase, const Ready& ready, const std::vector<TensorView>& views) const {
+    Arrays inputs;
+    for (TensorId t : phase.program.inputs) inputs[name(t)] = array_of(views[t]);
+    evaluate(phase.program, inputs, ready.dims);
+    fail("an index in the data is out of range");
+  }
+
+  static Array array_of(const TensorView& v);
+
+  CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready) const {
+    check_overlap(phase, views);
+    CallCounts counts;
+    if (ready.checks) {
+      thread_local std::vector<TensorView> check_views;
+      const Program& p = *phase.checks;
+      check_views.assign(p.tensors.size(), TensorView());
+      std::copy(views.begin(), views.end(), check_views.begin());
+      uint8_t bad[64] = {};
+      if (p.outputs.size() > std::size(bad)) throw Bug("more index checks than expected");
+      for (size_t i = 0; i < p.outputs.size(); ++i) {
+        check_views[p.outputs[i]] = TensorView(&bad[i], std::span<const int64_t>{});
+        check_views[p.outputs[i]].type = DType::boolean;
+      }
+      ready.checks->run(*pool, check_views);
+      if (std::any_of(std::begin(bad), std::end(bad), [](uint8_t b) { return b != 0; }))
+        explain_bad_index(phase, ready, views);
+    }
+    auto c = ready.direction->run(*pool, views);
+    return {c.kernels, c.tiles, c.finishes, c.allocations};
+  }
+
+  void need(const Side& phase, const std::vector<bool>& given, bool outputs_too) const {
+    for (TensorId t : phase.bound) {
+      bool is_stash = std::ranges::find(stash, t) != stash.end();
+      bool is_output = std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end();
+      if (!given[t] && !is_stash && (outputs_too || !is_output)) fail(fmt::format("'{}' is missing", name(t)));
+    }
+  }
+};
+
+Array CompiledOp::Impl::array_of(const TensorView& v) {
+  Array a;
+  a.type = v.type;
+  a.shape.assign(v.extents().begin(), v.extents().end());
+  int64_t n = v.elements();
+  std::vector<int64_t> at(static_cast<size_t>(v.rank), 0);
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < at.size(); ++d) offset += at[d] * v.strides[d];
+    auto value = [&]<class T>(T) { return static_cast<const T*>(v.data)[offset]; };
+    switch (v.type) {
+      case DType::f64: a.reals.push_back(value(0.0)); break;
+      case DType::f32: a.reals.push_back(static_cast<double>(value(0.0f))); break;
+      case DType::i64: a.integers.push_back(value(int64_t{})); break;
+      case DType::i32: a.integers.push_back(value(int32_t{})); break;
+      case DType::u8:
+      case DType::boolean: a.integers.push_back(value(uint8_t{})); break;
+      case DType::f16:
+      case DType::bf16:
+      case DType::u32: throw Bug("no kernels for this type");
+    }
+    for (size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < v.shape[d]) break;
+      at[d] = 0;
+    }
+  }
+  return a;
+}
+
+CallCounts CompiledOp::infer(Arguments arguments) const {
+  thread_local std::vector<TensorView> views;
+  thread_local std::vector<bool> given;
+  Side& phase = impl_->infer;
+  impl_->collect(arguments, views, given);
+  impl_->need(phase, given, true);
+  for (TensorId t : phase.bound) impl_->check_view(t, views[t], std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end());
+  auto ready = impl_->get(phase, views, nullptr);
+  return impl_->run(phase, views, *ready);
+}
+
+CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
+  thread_local std::vector<TensorView> views;
+  thread_local std::vector<bool> given;
+  if (!impl_->options.differentiate) impl_->fail("compiled without a backward (CompileOptions::differentiate)");
+  Side& phase = impl_->forward;
+  impl_->collect(arguments, views, given);
+  impl_->need(phase, given, true);
+  for (TensorId t : phase.bound)
+    if (std::ranges::find(impl_->stash, t) == impl_->stash.end())
+      impl_->check_view(t, views[t], std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end());
+
+  // The stash belongs to the sizes of this call; they are solved again only if the inputs' shapes changed.
+  if (!stash.impl_) {
+    stash.impl_ = std::make_unique<Stash::Impl>();
+    stash.impl_->tensors = impl_->stash;
+  }
+  Stash::Impl& kept = *stash.impl_;
+  if (kept.tensors != impl_->stash) impl_->fail("this stash was made by another op");
+  kept.memory.resize(kept.tensors.size());
+  kept.views.resize(kept.tensors.size());
+  CallCounts counts;
+  bool same = !kept.dims.empty() || impl_->program().dims.empty();
+  for (TensorId t : impl_->program().inputs) {
+    if (!same || !given[t]) continue;
+    const auto& shape = impl_->program().tensors[t].shape;
+    for (size_t d = 0; d < shape.size() && same; ++d)
+      same = evaluate_extent(*impl_->program().arena, shape[d], kept.dims) == views[t].shape[d];
+  }
+  if (!same) {
+    Shapes shapes;
+    for (TensorId t : impl_->program().inputs)
+      if (given[t]) shapes[impl_->name(t)] = {views[t].extents().begin(), views[t].extents().end()};
+    kept.dims = solve_dims(impl_->program(), shapes, impl_->options.dims);
+  }
+  for (size_t i = 0; i < kept.tensors.size(); ++i) {
+    TensorId t = kept.tensors[i];
+    if (!same || !kept.memory[i].data) {
+      auto shape = shape_of(impl_->program(), t, kept.dims);
+      TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
+      counts.allocations += kept.memory[i].reserve(bytes_of(v));
+      v.data = kept.memory[i].data.get();
+      kept.views[i] = v;
+    }
+    views[t] = kept.views[i];
+  }
+  auto ready = impl_->get(phase, views, &kept.dims);
+  CallCounts ran = impl_->run(phase, views, *ready);
+  ran.allocations += counts.allocations;
+  return ran;
+}
+
+Stash CompiledOp::forward(Arguments arguments) const {
+  Stash s;
+  forward(arguments, s);
+  return s;
+}
+
+CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash) const {
+  thread_local std::vector<TensorView> views;
+  thread_local std::vector<bool> given;
+  thread_local std::vector<Scratch> scratch;
+  if (!impl_->options.differentiate) impl_->fail("compiled without a backward (CompileOptions::differentiate)");
+  if (!stash.impl_) impl_->fail("backward needs the stash that forward gave; this one is empty");
+  Side& phase = impl_->backward;
+  impl_->collect(arguments, views, given);
+  impl_->need(phase, given, false);
+  const Stash::Impl& kept = *stash.impl_;
+  if (kept.tensors != impl_->stash) impl_->fail("this stash was made by another op");
+  for (size_t i = 0; i < kept.tensors.size(); ++i) views[kept.tensors[i]] = kept.views[i];
+  for (TensorId t : phase.program.inputs)
+    if (given[t]) impl_->check_view(t, views[t], false);
+
+  // Gradients nobody asked for, and those to be added, go to memory of ours first.
+  CallCounts counts;
+  struct Sum {
+    TensorView target;
+    TensorId gradient;
+  };
+  thread_local std::vector<Sum> sums;
+  sums.clear();
+  if (scratch.size() < phase.program.outputs.size()) scratch.resize(phase.program.outputs.size());
+  for (size_t i = 0; i < phase.program.outputs.size(); ++i) {
+    TensorId t = phase.program.outputs[i];
+    bool add = false;
+    for (const Argument& a : arguments) add |= a.accumulate && a.name == impl_->name(t);
+    if (given[t]) impl_->check_view(t, views[t], true);
+    if (given[t] && !add) continue;
+    auto shape = shape_of(impl_->program(), t, kept.dims);
+    if (given[t] && !std::ranges::equal(shape, views[t].extents()))
+      impl_->fail(fmt::format("{} must have shape {}, but the buffer given has {}", impl_->name(t), shape_text(shape),
+                              shape_text(views[t].extents())));
+    if (add) sums.push_back({views[t], t});
+    TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
+    counts.allocations += scratch[i].reserve(bytes_of(v));
+    v.data = scratch[i].data.get();
+    views[t] = v;
+  }
+  auto ready = impl_->get(phase, views, &kept.dims);
+  CallCounts ran = impl_->run(phase, views, *ready);
+  for (const Sum& s : sums) runtime::add_into(s.target, views[s.gradient]);
+  ran.allocations += counts.allocations;
+  return ran;
+}
+
+double CompiledOp::prepare(Phase which, const DimValues& dims) const {
+  auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
+  std::lock_guard lock(phase.mutex);
+  std::vector<int64_t> s;
+  std::vector<TensorView> views(impl_->program().tensors.size());
+  for (TensorId t : phase.bound) {
+    auto shape = shape_of(phase.program, t, dims);
+    views[t] = TensorView(nullptr, impl_->program().tensors[t].type, shape, {});
+  }
+  Impl::signature(phase, views, s);
+  for (auto& r : phase.ready)
+    if (r->signature == s) return 0;
+  auto made = impl_->make(phase, dims, std::vector<bool>(impl_->program().tensors.size(), true));
+  made->signature = s;
+  phase.ready.push_back(made);
+  return made->direction->compile_ms();
+}
+
+KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
+  auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
+  return plan_kernels(phase.program, dims, impl_->options.fusion);
+}
+
+const Derivation& CompiledOp::derivation() const { return impl_->derivation; }
+
+std::vector<std::string> CompiledOp::kept() const {
+  std::vector<std::string> names;
+  const Program& p = impl_->program();
+  for (TensorId t : impl_->backward.program.inputs) {
+    bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() || std::ranges::find(p.outputs, t) != p.outputs.end();
+    if (caller) names.push_back(p.tensors[t].name);
+  }
+  return names;
+}
+
+CompiledOp compile(const Program& op, const CompileOptions& options) {
+  CompiledOp made;
+  made.impl_ = std::make_shared<CompiledOp::Impl>();
+  CompiledOp::Impl& i = *made.impl_;
+  i.options = options;
+  i.derivation = derive(op, options);
+  i.pool = pool_of(options.threads);
+  i.cache = options.cache ? options.cache : runtime::KernelCache::process();
+  const Program& p = i.derivation.program;
+  for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
+    for (TensorId t : *list) i.names[p.tensors[t].name] = t;
+  i.set_up(i.infer, infer_program(p));
+  if (options.differentiate) {
+    i.stash = stashes(p);
+    i.set_up(i.forward, forward_program(p));
+    i.set_up(i.backward, backward_program(p));
+  }
+  return made;
+}
+
+}  // namespace xhat

@@ -1,0 +1,120 @@
+// The second step of a reduction across tiles, and adding gradients to what the caller has.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/executor.h"
+
+namespace xhat::runtime {
+namespace {
+
+// Calls f(position, element offset) for every element of v, last dimension fastest.
+template <class F>
+void for_each_offset(const TensorView& v, F&& f) {
+  int64_t n = v.elements();
+  int64_t at[kMaxRank] = {};
+  int64_t offset = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    f(i, offset);
+    for (size_t d = static_cast<size_t>(v.rank); d-- > 0;) {
+      offset += v.strides[d];
+      if (++at[d] < v.shape[d]) break;
+      offset -= v.strides[d] * v.shape[d];
+      at[d] = 0;
+    }
+  }
+}
+
+template <class T>
+T identity(Op op) {
+  using L = std::numeric_limits<T>;
+  switch (op) {
+    case Op::prod:
+    case Op::all: return T(1);
+    case Op::max: return L::has_infinity ? -L::infinity() : L::lowest();
+    case Op::min: return L::has_infinity ? L::infinity() : L::max();
+    default: return T(0);
+  }
+}
+
+template <class T>
+T combined(Op op, T a, T b) {
+  switch (op) {
+    case Op::sum:
+      if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+      else return a + b;
+    case Op::prod:
+      if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+      else return a * b;
+    case Op::max: return a != a ? a : b != b ? b : std::max(a, b);
+    case Op::min: return a != a ? a : b != b ? b : std::min(a, b);
+    case Op::any: return static_cast<T>(a || b);
+    case Op::all: return static_cast<T>(a && b);
+    default: return a;
+  }
+}
+
+// Sums of floats in double (A): some hundred partial results cost nothing, and the last digits are kept.
+template <class T, class A>
+void combine(Op op, const T* partial, int64_t rows, const TensorView& out) {
+  constexpr int64_t kBlock = 512;  // elements whose accumulators stay in L1
+  int64_t n = out.elements();
+  A total[kBlock];
+  auto* target = static_cast<T*>(out.data);
+  for (int64_t first = 0; first < n; first += kBlock) {
+    int64_t m = std::min(kBlock, n - first);
+    std::fill(total, total + m, identity<A>(op));
+    if (op == Op::sum && std::is_floating_point_v<A>) {
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < m; ++i) total[i] += static_cast<A>(partial[r * n + first + i]);
+    } else {
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t i = 0; i < m; ++i) total[i] = combined<A>(op, total[i], static_cast<A>(partial[r * n + first + i]));
+    }
+    if (out.dense()) {
+      for (int64_t i = 0; i < m; ++i) target[first + i] = static_cast<T>(total[i]);
+    } else {
+      for_each_offset(out, [&](int64_t i, int64_t offset) {
+        if (i >= first && i < first + m) target[offset] = static_cast<T>(total[i - first]);
+      });
+    }
+  }
+}
+
+template <class T>
+void add(const TensorView& target, const TensorView& value) {
+  auto* t = static_cast<T*>(target.data);
+  auto* v = static_cast<const T*>(value.data);
+  if (target.dense() && value.dense()) {
+    int64_t n = target.elements();
+    for (int64_t i = 0; i < n; ++i) t[i] += v[i];
+    return;
+  }
+  // value is a temporary of ours, so dense.
+  for_each_offset(target, [&](int64_t i, int64_t offset) { t[offset] += v[i]; });
+}
+
+}  // namespace
+
+void combine_partials(Op op, DType type, const void* p, int64_t rows, const TensorView& out) {
+  switch (type) {
+    case DType::f64: return combine<double, double>(op, static_cast<const double*>(p), rows, out);
+    case DType::f32: return combine<float, double>(op, static_cast<const float*>(p), rows, out);
+    case DType::i64: return combine<int64_t, int64_t>(op, static_cast<const int64_t*>(p), rows, out);
+    case DType::i32: return combine<int32_t, int64_t>(op, static_cast<const int32_t*>(p), rows, out);
+    case DType::u8:
+    case DType::boolean: return combine<uint8_t, int64_t>(op, static_cast<const uint8_t*>(p), rows, out);
+    case DType::f16:
+    case DType::bf16:
+    case DType::u32: break;
+  }
+  throw Bug("no partial results of this type");
+}
+
+void add_into(const TensorView& target, const TensorView& value) {
+  if (target.type == DType::f32) return add<float>(target, value);
+  if (target.type == DType::f64) return add<double>(target, value);
+  throw Error("only f32 and f64 gradients can be accumulated");
+}
+
+}  // namespace xhat::runtime

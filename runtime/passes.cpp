@@ -1,0 +1,122 @@
+// The passes, in order. Each is a pure function Program -> Program; this is the only place that knows the order.
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ad/expand_calls.h"
+#include "ad/gather.h"
+#include "ad/gradient.h"
+#include "cse/auto_inliner.h"
+#include "cse/reduction_algebra.h"
+#include "runtime/compile.h"
+
+namespace xhat {
+namespace {
+
+// XHAT=dump=DIR,time,check,limit=N: see docs/passes.md.
+struct Debug {
+  std::string dump;
+  bool time = false;
+  bool check = false;
+  int limit = 1000;
+};
+
+Debug debug_options() {
+  Debug d;
+  const char* text = std::getenv("XHAT");
+  std::stringstream in(text ? text : "");
+  for (std::string item; std::getline(in, item, ',');) {
+    std::string key = item.substr(0, item.find('=')), value = item.find('=') == std::string::npos ? "" : item.substr(item.find('=') + 1);
+    if (key == "dump") d.dump = value;
+    else if (key == "time") d.time = true;
+    else if (key == "check") d.check = true;
+    else if (key == "limit") d.limit = std::atoi(value.c_str());
+    else throw Error("XHAT: unknown word '" + key + "'; known are dump=DIR, time, check, limit=N");
+  }
+  return d;
+}
+
+class Pipeline {
+ public:
+  explicit Pipeline(const Program& op) : debug_(debug_options()) { current_ = op; }
+
+  template <class F>
+  void step(const std::string& name, F&& pass) {
+    if (static_cast<int>(steps_.size()) >= debug_.limit) return;
+    auto start = std::chrono::steady_clock::now();
+    current_ = pass(current_);
+    double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (debug_.check) verify(current_);
+    if (debug_.time) fprintf(stderr, "xhat: %-12s %8.3f ms  %zu nodes\n", name.c_str(), ms, current_.arena->size());
+    if (!debug_.dump.empty()) {
+      std::filesystem::create_directories(debug_.dump);
+      std::ofstream(std::filesystem::path(debug_.dump) /
+                    (current_.name + "." + std::to_string(steps_.size()) + "." + name + ".xh"))
+          << print(current_);
+    }
+    steps_.push_back({name, current_, ms});
+  }
+
+  const Program& current() const { return current_; }
+  std::vector<PassStep> take() { return std::move(steps_); }
+
+ private:
+  Debug debug_;
+  Program current_;
+  std::vector<PassStep> steps_;
+};
+
+// Programs share their arena; compiling must not touch the one the caller may be building in, from another thread.
+Program own_copy(const Program& op) {
+  Program copy = op;
+  auto arena = std::make_shared<Arena>();
+  std::unordered_map<Id, Id> memo;
+  auto move = [&](Id& id) { id = import(*arena, *op.arena, id, {}, memo); };
+  for (Tensor& t : copy.tensors)
+    for (Id& e : t.shape) move(e);
+  for (Dim& d : copy.dims) {
+    move(d.dim);
+    move(d.definition);
+  }
+  for (Precondition& p : copy.preconditions) move(p.condition);
+  for (Definition& d : copy.body.definitions) {
+    move(d.body);
+    for (AxisRange& r : d.axes) {
+      move(r.axis);
+      move(r.begin);
+      move(r.end);
+    }
+  }
+  copy.arena = arena;
+  return copy;
+}
+
+}  // namespace
+
+Derivation derive(const Program& op, const CompileOptions& options) {
+  Pipeline pipeline(op);
+  Derivation d;
+  if (options.differentiate) {
+    pipeline.step("grad", [&](const Program& p) { return own_copy(gradient(p, {options.wrt})); });
+    pipeline.step("gather", gather);
+  } else {
+    pipeline.step("calls", [](const Program& p) { return own_copy(expand_calls(p)); });
+  }
+  pipeline.step("inline", inline_injective);
+  if (options.differentiate) {
+    pipeline.step("reductions", simplify_reductions);
+    pipeline.step("stash", [&](const Program& p) {
+      d.stash = plan_stash(p, options.stash);
+      return d.stash.program;
+    });
+    // What the stash planner copied or named anew is brought into normal form again.
+    pipeline.step("tidy", inline_injective);
+  }
+  d.program = pipeline.current();
+  d.steps = pipeline.take();
+  return d;
+}
+
+}  // namespace xhat

@@ -1,0 +1,252 @@
+// What the text means: types, numbers without a type, ranges, dims, preconditions, calls, custom gradients.
+#include "expr/elaborate.h"
+
+#include <gtest/gtest.h>
+
+namespace xhat {
+namespace {
+
+// The definition of y in `op f(params) -> (y) { statements }`, printed: the canonical text shows what was understood.
+Program op_of(const std::string& params, const std::string& statements) {
+  return parse_op("op f(" + params + ") -> (y) {\n" + statements + "\n}");
+}
+
+std::string y_of(const std::string& params, const std::string& statements) {
+  Program p = op_of(params, statements);
+  verify(p);
+  return print(p, *p.definition_of(p.outputs[0]));
+}
+
+DType type_of_y(const std::string& params, const std::string& statements) {
+  Program p = op_of(params, statements);
+  return p.tensors[p.outputs[0]].type;
+}
+
+const Node& body_of_y(const Program& p) { return (*p.arena)[p.definition_of(p.outputs[0])->body]; }
+
+std::string preconditions(const Program& p) {
+  std::string text;
+  for (const Precondition& c : p.preconditions) text += (text.empty() ? "" : "; ") + print(p, c.condition);
+  return text;
+}
+
+std::string shape_of_y(const Program& p) {
+  std::string text;
+  for (Id extent : p.tensors[p.outputs[0]].shape) text += (text.empty() ? "" : ",") + print(p, extent);
+  return text;
+}
+
+TEST(ElaborateNumbersTest, TakeTheOtherOperandsType) {
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = 1/2*x[i]"), "y[i] = 0.5 * x[i]");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = 2^-1*x[i]"), "y[i] = 0.5 * x[i]");
+  EXPECT_EQ(y_of("x: i32[N]", "y[i] = 7/2*x[i]"), "y[i] = 3 * x[i]");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = x[7/2]*x[i]"), "y[i] = x[3] * x[i]");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = if i < 5/2 then x[i] else 0"), "y[i] = if i < 2 then x[i] else 0");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = sqrt(4)*x[i]"), "y[i] = 2 * x[i]");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = 1/0 + -1/0 + x[i]"), "y[i] = nan + x[i]");
+}
+
+TEST(ElaborateNumbersTest, ConstantsKeepTheirDoubleValue) {
+  Program p = op_of("x: f32[N]", "y[i] = x[i] + 0.1");
+  const Node& constant = (*p.arena)[body_of_y(p).arg(1)];
+  EXPECT_EQ(constant.type, DType::f32);
+  EXPECT_EQ(constant.value, 0.1);
+}
+
+TEST(ElaborateNumbersTest, DimsAreFoldedInF64) {
+  Program p = op_of("x: f32[N,M]", "y = sum(i,j: x[i,j]) / (N*M)");
+  Arena& a = *p.arena;
+  Id n = a.cast(DType::f64, a.dim("N")), m = a.cast(DType::f64, a.dim("M"));
+  EXPECT_EQ(body_of_y(p).arg(1), a.cast(DType::f32, a.mul(n, m)));
+  Program q = op_of("x: f32[N]", "y = f32(N)");
+  EXPECT_EQ(q.definition_of(q.outputs[0])->body,
+            q.arena->cast(DType::f32, q.arena->cast(DType::f64, q.arena->dim("N"))));
+}
+
+TEST(ElaborateNumbersTest, DimsBesideIntegersFloor) {
+  Program p = op_of("ids: i64[N]", "y[i] = ids[i] + N/2");
+  Arena& a = *p.arena;
+  EXPECT_EQ(body_of_y(p).arg(1), a.div(a.dim("N"), a.integer(2)));
+  EXPECT_EQ(body_of_y(p).type, DType::i64);
+}
+
+TEST(ElaborateNumbersTest, UntypedBranchesTakeTheTypeAround) {
+  Program p = op_of("x: f64[N]", "y[i] = (if x[i] > 0 then 1 else 1/2) * x[i]");
+  const Node& select = (*p.arena)[body_of_y(p).arg(0)];
+  EXPECT_EQ(select.op, Op::select);
+  EXPECT_EQ(select.type, DType::f64);
+  EXPECT_EQ(type_of_y("x: f16[N]", "y[i] = sum(k if x[k] > 0: 1) * x[i]"), DType::f16);
+  EXPECT_EQ(type_of_y("x: f16[N]", "y = sum(k if x[k] > 0: 1)"), DType::f32);
+  EXPECT_EQ(type_of_y("x: i32[N]", "y[i] = sum(k if x[k] > 0: 1) + x[i]"), DType::i64);
+}
+
+TEST(ElaborateTypesTest, Promotion) {
+  const std::tuple<const char*, const char*, DType> rows[] = {
+      {"f16", "bf16", DType::f32}, {"f16", "f32", DType::f32}, {"f32", "f64", DType::f64},
+      {"u8", "i32", DType::i32},   {"i32", "u32", DType::i64}, {"i32", "i64", DType::i64},
+      {"f16", "f16", DType::f16}};
+  for (auto [a, b, wide] : rows) {
+    std::string params = std::string("a: ") + a + "[N], b: " + b + "[N]";
+    EXPECT_EQ(type_of_y(params, "y[i] = a[i] + b[i]"), wide) << params;
+    EXPECT_EQ(type_of_y(params, "y[i] = b[i] * a[i]"), wide) << params;
+    EXPECT_EQ(type_of_y(params, "y[i] = if a[i] > b[i] then a[i] else b[i]"), wide) << params;
+  }
+  EXPECT_EQ(y_of("a: f32[N], b: f64[N]", "y[i] = a[i] * b[i]"), "y[i] = f64(a[i]) * b[i]");
+  EXPECT_EQ(y_of("a: i32[N]", "y[i] = a[i] + i"), "y[i] = i64(a[i]) + i");
+}
+
+TEST(ElaborateTypesTest, Reductions) {
+  EXPECT_EQ(type_of_y("x: i32[N]", "y = sum(k: x[k])"), DType::i64);
+  EXPECT_EQ(type_of_y("x: u8[N]", "y = prod(k: x[k])"), DType::i64);
+  EXPECT_EQ(type_of_y("x: i32[N]", "y = max(k: x[k])"), DType::i32);
+  EXPECT_EQ(type_of_y("x: f16[N]", "y = sum(k: x[k])"), DType::f16);
+  EXPECT_EQ(type_of_y("x: bf16[N]", "y = mean(k: x[k])"), DType::bf16);
+  EXPECT_EQ(type_of_y("x: f16[N]", "y = argmax(k: x[k])"), DType::i64);
+  EXPECT_EQ(type_of_y("x: f32[N]", "y = any(k: x[k] > 0)"), DType::boolean);
+  EXPECT_EQ(type_of_y("", "y = 3"), DType::f32);
+  EXPECT_EQ(type_of_y("x: f64[N]", "y = random(1, 2)"), DType::f32);
+}
+
+TEST(ElaborateTest, MeanIsSumOverCount) {
+  EXPECT_EQ(y_of("x: f32[N,D]", "y[n] = mean(k: x[n,k])"), "y[n] = sum(k: x[n,k]) / D");
+  EXPECT_EQ(y_of("x: f32[N,D]", "y = mean(n,k: x[n,k])"), "y = sum(n,k: x[n,k]) / (N * D)");
+  EXPECT_EQ(y_of("x: f32[N]", "y = mean(k in 1..N: x[k])"), "y = sum(k in 1..N: x[k]) / f32(i64(N - 1))");
+  EXPECT_EQ(y_of("x: f64[D]", "y = mean(k if x[k] > 0: x[k])"),
+            "y = sum(k if 0 < x[k]: x[k]) / f64(i64(sum(k if 0 < x[k]: 1)))");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = mean(k in 0..i+1: x[k]) + x[i]"),
+            "y[i] = sum(k in 0..i+1: x[k]) / f32(i + 1) + x[i]");
+  EXPECT_EQ(y_of("x: f16[N]", "y = mean(k: x[k])"), "y = f16(sum(k: f32(x[k])) / N)");
+}
+
+TEST(ElaborateTest, ComparisonsAreLess) {
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = x[i] > 1"), "y[i] = 1 < x[i]");
+  EXPECT_EQ(y_of("x: f32[N]", "y[i] = x[i] >= 1"), "y[i] = 1 <= x[i]");
+}
+
+TEST(ElaborateRangesTest, FollowFromIndices) {
+  EXPECT_EQ(shape_of_y(op_of("x: f32[N,2*M]", "y[j,i] = x[i,j]")), "2 * M,N");
+  EXPECT_EQ(shape_of_y(op_of("x: f32[N], w: f32[3]", "y[i] = x[i] + w[i else 0]")), "N");
+  EXPECT_EQ(shape_of_y(op_of("w: f32[3]", "y[i] = w[i else 0]")), "3");
+  EXPECT_EQ(shape_of_y(op_of("x: f32[2*N+2], z: f32[2*(N+1)]", "y[i] = x[i] + z[i]")), "2 * N + 2");
+  EXPECT_EQ(shape_of_y(op_of("x: f32[N]", "z[i in 0..N/2] = x[2*i]\ny[i] = z[i]")), "N / 2");
+  EXPECT_EQ(shape_of_y(op_of("x: f32[N]", "y[i] = z[i]\nz[i in 0..N/2] = x[2*i]")), "N / 2");
+}
+
+TEST(ElaborateRangesTest, RangeOnlyDimsComeFromOutside) {
+  Program p = op_of("x: f32[N]", "y[i in 0..K] = x[i else 0] / K");
+  ASSERT_EQ(p.dims.size(), 2u);
+  EXPECT_EQ(p.arena->name(p.dims[1].dim), "K");
+  EXPECT_EQ(p.dims[1].definition, kNone);
+}
+
+TEST(ElaborateBoundsTest, Preconditions) {
+  EXPECT_EQ(preconditions(op_of("x: f32[N,C]", "y[n] = x[n,0]")), "1 <= C");
+  EXPECT_EQ(op_of("x: f32[N,C]", "y[n] = x[n,0]").preconditions[0].reason,
+            "x[n,0] reads element 0 of x's dimension 1 (C)");
+  EXPECT_EQ(preconditions(op_of("x: f32[N]", "y = x[N-1]")), "1 <= N");
+  EXPECT_EQ(preconditions(op_of("x: f32[N]", "y = x[4]")), "5 <= N");
+  EXPECT_EQ(preconditions(op_of("x: f32[N-2]", "y[i] = x[i]")), "2 <= N");
+  EXPECT_EQ(preconditions(op_of("x: f32[N]", "y[i in 0..N-1] = x[i+1] - x[i]")), "1 <= N");
+  EXPECT_EQ(preconditions(op_of("x: f32[N]", "y[i] = x[N-1-i]")), "");
+  EXPECT_EQ(preconditions(op_of("x: f32[N]", "y[i in 0..N] = x[N-1-i]")), "");
+}
+
+TEST(ElaborateBoundsTest, ConditionsProveReads) {
+  for (const char* body :
+       {"if i > 0 then x[i-1] else 0", "if i == 0 then 0 else x[i-1]", "if !(i == 0) then x[i-1] else 0",
+        "if i >= 1 && i < N then x[i-1] else 0", "if i < 1 || i > N then 0 else x[i-1]",
+        "if i > 0 && x[i-1] > 0 then 1 else 0", "if i == 0 || x[i-1] > 0 then 1 else 0",
+        "sum(k if k > i: x[k-1]*x[k])", "x[max(i-1, 0)]", "x[clamp(i+3, 0, N-1)]", "x[i/2]", "x[i-1 else 0]",
+        "if i > 0 then (let a = x[i-1] in a*a) else 0", "let a = x[i-1] in if i > 0 then a else 0",
+        "(if i > 0 then x[i-1] else 0) + (if i > 3 then x[i-1] else 1)"}) {
+    EXPECT_EQ(preconditions(op_of("x: f32[N]", std::string("y[i in 0..N] = ") + body)), "") << body;
+  }
+}
+
+TEST(ElaborateBoundsTest, DefinedDimsCountByTheirDefinition) {
+  Program p = op_of("x: f32[N]", "dim M = N/2\ny[i in 0..M] = x[2*i+1]");
+  EXPECT_EQ(preconditions(p), "");
+  EXPECT_THROW(op_of("x: f32[N]", "dim M = N/2\ny[i in 0..M] = x[2*i+2]"), Error);
+}
+
+TEST(ElaborateCallsTest, ShapesFollowFromTheCallee) {
+  const std::string callee =
+      "op g(x: f32[N,2*D]) -> (a, b) {\n a[n,d in 0..D] = x[n,2*d]\n b[n] = x[n,0]\n}\n";
+  Program p = parse_op(callee + "op f(x: f32[4*M,6*K]) -> (y) {\n (y, z) = g(2*x)\n}");
+  verify(p);
+  EXPECT_EQ(shape_of_y(p), "4 * M,6 * K / 2");
+  ASSERT_EQ(p.body.definitions.size(), 2u);
+  EXPECT_EQ(print(p, p.body.definitions[0]), "g_arg1[i0,i1] = 2 * x[i0,i1]");
+  EXPECT_EQ(print(p, p.body.definitions[1]), "(y, z) = g(g_arg1)");
+  EXPECT_EQ(preconditions(p), "1 <= 6 * K / 2");
+}
+
+TEST(ElaborateCallsTest, ArgumentsBroadcast) {
+  const std::string callee = "op g(x: f32[N,M], s: f32) -> (y) { y[i,j] = x[i,j]*s }\n";
+  Program p = parse_op(callee + "op f(a: f32[N,1], b: f32[M]) -> (y) { y = g(exp(a) + b, 2) }");
+  verify(p);
+  EXPECT_EQ(print(p, p.body.definitions[0]), "g_arg1[i0 in 0..N, i1] = exp(a[i0,0]) + b[i1]");
+  EXPECT_EQ(print(p, p.body.definitions[1]), "g_arg2 = 2");
+}
+
+TEST(ElaborateGradientTest, CustomGradientsAndBackwardBlocks) {
+  Program p = parse_op(
+      "op f(x: f32[N], ids: i32[N], w: f32[N] const) -> (y) { y[i] = x[i]*w[i] }\n"
+      "grad f(x, ids, w, y, dy) -> (dx) { dx[i] = dy[i]*w[i] }");
+  ASSERT_TRUE(p.custom_gradient);
+  EXPECT_EQ(p.custom_gradient->inputs.size(), 5u);
+  EXPECT_EQ(p.custom_gradient->outputs.size(), 1u);
+  Program q = parse_op(
+      "op f(x: f32[N]) -> (y) { y[i] = exp(x[i]) } backward (dy: f32[N]) -> (grad_x) { grad_x[i] = "
+      "y[i]*dy[i] }");
+  verify(q);
+  EXPECT_EQ(q.cotangents.size(), 1u);
+  ASSERT_EQ(q.gradients.size(), 1u);
+  EXPECT_EQ(q.gradient_of, q.inputs);
+  EXPECT_EQ(q.body.definitions[1].direction, Direction::backward);
+}
+
+TEST(ElaborateTest, LongChainsTakeNoRecursion) {
+  std::string sum = "x[i]", choose;
+  for (int i = 0; i < 100000; ++i) sum += i % 2 ? " + x[i]" : " - 2";
+  EXPECT_EQ(op_of("x: f32[N]", "y[i] = " + sum).inputs.size(), 1u);
+  for (int i = 0; i < 3000; ++i) choose += "if x[i] < " + std::to_string(i) + " then x[i] else ";
+  EXPECT_EQ(op_of("x: f32[N]", "y[i] = " + choose + "0").inputs.size(), 1u);
+}
+
+TEST(ElaborateTest, VerifyCitesTheInvariant) {
+  auto broken = [](auto change) {
+    Program p = parse_op("op f(x: f32[N]) -> (y) {\n z[i] = x[i]\n y[i] = z[i] + sum(k: x[k])\n}");
+    verify(p);
+    change(p);
+    try {
+      verify(p);
+    } catch (const Bug& bug) {
+      std::string text = bug.what();
+      return text.substr(0, text.find(" of op"));
+    }
+    return std::string("fine");
+  };
+  EXPECT_EQ(broken([](Program& p) { std::swap(p.body.definitions[0], p.body.definitions[1]); }),
+            "xhat bug: invariant 5");
+  EXPECT_EQ(broken([](Program& p) { p.body.definitions[0].direction = Direction::backward; }),
+            "xhat bug: invariant 6");
+  EXPECT_EQ(broken([](Program& p) { p.body.definitions[0].axes.clear(); }), "xhat bug: invariant 9");
+  EXPECT_EQ(broken([](Program& p) { p.body.definitions[1].body = p.arena->axis("i"); }),
+            "xhat bug: invariant 9");
+  EXPECT_EQ(broken([](Program& p) { p.tensors[1].name = "x"; }), "xhat bug: invariant 7");
+  EXPECT_EQ(broken([](Program& p) { p.tensors[0].name = "k"; }), "xhat bug: invariant 7");
+  EXPECT_EQ(broken([](Program& p) { p.dims.clear(); }), "xhat bug: invariant 10");
+  EXPECT_EQ(broken([](Program& p) {
+              Id k = p.arena->axis("k");
+              p.body.definitions[0].body = p.arena->read(0, DType::f32, {{k}});
+            }),
+            "xhat bug: invariant 3");
+  EXPECT_EQ(broken([](Program& p) { p.body.definitions[0].body = p.arena->read(0, DType::f32, {}); }),
+            "xhat bug: invariant 4");
+  EXPECT_EQ(broken([](Program& p) { p.outputs.push_back(p.add_tensor("w", DType::f32, {})); }),
+            "xhat bug: invariant 8");
+}
+
+}  // namespace
+}  // namespace xhat
