@@ -20,9 +20,12 @@ bool linear_in_one_dim(const Arena& a, Id extent, Linear& result) {
     const Node& n = a[id];
     auto at = [&](size_t i) { return form.at(n.arg(i)); };
     Linear f;
-    if (n.op == Op::constant && is_integer(n.type)) f.offset = n.integer;
-    else if (n.op == Op::dim) f = {id, 1, 0};
-    else if (n.op == Op::neg) f = {at(0).dim, -at(0).factor, -at(0).offset};
+    if (n.op == Op::constant && is_integer(n.type))
+      f.offset = n.integer;
+    else if (n.op == Op::dim)
+      f = {id, 1, 0};
+    else if (n.op == Op::neg)
+      f = {at(0).dim, -at(0).factor, -at(0).offset};
     else if (n.op == Op::add || n.op == Op::sub) {
       int64_t sign = n.op == Op::add ? 1 : -1;
       if (at(0).factor != 0 && at(1).factor != 0 && at(0).dim != at(1).dim) return false;
@@ -55,7 +58,8 @@ Replacements dims_of(Program& p, const Program& op, const Arena& from, const std
     const auto& extents = op.tensor(t).shape;
     for (size_t i = 0; i < extents.size(); ++i) {
       Linear f;
-      if (!linear_in_one_dim(from, extents[i], f) || is_defined(f.dim) || dims.contains(ours(f.dim))) continue;
+      if (!linear_in_one_dim(from, extents[i], f) || is_defined(f.dim) || dims.contains(ours(f.dim)))
+        continue;
       Id value = p.tensor(tensors[t]).shape[i];
       if (f.offset != 0) value = a.sub(value, a.integer(f.offset));
       if (f.factor != 1) value = a.div(value, a.integer(f.factor));
@@ -97,10 +101,14 @@ Id moved(Arena& a, Id root, const Replacements& dims, const std::vector<TensorId
     args.clear();
     for (Id x : n.args()) args.push_back(done.at(x));
     std::span<const Id> indices(args.data(), args.size() - (n.op == Op::read_or));
-    if (auto at = dims.find(id); at != dims.end()) done[id] = at->second;
-    else if (n.op == Op::read) done[id] = a.read(tensors.at(n.symbol), n.type, indices);
-    else if (n.op == Op::read_or) done[id] = a.read_or(tensors.at(n.symbol), n.type, indices, args.back());
-    else done[id] = a.with_args(id, args);
+    if (auto at = dims.find(id); at != dims.end())
+      done[id] = at->second;
+    else if (n.op == Op::read)
+      done[id] = a.read(tensors.at(n.symbol), n.type, indices);
+    else if (n.op == Op::read_or)
+      done[id] = a.read_or(tensors.at(n.symbol), n.type, indices, args.back());
+    else
+      done[id] = a.with_args(id, args);
   }
   return done.at(root);
 }
@@ -137,7 +145,8 @@ std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<T
   }
   for (const Precondition& c : op.preconditions) {
     Id condition = ported(c.condition);
-    if (std::ranges::none_of(p.preconditions, [&](const Precondition& x) { return x.condition == condition; }))
+    if (std::ranges::none_of(p.preconditions,
+                             [&](const Precondition& x) { return x.condition == condition; }))
       p.preconditions.push_back({condition, "in " + op.name + ": " + c.reason, {}});
   }
   return made;

@@ -9,7 +9,8 @@
 namespace xhat {
 namespace {
 
-// index == target, as a condition of a sum has it: the target is an axis from outside, the index has bound axes.
+// index == target, as a condition of a sum has it: the target is an axis from outside, the index has bound
+// axes.
 struct Equation {
   Id index;
   AxisRange target;

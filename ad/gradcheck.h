@@ -46,7 +46,8 @@ struct GradientReport {
 
 // p has forward and backward definitions, cotangents and gradients. Throws Error where the data cannot be
 // made or p cannot run on it.
-GradientReport check_gradient(const Program& p, const DimValues& dims, const GradientCheckOptions& options = {});
+GradientReport check_gradient(const Program& p, const DimValues& dims,
+                              const GradientCheckOptions& options = {});
 // With the caller's inputs; cotangents among them are used too, missing ones are drawn.
 GradientReport check_gradient(const Program& p, const Arrays& inputs, const DimValues& dims,
                               const GradientCheckOptions& options = {});

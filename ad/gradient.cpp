@@ -111,8 +111,9 @@ TensorId adjoint_tensor(Derivation& d, TensorId t) {
   return d.define("d_" + d.program.tensor(t).name, type, whole(d, t, axes), total);
 }
 
-// Puts an op's own `grad` in place of its derivative. Its parameters are the op's inputs and outputs by name, its other
-// parameters the cotangents in order; its outputs are d<input> by name, or else the float inputs in order.
+// Puts an op's own `grad` in place of its derivative. Its parameters are the op's inputs and outputs by name,
+// its other parameters the cotangents in order; its outputs are d<input> by name, or else the float inputs in
+// order.
 void apply_custom(Derivation& d, const Program& op, const std::vector<TensorId>& arguments,
                   const std::vector<TensorId>& targets) {
   Program rule = expand_calls(*op.custom_gradient);
@@ -142,7 +143,8 @@ void apply_custom(Derivation& d, const Program& op, const std::vector<TensorId>&
   for (size_t k = 0; k < rule.outputs.size(); ++k) {
     std::string name = rule.tensor(rule.outputs[k]).name;
     auto named = std::ranges::find_if(op.inputs, [&](TensorId t) { return "d" + op.tensor(t).name == name; });
-    if (named == op.inputs.end() && k >= in_order.size()) throw Bug("grad " + op.name + ": " + name + " is of no input");
+    if (named == op.inputs.end() && k >= in_order.size())
+      throw Bug("grad " + op.name + ": " + name + " is of no input");
     size_t i = named == op.inputs.end() ? in_order[k] : static_cast<size_t>(named - op.inputs.begin());
     TensorId argument = arguments[i];
     if (!d.is_active(argument)) continue;
@@ -160,8 +162,10 @@ void sweep_back(Derivation& d) {
     bool wanted = std::ranges::any_of(
         definition.targets, [&](TensorId t) { return d.is_active(t) && !d.adjoint(t).terms.empty(); });
     if (!wanted) continue;
-    if (definition.is_call()) apply_custom(d, *definition.callee, definition.arguments, definition.targets);
-    else sweep(d, definition);
+    if (definition.is_call())
+      apply_custom(d, *definition.callee, definition.arguments, definition.targets);
+    else
+      sweep(d, definition);
   }
 }
 
@@ -185,8 +189,10 @@ Program gradient(const Program& source, const GradientOptions& options) {
   std::vector<TensorId> wrt = asked_for(d.program, options);
   mark_active(d, wrt);
   add_cotangents(d);
-  if (d.program.custom_gradient) apply_custom(d, d.program, d.program.inputs, d.program.outputs);
-  else sweep_back(d);
+  if (d.program.custom_gradient)
+    apply_custom(d, d.program, d.program.inputs, d.program.outputs);
+  else
+    sweep_back(d);
   add_gradients(d, wrt);
 
   Program result = expand_calls(d.program);  // the calls that were kept for their gradients

@@ -1,8 +1,9 @@
-// Reverse mode. Adds a cotangent `d<output>` per float output and, as backward definitions, `grad_<input>` for the
-// inputs asked for:
+// Reverse mode. Adds a cotangent `d<output>` per float output and, as backward definitions, `grad_<input>`
+// for the inputs asked for:
 //   y[i] = tanh(x[i])   =>   grad_x[i] = dy[i] * (1 - y[i]*y[i])
-// Works on a program that has a backward already: its forward and backward are then one forward, with the cotangents
-// among the inputs and the gradients among the outputs. So second derivatives are the same pass again.
+// Works on a program that has a backward already: its forward and backward are then one forward, with the
+// cotangents among the inputs and the gradients among the outputs. So second derivatives are the same pass
+// again.
 #pragma once
 #include <string>
 #include <vector>

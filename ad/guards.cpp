@@ -5,10 +5,12 @@
 namespace xhat {
 namespace {
 
-// `if c then d else false`: && evaluates both sides, so a d that may only be read where c holds is written like this.
+// `if c then d else false`: && evaluates both sides, so a d that may only be read where c holds is written
+// like this.
 bool is_guarded_condition(const Arena& a, Id id) {
   const Node& n = a[id];
-  return n.op == Op::select && n.type == DType::boolean && a[n.arg(2)].op == Op::constant && !is_true(a, n.arg(2));
+  return n.op == Op::select && n.type == DType::boolean && a[n.arg(2)].op == Op::constant &&
+         !is_true(a, n.arg(2));
 }
 
 // Does condition read a tensor at a position that the conditions before it may be there to keep in bounds?
@@ -48,9 +50,12 @@ void add_literals(const Arena& a, Literals& literals, Id condition) {
 Id conjunction(Arena& a, std::span<const Id> literals) {
   Id all = kNone;
   for (Id id : literals) {
-    if (all == kNone) all = id;
-    else if (reads_what_is_guarded(a, all, id)) all = a.select(all, id, a.boolean(false));
-    else all = a.land(all, id);
+    if (all == kNone)
+      all = id;
+    else if (reads_what_is_guarded(a, all, id))
+      all = a.select(all, id, a.boolean(false));
+    else
+      all = a.land(all, id);
   }
   return all;
 }

@@ -1,6 +1,6 @@
-// Conditions as lists of literals (a conjunction). The reverse sweep carries them beside a value, so that a guard the user wrote
-// stays outside what it guards: `if x > 0 then dy*(1/x) else 0`, never `(if x > 0 then dy else 0)*(1/x)`, which is
-// 0*inf at x = 0.
+// Conditions as lists of literals (a conjunction). The reverse sweep carries them beside a value, so that a
+// guard the user wrote stays outside what it guards: `if x > 0 then dy*(1/x) else 0`, never `(if x > 0 then
+// dy else 0)*(1/x)`, which is 0*inf at x = 0.
 #pragma once
 #include <span>
 #include <vector>

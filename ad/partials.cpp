@@ -1,5 +1,5 @@
-// A partial is a short text such as "if a < b then 1 else if a == b then 1/2 else 0". It becomes a template of terms;
-// instantiating puts arena nodes for a, b, c, r and folds constants, so that x^2 gives 2*x and not
+// A partial is a short text such as "if a < b then 1 else if a == b then 1/2 else 0". It becomes a template
+// of terms; instantiating puts arena nodes for a, b, c, r and folds constants, so that x^2 gives 2*x and not
 // `if 2 == 0 then 0 else 2*x^(2 - 1)`. Operands are opaque: nothing the user wrote is looked into.
 #include "ad/partials.h"
 
@@ -44,14 +44,14 @@ class PartialParser {
   void expect(std::string_view token) {
     if (!accept(token)) fail();
   }
-  [[noreturn]] void fail() const { throw Bug("ops.def: cannot read the partial '" + std::string(text_) + "'"); }
+  [[noreturn]] void fail() const {
+    throw Bug("ops.def: cannot read the partial '" + std::string(text_) + "'");
+  }
   int push(Term t) {
     terms_.push_back(std::move(t));
     return static_cast<int>(terms_.size()) - 1;
   }
-  int apply(Op op, std::vector<int> args) {
-    return push({Term::Kind::apply, 0, 0, op, std::move(args)});
-  }
+  int apply(Op op, std::vector<int> args) { return push({Term::Kind::apply, 0, 0, op, std::move(args)}); }
 
   int choose() {
     if (!accept("if")) return logic();
@@ -65,9 +65,12 @@ class PartialParser {
   int logic() {
     int x = comparison();
     while (true) {
-      if (accept("&&")) x = apply(Op::land, {x, comparison()});
-      else if (accept("||")) x = apply(Op::lor, {x, comparison()});
-      else return x;
+      if (accept("&&"))
+        x = apply(Op::land, {x, comparison()});
+      else if (accept("||"))
+        x = apply(Op::lor, {x, comparison()});
+      else
+        return x;
     }
   }
   int comparison() {
@@ -87,17 +90,23 @@ class PartialParser {
   int sum() {
     int x = product();
     while (true) {
-      if (accept("+")) x = apply(Op::add, {x, product()});
-      else if (accept("-")) x = apply(Op::sub, {x, product()});
-      else return x;
+      if (accept("+"))
+        x = apply(Op::add, {x, product()});
+      else if (accept("-"))
+        x = apply(Op::sub, {x, product()});
+      else
+        return x;
     }
   }
   int product() {
     int x = sign();
     while (true) {
-      if (accept("*")) x = apply(Op::mul, {x, sign()});
-      else if (accept("/")) x = apply(Op::div, {x, sign()});
-      else return x;
+      if (accept("*"))
+        x = apply(Op::mul, {x, sign()});
+      else if (accept("/"))
+        x = apply(Op::div, {x, sign()});
+      else
+        return x;
     }
   }
   int sign() {
@@ -116,7 +125,8 @@ class PartialParser {
     auto peek = [&](size_t i) { return i < text_.size() ? static_cast<unsigned char>(text_[i]) : 0; };
     if (std::isdigit(peek(at_))) {
       while (std::isdigit(peek(at_)) || peek(at_) == '.') ++at_;
-      return push({Term::Kind::number, std::stod(std::string(text_.substr(start, at_ - start))), 0, Op::add, {}});
+      return push(
+          {Term::Kind::number, std::stod(std::string(text_.substr(start, at_ - start))), 0, Op::add, {}});
     }
     while (std::isalnum(peek(at_))) ++at_;
     std::string_view word = text_.substr(start, at_ - start);
@@ -161,7 +171,12 @@ std::optional<double> fold(Op op, double x, double y) {
 class Instance {
  public:
   Instance(Arena& a, const Template& terms, std::span<const Id> args, Id result)
-      : arena_(a), terms_(terms), args_(args), result_(result), type_(a[result].type), built_(terms.size(), kNone) {}
+      : arena_(a),
+        terms_(terms),
+        args_(args),
+        result_(result),
+        type_(a[result].type),
+        built_(terms.size(), kNone) {}
 
   Scaled scale(Id adjoint, int index) {
     const Term& t = terms_[static_cast<size_t>(index)];
@@ -188,9 +203,12 @@ class Instance {
   Scaled scale_number(Id adjoint, double c) {
     Scaled s;
     if (c == 0) return s;
-    if (c == 1) s.value = adjoint;
-    else if (c == -1) s.value = arena_.unary(Op::neg, adjoint);
-    else s.value = arena_.mul(adjoint, arena_.constant(type_, c));
+    if (c == 1)
+      s.value = adjoint;
+    else if (c == -1)
+      s.value = arena_.unary(Op::neg, adjoint);
+    else
+      s.value = arena_.mul(adjoint, arena_.constant(type_, c));
     return s;
   }
 
@@ -215,7 +233,8 @@ class Instance {
     }
     Scaled s;
     s.singular = yes.singular || no.singular;
-    s.value = arena_.select(condition, guarded(arena_, yes.guards, yes.value), guarded(arena_, no.guards, no.value));
+    s.value = arena_.select(condition, guarded(arena_, yes.guards, yes.value),
+                            guarded(arena_, no.guards, no.value));
     if (yes.guards.empty() && !no.guards.empty())
       add_literals(arena_, s.implied, disjunction(arena_, condition, conjunction(arena_, no.guards)));
     return s;
@@ -251,7 +270,8 @@ class Instance {
     Id& done = built_[static_cast<size_t>(index)];
     if (done != kNone) return done;
     const Term& t = terms_[static_cast<size_t>(index)];
-    if (t.kind == Term::Kind::operand) return done = t.operand == 3 ? result_ : args_[static_cast<size_t>(t.operand)];
+    if (t.kind == Term::Kind::operand)
+      return done = t.operand == 3 ? result_ : args_[static_cast<size_t>(t.operand)];
     if (auto c = number(index)) return done = arena_.constant(type_, *c);
     if (t.kind == Term::Kind::choose)
       return done = arena_.select(build(t.args[0]), build(t.args[1]), build(t.args[2]));

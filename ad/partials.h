@@ -10,9 +10,9 @@ namespace xhat {
 
 // adjoint * (d result / d operand).
 struct Scaled {
-  Id value = kNone;    // kNone: exactly zero everywhere
-  Literals guards;     // zero unless all hold; value may be anything where one does not
-  Literals implied;    // value is zero already where one of these fails
+  Id value = kNone;       // kNone: exactly zero everywhere
+  Literals guards;        // zero unless all hold; value may be anything where one does not
+  Literals implied;       // value is zero already where one of these fails
   bool singular = false;  // the partial can be infinite or NaN at finite operands (1/a, log, a^-1/2)
 };
 
@@ -25,9 +25,9 @@ class Partials {
   // A parsed text; children before parents, the last node is the root.
   struct Term {
     enum class Kind : uint8_t { number, operand, apply, choose } kind;
-    double number = 0;    // number
-    int operand = 0;      // operand: 0 1 2 for a b c, 3 for r
-    Op op = Op::add;      // apply
+    double number = 0;      // number
+    int operand = 0;        // operand: 0 1 2 for a b c, 3 for r
+    Op op = Op::add;        // apply
     std::vector<int> args;  // apply, choose (condition, then, else)
   };
   using Template = std::vector<Term>;

@@ -5,21 +5,18 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ad/contribution.h"
 #include "expr/affine.h"
 
 namespace xhat {
 namespace {
 
-bool same_set(std::span<const Id> x, std::span<const Id> y) {
-  return x.size() == y.size() && std::ranges::all_of(x, [&](Id id) { return contains(y, id); });
-}
-
 bool contains_reduction(const Arena& a, Id root) {
   return std::ranges::any_of(reachable(a, root), [&](Id id) { return is_reduction(a[id].op); });
 }
 
-// root with one node in place of another. Unlike substitute, which protects the replacement's free axes from capture, it
-// is to stand in the scope of what it replaces.
+// root with one node in place of another. Unlike substitute, which protects the replacement's free axes from
+// capture, it is to stand in the scope of what it replaces.
 Id with_node_replaced(Arena& a, Id root, Id from, Id to) {
   std::unordered_map<Id, Id> done{{from, to}};
   std::vector<Id> args;
@@ -31,47 +28,6 @@ Id with_node_replaced(Arena& a, Id root, Id from, Id to) {
   }
   return done.at(root);
 }
-
-// One contribution to a node's adjoint: value, over axes (closed under their ranges), zero where a guard fails.
-// implied: literals where value is zero already; they matter only before a partial that may be infinite there.
-struct Contribution {
-  std::vector<Id> axes;
-  Literals guards;
-  Literals implied;
-  Id value;
-};
-
-// The axes of a body in order of nesting, with their ranges: one range per name.
-struct Scope {
-  std::vector<AxisRange> ranges;
-
-  const AxisRange* find(Id axis) const {
-    for (const AxisRange& r : ranges)
-      if (r.axis == axis) return &r;
-    return nullptr;
-  }
-  // axes and those that their ranges depend on, in order of nesting.
-  std::vector<Id> closure(const Arena& a, std::span<const Id> axes) const {
-    std::vector<Id> all;
-    for (size_t i = ranges.size(); i-- > 0;) {
-      const AxisRange& r = ranges[i];
-      bool needed = contains(axes, r.axis);
-      for (Id x : all) needed = needed || depends(a, *find(x), r.axis);
-      if (needed) all.push_back(r.axis);
-    }
-    std::ranges::reverse(all);
-    return all;
-  }
-  static bool depends(const Arena& a, const AxisRange& r, Id axis) {
-    return contains(a[r.begin].free_axes(), axis) || contains(a[r.end].free_axes(), axis);
-  }
-  std::vector<AxisRange> ranges_of(std::span<const Id> axes) const {
-    std::vector<AxisRange> found;
-    for (const AxisRange& r : ranges)
-      if (contains(axes, r.axis)) found.push_back(r);
-    return found;
-  }
-};
 
 bool is_active_node(Derivation& d, const Node& n, const std::unordered_set<Id>& active) {
   if (!is_float(n.type)) return false;
@@ -106,7 +62,7 @@ class Sweep {
     for (size_t i = ids.size(); i-- > 0;) {
       auto at = pending_.find(ids[i]);
       if (at == pending_.end()) continue;
-      std::vector<Contribution> merged = merge(std::move(at->second));
+      std::vector<Contribution> merged = merge(a_, std::move(at->second));
       pending_.erase(at);
       for (Contribution& c : merged) pass_on(ids[i], std::move(c));
     }
@@ -115,8 +71,8 @@ class Sweep {
  private:
   // ---- the scope ----
 
-  // Renames bound axes so that a name has one range in the whole body: the adjoint of a node is kept per node, and nodes
-  // of equal text are shared.
+  // Renames bound axes so that a name has one range in the whole body: the adjoint of a node is kept per
+  // node, and nodes of equal text are shared.
   Id with_distinct_axes(Id body) {
     used_ = all_axes(a_, std::vector<Id>{body});
     for (const AxisRange& r : definition_.axes)
@@ -161,7 +117,8 @@ class Sweep {
       map[r.axis] = axis;
       r.axis = axis;
     }
-    return a_.reduce(n.op, axes, substitute(a_, reduce_condition(n), map), substitute(a_, reduce_body(n), map));
+    return a_.reduce(n.op, axes, substitute(a_, reduce_condition(n), map),
+                     substitute(a_, reduce_body(n), map));
   }
 
   // Bound axes inside value that are called like one of axes get other names.
@@ -221,61 +178,10 @@ class Sweep {
   // A value that is about to be used at every point of a reduction: what it costs is paid here once.
   void settle(Contribution& c, Op op) {
     if ((c.guards.empty() && !contains_reduction(a_, c.value)) || !rectangular(c.axes)) return;
-    c.value = as_tensor("d_" + name_ + "_" + std::string(info(op).text), c.axes, guarded(a_, c.guards, c.value));
+    c.value =
+        as_tensor("d_" + name_ + "_" + std::string(info(op).text), c.axes, guarded(a_, c.guards, c.value));
     c.implied.insert(c.implied.begin(), c.guards.begin(), c.guards.end());
     c.guards.clear();
-  }
-
-  // ---- merging ----
-
-  // Contributions over the same axes become one; guards that differ become part of the values.
-  std::vector<Contribution> merge(std::vector<Contribution> all) {
-    std::vector<std::vector<Contribution>> groups;
-    for (Contribution& c : all) {
-      auto group = std::ranges::find_if(groups, [&](auto& g) { return same_set(g[0].axes, c.axes); });
-      if (group == groups.end()) groups.push_back({std::move(c)});
-      else if (auto same = std::ranges::find_if(*group, [&](auto& m) { return m.guards == c.guards; });
-               same == group->end())
-        group->push_back(std::move(c));
-      else add_to(*same, c);
-    }
-    std::vector<Contribution> merged;
-    for (auto& group : groups) merged.push_back(group.size() == 1 ? std::move(group[0]) : combined(group));
-    return merged;
-  }
-
-  void add_to(Contribution& sum, const Contribution& c) {
-    sum.value = a_.add(sum.value, c.value);
-    std::erase_if(sum.implied, [&](Id id) { return !contains(c.implied, id); });
-  }
-
-  Contribution combined(const std::vector<Contribution>& group) {
-    Contribution all{group[0].axes, {}, {}, kNone};
-    for (Id id : group[0].guards)
-      if (std::ranges::all_of(group, [&](auto& c) { return contains(c.guards, id); })) all.guards.push_back(id);
-    auto rest = [&](const Contribution& c) {
-      Literals r;
-      for (Id id : c.guards)
-        if (!contains(all.guards, id)) r.push_back(id);
-      return r;
-    };
-    // if c then x else y, where these are the two branches of one selection.
-    Literals first = rest(group[0]), second = rest(group[1]);
-    if (group.size() == 2 && first.size() == 1 && second.size() == 1 && negation(a_, first[0]) == second[0]) {
-      all.value = a_.select(first[0], group[0].value, group[1].value);
-      return all;
-    }
-    Id where = kNone;
-    for (size_t i = 0; i < group.size(); ++i) {
-      Literals r = rest(group[i]);
-      Id term = guarded(a_, r, group[i].value);
-      all.value = i == 0 ? term : a_.add(all.value, term);
-      for (Id id : group[i].implied) add_literals(a_, r, id);
-      Id here = conjunction(a_, r);
-      where = i == 0 ? here : disjunction(a_, where, here);
-    }
-    add_literals(a_, all.implied, where);
-    return all;
   }
 
   // ---- handing down ----
@@ -286,8 +192,8 @@ class Sweep {
     pending_[child].push_back(std::move(c));
   }
 
-  // Sums over the axes that are not to be kept. One that a guard depends on stays until the read is reached: summed
-  // here, the guard could no longer stand outside what it guards.
+  // Sums over the axes that are not to be kept. One that a guard depends on stays until the read is reached:
+  // summed here, the guard could no longer stand outside what it guards.
   void sum_out(Contribution& c, std::span<const Id> keep) {
     std::vector<Id> stay(keep.begin(), keep.end()), leave;
     for (Id id : c.guards)
@@ -438,8 +344,8 @@ class Sweep {
     if (d_.is_active(n.symbol)) contribute(n.symbol, indices, c);
   }
 
-  // d tensor[target] += sum(axes if guards && indices == target: value); an axis that is itself an index is replaced
-  // by the target's axis, so that the usual reads need no equation.
+  // d tensor[target] += sum(axes if guards && indices == target: value); an axis that is itself an index is
+  // replaced by the target's axis, so that the usual reads need no equation.
   void contribute(TensorId t, std::span<const Id> indices, const Contribution& c) {
     std::vector<Id> wanted;
     for (Id x : indices) wanted.push_back(a_[x].op == Op::axis && !contains(wanted, x) ? x : kNone);
@@ -503,62 +409,6 @@ class Sweep {
 };
 
 }  // namespace
-
-TensorId Derivation::define(const std::string& name, DType type, std::span<const AxisRange> axes, Id body) {
-  std::vector<Id> shape;
-  for (const AxisRange& r : axes) shape.push_back(r.end);
-  TensorId t = program.add_tensor(name, type, shape);
-  Definition made;
-  made.targets = {t};
-  made.axes.assign(axes.begin(), axes.end());
-  made.body = body;
-  made.direction = Direction::backward;
-  backward.push_back(made);
-  return t;
-}
-
-Id Derivation::total(TensorId t) {
-  Id sum = kNone;
-  for (Id term : adjoint(t).terms) sum = sum == kNone ? term : arena().add(sum, term);
-  return sum;
-}
-
-namespace {
-
-Id name_axis(const Program& p, Id extent, const std::vector<Id>& used) {
-  Arena& a = *p.arena;
-  std::vector<std::string> names;
-  if (a[extent].op == Op::dim) {
-    std::string lower = a.name(extent);
-    std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-    names.push_back(lower);
-  }
-  for (char c : std::string_view("ijklmpqruv")) names.emplace_back(1, c);
-  auto taken = [&](const std::string& name) {
-    return contains(used, a.axis(name)) || p.find(name) ||
-           std::ranges::any_of(p.dims, [&](const Dim& d) { return a.name(d.dim) == name; });
-  };
-  for (const std::string& name : names)
-    if (!taken(name)) return a.axis(name);
-  return a.fresh_axis(a.axis("i"), used);
-}
-
-}  // namespace
-
-const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted, std::span<const Id> avoid) {
-  TensorAdjoint& adjoint = d.adjoint(t);
-  size_t rank = d.program.tensor(t).shape.size();
-  if (adjoint.axes.size() == rank) return adjoint.axes;
-  std::vector<Id> used(wanted.begin(), wanted.end());
-  used.insert(used.end(), avoid.begin(), avoid.end());
-  for (size_t i = 0; i < rank; ++i) {
-    Id axis = i < wanted.size() ? wanted[i] : kNone;
-    if (axis == kNone) axis = name_axis(d.program, d.program.tensor(t).shape[i], used);
-    used.push_back(axis);
-    adjoint.axes.push_back(axis);
-  }
-  return adjoint.axes;
-}
 
 bool is_active(Derivation& d, const Definition& definition) {
   return active_nodes(d, definition.body).contains(definition.body);

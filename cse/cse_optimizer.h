@@ -12,6 +12,8 @@
 // Real-only in the backward; what the user wrote in the forward stays as it is. Not worth it: a read, a number, x-1.
 // Needs: the normal form of auto_inliner, after reduction_algebra. Keeps it.
 #pragma once
+#include <vector>
+
 #include "expr/program.h"
 
 namespace xhat {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cse/auto_inliner.h"
 #include "cse/bodies.h"
 
 namespace xhat {
 namespace {
 
 constexpr size_t kMostTerms = 32;  // of a product multiplied out for a proof
+constexpr int64_t kCheap_ps = 150;  // as in auto_inliner: less than reading the value
 constexpr int kMostSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
 
 // tensor[free] = coefficient * sum(bound if condition: body)
@@ -34,7 +36,8 @@ struct Sum {
 
 class Simplifier {
  public:
-  explicit Simplifier(const Program& p) : p_(p), a_(*p.arena), tree_(a_) {}
+  Simplifier(const Program& p, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
+      : p_(p), a_(*p.arena), tree_(a_), kept_(kept), hidden_(hidden) {}
   Program run();
 
  private:
@@ -47,13 +50,17 @@ class Simplifier {
   void remember(const Definition& d);
   bool single_term(const Product& value);
   std::vector<Definition> by_level() const;
+  std::map<TensorId, PointValue> inlinable(const Definition& d);
 
   Program p_;
   Arena& a_;
   TensorExprTree tree_;
+  const std::vector<TensorId>& kept_;
+  const std::vector<TensorId>& hidden_;
   std::vector<KnownSum> sums_;
   std::map<TensorId, PointValue> values_;
   std::set<TensorId> pinned_;  // read with a value outside: stay definitions
+  std::map<TensorId, Definition> written_out_;  // backward maps that so far have no definition
   std::vector<Definition> done_;
 };
 
@@ -219,9 +226,31 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   return with_outside(create_sum(inside, s));
 }
 
+// A reduction evaluates what it contains once per step. What depends on some of its axes but not on all there are (an
+// operand of a matrix product) stays a definition unless it is cheap.
+std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
+  const Node n = a_[d.body];
+  if (!is_reduction(n.op)) return values_;
+  std::map<TensorId, PointValue> values = values_;
+  std::vector<AxisRange> bound = reduce_axes(n), all = d.axes;
+  all.insert(all.end(), bound.begin(), bound.end());
+  for (Id id : reachable(a_, d.body)) {
+    auto it = is_read(a_[id].op) ? values.find(a_[id].symbol) : values.end();
+    if (it == values.end() || !depends_on_any(a_, id, bound)) continue;
+    bool everywhere = std::ranges::all_of(all, [&](const AxisRange& r) { return depends_on_any(a_, id, {&r, 1}); });
+    if (everywhere || evaluation_cost_ps(a_, it->second.value) <= kCheap_ps) continue;
+    if (auto d2 = written_out_.find(it->first); d2 != written_out_.end()) {
+      done_.push_back(d2->second);
+      written_out_.erase(d2);
+    }
+    values.erase(it);
+  }
+  return values;
+}
+
 void Simplifier::backward(Definition d) {
   if (d.is_call()) throw Bug("simplify_reductions: calls must be expanded before");
-  d.body = inline_reads(a_, d.body, values_);
+  d.body = inline_reads(a_, d.body, inlinable(d));
   const Node n = a_[d.body];
   bool map = !is_reduction(n.op);
   if (!is_float(n.type) || (!map && n.op != Op::sum)) {
@@ -254,18 +283,25 @@ void Simplifier::backward(Definition d) {
   }
   d.body = tree_.to_expression(value, n.type);
   if (has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target())) done_.push_back(d);
-  else values_[d.target()] = {axes_of(d.axes), d.body};
+  else {
+    values_[d.target()] = {axes_of(d.axes), d.body};
+    if (map) written_out_[d.target()] = d;
+  }
 }
 
 Program Simplifier::run() {
-  Program result = p_;
-  for (const Definition& d : p_.body.definitions) {
+  for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);
-    if (d.direction == Direction::forward) {
-      done_.push_back(d);
-      remember(d);
-    }
+  for (const Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::forward) continue;
+    done_.push_back(d);
+    Definition open = d;
+    open.body = inline_reads(a_, d.body, values_);
+    bool map = !is_reduction(a_[d.body].op);
+    if (!map && !has_tensor(hidden_, d.target())) remember(open);
+    if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()))
+      values_[d.target()] = {axes_of(d.axes), open.body};
   }
   for (const Definition& d : by_level()) backward(d);
   p_.body.definitions = std::move(done_);
@@ -274,6 +310,9 @@ Program Simplifier::run() {
 
 }  // namespace
 
-Program simplify_reductions(const Program& p) { return Simplifier(p).run(); }
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept,
+                            const std::vector<TensorId>& hidden) {
+  return Simplifier(p, kept, hidden).run();
+}
 
 }  // namespace xhat

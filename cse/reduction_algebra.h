@@ -11,10 +11,15 @@
 // Needs: the normal form of auto_inliner (every body a map, or one reduction of a map). Keeps it: definitions that
 // are maps and no gradients are inlined into their readers. Does not multiply out except for a proof, up to 32 terms.
 #pragma once
+#include <vector>
+
 #include "expr/program.h"
 
 namespace xhat {
 
-Program simplify_reductions(const Program& p);
+// Backward bodies are compared with the forward's maps (outputs too) written out. Those in kept are read instead.
+// Forward reductions in hidden may not be read where they were not read before.
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept = {},
+                            const std::vector<TensorId>& hidden = {});
 
 }  // namespace xhat

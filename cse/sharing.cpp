@@ -11,6 +11,7 @@ namespace {
 // Below this a value is recomputed rather than stored: about one addition and one multiplication, less than the
 // read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
+constexpr int kMostFolds = 8;        // occurrences of one value in one product, under different axes
 constexpr int kDeepest = 200;        // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
@@ -59,9 +60,9 @@ std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor
       parts->first.coefficient = 1;
       put(How::solved, parts->first, parts->second, scale);
     }
-  if (only.halves != 2 || form.coefficient != 1) return forms;
+  if (only.halves != 2) return forms;
   // y = log(1 + u), u = exp(..): u/(1+u)
-  if (n.op == Op::log || n.op == Op::log1p) {
+  if (form.coefficient == 1 && (n.op == Op::log || n.op == Op::log1p)) {
     Product inside = tree_.form(n.arg(0));
     Product sum = n.op == Op::log ? inside : tree_.add(type, {inside, {1, {}}});
     if (auto parts = plus_number(sum); parts && parts->second == 1)
@@ -71,7 +72,8 @@ std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor
   if (const auto* terms = tree_.terms(only.atom)) {
     std::vector<Product> rest;
     Product factors{1, {}};
-    for (const Product& t : *terms) {
+    for (Product t : *terms) {
+      t.coefficient *= form.coefficient;
       bool log = t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::log &&
                  std::abs(t.coefficient) == 1;
       if (log) factors = tree_.multiply(factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
@@ -120,7 +122,7 @@ int64_t Sharing::inner_price(const Product& p) {
 }
 
 std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
-                                          std::span<const AxisRange> scope) {
+                                          std::span<const AxisRange> scope, bool any_price) {
   std::set<Id> axes;
   for (const AxisRange& r : v.free) axes.insert(r.axis);
   // Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y = exp(x-m)/s.
@@ -135,33 +137,45 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
   for (const Binding& found : unifier.contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
     Product whole = instance(v.form, found);
-    bool fits = true;
-    for (const Factor& f : whole.factors) {
-      const Factor* t = factor_of(target, f.atom);
-      bool there = t && same_sign(t->halves, f.halves) && std::abs(t->halves) >= std::abs(f.halves);
-      bool full = a_[f.atom].axes_count >= axes.size() && !axes.empty();
-      fits = fits && (there || (f.halves < 0 && !full));
-    }
-    if (!fits) continue;
     Product by = replacement(p, v, found);
-    Product result = tree_.multiply(tree_.multiply(target, tree_.power(whole, -2)), by);
-    if (v.how == StoredValue::How::solved)
-      if (const Factor* f = factor_of(result, by.factors[0].atom); f && f->halves < 0 && is_read(a_[f->atom].op)) continue;
-    if (v.how == StoredValue::How::solved &&
-        std::ranges::any_of(result.factors, [&](const Factor& f) {
-          return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor;
-        }))
-      continue;
-    if (inner_price(result) < inner_price(target)) return result;
+    Product result = target;
+    // All powers at once: the last occurrence is what saves the evaluation.
+    auto contained_in = [&](const Product& q) {
+      return std::ranges::all_of(whole.factors, [&](const Factor& f) {
+        const Factor* t = factor_of(q, f.atom);
+        bool full = a_[f.atom].axes_count >= axes.size() && !axes.empty();
+        bool there = t && same_sign(t->halves, f.halves) && std::abs(t->halves) >= std::abs(f.halves);
+        return there || (f.halves < 0 && !full);
+      });
+    };
+    if (!contained_in(target)) continue;
+    Product inverse = tree_.power(whole, -2);
+    do result = tree_.multiply(tree_.multiply(result, inverse), by);
+    while (!result.is_zero() && contained_in(result));
+    // 1/read is good only where it cancels.
+    auto below = [&](const Factor& f) { return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor; };
+    if (v.how == StoredValue::How::solved && std::ranges::any_of(result.factors, below)) continue;
+    if (any_price || inner_price(result) < inner_price(target)) return result;
   }
   return std::nullopt;
 }
 
-Product Sharing::fold(const Program& p, const Product& target, const StoredValue& v, std::span<const AxisRange> scope) {
-  Product result = target;
-  // Every round removes an occurrence and lowers the price.
-  while (auto next = fold_once(p, result, v, scope)) result = std::move(*next);
-  return result;
+Product Sharing::fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
+                      std::span<const AxisRange> scope) {
+  auto all = [&](bool any_price) {
+    Product result = target;
+    for (const StoredValue& v : forms)
+      for (int i = 0; i < kMostFolds; ++i) {
+        auto next = fold_once(p, result, v, scope, any_price);
+        if (!next) break;
+        result = std::move(*next);
+      }
+    return result;
+  };
+  // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1 + exp(-x).
+  if (forms.size() > 1)
+    if (Product together = all(true); inner_price(together) < inner_price(target)) return together;
+  return all(false);
 }
 
 std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target, std::span<const AxisRange> scope) {

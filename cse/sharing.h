@@ -42,8 +42,9 @@ class Sharing {
   // The value itself and functions of it that it can stand for.
   std::vector<StoredValue> stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
                                         const Product& form);
-  // The product with every occurrence of the value read, if that is cheaper.
-  Product fold(const Program& p, const Product& target, const StoredValue& v, std::span<const AxisRange> scope);
+  // The product with occurrences of the value (all forms are of one tensor) read instead, if that is cheaper.
+  Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
+               std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
   std::optional<Share> common(const ForwardPart& part, const Product& target, std::span<const AxisRange> scope);
 
@@ -55,7 +56,7 @@ class Sharing {
 
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
-                                   std::span<const AxisRange> scope);
+                                   std::span<const AxisRange> scope, bool any_price);
   Product instance(const Product& pattern, const Binding& binding);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
   Product walk(const Product& root, const Step& f, int depth);

@@ -1,6 +1,7 @@
 #include "cse/tensor_expr_tree.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 
@@ -10,6 +11,11 @@ namespace {
 // Sums longer than this are not flattened further: a chain x0+x1+… of n terms would cost n² otherwise.
 constexpr size_t kLongestSum = 24;
 constexpr int kHighestPower = 8;  // pow(a, 9) stays a function
+
+uint64_t mix(uint64_t h, uint64_t v) {
+  h ^= v + 0x9e3779b97f4a7c15ULL + (h << 6) + (h >> 2);
+  return h * 0xff51afd7ed558ccdULL;
+}
 
 bool by_factors(const Product& x, const Product& y) {
   // Numbers last: 1 - y*y reads better than the other way round when the sign is pulled out.
@@ -79,7 +85,7 @@ Product TensorExprTree::power(const Product& x, int halves) {
 
 bool TensorExprTree::positive(Id atom) const {
   const Node& n = a_[atom];
-  if (n.op == Op::cast) return a_[n.arg(0)].op == Op::dim;
+  if (n.op == Op::cast) return n.axes_count == 0 && (a_[n.arg(0)].op == Op::dim || positive(n.arg(0)));
   return n.op == Op::exp || n.op == Op::sigmoid || n.op == Op::softplus;
 }
 
@@ -148,10 +154,46 @@ Product TensorExprTree::add(DType type, std::vector<Product> given) {
   }
 }
 
+uint64_t TensorExprTree::key(const Product& p) {
+  uint64_t sum = 0;
+  for (const Factor& f : p.factors) sum += mix(key(f.atom), static_cast<uint64_t>(f.halves));
+  return mix(sum, std::bit_cast<uint64_t>(std::abs(p.coefficient)));
+}
+
+// Recursion is shallow: form() asks for the keys of operands first.
+uint64_t TensorExprTree::key(Id atom) {
+  if (auto it = keys_.find(atom); it != keys_.end()) return it->second;
+  const Node n = a_[atom];
+  uint64_t h = mix(static_cast<uint64_t>(n.op), static_cast<uint64_t>(n.type));
+  if (const auto* inner = terms(atom)) {
+    uint64_t sum = 0;
+    for (const Product& t : *inner) sum += key(t);
+    h = mix(sum, inner->size());
+  } else if (n.op == Op::constant) {
+    h = mix(h, static_cast<uint64_t>(n.integer));
+  } else if (is_read(n.op)) {
+    h = mix(h, n.symbol);
+  } else {
+    if (n.op == Op::dim) h = mix(h, n.symbol);
+    uint64_t operands = 0;  // in any order
+    for (Id x : n.args()) {
+      auto known = forms_.find(x);
+      operands += known == forms_.end() ? mix(static_cast<uint64_t>(a_[x].op), a_[x].symbol * (a_[x].op != Op::axis))
+                                        : key(known->second);
+    }
+    h = mix(h, operands);
+  }
+  keys_[atom] = h;
+  return h;
+}
+
 // Distinct terms without a common factor. Only the sign and a size that all coefficients share are pulled out, so that
 // var + 1e-5 keeps its number.
 Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
-  double scale = terms[0].coefficient < 0 ? -1 : 1;
+  const Product* leading = &terms[0];
+  for (const Product& t : terms)
+    if (!t.is_number() && key(t) < key(*leading)) leading = &t;
+  double scale = leading->coefficient < 0 ? -1 : 1;
   double size = std::abs(terms[0].coefficient);
   if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; })) scale *= size;
   for (Product& t : terms) t.coefficient /= scale;
@@ -165,6 +207,7 @@ Product TensorExprTree::form(Id expression) {
   for (Id id : reachable(a_, expression)) {
     if (!is_float(a_[id].type) || forms_.contains(id)) continue;
     Product p = compute(id);
+    for (const Factor& f : p.factors) key(f.atom);
     forms_.emplace(id, std::move(p));
   }
   return forms_.at(expression);
@@ -175,16 +218,24 @@ Id TensorExprTree::canonical(Id expression) {
   return to_expression(form(expression), a_[expression].type);
 }
 
-Product TensorExprTree::from_integer(DType type, Id id, int depth) {
+// A number of literals and dims, whatever its casts: N*H*W is three atoms.
+Product TensorExprTree::from_dims(DType type, Id id, int depth) {
   const Node n = a_[id];
-  if (n.op == Op::constant) return {static_cast<double>(n.integer), {}};
-  if (depth > 0 && n.axes_count == 0) {
-    auto sub = [&](size_t i) { return from_integer(type, n.arg(i), depth - 1); };
+  if (n.op == Op::constant && is_integer(n.type)) return {static_cast<double>(n.integer), {}};
+  if (n.op == Op::constant && is_float(n.type) && std::isfinite(n.value)) return {n.value, {}};
+  if (depth > 0) {
+    auto sub = [&](size_t i) { return from_dims(type, n.arg(i), depth - 1); };
     if (n.op == Op::mul) return multiply(sub(0), sub(1));
     if (n.op == Op::add) return add(type, {sub(0), sub(1)});
     if (n.op == Op::sub) return add(type, {sub(0), multiply({-1, {}}, sub(1))});
+    if (n.op == Op::neg) return multiply({-1, {}}, sub(0));
+    if (n.op == Op::cast && is_float(n.type)) return sub(0);
+    if (n.op == Op::div && is_float(n.type))
+      if (Product below = sub(1); !below.is_zero()) return multiply(sub(0), power(below, -2));
   }
-  return atom(a_.cast(type, id));
+  // The language evaluates dims beside floats in f64; written like that it also prints as the plain dim.
+  Id wide = is_float(n.type) ? id : a_.cast(DType::f64, id);
+  return atom(type == a_[wide].type ? wide : a_.cast(type, wide));
 }
 
 // The operands' forms are known.
@@ -201,7 +252,13 @@ Product TensorExprTree::compute(Id id) {
   constexpr int kDepth = 64;  // of integer arithmetic under a cast
   switch (n.op) {
     case Op::constant: return std::isfinite(n.value) ? Product{n.value, {}} : atom(id);
-    case Op::cast: return is_integer(a_[n.arg(0)].type) ? from_integer(n.type, n.arg(0), kDepth) : opaque();
+    case Op::cast: {
+      bool number = n.axes_count == 0 && a_[n.arg(0)].type != DType::boolean;
+      for (Id x : number ? reachable(a_, n.arg(0)) : std::vector<Id>{})
+        number = number && !is_read(a_[x].op) && !is_reduction(a_[x].op);
+      return number ? from_dims(n.type, n.arg(0), kDepth) : opaque();
+    }
+    case Op::select: return sub(1) == sub(2) ? sub(1) : opaque();
     case Op::neg: return multiply({-1, {}}, sub(0));
     case Op::add: return add(n.type, {sub(0), sub(1)});
     case Op::sub: return add(n.type, {sub(0), multiply({-1, {}}, sub(1))});

@@ -58,10 +58,14 @@ class TensorExprTree {
   std::optional<std::vector<Product>> expand(const Product& p, size_t limit);
 
   std::vector<Id> free_axes(const Product& p) const;  // ascending
+  // Equal for products that differ in axis names and index expressions only: for bucketing, and for choosing the
+  // sign of a sum, which must not depend on names.
+  uint64_t key(const Product& p);
+  uint64_t key(Id atom);
 
  private:
   Product compute(Id id);
-  Product from_integer(DType type, Id id, int depth);
+  Product from_dims(DType type, Id id, int depth);
   Product root(const Product& x, int halves);
   Product sum_of(DType type, std::vector<Product> terms);
   Id sum_expression(DType type, const std::vector<Product>& terms);
@@ -72,6 +76,7 @@ class TensorExprTree {
   Arena& a_;
   std::unordered_map<Id, Product> forms_;
   std::unordered_map<Id, std::vector<Product>> sums_;
+  std::unordered_map<Id, uint64_t> keys_;
   std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
 };
 

@@ -1,5 +1,6 @@
-// Bounds of index expressions. The points that fall outside are a Presburger set: empty means proved; else the sizes
-// that are safe are what is left after projecting the axes away, and a precondition is a box of them.
+// Bounds of index expressions. The points that fall outside are a Presburger set: empty means proved; else
+// the sizes that are safe are what is left after projecting the axes away, and a precondition is a box of
+// them.
 #include "expr/affine.h"
 
 #include <algorithm>
@@ -22,7 +23,8 @@ Set projected(const Scope& scope, Set s, Keep keep) {
   return s;
 }
 
-// The set with the atoms moved from parameters to set dimensions, in this order (they must be parameters of it).
+// The set with the atoms moved from parameters to set dimensions, in this order (they must be parameters of
+// it).
 Set with_dimensions(const Scope& scope, Set s, std::span<const Id> atoms) {
   for (size_t i = 0; i < atoms.size(); ++i) {
     const int at = scope.position(s, atoms[i]);
@@ -56,7 +58,8 @@ std::string example_of(Scope& scope, const BoundsQuestion& q, const Set& bad) {
   std::string axes, sizes;
   for (size_t i = 0; i < order.size(); ++i) {
     std::string& text = i < dims ? sizes : axes;
-    text += (text.empty() ? "" : ", ") + a.name(order[i]) + " = " + std::to_string(coordinate(at, static_cast<int>(i)));
+    text += (text.empty() ? "" : ", ") + a.name(order[i]) + " = " +
+            std::to_string(coordinate(at, static_cast<int>(i)));
   }
   // The index there: the one value that meets these coordinates.
   Set here = eq(scope.value(q.index), scope.value(a.axis("index value"))) & scope.facts();
@@ -71,8 +74,8 @@ std::string example_of(Scope& scope, const BoundsQuestion& q, const Set& bad) {
   return text + (text.empty() ? "index " : ": index ") + std::to_string(value);
 }
 
-// The box { dims at least these } whose part inside `context` is exactly `safe`; none where there is no such box.
-// Bounds that the context implies anyway are left out.
+// The box { dims at least these } whose part inside `context` is exactly `safe`; none where there is no such
+// box. Bounds that the context implies anyway are left out.
 std::optional<std::vector<std::pair<Id, int64_t>>> box_of(Scope& scope, const Set& safe, const Set& context) {
   std::vector<Id> dims;
   for (const Monomial& m : scope.parameters(safe)) dims.push_back(m[0]);
@@ -80,13 +83,14 @@ std::optional<std::vector<std::pair<Id, int64_t>>> box_of(Scope& scope, const Se
   const Set points = with_dimensions(scope, safe, dims);
   std::vector<std::pair<Id, int64_t>> box;
   for (size_t i = 0; i < dims.size(); ++i) {
-    const Aff size(isl_aff_var_on_domain(isl_local_space_from_space(isl_set_get_space(points.get())), isl_dim_set,
-                                         static_cast<unsigned>(i)));
+    const Aff size(isl_aff_var_on_domain(isl_local_space_from_space(isl_set_get_space(points.get())),
+                                         isl_dim_set, static_cast<unsigned>(i)));
     box.emplace_back(dims[i], to_int64(Val(isl_set_min_val(points.get(), size.get()))));
   }
   auto matches = [&](const std::vector<std::pair<Id, int64_t>>& b) {
     Set inside = context;
-    for (const auto& [dim, least] : b) inside = inside & le(scope.value(Poly::constant(least)), scope.value(dim));
+    for (const auto& [dim, least] : b)
+      inside = inside & le(scope.value(Poly::constant(least)), scope.value(dim));
     return is_subset(inside, safe);  // safe lies in every such box: the bounds are its own minima
   };
   if (!matches(box)) return std::nullopt;
@@ -115,7 +119,8 @@ BoundsAnswer prove(Arena& a, const BoundsQuestion& q) {
   const Set bad = coalesced(domain & outside);
   if (is_empty(bad)) return {Verdict::proved, {}, {}};
   if (opaque) return {Verdict::unknown, {}, {}};
-  // Sizes for which nothing is iterated are safe, whatever the box says of them: they are left out of the comparison.
+  // Sizes for which nothing is iterated are safe, whatever the box says of them: they are left out of the
+  // comparison.
   auto dims_only = [&](const Monomial& m) { return is_named(a, m, Op::dim); };
   const Set context = coalesced(projected(scope, domain, dims_only));
   const Set safe = coalesced(context - projected(scope, bad, dims_only));

@@ -1,11 +1,13 @@
-// Questions about quasi-affine index expressions, answered exactly by isl. The one door to isl: no isl type leaves it.
+// Questions about quasi-affine index expressions, answered exactly by isl. The one door to isl: no isl type
+// leaves it.
 //
-// Access: reading dimension d of a tensor at an index expression, for all values of the axes in scope. An index is
-// within isl's reach if it is built from axes, dims, integers, + - *const / const % const, min, max, abs, clamp, relu,
-// select with such conditions. Anything else is opaque: an unknown number, the same wherever the same term stands, of
-// which a little is known (i*W <= (H-1)*W for i in 0..H, 0 <= p % W < W, p/W < H for p < H*W, 0 <= u8 data <= 255), so
-// that x[p/W, p%W], x[i*W + j] and clamped data are proved too. Conditions that are out of reach count as "may hold".
-// Sizes and index arithmetic are taken to fit in 64 bits; arithmetic on data may wrap and is opaque as a whole.
+// Access: reading dimension d of a tensor at an index expression, for all values of the axes in scope. An
+// index is within isl's reach if it is built from axes, dims, integers, + - *const / const % const, min, max,
+// abs, clamp, relu, select with such conditions. Anything else is opaque: an unknown number, the same
+// wherever the same term stands, of which a little is known (i*W <= (H-1)*W for i in 0..H, 0 <= p % W < W,
+// p/W < H for p < H*W, 0 <= u8 data <= 255), so that x[p/W, p%W], x[i*W + j] and clamped data are proved too.
+// Conditions that are out of reach count as "may hold". Sizes and index arithmetic are taken to fit in 64
+// bits; arithmetic on data may wrap and is opaque as a whole.
 #pragma once
 #include <optional>
 #include <span>
@@ -26,8 +28,8 @@ struct BoundsQuestion {
 struct BoundsAnswer {
   enum class Verdict {
     proved,        // 0 <= index < extent for all dims >= 0
-    precondition,  // among the dims for which there is anything to iterate, holds exactly when `safe` does: all dims
-                   // at least some constants
+    precondition,  // where there is anything to iterate, holds exactly when `safe` does: all dims at least
+                   // some constants
     violated,      // can fall outside; example says where
     unknown        // out of isl's reach: checked when the kernel runs
   } verdict;
@@ -36,22 +38,27 @@ struct BoundsAnswer {
 };
 BoundsAnswer prove_bounds(Arena& a, const BoundsQuestion& q);
 
-// Is a size (an extent, end - begin; i64 over dims) >= 0 for all dims >= 0? Verdicts as above: where the safe sizes are
-// no box (N - M), `violated`: the caller can still state the condition itself as a precondition.
+// Is a size (an extent, end - begin; i64 over dims) >= 0 for all dims >= 0? Verdicts as above: where the safe
+// sizes are no box (N - M), `violated`: the caller can still state the condition itself as a precondition.
 BoundsAnswer prove_nonnegative(Arena& a, Id size);
 
-// Inversion. Solves { indices_d(axes) == target_d for all d } for as many of the bound axes as possible.
-// bound: the axes to sum over (in order, with ranges); indices over them, outer parameters and dims; targets: the axes
-// of the gradient (one per dimension) that are free in the result.
+// Inversion. Solves { indices_d(axes) == target_d for all d } for as many of the bound axes as possible:
+//   sum(i, r if 2*i + r - 1 == a: f(i, r))  =>  sum(i in a/2 .. min((a+1)/2 + 1, H): f(i, a - 2*i + 1))
+// bound: the axes to sum over (in order, with ranges); indices over them, outer parameters and dims; targets:
+// the axes of the gradient (one per dimension, known to lie in their ranges) that are free in the result.
 struct InvertQuestion {
   std::span<const AxisRange> bound;
-  Id condition;                   // an additional known condition over bound axes (kNone: none)
+  Id condition;                   // bool over bound axes: where it fails, points do not count (kNone: all do)
   std::span<const Id> indices;
   std::span<const AxisRange> targets;
 };
+// The points of the answer (remaining in their ranges, the guard holds, the others as solved) are exactly the
+// bound points that meet equations, ranges and condition, each once. A remaining axis may be new (steps of a
+// stride).
 struct InvertAnswer {
-  // What remains to be summed over, with new ranges over the targets (and earlier remaining axes), and the guard that
-  // must still be tested (kNone: nothing). solved maps the other bound axes to expressions over targets and remaining.
+  // What remains to be summed over, with new ranges over the targets (and earlier remaining axes), and the
+  // guard that must still be tested (kNone: nothing). solved maps the other bound axes to expressions over
+  // targets and remaining.
   std::vector<AxisRange> remaining;
   std::vector<std::pair<Id, Id>> solved;
   Id guard = kNone;

@@ -1,7 +1,7 @@
-// Inverting an access relation: which bound points read the target element? The relation is split into groups of bound
-// axes that indices, ranges or conditions connect (a whole strided 2-D convolution takes isl ten times as long as its
-// two spatial groups); a plain index is a renaming and needs no isl; symbolic divisors have rules; each other group is
-// solved by isl (affine_solve).
+// Inverting an access relation: which bound points read the target element? The relation is split into groups
+// of bound axes that indices, ranges or conditions connect (a whole strided 2-D convolution takes isl ten
+// times as long as its two spatial groups); a plain index is a renaming and needs no isl; symbolic divisors
+// have rules; each other group is solved by isl (affine_solve).
 #include <algorithm>
 #include <numeric>
 
@@ -23,7 +23,8 @@ class Inversion {
 
   std::optional<InvertAnswer> run() {
     system_.axes.assign(q_.bound.begin(), q_.bound.end());
-    for (size_t d = 0; d < q_.indices.size(); ++d) system_.equations.push_back({q_.indices[d], q_.targets[d].axis});
+    for (size_t d = 0; d < q_.indices.size(); ++d)
+      system_.equations.push_back({q_.indices[d], q_.targets[d].axis});
     if (q_.condition != kNone) take_condition(q_.condition);
     rename();
     apply_rules(a_, system_, q_.targets);
@@ -82,7 +83,8 @@ class Inversion {
                             [&](const AxisRange& x) { return x.axis == e.left; });
       auto t = std::find_if(q_.targets.begin(), q_.targets.end(),
                             [&](const AxisRange& x) { return x.axis == e.right; });
-      if (r == system_.axes.end() || t == q_.targets.end() || r->begin != t->begin || r->end != t->end) continue;
+      if (r == system_.axes.end() || t == q_.targets.end() || r->begin != t->begin || r->end != t->end)
+        continue;
       if (uses(e.left) != 1) continue;
       solved_.emplace_back(e.left, e.right);
       progress_ = true;
@@ -111,8 +113,10 @@ class Inversion {
       for (Id e : together)
         for (size_t i = 0; i < axes.size(); ++i) {
           if (!contains(axes_in(e), axes[i].axis)) continue;
-          if (first == none) first = find(i);
-          else leader[std::max(find(i), first)] = std::min(find(i), first), first = find(i);
+          if (first == none)
+            first = find(i);
+          else
+            leader[std::max(find(i), first)] = std::min(find(i), first), first = find(i);
         }
       return first;
     };
@@ -126,7 +130,8 @@ class Inversion {
     for (const Equation& e : system_.equations) at(join({e.left, e.right})).equations.push_back(e);
     for (Id c : system_.conditions) at(join({c})).conditions.push_back(c);
     for (Id c : system_.inequalities) at(join({c})).inequalities.push_back(c);
-    std::erase_if(all, [](const System& s) { return s.axes.empty() && s.equations.empty() && s.conditions.empty(); });
+    std::erase_if(
+        all, [](const System& s) { return s.axes.empty() && s.equations.empty() && s.conditions.empty(); });
     return all;
   }
 

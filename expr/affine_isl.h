@@ -1,5 +1,5 @@
-// isl's C objects as values. isl counts references, so a copy is cheap; functions that "take" get a copy (give()).
-// A null result means an error or that the budget of operations is spent: GaveUp either way.
+// isl's C objects as values. isl counts references, so a copy is cheap; functions that "take" get a copy
+// (give()). A null result means an error or that the budget of operations is spent: GaveUp either way.
 #pragma once
 #include <isl/aff.h>
 #include <isl/constraint.h>
@@ -76,12 +76,13 @@ inline int64_t to_int64(const Val& v) {
   return isl_val_get_num_si(v.get());
 }
 
-// One question's isl context. `operations` bounds the work (isl counts its inner steps), so that nothing hangs.
+// One question's isl context. `operations` bounds the work (isl counts its inner steps), so that nothing
+// hangs.
 class Context {
  public:
   explicit Context(unsigned long operations) : ctx_(isl_ctx_alloc()) {
     if (!ctx_) throw std::bad_alloc();
-    isl_options_set_on_error(ctx_, ISL_ON_ERROR_WARN);
+    isl_options_set_on_error(ctx_, ISL_ON_ERROR_CONTINUE);
     isl_ctx_set_max_operations(ctx_, operations);
   }
   Context(const Context&) = delete;

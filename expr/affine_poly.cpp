@@ -31,7 +31,9 @@ Monomial product(const Monomial& a, const Monomial& b) {
 }
 
 // By degree, then lexicographic: compatible with products, which long division needs.
-bool larger(const Monomial& a, const Monomial& b) { return a.size() != b.size() ? a.size() > b.size() : a > b; }
+bool larger(const Monomial& a, const Monomial& b) {
+  return a.size() != b.size() ? a.size() > b.size() : a > b;
+}
 
 // a/b where b's atoms are all among a's.
 std::optional<Monomial> quotient(const Monomial& a, const Monomial& b) {
@@ -133,15 +135,18 @@ bool surely_nonnegative(const Poly& p, const AtomTest& nonnegative, const AtomTe
   Poly shifted;  // with 1 + a for every positive a
   for (const auto& [m, c] : p.terms) {
     Poly term = Poly::constant(c);
-    for (Id atom : m) term = term * (positive(atom) ? Poly::atom(atom) + Poly::constant(1) : Poly::atom(atom));
+    for (Id atom : m)
+      term = term * (positive(atom) ? Poly::atom(atom) + Poly::constant(1) : Poly::atom(atom));
     shifted = shifted + term;
   }
   for (const auto& [m, c] : shifted.terms) {
     if (c < 0) return false;
     for (size_t i = 0; i < m.size(); ++i) {
       if (nonnegative(m[i]) || positive(m[i])) continue;
-      if (i + 1 < m.size() && m[i + 1] == m[i]) ++i;  // a square
-      else return false;
+      if (i + 1 < m.size() && m[i + 1] == m[i])
+        ++i;  // a square
+      else
+        return false;
     }
   }
   return true;

@@ -1,5 +1,6 @@
-// Polynomials with integer coefficients over nodes of an arena: the normal form of index arithmetic. What is linear in
-// it goes to isl; what is not (H*W, i*W, symbolic divisors) is reasoned about here, with what is known of the signs.
+// Polynomials with integer coefficients over nodes of an arena: the normal form of index arithmetic. What is
+// linear in it goes to isl; what is not (H*W, i*W, symbolic divisors) is reasoned about here, with what is
+// known of the signs.
 //
 // An atom is any integer node that is not itself a sum or product: an axis, a dim, e/4, ids[b], H/W, ...
 #pragma once
@@ -14,12 +15,14 @@
 
 namespace xhat::affine {
 
-// The question left the reach of this file or of isl's budget. Caught at affine's surface, where it means "unknown".
+// The question left the reach of this file or of isl's budget. Caught at affine's surface, where it means
+// "unknown".
 struct GaveUp {};
 
 using Monomial = std::vector<Id>;  // ascending; the same atom twice is its square; empty: 1
 
-// Canonical: no zero coefficients, so equal polynomials compare equal. Arithmetic that leaves 64 bits throws GaveUp.
+// Canonical: no zero coefficients, so equal polynomials compare equal. Arithmetic that leaves 64 bits throws
+// GaveUp.
 struct Poly {
   std::map<Monomial, int64_t> terms;
 
@@ -39,12 +42,12 @@ Poly operator-(const Poly& a, const Poly& b);
 Poly operator*(const Poly& a, const Poly& b);
 Poly operator-(const Poly& a);
 
-// quotient and rest with p = quotient*d + rest, by long division from the largest terms down (no term of the rest is
-// divisible by d's largest).
+// quotient and rest with p = quotient*d + rest, by long division from the largest terms down (no term of the
+// rest is divisible by d's largest).
 std::pair<Poly, Poly> divide(const Poly& p, const Poly& d);
 
-// Is p >= 0 wherever the atoms satisfy: positive(atom) means atom >= 1, nonnegative(atom) means atom >= 0? May say no
-// where it is.
+// Is p >= 0 wherever the atoms satisfy: positive(atom) means atom >= 1, nonnegative(atom) means atom >= 0?
+// May say no where it is.
 using AtomTest = std::function<bool(Id)>;
 bool surely_nonnegative(const Poly& p, const AtomTest& nonnegative, const AtomTest& positive);
 

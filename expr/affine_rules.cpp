@@ -1,5 +1,6 @@
-// The rules for symbolic divisors. Each replaces an equation (or a pair) by equivalent ones; "equivalent" is meant for
-// points whose bound axes and targets lie in their ranges, which the solver keeps testing beside them.
+// The rules for symbolic divisors. Each replaces an equation (or a pair) by equivalent ones; "equivalent" is
+// meant for points whose bound axes and targets lie in their ranges, which the solver keeps testing beside
+// them.
 #include <algorithm>
 
 #include "expr/affine_scope.h"
@@ -8,8 +9,8 @@
 namespace xhat::affine {
 namespace {
 
-// left of an equation as (base / divisor) % modulus. Nested divisions multiply; since / and % by 0 give 0, the
-// identities hold for divisors 0 too.
+// left of an equation as (base / divisor) % modulus. Nested divisions multiply; since / and % by 0 give 0,
+// the identities hold for divisors 0 too.
 struct Form {
   Id base;
   Poly divisor = Poly::constant(1);
@@ -180,7 +181,8 @@ class Rules {
   bool divide_symbolic(size_t i) {
     const Equation e = s_.equations[i];
     const Form f = form_of(e.left);
-    if (f.modulus || f.divisor.as_constant() || !scope_.surely_nonnegative(f.divisor - Poly::constant(1))) return false;
+    if (f.modulus || f.divisor.as_constant() || !scope_.surely_nonnegative(f.divisor - Poly::constant(1)))
+      return false;
     const Poly from = scope_.poly(e.right) * f.divisor;
     s_.inequalities.push_back(a_.binary(Op::le, expression(a_, from), a_.to(DType::i64, f.base)));
     s_.inequalities.push_back(a_.binary(Op::lt, a_.to(DType::i64, f.base), expression(a_, from + f.divisor)));
@@ -190,7 +192,8 @@ class Rules {
 
   Arena& a_;
   System& s_;
-  Scope scope_;  // with the bound axes in their ranges: a divisor that would leave them empty counts as positive
+  // With the bound axes in their ranges: a divisor that would leave them empty counts as positive.
+  Scope scope_;
 };
 
 // k*e - k*c*(e/c) becomes k*(e % c), where all of k*e stands in p (its constant may differ).

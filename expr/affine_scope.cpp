@@ -13,21 +13,27 @@ bool is_comparison_of_integers(const Arena& a, const Node& n) { return is_intege
 // Operations whose operands the translation looks into; all others are opaque.
 bool looks_inside(const Arena& a, const Node& n) {
   switch (n.op) {
-    case Op::neg: case Op::add: case Op::sub: case Op::mul: case Op::div: case Op::mod: case Op::minimum:
-    case Op::maximum: case Op::clamp: case Op::abs: case Op::relu:
-      return is_integer(n.type);
-    case Op::select:
-      return is_integer(n.type) || n.type == DType::boolean;
-    case Op::cast:
-      return is_integer(a[n.arg(0)].type) && (is_integer(n.type) || n.type == DType::boolean);
-    case Op::eq: case Op::ne:
-      return is_comparison_of_integers(a, n) || a[n.arg(0)].type == DType::boolean;
-    case Op::lt: case Op::le:
-      return is_comparison_of_integers(a, n);
-    case Op::land: case Op::lor: case Op::lnot:
-      return true;
-    default:
-      return false;
+    case Op::neg:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
+    case Op::div:
+    case Op::mod:
+    case Op::minimum:
+    case Op::maximum:
+    case Op::clamp:
+    case Op::abs:
+    case Op::relu: return is_integer(n.type);
+    case Op::select: return is_integer(n.type) || n.type == DType::boolean;
+    case Op::cast: return is_integer(a[n.arg(0)].type) && (is_integer(n.type) || n.type == DType::boolean);
+    case Op::eq:
+    case Op::ne: return is_comparison_of_integers(a, n) || a[n.arg(0)].type == DType::boolean;
+    case Op::lt:
+    case Op::le: return is_comparison_of_integers(a, n);
+    case Op::land:
+    case Op::lor:
+    case Op::lnot: return true;
+    default: return false;
   }
 }
 
@@ -39,7 +45,10 @@ Interval range_of_type(DType t) {
 }  // namespace
 
 Scope::Scope(Arena& a, unsigned long operations)
-    : arena_(a), context_(operations), space_(isl_space_set_alloc(context_.get(), 0, 0)), facts_(universe()) {}
+    : arena_(a),
+      context_(operations),
+      space_(isl_space_set_alloc(context_.get(), 0, 0)),
+      facts_(universe()) {}
 
 Set Scope::universe() const { return Set(isl_set_universe(space_.give())); }
 
@@ -48,96 +57,13 @@ PwAff Scope::number(int64_t v) const {
   return PwAff(isl_pw_aff_from_aff(isl_aff_val_on_domain_space(space_.give(), val.give())));
 }
 
-bool Scope::surely_nonnegative(const Poly& p) const {
-  return affine::surely_nonnegative(
-      p, [&](Id id) { return nonnegative_.contains(id); }, [&](Id id) { return positive_.contains(id); });
-}
-
-bool Scope::surely_in(Id expression, const Poly& extent) {
-  const Interval i = interval(poly(expression));
-  return i.lo && i.hi && surely_nonnegative(*i.lo) && surely_nonnegative(extent - Poly::constant(1) - *i.hi);
-}
-
-void Scope::bind(const AxisRange& range) {
-  Interval i{interval(poly(range.begin)).lo, interval(poly(range.end)).hi};
-  if (i.hi) i.hi = *i.hi - Poly::constant(1);
-  if (i.lo && surely_nonnegative(*i.lo)) {
-    nonnegative_.insert(range.axis);
-    // The axis has a value, so end >= 1; if the end is c*H*W - k, both H and W are at least 1.
-    if (i.hi && i.hi->terms.size() <= 2 && i.hi->constant_term() < 0) {
-      for (const auto& [m, c] : i.hi->terms) {
-        const bool all = std::all_of(m.begin(), m.end(), [&](Id id) { return nonnegative_.contains(id); });
-        if (m.empty() || c < 0 || !all) continue;
-        for (Id atom : m)
-          if (positive_.insert(atom).second) know(le(number(1), value(Poly::atom(atom))));
-      }
-    }
-  }
-  intervals_[range.axis] = i;
-  for (size_t k = 0; k < monomials_.size(); ++k) {  // products of it that were met before (by index: it may grow)
-    const Monomial m = monomials_[k];
-    if (m.size() > 1 && std::find(m.begin(), m.end(), range.axis) != m.end())
-      know_bounds(parameter(m), interval_of_monomial(m));
-  }
-}
-
 Set Scope::inside(const AxisRange& range) {
   const PwAff x = value(range.axis);
   return le(value(range.begin), x) & lt(x, value(range.end));
 }
 
-// ---- intervals ------------------------------------------------------------------------------------------------------
-
-Interval Scope::interval_of_monomial(const Monomial& m) {
-  Interval r{Poly::constant(1), Poly::constant(1)};
-  for (Id atom : m) {
-    translate(atom);
-    auto it = intervals_.find(atom);
-    const Interval x = it == intervals_.end() ? Interval{} : it->second;
-    if (!x.lo || !x.hi || !r.lo || !r.hi) return {};
-    if (surely_nonnegative(*r.lo) && surely_nonnegative(*x.lo)) {
-      r = {*r.lo * *x.lo, *r.hi * *x.hi};
-    } else if (*x.lo == *x.hi && surely_nonnegative(*x.lo)) {
-      r = {*r.lo * *x.lo, *r.hi * *x.lo};
-    } else if (*r.lo == *r.hi && surely_nonnegative(*r.lo)) {
-      r = {*x.lo * *r.lo, *x.hi * *r.lo};
-    } else if (*x.lo == *x.hi && *r.lo == *r.hi) {
-      r = {*r.lo * *x.lo, *r.lo * *x.lo};
-    } else {
-      return {};
-    }
-  }
-  return r;
-}
-
-Interval Scope::interval(const Poly& p) {
-  Interval r{Poly{}, Poly{}};
-  for (const auto& [m, c] : p.terms) {
-    Interval t = interval_of_monomial(m);
-    if (c < 0) std::swap(t.lo, t.hi);
-    r.lo = r.lo && t.lo ? std::optional(*r.lo + Poly::constant(c) * *t.lo) : std::nullopt;
-    r.hi = r.hi && t.hi ? std::optional(*r.hi + Poly::constant(c) * *t.hi) : std::nullopt;
-  }
-  return r;
-}
-
-Interval Scope::interval_of_extreme(Op op, const Interval& x, const Interval& y) const {
-  // smaller(p, q): a bound that is <= both; nothing if the signs don't tell and both are needed.
-  auto pick = [&](const std::optional<Poly>& p, const std::optional<Poly>& q, bool smaller,
-                  bool one_suffices) -> std::optional<Poly> {
-    if (p && q) {
-      if (surely_nonnegative(*q - *p)) return smaller ? p : q;
-      if (surely_nonnegative(*p - *q)) return smaller ? q : p;
-    }
-    if (!one_suffices) return std::nullopt;
-    return p ? p : q;
-  };
-  if (op == Op::minimum) return {pick(x.lo, y.lo, true, false), pick(x.hi, y.hi, true, true)};
-  if (op == Op::maximum) return {pick(x.lo, y.lo, false, true), pick(x.hi, y.hi, false, false)};
-  return {pick(x.lo, y.lo, true, false), pick(x.hi, y.hi, false, false)};  // either of the two
-}
-
-// ---- values ---------------------------------------------------------------------------------------------------------
+// ---- values
+// ---------------------------------------------------------------------------------------------------------
 
 void Scope::know_bounds(const PwAff& term, const Interval& bounds) {
   if (bounds.lo) know(le(value(*bounds.lo), term));
@@ -211,7 +137,8 @@ bool Scope::has_opaque(Id id) {
   return false;
 }
 
-// ---- translation ----------------------------------------------------------------------------------------------------
+// ---- translation
+// ----------------------------------------------------------------------------------------------------
 
 void Scope::translate(Id root) {
   if (entries_.contains(root)) return;
@@ -277,15 +204,21 @@ Scope::Entry Scope::divided(Id id) {
   } else if (positive && interval(d).lo == d) {
     if (in.lo) {
       const auto [q, r] = divide(*in.lo, d);
-      if (surely_nonnegative(r)) out.lo = q;
-      else if (surely_nonnegative(r + d)) out.lo = q - Poly::constant(1);
-      else if (nonnegative) out.lo = Poly{};
+      if (surely_nonnegative(r))
+        out.lo = q;
+      else if (surely_nonnegative(r + d))
+        out.lo = q - Poly::constant(1);
+      else if (nonnegative)
+        out.lo = Poly{};
     }
     if (in.hi) {
       const auto [q, r] = divide(*in.hi + Poly::constant(1), d);
-      if (surely_nonnegative(-r)) out.hi = q - Poly::constant(1);
-      else if (surely_nonnegative(d - r)) out.hi = q;
-      else if (nonnegative) out.hi = in.hi;
+      if (surely_nonnegative(-r))
+        out.hi = q - Poly::constant(1);
+      else if (surely_nonnegative(d - r))
+        out.hi = q;
+      else if (nonnegative)
+        out.hi = in.hi;
     }
   } else if (nonnegative && surely_nonnegative(d)) {
     out = {Poly{}, in.hi};
@@ -311,7 +244,8 @@ Scope::Entry Scope::divided(Id id) {
   return entry;
 }
 
-// Sizes and positions are taken to fit in i32 where the user casts them so; data may not, so casts of it wrap.
+// Sizes and positions are taken to fit in i32 where the user casts them so; data may not, so casts of it
+// wrap.
 Scope::Entry Scope::converted(Id id) {
   const Node& n = arena_[id];
   const Entry& from = entries_.at(n.arg(0));
@@ -338,10 +272,14 @@ Scope::Entry Scope::translate_integer(Id id) {
   auto smaller = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_min(x.give(), y.give())); };
   auto larger = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_max(x.give(), y.give())); };
   // Arithmetic may wrap: on data of its own width always, in u8 and u32 already below zero.
-  const bool wraps = data == Data::wide || (n.type != DType::i64 && (data != Data::none || n.type != DType::i32));
+  const bool wraps =
+      data == Data::wide || (n.type != DType::i64 && (data != Data::none || n.type != DType::i32));
   const Interval zero{Poly{}, Poly{}};
   switch (n.op) {
-    case Op::neg: case Op::add: case Op::sub: case Op::mul:
+    case Op::neg:
+    case Op::add:
+    case Op::sub:
+    case Op::mul:
       if (wraps) return opaque(id, range_of_type(n.type), own);
       try {
         if (n.op == Op::neg) return {-poly_at(0), data, {}};
@@ -351,8 +289,8 @@ Scope::Entry Scope::translate_integer(Id id) {
       } catch (const GaveUp&) {
         return opaque(id, {}, data);
       }
-    case Op::div: case Op::mod:
-      return divided(id);
+    case Op::div:
+    case Op::mod: return divided(id);
     case Op::minimum:
       return structural(id, smaller(value(poly_at(0)), value(poly_at(1))),
                         extreme(n.op, interval(poly_at(0)), interval(poly_at(1))), data);
@@ -365,7 +303,8 @@ Scope::Entry Scope::translate_integer(Id id) {
     case Op::clamp: {  // min(max(x, low), high)
       const PwAff raised = larger(value(poly_at(0)), value(poly_at(1)));
       const Interval i = extreme(Op::maximum, interval(poly_at(0)), interval(poly_at(1)));
-      return structural(id, smaller(raised, value(poly_at(2))), extreme(Op::minimum, i, interval(poly_at(2))), data);
+      return structural(id, smaller(raised, value(poly_at(2))), extreme(Op::minimum, i, interval(poly_at(2))),
+                        data);
     }
     case Op::abs: {
       if (wraps) return opaque(id, range_of_type(n.type), own);
@@ -381,8 +320,7 @@ Scope::Entry Scope::translate_integer(Id id) {
       PwAff other(isl_pw_aff_intersect_domain(value(poly_at(2)).give(), complement(c.must).give()));
       return structural(id, PwAff(isl_pw_aff_union_add(then.give(), other.give())), i, data);
     }
-    default:
-      return opaque(id, range_of_type(n.type), own);
+    default: return opaque(id, range_of_type(n.type), own);
   }
 }
 
@@ -390,8 +328,12 @@ Condition Scope::translate_bool(Id id) {
   const Node& n = arena_[id];
   const Set all = universe(), nothing(isl_set_empty(space_.give()));
   auto exactly = [](const Set& s) { return Condition{s, s}; };
-  auto both = [](const Condition& x, const Condition& y) { return Condition{x.must & y.must, x.may & y.may}; };
-  auto either = [](const Condition& x, const Condition& y) { return Condition{x.must | y.must, x.may | y.may}; };
+  auto both = [](const Condition& x, const Condition& y) {
+    return Condition{x.must & y.must, x.may & y.may};
+  };
+  auto either = [](const Condition& x, const Condition& y) {
+    return Condition{x.must | y.must, x.may | y.may};
+  };
   auto opposite = [](const Condition& x) { return Condition{complement(x.may), complement(x.must)}; };
   auto at = [&](size_t i) -> const Condition& { return *entries_.at(n.arg(i)).condition; };
   auto number_at = [&](size_t i) { return value(entries_.at(n.arg(i)).poly); };
@@ -405,7 +347,8 @@ Condition Scope::translate_bool(Id id) {
     case Op::le: return exactly(le(number_at(0), number_at(1)));
     case Op::select: return either(both(at(0), at(1)), both(opposite(at(0)), at(2)));
     case Op::cast: return exactly(ne(number_at(0), number(0)));
-    case Op::eq: case Op::ne: {
+    case Op::eq:
+    case Op::ne: {
       if (is_comparison_of_integers(arena_, n))
         return exactly(n.op == Op::eq ? eq(number_at(0), number_at(1)) : ne(number_at(0), number_at(1)));
       const Condition same = either(both(at(0), at(1)), both(opposite(at(0)), opposite(at(1))));

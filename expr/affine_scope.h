@@ -1,7 +1,8 @@
-// Translates expressions to isl and back. Everything named (dims, axes, and each term that is no linear arithmetic: H*W,
-// p/W, ids[b]) is a *parameter* of sets without dimensions, so that isl aligns whatever meets; whoever needs a set
-// dimension moves the parameter there. What is known of a nonlinear term (0 <= e % D < D, bounds of i*W from the range
-// of i) is collected in facts(), which makes the proofs about flattened and split indices linear.
+// Translates expressions to isl and back. Everything named (dims, axes, and each term that is no linear
+// arithmetic: H*W, p/W, ids[b]) is a *parameter* of sets without dimensions, so that isl aligns whatever
+// meets; whoever needs a set dimension moves the parameter there. What is known of a nonlinear term (0 <= e %
+// D < D, bounds of i*W from the range of i) is collected in facts(), which makes the proofs about flattened
+// and split indices linear.
 #pragma once
 #include <string>
 #include <tuple>
@@ -12,7 +13,8 @@
 
 namespace xhat::affine {
 
-// Where a condition certainly holds, and where it may: they differ where it is out of reach (a float comparison).
+// Where a condition certainly holds, and where it may: they differ where it is out of reach (a float
+// comparison).
 struct Condition {
   Set must;
   Set may;
@@ -23,8 +25,8 @@ struct Interval {
   std::optional<Poly> lo, hi;
 };
 
-// isl counts about 10^7 of its operations per second on the reference machine; the hardest relation of the tests needs
-// 10^5.
+// isl counts about 10^7 of its operations per second on the reference machine; the hardest relation of the
+// tests needs 10^5.
 constexpr unsigned long kIslOperations = 3'000'000;
 
 class Scope {
@@ -90,7 +92,8 @@ class Scope {
   std::unordered_map<Id, Entry> entries_;
   std::unordered_map<Id, PwAff> structural_;  // atoms that isl has a form for: e/4, min(e, f), ...
   std::unordered_map<Id, Interval> intervals_;
-  std::map<std::tuple<Op, Poly, Poly>, Id> divisions_;  // opaque e/d and e%d: one atom however e and d are written
+  std::map<std::tuple<Op, Poly, Poly>, Id>
+      divisions_;  // opaque e/d and e%d: one atom however e and d are written
   std::map<Monomial, PwAff> parameters_;
   std::vector<Monomial> monomials_;  // by the number in a parameter's isl name
   std::unordered_set<Id> nonnegative_, positive_;

@@ -1,9 +1,10 @@
-// Solving one group of index equations. The points of the system (bound axes that meet equations, ranges, conditions)
-// are a Presburger set S over parameters: targets, dims, outer axes. Axis by axis, in an order that puts those that an
-// equation determines last, S is projected onto the axis and those before it, and the axis is read off the constraints:
-// an equality solves it; a bound that all points meet solves it too; a stride makes it s*t + offset with a new axis t;
-// else its bounds become its range. Whatever was read off may be too wide, never wrong: at the end isl compares it with
-// S, and the tests (ranges, equations, conditions) that are not implied become the guard.
+// Solving one group of index equations. The points of the system (bound axes that meet equations, ranges,
+// conditions) are a Presburger set S over parameters: targets, dims, outer axes. Axis by axis, in an order
+// that puts those that an equation determines last, S is projected onto the axis and those before it, and the
+// axis is read off the constraints: an equality solves it; a bound that all points meet solves it too; a
+// stride makes it s*t + offset with a new axis t; else its bounds become its range. Whatever was read off may
+// be too wide, never wrong: at the end isl compares it with S, and the tests (ranges, equations, conditions)
+// that are not implied become the guard.
 #include <algorithm>
 
 #include "expr/affine_scope.h"
@@ -16,7 +17,8 @@ using BasicSet = Handle<isl_basic_set, isl_basic_set_copy, isl_basic_set_free>;
 using Constraint = Handle<isl_constraint, isl_constraint_copy, isl_constraint_free>;
 using Stride = Handle<isl_stride_info, isl_stride_info_copy, isl_stride_info_free>;
 
-// Ranges written piecewise: a clamp has three pieces; more would be code nobody reads, so a hull with a guard.
+// Ranges written piecewise: a clamp has three pieces; more would be code nobody reads, so a hull with a
+// guard.
 constexpr int kMaxPieces = 4;
 
 // What the constraints say of an axis: lower[k] <= divisor*axis as ceil, and so on, already divided.
@@ -67,7 +69,8 @@ class Solver {
       if (std::find(avoid_.begin(), avoid_.end(), x) == avoid_.end()) avoid_.push_back(x);
   }
 
-  // Axes that an equation determines with coefficient 1 or -1 stand last: one per equation, the last such axis.
+  // Axes that an equation determines with coefficient 1 or -1 stand last: one per equation, the last such
+  // axis.
   std::vector<AxisRange> in_order() {
     std::vector<Id> last;
     for (const Equation& e : s_.equations) {
@@ -81,7 +84,9 @@ class Solver {
         break;
       }
     }
-    auto is_last = [&](const AxisRange& r) { return std::find(last.begin(), last.end(), r.axis) != last.end(); };
+    auto is_last = [&](const AxisRange& r) {
+      return std::find(last.begin(), last.end(), r.axis) != last.end();
+    };
     std::vector<AxisRange> order = s_.axes;
     std::stable_partition(order.begin(), order.end(), [&](const AxisRange& r) { return !is_last(r); });
     return order;
@@ -99,11 +104,13 @@ class Solver {
   bool always(const Set& s) { return is_subset(placed_points_ & scope_.facts(), s); }
   PwAff number(const Poly& p) { return scope_.value(p); }
 
-  // ---- one axis -----------------------------------------------------------------------------------------------------
+  // ---- one axis
+  // -----------------------------------------------------------------------------------------------------
 
   void place(const AxisRange& r) {
     const Set here = Set(isl_set_compute_divs(projected(points_).give()));
-    const Set new_here = coalesced(Set(isl_set_gist(isl_set_detect_equalities(here.give()), placed_points_.give())));
+    const Set new_here =
+        coalesced(Set(isl_set_gist(isl_set_detect_equalities(here.give()), placed_points_.give())));
     Bounds b;
     std::vector<BasicSet> parts = basic_sets(new_here);
     if (parts.size() > 1) {
@@ -181,10 +188,12 @@ class Solver {
     }
   }
 
-  // Where the constraints leave a side open (they are implied, or were dropped), the axis's own range closes it.
+  // Where the constraints leave a side open (they are implied, or were dropped), the axis's own range closes
+  // it.
   void add_own_range(const AxisRange& r, Bounds& b) {
     if (b.lower.empty() && !mentions(r.begin, unplaced_)) b.lower.push_back(scope_.poly(r.begin));
-    if (b.upper.empty() && !mentions(r.end, unplaced_)) b.upper.push_back(scope_.poly(r.end) - Poly::constant(1));
+    if (b.upper.empty() && !mentions(r.end, unplaced_))
+      b.upper.push_back(scope_.poly(r.end) - Poly::constant(1));
   }
 
   // Where the fibre is a union that is one interval: its least and greatest value, written piecewise.
@@ -241,7 +250,8 @@ class Solver {
     if (mentions(offset, {r.axis}) || mentions(offset, unplaced_)) return false;
     offset = floor_mod(a_, offset, stride);  // 2*t + j%2, so that t starts near 0
     Bounds steps;
-    for (const Poly& p : b.lower) steps.lower.push_back(floor_div(a_, p - offset + Poly::constant(stride - 1), stride));
+    for (const Poly& p : b.lower)
+      steps.lower.push_back(floor_div(a_, p - offset + Poly::constant(stride - 1), stride));
     for (const Poly& p : b.upper) steps.upper.push_back(floor_div(a_, p - offset, stride));
     const PwAff x = scope_.value(r.axis);
     for (const auto* side : {&steps.upper, &steps.lower})
@@ -259,7 +269,8 @@ class Solver {
     return true;
   }
 
-  // ---- what was found -----------------------------------------------------------------------------------------------
+  // ---- what was found
+  // -----------------------------------------------------------------------------------------------
 
   // The bounds that matter: without those that another one implies.
   std::vector<Poly> without_implied(std::vector<Poly> bounds, bool lower) {
@@ -273,7 +284,9 @@ class Solver {
       }
     return bounds;
   }
-  Id begin_of(const std::vector<Poly>& lower) { return extreme(without_implied(lower, true), Op::maximum, 0); }
+  Id begin_of(const std::vector<Poly>& lower) {
+    return extreme(without_implied(lower, true), Op::maximum, 0);
+  }
   Id end_of(const std::vector<Poly>& upper) { return extreme(without_implied(upper, false), Op::minimum, 1); }
   Id extreme(std::vector<Poly> bounds, Op op, int64_t plus) {
     // Constants first, then what is shorter: max(0, j - 1).
@@ -294,7 +307,8 @@ class Solver {
   }
 
   void remains(const AxisRange& now, const AxisRange& was) {
-    const bool same = scope_.poly(now.begin) == scope_.poly(was.begin) && scope_.poly(now.end) == scope_.poly(was.end);
+    const bool same =
+        scope_.poly(now.begin) == scope_.poly(was.begin) && scope_.poly(now.end) == scope_.poly(was.end);
     out_.remaining.push_back(same ? AxisRange{now.axis, was.begin, was.end} : now);
     if (same) scope_.bind(was);  // holds for S too, so products of the axis may be bounded by it
     out_.progress = out_.progress || !same;
@@ -353,7 +367,8 @@ class Solver {
 Solution unsolved(Arena& a, const System& s) {
   Solution r{s.axes, {}, s.conditions, false};
   r.guards.insert(r.guards.end(), s.inequalities.begin(), s.inequalities.end());
-  for (const Equation& e : s.equations) r.guards.push_back(a.eq(a.to(DType::i64, e.left), a.to(DType::i64, e.right)));
+  for (const Equation& e : s.equations)
+    r.guards.push_back(a.eq(a.to(DType::i64, e.left), a.to(DType::i64, e.right)));
   return r;
 }
 

@@ -19,7 +19,8 @@ std::vector<Monomial> Scope::parameters(const Set& s) const {
   std::vector<Monomial> r;
   const int n = count(isl_set_dim(s.get(), isl_dim_param));
   for (int i = 0; i < n; ++i)
-    r.push_back(monomial_of(monomials_, isl_set_get_dim_name(s.get(), isl_dim_param, static_cast<unsigned>(i))));
+    r.push_back(
+        monomial_of(monomials_, isl_set_get_dim_name(s.get(), isl_dim_param, static_cast<unsigned>(i))));
   return r;
 }
 

@@ -44,6 +44,8 @@
 
 namespace xhat::dsl {
 
+using xhat::Program;  // so that users open this namespace only: in xhat, Op, Tensor and Dim are the engine's own
+
 namespace detail {
 struct Node;
 struct DimState;

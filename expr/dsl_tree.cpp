@@ -10,7 +10,6 @@
 #include "expr/elaborate.h"
 
 namespace xhat::dsl {
-
 namespace {
 
 using namespace detail;

@@ -128,11 +128,16 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::string place(Pos pos) { return pos.known() ? fmt::format("{}:{}", pos.line, pos.column) : "before"; }
 
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
+  // At most one wrong letter in short names, two in longer ones; of equally near names, one of the same length.
+  auto distance = [&](const std::string& k) {
+    size_t longer = std::max(name.size(), k.size());
+    return std::pair(edit_distance(name, k), 2 * longer - name.size() - k.size());
+  };
   const std::string* best = nullptr;
-  size_t least = name.size() <= 3 ? 2 : 3;  // at most one wrong letter in short names, two in longer ones
+  std::pair<size_t, size_t> least = {name.size() <= 3 ? 2 : 3, 0};
   for (const std::string& k : known) {
-    size_t d = edit_distance(name, k);
-    if (d >= least || d >= std::max(name.size(), k.size())) continue;
+    std::pair<size_t, size_t> d = distance(k);
+    if (d >= least || d.first >= std::max(name.size(), k.size())) continue;
     least = d;
     best = &k;
   }

@@ -309,8 +309,15 @@ void OpBuilder::backward(const ast::Block& block) {
   program_.gradients = outputs(block, "gradient");
   for (size_t i = 0; i < program_.gradients.size(); ++i) {
     const std::string& name = block.outputs[i].text;
-    auto input = std::ranges::find_if(program_.inputs,
-                                      [&](TensorId t) { return "grad_" + program_.tensors[t].name == name; });
+    auto of = [&](const std::string& gradient) {
+      return std::ranges::find_if(program_.inputs,
+                                  [&](TensorId t) { return "grad_" + program_.tensors[t].name == gradient; });
+    };
+    auto input = of(name);
+    // grad_x_1: a second derivative, where grad_x is an output already.
+    const size_t end = name.find_last_not_of("0123456789");
+    if (input == program_.inputs.end() && end + 1 < name.size() && end > 0 && name[end] == '_')
+      input = of(name.substr(0, end));
     if (input == program_.inputs.end())
       throw Error(fmt::format("gradient {} belongs to no input; it is called grad_<input>", name),
                   block.outputs[i].pos);

@@ -1,7 +1,7 @@
 // Says what a program means, by plain loops. Every other way to run a program is compared with this one.
 //
 //   Arrays in = {{"x", array_of(DType::f32, {2, 3}, {…})}};
-//   Arrays out = evaluate(program, in, solve_dims(program, shapes_of(in)));   // out["y"], and out["grad_x"] given "dy"
+//   Arrays out = evaluate(program, in);  // out["y"], and out["grad_x"] if in has "dy"
 //
 // What LANGUAGE.md leaves open is decided here:
 //   - select and read_or are lazy: what goes wrong in a branch not taken, or where a reduction's condition is

@@ -60,7 +60,7 @@ void Machine::run() {
 void Machine::enter(uint32_t id, const Reduction* reduction) {
   const Loop& loop = code_.loops[id];
   int64_t begin = *integer(loop.begin), end = *integer(loop.end);
-  if (loop.masked) {  // from the first lane's start to the last lane's end; accumulate() leaves out who is not in range
+  if (loop.masked) {  // from the first start to the last end; active() leaves out the lanes not in their range
     for (size_t i = 1; i < lanes_; ++i) {
       begin = std::min(begin, integers_of(loop.begin)[i]);
       end = std::max(end, integers_of(loop.end)[i]);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "expr/error.h"
 
@@ -166,7 +168,8 @@ Id Arena::intern(Node node, std::span<const Id> args) {
 Id Arena::constant(DType type, double value) {
   if (!is_float(type)) return integer(static_cast<int64_t>(value), type);
   Node n = plain(Op::constant, type);
-  n.value = value;
+  // One NaN: inf - inf has its sign set on x86, and nodes are compared by their bits.
+  n.value = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
   return intern(n, {});
 }
 

@@ -214,7 +214,7 @@ class Reifier {
   Emitted constant(const Node& n) {
     if (n.type == DType::boolean) return {add(Kind::boolean, n.integer ? "true" : "false")};
     Emitted e{ast::kAbsent, true, true, true};
-    bool negative = is_float(n.type) ? std::signbit(n.value) : n.integer < 0;
+    bool negative = is_float(n.type) ? std::signbit(n.value) && !std::isnan(n.value) : n.integer < 0;
     if (!is_float(n.type) && n.integer == std::numeric_limits<int64_t>::min()) {
       // Its absolute value is no i64: as a difference, which folds.
       Ref least = add(Kind::unary, "-", {add(Kind::number, "9223372036854775807")});
@@ -342,7 +342,7 @@ class Reifier {
       std::vector<Id> places = {reduce_body(n), condition};
       for (size_t j = i + 1; j < axes.size(); ++j) places.insert(places.end(), {axes[j].begin, axes[j].end});
       ast::Axis axis{a_.name(axes[i].axis), ast::kAbsent, ast::kAbsent, {}};
-      if (!inferred(axes[i], places)) {
+      if (!range_is_inferred(p_, axes[i], places)) {
         axis.begin = region(axes[i].begin, bound).ref;
         axis.end = region(axes[i].end, bound).ref;
       }
@@ -364,32 +364,6 @@ class Reifier {
     return e;
   }
 
- public:
-  // Would elaboration find this range in these places?
-  bool inferred(const AxisRange& r, std::span<const Id> places) const {
-    if (!is_constant(a_, r.begin, 0)) return false;
-    std::vector<Id> stack;
-    std::unordered_set<Id> seen;
-    auto visit = [&](Id x) {
-      if (std::ranges::binary_search(a_[x].free_axes(), r.axis) && seen.insert(x).second) stack.push_back(x);
-    };
-    for (Id x : places) visit(x);
-    std::set<Id> plain, with_else;
-    while (!stack.empty()) {
-      const Node& n = a_[stack.back()];
-      stack.pop_back();
-      for (Id x : n.args()) visit(x);
-      if (!is_read(n.op)) continue;
-      std::span<const Id> indices = read_indices(n);
-      for (size_t d = 0; d < indices.size(); ++d)
-        if (indices[d] == r.axis)
-          (n.op == Op::read ? plain : with_else).insert(p_.tensors[n.symbol].shape[d]);
-    }
-    const std::set<Id>& found = plain.empty() ? with_else : plain;
-    return found.size() == 1 && *found.begin() == r.end;
-  }
-
- private:
   // --- names of lets --------------------------------------------------------------------------------------------
 
   // Counting uses across regions may be too high; a let that is used once goes. Inner lets first: an outer one's node
@@ -438,20 +412,6 @@ class Reifier {
 ast::Ref reify_expression(const Program& p, ast::File& file, Id root, std::span<const AxisRange> scope,
                           bool typed) {
   return Reifier(p, file).run(root, scope, typed);
-}
-
-std::vector<ast::Axis> reify_left_axes(const Program& p, ast::File& file, const std::vector<AxisRange>& axes,
-                                       Id body) {
-  std::vector<ast::Axis> result;
-  for (const AxisRange& r : axes) {
-    ast::Axis axis{p.arena->name(r.axis), ast::kAbsent, ast::kAbsent, {}};
-    if (!Reifier(p, file).inferred(r, std::span<const Id>(&body, 1))) {
-      axis.begin = reify_expression(p, file, r.begin, {}, false);
-      axis.end = reify_expression(p, file, r.end, {}, false);
-    }
-    result.push_back(std::move(axis));
-  }
-  return result;
 }
 
 }  // namespace xhat

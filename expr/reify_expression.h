@@ -12,6 +12,9 @@ namespace xhat {
 ast::Ref reify_expression(const Program& p, ast::File& file, Id root, std::span<const AxisRange> scope,
                           bool typed);
 
+// Would elaboration find this range, given that the axis is used in these places?
+bool range_is_inferred(const Program& p, const AxisRange& r, std::span<const Id> places);
+
 // Left axes with the ranges that inference would not find in the body.
 std::vector<ast::Axis> reify_left_axes(const Program& p, ast::File& file, const std::vector<AxisRange>& axes,
                                        Id body);

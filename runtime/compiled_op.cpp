@@ -31,8 +31,6 @@ std::shared_ptr<ThreadPool> pool_of(int threads) {
   return pool;
 }
 
-std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
-
 struct FreeMemory {
   void operator()(void* p) const { std::free(p); }
 };

@@ -28,7 +28,7 @@ struct Scratch {
         return b.data;
       }
     // Halide wants 64-byte alignment and may read a vector past the end.
-    size_t rounded = (size + 127) / 64 * 64;
+    size_t rounded = (size + 127) / 64 * 64; 
     void* data = std::aligned_alloc(64, rounded);
     if (data) blocks.push_back({data, rounded, true});
     return data;

@@ -556,7 +556,7 @@ LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target) { retu
 Halide::Target cpu_target() {
   Halide::Target t = Halide::get_host_target();
   t.set_feature(Halide::Target::StrictFloat);
-  t.set_feature(Halide::Target::NoAsserts);
+  if (!std::getenv("XHAT_HALIDE_CHECKS")) t.set_feature(Halide::Target::NoAsserts);
   t.set_feature(Halide::Target::NoBoundsQuery);
   t.set_feature(Halide::Target::JIT);
   t.set_feature(Halide::Target::UserContext);

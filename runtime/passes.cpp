@@ -9,7 +9,6 @@
 #include "ad/gather.h"
 #include "ad/gradient.h"
 #include "cse/auto_inliner.h"
-#include "cse/reduction_algebra.h"
 #include "runtime/compile.h"
 
 namespace xhat {
@@ -100,19 +99,18 @@ Derivation derive(const Program& op, const CompileOptions& options) {
   Derivation d;
   if (options.differentiate) {
     pipeline.step("grad", [&](const Program& p) { return own_copy(gradient(p, {options.wrt})); });
-    pipeline.step("gather", gather);
+    pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
     pipeline.step("calls", [](const Program& p) { return own_copy(expand_calls(p)); });
   }
-  pipeline.step("inline", inline_injective);
+  pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   if (options.differentiate) {
-    pipeline.step("reductions", simplify_reductions);
     pipeline.step("stash", [&](const Program& p) {
       d.stash = plan_stash(p, options.stash);
       return d.stash.program;
     });
     // What the stash planner copied or named anew is brought into normal form again.
-    pipeline.step("tidy", inline_injective);
+    pipeline.step("tidy", [](const Program& p) { return inline_injective(p); });
   }
   d.program = pipeline.current();
   d.steps = pipeline.take();

@@ -5,31 +5,49 @@
 
 namespace xhat::testing {
 
-int64_t value_at(const Arena& a, Id e, const Env& env) {
-  std::map<Id, int64_t> values;
+namespace {
+
+const std::vector<Env::Step>& walk_of(const Arena& a, Id e, const Env& env) {
+  auto [it, fresh] = env.walks->try_emplace(e);
+  if (!fresh) return it->second;
+  std::map<Id, size_t> places;
   for (Id id : reachable(a, e)) {
-    const Node& n = a[id];
-    std::vector<int64_t> x;
-    for (Id arg : n.args()) x.push_back(values.at(arg));
+    Env::Step step{id, {}};
+    for (Id x : a[id].args()) step.args.push_back(places.at(x));
+    places[id] = it->second.size();
+    it->second.push_back(std::move(step));
+  }
+  return it->second;
+}
+
+}  // namespace
+
+int64_t value_at(const Arena& a, Id e, const Env& env) {
+  std::vector<int64_t> values, x;
+  for (const Env::Step& step : walk_of(a, e, env)) {
+    const Node& n = a[step.id];
+    x.clear();
+    for (size_t at : step.args) x.push_back(values[at]);
     switch (n.op) {
-      case Op::constant: values[id] = n.integer; break;
-      case Op::axis: case Op::dim: values[id] = env.at(id); break;
-      case Op::select: values[id] = x[0] ? x[1] : x[2]; break;
-      case Op::cast: values[id] = integer_from(n.type, x[0]); break;
+      case Op::constant: values.push_back(n.integer); break;
+      case Op::axis:
+      case Op::dim: values.push_back(env.at(step.id)); break;
+      case Op::select: values.push_back(x[0] ? x[1] : x[2]); break;
+      case Op::cast: values.push_back(integer_from(n.type, x[0])); break;
       case Op::read: {
         int64_t v = n.symbol;
         for (int64_t i : x) v = v * 7 + i * i + 3 * i;
-        values[id] = v % 5;
+        values.push_back(v % 5);
         break;
       }
       default: {
         const auto form = scalar(n.op).integers;
         if (!form) throw Bug("the test's evaluator has no " + std::string(info(n.op).text));
-        values[id] = form.at(x.data());
+        values.push_back(form.at(x.data()));
       }
     }
   }
-  return values.at(e);
+  return values.back();
 }
 
 std::string text_of(const Arena& a, Id e) {

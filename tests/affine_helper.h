@@ -1,6 +1,7 @@
 // Index expressions in C++ and their values at a point, for the tests of expr/affine.
 #pragma once
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,8 @@
 
 namespace xhat::testing {
 
-// An i64 or bool expression: operators build nodes of one arena. Integers convert where the other operand is an E.
+// An i64 or bool expression: operators build nodes of one arena. Integers convert where the other operand is
+// an E.
 struct E {
   Arena* arena = nullptr;
   Id id = kNone;
@@ -43,8 +45,16 @@ inline E clamp(E x, E low, E high) { return {x.arena, x.arena->apply(Op::clamp, 
 inline E select(E c, E x, E y) { return {x.arena, x.arena->select(c.id, x.id, y.id)}; }
 inline E cast(DType t, E x) { return {x.arena, x.arena->cast(t, x.id)}; }
 
-// What every name stands for at one point. Reads of integer tensors give small numbers that depend on the position.
-using Env = std::map<Id, int64_t>;
+// What every axis and dim stands for at one point of one arena. Remembers how expressions are walked.
+struct Env : std::map<Id, int64_t> {
+  struct Step {
+    Id id;
+    std::vector<size_t> args;  // places of the operands' values
+  };
+  std::shared_ptr<std::map<Id, std::vector<Step>>> walks =
+      std::make_shared<std::map<Id, std::vector<Step>>>();
+};
+// Reads of integer tensors give small numbers that depend on the position.
 int64_t value_at(const Arena& a, Id e, const Env& env);
 
 // Calls f(env) for every point of the ranges (in order; they may use what env already has).

@@ -1,6 +1,6 @@
-// Inverting access relations: each row is a relation that some gradient needs, with what must remain and whether a guard
-// may stay. Every row is enumerated: for all sizes 0..7 and every target, the answer's points are exactly the bound
-// points that read the target, each once; without a guard, every iteration contributes.
+// Inverting access relations: each row is a relation that some gradient needs, with what must remain and
+// whether a guard may stay. Every row is enumerated: for all sizes 0..7 and every target, the answer's points
+// are exactly the bound points that read the target, each once; without a guard, every iteration contributes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -127,20 +127,24 @@ void check_exact(const Arena& a, const Relation& r, const InvertAnswer& answer) 
   });
 }
 
-#define ROW(name, remaining, guarded, ...) \
-  {name, remaining, guarded, [](Maker& m) -> Relation { __VA_ARGS__ }}
-#define USE_AXES                                                                                              \
-  [[maybe_unused]] const E i = m.axis("i"), j = m.axis("j"), k = m.axis("k"), l = m.axis("l"), r = m.axis("r"), \
-                           s = m.axis("s"), p = m.axis("p"), q = m.axis("q"), a = m.axis("a"), b = m.axis("b"), \
-                           c = m.axis("c"), N = m.dim("N"), M = m.dim("M"), H = m.dim("H"), W = m.dim("W"),     \
-                           K = m.dim("K");
+// clang-format off: one row, one line where it fits
+#define ROW(name, remaining, guarded, ...)                             \
+  {                                                                    \
+    name, remaining, guarded, [](Maker& m) -> Relation { __VA_ARGS__ } \
+  }
+#define USE_AXES                                                                               \
+  [[maybe_unused]] const E i = m.axis("i"), j = m.axis("j"), k = m.axis("k"), l = m.axis("l"), \
+                           r = m.axis("r"), s = m.axis("s"), p = m.axis("p"), q = m.axis("q"), \
+                           a = m.axis("a"), b = m.axis("b"), c = m.axis("c"), N = m.dim("N"),  \
+                           M = m.dim("M"), H = m.dim("H"), W = m.dim("W"), K = m.dim("K");
 
 const std::vector<Row>& rows() {
   static const std::vector<Row> table = {
     ROW("plain read", 0, no_guard, USE_AXES return {{in(i, N)}, {i.id}, {in(a, N)}};),
     ROW("permutation", 0, no_guard,
         USE_AXES return {{in(i, N), in(j, M)}, {j.id, i.id}, {in(a, M), in(b, N)}};),
-    ROW("broadcast: b[j] in [i, j]", 1, no_guard, USE_AXES return {{in(i, N), in(j, M)}, {j.id}, {in(a, M)}};),
+    ROW("broadcast: b[j] in [i, j]", 1, no_guard,
+        USE_AXES return {{in(i, N), in(j, M)}, {j.id}, {in(a, M)}};),
     ROW("half of the range", 0, guard, USE_AXES return {{in(i, N)}, {i.id}, {in(a, 2 * N)}};),
     ROW("a fixed element, other axis solved", 0, guard,
         USE_AXES return {{in(i, N)}, {i.id, m.number(0).id}, {in(a, N), in(b, K)}};),
@@ -161,36 +165,44 @@ const std::vector<Row>& rows() {
     ROW("transposed conv: w[j - 2*i]", 1, no_guard,
         USE_AXES return {{in(j, 2 * H + 1), in(i, H)}, {(j - 2 * i).id}, {in(a, 3)}};),
     ROW("transposed conv, its input", 1, no_guard,
-        USE_AXES return {{in(j, 2 * H), in(i, H)}, {i.id}, {in(a, H)}, (0 <= j - 2 * i + 1 && j - 2 * i + 1 < m.number(3)).id};),
+        USE_AXES return {{in(j, 2 * H), in(i, H)},
+                         {i.id},
+                         {in(a, H)},
+                         (0 <= j - 2 * i + 1 && j - 2 * i + 1 < m.number(3)).id};),
     ROW("pool 2 stride 3", 0, guard,
         USE_AXES return {{in(i, N), in(r, 2)}, {(3 * i + r).id}, {in(a, 3 * N)}};),
     ROW("x[i/4, i%4]", 0, no_guard,
         USE_AXES return {{in(i, 4 * N)}, {(i / 4).id, (i % 4).id}, {in(a, N), in(b, 4)}};),
     ROW("reshape [6,20] to [8,15]", 0, no_guard,
-        USE_AXES return {{in(p, 8), in(q, 15)}, {((15 * p + q) / 20).id, ((15 * p + q) % 20).id}, {in(a, 6), in(b, 20)}};),
+        USE_AXES return {
+            {in(p, 8), in(q, 15)}, {((15 * p + q) / 20).id, ((15 * p + q) % 20).id}, {in(a, 6), in(b, 20)}};),
     ROW("reshape [2M,6] to [M,12]", 0, no_guard,
-        USE_AXES return {{in(p, M), in(q, 12)}, {((12 * p + q) / 6).id, ((12 * p + q) % 6).id}, {in(a, 2 * M), in(b, 6)}};),
+        USE_AXES return {{in(p, M), in(q, 12)},
+                         {((12 * p + q) / 6).id, ((12 * p + q) % 6).id},
+                         {in(a, 2 * M), in(b, 6)}};),
     ROW("flatten 3-D to 1-D, fixed sizes", 0, no_guard,
-        USE_AXES return {{in(p, 24)}, {(p / 12).id, (p / 4 % 3).id, (p % 4).id}, {in(a, 2), in(b, 3), in(c, 4)}};),
+        USE_AXES return {{in(p, 24)},
+                         {(p / 12).id, (p / 4 % 3).id, (p % 4).id},
+                         {in(a, 2), in(b, 3), in(c, 4)}};),
     ROW("pixel shuffle", 0, no_guard,
-        USE_AXES return {{in(c, K), in(i, 2 * H), in(j, 3 * W)}, {(c * 6 + i % 2 * 3 + j % 3).id, (i / 2).id, (j / 3).id},
+        USE_AXES return {{in(c, K), in(i, 2 * H), in(j, 3 * W)},
+                         {(c * 6 + i % 2 * 3 + j % 3).id, (i / 2).id, (j / 3).id},
                          {in(a, 6 * K), in(b, H), in(m.axis("d"), W)}};),
     ROW("diagonal", 0, guard, USE_AXES return {{in(i, N)}, {i.id, i.id}, {in(a, N), in(b, N)}};),
     ROW("flip", 0, no_guard, USE_AXES return {{in(i, N)}, {(N - 1 - i).id}, {in(a, N)}};),
-    ROW("min(j+k, 9)", 2, no_guard,
-        USE_AXES return {{in(j, 6), in(k, N)}, {min(j + k, 9).id}, {in(a, 10)}};),
+    ROW("min(j+k, 9)", 2, no_guard, USE_AXES return {{in(j, 6), in(k, N)}, {min(j + k, 9).id}, {in(a, 10)}};),
     ROW("clamp(i-2, 0, N-1)", 1, no_guard,
         USE_AXES return {{in(i, N + 4)}, {clamp(i - 2, m.number(0), N - 1).id}, {in(a, N)}};),
     ROW("clamp in 2-D", 2, no_guard,
-        USE_AXES return {{in(i, N + 2), in(j, M + 2)}, {clamp(i - 1, m.number(0), N - 1).id, clamp(j - 1, m.number(0), M - 1).id},
+        USE_AXES return {{in(i, N + 2), in(j, M + 2)},
+                         {clamp(i - 1, m.number(0), N - 1).id, clamp(j - 1, m.number(0), M - 1).id},
                          {in(a, N), in(b, M)}};),
     ROW("reflect abs(i-2)", 1, guard, USE_AXES return {{in(i, N)}, {abs(i - 2).id}, {in(a, N)}};),
     ROW("concat: b[i-N]", 0, no_guard,
         USE_AXES return {{in(i, N + M)}, {(i - N).id}, {in(a, M)}, (N <= i).id};),
     ROW("interleave: odd places", 0, no_guard,
         USE_AXES return {{in(i, 2 * N)}, {(i / 2).id}, {in(a, N)}, (i % 2 == 1).id};),
-    ROW("cumsum", 1, no_guard,
-        USE_AXES return {{in(i, N), in(k, m.number(0), i + 1)}, {k.id}, {in(a, N)}};),
+    ROW("cumsum", 1, no_guard, USE_AXES return {{in(i, N), in(k, m.number(0), i + 1)}, {k.id}, {in(a, N)}};),
     ROW("band of width W", 1, no_guard,
         USE_AXES return {{in(i, N), in(k, max(i - W, 0), min(i + W + 1, N))}, {k.id}, {in(a, N)}};),
     ROW("causal condition", 1, no_guard,
@@ -201,18 +213,24 @@ const std::vector<Row>& rows() {
     ROW("bilinear x[(i+1)/2-1+r]", 1, no_guard,
         USE_AXES return {{in(i, 2 * N), in(r, 2)}, {((i + 1) / 2 - 1 + r).id}, {in(a, N)}};),
     ROW("roll by 3", 0, no_guard, USE_AXES return {{in(i, N)}, {((i + 3) % N).id}, {in(a, N)}};),
-    ROW("roll by a dim, backwards", 0, no_guard, USE_AXES return {{in(i, N)}, {((M - i) % N).id}, {in(a, N)}};),
+    ROW("roll by a dim, backwards", 0, no_guard,
+        USE_AXES return {{in(i, N)}, {((M - i) % N).id}, {in(a, N)}};),
     ROW("x[2i+3k+r]", 1, no_guard,
         USE_AXES return {{in(i, N), in(k, M), in(r, 3)}, {(2 * i + 3 * k + r).id}, {in(a, 2 * N + 3 * M)}};),
     ROW("x[i+2j+3k+5l]", 2, no_guard,
-        USE_AXES return {{in(i, 5), in(j, 4), in(k, 3), in(l, N)}, {(i + 2 * j + 3 * k + 5 * l).id}, {in(a, 5 * N + 16)}};),
+        USE_AXES return {{in(i, 5), in(j, 4), in(k, 3), in(l, N)},
+                         {(i + 2 * j + 3 * k + 5 * l).id},
+                         {in(a, 5 * N + 16)}};),
     ROW("x[i%3+i/5]", 1, guard, USE_AXES return {{in(i, 5 * N)}, {(i % 3 + i / 5).id}, {in(a, N + 2)}};),
     ROW("x[p/W, p%W]", 0, no_guard,
         USE_AXES return {{in(p, H * W)}, {(p / W).id, (p % W).id}, {in(a, H), in(b, W)}};),
     ROW("x[p/(H*W), p/W%H, p%W]", 0, no_guard,
-        USE_AXES return {{in(p, N * H * W)}, {(p / (H * W)).id, (p / W % H).id, (p % W).id}, {in(a, N), in(b, H), in(c, W)}};),
+        USE_AXES return {{in(p, N * H * W)},
+                         {(p / (H * W)).id, (p / W % H).id, (p % W).id},
+                         {in(a, N), in(b, H), in(c, W)}};),
     ROW("x[p/(H*W), p%(H*W)/W, p%W]", 0, no_guard,
-        USE_AXES return {{in(p, N * H * W)}, {(p / (H * W)).id, (p % (H * W) / W).id, (p % W).id},
+        USE_AXES return {{in(p, N * H * W)},
+                         {(p / (H * W)).id, (p % (H * W) / W).id, (p % W).id},
                          {in(a, N), in(b, H), in(c, W)}};),
     ROW("flat x[i*W + j]", 0, no_guard,
         USE_AXES return {{in(i, H), in(j, W)}, {(i * W + j).id}, {in(a, H * W)}};),
@@ -222,7 +240,8 @@ const std::vector<Row>& rows() {
     ROW("x[p / K], p in N*K", 1, no_guard, USE_AXES return {{in(p, N * K)}, {(p / K).id}, {in(a, N)}};),
     ROW("table[ids[b], d]", 1, guard,
         USE_AXES return {{in(b, N), in(k, M)}, {m.data(3, {b}).id, k.id}, {in(a, 5), in(c, M)}};),
-    ROW("x[b, ids[b]]", 0, guard, USE_AXES return {{in(b, N)}, {b.id, m.data(3, {b}).id}, {in(a, N), in(c, 5)}};),
+    ROW("x[b, ids[b]]", 0, guard,
+        USE_AXES return {{in(b, N)}, {b.id, m.data(3, {b}).id}, {in(a, N), in(c, 5)}};),
     ROW("shift by data x[ids[b] + l]", 0, guard,
         USE_AXES return {{in(b, N), in(l, M)}, {b.id, (m.data(3, {b}) + l).id}, {in(a, N), in(c, M)}};),
     ROW("condition on data", 0, guard,
@@ -231,6 +250,7 @@ const std::vector<Row>& rows() {
   };
   return table;
 }
+// clang-format on
 
 InvertQuestion question(const Relation& r) {
   return {.bound = r.bound, .condition = r.condition, .indices = r.indices, .targets = r.targets};

@@ -8,15 +8,17 @@
 #include "expr/ast.h"
 #include "expr/program.h"
 
-namespace xhat {
+// Outside of namespace xhat, as a user is: there, Op, Tensor and Dim are also the engine's own types.
 namespace {
 
-using namespace dsl;
+using namespace xhat::dsl;
+namespace ast = xhat::ast;
+using xhat::Error;
 
 // The op's text is `text`, and its Program the one that the text gives.
 void expect_is(const Op& op, const std::string& text) {
   EXPECT_EQ(ast::print(*op.tree()), text);
-  EXPECT_TRUE(equal(op.build(), parse_op(text, op.name()))) << print(op.build());
+  EXPECT_TRUE(equal(op.build(), xhat::parse_op(text, op.name()))) << print(op.build());
 }
 
 // Only the text: of trees that use what is no complete op.
@@ -41,6 +43,8 @@ TEST(DslTest, BatchNorm) {
   var(c) = sum({n, h, w}, pow(x(n, c, h, w) - mean(c), 2)) / (N * H * W);
   y(n, c, h, w) = gamma(c) * (x(n, c, h, w) - mean(c)) / sqrt(var(c) + 1e-5) + beta(c);
   op.output(y);
+  Program program = op.build();
+  EXPECT_EQ(program.inputs.size(), 3u);
   expect_is(op,
             "op batch_norm(x: f32[N,C,H,W], gamma: f32[C], beta: f32[C]) -> (y) {\n"
             "  mean[c] = sum(n,h,w: x[n,c,h,w]) / (N * H * W)\n"
@@ -70,7 +74,7 @@ TEST(DslTest, EverythingElse) {
   Op op("f");
   Dim N("N"), D("D"), V("V"), half("HALF", (N + 1) / 2);
   Axis i("i"), k("k"), l("l"), d("d");
-  Tensor x = op.input("x", f32, {N, D}), table = op.constant("table", f32, {V, 2 * D + 1});
+  Tensor x = op.input("x", f32, {N, D}), table = op.constant("table", f32, {V, 2 * D + 3});
   Tensor ids = op.input("ids", i32, {N}), scale = op.input("scale", f32);
   Tensor lower("lower"), row("row"), best("best"), loss("loss");
   lower(i) = sum({k, in(l, 0, k + 1)}, when(k <= l && x(i, k) != 0.5), x(i, k) * x(i, l));
@@ -79,8 +83,8 @@ TEST(DslTest, EverythingElse) {
   loss() = sum({i}, lower(i)) + max({in(i, 0, half)}, row(i)) + sum({i}, f32(best(i)));
   op.output(loss);
   op.output(best);
-  EXPECT_EQ(ast::print(*op.tree()),
-            "op f(x: f32[N,D], table: f32[V,2*D+1] const, ids: i32[N], scale: f32) -> (loss, best) {\n"
+  expect_is(op,
+            "op f(x: f32[N,D], table: f32[V,2*D+3] const, ids: i32[N], scale: f32) -> (loss, best) {\n"
             "  dim HALF = (N + 1) / 2\n"
             "  lower[i] = sum(k, l in 0..k+1 if k <= l && x[i,k] != 0.5: x[i,k] * x[i,l])\n"
             "  row[i in 0..HALF] = (if i > 0 then x[i-1,0] else table[ids[i],2*i%3]) * f32(i) + scale\n"
@@ -100,7 +104,7 @@ TEST(DslTest, LiteralsAndSigns) {
   EXPECT_EQ(body(s + INFINITY - NAN), "s + inf - nan");
   EXPECT_EQ(body(s - 1e300), "s - 1e+300");
   EXPECT_EQ(body(select(true, s(), 1u)), "if true then s else 1");
-  EXPECT_EQ(body(!(s < 1) || s >= 2 && s == 3), "!(s < 1) || s >= 2 && s == 3");
+  EXPECT_EQ(body(!(s < 1) || (s >= 2 && s == 3)), "!(s < 1) || s >= 2 && s == 3");
   EXPECT_EQ(body(boolean(s) != false), "bool(s) != false");
   EXPECT_EQ(body(pow(-s, 2) % 3), "(-s)^2 % 3");
   EXPECT_EQ(body(clamp(s, 0, 1) + random(7, 1) + min(s, 2)), "clamp(s, 0, 1) + random(7, 1) + min(s, 2)");
@@ -149,8 +153,8 @@ TEST(DslTest, EveryFunctionOfTheTable) {
     spelled += std::string(text).substr(0, std::string(text).find('(')) + " ";
   }
   for (int op = 0; op <= static_cast<int>(xhat::Op::random); ++op) {
-    const OpInfo& row = info(static_cast<xhat::Op>(op));
-    if (row.syntax != Syntax::function) continue;
+    const xhat::OpInfo& row = xhat::info(static_cast<xhat::Op>(op));
+    if (row.syntax != xhat::Syntax::function) continue;
     EXPECT_NE((" " + spelled).find(" " + std::string(row.text) + " "), std::string::npos) << row.text;
   }
 }
@@ -317,4 +321,3 @@ TEST(DslErrorTest, SharingThatExplodes) {
 }
 
 }  // namespace
-}  // namespace xhat

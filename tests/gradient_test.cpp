@@ -1,5 +1,5 @@
-// Reverse mode: the printed form of small gradients, and every kind of read, reduction and guard against central
-// differences, at orders 1 and 2, before and after gather.
+// Reverse mode: the printed form of small gradients, and every kind of read, reduction and guard against
+// central differences, at orders 1 and 2, before and after gather.
 #include "ad/gradient.h"
 
 #include <gtest/gtest.h>
@@ -43,17 +43,21 @@ double loss(const Program& p, const Arrays& inputs, const Arrays& cotangents, co
 
 struct Case {
   DimValues dims;
-  double shift = 0;       // > 0: positive inputs, at least this
-  Arrays fixed = {};      // inputs with these values
+  double shift = 0;   // > 0: positive inputs, at least this
+  Arrays fixed = {};  // inputs with these values
   int orders = 2;
 };
 
-// Compares gradient(p) along random directions with central differences of <dy, y>; then the same for gradient(p) as p.
+// Compares gradient(p) along random directions with central differences of <dy, y>; then the same for
+// gradient(p) as p.
 void check(const Program& p, const Case& setup, int order) {
   SCOPED_TRACE("order " + std::to_string(order) + ":\n" + print(p));
   std::mt19937_64 random(7);
   Program g = gradient(p);
-  verify(g);
+  for (const Program& q : {g, gather(g)}) {
+    verify(q);
+    EXPECT_TRUE(equal(parse_op(print(q)), q)) << print(q);
+  }
   Arrays inputs, cotangents;
   std::vector<TensorId> parameters = p.inputs, results = p.outputs;
   parameters.insert(parameters.end(), p.cotangents.begin(), p.cotangents.end());
@@ -77,7 +81,8 @@ void check(const Program& p, const Case& setup, int order) {
   Arrays gathered = evaluate(gather(g), with_cotangents, setup.dims, {.rounding = Rounding::exact});
   for (TensorId t : g.gradients)
     for (size_t i = 0; i < plain.at(g.tensor(t).name).size(); ++i)
-      ASSERT_NEAR(plain.at(g.tensor(t).name).at(i), gathered.at(g.tensor(t).name).at(i), 1e-9) << print(gather(g));
+      ASSERT_NEAR(plain.at(g.tensor(t).name).at(i), gathered.at(g.tensor(t).name).at(i), 1e-9)
+          << print(gather(g));
 
   constexpr double kStep = 1e-5;
   for (int trial = 0; trial < 3; ++trial) {
@@ -93,7 +98,8 @@ void check(const Program& p, const Case& setup, int order) {
       expected += inner(direction, plain.at(g.tensor(g.gradients[k]).name));
       scale += std::abs(inner(direction, plain.at(g.tensor(g.gradients[k]).name)));
     }
-    double numeric = (loss(p, ahead, cotangents, setup.dims) - loss(p, behind, cotangents, setup.dims)) / (2 * kStep);
+    double numeric =
+        (loss(p, ahead, cotangents, setup.dims) - loss(p, behind, cotangents, setup.dims)) / (2 * kStep);
     ASSERT_NEAR(numeric, expected, 2e-5 * scale + 1e-6 * std::abs(numeric)) << print(g);
   }
   if (order < setup.orders) check(g, setup, order + 1);
@@ -132,7 +138,8 @@ Array vector(std::vector<double> values) {
 // ---- printed forms ----
 
 TEST(GradientText, UsesTheOutputWhereItCan) {
-  EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }"), "grad_x[i] = dy[i] * (1 - y[i] * y[i])\n");
+  EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }"),
+            "grad_x[i] = dy[i] * (1 - y[i] * y[i])\n");
   EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = exp(x[i]) }"), "grad_x[i] = dy[i] * y[i]\n");
   EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = relu(x[i]) }"),
             "grad_x[i] = if 0 < y[i] then dy[i] else 0\n");
@@ -147,7 +154,8 @@ TEST(GradientText, OneMakesNoMultiplicationAndConstantsFold) {
 TEST(GradientText, BroadcastsBecomeSumsAndSumsBroadcasts) {
   EXPECT_EQ(backward_of("op f(a: f32[N], b: f32[M]) -> (y) { y[i,j] = a[i] * b[j] }"),
             "grad_a[i] = sum(j: dy[i,j] * b[j])\ngrad_b[j] = sum(i: dy[i,j] * a[i])\n");
-  EXPECT_EQ(backward_of("op f(x: f32[N,M]) -> (y) { y[i] = sum(j: x[i,j]) }"), "grad_x[i, j in 0..M] = dy[i]\n");
+  EXPECT_EQ(backward_of("op f(x: f32[N,M]) -> (y) { y[i] = sum(j: x[i,j]) }"),
+            "grad_x[i, j in 0..M] = dy[i]\n");
 }
 
 TEST(GradientText, AnInnerFunctionIsDifferentiatedOncePerItsOwnPoint) {
@@ -196,10 +204,11 @@ TEST(GradientText, NamesStayUnique) {
 // ---- against differences ----
 
 TEST(GradientCheck, EveryFunctionOfOneOperand) {
-  for (const char* f : {"-u", "exp(u)", "log(u)", "log1p(u)", "expm1(u)", "sqrt(u)", "rsqrt(u)", "sin(u)", "cos(u)",
-                        "tan(u/4)", "tanh(u)", "sigmoid(u)", "erf(u)", "abs(u)", "sign(u)*u", "floor(u)+u", "ceil(u)*u",
-                        "round(u)*u", "relu(u)", "softplus(u)", "u^2", "u^3", "u^0.5", "2^u", "u^u", "1/u", "u^-1",
-                        "u^0", "u^1", "u % 0.7"}) {
+  for (const char* f :
+       {"-u",        "exp(u)",     "log(u)",  "log1p(u)",    "expm1(u)", "sqrt(u)", "rsqrt(u)",  "sin(u)",
+        "cos(u)",    "tan(u/4)",   "tanh(u)", "sigmoid(u)",  "erf(u)",   "abs(u)",  "sign(u)*u", "floor(u)+u",
+        "ceil(u)*u", "round(u)*u", "relu(u)", "softplus(u)", "u^2",      "u^3",     "u^0.5",     "2^u",
+        "u^u",       "1/u",        "u^-1",    "u^0",         "u^1",      "u % 0.7"}) {
     std::string body = f;
     for (size_t i; (i = body.find('u')) != std::string::npos;) {
       bool word = (i > 0 && std::isalpha(body[i - 1])) || (i + 1 < body.size() && std::isalpha(body[i + 1]));
@@ -211,10 +220,11 @@ TEST(GradientCheck, EveryFunctionOfOneOperand) {
 }
 
 TEST(GradientCheck, EveryFunctionOfMoreOperands) {
-  for (const char* f : {"a[i]+b[i]", "a[i]-b[i]", "a[i]*b[i]", "a[i]/b[i]", "a[i]^b[i]", "min(a[i],b[i])*a[i]",
-                        "max(a[i],b[i])*b[i]", "clamp(a[i]*b[i],0.2,0.9)*a[i]", "clamp(0.5*a[i],b[i],a[i]+b[i])",
-                        "a[i] % b[i]", "if a[i] < b[i] then a[i]*b[i] else exp(a[i])", "a[i]*random(3,i)",
-                        "if a[i] < b[i] && a[i] > 0.1 || b[i] < 0.5 then sin(a[i]) else cos(b[i])*a[i]"})
+  for (const char* f :
+       {"a[i]+b[i]", "a[i]-b[i]", "a[i]*b[i]", "a[i]/b[i]", "a[i]^b[i]", "min(a[i],b[i])*a[i]",
+        "max(a[i],b[i])*b[i]", "clamp(a[i]*b[i],0.2,0.9)*a[i]", "clamp(0.5*a[i],b[i],a[i]+b[i])",
+        "a[i] % b[i]", "if a[i] < b[i] then a[i]*b[i] else exp(a[i])", "a[i]*random(3,i)",
+        "if a[i] < b[i] && a[i] > 0.1 || b[i] < 0.5 then sin(a[i]) else cos(b[i])*a[i]"})
     check("op f(a: f64[N], b: f64[N]) -> (y) { y[i] = " + std::string(f) + " }",
           {.dims = {{"N", 4}}, .shift = 0.2});
 }
@@ -224,21 +234,25 @@ TEST(GradientCheck, TheExamplesOfTheLanguage) {
       mean[c] = sum(n,h,w: x[n,c,h,w]) / (N*H*W)
       var[c]  = sum(n,h,w: (x[n,c,h,w] - mean[c])^2) / (N*H*W)
       y[n,c,h,w] = gamma[c] * (x[n,c,h,w] - mean[c]) / sqrt(var[c] + 1e-5) + beta[c]
-    })", {.dims = {{"N", 2}, {"C", 2}, {"H", 3}, {"W", 2}}});
+    })",
+        {.dims = {{"N", 2}, {"C", 2}, {"H", 3}, {"W", 2}}});
   check(R"(op softmax(x: f64[N,D]) -> (y) {
       m[n] = max(d: x[n,d])
       e[n,d] = exp(x[n,d] - m[n])
       y[n,d] = e[n,d] / sum(k: e[n,k])
-    })", {.dims = {{"N", 2}, {"D", 4}}});
+    })",
+        {.dims = {{"N", 2}, {"D", 4}}});
   check(R"(op conv2d(x: f64[N,C,H,W], w: f64[K,C,3,3], b: f64[K]) -> (y) {
       y[n,k, i in 0..H, j in 0..W] = relu(b[k] + sum(c,r,s: x[n,c,i+r-1,j+s-1 else 0] * w[k,c,r,s]))
-    })", {.dims = {{"N", 1}, {"C", 2}, {"H", 3}, {"W", 2}, {"K", 2}}});
+    })",
+        {.dims = {{"N", 1}, {"C", 2}, {"H", 3}, {"W", 2}, {"K", 2}}});
   check(R"(op attention(q: f64[B,S,D], k: f64[B,T,D], v: f64[B,T,D]) -> (o) {
       s[b,i,j] = sum(d: q[b,i,d] * k[b,j,d]) / sqrt(f64(D))
       m[b,i] = max(j: s[b,i,j])
       p[b,i,j] = exp(s[b,i,j] - m[b,i])
       o[b,i,d] = sum(j: p[b,i,j] * v[b,j,d]) / sum(j: p[b,i,j])
-    })", {.dims = {{"B", 1}, {"S", 2}, {"T", 3}, {"D", 2}}});
+    })",
+        {.dims = {{"B", 1}, {"S", 2}, {"T", 3}, {"D", 2}}});
   check("op embedding_bag(table: f64[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: table[ids[b,l], d]^2) }",
         {.dims = {{"V", 3}, {"D", 2}, {"B", 3}, {"L", 2}}});
   check(R"(op chained_matmul(A: f64[3,3], B: f64[3,3], D: f64[3,3]) -> (E) {
@@ -249,7 +263,8 @@ TEST(GradientCheck, TheExamplesOfTheLanguage) {
       mu[n] = mean(d: x[n,d])
       v[n] = mean(d: (x[n,d] - mu[n])^2)
       y[n,d] = (x[n,d] - mu[n]) * rsqrt(v[n] + 1e-5) * g[d] + b[d]
-    })", {.dims = {{"N", 2}, {"D", 3}}});
+    })",
+        {.dims = {{"N", 2}, {"D", 3}}});
 }
 
 TEST(GradientCheck, ConvolutionsOfEveryStrideDilationKernelAndPadding) {
@@ -260,22 +275,27 @@ TEST(GradientCheck, ConvolutionsOfEveryStrideDilationKernelAndPadding) {
           int reach = dilation * (kernel - 1) + 1;
           auto t = [](int v) { return std::to_string(v); };
           std::string index = t(stride) + "*i+" + t(dilation) + "*r-" + t(padding);
-          check("op conv(x: f64[H], w: f64[" + t(kernel) + "]) -> (y) {\n  dim O = (H+" + t(2 * padding - reach) + ")/" +
-                    t(stride) + "+1\n  y[i in 0..O] = sum(r: x[" + index + (padding ? " else 0" : " else 0") +
-                    "]^2 * w[r]) }",
+          check("op conv(x: f64[H], w: f64[" + t(kernel) + "]) -> (y) {\n  dim O = (H+" +
+                    t(2 * padding - reach) + ")/" + t(stride) + "+1\n  y[i in 0..O] = sum(r: x[" + index +
+                    (padding ? " else 0" : " else 0") + "]^2 * w[r]) }",
                 {.dims = {{"H", 10}, {"O", (10 + 2 * padding - reach) / stride + 1}}, .orders = 1});
         }
   check(R"(op conv(x: f64[N,C,H,W], w: f64[K,C,2,3]) -> (y) {
       y[n,k,i in 0..(H+1)/2,j in 0..W/3] = sum(c,r,s: x[n,c,2*i+r,3*j+2*s-1 else 0] * w[k,c,r,s])
-    })", {.dims = {{"N", 1}, {"C", 2}, {"H", 5}, {"W", 7}, {"K", 1}}});
+    })",
+        {.dims = {{"N", 1}, {"C", 2}, {"H", 5}, {"W", 7}, {"K", 1}}});
 }
 
 TEST(GradientCheck, Pooling) {
   for (const char* s : {"1", "2", "3"}) {
     std::string index = "x[n," + std::string(s) + "*i+r,2*j+q]";
     Case setup{.dims = {{"N", 2}}};
-    check("op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = max(r in 0..2, q in 0..2: " + index + ") }", setup);
-    check("op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = mean(r in 0..2, q in 0..2: " + index + "^2) }", setup);
+    check(
+        "op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = max(r in 0..2, q in 0..2: " + index + ") }",
+        setup);
+    check("op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = mean(r in 0..2, q in 0..2: " + index +
+              "^2) }",
+          setup);
   }
 }
 
@@ -311,11 +331,13 @@ TEST(GradientCheck, ReductionsWithConditionsAndNested) {
   check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j if i <= j: x[i,j]^2) }", s);
   check("op f(x: f64[M]) -> (y) { y[i in 0..M] = sum(k if k <= i: exp(x[k])) }", s);
   check("op f(x: f64[M]) -> (y) { y[i in 0..M] = sum(k if k != i: x[k]*x[i]) }", s);
-  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j: x[i,j] * sum(k: x[i,k]^2) / sum(k: x[i,k])) }", {s.dims, 0.5});
+  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j: x[i,j] * sum(k: x[i,k]^2) / sum(k: x[i,k])) }",
+        {s.dims, 0.5});
   check("op f(x: f64[N,M]) -> (y) { y[i] = max(j: x[i,j] * sum(k: x[i,k])) }", s);
   check("op f(x: f64[N,M]) -> (y) { y[i,j] = x[i,j] - max(k: x[i,k]) + min(k: x[i,k]^2) }", s);
   check("op f(x: f64[N,M]) -> (y) { y = sum(i: prod(j: x[i,j]) * max(j: x[i,j])) }", s);
-  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j if x[i,j] > 0: x[i,j]^2) + prod(j if x[i,j] < 0: x[i,j]) }", s);
+  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j if x[i,j] > 0: x[i,j]^2) + prod(j if x[i,j] < 0: x[i,j]) }",
+        s);
   check("op f(x: f64[M]) -> (y) { y[i] = let s = sum(l: x[l]^2) in sum(k: x[k]*s) * x[i] }", s);
   check("op f(x: f64[N,M]) -> (y) { y[i] = mean(j if j > i: x[i,j]^2) }", s);
   check("op f(x: f64[N,M]) -> (y) { k[i] = argmax(j: x[i,j])\n y[i] = x[i,k[i]]^2 }", s);
@@ -339,8 +361,10 @@ TEST(GradientCheck, TheTvmCases) {
   check("op f(X: f64[10]) -> (y) { y = sum(i: (X[i] + X[9-i]) * (X[i]*X[9-i])) }", s);
   check("op f(x: f64[1,2,5,5]) -> (y) { y[a in 0..1,i in 0..50] = x[a,i/25,i/5%5,i%5]^2 }", s);
   check("op f(x: f64[1,2,6,5]) -> (y) { y[a,b,i in 0..3,j] = x[a,b,i+3,j]^2 }", s);
-  check("op f(X: f64[4,5], W: f64[5,5]) -> (y) { d[i,j] = sum(k: X[i,k]*W[k,j])\n e[i,j] = exp(d[i,j])\n"
-        " y[i,j] = e[i,j]/sum(k: e[i,k]) }", s);
+  check(
+      "op f(X: f64[4,5], W: f64[5,5]) -> (y) { d[i,j] = sum(k: X[i,k]*W[k,j])\n e[i,j] = exp(d[i,j])\n"
+      " y[i,j] = e[i,j]/sum(k: e[i,k]) }",
+      s);
 }
 
 // ---- values that differences cannot see ----
@@ -366,8 +390,10 @@ TEST(GradientValue, TheBranchNotTakenContributesZero) {
     for (Program p : {g, gather(g), gradient(g)}) {
       std::mt19937_64 random(3);
       Arrays inputs;
-      for (TensorId t : p.inputs) inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
-      for (TensorId t : p.cotangents) inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
+      for (TensorId t : p.inputs)
+        inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
+      for (TensorId t : p.cotangents)
+        inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
       inputs["x"] = vector({0, 2, 0});
       Arrays out = run(p, inputs);
       for (TensorId t : p.gradients)
@@ -377,7 +403,8 @@ TEST(GradientValue, TheBranchNotTakenContributesZero) {
 }
 
 TEST(GradientValue, StopGradientAndCastsBetweenKinds) {
-  Program g = gradient(parse_op("op f(x: f64[N]) -> (y) { y[i] = stop_gradient(x[i])*x[i] + f64(i64(x[i]))*x[i] }"));
+  Program g =
+      gradient(parse_op("op f(x: f64[N]) -> (y) { y[i] = stop_gradient(x[i])*x[i] + f64(i64(x[i]))*x[i] }"));
   Arrays out = run(g, {{"x", vector({3, 4.5})}, {"dy", vector({1, 1})}});
   EXPECT_EQ(out.at("grad_x").reals, (std::vector<double>{6, 8.5}));
   g = gradient(parse_op("op f(x: f64[N]) -> (y) { y[i] = f64(f32(x[i])*3) }"));
@@ -424,13 +451,15 @@ TEST(Calls, AreExpandedWithTheArgumentsShapes) {
 }
 
 TEST(Calls, ADimOfTheCalleeIsSolvedFromTheArgument) {
-  check("op h(x: f64[2*C+1]) -> (y) { y[i in 0..C] = x[2*i]*x[2*i+1] }\n"
-        "op f(x: f64[7]) -> (y) { y = h(x) }");
+  check(
+      "op h(x: f64[2*C+1]) -> (y) { y[i in 0..C] = x[2*i]*x[2*i+1] }\n"
+      "op f(x: f64[7]) -> (y) { y = h(x) }");
 }
 
 TEST(CustomGradient, IsUsedForTheOpAndInCalls) {
-  const std::string op = "op sq(x: f64[N]) -> (y) { y[i] = x[i]^2 }\n"
-                         "grad sq(x, y, dy) -> (dx) { dx[i] = 10*dy[i]*x[i] }\n";
+  const std::string op =
+      "op sq(x: f64[N]) -> (y) { y[i] = x[i]^2 }\n"
+      "grad sq(x, y, dy) -> (dx) { dx[i] = 10*dy[i]*x[i] }\n";
   Module m = parse(op + "op f(x: f64[N]) -> (y) { a[i] = 3*x[i]\n  b = sq(a)\n y[i] = b[i] + x[i] }");
   Arrays in{{"x", vector({2, 5})}, {"dy", vector({1, 1})}};
   Arrays out = run(gradient(*m.find("sq")), in);

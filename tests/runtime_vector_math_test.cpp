@@ -231,7 +231,7 @@ TEST(VectorMathLargeAngles, SingleWithinThreeUlp) {
 TEST(VectorMathDense, DISABLED_EverySixtyFirstFloat) {
   constexpr uint64_t step = 61, chunk = uint64_t{1} << 20, end = uint64_t{1} << 32;
   for (const Row& row : xhat::vmath::rows()) {
-    if (row.arity != 1) continue;
+    if (row.arity != 1 || row.max_ulp_f32 == 0) continue;
     Compiled<float> kernel(row, true);
     Real worst = 0;
     float where = 0;

@@ -1,0 +1,94 @@
+#include "ad/contribution.h"
+
+#include <algorithm>
+
+namespace xhat {
+namespace {
+
+bool depends(const Arena& a, const AxisRange& r, Id axis) {
+  return contains(a[r.begin].free_axes(), axis) || contains(a[r.end].free_axes(), axis);
+}
+
+void add_to(Arena& a, Contribution& sum, const Contribution& c) {
+  sum.value = a.add(sum.value, c.value);
+  std::erase_if(sum.implied, [&](Id id) { return !contains(c.implied, id); });
+}
+
+Contribution combined(Arena& a, const std::vector<Contribution>& group) {
+  Contribution all{group[0].axes, {}, {}, kNone};
+  for (Id id : group[0].guards)
+    if (std::ranges::all_of(group, [&](auto& c) { return contains(c.guards, id); })) all.guards.push_back(id);
+  auto rest = [&](const Contribution& c) {
+    Literals r;
+    for (Id id : c.guards)
+      if (!contains(all.guards, id)) r.push_back(id);
+    return r;
+  };
+  // if c then x else y, where these are the two branches of one selection.
+  Literals first = rest(group[0]), second = rest(group[1]);
+  if (group.size() == 2 && first.size() == 1 && second.size() == 1 && negation(a, first[0]) == second[0]) {
+    all.value = a.select(first[0], group[0].value, group[1].value);
+    return all;
+  }
+  Id where = kNone;
+  for (size_t i = 0; i < group.size(); ++i) {
+    Literals r = rest(group[i]);
+    Id term = guarded(a, r, group[i].value);
+    all.value = i == 0 ? term : a.add(all.value, term);
+    for (Id id : group[i].implied) add_literals(a, r, id);
+    Id here = conjunction(a, r);
+    where = i == 0 ? here : disjunction(a, where, here);
+  }
+  add_literals(a, all.implied, where);
+  return all;
+}
+
+}  // namespace
+
+bool same_set(std::span<const Id> x, std::span<const Id> y) {
+  return x.size() == y.size() && std::ranges::all_of(x, [&](Id id) { return contains(y, id); });
+}
+
+const AxisRange* Scope::find(Id axis) const {
+  for (const AxisRange& r : ranges)
+    if (r.axis == axis) return &r;
+  return nullptr;
+}
+
+std::vector<Id> Scope::closure(const Arena& a, std::span<const Id> axes) const {
+  std::vector<Id> all;
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const AxisRange& r = ranges[i];
+    bool needed = contains(axes, r.axis);
+    for (Id x : all) needed = needed || depends(a, *find(x), r.axis);
+    if (needed) all.push_back(r.axis);
+  }
+  std::ranges::reverse(all);
+  return all;
+}
+
+std::vector<AxisRange> Scope::ranges_of(std::span<const Id> axes) const {
+  std::vector<AxisRange> found;
+  for (const AxisRange& r : ranges)
+    if (contains(axes, r.axis)) found.push_back(r);
+  return found;
+}
+
+std::vector<Contribution> merge(Arena& a, std::vector<Contribution> all) {
+  std::vector<std::vector<Contribution>> groups;
+  for (Contribution& c : all) {
+    auto group = std::ranges::find_if(groups, [&](auto& g) { return same_set(g[0].axes, c.axes); });
+    if (group == groups.end())
+      groups.push_back({std::move(c)});
+    else if (auto same = std::ranges::find_if(*group, [&](auto& m) { return m.guards == c.guards; });
+             same == group->end())
+      group->push_back(std::move(c));
+    else
+      add_to(a, *same, c);
+  }
+  std::vector<Contribution> merged;
+  for (auto& group : groups) merged.push_back(group.size() == 1 ? std::move(group[0]) : combined(a, group));
+  return merged;
+}
+
+}  // namespace xhat

@@ -1,0 +1,242 @@
+#include "cse/cse_optimizer.h"
+
+#include <algorithm>
+
+#include "cse/reduction_algebra.h"
+#include "cse/sharing.h"
+
+namespace xhat {
+namespace {
+
+constexpr int kMostShares = 16;        // new stashes of one op
+constexpr size_t kMostProducts = 400;  // compared on either side; larger ops share what comes first
+
+class Optimizer {
+ public:
+  explicit Optimizer(const Program& p) : p_(p), a_(*p.arena), tree_(a_), sharing_(tree_) {}
+
+  Program reuse(const std::vector<TensorId>& stored);
+  // One more shared value; the tensor, or none.
+  std::optional<TensorId> share_once(const std::vector<TensorId>& kept, std::set<Id>& refused);
+  const Program& program() const { return p_; }
+
+ private:
+  struct Forward {
+    Definition definition;
+    Pattern pattern;
+    Product form;
+    bool map;
+  };
+  void collect_forward(const std::vector<TensorId>& kept);
+  void collect_parts(const Forward& f);
+  std::vector<std::pair<Product, std::vector<AxisRange>>> backward_products();
+  bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
+  void each_backward(const std::function<Product(const Product&, std::span<const AxisRange>)>& step);
+  TensorId define(const Share& best, std::vector<StoredValue>& forms);
+  std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
+
+  Program p_;
+  Arena& a_;
+  TensorExprTree tree_;
+  Sharing sharing_;
+  std::vector<Forward> forward_;
+  std::vector<ForwardPart> parts_;
+};
+
+// Forward bodies with maps written out, so that they are compared in terms of the same atoms as the backward's. Kept ones are
+// read by the backward, and so by these.
+void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
+  forward_.clear();
+  std::map<TensorId, PointValue> values;
+  std::set<TensorId> pinned;
+  for (const Definition& d : p_.body.definitions)
+    for (Id id : reachable(a_, d.body))
+      if (a_[id].op == Op::read_or) pinned.insert(a_[id].symbol);
+  for (const Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::forward || !is_float(a_[d.body].type)) continue;
+    Definition open = d;
+    open.body = inline_reads(a_, d.body, values);
+    bool map = !is_reduction(a_[d.body].op);
+    if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()))
+      values[d.target()] = {axes_of(d.axes), open.body};
+    Forward f{open, pattern_of(a_, open), {}, map};
+    f.form = tree_.form(f.pattern.body);
+    forward_.push_back(std::move(f));
+  }
+}
+
+void Optimizer::collect_parts(const Forward& f) {
+  if (f.pattern.condition != kNone && !is_true(a_, f.pattern.condition)) return;
+  std::vector<AxisRange> scope = f.pattern.free;
+  scope.insert(scope.end(), f.pattern.bound.begin(), f.pattern.bound.end());
+  std::vector<Product> open = {f.form};
+  std::set<Id> seen;
+  for (size_t i = 0; i < open.size() && parts_.size() < kMostProducts; ++i) {
+    Product p = open[i];
+    if (p.is_number()) continue;
+    parts_.push_back({p, scope, f.pattern.names, f.definition.target()});
+    for (const Factor& factor : p.factors) {
+      if (!seen.insert(factor.atom).second) continue;
+      if (const auto* terms = tree_.terms(factor.atom)) {
+        open.insert(open.end(), terms->begin(), terms->end());
+        continue;
+      }
+      // Not under a select: what a condition guards may not be evaluated everywhere.
+      const Node n = a_[factor.atom];
+      if (n.op == Op::select || is_read(n.op) || is_reduction(n.op)) continue;
+      for (Id x : n.args())
+        if (is_float(a_[x].type)) open.push_back(tree_.form(x));
+    }
+  }
+}
+
+void Optimizer::each_backward(const std::function<Product(const Product&, std::span<const AxisRange>)>& step) {
+  for (Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward || !is_float(a_[d.body].type)) continue;
+    const Node n = a_[d.body];
+    std::vector<AxisRange> scope = d.axes;
+    auto here = [&](const Product& p) { return step(p, scope); };
+    if (!is_reduction(n.op)) {
+      Product before = tree_.form(d.body), after = sharing_.everywhere(before, here);
+      if (!(after == before)) d.body = tree_.to_expression(after, n.type);
+    } else if (n.op == Op::sum) {
+      for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+      Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, here);
+      if (!(after == before))
+        d.body = a_.reduce(n.op, reduce_axes(n), reduce_condition(n), tree_.to_expression(after, n.type));
+    }
+  }
+}
+
+// values: per tensor, the forms it comes in.
+bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& values) {
+  bool changed = false;
+  each_backward([&](const Product& p, std::span<const AxisRange> scope) {
+    Product now = p;
+    for (const auto& forms : values) now = sharing_.fold(p_, now, forms, scope);
+    changed = changed || !(now == p);
+    return now;
+  });
+  return changed;
+}
+
+Program Optimizer::reuse(const std::vector<TensorId>& stored) {
+  collect_forward({});
+  std::vector<std::vector<StoredValue>> values;
+  for (const Forward& f : forward_)
+    if (f.map && has_tensor(stored, f.definition.target()))
+      values.push_back(sharing_.stored_forms(p_, f.definition.target(), f.pattern.free, f.form));
+  fold_everywhere(values);
+  return p_;
+}
+
+std::vector<std::pair<Product, std::vector<AxisRange>>> Optimizer::backward_products() {
+  std::vector<std::pair<Product, std::vector<AxisRange>>> found;
+  each_backward([&](const Product& p, std::span<const AxisRange> scope) {
+    if (!p.is_number() && found.size() < kMostProducts) found.push_back({p, {scope.begin(), scope.end()}});
+    return p;
+  });
+  return found;
+}
+
+// A definition of exactly this value, if the user wrote one.
+std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vector<StoredValue>& forms) {
+  for (const Forward& f : forward_) {
+    if (!f.map || f.definition.target() == best.of->definition) continue;
+    if (!negligible(f.form.coefficient - best.form.coefficient, 1)) continue;
+    Unifier unifier(tree_, f.pattern.axes());
+    // The pattern's own names are shared between patterns: compare with another set of them.
+    Replacements apart;
+    std::vector<AxisRange> scope = best.of->scope;
+    for (AxisRange& r : scope) {
+      Id other = a_.axis(a_.name(r.axis) + "$");
+      apart[r.axis] = other;
+      r.axis = other;
+    }
+    DType type = a_[best.form.factors[0].atom].type;
+    Product target = tree_.form(substitute(a_, tree_.to_expression(best.form, type), apart));
+    for (const Binding& b : unifier.products(f.form, target)) {
+      if (!covers(a_, f.pattern.free, b, scope) || b.size() != tree_.free_axes(target).size()) continue;
+      forms = sharing_.stored_forms(p_, f.definition.target(), f.pattern.free, f.form);
+      return f.definition.target();
+    }
+  }
+  return std::nullopt;
+}
+
+TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
+  DType type = a_[best.form.factors[0].atom].type;
+  Definition d;
+  Replacements own;
+  std::vector<Id> shape;
+  std::vector<AxisRange> free;
+  for (size_t i = 0; i < best.of->scope.size(); ++i) {
+    const AxisRange& r = best.of->scope[i];
+    if (!std::ranges::binary_search(tree_.free_axes(best.form), r.axis)) continue;
+    d.axes.push_back({best.of->names[i], r.begin, r.end});
+    own[r.axis] = best.of->names[i];
+    shape.push_back(r.end);
+    free.push_back(r);
+  }
+  d.body = substitute(a_, tree_.to_expression(best.form, type), own);
+  d.direction = Direction::forward;
+  TensorId t = p_.add_tensor(p_.tensors[best.of->definition].name + "_part", type, shape);
+  d.targets = {t};
+  p_.body.definitions.push_back(d);
+  forms = sharing_.stored_forms(p_, t, free, best.form);
+  return t;
+}
+
+std::optional<TensorId> Optimizer::share_once(const std::vector<TensorId>& kept, std::set<Id>& refused) {
+  collect_forward(kept);
+  parts_.clear();
+  for (const Forward& f : forward_)
+    if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target())) collect_parts(f);
+  auto targets = backward_products();
+  std::optional<Share> best;
+  for (const auto& [product, scope] : targets)
+    for (const ForwardPart& part : parts_) {
+      auto found = sharing_.common(part, product, scope);
+      if (!found || (best && found->score <= best->score)) continue;
+      Id key = tree_.to_expression(found->form, a_[found->form.factors[0].atom].type);
+      if (!refused.contains(key)) best = found;
+    }
+  if (!best) return std::nullopt;
+  refused.insert(tree_.to_expression(best->form, a_[best->form.factors[0].atom].type));
+  std::vector<StoredValue> forms;
+  auto tensor = defined_already(*best, forms);
+  if (!tensor) tensor = define(*best, forms);
+  fold_everywhere({forms});
+  p_ = ordered(p_);
+  return tensor;
+}
+
+bool backward_reads(const Program& p, TensorId t) {
+  return std::ranges::any_of(p.body.definitions, [&](const Definition& d) {
+    return d.direction == Direction::backward && has_tensor(tensors_read(*p.arena, d.body), t);
+  });
+}
+
+}  // namespace
+
+Program reuse_stored(const Program& p, const std::vector<TensorId>& stored) {
+  return simplify_reductions(Optimizer(p).reuse(stored), stored);
+}
+
+Program share_largest(const Program& p, const std::vector<TensorId>& stored) {
+  Program now = reuse_stored(p, stored);
+  std::vector<TensorId> kept = stored;
+  std::set<Id> refused;
+  for (int i = 0; i < kMostShares; ++i) {
+    Optimizer optimizer(now);
+    auto t = optimizer.share_once(kept, refused);
+    if (!t) break;
+    Program next = optimizer.program();
+    if (!backward_reads(next, *t)) continue;  // matched, but no cheaper anywhere
+    kept.push_back(*t);
+    now = simplify_reductions(next, kept);
+  }
+  return now;
+}
+
+}  // namespace xhat

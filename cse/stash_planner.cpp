@@ -1,0 +1,326 @@
+#include "cse/stash_planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "cse/auto_inliner.h"
+#include "cse/bodies.h"
+#include "cse/cse_optimizer.h"
+#include "cse/reduction_algebra.h"
+#include "cse/stash_cut.h"
+#include "expr/dims.h"
+
+namespace xhat {
+namespace {
+
+using Policy = StashOptions::Policy;
+using Verdict = StashCandidate::Verdict;
+
+class Planner {
+ public:
+  Planner(const Program& p, const StashOptions& o) : p_(p), a_(*p.arena), o_(o) {}
+  StashPlan run();
+
+ private:
+  void choose_retained();
+  void choose_sizes();
+  std::set<TensorId> compared(const Program& p);
+  void build_nodes(const std::set<TensorId>& strict);
+  CutNode price(TensorId t, const Definition* d, bool strict);
+  Cut choose();
+  void report(const Cut& cut);
+  void rebuild(const Cut& cut);
+  void redirect_backward(const std::map<TensorId, TensorId>& to);
+  TensorId copy_of(TensorId t);
+
+  int64_t extent(Id id);
+  int64_t elements(std::span<const Id> shape);
+  int64_t elements(std::span<const Id> axes, const std::map<Id, int64_t>& sizes);
+  bool retained(TensorId t) const { return retained_.contains(t); }
+  bool outside(TensorId t) const { return has_tensor(p_.inputs, t) || has_tensor(p_.outputs, t); }
+
+  Program p_;
+  Arena& a_;
+  const StashOptions& o_;
+  std::set<TensorId> retained_;
+  DimValues sizes_;
+  std::vector<TensorId> tensors_;  // parallel to nodes_
+  std::vector<CutNode> nodes_;
+  std::set<TensorId> strict_;
+  StashPlan plan_;
+};
+
+void Planner::choose_retained() {
+  auto find = [&](const std::string& name) {
+    auto t = p_.find(name);
+    if (!t || !outside(*t)) {
+      std::string known;
+      for (TensorId x : p_.inputs) known += (known.empty() ? "" : ", ") + p_.tensors[x].name;
+      for (TensorId x : p_.outputs) known += ", " + p_.tensors[x].name;
+      throw Error("'" + name + "' is no input or output of " + p_.name + "; these can be kept or dropped: " + known);
+    }
+    return *t;
+  };
+  if (o_.kept_by_caller) {
+    for (const std::string& name : *o_.kept_by_caller) retained_.insert(find(name));
+  } else {
+    retained_.insert(p_.inputs.begin(), p_.inputs.end());
+    retained_.insert(p_.outputs.begin(), p_.outputs.end());
+  }
+  for (const std::string& name : o_.dropped) retained_.erase(find(name));
+}
+
+void Planner::choose_sizes() {
+  for (const Dim& d : p_.dims) {
+    const std::string& name = a_.name(d.dim);
+    auto it = o_.nominal.find(name);
+    if (it != o_.nominal.end()) sizes_[name] = it->second;
+    else if (d.definition == kNone) sizes_[name] = o_.nominal_extent;
+  }
+  // Defined dims may use each other in any order.
+  for (size_t round = 0; round < p_.dims.size(); ++round)
+    for (const Dim& d : p_.dims) {
+      if (d.definition == kNone || sizes_.contains(a_.name(d.dim))) continue;
+      bool known = true;
+      for (Id id : reachable(a_, d.definition))
+        known = known && (a_[id].op != Op::dim || sizes_.contains(a_.name(id)));
+      if (known) sizes_[a_.name(d.dim)] = evaluate_extent(a_, d.definition, sizes_);
+    }
+}
+
+int64_t Planner::extent(Id id) {
+  // A range that depends on outer axes counts as the nominal size.
+  for (Id x : reachable(a_, id))
+    if (a_[x].op == Op::axis || is_read(a_[x].op) || (a_[x].op == Op::dim && !sizes_.contains(a_.name(x))))
+      return o_.nominal_extent;
+  return std::max<int64_t>(0, evaluate_extent(a_, id, sizes_));
+}
+
+int64_t Planner::elements(std::span<const Id> shape) {
+  int64_t n = 1;
+  for (Id s : shape) n *= extent(s);
+  return n;
+}
+
+int64_t Planner::elements(std::span<const Id> axes, const std::map<Id, int64_t>& sizes) {
+  int64_t n = 1;
+  for (Id x : axes)
+    if (auto it = sizes.find(x); it != sizes.end()) n *= it->second;
+  return n;
+}
+
+// Forward reductions whose values decide a branch of the backward.
+std::set<TensorId> Planner::compared(const Program& p) {
+  std::set<TensorId> found;
+  for (const Definition& d : p.body.definitions) {
+    bool extreme = d.direction == Direction::forward && is_reduction(a_[d.body].op) && a_[d.body].op != Op::sum &&
+                   a_[d.body].op != Op::prod;
+    if (extreme) found.insert(d.target());
+    if (d.direction != Direction::backward) continue;
+    for (Id id : reachable(a_, d.body)) {
+      if (a_[id].type != DType::boolean) continue;
+      for (TensorId t : tensors_read(a_, id)) {
+        const Definition* source = p.definition_of(t);
+        if (source && source->direction == Direction::forward && is_reduction(a_[source->body].op)) found.insert(t);
+      }
+    }
+  }
+  return found;
+}
+
+CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
+  const StashPrices& prices = o_.prices;
+  const Tensor& tensor = p_.tensors[t];
+  auto size = static_cast<int64_t>(byte_size(tensor.type));
+  int64_t bytes = size * elements(tensor.shape);
+  CutNode n;
+  n.bytes = retained(t) ? 0 : bytes;
+  n.keep_ps = bytes * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
+  // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only for this.
+  if (!retained(t)) n.keep_ps += bytes * prices.write_ps_per_byte;
+  if (!d || strict) return n;
+  // Each node once per point of its own axes: what is invariant is hoisted.
+  std::map<Id, int64_t> sizes;
+  for (const AxisRange& r : d->axes) sizes[r.axis] = extent(r.end);
+  const Node root = a_[d->body];
+  if (is_reduction(root.op))
+    for (const AxisRange& r : reduce_axes(root)) sizes[r.axis] = extent(a_.sub(r.end, r.begin));
+  n.recompute_ps = 0;
+  std::set<TensorId> read;
+  for (Id id : reachable(a_, d->body)) {
+    const Node node = a_[id];
+    if (is_read(node.op)) read.insert(node.symbol);
+    else if (node.type == DType::boolean || is_float(node.type)) {
+      std::vector<Id> axes(node.free_axes().begin(), node.free_axes().end());
+      if (is_reduction(node.op))
+        for (const AxisRange& r : reduce_axes(node)) axes.push_back(r.axis);
+      n.recompute_ps += info(node.op).cost_ps * elements(axes, sizes);
+    }
+  }
+  if (is_reduction(root.op)) {
+    // Another pass over its inputs.
+    n.recompute_ps += prices.pass_ps;
+    for (TensorId u : read)
+      n.recompute_ps += prices.read_ps_per_byte * static_cast<int64_t>(byte_size(p_.tensors[u].type)) *
+                        elements(p_.tensors[u].shape);
+  }
+  return n;
+}
+
+void Planner::build_nodes(const std::set<TensorId>& strict) {
+  std::map<TensorId, size_t> index;
+  auto add = [&](TensorId t, const Definition* d) {
+    if (index.contains(t)) return;
+    index[t] = nodes_.size();
+    tensors_.push_back(t);
+    nodes_.push_back(price(t, d, strict.contains(t)));
+    if (d)
+      for (TensorId u : tensors_read(a_, d->body)) nodes_.back().operands.push_back(index.at(u));
+  };
+  for (TensorId t : p_.inputs) add(t, nullptr);
+  for (const Definition& d : p_.body.definitions)
+    if (d.direction == Direction::forward) add(d.target(), &d);
+  for (const Definition& d : p_.body.definitions)
+    if (d.direction == Direction::backward)
+      for (TensorId t : tensors_read(a_, d.body))
+        if (auto it = index.find(t); it != index.end()) nodes_[it->second].needed = true;
+}
+
+Cut Planner::choose() {
+  std::vector<bool> keep(nodes_.size());
+  switch (o_.policy) {
+    case Policy::cost: return cheapest_cut(nodes_);
+    case Policy::budget: return cheapest_cut_within(nodes_, o_.budget);
+    case Policy::largest: keep.assign(nodes_.size(), true); break;
+    case Policy::none:
+      for (size_t i = 0; i < nodes_.size(); ++i) keep[i] = retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
+      break;
+  }
+  Cut cut = consequences(nodes_, keep);
+  cut.lower_bound_ps = cheapest_cut(nodes_).lower_bound_ps;
+  return cut;
+}
+
+void Planner::report(const Cut& cut) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (cut.choices[i] == Choice::unneeded) continue;
+    const CutNode& n = nodes_[i];
+    TensorId t = tensors_[i];
+    const Tensor& tensor = p_.tensors[t];
+    const Definition* d = p_.definition_of(t);
+    StashCandidate c;
+    c.tensor = t;
+    c.verdict = cut.choices[i] == Choice::recomputed ? Verdict::recomputed : retained(t) ? Verdict::free : Verdict::kept;
+    c.name = tensor.name;
+    if (d) c.expression = print(p_, d->body);
+    c.shape = tensor.shape;
+    c.bytes = static_cast<int64_t>(byte_size(tensor.type)) * elements(tensor.shape);
+    for (const Definition& b : p_.body.definitions)
+      if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
+    c.keep_ns = static_cast<double>(n.keep_ps) / 1000;
+    bool never = n.recompute_ps == kNever;
+    c.recompute_ns = never ? std::numeric_limits<double>::infinity() : static_cast<double>(n.recompute_ps) / 1000;
+    auto compare = [](int64_t x, int64_t y) { return x < y ? "cheaper than" : x == y ? "as cheap as" : "dearer than"; };
+    if (c.verdict == Verdict::free) c.reason = "stays with the caller";
+    else if (!d) c.reason = "the backward needs this input, and the caller does not keep it";
+    else if (c.verdict == Verdict::kept && strict_.contains(t)) c.reason = "decides a branch: both passes must see the same bits";
+    else if (o_.policy == Policy::none) c.reason = "policy none keeps nothing";
+    else if (o_.policy == Policy::largest) c.reason = "policy largest keeps what both passes compute";
+    else if (c.verdict == Verdict::kept)
+      c.reason = std::string("keeping is ") + compare(n.keep_ps, n.recompute_ps) + " recomputing it and what it needs";
+    else c.reason = std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
+    plan_.candidates.push_back(std::move(c));
+  }
+}
+
+void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
+  for (Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward) continue;
+    d.body = rewrite(a_, d.body, [&](Id id) {
+      const Node n = a_[id];
+      auto it = is_read(n.op) ? to.find(n.symbol) : to.end();
+      if (it == to.end()) return id;
+      if (n.op == Op::read) return a_.read(it->second, n.type, n.args());
+      return a_.read_or(it->second, n.type, read_indices(n), n.args().back());
+    });
+  }
+}
+
+// A forward definition that copies what the caller does not keep.
+TensorId Planner::copy_of(TensorId t) {
+  Definition d;
+  std::vector<Id> indices, avoid;
+  for (size_t i = 0; i < p_.tensors[t].shape.size(); ++i) {
+    std::string name = "i" + std::to_string(i);
+    while (p_.find(name) || std::ranges::any_of(p_.dims, [&](const Dim& x) { return a_.name(x.dim) == name; })) name += "_";
+    d.axes.push_back({a_.axis(name), a_.integer(0), p_.tensors[t].shape[i]});
+    indices.push_back(d.axes.back().axis);
+  }
+  d.body = read_at(a_, p_, t, indices);
+  d.direction = Direction::forward;
+  TensorId copy = p_.add_tensor(p_.tensors[t].name + "_kept", p_.tensors[t].type, p_.tensors[t].shape);
+  d.targets = {copy};
+  p_.body.definitions.push_back(d);
+  return copy;
+}
+
+// Kept values stay forward definitions; recomputed ones get a backward copy, which disappears into its readers if it is a
+// map that is cheap to repeat.
+void Planner::rebuild(const Cut& cut) {
+  std::map<TensorId, TensorId> to;
+  std::vector<TensorId> kept, hidden;
+  std::vector<Definition> copies;
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    TensorId t = tensors_[i];
+    const Definition* d = p_.definition_of(t);
+    if (cut.choices[i] != Choice::kept && !(d && retained(t))) hidden.push_back(t);
+    if (cut.choices[i] == Choice::recomputed) {
+      Definition copy = *d;
+      copy.direction = Direction::backward;
+      TensorId again = p_.add_tensor(p_.tensors[t].name + "_again", p_.tensors[t].type, p_.tensors[t].shape);
+      copy.targets = {again};
+      copies.push_back(copy);
+      to[t] = again;
+    } else if (cut.choices[i] == Choice::kept) {
+      TensorId stays = t;
+      if (!retained(t) && outside(t)) stays = to[t] = copy_of(t);
+      kept.push_back(stays);
+    }
+  }
+  for (Definition& d : copies) p_.body.definitions.push_back(d);
+  redirect_backward(to);
+  p_ = ordered(p_);
+  p_ = simplify_reductions(p_, kept, hidden);
+  plan_.program = p_;
+}
+
+StashPlan Planner::run() {
+  choose_retained();
+  choose_sizes();
+  p_ = simplify_reductions(p_);
+  strict_ = compared(p_);
+  std::vector<TensorId> stored;
+  bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
+  for (TensorId t : p_.outputs)
+    if (priced || retained(t)) stored.push_back(t);
+  p_ = o_.policy == Policy::none ? reuse_stored(p_, stored) : share_largest(p_, stored);
+  build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
+  Cut cut = choose();
+  report(cut);
+  plan_.nominal = sizes_;
+  plan_.cost_ns = static_cast<double>(cut.cost_ps) / 1000;
+  plan_.lower_bound_ns = static_cast<double>(cut.lower_bound_ps) / 1000;
+  plan_.optimal = cut.cost_ps == cut.lower_bound_ps;
+  rebuild(cut);
+  for (TensorId t : stashes(plan_.program))
+    plan_.stash_bytes += static_cast<int64_t>(byte_size(p_.tensors[t].type)) * elements(p_.tensors[t].shape);
+  return std::move(plan_);
+}
+
+}  // namespace
+
+StashPlan plan_stash(const Program& p, const StashOptions& options) { return Planner(p, options).run(); }
+
+}  // namespace xhat

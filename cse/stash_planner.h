@@ -1,0 +1,70 @@
+// What the forward keeps for the backward.
+//
+//   StashPlan plan = plan_stash(inline_injective(gradient(op)));   // plan.program's stashes() are what is kept
+//
+// none     nothing beyond what the caller keeps: the backward computes the forward's values again
+// largest  the largest shared subexpressions: BatchNorm keeps x̂ = (x-mean)/sqrt(var+eps)
+// cost     the cheapest choice by a table of prices: an exact minimum cut over forward definitions, outputs, inputs and
+//          shared subexpressions (stash_cut.h). BatchNorm keeps the two sums per channel and reads x again
+// budget   the cheapest choice that keeps at most so many bytes
+//
+// A pure function of program, options, prices and nominal sizes. Needs: the normal form of auto_inliner. The result is in
+// it, its backward simplified (reduction_algebra) and reading outputs where it can (cse_optimizer).
+// A maximum or minimum, and a reduction that a comparison reads, is never recomputed under `cost` and `budget`: both passes must
+// see the same bits.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "expr/program.h"
+
+namespace xhat {
+
+// The fixed reference table: one thread of an AVX-512 machine, tensors in memory. Scalar work is priced by ops.def.
+struct StashPrices {
+  int64_t read_ps_per_byte = 60;    // measured 0.24 ns per 4-byte element
+  int64_t write_ps_per_byte = 120;  // a write also fetches the line
+  int64_t pass_ps = 1'000'000;      // starting one more sweep before its readers can go on
+  int64_t memory_ps_per_byte = 0;   // of what is kept beyond what the caller retains
+};
+
+struct StashOptions {
+  enum class Policy : uint8_t { none, largest, cost, budget } policy = Policy::cost;
+  int64_t budget = 0;  // bytes
+  // Inputs and outputs that stay with the caller until the backward. Unset: all, but for dropped.
+  std::optional<std::vector<std::string>> kept_by_caller;
+  std::vector<std::string> dropped;
+  StashPrices prices;
+  std::map<std::string, int64_t> nominal;  // by dim; those without: nominal_extent
+  int64_t nominal_extent = 64;
+};
+
+struct StashCandidate {
+  enum class Verdict : uint8_t { kept, recomputed, free } verdict;  // free: stays with the caller anyway
+  TensorId tensor;
+  std::string name;
+  std::string expression;  // empty for inputs
+  std::vector<Id> shape;
+  int64_t bytes = 0;  // at nominal sizes
+  int uses = 0;       // backward definitions that read it, before recomputation
+  double keep_ns = 0;
+  double recompute_ns = 0;  // infinite: never
+  std::string reason;
+};
+
+struct StashPlan {
+  Program program;
+  std::vector<StashCandidate> candidates;
+  std::map<std::string, int64_t> nominal;  // the sizes that were used, all dims
+  int64_t stash_bytes = 0;
+  double cost_ns = 0;         // of reading, writing and recomputing what the backward needs of the forward
+  double lower_bound_ns = 0;  // no plan over these candidates costs less
+  bool optimal = false;
+};
+
+// Throws Error for an unknown name among kept_by_caller or dropped, and for a budget that cannot be met.
+StashPlan plan_stash(const Program& p, const StashOptions& options = {});
+
+}  // namespace xhat
