@@ -214,8 +214,9 @@ int64_t evaluation_cost_ps(const Arena& a, Id body) {
   int64_t cost = 0;
   for (Id id : reachable(a, body)) {
     const Node& n = a[id];
-    // Reads are paid by whoever moves the bytes; index arithmetic is nearly free.
-    if (!is_read(n.op) && (is_float(n.type) || n.type == DType::boolean)) cost += info(n.op).cost_ps;
+    // Reads are paid by whoever moves the bytes; index arithmetic is nearly free, and numbers made of dims are.
+    if (is_read(n.op) || (n.free_axes().empty() && tensors_read(a, id).empty())) continue;
+    if (is_float(n.type) || n.type == DType::boolean) cost += info(n.op).cost_ps;
   }
   return cost;
 }

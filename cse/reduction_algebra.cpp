@@ -267,14 +267,21 @@ void Simplifier::backward(Definition d) {
     Product body = tree_.form(reduce_body(n));
     size_t before = done_.size();
     value = total(body, s, true, 0);
-    bool own = stays && done_.size() == before + 1 && value.coefficient == 1 && value.factors.size() == 1 &&
+    bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 && value.factors[0].halves == 2 &&
                a_[value.factors[0].atom].symbol == done_.back().target() &&
                done_.back().axes.size() == d.axes.size();
     if (own) {
-      // The new sum is the definition itself.
+      // The new sum is the definition itself; a number that was pulled out goes back in.
       Definition made = done_.back();
       done_.pop_back();
       sums_.back().tensor = d.target();
+      if (value.coefficient != 1) {
+        const Node sum = a_[made.body];
+        Product scaled = tree_.form(reduce_body(sum));
+        scaled.coefficient *= value.coefficient;
+        sums_.back().coefficient *= value.coefficient;
+        made.body = a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
+      }
       made.targets = d.targets;
       p_.tensors.pop_back();
       done_.push_back(made);

@@ -136,16 +136,17 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
   Unifier unifier(tree_, axes);
   for (const Binding& found : unifier.contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
-    Product whole = instance(v.form, found);
+    Product whole = instance(v.form, found), core = instance({1, required}, found);
+    if (core.is_number()) continue;
     Product by = replacement(p, v, found);
     Product result = target;
     // All powers at once: the last occurrence is what saves the evaluation.
     auto contained_in = [&](const Product& q) {
       return std::ranges::all_of(whole.factors, [&](const Factor& f) {
         const Factor* t = factor_of(q, f.atom);
-        bool full = a_[f.atom].axes_count >= axes.size() && !axes.empty();
+        bool must = factor_of(core, f.atom) != nullptr;
         bool there = t && same_sign(t->halves, f.halves) && std::abs(t->halves) >= std::abs(f.halves);
-        return there || (f.halves < 0 && !full);
+        return there || (f.halves < 0 && !must);
       });
     };
     if (!contained_in(target)) continue;

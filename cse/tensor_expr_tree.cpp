@@ -371,8 +371,11 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
     side = side == kNone ? value : a_.mul(side, value);
   }
   std::ranges::stable_sort(groups, {}, [](const Group& g) { return g.axes.size(); });
-  // Numbers and dims join the next group: they cost nothing there, it is invariant itself (or all there is).
-  if (groups.size() > 1 && groups[0].axes.empty()) {
+  // Dims join the next group, which reads better (s[c]/N, not 1/N*s[c]) and costs nothing where that is invariant itself.
+  bool dims = std::ranges::all_of(p.factors, [&](const Factor& f) {
+    return a_[f.atom].axes_count > 0 || a_[f.atom].op == Op::cast;
+  });
+  if (groups.size() > 1 && groups[0].axes.empty() && dims) {
     auto join = [&](Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); };
     groups[1].above = join(groups[1].above, groups[0].above);
     groups[1].below = join(groups[0].below, groups[1].below);

@@ -160,6 +160,16 @@ void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& 
   std::sort(found.begin() + static_cast<std::ptrdiff_t>(begin), found.end());
 }
 
+bool reads_behind(const ast::File& file, ast::Ref root) {
+  std::vector<ast::Ref> below;
+  collect_below(file, root, below);
+  return std::ranges::any_of(below, [&](ast::Ref r) {
+    const ast::Node& n = file.nodes[r];
+    return n.kind == ast::Kind::read && n.otherwise == ast::kAbsent &&
+           std::ranges::any_of(n.args, [&](ast::Ref x) { return file.nodes[x].kind != ast::Kind::name; });
+  });
+}
+
 std::string text_of(const OpScope& s, Id expression) { return print(s.program, expression); }
 
 Module elaborate(const ast::File& file) {

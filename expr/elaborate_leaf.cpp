@@ -114,17 +114,6 @@ Value Walk::read_value(Ref ref, const ast::Node& n) {
   return typed_value(a_.read_or(it->second, tensor.type, indices, outside));
 }
 
-// A read that may depend on what stands left of it in `a && b`.
-bool Walk::guarded_read_below(Ref root) const {
-  std::vector<Ref> below;
-  collect_below(s_.file, root, below);
-  return std::ranges::any_of(below, [&](Ref r) {
-    const ast::Node& n = s_.file.nodes[r];
-    return n.kind == Kind::read && n.otherwise == ast::kAbsent &&
-           std::ranges::any_of(n.args, [&](Ref x) { return s_.file.nodes[x].kind != Kind::name; });
-  });
-}
-
 Value Walk::operation_value(const ast::Node& n) {
   std::vector<Value> v = pop(n.args.size());
   if (n.kind == Kind::unary) return apply_value(a_, n.text == "-" ? Op::neg : Op::lnot, v, n.pos, n.text);
@@ -134,9 +123,9 @@ Value Walk::operation_value(const ast::Node& n) {
   Value result = apply_value(a_, it->second, v, n.pos, n.text);
   // Both operands of && are evaluated wherever it stands, a branch only where it is taken: `i > 0 && x[i-1] > 0` must
   // not read x[-1], so it is `if i > 0 then x[i-1] > 0 else false`.
-  if (it->second == Op::land && guarded_read_below(n.args[1]))
+  if (it->second == Op::land && reads_behind(s_.file, n.args[1]))
     return typed_value(a_.select(v[0].typed, v[1].typed, a_.boolean(false)));
-  if (it->second == Op::lor && guarded_read_below(n.args[1]))
+  if (it->second == Op::lor && reads_behind(s_.file, n.args[1]))
     return typed_value(a_.select(v[0].typed, a_.boolean(true), v[1].typed));
   return result;
 }

@@ -93,6 +93,9 @@ void elaborate_call(OpScope& scope, const ast::Statement& statement, Direction d
 
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found);  // ascending
 
+// Is there a read that may depend on what stands left of root in `a && root`? Then elaboration makes a select of it.
+bool reads_behind(const ast::File& file, ast::Ref root);
+
 struct OpAst {
   const ast::Op* op = nullptr;
   const ast::Op* gradient = nullptr;  // `grad NAME(…)`

@@ -56,7 +56,6 @@ class Walk {
   AxisRange close_axis();
   void infer(OpenAxis& axis);
   void open_left_axes();
-  bool guarded_read_below(ast::Ref root) const;
   void check_callable(const ast::Node& n) const;
   [[noreturn]] void unknown(const ast::Node& n) const;
 

@@ -17,6 +17,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "expr/elaborate_scope.h"
 #include "expr/syntax.h"
 
 namespace xhat {
@@ -68,6 +69,7 @@ class Reifier {
     bool small = false;
     bool numbers = false;  // constants, axes, dims and arithmetic on them
     bool pure = false;     // numbers without axes
+    bool reads = false;    // a read at anything but axes
   };
 
   void measure(Id root) {
@@ -80,8 +82,17 @@ class Reifier {
         m.size = std::min(m.size + below.size, 1000u);
         m.numbers &= below.numbers;
         small_args &= below.small;
+        m.reads |= below.reads;
       }
       m.pure &= m.numbers && std::ranges::all_of(n.args(), [&](Id x) { return measures_[x].pure; });
+      if (n.op == Op::read)
+        m.reads |=
+            std::ranges::any_of(n.args(), [&](Id x) { return a_[x].op != Op::axis && a_[x].op != Op::dim; });
+      if ((n.op == Op::land || n.op == Op::lor) && measures_[n.arg(1)].reads) {
+        // Bare, `a && x[i-1] > 0` would be read as a select; `let t = x[i-1] > 0 in a && t` is a conjunction.
+        apart_.insert(n.arg(1));
+        measures_[n.arg(1)].small = false;
+      }
       bool arithmetic = n.op != Op::select && (is_integer(n.type) || m.pure);
       m.small = n.arg_count == 0 || (is_read(n.op) && small_args && m.size <= 2 * kSmall) ||
                 (m.numbers && arithmetic && m.size <= kSmall);
@@ -136,14 +147,14 @@ class Reifier {
     for (Id id : order) {
       if (!inside(id, bound)) continue;
       Emitted e = node(id, bound);
-      bool deep = e.depth >= kDeep && id != root;
-      if (count.at(id) < 2 && !deep) {
+      bool apart = (e.depth >= kDeep || apart_.contains(id)) && id != root;
+      if (count.at(id) < 2 && !apart) {
         built_[id] = e;
         continue;
       }
       lets.push_back({id, lets_.size()});
       named_[id] = lets_.size();
-      lets_.push_back({ast::kAbsent, e, {}, deep});
+      lets_.push_back({ast::kAbsent, e, {}, apart});
     }
     Emitted body = use(root);
     for (size_t i = lets.size(); i-- > 0;) {
@@ -273,6 +284,18 @@ class Reifier {
   Emitted select(Id id, const Node& n) {
     Emitted c = use(n.arg(0)), x = use(n.arg(1)), y = use(n.arg(2));
     Emitted e;
+    e.depth = std::max({c.depth, x.depth, y.depth - 1}) + 1;
+    // How elaboration spells `a && b` and `a || b` where b must not be evaluated unless a asks for it.
+    bool boolean = n.type == DType::boolean;
+    const Node& last = a_[n.arg(2)];
+    if (boolean && last.op == Op::constant && !last.integer && reads_behind(f_, x.ref)) {
+      e.ref = add(Kind::binary, "&&", {c.ref, x.ref});
+      return e;
+    }
+    if (boolean && is_true(a_, n.arg(1)) && reads_behind(f_, y.ref)) {
+      e.ref = add(Kind::binary, "||", {c.ref, y.ref});
+      return e;
+    }
     bool pure = measures_.at(id).pure;
     bool bare = x.untyped && y.untyped;
     if (bare && pure && n.type != DType::f64 && n.type != DType::i64) {
@@ -281,7 +304,6 @@ class Reifier {
     }
     e.untyped = bare;
     e.pure = bare && pure;
-    e.depth = std::max({c.depth, x.depth, y.depth - 1}) + 1;
     e.ref = add(Kind::choose, "", {c.ref, x.ref, y.ref});
     return e;
   }
@@ -402,6 +424,7 @@ class Reifier {
   const Arena& a_;
   ast::File& f_;
   std::unordered_map<Id, Measure> measures_;
+  std::unordered_set<Id> apart_;           // right operands of && and || that need a name
   std::unordered_map<Id, size_t> named_;   // parts that have a let here
   std::unordered_map<Id, Emitted> built_;  // parts that wait for their one use
   std::vector<Let> lets_;

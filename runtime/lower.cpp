@@ -114,35 +114,35 @@ class Lowering {
     return group;
   }
 
-  // The contiguous axis of most reads (and of what a map writes): where vectors run. kNone if there is none.
+  // Where vectors run: a map along the last axis it writes; a reduction along the axis that is contiguous in most of the
+  // bytes it reads, if that is reduced or the last one written. kNone if there is none.
   Id vector_axis(const std::vector<size_t>& group) const {
-    std::unordered_map<Id, int> score;
     const SpecMember& m = spec_.members[group[0]];
-    std::vector<Id> order = m.left;
-    order.insert(order.end(), m.reduced.begin(), m.reduced.end());
-    std::erase_if(order, [&](Id x) { return axis(x).kind() == AxisKind::single; });
+    Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::single ? kNone : m.left.back();
+    if (m.op == Op::constant) return written;
+    const Arena& a = *spec_.arena;
+    std::vector<Id> candidates = m.reduced;
+    if (written != kNone) candidates.push_back(written);
+    std::erase_if(candidates, [&](Id x) { return axis(x).kind() == AxisKind::single; });
+    std::unordered_map<Id, double> score;
     std::vector<Id> roots;
     for (size_t g : group) roots.push_back(spec_.members[g].body);
-    for (Id id : reachable(*spec_.arena, roots)) {
-      const Node& n = (*spec_.arena)[id];
+    for (Id id : reachable(a, roots)) {
+      const Node& n = a[id];
       if (!is_read(n.op) || read_indices(n).empty()) continue;
+      double points = 1;
+      for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).extent);
+      // Unit step: the axis itself, or plus or minus something free of it.
       Id last = read_indices(n).back();
-      // Unit step: the axis itself, or plus something free of it.
-      for (Id x : order) {
-        auto free = (*spec_.arena)[last].free_axes();
-        bool unit = last == x || (((*spec_.arena)[last].op == Op::add || (*spec_.arena)[last].op == Op::sub) &&
-                                  (*spec_.arena)[last].arg(0) == x);
-        if (unit && std::ranges::find(free, x) != free.end()) score[x] += 2;
+      for (Id x : candidates) {
+        bool shifted = (a[last].op == Op::add || a[last].op == Op::sub) && a[last].arg(0) == x;
+        if (last == x || shifted) score[x] += points;
       }
     }
-    if (m.op == Op::constant && !m.left.empty() && axis(m.left.back()).kind() != AxisKind::single) ++score[m.left.back()];
     Id best = kNone;
-    for (Id x : order)
-      if (score.contains(x) && (best == kNone || score[x] >= score[best])) best = x;
-    if (best == kNone && !order.empty()) best = m.left.empty() ? order.back() : kNone;
-    if (best == kNone)
-      for (Id x : m.left)
-        if (axis(x).kind() != AxisKind::single) best = x;
+    for (Id x : candidates)
+      if (score.contains(x) && (best == kNone || score[x] > score[best])) best = x;
+    if (best == kNone) best = written != kNone ? written : candidates.empty() ? kNone : candidates.back();
     return best;
   }
 

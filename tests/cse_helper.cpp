@@ -5,6 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "ad/gather.h"
 #include "ad/gradient.h"
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
@@ -49,7 +50,7 @@ const std::vector<PlainOp>& plain_ops() {
   return ops;
 }
 
-Program derived(const std::string& text) { return inline_injective(gradient(parse_op(text))); }
+Program derived(const std::string& text) { return inline_injective(gather(gradient(parse_op(text)))); }
 
 Program normal_form(const Program& p) { return inline_injective(p); }
 

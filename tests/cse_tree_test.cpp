@@ -11,11 +11,16 @@ namespace {
 
 class CseTree : public ::testing::Test {
  protected:
-  // The body of y, over a[i] b[i] c[i] v[i] and scalars.
-  Id body(const std::string& text) {
-    p = parse_op("op f(a: f32[N], b: f32[N], c: f32[N], v: f32, w: f32) -> (y) { y[i in 0..N] = " + text + " }");
+  // The body of y, over a[i] b[i] c[i] and the scalars v and w.
+  Id body(const std::string& text, const std::string& other = "0") {
+    p = parse_op("op f(a: f32[N], b: f32[N], c: f32[N], v: f32, w: f32) -> (y, z) {\n y[i in 0..N] = " + text +
+                 "\n z[i in 0..N] = " + other + " }");
     tree.emplace(*p.arena);
     return p.definition_of(p.outputs[0])->body;
+  }
+  bool same(const std::string& x, const std::string& y) {
+    Id id = body(x, y);
+    return tree->canonical(id) == tree->canonical(p.definition_of(p.outputs[1])->body);
   }
   std::string normal(const std::string& text) {
     Id id = body(text);
@@ -26,10 +31,10 @@ class CseTree : public ::testing::Test {
 };
 
 TEST_F(CseTree, AssociationAndOrderVanish) {
-  EXPECT_EQ(normal("(a[i] + b[i]) + c[i]"), normal("c[i] + (b[i] + a[i])"));
-  EXPECT_EQ(normal("a[i]*b[i]/v"), normal("b[i]*(a[i]/v)"));
-  EXPECT_EQ(normal("a[i]*b[i] + a[i]*c[i]"), normal("(c[i] + b[i])*a[i]"));
-  EXPECT_NE(normal("a[i]*b[i] + c[i]"), normal("a[i]*c[i] + b[i]"));
+  EXPECT_TRUE(same("(a[i] + b[i]) + c[i]", "c[i] + (b[i] + a[i])"));
+  EXPECT_TRUE(same("a[i]*b[i]/v", "b[i]*(a[i]/v)"));
+  EXPECT_TRUE(same("a[i]*b[i] + a[i]*c[i]", "(c[i] + b[i])*a[i]"));
+  EXPECT_FALSE(same("a[i]*b[i] + c[i]", "a[i]*c[i] + b[i]"));
 }
 
 TEST_F(CseTree, TermsCancelAndCollect) {
@@ -43,28 +48,28 @@ TEST_F(CseTree, TermsCancelAndCollect) {
 
 TEST_F(CseTree, RootsAreHalfPowers) {
   EXPECT_EQ(normal("sqrt(a[i])*sqrt(a[i])"), "a[i]");
-  EXPECT_EQ(normal("rsqrt(a[i])*a[i]"), normal("sqrt(a[i])"));
-  EXPECT_EQ(normal("a[i]^-0.5"), normal("1/sqrt(a[i])"));
+  EXPECT_TRUE(same("rsqrt(a[i])*a[i]", "sqrt(a[i])"));
+  EXPECT_TRUE(same("a[i]^-0.5", "1/sqrt(a[i])"));
   // The root of a square is not its base.
   EXPECT_NE(normal("sqrt(a[i]^2)"), "a[i]");
-  EXPECT_EQ(normal("sqrt(a[i]*b[i])^2"), normal("a[i]*b[i]"));
+  EXPECT_TRUE(same("sqrt(a[i]*b[i])^2", "a[i]*b[i]"));
 }
 
 TEST_F(CseTree, SignsComeOutOfSums) {
   EXPECT_EQ(normal("-(a[i] - b[i])"), "b[i] - a[i]");
-  EXPECT_EQ(normal("(a[i] - b[i])*(b[i] - a[i])"), normal("-((a[i] - b[i])^2)"));
+  EXPECT_TRUE(same("(a[i] - b[i])*(b[i] - a[i])", "-((a[i] - b[i])^2)"));
   EXPECT_EQ(normal("1 - a[i]*a[i]"), "1 - a[i] * a[i]");
 }
 
 TEST_F(CseTree, InvariantFactorsStandTogether) {
   EXPECT_EQ(normal("a[i]*v/w"), "v / w * a[i]");
-  EXPECT_EQ(normal("a[i]/w/v*b[i]"), normal("(1/(v*w))*(a[i]*b[i])"));
+  EXPECT_TRUE(same("a[i]/w/v*b[i]", "(1/(v*w))*(a[i]*b[i])"));
 }
 
 TEST_F(CseTree, SpecialNumbersStayAsWritten) {
-  EXPECT_EQ(normal("a[i]*inf"), normal("inf*a[i]"));
+  EXPECT_TRUE(same("a[i]*inf", "inf*a[i]"));
   EXPECT_NE(normal("a[i]/0"), "a[i]");
-  EXPECT_EQ(normal("if a[i] > a[i] - b[i] then b[i] else c[i]"), "if a[i] > a[i] - b[i] then b[i] else c[i]");
+  EXPECT_EQ(normal("if a[i] - b[i] < a[i] then b[i] else c[i]"), "if a[i] - b[i] < a[i] then b[i] else c[i]");
 }
 
 TEST_F(CseTree, ExpandMultipliesOutUpToALimit) {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstring>
+#include <limits>
 
 #include "expr/array.h"
 #include "expr/error.h"
@@ -14,9 +14,8 @@ namespace xhat {
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& s) {
-  std::vector<std::byte> b(s.size());
-  std::memcpy(b.data(), s.data(), s.size());
-  return b;
+  auto* first = reinterpret_cast<const std::byte*>(s.data());
+  return {first, first + s.size()};
 }
 
 // A file with this header text, padded as NumPy pads, and these data bytes.

@@ -83,12 +83,12 @@ TEST(PrintProgramTest, NumbersStandBareBesideTypedOperands) {
 
 TEST(PrintProgramTest, CastsWhereNothingGivesTheType) {
   expect_canonical("s: f32", "  y = exp(f32(2)) * s");
-  expect_canonical("x: f32[N]", "  y = f64(N) / 3");
-  expect_canonical("x: f32[N]", "  y = i64(N) / 2");
+  expect_canonical("x: f32[N]", "  y = f64(N / 3)");
+  expect_canonical("x: f32[N]", "  y = i64(N / 2)");
   expect_canonical("x: f32[N]", "  y[i] = x[i] * sqrt(f32(i64(N / 2)))");
   expect_canonical("x: f32[N]", "  y[i] = f32(f32(x[i])) + f32(f64(2)) + f32(i) + f32(i64(i64(N)))");
   expect_canonical("x: f32[N]", "  y[i] = i32(x[i]) + 3");
-  expect_canonical("b: bool[N]", "  y[i] = if b[i] then i64(3) else 4");
+  expect_canonical("b: bool[N]", "  y[i] = i64(if b[i] then 3 else 4)");
   expect_canonical("x: f32[N]", "  y = isnan(f32(2)) || N < 3 || bool(i64(3))");
 }
 
@@ -97,10 +97,27 @@ TEST(PrintProgramTest, SharedPartsGetALet) {
   expect_canonical("x: f32[N,K]", "  y[n] = sum(k: let t1 = exp(x[n,k]) in t1 * t1)");
   expect_canonical("x: f32[N], w: f32[K]", "  y[n] = let t1 = exp(x[n]) in sum(k: t1 * w[k] + t1)");
   expect_canonical("x: f32[N,K]", "  y[n] = sum(k if 0 < exp(x[n,k]): exp(x[n,k]))");
-  expect_canonical("x: f32[N]", "  y[i in 0..N] = if 0 < i then x[i-1] * x[i-1] else x[i] * x[i]");
+  expect_canonical("x: f32[N]", "  y[i] = if 0 < i then x[i-1] * x[i-1] else x[i] * x[i]");
   expect_canonical("t1: f32[N]", "  y[i] = let t2 = exp(t1[i]) in t2 * t2");
   // The read is out of range where the let stands, but not where it is used.
   expect_canonical("x: f32[N]", "  y[i] = let t1 = exp(x[i-1]) in if 0 < i then t1 * t1 else x[i]");
+}
+
+TEST(PrintProgramTest, ConditionsThatGuardTheirRightSide) {
+  expect_canonical("x: f32[N]", "  y[i in 0..N] = if 0 < i && 0 < x[i-1] then 1 else 0");
+  expect_canonical("x: f32[N]", "  y[i in 0..N] = if i == 0 || 0 < x[i-1] then 1 else x[i]");
+  expect_canonical("t: f32[V], ids: i32[N]",
+                   "  y[n] = any(k in 0..n: 0 <= ids[k] && 0 < t[ids[k]] && 0 < ids[n])");
+  // A conjunction that a pass built evaluates both sides, so it must not be spelled like one that does not.
+  Program p = parse_op("op f(x: f32[N], b: bool[M]) -> (y) {\n  y[i] = x[i] < x[N-1-i]\n}");
+  Arena& a = *p.arena;
+  Definition& d = p.body.definitions[0];
+  Id first = a.binary(Op::lt, a.axis("i"), a.integer(3)),
+     element = a.read(1, DType::boolean, {{a.integer(0)}});
+  d.body = a.land(first, d.body);
+  expect_round_trip(p);
+  d.body = a.binary(Op::lor, d.body, element);
+  expect_round_trip(p);
 }
 
 TEST(PrintProgramTest, SharingDoesNotExplode) {
