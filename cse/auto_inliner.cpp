@@ -138,7 +138,7 @@ bool has_reduction(const Arena& a, Id body) {
 
 class Inliner {
  public:
-  explicit Inliner(const Program& p) : p_(p), a_(*p.arena) {}
+  Inliner(const Program& p, std::span<const TensorId> keep) : p_(p), a_(*p.arena), keep_(keep) {}
 
   Program run() {
     std::vector<Definition> done;
@@ -146,7 +146,8 @@ class Inliner {
       Definition next = d;
       next.body = inlined(d);
       bool leaves = std::ranges::find(p_.outputs, d.target()) != p_.outputs.end() ||
-                    std::ranges::find(p_.gradients, d.target()) != p_.gradients.end();
+                    std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
+                    std::ranges::find(keep_, d.target()) != keep_.end();
       if (!leaves && !has_reduction(a_, next.body)) {
         maps_[d.target()] = next;
         cost_[d.target()] = evaluation_cost_ps(a_, next.body);
@@ -204,6 +205,7 @@ class Inliner {
 
   Program p_;
   Arena& a_;
+  std::span<const TensorId> keep_;
   std::unordered_map<TensorId, Definition> maps_;
   std::unordered_map<TensorId, int64_t> cost_;
 };
@@ -222,7 +224,9 @@ int64_t evaluation_cost_ps(const Arena& a, Id body) {
 }
 
 Program lift_reductions(const Program& p) { return Lifter(p).run(); }
-Program inline_maps(const Program& p) { return Inliner(p).run(); }
-Program inline_injective(const Program& p) { return inline_maps(lift_reductions(ordered(p))); }
+Program inline_maps(const Program& p, std::span<const TensorId> keep) { return Inliner(p, keep).run(); }
+Program inline_injective(const Program& p, std::span<const TensorId> keep) {
+  return inline_maps(lift_reductions(ordered(p)), keep);
+}
 
 }  // namespace xhat

@@ -4,12 +4,15 @@
 //     e[n,d] = exp(x[n,d] - m[n])                   s[n] = sum(k: exp(x[n,k] - m[n]))
 //     y[n,d] = e[n,d] / sum(k: e[n,k])       =>     y[n,d] = exp(x[n,d] - m[n]) / s[n]
 #pragma once
+#include <span>
+
 #include "expr/program.h"
 
 namespace xhat {
 
 // Both steps below, in order. Calls must be expanded. Keeps values exactly, names and order of outputs.
-Program inline_injective(const Program& p);
+// keep: tensors that stay as they are, though they could be inlined: once stashes are chosen, they.
+Program inline_injective(const Program& p, std::span<const TensorId> keep = {});
 
 // Every reduction that is not a whole body becomes a definition over its free axes; conditions it stood under go along,
 // so that it reads nothing it did not read before.
@@ -17,7 +20,7 @@ Program lift_reductions(const Program& p);
 
 // Every map that is neither an output nor a gradient is substituted into its users, where that repeats no expensive work:
 // into a reduction that would evaluate it once per step of an axis it does not depend on, only cheap ones go.
-Program inline_maps(const Program& p);
+Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
 
 // Picoseconds per element of evaluating a map's body once (reference prices of ops.def). The inliner and the stash
 // planner ask the same function, or they would undo each other.

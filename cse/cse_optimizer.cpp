@@ -16,6 +16,7 @@ class Optimizer {
   explicit Optimizer(const Program& p) : p_(p), a_(*p.arena), tree_(a_), sharing_(tree_) {}
 
   Program reuse(const std::vector<TensorId>& stored);
+  Program reuse_backward();
   // One more shared value; the tensor, or none.
   std::optional<TensorId> share_once(const std::vector<TensorId>& kept, std::set<Id>& refused);
   const Program& program() const { return p_; }
@@ -31,7 +32,12 @@ class Optimizer {
   void collect_parts(const Forward& f);
   std::vector<std::pair<Product, std::vector<AxisRange>>> backward_products();
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
-  void each_backward(const std::function<Product(const Product&, std::span<const AxisRange>)>& step);
+  using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
+  void each_backward(const Step& step) {
+    for (Definition& d : p_.body.definitions)
+      if (d.direction == Direction::backward) in_definition(d, step);
+  }
+  void in_definition(Definition& d, const Step& step);
   TensorId define(const Share& best, std::vector<StoredValue>& forms);
   std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
 
@@ -90,21 +96,20 @@ void Optimizer::collect_parts(const Forward& f) {
   }
 }
 
-void Optimizer::each_backward(const std::function<Product(const Product&, std::span<const AxisRange>)>& step) {
-  for (Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::backward || !is_float(a_[d.body].type)) continue;
-    const Node n = a_[d.body];
-    std::vector<AxisRange> scope = d.axes;
-    auto here = [&](const Product& p) { return step(p, scope); };
-    if (!is_reduction(n.op)) {
-      Product before = tree_.form(d.body), after = sharing_.everywhere(before, here);
-      if (!(after == before)) d.body = tree_.to_expression(after, n.type);
-    } else if (n.op == Op::sum) {
-      for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
-      Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, here);
-      if (!(after == before))
-        d.body = a_.reduce(n.op, reduce_axes(n), reduce_condition(n), tree_.to_expression(after, n.type));
-    }
+void Optimizer::in_definition(Definition& d, const Step& step) {
+  const Node n = a_[d.body];
+  if (!is_float(n.type)) return;
+  std::vector<AxisRange> scope = d.axes;
+  auto here = [&](const Product& p) { return step(p, scope); };
+  if (!is_reduction(n.op)) {
+    Product before = tree_.form(d.body), after = sharing_.everywhere(before, here);
+    if (!(after == before)) d.body = tree_.to_expression(after, n.type);
+  } else if (n.op == Op::sum) {
+    for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+    Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, here);
+    Id condition = sharing_.in_condition(reduce_condition(n), here);
+    Id inside = after == before ? reduce_body(n) : tree_.to_expression(after, n.type);
+    d.body = a_.reduce(n.op, reduce_axes(n), condition, inside);
   }
 }
 
@@ -130,6 +135,35 @@ Program Optimizer::reuse(const std::vector<TensorId>& stored) {
   return p_;
 }
 
+Program Optimizer::reuse_backward() {
+  std::map<TensorId, std::set<TensorId>> below;  // all that a backward definition depends on
+  for (const Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward) continue;
+    std::set<TensorId>& all = below[d.target()];
+    for (TensorId t : tensors_read(a_, d.body)) {
+      all.insert(t);
+      if (auto it = below.find(t); it != below.end()) all.insert(it->second.begin(), it->second.end());
+    }
+  }
+  for (size_t i = 0; i < p_.body.definitions.size(); ++i) {
+    const Definition source = p_.body.definitions[i];
+    bool map = source.direction == Direction::backward && !is_reduction(a_[source.body].op);
+    if (!map || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
+    Pattern pattern = pattern_of(a_, source);
+    auto forms = sharing_.stored_forms(p_, source.target(), pattern.free, tree_.form(pattern.body));
+    forms.resize(std::min<size_t>(forms.size(), 1));  // the value itself
+    for (Definition& d : p_.body.definitions) {
+      if (d.direction != Direction::backward || d.target() == source.target()) continue;
+      if (below[source.target()].contains(d.target())) continue;
+      in_definition(d, [&](const Product& p, std::span<const AxisRange> scope) {
+        return forms.empty() ? p : sharing_.fold(p_, p, forms, scope);
+      });
+      if (has_tensor(tensors_read(a_, d.body), source.target())) below[d.target()].insert(source.target());
+    }
+  }
+  return ordered(p_);
+}
+
 std::vector<std::pair<Product, std::vector<AxisRange>>> Optimizer::backward_products() {
   std::vector<std::pair<Product, std::vector<AxisRange>>> found;
   each_backward([&](const Product& p, std::span<const AxisRange> scope) {
@@ -142,7 +176,7 @@ std::vector<std::pair<Product, std::vector<AxisRange>>> Optimizer::backward_prod
 // A definition of exactly this value, if the user wrote one.
 std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vector<StoredValue>& forms) {
   for (const Forward& f : forward_) {
-    if (!f.map || f.definition.target() == best.of->definition) continue;
+    if (!f.map) continue;
     if (!negligible(f.form.coefficient - best.form.coefficient, 1)) continue;
     Unifier unifier(tree_, f.pattern.axes());
     // The pattern's own names are shared between patterns: compare with another set of them.
@@ -222,6 +256,8 @@ bool backward_reads(const Program& p, TensorId t) {
 Program reuse_stored(const Program& p, const std::vector<TensorId>& stored) {
   return simplify_reductions(Optimizer(p).reuse(stored), stored);
 }
+
+Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
 Program share_largest(const Program& p, const std::vector<TensorId>& stored) {
   Program now = reuse_stored(p, stored);

@@ -21,6 +21,9 @@ namespace xhat {
 // Reads these forward tensors (usually the outputs that the caller keeps) instead of computing the same again.
 Program reuse_stored(const Program& p, const std::vector<TensorId>& stored);
 
+// Reads backward maps that are definitions anyway (operands of a matrix product) instead of computing them again.
+Program reuse_backward(const Program& p);
+
 // reuse_stored, then makes every shared subexpression worth it a forward definition, largest first.
 Program share_largest(const Program& p, const std::vector<TensorId>& stored);
 

@@ -13,12 +13,19 @@ constexpr size_t kMostTerms = 32;  // of a product multiplied out for a proof
 constexpr int64_t kCheap_ps = 150;  // as in auto_inliner: less than reading the value
 constexpr int kMostSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
 
+// A product under a sum over more axes: a sum in it was opened, sum(d: a*sum(j: b)) is sum(d, j: a*b).
+struct Nested {
+  Product body;
+  std::vector<AxisRange> bound;
+};
+
 // tensor[free] = coefficient * sum(bound if condition: body)
 struct KnownSum {
   TensorId tensor;
   Pattern pattern;
   double coefficient;
   Product body;
+  Nested flat;  // with the sums in it opened; as body if there are none
 };
 
 struct Sum {
@@ -48,6 +55,8 @@ class Simplifier {
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
   Product create_sum(const Product& body, const Sum& s);
   void remember(const Definition& d);
+  Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
+  std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);
   bool single_term(const Product& value);
   std::vector<Definition> by_level() const;
   std::map<TensorId, PointValue> inlinable(const Definition& d);
@@ -92,36 +101,81 @@ void Simplifier::remember(const Definition& d) {
   if (body.is_number()) return;
   double coefficient = body.coefficient;
   body.coefficient = 1;
-  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body)});
+  Nested flat = opened(body, pattern.bound, "$f");
+  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat)});
+}
+
+// Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and targets differ).
+Nested Simplifier::opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark) {
+  constexpr int kDeepest = 3;
+  Nested flat{body, bound};
+  for (int depth = 0; depth < kDeepest; ++depth) {
+    Product next{flat.body.coefficient, {}};
+    bool changed = false;
+    for (const Factor& f : flat.body.factors) {
+      const Node n = a_[f.atom];
+      auto k = n.op == Op::read && f.halves == 2 && !changed ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor) : sums_.end();
+      if (k == sums_.end() || !is_true(a_, k->pattern.condition)) {
+        next = tree_.multiply(next, {1, {f}});
+        continue;
+      }
+      changed = true;
+      Replacements at;
+      for (size_t i = 0; i < k->pattern.free.size(); ++i) at[k->pattern.free[i].axis] = n.arg(i);
+      for (const AxisRange& r : k->pattern.bound) {
+        Id axis = a_.axis(mark + std::to_string(flat.bound.size()));
+        flat.bound.push_back({axis, substitute(a_, r.begin, at), substitute(a_, r.end, at)});
+        at[r.axis] = axis;
+      }
+      Product inner = tree_.form(substitute(a_, tree_.to_expression(k->body, n.type), at));
+      next = tree_.multiply(next, tree_.multiply({k->coefficient, {}}, inner));
+    }
+    if (!changed) break;
+    flat.body = next;
+  }
+  return flat;
 }
 
 std::optional<Product> Simplifier::known(const Product& body, const Sum& s) {
-  for (const KnownSum& k : sums_) {
-    if (k.pattern.bound.size() != s.bound.size() || k.body.factors.size() != body.factors.size()) continue;
-    if (p_.tensors[k.tensor].type != s.type) continue;
-    Unifier unifier(tree_, k.pattern.axes());
-    for (const Binding& found : unifier.products(k.body, body)) {
-      Replacements at(found.begin(), found.end());
-      auto now = [&](Id id) { return substitute(a_, id, at); };
-      std::vector<Id> left = axes_of(s.bound);
-      bool fits = now(k.pattern.condition) == s.condition;
-      for (const AxisRange& r : k.pattern.bound) {
-        auto it = found.find(r.axis);
-        auto target = it == found.end() ? s.bound.end() : std::ranges::find(s.bound, it->second, &AxisRange::axis);
-        fits = fits && target != s.bound.end() && now(r.begin) == target->begin && now(r.end) == target->end;
-        if (fits) std::erase(left, target->axis);
-      }
-      std::vector<Id> indices;
-      for (const AxisRange& r : k.pattern.free) {
-        auto it = found.find(r.axis);
-        fits = fits && it != found.end() && !depends_on_any(a_, it->second, s.bound);
-        if (fits) indices.push_back(it->second);
-      }
-      if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
-      Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
-      value.coefficient *= body.coefficient / k.coefficient;
-      return value;
+  for (const KnownSum& k : sums_)
+    if (auto v = matched(k, {k.body, k.pattern.bound}, {body, s.bound}, s)) return v;
+  // Once more with all sums written as one: the order of summation does not matter.
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  Nested flat = opened(body, s.bound, "$t");
+  for (const KnownSum& k : sums_)
+    if (flat.bound.size() > s.bound.size() || k.flat.bound.size() > k.pattern.bound.size())
+      if (auto v = matched(k, k.flat, flat, s)) return v;
+  return std::nullopt;
+}
+
+std::optional<Product> Simplifier::matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s) {
+  if (pattern.bound.size() != target.bound.size() || pattern.body.factors.size() != target.body.factors.size())
+    return std::nullopt;
+  if (p_.tensors[k.tensor].type != s.type) return std::nullopt;
+  std::set<Id> axes = k.pattern.axes();
+  for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
+  Unifier unifier(tree_, axes);
+  for (const Binding& found : unifier.products(pattern.body, target.body)) {
+    Replacements at(found.begin(), found.end());
+    auto now = [&](Id id) { return substitute(a_, id, at); };
+    std::vector<Id> left = axes_of(target.bound);
+    bool fits = now(k.pattern.condition) == s.condition;
+    for (const AxisRange& r : pattern.bound) {
+      auto it = found.find(r.axis);
+      auto to = it == found.end() ? target.bound.end() : std::ranges::find(target.bound, it->second, &AxisRange::axis);
+      fits = fits && to != target.bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
+      if (fits) std::erase(left, to->axis);
     }
+    std::vector<Id> indices;
+    for (const AxisRange& r : k.pattern.free) {
+      auto it = found.find(r.axis);
+      fits = fits && it != found.end() && !depends_on_any(a_, it->second, target.bound);
+      if (fits) indices.push_back(tidy_index(a_, it->second));
+    }
+    if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
+    Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
+    value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
+    return value;
   }
   return std::nullopt;
 }
@@ -234,6 +288,10 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   std::map<TensorId, PointValue> values = values_;
   std::vector<AxisRange> bound = reduce_axes(n), all = d.axes;
   all.insert(all.end(), bound.begin(), bound.end());
+  // A condition `ids[b] == v` leaves one v: that is a scatter-add, which does not loop over it.
+  for (Id id : reachable(a_, reduce_condition(n)))
+    if (a_[id].op == Op::eq)
+      for (Id side : a_[id].args()) std::erase_if(all, [&](const AxisRange& r) { return r.axis == side; });
   for (Id id : reachable(a_, d.body)) {
     auto it = is_read(a_[id].op) ? values.find(a_[id].symbol) : values.end();
     if (it == values.end() || !depends_on_any(a_, id, bound)) continue;
@@ -251,6 +309,7 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
 void Simplifier::backward(Definition d) {
   if (d.is_call()) throw Bug("simplify_reductions: calls must be expanded before");
   d.body = inline_reads(a_, d.body, inlinable(d));
+  d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
   const Node n = a_[d.body];
   bool map = !is_reduction(n.op);
   if (!is_float(n.type) || (!map && n.op != Op::sum)) {
@@ -296,6 +355,30 @@ void Simplifier::backward(Definition d) {
   }
 }
 
+// A gradient that only copies a backward sum becomes that sum's definition.
+void name_after_gradients(Program& p) {
+  Arena& a = *p.arena;
+  for (size_t i = 0; i < p.body.definitions.size(); ++i) {
+    Definition& copy = p.body.definitions[i];
+    const Node n = a[copy.body];
+    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol)) continue;
+    auto sum = std::ranges::find_if(p.body.definitions, [&](const Definition& d) { return d.target() == n.symbol; });
+    if (sum == p.body.definitions.end() || sum->direction != Direction::backward) continue;
+    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type && std::ranges::equal(n.args(), axes_of(copy.axes)) &&
+                p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
+    if (!same) continue;
+    TensorId from = n.symbol, to = copy.target();
+    sum->targets = {to};
+    p.body.definitions.erase(p.body.definitions.begin() + static_cast<std::ptrdiff_t>(i--));
+    for (Definition& d : p.body.definitions)
+      d.body = rewrite(a, d.body, [&](Id id) {
+        const Node r = a[id];
+        if (!is_read(r.op) || r.symbol != from) return id;
+        return r.op == Op::read ? a.read(to, r.type, r.args()) : a.read_or(to, r.type, read_indices(r), r.args().back());
+      });
+  }
+}
+
 Program Simplifier::run() {
   for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(a_, d.body))
@@ -312,6 +395,7 @@ Program Simplifier::run() {
   }
   for (const Definition& d : by_level()) backward(d);
   p_.body.definitions = std::move(done_);
+  name_after_gradients(p_);
   return without_dead(ordered(p_));
 }
 

@@ -108,17 +108,34 @@ Product Sharing::replacement(const Program& p, const StoredValue& v, const Bindi
   throw Bug("unreachable stored form");
 }
 
-int64_t Sharing::inner_price(const Product& p) {
+// What changes between the two, per point of the innermost loop that any of it is in. A value (other than the chosen one)
+// that the forward would have to write for this costs its write too.
+int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after) {
+  constexpr int64_t kWritten_ps = 120;
+  std::vector<Id> gone, come;
   size_t rank = 0;
-  for (const Factor& f : p.factors) rank = std::max<size_t>(rank, a_[f.atom].axes_count);
-  std::vector<Id> roots;
-  for (const Factor& f : p.factors) roots.push_back(tree_.to_expression({1, {f}}, a_[f.atom].type));
-  int64_t price = 0;
-  for (Id id : reachable(a_, roots)) {
-    const Node& n = a_[id];
-    if (n.axes_count == rank && (is_float(n.type) || n.type == DType::boolean)) price += info(n.op).cost_ps;
-  }
-  return price;
+  auto differences = [&](const Product& from, const Product& other, std::vector<Id>& list) {
+    for (const Factor& f : from.factors) {
+      const Factor* same = factor_of(other, f.atom);
+      if (same && same->halves == f.halves) continue;
+      list.push_back(tree_.to_expression({1, {f}}, a_[f.atom].type));
+      if (&from == &before) rank = std::max<size_t>(rank, a_[f.atom].axes_count);
+    }
+  };
+  differences(before, after, gone);
+  differences(after, before, come);
+  auto price = [&](const std::vector<Id>& roots) {
+    int64_t sum = 0;
+    for (Id id : reachable(a_, roots)) {
+      const Node& n = a_[id];
+      if (n.axes_count < rank || (!is_float(n.type) && n.type != DType::boolean)) continue;
+      sum += info(n.op).cost_ps;
+      bool free = !is_read(n.op) || n.symbol == chosen || has_tensor(p.outputs, n.symbol);
+      if (!free && p.tensors[n.symbol].role == Role::defined) sum += kWritten_ps;
+    }
+    return sum;
+  };
+  return price(gone) - price(come);
 }
 
 std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
@@ -156,7 +173,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
     // 1/read is good only where it cancels.
     auto below = [&](const Factor& f) { return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor; };
     if (v.how == StoredValue::How::solved && std::ranges::any_of(result.factors, below)) continue;
-    if (any_price || inner_price(result) < inner_price(target)) return result;
+    if (any_price || saved_ps(p, v.tensor, target, result) > 0) return result;
   }
   return std::nullopt;
 }
@@ -175,7 +192,7 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   };
   // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1 + exp(-x).
   if (forms.size() > 1)
-    if (Product together = all(true); inner_price(together) < inner_price(target)) return together;
+    if (Product together = all(true); saved_ps(p, forms[0].tensor, target, together) > 0) return together;
   return all(false);
 }
 
@@ -231,6 +248,11 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
 Product Sharing::everywhere(const Product& root, const Step& f) {
   memo_.clear();
   return walk(root, f, 0);
+}
+
+Id Sharing::in_condition(Id condition, const Step& f) {
+  memo_.clear();
+  return walk_condition(condition, f, 0);
 }
 
 Product Sharing::walk(const Product& root, const Step& f, int depth) {

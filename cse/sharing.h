@@ -51,12 +51,13 @@ class Sharing {
   // Applies f to every product of the expression, top-down (f's result is descended into).
   using Step = std::function<Product(const Product&)>;
   Product everywhere(const Product& root, const Step& f);
-  // Picoseconds for all but the invariant parts.
-  int64_t inner_price(const Product& p);
+  // The condition with operands of comparisons replaced where f leaves nothing of them but a read.
+  Id in_condition(Id condition, const Step& f);
 
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
                                    std::span<const AxisRange> scope, bool any_price);
+  int64_t saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after);
   Product instance(const Product& pattern, const Binding& binding);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
   Product walk(const Product& root, const Step& f, int depth);

@@ -292,7 +292,7 @@ void Planner::rebuild(const Cut& cut) {
   for (Definition& d : copies) p_.body.definitions.push_back(d);
   redirect_backward(to);
   p_ = ordered(p_);
-  p_ = simplify_reductions(p_, kept, hidden);
+  p_ = reuse_backward(simplify_reductions(p_, kept, hidden));
   plan_.program = p_;
 }
 

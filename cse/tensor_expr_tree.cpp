@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 namespace xhat {
 namespace {
@@ -190,9 +191,11 @@ uint64_t TensorExprTree::key(Id atom) {
 // Distinct terms without a common factor. Only the sign and a size that all coefficients share are pulled out, so that
 // var + 1e-5 keeps its number.
 Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
+  // Which term is positive must not depend on names; x - s/N reads better than s/N - x.
+  auto rank = [&](const Product& t) { return std::tuple(t.is_number(), t.factors.size(), key(t)); };
   const Product* leading = &terms[0];
   for (const Product& t : terms)
-    if (!t.is_number() && key(t) < key(*leading)) leading = &t;
+    if (rank(t) < rank(*leading)) leading = &t;
   double scale = leading->coefficient < 0 ? -1 : 1;
   double size = std::abs(terms[0].coefficient);
   if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; })) scale *= size;

@@ -25,8 +25,8 @@ struct Interval {
   std::optional<Poly> lo, hi;
 };
 
-// The hardest relation of the tests needs less than 100,000 of isl's operations, which take about 35 ms: a question
-// ends after about 0.4 s.
+// The hardest relation of the tests needs less than 100,000 of isl's operations, which take about 35 ms: a
+// question ends after about 0.4 s.
 constexpr unsigned long kIslOperations = 1'000'000;
 
 class Scope {

@@ -149,7 +149,7 @@ struct CompiledOp::Impl {
         fail(fmt::format("{} has extent {} in dimension {}; kernels take up to 2^31-1 = {}. split it into pieces", x.name,
                          v.shape[d], i, kMost));
       if (v.strides[d] < 0) fail(fmt::format("{} has a negative stride in dimension {}", x.name, i));
-      if (written && v.strides[d] == 0 && v.shape[d] > 1)
+      if (written && v.strides[d] == 0 && v.shape[d] > 1 && v.elements() > 0)
         fail(fmt::format("{} is written, but its buffer has stride 0 in dimension {}", x.name, i));
     }
     double elements = 1;

@@ -157,8 +157,8 @@ struct Builder {
 
   void uses() {
     for (SpecTensor& t : spec.tensors) {
-      bool made = std::ranges::any_of(spec.members, [&](auto& m) { return spec.tensors[m.tensor].original == t.original; });
-      bool leaves = std::ranges::find(k.results, t.original) != k.results.end();
+      bool made = std::ranges::any_of(spec.members, [&](auto& m) { return &spec.tensors[m.tensor] == &t; });
+      bool leaves = t.original != kInternal && std::ranges::find(k.results, t.original) != k.results.end();
       t.use = !made ? SpecTensor::Use::input : leaves ? SpecTensor::Use::result : SpecTensor::Use::temporary;
     }
     for (const SpecMember& m : spec.members)
@@ -254,6 +254,7 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
     b.spec.shared.push_back(axis);
   }
   for (const Member& m : k.members) b.member(m);
+  share_expensive(b.spec);
   b.uses();
   collapse(b.spec);
   settle_baked(b.spec);

@@ -25,6 +25,8 @@ struct SpecAxis {
   }
 };
 
+constexpr TensorId kInternal = UINT32_MAX;  // SpecTensor::original of what the program does not name
+
 struct SpecTensor {
   TensorId original = 0;
   DType type = DType::f32;
@@ -61,9 +63,11 @@ struct KernelSpec {
 // dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
 KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
 
-// Steps of make_spec. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one
+// Steps of make_spec. share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the
+// result) is computed once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one
 // (h, w of an image), so that inner loops are long. settle_baked: finds the shared axes whose extent the code need not
 // know, so that one compiled kernel serves every batch size.
+void share_expensive(KernelSpec& spec);
 void collapse(KernelSpec& spec);
 void settle_baked(KernelSpec& spec);
 

@@ -109,8 +109,8 @@ Derivation derive(const Program& op, const CompileOptions& options) {
       d.stash = plan_stash(p, options.stash);
       return d.stash.program;
     });
-    // What the stash planner copied or named anew is brought into normal form again.
-    pipeline.step("tidy", [](const Program& p) { return inline_injective(p); });
+    // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
+    pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
   }
   d.program = pipeline.current();
   d.steps = pipeline.take();

@@ -42,6 +42,12 @@ const std::vector<PlainOp>& plain_ops() {
       {"rms_norm",
        "op f(x: f32[N,D], gamma: f32[D]) -> (y) {\n ms[n] = sum(d: x[n,d]^2) / D\n"
        " y[n,d] = gamma[d] * x[n,d] / sqrt(ms[n] + 1e-5) }", 2},
+      // The row sum of p*(do·v) is do·o: no sum for the gradient of the softmax beyond it.
+      {"attention",
+       "op f(q: f32[B,S,D], k: f32[B,T,D], v: f32[B,T,D]) -> (o) {\n"
+       " s[b,i,j] = sum(d: q[b,i,d] * k[b,j,d]) / sqrt(f32(D))\n m[b,i] = max(j: s[b,i,j])\n"
+       " p[b,i,j] = exp(s[b,i,j] - m[b,i])\n"
+       " o[b,i,d] = sum(j: p[b,i,j] * v[b,j,d]) / sum(j: p[b,i,j]) }", 5},
       {"linear_sigmoid",
        "op f(x: f32[N,D], w: f32[K,D]) -> (y) {\n z[n,k] = sum(d: x[n,d]*w[k,d])\n y[n,k] = 1/(1 + exp(-z[n,k])) }", 2},
       {"reversed",

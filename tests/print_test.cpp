@@ -105,7 +105,7 @@ TEST(PrintProgramTest, SharedPartsGetALet) {
 
 TEST(PrintProgramTest, ConditionsThatGuardTheirRightSide) {
   expect_canonical("x: f32[N]", "  y[i in 0..N] = if 0 < i && 0 < x[i-1] then 1 else 0");
-  expect_canonical("x: f32[N]", "  y[i in 0..N] = if i == 0 || 0 < x[i-1] then 1 else x[i]");
+  expect_canonical("x: f32[N]", "  y[i] = if i == 0 || 0 < x[i-1] then 1 else x[i]");
   expect_canonical("t: f32[V], ids: i32[N]",
                    "  y[n] = any(k in 0..n: 0 <= ids[k] && 0 < t[ids[k]] && 0 < ids[n])");
   // A conjunction that a pass built evaluates both sides, so it must not be spelled like one that does not.

@@ -1,0 +1,189 @@
+#include "runtime/explain.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace xhat {
+namespace {
+
+// An extent stands in no scope of axes, so its text is the printer's own.
+std::vector<std::string> shape_texts(const Program& p, const std::vector<Id>& shape) {
+  std::vector<std::string> texts;
+  for (Id extent : shape) texts.push_back(print(p, extent));
+  return texts;
+}
+
+std::vector<ExplainedTensor> tensors_of(const Program& p, const std::vector<TensorId>& list) {
+  std::vector<ExplainedTensor> result;
+  for (TensorId t : list) result.push_back({p.tensors[t].name, p.tensors[t].type, shape_texts(p, p.tensors[t].shape)});
+  return result;
+}
+
+int64_t bytes_of(const Program& p, TensorId t, const DimValues& sizes) {
+  auto n = static_cast<int64_t>(byte_size(p.tensors[t].type));
+  for (Id e : p.tensors[t].shape) n *= std::max<int64_t>(0, evaluate_extent(*p.arena, e, sizes));
+  return n;
+}
+
+// The sizes to plan with: what is given, else nominal. An op that wants more than the nominal extent gets more.
+DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimValues& given) {
+  constexpr int64_t kLargestNominal = 1 << 14;
+  DimValues all_given = stash.nominal;
+  for (const auto& [name, value] : given) all_given[name] = value;
+  bool complete = true;
+  for (int64_t extent = std::max<int64_t>(1, stash.nominal_extent);; extent *= 2) {
+    DimValues sizes = all_given;
+    for (const Dim& d : p.dims) {
+      if (d.definition != kNone) continue;
+      complete &= !sizes.emplace(p.arena->name(d.dim), extent).second;
+    }
+    try {
+      return solve_dims(p, {}, sizes);
+    } catch (const Error&) {
+      if (complete || extent >= kLargestNominal) throw;
+    }
+  }
+}
+
+class Explainer {
+ public:
+  Explainer(const Program& op, const CompileOptions& o, const DimValues& given) : options_(o) {
+    DimValues first = choose_sizes(op, o.stash, given);
+    options_.stash.nominal = first;
+    e_.text = print(op);
+    derivation_ = derive(op, options_);
+    p_ = &derivation_.program;
+    StashOptions same = o.stash;
+    same.nominal.clear();
+    for (const Dim& d : p_->dims)
+      if (auto it = first.find(p_->arena->name(d.dim)); it != first.end()) same.nominal.insert(*it);
+    e_.sizes = choose_sizes(*p_, same, {});
+    for (const Dim& d : p_->dims) {
+      const std::string& name = p_->arena->name(d.dim);
+      if (d.definition == kNone && !given.contains(name)) e_.nominal[name] = e_.sizes.at(name);
+    }
+  }
+
+  Explanation run() {
+    const Program& p = *p_;
+    e_.op = p.name;
+    e_.inputs = tensors_of(p, p.inputs);
+    e_.outputs = tensors_of(p, p.outputs);
+    e_.gradients = tensors_of(p, p.gradients);
+    e_.infer = direction(infer_program(p), p.name);
+    if (!options_.differentiate) {
+      e_.forward = e_.infer;
+      return std::move(e_);
+    }
+    e_.forward = direction(forward_program(p), p.name + "_forward");
+    e_.backward = direction(backward_program(p), p.name + "_backward");
+    values();
+    stash();
+    e_.cost_ns = derivation_.stash.cost_ns;
+    e_.lower_bound_ns = derivation_.stash.lower_bound_ns;
+    e_.optimal = derivation_.stash.optimal;
+    return std::move(e_);
+  }
+
+ private:
+  CompileOptions options_;
+  Derivation derivation_;
+  const Program* p_ = nullptr;
+  Explanation e_;
+
+  void values() {
+    for (const StashCandidate& c : derivation_.stash.candidates)
+      e_.values.push_back({c.verdict, c.name, c.expression, shape_texts(derivation_.stash.program, c.shape), c.bytes,
+                           c.keep_ns, c.recompute_ns, c.reason});
+  }
+
+  // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller drops).
+  const StashCandidate* candidate(TensorId t) const {
+    auto find = [&](TensorId wanted) -> const StashCandidate* {
+      for (const StashCandidate& c : derivation_.stash.candidates)
+        if (c.tensor == wanted) return &c;
+      return nullptr;
+    };
+    if (auto* c = find(t)) return c;
+    const Definition* d = p_->definition_of(t);
+    auto read = tensors_read(*p_->arena, d->body);
+    return read.size() == 1 ? find(read[0]) : nullptr;
+  }
+
+  void stash() {
+    const Program& p = *p_;
+    std::vector<TensorId> stashed = stashes(p);
+    for (TensorId t : stashed) {
+      const StashCandidate* c = candidate(t);
+      e_.stash.push_back({p.tensors[t].name, print(p, p.definition_of(t)->body), shape_texts(p, p.tensors[t].shape),
+                          bytes_of(p, t, e_.sizes), c ? c->reason : "the backward reads it"});
+    }
+    for (TensorId t : backward_program(p).inputs) {
+      bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() || std::ranges::find(p.outputs, t) != p.outputs.end();
+      if (caller) e_.kept_by_caller.push_back(p.tensors[t].name);
+    }
+  }
+
+  ExplainedDirection direction(Program program, const std::string& name) {
+    program.name = name;
+    KernelPlan plan = plan_kernels(program, e_.sizes, options_.fusion);
+    ExplainedDirection d;
+    // A direction may have nothing to compute: integers have no gradients.
+    d.text = program.outputs.empty() ? "" : print(program);
+    d.kernel_count = static_cast<int>(plan.kernels.size());
+    d.bytes_moved = plan.bytes_moved;
+    d.bytes_unavoidable = plan.bytes_unavoidable;
+    d.flops = plan.flops;
+    d.reductions = plan.reductions;
+    for (const Kernel& k : plan.kernels) {
+      ExplainedKernel sweep{k.name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, false, k.reason};
+      for (const Member& m : k.members)
+        sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
+      if (!k.finish) {
+        d.kernels.push_back(std::move(sweep));
+        continue;
+      }
+      // The planner counts both steps together; here they stand apart and still add up.
+      ExplainedKernel second = finishing_step(program, k);
+      sweep.bytes_moved = std::max<int64_t>(0, sweep.bytes_moved - second.bytes_moved);
+      sweep.bytes_unavoidable = std::max<int64_t>(0, sweep.bytes_unavoidable - second.bytes_unavoidable);
+      sweep.flops = std::max<int64_t>(0, sweep.flops - second.flops);
+      d.kernels.push_back(std::move(sweep));
+      d.kernels.push_back(std::move(second));
+    }
+    return d;
+  }
+
+  // Reads one partial result per tile of what is reduced across tiles, writes the results.
+  ExplainedKernel finishing_step(const Program& program, const Kernel& k) const {
+    ExplainedKernel step;
+    step.name = k.name + "_finish";
+    step.finish = true;
+    auto tiles_of = [&](int c) {
+      const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
+      return std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
+    };
+    for (const Member& m : k.members) {
+      int64_t partials = 1;
+      for (int c : m.reduced)
+        if (std::ranges::find(k.shared, c) != k.shared.end()) partials *= tiles_of(c);
+      if (partials == 1) continue;
+      TensorId t = program.body.definitions[m.definition].target();
+      int64_t size = bytes_of(program, t, e_.sizes);
+      step.computes.push_back(program.tensors[t].name);
+      step.bytes_moved += (partials + 1) * size;
+      step.bytes_unavoidable += size;
+      step.flops += partials * size / static_cast<int64_t>(byte_size(program.tensors[t].type));
+    }
+    return step;
+  }
+};
+
+}  // namespace
+
+Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given) {
+  return Explainer(op, options, given).run();
+}
+
+}  // namespace xhat

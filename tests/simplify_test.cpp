@@ -1,0 +1,254 @@
+#include "expr/simplify.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "expr/evaluate.h"
+#include "expr/rules.h"
+#include "expr/scalar.h"
+
+namespace xhat {
+namespace {
+
+const std::vector<DType> kTypes = {DType::f64, DType::f32, DType::f16, DType::bf16,   DType::i64,
+                                   DType::i32, DType::u32, DType::u8,  DType::boolean};
+
+// Values that tell apart what is equal for ordinary numbers only. The largest numbers of f32 and f16 overflow in a product.
+std::vector<double> values_of(DType type) {
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  if (type == DType::boolean) return {0, 1};
+  if (is_float(type)) return {0.0, -0.0, 1, -1, kInf, -kInf, std::nan(""), 0.3, -2.75, 1e300, 3e38, 6e4, 1e-310, 5e-8};
+  return {0, 1, -1, 2, -7, 113, static_cast<double>(lowest_of(type)), static_cast<double>(highest_of(type) / 2)};
+}
+// Where real-only rules must hold.
+std::vector<double> ordinary_values(DType type) {
+  if (type == DType::boolean) return {0, 1};
+  return {0.3, 1.7, 0.85, 2.25};
+}
+// What `constant` and `reciprocal` variables are tried with.
+std::vector<double> constants_of(const Rule& rule, char letter, DType type) {
+  for (const RuleCondition& c : rule.where)
+    if (c.letters[0] == letter && c.word == "reciprocal") return {0.5, -4, 1.0 / 16384};
+  if (!is_float(type)) return {3, 0, 2};
+  return {3, -0.5, 0.1, 0.0, 1e300};
+}
+bool is_constant_letter(const Rule& rule, char letter) {
+  for (const RuleCondition& c : rule.where)
+    if (c.letters[0] == letter && (c.word == "constant" || c.word == "reciprocal")) return true;
+  return false;
+}
+
+bool same(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+bool near(double a, double b) { return std::fabs(a - b) <= 1e-9 * (1 + std::fabs(a)); }
+
+// A rule with a type for each of its letters: before[i] and after[i] over every combination of values.
+class Instance {
+ public:
+  Instance(const Rule& r, const std::map<char, DType>& types) : rule(r) {
+    program.name = "rule";
+    program.arena = std::make_shared<Arena>();
+    for (char letter : rule.letters) {
+      if (std::isupper(letter)) binding.type(letter) = types.at(letter);
+      else if (is_constant_letter(rule, letter)) constants.push_back(letter);
+      else variables.push_back(letter);
+    }
+    Arena& a = *program.arena;
+    for (char letter : variables) {
+      DType type = types.at(letter);
+      TensorId t = program.add_tensor(std::string(1, letter), type, {a.dim("N")});
+      program.tensors[t].role = Role::input;
+      program.inputs.push_back(t);
+      Id i = a.axis("i");
+      binding.of(letter) = a.read(t, type, {{i}});
+    }
+    program.dims.push_back({a.dim("N"), kNone, {}});
+    choose_constants(types, 0);
+  }
+
+  // Throws Bug where the types do not fit.
+  void choose_constants(const std::map<char, DType>& types, size_t which) {
+    constant_choices = 0;
+    for (char letter : constants) {
+      std::vector<double> all = constants_of(rule, letter, types.at(letter));
+      constant_choices = all.size();
+      size_t pick = letter == 'm' ? (which / all.size()) % all.size() : which % all.size();
+      binding.of(letter) = program.arena->constant(types.at(letter), all[pick]);
+    }
+    constant_choices = constants.size() == 2 ? constant_choices * constant_choices : std::max<size_t>(constant_choices, 1);
+    if (!holds(*program.arena, rule, binding)) throw Bug("the conditions do not hold");
+    DType root = types.begin()->second;
+    for (auto [letter, type] : types)
+      if (type != DType::boolean && std::islower(letter)) root = type;
+    before = instantiate(*program.arena, rule.pattern, binding, root);
+    after = instantiate(*program.arena, rule.replacement, binding, (*program.arena)[before].type);
+    if ((*program.arena)[after].type != (*program.arena)[before].type) throw Bug("the sides differ in type");
+  }
+
+  // Both sides at every combination of values; calls f(before, after).
+  template <class F>
+  void compare(Rounding rounding, std::vector<double> (*values)(DType), F&& f) {
+    size_t count = 1;
+    Arrays inputs;
+    for (TensorId t : program.inputs) count *= values(program.tensor(t).type).size();
+    size_t stride = 1;
+    for (TensorId t : program.inputs) {
+      DType type = program.tensor(t).type;
+      std::vector<double> all = values(type), column(count);
+      for (size_t i = 0; i < count; ++i) column[i] = all[i / stride % all.size()];
+      stride *= all.size();
+      Array array = array_of(type, {static_cast<int64_t>(count)}, column);
+      inputs[program.tensor(t).name] = rounding == Rounding::exact && is_float(type) ? array : rounded(array);
+    }
+    Arrays results[2];
+    for (int side = 0; side < 2; ++side) {
+      Program p = program;
+      Arena& a = *p.arena;
+      Id body = side == 0 ? before : after;
+      TensorId y = p.add_tensor("y", a[body].type, {a.dim("N")});
+      p.outputs = {y};
+      Definition d;
+      d.targets = {y};
+      d.axes = {{a.axis("i"), a.integer(0), a.dim("N")}};
+      d.body = body;
+      p.body.definitions = {d};
+      results[side] = evaluate(p, inputs, {{"N", static_cast<int64_t>(count)}}, {.rounding = rounding});
+    }
+    for (size_t i = 0; i < count; ++i) f(results[0].at("y").at(i), results[1].at("y").at(i));
+  }
+
+  const Rule& rule;
+  Program program;
+  RuleBinding binding;
+  std::vector<char> variables, constants;
+  size_t constant_choices = 1;
+  Id before = kNone, after = kNone;
+};
+
+// Every assignment of types to letters that might fit: one number type and bool; types T, U any.
+std::vector<std::map<char, DType>> assignments(const Rule& rule) {
+  std::vector<std::map<char, DType>> all = {{}};
+  bool casts = false;
+  for (char letter : rule.letters) casts |= std::isupper(letter) != 0;
+  for (char letter : rule.letters) {
+    std::vector<std::map<char, DType>> longer;
+    for (const auto& types : all)
+      for (DType type : kTypes) {
+        bool other_number = false;
+        for (auto [x, t] : types) other_number |= t != type && t != DType::boolean && type != DType::boolean;
+        if (!casts && other_number) continue;
+        longer.push_back(types);
+        longer.back()[letter] = type;
+      }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+class SimplifyRuleTest : public testing::TestWithParam<size_t> {};
+
+TEST_P(SimplifyRuleTest, KeepsValues) {
+  const Rule& rule = rules()[GetParam()];
+  int fitting = 0, differing = 0;
+  for (const auto& types : assignments(rule)) {
+    std::unique_ptr<Instance> made;
+    try {
+      made = std::make_unique<Instance>(rule, types);
+    } catch (const Bug&) {
+      continue;  // these types do not fit
+    }
+    Instance& instance = *made;
+    ++fitting;
+    for (size_t which = 0; which < instance.constant_choices; ++which) {
+      instance.choose_constants(types, which);
+      // Applies, alone, and gives the right side.
+      EXPECT_EQ(simplify(*instance.program.arena, instance.before, {.real_only = true, .only = {rule.name}}),
+                instance.after);
+      if (rule.validity == Validity::real_only) {
+        EXPECT_EQ(simplify(*instance.program.arena, instance.before, {.only = {rule.name}}), instance.before)
+            << "a real-only rule was applied unasked";
+        if (which == 0 && (*instance.program.arena)[instance.before].type != DType::f16)
+          instance.compare(Rounding::exact, ordinary_values, [&](double x, double y) {
+            EXPECT_TRUE(near(x, y)) << rule.name << ": " << x << " became " << y;
+          });
+      }
+      for (Rounding rounding : {Rounding::exact, Rounding::declared})
+        instance.compare(rounding, values_of, [&](double x, double y) {
+          if (same(x, y)) return;
+          ++differing;
+          if (rule.validity == Validity::exact && differing < 5) {
+            std::string text;
+            for (auto [letter, type] : types) text += std::string(1, letter) + ": " + std::string(name_of(type)) + " ";
+            ADD_FAILURE() << rule.name << " with " << text << ": " << x << " became " << y;
+          }
+        });
+    }
+  }
+  EXPECT_GT(fitting, 0) << "no types fit this rule";
+  if (rule.validity == Validity::real_only) {
+    EXPECT_GT(differing, 0) << "this rule looks exact: mark it so";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, SimplifyRuleTest, testing::Range<size_t>(0, rules().size()),
+                         [](const auto& instance) { return rules()[instance.param].name; });
+
+std::string simplified(const std::string& parameters, const std::string& body, const SimplifyOptions& options = {}) {
+  Program p = parse_op("op f(" + parameters + ") -> (y) { y[i] = " + body + " }");
+  Program s = simplify(p, options);
+  verify(s);
+  return print(s, s.body.definitions[0].body);
+}
+
+TEST(SimplifyTest, FoldsConstantsWhereBothReadingsAgree) {
+  EXPECT_EQ(simplified("x: f32[N]", "x[i] * (f32(2) * f32(3))"), "x[i] * 6");
+  EXPECT_EQ(simplified("x: f32[N]", "if f32(2) < f32(3) then x[i] else -x[i]"), "x[i]");
+  // 0.1 + 0.2 rounded at every step to f32 is not the f64 sum rounded once.
+  EXPECT_EQ(simplified("x: f16[N]", "x[i] + (f16(0.1) + f16(0.7))"),
+            simplified("x: f16[N]", "x[i] + (f16(0.1) + f16(0.7))", {.without = {"fold"}}));
+  EXPECT_EQ(simplified("x: i32[N]", "x[i] + (i32(2147483647) + i32(1))"), "x[i] + -2147483648");
+}
+
+TEST(SimplifyTest, WorksUpwardsUntilStable) {
+  EXPECT_EQ(simplified("x: f32[N]", "-(-(x[i] * 1)) - 0"), "x[i]");
+  EXPECT_EQ(simplified("x: f32[N], c: bool[N]", "if !(!(!c[i])) then x[i] else x[i] * -1"),
+            "if c[i] then -x[i] else x[i]");
+  EXPECT_EQ(simplified("x: i32[N]", "((x[i] + 1) + 1) - 2"), "x[i]");
+}
+
+TEST(SimplifyTest, LeavesWhatTheUserWroteToExactRules) {
+  Program p = parse_op("op f(x: f32[N]) -> (y) { y[i] = x[i] + 0 }");
+  EXPECT_TRUE(equal(simplify(p, {.real_only = true}), p));
+}
+
+TEST(SimplifyTest, RulesAreSwitchedOffByName) {
+  EXPECT_EQ(simplified("x: f32[N]", "x[i] * 1", {.without = {"mul_one"}}), "x[i] * 1");
+  EXPECT_THROW(simplified("x: f32[N]", "x[i]", {.without = {"no_such_rule"}}), Error);
+}
+
+TEST(SimplifyTest, KeepsRunTimeIndexChecks) {
+  std::string checked = simplified("t: i32[M], k: i32[N]", "t[k[i]] * 0");
+  EXPECT_EQ(checked, "t[k[i]] * 0");
+  EXPECT_EQ(simplified("t: i32[N], k: i32[N]", "t[i] * 0 + k[i]"), "k[i]");
+  EXPECT_EQ(simplified("t: f32[M], k: i32[N]", "if true then f32(1) else t[k[i]]"), "1");
+}
+
+TEST(SimplifyTest, ChainsOfAnyLength) {
+  Arena a;
+  Id x = a.cast(DType::f64, a.axis("i"));
+  Id chain = x;
+  for (int i = 0; i < 100000; ++i) chain = a.mul(a.add(chain, x), a.constant(DType::f64, 1));
+  Id s = simplify(a, chain);
+  for (int i = 0; i < 100000; ++i) {
+    ASSERT_EQ(a[s].op, Op::add);
+    s = a[s].arg(0);
+  }
+  EXPECT_EQ(s, x);
+}
+
+}  // namespace
+}  // namespace xhat

@@ -1,0 +1,94 @@
+#include "tools/data.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <fmt/format.h>
+
+namespace xhat::tool {
+namespace {
+
+constexpr size_t kAlignment = 64;  // a cache line, and a vector of AVX-512
+
+double real(const std::string& text, bool& good) {
+  char* end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  good = !text.empty() && *end == '\0';
+  return value;
+}
+
+Array value_of(const Tensor& t, const std::string& text) {
+  bool good = false;
+  if (is_float(t.type)) {
+    Array a = rounded(scalar_of(t.type, real(text, good)));
+    if (good) return a;
+  } else if (t.type == DType::boolean) {
+    good = text == "true" || text == "false" || text == "0" || text == "1";
+    if (good) return scalar_of(t.type, text == "true" || text == "1");
+  } else {
+    Array a = zeros(t.type, {});
+    auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), a.integers[0]);
+    good = !text.empty() && error == std::errc() && end == text.data() + text.size();
+    if (good && wrap_to(t.type, a.integers[0]) == a.integers[0]) return a;
+  }
+  throw UsageError(fmt::format("--set {}: '{}' is no value of type {}", t.name, text, name_of(t.type)));
+}
+
+}  // namespace
+
+void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
+
+Buffer::Buffer(DType type, std::vector<int64_t> shape) : type_(type), shape_(std::move(shape)) {
+  bytes_ = static_cast<size_t>(element_count(shape_)) * byte_size(type_);
+  size_t rounded = std::max(kAlignment, (bytes_ + kAlignment - 1) / kAlignment * kAlignment);
+  data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+  if (!data_) throw std::bad_alloc();
+  std::memset(data_.get(), 0, rounded);
+}
+
+Buffer::Buffer(const Array& values) : Buffer(to_npy(values)) {}
+
+Buffer::Buffer(const NpyArray& values) : Buffer(values.type, values.shape) {
+  if (bytes_ > 0) std::memcpy(data_.get(), values.bytes.data(), bytes_);
+}
+
+NpyArray Buffer::npy() const { return {type_, shape_, {data_.get(), data_.get() + bytes_}}; }
+Array Buffer::array() const { return to_array(npy()); }
+
+std::vector<Argument> arguments_of(const Buffers& buffers) {
+  std::vector<Argument> list;
+  for (const auto& [name, buffer] : buffers) list.push_back({name, buffer.view()});
+  return list;
+}
+
+Arrays scalars_of(const Command& c, const Program& op) {
+  Arrays values;
+  for (const auto& [name, text] : pairs_of(c.sets, "--set")) {
+    auto t = op.find(name);
+    if (!t || std::ranges::find(op.inputs, *t) == op.inputs.end() || !op.tensors[*t].shape.empty()) {
+      std::vector<std::string> known;
+      for (TensorId i : op.inputs)
+        if (op.tensors[i].shape.empty()) known.push_back(op.tensors[i].name);
+      throw UsageError(fmt::format("--set {}: op {} has no scalar parameter of that name; it has {}", name, op.name,
+                                   known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+    }
+    values[name] = value_of(op.tensors[*t], text);
+  }
+  return values;
+}
+
+std::optional<DType> without_kernels(const Program& p) {
+  auto missing = [](DType t) { return t == DType::f16 || t == DType::bf16 || t == DType::u32; };
+  for (const auto* list : {&p.inputs, &p.outputs})
+    for (TensorId t : *list)
+      if (missing(p.tensors[t].type)) return p.tensors[t].type;
+  for (const Definition& d : p.body.definitions)
+    for (Id id : reachable(*p.arena, d.body))
+      if (DType type = (*p.arena)[id].type; missing(type)) return type;
+  return std::nullopt;
+}
+
+}  // namespace xhat::tool

@@ -1,0 +1,84 @@
+// xhat explain: runtime/explain.h as text or as JSON.
+#include "runtime/explain.h"
+
+#include <cmath>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/commands.h"
+
+namespace xhat::tool {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json tensors(const std::vector<ExplainedTensor>& list) {
+  Json out = Json::array();
+  for (const ExplainedTensor& t : list)
+    out.push_back({{"name", t.name}, {"dtype", std::string(name_of(t.type))}, {"shape", t.shape}});
+  return out;
+}
+
+Json direction(const ExplainedDirection& d) {
+  Json kernels = Json::array();
+  for (const ExplainedKernel& k : d.kernels) {
+    Json j = {{"name", k.name},
+              {"computes", k.computes},
+              {"bytes_moved", k.bytes_moved},
+              {"bytes_unavoidable", k.bytes_unavoidable},
+              {"flops", k.flops}};
+    if (k.finish) j["finish"] = true;
+    if (!k.reason.empty()) j["apart_because"] = k.reason;
+    kernels.push_back(std::move(j));
+  }
+  return {{"text", d.text},
+          {"kernels", kernels},
+          {"kernel_count", d.kernel_count},
+          {"bytes_moved", d.bytes_moved},
+          {"bytes_unavoidable", d.bytes_unavoidable},
+          {"flops", d.flops},
+          {"reductions", d.reductions}};
+}
+
+Json json_of(const Explanation& e) {
+  Json stash = Json::array(), recomputed = Json::array();
+  for (const ExplainedStash& s : e.stash)
+    stash.push_back({{"name", s.name},
+                     {"expression", s.expression},
+                     {"shape", s.shape},
+                     {"bytes", s.bytes},
+                     {"reason", s.reason}});
+  for (const ExplainedValue& v : e.values)
+    if (v.verdict == StashCandidate::Verdict::recomputed)
+      recomputed.push_back({{"name", v.name},
+                            {"expression", v.expression},
+                            {"price", v.recompute_ns},
+                            {"price_to_keep", v.keep_ns},
+                            {"reason", v.reason}});
+  Json out = {{"op", e.op},
+              {"inputs", tensors(e.inputs)},
+              {"outputs", tensors(e.outputs)},
+              {"gradients", tensors(e.gradients)},
+              {"stash", stash},
+              {"recomputed", recomputed},
+              {"kept_by_caller", e.kept_by_caller},
+              {"certificate", {{"cost", e.cost_ns}, {"lower_bound", e.lower_bound_ns}, {"optimal", e.optimal}}},
+              {"forward", direction(e.forward)},
+              {"backward", direction(e.backward)},
+              {"infer", direction(e.infer)},
+              {"dims", e.sizes.empty() ? Json::object() : Json(e.sizes)}};
+  if (!e.nominal.empty()) out["nominal"] = e.nominal;
+  return out;
+}
+
+}  // namespace
+
+int explain_command(const Command& c, const Source& source) {
+  Explanation e = explain(source.op, compile_options(c), dims_of(c));
+  if (c.json) std::cout << json_of(e).dump(2) << "\n";
+  else std::cout << to_text(e);
+  return kFine;
+}
+
+}  // namespace xhat::tool

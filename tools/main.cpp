@@ -1,0 +1,84 @@
+// xhat: explains, checks, runs and times ops written in .xh files.
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "expr/ast.h"
+#include "tools/commands.h"
+
+namespace xhat::tool {
+namespace {
+
+int fail(const std::string& message) {
+  std::cout.flush();
+  std::cerr << message << "\n";
+  return kBadInput;
+}
+
+// Where the op's name stands: errors about the op as a whole (its sizes, its data) are shown there.
+Pos place_of(const Source& s) {
+  auto file = ast::parse(s.text, s.file);
+  Pos place;
+  for (const ast::Op& op : file->ops)
+    if (op.kind == ast::Op::Kind::op && op.name == s.op.name) place = op.pos;
+  return place;
+}
+
+std::string located(const Error& e, const Source& s) {
+  if (!std::string(e.what()).starts_with("error:")) return e.what();  // by those who threw it
+  Pos place = e.pos().known() ? e.pos() : place_of(s);
+  return Error(e.message(), place).located(s.file, s.text).what();
+}
+
+int dispatch(Command& c) {
+  settle(c);
+  if (c.name == "fmt") return format_command(c);
+  Source source = load(c);
+  try {
+    if (c.name == "explain") return explain_command(c, source);
+    if (c.name == "check") return check_command(c, source);
+    if (c.name == "run") return run_command(c, source);
+    if (c.name == "bench") return bench_command(c, source);
+  } catch (const Error& e) {
+    return fail(located(e, source));
+  }
+  throw Bug("subcommand " + c.name + " is not dispatched");
+}
+
+}  // namespace
+
+int format_command(const Command& c) {
+  std::string text = read_text(c.file);
+  try {
+    std::cout << ast::print(*ast::parse(text, c.file), true);
+  } catch (const Error& e) {
+    throw e.located(c.file, text);
+  }
+  return kFine;
+}
+
+}  // namespace xhat::tool
+
+int main(int argc, char** argv) {
+  using namespace xhat::tool;
+  CLI::App app{"xhat: tensor ops with derived gradients, what to keep for them, and fused kernels", "xhat"};
+  Command command;
+  declare(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help
+    std::cerr << "xhat: error: " << e.what() << "; xhat --help and xhat SUBCOMMAND --help say what there is\n";
+    return kBadInput;
+  }
+  try {
+    return dispatch(command);
+  } catch (const UsageError& e) {
+    return fail(std::string("xhat: error: ") + e.what());
+  } catch (const xhat::Error& e) {
+    return fail(e.what());
+  } catch (const std::exception& e) {  // Bug, out of memory
+    return fail(std::string("xhat: error: ") + e.what());
+  }
+}

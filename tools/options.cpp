@@ -1,0 +1,219 @@
+#include "tools/options.h"
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <set>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace xhat::tool {
+namespace {
+
+const char kPricesHelp[] =
+    "JSON with any of these prices, in picoseconds (default: the fixed reference table):\n"
+    "{\"read_ps_per_byte\": 60, \"write_ps_per_byte\": 120, \"pass_ps\": 1000000, \"memory_ps_per_byte\": 0}";
+
+void declare_planning(CLI::App& sub, Command& c) {
+  sub.add_option("--op", c.op, "the op to take (default: the file's only or last one)");
+  sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")->capture_default_str();
+  sub.add_option("--fuse", c.fuse, "full, or off: one kernel per definition (relay: not yet)")->capture_default_str();
+  auto* keep = sub.add_option("--keep", c.keep, "exactly these inputs and outputs stay with the caller: x,y");
+  sub.add_option("--drop", c.drop, "all inputs and outputs but these stay with the caller: x,y")->excludes(keep);
+  sub.add_option("--wrt", c.wrt, "gradients wanted: x,w (default: of every float input that is not const)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub.add_option("--prices", c.prices, kPricesHelp);
+  sub.add_option("--dims", c.dims, "sizes: N=32,C=64")->delimiter(',')->allow_extra_args(false);
+  sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")->check(CLI::NonNegativeNumber);
+  sub.add_option("--target", c.target, "cpu (cuda, opencl, vulkan: not yet)")->capture_default_str();
+  sub.add_option("--set", c.sets, "a scalar parameter's value: eps=1e-5")->allow_extra_args(false);
+}
+
+CLI::App* subcommand(CLI::App& app, Command& c, const std::string& name, const std::string& what,
+                     const std::string& example) {
+  CLI::App* sub = app.add_subcommand(name, what);
+  sub->footer("Example: " + example);
+  sub->add_option("FILE", c.file, "the op, a .xh file");
+  sub->callback([&c, name] { c.name = name; });
+  return sub;
+}
+
+int64_t integer(const std::string& text, const std::string& what) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size())
+    throw UsageError(fmt::format("{} wants an integer, not '{}'", what, text));
+  return value;
+}
+
+std::vector<std::string> names(const std::string& list) {
+  std::vector<std::string> result;
+  std::stringstream in(list);
+  for (std::string item; std::getline(in, item, ',');)
+    if (!item.empty()) result.push_back(item);
+  return result;
+}
+
+StashPrices read_prices(const std::string& path) {
+  StashPrices prices;
+  const std::map<std::string, int64_t*> known = {{"read_ps_per_byte", &prices.read_ps_per_byte},
+                                                 {"write_ps_per_byte", &prices.write_ps_per_byte},
+                                                 {"pass_ps", &prices.pass_ps},
+                                                 {"memory_ps_per_byte", &prices.memory_ps_per_byte}};
+  nlohmann::json table;
+  try {
+    table = nlohmann::json::parse(read_text(path));
+  } catch (const nlohmann::json::parse_error& e) {
+    throw UsageError(fmt::format("{}: it is no JSON; it goes wrong at byte {}. {}", path, e.byte, kPricesHelp));
+  }
+  if (!table.is_object()) throw UsageError(path + ": a price table is one JSON object. " + kPricesHelp);
+  for (const auto& [key, value] : table.items()) {
+    auto it = known.find(key);
+    if (it == known.end()) throw UsageError(fmt::format("{}: there is no price '{}'. {}", path, key, kPricesHelp));
+    if (!value.is_number_integer() || value.get<int64_t>() < 0)
+      throw UsageError(fmt::format("{}: the price {} must be an integer of 0 or more picoseconds", path, key));
+    *it->second = value.get<int64_t>();
+  }
+  return prices;
+}
+
+// Options that take several NAME=FILE also swallow a FILE that stands behind them.
+void give_back_file(Command& c) {
+  for (auto* list : {&c.in, &c.dy, &c.jvp, &c.hvp})
+    if (c.file.empty() && !list->empty() && list->back().find('=') == std::string::npos) {
+      c.file = list->back();
+      list->pop_back();
+    }
+  if (c.file.empty()) throw UsageError(c.name + " wants a FILE; xhat " + c.name + " --help says more");
+}
+
+}  // namespace
+
+void declare(CLI::App& app, Command& c) {
+  app.require_subcommand(1);
+  app.footer("Exit status: 0 everything asked for held, 1 a check failed, 2 bad input or usage.\n"
+             "xhat SUBCOMMAND --help shows the options and an example.");
+  auto* explain = subcommand(app, c, "explain", "Shows the forward, its gradients, the stash with reasons, the kernels",
+                             "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
+  declare_planning(*explain, c);
+  explain->add_flag("--json", c.json, "one JSON object instead of text");
+
+  auto* check = subcommand(app, c, "check", "Checks gradients against finite differences, kernels against the evaluator",
+                           "xhat check softmax.xh --dims N=5,D=7");
+  declare_planning(*check, c);
+  check->add_option("--seed", c.seed, "of the data")->capture_default_str();
+
+  auto* run = subcommand(app, c, "run", "Runs an op on .npy files; with --dy its gradients, too",
+                         "xhat run softmax.xh --in x=x.npy --dy y=dy.npy --out results");
+  declare_planning(*run, c);
+  run->add_option("--in", c.in, "inputs: x=x.npy w=w.npy")->type_name("NAME=FILE ...");
+  run->add_option("--dy", c.dy, "a cotangent per float output: y=dy.npy")->type_name("NAME=FILE ...");
+  run->add_option("--jvp", c.jvp, "not yet: tangents")->type_name("NAME=FILE ...");
+  run->add_option("--hvp", c.hvp, "not yet: directions")->type_name("NAME=FILE ...");
+  run->add_option("--out", c.out, "folder for <output>.npy and grad_<input>.npy")->required();
+
+  auto* bench = subcommand(app, c, "bench", "Times forward, backward and compilation, also without stash and fusion",
+                           "xhat bench softmax.xh --dims N=8192,D=1024 --threads 2 --json");
+  declare_planning(*bench, c);
+  bench->add_flag("--json", c.json, "one JSON object instead of text");
+  bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
+  bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")
+      ->check(CLI::PositiveNumber);
+
+  subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay", "xhat fmt softmax.xh > tidy.xh");
+  auto* build = subcommand(app, c, "build", "Not yet: ahead of time, to a static library with a C and a C++ header",
+                           "xhat build softmax.xh --target cpu -o lib");
+  declare_planning(*build, c);
+  build->add_option("-o", c.out, "folder for the library");
+  auto* viz = subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
+  declare_planning(*viz, c);
+  viz->add_option("-o", c.out, "the page");
+}
+
+void settle(Command& c) {
+  auto not_yet = [](const std::string& what) { throw UsageError("not yet: " + what); };
+  if (c.name == "viz") not_yet("xhat viz comes later; xhat explain shows the same as text");
+  if (c.name == "build") not_yet("compiling ahead of time comes later; xhat run compiles when it runs");
+  if (c.target == "cuda" || c.target == "opencl" || c.target == "vulkan")
+    not_yet("target " + c.target + " comes later; the target that is there is cpu");
+  if (c.target != "cpu") throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
+  if (c.fuse == "relay") not_yet("--fuse relay comes later; full and off are there");
+  if (!c.jvp.empty()) not_yet("--jvp comes later; --dy gives gradients");
+  if (!c.hvp.empty()) not_yet("--hvp comes later; --dy gives gradients");
+  give_back_file(c);
+}
+
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& items,
+                                                          const std::string& option) {
+  std::vector<std::pair<std::string, std::string>> result;
+  std::set<std::string> seen;
+  for (const std::string& item : items) {
+    size_t at = item.find('=');
+    if (at == 0 || at == std::string::npos)
+      throw UsageError(fmt::format("{} wants NAME=VALUE, not '{}'", option, item));
+    std::string name = item.substr(0, at);
+    if (!seen.insert(name).second) throw UsageError(fmt::format("{} gives {} twice", option, name));
+    result.emplace_back(name, item.substr(at + 1));
+  }
+  return result;
+}
+
+DimValues dims_of(const Command& c) {
+  DimValues dims;
+  for (const auto& [name, value] : pairs_of(c.dims, "--dims")) dims[name] = integer(value, "--dims " + name);
+  return dims;
+}
+
+CompileOptions compile_options(const Command& c) {
+  CompileOptions o;
+  using Policy = StashOptions::Policy;
+  if (c.stash == "cost") o.stash.policy = Policy::cost;
+  else if (c.stash == "largest") o.stash.policy = Policy::largest;
+  else if (c.stash == "none") o.stash.policy = Policy::none;
+  else if (c.stash.starts_with("budget=")) {
+    o.stash.policy = Policy::budget;
+    o.stash.budget = integer(c.stash.substr(7), "--stash budget");
+    if (o.stash.budget < 0) throw UsageError("--stash budget wants 0 or more bytes");
+  } else {
+    throw UsageError("--stash is cost, largest, none or budget=BYTES, not '" + c.stash + "'");
+  }
+  if (c.fuse == "off") o.fusion.policy = FusePolicy::off;
+  else if (c.fuse != "full") throw UsageError("--fuse is full, relay or off, not '" + c.fuse + "'");
+  if (c.keep) o.stash.kept_by_caller = names(*c.keep);
+  if (c.drop) o.stash.dropped = names(*c.drop);
+  if (!c.prices.empty()) o.stash.prices = read_prices(c.prices);
+  o.wrt = c.wrt;
+  o.threads = c.threads;
+  return o;
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw UsageError(path + ": it cannot be opened: " + std::strerror(errno));
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (in.bad()) throw UsageError(path + ": it cannot be read");
+  return text;
+}
+
+Source load(const Command& c) {
+  Source s{c.file, read_text(c.file), {}};
+  Module module = parse(s.text, s.file);
+  if (module.ops.empty()) throw UsageError(c.file + ": the file holds no op");
+  const Program* found = c.op.empty() ? module.ops.back().get() : module.find(c.op);
+  if (!found) {
+    std::vector<std::string> known;
+    for (const auto& op : module.ops) known.push_back(op->name);
+    throw UsageError(fmt::format("{}: there is no op '{}'; there are {}", c.file, c.op, fmt::join(known, ", ")));
+  }
+  s.op = *found;
+  return s;
+}
+
+}  // namespace xhat::tool

@@ -1,0 +1,70 @@
+// The command line, taken apart: one struct for all subcommands.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "runtime/compile.h"
+
+namespace CLI {
+class App;
+}
+
+namespace xhat::tool {
+
+// How the tool ends.
+constexpr int kFine = 0;
+constexpr int kCheckFailed = 1;
+constexpr int kBadInput = 2;  // the file, the arrays, an index in the data, usage
+
+struct Command {
+  std::string name;  // "explain", ...
+  std::string file;
+  std::string op;  // empty: the file's only or last one
+  std::string stash = "cost";
+  std::string fuse = "full";
+  std::optional<std::string> keep, drop;
+  std::vector<std::string> wrt;
+  std::string prices;
+  std::vector<std::string> sets;
+  std::vector<std::string> dims;
+  std::string target = "cpu";
+  int threads = 0;
+  bool json = false;
+  uint64_t seed = 1;
+  int repeats = 0;  // 0: as many as fit a few seconds
+  std::vector<std::string> in, dy, jvp, hvp;
+  std::string out;
+};
+
+// A mistake in the call or in a file other than the op's: has no place in the op's text.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Declares all subcommands and options; the chosen one is in command.name after app.parse().
+void declare(CLI::App& app, Command& command);
+
+// What the options mean. Throws UsageError.
+DimValues dims_of(const Command& c);
+CompileOptions compile_options(const Command& c);
+// NAME=VALUE pairs, in order. Throws UsageError for one without '=' or a name given twice.
+std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& items,
+                                                          const std::string& option);
+// Throws UsageError for a missing FILE, and ("not yet: ...") for what later issues bring.
+void settle(Command& c);
+
+// The file's text and the op chosen from it.
+struct Source {
+  std::string file;
+  std::string text;
+  Program op;
+};
+std::string read_text(const std::string& path);
+Source load(const Command& c);
+
+}  // namespace xhat::tool

@@ -1,0 +1,187 @@
+// xhat run: .npy files in, .npy files out; the gradients too where cotangents are given.
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "expr/evaluate.h"
+#include "tools/commands.h"
+#include "tools/data.h"
+
+namespace xhat::tool {
+namespace {
+
+std::string names_of(const Program& p, const std::vector<TensorId>& tensors) {
+  std::vector<std::string> names;
+  for (TensorId t : tensors) names.push_back(p.tensors[t].name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+class Run {
+ public:
+  Run(const Command& c, const Program& op) : c_(c), op_(op) {
+    for (TensorId t : op.outputs)
+      if (is_float(op.tensors[t].type)) float_outputs_.push_back(t);
+  }
+
+  int run() {
+    read_inputs();
+    read_cotangents();
+    Shapes shapes;
+    for (const auto& [name, array] : inputs_) shapes[name] = array.shape;
+    dims_ = solve_dims(op_, shapes, dims_of(c_));
+    check_cotangents();
+
+    CompileOptions options = compile_options(c_);
+    options.differentiate = !cotangents_.empty();
+    options.dims = dims_of(c_);
+    Derivation derivation = derive(op_, options);
+    if (auto type = without_kernels(derivation.program)) {
+      std::cerr << fmt::format("xhat: note: kernels for {} are not there yet; the evaluator runs this, slowly\n",
+                               name_of(*type));
+      evaluate_it(derivation.program);
+    } else {
+      run_kernels(options);
+    }
+    write();
+    return kFine;
+  }
+
+ private:
+  const Command& c_;
+  const Program& op_;
+  std::vector<TensorId> float_outputs_;
+  std::map<std::string, NpyArray> inputs_, cotangents_;  // by input, by output
+  std::map<std::string, NpyArray> results_;              // by file name
+  DimValues dims_;
+
+  // A file's mistakes are shown with the tensor's declaration.
+  NpyArray read(TensorId t, const std::string& path, const std::string& what) const {
+    NpyArray a;
+    try {
+      a = read_npy(path);
+    } catch (const Error& e) {
+      throw UsageError(e.message());
+    }
+    const Tensor& tensor = op_.tensors[t];
+    if (a.type != tensor.type)
+      throw Error(fmt::format("op {}: {} is declared {}, but {} holds {}; convert the array, or declare it so", op_.name,
+                              what, name_of(tensor.type), path, name_of(a.type)),
+                  tensor.pos);
+    return a;
+  }
+
+  void read_inputs() {
+    for (const auto& [name, path] : pairs_of(c_.in, "--in")) {
+      auto t = op_.find(name);
+      if (!t || std::ranges::find(op_.inputs, *t) == op_.inputs.end())
+        throw UsageError(fmt::format("--in {}: op {} has no input of that name; it has {}", name, op_.name,
+                                     names_of(op_, op_.inputs)));
+      inputs_[name] = read(*t, path, name);
+    }
+    for (const auto& [name, value] : scalars_of(c_, op_)) {
+      if (inputs_.contains(name)) throw UsageError(fmt::format("{} is given by --in and by --set", name));
+      inputs_[name] = to_npy(value);
+    }
+    for (TensorId t : op_.inputs) {
+      const Tensor& tensor = op_.tensors[t];
+      if (inputs_.contains(tensor.name)) continue;
+      throw Error(fmt::format("op {}: the input {} is missing; give it, as --in {}=FILE{}", op_.name, tensor.name,
+                              tensor.name, tensor.shape.empty() ? " or --set " + tensor.name + "=VALUE" : ""),
+                  tensor.pos);
+    }
+  }
+
+  void read_cotangents() {
+    for (const auto& [name, path] : pairs_of(c_.dy, "--dy")) {
+      auto t = op_.find(name);
+      bool output = t && std::ranges::find(op_.outputs, *t) != op_.outputs.end();
+      if (!output)
+        throw UsageError(fmt::format("--dy {}: op {} has no output of that name; it has {}", name, op_.name,
+                                     names_of(op_, op_.outputs)));
+      if (!is_float(op_.tensors[*t].type))
+        throw UsageError(fmt::format("--dy {}: this output of op {} is {} and has no cotangent; those that have are {}",
+                                     name, op_.name, name_of(op_.tensors[*t].type), names_of(op_, float_outputs_)));
+      cotangents_[name] = read(*t, path, "the cotangent of " + name);
+    }
+    if (c_.dy.empty()) return;
+    for (TensorId t : float_outputs_)
+      if (!cotangents_.contains(op_.tensors[t].name))
+        throw Error(fmt::format("op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients need "
+                                "one for every float output ({})",
+                                op_.name, op_.tensors[t].name, op_.tensors[t].name, names_of(op_, float_outputs_)),
+                    op_.tensors[t].pos);
+  }
+
+  void check_cotangents() const {
+    for (const auto& [name, array] : cotangents_) {
+      auto want = shape_of(op_, *op_.find(name), dims_);
+      if (array.shape != want)
+        throw Error(fmt::format("op {}: the cotangent of {} has shape {}, but {} has {} with {}", op_.name, name,
+                                shape_text(array.shape), name, shape_text(want), dims_text(dims_)),
+                    op_.tensors[*op_.find(name)].pos);
+    }
+  }
+
+  // Cotangents are named by the derivation, in the order of the float outputs.
+  std::string cotangent_name(const Program& p, size_t i) const { return p.tensors[p.cotangents[i]].name; }
+
+  void run_kernels(const CompileOptions& options) {
+    CompiledOp compiled = compile(op_, options);
+    const Program& p = compiled.program();
+    Buffers forward;
+    for (const auto& [name, array] : inputs_) forward.emplace(name, Buffer(array));
+    for (TensorId t : p.outputs)
+      forward.emplace(p.tensors[t].name, Buffer(p.tensors[t].type, shape_of(p, t, dims_)));
+    if (!options.differentiate) {
+      compiled.infer(arguments_of(forward));
+    } else {
+      Stash stash = compiled.forward(arguments_of(forward));
+      Buffers gradients, cotangents;
+      for (size_t i = 0; i < p.cotangents.size(); ++i)
+        cotangents.emplace(cotangent_name(p, i), Buffer(cotangents_.at(op_.tensors[float_outputs_[i]].name)));
+      for (TensorId t : p.gradients)
+        gradients.emplace(p.tensors[t].name, Buffer(p.tensors[t].type, shape_of(p, t, dims_)));
+      // Only what stays with the caller is handed to the backward.
+      std::vector<Argument> arguments = arguments_of(cotangents);
+      for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
+      for (const std::string& name : compiled.kept()) arguments.push_back({name, forward.at(name).view()});
+      compiled.backward(arguments, stash);
+      for (size_t i = 0; i < p.gradients.size(); ++i)
+        results_["grad_" + p.tensors[p.gradient_of[i]].name] = gradients.at(p.tensors[p.gradients[i]].name).npy();
+    }
+    for (TensorId t : p.outputs) results_[p.tensors[t].name] = forward.at(p.tensors[t].name).npy();
+  }
+
+  void evaluate_it(const Program& p) {
+    Arrays arrays;
+    for (const auto& [name, array] : inputs_) arrays[name] = to_array(array);
+    for (size_t i = 0; i < p.cotangents.size() && !cotangents_.empty(); ++i)
+      arrays[cotangent_name(p, i)] = to_array(cotangents_.at(op_.tensors[float_outputs_[i]].name));
+    Arrays out = evaluate(p, arrays, dims_);
+    for (TensorId t : p.outputs) results_[p.tensors[t].name] = to_npy(out.at(p.tensors[t].name));
+    if (cotangents_.empty()) return;
+    for (size_t i = 0; i < p.gradients.size(); ++i)
+      results_["grad_" + p.tensors[p.gradient_of[i]].name] = to_npy(out.at(p.tensors[p.gradients[i]].name));
+  }
+
+  void write() const {
+    std::error_code error;
+    std::filesystem::create_directories(c_.out, error);
+    if (error) throw UsageError(fmt::format("--out {}: it cannot be made: {}", c_.out, error.message()));
+    for (const auto& [name, array] : results_) {
+      try {
+        write_npy((std::filesystem::path(c_.out) / (name + ".npy")).string(), array);
+      } catch (const Error& e) {
+        throw UsageError(e.message());
+      }
+    }
+  }
+};
+
+}  // namespace
+
+int run_command(const Command& c, const Source& source) { return Run(c, source.op).run(); }
+
+}  // namespace xhat::tool
