@@ -58,7 +58,8 @@ bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes) {
   return prove_bounds(a, {axes, {}, index, extent}).verdict == BoundsAnswer::Verdict::proved;
 }
 
-bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope) {
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
+            std::span<const AxisRange> scope) {
   Replacements at(binding.begin(), binding.end());
   for (const AxisRange& r : pattern) {
     auto it = binding.find(r.axis);
@@ -84,6 +85,8 @@ std::vector<Id> axes_of(std::span<const AxisRange> ranges) {
   return axes;
 }
 
-bool has_tensor(std::span<const TensorId> list, TensorId t) { return std::ranges::find(list, t) != list.end(); }
+bool has_tensor(std::span<const TensorId> list, TensorId t) {
+  return std::ranges::find(list, t) != list.end();
+}
 
 }  // namespace xhat

@@ -23,7 +23,7 @@ struct Pattern {
   std::vector<AxisRange> bound;  // the root reduction's, renamed
   Id condition = kNone;          // the root reduction's
   Id body = kNone;
-  std::vector<Id> names;         // the original axes: of free, then of bound
+  std::vector<Id> names;  // the original axes: of free, then of bound
   std::set<Id> axes() const;
 };
 Pattern pattern_of(Arena& a, const Definition& d);
@@ -31,7 +31,8 @@ Pattern pattern_of(Arena& a, const Definition& d);
 // Is the index in [0, extent) for all values of the axes?
 bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes);
 // Does the binding give every one of the pattern's axes a value inside its range?
-bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope);
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
+            std::span<const AxisRange> scope);
 
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);

@@ -225,7 +225,8 @@ std::optional<TensorId> Optimizer::share_once(const std::vector<TensorId>& kept,
   collect_forward(kept);
   parts_.clear();
   for (const Forward& f : forward_)
-    if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target())) collect_parts(f);
+    if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target()))
+      collect_parts(f);
   auto targets = backward_products();
   std::optional<Share> best;
   for (const auto& [product, scope] : targets)

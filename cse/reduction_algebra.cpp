@@ -9,9 +9,9 @@
 namespace xhat {
 namespace {
 
-constexpr size_t kMostTerms = 32;  // of a product multiplied out for a proof
+constexpr size_t kMostTerms = 32;   // of a product multiplied out for a proof
 constexpr int64_t kCheap_ps = 150;  // as in auto_inliner: less than reading the value
-constexpr int kMostSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
+constexpr int kMostSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
 
 // A product under a sum over more axes: a sum in it was opened, sum(d: a*sum(j: b)) is sum(d, j: a*b).
 struct Nested {
@@ -56,7 +56,8 @@ class Simplifier {
   Product create_sum(const Product& body, const Sum& s);
   void remember(const Definition& d);
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
-  std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);
+  std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target,
+                                 const Sum& s);
   bool single_term(const Product& value);
   std::vector<Definition> by_level() const;
   std::map<TensorId, PointValue> inlinable(const Definition& d);
@@ -68,7 +69,7 @@ class Simplifier {
   const std::vector<TensorId>& hidden_;
   std::vector<KnownSum> sums_;
   std::map<TensorId, PointValue> values_;
-  std::set<TensorId> pinned_;  // read with a value outside: stay definitions
+  std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
   std::map<TensorId, Definition> written_out_;  // backward maps that so far have no definition
   std::vector<Definition> done_;
 };
@@ -85,9 +86,8 @@ std::vector<Definition> Simplifier::by_level() const {
     level[d.target()] = own;
     order.push_back({own, &d});
   }
-  std::ranges::stable_sort(order, {}, [&](const auto& x) {
-    return std::pair(x.first, reachable(a_, x.second->body).size());
-  });
+  std::ranges::stable_sort(
+      order, {}, [&](const auto& x) { return std::pair(x.first, reachable(a_, x.second->body).size()); });
   std::vector<Definition> sorted;
   for (auto& [unused, d] : order) sorted.push_back(*d);
   return sorted;
@@ -114,7 +114,9 @@ Nested Simplifier::opened(const Product& body, const std::vector<AxisRange>& bou
     bool changed = false;
     for (const Factor& f : flat.body.factors) {
       const Node n = a_[f.atom];
-      auto k = n.op == Op::read && f.halves == 2 && !changed ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor) : sums_.end();
+      auto k = n.op == Op::read && f.halves == 2 && !changed
+                   ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor)
+                   : sums_.end();
       if (k == sums_.end() || !is_true(a_, k->pattern.condition)) {
         next = tree_.multiply(next, {1, {f}});
         continue;
@@ -148,8 +150,10 @@ std::optional<Product> Simplifier::known(const Product& body, const Sum& s) {
   return std::nullopt;
 }
 
-std::optional<Product> Simplifier::matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s) {
-  if (pattern.bound.size() != target.bound.size() || pattern.body.factors.size() != target.body.factors.size())
+std::optional<Product> Simplifier::matched(const KnownSum& k, const Nested& pattern, const Nested& target,
+                                           const Sum& s) {
+  if (pattern.bound.size() != target.bound.size() ||
+      pattern.body.factors.size() != target.body.factors.size())
     return std::nullopt;
   if (p_.tensors[k.tensor].type != s.type) return std::nullopt;
   std::set<Id> axes = k.pattern.axes();
@@ -162,7 +166,8 @@ std::optional<Product> Simplifier::matched(const KnownSum& k, const Nested& patt
     bool fits = now(k.pattern.condition) == s.condition;
     for (const AxisRange& r : pattern.bound) {
       auto it = found.find(r.axis);
-      auto to = it == found.end() ? target.bound.end() : std::ranges::find(target.bound, it->second, &AxisRange::axis);
+      auto to = it == found.end() ? target.bound.end()
+                                  : std::ranges::find(target.bound, it->second, &AxisRange::axis);
       fits = fits && to != target.bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
       if (fits) std::erase(left, to->axis);
     }
@@ -214,8 +219,10 @@ std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool
   for (Product& t : terms) {
     t.coefficient *= body.coefficient;
     Product v = total(t, s, false, splits + 1);
-    if (v.coefficient == v.coefficient) values.push_back(std::move(v));
-    else rest.push_back(t);
+    if (v.coefficient == v.coefficient)
+      values.push_back(std::move(v));
+    else
+      rest.push_back(t);
   }
   if (values.empty()) return std::nullopt;
   if (!rest.empty()) {
@@ -250,12 +257,14 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
 Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (body.is_zero()) return {0, {}};
   Product outside{body.coefficient, {}}, inside{1, {}};
-  for (const Factor& f : body.factors) (depends_on_any(a_, f.atom, s.bound) ? inside : outside).factors.push_back(f);
+  for (const Factor& f : body.factors)
+    (depends_on_any(a_, f.atom, s.bound) ? inside : outside).factors.push_back(f);
   // A bound axis that nothing depends on counts.
   for (size_t i = s.bound.size(); i-- > 0;) {
     AxisRange r = s.bound[i];
     auto uses = [&](Id id) { return depends_on_any(a_, id, std::span(&r, 1)); };
-    bool used = uses(s.condition) || std::ranges::any_of(inside.factors, [&](const Factor& f) { return uses(f.atom); });
+    bool used = uses(s.condition) ||
+                std::ranges::any_of(inside.factors, [&](const Factor& f) { return uses(f.atom); });
     for (const AxisRange& other : s.bound) used = used || uses(other.begin) || uses(other.end);
     if (used || a_[r.begin].axes_count + a_[r.end].axes_count > 0) continue;
     s.bound.erase(s.bound.begin() + static_cast<std::ptrdiff_t>(i));
@@ -274,8 +283,8 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (!create) return {std::nan(""), {}};
   if (s.bound.empty()) {
     // sum over nothing but a condition
-    return with_outside(tree_.form(
-        a_.select(s.condition, tree_.to_expression(inside, s.type), a_.constant(s.type, 0))));
+    return with_outside(
+        tree_.form(a_.select(s.condition, tree_.to_expression(inside, s.type), a_.constant(s.type, 0))));
   }
   return with_outside(create_sum(inside, s));
 }
@@ -295,7 +304,9 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   for (Id id : reachable(a_, d.body)) {
     auto it = is_read(a_[id].op) ? values.find(a_[id].symbol) : values.end();
     if (it == values.end() || !depends_on_any(a_, id, bound)) continue;
-    bool everywhere = std::ranges::all_of(all, [&](const AxisRange& r) { return depends_on_any(a_, id, {&r, 1}); });
+    bool everywhere = std::ranges::all_of(all, [&](const AxisRange& r) {
+      return depends_on_any(a_, id, {&r, 1});
+    });
     if (everywhere || evaluation_cost_ps(a_, it->second.value) <= kCheap_ps) continue;
     if (auto d2 = written_out_.find(it->first); d2 != written_out_.end()) {
       done_.push_back(d2->second);
@@ -317,7 +328,8 @@ void Simplifier::backward(Definition d) {
     return;
   }
   Product value;
-  if (map) value = tree_.form(d.body);
+  if (map)
+    value = tree_.form(d.body);
   else {
     Sum s{reduce_axes(n), reduce_condition(n), d.axes, n.type, p_.tensors[d.target()].name};
     // The name is free again if the definition goes; else the new sum gets a suffix.
@@ -326,8 +338,8 @@ void Simplifier::backward(Definition d) {
     Product body = tree_.form(reduce_body(n));
     size_t before = done_.size();
     value = total(body, s, true, 0);
-    bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 && value.factors[0].halves == 2 &&
-               a_[value.factors[0].atom].symbol == done_.back().target() &&
+    bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 &&
+               value.factors[0].halves == 2 && a_[value.factors[0].atom].symbol == done_.back().target() &&
                done_.back().axes.size() == d.axes.size();
     if (own) {
       // The new sum is the definition itself; a number that was pulled out goes back in.
@@ -339,7 +351,8 @@ void Simplifier::backward(Definition d) {
         Product scaled = tree_.form(reduce_body(sum));
         scaled.coefficient *= value.coefficient;
         sums_.back().coefficient *= value.coefficient;
-        made.body = a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
+        made.body =
+            a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
       }
       made.targets = d.targets;
       p_.tensors.pop_back();
@@ -348,7 +361,8 @@ void Simplifier::backward(Definition d) {
     }
   }
   d.body = tree_.to_expression(value, n.type);
-  if (has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target())) done_.push_back(d);
+  if (has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target()))
+    done_.push_back(d);
   else {
     values_[d.target()] = {axes_of(d.axes), d.body};
     if (map) written_out_[d.target()] = d;
@@ -361,10 +375,13 @@ void name_after_gradients(Program& p) {
   for (size_t i = 0; i < p.body.definitions.size(); ++i) {
     Definition& copy = p.body.definitions[i];
     const Node n = a[copy.body];
-    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol)) continue;
-    auto sum = std::ranges::find_if(p.body.definitions, [&](const Definition& d) { return d.target() == n.symbol; });
+    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol))
+      continue;
+    auto sum =
+        std::ranges::find_if(p.body.definitions, [&](const Definition& d) { return d.target() == n.symbol; });
     if (sum == p.body.definitions.end() || sum->direction != Direction::backward) continue;
-    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type && std::ranges::equal(n.args(), axes_of(copy.axes)) &&
+    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type &&
+                std::ranges::equal(n.args(), axes_of(copy.axes)) &&
                 p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
     if (!same) continue;
     TensorId from = n.symbol, to = copy.target();
@@ -374,7 +391,8 @@ void name_after_gradients(Program& p) {
       d.body = rewrite(a, d.body, [&](Id id) {
         const Node r = a[id];
         if (!is_read(r.op) || r.symbol != from) return id;
-        return r.op == Op::read ? a.read(to, r.type, r.args()) : a.read_or(to, r.type, read_indices(r), r.args().back());
+        return r.op == Op::read ? a.read(to, r.type, r.args())
+                                : a.read_or(to, r.type, read_indices(r), r.args().back());
       });
   }
 }

@@ -11,8 +11,8 @@ namespace {
 // Below this a value is recomputed rather than stored: about one addition and one multiplication, less than the
 // read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
-constexpr int kMostFolds = 8;        // occurrences of one value in one product, under different axes
-constexpr int kDeepest = 200;        // nesting of functions; beyond, expressions are left alone
+constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
+constexpr int kDeepest = 200;          // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
 const Factor* factor_of(const Product& p, Id atom) {
@@ -28,14 +28,15 @@ Product Sharing::instance(const Product& pattern, const Binding& binding) {
   Replacements at(binding.begin(), binding.end());
   Product result{pattern.coefficient, {}};
   for (const Factor& f : pattern.factors) {
-    Product atom = tree_.form(rewrite(a_, substitute(a_, f.atom, at), [&](Id id) { return tidy_index(a_, id); }));
+    Product atom =
+        tree_.form(rewrite(a_, substitute(a_, f.atom, at), [&](Id id) { return tidy_index(a_, id); }));
     result = tree_.multiply(result, tree_.power(atom, f.halves));
   }
   return result;
 }
 
-std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
-                                               const Product& form) {
+std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor,
+                                               const std::vector<AxisRange>& free, const Product& form) {
   using How = StoredValue::How;
   std::vector<StoredValue> forms;
   DType type = p.tensors[tensor].type;
@@ -47,7 +48,8 @@ std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor
   Factor only = form.factors[0];
   const Node n = a_[only.atom];
   auto plus_number = [&](const Product& sum) -> std::optional<std::pair<Product, double>> {
-    const auto* terms = sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
+    const auto* terms =
+        sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
     if (!terms || terms->size() != 2 || !(*terms)[1].is_number()) return std::nullopt;
     Product rest = (*terms)[0];
     rest.coefficient *= sum.coefficient;
@@ -76,8 +78,11 @@ std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor
       t.coefficient *= form.coefficient;
       bool log = t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::log &&
                  std::abs(t.coefficient) == 1;
-      if (log) factors = tree_.multiply(factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
-      else rest.push_back(t);
+      if (log)
+        factors = tree_.multiply(
+            factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
+      else
+        rest.push_back(t);
     }
     if (!factors.factors.empty() && !rest.empty()) {
       Id inner = tree_.to_expression(tree_.add(type, rest), type);
@@ -171,7 +176,9 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
     do result = tree_.multiply(tree_.multiply(result, inverse), by);
     while (!result.is_zero() && contained_in(result));
     // 1/read is good only where it cancels.
-    auto below = [&](const Factor& f) { return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor; };
+    auto below = [&](const Factor& f) {
+      return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor;
+    };
     if (v.how == StoredValue::How::solved && std::ranges::any_of(result.factors, below)) continue;
     if (any_price || saved_ps(p, v.tensor, target, result) > 0) return result;
   }
@@ -196,7 +203,8 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   return all(false);
 }
 
-std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target, std::span<const AxisRange> scope) {
+std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target,
+                                     std::span<const AxisRange> scope) {
   std::set<Id> axes;
   for (const AxisRange& r : part.scope) axes.insert(r.axis);
   Unifier unifier(tree_, axes);
@@ -209,7 +217,8 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
       Product shared{1, {}};
       for (const Factor& f : part.form.factors) {
         Binding wider = *binding;
-        bool bound = std::ranges::all_of(a_[f.atom].free_axes(), [&](Id x) { return !axes.contains(x) || wider.contains(x); });
+        bool bound = std::ranges::all_of(a_[f.atom].free_axes(),
+                                         [&](Id x) { return !axes.contains(x) || wider.contains(x); });
         if (!bound) {
           auto more = unifier.contained(std::span(&f, 1), target.factors, wider);
           if (more.empty()) continue;
@@ -279,8 +288,10 @@ Id Sharing::walk_atom(Id atom, const Step& f, int depth) {
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {
-    if (is_float(a_[x].type)) args.push_back(tree_.to_expression(walk(tree_.form(x), f, depth), a_[x].type));
-    else args.push_back(a_[x].type == DType::boolean ? walk_condition(x, f, depth) : x);
+    if (is_float(a_[x].type))
+      args.push_back(tree_.to_expression(walk(tree_.form(x), f, depth), a_[x].type));
+    else
+      args.push_back(a_[x].type == DType::boolean ? walk_condition(x, f, depth) : x);
   }
   return a_.with_args(atom, args);
 }

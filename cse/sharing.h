@@ -46,7 +46,8 @@ class Sharing {
   Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
                std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
-  std::optional<Share> common(const ForwardPart& part, const Product& target, std::span<const AxisRange> scope);
+  std::optional<Share> common(const ForwardPart& part, const Product& target,
+                              std::span<const AxisRange> scope);
 
   // Applies f to every product of the expression, top-down (f's result is descended into).
   using Step = std::function<Product(const Product&)>;

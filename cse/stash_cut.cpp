@@ -49,8 +49,10 @@ Cut consequences(const std::vector<CutNode>& nodes, const std::vector<bool>& kee
       return cut;
     }
     cut.cost_ps += price;
-    if (keep[v]) cut.bytes += nodes[v].bytes;
-    else open.insert(open.end(), nodes[v].operands.begin(), nodes[v].operands.end());
+    if (keep[v])
+      cut.bytes += nodes[v].bytes;
+    else
+      open.insert(open.end(), nodes[v].operands.begin(), nodes[v].operands.end());
   }
   return cut;
 }
@@ -123,8 +125,10 @@ Cut cheapest_cut_within(const std::vector<CutNode>& nodes, int64_t bytes) {
       std::vector<CutNode> fixed = nodes;
       int64_t least = 0;
       for (size_t i = 0; i < costly.size(); ++i) {
-        if (subset >> i & 1) least += nodes[costly[i]].bytes;
-        else fixed[costly[i]].keep_ps = INT64_MAX / 1024;
+        if (subset >> i & 1)
+          least += nodes[costly[i]].bytes;
+        else
+          fixed[costly[i]].keep_ps = INT64_MAX / 1024;
       }
       if (least > bytes) continue;
       Cut cut = cheapest_cut(fixed);
@@ -134,8 +138,9 @@ Cut cheapest_cut_within(const std::vector<CutNode>& nodes, int64_t bytes) {
     if (found) bound = best.cost_ps;
   }
   if (!found)
-    throw Error("the stash budget cannot be met: no choice of kept values takes at most " + std::to_string(bytes) +
-                " bytes beyond what the caller keeps; the smallest found takes " + std::to_string(best.bytes));
+    throw Error("the stash budget cannot be met: no choice of kept values takes at most " +
+                std::to_string(bytes) + " bytes beyond what the caller keeps; the smallest found takes " +
+                std::to_string(best.bytes));
   best.lower_bound_ps = bound;
   return best;
 }

@@ -16,7 +16,7 @@ constexpr int64_t kNever = INT64_MAX;  // as a recompute price: cannot be recomp
 struct CutNode {
   int64_t keep_ps = 0;
   int64_t recompute_ps = kNever;
-  int64_t bytes = 0;  // that keeping takes beyond what the caller retains
+  int64_t bytes = 0;    // that keeping takes beyond what the caller retains
   bool needed = false;  // read by the backward
   std::vector<std::size_t> operands;
 };

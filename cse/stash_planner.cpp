@@ -59,7 +59,8 @@ void Planner::choose_retained() {
       std::string known;
       for (TensorId x : p_.inputs) known += (known.empty() ? "" : ", ") + p_.tensors[x].name;
       for (TensorId x : p_.outputs) known += ", " + p_.tensors[x].name;
-      throw Error("'" + name + "' is no input or output of " + p_.name + "; these can be kept or dropped: " + known);
+      throw Error("'" + name + "' is no input or output of " + p_.name +
+                  "; these can be kept or dropped: " + known);
     }
     return *t;
   };
@@ -76,8 +77,10 @@ void Planner::choose_sizes() {
   for (const Dim& d : p_.dims) {
     const std::string& name = a_.name(d.dim);
     auto it = o_.nominal.find(name);
-    if (it != o_.nominal.end()) sizes_[name] = it->second;
-    else if (d.definition == kNone) sizes_[name] = o_.nominal_extent;
+    if (it != o_.nominal.end())
+      sizes_[name] = it->second;
+    else if (d.definition == kNone)
+      sizes_[name] = o_.nominal_extent;
   }
   // Defined dims may use each other in any order.
   for (size_t round = 0; round < p_.dims.size(); ++round)
@@ -115,15 +118,16 @@ int64_t Planner::elements(std::span<const Id> axes, const std::map<Id, int64_t>&
 std::set<TensorId> Planner::compared(const Program& p) {
   std::set<TensorId> found;
   for (const Definition& d : p.body.definitions) {
-    bool extreme = d.direction == Direction::forward && is_reduction(a_[d.body].op) && a_[d.body].op != Op::sum &&
-                   a_[d.body].op != Op::prod;
+    bool extreme = d.direction == Direction::forward && is_reduction(a_[d.body].op) &&
+                   a_[d.body].op != Op::sum && a_[d.body].op != Op::prod;
     if (extreme) found.insert(d.target());
     if (d.direction != Direction::backward) continue;
     for (Id id : reachable(a_, d.body)) {
       if (a_[id].type != DType::boolean) continue;
       for (TensorId t : tensors_read(a_, id)) {
         const Definition* source = p.definition_of(t);
-        if (source && source->direction == Direction::forward && is_reduction(a_[source->body].op)) found.insert(t);
+        if (source && source->direction == Direction::forward && is_reduction(a_[source->body].op))
+          found.insert(t);
       }
     }
   }
@@ -151,7 +155,8 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   std::set<TensorId> read;
   for (Id id : reachable(a_, d->body)) {
     const Node node = a_[id];
-    if (is_read(node.op)) read.insert(node.symbol);
+    if (is_read(node.op))
+      read.insert(node.symbol);
     else if (node.type == DType::boolean || is_float(node.type)) {
       std::vector<Id> axes(node.free_axes().begin(), node.free_axes().end());
       if (is_reduction(node.op))
@@ -195,7 +200,8 @@ Cut Planner::choose() {
     case Policy::budget: return cheapest_cut_within(nodes_, o_.budget);
     case Policy::largest: keep.assign(nodes_.size(), true); break;
     case Policy::none:
-      for (size_t i = 0; i < nodes_.size(); ++i) keep[i] = retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
+      for (size_t i = 0; i < nodes_.size(); ++i)
+        keep[i] = retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
       break;
   }
   Cut cut = consequences(nodes_, keep);
@@ -212,7 +218,9 @@ void Planner::report(const Cut& cut) {
     const Definition* d = p_.definition_of(t);
     StashCandidate c;
     c.tensor = t;
-    c.verdict = cut.choices[i] == Choice::recomputed ? Verdict::recomputed : retained(t) ? Verdict::free : Verdict::kept;
+    c.verdict = cut.choices[i] == Choice::recomputed ? Verdict::recomputed
+                : retained(t)                        ? Verdict::free
+                                                     : Verdict::kept;
     c.name = tensor.name;
     if (d) c.expression = print(p_, d->body);
     c.shape = tensor.shape;
@@ -221,16 +229,26 @@ void Planner::report(const Cut& cut) {
       if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
     c.keep_ns = static_cast<double>(n.keep_ps) / 1000;
     bool never = n.recompute_ps == kNever;
-    c.recompute_ns = never ? std::numeric_limits<double>::infinity() : static_cast<double>(n.recompute_ps) / 1000;
-    auto compare = [](int64_t x, int64_t y) { return x < y ? "cheaper than" : x == y ? "as cheap as" : "dearer than"; };
-    if (c.verdict == Verdict::free) c.reason = "stays with the caller";
-    else if (!d) c.reason = "the backward needs this input, and the caller does not keep it";
-    else if (c.verdict == Verdict::kept && strict_.contains(t)) c.reason = "decides a branch: both passes must see the same bits";
-    else if (o_.policy == Policy::none) c.reason = "policy none keeps nothing";
-    else if (o_.policy == Policy::largest) c.reason = "policy largest keeps what both passes compute";
+    c.recompute_ns =
+        never ? std::numeric_limits<double>::infinity() : static_cast<double>(n.recompute_ps) / 1000;
+    auto compare = [](int64_t x, int64_t y) {
+      return x < y ? "cheaper than" : x == y ? "as cheap as" : "dearer than";
+    };
+    if (c.verdict == Verdict::free)
+      c.reason = "stays with the caller";
+    else if (!d)
+      c.reason = "the backward needs this input, and the caller does not keep it";
+    else if (c.verdict == Verdict::kept && strict_.contains(t))
+      c.reason = "decides a branch: both passes must see the same bits";
+    else if (o_.policy == Policy::none)
+      c.reason = "policy none keeps nothing";
+    else if (o_.policy == Policy::largest)
+      c.reason = "policy largest keeps what both passes compute";
     else if (c.verdict == Verdict::kept)
-      c.reason = std::string("keeping is ") + compare(n.keep_ps, n.recompute_ps) + " recomputing it and what it needs";
-    else c.reason = std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
+      c.reason = std::string("keeping is ") + compare(n.keep_ps, n.recompute_ps) +
+                 " recomputing it and what it needs";
+    else
+      c.reason = std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
     plan_.candidates.push_back(std::move(c));
   }
 }
@@ -254,7 +272,9 @@ TensorId Planner::copy_of(TensorId t) {
   std::vector<Id> indices, avoid;
   for (size_t i = 0; i < p_.tensors[t].shape.size(); ++i) {
     std::string name = "i" + std::to_string(i);
-    while (p_.find(name) || std::ranges::any_of(p_.dims, [&](const Dim& x) { return a_.name(x.dim) == name; })) name += "_";
+    while (p_.find(name) ||
+           std::ranges::any_of(p_.dims, [&](const Dim& x) { return a_.name(x.dim) == name; }))
+      name += "_";
     d.axes.push_back({a_.axis(name), a_.integer(0), p_.tensors[t].shape[i]});
     indices.push_back(d.axes.back().axis);
   }

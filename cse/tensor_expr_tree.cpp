@@ -32,7 +32,8 @@ std::vector<Factor> shared_factors(const std::vector<Product>& terms) {
     for (const Factor& f : common) {
       auto it = std::ranges::lower_bound(t.factors, f.atom, {}, &Factor::atom);
       if (it == t.factors.end() || it->atom != f.atom || (it->halves > 0) != (f.halves > 0)) continue;
-      kept.push_back({f.atom, f.halves > 0 ? std::min(f.halves, it->halves) : std::max(f.halves, it->halves)});
+      kept.push_back(
+          {f.atom, f.halves > 0 ? std::min(f.halves, it->halves) : std::max(f.halves, it->halves)});
     }
     common = std::move(kept);
   }
@@ -95,8 +96,10 @@ Product TensorExprTree::root(const Product& x, int halves) {
   Product outside{1, {}};
   Product inside{x.coefficient, {}};
   for (const Factor& f : x.factors) {
-    if (positive(f.atom)) put(outside, f.atom, f.halves * halves / (f.halves % 2 == 0 ? 2 : 1));
-    else inside.factors.push_back(f);
+    if (positive(f.atom))
+      put(outside, f.atom, f.halves * halves / (f.halves % 2 == 0 ? 2 : 1));
+    else
+      inside.factors.push_back(f);
   }
   for (const Factor& f : x.factors)
     if (positive(f.atom) && f.halves % 2 != 0) return power(atom(to_expression(x, a_[f.atom].type)), halves);
@@ -179,8 +182,9 @@ uint64_t TensorExprTree::key(Id atom) {
     uint64_t operands = 0;  // in any order
     for (Id x : n.args()) {
       auto known = forms_.find(x);
-      operands += known == forms_.end() ? mix(static_cast<uint64_t>(a_[x].op), a_[x].symbol * (a_[x].op != Op::axis))
-                                        : key(known->second);
+      operands += known == forms_.end()
+                      ? mix(static_cast<uint64_t>(a_[x].op), a_[x].symbol * (a_[x].op != Op::axis))
+                      : key(known->second);
     }
     h = mix(h, operands);
   }
@@ -198,7 +202,8 @@ Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
     if (rank(t) < rank(*leading)) leading = &t;
   double scale = leading->coefficient < 0 ? -1 : 1;
   double size = std::abs(terms[0].coefficient);
-  if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; })) scale *= size;
+  if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; }))
+    scale *= size;
   for (Product& t : terms) t.coefficient /= scale;
   Id id = sum_expression(type, terms);
   if (sums_.emplace(id, std::move(terms)).second) forms_[id] = atom(id);
@@ -276,7 +281,8 @@ Product TensorExprTree::compute(Id id) {
     case Op::pow: {
       Product exponent = sub(1);
       double halves = 2 * exponent.coefficient;
-      bool small = exponent.is_number() && halves == std::floor(halves) && std::abs(halves) <= 2 * kHighestPower;
+      bool small =
+          exponent.is_number() && halves == std::floor(halves) && std::abs(halves) <= 2 * kHighestPower;
       Product base = sub(0);
       if (!small || base.is_number()) return opaque();
       return power(base, static_cast<int>(halves));
@@ -289,7 +295,8 @@ Product TensorExprTree::compute(Id id) {
 
 std::vector<Id> TensorExprTree::free_axes(const Product& p) const {
   std::vector<Id> axes;
-  for (const Factor& f : p.factors) axes.insert(axes.end(), a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
+  for (const Factor& f : p.factors)
+    axes.insert(axes.end(), a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
   std::ranges::sort(axes);
   axes.erase(std::ranges::unique(axes).begin(), axes.end());
   return axes;
@@ -334,7 +341,8 @@ Id TensorExprTree::raised(Id atom, int halves) {
   constexpr int kMultiplied = 4;  // x^4 is two multiplications, x^5 a call
   Id value = kNone;
   int whole = halves / 2;
-  if (whole > kMultiplied) value = a_.binary(Op::pow, atom, a_.constant(a_[atom].type, whole));
+  if (whole > kMultiplied)
+    value = a_.binary(Op::pow, atom, a_.constant(a_[atom].type, whole));
   else if (whole > 0) {
     value = whole >= 2 ? a_.mul(atom, atom) : atom;
     if (whole == 3) value = a_.mul(value, atom);
@@ -375,9 +383,8 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
   }
   std::ranges::stable_sort(groups, {}, [](const Group& g) { return g.axes.size(); });
   // Dims join the next group, which reads better (s[c]/N, not 1/N*s[c]) and costs nothing where that is invariant itself.
-  bool dims = std::ranges::all_of(p.factors, [&](const Factor& f) {
-    return a_[f.atom].axes_count > 0 || a_[f.atom].op == Op::cast;
-  });
+  bool dims = std::ranges::all_of(
+      p.factors, [&](const Factor& f) { return a_[f.atom].axes_count > 0 || a_[f.atom].op == Op::cast; });
   if (groups.size() > 1 && groups[0].axes.empty() && dims) {
     auto join = [&](Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); };
     groups[1].above = join(groups[1].above, groups[0].above);
@@ -408,8 +415,10 @@ Id TensorExprTree::sum_expression(DType type, const std::vector<Product>& terms)
     Product size = *t;
     if (value != kNone) size.coefficient = std::abs(size.coefficient);
     Id term = to_expression(size, type);
-    if (value == kNone) value = term;
-    else value = t->coefficient < 0 ? a_.sub(value, term) : a_.add(value, term);
+    if (value == kNone)
+      value = term;
+    else
+      value = t->coefficient < 0 ? a_.sub(value, term) : a_.add(value, term);
   }
   return value;
 }

@@ -23,14 +23,19 @@ Linear linear(const Arena& a, Id index) {
     Linear l;
     auto sub = [&](size_t i) -> const Linear& { return done.at(n.arg(i)); };
     bool whole = n.type == DType::i64;
-    if (n.op == Op::constant && is_integer(n.type)) l.constant = n.integer;
-    else if (whole && n.op == Op::neg) add_scaled(l, sub(0), -1);
+    if (n.op == Op::constant && is_integer(n.type))
+      l.constant = n.integer;
+    else if (whole && n.op == Op::neg)
+      add_scaled(l, sub(0), -1);
     else if (whole && (n.op == Op::add || n.op == Op::sub)) {
       l = sub(0);
       add_scaled(l, sub(1), n.op == Op::add ? 1 : -1);
-    } else if (whole && n.op == Op::mul && sub(0).terms.empty()) add_scaled(l, sub(1), sub(0).constant);
-    else if (whole && n.op == Op::mul && sub(1).terms.empty()) add_scaled(l, sub(0), sub(1).constant);
-    else l.terms[id] = 1;
+    } else if (whole && n.op == Op::mul && sub(0).terms.empty())
+      add_scaled(l, sub(1), sub(0).constant);
+    else if (whole && n.op == Op::mul && sub(1).terms.empty())
+      add_scaled(l, sub(0), sub(1).constant);
+    else
+      l.terms[id] = 1;
     done[id] = std::move(l);
   }
   return done.at(index);
@@ -41,14 +46,19 @@ Id to_index(Arena& a, const Linear& l) {
   auto put = [&](Id node, int64_t k) {
     int64_t size = k < 0 ? -k : k;
     Id term = size == 1 ? node : a.mul(a.integer(size), node);
-    if (value == kNone) value = k < 0 ? a.unary(Op::neg, term) : term;
-    else value = k < 0 ? a.sub(value, term) : a.add(value, term);
+    if (value == kNone)
+      value = k < 0 ? a.unary(Op::neg, term) : term;
+    else
+      value = k < 0 ? a.sub(value, term) : a.add(value, term);
   };
   for (auto [node, k] : l.terms)
     if (k > 0) put(node, k);
-  if (value == kNone && l.constant != 0) value = a.integer(l.constant);
-  else if (l.constant > 0) value = a.add(value, a.integer(l.constant));
-  else if (l.constant < 0) value = a.sub(value, a.integer(-l.constant));
+  if (value == kNone && l.constant != 0)
+    value = a.integer(l.constant);
+  else if (l.constant > 0)
+    value = a.add(value, a.integer(l.constant));
+  else if (l.constant < 0)
+    value = a.sub(value, a.integer(-l.constant));
   for (auto [node, k] : l.terms)
     if (k < 0) put(node, k);
   return value == kNone ? a.integer(0) : value;
@@ -77,7 +87,8 @@ std::vector<Binding> Unifier::products(const Product& pattern, const Product& ta
 
 std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::span<const Factor> target,
                                         const Binding& from) {
-  Goal g{Goal::Kind::contained, kNone, kNone, {pattern.begin(), pattern.end()}, {target.begin(), target.end()}};
+  Goal g{
+      Goal::Kind::contained, kNone, kNone, {pattern.begin(), pattern.end()}, {target.begin(), target.end()}};
   return solve({{g}, {}, from}, kMostBindings);
 }
 
@@ -138,7 +149,8 @@ bool Unifier::step(State& s, std::vector<State>& branches) {
         if (p.factors.size() != t.factors.size()) continue;
         if (!negligible(p.coefficient - g.sign * t.coefficient, p.coefficient)) continue;
         State next = s;
-        Goal rest{g.kind, kNone, kNone, {}, {}, without(g.pattern_terms, 0), without(g.target_terms, i), g.sign};
+        Goal rest{g.kind, kNone, kNone, {}, {}, without(g.pattern_terms, 0), without(g.target_terms, i),
+                  g.sign};
         next.goals.push_back(std::move(rest));
         next.goals.push_back({Goal::Kind::factors, kNone, kNone, p.factors, t.factors});
         branches.push_back(std::move(next));
@@ -209,8 +221,10 @@ bool Unifier::indices(State& s) {
       Replacements known;
       std::vector<Id> unknown;
       for (Id x : a[pattern].free_axes()) {
-        if (auto it = s.binding.find(x); it != s.binding.end()) known[x] = it->second;
-        else if (axes_.contains(x)) unknown.push_back(x);
+        if (auto it = s.binding.find(x); it != s.binding.end())
+          known[x] = it->second;
+        else if (axes_.contains(x))
+          unknown.push_back(x);
       }
       if (unknown.size() > 1) continue;
       Id now = known.empty() ? pattern : substitute(a, pattern, known);
@@ -227,7 +241,8 @@ bool Unifier::indices(State& s) {
         Linear solution;
         add_scaled(solution, difference, k);
         for (auto [node, unused] : solution.terms)
-          if (std::ranges::count(a[node].free_axes(), unknown[0])) return false;  // also within i/2 or the like
+          if (std::ranges::count(a[node].free_axes(), unknown[0]))
+            return false;  // also within i/2 or the like
         s.binding[unknown[0]] = to_index(a, solution);
       }
       s.later.erase(s.later.begin() + static_cast<std::ptrdiff_t>(i));

@@ -93,7 +93,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     const KernelSpec& spec = made->spec;
     for (Id x : spec.shared) {
       const SpecAxis& axis = spec.axes.at(x);
-      made->counts.push_back(axis.extent == 0 ? 0 : (axis.extent + axis.tile - 1) / axis.tile);
+      made->counts.push_back(axis.kind() == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile);
       made->tiles *= made->counts.back();
     }
     kernels_.push_back(std::move(made));

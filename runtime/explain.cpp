@@ -16,7 +16,8 @@ std::vector<std::string> shape_texts(const Program& p, const std::vector<Id>& sh
 
 std::vector<ExplainedTensor> tensors_of(const Program& p, const std::vector<TensorId>& list) {
   std::vector<ExplainedTensor> result;
-  for (TensorId t : list) result.push_back({p.tensors[t].name, p.tensors[t].type, shape_texts(p, p.tensors[t].shape)});
+  for (TensorId t : list)
+    result.push_back({p.tensors[t].name, p.tensors[t].type, shape_texts(p, p.tensors[t].shape)});
   return result;
 }
 
@@ -94,8 +95,8 @@ class Explainer {
 
   void values() {
     for (const StashCandidate& c : derivation_.stash.candidates)
-      e_.values.push_back({c.verdict, c.name, c.expression, shape_texts(derivation_.stash.program, c.shape), c.bytes,
-                           c.keep_ns, c.recompute_ns, c.reason});
+      e_.values.push_back({c.verdict, c.name, c.expression, shape_texts(derivation_.stash.program, c.shape),
+                           c.bytes, c.keep_ns, c.recompute_ns, c.reason});
   }
 
   // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller drops).
@@ -116,11 +117,13 @@ class Explainer {
     std::vector<TensorId> stashed = stashes(p);
     for (TensorId t : stashed) {
       const StashCandidate* c = candidate(t);
-      e_.stash.push_back({p.tensors[t].name, print(p, p.definition_of(t)->body), shape_texts(p, p.tensors[t].shape),
-                          bytes_of(p, t, e_.sizes), c ? c->reason : "the backward reads it"});
+      e_.stash.push_back({p.tensors[t].name, print(p, p.definition_of(t)->body),
+                          shape_texts(p, p.tensors[t].shape), bytes_of(p, t, e_.sizes),
+                          c ? c->reason : "the backward reads it"});
     }
     for (TensorId t : backward_program(p).inputs) {
-      bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() || std::ranges::find(p.outputs, t) != p.outputs.end();
+      bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() ||
+                    std::ranges::find(p.outputs, t) != p.outputs.end();
       if (caller) e_.kept_by_caller.push_back(p.tensors[t].name);
     }
   }

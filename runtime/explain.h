@@ -87,7 +87,7 @@ std::string flops_text(double flops);
 std::string time_text(double ns);
 
 // Aligned columns; the first row is the heading. Columns in right_aligned are.
-std::string table_text(const std::vector<std::vector<std::string>>& rows, const std::vector<size_t>& right_aligned,
-                       const std::string& indent);
+std::string table_text(const std::vector<std::vector<std::string>>& rows,
+                       const std::vector<size_t>& right_aligned, const std::string& indent);
 
 }  // namespace xhat

@@ -28,7 +28,8 @@ size_t width_of(std::string_view text) {
   size_t width = 0;
   for (size_t i = 0; i < text.size(); ++i) {
     auto byte = static_cast<unsigned char>(text[i]);
-    bool combining = byte == 0xCC || (byte == 0xCD && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xB0);
+    bool combining = byte == 0xCC ||
+                     (byte == 0xCD && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xB0);
     width += (byte & 0xC0) != 0x80 && !combining;
   }
   return width;
@@ -46,7 +47,9 @@ std::string indented(const std::string& text, const std::string& indent) {
 
 std::string list(const std::vector<std::string>& names) { return fmt::format("{}", fmt::join(names, ", ")); }
 
-std::string shape_of(const std::vector<std::string>& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+std::string shape_of(const std::vector<std::string>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ","));
+}
 
 // Long expressions are in the forward's text already; the table only says which one it is.
 std::string shortened(const std::string& expression) {
@@ -68,22 +71,27 @@ const char* word(Verdict v) {
 std::string stash_text(const Explanation& e) {
   int64_t total = 0;
   for (const ExplainedStash& s : e.stash) total += s.bytes;
-  std::string out = fmt::format("stash: {}", e.stash.empty() ? "nothing" : fmt::format("{} tensor{}, {}", e.stash.size(),
-                                e.stash.size() == 1 ? "" : "s", bytes_text(static_cast<double>(total))));
+  std::string out =
+      fmt::format("stash: {}", e.stash.empty() ? "nothing"
+                                               : fmt::format("{} tensor{}, {}", e.stash.size(),
+                                                             e.stash.size() == 1 ? "" : "s",
+                                                             bytes_text(static_cast<double>(total))));
   out += e.kept_by_caller.empty() ? "; the backward reads nothing of the caller's\n"
                                   : "; of the caller's the backward reads " + list(e.kept_by_caller) + "\n";
   if (!e.stash.empty()) {
     Rows rows = {{"kept", "shape", "bytes", "is", "because"}};
     for (const ExplainedStash& s : e.stash)
-      rows.push_back({s.name, shape_of(s.shape), bytes_text(static_cast<double>(s.bytes)), shortened(s.expression), s.reason});
+      rows.push_back({s.name, shape_of(s.shape), bytes_text(static_cast<double>(s.bytes)),
+                      shortened(s.expression), s.reason});
     out += table_text(rows, {2}, "  ");
   }
   if (!e.values.empty()) {
     out += "\nwhat the backward needs of the forward\n";
     Rows rows = {{"value", "shape", "bytes", "to keep", "to recompute", "verdict", "because"}};
     for (const ExplainedValue& v : e.values)
-      rows.push_back({v.name, shape_of(v.shape), bytes_text(static_cast<double>(v.bytes)), time_text(v.keep_ns),
-                      std::isfinite(v.recompute_ns) ? time_text(v.recompute_ns) : "never", word(v.verdict), v.reason});
+      rows.push_back(
+          {v.name, shape_of(v.shape), bytes_text(static_cast<double>(v.bytes)), time_text(v.keep_ns),
+           std::isfinite(v.recompute_ns) ? time_text(v.recompute_ns) : "never", word(v.verdict), v.reason});
     out += table_text(rows, {2, 3, 4}, "  ");
     out += fmt::format("  cost {}, lower bound {}: {}\n", time_text(e.cost_ns), time_text(e.lower_bound_ns),
                        e.optimal ? "no choice is cheaper" : "a cheaper choice may exist");
@@ -92,18 +100,22 @@ std::string stash_text(const Explanation& e) {
 }
 
 std::string kernels_text(const std::string& title, const ExplainedDirection& d) {
-  std::string out = fmt::format("{}: {} kernel{}, {} reduction{}\n", title, d.kernel_count, d.kernel_count == 1 ? "" : "s",
-                                d.reductions, d.reductions == 1 ? "" : "s");
+  std::string out = fmt::format("{}: {} kernel{}, {} reduction{}\n", title, d.kernel_count,
+                                d.kernel_count == 1 ? "" : "s", d.reductions, d.reductions == 1 ? "" : "s");
   if (d.kernels.empty()) return out;
   Rows rows = {{"kernel", "moved", "unavoidable", "work", "computes", ""}};
-  auto row = [](std::string name, int64_t moved, int64_t unavoidable, int64_t flops, std::string computes, std::string why) {
-    return std::vector<std::string>{std::move(name), bytes_text(static_cast<double>(moved)),
+  auto row = [](std::string name, int64_t moved, int64_t unavoidable, int64_t flops, std::string computes,
+                std::string why) {
+    return std::vector<std::string>{std::move(name),
+                                    bytes_text(static_cast<double>(moved)),
                                     bytes_text(static_cast<double>(unavoidable)),
-                                    flops_text(static_cast<double>(flops)), std::move(computes), std::move(why)};
+                                    flops_text(static_cast<double>(flops)),
+                                    std::move(computes),
+                                    std::move(why)};
   };
   for (const ExplainedKernel& k : d.kernels)
-    rows.push_back(row(k.finish ? "+ finish" : k.name, k.bytes_moved, k.bytes_unavoidable, k.flops, list(k.computes),
-                       k.reason.empty() ? "" : "(apart: " + k.reason + ")"));
+    rows.push_back(row(k.finish ? "+ finish" : k.name, k.bytes_moved, k.bytes_unavoidable, k.flops,
+                       list(k.computes), k.reason.empty() ? "" : "(apart: " + k.reason + ")"));
   rows.push_back(row("all", d.bytes_moved, d.bytes_unavoidable, d.flops, "", ""));
   return out + table_text(rows, {1, 2, 3}, "  ");
 }
@@ -111,11 +123,13 @@ std::string kernels_text(const std::string& title, const ExplainedDirection& d) 
 }  // namespace
 
 std::string bytes_text(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"}); }
-std::string flops_text(double flops) { return scaled(flops, 1000, {"flop", "kflop", "Mflop", "Gflop", "Tflop"}); }
+std::string flops_text(double flops) {
+  return scaled(flops, 1000, {"flop", "kflop", "Mflop", "Gflop", "Tflop"});
+}
 std::string time_text(double ns) { return scaled(ns, 1000, {"ns", "us", "ms", "s"}); }
 
-std::string table_text(const std::vector<std::vector<std::string>>& rows, const std::vector<size_t>& right_aligned,
-                       const std::string& indent) {
+std::string table_text(const std::vector<std::vector<std::string>>& rows,
+                       const std::vector<size_t>& right_aligned, const std::string& indent) {
   std::vector<size_t> widths;
   for (const auto& row : rows)
     for (size_t i = 0; i < row.size(); ++i) {
@@ -147,7 +161,8 @@ std::string to_text(const Explanation& e) {
   }
   out += e.sizes.empty() ? "" : "\n\n";
   out += "forward\n" + indented(e.forward.text, "  ");
-  out += "\nbackward\n" + (e.backward.text.empty() ? "  nothing: no input has a gradient\n" : indented(e.backward.text, "  "));
+  out += "\nbackward\n" +
+         (e.backward.text.empty() ? "  nothing: no input has a gradient\n" : indented(e.backward.text, "  "));
   out += "\n" + stash_text(e);
   out += "\n" + kernels_text("forward", e.forward);
   out += "\n" + kernels_text("backward", e.backward);

@@ -232,7 +232,7 @@ int64_t KernelSpec::tiles() const {
   int64_t n = 1;
   for (Id x : shared) {
     const SpecAxis& axis = axes.at(x);
-    n *= axis.extent == 0 ? 0 : (axis.extent + axis.tile - 1) / axis.tile;
+    n *= axis.kind() == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
   }
   return n;
 }

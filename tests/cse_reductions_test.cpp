@@ -33,8 +33,8 @@ INSTANTIATE_TEST_SUITE_P(Ops, CseReductions, ::testing::ValuesIn(testing::plain_
 
 // A backward written by hand.
 Program with_backward(const std::string& forward, const std::string& backward) {
-  return parse_op("op f(x: f32[N,M], g: f32[M]) -> (y) {\n" + forward + "\n} backward (dy: f32[N,M]) -> (grad_g) {\n" +
-                  backward + "\n}");
+  return parse_op("op f(x: f32[N,M], g: f32[M]) -> (y) {\n" + forward +
+                  "\n} backward (dy: f32[N,M]) -> (grad_g) {\n" + backward + "\n}");
 }
 
 TEST(CseReductionRules, InvariantFactorsArePulledOut) {
@@ -52,7 +52,8 @@ TEST(CseReductionRules, ASumOfNothingIsACount) {
 }
 
 TEST(CseReductionRules, TheForwardsSumIsReadUnderOtherAxes) {
-  Program p = with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");
+  Program p =
+      with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");
   Program q = simplify_reductions(p);
   EXPECT_EQ(backward_reductions(q), 0) << print(q);
   expect_same_values(p, q);
@@ -97,8 +98,10 @@ TEST(CseReductionRules, LongChainsPass) {
   std::string sum = "x[n,m]";
   for (int i = 0; i < 3000; ++i) sum += " + sin(" + std::to_string(i) + "*x[n,m])";
   Program p = with_backward("y[n,m] = x[n,m]", "grad_g[m] = sum(n: dy[n,m]) + 0*g[m]");
-  Program q = parse_op("op f(x: f32[N,M], g: f32[M]) -> (y) { y[n,m] = x[n,m] } backward (dy: f32[N,M]) -> (grad_x) {\n"
-                       "grad_x[n,m] = " + sum + "\n}");
+  Program q = parse_op(
+      "op f(x: f32[N,M], g: f32[M]) -> (y) { y[n,m] = x[n,m] } backward (dy: f32[N,M]) -> (grad_x) {\n"
+      "grad_x[n,m] = " +
+      sum + "\n}");
   EXPECT_EQ(backward_reductions(simplify_reductions(q)), 0);
 }
 

@@ -76,8 +76,12 @@ TEST_P(CseStash, EveryPolicyKeepsTheValues) {
       verify(plan.program);
       expect_same_values(before, plan.program);
       EXPECT_GE(plan.cost_ns, plan.lower_bound_ns);
-      if (policy == Policy::cost) { EXPECT_TRUE(plan.optimal); }
-      if (policy == Policy::none && !drop) { EXPECT_TRUE(stashes(plan.program).empty()) << print(plan.program); }
+      if (policy == Policy::cost) {
+        EXPECT_TRUE(plan.optimal);
+      }
+      if (policy == Policy::none && !drop) {
+        EXPECT_TRUE(stashes(plan.program).empty()) << print(plan.program);
+      }
       // Without anything at the caller's, the backward may read stashes and cotangents only.
       if (!drop) continue;
       for (const Definition& d : plan.program.body.definitions)
@@ -154,7 +158,8 @@ TEST(CseStashPlan, BatchNormKeepsXHatUnderLargest) {
   EXPECT_NE(text.find("x[n,c,h,w] - "), std::string::npos) << text;
   EXPECT_EQ(text.find("gamma"), std::string::npos) << text;
   // x itself is not read again.
-  EXPECT_EQ(print(plan.program).substr(print(plan.program).find("} backward")).find(" x["), std::string::npos);
+  EXPECT_EQ(print(plan.program).substr(print(plan.program).find("} backward")).find(" x["),
+            std::string::npos);
   EXPECT_EQ(backward_reductions(plan.program), 2);
 }
 
@@ -171,7 +176,8 @@ TEST(CseStashPlan, DroppedInputsAreKeptIfNeeded) {
   EXPECT_EQ(plan.stash_bytes, 4 * 64);
   for (const Definition& d : plan.program.body.definitions)
     if (d.direction == Direction::backward) {
-      for (TensorId t : tensors_read(*plan.program.arena, d.body)) EXPECT_NE(plan.program.tensors[t].name, "x");
+      for (TensorId t : tensors_read(*plan.program.arena, d.body))
+        EXPECT_NE(plan.program.tensors[t].name, "x");
     }
   options.dropped = {"z"};
   EXPECT_THROW(plan_stash(derived_op("gelu"), options), Error);
@@ -196,8 +202,28 @@ TEST(CseStashPlan, EqualQuestionsEqualAnswers) {
     EXPECT_EQ(print(plan_stash(derived(op.text)).program), print(plan_stash(derived(op.text)).program));
 }
 
+TEST(CseStashPlan, AnOperandOfTwoMatrixProductsIsComputedOnce) {
+  StashPlan plan = planned("mlp");
+  EXPECT_EQ(backward_nodes(plan.program, Op::tanh), 1) << print(plan.program);
+  EXPECT_EQ(backward_reductions(plan.program), 5);
+}
+
+TEST(CseStashPlan, ConditionsOfSumsReadTheOutput) {
+  StashPlan plan = planned("conv2d");
+  EXPECT_TRUE(stashes(plan.program).empty()) << print(plan.program);
+  EXPECT_EQ(backward_nodes(plan.program, Op::relu), 0) << print(plan.program);
+}
+
+TEST(CseStashPlan, AttentionReadsItsOutput) {
+  StashPlan plan = planned("attention");
+  EXPECT_EQ(backward_reductions(plan.program), 5) << print(plan.program);
+  EXPECT_NE(print(plan.program).find("* o[b,i,d])"), std::string::npos) << print(plan.program);
+}
+
 TEST(CseStashPlan, WhatDecidesABranchIsNotRecomputed) {
-  Program p = derived("op f(x: f32[N,D]) -> (y) {\n s[n] = sum(d: x[n,d])\n y[n,d] = if x[n,d] > s[n] then x[n,d]^3 else 0 }");
+  Program p = derived(
+      "op f(x: f32[N,D]) -> (y) {\n s[n] = sum(d: x[n,d])\n y[n,d] = if x[n,d] > s[n] then x[n,d]^3 else 0 "
+      "}");
   StashPlan plan = plan_stash(p);
   ASSERT_EQ(stashes(plan.program).size(), 1u) << print(plan.program);
   EXPECT_EQ(plan.program.tensors[stashes(plan.program)[0]].name, "s");

@@ -13,8 +13,8 @@ class CseTree : public ::testing::Test {
  protected:
   // The body of y, over a[i] b[i] c[i] and the scalars v and w.
   Id body(const std::string& text, const std::string& other = "0") {
-    p = parse_op("op f(a: f32[N], b: f32[N], c: f32[N], v: f32, w: f32) -> (y, z) {\n y[i in 0..N] = " + text +
-                 "\n z[i in 0..N] = " + other + " }");
+    p = parse_op("op f(a: f32[N], b: f32[N], c: f32[N], v: f32, w: f32) -> (y, z) {\n y[i in 0..N] = " +
+                 text + "\n z[i in 0..N] = " + other + " }");
     tree.emplace(*p.arena);
     return p.definition_of(p.outputs[0])->body;
   }

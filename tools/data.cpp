@@ -72,7 +72,8 @@ Arrays scalars_of(const Command& c, const Program& op) {
       std::vector<std::string> known;
       for (TensorId i : op.inputs)
         if (op.tensors[i].shape.empty()) known.push_back(op.tensors[i].name);
-      throw UsageError(fmt::format("--set {}: op {} has no scalar parameter of that name; it has {}", name, op.name,
+      throw UsageError(fmt::format("--set {}: op {} has no scalar parameter of that name; it has {}", name,
+                                   op.name,
                                    known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
     }
     values[name] = value_of(op.tensors[*t], text);

@@ -56,18 +56,19 @@ Json json_of(const Explanation& e) {
                             {"price", v.recompute_ns},
                             {"price_to_keep", v.keep_ns},
                             {"reason", v.reason}});
-  Json out = {{"op", e.op},
-              {"inputs", tensors(e.inputs)},
-              {"outputs", tensors(e.outputs)},
-              {"gradients", tensors(e.gradients)},
-              {"stash", stash},
-              {"recomputed", recomputed},
-              {"kept_by_caller", e.kept_by_caller},
-              {"certificate", {{"cost", e.cost_ns}, {"lower_bound", e.lower_bound_ns}, {"optimal", e.optimal}}},
-              {"forward", direction(e.forward)},
-              {"backward", direction(e.backward)},
-              {"infer", direction(e.infer)},
-              {"dims", e.sizes.empty() ? Json::object() : Json(e.sizes)}};
+  Json out = {
+      {"op", e.op},
+      {"inputs", tensors(e.inputs)},
+      {"outputs", tensors(e.outputs)},
+      {"gradients", tensors(e.gradients)},
+      {"stash", stash},
+      {"recomputed", recomputed},
+      {"kept_by_caller", e.kept_by_caller},
+      {"certificate", {{"cost", e.cost_ns}, {"lower_bound", e.lower_bound_ns}, {"optimal", e.optimal}}},
+      {"forward", direction(e.forward)},
+      {"backward", direction(e.backward)},
+      {"infer", direction(e.infer)},
+      {"dims", e.sizes.empty() ? Json::object() : Json(e.sizes)}};
   if (!e.nominal.empty()) out["nominal"] = e.nominal;
   return out;
 }
@@ -76,8 +77,10 @@ Json json_of(const Explanation& e) {
 
 int explain_command(const Command& c, const Source& source) {
   Explanation e = explain(source.op, compile_options(c), dims_of(c));
-  if (c.json) std::cout << json_of(e).dump(2) << "\n";
-  else std::cout << to_text(e);
+  if (c.json)
+    std::cout << json_of(e).dump(2) << "\n";
+  else
+    std::cout << to_text(e);
   return kFine;
 }
 

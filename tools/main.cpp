@@ -1,8 +1,8 @@
 // xhat: explains, checks, runs and times ops written in .xh files.
 #include <iostream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "expr/ast.h"
 #include "tools/commands.h"
@@ -69,7 +69,8 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    std::cerr << "xhat: error: " << e.what() << "; xhat --help and xhat SUBCOMMAND --help say what there is\n";
+    std::cerr << "xhat: error: " << e.what()
+              << "; xhat --help and xhat SUBCOMMAND --help say what there is\n";
     return kBadInput;
   }
   try {

@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 namespace xhat::tool {
@@ -22,16 +22,20 @@ const char kPricesHelp[] =
 
 void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--op", c.op, "the op to take (default: the file's only or last one)");
-  sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")->capture_default_str();
-  sub.add_option("--fuse", c.fuse, "full, or off: one kernel per definition (relay: not yet)")->capture_default_str();
+  sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")
+      ->capture_default_str();
+  sub.add_option("--fuse", c.fuse, "full, or off: one kernel per definition (relay: not yet)")
+      ->capture_default_str();
   auto* keep = sub.add_option("--keep", c.keep, "exactly these inputs and outputs stay with the caller: x,y");
-  sub.add_option("--drop", c.drop, "all inputs and outputs but these stay with the caller: x,y")->excludes(keep);
+  sub.add_option("--drop", c.drop, "all inputs and outputs but these stay with the caller: x,y")
+      ->excludes(keep);
   sub.add_option("--wrt", c.wrt, "gradients wanted: x,w (default: of every float input that is not const)")
       ->delimiter(',')
       ->allow_extra_args(false);
   sub.add_option("--prices", c.prices, kPricesHelp);
   sub.add_option("--dims", c.dims, "sizes: N=32,C=64")->delimiter(',')->allow_extra_args(false);
-  sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")->check(CLI::NonNegativeNumber);
+  sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
+      ->check(CLI::NonNegativeNumber);
   sub.add_option("--target", c.target, "cpu (cuda, opencl, vulkan: not yet)")->capture_default_str();
   sub.add_option("--set", c.sets, "a scalar parameter's value: eps=1e-5")->allow_extra_args(false);
 }
@@ -71,14 +75,17 @@ StashPrices read_prices(const std::string& path) {
   try {
     table = nlohmann::json::parse(read_text(path));
   } catch (const nlohmann::json::parse_error& e) {
-    throw UsageError(fmt::format("{}: it is no JSON; it goes wrong at byte {}. {}", path, e.byte, kPricesHelp));
+    throw UsageError(
+        fmt::format("{}: it is no JSON; it goes wrong at byte {}. {}", path, e.byte, kPricesHelp));
   }
   if (!table.is_object()) throw UsageError(path + ": a price table is one JSON object. " + kPricesHelp);
   for (const auto& [key, value] : table.items()) {
     auto it = known.find(key);
-    if (it == known.end()) throw UsageError(fmt::format("{}: there is no price '{}'. {}", path, key, kPricesHelp));
+    if (it == known.end())
+      throw UsageError(fmt::format("{}: there is no price '{}'. {}", path, key, kPricesHelp));
     if (!value.is_number_integer() || value.get<int64_t>() < 0)
-      throw UsageError(fmt::format("{}: the price {} must be an integer of 0 or more picoseconds", path, key));
+      throw UsageError(
+          fmt::format("{}: the price {} must be an integer of 0 or more picoseconds", path, key));
     *it->second = value.get<int64_t>();
   }
   return prices;
@@ -98,14 +105,17 @@ void give_back_file(Command& c) {
 
 void declare(CLI::App& app, Command& c) {
   app.require_subcommand(1);
-  app.footer("Exit status: 0 everything asked for held, 1 a check failed, 2 bad input or usage.\n"
-             "xhat SUBCOMMAND --help shows the options and an example.");
-  auto* explain = subcommand(app, c, "explain", "Shows the forward, its gradients, the stash with reasons, the kernels",
-                             "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
+  app.footer(
+      "Exit status: 0 everything asked for held, 1 a check failed, 2 bad input or usage.\n"
+      "xhat SUBCOMMAND --help shows the options and an example.");
+  auto* explain =
+      subcommand(app, c, "explain", "Shows the forward, its gradients, the stash with reasons, the kernels",
+                 "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
   declare_planning(*explain, c);
   explain->add_flag("--json", c.json, "one JSON object instead of text");
 
-  auto* check = subcommand(app, c, "check", "Checks gradients against finite differences, kernels against the evaluator",
+  auto* check = subcommand(app, c, "check",
+                           "Checks gradients against finite differences, kernels against the evaluator",
                            "xhat check softmax.xh --dims N=5,D=7");
   declare_planning(*check, c);
   check->add_option("--seed", c.seed, "of the data")->capture_default_str();
@@ -119,20 +129,24 @@ void declare(CLI::App& app, Command& c) {
   run->add_option("--hvp", c.hvp, "not yet: directions")->type_name("NAME=FILE ...");
   run->add_option("--out", c.out, "folder for <output>.npy and grad_<input>.npy")->required();
 
-  auto* bench = subcommand(app, c, "bench", "Times forward, backward and compilation, also without stash and fusion",
-                           "xhat bench softmax.xh --dims N=8192,D=1024 --threads 2 --json");
+  auto* bench =
+      subcommand(app, c, "bench", "Times forward, backward and compilation, also without stash and fusion",
+                 "xhat bench softmax.xh --dims N=8192,D=1024 --threads 2 --json");
   declare_planning(*bench, c);
   bench->add_flag("--json", c.json, "one JSON object instead of text");
   bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
   bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")
       ->check(CLI::PositiveNumber);
 
-  subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay", "xhat fmt softmax.xh > tidy.xh");
-  auto* build = subcommand(app, c, "build", "Not yet: ahead of time, to a static library with a C and a C++ header",
-                           "xhat build softmax.xh --target cpu -o lib");
+  subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay",
+             "xhat fmt softmax.xh > tidy.xh");
+  auto* build =
+      subcommand(app, c, "build", "Not yet: ahead of time, to a static library with a C and a C++ header",
+                 "xhat build softmax.xh --target cpu -o lib");
   declare_planning(*build, c);
   build->add_option("-o", c.out, "folder for the library");
-  auto* viz = subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
+  auto* viz =
+      subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
   declare_planning(*viz, c);
   viz->add_option("-o", c.out, "the page");
 }
@@ -143,7 +157,8 @@ void settle(Command& c) {
   if (c.name == "build") not_yet("compiling ahead of time comes later; xhat run compiles when it runs");
   if (c.target == "cuda" || c.target == "opencl" || c.target == "vulkan")
     not_yet("target " + c.target + " comes later; the target that is there is cpu");
-  if (c.target != "cpu") throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
+  if (c.target != "cpu")
+    throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
   if (c.fuse == "relay") not_yet("--fuse relay comes later; full and off are there");
   if (!c.jvp.empty()) not_yet("--jvp comes later; --dy gives gradients");
   if (!c.hvp.empty()) not_yet("--hvp comes later; --dy gives gradients");
@@ -174,9 +189,12 @@ DimValues dims_of(const Command& c) {
 CompileOptions compile_options(const Command& c) {
   CompileOptions o;
   using Policy = StashOptions::Policy;
-  if (c.stash == "cost") o.stash.policy = Policy::cost;
-  else if (c.stash == "largest") o.stash.policy = Policy::largest;
-  else if (c.stash == "none") o.stash.policy = Policy::none;
+  if (c.stash == "cost")
+    o.stash.policy = Policy::cost;
+  else if (c.stash == "largest")
+    o.stash.policy = Policy::largest;
+  else if (c.stash == "none")
+    o.stash.policy = Policy::none;
   else if (c.stash.starts_with("budget=")) {
     o.stash.policy = Policy::budget;
     o.stash.budget = integer(c.stash.substr(7), "--stash budget");
@@ -184,8 +202,10 @@ CompileOptions compile_options(const Command& c) {
   } else {
     throw UsageError("--stash is cost, largest, none or budget=BYTES, not '" + c.stash + "'");
   }
-  if (c.fuse == "off") o.fusion.policy = FusePolicy::off;
-  else if (c.fuse != "full") throw UsageError("--fuse is full, relay or off, not '" + c.fuse + "'");
+  if (c.fuse == "off")
+    o.fusion.policy = FusePolicy::off;
+  else if (c.fuse != "full")
+    throw UsageError("--fuse is full, relay or off, not '" + c.fuse + "'");
   if (c.keep) o.stash.kept_by_caller = names(*c.keep);
   if (c.drop) o.stash.dropped = names(*c.drop);
   if (!c.prices.empty()) o.stash.prices = read_prices(c.prices);
@@ -210,7 +230,8 @@ Source load(const Command& c) {
   if (!found) {
     std::vector<std::string> known;
     for (const auto& op : module.ops) known.push_back(op->name);
-    throw UsageError(fmt::format("{}: there is no op '{}'; there are {}", c.file, c.op, fmt::join(known, ", ")));
+    throw UsageError(
+        fmt::format("{}: there is no op '{}'; there are {}", c.file, c.op, fmt::join(known, ", ")));
   }
   s.op = *found;
   return s;

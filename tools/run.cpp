@@ -38,8 +38,8 @@ class Run {
     options.dims = dims_of(c_);
     Derivation derivation = derive(op_, options);
     if (auto type = without_kernels(derivation.program)) {
-      std::cerr << fmt::format("xhat: note: kernels for {} are not there yet; the evaluator runs this, slowly\n",
-                               name_of(*type));
+      std::cerr << fmt::format(
+          "xhat: note: kernels for {} are not there yet; the evaluator runs this, slowly\n", name_of(*type));
       evaluate_it(derivation.program);
     } else {
       run_kernels(options);
@@ -66,9 +66,10 @@ class Run {
     }
     const Tensor& tensor = op_.tensors[t];
     if (a.type != tensor.type)
-      throw Error(fmt::format("op {}: {} is declared {}, but {} holds {}; convert the array, or declare it so", op_.name,
-                              what, name_of(tensor.type), path, name_of(a.type)),
-                  tensor.pos);
+      throw Error(
+          fmt::format("op {}: {} is declared {}, but {} holds {}; convert the array, or declare it so",
+                      op_.name, what, name_of(tensor.type), path, name_of(a.type)),
+          tensor.pos);
     return a;
   }
 
@@ -87,9 +88,10 @@ class Run {
     for (TensorId t : op_.inputs) {
       const Tensor& tensor = op_.tensors[t];
       if (inputs_.contains(tensor.name)) continue;
-      throw Error(fmt::format("op {}: the input {} is missing; give it, as --in {}=FILE{}", op_.name, tensor.name,
-                              tensor.name, tensor.shape.empty() ? " or --set " + tensor.name + "=VALUE" : ""),
-                  tensor.pos);
+      throw Error(
+          fmt::format("op {}: the input {} is missing; give it, as --in {}=FILE{}", op_.name, tensor.name,
+                      tensor.name, tensor.shape.empty() ? " or --set " + tensor.name + "=VALUE" : ""),
+          tensor.pos);
     }
   }
 
@@ -101,25 +103,28 @@ class Run {
         throw UsageError(fmt::format("--dy {}: op {} has no output of that name; it has {}", name, op_.name,
                                      names_of(op_, op_.outputs)));
       if (!is_float(op_.tensors[*t].type))
-        throw UsageError(fmt::format("--dy {}: this output of op {} is {} and has no cotangent; those that have are {}",
-                                     name, op_.name, name_of(op_.tensors[*t].type), names_of(op_, float_outputs_)));
+        throw UsageError(
+            fmt::format("--dy {}: this output of op {} is {} and has no cotangent; those that have are {}",
+                        name, op_.name, name_of(op_.tensors[*t].type), names_of(op_, float_outputs_)));
       cotangents_[name] = read(*t, path, "the cotangent of " + name);
     }
     if (c_.dy.empty()) return;
     for (TensorId t : float_outputs_)
       if (!cotangents_.contains(op_.tensors[t].name))
-        throw Error(fmt::format("op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients need "
-                                "one for every float output ({})",
-                                op_.name, op_.tensors[t].name, op_.tensors[t].name, names_of(op_, float_outputs_)),
-                    op_.tensors[t].pos);
+        throw Error(
+            fmt::format(
+                "op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients need "
+                "one for every float output ({})",
+                op_.name, op_.tensors[t].name, op_.tensors[t].name, names_of(op_, float_outputs_)),
+            op_.tensors[t].pos);
   }
 
   void check_cotangents() const {
     for (const auto& [name, array] : cotangents_) {
       auto want = shape_of(op_, *op_.find(name), dims_);
       if (array.shape != want)
-        throw Error(fmt::format("op {}: the cotangent of {} has shape {}, but {} has {} with {}", op_.name, name,
-                                shape_text(array.shape), name, shape_text(want), dims_text(dims_)),
+        throw Error(fmt::format("op {}: the cotangent of {} has shape {}, but {} has {} with {}", op_.name,
+                                name, shape_text(array.shape), name, shape_text(want), dims_text(dims_)),
                     op_.tensors[*op_.find(name)].pos);
     }
   }
@@ -149,7 +154,8 @@ class Run {
       for (const std::string& name : compiled.kept()) arguments.push_back({name, forward.at(name).view()});
       compiled.backward(arguments, stash);
       for (size_t i = 0; i < p.gradients.size(); ++i)
-        results_["grad_" + p.tensors[p.gradient_of[i]].name] = gradients.at(p.tensors[p.gradients[i]].name).npy();
+        results_["grad_" + p.tensors[p.gradient_of[i]].name] =
+            gradients.at(p.tensors[p.gradients[i]].name).npy();
     }
     for (TensorId t : p.outputs) results_[p.tensors[t].name] = forward.at(p.tensors[t].name).npy();
   }

@@ -1,0 +1,250 @@
+// xhat check: three comparisons, on seeded data, in one table.
+//
+//   gradient   the derived (or stated) gradient against finite differences of the forward, in f64
+//   passes     the program after all passes against the one before, both evaluated in f64
+//   kernels    what the compiled kernels deliver against the evaluator, in the declared types
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "ad/gradcheck.h"
+#include "ad/gradient.h"
+#include "runtime/explain.h"
+#include "tools/commands.h"
+#include "tools/data.h"
+
+namespace xhat::tool {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+// Errors of one element's arithmetic, in units of its type's epsilon: a few dozen operations, functions to 4 ulp.
+constexpr double kOperations = 64;
+// The evaluator's own rounding in the declared types says how sensitive the op is; kernels round elsewhere, as much.
+constexpr double kSensitivity = 8;
+
+double epsilon_of(DType t) {
+  switch (t) {
+    case DType::f64: return 0x1p-52;
+    case DType::f32: return 0x1p-23;
+    case DType::f16: return 0x1p-10;
+    case DType::bf16: return 0x1p-7;
+    case DType::i64:
+    case DType::i32:
+    case DType::u32:
+    case DType::u8:
+    case DType::boolean: return 0;
+  }
+  throw Bug("unknown dtype");
+}
+
+// Elements that the largest reduction adds up, with ranges that depend on axes counted as nothing.
+int64_t longest_reduction(const Program& p, const DimValues& dims) {
+  const Arena& a = *p.arena;
+  int64_t longest = 1;
+  for (const Definition& d : p.body.definitions)
+    for (Id id : reachable(a, d.body)) {
+      if (!is_reduction(a[id].op)) continue;
+      int64_t length = 1;
+      for (const AxisRange& r : reduce_axes(a[id]))
+        if (a[r.begin].free_axes().empty() && a[r.end].free_axes().empty() &&
+            tensors_read(a, r.end).empty() && tensors_read(a, r.begin).empty())
+          length *= std::max<int64_t>(1, evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims));
+      longest = std::max(longest, length);
+    }
+  return longest;
+}
+
+struct Worst {
+  bool passed = true;
+  double error = 0;  // in units of the tolerance's scale
+  size_t element = 0;
+  double got = 0, wanted = 0;
+};
+
+// |got - wanted| <= tolerance * max(|wanted|, typical) + slack of the element.
+Worst compare(const Array& got, const Array& wanted, double tolerance, const Array* exact) {
+  Worst w;
+  if (got.shape != wanted.shape || got.type != wanted.type) throw Bug("check compares arrays of two shapes");
+  double squares = 0;
+  size_t finite = 0;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (std::isfinite(wanted.at(i))) {
+      squares += wanted.at(i) * wanted.at(i);
+      ++finite;
+    }
+  double typical = finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+  double sensitivity = 0;
+  for (size_t i = 0; exact && i < wanted.size(); ++i)
+    if (double off = std::fabs(wanted.at(i) - exact->at(i)); std::isfinite(off))
+      sensitivity = std::max(sensitivity, off);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    double x = got.at(i), y = wanted.at(i);
+    double scale = std::max(std::fabs(y), typical), off = std::fabs(x - y);
+    double error = 0;
+    bool good = x == y || (std::isnan(x) && std::isnan(y));
+    if (!good) {
+      error = off / scale;
+      if (!std::isfinite(error)) error = kInfinity;
+      good = off <= tolerance * scale + kSensitivity * sensitivity;
+    }
+    if (good == w.passed ? error > w.error : !good) w = {w.passed && good, error, i, x, y};
+  }
+  return w;
+}
+
+class Check {
+ public:
+  Check(const Command& c, const Program& op) : c_(c), op_(op), options_(compile_options(c)) {}
+
+  int run() {
+    dims_ = solve_dims(op_, {}, sample_dims(op_, c_.seed, dims_of(c_)));
+    options_.dims = dims_of(c_);
+    plain_ = gradient(op_, {options_.wrt});
+    data_ = random_inputs(plain_, dims_, c_.seed);
+    for (auto& [name, value] : scalars_of(c_, op_)) data_[name] = value;
+    all_ = data_;
+    for (auto& [name, array] : random_cotangents(plain_, dims_, c_.seed)) all_[name] = array;
+    check_gradients();
+    Derivation derivation = derive(op_, options_);
+    check_passes(derivation.program);
+    auto missing = without_kernels(derivation.program);
+    if (!missing) check_kernels();
+    report(missing);
+    return passed_ ? kFine : kCheckFailed;
+  }
+
+ private:
+  const Command& c_;
+  const Program& op_;
+  CompileOptions options_;
+  Program plain_;  // forward and gradients as derived, before any pass
+  DimValues dims_;
+  Arrays data_, all_;  // inputs; inputs and cotangents
+  bool passed_ = true;
+  std::vector<std::vector<std::string>> rows_ = {
+      {"check", "tensor", "dtype", "compared", "worst error", "tolerance", "", "at", "got", "expected"}};
+
+  void row(const std::string& check, const std::string& tensor, const std::string& dtype,
+           const std::string& compared, double error, double tolerance, bool good, const std::string& at,
+           double got, double wanted) {
+    passed_ &= good;
+    bool show = error > 0 || !good;
+    rows_.push_back({check, tensor, dtype, compared, fmt::format("{:.1e}", error),
+                     fmt::format("{:.1e}", tolerance), good ? "ok" : "WRONG", show ? at : "",
+                     show ? fmt::format("{:.9g}", got) : "", show ? fmt::format("{:.9g}", wanted) : ""});
+  }
+
+  void row(const std::string& check, const std::string& tensor, const Array& got, const Array& wanted,
+           double tolerance, const Array* exact) {
+    Worst w = compare(got, wanted, tolerance, exact);
+    row(check, tensor, std::string(name_of(wanted.type)), fmt::format("{} elements", wanted.size()), w.error,
+        tolerance, w.passed, wanted.size() ? shape_text(position_of(w.element, wanted.shape)) : "", w.got,
+        w.wanted);
+  }
+
+  void check_gradients() {
+    GradientCheckOptions o;
+    o.seed = c_.seed;
+    GradientReport report = check_gradient(plain_, data_, dims_, o);
+    for (const GradientComparison& g : report.inputs) {
+      std::string compared = fmt::format("{} elements, {} directions", g.elements, g.directions);
+      if (g.kinks) compared += fmt::format(", {} at kinks", g.kinks);
+      row("gradient", g.gradient, "f64", compared, g.error, report.tolerance, g.passed,
+          g.direction ? "a direction" : shape_text(g.position), g.derived, g.measured);
+    }
+  }
+
+  std::vector<std::string> results(const Program& p) const {
+    std::vector<std::string> names;
+    for (const auto* list : {&p.outputs, &p.gradients})
+      for (TensorId t : *list) names.push_back(p.tensors[t].name);
+    return names;
+  }
+
+  double tolerance(DType type, int64_t length) const {
+    return kOperations * epsilon_of(type) * std::sqrt(static_cast<double>(length));
+  }
+
+  // In f64, whatever is declared: what is wrong here is an algebraic mistake, no rounding.
+  void check_passes(const Program& derived) {
+    EvaluateOptions exact;
+    exact.rounding = Rounding::exact;
+    Arrays before = evaluate(plain_, all_, dims_, exact), after = evaluate(derived, all_, dims_, exact);
+    // Sums that cancel lose digits: a thousand times more than where nothing does.
+    double most = 1000 * tolerance(DType::f64, longest_reduction(derived, dims_));
+    for (const std::string& name : results(plain_)) {
+      Array got = after.at(name), wanted = before.at(name);
+      bool real = wanted.real();
+      Worst w = compare(got, wanted, real ? most : 0, nullptr);
+      row("passes", name, real ? "f64" : std::string(name_of(wanted.type)),
+          fmt::format("{} elements", wanted.size()), w.error, real ? most : 0, w.passed,
+          wanted.size() ? shape_text(position_of(w.element, wanted.shape)) : "", w.got, w.wanted);
+    }
+  }
+
+  void check_kernels() {
+    CompiledOp compiled = compile(op_, options_);
+    const Program& p = compiled.program();
+    EvaluateOptions exact;
+    exact.rounding = Rounding::exact;
+    Arrays wanted = evaluate(plain_, all_, dims_), precise = evaluate(plain_, all_, dims_, exact);
+    int64_t length = longest_reduction(p, dims_);
+
+    Buffers forward, gradients, cotangents;
+    for (const auto& [name, array] : data_) forward.emplace(name, Buffer(array));
+    auto fresh = [&](Buffers& into, TensorId t) {
+      into[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims_));
+    };
+    auto compare_all = [&](const std::string& check, const Buffers& buffers,
+                           const std::vector<TensorId>& tensors) {
+      for (TensorId t : tensors) {
+        const std::string& name = p.tensors[t].name;
+        row(check, name, buffers.at(name).array(), wanted.at(name), tolerance(p.tensors[t].type, length),
+            &precise.at(name));
+      }
+    };
+    for (TensorId t : p.outputs) fresh(forward, t);
+    compiled.infer(arguments_of(forward));
+    compare_all("infer", forward, p.outputs);
+    for (TensorId t : p.outputs) fresh(forward, t);
+    Stash stash = compiled.forward(arguments_of(forward));
+    compare_all("forward", forward, p.outputs);
+    if (p.gradients.empty()) return;
+
+    for (TensorId t : p.cotangents) cotangents.emplace(p.tensors[t].name, Buffer(all_.at(p.tensors[t].name)));
+    for (TensorId t : p.gradients) fresh(gradients, t);
+    std::vector<Argument> arguments = arguments_of(cotangents);
+    for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
+    for (const std::string& name : compiled.kept()) arguments.push_back({name, forward.at(name).view()});
+    compiled.backward(arguments, stash);
+    compare_all("backward", gradients, p.gradients);
+  }
+
+  void report(std::optional<DType> missing) const {
+    std::cout << fmt::format("op {}{}{}, seed {}\n\n", op_.name, dims_.empty() ? "" : ", ", dims_text(dims_),
+                             c_.seed);
+    std::cout << table_text(rows_, {4, 5, 8, 9}, "  ");
+    std::cout << "\ngradient: derived against finite differences of the forward, in f64\n"
+                 "passes: the program after all passes against the one before, both evaluated in f64\n";
+    if (missing)
+      std::cout << fmt::format("kernels: not checked, kernels for {} are not there yet\n", name_of(*missing));
+    else
+      std::cout
+          << "infer, forward, backward: the kernels against the evaluator\n"
+          << fmt::format(
+                 "errors are relative to the element or the tensor's typical (rms) one; tolerances are {:g} "
+                 "epsilon of the type\ntimes the root of the longest reduction; kernels may be off by {:g} "
+                 "times the evaluator's own rounding besides\n",
+                 kOperations, kSensitivity);
+    std::cout << (passed_ ? "passed\n" : "FAILED\n");
+  }
+};
+
+}  // namespace
+
+int check_command(const Command& c, const Source& source) { return Check(c, source.op).run(); }
+
+}  // namespace xhat::tool
