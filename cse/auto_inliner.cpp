@@ -60,10 +60,43 @@ class Lifter {
   }
 
  private:
-  Id lift(const Definition& d) {
+  // c in 8*g..8*g+8 becomes c in 0..8 at 8*g + c: a box, so that what stands inside can be a definition of its own.
+  Id boxed(Id body) {
+    return rewrite(a_, body, [&](Id id) {
+      if (!is_reduction(a_[id].op)) return id;
+      std::vector<AxisRange> axes = reduce_axes(a_[id]);
+      Replacements shift;
+      for (AxisRange& r : axes) {
+        const Node& end = a_[r.end];
+        if (a_[r.begin].free_axes().empty() || end.op != Op::add) continue;
+        Id width = end.arg(0) == r.begin ? end.arg(1) : end.arg(1) == r.begin ? end.arg(0) : kNone;
+        if (width == kNone || !a_[width].free_axes().empty()) continue;
+        shift[r.axis] = a_.add(r.begin, r.axis);
+        r = {r.axis, a_.integer(0), width};
+      }
+      if (shift.empty()) return id;
+      // Ranges of later axes may use a shifted one, so they are rewritten as well as the body.
+      auto moved = [&](Id e) {
+        return rewrite(a_, e, [&](Id x) {
+          auto it = shift.find(x);
+          return it == shift.end() ? x : it->second;
+        });
+      };
+      for (AxisRange& r : axes) r = {r.axis, moved(r.begin), moved(r.end)};
+      return a_.reduce(a_[id].op, axes, moved(a_[id].arg(1)), moved(a_[id].arg(0)));
+    });
+  }
+
+  Id lift(const Definition& original) {
+    Definition d = original;
+    std::vector<Id> ids = reachable(a_, d.body);
+    auto reductions = std::ranges::count_if(ids, [&](Id id) { return is_reduction(a_[id].op); });
+    if (reductions > 1) {
+      d.body = boxed(d.body);
+      ids = reachable(a_, d.body);
+    }
     std::unordered_map<Id, AxisRange> range;
     for (const AxisRange& r : d.axes) range[r.axis] = r;
-    std::vector<Id> ids = reachable(a_, d.body);
     bool nested = false;
     for (Id id : ids)
       if (is_reduction(a_[id].op)) {

@@ -16,7 +16,8 @@ struct PointValue {
 // Reads of these tensors become their values at the read's indices.
 Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values);
 
-// A body (or the body of its root reduction) with axes that no program uses, so that it can be a pattern for bodies
+// A body (or the body of its root reduction) with axes that no program uses, so that it can be a pattern
+// for bodies
 // that use the same names.
 struct Pattern {
   std::vector<AxisRange> free;   // the definition's axes, renamed

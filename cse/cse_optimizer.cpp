@@ -49,7 +49,8 @@ class Optimizer {
   std::vector<ForwardPart> parts_;
 };
 
-// Forward bodies with maps written out, so that they are compared in terms of the same atoms as the backward's. Kept ones are
+// Forward bodies with maps written out, so that they are compared in terms of the same atoms as the
+// backward's. Kept ones are
 // read by the backward, and so by these.
 void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
   forward_.clear();

@@ -105,7 +105,8 @@ void Simplifier::remember(const Definition& d) {
   sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat)});
 }
 
-// Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and targets differ).
+// Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
+// targets differ).
 Nested Simplifier::opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark) {
   constexpr int kDeepest = 3;
   Nested flat{body, bound};
@@ -252,7 +253,8 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   return tree_.form(read_at(a_, p_, d.target(), indices));
 }
 
-// sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that it would need a
+// sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says
+// that it would need a
 // sum that does not exist.
 Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (body.is_zero()) return {0, {}};
@@ -289,7 +291,8 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   return with_outside(create_sum(inside, s));
 }
 
-// A reduction evaluates what it contains once per step. What depends on some of its axes but not on all there are (an
+// A reduction evaluates what it contains once per step. What depends on some of its axes but not on all
+// there are (an
 // operand of a matrix product) stays a definition unless it is cheap.
 std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   const Node n = a_[d.body];

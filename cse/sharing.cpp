@@ -8,7 +8,8 @@
 namespace xhat {
 namespace {
 
-// Below this a value is recomputed rather than stored: about one addition and one multiplication, less than the
+// Below this a value is recomputed rather than stored: about one addition and one multiplication, less
+// than the
 // read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
@@ -113,7 +114,8 @@ Product Sharing::replacement(const Program& p, const StoredValue& v, const Bindi
   throw Bug("unreachable stored form");
 }
 
-// What changes between the two, per point of the innermost loop that any of it is in. A value (other than the chosen one)
+// What changes between the two, per point of the innermost loop that any of it is in. A value (other
+// than the chosen one)
 // that the forward would have to write for this costs its write too.
 int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after) {
   constexpr int64_t kWritten_ps = 120;
@@ -147,7 +149,8 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
                                           std::span<const AxisRange> scope, bool any_price) {
   std::set<Id> axes;
   for (const AxisRange& r : v.free) axes.insert(r.axis);
-  // Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y = exp(x-m)/s.
+  // Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y =
+  // exp(x-m)/s.
   std::vector<Factor> required;
   for (const Factor& f : v.form.factors) {
     size_t own = 0;
@@ -197,7 +200,8 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
       }
     return result;
   };
-  // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1 + exp(-x).
+  // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1
+  // + exp(-x).
   if (forms.size() > 1)
     if (Product together = all(true); saved_ps(p, forms[0].tensor, target, together) > 0) return together;
   return all(false);

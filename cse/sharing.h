@@ -42,7 +42,8 @@ class Sharing {
   // The value itself and functions of it that it can stand for.
   std::vector<StoredValue> stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
                                         const Product& form);
-  // The product with occurrences of the value (all forms are of one tensor) read instead, if that is cheaper.
+  // The product with occurrences of the value (all forms are of one tensor) read instead, if that is
+  // cheaper.
   Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
                std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.

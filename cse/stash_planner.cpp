@@ -142,7 +142,8 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   CutNode n;
   n.bytes = retained(t) ? 0 : bytes;
   n.keep_ps = bytes * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
-  // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only for this.
+  // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only
+  // for this.
   if (!retained(t)) n.keep_ps += bytes * prices.write_ps_per_byte;
   if (!d || strict) return n;
   // Each node once per point of its own axes: what is invariant is hoisted.
@@ -286,7 +287,8 @@ TensorId Planner::copy_of(TensorId t) {
   return copy;
 }
 
-// Kept values stay forward definitions; recomputed ones get a backward copy, which disappears into its readers if it is a
+// Kept values stay forward definitions; recomputed ones get a backward copy, which disappears into its
+// readers if it is a
 // map that is cheap to repeat.
 void Planner::rebuild(const Cut& cut) {
   std::map<TensorId, TensorId> to;

@@ -192,7 +192,8 @@ uint64_t TensorExprTree::key(Id atom) {
   return h;
 }
 
-// Distinct terms without a common factor. Only the sign and a size that all coefficients share are pulled out, so that
+// Distinct terms without a common factor. Only the sign and a size that all coefficients share are
+// pulled out, so that
 // var + 1e-5 keeps its number.
 Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
   // Which term is positive must not depend on names; x - s/N reads better than s/N - x.
@@ -382,7 +383,8 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
     side = side == kNone ? value : a_.mul(side, value);
   }
   std::ranges::stable_sort(groups, {}, [](const Group& g) { return g.axes.size(); });
-  // Dims join the next group, which reads better (s[c]/N, not 1/N*s[c]) and costs nothing where that is invariant itself.
+  // Dims join the next group, which reads better (s[c]/N, not 1/N*s[c]) and costs nothing where that is
+  // invariant itself.
   bool dims = std::ranges::all_of(
       p.factors, [&](const Factor& f) { return a_[f.atom].axes_count > 0 || a_[f.atom].op == Op::cast; });
   if (groups.size() > 1 && groups[0].axes.empty() && dims) {

@@ -1,10 +1,13 @@
-// Matching up to axes: is the target an instance of the pattern, if the pattern's axes are replaced by index
+// Matching up to axes: is the target an instance of the pattern, if the pattern's axes are replaced by
+// index
 // expressions of the target?
 //
 //   pattern exp(x[n,d] - m[n]),  target exp(x[b,C-1-c] - m[b])   =>   n := b, d := C-1-c
 //
-// Both sides are in the normal form of a TensorExprTree. An index i+1 or C-1-c of the pattern is solved for its axis. Sums and
-// products have no order, so their parts are tried in all of them (backtracking, up to a fixed number of steps).
+// Both sides are in the normal form of a TensorExprTree. An index i+1 or C-1-c of the pattern is solved
+// for its axis. Sums and
+// products have no order, so their parts are tried in all of them (backtracking, up to a fixed number of
+// steps).
 #pragma once
 #include <map>
 #include <set>
@@ -22,9 +25,11 @@ class Unifier {
 
   // The first binding, extending `from`, under which the atoms (any nodes) are equal.
   std::optional<Binding> atoms(Id pattern, Id target, const Binding& from = {});
-  // Every way (up to a limit) to pair all factors of both with equal exponents. Coefficients are not compared.
+  // Every way (up to a limit) to pair all factors of both with equal exponents. Coefficients are not
+  // compared.
   std::vector<Binding> products(const Product& pattern, const Product& target);
-  // Every way (up to a limit) in which each of the pattern's factors is contained in one of the target's: an exponent
+  // Every way (up to a limit) in which each of the pattern's factors is contained in one of the
+  // target's: an exponent
   // of the same sign that is at least as large.
   std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target,
                                  const Binding& from = {});
@@ -43,7 +48,8 @@ class Unifier {
     Binding binding;
   };
   std::vector<Binding> solve(State start, size_t wanted);
-  // Works off the last goal: false if it cannot hold, else pushes the ways on (none pushed: s itself continues).
+  // Works off the last goal: false if it cannot hold, else pushes the ways on (none pushed: s itself
+  // continues).
   bool step(State& s, std::vector<State>& branches);
   bool step_node(State& s, Id pattern, Id target, std::vector<State>& branches);
   bool indices(State& s);

@@ -220,6 +220,7 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
   if (c.word == "integer") return is_integer(type);
   if (c.word == "bool") return type == DType::boolean;
   if (c.word == "constant") return a[binding.of(c.letters[0])].op == Op::constant;
+  if (c.word == "varying") return a[binding.of(c.letters[0])].op != Op::constant;
   if (c.word == "reciprocal") return has_exact_reciprocal(a[binding.of(c.letters[0])]);
   if (c.word == "same") return type == type_of(a, binding, c.letters.at(1));
   if (c.word == "wider") return promote(type, type_of(a, binding, c.letters.at(1))) == type;

@@ -60,7 +60,7 @@ const std::vector<PlainOp>& plain_ops() {
        "exp(-z[n,k])) }",
        2},
       {"conv2d",
-       "op f(x: f32[N,C,H,W], w: f32[K,C,3,3], b: f32[K]) -> (y) {\n y[n,k, i in 0..H, j in 0..W] =\n"
+       "op f(x: f32[N,C,H,W], w: f32[K,C,3,3], b: f32[K]) -> (y) {\n y[n,k, i in 0..H, j in 0..W] ="
        " relu(b[k] + sum(c,r,s: x[n,c,i+r-1,j+s-1 else 0] * w[k,c,r,s])) }",
        3},
       {"mlp",
