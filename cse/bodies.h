@@ -17,8 +17,7 @@ struct PointValue {
 Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values);
 
 // A body (or the body of its root reduction) with axes that no program uses, so that it can be a pattern
-// for bodies
-// that use the same names.
+// for bodies that use the same names.
 struct Pattern {
   std::vector<AxisRange> free;   // the definition's axes, renamed
   std::vector<AxisRange> bound;  // the root reduction's, renamed

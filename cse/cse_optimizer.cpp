@@ -50,8 +50,7 @@ class Optimizer {
 };
 
 // Forward bodies with maps written out, so that they are compared in terms of the same atoms as the
-// backward's. Kept ones are
-// read by the backward, and so by these.
+// backward's. Kept ones are read by the backward, and so by these.
 void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
   forward_.clear();
   std::map<TensorId, PointValue> values;

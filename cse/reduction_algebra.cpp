@@ -253,9 +253,8 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   return tree_.form(read_at(a_, p_, d.target(), indices));
 }
 
-// sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says
-// that it would need a
-// sum that does not exist.
+// sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that
+// it would need a sum that does not exist.
 Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (body.is_zero()) return {0, {}};
   Product outside{body.coefficient, {}}, inside{1, {}};
@@ -292,8 +291,7 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
 }
 
 // A reduction evaluates what it contains once per step. What depends on some of its axes but not on all
-// there are (an
-// operand of a matrix product) stays a definition unless it is cheap.
+// there are (an operand of a matrix product) stays a definition unless it is cheap.
 std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   const Node n = a_[d.body];
   if (!is_reduction(n.op)) return values_;

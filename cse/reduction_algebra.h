@@ -1,20 +1,16 @@
 // Fewer and smaller sums in the backward.
 //
-//   bwd s[c] = sum(n: g[c]*dy[n,c] + k[c]*(x[n,c]-mean[c]))   =>   bwd t[c] = sum(n: dy[n,c]),  s[c] is
-//   g[c]*t[c]
+//   bwd s[c] = sum(n: g[c]*dy[n,c] + k[c]*(x[n,c] - sx[c]/N))   =>   bwd t[c] = sum(n: dy[n,c]); s[c] is g[c]*t[c]
 //
 // - Factors that do not depend on the summed axes are pulled out; a sum of nothing else is a count.
-// - A sum that exists already (forward or backward, up to axes) is read instead of computed.
-// - A sum over terms is split where a part pulls out, exists already, or is zero. Zero, or one single
-// term, is proved by
-//   multiplying out: sum(x - s/M) = sum(x) - s = 0 where s is defined as sum(x); likewise softmax's
-//   gradient through its
-//   maximum is S/s - S/s²·sum(e) = 0.
+// - A sum that exists already (forward or backward, up to axes and the order of nested sums) is read.
+// - A sum over terms is split where a part pulls out, exists already, or is zero. Zero, or one single term, is
+//   proved by multiplying out, up to 32 terms: sum(x - sx/N) = sx - sx = 0 where sx is sum(x); softmax's gradient
+//   through its maximum is S/s - S/s²·sum(e) = 0; attention's is zero by sum_j p·(sum_d do·v) = sum_d do·(sum_j p·v).
+//   Nothing is multiplied out for another reason.
+//
 // Real-only, and applied to backward definitions only. A proved zero usually is more accurate than the sum.
-// Needs: the normal form of auto_inliner (every body a map, or one reduction of a map). Keeps it:
-// definitions that
-// are maps and no gradients are inlined into their readers. Does not multiply out except for a proof, up
-// to 32 terms.
+// Needs: the normal form of auto_inliner (every body a map, or one reduction of a map). Keeps it.
 #pragma once
 #include <vector>
 
@@ -23,8 +19,7 @@
 namespace xhat {
 
 // Backward bodies are compared with the forward's maps (outputs too) written out. Those in kept are read
-// instead.
-// Forward reductions in hidden may not be read where they were not read before.
+// instead. Forward reductions in hidden may not be read where they were not read before.
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept = {},
                             const std::vector<TensorId>& hidden = {});
 

@@ -8,9 +8,8 @@
 namespace xhat {
 namespace {
 
-// Below this a value is recomputed rather than stored: about one addition and one multiplication, less
-// than the
-// read would cost.
+// Below this a value is recomputed rather than stored: about one addition and one multiplication, less than
+// the read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
 constexpr int kDeepest = 200;          // nesting of functions; beyond, expressions are left alone
@@ -114,9 +113,8 @@ Product Sharing::replacement(const Program& p, const StoredValue& v, const Bindi
   throw Bug("unreachable stored form");
 }
 
-// What changes between the two, per point of the innermost loop that any of it is in. A value (other
-// than the chosen one)
-// that the forward would have to write for this costs its write too.
+// What changes between the two, per point of the innermost loop that any of it is in. A value (other than
+// the chosen one) that the forward would have to write for this costs its write too.
 int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after) {
   constexpr int64_t kWritten_ps = 120;
   std::vector<Id> gone, come;
@@ -200,8 +198,8 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
       }
     return result;
   };
-  // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1
-  // + exp(-x).
+  // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1 +
+  // exp(-x).
   if (forms.size() > 1)
     if (Product together = all(true); saved_ps(p, forms[0].tensor, target, together) > 0) return together;
   return all(false);

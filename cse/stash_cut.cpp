@@ -96,8 +96,8 @@ Cut cheapest_cut(const std::vector<CutNode>& nodes) {
 Cut cheapest_cut_within(const std::vector<CutNode>& nodes, int64_t bytes) {
   Cut best = cheapest_cut(nodes);
   if (best.bytes <= bytes) return best;
-  // The same cut with a price on bytes; its cost less the price of the budget bounds every plan within
-  // the budget.
+  // The same cut with a price on bytes; its cost less the price of the budget bounds every plan within the
+  // budget.
   int64_t bound = best.lower_bound_ps;
   bool found = false;
   auto attempt = [&](int64_t price) {

@@ -1,12 +1,9 @@
 // What to keep and what to recompute, as a minimum cut: exact.
 //
 // A value that is needed (by the backward, or to recompute another one) is either kept, at a price, or
-// recomputed, at a
-// price, and then its operands are needed. Node v becomes v_in -> v_out with capacity keep(v), source ->
-// v_in with
-// recompute(v), operand's u_out -> v_in without limit, and v_out -> sink without limit where the
-// backward reads v.
-// On the sink side v_out means needed and v_in means recomputed.
+// recomputed, at a price, and then its operands are needed. Node v becomes v_in -> v_out with capacity
+// keep(v), source -> v_in with recompute(v), operand's u_out -> v_in without limit, and v_out -> sink
+// without limit where the backward reads v. On the sink side v_out means needed and v_in means recomputed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -35,9 +32,8 @@ struct Cut {
 
 // The cheapest choices; among equals those nearest to the backward.
 Cut cheapest_cut(const std::vector<CutNode>& nodes);
-// The cheapest that keep at most that many bytes: exact up to 16 nodes with bytes; beyond, the best
-// found by raising a price on
-// bytes, with the bound that this gives.
+// The cheapest that keep at most that many bytes: exact up to 16 nodes with bytes; beyond, the best found
+// by raising a price on bytes, with the bound that this gives.
 Cut cheapest_cut_within(const std::vector<CutNode>& nodes, int64_t bytes);
 // What follows from keeping exactly these (those of them that are needed). Cost kNever: impossible.
 Cut consequences(const std::vector<CutNode>& nodes, const std::vector<bool>& keep);

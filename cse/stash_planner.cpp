@@ -288,8 +288,7 @@ TensorId Planner::copy_of(TensorId t) {
 }
 
 // Kept values stay forward definitions; recomputed ones get a backward copy, which disappears into its
-// readers if it is a
-// map that is cheap to repeat.
+// readers if it is a map that is cheap to repeat.
 void Planner::rebuild(const Cut& cut) {
   std::map<TensorId, TensorId> to;
   std::vector<TensorId> kept, hidden;

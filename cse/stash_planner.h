@@ -1,21 +1,17 @@
 // What the forward keeps for the backward.
 //
-//   StashPlan plan = plan_stash(inline_injective(gradient(op)));   // plan.program's stashes() are what
-//   is kept
+//   StashPlan plan = plan_stash(inline_injective(gather(gradient(op))));   // stashes(plan.program) is kept
 //
-// none     nothing beyond what the caller keeps: the backward computes the forward's values again
-// largest  the largest shared subexpressions: BatchNorm keeps x̂ = (x-mean)/sqrt(var+eps)
-// cost     the cheapest choice by a table of prices: an exact minimum cut over forward definitions,
-// outputs, inputs and
-//          shared subexpressions (stash_cut.h). BatchNorm keeps the two sums per channel and reads x again
-// budget   the cheapest choice that keeps at most so many bytes
+// - none: nothing beyond what the caller keeps; the backward computes the forward's values again
+// - largest: the largest shared subexpressions; BatchNorm keeps x̂ = (x-mean)/sqrt(var+eps) and one row
+// - cost: the cheapest choice by a table of prices, an exact minimum cut (stash_cut.h) over forward definitions,
+//   outputs, inputs and shared subexpressions; BatchNorm keeps two sums per channel and reads x again
+// - budget: the cheapest choice that keeps at most so many bytes
 //
-// A pure function of program, options, prices and nominal sizes. Needs: the normal form of auto_inliner.
-// The result is in
-// it, its backward simplified (reduction_algebra) and reading outputs where it can (cse_optimizer).
-// A maximum or minimum, and a reduction that a comparison reads, is never recomputed under `cost` and
-// `budget`: both passes must
-// see the same bits.
+// A pure function of program, options, prices and nominal sizes. Needs: the normal form of auto_inliner. The result
+// is in it, its backward simplified (reduction_algebra) and reading outputs where it can (cse_optimizer).
+// A maximum or minimum, and a reduction that a comparison reads, is never recomputed under `cost` and `budget`: both
+// passes must see the same bits.
 #pragma once
 #include <map>
 #include <optional>
@@ -26,8 +22,8 @@
 
 namespace xhat {
 
-// The fixed reference table: one thread of an AVX-512 machine, tensors in memory. Scalar work is priced
-// by ops.def.
+// The fixed reference table: one thread of an AVX-512 machine, tensors in memory. Scalar work is priced by
+// ops.def.
 struct StashPrices {
   int64_t read_ps_per_byte = 60;    // measured 0.24 ns per 4-byte element
   int64_t write_ps_per_byte = 120;  // a write also fetches the line

@@ -192,9 +192,8 @@ uint64_t TensorExprTree::key(Id atom) {
   return h;
 }
 
-// Distinct terms without a common factor. Only the sign and a size that all coefficients share are
-// pulled out, so that
-// var + 1e-5 keeps its number.
+// Distinct terms without a common factor. Only the sign and a size that all coefficients share are pulled
+// out, so that var + 1e-5 keeps its number.
 Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
   // Which term is positive must not depend on names; x - s/N reads better than s/N - x.
   auto rank = [&](const Product& t) { return std::tuple(t.is_number(), t.factors.size(), key(t)); };

@@ -1,18 +1,14 @@
-// The normal form of float expressions: a number times a product of atoms with rational exponents
-// (halves), where
-// an atom is a read, a dim as a number, a function of normalised operands, a select, or a whole sum of
-// products.
+// The normal form of float expressions: a number times a product of atoms with rational exponents (halves),
+// where an atom is a read, a dim as a number, a function of normalised operands, a select, or a whole sum
+// of products.
 //
 //   gamma*(x-mean)/sqrt(var+eps) + beta   =>   sum{ gamma^1 (x-mean)^1 (var+eps)^-1/2 ,  beta^1 }
 //
-// So x̂ is no subtree of the left side but a sub-product of the right one. A sum keeps no factor that
-// all its terms
-// share (a*b + a*c is a*(b+c)), and is never multiplied out: expand() does that, for proofs.
+// So x̂ is no subtree of the left side but a sub-product of the right one. A sum keeps no factor that all
+// its terms share (a*b + a*c is a*(b+c)), and is never multiplied out: expand() does that, for proofs.
 // Real-only: association, cancellation and (x^2)^1/2-like identities hold for numbers, not for floats;
-// never apply it
-// to a forward definition that the user wrote. Bool and integer expressions are atoms as they stand:
-// what decides a
-// branch keeps its bits.
+// never apply it to a forward definition that the user wrote. Bool and integer expressions are atoms as
+// they stand: what decides a branch keeps its bits.
 #pragma once
 #include <optional>
 #include <span>
@@ -46,9 +42,9 @@ class TensorExprTree {
 
   // By value: a map of forms grows while its entries are looked at.
   Product form(Id expression);
-  // Back to an expression, cheap to evaluate: factors grouped by the axes they depend on, fewest first,
-  // so that what is
-  // invariant in an inner loop is one contiguous sub-expression with at most one division per group.
+  // Back to an expression, cheap to evaluate: factors grouped by the axes they depend on, fewest first, so
+  // that what is invariant in an inner loop is one contiguous sub-expression with at most one division per
+  // group.
   Id to_expression(const Product& p, DType type);
   // The expression in normal form; bool and integer expressions are returned as they are.
   Id canonical(Id expression);
@@ -65,8 +61,7 @@ class TensorExprTree {
 
   std::vector<Id> free_axes(const Product& p) const;  // ascending
   // Equal for products that differ in axis names and index expressions only: for bucketing, and for
-  // choosing the
-  // sign of a sum, which must not depend on names.
+  // choosing the sign of a sum, which must not depend on names.
   uint64_t key(const Product& p);
   uint64_t key(Id atom);
 

@@ -1,13 +1,11 @@
 // Matching up to axes: is the target an instance of the pattern, if the pattern's axes are replaced by
-// index
-// expressions of the target?
+// index expressions of the target?
 //
 //   pattern exp(x[n,d] - m[n]),  target exp(x[b,C-1-c] - m[b])   =>   n := b, d := C-1-c
 //
-// Both sides are in the normal form of a TensorExprTree. An index i+1 or C-1-c of the pattern is solved
-// for its axis. Sums and
-// products have no order, so their parts are tried in all of them (backtracking, up to a fixed number of
-// steps).
+// Both sides are in the normal form of a TensorExprTree. An index i+1 or C-1-c of the pattern is solved for
+// its axis. Sums and products have no order, so their parts are tried in all of them (backtracking, up to a
+// fixed number of steps).
 #pragma once
 #include <map>
 #include <set>
@@ -28,9 +26,8 @@ class Unifier {
   // Every way (up to a limit) to pair all factors of both with equal exponents. Coefficients are not
   // compared.
   std::vector<Binding> products(const Product& pattern, const Product& target);
-  // Every way (up to a limit) in which each of the pattern's factors is contained in one of the
-  // target's: an exponent
-  // of the same sign that is at least as large.
+  // Every way (up to a limit) in which each of the pattern's factors is contained in one of the target's:
+  // an exponent of the same sign that is at least as large.
   std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target,
                                  const Binding& from = {});
 

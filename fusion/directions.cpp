@@ -43,7 +43,7 @@ Program backward_program(const Program& p) {
   result.inputs.clear();
   for (TensorId t : read) {
     if (defined.contains(t)) continue;
-    if (result.tensors[t].role == Role::defined) result.tensors[t].role = Role::input;  // an output or a stash
+    result.tensors[t].role = Role::input;  // an output, a stash or a cotangent is one here
     result.inputs.push_back(t);
   }
   return result;

@@ -1,6 +1,7 @@
 // Every file below tests/golden: the text that its passes give, and that text, values and gradients hold together.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 

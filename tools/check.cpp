@@ -218,7 +218,8 @@ class Check {
     for (TensorId t : p.gradients) fresh(gradients, t);
     std::vector<Argument> arguments = arguments_of(cotangents);
     for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
-    for (const std::string& name : compiled.kept()) arguments.push_back({name, forward.at(name).view()});
+    std::vector<std::string> kept = compiled.kept();  // outlives the arguments
+    for (const std::string& name : kept) arguments.push_back({name, forward.at(name).view()});
     compiled.backward(arguments, stash);
     compare_all("backward", gradients, p.gradients);
   }

@@ -151,7 +151,8 @@ class Run {
       // Only what stays with the caller is handed to the backward.
       std::vector<Argument> arguments = arguments_of(cotangents);
       for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
-      for (const std::string& name : compiled.kept()) arguments.push_back({name, forward.at(name).view()});
+      std::vector<std::string> kept = compiled.kept();  // outlives the arguments
+      for (const std::string& name : kept) arguments.push_back({name, forward.at(name).view()});
       compiled.backward(arguments, stash);
       for (size_t i = 0; i < p.gradients.size(); ++i)
         results_["grad_" + p.tensors[p.gradient_of[i]].name] =

@@ -1,0 +1,166 @@
+// The kernel planner: which definitions share a kernel, what is tiled, what is counted.
+#include <gtest/gtest.h>
+
+#include "ad/gather.h"
+#include "ad/gradient.h"
+#include "cse/auto_inliner.h"
+#include "cse/stash_planner.h"
+#include "fusion/plan.h"
+#include "fusion/scatter.h"
+
+namespace xhat {
+namespace {
+
+KernelPlan forward_plan(const std::string& text, const DimValues& sizes, const FusionOptions& options = {}) {
+  return plan_kernels(infer_program(inline_injective(parse_op(text))), sizes, options);
+}
+
+Program with_backward(const std::string& text) {
+  return inline_injective(plan_stash(inline_injective(gather(gradient(parse_op(text))))).program);
+}
+
+const Kernel& only(const KernelPlan& p) {
+  EXPECT_EQ(p.kernels.size(), 1u);
+  return p.kernels.at(0);
+}
+
+std::vector<std::string> shared(const Kernel& k) {
+  std::vector<std::string> names;
+  for (int c : k.shared) names.push_back(k.axes[static_cast<size_t>(c)].name);
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+const char* const kSoftmax = R"(op softmax(x: f32[N,D]) -> (y) {
+  m[n] = max(d: x[n,d])
+  e[n,d] = exp(x[n,d] - m[n])
+  y[n,d] = e[n,d] / sum(k: e[n,k])
+})";
+const char* const kLayerNorm = R"(op layer_norm(x: f32[N,D], g: f32[D], b: f32[D]) -> (y) {
+  mean[n] = sum(d: x[n,d]) / D
+  var[n] = sum(d: (x[n,d] - mean[n])^2) / D
+  y[n,d] = g[d] * (x[n,d] - mean[n]) / sqrt(var[n] + 1e-5) + b[d]
+})";
+const char* const kBatchNorm = R"(op batch_norm(x: f32[N,C,H,W], g: f32[C], b: f32[C]) -> (y) {
+  mean[c] = sum(n,h,w: x[n,c,h,w]) / (N*H*W)
+  var[c] = sum(n,h,w: (x[n,c,h,w] - mean[c])^2) / (N*H*W)
+  y[n,c,h,w] = g[c] * (x[n,c,h,w] - mean[c]) / sqrt(var[c] + 1e-5) + b[c]
+})";
+
+TEST(Fusion, SoftmaxIsOneKernelOverRows) {
+  KernelPlan p = forward_plan(kSoftmax, {{"N", 4096}, {"D", 1024}});
+  const Kernel& k = only(p);
+  EXPECT_EQ(shared(k), Names{"n"});
+  EXPECT_FALSE(k.finish);
+  EXPECT_EQ(p.reductions, 2);
+  EXPECT_EQ(p.bytes_unavoidable, 2 * 4 * 4096 * 1024);
+  EXPECT_EQ(p.bytes_moved, p.bytes_unavoidable);
+}
+
+TEST(Fusion, LayerNormBackwardIsOneSweepWithPartialSums) {
+  Program p = with_backward(kLayerNorm);
+  DimValues sizes = {{"N", 4096}, {"D", 1024}};
+  EXPECT_EQ(plan_kernels(forward_program(p), sizes).kernels.size(), 1u);
+  KernelPlan b = plan_kernels(backward_program(p), sizes);
+  const Kernel& k = only(b);
+  EXPECT_EQ(shared(k), Names{"n"});
+  EXPECT_TRUE(k.finish);
+  EXPECT_EQ(k.results.size(), 3u);
+  EXPECT_LE(b.reductions, 4);
+}
+
+TEST(Fusion, BatchNormGoesByChannelWhereAChannelFits) {
+  Program p = with_backward(kBatchNorm);
+  DimValues sizes = {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}};
+  for (const Program& direction : {forward_program(p), backward_program(p)}) {
+    KernelPlan plan = plan_kernels(direction, sizes);
+    EXPECT_EQ(shared(only(plan)), Names{"c"});
+    EXPECT_EQ(plan.bytes_moved, plan.bytes_unavoidable);
+  }
+  // A channel of 100 MB does not: statistics first, then the map, each in tiles that do.
+  KernelPlan large = plan_kernels(backward_program(p), {{"N", 64}, {"C", 8}, {"H", 448}, {"W", 448}});
+  EXPECT_GE(large.kernels.size(), 2u);
+  EXPECT_GT(large.bytes_moved, large.bytes_unavoidable);
+}
+
+TEST(Fusion, SumOfEverythingLeavesPartials) {
+  KernelPlan p = forward_plan("op f(x: f32[N]) -> (s) { s = sum(i: x[i]) }", {{"N", 1 << 22}});
+  const Kernel& k = only(p);
+  EXPECT_TRUE(k.finish);
+  EXPECT_EQ(shared(k), Names{"i"});
+  EXPECT_LT(k.axes[static_cast<size_t>(k.shared[0])].tile, 1 << 20);
+}
+
+TEST(Fusion, ColumnSumsWalkMemoryInOrder) {
+  KernelPlan p = forward_plan("op f(x: f32[N,D]) -> (s) { s[d] = sum(n: x[n,d]) }", {{"N", 8192}, {"D", 1024}});
+  const Kernel& k = only(p);
+  EXPECT_EQ(shared(k), (Names{"n", "d"}));
+  EXPECT_EQ(k.axes[static_cast<size_t>(k.shared[1])].tile, 1024);
+  EXPECT_TRUE(k.finish);
+}
+
+TEST(Fusion, SiblingsThatReadTheSameShareAKernel) {
+  KernelPlan p = forward_plan("op f(x: f32[N,D]) -> (a, b, c) { a[n] = sum(d: x[n,d]); b[n] = max(d: x[n,d]); c[n,d] = x[n,d] * 2 }",
+                              {{"N", 1000}, {"D", 1000}});
+  EXPECT_EQ(p.kernels.size(), 1u);
+}
+
+TEST(Fusion, StrangersDoNot) {
+  KernelPlan p = forward_plan("op f(x: f32[N], z: f32[M]) -> (a, b) { a[i] = x[i] * 2; b[j] = z[j] * 3 }",
+                              {{"N", 100000}, {"M", 200000}});
+  EXPECT_EQ(p.kernels.size(), 2u);
+}
+
+TEST(Fusion, AProducerReadElsewhereAlongAnAxisIsComplete) {
+  // s is read at n-1 too: it must be whole before y starts, so n cannot be tiled through both.
+  KernelPlan p = forward_plan("op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] + s[n] + s[N-1-n] }",
+                              {{"N", 4096}, {"D", 1024}});
+  EXPECT_EQ(p.kernels.size(), 2u);
+}
+
+TEST(Fusion, OffKeepsEveryDefinitionApart) {
+  FusionOptions off;
+  off.policy = FusePolicy::off;
+  KernelPlan p = forward_plan(kSoftmax, {{"N", 4096}, {"D", 1024}}, off);
+  EXPECT_EQ(p.kernels.size(), 3u);
+  EXPECT_GT(p.bytes_moved, p.bytes_unavoidable);
+}
+
+TEST(Fusion, SmallWorkIsOneTile) {
+  KernelPlan p = forward_plan("op f(x: f32[N,D]) -> (y) { y[n,d] = x[n,d] * 2 }", {{"N", 16}, {"D", 16}});
+  for (const KernelAxis& a : only(p).axes) EXPECT_EQ(a.tile, a.extent);
+}
+
+TEST(Fusion, PlansAreDeterministic) {
+  Program p = with_backward(kLayerNorm);
+  DimValues sizes = {{"N", 4096}, {"D", 1024}};
+  KernelPlan a = plan_kernels(backward_program(p), sizes), b = plan_kernels(backward_program(p), sizes);
+  ASSERT_EQ(a.kernels.size(), b.kernels.size());
+  EXPECT_EQ(a.flops, b.flops);
+  for (size_t i = 0; i < a.kernels.size(); ++i) EXPECT_EQ(a.kernels[i].name, b.kernels[i].name);
+}
+
+TEST(Fusion, RecognizesScatter) {
+  Program p = gather(gradient(parse_op("op bag(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l], d]) }")));
+  const Definition* d = p.definition_of(p.gradients.at(0));
+  ASSERT_NE(d, nullptr);
+  auto s = as_scatter(*p.arena, *d);
+  ASSERT_TRUE(s.has_value());
+  EXPECT_EQ(s->targets.size(), 1u);
+  EXPECT_EQ(s->targets[0].first, 0u);
+  EXPECT_TRUE(is_true(*p.arena, s->rest));
+}
+
+TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {
+  Program p = with_backward(kBatchNorm);
+  for (const Program& d : {infer_program(p), forward_program(p), backward_program(p)}) {
+    verify(d);
+    EXPECT_TRUE(d.cotangents.empty());
+  }
+  EXPECT_EQ(forward_program(p).outputs.size(), 1 + stashes(p).size());
+  EXPECT_EQ(backward_program(p).outputs, p.gradients);
+}
+
+}  // namespace
+}  // namespace xhat

@@ -1,0 +1,97 @@
+// Parts of the runtime by themselves: collapsing axes, keys of kernels, the thread pool, finishing partial results.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "cse/auto_inliner.h"
+#include "fusion/plan.h"
+#include "runtime/executor.h"
+#include "runtime/kernel_spec.h"
+#include "runtime/thread_pool.h"
+
+namespace xhat::runtime {
+namespace {
+
+KernelSpec spec_of(const std::string& text, const DimValues& sizes) {
+  Program p = infer_program(inline_injective(parse_op(text)));
+  KernelPlan plan = plan_kernels(p, sizes);
+  EXPECT_EQ(plan.kernels.size(), 1u);
+  return make_spec(p, plan.kernels.at(0), sizes, std::vector<bool>(p.tensors.size(), true));
+}
+
+TEST(KernelSpec, AnElementWiseOpIsOneLoop) {
+  KernelSpec s = spec_of("op f(x: f32[A,B,C], z: f32[A,B,C]) -> (y) { y[a,b,c] = x[a,b,c] * z[a,b,c] }",
+                         {{"A", 64}, {"B", 100}, {"C", 50}});
+  EXPECT_EQ(s.axes.size(), 1u);
+  EXPECT_EQ(s.axes.begin()->second.extent, 64 * 100 * 50);
+}
+
+TEST(KernelSpec, BatchNormsImageIsOneAxis) {
+  KernelSpec s = spec_of("op f(x: f32[N,C,H,W]) -> (y) { m[c] = sum(n,h,w: x[n,c,h,w]); y[n,c,h,w] = x[n,c,h,w] - m[c] }",
+                         {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}});
+  EXPECT_EQ(s.axes.size(), 3u);  // n, c, hw
+}
+
+TEST(KernelSpec, AxesThatAreUsedApartStayApart) {
+  KernelSpec broadcast = spec_of("op f(x: f32[A,B], z: f32[B]) -> (y) { y[a,b] = x[a,b] * z[b] }", {{"A", 300}, {"B", 200}});
+  EXPECT_EQ(broadcast.axes.size(), 2u);
+  KernelSpec transposed = spec_of("op f(x: f32[A,B]) -> (y) { y[b,a] = x[a,b] }", {{"A", 300}, {"B", 200}});
+  EXPECT_EQ(transposed.axes.size(), 2u);
+  KernelSpec value = spec_of("op f(x: f32[A,B]) -> (y) { y[a,b] = x[a,b] * f32(b) }", {{"A", 300}, {"B", 200}});
+  EXPECT_EQ(value.axes.size(), 2u);
+}
+
+TEST(KernelSpec, TheKeyForgetsBatchSizesAndNames) {
+  const char* rows = "op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] / s[n] }";
+  const char* other = "op g(u: f32[K,L]) -> (v) { t[k] = sum(l: u[k,l]); v[k,l] = u[k,l] / t[k] }";
+  std::string key = spec_of(rows, {{"N", 4096}, {"D", 256}}).key();
+  EXPECT_EQ(key, spec_of(rows, {{"N", 65536}, {"D", 256}}).key());
+  EXPECT_EQ(key, spec_of(other, {{"K", 4096}, {"L", 256}}).key());
+  EXPECT_NE(key, spec_of(rows, {{"N", 4096}, {"D", 255}}).key());
+  // A size that the code depends on is in the key.
+  const char* flipped = "op f(x: f32[N,D]) -> (y) { y[n,d] = x[N-1-n,d] }";
+  EXPECT_NE(spec_of(flipped, {{"N", 4096}, {"D", 256}}).key(), spec_of(flipped, {{"N", 8192}, {"D", 256}}).key());
+}
+
+TEST(ThreadPool, RunsEveryTaskOnce) {
+  for (int threads : {1, 2, 4}) {
+    ThreadPool pool(threads);
+    for (int64_t count : {0, 1, 2, 1000}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+      auto task = [&](int worker, int64_t i) {
+        EXPECT_LT(worker, threads);
+        ++hits[static_cast<size_t>(i)];
+      };
+      for (int repeat = 0; repeat < 20; ++repeat) pool.run(count, task);
+      for (auto& h : hits) EXPECT_EQ(h, 20);
+    }
+  }
+}
+
+TEST(Finish, CombinesInIndexOrder) {
+  std::vector<float> partial = {1, 2, 3, 4, 5, 6};
+  std::vector<float> out(2);
+  combine_partials(Op::sum, DType::f32, partial.data(), 3, TensorView(out.data(), {2}));
+  EXPECT_EQ(out, (std::vector<float>{9, 12}));
+  combine_partials(Op::max, DType::f32, partial.data(), 3, TensorView(out.data(), {2}));
+  EXPECT_EQ(out, (std::vector<float>{5, 6}));
+  combine_partials(Op::sum, DType::f32, partial.data(), 0, TensorView(out.data(), {2}));
+  EXPECT_EQ(out, (std::vector<float>{0, 0}));
+  // Into a buffer with gaps.
+  std::vector<float> gaps(4, -1);
+  int64_t shape[] = {2}, steps[] = {2};
+  combine_partials(Op::prod, DType::f32, partial.data(), 2, TensorView(gaps.data(), std::span<const int64_t>(shape), std::span<const int64_t>(steps)));
+  EXPECT_EQ(gaps, (std::vector<float>{3, -1, 8, -1}));
+}
+
+TEST(Finish, MaxKeepsNaN) {
+  std::vector<float> partial = {1, std::numeric_limits<float>::quiet_NaN(), 3};
+  float out = 0;
+  combine_partials(Op::max, DType::f32, partial.data(), 3, TensorView(&out, std::span<const int64_t>{}));
+  EXPECT_TRUE(std::isnan(out));
+}
+
+}  // namespace
+}  // namespace xhat::runtime
