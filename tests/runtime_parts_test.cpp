@@ -51,7 +51,7 @@ TEST(KernelSpec, TheKeyForgetsBatchSizesAndNames) {
   EXPECT_EQ(key, spec_of(other, {{"K", 4096}, {"L", 256}}).key());
   EXPECT_NE(key, spec_of(rows, {{"N", 4096}, {"D", 255}}).key());
   // A size that the code depends on is in the key.
-  const char* flipped = "op f(x: f32[N,D]) -> (y) { y[n,d] = x[N-1-n,d] }";
+  const char* flipped = "op f(x: f32[N,D]) -> (y) { y[n in 0..N, d] = x[N-1-n,d] }";
   EXPECT_NE(spec_of(flipped, {{"N", 4096}, {"D", 256}}).key(), spec_of(flipped, {{"N", 8192}, {"D", 256}}).key());
 }
 
