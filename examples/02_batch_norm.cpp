@@ -40,10 +40,11 @@ int main() {
     CompileOptions options;
     options.stash.policy = policy;
     Explanation e = explain(program, options, sizes);
-    std::printf("policy %-8s backward: %d kernels, %5.1f MB moved; forward: %5.1f MB moved; kept:", name,
-                e.backward.kernel_count, static_cast<double>(e.backward.bytes_moved) / 1e6,
-                static_cast<double>(e.forward.bytes_moved) / 1e6);
-    for (const auto& s : e.stash) std::printf(" %s (%s)", s.name.c_str(), xhat::bytes_text(static_cast<double>(s.bytes)).c_str());
+    std::printf("policy %-8s forward moves %5.1f MB; backward moves %5.1f MB in %d sweep(s); kept:", name,
+                static_cast<double>(e.forward.bytes_moved) / 1e6, static_cast<double>(e.backward.bytes_moved) / 1e6,
+                e.backward.kernel_count);
+    for (const auto& s : e.stash)
+      std::printf(" %s (%s)", s.name.c_str(), xhat::bytes_text(static_cast<double>(s.bytes)).c_str());
     std::printf("%s\n", e.stash.empty() ? " nothing" : "");
     by_policy[policy] = e;
   }

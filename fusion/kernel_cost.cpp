@@ -61,6 +61,11 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
 
   int64_t total = 0;
   for (TensorId t : tensors) total += bytes(t);
+  // Partial results cost a row per tile, written and read again: fewer, larger tiles.
+  bool partial = std::ranges::any_of(d.members, [&](const Member& m) {
+    return std::ranges::any_of(m.reduced, [&](int c) { return d.shared[static_cast<size_t>(c)]; });
+  });
+  int64_t wanted = options_.tile_bytes * (partial ? options_.partial_tile_factor : 1);
   for (int c : order) d.axes[static_cast<size_t>(c)].tile = 1;
   if (total <= options_.serial_bytes) {
     for (int c : order) d.axes[static_cast<size_t>(c)].tile = std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
@@ -75,7 +80,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       int64_t one = footprint(d, true);
       axis.tile = 2;
       int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
-      int64_t fit = std::max<int64_t>(1, (options_.tile_bytes - (one - step)) / step);
+      int64_t fit = std::max<int64_t>(1, (wanted - (one - step)) / step);
       // Enough tiles for the threads to share, whatever the cache could hold.
       fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
       if (fit >= full) {

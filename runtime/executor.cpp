@@ -275,15 +275,24 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
     k.code->code->call(w.argv.size(), w.argv.data());
   };
   pool.run(k.tiles, tile);
-  finish(k, index, state);
+  finish(k, index, state, pool);
 }
 
-void DirectionKernels::finish(const Instance& k, size_t index, State& state) const {
+void DirectionKernels::finish(const Instance& k, size_t index, State& state, ThreadPool& pool) const {
+  constexpr int64_t kBlock = 512;       // elements a task adds up
+  constexpr int64_t kSerial = 1 << 14;  // partial results below this are not worth a second thread
   for (size_t i = 0; i < k.results.size(); ++i) {
     const ResultInfo& r = k.results[i];
     if (r.reduced.empty()) continue;
     const SpecTensor& t = k.spec.tensors[r.tensor];
-    combine_partials(r.member->op, t.type, state.kernels[index].partials[i].get(), r.rows, state.views[t.original]);
+    const TensorView& out = state.views[t.original];
+    const void* partial = state.kernels[index].partials[i].get();
+    int64_t n = out.elements();
+    auto block = [&](int, int64_t b) {
+      combine_partials(r.member->op, t.type, partial, r.rows, out, b * kBlock, std::min(n, (b + 1) * kBlock));
+    };
+    if (n * r.rows < kSerial) combine_partials(r.member->op, t.type, partial, r.rows, out);
+    else pool.run((n + kBlock - 1) / kBlock, block);
   }
 }
 

@@ -40,7 +40,7 @@ class DirectionKernels {
   struct State;
   std::unique_ptr<State> new_state() const;
   void run_kernel(const Instance& kernel, size_t index, State& state, ThreadPool& pool) const;
-  void finish(const Instance& kernel, size_t index, State& state) const;
+  void finish(const Instance& kernel, size_t index, State& state, ThreadPool& pool) const;
 
   Program program_;
   DimValues sizes_;
@@ -51,9 +51,13 @@ class DirectionKernels {
   mutable std::vector<std::unique_ptr<State>> idle_;  // states of earlier runs, to be used again
 };
 
-// out (op)= over the first dimension of partial: [rows, elements of out], in index order; floats are summed in double.
-// out may have gaps.
-void combine_partials(Op op, DType type, const void* partial, int64_t rows, const TensorView& out);
+// out = op over the first dimension of partial: [rows, elements of out], in index order; floats are summed in double.
+// out may have gaps. Does elements [first, last) of out, so that threads can share the work.
+void combine_partials(Op op, DType type, const void* partial, int64_t rows, const TensorView& out, int64_t first,
+                      int64_t last);
+inline void combine_partials(Op op, DType type, const void* partial, int64_t rows, const TensorView& out) {
+  combine_partials(op, type, partial, rows, out, 0, out.elements());
+}
 
 // target += value, element by element.
 void add_into(const TensorView& target, const TensorView& value);

@@ -56,13 +56,13 @@ T combined(Op op, T a, T b) {
 
 // Sums of floats in double (A): some hundred partial results cost nothing, and the last digits are kept.
 template <class T, class A>
-void combine(Op op, const T* partial, int64_t rows, const TensorView& out) {
+void combine(Op op, const T* partial, int64_t rows, const TensorView& out, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 512;  // elements whose accumulators stay in L1
   int64_t n = out.elements();
   A total[kBlock];
   auto* target = static_cast<T*>(out.data);
-  for (int64_t first = 0; first < n; first += kBlock) {
-    int64_t m = std::min(kBlock, n - first);
+  for (int64_t first = begin; first < end; first += kBlock) {
+    int64_t m = std::min(kBlock, end - first);
     std::fill(total, total + m, identity<A>(op));
     if (op == Op::sum && std::is_floating_point_v<A>) {
       for (int64_t r = 0; r < rows; ++r)
@@ -96,14 +96,15 @@ void add(const TensorView& target, const TensorView& value) {
 
 }  // namespace
 
-void combine_partials(Op op, DType type, const void* p, int64_t rows, const TensorView& out) {
+void combine_partials(Op op, DType type, const void* p, int64_t rows, const TensorView& out, int64_t first,
+                      int64_t last) {
   switch (type) {
-    case DType::f64: return combine<double, double>(op, static_cast<const double*>(p), rows, out);
-    case DType::f32: return combine<float, double>(op, static_cast<const float*>(p), rows, out);
-    case DType::i64: return combine<int64_t, int64_t>(op, static_cast<const int64_t*>(p), rows, out);
-    case DType::i32: return combine<int32_t, int64_t>(op, static_cast<const int32_t*>(p), rows, out);
+    case DType::f64: return combine<double, double>(op, static_cast<const double*>(p), rows, out, first, last);
+    case DType::f32: return combine<float, double>(op, static_cast<const float*>(p), rows, out, first, last);
+    case DType::i64: return combine<int64_t, int64_t>(op, static_cast<const int64_t*>(p), rows, out, first, last);
+    case DType::i32: return combine<int32_t, int64_t>(op, static_cast<const int32_t*>(p), rows, out, first, last);
     case DType::u8:
-    case DType::boolean: return combine<uint8_t, int64_t>(op, static_cast<const uint8_t*>(p), rows, out);
+    case DType::boolean: return combine<uint8_t, int64_t>(op, static_cast<const uint8_t*>(p), rows, out, first, last);
     case DType::f16:
     case DType::bf16:
     case DType::u32: break;

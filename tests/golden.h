@@ -10,6 +10,7 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct GoldenFile {
   std::vector<GoldenSection> sections;
   std::string text() const;
 };
+inline void PrintTo(const GoldenFile& file, std::ostream* out) { *out << file.path; }  // gtest's name for it
 
 std::filesystem::path golden_folder();
 std::vector<std::filesystem::path> golden_paths();
