@@ -7,7 +7,7 @@
 
 namespace xhat {
 
-TensorId Derivation::define(const std::string& name, DType type, std::span<const AxisRange> axes, Id body) {
+TensorId Differentiation::define(const std::string& name, DType type, std::span<const AxisRange> axes, Id body) {
   std::vector<Id> shape;
   for (const AxisRange& r : axes) shape.push_back(r.end);
   TensorId t = program.add_tensor(name, type, shape);
@@ -20,7 +20,7 @@ TensorId Derivation::define(const std::string& name, DType type, std::span<const
   return t;
 }
 
-Id Derivation::total(TensorId t) {
+Id Differentiation::total(TensorId t) {
   Id sum = kNone;
   for (Id term : adjoint(t).terms) sum = sum == kNone ? term : arena().add(sum, term);
   return sum;
@@ -49,7 +49,7 @@ Id name_axis(const Program& p, Id extent, const std::vector<Id>& used) {
 
 }  // namespace
 
-const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted,
+const std::vector<Id>& target_axes(Differentiation& d, TensorId t, std::span<const Id> wanted,
                                    std::span<const Id> avoid) {
   TensorAdjoint& adjoint = d.adjoint(t);
   size_t rank = d.program.tensor(t).shape.size();

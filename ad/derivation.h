@@ -17,7 +17,7 @@ struct TensorAdjoint {
 };
 
 // A program whose backward is being derived.
-struct Derivation {
+struct Differentiation {
   Program program;
   std::vector<Definition> backward;     // in order
   std::vector<TensorAdjoint> adjoints;  // per tensor
@@ -38,7 +38,7 @@ struct Derivation {
 
 // The axes of t that contributions are written over. Named when first asked for: by wanted (kNone: no wish),
 // else after t's dims, else i, j, …; not like one of avoid.
-const std::vector<Id>& target_axes(Derivation& d, TensorId t, std::span<const Id> wanted = {},
+const std::vector<Id>& target_axes(Differentiation& d, TensorId t, std::span<const Id> wanted = {},
                                    std::span<const Id> avoid = {});
 
 }  // namespace xhat

@@ -61,7 +61,7 @@ Program as_forward(const Program& p) {
   return result;
 }
 
-void mark_active(Derivation& d, const std::vector<TensorId>& wrt) {
+void mark_active(Differentiation& d, const std::vector<TensorId>& wrt) {
   const Program& p = d.program;
   d.active.assign(p.tensors.size(), 0);
   for (TensorId t : wrt) d.active[t] = 1;
@@ -76,7 +76,7 @@ void mark_active(Derivation& d, const std::vector<TensorId>& wrt) {
 }
 
 // A cotangent per float output; it is the first term of the output's adjoint.
-void add_cotangents(Derivation& d) {
+void add_cotangents(Differentiation& d) {
   Program& p = d.program;
   for (const Definition& definition : p.body.definitions) {
     if (definition.is_call()) continue;
@@ -93,7 +93,7 @@ void add_cotangents(Derivation& d) {
   }
 }
 
-std::vector<AxisRange> whole(Derivation& d, TensorId t, const std::vector<Id>& axes) {
+std::vector<AxisRange> whole(Differentiation& d, TensorId t, const std::vector<Id>& axes) {
   std::vector<AxisRange> ranges;
   for (size_t i = 0; i < axes.size(); ++i)
     ranges.push_back({axes[i], d.arena().integer(0), d.program.tensor(t).shape[i]});
@@ -101,7 +101,7 @@ std::vector<AxisRange> whole(Derivation& d, TensorId t, const std::vector<Id>& a
 }
 
 // The tensor that holds t's adjoint: the cotangent itself where it is no more than that.
-TensorId adjoint_tensor(Derivation& d, TensorId t) {
+TensorId adjoint_tensor(Differentiation& d, TensorId t) {
   std::vector<Id> axes = target_axes(d, t);
   Id total = d.total(t);
   DType type = d.program.tensor(t).type;
@@ -114,7 +114,7 @@ TensorId adjoint_tensor(Derivation& d, TensorId t) {
 // Puts an op's own `grad` in place of its derivative. Its parameters are the op's inputs and outputs by name,
 // its other parameters the cotangents in order; its outputs are d<input> by name, or else the float inputs in
 // order.
-void apply_custom(Derivation& d, const Program& op, const std::vector<TensorId>& arguments,
+void apply_custom(Differentiation& d, const Program& op, const std::vector<TensorId>& arguments,
                   const std::vector<TensorId>& targets) {
   Program rule = expand_calls(*op.custom_gradient);
   std::vector<TensorId> tensors(rule.tensors.size(), kNoTensor);
@@ -155,7 +155,7 @@ void apply_custom(Derivation& d, const Program& op, const std::vector<TensorId>&
   }
 }
 
-void sweep_back(Derivation& d) {
+void sweep_back(Differentiation& d) {
   const std::vector<Definition> forward = d.program.body.definitions;
   for (size_t i = forward.size(); i-- > 0;) {
     const Definition& definition = forward[i];
@@ -169,7 +169,7 @@ void sweep_back(Derivation& d) {
   }
 }
 
-void add_gradients(Derivation& d, const std::vector<TensorId>& wrt) {
+void add_gradients(Differentiation& d, const std::vector<TensorId>& wrt) {
   for (TensorId t : wrt) {
     std::vector<Id> axes = target_axes(d, t);
     Id total = d.total(t);
@@ -184,7 +184,7 @@ void add_gradients(Derivation& d, const std::vector<TensorId>& wrt) {
 }  // namespace
 
 Program gradient(const Program& source, const GradientOptions& options) {
-  Derivation d;
+  Differentiation d;
   d.program = ordered(expand_calls(as_forward(source), true));
   std::vector<TensorId> wrt = asked_for(d.program, options);
   mark_active(d, wrt);

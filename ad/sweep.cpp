@@ -29,7 +29,7 @@ Id with_node_replaced(Arena& a, Id root, Id from, Id to) {
   return done.at(root);
 }
 
-bool is_active_node(Derivation& d, const Node& n, const std::unordered_set<Id>& active) {
+bool is_active_node(Differentiation& d, const Node& n, const std::unordered_set<Id>& active) {
   if (!is_float(n.type)) return false;
   auto on = [&](size_t i) { return active.contains(n.arg(i)); };
   if (is_read(n.op)) return d.is_active(n.symbol) || (n.op == Op::read_or && on(n.arg_count - 1));
@@ -40,7 +40,7 @@ bool is_active_node(Derivation& d, const Node& n, const std::unordered_set<Id>& 
   return false;
 }
 
-std::unordered_set<Id> active_nodes(Derivation& d, Id body) {
+std::unordered_set<Id> active_nodes(Differentiation& d, Id body) {
   std::unordered_set<Id> active;
   for (Id id : reachable(d.arena(), body))
     if (is_active_node(d, d.arena()[id], active)) active.insert(id);
@@ -49,7 +49,7 @@ std::unordered_set<Id> active_nodes(Derivation& d, Id body) {
 
 class Sweep {
  public:
-  Sweep(Derivation& d, const Definition& definition)
+  Sweep(Differentiation& d, const Definition& definition)
       : d_(d), a_(d.arena()), definition_(definition), name_(d.program.tensor(definition.target()).name) {
     body_ = with_distinct_axes(definition.body);
     active_ = active_nodes(d_, body_);
@@ -379,7 +379,7 @@ class Sweep {
     }
     std::vector<Id> avoid = targets;
     avoid.insert(avoid.end(), bound.begin(), bound.end());
-    auto moved = [&](Id x) { return map.empty() ? x : substitute(a_, clear_of(x, avoid), map, avoid); };
+    auto moved = [&](Id x) { return substitute(a_, clear_of(x, avoid), map, avoid); };
     for (size_t i = 0; i < remaining.size(); ++i)
       remaining[i] = {bound[i], moved(remaining[i].begin), moved(remaining[i].end)};
     for (Id& x : conditions) x = moved(x);
@@ -396,7 +396,7 @@ class Sweep {
     adjoint.guards.push_back(conjunction(a_, outer));
   }
 
-  Derivation& d_;
+  Differentiation& d_;
   Arena& a_;
   const Definition& definition_;
   std::string name_;
@@ -410,10 +410,10 @@ class Sweep {
 
 }  // namespace
 
-bool is_active(Derivation& d, const Definition& definition) {
+bool is_active(Differentiation& d, const Definition& definition) {
   return active_nodes(d, definition.body).contains(definition.body);
 }
 
-void sweep(Derivation& d, const Definition& definition) { Sweep(d, definition).run(); }
+void sweep(Differentiation& d, const Definition& definition) { Sweep(d, definition).run(); }
 
 }  // namespace xhat

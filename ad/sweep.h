@@ -11,9 +11,9 @@
 namespace xhat {
 
 // Does any float value in the body depend on an active tensor?
-bool is_active(Derivation& d, const Definition& definition);
+bool is_active(Differentiation& d, const Definition& definition);
 
 // definition: not a call, and its target has terms.
-void sweep(Derivation& d, const Definition& definition);
+void sweep(Differentiation& d, const Definition& definition);
 
 }  // namespace xhat

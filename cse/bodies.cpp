@@ -14,7 +14,7 @@ Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values)
     if (it == values.end()) return id;
     if (n.op == Op::read_or) throw Bug("a read with an outside value of an inlined tensor");
     Replacements at;
-    for (size_t i = 0; i < it->second.axes.size(); ++i) at[it->second.axes[i]] = n.arg(i);
+    for (size_t i = 0; i < it->second.axes.size(); ++i) at[it->second.axes[i]] = a.to(DType::i64, n.arg(i));
     return at.empty() ? it->second.value : substitute(a, it->second.value, at);
   });
 }

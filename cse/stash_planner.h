@@ -35,10 +35,10 @@ struct StashOptions {
   enum class Policy : uint8_t { none, largest, cost, budget } policy = Policy::cost;
   int64_t budget = 0;  // bytes
   // Inputs and outputs that stay with the caller until the backward. Unset: all, but for dropped.
-  std::optional<std::vector<std::string>> kept_by_caller;
-  std::vector<std::string> dropped;
-  StashPrices prices;
-  std::map<std::string, int64_t> nominal;  // by dim; those without: nominal_extent
+  std::optional<std::vector<std::string>> kept_by_caller = {};
+  std::vector<std::string> dropped = {};
+  StashPrices prices = {};
+  std::map<std::string, int64_t> nominal = {};  // by dim; those without: nominal_extent
   int64_t nominal_extent = 64;
 };
 

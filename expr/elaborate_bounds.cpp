@@ -162,7 +162,8 @@ class BoundsCheck {
     return r && r->end == extent && a_[r->begin].op == Op::constant && a_[r->begin].integer >= 0;
   }
 
-  // The axes and conditions that can matter: those connected with the index through conditions and ranges.
+  // The axes and conditions that can matter: those connected with the index through conditions and ranges. An axis around
+  // the read whose range depends on one of these matters although the index lacks it: the range may be empty.
   void relevant(Id index, const Context& c, std::vector<AxisRange>& axes, std::vector<Id>& conditions) {
     std::vector<AxisRange> scope;
     for (uint32_t r : axes_.items(c.axes)) scope.push_back(ranges_[r]);
@@ -175,14 +176,16 @@ class BoundsCheck {
       wanted.insert(a_[x].free_axes().begin(), a_[x].free_axes().end());
       return wanted.size() != before;
     };
-    auto touches = [&](Id x) {
-      auto free = a_[x].free_axes();
-      return free.empty() || std::ranges::any_of(free, [&](Id y) { return wanted.contains(y); });
+    auto meets = [&](Id x) {
+      return std::ranges::any_of(a_[x].free_axes(), [&](Id y) { return wanted.contains(y); });
     };
+    auto touches = [&](Id x) { return a_[x].free_axes().empty() || meets(x); };
     for (bool more = true; more;) {
       more = false;
-      for (const AxisRange& r : scope)
+      for (const AxisRange& r : scope) {
+        if (meets(r.begin) || meets(r.end)) more |= wanted.insert(r.axis).second;
         if (wanted.contains(r.axis)) more |= add_axes(r.begin) | add_axes(r.end);
+      }
       for (Id x : known)
         if (touches(x)) more |= add_axes(x);
     }

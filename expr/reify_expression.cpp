@@ -405,7 +405,11 @@ class Reifier {
 
   void name_lets(Id root, std::span<const AxisRange> scope) {
     std::set<std::string> taken;
-    for (const Tensor& t : p_.tensors) taken.insert(t.name);
+    // Only what is printed: names of tensors that a pass dropped would be forgotten when the text is read back.
+    for (TensorId t : p_.inputs) taken.insert(p_.tensors[t].name);
+    for (TensorId t : p_.cotangents) taken.insert(p_.tensors[t].name);
+    for (const Definition& d : p_.body.definitions)
+      for (TensorId t : d.targets) taken.insert(p_.tensors[t].name);
     for (const Dim& d : p_.dims) taken.insert(a_.name(d.dim));
     for (const AxisRange& r : scope) taken.insert(a_.name(r.axis));
     if (!lets_.empty())

@@ -27,13 +27,13 @@ class KernelCache;
 }
 
 struct CompileOptions {
-  StashOptions stash;             // what the backward may keep, by which policy
-  FusionOptions fusion;
-  std::vector<std::string> wrt;   // gradients wanted; empty: of every float input that is not const
+  StashOptions stash = {};        // what the backward may keep, by which policy
+  FusionOptions fusion = {};
+  std::vector<std::string> wrt = {};  // gradients wanted; empty: of every float input that is not const
   int threads = 0;                // 0: one per core
   bool differentiate = true;      // false: infer only
-  DimValues dims;                 // of dims that no parameter's shape gives
-  std::shared_ptr<runtime::KernelCache> cache;  // null: the process's own
+  DimValues dims = {};            // of dims that no parameter's shape gives
+  std::shared_ptr<runtime::KernelCache> cache = {};  // null: the process's own
 };
 
 // One step of the way from the op to its two directions, for those who want to look.

@@ -66,7 +66,7 @@ struct DirectionKernels::State {
     std::vector<halide_dimension_t> dims;
   };
   struct Worker {
-    std::vector<int32_t> origins;
+    std::vector<int32_t> scalars;
     std::vector<Buffer> results;
     std::vector<const void*> argv;
     std::vector<const void*> raw;  // what argv's buffer slots point to
@@ -217,12 +217,12 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
   }
   ks.workers.resize(std::max(ks.workers.size(), static_cast<size_t>(pool.threads())));
   for (auto& w : ks.workers) {
-    w.origins.resize(k.code->origins.size());
+    w.scalars.resize(k.code->scalars.size());
     w.results.resize(k.results.size());
     w.argv.clear();
     w.raw.clear();
     w.argv.push_back(nullptr);  // the user context
-    for (int32_t& o : w.origins) w.argv.push_back(&o);
+    for (int32_t& o : w.scalars) w.argv.push_back(&o);
     for (auto& b : ks.inputs) w.argv.push_back(&b.raw);
     for (size_t i = 0; i < k.results.size(); ++i) {
       const ResultInfo& r = k.results[i];
@@ -241,7 +241,10 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
       origin[s] = position[s] * axis.tile;
       extent[s] = std::min(axis.tile, axis.extent - origin[s]);
     }
-    for (size_t i = 0; i < w.origins.size(); ++i) w.origins[i] = static_cast<int32_t>(origin[k.code->origins[i]]);
+    for (size_t i = 0; i < w.scalars.size(); ++i) {
+      auto [s, count] = k.code->scalars[i];
+      w.scalars[i] = static_cast<int32_t>(count ? extent[s] : origin[s]);
+    }
     for (size_t i = 0; i < k.results.size(); ++i) {
       const ResultInfo& r = k.results[i];
       const SpecTensor& t = spec.tensors[r.tensor];

@@ -71,8 +71,8 @@ std::shared_ptr<const CompiledKernel> compile(const KernelSpec& spec) {
   try {
     Halide::Target target = cpu_target();
     LoweredKernel lowered = lower(spec, target);
-    for (Id axis : lowered.origins)
-      made->origins.push_back(static_cast<size_t>(std::ranges::find(spec.shared, axis) - spec.shared.begin()));
+    for (const TileScalar& s : lowered.scalars)
+      made->scalars.push_back({static_cast<size_t>(std::ranges::find(spec.shared, s.axis) - spec.shared.begin()), s.count});
     made->inputs = lowered.inputs;
     made->results = lowered.results;
     made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target));

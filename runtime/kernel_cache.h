@@ -22,7 +22,11 @@ class TileCode {
 
 struct CompiledKernel {
   std::unique_ptr<TileCode> code;
-  std::vector<size_t> origins;     // per origin argument: position in KernelSpec::shared
+  struct Scalar {
+    size_t shared;  // position in KernelSpec::shared
+    bool count;     // how many elements of it the tile has; else its origin
+  };
+  std::vector<Scalar> scalars;     // the first arguments
   std::vector<uint32_t> inputs;    // tensors of the spec, in argument order
   std::vector<uint32_t> results;
   double compile_ms = 0;

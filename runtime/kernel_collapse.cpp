@@ -189,7 +189,8 @@ std::string KernelSpec::key() const {
   std::string s;
   for (Id x : shared) {
     const SpecAxis& axis = axes.at(x);
-    s += fmt::format("{}:{}/{};", arena->name(x), axis.baked ? axis.extent : -1, axis.tile);
+    // How much a part takes is an argument.
+    s += fmt::format("{}:{}/{};", arena->name(x), axis.baked ? axis.extent : -1, static_cast<int>(axis.kind()));
   }
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     const SpecTensor& x = tensors[t];

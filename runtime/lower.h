@@ -9,12 +9,17 @@
 
 namespace xhat::runtime {
 
+struct TileScalar {
+  Id axis;
+  bool count;  // else the origin
+};
+
 struct LoweredKernel {
   Halide::Pipeline pipeline;
-  // Arguments in order: the JIT's user context (implicit), one int32 origin per shared axis that is not whole (in the
-  // order of KernelSpec::shared), then the input buffers; the result buffers follow, in the order of results.
+  // Arguments in order: the JIT's user context (implicit), the int32 scalars (of each shared axis that is not whole its
+  // origin, and of a part how many elements this tile has), the input buffers; then the result buffers.
   std::vector<Halide::Argument> arguments;
-  std::vector<Id> origins;         // axis nodes
+  std::vector<TileScalar> scalars;
   std::vector<uint32_t> inputs;    // tensors, by argument
   std::vector<uint32_t> results;   // tensors, by result
 };

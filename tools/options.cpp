@@ -37,7 +37,7 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
       ->check(CLI::NonNegativeNumber);
   sub.add_option("--target", c.target, "cpu (cuda, opencl, vulkan: not yet)")->capture_default_str();
-  sub.add_option("--set", c.sets, "a scalar parameter's value: eps=1e-5")->allow_extra_args(false);
+  sub.add_option("--set", c.sets, "values of scalar parameters: eps=1e-5 k=3");
 }
 
 CLI::App* subcommand(CLI::App& app, Command& c, const std::string& name, const std::string& what,
@@ -93,7 +93,7 @@ StashPrices read_prices(const std::string& path) {
 
 // Options that take several NAME=FILE also swallow a FILE that stands behind them.
 void give_back_file(Command& c) {
-  for (auto* list : {&c.in, &c.dy, &c.jvp, &c.hvp})
+  for (auto* list : {&c.in, &c.dy, &c.jvp, &c.hvp, &c.sets})
     if (c.file.empty() && !list->empty() && list->back().find('=') == std::string::npos) {
       c.file = list->back();
       list->pop_back();

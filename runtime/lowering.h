@@ -1,0 +1,179 @@
+// The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement) and lower_reduce.cpp
+// (reductions). Includes Halide; for these two files only.
+#pragma once
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/emit.h"
+#include "runtime/lower.h"
+
+namespace xhat::runtime {
+
+using Halide::Expr;
+using Halide::Func;
+using Halide::RDom;
+using Halide::RVar;
+using Halide::TailStrategy;
+using Halide::Var;
+using Halide::VarOrRVar;
+
+class Lowering {
+ public:
+  Lowering(const KernelSpec& spec, const Halide::Target& target)
+      : spec_(spec), target_(target), emit_{spec, {}, {}, {}, {}} {}
+
+  LoweredKernel run();
+
+ private:
+  const KernelSpec& spec_;
+  const Halide::Target& target_;
+  Emitter emit_;
+  LoweredKernel out_;
+  std::unordered_map<Id, Var> vars_;
+  std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes of which a tile takes a part
+  std::unordered_map<uint32_t, Func> results_;
+  // Set when everything else is computed inside the rows of one result.
+  size_t row_result_ = SIZE_MAX;
+  Id row_axis_ = kNone;
+  std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
+
+  const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
+  int natural(DType t) const { return target_.natural_vector_size(storage_type(t)); }
+
+  // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
+  std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
+
+  void declare();
+
+  // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
+  std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;
+
+  // Where vectors run: a map along the last axis it writes; a reduction along the axis that is contiguous in most of the
+  // bytes it reads, if that is reduced or the last one written. kNone if there is none.
+  Id vector_axis(const std::vector<size_t>& group) const;
+
+  std::vector<Var> func_vars(const SpecMember& m) const {
+    std::vector<Var> v;
+    auto dims = tile_dimensions(spec_, m);
+    for (size_t i = dims.size(); i-- > 0;) v.push_back(vars_.at(m.left[dims[i]]));
+    return v;
+  }
+
+  Emitter::Axes left_locals(const SpecMember& m) const {
+    Emitter::Axes axes;
+    for (Id x : m.left) axes[x] = axis(x).kind() == AxisKind::single ? Expr(0) : Expr(vars_.at(x));
+    return axes;
+  }
+
+  // Elements of an axis in this tile: a constant; of a part, an argument, for the last tile may have fewer.
+  Expr extent(Id x) const;
+
+  // Vectorizes v of a stage by what fits: the natural width, less for short constant extents.
+  template <class Stage>
+  void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll) const {
+    const SpecAxis& a = axis(x);
+    int width = natural(type);
+    if (a.kind() == AxisKind::whole)
+      while (width > 1 && a.extent < width) width /= 2;
+    if (width <= 1) return;
+    if (a.kind() == AxisKind::whole && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
+    if (unroll > 1) {
+      split_unrolled(stage, v, width, unroll);
+    } else {
+      stage.vectorize(v, width, TailStrategy::GuardWithIf);
+    }
+  }
+
+  template <class Stage>
+  static void split_unrolled(Stage& stage, const VarOrRVar& v, int width, int unroll) {
+    if (v.is_rvar) {
+      RVar o(v.name() + "_o"), i(v.name() + "_i");
+      stage.split(v.rvar, o, i, width * unroll, TailStrategy::GuardWithIf)
+          .vectorize(i, width, TailStrategy::GuardWithIf)
+          .unroll(i);
+    } else {
+      Var o(v.name() + "_o"), i(v.name() + "_i");
+      stage.split(v.var, o, i, width * unroll, TailStrategy::GuardWithIf)
+          .vectorize(i, width, TailStrategy::GuardWithIf)
+          .unroll(i);
+    }
+  }
+
+  // Is there one result into whose row loop the rest can go?
+  void find_row_loop();
+
+  void place(Func f) {
+    if (row_result_ == SIZE_MAX)
+      f.compute_root();
+    else
+      inside_.push_back(f);
+  }
+
+  void publish(const SpecMember& m, Func f) {
+    emit_.made[m.tensor] = f;
+    emit_.left_axes[m.tensor] = m.left;
+    bool leaves = spec_.tensors[m.tensor].use != SpecTensor::Use::temporary;
+    if (leaves)
+      results_[m.tensor] = f;
+    else
+      place(f);
+  }
+
+  Expr to_storage(const SpecMember& m, const Expr& e) const {
+    return spec_.tensors[m.tensor].type == DType::boolean && e.type().is_bool() ? Halide::cast<uint8_t>(e)
+                                                                                : e;
+  }
+
+  void member(const std::vector<size_t>& group);
+  void map(const SpecMember& m);
+
+  // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
+  void order_rows(Func f, const SpecMember& m, Id v) const;
+
+  // The widest element type that a member computes with decides the vector width.
+  DType widest(const SpecMember& m) const;
+
+  DType accumulated(const SpecMember& m) const { return (*spec_.arena)[m.body].type; }
+
+  static Expr element(Func f, const std::vector<Expr>& args, size_t i, size_t of) {
+    return of == 1 ? Expr(f(args)) : Expr(f(args)[static_cast<int>(i)]);
+  }
+
+  void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
+    if (values.size() == 1)
+      f(args) = values[0];
+    else
+      f(args) = Halide::Tuple(values);
+  }
+
+  std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
+                          const Emitter::Axes& axes) const;
+
+  static std::vector<Expr> exprs(const std::vector<Var>& vars) { return {vars.begin(), vars.end()}; }
+
+  // One result Func per member of a group, from the finished accumulators.
+  template <class F>
+  void results_of(const std::vector<size_t>& group, F&& value) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      const SpecMember& m = spec_.members[group[i]];
+      Func r(name("red", m.tensor));
+      r(func_vars(m)) = to_storage(m, value(i));
+      publish(m, r);
+    }
+  }
+
+  void row_sum(const std::vector<size_t>& group, Id v);
+
+  // The accumulators of one row live in registers or on the stack: computed where the row's result is.
+  void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
+  static Expr pairwise(Op op, std::vector<Expr> parts);
+  void column_sum(const std::vector<size_t>& group, Id v);
+  void scatter(const SpecMember& m);
+
+  // First extreme, or the first NaN. Serial: ties must go to the first.
+  void extreme_index(const SpecMember& m);
+  void finish();
+};
+
+}  // namespace xhat::runtime

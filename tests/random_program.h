@@ -1,0 +1,25 @@
+// Random programs for property tests: valid by construction, of small sizes, with everything the language's pure part has.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace xhat::testing {
+
+struct RandomProgramOptions {
+  bool differentiable = true;  // no stop_gradient, so that finite differences are the gradient
+  int definitions = 4;         // at most
+};
+
+// The text of a program; its last op is the one. Equal seeds, equal texts.
+std::string random_program(uint64_t seed, const RandomProgramOptions& options = {});
+
+// How many programs a test tries: XHAT_PROPERTY_COUNT, else `usual`. The first seed: XHAT_PROPERTY_SEED, else 1.
+int property_count(int usual);
+uint64_t property_seed();
+
+// A smaller program that still fails: fails(text) gives what is wrong, or nothing. Drops outputs, statements, parameters,
+// and replaces expressions by their parts, as long as the message's first word stays.
+std::string reduced(const std::string& text, const std::function<std::string(const std::string&)>& fails);
+
+}  // namespace xhat::testing

@@ -1,0 +1,91 @@
+// Every golden program as CPU kernels, with each stash policy, against the evaluator; with zero-size dims too.
+#include <gtest/gtest.h>
+
+#include "ad/gradient.h"
+#include "tests/golden.h"
+#include "tests/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+using Policy = StashOptions::Policy;
+
+// f32 kernels against doubles, relative to the largest element: sums of a few hundred terms.
+constexpr double kTolerance = 5e-5;
+// Where f16 or bf16 tensors are involved: one rounding at the end.
+constexpr double kHalfTolerance = 1e-2;
+
+double tolerance_of(const Program& p) {
+  for (const Tensor& t : p.tensors)
+    if (t.type == DType::f16 || t.type == DType::bf16) return kHalfTolerance;
+  return kTolerance;
+}
+
+class KernelGoldenTest : public ::testing::TestWithParam<GoldenFile> {
+ protected:
+  void SetUp() override {
+    op = parse_op(GetParam().program);
+    derived = gradient(op);
+  }
+
+  CompiledOp compiled(Policy policy, const DimValues& dims) const {
+    CompileOptions options;
+    options.stash.policy = policy;
+    options.threads = 2;
+    for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
+    return compile(op, options);
+  }
+
+  void compare(Policy policy, const DimValues& dims, const Arrays& data) const {
+    CompiledOp kernels = compiled(policy, dims);
+    Arrays expected = evaluate_on(derived, data, dims);
+    Arrays outputs = evaluate_on(op, data, dims);
+    EXPECT_EQ(difference(outputs, run_infer(kernels, data, dims), tolerance_of(op)), "") << "infer";
+    EXPECT_EQ(difference(expected, run_both(kernels, data, dims), tolerance_of(op)), "")
+        << "forward and backward of\n" << print(kernels.program());
+  }
+
+  Program op, derived;
+};
+
+TEST_P(KernelGoldenTest, AgreesWithTheEvaluator) {
+  DimValues dims = sample_dims(op, 3);
+  Arrays data = random_data(derived, dims, 5);
+  for (Policy policy : {Policy::none, Policy::largest, Policy::cost}) {
+    SCOPED_TRACE("policy " + std::to_string(static_cast<int>(policy)));
+    compare(policy, dims, data);
+  }
+}
+
+// Each dim in turn is 0, as far as the op's preconditions allow it.
+TEST_P(KernelGoldenTest, ZeroSizesWork) {
+  DimValues dims = sample_dims(op, 3);
+  for (const auto& [name, value] : dims) {
+    DimValues zero;
+    try {
+      zero = sample_dims(op, 3, {{name, 0}});
+      Arrays data = random_inputs(op, zero, 5, {.finite = false});
+      data.merge(random_cotangents(derived, zero, 6));
+      evaluate_on(derived, data, zero);  // argmax over nothing and indices into nothing are errors
+      SCOPED_TRACE(name + " = 0");
+      compare(Policy::cost, zero, data);
+    } catch (const Error& e) {
+      if (zero.empty() || e.message().find("argmax") != std::string::npos || e.message().find("index") != std::string::npos)
+        continue;
+      throw;
+    }
+  }
+}
+
+std::vector<GoldenFile> golden_files() {
+  std::vector<GoldenFile> files;
+  for (const auto& path : golden_paths()) files.push_back(read_golden(path));
+  return files;
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, KernelGoldenTest, ::testing::ValuesIn(golden_files()),
+                         [](const auto& instance) { return instance.param.name; });
+
+}  // namespace
+}  // namespace xhat
