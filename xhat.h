@@ -23,7 +23,8 @@
 //   }
 //
 // An op may as well come from a text: compile(parse_op("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }")).
-// Errors are xhat::Error and say what to do. Eigen's matrices and tensors: runtime/eigen.h. Lessons: examples/.
+// Errors are xhat::Error and say what to do. Eigen's matrices and tensors: runtime/eigen.h. Lessons:
+// examples/.
 #pragma once
 #include "ad/gradcheck.h"
 #include "ad/gradient.h"
@@ -34,8 +35,8 @@
 #include "runtime/compile.h"
 #include "runtime/explain.h"
 
-// What a program that writes ops needs beside the language itself. In xhat, Op, Tensor and Dim are the engine's own and
-// would clash with those of the language, so nobody should have to open that namespace.
+// What a program that writes ops needs beside the language itself. In xhat, Op, Tensor and Dim are the
+// engine's own and would clash with those of the language, so nobody should have to open that namespace.
 namespace xhat::dsl {
 
 // Texts.

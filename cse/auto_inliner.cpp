@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "cse/bodies.h"
+
 namespace xhat {
 namespace {
 
@@ -14,6 +16,14 @@ struct Scope {
   std::unordered_map<Id, AxisRange> ranges;  // of every axis bound around a node
 };
 
+// x && y, where y may read what only x keeps in bounds: && evaluates both sides.
+Id guarded_by(Arena& a, Id x, Id y) {
+  if (is_true(a, x)) return y;
+  if (is_true(a, y)) return x;
+  bool reads = std::ranges::any_of(reachable(a, y), [&](Id id) { return a[id].op == Op::read && a[id].arg_count > 0; });
+  return reads ? a.select(x, y, a.boolean(false)) : a.land(x, y);
+}
+
 // Conditions that hold wherever a node is evaluated, per node: kNone = none. A node reached by two ways keeps what both
 // share: nothing, unless they are the same.
 std::unordered_map<Id, Id> path_conditions(Arena& a, Id root) {
@@ -23,7 +33,7 @@ std::unordered_map<Id, Id> path_conditions(Arena& a, Id root) {
     auto [it, fresh] = path.emplace(node, condition);
     if (!fresh && it->second != condition) it->second = a.boolean(true);
   };
-  auto both = [&](Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : a.land(x, y); };
+  auto both = [&](Id x, Id y) { return guarded_by(a, x, y); };
   for (size_t i = ids.size(); i-- > 0;) {
     Id here = path.at(ids[i]);
     const Node& n = a[ids[i]];
@@ -120,11 +130,13 @@ class Lifter {
   Id separate(const Definition& d, Id reduction, Id condition, const std::unordered_map<Id, AxisRange>& range) {
     const Node& n = a_[reduction];
     std::vector<Id> axes(n.free_axes().begin(), n.free_axes().end());
+    // A condition on other axes would make a tensor over these as well: left behind if nothing needs its protection.
+    bool foreign = std::ranges::any_of(a_[condition].free_axes(), [&](Id x) { return !has(axes, x); });
+    if (foreign && reads_inside(n, range)) condition = a_.boolean(true);
     if (!is_true(a_, condition)) {
       for (Id x : a_[condition].free_axes())
-        if (std::ranges::find(axes, x) == axes.end()) return reduction;  // cannot be said over its own axes
-      Id all = is_true(a_, n.arg(1)) ? condition : a_.land(condition, n.arg(1));
-      reduction = a_.reduce(n.op, reduce_axes(n), all, n.arg(0));
+        if (!has(axes, x)) axes.push_back(x);
+      reduction = a_.reduce(n.op, reduce_axes(n), guarded_by(a_, condition, n.arg(1)), n.arg(0));
     }
     // In the order of the definition's axes, then of binding.
     std::ranges::stable_sort(axes, [&](Id x, Id y) { return place(d, x) < place(d, y); });
@@ -151,6 +163,25 @@ class Lifter {
       fresh_.push_back(made);
     }
     return a_.read(it->second, type, indices);
+  }
+
+  static bool has(const std::vector<Id>& axes, Id x) { return std::ranges::find(axes, x) != axes.end(); }
+
+  // Are all reads in bounds whatever the conditions around the reduction?
+  bool reads_inside(const Node& reduction, const std::unordered_map<Id, AxisRange>& range) {
+    std::vector<AxisRange> axes;
+    for (Id x : reduction.free_axes()) axes.push_back(range.at(x));
+    std::ranges::stable_sort(axes, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
+    std::vector<AxisRange> bound = reduce_axes(reduction);
+    axes.insert(axes.end(), bound.begin(), bound.end());
+    for (Id id : reachable(a_, reduction.args().first(2))) {
+      const Node read = a_[id];
+      if (is_reduction(read.op)) return false;  // could not be lifted itself
+      if (read.op != Op::read) continue;
+      for (size_t i = 0; i < read.arg_count; ++i)
+        if (!in_bounds(a_, read.arg(i), p_.tensors[read.symbol].shape[i], axes)) return false;
+    }
+    return true;
   }
 
   size_t place(const Definition& d, Id axis) const {

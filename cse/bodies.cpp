@@ -6,7 +6,10 @@
 
 namespace xhat {
 
-Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values) {
+Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values, std::span<const AxisRange> scope) {
+  // A value may bind axes itself (a reduction that could not be lifted); those in scope give way.
+  std::vector<Id> taken = all_axes(a, std::span<const Id>(&root, 1));
+  for (const AxisRange& r : scope) taken.push_back(r.axis);
   return rewrite(a, root, [&](Id id) {
     const Node n = a[id];
     if (!is_read(n.op)) return id;
@@ -15,7 +18,7 @@ Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values)
     if (n.op == Op::read_or) throw Bug("a read with an outside value of an inlined tensor");
     Replacements at;
     for (size_t i = 0; i < it->second.axes.size(); ++i) at[it->second.axes[i]] = a.to(DType::i64, n.arg(i));
-    return at.empty() ? it->second.value : substitute(a, it->second.value, at);
+    return substitute(a, it->second.value, at, taken);
   });
 }
 

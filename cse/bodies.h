@@ -13,8 +13,8 @@ struct PointValue {
   std::vector<Id> axes;  // one per dimension
   Id value;
 };
-// Reads of these tensors become their values at the read's indices.
-Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values);
+// Reads of these tensors become their values at the read's indices. scope: the axes around root.
+Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values, std::span<const AxisRange> scope);
 
 // A body (or the body of its root reduction) with axes that no program uses, so that it can be a pattern
 // for bodies that use the same names.

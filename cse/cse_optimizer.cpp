@@ -61,7 +61,7 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
   for (const Definition& d : p_.body.definitions) {
     if (d.direction != Direction::forward || !is_float(a_[d.body].type)) continue;
     Definition open = d;
-    open.body = inline_reads(a_, d.body, values);
+    open.body = inline_reads(a_, d.body, values, d.axes);
     bool map = !is_reduction(a_[d.body].op);
     if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()))
       values[d.target()] = {axes_of(d.axes), open.body};

@@ -5,6 +5,7 @@
 
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
+#include "expr/affine.h"
 
 namespace xhat {
 namespace {
@@ -50,6 +51,7 @@ class Simplifier {
  private:
   void backward(Definition d);
   Product total(const Product& body, Sum s, bool create, int splits);
+  bool safe_outside(Id factor, const Sum& s);
   std::optional<Product> known(const Product& body, const Sum& s);
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
@@ -70,7 +72,8 @@ class Simplifier {
   std::vector<KnownSum> sums_;
   std::map<TensorId, PointValue> values_;
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
-  std::map<TensorId, Definition> written_out_;  // backward maps that so far have no definition
+  std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
+  std::map<TensorId, std::string> renamed_;     // the names of sums that may go
   std::vector<Definition> done_;
 };
 
@@ -124,7 +127,7 @@ Nested Simplifier::opened(const Product& body, const std::vector<AxisRange>& bou
       }
       changed = true;
       Replacements at;
-      for (size_t i = 0; i < k->pattern.free.size(); ++i) at[k->pattern.free[i].axis] = n.arg(i);
+      for (size_t i = 0; i < k->pattern.free.size(); ++i) at[k->pattern.free[i].axis] = a_.to(DType::i64, n.arg(i));
       for (const AxisRange& r : k->pattern.bound) {
         Id axis = a_.axis(mark + std::to_string(flat.bound.size()));
         flat.bound.push_back({axis, substitute(a_, r.begin, at), substitute(a_, r.end, at)});
@@ -253,13 +256,27 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   return tree_.form(read_at(a_, p_, d.target(), indices));
 }
 
+// Does it read only what is there also where the sum runs over nothing?
+bool Simplifier::safe_outside(Id factor, const Sum& s) {
+  for (Id id : reachable(a_, factor)) {
+    const Node n = a_[id];
+    if (n.op != Op::read) continue;
+    for (size_t i = 0; i < n.arg_count; ++i) {
+      Id index = n.arg(i), extent = p_.tensors[n.symbol].shape[i];
+      if (std::ranges::any_of(s.scope, [&](const AxisRange& r) { return r.axis == index && r.end == extent; })) continue;
+      if (prove_bounds(a_, {s.scope, {}, index, extent}).verdict == BoundsAnswer::Verdict::violated) return false;
+    }
+  }
+  return true;
+}
+
 // sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that
 // it would need a sum that does not exist.
 Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (body.is_zero()) return {0, {}};
   Product outside{body.coefficient, {}}, inside{1, {}};
   for (const Factor& f : body.factors)
-    (depends_on_any(a_, f.atom, s.bound) ? inside : outside).factors.push_back(f);
+    (depends_on_any(a_, f.atom, s.bound) || !safe_outside(f.atom, s) ? inside : outside).factors.push_back(f);
   // A bound axis that nothing depends on counts.
   for (size_t i = s.bound.size(); i-- > 0;) {
     AxisRange r = s.bound[i];
@@ -312,6 +329,11 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
     if (auto d2 = written_out_.find(it->first); d2 != written_out_.end()) {
       done_.push_back(d2->second);
       written_out_.erase(d2);
+      if (auto name = renamed_.find(it->first); name != renamed_.end()) {
+        std::string again = name->second;
+        for (int i = 1; p_.find(again); ++i) again = name->second + "_" + std::to_string(i);
+        p_.tensors[it->first].name = again;
+      }
     }
     values.erase(it);
   }
@@ -320,7 +342,7 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
 
 void Simplifier::backward(Definition d) {
   if (d.is_call()) throw Bug("simplify_reductions: calls must be expanded before");
-  d.body = inline_reads(a_, d.body, inlinable(d));
+  d.body = inline_reads(a_, d.body, inlinable(d), d.axes);
   d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
   const Node n = a_[d.body];
   bool map = !is_reduction(n.op);
@@ -335,7 +357,10 @@ void Simplifier::backward(Definition d) {
     Sum s{reduce_axes(n), reduce_condition(n), d.axes, n.type, p_.tensors[d.target()].name};
     // The name is free again if the definition goes; else the new sum gets a suffix.
     bool stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target());
-    if (!stays) p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
+    if (!stays) {
+      renamed_[d.target()] = p_.tensors[d.target()].name;
+      p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
+    }
     Product body = tree_.form(reduce_body(n));
     size_t before = done_.size();
     value = total(body, s, true, 0);
@@ -366,7 +391,7 @@ void Simplifier::backward(Definition d) {
     done_.push_back(d);
   else {
     values_[d.target()] = {axes_of(d.axes), d.body};
-    if (map) written_out_[d.target()] = d;
+    written_out_[d.target()] = d;
   }
 }
 
@@ -406,7 +431,7 @@ Program Simplifier::run() {
     if (d.direction != Direction::forward) continue;
     done_.push_back(d);
     Definition open = d;
-    open.body = inline_reads(a_, d.body, values_);
+    open.body = inline_reads(a_, d.body, values_, d.axes);
     bool map = !is_reduction(a_[d.body].op);
     if (!map && !has_tensor(hidden_, d.target())) remember(open);
     if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()))

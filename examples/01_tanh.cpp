@@ -1,5 +1,5 @@
-// Lesson 1: an op is a formula for one element. xhat derives its gradient, and sees that the gradient needs only what
-// the forward has computed already: dx = (1 - y*y) * dy.
+// Lesson 1: an op is a formula for one element. xhat derives its gradient, and sees that the gradient needs
+// only what the forward has computed already: dx = (1 - y*y) * dy.
 #include <array>
 #include <cmath>
 
@@ -23,13 +23,15 @@ int main() {
 
   // Derive, plan and compile. Kernels are built when the first sizes are seen.
   CompiledOp run = compile(program);
-  std::printf("the derived gradient\n%s\n", lesson::definitions(run.program(), xhat::Direction::backward).c_str());
+  std::printf("the derived gradient\n%s\n",
+              lesson::definitions(run.program(), xhat::Direction::backward).c_str());
 
   // Your memory, described by views; xhat copies nothing.
   std::array<float, 5> xs = {-2, -0.5, 0, 0.5, 2}, ys = {}, dys = {1, 1, 1, 1, 1}, dxs = {};
   TensorView vy(ys.data(), {5});
   Stash stash = run.forward({{"x", TensorView(xs.data(), {5})}, {"y", vy}});
-  run.backward({{"y", vy}, {"dy", TensorView(dys.data(), {5})}, {"grad_x", TensorView(dxs.data(), {5})}}, stash);
+  run.backward({{"y", vy}, {"dy", TensorView(dys.data(), {5})}, {"grad_x", TensorView(dxs.data(), {5})}},
+               stash);
 
   std::printf("     x        y    dy/dx\n");
   double worst = 0;
@@ -42,9 +44,11 @@ int main() {
   }
 
   lesson::Checks check;
-  check.that(equal(program, lesson::from_file("tanh.xh")), "the C++ above and examples/tanh.xh are the same program");
+  check.that(equal(program, lesson::from_file("tanh.xh")),
+             "the C++ above and examples/tanh.xh are the same program");
   check.near(worst, 0, 1e-6, "values and gradient agree with std::tanh");
-  check.that(run.kept() == std::vector<std::string>{"y"}, "the backward reads the output y and not the input");
+  check.that(run.kept() == std::vector<std::string>{"y"},
+             "the backward reads the output y and not the input");
   check.that(stash.bytes() == 0, "nothing else is kept");
   return check.status();
 }

@@ -1,7 +1,7 @@
 // Lesson 2: what a forward keeps for its backward is a choice, and xhat makes it by cost.
 //
-// BatchNorm's forward and backward share xhat = (x - mean) / sqrt(var + eps), as large as x itself. Keeping it costs a
-// write and a read of all of it; reading x again and two numbers per channel costs half of that.
+// BatchNorm's forward and backward share xhat = (x - mean) / sqrt(var + eps), as large as x itself. Keeping
+// it costs a write and a read of all of it; reading x again and two numbers per channel costs half of that.
 #include <cstdio>
 
 #include "lesson.h"
@@ -41,8 +41,8 @@ int main() {
     options.stash.policy = policy;
     Explanation e = explain(program, options, sizes);
     std::printf("policy %-8s forward moves %5.1f MB; backward moves %5.1f MB in %d sweep(s); kept:", name,
-                static_cast<double>(e.forward.bytes_moved) / 1e6, static_cast<double>(e.backward.bytes_moved) / 1e6,
-                e.backward.kernel_count);
+                static_cast<double>(e.forward.bytes_moved) / 1e6,
+                static_cast<double>(e.backward.bytes_moved) / 1e6, e.backward.kernel_count);
     for (const auto& s : e.stash)
       std::printf(" %s (%s)", s.name.c_str(), xhat::bytes_text(static_cast<double>(s.bytes)).c_str());
     std::printf("%s\n", e.stash.empty() ? " nothing" : "");
@@ -53,13 +53,15 @@ int main() {
   std::printf("\nwhy, for policy cost:\n");
   for (const auto& v : best.values)
     if (v.verdict != xhat::StashCandidate::Verdict::free)
-      std::printf("  %-9s to keep %8s, to recompute %8s: %s\n", v.name.c_str(), xhat::time_text(v.keep_ns).c_str(),
-                  xhat::time_text(v.recompute_ns).c_str(), v.reason.c_str());
+      std::printf("  %-9s to keep %8s, to recompute %8s: %s\n", v.name.c_str(),
+                  xhat::time_text(v.keep_ns).c_str(), xhat::time_text(v.recompute_ns).c_str(),
+                  v.reason.c_str());
   std::printf("\nthe backward it gives\n%s\n",
               lesson::definitions(compile(program).program(), xhat::Direction::backward).c_str());
 
   lesson::Checks check;
-  check.that(equal(program, lesson::from_file("batch_norm.xh")), "the C++ above and examples/batch_norm.xh are the same program");
+  check.that(equal(program, lesson::from_file("batch_norm.xh")),
+             "the C++ above and examples/batch_norm.xh are the same program");
   check.that(by_policy[Policy::none].stash.empty(), "policy none keeps nothing");
   int64_t large = 0, small = 0;
   for (const auto& s : by_policy[Policy::largest].stash) large = std::max(large, s.bytes);
@@ -67,7 +69,8 @@ int main() {
   check.that(large == 4LL * 32 * 64 * 56 * 56, "policy largest keeps xhat, as large as x");
   check.that(best.stash.size() == 2 && small == 4 * 64, "policy cost keeps two numbers per channel");
   check.that(best.optimal, "and proves that no choice among these is cheaper by its prices");
-  check.that(best.backward.reductions == 2, "the backward needs two sums: those of the mean and of the variance fell out");
+  check.that(best.backward.reductions == 2,
+             "the backward needs two sums: those of the mean and of the variance fell out");
   GradientReport report = check_gradient(gradient(program), sample_dims(program, 1));
   check.that(report.passed, "the gradient agrees with finite differences");
   return check.status();

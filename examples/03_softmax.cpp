@@ -1,7 +1,8 @@
 // Lesson 3: write the safe formula; what it costs in the gradient falls out again.
 //
-// Softmax subtracts each row's maximum, so that exp cannot overflow. The derivative through that maximum is zero in exact
-// arithmetic; xhat proves it, and what is left needs nothing but y: dx = y * (dy - sum(y * dy)).
+// Softmax subtracts each row's maximum, so that exp cannot overflow. The derivative through that maximum is
+// zero in exact arithmetic; xhat proves it, and what is left needs nothing but y: dx = y * (dy - sum(y *
+// dy)).
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -25,12 +26,15 @@ int main() {
 
   // Before and after: the gradient as reverse mode writes it, and after the passes.
   CompiledOp run = compile(program);
-  std::printf("the gradient as derived\n%s", lesson::definitions(gradient(program), xhat::Direction::backward).c_str());
-  std::printf("the gradient as compiled\n%s\n", lesson::definitions(run.program(), xhat::Direction::backward).c_str());
+  std::printf("the gradient as derived\n%s",
+              lesson::definitions(gradient(program), xhat::Direction::backward).c_str());
+  std::printf("the gradient as compiled\n%s\n",
+              lesson::definitions(run.program(), xhat::Direction::backward).c_str());
 
   // One CompiledOp serves every size. Row 0 would overflow without the maximum.
   lesson::Checks check;
-  check.that(equal(program, lesson::from_file("softmax.xh")), "the C++ above and examples/softmax.xh are the same program");
+  check.that(equal(program, lesson::from_file("softmax.xh")),
+             "the C++ above and examples/softmax.xh are the same program");
   for (int64_t rows : {2, 3}) {
     const int64_t columns = 1000;
     auto size = static_cast<size_t>(rows * columns);
@@ -41,7 +45,9 @@ int main() {
     }
     TensorView vy(ys.data(), {rows, columns});
     Stash stash = run.forward({{"x", TensorView(xs.data(), {rows, columns})}, {"y", vy}});
-    run.backward({{"y", vy}, {"dy", TensorView(dys.data(), {rows, columns})}, {"grad_x", TensorView(dxs.data(), {rows, columns})}},
+    run.backward({{"y", vy},
+                  {"dy", TensorView(dys.data(), {rows, columns})},
+                  {"grad_x", TensorView(dxs.data(), {rows, columns})}},
                  stash);
     double worst = 0;
     for (int64_t r = 0; r < rows; ++r) {
@@ -56,6 +62,7 @@ int main() {
     check.near(worst, 0, 1e-5, std::to_string(rows) + " rows: y sums to 1 and dx to 0");
     check.that(stash.bytes() == 0, std::to_string(rows) + " rows: nothing is kept but y");
   }
-  check.that(check_gradient(gradient(program), sample_dims(program, 1)).passed, "the gradient agrees with finite differences");
+  check.that(check_gradient(gradient(program), sample_dims(program, 1)).passed,
+             "the gradient agrees with finite differences");
   return check.status();
 }

@@ -1,8 +1,8 @@
 // Lesson 4: a kernel is one sweep over memory, and most ops need only one for each direction.
 //
-// LayerNorm's backward wants sums along rows (for dx) and along columns (for dgamma and dbeta). Both come out of the
-// same sweep: a tile of rows gives its part of dx whole and one partial row of dgamma and dbeta; a small step adds those.
-// Gradients may also be added to what is in your buffer, as optimizers like it.
+// LayerNorm's backward wants sums along rows (for dx) and along columns (for dgamma and dbeta). Both come out
+// of the same sweep: a tile of rows gives its part of dx whole and one partial row of dgamma and dbeta; a
+// small step adds those. Gradients may also be added to what is in your buffer, as optimizers like it.
 #include <cstdio>
 #include <vector>
 
@@ -28,7 +28,8 @@ int main() {
   Op op("layer_norm");
   Dim N("N"), D("D");
   Axis n("n"), d("d");
-  Tensor x = op.input("x", f32, {N, D}), gamma = op.input("gamma", f32, {D}), beta = op.input("beta", f32, {D});
+  Tensor x = op.input("x", f32, {N, D}), gamma = op.input("gamma", f32, {D}),
+         beta = op.input("beta", f32, {D});
   Tensor mean("mean"), var("var"), y("y");
   mean(n) = sum({d}, x(n, d)) / D;
   var(n) = sum({d}, pow(x(n, d) - mean(n), 2)) / D;
@@ -47,14 +48,17 @@ int main() {
   Arrays data = random_inputs(program, {{"N", rows}, {"D", columns}}, 1);
   Arrays cotangents = random_cotangents(gradient(program), {{"N", rows}, {"D", columns}}, 2);
   auto floats = [](const Array& a) { return std::vector<float>(a.reals.begin(), a.reals.end()); };
-  std::vector<float> xs = floats(data["x"]), gs = floats(data["gamma"]), bs = floats(data["beta"]), dys = floats(cotangents["dy"]);
+  std::vector<float> xs = floats(data["x"]), gs = floats(data["gamma"]), bs = floats(data["beta"]),
+                     dys = floats(cotangents["dy"]);
   std::vector<float> ys(xs.size()), dxs(xs.size()), dgs(gs.size()), dbs(bs.size());
   CompiledOp run = compile(program);
   auto matrix = [&](std::vector<float>& v) { return TensorView(v.data(), {rows, columns}); };
   auto vector = [&](std::vector<float>& v) { return TensorView(v.data(), {columns}); };
-  std::vector<Argument> arguments = {{"x", matrix(xs)}, {"gamma", vector(gs)}, {"beta", vector(bs)}, {"y", matrix(ys)}};
+  std::vector<Argument> arguments = {
+      {"x", matrix(xs)}, {"gamma", vector(gs)}, {"beta", vector(bs)}, {"y", matrix(ys)}};
   Stash stash = run.forward(arguments);
-  arguments.insert(arguments.end(), {{"dy", matrix(dys)}, {"grad_x", matrix(dxs)}, {"grad_beta", vector(dbs)}});
+  arguments.insert(arguments.end(),
+                   {{"dy", matrix(dys)}, {"grad_x", matrix(dxs)}, {"grad_beta", vector(dbs)}});
   arguments.push_back({"grad_gamma", vector(dgs)});
   CallCounts counts = run.backward(arguments, stash);
   std::vector<float> once = dgs;
@@ -74,7 +78,8 @@ int main() {
 
   lesson::Checks check;
   std::printf("\n");
-  check.that(equal(program, lesson::from_file("layer_norm.xh")), "the C++ above and examples/layer_norm.xh are the same program");
+  check.that(equal(program, lesson::from_file("layer_norm.xh")),
+             "the C++ above and examples/layer_norm.xh are the same program");
   check.that(e.forward.kernel_count == 1 && e.backward.kernel_count == 1, "one sweep for each direction");
   check.that(counts.kernels == 1, "and one ran");
   check.near(worst, 0, 1e-4, "gradients agree with the evaluator");

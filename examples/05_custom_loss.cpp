@@ -1,5 +1,5 @@
-// Lesson 5: a loss of your own. Conditions, scalar parameters, inputs that need no gradient, a scalar result; then look
-// at the gradient that comes out, and have it checked.
+// Lesson 5: a loss of your own. Conditions, scalar parameters, inputs that need no gradient, a scalar result;
+// then look at the gradient that comes out, and have it checked.
 #include <cstdio>
 #include <vector>
 
@@ -14,7 +14,8 @@ int main() {
   Dim N("N");
   Axis i("i");
   Tensor prediction = op.input("prediction", f32, {N});
-  Tensor target = op.constant("target", f32, {N}), weight = op.constant("weight", f32, {N});  // no gradients wanted
+  Tensor target = op.constant("target", f32, {N}),
+         weight = op.constant("weight", f32, {N});  // no gradients wanted
   Tensor delta = op.input("delta", f32), tilt = op.input("tilt", f32);
   Tensor r("r"), side("side"), cost("cost"), loss("loss");
   r(i) = target(i) - prediction(i);
@@ -26,7 +27,8 @@ int main() {
   std::printf("%s\n", print(program).c_str());
 
   CompiledOp run = compile(program);
-  std::printf("derived gradients, as compiled\n%s\n", lesson::definitions(run.program(), xhat::Direction::backward).c_str());
+  std::printf("derived gradients, as compiled\n%s\n",
+              lesson::definitions(run.program(), xhat::Direction::backward).c_str());
 
   // Random directions and single elements, in double. Where the loss has a kink there is nothing to compare.
   GradientReport report = check_gradient(gradient(program), {{"N", 40}});
@@ -35,11 +37,14 @@ int main() {
   // Fit the best constant to some numbers: with tilt 3 it must lie above their middle.
   std::vector<float> targets = {1, 2, 3, 4, 5, 6, 7, 8, 9}, weights(9, 1.0f), guess(9, 0.0f), slope(9);
   float delta_value = 0.5f, tilt_value = 3, loss_value = 0, one = 1;
-  std::vector<Argument> arguments = {
-      {"prediction", TensorView(guess.data(), {9})}, {"target", TensorView(targets.data(), {9})},
-      {"weight", TensorView(weights.data(), {9})},   {"delta", TensorView(&delta_value, {})},
-      {"tilt", TensorView(&tilt_value, {})},         {"loss", TensorView(&loss_value, {})},
-      {"dloss", TensorView(&one, {})},               {"grad_prediction", TensorView(slope.data(), {9})}};
+  std::vector<Argument> arguments = {{"prediction", TensorView(guess.data(), {9})},
+                                     {"target", TensorView(targets.data(), {9})},
+                                     {"weight", TensorView(weights.data(), {9})},
+                                     {"delta", TensorView(&delta_value, {})},
+                                     {"tilt", TensorView(&tilt_value, {})},
+                                     {"loss", TensorView(&loss_value, {})},
+                                     {"dloss", TensorView(&one, {})},
+                                     {"grad_prediction", TensorView(slope.data(), {9})}};
   Stash stash;
   float first = 0;
   for (int step = 0; step < 200; ++step) {
@@ -50,11 +55,12 @@ int main() {
     for (float s : slope) whole += s;
     for (float& g : guess) g -= 0.5f * whole;
   }
-  std::printf("best constant for 1..9, errors below costing 3 times: %.2f (loss %.2f, was %.2f)\n\n", static_cast<double>(guess[0]),
-              static_cast<double>(loss_value), static_cast<double>(first));
+  std::printf("best constant for 1..9, errors below costing 3 times: %.2f (loss %.2f, was %.2f)\n\n",
+              static_cast<double>(guess[0]), static_cast<double>(loss_value), static_cast<double>(first));
 
   lesson::Checks check;
-  check.that(equal(program, lesson::from_file("custom_loss.xh")), "the C++ above and examples/custom_loss.xh are the same program");
+  check.that(equal(program, lesson::from_file("custom_loss.xh")),
+             "the C++ above and examples/custom_loss.xh are the same program");
   check.that(report.passed, "the gradient agrees with finite differences");
   // At 7, six numbers below pull as hard as two above that count three times.
   check.near(static_cast<double>(guess[0]), 7, 0.01, "the best constant is 7, where the pulls balance");

@@ -1,5 +1,5 @@
-// Lesson 6: train a small network on Eigen's matrices. They are passed in place, in whatever order they are stored; the
-// gradients arrive in Eigen matrices too, and the optimizer is two lines of Eigen.
+// Lesson 6: train a small network on Eigen's matrices. They are passed in place, in whatever order they are
+// stored; the gradients arrive in Eigen matrices too, and the optimizer is two lines of Eigen.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -26,7 +26,8 @@ Ops build_ops() {
   Axis n("n"), k("k"), j("j");
   Op network("network");
   {
-    Tensor x = network.input("x", f32, {N, K}), w1 = network.input("w1", f32, {K, J}), b1 = network.input("b1", f32, {J});
+    Tensor x = network.input("x", f32, {N, K}), w1 = network.input("w1", f32, {K, J}),
+           b1 = network.input("b1", f32, {J});
     Tensor w2 = network.input("w2", f32, {J}), b2 = network.input("b2", f32), h("h"), z("z");
     h(n, j) = tanh(sum({k}, x(n, k) * w1(k, j)) + b1(j));
     z(n) = sum({j}, h(n, j) * w2(j)) + b2;
@@ -59,7 +60,8 @@ void make_moons(Eigen::MatrixXf& x, Eigen::VectorXf& label) {
 template <class M>
 struct Parameter {
   M value, gradient, velocity;
-  explicit Parameter(const M& start) : value(start), gradient(M::Zero(start.rows(), start.cols())), velocity(gradient) {}
+  explicit Parameter(const M& start)
+      : value(start), gradient(M::Zero(start.rows(), start.cols())), velocity(gradient) {}
   void step(float rate) {
     velocity = 0.9f * velocity + gradient;
     value -= rate * velocity;
@@ -87,15 +89,24 @@ int main() {
   Eigen::VectorXf label(samples);
   make_moons(x, label);
   Parameter<RowMajor> w1(small_numbers<RowMajor>(2, hidden));
-  Parameter<Eigen::VectorXf> b1(small_numbers<Eigen::VectorXf>(hidden, 1)), w2(small_numbers<Eigen::VectorXf>(hidden, 1) * 0.1f);
+  Parameter<Eigen::VectorXf> b1(small_numbers<Eigen::VectorXf>(hidden, 1)),
+      w2(small_numbers<Eigen::VectorXf>(hidden, 1) * 0.1f);
   float b2 = 0, grad_b2 = 0, loss = 0;
   const float one = 1;
 
   // The views show the matrices' memory, so they are made once and stay true while the values change.
-  std::vector<Argument> arguments = {
-      {"x", view(x)},         {"label", view(label)}, {"w1", view(w1.value)},          {"b1", view(b1.value)},
-      {"w2", view(w2.value)}, {"b2", view(b2)},       {"loss", view(loss)},            {"dloss", view(one)},
-      {"grad_b2", view(grad_b2)}, {"grad_w1", view(w1.gradient)}, {"grad_b1", view(b1.gradient)}, {"grad_w2", view(w2.gradient)}};
+  std::vector<Argument> arguments = {{"x", view(x)},
+                                     {"label", view(label)},
+                                     {"w1", view(w1.value)},
+                                     {"b1", view(b1.value)},
+                                     {"w2", view(w2.value)},
+                                     {"b2", view(b2)},
+                                     {"loss", view(loss)},
+                                     {"dloss", view(one)},
+                                     {"grad_b2", view(grad_b2)},
+                                     {"grad_w1", view(w1.gradient)},
+                                     {"grad_b1", view(b1.gradient)},
+                                     {"grad_w2", view(w2.gradient)}};
   Stash stash;  // its memory is used again in every step
   int step = 0;
   float first = 0;
@@ -115,15 +126,22 @@ int main() {
   // Part of a matrix is an argument too: the last 100 samples, a block with gaps between its columns.
   auto last = x.bottomRows(100);
   Eigen::VectorXf z(100);
-  predict.infer({{"x", view(last)}, {"w1", view(w1.value)}, {"b1", view(b1.value)}, {"w2", view(w2.value)}, {"b2", view(b2)}, {"z", view(z)}});
+  predict.infer({{"x", view(last)},
+                 {"w1", view(w1.value)},
+                 {"b1", view(b1.value)},
+                 {"w2", view(w2.value)},
+                 {"b2", view(b2)},
+                 {"z", view(z)}});
   auto right = (z.array() * label.tail(100).array() > 0).count();
   // The same network in Eigen.
   Eigen::MatrixXf h = ((last * w1.value).rowwise() + b1.value.transpose()).array().tanh();
   float apart = ((h * w2.value).array() + b2 - z.array()).abs().maxCoeff();
 
   lesson::Checks check;
-  check.that(equal(ops.loss, lesson::from_file("eigen.xh")), "the C++ above and examples/eigen.xh are the same program");
-  check.that(check_gradient(gradient(ops.loss), sample_dims(ops.loss, 1)).passed, "the gradient agrees with finite differences");
+  check.that(equal(ops.loss, lesson::from_file("eigen.xh")),
+             "the C++ above and examples/eigen.xh are the same program");
+  check.that(check_gradient(gradient(ops.loss), sample_dims(ops.loss, 1)).passed,
+             "the gradient agrees with finite differences");
   check.that(loss < target_loss, "the loss fell below 0.02, from " + std::to_string(first));
   check.that(right >= 99, std::to_string(right) + " of the last 100 samples are on their side");
   check.near(static_cast<double>(apart), 0, 1e-4, "the network's values agree with Eigen's own");

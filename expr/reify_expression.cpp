@@ -395,12 +395,27 @@ class Reifier {
     for (size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::ranges::sort(order, {}, [&](size_t i) { return lets_[i].let; });
     for (size_t i : order) {
+      let_at_[lets_[i].let] = i;
+      for (Ref use : lets_[i].uses) use_at_[use] = i;
+    }
+    for (size_t i : order) {
       Let& let = lets_[i];
       if (let.uses.size() > 1 || (let.forced && !let.uses.empty())) continue;
-      for (Ref use : let.uses) f_.nodes[use] = f_.nodes[let.value.ref];
-      f_.nodes[let.let] = f_.nodes[f_.nodes[let.let].args[1]];
+      for (Ref use : let.uses) copy(let.value.ref, use);
+      Ref at = let.let;
       let.let = ast::kAbsent;
+      copy(f_.nodes[at].args[1], at);
     }
+  }
+
+  // A let or a use of one that is copied stands at its new place from then on: that is where its name goes.
+  void copy(Ref from, Ref to) {
+    f_.nodes[to] = f_.nodes[from];
+    let_at_.erase(to);  // what stood there is gone
+    use_at_.erase(to);
+    if (auto it = let_at_.find(from); it != let_at_.end()) lets_[let_at_[to] = it->second].let = to;
+    if (auto it = use_at_.find(from); it != use_at_.end())
+      std::ranges::replace(lets_[use_at_[to] = it->second].uses, from, to);
   }
 
   void name_lets(Id root, std::span<const AxisRange> scope) {
@@ -432,6 +447,7 @@ class Reifier {
   std::unordered_map<Id, size_t> named_;   // parts that have a let here
   std::unordered_map<Id, Emitted> built_;  // parts that wait for their one use
   std::vector<Let> lets_;
+  std::unordered_map<Ref, size_t> let_at_, use_at_;  // the lets of these nodes
 };
 
 }  // namespace

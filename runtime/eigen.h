@@ -5,12 +5,12 @@
 //   op.infer({{"x", xhat::view(x)}, {"scale", xhat::view(scale)}, {"y", xhat::view(y)}});
 //
 //   matrices and arrays        rank 2, [rows, columns]; what is a vector at compile time has rank 1
-//   Eigen::Tensor, TensorMap   their own rank (unsupported/Eigen/CXX11/Tensor; include it yourself, it is big)
+//   Eigen::Tensor, TensorMap   their own rank (include unsupported/Eigen/CXX11/Tensor yourself, it is big)
 //   float& and the like        rank 0, for scalar parameters and results
 //
-// Storage order only decides the strides: element (i, j) of the matrix is element [i, j] of the op's tensor. Kernels run
-// fastest where the last dimension is contiguous, as in Eigen::RowMajor. What is const in Eigen is read-only here.
-// The views last as long as the memory they show: resizing a matrix ends them.
+// Storage order only decides the strides: element (i, j) of the matrix is element [i, j] of the op's tensor.
+// Kernels run fastest where the last dimension is contiguous, as in Eigen::RowMajor. What is const in Eigen
+// is read-only here. The views last as long as the memory they show: resizing a matrix ends them.
 #pragma once
 #include <array>
 #include <type_traits>
@@ -27,11 +27,12 @@ concept EigenDense = std::is_base_of_v<Eigen::DenseBase<std::remove_cvref_t<T>>,
 
 // Owns its elements, so a temporary one would be gone before the call.
 template <class T>
-concept EigenOwner = std::is_base_of_v<Eigen::PlainObjectBase<std::remove_cvref_t<T>>, std::remove_cvref_t<T>>;
+concept EigenOwner =
+    std::is_base_of_v<Eigen::PlainObjectBase<std::remove_cvref_t<T>>, std::remove_cvref_t<T>>;
 
 // By shape rather than by name, as the names are in a header that takes a second or two to compile.
 template <class T>
-concept EigenTensor = !EigenDense<T> && requires(T& t) {
+concept EigenTensor = !EigenDense<T> && requires(T & t) {
   t.data();
   t.dimension(0);
   T::NumDimensions;
@@ -47,8 +48,9 @@ using ElementOf = std::conditional_t<std::is_const_v<Container>, const Element, 
 template <detail::EigenDense M>
 TensorView view(M&& m) {
   using Plain = std::remove_cvref_t<M>;
-  static_assert(Plain::Flags & Eigen::DirectAccessBit,
-                "this Eigen expression has no memory of its own; assign it to a matrix first, then pass that");
+  static_assert(
+      Plain::Flags & Eigen::DirectAccessBit,
+      "this Eigen expression has no memory of its own; assign it to a matrix first, then pass that");
   static_assert(!detail::EigenOwner<M> || std::is_lvalue_reference_v<M>,
                 "a temporary Eigen matrix would be gone before the call; give it a name first");
   using Element = std::remove_pointer_t<decltype(m.data())>;
@@ -80,10 +82,10 @@ TensorView view(T& t) {
                     std::span<const int64_t>(strides));
 }
 
-// A scalar. A const one, or a temporary, can only be read; a temporary lasts until the end of the call it stands in.
+// A scalar. A const one, or a temporary, can only be read; a temporary lasts until the end of the call it
+// stands in.
 template <class T>
-  requires std::is_arithmetic_v<T>
-TensorView view(T& scalar) {
+requires std::is_arithmetic_v<T> TensorView view(T& scalar) {
   return TensorView(&scalar, std::span<const int64_t>{});
 }
 

@@ -405,11 +405,11 @@ Expr Emitter::step(const SpecMember& m, Expr accumulated, const Axes& axes) cons
   return Halide::select(walk.value(m.condition), next, accumulated);
 }
 
-Expr Emitter::scatter_index(const SpecMember& m, size_t target, const Axes& axes) const {
+Expr Emitter::local_index(Id index, Id axis, const Axes& axes) const {
   Walk walk{*this, axes};
-  auto [left, index] = m.scatter[target];
-  auto extent = static_cast<int32_t>(spec.tensors[m.tensor].shape[left]);
-  return Halide::unsafe_promise_clamped(Halide::clamp(walk.index(index), 0, extent - 1), 0, extent - 1);
+  Expr global = walk.index(index);
+  auto it = origin.find(axis);
+  return it == origin.end() ? global : global - Expr(it->second);
 }
 
 }  // namespace xhat::runtime

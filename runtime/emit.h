@@ -31,8 +31,8 @@ struct Emitter {
   static Halide::Expr combine(Op op, Halide::Expr accumulated, Halide::Expr value);
   // accumulated (op) body, with the product of a sum contracted, and only where condition holds.
   Halide::Expr step(const SpecMember& m, Halide::Expr accumulated, const Axes& axes) const;
-  // An index expression of m, clamped to its dimension's extent: for scatter.
-  Halide::Expr scatter_index(const SpecMember& m, size_t target, const Axes& axes) const;
+  // Where along the axis, counted from the tile's first element, an index expression points: for scatter.
+  Halide::Expr local_index(Id index, Id axis, const Axes& axes) const;
 };
 
 }  // namespace xhat::runtime

@@ -27,7 +27,8 @@ int64_t bytes_of(const Program& p, TensorId t, const DimValues& sizes) {
   return n;
 }
 
-// The sizes to plan with: what is given, else nominal. An op that wants more than the nominal extent gets more.
+// The sizes to plan with: what is given, else nominal. An op that wants more than the nominal extent gets
+// more.
 DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimValues& given) {
   constexpr int64_t kLargestNominal = 1 << 14;
   DimValues all_given = stash.nominal;
@@ -99,7 +100,8 @@ class Explainer {
                            c.bytes, c.keep_ns, c.recompute_ns, c.reason});
   }
 
-  // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller drops).
+  // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller
+  // drops).
   const StashCandidate* candidate(TensorId t) const {
     auto find = [&](TensorId wanted) -> const StashCandidate* {
       for (const StashCandidate& c : derivation_.stash.candidates)
@@ -133,7 +135,7 @@ class Explainer {
     KernelPlan plan = plan_kernels(program, e_.sizes, options_.fusion);
     ExplainedDirection d;
     // A direction may have nothing to compute: integers have no gradients.
-    d.text = program.outputs.empty() ? "" : print(program);
+    d.text = program.outputs.empty() ? "" : text_of(program);
     d.kernel_count = static_cast<int>(plan.kernels.size());
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;
@@ -156,6 +158,16 @@ class Explainer {
       d.kernels.push_back(std::move(second));
     }
     return d;
+  }
+
+  // A dim that the op defines may be a cotangent's extent, a parameter of the backward: it is solved from
+  // that then.
+  static std::string text_of(Program program) {
+    for (Dim& d : program.dims)
+      for (TensorId t : program.inputs)
+        for (Id extent : program.tensors[t].shape)
+          if (std::ranges::count(reachable(*program.arena, extent), d.dim)) d.definition = kNone;
+    return print(program);
   }
 
   // Reads one partial result per tile of what is reduced across tiles, writes the results.

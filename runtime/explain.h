@@ -1,4 +1,5 @@
-// What the passes made of an op, for people and tools: texts, the stash with reasons, kernels with bytes and flops.
+// What the passes made of an op, for people and tools: texts, the stash with reasons, kernels with bytes and
+// flops.
 //
 //   std::cout << xhat::to_text(xhat::explain(program));
 //
@@ -75,7 +76,8 @@ struct Explanation {
   ExplainedDirection backward;
 };
 
-// given: the dims that are known; the others get nominal sizes (options.stash.nominal, else nominal_extent, more if
+// given: the dims that are known; the others get nominal sizes (options.stash.nominal, else nominal_extent,
+// more if
 // the op's preconditions want it). Throws Error for an unknown dim, or sizes that break a precondition.
 Explanation explain(const Program& op, const CompileOptions& options = {}, const DimValues& given = {});
 

@@ -191,11 +191,18 @@ DType Lowering::widest(const SpecMember& m) const {
 }
 
 std::vector<Expr> Lowering::steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
-                                  const Emitter::Axes& axes) const {
+                                  const Emitter::Axes& axes, const RDom& r) const {
   std::vector<Expr> next;
   for (size_t i = 0; i < group.size(); ++i)
     next.push_back(emit_.step(spec_.members[group[i]], element(f, args, i, group.size()), axes));
+  mention(r, next[0]);
   return next;
+}
+
+// Halide finds the loops of an update by the variables in it: sum(k: x[i]), or a sum over an axis of which a tile has
+// one element, would not loop at all. Halide's simplifier knows that the condition holds.
+void Lowering::mention(const RDom& r, Expr& value) {
+  value = Halide::select(r[0] >= 0, value, Halide::Internal::make_zero(value.type()));
 }
 
 void Lowering::finish() {

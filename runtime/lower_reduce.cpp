@@ -47,14 +47,14 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     return axes;
   };
   RDom blocks = domain(n / lanes);
-  define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u)));
+  define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u), blocks));
   bool tail = part || axis(v).extent % lanes != 0;
   RDom rest;
   if (tail) {
     rest = domain(n % lanes);
     std::vector<Expr> in_tail = at;
     in_tail[0] = rest[0];
-    define(acc, in_tail, steps(group, acc, in_tail, bind(rest, (n / lanes) * lanes + rest[0])));
+    define(acc, in_tail, steps(group, acc, in_tail, bind(rest, (n / lanes) * lanes + rest[0]), rest));
   }
   acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
   std::vector<VarOrRVar> order = {u};
@@ -123,7 +123,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   Emitter::Axes axes = left_locals(m);
   for (size_t i = 0; i < m.reduced.size(); ++i)
     axes[m.reduced[m.reduced.size() - 1 - i]] = r[static_cast<int>(i)];
-  define(acc, at, steps(group, acc, at, axes));
+  define(acc, at, steps(group, acc, at, axes, r));
   bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
   std::vector<VarOrRVar> order;
   if (vectors) order.push_back(vars_.at(v));
@@ -154,17 +154,24 @@ void Lowering::scatter(const SpecMember& m) {
   std::vector<Var> pure;
   auto dims = tile_dimensions(spec_, m);
   for (size_t i = dims.size(); i-- > 0;) {
-    size_t target = SIZE_MAX;
-    for (size_t t = 0; t < m.scatter.size(); ++t)
-      if (m.scatter[t].first == dims[i]) target = t;
-    if (target != SIZE_MAX) {
-      at.push_back(emit_.scatter_index(m, target, axes));
-    } else {
-      pure.push_back(vars_.at(m.left[dims[i]]));
-      at.push_back(pure.back());
-    }
+    pure.push_back(vars_.at(m.left[dims[i]]));
+    at.push_back(pure.back());
   }
-  acc(at) = emit_.step(m, acc(at), axes);
+  for (auto& [left_axis, index] : m.scatter) {
+    // Every tile goes over all of the reduction and takes what falls into it; indices were checked before the call.
+    Id x = m.left[left_axis];
+    Expr place_in_tile = emit_.local_index(index, x, axes);
+    if (axis(x).kind() != AxisKind::whole) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
+    auto dim = std::ranges::find(dims, left_axis);
+    if (dim == dims.end()) continue;
+    size_t position = static_cast<size_t>(dims.end() - dim) - 1;
+    Expr last = extent(x) - 1;
+    at[position] = Halide::unsafe_promise_clamped(Halide::clamp(place_in_tile, 0, last), 0, last);
+    std::erase_if(pure, [&](const Var& v) { return v.name() == vars_.at(x).name(); });
+  }
+  Expr next = emit_.step(m, acc(at), axes);
+  mention(r, next);
+  acc(at) = next;
   if (!pure.empty()) {
     Id v = kNone;
     for (Id x : m.left)

@@ -147,8 +147,10 @@ class Lowering {
       f(args) = Halide::Tuple(values);
   }
 
+  // The group's next accumulated values, at a point of r.
   std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
-                          const Emitter::Axes& axes) const;
+                          const Emitter::Axes& axes, const RDom& r) const;
+  static void mention(const RDom& r, Expr& value);
 
   static std::vector<Expr> exprs(const std::vector<Var>& vars) { return {vars.begin(), vars.end()}; }
 

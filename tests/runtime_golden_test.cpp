@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "ad/gradient.h"
+#include "ad/random_inputs.h"
 #include "tests/golden.h"
 #include "tests/runtime_helper.h"
 

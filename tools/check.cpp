@@ -20,9 +20,11 @@ namespace xhat::tool {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Errors of one element's arithmetic, in units of its type's epsilon: a few dozen operations, functions to 4 ulp.
+// Errors of one element's arithmetic, in units of its type's epsilon: a few dozen operations, functions to 4
+// ulp.
 constexpr double kOperations = 64;
-// The evaluator's own rounding in the declared types says how sensitive the op is; kernels round elsewhere, as much.
+// The evaluator's own rounding in the declared types says how sensitive the op is; kernels round elsewhere,
+// as much.
 constexpr double kSensitivity = 8;
 
 double epsilon_of(DType t) {

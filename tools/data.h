@@ -40,10 +40,12 @@ using Buffers = std::map<std::string, Buffer>;
 
 std::vector<Argument> arguments_of(const Buffers& buffers);
 
-// The values of --set, by parameter. Throws UsageError for what is no scalar parameter, or no value of its type.
+// The values of --set, by parameter. Throws UsageError for what is no scalar parameter, or no value of its
+// type.
 Arrays scalars_of(const Command& c, const Program& op);
 
-// A dtype that the program (without calls: after derive) uses somewhere and that has no kernels yet; none: all have.
+// A dtype that the program (without calls: after derive) uses somewhere and that has no kernels yet; none:
+// all have.
 std::optional<DType> without_kernels(const Program& p);
 
 }  // namespace xhat::tool

@@ -83,9 +83,11 @@ StashPrices read_prices(const std::string& path) {
     auto it = known.find(key);
     if (it == known.end())
       throw UsageError(fmt::format("{}: there is no price '{}'. {}", path, key, kPricesHelp));
-    if (!value.is_number_integer() || value.get<int64_t>() < 0)
+    // Beyond a microsecond per byte, or a second per pass, the sums would not fit 64 bits.
+    int64_t most = key == "pass_ps" ? 1'000'000'000'000 : 1'000'000;
+    if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most)
       throw UsageError(
-          fmt::format("{}: the price {} must be an integer of 0 or more picoseconds", path, key));
+          fmt::format("{}: the price {} must be an integer from 0 to {} picoseconds", path, key, most));
     *it->second = value.get<int64_t>();
   }
   return prices;
