@@ -12,7 +12,6 @@
 // memory and asks for huge pages. Our calls write into the caller's buffers, so these are allocated once per op, on
 // huge pages and touched before any timing, and the stash is handed to forward() again; that is how a C++ program
 // would use the library. Threads: 2. Stash policy: cost, all inputs and outputs stay with the caller.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +29,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bench/touched_buffer.h"
 #include "expr/dims.h"
 #include "runtime/compile.h"
 #include "runtime/kernel_cache.h"
@@ -43,31 +43,10 @@ using Phase = CompiledOp::Phase;
 
 constexpr int kThreads = 2;                 // as the built-in peers
 constexpr double kLongCall = 0.5;           // seconds: a call this long needs no uncounted one before it, as theirs
-constexpr size_t kHugePage = size_t{2} << 20;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-// Memory of one tensor, every page of it touched.
-class Buffer {
- public:
-  explicit Buffer(size_t bytes) {
-    size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-    size_t rounded = std::max<size_t>(1, (bytes + alignment - 1) / alignment) * alignment;
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
-    if (!data_) throw Error("out of memory");
-    if (alignment == kHugePage) madvise(data_.get(), rounded, MADV_HUGEPAGE);  // a wish: without it things are only slower
-    std::memset(data_.get(), 0, rounded);
-  }
-  std::byte* data() const { return data_.get(); }
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const { std::free(p); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
-};
 
 // One op with its data: compiled, and its calls.
 class LoadedOp {
@@ -196,7 +175,7 @@ class LoadedOp {
     std::vector<int64_t> shape = shape_of(program(), t, dims_);
     TensorView view(nullptr, tensor.type, shape, {});
     size_t bytes = static_cast<size_t>(view.elements()) * byte_size(tensor.type);
-    const Buffer& buffer = buffers_.emplace_back(bytes);
+    const bench::TouchedBuffer& buffer = buffers_.emplace_back(bytes);
     if (values) {
       if (values->type != tensor.type || values->shape != shape)
         throw Error("the file for '" + tensor.name + "' has another type or shape than the op wants");
@@ -229,7 +208,7 @@ class LoadedOp {
   bool trained_ = false;  // has inputs to differentiate
   DimValues dims_;
   json compile_s_;
-  std::vector<Buffer> buffers_;
+  std::vector<bench::TouchedBuffer> buffers_;
   std::vector<TensorView> views_;           // by tensor
   std::vector<Argument> outer_, inner_;     // of infer and forward; of backward
   Stash stash_;

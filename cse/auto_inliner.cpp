@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "cse/bodies.h"
 
@@ -16,6 +17,10 @@ struct Scope {
   std::unordered_map<Id, AxisRange> ranges;  // of every axis bound around a node
 };
 
+bool is_constant_false(const Arena& a, Id id) {
+  return a[id].op == Op::constant && a[id].type == DType::boolean && a[id].integer == 0;
+}
+
 // x && y, where y may read what only x keeps in bounds: && evaluates both sides.
 Id guarded_by(Arena& a, Id x, Id y) {
   if (is_true(a, x)) return y;
@@ -24,18 +29,40 @@ Id guarded_by(Arena& a, Id x, Id y) {
   return reads ? a.select(x, y, a.boolean(false)) : a.land(x, y);
 }
 
-// Conditions that hold wherever a node is evaluated, per node: kNone = none. A node reached by two ways keeps what both
-// share: nothing, unless they are the same.
-std::unordered_map<Id, Id> path_conditions(Arena& a, Id root) {
-  std::unordered_map<Id, Id> path = {{root, a.boolean(true)}};
+// What is known to hold wherever a node is evaluated.
+struct Path {
+  Id all;     // exactly where: the disjunction over all ways to the node
+  Id shared;  // what all ways have in common, outer conditions first
+};
+
+Id outer_of(Arena& a, Id condition) {
+  const Node& n = a[condition];
+  bool chain = n.op == Op::land || (n.op == Op::select && is_constant_false(a, n.arg(2)));
+  return chain ? n.arg(0) : a.boolean(true);
+}
+
+Id shared_of(Arena& a, Id x, Id y) {
+  std::unordered_set<Id> outer;
+  for (; !is_true(a, x); x = outer_of(a, x)) outer.insert(x);
+  while (!is_true(a, y) && !outer.contains(y)) y = outer_of(a, y);
+  return y;
+}
+
+std::unordered_map<Id, Path> path_conditions(Arena& a, Id root) {
+  const Id always = a.boolean(true);
+  std::unordered_map<Id, Path> path = {{root, {always, always}}};
   std::vector<Id> ids = reachable(a, root);
-  auto reach = [&](Id node, Id condition) {
-    auto [it, fresh] = path.emplace(node, condition);
-    if (!fresh && it->second != condition) it->second = a.boolean(true);
+  auto reach = [&](Id node, Path p) {
+    auto [it, fresh] = path.emplace(node, p);
+    Path& known = it->second;
+    if (fresh || (known.all == p.all && known.shared == p.shared)) return;
+    known.shared = shared_of(a, known.shared, p.shared);
+    if (known.all == p.all) return;
+    known.all = is_true(a, known.all) || is_true(a, p.all) ? always : a.binary(Op::lor, known.all, p.all);
   };
-  auto both = [&](Id x, Id y) { return guarded_by(a, x, y); };
+  auto both = [&](Path p, Id y) { return Path{guarded_by(a, p.all, y), guarded_by(a, p.shared, y)}; };
   for (size_t i = ids.size(); i-- > 0;) {
-    Id here = path.at(ids[i]);
+    Path here = path.at(ids[i]);
     const Node& n = a[ids[i]];
     if (n.op == Op::select) {
       reach(n.arg(0), here);
@@ -127,12 +154,15 @@ class Lifter {
   }
 
   // The reduction as a definition of its own over its free axes, and the read that stands for it.
-  Id separate(const Definition& d, Id reduction, Id condition, const std::unordered_map<Id, AxisRange>& range) {
+  Id separate(const Definition& d, Id reduction, Path path, const std::unordered_map<Id, AxisRange>& range) {
     const Node& n = a_[reduction];
     std::vector<Id> axes(n.free_axes().begin(), n.free_axes().end());
+    // Reached in several ways: what they share is shorter than where they lead, if it is enough.
+    Id condition = path.all;
+    if (path.shared != path.all && reads_inside(n, range, path.shared)) condition = path.shared;
     // A condition on other axes would make a tensor over these as well: left behind if nothing needs its protection.
     bool foreign = std::ranges::any_of(a_[condition].free_axes(), [&](Id x) { return !has(axes, x); });
-    if (foreign && reads_inside(n, range)) condition = a_.boolean(true);
+    if (foreign && reads_inside(n, range, a_.boolean(true))) condition = a_.boolean(true);
     if (!is_true(a_, condition)) {
       for (Id x : a_[condition].free_axes())
         if (!has(axes, x)) axes.push_back(x);
@@ -167,10 +197,18 @@ class Lifter {
 
   static bool has(const std::vector<Id>& axes, Id x) { return std::ranges::find(axes, x) != axes.end(); }
 
-  // Are all reads in bounds whatever the conditions around the reduction?
-  bool reads_inside(const Node& reduction, const std::unordered_map<Id, AxisRange>& range) {
+  // Are all reads in bounds if no more than this is known from around the reduction?
+  bool reads_inside(const Node& reduction, const std::unordered_map<Id, AxisRange>& range, Id condition) {
+    std::vector<Id> known;
+    for (Id c = condition; !is_true(a_, c); c = outer_of(a_, c)) {
+      Id inner = outer_of(a_, c) == a_.boolean(true) ? c : a_[c].arg(1);
+      if (tensors_read(a_, inner).empty()) known.push_back(inner);
+    }
     std::vector<AxisRange> axes;
     for (Id x : reduction.free_axes()) axes.push_back(range.at(x));
+    for (Id c : known)
+      for (Id x : a_[c].free_axes())
+        if (std::ranges::find(axes, x, &AxisRange::axis) == axes.end()) axes.push_back(range.at(x));
     std::ranges::stable_sort(axes, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
     std::vector<AxisRange> bound = reduce_axes(reduction);
     axes.insert(axes.end(), bound.begin(), bound.end());
@@ -179,7 +217,7 @@ class Lifter {
       if (is_reduction(read.op)) return false;  // could not be lifted itself
       if (read.op != Op::read) continue;
       for (size_t i = 0; i < read.arg_count; ++i)
-        if (!in_bounds(a_, read.arg(i), p_.tensors[read.symbol].shape[i], axes)) return false;
+        if (!in_bounds(a_, read.arg(i), p_.tensors[read.symbol].shape[i], axes, known)) return false;
     }
     return true;
   }

@@ -55,10 +55,10 @@ Pattern pattern_of(Arena& a, const Definition& d) {
   return p;
 }
 
-bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes) {
+bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions) {
   for (const AxisRange& r : axes)
     if (r.axis == index && is_constant(a, r.begin, 0) && r.end == extent) return true;
-  return prove_bounds(a, {axes, {}, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  return prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
 }
 
 bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,

@@ -29,7 +29,8 @@ struct Pattern {
 Pattern pattern_of(Arena& a, const Definition& d);
 
 // Is the index in [0, extent) for all values of the axes?
-bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes);
+// conditions: known to hold.
+bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions = {});
 // Does the binding give every one of the pattern's axes a value inside its range?
 bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
             std::span<const AxisRange> scope);

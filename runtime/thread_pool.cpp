@@ -37,6 +37,9 @@ void ThreadPool::drain(int worker) {
   for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) task_(context_, worker, i);
 }
 
+// open_ and active_ are a handshake: a worker announces itself, then looks whether the batch is still open; we close the
+// batch, then look whether anybody is in it. Sequential consistency lets at least one see the other. open_ and sleepers_
+// work alike, so that no worker goes to sleep over a batch that has just been opened.
 void ThreadPool::run(int64_t count, Task task, void* context) {
   if (workers_.empty() || count <= 1) {
     for (int64_t i = 0; i < count; ++i) task(context, 0, i);
@@ -47,31 +50,38 @@ void ThreadPool::run(int64_t count, Task task, void* context) {
   context_ = context;
   count_ = count;
   next_.store(0, std::memory_order_relaxed);
-  busy_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
-  {
-    // Under the lock, so that no worker decides to sleep between our bump and our notice.
+  open_ = ++batches_;
+  if (sleepers_ > 0) {
     std::lock_guard lock(sleep_);
-    batch_.fetch_add(1, std::memory_order_release);
+    wake_.notify_all();
   }
-  wake_.notify_all();
   drain(0);
-  while (busy_.load(std::memory_order_acquire) != 0) pause();
+  open_ = 0;
+  while (active_ != 0) pause();
 }
 
 void ThreadPool::work(int worker) {
   uint64_t seen = 0;
+  auto fresh = [&] {
+    uint64_t batch = open_;
+    return batch != 0 && batch != seen;
+  };
   for (;;) {
     auto deadline = std::chrono::steady_clock::now() + kSpin;
-    while (batch_.load(std::memory_order_acquire) == seen && !stop_) {
-      for (int i = 0; i < 64 && batch_.load(std::memory_order_acquire) == seen; ++i) pause();
+    while (!fresh() && !stop_) {
+      for (int i = 0; i < 64 && !fresh(); ++i) pause();
       if (std::chrono::steady_clock::now() < deadline) continue;
       std::unique_lock lock(sleep_);
-      wake_.wait(lock, [&] { return stop_ || batch_.load(std::memory_order_acquire) != seen; });
+      ++sleepers_;
+      wake_.wait(lock, [&] { return stop_ || fresh(); });
+      --sleepers_;
     }
     if (stop_) return;
-    seen = batch_.load(std::memory_order_acquire);
-    drain(worker);
-    busy_.fetch_sub(1, std::memory_order_release);
+    ++active_;
+    uint64_t batch = open_;
+    if (batch != 0) drain(worker);
+    --active_;
+    if (batch != 0) seen = batch;
   }
 }
 

@@ -1,5 +1,6 @@
 // Runs independent tasks on a few threads. Workers spin a while for the next batch before they sleep: kernels follow
-// each other within microseconds, and waking a sleeping thread costs 5-50 of them.
+// each other within microseconds, and waking a sleeping thread costs 5-50 of them. The caller never waits for a worker
+// that has not started: what is ready first does the work.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -37,8 +38,10 @@ class ThreadPool {
   std::mutex turn_;  // one batch at a time
   std::mutex sleep_;
   std::condition_variable wake_;
-  std::atomic<uint64_t> batch_{0};   // bumped once per batch
-  std::atomic<int> busy_{0};         // workers not yet through with this batch
+  uint64_t batches_ = 0;
+  std::atomic<uint64_t> open_{0};   // the batch that may be joined; 0: none
+  std::atomic<int> active_{0};      // workers looking at the open batch: while any is, its task must stay as it is
+  std::atomic<int> sleepers_{0};
   std::atomic<int64_t> next_{0};
   std::atomic<bool> stop_{false};
   int64_t count_ = 0;

@@ -1,0 +1,169 @@
+// Whole ops: forward, backward, inference and compilation, with what the stash and fusion are worth.
+//
+//     build/bench/xhat_bench --benchmark_filter=ops/layer_norm
+//
+// Names are ops/OP/PHASE/VARIANT. Variants: cost (the default), stash_none, stash_largest, fusion_off. The counter
+// bytes_per_second is by unavoidable bytes (every tensor that the variant's own plan needs, once), so it can be held
+// against the machine's copy bandwidth; inference and fusion_off move the same unavoidable bytes as the default.
+// `compile` starts from text with an empty kernel cache: parsing, gradient, stash, planning, and every kernel.
+#include <benchmark/benchmark.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "bench/touched_buffer.h"
+#include "expr/dims.h"
+#include "runtime/compile.h"
+#include "runtime/kernel_cache.h"
+
+namespace {
+
+using namespace xhat;
+using Phase = CompiledOp::Phase;
+using Policy = StashOptions::Policy;
+
+constexpr int kThreads = 2;
+
+// Sizes that leave the caches of a core but not the patience of whoever waits; attention and conv are small.
+struct Case {
+  const char* op;  // bench/peer_ops/<op>.xh
+  DimValues dims;
+};
+const std::vector<Case>& cases() {
+  static const std::vector<Case> table = {
+      {"tanh", {{"N", 4 << 20}}},
+      {"gelu_tanh_bias", {{"N", 2048}, {"C", 1024}}},
+      {"softmax", {{"N", 4096}, {"D", 1024}}},
+      {"layer_norm", {{"N", 4096}, {"D", 1024}}},
+      {"batch_norm_train", {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}}},
+      {"conv3x3_bias_relu", {{"N", 2}, {"C", 16}, {"H", 28}, {"W", 28}, {"K", 16}}},
+      {"attention", {{"B", 1}, {"H", 4}, {"S", 128}, {"T", 128}, {"D", 64}}},
+  };
+  return table;
+}
+
+struct Variant {
+  const char* name;
+  Policy stash;
+  FusePolicy fusion;
+};
+constexpr Variant kVariants[] = {
+    {"cost", Policy::cost, FusePolicy::full},
+    {"stash_none", Policy::none, FusePolicy::full},
+    {"stash_largest", Policy::largest, FusePolicy::full},
+    {"fusion_off", Policy::cost, FusePolicy::off},
+};
+
+std::string text_of(const Case& c) {
+  std::string path = std::string(XHAT_SOURCE_DIR "/bench/peer_ops/") + c.op + ".xh";
+  std::ifstream file(path);
+  if (!file) throw Error("cannot read " + path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+CompiledOp compile_case(const Case& c, const Variant& v) {
+  CompileOptions options;
+  options.threads = kThreads;
+  options.stash.policy = v.stash;
+  for (const auto& [name, value] : c.dims) options.stash.nominal[name] = value;
+  options.fusion.policy = v.fusion;
+  options.cache = std::make_shared<runtime::KernelCache>();
+  return compile(parse_op(text_of(c)), options);
+}
+
+// The op with memory for all its tensors, filled with numbers in -1..1.
+struct Setup {
+  CompiledOp op;
+  std::vector<bench::TouchedBuffer> buffers;
+  std::vector<Argument> outer, inner;  // of infer and forward; of backward
+
+  Setup(const Case& c, const Variant& v) : op(compile_case(c, v)) {
+    const Program& p = op.program();
+    for (const auto* list : {&p.inputs, &p.outputs})
+      for (TensorId t : *list) add(t, c.dims, &outer);
+    inner = outer;
+    for (const auto* list : {&p.cotangents, &p.gradients})
+      for (TensorId t : *list) add(t, c.dims, &inner);
+  }
+
+  void add(TensorId t, const DimValues& dims, std::vector<Argument>* to) {
+    const Tensor& tensor = op.program().tensor(t);
+    if (tensor.type != DType::f32) throw Error("data is made for f32 only");
+    std::vector<int64_t> shape = shape_of(op.program(), t, dims);
+    TensorView view(nullptr, tensor.type, shape, {});
+    auto count = static_cast<size_t>(view.elements());
+    auto* data = reinterpret_cast<float*>(buffers.emplace_back(count * sizeof(float)).data());
+    for (size_t i = 0; i < count; ++i)
+      data[i] = static_cast<float>(static_cast<double>(static_cast<uint32_t>(i + t) * 2654435761u) * 0x1p-31 - 1);
+    view.data = data;
+    to->push_back({tensor.name, view});
+  }
+};
+
+const char* name_of_phase(Phase p) {
+  switch (p) {
+    case Phase::infer: return "infer";
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+  }
+  throw Bug("unknown phase");
+}
+
+void run(benchmark::State& state, const Case& c, const Variant& v, Phase phase) {
+  try {
+    Setup s(c, v);
+    Stash stash = s.op.forward(s.outer);
+    auto call = [&] {
+      switch (phase) {
+        case Phase::infer: s.op.infer(s.outer); break;
+        case Phase::forward: s.op.forward(s.outer, stash); break;
+        case Phase::backward: s.op.backward(s.inner, stash); break;
+      }
+    };
+    call();  // compiles, and brings the data in
+    for (auto _ : state) call();
+    KernelPlan plan = s.op.plan(phase, c.dims);
+    state.SetBytesProcessed(plan.bytes_unavoidable * state.iterations());
+    state.counters["kernels"] = static_cast<double>(plan.kernels.size());
+    if (phase != Phase::infer) state.counters["stash_bytes"] = static_cast<double>(stash.bytes());
+  } catch (const std::exception& e) {
+    state.SkipWithError(e.what());
+  }
+}
+
+void run_compile(benchmark::State& state, const Case& c) {
+  try {
+    for (auto _ : state) {
+      CompiledOp op = compile_case(c, kVariants[0]);
+      for (Phase p : {Phase::infer, Phase::forward, Phase::backward}) op.prepare(p, c.dims);
+    }
+  } catch (const std::exception& e) {
+    state.SkipWithError(e.what());
+  }
+}
+
+[[maybe_unused]] const bool registered = [] {
+  for (const Case& c : cases()) {
+    std::string prefix = std::string("ops/") + c.op + "/";
+    for (Phase phase : {Phase::infer, Phase::forward, Phase::backward})
+      for (const Variant& v : kVariants) {
+        // Inference has no stash.
+        if (phase == Phase::infer && (v.stash != Policy::cost)) continue;
+        benchmark::RegisterBenchmark((prefix + name_of_phase(phase) + "/" + v.name).c_str(),
+                                     [&c, &v, phase](benchmark::State& s) { run(s, c, v, phase); })
+            ->UseRealTime()
+            ->Unit(benchmark::kMillisecond);
+      }
+    benchmark::RegisterBenchmark((prefix + "compile").c_str(), [&c](benchmark::State& s) { run_compile(s, c); })
+        ->UseRealTime()
+        ->Unit(benchmark::kMillisecond);
+  }
+  return true;
+}();
+
+}  // namespace

@@ -1,0 +1,60 @@
+// What README.md and docs/passes.md show as output is what the engine gives. (The language in them: docs_test.cpp.)
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/explain.h"
+
+namespace xhat {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path();
+
+std::string read(const fs::path& path) {
+  std::ifstream in(path);
+  EXPECT_TRUE(in) << path << " cannot be read";
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// The first block with this fence after `mark`.
+std::string block_after(const std::string& page, const std::string& mark, const std::string& fence) {
+  size_t at = page.find(mark);
+  at = at == std::string::npos ? at : page.find("\n```" + fence + "\n", at);
+  if (at == std::string::npos) return "";
+  size_t begin = at + fence.size() + 5;
+  return page.substr(begin, page.find("\n```", begin) + 1 - begin);
+}
+
+TEST(DocsOutputTest, TheReadmeShowsWhatExplainSays) {
+  std::string command = "explain examples/batch_norm.xh --dims N=32,C=64,H=56,W=56";
+  std::string shown = block_after(read(kRoot / "README.md"), command, "text");
+  ASSERT_FALSE(shown.empty()) << "README.md lacks '" << command << "', or a block after it";
+  Program op = parse_op(read(kRoot / "examples" / "batch_norm.xh"));
+  std::string said = to_text(explain(op, {}, {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}}));
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_NE(("\n" + said).find("\n" + line + "\n"), std::string::npos) << "explain does not say\n" << line;
+}
+
+TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {
+  std::string page = read(kRoot / "docs" / "passes.md");
+  Derivation softmax = derive(parse_op(read(kRoot / "examples" / "softmax.xh")));
+  Derivation shrink = derive(parse_op(
+      "op shrink(x: f32[N], w: f32[3]) -> (y) { y[i in 0..(N+1)/2] = sum(r: x[2*i+r-1 else 0] * w[r]) }"));
+  for (const PassStep& step : softmax.steps) {
+    EXPECT_NE(page.find("\n## " + step.name + "\n"), std::string::npos) << "no section on " << step.name;
+    if (step.name == "gather" || step.name == "tidy") continue;  // another op; nothing shown
+    EXPECT_EQ(block_after(page, "\n## " + step.name + "\n", "xh"), print(step.program)) << step.name;
+  }
+  ASSERT_EQ(shrink.steps[1].name, "gather");
+  EXPECT_EQ(block_after(page, "\n## gather\n", "xh"), print(shrink.steps[1].program));
+}
+
+}  // namespace
+}  // namespace xhat
