@@ -1,5 +1,5 @@
-// Memory of one tensor for timing: on huge pages where the system gives them, every page touched. The first touch of a page costs
-// more than most ops do with it.
+// Memory of one tensor for timing: on huge pages where the system gives them, every page touched. The first touch of a
+// page costs more than most ops do with it.
 #pragma once
 #include <sys/mman.h>
 

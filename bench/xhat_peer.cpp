@@ -54,7 +54,9 @@ class LoadedOp {
   LoadedOp(const std::string& text, const std::string& folder) {
     double start = now();
     Program op = parse_op(text);
-    trained_ = std::ranges::any_of(op.inputs, [&](TensorId t) { return is_float(op.tensor(t).type) && !op.tensor(t).constant; });
+    trained_ = std::ranges::any_of(op.inputs, [&](TensorId t) {
+      return is_float(op.tensor(t).type) && !op.tensor(t).constant;
+    });
     compile_s_ = {{"infer", now() - start}};
 
     std::vector<NpyArray> inputs;
@@ -85,7 +87,9 @@ class LoadedOp {
       kernels["fwd"] = op_.plan(Phase::forward, dims_).kernels.size();
       kernels["bwd"] = op_.plan(Phase::backward, dims_).kernels.size();
       kernels["total"] = kernels["fwd"].get<int>() + kernels["bwd"].get<int>();
-      saved = {{"inputs", kept_bytes(program().inputs)}, {"outputs", kept_bytes(program().outputs)}, {"extra", stash_.bytes()}};
+      saved = {{"inputs", kept_bytes(program().inputs)},
+               {"outputs", kept_bytes(program().outputs)},
+               {"extra", stash_.bytes()}};
     }
     return {{"compile_s", compile_s_}, {"saved", saved}, {"kernels", kernels}};
   }

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <unordered_map>
 
 #include "fusion/plan.h"
 
@@ -38,6 +39,7 @@ class Planner {
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
   bool worth(const Draft& draft, const Shape& s) const;
+  int64_t reach(Id index, const std::unordered_map<Id, int64_t>& points) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;

@@ -78,6 +78,14 @@ struct Builder {
     return it->second;
   }
 
+  Id axis_of(const Replacements& axes, Id axis) const {
+    auto it = axes.find(axis);
+    if (it == axes.end())
+      throw Bug("kernel " + k.name + ": axis " + p.arena->name(axis) + " is bound inside a body; the program is not in the " +
+                "normal form of inline_injective");
+    return it->second;
+  }
+
   // Copies an expression of the program, filling in sizes and renaming axes.
   Id copy(Id root, const Replacements& axes) {
     const Arena& from = *p.arena;
@@ -89,7 +97,7 @@ struct Builder {
       for (Id x : n.args()) args.push_back(done.at(x));
       Id made = kNone;
       if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
-      else if (n.op == Op::axis) made = axes.at(id);
+      else if (n.op == Op::axis) made = axis_of(axes, id);
       else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
       else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
       else if (n.op == Op::read_or)
