@@ -37,7 +37,8 @@ Ranges ranges_of(const Arena& a, const Definition& d) {
 
 class Gatherer {
  public:
-  Gatherer(Arena& a, const Ranges& ranges) : a_(a), ranges_(ranges) {}
+  Gatherer(Arena& a, const Ranges& ranges, std::vector<Id> taken)
+      : a_(a), ranges_(ranges), taken_(std::move(taken)) {}
 
   // The sum with its equations solved, or itself.
   Id solved(Id id) {
@@ -97,7 +98,7 @@ class Gatherer {
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
-    std::optional<InvertAnswer> answer = invert(a_, {axes_, conjunction(a_, known), indices, targets});
+    std::optional<InvertAnswer> answer = invert(a_, {axes_, conjunction(a_, known), indices, targets, taken_});
     if (!answer) return kNone;
     return rebuilt(n, *answer, rest);
   }
@@ -119,6 +120,7 @@ class Gatherer {
 
   Arena& a_;
   const Ranges& ranges_;
+  std::vector<Id> taken_;  // axes of the body
   std::vector<AxisRange> axes_;
   std::vector<Id> bound_;
   Literals literals_;
@@ -132,7 +134,9 @@ Program gather(const Program& p) {
   for (Definition& d : result.body.definitions) {
     if (d.direction != Direction::backward || d.is_call()) continue;
     Ranges ranges = ranges_of(a, d);
-    Gatherer gatherer(a, ranges);
+    std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
+    for (const AxisRange& r : d.axes) taken.push_back(r.axis);
+    Gatherer gatherer(a, ranges, std::move(taken));
     d.body = rewrite(a, d.body, [&](Id id) { return a[id].op == Op::sum ? gatherer.solved(id) : id; });
   }
   return result;

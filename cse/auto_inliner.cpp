@@ -58,7 +58,9 @@ std::unordered_map<Id, Path> path_conditions(Arena& a, Id root) {
     if (fresh || (known.all == p.all && known.shared == p.shared)) return;
     known.shared = shared_of(a, known.shared, p.shared);
     if (known.all == p.all) return;
-    known.all = is_true(a, known.all) || is_true(a, p.all) ? always : a.binary(Op::lor, known.all, p.all);
+    if (known.shared == known.all) return;
+    if (known.shared == p.all) known.all = p.all;
+    else known.all = is_true(a, known.all) || is_true(a, p.all) ? always : a.binary(Op::lor, known.all, p.all);
   };
   auto both = [&](Path p, Id y) { return Path{guarded_by(a, p.all, y), guarded_by(a, p.shared, y)}; };
   for (size_t i = ids.size(); i-- > 0;) {
@@ -124,11 +126,39 @@ class Lifter {
     });
   }
 
+  // A name has one range in the whole body: else what stands below two reductions would be lifted over the range of one.
+  Id distinct(const Definition& d) {
+    Id body = d.body;
+    std::vector<Id> used = all_axes(a_, std::span<const Id>(&body, 1));
+    for (const AxisRange& r : d.axes) used.push_back(r.axis);
+    for (Id clash = kNone;; clash = kNone) {
+      std::unordered_map<Id, AxisRange> range;
+      for (const AxisRange& r : d.axes) range[r.axis] = r;
+      std::vector<Id> ids = reachable(a_, body);
+      for (size_t i = ids.size(); i-- > 0 && clash == kNone;)
+        if (is_reduction(a_[ids[i]].op))
+          for (const AxisRange& r : reduce_axes(a_[ids[i]]))
+            if (!(range.emplace(r.axis, r).first->second == r)) clash = ids[i];
+      if (clash == kNone) return body;
+      std::unordered_map<Id, Id> done = {{clash, substitute(a_, clash, {}, used)}};
+      for (Id x : all_axes(a_, std::span<const Id>(&done.at(clash), 1))) used.push_back(x);
+      std::vector<Id> args;
+      for (Id id : ids) {
+        if (id == clash) continue;
+        args.clear();
+        for (Id x : a_[id].args()) args.push_back(done.at(x));
+        done[id] = a_.with_args(id, args);
+      }
+      body = done.at(body);
+    }
+  }
+
   Id lift(const Definition& original) {
     Definition d = original;
     std::vector<Id> ids = reachable(a_, d.body);
     auto reductions = std::ranges::count_if(ids, [&](Id id) { return is_reduction(a_[id].op); });
     if (reductions > 1) {
+      d.body = distinct(d);
       d.body = boxed(d.body);
       ids = reachable(a_, d.body);
     }
@@ -148,25 +178,64 @@ class Lifter {
       args.clear();
       for (Id x : a_[id].args()) args.push_back(done.at(x));
       Id rebuilt = a_.with_args(id, args);
-      done[id] = is_reduction(a_[id].op) && id != d.body ? separate(d, rebuilt, path.at(id), range) : rebuilt;
+      if (is_reduction(a_[id].op) && id != d.body) {
+        Path around = path.at(id);
+        around = {with_lifted(around.all, done), with_lifted(around.shared, done)};
+        rebuilt = separate(d, rebuilt, around, range);
+      }
+      done[id] = rebuilt;
     }
     return done.at(d.body);
+  }
+
+  // A condition with what has been lifted already as reads.
+  Id with_lifted(Id condition, const std::unordered_map<Id, Id>& done) {
+    std::unordered_map<Id, Id> now;
+    std::vector<Id> args;
+    for (Id id : reachable(a_, condition)) {
+      args.clear();
+      for (Id x : a_[id].args()) args.push_back(now.at(x));
+      auto it = done.find(id);
+      now[id] = it != done.end() ? it->second : a_.with_args(id, args);
+    }
+    return now.at(condition);
   }
 
   // The reduction as a definition of its own over its free axes, and the read that stands for it.
   Id separate(const Definition& d, Id reduction, Path path, const std::unordered_map<Id, AxisRange>& range) {
     const Node& n = a_[reduction];
     std::vector<Id> axes(n.free_axes().begin(), n.free_axes().end());
-    // Reached in several ways: what they share is shorter than where they lead, if it is enough.
+    // Reached in several ways: what they share is shorter than where they lead, if it is enough. An axis that is bound on
+    // some of the ways is of no use.
     Id condition = path.all;
-    if (path.shared != path.all && reads_inside(n, range, path.shared)) condition = path.shared;
+    if (path.shared != path.all) {
+      auto sayable = [&](Id c) {
+        return std::ranges::all_of(a_[c].free_axes(), [&](Id x) {
+          return has(axes, x) || std::ranges::find(d.axes, x, &AxisRange::axis) != d.axes.end();
+        });
+      };
+      if (!sayable(path.shared)) path.shared = a_.boolean(true);
+      if (reads_inside(n, range, path.shared)) condition = path.shared;
+      else if (!sayable(path.all)) return reduction;
+    }
     // A condition on other axes would make a tensor over these as well: left behind if nothing needs its protection.
     bool foreign = std::ranges::any_of(a_[condition].free_axes(), [&](Id x) { return !has(axes, x); });
     if (foreign && reads_inside(n, range, a_.boolean(true))) condition = a_.boolean(true);
     if (!is_true(a_, condition)) {
       for (Id x : a_[condition].free_axes())
         if (!has(axes, x)) axes.push_back(x);
-      reduction = a_.reduce(n.op, reduce_axes(n), guarded_by(a_, condition, n.arg(1)), n.arg(0));
+      for (Id id : reachable(a_, condition))
+        if (id == reduction) return reduction;
+      // It moves inside the reduction: its own bound axes give way to the reduction's.
+      std::vector<Id> taken = all_axes(a_, std::vector<Id>{reduction, d.body});
+      for (const AxisRange& r : d.axes) taken.push_back(r.axis);
+      condition = substitute(a_, condition, {}, taken);
+      // argmax over nothing is an error: it runs over all, over zeros where the condition fails.
+      bool position = n.op == Op::argmax || n.op == Op::argmin;
+      if (position && !is_true(a_, n.arg(1))) return reduction;
+      reduction = position ? a_.reduce(n.op, reduce_axes(n), kNone,
+                                       a_.select(condition, n.arg(0), a_.constant(a_[n.arg(0)].type, 0)))
+                           : a_.reduce(n.op, reduce_axes(n), guarded_by(a_, condition, n.arg(1)), n.arg(0));
     }
     // In the order of the definition's axes, then of binding.
     std::ranges::stable_sort(axes, [&](Id x, Id y) { return place(d, x) < place(d, y); });
@@ -186,7 +255,9 @@ class Lifter {
     }
     made.body = shift.empty() ? reduction : substitute(a_, reduction, shift);
     DType type = a_[reduction].type;
-    auto [it, fresh] = known_.try_emplace(std::pair(made.body, shape));
+    std::vector<Id> key = shape;
+    key.insert(key.end(), axes.begin(), axes.end());  // [i,j] is not [j,i]
+    auto [it, fresh] = known_.try_emplace(std::pair(made.body, key));
     if (fresh) {
       it->second = p_.add_tensor(p_.tensors[d.target()].name + "_" + std::string(info(n.op).text), type, shape);
       made.targets = {it->second};

@@ -13,7 +13,8 @@ constexpr size_t kMostProducts = 400;  // compared on either side; larger ops sh
 
 class Optimizer {
  public:
-  explicit Optimizer(const Program& p) : p_(p), a_(*p.arena), tree_(a_), sharing_(tree_) {}
+  explicit Optimizer(const Program& p)
+      : p_(p), a_(*p.arena), tree_(a_), sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }) {}
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
@@ -38,6 +39,15 @@ class Optimizer {
       if (d.direction == Direction::backward) in_definition(d, step);
   }
   void in_definition(Definition& d, const Step& step);
+  // Is the tensor defined as this very expression, at the indices read? Equal as reals is not enough.
+  bool same_bits(Id read, Id value) {
+    const Node n = a_[read];
+    const Definition* d = p_.definition_of(n.symbol);
+    if (!d || n.op != Op::read) return false;
+    Replacements at;
+    for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
+    return substitute(a_, d->body, at) == value;
+  }
   TensorId define(const Share& best, std::vector<StoredValue>& forms);
   std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
 

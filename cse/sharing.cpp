@@ -308,7 +308,7 @@ Id Sharing::walk_condition(Id condition, const Step& f, int depth) {
       Product now = walk(tree_.form(x), f, depth);
       bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
                   a_[now.factors[0].atom].op == Op::read;
-      if (read) whole[x] = now.factors[0].atom;
+      if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;
     }
   }
   return whole.empty() ? condition : substitute(a_, condition, whole);

@@ -37,7 +37,9 @@ struct Share {
 
 class Sharing {
  public:
-  explicit Sharing(TensorExprTree& tree) : tree_(tree), a_(tree.arena()) {}
+  // same_bits: is a read of a stored value the same as this expression to the bit?
+  Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits)
+      : tree_(tree), a_(tree.arena()), same_bits_(std::move(same_bits)) {}
 
   // The value itself and functions of it that it can stand for.
   std::vector<StoredValue> stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
@@ -68,6 +70,7 @@ class Sharing {
 
   TensorExprTree& tree_;
   Arena& a_;
+  std::function<bool(Id, Id)> same_bits_;
   std::map<Id, Id> memo_;
 };
 

@@ -191,7 +191,7 @@ bool Unifier::step_node(State& s, Id pattern, Id target, std::vector<State>& bra
       size_t j = i == first ? second : i == second ? first : i;
       Id x = p.arg(i), y = t.arg(j);
       // Below a function, operands are products again; below a comparison, they stay as written.
-      bool algebra = is_float(a[x].type) && is_float(p.type);
+      bool algebra = is_float(a[x].type) && is_float(p.type) && a[x].type == a[y].type;
       if (!algebra || !has_axes(x)) {
         to.goals.push_back({Goal::Kind::node, x, y});
         continue;

@@ -51,6 +51,7 @@ struct InvertQuestion {
   Id condition;                   // bool over bound axes: where it fails, points do not count (kNone: all do)
   std::span<const Id> indices;
   std::span<const AxisRange> targets;
+  std::span<const Id> taken = {};  // axes that a new one may not be called like, besides those of the question
 };
 // The points of the answer (remaining in their ranges, the guard holds, the others as solved) are exactly the
 // bound points that meet equations, ranges and condition, each once. A remaining axis may be new (steps of a

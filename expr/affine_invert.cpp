@@ -23,13 +23,16 @@ class Inversion {
 
   std::optional<InvertAnswer> run() {
     system_.axes.assign(q_.bound.begin(), q_.bound.end());
+    system_.taken.assign(q_.taken.begin(), q_.taken.end());
+    for (const AxisRange& r : q_.bound) system_.taken.push_back(r.axis);
     for (size_t d = 0; d < q_.indices.size(); ++d)
       system_.equations.push_back({q_.indices[d], q_.targets[d].axis});
     if (q_.condition != kNone) take_condition(q_.condition);
     rename();
     apply_rules(a_, system_, q_.targets);
     rename();
-    for (const System& group : groups()) {
+    for (System& group : groups()) {
+      group.taken = system_.taken;
       if (group.equations.empty() && group.inequalities.empty()) {  // nothing to invert: as the user wrote it
         remaining_.insert(remaining_.end(), group.axes.begin(), group.axes.end());
         guards_.insert(guards_.end(), group.conditions.begin(), group.conditions.end());
@@ -40,6 +43,7 @@ class Inversion {
       remaining_.insert(remaining_.end(), s.remaining.begin(), s.remaining.end());
       solved_.insert(solved_.end(), s.solved.begin(), s.solved.end());
       guards_.insert(guards_.end(), s.guards.begin(), s.guards.end());
+      for (const AxisRange& r : s.remaining) system_.taken.push_back(r.axis);
     }
     if (!progress_) return std::nullopt;
     return answer();

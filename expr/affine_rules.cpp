@@ -135,6 +135,7 @@ class Rules {
     const auto [times, rest] = divide(scope_.poly(r.end), *f.modulus);
     if (!scope_.poly(r.begin).terms.empty() || !rest.terms.empty()) return false;
     std::vector<Id> avoid = all_axes_here();
+    avoid.insert(avoid.end(), s_.taken.begin(), s_.taken.end());
     const AxisRange k{a_.fresh_axis(f.base, avoid), a_.integer(0), expression(a_, times)};
     scope_.bind(k);
     const auto at = std::find(s_.axes.begin(), s_.axes.end(), r);

@@ -36,6 +36,7 @@ class Solver {
     for (const AxisRange& r : targets) scope_.bind(r);
     for (const AxisRange& r : targets) placed_points_ = placed_points_ & scope_.inside(r);
     points_ = placed_points_;
+    avoid_ = s.taken;
     for (const AxisRange& r : s.axes) avoid_.push_back(r.axis);
     for (const AxisRange& r : targets) avoid_.push_back(r.axis);
     collect_tests();

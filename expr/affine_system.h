@@ -18,6 +18,7 @@ struct System {
   std::vector<Equation> equations;
   std::vector<Id> conditions;    // bool, all must hold
   std::vector<Id> inequalities;  // what rules made of equations: bool, all must hold
+  std::vector<Id> taken = {};    // axes that a new one may not be called like
 };
 
 // Replaces what isl cannot express or sees in pieces by equations that say the same for bound axes and

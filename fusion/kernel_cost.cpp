@@ -3,6 +3,7 @@
 #include <set>
 
 #include "fusion/kernel_draft.h"
+#include "fusion/scatter.h"
 
 namespace xhat::fusion {
 namespace {
@@ -27,6 +28,14 @@ bool is_arithmetic(const Node& n) {
 
 }  // namespace
 
+// The left axes of a scatter that data decide; none if it is not one.
+std::vector<size_t> Planner::scatter_targets(const Member& m) const {
+  std::vector<size_t> axes;
+  if (auto scatter = as_scatter(*p_.arena, p_.body.definitions[m.definition]))
+    for (auto& [axis, index] : scatter->targets) axes.push_back(axis);
+  return axes;
+}
+
 // Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
 void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   k.axes = draft.axes;
@@ -34,7 +43,11 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   // Slowest-varying first, as the largest tensors are laid out.
   std::vector<TensorId> tensors;
   for (auto& [t, classes] : d.dims) tensors.push_back(t);
-  std::ranges::stable_sort(tensors, [&](TensorId x, TensorId y) { return bytes(x) > bytes(y); });
+  // Those that are read at computed places come last: they don't say how the tile lies in them.
+  auto computed = [&](TensorId t) { return std::ranges::find(d.dims.at(t), -1) != d.dims.at(t).end(); };
+  std::ranges::stable_sort(tensors, [&](TensorId x, TensorId y) {
+    return computed(x) != computed(y) ? computed(y) : bytes(x) > bytes(y);
+  });
   std::vector<int> order;
   for (TensorId t : tensors)
     for (int c : d.dims[t])
@@ -69,6 +82,12 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   for (int c : order) d.axes[static_cast<size_t>(c)].tile = 1;
   if (total <= options_.serial_bytes) {
     for (int c : order) d.axes[static_cast<size_t>(c)].tile = std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
+  } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !scatter_targets(m).empty(); })) {
+    // Every tile of a scatter goes over all that is added, looking for what falls into it: no more tiles than needed.
+    for (size_t i = 0; i < order.size(); ++i) {
+      KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
+      axis.tile = std::max<int64_t>(1, i > 0 ? axis.extent : (axis.extent + options_.least_tiles - 1) / options_.least_tiles);
+    }
   } else {
     int64_t tiles = 1;  // of the slower axes
     for (int c : order) tiles *= std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
@@ -80,7 +99,8 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       int64_t one = footprint(d, true);
       axis.tile = 2;
       int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
-      int64_t fit = std::max<int64_t>(1, (wanted - (one - step)) / step);
+      // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
+      int64_t fit = std::max<int64_t>(1, std::max(wanted - (one - step), wanted / 2) / step);
       // Enough tiles for the threads to share, whatever the cache could hold.
       fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
       if (fit >= full) {
@@ -151,6 +171,8 @@ void Planner::count(const Draft& draft, Kernel& k) const {
       int64_t v = points(n);
       if (is_reduction(n.op))
         for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
+      if (id == d.body)  // a scatter adds each value to one place only
+        for (size_t i : scatter_targets(m)) v /= std::max<int64_t>(1, s.extents[i]);
       k.flops += v;
     }
   }

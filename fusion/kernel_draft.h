@@ -39,10 +39,14 @@ class Planner {
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
   bool worth(const Draft& draft, const Shape& s) const;
+  int64_t value_at(Id e, const std::unordered_map<Id, int64_t>& axes) const;
   int64_t reach(Id index, const std::unordered_map<Id, int64_t>& points) const;
+  std::map<TensorId, std::vector<int64_t>> windows(const Draft& draft, bool whole_tile) const;
+  int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
+  std::vector<size_t> scatter_targets(const Member& m) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
   void count(const Draft& draft, Kernel& k) const;
 

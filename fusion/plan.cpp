@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
-#include <unordered_map>
 
 #include "fusion/kernel_draft.h"
 
@@ -37,15 +36,17 @@ Shape Planner::take_apart(const Definition& d) const {
   s.is_reduction = is_reduction(root.op);
   if (s.is_reduction)
     for (const AxisRange& r : reduce_axes(root)) s.axes.push_back(r);
+  std::unordered_map<Id, int64_t> middle;  // of the axes so far
   for (const AxisRange& r : s.axes) {
     if (!a[r.begin].free_axes().empty() || !a[r.end].free_axes().empty()) {
-      // A range that depends on other axes: any size will do for planning, it is never shared.
-      s.extents.push_back(1);
+      // A range that depends on other axes is never shared; its size in their middle stands for all.
+      s.extents.push_back(std::max<int64_t>(1, value_at(r.end, middle) - value_at(r.begin, middle)));
       s.plain_ranges = false;
     } else {
       s.extents.push_back(std::max<int64_t>(0, extent(r.end) - extent(r.begin)));
       if (!is_constant(a, r.begin, 0)) s.plain_ranges = false;
     }
+    middle[r.axis] = value_at(r.begin, middle) + s.extents.back() / 2;
   }
   for (Id id : reachable(a, d.body))
     if (is_read(a[id].op)) s.reads.push_back(id);
@@ -162,66 +163,6 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
       if (auto at = local_axis(s, indices[i]); at && classes[i] < 0) classes[i] = local[*at];
   }
   return result;
-}
-
-// How many places along its dimension an index visits while the axes run over `points` elements each: a window for an
-// affine index (2*i+r: 2*(points(i)-1) + points(r)), one per point for one that data decide.
-int64_t Planner::reach(Id index, const std::unordered_map<Id, int64_t>& points) const {
-  const Arena& a = *p_.arena;
-  std::unordered_map<Id, std::pair<int64_t, bool>> span;  // largest minus smallest value; is it affine so far
-  for (Id id : reachable(a, index)) {
-    const Node& n = a[id];
-    auto of = [&](size_t i) { return span.at(n.arg(i)); };
-    std::pair<int64_t, bool> s = {0, n.free_axes().empty()};
-    if (auto it = points.find(id); it != points.end()) s = {it->second - 1, true};
-    else if (n.op == Op::add || n.op == Op::sub) s = {of(0).first + of(1).first, of(0).second && of(1).second};
-    else if (n.op == Op::neg || n.op == Op::cast) s = of(0);
-    else if (n.op == Op::mul && a[n.arg(0)].op == Op::constant)
-      s = {of(1).first * std::abs(a[n.arg(0)].integer), of(1).second};
-    else if (n.op == Op::mul && a[n.arg(1)].op == Op::constant)
-      s = {of(0).first * std::abs(a[n.arg(1)].integer), of(0).second};
-    span[id] = s;
-  }
-  if (span.at(index).second) return span.at(index).first + 1;
-  int64_t all = 1;
-  for (Id axis : a[index].free_axes())
-    if (auto it = points.find(axis); it != points.end()) all *= it->second;
-  return all;
-}
-
-// Bytes one step of the outer loop touches; with whole_tile, at the tiles chosen, else at one element per shared axis.
-int64_t Planner::footprint(const Draft& draft, bool whole_tile) const {
-  const Arena& a = *p_.arena;
-  auto elements = [&](int c) {
-    const KernelAxis& axis = draft.axes[static_cast<size_t>(c)];
-    if (!draft.shared[static_cast<size_t>(c)]) return std::max<int64_t>(1, axis.extent);
-    return whole_tile ? std::max<int64_t>(1, axis.tile) : 1;
-  };
-  // Of dimensions that no bare axis runs along: as far as the widest read reaches.
-  std::map<TensorId, std::vector<int64_t>> windows;
-  for (const Member& m : draft.members) {
-    const Shape& s = shapes_[m.definition];
-    std::unordered_map<Id, int64_t> points;
-    for (size_t i = 0; i < s.axes.size(); ++i)
-      points[s.axes[i].axis] = elements(i < s.left ? m.left[i] : m.reduced[i - s.left]);
-    for (Id r : s.reads) {
-      auto indices = read_indices(a[r]);
-      auto& window = windows.try_emplace(a[r].symbol, std::vector<int64_t>(indices.size(), 0)).first->second;
-      for (size_t i = 0; i < indices.size(); ++i) window[i] = std::max(window[i], reach(indices[i], points));
-    }
-  }
-  int64_t total = 0;
-  for (auto& [t, classes] : draft.dims) {
-    int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
-    for (size_t i = 0; i < classes.size(); ++i) {
-      int64_t whole = extent(p_.tensors[t].shape[i]);
-      auto read = windows.find(t);
-      if (classes[i] >= 0) n *= draft.shared[static_cast<size_t>(classes[i])] ? elements(classes[i]) : whole;
-      else n *= read == windows.end() ? whole : std::min(whole, read->second[i]);
-    }
-    total += n;
-  }
-  return total;
 }
 
 int64_t Planner::shared_tiles(const Draft& draft) const {

@@ -1,6 +1,8 @@
 #include "runtime/emit.h"
 
+#include <cmath>
 #include <limits>
+#include <optional>
 
 #include "runtime/vector_math.h"
 
@@ -109,13 +111,22 @@ Expr from_table(Op op, std::vector<Expr> args) {
   return row->make(args);
 }
 
+// Halide refuses to divide by a constant 0, which a mean over nothing does: x/0 is x times infinity, nan for 0 and nan.
+std::optional<Expr> divided_by_zero(const Expr& x, const Expr& divisor) {
+  auto value = Halide::Internal::as_const_float(divisor);
+  if (!value || *value != 0) return std::nullopt;
+  return x * Halide::Internal::make_const(x.type(), std::copysign(INFINITY, *value));
+}
+
 Expr float_op(const Node& n, const std::vector<Expr>& x) {
   switch (n.op) {
     case Op::neg: return x[0] * Halide::Internal::make_const(x[0].type(), -1);
     case Op::add: return x[0] + x[1];
     case Op::sub: return x[0] - x[1];
     case Op::mul: return x[0] * x[1];
-    case Op::div: return x[0] / x[1];
+    case Op::div:
+      if (auto constant = divided_by_zero(x[0], x[1])) return *constant;
+      return x[0] / x[1];
     case Op::mod: return vmath::mod(x[0], x[1]);
     case Op::maximum: return vmath::max(x[0], x[1]);
     case Op::minimum: return vmath::min(x[0], x[1]);
@@ -198,6 +209,7 @@ Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
 // come out as from the division; otherwise within 1.5 ulp of it. Chosen by the expression alone, so that a value has the
 // same bits in every kernel.
 Expr divide_by_invariant(const Expr& x, const Expr& s) {
+  if (auto constant = divided_by_zero(x, s)) return *constant;
   auto number = [&](double v) { return Halide::Internal::make_const(s.type(), v); };
   bool wide = s.type().bits() == 64;
   double near = wide ? 0x1p-900 : 0x1p-96, far = wide ? 0x1p900 : 0x1p96, step = wide ? 0x1p200 : 0x1p32;

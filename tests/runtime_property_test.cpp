@@ -1,0 +1,73 @@
+// Random programs as CPU kernels against the evaluator: infer, and forward with backward, under each stash policy in turn.
+// XHAT_PROPERTY_SEED and XHAT_PROPERTY_COUNT as in property_test.cpp.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "ad/gradient.h"
+#include "tests/golden.h"
+#include "tests/random_program.h"
+#include "tests/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+using Policy = StashOptions::Policy;
+
+// f32 data in doubles against f32 kernels; programs amplify rounding by nested products and quotients.
+constexpr double kTolerance = 2e-3;
+constexpr double kTolerance64 = 1e-8;
+
+// A condition on computed values that f32 decides otherwise than f64 is no error of the kernels: compared with the
+// evaluator in f32 as well, what agrees with either is right.
+std::string difference_from_both(const Arrays& exact, const Arrays& declared, const Arrays& got, double tolerance) {
+  std::string a = difference(exact, got, tolerance);
+  return a.empty() || difference(declared, got, tolerance).empty() ? "" : a;
+}
+
+std::string failure(const std::string& text, uint64_t seed) {
+  try {
+    Program op = parse_op(text);
+    Program derived = gradient(op);
+    DimValues dims = sample_dims(op, seed);
+    Arrays data = random_data(derived, dims, seed);
+    bool wide = text.find("f64[") != std::string::npos;
+    double tolerance = wide && text.find("f32") == std::string::npos ? kTolerance64 : kTolerance;
+    Arrays exact = evaluate_on(derived, data, dims), declared = evaluate_on(derived, data, dims, Rounding::declared);
+    CompileOptions options;
+    options.stash.policy = std::array{Policy::none, Policy::largest, Policy::cost}[seed % 3];
+    options.threads = 1;
+    for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
+    CompiledOp kernels = compile(op, options);
+    Arrays outputs = evaluate_on(op, data, dims), rounded = evaluate_on(op, data, dims, Rounding::declared);
+    if (std::string d = difference_from_both(outputs, rounded, run_infer(kernels, data, dims), tolerance); !d.empty())
+      return "infer: " + d + "\n" + print(kernels.program());
+    if (std::string d = difference_from_both(exact, declared, run_both(kernels, data, dims), tolerance); !d.empty())
+      return "backward: " + d + "\n" + print(kernels.program());
+  } catch (const Error& e) {
+    return fmt::format("error: {}", e.what());
+  } catch (const std::exception& e) {
+    return fmt::format("exception: {}", e.what());
+  }
+  return "";
+}
+
+TEST(KernelPropertyTest, AgreesWithTheEvaluator) {
+  int failures = 0;
+  uint64_t first = property_seed();
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(property_count(200)); ++seed) {
+    std::string text = random_program(seed);
+    std::string wrong = failure(text, seed);
+    if (wrong.empty()) continue;
+    auto fails = [&](const std::string& candidate) { return failure(candidate, seed); };
+    std::string smaller = reduced(text, fails);
+    ADD_FAILURE() << "seed " << seed << "\n" << wrong << "\n--- reduced ---\n" << smaller << failure(smaller, seed);
+    if (++failures == 3) break;
+  }
+}
+
+}  // namespace
+}  // namespace xhat
