@@ -379,7 +379,11 @@ class Sweep {
     }
     std::vector<Id> avoid = targets;
     avoid.insert(avoid.end(), bound.begin(), bound.end());
-    auto moved = [&](Id x) { return substitute(a_, clear_of(x, avoid), map, avoid); };
+    // What is replaced must not be bound inside either.
+    std::vector<Id> clear = avoid;
+    for (const auto& [from, to] : map) clear.push_back(from);
+    std::ranges::sort(clear);
+    auto moved = [&](Id x) { return substitute(a_, clear_of(x, clear), map, avoid); };
     for (size_t i = 0; i < remaining.size(); ++i)
       remaining[i] = {bound[i], moved(remaining[i].begin), moved(remaining[i].end)};
     for (Id& x : conditions) x = moved(x);

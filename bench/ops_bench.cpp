@@ -2,10 +2,10 @@
 //
 //     build/bench/xhat_bench --benchmark_filter=ops/layer_norm
 //
-// Names are ops/OP/PHASE/VARIANT. Variants: cost (the default), stash_none, stash_largest, fusion_off. The counter
-// bytes_per_second is by unavoidable bytes (every tensor that the variant's own plan needs, once), so it can be held
-// against the machine's copy bandwidth; inference and fusion_off move the same unavoidable bytes as the default.
-// `compile` starts from text with an empty kernel cache: parsing, gradient, stash, planning, and every kernel.
+// Names are ops/OP/PHASE/VARIANT. Variants: cost (the default), stash_none, stash_largest, fusion_off. The
+// counter bytes_per_second is by unavoidable bytes (every tensor that the variant's own plan needs, once), so it
+// can be held against the machine's copy bandwidth. `compile` starts from text with an empty kernel cache:
+// parsing, gradient, stash, planning, and every kernel.
 #include <benchmark/benchmark.h>
 
 #include <fstream>
@@ -98,8 +98,10 @@ struct Setup {
     TensorView view(nullptr, tensor.type, shape, {});
     auto count = static_cast<size_t>(view.elements());
     auto* data = reinterpret_cast<float*>(buffers.emplace_back(count * sizeof(float)).data());
-    for (size_t i = 0; i < count; ++i)
-      data[i] = static_cast<float>(static_cast<double>(static_cast<uint32_t>(i + t) * 2654435761u) * 0x1p-31 - 1);
+    for (size_t i = 0; i < count; ++i) {
+      uint32_t scrambled = static_cast<uint32_t>(i + t) * 2654435761u;
+      data[i] = static_cast<float>(scrambled * 0x1p-31 - 1);
+    }
     view.data = data;
     to->push_back({tensor.name, view});
   }
@@ -153,13 +155,14 @@ void run_compile(benchmark::State& state, const Case& c) {
     for (Phase phase : {Phase::infer, Phase::forward, Phase::backward})
       for (const Variant& v : kVariants) {
         // Inference has no stash.
-        if (phase == Phase::infer && (v.stash != Policy::cost)) continue;
+        if (phase == Phase::infer && v.stash != Policy::cost) continue;
         benchmark::RegisterBenchmark((prefix + name_of_phase(phase) + "/" + v.name).c_str(),
                                      [&c, &v, phase](benchmark::State& s) { run(s, c, v, phase); })
             ->UseRealTime()
             ->Unit(benchmark::kMillisecond);
       }
-    benchmark::RegisterBenchmark((prefix + "compile").c_str(), [&c](benchmark::State& s) { run_compile(s, c); })
+    benchmark::RegisterBenchmark((prefix + "compile").c_str(),
+                                 [&c](benchmark::State& s) { run_compile(s, c); })
         ->UseRealTime()
         ->Unit(benchmark::kMillisecond);
   }

@@ -1,5 +1,5 @@
-// Memory of one tensor for timing: on huge pages where the system gives them, every page touched. The first touch of a
-// page costs more than most ops do with it.
+// Memory of one tensor for timing: on huge pages where the system gives them, every page touched. The first touch
+// of a page costs more than most ops do with it.
 #pragma once
 #include <sys/mman.h>
 
@@ -21,7 +21,8 @@ class TouchedBuffer {
     size_t rounded = std::max<size_t>(1, (bytes + alignment - 1) / alignment) * alignment;
     data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
     if (!data_) throw Error("out of memory");
-    if (alignment == huge_page) madvise(data_.get(), rounded, MADV_HUGEPAGE);  // a wish; without it things are slower
+    // A wish; without it things are only slower.
+    if (alignment == huge_page) madvise(data_.get(), rounded, MADV_HUGEPAGE);
     std::memset(data_.get(), 0, rounded);
   }
   std::byte* data() const { return data_.get(); }

@@ -1,17 +1,17 @@
-// xhat as a peer of shared/peers/run_peers.py: commands on stdin, one a line, each answered by one line of JSON.
+// xhat as a peer of the runner run_peers.py: commands on stdin, one a line, each answered by one line of JSON.
 //
 //     run_peers.py --peer xhat=build/bench/xhat_peer           ops from bench/peer_ops/<op>.xh
 //     build/bench/xhat_peer FOLDER                             ops from FOLDER/<op>.xh
 //
 //   load OP DIR     reads DIR/in.<input>.npy and DIR/d.<output>.npy, compiles, warms up
-//   check DIR TAG   writes DIR/TAG.y.<output>.npy (of infer) and DIR/TAG.g.<input>.npy (of forward and backward)
+//   check DIR TAG   writes DIR/TAG.y.<output>.npy (of infer), DIR/TAG.g.<input>.npy (of forward and backward)
 //   time MIN_MS     one sample of each phase, in milliseconds, averaged as the built-in peers average
 //   drop            frees the op
 //
-// One difference from the built-in peers: they return new arrays from every call, out of an allocator that keeps its
-// memory and asks for huge pages. Our calls write into the caller's buffers, so these are allocated once per op, on
-// huge pages and touched before any timing, and the stash is handed to forward() again; that is how a C++ program
-// would use the library. Threads: 2. Stash policy: cost, all inputs and outputs stay with the caller.
+// One difference from the built-in peers: they return new arrays from every call, out of an allocator that keeps
+// its memory and asks for huge pages. Our calls write into the caller's buffers, so these are allocated once per
+// op, on huge pages and touched before any timing, and the stash is handed to forward() again; that is how a C++
+// program would use the library. Threads: 2. Stash policy: cost, all inputs and outputs stay with the caller.
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,8 +41,8 @@ using namespace xhat;
 using nlohmann::json;
 using Phase = CompiledOp::Phase;
 
-constexpr int kThreads = 2;                 // as the built-in peers
-constexpr double kLongCall = 0.5;           // seconds: a call this long needs no uncounted one before it, as theirs
+constexpr int kThreads = 2;        // as the built-in peers
+constexpr double kLongCall = 0.5;  // seconds: a call this long needs no uncounted one before it, as theirs
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -223,7 +223,8 @@ class LoadedOp {
 void start_compiler() {
   CompileOptions options;
   options.cache = std::make_shared<runtime::KernelCache>();
-  compile(parse_op("op start(x: f32[N]) -> (y) { y[i] = x[i] + 1 }"), options).prepare(Phase::infer, {{"N", 8}});
+  Program op = parse_op("op start(x: f32[N]) -> (y) { y[i] = x[i] + 1 }");
+  compile(op, options).prepare(Phase::infer, {{"N", 8}});
 }
 
 class Session {
@@ -263,7 +264,7 @@ class Session {
   std::unique_ptr<LoadedOp> op_;
 };
 
-// One JSON object a line. Numbers that JSON lacks become null, bytes that are no UTF-8 a replacement character.
+// One JSON object a line. What is no number in JSON becomes null, what is no UTF-8 a replacement character.
 void reply(FILE* to, const json& object) {
   std::string line = object.dump(-1, ' ', true, json::error_handler_t::replace) + "\n";
   std::fwrite(line.data(), 1, line.size(), to);

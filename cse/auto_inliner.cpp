@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -202,41 +203,77 @@ class Lifter {
   }
 
   // The reduction as a definition of its own over its free axes, and the read that stands for it.
-  Id separate(const Definition& d, Id reduction, Path path, const std::unordered_map<Id, AxisRange>& range) {
+  Id separate(const Definition& d, Id reduction, Path path, std::unordered_map<Id, AxisRange> range) {
     const Node& n = a_[reduction];
     std::vector<Id> axes(n.free_axes().begin(), n.free_axes().end());
+    std::optional<Id> around = condition_around(d, n, path, range);
+    if (!around) return reduction;
+    for (Id x : a_[*around].free_axes())
+      if (!has(axes, x)) axes.push_back(x);
+    // Ranges that depend on other axes (j in 0..i+1) give way to a box, and hold as a condition where reads need it.
+    Id bounds = a_.boolean(true);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      AxisRange& r = range.at(axes[i]);
+      if (a_[r.begin].axes_count + a_[r.end].axes_count == 0) continue;
+      Id extent = largest_end(r, range);
+      if (extent == kNone) return reduction;
+      if (!is_constant(a_, r.begin, 0)) bounds = guarded_by(a_, bounds, a_.binary(Op::le, r.begin, r.axis));
+      bounds = guarded_by(a_, bounds, a_.binary(Op::lt, r.axis, r.end));
+      for (Id e : {r.begin, r.end})
+        for (Id x : a_[e].free_axes())
+          if (!has(axes, x)) axes.push_back(x);
+      r = {r.axis, a_.integer(0), extent};
+    }
+    if (!is_true(a_, bounds) && reads_inside(n, range, *around)) {
+      bounds = a_.boolean(true);
+      std::erase_if(axes, [&](Id x) { return !has_free(n, x) && !has_free(a_[*around], x); });
+    }
+    Id alone = under(d, reduction, guarded_by(a_, bounds, *around));
+    return alone == kNone ? reduction : read_of(d, alone, axes, range);
+  }
+
+  // What holds around the reduction, as far as its own definition must know; none: it cannot be said there.
+  std::optional<Id> condition_around(const Definition& d, const Node& n, Path path,
+                                     const std::unordered_map<Id, AxisRange>& range) {
+    Id condition = path.all;
     // Reached in several ways: what they share is shorter than where they lead, if it is enough. An axis that is bound on
     // some of the ways is of no use.
-    Id condition = path.all;
     if (path.shared != path.all) {
       auto sayable = [&](Id c) {
         return std::ranges::all_of(a_[c].free_axes(), [&](Id x) {
-          return has(axes, x) || std::ranges::find(d.axes, x, &AxisRange::axis) != d.axes.end();
+          return has_free(n, x) || std::ranges::find(d.axes, x, &AxisRange::axis) != d.axes.end();
         });
       };
       if (!sayable(path.shared)) path.shared = a_.boolean(true);
       if (reads_inside(n, range, path.shared)) condition = path.shared;
-      else if (!sayable(path.all)) return reduction;
+      else if (!sayable(path.all)) return std::nullopt;
     }
     // A condition on other axes would make a tensor over these as well: left behind if nothing needs its protection.
-    bool foreign = std::ranges::any_of(a_[condition].free_axes(), [&](Id x) { return !has(axes, x); });
+    bool foreign = std::ranges::any_of(a_[condition].free_axes(), [&](Id x) { return !has_free(n, x); });
     if (foreign && reads_inside(n, range, a_.boolean(true))) condition = a_.boolean(true);
-    if (!is_true(a_, condition)) {
-      for (Id x : a_[condition].free_axes())
-        if (!has(axes, x)) axes.push_back(x);
-      for (Id id : reachable(a_, condition))
-        if (id == reduction) return reduction;
-      // It moves inside the reduction: its own bound axes give way to the reduction's.
-      std::vector<Id> taken = all_axes(a_, std::vector<Id>{reduction, d.body});
-      for (const AxisRange& r : d.axes) taken.push_back(r.axis);
-      condition = substitute(a_, condition, {}, taken);
-      // argmax over nothing is an error: it runs over all, over zeros where the condition fails.
-      bool position = n.op == Op::argmax || n.op == Op::argmin;
-      if (position && !is_true(a_, n.arg(1))) return reduction;
-      reduction = position ? a_.reduce(n.op, reduce_axes(n), kNone,
-                                       a_.select(condition, n.arg(0), a_.constant(a_[n.arg(0)].type, 0)))
-                           : a_.reduce(n.op, reduce_axes(n), guarded_by(a_, condition, n.arg(1)), n.arg(0));
-    }
+    return condition;
+  }
+
+  // The reduction where the condition holds; kNone: cannot be.
+  Id under(const Definition& d, Id reduction, Id condition) {
+    if (is_true(a_, condition)) return reduction;
+    const Node& n = a_[reduction];
+    for (Id id : reachable(a_, condition))
+      if (id == reduction) return kNone;
+    // It moves inside the reduction: its own bound axes give way to the reduction's.
+    std::vector<Id> taken = all_axes(a_, std::vector<Id>{reduction, d.body});
+    for (const AxisRange& r : d.axes) taken.push_back(r.axis);
+    condition = substitute(a_, condition, {}, taken);
+    if (n.op != Op::argmax && n.op != Op::argmin)
+      return a_.reduce(n.op, reduce_axes(n), guarded_by(a_, condition, n.arg(1)), n.arg(0));
+    // argmax over nothing is an error: it runs over all, over zeros where the condition fails.
+    if (!is_true(a_, n.arg(1))) return kNone;
+    Id zero = a_.constant(a_[n.arg(0)].type, 0);
+    return a_.reduce(n.op, reduce_axes(n), kNone, a_.select(condition, n.arg(0), zero));
+  }
+
+  // Defines it over the axes, whose ranges are boxes.
+  Id read_of(const Definition& d, Id reduction, std::vector<Id> axes, const std::unordered_map<Id, AxisRange>& range) {
     // In the order of the definition's axes, then of binding.
     std::ranges::stable_sort(axes, [&](Id x, Id y) { return place(d, x) < place(d, y); });
     Definition made;
@@ -246,7 +283,6 @@ class Lifter {
     Replacements shift;
     for (Id x : axes) {
       AxisRange r = range.at(x);
-      if (!a_[r.begin].free_axes().empty() || !a_[r.end].free_axes().empty()) return reduction;  // not a box
       Id extent = is_constant(a_, r.begin, 0) ? r.end : a_.sub(r.end, r.begin);
       shape.push_back(extent);
       made.axes.push_back({x, a_.integer(0), extent});
@@ -259,13 +295,37 @@ class Lifter {
     key.insert(key.end(), axes.begin(), axes.end());  // [i,j] is not [j,i]
     auto [it, fresh] = known_.try_emplace(std::pair(made.body, key));
     if (fresh) {
-      it->second = p_.add_tensor(p_.tensors[d.target()].name + "_" + std::string(info(n.op).text), type, shape);
+      it->second = p_.add_tensor(p_.tensors[d.target()].name + "_" + std::string(info(a_[reduction].op).text), type, shape);
       made.targets = {it->second};
       fresh_.push_back(made);
     }
     return a_.read(it->second, type, indices);
   }
 
+  // An extent of dims that r, whose range depends on axes, stays within; kNone: none found.
+  Id largest_end(const AxisRange& r, const std::unordered_map<Id, AxisRange>& range) {
+    Id end = r.end;
+    constexpr int kDeepest = 8;
+    for (int depth = 0; depth < kDeepest && a_[end].axes_count; ++depth) {
+      Replacements last;
+      for (Id x : a_[end].free_axes()) last[x] = a_.sub(range.at(x).end, a_.integer(1));
+      end = substitute(a_, end, last);
+    }
+    if (a_[end].axes_count) return kNone;
+    end = tidy_index(a_, end);
+    // From the outermost in: an axis stands after those that its range uses.
+    std::vector<AxisRange> scope = {r};
+    for (size_t i = 0; i < scope.size(); ++i)
+      for (Id e : {scope[i].begin, scope[i].end})
+        for (Id x : a_[e].free_axes()) scope.push_back(range.at(x));
+    std::ranges::reverse(scope);
+    std::vector<AxisRange> axes;
+    for (const AxisRange& x : scope)
+      if (std::ranges::find(axes, x) == axes.end()) axes.push_back(x);
+    return in_bounds(a_, r.axis, end, axes) ? end : kNone;
+  }
+
+  static bool has_free(const Node& n, Id x) { return std::ranges::find(n.free_axes(), x) != n.free_axes().end(); }
   static bool has(const std::vector<Id>& axes, Id x) { return std::ranges::find(axes, x) != axes.end(); }
 
   // Are all reads in bounds if no more than this is known from around the reduction?

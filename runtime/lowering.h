@@ -45,6 +45,7 @@ class Lowering {
   std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
 
   void declare();
+  bool read_backwards(uint32_t tensor) const;
 
   // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
   std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;

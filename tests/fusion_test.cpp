@@ -152,6 +152,44 @@ TEST(Fusion, RecognizesScatter) {
   EXPECT_TRUE(is_true(*p.arena, s->rest));
 }
 
+TEST(Fusion, AStencilsTileIsAWindowNotTheWholeImage) {
+  DimValues sizes = {{"N", 8}, {"H", 1024}, {"W", 1024}};
+  std::string text = R"(op blur(x: f32[N,H,W]) -> (y) {
+    y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])
+  })";
+  Program p = with_backward(text);
+  for (const Program& direction : {infer_program(p), backward_program(p)}) {
+    KernelPlan plan = plan_kernels(direction, sizes);
+    const Kernel& k = only(plan);
+    auto tile = [&](size_t i) { return k.axes[static_cast<size_t>(k.shared.at(i))].tile; };
+    EXPECT_EQ(tile(0), 1);
+    EXPECT_GT(tile(1), 4) << "one row of tiles re-reads its neighbours' rows";
+    EXPECT_LT(tile(1), 256);
+    EXPECT_EQ(tile(2), 1024);
+  }
+}
+
+TEST(Fusion, AGathersTileIsRowsOfTheResult) {
+  KernelPlan plan = forward_plan("op f(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l],d]) }",
+                                 {{"V", 10000}, {"D", 128}, {"B", 1024}, {"L", 20}});
+  EXPECT_EQ(shared(only(plan)), (Names{"b", "d"}));
+  EXPECT_EQ(only(plan).axes[static_cast<size_t>(only(plan).shared[1])].tile, 128);
+}
+
+TEST(Fusion, AScatterHasFewTilesAndCountsEachValueOnce) {
+  DimValues sizes = {{"V", 10000}, {"D", 128}, {"B", 1024}, {"L", 20}};
+  Program p = with_backward("op f(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l],d]) }");
+  FusionOptions options;
+  KernelPlan plan = plan_kernels(backward_program(p), sizes, options);
+  int64_t tiles = 1;
+  for (int c : only(plan).shared) {
+    const KernelAxis& axis = only(plan).axes[static_cast<size_t>(c)];
+    tiles *= (axis.extent + axis.tile - 1) / axis.tile;
+  }
+  EXPECT_LE(tiles, options.least_tiles);
+  EXPECT_EQ(plan.flops, 1024 * 20 * 128);
+}
+
 TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {
   Program p = with_backward(kBatchNorm);
   for (const Program& d : {infer_program(p), forward_program(p), backward_program(p)}) {

@@ -4,8 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "ad/gradcheck.h"
 #include "ad/gradient.h"
 #include "tests/golden.h"
@@ -19,17 +17,6 @@ using namespace xhat::testing;
 constexpr double kTolerance = 1e-8;  // passes may reorder sums, and divide by products
 const char* const kPipelines[] = {"gather, inline, reductions, simplify(real)", "simplify, gather, inline, stash(none)",
                                   "inline, stash(largest)", "gather, inline, stash(cost), inline"};
-
-// A word for what was thrown, so that the reducer does not slide from one failure to another.
-std::string kind_of(const std::string& message) {
-  for (const char* part : {"invariant 5", "invariant 7", "invariant", " reads ", "wants", "lost", "unordered"})
-    if (message.find(part) != std::string::npos) {
-      std::string word = part;
-      std::ranges::replace(word, ' ', '_');
-      return word;
-    }
-  return "other";
-}
 
 // What is wrong, starting with the name of the property; empty if nothing is.
 std::string text_failure(const Program& p, const std::string& after) {
@@ -57,7 +44,7 @@ std::string pass_failure(const Program& start, const std::string& passes, const 
       else if (std::string t = text_failure(p, pass); !t.empty()) wrong = "text_" + pass + "_" + t;
     });
   } catch (const std::exception& e) {
-    return fmt::format("exception_after_{}_{}: in {}: {}", last, kind_of(e.what()), passes, e.what());
+    return fmt::format("exception_after_{}_{}: in {}: {}", last, failure_kind(e.what()), passes, e.what());
   }
   return wrong;
 }
@@ -88,7 +75,7 @@ std::string failure(const std::string& text, uint64_t seed) {
     GradientReport report = check_gradient(derived, dims, {.seed = seed, .directions = 1, .elements = 2});
     if (!report.passed) return "finite_differences: " + report.text() + "\n" + print(derived);
   } catch (const std::exception& e) {
-    return fmt::format("exception_{}: {}", kind_of(e.what()), e.what());
+    return fmt::format("exception_{}: {}", failure_kind(e.what()), e.what());
   }
   return "";
 }

@@ -18,6 +18,9 @@ std::string random_program(uint64_t seed, const RandomProgramOptions& options = 
 int property_count(int usual);
 uint64_t property_seed();
 
+// A word for what was thrown, so that the reducer does not slide from one failure to another.
+std::string failure_kind(const std::string& message);
+
 // A smaller program that still fails: fails(text) gives what is wrong, or nothing. Drops outputs, statements, parameters,
 // and replaces expressions by their parts, as long as the message's first word stays.
 std::string reduced(const std::string& text, const std::function<std::string(const std::string&)>& fails);

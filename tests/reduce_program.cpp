@@ -96,6 +96,17 @@ class Reducer {
 
 }  // namespace
 
+std::string failure_kind(const std::string& message) {
+  for (const char* part : {"invariant 3", "invariant 5", "invariant 7", "invariant", "refused", "normal form", " reads ",
+                           "wants", "unordered", "over nothing"})
+    if (message.find(part) != std::string::npos) {
+      std::string word = part;
+      std::ranges::replace(word, ' ', '_');
+      return word;
+    }
+  return "other";
+}
+
 std::string reduced(const std::string& text, const std::function<std::string(const std::string&)>& fails) {
   return Reducer(text, fails).run();
 }

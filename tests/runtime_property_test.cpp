@@ -7,6 +7,7 @@
 #include <array>
 
 #include "ad/gradient.h"
+#include "ad/random_inputs.h"
 #include "tests/golden.h"
 #include "tests/random_program.h"
 #include "tests/runtime_helper.h"
@@ -29,11 +30,17 @@ std::string difference_from_both(const Arrays& exact, const Arrays& declared, co
 }
 
 std::string failure(const std::string& text, uint64_t seed) {
+  Program op;
   try {
-    Program op = parse_op(text);
+    op = parse_op(text);
+  } catch (const std::exception& e) {
+    return fmt::format("source: {}", e.what());
+  }
+  try {
     Program derived = gradient(op);
     DimValues dims = sample_dims(op, seed);
-    Arrays data = random_data(derived, dims, seed);
+    Arrays data = testing::random_data(op, dims, seed);
+    data.merge(random_cotangents(derived, dims, seed + 1));
     bool wide = text.find("f64[") != std::string::npos;
     double tolerance = wide && text.find("f32") == std::string::npos ? kTolerance64 : kTolerance;
     Arrays exact = evaluate_on(derived, data, dims), declared = evaluate_on(derived, data, dims, Rounding::declared);
@@ -48,9 +55,9 @@ std::string failure(const std::string& text, uint64_t seed) {
     if (std::string d = difference_from_both(exact, declared, run_both(kernels, data, dims), tolerance); !d.empty())
       return "backward: " + d + "\n" + print(kernels.program());
   } catch (const Error& e) {
-    return fmt::format("error: {}", e.what());
+    return fmt::format("error_{}: {}", failure_kind(e.what()), e.what());
   } catch (const std::exception& e) {
-    return fmt::format("exception: {}", e.what());
+    return fmt::format("exception_{}: {}", failure_kind(e.what()), e.what());
   }
   return "";
 }

@@ -1,0 +1,56 @@
+// Tiles and loops that only exist at certain sizes: every op here runs in several tiles, or reads at the very edge of
+// one, and must agree with the evaluator forward and backward.
+#include <gtest/gtest.h>
+
+#include "ad/gradient.h"
+#include "tests/golden.h"
+#include "tests/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+void expect_agreement(const std::string& text, const DimValues& dims) {
+  SCOPED_TRACE(text + dims_text(dims));
+  Program op = parse_op(text), derived = gradient(op);
+  Arrays data = random_data(derived, dims, 3);
+  EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(compile(op), data, dims), 1e-4), "");
+}
+
+// A tile takes what falls into it; once, all of it was added at the tile's own places.
+TEST(Tiles, AScatterOverManyTilesAddsWhereItShould) {
+  const char* bag = "op bag(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l],d]) }";
+  expect_agreement(bag, {{"V", 5000}, {"D", 4}, {"B", 50}, {"L", 2}});
+  expect_agreement(bag, {{"V", 16}, {"D", 1200}, {"B", 50}, {"L", 2}});  // one row a tile
+  expect_agreement("op histogram(w: f32[B], ids: i32[B] const) -> (y) { y[v in 0..20000] = sum(b if ids[b] == v: w[b]) }",
+                   {{"B", 60}});
+}
+
+TEST(Tiles, ABodyNeedNotReadTheReducedAxis) {
+  expect_agreement("op f(x: f32[N]) -> (y) { y[i] = sum(k in 0..3: x[i]) }", {{"N", 5}});
+  expect_agreement("op f(x: f32[N]) -> (y) { y[i] = prod(k in 0..100: x[i]*0.5 + 0.5) }", {{"N", 37}});
+  expect_agreement("op f(x: f32) -> (y) { y = sum(k in 0..100: x) }", {});
+}
+
+// Halide 21 cannot compile a masked reversed load at a constant place.
+TEST(Tiles, ReadsBackwardsAtAnyLength) {
+  for (int64_t n : {1, 2, 3, 5, 17, 33, 100, 1001}) {
+    expect_agreement("op f(x: f32[N]) -> (y) { y[i in 0..N] = x[N-1-i] }", {{"N", n}});
+    expect_agreement("op f(x: f32[N], s: f32) -> (y) { y[i] = x[N-1-i]*x[i] + s }", {{"N", n}});
+  }
+  for (int64_t n : {3, 17, 33})
+    expect_agreement("op f(x: f32[M,N], w: f32[N]) -> (y) { y[i in 0..N] = sum(m: x[m,N-1-i]*w[N-1-i]) }",
+                     {{"M", 3}, {"N", n}});
+}
+
+TEST(Tiles, StencilsMeetAtTheirEdges) {
+  expect_agreement(R"(op f(x: f32[N,H,W]) -> (y) {
+    y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])
+  })", {{"N", 1}, {"H", 70}, {"W", 301}});
+  expect_agreement("op f(x: f32[N,2*H,2*W]) -> (y) { y[n, i in 0..H, j in 0..W] = max(r in 0..2, s in 0..2: x[n,2*i+r,2*j+s]) }",
+                   {{"N", 2}, {"H", 40}, {"W", 151}});
+}
+
+}  // namespace
+}  // namespace xhat
