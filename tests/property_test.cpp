@@ -80,19 +80,29 @@ std::string failure(const std::string& text, uint64_t seed) {
   return "";
 }
 
-TEST(PropertyTest, ProgramsKeepTheirMeaning) {
+// Every kParts-th program, so that ctest can run the parts side by side.
+constexpr int kParts = 4;
+class PropertyPartTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(PropertyPartTest, ProgramsKeepTheirMeaning) {
   int failures = 0;
-  uint64_t first = property_seed();
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(property_count(2000)); ++seed) {
+  int count = property_count(2000);
+  for (int i = GetParam(); i < count && failures < 3; i += kParts) {
+    uint64_t seed = property_seed() + static_cast<uint64_t>(i);
     std::string text = random_program(seed);
     std::string wrong = failure(text, seed);
     if (wrong.empty()) continue;
     auto fails = [&](const std::string& candidate) { return failure(candidate, seed); };
     std::string smaller = reduced(text, fails);
     ADD_FAILURE() << "seed " << seed << "\n" << wrong << "\n--- reduced ---\n" << smaller << failure(smaller, seed);
-    if (++failures == 3) break;
+    ++failures;
   }
 }
+// A prefix each makes a suite each, and a suite is what ctest runs.
+INSTANTIATE_TEST_SUITE_P(First, PropertyPartTest, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(Second, PropertyPartTest, ::testing::Values(1));
+INSTANTIATE_TEST_SUITE_P(Third, PropertyPartTest, ::testing::Values(2));
+INSTANTIATE_TEST_SUITE_P(Fourth, PropertyPartTest, ::testing::Values(3));
 
 TEST(PropertyTest, TheReducerKeepsTheFailureAndDropsTheRest) {
   auto fails = [](const std::string& text) -> std::string {

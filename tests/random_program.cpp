@@ -118,7 +118,7 @@ class Generator {
       axes.push_back(axis);
       left.push_back(fmt::format("{} in 0..{}", axis.name, axis.extent));
     }
-    std::string body = real(axes, 3);
+    std::string body = real(axes, options_.depth);
     std::string indices = rank ? fmt::format("[{}]", fmt::join(left, ", ")) : "";
     floats_.push_back(t);
     return fmt::format("  {}{} = {}\n", name, indices, body);

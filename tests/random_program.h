@@ -9,6 +9,7 @@ namespace xhat::testing {
 struct RandomProgramOptions {
   bool differentiable = true;  // no stop_gradient, so that finite differences are the gradient
   int definitions = 4;         // at most
+  int depth = 3;               // of nested expressions
 };
 
 // The text of a program; its last op is the one. Equal seeds, equal texts.

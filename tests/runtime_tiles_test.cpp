@@ -11,11 +11,11 @@ namespace {
 
 using namespace xhat::testing;
 
-void expect_agreement(const std::string& text, const DimValues& dims) {
+void expect_agreement(const std::string& text, const DimValues& dims, const CompileOptions& options = {}) {
   SCOPED_TRACE(text + dims_text(dims));
   Program op = parse_op(text), derived = gradient(op);
   Arrays data = random_data(derived, dims, 3);
-  EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(compile(op), data, dims), 1e-4), "");
+  EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(compile(op, options), data, dims), 1e-4), "");
 }
 
 // A tile takes what falls into it; once, all of it was added at the tile's own places.
@@ -45,11 +45,17 @@ TEST(Tiles, ReadsBackwardsAtAnyLength) {
 }
 
 TEST(Tiles, StencilsMeetAtTheirEdges) {
-  expect_agreement(R"(op f(x: f32[N,H,W]) -> (y) {
-    y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])
-  })", {{"N", 1}, {"H", 70}, {"W", 301}});
-  expect_agreement("op f(x: f32[N,2*H,2*W]) -> (y) { y[n, i in 0..H, j in 0..W] = max(r in 0..2, s in 0..2: x[n,2*i+r,2*j+s]) }",
-                   {{"N", 2}, {"H", 40}, {"W", 151}});
+  CompileOptions small_tiles;  // the evaluator's gradient takes time quadratic in the size
+  small_tiles.fusion.serial_bytes = 0;
+  for (int64_t bytes : {64, 512, 4096}) {
+    small_tiles.fusion.tile_bytes = bytes;
+    expect_agreement(R"(op blur(x: f32[N,H,W]) -> (y) {
+      y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])
+    })", {{"N", 2}, {"H", 13}, {"W", 21}}, small_tiles);
+    expect_agreement(R"(op pool(x: f32[N,2*H,2*W]) -> (y) {
+      y[n, i in 0..H, j in 0..W] = max(r in 0..2, s in 0..2: x[n,2*i+r,2*j+s])
+    })", {{"N", 2}, {"H", 7}, {"W", 19}}, small_tiles);
+  }
 }
 
 }  // namespace
