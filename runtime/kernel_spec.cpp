@@ -81,8 +81,9 @@ struct Builder {
   Id axis_of(const Replacements& axes, Id axis) const {
     auto it = axes.find(axis);
     if (it == axes.end())
-      throw Bug("kernel " + k.name + ": axis " + p.arena->name(axis) + " is bound inside a body; the program is not in the " +
-                "normal form of inline_injective");
+      throw Error(p.name + ": the kernel of " + k.name + " would need a reduction inside another one, over axis " +
+                  p.arena->name(axis) + ", whose range depends on where it stands; kernels for that are not there yet. " +
+                  "give the inner reduction a tensor of its own, or use the evaluator");
     return it->second;
   }
 
@@ -104,7 +105,10 @@ struct Builder {
         made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1), args.back());
       else if (n.op == Op::select) made = arena().select(args[0], args[1], args[2]);
       else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
-      else if (is_reduction(n.op)) throw Bug("a reduction inside a body reached the lowering");
+      else if (is_reduction(n.op))
+        throw Error(p.name + ": the kernel of " + k.name + " would need a reduction inside another one whose range depends " +
+                    "on where it stands; kernels for that are not there yet. give the inner reduction a tensor of its own, " +
+                    "or use the evaluator");
       else made = arena().apply(n.op, args);
       done[id] = fold(arena(), made);
     }

@@ -68,10 +68,7 @@ void Lowering::declare() {
     const SpecTensor& x = spec_.tensors[t];
     if (x.use != SpecTensor::Use::input) continue;
     Halide::ImageParam image(storage_type(x.type), static_cast<int>(x.shape.size()), name("in", t));
-    // Left open where a vector may be read backwards: Halide 21 fails on a masked reversed load at a constant place
-    // below the lanes (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0). The buffers' min is 0 all the same.
-    for (int d = 0; d < static_cast<int>(x.shape.size()); ++d)
-      if (d > 0 || !read_backwards(t)) image.dim(d).set_min(0);
+    for (int d = 0; d < static_cast<int>(x.shape.size()); ++d) image.dim(d).set_min(0);
     if (!x.shape.empty() && !x.dense) image.dim(0).set_stride(Expr());
     emit_.inputs[t] = image;
     out_.inputs.push_back(t);
@@ -79,11 +76,11 @@ void Lowering::declare() {
   }
 }
 
-bool Lowering::read_backwards(uint32_t tensor) const {
+bool Lowering::read_backwards(const std::vector<size_t>& group) const {
   const Arena& a = *spec_.arena;
-  return std::ranges::any_of(spec_.members, [&](const SpecMember& m) {
-    return std::ranges::any_of(reachable(a, std::array{m.body, m.condition}), [&](Id id) {
-      return is_read(a[id].op) && a[id].symbol == tensor && runs_backwards(a, read_indices(a[id]).back());
+  return std::ranges::any_of(group, [&](size_t g) {
+    return std::ranges::any_of(reachable(a, std::vector<Id>{spec_.members[g].body, spec_.members[g].condition}), [&](Id id) {
+      return is_read(a[id].op) && !read_indices(a[id]).empty() && runs_backwards(a, read_indices(a[id]).back());
     });
   });
 }
@@ -176,10 +173,10 @@ void Lowering::member(const std::vector<size_t>& group) {
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
-  if (along && long_enough)
+  if (along && long_enough && !read_backwards(group))
     row_sum(group, v);
   else
-    column_sum(group, along ? kNone : v);
+    column_sum(group, along || read_backwards(group) ? kNone : v);
 }
 
 void Lowering::map(const SpecMember& m) {
@@ -189,7 +186,7 @@ void Lowering::map(const SpecMember& m) {
   size_t self = static_cast<size_t>(&m - spec_.members.data());
   Id v = vector_axis({self});
   order_rows(f, m, v);
-  if (v != kNone && !vars.empty()) vectorize(f, vars_.at(v), v, widest(m), kUnroll);
+  if (v != kNone && !vars.empty() && !read_backwards({self})) vectorize(f, vars_.at(v), v, widest(m), kUnroll);
   publish(m, f);
 }
 

@@ -21,6 +21,7 @@ using Policy = StashOptions::Policy;
 // f32 data in doubles against f32 kernels; programs amplify rounding by nested products and quotients.
 constexpr double kTolerance = 2e-3;
 constexpr double kTolerance64 = 1e-8;
+const char* const kNotYet = "no kernels yet";
 
 // Halide's compile time grows steeply with a kernel's expression: one program of depth 3 may take a minute.
 const RandomProgramOptions kSmall = {.differentiable = true, .definitions = 3, .depth = 2};
@@ -58,6 +59,8 @@ std::string failure(const std::string& text, uint64_t seed) {
     if (std::string d = difference_from_both(exact, declared, run_both(kernels, data, dims), tolerance); !d.empty())
       return "backward: " + d + "\n" + print(kernels.program());
   } catch (const Error& e) {
+    // A clear "not yet" is an answer, but a rare one: counted below.
+    if (std::string(e.what()).find("not there yet") != std::string::npos) return kNotYet;
     return fmt::format("error_{}: {}", failure_kind(e.what()), e.what());
   } catch (const std::exception& e) {
     return fmt::format("exception_{}: {}", failure_kind(e.what()), e.what());
@@ -66,17 +69,22 @@ std::string failure(const std::string& text, uint64_t seed) {
 }
 
 TEST(KernelPropertyTest, AgreesWithTheEvaluator) {
-  int failures = 0;
+  int failures = 0, refused = 0;
   uint64_t first = property_seed();
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(property_count(200)); ++seed) {
     std::string text = random_program(seed, kSmall);
     std::string wrong = failure(text, seed);
     if (wrong.empty()) continue;
+    if (wrong == kNotYet) {
+      ++refused;
+      continue;
+    }
     auto fails = [&](const std::string& candidate) { return failure(candidate, seed); };
     std::string smaller = reduced(text, fails);
     ADD_FAILURE() << "seed " << seed << "\n" << wrong << "\n--- reduced ---\n" << smaller << failure(smaller, seed);
     if (++failures == 3) break;
   }
+  EXPECT_LE(refused, 2 + property_count(200) / 20) << "programs without kernels";
 }
 
 }  // namespace
