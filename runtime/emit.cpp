@@ -245,7 +245,9 @@ struct Walk {
       if (is_float(n.type) || n.type == DType::boolean) continue;
       auto x = [&](size_t i) { return indices.at(n.arg(i)); };
       Expr r;
-      switch (n.op) {
+      // Beyond 32 bits: computed in its own width, and clamped.
+      bool small = n.op == Op::constant || n.op == Op::axis || fits_index(id);
+      switch (small ? n.op : Op::read) {
         case Op::constant: r = Expr(static_cast<int32_t>(std::clamp<int64_t>(n.integer, INT32_MIN, INT32_MAX))); break;
         case Op::axis: r = axis(id); break;
         case Op::add: r = x(0) + x(1); break;
