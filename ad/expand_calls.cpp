@@ -4,46 +4,10 @@
 #include <set>
 #include <unordered_map>
 
+#include "expr/dims.h"
+
 namespace xhat {
 namespace {
-
-// factor * dim + offset, to solve `2*C+1 == extent` for C.
-struct Linear {
-  Id dim = kNone;
-  int64_t factor = 0;
-  int64_t offset = 0;
-};
-
-bool linear_in_one_dim(const Arena& a, Id extent, Linear& result) {
-  std::unordered_map<Id, Linear> form;
-  for (Id id : reachable(a, extent)) {
-    const Node& n = a[id];
-    auto at = [&](size_t i) { return form.at(n.arg(i)); };
-    Linear f;
-    if (n.op == Op::constant && is_integer(n.type))
-      f.offset = n.integer;
-    else if (n.op == Op::dim)
-      f = {id, 1, 0};
-    else if (n.op == Op::neg)
-      f = {at(0).dim, -at(0).factor, -at(0).offset};
-    else if (n.op == Op::add || n.op == Op::sub) {
-      int64_t sign = n.op == Op::add ? 1 : -1;
-      if (at(0).factor != 0 && at(1).factor != 0 && at(0).dim != at(1).dim) return false;
-      f = {at(0).factor != 0 ? at(0).dim : at(1).dim, at(0).factor + sign * at(1).factor,
-           at(0).offset + sign * at(1).offset};
-    } else if (n.op == Op::mul) {
-      if (at(0).factor != 0 && at(1).factor != 0) return false;
-      Linear x = at(0).factor != 0 ? at(0) : at(1);
-      int64_t c = at(0).factor != 0 ? at(1).offset : at(0).offset;
-      f = {x.dim, x.factor * c, x.offset * c};
-    } else {
-      return false;
-    }
-    form[id] = f;
-  }
-  result = form.at(extent);
-  return result.factor != 0;
-}
 
 // The values of op's dims in p, as expressions.
 Replacements dims_of(Program& p, const Program& op, const Arena& from, const std::vector<TensorId>& tensors,
@@ -57,13 +21,12 @@ Replacements dims_of(Program& p, const Program& op, const Arena& from, const std
   for (TensorId t : op.inputs) {
     const auto& extents = op.tensor(t).shape;
     for (size_t i = 0; i < extents.size(); ++i) {
-      Linear f;
-      if (!linear_in_one_dim(from, extents[i], f) || is_defined(f.dim) || dims.contains(ours(f.dim)))
-        continue;
+      auto f = linear_form(from, extents[i]);
+      if (!f || is_defined(f->dim) || dims.contains(ours(f->dim))) continue;
       Id value = p.tensor(tensors[t]).shape[i];
-      if (f.offset != 0) value = a.sub(value, a.integer(f.offset));
-      if (f.factor != 1) value = a.div(value, a.integer(f.factor));
-      dims[ours(f.dim)] = value;
+      if (f->offset != 0) value = a.sub(value, a.integer(f->offset));
+      if (f->factor != 1) value = a.div(value, a.integer(f->factor));
+      dims[ours(f->dim)] = value;
     }
   }
   std::set<Id> pending;

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "cse/bodies.h"
+#include "cse/path_conditions.h"
 
 namespace xhat {
 namespace {
@@ -51,34 +52,16 @@ Id shared_of(Arena& a, Id x, Id y) {
 
 std::unordered_map<Id, Path> path_conditions(Arena& a, Id root) {
   const Id always = a.boolean(true);
-  std::unordered_map<Id, Path> path = {{root, {always, always}}};
-  std::vector<Id> ids = reachable(a, root);
-  auto reach = [&](Id node, Path p) {
-    auto [it, fresh] = path.emplace(node, p);
-    Path& known = it->second;
-    if (fresh || (known.all == p.all && known.shared == p.shared)) return;
+  auto narrow = [&](Path p, Id y) { return Path{guarded_by(a, p.all, y), guarded_by(a, p.shared, y)}; };
+  auto join = [&](Path& known, Path p) {
+    if (known.all == p.all && known.shared == p.shared) return;
     known.shared = shared_of(a, known.shared, p.shared);
     if (known.all == p.all) return;
     if (known.shared == known.all) return;
     if (known.shared == p.all) known.all = p.all;
     else known.all = is_true(a, known.all) || is_true(a, p.all) ? always : a.binary(Op::lor, known.all, p.all);
   };
-  auto both = [&](Path p, Id y) { return Path{guarded_by(a, p.all, y), guarded_by(a, p.shared, y)}; };
-  for (size_t i = ids.size(); i-- > 0;) {
-    Path here = path.at(ids[i]);
-    const Node& n = a[ids[i]];
-    if (n.op == Op::select) {
-      reach(n.arg(0), here);
-      reach(n.arg(1), both(here, n.arg(0)));
-      reach(n.arg(2), both(here, a.unary(Op::lnot, n.arg(0))));
-    } else if (is_reduction(n.op)) {
-      reach(n.arg(0), both(here, n.arg(1)));
-      for (size_t k = 1; k < n.arg_count; ++k) reach(n.arg(k), here);
-    } else {
-      for (Id x : n.args()) reach(x, here);
-    }
-  }
-  return path;
+  return known_on_paths(a, root, Path{always, always}, narrow, join);
 }
 
 class Lifter {

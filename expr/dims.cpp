@@ -11,12 +11,7 @@
 namespace xhat {
 namespace {
 
-// factor * dim + offset; dim kNone: a constant.
-struct Linear {
-  Id dim = kNone;
-  int64_t factor = 0;
-  int64_t offset = 0;
-};
+using Linear = LinearExtent;
 
 std::optional<Linear> combine(Op op, const Linear& x, const Linear& y) {
   if (op == Op::mul) {
@@ -30,8 +25,9 @@ std::optional<Linear> combine(Op op, const Linear& x, const Linear& y) {
   return Linear{x.factor != 0 ? x.dim : y.dim, x.factor + sign * y.factor, x.offset + sign * y.offset};
 }
 
-// The extent as a linear function of one dim, if it is one.
-std::optional<Linear> linear_form(const Arena& a, Id extent) {
+}  // namespace
+
+std::optional<LinearExtent> linear_form(const Arena& a, Id extent) {
   std::unordered_map<Id, std::optional<Linear>> form;
   for (Id id : reachable(a, extent)) {
     const Node& n = a[id];
@@ -51,6 +47,8 @@ std::optional<Linear> linear_form(const Arena& a, Id extent) {
   auto f = form[extent];
   return f && f->factor != 0 ? f : std::nullopt;
 }
+
+namespace {
 
 // A plain rendering of an extent for messages; the printer would do it too, but stands to the right of this
 // file.

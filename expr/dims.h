@@ -1,6 +1,7 @@
 // From sizes at hand to the values of a program's dims, and back to the shape of every tensor.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,15 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;  // by tensor name
 // and the preconditions. input_shapes may lack tensors (nothing is solved from them) and may hold cotangents.
 // Throws Error naming the op, the tensor, the dimension and both values.
 DimValues solve_dims(const Program& p, const Shapes& input_shapes, const DimValues& given = {});
+
+// factor * dim + offset; dim kNone: a constant.
+struct LinearExtent {
+  Id dim = kNone;
+  int64_t factor = 0;
+  int64_t offset = 0;
+};
+// The extent as a linear function of one dim alone (`2*C+1`), if it is one: what a dim is solved from.
+std::optional<LinearExtent> linear_form(const Arena& a, Id extent);
 
 // Dims that no parameter's extent determines and no definition computes: they must be given.
 std::vector<std::string> free_dims(const Program& p);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "expr/affine.h"
+#include "expr/dims.h"
 #include "expr/elaborate_scope.h"
 #include "expr/syntax.h"
 
@@ -66,44 +67,6 @@ std::string shape_text(const OpScope& s, const std::vector<Id>& shape) {
   std::string text;
   for (Id extent : shape) text += (text.empty() ? "" : ",") + text_of(s, extent);
   return "[" + text + "]";
-}
-
-// a*dim + b, and nothing else: how a dim is solved from an extent.
-struct Linear {
-  Id dim = kNone;
-  int64_t factor = 0;
-  int64_t offset = 0;
-};
-
-std::optional<Linear> linear_in_one_dim(const Arena& a, Id extent) {
-  std::unordered_map<Id, Linear> known;
-  for (Id id : reachable(a, extent)) {
-    const Node& n = a[id];
-    Linear x = n.arg_count > 0 && known.contains(n.arg(0)) ? known.at(n.arg(0)) : Linear{};
-    Linear y = n.arg_count > 1 && known.contains(n.arg(1)) ? known.at(n.arg(1)) : Linear{};
-    Linear r;
-    if (n.op == Op::constant)
-      r = {kNone, 0, n.integer};
-    else if (n.op == Op::dim)
-      r = {id, 1, 0};
-    else if (n.op == Op::neg)
-      r = {x.dim, -x.factor, -x.offset};
-    else if (n.op == Op::add || n.op == Op::sub) {
-      int64_t sign = n.op == Op::add ? 1 : -1;
-      if (x.dim != kNone && y.dim != kNone && x.dim != y.dim) return std::nullopt;
-      r = {x.dim != kNone ? x.dim : y.dim, x.factor + sign * y.factor, x.offset + sign * y.offset};
-    } else if (n.op == Op::mul && (x.dim == kNone || y.dim == kNone)) {
-      const Linear& c = x.dim == kNone ? x : y;
-      const Linear& v = x.dim == kNone ? y : x;
-      r = {v.dim, v.factor * c.offset, v.offset * c.offset};
-    } else {
-      return std::nullopt;
-    }
-    known[id] = r;
-  }
-  Linear r = known.at(extent);
-  if (r.dim == kNone || r.factor == 0) return std::nullopt;
-  return r;
 }
 
 class CallBuilder {
@@ -259,7 +222,7 @@ class CallBuilder {
                         parameter(i).shape.size(), parameter(i).shape.size() == 1 ? "" : "s", shape.size()),
             s_.file.nodes[call.args[i]].pos);
       for (size_t d = 0; d < shape.size(); ++d)
-        if (auto x = linear_in_one_dim(a_, parameter(i).shape[d]); x && !dims.contains(x->dim))
+        if (auto x = linear_form(a_, parameter(i).shape[d]); x && !dims.contains(x->dim))
           dims[x->dim] = solved(*x, shape[d]);
     }
     for (const Dim& d : callee.dims)
@@ -281,7 +244,7 @@ class CallBuilder {
     return dims;
   }
 
-  Id solved(const Linear& x, Id extent) {
+  Id solved(const LinearExtent& x, Id extent) {
     Id rest = extent;
     if (x.offset > 0) rest = a_.sub(extent, a_.integer(x.offset));
     if (x.offset < 0) rest = a_.add(extent, a_.integer(-x.offset));

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "cse/auto_inliner.h"
+#include "cse/path_conditions.h"
 
 namespace xhat::runtime {
 namespace {
@@ -14,29 +15,12 @@ bool depends_on_data(const Arena& a, Id index) {
 
 // Under which condition each node of a body is evaluated: any of the ways that lead to it.
 std::unordered_map<Id, Id> conditions(Arena& a, Id root) {
-  std::unordered_map<Id, Id> when = {{root, a.boolean(true)}};
-  std::vector<Id> ids = reachable(a, root);
-  auto reach = [&](Id node, Id condition) {
-    auto [it, fresh] = when.emplace(node, condition);
-    if (fresh || it->second == condition || is_true(a, it->second)) return;
-    it->second = is_true(a, condition) ? condition : a.binary(Op::lor, it->second, condition);
+  auto narrow = [&](Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : a.land(x, y); };
+  auto join = [&](Id& known, Id other) {
+    if (known == other || is_true(a, known)) return;
+    known = is_true(a, other) ? other : a.binary(Op::lor, known, other);
   };
-  auto both = [&](Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : a.land(x, y); };
-  for (size_t i = ids.size(); i-- > 0;) {
-    Id here = when.at(ids[i]);
-    const Node& n = a[ids[i]];
-    if (n.op == Op::select) {
-      reach(n.arg(0), here);
-      reach(n.arg(1), both(here, n.arg(0)));
-      reach(n.arg(2), both(here, a.unary(Op::lnot, n.arg(0))));
-    } else if (is_reduction(n.op)) {
-      reach(n.arg(0), both(here, n.arg(1)));
-      for (size_t k = 1; k < n.arg_count; ++k) reach(n.arg(k), here);
-    } else {
-      for (Id x : n.args()) reach(x, here);
-    }
-  }
-  return when;
+  return known_on_paths(a, root, a.boolean(true), narrow, join);
 }
 
 Id bad_index(Program& p, const Definition& d) {
