@@ -86,6 +86,14 @@ class Gatherer {
     });
   }
 
+  bool reads_at_computed(Id literal) const {
+    return std::ranges::any_of(reachable(a_, literal), [&](Id id) {
+      return is_read(a_[id].op) && std::ranges::any_of(read_indices(a_[id]), [&](Id x) {
+               return a_[x].op != Op::axis && a_[x].axes_count > 0;
+             });
+    });
+  }
+
   Id attempt(const Node& n, const std::vector<Equation>& equations) {
     std::vector<Id> indices;
     std::vector<AxisRange> targets;
@@ -112,8 +120,13 @@ class Gatherer {
     Literals all;
     add_literals(a_, all, answer.guard);
     for (Id literal : rest) add_literals(a_, all, moved(literal));
+    // The answer says which points count, not where an expression may be evaluated besides: what reads at a computed
+    // position comes last, and stays inside the sum.
+    std::ranges::stable_partition(all, [&](Id x) { return !reads_at_computed(x); });
     Literals inner, outer;
-    for (Id x : all) (depends_on(a_, x, remaining) ? inner : outer).push_back(x);
+    for (Id x : all)
+      (depends_on(a_, x, remaining) || (!remaining.empty() && reads_at_computed(x)) ? inner : outer)
+          .push_back(x);
     Id body = moved(reduce_body(n));
     if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
     return guarded(a_, outer, body);
