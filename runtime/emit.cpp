@@ -75,7 +75,7 @@ Expr cast_to(DType t, const Expr& e) {
     auto real = [](double v) { return Halide::Internal::make_const(Halide::Float(64), v); };
     double largest = to.bits() == 64 ? std::nextafter(high, 0.0) : high;
     Expr inside = Halide::cast(
-        to, Halide::clamp(Halide::select(Halide::is_nan(wide), real(0), wide), real(low), real(largest)));
+        to, Halide::clamp(Halide::select(vmath::is_nan(wide), real(0), wide), real(low), real(largest)));
     if (to.bits() < 64) return inside;
     return Halide::select(wide >= real(high), to.max(), inside);
   }
@@ -195,12 +195,12 @@ Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
         }
         base = base * base;
       }
-      if (magnitude == 0) return Halide::select(Halide::is_nan(x[0]), x[0], result);
+      if (magnitude == 0) return Halide::select(vmath::is_nan(x[0]), x[0], result);
       return v < 0 ? Halide::Internal::make_one(x[0].type()) / result : result;
     }
   }
   // C's pow gives 1 for pow(nan, 0) and pow(1, nan); in the language NaN goes through every operation.
-  Expr nan = Halide::is_nan(x[0]) || Halide::is_nan(x[1]);
+  Expr nan = vmath::is_nan(x[0]) || vmath::is_nan(x[1]);
   return Halide::select(nan, x[0] + x[1], from_table(Op::pow, x));
 }
 
@@ -216,6 +216,14 @@ Expr divide_by_invariant(const Expr& x, const Expr& s) {
   Expr size = vmath::abs(s);
   Expr scale = Halide::select(size < number(near), number(step), size > number(far), number(1 / step), number(1));
   return x * (number(1) / (s * scale)) * scale;
+}
+
+// Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
+// CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of
+// anything: plus a zero that only LLVM folds.
+Expr of_unknown_alignment(const Expr& index) {
+  Expr zero = Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
+  return Halide::unsafe_promise_clamped(index + zero, index, index);
 }
 
 struct Walk {
@@ -238,17 +246,19 @@ struct Walk {
     return low > std::numeric_limits<int32_t>::min() && high < std::numeric_limits<int32_t>::max();
   }
 
+  // Indices are 32-bit while they and all that they are made of fit; else computed in their own width, then clamped.
+  // Clamped to what they can be: Halide adds up bounds and stops at an overflow.
   Expr index(Id root) {
     for (Id id : reachable(arena(), root)) {
       if (indices.contains(id)) continue;
       const Node& n = arena()[id];
       if (is_float(n.type) || n.type == DType::boolean) continue;
+      auto has = [&](Id arg) { return arena()[arg].type == DType::boolean || (indices.contains(arg) && fits_index(arg)); };
+      bool small = fits_index(id) && (is_read(n.op) || std::ranges::all_of(n.args(), has));
       auto x = [&](size_t i) { return indices.at(n.arg(i)); };
       Expr r;
-      // Beyond 32 bits: computed in its own width, and clamped.
-      bool small = n.op == Op::constant || n.op == Op::axis || fits_index(id);
       switch (small ? n.op : Op::read) {
-        case Op::constant: r = Expr(static_cast<int32_t>(std::clamp<int64_t>(n.integer, INT32_MIN, INT32_MAX))); break;
+        case Op::constant: r = Expr(static_cast<int32_t>(n.integer)); break;
         case Op::axis: r = axis(id); break;
         case Op::add: r = x(0) + x(1); break;
         case Op::sub: r = x(0) - x(1); break;
@@ -259,11 +269,19 @@ struct Walk {
         case Op::minimum: r = Halide::min(x(0), x(1)); break;
         case Op::maximum: r = Halide::max(x(0), x(1)); break;
         case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
-        default: r = Halide::cast<int32_t>(Halide::clamp(Halide::cast<int64_t>(stored(value(id))), INT32_MIN, INT32_MAX)); break;
+        case Op::select: r = Halide::select(value(n.arg(0)), x(1), x(2)); break;
+        default: r = narrowed(id); break;
       }
       indices[id] = r;
     }
     return indices.at(root);
+  }
+
+  Expr narrowed(Id id) {
+    auto [low, high] = e.spec.interval(id);
+    Expr wide = Halide::cast<int64_t>(stored(value(id)));
+    auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
+    return Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
   }
 
   Expr read(const Node& n) {
@@ -297,6 +315,7 @@ struct Walk {
       }
       args.push_back(at);
     }
+    if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
     Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
     if (t.type == DType::boolean) loaded = boolean(loaded);
     if (n.op == Op::read_or && inside.defined()) loaded = Halide::select(inside, loaded, value(n.args().back()));
@@ -343,8 +362,8 @@ struct Walk {
       case Op::land: return x[0] && x[1];
       case Op::lor: return x[0] || x[1];
       case Op::lnot: return !x[0];
-      case Op::isnan: return Halide::is_nan(x[0]);
-      case Op::isfinite: return Halide::is_finite(x[0]);
+      case Op::isnan: return vmath::is_nan(x[0]);
+      case Op::isfinite: return vmath::is_finite(x[0]);
       case Op::random: return philox(x[0], x[1]);
       case Op::pow:
         if (is_float(n.type)) return power(arena(), n, x);

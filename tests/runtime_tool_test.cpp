@@ -85,7 +85,7 @@ class Tool : public ::testing::Test {
     size_t start = 10 + static_cast<unsigned char>(file[8]) +
                    256 * static_cast<size_t>(static_cast<unsigned char>(file[9]));
     std::vector<T> values((file.size() - start) / sizeof(T));
-    std::memcpy(values.data(), file.data() + start, values.size() * sizeof(T));
+    if (!values.empty()) std::memcpy(values.data(), file.data() + start, values.size() * sizeof(T));
     return values;
   }
 

@@ -137,7 +137,7 @@ std::vector<T> lattice(double low, double high, int count) {
   std::vector<T> x;
   int64_t first = ordered(T(low)), last = ordered(T(high));
   for (int i = 0; i <= count; i++)
-    x.push_back(from_ordered<T>(first + int64_t(Real(last - Real(first)) * i / count)));
+    x.push_back(from_ordered<T>(int64_t(Real(first) + (Real(last) - Real(first)) * i / count)));
   return x;
 }
 template <class T>
