@@ -168,10 +168,14 @@ Expr integer_op(const Node& n, const std::vector<Expr>& x) {
   }
 }
 
+// Signed integers are compared for equality as unsigned: Halide solves 2*k == 2*k + r + 1 for k by dividing by 2 - 2 and gets
+// k == 0 (v21: Solve.cpp, visit_cmp, for == and != of signed integers only).
+Expr unsolvable(const Expr& e) { return e.type().is_int() ? Halide::reinterpret(e.type().with_code(halide_type_uint), e) : e; }
+
 Expr compare(Op op, const Expr& a, const Expr& b) {
   switch (op) {
-    case Op::eq: return a == b;
-    case Op::ne: return a != b;
+    case Op::eq: return unsolvable(a) == unsolvable(b);
+    case Op::ne: return unsolvable(a) != unsolvable(b);
     case Op::lt: return a < b;
     case Op::le: return a <= b;
     default: throw Bug("not a comparison");
