@@ -118,6 +118,13 @@ std::optional<Expr> divided_by_zero(const Expr& x, const Expr& divisor) {
   return x * Halide::Internal::make_const(x.type(), std::copysign(INFINITY, *value));
 }
 
+// A divisor that Halide might find to be 0 (a count of ties, where there is none) stops it as a constant 0 does: so it must
+// not look. LLVM makes nothing of the call.
+Expr opaque(const Expr& e) {
+  const char* call = e.type().bits() == 32 ? "llvm.copysign.f32" : "llvm.copysign.f64";
+  return Halide::Internal::Call::make(e.type(), call, {e, e}, Halide::Internal::Call::PureExtern);
+}
+
 Expr float_op(const Node& n, const std::vector<Expr>& x) {
   switch (n.op) {
     case Op::neg: return x[0] * Halide::Internal::make_const(x[0].type(), -1);
@@ -126,7 +133,7 @@ Expr float_op(const Node& n, const std::vector<Expr>& x) {
     case Op::mul: return x[0] * x[1];
     case Op::div:
       if (auto constant = divided_by_zero(x[0], x[1])) return *constant;
-      return x[0] / x[1];
+      return x[0] / (Halide::Internal::is_const(x[1]) ? x[1] : opaque(x[1]));
     case Op::mod: return vmath::mod(x[0], x[1]);
     case Op::maximum: return vmath::max(x[0], x[1]);
     case Op::minimum: return vmath::min(x[0], x[1]);
@@ -219,7 +226,7 @@ Expr divide_by_invariant(const Expr& x, const Expr& s) {
   double near = wide ? 0x1p-900 : 0x1p-96, far = wide ? 0x1p900 : 0x1p96, step = wide ? 0x1p200 : 0x1p32;
   Expr size = vmath::abs(s);
   Expr scale = Halide::select(size < number(near), number(step), size > number(far), number(1 / step), number(1));
-  return x * (number(1) / (s * scale)) * scale;
+  return x * (number(1) / opaque(s * scale)) * scale;
 }
 
 // Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
