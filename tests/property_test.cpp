@@ -86,7 +86,7 @@ class PropertyPartTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(PropertyPartTest, ProgramsKeepTheirMeaning) {
   int failures = 0;
-  int count = property_count(2000);
+  int count = property_count(2000, 2000);
   for (int i = GetParam(); i < count && failures < 3; i += kParts) {
     uint64_t seed = property_seed() + static_cast<uint64_t>(i);
     std::string text = random_program(seed);

@@ -80,7 +80,7 @@ constexpr int kParts = 4;
 class KernelPropertyTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(KernelPropertyTest, AgreesWithTheEvaluator) {
-  int failures = 0, refused = 0, count = property_count(500);
+  int failures = 0, refused = 0, count = property_count(500, 200);
   for (int i = GetParam(); i < count && failures < 3; i += kParts) {
     uint64_t seed = property_seed() + static_cast<uint64_t>(i);
     std::string text = random_program(seed, options_for(seed));
