@@ -18,11 +18,9 @@ Halide::Type storage_type(DType t) {
     case DType::i32: return Halide::Int(32);
     case DType::u8:
     case DType::boolean: return Halide::UInt(8);
-    case DType::f16:
-    case DType::bf16:
-    case DType::u32:
-      throw Error("kernels for " + std::string(name_of(t)) +
-                  " are not there yet; f32, f64, i32, i64, u8 and bool are. cast with f32(...), or use the evaluator");
+    case DType::f16: return Halide::Float(16);
+    case DType::bf16: return Halide::BFloat(16);
+    case DType::u32: return Halide::UInt(32);
   }
   throw Bug("unknown dtype");
 }
@@ -79,6 +77,9 @@ Expr cast_to(DType t, const Expr& e) {
     if (to.bits() < 64) return inside;
     return Halide::select(wide >= real(high), to.max(), inside);
   }
+  // Halide narrows f32 to f16 and bf16 by itself; anything else by way of f32.
+  if (to.is_float() && to.bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
+  if (e.type().is_float() && e.type().bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
   return Halide::cast(to, e);
 }
 
@@ -237,6 +238,9 @@ Expr of_unknown_alignment(const Expr& index) {
   return Halide::unsafe_promise_clamped(index + zero, index, index);
 }
 
+// A temporary of a narrow type is kept in f32.
+Expr of_type(Halide::Type t, const Expr& e) { return e.type() == t ? e : Halide::cast(t, e); }
+
 struct Walk {
   const Emitter& e;
   const Emitter::Axes& axes;
@@ -265,7 +269,8 @@ struct Walk {
       const Node& n = arena()[id];
       if (is_float(n.type) || n.type == DType::boolean) continue;
       auto has = [&](Id arg) { return arena()[arg].type == DType::boolean || (indices.contains(arg) && fits_index(arg)); };
-      bool small = fits_index(id) && (is_read(n.op) || std::ranges::all_of(n.args(), has));
+      bool wraps = n.type == DType::u8 || n.type == DType::u32;
+      bool small = fits_index(id) && !wraps && (is_read(n.op) || std::ranges::all_of(n.args(), has));
       auto x = [&](size_t i) { return indices.at(n.arg(i)); };
       Expr r;
       switch (small ? n.op : Op::read) {
@@ -329,7 +334,8 @@ struct Walk {
     if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
     Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
     if (t.type == DType::boolean) loaded = boolean(loaded);
-    if (n.op == Op::read_or && inside.defined()) loaded = Halide::select(inside, loaded, value(n.args().back()));
+    if (n.op == Op::read_or && inside.defined())
+      loaded = Halide::select(inside, loaded, of_type(loaded.type(), value(n.args().back())));
     return loaded;
   }
 

@@ -36,14 +36,7 @@ class Run {
     CompileOptions options = compile_options(c_);
     options.differentiate = !cotangents_.empty();
     options.dims = dims_of(c_);
-    Derivation derivation = derive(op_, options);
-    if (auto type = without_kernels(derivation.program)) {
-      std::cerr << fmt::format(
-          "xhat: note: kernels for {} are not there yet; the evaluator runs this, slowly\n", name_of(*type));
-      evaluate_it(derivation.program);
-    } else {
-      run_kernels(options);
-    }
+    run_kernels(options);
     write();
     return kFine;
   }
@@ -159,18 +152,6 @@ class Run {
             gradients.at(p.tensors[p.gradients[i]].name).npy();
     }
     for (TensorId t : p.outputs) results_[p.tensors[t].name] = forward.at(p.tensors[t].name).npy();
-  }
-
-  void evaluate_it(const Program& p) {
-    Arrays arrays;
-    for (const auto& [name, array] : inputs_) arrays[name] = to_array(array);
-    for (size_t i = 0; i < p.cotangents.size() && !cotangents_.empty(); ++i)
-      arrays[cotangent_name(p, i)] = to_array(cotangents_.at(op_.tensors[float_outputs_[i]].name));
-    Arrays out = evaluate(p, arrays, dims_);
-    for (TensorId t : p.outputs) results_[p.tensors[t].name] = to_npy(out.at(p.tensors[t].name));
-    if (cotangents_.empty()) return;
-    for (size_t i = 0; i < p.gradients.size(); ++i)
-      results_["grad_" + p.tensors[p.gradient_of[i]].name] = to_npy(out.at(p.tensors[p.gradients[i]].name));
   }
 
   void write() const {
