@@ -50,9 +50,9 @@ class Gatherer {
     add_literals(a_, literals_, reduce_condition(n));
     std::vector<Equation> equations = find_equations();
     // All at once; if that is out of reach, those that can be solved one by one.
-    if (equations.empty()) return id;
+    if (equations.empty() && !has_implicit_equation()) return id;
     if (Id whole = attempt(n, equations); whole != kNone) return whole;
-    if (equations.size() == 1) return id;
+    if (equations.size() <= 1) return id;
     for (const Equation& e : equations)
       if (Id part = attempt(n, {e}); part != kNone) return a_[part].op == Op::sum ? solved(part) : part;
     return id;
@@ -79,6 +79,15 @@ class Gatherer {
     return found;
   }
 
+  // 2*i + r - 1 == o with o bound and i from outside: a sum whose condition the user wrote.
+  bool has_implicit_equation() const {
+    return std::ranges::any_of(literals_, [&](Id literal) {
+      if (a_[literal].op != Op::eq || !is_affine(literal) || !depends_on(a_, literal, bound_)) return false;
+      auto axes = a_[literal].free_axes();
+      return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
+    });
+  }
+
   // Within reach of isl: no tensor is read, nothing but integers compared.
   bool is_affine(Id literal) const {
     return std::ranges::all_of(reachable(a_, literal), [&](Id id) {
@@ -95,6 +104,12 @@ class Gatherer {
       targets.push_back(e.target);
     }
     for (Id literal : literals_) {
+      if (a_[literal].op == Op::eq && is_affine(literal))
+        for (Id x : a_[literal].free_axes()) {
+          auto r = ranges_.find(x);
+          bool known_target = std::ranges::any_of(targets, [&](const AxisRange& t) { return t.axis == x; });
+          if (r != ranges_.end() && !contains(bound_, x) && !known_target) targets.push_back(r->second);
+        }
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
