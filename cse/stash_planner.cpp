@@ -8,6 +8,7 @@
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
 #include "cse/cse_optimizer.h"
+#include "cse/empty_sums.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_cut.h"
 #include "expr/dims.h"
@@ -313,7 +314,7 @@ void Planner::rebuild(const Cut& cut) {
   for (Definition& d : copies) p_.body.definitions.push_back(d);
   redirect_backward(to);
   p_ = ordered(p_);
-  p_ = reuse_backward(simplify_reductions(p_, kept, hidden));
+  p_ = guard_empty_sums(reuse_backward(simplify_reductions(p_, kept, hidden)));
   plan_.program = p_;
 }
 

@@ -4,8 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "ad/gradcheck.h"
 #include "ad/gradient.h"
+#include "ad/random_inputs.h"
 #include "tests/golden.h"
 #include "tests/random_program.h"
 
@@ -49,6 +52,30 @@ std::string pass_failure(const Program& start, const std::string& passes, const 
   return wrong;
 }
 
+// One dim is 0: gradients that are numbers before the passes are the same numbers after them.
+std::string zero_size_failure(const Program& op, const Program& derived, uint64_t seed) {
+  std::vector<std::string> dims = free_dims(op);
+  if (dims.empty()) return "";
+  DimValues zero;
+  Arrays data, expected;
+  try {
+    zero = sample_dims(op, seed, {{dims[seed / std::size(kPipelines) % dims.size()], 0}});
+    data = random_inputs(op, zero, seed, {.finite = false});
+    data.merge(random_cotangents(derived, zero, seed + 1));
+    expected = evaluate_on(derived, data, zero);
+  } catch (const Error&) {
+    return "";  // a precondition, argmax over nothing, or an index into nothing
+  }
+  std::erase_if(expected, [](const auto& named) {
+    const Array& x = named.second;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (!std::isfinite(x.at(i))) return true;
+    return false;
+  });
+  std::string wrong = pass_failure(derived, "gather, inline, stash(cost), inline", expected, data, zero);
+  return wrong.empty() ? "" : "zero_size_" + wrong;
+}
+
 std::string failure(const std::string& text, uint64_t seed) {
   Program op;
   try {
@@ -71,6 +98,7 @@ std::string failure(const std::string& text, uint64_t seed) {
     if (std::string d = difference(forward, all, kTolerance); !d.empty()) return "value_grad: " + d + "\n" + print(derived);
     if (std::string t = text_failure(derived, "the gradient"); !t.empty()) return t;
     if (std::string f = pass_failure(derived, kPipelines[seed % std::size(kPipelines)], all, data, dims); !f.empty()) return f;
+    if (std::string f = zero_size_failure(op, derived, seed); !f.empty()) return f;
     if (derived.gradients.empty()) return "";
     GradientReport report = check_gradient(derived, dims, {.seed = seed, .directions = 1, .elements = 2});
     if (!report.passed) return "finite_differences: " + report.text() + "\n" + print(derived);
