@@ -26,7 +26,7 @@ void keep_shared(std::vector<Id>& list, const std::vector<Id>& other) {
 
 class EmptySums {
  public:
-  explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_) {
+  explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_), deciding_(deciding(p)) {
     for (const Precondition& c : p.preconditions) preconditions_.push_back(c.condition);
   }
   Program run();
@@ -54,6 +54,7 @@ class EmptySums {
   Arena& a_;
   TensorExprTree tree_;
   std::vector<Id> preconditions_;
+  std::set<TensorId> deciding_;  // stay as they are
   std::vector<bool> finite_tensor_;
   // In the scope at hand:
   std::vector<AxisRange> scope_;
@@ -255,7 +256,7 @@ void EmptySums::in_definition(Definition& d) {
   enter(std::move(scope));
   Id body = reduces ? reduce_body(root) : d.body;
   auto sums = [&](Id id) { return sum_of(id) != nullptr; };
-  if (d.direction == Direction::backward && is_float(a_[body].type) &&
+  if (d.direction == Direction::backward && is_float(a_[body].type) && !deciding_.contains(d.target()) &&
       std::ranges::any_of(reachable(a_, body), sums)) {
     changed_ = false;
     Id now = guarded(body, 0);

@@ -115,22 +115,14 @@ int64_t Planner::elements(std::span<const Id> axes, const std::map<Id, int64_t>&
   return n;
 }
 
-// Forward reductions whose values decide a branch of the backward.
+// Forward reductions whose values decide something in the backward, also by way of maps.
 std::set<TensorId> Planner::compared(const Program& p) {
   std::set<TensorId> found;
+  std::set<TensorId> decide = deciding(p, Through::maps);
   for (const Definition& d : p.body.definitions) {
-    bool extreme = d.direction == Direction::forward && is_reduction(a_[d.body].op) &&
-                   a_[d.body].op != Op::sum && a_[d.body].op != Op::prod;
-    if (extreme) found.insert(d.target());
-    if (d.direction != Direction::backward) continue;
-    for (Id id : reachable(a_, d.body)) {
-      if (a_[id].type != DType::boolean) continue;
-      for (TensorId t : tensors_read(a_, id)) {
-        const Definition* source = p.definition_of(t);
-        if (source && source->direction == Direction::forward && is_reduction(a_[source->body].op))
-          found.insert(t);
-      }
-    }
+    if (d.direction != Direction::forward || !is_reduction(a_[d.body].op)) continue;
+    bool extreme = a_[d.body].op != Op::sum && a_[d.body].op != Op::prod;
+    if (extreme || decide.contains(d.target())) found.insert(d.target());
   }
   return found;
 }

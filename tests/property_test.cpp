@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "ad/gradcheck.h"
 #include "ad/gradient.h"
@@ -131,6 +132,19 @@ INSTANTIATE_TEST_SUITE_P(First, PropertyPartTest, ::testing::Values(0));
 INSTANTIATE_TEST_SUITE_P(Second, PropertyPartTest, ::testing::Values(1));
 INSTANTIATE_TEST_SUITE_P(Third, PropertyPartTest, ::testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Fourth, PropertyPartTest, ::testing::Values(3));
+
+// Programs that failed once, reduced: tests/reduced/*.xh.
+TEST(PropertyTest, ReducedProgramsKeepTheirMeaning) {
+  int programs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(golden_folder().parent_path() / "reduced")) {
+    std::ifstream in(entry.path());
+    std::string text{std::istreambuf_iterator<char>(in), {}};
+    for (uint64_t seed = 0; seed < 2 * std::size(kPipelines); ++seed)
+      EXPECT_EQ(failure(text, seed), "") << entry.path() << ", seed " << seed;
+    ++programs;
+  }
+  EXPECT_GT(programs, 0);
+}
 
 TEST(PropertyTest, TheReducerKeepsTheFailureAndDropsTheRest) {
   auto fails = [](const std::string& text) -> std::string {
