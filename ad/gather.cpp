@@ -37,8 +37,8 @@ Ranges ranges_of(const Arena& a, const Definition& d) {
 
 class Gatherer {
  public:
-  Gatherer(Arena& a, const Ranges& ranges, std::vector<Id> taken)
-      : a_(a), ranges_(ranges), taken_(std::move(taken)) {}
+  Gatherer(const Program& p, const Ranges& ranges, std::vector<Id> taken)
+      : p_(p), a_(*p.arena), ranges_(ranges), taken_(std::move(taken)) {}
 
   // The sum with its equations solved, or itself.
   Id solved(Id id) {
@@ -126,13 +126,36 @@ class Gatherer {
     Literals all;
     add_literals(a_, all, answer.guard);
     for (Id literal : rest) add_literals(a_, all, moved(literal));
+    // Positions first: they keep what the others read in bounds.
+    std::ranges::stable_partition(all, [&](Id x) { return tensors_read(a_, x).empty(); });
+    std::vector<AxisRange> around = ranges_around(n);
     Literals inner, outer;
-    for (Id x : all) (depends_on(a_, x, remaining) ? inner : outer).push_back(x);
+    for (Id x : all) {
+      bool stays = depends_on(a_, x, remaining) || (!remaining.empty() && !reads_inside(a_, p_, x, around, outer));
+      (stays ? inner : outer).push_back(x);
+    }
     Id body = moved(reduce_body(n));
     if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
     return guarded(a_, outer, body);
   }
 
+  // Of the axes that stand outside the sum, outer first.
+  std::vector<AxisRange> ranges_around(const Node& n) const {
+    std::vector<AxisRange> found;
+    std::vector<Id> open(n.free_axes().begin(), n.free_axes().end());
+    while (!open.empty()) {
+      auto at = ranges_.find(open.back());
+      open.pop_back();
+      if (at == ranges_.end() || std::ranges::find(found, at->second) != found.end()) continue;
+      found.push_back(at->second);
+      for (Id e : {at->second.begin, at->second.end})
+        open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
+    }
+    std::ranges::stable_sort(found, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
+    return found;
+  }
+
+  const Program& p_;
   Arena& a_;
   const Ranges& ranges_;
   std::vector<Id> taken_;  // axes of the body
@@ -151,7 +174,7 @@ Program gather(const Program& p) {
     Ranges ranges = ranges_of(a, d);
     std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
     for (const AxisRange& r : d.axes) taken.push_back(r.axis);
-    Gatherer gatherer(a, ranges, std::move(taken));
+    Gatherer gatherer(p, ranges, std::move(taken));
     d.body = rewrite(a, d.body, [&](Id id) { return a[id].op == Op::sum ? gatherer.solved(id) : id; });
   }
   return result;
