@@ -325,10 +325,15 @@ class Lifter {
       Id inner = outer_of(a_, c) == a_.boolean(true) ? c : a_[c].arg(1);
       if (tensors_read(a_, inner).empty()) known.push_back(inner);
     }
-    std::vector<AxisRange> axes;
-    for (Id x : reduction.free_axes()) axes.push_back(range.at(x));
-    for (Id x : a_[condition].free_axes())
-      if (std::ranges::find(axes, x, &AxisRange::axis) == axes.end()) axes.push_back(range.at(x));
+    std::vector<AxisRange> axes;  // and those that their ranges use
+    std::vector<Id> open(reduction.free_axes().begin(), reduction.free_axes().end());
+    open.insert(open.end(), a_[condition].free_axes().begin(), a_[condition].free_axes().end());
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (std::ranges::find(axes, open[i], &AxisRange::axis) != axes.end()) continue;
+      axes.push_back(range.at(open[i]));
+      for (Id e : {axes.back().begin, axes.back().end})
+        open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
+    }
     std::ranges::stable_sort(axes, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
     std::vector<AxisRange> bound = reduce_axes(reduction);
     axes.insert(axes.end(), bound.begin(), bound.end());

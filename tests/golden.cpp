@@ -12,6 +12,7 @@
 #include "ad/gradient.h"
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
+#include "cse/empty_sums.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_planner.h"
 #include "expr/simplify.h"
@@ -58,7 +59,7 @@ Program run_pass(const Program& p, const PassCall& call) {
   }
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
-  if (call.name == "reductions") return simplify_reductions(p);
+  if (call.name == "reductions") return guard_empty_sums(simplify_reductions(p));
   if (call.name == "simplify") return simplify(p, {.real_only = call.argument == "real"});
   if (call.name == "stash") {
     StashOptions options;
