@@ -3,21 +3,27 @@
 #include <algorithm>
 #include <string_view>
 
+#include "ad/body.h"
 #include "ad/guards.h"
 
 namespace xhat {
 
-TensorId Differentiation::define(const std::string& name, DType type, std::span<const AxisRange> axes, Id body) {
+TensorId Differentiation::define(const std::string& name, DType type, std::span<const AxisRange> axes,
+                                 Id body) {
   std::vector<Id> shape;
   for (const AxisRange& r : axes) shape.push_back(r.end);
   TensorId t = program.add_tensor(name, type, shape);
+  define(t, axes, body);
+  return t;
+}
+
+void Differentiation::define(TensorId t, std::span<const AxisRange> axes, Id body) {
   Definition made;
   made.targets = {t};
   made.axes.assign(axes.begin(), axes.end());
   made.body = body;
-  made.direction = Direction::backward;
-  backward.push_back(made);
-  return t;
+  made.direction = direction;
+  derived.push_back(made);
 }
 
 Id Differentiation::total(TensorId t) {
@@ -47,7 +53,80 @@ Id name_axis(const Program& p, Id extent, const std::vector<Id>& used) {
   return a.fresh_axis(a.axis("i"), used);
 }
 
+std::string list(const Program& p, const std::vector<TensorId>& tensors) {
+  std::string text;
+  for (TensorId t : tensors) text += (text.empty() ? "" : ", ") + p.tensor(t).name;
+  return text.empty() ? "none" : text;
+}
+
+std::vector<TensorId> differentiable_inputs(const Program& p) {
+  std::vector<TensorId> found;
+  for (TensorId t : p.inputs)
+    if (is_float(p.tensor(t).type) && !p.tensor(t).constant) found.push_back(t);
+  return found;
+}
+
 }  // namespace
+
+std::vector<AxisRange> whole(Differentiation& d, TensorId t, std::span<const Id> axes) {
+  std::vector<AxisRange> ranges;
+  for (size_t i = 0; i < axes.size(); ++i)
+    ranges.push_back({axes[i], d.arena().integer(0), d.program.tensor(t).shape[i]});
+  return ranges;
+}
+
+Program as_forward(const Program& p) {
+  if (p.cotangents.empty() && p.gradients.empty()) return p;
+  Program result = p;
+  for (TensorId t : p.cotangents) {
+    result.tensors[t].role = Role::input;
+    result.inputs.push_back(t);
+  }
+  result.outputs.insert(result.outputs.end(), p.gradients.begin(), p.gradients.end());
+  result.cotangents.clear();
+  result.gradients.clear();
+  result.gradient_of.clear();
+  result.custom_gradient = nullptr;
+  for (Definition& d : result.body.definitions) d.direction = Direction::forward;
+  return result;
+}
+
+void mark_active(Differentiation& d, const std::vector<TensorId>& wrt) {
+  const Program& p = d.program;
+  d.active.assign(p.tensors.size(), 0);
+  for (TensorId t : wrt) d.active[t] = 1;
+  for (const Definition& definition : p.body.definitions) {
+    if (!definition.is_call()) {
+      d.active[definition.target()] = is_active(d, definition);
+      continue;
+    }
+    bool any = std::ranges::any_of(definition.arguments, [&](TensorId t) { return d.is_active(t); });
+    for (TensorId t : definition.targets) d.active[t] = any && is_float(p.tensor(t).type);
+  }
+}
+
+std::vector<TensorId> asked_for(const Program& p, const std::vector<std::string>& names) {
+  if (names.empty()) return differentiable_inputs(p);
+  std::vector<TensorId> wrt;
+  for (const std::string& name : names) {
+    auto t = p.find(name);
+    if (!t || !contains(p.inputs, *t))
+      throw Error("op " + p.name + " has no input " + name + " to differentiate by; its inputs are " +
+                  list(p, p.inputs));
+    const Tensor& tensor = p.tensor(*t);
+    if (!is_float(tensor.type))
+      throw Error("input " + name + " of op " + p.name + " has no gradient: it is " +
+                      std::string(name_of(tensor.type)) + ", not a float. its float inputs are " +
+                      list(p, differentiable_inputs(p)),
+                  tensor.pos);
+    if (tensor.constant)
+      throw Error("input " + name + " of op " + p.name + " is const and is never differentiated; remove " +
+                      "`const`, or do not ask for it",
+                  tensor.pos);
+    if (!contains(wrt, *t)) wrt.push_back(*t);
+  }
+  return wrt;
+}
 
 const std::vector<Id>& target_axes(Differentiation& d, TensorId t, std::span<const Id> wanted,
                                    std::span<const Id> avoid) {

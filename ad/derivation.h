@@ -1,4 +1,5 @@
-// A program whose backward is being derived: what is known so far of each tensor's adjoint.
+// A program on its way through differentiation, in either mode: what is asked for, which tensors depend on it, the
+// definitions derived so far, and, in reverse mode, what is known of each tensor's adjoint.
 #pragma once
 #include <span>
 #include <string>
@@ -16,12 +17,12 @@ struct TensorAdjoint {
   std::vector<Id> guards;  // per term: a condition outside of which it is zero; kNone: no such knowledge
 };
 
-// A program whose backward is being derived.
 struct Differentiation {
   Program program;
-  std::vector<Definition> backward;     // in order
-  std::vector<TensorAdjoint> adjoints;  // per tensor
-  std::vector<char> active;             // per tensor: depends on an input asked for
+  Direction direction = Direction::backward;  // of what is derived
+  std::vector<Definition> derived;            // in order
+  std::vector<TensorAdjoint> adjoints;        // per tensor
+  std::vector<char> active;                   // per tensor: depends on an input asked for
   Partials partials;
 
   Arena& arena() { return *program.arena; }
@@ -30,11 +31,23 @@ struct Differentiation {
     return adjoints[t];
   }
   bool is_active(TensorId t) const { return t < active.size() && active[t] != 0; }
-  // A backward definition of a new tensor over these axes.
+  // A derived definition of a new tensor, or of t, over these axes.
   TensorId define(const std::string& name, DType type, std::span<const AxisRange> axes, Id body);
+  void define(TensorId t, std::span<const AxisRange> axes, Id body);
   // The sum of t's terms, as an expression over adjoint(t).axes; kNone if there are none.
   Id total(TensorId t);
 };
+
+// Axes over the whole of t.
+std::vector<AxisRange> whole(Differentiation& d, TensorId t, std::span<const Id> axes);
+
+// A program with a backward, taken as one forward: cotangents become inputs, gradients outputs.
+Program as_forward(const Program& p);
+// The inputs named; none: every float input that is not const. Throws Error for a name that is no input, not a
+// float, or const.
+std::vector<TensorId> asked_for(const Program& p, const std::vector<std::string>& wrt);
+// Which tensors depend on these.
+void mark_active(Differentiation& d, const std::vector<TensorId>& wrt);
 
 // The axes of t that contributions are written over. Named when first asked for: by wanted (kNone: no wish),
 // else after t's dims, else i, j, …; not like one of avoid.

@@ -113,7 +113,8 @@ class Gatherer {
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
-    std::optional<InvertAnswer> answer = invert(a_, {axes_, conjunction(a_, known), indices, targets, taken_});
+    std::optional<InvertAnswer> answer =
+        invert(a_, {axes_, conjunction(a_, known), indices, targets, taken_});
     if (!answer) return kNone;
     return rebuilt(n, *answer, rest);
   }

@@ -10,9 +10,6 @@
 
 namespace xhat {
 
-// Does any float value in the body depend on an active tensor?
-bool is_active(Differentiation& d, const Definition& definition);
-
 // definition: not a call, and its target has terms.
 void sweep(Differentiation& d, const Definition& definition);
 

@@ -1,0 +1,173 @@
+#include "ad/body.h"
+
+#include <algorithm>
+
+namespace xhat {
+namespace {
+
+// root with one node in place of another. Unlike substitute, which protects the replacement's free axes from
+// capture, it is to stand in the scope of what it replaces.
+Id with_node_replaced(Arena& a, Id root, Id from, Id to) {
+  std::unordered_map<Id, Id> done{{from, to}};
+  std::vector<Id> args;
+  for (Id id : reachable(a, root)) {
+    if (id == from) continue;
+    args.clear();
+    for (Id x : a[id].args()) args.push_back(done.at(x));
+    done[id] = a.with_args(id, args);
+  }
+  return done.at(root);
+}
+
+bool is_active_node(Differentiation& d, const Node& n, const std::unordered_set<Id>& active) {
+  if (!is_float(n.type)) return false;
+  auto on = [&](size_t i) { return active.contains(n.arg(i)); };
+  if (is_read(n.op)) return d.is_active(n.symbol) || (n.op == Op::read_or && on(n.arg_count - 1));
+  if (n.op == Op::select) return on(1) || on(2);
+  if (n.op == Op::cast || is_reduction(n.op)) return on(0);
+  for (size_t i = 0; i < n.arg_count; ++i)
+    if (on(i) && !d.partials.is_zero(n.op, i)) return true;
+  return false;
+}
+
+std::unordered_set<Id> active_nodes(Differentiation& d, Id root) {
+  std::unordered_set<Id> active;
+  for (Id id : reachable(d.arena(), root))
+    if (is_active_node(d, d.arena()[id], active)) active.insert(id);
+  return active;
+}
+
+}  // namespace
+
+bool is_active(Differentiation& d, const Definition& definition) {
+  return active_nodes(d, definition.body).contains(definition.body);
+}
+
+Body::Body(Differentiation& d, const Definition& definition)
+    : d_(d), a_(d.arena()), definition_(definition), name_(d.program.tensor(definition.target()).name) {
+  root_ = with_distinct_axes(definition.body);
+  active_ = active_nodes(d_, root_);
+}
+
+std::vector<Id> Body::own_axes() const {
+  std::vector<Id> axes;
+  for (const AxisRange& r : definition_.axes) axes.push_back(r.axis);
+  return axes;
+}
+
+// ---- axes ----
+
+// Renames bound axes so that a name has one range in the whole body: what is known of a node is kept per node,
+// and nodes of equal text are shared.
+Id Body::with_distinct_axes(Id body) {
+  used = all_axes(a_, std::vector<Id>{body});
+  for (const AxisRange& r : definition_.axes)
+    if (!contains(used, r.axis)) used.push_back(r.axis);
+  while (true) {
+    scope.ranges = definition_.axes;
+    auto clash = first_clash(body);
+    if (!clash) return body;
+    body = with_node_replaced(a_, body, clash->first, clash->second);
+  }
+}
+
+// A reduction that has to be renamed, and its new form. Fills the scope on the way.
+std::optional<std::pair<Id, Id>> Body::first_clash(Id body) {
+  std::vector<Id> ids = reachable(a_, body);
+  for (size_t i = ids.size(); i-- > 0;) {
+    const Node& n = a_[ids[i]];
+    if (!is_reduction(n.op)) continue;
+    for (const AxisRange& r : reduce_axes(n)) {
+      const AxisRange* known = scope.find(r.axis);
+      if (known && !(*known == r)) return std::pair{ids[i], renamed(n)};
+      if (!known) scope.ranges.push_back(r);
+    }
+  }
+  return std::nullopt;
+}
+
+Id Body::fresh(Id base) {
+  Id axis = a_.fresh_axis(base, used);
+  used.push_back(axis);
+  return axis;
+}
+
+// The reduction over fresh axes.
+Id Body::renamed(const Node& n) {
+  Replacements map;
+  std::vector<AxisRange> axes = reduce_axes(n);
+  for (AxisRange& r : axes) {
+    r.begin = substitute(a_, r.begin, map);
+    r.end = substitute(a_, r.end, map);
+    Id axis = fresh(r.axis);
+    map[r.axis] = axis;
+    r.axis = axis;
+  }
+  return a_.reduce(n.op, axes, substitute(a_, reduce_condition(n), map), substitute(a_, reduce_body(n), map));
+}
+
+Id Body::clear_of(Id value, std::span<const Id> axes) {
+  std::vector<Id> bound;
+  for (Id id : reachable(a_, value))
+    if (is_reduction(a_[id].op))
+      for (const AxisRange& r : reduce_axes(a_[id])) bound.push_back(r.axis);
+  bool clash = std::ranges::any_of(axes, [&](Id x) { return contains(bound, x); });
+  return clash ? substitute(a_, value, {}, axes) : value;
+}
+
+bool Body::rectangular(std::span<const Id> axes) const {
+  return std::ranges::all_of(axes, [&](Id x) {
+    const AxisRange* r = scope.find(x);
+    return r && is_constant(a_, r->begin, 0) && a_[r->end].axes_count == 0;
+  });
+}
+
+// ---- forward values ----
+
+Id Body::value_of(Id node, std::span<const Id> axes) {
+  if (node != root_ || !same_set(axes, own_axes())) return node;
+  return a_.read(definition_.target(), d_.program.tensor(definition_.target()).type, own_axes());
+}
+
+Id Body::as_tensor(const std::string& name, std::span<const Id> axes, Id value) {
+  TensorId t = d_.define(name, a_[value].type, scope.ranges_of(axes), value);
+  return a_.read(t, a_[value].type, axes);
+}
+
+Body::Extreme Body::extreme_of(Id reduction) {
+  if (auto at = extremes_.find(reduction); at != extremes_.end()) return at->second;
+  const Node& n = a_[reduction];
+  std::vector<Id> axes = scope.closure(a_, n.free_axes());
+  std::string name = name_ + "_" + std::string(info(n.op).text);
+  Id value = value_of(reduction, axes);
+  bool box = rectangular(axes);
+  if (value == reduction && box) value = as_tensor(name, axes, reduction);
+  std::vector<AxisRange> ranges = reduce_axes(n);
+  std::vector<Id> bound;
+  for (const AxisRange& r : ranges) bound.push_back(r.axis);
+  Literals attained;
+  add_literals(a_, attained, reduce_condition(n));
+  add_literals(a_, attained, a_.eq(reduce_body(n), clear_of(value, bound)));
+  Id ties = a_.reduce(Op::sum, ranges, conjunction(a_, attained), a_.constant(n.type, 1));
+  if (box) ties = as_tensor(name_ + "_ties", axes, ties);
+  return extremes_[reduction] = {clear_of(value, bound), ties};
+}
+
+Id Body::product_of_others(const Node& n) {
+  Replacements map;
+  std::vector<AxisRange> axes = reduce_axes(n);
+  std::vector<Id> equal;
+  for (AxisRange& r : axes) {
+    Id axis = fresh(r.axis);
+    equal.push_back(a_.eq(axis, r.axis));
+    AxisRange copy{axis, substitute(a_, r.begin, map), substitute(a_, r.end, map)};
+    map[r.axis] = axis;
+    r = copy;
+  }
+  Literals others;
+  add_literals(a_, others, substitute(a_, reduce_condition(n), map));
+  add_literals(a_, others, negation(a_, conjunction(a_, equal)));
+  return a_.reduce(Op::prod, axes, conjunction(a_, others), substitute(a_, reduce_body(n), map));
+}
+
+}  // namespace xhat
