@@ -1,6 +1,9 @@
 #include "ad/body.h"
 
 #include <algorithm>
+#include <unordered_map>
+
+#include "expr/affine.h"
 
 namespace xhat {
 namespace {
@@ -134,14 +137,17 @@ Id Body::as_tensor(const std::string& name, std::span<const Id> axes, Id value) 
   return a_.read(t, a_[value].type, axes);
 }
 
-Body::Extreme Body::extreme_of(Id reduction) {
-  if (auto at = extremes_.find(reduction); at != extremes_.end()) return at->second;
+Body::Extreme Body::extreme_of(Id reduction, const Literals& shields) {
+  auto key = std::pair(reduction, conjunction(a_, shields));
+  if (auto at = extremes_.find(key); at != extremes_.end()) return at->second;
   const Node& n = a_[reduction];
   std::vector<Id> axes = scope.closure(a_, n.free_axes());
   std::string name = name_ + "_" + std::string(info(n.op).text);
   Id value = value_of(reduction, axes);
-  bool box = rectangular(axes);
-  if (value == reduction && box) value = as_tensor(name, axes, reduction);
+  bool box = rectangular(axes) && std::ranges::all_of(shields, [&](Id x) {
+               return std::ranges::all_of(a_[x].free_axes(), [&](Id axis) { return contains(axes, axis); });
+             });
+  if (value == reduction && box) value = as_tensor(name, axes, guarded(a_, shields, reduction));
   std::vector<AxisRange> ranges = reduce_axes(n);
   std::vector<Id> bound;
   for (const AxisRange& r : ranges) bound.push_back(r.axis);
@@ -149,8 +155,24 @@ Body::Extreme Body::extreme_of(Id reduction) {
   add_literals(a_, attained, reduce_condition(n));
   add_literals(a_, attained, a_.eq(reduce_body(n), clear_of(value, bound)));
   Id ties = a_.reduce(Op::sum, ranges, conjunction(a_, attained), a_.constant(n.type, 1));
-  if (box) ties = as_tensor(name_ + "_ties", axes, ties);
-  return extremes_[reduction] = {clear_of(value, bound), ties};
+  if (box) ties = as_tensor(name_ + "_ties", axes, guarded(a_, shields, ties));
+  return extremes_[key] = {value, ties};
+}
+
+bool Body::inside_anywhere(Id node) {
+  for (Id id : reachable(a_, node)) {
+    const Node& n = a_[id];
+    if (n.op != Op::read) continue;
+    const std::vector<Id>& shape = d_.program.tensor(n.symbol).shape;
+    for (size_t i = 0; i < shape.size(); ++i) {
+      const AxisRange* r = scope.find(n.arg(i));
+      if (r && is_constant(a_, r->begin, 0) && r->end == shape[i]) continue;
+      std::vector<AxisRange> axes = scope.ranges_of(scope.closure(a_, a_[n.arg(i)].free_axes()));
+      if (prove_bounds(a_, {axes, {}, n.arg(i), shape[i]}).verdict != BoundsAnswer::Verdict::proved)
+        return false;
+    }
+  }
+  return true;
 }
 
 Id Body::product_of_others(const Node& n) {

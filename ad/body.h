@@ -1,9 +1,9 @@
 // A definition's body, made ready for differentiation in either mode: every bound axis has one range, and what
 // both modes ask of a reduction (the extreme and its ties, the product of the others) is formed here.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "ad/contribution.h"
@@ -38,12 +38,15 @@ class Body {
   // A definition of its own, and the read that stands for it.
   Id as_tensor(const std::string& name, std::span<const Id> axes, Id value);
 
-  // The extreme and how many elements attain it, both computed once per point of the reduction's own axes.
+  // The extreme and how many elements attain it, both computed once per point of the reduction's own axes, where
+  // the shields hold.
   struct Extreme {
     Id value;
     Id ties;
   };
-  Extreme extreme_of(Id reduction);
+  Extreme extreme_of(Id reduction, const Literals& shields = {});
+  // Are all of its reads in bounds at every point of the axes in scope, whatever conditions stand around it?
+  bool inside_anywhere(Id node);
   // prod(l' if l' != l: body(l')): right with any number of zeros.
   Id product_of_others(const Node& n);
 
@@ -58,7 +61,7 @@ class Body {
   std::string name_;  // of the definition's tensor
   Id root_ = kNone;
   std::unordered_set<Id> active_;
-  std::unordered_map<Id, Extreme> extremes_;
+  std::map<std::pair<Id, Id>, Extreme> extremes_;
 };
 
 }  // namespace xhat

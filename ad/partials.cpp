@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "expr/error.h"
+#include "expr/program.h"
 
 namespace xhat {
 namespace {
@@ -170,8 +171,9 @@ std::optional<double> fold(Op op, double x, double y) {
 
 class Instance {
  public:
-  Instance(Arena& a, const Template& terms, std::span<const Id> args, Id result)
+  Instance(Arena& a, Op op, const Template& terms, std::span<const Id> args, Id result)
       : arena_(a),
+        op_(op),
         terms_(terms),
         args_(args),
         result_(result),
@@ -186,7 +188,7 @@ class Instance {
     if (t.kind == Term::Kind::apply && t.op == Op::div) {
       Scaled s = scale(adjoint, t.args[0]);
       if (s.value == kNone) return s;
-      s.singular = s.singular || !number(t.args[1]);
+      s.singular = s.singular || can_vanish(t.args[1]);
       s.value = arena_.div(s.value, build(t.args[1]));
       return s;
     }
@@ -254,11 +256,21 @@ class Instance {
     return std::nullopt;
   }
 
-  // Division, logarithm, or a power whose exponent is not known to be >= 0.
+  // Can it be zero for some data, or at some point? What is made of dims alone is a count of elements: zero where
+  // there are none.
+  bool can_vanish(int index) {
+    Id divisor = build(index);
+    if (auto c = number_of(arena_, divisor)) return *c == 0;
+    return !arena_[divisor].free_axes().empty() || !tensors_read(arena_, divisor).empty();
+  }
+
+  // Division, logarithm, a power whose exponent is not known to be >= 0, or a result that overflows.
   bool singular(int index) {
     const Term& t = terms_[static_cast<size_t>(index)];
-    if (t.kind == Term::Kind::number || t.kind == Term::Kind::operand || number(index)) return false;
-    if (t.op == Op::log || (t.op == Op::div && !number(t.args[1]))) return true;
+    if (t.kind == Term::Kind::operand)
+      return t.operand == 3 && (op_ == Op::exp || op_ == Op::expm1 || op_ == Op::rsqrt);
+    if (t.kind == Term::Kind::number || number(index)) return false;
+    if (t.op == Op::log || (t.op == Op::div && can_vanish(t.args[1]))) return true;
     if (t.op == Op::pow) {
       auto exponent = number_of(arena_, build(t.args[1]));
       if (!exponent || *exponent < 0) return true;
@@ -298,6 +310,7 @@ class Instance {
   }
 
   Arena& arena_;
+  Op op_;
   const Template& terms_;
   std::span<const Id> args_;
   Id result_;
@@ -323,7 +336,7 @@ bool Partials::is_zero(Op op, size_t operand) {
 
 Scaled Partials::scale(Arena& a, Id adjoint, Op op, size_t operand, std::span<const Id> args, Id result) {
   const Template& t = of(op, operand);
-  return Instance(a, t, args, result).scale(adjoint, static_cast<int>(t.size()) - 1);
+  return Instance(a, op, t, args, result).scale(adjoint, static_cast<int>(t.size()) - 1);
 }
 
 }  // namespace xhat

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ad/body.h"
 #include "expr/affine.h"
@@ -51,13 +52,24 @@ class Sweep {
     return c;
   }
 
-  // A value that is about to be used at every point of a reduction: what it costs is paid here once.
-  void settle(Contribution& c, Op op) {
+  // A value that is about to be used at every point of a reduction: what it costs is paid here once. The guards
+  // are in the value then; the shields remain.
+  void settle(Contribution& c, Op op, const Literals& shields) {
     if ((c.guards.empty() && !contains_reduction(a_, c.value)) || !b_.rectangular(c.axes)) return;
     c.value = b_.as_tensor("d_" + b_.name() + "_" + std::string(info(op).text), c.axes,
                            guarded(a_, c.guards, c.value));
     c.implied.insert(c.implied.begin(), c.guards.begin(), c.guards.end());
-    c.guards.clear();
+    c.guards = shields;
+  }
+
+  // The guards that keep the reduction's reads inside their tensors: all but what derivatives brought along.
+  Literals shields_of(Contribution& c, Id reduction) {
+    if (b_.inside_anywhere(reduction)) return {};
+    for (Id x : c.implied) add_literals(a_, c.guards, x);
+    c.implied.clear();
+    Literals shields = c.guards;
+    std::erase_if(shields, [&](Id x) { return derived_.contains(x); });
+    return shields;
   }
 
   // ---- handing down ----
@@ -107,6 +119,7 @@ class Sweep {
         for (Id x : down.implied) add_literals(a_, down.guards, x);
         down.implied.clear();
       }
+      derived_.insert(s.guards.begin(), s.guards.end());
       for (Id x : s.guards) add_literals(a_, down.guards, x);
       for (Id x : s.implied) add_literals(a_, down.implied, x);
       hand(n.arg(i), std::move(down));
@@ -121,21 +134,26 @@ class Sweep {
     std::vector<Id> bound;
     for (const AxisRange& r : reduce_axes(n)) bound.push_back(r.axis);
     separate(c, bound);
+    Literals shields = shields_of(c, id);
     bool extreme = n.op == Op::max || n.op == Op::min;
     Id largest = kNone;
     if (extreme) {
-      Body::Extreme e = b_.extreme_of(id);
-      largest = e.value;
+      Body::Extreme e = b_.extreme_of(id, shields);
+      largest = b_.clear_of(e.value, bound);
       c.value = a_.div(c.value, e.ties);
     }
-    settle(c, n.op);
+    settle(c, n.op, shields);
     c.value = b_.clear_of(c.value, bound);
     for (Literals* list : {&c.guards, &c.implied})
       for (Id& x : *list) x = b_.clear_of(x, bound);
     c.axes.insert(c.axes.end(), bound.begin(), bound.end());
     c.axes = b_.scope.closure(a_, c.axes);
     add_literals(a_, c.guards, reduce_condition(n));
-    if (extreme) add_literals(a_, c.guards, a_.eq(reduce_body(n), largest));
+    if (extreme) {
+      Id attained = a_.eq(reduce_body(n), largest);
+      derived_.insert(attained);
+      add_literals(a_, c.guards, attained);
+    }
     if (n.op == Op::prod) c.value = a_.mul(c.value, b_.product_of_others(n));
     hand(reduce_body(n), std::move(c));
   }
@@ -247,6 +265,7 @@ class Sweep {
   const Definition& definition_;
   Body b_;
   std::unordered_map<Id, std::vector<Contribution>> pending_;
+  std::unordered_set<Id> derived_;  // guards that no forward condition stands for
 };
 
 }  // namespace

@@ -385,7 +385,10 @@ TEST(GradientValue, TheBranchNotTakenContributesZero) {
         "l[i] = log(x[i])\n y[i] = if x[i] > 0 then l[i] else 2", "y[i] = max(log(x[i]), -5)",
         "y[i] = relu(log(x[i])) + (if x[i] > 0 then 2*log(x[i]) else 0)",
         "y[i] = sum(k in 0..2: if x[i] > 0 then log(x[i])*f64(k) else 0)",
-        "y[i in 0..3] = if x[i] > 0 then x[i]^0.5 else 0", "y[k in 0..2] = sum(i if x[i] > 0: sqrt(x[i]))"}) {
+        "y[i in 0..3] = if x[i] > 0 then x[i]^0.5 else 0", "y[k in 0..2] = sum(i if x[i] > 0: sqrt(x[i]))",
+        "r[i] = rsqrt(x[i])\n y[i] = if x[i] > 0 then r[i] else 0",
+        "e[i] = exp(500*x[i])\n y[i] = if x[i] > 1 then x[i] else log(1 + e[i])",
+        "y[i] = if i > 0 then x[i]/f64(i) else 0", "l[i] = x[i]/f64(i)\n y[i] = if i > 0 then l[i] else 0"}) {
     Program g = gradient(parse_op("op f(x: f64[3]) -> (y) { " + std::string(f) + " }"));
     for (Program p : {g, gather(g), gradient(g)}) {
       std::mt19937_64 random(3);
@@ -399,6 +402,20 @@ TEST(GradientValue, TheBranchNotTakenContributesZero) {
       for (TensorId t : p.gradients)
         for (double v : out.at(p.tensor(t).name).reals) EXPECT_TRUE(std::isfinite(v)) << print(p);
     }
+  }
+}
+
+// The extreme and the reads below it are behind the condition, wherever they go.
+TEST(GradientValue, AnExtremeBehindAConditionIsNotReadOutsideIt) {
+  for (const char* f :
+       {"if k[i] >= 0 then 2*max(j: x[k[i],j]) else 0", "if i > 0 then max(j: x[i-1,j])^2 else 1",
+        "if k[i] >= 0 then sum(l in 0..2: max(j: x[k[i],j]*f64(l+1))) else 0"}) {
+    Program g =
+        gradient(parse_op("op f(x: f64[N,M], k: i64[N]) -> (y) { y[i in 0..N] = " + std::string(f) + " }"));
+    Array k = zeros(DType::i64, {3});
+    k.integers = {-1, 2, 0};
+    Arrays in{{"x", array_of(DType::f64, {3, 2}, {1, 2, 3, 4, 6, 5})}, {"k", k}, {"dy", vector({1, 1, 1})}};
+    for (const Program& p : {g, gather(g)}) EXPECT_NO_THROW(run(p, in)) << print(p);
   }
 }
 
