@@ -110,12 +110,22 @@ Id Body::renamed(const Node& n) {
 }
 
 Id Body::clear_of(Id value, std::span<const Id> axes) {
-  std::vector<Id> bound;
-  for (Id id : reachable(a_, value))
+  std::vector<Id> ids = reachable(a_, value);
+  std::map<Id, Id> map;
+  for (Id id : ids)
     if (is_reduction(a_[id].op))
-      for (const AxisRange& r : reduce_axes(a_[id])) bound.push_back(r.axis);
-  bool clash = std::ranges::any_of(axes, [&](Id x) { return contains(bound, x); });
-  return clash ? substitute(a_, value, {}, axes) : value;
+      for (const AxisRange& r : reduce_axes(a_[id]))
+        if (contains(axes, r.axis) && !map.contains(r.axis)) map[r.axis] = kNone;
+  if (map.empty()) return value;
+  // What is bound in value is not free in it, so renaming needs no care for which is which. Names given before are
+  // taken again, so that equal values stay equal.
+  for (auto& [from, to] : map) {
+    std::vector<Id>& names = other_names_[from];
+    auto unused = std::ranges::find_if(names, [&](Id x) { return !std::ranges::binary_search(ids, x); });
+    if (unused == names.end()) unused = names.insert(names.end(), fresh(from));
+    to = *unused;
+  }
+  return rewrite(a_, value, [&](Id id) { return map.contains(id) ? map.at(id) : id; });
 }
 
 bool Body::rectangular(std::span<const Id> axes) const {
@@ -133,18 +143,22 @@ Id Body::value_of(Id node, std::span<const Id> axes) {
 }
 
 Id Body::as_tensor(const std::string& name, std::span<const Id> axes, Id value) {
-  TensorId t = d_.define(name, a_[value].type, scope.ranges_of(axes), value);
+  std::vector<AxisRange> ranges = scope.ranges_of(axes);
+  for (const auto* list : {&d_.program.body.definitions, &d_.derived})
+    for (const Definition& d : *list)
+      if (d.body == value && d.axes == ranges) return a_.read(d.target(), a_[value].type, axes);
+  TensorId t = d_.define(name, a_[value].type, ranges, value);
   return a_.read(t, a_[value].type, axes);
 }
 
-Body::Extreme Body::extreme_of(Id reduction, const Literals& shields) {
+Body::Extreme Body::extreme_of(Id reduction, const Literals& shields, bool named) {
   auto key = std::pair(reduction, conjunction(a_, shields));
   if (auto at = extremes_.find(key); at != extremes_.end()) return at->second;
   const Node& n = a_[reduction];
   std::vector<Id> axes = scope.closure(a_, n.free_axes());
   std::string name = name_ + "_" + std::string(info(n.op).text);
   Id value = value_of(reduction, axes);
-  bool box = rectangular(axes) && std::ranges::all_of(shields, [&](Id x) {
+  bool box = named && rectangular(axes) && std::ranges::all_of(shields, [&](Id x) {
                return std::ranges::all_of(a_[x].free_axes(), [&](Id axis) { return contains(axes, axis); });
              });
   if (value == reduction && box) value = as_tensor(name, axes, guarded(a_, shields, reduction));

@@ -35,16 +35,16 @@ class Body {
   // ---- forward values ----
   // The forward value of a node, at a point of these axes. The definition's tensor holds its whole body's.
   Id value_of(Id node, std::span<const Id> axes);
-  // A definition of its own, and the read that stands for it.
+  // A definition of its own, or one there is already, and the read that stands for it.
   Id as_tensor(const std::string& name, std::span<const Id> axes, Id value);
 
   // The extreme and how many elements attain it, both computed once per point of the reduction's own axes, where
-  // the shields hold.
+  // the shields hold (named: as tensors, if that can be).
   struct Extreme {
     Id value;
     Id ties;
   };
-  Extreme extreme_of(Id reduction, const Literals& shields = {});
+  Extreme extreme_of(Id reduction, const Literals& shields, bool named = true);
   // Are all of its reads in bounds at every point of the axes in scope, whatever conditions stand around it?
   bool inside_anywhere(Id node);
   // prod(l' if l' != l: body(l')): right with any number of zeros.
@@ -62,6 +62,7 @@ class Body {
   Id root_ = kNone;
   std::unordered_set<Id> active_;
   std::map<std::pair<Id, Id>, Extreme> extremes_;
+  std::map<Id, std::vector<Id>> other_names_;  // of bound axes, given by clear_of
 };
 
 }  // namespace xhat

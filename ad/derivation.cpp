@@ -75,9 +75,50 @@ std::vector<AxisRange> whole(Differentiation& d, TensorId t, std::span<const Id>
   return ranges;
 }
 
+namespace {
+
+// Dims that have a definition give way to it everywhere: a parameter's extent may not use them.
+Program with_dims_written_out(const Program& p) {
+  Program result = p;
+  Arena& a = *p.arena;
+  Replacements map;
+  for (const Dim& d : p.dims)
+    if (d.definition != kNone) map[d.dim] = d.definition;
+  auto uses = [&](Id id) {
+    return std::ranges::any_of(reachable(a, id), [&](Id x) { return map.contains(x); });
+  };
+  for (size_t depth = 0; depth < p.dims.size(); ++depth)  // a definition may use others, without a cycle
+    for (auto& [dim, definition] : map)
+      if (uses(definition)) definition = substitute(a, definition, map);
+  auto write_out = [&](Id& id) {
+    if (id != kNone && uses(id)) id = substitute(a, id, map);
+  };
+  for (Tensor& t : result.tensors)
+    for (Id& extent : t.shape) write_out(extent);
+  for (Definition& d : result.body.definitions) {
+    write_out(d.body);
+    for (AxisRange& r : d.axes) {
+      write_out(r.begin);
+      write_out(r.end);
+    }
+  }
+  for (Precondition& c : result.preconditions) write_out(c.condition);
+  std::erase_if(result.dims, [](const Dim& d) { return d.definition != kNone; });
+  return result;
+}
+
+bool has_defined_extent(const Program& p, TensorId t) {
+  return std::ranges::any_of(reachable(*p.arena, p.tensor(t).shape), [&](Id id) {
+    return std::ranges::any_of(p.dims, [&](const Dim& d) { return d.dim == id && d.definition != kNone; });
+  });
+}
+
+}  // namespace
+
 Program as_forward(const Program& p) {
   if (p.cotangents.empty() && p.gradients.empty()) return p;
-  Program result = p;
+  bool plain = std::ranges::none_of(p.cotangents, [&](TensorId t) { return has_defined_extent(p, t); });
+  Program result = plain ? p : with_dims_written_out(p);
   for (TensorId t : p.cotangents) {
     result.tensors[t].role = Role::input;
     result.inputs.push_back(t);

@@ -1,5 +1,5 @@
 // Reverse mode: the printed form of small gradients, and every kind of read, reduction and guard against
-// central differences, at orders 1 and 2, before and after gather.
+// central differences, at orders 1 and 2, before and after gather; forward mode against both on the way.
 #include "ad/gradient.h"
 
 #include <gtest/gtest.h>
@@ -11,108 +11,18 @@
 #include "ad/expand_calls.h"
 #include "ad/gather.h"
 #include "expr/evaluate.h"
+#include "tests/derivatives.h"
 
 namespace xhat {
 namespace {
 
-// Normals, moved off 0 and by a shift; integers 0, 1, 2 in turn.
-Array random_array(std::mt19937_64& random, DType type, const std::vector<int64_t>& shape, double shift) {
-  Array x = zeros(type, shape);
-  std::normal_distribution<double> normal;
-  for (double& v : x.reals) {
-    v = normal(random);
-    v = shift > 0 ? std::abs(v) + shift : v + (v < 0 ? -0.05 : 0.05);
-  }
-  for (int64_t& v : x.integers) v = static_cast<int64_t>(random() % 3);
-  return x;
-}
+using namespace xhat::testing;
+using Case = DerivativeCase;
 
-double inner(const Array& x, const Array& y) {
-  double sum = 0;
-  for (size_t i = 0; i < x.size(); ++i) sum += x.reals[i] * y.reals[i];
-  return sum;
-}
-
-// <cotangents, outputs> of the forward (with its gradients, if it has a backward).
-double loss(const Program& p, const Arrays& inputs, const Arrays& cotangents, const DimValues& dims) {
-  Arrays out = evaluate(p, inputs, dims, {.rounding = Rounding::exact});
-  double sum = 0;
-  for (const auto& [name, dy] : cotangents) sum += inner(dy, out.at(name));
-  return sum;
-}
-
-struct Case {
-  DimValues dims;
-  double shift = 0;   // > 0: positive inputs, at least this
-  Arrays fixed = {};  // inputs with these values
-  int orders = 2;
+constexpr auto check = [](const std::string& text, const Case& setup = {}) {
+  check_derivatives(text, setup);
 };
-
-// Compares gradient(p) along random directions with central differences of <dy, y>; then the same for
-// gradient(p) as p.
-void check(const Program& p, const Case& setup, int order) {
-  SCOPED_TRACE("order " + std::to_string(order) + ":\n" + print(p));
-  std::mt19937_64 random(7);
-  Program g = gradient(p);
-  for (const Program& q : {g, gather(g)}) {
-    verify(q);
-    EXPECT_TRUE(equal(parse_op(print(q)), q)) << print(q);
-  }
-  Arrays inputs, cotangents;
-  std::vector<TensorId> parameters = p.inputs, results = p.outputs;
-  parameters.insert(parameters.end(), p.cotangents.begin(), p.cotangents.end());
-  results.insert(results.end(), p.gradients.begin(), p.gradients.end());
-  auto draw = [&](TensorId t, double shift) {
-    return random_array(random, p.tensor(t).type, shape_of(p, t, setup.dims), shift);
-  };
-  for (TensorId t : parameters) {
-    const std::string& name = p.tensor(t).name;
-    bool given = setup.fixed.contains(name);
-    inputs[name] = given ? setup.fixed.at(name) : draw(t, p.tensor(t).role == Role::input ? setup.shift : 0);
-  }
-  Arrays with_cotangents = inputs;
-  size_t next = 0;
-  for (TensorId t : results)
-    if (is_float(p.tensor(t).type)) {
-      cotangents[p.tensor(t).name] = draw(t, 0);
-      with_cotangents[g.tensor(g.cotangents.at(next++)).name] = cotangents[p.tensor(t).name];
-    }
-  Arrays plain = evaluate(g, with_cotangents, setup.dims, {.rounding = Rounding::exact});
-  Arrays gathered = evaluate(gather(g), with_cotangents, setup.dims, {.rounding = Rounding::exact});
-  for (TensorId t : g.gradients)
-    for (size_t i = 0; i < plain.at(g.tensor(t).name).size(); ++i)
-      ASSERT_NEAR(plain.at(g.tensor(t).name).at(i), gathered.at(g.tensor(t).name).at(i), 1e-9)
-          << print(gather(g));
-
-  constexpr double kStep = 1e-5;
-  for (int trial = 0; trial < 3; ++trial) {
-    Arrays ahead = inputs, behind = inputs;
-    double expected = 0, scale = 1;
-    for (size_t k = 0; k < g.gradients.size(); ++k) {
-      const std::string& name = g.tensor(g.gradient_of[k]).name;
-      Array direction = random_array(random, DType::f64, inputs.at(name).shape, 0);
-      for (size_t i = 0; i < direction.size(); ++i) {
-        ahead[name].reals[i] += kStep * direction.reals[i];
-        behind[name].reals[i] -= kStep * direction.reals[i];
-      }
-      expected += inner(direction, plain.at(g.tensor(g.gradients[k]).name));
-      scale += std::abs(inner(direction, plain.at(g.tensor(g.gradients[k]).name)));
-    }
-    double numeric =
-        (loss(p, ahead, cotangents, setup.dims) - loss(p, behind, cotangents, setup.dims)) / (2 * kStep);
-    ASSERT_NEAR(numeric, expected, 2e-5 * scale + 1e-6 * std::abs(numeric)) << print(g);
-  }
-  if (order < setup.orders) check(g, setup, order + 1);
-}
-
-void check(const std::string& text, const Case& setup = {}) {
-  SCOPED_TRACE(text);
-  try {
-    check(parse_op(text), setup, 1);
-  } catch (const std::exception& e) {
-    FAIL() << e.what();
-  }
-}
+double at(const Arrays& arrays, const std::string& name, size_t i) { return arrays.at(name).at(i); }
 
 // The backward of an op, a definition per line, without blanks.
 std::string backward_of(const std::string& text, bool gathered = false) {
@@ -122,17 +32,6 @@ std::string backward_of(const std::string& text, bool gathered = false) {
   for (const Definition& d : g.body.definitions)
     if (d.direction == Direction::backward) all += print(g, d) + "\n";
   return all;
-}
-
-double at(const Arrays& arrays, const std::string& name, size_t i) { return arrays.at(name).at(i); }
-
-Arrays run(const Program& p, const Arrays& inputs) {
-  return evaluate(p, inputs, solve_dims(p, shapes_of(inputs)), {.rounding = Rounding::exact});
-}
-
-Array vector(std::vector<double> values) {
-  auto n = static_cast<int64_t>(values.size());
-  return array_of(DType::f64, {n}, std::move(values));
 }
 
 // ---- printed forms ----

@@ -9,6 +9,7 @@
 
 #include "ad/gradcheck.h"
 #include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "ad/random_inputs.h"
 #include "tests/golden.h"
 #include "tests/random_program.h"
@@ -77,6 +78,62 @@ std::string zero_size_failure(const Program& op, const Program& derived, uint64_
   return wrong.empty() ? "" : "zero_size_" + wrong;
 }
 
+// <x, y>, and the sum of the terms' sizes, over pairs of arrays.
+struct Inner {
+  double sum = 0, size = 0;
+  void add(const Array& x, const Array& y) {
+    for (size_t i = 0; i < x.size(); ++i) {
+      sum += x.reals[i] * y.reals[i];
+      size += std::fabs(x.reals[i] * y.reals[i]);
+    }
+  }
+  bool equals(const Inner& other) const {
+    return std::fabs(sum - other.sum) <= kTolerance * (1 + std::max(size, other.size));
+  }
+};
+
+// Tangents for the last inputs of p, as many as the gradient has.
+Arrays tangents(const Program& p, const Program& derived, const DimValues& dims, uint64_t seed) {
+  Arrays all;
+  for (size_t k = 0; k < derived.gradients.size(); ++k) {
+    TensorId t = p.inputs[p.inputs.size() - derived.gradients.size() + k];
+    all[p.tensor(t).name] = random_normals(p.tensor(t).type, shape_of(p, t, dims), seed + k);
+  }
+  return all;
+}
+
+// <dy, J v> is <J^T dy, v>, and <w, H v> is <v, H w>. data has what derived takes, all what it gives.
+std::string forward_failure(const Program& op, const Program& derived, const Arrays& data, const Arrays& all,
+                            const DimValues& dims, uint64_t seed) {
+  Program forward = jvp(op), curvature = hvp(op);
+  if (std::string t = text_failure(forward, "the jvp"); !t.empty()) return "jvp_" + t;
+  Arrays v = tangents(forward, derived, dims, seed + 100), w = tangents(forward, derived, dims, seed + 200);
+  auto with = [&](Arrays directions) {
+    directions.insert(data.begin(), data.end());
+    return directions;
+  };
+  Arrays pushed = evaluate_on(forward, with(v), dims);
+  if (std::string d = difference(evaluate_on(op, data, dims), pushed, kTolerance); !d.empty()) return "value_jvp: " + d;
+  Inner left, right, one, other;
+  auto name = [](const Program& p, TensorId t) { return p.tensor(t).name; };
+  size_t first = forward.outputs.size() - derived.cotangents.size(), inputs = forward.inputs.size() - v.size();
+  for (size_t k = 0; k < derived.cotangents.size(); ++k)
+    left.add(data.at(name(derived, derived.cotangents[k])), pushed.at(name(forward, forward.outputs[first + k])));
+  for (size_t k = 0; k < derived.gradients.size(); ++k)
+    right.add(all.at(name(derived, derived.gradients[k])), v.at(name(forward, forward.inputs[inputs + k])));
+  if (!left.equals(right))
+    return fmt::format("inner_product: jvp {} vjp {}\n{}{}", left.sum, right.sum, print(forward), print(derived));
+  Arrays hv = evaluate_on(curvature, with(v), dims), hw = evaluate_on(curvature, with(w), dims);
+  for (size_t k = 0; k < derived.gradients.size(); ++k) {
+    const std::string& product = curvature.tensor(curvature.outputs[k]).name;
+    const std::string& tangent = forward.tensor(forward.inputs[inputs + k]).name;
+    one.add(w.at(tangent), hv.at(product));
+    other.add(v.at(tangent), hw.at(product));
+  }
+  if (!one.equals(other)) return fmt::format("symmetric: {} {}\n{}", one.sum, other.sum, print(curvature));
+  return "";
+}
+
 std::string failure(const std::string& text, uint64_t seed) {
   Program op;
   try {
@@ -101,6 +158,7 @@ std::string failure(const std::string& text, uint64_t seed) {
     if (std::string f = pass_failure(derived, kPipelines[seed % std::size(kPipelines)], all, data, dims); !f.empty()) return f;
     if (std::string f = zero_size_failure(op, derived, seed); !f.empty()) return f;
     if (derived.gradients.empty()) return "";
+    if (std::string f = forward_failure(op, derived, data, all, dims, seed); !f.empty()) return f;
     GradientReport report = check_gradient(derived, dims, {.seed = seed, .directions = 1, .elements = 2});
     if (!report.passed) return "finite_differences: " + report.text() + "\n" + print(derived);
   } catch (const std::exception& e) {
