@@ -74,7 +74,7 @@ using xhat::check_gradient;
 using xhat::evaluate;
 using xhat::EvaluateOptions;
 using xhat::gradient;
-using xhat::GradientReport;
+using xhat::GradcheckReport;
 using xhat::random_cotangents;
 using xhat::random_inputs;
 using xhat::Rounding;

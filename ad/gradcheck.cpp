@@ -4,50 +4,66 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <random>
+
+#include "ad/derivation.h"
+#include "ad/jvp.h"
+#include "ad/slope.h"
+#include "ad/tangent_check.h"
 
 namespace xhat {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+using Kind = DerivativeComparison::Kind;
 
-// Step sizes of the central differences. Large ones suffer from curvature, small ones from rounding; the
-// first whose estimated error is small enough is taken. The last also serves to look at both sides of a kink.
-constexpr double kSteps[] = {1e-3, 1e-4, 1e-5, 1e-6};
-// Rounding errors of a forward, in units of epsilon times the size of what it adds up.
-constexpr double kRoundingErrors = 16;
-// Elements whose derivative is this much smaller than the input's typical one are held to the typical one's
-// error.
-constexpr double kNegligible = 1e-2;
+// The inner products agree but for the order of additions: relative to the sum of the terms' sizes, and to what
+// may have cancelled in them.
+constexpr double kInnerProductTolerance = 1e-9;
+constexpr double kCancellation = 1e-12;
 
-struct Slope {
-  double value = 0;
-  double error = kInfinity;  // estimated
-  double noise = 0;          // the part of it that is rounding
-  double left = 0, right = 0;
-};
+const EvaluateOptions kExact = {.rounding = Rounding::exact};
+
+Program forward_of(const Program& p) {
+  Program f = p;
+  std::erase_if(f.body.definitions, [](const Definition& d) { return d.direction == Direction::backward; });
+  f.gradients.clear();
+  f.gradient_of.clear();
+  f.cotangents.clear();
+  f.custom_gradient = nullptr;
+  return f;
+}
+
+std::vector<std::string> names_of(const Program& p, const std::vector<TensorId>& tensors) {
+  std::vector<std::string> names;
+  for (TensorId t : tensors) names.push_back(p.tensor(t).name);
+  return names;
+}
+
+std::vector<TensorId> float_outputs(const Program& p) {
+  std::vector<TensorId> found;
+  for (TensorId t : p.outputs)
+    if (is_float(p.tensor(t).type)) found.push_back(t);
+  return found;
+}
 
 class Checker {
  public:
-  Checker(const Program& program, Arrays all, const DimValues& dim_values, const GradientCheckOptions& o)
-      : p(program), dims(dim_values), options(o), data(std::move(all)), random(o.seed) {
-    exact.rounding = Rounding::exact;
-  }
+  Checker(const Program& program, Arrays all, const DimValues& dim_values, const GradcheckOptions& o)
+      : p(program), dims(dim_values), options(o), data(std::move(all)), random(o.seed) {}
 
-  GradientReport run() {
-    GradientReport report;
-    report.tolerance = options.tolerance;
-    Arrays results = evaluate(p, data, dims, exact);
+  GradcheckReport run() {
+    GradcheckReport report;
+    results = evaluate(p, data, dims, kExact);
+    forward_program = forward_of(p);
     forward = data;
     for (TensorId t : p.cotangents) forward.erase(p.tensor(t).name);
-    for (size_t k = 0; k < p.gradients.size(); ++k) {
-      report.inputs.push_back(
+    for (size_t k = 0; k < p.gradients.size(); ++k)
+      report.comparisons.push_back(
           check(p.gradient_of[k], p.gradients[k], results.at(p.tensor(p.gradients[k]).name)));
-      report.passed &= report.inputs.back().passed;
-    }
+    bool kinks = std::ranges::any_of(report.comparisons, [](auto& c) { return c.kinks > 0; });
+    if (!p.gradients.empty() && !p.cotangents.empty()) report.comparisons.push_back(inner_product(kinks));
+    for (const DerivativeComparison& c : report.comparisons) report.passed &= c.passed;
     report.data = data;
     return report;
   }
@@ -55,19 +71,19 @@ class Checker {
  private:
   const Program& p;
   const DimValues& dims;
-  const GradientCheckOptions& options;
+  const GradcheckOptions& options;
   Arrays data;     // inputs and cotangents
   Arrays forward;  // inputs only: moved about
-  EvaluateOptions exact;
+  Arrays results;
+  Program forward_program;
   std::mt19937_64 random;
 
   // Cotangents of the outputs, in order; outputs without one (integers) do not count.
   std::vector<std::pair<std::string, const Array*>> weights() const {
     std::vector<std::pair<std::string, const Array*>> list;
-    size_t next = 0;
-    for (TensorId t : p.outputs)
-      if (is_float(p.tensor(t).type) && next < p.cotangents.size())
-        list.emplace_back(p.tensor(t).name, &data.at(p.tensor(p.cotangents[next++]).name));
+    for (TensorId t : float_outputs(p))
+      if (list.size() < p.cotangents.size())
+        list.emplace_back(p.tensor(t).name, &data.at(p.tensor(p.cotangents[list.size()]).name));
     return list;
   }
 
@@ -80,94 +96,43 @@ class Checker {
       x.reals[static_cast<size_t>(element)] += step;
     else
       for (size_t i = 0; i < x.reals.size(); ++i) x.reals[i] += step * direction[i];
-    Arrays y = evaluate(p_forward(), forward, dims, exact);
+    Arrays y = evaluate(forward_program, forward, dims, kExact);
     x.reals = std::move(kept);
     return y;
   }
 
-  const Program& p_forward() {
-    if (!forward_program_.arena) {
-      forward_program_ = p;
-      std::erase_if(forward_program_.body.definitions,
-                    [](const Definition& d) { return d.direction == Direction::backward; });
-      forward_program_.gradients.clear();
-      forward_program_.cotangents.clear();
-    }
-    return forward_program_;
-  }
-  Program forward_program_;
-
   // <cotangents, to - from>, and the size of the terms that were added up.
-  std::pair<double, double> difference(const Arrays& to, const Arrays& from) const {
-    double sum = 0, size = 0;
+  Difference difference(const Arrays& to, const Arrays& from) const {
+    Difference d;
     for (const auto& [name, weight] : weights()) {
       const std::vector<double>& x = to.at(name).reals;
       const std::vector<double>& y = from.at(name).reals;
       for (size_t i = 0; i < x.size(); ++i) {
         if (weight->reals[i] == 0) continue;
-        sum += weight->reals[i] * (x[i] - y[i]);
-        size += std::fabs(weight->reals[i]) * std::max(std::fabs(x[i]), std::fabs(y[i]));
+        d.value += weight->reals[i] * (x[i] - y[i]);
+        d.size += std::fabs(weight->reals[i]) * std::max(std::fabs(x[i]), std::fabs(y[i]));
       }
     }
-    return {sum, size};
+    return d;
   }
 
-  Slope measure(const std::string& input, std::ptrdiff_t element, const std::vector<double>& direction,
-                double derived) {
-    Slope best;
-    for (double h : kSteps) {
-      auto [wide, size] = difference(at(input, element, direction, h), at(input, element, direction, -h));
-      auto narrow =
-          difference(at(input, element, direction, h / 2), at(input, element, direction, -h / 2)).first;
-      double c1 = wide / (2 * h), c2 = narrow / h;
-      double value = (4 * c2 - c1) / 3;  // Richardson: the term in h^2 cancels
-      double noise = kRoundingErrors * kEpsilon * size / h;
-      double error = std::fabs(c2 - c1) + noise;
-      if (std::isfinite(error) && error < best.error) best = {value, error, noise, 0, 0};
-      if (best.error <= 0.1 * options.tolerance * std::max(std::fabs(derived), std::fabs(value))) break;
-    }
-    return best;
-  }
-
-  void look_at_both_sides(const std::string& input, std::ptrdiff_t element,
-                          const std::vector<double>& direction, Slope& slope) {
-    double h = kSteps[std::size(kSteps) - 1];
-    Arrays here = at(input, element, direction, 0);
-    slope.right = difference(at(input, element, direction, h), here).first / h;
-    slope.left = difference(here, at(input, element, direction, -h)).first / h;
-  }
-
-  void compare(GradientComparison& c, std::ptrdiff_t element, const std::vector<double>& direction,
+  void compare(DerivativeComparison& c, std::ptrdiff_t element, const std::vector<double>& direction,
                double derived, double typical) {
-    Slope slope = measure(c.input, element, direction, derived);
-    double scale = std::max({std::fabs(derived), std::fabs(slope.value), kNegligible * typical});
-    double off = std::fabs(derived - slope.value);
-    bool good = off <= options.tolerance * scale + slope.noise;
-    if (!good && std::isfinite(derived)) {
-      look_at_both_sides(c.input, element, direction, slope);
-      auto [low, high] = std::minmax(slope.left, slope.right);
-      // A kink, if the sides differ by much more than curvature over 1e-6 explains.
-      double slack = 1e-3 * std::max(std::fabs(low), std::fabs(high));
-      if (high - low > 2 * slack && derived >= low - slack && derived <= high + slack) {
-        ++c.kinks;
-        good = true;
-        off = 0;
-      }
+    auto apart = [&](double to, double from) {
+      return difference(at(c.input, element, direction, to), at(c.input, element, direction, from));
+    };
+    Slope slope;
+    for (double h : kSteps) {
+      slope.refine(h, apart(h, -h), apart(h / 2, -h / 2));
+      if (slope.settled(derived, options.tolerance)) break;
     }
-    double error = off == 0             ? 0
-                   : std::isfinite(off) ? off / std::max(scale, std::numeric_limits<double>::min())
-                                        : kInfinity;
-    if (good && error > options.tolerance) error = options.tolerance;  // within the noise
-    // A failure is worse than any success.
-    if (good == c.passed ? error > c.error : !good) {
-      c.error = error;
-      c.derived = derived;
-      c.measured = slope.value;
-      c.direction = element < 0;
-      c.position.clear();
-      if (element >= 0) c.position = position_of(static_cast<size_t>(element), forward.at(c.input).shape);
-    }
-    c.passed &= good;
+    Verdict v = judge(derived, slope, typical, options.tolerance, [&] {
+      double h = kSteps.back();
+      return std::pair(apart(0, -h).value / h, apart(h, 0).value / h);
+    });
+    if (!note(c, v, derived, slope.value)) return;
+    c.direction = element < 0;
+    if (element >= 0) c.position = position_of(static_cast<size_t>(element), forward.at(c.input).shape);
   }
 
   std::vector<size_t> elements_to_check(const Array& gradient) {
@@ -186,13 +151,14 @@ class Checker {
     return chosen;
   }
 
-  GradientComparison check(TensorId input, TensorId gradient, const Array& derived) {
-    GradientComparison c;
+  DerivativeComparison check(TensorId input, TensorId gradient, const Array& derived) {
+    DerivativeComparison c;
     c.input = p.tensor(input).name;
-    c.gradient = p.tensor(gradient).name;
+    c.name = p.tensor(gradient).name;
+    c.tolerance = options.tolerance;
     const Array& x = forward.at(c.input);
     if (derived.shape != x.shape)
-      throw Error("op " + p.name + ": " + c.gradient + " has shape " + shape_text(derived.shape) + ", but " +
+      throw Error("op " + p.name + ": " + c.name + " has shape " + shape_text(derived.shape) + ", but " +
                   c.input + " has " + shape_text(x.shape) + "; a gradient has the shape of its input");
     if (!x.real() || !derived.real())
       throw Error("op " + p.name + ": " + c.input + " is no float input; only those have gradients");
@@ -215,33 +181,127 @@ class Checker {
     }
     return c;
   }
+
+  // Forward mode of the definitions themselves against p's gradients, over all inputs and outputs at once. at_kinks:
+  // the gradients were found to be one of several that are right, so that another one is no mistake.
+  DerivativeComparison inner_product(bool at_kinks) {
+    Program push = jvp(forward_program, {names_of(p, p.gradient_of)});
+    DerivativeComparison c;
+    c.kind = Kind::inner_product;
+    c.name = "<dy, J v>";
+    c.tolerance = kInnerProductTolerance;
+    Arrays with_tangents = forward;
+    double size = 0, around = 0;
+    for (size_t k = 0; k < p.gradients.size(); ++k) {
+      const Array& g = results.at(p.tensor(p.gradients[k]).name);
+      TensorId t = push.inputs[push.inputs.size() - p.gradients.size() + k];
+      Array v = random_normals(push.tensor(t).type, g.shape, random());
+      for (size_t i = 0; i < g.size(); ++i) {
+        c.derived += v.reals[i] * g.reals[i];
+        size += std::fabs(v.reals[i] * g.reals[i]);
+        around += std::fabs(v.reals[i]);
+      }
+      with_tangents[push.tensor(t).name] = std::move(v);
+    }
+    Arrays pushed = evaluate(push, with_tangents, dims, kExact);
+    size_t next = p.outputs.size();
+    for (const auto& [name, weight] : weights()) {
+      const Array& y = pushed.at(push.tensor(push.outputs[next++]).name);
+      for (size_t i = 0; i < y.size(); ++i) {
+        if (weight->reals[i] == 0) continue;
+        c.measured += weight->reals[i] * y.reals[i];
+        size += std::fabs(weight->reals[i] * y.reals[i]);
+        around += std::fabs(weight->reals[i]);
+      }
+    }
+    double off = std::fabs(c.derived - c.measured), allowed = c.tolerance * size + kCancellation * around;
+    c.directions = 1;
+    c.direction = true;
+    c.error = off == 0 ? 0 : std::isfinite(off) ? off / std::max(size, around * kCancellation) : HUGE_VAL;
+    c.passed = off <= allowed;
+    if (!c.passed && at_kinks) c.passed = std::isfinite(off), c.kinks = 1;
+    if (c.passed) c.error = std::min(c.error, c.tolerance);
+    return c;
+  }
 };
+
+// Order 1 forward, and order 2.
+void add_tangents(GradcheckReport& report, const Program& op, const Program& derived, const DimValues& dims,
+                  const GradcheckOptions& options) {
+  std::vector<std::string> moving = names_of(derived, derived.gradient_of);
+  auto add = [&](const std::vector<DerivativeComparison>& rows) {
+    for (const DerivativeComparison& c : rows) {
+      report.passed &= c.passed;
+      report.comparisons.push_back(c);
+    }
+  };
+  Arrays inputs;
+  for (TensorId t : op.inputs) inputs[op.tensor(t).name] = report.data.at(op.tensor(t).name);
+  Program push = jvp(op, {moving});
+  std::vector<TangentPair> pairs;
+  for (TensorId t : float_outputs(op))
+    pairs.push_back(
+        {op.tensor(t).name, push.tensor(push.outputs[op.outputs.size() + pairs.size()]).name, ""});
+  add(check_tangents(Kind::jvp, op, push, pairs, moving, inputs, dims, options));
+  if (options.orders < 2) return;
+  Program product = hvp(op, {.wrt = moving, .along = moving});
+  pairs.clear();
+  for (size_t k = 0; k < moving.size(); ++k)
+    pairs.push_back(
+        {derived.tensor(derived.gradients[k]).name, product.tensor(product.outputs[k]).name, moving[k]});
+  add(check_tangents(Kind::hvp, derived, product, pairs, moving, report.data, dims, options));
+}
 
 }  // namespace
 
-GradientReport check_gradient(const Program& p, const Arrays& inputs, const DimValues& dims,
-                              const GradientCheckOptions& options) {
+std::string_view name_of(Kind kind) {
+  switch (kind) {
+    case Kind::gradient: return "gradient";
+    case Kind::inner_product: return "inner product";
+    case Kind::jvp: return "jvp";
+    case Kind::hvp: return "hvp";
+  }
+  throw Bug("unknown kind of derivative");
+}
+
+GradcheckReport check_gradient(const Program& p, const Arrays& inputs, const DimValues& dims,
+                               const GradcheckOptions& options) {
   Arrays all = random_cotangents(p, dims, options.seed);
   for (const auto& [name, array] : inputs) all[name] = array;
   return Checker(p, std::move(all), dims, options).run();
 }
 
-GradientReport check_gradient(const Program& p, const DimValues& dims, const GradientCheckOptions& options) {
+GradcheckReport check_gradient(const Program& p, const DimValues& dims, const GradcheckOptions& options) {
   return check_gradient(p, random_inputs(p, dims, options.seed), dims, options);
 }
 
-std::string GradientReport::text() const {
+GradcheckReport gradcheck(const Program& source, const Arrays& inputs, const DimValues& dims,
+                          const GradcheckOptions& options) {
+  Program op = as_forward(source), derived = gradient(op, {options.wrt});
+  GradcheckReport report = check_gradient(derived, inputs, dims, options);
+  if (!derived.gradients.empty()) add_tangents(report, op, derived, dims, options);
+  return report;
+}
+
+GradcheckReport gradcheck(const Program& op, const DimValues& dims, const GradcheckOptions& options) {
+  return gradcheck(op, random_inputs(as_forward(op), dims, options.seed), dims, options);
+}
+
+std::string GradcheckReport::text() const {
   std::string out;
-  for (const GradientComparison& c : inputs) {
-    out += fmt::format("{}: {}, {} elements and {} directions, ", c.gradient, c.passed ? "ok" : "WRONG",
-                       c.elements, c.directions);
+  for (const DerivativeComparison& c : comparisons) {
+    std::string what = c.kind == Kind::inner_product ? "inner product " + c.name : c.name;
+    out += fmt::format("{}: {}, {} elements and {} directions, ", what, c.passed ? "ok" : "WRONG", c.elements,
+                       c.directions);
     if (c.kinks) out += fmt::format("{} of them at a kink, ", c.kinks);
+    if (c.passed) {
+      out += fmt::format("largest error {:.1e} (tolerance {:.1e})\n", c.error, c.tolerance);
+      continue;
+    }
     std::string where = c.direction ? "along a random direction" : "at " + shape_text(c.position);
-    if (c.passed)
-      out += fmt::format("largest error {:.1e} (tolerance {:.1e})\n", c.error, tolerance);
-    else
-      out += fmt::format("error {:.1e} (tolerance {:.1e}) {}: derived {:.9g}, measured {:.9g}\n", c.error,
-                         tolerance, where, c.derived, c.measured);
+    std::string other = c.kind == Kind::inner_product ? "by forward mode" : "measured";
+    out += fmt::format("error {:.1e} (tolerance {:.1e}) {}: derived {:.9g}, {} {:.9g}\n", c.error,
+                       c.tolerance, where, c.derived, other, c.measured);
   }
   return out;
 }

@@ -15,11 +15,12 @@ bool is_guarded_condition(const Arena& a, Id id) {
          !is_true(a, n.arg(2));
 }
 
-// Does condition read a tensor at a position that the conditions before it may be there to keep in bounds?
+// Does condition read a tensor at a position that the conditions before it may be there to keep in bounds? (A
+// position without axes has nothing else to keep it there.)
 bool reads_what_is_guarded(const Arena& a, Id before, Id condition) {
   return std::ranges::any_of(reachable(a, condition), [&](Id id) {
     return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id x) {
-             return depends_on(a, x, a[before].free_axes());
+             return a[x].axes_count == 0 || depends_on(a, x, a[before].free_axes());
            });
   });
 }

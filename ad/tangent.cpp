@@ -110,7 +110,7 @@ class Push {
   Contribution of_read_or(const Node& n) {
     const Tangent* t = tangent(n.symbol);
     Literals inside = conditions_inside(n);
-    if (inside.empty()) return of_read(n);  // a scalar has no outside
+    if (inside.empty()) return of_read(n);  // never outside
     Contribution outside = operand(n.args().back());
     if (!t) {
       if (outside.value == kNone) return outside;
@@ -154,8 +154,10 @@ class Push {
     const std::vector<Id>& shape = d_.program.tensor(n.symbol).shape;
     for (size_t i = 0; i < shape.size(); ++i) {
       Id index = a_.to(DType::i64, n.arg(i));
-      add_literals(a_, inside, a_.binary(Op::le, a_.integer(0), index));
-      add_literals(a_, inside, a_.binary(Op::lt, index, shape[i]));
+      const AxisRange* r = b_.scope.find(index);
+      if (!r || !is_constant(a_, r->begin, 0))
+        add_literals(a_, inside, a_.binary(Op::le, a_.integer(0), index));
+      if (!r || r->end != shape[i]) add_literals(a_, inside, a_.binary(Op::lt, index, shape[i]));
     }
     return inside;
   }

@@ -71,7 +71,7 @@ int main() {
   check.that(best.optimal, "and proves that no choice among these is cheaper by its prices");
   check.that(best.backward.reductions == 2,
              "the backward needs two sums: those of the mean and of the variance fell out");
-  GradientReport report = check_gradient(gradient(program), sample_dims(program, 1));
+  GradcheckReport report = check_gradient(gradient(program), sample_dims(program, 1));
   check.that(report.passed, "the gradient agrees with finite differences");
   return check.status();
 }

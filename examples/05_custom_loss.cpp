@@ -31,7 +31,7 @@ int main() {
               lesson::definitions(run.program(), xhat::Direction::backward).c_str());
 
   // Random directions and single elements, in double. Where the loss has a kink there is nothing to compare.
-  GradientReport report = check_gradient(gradient(program), {{"N", 40}});
+  GradcheckReport report = check_gradient(gradient(program), {{"N", 40}});
   std::printf("against finite differences\n%s\n", report.text().c_str());
 
   // Fit the best constant to some numbers: with tilt 3 it must lie above their middle.

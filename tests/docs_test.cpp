@@ -144,7 +144,7 @@ TEST(DocsTest, GradientsAgreeWithFiniteDifferences) {
     for (const auto& op : parse(b.text, b.place()).ops) {
       Program derived = op->cotangents.empty() ? gradient(*op) : *op;
       if (derived.gradients.empty()) continue;
-      GradientReport report = check_gradient(derived, sample_dims(derived, 1));
+      GradcheckReport report = check_gradient(derived, sample_dims(derived, 1));
       EXPECT_TRUE(report.passed) << op->name << "\n" << report.text();
     }
   }

@@ -99,13 +99,13 @@ TEST_P(GoldenTest, GradientsAreDerivatives) {
   Program first = gradient(op);
   if (first.gradients.empty()) return;  // integers only
   DimValues dims = sample_dims(op, 3);
-  GradientCheckOptions options;
+  GradcheckOptions options;
   options.elements = 8;
-  GradientReport report = check_gradient(first, dims, options);
+  options.directions = 1;
+  GradcheckReport report = gradcheck(op, dims, options);  // both modes, the second order forward over reverse
   EXPECT_TRUE(report.passed) << report.text();
   if (node_count(first) > kLargestForSecondOrder) return;
   options.elements = 4;
-  options.directions = 1;
   report = check_gradient(gradient(first), smallest_dims(op), options);
   EXPECT_TRUE(report.passed) << "second order\n" << report.text();
 }

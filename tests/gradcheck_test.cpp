@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "ad/gradient.h"
+#include "ad/tangent_check.h"
+
 namespace xhat {
 namespace {
+
+using Kind = DerivativeComparison::Kind;
 
 // y = body(x[n]) elementwise, grad_x = derivative.
 Program elementwise(const std::string& body, const std::string& derivative) {
@@ -29,12 +34,12 @@ TEST(GradientCheck, AcceptsRightDerivatives) {
   for (auto [body, derivative] : rows) {
     Program p = elementwise(std::string(body) + " + 0*x[n]", derivative);
     for (uint64_t seed = 1; seed <= 3; ++seed) {
-      GradientCheckOptions options;
+      GradcheckOptions options;
       options.seed = seed;
-      GradientReport r = check_gradient(p, {{"N", 7}}, options);
+      GradcheckReport r = check_gradient(p, {{"N", 7}}, options);
       EXPECT_TRUE(r.passed) << body << "\n" << r.text();
-      EXPECT_EQ(r.inputs.at(0).elements, 7);
-      EXPECT_EQ(r.inputs.at(0).kinks, 0);
+      EXPECT_EQ(r.comparisons.at(0).elements, 7);
+      EXPECT_EQ(r.comparisons.at(0).kinks, 0);
     }
   }
 }
@@ -51,17 +56,17 @@ TEST(GradientCheck, FindsWrongDerivatives) {
       {"1e-8*x[n]", "2e-8*dy[n]"},
   };
   for (auto [body, derivative] : rows) {
-    GradientReport r = check_gradient(elementwise(body, derivative), DimValues{{"N", 7}});
+    GradcheckReport r = check_gradient(elementwise(body, derivative), DimValues{{"N", 7}});
     EXPECT_FALSE(r.passed) << body << " " << derivative << "\n" << r.text();
-    EXPECT_GT(r.inputs.at(0).error, r.tolerance);
+    EXPECT_GT(r.comparisons.at(0).error, r.comparisons.at(0).tolerance);
   }
 }
 
 TEST(GradientCheck, NamesTheElement) {
   Program p = elementwise("x[n]^3", "if n == 5 then dy[n]*3*x[n]^2 + 1 else dy[n]*3*x[n]^2");
-  GradientReport r = check_gradient(p, DimValues{{"N", 7}});
+  GradcheckReport r = check_gradient(p, DimValues{{"N", 7}});
   ASSERT_FALSE(r.passed);
-  const GradientComparison& c = r.inputs.at(0);
+  const DerivativeComparison& c = r.comparisons.at(0);
   EXPECT_EQ(c.input, "x");
   EXPECT_NEAR(c.derived - c.measured, 1, 1e-6);
   if (!c.direction) {
@@ -72,11 +77,23 @@ TEST(GradientCheck, NamesTheElement) {
 
 TEST(GradientCheck, DirectionsSeeElementsThatAreNotChecked) {
   Program p = elementwise("x[n]^3", "if n == 123 then 0 else dy[n]*3*x[n]^2");
-  GradientCheckOptions options;
+  GradcheckOptions options;
   options.elements = 2;
   EXPECT_FALSE(check_gradient(p, DimValues{{"N", 200}}, options).passed);
   options.directions = 0;
-  EXPECT_TRUE(check_gradient(p, DimValues{{"N", 200}}, options).passed);
+  GradcheckReport r = check_gradient(p, DimValues{{"N", 200}}, options);
+  EXPECT_TRUE(r.comparisons.at(0).passed);
+  // So does the inner product, without any step.
+  ASSERT_EQ(r.comparisons.at(1).kind, Kind::inner_product);
+  EXPECT_FALSE(r.comparisons.at(1).passed);
+  EXPECT_FALSE(r.passed);
+}
+
+TEST(GradientCheck, TheInnerProductSeesWhatDifferencesCannot) {
+  GradcheckReport r = check_gradient(elementwise("tanh(x[n])", "(1 + 1e-6)*(1 - y[n]^2)*dy[n]"), {{"N", 7}});
+  EXPECT_TRUE(r.comparisons.at(0).passed);
+  EXPECT_FALSE(r.comparisons.at(1).passed) << r.text();
+  EXPECT_NE(r.text().find("inner product <dy, J v>: WRONG"), std::string::npos) << r.text();
 }
 
 TEST(GradientCheck, ReductionsAndSeveralInputs) {
@@ -88,16 +105,16 @@ TEST(GradientCheck, ReductionsAndSeveralInputs) {
       grad_x[n,k] = t[n]*w[k]
       grad_w[k] = sum(n: t[n]*x[n,k])
 )";
-  GradientReport right = check_gradient(parse_op(head + " grad_b = sum(n: t[n]) }"), {{"N", 3}, {"K", 5}});
+  GradcheckReport right = check_gradient(parse_op(head + " grad_b = sum(n: t[n]) }"), {{"N", 3}, {"K", 5}});
   EXPECT_TRUE(right.passed) << right.text();
-  GradientReport wrong = check_gradient(parse_op(head + " grad_b = sum(n: dy[n]) }"), {{"N", 3}, {"K", 5}});
+  GradcheckReport wrong = check_gradient(parse_op(head + " grad_b = sum(n: dy[n]) }"), {{"N", 3}, {"K", 5}});
   EXPECT_FALSE(wrong.passed);
-  EXPECT_TRUE(wrong.inputs.at(0).passed && wrong.inputs.at(1).passed);
-  EXPECT_FALSE(wrong.inputs.at(2).passed);
+  EXPECT_TRUE(wrong.comparisons.at(0).passed && wrong.comparisons.at(1).passed);
+  EXPECT_FALSE(wrong.comparisons.at(2).passed);
 }
 
 TEST(GradientCheck, AtAKinkAnySlopeBetweenTheSidesIsRight) {
-  GradientReport r =
+  GradcheckReport r =
       check_gradient(elementwise("relu(x[n]) - x[n]", "if x[n] > 0 then 0 else -dy[n]"), {{"N", 5}});
   EXPECT_TRUE(r.passed) << r.text();
   Arrays at_zero = {{"x", zeros(DType::f32, {5})}};
@@ -107,13 +124,112 @@ TEST(GradientCheck, AtAKinkAnySlopeBetweenTheSidesIsRight) {
   EXPECT_FALSE(r.passed) << r.text();
   r = check_gradient(elementwise("relu(x[n])", "0*dy[n]"), at_zero, {{"N", 5}});
   EXPECT_TRUE(r.passed) << r.text();
-  EXPECT_GT(r.inputs.at(0).kinks, 0);
+  EXPECT_GT(r.comparisons.at(0).kinks, 0);
 }
 
 TEST(GradientCheck, EmptyInputsPass) {
-  GradientReport r = check_gradient(elementwise("x[n]", "dy[n]"), DimValues{{"N", 0}});
+  GradcheckReport r = check_gradient(elementwise("x[n]", "dy[n]"), DimValues{{"N", 0}});
   EXPECT_TRUE(r.passed);
-  EXPECT_EQ(r.inputs.at(0).elements, 0);
+  EXPECT_EQ(r.comparisons.at(0).elements, 0);
+}
+
+// ---- ops: both modes, both orders ----
+
+const DerivativeComparison& row(const GradcheckReport& r, Kind kind) {
+  for (const DerivativeComparison& c : r.comparisons)
+    if (c.kind == kind) return c;
+  throw Bug("no such row");
+}
+
+TEST(Gradcheck, AcceptsRightOpsInEveryWay) {
+  Program op = parse_op(R"(op f(x: f32[N,D], g: f32[D], c: f32[D] const, i: i32[N]) -> (y, k, z) {
+      m[n] = max(d: x[n,d])
+      y[n,d] = exp(x[n,d] - m[n]) * g[d] / sum(j: exp(x[n,j] - m[n])) + c[d]
+      k[n] = i[n] + 1
+      z = sum(n, d: relu(x[n,d]))
+    })");
+  GradcheckReport r = gradcheck(op, {{"N", 3}, {"D", 4}});
+  EXPECT_TRUE(r.passed) << r.text();
+  std::vector<std::string> names;
+  for (const DerivativeComparison& c : r.comparisons) names.push_back(c.name);
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"grad_x", "grad_g", "<dy, J v>", "jvp_y", "jvp_z", "hvp_x", "hvp_g"}));
+  EXPECT_EQ(row(r, Kind::jvp).elements, 2 * 12);  // all, along two directions
+  r = gradcheck(op, {{"N", 3}, {"D", 4}}, {.orders = 1, .wrt = {"g"}});
+  EXPECT_TRUE(r.passed) << r.text();
+  EXPECT_EQ(r.comparisons.size(), 4u) << r.text();
+}
+
+TEST(Gradcheck, FindsAWrongStatedGradientAlsoWhereItIsCalled) {
+  const std::string op = "op sq(x: f64[N]) -> (y) { y[i] = x[i]^2 }\ngrad sq(x, dy) -> (dx) { dx[i] = dy[i]*";
+  const std::string call = " }\nop f(x: f64[N]) -> (z) { t[i] = 3*x[i]\n  y = sq(t)\n  z[i] = sin(y[i]) }";
+  for (const char* name : {"sq", "f"}) {
+    EXPECT_TRUE(gradcheck(parse_op(op + "2*x[i]" + call, name), {{"N", 7}}).passed);
+    GradcheckReport r =
+        gradcheck(parse_op(op + "(if i == 5 then 2.001 else 2)*x[i]" + call, name), {{"N", 7}});
+    EXPECT_FALSE(r.passed);
+    for (Kind kind : {Kind::gradient, Kind::inner_product, Kind::jvp})
+      EXPECT_FALSE(row(r, kind).passed) << r.text();
+    EXPECT_EQ(row(r, Kind::gradient).position, std::vector<int64_t>{5}) << r.text();
+    EXPECT_EQ(row(r, Kind::jvp).position, std::vector<int64_t>{5}) << r.text();
+  }
+}
+
+TEST(Gradcheck, FindsPlantedWrongTangentsOfBothOrders) {
+  Program op = parse_op("op f(x: f64[N]) -> (y) { y[i] = x[i]^3 }");
+  Arrays data = {{"x", random_normals(DType::f64, {9}, 3)}};
+  auto check = [&](Kind kind, const Program& p, const std::string& result, const std::string& body) {
+    Program tangents = parse_op("op g(x: f64[N], " + std::string(kind == Kind::hvp ? "dy: f64[N], " : "") +
+                                "t_x: f64[N]) -> (t) { t[i] = " + body + " }");
+    return check_tangents(kind, p, tangents, {{result, "t", "x"}}, {"x"}, data, {{"N", 9}}, {}).at(0);
+  };
+  DerivativeComparison right = check(Kind::jvp, op, "y", "3*x[i]^2*t_x[i]");
+  EXPECT_TRUE(right.passed);
+  EXPECT_LT(right.error, 1e-8);
+  DerivativeComparison wrong = check(Kind::jvp, op, "y", "(if i == 4 then 3.0001 else 3)*x[i]^2*t_x[i]");
+  EXPECT_FALSE(wrong.passed);
+  EXPECT_EQ(wrong.position, std::vector<int64_t>{4});
+  EXPECT_NEAR(wrong.derived / wrong.measured, 1.00003333, 1e-6);
+  EXPECT_FALSE(check(Kind::jvp, op, "y", "1/(x[i] - x[i])*t_x[i]").passed);
+  EXPECT_FALSE(check(Kind::jvp, op, "y", "0*t_x[i]").passed);
+
+  data["dy"] = random_normals(DType::f64, {9}, 4);
+  Program g = gradient(op);
+  EXPECT_TRUE(check(Kind::hvp, g, "grad_x", "6*x[i]*t_x[i]*dy[i]").passed);
+  wrong = check(Kind::hvp, g, "grad_x", "(if i == 8 then 5 else 6)*x[i]*t_x[i]*dy[i]");
+  EXPECT_FALSE(wrong.passed);
+  EXPECT_EQ(wrong.position, std::vector<int64_t>{8});
+}
+
+TEST(Gradcheck, WhatCancelsIsNoMistake) {
+  // The gradients and their derivatives are zero but for rounding.
+  for (const char* body :
+       {"x[n,d] - x[n,d]*1", "exp(x[n,d] - 2) / exp(x[n,d])", "sin(x[n,d])^2 + cos(x[n,d])^2"}) {
+    GradcheckReport r = gradcheck(parse_op("op f(x: f64[N,D]) -> (y) { y[n,d] = " + std::string(body) + " }"),
+                                  {{"N", 3}, {"D", 2}});
+    EXPECT_TRUE(r.passed) << body << "\n" << r.text();
+  }
+  GradcheckReport r =
+      gradcheck(parse_op("op f(x: f64[N,D]) -> (y) { y[n,d] = exp(x[n,d]) / sum(k: exp(x[n,k])) }"),
+                {{"N", 3}, {"D", 1}});
+  EXPECT_TRUE(r.passed) << r.text();
+}
+
+TEST(Gradcheck, KinksCountAsRightInBothModes) {
+  Arrays at_zero = {{"x", zeros(DType::f64, {5})}};
+  for (const char* body : {"abs(x[n])", "relu(x[n])", "max(x[n], 0)*2", "clamp(x[n], 0, 1)"}) {
+    GradcheckReport r = gradcheck(parse_op("op f(x: f64[N]) -> (y) { y[n] = " + std::string(body) + " }"),
+                                  at_zero, {{"N", 5}}, {.orders = 1});
+    EXPECT_TRUE(r.passed) << body << "\n" << r.text();
+    bool central = std::string(body).find("relu") == std::string::npos &&
+                   std::string(body).find("clamp") == std::string::npos;
+    EXPECT_EQ(row(r, Kind::jvp).kinks > 0, !central) << r.text();  // else it is what central differences give
+  }
+  // Another choice at the kink than the engine's.
+  GradcheckReport r = gradcheck(parse_op("op f(x: f64[N]) -> (y) { y[n] = relu(x[n]) }\n"
+                                         "grad f(x, dy) -> (dx) { dx[n] = if x[n] >= 0 then dy[n] else 0 }"),
+                                at_zero, {{"N", 5}}, {.orders = 1});
+  EXPECT_TRUE(r.passed) << r.text();
 }
 
 TEST(RandomInputs, IndicesStayInside) {

@@ -216,6 +216,14 @@ TEST(GradientCheck, ReadsOfEveryShape) {
   check("op f(x: f64[N]) -> (y) { y[i in 0..2*N] = (if i%2 == 1 then x[i/2] else 0)^2 }", square);
 }
 
+// What is solved for is read only where the solution is a point of the loop.
+TEST(GradientCheck, ReadsAtSolvedPositionsStayInside) {
+  check(
+      "op f(x: f64[4,2,3], k: i64[2]) -> (y) { y[i in 0..4] = prod(j in 0..2: x[abs(j-1),j/2,k[j] else 0]) "
+      "}");
+  check("op f(x: f64[5]) -> (y) { y[i in 0..3, j in 0..3] = max(k in 0..j+1: x[j+1 else 0.5]) }");
+}
+
 TEST(GradientCheck, RangesThatDependOnOuterAxes) {
   Case s{.dims = {{"N", 4}}};
   check("op cumsum(x: f64[N]) -> (y) { y[i in 0..N] = sum(k in 0..i+1: x[k]^2) }", s);

@@ -147,10 +147,10 @@ class Check {
   }
 
   void check_gradients() {
-    GradientCheckOptions o;
+    GradcheckOptions o;
     o.seed = c_.seed;
-    GradientReport report = check_gradient(plain_, data_, dims_, o);
-    for (const GradientComparison& g : report.inputs) {
+    GradcheckReport report = check_gradient(plain_, data_, dims_, o);
+    for (const DerivativeComparison& g : report.comparisons) {
       std::string compared = fmt::format("{} elements, {} directions", g.elements, g.directions);
       if (g.kinks) compared += fmt::format(", {} at kinks", g.kinks);
       row("gradient", g.gradient, "f64", compared, g.error, report.tolerance, g.passed,
