@@ -83,7 +83,7 @@ std::string GoldenFile::text() const {
   return all;
 }
 
-std::filesystem::path golden_folder() { return std::filesystem::path(__FILE__).parent_path() / "golden"; }
+std::filesystem::path golden_folder() { return std::filesystem::path(XHAT_SOURCE_DIR) / "tests" / "golden"; }
 
 std::vector<std::filesystem::path> golden_paths() {
   std::vector<std::filesystem::path> found;

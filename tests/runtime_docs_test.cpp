@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path();
+const fs::path kRoot = fs::path(XHAT_SOURCE_DIR);
 
 std::string read(const fs::path& path) {
   std::ifstream in(path);
