@@ -153,7 +153,7 @@ class Check {
     for (const DerivativeComparison& g : report.comparisons) {
       std::string compared = fmt::format("{} elements, {} directions", g.elements, g.directions);
       if (g.kinks) compared += fmt::format(", {} at kinks", g.kinks);
-      row("gradient", g.gradient, "f64", compared, g.error, report.tolerance, g.passed,
+      row("gradient", g.name, "f64", compared, g.error, g.tolerance, g.passed,
           g.direction ? "a direction" : shape_text(g.position), g.derived, g.measured);
     }
   }
