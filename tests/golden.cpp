@@ -60,7 +60,7 @@ Program run_pass(const Program& p, const PassCall& call) {
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
   if (call.name == "reductions") return guard_empty_sums(simplify_reductions(p));
-  if (call.name == "simplify") return simplify(p, {.real_only = call.argument == "real"});
+  if (call.name == "simplify") return simplify(p);
   if (call.name == "stash") {
     StashOptions options;
     options.policy = policy_named(call.argument);

@@ -20,7 +20,7 @@ namespace {
 using namespace xhat::testing;
 
 constexpr double kTolerance = 1e-8;  // passes may reorder sums, and divide by products
-const char* const kPipelines[] = {"gather, inline, reductions, simplify(real)", "simplify, gather, inline, stash(none)",
+const char* const kPipelines[] = {"gather, inline, reductions, simplify", "simplify, gather, inline, stash(none)",
                                   "inline, stash(largest)", "gather, inline, simplify, stash(cost), inline"};
 
 // What is wrong, starting with the name of the property; empty if nothing is.
