@@ -37,8 +37,8 @@ Ranges ranges_of(const Arena& a, const Definition& d) {
 
 class Gatherer {
  public:
-  Gatherer(Arena& a, const Ranges& ranges, std::vector<Id> taken)
-      : a_(a), ranges_(ranges), taken_(std::move(taken)) {}
+  Gatherer(const Program& p, const Ranges& ranges, std::vector<Id> taken)
+      : p_(p), a_(*p.arena), ranges_(ranges), taken_(std::move(taken)) {}
 
   // The sum with its equations solved, or itself.
   Id solved(Id id) {
@@ -50,9 +50,9 @@ class Gatherer {
     add_literals(a_, literals_, reduce_condition(n));
     std::vector<Equation> equations = find_equations();
     // All at once; if that is out of reach, those that can be solved one by one.
-    if (equations.empty()) return id;
+    if (equations.empty() && !has_implicit_equation()) return id;
     if (Id whole = attempt(n, equations); whole != kNone) return whole;
-    if (equations.size() == 1) return id;
+    if (equations.size() <= 1) return id;
     for (const Equation& e : equations)
       if (Id part = attempt(n, {e}); part != kNone) return a_[part].op == Op::sum ? solved(part) : part;
     return id;
@@ -79,6 +79,15 @@ class Gatherer {
     return found;
   }
 
+  // 2*i + r - 1 == o with o bound and i from outside: a sum whose condition the user wrote.
+  bool has_implicit_equation() const {
+    return std::ranges::any_of(literals_, [&](Id literal) {
+      if (a_[literal].op != Op::eq || !is_affine(literal) || !depends_on(a_, literal, bound_)) return false;
+      auto axes = a_[literal].free_axes();
+      return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
+    });
+  }
+
   // Within reach of isl: no tensor is read, nothing but integers compared.
   bool is_affine(Id literal) const {
     return std::ranges::all_of(reachable(a_, literal), [&](Id id) {
@@ -103,6 +112,12 @@ class Gatherer {
       targets.push_back(e.target);
     }
     for (Id literal : literals_) {
+      if (a_[literal].op == Op::eq && is_affine(literal))
+        for (Id x : a_[literal].free_axes()) {
+          auto r = ranges_.find(x);
+          bool known_target = std::ranges::any_of(targets, [&](const AxisRange& t) { return t.axis == x; });
+          if (r != ranges_.end() && !contains(bound_, x) && !known_target) targets.push_back(r->second);
+        }
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
@@ -120,18 +135,36 @@ class Gatherer {
     Literals all;
     add_literals(a_, all, answer.guard);
     for (Id literal : rest) add_literals(a_, all, moved(literal));
-    // The answer says which points count, not where an expression may be evaluated besides: what reads at a computed
-    // position comes last, and stays inside the sum.
-    std::ranges::stable_partition(all, [&](Id x) { return !reads_at_computed(x); });
+    // Positions first: they keep what the others read in bounds.
+    std::ranges::stable_partition(all, [&](Id x) { return tensors_read(a_, x).empty(); });
+    std::vector<AxisRange> around = ranges_around(n);
     Literals inner, outer;
-    for (Id x : all)
-      (depends_on(a_, x, remaining) || (!remaining.empty() && reads_at_computed(x)) ? inner : outer)
-          .push_back(x);
+    for (Id x : all) {
+      bool stays = depends_on(a_, x, remaining) || (!remaining.empty() && !reads_inside(a_, p_, x, around, outer));
+      (stays ? inner : outer).push_back(x);
+    }
     Id body = moved(reduce_body(n));
     if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
     return guarded(a_, outer, body);
   }
 
+  // Of the axes that stand outside the sum, outer first.
+  std::vector<AxisRange> ranges_around(const Node& n) const {
+    std::vector<AxisRange> found;
+    std::vector<Id> open(n.free_axes().begin(), n.free_axes().end());
+    while (!open.empty()) {
+      auto at = ranges_.find(open.back());
+      open.pop_back();
+      if (at == ranges_.end() || std::ranges::find(found, at->second) != found.end()) continue;
+      found.push_back(at->second);
+      for (Id e : {at->second.begin, at->second.end})
+        open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
+    }
+    std::ranges::stable_sort(found, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
+    return found;
+  }
+
+  const Program& p_;
   Arena& a_;
   const Ranges& ranges_;
   std::vector<Id> taken_;  // axes of the body
@@ -150,7 +183,7 @@ Program gather(const Program& p) {
     Ranges ranges = ranges_of(a, d);
     std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
     for (const AxisRange& r : d.axes) taken.push_back(r.axis);
-    Gatherer gatherer(a, ranges, std::move(taken));
+    Gatherer gatherer(p, ranges, std::move(taken));
     d.body = rewrite(a, d.body, [&](Id id) { return a[id].op == Op::sum ? gatherer.solved(id) : id; });
   }
   return result;

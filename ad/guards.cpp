@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "expr/affine.h"
+
 namespace xhat {
 namespace {
 
@@ -78,6 +80,21 @@ Id guarded(Arena& a, std::span<const Id> literals, Id value) {
   Id all = conjunction(a, literals);
   if (a[all].op == Op::lnot) return a.select(a[all].arg(0), zero, value);
   return a.select(all, value, zero);
+}
+
+bool reads_inside(Arena& a, const Program& p, Id expression, std::span<const AxisRange> axes, std::span<const Id> known) {
+  std::vector<Id> affine;
+  for (Id c : known)
+    if (tensors_read(a, c).empty()) affine.push_back(c);
+  for (Id id : reachable(a, expression)) {
+    const Node n = a[id];
+    if (n.op != Op::read) continue;
+    for (size_t i = 0; i < n.arg_count; ++i) {
+      BoundsQuestion q{axes, affine, a.to(DType::i64, n.arg(i)), p.tensors[n.symbol].shape[i]};
+      if (prove_bounds(a, q).verdict != BoundsAnswer::Verdict::proved) return false;
+    }
+  }
+  return true;
 }
 
 Id disjunction(Arena& a, Id x, Id y) {

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "expr/expr.h"
+#include "expr/program.h"
 
 namespace xhat {
 
@@ -19,6 +19,9 @@ Id conjunction(Arena& a, std::span<const Id> literals);
 Id negation(Arena& a, Id condition);
 // value where all literals hold, else 0.
 Id guarded(Arena& a, std::span<const Id> literals, Id value);
+// Is all that the expression reads in bounds, for all values of the axes where `known` holds? A condition that is not
+// may not leave the range or the condition that keeps it so.
+bool reads_inside(Arena& a, const Program& p, Id expression, std::span<const AxisRange> axes, std::span<const Id> known);
 // `x || y`, with a || !a = true and a < b || a == b = a <= b. kNone stands for true.
 Id disjunction(Arena& a, Id x, Id y);
 

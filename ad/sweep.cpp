@@ -243,8 +243,14 @@ class Sweep {
     for (Id& x : conditions) x = moved(x);
     for (size_t i : equations) add_literals(a_, conditions, a_.eq(moved(indices[i]), targets[i]));
 
+    std::vector<AxisRange> outside;
+    for (size_t i = 0; i < targets.size(); ++i) outside.push_back({targets[i], a_.integer(0), shape[i]});
     Literals inner, outer;
-    for (Id x : conditions) (depends_on(a_, x, bound) ? inner : outer).push_back(x);
+    for (Id x : conditions) {
+      bool stays = depends_on(a_, x, bound) ||
+                   (!remaining.empty() && !reads_inside(a_, d_.program, x, outside, outer));
+      (stays ? inner : outer).push_back(x);
+    }
     Id value = b_.clear_of(moved(c.value), avoid);
     if (!remaining.empty()) value = a_.reduce(Op::sum, remaining, conjunction(a_, inner), value);
     TensorAdjoint& adjoint = d_.adjoint(t);

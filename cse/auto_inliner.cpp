@@ -76,6 +76,7 @@ class Lifter {
       lifted.body = lift(d);
       done.insert(done.end(), fresh_.begin(), fresh_.end());
       fresh_.clear();
+      if (is_reduction(a_[lifted.body].op)) known_.try_emplace(nameless(lifted), lifted.target());
       done.push_back(std::move(lifted));
     }
     p_.body.definitions = std::move(done);
@@ -274,15 +275,21 @@ class Lifter {
     }
     made.body = shift.empty() ? reduction : substitute(a_, reduction, shift);
     DType type = a_[reduction].type;
-    std::vector<Id> key = shape;
-    key.insert(key.end(), axes.begin(), axes.end());  // [i,j] is not [j,i]
-    auto [it, fresh] = known_.try_emplace(std::pair(made.body, key));
+    auto [it, fresh] = known_.try_emplace(nameless(made));
     if (fresh) {
       it->second = p_.add_tensor(p_.tensors[d.target()].name + "_" + std::string(info(a_[reduction].op).text), type, shape);
       made.targets = {it->second};
       fresh_.push_back(made);
     }
     return a_.read(it->second, type, indices);
+  }
+
+  // A reduction's body and ranges without the names of its axes: equal ones have the same values.
+  std::vector<Id> nameless(const Definition& reduction) {
+    Pattern p = pattern_of(a_, reduction);
+    std::vector<Id> key = {a_.reduce(a_[reduction.body].op, p.bound, p.condition, p.body)};
+    for (const AxisRange& r : p.free) key.push_back(r.end);
+    return key;
   }
 
   // An extent of dims that r, whose range depends on axes, stays within; kNone: none found.
@@ -311,22 +318,26 @@ class Lifter {
   static bool has_free(const Node& n, Id x) { return std::ranges::find(n.free_axes(), x) != n.free_axes().end(); }
   static bool has(const std::vector<Id>& axes, Id x) { return std::ranges::find(axes, x) != axes.end(); }
 
-  // Are all reads in bounds if no more than this is known from around the reduction?
+  // Are all reads, the condition's too, in bounds if no more than this is known from around the reduction?
   bool reads_inside(const Node& reduction, const std::unordered_map<Id, AxisRange>& range, Id condition) {
     std::vector<Id> known;
     for (Id c = condition; !is_true(a_, c); c = outer_of(a_, c)) {
       Id inner = outer_of(a_, c) == a_.boolean(true) ? c : a_[c].arg(1);
       if (tensors_read(a_, inner).empty()) known.push_back(inner);
     }
-    std::vector<AxisRange> axes;
-    for (Id x : reduction.free_axes()) axes.push_back(range.at(x));
-    for (Id c : known)
-      for (Id x : a_[c].free_axes())
-        if (std::ranges::find(axes, x, &AxisRange::axis) == axes.end()) axes.push_back(range.at(x));
+    std::vector<AxisRange> axes;  // and those that their ranges use
+    std::vector<Id> open(reduction.free_axes().begin(), reduction.free_axes().end());
+    open.insert(open.end(), a_[condition].free_axes().begin(), a_[condition].free_axes().end());
+    for (size_t i = 0; i < open.size(); ++i) {
+      if (std::ranges::find(axes, open[i], &AxisRange::axis) != axes.end()) continue;
+      axes.push_back(range.at(open[i]));
+      for (Id e : {axes.back().begin, axes.back().end})
+        open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
+    }
     std::ranges::stable_sort(axes, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
     std::vector<AxisRange> bound = reduce_axes(reduction);
     axes.insert(axes.end(), bound.begin(), bound.end());
-    for (Id id : reachable(a_, reduction.args().first(2))) {
+    for (Id id : reachable(a_, std::vector<Id>{reduction.arg(0), reduction.arg(1), condition})) {
       const Node read = a_[id];
       if (is_reduction(read.op)) return false;  // could not be lifted itself
       if (read.op != Op::read) continue;
@@ -345,7 +356,7 @@ class Lifter {
   Program p_;
   Arena& a_;
   std::vector<Definition> fresh_;
-  std::map<std::pair<Id, std::vector<Id>>, TensorId> known_;  // what has been lifted already, to share it
+  std::map<std::vector<Id>, TensorId> known_;  // reductions that are definitions already, to share them
 };
 
 bool has_reduction(const Arena& a, Id body) {

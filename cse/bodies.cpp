@@ -72,6 +72,31 @@ bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding
   return true;
 }
 
+std::set<TensorId> deciding(const Program& p, Through through) {
+  const Arena& a = *p.arena;
+  std::set<TensorId> found;
+  std::vector<TensorId> open;
+  auto add = [&](Id root) {
+    for (TensorId t : tensors_read(a, root))
+      if (found.insert(t).second) open.push_back(t);
+  };
+  for (const Definition& d : p.body.definitions) {
+    if (d.direction != Direction::backward) continue;
+    for (Id id : reachable(a, d.body)) {
+      const Node& n = a[id];
+      bool extreme = n.op == Op::argmax || n.op == Op::argmin;
+      bool cut = n.op == Op::cast && !is_float(n.type) && is_float(a[n.arg(0)].type);
+      if (n.type == DType::boolean || extreme || cut) add(id);
+    }
+  }
+  while (!open.empty()) {
+    const Definition* d = p.definition_of(open.back());
+    open.pop_back();
+    if (d && (through == Through::everything || !is_reduction(a[d->body].op))) add(d->body);
+  }
+  return found;
+}
+
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes) {
   return std::ranges::any_of(axes, [&](const AxisRange& r) {
     return std::ranges::binary_search(a[expression].free_axes(), r.axis);

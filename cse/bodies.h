@@ -35,6 +35,12 @@ bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, s
 bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
             std::span<const AxisRange> scope);
 
+// Defined tensors whose values decide something in the backward, directly or through what they are computed from: they
+// stand in a condition, an argmax, or a cast to integers. In the backward these keep their bits: a tie found by x == max(x)
+// is lost if either side is computed in another order. Through maps: not what reductions are made of.
+enum class Through : uint8_t { everything, maps };
+std::set<TensorId> deciding(const Program& p, Through through = Through::everything);
+
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);
 std::vector<Id> axes_of(std::span<const AxisRange> ranges);

@@ -14,7 +14,11 @@ constexpr size_t kMostProducts = 400;  // compared on either side; larger ops sh
 class Optimizer {
  public:
   explicit Optimizer(const Program& p)
-      : p_(p), a_(*p.arena), tree_(a_), sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }) {}
+      : p_(p),
+        a_(*p.arena),
+        tree_(a_),
+        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }),
+        deciding_(deciding(p)) {}
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
@@ -36,7 +40,7 @@ class Optimizer {
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
   void each_backward(const Step& step) {
     for (Definition& d : p_.body.definitions)
-      if (d.direction == Direction::backward) in_definition(d, step);
+      if (d.direction == Direction::backward && !deciding_.contains(d.target())) in_definition(d, step);
   }
   void in_definition(Definition& d, const Step& step);
   // Is the tensor defined as this very expression, at the indices read? Equal as reals is not enough.
@@ -55,6 +59,7 @@ class Optimizer {
   Arena& a_;
   TensorExprTree tree_;
   Sharing sharing_;
+  std::set<TensorId> deciding_;  // stay as they are
   std::vector<Forward> forward_;
   std::vector<ForwardPart> parts_;
 };
@@ -164,6 +169,7 @@ Program Optimizer::reuse_backward() {
     forms.resize(std::min<size_t>(forms.size(), 1));  // the value itself
     for (Definition& d : p_.body.definitions) {
       if (d.direction != Direction::backward || d.target() == source.target()) continue;
+      if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
       in_definition(d, [&](const Product& p, std::span<const AxisRange> scope) {
         return forms.empty() ? p : sharing_.fold(p_, p, forms, scope);

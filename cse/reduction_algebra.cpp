@@ -71,6 +71,7 @@ class Simplifier {
   const std::vector<TensorId>& hidden_;
   std::vector<KnownSum> sums_;
   std::map<TensorId, PointValue> values_;
+  std::set<TensorId> deciding_;                 // keep their bits
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
   std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
   std::map<TensorId, std::string> renamed_;     // the names of sums that may go
@@ -300,9 +301,9 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   }
   if (!create) return {std::nan(""), {}};
   if (s.bound.empty()) {
-    // sum over nothing but a condition
-    return with_outside(
-        tree_.form(a_.select(s.condition, tree_.to_expression(inside, s.type), a_.constant(s.type, 0))));
+    // A sum over nothing but a condition, which guards all there is: 0 times what stays outside could be nan.
+    Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
+    return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
   return with_outside(create_sum(inside, s));
 }
@@ -345,9 +346,15 @@ void Simplifier::backward(Definition d) {
   d.body = inline_reads(a_, d.body, inlinable(d), d.axes);
   d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
   const Node n = a_[d.body];
-  bool map = !is_reduction(n.op);
-  if (!is_float(n.type) || (!map && n.op != Op::sum)) {
+  bool map = !is_reduction(n.op), stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target());
+  if (map && !stays && is_float(n.type) && deciding_.contains(d.target())) {
+    values_[d.target()] = {axes_of(d.axes), d.body};
+    written_out_[d.target()] = d;
+    return;
+  }
+  if (!is_float(n.type) || (!map && n.op != Op::sum) || deciding_.contains(d.target())) {
     done_.push_back(d);
+    if (n.op == Op::sum) remember(d);
     return;
   }
   Product value;
@@ -356,7 +363,6 @@ void Simplifier::backward(Definition d) {
   else {
     Sum s{reduce_axes(n), reduce_condition(n), d.axes, n.type, p_.tensors[d.target()].name};
     // The name is free again if the definition goes; else the new sum gets a suffix.
-    bool stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target());
     if (!stays) {
       renamed_[d.target()] = p_.tensors[d.target()].name;
       p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
@@ -387,9 +393,9 @@ void Simplifier::backward(Definition d) {
     }
   }
   d.body = tree_.to_expression(value, n.type);
-  if (has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target()))
+  if (stays) {
     done_.push_back(d);
-  else {
+  } else {
     values_[d.target()] = {axes_of(d.axes), d.body};
     written_out_[d.target()] = d;
   }
@@ -424,6 +430,7 @@ void name_after_gradients(Program& p) {
 }
 
 Program Simplifier::run() {
+  deciding_ = deciding(p_);
   for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);

@@ -10,6 +10,7 @@
 //   Nothing is multiplied out for another reason.
 //
 // Real-only, and applied to backward definitions only. A proved zero usually is more accurate than the sum.
+// Calculates as if every sum had a term: guard_empty_sums (empty_sums.h) sees to those that have none.
 // Needs: the normal form of auto_inliner (every body a map, or one reduction of a map). Keeps it.
 #pragma once
 #include <vector>

@@ -8,6 +8,7 @@
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
 #include "cse/cse_optimizer.h"
+#include "cse/empty_sums.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_cut.h"
 #include "expr/dims.h"
@@ -114,22 +115,14 @@ int64_t Planner::elements(std::span<const Id> axes, const std::map<Id, int64_t>&
   return n;
 }
 
-// Forward reductions whose values decide a branch of the backward.
+// Forward reductions whose values decide something in the backward, also by way of maps.
 std::set<TensorId> Planner::compared(const Program& p) {
   std::set<TensorId> found;
+  std::set<TensorId> decide = deciding(p, Through::maps);
   for (const Definition& d : p.body.definitions) {
-    bool extreme = d.direction == Direction::forward && is_reduction(a_[d.body].op) &&
-                   a_[d.body].op != Op::sum && a_[d.body].op != Op::prod;
-    if (extreme) found.insert(d.target());
-    if (d.direction != Direction::backward) continue;
-    for (Id id : reachable(a_, d.body)) {
-      if (a_[id].type != DType::boolean) continue;
-      for (TensorId t : tensors_read(a_, id)) {
-        const Definition* source = p.definition_of(t);
-        if (source && source->direction == Direction::forward && is_reduction(a_[source->body].op))
-          found.insert(t);
-      }
-    }
+    if (d.direction != Direction::forward || !is_reduction(a_[d.body].op)) continue;
+    bool extreme = a_[d.body].op != Op::sum && a_[d.body].op != Op::prod;
+    if (extreme || decide.contains(d.target())) found.insert(d.target());
   }
   return found;
 }
@@ -313,7 +306,7 @@ void Planner::rebuild(const Cut& cut) {
   for (Definition& d : copies) p_.body.definitions.push_back(d);
   redirect_backward(to);
   p_ = ordered(p_);
-  p_ = reuse_backward(simplify_reductions(p_, kept, hidden));
+  p_ = guard_empty_sums(reuse_backward(simplify_reductions(p_, kept, hidden)));
   plan_.program = p_;
 }
 

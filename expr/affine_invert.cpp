@@ -50,6 +50,21 @@ class Inversion {
   }
 
  private:
+  bool looks_at_bound(Id e) const {
+    return std::any_of(q_.bound.begin(), q_.bound.end(),
+                       [&](const AxisRange& r) { return contains(axes_in(e), r.axis); });
+  }
+
+  // 2*i + r - 1 == o, as the condition of a sum that the user wrote.
+  bool is_equation(const Node& n) const {
+    if (n.op != Op::eq || a_[n.arg(0)].type != DType::i64) return false;
+    const auto ids = reachable(a_, std::vector<Id>{n.arg(0), n.arg(1)});
+    const bool data = std::any_of(ids.begin(), ids.end(), [&](Id id) {
+      return is_read(a_[id].op) || is_reduction(a_[id].op) || is_float(a_[id].type);
+    });
+    return !data && (looks_at_bound(n.arg(0)) || looks_at_bound(n.arg(1)));
+  }
+
   // Conjuncts that isl can use go to the system; those that look at data are only tested.
   void take_condition(Id condition) {
     std::vector<Id> todo{condition};
@@ -59,6 +74,12 @@ class Inversion {
       const Node& n = a_[c];
       if (n.op == Op::land) {
         todo.insert(todo.end(), {n.arg(1), n.arg(0)});
+      } else if (is_equation(n)) {
+        const bool swapped = looks_at_bound(n.arg(1));
+        if (swapped && looks_at_bound(n.arg(0)))
+          system_.equations.push_back({a_.sub(n.arg(0), n.arg(1)), a_.integer(0)});
+        else
+          system_.equations.push_back({n.arg(swapped), n.arg(!swapped)});
       } else if (!is_true(a_, c)) {
         const auto ids = reachable(a_, c);
         const bool data = std::any_of(ids.begin(), ids.end(), [&](Id id) {

@@ -98,9 +98,8 @@ std::string letters_of(const RulePattern& pattern) {
   return letters;
 }
 
-Rule rule_of(const char* name, const char* pattern, const char* replacement, Validity validity,
-             const char* where) {
-  Rule rule{name, validity, Reader(pattern).take(), Reader(replacement).take(), conditions_of(where), {}, {}, {}};
+Rule rule_of(const char* name, const char* pattern, const char* replacement, const char* where) {
+  Rule rule{name, Reader(pattern).take(), Reader(replacement).take(), conditions_of(where), {}, {}, {}};
   rule.letters = letters_of(rule.pattern);
   std::string kept = letters_of(rule.replacement);
   for (const RuleCondition& c : rule.where)
@@ -274,8 +273,7 @@ Id build(Arena& a, const RulePattern& pattern, int at, const RuleBinding& bindin
 
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
-#define XHAT_RULE(name, pattern, replacement, validity, where) \
-  rule_of(#name, pattern, replacement, Validity::validity, where),
+#define XHAT_RULE(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
 #include "expr/rules.def"
   };
   return all;

@@ -9,8 +9,6 @@
 
 namespace xhat {
 
-enum class Validity : uint8_t { exact, real_only };
-
 // What a pattern's letters stand for. Indexed by letter: variables 'a'..'z', types 'A'..'Z'.
 struct RuleBinding {
   std::array<Id, 26> variables;
@@ -40,7 +38,6 @@ struct RuleCondition {
 
 struct Rule {
   std::string name;
-  Validity validity;
   RulePattern pattern;
   RulePattern replacement;
   std::vector<RuleCondition> where;

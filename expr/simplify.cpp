@@ -81,7 +81,7 @@ void check_names(const std::set<std::string>& names) {
 
 class Simplifier {
  public:
-  Simplifier(Arena& arena, const SimplifyOptions& options, bool real_only) : a_(arena) {
+  Simplifier(Arena& arena, const SimplifyOptions& options) : a_(arena) {
     check_names(options.without);
     check_names(options.only);
     auto on = [&](const std::string& name) {
@@ -90,8 +90,7 @@ class Simplifier {
     fold_ = on(kFold);
     by_root_.resize(static_cast<size_t>(Op::random) + 1);
     for (const Rule& rule : rules())
-      if (on(rule.name) && (real_only || rule.validity == Validity::exact))
-        by_root_[static_cast<size_t>(rule.root)].push_back(&rule);
+      if (on(rule.name)) by_root_[static_cast<size_t>(rule.root)].push_back(&rule);
   }
 
   Id run(Id root) {
@@ -139,18 +138,14 @@ class Simplifier {
 }  // namespace
 
 Id simplify(Arena& a, Id root, const SimplifyOptions& options) {
-  return Simplifier(a, options, options.real_only).run(root);
+  return Simplifier(a, options).run(root);
 }
 
 Program simplify(const Program& p, const SimplifyOptions& options) {
   Program result = p;
-  Simplifier forward(*result.arena, options, false);
-  Simplifier backward(*result.arena, options, options.real_only);
-  for (Definition& d : result.body.definitions) {
-    if (d.is_call()) continue;
-    bool is_forward = d.direction == Direction::forward;
-    if (is_forward ? options.forward : options.backward) d.body = (is_forward ? forward : backward).run(d.body);
-  }
+  Simplifier simplifier(*result.arena, options);
+  for (Definition& d : result.body.definitions)
+    if (!d.is_call()) d.body = simplifier.run(d.body);
   return result;
 }
 

@@ -1,7 +1,6 @@
-// Simplification by rules that are rows of text (expr/rules.def), each exact or real-only:
-//   x*1 => x     -(-x) => x     if true then a else b => a     2*3 => 6     x - x => 0 (real-only)
-// Keeps values: to the bit with exact rules, also for infinities, NaN and -0 (a NaN's own bits aside). What the user
-// wrote, that is every forward definition, sees exact rules only.
+// Simplification by rules that are rows of text (expr/rules.def):
+//   x*1 => x     -(-x) => x     x/4 => x*0.25     if true then a else b => a     2*3 => 6
+// Keeps values to the bit, also infinities, NaN and -0 (a NaN's own bits aside).
 #pragma once
 #include <set>
 #include <string>
@@ -12,9 +11,6 @@
 namespace xhat {
 
 struct SimplifyOptions {
-  bool real_only = false;         // these rules as well; in a program, for its backward definitions
-  bool forward = true;            // which definitions
-  bool backward = true;
   std::set<std::string> without = {};  // rules that are off, by name; "fold" is the computing of constants
   std::set<std::string> only = {};     // unless empty: no other rules
 };

@@ -7,6 +7,7 @@
 //   matrices and arrays        rank 2, [rows, columns]; what is a vector at compile time has rank 1
 //   Eigen::Tensor, TensorMap   their own rank (include unsupported/Eigen/CXX11/Tensor yourself, it is big)
 //   float& and the like        rank 0, for scalar parameters and results
+//   Eigen::half, bfloat16      as elements of any of these: f16, bf16
 //
 // Storage order only decides the strides: element (i, j) of the matrix is element [i, j] of the op's tensor.
 // Kernels run fastest where the last dimension is contiguous, as in Eigen::RowMajor. What is const in Eigen
@@ -20,6 +21,16 @@
 #include "runtime/tensor_view.h"
 
 namespace xhat {
+
+template <>
+constexpr DType dtype_of<Eigen::half>() {
+  return DType::f16;
+}
+template <>
+constexpr DType dtype_of<Eigen::bfloat16>() {
+  return DType::bf16;
+}
+
 namespace detail {
 
 template <class T>

@@ -18,11 +18,9 @@ Halide::Type storage_type(DType t) {
     case DType::i32: return Halide::Int(32);
     case DType::u8:
     case DType::boolean: return Halide::UInt(8);
-    case DType::f16:
-    case DType::bf16:
-    case DType::u32:
-      throw Error("kernels for " + std::string(name_of(t)) +
-                  " are not there yet; f32, f64, i32, i64, u8 and bool are. cast with f32(...), or use the evaluator");
+    case DType::f16: return Halide::Float(16);
+    case DType::bf16: return Halide::BFloat(16);
+    case DType::u32: return Halide::UInt(32);
   }
   throw Bug("unknown dtype");
 }
@@ -75,10 +73,13 @@ Expr cast_to(DType t, const Expr& e) {
     auto real = [](double v) { return Halide::Internal::make_const(Halide::Float(64), v); };
     double largest = to.bits() == 64 ? std::nextafter(high, 0.0) : high;
     Expr inside = Halide::cast(
-        to, Halide::clamp(Halide::select(Halide::is_nan(wide), real(0), wide), real(low), real(largest)));
+        to, Halide::clamp(Halide::select(vmath::is_nan(wide), real(0), wide), real(low), real(largest)));
     if (to.bits() < 64) return inside;
     return Halide::select(wide >= real(high), to.max(), inside);
   }
+  // Halide narrows f32 to f16 and bf16 by itself; anything else by way of f32.
+  if (to.is_float() && to.bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
+  if (e.type().is_float() && e.type().bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
   return Halide::cast(to, e);
 }
 
@@ -118,6 +119,13 @@ std::optional<Expr> divided_by_zero(const Expr& x, const Expr& divisor) {
   return x * Halide::Internal::make_const(x.type(), std::copysign(INFINITY, *value));
 }
 
+// A divisor that Halide might find to be 0 (a count of ties, where there is none) stops it as a constant 0 does: so it must
+// not look. LLVM makes nothing of the call.
+Expr opaque(const Expr& e) {
+  const char* call = e.type().bits() == 32 ? "llvm.copysign.f32" : "llvm.copysign.f64";
+  return Halide::Internal::Call::make(e.type(), call, {e, e}, Halide::Internal::Call::PureExtern);
+}
+
 Expr float_op(const Node& n, const std::vector<Expr>& x) {
   switch (n.op) {
     case Op::neg: return x[0] * Halide::Internal::make_const(x[0].type(), -1);
@@ -126,7 +134,7 @@ Expr float_op(const Node& n, const std::vector<Expr>& x) {
     case Op::mul: return x[0] * x[1];
     case Op::div:
       if (auto constant = divided_by_zero(x[0], x[1])) return *constant;
-      return x[0] / x[1];
+      return x[0] / (Halide::Internal::is_const(x[1]) ? x[1] : opaque(x[1]));
     case Op::mod: return vmath::mod(x[0], x[1]);
     case Op::maximum: return vmath::max(x[0], x[1]);
     case Op::minimum: return vmath::min(x[0], x[1]);
@@ -168,10 +176,14 @@ Expr integer_op(const Node& n, const std::vector<Expr>& x) {
   }
 }
 
+// Signed integers are compared for equality as unsigned: Halide solves 2*k == 2*k + r + 1 for k by dividing by 2 - 2 and gets
+// k == 0 (v21: Solve.cpp, visit_cmp, for == and != of signed integers only).
+Expr unsolvable(const Expr& e) { return e.type().is_int() ? Halide::reinterpret(e.type().with_code(halide_type_uint), e) : e; }
+
 Expr compare(Op op, const Expr& a, const Expr& b) {
   switch (op) {
-    case Op::eq: return a == b;
-    case Op::ne: return a != b;
+    case Op::eq: return unsolvable(a) == unsolvable(b);
+    case Op::ne: return unsolvable(a) != unsolvable(b);
     case Op::lt: return a < b;
     case Op::le: return a <= b;
     default: throw Bug("not a comparison");
@@ -195,12 +207,12 @@ Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
         }
         base = base * base;
       }
-      if (magnitude == 0) return Halide::select(Halide::is_nan(x[0]), x[0], result);
+      if (magnitude == 0) return Halide::select(vmath::is_nan(x[0]), x[0], result);
       return v < 0 ? Halide::Internal::make_one(x[0].type()) / result : result;
     }
   }
   // C's pow gives 1 for pow(nan, 0) and pow(1, nan); in the language NaN goes through every operation.
-  Expr nan = Halide::is_nan(x[0]) || Halide::is_nan(x[1]);
+  Expr nan = vmath::is_nan(x[0]) || vmath::is_nan(x[1]);
   return Halide::select(nan, x[0] + x[1], from_table(Op::pow, x));
 }
 
@@ -215,8 +227,19 @@ Expr divide_by_invariant(const Expr& x, const Expr& s) {
   double near = wide ? 0x1p-900 : 0x1p-96, far = wide ? 0x1p900 : 0x1p96, step = wide ? 0x1p200 : 0x1p32;
   Expr size = vmath::abs(s);
   Expr scale = Halide::select(size < number(near), number(step), size > number(far), number(1 / step), number(1));
-  return x * (number(1) / (s * scale)) * scale;
+  return x * (number(1) / opaque(s * scale)) * scale;
 }
+
+// Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
+// CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of
+// anything: plus a zero that only LLVM folds.
+Expr of_unknown_alignment(const Expr& index) {
+  Expr zero = Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
+  return Halide::unsafe_promise_clamped(index + zero, index, index);
+}
+
+// A temporary of a narrow type is kept in f32.
+Expr of_type(Halide::Type t, const Expr& e) { return e.type() == t ? e : Halide::cast(t, e); }
 
 struct Walk {
   const Emitter& e;
@@ -238,17 +261,20 @@ struct Walk {
     return low > std::numeric_limits<int32_t>::min() && high < std::numeric_limits<int32_t>::max();
   }
 
+  // Indices are 32-bit while they and all that they are made of fit; else computed in their own width, then clamped.
+  // Clamped to what they can be: Halide adds up bounds and stops at an overflow.
   Expr index(Id root) {
     for (Id id : reachable(arena(), root)) {
       if (indices.contains(id)) continue;
       const Node& n = arena()[id];
       if (is_float(n.type) || n.type == DType::boolean) continue;
+      auto has = [&](Id arg) { return arena()[arg].type == DType::boolean || (indices.contains(arg) && fits_index(arg)); };
+      bool wraps = n.type == DType::u8 || n.type == DType::u32;
+      bool small = fits_index(id) && !wraps && (is_read(n.op) || std::ranges::all_of(n.args(), has));
       auto x = [&](size_t i) { return indices.at(n.arg(i)); };
       Expr r;
-      // Beyond 32 bits: computed in its own width, and clamped.
-      bool small = n.op == Op::constant || n.op == Op::axis || fits_index(id);
       switch (small ? n.op : Op::read) {
-        case Op::constant: r = Expr(static_cast<int32_t>(std::clamp<int64_t>(n.integer, INT32_MIN, INT32_MAX))); break;
+        case Op::constant: r = Expr(static_cast<int32_t>(n.integer)); break;
         case Op::axis: r = axis(id); break;
         case Op::add: r = x(0) + x(1); break;
         case Op::sub: r = x(0) - x(1); break;
@@ -259,11 +285,19 @@ struct Walk {
         case Op::minimum: r = Halide::min(x(0), x(1)); break;
         case Op::maximum: r = Halide::max(x(0), x(1)); break;
         case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
-        default: r = Halide::cast<int32_t>(Halide::clamp(Halide::cast<int64_t>(stored(value(id))), INT32_MIN, INT32_MAX)); break;
+        case Op::select: r = Halide::select(value(n.arg(0)), x(1), x(2)); break;
+        default: r = narrowed(id); break;
       }
       indices[id] = r;
     }
     return indices.at(root);
+  }
+
+  Expr narrowed(Id id) {
+    auto [low, high] = e.spec.interval(id);
+    Expr wide = Halide::cast<int64_t>(stored(value(id)));
+    auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
+    return Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
   }
 
   Expr read(const Node& n) {
@@ -297,9 +331,11 @@ struct Walk {
       }
       args.push_back(at);
     }
+    if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
     Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
     if (t.type == DType::boolean) loaded = boolean(loaded);
-    if (n.op == Op::read_or && inside.defined()) loaded = Halide::select(inside, loaded, value(n.args().back()));
+    if (n.op == Op::read_or && inside.defined())
+      loaded = Halide::select(inside, loaded, of_type(loaded.type(), value(n.args().back())));
     return loaded;
   }
 
@@ -343,8 +379,8 @@ struct Walk {
       case Op::land: return x[0] && x[1];
       case Op::lor: return x[0] || x[1];
       case Op::lnot: return !x[0];
-      case Op::isnan: return Halide::is_nan(x[0]);
-      case Op::isfinite: return Halide::is_finite(x[0]);
+      case Op::isnan: return vmath::is_nan(x[0]);
+      case Op::isfinite: return vmath::is_finite(x[0]);
       case Op::random: return philox(x[0], x[1]);
       case Op::pow:
         if (is_float(n.type)) return power(arena(), n, x);

@@ -17,7 +17,10 @@ namespace {
 // runtime/emit.h says the same in Halide's compiler types.
 halide_type_t halide_type(DType t) {
   if (t == DType::boolean) return halide_type_t(halide_type_uint, 8);
-  auto code = is_float(t) ? halide_type_float : t == DType::u8 ? halide_type_uint : halide_type_int;
+  auto code = t == DType::bf16                        ? halide_type_bfloat
+              : is_float(t)                           ? halide_type_float
+              : t == DType::u8 || t == DType::u32 ? halide_type_uint
+                                                      : halide_type_int;
   return halide_type_t(code, static_cast<uint8_t>(8 * byte_size(t)));
 }
 
@@ -32,6 +35,14 @@ Block allocate(int64_t bytes) {
   void* p = std::aligned_alloc(64, rounded);
   if (!p) throw Error("out of memory: " + std::to_string(bytes) + " bytes for a temporary tensor");
   return Block(p);
+}
+
+// Are all results empty tensors? Then there is nothing to compile.
+bool writes_nothing(const KernelSpec& spec) {
+  return std::ranges::all_of(spec.tensors, [](const SpecTensor& t) {
+    bool inside = t.use == SpecTensor::Use::input || t.use == SpecTensor::Use::temporary;
+    return inside || std::ranges::find(t.shape, 0) != t.shape.end();
+  });
 }
 
 TensorView dense_view(void* data, DType type, std::span<const int64_t> shape) {
@@ -91,6 +102,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     auto made = std::make_unique<Instance>();
     made->spec = make_spec(program_, k, sizes_, dense);
     const KernelSpec& spec = made->spec;
+    if (writes_nothing(spec)) continue;
     for (Id x : spec.shared) {
       const SpecAxis& axis = spec.axes.at(x);
       made->counts.push_back(axis.kind() == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile);
@@ -292,9 +304,9 @@ void DirectionKernels::finish(const Instance& k, size_t index, State& state, Thr
     const void* partial = state.kernels[index].partials[i].get();
     int64_t n = out.elements();
     auto block = [&](int, int64_t b) {
-      combine_partials(r.member->op, t.type, partial, r.rows, out, b * kBlock, std::min(n, (b + 1) * kBlock));
+      combine_partials(r.member->op, partial, r.rows, out, b * kBlock, std::min(n, (b + 1) * kBlock));
     };
-    if (n * r.rows < kSerial) combine_partials(r.member->op, t.type, partial, r.rows, out);
+    if (n * r.rows < kSerial) combine_partials(r.member->op, partial, r.rows, out);
     else pool.run((n + kBlock - 1) / kBlock, block);
   }
 }

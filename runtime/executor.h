@@ -53,10 +53,10 @@ class DirectionKernels {
 
 // out = op over the first dimension of partial: [rows, elements of out], in index order; floats are summed in double.
 // out may have gaps. Does elements [first, last) of out, so that threads can share the work.
-void combine_partials(Op op, DType type, const void* partial, int64_t rows, const TensorView& out, int64_t first,
+void combine_partials(Op op, const void* partial, int64_t rows, const TensorView& out, int64_t first,
                       int64_t last);
-inline void combine_partials(Op op, DType type, const void* partial, int64_t rows, const TensorView& out) {
-  combine_partials(op, type, partial, rows, out, 0, out.elements());
+inline void combine_partials(Op op, const void* partial, int64_t rows, const TensorView& out) {
+  combine_partials(op, partial, rows, out, 0, out.elements());
 }
 
 // target += value, element by element.

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <iostream>
+#include <mutex>
 #include <sstream>
 
 #include "runtime/lower.h"
@@ -65,7 +66,21 @@ class JitTile : public TileCode {
   Halide::Callable code_;
 };
 
+// Halide warns whoever writes pipelines (of emulated float16, of checks that must fail); ours are generated, and a user
+// could do nothing about it. Process-wide in Halide.
+struct Quiet final : Halide::CompileTimeErrorReporter {
+  void warning(const char*) override {}
+  [[noreturn]] void error(const char* message) override { throw Halide::CompileError(message); }
+};
+
+void silence_halide() {
+  static Quiet quiet;
+  static std::once_flag once;
+  std::call_once(once, [] { Halide::set_custom_compile_time_error_reporter(&quiet); });
+}
+
 std::shared_ptr<const CompiledKernel> compile(const KernelSpec& spec) {
+  silence_halide();
   auto start = std::chrono::steady_clock::now();
   auto made = std::make_shared<CompiledKernel>();
   try {

@@ -12,6 +12,9 @@ namespace {
 
 constexpr int64_t kFar = int64_t{1} << 40;  // "unbounded", far from overflow when a few are added
 
+bool is_narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
+bool is_comparison(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
+
 // Folds constants after sizes are filled in: index arithmetic, and numbers like f32(N*H*W).
 Id fold(Arena& a, Id id) {
   const Node& n = a[id];
@@ -30,7 +33,10 @@ Id fold(Arena& a, Id id) {
   if (n.op == Op::random) return id;
   if (n.op == Op::cast) {
     const Node& x = a[n.arg(0)];
-    if (is_float(n.type)) return a.constant(n.type, is_float(x.type) ? x.value : static_cast<double>(x.integer));
+    if (is_float(n.type)) {
+      double v = is_float(x.type) ? x.value : static_cast<double>(x.integer);
+      return a.constant(n.type, is_narrow(n.type) ? round_to(n.type, v) : v);
+    }
     return a.integer(is_float(x.type) ? integer_from(n.type, x.value) : integer_from(n.type, x.integer), n.type);
   }
   if (n.op == Op::select) return id;
@@ -87,6 +93,15 @@ struct Builder {
     return it->second;
   }
 
+  // f16 and bf16 are how numbers are stored; kernels compute in f32. What is compared is rounded first, for the other side
+  // may have been stored (a maximum, and what it was taken of).
+  Id rounded(DType type, Id id) {
+    const Node& n = arena()[id];
+    bool as_stored = n.op == Op::cast && arena()[n.arg(0)].type == type;
+    if (!is_narrow(type) || as_stored) return id;
+    return fold(arena(), arena().cast(DType::f32, fold(arena(), arena().cast(type, id))));
+  }
+
   // Copies an expression of the program, filling in sizes and renaming axes.
   Id copy(Id root, const Replacements& axes) {
     const Arena& from = *p.arena;
@@ -97,22 +112,36 @@ struct Builder {
       args.clear();
       for (Id x : n.args()) args.push_back(done.at(x));
       Id made = kNone;
-      if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
+      if (n.op == Op::constant && is_narrow(n.type)) made = arena().constant(DType::f32, round_to(n.type, n.value));
+      else if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
       else if (n.op == Op::axis) made = axis_of(axes, id);
       else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
       else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
       else if (n.op == Op::read_or)
-        made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1), args.back());
+        made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1),
+                               is_narrow(n.type) ? arena().cast(n.type, args.back()) : args.back());
       else if (n.op == Op::select) made = arena().select(args[0], args[1], args[2]);
       else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
       else if (is_reduction(n.op))
         throw Error(p.name + ": the kernel of " + k.name + " would need a reduction inside another one whose range depends " +
                     "on where it stands; kernels for that are not there yet. give the inner reduction a tensor of its own, " +
                     "or use the evaluator");
-      else made = arena().apply(n.op, args);
-      done[id] = fold(arena(), made);
+      else {
+        if (is_comparison(n.op))
+          for (size_t i = 0; i < args.size(); ++i) args[i] = rounded(from[n.arg(i)].type, args[i]);
+        made = arena().apply(n.op, args);
+      }
+      made = fold(arena(), made);
+      if (is_narrow(n.type) && arena()[made].type == n.type) made = fold(arena(), arena().cast(DType::f32, made));
+      done[id] = made;
     }
     return done.at(root);
+  }
+
+  Id body(const Node& root, const Replacements& axes) {
+    Id made = copy(reduce_body(root), axes);
+    bool picks = root.op == Op::max || root.op == Op::min || root.op == Op::argmax || root.op == Op::argmin;
+    return picks ? rounded((*p.arena)[reduce_body(root)].type, made) : made;
   }
 
   void member(const Member& m) {
@@ -157,10 +186,10 @@ struct Builder {
       }
       Replacements inside = axes;
       for (auto [axis, index] : found) inside[axis] = arena().to(DType::i64, index);
-      s.body = copy(reduce_body(root), inside);
+      s.body = body(root, inside);
       s.condition = copy(scatter->rest, inside);
     } else {
-      s.body = copy(reduce_body(root), axes);
+      s.body = body(root, axes);
       s.condition = copy(reduce_condition(root), axes);
     }
     for (Id g : guards) s.condition = is_true(arena(), s.condition) ? g : arena().land(s.condition, g);
@@ -175,6 +204,8 @@ struct Builder {
     }
     for (const SpecMember& m : spec.members)
       if (spec.across_tiles(m)) spec.tensors[m.tensor].use = SpecTensor::Use::partial;
+    for (SpecTensor& t : spec.tensors)  // rounded once, when it leaves
+      if (is_narrow(t.type) && (t.use == SpecTensor::Use::temporary || t.use == SpecTensor::Use::partial)) t.type = DType::f32;
   }
 };
 
@@ -231,6 +262,7 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
     }
     if (n.type == DType::boolean) r = {0, 1};
     if (n.type == DType::u8) r = {0, 255};
+    if (n.type == DType::u32) r = {0, std::numeric_limits<uint32_t>::max()};
     known[id] = {clip(r.first), clip(r.second)};
   }
   return known.at(e);

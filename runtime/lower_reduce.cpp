@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "runtime/lowering.h"
+#include "runtime/vector_math.h"
 
 namespace xhat::runtime {
 namespace {
@@ -197,7 +198,7 @@ void Lowering::extreme_index(const SpecMember& m) {
   Expr v = emit_.value(m.body, axes), best = acc(left)[0], where = acc(left)[1];
   if (v.type().is_bool()) v = Halide::cast<uint8_t>(v);
   Expr better = m.op == Op::argmax ? v > best : v < best;
-  if (is_float(type)) better = (better || Halide::is_nan(v)) && !Halide::is_nan(best);
+  if (is_float(type)) better = (better || vmath::is_nan(v)) && !vmath::is_nan(best);
   better = where < 0 || better;
   if (!is_true(*spec_.arena, m.condition)) better = better && emit_.condition(m.condition, axes);
   acc(left) = Halide::Tuple(Halide::select(better, v, best), Halide::select(better, Expr(r.x), where));

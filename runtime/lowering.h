@@ -124,8 +124,8 @@ class Lowering {
   }
 
   Expr to_storage(const SpecMember& m, const Expr& e) const {
-    return spec_.tensors[m.tensor].type == DType::boolean && e.type().is_bool() ? Halide::cast<uint8_t>(e)
-                                                                                : e;
+    Halide::Type t = storage_type(spec_.tensors[m.tensor].type);
+    return e.type() == t ? e : Halide::cast(t, e);
   }
 
   void member(const std::vector<size_t>& group);

@@ -9,6 +9,7 @@
 #include "ad/gather.h"
 #include "ad/gradient.h"
 #include "cse/auto_inliner.h"
+#include "expr/simplify.h"
 #include "runtime/compile.h"
 
 namespace xhat {
@@ -104,6 +105,8 @@ Derivation derive(const Program& op, const CompileOptions& options) {
     pipeline.step("calls", [](const Program& p) { return own_copy(expand_calls(p)); });
   }
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
+  // Inlining brings constants together: reads at fixed places, what the user named.
+  pipeline.step("simplify", [](const Program& p) { return simplify(p); });
   if (options.differentiate) {
     pipeline.step("stash", [&](const Program& p) {
       d.stash = plan_stash(p, options.stash);

@@ -401,6 +401,9 @@ Expr rsqrt(const Expr& x) { return number(x.type(), 1) / Halide::sqrt(x); }
 Expr max(const Expr& a, const Expr& b) { return select(a != a, a, select(a > b, a, b)); }
 Expr min(const Expr& a, const Expr& b) { return select(a != a, a, select(a < b, a, b)); }
 
+Expr is_nan(const Expr& x) { return x != x; }
+Expr is_finite(const Expr& x) { return vmath::abs(x) < number(x.type(), infinity); }
+
 Expr sign(const Expr& x) {
   Type t = x.type();
   return select(x > number(t, 0), number(t, 1), select(x < number(t, 0), number(t, -1), x));

@@ -40,6 +40,10 @@ Expr rsqrt(const Expr& x);
 
 Expr max(const Expr& a, const Expr& b);  // NaN if either is
 Expr min(const Expr& a, const Expr& b);
+// Halide's own wrap the operand in strict_float at once, which walks the expression as a tree: minutes and gigabytes for
+// tan(sin(i)) (v21). A strict pipeline does not fold x != x.
+Expr is_nan(const Expr& x);
+Expr is_finite(const Expr& x);
 Expr sign(const Expr& x);  // sign(0) = 0 and keeps the zero's sign
 Expr abs(const Expr& x);
 Expr floor(const Expr& x);

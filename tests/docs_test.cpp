@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path();
+const fs::path kRoot = fs::path(XHAT_SOURCE_DIR);
 
 struct Block {
   fs::path page;

@@ -43,7 +43,7 @@ Expected expectation(const std::string& text) {
 std::vector<std::filesystem::path> golden_files() {
   std::vector<std::filesystem::path> found;
   for (const auto& entry :
-       std::filesystem::directory_iterator(std::filesystem::path(__FILE__).parent_path() / "errors"))
+       std::filesystem::directory_iterator(std::filesystem::path(XHAT_SOURCE_DIR) / "tests" / "errors"))
     if (entry.path().extension() == ".xh") found.push_back(entry.path());
   std::sort(found.begin(), found.end());
   return found;

@@ -12,6 +12,7 @@
 #include "ad/jvp.h"
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
+#include "cse/empty_sums.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_planner.h"
 #include "expr/simplify.h"
@@ -63,8 +64,8 @@ Program run_pass(const Program& p, const PassCall& call) {
   if (call.name == "hvp") return hvp(p, {.wrt = {}, .along = names_in(call.argument)});
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
-  if (call.name == "reductions") return simplify_reductions(p);
-  if (call.name == "simplify") return simplify(p, {.real_only = call.argument == "real"});
+  if (call.name == "reductions") return guard_empty_sums(simplify_reductions(p));
+  if (call.name == "simplify") return simplify(p);
   if (call.name == "stash") {
     StashOptions options;
     options.policy = policy_named(call.argument);
@@ -87,7 +88,7 @@ std::string GoldenFile::text() const {
   return all;
 }
 
-std::filesystem::path golden_folder() { return std::filesystem::path(__FILE__).parent_path() / "golden"; }
+std::filesystem::path golden_folder() { return std::filesystem::path(XHAT_SOURCE_DIR) / "tests" / "golden"; }
 
 std::vector<std::filesystem::path> golden_paths() {
   std::vector<std::filesystem::path> found;

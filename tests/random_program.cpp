@@ -364,7 +364,12 @@ int64_t number_from(const char* variable, int64_t otherwise) {
 
 std::string random_program(uint64_t seed, const RandomProgramOptions& options) { return Generator(seed, options).run(); }
 
-int property_count(int usual) { return static_cast<int>(number_from("XHAT_PROPERTY_COUNT", usual)); }
+int property_count(int usual, [[maybe_unused]] int sanitized) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  usual = sanitized;
+#endif
+  return static_cast<int>(number_from("XHAT_PROPERTY_COUNT", usual));
+}
 uint64_t property_seed() { return static_cast<uint64_t>(number_from("XHAT_PROPERTY_SEED", 1)); }
 
 }  // namespace xhat::testing

@@ -302,9 +302,5 @@ TEST(Call, ChecksIndicesInTheDataBeforeWriting) {
   for (float v : y) EXPECT_EQ(v, 2);
 }
 
-TEST(Call, SaysWhichTypesHaveNoKernelsYet) {
-  expect_contains(error_of([] { compile(parse_op("op f(x: f16[N]) -> (y) { y[i] = x[i] * 2 }")); }), "x is f16; kernels");
-}
-
 }  // namespace
 }  // namespace xhat

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(__FILE__).parent_path().parent_path();
+const fs::path kRoot = fs::path(XHAT_SOURCE_DIR);
 
 std::string read(const fs::path& path) {
   std::ifstream in(path);
@@ -49,11 +49,14 @@ TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {
       "op shrink(x: f32[N], w: f32[3]) -> (y) { y[i in 0..(N+1)/2] = sum(r: x[2*i+r-1 else 0] * w[r]) }"));
   for (const PassStep& step : softmax.steps) {
     EXPECT_NE(page.find("\n## " + step.name + "\n"), std::string::npos) << "no section on " << step.name;
-    if (step.name == "gather" || step.name == "tidy") continue;  // another op; nothing shown
+    if (step.name == "gather" || step.name == "simplify" || step.name == "tidy") continue;  // other ops; nothing shown
     EXPECT_EQ(block_after(page, "\n## " + step.name + "\n", "xh"), print(step.program)) << step.name;
   }
   ASSERT_EQ(shrink.steps[1].name, "gather");
   EXPECT_EQ(block_after(page, "\n## gather\n", "xh"), print(shrink.steps[1].program));
+  Derivation edge = derive(parse_op(block_after(page, "\n## simplify\n", "xh")));
+  ASSERT_EQ(edge.steps[3].name, "simplify");
+  EXPECT_EQ(block_after(page, "after this step:", "xh"), print(edge.steps[3].program));
 }
 
 }  // namespace

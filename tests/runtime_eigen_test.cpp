@@ -209,4 +209,16 @@ TEST(Eigen, EmptyMatrices) {
   EXPECT_EQ(shape(view(x)), (Numbers{0, 3}));
 }
 
+TEST(Eigen, HalfPrecision) {
+  Eigen::Matrix<Eigen::half, Eigen::Dynamic, 1> x(5), y(5);
+  Eigen::Array<Eigen::bfloat16, Eigen::Dynamic, 1> b(5);
+  for (int i = 0; i < 5; ++i) x[i] = Eigen::half(0.5f * static_cast<float>(i));
+  CompiledOp op = compile(parse_op("op f(x: f16[N]) -> (y, b) { y[n] = x[n] * 3; b[n] = bf16(x[n]) }"));
+  op.infer({{"x", view(x)}, {"y", view(y)}, {"b", view(b)}});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(static_cast<float>(y[i]), 1.5f * static_cast<float>(i));
+    EXPECT_EQ(static_cast<float>(b[i]), 0.5f * static_cast<float>(i));
+  }
+}
+
 }  // namespace

@@ -17,17 +17,12 @@ using Policy = StashOptions::Policy;
 // f32 kernels against doubles, relative to the largest element: sums of a few hundred terms.
 constexpr double kTolerance = 5e-5;
 
-// Types that have no kernels yet: refused by name, not computed wrongly.
-bool has_kernels(const Program& p) {
-  return std::ranges::none_of(p.tensors, [](const Tensor& t) { return t.type == DType::f16 || t.type == DType::bf16; });
-}
-void expect_refused(const Program& p, const std::string& type) {
-  try {
-    compile(p);
-    FAIL() << "compiled, though there are no kernels for " << type;
-  } catch (const Error& e) {
-    EXPECT_NE(e.message().find(type), std::string::npos) << e.what();
-  }
+// Where f16 or bf16 are stored on the way; they round at 2^-11 and 2^-8.
+constexpr double kNarrowTolerance = 1e-2;
+
+double tolerance_of(const Program& p) {
+  auto narrow = [](const Tensor& t) { return t.type == DType::f16 || t.type == DType::bf16; };
+  return std::ranges::any_of(p.tensors, narrow) ? kNarrowTolerance : kTolerance;
 }
 
 class KernelGoldenTest : public ::testing::TestWithParam<GoldenFile> {
@@ -45,13 +40,12 @@ class KernelGoldenTest : public ::testing::TestWithParam<GoldenFile> {
     return compile(op, options);
   }
 
-  // of: the program that says what is right, the op's plain gradient or, null, what the passes made of it.
-  void compare(Policy policy, const DimValues& dims, const Arrays& data, const Program* of) const {
+  void compare(Policy policy, const DimValues& dims, const Arrays& data) const {
     CompiledOp kernels = compiled(policy, dims);
-    Arrays expected = evaluate_on(of ? *of : kernels.program(), data, dims);
+    Arrays expected = evaluate_on(derived, data, dims);
     Arrays outputs = evaluate_on(op, data, dims);
-    EXPECT_EQ(difference(outputs, run_infer(kernels, data, dims), kTolerance), "") << "infer";
-    EXPECT_EQ(difference(expected, run_both(kernels, data, dims), kTolerance), "")
+    EXPECT_EQ(difference(outputs, run_infer(kernels, data, dims), tolerance_of(op)), "") << "infer";
+    EXPECT_EQ(difference(expected, run_both(kernels, data, dims), tolerance_of(op)), "")
         << "forward and backward of\n" << print(kernels.program());
   }
 
@@ -59,19 +53,16 @@ class KernelGoldenTest : public ::testing::TestWithParam<GoldenFile> {
 };
 
 TEST_P(KernelGoldenTest, AgreesWithTheEvaluator) {
-  if (!has_kernels(op)) return expect_refused(op, "f16");
   DimValues dims = sample_dims(op, 3);
   Arrays data = random_data(derived, dims, 5);
   for (Policy policy : {Policy::none, Policy::largest, Policy::cost}) {
     SCOPED_TRACE("policy " + std::to_string(static_cast<int>(policy)));
-    compare(policy, dims, data, &derived);
+    compare(policy, dims, data);
   }
 }
 
-// Each dim in turn is 0, as far as the op's preconditions allow it. Compared with the program after the passes: a factor
-// that the reduction algebra pulls out of a sum, 1/N, makes NaN of a sum over nothing.
+// Each dim in turn is 0, as far as the op's preconditions allow it.
 TEST_P(KernelGoldenTest, ZeroSizesWork) {
-  if (!has_kernels(op)) return expect_refused(op, "f16");
   DimValues dims = sample_dims(op, 3);
   for (const auto& [name, value] : dims) {
     DimValues zero;
@@ -81,7 +72,7 @@ TEST_P(KernelGoldenTest, ZeroSizesWork) {
       data.merge(random_cotangents(derived, zero, 6));
       evaluate_on(derived, data, zero);  // argmax over nothing and indices into nothing are errors
       SCOPED_TRACE(name + " = 0");
-      compare(Policy::cost, zero, data, nullptr);
+      compare(Policy::cost, zero, data);
     } catch (const Error& e) {
       if (zero.empty() || e.message().find("argmax") != std::string::npos || e.message().find("index") != std::string::npos)
         continue;

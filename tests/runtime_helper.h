@@ -9,14 +9,13 @@
 
 namespace xhat::testing {
 
-// An Array's values in their own width.
+// An Array's values in their own width, aligned to an element and no more, as a caller's may be.
 class Buffer {
  public:
-  explicit Buffer(const Array& a) : type_(a.type), shape_(a.shape) {
+  explicit Buffer(const Array& a) : type_(a.type), shape_(a.shape), bytes_(byte_size(a.type)) {
     for (size_t i = 0; i < a.size(); ++i) put(a, i);
-    reserve(a.size());
   }
-  TensorView view() { return TensorView(bytes_.data(), type_, shape_, {}); }
+  TensorView view() { return TensorView(bytes_.data() + byte_size(type_), type_, shape_, {}); }
 
   Array array() const {
     Array a = zeros(type_, shape_);
@@ -45,7 +44,7 @@ class Buffer {
   template <class T>
   T get(size_t i) const {
     T v;
-    std::memcpy(&v, bytes_.data() + i * sizeof v, sizeof v);
+    std::memcpy(&v, bytes_.data() + (i + 1) * sizeof v, sizeof v);
     return v;
   }
   void put(const Array& a, size_t i) {
@@ -61,9 +60,6 @@ class Buffer {
       case DType::boolean: return add(static_cast<uint8_t>(a.integers[i]));
     }
   }
-  // Zero-size tensors get an address all the same.
-  void reserve(size_t elements) { bytes_.resize(elements * byte_size(type_)), bytes_.reserve(1); }
-
   DType type_;
   std::vector<int64_t> shape_;
   std::vector<unsigned char> bytes_;

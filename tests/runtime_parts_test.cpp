@@ -73,23 +73,23 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 TEST(Finish, CombinesInIndexOrder) {
   std::vector<float> partial = {1, 2, 3, 4, 5, 6};
   std::vector<float> out(2);
-  combine_partials(Op::sum, DType::f32, partial.data(), 3, TensorView(out.data(), {2}));
+  combine_partials(Op::sum, partial.data(), 3, TensorView(out.data(), {2}));
   EXPECT_EQ(out, (std::vector<float>{9, 12}));
-  combine_partials(Op::max, DType::f32, partial.data(), 3, TensorView(out.data(), {2}));
+  combine_partials(Op::max, partial.data(), 3, TensorView(out.data(), {2}));
   EXPECT_EQ(out, (std::vector<float>{5, 6}));
-  combine_partials(Op::sum, DType::f32, partial.data(), 0, TensorView(out.data(), {2}));
+  combine_partials(Op::sum, partial.data(), 0, TensorView(out.data(), {2}));
   EXPECT_EQ(out, (std::vector<float>{0, 0}));
   // Into a buffer with gaps.
   std::vector<float> gaps(4, -1);
   int64_t shape[] = {2}, steps[] = {2};
-  combine_partials(Op::prod, DType::f32, partial.data(), 2, TensorView(gaps.data(), std::span<const int64_t>(shape), std::span<const int64_t>(steps)));
+  combine_partials(Op::prod, partial.data(), 2, TensorView(gaps.data(), std::span<const int64_t>(shape), std::span<const int64_t>(steps)));
   EXPECT_EQ(gaps, (std::vector<float>{3, -1, 8, -1}));
 }
 
 TEST(Finish, MaxKeepsNaN) {
   std::vector<float> partial = {1, std::numeric_limits<float>::quiet_NaN(), 3};
   float out = 0;
-  combine_partials(Op::max, DType::f32, partial.data(), 3, TensorView(&out, std::span<const int64_t>{}));
+  combine_partials(Op::max, partial.data(), 3, TensorView(&out, std::span<const int64_t>{}));
   EXPECT_TRUE(std::isnan(out));
 }
 

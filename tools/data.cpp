@@ -81,15 +81,4 @@ Arrays scalars_of(const Command& c, const Program& op) {
   return values;
 }
 
-std::optional<DType> without_kernels(const Program& p) {
-  auto missing = [](DType t) { return t == DType::f16 || t == DType::bf16 || t == DType::u32; };
-  for (const auto* list : {&p.inputs, &p.outputs})
-    for (TensorId t : *list)
-      if (missing(p.tensors[t].type)) return p.tensors[t].type;
-  for (const Definition& d : p.body.definitions)
-    for (Id id : reachable(*p.arena, d.body))
-      if (DType type = (*p.arena)[id].type; missing(type)) return type;
-  return std::nullopt;
-}
-
 }  // namespace xhat::tool

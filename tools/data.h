@@ -44,8 +44,4 @@ std::vector<Argument> arguments_of(const Buffers& buffers);
 // type.
 Arrays scalars_of(const Command& c, const Program& op);
 
-// A dtype that the program (without calls: after derive) uses somewhere and that has no kernels yet; none:
-// all have.
-std::optional<DType> without_kernels(const Program& p);
-
 }  // namespace xhat::tool
