@@ -46,6 +46,7 @@ struct DerivativeComparison {
   double measured = 0;            // inner product: by forward mode
   std::vector<int64_t> position;  // of the element
   bool direction = false;         // not an element, but a whole direction
+  std::string note;               // why nothing could be compared
 };
 std::string_view name_of(DerivativeComparison::Kind kind);
 
@@ -56,8 +57,8 @@ struct GradcheckReport {
   std::string text() const;  // a line per comparison
 };
 
-// All four. Throws Error where the data cannot be made or the op cannot run on it, for a wrong name in wrt, and for
-// a stated gradient that is not linear in its cotangents.
+// All four. A stated gradient that is not linear in its cotangents (and so has no jvp) fails, with a note. Throws Error
+// where the data cannot be made or the op cannot run on it, and for a wrong name in wrt.
 GradcheckReport gradcheck(const Program& op, const DimValues& dims, const GradcheckOptions& options = {});
 // With the caller's inputs; cotangents among them are used too, missing ones are drawn.
 GradcheckReport gradcheck(const Program& op, const Arrays& inputs, const DimValues& dims,

@@ -11,10 +11,6 @@ namespace {
 
 bool reads_data(const Arena& a, Id id) { return !tensors_read(a, id).empty(); }
 
-bool has_reduction(const Arena& a, std::span<const Id> ids) {
-  return std::ranges::any_of(reachable(a, ids), [&](Id id) { return is_reduction(a[id].op); });
-}
-
 class Push {
  public:
   Push(Differentiation& d, const Tangents& tangents, const Definition& definition)
@@ -206,10 +202,28 @@ class Push {
     std::vector<AxisRange> axes = reduce_axes(n);
     result.value = a_.reduce(Op::sum, axes, conjunction(a_, all), c.value);
     if (needed.empty() && by_data) needed.push_back(a_.boolean(true));
-    if (!needed.empty() && !has_reduction(a_, needed) && !has_reduction(a_, condition))
-      add_literals(a_, result.implied,
-                   a_.reduce(Op::any, axes, conjunction(a_, condition), conjunction(a_, needed)));
+    if (!needed.empty() && !knows_of_others(needed) && !knows_of_others(condition))
+      add_literals(a_, result.implied, is_any(n, conjunction(a_, condition), conjunction(a_, needed)));
     return result;
+  }
+
+  // any(axes if condition: needed), computed once per point if it can be.
+  Id is_any(const Node& n, Id condition, Id needed) {
+    Id any = a_.reduce(Op::any, reduce_axes(n), condition, needed);
+    std::vector<Id> axes = b_.scope.closure(a_, a_[any].free_axes());
+    if (!b_.rectangular(axes) || !b_.inside_anywhere(any)) return any;
+    return b_.as_tensor(b_.name() + "_any", axes, any);
+  }
+
+  // Is it about an `any` already? Of what is known of sums of sums nothing is kept: it would cost more than it is worth.
+  bool knows_of_others(std::span<const Id> literals) const {
+    for (Id id : reachable(a_, literals)) {
+      if (is_reduction(a_[id].op)) return true;
+      if (!is_read(a_[id].op) || a_[id].type != DType::boolean) continue;
+      for (const Definition& d : d_.derived)
+        if (d.target() == a_[id].symbol) return true;
+    }
+    return false;
   }
 
   // ---- text ----

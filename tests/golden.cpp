@@ -9,7 +9,7 @@
 
 #include "ad/expand_calls.h"
 #include "ad/gather.h"
-#include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
 #include "cse/empty_sums.h"
@@ -49,14 +49,19 @@ StashOptions::Policy policy_named(const std::string& name) {
   throw Error("no stash policy " + name);
 }
 
+std::vector<std::string> names_in(const std::string& argument) {
+  std::vector<std::string> names;
+  std::istringstream in(argument);
+  for (std::string name; in >> name;) names.push_back(name);
+  return names;
+}
+
 Program run_pass(const Program& p, const PassCall& call) {
   if (call.name == "calls") return expand_calls(p);
-  if (call.name == "grad") {
-    GradientOptions options;
-    std::istringstream names(call.argument);
-    for (std::string name; names >> name;) options.wrt.push_back(name);
-    return gradient(p, options);
-  }
+  if (call.name == "grad") return gradient(p, {names_in(call.argument)});
+  if (call.name == "vjp") return vjp(p, {names_in(call.argument)});
+  if (call.name == "jvp") return jvp(p, {names_in(call.argument)});
+  if (call.name == "hvp") return hvp(p, {.wrt = {}, .along = names_in(call.argument)});
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
   if (call.name == "reductions") return guard_empty_sums(simplify_reductions(p));

@@ -175,6 +175,16 @@ TEST(Gradcheck, FindsAWrongStatedGradientAlsoWhereItIsCalled) {
   }
 }
 
+TEST(Gradcheck, AStatedGradientThatIsNotLinearFailsWithTheReason) {
+  GradcheckReport r = gradcheck(parse_op("op f(x: f64[N]) -> (y) { y[n] = x[n] }\n"
+                                         "grad f(x, dy) -> (dx) { dx[n] = clamp(dy[n], -100, 100) }"),
+                                {{"N", 5}});
+  EXPECT_TRUE(row(r, Kind::gradient).passed);  // the data is far from what it clips
+  EXPECT_FALSE(r.passed);
+  EXPECT_NE(row(r, Kind::jvp).note.find("not linear in the cotangent dy"), std::string::npos) << r.text();
+  EXPECT_NE(r.text().find("jvp: WRONG, op f has no forward derivative"), std::string::npos) << r.text();
+}
+
 TEST(Gradcheck, FindsPlantedWrongTangentsOfBothOrders) {
   Program op = parse_op("op f(x: f64[N]) -> (y) { y[i] = x[i]^3 }");
   Arrays data = {{"x", random_normals(DType::f64, {9}, 3)}};

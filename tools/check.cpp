@@ -1,6 +1,7 @@
-// xhat check: three comparisons, on seeded data, in one table.
+// xhat check: everything that can be compared, on seeded data, in one table.
 //
-//   gradient   the derived (or stated) gradient against finite differences of the forward, in f64
+//   gradient, inner product, jvp, hvp   the derived (or stated) derivatives against finite differences and each
+//                                       other, in f64: ad/gradcheck.h
 //   passes     the program after all passes against the one before, both evaluated in f64
 //   kernels    what the compiled kernels deliver against the evaluator, in the declared types
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "ad/gradcheck.h"
-#include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "runtime/explain.h"
 #include "tools/commands.h"
 #include "tools/data.h"
@@ -113,6 +114,7 @@ class Check {
     Derivation derivation = derive(op_, options_);
     check_passes(derivation.program);
     check_kernels();
+    if (!plain_.gradients.empty()) check_products();
     report();
     return passed_ ? kFine : kCheckFailed;
   }
@@ -125,6 +127,8 @@ class Check {
   DimValues dims_;
   Arrays data_, all_;  // inputs; inputs and cotangents
   bool passed_ = true;
+  bool has_jvp_ = true;  // not: a gradient was stated that no jvp follows from
+  std::vector<std::string> notes_;
   std::vector<std::vector<std::string>> rows_ = {
       {"check", "tensor", "dtype", "compared", "worst error", "tolerance", "", "at", "got", "expected"}};
 
@@ -149,12 +153,20 @@ class Check {
   void check_gradients() {
     GradcheckOptions o;
     o.seed = c_.seed;
-    GradcheckReport report = check_gradient(plain_, data_, dims_, o);
+    o.wrt = options_.wrt;
+    GradcheckReport report = gradcheck(op_, data_, dims_, o);
     for (const DerivativeComparison& g : report.comparisons) {
       std::string compared = fmt::format("{} elements, {} directions", g.elements, g.directions);
+      if (g.kind == DerivativeComparison::Kind::inner_product) compared = "all elements, 1 direction";
       if (g.kinks) compared += fmt::format(", {} at kinks", g.kinks);
-      row("gradient", g.name, "f64", compared, g.error, g.tolerance, g.passed,
-          g.direction ? "a direction" : shape_text(g.position), g.derived, g.measured);
+      row(std::string(name_of(g.kind)), g.name, "f64", compared, g.error, g.tolerance, g.passed,
+          g.direction      ? "a direction"
+          : g.note.empty() ? shape_text(g.position)
+                           : "see below",
+          g.derived, g.measured);
+      if (g.note.empty()) continue;
+      notes_.push_back(g.name + ": " + g.note);
+      has_jvp_ = false;
     }
   }
 
@@ -225,14 +237,57 @@ class Check {
     compare_all("backward", gradients, p.gradients);
   }
 
+  void check_products() {
+    std::vector<std::string> moving;
+    for (TensorId t : plain_.gradient_of) moving.push_back(plain_.tensors[t].name);
+    try {
+      if (has_jvp_) check_product("jvp", jvp(op_, {moving}), op_.outputs.size(), moving.size());
+      check_product("hvp", hvp(op_, {.wrt = moving, .along = moving}), 0, moving.size());
+    } catch (const Error& e) {  // the op's own kernels are there: no mistake of the op
+      notes_.push_back(std::string("not checked: ") + e.message());
+    }
+  }
+
+  // The kernels of a product with the derivatives: its outputs from the first one on. The last inputs are tangents.
+  void check_product(const std::string& check, const Program& product, size_t first, size_t tangents) {
+    CompileOptions options = options_;
+    options.differentiate = false;
+    CompiledOp compiled = compile(product, options);
+    const Program& p = compiled.program();
+    Arrays data;
+    for (size_t i = 0; i < p.inputs.size(); ++i) {
+      const Tensor& t = p.tensors[p.inputs[i]];
+      bool tangent = i + tangents >= p.inputs.size();
+      data[t.name] =
+          tangent ? random_normals(t.type, shape_of(p, p.inputs[i], dims_), c_.seed + i) : all_.at(t.name);
+    }
+    EvaluateOptions exact;
+    exact.rounding = Rounding::exact;
+    Arrays wanted = evaluate(product, data, dims_), precise = evaluate(product, data, dims_, exact);
+    Buffers buffers;
+    for (const auto& [name, array] : data) buffers.emplace(name, Buffer(array));
+    for (TensorId t : p.outputs)
+      buffers[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims_));
+    compiled.infer(arguments_of(buffers));
+    int64_t length = longest_reduction(p, dims_);
+    for (size_t i = first; i < p.outputs.size(); ++i) {
+      const Tensor& t = p.tensors[p.outputs[i]];
+      row(check + " kernels", t.name, buffers.at(t.name).array(), wanted.at(t.name),
+          tolerance(t.type, length), &precise.at(t.name));
+    }
+  }
+
   void report() const {
     std::cout << fmt::format("op {}{}{}, seed {}\n\n", op_.name, dims_.empty() ? "" : ", ", dims_text(dims_),
                              c_.seed);
     std::cout << table_text(rows_, {4, 5, 8, 9}, "  ");
-    std::cout << "\ngradient: derived against finite differences of the forward, in f64\n"
-                 "passes: the program after all passes against the one before, both evaluated in f64\n";
+    for (const std::string& note : notes_) std::cout << "\n" << note << "\n";
     std::cout
-        << "infer, forward, backward: the kernels against the evaluator\n"
+        << "\ngradient, jvp, hvp: derived against finite differences of the forward (hvp: of the gradient), "
+           "in f64\n"
+           "inner product: <grad, v> by reverse mode against <dy, J v> by forward mode, in f64\n"
+           "passes: the program after all passes against the one before, both evaluated in f64\n";
+    std::cout << "infer, forward, backward, jvp and hvp kernels: against the evaluator\n"
           << fmt::format(
                  "errors are relative to the element or the tensor's typical (rms) one; tolerances are {:g} "
                  "epsilon of the type\ntimes the root of the longest reduction; kernels may be off by {:g} "

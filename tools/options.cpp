@@ -117,19 +117,23 @@ void declare(CLI::App& app, Command& c) {
   explain->add_flag("--json", c.json, "one JSON object instead of text");
 
   auto* check = subcommand(app, c, "check",
-                           "Checks gradients against finite differences, kernels against the evaluator",
+                           "Checks derivatives against finite differences, kernels against the evaluator",
                            "xhat check softmax.xh --dims N=5,D=7");
   declare_planning(*check, c);
   check->add_option("--seed", c.seed, "of the data")->capture_default_str();
 
-  auto* run = subcommand(app, c, "run", "Runs an op on .npy files; with --dy its gradients, too",
+  auto* run = subcommand(app, c, "run", "Runs an op on .npy files; its derivatives, too: --dy, --jvp, --hvp",
                          "xhat run softmax.xh --in x=x.npy --dy y=dy.npy --out results");
   declare_planning(*run, c);
   run->add_option("--in", c.in, "inputs: x=x.npy w=w.npy")->type_name("NAME=FILE ...");
   run->add_option("--dy", c.dy, "a cotangent per float output: y=dy.npy")->type_name("NAME=FILE ...");
-  run->add_option("--jvp", c.jvp, "not yet: tangents")->type_name("NAME=FILE ...");
-  run->add_option("--hvp", c.hvp, "not yet: directions")->type_name("NAME=FILE ...");
-  run->add_option("--out", c.out, "folder for <output>.npy and grad_<input>.npy")->required();
+  run->add_option("--jvp", c.jvp, "tangents of inputs, for jvp_<output>.npy: x=tx.npy; of others: zero")
+      ->type_name("NAME=FILE ...");
+  run->add_option("--hvp", c.hvp, "directions, for hvp_<input>.npy; with --dy: x=v.npy")
+      ->type_name("NAME=FILE ...");
+  run->add_option("--out", c.out,
+                  "folder for <output>.npy, grad_<input>.npy, jvp_<output>.npy, hvp_<input>.npy")
+      ->required();
 
   auto* bench =
       subcommand(app, c, "bench", "Times forward, backward and compilation, also without stash and fusion",
@@ -162,8 +166,6 @@ void settle(Command& c) {
   if (c.target != "cpu")
     throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
   if (c.fuse == "relay") not_yet("--fuse relay comes later; full and off are there");
-  if (!c.jvp.empty()) not_yet("--jvp comes later; --dy gives gradients");
-  if (!c.hvp.empty()) not_yet("--hvp comes later; --dy gives gradients");
   give_back_file(c);
 }
 

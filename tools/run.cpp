@@ -1,10 +1,13 @@
-// xhat run: .npy files in, .npy files out; the gradients too where cotangents are given.
+// xhat run: .npy files in, .npy files out; the gradients too where cotangents are given, and products with the
+// derivatives where tangents are.
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
 
+#include "ad/derivation.h"
+#include "ad/jvp.h"
 #include "expr/evaluate.h"
 #include "tools/commands.h"
 #include "tools/data.h"
@@ -28,15 +31,20 @@ class Run {
   int run() {
     read_inputs();
     read_cotangents();
+    read_tangents(c_.jvp, "--jvp", jvp_);
+    read_tangents(c_.hvp, "--hvp", hvp_);
     Shapes shapes;
     for (const auto& [name, array] : inputs_) shapes[name] = array.shape;
     dims_ = solve_dims(op_, shapes, dims_of(c_));
-    check_cotangents();
+    check_shapes();
 
-    CompileOptions options = compile_options(c_);
-    options.differentiate = !cotangents_.empty();
-    options.dims = dims_of(c_);
-    run_kernels(options);
+    options_ = compile_options(c_);
+    options_.differentiate = !cotangents_.empty();
+    options_.dims = dims_of(c_);
+    if (options_.differentiate || jvp_.empty()) run_op();
+    options_.differentiate = false;
+    if (!jvp_.empty()) run_jvp();
+    if (!hvp_.empty()) run_hvp();
     write();
     return kFine;
   }
@@ -45,7 +53,9 @@ class Run {
   const Command& c_;
   const Program& op_;
   std::vector<TensorId> float_outputs_;
+  CompileOptions options_;
   std::map<std::string, NpyArray> inputs_, cotangents_;  // by input, by output
+  std::map<std::string, NpyArray> jvp_, hvp_;            // tangents by input
   std::map<std::string, NpyArray> results_;              // by file name
   DimValues dims_;
 
@@ -101,38 +111,121 @@ class Run {
                         name, op_.name, name_of(op_.tensors[*t].type), names_of(op_, float_outputs_)));
       cotangents_[name] = read(*t, path, "the cotangent of " + name);
     }
-    if (c_.dy.empty()) return;
+    if (c_.dy.empty() && c_.hvp.empty()) return;
     for (TensorId t : float_outputs_)
       if (!cotangents_.contains(op_.tensors[t].name))
         throw Error(
             fmt::format(
-                "op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients need "
-                "one for every float output ({})",
+                "op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients and "
+                "--hvp need one for every float output ({})",
                 op_.name, op_.tensors[t].name, op_.tensors[t].name, names_of(op_, float_outputs_)),
             op_.tensors[t].pos);
   }
 
-  void check_cotangents() const {
-    for (const auto& [name, array] : cotangents_) {
-      auto want = shape_of(op_, *op_.find(name), dims_);
-      if (array.shape != want)
-        throw Error(fmt::format("op {}: the cotangent of {} has shape {}, but {} has {} with {}", op_.name,
-                                name, shape_text(array.shape), name, shape_text(want), dims_text(dims_)),
-                    op_.tensors[*op_.find(name)].pos);
+  void read_tangents(const std::vector<std::string>& items, const std::string& option,
+                     std::map<std::string, NpyArray>& tangents) {
+    for (const auto& [name, path] : pairs_of(items, option)) {
+      if (auto t = op_.find(name); !t || std::ranges::find(op_.inputs, *t) == op_.inputs.end())
+        throw UsageError(fmt::format("{} {}: op {} has no input of that name; it has {}", option, name,
+                                     op_.name, names_of(op_, op_.inputs)));
+      TensorId t = asked_for(op_, {name}).at(0);  // throws for one that does not move
+      tangents[name] = read(t, path, "the tangent of " + name);
     }
+  }
+
+  void check_shapes() const {
+    auto check = [&](const std::map<std::string, NpyArray>& arrays, const std::string& what) {
+      for (const auto& [name, array] : arrays) {
+        auto want = shape_of(op_, *op_.find(name), dims_);
+        if (array.shape != want)
+          throw Error(fmt::format("op {}: the {} of {} has shape {}, but {} has {} with {}", op_.name, what,
+                                  name, shape_text(array.shape), name, shape_text(want), dims_text(dims_)),
+                      op_.tensors[*op_.find(name)].pos);
+      }
+    };
+    check(cotangents_, "cotangent");
+    check(jvp_, "tangent");
+    check(hvp_, "direction");
   }
 
   // Cotangents are named by the derivation, in the order of the float outputs.
   std::string cotangent_name(const Program& p, size_t i) const { return p.tensors[p.cotangents[i]].name; }
 
-  void run_kernels(const CompileOptions& options) {
-    CompiledOp compiled = compile(op_, options);
+  // A note where the evaluator has to stand in.
+  static bool has_kernels(const Program& derived) {
+    auto type = without_kernels(derived);
+    if (type)
+      std::cerr << fmt::format(
+          "xhat: note: kernels for {} are not there yet; the evaluator runs this, slowly\n", name_of(*type));
+    return !type;
+  }
+
+  void run_op() {
+    Derivation derivation = derive(op_, options_);
+    if (has_kernels(derivation.program))
+      run_kernels();
+    else
+      evaluate_it(derivation.program);
+  }
+
+  static std::vector<std::string> names(const std::map<std::string, NpyArray>& arrays) {
+    std::vector<std::string> list;
+    for (const auto& [name, array] : arrays) list.push_back(name);
+    return list;
+  }
+
+  void run_jvp() {
+    std::vector<std::string> moving = names(jvp_), files;
+    for (TensorId t : op_.outputs) files.push_back(op_.tensors[t].name);
+    for (TensorId t : float_outputs_) files.push_back("jvp_" + op_.tensors[t].name);
+    run_product(jvp(op_, {moving}), jvp_, files);
+  }
+
+  void run_hvp() {
+    std::vector<std::string> files;
+    for (TensorId t : asked_for(op_, options_.wrt)) files.push_back("hvp_" + op_.tensors[t].name);
+    run_product(hvp(op_, {.wrt = options_.wrt, .along = names(hvp_)}), hvp_, files);
+  }
+
+  // An op whose inputs are the op's, maybe the cotangents, and the tangents in the order of their names; files: what
+  // its outputs are called.
+  void run_product(const Program& product, const std::map<std::string, NpyArray>& tangents,
+                   const std::vector<std::string>& files) {
+    std::map<std::string, NpyArray> data = inputs_;
+    size_t next = op_.inputs.size();
+    auto give = [&](const NpyArray& array) { data[product.tensors[product.inputs[next++]].name] = array; };
+    if (product.inputs.size() > op_.inputs.size() + tangents.size())
+      for (TensorId t : float_outputs_) give(cotangents_.at(op_.tensors[t].name));
+    for (const auto& [name, array] : tangents) give(array);
+
+    Program derived = derive(product, options_).program;
+    if (has_kernels(derived)) {
+      CompiledOp compiled = compile(product, options_);
+      Buffers buffers;
+      for (const auto& [name, array] : data) buffers.emplace(name, Buffer(array));
+      for (TensorId t : product.outputs)
+        buffers.emplace(product.tensors[t].name,
+                        Buffer(product.tensors[t].type, shape_of(product, t, dims_)));
+      compiled.infer(arguments_of(buffers));
+      for (size_t i = 0; i < files.size(); ++i)
+        results_[files[i]] = buffers.at(product.tensors[product.outputs[i]].name).npy();
+    } else {
+      Arrays arrays;
+      for (const auto& [name, array] : data) arrays[name] = to_array(array);
+      Arrays out = evaluate(product, arrays, dims_);
+      for (size_t i = 0; i < files.size(); ++i)
+        results_[files[i]] = to_npy(out.at(product.tensors[product.outputs[i]].name));
+    }
+  }
+
+  void run_kernels() {
+    CompiledOp compiled = compile(op_, options_);
     const Program& p = compiled.program();
     Buffers forward;
     for (const auto& [name, array] : inputs_) forward.emplace(name, Buffer(array));
     for (TensorId t : p.outputs)
       forward.emplace(p.tensors[t].name, Buffer(p.tensors[t].type, shape_of(p, t, dims_)));
-    if (!options.differentiate) {
+    if (!options_.differentiate) {
       compiled.infer(arguments_of(forward));
     } else {
       Stash stash = compiled.forward(arguments_of(forward));
