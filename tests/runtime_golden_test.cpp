@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "ad/random_inputs.h"
 #include "tests/golden.h"
 #include "tests/runtime_helper.h"
@@ -79,6 +79,39 @@ TEST_P(KernelGoldenTest, ZeroSizesWork) {
       throw;
     }
   }
+}
+
+// Ops like any other: their kernels against the evaluator.
+TEST_P(KernelGoldenTest, ProductsWithTheDerivativesAgree) {
+  if (!has_kernels(op) || derived.gradients.empty()) return;
+  DimValues dims = sample_dims(op, 3);
+  for (const Program& product : {jvp(op), hvp(op)}) {
+    SCOPED_TRACE(print(product));
+    Arrays data = random_data(derived, dims, 5);
+    for (TensorId t : product.inputs)
+      if (const Tensor& x = product.tensor(t); !data.contains(x.name))
+        data[x.name] = random_normals(x.type, shape_of(product, t, dims), data.size());
+    CompileOptions options;
+    options.differentiate = false;
+    options.threads = 2;
+    for (const std::string& name : free_dims(product)) options.dims[name] = dims.at(name);
+    EXPECT_EQ(difference(evaluate_on(product, data, dims), run_infer(compile(product, options), data, dims), kTolerance), "");
+  }
+}
+
+// The second order by reverse mode: compile() takes a program with a backward for one op.
+TEST_P(KernelGoldenTest, AGradientOfAGradientCompiles) {
+  if (!has_kernels(op) || derived.gradients.empty()) return;
+  DimValues dims = sample_dims(op, 3);
+  Program second = gradient(derived);
+  Arrays data = random_data(derived, dims, 5);
+  data.merge(random_cotangents(second, dims, 6));
+  CompileOptions options;
+  options.threads = 2;
+  for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
+  CompiledOp kernels = compile(derived, options);
+  EXPECT_EQ(difference(evaluate_on(second, data, dims), run_both(kernels, data, dims), kTolerance), "")
+      << print(kernels.program());
 }
 
 std::vector<GoldenFile> golden_files() {
