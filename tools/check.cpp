@@ -287,13 +287,12 @@ class Check {
            "in f64\n"
            "inner product: <grad, v> by reverse mode against <dy, J v> by forward mode, in f64\n"
            "passes: the program after all passes against the one before, both evaluated in f64\n";
-    std::cout
-        << "infer, forward, backward, jvp and hvp kernels: against the evaluator\n"
-        << fmt::format(
-               "errors are relative to the element or the tensor's typical (rms) one; tolerances are {:g} "
-               "epsilon of the type\ntimes the root of the longest reduction; kernels may be off by {:g} "
-               "times the evaluator's own rounding besides\n",
-               kOperations, kSensitivity);
+    std::cout << "infer, forward, backward, jvp and hvp kernels: against the evaluator\n"
+          << fmt::format(
+                 "errors are relative to the element or the tensor's typical (rms) one; tolerances are {:g} "
+                 "epsilon of the type\ntimes the root of the longest reduction; kernels may be off by {:g} "
+                 "times the evaluator's own rounding besides\n",
+                 kOperations, kSensitivity);
     std::cout << (passed_ ? "passed\n" : "FAILED\n");
   }
 };
