@@ -95,14 +95,6 @@ class Gatherer {
     });
   }
 
-  bool reads_at_computed(Id literal) const {
-    return std::ranges::any_of(reachable(a_, literal), [&](Id id) {
-      return is_read(a_[id].op) && std::ranges::any_of(read_indices(a_[id]), [&](Id x) {
-               return a_[x].op != Op::axis && a_[x].axes_count > 0;
-             });
-    });
-  }
-
   Id attempt(const Node& n, const std::vector<Equation>& equations) {
     std::vector<Id> indices;
     std::vector<AxisRange> targets;
