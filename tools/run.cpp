@@ -41,7 +41,7 @@ class Run {
     options_ = compile_options(c_);
     options_.differentiate = !cotangents_.empty();
     options_.dims = dims_of(c_);
-    if (options_.differentiate || jvp_.empty()) run_op();
+    if (options_.differentiate || jvp_.empty()) run_kernels();
     options_.differentiate = false;
     if (!jvp_.empty()) run_jvp();
     if (!hvp_.empty()) run_hvp();
@@ -151,23 +151,6 @@ class Run {
   // Cotangents are named by the derivation, in the order of the float outputs.
   std::string cotangent_name(const Program& p, size_t i) const { return p.tensors[p.cotangents[i]].name; }
 
-  // A note where the evaluator has to stand in.
-  static bool has_kernels(const Program& derived) {
-    auto type = without_kernels(derived);
-    if (type)
-      std::cerr << fmt::format(
-          "xhat: note: kernels for {} are not there yet; the evaluator runs this, slowly\n", name_of(*type));
-    return !type;
-  }
-
-  void run_op() {
-    Derivation derivation = derive(op_, options_);
-    if (has_kernels(derivation.program))
-      run_kernels();
-    else
-      evaluate_it(derivation.program);
-  }
-
   static std::vector<std::string> names(const std::map<std::string, NpyArray>& arrays) {
     std::vector<std::string> list;
     for (const auto& [name, array] : arrays) list.push_back(name);
@@ -198,24 +181,14 @@ class Run {
       for (TensorId t : float_outputs_) give(cotangents_.at(op_.tensors[t].name));
     for (const auto& [name, array] : tangents) give(array);
 
-    Program derived = derive(product, options_).program;
-    if (has_kernels(derived)) {
-      CompiledOp compiled = compile(product, options_);
-      Buffers buffers;
-      for (const auto& [name, array] : data) buffers.emplace(name, Buffer(array));
-      for (TensorId t : product.outputs)
-        buffers.emplace(product.tensors[t].name,
-                        Buffer(product.tensors[t].type, shape_of(product, t, dims_)));
-      compiled.infer(arguments_of(buffers));
-      for (size_t i = 0; i < files.size(); ++i)
-        results_[files[i]] = buffers.at(product.tensors[product.outputs[i]].name).npy();
-    } else {
-      Arrays arrays;
-      for (const auto& [name, array] : data) arrays[name] = to_array(array);
-      Arrays out = evaluate(product, arrays, dims_);
-      for (size_t i = 0; i < files.size(); ++i)
-        results_[files[i]] = to_npy(out.at(product.tensors[product.outputs[i]].name));
-    }
+    CompiledOp compiled = compile(product, options_);
+    Buffers buffers;
+    for (const auto& [name, array] : data) buffers.emplace(name, Buffer(array));
+    for (TensorId t : product.outputs)
+      buffers.emplace(product.tensors[t].name, Buffer(product.tensors[t].type, shape_of(product, t, dims_)));
+    compiled.infer(arguments_of(buffers));
+    for (size_t i = 0; i < files.size(); ++i)
+      results_[files[i]] = buffers.at(product.tensors[product.outputs[i]].name).npy();
   }
 
   void run_kernels() {
