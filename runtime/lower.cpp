@@ -173,10 +173,11 @@ void Lowering::member(const std::vector<size_t>& group) {
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
-  if (along && long_enough && !read_backwards(group))
+  bool plain = !vectors_ || read_backwards(group);
+  if (along && long_enough && !plain)
     row_sum(group, v);
   else
-    column_sum(group, along || read_backwards(group) ? kNone : v);
+    column_sum(group, along || plain ? kNone : v);
 }
 
 void Lowering::map(const SpecMember& m) {
@@ -260,8 +261,8 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
   return dims;
 }
 
-LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target) {
-  return Lowering(spec, target).run();
+LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
+  return Lowering(spec, target, vectors).run();
 }
 
 Halide::Target cpu_target() {

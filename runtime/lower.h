@@ -28,7 +28,7 @@ struct LoweredKernel {
 // element are dropped.
 std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m);
 
-LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target);
+LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors = true);
 
 // host, strict_float, without checks and bounds queries: the executor checks what comes in.
 Halide::Target cpu_target();

@@ -20,14 +20,15 @@ using Halide::VarOrRVar;
 
 class Lowering {
  public:
-  Lowering(const KernelSpec& spec, const Halide::Target& target)
-      : spec_(spec), target_(target), emit_{spec, {}, {}, {}, {}} {}
+  Lowering(const KernelSpec& spec, const Halide::Target& target, bool vectors)
+      : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}} {}
 
   LoweredKernel run();
 
  private:
   const KernelSpec& spec_;
   const Halide::Target& target_;
+  bool vectors_;
   Emitter emit_;
   LoweredKernel out_;
   std::unordered_map<Id, Var> vars_;
@@ -76,7 +77,7 @@ class Lowering {
   template <class Stage>
   void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll) const {
     const SpecAxis& a = axis(x);
-    int width = natural(type);
+    int width = vectors_ ? natural(type) : 1;
     if (a.kind() == AxisKind::whole)
       while (width > 1 && a.extent < width) width /= 2;
     if (width <= 1) return;

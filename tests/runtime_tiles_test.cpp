@@ -50,6 +50,12 @@ TEST(Tiles, EqualityOfAxesIsWhatItSays) {
   })", {{"K", 3}, {"N", 7}, {"M", 5}});
 }
 
+// Halide 21 refuses these vectors ("Vector lanes of Load must match"): compiled without.
+TEST(Tiles, WhereHalideRefusesVectorsThereAreScalars) {
+  const char* text = "op f(x: f32[5,5], ids: i64[5]) -> (s) { s[k in 0..5] = x[ids[(k+1)/2], 2*((k+1)/2)-1 else 0] }";
+  expect_agreement(text, {});
+}
+
 // Halide 21 cannot compile a masked reversed load at a constant place.
 TEST(Tiles, ReadsBackwardsAtAnyLength) {
   for (int64_t n : {1, 2, 3, 5, 17, 33, 100, 1001}) {
