@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "expr/affine.h"
-
 namespace xhat {
 namespace {
 
@@ -174,19 +172,8 @@ Body::Extreme Body::extreme_of(Id reduction, const Literals& shields, bool named
 }
 
 bool Body::inside_anywhere(Id node) {
-  for (Id id : reachable(a_, node)) {
-    const Node& n = a_[id];
-    if (n.op != Op::read) continue;
-    const std::vector<Id>& shape = d_.program.tensor(n.symbol).shape;
-    for (size_t i = 0; i < shape.size(); ++i) {
-      const AxisRange* r = scope.find(n.arg(i));
-      if (r && is_constant(a_, r->begin, 0) && r->end == shape[i]) continue;
-      std::vector<AxisRange> axes = scope.ranges_of(scope.closure(a_, a_[n.arg(i)].free_axes()));
-      if (prove_bounds(a_, {axes, {}, n.arg(i), shape[i]}).verdict != BoundsAnswer::Verdict::proved)
-        return false;
-    }
-  }
-  return true;
+  std::vector<Id> axes = all_axes(a_, std::span(&node, 1));
+  return reads_inside(a_, d_.program, node, scope.ranges_of(scope.closure(a_, axes)), {});
 }
 
 Id Body::product_of_others(const Node& n) {

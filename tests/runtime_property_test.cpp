@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "ad/random_inputs.h"
 #include "tests/golden.h"
 #include "tests/random_program.h"
@@ -41,6 +41,21 @@ std::string difference_from_both(const Arrays& exact, const Arrays& declared, co
   return a.empty() || difference(declared, got, tolerance).empty() ? "" : a;
 }
 
+// Every kParts-th program, so that ctest can run the parts side by side.
+constexpr int kParts = 4;
+
+// Products with the derivatives are ops like any other. data has the inputs and cotangents.
+std::string product_failure(const Program& product, Arrays data, const DimValues& dims, CompileOptions options, double tolerance) {
+  for (TensorId t : product.inputs)
+    if (const Tensor& x = product.tensor(t); !data.contains(x.name))
+      data[x.name] = random_normals(x.type, shape_of(product, t, dims), data.size());
+  options.differentiate = false;
+  Arrays exact = evaluate_on(product, data, dims), declared = evaluate_on(product, data, dims, Rounding::declared);
+  CompiledOp kernels = compile(product, options);
+  std::string d = difference_from_both(exact, declared, run_infer(kernels, data, dims), tolerance);
+  return d.empty() ? "" : product.name + ": " + d + "\n" + print(product) + print(kernels.program());
+}
+
 std::string failure(const std::string& text, uint64_t seed) {
   Program op;
   try {
@@ -65,6 +80,9 @@ std::string failure(const std::string& text, uint64_t seed) {
       return "infer: " + d + "\n" + print(kernels.program());
     if (std::string d = difference_from_both(exact, declared, run_both(kernels, data, dims), tolerance); !d.empty())
       return "backward: " + d + "\n" + print(kernels.program());
+    uint64_t which = seed / kParts % 4;  // of every part's programs
+    if (derived.gradients.empty() || which > 1) return "";
+    return product_failure(which == 0 ? jvp(op) : hvp(op), data, dims, options, tolerance);
   } catch (const Error& e) {
     // A clear "not yet" is an answer, but a rare one: counted below.
     if (std::string(e.what()).find("not there yet") != std::string::npos) return kNotYet;
@@ -75,8 +93,6 @@ std::string failure(const std::string& text, uint64_t seed) {
   return "";
 }
 
-// Every kParts-th program, so that ctest can run the parts side by side.
-constexpr int kParts = 4;
 class KernelPropertyTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(KernelPropertyTest, AgreesWithTheEvaluator) {
