@@ -28,6 +28,7 @@
 #pragma once
 #include "ad/gradcheck.h"
 #include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "ad/random_inputs.h"
 #include "expr/dsl.h"
 #include "expr/evaluate.h"
@@ -66,6 +67,13 @@ using xhat::explain;
 using xhat::Explanation;
 using xhat::to_text;
 
+// Deriving: gradient() is what compile() does by itself; vjp, jvp and hvp give ops of their own, which are compiled with
+// differentiate = false and run by infer().
+using xhat::gradient;
+using xhat::hvp;
+using xhat::jvp;
+using xhat::vjp;
+
 // Checking: the evaluator, which says what an op means, and finite differences.
 using xhat::Array;
 using xhat::array_of;
@@ -73,7 +81,8 @@ using xhat::Arrays;
 using xhat::check_gradient;
 using xhat::evaluate;
 using xhat::EvaluateOptions;
-using xhat::gradient;
+using xhat::gradcheck;
+using xhat::GradcheckOptions;
 using xhat::GradcheckReport;
 using xhat::random_cotangents;
 using xhat::random_inputs;

@@ -228,15 +228,21 @@ class Push {
 
   // ---- text ----
 
-  // x + -y is x - y, for what is not of the forward. Exact.
+  // Signs go up and meet: x + -y is x - y, -x * y is -(x*y), --x is x. Exact; for what is not of the forward.
   Id tidy(Id root) {
+    auto positive = [&](Id id) { return a_[id].op == Op::neg ? a_[id].arg(0) : id; };
     return rewrite(a_, root, [&](Id id) {
       const Node& n = a_[id];
-      if (n.op != Op::add || forward_.contains(id)) return id;
-      const Node& y = a_[n.arg(1)];
-      if (y.op == Op::neg) return a_.sub(n.arg(0), y.arg(0));
-      if (y.op == Op::div && a_[y.arg(0)].op == Op::neg)
-        return a_.sub(n.arg(0), a_.div(a_[y.arg(0)].arg(0), y.arg(1)));
+      if (forward_.contains(id) || n.arg_count == 0) return id;
+      Id x = positive(n.arg(0)), y = n.arg_count > 1 ? positive(n.arg(1)) : kNone;
+      bool minus = x != n.arg(0), other = y != kNone && y != n.arg(1);
+      if (n.op == Op::neg && minus) return x;
+      if (n.op == Op::add && other) return a_.sub(n.arg(0), y);
+      if (n.op == Op::add && minus) return a_.sub(n.arg(1), x);
+      if (n.op == Op::sub && other) return a_.add(n.arg(0), y);
+      if ((n.op == Op::mul || n.op == Op::div) && minus != other)
+        return a_.unary(Op::neg, a_.binary(n.op, x, y));
+      if ((n.op == Op::mul || n.op == Op::div) && minus) return a_.binary(n.op, x, y);
       return id;
     });
   }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <thread>
 
+#include "ad/jvp.h"
 #include "runtime/compile.h"
 #include "runtime/kernel_cache.h"
 
@@ -75,6 +76,29 @@ TEST_F(CallTest, RefusesUnknownDoubledAndMissingNames) {
   expect_contains(error_of([&] { op.infer({{"z", {x.data(), {3, 4}}}}); }), "there is no tensor 'z'");
   expect_contains(error_of([&] { op.infer({{"x", {x.data(), {3, 4}}}, {"x", {x.data(), {3, 4}}}}); }), "'x' is given twice");
   expect_contains(error_of([&] { op.infer({{"x", {x.data(), {3, 4}}}, {"y", {y.data(), {3, 4}}}}); }), "'w' is missing");
+}
+
+// Products with the derivatives are called as any op is, with the same checks.
+TEST_F(CallTest, ProductsWithTheDerivatives) {
+  CompiledOp forward = compile(jvp(parse_op(kScale)), {.differentiate = false});
+  std::vector<float> tx(12, 5), tw(4, 7), ty(12);
+  std::vector<Argument> arguments = {{"x", {x.data(), {3, 4}}},     {"w", {w.data(), {4}}},    {"t_x", {tx.data(), {3, 4}}},
+                                     {"t_w", {tw.data(), {4}}},     {"y", {y.data(), {3, 4}}}, {"jvp_y", {ty.data(), {3, 4}}}};
+  forward.infer(arguments);
+  for (float v : y) EXPECT_EQ(v, 6);
+  for (float v : ty) EXPECT_EQ(v, 5 * 3 + 2 * 7);
+  arguments[2].view = {tx.data(), {4, 3}};
+  expect_contains(error_of([&] { forward.infer(arguments); }), "t_x");
+  arguments.erase(arguments.begin() + 2);
+  expect_contains(error_of([&] { forward.infer(arguments); }), "'t_x' is missing");
+
+  CompiledOp backward = compile(vjp(parse_op(kScale), {{"w"}}), {.differentiate = false});
+  backward.infer({{"x", {x.data(), {3, 4}}}, {"w", {w.data(), {4}}}, {"dy", {tx.data(), {3, 4}}}, {"y", {y.data(), {3, 4}}}, {"grad_w", {tw.data(), {4}}}});
+  for (float v : tw) EXPECT_EQ(v, 3 * 2 * 5);
+
+  CompiledOp curvature = compile(hvp(parse_op(kScale), {.wrt = {"w"}, .along = {"x"}}), {.differentiate = false});
+  curvature.infer({{"x", {x.data(), {3, 4}}}, {"w", {w.data(), {4}}}, {"dy", {tx.data(), {3, 4}}}, {"t_x", {y.data(), {3, 4}}}, {"hvp_w", {tw.data(), {4}}}});
+  for (float v : tw) EXPECT_EQ(v, 3 * 5 * 6);
 }
 
 TEST_F(CallTest, RefusesNull) {

@@ -255,6 +255,43 @@ TEST_F(ToolRun, ScalarsBySetOrFile) {
   EXPECT_FALSE(fs::exists(path("two/grad_k.npy")));
 }
 
+TEST_F(ToolRun, ProductsWithTheDerivativesGoToFiles) {
+  write_npy<float>("x.npy", "<f4", "(3,)", {1, -2, 3});
+  write_npy<float>("v.npy", "<f4", "(3,)", {1, 2, 10});
+  write_npy<float>("dy.npy", "<f4", "(3,)", {1, 10, 100});
+  // y = x^2: J v = 2*x*v, and the Hessian of <dy, y> is the diagonal 2*dy.
+  Result r = call(
+      "run $F/scale.xh --op square --in x=$T/x.npy --jvp x=$T/v.npy --hvp x=$T/v.npy --dy y=$T/dy.npy --out "
+      "$T/o");
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(read_npy<float>("o/y.npy", "(3,)"), (std::vector<float>{1, 4, 9}));
+  EXPECT_EQ(read_npy<float>("o/jvp_y.npy", "(3,)"), (std::vector<float>{2, -8, 60}));
+  EXPECT_EQ(read_npy<float>("o/grad_x.npy", "(3,)"), (std::vector<float>{2, -40, 600}));
+  EXPECT_EQ(read_npy<float>("o/hvp_x.npy", "(3,)"), (std::vector<float>{2, 40, 2000}));
+}
+
+TEST_F(ToolRun, InputsWithoutATangentStandStill) {
+  write_npy<float>("x.npy", "<f4", "(2,)", {1, 2});
+  write_npy<float>("ta.npy", "<f4", "()", {10});
+  write_npy<float>("dy.npy", "<f4", "(2,)", {1, 3});
+  write_npy<float>("dtotal.npy", "<f4", "()", {100});
+  Result r = call("run $F/scale.xh --in x=$T/x.npy --set a=0.5 k=1 --jvp a=$T/ta.npy --out $T/o");
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(read_npy<float>("o/jvp_y.npy", "(2,)"), (std::vector<float>{10, 20}));
+  EXPECT_EQ(read_npy<float>("o/jvp_total.npy", "()"), (std::vector<float>{30}));
+  EXPECT_EQ(read_npy<float>("o/total.npy", "()"), (std::vector<float>{3.5}));
+  EXPECT_EQ(read_npy<uint8_t>("o/big.npy", "'|b1'"), (std::vector<uint8_t>{1, 1}));  // has no tangent
+  EXPECT_FALSE(fs::exists(path("o/jvp_big.npy")));
+  // hvp for the gradients wanted, along a alone: grad_x = a*(dy + dtotal).
+  r = call(
+      "run $F/scale.xh --in x=$T/x.npy --set a=0.5 k=1 --hvp a=$T/ta.npy --dy y=$T/dy.npy "
+      "total=$T/dtotal.npy "
+      "--wrt x --out $T/h");
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(read_npy<float>("h/hvp_x.npy", "(2,)"), (std::vector<float>{1010, 1030}));
+  EXPECT_FALSE(fs::exists(path("h/hvp_a.npy")));
+}
+
 TEST_F(ToolRun, StashPolicyAndFusionDoNotChangeGradients) {
   write_npy<float>("x.npy", "<f4", "(2, 3)", {1, 2, 3, 1, 2, 4});
   write_npy<float>("dy.npy", "<f4", "(2, 3)", {1, 0, -1, 2, 0.5f, 0});
@@ -307,6 +344,16 @@ TEST_F(ToolRun, WrongArraysAreErrorsThatNameOpAndTensor) {
        {"the cotangent of output total is missing"}},
       {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 --dy big=$T/x.npy", {"is bool and has no cotangent"}},
       {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2.5", {"'2.5' is no value of type i32"}},
+      {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 --jvp z=$T/x.npy",
+       {"--jvp z: op scale has no input of that name"}},
+      {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 --jvp k=$T/x.npy",
+       {"scale.xh:3:", "it is i32, not a float"}},
+      {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 --jvp x=$T/double.npy",
+       {"the tangent of x is declared f32", "f64"}},
+      {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 --jvp a=$T/x.npy",
+       {"the tangent of a has shape [2], but a has []"}},
+      {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 --hvp x=$T/x.npy",
+       {"the cotangent of output", "is missing", "--hvp"}},
       {"run $F/scale.xh --in x=$T/x.npy --set a=1 k=2 N=3",
        {"no scalar parameter of that name; it has a, k"}},
   };
@@ -322,16 +369,29 @@ TEST_F(ToolCheck, RightGradientsPass) {
   Result r = call("check $F/softmax.xh --dims N=3");
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   EXPECT_HAS(r.out, "N = 3");
-  for (const char* part :
-       {"gradient", "passes", "infer", "forward", "backward", "tolerance", "1.0e-05", "passed"})
+  for (const char* part : {"gradient", "inner product", "jvp_y", "hvp_x", "jvp kernels", "hvp kernels",
+                           "passes", "infer", "forward", "backward", "tolerance", "1.0e-05", "passed"})
     EXPECT_HAS(r.out, part);
 }
 
 TEST_F(ToolCheck, AWrongCustomGradientFails) {
   Result r = call("check $F/wrong_gradient.xh");
   EXPECT_EQ(r.status, 1) << r.out << r.err;
-  EXPECT_HAS(r.out, "WRONG");
   EXPECT_HAS(r.out, "FAILED");
+  // Found three times over; the passes and kernels do what was stated.
+  std::istringstream lines(r.out);
+  std::vector<std::string> wrong;
+  for (std::string line; std::getline(lines, line);)
+    if (line.find("WRONG") != std::string::npos) wrong.push_back(line.substr(2, line.find("  ", 2) - 2));
+  EXPECT_EQ(wrong, (std::vector<std::string>{"gradient", "inner product", "jvp"})) << r.out;
+}
+
+TEST_F(ToolCheck, AStatedGradientThatIsNotLinearFails) {
+  write("clip.xh",
+        "op f(x: f32[N]) -> (y) { y[n] = x[n] }\ngrad f(x, dy) -> (dx) { dx[n] = clamp(dy[n], -9, 9) }\n");
+  Result r = call("check $T/clip.xh");
+  EXPECT_EQ(r.status, 1) << r.out << r.err;
+  EXPECT_HAS(r.out, "jvp: op f has no forward derivative: its `grad` is not linear in the cotangent dy");
 }
 
 TEST_F(ToolCheck, HalfPrecision) {
@@ -392,9 +452,8 @@ TEST_F(ToolUsage, NotYet) {
   write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n}\n");
   for (const char* arguments :
        {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cpu -o $T/lib", "explain $T/p.xh",
-        "explain $F/softmax.xh --fuse relay",
-        "check $F/softmax.xh --target cuda", "bench $F/softmax.xh --target opencl",
-        "run $F/softmax.xh --target vulkan --in x=x.npy --out $T/o"}) {
+        "explain $F/softmax.xh --fuse relay", "check $F/softmax.xh --target cuda",
+        "bench $F/softmax.xh --target opencl", "run $F/softmax.xh --target vulkan --in x=x.npy --out $T/o"}) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;
     EXPECT_HAS(r.err, "not yet");
