@@ -4,7 +4,7 @@
 #include <limits>
 #include <set>
 
-#include "expr/scalar.h"
+#include "expr/simplify.h"
 #include "fusion/scatter.h"
 
 namespace xhat::runtime {
@@ -14,50 +14,6 @@ constexpr int64_t kFar = int64_t{1} << 40;  // "unbounded", far from overflow wh
 
 bool is_narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
 bool is_comparison(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
-
-// Folds constants after sizes are filled in: index arithmetic, and numbers like f32(N*H*W).
-Id fold(Arena& a, Id id) {
-  const Node& n = a[id];
-  if (n.arg_count == 0 || is_read(n.op) || is_reduction(n.op)) return id;
-  if (n.op == Op::select && a[n.arg(0)].op == Op::constant) return a[n.arg(0)].integer ? n.arg(1) : n.arg(2);
-  auto constant = [&](Id x) { return a[x].op == Op::constant; };
-  if (!std::ranges::all_of(n.args(), constant)) {
-    // Integer identities keep bare axes bare.
-    if (n.type != DType::i64 || n.arg_count != 2) return id;
-    if ((n.op == Op::add || n.op == Op::sub) && is_constant(a, n.arg(1), 0)) return n.arg(0);
-    if (n.op == Op::add && is_constant(a, n.arg(0), 0)) return n.arg(1);
-    if ((n.op == Op::mul || n.op == Op::div) && is_constant(a, n.arg(1), 1)) return n.arg(0);
-    if (n.op == Op::mul && is_constant(a, n.arg(0), 1)) return n.arg(1);
-    return id;
-  }
-  if (n.op == Op::random) return id;
-  if (n.op == Op::cast) {
-    const Node& x = a[n.arg(0)];
-    if (is_float(n.type)) {
-      double v = is_float(x.type) ? x.value : static_cast<double>(x.integer);
-      return a.constant(n.type, is_narrow(n.type) ? round_to(n.type, v) : v);
-    }
-    return a.integer(is_float(x.type) ? integer_from(n.type, x.value) : integer_from(n.type, x.integer), n.type);
-  }
-  if (n.op == Op::select) return id;
-  const ScalarOp& op = scalar(n.op);
-  double reals[3] = {};
-  int64_t integers[3] = {};
-  for (size_t i = 0; i < n.arg_count; ++i) {
-    reals[i] = a[n.arg(i)].value;
-    integers[i] = a[n.arg(i)].integer;
-  }
-  bool from_float = is_float(a[n.arg(0)].type);
-  // f32 operands are rounded as the kernel would have them; numbers of dims alone are f64 and stay exact.
-  if (from_float)
-    for (size_t i = 0; i < n.arg_count; ++i) reals[i] = round_to(a[n.arg(i)].type, reals[i]);
-  if (is_float(n.type)) {
-    if (!from_float || !op.reals) return id;
-    return a.constant(n.type, round_to(n.type, op.reals.at(reals)));
-  }
-  if (from_float) return op.tests ? a.integer(op.tests.at(reals), n.type) : id;
-  return op.integers ? a.integer(op.integers.at(integers), n.type) : id;
-}
 
 struct Builder {
   const Program& p;
@@ -99,7 +55,7 @@ struct Builder {
     const Node& n = arena()[id];
     bool as_stored = n.op == Op::cast && arena()[n.arg(0)].type == type;
     if (!is_narrow(type) || as_stored) return id;
-    return fold(arena(), arena().cast(DType::f32, fold(arena(), arena().cast(type, id))));
+    return arena().cast(DType::f32, arena().cast(type, id));
   }
 
   // Copies an expression of the program, filling in sizes and renaming axes.
@@ -131,11 +87,11 @@ struct Builder {
           for (size_t i = 0; i < args.size(); ++i) args[i] = rounded(from[n.arg(i)].type, args[i]);
         made = arena().apply(n.op, args);
       }
-      made = fold(arena(), made);
-      if (is_narrow(n.type) && arena()[made].type == n.type) made = fold(arena(), arena().cast(DType::f32, made));
+      if (is_narrow(n.type) && arena()[made].type == n.type) made = arena().cast(DType::f32, made);
       done[id] = made;
     }
-    return done.at(root);
+    // Sizes are numbers now.
+    return simplify(arena(), done.at(root));
   }
 
   Id body(const Node& root, const Replacements& axes) {
@@ -169,7 +125,7 @@ struct Builder {
       Id axis = class_axis[static_cast<size_t>(m.reduced[i])];
       Id begin = copy(reduced[i].begin, axes), end = copy(reduced[i].end, axes);
       int64_t low = spec.interval(begin).first, high = spec.interval(end).second;
-      Id value = fold(arena(), arena().add(axis, arena().integer(low)));
+      Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
       axes[reduced[i].axis] = value;
       if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
       if (arena()[end].op != Op::constant) guards.push_back(arena().binary(Op::lt, value, end));
