@@ -16,7 +16,7 @@
 #include <sstream>
 
 #include "ad/gradcheck.h"
-#include "ad/gradient.h"
+#include "ad/jvp.h"
 #include "expr/dims.h"
 #include "expr/program.h"
 
@@ -151,6 +151,16 @@ TEST(DocsTest, GradientsAgreeWithFiniteDifferences) {
 }
 
 // A typo in a fence would take its block out of the tests.
+// What the pages show of forward mode is what it gives.
+TEST(DocsTest, ProductsAreTheOnesShown) {
+  Program squash = parse_op("op squash(x: f32[N], s: f32) -> (y) { y[i] = s * tanh(x[i]) }");
+  std::string language = read(kRoot / "docs/language.md");
+  for (const Program& p : {vjp(squash, {{"x"}}), jvp(squash, {{"x"}}), hvp(squash, {.wrt = {"x"}, .along = {"x"}})})
+    EXPECT_NE(language.find(print(p)), std::string::npos) << print(p);
+  std::string softmax = print(jvp(parse_op(read(kRoot / "examples/softmax.xh"))));
+  EXPECT_NE(read(kRoot / "docs/passes.md").find(softmax), std::string::npos) << softmax;
+}
+
 TEST(DocsTest, FencesAreKnown) {
   const std::set<std::string> known = {"", "text", "sh", "cpp", "cmake", "xh", "xh error", "mermaid"};
   for (const fs::path& page : pages())
