@@ -259,6 +259,7 @@ struct Walk {
         case Op::minimum: r = Halide::min(x(0), x(1)); break;
         case Op::maximum: r = Halide::max(x(0), x(1)); break;
         case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
+        case Op::select: r = Halide::select(value(n.arg(0)), x(1), x(2)); break;
         default: r = Halide::cast<int32_t>(Halide::clamp(Halide::cast<int64_t>(stored(value(id))), INT32_MIN, INT32_MAX)); break;
       }
       indices[id] = r;

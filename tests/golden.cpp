@@ -12,6 +12,7 @@
 #include "ad/gradient.h"
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
+#include "cse/lift_reductions.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_planner.h"
 #include "expr/simplify.h"
@@ -56,6 +57,7 @@ Program run_pass(const Program& p, const PassCall& call) {
     for (std::string name; names >> name;) options.wrt.push_back(name);
     return gradient(p, options);
   }
+  if (call.name == "lift") return lift_reductions(ordered(p), true);
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
   if (call.name == "reductions") return simplify_reductions(p);
