@@ -10,13 +10,9 @@
 
 namespace xhat {
 
-// Both steps below, in order. Calls must be expanded. Keeps values exactly, names and order of outputs.
+// lift_reductions, then inline_maps. Calls must be expanded. Keeps values exactly, names and order of outputs.
 // keep: tensors that stay as they are, though they could be inlined: once stashes are chosen, they.
 Program inline_injective(const Program& p, std::span<const TensorId> keep = {});
-
-// Every reduction that is not a whole body becomes a definition over its free axes; conditions it stood under go along,
-// so that it reads nothing it did not read before.
-Program lift_reductions(const Program& p);
 
 // Every map that is neither an output nor a gradient is substituted into its users, where that repeats no expensive work:
 // into a reduction that would evaluate it once per step of an axis it does not depend on, only cheap ones go.

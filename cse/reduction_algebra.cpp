@@ -377,12 +377,14 @@ void Simplifier::backward(Definition d) {
       // The new sum is the definition itself; a number that was pulled out goes back in.
       Definition made = done_.back();
       done_.pop_back();
-      sums_.back().tensor = d.target();
+      // A count is not among the sums that are known.
+      KnownSum* known = !sums_.empty() && sums_.back().tensor == made.target() ? &sums_.back() : nullptr;
+      if (known) known->tensor = d.target();
       if (value.coefficient != 1) {
         const Node sum = a_[made.body];
         Product scaled = tree_.form(reduce_body(sum));
         scaled.coefficient *= value.coefficient;
-        sums_.back().coefficient *= value.coefficient;
+        if (known) known->coefficient *= value.coefficient;
         made.body =
             a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
       }

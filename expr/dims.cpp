@@ -262,31 +262,46 @@ std::string dims_text(const DimValues& dims) {
 
 int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims) {
   if (a[extent].op == Op::constant) return a[extent].integer;
-  std::unordered_map<Id, int64_t> value;
+  struct Number {
+    int64_t integer = 0;
+    double real = 0;
+  };
+  std::unordered_map<Id, Number> value;
   for (Id id : reachable(a, extent)) {
     const Node& n = a[id];
+    if (is_read(n.op) || is_reduction(n.op) || n.op == Op::axis)
+      throw Bug("an extent holds a node that is no function of dims");
     int64_t x[3] = {};
-    for (size_t i = 0; i < n.arg_count && i < 3; ++i) x[i] = value[n.arg(i)];
-    switch (n.op) {
-      case Op::constant: value[id] = n.integer; break;
-      case Op::dim: {
-        auto it = dims.find(a.name(id));
-        if (it == dims.end()) throw Error("the value of dim " + a.name(id) + " is not known");
-        value[id] = it->second;
-        break;
-      }
-      case Op::select: value[id] = x[0] ? x[1] : x[2]; break;
-      case Op::cast: value[id] = integer_from(n.type, x[0]); break;
-      default: {
-        if (is_read(n.op) || is_reduction(n.op) || n.op == Op::axis || is_float(n.type))
-          throw Bug("an extent holds a node that is no integer function of dims");
-        const auto& form = scalar(n.op).integers;
-        if (!form) throw Bug("an extent holds " + std::string(info(n.op).id));
-        value[id] = form.at(x);
-      }
+    double u[3] = {};
+    for (size_t i = 0; i < n.arg_count; ++i) {
+      x[i] = value[n.arg(i)].integer;
+      u[i] = value[n.arg(i)].real;
+    }
+    bool from_real = n.arg_count > 0 && is_float(a[n.arg(0)].type);
+    Number& v = value[id];
+    if (n.op == Op::constant) {
+      if (is_float(n.type)) v.real = n.value;
+      else v.integer = n.integer;
+    } else if (n.op == Op::dim) {
+      auto it = dims.find(a.name(id));
+      if (it == dims.end()) throw Error("the value of dim " + a.name(id) + " is not known");
+      v.integer = it->second;
+    } else if (n.op == Op::select) {
+      v = value[n.arg(x[0] ? 1 : 2)];
+    } else if (n.op == Op::cast && is_float(n.type)) {
+      v.real = from_real ? u[0] : static_cast<double>(x[0]);
+    } else if (n.op == Op::cast) {
+      v.integer = from_real ? integer_from(n.type, u[0]) : integer_from(n.type, x[0]);
+    } else {
+      const ScalarOp& op = scalar(n.op);
+      if (from_real && is_float(n.type) && op.reals) v.real = op.reals.at(u);
+      else if (from_real && op.tests) v.integer = op.tests.at(u);
+      else if (!from_real && is_float(n.type) && op.draws) v.real = op.draws.at(x);
+      else if (!from_real && op.integers) v.integer = op.integers.at(x);
+      else throw Bug("an extent holds " + std::string(info(n.op).id));
     }
   }
-  return value[extent];
+  return value[extent].integer;
 }
 
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims) {

@@ -47,7 +47,7 @@ class Translator {
   std::optional<int64_t> known_extent(const AxisRange& r) const {
     for (Id id : reachable(a_, std::vector<Id>{r.begin, r.end}))
       if (a_[id].op == Op::axis || is_read(a_[id].op) || is_reduction(a_[id].op)) return std::nullopt;
-    return evaluate_extent(a_, r.end, dims_) - evaluate_extent(a_, r.begin, dims_);
+    return std::max<int64_t>(0, evaluate_extent(a_, r.end, dims_) - evaluate_extent(a_, r.begin, dims_));
   }
 
   // The axis to take lanes from: the last one that has enough points, else the longest.

@@ -40,12 +40,15 @@ struct Builder {
     return it->second;
   }
 
+  [[noreturn]] void unknown_range(Id axis) const {
+    throw Error(p.name + ": the kernel of " + k.name + " runs over axis " + p.arena->name(axis) +
+                ", whose range has no bounds that are known before it runs; bound it, as in " + p.arena->name(axis) +
+                " in 0..clamp(…, 0, N)");
+  }
+
   Id axis_of(const Replacements& axes, Id axis) const {
     auto it = axes.find(axis);
-    if (it == axes.end())
-      throw Error(p.name + ": the kernel of " + k.name + " would need a reduction inside another one, over axis " +
-                  p.arena->name(axis) + ", whose range depends on where it stands; kernels for that are not there yet. " +
-                  "give the inner reduction a tensor of its own, or use the evaluator");
+    if (it == axes.end()) unknown_range(axis);  // of a reduction that could not be lifted
     return it->second;
   }
 
@@ -78,10 +81,7 @@ struct Builder {
                                is_narrow(n.type) ? arena().cast(n.type, args.back()) : args.back());
       else if (n.op == Op::select) made = arena().select(args[0], args[1], args[2]);
       else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
-      else if (is_reduction(n.op))
-        throw Error(p.name + ": the kernel of " + k.name + " would need a reduction inside another one whose range depends " +
-                    "on where it stands; kernels for that are not there yet. give the inner reduction a tensor of its own, " +
-                    "or use the evaluator");
+      else if (is_reduction(n.op)) unknown_range(n.arg(2));
       else {
         if (is_comparison(n.op))
           for (size_t i = 0; i < args.size(); ++i) args[i] = rounded(from[n.arg(i)].type, args[i]);
@@ -125,6 +125,7 @@ struct Builder {
       Id axis = class_axis[static_cast<size_t>(m.reduced[i])];
       Id begin = copy(reduced[i].begin, axes), end = copy(reduced[i].end, axes);
       int64_t low = spec.interval(begin).first, high = spec.interval(end).second;
+      if (low == -kFar || high == kFar) unknown_range(reduced[i].axis);
       Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
       axes[reduced[i].axis] = value;
       if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
@@ -171,6 +172,7 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
   const Arena& a = *arena;
   std::unordered_map<Id, std::pair<int64_t, int64_t>> known;
   auto clip = [](int64_t v) { return std::clamp(v, -kFar, kFar); };
+  const std::pair<int64_t, int64_t> zero = {0, 0};
   for (Id id : reachable(a, e)) {
     const Node& n = a[id];
     std::pair<int64_t, int64_t> r = {-kFar, kFar};
@@ -199,10 +201,13 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
         if (x(1).first == x(1).second && x(1).first > 0) {
           auto floor_div = [](int64_t u, int64_t v) { return u >= 0 ? u / v : -((-u + v - 1) / v); };
           r = {floor_div(x(0).first, x(1).first), floor_div(x(0).second, x(1).first)};
+        } else if (x(1) == zero) {
+          r = zero;  // x/0 is 0
         }
         break;
       case Op::mod:
         if (x(1).first > 0) r = {0, x(1).second - 1};
+        if (x(1) == zero) r = zero;
         break;
       case Op::minimum: r = {std::min(x(0).first, x(1).first), std::min(x(0).second, x(1).second)}; break;
       case Op::maximum: r = {std::max(x(0).first, x(1).first), std::max(x(0).second, x(1).second)}; break;

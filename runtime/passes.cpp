@@ -9,6 +9,7 @@
 #include "ad/gather.h"
 #include "ad/gradient.h"
 #include "cse/auto_inliner.h"
+#include "cse/lift_reductions.h"
 #include "expr/simplify.h"
 #include "runtime/compile.h"
 
@@ -100,6 +101,7 @@ Derivation derive(const Program& op, const CompileOptions& options) {
   Derivation d;
   if (options.differentiate) {
     pipeline.step("grad", [&](const Program& p) { return own_copy(gradient(p, {options.wrt})); });
+    pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
     pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
     pipeline.step("calls", [](const Program& p) { return own_copy(expand_calls(p)); });

@@ -94,6 +94,16 @@ TEST(CseReductionRules, OperandsOfAMatrixProductStayDefinitions) {
   expect_same_values(p, q);
 }
 
+// The count became c's own definition, and the sum before it was taken for c.
+TEST(CseReductionRules, ACountThatStaysIsNoKnownSum) {
+  Program p = with_backward("y[n,m] = g[m]*x[n,m]",
+                            "a[m] = sum(n: dy[n,m])\nc[m] = sum(n if x[n,m] > 0: 3)\nb[m] = sum(n: 2*dy[n,m]*sin(g[m]))\n"
+                            "grad_g[m in 0..M] = c[m+1 else 1]*a[m] + b[m]");
+  Program q = simplify_reductions(p);
+  verify(q);
+  expect_same_values(p, q);
+}
+
 TEST(CseReductionRules, LongChainsPass) {
   std::string sum = "x[n,m]";
   for (int i = 0; i < 3000; ++i) sum += " + sin(" + std::to_string(i) + "*x[n,m])";

@@ -125,5 +125,15 @@ TEST(Dims, ExtentsOverAllIntegerOperations) {
   EXPECT_THROW(evaluate_extent(a, n, {}), Error);
 }
 
+TEST(Dims, ExtentsThroughFloats) {
+  Arena a;
+  Id n = a.dim("N"), x = a.cast(DType::f32, n), half = a.constant(DType::f32, 0.5);
+  auto whole = [&](Id e) { return evaluate_extent(a, a.cast(DType::i64, e), {{"N", 17}}); };
+  EXPECT_EQ(whole(a.unary(Op::sqrt, x)), 4);
+  EXPECT_EQ(whole(a.mul(x, half)), 8);
+  EXPECT_EQ(whole(a.unary(Op::neg, a.mul(x, half))), -8);
+  EXPECT_EQ(whole(a.select(a.binary(Op::lt, x, half), x, half)), 0);
+}
+
 }  // namespace
 }  // namespace xhat

@@ -116,6 +116,12 @@ TEST(Evaluate, RangesThatDependOnTheLanes) {
             pairs);
 }
 
+TEST(Evaluate, RangesThatEndBeforeTheyBegin) {
+  Array x = f32({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(y_of("op f(x: f32[N,K]) -> (y) { y = sum(n in 3..N: sum(k: x[n,k])) }", {{"x", x}}), f32({}, {0}));
+  EXPECT_EQ(y_of("op f(x: f32[N,K]) -> (y) { y[n in 0..N] = prod(k in n+2..K-1, l in 4..K: x[n,k]) }", {{"x", x}}), f32({2}, {1, 1}));
+}
+
 TEST(Evaluate, ReductionsOverNothing) {
   Arrays none = {{"x", zeros(DType::f32, {2, 0})}};
   auto over = [&](const std::string& reduction) {

@@ -13,6 +13,7 @@
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
 #include "cse/empty_sums.h"
+#include "cse/lift_reductions.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_planner.h"
 #include "expr/simplify.h"
@@ -62,6 +63,7 @@ Program run_pass(const Program& p, const PassCall& call) {
   if (call.name == "vjp") return vjp(p, {names_in(call.argument)});
   if (call.name == "jvp") return jvp(p, {names_in(call.argument)});
   if (call.name == "hvp") return hvp(p, {.wrt = {}, .along = names_in(call.argument)});
+  if (call.name == "lift") return lift_reductions(ordered(p), true);
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
   if (call.name == "reductions") return guard_empty_sums(simplify_reductions(p));

@@ -20,8 +20,8 @@ namespace {
 using namespace xhat::testing;
 
 constexpr double kTolerance = 1e-8;  // passes may reorder sums, and divide by products
-const char* const kPipelines[] = {"gather, inline, reductions, simplify", "simplify, gather, inline, stash(none)",
-                                  "inline, stash(largest)", "gather, inline, simplify, stash(cost), inline"};
+const char* const kPipelines[] = {"gather, inline, reductions, simplify", "lift, simplify, gather, inline, stash(none)",
+                                  "inline, stash(largest)", "lift, gather, inline, simplify, stash(cost), inline"};
 
 // What is wrong, starting with the name of the property; empty if nothing is.
 std::string text_failure(const Program& p, const std::string& after) {
@@ -37,6 +37,14 @@ std::string text_failure(const Program& p, const std::string& after) {
   return "";
 }
 
+// A reduction inside a body, which there may be none of after inlining.
+std::string nested_reduction(const Program& p) {
+  for (const Definition& d : p.body.definitions)
+    for (Id id : reachable(*p.arena, d.body))
+      if (is_reduction((*p.arena)[id].op) && id != d.body) return print(p, d);
+  return "";
+}
+
 std::string pass_failure(const Program& start, const std::string& passes, const Arrays& expected, const Arrays& data,
                          const DimValues& dims) {
   std::string wrong, last = "the start";
@@ -47,6 +55,7 @@ std::string pass_failure(const Program& start, const std::string& passes, const 
       std::string d = difference(expected, evaluate_on(p, data, dims), kTolerance);
       if (!d.empty()) wrong = fmt::format("value_{}: {} (in {})\n{}", pass, d, passes, print(p));
       else if (std::string t = text_failure(p, pass); !t.empty()) wrong = "text_" + pass + "_" + t;
+      else if (std::string n = nested_reduction(p); pass == "inline" && !n.empty()) wrong = "nested: " + n;
     });
   } catch (const std::exception& e) {
     return fmt::format("exception_after_{}_{}: in {}: {}", last, failure_kind(e.what()), passes, e.what());

@@ -326,5 +326,36 @@ TEST(Call, ChecksIndicesInTheDataBeforeWriting) {
   for (float v : y) EXPECT_EQ(v, 2);
 }
 
+// A reduction that stands under conditions in two places is a tensor of its own, and checked where it was read.
+TEST(Call, IndicesUnderConditionsAreCheckedWhereTheyCount) {
+  CompiledOp op = compile(parse_op(
+      "op f(x: f32[N], p: f32[N], q: f32[M], t: f32[V], ids: i32[K]) -> (y) {\n"
+      "  y = sum(a if p[a] > 0: x[a] * sum(k: t[ids[k]])) + sum(b if q[b] > 0: sum(k: t[ids[k]])) }"));
+  std::vector<float> x = {1, 2}, p = {-1, -1}, q = {-1, -2, -1}, t = {5, 7}, y = {-1};
+  std::vector<int32_t> ids = {1, 9};
+  auto run = [&] {
+    op.infer({{"x", {x.data(), {2}}}, {"p", {p.data(), {2}}}, {"q", {q.data(), {3}}}, {"t", {t.data(), {2}}},
+              {"ids", {ids.data(), {2}}}, {"y", {y.data(), {}}}});
+  };
+  run();
+  EXPECT_EQ(y[0], 0);
+  q[1] = 1;
+  expect_contains(error_of(run), "t");
+  ids[1] = 0;
+  run();
+  EXPECT_EQ(y[0], 12);
+  p[1] = 1;
+  run();
+  EXPECT_EQ(y[0], 36);
+}
+
+// Once these ran over the wrong range.
+TEST(Call, RangesWhoseBoundsAreUnknownAreRefused) {
+  CompiledOp op = compile(parse_op("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(j in 0..i64(exp(f32(i))): x[j else 0]) }"));
+  std::vector<float> x(5, 1), y(5);
+  std::string e = error_of([&] { op.infer({{"x", {x.data(), {5}}}, {"y", {y.data(), {5}}}}); });
+  expect_contains(e, "axis j, whose range has no bounds that are known before it runs");
+}
+
 }  // namespace
 }  // namespace xhat

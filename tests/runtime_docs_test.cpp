@@ -52,11 +52,11 @@ TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {
     if (step.name == "gather" || step.name == "simplify" || step.name == "tidy") continue;  // other ops; nothing shown
     EXPECT_EQ(block_after(page, "\n## " + step.name + "\n", "xh"), print(step.program)) << step.name;
   }
-  ASSERT_EQ(shrink.steps[1].name, "gather");
-  EXPECT_EQ(block_after(page, "\n## gather\n", "xh"), print(shrink.steps[1].program));
+  ASSERT_EQ(shrink.steps[2].name, "gather");
+  EXPECT_EQ(block_after(page, "\n## gather\n", "xh"), print(shrink.steps[2].program));
   Derivation edge = derive(parse_op(block_after(page, "\n## simplify\n", "xh")));
-  ASSERT_EQ(edge.steps[3].name, "simplify");
-  EXPECT_EQ(block_after(page, "after this step:", "xh"), print(edge.steps[3].program));
+  ASSERT_EQ(edge.steps[4].name, "simplify");
+  EXPECT_EQ(block_after(page, "after this step:", "xh"), print(edge.steps[4].program));
 }
 
 }  // namespace
