@@ -24,9 +24,10 @@ class Forward {
 
   // The program with the tangents' definitions, and the tangents of `named`, in the order of the outputs.
   std::pair<Program, std::vector<TensorId>> run() {
+    const Program op = d_.program;  // without the tangents among its inputs
     add_inputs();
-    if (d_.program.custom_gradient)
-      custom(d_.program, d_.program.inputs, d_.program.outputs);
+    if (op.custom_gradient)
+      custom(op, op.inputs, op.outputs);
     else
       for (const Definition& definition : std::vector(d_.program.body.definitions)) push(definition);
     std::vector<TensorId> results;
