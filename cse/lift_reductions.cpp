@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "cse/bodies.h"
 #include "cse/ranges.h"
 #include "cse/read_bounds.h"
 #include "cse/unify.h"
@@ -29,6 +30,7 @@ class Lifter {
       next.body = lifted(d);
       done.insert(done.end(), fresh_.begin(), fresh_.end());
       fresh_.clear();
+      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless(next), next.target());
       done.push_back(std::move(next));
     }
     p_.body.definitions = std::move(done);
@@ -146,6 +148,9 @@ class Lifter {
       if (is_box(a_, r) || !fits(r.begin) || !fits(r.end)) continue;
       bounds = guarded_by(a_, bounds, within(a_, r));
     }
+    // A position in a condition may depend on data as well: it counts where it did.
+    bool at_home = std::ranges::all_of(free, [&](Id x) { return is_box(a_, ranges_.at(x)); });
+    while (!at_home && reads_.any_checked(condition, box)) condition = outer_of(a_, condition);
     if (is_true(a_, bounds) || reads_.all_inside(reduction, box, condition)) return condition;
     return guarded_by(a_, bounds, condition);
   }
@@ -315,9 +320,7 @@ class Lifter {
     }
     made.body = boxed(a_, shift.empty() ? reduction : shifted(a_, reduction, shift), false);
     DType type = a_[reduction].type;
-    std::vector<Id> key = shape;
-    for (const AxisRange& r : box) key.push_back(r.axis);  // [i,j] is not [j,i]
-    auto [it, fresh] = known_.try_emplace(std::pair(made.body, key));
+    auto [it, fresh] = known_.try_emplace(nameless(made));
     if (fresh) {
       const std::string& name = p_.tensors[definition_->target()].name;
       it->second = p_.add_tensor(name + "_" + std::string(info(a_[reduction].op).text), type, shape);
@@ -326,6 +329,14 @@ class Lifter {
     }
     if (is_inside(box, indices, shape)) return a_.read(it->second, type, indices);
     return a_.read_or(it->second, type, indices, a_.constant(type, 0));
+  }
+
+  // A reduction's body and ranges without the names of its axes: equal ones have the same values.
+  std::vector<Id> nameless(const Definition& reduction) {
+    Pattern p = pattern_of(a_, reduction);
+    std::vector<Id> key = {a_.reduce(a_[reduction.body].op, p.bound, p.condition, p.body)};
+    for (const AxisRange& r : p.free) key.push_back(r.end);
+    return key;
   }
 
   // Does what reads the tensor know that it stays inside? (It does; but the range may be beyond proof.)
@@ -342,7 +353,7 @@ class Lifter {
   ReadBounds reads_;
   bool before_gather_;
   std::vector<Definition> fresh_;
-  std::map<std::pair<Id, std::vector<Id>>, TensorId> known_;  // what has been lifted already, to share it
+  std::map<std::vector<Id>, TensorId> known_;  // reductions that are definitions already, to share them
   // Of the definition at work:
   const Definition* definition_ = nullptr;
   Id body_ = kNone;

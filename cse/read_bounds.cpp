@@ -29,8 +29,9 @@ void add_conjuncts(const Arena& a, std::vector<Id>& known, Id condition) {
   }
 }
 
-std::vector<AxisRange> with_bound(const Arena& a, std::vector<AxisRange> axes, Id reduction) {
-  std::vector<AxisRange> bound = reduce_axes(a[reduction]);
+std::vector<AxisRange> with_bound(const Arena& a, std::vector<AxisRange> axes, Id root) {
+  if (!is_reduction(a[root].op)) return axes;
+  std::vector<AxisRange> bound = reduce_axes(a[root]);
   axes.insert(axes.end(), bound.begin(), bound.end());
   return axes;
 }
@@ -97,9 +98,9 @@ std::vector<ReadBounds::Place> ReadBounds::places(Id read, const std::vector<Axi
   return found;
 }
 
-bool ReadBounds::any_checked(Id reduction, const std::vector<AxisRange>& free) {
-  std::vector<AxisRange> axes = with_bound(a_, free, reduction);
-  for (auto& [id, known] : known_at(reduction, a_.boolean(true)))
+bool ReadBounds::any_checked(Id expression, const std::vector<AxisRange>& free) {
+  std::vector<AxisRange> axes = with_bound(a_, free, expression);
+  for (auto& [id, known] : known_at(expression, a_.boolean(true)))
     if (a_[id].op == Op::read && std::ranges::count(places(id, axes, known), Place::checked)) return true;
   return false;
 }

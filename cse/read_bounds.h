@@ -19,8 +19,9 @@ class ReadBounds {
 
   // Is 0 <= index < extent, for these axes (outer ones first) where the conditions hold?
   Place place(Id index, Id extent, const std::vector<AxisRange>& axes, const std::vector<Id>& conditions = {});
-  // Of all reads in a reduction over its free axes (boxes): one at least that is checked; all inside where the condition holds.
-  bool any_checked(Id reduction, const std::vector<AxisRange>& free);
+  // Of all reads in an expression (a reduction) over its free axes (boxes): one at least that is checked; all inside where
+  // the condition holds.
+  bool any_checked(Id expression, const std::vector<AxisRange>& free);
   bool all_inside(Id reduction, const std::vector<AxisRange>& free, Id condition);
   // What can be read outside gets a value there, 0: points of the box that nobody asks for.
   Id made_total(Id reduction, const std::vector<AxisRange>& free);

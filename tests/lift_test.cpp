@@ -82,6 +82,26 @@ TEST(Lift, RangesAroundAnIndexCount) {
   expect_same(text, {{"t", f32({0.5})}, {"ids", i32({7})}}, false);
 }
 
+// A condition goes along to spare work, but not to where its own reads did not stand: ids[1] is never asked for.
+TEST(Lift, ConditionsReadNothingNew) {
+  const char* text =
+      "op f(x: f32[N], t: f32[V], ids: i32[N]) -> (y) {\n"
+      "  y[n in 0..N] = sum(a in 2*(n/2)..2*(n/2)+1: if t[ids[a]] > 0 then sum(k in 0..3: x[a]) else 0.5) }";
+  Arrays in = {{"x", f32({1, 2, 3})}, {"t", f32({-0.5, 0.25})}, {"ids", i32({1, 9, 0})}};
+  expect_same(text, in, false);
+  in["ids"] = i32({1, 0, 9});
+  expect_same(text, in, true);
+}
+
+TEST(Lift, EqualReductionsAreOne) {
+  Program p = parse_op(
+      "op f(x: f32[N,M], z: f32[M]) -> (y, s) {\n"
+      "  s[i] = sum(k: x[i,k]*z[k])\n"
+      "  y[a,b] = x[a,b] / sum(c in 0..M: x[a,c]*z[c]) + exp(sum(e in 0..M: x[a,e]*z[e])) }");
+  std::string text = print(lift_reductions(ordered(p)));
+  EXPECT_NE(text.find("y[a,b] = x[a,b] / s[a] + exp(s[a])"), std::string::npos) << text;
+}
+
 TEST(Lift, ReductionsInEachOthersConditions) {
   const char* text =
       "op f(x: f32[N], z: f32[N], t: f32[V], ids: i32[N]) -> (y) {\n"
