@@ -50,6 +50,13 @@ TEST(Tiles, EqualityOfAxesIsWhatItSays) {
   })", {{"K", 3}, {"N", 7}, {"M", 5}});
 }
 
+// Halide finds the divisor to be 0 for every i, and would stop at a division by a constant 0.
+TEST(Tiles, ADivisorThatIsNeverMoreThanZero) {
+  for (int64_t n : {5, 40})
+    expect_agreement("op f(x: f64[N]) -> (y) { y[i] = if x[i] > 100 then x[i] / (if i >= N then x[i] else 0) else x[i] }",
+                     {{"N", n}});
+}
+
 // Halide 21 refuses these vectors ("Vector lanes of Load must match"): compiled without.
 TEST(Tiles, WhereHalideRefusesVectorsThereAreScalars) {
   const char* text = "op f(x: f32[5,5], ids: i64[5]) -> (s) { s[k in 0..5] = x[ids[(k+1)/2], 2*((k+1)/2)-1 else 0] }";
