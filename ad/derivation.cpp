@@ -115,6 +115,22 @@ bool has_defined_extent(const Program& p, TensorId t) {
 
 }  // namespace
 
+Program without_backward(const Program& p) {
+  Program f = p;
+  std::erase_if(f.body.definitions, [](const Definition& d) { return d.direction == Direction::backward; });
+  f.gradients.clear();
+  f.gradient_of.clear();
+  f.cotangents.clear();
+  f.custom_gradient = nullptr;
+  return f;
+}
+
+std::vector<std::string> names_of(const Program& p, const std::vector<TensorId>& tensors) {
+  std::vector<std::string> names;
+  for (TensorId t : tensors) names.push_back(p.tensor(t).name);
+  return names;
+}
+
 Program as_forward(const Program& p) {
   if (p.cotangents.empty() && p.gradients.empty()) return p;
   bool plain = std::ranges::none_of(p.cotangents, [&](TensorId t) { return has_defined_extent(p, t); });

@@ -43,6 +43,9 @@ std::vector<AxisRange> whole(Differentiation& d, TensorId t, std::span<const Id>
 
 // A program with a backward, taken as one forward: cotangents become inputs, gradients outputs.
 Program as_forward(const Program& p);
+// The forward definitions alone, without a stated gradient.
+Program without_backward(const Program& p);
+std::vector<std::string> names_of(const Program& p, const std::vector<TensorId>& tensors);
 // The inputs named; none: every float input that is not const. Throws Error for a name that is no input, not a
 // float, or const.
 std::vector<TensorId> asked_for(const Program& p, const std::vector<std::string>& wrt);

@@ -130,11 +130,7 @@ class Gatherer {
     // Positions first: they keep what the others read in bounds.
     std::ranges::stable_partition(all, [&](Id x) { return tensors_read(a_, x).empty(); });
     std::vector<AxisRange> around = ranges_around(n);
-    Literals inner, outer;
-    for (Id x : all) {
-      bool stays = depends_on(a_, x, remaining) || (!remaining.empty() && !reads_inside(a_, p_, x, around, outer));
-      (stays ? inner : outer).push_back(x);
-    }
+    auto [inner, outer] = split_guards(a_, p_, all, remaining, around);
     Id body = moved(reduce_body(n));
     if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
     return guarded(a_, outer, body);

@@ -24,22 +24,6 @@ constexpr double kCancellation = 1e-12;
 
 const EvaluateOptions kExact = {.rounding = Rounding::exact};
 
-Program forward_of(const Program& p) {
-  Program f = p;
-  std::erase_if(f.body.definitions, [](const Definition& d) { return d.direction == Direction::backward; });
-  f.gradients.clear();
-  f.gradient_of.clear();
-  f.cotangents.clear();
-  f.custom_gradient = nullptr;
-  return f;
-}
-
-std::vector<std::string> names_of(const Program& p, const std::vector<TensorId>& tensors) {
-  std::vector<std::string> names;
-  for (TensorId t : tensors) names.push_back(p.tensor(t).name);
-  return names;
-}
-
 std::vector<TensorId> float_outputs(const Program& p) {
   std::vector<TensorId> found;
   for (TensorId t : p.outputs)
@@ -55,7 +39,7 @@ class Checker {
   GradcheckReport run() {
     GradcheckReport report;
     results = evaluate(p, data, dims, kExact);
-    forward_program = forward_of(p);
+    forward_program = without_backward(p);
     forward = data;
     for (TensorId t : p.cotangents) forward.erase(p.tensor(t).name);
     for (size_t k = 0; k < p.gradients.size(); ++k)

@@ -97,6 +97,16 @@ bool reads_inside(Arena& a, const Program& p, Id expression, std::span<const Axi
   return true;
 }
 
+SplitGuards split_guards(Arena& a, const Program& p, const Literals& conditions, std::span<const Id> bound,
+                         std::span<const AxisRange> around) {
+  SplitGuards s;
+  for (Id x : conditions) {
+    bool stays = depends_on(a, x, bound) || (!bound.empty() && !reads_inside(a, p, x, around, s.outer));
+    (stays ? s.inner : s.outer).push_back(x);
+  }
+  return s;
+}
+
 Id disjunction(Arena& a, Id x, Id y) {
   if (x == kNone || y == kNone || is_true(a, x) || is_true(a, y)) return kNone;
   if (x == y) return x;

@@ -22,6 +22,12 @@ Id guarded(Arena& a, std::span<const Id> literals, Id value);
 // Is all that the expression reads in bounds, for all values of the axes where `known` holds? A condition that is not
 // may not leave the range or the condition that keeps it so.
 bool reads_inside(Arena& a, const Program& p, Id expression, std::span<const AxisRange> axes, std::span<const Id> known);
+// A sum's conditions, by where they may stand: inside the sum over `bound`, or outside of it, at points of `around`.
+struct SplitGuards {
+  Literals inner, outer;
+};
+SplitGuards split_guards(Arena& a, const Program& p, const Literals& conditions, std::span<const Id> bound,
+                         std::span<const AxisRange> around);
 // `x || y`, with a || !a = true and a < b || a == b = a <= b. kNone stands for true.
 Id disjunction(Arena& a, Id x, Id y);
 

@@ -102,12 +102,6 @@ Program finished(Program p, const std::string& name) {
   return p;
 }
 
-std::vector<std::string> names_of(const Program& p, const std::vector<TensorId>& tensors) {
-  std::vector<std::string> names;
-  for (TensorId t : tensors) names.push_back(p.tensor(t).name);
-  return names;
-}
-
 }  // namespace
 
 Program vjp(const Program& op, const GradientOptions& options) {

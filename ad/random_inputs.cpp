@@ -7,6 +7,8 @@
 #include <random>
 #include <unordered_map>
 
+#include "ad/derivation.h"
+
 namespace xhat {
 namespace {
 
@@ -137,22 +139,12 @@ bool all_finite(const Arrays& arrays) {
   });
 }
 
-// The forward alone: what the backward does with data is not the data's fault.
-Program forward_of(const Program& p) {
-  Program f = p;
-  std::erase_if(f.body.definitions, [](const Definition& d) { return d.direction == Direction::backward; });
-  f.gradients.clear();
-  f.gradient_of.clear();
-  f.cotangents.clear();
-  return f;
-}
-
 }  // namespace
 
 Arrays random_inputs(const Program& p, const DimValues& dims, uint64_t seed, const RandomOptions& options) {
   constexpr int kTriesPerDraw = 4;
   Limits limits(p, dims);
-  Program forward = forward_of(p);
+  Program forward = without_backward(p);  // what the backward does with data is not the data's fault
   EvaluateOptions exact;
   exact.rounding = Rounding::exact;
   std::optional<Error> last;

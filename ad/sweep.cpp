@@ -245,12 +245,7 @@ class Sweep {
 
     std::vector<AxisRange> outside;
     for (size_t i = 0; i < targets.size(); ++i) outside.push_back({targets[i], a_.integer(0), shape[i]});
-    Literals inner, outer;
-    for (Id x : conditions) {
-      bool stays = depends_on(a_, x, bound) ||
-                   (!remaining.empty() && !reads_inside(a_, d_.program, x, outside, outer));
-      (stays ? inner : outer).push_back(x);
-    }
+    auto [inner, outer] = split_guards(a_, d_.program, conditions, bound, outside);
     Id value = b_.clear_of(moved(c.value), avoid);
     if (!remaining.empty()) value = a_.reduce(Op::sum, remaining, conjunction(a_, inner), value);
     TensorAdjoint& adjoint = d_.adjoint(t);

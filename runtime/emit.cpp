@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 
 #include "runtime/vector_math.h"
 
@@ -112,18 +111,12 @@ Expr from_table(Op op, std::vector<Expr> args) {
   return row->make(args);
 }
 
-// Halide refuses to divide by a constant 0, which a mean over nothing does: x/0 is x times infinity, nan for 0 and nan.
-std::optional<Expr> divided_by_zero(const Expr& x, const Expr& divisor) {
-  auto value = Halide::Internal::as_const_float(divisor);
-  if (!value || *value != 0) return std::nullopt;
-  return x * Halide::Internal::make_const(x.type(), std::copysign(INFINITY, *value));
-}
-
-// A divisor that Halide might find to be 0 (a count of ties, where there is none) stops it as a constant 0 does: so it must
-// not look. LLVM makes nothing of the call.
-Expr opaque(const Expr& e) {
-  const char* call = e.type().bits() == 32 ? "llvm.copysign.f32" : "llvm.copysign.f64";
-  return Halide::Internal::Call::make(e.type(), call, {e, e}, Halide::Internal::Call::PureExtern);
+// Halide refuses to divide by 0, as a mean over nothing does, and by what it finds to be 0 (a count of ties, where there is
+// none): so it must not look. LLVM makes nothing of the call.
+Expr quotient(const Expr& x, const Expr& divisor) {
+  if (Halide::Internal::is_const(divisor) && !Halide::Internal::is_const_zero(divisor)) return x / divisor;
+  const char* call = divisor.type().bits() == 32 ? "llvm.copysign.f32" : "llvm.copysign.f64";
+  return x / Halide::Internal::Call::make(divisor.type(), call, {divisor, divisor}, Halide::Internal::Call::PureExtern);
 }
 
 Expr float_op(const Node& n, const std::vector<Expr>& x) {
@@ -132,9 +125,7 @@ Expr float_op(const Node& n, const std::vector<Expr>& x) {
     case Op::add: return x[0] + x[1];
     case Op::sub: return x[0] - x[1];
     case Op::mul: return x[0] * x[1];
-    case Op::div:
-      if (auto constant = divided_by_zero(x[0], x[1])) return *constant;
-      return x[0] / (Halide::Internal::is_const(x[1]) ? x[1] : opaque(x[1]));
+    case Op::div: return quotient(x[0], x[1]);
     case Op::mod: return vmath::mod(x[0], x[1]);
     case Op::maximum: return vmath::max(x[0], x[1]);
     case Op::minimum: return vmath::min(x[0], x[1]);
@@ -221,13 +212,12 @@ Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
 // come out as from the division; otherwise within 1.5 ulp of it. Chosen by the expression alone, so that a value has the
 // same bits in every kernel.
 Expr divide_by_invariant(const Expr& x, const Expr& s) {
-  if (auto constant = divided_by_zero(x, s)) return *constant;
   auto number = [&](double v) { return Halide::Internal::make_const(s.type(), v); };
   bool wide = s.type().bits() == 64;
   double near = wide ? 0x1p-900 : 0x1p-96, far = wide ? 0x1p900 : 0x1p96, step = wide ? 0x1p200 : 0x1p32;
   Expr size = vmath::abs(s);
   Expr scale = Halide::select(size < number(near), number(step), size > number(far), number(1 / step), number(1));
-  return x * (number(1) / opaque(s * scale)) * scale;
+  return x * quotient(number(1), s * scale) * scale;
 }
 
 // Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:

@@ -87,7 +87,6 @@ std::shared_ptr<CompiledKernel> compiled(const KernelSpec& spec, bool vectors) {
     made->scalars.push_back({static_cast<size_t>(std::ranges::find(spec.shared, s.axis) - spec.shared.begin()), s.count});
   made->inputs = lowered.inputs;
   made->results = lowered.results;
-  made->vectors = vectors;
   made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target));
   return made;
 }

@@ -29,7 +29,6 @@ struct CompiledKernel {
   std::vector<Scalar> scalars;     // the first arguments
   std::vector<uint32_t> inputs;    // tensors of the spec, in argument order
   std::vector<uint32_t> results;
-  bool vectors = true;  // false: Halide refused them
   double compile_ms = 0;
 };
 

@@ -27,4 +27,9 @@ std::string failure_kind(const std::string& message);
 // and replaces expressions by their parts, as long as the message's first word stays.
 std::string reduced(const std::string& text, const std::function<std::string(const std::string&)>& fails);
 
+// Tries every parts-th program of `count`, from the part-th on, until three have failed: seed, what is wrong, and the
+// reduced program of each. Empty if none fails. ctest can so run the parts side by side.
+std::string failing_programs(int part, int parts, int count, const std::function<std::string(uint64_t)>& program,
+                             const std::function<std::string(const std::string&, uint64_t)>& failure);
+
 }  // namespace xhat::testing

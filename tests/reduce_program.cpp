@@ -111,4 +111,21 @@ std::string reduced(const std::string& text, const std::function<std::string(con
   return Reducer(text, fails).run();
 }
 
+std::string failing_programs(int part, int parts, int count, const std::function<std::string(uint64_t)>& program,
+                             const std::function<std::string(const std::string&, uint64_t)>& failure) {
+  constexpr int kEnough = 3;
+  std::string report;
+  int failures = 0;
+  for (int i = part; i < count && failures < kEnough; i += parts) {
+    uint64_t seed = property_seed() + static_cast<uint64_t>(i);
+    std::string text = program(seed);
+    std::string wrong = failure(text, seed);
+    if (wrong.empty()) continue;
+    std::string smaller = reduced(text, [&](const std::string& candidate) { return failure(candidate, seed); });
+    report += "seed " + std::to_string(seed) + "\n" + wrong + "\n--- reduced ---\n" + smaller + failure(smaller, seed) + "\n";
+    ++failures;
+  }
+  return report;
+}
+
 }  // namespace xhat::testing

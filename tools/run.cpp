@@ -15,10 +15,8 @@
 namespace xhat::tool {
 namespace {
 
-std::string names_of(const Program& p, const std::vector<TensorId>& tensors) {
-  std::vector<std::string> names;
-  for (TensorId t : tensors) names.push_back(p.tensors[t].name);
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+std::string list_of(const Program& p, const std::vector<TensorId>& tensors) {
+  return fmt::format("{}", fmt::join(names_of(p, tensors), ", "));
 }
 
 class Run {
@@ -81,7 +79,7 @@ class Run {
       auto t = op_.find(name);
       if (!t || std::ranges::find(op_.inputs, *t) == op_.inputs.end())
         throw UsageError(fmt::format("--in {}: op {} has no input of that name; it has {}", name, op_.name,
-                                     names_of(op_, op_.inputs)));
+                                     list_of(op_, op_.inputs)));
       inputs_[name] = read(*t, path, name);
     }
     for (const auto& [name, value] : scalars_of(c_, op_)) {
@@ -104,11 +102,11 @@ class Run {
       bool output = t && std::ranges::find(op_.outputs, *t) != op_.outputs.end();
       if (!output)
         throw UsageError(fmt::format("--dy {}: op {} has no output of that name; it has {}", name, op_.name,
-                                     names_of(op_, op_.outputs)));
+                                     list_of(op_, op_.outputs)));
       if (!is_float(op_.tensors[*t].type))
         throw UsageError(
             fmt::format("--dy {}: this output of op {} is {} and has no cotangent; those that have are {}",
-                        name, op_.name, name_of(op_.tensors[*t].type), names_of(op_, float_outputs_)));
+                        name, op_.name, name_of(op_.tensors[*t].type), list_of(op_, float_outputs_)));
       cotangents_[name] = read(*t, path, "the cotangent of " + name);
     }
     if (c_.dy.empty() && c_.hvp.empty()) return;
@@ -118,7 +116,7 @@ class Run {
             fmt::format(
                 "op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients and "
                 "--hvp need one for every float output ({})",
-                op_.name, op_.tensors[t].name, op_.tensors[t].name, names_of(op_, float_outputs_)),
+                op_.name, op_.tensors[t].name, op_.tensors[t].name, list_of(op_, float_outputs_)),
             op_.tensors[t].pos);
   }
 
@@ -127,7 +125,7 @@ class Run {
     for (const auto& [name, path] : pairs_of(items, option)) {
       if (auto t = op_.find(name); !t || std::ranges::find(op_.inputs, *t) == op_.inputs.end())
         throw UsageError(fmt::format("{} {}: op {} has no input of that name; it has {}", option, name,
-                                     op_.name, names_of(op_, op_.inputs)));
+                                     op_.name, list_of(op_, op_.inputs)));
       TensorId t = asked_for(op_, {name}).at(0);  // throws for one that does not move
       tangents[name] = read(t, path, "the tangent of " + name);
     }
