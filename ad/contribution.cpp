@@ -14,10 +14,27 @@ void add_to(Arena& a, Contribution& sum, const Contribution& c) {
   std::erase_if(sum.implied, [&](Id id) { return !contains(c.implied, id); });
 }
 
+// Does a literal read what one that stands before it, and is not to come along, keeps in bounds?
+bool leaves_its_guard(const Arena& a, const Literals& literals, Id id, const Literals& along) {
+  auto end = std::ranges::find(literals, id);
+  return std::any_of(literals.begin(), end,
+                     [&](Id before) { return !contains(along, before) && reads_what_is_guarded(a, before, id); });
+}
+
+// What all have in common and can stand before the rest.
+Literals common_guards(const Arena& a, const std::vector<Contribution>& group) {
+  Literals common = group[0].guards;
+  auto stays = [&](Id id) {
+    return std::ranges::any_of(group, [&](const Contribution& c) {
+      return !contains(c.guards, id) || leaves_its_guard(a, c.guards, id, common);
+    });
+  };
+  for (auto out = common.begin(); (out = std::ranges::find_if(common, stays)) != common.end();) common.erase(out);
+  return common;
+}
+
 Contribution combined(Arena& a, const std::vector<Contribution>& group) {
-  Contribution all{group[0].axes, {}, {}, kNone};
-  for (Id id : group[0].guards)
-    if (std::ranges::all_of(group, [&](auto& c) { return contains(c.guards, id); })) all.guards.push_back(id);
+  Contribution all{group[0].axes, common_guards(a, group), {}, kNone};
   auto rest = [&](const Contribution& c) {
     Literals r;
     for (Id id : c.guards)

@@ -11,18 +11,7 @@ namespace {
 // like this.
 bool is_guarded_condition(const Arena& a, Id id) {
   const Node& n = a[id];
-  return n.op == Op::select && n.type == DType::boolean && a[n.arg(2)].op == Op::constant &&
-         !is_true(a, n.arg(2));
-}
-
-// Does condition read a tensor at a position that the conditions before it may be there to keep in bounds? (A
-// position without axes has nothing else to keep it there.)
-bool reads_what_is_guarded(const Arena& a, Id before, Id condition) {
-  return std::ranges::any_of(reachable(a, condition), [&](Id id) {
-    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id x) {
-             return a[x].axes_count == 0 || depends_on(a, x, a[before].free_axes());
-           });
-  });
+  return n.op == Op::select && is_false(a, n.arg(2));
 }
 
 }  // namespace
@@ -50,6 +39,15 @@ void add_literals(const Arena& a, Literals& literals, Id condition) {
   }
 }
 
+// A position without axes has nothing else to keep it in bounds.
+bool reads_what_is_guarded(const Arena& a, Id before, Id condition) {
+  return std::ranges::any_of(reachable(a, condition), [&](Id id) {
+    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id x) {
+             return a[x].axes_count == 0 || depends_on(a, x, a[before].free_axes());
+           });
+  });
+}
+
 Id conjunction(Arena& a, std::span<const Id> literals) {
   Id all = kNone;
   for (Id id : literals) {
@@ -61,16 +59,6 @@ Id conjunction(Arena& a, std::span<const Id> literals) {
       all = a.land(all, id);
   }
   return all;
-}
-
-Id negation(Arena& a, Id condition) {
-  const Node& n = a[condition];
-  if (n.op == Op::lnot) return n.arg(0);
-  if (n.op == Op::eq) return a.binary(Op::ne, n.arg(0), n.arg(1));
-  if (n.op == Op::ne) return a.binary(Op::eq, n.arg(0), n.arg(1));
-  if ((n.op == Op::lt || n.op == Op::le) && is_integer(a[n.arg(0)].type))
-    return a.binary(n.op == Op::lt ? Op::le : Op::lt, n.arg(1), n.arg(0));
-  return a.unary(Op::lnot, condition);
 }
 
 Id guarded(Arena& a, std::span<const Id> literals, Id value) {
@@ -85,7 +73,8 @@ Id guarded(Arena& a, std::span<const Id> literals, Id value) {
 bool reads_inside(Arena& a, const Program& p, Id expression, std::span<const AxisRange> axes, std::span<const Id> known) {
   std::vector<Id> affine;
   for (Id c : known)
-    if (tensors_read(a, c).empty()) affine.push_back(c);
+    for (Id part : conjuncts(a, c))
+      if (tensors_read(a, part).empty()) affine.push_back(part);
   for (Id id : reachable(a, expression)) {
     const Node n = a[id];
     if (n.op != Op::read) continue;

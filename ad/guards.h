@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "expr/conditions.h"
 #include "expr/program.h"
 
 namespace xhat {
@@ -15,8 +16,6 @@ using Literals = std::vector<Id>;  // all hold; distinct, outer conditions first
 void add_literals(const Arena& a, Literals& literals, Id condition);
 // kNone if there are none.
 Id conjunction(Arena& a, std::span<const Id> literals);
-// Exact also for NaN: !(a == b) is a != b, but !(a < b) is b <= a for integers only.
-Id negation(Arena& a, Id condition);
 // value where all literals hold, else 0.
 Id guarded(Arena& a, std::span<const Id> literals, Id value);
 // Is all that the expression reads in bounds, for all values of the axes where `known` holds? A condition that is not
@@ -28,6 +27,8 @@ struct SplitGuards {
 };
 SplitGuards split_guards(Arena& a, const Program& p, const Literals& conditions, std::span<const Id> bound,
                          std::span<const AxisRange> around);
+// May `before` be there to keep what `condition` reads in bounds?
+bool reads_what_is_guarded(const Arena& a, Id before, Id condition);
 // `x || y`, with a || !a = true and a < b || a == b = a <= b. kNone stands for true.
 Id disjunction(Arena& a, Id x, Id y);
 

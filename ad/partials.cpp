@@ -188,7 +188,9 @@ class Instance {
     if (t.kind == Term::Kind::apply && t.op == Op::div) {
       Scaled s = scale(adjoint, t.args[0]);
       if (s.value == kNone) return s;
-      s.singular = s.singular || can_vanish(t.args[1]);
+      bool infinite = can_vanish(t.args[1]);
+      s.singular = s.singular || infinite;
+      s.number = s.number && !infinite;
       s.value = arena_.div(s.value, build(t.args[1]));
       return s;
     }
@@ -197,6 +199,7 @@ class Instance {
     Id factor = build(index);
     auto c = number_of(arena_, factor);
     if (c && (*c == 0 || *c == 1)) return scale_number(adjoint, *c);
+    s.number = is_number(factor);
     s.value = arena_.mul(adjoint, factor);
     return s;
   }
@@ -204,6 +207,7 @@ class Instance {
  private:
   Scaled scale_number(Id adjoint, double c) {
     Scaled s;
+    s.number = std::isfinite(c);
     if (c == 0) return s;
     if (c == 1)
       s.value = adjoint;
@@ -235,6 +239,7 @@ class Instance {
     }
     Scaled s;
     s.singular = yes.singular || no.singular;
+    s.number = yes.number && no.number;
     s.value = arena_.select(condition, guarded(arena_, yes.guards, yes.value),
                             guarded(arena_, no.guards, no.value));
     if (yes.guards.empty() && !no.guards.empty())
@@ -256,12 +261,17 @@ class Instance {
     return std::nullopt;
   }
 
+  bool is_number(Id factor) const {
+    if (auto c = number_of(arena_, factor)) return std::isfinite(*c);
+    return arena_[factor].free_axes().empty() && tensors_read(arena_, factor).empty();
+  }
+
   // Can it be zero for some data, or at some point? What is made of dims alone is a count of elements: zero where
   // there are none.
   bool can_vanish(int index) {
     Id divisor = build(index);
-    if (auto c = number_of(arena_, divisor)) return *c == 0;
-    return !arena_[divisor].free_axes().empty() || !tensors_read(arena_, divisor).empty();
+    if (number_of(arena_, divisor) == 0) return true;
+    return !is_number(divisor);
   }
 
   // Division, logarithm, a power whose exponent is not known to be >= 0, or a result that overflows.

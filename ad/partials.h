@@ -13,6 +13,7 @@ struct Scaled {
   Id value = kNone;       // kNone: exactly zero everywhere
   Literals guards;        // zero unless all hold; value may be anything where one does not
   Literals implied;       // value is zero already where one of these fails
+  bool number = false;    // the partial is one, of dims at most
   bool singular = false;  // the partial can be infinite or NaN at finite operands (1/a, log, a^-1/2, exp)
 };
 

@@ -43,6 +43,7 @@ class Sweep {
     Id guard = adjoint.guards[0];
     for (size_t i = 1; i < adjoint.guards.size(); ++i) guard = disjunction(a_, guard, adjoint.guards[i]);
     add_literals(a_, c.implied, guard);
+    derived_.insert(c.implied.begin(), c.implied.end());
     Id total = d_.total(t);
     if (a_[total].op != Op::read && a_[total].op != Op::constant) {
       TensorId made = d_.define("d_" + b_.name(), a_[total].type, definition_.axes, total);
@@ -68,8 +69,27 @@ class Sweep {
     for (Id x : c.implied) add_literals(a_, c.guards, x);
     c.implied.clear();
     Literals shields = c.guards;
-    std::erase_if(shields, [&](Id x) { return derived_.contains(x); });
+    std::erase_if(shields, [&](Id x) { return !is_on_path(x); });
     return shields;
+  }
+
+  // A condition of the forward that must hold where what is below it is computed.
+  void put_on_path(Literals& guards, Id condition) {
+    Literals all;
+    add_literals(a_, all, condition);
+    path_.insert(all.begin(), all.end());
+    for (Id x : all) add_literals(a_, guards, x);
+  }
+  bool is_on_path(Id literal) const { return path_.contains(literal) || !derived_.contains(literal); }
+
+  // The forward never computed a factor where a condition on the way to it fails, and it may be anything there, nan too;
+  // a derivative that is infinite is so wherever it is zero otherwise. What the value has in it already is then said again.
+  void restore(Contribution& c, const Scaled& s) {
+    if (s.number) return;
+    auto out = [&](Id x) { return s.singular || is_on_path(x); };
+    for (Id x : c.implied)
+      if (out(x)) add_literals(a_, c.guards, x);
+    std::erase_if(c.implied, out);
   }
 
   // ---- handing down ----
@@ -90,9 +110,15 @@ class Sweep {
     for (Id axis : c.axes)
       if (!contains(stay, axis)) leave.push_back(axis);
     if (leave.empty()) return;
-    c.value = a_.reduce(Op::sum, b_.scope.ranges_of(leave), kNone, b_.clear_of(c.value, leave));
+    std::vector<AxisRange> ranges = b_.scope.ranges_of(leave);
+    c.value = a_.reduce(Op::sum, ranges, kNone, b_.clear_of(c.value, leave));
     std::erase_if(c.axes, [&](Id x) { return contains(leave, x); });
     std::erase_if(c.implied, [&](Id id) { return depends_on(a_, id, leave); });
+    // Elsewhere the forward had no points either. (Where dims alone decide, nothing is left that reads.)
+    bool everywhere = std::ranges::all_of(ranges, [&](const AxisRange& r) {
+      return a_[r.begin].axes_count == 0 && a_[r.end].axes_count == 0;
+    });
+    if (!everywhere) put_on_path(c.implied, nonempty(a_, ranges, b_.scope.ranges_of(c.axes)));
   }
 
   void pass_on(Id id, Contribution c) {
@@ -101,8 +127,8 @@ class Sweep {
     if (is_reduction(n.op)) return enter(id, std::move(c));
     if (n.op == Op::select) {
       Contribution other = c;
-      add_literals(a_, c.guards, n.arg(0));
-      add_literals(a_, other.guards, negation(a_, n.arg(0)));
+      put_on_path(c.guards, n.arg(0));
+      put_on_path(other.guards, negation(a_, n.arg(0)));
       hand(n.arg(1), std::move(c));
       return hand(n.arg(2), std::move(other));
     }
@@ -115,10 +141,7 @@ class Sweep {
       Scaled s = d_.partials.scale(a_, c.value, n.op, i, n.args(), b_.value_of(id, c.axes));
       if (s.value == kNone) continue;
       Contribution down{c.axes, c.guards, c.implied, s.value};
-      if (s.singular) {
-        for (Id x : down.implied) add_literals(a_, down.guards, x);
-        down.implied.clear();
-      }
+      restore(down, s);
       derived_.insert(s.guards.begin(), s.guards.end());
       for (Id x : s.guards) add_literals(a_, down.guards, x);
       for (Id x : s.implied) add_literals(a_, down.implied, x);
@@ -134,6 +157,7 @@ class Sweep {
     std::vector<Id> bound;
     for (const AxisRange& r : reduce_axes(n)) bound.push_back(r.axis);
     separate(c, bound);
+    if (n.op != Op::sum) restore(c, {});
     Literals shields = shields_of(c, id);
     bool extreme = n.op == Op::max || n.op == Op::min;
     Id largest = kNone;
@@ -148,13 +172,16 @@ class Sweep {
       for (Id& x : *list) x = b_.clear_of(x, bound);
     c.axes.insert(c.axes.end(), bound.begin(), bound.end());
     c.axes = b_.scope.closure(a_, c.axes);
-    add_literals(a_, c.guards, reduce_condition(n));
+    put_on_path(c.guards, reduce_condition(n));
     if (extreme) {
       Id attained = a_.eq(reduce_body(n), largest);
       derived_.insert(attained);
       add_literals(a_, c.guards, attained);
     }
-    if (n.op == Op::prod) c.value = a_.mul(c.value, b_.product_of_others(n));
+    if (n.op == Op::prod) {
+      c.value = a_.mul(c.value, b_.product_of_others(n));
+      restore(c, {});
+    }
     hand(reduce_body(n), std::move(c));
   }
 
@@ -191,7 +218,7 @@ class Sweep {
         add_literals(a_, inside, a_.binary(Op::lt, indices[i], tensor.shape[i]));
       }
       if (!inside.empty()) {
-        add_literals(a_, outside.guards, negation(a_, conjunction(a_, inside)));
+        put_on_path(outside.guards, negation(a_, conjunction(a_, inside)));
         hand(n.args().back(), std::move(outside));
       }
     }
@@ -260,7 +287,8 @@ class Sweep {
   const Definition& definition_;
   Body b_;
   std::unordered_map<Id, std::vector<Contribution>> pending_;
-  std::unordered_set<Id> derived_;  // guards that no forward condition stands for
+  std::unordered_set<Id> derived_;  // conditions that derivatives brought along, or later definitions
+  std::unordered_set<Id> path_;     // those of this body; may be derived as well
 };
 
 }  // namespace

@@ -4,28 +4,16 @@
 
 #include "cse/path_conditions.h"
 #include "expr/affine.h"
+#include "expr/conditions.h"
 
 namespace xhat {
 namespace {
 
-bool is_false(const Arena& a, Id id) {
-  return a[id].op == Op::constant && a[id].type == DType::boolean && a[id].integer == 0;
-}
-
-// The conjuncts of a condition that read no tensor; what reads one says nothing of positions.
-void add_conjuncts(const Arena& a, std::vector<Id>& known, Id condition) {
-  std::vector<Id> stack = {condition};
-  while (!stack.empty()) {
-    Id id = stack.back();
-    stack.pop_back();
-    const Node& n = a[id];
-    if (n.op == Op::land || (n.op == Op::select && is_false(a, n.arg(2)))) {
-      stack.push_back(n.arg(1));
-      stack.push_back(n.arg(0));
-      continue;
-    }
-    bool plain = std::ranges::none_of(reachable(a, id), [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); });
-    if (plain && !is_true(a, id) && std::ranges::find(known, id) == known.end()) known.push_back(id);
+// The parts of a condition that read no tensor; what reads one says nothing of positions.
+void add_conjuncts(Arena& a, std::vector<Id>& known, Id condition) {
+  for (Id part : conjuncts(a, condition)) {
+    bool plain = std::ranges::none_of(reachable(a, part), [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); });
+    if (plain && !is_true(a, part) && std::ranges::find(known, part) == known.end()) known.push_back(part);
   }
 }
 

@@ -17,10 +17,6 @@ Id shared_of(Arena& a, Id x, Id y) {
 
 }  // namespace
 
-bool is_false(const Arena& a, Id id) {
-  return a[id].op == Op::constant && a[id].type == DType::boolean && a[id].integer == 0;
-}
-
 Id guarded_by(Arena& a, Id x, Id y) {
   if (is_true(a, x)) return y;
   if (is_true(a, y)) return x;

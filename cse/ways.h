@@ -2,7 +2,7 @@
 #pragma once
 #include <unordered_map>
 
-#include "expr/expr.h"
+#include "expr/conditions.h"
 
 namespace xhat {
 
@@ -16,7 +16,6 @@ std::unordered_map<Id, Ways> ways_to(Arena& a, Id root);
 // x && y, where y may read what only x keeps in bounds: && evaluates both sides.
 Id guarded_by(Arena& a, Id x, Id y);
 Id either(Arena& a, Id x, Id y);
-bool is_false(const Arena& a, Id id);
 // x && y, also written `if x then y else false`.
 bool is_chain(const Arena& a, Id id);
 // Without the last conjunct; true if there is only one.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "expr/affine_scope.h"
+#include "expr/affine_system.h"
 
 namespace xhat {
 namespace {
@@ -141,6 +142,35 @@ BoundsAnswer prove_bounds(Arena& a, const BoundsQuestion& q) {
 
 BoundsAnswer prove_nonnegative(Arena& a, Id size) {
   return prove_bounds(a, {.axes = {}, .conditions = {}, .index = size, .extent = a.add(size, a.integer(1))});
+}
+
+Id nonempty(Arena& a, std::span<const AxisRange> axes, std::span<const AxisRange> around) {
+  try {
+    Scope scope(a);
+    Set context = scope.universe();
+    for (const AxisRange& r : around) {
+      scope.bind(r);
+      context = context & scope.inside(r);
+    }
+    Set points = context;
+    for (const AxisRange& r : axes) {
+      scope.bind(r);
+      points = points & scope.inside(r);
+    }
+    points = projected(scope, points & scope.facts(), [&](const Monomial& m) {
+      return std::ranges::none_of(m, [&](Id atom) {
+        return std::ranges::any_of(axes, [&](const AxisRange& r) {
+          auto free = a[atom].free_axes();
+          return std::ranges::find(free, r.axis) != free.end();
+        });
+      });
+    });
+    const Set where(isl_set_gist(coalesced(points).give(), (context & scope.facts()).give()));
+    const Id condition = scope.condition_of(Set(isl_set_compute_divs(where.give())));
+    return is_true(a, condition) ? kNone : tidy(a, condition);
+  } catch (const GaveUp&) {
+    return kNone;
+  }
 }
 
 bool provably_equal(Arena& a, Id x, Id y) {

@@ -67,6 +67,10 @@ struct InvertAnswer {
 // none: nothing could be solved; keep the condition (a scatter-add).
 std::optional<InvertAnswer> invert(Arena& a, const InvertQuestion& q);
 
+// Where there is a point of these axes (in order of nesting; ranges may use axes around): a condition on the axes
+// around that holds there, and nowhere else if all is within isl's reach. kNone: everywhere.
+Id nonempty(Arena& a, std::span<const AxisRange> axes, std::span<const AxisRange> around);
+
 // Is a == b (as integers) for all dims >= 0 and all axes? Exact where within reach, else false.
 bool provably_equal(Arena& a, Id x, Id y);
 

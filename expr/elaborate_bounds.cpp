@@ -28,51 +28,6 @@ std::vector<uint32_t> Chains::items(uint32_t chain) const {
 
 namespace {
 
-bool is_bool_constant(const Arena& a, Id id, bool value) {
-  const Node& n = a[id];
-  return n.op == Op::constant && n.type == DType::boolean && (n.integer != 0) == value;
-}
-
-// `a && b` and `a || b`, also where they were written to be evaluated left to right.
-bool is_conjunction(const Arena& a, Id id) {
-  const Node& n = a[id];
-  return n.op == Op::land || (n.op == Op::select && is_bool_constant(a, n.arg(2), false));
-}
-bool is_disjunction(const Arena& a, Id id) {
-  const Node& n = a[id];
-  return n.op == Op::lor ||
-         (n.op == Op::select && n.type == DType::boolean && is_bool_constant(a, n.arg(1), true));
-}
-
-Id negated(Arena& a, Id id) {
-  const Node n = a[id];
-  if (n.op == Op::lnot) return n.arg(0);
-  if (n.op == Op::eq) return a.binary(Op::ne, n.arg(0), n.arg(1));
-  if (n.op == Op::ne) return a.binary(Op::eq, n.arg(0), n.arg(1));
-  bool order = (n.op == Op::lt || n.op == Op::le) && is_integer(a[n.arg(0)].type);
-  if (order) return a.binary(n.op == Op::lt ? Op::le : Op::lt, n.arg(1), n.arg(0));
-  return a.unary(Op::lnot, id);
-}
-
-// The leaves of a chain of && (or ||), left to right.
-template <class IsChain>
-std::vector<Id> chain_leaves(const Arena& a, Id root, IsChain is_chain) {
-  std::vector<Id> stack = {root}, leaves;
-  while (!stack.empty()) {
-    Id id = stack.back();
-    stack.pop_back();
-    if (!is_chain(a, id)) {
-      leaves.push_back(id);
-      continue;
-    }
-    const Node& n = a[id];
-    bool disjunction = n.op == Op::select && is_disjunction(a, id);
-    stack.push_back(n.op != Op::select || !disjunction ? n.arg(1) : n.arg(2));
-    stack.push_back(n.arg(0));
-  }
-  return leaves;
-}
-
 struct Context {
   uint32_t axes = Chains::kEmpty;
   uint32_t conditions = Chains::kEmpty;
@@ -217,8 +172,21 @@ class BoundsCheck {
           s_.require(a_.binary(Op::le, a_.integer(least), dim), reason(read, dimension, c),
                      occurrence(read, c).second);
         return;
-      case BoundsAnswer::Verdict::violated: fail(read, dimension, c, answer.example);
+      case BoundsAnswer::Verdict::violated:
+        if (!unreachable(c)) fail(read, dimension, c, answer.example);
     }
+  }
+
+  // Do the conditions around it, also those that have nothing to do with the index, contradict each other?
+  bool unreachable(const Context& c) {
+    std::vector<AxisRange> axes;
+    for (uint32_t r : axes_.items(c.axes))
+      axes.push_back({ranges_[r].axis, s_.expanded(ranges_[r].begin), s_.expanded(ranges_[r].end)});
+    std::vector<Id> conditions;
+    for (Id x : body_.conditions.items(c.conditions))
+      if (tensors_read(a_, x).empty()) conditions.push_back(s_.expanded(x));
+    BoundsQuestion outside{axes, conditions, a_.integer(-1), a_.integer(0)};
+    return prove_bounds(a_, outside).verdict == BoundsAnswer::Verdict::proved;
   }
 
   std::pair<std::string, Pos> occurrence(Id read, const Context& c) const {
@@ -268,14 +236,6 @@ class BoundsCheck {
 };
 
 }  // namespace
-
-std::vector<Id> conjuncts(const Arena& a, Id condition) { return chain_leaves(a, condition, is_conjunction); }
-
-std::vector<Id> negated_conjuncts(Arena& a, Id condition) {
-  std::vector<Id> leaves = chain_leaves(a, condition, is_disjunction);
-  for (Id& x : leaves) x = negated(a, x);
-  return leaves;
-}
 
 void check_bounds(OpScope& scope, BodyResult& result) { BoundsCheck(scope, result).run(); }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "expr/ast.h"
+#include "expr/conditions.h"
 #include "expr/elaborate_number.h"
 #include "expr/program.h"
 
@@ -24,10 +25,6 @@ class Chains {
   std::vector<std::pair<uint32_t, uint32_t>> links_ = {{0, 0}};
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> index_;
 };
-
-// The conjuncts of a condition that holds, and of one that does not.
-std::vector<Id> conjuncts(const Arena& a, Id condition);
-std::vector<Id> negated_conjuncts(Arena& a, Id condition);
 
 struct OpScope {
   const ast::File& file;

@@ -198,7 +198,8 @@ class Translator {
   uint32_t reduction(const Node& n, uint32_t loop, Reg out) {
     std::vector<AxisRange> axes = reduce_axes(n);
     bool take_lanes = !code_.registers[out].lanes && !axes.empty();
-    if (take_lanes && n.op != Op::prod) move_longest_last(axes);  // a prod's order is part of its meaning
+    // The same wherever it stands, with lanes or without: equal sums have equal bits. A prod's order is part of its meaning.
+    if (n.op != Op::prod) move_longest_last(axes);
     Reduction r{n.op, 0, 0, 0, kNone, out, a_[reduce_body(n)].type};
     uint32_t previous = loop;
     for (const AxisRange& axis : axes) {

@@ -191,6 +191,17 @@ INSTANTIATE_TEST_SUITE_P(Second, PropertyPartTest, ::testing::Values(1));
 INSTANTIATE_TEST_SUITE_P(Third, PropertyPartTest, ::testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Fourth, PropertyPartTest, ::testing::Values(3));
 
+// Reductions that must not be computed where conditions around them fail.
+class ShieldedPropertyTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ShieldedPropertyTest, ProgramsKeepTheirMeaning) {
+  auto program = [](uint64_t seed) { return random_program(seed, {.shielded = true}); };
+  std::string report = failing_programs(GetParam(), 2, property_count(2000, 400), program, failure);
+  EXPECT_TRUE(report.empty()) << report;
+}
+INSTANTIATE_TEST_SUITE_P(First, ShieldedPropertyTest, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(Second, ShieldedPropertyTest, ::testing::Values(1));
+
 // Programs that failed once, reduced: tests/reduced/*.xh.
 TEST(PropertyTest, ReducedProgramsKeepTheirMeaning) {
   int programs = 0;

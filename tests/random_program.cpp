@@ -146,6 +146,7 @@ class Generator {
 
   std::string real(const std::vector<Axis>& scope, int depth) {
     if (depth == 0) return leaf(scope);
+    if (options_.shielded && chance(1, 4)) return shielded(scope, depth);
     switch (pick(13)) {
       case 0:
       case 1: return leaf(scope);
@@ -208,6 +209,55 @@ class Generator {
         if (t.shape.size() == 1 && t.shape[0] == axis.extent)
           return chance(1, 2) ? fmt::format("(if {0} > 0 then {1}[{0}-1] else 0.25)", axis.name, t.name)
                               : fmt::format("(if {0} + 1 < {2} then {1}[{0}+1] else {1}[{0}])", axis.name, t.name, axis.extent);
+    return leaf(scope);
+  }
+
+  // What conditions around it must keep from being computed elsewhere: reads with reductions around them, functions that are
+  // no number there, extremes over nothing.
+  std::string shielded(const std::vector<Axis>& scope, int depth) {
+    Axis k{fresh(), extent()};
+    std::vector<Axis> inner = scope;
+    inner.push_back(k);
+    auto sum = [&](const std::string& body) { return fmt::format("sum({} in 0..{}: {})", k.name, k.extent, body); };
+    if (scope.empty() || chance(1, 3)) {
+      const char* forms[] = {"sqrt({})", "rsqrt({})", "log({})", "1 / {}", "{}^1.5"};
+      std::string v = fmt::format("v{}", next_let_++);
+      std::string body = fmt::format(fmt::runtime(forms[pick(5)]), v);
+      if (chance(2, 3)) body = sum(fmt::format("{} * {}", real(inner, 0), body));
+      return fmt::format("(let {0} = {1} in if {0} > 0.1 then {2} else {3})", v, real(scope, depth - 1), body,
+                         real(scope, depth - 1));
+    }
+    const Axis& a = scope[static_cast<size_t>(pick(static_cast<int>(scope.size())))];
+    Axis below{fresh(), a.extent};  // in 0..a
+    std::vector<Axis> triangle = scope;
+    triangle.push_back(below);
+    std::string before = previous(inner, a);
+    if (chance(1, 2)) before += " * " + real(inner, 0);
+    std::string value = sum(before), otherwise = real(scope, depth - 1);
+    const char* functions[] = {"sin({})", "{}^2", "exp(-{}^2)", "{}", "tanh({})"};
+    std::string function = fmt::format(fmt::runtime(functions[pick(5)]), value);
+    switch (pick(4)) {
+      case 0: return fmt::format("sum({} in 0..{}: {} * {})", below.name, a.name, real(triangle, 0), function);
+      case 1:
+        return fmt::format("(if {} > 0 then sum({} in 0..{}: {} * max({} in 0..{}: {})) else {})", a.name, k.name, k.extent,
+                           real(inner, 0), below.name, a.name, real(triangle, 0), otherwise);
+      case 2: return fmt::format("(if {} > 0 && ({}) then {} else {})", a.name, condition(scope, depth - 1), function, otherwise);
+      default: return fmt::format("(if {} > 0 then if {} > 0.2 then {} else 0.1 else {})", a.name, value, function, otherwise);
+    }
+  }
+
+  // A tensor's element at the place before the axis's: inside where the axis is not 0.
+  std::string previous(const std::vector<Axis>& scope, const Axis& a) {
+    for (size_t k = 0; k < floats_.size(); ++k) {
+      const Tensor& t = floats_[(k + static_cast<size_t>(next_axis_)) % floats_.size()];
+      auto at = std::find(t.shape.begin(), t.shape.end(), a.extent);
+      if (at == t.shape.end()) continue;
+      std::vector<std::string> indices;
+      bool outside = false;
+      for (auto e = t.shape.begin(); e != t.shape.end(); ++e)
+        indices.push_back(e == at ? a.name + "-1" : index(scope, *e, outside));
+      return fmt::format("{}[{}{}]", t.name, fmt::join(indices, ","), outside ? " else 0.5" : "");
+    }
     return leaf(scope);
   }
 

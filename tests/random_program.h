@@ -10,6 +10,7 @@ struct RandomProgramOptions {
   bool differentiable = true;  // no stop_gradient, so that finite differences are the gradient
   int definitions = 4;         // at most
   int depth = 3;               // of nested expressions
+  bool shielded = false;       // reductions that conditions and ranges around them keep in bounds, or away from nan
 };
 
 // The text of a program; its last op is the one. Equal seeds, equal texts.
