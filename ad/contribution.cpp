@@ -17,8 +17,9 @@ void add_to(Arena& a, Contribution& sum, const Contribution& c) {
 // Does a literal read what one that stands before it, and is not to come along, keeps in bounds?
 bool leaves_its_guard(const Arena& a, const Literals& literals, Id id, const Literals& along) {
   auto end = std::ranges::find(literals, id);
-  return std::any_of(literals.begin(), end,
-                     [&](Id before) { return !contains(along, before) && reads_what_is_guarded(a, before, id); });
+  return std::any_of(literals.begin(), end, [&](Id before) {
+    return !contains(along, before) && reads_what_is_guarded(a, before, id);
+  });
 }
 
 // What all have in common and can stand before the rest.
@@ -29,7 +30,8 @@ Literals common_guards(const Arena& a, const std::vector<Contribution>& group) {
       return !contains(c.guards, id) || leaves_its_guard(a, c.guards, id, common);
     });
   };
-  for (auto out = common.begin(); (out = std::ranges::find_if(common, stays)) != common.end();) common.erase(out);
+  for (auto out = common.begin(); (out = std::ranges::find_if(common, stays)) != common.end();)
+    common.erase(out);
   return common;
 }
 

@@ -23,7 +23,7 @@ constexpr double kTolerance = 2e-3;
 constexpr double kTolerance64 = 1e-8;
 
 RandomProgramOptions options_for(uint64_t seed) {
-  return {.differentiable = true, .definitions = 3, .depth = 1 + static_cast<int>(seed % 3)};
+  return {.differentiable = true, .definitions = 3, .depth = 1 + static_cast<int>(seed % 3), .shielded = seed % 5 == 4};
 }
 
 // Literals are f32 even beside f64 data.
