@@ -13,6 +13,8 @@ bool reduced_by_all(const Draft& d, int c) {
                              [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
 
+constexpr int64_t kLeastRows = 4, kLeastColumns = 8;  // of a product's block
+
 bool is_arithmetic(const Node& n) {
   if (!is_float(n.type) || is_read(n.op)) return false;
   switch (n.op) {
@@ -36,6 +38,25 @@ std::vector<size_t> Planner::scatter_targets(const Member& m) const {
   return axes;
 }
 
+std::optional<Planner::Product> Planner::product(const Member& m) const {
+  const Arena& a = *p_.arena;
+  const Shape& s = shapes_[m.definition];
+  if (!s.is_reduction || !scatter_targets(m).empty()) return std::nullopt;
+  auto reads = [&](size_t x, size_t y) {
+    auto on = [&](Id r, size_t i) { return std::ranges::binary_search(a[r].free_axes(), s.axes[i].axis); };
+    return std::ranges::any_of(s.reads, [&](Id r) { return on(r, x) && on(r, y); });
+  };
+  for (size_t v = s.left; v-- > 0;) {
+    if (s.extents[v] < kLeastColumns || !reads(v, v)) continue;
+    std::optional<size_t> best;
+    for (size_t y = 0; y < s.left; ++y)
+      if (y != v && s.extents[y] >= kLeastRows && reads(y, y) && !reads(y, v) && (!best || s.extents[y] > s.extents[*best]))
+        best = y;
+    if (best) return Product{m.left[*best], m.left[v]};
+  }
+  return std::nullopt;
+}
+
 // Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
 void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   k.axes = draft.axes;
@@ -54,6 +75,14 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       if (c >= 0 && d.shared[static_cast<size_t>(c)] && std::ranges::find(order, c) == order.end()) order.push_back(c);
   for (size_t c = 0; c < d.axes.size(); ++c)
     if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
+
+  // A product's columns are whole in the tile, and its rows the next to vary.
+  std::optional<Product> block;
+  for (const Member& m : k.members)
+    if (auto p = product(m); p && !block) block = p;
+  if (block)
+    for (int c : {block->rows, block->columns})
+      if (auto at = std::ranges::find(order, c); at != order.end()) std::rotate(at, at + 1, order.end());
 
   // An axis that everybody reduces is tiled only if it is the slowest one (or nothing else is there) and the partial
   // results it leaves are few beside what is read; else it is walked whole inside the tile.
@@ -97,12 +126,18 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       tiles /= full;
       axis.tile = 1;
       int64_t one = footprint(d, true);
+      if (block && order[i] == block->columns) {
+        axis.tile = full;
+        continue;
+      }
       axis.tile = 2;
       int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
       // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
       int64_t fit = std::max<int64_t>(1, std::max(wanted - (one - step), wanted / 2) / step);
       // Enough tiles for the threads to share, whatever the cache could hold.
       fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
+      // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
+      if (one - step > wanted / 2) fit = std::max(fit, std::min<int64_t>(64, full * tiles / 8));
       if (fit >= full) {
         axis.tile = full;
         continue;

@@ -44,9 +44,17 @@ class Planner {
   std::map<TensorId, std::vector<int64_t>> windows(const Draft& draft, bool whole_tile) const;
   int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
+  bool leaves(const Draft& draft, TensorId t) const;
+  Kernel finished(const Draft& draft) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
   std::vector<size_t> scatter_targets(const Member& m) const;
+  // Of a product of matrices in the widest sense, the classes of its result's rows and columns: no read depends on both,
+  // some on either.
+  struct Product {
+    int rows, columns;
+  };
+  std::optional<Product> product(const Member& m) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
   void count(const Draft& draft, Kernel& k) const;
 

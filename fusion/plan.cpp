@@ -4,7 +4,7 @@
 // (what the kernel produces first, then the largest). A class stays shared only if every member runs over it and no
 // member needs more of another than the same tile: a value that was reduced over the class, or read at another index
 // along it, must be complete, so the class is then walked whole inside the tile. The join is refused when that leaves
-// no parallel work, or a tile that is looked at again does not fit the cache.
+// no parallel work, a tile that is looked at again does not fit the cache, or together they would move more bytes.
 #include "fusion/plan.h"
 
 #include <algorithm>
@@ -185,6 +185,39 @@ int Planner::depth(const Draft& draft) const {
   return deepest;
 }
 
+// Is the tensor needed by anyone but the draft's members?
+bool Planner::leaves(const Draft& draft, TensorId t) const {
+  if (std::ranges::find(p_.outputs, t) != p_.outputs.end()) return true;
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    if (std::ranges::find(draft.members, i, &Member::definition) != draft.members.end()) continue;
+    if (std::ranges::any_of(shapes_[i].reads, [&](Id r) { return (*p_.arena)[r].symbol == t; })) return true;
+  }
+  return false;
+}
+
+// The draft as a kernel: its tiles and figures.
+Kernel Planner::finished(const Draft& draft) const {
+  Kernel kernel;
+  kernel.members = draft.members;
+  order_and_tile(draft, kernel);
+  std::string all, results;  // names are for people: the results say what a kernel is for
+  for (const Member& m : kernel.members) {
+    TensorId t = p_.body.definitions[m.definition].target();
+    const std::string& name = p_.tensors[t].name;
+    all += (all.empty() ? "" : "_") + name;
+    if (!leaves(draft, t)) continue;
+    kernel.results.push_back(t);
+    results += (results.empty() ? "" : "_") + name;
+  }
+  kernel.name = results.empty() ? all : results;
+  Draft tiled = draft;
+  tiled.axes = kernel.axes;
+  tiled.shared.assign(tiled.shared.size(), false);
+  for (int c : kernel.shared) tiled.shared[static_cast<size_t>(c)] = true;
+  count(tiled, kernel);
+  return kernel;
+}
+
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
@@ -215,6 +248,10 @@ KernelPlan Planner::run() {
         if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
         continue;
       }
+      if (!small && finished(joined).bytes_moved > finished(drafts[k]).bytes_moved + finished(start(i)).bytes_moved) {
+        if (refused.empty()) refused = "together they would move more bytes";
+        continue;
+      }
       drafts[k] = std::move(joined);
       home[p_.body.definitions[i].target()] = k;
       placed = true;
@@ -227,30 +264,8 @@ KernelPlan Planner::run() {
 
   KernelPlan plan;
   for (size_t k = 0; k < drafts.size(); ++k) {
-    Kernel kernel;
+    Kernel kernel = finished(drafts[k]);
     kernel.reason = reasons[k];
-    kernel.members = drafts[k].members;
-    order_and_tile(drafts[k], kernel);
-    for (const Member& m : kernel.members) {
-      TensorId t = p_.body.definitions[m.definition].target();
-      bool leaves = std::ranges::find(p_.outputs, t) != p_.outputs.end();
-      for (size_t i = 0; i < shapes_.size() && !leaves; ++i) {
-        bool reads = std::ranges::any_of(shapes_[i].reads, [&](Id r) { return (*p_.arena)[r].symbol == t; });
-        leaves = reads && home.at(p_.body.definitions[i].target()) != k;
-      }
-      if (leaves) kernel.results.push_back(t);
-      kernel.name += (kernel.name.empty() ? "" : "_") + p_.tensors[t].name;
-    }
-    // Names are for people: the results say what a kernel is for.
-    if (!kernel.results.empty()) {
-      kernel.name.clear();
-      for (TensorId t : kernel.results) kernel.name += (kernel.name.empty() ? "" : "_") + p_.tensors[t].name;
-    }
-    Draft tiled = drafts[k];
-    tiled.axes = kernel.axes;
-    tiled.shared.assign(tiled.shared.size(), false);
-    for (int c : kernel.shared) tiled.shared[static_cast<size_t>(c)] = true;
-    count(tiled, kernel);
     plan.bytes_moved += kernel.bytes_moved;
     plan.flops += kernel.flops;
     plan.kernels.push_back(std::move(kernel));

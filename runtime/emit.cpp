@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <unordered_set>
 
 #include "runtime/vector_math.h"
 
@@ -389,9 +390,25 @@ struct Walk {
     return is_float(n.type) ? float_op(n, x) : integer_op(n, x);
   }
 
+  // root and what it is made of, but for what is given.
+  std::vector<Id> needed(Id root) const {
+    std::vector<Id> ids = reachable(arena(), root);
+    if (e.given.empty()) return ids;
+    std::unordered_set<Id> wanted = {root};
+    for (size_t i = ids.size(); i-- > 0;)
+      if (wanted.contains(ids[i]) && !e.given.contains(ids[i]))
+        for (Id x : arena()[ids[i]].args()) wanted.insert(x);
+    std::erase_if(ids, [&](Id id) { return !wanted.contains(id); });
+    return ids;
+  }
+
   Expr value(Id root) {
-    for (Id id : reachable(arena(), root)) {
+    for (Id id : needed(root)) {
       if (values.contains(id)) continue;
+      if (auto it = e.given.find(id); it != e.given.end()) {
+        values[id] = it->second;
+        continue;
+      }
       // What only indexes a read need not exist as a 64-bit value; make() asks for it when it does.
       values[id] = make(id, arena()[id]);
     }

@@ -19,6 +19,7 @@ struct Emitter {
   std::unordered_map<uint32_t, Halide::Func> made;          // by tensor; arguments: dimensions(tensor), innermost first
   std::unordered_map<Id, Halide::Param<int>> origin;        // of shared axes that are not whole
   std::unordered_map<uint32_t, std::vector<Id>> left_axes;  // of tensors made here
+  std::unordered_map<Id, Halide::Expr> given;               // what these nodes are, computed elsewhere
 
   // What each axis is at the place an expression is emitted for: a Var, an RVar, or 0 (local to the tile).
   using Axes = std::unordered_map<Id, Halide::Expr>;

@@ -3,6 +3,7 @@
 //   row sum    reduced along the contiguous axis: kLanes independent accumulators (64 hide the latency of fma), a tail,
 //              then a tree; all sums over the same axes in one pass
 //   column sum reduced along another axis: accumulators lie along the vector axis, rows are walked in memory order
+//   contraction  a matrix product in the widest sense, in blocks that stay in registers
 //   scatter    adds at computed places, serially
 // Members are whole in the tile, one nest after another, while the tile stays in cache. If the kernel has a single
 // result that contains the others' axes, they are computed inside its row loop instead, so that rows stay in L1.
@@ -144,6 +145,7 @@ Expr Lowering::extent(Id x) const {
 }
 
 void Lowering::find_row_loop() {
+  if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return contraction(m).has_value(); })) return;
   size_t result = SIZE_MAX;
   for (size_t i = 0; i < spec_.members.size(); ++i) {
     if (spec_.tensors[spec_.members[i].tensor].use == SpecTensor::Use::temporary) continue;
@@ -169,6 +171,10 @@ void Lowering::member(const std::vector<size_t>& group) {
   if (m.op == Op::constant) return map(m);
   if (!m.scatter.empty()) return scatter(m);
   if (m.op == Op::argmax || m.op == Op::argmin) return extreme_index(m);
+  if (contraction(m)) {
+    for (size_t g : group) contract(spec_.members[g], *contraction(spec_.members[g]));
+    return;
+  }
   Id v = vector_axis(group);
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||

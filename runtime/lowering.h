@@ -1,6 +1,7 @@
-// The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement) and lower_reduce.cpp
-// (reductions). Includes Halide; for these two files only.
+// The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement), lower_reduce.cpp
+// (reductions) and lower_contract.cpp. Includes Halide; for these files only.
 #pragma once
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,7 +22,7 @@ using Halide::VarOrRVar;
 class Lowering {
  public:
   Lowering(const KernelSpec& spec, const Halide::Target& target, bool vectors)
-      : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}} {}
+      : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}, {}} {}
 
   LoweredKernel run();
 
@@ -176,6 +177,16 @@ class Lowering {
   static Expr pairwise(Op op, std::vector<Expr> parts);
   void column_sum(const std::vector<size_t>& group, Id v);
   void scatter(const SpecMember& m);
+
+  // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.
+  struct Contraction {
+    Id v, y;
+    int width = 0, vectors = 0, rows = 0;
+  };
+  std::optional<Contraction> contraction(const SpecMember& m) const;
+  void choose_block(Contraction& c, DType type) const;
+  std::vector<Id> parts_along(const SpecMember& m, const Contraction& c) const;
+  void contract(const SpecMember& m, const Contraction& c);
 
   // First extreme, or the first NaN. Serial: ties must go to the first.
   void extreme_index(const SpecMember& m);

@@ -1,0 +1,191 @@
+// Contractions: sum(k: f(a[y,k], b[k,v])), where what is read depends on y or on v but not on both, so that a block of
+// results can be computed from few reads.
+//
+//   for each panel of v:  pack b's part of it, [k][panel]                  (L2)
+//     for each block of y:  for k:  acc[y block][panel] += a[y,k] * pack[k][panel]     (registers)
+//
+// The scheme of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008), without a
+// block over k. f is any expression; b any part of it, so that convolutions, distances and transposed operands go the same
+// way. Last blocks overlap the ones before instead of being shorter.
+#include <algorithm>
+#include <set>
+
+#include "runtime/lowering.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int64_t kLeastRows = 4;      // of y, for anything to be gained
+constexpr int64_t kLeastTerms = 8;     // of the sum
+constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
+constexpr int64_t kLargestPack = 1 << 20;
+
+bool reads_data(const Arena& a, Id id) {
+  return std::ranges::any_of(reachable(a, id), [&](Id x) { return is_read(a[x].op) && !a[x].free_axes().empty(); });
+}
+
+bool has(const Arena& a, Id id, Id axis) { return std::ranges::binary_search(a[id].free_axes(), axis); }
+
+int64_t blocks(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
+
+}  // namespace
+
+// Vectors and rows of a block that fit the registers and leave least over. Weights: measured speed of full blocks.
+void Lowering::choose_block(Contraction& c, DType type) const {
+  bool wide_file = target_.has_feature(Halide::Target::AVX512) || target_.has_feature(Halide::Target::AVX512_Skylake) ||
+                   target_.has_feature(Halide::Target::AVX512_Cannonlake);
+  int registers = wide_file ? 32 : 16;
+  int64_t columns = axis(c.v).extent, rows = axis(c.y).kind() == AxisKind::part ? axis(c.y).tile : axis(c.y).extent;
+  double best = 0;
+  for (int width = natural(type); width >= 4 && best == 0; width /= 2)
+    for (auto [vectors, speed] : {std::pair{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}}) {
+      if (int64_t{vectors} * width > columns) continue;
+      int64_t most = (registers - 1 - vectors) / vectors;
+      int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
+      double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *
+                    static_cast<double>(rows) / static_cast<double>(blocks(rows, size) * size) *
+                    std::min(1.0, static_cast<double>(size * vectors) / 10) * speed;
+      if (used <= best) continue;
+      best = used;
+      c.width = width;
+      c.vectors = vectors;
+      c.rows = static_cast<int>(size);
+    }
+}
+
+std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) const {
+  const Arena& a = *spec_.arena;
+  if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
+  if (m.reduced.empty() || !is_true(a, m.condition) || !is_float(accumulated(m))) return {};
+  int64_t terms = 1;
+  for (Id x : m.reduced) {
+    if (axis(x).kind() != AxisKind::whole) return {};
+    terms *= axis(x).extent;
+  }
+  if (terms < kLeastTerms || read_backwards({static_cast<size_t>(&m - spec_.members.data())})) return {};
+  std::vector<Id> reads;
+  for (Id id : reachable(a, m.body))
+    if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
+  auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(a, r, x); }); };
+  auto separate = [&](Id x, Id y) {
+    return std::ranges::none_of(reads, [&](Id r) { return has(a, r, x) && has(a, r, y); });
+  };
+  // Along the last axis that will do, for its results are next to each other.
+  for (size_t i = m.left.size(); i-- > 0;) {
+    Id v = m.left[i];
+    if (axis(v).kind() != AxisKind::whole || axis(v).extent < 8 || !depends(v)) continue;
+    Id y = kNone;
+    for (Id x : m.left) {
+      if (x == v || axis(x).kind() == AxisKind::single || axis(x).extent < kLeastRows) continue;
+      if (depends(x) && separate(v, x) && (y == kNone || axis(x).extent > axis(y).extent)) y = x;
+    }
+    if (y == kNone) continue;
+    Contraction c{v, y};
+    choose_block(c, widest(m));
+    if (c.width > 0) return c;
+  }
+  return {};
+}
+
+// The largest parts of the body that depend on v and read: packed. kNone in it for none.
+std::vector<Id> Lowering::parts_along(const SpecMember& m, const Contraction& c) const {
+  const Arena& a = *spec_.arena;
+  std::vector<Id> stack = {m.body}, found;
+  std::set<Id> seen;
+  while (!stack.empty()) {
+    Id id = stack.back();
+    stack.pop_back();
+    if (!seen.insert(id).second || !has(a, id, c.v) || !reads_data(a, id)) continue;
+    if (!has(a, id, c.y) && is_float(a[id].type))
+      found.push_back(id);
+    else if (!is_read(a[id].op))
+      for (Id x : a[id].args()) stack.push_back(x);
+  }
+  return found;
+}
+
+void Lowering::contract(const SpecMember& m, const Contraction& c) {
+  const Arena& a = *spec_.arena;
+  std::vector<Var> left = func_vars(m);
+  std::vector<Expr> at = exprs(left);
+  Var v = vars_.at(c.v), y = vars_.at(c.y);
+  const int panel = c.width * c.vectors;
+  bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows;
+  Expr columns = extent(c.v), rows = extent(c.y);
+
+  std::vector<Halide::Range> ranges;
+  int64_t terms = 1;
+  for (size_t i = m.reduced.size(); i-- > 0;) {
+    ranges.emplace_back(0, extent(m.reduced[i]));
+    terms *= axis(m.reduced[i]).extent;
+  }
+  RDom k{Halide::Region(ranges)};
+  Emitter::Axes axes = left_locals(m);
+  for (size_t i = 0; i < m.reduced.size(); ++i) axes[m.reduced[m.reduced.size() - 1 - i]] = k[static_cast<int>(i)];
+  // A last block of fewer rows computes the last one again, and does not write it.
+  if (!whole_rows) axes[c.y] = Halide::min(Expr(y), rows - 1);
+
+  // Packed parts: v innermost, then the sum's axes as they are walked, then other axes of the result.
+  int64_t rows_planned = axis(c.y).kind() == AxisKind::part ? axis(c.y).tile : axis(c.y).extent;
+  bool pack = rows_planned >= kRowsToPack && terms * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
+  std::vector<Func> packs;
+  std::set<Id> outer;  // axes of the result that packs depend on
+  Emitter emit = emit_;
+  if (pack)
+    for (Id part : parts_along(m, c)) {
+      std::vector<Var> vars = {v};
+      std::vector<Expr> from = {Expr(v)};
+      Emitter::Axes inside = left_locals(m);
+      for (size_t i = m.reduced.size(); i-- > 0;) {
+        Id x = m.reduced[i];
+        if (!has(a, part, x)) continue;
+        vars.push_back(vars_.at(x));
+        from.push_back(axes.at(x));
+        inside[x] = vars_.at(x);
+      }
+      for (Id x : m.left) {
+        if (x == c.v || axis(x).kind() == AxisKind::single || !has(a, part, x)) continue;
+        vars.push_back(vars_.at(x));
+        from.push_back(vars_.at(x));
+        outer.insert(x);
+      }
+      Func p(name("pack", m.tensor) + "_" + std::to_string(packs.size()));
+      p(vars) = emit_.value(part, inside);
+      emit.given[part] = p(from);
+      packs.push_back(p);
+    }
+
+  Func acc(name("acc", m.tensor));
+  acc(left) = Emitter::identity(m.op, accumulated(m));
+  Expr next = emit.step(m, acc(at), axes);
+  mention(k, next);
+  acc(at) = next;
+
+  Func r(name("red", m.tensor));
+  r(left) = to_storage(m, acc(at));
+  Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
+  r.split(v, vo, vi, panel, TailStrategy::ShiftInwards);
+  r.split(y, yo, yi, c.rows, whole_rows ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
+  std::vector<VarOrRVar> order = {vi, yi, yo}, last;
+  for (Id x : m.left) {
+    if (x == c.v || x == c.y || axis(x).kind() == AxisKind::single) continue;
+    (outer.contains(x) ? last : order).push_back(vars_.at(x));
+  }
+  order.push_back(vo);
+  order.insert(order.end(), last.begin(), last.end());
+  r.reorder(order).vectorize(vi, c.width).unroll(vi).unroll(yi);
+  for (Id x : m.left)
+    if (axis(x).kind() == AxisKind::whole) r.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+
+  std::vector<VarOrRVar> walk = {v, y};
+  for (int i = 0; i < k.dimensions(); ++i) walk.push_back(RVar(k[i]));
+  for (const Var& x : left)
+    if (x.name() != v.name() && x.name() != y.name()) walk.push_back(x);
+  acc.compute_at(r, yo).bound_extent(v, panel).bound_extent(y, c.rows);
+  acc.vectorize(v, c.width).unroll(v).unroll(y);
+  acc.update(0).reorder(walk).vectorize(v, c.width).unroll(v).unroll(y);
+  for (Func& p : packs) p.compute_at(r, vo).bound_extent(v, panel).vectorize(v, c.width).unroll(v);
+  publish(m, r);
+}
+
+}  // namespace xhat::runtime
