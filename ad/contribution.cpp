@@ -35,7 +35,7 @@ Literals common_guards(const Arena& a, const std::vector<Contribution>& group) {
   return common;
 }
 
-Contribution combined(Arena& a, const std::vector<Contribution>& group) {
+Contribution combined(Arena& a, const std::vector<Contribution>& group, Path& path) {
   Contribution all{group[0].axes, common_guards(a, group), {}, kNone};
   auto rest = [&](const Contribution& c) {
     Literals r;
@@ -49,16 +49,27 @@ Contribution combined(Arena& a, const std::vector<Contribution>& group) {
     all.value = a.select(first[0], group[0].value, group[1].value);
     return all;
   }
-  Id where = kNone;
+  Id where = kNone, on_path = kNone;  // some value is not zero; some value's node is on the forward's path
   for (size_t i = 0; i < group.size(); ++i) {
     Literals r = rest(group[i]);
     Id term = guarded(a, r, group[i].value);
     all.value = i == 0 ? term : a.add(all.value, term);
     for (Id id : group[i].implied) add_literals(a, r, id);
-    Id here = conjunction(a, r);
-    where = i == 0 ? here : disjunction(a, where, here);
+    auto join = [&](Id sum, const Literals& here) {
+      return i == 0 ? conjunction(a, here) : disjunction(a, sum, conjunction(a, here));
+    };
+    where = join(where, r);
+    std::erase_if(r, [&](Id id) { return !path.has(id); });
+    on_path = join(on_path, r);
   }
-  add_literals(a, all.implied, where);
+  Literals parts;
+  add_literals(a, parts, on_path);
+  path.add(parts);
+  all.implied = parts;
+  parts.clear();
+  add_literals(a, parts, where);
+  path.add_derived(parts);
+  for (Id id : parts) add_literals(a, all.implied, id);
   return all;
 }
 
@@ -93,7 +104,7 @@ std::vector<AxisRange> Scope::ranges_of(std::span<const Id> axes) const {
   return found;
 }
 
-std::vector<Contribution> merge(Arena& a, std::vector<Contribution> all) {
+std::vector<Contribution> merge(Arena& a, std::vector<Contribution> all, Path& path) {
   std::vector<std::vector<Contribution>> groups;
   for (Contribution& c : all) {
     auto group = std::ranges::find_if(groups, [&](auto& g) { return same_set(g[0].axes, c.axes); });
@@ -106,7 +117,7 @@ std::vector<Contribution> merge(Arena& a, std::vector<Contribution> all) {
       add_to(a, *same, c);
   }
   std::vector<Contribution> merged;
-  for (auto& group : groups) merged.push_back(group.size() == 1 ? std::move(group[0]) : combined(a, group));
+  for (auto& group : groups) merged.push_back(group.size() == 1 ? std::move(group[0]) : combined(a, group, path));
   return merged;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "ad/body.h"
 #include "expr/affine.h"
@@ -26,7 +25,7 @@ class Sweep {
     for (size_t i = ids.size(); i-- > 0;) {
       auto at = pending_.find(ids[i]);
       if (at == pending_.end()) continue;
-      std::vector<Contribution> merged = merge(a_, std::move(at->second));
+      std::vector<Contribution> merged = merge(a_, std::move(at->second), path_);
       pending_.erase(at);
       for (Contribution& c : merged) pass_on(ids[i], std::move(c));
     }
@@ -43,7 +42,7 @@ class Sweep {
     Id guard = adjoint.guards[0];
     for (size_t i = 1; i < adjoint.guards.size(); ++i) guard = disjunction(a_, guard, adjoint.guards[i]);
     add_literals(a_, c.implied, guard);
-    derived_.insert(c.implied.begin(), c.implied.end());
+    path_.add_derived(c.implied);
     Id total = d_.total(t);
     if (a_[total].op != Op::read && a_[total].op != Op::constant) {
       TensorId made = d_.define("d_" + b_.name(), a_[total].type, definition_.axes, total);
@@ -69,7 +68,7 @@ class Sweep {
     for (Id x : c.implied) add_literals(a_, c.guards, x);
     c.implied.clear();
     Literals shields = c.guards;
-    std::erase_if(shields, [&](Id x) { return !is_on_path(x); });
+    std::erase_if(shields, [&](Id x) { return !path_.has(x); });
     return shields;
   }
 
@@ -77,19 +76,28 @@ class Sweep {
   void put_on_path(Literals& guards, Id condition) {
     Literals all;
     add_literals(a_, all, condition);
-    path_.insert(all.begin(), all.end());
+    path_.add(all);
     for (Id x : all) add_literals(a_, guards, x);
   }
-  bool is_on_path(Id literal) const { return path_.contains(literal) || !derived_.contains(literal); }
 
   // The forward never computed a factor where a condition on the way to it fails, and it may be anything there, nan too;
   // a derivative that is infinite is so wherever it is zero otherwise. What the value has in it already is then said again.
   void restore(Contribution& c, const Scaled& s) {
     if (s.number) return;
-    auto out = [&](Id x) { return s.singular || is_on_path(x); };
+    auto out = [&](Id x) { return s.singular || path_.has(x); };
     for (Id x : c.implied)
       if (out(x)) add_literals(a_, c.guards, x);
     std::erase_if(c.implied, out);
+  }
+
+  template <class Renamed>
+  void rename(Contribution& c, Renamed renamed) {
+    for (Literals* list : {&c.guards, &c.implied})
+      for (Id& x : *list) {
+        Id y = renamed(x);
+        path_.rename(x, y);
+        x = y;
+      }
   }
 
   // ---- handing down ----
@@ -142,7 +150,8 @@ class Sweep {
       if (s.value == kNone) continue;
       Contribution down{c.axes, c.guards, c.implied, s.value};
       restore(down, s);
-      derived_.insert(s.guards.begin(), s.guards.end());
+      path_.add_derived(s.guards);
+      path_.add_derived(s.implied);
       for (Id x : s.guards) add_literals(a_, down.guards, x);
       for (Id x : s.implied) add_literals(a_, down.implied, x);
       hand(n.arg(i), std::move(down));
@@ -168,14 +177,13 @@ class Sweep {
     }
     settle(c, n.op, shields);
     c.value = b_.clear_of(c.value, bound);
-    for (Literals* list : {&c.guards, &c.implied})
-      for (Id& x : *list) x = b_.clear_of(x, bound);
+    rename(c, [&](Id x) { return b_.clear_of(x, bound); });
     c.axes.insert(c.axes.end(), bound.begin(), bound.end());
     c.axes = b_.scope.closure(a_, c.axes);
     put_on_path(c.guards, reduce_condition(n));
     if (extreme) {
       Id attained = a_.eq(reduce_body(n), largest);
-      derived_.insert(attained);
+      path_.add_derived({attained});
       add_literals(a_, c.guards, attained);
     }
     if (n.op == Op::prod) {
@@ -197,8 +205,7 @@ class Sweep {
       }
     if (map.empty()) return;
     c.value = substitute(a_, c.value, map);
-    for (Literals* list : {&c.guards, &c.implied})
-      for (Id& x : *list) x = substitute(a_, x, map);
+    rename(c, [&](Id x) { return substitute(a_, x, map); });
     for (Id& x : c.axes)
       if (auto at = map.find(x); at != map.end()) x = at->second;
     c.axes = b_.scope.closure(a_, c.axes);
@@ -287,8 +294,7 @@ class Sweep {
   const Definition& definition_;
   Body b_;
   std::unordered_map<Id, std::vector<Contribution>> pending_;
-  std::unordered_set<Id> derived_;  // conditions that derivatives brought along, or later definitions
-  std::unordered_set<Id> path_;     // those of this body; may be derived as well
+  Path path_;
 };
 
 }  // namespace

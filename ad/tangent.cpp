@@ -64,7 +64,9 @@ class Push {
   }
 
   Contribution sum_of(std::vector<Contribution> terms) {
-    return terms.empty() ? zero() : merge(a_, std::move(terms)).at(0);
+    if (terms.empty()) return zero();
+    Path all;
+    return merge(a_, std::move(terms), all).at(0);
   }
 
   // Where the tangent is zero, an infinite partial must not see it.
