@@ -30,7 +30,7 @@ class Lifter {
       next.body = lifted(d);
       done.insert(done.end(), fresh_.begin(), fresh_.end());
       fresh_.clear();
-      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless(next), next.target());
+      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless_reduction(a_, next), next.target());
       done.push_back(std::move(next));
     }
     p_.body.definitions = std::move(done);
@@ -348,7 +348,7 @@ class Lifter {
     }
     made.body = boxed(a_, shift.empty() ? reduction : shifted(a_, reduction, shift), false);
     DType type = a_[reduction].type;
-    auto [it, fresh] = known_.try_emplace(nameless(made));
+    auto [it, fresh] = known_.try_emplace(nameless_reduction(a_, made));
     if (fresh) {
       const std::string& name = p_.tensors[definition_->target()].name;
       it->second = p_.add_tensor(name + "_" + std::string(info(a_[reduction].op).text), type, shape);
@@ -357,14 +357,6 @@ class Lifter {
     }
     if (is_inside(box, indices, shape)) return a_.read(it->second, type, indices);
     return a_.read_or(it->second, type, indices, a_.constant(type, 0));
-  }
-
-  // A reduction's body and ranges without the names of its axes: equal ones have the same values.
-  std::vector<Id> nameless(const Definition& reduction) {
-    Pattern p = pattern_of(a_, reduction);
-    std::vector<Id> key = {a_.reduce(a_[reduction.body].op, p.bound, p.condition, p.body)};
-    for (const AxisRange& r : p.free) key.push_back(r.end);
-    return key;
   }
 
   // Does what reads the tensor know that it stays inside? (It does; but the range may be beyond proof.)
