@@ -12,6 +12,7 @@
 #include "cse/read_bounds.h"
 #include "cse/unify.h"
 #include "cse/ways.h"
+#include "expr/distinct_axes.h"
 
 namespace xhat {
 namespace {
@@ -42,7 +43,7 @@ class Lifter {
     Id body = d.body;
     auto reductions = std::ranges::count_if(reachable(a_, body), [&](Id id) { return is_reduction(a_[id].op); });
     if (reductions == 0) return body;
-    if (reductions > 1) body = with_distinct_axes(a_, d, body);
+    if (reductions > 1) body = with_distinct_axes(a_, d.axes, body).body;
     body = with_plain_ranges(a_, d, body);
     bool nested = std::ranges::any_of(reachable(a_, body), [&](Id id) { return is_reduction(a_[id].op) && id != body; });
     if (!nested) return boxed(a_, body, false);
