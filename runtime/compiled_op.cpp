@@ -232,10 +232,19 @@ struct CompiledOp::Impl {
     return made;
   }
 
-  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and where.
+  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
+  // where: of the definitions as the user wrote them, if these are what runs.
   [[noreturn]] void explain_failure(const Side& phase, const Ready& ready, const std::vector<TensorView>& views) const {
     Arrays inputs;
     for (TensorId t : phase.program.inputs) inputs[name(t)] = array_of(views[t]);
+    if (&phase != &backward && !derivation.steps.empty()) {
+      Program written = infer_program(derivation.steps[0].program);
+      if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
+        Arrays taken;
+        for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
+        evaluate(written, taken, ready.dims);
+      }
+    }
     evaluate(phase.program, inputs, ready.dims);
     fail("an index in the data is out of range, or an argmax runs over nothing");
   }

@@ -59,7 +59,7 @@ void expect_outcome(const std::string& text, const Arrays& in, const std::string
 TEST(RuntimeFailure, ArgmaxOverADimensionWithoutElements) {
   const char* text = "op f(x: f32[N,K], z: f32[N]) -> (y) { y[n] = z[n] * f32(argmax(k: x[n,k])) }";
   expect_outcome(text, {{"x", f32({2, 3}, {1, 5, 2, 7, 5, 6})}, {"z", f32({2}, {1, 2})}}, "");
-  expect_outcome(text, {{"x", f32({2, 0}, {})}, {"z", f32({2}, {1, 2})}}, "[0] needs argmax over nothing");
+  expect_outcome(text, {{"x", f32({2, 0}, {})}, {"z", f32({2}, {1, 2})}}, "op f: y[0] needs argmax over nothing");
   expect_outcome(text, {{"x", f32({0, 0}, {})}, {"z", f32({0}, {})}}, "");
 }
 
@@ -78,7 +78,7 @@ TEST(RuntimeFailure, ArgmaxBehindACondition) {
   Arrays in = {{"x", f32({2, 2}, {1, 2, 3, 4})}, {"z", f32({2}, {1.5, -1})}};
   expect_outcome(text, in, "");
   in["z"] = f32({2}, {1.5, 3});
-  expect_outcome(text, in, "[1] needs argmax over nothing");
+  expect_outcome(text, in, "op f: y[1] needs argmax over nothing");
   expect_outcome("op f(x: f32[K], z: f32[N]) -> (y) { y[n] = if 0 < K then z[n] * f32(argmax(k: x[k])) else z[n] }",
                  {{"x", f32({0}, {})}, {"z", f32({2}, {1, 2})}}, "");
 }
@@ -88,13 +88,13 @@ TEST(RuntimeFailure, ArgmaxInsideReductions) {
   Arrays in = {{"x", f32({3}, {3, 1, 2})}, {"p", f32({3}, {-1, 5, 2})}};
   expect_outcome(text, in, "");
   in["p"] = f32({3}, {-1, 5, 0.5});
-  expect_outcome(text, in, "needs argmax over nothing");
+  expect_outcome(text, in, "op f: y needs argmax over nothing");
   const char* nested =
       "op f(x: f32[N,K], c: i32[N]) -> (y) { y = max(n: x[n, argmax(k in 0..K if f32(k) >= f32(argmax(m if c[m] > 0: f32(c[m]))): x[n,k])]) }";
   in = {{"x", f32({2, 3}, {1, 2, 3, 6, 5, 4})}, {"c", i32({2}, {-1, 7})}};
   expect_outcome(nested, in, "");
   in["c"] = i32({2}, {-1, -7});
-  expect_outcome(nested, in, "needs argmax over nothing");
+  expect_outcome(nested, in, "op f: y needs argmax over nothing");
 }
 
 // Where nothing is computed nothing fails, though the argmax does not depend on the axis that has no values.
@@ -105,9 +105,9 @@ TEST(RuntimeFailure, ArgmaxThatNobodyAsksFor) {
   const char* other = "op f(x: f32[K], z: f32[N]) -> (y) { y = sum(n: z[n] * f32(argmax(k: x[k]))) }";
   expect_outcome(other, {{"x", f32({2}, {1, 2})}, {"z", f32({3}, {1, 2, 3})}}, "");
   expect_outcome(other, {{"x", f32({0}, {})}, {"z", f32({0}, {})}}, "");
-  expect_outcome(other, {{"x", f32({0}, {})}, {"z", f32({3}, {1, 2, 3})}}, "needs argmax over nothing");
+  expect_outcome(other, {{"x", f32({0}, {})}, {"z", f32({3}, {1, 2, 3})}}, "op f: y needs argmax over nothing");
   const char* both = "op f(x: f32[K], z: f32[N]) -> (y) { y = f32(argmax(k: x[k])) + sum(n: z[n] * f32(argmax(k: x[k]))) }";
-  expect_outcome(both, {{"x", f32({0}, {})}, {"z", f32({0}, {})}}, "needs argmax over nothing");
+  expect_outcome(both, {{"x", f32({0}, {})}, {"z", f32({0}, {})}}, "op f: y needs argmax over nothing");
 }
 
 // Checks of many definitions at once; the last one fails.
