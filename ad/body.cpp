@@ -1,24 +1,11 @@
 #include "ad/body.h"
 
 #include <algorithm>
-#include <unordered_map>
+
+#include "expr/distinct_axes.h"
 
 namespace xhat {
 namespace {
-
-// root with one node in place of another. Unlike substitute, which protects the replacement's free axes from
-// capture, it is to stand in the scope of what it replaces.
-Id with_node_replaced(Arena& a, Id root, Id from, Id to) {
-  std::unordered_map<Id, Id> done{{from, to}};
-  std::vector<Id> args;
-  for (Id id : reachable(a, root)) {
-    if (id == from) continue;
-    args.clear();
-    for (Id x : a[id].args()) args.push_back(done.at(x));
-    done[id] = a.with_args(id, args);
-  }
-  return done.at(root);
-}
 
 bool is_active_node(Differentiation& d, const Node& n, const std::unordered_set<Id>& active) {
   if (!is_float(n.type)) return false;
@@ -46,7 +33,10 @@ bool is_active(Differentiation& d, const Definition& definition) {
 
 Body::Body(Differentiation& d, const Definition& definition)
     : d_(d), a_(d.arena()), definition_(definition), name_(d.program.tensor(definition.target()).name) {
-  root_ = with_distinct_axes(definition.body);
+  DistinctAxes distinct = with_distinct_axes(a_, definition.axes, definition.body);
+  root_ = distinct.body;
+  scope.ranges = distinct.ranges;
+  used = distinct.names;
   active_ = active_nodes(d_, root_);
 }
 
@@ -58,53 +48,10 @@ std::vector<Id> Body::own_axes() const {
 
 // ---- axes ----
 
-// Renames bound axes so that a name has one range in the whole body: what is known of a node is kept per node,
-// and nodes of equal text are shared.
-Id Body::with_distinct_axes(Id body) {
-  used = all_axes(a_, std::vector<Id>{body});
-  for (const AxisRange& r : definition_.axes)
-    if (!contains(used, r.axis)) used.push_back(r.axis);
-  while (true) {
-    scope.ranges = definition_.axes;
-    auto clash = first_clash(body);
-    if (!clash) return body;
-    body = with_node_replaced(a_, body, clash->first, clash->second);
-  }
-}
-
-// A reduction that has to be renamed, and its new form. Fills the scope on the way.
-std::optional<std::pair<Id, Id>> Body::first_clash(Id body) {
-  std::vector<Id> ids = reachable(a_, body);
-  for (size_t i = ids.size(); i-- > 0;) {
-    const Node& n = a_[ids[i]];
-    if (!is_reduction(n.op)) continue;
-    for (const AxisRange& r : reduce_axes(n)) {
-      const AxisRange* known = scope.find(r.axis);
-      if (known && !(*known == r)) return std::pair{ids[i], renamed(n)};
-      if (!known) scope.ranges.push_back(r);
-    }
-  }
-  return std::nullopt;
-}
-
 Id Body::fresh(Id base) {
   Id axis = a_.fresh_axis(base, used);
   used.push_back(axis);
   return axis;
-}
-
-// The reduction over fresh axes.
-Id Body::renamed(const Node& n) {
-  Replacements map;
-  std::vector<AxisRange> axes = reduce_axes(n);
-  for (AxisRange& r : axes) {
-    r.begin = substitute(a_, r.begin, map);
-    r.end = substitute(a_, r.end, map);
-    Id axis = fresh(r.axis);
-    map[r.axis] = axis;
-    r.axis = axis;
-  }
-  return a_.reduce(n.op, axes, substitute(a_, reduce_condition(n), map), substitute(a_, reduce_body(n), map));
 }
 
 Id Body::clear_of(Id value, std::span<const Id> axes) {

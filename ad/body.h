@@ -2,7 +2,6 @@
 // both modes ask of a reduction (the extreme and its ties, the product of the others) is formed here.
 #pragma once
 #include <map>
-#include <optional>
 #include <string>
 #include <unordered_set>
 
@@ -51,10 +50,6 @@ class Body {
   Id product_of_others(const Node& n);
 
  private:
-  Id with_distinct_axes(Id body);
-  std::optional<std::pair<Id, Id>> first_clash(Id body);
-  Id renamed(const Node& n);
-
   Differentiation& d_;
   Arena& a_;
   const Definition& definition_;

@@ -50,7 +50,7 @@ class Gatherer {
     add_literals(a_, literals_, reduce_condition(n));
     std::vector<Equation> equations = find_equations();
     // All at once; if that is out of reach, those that can be solved one by one.
-    if (equations.empty() && !has_implicit_equation()) return id;
+    if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
     if (Id whole = attempt(n, equations); whole != kNone) return whole;
     if (equations.size() <= 1) return id;
     for (const Equation& e : equations)
@@ -79,13 +79,13 @@ class Gatherer {
     return found;
   }
 
-  // 2*i + r - 1 == o with o bound and i from outside: a sum whose condition the user wrote.
-  bool has_implicit_equation() const {
-    return std::ranges::any_of(literals_, [&](Id literal) {
-      if (a_[literal].op != Op::eq || !is_affine(literal) || !depends_on(a_, literal, bound_)) return false;
-      auto axes = a_[literal].free_axes();
-      return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
-    });
+  // 2*i + r - 1 == o, or 2*i <= o, with i bound and o from outside: the user's condition, or the range of an axis that was
+  // solved already. The axes from outside are known in what invert() is asked.
+  bool is_relation(Id literal) const {
+    Op op = a_[literal].op;
+    if ((op != Op::eq && op != Op::le && op != Op::lt) || !is_affine(literal) || !depends_on(a_, literal, bound_)) return false;
+    auto axes = a_[literal].free_axes();
+    return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
   }
 
   // Within reach of isl: no tensor is read, nothing but integers compared.
@@ -104,7 +104,7 @@ class Gatherer {
       targets.push_back(e.target);
     }
     for (Id literal : literals_) {
-      if (a_[literal].op == Op::eq && is_affine(literal))
+      if (is_relation(literal))
         for (Id x : a_[literal].free_axes()) {
           auto r = ranges_.find(x);
           bool known_target = std::ranges::any_of(targets, [&](const AxisRange& t) { return t.axis == x; });

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/touched_buffer.h"
+#include "bench/op_setup.h"
 #include "expr/dims.h"
 #include "runtime/compile.h"
 #include "runtime/kernel_cache.h"
@@ -76,37 +76,6 @@ CompiledOp compile_case(const Case& c, const Variant& v) {
   return compile(parse_op(text_of(c)), options);
 }
 
-// The op with memory for all its tensors, filled with numbers in -1..1.
-struct Setup {
-  CompiledOp op;
-  std::vector<bench::TouchedBuffer> buffers;
-  std::vector<Argument> outer, inner;  // of infer and forward; of backward
-
-  Setup(const Case& c, const Variant& v) : op(compile_case(c, v)) {
-    const Program& p = op.program();
-    for (const auto* list : {&p.inputs, &p.outputs})
-      for (TensorId t : *list) add(t, c.dims, &outer);
-    inner = outer;
-    for (const auto* list : {&p.cotangents, &p.gradients})
-      for (TensorId t : *list) add(t, c.dims, &inner);
-  }
-
-  void add(TensorId t, const DimValues& dims, std::vector<Argument>* to) {
-    const Tensor& tensor = op.program().tensor(t);
-    if (tensor.type != DType::f32) throw Error("data is made for f32 only");
-    std::vector<int64_t> shape = shape_of(op.program(), t, dims);
-    TensorView view(nullptr, tensor.type, shape, {});
-    auto count = static_cast<size_t>(view.elements());
-    auto* data = reinterpret_cast<float*>(buffers.emplace_back(count * sizeof(float)).data());
-    for (size_t i = 0; i < count; ++i) {
-      uint32_t scrambled = static_cast<uint32_t>(i + t) * 2654435761u;
-      data[i] = static_cast<float>(scrambled * 0x1p-31 - 1);
-    }
-    view.data = data;
-    to->push_back({tensor.name, view});
-  }
-};
-
 const char* name_of_phase(Phase p) {
   switch (p) {
     case Phase::infer: return "infer";
@@ -118,7 +87,7 @@ const char* name_of_phase(Phase p) {
 
 void run(benchmark::State& state, const Case& c, const Variant& v, Phase phase) {
   try {
-    Setup s(c, v);
+    bench::OpSetup s(compile_case(c, v), c.dims);
     Stash stash = s.op.forward(s.outer);
     auto call = [&] {
       switch (phase) {

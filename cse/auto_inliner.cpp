@@ -1,8 +1,10 @@
 #include "cse/auto_inliner.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
+#include "cse/bodies.h"
 #include "cse/lift_reductions.h"
 
 namespace xhat {
@@ -27,10 +29,12 @@ class Inliner {
       bool leaves = std::ranges::find(p_.outputs, d.target()) != p_.outputs.end() ||
                     std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
                     std::ranges::find(keep_, d.target()) != keep_.end();
+      if (!leaves && is_reduction(a_[next.body].op)) next.body = shared(next);
       if (!leaves && !has_reduction(a_, next.body)) {
         maps_[d.target()] = next;
         cost_[d.target()] = evaluation_cost_ps(a_, next.body);
       }
+      if (is_reduction(a_[next.body].op)) reductions_.try_emplace(key(next), next.target());
       done.push_back(std::move(next));
     }
     p_.body.definitions = std::move(done);
@@ -38,6 +42,22 @@ class Inliner {
   }
 
  private:
+  // Reductions that turn out equal once maps are gone are one. Not across directions: a copy in the backward is there
+  // for not being kept.
+  using Key = std::pair<Direction, std::vector<Id>>;
+  Key key(const Definition& d) {
+    std::vector<Id> k = nameless_reduction(a_, d);
+    k.push_back(static_cast<Id>(p_.tensors[d.target()].type));
+    return {d.direction, std::move(k)};
+  }
+  Id shared(const Definition& d) {
+    auto first = reductions_.find(key(d));
+    if (first == reductions_.end()) return d.body;
+    std::vector<Id> axes;
+    for (const AxisRange& r : d.axes) axes.push_back(r.axis);
+    return a_.read(first->second, p_.tensors[first->second].type, axes);
+  }
+
   Id inlined(const Definition& d) {
     std::vector<Id> scope;
     for (const AxisRange& r : d.axes) scope.push_back(r.axis);
@@ -87,6 +107,7 @@ class Inliner {
   std::span<const TensorId> keep_;
   std::unordered_map<TensorId, Definition> maps_;
   std::unordered_map<TensorId, int64_t> cost_;
+  std::map<Key, TensorId> reductions_;
 };
 
 }  // namespace

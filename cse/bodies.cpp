@@ -55,6 +55,13 @@ Pattern pattern_of(Arena& a, const Definition& d) {
   return p;
 }
 
+std::vector<Id> nameless_reduction(Arena& a, const Definition& d) {
+  Pattern p = pattern_of(a, d);
+  std::vector<Id> key = {a.reduce(a[d.body].op, p.bound, p.condition, p.body)};
+  for (const AxisRange& r : p.free) key.push_back(r.end);
+  return key;
+}
+
 bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions) {
   for (const AxisRange& r : axes)
     if (r.axis == index && is_constant(a, r.begin, 0) && r.end == extent) return true;

@@ -27,6 +27,8 @@ struct Pattern {
   std::set<Id> axes() const;
 };
 Pattern pattern_of(Arena& a, const Definition& d);
+// A definition that is a reduction, without the names of its axes: equal ones have the same values.
+std::vector<Id> nameless_reduction(Arena& a, const Definition& d);
 
 // Is the index in [0, extent) for all values of the axes?
 // conditions: known to hold.

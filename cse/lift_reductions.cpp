@@ -12,6 +12,7 @@
 #include "cse/read_bounds.h"
 #include "cse/unify.h"
 #include "cse/ways.h"
+#include "expr/distinct_axes.h"
 
 namespace xhat {
 namespace {
@@ -30,7 +31,7 @@ class Lifter {
       next.body = lifted(d);
       done.insert(done.end(), fresh_.begin(), fresh_.end());
       fresh_.clear();
-      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless(next), next.target());
+      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless_reduction(a_, next), next.target());
       done.push_back(std::move(next));
     }
     p_.body.definitions = std::move(done);
@@ -42,7 +43,7 @@ class Lifter {
     Id body = d.body;
     auto reductions = std::ranges::count_if(reachable(a_, body), [&](Id id) { return is_reduction(a_[id].op); });
     if (reductions == 0) return body;
-    if (reductions > 1) body = with_distinct_axes(a_, d, body);
+    if (reductions > 1) body = with_distinct_axes(a_, d.axes, body).body;
     body = with_plain_ranges(a_, d, body);
     bool nested = std::ranges::any_of(reachable(a_, body), [&](Id id) { return is_reduction(a_[id].op) && id != body; });
     if (!nested) return boxed(a_, body, false);
@@ -91,8 +92,11 @@ class Lifter {
     std::vector<Id> free(a_[reduction].free_axes().begin(), a_[reduction].free_axes().end());
     auto box = boxes(free);
     if (!box) return reduction;
-    Id condition = must_be_exact(reduction, *box) ? exists(guarded_by(a_, inside_of(free), ways.all), free)
-                                                  : helpful(reduction, ways, *box);
+    Id condition = kNone;
+    if (must_be_exact(reduction, *box))
+      condition = exists(guarded_by(a_, guarded_by(a_, asked_for(original), inside_of(free)), ways.all), free);
+    else
+      condition = helpful(reduction, ways, *box);
     return defined(under(reduction, condition));
   }
 
@@ -125,11 +129,36 @@ class Lifter {
 
   bool must_be_exact(Id reduction, const std::vector<AxisRange>& box) {
     const Node& n = a_[reduction];
-    if (is_index_of_extreme(n.op)) {
-      AxisRange r = reduce_axes(n)[0];
-      if (!is_true(a_, n.arg(1)) || !is_box(a_, r)) return true;
-    }
+    if (is_index_of_extreme(n.op) && (!is_true(a_, n.arg(1)) || !has_elements(reduce_axes(n)[0]))) return true;
     return reads_.any_checked(reduction, box);
+  }
+
+  bool has_elements(const AxisRange& r) const {
+    return a_[r.begin].op == Op::constant && a_[r.end].op == Op::constant && a_[r.begin].integer < a_[r.end].integer;
+  }
+
+  // An argmax that may be over nothing: nobody asks for it where an axis around it, which it does not depend on, has no
+  // values.
+  Id asked_for(Id original) {
+    Id asked = a_.boolean(true);
+    if (!is_index_of_extreme(a_[original].op)) return asked;
+    auto add = [&](const AxisRange& r) {
+      if (!has_elements(r) && !has_axis(a_, original, r.axis)) asked = guarded_by(a_, asked, compared(Op::lt, r.begin, r.end));
+    };
+    for (const AxisRange& r : definition_->axes) add(r);
+    for (Id id : reachable(a_, body_))
+      if (is_reduction(a_[id].op) && is_only_inside(id, original))
+        for (const AxisRange& r : reduce_axes(a_[id])) add(r);
+    return asked;
+  }
+
+  // Does every way from the body to the node lead through the body of this reduction?
+  bool is_only_inside(Id reduction, Id node) {
+    std::unordered_set<Id> met = {node};
+    for (Id id : reachable(a_, body_))
+      for (size_t i = 0; i < a_[id].arg_count; ++i)
+        if (met.contains(a_[id].arg(i)) && !(id == reduction && i < 2)) met.insert(id);
+    return reduction != node && !met.contains(body_);
   }
 
   // What of the conditions around a reduction spares work, or keeps its reads inside, and is about its own axes.
@@ -270,7 +299,7 @@ class Lifter {
     // fails, they run over zeros, and over one at least.
     Id counts = n.arg(1), here = condition;
     for (AxisRange& r : axes) {
-      if (is_box(a_, r)) continue;
+      if (is_index_of_extreme(n.op) ? has_elements(r) : is_box(a_, r)) continue;
       Id inside = a_.binary(Op::lt, r.axis, r.end);
       r.end = a_.binary(Op::maximum, r.end, tidy_index(a_, a_.add(r.begin, a_.integer(1))));
       here = guarded_by(a_, here, inside);
@@ -320,7 +349,7 @@ class Lifter {
     }
     made.body = boxed(a_, shift.empty() ? reduction : shifted(a_, reduction, shift), false);
     DType type = a_[reduction].type;
-    auto [it, fresh] = known_.try_emplace(nameless(made));
+    auto [it, fresh] = known_.try_emplace(nameless_reduction(a_, made));
     if (fresh) {
       const std::string& name = p_.tensors[definition_->target()].name;
       it->second = p_.add_tensor(name + "_" + std::string(info(a_[reduction].op).text), type, shape);
@@ -329,14 +358,6 @@ class Lifter {
     }
     if (is_inside(box, indices, shape)) return a_.read(it->second, type, indices);
     return a_.read_or(it->second, type, indices, a_.constant(type, 0));
-  }
-
-  // A reduction's body and ranges without the names of its axes: equal ones have the same values.
-  std::vector<Id> nameless(const Definition& reduction) {
-    Pattern p = pattern_of(a_, reduction);
-    std::vector<Id> key = {a_.reduce(a_[reduction.body].op, p.bound, p.condition, p.body)};
-    for (const AxisRange& r : p.free) key.push_back(r.end);
-    return key;
   }
 
   // Does what reads the tensor know that it stays inside? (It does; but the range may be beyond proof.)

@@ -63,31 +63,6 @@ bool has_axis(const Arena& a, Id e, Id axis) {
 
 bool is_box(const Arena& a, const AxisRange& r) { return a[r.begin].axes_count + a[r.end].axes_count == 0; }
 
-Id with_distinct_axes(Arena& a, const Definition& d, Id body) {
-  std::vector<Id> used = all_axes(a, std::span<const Id>(&body, 1));
-  for (const AxisRange& r : d.axes) used.push_back(r.axis);
-  for (Id clash = kNone;; clash = kNone) {
-    Ranges range;
-    for (const AxisRange& r : d.axes) range[r.axis] = r;
-    std::vector<Id> ids = reachable(a, body);
-    for (size_t i = ids.size(); i-- > 0 && clash == kNone;)
-      if (is_reduction(a[ids[i]].op))
-        for (const AxisRange& r : reduce_axes(a[ids[i]]))
-          if (!(range.emplace(r.axis, r).first->second == r)) clash = ids[i];
-    if (clash == kNone) return body;
-    std::unordered_map<Id, Id> done = {{clash, substitute(a, clash, {}, used)}};
-    for (Id x : all_axes(a, std::span<const Id>(&done.at(clash), 1))) used.push_back(x);
-    std::vector<Id> args;
-    for (Id id : ids) {
-      if (id == clash) continue;
-      args.clear();
-      for (Id x : a[id].args()) args.push_back(done.at(x));
-      done[id] = a.with_args(id, args);
-    }
-    body = done.at(body);
-  }
-}
-
 Id with_plain_ranges(Arena& a, const Definition& d, Id body) {
   Ranges ranges = ranges_in(a, d, body);
   Hull hull(a, ranges);

@@ -12,9 +12,6 @@ bool is_box(const Arena& a, const AxisRange& r);  // no axis in it
 // begin <= axis && axis < end
 Id within(Arena& a, const AxisRange& r);
 
-// A name has one range in the whole body: else what stands below two reductions would be lifted over the range of one.
-Id with_distinct_axes(Arena& a, const Definition& d, Id body);
-
 // j in 0..i64(sqrt(f32(i))) runs over a box, and the range is a condition.
 Id with_plain_ranges(Arena& a, const Definition& d, Id body);
 

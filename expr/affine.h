@@ -42,7 +42,8 @@ BoundsAnswer prove_bounds(Arena& a, const BoundsQuestion& q);
 // sizes are no box (N - M), `violated`: the caller can still state the condition itself as a precondition.
 BoundsAnswer prove_nonnegative(Arena& a, Id size);
 
-// Inversion. Solves { indices_d(axes) == target_d for all d } for as many of the bound axes as possible:
+// Inversion. Solves { indices_d(axes) == target_d for all d } for as many of the bound axes as possible, and narrows the
+// ranges of the others by the conditions that compare them with targets:
 //   sum(i, r if 2*i + r - 1 == a: f(i, r))  =>  sum(i in a/2 .. min((a+1)/2 + 1, H): f(i, a - 2*i + 1))
 // bound: the axes to sum over (in order, with ranges); indices over them, outer parameters and dims; targets:
 // the axes of the gradient (one per dimension, known to lie in their ranges) that are free in the result.

@@ -33,7 +33,7 @@ class Inversion {
     rename();
     for (System& group : groups()) {
       group.taken = system_.taken;
-      if (group.equations.empty() && group.inequalities.empty()) {  // nothing to invert: as the user wrote it
+      if (!looks_at_targets(group)) {  // nothing to invert: as the user wrote it
         remaining_.insert(remaining_.end(), group.axes.begin(), group.axes.end());
         guards_.insert(guards_.end(), group.conditions.begin(), group.conditions.end());
         continue;
@@ -55,6 +55,13 @@ class Inversion {
                        [&](const AxisRange& r) { return contains(axes_in(e), r.axis); });
   }
 
+  bool looks_at_targets(const System& group) const {
+    if (!group.equations.empty() || !group.inequalities.empty()) return true;
+    return std::any_of(group.conditions.begin(), group.conditions.end(), [&](Id c) {
+      return looks_at_bound(c) && std::any_of(q_.targets.begin(), q_.targets.end(), [&](const AxisRange& t) { return contains(axes_in(c), t.axis); });
+    });
+  }
+
   // 2*i + r - 1 == o, as the condition of a sum that the user wrote.
   bool is_equation(const Node& n) const {
     if (n.op != Op::eq || a_[n.arg(0)].type != DType::i64) return false;
@@ -63,6 +70,22 @@ class Inversion {
       return is_read(a_[id].op) || is_reduction(a_[id].op) || is_float(a_[id].type);
     });
     return !data && (looks_at_bound(n.arg(0)) || looks_at_bound(n.arg(1)));
+  }
+
+  // max(x, y) <= z is two conditions, and so is z < min(x, y): to isl the pieces of an extreme are a union.
+  std::optional<std::pair<Id, Id>> two_bounds(Node n) {
+    if ((n.op != Op::le && n.op != Op::lt) || a_[n.arg(0)].type != DType::i64) return std::nullopt;
+    const Id left = n.arg(0), right = n.arg(1);
+    const Node l = a_[left], r = a_[right];
+    if (l.op == Op::maximum) return std::pair{a_.binary(n.op, l.arg(0), right), a_.binary(n.op, l.arg(1), right)};
+    if (r.op == Op::minimum) return std::pair{a_.binary(n.op, left, r.arg(0)), a_.binary(n.op, left, r.arg(1))};
+    return std::nullopt;
+  }
+
+  bool is_range_of_target(const Node& n) const {
+    return std::any_of(q_.targets.begin(), q_.targets.end(), [&](const AxisRange& t) {
+      return (n.op == Op::le && n.arg(0) == t.begin && n.arg(1) == t.axis) || (n.op == Op::lt && n.arg(0) == t.axis && n.arg(1) == t.end);
+    });
   }
 
   // Conjuncts that isl can use go to the system; those that look at data are only tested.
@@ -74,13 +97,15 @@ class Inversion {
       const Node& n = a_[c];
       if (n.op == Op::land) {
         todo.insert(todo.end(), {n.arg(1), n.arg(0)});
+      } else if (auto both = two_bounds(n)) {
+        todo.insert(todo.end(), {both->second, both->first});
       } else if (is_equation(n)) {
         const bool swapped = looks_at_bound(n.arg(1));
         if (swapped && looks_at_bound(n.arg(0)))
           system_.equations.push_back({a_.sub(n.arg(0), n.arg(1)), a_.integer(0)});
         else
           system_.equations.push_back({n.arg(swapped), n.arg(!swapped)});
-      } else if (!is_true(a_, c)) {
+      } else if (!is_true(a_, c) && !is_range_of_target(n)) {
         const auto ids = reachable(a_, c);
         const bool data = std::any_of(ids.begin(), ids.end(), [&](Id id) {
           return is_read(a_[id].op) || is_reduction(a_[id].op) || is_float(a_[id].type);

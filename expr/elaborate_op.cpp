@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "expr/dims.h"
 #include "expr/elaborate_scope.h"
 
 namespace xhat {
@@ -30,7 +31,14 @@ class OpBuilder {
   Program gradient(const ast::Op& grad, const Program& op);
 
  private:
+  struct Product {  // an extent of a parameter
+    Id extent;
+    std::string parameter;
+    Pos pos;
+  };
+
   void parameters(const ast::Block& block);
+  void check_products() const;
   void declare(const ast::Block& block);
   void dim_statements(const ast::Block& block);
   void dims_of_ranges(const ast::Block& block);
@@ -45,6 +53,8 @@ class OpBuilder {
   const ast::File& file_;
   Program program_;
   OpScope s_;
+  std::vector<Product> products_;
+  std::set<std::string> in_ranges_;  // dims
 };
 
 void OpBuilder::parameters(const ast::Block& block) {
@@ -54,13 +64,7 @@ void OpBuilder::parameters(const ast::Block& block) {
     for (ast::Ref extent : p.extents) {
       Id id = elaborate_extent(s_, extent, true, "an extent");
       Pos pos = file_.nodes[extent].pos;
-      if (!is_affine(s_.arena, id))
-        throw Error(
-            fmt::format(
-                "extent {} of {} is not affine in the dims; a parameter's extent is an integer, a dim, or "
-                "a sum of multiples of them, divided by constants",
-                text_of(s_, id), p.name),
-            pos);
+      if (!is_affine(s_.arena, id)) products_.push_back({id, p.name, pos});
       s_.require_extent(id, fmt::format("dimension {} of {}", shape.size(), p.name), pos);
       shape.push_back(id);
     }
@@ -68,6 +72,24 @@ void OpBuilder::parameters(const ast::Block& block) {
     program_.tensors[t].constant = p.constant;
     program_.inputs.push_back(t);
   }
+}
+
+// A parameter's extent that is not affine is checked where it stands, but says nothing about its dims: they must be known
+// from elsewhere, by another parameter or, as a written range has them, from outside.
+void OpBuilder::check_products() const {
+  std::set<Id> known;
+  for (TensorId t : program_.inputs)
+    for (Id extent : program_.tensors[t].shape)
+      if (auto form = linear_form(s_.arena, extent)) known.insert(form->dim);
+  for (const Product& product : products_)
+    for (Id x : reachable(s_.arena, product.extent)) {
+      if (s_.arena[x].op != Op::dim || known.contains(x) || in_ranges_.contains(s_.arena.name(x))) continue;
+      throw Error(fmt::format("extent {} of {} is not affine in the dims, and nothing else says what {} is; a parameter's extent "
+                              "is an integer, a dim, a sum of multiples of them, divided by constants, or made of dims "
+                              "that other parameters determine",
+                              text_of(s_, product.extent), product.parameter, s_.arena.name(x)),
+                  product.pos);
+    }
 }
 
 void OpBuilder::declare(const ast::Block& block) {
@@ -148,10 +170,9 @@ void OpBuilder::dims_of_ranges(const ast::Block& block) {
   }
   for (ast::Ref r : ranges) {
     const ast::Node& n = file_.nodes[r];
-    if (n.kind != ast::Kind::name || axes.contains(n.text) || s_.dims.contains(n.text) ||
-        s_.declared.contains(n.text))
-      continue;
-    s_.declare_dim(n.text, n.pos);
+    if (n.kind != ast::Kind::name || axes.contains(n.text) || s_.declared.contains(n.text)) continue;
+    in_ranges_.insert(n.text);
+    if (!s_.dims.contains(n.text)) s_.declare_dim(n.text, n.pos);
   }
 }
 
@@ -332,6 +353,7 @@ Program OpBuilder::op(const OpAst& op) {
   declare(block);
   dim_statements(block);
   dims_of_ranges(block);
+  check_products();
   statements(block, Direction::forward);
   program_.outputs = outputs(block, "output");
   if (op.gradient)

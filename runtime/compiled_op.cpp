@@ -10,7 +10,7 @@
 #include "expr/evaluate.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
-#include "runtime/index_checks.h"
+#include "runtime/run_time_checks.h"
 
 namespace xhat {
 namespace {
@@ -80,12 +80,13 @@ struct Ready {
   DimValues dims;
   std::unique_ptr<DirectionKernels> direction;
   std::unique_ptr<DirectionKernels> checks;
+  bool fails = false;  // at these sizes, whatever the data
   std::vector<std::vector<int64_t>> shapes;  // per tensor of the program
 };
 
 struct Side {
   Program program;
-  std::optional<Program> checks;
+  runtime::Checks checks;
   std::vector<TensorId> bound;  // inputs, then outputs
   std::mutex mutex;
   std::vector<std::shared_ptr<Ready>> ready;
@@ -108,7 +109,7 @@ struct CompiledOp::Impl {
 
   void set_up(Side& phase, Program direction) {
     phase.program = std::move(direction);
-    phase.checks = runtime::index_checks(phase.program);
+    phase.checks = runtime::run_time_checks(phase.program);
     phase.bound = phase.program.inputs;
     phase.bound.insert(phase.bound.end(), phase.program.outputs.begin(), phase.program.outputs.end());
   }
@@ -192,10 +193,11 @@ struct CompiledOp::Impl {
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
     made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, options.fusion, cache);
-    if (phase.checks) {
+    for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
+    if (phase.checks.of_data) {
       std::vector<bool> flags = dense;
-      flags.resize(phase.checks->tensors.size(), true);
-      made->checks = std::make_unique<DirectionKernels>(*phase.checks, dims, flags, options.fusion, cache);
+      flags.resize(phase.checks.of_data->tensors.size(), true);
+      made->checks = std::make_unique<DirectionKernels>(*phase.checks.of_data, dims, flags, options.fusion, cache);
     }
     return made;
   }
@@ -230,33 +232,41 @@ struct CompiledOp::Impl {
     return made;
   }
 
-  // Runs the reference evaluator to say which index of which tensor is out of range, and where.
-  [[noreturn]] void explain_bad_index(const Side& phase, const Ready& ready, const std::vector<TensorView>& views) const {
+  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
+  // where: of the definitions as the user wrote them, if these are what runs.
+  [[noreturn]] void explain_failure(const Side& phase, const Ready& ready, const std::vector<TensorView>& views) const {
     Arrays inputs;
     for (TensorId t : phase.program.inputs) inputs[name(t)] = array_of(views[t]);
+    if (&phase != &backward && !derivation.steps.empty()) {
+      Program written = infer_program(derivation.steps[0].program);
+      if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
+        Arrays taken;
+        for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
+        evaluate(written, taken, ready.dims);
+      }
+    }
     evaluate(phase.program, inputs, ready.dims);
-    fail("an index in the data is out of range");
+    fail("an index in the data is out of range, or an argmax runs over nothing");
   }
 
   static Array array_of(const TensorView& v);
 
   CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready) const {
     check_overlap(phase, views);
-    CallCounts counts;
+    if (ready.fails) explain_failure(phase, ready, views);
     if (ready.checks) {
       thread_local std::vector<TensorView> check_views;
-      const Program& p = *phase.checks;
+      const Program& p = *phase.checks.of_data;
       check_views.assign(p.tensors.size(), TensorView());
       std::copy(views.begin(), views.end(), check_views.begin());
-      uint8_t bad[64] = {};
-      if (p.outputs.size() > std::size(bad)) throw Bug("more index checks than expected");
+      thread_local std::vector<uint8_t> failed;
+      failed.assign(p.outputs.size(), 0);
       for (size_t i = 0; i < p.outputs.size(); ++i) {
-        check_views[p.outputs[i]] = TensorView(&bad[i], std::span<const int64_t>{});
+        check_views[p.outputs[i]] = TensorView(&failed[i], std::span<const int64_t>{});
         check_views[p.outputs[i]].type = DType::boolean;
       }
       ready.checks->run(*pool, check_views);
-      if (std::any_of(std::begin(bad), std::end(bad), [](uint8_t b) { return b != 0; }))
-        explain_bad_index(phase, ready, views);
+      if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views);
     }
     auto c = ready.direction->run(*pool, views);
     return {c.kernels, c.tiles, c.finishes, c.allocations};

@@ -126,6 +126,36 @@ TEST(GatherCount, TransposedConvolution) {
                             {{"N", 9}});
 }
 
+// The same with ranges over the taps: what bounds j for each o bounds o for each j.
+TEST(GatherCount, TransposedConvolutionWithRanges) {
+  expect_only_contributions(
+      "op f(x: f64[N]) -> (y) { y[i in 0..2*N] = sum(j in max(0,(i-1)/2)..min(N,(i+1)/2+1) if 0 <= i+1-2*j && i+1-2*j < 3: x[j]) }",
+      {{"N", 9}});
+  expect_only_contributions(
+      "op f(x: f64[H,W]) -> (y) { y[i in 0..2*H,k in 0..2*W] = sum(j in max(0,(i-1)/2)..min(H,(i+1)/2+1), "
+      "l in max(0,(k-1)/2)..min(W,(k+1)/2+1) if 0 <= i+1-2*j && i+1-2*j < 3 && 0 <= k+1-2*l && k+1-2*l < 3: x[j,l]) }",
+      {{"H", 5}, {"W", 4}});
+  for (int kernel = 1; kernel <= 4; ++kernel)
+    for (int stride = 1; stride <= 3; ++stride)
+      for (int pad = 0; pad < kernel; ++pad) {
+        std::string s = std::to_string(stride), first = "(i-" + std::to_string(kernel - pad) + ")/" + s + "+1",
+                    end = "(i+" + std::to_string(pad) + ")/" + s + "+1";
+        expect_only_contributions("op f(x: f64[N]) -> (y) { y[i in 0.." + s + "*N] = sum(j in max(0," + first + ")..min(N," + end + "): x[j]) }",
+                                  {{"N", 7}});
+      }
+}
+
+TEST(GatherCount, RangesThatDependOnOuterAxes) {
+  expect_only_contributions("op cumulative(x: f64[N]) -> (y) { y[i in 0..N] = sum(j in 0..i+1: x[j]) }", {{"N", 7}});
+  expect_only_contributions("op later(x: f64[N]) -> (y) { y[i in 0..N] = sum(j in i..N: x[j]) }", {{"N", 7}});
+  expect_only_contributions("op causal(x: f64[N]) -> (y) { y[i in 0..N] = sum(j if j <= i: x[j]) }", {{"N", 7}});
+  expect_only_contributions("op window(x: f64[N]) -> (y) { y[i in 0..N] = sum(j in max(0,i-3)..min(N,i+4): x[j]) }", {{"N", 9}});
+  expect_only_contributions("op pool(x: f64[N]) -> (y) { y[i in 0..(N+1)/2] = sum(j in max(0,2*i-1)..min(N,2*i+2): x[j]) }", {{"N", 9}});
+  expect_only_contributions("op blocks(x: f64[N]) -> (y) { y[i in 0..N] = sum(j in i/4*4..min(N,i/4*4+4): x[j]) }", {{"N", 10}});
+  expect_only_contributions("op band(x: f64[N,M]) -> (y) { y[i in 0..N] = sum(j in max(0,i-1)..min(N,i+2), k in 0..min(j+1,M): x[j,k]) }",
+                            {{"N", 6}, {"M", 4}});
+}
+
 TEST(GatherCount, Rearrangements) {
   expect_only_contributions("op flip(x: f64[N]) -> (y) { y[i in 0..N] = x[N-1-i] }", {{"N", 7}});
   expect_only_contributions("op t(x: f64[N,M]) -> (y) { y[i in 0..M,j in 0..N] = x[j,i] }", {{"N", 4}, {"M", 3}});

@@ -111,6 +111,28 @@ TEST(ProductText, SizesWithADefinitionAreWrittenOutInParameters) {
   EXPECT_TRUE(equal(parse_op(print(p)), p));
 }
 
+// An output over a product of dims makes a parameter of such an extent: the dims are known from others.
+TEST(ProductText, SizesThatAreProductsAreReadBack) {
+  for (const char* text : {"op f(x: f32[H,W]) -> (y) { y[p in 0..H*W] = x[p/W,p%W]^2 }",
+                           "op f(x: f32[N,H,W], w: f32[H]) -> (y, z) {\n  y[n, p in 0..H*W] = x[n,p/W,p%W]*w[p/W]\n"
+                           "  z[q in 0..(H+1)*(H+1)] = w[q/(H+1) else 0]^2\n}",
+                           "op f(x: f32[N]) -> (y) { y[i in 0..K*N] = sin(x[i/K])*x[i/K] }",
+                           "op f(x: f32[H,W]) -> (y) { dim P = H*W\n  y[p in 0..P] = x[p/W,p%W]^2 }",
+                           "op f(x: f32[N]) -> (y) { y[i in 0..N*N] = x[i/N]*x[i%N] }"}) {
+    Program op = parse_op(text);
+    for (const Program& p : {vjp(op), hvp(op), gradient(op), vjp(vjp(op)), jvp(vjp(op))}) {
+      SCOPED_TRACE(print(p));
+      Program again = parse_op(print(p));
+      EXPECT_TRUE(equal(again, p)) << print(again);
+      EXPECT_EQ(print(again), print(p));
+    }
+  }
+  // What is given must fit.
+  Program p = parse_op("op f(x: f32[H,W], d: f32[H*W]) -> (y) { y[i,j] = x[i,j] * d[i*W+j] }");
+  EXPECT_EQ(solve_dims(p, {{"x", {2, 3}}, {"d", {6}}}), (DimValues{{"H", 2}, {"W", 3}}));
+  EXPECT_THROW(solve_dims(p, {{"x", {2, 3}}, {"d", {7}}}), Error);
+}
+
 // ---- values that differences cannot see ----
 
 double pushed(const Program& op, const Arrays& in, size_t output = 0) {

@@ -127,6 +127,14 @@ TEST(Lift, ArgmaxOverNothingIsAnErrorWhereItWas) {
   expect_same(guarded, in, true);
 }
 
+// Nor where an axis that it does not depend on has no values.
+TEST(Lift, ArgmaxOverNothingIsNoErrorWhereNobodyAsks) {
+  const char* text = "op f(x: f32[K], z: f32[N]) -> (y) { y = sum(n: z[n] * f32(argmax(k: x[k]))) }";
+  expect_same(text, {{"x", f32({})}, {"z", f32({})}}, false);
+  expect_same(text, {{"x", f32({})}, {"z", f32({1})}}, true);
+  expect_same(text, {{"x", f32({1, 2})}, {"z", f32({1})}}, false);
+}
+
 // The table of products is over what the forward has it over, not over what gather writes for it.
 TEST(Lift, BeforeGatherNothingDependsOnSteps) {
   Program p = parse_op(

@@ -1,0 +1,123 @@
+// `xhat explain`: what it says, and that it says it of the program it was given.
+#include "expr/program.h"
+#include "tests/tool_helper.h"
+
+namespace xhat {
+namespace {
+
+using testing::Json;
+using testing::Result;
+using ToolExplain = testing::Tool;
+
+const std::vector<std::string> kDirectionKeys = {
+    "text", "kernels", "kernel_count", "bytes_moved", "bytes_unavoidable", "flops", "reductions"};
+
+TEST_F(ToolExplain, JsonHasEveryKey) {
+  Json j = json("explain $F/softmax.xh --json --dims N=256,D=128");
+  for (const char* key :
+       {"op", "inputs", "outputs", "gradients", "stash", "recomputed", "certificate", "forward", "backward"})
+    EXPECT_TRUE(j.contains(key)) << key;
+  EXPECT_EQ(j["op"], "softmax");
+  EXPECT_EQ(j["inputs"], Json::parse(R"([{"name": "x", "dtype": "f32", "shape": ["N", "D"]}])"));
+  EXPECT_EQ(j["gradients"][0]["name"], "grad_x");
+  EXPECT_FALSE(j.contains("nominal"));
+  EXPECT_TRUE(j["certificate"]["optimal"].get<bool>());
+  EXPECT_EQ(j["stash"], Json::array());  // the output is all the backward needs
+  for (const char* direction : {"forward", "backward"}) {
+    const Json& d = j[direction];
+    for (const std::string& key : kDirectionKeys) EXPECT_TRUE(d.contains(key)) << direction << " " << key;
+    int64_t moved = 0, flops = 0, sweeps = 0;
+    for (const Json& k : d["kernels"]) {
+      moved += k["bytes_moved"].get<int64_t>();
+      flops += k["flops"].get<int64_t>();
+      sweeps += !k.contains("finish");
+      EXPECT_TRUE(k.contains("bytes_unavoidable") && k["computes"].is_array());
+    }
+    EXPECT_EQ(moved, d["bytes_moved"]);
+    EXPECT_EQ(flops, d["flops"]);
+    EXPECT_EQ(sweeps, d["kernel_count"]);
+  }
+  EXPECT_EQ(j["forward"]["bytes_unavoidable"], 2 * 256 * 128 * 4);   // x, y
+  EXPECT_EQ(j["backward"]["bytes_unavoidable"], 3 * 256 * 128 * 4);  // y, dy, grad_x
+}
+
+TEST_F(ToolExplain, DirectionsAreOpsOfTheirOwn) {
+  for (const char* file : {"batch_norm.xh", "strided.xh"}) {
+    Json j = json(std::string("explain --json $F/") + file);
+    for (const char* direction : {"forward", "backward"}) {
+      Program p = parse_op(j[direction]["text"].get<std::string>());
+      EXPECT_FALSE(p.outputs.empty());
+    }
+  }
+}
+
+TEST_F(ToolExplain, FinishingStepsAreNoKernels) {
+  // Two sums per channel over a batch larger than any cache: tiles leave partial results.
+  Json j = json("explain $F/batch_norm.xh --json --dims N=64,C=64,H=64,W=64");
+  int finishes = 0;
+  for (const Json& k : j["backward"]["kernels"])
+    if (k.contains("finish")) {
+      ++finishes;
+      EXPECT_TRUE(k["finish"].get<bool>());
+      EXPECT_TRUE(k["name"].get<std::string>().ends_with("_finish"));
+      EXPECT_GT(k["bytes_moved"].get<int64_t>(), k["bytes_unavoidable"].get<int64_t>());
+    }
+  EXPECT_GT(finishes, 0);
+  EXPECT_EQ(j["backward"]["kernel_count"].get<int>(),
+            static_cast<int>(j["backward"]["kernels"].size()) - finishes);
+}
+
+TEST_F(ToolExplain, NominalSizesAreListed) {
+  EXPECT_EQ(json("explain $F/softmax.xh --json --dims N=8")["nominal"], Json::parse(R"({"D": 64})"));
+  Result r = call("explain $F/softmax.xh");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_HAS(r.out, "nominal: D, N");
+}
+
+TEST_F(ToolExplain, PoliciesDiffer) {
+  auto stash = [&](const std::string& options) {
+    return json("explain $F/batch_norm.xh --json " + options)["stash"];
+  };
+  EXPECT_EQ(stash("--stash none").size(), 0u);
+  Json largest = stash("--stash largest"), cost = stash("--stash cost"), small = stash("--stash budget=300");
+  bool whole = false;
+  for (const Json& s : largest) whole |= s["shape"] == Json::parse(R"(["N", "C", "H", "W"])");
+  EXPECT_TRUE(whole) << largest;  // x̂
+  for (const Json& s : cost) EXPECT_EQ(s["shape"], Json::parse(R"(["C"])")) << cost;
+  int64_t bytes = 0;
+  for (const Json& s : small) bytes += s["bytes"].get<int64_t>();
+  EXPECT_LE(bytes, 300);
+  EXPECT_FALSE(cost[0]["reason"].get<std::string>().empty());
+}
+
+TEST_F(ToolExplain, DroppedTensorsAreNotReadByTheBackward) {
+  Json dropped = json("explain $F/softmax.xh --json --drop y");
+  for (const Json& name : dropped["kept_by_caller"]) EXPECT_NE(name, "y");
+  EXPECT_EQ(json("explain $F/softmax.xh --json --keep y")["kept_by_caller"], Json::parse(R"(["y"])"));
+}
+
+TEST_F(ToolExplain, PricesComeFromAFile) {
+  // Writing costs so much that everything is recomputed that may be.
+  write("prices.json", R"({"write_ps_per_byte": 1000000})");
+  EXPECT_EQ(
+      json("explain $F/batch_norm.xh --json --dims N=2,C=64,H=2,W=2 --prices $T/prices.json")["stash"].size(),
+      0u);
+  write("wrong.json", R"({"speed": 3})");
+  Result r = call("explain $F/batch_norm.xh --prices $T/wrong.json");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "there is no price 'speed'");
+  write("large.json", R"({"pass_ps": 9000000000000000000})");
+  EXPECT_EQ(call("explain $F/batch_norm.xh --prices $T/large.json").status, 2);
+}
+
+TEST_F(ToolExplain, WantedGradientsOnly) {
+  Json j = json("explain $F/batch_norm.xh --json --wrt gamma,beta");
+  ASSERT_EQ(j["gradients"].size(), 2u);
+  EXPECT_EQ(j["gradients"][0]["name"], "grad_gamma");
+  Result r = call("explain $F/batch_norm.xh --wrt nobody");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "batch_norm.xh:2:4: error: ");
+}
+
+}  // namespace
+}  // namespace xhat
