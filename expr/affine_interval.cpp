@@ -28,7 +28,7 @@ void Scope::bind(const AxisRange& range) {
         const bool all = std::all_of(m.begin(), m.end(), [&](Id id) { return nonnegative_.contains(id); });
         if (m.empty() || c < 0 || !all) continue;
         for (Id atom : m)
-          if (positive_.insert(atom).second) know(le(number(1), value(Poly::atom(atom))));
+          if (positive_.insert(atom).second) know(le(Poly::constant(1), Poly::atom(atom)));
       }
     }
   }
@@ -37,7 +37,7 @@ void Scope::bind(const AxisRange& range) {
        ++k) {  // products of it that were met before (by index: it may grow)
     const Monomial m = monomials_[k];
     if (m.size() > 1 && std::find(m.begin(), m.end(), range.axis) != m.end())
-      know_bounds(parameter(m), interval_of_monomial(m));
+      know_bounds(Poly::monomial(m, 1), interval_of_monomial(m));
   }
 }
 

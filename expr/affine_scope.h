@@ -38,10 +38,15 @@ class Scope {
 
   const Poly& poly(Id integer_expression);
   Interval interval(const Poly& p);
-  PwAff value(Id integer_expression);
   PwAff value(const Poly& p);
   Condition condition(Id bool_expression);
   Set inside(const AxisRange& range);  // begin <= axis < end
+  Set nonnegative(const Poly& p);
+  Set zero(const Poly& p);
+  Set le(const Poly& x, const Poly& y) { return nonnegative(y - x); }
+  Set lt(const Poly& x, const Poly& y) { return nonnegative(y - x - Poly::constant(1)); }
+  Set eq(const Poly& x, const Poly& y) { return zero(y - x); }
+  Set ne(const Poly& x, const Poly& y) { return complement(zero(y - x)); }
 
   bool surely_nonnegative(const Poly& p) const;
   bool surely_in(Id expression, const Poly& extent);  // 0 <= expression < extent
@@ -79,22 +84,23 @@ class Scope {
   Data data_of(std::span<const Id> args);
   Interval interval_of_extreme(Op op, const Interval& x, const Interval& y) const;
   Interval interval_of_monomial(const Monomial& m);
-  PwAff value_of_monomial(const Monomial& m);
-  PwAff parameter(const Monomial& m);
-  PwAff number(int64_t v) const;
+  using Part = std::pair<const PwAff*, int64_t>;  // a structural atom's value, and its coefficient
+  Aff linear(const Poly& p, std::vector<Part>& structural);
+  void meet(const Monomial& m);
+  size_t parameter(const Monomial& m);
   void know(const Set& fact) { facts_ = facts_ & fact; }
-  void know_bounds(const PwAff& term, const Interval& bounds);
+  void know_bounds(const Poly& term, const Interval& bounds);
 
   Arena& arena_;
   Context context_;
-  Space space_;
+  Space space_;  // of all parameters so far, in the order of monomials_: isl need not align what is made of it
   Set facts_;
   std::unordered_map<Id, Entry> entries_;
   std::unordered_map<Id, PwAff> structural_;  // atoms that isl has a form for: e/4, min(e, f), ...
   std::unordered_map<Id, Interval> intervals_;
   std::map<std::tuple<Op, Poly, Poly>, Id>
       divisions_;  // opaque e/d and e%d: one atom however e and d are written
-  std::map<Monomial, PwAff> parameters_;
+  std::map<Monomial, size_t> parameters_;
   std::vector<Monomial> monomials_;  // by the number in a parameter's isl name
   std::unordered_set<Id> nonnegative_, positive_;
 };
