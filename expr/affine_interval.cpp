@@ -28,7 +28,7 @@ void Scope::bind(const AxisRange& range) {
         const bool all = std::all_of(m.begin(), m.end(), [&](Id id) { return nonnegative_.contains(id); });
         if (m.empty() || c < 0 || !all) continue;
         for (Id atom : m)
-          if (positive_.insert(atom).second) know(le(Poly::constant(1), Poly::atom(atom)));
+          if (positive_.insert(atom).second) nonnegative_facts_.push_back(Poly::atom(atom) - Poly::constant(1));
       }
     }
   }

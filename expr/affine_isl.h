@@ -54,7 +54,7 @@ inline int count(isl_size n) {
   return n;
 }
 
-inline Set operator&(const Set& a, const Set& b) { return Set(isl_set_intersect(a.give(), b.give())); }
+Set operator&(const Set& a, const Set& b);
 inline Set operator|(const Set& a, const Set& b) { return Set(isl_set_union(a.give(), b.give())); }
 inline Set operator-(const Set& a, const Set& b) { return Set(isl_set_subtract(a.give(), b.give())); }
 inline Set complement(const Set& a) { return Set(isl_set_complement(a.give())); }

@@ -2,7 +2,9 @@
 #include "expr/affine_scope.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "expr/error.h"
 #include "expr/scalar.h"
 
 namespace xhat::affine {
@@ -44,6 +46,16 @@ Interval range_of_type(DType t) {
 
 }  // namespace
 
+// isl_set_intersect looks for an integer point in every part of the result. Where there is but one part, whoever wants to
+// know whether it is empty asks.
+Set operator&(const Set& a, const Set& b) {
+  const Space x(isl_set_get_space(a.get())), y(isl_set_get_space(b.get()));
+  const bool one_part = isl_set_n_basic_set(a.get()) == 1 && isl_set_n_basic_set(b.get()) == 1;
+  if (!one_part || !yes(isl_space_is_equal(x.get(), y.get()))) return Set(isl_set_intersect(a.give(), b.give()));
+  isl_basic_set *p = isl_set_simple_hull(a.give()), *q = isl_set_simple_hull(b.give());
+  return Set(isl_set_from_basic_set(isl_basic_set_intersect(p, q)));
+}
+
 Scope::Scope(Arena& a, unsigned long operations)
     : arena_(a),
       context_(operations),
@@ -61,8 +73,26 @@ Set Scope::inside(const AxisRange& range) {
 // ---------------------------------------------------------------------------------------------------------
 
 void Scope::know_bounds(const Poly& term, const Interval& bounds) {
-  if (bounds.lo) know(le(*bounds.lo, term));
-  if (bounds.hi) know(le(term, *bounds.hi));
+  if (bounds.lo) nonnegative_facts_.push_back(term - *bounds.lo);
+  if (bounds.hi) nonnegative_facts_.push_back(*bounds.hi - term);
+}
+
+// What isl has not been told yet. Making a fact may meet terms of which more is known.
+Set Scope::facts() {
+  while (!nonnegative_facts_.empty() || !division_facts_.empty()) {
+    for (const Poly& p : std::exchange(nonnegative_facts_, {})) facts_ = facts_ & nonnegative(p);
+    for (Id id : std::exchange(division_facts_, {})) facts_ = facts_ & division_fact(id);
+  }
+  return facts_;
+}
+
+// Of an atom e / d or e % d with a symbolic divisor.
+Set Scope::division_fact(Id id) {
+  const Poly atom = Poly::atom(id), d = entries_.at(arena_[id].arg(1)).poly, nil;
+  if (arena_[id].op == Op::div) return ne(d, nil) | zero(atom);
+  const Set positive = lt(nil, d) & le(nil, atom) & lt(atom, d);
+  if (surely_nonnegative(d - Poly::constant(1))) return positive;
+  return (zero(d) & zero(atom)) | positive | (lt(d, nil) & lt(d, atom) & le(atom, nil));
 }
 
 size_t Scope::parameter(const Monomial& m) {
@@ -82,12 +112,12 @@ void Scope::meet(const Monomial& m) {
   parameter(m);
   const Interval bounds = interval_of_monomial(m);
   if (!bounds.lo || *bounds.lo != Poly::monomial(m, 1)) return know_bounds(Poly::monomial(m, 1), bounds);
-  if (surely_nonnegative(*bounds.lo)) know(nonnegative(Poly::monomial(m, 1)));
+  if (surely_nonnegative(*bounds.lo)) nonnegative_facts_.push_back(Poly::monomial(m, 1));
   for (size_t i = 0; i < m.size(); ++i) {  // with H >= 1 and W >= 0: W <= H*W
     Monomial smaller = m;
     smaller.erase(smaller.begin() + static_cast<std::ptrdiff_t>(i));
     if (positive_.contains(m[i]) && surely_nonnegative(Poly::monomial(smaller, 1)))
-      know(le(Poly::monomial(smaller, 1), Poly::monomial(m, 1)));
+      nonnegative_facts_.push_back(Poly::monomial(m, 1) - Poly::monomial(smaller, 1));
   }
 }
 
@@ -97,9 +127,8 @@ Aff Scope::linear(const Poly& p, std::vector<Part>& structural) {
   std::vector<std::pair<size_t, int64_t>> terms;
   for (const auto& [m, c] : p.terms) {
     meet(m);
-    const auto it = m.size() == 1 ? structural_.find(m[0]) : structural_.end();
-    if (it != structural_.end())
-      structural.emplace_back(&it->second, c);
+    if (m.size() == 1 && structural_.contains(m[0]))
+      structural.emplace_back(m[0], c);
     else if (!m.empty())
       terms.emplace_back(parameter(m), c);
   }
@@ -113,9 +142,9 @@ Aff Scope::linear(const Poly& p, std::vector<Part>& structural) {
 PwAff Scope::value(const Poly& p) {
   std::vector<Part> structural;
   PwAff sum(isl_pw_aff_from_aff(linear(p, structural).give()));
-  for (const auto& [part, c] : structural) {
+  for (const auto& [atom, c] : structural) {
     Val factor(isl_val_int_from_si(ctx(), c));
-    sum = sum + PwAff(isl_pw_aff_scale_val(part->give(), factor.give()));
+    sum = sum + PwAff(isl_pw_aff_scale_val(structure(atom).give(), factor.give()));
   }
   return sum;
 }
@@ -196,8 +225,8 @@ Scope::Entry Scope::opaque(Id id, Interval bounds, Data data) {
   return {Poly::atom(id), data, {}};
 }
 
-Scope::Entry Scope::structural(Id id, PwAff v, Interval bounds, Data data) {
-  structural_.emplace(id, PwAff(isl_pw_aff_coalesce(v.give())));
+Scope::Entry Scope::structural(Id id, Interval bounds, Data data) {
+  structural_.emplace(id, std::nullopt);
   if (bounds.lo && surely_nonnegative(*bounds.lo)) nonnegative_.insert(id);
   const bool fixed = data == Data::none && arena_[id].free_axes().empty();
   if (fixed) bounds = {Poly::atom(id), Poly::atom(id)};
@@ -242,24 +271,10 @@ Scope::Entry Scope::divided(Id id) {
   } else if (numerator_nonnegative && surely_nonnegative(d)) {
     out = {Poly{}, in.hi};
   }
-  if (auto c = d.as_constant(); c && *c != 0) {
-    Val by(isl_val_int_from_si(ctx(), *c < 0 ? -*c : *c));  // isl wants it positive
-    const PwAff numerator = value(*c < 0 ? -e : e);
-    const PwAff quotient(isl_pw_aff_floor(isl_pw_aff_scale_down_val(numerator.give(), by.give())));
-    if (n.op == Op::div) return structural(id, quotient, out, data);
-    Val minus(isl_val_int_from_si(ctx(), -*c));
-    return structural(id, value(e) + PwAff(isl_pw_aff_scale_val(quotient.give(), minus.give())), out, data);
-  }
+  if (auto c = d.as_constant(); c && *c != 0) return structural(id, out, data);
   const Entry entry = opaque(id, out, data);
-  const Poly p = Poly::atom(id), nil;
-  if (n.op == Op::mod) {
-    Set fact = zero(d) & zero(p);
-    fact = fact | (lt(nil, d) & le(nil, p) & lt(p, d)) | (lt(d, nil) & lt(d, p) & le(p, nil));
-    know(positive ? fact & lt(nil, d) : fact);
-  } else {
-    know(ne(d, nil) | zero(p));
-  }
-  if (numerator_nonnegative && surely_nonnegative(d)) know(le(p, e));
+  division_facts_.push_back(id);
+  if (numerator_nonnegative && surely_nonnegative(d)) nonnegative_facts_.push_back(e - Poly::atom(id));
   return entry;
 }
 
@@ -288,8 +303,6 @@ Scope::Entry Scope::translate_integer(Id id) {
   const Data data = n.op == Op::select ? data_of(n.args().subspan(1)) : data_of(n.args());
   auto poly_at = [&](size_t i) -> const Poly& { return entries_.at(n.arg(i)).poly; };
   auto extreme = [&](Op op, const Interval& x, const Interval& y) { return interval_of_extreme(op, x, y); };
-  auto smaller = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_min(x.give(), y.give())); };
-  auto larger = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_max(x.give(), y.give())); };
   // Arithmetic may wrap: on data of its own width always, in u8 and u32 already below zero.
   const bool wraps =
       data == Data::wide || (n.type != DType::i64 && (data != Data::none || n.type != DType::i32));
@@ -311,36 +324,64 @@ Scope::Entry Scope::translate_integer(Id id) {
     case Op::div:
     case Op::mod: return divided(id);
     case Op::minimum:
-      return structural(id, smaller(value(poly_at(0)), value(poly_at(1))),
-                        extreme(n.op, interval(poly_at(0)), interval(poly_at(1))), data);
     case Op::maximum:
-      return structural(id, larger(value(poly_at(0)), value(poly_at(1))),
-                        extreme(n.op, interval(poly_at(0)), interval(poly_at(1))), data);
-    case Op::relu:
-      return structural(id, larger(value(poly_at(0)), value(Poly{})),
-                        extreme(Op::maximum, interval(poly_at(0)), zero), data);
+      return structural(id, extreme(n.op, interval(poly_at(0)), interval(poly_at(1))), data);
+    case Op::relu: return structural(id, extreme(Op::maximum, interval(poly_at(0)), zero), data);
     case Op::clamp: {  // min(max(x, low), high)
-      const PwAff raised = larger(value(poly_at(0)), value(poly_at(1)));
       const Interval i = extreme(Op::maximum, interval(poly_at(0)), interval(poly_at(1)));
-      return structural(id, smaller(raised, value(poly_at(2))), extreme(Op::minimum, i, interval(poly_at(2))),
-                        data);
+      return structural(id, extreme(Op::minimum, i, interval(poly_at(2))), data);
     }
     case Op::abs: {
       if (wraps) return opaque(id, range_of_type(n.type), own);
-      const PwAff x = value(poly_at(0)), minus = value(-poly_at(0));
       const Interval i = extreme(Op::select, interval(poly_at(0)), interval(-poly_at(0)));
-      return structural(id, larger(x, minus), {Poly{}, i.hi}, data);
+      return structural(id, {Poly{}, i.hi}, data);
     }
     case Op::select: {
       const Condition c = condition(n.arg(0));
       const Interval i = extreme(Op::select, interval(poly_at(1)), interval(poly_at(2)));
       if (!is_subset(c.may, c.must)) return opaque(id, i, own);
-      PwAff then(isl_pw_aff_intersect_domain(value(poly_at(1)).give(), c.must.give()));
-      PwAff other(isl_pw_aff_intersect_domain(value(poly_at(2)).give(), complement(c.must).give()));
-      return structural(id, PwAff(isl_pw_aff_union_add(then.give(), other.give())), i, data);
+      return structural(id, i, data);
     }
     default: return opaque(id, range_of_type(n.type), own);
   }
+}
+
+// isl's form of a structural atom.
+PwAff Scope::structure(Id id) {
+  if (const auto& made = structural_.at(id)) return *made;
+  const Node& n = arena_[id];
+  auto poly_at = [&](size_t i) -> const Poly& { return entries_.at(n.arg(i)).poly; };
+  auto at = [&](size_t i) { return value(poly_at(i)); };
+  auto smaller = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_min(x.give(), y.give())); };
+  auto larger = [](const PwAff& x, const PwAff& y) { return PwAff(isl_pw_aff_max(x.give(), y.give())); };
+  auto form = [&]() -> PwAff {
+    switch (n.op) {
+      case Op::div:
+      case Op::mod: {
+        const int64_t c = *poly_at(1).as_constant();
+        Val by(isl_val_int_from_si(ctx(), c < 0 ? -c : c)), minus(isl_val_int_from_si(ctx(), -c));  // isl wants by positive
+        const PwAff numerator = value(c < 0 ? -poly_at(0) : poly_at(0));
+        const PwAff quotient(isl_pw_aff_floor(isl_pw_aff_scale_down_val(numerator.give(), by.give())));
+        if (n.op == Op::div) return quotient;
+        return at(0) + PwAff(isl_pw_aff_scale_val(quotient.give(), minus.give()));
+      }
+      case Op::minimum: return smaller(at(0), at(1));
+      case Op::maximum: return larger(at(0), at(1));
+      case Op::relu: return larger(at(0), value(Poly{}));
+      case Op::clamp: return smaller(larger(at(0), at(1)), at(2));
+      case Op::abs: return larger(at(0), value(-poly_at(0)));
+      case Op::select: {
+        const Set where = condition(n.arg(0)).must;
+        PwAff then(isl_pw_aff_intersect_domain(at(1).give(), where.give()));
+        PwAff other(isl_pw_aff_intersect_domain(at(2).give(), complement(where).give()));
+        return PwAff(isl_pw_aff_union_add(then.give(), other.give()));
+      }
+      default: throw Bug("affine: no structural atom");
+    }
+  };
+  const PwAff made(isl_pw_aff_coalesce(form().give()));
+  structural_.at(id) = made;
+  return made;
 }
 
 Condition Scope::translate_bool(Id id) {

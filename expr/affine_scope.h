@@ -54,7 +54,7 @@ class Scope {
   bool has_opaque(Id expression);
 
   Set universe() const;
-  Set facts() const { return facts_; }
+  Set facts();
   // The names of a set's parameters, in isl's order.
   std::vector<Monomial> parameters(const Set& s) const;
   int position(const Set& s, Id atom) const;  // -1: not a parameter of s
@@ -78,25 +78,30 @@ class Scope {
   Entry translate_integer(Id id);
   Condition translate_bool(Id id);
   Entry opaque(Id id, Interval interval, Data data = Data::none);
-  Entry structural(Id id, PwAff value, Interval interval, Data data);
+  Entry structural(Id id, Interval interval, Data data);
+  PwAff structure(Id id);
   Entry divided(Id id);
   Entry converted(Id id);
   Data data_of(std::span<const Id> args);
+  Set division_fact(Id id);
   Interval interval_of_extreme(Op op, const Interval& x, const Interval& y) const;
   Interval interval_of_monomial(const Monomial& m);
-  using Part = std::pair<const PwAff*, int64_t>;  // a structural atom's value, and its coefficient
+  using Part = std::pair<Id, int64_t>;  // a structural atom and its coefficient
   Aff linear(const Poly& p, std::vector<Part>& structural);
   void meet(const Monomial& m);
   size_t parameter(const Monomial& m);
-  void know(const Set& fact) { facts_ = facts_ & fact; }
   void know_bounds(const Poly& term, const Interval& bounds);
 
   Arena& arena_;
   Context context_;
   Space space_;  // of all parameters so far, in the order of monomials_: isl need not align what is made of it
+  // What is known, and what of it isl has been told so far: most questions are answered without.
   Set facts_;
+  std::vector<Poly> nonnegative_facts_;
+  std::vector<Id> division_facts_;
   std::unordered_map<Id, Entry> entries_;
-  std::unordered_map<Id, PwAff> structural_;  // atoms that isl has a form for: e/4, min(e, f), ...
+  // Atoms that isl has a form for, e/4, min(e, f), ..., made when first used.
+  std::unordered_map<Id, std::optional<PwAff>> structural_;
   std::unordered_map<Id, Interval> intervals_;
   std::map<std::tuple<Op, Poly, Poly>, Id>
       divisions_;  // opaque e/d and e%d: one atom however e and d are written
