@@ -102,12 +102,43 @@ std::optional<std::vector<std::pair<Id, int64_t>>> box_of(Scope& scope, const Se
   return box;
 }
 
+// Without isl: the least value that the intervals leave, of the number itself or of what it exceeds one of the known
+// numbers by, which are not negative.
+bool evidently_nonnegative(Scope& scope, const Poly& p, const std::vector<Poly>& known) {
+  auto by_interval = [&](const Poly& x) {
+    const auto least = scope.interval(x).lo;
+    return least && scope.surely_nonnegative(*least);
+  };
+  return by_interval(p) || std::ranges::any_of(known, [&](const Poly& k) { return by_interval(p - k); });
+}
+
+// What ranges and comparisons of integers say is not negative.
+std::vector<Poly> known_nonnegative(Scope& scope, const BoundsQuestion& q) {
+  const Arena& a = scope.arena();
+  const Poly one = Poly::constant(1);
+  std::vector<Poly> known;
+  for (const AxisRange& r : q.axes) {
+    known.push_back(scope.poly(r.axis) - scope.poly(r.begin));
+    known.push_back(scope.poly(r.end) - one - scope.poly(r.axis));
+  }
+  for (Id c : q.conditions) {
+    const Node& n = a[c];
+    if ((n.op != Op::lt && n.op != Op::le) || !is_integer(a[n.arg(0)].type)) continue;
+    const Poly difference = scope.poly(n.arg(1)) - scope.poly(n.arg(0));
+    known.push_back(n.op == Op::lt ? difference - one : difference);
+  }
+  return known;
+}
+
 BoundsAnswer prove(Arena& a, const BoundsQuestion& q) {
   using Verdict = BoundsAnswer::Verdict;
   Scope scope(a);
   for (const AxisRange& r : q.axes) scope.bind(r);
   const Poly index = scope.poly(q.index), extent = scope.poly(q.extent);
-  if (scope.surely_in(q.index, extent)) return {Verdict::proved, {}, {}};
+  const std::vector<Poly> known = known_nonnegative(scope, q);
+  if (evidently_nonnegative(scope, index, known) &&
+      evidently_nonnegative(scope, extent - index - Poly::constant(1), known))
+    return {Verdict::proved, {}, {}};
   Set domain = scope.universe();
   for (const AxisRange& r : q.axes) domain = domain & scope.inside(r);
   for (Id c : q.conditions) domain = domain & scope.condition(c).may;

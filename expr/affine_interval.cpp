@@ -75,12 +75,13 @@ Interval Scope::interval(const Poly& p) {
 }
 
 Interval Scope::interval_of_extreme(Op op, const Interval& x, const Interval& y) const {
-  // smaller(p, q): a bound that is <= both; nothing if the signs don't tell and both are needed.
+  // smaller(p, q): a bound that is <= both, 0 if that is all the signs tell; nothing if both are needed and they tell nothing.
   auto pick = [&](const std::optional<Poly>& p, const std::optional<Poly>& q, bool smaller,
                   bool one_suffices) -> std::optional<Poly> {
     if (p && q) {
       if (surely_nonnegative(*q - *p)) return smaller ? p : q;
       if (surely_nonnegative(*p - *q)) return smaller ? q : p;
+      if (smaller && !one_suffices && surely_nonnegative(*p) && surely_nonnegative(*q)) return Poly{};
     }
     if (!one_suffices) return std::nullopt;
     return p ? p : q;
