@@ -22,6 +22,7 @@ struct Slope {
   double value = 0;
   double error = std::numeric_limits<double>::infinity();  // estimated
   double noise = 0;                                        // the part of it that is rounding
+  double step = kSteps.back();                             // that gave it
 
   // One more step size: the differences over 2h and over h around the same point. Keeps the better estimate.
   void refine(double h, Difference wide, Difference narrow);
@@ -31,13 +32,13 @@ struct Slope {
 // A derived number held against a measured one.
 struct Verdict {
   bool good = true;
-  bool kink = false;  // it lies between the slopes of the two sides, which differ
+  bool kink = false;  // it lies between the slopes of the two sides, which differ, or the point stands apart from both
   double error = 0;   // relative to the larger of the two, or to what is typical
 };
 
 // typical: the usual size of such derivatives; where both are far below it, its error counts. sides: the slopes to
-// the left and to the right, asked for only where the two disagree.
-Verdict judge(double derived, const Slope& measured, double typical, double tolerance,
-              const std::function<std::pair<double, double>()>& sides);
+// the left and to the right with a step, asked for only where the two disagree.
+using Sides = std::function<std::pair<double, double>(double step)>;
+Verdict judge(double derived, const Slope& measured, double typical, double tolerance, const Sides& sides);
 
 }  // namespace xhat

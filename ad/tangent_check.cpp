@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <map>
 
 #include "expr/evaluate.h"
 
@@ -31,11 +31,13 @@ class TangentCheck {
     }
     derived_ = evaluate(tangents_, with_tangents, dims_, kExact);
     measure();
-    std::optional<std::pair<Arrays, Arrays>> sides;
+    SidesByStep sides;
     for (size_t k = 0; k < pairs_.size(); ++k) compare(k, comparisons[k], sides);
   }
 
  private:
+  using SidesByStep = std::map<double, std::pair<Arrays, Arrays>>;
+
   Arrays at(double step) const {
     Arrays moved = data_;
     for (size_t k = 0; k < moving_.size(); ++k)
@@ -79,22 +81,19 @@ class TangentCheck {
     return most;
   }
 
-  void compare(size_t k, DerivativeComparison& c, std::optional<std::pair<Arrays, Arrays>>& sides) {
+  void compare(size_t k, DerivativeComparison& c, SidesByStep& sides) {
     const Array& derived = derived_.at(pairs_[k].product);
     const std::string& result = pairs_[k].result;
     double squares = 0;
     for (double v : derived.reals) squares += v * v;
     double typical = derived.size() ? std::sqrt(squares / static_cast<double>(derived.size())) : 0;
-    double h = kSteps.back();
     for (size_t i = 0; i < derived.size(); ++i) {
-      Verdict v = judge(derived.reals[i], slopes_[k][i], typical, options_.tolerance, [&] {
-        if (!sides) {
-          here_ = at(0);
-          sides.emplace(at(-h), at(h));
-        }
+      Verdict v = judge(derived.reals[i], slopes_[k][i], typical, options_.tolerance, [&](double h) {
+        if (sides.empty()) here_ = at(0);
+        if (!sides.contains(h)) sides.emplace(h, std::pair(at(-h), at(h)));
+        const auto& [left, right] = sides.at(h);
         double middle = here_.at(result).reals[i];
-        return std::pair((middle - sides->first.at(result).reals[i]) / h,
-                         (sides->second.at(result).reals[i] - middle) / h);
+        return std::pair((middle - left.at(result).reals[i]) / h, (right.at(result).reals[i] - middle) / h);
       });
       ++c.elements;
       if (note(c, v, derived.reals[i], slopes_[k][i].value)) c.position = position_of(i, derived.shape);

@@ -63,9 +63,9 @@ std::string example_of(Scope& scope, const BoundsQuestion& q, const Set& bad) {
             std::to_string(coordinate(at, static_cast<int>(i)));
   }
   // The index there: the one value that meets these coordinates.
-  Set here = eq(scope.value(q.index), scope.value(a.axis("index value"))) & scope.facts();
+  Set here = scope.eq(scope.poly(q.index), scope.poly(a.axis("index value"))) & scope.facts();
   for (size_t i = 0; i < order.size(); ++i)
-    here = here & eq(scope.value(order[i]), scope.value(Poly::constant(coordinate(at, static_cast<int>(i)))));
+    here = here & scope.eq(scope.poly(order[i]), Poly::constant(coordinate(at, static_cast<int>(i))));
   const Id index = a.axis("index value");
   here = projected(scope, here, [&](const Monomial& m) { return m == Monomial{index}; });
   here = with_dimensions(scope, here, {{index}});
@@ -91,7 +91,7 @@ std::optional<std::vector<std::pair<Id, int64_t>>> box_of(Scope& scope, const Se
   auto matches = [&](const std::vector<std::pair<Id, int64_t>>& b) {
     Set inside = context;
     for (const auto& [dim, least] : b)
-      inside = inside & le(scope.value(Poly::constant(least)), scope.value(dim));
+      inside = inside & scope.le(Poly::constant(least), scope.poly(dim));
     return is_subset(inside, safe);  // safe lies in every such box: the bounds are its own minima
   };
   if (!matches(box)) return std::nullopt;
@@ -103,23 +103,54 @@ std::optional<std::vector<std::pair<Id, int64_t>>> box_of(Scope& scope, const Se
   return box;
 }
 
+// Without isl: the least value that the intervals leave, of the number itself or of what it exceeds one of the known
+// numbers by, which are not negative.
+bool evidently_nonnegative(Scope& scope, const Poly& p, const std::vector<Poly>& known) {
+  auto by_interval = [&](const Poly& x) {
+    const auto least = scope.interval(x).lo;
+    return least && scope.surely_nonnegative(*least);
+  };
+  return by_interval(p) || std::ranges::any_of(known, [&](const Poly& k) { return by_interval(p - k); });
+}
+
+// What ranges and comparisons of integers say is not negative.
+std::vector<Poly> known_nonnegative(Scope& scope, const BoundsQuestion& q) {
+  const Arena& a = scope.arena();
+  const Poly one = Poly::constant(1);
+  std::vector<Poly> known;
+  for (const AxisRange& r : q.axes) {
+    known.push_back(scope.poly(r.axis) - scope.poly(r.begin));
+    known.push_back(scope.poly(r.end) - one - scope.poly(r.axis));
+  }
+  for (Id c : q.conditions) {
+    const Node& n = a[c];
+    if ((n.op != Op::lt && n.op != Op::le) || !is_integer(a[n.arg(0)].type)) continue;
+    const Poly difference = scope.poly(n.arg(1)) - scope.poly(n.arg(0));
+    known.push_back(n.op == Op::lt ? difference - one : difference);
+  }
+  return known;
+}
+
 BoundsAnswer prove(Arena& a, const BoundsQuestion& q) {
   using Verdict = BoundsAnswer::Verdict;
   Scope scope(a);
   for (const AxisRange& r : q.axes) scope.bind(r);
+  const Poly index = scope.poly(q.index), extent = scope.poly(q.extent);
+  const std::vector<Poly> known = known_nonnegative(scope, q);
+  if (evidently_nonnegative(scope, index, known) &&
+      evidently_nonnegative(scope, extent - index - Poly::constant(1), known))
+    return {Verdict::proved, {}, {}};
   Set domain = scope.universe();
-  bool opaque = scope.has_opaque(q.index) || scope.has_opaque(q.extent);
-  for (const AxisRange& r : q.axes) {
-    domain = domain & scope.inside(r);
-    opaque = opaque || scope.has_opaque(r.begin) || scope.has_opaque(r.end);
-  }
+  for (const AxisRange& r : q.axes) domain = domain & scope.inside(r);
   for (Id c : q.conditions) domain = domain & scope.condition(c).may;
-  const PwAff index = scope.value(q.index), extent = scope.value(q.extent);
-  const Set outside = lt(index, scope.value(Poly{})) | le(extent, index);
+  const Set outside = scope.lt(index, Poly{}) | scope.le(extent, index);
   domain = domain & scope.facts();
-  const Set bad = coalesced(domain & outside);
+  Set bad = domain & outside;
   if (is_empty(bad)) return {Verdict::proved, {}, {}};
+  bool opaque = scope.has_opaque(q.index) || scope.has_opaque(q.extent);
+  for (const AxisRange& r : q.axes) opaque = opaque || scope.has_opaque(r.begin) || scope.has_opaque(r.end);
   if (opaque) return {Verdict::unknown, {}, {}};
+  bad = coalesced(bad);
   // Sizes for which nothing is iterated are safe, whatever the box says of them: they are left out of the
   // comparison.
   auto dims_only = [&](const Monomial& m) { return is_named(a, m, Op::dim); };
@@ -178,7 +209,7 @@ bool provably_equal(Arena& a, Id x, Id y) {
   try {
     Scope scope(a);
     if (scope.poly(x) == scope.poly(y)) return true;
-    const Set differ = ne(scope.value(x), scope.value(y));
+    const Set differ = scope.ne(scope.poly(x), scope.poly(y));
     return is_empty(differ & scope.facts());
   } catch (const GaveUp&) {
     return false;

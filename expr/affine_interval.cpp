@@ -28,7 +28,7 @@ void Scope::bind(const AxisRange& range) {
         const bool all = std::all_of(m.begin(), m.end(), [&](Id id) { return nonnegative_.contains(id); });
         if (m.empty() || c < 0 || !all) continue;
         for (Id atom : m)
-          if (positive_.insert(atom).second) know(le(number(1), value(Poly::atom(atom))));
+          if (positive_.insert(atom).second) nonnegative_facts_.push_back(Poly::atom(atom) - Poly::constant(1));
       }
     }
   }
@@ -37,7 +37,7 @@ void Scope::bind(const AxisRange& range) {
        ++k) {  // products of it that were met before (by index: it may grow)
     const Monomial m = monomials_[k];
     if (m.size() > 1 && std::find(m.begin(), m.end(), range.axis) != m.end())
-      know_bounds(parameter(m), interval_of_monomial(m));
+      know_bounds(Poly::monomial(m, 1), interval_of_monomial(m));
   }
 }
 
@@ -75,12 +75,13 @@ Interval Scope::interval(const Poly& p) {
 }
 
 Interval Scope::interval_of_extreme(Op op, const Interval& x, const Interval& y) const {
-  // smaller(p, q): a bound that is <= both; nothing if the signs don't tell and both are needed.
+  // smaller(p, q): a bound that is <= both, 0 if that is all the signs tell; nothing if both are needed and they tell nothing.
   auto pick = [&](const std::optional<Poly>& p, const std::optional<Poly>& q, bool smaller,
                   bool one_suffices) -> std::optional<Poly> {
     if (p && q) {
       if (surely_nonnegative(*q - *p)) return smaller ? p : q;
       if (surely_nonnegative(*p - *q)) return smaller ? q : p;
+      if (smaller && !one_suffices && surely_nonnegative(*p) && surely_nonnegative(*q)) return Poly{};
     }
     if (!one_suffices) return std::nullopt;
     return p ? p : q;

@@ -54,7 +54,7 @@ inline int count(isl_size n) {
   return n;
 }
 
-inline Set operator&(const Set& a, const Set& b) { return Set(isl_set_intersect(a.give(), b.give())); }
+Set operator&(const Set& a, const Set& b);
 inline Set operator|(const Set& a, const Set& b) { return Set(isl_set_union(a.give(), b.give())); }
 inline Set operator-(const Set& a, const Set& b) { return Set(isl_set_subtract(a.give(), b.give())); }
 inline Set complement(const Set& a) { return Set(isl_set_complement(a.give())); }
@@ -63,10 +63,6 @@ inline bool is_empty(const Set& a) { return yes(isl_set_is_empty(a.get())); }
 inline bool is_subset(const Set& a, const Set& b) { return yes(isl_set_is_subset(a.get(), b.get())); }
 
 inline PwAff operator+(const PwAff& a, const PwAff& b) { return PwAff(isl_pw_aff_add(a.give(), b.give())); }
-inline Set lt(const PwAff& a, const PwAff& b) { return Set(isl_pw_aff_lt_set(a.give(), b.give())); }
-inline Set le(const PwAff& a, const PwAff& b) { return Set(isl_pw_aff_le_set(a.give(), b.give())); }
-inline Set eq(const PwAff& a, const PwAff& b) { return Set(isl_pw_aff_eq_set(a.give(), b.give())); }
-inline Set ne(const PwAff& a, const PwAff& b) { return Set(isl_pw_aff_ne_set(a.give(), b.give())); }
 
 inline int64_t to_int64(const Val& v) {
   // isl_val_get_num_si is a long; anything larger is no index of ours.

@@ -38,10 +38,15 @@ class Scope {
 
   const Poly& poly(Id integer_expression);
   Interval interval(const Poly& p);
-  PwAff value(Id integer_expression);
   PwAff value(const Poly& p);
   Condition condition(Id bool_expression);
   Set inside(const AxisRange& range);  // begin <= axis < end
+  Set nonnegative(const Poly& p);
+  Set zero(const Poly& p);
+  Set le(const Poly& x, const Poly& y) { return nonnegative(y - x); }
+  Set lt(const Poly& x, const Poly& y) { return nonnegative(y - x - Poly::constant(1)); }
+  Set eq(const Poly& x, const Poly& y) { return zero(y - x); }
+  Set ne(const Poly& x, const Poly& y) { return complement(zero(y - x)); }
 
   bool surely_nonnegative(const Poly& p) const;
   bool surely_in(Id expression, const Poly& extent);  // 0 <= expression < extent
@@ -49,7 +54,7 @@ class Scope {
   bool has_opaque(Id expression);
 
   Set universe() const;
-  Set facts() const { return facts_; }
+  Set facts();
   // The names of a set's parameters, in isl's order.
   std::vector<Monomial> parameters(const Set& s) const;
   int position(const Set& s, Id atom) const;  // -1: not a parameter of s
@@ -73,28 +78,34 @@ class Scope {
   Entry translate_integer(Id id);
   Condition translate_bool(Id id);
   Entry opaque(Id id, Interval interval, Data data = Data::none);
-  Entry structural(Id id, PwAff value, Interval interval, Data data);
+  Entry structural(Id id, Interval interval, Data data);
+  PwAff structure(Id id);
   Entry divided(Id id);
   Entry converted(Id id);
   Data data_of(std::span<const Id> args);
+  Set division_fact(Id id);
   Interval interval_of_extreme(Op op, const Interval& x, const Interval& y) const;
   Interval interval_of_monomial(const Monomial& m);
-  PwAff value_of_monomial(const Monomial& m);
-  PwAff parameter(const Monomial& m);
-  PwAff number(int64_t v) const;
-  void know(const Set& fact) { facts_ = facts_ & fact; }
-  void know_bounds(const PwAff& term, const Interval& bounds);
+  using Part = std::pair<Id, int64_t>;  // a structural atom and its coefficient
+  Aff linear(const Poly& p, std::vector<Part>& structural);
+  void meet(const Monomial& m);
+  size_t parameter(const Monomial& m);
+  void know_bounds(const Poly& term, const Interval& bounds);
 
   Arena& arena_;
   Context context_;
-  Space space_;
+  Space space_;  // of all parameters so far, in the order of monomials_: isl need not align what is made of it
+  // What is known, and what of it isl has been told so far: most questions are answered without.
   Set facts_;
+  std::vector<Poly> nonnegative_facts_;
+  std::vector<Id> division_facts_;
   std::unordered_map<Id, Entry> entries_;
-  std::unordered_map<Id, PwAff> structural_;  // atoms that isl has a form for: e/4, min(e, f), ...
+  // Atoms that isl has a form for, e/4, min(e, f), ..., made when first used.
+  std::unordered_map<Id, std::optional<PwAff>> structural_;
   std::unordered_map<Id, Interval> intervals_;
   std::map<std::tuple<Op, Poly, Poly>, Id>
       divisions_;  // opaque e/d and e%d: one atom however e and d are written
-  std::map<Monomial, PwAff> parameters_;
+  std::map<Monomial, size_t> parameters_;
   std::vector<Monomial> monomials_;  // by the number in a parameter's isl name
   std::unordered_set<Id> nonnegative_, positive_;
 };

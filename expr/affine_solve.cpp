@@ -103,7 +103,6 @@ class Solver {
   bool mentions(Id e, const std::vector<Id>& axes) const { return mentions(Poly::atom(e), axes); }
 
   bool always(const Set& s) { return is_subset(placed_points_ & scope_.facts(), s); }
-  PwAff number(const Poly& p) { return scope_.value(p); }
 
   // ---- one axis
   // -----------------------------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ class Solver {
     add_own_range(r, b);
     for (const auto* side : {&b.upper, &b.lower})
       for (const Poly& p : *side)
-        if (is_subset(here, eq(scope_.value(r.axis), number(p)))) return solved(r.axis, expression(a_, p));
+        if (is_subset(here, scope_.eq(scope_.poly(r.axis), p))) return solved(r.axis, expression(a_, p));
     if (b.lower.empty() || b.upper.empty()) throw GaveUp{};
     if (!place_stride(r, here, b)) remains({r.axis, begin_of(b.lower), end_of(b.upper)}, r);
   }
@@ -213,16 +212,16 @@ class Solver {
       }
       if (mentions(ends.back(), {r.axis}) || mentions(ends.back(), unplaced_)) return false;
     }
-    const PwAff x = scope_.value(r.axis);
-    const Set interval = le(scope_.value(ends[0]), x) & le(x, scope_.value(ends[1])) & placed_points_;
+    const Poly x = scope_.poly(r.axis), first = scope_.poly(ends[0]), last = scope_.poly(ends[1]);
+    const Set interval = scope_.le(first, x) & scope_.le(x, last) & placed_points_;
     if (!is_subset(here, interval)) return false;
-    if (ends[0] == ends[1] || is_subset(interval, eq(scope_.value(ends[0]), scope_.value(ends[1])))) {
+    if (ends[0] == ends[1] || is_subset(interval, scope_.eq(first, last))) {
       solved(r.axis, ends[0]);
       return true;
     }
     // An inexact interval is still a good range when it is simple: the guard says the rest.
     if (!is_subset(interval & scope_.facts(), here) && has_select(ends)) return false;
-    remains({r.axis, ends[0], expression(a_, scope_.poly(ends[1]) + Poly::constant(1))}, r);
+    remains({r.axis, ends[0], expression(a_, last + Poly::constant(1))}, r);
     return true;
   }
 
@@ -254,11 +253,11 @@ class Solver {
     for (const Poly& p : b.lower)
       steps.lower.push_back(floor_div(a_, p - offset + Poly::constant(stride - 1), stride));
     for (const Poly& p : b.upper) steps.upper.push_back(floor_div(a_, p - offset, stride));
-    const PwAff x = scope_.value(r.axis);
+    const Poly x = scope_.poly(r.axis);
     for (const auto* side : {&steps.upper, &steps.lower})
       for (const Poly& p : *side) {
         const Poly at = Poly::constant(stride) * p + offset;
-        if (!is_subset(here, eq(x, number(at)))) continue;
+        if (!is_subset(here, scope_.eq(x, at))) continue;
         solved(r.axis, expression(a_, at));
         return true;
       }
@@ -278,8 +277,8 @@ class Solver {
     for (size_t i = bounds.size(); i-- > 0;)
       for (size_t j = 0; j < bounds.size(); ++j) {
         if (i == j) continue;
-        const PwAff mine = number(bounds[i]), other = number(bounds[j]);
-        if (!always(lower ? le(mine, other) : le(other, mine))) continue;
+        const Poly &mine = bounds[i], &other = bounds[j];
+        if (!always(lower ? scope_.le(mine, other) : scope_.le(other, mine))) continue;
         bounds.erase(bounds.begin() + static_cast<std::ptrdiff_t>(i));
         break;
       }
@@ -303,7 +302,7 @@ class Solver {
 
   void solved(Id x, Id e) {
     out_.solved.emplace_back(x, e);
-    placed_points_ = placed_points_ & eq(scope_.value(x), scope_.value(e));
+    placed_points_ = placed_points_ & scope_.eq(scope_.poly(x), scope_.poly(e));
     out_.progress = true;
   }
 

@@ -269,18 +269,51 @@ bool is_true(const Arena& a, Id id) {
   return a[id].op == Op::constant && a[id].type == DType::boolean && a[id].integer != 0;
 }
 
+namespace {
+
+// Ids met so far: open addressing in one block, since most questions are about few nodes.
+class IdSet {
+ public:
+  bool insert(Id id) {  // was it new?
+    if (2 * count_ >= slots_.size()) grow();
+    if (!place(id)) return false;
+    ++count_;
+    return true;
+  }
+
+ private:
+  bool place(Id id) {
+    size_t mask = slots_.size() - 1, at = (id * size_t{0x9E3779B97F4A7C15} >> 32) & mask;
+    while (slots_[at] != kNone && slots_[at] != id) at = (at + 1) & mask;
+    if (slots_[at] == id) return false;
+    slots_[at] = id;
+    return true;
+  }
+  void grow() {
+    std::vector<Id> old(4 * slots_.size(), kNone);
+    old.swap(slots_);
+    for (Id id : old)
+      if (id != kNone) place(id);
+  }
+
+  std::vector<Id> slots_ = std::vector<Id>(64, kNone);
+  size_t count_ = 0;
+};
+
+}  // namespace
+
 std::vector<Id> reachable(const Arena& a, std::span<const Id> roots) {
   // A visited bitmap up to the largest root would cost the arena's size per question; small questions dominate.
-  std::unordered_map<Id, bool> seen;
+  IdSet seen;
   std::vector<Id> stack, found;
   for (Id r : roots)
-    if (r != kNone && seen.emplace(r, true).second) stack.push_back(r);
+    if (r != kNone && seen.insert(r)) stack.push_back(r);
   while (!stack.empty()) {
     Id id = stack.back();
     stack.pop_back();
     found.push_back(id);
     for (Id x : a[id].args())
-      if (seen.emplace(x, true).second) stack.push_back(x);
+      if (seen.insert(x)) stack.push_back(x);
   }
   std::ranges::sort(found);
   return found;

@@ -419,6 +419,7 @@ class Reifier {
   }
 
   void name_lets(Id root, std::span<const AxisRange> scope) {
+    if (std::ranges::all_of(lets_, [](const Let& let) { return let.let == ast::kAbsent; })) return;
     std::set<std::string> taken;
     // Only what is printed: names of tensors that a pass dropped would be forgotten when the text is read back.
     for (TensorId t : p_.inputs) taken.insert(p_.tensors[t].name);
@@ -427,8 +428,7 @@ class Reifier {
       for (TensorId t : d.targets) taken.insert(p_.tensors[t].name);
     for (const Dim& d : p_.dims) taken.insert(a_.name(d.dim));
     for (const AxisRange& r : scope) taken.insert(a_.name(r.axis));
-    if (!lets_.empty())
-      for (Id axis : all_axes(a_, std::span<const Id>(&root, 1))) taken.insert(a_.name(axis));
+    for (Id axis : all_axes(a_, std::span<const Id>(&root, 1))) taken.insert(a_.name(axis));
     int number = 1;
     for (Let& let : lets_) {
       if (let.let == ast::kAbsent) continue;

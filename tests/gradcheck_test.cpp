@@ -30,6 +30,7 @@ TEST(GradientCheck, AcceptsRightDerivatives) {
       {"1e6*x[n] + x[n]^3", "(1e6 + 3*x[n]^2)*dy[n]"},
       {"1e-8*x[n]", "1e-8*dy[n]"},
       {"2", "0*dy[n]"},
+      {"relu(1e4*x[n] % 1.5 - 1)", "if 1e4*x[n] % 1.5 > 1 then 1e4*dy[n] else 0"},
   };
   for (auto [body, derivative] : rows) {
     Program p = elementwise(std::string(body) + " + 0*x[n]", derivative);
@@ -42,6 +43,29 @@ TEST(GradientCheck, AcceptsRightDerivatives) {
       EXPECT_EQ(r.comparisons.at(0).kinks, 0);
     }
   }
+}
+
+// What is not measured: the last digit of 1 - 25*(1/25), and what is too small for a double on the way.
+TEST(GradientCheck, RoundingIsNoDerivative) {
+  for (const char* text : {"op f(x: f32) -> (y) { y = min(k in 0..25: x) - x }",
+                           "op f(x: f64) -> (y) { y = 1 / exp(400 + (x - x)) / exp(2 * x) }"})
+    for (uint64_t seed = 1; seed <= 20; ++seed) {
+      GradcheckReport r = check_gradient(gradient(parse_op(text)), DimValues{}, {.seed = seed});
+      EXPECT_TRUE(r.passed) << text << "\n" << r.text();
+    }
+}
+
+// t is x[0] but for the last digit, which decides anew at every point that is looked at.
+TEST(GradientCheck, AComparisonThatRoundingDecidesIsAKink) {
+  Program op = parse_op(
+      "op f(x: f64[3]) -> (y) {\n  t = x[1] - (x[1] - x[0])\n  y[n in 0..3] = if t < x[n] then x[n] else t * x[n]\n}");
+  int kinks = 0;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    GradcheckReport r = check_gradient(gradient(op), DimValues{}, {.seed = seed});
+    EXPECT_TRUE(r.passed) << "seed " << seed << "\n" << r.text();
+    kinks += r.comparisons.at(0).kinks;
+  }
+  EXPECT_GT(kinks, 0);
 }
 
 TEST(GradientCheck, FindsWrongDerivatives) {
