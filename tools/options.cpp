@@ -115,6 +115,7 @@ void declare(CLI::App& app, Command& c) {
                  "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
   declare_planning(*explain, c);
   explain->add_flag("--json", c.json, "one JSON object instead of text");
+  explain->add_flag("--pareto", c.pareto, "what a budget for the stash buys: the best choice for each, bytes against time");
 
   auto* check = subcommand(app, c, "check",
                            "Checks derivatives against finite differences, kernels against the evaluator",

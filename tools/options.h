@@ -34,6 +34,7 @@ struct Command {
   std::string target = "cpu";
   int threads = 0;
   bool json = false;
+  bool pareto = false;
   uint64_t seed = 1;
   int repeats = 0;  // 0: as many as fit a few seconds
   std::vector<std::string> in, dy, jvp, hvp;
