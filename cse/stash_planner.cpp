@@ -9,6 +9,7 @@
 #include "cse/bodies.h"
 #include "cse/cse_optimizer.h"
 #include "cse/empty_sums.h"
+#include "cse/equal_reductions.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_budget.h"
 #include "cse/stash_masks.h"
@@ -379,7 +380,7 @@ void Planner::rebuild(const Cut& cut) {
 void Planner::prepare() {
   choose_retained();
   choose_sizes();
-  p_ = simplify_reductions(p_);
+  p_ = simplify_reductions(reuse_equal_reductions(p_));
   strict_ = compared(p_);
   std::vector<TensorId> stored;
   bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
