@@ -5,6 +5,8 @@
 #include <limits>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
 #include "cse/cse_optimizer.h"
@@ -46,6 +48,7 @@ class Planner {
   void rebuild(const Cut& cut);
   void redirect_backward(const std::map<TensorId, TensorId>& to);
   TensorId copy_of(TensorId t);
+  DType stored_type(TensorId t) const;
 
   int64_t extent(Id id);
   int64_t elements(std::span<const Id> shape);
@@ -64,6 +67,7 @@ class Planner {
   std::vector<TensorId> tensors_;  // parallel to nodes_
   std::vector<CutNode> nodes_;
   std::set<TensorId> strict_;
+  std::set<TensorId> exact_;  // comparisons depend on them
   std::vector<Mask> masks_;
   Region unmasked_;  // the program's, without masks
   StashPlan plan_;
@@ -146,8 +150,7 @@ std::set<TensorId> Planner::compared(const Program& p) {
 CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   const StashPrices& prices = o_.prices;
   const Tensor& tensor = p_.tensors[t];
-  auto size = static_cast<int64_t>(byte_size(tensor.type));
-  int64_t bytes = size * elements(tensor.shape);
+  int64_t bytes = static_cast<int64_t>(byte_size(stored_type(t))) * elements(tensor.shape);
   CutNode n;
   n.bytes = retained(t) ? 0 : bytes;
   n.keep_ps = bytes * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
@@ -279,7 +282,7 @@ void Planner::report(const Cut& cut) {
     c.name = tensor.name;
     if (d) c.expression = print(p_, d->body);
     c.shape = tensor.shape;
-    c.bytes = static_cast<int64_t>(byte_size(tensor.type)) * elements(tensor.shape);
+    c.bytes = static_cast<int64_t>(byte_size(stored_type(t))) * elements(tensor.shape);
     for (const Definition& b : p_.body.definitions)
       if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
     for (size_t j = 0; j < nodes_.size(); ++j)
@@ -309,6 +312,8 @@ void Planner::report(const Cut& cut) {
                  " recomputing it and what it needs";
     else
       c.reason = std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
+    if (c.verdict == Verdict::kept && stored_type(t) != tensor.type)
+      c.reason += fmt::format("; stored as {}", name_of(stored_type(t)));
     plan_.candidates.push_back(std::move(c));
   }
 }
@@ -320,13 +325,20 @@ void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
       const Node n = a_[id];
       auto it = is_read(n.op) ? to.find(n.symbol) : to.end();
       if (it == to.end()) return id;
-      if (n.op == Op::read) return a_.read(it->second, n.type, n.args());
-      return a_.read_or(it->second, n.type, read_indices(n), n.args().back());
+      DType stored = p_.tensors[it->second].type;
+      if (n.op == Op::read) return a_.to(n.type, a_.read(it->second, stored, n.args()));
+      return a_.to(n.type, a_.read_or(it->second, stored, read_indices(n), a_.to(stored, n.args().back())));
     });
   }
 }
 
-// A forward definition that copies what the caller does not keep.
+DType Planner::stored_type(TensorId t) const {
+  DType type = p_.tensors[t].type;
+  bool narrow = o_.store_as && is_float(type) && byte_size(*o_.store_as) < byte_size(type);
+  return narrow && !retained(t) && !exact_.contains(t) ? *o_.store_as : type;
+}
+
+// A forward definition that copies what the caller does not keep, or what is stored narrower than computed.
 TensorId Planner::copy_of(TensorId t) {
   Definition d;
   std::vector<Id> indices, avoid;
@@ -338,9 +350,10 @@ TensorId Planner::copy_of(TensorId t) {
     d.axes.push_back({a_.axis(name), a_.integer(0), p_.tensors[t].shape[i]});
     indices.push_back(d.axes.back().axis);
   }
-  d.body = read_at(a_, p_, t, indices);
+  const DType type = stored_type(t);
+  d.body = a_.to(type, read_at(a_, p_, t, indices));
   d.direction = Direction::forward;
-  TensorId copy = p_.add_tensor(p_.tensors[t].name + "_kept", p_.tensors[t].type, p_.tensors[t].shape);
+  TensorId copy = p_.add_tensor(p_.tensors[t].name + "_kept", type, p_.tensors[t].shape);
   d.targets = {copy};
   p_.body.definitions.push_back(d);
   return copy;
@@ -366,7 +379,9 @@ void Planner::rebuild(const Cut& cut) {
       to[t] = again;
     } else if (cut.choices[i] == Choice::kept) {
       TensorId stays = t;
-      if (!retained(t) && outside(t)) stays = to[t] = copy_of(t);
+      const bool narrow = stored_type(t) != p_.tensors[t].type;
+      if (!retained(t) && (outside(t) || narrow)) stays = to[t] = copy_of(t);
+      if (narrow) hidden.push_back(t);
       kept.push_back(stays);
     }
   }
@@ -378,6 +393,8 @@ void Planner::rebuild(const Cut& cut) {
 }
 
 void Planner::prepare() {
+  if (o_.store_as && *o_.store_as != DType::bf16 && *o_.store_as != DType::f16)
+    throw Error(fmt::format("kept values can be stored as bf16 or f16, not as {}", name_of(*o_.store_as)));
   choose_retained();
   choose_sizes();
   p_ = simplify_reductions(reuse_equal_reductions(p_));
@@ -387,6 +404,7 @@ void Planner::prepare() {
   for (TensorId t : p_.outputs)
     if (priced || retained(t)) stored.push_back(t);
   p_ = o_.policy == Policy::none ? reuse_stored(p_, stored) : share_largest(p_, stored);
+  exact_ = deciding(p_);
   if (priced) propose_masks();
   build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
 }

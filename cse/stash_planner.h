@@ -37,6 +37,9 @@ struct StashOptions {
   // Inputs and outputs that stay with the caller until the backward. Unset: all, but for dropped.
   std::optional<std::vector<std::string>> kept_by_caller = {};
   std::vector<std::string> dropped = {};
+  // bf16 or f16: wider floats that are kept are rounded to it where they are stored, and computed with as before. Not what
+  // a comparison depends on.
+  std::optional<DType> store_as = {};
   StashPrices prices = {};
   std::map<std::string, int64_t> nominal = {};  // by dim; those without: nominal_extent
   int64_t nominal_extent = 64;
@@ -65,7 +68,7 @@ struct StashPlan {
   bool optimal = false;
 };
 
-// Throws Error for an unknown name among kept_by_caller or dropped, and for a budget that cannot be met.
+// Throws Error for an unknown name among kept_by_caller or dropped, for a budget that cannot be met, and for another store_as.
 StashPlan plan_stash(const Program& p, const StashOptions& options = {});
 
 // What a budget buys: from the cheapest choice of all to the one that keeps the fewest bytes. Along it, strictly fewer

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ad/random_inputs.h"
 #include "cse/cse_optimizer.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_planner.h"
@@ -282,6 +283,58 @@ TEST(CseStashMasks, ANarrowerValueThatIsNeededAnywayIsComparedAgain) {
   EXPECT_EQ(mask_bytes(plan), 0) << print(plan.program);
   EXPECT_EQ(plan.stash_bytes, 4 * 64) << print(plan.program);
   expect_same_values(before, plan.program);
+}
+
+// Half the bytes, and gradients within the rounding of what is kept: 2^-9 of bf16, 2^-12 of f16, times some.
+TEST(CseStashNarrow, KeptValuesTakeHalfTheBytesAndRoundOnce) {
+  struct Case {
+    const char* text;
+    std::vector<std::string> dropped;
+  };
+  const Case table[] = {
+      {"op f(x: f32[N]) -> (y) { y[n] = x[n]*sigmoid(x[n]) }", {"x", "y"}},
+      {"op f(x: f32[N,D], w: f32[K,D]) -> (y) { y[n,k] = sin(sum(d: x[n,d]*w[k,d])) }", {"y"}},
+      {"op f(x: f32[N]) -> (y) { y[i in 0..N] = x[i]*x[i+1 else 0] }", {"x"}},
+  };
+  for (const Case& c : table)
+    for (DType type : {DType::bf16, DType::f16}) {
+      SCOPED_TRACE(c.text);
+      Program before = derived(c.text);
+      StashOptions options;
+      options.dropped = c.dropped;
+      StashPlan wide = plan_stash(before, options);
+      options.store_as = type;
+      StashPlan narrow = plan_stash(before, options);
+      SCOPED_TRACE(print(narrow.program));
+      verify(narrow.program);
+      ASSERT_GT(wide.stash_bytes, 0);
+      EXPECT_EQ(2 * narrow.stash_bytes, wide.stash_bytes);
+      EXPECT_LT(narrow.cost_ns, wide.cost_ns);
+      DimValues dims = sample_dims(before, 5);
+      Arrays in = random_inputs(before, dims, 5);
+      for (auto& [name, dy] : random_cotangents(before, dims, 6)) in[name] = dy;
+      Arrays expected = evaluate(wide.program, in, dims), got = evaluate(narrow.program, in, dims);
+      double error = 0, largest = 0;
+      for (const auto& [name, x] : expected)
+        for (size_t i = 0; i < x.size(); ++i) {
+          error = std::max(error, std::abs(x.at(i) - got.at(name).at(i)));
+          largest = std::max(largest, std::abs(x.at(i)));
+        }
+      EXPECT_LE(error, 8 * (type == DType::bf16 ? 0x1p-9 : 0x1p-12) * largest);
+      EXPECT_GT(error, 0);  // it was rounded
+    }
+}
+
+TEST(CseStashNarrow, WhatComparisonsDependOnKeepsItsBits) {
+  Program before = derived("op f(x: f32[N]) -> (y) { y[n] = if 0 < x[n] then sin(x[n]) else 0 }");
+  StashOptions options;
+  options.dropped = {"x", "y"};
+  options.store_as = DType::bf16;
+  StashPlan plan = plan_stash(before, options);
+  EXPECT_EQ(plan.stash_bytes, 4 * 64) << print(plan.program);
+  expect_same_values(before, plan.program);
+  options.store_as = DType::f32;
+  EXPECT_THROW(plan_stash(before, options), Error);
 }
 
 TEST(CseStashMasks, RandomNumbersAreDrawnAgainFromTheSeed) {

@@ -25,6 +25,7 @@ struct Command {
   std::string file;
   std::string op;  // empty: the file's only or last one
   std::string stash = "cost";
+  std::string stash_dtype;  // empty: as computed
   std::string fuse = "full";
   std::optional<std::string> keep, drop;
   std::vector<std::string> wrt;
