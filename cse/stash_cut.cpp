@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
-#include <boost/graph/edmonds_karp_max_flow.hpp>
-
-#include "expr/error.h"
+#include <boost/graph/push_relabel_max_flow.hpp>
 
 namespace xhat {
 namespace {
@@ -27,8 +25,6 @@ struct Network {
     boost::put(boost::edge_reverse, graph, back, forth);
   }
 };
-
-constexpr size_t kMostEnumerated = 16;  // 65,536 subsets, about 0.1 s
 
 }  // namespace
 
@@ -59,18 +55,19 @@ Cut consequences(const std::vector<CutNode>& nodes, const std::vector<bool>& kee
 
 Cut cheapest_cut(const std::vector<CutNode>& nodes) {
   int64_t infinite = 1;
-  for (const CutNode& n : nodes) infinite += n.keep_ps + (n.recompute_ps == kNever ? 0 : n.recompute_ps);
+  for (const CutNode& n : nodes)
+    for (int64_t price : {n.keep_ps, n.recompute_ps}) infinite += price == kNever ? 0 : price;
   size_t source = 2 * nodes.size(), sink = source + 1;
   Network network{Graph(sink + 1)};
   for (size_t v = 0; v < nodes.size(); ++v) {
     network.edge(source, 2 * v, std::min(nodes[v].recompute_ps, infinite));
-    network.edge(2 * v, 2 * v + 1, nodes[v].keep_ps);
+    network.edge(2 * v, 2 * v + 1, std::min(nodes[v].keep_ps, infinite));
     for (size_t u : nodes[v].operands) network.edge(2 * u + 1, 2 * v, infinite);
     if (nodes[v].needed) network.edge(2 * v + 1, sink, infinite);
   }
   Graph& g = network.graph;
-  int64_t flow = boost::edmonds_karp_max_flow(g, source, sink);
-  if (flow >= infinite) throw Bug("stash planner: a value that cannot be recomputed cannot be kept either");
+  int64_t flow = boost::push_relabel_max_flow(g, source, sink);
+  if (flow >= infinite) return {std::vector<Choice>(nodes.size(), Choice::unneeded), kNever, kNever, 0};
   // Nearest to the backward: the sink side is only what still reaches the sink.
   std::vector<bool> reaches(sink + 1);
   std::vector<size_t> open = {sink};
@@ -91,59 +88,6 @@ Cut cheapest_cut(const std::vector<CutNode>& nodes) {
   Cut cut = consequences(nodes, keep);
   cut.lower_bound_ps = flow;
   return cut;
-}
-
-Cut cheapest_cut_within(const std::vector<CutNode>& nodes, int64_t bytes) {
-  Cut best = cheapest_cut(nodes);
-  if (best.bytes <= bytes) return best;
-  // The same cut with a price on bytes; its cost less the price of the budget bounds every plan within the
-  // budget.
-  int64_t bound = best.lower_bound_ps;
-  bool found = false;
-  auto attempt = [&](int64_t price) {
-    std::vector<CutNode> priced = nodes;
-    for (CutNode& n : priced) n.keep_ps += price * n.bytes;
-    Cut cut = cheapest_cut(priced);
-    bound = std::max(bound, cut.lower_bound_ps - price * bytes);
-    cut.cost_ps -= price * cut.bytes;
-    bool fits = cut.bytes <= bytes;
-    if (fits && (!found || cut.cost_ps < best.cost_ps)) best = cut, found = true;
-    return fits;
-  };
-  constexpr int64_t kHighest = int64_t{1} << 24;  // ps per byte: 70,000 times a read
-  int64_t low = 0, high = 1;
-  while (high < kHighest && !attempt(high)) low = high, high *= 2;
-  while (low + 1 < high) {
-    int64_t middle = (low + high) / 2;
-    (attempt(middle) ? high : low) = middle;
-  }
-  std::vector<size_t> costly;
-  for (size_t v = 0; v < nodes.size(); ++v)
-    if (nodes[v].bytes > 0 && nodes[v].recompute_ps != kNever) costly.push_back(v);
-  if (costly.size() <= kMostEnumerated) {
-    // Which of those that take bytes are kept decides the rest: forbid the others and cut.
-    for (size_t subset = 0; subset < size_t{1} << costly.size(); ++subset) {
-      std::vector<CutNode> fixed = nodes;
-      int64_t least = 0;
-      for (size_t i = 0; i < costly.size(); ++i) {
-        if (subset >> i & 1)
-          least += nodes[costly[i]].bytes;
-        else
-          fixed[costly[i]].keep_ps = INT64_MAX / 1024;
-      }
-      if (least > bytes) continue;
-      Cut cut = cheapest_cut(fixed);
-      if (cut.bytes <= bytes && cut.cost_ps < INT64_MAX / 1024 && (!found || cut.cost_ps < best.cost_ps))
-        best = cut, found = true;
-    }
-    if (found) bound = best.cost_ps;
-  }
-  if (!found)
-    throw Error("the stash budget cannot be met: no choice of kept values takes at most " +
-                std::to_string(bytes) + " bytes beyond what the caller keeps; the smallest found takes " +
-                std::to_string(best.bytes));
-  best.lower_bound_ps = bound;
-  return best;
 }
 
 }  // namespace xhat

@@ -11,7 +11,7 @@
 
 namespace xhat {
 
-constexpr int64_t kNever = INT64_MAX;  // as a recompute price: cannot be recomputed
+constexpr int64_t kNever = INT64_MAX;  // as a price: cannot be kept, or cannot be recomputed
 
 struct CutNode {
   int64_t keep_ps = 0;
@@ -25,16 +25,13 @@ enum class Choice : uint8_t { unneeded, kept, recomputed };
 
 struct Cut {
   std::vector<Choice> choices;
-  int64_t cost_ps = 0;         // of these choices, counted again from the prices
+  int64_t cost_ps = 0;         // of these choices, counted again from the prices; kNever: impossible
   int64_t lower_bound_ps = 0;  // the flow: no choices cost less
   int64_t bytes = 0;
 };
 
 // The cheapest choices; among equals those nearest to the backward.
 Cut cheapest_cut(const std::vector<CutNode>& nodes);
-// The cheapest that keep at most that many bytes: exact up to 16 nodes with bytes; beyond, the best found
-// by raising a price on bytes, with the bound that this gives.
-Cut cheapest_cut_within(const std::vector<CutNode>& nodes, int64_t bytes);
 // What follows from keeping exactly these (those of them that are needed). Cost kNever: impossible.
 Cut consequences(const std::vector<CutNode>& nodes, const std::vector<bool>& keep);
 

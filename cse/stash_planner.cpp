@@ -5,12 +5,16 @@
 #include <limits>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
 #include "cse/cse_optimizer.h"
 #include "cse/empty_sums.h"
+#include "cse/equal_reductions.h"
 #include "cse/reduction_algebra.h"
-#include "cse/stash_cut.h"
+#include "cse/stash_budget.h"
+#include "cse/stash_masks.h"
 #include "expr/dims.h"
 
 namespace xhat {
@@ -19,26 +23,39 @@ namespace {
 using Policy = StashOptions::Policy;
 using Verdict = StashCandidate::Verdict;
 
+double nanoseconds(int64_t ps) {
+  return ps == kNever ? std::numeric_limits<double>::infinity() : static_cast<double>(ps) / 1000;
+}
+
 class Planner {
  public:
   Planner(const Program& p, const StashOptions& o) : p_(p), a_(*p.arena), o_(o) {}
   StashPlan run();
+  std::vector<ParetoPoint> front();
 
  private:
+  void prepare();
   void choose_retained();
   void choose_sizes();
   std::set<TensorId> compared(const Program& p);
+  void propose_masks();
+  void take_masks(const Cut& cut);
   void build_nodes(const std::set<TensorId>& strict);
+  bool draws_random_numbers(Id body);
   CutNode price(TensorId t, const Definition* d, bool strict);
   Cut choose();
   void report(const Cut& cut);
   void rebuild(const Cut& cut);
   void redirect_backward(const std::map<TensorId, TensorId>& to);
   TensorId copy_of(TensorId t);
+  DType stored_type(TensorId t) const;
 
   int64_t extent(Id id);
   int64_t elements(std::span<const Id> shape);
   int64_t elements(std::span<const Id> axes, const std::map<Id, int64_t>& sizes);
+  bool is_mask(TensorId t) const {
+    return std::ranges::any_of(masks_, [&](const Mask& m) { return m.definition.target() == t; });
+  }
   bool retained(TensorId t) const { return retained_.contains(t); }
   bool outside(TensorId t) const { return has_tensor(p_.inputs, t) || has_tensor(p_.outputs, t); }
 
@@ -50,6 +67,9 @@ class Planner {
   std::vector<TensorId> tensors_;  // parallel to nodes_
   std::vector<CutNode> nodes_;
   std::set<TensorId> strict_;
+  std::set<TensorId> exact_;  // comparisons depend on them
+  std::vector<Mask> masks_;
+  Region unmasked_;  // the program's, without masks
   StashPlan plan_;
 };
 
@@ -130,15 +150,17 @@ std::set<TensorId> Planner::compared(const Program& p) {
 CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   const StashPrices& prices = o_.prices;
   const Tensor& tensor = p_.tensors[t];
-  auto size = static_cast<int64_t>(byte_size(tensor.type));
-  int64_t bytes = size * elements(tensor.shape);
+  int64_t bytes = static_cast<int64_t>(byte_size(stored_type(t))) * elements(tensor.shape);
   CutNode n;
   n.bytes = retained(t) ? 0 : bytes;
   n.keep_ps = bytes * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
   // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only
   // for this.
   if (!retained(t)) n.keep_ps += bytes * prices.write_ps_per_byte;
+  // The forward computes a mask for this alone.
+  if (d && is_mask(t)) n.keep_ps += evaluation_cost_ps(a_, d->body) * elements(tensor.shape);
   if (!d || strict) return n;
+  if (!retained(t) && draws_random_numbers(d->body)) n.keep_ps = kNever;
   // Each node once per point of its own axes: what is invariant is hoisted.
   std::map<Id, int64_t> sizes;
   for (const AxisRange& r : d->axes) sizes[r.axis] = extent(r.end);
@@ -168,6 +190,39 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   return n;
 }
 
+// The language promises that they are drawn again, never kept. What is made of them and of data may be.
+bool Planner::draws_random_numbers(Id body) {
+  bool random = false;
+  for (Id id : reachable(a_, body)) {
+    random = random || a_[id].op == Op::random;
+    if (is_read(a_[id].op) && is_float(a_[id].type)) return false;
+  }
+  return random;
+}
+
+// A comparison instead of what it compares, where the latter does not stay with the caller and is larger.
+void Planner::propose_masks() {
+  auto worth = [&](const std::vector<Id>& shape, const std::vector<TensorId>& reads) {
+    int64_t bytes = 0;
+    for (TensorId t : reads)
+      if (!retained(t)) bytes += static_cast<int64_t>(byte_size(p_.tensors[t].type)) * elements(p_.tensors[t].shape);
+    return elements(shape) < bytes;
+  };
+  masks_ = find_masks(p_, worth);
+  unmasked_ = p_.body;
+  p_ = with_masks(p_, masks_);
+}
+
+// Where a mask is not kept, the comparison stands as it stood.
+void Planner::take_masks(const Cut& cut) {
+  if (masks_.empty()) return;
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    if (cut.choices[i] != Choice::kept)
+      std::erase_if(masks_, [&](const Mask& m) { return m.definition.target() == tensors_[i]; });
+  p_.body = unmasked_;
+  p_ = with_masks(p_, masks_);
+}
+
 void Planner::build_nodes(const std::set<TensorId>& strict) {
   std::map<TensorId, size_t> index;
   auto add = [&](TensorId t, const Definition* d) {
@@ -191,8 +246,17 @@ Cut Planner::choose() {
   std::vector<bool> keep(nodes_.size());
   switch (o_.policy) {
     case Policy::cost: return cheapest_cut(nodes_);
-    case Policy::budget: return cheapest_cut_within(nodes_, o_.budget);
-    case Policy::largest: keep.assign(nodes_.size(), true); break;
+    case Policy::budget: {
+      BudgetCut cut = cheapest_cut_within(nodes_, o_.budget);
+      if (cut.cost_ps == kNever)
+        throw Error("the stash budget cannot be met: no choice of kept values takes at most " +
+                    std::to_string(o_.budget) + " bytes beyond what the caller keeps; the smallest takes " +
+                    std::to_string(cut.bytes));
+      return cut;
+    }
+    case Policy::largest:
+      for (size_t i = 0; i < nodes_.size(); ++i) keep[i] = nodes_[i].keep_ps != kNever;
+      break;
     case Policy::none:
       for (size_t i = 0; i < nodes_.size(); ++i)
         keep[i] = retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
@@ -218,13 +282,14 @@ void Planner::report(const Cut& cut) {
     c.name = tensor.name;
     if (d) c.expression = print(p_, d->body);
     c.shape = tensor.shape;
-    c.bytes = static_cast<int64_t>(byte_size(tensor.type)) * elements(tensor.shape);
+    c.bytes = static_cast<int64_t>(byte_size(stored_type(t))) * elements(tensor.shape);
     for (const Definition& b : p_.body.definitions)
       if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
-    c.keep_ns = static_cast<double>(n.keep_ps) / 1000;
-    bool never = n.recompute_ps == kNever;
-    c.recompute_ns =
-        never ? std::numeric_limits<double>::infinity() : static_cast<double>(n.recompute_ps) / 1000;
+    for (size_t j = 0; j < nodes_.size(); ++j)
+      if (cut.choices[j] == Choice::recomputed)
+        c.uses += std::ranges::find(nodes_[j].operands, i) != nodes_[j].operands.end();
+    c.keep_ns = nanoseconds(n.keep_ps);
+    c.recompute_ns = nanoseconds(n.recompute_ps);
     auto compare = [](int64_t x, int64_t y) {
       return x < y ? "cheaper than" : x == y ? "as cheap as" : "dearer than";
     };
@@ -234,15 +299,21 @@ void Planner::report(const Cut& cut) {
       c.reason = "the backward needs this input, and the caller does not keep it";
     else if (c.verdict == Verdict::kept && strict_.contains(t))
       c.reason = "decides a branch: both passes must see the same bits";
+    else if (n.keep_ps == kNever)
+      c.reason = "random numbers are drawn again from the seed";
     else if (o_.policy == Policy::none)
       c.reason = "policy none keeps nothing";
     else if (o_.policy == Policy::largest)
       c.reason = "policy largest keeps what both passes compute";
+    else if (c.verdict == Verdict::kept && n.keep_ps > n.recompute_ps)
+      c.reason = "recomputing it alone is cheaper, but not with what it needs";
     else if (c.verdict == Verdict::kept)
       c.reason = std::string("keeping is ") + compare(n.keep_ps, n.recompute_ps) +
                  " recomputing it and what it needs";
     else
       c.reason = std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
+    if (c.verdict == Verdict::kept && stored_type(t) != tensor.type)
+      c.reason += fmt::format("; stored as {}", name_of(stored_type(t)));
     plan_.candidates.push_back(std::move(c));
   }
 }
@@ -254,13 +325,20 @@ void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
       const Node n = a_[id];
       auto it = is_read(n.op) ? to.find(n.symbol) : to.end();
       if (it == to.end()) return id;
-      if (n.op == Op::read) return a_.read(it->second, n.type, n.args());
-      return a_.read_or(it->second, n.type, read_indices(n), n.args().back());
+      DType stored = p_.tensors[it->second].type;
+      if (n.op == Op::read) return a_.to(n.type, a_.read(it->second, stored, n.args()));
+      return a_.to(n.type, a_.read_or(it->second, stored, read_indices(n), a_.to(stored, n.args().back())));
     });
   }
 }
 
-// A forward definition that copies what the caller does not keep.
+DType Planner::stored_type(TensorId t) const {
+  DType type = p_.tensors[t].type;
+  bool narrow = o_.store_as && is_float(type) && byte_size(*o_.store_as) < byte_size(type);
+  return narrow && !retained(t) && !exact_.contains(t) ? *o_.store_as : type;
+}
+
+// A forward definition that copies what the caller does not keep, or what is stored narrower than computed.
 TensorId Planner::copy_of(TensorId t) {
   Definition d;
   std::vector<Id> indices, avoid;
@@ -272,9 +350,10 @@ TensorId Planner::copy_of(TensorId t) {
     d.axes.push_back({a_.axis(name), a_.integer(0), p_.tensors[t].shape[i]});
     indices.push_back(d.axes.back().axis);
   }
-  d.body = read_at(a_, p_, t, indices);
+  const DType type = stored_type(t);
+  d.body = a_.to(type, read_at(a_, p_, t, indices));
   d.direction = Direction::forward;
-  TensorId copy = p_.add_tensor(p_.tensors[t].name + "_kept", p_.tensors[t].type, p_.tensors[t].shape);
+  TensorId copy = p_.add_tensor(p_.tensors[t].name + "_kept", type, p_.tensors[t].shape);
   d.targets = {copy};
   p_.body.definitions.push_back(d);
   return copy;
@@ -289,6 +368,7 @@ void Planner::rebuild(const Cut& cut) {
   for (size_t i = 0; i < nodes_.size(); ++i) {
     TensorId t = tensors_[i];
     const Definition* d = p_.definition_of(t);
+    if (!d && !outside(t)) continue;  // a mask that is not kept
     if (cut.choices[i] != Choice::kept && !(d && retained(t))) hidden.push_back(t);
     if (cut.choices[i] == Choice::recomputed) {
       Definition copy = *d;
@@ -299,7 +379,9 @@ void Planner::rebuild(const Cut& cut) {
       to[t] = again;
     } else if (cut.choices[i] == Choice::kept) {
       TensorId stays = t;
-      if (!retained(t) && outside(t)) stays = to[t] = copy_of(t);
+      const bool narrow = stored_type(t) != p_.tensors[t].type;
+      if (!retained(t) && (outside(t) || narrow)) stays = to[t] = copy_of(t);
+      if (narrow) hidden.push_back(t);
       kept.push_back(stays);
     }
   }
@@ -310,22 +392,33 @@ void Planner::rebuild(const Cut& cut) {
   plan_.program = p_;
 }
 
-StashPlan Planner::run() {
+void Planner::prepare() {
+  if (o_.store_as && *o_.store_as != DType::bf16 && *o_.store_as != DType::f16)
+    throw Error(fmt::format("kept values can be stored as bf16 or f16, not as {}", name_of(*o_.store_as)));
   choose_retained();
   choose_sizes();
-  p_ = simplify_reductions(p_);
+  p_ = simplify_reductions(reuse_equal_reductions(p_));
   strict_ = compared(p_);
   std::vector<TensorId> stored;
   bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
   for (TensorId t : p_.outputs)
     if (priced || retained(t)) stored.push_back(t);
   p_ = o_.policy == Policy::none ? reuse_stored(p_, stored) : share_largest(p_, stored);
+  exact_ = deciding(p_);
+  if (priced) propose_masks();
   build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
+}
+
+StashPlan Planner::run() {
+  prepare();
   Cut cut = choose();
+  if (cut.cost_ps == kNever)
+    throw Bug("stash planner: a value that cannot be recomputed cannot be kept either");
   report(cut);
+  take_masks(cut);
   plan_.nominal = sizes_;
-  plan_.cost_ns = static_cast<double>(cut.cost_ps) / 1000;
-  plan_.lower_bound_ns = static_cast<double>(cut.lower_bound_ps) / 1000;
+  plan_.cost_ns = nanoseconds(cut.cost_ps);
+  plan_.lower_bound_ns = nanoseconds(cut.lower_bound_ps);
   plan_.optimal = cut.cost_ps == cut.lower_bound_ps;
   rebuild(cut);
   for (TensorId t : stashes(plan_.program))
@@ -333,8 +426,27 @@ StashPlan Planner::run() {
   return std::move(plan_);
 }
 
+std::vector<ParetoPoint> Planner::front() {
+  prepare();
+  std::vector<ParetoPoint> points;
+  for (const BudgetCut& cut : pareto_cuts(nodes_)) {
+    points.push_back(
+        {cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), cut.optimal, {}});
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      if (cut.choices[i] == Choice::kept && !retained(tensors_[i]))
+        points.back().kept.push_back(p_.tensors[tensors_[i]].name);
+  }
+  return points;
+}
+
 }  // namespace
 
 StashPlan plan_stash(const Program& p, const StashOptions& options) { return Planner(p, options).run(); }
+
+std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options) {
+  StashOptions priced = options;
+  priced.policy = Policy::budget;
+  return Planner(p, priced).front();
+}
 
 }  // namespace xhat

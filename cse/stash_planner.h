@@ -37,6 +37,9 @@ struct StashOptions {
   // Inputs and outputs that stay with the caller until the backward. Unset: all, but for dropped.
   std::optional<std::vector<std::string>> kept_by_caller = {};
   std::vector<std::string> dropped = {};
+  // bf16 or f16: wider floats that are kept are rounded to it where they are stored, and computed with as before. Not what
+  // a comparison depends on.
+  std::optional<DType> store_as = {};
   StashPrices prices = {};
   std::map<std::string, int64_t> nominal = {};  // by dim; those without: nominal_extent
   int64_t nominal_extent = 64;
@@ -49,7 +52,7 @@ struct StashCandidate {
   std::string expression;  // empty for inputs
   std::vector<Id> shape;
   int64_t bytes = 0;  // at nominal sizes
-  int uses = 0;       // backward definitions that read it, before recomputation
+  int uses = 0;       // backward definitions and recomputed values that read it
   double keep_ns = 0;
   double recompute_ns = 0;  // infinite: never
   std::string reason;
@@ -61,11 +64,23 @@ struct StashPlan {
   std::map<std::string, int64_t> nominal;  // the sizes that were used, all dims
   int64_t stash_bytes = 0;
   double cost_ns = 0;         // of reading, writing and recomputing what the backward needs of the forward
-  double lower_bound_ns = 0;  // no plan over these candidates costs less
+  double lower_bound_ns = 0;  // no plan over these candidates (within the budget) costs less
   bool optimal = false;
 };
 
-// Throws Error for an unknown name among kept_by_caller or dropped, and for a budget that cannot be met.
+// Throws Error for an unknown name among kept_by_caller or dropped, for a budget that cannot be met, and for another store_as.
 StashPlan plan_stash(const Program& p, const StashOptions& options = {});
+
+// What a budget buys: from the cheapest choice of all to the one that keeps the fewest bytes. Along it, strictly fewer
+// bytes mean strictly more time; plan_stash with policy budget and a point's bytes chooses that point. Exact where
+// `optimal`, which is all but the largest graphs (stash_budget.h). The policy and the budget in options are not looked at.
+struct ParetoPoint {
+  int64_t bytes = 0;          // that the forward keeps beyond what the caller retains
+  double cost_ns = 0;         // as StashPlan's
+  double lower_bound_ns = 0;  // no choice within these bytes costs less
+  bool optimal = false;
+  std::vector<std::string> kept;
+};
+std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options = {});
 
 }  // namespace xhat

@@ -97,7 +97,7 @@ class Explainer {
   void values() {
     for (const StashCandidate& c : derivation_.stash.candidates)
       e_.values.push_back({c.verdict, c.name, c.expression, shape_texts(derivation_.stash.program, c.shape),
-                           c.bytes, c.keep_ns, c.recompute_ns, c.reason});
+                           c.bytes, c.uses, c.keep_ns, c.recompute_ns, c.reason});
   }
 
   // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller
@@ -199,6 +199,22 @@ class Explainer {
 
 Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given) {
   return Explainer(op, options, given).run();
+}
+
+ExplainedFront explain_pareto(const Program& op, const CompileOptions& options, const DimValues& given) {
+  ExplainedFront front;
+  front.op = op.name;
+  front.sizes = choose_sizes(op, options.stash, given);
+  for (const Dim& d : op.dims) {
+    const std::string& name = op.arena->name(d.dim);
+    if (d.definition == kNone && !given.contains(name)) front.nominal[name] = front.sizes.at(name);
+  }
+  CompileOptions all = options;
+  all.stash.nominal = front.sizes;
+  Derivation d = derive(op, all);
+  for (const PassStep& step : d.steps)
+    if (step.name == "simplify") front.points = pareto_front(step.program, all.stash);
+  return front;
 }
 
 }  // namespace xhat

@@ -25,6 +25,7 @@ struct ExplainedValue {
   std::string expression;  // empty for inputs
   std::vector<std::string> shape;
   int64_t bytes = 0;
+  int uses = 0;  // backward definitions and recomputed values that read it
   double keep_ns = 0;
   double recompute_ns = 0;  // infinite: never
   std::string reason;
@@ -82,6 +83,16 @@ struct Explanation {
 Explanation explain(const Program& op, const CompileOptions& options = {}, const DimValues& given = {});
 
 std::string to_text(const Explanation& e);
+
+// What a budget for the stash buys (pareto_front), at the sizes that explain would use.
+struct ExplainedFront {
+  std::string op;
+  DimValues sizes, nominal;
+  std::vector<ParetoPoint> points;
+};
+ExplainedFront explain_pareto(const Program& op, const CompileOptions& options = {}, const DimValues& given = {});
+
+std::string to_text(const ExplainedFront& front);
 
 // "1.5 MB", "340 B"; "12.1 Mflop"; "3.4 us".
 std::string bytes_text(double bytes);

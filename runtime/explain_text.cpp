@@ -87,16 +87,27 @@ std::string stash_text(const Explanation& e) {
   }
   if (!e.values.empty()) {
     out += "\nwhat the backward needs of the forward\n";
-    Rows rows = {{"value", "shape", "bytes", "to keep", "to recompute", "verdict", "because"}};
+    Rows rows = {{"value", "shape", "bytes", "uses", "to keep", "to recompute", "verdict", "because"}};
     for (const ExplainedValue& v : e.values)
       rows.push_back(
-          {v.name, shape_of(v.shape), bytes_text(static_cast<double>(v.bytes)), time_text(v.keep_ns),
+          {v.name, shape_of(v.shape), bytes_text(static_cast<double>(v.bytes)), std::to_string(v.uses),
+           std::isfinite(v.keep_ns) ? time_text(v.keep_ns) : "never",
            std::isfinite(v.recompute_ns) ? time_text(v.recompute_ns) : "never", word(v.verdict), v.reason});
-    out += table_text(rows, {2, 3, 4}, "  ");
+    out += table_text(rows, {2, 3, 4, 5}, "  ");
     out += fmt::format("  cost {}, lower bound {}: {}\n", time_text(e.cost_ns), time_text(e.lower_bound_ns),
                        e.optimal ? "no choice is cheaper" : "a cheaper choice may exist");
   }
   return out;
+}
+
+std::string sizes_text(const DimValues& sizes, const DimValues& nominal) {
+  if (sizes.empty()) return "";
+  std::string out = "figures are for " + dims_text(sizes);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : nominal) names.push_back(name);
+  if (!names.empty())
+    out += fmt::format(" (nominal: {}; --dims sets {})", list(names), names.size() == 1 ? "it" : "them");
+  return out + "\n\n";
 }
 
 std::string kernels_text(const std::string& title, const ExplainedDirection& d) {
@@ -151,15 +162,22 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows,
   return out;
 }
 
-std::string to_text(const Explanation& e) {
-  std::string out = e.text + "\n";
-  if (!e.sizes.empty()) out += "figures are for " + dims_text(e.sizes);
-  if (!e.nominal.empty()) {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : e.nominal) names.push_back(name);
-    out += fmt::format(" (nominal: {}; --dims sets {})", list(names), names.size() == 1 ? "it" : "them");
+std::string to_text(const ExplainedFront& front) {
+  std::string out = "op " + front.op + "\n" + sizes_text(front.sizes, front.nominal);
+  Rows rows = {{"stash", "cost", "lower bound", "keeps"}};
+  bool proved = true;
+  for (const ParetoPoint& p : front.points) {
+    rows.push_back({bytes_text(static_cast<double>(p.bytes)), time_text(p.cost_ns), time_text(p.lower_bound_ns),
+                    p.kept.empty() ? "nothing" : list(p.kept)});
+    proved = proved && p.optimal;
   }
-  out += e.sizes.empty() ? "" : "\n\n";
+  out += table_text(rows, {0, 1, 2}, "  ");
+  return out + (proved ? "  no choice keeps as little and costs less\n"
+                       : "  where the bound is below the cost, a cheaper choice may exist\n");
+}
+
+std::string to_text(const Explanation& e) {
+  std::string out = e.text + "\n" + sizes_text(e.sizes, e.nominal);
   out += "forward\n" + indented(e.forward.text, "  ");
   out += "\nbackward\n" +
          (e.backward.text.empty() ? "  nothing: no input has a gradient\n" : indented(e.backward.text, "  "));

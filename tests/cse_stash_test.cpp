@@ -1,13 +1,13 @@
-// The cut against every possible choice; and what the policies keep of plain definitions.
+// What the policies keep of plain definitions. The cut itself: cse_cut_test.cpp.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 
+#include "ad/random_inputs.h"
 #include "cse/cse_optimizer.h"
 #include "cse/reduction_algebra.h"
-#include "cse/stash_cut.h"
 #include "cse/stash_planner.h"
+#include "expr/dims.h"
 #include "tests/cse_helper.h"
 
 namespace xhat {
@@ -19,48 +19,6 @@ using testing::derived;
 using testing::derived_op;
 using testing::expect_same_values;
 using Policy = StashOptions::Policy;
-
-std::vector<CutNode> random_nodes(std::mt19937& random) {
-  auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  std::vector<CutNode> nodes(static_cast<size_t>(2 + below(9)));
-  for (size_t v = 0; v < nodes.size(); ++v) {
-    CutNode& n = nodes[v];
-    n.keep_ps = below(30);
-    n.bytes = below(3) ? below(20) : 0;
-    n.recompute_ps = v == 0 || below(5) == 0 ? kNever : below(20);
-    n.needed = below(3) == 0 || v + 1 == nodes.size();
-    for (size_t u = 0; u < v; ++u)
-      if (below(3) == 0) n.operands.push_back(u);
-  }
-  return nodes;
-}
-
-TEST(CseCut, AgreesWithBruteForce) {
-  std::mt19937 random(20);
-  for (int round = 0; round < 400; ++round) {
-    std::vector<CutNode> nodes = random_nodes(random);
-    int64_t budget = static_cast<int64_t>(random() % 40);
-    int64_t best = kNever, within = kNever;
-    for (size_t subset = 0; subset < size_t{1} << nodes.size(); ++subset) {
-      std::vector<bool> keep(nodes.size());
-      for (size_t v = 0; v < nodes.size(); ++v) keep[v] = subset >> v & 1;
-      Cut c = consequences(nodes, keep);
-      best = std::min(best, c.cost_ps);
-      if (c.bytes <= budget) within = std::min(within, c.cost_ps);
-    }
-    Cut cut = cheapest_cut(nodes);
-    ASSERT_EQ(cut.cost_ps, best) << "round " << round;
-    ASSERT_EQ(cut.lower_bound_ps, best) << "round " << round;
-    if (within == kNever) {
-      ASSERT_THROW(cheapest_cut_within(nodes, budget), Error) << "round " << round;
-    } else {
-      Cut limited = cheapest_cut_within(nodes, budget);
-      ASSERT_EQ(limited.cost_ps, within) << "round " << round << " budget " << budget;
-      ASSERT_LE(limited.bytes, budget);
-      ASSERT_LE(limited.lower_bound_ps, limited.cost_ps);
-    }
-  }
-}
 
 class CseStash : public ::testing::TestWithParam<testing::PlainOp> {};
 
@@ -197,6 +155,39 @@ TEST(CseStashPlan, ABudgetIsMet) {
   EXPECT_EQ(plan_stash(op, options).stash_bytes, 0);
 }
 
+TEST(CseStashPlan, TheFrontIsMonotoneAndBudgetsReturnIt) {
+  size_t longest = 0;
+  for (const testing::PlainOp& op : testing::plain_ops())
+    for (bool drop : {false, true}) {
+      SCOPED_TRACE(op.name + (drop ? ", nothing stays" : ""));
+      Program p = derived(op.text);
+      StashOptions options;
+      if (drop) options.kept_by_caller.emplace();
+      std::vector<ParetoPoint> front = pareto_front(p, options);
+      ASSERT_FALSE(front.empty());
+      longest = std::max(longest, front.size());
+      EXPECT_EQ(front[0].cost_ns, plan_stash(p, options).cost_ns);
+      options.policy = Policy::budget;
+      for (size_t i = 0; i < front.size(); ++i) {
+        EXPECT_TRUE(front[i].optimal);
+        if (i > 0) {
+          EXPECT_LT(front[i].bytes, front[i - 1].bytes);
+          EXPECT_GT(front[i].cost_ns, front[i - 1].cost_ns);
+        }
+        options.budget = front[i].bytes;
+        StashPlan plan = plan_stash(p, options);
+        EXPECT_EQ(plan.cost_ns, front[i].cost_ns);
+        EXPECT_LE(plan.stash_bytes, front[i].bytes);
+        size_t kept = 0;
+        for (const StashCandidate& c : plan.candidates) kept += c.verdict == StashCandidate::Verdict::kept;
+        EXPECT_EQ(kept, front[i].kept.size());
+      }
+      options.budget = front.back().bytes - 1;
+      EXPECT_THROW(plan_stash(p, options), Error);
+    }
+  EXPECT_GE(longest, 3u);  // there was something to choose
+}
+
 TEST(CseStashPlan, EqualQuestionsEqualAnswers) {
   for (const testing::PlainOp& op : testing::plain_ops())
     EXPECT_EQ(print(plan_stash(derived(op.text)).program), print(plan_stash(derived(op.text)).program));
@@ -214,10 +205,162 @@ TEST(CseStashPlan, ConditionsOfSumsReadTheOutput) {
   EXPECT_EQ(backward_nodes(plan.program, Op::relu), 0) << print(plan.program);
 }
 
+// The gradient of b lifts the sum again, over k and n; a tie found in other bits would be another tie.
+TEST(CseStashPlan, ASumUnderOtherAxesIsTheForwards) {
+  Program before = derived(
+      "op f(x: f32[N,C,H], w: f32[K,C,3], b: f32[K]) -> (y) {\n"
+      "  y[n,k,i in 0..H] = max(0, b[k] + sum(c,r: x[n,c,i+r-1 else 0] * w[k,c,r])) }");
+  ASSERT_EQ(backward_reductions(before), 4) << print(before);
+  StashPlan plan = plan_stash(before);
+  EXPECT_EQ(backward_reductions(plan.program), 3) << print(plan.program);
+  expect_same_values(before, plan.program);
+}
+
 TEST(CseStashPlan, AttentionReadsItsOutput) {
   StashPlan plan = planned("attention");
   EXPECT_EQ(backward_reductions(plan.program), 5) << print(plan.program);
   EXPECT_NE(print(plan.program).find("* o[b,i,d])"), std::string::npos) << print(plan.program);
+}
+
+int64_t mask_bytes(const StashPlan& plan) {
+  int64_t bytes = 0;
+  for (TensorId t : stashes(plan.program))
+    if (const Tensor& x = plan.program.tensors[t]; x.type == DType::boolean) {
+      int64_t n = 1;
+      for (Id e : x.shape) n *= evaluate_extent(*plan.program.arena, e, plan.nominal);
+      bytes += n;
+    }
+  return bytes;
+}
+
+struct Compared {
+  const char* text;
+  std::vector<std::string> dropped;
+  int64_t masks, others;  // bytes kept, all dims 64
+};
+
+// All that the backward asks of these is a comparison: a byte an element is kept, not what is compared.
+TEST(CseStashMasks, AComparisonIsKeptInsteadOfWhatItCompares) {
+  const Compared table[] = {
+      {"op f(x: f32[N]) -> (y) { y[n] = relu(x[n]) }", {"x", "y"}, 64, 0},
+      {"op f(x: f32[N], b: f32) -> (y) { y[n] = if x[n] + b < 0 then b*2 else x[n] }", {"x", "y"}, 64, 0},
+      {"op f(x: f32[N]) -> (y) { y[n] = clamp(x[n], -1, 1) }", {"x", "y"}, 64, 0},
+      // Of two, one is read at other points; the count of ties is made of the mask.
+      {"op f(x: f32[2*N,M]) -> (y) { y[n in 0..N,m] = max(r in 0..2: x[2*n+r,m]) }", {"x", "y"}, 2 * 64 * 64, 0},
+      {"op f(x: f32[N,D]) -> (y) { y[n] = max(d: x[n,d]) }", {"x", "y"}, 64 * 64, 0},
+      // The gradient of w reads x itself.
+      {"op f(x: f32[N,C,H], w: f32[K,C,3]) -> (y) {\n"
+       "  y[n,k,i in 0..H] = relu(sum(c,r: x[n,c,i+r-1 else 0] * w[k,c,r])) }",
+       {"y"}, 64 * 64 * 64, 0},
+      // Reading x again would take four bytes an element.
+      {"op f(x: f32[N]) -> (y) { y[n] = relu(x[n]) }", {"y"}, 64, 0},
+      // What is compared stays with the caller.
+      {"op f(x: f32[N]) -> (y) { y[n] = relu(x[n]) }", {"x"}, 0, 0},
+  };
+  for (const Compared& c : table) {
+    SCOPED_TRACE(c.text);
+    Program before = derived(c.text);
+    StashOptions options;
+    options.dropped = c.dropped;
+    StashPlan plan = plan_stash(before, options);
+    SCOPED_TRACE(print(plan.program));
+    EXPECT_EQ(mask_bytes(plan), c.masks);
+    EXPECT_EQ(plan.stash_bytes, c.masks + c.others);
+    EXPECT_TRUE(plan.optimal);
+    verify(plan.program);
+    expect_same_values(before, plan.program);
+    // Where nothing may be kept that need not, the comparison is made again.
+    options.policy = Policy::none;
+    EXPECT_EQ(mask_bytes(plan_stash(before, options)), 0);
+  }
+}
+
+TEST(CseStashMasks, ANarrowerValueThatIsNeededAnywayIsComparedAgain) {
+  Program before = derived("op f(x: f32[N]) -> (y) { y[n] = if 0 < x[n] then sin(x[n]) else 0 }");
+  StashOptions options;
+  options.dropped = {"x", "y"};
+  StashPlan plan = plan_stash(before, options);
+  EXPECT_EQ(mask_bytes(plan), 0) << print(plan.program);
+  EXPECT_EQ(plan.stash_bytes, 4 * 64) << print(plan.program);
+  expect_same_values(before, plan.program);
+}
+
+// Half the bytes, and gradients within the rounding of what is kept: 2^-9 of bf16, 2^-12 of f16, times some.
+TEST(CseStashNarrow, KeptValuesTakeHalfTheBytesAndRoundOnce) {
+  struct Case {
+    const char* text;
+    std::vector<std::string> dropped;
+  };
+  const Case table[] = {
+      {"op f(x: f32[N]) -> (y) { y[n] = x[n]*sigmoid(x[n]) }", {"x", "y"}},
+      {"op f(x: f32[N,D], w: f32[K,D]) -> (y) { y[n,k] = sin(sum(d: x[n,d]*w[k,d])) }", {"y"}},
+      {"op f(x: f32[N]) -> (y) { y[i in 0..N] = x[i]*x[i+1 else 0] }", {"x"}},
+  };
+  for (const Case& c : table)
+    for (DType type : {DType::bf16, DType::f16}) {
+      SCOPED_TRACE(c.text);
+      Program before = derived(c.text);
+      StashOptions options;
+      options.dropped = c.dropped;
+      StashPlan wide = plan_stash(before, options);
+      options.store_as = type;
+      StashPlan narrow = plan_stash(before, options);
+      SCOPED_TRACE(print(narrow.program));
+      verify(narrow.program);
+      ASSERT_GT(wide.stash_bytes, 0);
+      EXPECT_EQ(2 * narrow.stash_bytes, wide.stash_bytes);
+      EXPECT_LT(narrow.cost_ns, wide.cost_ns);
+      DimValues dims = sample_dims(before, 5);
+      Arrays in = random_inputs(before, dims, 5);
+      for (auto& [name, dy] : random_cotangents(before, dims, 6)) in[name] = dy;
+      Arrays expected = evaluate(wide.program, in, dims), got = evaluate(narrow.program, in, dims);
+      double error = 0, largest = 0;
+      for (const auto& [name, x] : expected)
+        for (size_t i = 0; i < x.size(); ++i) {
+          error = std::max(error, std::abs(x.at(i) - got.at(name).at(i)));
+          largest = std::max(largest, std::abs(x.at(i)));
+        }
+      EXPECT_LE(error, 8 * (type == DType::bf16 ? 0x1p-9 : 0x1p-12) * largest);
+      EXPECT_GT(error, 0);  // it was rounded
+    }
+}
+
+TEST(CseStashNarrow, WhatComparisonsDependOnKeepsItsBits) {
+  Program before = derived("op f(x: f32[N]) -> (y) { y[n] = if 0 < x[n] then sin(x[n]) else 0 }");
+  StashOptions options;
+  options.dropped = {"x", "y"};
+  options.store_as = DType::bf16;
+  StashPlan plan = plan_stash(before, options);
+  EXPECT_EQ(plan.stash_bytes, 4 * 64) << print(plan.program);
+  expect_same_values(before, plan.program);
+  options.store_as = DType::f32;
+  EXPECT_THROW(plan_stash(before, options), Error);
+}
+
+TEST(CseStashMasks, RandomNumbersAreDrawnAgainFromTheSeed) {
+  const char* texts[] = {
+      "op f(x: f32[N], seed: i64) -> (y) { y[n] = if random(seed, n) < 0.5 then 2*x[n] else 0 }",
+      "op f(x: f32[N], seed: i64) -> (y) { y[n] = x[n] * random(seed, n) }",
+      "op f(x: f32[N], seed: i64) -> (y) {\n  r[n in 0..N] = sqrt(random(seed, n))\n  y[n] = sin(x[n] * r[n]) * r[n] }",
+  };
+  for (const char* text : texts)
+    for (Policy policy : {Policy::cost, Policy::largest, Policy::none}) {
+      SCOPED_TRACE(text);
+      Program before = derived(text);
+      StashOptions options;
+      options.policy = policy;
+      options.dropped = {"y"};
+      options.prices.write_ps_per_byte = options.prices.read_ps_per_byte = 0;  // whatever keeping costs
+      StashPlan plan = plan_stash(before, options);
+      for (TensorId t : stashes(plan.program)) {
+        const Definition* d = plan.program.definition_of(t);
+        auto read = tensors_read(*plan.program.arena, d->body);
+        bool data = std::ranges::any_of(read, [&](TensorId r) { return plan.program.tensors[r].name == "x"; });
+        EXPECT_TRUE(data) << print(plan.program);
+      }
+      EXPECT_GT(backward_nodes(plan.program, Op::random), 0) << print(plan.program);
+      expect_same_values(before, plan.program);
+    }
 }
 
 TEST(CseStashPlan, WhatDecidesABranchIsNotRecomputed) {

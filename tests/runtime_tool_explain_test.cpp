@@ -15,7 +15,8 @@ const std::vector<std::string> kDirectionKeys = {
 TEST_F(ToolExplain, JsonHasEveryKey) {
   Json j = json("explain $F/softmax.xh --json --dims N=256,D=128");
   for (const char* key :
-       {"op", "inputs", "outputs", "gradients", "stash", "recomputed", "certificate", "forward", "backward"})
+       {"op", "inputs", "outputs", "gradients", "stash", "recomputed", "candidates", "certificate", "forward",
+        "backward"})
     EXPECT_TRUE(j.contains(key)) << key;
   EXPECT_EQ(j["op"], "softmax");
   EXPECT_EQ(j["inputs"], Json::parse(R"([{"name": "x", "dtype": "f32", "shape": ["N", "D"]}])"));
@@ -88,6 +89,54 @@ TEST_F(ToolExplain, PoliciesDiffer) {
   for (const Json& s : small) bytes += s["bytes"].get<int64_t>();
   EXPECT_LE(bytes, 300);
   EXPECT_FALSE(cost[0]["reason"].get<std::string>().empty());
+}
+
+// What was chosen adds up to the cost, and no budget is needed to read the certificate.
+TEST_F(ToolExplain, TheCertificateAddsUp) {
+  for (const char* options : {"", " --drop x", " --stash none", " --stash budget=300"}) {
+    SCOPED_TRACE(options);
+    Json j = json(std::string("explain $F/batch_norm.xh --json --dims N=8,C=64,H=4,W=4") + options);
+    double cost = 0;
+    int64_t kept = 0;
+    for (const Json& c : j["candidates"]) {
+      const bool again = c["verdict"] == "recompute";
+      cost += c[again ? "price" : "price_to_keep"].get<double>();
+      if (c["verdict"] == "keep") kept += c["bytes"].get<int64_t>();
+      EXPECT_GT(c["uses"].get<int>(), 0) << c;
+      EXPECT_FALSE(c["reason"].get<std::string>().empty());
+    }
+    EXPECT_FALSE(j["candidates"].empty());
+    EXPECT_NEAR(cost, j["certificate"]["cost"].get<double>(), 1e-6 * cost);
+    EXPECT_LE(j["certificate"]["lower_bound"].get<double>(), cost * (1 + 1e-12));
+    int64_t stash = 0;
+    for (const Json& s : j["stash"]) stash += s["bytes"].get<int64_t>();
+    EXPECT_EQ(kept, stash);
+  }
+  EXPECT_HAS(call("explain $F/batch_norm.xh").out, "uses");
+}
+
+TEST_F(ToolExplain, ParetoTradesBytesForTime) {
+  size_t longest = 0;
+  for (const char* file : {"softmax.xh", "batch_norm.xh", "strided.xh"})
+    for (const char* options : {"", " --drop x", " --drop y"}) {
+      std::string call_text = std::string("explain --json $F/") + file + options;
+      Json front = json(call_text + " --pareto");
+      const Json& points = front["pareto"];
+      ASSERT_FALSE(points.empty());
+      longest = std::max(longest, points.size());
+      for (size_t i = 0; i < points.size(); ++i) {
+        EXPECT_TRUE(points[i]["optimal"].get<bool>());
+        Json plan = json(call_text + " --stash budget=" + std::to_string(points[i]["stash_bytes"].get<int64_t>()));
+        EXPECT_EQ(plan["certificate"]["cost"], points[i]["cost"]) << call_text << i;
+        if (i == 0) continue;
+        EXPECT_LT(points[i]["stash_bytes"].get<int64_t>(), points[i - 1]["stash_bytes"].get<int64_t>());
+        EXPECT_GT(points[i]["cost"].get<double>(), points[i - 1]["cost"].get<double>());
+      }
+    }
+  EXPECT_GE(longest, 3u);
+  Result r = call("explain $F/batch_norm.xh --pareto");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_HAS(r.out, "no choice keeps as little and costs less");
 }
 
 TEST_F(ToolExplain, DroppedTensorsAreNotReadByTheBackward) {

@@ -41,20 +41,60 @@ Json direction(const ExplainedDirection& d) {
           {"reductions", d.reductions}};
 }
 
+Json price(double ns) { return std::isfinite(ns) ? Json(ns) : Json(); }
+
+const char* word(StashCandidate::Verdict v) {
+  switch (v) {
+    case StashCandidate::Verdict::kept: return "keep";
+    case StashCandidate::Verdict::recomputed: return "recompute";
+    case StashCandidate::Verdict::free: return "free";
+  }
+  throw Bug("unreachable verdict");
+}
+
+// Prices in nanoseconds; null: never.
+Json json_of(const ExplainedValue& v) {
+  return {{"name", v.name},
+          {"expression", v.expression},
+          {"shape", v.shape},
+          {"bytes", v.bytes},
+          {"uses", v.uses},
+          {"price_to_keep", price(v.keep_ns)},
+          {"price", price(v.recompute_ns)},
+          {"verdict", word(v.verdict)},
+          {"reason", v.reason}};
+}
+
+Json json_of(const ExplainedFront& front) {
+  Json points = Json::array();
+  for (const ParetoPoint& p : front.points)
+    points.push_back({{"stash_bytes", p.bytes},
+                      {"cost", p.cost_ns},
+                      {"lower_bound", p.lower_bound_ns},
+                      {"optimal", p.optimal},
+                      {"kept", p.kept}});
+  Json out = {{"op", front.op},
+              {"pareto", points},
+              {"dims", front.sizes.empty() ? Json::object() : Json(front.sizes)}};
+  if (!front.nominal.empty()) out["nominal"] = front.nominal;
+  return out;
+}
+
 Json json_of(const Explanation& e) {
-  Json stash = Json::array(), recomputed = Json::array();
+  Json stash = Json::array(), recomputed = Json::array(), candidates = Json::array();
   for (const ExplainedStash& s : e.stash)
     stash.push_back({{"name", s.name},
                      {"expression", s.expression},
                      {"shape", s.shape},
                      {"bytes", s.bytes},
                      {"reason", s.reason}});
+  for (const ExplainedValue& v : e.values) candidates.push_back(json_of(v));
   for (const ExplainedValue& v : e.values)
     if (v.verdict == StashCandidate::Verdict::recomputed)
       recomputed.push_back({{"name", v.name},
                             {"expression", v.expression},
                             {"price", v.recompute_ns},
-                            {"price_to_keep", v.keep_ns},
+                            {"price_to_keep", price(v.keep_ns)},
                             {"reason", v.reason}});
   Json out = {
       {"op", e.op},
@@ -63,6 +103,7 @@ Json json_of(const Explanation& e) {
       {"gradients", tensors(e.gradients)},
       {"stash", stash},
       {"recomputed", recomputed},
+      {"candidates", candidates},
       {"kept_by_caller", e.kept_by_caller},
       {"certificate", {{"cost", e.cost_ns}, {"lower_bound", e.lower_bound_ns}, {"optimal", e.optimal}}},
       {"forward", direction(e.forward)},
@@ -76,6 +117,11 @@ Json json_of(const Explanation& e) {
 }  // namespace
 
 int explain_command(const Command& c, const Source& source) {
+  if (c.pareto) {
+    ExplainedFront front = explain_pareto(source.op, compile_options(c), dims_of(c));
+    std::cout << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));
+    return kFine;
+  }
   Explanation e = explain(source.op, compile_options(c), dims_of(c));
   if (c.json)
     std::cout << json_of(e).dump(2) << "\n";

@@ -24,6 +24,9 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--op", c.op, "the op to take (default: the file's only or last one)");
   sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")
       ->capture_default_str();
+  sub.add_option("--stash-dtype", c.stash_dtype,
+                 "bf16 or f16: wider floats that are kept are stored so, except for what comparisons depend on")
+      ->check(CLI::IsMember({"bf16", "f16"}));
   sub.add_option("--fuse", c.fuse, "full, or off: one kernel per definition (relay: not yet)")
       ->capture_default_str();
   auto* keep = sub.add_option("--keep", c.keep, "exactly these inputs and outputs stay with the caller: x,y");
@@ -115,6 +118,7 @@ void declare(CLI::App& app, Command& c) {
                  "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
   declare_planning(*explain, c);
   explain->add_flag("--json", c.json, "one JSON object instead of text");
+  explain->add_flag("--pareto", c.pareto, "what a budget for the stash buys: the best choice for each, bytes against time");
 
   auto* check = subcommand(app, c, "check",
                            "Checks derivatives against finite differences, kernels against the evaluator",
@@ -206,6 +210,7 @@ CompileOptions compile_options(const Command& c) {
   } else {
     throw UsageError("--stash is cost, largest, none or budget=BYTES, not '" + c.stash + "'");
   }
+  if (!c.stash_dtype.empty()) o.stash.store_as = c.stash_dtype == "bf16" ? DType::bf16 : DType::f16;
   if (c.fuse == "off")
     o.fusion.policy = FusePolicy::off;
   else if (c.fuse != "full")

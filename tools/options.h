@@ -25,6 +25,7 @@ struct Command {
   std::string file;
   std::string op;  // empty: the file's only or last one
   std::string stash = "cost";
+  std::string stash_dtype;  // empty: as computed
   std::string fuse = "full";
   std::optional<std::string> keep, drop;
   std::vector<std::string> wrt;
@@ -34,6 +35,7 @@ struct Command {
   std::string target = "cpu";
   int threads = 0;
   bool json = false;
+  bool pareto = false;
   uint64_t seed = 1;
   int repeats = 0;  // 0: as many as fit a few seconds
   std::vector<std::string> in, dy, jvp, hvp;
