@@ -13,11 +13,11 @@ constexpr size_t kMostProducts = 400;  // compared on either side; larger ops sh
 
 class Optimizer {
  public:
-  explicit Optimizer(const Program& p)
+  explicit Optimizer(const Program& p, const std::vector<TensorId>& dropped = {})
       : p_(p),
         a_(*p.arena),
         tree_(a_),
-        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }),
+        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }, {dropped.begin(), dropped.end()}),
         deciding_(deciding(p)) {}
 
   Program reuse(const std::vector<TensorId>& stored);
@@ -51,6 +51,9 @@ class Optimizer {
     Replacements at;
     for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
     return substitute(a_, d->body, at) == value;
+  }
+  std::vector<StoredValue> forms_of(TensorId tensor, const std::vector<AxisRange>& free, const Product& form) {
+    return stored_forms(tree_, p_.tensors[tensor].type, tensor, free, form);
   }
   TensorId define(const Share& best, std::vector<StoredValue>& forms);
   std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
@@ -145,7 +148,7 @@ Program Optimizer::reuse(const std::vector<TensorId>& stored) {
   std::vector<std::vector<StoredValue>> values;
   for (const Forward& f : forward_)
     if (f.map && has_tensor(stored, f.definition.target()))
-      values.push_back(sharing_.stored_forms(p_, f.definition.target(), f.pattern.free, f.form));
+      values.push_back(forms_of(f.definition.target(), f.pattern.free, f.form));
   fold_everywhere(values);
   return p_;
 }
@@ -165,7 +168,7 @@ Program Optimizer::reuse_backward() {
     bool map = source.direction == Direction::backward && !is_reduction(a_[source.body].op);
     if (!map || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
     Pattern pattern = pattern_of(a_, source);
-    auto forms = sharing_.stored_forms(p_, source.target(), pattern.free, tree_.form(pattern.body));
+    auto forms = forms_of(source.target(), pattern.free, tree_.form(pattern.body));
     forms.resize(std::min<size_t>(forms.size(), 1));  // the value itself
     for (Definition& d : p_.body.definitions) {
       if (d.direction != Direction::backward || d.target() == source.target()) continue;
@@ -207,7 +210,7 @@ std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vecto
     Product target = tree_.form(substitute(a_, tree_.to_expression(best.form, type), apart));
     for (const Binding& b : unifier.products(f.form, target)) {
       if (!covers(a_, f.pattern.free, b, scope) || b.size() != tree_.free_axes(target).size()) continue;
-      forms = sharing_.stored_forms(p_, f.definition.target(), f.pattern.free, f.form);
+      forms = forms_of(f.definition.target(), f.pattern.free, f.form);
       return f.definition.target();
     }
   }
@@ -233,7 +236,7 @@ TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
   TensorId t = p_.add_tensor(p_.tensors[best.of->definition].name + "_part", type, shape);
   d.targets = {t};
   p_.body.definitions.push_back(d);
-  forms = sharing_.stored_forms(p_, t, free, best.form);
+  forms = forms_of(t, free, best.form);
   return t;
 }
 
@@ -270,18 +273,18 @@ bool backward_reads(const Program& p, TensorId t) {
 
 }  // namespace
 
-Program reuse_stored(const Program& p, const std::vector<TensorId>& stored) {
-  return simplify_reductions(Optimizer(p).reuse(stored), stored);
+Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+  return simplify_reductions(Optimizer(p, dropped).reuse(stored), stored);
 }
 
 Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
-Program share_largest(const Program& p, const std::vector<TensorId>& stored) {
-  Program now = reuse_stored(p, stored);
+Program share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+  Program now = reuse_stored(p, stored, dropped);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
   for (int i = 0; i < kMostShares; ++i) {
-    Optimizer optimizer(now);
+    Optimizer optimizer(now, dropped);
     auto t = optimizer.share_once(kept, refused);
     if (!t) break;
     Program next = optimizer.program();

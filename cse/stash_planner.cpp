@@ -315,11 +315,13 @@ StashPlan Planner::run() {
   choose_sizes();
   p_ = simplify_reductions(p_);
   strict_ = compared(p_);
-  std::vector<TensorId> stored;
+  std::vector<TensorId> stored, dropped;
+  for (TensorId t : p_.inputs)
+    if (!retained(t)) dropped.push_back(t);
   bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
   for (TensorId t : p_.outputs)
     if (priced || retained(t)) stored.push_back(t);
-  p_ = o_.policy == Policy::none ? reuse_stored(p_, stored) : share_largest(p_, stored);
+  p_ = o_.policy == Policy::none ? reuse_stored(p_, stored, dropped) : share_largest(p_, stored, dropped);
   build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
   Cut cut = choose();
   report(cut);
