@@ -4,6 +4,7 @@
 
 #include "cse/reduction_algebra.h"
 #include "cse/sharing.h"
+#include "cse/stored_branches.h"
 
 namespace xhat {
 namespace {
@@ -18,7 +19,8 @@ class Optimizer {
         a_(*p.arena),
         tree_(a_),
         sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }, {dropped.begin(), dropped.end()}),
-        deciding_(deciding(p)) {}
+        deciding_(deciding(p)),
+        dropped_(dropped.begin(), dropped.end()) {}
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
@@ -36,6 +38,7 @@ class Optimizer {
   void collect_forward(const std::vector<TensorId>& kept);
   void collect_parts(const Forward& f);
   std::vector<std::pair<Product, std::vector<AxisRange>>> backward_products();
+  void reuse_selects(const std::vector<StoredBranches>& branches);
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
   void each_backward(const Step& step) {
@@ -63,6 +66,7 @@ class Optimizer {
   TensorExprTree tree_;
   Sharing sharing_;
   std::set<TensorId> deciding_;  // stay as they are
+  std::set<TensorId> dropped_;
   std::vector<Forward> forward_;
   std::vector<ForwardPart> parts_;
 };
@@ -146,11 +150,29 @@ bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& val
 Program Optimizer::reuse(const std::vector<TensorId>& stored) {
   collect_forward({});
   std::vector<std::vector<StoredValue>> values;
-  for (const Forward& f : forward_)
-    if (f.map && has_tensor(stored, f.definition.target()))
-      values.push_back(forms_of(f.definition.target(), f.pattern.free, f.form));
+  std::vector<StoredBranches> branches;
+  for (const Forward& f : forward_) {
+    TensorId t = f.definition.target();
+    if (!f.map || !has_tensor(stored, t)) continue;
+    values.push_back(forms_of(t, f.pattern.free, f.form));
+    if (auto found = stored_branches(tree_, t, f.pattern.free, f.form)) branches.push_back(std::move(*found));
+  }
+  if (!branches.empty()) reuse_selects(branches);
   fold_everywhere(values);
   return p_;
+}
+
+void Optimizer::reuse_selects(const std::vector<StoredBranches>& branches) {
+  for (Definition& d : p_.body.definitions) {
+    const Node n = a_[d.body];
+    bool sum = n.op == Op::sum;
+    if (d.direction != Direction::backward || deciding_.contains(d.target()) || (is_reduction(n.op) && !sum)) continue;
+    std::vector<AxisRange> scope = d.axes;
+    if (sum)
+      for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+    Id body = reuse_branches(p_, tree_, sharing_, branches, dropped_, sum ? reduce_body(n) : d.body, scope);
+    d.body = sum ? a_.reduce(Op::sum, reduce_axes(n), reduce_condition(n), body) : body;
+  }
 }
 
 Program Optimizer::reuse_backward() {
