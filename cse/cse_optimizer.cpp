@@ -10,6 +10,7 @@ namespace xhat {
 namespace {
 
 constexpr int kMostShares = 16;        // new stashes of one op
+constexpr int kMostRounds = 3;         // of reading outputs
 constexpr size_t kMostProducts = 400;  // compared on either side; larger ops share what comes first
 
 class Optimizer {
@@ -158,7 +159,9 @@ Program Optimizer::reuse(const std::vector<TensorId>& stored) {
     if (auto found = stored_branches(tree_, t, f.pattern.free, f.form)) branches.push_back(std::move(*found));
   }
   if (!branches.empty()) reuse_selects(branches);
-  fold_everywhere(values);
+  // What is left of s*(1-s) once its inner s is read may pay only then.
+  for (int round = 0; round < kMostRounds && fold_everywhere(values); ++round) {
+  }
   return p_;
 }
 

@@ -22,7 +22,7 @@
 namespace xhat {
 
 // Reads these forward tensors (usually the outputs that the caller keeps) instead of computing the same
-// again. dropped: inputs that are gone by then; not to need one is worth some work.
+// again. dropped: inputs and outputs that are gone by then; not to need one is worth some work.
 Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {});
 
 // Reads backward maps that are definitions anyway (operands of a matrix product) instead of computing them

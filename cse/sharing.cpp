@@ -61,6 +61,9 @@ int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& befo
     int64_t sum = 0;
     for (Id id : ids) {
       const Node& n = a_[id];
+      // A row that need not be kept is next to nothing, but more than that.
+      if (n.axes_count < rank && is_read(n.op) && has_tensor(p.outputs, chosen))
+        sum += p.tensors[n.symbol].role == Role::defined && !has_tensor(p.outputs, n.symbol);
       if (n.axes_count < rank || (!is_float(n.type) && n.type != DType::boolean)) continue;
       sum += info(n.op).cost_ps;
       bool free = !is_read(n.op) || n.symbol == chosen || has_tensor(p.outputs, n.symbol);

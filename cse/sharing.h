@@ -24,8 +24,8 @@ struct Share {
 
 class Sharing {
  public:
-  // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs that are gone
-  // after the forward, if it does not keep a copy.
+  // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs and outputs
+  // that are gone after the forward, if it does not keep a copy.
   Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits, std::set<TensorId> dropped)
       : tree_(tree), a_(tree.arena()), same_bits_(std::move(same_bits)), dropped_(std::move(dropped)) {}
 

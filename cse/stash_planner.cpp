@@ -316,8 +316,9 @@ StashPlan Planner::run() {
   p_ = simplify_reductions(p_);
   strict_ = compared(p_);
   std::vector<TensorId> stored, dropped;
-  for (TensorId t : p_.inputs)
-    if (!retained(t)) dropped.push_back(t);
+  for (const auto& list : {p_.inputs, p_.outputs})
+    for (TensorId t : list)
+      if (!retained(t)) dropped.push_back(t);
   bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
   for (TensorId t : p_.outputs)
     if (priced || retained(t)) stored.push_back(t);

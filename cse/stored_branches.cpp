@@ -49,17 +49,22 @@ class BranchReuse {
   Id select(const StoredBranches& s, Id id) {
     std::set<Id> axes;
     for (const AxisRange& r : s.free) axes.insert(r.axis);
-    auto binding = Unifier(tree_, axes).atoms(s.condition, a_[id].arg(0));
+    Id asked = a_[id].arg(0), yes = a_[id].arg(1), no = a_[id].arg(2);
+    if (a_[asked].op == Op::lnot) {
+      asked = a_[asked].arg(0);
+      std::swap(yes, no);
+    }
+    auto binding = Unifier(tree_, axes).atoms(s.condition, asked);
     if (!binding || !covers(a_, s.free, *binding, scope_)) return id;
     std::vector<Id> indices;
     for (const AxisRange& r : s.free) indices.push_back(tidy_index(a_, binding->at(r.axis)));
-    Id read = read_at(a_, p_, s.tensor, indices), condition = a_[id].arg(0);
+    Id read = read_at(a_, p_, s.tensor, indices), condition = asked;
     if (s.by_sign) {
       Id zero = a_.constant(a_[read].type, 0);
       condition = a_[s.condition].op == Op::lt ? a_.binary(Op::lt, zero, read) : a_.binary(Op::le, read, zero);
     }
-    Id made = a_.select(condition, branch(s, s.then, *binding, read, a_[id].arg(1)),
-                        branch(s, s.otherwise, *binding, read, a_[id].arg(2)));
+    Id made = a_.select(condition, branch(s, s.then, *binding, read, yes),
+                        branch(s, s.otherwise, *binding, read, no));
     return price(made) < price(id) ? made : id;
   }
 

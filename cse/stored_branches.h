@@ -24,7 +24,7 @@ struct StoredBranches {
 std::optional<StoredBranches> stored_branches(TensorExprTree& tree, TensorId tensor, const std::vector<AxisRange>& free,
                                               const Product& form);
 
-// The expression with such selects replaced where that is cheaper. dropped: inputs that are gone.
+// The expression with such selects replaced where that is cheaper. dropped: inputs and outputs that are gone.
 Id reuse_branches(const Program& p, TensorExprTree& tree, Sharing& sharing, const std::vector<StoredBranches>& stored,
                   const std::set<TensorId>& dropped, Id expression, std::span<const AxisRange> scope);
 

@@ -17,8 +17,10 @@ struct Arithmetic {
     Arena& a = tree->arena();
     return tree->form(a.unary(op, tree->to_expression(x, type)));
   }
+  // 1/p of a p like 1/3 is a little beside the number meant.
   Product pow(const Product& base, double exponent) const {
     Arena& a = tree->arena();
+    if (double near = std::round(exponent); negligible(exponent - near, near)) exponent = near;
     return tree->form(a.binary(Op::pow, tree->to_expression(base, type), a.constant(type, exponent)));
   }
   static Product times(double number, Product x) {
@@ -97,8 +99,13 @@ class Forms {
     if (form.factors[0].halves != 2 || (n.op != Op::log && n.op != Op::log1p)) return;
     Product inside = tree_.form(n.arg(0));
     Product u = n.op == Op::log ? inside : tree_.add(type_, {inside, {1, {}}});
+    double c = form.coefficient;
+    if (u.factors.size() == 1 && u.coefficient == 1) {  // c*log(v^h) is h*c*log(v)
+      c *= u.factors[0].halves / 2.0;
+      u.factors[0].halves = 2;
+    }
     Arithmetic math{&tree_, type_};
-    auto minus_y = [=, c = form.coefficient](const Product& read) { return math.times(-1 / c, value(read)); };
+    auto minus_y = [=](const Product& read) { return math.times(-1 / c, value(read)); };
     if (auto parts = shifted(u); parts && parts->number == 1) {
       Product rest = math.times(parts->scale, parts->rest);
       put(tree_.multiply(rest, tree_.power(u, -2)), [=](const Product& read) {
