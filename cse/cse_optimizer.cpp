@@ -59,7 +59,8 @@ class Optimizer {
   std::vector<StoredValue> forms_of(TensorId tensor, const std::vector<AxisRange>& free, const Product& form) {
     return stored_forms(tree_, p_.tensors[tensor].type, tensor, free, form);
   }
-  TensorId define(const Share& best, std::vector<StoredValue>& forms);
+  Product as_written(const Share& best);
+  TensorId define(const Share& share, std::vector<StoredValue>& forms);
   std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
 
   Program p_;
@@ -110,9 +111,18 @@ void Optimizer::collect_parts(const Forward& f) {
         open.insert(open.end(), terms->begin(), terms->end());
         continue;
       }
-      // Not under a select: what a condition guards may not be evaluated everywhere.
+      // Not under a select: what a condition guards may not be evaluated everywhere. What the condition itself reads
+      // may, and may save the read of an input that the caller drops.
       const Node n = a_[factor.atom];
-      if (n.op == Op::select || is_read(n.op) || is_reduction(n.op)) continue;
+      if (is_read(n.op) || is_reduction(n.op)) continue;
+      if (n.op == Op::select) {
+        if (dropped_.empty()) continue;
+        for (Id x : reachable(a_, n.arg(0)))
+          if (a_[x].type == DType::boolean)
+            for (Id y : a_[x].args())
+              if (is_float(a_[y].type)) open.push_back(tree_.form(y));
+        continue;
+      }
       for (Id x : n.args())
         if (is_float(a_[x].type)) open.push_back(tree_.form(x));
     }
@@ -242,7 +252,20 @@ std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vecto
   return std::nullopt;
 }
 
-TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
+// A difference comes in two signs. The one that the user wrote has the bits that a comparison of it needs.
+Product Optimizer::as_written(const Share& best) {
+  auto forward = std::ranges::find(forward_, best.of->definition, [](const Forward& f) { return f.definition.target(); });
+  Product other = best.form;
+  other.coefficient = -other.coefficient;
+  DType type = a_[best.form.factors[0].atom].type;
+  std::vector<Id> body = reachable(a_, forward->pattern.body);
+  auto written = [&](const Product& p) { return std::ranges::binary_search(body, tree_.to_expression(p, type)); };
+  return !written(best.form) && written(other) ? other : best.form;
+}
+
+TensorId Optimizer::define(const Share& share, std::vector<StoredValue>& forms) {
+  Share best = share;
+  best.form = as_written(share);
   DType type = a_[best.form.factors[0].atom].type;
   Definition d;
   Replacements own;

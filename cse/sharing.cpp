@@ -11,6 +11,8 @@ namespace {
 // Below this a value is recomputed rather than stored: about one addition and one multiplication, less than
 // the read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
+// Per element of f32, as stash_planner prices them.
+constexpr int64_t kRead_ps = 240, kKept_ps = 720;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
 constexpr int kDeepest = 200;          // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
@@ -46,7 +48,7 @@ Product Sharing::replacement(const Program& p, const StoredValue& v, const Bindi
 // the chosen one) that the forward would have to write for this costs its write too; one that the caller drops is
 // written and read only for this. An output that is read beside all that was read before is read for this.
 int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after) {
-  constexpr int64_t kRead_ps = 240, kWritten_ps = 120, kKept_ps = 720;
+  constexpr int64_t kWritten_ps = 120;
   auto nodes = [&](const Product& product) {
     std::vector<Id> roots;
     for (const Factor& f : product.factors) roots.push_back(tree_.to_expression({1, {f}}, a_[f.atom].type));
@@ -142,6 +144,20 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   return all(false);
 }
 
+// x - t is one read where x and t are two; it counts where x must be kept in any case. What is made of the difference
+// is made of that one.
+int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
+  if (a_[value].op != Op::sub && a_[value].op != Op::add) return 0;
+  std::set<TensorId> read;
+  bool dropped = false;
+  for (Id id : reachable(a_, value))
+    if (is_read(a_[id].op) && a_[id].axes_count == rank) {
+      read.insert(a_[id].symbol);
+      dropped = dropped || dropped_.contains(a_[id].symbol);
+    }
+  return dropped ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
+}
+
 std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target,
                                      std::span<const AxisRange> scope) {
   std::set<Id> axes;
@@ -186,7 +202,7 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
           if (terms->size() == 2 && (*terms)[1].is_number() && (*terms)[0].factors.size() == 1) continue;
       Id value = tree_.to_expression(shared, a_[shared.factors[0].atom].type);
       int64_t cost = evaluation_cost_ps(a_, value);
-      if (cost < kWorthStoring_ps) continue;
+      if (cost + spared_reads_ps(value, used.size()) < kWorthStoring_ps) continue;
       double score = static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used.size()));
       if (!best || score > best->score) best = Share{&part, shared, score};
     }
@@ -235,18 +251,15 @@ Id Sharing::walk_atom(Id atom, const Step& f, int depth) {
   return a_.with_args(atom, args);
 }
 
-// What decides a branch keeps its bits: an operand is replaced by a stored value as a whole or not at all.
+// What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as.
 Id Sharing::walk_condition(Id condition, const Step& f, int depth) {
   Replacements whole;
-  for (Id id : reachable(a_, condition)) {
-    if (a_[id].type != DType::boolean) continue;
-    for (Id x : a_[id].args()) {
-      if (!is_float(a_[x].type) || is_read(a_[x].op)) continue;
-      Product now = walk(tree_.form(x), f, depth);
-      bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
-                  a_[now.factors[0].atom].op == Op::read;
-      if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;
-    }
+  for (Id x : reachable(a_, condition)) {
+    if (!is_float(a_[x].type) || is_read(a_[x].op) || a_[x].op == Op::constant) continue;
+    Product now = walk(tree_.form(x), f, depth);
+    bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
+                a_[now.factors[0].atom].op == Op::read;
+    if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;
   }
   return whole.empty() ? condition : substitute(a_, condition, whole);
 }

@@ -46,6 +46,7 @@ class Sharing {
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
                                    std::span<const AxisRange> scope, bool any_price);
+  int64_t spared_reads_ps(Id value, size_t rank) const;
   int64_t saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after);
   Product instance(const Product& pattern, const Binding& binding);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);

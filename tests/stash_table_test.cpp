@@ -226,6 +226,25 @@ TEST(OutputTellsMore, AnOutputIsNotReadBesideTheInputToSaveLittle) {
   }
 }
 
+// With x dropped, x - t is kept in its place: one large tensor either way, and t need not be read.
+TEST(OutputTellsMore, ADifferenceIsKeptInPlaceOfADroppedInput) {
+  for (const char* body : {"y = mean(n,d: (x[n,d] - t[n,d])^2)", "y = mean(n,d: (t[n,d] - x[n,d])^2)",
+                           "r[n,d] = x[n,d] - t[n,d]\n"
+                           " y = mean(n,d: if abs(r[n,d]) < 1 then 0.5*r[n,d]*r[n,d] else abs(r[n,d]) - 0.5)"}) {
+    Program op = derived(std::string("op f(x: f32[N,D], t: f32[N,D] const) -> (y) {\n ") + body + "\n}");
+    StashOptions options;
+    options.dropped = {"x"};
+    StashPlan plan = plan_stash(op, options);
+    EXPECT_EQ(plan.stash_bytes, 4 * 64 * 64) << print(plan.program);
+    for (const Definition& d : plan.program.body.definitions)
+      for (TensorId t : tensors_read(*plan.program.arena, d.body)) {
+        if (d.direction == Direction::forward) continue;
+        EXPECT_NE(plan.program.tensors[t].name, "t") << print(plan.program);
+      }
+    expect_same_values(op, plan.program);
+  }
+}
+
 // The row sum of p*dp is that of do*o: five sums are those of the matrix products and the one over D.
 TEST(OutputTellsMore, AttentionHasNoRowSumOfItsOwn) {
   for (const char* p : {"p[b,i,j] = exp(s[b,i,j] - m[b,i]) / sum(l: exp(s[b,i,l] - m[b,i]))\n o[b,i,d] = sum(j: p[b,i,j]*v[b,j,d])",
