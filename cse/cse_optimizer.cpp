@@ -4,21 +4,24 @@
 
 #include "cse/reduction_algebra.h"
 #include "cse/sharing.h"
+#include "cse/stored_branches.h"
 
 namespace xhat {
 namespace {
 
 constexpr int kMostShares = 16;        // new stashes of one op
+constexpr int kMostRounds = 3;         // of reading outputs
 constexpr size_t kMostProducts = 400;  // compared on either side; larger ops share what comes first
 
 class Optimizer {
  public:
-  explicit Optimizer(const Program& p)
+  explicit Optimizer(const Program& p, const std::vector<TensorId>& dropped = {})
       : p_(p),
         a_(*p.arena),
         tree_(a_),
-        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }),
-        deciding_(deciding(p)) {}
+        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }, {dropped.begin(), dropped.end()}),
+        deciding_(deciding(p)),
+        dropped_(dropped.begin(), dropped.end()) {}
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
@@ -36,6 +39,7 @@ class Optimizer {
   void collect_forward(const std::vector<TensorId>& kept);
   void collect_parts(const Forward& f);
   std::vector<std::pair<Product, std::vector<AxisRange>>> backward_products();
+  void reuse_selects(const std::vector<StoredBranches>& branches);
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
   void each_backward(const Step& step) {
@@ -52,7 +56,11 @@ class Optimizer {
     for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
     return substitute(a_, d->body, at) == value;
   }
-  TensorId define(const Share& best, std::vector<StoredValue>& forms);
+  std::vector<StoredValue> forms_of(TensorId tensor, const std::vector<AxisRange>& free, const Product& form) {
+    return stored_forms(tree_, p_.tensors[tensor].type, tensor, free, form);
+  }
+  Product as_written(const Share& best);
+  TensorId define(const Share& share, std::vector<StoredValue>& forms);
   std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
 
   Program p_;
@@ -60,6 +68,7 @@ class Optimizer {
   TensorExprTree tree_;
   Sharing sharing_;
   std::set<TensorId> deciding_;  // stay as they are
+  std::set<TensorId> dropped_;
   std::vector<Forward> forward_;
   std::vector<ForwardPart> parts_;
 };
@@ -102,9 +111,18 @@ void Optimizer::collect_parts(const Forward& f) {
         open.insert(open.end(), terms->begin(), terms->end());
         continue;
       }
-      // Not under a select: what a condition guards may not be evaluated everywhere.
+      // Not under a select: what a condition guards may not be evaluated everywhere. What the condition itself reads
+      // may, and may save the read of an input that the caller drops.
       const Node n = a_[factor.atom];
-      if (n.op == Op::select || is_read(n.op) || is_reduction(n.op)) continue;
+      if (is_read(n.op) || is_reduction(n.op)) continue;
+      if (n.op == Op::select) {
+        if (dropped_.empty()) continue;
+        for (Id x : reachable(a_, n.arg(0)))
+          if (a_[x].type == DType::boolean)
+            for (Id y : a_[x].args())
+              if (is_float(a_[y].type)) open.push_back(tree_.form(y));
+        continue;
+      }
       for (Id x : n.args())
         if (is_float(a_[x].type)) open.push_back(tree_.form(x));
     }
@@ -143,11 +161,31 @@ bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& val
 Program Optimizer::reuse(const std::vector<TensorId>& stored) {
   collect_forward({});
   std::vector<std::vector<StoredValue>> values;
-  for (const Forward& f : forward_)
-    if (f.map && has_tensor(stored, f.definition.target()))
-      values.push_back(sharing_.stored_forms(p_, f.definition.target(), f.pattern.free, f.form));
-  fold_everywhere(values);
+  std::vector<StoredBranches> branches;
+  for (const Forward& f : forward_) {
+    TensorId t = f.definition.target();
+    if (!f.map || !has_tensor(stored, t)) continue;
+    values.push_back(forms_of(t, f.pattern.free, f.form));
+    if (auto found = stored_branches(tree_, t, f.pattern.free, f.form)) branches.push_back(std::move(*found));
+  }
+  if (!branches.empty()) reuse_selects(branches);
+  // What is left of s*(1-s) once its inner s is read may pay only then.
+  for (int round = 0; round < kMostRounds && fold_everywhere(values); ++round) {
+  }
   return p_;
+}
+
+void Optimizer::reuse_selects(const std::vector<StoredBranches>& branches) {
+  for (Definition& d : p_.body.definitions) {
+    const Node n = a_[d.body];
+    bool sum = n.op == Op::sum;
+    if (d.direction != Direction::backward || deciding_.contains(d.target()) || (is_reduction(n.op) && !sum)) continue;
+    std::vector<AxisRange> scope = d.axes;
+    if (sum)
+      for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+    Id body = reuse_branches(p_, tree_, sharing_, branches, dropped_, sum ? reduce_body(n) : d.body, scope);
+    d.body = sum ? a_.reduce(Op::sum, reduce_axes(n), reduce_condition(n), body) : body;
+  }
 }
 
 Program Optimizer::reuse_backward() {
@@ -165,7 +203,7 @@ Program Optimizer::reuse_backward() {
     bool map = source.direction == Direction::backward && !is_reduction(a_[source.body].op);
     if (!map || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
     Pattern pattern = pattern_of(a_, source);
-    auto forms = sharing_.stored_forms(p_, source.target(), pattern.free, tree_.form(pattern.body));
+    auto forms = forms_of(source.target(), pattern.free, tree_.form(pattern.body));
     forms.resize(std::min<size_t>(forms.size(), 1));  // the value itself
     for (Definition& d : p_.body.definitions) {
       if (d.direction != Direction::backward || d.target() == source.target()) continue;
@@ -207,14 +245,27 @@ std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vecto
     Product target = tree_.form(substitute(a_, tree_.to_expression(best.form, type), apart));
     for (const Binding& b : unifier.products(f.form, target)) {
       if (!covers(a_, f.pattern.free, b, scope) || b.size() != tree_.free_axes(target).size()) continue;
-      forms = sharing_.stored_forms(p_, f.definition.target(), f.pattern.free, f.form);
+      forms = forms_of(f.definition.target(), f.pattern.free, f.form);
       return f.definition.target();
     }
   }
   return std::nullopt;
 }
 
-TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
+// A difference comes in two signs. The one that the user wrote has the bits that a comparison of it needs.
+Product Optimizer::as_written(const Share& best) {
+  auto forward = std::ranges::find(forward_, best.of->definition, [](const Forward& f) { return f.definition.target(); });
+  Product other = best.form;
+  other.coefficient = -other.coefficient;
+  DType type = a_[best.form.factors[0].atom].type;
+  std::vector<Id> body = reachable(a_, forward->pattern.body);
+  auto written = [&](const Product& p) { return std::ranges::binary_search(body, tree_.to_expression(p, type)); };
+  return !written(best.form) && written(other) ? other : best.form;
+}
+
+TensorId Optimizer::define(const Share& share, std::vector<StoredValue>& forms) {
+  Share best = share;
+  best.form = as_written(share);
   DType type = a_[best.form.factors[0].atom].type;
   Definition d;
   Replacements own;
@@ -233,7 +284,7 @@ TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
   TensorId t = p_.add_tensor(p_.tensors[best.of->definition].name + "_part", type, shape);
   d.targets = {t};
   p_.body.definitions.push_back(d);
-  forms = sharing_.stored_forms(p_, t, free, best.form);
+  forms = forms_of(t, free, best.form);
   return t;
 }
 
@@ -270,18 +321,18 @@ bool backward_reads(const Program& p, TensorId t) {
 
 }  // namespace
 
-Program reuse_stored(const Program& p, const std::vector<TensorId>& stored) {
-  return simplify_reductions(Optimizer(p).reuse(stored), stored);
+Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+  return simplify_reductions(Optimizer(p, dropped).reuse(stored), stored);
 }
 
 Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
-Program share_largest(const Program& p, const std::vector<TensorId>& stored) {
-  Program now = reuse_stored(p, stored);
+Program share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+  Program now = reuse_stored(p, stored, dropped);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
   for (int i = 0; i < kMostShares; ++i) {
-    Optimizer optimizer(now);
+    Optimizer optimizer(now, dropped);
     auto t = optimizer.share_once(kept, refused);
     if (!t) break;
     Program next = optimizer.program();

@@ -9,7 +9,7 @@
 // under other axes (renamed, permuted, reversed, shifted: unify). Of all products of the backward, the common
 // sub-product that has most axes, then costs most, comes first, so nothing is shared that a larger share contains.
 // A share that the forward stores anyway (an output, a definition) costs nothing; it may also stand for a
-// function of it: exp(y) for y = x - log(s), y*(1-y) for 1/(1+exp(-x)), -expm1(-y) for log(1+exp(x)).
+// function of it (stored_forms.h): exp(y) for y = x - log(s), y*(1-y) for 1/(1+exp(-x)), -expm1(-y) for log(1+exp(x)).
 // Not worth it: a read, a number, x-1, what costs less than 100 ps.
 //
 // Real-only in the backward; what the user wrote in the forward stays as it is.
@@ -22,14 +22,14 @@
 namespace xhat {
 
 // Reads these forward tensors (usually the outputs that the caller keeps) instead of computing the same
-// again.
-Program reuse_stored(const Program& p, const std::vector<TensorId>& stored);
+// again. dropped: inputs and outputs that are gone by then; not to need one is worth some work.
+Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {});
 
 // Reads backward maps that are definitions anyway (operands of a matrix product) instead of computing them
 // again.
 Program reuse_backward(const Program& p);
 
 // reuse_stored, then makes every shared subexpression worth it a forward definition, largest first.
-Program share_largest(const Program& p, const std::vector<TensorId>& stored);
+Program share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {});
 
 }  // namespace xhat

@@ -55,6 +55,7 @@ class Simplifier {
   std::optional<Product> known(const Product& body, const Sum& s);
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
+  std::optional<Product> regrouped(const Product& body, const Sum& s);
   Product create_sum(const Product& body, const Sum& s);
   void remember(const Definition& d);
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
@@ -238,6 +239,62 @@ std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool
   return tree_.add(s.type, values);
 }
 
+// sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
+// sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is.
+std::optional<Product> Simplifier::regrouped(const Product& body, const Sum& s) {
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  Nested flat = opened(body, s.bound, "$t");
+  if (flat.bound.size() == s.bound.size()) return std::nullopt;
+  for (const KnownSum& k : sums_) {
+    if (!has_tensor(p_.outputs, k.tensor) || !is_true(a_, k.pattern.condition) || p_.tensors[k.tensor].type != s.type) continue;
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, flat.body.factors)) {
+      Replacements at(found.begin(), found.end());
+      auto now = [&](Id id) { return substitute(a_, id, at); };
+      // The axes that the output's own sum goes over leave, and take with them all that depends on them.
+      std::vector<AxisRange> gone, left = flat.bound;
+      bool fits = true;
+      for (const AxisRange& r : k.pattern.bound) {
+        auto it = found.find(r.axis);
+        auto to = it == found.end() ? left.end() : std::ranges::find(left, it->second, &AxisRange::axis);
+        fits = fits && to != left.end() && now(r.begin) == to->begin && now(r.end) == to->end;
+        if (!fits) break;
+        gone.push_back(*to);
+        left.erase(to);
+      }
+      if (!fits || left.empty()) continue;
+      Product inner = tree_.form(now(tree_.to_expression(k.body, s.type)));
+      Product rest = tree_.multiply(flat.body, tree_.power(inner, -2));
+      for (const Factor& f : rest.factors) fits = fits && !depends_on_any(a_, f.atom, gone);
+      for (const AxisRange& r : left) fits = fits && !depends_on_any(a_, r.begin, gone) && !depends_on_any(a_, r.end, gone);
+      // What is left of the axes gets the names that the output has for them.
+      std::vector<Id> indices, avoid = axes_of(s.scope), names = axes_of(p_.definition_of(k.tensor)->axes);
+      Replacements named;
+      for (size_t i = 0; fits && i < k.pattern.free.size(); ++i) {
+        auto it = found.find(k.pattern.free[i].axis);
+        fits = it != found.end() && !depends_on_any(a_, it->second, gone);
+        if (!fits) break;
+        indices.push_back(tidy_index(a_, it->second));
+        if (std::ranges::find(left, indices.back(), &AxisRange::axis) == left.end()) continue;
+        avoid.push_back(named[indices.back()] = a_.fresh_axis(names[i], avoid));
+      }
+      std::vector<AxisRange> scope = s.scope;
+      scope.insert(scope.end(), left.begin(), left.end());
+      if (!fits || named.size() != left.size() || !covers(a_, k.pattern.free, found, scope)) continue;
+      Sum regrouped = s;
+      regrouped.bound = left;
+      for (AxisRange& r : regrouped.bound) r.axis = named.at(r.axis);
+      Product value = tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
+      value = tree_.form(substitute(a_, tree_.to_expression(value, s.type), named));
+      Product number{value.coefficient / k.coefficient, {}};
+      value.coefficient = 1;
+      if (value == body) return std::nullopt;
+      auto sum = known(value, regrouped);
+      return tree_.multiply(number, sum ? *sum : create_sum(value, regrouped));
+    }
+  }
+  return std::nullopt;
+}
+
 Product Simplifier::create_sum(const Product& body, const Sum& s) {
   Id value = tree_.to_expression(body, s.type);
   Id sum = a_.reduce(Op::sum, s.bound, s.condition, value);
@@ -305,6 +362,7 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
     Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
     return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
+  if (auto v = regrouped(inside, s)) return with_outside(*v);
   return with_outside(create_sum(inside, s));
 }
 

@@ -11,6 +11,8 @@ namespace {
 // Below this a value is recomputed rather than stored: about one addition and one multiplication, less than
 // the read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
+// Per element of f32, as stash_planner prices them.
+constexpr int64_t kRead_ps = 240, kKept_ps = 720;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
 constexpr int kDeepest = 200;          // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
@@ -35,112 +37,49 @@ Product Sharing::instance(const Product& pattern, const Binding& binding) {
   return result;
 }
 
-std::vector<StoredValue> Sharing::stored_forms(const Program& p, TensorId tensor,
-                                               const std::vector<AxisRange>& free, const Product& form) {
-  using How = StoredValue::How;
-  std::vector<StoredValue> forms;
-  DType type = p.tensors[tensor].type;
-  auto put = [&](How how, Product pattern, double offset = 0, double scale = 1) {
-    if (!pattern.is_number()) forms.push_back({how, tensor, free, std::move(pattern), offset, scale});
-  };
-  put(How::itself, form);
-  if (form.factors.size() != 1) return forms;
-  Factor only = form.factors[0];
-  const Node n = a_[only.atom];
-  auto plus_number = [&](const Product& sum) -> std::optional<std::pair<Product, double>> {
-    const auto* terms =
-        sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
-    if (!terms || terms->size() != 2 || !(*terms)[1].is_number()) return std::nullopt;
-    Product rest = (*terms)[0];
-    rest.coefficient *= sum.coefficient;
-    return std::pair(rest, (*terms)[1].coefficient * sum.coefficient);
-  };
-  // y = 1/(u + c)
-  if (only.halves == -2 && form.coefficient == 1)
-    if (auto parts = plus_number({1, {{only.atom, 2}}})) {
-      double scale = parts->first.coefficient;
-      parts->first.coefficient = 1;
-      put(How::solved, parts->first, parts->second, scale);
-    }
-  if (only.halves != 2) return forms;
-  // y = log(1 + u), u = exp(..): u/(1+u)
-  if (form.coefficient == 1 && (n.op == Op::log || n.op == Op::log1p)) {
-    Product inside = tree_.form(n.arg(0));
-    Product sum = n.op == Op::log ? inside : tree_.add(type, {inside, {1, {}}});
-    if (auto parts = plus_number(sum); parts && parts->second == 1)
-      put(How::softplus, tree_.multiply(parts->first, tree_.power(sum, -2)));
-  }
-  // y = u - log(s) + …: exp(u)/s
-  if (const auto* terms = tree_.terms(only.atom)) {
-    std::vector<Product> rest;
-    Product factors{1, {}};
-    for (Product t : *terms) {
-      t.coefficient *= form.coefficient;
-      bool log = t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::log &&
-                 std::abs(t.coefficient) == 1;
-      if (log)
-        factors = tree_.multiply(
-            factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
-      else
-        rest.push_back(t);
-    }
-    if (!factors.factors.empty() && !rest.empty()) {
-      Id inner = tree_.to_expression(tree_.add(type, rest), type);
-      put(How::exp_of, tree_.multiply(factors, tree_.form(a_.unary(Op::exp, inner))));
-    }
-  }
-  return forms;
-}
-
 Product Sharing::replacement(const Program& p, const StoredValue& v, const Binding& binding) {
-  using How = StoredValue::How;
+  if (v.read != kNone) return v.value(tree_.form(v.read));
   std::vector<Id> indices;
   for (const AxisRange& r : v.free) indices.push_back(tidy_index(a_, binding.at(r.axis)));
-  Id read = read_at(a_, p, v.tensor, indices);
-  DType type = p.tensors[v.tensor].type;
-  Product value = tree_.form(read);
-  switch (v.how) {
-    case How::itself: return value;
-    case How::exp_of: return tree_.form(a_.unary(Op::exp, read));
-    case How::softplus: return tree_.form(a_.unary(Op::neg, a_.unary(Op::expm1, a_.unary(Op::neg, read))));
-    case How::solved: {
-      Product scaled = value;
-      scaled.coefficient = -v.offset;
-      Product rest = tree_.add(type, {{1, {}}, scaled});
-      return tree_.multiply({1 / v.scale, {}}, tree_.multiply(tree_.power(value, -2), rest));
-    }
-  }
-  throw Bug("unreachable stored form");
+  return v.value(tree_.form(read_at(a_, p, v.tensor, indices)));
 }
 
 // What changes between the two, per point of the innermost loop that any of it is in. A value (other than
-// the chosen one) that the forward would have to write for this costs its write too.
+// the chosen one) that the forward would have to write for this costs its write too; one that the caller drops is
+// written and read only for this. An output that is read beside all that was read before is read for this.
 int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after) {
   constexpr int64_t kWritten_ps = 120;
-  std::vector<Id> gone, come;
-  size_t rank = 0;
-  auto differences = [&](const Product& from, const Product& other, std::vector<Id>& list) {
-    for (const Factor& f : from.factors) {
-      const Factor* same = factor_of(other, f.atom);
-      if (same && same->halves == f.halves) continue;
-      list.push_back(tree_.to_expression({1, {f}}, a_[f.atom].type));
-      if (&from == &before) rank = std::max<size_t>(rank, a_[f.atom].axes_count);
-    }
+  auto nodes = [&](const Product& product) {
+    std::vector<Id> roots;
+    for (const Factor& f : product.factors) roots.push_back(tree_.to_expression({1, {f}}, a_[f.atom].type));
+    return reachable(a_, roots);  // ascending
   };
-  differences(before, after, gone);
-  differences(after, before, come);
-  auto price = [&](const std::vector<Id>& roots) {
+  std::vector<Id> first = nodes(before), second = nodes(after), gone, come;
+  std::ranges::set_difference(first, second, std::back_inserter(gone));
+  std::ranges::set_difference(second, first, std::back_inserter(come));
+  size_t rank = 0;
+  for (Id id : gone) rank = std::max<size_t>(rank, a_[id].axes_count);
+  auto price = [&](const std::vector<Id>& ids) {
     int64_t sum = 0;
-    for (Id id : reachable(a_, roots)) {
+    for (Id id : ids) {
       const Node& n = a_[id];
+      // A row that need not be kept is next to nothing, but more than that.
+      if (n.axes_count < rank && is_read(n.op) && has_tensor(p.outputs, chosen))
+        sum += p.tensors[n.symbol].role == Role::defined && !has_tensor(p.outputs, n.symbol);
       if (n.axes_count < rank || (!is_float(n.type) && n.type != DType::boolean)) continue;
       sum += info(n.op).cost_ps;
       bool free = !is_read(n.op) || n.symbol == chosen || has_tensor(p.outputs, n.symbol);
       if (!free && p.tensors[n.symbol].role == Role::defined) sum += kWritten_ps;
+      if (is_read(n.op) && dropped_.contains(n.symbol)) sum += kKept_ps;
     }
     return sum;
   };
-  return price(gone) - price(come);
+  auto reads = [&](const std::vector<Id>& ids, auto&& which) {
+    return std::ranges::any_of(ids, [&](Id id) { return is_read(a_[id].op) && a_[id].axes_count >= rank && which(a_[id].symbol); });
+  };
+  bool beside = has_tensor(p.outputs, chosen) && reads(come, [&](TensorId t) { return t == chosen; }) &&
+                !reads(gone, [](TensorId) { return true; });
+  return price(gone) - price(come) - (beside ? kRead_ps : 0);
 }
 
 std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
@@ -155,7 +94,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
     for (Id x : a_[f.atom].free_axes()) own += axes.contains(x);
     if (own == axes.size()) required.push_back(f);
   }
-  if (required.empty() || v.how == StoredValue::How::softplus) required = v.form.factors;
+  if (required.empty() || v.whole) required = v.form.factors;
   Unifier unifier(tree_, axes);
   for (const Binding& found : unifier.contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
@@ -180,7 +119,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
     auto below = [&](const Factor& f) {
       return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor;
     };
-    if (v.how == StoredValue::How::solved && std::ranges::any_of(result.factors, below)) continue;
+    if (v.numerator && std::ranges::any_of(result.factors, below)) continue;
     if (any_price || saved_ps(p, v.tensor, target, result) > 0) return result;
   }
   return std::nullopt;
@@ -203,6 +142,20 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   if (forms.size() > 1)
     if (Product together = all(true); saved_ps(p, forms[0].tensor, target, together) > 0) return together;
   return all(false);
+}
+
+// x - t is one read where x and t are two; it counts where x must be kept in any case. What is made of the difference
+// is made of that one.
+int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
+  if (a_[value].op != Op::sub && a_[value].op != Op::add) return 0;
+  std::set<TensorId> read;
+  bool dropped = false;
+  for (Id id : reachable(a_, value))
+    if (is_read(a_[id].op) && a_[id].axes_count == rank) {
+      read.insert(a_[id].symbol);
+      dropped = dropped || dropped_.contains(a_[id].symbol);
+    }
+  return dropped ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
 }
 
 std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target,
@@ -249,7 +202,7 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
           if (terms->size() == 2 && (*terms)[1].is_number() && (*terms)[0].factors.size() == 1) continue;
       Id value = tree_.to_expression(shared, a_[shared.factors[0].atom].type);
       int64_t cost = evaluation_cost_ps(a_, value);
-      if (cost < kWorthStoring_ps) continue;
+      if (cost + spared_reads_ps(value, used.size()) < kWorthStoring_ps) continue;
       double score = static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used.size()));
       if (!best || score > best->score) best = Share{&part, shared, score};
     }
@@ -298,18 +251,15 @@ Id Sharing::walk_atom(Id atom, const Step& f, int depth) {
   return a_.with_args(atom, args);
 }
 
-// What decides a branch keeps its bits: an operand is replaced by a stored value as a whole or not at all.
+// What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as.
 Id Sharing::walk_condition(Id condition, const Step& f, int depth) {
   Replacements whole;
-  for (Id id : reachable(a_, condition)) {
-    if (a_[id].type != DType::boolean) continue;
-    for (Id x : a_[id].args()) {
-      if (!is_float(a_[x].type) || is_read(a_[x].op)) continue;
-      Product now = walk(tree_.form(x), f, depth);
-      bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
-                  a_[now.factors[0].atom].op == Op::read;
-      if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;
-    }
+  for (Id x : reachable(a_, condition)) {
+    if (!is_float(a_[x].type) || is_read(a_[x].op) || a_[x].op == Op::constant) continue;
+    Product now = walk(tree_.form(x), f, depth);
+    bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
+                a_[now.factors[0].atom].op == Op::read;
+    if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;
   }
   return whole.empty() ? condition : substitute(a_, condition, whole);
 }

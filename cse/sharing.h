@@ -1,24 +1,11 @@
 // Finding and replacing a forward value inside backward bodies; the steps of cse_optimizer.
 #pragma once
 #include <functional>
+#include <set>
 
-#include "cse/bodies.h"
+#include "cse/stored_forms.h"
 
 namespace xhat {
-
-// A forward value that backward expressions may read, as a pattern.
-struct StoredValue {
-  enum class How : uint8_t {
-    itself,    // pattern == read
-    exp_of,    // pattern == exp(read)
-    solved,    // pattern == (1/read - offset)/scale; only where read stays in the numerator
-    softplus,  // pattern == -expm1(-read)
-  } how = How::itself;
-  TensorId tensor = 0;
-  std::vector<AxisRange> free;  // of the pattern, one per dimension of the tensor
-  Product form;
-  double offset = 0, scale = 1;  // solved
-};
 
 // A product inside a forward body, with the axes in scope there.
 struct ForwardPart {
@@ -37,13 +24,11 @@ struct Share {
 
 class Sharing {
  public:
-  // same_bits: is a read of a stored value the same as this expression to the bit?
-  Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits)
-      : tree_(tree), a_(tree.arena()), same_bits_(std::move(same_bits)) {}
+  // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs and outputs
+  // that are gone after the forward, if it does not keep a copy.
+  Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits, std::set<TensorId> dropped)
+      : tree_(tree), a_(tree.arena()), same_bits_(std::move(same_bits)), dropped_(std::move(dropped)) {}
 
-  // The value itself and functions of it that it can stand for.
-  std::vector<StoredValue> stored_forms(const Program& p, TensorId tensor, const std::vector<AxisRange>& free,
-                                        const Product& form);
   // The product with occurrences of the value (all forms are of one tensor) read instead, if that is
   // cheaper.
   Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
@@ -61,6 +46,7 @@ class Sharing {
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
                                    std::span<const AxisRange> scope, bool any_price);
+  int64_t spared_reads_ps(Id value, size_t rank) const;
   int64_t saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after);
   Product instance(const Product& pattern, const Binding& binding);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
@@ -71,6 +57,7 @@ class Sharing {
   TensorExprTree& tree_;
   Arena& a_;
   std::function<bool(Id, Id)> same_bits_;
+  std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
 };
 

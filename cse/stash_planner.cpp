@@ -399,11 +399,14 @@ void Planner::prepare() {
   choose_sizes();
   p_ = simplify_reductions(reuse_equal_reductions(p_));
   strict_ = compared(p_);
-  std::vector<TensorId> stored;
+  std::vector<TensorId> stored, dropped;
+  for (const auto& list : {p_.inputs, p_.outputs})
+    for (TensorId t : list)
+      if (!retained(t)) dropped.push_back(t);
   bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
   for (TensorId t : p_.outputs)
     if (priced || retained(t)) stored.push_back(t);
-  p_ = o_.policy == Policy::none ? reuse_stored(p_, stored) : share_largest(p_, stored);
+  p_ = o_.policy == Policy::none ? reuse_stored(p_, stored, dropped) : share_largest(p_, stored, dropped);
   exact_ = deciding(p_);
   if (priced) propose_masks();
   build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
