@@ -204,6 +204,29 @@ Id nonempty(Arena& a, std::span<const AxisRange> axes, std::span<const AxisRange
   }
 }
 
+std::optional<int64_t> largest_difference(Arena& a, Id x, Id y, std::span<const AxisRange> axes) {
+  try {
+    Scope scope(a);
+    const Poly exact = scope.poly(x) - scope.poly(y);
+    if (auto c = exact.as_constant()) return c;
+    Set points = scope.universe();
+    for (const AxisRange& r : axes) {
+      scope.bind(r);
+      points = points & scope.inside(r);
+    }
+    const Id difference = a.axis("difference");
+    points = points & eq(scope.value(difference), scope.value(exact)) & scope.facts();
+    points = projected(scope, points, [&](const Monomial& m) { return m == Monomial{difference}; });
+    points = with_dimensions(scope, points, {{difference}});
+    const Aff at(isl_aff_var_on_domain(isl_local_space_from_space(isl_set_get_space(points.get())), isl_dim_set, 0));
+    return to_int64(Val(isl_set_max_val(points.get(), at.get())));
+  } catch (const GaveUp&) {
+    return std::nullopt;
+  }
+}
+
+Id collected(Arena& a, Id index) { return tidy(a, index); }
+
 bool provably_equal(Arena& a, Id x, Id y) {
   if (x == y) return true;
   try {

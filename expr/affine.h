@@ -72,6 +72,12 @@ std::optional<InvertAnswer> invert(Arena& a, const InvertQuestion& q);
 // around that holds there, and nowhere else if all is within isl's reach. kNone: everywhere.
 Id nonempty(Arena& a, std::span<const AxisRange> axes, std::span<const AxisRange> around);
 
+// The largest value of x - y while the axes run over their ranges; none: there is no largest, or it is out of reach.
+std::optional<int64_t> largest_difference(Arena& a, Id x, Id y, std::span<const AxisRange> axes);
+
+// The same integer, its sums collected (h + 1 - (h - 1 + t) is 2 - t); itself where that is out of reach.
+Id collected(Arena& a, Id index);
+
 // Is a == b (as integers) for all dims >= 0 and all axes? Exact where within reach, else false.
 bool provably_equal(Arena& a, Id x, Id y);
 

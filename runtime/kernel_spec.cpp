@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "expr/affine.h"
 #include "expr/simplify.h"
 #include "fusion/scatter.h"
 
@@ -100,6 +101,58 @@ struct Builder {
     return picks ? rounded((*p.arena)[reduce_body(root)].type, made) : made;
   }
 
+  // Both ends of the range move with other axes: walked from one of its beginnings, as far as it can reach.
+  struct Window {
+    Id first = kNone;
+    int64_t width = 0;
+    std::vector<Id> guards(Arena& a, Id value, Id begin, Id end) const {
+      std::vector<Id> all;
+      for (Id x : sides(a, begin, Op::maximum))
+        if (x != first) all.push_back(a.binary(Op::le, x, value));
+      for (Id x : sides(a, end, Op::minimum))
+        if (!provably_equal(a, x, a.add(first, a.integer(width)))) all.push_back(a.binary(Op::lt, value, x));
+      return all;
+    }
+  };
+
+  // a, b, c of max(a, max(b, c))
+  static std::vector<Id> sides(const Arena& a, Id e, Op op) {
+    if (a[e].op != op) return {e};
+    std::vector<Id> all = sides(a, a[e].arg(0), op), more = sides(a, a[e].arg(1), op);
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  std::optional<Window> window(Id begin, Id end, const SpecMember& s) {
+    std::vector<AxisRange> around;
+    for (const auto* list : {&s.left, &s.reduced})
+      for (Id x : *list) around.push_back({x, arena().integer(0), arena().integer(spec.axes.at(x).extent)});
+    std::optional<Window> best;
+    for (Id b : sides(arena(), begin, Op::maximum))
+      for (Id e : sides(arena(), end, Op::minimum)) {
+        if (arena()[b].axes_count == 0) continue;
+        auto width = largest_difference(arena(), e, b, around);
+        if (width && *width >= 0 && (!best || *width < best->width)) best = Window{b, *width};
+      }
+    return best;
+  }
+
+  // Index expressions that have lost an axis by it say so: w[h+1-i] is w[2-t] for i = h-1+t.
+  Id with_collected_indices(Id root) {
+    std::unordered_map<Id, Id> done;
+    std::vector<Id> args;
+    for (Id id : reachable(arena(), root)) {
+      const Node n = arena()[id];
+      args.clear();
+      for (Id x : n.args()) args.push_back(done.at(x));
+      if (is_read(n.op))
+        for (size_t i = 0; i < read_indices(n).size(); ++i)
+          if (args[i] != kNone && arena()[args[i]].type == DType::i64) args[i] = collected(arena(), args[i]);
+      done[id] = arena().with_args(id, args);
+    }
+    return done.at(root);
+  }
+
   void member(const Member& m) {
     const Definition& d = p.body.definitions[m.definition];
     const Node& root = (*p.arena)[d.body];
@@ -119,18 +172,30 @@ struct Builder {
     }
     s.op = root.op;
     std::vector<Id> guards;
+    bool windows = false;
     auto reduced = reduce_axes(root);
     for (size_t i = 0; i < reduced.size(); ++i) {
-      // Ranges become [0, extent): shifted by their smallest begin, guarded where they depend on other axes.
+      // Ranges become [0, extent): windows as they are, others shifted by their smallest begin; guarded where they depend on
+      // other axes.
       Id axis = class_axis[static_cast<size_t>(m.reduced[i])];
       Id begin = copy(reduced[i].begin, axes), end = copy(reduced[i].end, axes);
       int64_t low = spec.interval(begin).first, high = spec.interval(end).second;
+      SpecAxis& info = spec.axes.at(axis);
+      if (info.shared < 0 && arena()[begin].axes_count > 0 && arena()[end].axes_count > 0)
+        if (auto w = window(begin, end, s); w && w->width < high - low) {
+          Id value = arena().add(w->first, axis);
+          axes[reduced[i].axis] = value;
+          for (Id g : w->guards(arena(), value, begin, end)) guards.push_back(g);
+          info.extent = info.tile = w->width;
+          s.reduced.push_back(axis);
+          windows = true;
+          continue;
+        }
       if (low == -kFar || high == kFar) unknown_range(reduced[i].axis);
       Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
       axes[reduced[i].axis] = value;
       if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
       if (arena()[end].op != Op::constant) guards.push_back(arena().binary(Op::lt, value, end));
-      SpecAxis& info = spec.axes.at(axis);
       if (info.shared < 0) info.extent = info.tile = std::max<int64_t>(0, high - low);
       s.reduced.push_back(axis);
     }
@@ -150,6 +215,10 @@ struct Builder {
       s.condition = copy(reduce_condition(root), axes);
     }
     for (Id g : guards) s.condition = is_true(arena(), s.condition) ? g : arena().land(s.condition, g);
+    if (windows) {
+      s.body = simplify(arena(), with_collected_indices(s.body));
+      s.condition = simplify(arena(), with_collected_indices(s.condition));
+    }
     spec.members.push_back(std::move(s));
   }
 

@@ -56,7 +56,7 @@ void Lowering::choose_block(Contraction& c, DType type) const {
 std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) const {
   const Arena& a = *spec_.arena;
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
-  if (m.reduced.empty() || !is_true(a, m.condition) || !is_float(accumulated(m))) return {};
+  if (m.reduced.empty() || !is_float(accumulated(m))) return {};
   int64_t terms = 1;
   for (Id x : m.reduced) {
     if (axis(x).kind() != AxisKind::whole) return {};
@@ -64,7 +64,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   }
   if (terms < kLeastTerms || read_backwards({static_cast<size_t>(&m - spec_.members.data())})) return {};
   std::vector<Id> reads;
-  for (Id id : reachable(a, m.body))
+  for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
   auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(a, r, x); }); };
   auto separate = [&](Id x, Id y) {
