@@ -6,6 +6,7 @@
 
 #include "cse/bodies.h"
 #include "cse/lift_reductions.h"
+#include "expr/node_table.h"
 
 namespace xhat {
 namespace {
@@ -114,10 +115,12 @@ class Inliner {
 
 int64_t evaluation_cost_ps(const Arena& a, Id body) {
   int64_t cost = 0;
-  for (Id id : reachable(a, body)) {
+  NodeTable<char> reads(reachable(a, body));
+  for (Id id : reads.ids()) {
     const Node& n = a[id];
+    reads[id] = is_read(n.op) || std::ranges::any_of(n.args(), [&](Id x) { return reads[x]; });
     // Reads are paid by whoever moves the bytes; index arithmetic is nearly free, and numbers made of dims are.
-    if (is_read(n.op) || (n.free_axes().empty() && tensors_read(a, id).empty())) continue;
+    if (is_read(n.op) || (n.free_axes().empty() && !reads[id])) continue;
     if (is_float(n.type) || n.type == DType::boolean) cost += info(n.op).cost_ps;
   }
   return cost;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "expr/error.h"
+#include "expr/node_table.h"
 
 namespace xhat {
 namespace {
@@ -303,6 +304,7 @@ class IdSet {
 }  // namespace
 
 std::vector<Id> reachable(const Arena& a, std::span<const Id> roots) {
+  if (roots.size() == 1 && roots[0] != kNone && a[roots[0]].arg_count == 0) return {roots[0]};  // half of all questions
   // A visited bitmap up to the largest root would cost the arena's size per question; small questions dominate.
   IdSet seen;
   std::vector<Id> stack, found;
@@ -332,8 +334,13 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
   for (auto [from, to] : replace) taken.insert(taken.end(), a[to].free_axes().begin(), a[to].free_axes().end());
   std::ranges::sort(taken);
 
-  std::vector<Id> ids = reachable(a, root);
-  Replacements done;
+  if (a[root].arg_count == 0) {
+    auto it = replace.find(root);
+    return it == replace.end() ? root : it->second;
+  }
+  NodeTable<Id> done(reachable(a, root));
+  const std::vector<Id>& ids = done.ids();
+  for (Id id : ids) done[id] = kNone;
   std::vector<Id> used = taken;
   for (Id id : ids)
     if (a[id].op == Op::axis) used.push_back(id);
@@ -342,7 +349,7 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
     if (!is_reduction(n.op)) continue;
     for (size_t i = 2; i < n.arg_count; i += 3) {
       Id axis = n.arg(i);
-      if (done.contains(axis) || !std::ranges::binary_search(taken, axis)) continue;
+      if (done[axis] != kNone || !std::ranges::binary_search(taken, axis)) continue;
       Id renamed = a.fresh_axis(axis, used);
       used.push_back(renamed);
       done[axis] = renamed;
@@ -354,12 +361,12 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
       done[id] = it->second;
       continue;
     }
-    if (done.contains(id)) continue;  // a renamed axis
+    if (done[id] != kNone) continue;  // a renamed axis
     args.clear();
-    for (Id x : a[id].args()) args.push_back(done.at(x));
+    for (Id x : a[id].args()) args.push_back(done[x]);
     done[id] = a.with_args(id, args);
   }
-  return done.at(root);
+  return done[root];
 }
 
 Id import(Arena& to, const Arena& from, Id root, const std::vector<TensorId>& tensors,

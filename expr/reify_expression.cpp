@@ -14,10 +14,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 #include <unordered_set>
 
 #include "expr/elaborate_scope.h"
+#include "expr/node_table.h"
 #include "expr/syntax.h"
 
 namespace xhat {
@@ -48,10 +50,10 @@ struct Let {
 
 class Reifier {
  public:
-  Reifier(const Program& p, ast::File& file) : p_(p), a_(*p.arena), f_(file) {}
+  Reifier(const Program& p, ast::File& file, Id root) : p_(p), a_(*p.arena), f_(file), parts_(reachable(a_, root)) {}
 
   Ref run(Id root, std::span<const AxisRange> scope, bool typed) {
-    measure(root);
+    measure();
     std::set<Id> bound;
     for (const AxisRange& r : scope) bound.insert(r.axis);
     Emitted e = region(root, bound);
@@ -72,41 +74,50 @@ class Reifier {
     bool reads = false;    // a read at anything but axes
   };
 
-  void measure(Id root) {
-    for (Id id : reachable(a_, root)) {
+  // What is known of a part below the root.
+  struct Part {
+    Measure measure;
+    bool apart = false;            // right operand of && or || that needs a name
+    size_t let = SIZE_MAX;         // it has one here
+    std::optional<Emitted> built;  // it waits for its one use
+  };
+
+  void measure() {
+    for (Id id : parts_.ids()) {
       const Node& n = a_[id];
       Measure m{1, false, !is_read(n.op) && !is_reduction(n.op), n.op != Op::axis};
       bool small_args = true;
       for (Id x : n.args()) {
-        const Measure& below = measures_[x];
+        const Measure& below = parts_[x].measure;
         m.size = std::min(m.size + below.size, 1000u);
         m.numbers &= below.numbers;
         small_args &= below.small;
         m.reads |= below.reads;
       }
-      m.pure &= m.numbers && std::ranges::all_of(n.args(), [&](Id x) { return measures_[x].pure; });
+      m.pure &= m.numbers && std::ranges::all_of(n.args(), [&](Id x) { return parts_[x].measure.pure; });
       if (n.op == Op::read)
         m.reads |=
             std::ranges::any_of(n.args(), [&](Id x) { return a_[x].op != Op::axis && a_[x].op != Op::dim; });
-      if ((n.op == Op::land || n.op == Op::lor) && measures_[n.arg(1)].reads) {
+      if ((n.op == Op::land || n.op == Op::lor) && parts_[n.arg(1)].measure.reads) {
         // Bare, `a && x[i-1] > 0` would be read as a select; `let t = x[i-1] > 0 in a && t` is a conjunction.
-        apart_.insert(n.arg(1));
-        measures_[n.arg(1)].small = false;
+        parts_[n.arg(1)].apart = true;
+        parts_[n.arg(1)].measure.small = false;
       }
       bool arithmetic = n.op != Op::select && (is_integer(n.type) || m.pure);
       m.small = n.arg_count == 0 || (is_read(n.op) && small_args && m.size <= 2 * kSmall) ||
                 (m.numbers && arithmetic && m.size <= kSmall);
-      measures_[id] = m;
+      parts_[id].measure = m;
     }
   }
-
-  bool small(Id id) const { return measures_.at(id).small; }
 
   bool inside(Id id, const std::set<Id>& bound) const {
     return std::ranges::all_of(a_[id].free_axes(), [&](Id x) { return bound.contains(x); });
   }
 
-  bool is_done(Id id) const { return small(id) || named_.contains(id) || built_.contains(id); }
+  bool is_done(Id id) const {
+    const Part& part = parts_[id];
+    return part.measure.small || part.let != SIZE_MAX || part.built;
+  }
 
   // Children before parents, by the order of operands.
   std::vector<Id> postorder(Id root) const {
@@ -147,13 +158,13 @@ class Reifier {
     for (Id id : order) {
       if (!inside(id, bound)) continue;
       Emitted e = node(id, bound);
-      bool apart = (e.depth >= kDeep || apart_.contains(id)) && id != root;
+      bool apart = (e.depth >= kDeep || parts_[id].apart) && id != root;
       if (count.at(id) < 2 && !apart) {
-        built_[id] = e;
+        parts_[id].built = e;
         continue;
       }
       lets.push_back({id, lets_.size()});
-      named_[id] = lets_.size();
+      parts_[id].let = lets_.size();
       lets_.push_back({ast::kAbsent, e, {}, apart});
     }
     Emitted body = use(root);
@@ -162,9 +173,9 @@ class Reifier {
       ast::Node n = make(Kind::let, {});
       n.args = {let.value.ref, body.ref};
       let.let = body.ref = f_.add(std::move(n));
-      named_.erase(lets[i].first);
+      parts_[lets[i].first].let = SIZE_MAX;
     }
-    for (Id id : order) built_.erase(id);  // a range that is not written leaves its parts unused
+    for (Id id : order) parts_[id].built.reset();  // a range that is not written leaves its parts unused
     return body;
   }
 
@@ -194,17 +205,17 @@ class Reifier {
 
   // The text of a part at the place where it is used.
   Emitted use(Id id) {
-    if (auto it = named_.find(id); it != named_.end()) {
-      Let& let = lets_[it->second];
+    if (size_t at = parts_[id].let; at != SIZE_MAX) {
+      Let& let = lets_[at];
       Emitted e = let.value;
       e.ref = add(Kind::name, "");
       e.depth = let.forced ? 0 : e.depth;
       let.uses.push_back(e.ref);
       return e;
     }
-    if (auto it = built_.find(id); it != built_.end()) {
-      Emitted e = it->second;
-      built_.erase(it);
+    if (auto& built = parts_[id].built) {
+      Emitted e = *built;
+      built.reset();
       return e;
     }
     return node(id, {});  // small: no reductions below
@@ -296,7 +307,7 @@ class Reifier {
       e.ref = add(Kind::binary, "||", {c.ref, y.ref});
       return e;
     }
-    bool pure = measures_.at(id).pure;
+    bool pure = parts_[id].measure.pure;
     bool bare = x.untyped && y.untyped;
     if (bare && pure && n.type != DType::f64 && n.type != DType::i64) {
       x = wrapped(x, n.type);
@@ -319,7 +330,7 @@ class Reifier {
       bare = false;
     }
     e.untyped = bare && is_number(row);
-    e.pure = e.untyped && measures_.at(id).pure;
+    e.pure = e.untyped && parts_[id].measure.pure;
     std::vector<Ref> refs;
     for (size_t i = 0; i < args.size(); ++i) {
       refs.push_back(args[i].ref);
@@ -442,10 +453,7 @@ class Reifier {
   const Program& p_;
   const Arena& a_;
   ast::File& f_;
-  std::unordered_map<Id, Measure> measures_;
-  std::unordered_set<Id> apart_;           // right operands of && and || that need a name
-  std::unordered_map<Id, size_t> named_;   // parts that have a let here
-  std::unordered_map<Id, Emitted> built_;  // parts that wait for their one use
+  NodeTable<Part> parts_;
   std::vector<Let> lets_;
   std::unordered_map<Ref, size_t> let_at_, use_at_;  // the lets of these nodes
 };
@@ -454,7 +462,7 @@ class Reifier {
 
 ast::Ref reify_expression(const Program& p, ast::File& file, Id root, std::span<const AxisRange> scope,
                           bool typed) {
-  return Reifier(p, file).run(root, scope, typed);
+  return Reifier(p, file, root).run(root, scope, typed);
 }
 
 }  // namespace xhat
