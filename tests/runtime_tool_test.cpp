@@ -254,6 +254,39 @@ TEST_F(ToolExplain, PricesComeFromAFile) {
   EXPECT_EQ(call("explain $F/batch_norm.xh --prices $T/large.json").status, 2);
 }
 
+TEST_F(ToolExplain, PricesOfOpsComeFromTheFileToo) {
+  write("op.xh", "op f(x: f32[N]) -> (y) { y[n] = x[n] * (1 + tanh(x[n]^3)) }\n");
+  write("cheap.json", R"({"machine": "a fast one", "ops": {"tanh": 0}})");
+  write("dear.json", R"({"ops": {"tanh": 100000}})");
+  EXPECT_EQ(json("explain $T/op.xh --json --prices $T/cheap.json")["stash"].size(), 0u);
+  EXPECT_EQ(json("explain $T/op.xh --json --prices $T/dear.json")["stash"].size(), 1u);
+  write("wrong.json", R"({"ops": {"tangent": 3}})");
+  Result r = call("explain $T/op.xh --prices $T/wrong.json");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "there is no op 'tangent'");
+}
+
+TEST_F(ToolExplain, StashDtype) {
+  for (const char* type : {"bf16", "f16"}) {
+    Json j = json(std::string("explain $F/batch_norm.xh --json --drop x --stash-dtype ") + type);
+    for (const Json& s : j["stash"])
+      EXPECT_EQ(s["expression"].get<std::string>().find(std::string(type) + "("), 0u) << s;
+    EXPECT_EQ(call(std::string("check $F/batch_norm.xh --drop x --stash-dtype ") + type).status, 0);
+  }
+  EXPECT_EQ(call("explain $F/batch_norm.xh --stash-dtype u8").status, 2);
+}
+
+// What is measured can be read, and decides.
+TEST_F(ToolUsage, CalibrateWritesWhatPricesReads) {
+  Result r = call("calibrate -o $T/here.json");
+  ASSERT_EQ(r.status, 0) << r.err;
+  Json j = Json::parse(content(path("here.json")));
+  EXPECT_FALSE(j["machine"].get<std::string>().empty());
+  for (const char* key : {"read_ps_per_byte", "write_ps_per_byte", "pass_ps"}) EXPECT_GT(j[key].get<int64_t>(), 0) << key;
+  EXPECT_GT(j["ops"]["sin"].get<int64_t>(), j["ops"]["abs"].get<int64_t>());
+  EXPECT_TRUE(json("explain $F/batch_norm.xh --json --prices $T/here.json")["certificate"]["optimal"].get<bool>());
+}
+
 TEST_F(ToolExplain, WantedGradientsOnly) {
   Json j = json("explain $F/batch_norm.xh --json --wrt gamma,beta");
   ASSERT_EQ(j["gradients"].size(), 2u);
@@ -528,7 +561,7 @@ TEST_F(ToolUsage, WrongCallsExitWithTwo) {
 TEST_F(ToolUsage, HelpShowsAnExamplePerCommand) {
   Result all = call("--help");
   EXPECT_EQ(all.status, 0);
-  for (const char* command : {"explain", "check", "run", "bench", "fmt", "build", "viz"}) {
+  for (const char* command : {"explain", "check", "run", "bench", "calibrate", "fmt", "build", "viz"}) {
     EXPECT_HAS(all.out, command);
     Result r = call(std::string(command) + " --help");
     EXPECT_EQ(r.status, 0);
