@@ -5,9 +5,11 @@
 // Names are ops/OP/PHASE/VARIANT. Variants: cost (the default), stash_none, stash_largest, fusion_off. The
 // counter bytes_per_second is by unavoidable bytes (every tensor that the variant's own plan needs, once), so it
 // can be held against the machine's copy bandwidth. `compile` starts from text with an empty kernel cache:
-// parsing, gradient, stash, planning, and every kernel.
+// parsing, gradient, stash, planning, and every kernel. `plan/OP`, for every op of bench/peer_ops, is the part of it
+// before any kernel: all passes; the counter stash_ms is the stash planner's share.
 #include <benchmark/benchmark.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -57,8 +59,8 @@ constexpr Variant kVariants[] = {
     {"fusion_off", Policy::cost, FusePolicy::off},
 };
 
-std::string text_of(const Case& c) {
-  std::string path = std::string(XHAT_SOURCE_DIR "/bench/peer_ops/") + c.op + ".xh";
+std::string text_of(const std::string& op) {
+  std::string path = XHAT_SOURCE_DIR "/bench/peer_ops/" + op + ".xh";
   std::ifstream file(path);
   if (!file) throw Error("cannot read " + path);
   std::stringstream text;
@@ -73,7 +75,7 @@ CompiledOp compile_case(const Case& c, const Variant& v) {
   for (const auto& [name, value] : c.dims) options.stash.nominal[name] = value;
   options.fusion.policy = v.fusion;
   options.cache = std::make_shared<runtime::KernelCache>();
-  return compile(parse_op(text_of(c)), options);
+  return compile(parse_op(text_of(c.op)), options);
 }
 
 const char* name_of_phase(Phase p) {
@@ -118,7 +120,26 @@ void run_compile(benchmark::State& state, const Case& c) {
   }
 }
 
+void run_plan(benchmark::State& state, const std::string& text) {
+  try {
+    double stash_ms = 0;
+    for (auto _ : state)
+      for (const PassStep& step : derive(parse_op(text)).steps)
+        if (step.name == "stash") stash_ms += step.ms;
+    state.counters["stash_ms"] = stash_ms / static_cast<double>(state.iterations());
+  } catch (const std::exception& e) {
+    state.SkipWithError(e.what());
+  }
+}
+
 [[maybe_unused]] const bool registered = [] {
+  for (const auto& entry : std::filesystem::directory_iterator(XHAT_SOURCE_DIR "/bench/peer_ops")) {
+    std::string op = entry.path().stem().string();
+    if (entry.path().extension() != ".xh") continue;
+    benchmark::RegisterBenchmark(("plan/" + op).c_str(), [text = text_of(op)](benchmark::State& s) {
+      run_plan(s, text);
+    })->Unit(benchmark::kMillisecond);
+  }
   for (const Case& c : cases()) {
     std::string prefix = std::string("ops/") + c.op + "/";
     for (Phase phase : {Phase::infer, Phase::forward, Phase::backward})

@@ -62,10 +62,34 @@ std::vector<Id> nameless_reduction(Arena& a, const Definition& d) {
   return key;
 }
 
+struct RememberBounds::Answers {
+  const Arena* arena;
+  Answers* before;
+  std::map<std::vector<Id>, bool> answers = {};
+};
+thread_local RememberBounds::Answers* RememberBounds::remembering = nullptr;
+
+RememberBounds::RememberBounds(const Arena& a) : answers_(std::make_unique<Answers>(Answers{&a, remembering})) {
+  remembering = answers_.get();
+}
+RememberBounds::~RememberBounds() { remembering = answers_->before; }
+
 bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions) {
   for (const AxisRange& r : axes)
     if (r.axis == index && is_constant(a, r.begin, 0) && r.end == extent) return true;
-  return prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  std::vector<Id> key;
+  auto* remembering = RememberBounds::remembering;
+  if (remembering && remembering->arena == &a) {
+    key = {index, extent};
+    for (const AxisRange& r : axes) key.insert(key.end(), {r.axis, r.begin, r.end});
+    key.push_back(kNone);
+    key.insert(key.end(), conditions.begin(), conditions.end());
+    auto it = remembering->answers.find(key);
+    if (it != remembering->answers.end()) return it->second;
+  }
+  bool proved = prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  if (!key.empty()) remembering->answers.emplace(std::move(key), proved);
+  return proved;
 }
 
 bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,

@@ -1,6 +1,7 @@
 // What the passes of cse/ share about definitions' bodies.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 
 #include "cse/unify.h"
@@ -33,6 +34,22 @@ std::vector<Id> nameless_reduction(Arena& a, const Definition& d);
 // Is the index in [0, extent) for all values of the axes?
 // conditions: known to hold.
 bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions = {});
+// While one lives, in_bounds remembers its answers about this arena: a proof takes up to a millisecond, and sharing asks the
+// same again and again (an LSTM cell: 26 questions, 2,000 times). Not for longer than a pass, so that equal questions to the
+// pass find equal arenas.
+class RememberBounds {
+ public:
+  explicit RememberBounds(const Arena& a);
+  ~RememberBounds();
+  RememberBounds(const RememberBounds&) = delete;
+  RememberBounds& operator=(const RememberBounds&) = delete;
+
+ private:
+  friend bool in_bounds(Arena&, Id, Id, std::span<const AxisRange>, std::span<const Id>);
+  struct Answers;
+  static thread_local Answers* remembering;
+  std::unique_ptr<Answers> answers_;
+};
 // Does the binding give every one of the pattern's axes a value inside its range?
 bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
             std::span<const AxisRange> scope);

@@ -62,6 +62,7 @@ class Planner {
   Program p_;
   Arena& a_;
   const StashOptions& o_;
+  RememberBounds remember_{a_};
   std::set<TensorId> retained_;
   DimValues sizes_;
   std::vector<TensorId> tensors_;  // parallel to nodes_
@@ -177,7 +178,9 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
       std::vector<Id> axes(node.free_axes().begin(), node.free_axes().end());
       if (is_reduction(node.op))
         for (const AxisRange& r : reduce_axes(node)) axes.push_back(r.axis);
-      n.recompute_ps += info(node.op).cost_ps * elements(axes, sizes);
+      auto priced = prices.op_ps.find(node.op);
+      int64_t cost = priced == prices.op_ps.end() ? info(node.op).cost_ps : priced->second;
+      n.recompute_ps += cost * elements(axes, sizes);
     }
   }
   if (is_reduction(root.op)) {
@@ -195,7 +198,10 @@ bool Planner::draws_random_numbers(Id body) {
   bool random = false;
   for (Id id : reachable(a_, body)) {
     random = random || a_[id].op == Op::random;
-    if (is_read(a_[id].op) && is_float(a_[id].type)) return false;
+    if (!is_read(a_[id].op) || !is_float(a_[id].type)) continue;
+    const Definition* made = p_.definition_of(a_[id].symbol);
+    if (!made || !draws_random_numbers(made->body)) return false;
+    random = true;
   }
   return random;
 }

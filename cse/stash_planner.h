@@ -23,12 +23,13 @@
 namespace xhat {
 
 // The fixed reference table: one thread of an AVX-512 machine, tensors in memory. Scalar work is priced by
-// ops.def.
+// ops.def. Another machine's: xhat calibrate.
 struct StashPrices {
   int64_t read_ps_per_byte = 60;    // measured 0.24 ns per 4-byte element
   int64_t write_ps_per_byte = 120;  // a write also fetches the line
   int64_t pass_ps = 1'000'000;      // starting one more sweep before its readers can go on
   int64_t memory_ps_per_byte = 0;   // of what is kept beyond what the caller retains
+  std::map<Op, int64_t> op_ps = {};  // per element, where they are others than ops.def's
 };
 
 struct StashOptions {

@@ -44,6 +44,8 @@ class Unifier {
     std::vector<std::pair<Id, Id>> later;  // indices to solve once simpler ones have bound axes
     Binding binding;
   };
+  // A look ahead that makes no states: false where the atoms cannot be equal under any binding.
+  bool possible(Id pattern, Id target, int depth = 0);
   std::vector<Binding> solve(State start, size_t wanted);
   // Works off the last goal: false if it cannot hold, else pushes the ways on (none pushed: s itself
   // continues).

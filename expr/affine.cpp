@@ -215,7 +215,7 @@ std::optional<int64_t> largest_difference(Arena& a, Id x, Id y, std::span<const 
       points = points & scope.inside(r);
     }
     const Id difference = a.axis("difference");
-    points = points & eq(scope.value(difference), scope.value(exact)) & scope.facts();
+    points = points & scope.eq(scope.poly(difference), exact) & scope.facts();
     points = projected(scope, points, [&](const Monomial& m) { return m == Monomial{difference}; });
     points = with_dimensions(scope, points, {{difference}});
     const Aff at(isl_aff_var_on_domain(isl_local_space_from_space(isl_set_get_space(points.get())), isl_dim_set, 0));

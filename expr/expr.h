@@ -48,6 +48,11 @@ enum class Op : uint8_t {
 #include "expr/ops.def"
 };
 
+constexpr int kOpCount = static_cast<int>(Op::argmin) + 1
+#define XHAT_OP(id, ...) +1
+#include "expr/ops.def"
+    ;
+
 enum class TypeRule : uint8_t { same_float, same, same_or_bool, compare, logic, classify, any };
 enum class Syntax : uint8_t { function, infix, prefix, special };
 

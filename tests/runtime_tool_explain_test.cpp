@@ -168,5 +168,27 @@ TEST_F(ToolExplain, WantedGradientsOnly) {
   EXPECT_HAS(r.err, "batch_norm.xh:2:4: error: ");
 }
 
+TEST_F(ToolExplain, PricesOfOpsComeFromTheFileToo) {
+  write("op.xh", "op f(x: f32[N]) -> (y) { y[n] = x[n] * (1 + tanh(x[n]^3)) }\n");
+  write("cheap.json", R"({"machine": "a fast one", "ops": {"tanh": 0}})");
+  write("dear.json", R"({"ops": {"tanh": 100000}})");
+  EXPECT_EQ(json("explain $T/op.xh --json --prices $T/cheap.json")["stash"].size(), 0u);
+  EXPECT_EQ(json("explain $T/op.xh --json --prices $T/dear.json")["stash"].size(), 1u);
+  write("wrong.json", R"({"ops": {"tangent": 3}})");
+  Result r = call("explain $T/op.xh --prices $T/wrong.json");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "there is no op 'tangent'");
+}
+
+TEST_F(ToolExplain, StashDtype) {
+  for (const char* type : {"bf16", "f16"}) {
+    Json j = json(std::string("explain $F/batch_norm.xh --json --drop x --stash-dtype ") + type);
+    for (const Json& s : j["stash"])
+      EXPECT_EQ(s["expression"].get<std::string>().find(std::string(type) + "("), 0u) << s;
+    EXPECT_EQ(call(std::string("check $F/batch_norm.xh --drop x --stash-dtype ") + type).status, 0);
+  }
+  EXPECT_EQ(call("explain $F/batch_norm.xh --stash-dtype u8").status, 2);
+}
+
 }  // namespace
 }  // namespace xhat

@@ -125,7 +125,7 @@ TEST_F(ToolUsage, WrongCallsExitWithTwo) {
 TEST_F(ToolUsage, HelpShowsAnExamplePerCommand) {
   Result all = call("--help");
   EXPECT_EQ(all.status, 0);
-  for (const char* command : {"explain", "check", "run", "bench", "fmt", "build", "viz"}) {
+  for (const char* command : {"explain", "check", "run", "bench", "calibrate", "fmt", "build", "viz"}) {
     EXPECT_HAS(all.out, command);
     Result r = call(std::string(command) + " --help");
     EXPECT_EQ(r.status, 0);
@@ -141,6 +141,17 @@ TEST(ToolTables, ColumnsAlign) {
   EXPECT_EQ(bytes_text(3 * 1048576.0), "3.00 MiB");
   EXPECT_EQ(time_text(1500), "1.50 us");
   EXPECT_EQ(flops_text(12345678), "12.3 Mflop");
+}
+
+// What is measured can be read, and decides.
+TEST_F(ToolUsage, CalibrateWritesWhatPricesReads) {
+  Result r = call("calibrate -o $T/here.json");
+  ASSERT_EQ(r.status, 0) << r.err;
+  Json j = Json::parse(testing::content(path("here.json")));
+  EXPECT_FALSE(j["machine"].get<std::string>().empty());
+  for (const char* key : {"read_ps_per_byte", "write_ps_per_byte", "pass_ps"}) EXPECT_GT(j[key].get<int64_t>(), 0) << key;
+  EXPECT_GT(j["ops"]["sin"].get<int64_t>(), 0);
+  EXPECT_TRUE(json("explain $F/batch_norm.xh --json --prices $T/here.json")["certificate"]["optimal"].get<bool>());
 }
 
 }  // namespace

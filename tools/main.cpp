@@ -34,6 +34,7 @@ std::string located(const Error& e, const Source& s) {
 int dispatch(Command& c) {
   settle(c);
   if (c.name == "fmt") return format_command(c);
+  if (c.name == "calibrate") return calibrate_command(c);
   Source source = load(c);
   try {
     if (c.name == "explain") return explain_command(c, source);

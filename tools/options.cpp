@@ -18,7 +18,8 @@ namespace {
 
 const char kPricesHelp[] =
     "JSON with any of these prices, in picoseconds (default: the fixed reference table):\n"
-    "{\"read_ps_per_byte\": 60, \"write_ps_per_byte\": 120, \"pass_ps\": 1000000, \"memory_ps_per_byte\": 0}";
+    "{\"read_ps_per_byte\": 60, \"write_ps_per_byte\": 120, \"pass_ps\": 1000000, \"memory_ps_per_byte\": 0,\n"
+    " \"ops\": {\"exp\": 160}, \"machine\": \"a name\"}; xhat calibrate measures and writes them";
 
 void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--op", c.op, "the op to take (default: the file's only or last one)");
@@ -68,6 +69,23 @@ std::vector<std::string> names(const std::string& list) {
   return result;
 }
 
+int64_t price_of(const std::string& path, const std::string& key, const nlohmann::json& value, int64_t most) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most)
+    throw UsageError(
+        fmt::format("{}: the price {} must be an integer from 0 to {} picoseconds", path, key, most));
+  return value.get<int64_t>();
+}
+
+void read_op_prices(const std::string& path, const nlohmann::json& table, StashPrices& prices) {
+  if (!table.is_object()) throw UsageError(path + ": ops is an object of prices. " + kPricesHelp);
+  for (const auto& [name, value] : table.items()) {
+    int op = 0;
+    while (op < kOpCount && info(static_cast<Op>(op)).id != name) ++op;
+    if (op == kOpCount) throw UsageError(fmt::format("{}: there is no op '{}' (the names of expr/ops.def)", path, name));
+    prices.op_ps[static_cast<Op>(op)] = price_of(path, name, value, 1'000'000);
+  }
+}
+
 StashPrices read_prices(const std::string& path) {
   StashPrices prices;
   const std::map<std::string, int64_t*> known = {{"read_ps_per_byte", &prices.read_ps_per_byte},
@@ -83,15 +101,16 @@ StashPrices read_prices(const std::string& path) {
   }
   if (!table.is_object()) throw UsageError(path + ": a price table is one JSON object. " + kPricesHelp);
   for (const auto& [key, value] : table.items()) {
+    if (key == "machine") continue;  // for people
+    if (key == "ops") {
+      read_op_prices(path, value, prices);
+      continue;
+    }
     auto it = known.find(key);
     if (it == known.end())
       throw UsageError(fmt::format("{}: there is no price '{}'. {}", path, key, kPricesHelp));
     // Beyond a microsecond per byte, or a second per pass, the sums would not fit 64 bits.
-    int64_t most = key == "pass_ps" ? 1'000'000'000'000 : 1'000'000;
-    if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > most)
-      throw UsageError(
-          fmt::format("{}: the price {} must be an integer from 0 to {} picoseconds", path, key, most));
-    *it->second = value.get<int64_t>();
+    *it->second = price_of(path, key, value, key == "pass_ps" ? 1'000'000'000'000 : 1'000'000);
   }
   return prices;
 }
@@ -148,6 +167,11 @@ void declare(CLI::App& app, Command& c) {
   bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")
       ->check(CLI::PositiveNumber);
 
+  auto* calibrate = app.add_subcommand("calibrate", "Measures this machine: the prices that --prices reads");
+  calibrate->footer("Example: xhat calibrate -o here.json && xhat explain softmax.xh --prices here.json");
+  calibrate->callback([&c] { c.name = "calibrate"; });
+  calibrate->add_option("-o", c.out, "the file to write (default: to standard output)");
+
   subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay",
              "xhat fmt softmax.xh > tidy.xh");
   auto* build =
@@ -170,7 +194,7 @@ void settle(Command& c) {
   if (c.target != "cpu")
     throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
   if (c.fuse == "relay") not_yet("--fuse relay comes later; full and off are there");
-  give_back_file(c);
+  if (c.name != "calibrate") give_back_file(c);
 }
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& items,
