@@ -111,16 +111,15 @@ void Optimizer::collect_parts(const Forward& f) {
         open.insert(open.end(), terms->begin(), terms->end());
         continue;
       }
-      // Not under a select: what a condition guards may not be evaluated everywhere. What the condition itself reads
-      // may, and may save the read of an input that the caller drops.
+      // Not under a select: what a condition guards may not be evaluated everywhere. What it compares itself may, and may
+      // save the read of an input that the caller drops.
       const Node n = a_[factor.atom];
       if (is_read(n.op) || is_reduction(n.op)) continue;
       if (n.op == Op::select) {
-        if (dropped_.empty()) continue;
-        for (Id x : reachable(a_, n.arg(0)))
-          if (a_[x].type == DType::boolean)
-            for (Id y : a_[x].args())
-              if (is_float(a_[y].type)) open.push_back(tree_.form(y));
+        const Node asked = a_[n.arg(0)];
+        if (dropped_.empty() || info(asked.op).type != TypeRule::compare) continue;
+        for (Id x : asked.args())
+          if (is_float(a_[x].type)) open.push_back(tree_.form(x));
         continue;
       }
       for (Id x : n.args())

@@ -240,14 +240,19 @@ std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool
 }
 
 // sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
-// sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is.
+// sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
+// this is done only where the terms are work (p is an exp) beside reading them.
 std::optional<Product> Simplifier::regrouped(const Product& body, const Sum& s) {
-  if (!is_true(a_, s.condition)) return std::nullopt;
+  if (!is_true(a_, s.condition) || evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;
   Nested flat = opened(body, s.bound, "$t");
   if (flat.bound.size() == s.bound.size()) return std::nullopt;
   for (const KnownSum& k : sums_) {
     if (!has_tensor(p_.outputs, k.tensor) || !is_true(a_, k.pattern.condition) || p_.tensors[k.tensor].type != s.type) continue;
-    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, flat.body.factors)) {
+    // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.
+    Product core{1, {}}, outer{k.coefficient, {}};
+    for (const Factor& f : k.body.factors) (depends_on_any(a_, f.atom, k.pattern.bound) ? core : outer).factors.push_back(f);
+    if (core.is_number()) continue;
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(core.factors, flat.body.factors)) {
       Replacements at(found.begin(), found.end());
       auto now = [&](Id id) { return substitute(a_, id, at); };
       // The axes that the output's own sum goes over leave, and take with them all that depends on them.
@@ -262,7 +267,7 @@ std::optional<Product> Simplifier::regrouped(const Product& body, const Sum& s) 
         left.erase(to);
       }
       if (!fits || left.empty()) continue;
-      Product inner = tree_.form(now(tree_.to_expression(k.body, s.type)));
+      Product inner = tree_.form(now(tree_.to_expression(core, s.type)));
       Product rest = tree_.multiply(flat.body, tree_.power(inner, -2));
       for (const Factor& f : rest.factors) fits = fits && !depends_on_any(a_, f.atom, gone);
       for (const AxisRange& r : left) fits = fits && !depends_on_any(a_, r.begin, gone) && !depends_on_any(a_, r.end, gone);
@@ -283,13 +288,16 @@ std::optional<Product> Simplifier::regrouped(const Product& body, const Sum& s) 
       Sum regrouped = s;
       regrouped.bound = left;
       for (AxisRange& r : regrouped.bound) r.axis = named.at(r.axis);
-      Product value = tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
+      Product scale = tree_.power(tree_.form(now(tree_.to_expression(outer, s.type))), -2);
+      Product value = tree_.multiply(rest, scale);
+      // No division that was not there: what it divides by may be 0.
+      bool divides = std::ranges::any_of(value.factors, [&](const Factor& f) {
+        return f.halves < 0 && std::ranges::find(rest.factors, f) == rest.factors.end();
+      });
+      if (divides) continue;
+      value = tree_.multiply(value, tree_.form(read_at(a_, p_, k.tensor, indices)));
       value = tree_.form(substitute(a_, tree_.to_expression(value, s.type), named));
-      Product number{value.coefficient / k.coefficient, {}};
-      value.coefficient = 1;
-      if (value == body) return std::nullopt;
-      auto sum = known(value, regrouped);
-      return tree_.multiply(number, sum ? *sum : create_sum(value, regrouped));
+      return total(value, regrouped, true, kMostSplits);
     }
   }
   return std::nullopt;
@@ -362,7 +370,8 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
     Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
     return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
-  if (auto v = regrouped(inside, s)) return with_outside(*v);
+  if (splits < kMostSplits)
+    if (auto v = regrouped(inside, s)) return with_outside(*v);
   return with_outside(create_sum(inside, s));
 }
 

@@ -116,9 +116,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
     do result = tree_.multiply(tree_.multiply(result, inverse), by);
     while (!result.is_zero() && contained_in(result));
     // 1/read is good only where it cancels.
-    auto below = [&](const Factor& f) {
-      return f.halves < 0 && is_read(a_[f.atom].op) && a_[f.atom].symbol == v.tensor;
-    };
+    auto below = [&](const Factor& f) { return f.halves < 0 && has_tensor(tensors_read(a_, f.atom), v.tensor); };
     if (v.numerator && std::ranges::any_of(result.factors, below)) continue;
     if (any_price || saved_ps(p, v.tensor, target, result) > 0) return result;
   }

@@ -67,8 +67,9 @@ class Forms {
 
   // y = scale*f + number for a bounded f, or exp: f is (y - number)/scale, and so on with f.
   void shifted_value(const Product& form, const Recipe& value) {
+    constexpr double kMostShift = 2;  // of f's scale; beyond, y does not have f's digits
     auto parts = shifted(form);
-    if (!parts || parts->rest.factors.size() != 1) return;
+    if (!parts || parts->rest.factors.size() != 1 || std::abs(parts->number) > kMostShift * std::abs(parts->scale)) return;
     const Factor f = parts->rest.factors[0];
     Op op = a_[f.atom].op;
     bool inverse = f.halves == -2 && tree_.terms(f.atom);
@@ -77,7 +78,7 @@ class Forms {
     Recipe rest = [=, s = parts->scale, n = parts->number](const Product& read) {
       return math.times(1 / s, math.tree->add(math.type, {value(read), {-n, {}}}));
     };
-    put(parts->rest, rest);
+    put(parts->rest, rest).numerator = true;
     inverse_of_shifted(parts->rest, rest);
   }
 
@@ -100,7 +101,8 @@ class Forms {
     Product inside = tree_.form(n.arg(0));
     Product u = n.op == Op::log ? inside : tree_.add(type_, {inside, {1, {}}});
     double c = form.coefficient;
-    if (u.factors.size() == 1 && u.coefficient == 1) {  // c*log(v^h) is h*c*log(v)
+    // c*log(v^h) is h*c*log(v), but for even h, where v may be negative.
+    if (u.factors.size() == 1 && u.coefficient == 1 && u.factors[0].halves % 4 != 0) {
       c *= u.factors[0].halves / 2.0;
       u.factors[0].halves = 2;
     }

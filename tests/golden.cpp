@@ -70,7 +70,10 @@ Program run_pass(const Program& p, const PassCall& call) {
   if (call.name == "simplify") return simplify(p);
   if (call.name == "stash") {
     StashOptions options;
-    options.policy = policy_named(call.argument);
+    if (call.argument == "dropped")
+      for (TensorId t : p.inputs) options.dropped.push_back(p.tensor(t).name);
+    else
+      options.policy = policy_named(call.argument);
     return plan_stash(p, options).program;
   }
   throw Error("no pass " + call.name);

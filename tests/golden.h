@@ -37,8 +37,8 @@ std::vector<std::filesystem::path> golden_paths();
 GoldenFile read_golden(const std::filesystem::path& path);
 
 // calls, grad, grad(x w), vjp, jvp, hvp (these, too, with inputs: of hvp those that move), lift, gather, inline,
-// reductions, simplify, stash(none | largest | cost); separated by
-// commas. Throws Error for another name. after: called with each step's name and result.
+// reductions, simplify, stash(none | largest | cost | dropped: cost, with all inputs gone after the forward);
+// separated by commas. Throws Error for another name. after: called with each step's name and result.
 Program run_passes(Program p, const std::string& passes,
                    const std::function<void(const std::string&, const Program&)>& after = {});
 

@@ -22,7 +22,8 @@ using namespace xhat::testing;
 
 constexpr double kTolerance = 1e-8;  // passes may reorder sums, and divide by products
 const char* const kPipelines[] = {"gather, inline, reductions, simplify", "lift, simplify, gather, inline, stash(none)",
-                                  "inline, stash(largest)", "lift, gather, inline, simplify, stash(cost), inline"};
+                                  "inline, stash(largest)", "lift, gather, inline, simplify, stash(cost), inline",
+                                  "lift, gather, inline, simplify, stash(dropped), inline"};
 
 // Data for a program, and what it makes of it.
 struct Case {
