@@ -150,6 +150,18 @@ class BoundsCheck {
       if (touches(x)) conditions.push_back(s_.expanded(x));
   }
 
+  // Conditions on other axes matter where they contradict themselves: under i != i nothing is read.
+  bool never_read(const Context& c, const BoundsQuestion& q) {
+    std::vector<AxisRange> axes;
+    std::vector<Id> conditions;
+    for (uint32_t r : axes_.items(c.axes))
+      axes.push_back({ranges_[r].axis, s_.expanded(ranges_[r].begin), s_.expanded(ranges_[r].end)});
+    for (Id x : body_.conditions.items(c.conditions))
+      if (tensors_read(a_, x).empty()) conditions.push_back(s_.expanded(x));
+    if (conditions.size() == q.conditions.size()) return false;
+    return prove_bounds(a_, {axes, conditions, q.index, q.extent}).verdict == BoundsAnswer::Verdict::proved;
+  }
+
   void ask(Id read, size_t dimension, const Context& c) {
     Id index = a_[read].arg(dimension);
     Id extent = s_.program.tensors[a_[read].symbol].shape[dimension];
@@ -164,6 +176,8 @@ class BoundsCheck {
     key.insert(key.end(), conditions.begin(), conditions.end());
     if (!s_.asked.emplace(key, 1).second) return;
     BoundsAnswer answer = prove_bounds(a_, q);
+    bool proved = answer.verdict == BoundsAnswer::Verdict::proved;
+    if (!proved && never_read(c, q)) return;
     switch (answer.verdict) {
       case BoundsAnswer::Verdict::proved:
       case BoundsAnswer::Verdict::unknown: return;
