@@ -246,17 +246,12 @@ TEST(CseStashMasks, AComparisonIsKeptInsteadOfWhatItCompares) {
       {"op f(x: f32[N], b: f32) -> (y) { y[n] = if x[n] + b < 0 then b*2 else x[n] }", {"x", "y"}, 64, 0},
       {"op f(x: f32[N]) -> (y) { y[n] = clamp(x[n], -1, 1) }", {"x", "y"}, 64, 0},
       // Of two, one is read at other points; the count of ties is made of the mask.
-      {"op f(x: f32[2*N,M]) -> (y) { y[n in 0..N,m] = max(r in 0..2: x[2*n+r,m]) }",
-       {"x", "y"},
-       2 * 64 * 64,
-       0},
+      {"op f(x: f32[2*N,M]) -> (y) { y[n in 0..N,m] = max(r in 0..2: x[2*n+r,m]) }", {"x", "y"}, 2 * 64 * 64, 0},
       {"op f(x: f32[N,D]) -> (y) { y[n] = max(d: x[n,d]) }", {"x", "y"}, 64 * 64, 0},
       // The gradient of w reads x itself.
       {"op f(x: f32[N,C,H], w: f32[K,C,3]) -> (y) {\n"
        "  y[n,k,i in 0..H] = relu(sum(c,r: x[n,c,i+r-1 else 0] * w[k,c,r])) }",
-       {"y"},
-       64 * 64 * 64,
-       0},
+       {"y"}, 64 * 64 * 64, 0},
       // Reading x again would take four bytes an element.
       {"op f(x: f32[N]) -> (y) { y[n] = relu(x[n]) }", {"y"}, 64, 0},
       // What is compared stays with the caller.
@@ -346,8 +341,7 @@ TEST(CseStashMasks, RandomNumbersAreDrawnAgainFromTheSeed) {
   const char* texts[] = {
       "op f(x: f32[N], seed: i64) -> (y) { y[n] = if random(seed, n) < 0.5 then 2*x[n] else 0 }",
       "op f(x: f32[N], seed: i64) -> (y) { y[n] = x[n] * random(seed, n) }",
-      "op f(x: f32[N], seed: i64) -> (y) {\n  r[n in 0..N] = sqrt(random(seed, n))\n  y[n] = sin(x[n] * "
-      "r[n]) * r[n] }",
+      "op f(x: f32[N], seed: i64) -> (y) {\n  r[n in 0..N] = sqrt(random(seed, n))\n  y[n] = sin(x[n] * r[n]) * r[n] }",
   };
   for (const char* text : texts)
     for (Policy policy : {Policy::cost, Policy::largest, Policy::none}) {
@@ -361,8 +355,7 @@ TEST(CseStashMasks, RandomNumbersAreDrawnAgainFromTheSeed) {
       for (TensorId t : stashes(plan.program)) {
         const Definition* d = plan.program.definition_of(t);
         auto read = tensors_read(*plan.program.arena, d->body);
-        bool data =
-            std::ranges::any_of(read, [&](TensorId r) { return plan.program.tensors[r].name == "x"; });
+        bool data = std::ranges::any_of(read, [&](TensorId r) { return plan.program.tensors[r].name == "x"; });
         EXPECT_TRUE(data) << print(plan.program);
       }
       EXPECT_GT(backward_nodes(plan.program, Op::random), 0) << print(plan.program);
