@@ -243,11 +243,13 @@ std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool
 // sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
 // this is done only where the terms are work (p is an exp) beside reading them.
 std::optional<Product> Simplifier::regrouped(const Product& body, const Sum& s) {
-  if (!is_true(a_, s.condition) || evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  if (evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;
   Nested flat = opened(body, s.bound, "$t");
   if (flat.bound.size() == s.bound.size()) return std::nullopt;
   for (const KnownSum& k : sums_) {
-    if (!has_tensor(p_.outputs, k.tensor) || !is_true(a_, k.pattern.condition) || p_.tensors[k.tensor].type != s.type) continue;
+    if (!has_tensor(p_.outputs, k.tensor) || p_.tensors[k.tensor].type != s.type) continue;
+    if (!is_true(a_, k.pattern.condition)) continue;
     // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.
     Product core{1, {}}, outer{k.coefficient, {}};
     for (const Factor& f : k.body.factors) (depends_on_any(a_, f.atom, k.pattern.bound) ? core : outer).factors.push_back(f);

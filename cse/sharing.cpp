@@ -75,7 +75,9 @@ int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& befo
     return sum;
   };
   auto reads = [&](const std::vector<Id>& ids, auto&& which) {
-    return std::ranges::any_of(ids, [&](Id id) { return is_read(a_[id].op) && a_[id].axes_count >= rank && which(a_[id].symbol); });
+    return std::ranges::any_of(ids, [&](Id id) {
+      return is_read(a_[id].op) && a_[id].axes_count >= rank && which(a_[id].symbol);
+    });
   };
   bool beside = has_tensor(p.outputs, chosen) && reads(come, [&](TensorId t) { return t == chosen; }) &&
                 !reads(gone, [](TensorId) { return true; });

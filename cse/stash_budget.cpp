@@ -19,7 +19,8 @@ struct Half {
 
 class Search {
  public:
-  Search(const std::vector<CutNode>& nodes, int64_t budget, int most) : nodes_(nodes), budget_(budget), most_(most) {
+  Search(const std::vector<CutNode>& nodes, int64_t budget, int most)
+      : nodes_(nodes), budget_(budget), most_(most) {
     int64_t total = 1, bytes = 1;
     for (const CutNode& n : nodes) {
       for (int64_t price : {n.keep_ps, n.recompute_ps}) total += price == kNever ? 0 : price;

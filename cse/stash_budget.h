@@ -10,7 +10,9 @@
 namespace xhat {
 
 // Halves looked at, at most, for one budget, each a handful of cuts: under a second for the largest graphs.
-constexpr int most_explored(std::size_t nodes) { return nodes <= 100 ? 2000 : static_cast<int>(200'000 / nodes); }
+constexpr int most_explored(std::size_t nodes) {
+  return nodes <= 100 ? 2000 : static_cast<int>(200'000 / nodes);
+}
 
 struct BudgetCut : Cut {
   int explored = 0;      // halves

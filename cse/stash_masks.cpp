@@ -136,7 +136,8 @@ class Finder {
 
   std::string unused_name(size_t i) {
     std::string name = "i" + std::to_string(i);
-    while (p_.find(name) || std::ranges::any_of(p_.dims, [&](const Dim& d) { return a_.name(d.dim) == name; }))
+    while (p_.find(name) ||
+           std::ranges::any_of(p_.dims, [&](const Dim& d) { return a_.name(d.dim) == name; }))
       name += "_";
     return name;
   }

@@ -12,10 +12,10 @@
 #include "cse/cse_optimizer.h"
 #include "cse/empty_sums.h"
 #include "cse/equal_reductions.h"
+#include "cse/nominal_sizes.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_budget.h"
 #include "cse/stash_masks.h"
-#include "expr/dims.h"
 
 namespace xhat {
 namespace {
@@ -36,7 +36,6 @@ class Planner {
  private:
   void prepare();
   void choose_retained();
-  void choose_sizes();
   std::set<TensorId> compared(const Program& p);
   void propose_masks();
   void take_masks(const Cut& cut);
@@ -50,9 +49,9 @@ class Planner {
   TensorId copy_of(TensorId t);
   DType stored_type(TensorId t) const;
 
-  int64_t extent(Id id);
-  int64_t elements(std::span<const Id> shape);
-  int64_t elements(std::span<const Id> axes, const std::map<Id, int64_t>& sizes);
+  int64_t bytes(TensorId t, DType type) const {
+    return static_cast<int64_t>(byte_size(type)) * sizes_.elements(p_.tensors[t].shape);
+  }
   bool is_mask(TensorId t) const {
     return std::ranges::any_of(masks_, [&](const Mask& m) { return m.definition.target() == t; });
   }
@@ -63,8 +62,8 @@ class Planner {
   Arena& a_;
   const StashOptions& o_;
   RememberBounds remember_{a_};
+  const NominalSizes sizes_{p_, o_.nominal, o_.nominal_extent};
   std::set<TensorId> retained_;
-  DimValues sizes_;
   std::vector<TensorId> tensors_;  // parallel to nodes_
   std::vector<CutNode> nodes_;
   std::set<TensorId> strict_;
@@ -95,47 +94,6 @@ void Planner::choose_retained() {
   for (const std::string& name : o_.dropped) retained_.erase(find(name));
 }
 
-void Planner::choose_sizes() {
-  for (const Dim& d : p_.dims) {
-    const std::string& name = a_.name(d.dim);
-    auto it = o_.nominal.find(name);
-    if (it != o_.nominal.end())
-      sizes_[name] = it->second;
-    else if (d.definition == kNone)
-      sizes_[name] = o_.nominal_extent;
-  }
-  // Defined dims may use each other in any order.
-  for (size_t round = 0; round < p_.dims.size(); ++round)
-    for (const Dim& d : p_.dims) {
-      if (d.definition == kNone || sizes_.contains(a_.name(d.dim))) continue;
-      bool known = true;
-      for (Id id : reachable(a_, d.definition))
-        known = known && (a_[id].op != Op::dim || sizes_.contains(a_.name(id)));
-      if (known) sizes_[a_.name(d.dim)] = evaluate_extent(a_, d.definition, sizes_);
-    }
-}
-
-int64_t Planner::extent(Id id) {
-  // A range that depends on outer axes counts as the nominal size.
-  for (Id x : reachable(a_, id))
-    if (a_[x].op == Op::axis || is_read(a_[x].op) || (a_[x].op == Op::dim && !sizes_.contains(a_.name(x))))
-      return o_.nominal_extent;
-  return std::max<int64_t>(0, evaluate_extent(a_, id, sizes_));
-}
-
-int64_t Planner::elements(std::span<const Id> shape) {
-  int64_t n = 1;
-  for (Id s : shape) n *= extent(s);
-  return n;
-}
-
-int64_t Planner::elements(std::span<const Id> axes, const std::map<Id, int64_t>& sizes) {
-  int64_t n = 1;
-  for (Id x : axes)
-    if (auto it = sizes.find(x); it != sizes.end()) n *= it->second;
-  return n;
-}
-
 // Forward reductions whose values decide something in the backward, also by way of maps.
 std::set<TensorId> Planner::compared(const Program& p) {
   std::set<TensorId> found;
@@ -151,23 +109,23 @@ std::set<TensorId> Planner::compared(const Program& p) {
 CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   const StashPrices& prices = o_.prices;
   const Tensor& tensor = p_.tensors[t];
-  int64_t bytes = static_cast<int64_t>(byte_size(stored_type(t))) * elements(tensor.shape);
+  const int64_t size = bytes(t, stored_type(t));
   CutNode n;
-  n.bytes = retained(t) ? 0 : bytes;
-  n.keep_ps = bytes * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
+  n.bytes = retained(t) ? 0 : size;
+  n.keep_ps = size * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
   // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only
   // for this.
-  if (!retained(t)) n.keep_ps += bytes * prices.write_ps_per_byte;
+  if (!retained(t)) n.keep_ps += size * prices.write_ps_per_byte;
   // The forward computes a mask for this alone.
-  if (d && is_mask(t)) n.keep_ps += evaluation_cost_ps(a_, d->body) * elements(tensor.shape);
+  if (d && is_mask(t)) n.keep_ps += evaluation_cost_ps(a_, d->body) * sizes_.elements(tensor.shape);
   if (!d || strict) return n;
   if (!retained(t) && draws_random_numbers(d->body)) n.keep_ps = kNever;
   // Each node once per point of its own axes: what is invariant is hoisted.
   std::map<Id, int64_t> sizes;
-  for (const AxisRange& r : d->axes) sizes[r.axis] = extent(r.end);
+  for (const AxisRange& r : d->axes) sizes[r.axis] = sizes_.extent(r.end);
   const Node root = a_[d->body];
   if (is_reduction(root.op))
-    for (const AxisRange& r : reduce_axes(root)) sizes[r.axis] = extent(a_.sub(r.end, r.begin));
+    for (const AxisRange& r : reduce_axes(root)) sizes[r.axis] = sizes_.extent(a_.sub(r.end, r.begin));
   n.recompute_ps = 0;
   std::set<TensorId> read;
   for (Id id : reachable(a_, d->body)) {
@@ -180,15 +138,13 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
         for (const AxisRange& r : reduce_axes(node)) axes.push_back(r.axis);
       auto priced = prices.op_ps.find(node.op);
       int64_t cost = priced == prices.op_ps.end() ? info(node.op).cost_ps : priced->second;
-      n.recompute_ps += cost * elements(axes, sizes);
+      n.recompute_ps += cost * NominalSizes::elements(axes, sizes);
     }
   }
   if (is_reduction(root.op)) {
     // Another pass over its inputs.
     n.recompute_ps += prices.pass_ps;
-    for (TensorId u : read)
-      n.recompute_ps += prices.read_ps_per_byte * static_cast<int64_t>(byte_size(p_.tensors[u].type)) *
-                        elements(p_.tensors[u].shape);
+    for (TensorId u : read) n.recompute_ps += prices.read_ps_per_byte * bytes(u, p_.tensors[u].type);
   }
   return n;
 }
@@ -209,10 +165,10 @@ bool Planner::draws_random_numbers(Id body) {
 // A comparison instead of what it compares, where the latter does not stay with the caller and is larger.
 void Planner::propose_masks() {
   auto worth = [&](const std::vector<Id>& shape, const std::vector<TensorId>& reads) {
-    int64_t bytes = 0;
+    int64_t instead = 0;
     for (TensorId t : reads)
-      if (!retained(t)) bytes += static_cast<int64_t>(byte_size(p_.tensors[t].type)) * elements(p_.tensors[t].shape);
-    return elements(shape) < bytes;
+      if (!retained(t)) instead += bytes(t, p_.tensors[t].type);
+    return sizes_.elements(shape) < instead;
   };
   masks_ = find_masks(p_, worth);
   unmasked_ = p_.body;
@@ -288,7 +244,7 @@ void Planner::report(const Cut& cut) {
     c.name = tensor.name;
     if (d) c.expression = print(p_, d->body);
     c.shape = tensor.shape;
-    c.bytes = static_cast<int64_t>(byte_size(stored_type(t))) * elements(tensor.shape);
+    c.bytes = bytes(t, stored_type(t));
     for (const Definition& b : p_.body.definitions)
       if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
     for (size_t j = 0; j < nodes_.size(); ++j)
@@ -402,7 +358,6 @@ void Planner::prepare() {
   if (o_.store_as && *o_.store_as != DType::bf16 && *o_.store_as != DType::f16)
     throw Error(fmt::format("kept values can be stored as bf16 or f16, not as {}", name_of(*o_.store_as)));
   choose_retained();
-  choose_sizes();
   p_ = simplify_reductions(reuse_equal_reductions(p_));
   strict_ = compared(p_);
   std::vector<TensorId> stored, dropped;
@@ -425,13 +380,12 @@ StashPlan Planner::run() {
     throw Bug("stash planner: a value that cannot be recomputed cannot be kept either");
   report(cut);
   take_masks(cut);
-  plan_.nominal = sizes_;
+  plan_.nominal = sizes_.dims();
   plan_.cost_ns = nanoseconds(cut.cost_ps);
   plan_.lower_bound_ns = nanoseconds(cut.lower_bound_ps);
   plan_.optimal = cut.cost_ps == cut.lower_bound_ps;
   rebuild(cut);
-  for (TensorId t : stashes(plan_.program))
-    plan_.stash_bytes += static_cast<int64_t>(byte_size(p_.tensors[t].type)) * elements(p_.tensors[t].shape);
+  for (TensorId t : stashes(plan_.program)) plan_.stash_bytes += bytes(t, p_.tensors[t].type);
   return std::move(plan_);
 }
 
@@ -439,8 +393,7 @@ std::vector<ParetoPoint> Planner::front() {
   prepare();
   std::vector<ParetoPoint> points;
   for (const BudgetCut& cut : pareto_cuts(nodes_)) {
-    points.push_back(
-        {cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), cut.optimal, {}});
+    points.push_back({cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), cut.optimal, {}});
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (cut.choices[i] == Choice::kept && !retained(tensors_[i]))
         points.back().kept.push_back(p_.tensors[tensors_[i]].name);

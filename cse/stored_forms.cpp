@@ -62,7 +62,8 @@ class Forms {
     const auto* terms =
         sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
     if (!terms || terms->size() != 2 || !(*terms)[1].is_number()) return std::nullopt;
-    return Shifted{{1, (*terms)[0].factors}, (*terms)[0].coefficient * sum.coefficient, (*terms)[1].coefficient * sum.coefficient};
+    const Product &rest = (*terms)[0], &number = (*terms)[1];
+    return Shifted{{1, rest.factors}, rest.coefficient * sum.coefficient, number.coefficient * sum.coefficient};
   }
 
   // y = scale*f + number for a bounded f, or exp: f is (y - number)/scale, and so on with f.

@@ -97,7 +97,8 @@ bool Unifier::possible(Id pattern, Id target, int depth) {
   if (!negligible(px.coefficient - py.coefficient, px.coefficient)) return false;
   if (px.factors.size() != py.factors.size()) return false;
   if (px.factors.size() != 1) return true;
-  return px.factors[0].halves == py.factors[0].halves && possible(px.factors[0].atom, py.factors[0].atom, depth + 1);
+  return px.factors[0].halves == py.factors[0].halves &&
+         possible(px.factors[0].atom, py.factors[0].atom, depth + 1);
 }
 
 std::optional<Binding> Unifier::atoms(Id pattern, Id target, const Binding& from) {

@@ -92,7 +92,8 @@ TEST(CseCut, AgreesWithBruteForceWithAndWithoutABudget) {
     impossible += front.empty();
     front_points += static_cast<int>(front.size());
 
-    for (int64_t budget : {int64_t{0}, static_cast<int64_t>(random() % 40), static_cast<int64_t>(random() % 200)}) {
+    for (int64_t budget :
+         {int64_t{0}, static_cast<int64_t>(random() % 40), static_cast<int64_t>(random() % 200)}) {
       int64_t least = *std::min_element(cheapest.begin(), cheapest.begin() + budget + 1);
       BudgetCut limited = cheapest_cut_within(nodes, budget);
       ASSERT_EQ(limited.cost_ps, least) << "budget " << budget;
@@ -133,8 +134,7 @@ struct Knapsack {
       for (auto b = budget; b >= 0; --b) {
         int64_t& here = cost[static_cast<size_t>(b)];
         here += n.recompute_ps;
-        if (b >= n.bytes)
-          here = std::min(here, cost[static_cast<size_t>(b - n.bytes)] + n.keep_ps);
+        if (b >= n.bytes) here = std::min(here, cost[static_cast<size_t>(b - n.bytes)] + n.keep_ps);
       }
     return cost.back();
   }

@@ -19,7 +19,8 @@ using Policy = StashOptions::Policy;
 
 std::vector<std::string> op_files() {
   std::vector<std::string> files;
-  for (const char* folder : {"/examples", "/bench/peer_ops", "/tests/golden/softmax", "/tests/golden/pool", "/tests/golden/reduce"})
+  for (const char* folder : {"/examples", "/bench/peer_ops", "/tests/golden/softmax", "/tests/golden/pool",
+                             "/tests/golden/reduce"})
     for (const auto& entry : fs::directory_iterator(std::string(XHAT_SOURCE_DIR) + folder))
       if (entry.path().extension() == ".xh") files.push_back(entry.path().string());
   std::ranges::sort(files);
@@ -113,7 +114,8 @@ TEST_P(RecomputeTest, HasTheForwardsBits) {
   if (op.dims.size() <= 2) sizes.push_back(37);
   for (int64_t size : sizes)
     for (const StashOptions& stash : {cost, none, least}) {
-      SCOPED_TRACE("policy " + std::to_string(static_cast<int>(stash.policy)) + " size " + std::to_string(size));
+      SCOPED_TRACE("policy " + std::to_string(static_cast<int>(stash.policy)) + " size " +
+                   std::to_string(size));
       compare(op, normal, stash, size);
     }
 }

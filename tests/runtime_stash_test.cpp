@@ -34,12 +34,14 @@ TEST_P(StashTypeTest, MasksAreKeptAndRead) {
   Program op = parse_op(GetParam()), derived = gradient(op);
   CompiledOp kernels = compile(op, nothing_stays());
   const Program& p = kernels.program();
-  bool mask = std::ranges::any_of(stashes(p), [&](TensorId t) { return p.tensors[t].type == DType::boolean; });
+  bool mask =
+      std::ranges::any_of(stashes(p), [&](TensorId t) { return p.tensors[t].type == DType::boolean; });
   EXPECT_TRUE(mask) << print(p);
   for (int64_t n : {1, 5, 37}) {
     DimValues dims = {{"N", 3}, {"D", n}};
     Arrays data = random_data(derived, dims, 5);
-    EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(kernels, data, dims), 5e-5), "") << print(p);
+    EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(kernels, data, dims), 5e-5), "")
+        << print(p);
   }
 }
 
@@ -64,8 +66,7 @@ TEST(StashType, BytesOfACall) {
   Program op = parse_op("op f(x: f32[N]) -> (y) { y[n] = relu(x[n]) }");
   CompiledOp kernels = compile(op, nothing_stays());
   std::vector<float> x(1000, 1.0F), y(1000);
-  Stash stash = kernels.forward({{"x", TensorView(x.data(), {1000})},
-                                 {"y", TensorView(y.data(), {1000})}});
+  Stash stash = kernels.forward({{"x", TensorView(x.data(), {1000})}, {"y", TensorView(y.data(), {1000})}});
   EXPECT_EQ(stash.bytes(), 1000);
 }
 

@@ -77,22 +77,27 @@ Json measured() {
   const StashPrices reference;
   Json prices = {{"machine", machine()}};
   constexpr double kBytes = 4.0 * kInMemory;
-  prices["read_ps_per_byte"] = rounded(time_ps("op read(x: f32[N]) -> (y) { y = max(n: x[n]) }", kInMemory) / kBytes);
-  prices["write_ps_per_byte"] = rounded(time_ps("op write(x: f32) -> (y) { y[n in 0..N] = x }", kInMemory) / kBytes);
+  prices["read_ps_per_byte"] =
+      rounded(time_ps("op read(x: f32[N]) -> (y) { y = max(n: x[n]) }", kInMemory) / kBytes);
+  prices["write_ps_per_byte"] =
+      rounded(time_ps("op write(x: f32) -> (y) { y[n in 0..N] = x }", kInMemory) / kBytes);
   // Three sums, each over all that the one before gave: three sweeps more than none.
   const std::string sweeps =
       "op sweeps(x: f32[N]) -> (y) {\n a = sum(n: x[n])\n b = sum(n: x[n] - a)\n c = sum(n: x[n] - b)\n"
       " y[n] = x[n] - c }";
   const std::string none = "op none(x: f32[N]) -> (y) { y[n] = x[n] - 1 }";
-  prices["pass_ps"] = rounded((time_ps(sweeps, 16, FusePolicy::off) - time_ps(none, 16, FusePolicy::off)) / 3);
-  prices["memory_ps_per_byte"] = reference.memory_ps_per_byte;  // no time: what memory is worth is for people to say
+  prices["pass_ps"] =
+      rounded((time_ps(sweeps, 16, FusePolicy::off) - time_ps(none, 16, FusePolicy::off)) / 3);
+  prices["memory_ps_per_byte"] =
+      reference.memory_ps_per_byte;  // no time: what memory is worth is for people to say
   const double copy = time_ps("op copy(x: f32[N]) -> (y) { y[n] = x[n] }", kInCache);
   Json ops = Json::object();
   for (int i = 0; i < kOpCount; ++i) {
     const OpInfo& row = info(static_cast<Op>(i));
     bool unary = row.syntax == Syntax::function && row.arity == 1;
     if (!unary || (row.type != TypeRule::same_float && row.type != TypeRule::same)) continue;
-    double ps = time_ps(fmt::format("op f(x: f32[N]) -> (y) {{ y[n] = {}(x[n]) }}", row.text), kInCache) - copy;
+    double ps =
+        time_ps(fmt::format("op f(x: f32[N]) -> (y) {{ y[n] = {}(x[n]) }}", row.text), kInCache) - copy;
     ops[std::string(row.id)] = rounded(ps / kInCache);
   }
   prices["ops"] = ops;

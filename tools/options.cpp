@@ -18,15 +18,17 @@ namespace {
 
 const char kPricesHelp[] =
     "JSON with any of these prices, in picoseconds (default: the fixed reference table):\n"
-    "{\"read_ps_per_byte\": 60, \"write_ps_per_byte\": 120, \"pass_ps\": 1000000, \"memory_ps_per_byte\": 0,\n"
+    "{\"read_ps_per_byte\": 60, \"write_ps_per_byte\": 120, \"pass_ps\": 1000000, \"memory_ps_per_byte\": "
+    "0,\n"
     " \"ops\": {\"exp\": 160}, \"machine\": \"a name\"}; xhat calibrate measures and writes them";
 
 void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--op", c.op, "the op to take (default: the file's only or last one)");
   sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")
       ->capture_default_str();
-  sub.add_option("--stash-dtype", c.stash_dtype,
-                 "bf16 or f16: wider floats that are kept are stored so, except for what comparisons depend on")
+  sub.add_option(
+         "--stash-dtype", c.stash_dtype,
+         "bf16 or f16: wider floats that are kept are stored so, except for what comparisons depend on")
       ->check(CLI::IsMember({"bf16", "f16"}));
   sub.add_option("--fuse", c.fuse, "full, or off: one kernel per definition (relay: not yet)")
       ->capture_default_str();
@@ -81,7 +83,8 @@ void read_op_prices(const std::string& path, const nlohmann::json& table, StashP
   for (const auto& [name, value] : table.items()) {
     int op = 0;
     while (op < kOpCount && info(static_cast<Op>(op)).id != name) ++op;
-    if (op == kOpCount) throw UsageError(fmt::format("{}: there is no op '{}' (the names of expr/ops.def)", path, name));
+    if (op == kOpCount)
+      throw UsageError(fmt::format("{}: there is no op '{}' (the names of expr/ops.def)", path, name));
     prices.op_ps[static_cast<Op>(op)] = price_of(path, name, value, 1'000'000);
   }
 }
@@ -137,7 +140,8 @@ void declare(CLI::App& app, Command& c) {
                  "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
   declare_planning(*explain, c);
   explain->add_flag("--json", c.json, "one JSON object instead of text");
-  explain->add_flag("--pareto", c.pareto, "what a budget for the stash buys: the best choice for each, bytes against time");
+  explain->add_flag("--pareto", c.pareto,
+                    "what a budget for the stash buys: the best choice for each, bytes against time");
 
   auto* check = subcommand(app, c, "check",
                            "Checks derivatives against finite differences, kernels against the evaluator",
