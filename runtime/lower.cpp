@@ -77,11 +77,13 @@ void Lowering::declare() {
   }
 }
 
-bool Lowering::read_backwards(const std::vector<size_t>& group) const {
+bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const {
   const Arena& a = *spec_.arena;
   return std::ranges::any_of(group, [&](size_t g) {
     return std::ranges::any_of(reachable(a, std::vector<Id>{spec_.members[g].body, spec_.members[g].condition}), [&](Id id) {
-      return is_read(a[id].op) && !read_indices(a[id]).empty() && runs_backwards(a, read_indices(a[id]).back());
+      if (!is_read(a[id].op) || read_indices(a[id]).empty()) return false;
+      bool concerned = along == kNone || std::ranges::binary_search(a[id].free_axes(), along);
+      return concerned && runs_backwards(a, read_indices(a[id]).back());
     });
   });
 }

@@ -62,7 +62,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
     if (axis(x).kind() != AxisKind::whole) return {};
     terms *= axis(x).extent;
   }
-  if (terms < kLeastTerms || read_backwards({static_cast<size_t>(&m - spec_.members.data())})) return {};
+  if (terms < kLeastTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
@@ -74,6 +74,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   for (size_t i = m.left.size(); i-- > 0;) {
     Id v = m.left[i];
     if (axis(v).kind() != AxisKind::whole || axis(v).extent < 8 || !depends(v)) continue;
+    if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
     Id y = kNone;
     for (Id x : m.left) {
       if (x == v || axis(x).kind() == AxisKind::single || axis(x).extent < kLeastRows) continue;

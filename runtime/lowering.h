@@ -47,9 +47,9 @@ class Lowering {
   std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
 
   void declare();
-  // Does a member read x[N-1-i], against the direction of memory? Then it is not vectorized: Halide 21 fails on masked
+  // Does a member read x[N-1-i], against the direction of memory (and depending on `along`, if that is named)? Then it is not vectorized: Halide 21 fails on masked
   // reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
-  bool read_backwards(const std::vector<size_t>& group) const;
+  bool read_backwards(const std::vector<size_t>& group, Id along = kNone) const;
 
   // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
   std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;
