@@ -74,7 +74,7 @@ bool reads_inside(Arena& a, const Program& p, Id expression, std::span<const Axi
   std::vector<Id> affine;
   for (Id c : known)
     for (Id part : conjuncts(a, c))
-      if (tensors_read(a, part).empty()) affine.push_back(part);
+      if (is_about_positions(a, part)) affine.push_back(part);
   for (Id id : reachable(a, expression)) {
     const Node n = a[id];
     if (n.op != Op::read) continue;

@@ -9,11 +9,10 @@
 namespace xhat {
 namespace {
 
-// The parts of a condition that read no tensor; what reads one says nothing of positions.
+// The parts of a condition that say something of positions.
 void add_conjuncts(Arena& a, std::vector<Id>& known, Id condition) {
   for (Id part : conjuncts(a, condition)) {
-    bool plain = std::ranges::none_of(reachable(a, part), [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); });
-    if (plain && !is_true(a, part) && std::ranges::find(known, part) == known.end()) known.push_back(part);
+    if (is_about_positions(a, part) && !is_true(a, part) && std::ranges::find(known, part) == known.end()) known.push_back(part);
   }
 }
 

@@ -1,5 +1,7 @@
 #include "expr/conditions.h"
 
+#include <algorithm>
+
 namespace xhat {
 namespace {
 
@@ -44,6 +46,21 @@ Id negation(Arena& a, Id condition) {
   if ((n.op == Op::lt || n.op == Op::le) && is_integer(a[n.arg(0)].type))
     return a.binary(n.op == Op::lt ? Op::le : Op::lt, n.arg(1), n.arg(0));
   return a.unary(Op::lnot, condition);
+}
+
+bool is_about_positions(const Arena& a, Id condition) {
+  std::vector<Id> stack{condition};
+  while (!stack.empty()) {
+    const Id id = stack.back();
+    stack.pop_back();
+    const Node& n = a[id];
+    bool joined = n.op == Op::land || n.op == Op::lor || n.op == Op::lnot || (n.op == Op::select && n.type == DType::boolean);
+    if (joined)
+      stack.insert(stack.end(), n.args().begin(), n.args().end());
+    else if (std::ranges::none_of(reachable(a, id), [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); }))
+      return true;
+  }
+  return false;
 }
 
 std::vector<Id> conjuncts(Arena& a, Id condition) { return parts(a, {condition, true}); }

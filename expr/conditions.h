@@ -17,4 +17,7 @@ std::vector<Id> conjuncts(Arena& a, Id condition);
 // The same of a condition that does not hold.
 std::vector<Id> negated_conjuncts(Arena& a, Id condition);
 
+// Does any part of it, however joined, look at no data? Else it says nothing of positions.
+bool is_about_positions(const Arena& a, Id condition);
+
 }  // namespace xhat

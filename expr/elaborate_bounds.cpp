@@ -124,7 +124,7 @@ class BoundsCheck {
     for (uint32_t r : axes_.items(c.axes)) scope.push_back(ranges_[r]);
     std::vector<Id> known;
     for (Id x : body_.conditions.items(c.conditions))
-      if (tensors_read(a_, x).empty()) known.push_back(x);
+      if (is_about_positions(a_, x)) known.push_back(x);
     std::set<Id> wanted(a_[index].free_axes().begin(), a_[index].free_axes().end());
     auto add_axes = [&](Id x) {
       size_t before = wanted.size();
@@ -157,7 +157,7 @@ class BoundsCheck {
     for (uint32_t r : axes_.items(c.axes))
       axes.push_back({ranges_[r].axis, s_.expanded(ranges_[r].begin), s_.expanded(ranges_[r].end)});
     for (Id x : body_.conditions.items(c.conditions))
-      if (tensors_read(a_, x).empty()) conditions.push_back(s_.expanded(x));
+      if (is_about_positions(a_, x)) conditions.push_back(s_.expanded(x));
     if (conditions.size() == q.conditions.size()) return false;
     return prove_bounds(a_, {axes, conditions, q.index, q.extent}).verdict == BoundsAnswer::Verdict::proved;
   }
@@ -187,20 +187,8 @@ class BoundsCheck {
                      occurrence(read, c).second);
         return;
       case BoundsAnswer::Verdict::violated:
-        if (!unreachable(c)) fail(read, dimension, c, answer.example);
+        fail(read, dimension, c, answer.example);
     }
-  }
-
-  // Do the conditions around it, also those that have nothing to do with the index, contradict each other?
-  bool unreachable(const Context& c) {
-    std::vector<AxisRange> axes;
-    for (uint32_t r : axes_.items(c.axes))
-      axes.push_back({ranges_[r].axis, s_.expanded(ranges_[r].begin), s_.expanded(ranges_[r].end)});
-    std::vector<Id> conditions;
-    for (Id x : body_.conditions.items(c.conditions))
-      if (tensors_read(a_, x).empty()) conditions.push_back(s_.expanded(x));
-    BoundsQuestion outside{axes, conditions, a_.integer(-1), a_.integer(0)};
-    return prove_bounds(a_, outside).verdict == BoundsAnswer::Verdict::proved;
   }
 
   std::pair<std::string, Pos> occurrence(Id read, const Context& c) const {

@@ -4,6 +4,8 @@
 //   for each panel of v:  pack b's part of it, [k][panel]                  (L2)
 //     for each block of y:  for k:  acc[y block][panel] += a[y,k] * pack[k][panel]     (registers)
 //
+// What a is computed from, if it is more than a read, is computed before, in vectors along k.
+//
 // The scheme of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008), without a
 // block over k. f is any expression; b any part of it, so that convolutions, distances and transposed operands go the same
 // way. Last blocks overlap the ones before instead of being shorter.
@@ -88,21 +90,43 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   return {};
 }
 
-// The largest parts of the body that depend on v and read: packed. kNone in it for none.
-std::vector<Id> Lowering::parts_along(const SpecMember& m, const Contraction& c) const {
+// The largest parts of the body that read and depend on one axis but not on the other.
+std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not) const {
   const Arena& a = *spec_.arena;
   std::vector<Id> stack = {m.body}, found;
   std::set<Id> seen;
   while (!stack.empty()) {
     Id id = stack.back();
     stack.pop_back();
-    if (!seen.insert(id).second || !has(a, id, c.v) || !reads_data(a, id)) continue;
-    if (!has(a, id, c.y) && is_float(a[id].type))
+    if (!seen.insert(id).second || !has(a, id, along) || !reads_data(a, id)) continue;
+    if (!has(a, id, but_not) && is_float(a[id].type))
       found.push_back(id);
     else if (!is_read(a[id].op))
       for (Id x : a[id].args()) stack.push_back(x);
   }
   return found;
+}
+
+// A part of the body as a stage of its own: along `first`, then the sum's axes as they are walked, then the result's.
+Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at) {
+  Part p;
+  Emitter::Axes inside = left_locals(m);
+  for (size_t i = m.reduced.size(); i-- > 0;) axes.push_back(m.reduced[i]);
+  axes.insert(axes.end(), m.left.begin(), m.left.end());
+  std::vector<Var> vars;
+  std::vector<Expr> from;
+  for (Id x : axes) {
+    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single) continue;
+    if (std::ranges::find(p.axes, x) != p.axes.end()) continue;
+    p.axes.push_back(x);
+    vars.push_back(vars_.at(x));
+    from.push_back(at.at(x));
+    inside[x] = vars_.at(x);
+  }
+  p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
+  p.func(vars) = emit_.value(part, inside);
+  p.read = p.func(from);
+  return p;
 }
 
 void Lowering::contract(const SpecMember& m, const Contraction& c) {
@@ -126,35 +150,30 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   // A last block of fewer rows computes the last one again, and does not write it.
   if (!whole_rows) axes[c.y] = Halide::min(Expr(y), rows - 1);
 
-  // Packed parts: v innermost, then the sum's axes as they are walked, then other axes of the result.
   int64_t rows_planned = axis(c.y).kind() == AxisKind::part ? axis(c.y).tile : axis(c.y).extent;
   bool pack = rows_planned >= kRowsToPack && terms * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Func> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   Emitter emit = emit_;
   if (pack)
-    for (Id part : parts_along(m, c)) {
-      std::vector<Var> vars = {v};
-      std::vector<Expr> from = {Expr(v)};
-      Emitter::Axes inside = left_locals(m);
-      for (size_t i = m.reduced.size(); i-- > 0;) {
-        Id x = m.reduced[i];
-        if (!has(a, part, x)) continue;
-        vars.push_back(vars_.at(x));
-        from.push_back(axes.at(x));
-        inside[x] = vars_.at(x);
-      }
-      for (Id x : m.left) {
-        if (x == c.v || axis(x).kind() == AxisKind::single || !has(a, part, x)) continue;
-        vars.push_back(vars_.at(x));
-        from.push_back(vars_.at(x));
-        outer.insert(x);
-      }
-      Func p(name("pack", m.tensor) + "_" + std::to_string(packs.size()));
-      p(vars) = emit_.value(part, inside);
-      emit.given[part] = p(from);
-      packs.push_back(p);
+    for (Id id : parts_along(m, c.v, c.y)) {
+      Part p = part_of(m, id, {c.v}, axes);
+      emit.given[id] = p.read;
+      packs.push_back(p.func);
+      for (Id x : p.axes)
+        if (x != c.v && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
+  for (Id id : parts_along(m, c.y, c.v)) {
+    if (is_read(a[id].op)) continue;
+    int64_t bytes = static_cast<int64_t>(byte_size(a[id].type));
+    for (Id x : a[id].free_axes()) bytes *= axis(x).kind() == AxisKind::single ? 1 : axis(x).tile;
+    if (bytes > kLargestPack) continue;
+    Part p = part_of(m, id, {}, axes);
+    emit.given[id] = p.read;
+    if (axis(p.axes[0]).extent >= natural(a[id].type) && !read_backwards({static_cast<size_t>(&m - spec_.members.data())}))
+      vectorize(p.func, vars_.at(p.axes[0]), p.axes[0], a[id].type, 1);
+    place(p.func);
+  }
 
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));

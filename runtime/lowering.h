@@ -185,7 +185,14 @@ class Lowering {
   };
   std::optional<Contraction> contraction(const SpecMember& m) const;
   void choose_block(Contraction& c, DType type) const;
-  std::vector<Id> parts_along(const SpecMember& m, const Contraction& c) const;
+  std::vector<Id> parts_along(const SpecMember& m, Id along, Id but_not) const;
+  struct Part {
+    Func func;
+    Expr read;             // where the sum reads it
+    std::vector<Id> axes;  // of its dimensions, innermost first
+  };
+  int parts_ = 0;
+  Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at);
   void contract(const SpecMember& m, const Contraction& c);
 
   // First extreme, or the first NaN. Serial: ties must go to the first.

@@ -70,6 +70,15 @@ TEST(Fusion, LayerNormBackwardIsOneSweepWithPartialSums) {
   EXPECT_LE(b.reductions, 4);
 }
 
+// A product's gradients by both operands read dy, but neither is of use to the other: partial results would be many times
+// the result.
+TEST(Fusion, WhatWouldMoveMoreBytesStaysApart) {
+  Program p = with_backward("op f(x: f32[N,I], w: f32[I,O]) -> (y) { y[n,o] = tanh(sum(i: x[n,i]*w[i,o])) }");
+  KernelPlan b = plan_kernels(backward_program(p), {{"N", 512}, {"I", 1024}, {"O", 1024}});
+  EXPECT_LE(b.bytes_moved, 2 * b.bytes_unavoidable);
+  EXPECT_GE(b.kernels.size(), 2u);
+}
+
 TEST(Fusion, BatchNormGoesByChannelWhereAChannelFits) {
   Program p = with_backward(kBatchNorm);
   DimValues sizes = {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}};

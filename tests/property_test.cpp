@@ -78,8 +78,25 @@ std::string pass_failure(const Program& start, const std::string& passes, const 
   return wrong;
 }
 
-// One dim is 0: gradients that are numbers before the passes are the same numbers after them. None where sizes are given,
-// or 0 is refused: a precondition, argmax over nothing, an index into nothing.
+// Does the program look up a place that data name in a tensor without elements? An error, which passes may find earlier.
+bool looks_into_nothing(const Program& p, const DimValues& dims) {
+  for (const Definition& d : p.body.definitions)
+    for (Id id : reachable(*p.arena, d.body)) {
+      const Node& n = (*p.arena)[id];
+      if (!is_read(n.op) || std::ranges::none_of(read_indices(n), [&](Id x) { return !tensors_read(*p.arena, x).empty(); })) continue;
+      if (std::ranges::count(shape_of(p, n.symbol, dims), 0)) return true;
+    }
+  return false;
+}
+
+bool all_finite(const Array& x) {
+  for (size_t i = 0; i < x.size(); ++i)
+    if (!std::isfinite(x.at(i))) return false;
+  return true;
+}
+
+// One dim is 0: gradients that are numbers before the passes are the same numbers after them. None where sizes are given, 0
+// is refused (a precondition, argmax over nothing), or the op itself is no number (a mean over nothing).
 std::vector<Case> zero_size(const Program& op, const Program& derived, uint64_t seed) {
   std::vector<std::string> dims;
   for (const Dim& d : op.dims)
@@ -94,12 +111,10 @@ std::vector<Case> zero_size(const Program& op, const Program& derived, uint64_t 
   } catch (const Error&) {
     return {};
   }
-  std::erase_if(c.expected, [](const auto& named) {
-    const Array& x = named.second;
-    for (size_t i = 0; i < x.size(); ++i)
-      if (!std::isfinite(x.at(i))) return true;
-    return false;
-  });
+  for (TensorId t : op.outputs)
+    if (!all_finite(c.expected.at(op.tensor(t).name))) return {};
+  if (looks_into_nothing(op, c.dims)) return {};
+  std::erase_if(c.expected, [](const auto& named) { return !all_finite(named.second); });
   return {c};
 }
 
@@ -194,9 +209,12 @@ std::string failure(const std::string& text, uint64_t seed) {
     Arrays all = evaluate_on(derived, data, dims);
     if (std::string d = difference(forward, all, kTolerance); !d.empty()) return "value_grad: " + d + "\n" + derived_text;
     if (std::string t = text_failure(derived, derived_text, "the gradient"); !t.empty()) return t;
-    std::vector<Case> cases = zero_size(op, derived, seed);
-    cases.push_back({"", dims, data, all});
-    if (std::string f = pass_failure(derived, kPipelines[seed % std::size(kPipelines)], cases); !f.empty()) return f;
+    std::string passes = kPipelines[seed % std::size(kPipelines)];
+    std::vector<Case> cases = {{"", dims, data, all}};
+    // Sums over nothing are guarded at the end of the step that may forget them.
+    if (passes.find("stash") != std::string::npos)
+      for (Case& c : zero_size(op, derived, seed)) cases.push_back(std::move(c));
+    if (std::string f = pass_failure(derived, passes, cases); !f.empty()) return f;
     if (derived.gradients.empty()) return "";
     if (std::string f = forward_failure(op, derived, data, all, dims, seed); !f.empty()) return f;
     GradcheckReport report = check_gradient(derived, data, dims, {.seed = seed, .directions = 1, .elements = 2});
@@ -213,7 +231,8 @@ class PropertyPartTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(PropertyPartTest, ProgramsKeepTheirMeaning) {
   auto program = [](uint64_t seed) { return random_program(seed); };
-  EXPECT_EQ(failing_programs(GetParam(), kParts, property_count(20000, 2000), program, failure), "");
+  std::string report = failing_programs(GetParam(), kParts, property_count(20000, 2000), program, failure);
+  EXPECT_TRUE(report.empty()) << report;
 }
 // A prefix each makes a suite each, and a suite is what ctest runs.
 INSTANTIATE_TEST_SUITE_P(First, PropertyPartTest, ::testing::Values(0));

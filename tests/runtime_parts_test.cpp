@@ -1,6 +1,7 @@
 // Parts of the runtime by themselves: collapsing axes, keys of kernels, the thread pool, finishing partial results.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -53,6 +54,24 @@ TEST(KernelSpec, TheKeyForgetsBatchSizesAndNames) {
   // A size that the code depends on is in the key.
   const char* flipped = "op f(x: f32[N,D]) -> (y) { y[n in 0..N, d] = x[N-1-n,d] }";
   EXPECT_NE(spec_of(flipped, {{"N", 4096}, {"D", 256}}).key(), spec_of(flipped, {{"N", 8192}, {"D", 256}}).key());
+}
+
+// The gradient of a convolution looks at three places where the convolution had three taps, not at the whole image.
+TEST(KernelSpec, ARangeThatMovesIsAWindow) {
+  KernelSpec s = spec_of(R"(op f(dy: f32[C,H], w: f32[C,3]) -> (dx) {
+    dx[h in 0..H] = sum(c, i in max(0,h-1)..min(h+2,H): dy[c,i]*w[c,h+1-i]) })", {{"C", 8}, {"H", 100}});
+  const SpecMember& m = s.members.at(0);
+  ASSERT_EQ(m.reduced.size(), 2u);
+  EXPECT_EQ(s.axes.at(m.reduced[1]).extent, 3);
+  // w is read at 2-t: nothing of h is left in it.
+  int reads = 0;
+  for (Id id : reachable(*s.arena, m.body)) {
+    const Node& n = (*s.arena)[id];
+    if (n.op != Op::read || s.tensors[n.symbol].shape.back() != 3) continue;
+    EXPECT_EQ(std::ranges::count(n.free_axes(), m.left[0]), 0);
+    ++reads;
+  }
+  EXPECT_EQ(reads, 1);
 }
 
 TEST(ThreadPool, RunsEveryTaskOnce) {

@@ -88,5 +88,37 @@ TEST(Tiles, StencilsMeetAtTheirEdges) {
   }
 }
 
+// Blocks of rows and columns at sizes that fill them, leave something over, or are smaller than one.
+TEST(Tiles, ProductsOfAnySize) {
+  const char* product = "op f(a: f32[M,K], b: f32[K,N]) -> (y) { y[m,n] = sum(k: a[m,k]*b[k,n]) }";
+  const char* transposed = "op f(a: f32[M,K], b: f32[N,K]) -> (y) { y[m,n] = sum(k: a[m,k]*b[n,k]) }";
+  const char* distance = "op f(a: f64[M,K], b: f64[N,K]) -> (y) { y[m,n] = sum(k: (a[m,k]-b[n,k])^2) }";
+  const char* largest = "op f(a: f32[M,K], b: f32[N,K]) -> (y) { y[m,n] = max(k: a[m,k] + b[n,k]) }";
+  const char* computed = "op f(a: f32[M,K], b: f32[N,K]) -> (y) { y[m,n] = sum(k: tanh(a[m,k])*sin(b[n,k]) + a[m,k]) }";
+  const char* triangle = "op f(a: f32[M,K], b: f32[K,N]) -> (y) { y[m,n] = sum(k if k <= m: a[m,k]*b[k,n]) }";
+  const char* batched = "op f(a: f32[B,M,K], b: f32[B,K,N]) -> (y) { y[c,m,n] = sum(k: a[c,m,k]*b[c,k,n]) }";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  for (const char* text : {product, transposed, distance, largest, computed, triangle})
+    for (DimValues dims : {DimValues{{"M", 4}, {"K", 8}, {"N", 8}}, {{"M", 3}, {"K", 9}, {"N", 7}},
+                           {{"M", 29}, {"K", 11}, {"N", 50}}, {{"M", 70}, {"K", 33}, {"N", 96}}})
+      for (const CompileOptions& options : {CompileOptions{}, small_tiles}) expect_agreement(text, dims, options);
+  expect_agreement(batched, {{"B", 5}, {"M", 31}, {"K", 8}, {"N", 17}}, small_tiles);
+}
+
+// The windows of their gradients move with the element: as many taps are looked at as there are.
+TEST(Tiles, ConvolutionsAndTheirGradients) {
+  const char* conv = R"(op f(x: f32[N,C,H,W], w: f32[K,C,3,3], b: f32[K]) -> (y) {
+    y[n,k,i in 0..H,j in 0..W] = max(0, b[k] + sum(c,r,s: x[n,c,i+r-1,j+s-1 else 0]*w[k,c,r,s])) })";
+  const char* strided = R"(op f(x: f32[N,C,2*H,2*W], w: f32[K,C,3,3]) -> (y) {
+    y[n,k,i in 0..H,j in 0..W] = sum(c,r,s: x[n,c,2*i+r-1,2*j+s-1 else 0]*w[k,c,r,s]) })";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  for (const char* text : {conv, strided})
+    for (DimValues dims : {DimValues{{"N", 2}, {"C", 3}, {"K", 5}, {"H", 6}, {"W", 9}},
+                           {{"N", 1}, {"C", 9}, {"K", 8}, {"H", 7}, {"W", 20}}})
+      for (const CompileOptions& options : {CompileOptions{}, small_tiles}) expect_agreement(text, dims, options);
+}
+
 }  // namespace
 }  // namespace xhat
