@@ -61,8 +61,8 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
   int64_t terms = 1;
   for (Id x : m.reduced) {
-    if (axis(x).kind() != AxisKind::whole) return {};
-    terms *= axis(x).extent;
+    if (axis(x).kind() == AxisKind::part) return {};
+    terms *= axis(x).kind() == AxisKind::single ? 1 : axis(x).extent;
   }
   if (terms < kLeastTerms) return {};
   std::vector<Id> reads;
@@ -116,6 +116,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   std::vector<Var> vars;
   std::vector<Expr> from;
   for (Id x : axes) {
+    if (axis(x).kind() == AxisKind::single) inside[x] = 0;
     if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single) continue;
     if (std::ranges::find(p.axes, x) != p.axes.end()) continue;
     p.axes.push_back(x);
@@ -142,7 +143,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   int64_t terms = 1;
   for (size_t i = m.reduced.size(); i-- > 0;) {
     ranges.emplace_back(0, extent(m.reduced[i]));
-    terms *= axis(m.reduced[i]).extent;
+    terms *= axis(m.reduced[i]).kind() == AxisKind::single ? 1 : axis(m.reduced[i]).extent;
   }
   RDom k{Halide::Region(ranges)};
   Emitter::Axes axes = left_locals(m);
