@@ -88,10 +88,14 @@ class Gatherer {
     return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
   }
 
-  // Within reach of isl: no tensor is read, nothing but integers compared.
+  // Within reach of isl: no tensor is read, nothing but integers compared. Not i % (i*i): what is known of it only because i is
+  // in its range must not stand for that range.
   bool is_affine(Id literal) const {
     return std::ranges::all_of(reachable(a_, literal), [&](Id id) {
-      return !is_read(a_[id].op) && !is_reduction(a_[id].op) && !is_float(a_[id].type);
+      const Node& n = a_[id];
+      bool product = n.op == Op::mul || n.op == Op::div || n.op == Op::mod;
+      if (product && depends_on(a_, n.arg(0), bound_) && depends_on(a_, n.arg(1), bound_)) return false;
+      return !is_read(n.op) && !is_reduction(n.op) && !is_float(n.type);
     });
   }
 

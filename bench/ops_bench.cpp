@@ -2,7 +2,8 @@
 //
 //     build/bench/xhat_bench --benchmark_filter=ops/layer_norm
 //
-// Names are ops/OP/PHASE/VARIANT. Variants: cost (the default), stash_none, stash_largest, fusion_off. The
+// Names are ops/OP/PHASE/VARIANT. Variants: cost (the default), stash_none, stash_largest, fusion_off, as_derived (no
+// algebra, nothing shared: the gradient as it comes from the rules). The
 // counter bytes_per_second is by unavoidable bytes (every tensor that the variant's own plan needs, once), so it
 // can be held against the machine's copy bandwidth. `compile` starts from text with an empty kernel cache:
 // parsing, gradient, stash, planning, and every kernel. `plan/OP`, for every op of bench/peer_ops, is the part of it
@@ -51,12 +52,14 @@ struct Variant {
   const char* name;
   Policy stash;
   FusePolicy fusion;
+  const char* passes = "";  // XHAT=…, see docs/passes.md
 };
 constexpr Variant kVariants[] = {
     {"cost", Policy::cost, FusePolicy::full},
     {"stash_none", Policy::none, FusePolicy::full},
     {"stash_largest", Policy::largest, FusePolicy::full},
     {"fusion_off", Policy::cost, FusePolicy::off},
+    {"as_derived", Policy::cost, FusePolicy::full, "limit=5"},
 };
 
 std::string text_of(const std::string& op) {
@@ -69,6 +72,7 @@ std::string text_of(const std::string& op) {
 }
 
 CompiledOp compile_case(const Case& c, const Variant& v) {
+  setenv("XHAT", v.passes, 1);
   CompileOptions options;
   options.threads = kThreads;
   options.stash.policy = v.stash;

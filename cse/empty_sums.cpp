@@ -43,6 +43,7 @@ class EmptySums {
   std::vector<Id> needed(const Product& p);
   Vanishing vanishing(const Product& p);
   Vanishing vanishing(Id atom);
+  std::optional<Vanishing> vanishing_count(Id atom);
   Vanishing vanishing_read(Id read);
   const Definition* sum_of(Id atom) const;
   bool at_least_one(Id extent);
@@ -152,7 +153,15 @@ Vanishing EmptySums::vanishing_read(Id read) {
   return v;
 }
 
+// A sum of what does not depend on its axis became a count.
+std::optional<Vanishing> EmptySums::vanishing_count(Id atom) {
+  while (a_[atom].op == Op::cast) atom = a_[atom].arg(0);
+  if (a_[atom].op != Op::dim || at_least_one(atom)) return std::nullopt;
+  return Vanishing{{a_.binary(Op::lt, a_.integer(0), atom)}, {atom}};
+}
+
 Vanishing EmptySums::vanishing(Id atom) {
+  if (auto count = vanishing_count(atom)) return *count;
   const std::vector<Product>* terms = tree_.terms(atom);
   if (!terms) return vanishing_read(atom);
   // All terms together, or by what they share.
