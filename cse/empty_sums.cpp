@@ -41,6 +41,7 @@ class EmptySums {
   Product guarded(const Product& p, DType type, int depth);
   Product inside(const Product& p, int depth);
   std::vector<Id> needed(const Product& p);
+  bool others_vanish(const Product& p, const Factor& f);
   Vanishing vanishing(const Product& p);
   Vanishing vanishing(Id atom);
   std::optional<Vanishing> vanishing_count(Id atom);
@@ -192,6 +193,14 @@ Vanishing EmptySums::vanishing(const Product& p) {
   return all;
 }
 
+// Can the product be 0 for want of terms in something else than this factor?
+bool EmptySums::others_vanish(const Product& p, const Factor& f) {
+  Product rest = p;
+  std::erase(rest.factors, f);
+  std::vector<Id> own = vanishing(f.atom).conditions;
+  return std::ranges::any_of(vanishing(rest).conditions, [&](Id c) { return std::ranges::find(own, c) == own.end(); });
+}
+
 // The conditions under which the product may be evaluated.
 std::vector<Id> EmptySums::needed(const Product& p) {
   Vanishing v = vanishing(p);
@@ -199,7 +208,7 @@ std::vector<Id> EmptySums::needed(const Product& p) {
   std::vector<Id> sizes;
   bool other = false;
   for (const Factor& f : p.factors) {
-    if (f.halves > 0 && sum_of(f.atom)) continue;
+    if (f.halves > 0 && sum_of(f.atom) && (finite(f.atom) || !others_vanish(p, f))) continue;
     bool whole = f.halves > 0 && f.halves % 2 == 0;
     if (finite(f.atom) && (whole || positive(f.atom))) continue;
     // 1/N alone is infinite for N = 0 only.
