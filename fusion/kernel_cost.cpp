@@ -39,12 +39,11 @@ std::vector<size_t> Planner::scatter_targets(const Member& m) const {
 }
 
 std::optional<Planner::Product> Planner::product(const Member& m) const {
-  const Arena& a = *p_.arena;
   const Shape& s = shapes_[m.definition];
   if (!s.is_reduction || !scatter_targets(m).empty()) return std::nullopt;
   auto reads = [&](size_t x, size_t y) {
-    auto on = [&](Id r, size_t i) { return std::ranges::binary_search(a[r].free_axes(), s.axes[i].axis); };
-    return std::ranges::any_of(s.reads, [&](Id r) { return on(r, x) && on(r, y); });
+    auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
+    return std::ranges::any_of(s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
   for (size_t v = s.left; v-- > 0;) {
     if (s.extents[v] < kLeastColumns || !reads(v, v)) continue;

@@ -14,6 +14,9 @@ struct Shape {
   std::vector<int64_t> extents;
   size_t left = 0;
   std::vector<Id> reads;  // read nodes, ascending
+  // Per read, the axes that it depends on, places in a window that moves with another axis counted from its beginning:
+  // w[h+1-i] for i in max(0,h-1)..min(h+2,H) does not depend on h.
+  std::vector<std::vector<Id>> read_axes;
   bool is_reduction = false;
   bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
 };
@@ -35,6 +38,7 @@ class Planner {
   int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
   int64_t bytes(TensorId t) const;
   Shape take_apart(const Definition& d) const;
+  std::vector<Id> axes_of(Id read, const Replacements& windows) const;
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "expr/affine.h"
 #include "fusion/kernel_draft.h"
 
 namespace xhat {
@@ -48,9 +49,31 @@ Shape Planner::take_apart(const Definition& d) const {
     }
     middle[r.axis] = value_at(r.begin, middle) + s.extents.back() / 2;
   }
+  Replacements windows;
+  for (const AxisRange& r : s.axes) {
+    Id first = r.begin;
+    while (a[first].op == Op::maximum) first = a[first].arg(a[a[first].arg(0)].axes_count > 0 ? 0 : 1);
+    if (a[first].axes_count > 0) windows[r.axis] = p_.arena->add(first, r.axis);
+  }
   for (Id id : reachable(a, d.body))
-    if (is_read(a[id].op)) s.reads.push_back(id);
+    if (is_read(a[id].op)) {
+      s.reads.push_back(id);
+      s.read_axes.push_back(axes_of(id, windows));
+    }
   return s;
+}
+
+std::vector<Id> Planner::axes_of(Id read, const Replacements& windows) const {
+  Arena& a = *p_.arena;
+  const Node n = a[read];
+  if (windows.empty()) return {n.free_axes().begin(), n.free_axes().end()};
+  std::set<Id> axes;
+  for (Id x : n.args()) {
+    Id moved = substitute(a, x, windows);
+    if (a[x].type == DType::i64) moved = collected(a, moved);
+    axes.insert(a[moved].free_axes().begin(), a[moved].free_axes().end());
+  }
+  return {axes.begin(), axes.end()};
 }
 
 namespace {
