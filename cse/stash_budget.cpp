@@ -26,9 +26,10 @@ class Search {
       for (int64_t price : {n.keep_ps, n.recompute_ps}) total += price == kNever ? 0 : price;
       bytes += n.bytes;
     }
-    constexpr int64_t kRoom = int64_t{1} << 60;  // two of these still add up
-    while (scale_ < (int64_t{1} << 30) && total * scale_ < kRoom / 2) scale_ *= 2;
-    highest_ = kRoom / bytes;
+    // The flow adds up what enters every node.
+    const int64_t room = (int64_t{1} << 60) / (static_cast<int64_t>(nodes.size()) + 1);
+    while (scale_ < (int64_t{1} << 30) && total * scale_ < room / 2) scale_ *= 2;
+    highest_ = room / bytes;
   }
 
   BudgetCut run() {
