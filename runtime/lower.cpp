@@ -173,10 +173,16 @@ void Lowering::member(const std::vector<size_t>& group) {
   if (m.op == Op::constant) return map(m);
   if (!m.scatter.empty()) return scatter(m);
   if (m.op == Op::argmax || m.op == Op::argmin) return extreme_index(m);
-  if (contraction(m)) {
-    for (size_t g : group) contract(spec_.members[g], *contraction(spec_.members[g]));
-    return;
+  // Each by itself: what the others of its domain read may forbid it to them.
+  std::vector<size_t> rest;
+  for (size_t g : group) {
+    if (auto c = contraction(spec_.members[g]))
+      contract(spec_.members[g], *c);
+    else
+      rest.push_back(g);
   }
+  if (rest.empty()) return;
+  if (rest.size() < group.size()) return member(rest);
   Id v = vector_axis(group);
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||

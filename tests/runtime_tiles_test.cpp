@@ -103,6 +103,9 @@ TEST(Tiles, ProductsOfAnySize) {
     for (DimValues dims : {DimValues{{"M", 4}, {"K", 8}, {"N", 8}}, {{"M", 3}, {"K", 9}, {"N", 7}},
                            {{"M", 29}, {"K", 11}, {"N", 50}}, {{"M", 70}, {"K", 33}, {"N", 96}}})
       for (const CompileOptions& options : {CompileOptions{}, small_tiles}) expect_agreement(text, dims, options);
+  // Two sums over one domain, of which one is no product.
+  expect_agreement("op f(a: f32[M,K], b: f32[K,N], c: f32[M,K,N]) -> (y, z) {\n y[m,n] = sum(k: a[m,k]*b[k,n])\n"
+                   " z[m,n] = sum(k: c[m,k,n]*c[m,k,n]) }", {{"M", 29}, {"K", 11}, {"N", 50}});
   expect_agreement(batched, {{"B", 5}, {"M", 31}, {"K", 8}, {"N", 17}}, small_tiles);
 }
 
