@@ -175,19 +175,25 @@ BoundsAnswer prove_nonnegative(Arena& a, Id size) {
   return prove_bounds(a, {.axes = {}, .conditions = {}, .index = size, .extent = a.add(size, a.integer(1))});
 }
 
+namespace {
+
+// The points where these axes are in their ranges; the scope knows of the ranges then.
+Set bound_points(Scope& scope, std::span<const AxisRange> axes) {
+  Set points = scope.universe();
+  for (const AxisRange& r : axes) {
+    scope.bind(r);
+    points = points & scope.inside(r);
+  }
+  return points;
+}
+
+}  // namespace
+
 Id nonempty(Arena& a, std::span<const AxisRange> axes, std::span<const AxisRange> around) {
   try {
     Scope scope(a);
-    Set context = scope.universe();
-    for (const AxisRange& r : around) {
-      scope.bind(r);
-      context = context & scope.inside(r);
-    }
-    Set points = context;
-    for (const AxisRange& r : axes) {
-      scope.bind(r);
-      points = points & scope.inside(r);
-    }
+    const Set context = bound_points(scope, around);
+    Set points = context & bound_points(scope, axes);
     points = projected(scope, points & scope.facts(), [&](const Monomial& m) {
       return std::ranges::none_of(m, [&](Id atom) {
         return std::ranges::any_of(axes, [&](const AxisRange& r) {
@@ -209,11 +215,7 @@ std::optional<int64_t> largest_difference(Arena& a, Id x, Id y, std::span<const 
     Scope scope(a);
     const Poly exact = scope.poly(x) - scope.poly(y);
     if (auto c = exact.as_constant()) return c;
-    Set points = scope.universe();
-    for (const AxisRange& r : axes) {
-      scope.bind(r);
-      points = points & scope.inside(r);
-    }
+    Set points = bound_points(scope, axes);
     const Id difference = a.axis("difference");
     points = points & scope.eq(scope.poly(difference), exact) & scope.facts();
     points = projected(scope, points, [&](const Monomial& m) { return m == Monomial{difference}; });

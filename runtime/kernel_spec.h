@@ -23,6 +23,7 @@ struct SpecAxis {
     if (shared < 0 || tile >= extent) return AxisKind::whole;
     return tile == 1 ? AxisKind::single : AxisKind::part;
   }
+  int64_t in_tile() const { return kind() == AxisKind::whole ? extent : tile; }  // elements, but for the last tile
 };
 
 constexpr TensorId kInternal = UINT32_MAX;  // SpecTensor::original of what the program does not name

@@ -38,7 +38,7 @@ void Lowering::choose_block(Contraction& c, DType type) const {
   bool wide_file = target_.has_feature(Halide::Target::AVX512) || target_.has_feature(Halide::Target::AVX512_Skylake) ||
                    target_.has_feature(Halide::Target::AVX512_Cannonlake);
   int registers = wide_file ? 32 : 16;
-  int64_t columns = axis(c.v).extent, rows = axis(c.y).kind() == AxisKind::part ? axis(c.y).tile : axis(c.y).extent;
+  int64_t columns = axis(c.v).extent, rows = axis(c.y).in_tile();
   double best = 0;
   for (int width = natural(type); width >= 4 && best == 0; width /= 2)
     for (auto [vectors, speed] : {std::pair{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}}) {
@@ -63,7 +63,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   int64_t terms = 1;
   for (Id x : m.reduced) {
     if (axis(x).kind() == AxisKind::part) return {};
-    terms *= axis(x).kind() == AxisKind::single ? 1 : axis(x).extent;
+    terms *= axis(x).in_tile();
   }
   if (terms < kLeastTerms) return {};
   std::vector<Id> reads;
@@ -144,7 +144,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   int64_t terms = 1;
   for (size_t i = m.reduced.size(); i-- > 0;) {
     ranges.emplace_back(0, extent(m.reduced[i]));
-    terms *= axis(m.reduced[i]).kind() == AxisKind::single ? 1 : axis(m.reduced[i]).extent;
+    terms *= axis(m.reduced[i]).in_tile();
   }
   RDom k{Halide::Region(ranges)};
   Emitter::Axes axes = left_locals(m);
@@ -152,8 +152,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   // A last block of fewer rows computes the last one again, and does not write it.
   if (!whole_rows) axes[c.y] = Halide::min(Expr(y), rows - 1);
 
-  int64_t rows_planned = axis(c.y).kind() == AxisKind::part ? axis(c.y).tile : axis(c.y).extent;
-  bool pack = rows_planned >= kRowsToPack && terms * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
+  bool pack = axis(c.y).in_tile() >= kRowsToPack && terms * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Func> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   Emitter emit = emit_;
@@ -168,7 +167,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   for (Id id : parts_along(m, c.y, c.v)) {
     if (is_read(a[id].op)) continue;
     int64_t bytes = static_cast<int64_t>(byte_size(a[id].type));
-    for (Id x : a[id].free_axes()) bytes *= axis(x).kind() == AxisKind::single ? 1 : axis(x).tile;
+    for (Id x : a[id].free_axes()) bytes *= axis(x).in_tile();
     if (bytes > kLargestPack) continue;
     Part p = part_of(m, id, {}, axes);
     emit.given[id] = p.read;

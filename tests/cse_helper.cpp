@@ -84,11 +84,13 @@ Program derived(const std::string& text) { return inline_injective(gather(gradie
 
 Program normal_form(const Program& p) { return inline_injective(p); }
 
-Program derived_op(const std::string& name) {
+const PlainOp& plain_op(const std::string& name) {
   for (const PlainOp& op : plain_ops())
-    if (op.name == name) return derived(op.text);
+    if (op.name == name) return op;
   throw std::logic_error("no such op: " + name);
 }
+
+Program derived_op(const std::string& name) { return derived(plain_op(name).text); }
 
 int backward_nodes(const Program& p, Op op) {
   std::vector<Id> roots;

@@ -13,6 +13,7 @@ struct PlainOp {
   int sums;  // reductions of the backward at best: sums of the algebra, and counts of ties
 };
 const std::vector<PlainOp>& plain_ops();
+const PlainOp& plain_op(const std::string& name);
 Program derived(const std::string& text);  // parsed, differentiated, in normal form
 Program normal_form(const Program& p);
 Program derived_op(const std::string& name);
