@@ -206,6 +206,23 @@ Poly floor_mod(Arena& a, const Poly& p, int64_t divisor) {
   return Poly::atom(a.binary(Op::mod, expression(a, reduced), a.integer(divisor)));
 }
 
+Poly polynomial(Arena& a, Id e, const std::function<Poly(Id)>& atom) {
+  const Node n = a[e];
+  auto x = [&](size_t i) { return polynomial(a, n.arg(i), atom); };
+  auto quotient = [&] { return floor_div(a, x(0), a[n.arg(1)].integer); };
+  bool divides = (n.op == Op::div || n.op == Op::mod) && a[n.arg(1)].op == Op::constant && a[n.arg(1)].integer > 0;
+  switch (n.op) {
+    case Op::constant: return Poly::constant(n.integer);
+    case Op::add: return x(0) + x(1);
+    case Op::sub: return x(0) - x(1);
+    case Op::neg: return -x(0);
+    case Op::mul: return x(0) * x(1);
+    case Op::div: return divides ? quotient() : atom(e);
+    case Op::mod: return divides ? x(0) - Poly::constant(a[n.arg(1)].integer) * quotient() : atom(e);
+    default: return atom(e);
+  }
+}
+
 Id divisible(Arena& a, const Poly& p, int64_t divisor) {
   const Poly rest = floor_mod(a, p, divisor);
   if (auto c = rest.as_constant()) return a.boolean(*c == 0);

@@ -39,19 +39,29 @@ std::vector<size_t> Planner::scatter_targets(const Member& m) const {
 }
 
 std::optional<Planner::Product> Planner::product(const Member& m) const {
+  auto plain = product(m, false);
+  if (shapes_[m.definition].phase_axes.empty()) return plain;
+  // Columns that lie closer in memory are worth the phases.
+  auto apart = product(m, true);
+  auto place = [&](const Product& p) { return std::ranges::find(m.left, p.columns) - m.left.begin(); };
+  return apart && (!plain || place(*apart) > place(*plain)) ? apart : plain;
+}
+
+std::optional<Planner::Product> Planner::product(const Member& m, bool in_phases) const {
   const Shape& s = shapes_[m.definition];
   if (!s.is_reduction || !scatter_targets(m).empty()) return std::nullopt;
+  auto steps = [&](size_t x) { return in_phases ? s.extents[x] / s.phases[x] : s.extents[x]; };
   auto reads = [&](size_t x, size_t y) {
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
-    return std::ranges::any_of(s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
+    return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
   for (size_t v = s.left; v-- > 0;) {
-    if (s.extents[v] < kLeastColumns || !reads(v, v)) continue;
+    if (steps(v) < kLeastColumns || !reads(v, v)) continue;
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)
-      if (y != v && s.extents[y] >= kLeastRows && reads(y, y) && !reads(y, v) && (!best || s.extents[y] > s.extents[*best]))
+      if (y != v && steps(y) >= kLeastRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best)))
         best = y;
-    if (best) return Product{m.left[*best], m.left[v]};
+    if (best) return Product{m.left[*best], m.left[v], in_phases};
   }
   return std::nullopt;
 }
@@ -78,7 +88,11 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   // A product's columns are whole in the tile, and its rows the next to vary.
   std::optional<Product> block;
   for (const Member& m : k.members)
-    if (auto p = product(m); p && !block) block = p;
+    if (auto p = product(m); p && !block) {
+      block = p;
+      const Shape& s = shapes_[m.definition];
+      for (size_t i = 0; i < s.left && p->in_phases; ++i) d.axes[static_cast<size_t>(m.left[i])].phases = s.phases[i];
+    }
   if (block)
     for (int c : {block->rows, block->columns})
       if (auto at = std::ranges::find(order, c); at != order.end()) std::rotate(at, at + 1, order.end());
@@ -143,6 +157,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       }
       int64_t pieces = (full + fit - 1) / fit;
       axis.tile = (full + pieces - 1) / pieces;
+      if (axis.tile > 1) axis.tile = (axis.tile + axis.phases - 1) / axis.phases * axis.phases;
       // Contiguous vectors: whole cache lines, so that no two tiles write one line.
       if (i + 1 == order.size() && axis.tile > 64) axis.tile = (axis.tile + 63) / 64 * 64;
       break;

@@ -17,6 +17,10 @@ struct Shape {
   // Per read, the axes that it depends on, places in a window that moves with another axis counted from its beginning:
   // w[h+1-i] for i in max(0,h-1)..min(h+2,H) does not depend on h.
   std::vector<std::vector<Id>> read_axes;
+  // Of axes with phases: the divisor that all their quotients have, and read_axes if what depends on the remainder by it is
+  // not counted: w[h%2] does not depend on h.
+  std::vector<int64_t> phases;  // per axis; 1: none
+  std::vector<std::vector<Id>> phase_axes;
   bool is_reduction = false;
   bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
 };
@@ -38,7 +42,8 @@ class Planner {
   int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
   int64_t bytes(TensorId t) const;
   Shape take_apart(const Definition& d) const;
-  std::vector<Id> axes_of(Id read, const Replacements& windows) const;
+  std::vector<Id> axes_of(Id read, const Replacements& windows, const Replacements& apart = {}) const;
+  void find_phases(const Definition& d, Shape& s, const Replacements& windows) const;
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
@@ -57,8 +62,10 @@ class Planner {
   // some on either.
   struct Product {
     int rows, columns;
+    bool in_phases;  // only with the axes' phases apart
   };
   std::optional<Product> product(const Member& m) const;
+  std::optional<Product> product(const Member& m, bool in_phases) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
   void count(const Draft& draft, Kernel& k) const;
 

@@ -11,7 +11,7 @@
 #include <numeric>
 #include <set>
 
-#include "expr/affine.h"
+#include "expr/affine_poly.h"
 #include "fusion/kernel_draft.h"
 
 namespace xhat {
@@ -60,17 +60,50 @@ Shape Planner::take_apart(const Definition& d) const {
       s.reads.push_back(id);
       s.read_axes.push_back(axes_of(id, windows));
     }
+  find_phases(d, s, windows);
   return s;
 }
 
-std::vector<Id> Planner::axes_of(Id read, const Replacements& windows) const {
+void Planner::find_phases(const Definition& d, Shape& s, const Replacements& windows) const {
+  constexpr int64_t kMostPhases = 8;
+  Arena& a = *p_.arena;
+  s.phases.assign(s.axes.size(), 1);
+  for (Id id : reachable(a, d.body)) {
+    const Node& n = a[id];
+    if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64 || a[n.arg(1)].op != Op::constant) continue;
+    int64_t by = a[n.arg(1)].integer;
+    for (size_t i = 0; i < s.left; ++i)
+      if (by > 1 && by <= kMostPhases && std::ranges::binary_search(n.free_axes(), s.axes[i].axis)) s.phases[i] = std::lcm(s.phases[i], by);
+  }
+  Replacements apart;
+  for (size_t i = 0; i < s.left; ++i) {
+    if (s.phases[i] > kMostPhases || s.extents[i] % s.phases[i] != 0) s.phases[i] = 1;
+    Id x = s.axes[i].axis;
+    if (s.phases[i] > 1) apart[x] = a.add(a.mul(a.integer(s.phases[i]), x), a.axis("phase"));
+  }
+  if (apart.empty()) return;
+  for (Id id : s.reads) s.phase_axes.push_back(axes_of(id, windows, apart));
+}
+
+std::vector<Id> Planner::axes_of(Id read, const Replacements& windows, const Replacements& apart) const {
   Arena& a = *p_.arena;
   const Node n = a[read];
-  if (windows.empty()) return {n.free_axes().begin(), n.free_axes().end()};
+  if (windows.empty() && apart.empty()) return {n.free_axes().begin(), n.free_axes().end()};
+  std::function<affine::Poly(Id)> atom = [&](Id x) {
+    auto it = apart.find(x);
+    return it == apart.end() ? affine::Poly::atom(x) : affine::polynomial(a, it->second, affine::Poly::atom);
+  };
+  auto collected = [&](Id x) {
+    try {
+      return affine::expression(a, affine::polynomial(a, x, atom));
+    } catch (const affine::GaveUp&) {
+      return x;
+    }
+  };
   std::set<Id> axes;
   for (Id x : n.args()) {
     Id moved = substitute(a, x, windows);
-    if (a[x].type == DType::i64) moved = collected(a, moved);
+    if (a[x].type == DType::i64) moved = collected(moved);
     axes.insert(a[moved].free_axes().begin(), a[moved].free_axes().end());
   }
   return {axes.begin(), axes.end()};

@@ -45,6 +45,7 @@ struct KernelAxis {
   std::string name;
   int64_t extent = 0;
   int64_t tile = 0;  // elements of it in one tile; the extent unless it is shared
+  int64_t phases = 1;  // > 1: to be walked as quotient and remainder by this, which divides extent and tile (if > 1)
 };
 
 struct Member {

@@ -223,7 +223,7 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
     set(b, v.data, t.type, t.shape.size());
     for (size_t d = 0; d < t.shape.size(); ++d) {
       size_t from = t.shape.size() - 1 - d;
-      auto stride = v.strides[static_cast<size_t>(t.groups[from].second)];
+      auto stride = t.steps[from] * v.strides[static_cast<size_t>(t.groups[from].second)];
       b.dims[d] = halide_dimension_t(0, static_cast<int32_t>(t.shape[from]), static_cast<int32_t>(stride));
     }
   }
@@ -266,7 +266,7 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
       if (r.reduced.empty()) {
         const TensorView& v = state.views[t.original];
         b.raw.host = static_cast<uint8_t*>(v.data ? v.data : nothing);
-        for (size_t d = 0; d < t.shape.size(); ++d) steps[d] = v.strides[static_cast<size_t>(t.groups[d].second)];
+        for (size_t d = 0; d < t.shape.size(); ++d) steps[d] = t.steps[d] * v.strides[static_cast<size_t>(t.groups[d].second)];
       } else {
         b.raw.host = static_cast<uint8_t*>(ks.partials[i].get());
         int64_t step = 1, row = 0;

@@ -118,6 +118,7 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
       t.groups[i].second = t.groups[i + 1].second;
       t.shape.erase(t.shape.begin() + static_cast<std::ptrdiff_t>(i) + 1);
       t.groups.erase(t.groups.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      t.steps.erase(t.steps.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return indices;
   };

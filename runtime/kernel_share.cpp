@@ -67,6 +67,7 @@ void share_expensive(KernelSpec& spec) {
     for (size_t i = 0; i < made.left.size(); ++i) {
       t.shape.push_back(spec.axes.at(made.left[i]).extent);
       t.groups.emplace_back(static_cast<int>(i), static_cast<int>(i));
+      t.steps.push_back(1);
     }
     made.tensor = static_cast<uint32_t>(spec.tensors.size());
     spec.tensors.push_back(t);

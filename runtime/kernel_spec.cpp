@@ -35,6 +35,7 @@ struct Builder {
       s.type = p.tensors[t].type;
       s.shape = shape_of(p, t, sizes);
       for (int i = 0; i < static_cast<int>(s.shape.size()); ++i) s.groups.emplace_back(i, i);
+      s.steps.assign(s.shape.size(), 1);
       s.dense = dense[t];
       spec.tensors.push_back(s);
     }
@@ -328,6 +329,8 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
     b.spec.shared.push_back(axis);
   }
   for (const Member& m : k.members) b.member(m);
+  for (size_t c = 0; c < k.axes.size(); ++c)
+    if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
   share_expensive(b.spec);
   b.uses();
   collapse(b.spec);

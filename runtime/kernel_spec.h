@@ -34,6 +34,7 @@ struct SpecTensor {
   enum class Use : uint8_t { input, result, temporary, partial } use = Use::input;
   std::vector<int64_t> shape;
   std::vector<std::pair<int, int>> groups;  // per dimension: first and last dimension of the program's tensor
+  std::vector<int64_t> steps;               // per dimension: elements of the last of these that one step takes
   bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
 };
 
@@ -64,10 +65,11 @@ struct KernelSpec {
 // dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
 KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
 
-// Steps of make_spec. share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the
+// Steps of make_spec. split_phases: axis as quotient and remainder by `phases`. share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the
 // result) is computed once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one
 // (h, w of an image), so that inner loops are long. settle_baked: finds the shared axes whose extent the code need not
 // know, so that one compiled kernel serves every batch size.
+void split_phases(KernelSpec& spec, Id axis, int64_t phases);
 void share_expensive(KernelSpec& spec);
 void collapse(KernelSpec& spec);
 void settle_baked(KernelSpec& spec);

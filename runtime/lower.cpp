@@ -262,6 +262,8 @@ void Lowering::finish() {
     bool unit = !dims.empty() && dims.back() + 1 == m.left.size() &&
                 (spec_.tensors[m.tensor].dense || spec_.tensors[m.tensor].use == SpecTensor::Use::partial);
     if (!dims.empty() && !unit) buffers[0].dim(0).set_stride(Expr());
+    if (unit && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
+      buffers[0].dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
     funcs.push_back(f);
     out_.results.push_back(m.tensor);
   }

@@ -8,10 +8,12 @@
 //
 // The scheme of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008), without a
 // block over k. f is any expression; b any part of it, so that convolutions, distances and transposed operands go the same
-// way. Last blocks overlap the ones before instead of being shorter.
+// way. Last blocks overlap the ones before instead of being shorter. Where v is walked in phases (kernel_phases.cpp), a block
+// has all of them: they read the same of b, and neighbours of a.
 #include <algorithm>
 #include <set>
 
+#include "expr/conditions.h"
 #include "runtime/lowering.h"
 
 namespace xhat::runtime {
@@ -19,6 +21,7 @@ namespace {
 
 constexpr int64_t kLeastRows = 4;      // of y, for anything to be gained
 constexpr int64_t kLeastTerms = 8;     // of the sum
+constexpr int64_t kMostUnrolled = 4;   // steps of the sum, to tell phases apart
 constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
 constexpr int64_t kLargestPack = 1 << 20;
 
@@ -27,6 +30,11 @@ bool reads_data(const Arena& a, Id id) {
 }
 
 bool has(const Arena& a, Id id, Id axis) { return std::ranges::binary_search(a[id].free_axes(), axis); }
+
+// Does one of the parts depend on both axes?
+bool has_with(const Arena& a, const std::vector<Id>& parts, Id x, Id y) {
+  return std::ranges::any_of(parts, [&](Id part) { return has(a, part, x) && has(a, part, y); });
+}
 
 int64_t blocks(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
@@ -43,17 +51,29 @@ void Lowering::choose_block(Contraction& c, DType type) const {
   for (int width = natural(type); width >= 4 && best == 0; width /= 2)
     for (auto [vectors, speed] : {std::pair{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}}) {
       if (int64_t{vectors} * width > columns) continue;
-      int64_t most = (registers - 1 - vectors) / vectors;
+      int64_t most = (registers - 1 - vectors) / (vectors * phases(c));
+      if (most < 1) continue;
       int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
       double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *
                     static_cast<double>(rows) / static_cast<double>(blocks(rows, size) * size) *
-                    std::min(1.0, static_cast<double>(size * vectors) / 10) * speed;
+                    std::min(1.0, static_cast<double>(size * vectors * phases(c)) / 10) * speed;
       if (used <= best) continue;
       best = used;
       c.width = width;
       c.vectors = vectors;
       c.rows = static_cast<int>(size);
     }
+}
+
+// The remainder of an axis of which v is the quotient.
+Id Lowering::phase_of(const SpecMember& m, Id v) const {
+  constexpr int64_t kMostPhases = 4;
+  const SpecTensor& t = spec_.tensors[m.tensor];
+  for (size_t i = 0; i + 1 < m.left.size(); ++i)
+    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && axis(m.left[i + 1]).kind() == AxisKind::whole &&
+        axis(m.left[i + 1]).extent <= kMostPhases)
+      return m.left[i + 1];
+  return kNone;
 }
 
 std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) const {
@@ -84,7 +104,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
       if (depends(x) && separate(v, x) && (y == kNone || axis(x).extent > axis(y).extent)) y = x;
     }
     if (y == kNone) continue;
-    Contraction c{v, y};
+    Contraction c{v, y, phase_of(m, v)};
     choose_block(c, widest(m));
     if (c.width > 0) return c;
   }
@@ -151,6 +171,16 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   for (size_t i = 0; i < m.reduced.size(); ++i) axes[m.reduced[m.reduced.size() - 1 - i]] = k[static_cast<int>(i)];
   // A last block of fewer rows computes the last one again, and does not write it.
   if (!whole_rows) axes[c.y] = Halide::min(Expr(y), rows - 1);
+  // Conditions that are the same for all of a block skip its step; the others choose in every lane.
+  SpecMember step = m;
+  step.condition = spec_.arena->boolean(true);
+  std::vector<Id> parts = conjuncts(*spec_.arena, m.condition);
+  for (Id part : parts) {
+    if (has(a, part, c.v) || has(a, part, c.y) || reads_data(a, part))
+      step.condition = is_true(a, step.condition) ? part : spec_.arena->land(step.condition, part);
+    else if (!is_true(a, part))
+      k.where(emit_.condition(part, axes));
+  }
 
   bool pack = axis(c.y).in_tile() >= kRowsToPack && terms * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Func> packs;
@@ -162,7 +192,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       emit.given[id] = p.read;
       packs.push_back(p.func);
       for (Id x : p.axes)
-        if (x != c.v && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
+        if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
   for (Id id : parts_along(m, c.y, c.v)) {
     if (is_read(a[id].op)) continue;
@@ -178,7 +208,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
 
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));
-  Expr next = emit.step(m, acc(at), axes);
+  Expr next = emit.step(step, acc(at), axes);
   mention(k, next);
   acc(at) = next;
 
@@ -188,8 +218,9 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   r.split(v, vo, vi, panel, TailStrategy::ShiftInwards);
   r.split(y, yo, yi, c.rows, whole_rows ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
   std::vector<VarOrRVar> order = {vi, yi, yo}, last;
+  if (c.phase != kNone) order.insert(order.begin() + 1, vars_.at(c.phase));
   for (Id x : m.left) {
-    if (x == c.v || x == c.y || axis(x).kind() == AxisKind::single) continue;
+    if (x == c.v || x == c.y || x == c.phase || axis(x).kind() == AxisKind::single) continue;
     (outer.contains(x) ? last : order).push_back(vars_.at(x));
   }
   order.push_back(vo);
@@ -199,12 +230,24 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
     if (axis(x).kind() == AxisKind::whole) r.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
 
   std::vector<VarOrRVar> walk = {v, y};
+  if (c.phase != kNone) walk.push_back(vars_.at(c.phase));
   for (int i = 0; i < k.dimensions(); ++i) walk.push_back(RVar(k[i]));
   for (const Var& x : left)
-    if (x.name() != v.name() && x.name() != y.name()) walk.push_back(x);
+    if (std::ranges::none_of(walk, [&](const VarOrRVar& w) { return w.name() == x.name(); })) walk.push_back(x);
   acc.compute_at(r, yo).bound_extent(v, panel).bound_extent(y, c.rows);
   acc.vectorize(v, c.width).unroll(v).unroll(y);
   acc.update(0).reorder(walk).vectorize(v, c.width).unroll(v).unroll(y);
+  if (c.phase != kNone) {
+    // Which steps of the sum belong to which phase is known only if both are.
+    Var p = vars_.at(c.phase);
+    r.unroll(p);
+    acc.bound_extent(p, phases(c)).unroll(p).reorder_storage({v, p});
+    acc.update(0).unroll(p);
+    for (int i = 0; i < k.dimensions(); ++i) {
+      Id x = m.reduced[m.reduced.size() - 1 - static_cast<size_t>(i)];
+      if (axis(x).extent <= kMostUnrolled && has_with(a, parts, x, c.phase)) acc.update(0).unroll(RVar(k[i]));
+    }
+  }
   for (Func& p : packs) p.compute_at(r, vo).bound_extent(v, panel).vectorize(v, c.width).unroll(v);
   publish(m, r);
 }

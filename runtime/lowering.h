@@ -181,9 +181,12 @@ class Lowering {
   // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.
   struct Contraction {
     Id v, y;
+    Id phase = kNone;  // of v, if it is walked in phases: all of them in one block
     int width = 0, vectors = 0, rows = 0;
   };
   std::optional<Contraction> contraction(const SpecMember& m) const;
+  Id phase_of(const SpecMember& m, Id v) const;
+  int phases(const Contraction& c) const { return c.phase == kNone ? 1 : static_cast<int>(axis(c.phase).extent); }
   void choose_block(Contraction& c, DType type) const;
   std::vector<Id> parts_along(const SpecMember& m, Id along, Id but_not) const;
   struct Part {

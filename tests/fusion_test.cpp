@@ -178,6 +178,29 @@ TEST(Fusion, AStencilsTileIsAWindowNotTheWholeImage) {
   }
 }
 
+TEST(Fusion, AStrideIsWalkedInPhasesIfThatMakesAProduct) {
+  auto phases = [](const std::string& text, const DimValues& sizes) {
+    KernelPlan plan = plan_kernels(backward_program(with_backward(text)), sizes);
+    std::map<std::string, int64_t> found;
+    for (const KernelAxis& a : only(plan).axes)
+      if (a.phases > 1) {
+        found[a.name] = a.phases;
+        EXPECT_EQ(a.extent % a.phases, 0);
+        EXPECT_TRUE(a.tile == 1 || a.tile % a.phases == 0) << a.tile;
+      }
+    return found;
+  };
+  using Found = std::map<std::string, int64_t>;
+  std::string conv = "op f(x: f32[N,C,H,W], w: f32[K,C,3,3] const) -> (y) { y[n,k,i in 0..28,j in 0..28] = "
+                     "sum(c,r,s: x[n,c,2*i+r-1,2*j+s-1 else 0]*w[k,c,r,s]) }";
+  DimValues sizes = {{"N", 8}, {"C", 64}, {"K", 64}, {"H", 56}, {"W", 56}};
+  EXPECT_EQ(phases(conv, sizes), (Found{{"h", 2}, {"l", 2}}));
+  sizes["W"] = 57;  // odd: that axis has no phases, and with it there is no product over l
+  EXPECT_EQ(phases(conv, sizes).count("l"), 0u);
+  std::string mean = "op f(x: f32[N,2*W]) -> (y) { y[n,j in 0..W] = 0.5*(x[n,2*j] + x[n,2*j+1]) }";
+  EXPECT_EQ(phases(mean, {{"N", 4096}, {"W", 1024}}), Found{});
+}
+
 TEST(Fusion, AGathersTileIsRowsOfTheResult) {
   KernelPlan plan = forward_plan("op f(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l],d]) }",
                                  {{"V", 10000}, {"D", 128}, {"B", 1024}, {"L", 20}});

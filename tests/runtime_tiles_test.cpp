@@ -123,5 +123,24 @@ TEST(Tiles, ConvolutionsAndTheirGradients) {
       for (const CompileOptions& options : {CompileOptions{}, small_tiles}) expect_agreement(text, dims, options);
 }
 
+// What the gradient of a stride reads depends on the element's quotient or remainder by the stride: products in phases.
+TEST(Tiles, StridesArePhases) {
+  const char* after_relu = R"(op f(x: f32[N,C,2*H,2*W], w: f32[K,C,3,3]) -> (y) {
+    a[n,c,i,j] = max(0, x[n,c,i,j])
+    y[n,k,i in 0..H,j in 0..W] = sum(c,r,s: a[n,c,2*i+r-1,2*j+s-1 else 0]*w[k,c,r,s]) })";
+  const char* three = R"(op f(x: f64[C,3*W], w: f64[K,C,5]) -> (y) {
+    y[k,j in 0..W] = sum(c,s: x[c,3*j+s-2 else 0]*w[k,c,s]) })";
+  const char* patches = R"(op f(x: f32[C,4*H,4*W], w: f32[K,C,4,4]) -> (y) {
+    y[k,i in 0..H,j in 0..W] = sum(c,r,s: x[c,4*i+r,4*j+s]*w[k,c,r,s]) })";
+  const char* transposed = R"(op f(x: f32[C,W], w: f32[K,C,4]) -> (y) {
+    y[k,j in 0..2*W] = sum(c, i in max(0,(j-1)/2)..min((j+1)/2+1, W): x[c,i]*w[k,c,clamp(j+1-2*i, 0, 3)]) })";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  for (const char* text : {after_relu, three, patches, transposed}) {
+    expect_agreement(text, {{"N", 2}, {"C", 9}, {"K", 8}, {"H", 3}, {"W", 20}});
+    expect_agreement(text, {{"N", 1}, {"C", 33}, {"K", 12}, {"H", 5}, {"W", 9}}, small_tiles);
+  }
+}
+
 }  // namespace
 }  // namespace xhat
