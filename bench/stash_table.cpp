@@ -188,6 +188,20 @@ Verdict compare(const Figures& mine, const std::map<std::string, Figures>& peers
   return v;
 }
 
+// xhat's choice within the bytes of the peer that keeps least; where a peer makes fewer passes, the largest stash if that
+// keeps to the bytes and makes as few.
+Figures best_within(const Case& c, bool dropped, const std::map<std::string, Figures>& peers) {
+  int64_t budget = least_kept(peers);
+  Figures mine = figures_of(c, planned(c, dropped, budget));
+  if (compare(mine, peers).more.empty()) return mine;
+  CompileOptions options;
+  options.stash.nominal = c.dims;
+  if (dropped) options.stash.dropped = c.drop;
+  options.stash.policy = StashOptions::Policy::largest;
+  Figures largest = figures_of(c, derive(c.program, options).program);
+  return compare(largest, peers).more.empty() ? largest : mine;
+}
+
 std::vector<Case> read_cases(const std::vector<std::string>& wanted) {
   std::vector<Case> cases;
   for (const json& entry : json::parse(read_file(kFolder + "stash_ops/ops.json"))) {
@@ -230,7 +244,7 @@ Score print_table(const std::vector<Case>& cases, const json& measured) {
     rows[0].push_back("more");
     for (const Case& c : cases) {
       std::map<std::string, Figures> peers = peers_of(c, measured, dropped);
-      Figures mine = figures_of(c, planned(c, dropped, least_kept(peers)));
+      Figures mine = best_within(c, dropped, peers);
       Figures usual = figures_of(c, planned(c, dropped, {}));
       std::vector<std::string> row = {c.name, std::to_string(mine.kept), in_units(c, usual.kept)};
       auto column = [&](auto&& text) {

@@ -1,6 +1,7 @@
 #include "cse/stash_masks.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -26,8 +27,29 @@ Id replaced(Arena& a, Id root, const std::unordered_map<Id, Id>& by) {
 struct Condition {
   TensorId in;
   std::vector<AxisRange> scope;
-  Id id;
+  Id id;    // bool, or the sign of a float
+  Id held;  // what a mask keeps of it
 };
+
+// Of a sign, which of four things it is.
+constexpr int64_t kZero = 0, kPositive = 1, kNegative = 2, kNaN = 3;
+
+Id code_of_sign(Arena& a, Id sign) {
+  Id u = a[sign].arg(0), zero = a.constant(a[u].type, 0);
+  auto byte = [&](Id condition, int64_t code) {
+    return a.select(condition, a.integer(code, DType::u8), a.integer(kZero, DType::u8));
+  };
+  Id codes = a.add(byte(a.binary(Op::lt, zero, u), kPositive), byte(a.binary(Op::lt, u, zero), kNegative));
+  return a.add(codes, byte(a.binary(Op::ne, u, u), kNaN));
+}
+
+Id sign_of_code(Arena& a, Id code, DType type) {
+  auto choose = [&](int64_t which, double value, Id otherwise) {
+    return a.select(a.eq(code, a.integer(which, DType::u8)), a.constant(type, value), otherwise);
+  };
+  Id nan = a.constant(type, std::numeric_limits<double>::quiet_NaN());
+  return choose(kZero, 0, choose(kPositive, 1, choose(kNegative, -1, nan)));
+}
 
 class Finder {
  public:
@@ -49,7 +71,7 @@ class Finder {
   std::vector<Mask> masks_;
   std::vector<Id> points_;  // parallel: the read that has exactly the mask's axes
 
-  // The largest boolean expressions all of whose comparisons are of forward values.
+  // The largest boolean expressions all of whose comparisons are of forward values, and signs of these.
   std::vector<Condition> conditions() {
     std::vector<Condition> found;
     for (const Definition& d : p_.body.definitions) {
@@ -63,8 +85,9 @@ class Finder {
         Id id = open.back();
         open.pop_back();
         if (!seen.insert(id).second) continue;
-        if (a_[id].type == DType::boolean && compares_forward_values(id))
-          found.push_back({d.target(), scope, id});
+        bool sign = a_[id].op == Op::sign && is_float(a_[id].type);
+        if ((sign || a_[id].type == DType::boolean) && compares_forward_values(id))
+          found.push_back({d.target(), scope, id, sign ? code_of_sign(a_, id) : id});
         else
           for (Id x : a_[id].args()) open.push_back(x);
       }
@@ -150,7 +173,7 @@ class Finder {
       at[a_[read].arg(i)] = axes[i].axis;
       shape.push_back(axes[i].end);
     }
-    const Id body = replaced(a_, c.id, at), point = replaced(a_, read, at);
+    const Id body = replaced(a_, c.held, at), point = replaced(a_, read, at);
     std::set<Id> own;
     for (const AxisRange& r : axes) own.insert(r.axis);
     auto free = a_[body].free_axes();
@@ -161,7 +184,7 @@ class Finder {
     d.axes = axes;
     d.body = body;
     d.direction = Direction::forward;
-    d.targets = {p_.add_tensor(p_.tensors[a_[point].symbol].name + "_mask", DType::boolean, shape)};
+    d.targets = {p_.add_tensor(p_.tensors[a_[point].symbol].name + "_mask", a_[body].type, shape)};
     masks_.push_back({d, {}});
     points_.push_back(point);
     return served(c);
@@ -181,10 +204,10 @@ class Finder {
         if (n.symbol != point.symbol) continue;
         Replacements at;
         for (size_t i = 0; i < n.arg_count; ++i) at[point.arg(i)] = a_.to(DType::i64, n.arg(i));
-        if (!same(substitute(a_, masks_[m].definition.body, at), c.id, c.scope)) continue;
+        if (!same(substitute(a_, masks_[m].definition.body, at), c.held, c.scope)) continue;
         std::vector<Id> indices(n.args().begin(), n.args().end());
-        Id value = a_.read(masks_[m].definition.target(), DType::boolean, indices);
-        masks_[m].uses.push_back({c.in, c.id, value});
+        Id value = a_.read(masks_[m].definition.target(), a_[c.held].type, indices);
+        masks_[m].uses.push_back({c.in, c.id, c.held == c.id ? value : sign_of_code(a_, value, a_[c.id].type)});
         return true;
       }
     return false;

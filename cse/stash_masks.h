@@ -5,6 +5,7 @@
 // A mask runs over the points of one tensor that it compares, and serves every condition that is the same comparison at
 // other points: max pooling's ties read x_mask[2*i+r], where x_mask[n] = x[n] == y[n/2]. Proposes only: what is kept is for
 // the stash planner to say.
+// Signs are kept likewise, as a number for each of positive, negative, zero and NaN: of abs(x), sign(x).
 // Not proposed: what reads with `else`, by way of data (table[ids[b]]), or draws random numbers, which the backward draws again.
 #pragma once
 #include <functional>
@@ -17,7 +18,7 @@ namespace xhat {
 struct Mask {
   struct Use {
     TensorId in;  // the backward definition that is the target of
-    Id condition, read;
+    Id condition, read;  // read: what takes the condition's place
   };
   Definition definition;  // forward, of a new tensor of p
   std::vector<Use> uses;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "ad/random_inputs.h"
 #include "cse/cse_optimizer.h"
@@ -225,7 +227,7 @@ TEST(CseStashPlan, AttentionReadsItsOutput) {
 int64_t mask_bytes(const StashPlan& plan) {
   int64_t bytes = 0;
   for (TensorId t : stashes(plan.program))
-    if (const Tensor& x = plan.program.tensors[t]; x.type == DType::boolean) {
+    if (const Tensor& x = plan.program.tensors[t]; byte_size(x.type) == 1) {
       int64_t n = 1;
       for (Id e : x.shape) n *= evaluate_extent(*plan.program.arena, e, plan.nominal);
       bytes += n;
@@ -252,6 +254,9 @@ TEST(CseStashMasks, AComparisonIsKeptInsteadOfWhatItCompares) {
       {"op f(x: f32[N,C,H], w: f32[K,C,3]) -> (y) {\n"
        "  y[n,k,i in 0..H] = relu(sum(c,r: x[n,c,i+r-1 else 0] * w[k,c,r])) }",
        {"y"}, 64 * 64 * 64, 0},
+      // Signs.
+      {"op f(x: f32[N]) -> (y) { y[n] = abs(x[n]) }", {"x", "y"}, 64, 0},
+      {"op f(x: f32[N], t: f32[N]) -> (y) { y = sum(n: abs(x[n] - t[n])) }", {"x", "t"}, 64, 0},
       // x is there to be compared again.
       {"op f(x: f32[N]) -> (y) { y[n] = relu(x[n]) }", {"y"}, 0, 0},
       // What is compared stays with the caller.
@@ -272,6 +277,24 @@ TEST(CseStashMasks, AComparisonIsKeptInsteadOfWhatItCompares) {
     // Where nothing may be kept that need not, the comparison is made again.
     options.policy = Policy::none;
     EXPECT_EQ(mask_bytes(plan_stash(before, options)), 0);
+  }
+}
+
+// As the unmasked gradient, where the sign is of zero, of an infinity or of NaN.
+TEST(CseStashMasks, SignsKeepSpecialValues) {
+  Program before = derived("op f(x: f32[N]) -> (y) { y[n] = abs(x[n]) }");
+  StashOptions options;
+  options.dropped = {"x"};
+  Program after = plan_stash(before, options).program;
+  ASSERT_NE(print(after).find("x_mask"), std::string::npos) << print(after);
+  double inf = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  Arrays in = {{"x", array_of(DType::f32, {6}, {0.0, -0.0, inf, -inf, nan, -3})},
+               {"dy", array_of(DType::f32, {6}, {1, 2, 3, 4, 5, 6})}};
+  Array grad = evaluate(after, in).at("grad_x");
+  const double expected[] = {0, 0, 3, -4, nan, -6};
+  for (size_t i = 0; i < 6; ++i) {
+    if (std::isnan(expected[i])) EXPECT_TRUE(std::isnan(grad.at(i)));
+    else EXPECT_EQ(grad.at(i), expected[i]) << i;
   }
 }
 
