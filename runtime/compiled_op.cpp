@@ -268,7 +268,7 @@ struct CompiledOp::Impl {
       ready.checks->run(*pool, check_views);
       if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views);
     }
-    auto c = ready.direction->run(*pool, views);
+    auto c = ready.direction->run(*pool, views, options.on_kernel);
     return {c.kernels, c.tiles, c.finishes, c.allocations};
   }
 

@@ -63,6 +63,7 @@ struct ResultInfo {
 };
 
 struct DirectionKernels::Instance {
+  const Kernel* kernel = nullptr;  // in the plan
   KernelSpec spec;
   std::shared_ptr<const CompiledKernel> code;
   std::vector<ResultInfo> results;
@@ -100,6 +101,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
   plan_ = plan_kernels(program_, sizes_, fusion);
   for (const Kernel& k : plan_.kernels) {
     auto made = std::make_unique<Instance>();
+    made->kernel = &k;
     made->spec = make_spec(program_, k, sizes_, dense);
     const KernelSpec& spec = made->spec;
     if (writes_nothing(spec)) continue;
@@ -176,7 +178,7 @@ std::unique_ptr<DirectionKernels::State> DirectionKernels::new_state() const {
   return state;
 }
 
-RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> views) const {
+RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed) const {
   std::unique_ptr<State> state;
   {
     std::lock_guard lock(mutex_);
@@ -196,7 +198,9 @@ RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> vi
     const Instance& k = *kernels_[i];
     ++counts.kernels;
     counts.tiles += k.tiles;
+    auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     run_kernel(k, i, *state, pool);
+    if (timed) timed(*k.kernel, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     for (const ResultInfo& r : k.results) counts.finishes += !r.reduced.empty();
   }
   std::lock_guard lock(mutex_);

@@ -1,5 +1,6 @@
 // Runs one direction of an op at given sizes: its kernels in order, tile by tile, on the caller's buffers.
 #pragma once
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -33,7 +34,9 @@ class DirectionKernels {
   double compile_ms() const { return compile_ms_; }
 
   // views: per tensor of the program; inputs and outputs must be set, of the sizes planned for. Checked by the caller.
-  RunCounts run(ThreadPool& pool, std::span<const TensorView> views) const;
+  // timed: told after each kernel what it took.
+  using Timed = std::function<void(const Kernel&, double ns)>;
+  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const;
 
  private:
   struct Instance;

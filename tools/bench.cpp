@@ -1,8 +1,7 @@
 // xhat bench: times of infer, forward and backward, beside those without stash and without fusion.
 //
 // Variants take turns in every round, so that what disturbs the machine disturbs them alike. What is
-// reported is the
-// least time (of the machine at its best) and the median.
+// reported is the least time (of the machine at its best) and the median.
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,8 +99,8 @@ Arrays data_of(const Program& op, const DimValues& dims, uint64_t seed) {
 // An op compiled one way, with memory for all it writes.
 class Variant {
  public:
-  Variant(const Program& op, const CompileOptions& options, const DimValues& dims, const Buffers& shared)
-      : compiled(compile(op, options)) {
+  Variant(const Program& op, CompileOptions options, const DimValues& dims, const Buffers& shared)
+      : compiled(compile(op, timed(std::move(options)))) {
     const Program& p = compiled.program();
     for (TensorId t : p.outputs) own_[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims));
     for (TensorId t : p.gradients)
@@ -115,8 +114,16 @@ class Variant {
       backward_.push_back({p.tensors[t].name, shared.at(p.tensors[t].name).view()});
     for (const Argument& a : arguments_of(gradients_)) backward_.push_back(a);
     infer.call = [this] { compiled.infer(forward_); };
-    forward.call = [this] { compiled.forward(forward_, stash); };
-    backward.call = [this] { compiled.backward(backward_, stash); };
+    forward.call = [this] {
+      running_ = &forward_kernels;
+      compiled.forward(forward_, stash);
+      running_ = nullptr;
+    };
+    backward.call = [this] {
+      running_ = &backward_kernels;
+      compiled.backward(backward_, stash);
+      running_ = nullptr;
+    };
   }
   Variant(const Variant&) = delete;
   Variant& operator=(const Variant&) = delete;
@@ -124,8 +131,17 @@ class Variant {
   CompiledOp compiled;
   Stash stash;
   Timer infer, forward, backward;
+  std::map<std::string, Times> forward_kernels, backward_kernels;  // by name, every call
 
  private:
+  CompileOptions timed(CompileOptions options) {
+    options.on_kernel = [this](const Kernel& k, double ns) {
+      if (running_) (*running_)[k.name].ms.push_back(ns / 1e6);
+    };
+    return options;
+  }
+
+  std::map<std::string, Times>* running_ = nullptr;
   Buffers own_, gradients_;
   std::vector<Argument> forward_, backward_;
 };
@@ -231,6 +247,21 @@ class Bench {
     }
   }
 
+  static Json kernels(const KernelPlan& plan, const std::map<std::string, Times>& times) {
+    Json list = Json::array();
+    for (const Kernel& k : plan.kernels) {
+      auto it = times.find(k.name);
+      if (it == times.end()) continue;  // of empty tensors
+      double ns = it->second.median() * 1e6;
+      list.push_back({{"name", k.name},
+                      {"ms", it->second.json()},
+                      {"bytes", k.bytes_moved},
+                      {"gbps", static_cast<double>(k.bytes_moved) / ns},
+                      {"gflops", static_cast<double>(k.flops) / ns}});
+    }
+    return list;
+  }
+
   Json result(const Variant& main, const Variant& no_stash, const Variant& no_fusion) const {
     KernelPlan forward = main.compiled.plan(Phase::forward, dims_),
                backward = main.compiled.plan(Phase::backward, dims_);
@@ -254,6 +285,7 @@ class Bench {
             {"backward_gbps", per_second(backward.bytes_unavoidable, main.backward)},
             {"forward_gflops", per_second(forward.flops, main.forward)},
             {"backward_gflops", per_second(backward.flops, main.backward)},
+            {"kernels", {{"forward", kernels(forward, main.forward_kernels)}, {"backward", kernels(backward, main.backward_kernels)}}},
             {"stash_bytes", main.stash.bytes()},
             {"compile_ms",
              {{"infer", compile_ms_[0]}, {"forward", compile_ms_[1]}, {"backward", compile_ms_[2]}}},
@@ -284,10 +316,19 @@ class Bench {
       for (const std::string phase : {"forward", "backward"})
         row((ablation == "no_stash" ? "without stash: " : "without fusion: ") + phase,
             j["ablations"][ablation][phase + "_ms"]);
+    std::cout << table_text(rows, {1, 2, 3, 4, 5}, "  ") << "\n";
+    rows = {{"kernel", "min", "median", "GB/s", "Gflop/s", "moves"}};
+    for (const std::string phase : {"forward", "backward"})
+      for (const Json& k : j["kernels"][phase]) {
+        row(phase + ": " + k["name"].get<std::string>(), k["ms"]);
+        rows.back().push_back(fmt::format("{:.1f}", k["gbps"].get<double>()));
+        rows.back().push_back(fmt::format("{:.1f}", k["gflops"].get<double>()));
+        rows.back().push_back(bytes_text(k["bytes"].get<double>()));
+      }
     std::cout << table_text(rows, {1, 2, 3, 4, 5}, "  ");
     std::cout << fmt::format(
         "\nstash {}; GB/s counts what cannot be avoided: each input read once, each result written "
-        "once; medians\n",
+        "once; of a kernel, what it moves; medians\n",
         bytes_text(static_cast<double>(j["stash_bytes"].get<int64_t>())));
   }
 };
