@@ -294,9 +294,10 @@ struct Walk {
   Expr read(const Node& n) {
     const SpecTensor& t = e.spec.tensors[n.symbol];
     auto ids = read_indices(n);
-    std::vector<Expr> args;
-    Expr inside;
     auto made = e.made.find(n.symbol);
+    if (made == e.made.end() && e.padding && worth_padding(n)) return padded(n);
+    std::vector<Expr> args;
+    std::vector<bool> within;
     for (size_t i = ids.size(); i-- > 0;) {
       const SpecAxis* shared = nullptr;
       if (made != e.made.end()) {
@@ -305,29 +306,96 @@ struct Walk {
       }
       if (shared) {
         // Made in this tile: the planner saw to it that the index is the axis itself.
-        if (shared->kind() == AxisKind::part) args.push_back(axes.at(ids[i]));
+        if (shared->kind() == AxisKind::part) {
+          args.push_back(axes.at(ids[i]));
+          within.push_back(true);
+        }
         continue;
       }
-      Expr at = index(ids[i]);
-      auto [low, high] = e.spec.interval(ids[i]);
-      bool within = low >= 0 && high < t.shape[i];
-      if (!within || n.op == Op::read_or) {
-        Expr extent = Expr(static_cast<int32_t>(t.shape[i]));
-        if (made == e.made.end()) extent = e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent();
-        if (n.op == Op::read_or && !within) {
-          Expr ok = at >= 0 && at < extent;
-          inside = inside.defined() ? inside && ok : ok;
-        }
-        if (!within) at = Halide::clamp(at, 0, Halide::max(extent - 1, 0));
-      }
-      args.push_back(at);
+      args.push_back(index(ids[i]));
+      within.push_back(is_within(ids[i], t.shape[i]));
     }
+    Expr inside = clamp_to(args, within, [&](size_t d) {
+      return made == e.made.end() ? e.inputs[n.symbol].dim(static_cast<int>(d)).extent()
+                                  : Expr(static_cast<int32_t>(t.shape[t.shape.size() - 1 - d]));
+    });
     if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
     Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
     if (t.type == DType::boolean) loaded = boolean(loaded);
-    if (n.op == Op::read_or && inside.defined())
-      loaded = Halide::select(inside, loaded, of_type(loaded.type(), value(n.args().back())));
+    if (n.op == Op::read_or && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));
     return loaded;
+  }
+
+  bool is_within(Id index, int64_t extent) const {
+    auto [low, high] = e.spec.interval(index);
+    return low >= 0 && high < extent;
+  }
+
+  // Clamps what is not within; where all of it is (undefined: everywhere).
+  template <class Extent>
+  Expr clamp_to(std::vector<Expr>& args, const std::vector<bool>& within, Extent&& extent_of) const {
+    Expr inside;
+    for (size_t d = 0; d < args.size(); ++d) {
+      if (within[d]) continue;
+      Expr at = args[d], extent = extent_of(d), ok = at >= 0 && at < extent;
+      inside = inside.defined() ? inside && ok : ok;
+      args[d] = Halide::clamp(e.mostly_inside ? Halide::likely(at) : at, 0, Halide::max(extent - 1, 0));
+    }
+    return inside;
+  }
+
+  Expr chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const {
+    return Halide::select(inside, e.mostly_inside ? Halide::likely(loaded) : loaded, of_type(loaded.type(), otherwise));
+  }
+
+  // Some of it outside, at places that axes alone tell and that lie as densely as they are read.
+  bool worth_padding(const Node& n) const {
+    const SpecTensor& t = e.spec.tensors[n.symbol];
+    bool outside = false;
+    double copied = 1, read = 1;
+    std::vector<Id> ids(read_indices(n).begin(), read_indices(n).end());
+    for (size_t i = 0; i < ids.size(); ++i) {
+      outside |= !is_within(ids[i], t.shape[i]);
+      for (Id id : reachable(arena(), ids[i]))
+        if (is_read(arena()[id].op)) return false;
+      auto [low, high] = e.spec.interval(ids[i]);
+      std::vector<Id> axes_in(arena()[ids[i]].free_axes().begin(), arena()[ids[i]].free_axes().end());
+      double points = 1, whole = 1;
+      for (Id x : axes_in) {
+        points *= static_cast<double>(e.spec.axes.at(x).in_tile());
+        whole *= static_cast<double>(e.spec.axes.at(x).in_tile()) / static_cast<double>(std::max<int64_t>(1, e.spec.axes.at(x).extent));
+      }
+      copied *= std::max(1.0, static_cast<double>(high - low + 1) * whole);
+      read *= points;
+    }
+    bool known = n.op == Op::read || arena()[n.args().back()].op == Op::constant;
+    return outside && known && copied <= 2 * read;
+  }
+
+  Expr padded(const Node& n) {
+    std::vector<Id> ids(read_indices(n).begin(), read_indices(n).end());
+    Id otherwise = n.op == Op::read_or ? n.args().back() : kNone;
+    Halide::Func& f = e.padding->funcs[{n.symbol, otherwise}];
+    if (!f.defined()) {
+      Emitter inside_out = e;
+      inside_out.padding = nullptr;
+      inside_out.mostly_inside = true;
+      Walk walk{inside_out, axes};
+      std::vector<Halide::Var> vars;
+      for (size_t d = 0; d < ids.size(); ++d) vars.emplace_back("p" + std::to_string(d));
+      std::vector<Expr> args(vars.begin(), vars.end());
+      Halide::ImageParam image = e.inputs[n.symbol];
+      Expr inside = walk.clamp_to(args, std::vector<bool>(args.size(), false),
+                                  [&](size_t d) { return image.dim(static_cast<int>(d)).extent(); });
+      Expr loaded = image(args);
+      if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = boolean(loaded);
+      if (otherwise != kNone) loaded = walk.chosen(inside, loaded, walk.value(otherwise));
+      f = Halide::Func("xh_pad" + std::to_string(n.symbol) + "_" + std::to_string(e.padding->funcs.size()));
+      f(vars) = loaded;
+    }
+    std::vector<Expr> args;
+    for (size_t i = ids.size(); i-- > 0;) args.push_back(index(ids[i]));
+    return f(args);
   }
 
   Expr sum_of_product(const Node& n) {
@@ -447,19 +515,25 @@ Expr Emitter::combine(Op op, Expr a, Expr v) {
   }
 }
 
-Expr Emitter::step(const SpecMember& m, Expr accumulated, const Axes& axes) const {
+std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, std::vector<Expr> accumulated,
+                                 const Axes& axes) const {
   const Arena& a = *spec.arena;
   Walk walk{*this, axes};
-  const Node& body = a[m.body];
-  Expr next;
-  if (m.op == Op::sum && body.op == Op::mul && is_float(body.type)) {
-    walk.value(m.body);
-    next = vmath::fma(walk.values.at(body.arg(0)), walk.values.at(body.arg(1)), accumulated);
-  } else {
-    next = combine(m.op, accumulated, walk.value(m.body));
+  for (size_t i = 0; i < group.size(); ++i) {
+    const SpecMember& m = *group[i];
+    const Node& body = a[m.body];
+    Expr next;
+    if (m.op == Op::sum && body.op == Op::mul && is_float(body.type)) {
+      walk.value(m.body);
+      next = vmath::fma(walk.values.at(body.arg(0)), walk.values.at(body.arg(1)), accumulated[i]);
+    } else {
+      next = combine(m.op, accumulated[i], walk.value(m.body));
+    }
+    if (!is_true(a, m.condition))
+      next = Halide::select(walk.value(m.condition), mostly_inside ? Halide::likely(next) : next, accumulated[i]);
+    accumulated[i] = next;
   }
-  if (is_true(a, m.condition)) return next;
-  return Halide::select(walk.value(m.condition), next, accumulated);
+  return accumulated;
 }
 
 Expr Emitter::local_index(Id index, Id axis, const Axes& axes) const {

@@ -3,6 +3,7 @@
 // Contraction is ours: a*b + c becomes one fma wherever an addition stands directly on a product, and the pipeline is
 // compiled strict_float, so that the same expression has the same bits in every kernel.
 #pragma once
+#include <map>
 #include <unordered_map>
 
 #include "Halide.h"
@@ -12,6 +13,12 @@ namespace xhat::runtime {
 
 Halide::Type storage_type(DType t);  // bool is stored as UInt(8)
 
+// What a tile reads of an input, copied with what `else` says (or anything, where nobody looks) around it: then vectors are
+// read without clamps, masks and gathers. By input and `else`; arguments: the input's dimensions, innermost first.
+struct Padding {
+  std::map<std::pair<uint32_t, Id>, Halide::Func> funcs;
+};
+
 // Where the tensors and axes of a kernel are found.
 struct Emitter {
   const KernelSpec& spec;
@@ -20,6 +27,10 @@ struct Emitter {
   std::unordered_map<Id, Halide::Param<int>> origin;        // of shared axes that are not whole
   std::unordered_map<uint32_t, std::vector<Id>> left_axes;  // of tensors made here
   std::unordered_map<Id, Halide::Expr> given;               // what these nodes are, computed elsewhere
+  // Most places are inside, where read_or reads and conditions hold: Halide makes a loop of its own for these, with
+  // neither clamps nor choices.
+  bool mostly_inside = false;
+  Padding* padding = nullptr;  // null: reads outside are clamped where they stand
 
   // What each axis is at the place an expression is emitted for: a Var, an RVar, or 0 (local to the tile).
   using Axes = std::unordered_map<Id, Halide::Expr>;
@@ -31,7 +42,11 @@ struct Emitter {
   static Halide::Expr identity(Op op, DType type);
   static Halide::Expr combine(Op op, Halide::Expr accumulated, Halide::Expr value);
   // accumulated (op) body, with the product of a sum contracted, and only where condition holds.
-  Halide::Expr step(const SpecMember& m, Halide::Expr accumulated, const Axes& axes) const;
+  Halide::Expr step(const SpecMember& m, Halide::Expr accumulated, const Axes& axes) const {
+    return steps({&m}, {accumulated}, axes)[0];
+  }
+  std::vector<Halide::Expr> steps(const std::vector<const SpecMember*>& group, std::vector<Halide::Expr> accumulated,
+                                  const Axes& axes) const;
   // Where along the axis, counted from the tile's first element, an index expression points: for scatter.
   Halide::Expr local_index(Id index, Id axis, const Axes& axes) const;
 };

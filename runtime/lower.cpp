@@ -3,6 +3,7 @@
 //   row sum    reduced along the contiguous axis: kLanes independent accumulators (64 hide the latency of fma), a tail,
 //              then a tree; all sums over the same axes in one pass
 //   column sum reduced along another axis: accumulators lie along the vector axis, rows are walked in memory order
+//   few terms  a stencil, a window: written out as a map, or, if that would be much code, summed up a vector at a time
 //   contraction  a matrix product in the widest sense, in blocks that stay in registers
 //   scatter    adds at computed places, serially
 // Members are whole in the tile, one nest after another, while the tile stays in cache. If the kernel has a single
@@ -14,11 +15,14 @@
 #include <cstdlib>
 #include <set>
 
+#include "expr/affine_poly.h"
 #include "runtime/lowering.h"
 
 namespace xhat::runtime {
 namespace {
 
+constexpr int64_t kFewTerms = 32;
+constexpr int64_t kWrittenOut_ps = 1600;  // more arithmetic than in 25 products takes long to compile
 constexpr int kUnroll = 4;  // vectors per step of a map: 2-4 help memory overlap (1.43 -> 1.38 ms for tanh)
 
 // x[N-1-i]: an index that falls while an axis rises.
@@ -31,6 +35,19 @@ bool runs_backwards(const Arena& a, Id index) {
     auto negative = [&](size_t i) { return a[n.arg(i)].op == Op::constant && a[n.arg(i)].integer < 0; };
     return n.op == Op::mul && (negative(0) || negative(1));
   });
+}
+
+// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
+std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
+  try {
+    affine::Poly p = affine::polynomial(a, index, affine::Poly::atom), rest = p.without(axis);
+    bool elsewhere = std::ranges::any_of(rest.terms, [&](const auto& term) {
+      return std::ranges::any_of(term.first, [&](Id x) { return std::ranges::binary_search(a[x].free_axes(), axis); });
+    });
+    if (!elsewhere) return p.coefficient(axis);
+  } catch (const affine::GaveUp&) {
+  }
+  return {};
 }
 
 }  // namespace
@@ -82,8 +99,11 @@ bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const 
   return std::ranges::any_of(group, [&](size_t g) {
     return std::ranges::any_of(reachable(a, std::vector<Id>{spec_.members[g].body, spec_.members[g].condition}), [&](Id id) {
       if (!is_read(a[id].op) || read_indices(a[id]).empty()) return false;
-      bool concerned = along == kNone || std::ranges::binary_search(a[id].free_axes(), along);
-      return concerned && runs_backwards(a, read_indices(a[id]).back());
+      Id last = read_indices(a[id]).back();
+      if (along == kNone) return runs_backwards(a, last);
+      if (!std::ranges::binary_search(a[last].free_axes(), along)) return false;
+      auto step = step_along(*spec_.arena, last, along);
+      return step ? *step < 0 : runs_backwards(a, last);
     });
   });
 }
@@ -114,7 +134,10 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   const Arena& a = *spec_.arena;
   std::vector<Id> candidates = m.reduced;
   if (written != kNone) candidates.push_back(written);
-  std::erase_if(candidates, [&](Id x) { return axis(x).kind() == AxisKind::single; });
+  std::erase_if(candidates, [&](Id x) {
+    bool too_short = x != written && axis(x).kind() == AxisKind::whole && axis(x).extent < natural(widest(m));
+    return axis(x).kind() == AxisKind::single || too_short;
+  });
   std::unordered_map<Id, double> score;
   std::vector<Id> roots;
   for (size_t g : group) roots.push_back(spec_.members[g].body);
@@ -123,12 +146,8 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     if (!is_read(n.op) || read_indices(n).empty()) continue;
     double points = 1;
     for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).extent);
-    // Unit step: the axis itself, or plus or minus something free of it.
-    Id last = read_indices(n).back();
-    for (Id x : candidates) {
-      bool shifted = (a[last].op == Op::add || a[last].op == Op::sub) && a[last].arg(0) == x;
-      if (last == x || shifted) score[x] += points;
-    }
+    for (Id x : candidates)
+      if (step_along(*spec_.arena, read_indices(n).back(), x) == 1) score[x] += points;
   }
   Id best = kNone;
   for (Id x : candidates)
@@ -170,6 +189,8 @@ void Lowering::find_row_loop() {
 
 void Lowering::member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
+  bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
+  emit_.padding = sum && vectors_ ? &padding_ : nullptr;  // others look at each place once or so
   if (m.op == Op::constant) return map(m);
   if (!m.scatter.empty()) return scatter(m);
   if (m.op == Op::argmax || m.op == Op::argmin) return extreme_index(m);
@@ -188,8 +209,13 @@ void Lowering::member(const std::vector<size_t>& group) {
   bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
   bool plain = !vectors_ || read_backwards(group);
+  bool few = vectors_ && v != kNone && !along && terms(m) > 0 && terms(m) <= kFewTerms;
   if (along && long_enough && !plain)
     row_sum(group, v);
+  else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
+    unrolled(group, v);
+  else if (few && !plain && axis(v).kind() == AxisKind::whole && axis(v).extent >= natural(widest(m)))
+    in_registers(group, v);
   else
     column_sum(group, along || plain ? kNone : v);
 }
@@ -243,6 +269,10 @@ void Lowering::mention(const RDom& r, Expr& value) {
 }
 
 void Lowering::finish() {
+  for (auto& [of, f] : padding_.funcs) {
+    f.compute_root();
+    if (!f.args().empty()) f.vectorize(f.args()[0], natural(spec_.tensors[of.first].type), TailStrategy::RoundUp);
+  }
   if (row_result_ != SIZE_MAX) {
     Func result = results_.at(spec_.members[row_result_].tensor);
     for (Func f : inside_) f.compute_at(result, vars_.at(row_axis_));

@@ -1,6 +1,7 @@
 // Reductions of a kernel; the kinds are listed in lower.cpp.
 #include <algorithm>
 
+#include "cse/auto_inliner.h"
 #include "runtime/lowering.h"
 #include "runtime/vector_math.h"
 
@@ -12,6 +13,19 @@ constexpr int kLanes =
 
 }  // namespace
 
+size_t Lowering::axes_beside(const SpecMember& m, size_t sums) const {
+  constexpr int64_t kFewest = 4, kMost = 12;
+  auto dims = tile_dimensions(spec_, m);
+  int64_t beside = static_cast<int64_t>(sums);
+  size_t n = 0;
+  for (; n < dims.size(); ++n) {
+    const SpecAxis& x = axis(m.left[dims[dims.size() - 1 - n]]);
+    if (x.kind() != AxisKind::whole || beside * x.extent > kMost) break;
+    beside *= x.extent;
+  }
+  return beside >= kFewest ? n : 0;
+}
+
 void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   DType type = widest(m);
@@ -22,6 +36,9 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   Var u("u");
   std::vector<Var> left = func_vars(m), args = {u};
   args.insert(args.end(), left.begin(), left.end());
+  // The taps of a window's weights: their sums side by side, one accumulator each, read the rest once.
+  size_t beside = axes_beside(m, group.size());
+  if (beside > 0) lanes = width;
 
   Func acc(name("acc", m.tensor));
   std::vector<Expr> at = exprs(args);
@@ -58,11 +75,18 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     define(acc, in_tail, steps(group, acc, in_tail, bind(rest, (n / lanes) * lanes + rest[0]), rest));
   }
   acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
-  std::vector<VarOrRVar> order = {u};
-  for (int i = 0; i <= static_cast<int>(others.size()); ++i) order.push_back(RVar(blocks[i]));
-  for (Var x : left) order.push_back(x);
-  acc.update(0).reorder(order).vectorize(u, width).unroll(u);
-  if (tail) acc.update(1).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
+  auto order = [&](const VarOrRVar& first, const RDom& r, int from) {
+    std::vector<VarOrRVar> list = {first};
+    list.insert(list.end(), left.begin(), left.begin() + static_cast<std::ptrdiff_t>(beside));
+    for (int i = from; i <= static_cast<int>(others.size()); ++i) list.push_back(RVar(r[i]));
+    list.insert(list.end(), left.begin() + static_cast<std::ptrdiff_t>(beside), left.end());
+    return list;
+  };
+  acc.update(0).reorder(order(u, blocks, 0)).vectorize(u, width).unroll(u);
+  if (tail) acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
+  for (size_t i = 0; i < beside; ++i)
+    for (int stage = 0; stage < 2 + tail; ++stage)
+      (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(left[i]);
 
   // Tree: lanes -> one vector, then pairs.
   Func one(name("vec", m.tensor));
@@ -78,7 +102,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   }
   define(one, at, folded);
   one.bound(u, 0, width).vectorize(u, width);
-  place_beside(acc, one, left);
+  place_beside(acc, one, {left.begin() + static_cast<std::ptrdiff_t>(beside), left.end()});
   place(one);
   results_of(group, [&](size_t i) {
     std::vector<Expr> parts;
@@ -139,6 +163,99 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   }
   place(acc);
   results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); });
+}
+
+int64_t Lowering::terms(const SpecMember& m) const {
+  int64_t n = 1;
+  for (Id x : m.reduced) n = axis(x).kind() == AxisKind::whole ? std::min(n * axis(x).extent, kMany) : kMany;
+  return n;
+}
+
+int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
+  int64_t ps = 0;
+  for (size_t g : group) {
+    const SpecMember& m = spec_.members[g];
+    ps += terms(m) * (evaluation_cost_ps(*spec_.arena, m.body) + info(Op::add).cost_ps);
+  }
+  return ps;
+}
+
+void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Var> left = func_vars(m);
+  std::vector<Expr> values;
+  std::vector<const SpecMember*> members;
+  for (size_t g : group) {
+    members.push_back(&spec_.members[g]);
+    values.push_back(Emitter::identity(spec_.members[g].op, accumulated(spec_.members[g])));
+  }
+  std::vector<int64_t> at(m.reduced.size(), 0);
+  Emitter::Axes axes = left_locals(m);
+  Emitter inside = emit_;
+  inside.padding = nullptr;
+  inside.mostly_inside = true;
+  for (bool more = true; more;) {
+    for (size_t i = 0; i < at.size(); ++i) axes[m.reduced[i]] = static_cast<int>(at[i]);
+    values = inside.steps(members, std::move(values), axes);
+    more = false;
+    for (size_t i = at.size(); i-- > 0 && !more;) {
+      more = ++at[i] < axis(m.reduced[i]).extent;
+      if (!more) at[i] = 0;
+    }
+  }
+  auto schedule = [&](Func f) {
+    order_rows(f, m, v);
+    vectorize(f, vars_.at(v), v, widest(m), 2);
+  };
+  if (group.size() == 1) {
+    Func f(name("few", m.tensor));
+    f(left) = to_storage(m, values[0]);
+    schedule(f);
+    publish(m, f);
+    return;
+  }
+  Func all(name("few", m.tensor));
+  define(all, exprs(left), values);
+  schedule(all);
+  place(all);
+  results_of(group, [&](size_t i) { return element(all, exprs(left), i, group.size()); });
+}
+
+void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  const int width = natural(widest(m)), panel = axis(v).extent >= 2 * width ? 2 * width : width;
+  std::vector<Var> left = func_vars(m);
+  std::vector<Expr> at = exprs(left), init, results;
+  for (size_t g : group) init.push_back(Emitter::identity(spec_.members[g].op, accumulated(spec_.members[g])));
+  Func acc(name("acc", m.tensor)), result(name("few", m.tensor));
+  define(acc, at, init);
+  std::vector<Halide::Range> ranges;
+  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
+  RDom r{Halide::Region(ranges)};
+  Emitter::Axes axes = left_locals(m);
+  for (size_t i = 0; i < m.reduced.size(); ++i) axes[m.reduced[m.reduced.size() - 1 - i]] = r[static_cast<int>(i)];
+  define(acc, at, steps(group, acc, at, axes, r));
+  for (size_t i = 0; i < group.size(); ++i) results.push_back(element(acc, at, i, group.size()));
+  if (group.size() == 1) results[0] = to_storage(m, results[0]);
+  define(result, at, results);
+
+  Var along = vars_.at(v), outer("vo"), inner("vi");
+  order_rows(result, m, v);
+  result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
+  std::vector<VarOrRVar> walk = {along};
+  acc.compute_at(result, outer).bound_extent(along, panel).vectorize(along, width).unroll(along);
+  for (int i = 0; i < r.dimensions(); ++i) walk.push_back(RVar(r[i]));
+  for (const Var& x : left)
+    if (x.name() != along.name()) {
+      walk.push_back(x);
+      result.never_partition(x);
+    }
+  Halide::Stage step = acc.update(0);
+  step.reorder(walk).vectorize(along, width).unroll(along);
+  for (int i = 0; i < r.dimensions(); ++i) step.never_partition(RVar(r[i]));
+  if (group.size() == 1) return publish(m, result);
+  place(result);
+  results_of(group, [&](size_t i) { return element(result, at, i, group.size()); });
 }
 
 void Lowering::scatter(const SpecMember& m) {

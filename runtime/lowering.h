@@ -31,6 +31,7 @@ class Lowering {
   const Halide::Target& target_;
   bool vectors_;
   Emitter emit_;
+  Padding padding_;
   LoweredKernel out_;
   std::unordered_map<Id, Var> vars_;
   std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes of which a tile takes a part
@@ -47,8 +48,8 @@ class Lowering {
   std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
 
   void declare();
-  // Does a member read x[N-1-i], against the direction of memory (and depending on `along`, if that is named)? Then it is not vectorized: Halide 21 fails on masked
-  // reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
+  // Does a member read x[N-1-i], against the direction of memory (by `along`, if that is named)? Then it is not vectorized:
+  // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
   bool read_backwards(const std::vector<size_t>& group, Id along = kNone) const;
 
   // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
@@ -170,12 +171,20 @@ class Lowering {
     }
   }
 
+  // Innermost dimensions of the result that are so short that all their sums have a register.
+  size_t axes_beside(const SpecMember& m, size_t sums) const;
   void row_sum(const std::vector<size_t>& group, Id v);
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
   static Expr pairwise(Op op, std::vector<Expr> parts);
   void column_sum(const std::vector<size_t>& group, Id v);
+  // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
+  static constexpr int64_t kMany = 1 << 20;
+  int64_t terms(const SpecMember& m) const;  // of a sum in one tile; kMany or more: many
+  int64_t written_out_ps(const std::vector<size_t>& group) const;
+  void unrolled(const std::vector<size_t>& group, Id v);
+  void in_registers(const std::vector<size_t>& group, Id v);
   void scatter(const SpecMember& m);
 
   // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.

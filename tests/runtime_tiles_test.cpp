@@ -88,6 +88,24 @@ TEST(Tiles, StencilsMeetAtTheirEdges) {
   }
 }
 
+// Sums of few terms are written out, or summed up a vector at a time; taps of weights' gradients lie side by side.
+TEST(Tiles, SumsOfFewTerms) {
+  const char* line = "op f(x: f32[N], w: f32[5]) -> (y) { y[i in 0..N] = sum(r: x[i+r-2 else 0.5]*w[r]) }";
+  const char* backwards = "op f(x: f64[N,M], w: f64[3]) -> (y) { y[n,i in 0..M] = max(r in 0..3: x[n,i+1-r else 0]*w[2-r]) }";
+  const char* depthwise = "op f(x: f32[N,C,H,W], w: f32[C,3,3]) -> (y) {\n"
+                          " y[n,c, i in 0..H, j in 0..W] = sum(r,s: x[n,c,i+r-1,j+s-1 else 0] * w[c,r,s]) }";
+  const char* weighed = "op f(x: f32[N,M]) -> (y) {\n w[n,i,r in 0..7] = exp(-(x[n,i+r-3 else 0] - x[n,i])^2)*sin(x[n,i+r-3 else 0.1])\n"
+                        " y[n,i] = sum(r in 0..7: w[n,i,r]*x[n,i+r-3 else 0])/(1 + sum(r in 0..7: w[n,i,r]^2)) }";
+  const char* conditions = "op f(x: f32[N,M]) -> (y) { y[n,i in 0..M] = sum(r in 0..4 if r <= i && x[n,i] > 0: x[n,i-r]*x[n,min(i+r,M-1)]) }";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.fusion.tile_bytes = 2048;
+  for (int64_t n : {3, 40, 1001}) expect_agreement(line, {{"N", n}}, small_tiles);
+  for (int64_t m : {2, 17, 70})
+    for (const char* text : {backwards, weighed, conditions, depthwise})
+      expect_agreement(text, {{"N", 3}, {"C", 2}, {"H", 5}, {"W", m}, {"M", m}}, m == 17 ? CompileOptions{} : small_tiles);
+}
+
 // Blocks of rows and columns at sizes that fill them, leave something over, or are smaller than one.
 TEST(Tiles, ProductsOfAnySize) {
   const char* product = "op f(a: f32[M,K], b: f32[K,N]) -> (y) { y[m,n] = sum(k: a[m,k]*b[k,n]) }";
