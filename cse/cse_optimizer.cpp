@@ -28,6 +28,11 @@ class Optimizer {
   // One more shared value; the tensor, or none.
   std::optional<TensorId> share_once(const std::vector<TensorId>& kept, std::set<Id>& refused);
   const Program& program() const { return p_; }
+  // Another program over the same arena: what is known of expressions stays.
+  void turn_to(const Program& p) {
+    p_ = p;
+    deciding_ = deciding(p);
+  }
 
  private:
   struct Forward {
@@ -38,7 +43,8 @@ class Optimizer {
   };
   void collect_forward(const std::vector<TensorId>& kept);
   void collect_parts(const Forward& f);
-  std::vector<std::pair<Product, std::vector<AxisRange>>> backward_products();
+  std::vector<BackwardPart> backward_products();
+  std::optional<Share> largest_share(const std::set<Id>& refused);
   void reuse_selects(const std::vector<StoredBranches>& branches);
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
@@ -217,10 +223,10 @@ Program Optimizer::reuse_backward() {
   return ordered(p_);
 }
 
-std::vector<std::pair<Product, std::vector<AxisRange>>> Optimizer::backward_products() {
-  std::vector<std::pair<Product, std::vector<AxisRange>>> found;
+std::vector<BackwardPart> Optimizer::backward_products() {
+  std::vector<BackwardPart> found;
   each_backward([&](const Product& p, std::span<const AxisRange> scope) {
-    if (!p.is_number() && found.size() < kMostProducts) found.push_back({p, {scope.begin(), scope.end()}});
+    if (!p.is_number() && found.size() < kMostProducts) found.push_back(sharing_.backward_part(p, scope));
     return p;
   });
   return found;
@@ -287,21 +293,43 @@ TensorId Optimizer::define(const Share& share, std::vector<StoredValue>& forms) 
   return t;
 }
 
+// Parts that may score highest first, until none left may score more. Of equals, what the first product of the backward has.
+std::optional<Share> Optimizer::largest_share(const std::set<Id>& refused) {
+  std::vector<BackwardPart> targets = backward_products();
+  std::unordered_map<uint64_t, std::vector<size_t>> holding;  // a factor of that shape
+  for (size_t i = 0; i < targets.size(); ++i)
+    for (auto [shape, unused] : targets[i].by_shape)
+      if (auto& list = holding[shape]; list.empty() || list.back() != i) list.push_back(i);
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < parts_.size(); ++i) order.push_back({sharing_.highest_score(parts_[i]), i});
+  std::ranges::sort(order, [](const auto& x, const auto& y) { return x.first != y.first ? x.first > y.first : x.second < y.second; });
+  std::optional<Share> best;
+  std::pair<size_t, size_t> best_at;
+  for (auto [highest, at] : order) {
+    if (best && highest < best->score) break;
+    std::set<size_t> near;
+    for (const Factor& f : parts_[at].form.factors)
+      if (auto it = holding.find(tree_.shape(f.atom)); it != holding.end()) near.insert(it->second.begin(), it->second.end());
+    for (size_t target : near) {
+      auto found = sharing_.common(parts_[at], targets[target]);
+      std::pair<size_t, size_t> here{target, at};
+      if (!found || (best && (found->score < best->score || (found->score == best->score && here > best_at)))) continue;
+      Id key = tree_.to_expression(found->form, a_[found->form.factors[0].atom].type);
+      if (refused.contains(key)) continue;
+      best = found;
+      best_at = here;
+    }
+  }
+  return best;
+}
+
 std::optional<TensorId> Optimizer::share_once(const std::vector<TensorId>& kept, std::set<Id>& refused) {
   collect_forward(kept);
   parts_.clear();
   for (const Forward& f : forward_)
     if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target()))
       collect_parts(f);
-  auto targets = backward_products();
-  std::optional<Share> best;
-  for (const auto& [product, scope] : targets)
-    for (const ForwardPart& part : parts_) {
-      auto found = sharing_.common(part, product, scope);
-      if (!found || (best && found->score <= best->score)) continue;
-      Id key = tree_.to_expression(found->form, a_[found->form.factors[0].atom].type);
-      if (!refused.contains(key)) best = found;
-    }
+  std::optional<Share> best = largest_share(refused);
   if (!best) return std::nullopt;
   refused.insert(tree_.to_expression(best->form, a_[best->form.factors[0].atom].type));
   std::vector<StoredValue> forms;
@@ -330,14 +358,15 @@ Program share_largest(const Program& p, const std::vector<TensorId>& stored, con
   Program now = reuse_stored(p, stored, dropped);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
+  Optimizer optimizer(now, dropped);
   for (int i = 0; i < kMostShares; ++i) {
-    Optimizer optimizer(now, dropped);
     auto t = optimizer.share_once(kept, refused);
     if (!t) break;
-    Program next = optimizer.program();
-    if (!backward_reads(next, *t)) continue;  // matched, but no cheaper anywhere
-    kept.push_back(*t);
-    now = simplify_reductions(next, kept);
+    if (backward_reads(optimizer.program(), *t)) {
+      kept.push_back(*t);
+      now = simplify_reductions(optimizer.program(), kept);
+    }  // else matched, but no cheaper anywhere
+    optimizer.turn_to(now);
   }
   return now;
 }

@@ -26,14 +26,42 @@ bool same_sign(int x, int y) { return (x > 0) == (y > 0); }
 
 }  // namespace
 
-Product Sharing::instance(const Product& pattern, const Binding& binding) {
+std::span<const std::pair<uint64_t, size_t>> BackwardPart::of_shape(uint64_t shape) const {
+  auto [first, last] = std::ranges::equal_range(by_shape, shape, {}, &std::pair<uint64_t, size_t>::first);
+  return {first, last};
+}
+
+BackwardPart Sharing::backward_part(const Product& form, std::span<const AxisRange> scope) {
+  BackwardPart part{form, {scope.begin(), scope.end()}, {}};
+  for (size_t i = 0; i < form.factors.size(); ++i) part.by_shape.push_back({tree_.shape(form.factors[i].atom), i});
+  std::ranges::sort(part.by_shape);
+  return part;
+}
+
+Unifier& Sharing::unifier(std::span<const AxisRange> axes) {
+  std::set<Id> own;
+  for (const AxisRange& r : axes) own.insert(r.axis);
+  return unifiers_.try_emplace(own, tree_, own).first->second;
+}
+
+int64_t Sharing::cost_ps(Id value) {
+  auto it = costs_.find(value);
+  if (it == costs_.end()) it = costs_.emplace(value, evaluation_cost_ps(a_, value)).first;
+  return it->second;
+}
+
+const Product& Sharing::instance(Id atom, const Binding& binding) {
+  auto it = instances_.find({atom, binding});
+  if (it != instances_.end()) return it->second;
   Replacements at(binding.begin(), binding.end());
+  Product made = tree_.form(rewrite(a_, substitute(a_, atom, at), [&](Id id) { return tidy_index(a_, id); }));
+  return instances_.emplace(std::pair(atom, binding), std::move(made)).first->second;
+}
+
+Product Sharing::instance(const Product& pattern, const Binding& binding) {
   Product result{pattern.coefficient, {}};
-  for (const Factor& f : pattern.factors) {
-    Product atom =
-        tree_.form(rewrite(a_, substitute(a_, f.atom, at), [&](Id id) { return tidy_index(a_, id); }));
-    result = tree_.multiply(result, tree_.power(atom, f.halves));
-  }
+  for (const Factor& f : pattern.factors)
+    result = tree_.multiply(result, tree_.power(instance(f.atom, binding), f.halves));
   return result;
 }
 
@@ -97,8 +125,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
     if (own == axes.size()) required.push_back(f);
   }
   if (required.empty() || v.whole) required = v.form.factors;
-  Unifier unifier(tree_, axes);
-  for (const Binding& found : unifier.contained(required, target.factors)) {
+  for (const Binding& found : unifier(v.free).contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
     Product whole = instance(v.form, found), core = instance({1, required}, found);
     if (core.is_number()) continue;
@@ -158,30 +185,40 @@ int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
   return dropped ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
 }
 
-std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target,
-                                     std::span<const AxisRange> scope) {
-  std::set<Id> axes;
-  for (const AxisRange& r : part.scope) axes.insert(r.axis);
-  Unifier unifier(tree_, axes);
+double Sharing::highest_score(const ForwardPart& part) {
+  // A power is at most a call, a root and what joins them to the rest.
+  const int64_t joined = info(Op::pow).cost_ps + info(Op::sqrt).cost_ps + info(Op::div).cost_ps + 2 * info(Op::mul).cost_ps;
+  int64_t cost = cost_ps(tree_.to_expression({1, part.form.factors}, a_[part.form.factors[0].atom].type));
+  cost += joined * static_cast<int64_t>(part.form.factors.size());
+  std::vector<Id> free = tree_.free_axes(part.form);
+  auto used = std::ranges::count_if(part.scope, [&](const AxisRange& r) { return std::ranges::binary_search(free, r.axis); });
+  return static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used));
+}
+
+std::optional<Share> Sharing::common(const ForwardPart& part, const BackwardPart& target) {
+  Unifier& unify = unifier(part.scope);
+  auto is_axis = [&](Id x) { return std::ranges::find(part.scope, x, &AxisRange::axis) != part.scope.end(); };
   std::optional<Share> best;
+  std::set<Binding> tried;
   for (const Factor& seed : part.form.factors)
-    for (const Factor& t : target.factors) {
+    for (auto [unused, at] : target.of_shape(tree_.shape(seed.atom))) {
+      const Factor& t = target.form.factors[at];
       if (!same_sign(seed.halves, t.halves)) continue;
-      auto binding = unifier.atoms(seed.atom, t.atom);
-      if (!binding) continue;
+      auto binding = unify.atoms(seed.atom, t.atom);
+      // What is shared depends on the binding, and not on the factor that told it.
+      if (!binding || !tried.insert(*binding).second) continue;
       Product shared{1, {}};
       for (const Factor& f : part.form.factors) {
         Binding wider = *binding;
-        bool bound = std::ranges::all_of(a_[f.atom].free_axes(),
-                                         [&](Id x) { return !axes.contains(x) || wider.contains(x); });
+        bool bound = std::ranges::all_of(a_[f.atom].free_axes(), [&](Id x) { return !is_axis(x) || wider.contains(x); });
         if (!bound) {
-          auto more = unifier.contained(std::span(&f, 1), target.factors, wider);
+          auto more = unify.contained(std::span(&f, 1), target.form.factors, wider);
           if (more.empty()) continue;
           wider = more[0];
         }
-        Product now = instance({1, {{f.atom, f.halves > 0 ? 2 : -2}}}, wider);
+        Product now = tree_.power(instance(f.atom, wider), f.halves > 0 ? 2 : -2);
         if (now.factors.size() != 1) continue;
-        const Factor* other = factor_of(target, now.factors[0].atom);
+        const Factor* other = factor_of(target.form, now.factors[0].atom);
         if (!other || !same_sign(other->halves, f.halves)) continue;
         int halves = std::min(std::abs(f.halves), std::abs(other->halves));
         shared.factors.push_back({f.atom, f.halves > 0 ? halves : -halves});
@@ -190,18 +227,19 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
       if (shared.factors.empty()) continue;
       std::vector<AxisRange> used;
       bool independent = true;
+      std::vector<Id> free = tree_.free_axes(shared);
       for (const AxisRange& r : part.scope)
-        if (std::ranges::binary_search(tree_.free_axes(shared), r.axis)) {
+        if (std::ranges::binary_search(free, r.axis)) {
           used.push_back(r);
           independent = independent && a_[r.end].axes_count == 0;
         }
-      if (!independent || !covers(a_, used, *binding, scope)) continue;
+      if (!independent || !covers(a_, used, *binding, target.scope)) continue;
       // x + 1 is not worth it, nor is what takes a step or two.
       if (shared.factors.size() == 1 && shared.factors[0].halves == 2)
         if (const auto* terms = tree_.terms(shared.factors[0].atom))
           if (terms->size() == 2 && (*terms)[1].is_number() && (*terms)[0].factors.size() == 1) continue;
       Id value = tree_.to_expression(shared, a_[shared.factors[0].atom].type);
-      int64_t cost = evaluation_cost_ps(a_, value);
+      int64_t cost = cost_ps(value);
       if (cost + spared_reads_ps(value, used.size()) < kWorthStoring_ps) continue;
       double score = static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used.size()));
       if (!best || score > best->score) best = Share{&part, shared, score};

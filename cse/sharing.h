@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <set>
+#include <unordered_map>
 
 #include "cse/stored_forms.h"
 
@@ -13,6 +14,14 @@ struct ForwardPart {
   std::vector<AxisRange> scope;
   std::vector<Id> names;  // the axes' own names, parallel to scope
   TensorId definition;
+};
+
+// A product inside a backward body, with the axes in scope there; its factors by what can stand for them.
+struct BackwardPart {
+  Product form;
+  std::vector<AxisRange> scope;
+  std::vector<std::pair<uint64_t, size_t>> by_shape;
+  std::span<const std::pair<uint64_t, size_t>> of_shape(uint64_t shape) const;
 };
 
 // A common sub-product: a part of `of`.
@@ -33,9 +42,11 @@ class Sharing {
   // cheaper.
   Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
                std::span<const AxisRange> scope);
+  BackwardPart backward_part(const Product& form, std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
-  std::optional<Share> common(const ForwardPart& part, const Product& target,
-                              std::span<const AxisRange> scope);
+  std::optional<Share> common(const ForwardPart& part, const BackwardPart& target);
+  // No sub-product of the part has a higher score.
+  double highest_score(const ForwardPart& part);
 
   // Applies f to every product of the expression, top-down (f's result is descended into).
   using Step = std::function<Product(const Product&)>;
@@ -49,6 +60,9 @@ class Sharing {
   int64_t spared_reads_ps(Id value, size_t rank) const;
   int64_t saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after);
   Product instance(const Product& pattern, const Binding& binding);
+  const Product& instance(Id atom, const Binding& binding);
+  Unifier& unifier(std::span<const AxisRange> axes);
+  int64_t cost_ps(Id value);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
   Product walk(const Product& root, const Step& f, int depth);
   Id walk_atom(Id atom, const Step& f, int depth);
@@ -59,6 +73,10 @@ class Sharing {
   std::function<bool(Id, Id)> same_bits_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
+  // What has been found out before, for as long as the arena grows: every round asks for most of it again.
+  std::map<std::set<Id>, Unifier> unifiers_;
+  std::map<std::pair<Id, Binding>, Product> instances_;
+  std::unordered_map<Id, int64_t> costs_;
 };
 
 }  // namespace xhat

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -41,6 +42,11 @@ std::vector<Factor> shared_factors(const std::vector<Product>& terms) {
 }
 
 }  // namespace
+
+bool commutes(const Node& n) {
+  return n.op == Op::maximum || n.op == Op::minimum || n.op == Op::eq || n.op == Op::ne || n.op == Op::land ||
+         n.op == Op::lor || (n.type == DType::i64 && n.op == Op::mul);
+}
 
 bool negligible(double sum, double largest) { return std::abs(sum) <= 1e-13 * std::abs(largest); }
 
@@ -114,7 +120,7 @@ Product TensorExprTree::root(const Product& x, int halves) {
   }
   if (inside.factors.empty()) return {std::nan(""), {}};  // sqrt(-1): compute() keeps it as an atom
   Id kept = to_expression(inside, a_[inside.factors[0].atom].type);
-  forms_[kept] = inside;
+  if (Product& known = forms_[kept]; known != inside) known = inside;
   kept_[kept] = inside;
   return multiply(outside, {1, {{kept, halves}}});
 }
@@ -192,6 +198,42 @@ uint64_t TensorExprTree::key(Id atom) {
   return h;
 }
 
+// Coefficients count as f32: what is equal up to rounding is so in f32 as well, but for one pair in a million.
+uint64_t TensorExprTree::shape(const Product& p) {
+  uint64_t sum = 0;
+  for (const Factor& f : p.factors) sum += mix(shape(f.atom), static_cast<uint64_t>(f.halves));
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  bool rounds = std::abs(p.coefficient) <= kLargest;  // false for nan
+  return mix(sum, rounds ? std::bit_cast<uint32_t>(static_cast<float>(p.coefficient)) : 0);
+}
+
+// Recursion is shallow, as for keys.
+uint64_t TensorExprTree::shape(Id node) {
+  if (auto it = shapes_.find(node); it != shapes_.end()) return it->second;
+  const Node n = a_[node];
+  uint64_t h = mix(static_cast<uint64_t>(n.op), static_cast<uint64_t>(n.type));
+  if (const auto* inner = terms(node)) {
+    uint64_t sum = 0;
+    for (const Product& t : *inner) sum += shape(t);
+    h = mix(static_cast<uint64_t>(n.type), sum);
+  } else if (is_read(n.op)) {
+    h = mix(h, n.symbol);
+  } else if (is_reduction(n.op) || n.arg_count == 0) {
+    h = is_integer(n.type) && !is_reduction(n.op) ? mix(0, static_cast<uint64_t>(n.type)) : mix(h, node);
+  } else if (is_integer(n.type)) {
+    h = mix(0, static_cast<uint64_t>(n.type));  // an index: solved for its axes
+  } else if (n.type != DType::boolean) {        // what a comparison compares has no form
+    uint64_t operands = 0;
+    for (Id x : n.args()) {
+      uint64_t operand = is_float(a_[x].type) ? shape(known_form(x)) : shape(x);
+      operands = commutes(n) ? operands + operand : mix(operands, operand);
+    }
+    h = mix(h, operands);
+  }
+  shapes_[node] = h;
+  return h;
+}
+
 // Distinct terms without a common factor. Only the sign and a size that all coefficients share are pulled
 // out, so that var + 1e-5 keeps its number.
 Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
@@ -210,12 +252,14 @@ Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
   return {scale, {{id, 2}}};
 }
 
-Product TensorExprTree::form(Id expression) {
+Product TensorExprTree::form(Id expression) { return known_form(expression); }
+
+const Product& TensorExprTree::known_form(Id expression) {
   if (auto it = forms_.find(expression); it != forms_.end()) return it->second;
   for (Id id : reachable(a_, expression)) {
     if (!is_float(a_[id].type) || forms_.contains(id)) continue;
     Product p = compute(id);
-    for (const Factor& f : p.factors) key(f.atom);
+    for (const Factor& f : p.factors) key(f.atom), shape(f.atom);
     forms_.emplace(id, std::move(p));
   }
   return forms_.at(expression);

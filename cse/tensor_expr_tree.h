@@ -64,6 +64,12 @@ class TensorExprTree {
   // choosing the sign of a sum, which must not depend on names.
   uint64_t key(const Product& p);
   uint64_t key(Id atom);
+  // Equal for whatever unify can match, found once for each node: what differs here need not be compared. Unlike key, also
+  // for indices that differ in more than names (i+1 and C-1-c), and it knows the order of operands and the signs.
+  uint64_t shape(const Product& p);
+  uint64_t shape(Id node);
+  // The form of an expression, to look at while forms are added.
+  const Product& known_form(Id expression);
 
  private:
   Product compute(Id id);
@@ -79,10 +85,13 @@ class TensorExprTree {
   std::unordered_map<Id, Product> forms_;
   std::unordered_map<Id, std::vector<Product>> sums_;
   std::unordered_map<Id, uint64_t> keys_;
+  std::unordered_map<Id, uint64_t> shapes_;
   std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
 };
 
 // Is the sum of coefficients that cancel up to rounding.
 bool negligible(double sum, double largest);
+// May the operands be exchanged?
+bool commutes(const Node& n);
 
 }  // namespace xhat
