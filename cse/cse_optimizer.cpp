@@ -48,11 +48,7 @@ class Optimizer {
   void reuse_selects(const std::vector<StoredBranches>& branches);
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
-  void each_backward(const Step& step) {
-    for (Definition& d : p_.body.definitions)
-      if (d.direction == Direction::backward && !deciding_.contains(d.target())) in_definition(d, step);
-  }
-  void in_definition(Definition& d, const Step& step);
+  void in_definition(Definition& d, Wanted& wanted, const Step& step);
   // Is the tensor defined as this very expression, at the indices read? Equal as reals is not enough.
   bool same_bits(Id read, Id value) {
     const Node n = a_[read];
@@ -134,18 +130,18 @@ void Optimizer::collect_parts(const Forward& f) {
   }
 }
 
-void Optimizer::in_definition(Definition& d, const Step& step) {
+void Optimizer::in_definition(Definition& d, Wanted& wanted, const Step& step) {
   const Node n = a_[d.body];
   if (!is_float(n.type)) return;
   std::vector<AxisRange> scope = d.axes;
   auto here = [&](const Product& p) { return step(p, scope); };
   if (!is_reduction(n.op)) {
-    Product before = tree_.form(d.body), after = sharing_.everywhere(before, here);
+    Product before = tree_.form(d.body), after = sharing_.everywhere(before, wanted, here);
     if (!(after == before)) d.body = tree_.to_expression(after, n.type);
   } else if (n.op == Op::sum) {
     for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
-    Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, here);
-    Id condition = sharing_.in_condition(reduce_condition(n), here);
+    Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, wanted, here);
+    Id condition = sharing_.in_condition(reduce_condition(n), wanted, here);
     Id inside = after == before ? reduce_body(n) : tree_.to_expression(after, n.type);
     d.body = a_.reduce(n.op, reduce_axes(n), condition, inside);
   }
@@ -154,12 +150,18 @@ void Optimizer::in_definition(Definition& d, const Step& step) {
 // values: per tensor, the forms it comes in.
 bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& values) {
   bool changed = false;
-  each_backward([&](const Product& p, std::span<const AxisRange> scope) {
-    Product now = p;
-    for (const auto& forms : values) now = sharing_.fold(p_, now, forms, scope);
-    changed = changed || !(now == p);
-    return now;
-  });
+  std::vector<StoredValue> all;
+  for (const auto& forms : values) all.insert(all.end(), forms.begin(), forms.end());
+  Wanted wanted = sharing_.wanted(all);
+  for (Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward || deciding_.contains(d.target())) continue;
+    in_definition(d, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
+      Product now = p;
+      for (const auto& forms : values) now = sharing_.fold(p_, now, forms, scope);
+      changed = changed || !(now == p);
+      return now;
+    });
+  }
   return changed;
 }
 
@@ -209,15 +211,19 @@ Program Optimizer::reuse_backward() {
     if (!map || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
     Pattern pattern = pattern_of(a_, source);
     auto forms = forms_of(source.target(), pattern.free, tree_.form(pattern.body));
-    forms.resize(std::min<size_t>(forms.size(), 1));  // the value itself
+    if (forms.empty()) continue;
+    forms.resize(1);  // the value itself
+    Wanted wanted = sharing_.wanted(forms);
     for (Definition& d : p_.body.definitions) {
       if (d.direction != Direction::backward || d.target() == source.target()) continue;
       if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
-      in_definition(d, [&](const Product& p, std::span<const AxisRange> scope) {
-        return forms.empty() ? p : sharing_.fold(p_, p, forms, scope);
+      const Id before = d.body;
+      in_definition(d, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
+        return sharing_.fold(p_, p, forms, scope);
       });
-      if (has_tensor(tensors_read(a_, d.body), source.target())) below[d.target()].insert(source.target());
+      if (d.body != before && has_tensor(tensors_read(a_, d.body), source.target()))
+        below[d.target()].insert(source.target());
     }
   }
   return ordered(p_);
@@ -225,10 +231,20 @@ Program Optimizer::reuse_backward() {
 
 std::vector<BackwardPart> Optimizer::backward_products() {
   std::vector<BackwardPart> found;
-  each_backward([&](const Product& p, std::span<const AxisRange> scope) {
-    if (!p.is_number() && found.size() < kMostProducts) found.push_back(sharing_.backward_part(p, scope));
-    return p;
-  });
+  for (const Definition& d : p_.body.definitions) {
+    const Node n = a_[d.body];
+    bool sum = n.op == Op::sum;
+    if (d.direction != Direction::backward || deciding_.contains(d.target()) || !is_float(n.type)) continue;
+    if (is_reduction(n.op) && !sum) continue;
+    std::vector<AxisRange> scope = d.axes;
+    if (sum)
+      for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+    auto add = [&](const Product& p) {
+      if (!p.is_number() && found.size() < kMostProducts) found.push_back(sharing_.backward_part(p, scope));
+    };
+    sharing_.each_product(tree_.form(sum ? reduce_body(n) : d.body), add);
+    if (sum) sharing_.each_product_in_condition(reduce_condition(n), add);
+  }
   return found;
 }
 

@@ -112,19 +112,27 @@ int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& befo
   return price(gone) - price(come) - (beside ? kRead_ps : 0);
 }
 
+// Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y = exp(x-m)/s.
+std::vector<Factor> Sharing::required(const StoredValue& v) const {
+  std::vector<Factor> found;
+  for (const Factor& f : v.form.factors) {
+    std::span<const Id> free = a_[f.atom].free_axes();
+    if (std::ranges::all_of(v.free, [&](const AxisRange& r) { return std::ranges::find(free, r.axis) != free.end(); }))
+      found.push_back(f);
+  }
+  return found.empty() || v.whole ? v.form.factors : found;
+}
+
+Wanted Sharing::wanted(const std::vector<StoredValue>& forms) {
+  Wanted w;
+  for (const StoredValue& v : forms) w.shapes.push_back(tree_.shape(required(v)[0].atom));
+  std::ranges::sort(w.shapes);
+  return w;
+}
+
 std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
                                           std::span<const AxisRange> scope, bool any_price) {
-  std::set<Id> axes;
-  for (const AxisRange& r : v.free) axes.insert(r.axis);
-  // Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y =
-  // exp(x-m)/s.
-  std::vector<Factor> required;
-  for (const Factor& f : v.form.factors) {
-    size_t own = 0;
-    for (Id x : a_[f.atom].free_axes()) own += axes.contains(x);
-    if (own == axes.size()) required.push_back(f);
-  }
-  if (required.empty() || v.whole) required = v.form.factors;
+  const std::vector<Factor> required = this->required(v);
   for (const Binding& found : unifier(v.free).contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
     Product whole = instance(v.form, found), core = instance({1, required}, found);
@@ -247,23 +255,71 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const BackwardPart
   return best;
 }
 
-Product Sharing::everywhere(const Product& root, const Step& f) {
-  memo_.clear();
-  return walk(root, f, 0);
+// The products right inside an atom or a condition.
+template <class F>
+void Sharing::each_inside(Id node, F&& f) {
+  const Node n = a_[node];
+  if (n.type == DType::boolean) {
+    for (Id x : reachable(a_, node))
+      if (is_float(a_[x].type) && !is_read(a_[x].op) && a_[x].op != Op::constant) f(tree_.form(x));
+  } else if (const auto* terms = tree_.terms(node)) {
+    for (const Product& t : *terms) f(t);
+  } else if (n.op != Op::read && !is_reduction(n.op)) {
+    for (Id x : n.args()) {
+      if (is_float(a_[x].type)) f(tree_.form(x));
+      if (a_[x].type == DType::boolean) each_inside(x, f);
+    }
+  }
 }
 
-Id Sharing::in_condition(Id condition, const Step& f) {
-  memo_.clear();
-  return walk_condition(condition, f, 0);
+bool Sharing::holds(const Product& p, Wanted& wanted, int depth) {
+  return std::ranges::any_of(p.factors, [&](const Factor& f) {
+    return std::ranges::binary_search(wanted.shapes, tree_.shape(f.atom)) || holds_below(f.atom, wanted, depth);
+  });
 }
 
-Product Sharing::walk(const Product& root, const Step& f, int depth) {
+bool Sharing::holds_below(Id node, Wanted& wanted, int depth) {
+  if (depth > kDeepest) return false;
+  if (auto it = wanted.below.find(node); it != wanted.below.end()) return it->second;
+  bool found = false;
+  each_inside(node, [&](const Product& p) { found = found || holds(p, wanted, depth + 1); });
+  return wanted.below[node] = found;
+}
+
+Product Sharing::everywhere(const Product& root, Wanted& wanted, const Step& f) {
+  memo_.clear();
+  return walk(root, wanted, f, 0);
+}
+
+Id Sharing::in_condition(Id condition, Wanted& wanted, const Step& f) {
+  memo_.clear();
+  return walk_condition(condition, wanted, f, 0);
+}
+
+void Sharing::each_product(const Product& root, const Look& look) {
+  std::set<Id> seen;
+  look_at(root, look, seen, 0);
+}
+
+void Sharing::each_product_in_condition(Id condition, const Look& look) {
+  std::set<Id> seen;
+  each_inside(condition, [&](const Product& p) { look_at(p, look, seen, 0); });
+}
+
+void Sharing::look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth) {
+  if (depth > kDeepest) return;
+  look(root);
+  for (const Factor& f : root.factors)
+    if (seen.insert(f.atom).second) each_inside(f.atom, [&](const Product& p) { look_at(p, look, seen, depth + 1); });
+}
+
+Product Sharing::walk(const Product& root, Wanted& wanted, const Step& f, int depth) {
   if (depth > kDeepest) return root;
   Product now = f(root);
   Product result{now.coefficient, {}};
   for (const Factor& factor : now.factors) {
     auto it = memo_.find(factor.atom);
-    Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, f, depth + 1);
+    Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, wanted, f, depth + 1);
     memo_[factor.atom] = atom;
     Product inside = atom == factor.atom ? tree_.atom(atom) : tree_.form(atom);
     result = tree_.multiply(result, tree_.power(inside, factor.halves));
@@ -271,30 +327,32 @@ Product Sharing::walk(const Product& root, const Step& f, int depth) {
   return result;
 }
 
-Id Sharing::walk_atom(Id atom, const Step& f, int depth) {
+Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
   const Node n = a_[atom];
+  if (!holds_below(atom, wanted, 0)) return atom;
   if (const auto* found = tree_.terms(atom)) {
     std::vector<Product> terms = *found;
-    for (Product& t : terms) t = walk(t, f, depth);
+    for (Product& t : terms) t = walk(t, wanted, f, depth);
     return tree_.to_expression(tree_.add(n.type, terms), n.type);
   }
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {
     if (is_float(a_[x].type))
-      args.push_back(tree_.to_expression(walk(tree_.form(x), f, depth), a_[x].type));
+      args.push_back(tree_.to_expression(walk(tree_.form(x), wanted, f, depth), a_[x].type));
     else
-      args.push_back(a_[x].type == DType::boolean ? walk_condition(x, f, depth) : x);
+      args.push_back(a_[x].type == DType::boolean ? walk_condition(x, wanted, f, depth) : x);
   }
   return a_.with_args(atom, args);
 }
 
 // What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as.
-Id Sharing::walk_condition(Id condition, const Step& f, int depth) {
+Id Sharing::walk_condition(Id condition, Wanted& wanted, const Step& f, int depth) {
+  if (!holds_below(condition, wanted, 0)) return condition;
   Replacements whole;
   for (Id x : reachable(a_, condition)) {
     if (!is_float(a_[x].type) || is_read(a_[x].op) || a_[x].op == Op::constant) continue;
-    Product now = walk(tree_.form(x), f, depth);
+    Product now = walk(tree_.form(x), wanted, f, depth);
     bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
                 a_[now.factors[0].atom].op == Op::read;
     if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;

@@ -31,6 +31,12 @@ struct Share {
   double score = 0;
 };
 
+// What a search is for, by shape: expressions without it are passed over.
+struct Wanted {
+  std::vector<uint64_t> shapes;  // of one factor that every occurrence has
+  std::unordered_map<Id, bool> below = {};  // does anything inside the node have one of them?
+};
+
 class Sharing {
  public:
   // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs and outputs
@@ -48,11 +54,18 @@ class Sharing {
   // No sub-product of the part has a higher score.
   double highest_score(const ForwardPart& part);
 
-  // Applies f to every product of the expression, top-down (f's result is descended into).
+  Wanted wanted(const std::vector<StoredValue>& forms);
+
+  // Applies f to every product of the expression, top-down (f's result is descended into). f keeps products without what is
+  // wanted.
   using Step = std::function<Product(const Product&)>;
-  Product everywhere(const Product& root, const Step& f);
+  Product everywhere(const Product& root, Wanted& wanted, const Step& f);
   // The condition with operands of comparisons replaced where f leaves nothing of them but a read.
-  Id in_condition(Id condition, const Step& f);
+  Id in_condition(Id condition, Wanted& wanted, const Step& f);
+  // Every product of the expression or condition, in the same order.
+  using Look = std::function<void(const Product&)>;
+  void each_product(const Product& root, const Look& look);
+  void each_product_in_condition(Id condition, const Look& look);
 
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
@@ -64,9 +77,15 @@ class Sharing {
   Unifier& unifier(std::span<const AxisRange> axes);
   int64_t cost_ps(Id value);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
-  Product walk(const Product& root, const Step& f, int depth);
-  Id walk_atom(Id atom, const Step& f, int depth);
-  Id walk_condition(Id condition, const Step& f, int depth);
+  std::vector<Factor> required(const StoredValue& v) const;
+  bool holds(const Product& p, Wanted& wanted, int depth);
+  bool holds_below(Id node, Wanted& wanted, int depth);
+  Product walk(const Product& root, Wanted& wanted, const Step& f, int depth);
+  Id walk_atom(Id atom, Wanted& wanted, const Step& f, int depth);
+  Id walk_condition(Id condition, Wanted& wanted, const Step& f, int depth);
+  void look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth);
+  template <class F>
+  void each_inside(Id node, F&& f);
 
   TensorExprTree& tree_;
   Arena& a_;
