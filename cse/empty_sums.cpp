@@ -272,7 +272,7 @@ Product EmptySums::inside(const Product& p, int depth) {
       Product made = inside_atom(f.atom, depth);  // which adds to inside_
       it = known.emplace(f.atom, std::move(made)).first;
     }
-    result = tree_.multiply(result, tree_.power(it->second, f.halves));
+    tree_.multiply_in(result, it->second, f.halves);
   }
   return result;
 }

@@ -82,19 +82,23 @@ class Simplifier {
 // Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
 std::vector<Definition> Simplifier::by_level() const {
   std::map<TensorId, int> level;
-  std::vector<std::pair<int, const Definition*>> order;
+  struct Place {
+    int level;
+    size_t size;
+    const Definition* definition;
+  };
+  std::vector<Place> order;
   for (const Definition& d : p_.body.definitions) {
     if (d.direction != Direction::backward) continue;
     int own = 0;
     for (TensorId t : tensors_read(a_, d.body))
       if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
     level[d.target()] = own;
-    order.push_back({own, &d});
+    order.push_back({own, reachable(a_, d.body).size(), &d});
   }
-  std::ranges::stable_sort(
-      order, {}, [&](const auto& x) { return std::pair(x.first, reachable(a_, x.second->body).size()); });
+  std::ranges::stable_sort(order, {}, [](const Place& x) { return std::pair(x.level, x.size); });
   std::vector<Definition> sorted;
-  for (auto& [unused, d] : order) sorted.push_back(*d);
+  for (const Place& x : order) sorted.push_back(*x.definition);
   return sorted;
 }
 

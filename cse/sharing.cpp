@@ -61,7 +61,7 @@ const Product& Sharing::instance(Id atom, const Binding& binding) {
 Product Sharing::instance(const Product& pattern, const Binding& binding) {
   Product result{pattern.coefficient, {}};
   for (const Factor& f : pattern.factors)
-    result = tree_.multiply(result, tree_.power(instance(f.atom, binding), f.halves));
+    tree_.multiply_in(result, instance(f.atom, binding), f.halves);
   return result;
 }
 
@@ -321,8 +321,10 @@ Product Sharing::walk(const Product& root, Wanted& wanted, const Step& f, int de
     auto it = memo_.find(factor.atom);
     Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, wanted, f, depth + 1);
     memo_[factor.atom] = atom;
-    Product inside = atom == factor.atom ? tree_.atom(atom) : tree_.form(atom);
-    result = tree_.multiply(result, tree_.power(inside, factor.halves));
+    if (atom == factor.atom)
+      tree_.multiply_in(result, factor);
+    else
+      tree_.multiply_in(result, tree_.form(atom), factor.halves);
   }
   return result;
 }

@@ -230,6 +230,10 @@ Cut Planner::choose() {
 }
 
 void Planner::report(const Cut& cut) {
+  std::map<TensorId, int> backward_uses;
+  for (const Definition& b : p_.body.definitions)
+    if (b.direction == Direction::backward)
+      for (TensorId t : tensors_read(a_, b.body)) ++backward_uses[t];
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (cut.choices[i] == Choice::unneeded) continue;
     const CutNode& n = nodes_[i];
@@ -245,8 +249,7 @@ void Planner::report(const Cut& cut) {
     if (d) c.expression = print(p_, d->body);
     c.shape = tensor.shape;
     c.bytes = bytes(t, stored_type(t));
-    for (const Definition& b : p_.body.definitions)
-      if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
+    if (auto it = backward_uses.find(t); it != backward_uses.end()) c.uses = it->second;
     for (size_t j = 0; j < nodes_.size(); ++j)
       if (cut.choices[j] == Choice::recomputed)
         c.uses += std::ranges::find(nodes_[j].operands, i) != nodes_[j].operands.end();

@@ -65,29 +65,40 @@ void TensorExprTree::put(Product& p, Id atom, int halves) {
   }
 }
 
-Product TensorExprTree::multiply(const Product& x, const Product& y) {
-  if (x.is_zero() || y.is_zero()) return {0, {}};
-  Product r = x;
-  r.coefficient *= y.coefficient;
-  for (const Factor& f : y.factors) put(r, f.atom, f.halves);
+void TensorExprTree::multiply_in(Product& p, const Factor& f) {
+  put(p, f.atom, f.halves);
   // A product kept under a root: whole powers of it leave the root.
-  for (size_t i = 0; i < r.factors.size(); ++i) {
-    Factor f = r.factors[i];
-    auto it = kept_.find(f.atom);
-    if (it == kept_.end() || std::abs(f.halves) < 2) continue;
-    int whole = f.halves / 2 * 2;
-    put(r, f.atom, -whole);
-    Product inside = it->second;
-    return multiply(r, power(inside, whole));
+  auto kept = kept_.find(f.atom);
+  if (kept == kept_.end()) return;
+  auto now = std::ranges::lower_bound(p.factors, f.atom, {}, &Factor::atom);
+  if (now == p.factors.end() || now->atom != f.atom || std::abs(now->halves) < 2) return;
+  int whole = now->halves / 2 * 2;
+  put(p, f.atom, -whole);
+  multiply_in(p, Product(kept->second), whole);
+}
+
+void TensorExprTree::multiply_in(Product& p, const Product& y, int halves) {
+  if (p.is_zero() || (y.is_zero() && halves > 0)) {
+    p = {0, {}};
+    return;
   }
+  if (halves % 2 != 0) return multiply_in(p, root(y, halves));
+  p.coefficient *= halves == 2 ? y.coefficient : std::pow(y.coefficient, halves / 2);
+  for (const Factor& f : y.factors) multiply_in(p, Factor{f.atom, f.halves * (halves / 2)});
+}
+
+Product TensorExprTree::multiply(const Product& x, const Product& y) {
+  Product r = x;
+  multiply_in(r, y);
   return r;
 }
 
 Product TensorExprTree::power(const Product& x, int halves) {
   if (halves == 0) return {1, {}};
+  if (halves == 2) return x;
   if (halves % 2 != 0) return root(x, halves);
   Product r{std::pow(x.coefficient, halves / 2), {}};
-  for (const Factor& f : x.factors) r = multiply(r, {1, {{f.atom, f.halves * (halves / 2)}}});
+  for (const Factor& f : x.factors) multiply_in(r, Factor{f.atom, f.halves * (halves / 2)});
   return r;
 }
 

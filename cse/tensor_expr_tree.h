@@ -54,6 +54,9 @@ class TensorExprTree {
   // sum of the terms
   Product add(DType type, std::vector<Product> terms);
   Product multiply(const Product& x, const Product& y);
+  // p becomes p * y^(halves/2).
+  void multiply_in(Product& p, const Product& y, int halves = 2);
+  void multiply_in(Product& p, const Factor& f);
   Product power(const Product& x, int halves);
   Product atom(Id id) { return {1, {{id, 2}}}; }
   // Terms of the product multiplied out, like terms collected; none if there would be more than limit.
