@@ -113,6 +113,10 @@ void Optimizer::collect_parts(const Forward& f) {
         open.insert(open.end(), terms->begin(), terms->end());
         continue;
       }
+      if (const Product* product = tree_.factors(factor.atom)) {
+        open.push_back(*product);
+        continue;
+      }
       // Not under a select: what a condition guards may not be evaluated everywhere. What it compares itself may, and may
       // save the read of an input that the caller drops.
       const Node n = a_[factor.atom];
@@ -316,8 +320,11 @@ std::optional<Share> Optimizer::largest_share(const std::set<Id>& refused) {
   for (size_t i = 0; i < targets.size(); ++i)
     for (auto [shape, unused] : targets[i].by_shape)
       if (auto& list = holding[shape]; list.empty() || list.back() != i) list.push_back(i);
+  bool roots = std::ranges::any_of(targets, [](const BackwardPart& t) {
+    return std::ranges::any_of(t.form.factors, [](const Factor& f) { return f.halves % 2 != 0; });
+  });
   std::vector<std::pair<double, size_t>> order;
-  for (size_t i = 0; i < parts_.size(); ++i) order.push_back({sharing_.highest_score(parts_[i]), i});
+  for (size_t i = 0; i < parts_.size(); ++i) order.push_back({sharing_.highest_score(parts_[i], roots), i});
   std::ranges::sort(order, [](const auto& x, const auto& y) { return x.first != y.first ? x.first > y.first : x.second < y.second; });
   std::optional<Share> best;
   std::pair<size_t, size_t> best_at;

@@ -11,7 +11,7 @@
 namespace xhat {
 namespace {
 
-constexpr int kDeepest = 200;  // nesting of functions; beyond, expressions are left alone
+constexpr int kDeepest = 1000;  // nesting of functions; beyond, expressions are left alone
 
 // Where a value is 0 for want of terms.
 struct Vanishing {
@@ -184,6 +184,7 @@ std::optional<Vanishing> EmptySums::vanishing_count(Id atom) {
 Vanishing EmptySums::vanishing(Id atom) {
   if (auto count = vanishing_count(atom)) return *count;
   const std::vector<Product>* terms = tree_.terms(atom);
+  if (const Product* product = tree_.factors(atom)) return vanishing(*product);
   if (!terms) return vanishing_read(atom);
   // All terms together, or by what they share.
   Vanishing all;
@@ -284,6 +285,10 @@ Product EmptySums::inside_atom(Id atom, int depth) {
     std::vector<Product> before = *found, after;
     for (const Product& t : before) after.push_back(guarded(t, n.type, depth + 1));
     return after == before ? tree_.atom(atom) : tree_.add(n.type, after);
+  }
+  if (const Product* product = tree_.factors(atom)) {
+    Product before = *product, after = guarded(before, n.type, depth + 1);
+    return after == before ? tree_.atom(atom) : after;
   }
   std::vector<Id> args;
   for (Id x : n.args()) args.push_back(is_float(a_[x].type) ? guarded(x, depth + 1) : x);

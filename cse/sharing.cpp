@@ -14,7 +14,7 @@ constexpr int64_t kWorthStoring_ps = 100;
 // Per element of f32, as stash_planner prices them.
 constexpr int64_t kRead_ps = 240, kKept_ps = 720;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
-constexpr int kDeepest = 200;          // nesting of functions; beyond, expressions are left alone
+constexpr int kDeepest = 1000;          // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
 const Factor* factor_of(const Product& p, Id atom) {
@@ -51,11 +51,12 @@ int64_t Sharing::cost_ps(Id value) {
 }
 
 const Product& Sharing::instance(Id atom, const Binding& binding) {
-  auto it = instances_.find({atom, binding});
-  if (it != instances_.end()) return it->second;
+  auto& known = instances_[binding];
+  auto it = known.find(atom);
+  if (it != known.end()) return it->second;
   Replacements at(binding.begin(), binding.end());
   Product made = tree_.form(rewrite(a_, substitute(a_, atom, at), [&](Id id) { return tidy_index(a_, id); }));
-  return instances_.emplace(std::pair(atom, binding), std::move(made)).first->second;
+  return known.emplace(atom, std::move(made)).first->second;
 }
 
 Product Sharing::instance(const Product& pattern, const Binding& binding) {
@@ -193,11 +194,14 @@ int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
   return dropped ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
 }
 
-double Sharing::highest_score(const ForwardPart& part) {
-  // A power is at most a call, a root and what joins them to the rest.
-  const int64_t joined = info(Op::pow).cost_ps + info(Op::sqrt).cost_ps + info(Op::div).cost_ps + 2 * info(Op::mul).cost_ps;
+double Sharing::highest_score(const ForwardPart& part, bool roots) {
   int64_t cost = cost_ps(tree_.to_expression({1, part.form.factors}, a_[part.form.factors[0].atom].type));
-  cost += joined * static_cast<int64_t>(part.form.factors.size());
+  for (const Factor& f : part.form.factors) {
+    // Alone, a factor may need a step that is shared with others in the whole.
+    cost += info(f.halves > 0 ? Op::mul : Op::div).cost_ps;
+    if (roots || f.halves % 2 != 0) cost += info(Op::sqrt).cost_ps + info(Op::mul).cost_ps;
+    if (std::abs(f.halves) > 2) cost += info(Op::pow).cost_ps;
+  }
   std::vector<Id> free = tree_.free_axes(part.form);
   auto used = std::ranges::count_if(part.scope, [&](const AxisRange& r) { return std::ranges::binary_search(free, r.axis); });
   return static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used));
@@ -264,6 +268,8 @@ void Sharing::each_inside(Id node, F&& f) {
       if (is_float(a_[x].type) && !is_read(a_[x].op) && a_[x].op != Op::constant) f(tree_.form(x));
   } else if (const auto* terms = tree_.terms(node)) {
     for (const Product& t : *terms) f(t);
+  } else if (const Product* product = tree_.factors(node)) {
+    f(*product);
   } else if (n.op != Op::read && !is_reduction(n.op)) {
     for (Id x : n.args()) {
       if (is_float(a_[x].type)) f(tree_.form(x));
@@ -337,6 +343,8 @@ Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
     for (Product& t : terms) t = walk(t, wanted, f, depth);
     return tree_.to_expression(tree_.add(n.type, terms), n.type);
   }
+  if (const Product* product = tree_.factors(atom))
+    return tree_.to_expression(walk(Product(*product), wanted, f, depth), n.type);
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {

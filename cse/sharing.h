@@ -51,8 +51,8 @@ class Sharing {
   BackwardPart backward_part(const Product& form, std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
   std::optional<Share> common(const ForwardPart& part, const BackwardPart& target);
-  // No sub-product of the part has a higher score.
-  double highest_score(const ForwardPart& part);
+  // No sub-product of the part has a higher score. roots: may the exponents be odd halves?
+  double highest_score(const ForwardPart& part, bool roots);
 
   Wanted wanted(const std::vector<StoredValue>& forms);
 
@@ -94,7 +94,7 @@ class Sharing {
   std::map<Id, Id> memo_;
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.
   std::map<std::set<Id>, Unifier> unifiers_;
-  std::map<std::pair<Id, Binding>, Product> instances_;
+  std::map<Binding, std::unordered_map<Id, Product>> instances_;
   std::unordered_map<Id, int64_t> costs_;
 };
 

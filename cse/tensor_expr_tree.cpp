@@ -12,6 +12,8 @@ namespace {
 
 // Sums longer than this are not flattened further: a chain x0+x1+… of n terms would cost n² otherwise.
 constexpr size_t kLongestSum = 24;
+// Of a product that stands whole in a product: beyond, it is an atom.
+constexpr size_t kLongestProduct = 32;
 constexpr int kHighestPower = 8;  // pow(a, 9) stays a function
 
 uint64_t mix(uint64_t h, uint64_t v) {
@@ -53,6 +55,25 @@ bool negligible(double sum, double largest) { return std::abs(sum) <= 1e-13 * st
 const std::vector<Product>* TensorExprTree::terms(Id atom) const {
   auto it = sums_.find(atom);
   return it == sums_.end() ? nullptr : &it->second;
+}
+
+const Product* TensorExprTree::factors(Id atom) const {
+  auto it = long_.find(atom);
+  return it == long_.end() ? nullptr : &it->second;
+}
+
+Product TensorExprTree::as_atom(DType type, const Product& p) {
+  if (p.factors.size() < 2) return p;
+  Id id = to_expression({1, p.factors}, type);
+  long_.emplace(id, Product{1, p.factors});
+  return {p.coefficient, {{id, 2}}};
+}
+
+Product TensorExprTree::joined(DType type, const Product& x, const Product& y) {
+  if (x.factors.size() + y.factors.size() <= kLongestProduct) return multiply(x, y);
+  if (x.factors.size() < y.factors.size()) return joined(type, y, x);
+  Product whole = as_atom(type, x);
+  return multiply(whole, y.factors.size() < kLongestProduct ? y : as_atom(type, y));
 }
 
 void TensorExprTree::put(Product& p, Id atom, int halves) {
@@ -190,6 +211,8 @@ uint64_t TensorExprTree::key(Id atom) {
     uint64_t sum = 0;
     for (const Product& t : *inner) sum += key(t);
     h = mix(sum, inner->size());
+  } else if (const Product* product = factors(atom)) {
+    h = mix(h, key(*product));
   } else if (n.op == Op::constant) {
     h = mix(h, static_cast<uint64_t>(n.integer));
   } else if (is_read(n.op)) {
@@ -227,6 +250,8 @@ uint64_t TensorExprTree::shape(Id node) {
     uint64_t sum = 0;
     for (const Product& t : *inner) sum += shape(t);
     h = mix(static_cast<uint64_t>(n.type), sum);
+  } else if (const Product* product = factors(node)) {
+    h = mix(h, shape(*product));
   } else if (is_read(n.op)) {
     h = mix(h, n.symbol);
   } else if (is_reduction(n.op) || n.arg_count == 0) {
@@ -325,8 +350,8 @@ Product TensorExprTree::compute(Id id) {
     case Op::neg: return multiply({-1, {}}, sub(0));
     case Op::add: return add(n.type, {sub(0), sub(1)});
     case Op::sub: return add(n.type, {sub(0), multiply({-1, {}}, sub(1))});
-    case Op::mul: return multiply(sub(0), sub(1));
-    case Op::div: return sub(1).is_zero() ? atom(id) : multiply(sub(0), power(sub(1), -2));
+    case Op::mul: return joined(n.type, sub(0), sub(1));
+    case Op::div: return sub(1).is_zero() ? atom(id) : joined(n.type, sub(0), power(sub(1), -2));
     case Op::sqrt:
     case Op::rsqrt: {
       Product inside = sub(0);

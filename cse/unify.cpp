@@ -317,6 +317,8 @@ bool Unifier::Search::step_node(const Goal& g) {
     const auto* pt = tree_.terms(g.pattern);
     const auto* tt = tree_.terms(g.target);
     if (pt || tt) return pt && tt && terms(*pt, *tt);
+    const Product *pf = tree_.factors(g.pattern), *tf = tree_.factors(g.target);
+    if (pf || tf) return pf && tf && factors(pf->factors, tf->factors, true);
   }
   if (p.op != t.op || p.symbol != t.symbol || p.arg_count != t.arg_count || is_reduction(p.op)) return false;
   if (p.op == Op::constant) return p.integer == t.integer;

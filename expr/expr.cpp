@@ -343,6 +343,9 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
   }
   NodeTable<Id> done(reachable(a, root));
   const std::vector<Id>& ids = done.ids();
+  // What is read at its own axes, as most maps are, stays.
+  bool same = std::ranges::all_of(replace, [](const auto& r) { return r.first == r.second; });
+  if (same && std::ranges::none_of(ids, [&](Id id) { return is_reduction(a[id].op); })) return root;
   for (Id id : ids) done[id] = kNone;
   std::vector<Id> used = taken;
   for (Id id : ids)
