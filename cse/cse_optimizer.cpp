@@ -9,9 +9,8 @@
 namespace xhat {
 namespace {
 
-constexpr int kMostShares = 16;        // new stashes of one op
 constexpr int kMostRounds = 3;         // of reading outputs
-constexpr size_t kMostProducts = 400;  // compared on either side; larger ops share what comes first
+constexpr size_t kMostProducts = 10000;  // compared on either side; larger ops share what comes first
 
 class Optimizer {
  public:
@@ -25,8 +24,12 @@ class Optimizer {
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
-  // One more shared value; the tensor, or none.
-  std::optional<TensorId> share_once(const std::vector<TensorId>& kept, std::set<Id>& refused);
+  // The next value to share, or none.
+  std::optional<Share> next_share(const std::vector<TensorId>& kept, const std::set<Id>& refused);
+  // Makes it a forward definition, which the backward reads where that is cheaper.
+  TensorId take(const Share& best, std::set<Id>& refused);
+  bool complete() const { return complete_; }
+  int64_t compared() const { return compared_; }
   const Program& program() const { return p_; }
   // Another program over the same arena: what is known of expressions stays.
   void turn_to(const Program& p) {
@@ -71,7 +74,10 @@ class Optimizer {
   Sharing sharing_;
   std::set<TensorId> deciding_;  // stay as they are
   std::set<TensorId> dropped_;
+  bool complete_ = true;  // no limit was met
+  int64_t compared_ = 0;
   std::vector<Forward> forward_;
+  std::unordered_map<Id, Forward> patterns_;  // by body
   std::vector<ForwardPart> parts_;
 };
 
@@ -91,9 +97,15 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
     bool map = !is_reduction(a_[d.body].op);
     if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()))
       values[d.target()] = {axes_of(d.axes), open.body};
-    Forward f{open, pattern_of(a_, open), {}, map};
-    f.form = tree_.form(f.pattern.body);
-    forward_.push_back(std::move(f));
+    // Most of them are as in the round before.
+    auto known = patterns_.find(open.body);
+    if (known == patterns_.end() || known->second.definition.axes != open.axes) {
+      Forward f{open, pattern_of(a_, open), {}, map};
+      f.form = tree_.form(f.pattern.body);
+      known = patterns_.insert_or_assign(open.body, std::move(f)).first;
+    }
+    known->second.definition = open;
+    forward_.push_back(known->second);
   }
 }
 
@@ -103,7 +115,11 @@ void Optimizer::collect_parts(const Forward& f) {
   scope.insert(scope.end(), f.pattern.bound.begin(), f.pattern.bound.end());
   std::vector<Product> open = {f.form};
   std::set<Id> seen;
-  for (size_t i = 0; i < open.size() && parts_.size() < kMostProducts; ++i) {
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (parts_.size() == kMostProducts) {
+      complete_ = false;
+      return;
+    }
     Product p = open[i];
     if (p.is_number()) continue;
     parts_.push_back({p, scope, f.pattern.names, f.definition.target()});
@@ -244,10 +260,14 @@ std::vector<BackwardPart> Optimizer::backward_products() {
     if (sum)
       for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
     auto add = [&](const Product& p) {
-      if (!p.is_number() && found.size() < kMostProducts) found.push_back(sharing_.backward_part(p, scope));
+      if (p.is_number()) return;
+      if (found.size() < kMostProducts)
+        found.push_back(sharing_.backward_part(p, scope));
+      else
+        complete_ = false;
     };
-    sharing_.each_product(tree_.form(sum ? reduce_body(n) : d.body), add);
-    if (sum) sharing_.each_product_in_condition(reduce_condition(n), add);
+    complete_ &= sharing_.each_product(tree_.form(sum ? reduce_body(n) : d.body), add);
+    if (sum) complete_ &= sharing_.each_product_in_condition(reduce_condition(n), add);
   }
   return found;
 }
@@ -334,6 +354,7 @@ std::optional<Share> Optimizer::largest_share(const std::set<Id>& refused) {
     for (const Factor& f : parts_[at].form.factors)
       if (auto it = holding.find(tree_.shape(f.atom)); it != holding.end()) near.insert(it->second.begin(), it->second.end());
     for (size_t target : near) {
+      ++compared_;
       auto found = sharing_.common(parts_[at], targets[target]);
       std::pair<size_t, size_t> here{target, at};
       if (!found || (best && (found->score < best->score || (found->score == best->score && here > best_at)))) continue;
@@ -346,21 +367,23 @@ std::optional<Share> Optimizer::largest_share(const std::set<Id>& refused) {
   return best;
 }
 
-std::optional<TensorId> Optimizer::share_once(const std::vector<TensorId>& kept, std::set<Id>& refused) {
+std::optional<Share> Optimizer::next_share(const std::vector<TensorId>& kept, const std::set<Id>& refused) {
   collect_forward(kept);
   parts_.clear();
   for (const Forward& f : forward_)
     if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target()))
       collect_parts(f);
-  std::optional<Share> best = largest_share(refused);
-  if (!best) return std::nullopt;
-  refused.insert(tree_.to_expression(best->form, a_[best->form.factors[0].atom].type));
+  return largest_share(refused);
+}
+
+TensorId Optimizer::take(const Share& best, std::set<Id>& refused) {
+  refused.insert(tree_.to_expression(best.form, a_[best.form.factors[0].atom].type));
   std::vector<StoredValue> forms;
-  auto tensor = defined_already(*best, forms);
-  if (!tensor) tensor = define(*best, forms);
+  auto tensor = defined_already(best, forms);
+  if (!tensor) tensor = define(best, forms);
   fold_everywhere({forms});
   p_ = ordered(p_);
-  return tensor;
+  return *tensor;
 }
 
 bool backward_reads(const Program& p, TensorId t) {
@@ -377,21 +400,22 @@ Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, cons
 
 Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
-Program share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
   Program now = reuse_stored(p, stored, dropped);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
   Optimizer optimizer(now, dropped);
-  for (int i = 0; i < kMostShares; ++i) {
-    auto t = optimizer.share_once(kept, refused);
-    if (!t) break;
-    if (backward_reads(optimizer.program(), *t)) {
-      kept.push_back(*t);
+  std::optional<Share> best = optimizer.next_share(kept, refused);
+  for (int i = 0; best && i < most_shares; ++i) {
+    TensorId t = optimizer.take(*best, refused);
+    if (backward_reads(optimizer.program(), t)) {
+      kept.push_back(t);
       now = simplify_reductions(optimizer.program(), kept);
     }  // else matched, but no cheaper anywhere
     optimizer.turn_to(now);
+    best = optimizer.next_share(kept, refused);
   }
-  return now;
+  return {now, !best && optimizer.complete(), optimizer.compared()};
 }
 
 }  // namespace xhat

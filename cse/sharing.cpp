@@ -302,21 +302,26 @@ Id Sharing::in_condition(Id condition, Wanted& wanted, const Step& f) {
   return walk_condition(condition, wanted, f, 0);
 }
 
-void Sharing::each_product(const Product& root, const Look& look) {
+bool Sharing::each_product(const Product& root, const Look& look) {
   std::set<Id> seen;
-  look_at(root, look, seen, 0);
+  return look_at(root, look, seen, 0);
 }
 
-void Sharing::each_product_in_condition(Id condition, const Look& look) {
+bool Sharing::each_product_in_condition(Id condition, const Look& look) {
   std::set<Id> seen;
-  each_inside(condition, [&](const Product& p) { look_at(p, look, seen, 0); });
+  bool all = true;
+  each_inside(condition, [&](const Product& p) { all &= look_at(p, look, seen, 0); });
+  return all;
 }
 
-void Sharing::look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth) {
-  if (depth > kDeepest) return;
+bool Sharing::look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth) {
+  if (depth > kDeepest) return false;
   look(root);
+  bool all = true;
   for (const Factor& f : root.factors)
-    if (seen.insert(f.atom).second) each_inside(f.atom, [&](const Product& p) { look_at(p, look, seen, depth + 1); });
+    if (seen.insert(f.atom).second)
+      each_inside(f.atom, [&](const Product& p) { all &= look_at(p, look, seen, depth + 1); });
+  return all;
 }
 
 Product Sharing::walk(const Product& root, Wanted& wanted, const Step& f, int depth) {

@@ -62,10 +62,10 @@ class Sharing {
   Product everywhere(const Product& root, Wanted& wanted, const Step& f);
   // The condition with operands of comparisons replaced where f leaves nothing of them but a read.
   Id in_condition(Id condition, Wanted& wanted, const Step& f);
-  // Every product of the expression or condition, in the same order.
+  // Every product of the expression or condition, in the same order. False: but for some that are nested too deeply.
   using Look = std::function<void(const Product&)>;
-  void each_product(const Product& root, const Look& look);
-  void each_product_in_condition(Id condition, const Look& look);
+  bool each_product(const Product& root, const Look& look);
+  bool each_product_in_condition(Id condition, const Look& look);
 
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
@@ -83,7 +83,7 @@ class Sharing {
   Product walk(const Product& root, Wanted& wanted, const Step& f, int depth);
   Id walk_atom(Id atom, Wanted& wanted, const Step& f, int depth);
   Id walk_condition(Id condition, Wanted& wanted, const Step& f, int depth);
-  void look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth);
+  bool look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth);
   template <class F>
   void each_inside(Id node, F&& f);
 

@@ -102,6 +102,7 @@ class Unifier::Search {
     });
   }
   std::vector<Binding> solve(size_t wanted);
+  bool more() const { return !branches_.empty(); }  // ways not tried
 
  private:
   static constexpr size_t kBottom = SIZE_MAX;
@@ -160,16 +161,14 @@ class Unifier::Search {
 
 std::optional<Binding> Unifier::atoms(Id pattern, Id target, const Binding& from) {
   if (tree_.shape(pattern) != tree_.shape(target)) return std::nullopt;
-  auto solve = [&]() -> std::optional<Binding> {
-    Search search(*this, from);
-    search.node(pattern, target);
-    auto found = search.solve(1);
-    return found.empty() ? std::nullopt : std::optional(found[0]);
-  };
-  if (!from.empty()) return solve();
-  auto known = atoms_.find({pattern, target});
-  if (known == atoms_.end()) known = atoms_.emplace(std::pair(pattern, target), solve()).first;
-  return known->second;
+  auto known = from.empty() ? atoms_.find({pattern, target}) : atoms_.end();
+  if (known != atoms_.end()) return known->second.first;
+  Search search(*this, from);
+  search.node(pattern, target);
+  auto found = search.solve(1);
+  std::optional<Binding> first = found.empty() ? std::nullopt : std::optional(found[0]);
+  if (from.empty()) atoms_[{pattern, target}] = {first, !search.more()};
+  return first;
 }
 
 std::vector<Binding> Unifier::products(const Product& pattern, const Product& target) {
@@ -309,6 +308,9 @@ bool Unifier::Search::step_node(const Goal& g) {
     later_.push_back({g.pattern, g.target});
     return true;
   }
+  auto known = u_.atoms_.find({g.pattern, g.target});
+  if (known != u_.atoms_.end() && known->second.first && known->second.only)
+    return std::ranges::all_of(*known->second.first, [&](const auto& b) { return bind(b.first, b.second); });
   if (!g.crossed) {
     if (!asked_.insert({g.pattern, g.target}).second) return true;
     asked_order_.push_back({g.pattern, g.target});

@@ -39,7 +39,11 @@ class Unifier {
 
   TensorExprTree& tree_;
   std::set<Id> axes_;
-  std::map<std::pair<Id, Id>, std::optional<Binding>> atoms_;  // asked before
+  struct Answer {
+    std::optional<Binding> first;
+    bool only;  // is there no other?
+  };
+  std::map<std::pair<Id, Id>, Answer> atoms_;  // asked before
 };
 
 // A linear form of integers: nodes with coefficients, and a constant.
