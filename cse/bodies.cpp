@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cse/plain_bounds.h"
 #include "expr/affine.h"
 
 namespace xhat {
@@ -74,35 +75,6 @@ RememberBounds::RememberBounds(const Arena& a) : answers_(std::make_unique<Answe
 }
 RememberBounds::~RememberBounds() { remembering = answers_->before; }
 
-// A point outside, for dims of some sizes: what most questions of sharing have, and a proof of that takes half a
-// millisecond. Of linear forms only.
-bool surely_outside(const Arena& a, Id index, Id extent, std::span<const AxisRange> axes) {
-  constexpr int64_t kSize = 5, kNext = 2;  // dims 5, 7, 9, …: neither equal, nor multiples
-  std::map<Id, int64_t> sizes;
-  auto at = [&](const Linear& l) -> std::optional<int64_t> {
-    int64_t value = l.constant;
-    for (auto [node, k] : l.terms) {
-      if (a[node].op != Op::dim) return std::nullopt;
-      value += k * sizes.try_emplace(node, kSize + kNext * static_cast<int64_t>(sizes.size())).first->second;
-    }
-    return value;
-  };
-  Linear lowest = linear(a, index), highest = lowest;
-  for (const AxisRange& r : axes) {
-    auto begin = at(linear(a, r.begin)), end = at(linear(a, r.end));
-    if (!begin || !end || *begin >= *end) return false;  // perhaps there is no point at all
-    auto it = lowest.terms.find(r.axis);
-    if (it == lowest.terms.end()) continue;
-    int64_t k = it->second;
-    lowest.constant += k * (k > 0 ? *begin : *end - 1);
-    highest.constant += k * (k > 0 ? *end - 1 : *begin);
-    lowest.terms.erase(r.axis);
-    highest.terms.erase(r.axis);
-  }
-  auto low = at(lowest), high = at(highest), size = at(linear(a, extent));
-  return low && high && size && (*low < 0 || *high >= *size);
-}
-
 bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions) {
   for (const AxisRange& r : axes)
     if (r.axis == index && is_constant(a, r.begin, 0) && r.end == extent) return true;
@@ -116,8 +88,9 @@ bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, s
     auto it = remembering->answers.find(key);
     if (it != remembering->answers.end()) return it->second;
   }
-  bool refuted = conditions.empty() && surely_outside(a, index, extent, axes);
-  bool proved = !refuted && prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  bool proved = surely_inside(a, index, extent, axes);
+  bool open = !proved && !(conditions.empty() && surely_outside(a, index, extent, axes));
+  if (open) proved = prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
   if (!key.empty()) remembering->answers.emplace(std::move(key), proved);
   return proved;
 }

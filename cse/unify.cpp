@@ -11,13 +11,13 @@ namespace {
 constexpr int kMostSteps = 20000;  // then the answer is "no match": a share is missed, nothing breaks
 constexpr size_t kMostBindings = 16;
 
+}  // namespace
+
 void add_scaled(Linear& to, const Linear& from, int64_t scale) {
   to.constant += scale * from.constant;
   for (auto [node, k] : from.terms)
     if ((to.terms[node] += scale * k) == 0) to.terms.erase(node);
 }
-
-}  // namespace
 
 Linear linear(const Arena& a, Id index) {
   std::map<Id, Linear> done;

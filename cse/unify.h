@@ -53,6 +53,7 @@ struct Linear {
   bool operator==(const Linear&) const = default;
 };
 Linear linear(const Arena& a, Id index);
+void add_scaled(Linear& to, const Linear& from, int64_t scale);
 Id to_index(Arena& a, const Linear& l);
 // The index with its linear parts collected: C-1-(C-1-c) is c.
 Id tidy_index(Arena& a, Id index);
