@@ -7,7 +7,8 @@
 // counter bytes_per_second is by unavoidable bytes (every tensor that the variant's own plan needs, once), so it
 // can be held against the machine's copy bandwidth. `compile` starts from text with an empty kernel cache:
 // parsing, gradient, stash, planning, and every kernel. `plan/OP`, for every op of bench/peer_ops, is the part of it
-// before any kernel: all passes; the counter stash_ms is the stash planner's share.
+// before any kernel: all passes; the counter stash_ms is the stash planner's share. plan/chain_500, plan/sin_mul_500 and
+// plan/norms_500 are long programs, of about 500 nodes (bench/long_ops.h).
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/long_ops.h"
 #include "bench/op_setup.h"
 #include "expr/dims.h"
 #include "runtime/compile.h"
@@ -138,13 +140,19 @@ void run_plan(benchmark::State& state, const std::string& text) {
   }
 }
 
+void register_plan(const std::string& name, const std::string& text) {
+  benchmark::RegisterBenchmark(("plan/" + name).c_str(), [text](benchmark::State& s) {
+    run_plan(s, text);
+  })->Unit(benchmark::kMillisecond);
+}
+
 [[maybe_unused]] const bool registered = [] {
+  register_plan("chain_500", bench::chain_of_sines(500));
+  register_plan("sin_mul_500", bench::chain_of_products(250));
+  register_plan("norms_500", bench::row_of_norms(30));
   for (const auto& entry : std::filesystem::directory_iterator(XHAT_SOURCE_DIR "/bench/peer_ops")) {
     std::string op = entry.path().stem().string();
-    if (entry.path().extension() != ".xh") continue;
-    benchmark::RegisterBenchmark(("plan/" + op).c_str(), [text = text_of(op)](benchmark::State& s) {
-      run_plan(s, text);
-    })->Unit(benchmark::kMillisecond);
+    if (entry.path().extension() == ".xh") register_plan(op, text_of(op));
   }
   for (const Case& c : cases()) {
     std::string prefix = std::string("ops/") + c.op + "/";

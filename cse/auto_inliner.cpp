@@ -6,7 +6,6 @@
 
 #include "cse/bodies.h"
 #include "cse/lift_reductions.h"
-#include "expr/node_table.h"
 
 namespace xhat {
 namespace {
@@ -31,10 +30,7 @@ class Inliner {
                     std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
                     std::ranges::find(keep_, d.target()) != keep_.end();
       if (!leaves && is_reduction(a_[next.body].op)) next.body = shared(next);
-      if (!leaves && !has_reduction(a_, next.body)) {
-        maps_[d.target()] = next;
-        cost_[d.target()] = evaluation_cost_ps(a_, next.body);
-      }
+      if (!leaves && !has_reduction(a_, next.body)) maps_[d.target()] = next;
       if (is_reduction(a_[next.body].op)) reductions_.try_emplace(key(next), next.target());
       done.push_back(std::move(next));
     }
@@ -80,10 +76,12 @@ class Inliner {
   }
 
   // Would a reduction evaluate it again for steps of an axis it doesn't depend on?
-  bool repeats(const Node& read, const std::vector<Id>& scope) const {
-    if (cost_.at(read.symbol) <= kCheap_ps) return false;
+  bool repeats(const Node& read, const std::vector<Id>& scope) {
     auto free = read.free_axes();
-    return std::ranges::any_of(scope, [&](Id x) { return std::ranges::find(free, x) == free.end(); });
+    if (std::ranges::all_of(scope, [&](Id x) { return std::ranges::find(free, x) != free.end(); })) return false;
+    auto cost = cost_.find(read.symbol);
+    if (cost == cost_.end()) cost = cost_.emplace(read.symbol, evaluation_cost_ps(a_, maps_.at(read.symbol).body)).first;
+    return cost->second > kCheap_ps;
   }
 
   Id expand(Id read, const std::vector<Id>& scope) {
@@ -115,12 +113,13 @@ class Inliner {
 
 int64_t evaluation_cost_ps(const Arena& a, Id body) {
   int64_t cost = 0;
-  NodeTable<char> reads(reachable(a, body));
-  for (Id id : reads.ids()) {
+  std::unordered_map<Id, bool> reads;  // of what has no axes
+  auto reads_any = [&](Id x) { return a[x].free_axes().empty() ? reads.at(x) : !tensors_read(a, x).empty(); };
+  for (Id id : reachable(a, body)) {
     const Node& n = a[id];
-    reads[id] = is_read(n.op) || std::ranges::any_of(n.args(), [&](Id x) { return reads[x]; });
+    if (n.free_axes().empty()) reads[id] = is_read(n.op) || std::ranges::any_of(n.args(), reads_any);
     // Reads are paid by whoever moves the bytes; index arithmetic is nearly free, and numbers made of dims are.
-    if (is_read(n.op) || (n.free_axes().empty() && !reads[id])) continue;
+    if (is_read(n.op) || (n.free_axes().empty() && !reads.at(id))) continue;
     if (is_float(n.type) || n.type == DType::boolean) cost += info(n.op).cost_ps;
   }
   return cost;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cse/plain_bounds.h"
 #include "expr/affine.h"
 
 namespace xhat {
@@ -87,7 +88,9 @@ bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, s
     auto it = remembering->answers.find(key);
     if (it != remembering->answers.end()) return it->second;
   }
-  bool proved = prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  bool proved = surely_inside(a, index, extent, axes);
+  bool open = !proved && !(conditions.empty() && surely_outside(a, index, extent, axes));
+  if (open) proved = prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
   if (!key.empty()) remembering->answers.emplace(std::move(key), proved);
   return proved;
 }

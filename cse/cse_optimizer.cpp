@@ -9,9 +9,8 @@
 namespace xhat {
 namespace {
 
-constexpr int kMostShares = 16;        // new stashes of one op
 constexpr int kMostRounds = 3;         // of reading outputs
-constexpr size_t kMostProducts = 400;  // compared on either side; larger ops share what comes first
+constexpr size_t kMostProducts = 10000;  // compared on either side; larger ops share what comes first
 
 class Optimizer {
  public:
@@ -25,9 +24,18 @@ class Optimizer {
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
-  // One more shared value; the tensor, or none.
-  std::optional<TensorId> share_once(const std::vector<TensorId>& kept, std::set<Id>& refused);
+  // The next value to share, or none.
+  std::optional<Share> next_share(const std::vector<TensorId>& kept, const std::set<Id>& refused);
+  // Makes it a forward definition, which the backward reads where that is cheaper.
+  TensorId take(const Share& best, std::set<Id>& refused);
+  bool complete() const { return complete_; }
+  int64_t compared() const { return compared_; }
   const Program& program() const { return p_; }
+  // Another program over the same arena: what is known of expressions stays.
+  void turn_to(const Program& p) {
+    p_ = p;
+    deciding_ = deciding(p);
+  }
 
  private:
   struct Forward {
@@ -38,15 +46,12 @@ class Optimizer {
   };
   void collect_forward(const std::vector<TensorId>& kept);
   void collect_parts(const Forward& f);
-  std::vector<std::pair<Product, std::vector<AxisRange>>> backward_products();
+  std::vector<BackwardPart> backward_products();
+  std::optional<Share> largest_share(const std::set<Id>& refused);
   void reuse_selects(const std::vector<StoredBranches>& branches);
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
-  void each_backward(const Step& step) {
-    for (Definition& d : p_.body.definitions)
-      if (d.direction == Direction::backward && !deciding_.contains(d.target())) in_definition(d, step);
-  }
-  void in_definition(Definition& d, const Step& step);
+  void in_definition(Definition& d, Wanted& wanted, const Step& step);
   // Is the tensor defined as this very expression, at the indices read? Equal as reals is not enough.
   bool same_bits(Id read, Id value) {
     const Node n = a_[read];
@@ -69,7 +74,10 @@ class Optimizer {
   Sharing sharing_;
   std::set<TensorId> deciding_;  // stay as they are
   std::set<TensorId> dropped_;
+  bool complete_ = true;  // no limit was met
+  int64_t compared_ = 0;
   std::vector<Forward> forward_;
+  std::unordered_map<Id, Forward> patterns_;  // by body
   std::vector<ForwardPart> parts_;
 };
 
@@ -89,9 +97,15 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
     bool map = !is_reduction(a_[d.body].op);
     if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()))
       values[d.target()] = {axes_of(d.axes), open.body};
-    Forward f{open, pattern_of(a_, open), {}, map};
-    f.form = tree_.form(f.pattern.body);
-    forward_.push_back(std::move(f));
+    // Most of them are as in the round before.
+    auto known = patterns_.find(open.body);
+    if (known == patterns_.end() || known->second.definition.axes != open.axes) {
+      Forward f{open, pattern_of(a_, open), {}, map};
+      f.form = tree_.form(f.pattern.body);
+      known = patterns_.insert_or_assign(open.body, std::move(f)).first;
+    }
+    known->second.definition = open;
+    forward_.push_back(known->second);
   }
 }
 
@@ -101,7 +115,11 @@ void Optimizer::collect_parts(const Forward& f) {
   scope.insert(scope.end(), f.pattern.bound.begin(), f.pattern.bound.end());
   std::vector<Product> open = {f.form};
   std::set<Id> seen;
-  for (size_t i = 0; i < open.size() && parts_.size() < kMostProducts; ++i) {
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (parts_.size() == kMostProducts) {
+      complete_ = false;
+      return;
+    }
     Product p = open[i];
     if (p.is_number()) continue;
     parts_.push_back({p, scope, f.pattern.names, f.definition.target()});
@@ -109,6 +127,10 @@ void Optimizer::collect_parts(const Forward& f) {
       if (!seen.insert(factor.atom).second) continue;
       if (const auto* terms = tree_.terms(factor.atom)) {
         open.insert(open.end(), terms->begin(), terms->end());
+        continue;
+      }
+      if (const Product* product = tree_.factors(factor.atom)) {
+        open.push_back(*product);
         continue;
       }
       // Not under a select: what a condition guards may not be evaluated everywhere. What it compares itself may, and may
@@ -128,18 +150,18 @@ void Optimizer::collect_parts(const Forward& f) {
   }
 }
 
-void Optimizer::in_definition(Definition& d, const Step& step) {
+void Optimizer::in_definition(Definition& d, Wanted& wanted, const Step& step) {
   const Node n = a_[d.body];
   if (!is_float(n.type)) return;
   std::vector<AxisRange> scope = d.axes;
   auto here = [&](const Product& p) { return step(p, scope); };
   if (!is_reduction(n.op)) {
-    Product before = tree_.form(d.body), after = sharing_.everywhere(before, here);
+    Product before = tree_.form(d.body), after = sharing_.everywhere(before, wanted, here);
     if (!(after == before)) d.body = tree_.to_expression(after, n.type);
   } else if (n.op == Op::sum) {
     for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
-    Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, here);
-    Id condition = sharing_.in_condition(reduce_condition(n), here);
+    Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, wanted, here);
+    Id condition = sharing_.in_condition(reduce_condition(n), wanted, here);
     Id inside = after == before ? reduce_body(n) : tree_.to_expression(after, n.type);
     d.body = a_.reduce(n.op, reduce_axes(n), condition, inside);
   }
@@ -148,12 +170,18 @@ void Optimizer::in_definition(Definition& d, const Step& step) {
 // values: per tensor, the forms it comes in.
 bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& values) {
   bool changed = false;
-  each_backward([&](const Product& p, std::span<const AxisRange> scope) {
-    Product now = p;
-    for (const auto& forms : values) now = sharing_.fold(p_, now, forms, scope);
-    changed = changed || !(now == p);
-    return now;
-  });
+  std::vector<StoredValue> all;
+  for (const auto& forms : values) all.insert(all.end(), forms.begin(), forms.end());
+  Wanted wanted = sharing_.wanted(all);
+  for (Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward || deciding_.contains(d.target())) continue;
+    in_definition(d, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
+      Product now = p;
+      for (const auto& forms : values) now = sharing_.fold(p_, now, forms, scope);
+      changed = changed || !(now == p);
+      return now;
+    });
+  }
   return changed;
 }
 
@@ -203,26 +231,44 @@ Program Optimizer::reuse_backward() {
     if (!map || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
     Pattern pattern = pattern_of(a_, source);
     auto forms = forms_of(source.target(), pattern.free, tree_.form(pattern.body));
-    forms.resize(std::min<size_t>(forms.size(), 1));  // the value itself
+    if (forms.empty()) continue;
+    forms.resize(1);  // the value itself
+    Wanted wanted = sharing_.wanted(forms);
     for (Definition& d : p_.body.definitions) {
       if (d.direction != Direction::backward || d.target() == source.target()) continue;
       if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
-      in_definition(d, [&](const Product& p, std::span<const AxisRange> scope) {
-        return forms.empty() ? p : sharing_.fold(p_, p, forms, scope);
+      const Id before = d.body;
+      in_definition(d, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
+        return sharing_.fold(p_, p, forms, scope);
       });
-      if (has_tensor(tensors_read(a_, d.body), source.target())) below[d.target()].insert(source.target());
+      if (d.body != before && has_tensor(tensors_read(a_, d.body), source.target()))
+        below[d.target()].insert(source.target());
     }
   }
   return ordered(p_);
 }
 
-std::vector<std::pair<Product, std::vector<AxisRange>>> Optimizer::backward_products() {
-  std::vector<std::pair<Product, std::vector<AxisRange>>> found;
-  each_backward([&](const Product& p, std::span<const AxisRange> scope) {
-    if (!p.is_number() && found.size() < kMostProducts) found.push_back({p, {scope.begin(), scope.end()}});
-    return p;
-  });
+std::vector<BackwardPart> Optimizer::backward_products() {
+  std::vector<BackwardPart> found;
+  for (const Definition& d : p_.body.definitions) {
+    const Node n = a_[d.body];
+    bool sum = n.op == Op::sum;
+    if (d.direction != Direction::backward || deciding_.contains(d.target()) || !is_float(n.type)) continue;
+    if (is_reduction(n.op) && !sum) continue;
+    std::vector<AxisRange> scope = d.axes;
+    if (sum)
+      for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+    auto add = [&](const Product& p) {
+      if (p.is_number()) return;
+      if (found.size() < kMostProducts)
+        found.push_back(sharing_.backward_part(p, scope));
+      else
+        complete_ = false;
+    };
+    complete_ &= sharing_.each_product(tree_.form(sum ? reduce_body(n) : d.body), add);
+    if (sum) complete_ &= sharing_.each_product_in_condition(reduce_condition(n), add);
+  }
   return found;
 }
 
@@ -287,29 +333,57 @@ TensorId Optimizer::define(const Share& share, std::vector<StoredValue>& forms) 
   return t;
 }
 
-std::optional<TensorId> Optimizer::share_once(const std::vector<TensorId>& kept, std::set<Id>& refused) {
+// Parts that may score highest first, until none left may score more. Of equals, what the first product of the backward has.
+std::optional<Share> Optimizer::largest_share(const std::set<Id>& refused) {
+  std::vector<BackwardPart> targets = backward_products();
+  std::unordered_map<uint64_t, std::vector<size_t>> holding;  // a factor of that shape
+  for (size_t i = 0; i < targets.size(); ++i)
+    for (auto [shape, unused] : targets[i].by_shape)
+      if (auto& list = holding[shape]; list.empty() || list.back() != i) list.push_back(i);
+  bool roots = std::ranges::any_of(targets, [](const BackwardPart& t) {
+    return std::ranges::any_of(t.form.factors, [](const Factor& f) { return f.halves % 2 != 0; });
+  });
+  std::vector<std::pair<double, size_t>> order;
+  for (size_t i = 0; i < parts_.size(); ++i) order.push_back({sharing_.highest_score(parts_[i], roots), i});
+  std::ranges::sort(order, [](const auto& x, const auto& y) { return x.first != y.first ? x.first > y.first : x.second < y.second; });
+  std::optional<Share> best;
+  std::pair<size_t, size_t> best_at;
+  for (auto [highest, at] : order) {
+    if (best && highest < best->score) break;
+    std::set<size_t> near;
+    for (const Factor& f : parts_[at].form.factors)
+      if (auto it = holding.find(tree_.shape(f.atom)); it != holding.end()) near.insert(it->second.begin(), it->second.end());
+    for (size_t target : near) {
+      ++compared_;
+      auto found = sharing_.common(parts_[at], targets[target]);
+      std::pair<size_t, size_t> here{target, at};
+      if (!found || (best && (found->score < best->score || (found->score == best->score && here > best_at)))) continue;
+      Id key = tree_.to_expression(found->form, a_[found->form.factors[0].atom].type);
+      if (refused.contains(key)) continue;
+      best = found;
+      best_at = here;
+    }
+  }
+  return best;
+}
+
+std::optional<Share> Optimizer::next_share(const std::vector<TensorId>& kept, const std::set<Id>& refused) {
   collect_forward(kept);
   parts_.clear();
   for (const Forward& f : forward_)
     if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target()))
       collect_parts(f);
-  auto targets = backward_products();
-  std::optional<Share> best;
-  for (const auto& [product, scope] : targets)
-    for (const ForwardPart& part : parts_) {
-      auto found = sharing_.common(part, product, scope);
-      if (!found || (best && found->score <= best->score)) continue;
-      Id key = tree_.to_expression(found->form, a_[found->form.factors[0].atom].type);
-      if (!refused.contains(key)) best = found;
-    }
-  if (!best) return std::nullopt;
-  refused.insert(tree_.to_expression(best->form, a_[best->form.factors[0].atom].type));
+  return largest_share(refused);
+}
+
+TensorId Optimizer::take(const Share& best, std::set<Id>& refused) {
+  refused.insert(tree_.to_expression(best.form, a_[best.form.factors[0].atom].type));
   std::vector<StoredValue> forms;
-  auto tensor = defined_already(*best, forms);
-  if (!tensor) tensor = define(*best, forms);
+  auto tensor = defined_already(best, forms);
+  if (!tensor) tensor = define(best, forms);
   fold_everywhere({forms});
   p_ = ordered(p_);
-  return tensor;
+  return *tensor;
 }
 
 bool backward_reads(const Program& p, TensorId t) {
@@ -326,20 +400,22 @@ Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, cons
 
 Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
-Program share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
   Program now = reuse_stored(p, stored, dropped);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
-  for (int i = 0; i < kMostShares; ++i) {
-    Optimizer optimizer(now, dropped);
-    auto t = optimizer.share_once(kept, refused);
-    if (!t) break;
-    Program next = optimizer.program();
-    if (!backward_reads(next, *t)) continue;  // matched, but no cheaper anywhere
-    kept.push_back(*t);
-    now = simplify_reductions(next, kept);
+  Optimizer optimizer(now, dropped);
+  std::optional<Share> best = optimizer.next_share(kept, refused);
+  for (int i = 0; best && i < most_shares; ++i) {
+    TensorId t = optimizer.take(*best, refused);
+    if (backward_reads(optimizer.program(), t)) {
+      kept.push_back(t);
+      now = simplify_reductions(optimizer.program(), kept);
+    }  // else matched, but no cheaper anywhere
+    optimizer.turn_to(now);
+    best = optimizer.next_share(kept, refused);
   }
-  return now;
+  return {now, !best && optimizer.complete(), optimizer.compared()};
 }
 
 }  // namespace xhat

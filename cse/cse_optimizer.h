@@ -29,7 +29,13 @@ Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, cons
 // again.
 Program reuse_backward(const Program& p);
 
-// reuse_stored, then makes every shared subexpression worth it a forward definition, largest first.
-Program share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {});
+// reuse_stored, then makes shared subexpressions that are worth it forward definitions, largest first, up to most_shares.
+struct Shared {
+  Program program;
+  bool all;          // nothing worth it was left out for a limit
+  int64_t compared;  // pairs of a forward and a backward product that were looked at closely
+};
+constexpr int most_shares = 16;  // of one op
+Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {});
 
 }  // namespace xhat

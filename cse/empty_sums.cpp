@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <unordered_map>
 
 #include "cse/bodies.h"
 #include "expr/affine.h"
@@ -9,7 +11,7 @@
 namespace xhat {
 namespace {
 
-constexpr int kDeepest = 200;  // nesting of functions; beyond, expressions are left alone
+constexpr int kDeepest = 1000;  // nesting of functions; beyond, expressions are left alone
 
 // Where a value is 0 for want of terms.
 struct Vanishing {
@@ -28,6 +30,8 @@ class EmptySums {
  public:
   explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_), deciding_(deciding(p)) {
     for (const Precondition& c : p.preconditions) preconditions_.push_back(c.condition);
+    for (const Definition& d : p_.body.definitions)
+      if (!d.is_call() && a_[d.body].op == Op::sum) sums_[d.target()] = &d;
   }
   Program run();
 
@@ -40,12 +44,15 @@ class EmptySums {
   }
   Product guarded(const Product& p, DType type, int depth);
   Product inside(const Product& p, int depth);
+  Product inside_atom(Id atom, int depth);
+  bool holds_sum(Id expression);
   std::vector<Id> needed(const Product& p);
   bool others_vanish(const Product& p, const Factor& f);
   Vanishing vanishing(const Product& p);
   Vanishing vanishing(Id atom);
   std::optional<Vanishing> vanishing_count(Id atom);
   Vanishing vanishing_read(Id read);
+  const Vanishing& vanishing_atom(Id atom);
   const Definition* sum_of(Id atom) const;
   bool at_least_one(Id extent);
   bool finite(Id expression);
@@ -58,17 +65,29 @@ class EmptySums {
   std::vector<Id> preconditions_;
   std::set<TensorId> deciding_;  // stay as they are
   std::vector<bool> finite_tensor_;
+  std::unordered_map<TensorId, const Definition*> sums_;
+  std::unordered_map<Id, bool> holds_sum_;
   // In the scope at hand:
   std::vector<AxisRange> scope_;
   std::vector<Id> known_;  // guards that stand around
   std::unordered_map<Id, bool> at_least_one_, finite_;
+  std::unordered_map<Id, Vanishing> vanishing_;
+  std::map<std::vector<Id>, std::unordered_map<Id, Product>> inside_;  // by the guards that stand around, and the atom
   bool changed_ = false;
 };
 
 const Definition* EmptySums::sum_of(Id atom) const {
   const Node& n = a_[atom];
-  const Definition* d = n.op == Op::read ? p_.definition_of(n.symbol) : nullptr;
-  return d && !d->is_call() && a_[d->body].op == Op::sum ? d : nullptr;
+  auto it = n.op == Op::read ? sums_.find(n.symbol) : sums_.end();
+  return it == sums_.end() ? nullptr : it->second;
+}
+
+bool EmptySums::holds_sum(Id expression) {
+  if (auto it = holds_sum_.find(expression); it != holds_sum_.end()) return it->second;
+  for (Id id : reachable(a_, expression))
+    if (!holds_sum_.contains(id))
+      holds_sum_[id] = sum_of(id) || std::ranges::any_of(a_[id].args(), [&](Id x) { return holds_sum_.at(x); });
+  return holds_sum_.at(expression);
 }
 
 bool EmptySums::at_least_one(Id extent) {
@@ -124,6 +143,7 @@ bool EmptySums::finite_node(const Node& n) {
 }
 
 bool EmptySums::finite(Id expression) {
+  if (auto it = finite_.find(expression); it != finite_.end()) return it->second;
   for (Id id : reachable(a_, expression))
     if (!finite_.contains(id)) finite_[id] = finite_node(a_[id]);
   return finite_.at(expression);
@@ -164,6 +184,7 @@ std::optional<Vanishing> EmptySums::vanishing_count(Id atom) {
 Vanishing EmptySums::vanishing(Id atom) {
   if (auto count = vanishing_count(atom)) return *count;
   const std::vector<Product>* terms = tree_.terms(atom);
+  if (const Product* product = tree_.factors(atom)) return vanishing(*product);
   if (!terms) return vanishing_read(atom);
   // All terms together, or by what they share.
   Vanishing all;
@@ -182,11 +203,17 @@ Vanishing EmptySums::vanishing(Id atom) {
   return all;
 }
 
+const Vanishing& EmptySums::vanishing_atom(Id atom) {
+  auto it = vanishing_.find(atom);
+  if (it == vanishing_.end()) it = vanishing_.emplace(atom, vanishing(atom)).first;
+  return it->second;
+}
+
 Vanishing EmptySums::vanishing(const Product& p) {
   Vanishing all;
   for (const Factor& f : p.factors) {
     if (f.halves < 0) continue;
-    Vanishing v = vanishing(f.atom);
+    const Vanishing& v = vanishing_atom(f.atom);
     for (Id c : v.conditions) put(all.conditions, c);
     for (Id e : v.extents) put(all.extents, e);
   }
@@ -197,7 +224,7 @@ Vanishing EmptySums::vanishing(const Product& p) {
 bool EmptySums::others_vanish(const Product& p, const Factor& f) {
   Product rest = p;
   std::erase(rest.factors, f);
-  std::vector<Id> own = vanishing(f.atom).conditions;
+  const std::vector<Id>& own = vanishing_atom(f.atom).conditions;
   return std::ranges::any_of(vanishing(rest).conditions, [&](Id c) { return std::ranges::find(own, c) == own.end(); });
 }
 
@@ -240,29 +267,40 @@ Product EmptySums::guarded(const Product& p, DType type, int depth) {
 Product EmptySums::inside(const Product& p, int depth) {
   Product result{p.coefficient, {}};
   for (const Factor& f : p.factors) {
-    const Node n = a_[f.atom];
-    Product atom = tree_.atom(f.atom);
-    auto sums = [&](Id id) { return sum_of(id) != nullptr; };
-    if (!is_read(n.op) && !is_reduction(n.op) && std::ranges::any_of(reachable(a_, f.atom), sums)) {
-      if (const auto* found = tree_.terms(f.atom)) {
-        std::vector<Product> before = *found, after;
-        for (const Product& t : before) after.push_back(guarded(t, n.type, depth + 1));
-        if (after != before) atom = tree_.add(n.type, after);
-      } else {
-        std::vector<Id> args;
-        for (Id x : n.args()) args.push_back(is_float(a_[x].type) ? guarded(x, depth + 1) : x);
-        if (!std::ranges::equal(args, n.args())) atom = tree_.form(a_.with_args(f.atom, args));
-      }
+    auto& known = inside_[known_];
+    auto it = known.find(f.atom);
+    if (it == known.end()) {
+      Product made = inside_atom(f.atom, depth);  // which adds to inside_
+      it = known.emplace(f.atom, std::move(made)).first;
     }
-    result = tree_.multiply(result, tree_.power(atom, f.halves));
+    tree_.multiply_in(result, it->second, f.halves);
   }
   return result;
+}
+
+Product EmptySums::inside_atom(Id atom, int depth) {
+  const Node n = a_[atom];
+  if (is_read(n.op) || is_reduction(n.op) || !holds_sum(atom)) return tree_.atom(atom);
+  if (const auto* found = tree_.terms(atom)) {
+    std::vector<Product> before = *found, after;
+    for (const Product& t : before) after.push_back(guarded(t, n.type, depth + 1));
+    return after == before ? tree_.atom(atom) : tree_.add(n.type, after);
+  }
+  if (const Product* product = tree_.factors(atom)) {
+    Product before = *product, after = guarded(before, n.type, depth + 1);
+    return after == before ? tree_.atom(atom) : after;
+  }
+  std::vector<Id> args;
+  for (Id x : n.args()) args.push_back(is_float(a_[x].type) ? guarded(x, depth + 1) : x);
+  return std::ranges::equal(args, n.args()) ? tree_.atom(atom) : tree_.form(a_.with_args(atom, args));
 }
 
 void EmptySums::enter(std::vector<AxisRange> scope) {
   scope_ = std::move(scope);
   at_least_one_.clear();
   finite_.clear();
+  vanishing_.clear();
+  inside_.clear();
 }
 
 void EmptySums::in_definition(Definition& d) {
@@ -273,9 +311,8 @@ void EmptySums::in_definition(Definition& d) {
     for (const AxisRange& r : reduce_axes(root)) scope.push_back(r);
   enter(std::move(scope));
   Id body = reduces ? reduce_body(root) : d.body;
-  auto sums = [&](Id id) { return sum_of(id) != nullptr; };
   if (d.direction == Direction::backward && is_float(a_[body].type) && !deciding_.contains(d.target()) &&
-      std::ranges::any_of(reachable(a_, body), sums)) {
+      holds_sum(body)) {
     changed_ = false;
     Id now = guarded(body, 0);
     if (changed_) d.body = reduces ? a_.reduce(root.op, reduce_axes(root), reduce_condition(root), now) : now;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cse/path_conditions.h"
+#include "cse/plain_bounds.h"
 #include "expr/affine.h"
 #include "expr/conditions.h"
 
@@ -56,7 +57,11 @@ ReadBounds::Place ReadBounds::place(Id index, Id extent, const std::vector<AxisR
   std::vector<Id> known;
   for (Id c : conditions) known.push_back(expanded(c));
   for (const Precondition& c : p_.preconditions) known.push_back(expanded(c.condition));
-  switch (prove_bounds(a_, {ranges, known, expanded(index), expanded(extent)}).verdict) {
+  index = expanded(index);
+  extent = expanded(extent);
+  if (surely_inside(a_, index, extent, ranges)) return it->second = Place::inside;
+  if (known.empty() && surely_outside(a_, index, extent, ranges)) return it->second = Place::outside;
+  switch (prove_bounds(a_, {ranges, known, index, extent}).verdict) {
     case BoundsAnswer::Verdict::proved: return it->second = Place::inside;
     case BoundsAnswer::Verdict::precondition:
     case BoundsAnswer::Verdict::violated: return it->second = Place::outside;

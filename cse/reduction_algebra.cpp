@@ -27,6 +27,7 @@ struct KnownSum {
   double coefficient;
   Product body;
   Nested flat;  // with the sums in it opened; as body if there are none
+  uint64_t shape, flat_shape;  // of the factors of body and flat: only what has the same can match
 };
 
 struct Sum {
@@ -58,6 +59,7 @@ class Simplifier {
   std::optional<Product> regrouped(const Product& body, const Sum& s);
   Product create_sum(const Product& body, const Sum& s);
   void remember(const Definition& d);
+  uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
   std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target,
                                  const Sum& s);
@@ -82,19 +84,23 @@ class Simplifier {
 // Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
 std::vector<Definition> Simplifier::by_level() const {
   std::map<TensorId, int> level;
-  std::vector<std::pair<int, const Definition*>> order;
+  struct Place {
+    int level;
+    size_t size;
+    const Definition* definition;
+  };
+  std::vector<Place> order;
   for (const Definition& d : p_.body.definitions) {
     if (d.direction != Direction::backward) continue;
     int own = 0;
     for (TensorId t : tensors_read(a_, d.body))
       if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
     level[d.target()] = own;
-    order.push_back({own, &d});
+    order.push_back({own, reachable(a_, d.body).size(), &d});
   }
-  std::ranges::stable_sort(
-      order, {}, [&](const auto& x) { return std::pair(x.first, reachable(a_, x.second->body).size()); });
+  std::ranges::stable_sort(order, {}, [](const Place& x) { return std::pair(x.level, x.size); });
   std::vector<Definition> sorted;
-  for (auto& [unused, d] : order) sorted.push_back(*d);
+  for (const Place& x : order) sorted.push_back(*x.definition);
   return sorted;
 }
 
@@ -107,7 +113,8 @@ void Simplifier::remember(const Definition& d) {
   double coefficient = body.coefficient;
   body.coefficient = 1;
   Nested flat = opened(body, pattern.bound, "$f");
-  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat)});
+  const uint64_t shape = shape_of(body), flat_shape = shape_of(flat.body);
+  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat), shape, flat_shape});
 }
 
 // Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
@@ -145,14 +152,20 @@ Nested Simplifier::opened(const Product& body, const std::vector<AxisRange>& bou
 }
 
 std::optional<Product> Simplifier::known(const Product& body, const Sum& s) {
-  for (const KnownSum& k : sums_)
+  const uint64_t shape = shape_of(body);
+  for (const KnownSum& k : sums_) {
+    if (k.shape != shape) continue;
     if (auto v = matched(k, {k.body, k.pattern.bound}, {body, s.bound}, s)) return v;
+  }
   // Once more with all sums written as one: the order of summation does not matter.
   if (!is_true(a_, s.condition)) return std::nullopt;
   Nested flat = opened(body, s.bound, "$t");
-  for (const KnownSum& k : sums_)
-    if (flat.bound.size() > s.bound.size() || k.flat.bound.size() > k.pattern.bound.size())
-      if (auto v = matched(k, k.flat, flat, s)) return v;
+  const uint64_t flat_shape = shape_of(flat.body);
+  for (const KnownSum& k : sums_) {
+    if (k.flat_shape != flat_shape) continue;
+    if (flat.bound.size() == s.bound.size() && k.flat.bound.size() == k.pattern.bound.size()) continue;
+    if (auto v = matched(k, k.flat, flat, s)) return v;
+  }
   return std::nullopt;
 }
 

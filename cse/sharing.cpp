@@ -14,7 +14,7 @@ constexpr int64_t kWorthStoring_ps = 100;
 // Per element of f32, as stash_planner prices them.
 constexpr int64_t kRead_ps = 240, kKept_ps = 720;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
-constexpr int kDeepest = 200;          // nesting of functions; beyond, expressions are left alone
+constexpr int kDeepest = 1000;          // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
 const Factor* factor_of(const Product& p, Id atom) {
@@ -26,14 +26,43 @@ bool same_sign(int x, int y) { return (x > 0) == (y > 0); }
 
 }  // namespace
 
-Product Sharing::instance(const Product& pattern, const Binding& binding) {
+std::span<const std::pair<uint64_t, size_t>> BackwardPart::of_shape(uint64_t shape) const {
+  auto [first, last] = std::ranges::equal_range(by_shape, shape, {}, &std::pair<uint64_t, size_t>::first);
+  return {first, last};
+}
+
+BackwardPart Sharing::backward_part(const Product& form, std::span<const AxisRange> scope) {
+  BackwardPart part{form, {scope.begin(), scope.end()}, {}};
+  for (size_t i = 0; i < form.factors.size(); ++i) part.by_shape.push_back({tree_.shape(form.factors[i].atom), i});
+  std::ranges::sort(part.by_shape);
+  return part;
+}
+
+Unifier& Sharing::unifier(std::span<const AxisRange> axes) {
+  std::set<Id> own;
+  for (const AxisRange& r : axes) own.insert(r.axis);
+  return unifiers_.try_emplace(own, tree_, own).first->second;
+}
+
+int64_t Sharing::cost_ps(Id value) {
+  auto it = costs_.find(value);
+  if (it == costs_.end()) it = costs_.emplace(value, evaluation_cost_ps(a_, value)).first;
+  return it->second;
+}
+
+const Product& Sharing::instance(Id atom, const Binding& binding) {
+  auto& known = instances_[binding];
+  auto it = known.find(atom);
+  if (it != known.end()) return it->second;
   Replacements at(binding.begin(), binding.end());
+  Product made = tree_.form(rewrite(a_, substitute(a_, atom, at), [&](Id id) { return tidy_index(a_, id); }));
+  return known.emplace(atom, std::move(made)).first->second;
+}
+
+Product Sharing::instance(const Product& pattern, const Binding& binding) {
   Product result{pattern.coefficient, {}};
-  for (const Factor& f : pattern.factors) {
-    Product atom =
-        tree_.form(rewrite(a_, substitute(a_, f.atom, at), [&](Id id) { return tidy_index(a_, id); }));
-    result = tree_.multiply(result, tree_.power(atom, f.halves));
-  }
+  for (const Factor& f : pattern.factors)
+    tree_.multiply_in(result, instance(f.atom, binding), f.halves);
   return result;
 }
 
@@ -84,21 +113,28 @@ int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& befo
   return price(gone) - price(come) - (beside ? kRead_ps : 0);
 }
 
+// Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y = exp(x-m)/s.
+std::vector<Factor> Sharing::required(const StoredValue& v) const {
+  std::vector<Factor> found;
+  for (const Factor& f : v.form.factors) {
+    std::span<const Id> free = a_[f.atom].free_axes();
+    if (std::ranges::all_of(v.free, [&](const AxisRange& r) { return std::ranges::find(free, r.axis) != free.end(); }))
+      found.push_back(f);
+  }
+  return found.empty() || v.whole ? v.form.factors : found;
+}
+
+Wanted Sharing::wanted(const std::vector<StoredValue>& forms) {
+  Wanted w;
+  for (const StoredValue& v : forms) w.shapes.push_back(tree_.shape(required(v)[0].atom));
+  std::ranges::sort(w.shapes);
+  return w;
+}
+
 std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
                                           std::span<const AxisRange> scope, bool any_price) {
-  std::set<Id> axes;
-  for (const AxisRange& r : v.free) axes.insert(r.axis);
-  // Factors over all axes must be there; of the others, divisors may be missing: exp(x-m) is y*s for y =
-  // exp(x-m)/s.
-  std::vector<Factor> required;
-  for (const Factor& f : v.form.factors) {
-    size_t own = 0;
-    for (Id x : a_[f.atom].free_axes()) own += axes.contains(x);
-    if (own == axes.size()) required.push_back(f);
-  }
-  if (required.empty() || v.whole) required = v.form.factors;
-  Unifier unifier(tree_, axes);
-  for (const Binding& found : unifier.contained(required, target.factors)) {
+  const std::vector<Factor> required = this->required(v);
+  for (const Binding& found : unifier(v.free).contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
     Product whole = instance(v.form, found), core = instance({1, required}, found);
     if (core.is_number()) continue;
@@ -158,30 +194,43 @@ int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
   return dropped ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
 }
 
-std::optional<Share> Sharing::common(const ForwardPart& part, const Product& target,
-                                     std::span<const AxisRange> scope) {
-  std::set<Id> axes;
-  for (const AxisRange& r : part.scope) axes.insert(r.axis);
-  Unifier unifier(tree_, axes);
+double Sharing::highest_score(const ForwardPart& part, bool roots) {
+  int64_t cost = cost_ps(tree_.to_expression({1, part.form.factors}, a_[part.form.factors[0].atom].type));
+  for (const Factor& f : part.form.factors) {
+    // Alone, a factor may need a step that is shared with others in the whole.
+    cost += info(f.halves > 0 ? Op::mul : Op::div).cost_ps;
+    if (roots || f.halves % 2 != 0) cost += info(Op::sqrt).cost_ps + info(Op::mul).cost_ps;
+    if (std::abs(f.halves) > 2) cost += info(Op::pow).cost_ps;
+  }
+  std::vector<Id> free = tree_.free_axes(part.form);
+  auto used = std::ranges::count_if(part.scope, [&](const AxisRange& r) { return std::ranges::binary_search(free, r.axis); });
+  return static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used));
+}
+
+std::optional<Share> Sharing::common(const ForwardPart& part, const BackwardPart& target) {
+  Unifier& unify = unifier(part.scope);
+  auto is_axis = [&](Id x) { return std::ranges::find(part.scope, x, &AxisRange::axis) != part.scope.end(); };
   std::optional<Share> best;
+  std::set<Binding> tried;
   for (const Factor& seed : part.form.factors)
-    for (const Factor& t : target.factors) {
+    for (auto [unused, at] : target.of_shape(tree_.shape(seed.atom))) {
+      const Factor& t = target.form.factors[at];
       if (!same_sign(seed.halves, t.halves)) continue;
-      auto binding = unifier.atoms(seed.atom, t.atom);
-      if (!binding) continue;
+      auto binding = unify.atoms(seed.atom, t.atom);
+      // What is shared depends on the binding, and not on the factor that told it.
+      if (!binding || !tried.insert(*binding).second) continue;
       Product shared{1, {}};
       for (const Factor& f : part.form.factors) {
         Binding wider = *binding;
-        bool bound = std::ranges::all_of(a_[f.atom].free_axes(),
-                                         [&](Id x) { return !axes.contains(x) || wider.contains(x); });
+        bool bound = std::ranges::all_of(a_[f.atom].free_axes(), [&](Id x) { return !is_axis(x) || wider.contains(x); });
         if (!bound) {
-          auto more = unifier.contained(std::span(&f, 1), target.factors, wider);
+          auto more = unify.contained(std::span(&f, 1), target.form.factors, wider);
           if (more.empty()) continue;
           wider = more[0];
         }
-        Product now = instance({1, {{f.atom, f.halves > 0 ? 2 : -2}}}, wider);
+        Product now = tree_.power(instance(f.atom, wider), f.halves > 0 ? 2 : -2);
         if (now.factors.size() != 1) continue;
-        const Factor* other = factor_of(target, now.factors[0].atom);
+        const Factor* other = factor_of(target.form, now.factors[0].atom);
         if (!other || !same_sign(other->halves, f.halves)) continue;
         int halves = std::min(std::abs(f.halves), std::abs(other->halves));
         shared.factors.push_back({f.atom, f.halves > 0 ? halves : -halves});
@@ -190,18 +239,19 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
       if (shared.factors.empty()) continue;
       std::vector<AxisRange> used;
       bool independent = true;
+      std::vector<Id> free = tree_.free_axes(shared);
       for (const AxisRange& r : part.scope)
-        if (std::ranges::binary_search(tree_.free_axes(shared), r.axis)) {
+        if (std::ranges::binary_search(free, r.axis)) {
           used.push_back(r);
           independent = independent && a_[r.end].axes_count == 0;
         }
-      if (!independent || !covers(a_, used, *binding, scope)) continue;
+      if (!independent || !covers(a_, used, *binding, target.scope)) continue;
       // x + 1 is not worth it, nor is what takes a step or two.
       if (shared.factors.size() == 1 && shared.factors[0].halves == 2)
         if (const auto* terms = tree_.terms(shared.factors[0].atom))
           if (terms->size() == 2 && (*terms)[1].is_number() && (*terms)[0].factors.size() == 1) continue;
       Id value = tree_.to_expression(shared, a_[shared.factors[0].atom].type);
-      int64_t cost = evaluation_cost_ps(a_, value);
+      int64_t cost = cost_ps(value);
       if (cost + spared_reads_ps(value, used.size()) < kWorthStoring_ps) continue;
       double score = static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used.size()));
       if (!best || score > best->score) best = Share{&part, shared, score};
@@ -209,54 +259,115 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const Product& tar
   return best;
 }
 
-Product Sharing::everywhere(const Product& root, const Step& f) {
-  memo_.clear();
-  return walk(root, f, 0);
+// The products right inside an atom or a condition.
+template <class F>
+void Sharing::each_inside(Id node, F&& f) {
+  const Node n = a_[node];
+  if (n.type == DType::boolean) {
+    for (Id x : reachable(a_, node))
+      if (is_float(a_[x].type) && !is_read(a_[x].op) && a_[x].op != Op::constant) f(tree_.form(x));
+  } else if (const auto* terms = tree_.terms(node)) {
+    for (const Product& t : *terms) f(t);
+  } else if (const Product* product = tree_.factors(node)) {
+    f(*product);
+  } else if (n.op != Op::read && !is_reduction(n.op)) {
+    for (Id x : n.args()) {
+      if (is_float(a_[x].type)) f(tree_.form(x));
+      if (a_[x].type == DType::boolean) each_inside(x, f);
+    }
+  }
 }
 
-Id Sharing::in_condition(Id condition, const Step& f) {
-  memo_.clear();
-  return walk_condition(condition, f, 0);
+bool Sharing::holds(const Product& p, Wanted& wanted, int depth) {
+  return std::ranges::any_of(p.factors, [&](const Factor& f) {
+    return std::ranges::binary_search(wanted.shapes, tree_.shape(f.atom)) || holds_below(f.atom, wanted, depth);
+  });
 }
 
-Product Sharing::walk(const Product& root, const Step& f, int depth) {
+bool Sharing::holds_below(Id node, Wanted& wanted, int depth) {
+  if (depth > kDeepest) return false;
+  if (auto it = wanted.below.find(node); it != wanted.below.end()) return it->second;
+  bool found = false;
+  each_inside(node, [&](const Product& p) { found = found || holds(p, wanted, depth + 1); });
+  return wanted.below[node] = found;
+}
+
+Product Sharing::everywhere(const Product& root, Wanted& wanted, const Step& f) {
+  memo_.clear();
+  return walk(root, wanted, f, 0);
+}
+
+Id Sharing::in_condition(Id condition, Wanted& wanted, const Step& f) {
+  memo_.clear();
+  return walk_condition(condition, wanted, f, 0);
+}
+
+bool Sharing::each_product(const Product& root, const Look& look) {
+  std::set<Id> seen;
+  return look_at(root, look, seen, 0);
+}
+
+bool Sharing::each_product_in_condition(Id condition, const Look& look) {
+  std::set<Id> seen;
+  bool all = true;
+  each_inside(condition, [&](const Product& p) { all &= look_at(p, look, seen, 0); });
+  return all;
+}
+
+bool Sharing::look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth) {
+  if (depth > kDeepest) return false;
+  look(root);
+  bool all = true;
+  for (const Factor& f : root.factors)
+    if (seen.insert(f.atom).second)
+      each_inside(f.atom, [&](const Product& p) { all &= look_at(p, look, seen, depth + 1); });
+  return all;
+}
+
+Product Sharing::walk(const Product& root, Wanted& wanted, const Step& f, int depth) {
   if (depth > kDeepest) return root;
   Product now = f(root);
   Product result{now.coefficient, {}};
   for (const Factor& factor : now.factors) {
     auto it = memo_.find(factor.atom);
-    Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, f, depth + 1);
+    Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, wanted, f, depth + 1);
     memo_[factor.atom] = atom;
-    Product inside = atom == factor.atom ? tree_.atom(atom) : tree_.form(atom);
-    result = tree_.multiply(result, tree_.power(inside, factor.halves));
+    if (atom == factor.atom)
+      tree_.multiply_in(result, factor);
+    else
+      tree_.multiply_in(result, tree_.form(atom), factor.halves);
   }
   return result;
 }
 
-Id Sharing::walk_atom(Id atom, const Step& f, int depth) {
+Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
   const Node n = a_[atom];
+  if (!holds_below(atom, wanted, 0)) return atom;
   if (const auto* found = tree_.terms(atom)) {
     std::vector<Product> terms = *found;
-    for (Product& t : terms) t = walk(t, f, depth);
+    for (Product& t : terms) t = walk(t, wanted, f, depth);
     return tree_.to_expression(tree_.add(n.type, terms), n.type);
   }
+  if (const Product* product = tree_.factors(atom))
+    return tree_.to_expression(walk(Product(*product), wanted, f, depth), n.type);
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {
     if (is_float(a_[x].type))
-      args.push_back(tree_.to_expression(walk(tree_.form(x), f, depth), a_[x].type));
+      args.push_back(tree_.to_expression(walk(tree_.form(x), wanted, f, depth), a_[x].type));
     else
-      args.push_back(a_[x].type == DType::boolean ? walk_condition(x, f, depth) : x);
+      args.push_back(a_[x].type == DType::boolean ? walk_condition(x, wanted, f, depth) : x);
   }
   return a_.with_args(atom, args);
 }
 
 // What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as.
-Id Sharing::walk_condition(Id condition, const Step& f, int depth) {
+Id Sharing::walk_condition(Id condition, Wanted& wanted, const Step& f, int depth) {
+  if (!holds_below(condition, wanted, 0)) return condition;
   Replacements whole;
   for (Id x : reachable(a_, condition)) {
     if (!is_float(a_[x].type) || is_read(a_[x].op) || a_[x].op == Op::constant) continue;
-    Product now = walk(tree_.form(x), f, depth);
+    Product now = walk(tree_.form(x), wanted, f, depth);
     bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
                 a_[now.factors[0].atom].op == Op::read;
     if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;

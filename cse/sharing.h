@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <set>
+#include <unordered_map>
 
 #include "cse/stored_forms.h"
 
@@ -15,11 +16,25 @@ struct ForwardPart {
   TensorId definition;
 };
 
+// A product inside a backward body, with the axes in scope there; its factors by what can stand for them.
+struct BackwardPart {
+  Product form;
+  std::vector<AxisRange> scope;
+  std::vector<std::pair<uint64_t, size_t>> by_shape;
+  std::span<const std::pair<uint64_t, size_t>> of_shape(uint64_t shape) const;
+};
+
 // A common sub-product: a part of `of`.
 struct Share {
   const ForwardPart* of = nullptr;
   Product form;
   double score = 0;
+};
+
+// What a search is for, by shape: expressions without it are passed over.
+struct Wanted {
+  std::vector<uint64_t> shapes;  // of one factor that every occurrence has
+  std::unordered_map<Id, bool> below = {};  // does anything inside the node have one of them?
 };
 
 class Sharing {
@@ -33,15 +48,24 @@ class Sharing {
   // cheaper.
   Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
                std::span<const AxisRange> scope);
+  BackwardPart backward_part(const Product& form, std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
-  std::optional<Share> common(const ForwardPart& part, const Product& target,
-                              std::span<const AxisRange> scope);
+  std::optional<Share> common(const ForwardPart& part, const BackwardPart& target);
+  // No sub-product of the part has a higher score. roots: may the exponents be odd halves?
+  double highest_score(const ForwardPart& part, bool roots);
 
-  // Applies f to every product of the expression, top-down (f's result is descended into).
+  Wanted wanted(const std::vector<StoredValue>& forms);
+
+  // Applies f to every product of the expression, top-down (f's result is descended into). f keeps products without what is
+  // wanted.
   using Step = std::function<Product(const Product&)>;
-  Product everywhere(const Product& root, const Step& f);
+  Product everywhere(const Product& root, Wanted& wanted, const Step& f);
   // The condition with operands of comparisons replaced where f leaves nothing of them but a read.
-  Id in_condition(Id condition, const Step& f);
+  Id in_condition(Id condition, Wanted& wanted, const Step& f);
+  // Every product of the expression or condition, in the same order. False: but for some that are nested too deeply.
+  using Look = std::function<void(const Product&)>;
+  bool each_product(const Product& root, const Look& look);
+  bool each_product_in_condition(Id condition, const Look& look);
 
  private:
   std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
@@ -49,16 +73,29 @@ class Sharing {
   int64_t spared_reads_ps(Id value, size_t rank) const;
   int64_t saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after);
   Product instance(const Product& pattern, const Binding& binding);
+  const Product& instance(Id atom, const Binding& binding);
+  Unifier& unifier(std::span<const AxisRange> axes);
+  int64_t cost_ps(Id value);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);
-  Product walk(const Product& root, const Step& f, int depth);
-  Id walk_atom(Id atom, const Step& f, int depth);
-  Id walk_condition(Id condition, const Step& f, int depth);
+  std::vector<Factor> required(const StoredValue& v) const;
+  bool holds(const Product& p, Wanted& wanted, int depth);
+  bool holds_below(Id node, Wanted& wanted, int depth);
+  Product walk(const Product& root, Wanted& wanted, const Step& f, int depth);
+  Id walk_atom(Id atom, Wanted& wanted, const Step& f, int depth);
+  Id walk_condition(Id condition, Wanted& wanted, const Step& f, int depth);
+  bool look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth);
+  template <class F>
+  void each_inside(Id node, F&& f);
 
   TensorExprTree& tree_;
   Arena& a_;
   std::function<bool(Id, Id)> same_bits_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
+  // What has been found out before, for as long as the arena grows: every round asks for most of it again.
+  std::map<std::set<Id>, Unifier> unifiers_;
+  std::map<Binding, std::unordered_map<Id, Product>> instances_;
+  std::unordered_map<Id, int64_t> costs_;
 };
 
 }  // namespace xhat

@@ -70,6 +70,7 @@ class Planner {
   std::set<TensorId> exact_;  // comparisons depend on them
   std::vector<Mask> masks_;
   Region unmasked_;  // the program's, without masks
+  bool all_shared_ = true;
   StashPlan plan_;
 };
 
@@ -230,6 +231,10 @@ Cut Planner::choose() {
 }
 
 void Planner::report(const Cut& cut) {
+  std::map<TensorId, int> backward_uses;
+  for (const Definition& b : p_.body.definitions)
+    if (b.direction == Direction::backward)
+      for (TensorId t : tensors_read(a_, b.body)) ++backward_uses[t];
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (cut.choices[i] == Choice::unneeded) continue;
     const CutNode& n = nodes_[i];
@@ -245,8 +250,7 @@ void Planner::report(const Cut& cut) {
     if (d) c.expression = print(p_, d->body);
     c.shape = tensor.shape;
     c.bytes = bytes(t, stored_type(t));
-    for (const Definition& b : p_.body.definitions)
-      if (b.direction == Direction::backward) c.uses += has_tensor(tensors_read(a_, b.body), t);
+    if (auto it = backward_uses.find(t); it != backward_uses.end()) c.uses = it->second;
     for (size_t j = 0; j < nodes_.size(); ++j)
       if (cut.choices[j] == Choice::recomputed)
         c.uses += std::ranges::find(nodes_[j].operands, i) != nodes_[j].operands.end();
@@ -367,7 +371,14 @@ void Planner::prepare() {
   bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
   for (TensorId t : p_.outputs)
     if (priced || retained(t)) stored.push_back(t);
-  p_ = o_.policy == Policy::none ? reuse_stored(p_, stored, dropped) : share_largest(p_, stored, dropped);
+  if (o_.policy == Policy::none) {
+    p_ = reuse_stored(p_, stored, dropped);
+  } else {
+    Shared shared = share_largest(p_, stored, dropped);
+    p_ = shared.program;
+    all_shared_ = shared.all;
+    plan_.compared = shared.compared;
+  }
   exact_ = deciding(p_);
   if (priced) propose_masks();
   build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
@@ -383,7 +394,7 @@ StashPlan Planner::run() {
   plan_.nominal = sizes_.dims();
   plan_.cost_ns = nanoseconds(cut.cost_ps);
   plan_.lower_bound_ns = nanoseconds(cut.lower_bound_ps);
-  plan_.optimal = cut.cost_ps == cut.lower_bound_ps;
+  plan_.optimal = all_shared_ && cut.cost_ps == cut.lower_bound_ps;
   rebuild(cut);
   for (TensorId t : stashes(plan_.program)) plan_.stash_bytes += bytes(t, p_.tensors[t].type);
   return std::move(plan_);
@@ -393,7 +404,7 @@ std::vector<ParetoPoint> Planner::front() {
   prepare();
   std::vector<ParetoPoint> points;
   for (const BudgetCut& cut : pareto_cuts(nodes_)) {
-    points.push_back({cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), cut.optimal, {}});
+    points.push_back({cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), all_shared_ && cut.optimal, {}});
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (cut.choices[i] == Choice::kept && !retained(tensors_[i]))
         points.back().kept.push_back(p_.tensors[tensors_[i]].name);

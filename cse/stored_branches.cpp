@@ -79,7 +79,8 @@ class BranchReuse {
     auto forms = stored_forms(tree_, type, s.tensor, {}, with_axes(tree_, value, type, binding), unscaled);
     if (forms.empty()) return body;
     for (StoredValue& v : forms) v.read = read;
-    Product now = sharing_.everywhere(tree_.form(body),
+    Wanted wanted = sharing_.wanted(forms);
+    Product now = sharing_.everywhere(tree_.form(body), wanted,
                                       [&](const Product& p) { return sharing_.fold(p_, p, forms, scope_); });
     return tree_.to_expression(now, a_[body].type);
   }

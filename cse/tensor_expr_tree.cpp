@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -11,6 +12,8 @@ namespace {
 
 // Sums longer than this are not flattened further: a chain x0+x1+… of n terms would cost n² otherwise.
 constexpr size_t kLongestSum = 24;
+// Of a product that stands whole in a product: beyond, it is an atom.
+constexpr size_t kLongestProduct = 32;
 constexpr int kHighestPower = 8;  // pow(a, 9) stays a function
 
 uint64_t mix(uint64_t h, uint64_t v) {
@@ -42,11 +45,35 @@ std::vector<Factor> shared_factors(const std::vector<Product>& terms) {
 
 }  // namespace
 
+bool commutes(const Node& n) {
+  return n.op == Op::maximum || n.op == Op::minimum || n.op == Op::eq || n.op == Op::ne || n.op == Op::land ||
+         n.op == Op::lor || (n.type == DType::i64 && n.op == Op::mul);
+}
+
 bool negligible(double sum, double largest) { return std::abs(sum) <= 1e-13 * std::abs(largest); }
 
 const std::vector<Product>* TensorExprTree::terms(Id atom) const {
   auto it = sums_.find(atom);
   return it == sums_.end() ? nullptr : &it->second;
+}
+
+const Product* TensorExprTree::factors(Id atom) const {
+  auto it = long_.find(atom);
+  return it == long_.end() ? nullptr : &it->second;
+}
+
+Product TensorExprTree::as_atom(DType type, const Product& p) {
+  if (p.factors.size() < 2) return p;
+  Id id = to_expression({1, p.factors}, type);
+  long_.emplace(id, Product{1, p.factors});
+  return {p.coefficient, {{id, 2}}};
+}
+
+Product TensorExprTree::joined(DType type, const Product& x, const Product& y) {
+  if (x.factors.size() + y.factors.size() <= kLongestProduct) return multiply(x, y);
+  if (x.factors.size() < y.factors.size()) return joined(type, y, x);
+  Product whole = as_atom(type, x);
+  return multiply(whole, y.factors.size() < kLongestProduct ? y : as_atom(type, y));
 }
 
 void TensorExprTree::put(Product& p, Id atom, int halves) {
@@ -59,29 +86,40 @@ void TensorExprTree::put(Product& p, Id atom, int halves) {
   }
 }
 
-Product TensorExprTree::multiply(const Product& x, const Product& y) {
-  if (x.is_zero() || y.is_zero()) return {0, {}};
-  Product r = x;
-  r.coefficient *= y.coefficient;
-  for (const Factor& f : y.factors) put(r, f.atom, f.halves);
+void TensorExprTree::multiply_in(Product& p, const Factor& f) {
+  put(p, f.atom, f.halves);
   // A product kept under a root: whole powers of it leave the root.
-  for (size_t i = 0; i < r.factors.size(); ++i) {
-    Factor f = r.factors[i];
-    auto it = kept_.find(f.atom);
-    if (it == kept_.end() || std::abs(f.halves) < 2) continue;
-    int whole = f.halves / 2 * 2;
-    put(r, f.atom, -whole);
-    Product inside = it->second;
-    return multiply(r, power(inside, whole));
+  auto kept = kept_.find(f.atom);
+  if (kept == kept_.end()) return;
+  auto now = std::ranges::lower_bound(p.factors, f.atom, {}, &Factor::atom);
+  if (now == p.factors.end() || now->atom != f.atom || std::abs(now->halves) < 2) return;
+  int whole = now->halves / 2 * 2;
+  put(p, f.atom, -whole);
+  multiply_in(p, Product(kept->second), whole);
+}
+
+void TensorExprTree::multiply_in(Product& p, const Product& y, int halves) {
+  if (p.is_zero() || (y.is_zero() && halves > 0)) {
+    p = {0, {}};
+    return;
   }
+  if (halves % 2 != 0) return multiply_in(p, root(y, halves));
+  p.coefficient *= halves == 2 ? y.coefficient : std::pow(y.coefficient, halves / 2);
+  for (const Factor& f : y.factors) multiply_in(p, Factor{f.atom, f.halves * (halves / 2)});
+}
+
+Product TensorExprTree::multiply(const Product& x, const Product& y) {
+  Product r = x;
+  multiply_in(r, y);
   return r;
 }
 
 Product TensorExprTree::power(const Product& x, int halves) {
   if (halves == 0) return {1, {}};
+  if (halves == 2) return x;
   if (halves % 2 != 0) return root(x, halves);
   Product r{std::pow(x.coefficient, halves / 2), {}};
-  for (const Factor& f : x.factors) r = multiply(r, {1, {{f.atom, f.halves * (halves / 2)}}});
+  for (const Factor& f : x.factors) multiply_in(r, Factor{f.atom, f.halves * (halves / 2)});
   return r;
 }
 
@@ -114,7 +152,7 @@ Product TensorExprTree::root(const Product& x, int halves) {
   }
   if (inside.factors.empty()) return {std::nan(""), {}};  // sqrt(-1): compute() keeps it as an atom
   Id kept = to_expression(inside, a_[inside.factors[0].atom].type);
-  forms_[kept] = inside;
+  if (Product& known = forms_[kept]; known != inside) known = inside;
   kept_[kept] = inside;
   return multiply(outside, {1, {{kept, halves}}});
 }
@@ -173,6 +211,8 @@ uint64_t TensorExprTree::key(Id atom) {
     uint64_t sum = 0;
     for (const Product& t : *inner) sum += key(t);
     h = mix(sum, inner->size());
+  } else if (const Product* product = factors(atom)) {
+    h = mix(h, key(*product));
   } else if (n.op == Op::constant) {
     h = mix(h, static_cast<uint64_t>(n.integer));
   } else if (is_read(n.op)) {
@@ -189,6 +229,44 @@ uint64_t TensorExprTree::key(Id atom) {
     h = mix(h, operands);
   }
   keys_[atom] = h;
+  return h;
+}
+
+// Coefficients count as f32: what is equal up to rounding is so in f32 as well, but for one pair in a million.
+uint64_t TensorExprTree::shape(const Product& p) {
+  uint64_t sum = 0;
+  for (const Factor& f : p.factors) sum += mix(shape(f.atom), static_cast<uint64_t>(f.halves));
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  bool rounds = std::abs(p.coefficient) <= kLargest;  // false for nan
+  return mix(sum, rounds ? std::bit_cast<uint32_t>(static_cast<float>(p.coefficient)) : 0);
+}
+
+// Recursion is shallow, as for keys.
+uint64_t TensorExprTree::shape(Id node) {
+  if (auto it = shapes_.find(node); it != shapes_.end()) return it->second;
+  const Node n = a_[node];
+  uint64_t h = mix(static_cast<uint64_t>(n.op), static_cast<uint64_t>(n.type));
+  if (const auto* inner = terms(node)) {
+    uint64_t sum = 0;
+    for (const Product& t : *inner) sum += shape(t);
+    h = mix(static_cast<uint64_t>(n.type), sum);
+  } else if (const Product* product = factors(node)) {
+    h = mix(h, shape(*product));
+  } else if (is_read(n.op)) {
+    h = mix(h, n.symbol);
+  } else if (is_reduction(n.op) || n.arg_count == 0) {
+    h = is_integer(n.type) && !is_reduction(n.op) ? mix(0, static_cast<uint64_t>(n.type)) : mix(h, node);
+  } else if (is_integer(n.type)) {
+    h = mix(0, static_cast<uint64_t>(n.type));  // an index: solved for its axes
+  } else if (n.type != DType::boolean) {        // what a comparison compares has no form
+    uint64_t operands = 0;
+    for (Id x : n.args()) {
+      uint64_t operand = is_float(a_[x].type) ? shape(known_form(x)) : shape(x);
+      operands = commutes(n) ? operands + operand : mix(operands, operand);
+    }
+    h = mix(h, operands);
+  }
+  shapes_[node] = h;
   return h;
 }
 
@@ -210,12 +288,14 @@ Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
   return {scale, {{id, 2}}};
 }
 
-Product TensorExprTree::form(Id expression) {
+Product TensorExprTree::form(Id expression) { return known_form(expression); }
+
+const Product& TensorExprTree::known_form(Id expression) {
   if (auto it = forms_.find(expression); it != forms_.end()) return it->second;
   for (Id id : reachable(a_, expression)) {
     if (!is_float(a_[id].type) || forms_.contains(id)) continue;
     Product p = compute(id);
-    for (const Factor& f : p.factors) key(f.atom);
+    for (const Factor& f : p.factors) key(f.atom), shape(f.atom);
     forms_.emplace(id, std::move(p));
   }
   return forms_.at(expression);
@@ -270,8 +350,8 @@ Product TensorExprTree::compute(Id id) {
     case Op::neg: return multiply({-1, {}}, sub(0));
     case Op::add: return add(n.type, {sub(0), sub(1)});
     case Op::sub: return add(n.type, {sub(0), multiply({-1, {}}, sub(1))});
-    case Op::mul: return multiply(sub(0), sub(1));
-    case Op::div: return sub(1).is_zero() ? atom(id) : multiply(sub(0), power(sub(1), -2));
+    case Op::mul: return joined(n.type, sub(0), sub(1));
+    case Op::div: return sub(1).is_zero() ? atom(id) : joined(n.type, sub(0), power(sub(1), -2));
     case Op::sqrt:
     case Op::rsqrt: {
       Product inside = sub(0);

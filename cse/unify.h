@@ -4,8 +4,9 @@
 //   pattern exp(x[n,d] - m[n]),  target exp(x[b,C-1-c] - m[b])   =>   n := b, d := C-1-c
 //
 // Both sides are in the normal form of a TensorExprTree. An index i+1 or C-1-c of the pattern is solved for
-// its axis. Sums and products have no order, so their parts are tried in all of them (backtracking, up to a
-// fixed number of steps).
+// its axis. Sums and products have no order: what can stand for what is told by its shape (TensorExprTree::shape), and
+// only where that leaves several ways are they tried (backtracking, up to a fixed number of steps). Nothing is asked
+// twice on one way, so that a value used in many places is compared once.
 #pragma once
 #include <map>
 #include <set>
@@ -32,30 +33,17 @@ class Unifier {
                                  const Binding& from = {});
 
  private:
-  struct Goal {
-    enum class Kind : uint8_t { node, factors, terms, contained } kind;
-    Id pattern = kNone, target = kNone;
-    std::vector<Factor> pattern_factors = {}, target_factors = {};
-    std::vector<Product> pattern_terms = {}, target_terms = {};
-    double sign = 1;
-  };
-  struct State {
-    std::vector<Goal> goals;
-    std::vector<std::pair<Id, Id>> later;  // indices to solve once simpler ones have bound axes
-    Binding binding;
-  };
-  // A look ahead that makes no states: false where the atoms cannot be equal under any binding.
-  bool possible(Id pattern, Id target, int depth = 0);
-  std::vector<Binding> solve(State start, size_t wanted);
-  // Works off the last goal: false if it cannot hold, else pushes the ways on (none pushed: s itself
-  // continues).
-  bool step(State& s, std::vector<State>& branches);
-  bool step_node(State& s, Id pattern, Id target, std::vector<State>& branches);
-  bool indices(State& s);
+  class Search;
+
   bool has_axes(Id pattern) const;
 
   TensorExprTree& tree_;
   std::set<Id> axes_;
+  struct Answer {
+    std::optional<Binding> first;
+    bool only;  // is there no other?
+  };
+  std::map<std::pair<Id, Id>, Answer> atoms_;  // asked before
 };
 
 // A linear form of integers: nodes with coefficients, and a constant.
@@ -65,6 +53,7 @@ struct Linear {
   bool operator==(const Linear&) const = default;
 };
 Linear linear(const Arena& a, Id index);
+void add_scaled(Linear& to, const Linear& from, int64_t scale);
 Id to_index(Arena& a, const Linear& l);
 // The index with its linear parts collected: C-1-(C-1-c) is c.
 Id tidy_index(Arena& a, Id index);

@@ -272,52 +272,55 @@ bool is_true(const Arena& a, Id id) {
 
 namespace {
 
-// Ids met so far: open addressing in one block, since most questions are about few nodes.
-class IdSet {
+// A bit per id: which have been met. One block per thread, all zero between questions, so that a question costs no more than
+// the nodes it meets.
+class Met {
  public:
+  explicit Met(size_t ids) : words_(block()) {
+    if (words_.size() * 64 < ids) words_.resize(ids / 64 + 1);
+  }
   bool insert(Id id) {  // was it new?
-    if (2 * count_ >= slots_.size()) grow();
-    if (!place(id)) return false;
-    ++count_;
+    uint64_t& word = words_[id / 64];
+    const uint64_t bit = uint64_t{1} << (id % 64);
+    if (word & bit) return false;
+    word |= bit;
     return true;
+  }
+  // What was met, in order; none of it is left.
+  void take(std::vector<Id>& found) {
+    auto [low, high] = std::ranges::minmax(found);
+    constexpr size_t kWordsPerId = 4;  // beyond, sorting is quicker than looking at all words between
+    if ((high - low) / 64 > kWordsPerId * found.size()) {
+      for (Id id : found) words_[id / 64] = 0;
+      std::ranges::sort(found);
+      return;
+    }
+    size_t n = 0;
+    for (size_t w = low / 64; w <= high / 64; ++w)
+      for (uint64_t& word = words_[w]; word; word &= word - 1)
+        found[n++] = static_cast<Id>(w * 64 + static_cast<size_t>(std::countr_zero(word)));
   }
 
  private:
-  bool place(Id id) {
-    size_t mask = slots_.size() - 1, at = (id * size_t{0x9E3779B97F4A7C15} >> 32) & mask;
-    while (slots_[at] != kNone && slots_[at] != id) at = (at + 1) & mask;
-    if (slots_[at] == id) return false;
-    slots_[at] = id;
-    return true;
+  static std::vector<uint64_t>& block() {
+    static thread_local std::vector<uint64_t> words;
+    return words;
   }
-  void grow() {
-    std::vector<Id> old(4 * slots_.size(), kNone);
-    old.swap(slots_);
-    for (Id id : old)
-      if (id != kNone) place(id);
-  }
-
-  std::vector<Id> slots_ = std::vector<Id>(64, kNone);
-  size_t count_ = 0;
+  std::vector<uint64_t>& words_;
 };
 
 }  // namespace
 
 std::vector<Id> reachable(const Arena& a, std::span<const Id> roots) {
   if (roots.size() == 1 && roots[0] != kNone && a[roots[0]].arg_count == 0) return {roots[0]};  // half of all questions
-  // A visited bitmap up to the largest root would cost the arena's size per question; small questions dominate.
-  IdSet seen;
-  std::vector<Id> stack, found;
+  Met met(a.size());
+  std::vector<Id> found;  // those before `open` have had their operands looked at
   for (Id r : roots)
-    if (r != kNone && seen.insert(r)) stack.push_back(r);
-  while (!stack.empty()) {
-    Id id = stack.back();
-    stack.pop_back();
-    found.push_back(id);
-    for (Id x : a[id].args())
-      if (seen.insert(x)) stack.push_back(x);
-  }
-  std::ranges::sort(found);
+    if (r != kNone && met.insert(r)) found.push_back(r);
+  for (size_t open = 0; open < found.size(); ++open)
+    for (Id x : a[found[open]].args())
+      if (met.insert(x)) found.push_back(x);
+  if (!found.empty()) met.take(found);
   return found;
 }
 
@@ -340,6 +343,9 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
   }
   NodeTable<Id> done(reachable(a, root));
   const std::vector<Id>& ids = done.ids();
+  // What is read at its own axes, as most maps are, stays.
+  bool same = std::ranges::all_of(replace, [](const auto& r) { return r.first == r.second; });
+  if (same && std::ranges::none_of(ids, [&](Id id) { return is_reduction(a[id].op); })) return root;
   for (Id id : ids) done[id] = kNone;
   std::vector<Id> used = taken;
   for (Id id : ids)

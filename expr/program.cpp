@@ -37,10 +37,12 @@ TensorId Program::add_tensor(std::string wanted_name, DType type, std::vector<Id
 }
 
 std::vector<TensorId> tensors_read(const Arena& a, Id root) {
-  std::set<TensorId> found;
+  std::vector<TensorId> found;
   for (Id id : reachable(a, root))
-    if (is_read(a[id].op)) found.insert(a[id].symbol);
-  return {found.begin(), found.end()};
+    if (is_read(a[id].op)) found.push_back(a[id].symbol);
+  std::ranges::sort(found);
+  found.erase(std::ranges::unique(found).begin(), found.end());
+  return found;
 }
 
 namespace {

@@ -1,0 +1,42 @@
+// Ops of any length, for what planning takes and how it grows.
+#pragma once
+#include <string>
+
+namespace xhat::bench {
+
+// y = sin(sin(…x)): a value in every step, each inside the next.
+inline std::string chain_of_sines(int steps) {
+  std::string text = "op chain(x: f32[N]) -> (y) {\n";
+  for (int k = 0; k < steps; ++k) {
+    std::string from = k == 0 ? "x" : "v" + std::to_string(k - 1);
+    text += (k + 1 == steps ? "y" : "v" + std::to_string(k)) + "[i] = sin(" + from + "[i])\n";
+  }
+  return text + "}\n";
+}
+
+// v' = sin(v)*v: every value used twice, so that a walk that forgets where it was takes 2^steps.
+inline std::string chain_of_products(int steps) {
+  std::string text = "op shared(x: f32[N]) -> (y) {\n";
+  for (int k = 0; k < steps; ++k) {
+    std::string from = k == 0 ? "x[i]" : "v" + std::to_string(k - 1) + "[i]";
+    text += (k + 1 == steps ? "y" : "v" + std::to_string(k)) + "[i] = sin(" + from + ") * " + from + "\n";
+  }
+  return text + "}\n";
+}
+
+// Layer norms side by side, each of x with weights of its own, added up: per block two sums, two broadcasts, 17 nodes.
+inline std::string row_of_norms(int blocks) {
+  std::string inputs, text, sum;
+  for (int k = 0; k < blocks; ++k) {
+    std::string n = std::to_string(k);
+    inputs += ", g" + n + ": f32[D], b" + n + ": f32[D]";
+    text += "m" + n + "[n] = sum(d: x[n,d] * g" + n + "[d]) / D\n";
+    text += "c" + n + "[n,d] = x[n,d] * g" + n + "[d] - m" + n + "[n]\n";
+    text += "s" + n + "[n] = sum(d: c" + n + "[n,d]^2) / D\n";
+    text += "h" + n + "[n,d] = c" + n + "[n,d] / sqrt(s" + n + "[n] + 1e-5) + b" + n + "[d]\n";
+    sum += (k > 0 ? " + " : "") + ("tanh(h" + n + "[n,d])");
+  }
+  return "op norms(x: f32[N,D]" + inputs + ") -> (y) {\n" + text + "y[n,d] = " + sum + "\n}\n";
+}
+
+}  // namespace xhat::bench
