@@ -39,15 +39,32 @@ OpKind kind_of_map(Arena& a, const Relation& r, const Tensor& input) {
   return at->size() == r.axes.size() && input.shape.size() == r.axes.size() ? OpKind::elemwise : OpKind::broadcast;
 }
 
-// Each step of the reduction takes an element of its own, unless the element does not depend on a left axis: then all
-// results along that axis use it again.
-OpKind kind_of_reduction(Arena& a, const Relation& r, const Tensor& input) {
-  auto at = places(a, r, input);
-  if (!at) return OpKind::out_fusable;
-  const bool steps = std::ranges::any_of(*at, [&](size_t i) { return i >= r.axes.size(); });
-  for (size_t i = 0; steps && i < r.axes.size(); ++i)
-    if (std::ranges::find(*at, i) == at->end() && !is_constant(a, r.axes[i].end, 1)) return OpKind::out_fusable;
-  return OpKind::comm_reduce;
+bool is_product_of_reads(const Arena& a, Id body) {
+  auto under_casts = [&](Id e) {
+    while (a[e].op == Op::cast) e = a[e].arg(0);
+    return e;
+  };
+  const Node& n = a[under_casts(body)];
+  return n.op == Op::mul && is_read(a[under_casts(n.arg(0))].op) && is_read(a[under_casts(n.arg(1))].op);
+}
+
+// comm_reduce where something is read that has an element for every step of every result, and all else is read in line
+// with it: an elementwise op, then a reduction. No such tensor: elements serve several results, as in a product of
+// matrices; places that are no axes: windows. A product with a vector is one of matrices too, though the matrix is such a
+// tensor.
+OpKind kind_of_reduction(Arena& a, const Definition& d, const std::vector<Relation>& relations,
+                         const std::vector<Tensor>& tensors) {
+  bool covered = relations.empty(), reused = false;
+  for (const Relation& r : relations) {
+    auto at = places(a, r, tensors[r.input]);
+    if (!at) return OpKind::out_fusable;
+    covered = covered || at->size() == r.axes.size() + r.ranges.size();
+    const bool steps = std::ranges::any_of(*at, [&](size_t i) { return i >= r.axes.size(); });
+    const auto left = std::ranges::count_if(*at, [&](size_t i) { return i < r.axes.size(); });
+    reused = reused || (steps && static_cast<size_t>(left) < r.axes.size());
+  }
+  const bool product = a[d.body].op == Op::sum && is_product_of_reads(a, reduce_body(a[d.body]));
+  return covered && !(reused && product) ? OpKind::comm_reduce : OpKind::out_fusable;
 }
 
 }  // namespace
@@ -57,12 +74,12 @@ OpKind kind_of(const Program& p, const Definition& d) {
   if (d.is_call()) return OpKind::opaque;
   const bool reduces = is_reduction(a[d.body].op);
   if (reduces && as_scatter(a, d)) return OpKind::opaque;
-  OpKind kind = reduces ? OpKind::comm_reduce : OpKind::elemwise;
-  for (const Relation& r : direct_relations(p, d)) {
-    const Tensor& input = p.tensors[r.input];
-    // A reduction inside a map: what it reads is no single place.
-    if (!reduces && !r.ranges.empty()) return OpKind::opaque;
-    kind = std::max(kind, reduces ? kind_of_reduction(a, r, input) : kind_of_map(a, r, input));
+  const std::vector<Relation> relations = direct_relations(p, d);
+  if (reduces) return kind_of_reduction(a, d, relations, p.tensors);
+  OpKind kind = OpKind::elemwise;
+  for (const Relation& r : relations) {
+    if (!r.ranges.empty()) return OpKind::opaque;  // a reduction inside a map
+    kind = std::max(kind, kind_of_map(a, r, p.tensors[r.input]));
   }
   return kind;
 }

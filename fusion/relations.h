@@ -67,8 +67,8 @@ std::vector<std::optional<Alignment>> alignment(const Program& p, const Relation
 std::optional<std::string> fusion_obstacle(const Program& p, std::span<const TensorId> definitions);
 
 // elemwise: the same place of everything it reads. broadcast: places in order, some axes left out. injective: any one
-// place. comm_reduce: a reduction that takes each step from a place of its own. out_fusable: a reduction that uses
-// elements again, as products, convolutions and poolings do. opaque: calls, and sums that data scatter.
+// place. comm_reduce: a reduction over a tensor that has an element for every step of every result. out_fusable: any other
+// reduction: products, convolutions, poolings. opaque: calls, sums that data scatter.
 OpKind kind_of(const Program& p, const Definition& d);
 
 // The definitions as ops with such kinds, the inputs as parameters, the outputs as results.

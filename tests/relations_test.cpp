@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
+#include "expr/evaluate.h"
 #include "fusion/relations.h"
 #include "fusion/simplify_index.h"
 
@@ -300,6 +303,8 @@ const KindRow kKinds[] = {
     {"y[n] = sum(d: x[n,d])", OpKind::comm_reduce},
     {"y[d] = max(n: x[n,d])", OpKind::comm_reduce},
     {"y[n] = sum(d: (x[n,d] - m[n])^2)", OpKind::comm_reduce},
+    {"y[d] = sum(n: x[n,d] * (x[n,d] - m[n]))", OpKind::comm_reduce},
+    {"y[n] = sum(d: x[n,d] * (x[n,d] * 2))", OpKind::comm_reduce},
     {"y[n] = sum(d if x[n,d] > 0: 1)", OpKind::comm_reduce},
     {"y = sum(n, d: x[n,d] * v[d])", OpKind::comm_reduce},
     {"y[n] = argmax(d: x[n,d])", OpKind::comm_reduce},
@@ -318,6 +323,48 @@ TEST(Relations, KindsAreReadOffTheRelations) {
         std::string("op f(x: f32[N,D], v: f32[D], w: f32[D,K], one: f32[1,D], m: f32[N], ids: i32[N], sq: f32[N,N]) -> (y) {\n") +
         row.definition + "\n}");
     EXPECT_EQ(name_of(kind_of(p, p.body.definitions.back())), name_of(row.kind)) << row.definition;
+  }
+}
+
+// What an element of the result depends on, found out by making one element of the input NaN after the other.
+TEST(Relations, FootprintsAreWhatTheEvaluatorReads) {
+  struct Sized {
+    const char* text;
+    DimValues sizes;
+  };
+  for (const Sized& s : {
+           Sized{kChained, {}},
+           Sized{"op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(j in 0..i+1: x[j]) }", {{"N", 6}}},
+           Sized{"op f(x: f32[N]) -> (y) { c[i in 0..N] = sum(r in 0..3: x[i+r-1 else 0]); y[i in 0..(N+1)/2] = c[2*i] * c[N-1-i] }",
+                 {{"N", 9}}},
+           Sized{"op f(x: f32[4,6]) -> (y) { t[i in 0..6, j in 0..4] = x[(4*i+j)/6, (4*i+j)%6]; y[i] = max(j: t[i,j]) }", {}},
+           Sized{"op f(x: f32[N,M]) -> (y) { y[i in 0..N, j in 0..2*M] = if j < M then x[i,j] else x[i,j-M] + x[i,M-1] }",
+                 {{"N", 3}, {"M", 4}}},
+           Sized{"op f(x: f32[8,8]) -> (y) { m[i] = max(j if j <= i: x[i,j]); y[i,j] = if i > j then x[j,i] - m[i] else m[j] }", {}},
+       }) {
+    Program p = parse_op(s.text);
+    const TensorId input = p.inputs[0], output = p.outputs.back();
+    auto all = relations(p, output, input);
+    Arrays plain;
+    for (TensorId t : p.inputs) {
+      Array& values = plain[p.tensors[t].name] = zeros(p.tensors[t].type, shape_of(p, t, s.sizes));
+      for (size_t i = 0; i < values.size(); ++i) values.reals[i] = 1 + 0.25 * static_cast<double>(i);
+    }
+    const std::string& name = p.tensors[input].name;
+    const std::vector<int64_t> shape = shape_of(p, output, s.sizes);
+    std::vector<int64_t> depends(static_cast<size_t>(element_count(shape)), 0);
+    for (size_t i = 0; i < plain.at(name).size(); ++i) {
+      Arrays poked = plain;
+      poked.at(name).reals[i] = std::numeric_limits<double>::quiet_NaN();
+      const Array y = evaluate(p, poked, s.sizes).at(p.tensors[output].name);
+      for (size_t k = 0; k < depends.size(); ++k) depends[k] += std::isnan(y.at(k));
+    }
+    for (size_t k = 0; k < depends.size(); ++k) {
+      Box tile;
+      for (int64_t at : position_of(k, shape)) tile.emplace_back(at, at);
+      auto f = footprint(p, all, tile, s.sizes);
+      EXPECT_EQ(f ? f->elements : 0, depends[k]) << s.text << " " << k;
+    }
   }
 }
 
