@@ -245,10 +245,10 @@ Kernel Planner::finished(const Draft& draft) const {
 void Planner::group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const {
   std::map<TensorId, size_t> group_of;
   for (size_t g = 0; g < options_.groups.size(); ++g)
-    for (TensorId t : options_.groups[g].definitions)
-      if (p_.definition_of(t)) group_of[t] = g;
-  std::vector<size_t> missing(options_.groups.size(), 0);
-  for (const auto& [t, g] : group_of) ++missing[g];
+    for (TensorId t : options_.groups[g].definitions) group_of[t] = g;
+  std::vector<size_t> missing(options_.groups.size(), 0);  // members that are still to come
+  for (const Definition& d : p_.body.definitions)
+    if (auto it = group_of.find(d.target()); it != group_of.end()) ++missing[it->second];
   std::map<size_t, Draft> open;
   for (size_t i = 0; i < shapes_.size(); ++i) {
     auto it = group_of.find(p_.body.definitions[i].target());

@@ -17,6 +17,7 @@
 
 #include "expr/dims.h"
 #include "expr/program.h"
+#include "fusion/relay.h"
 
 namespace xhat {
 
@@ -31,7 +32,8 @@ struct FusionGroup {
 
 struct FusionOptions {
   FusePolicy policy = FusePolicy::full;
-  // For policy relay, of the program at hand; what is in none is its own kernel.
+  // For policy relay: its limits, and the groups of the program at hand; what is in none is its own kernel.
+  fusion::RelayOptions relay = {};
   std::vector<FusionGroup> groups = {};
   // A tile that is looked at more than once must stay in cache: bytes of L2 a tile may fill, of the 2 MB of the
   // reference machine. A channel of BatchNorm's backward (x, dy, dx: 1.2 MB) still pays as one tile.

@@ -71,7 +71,7 @@ std::optional<std::string> fusion_obstacle(const Program& p, std::span<const Ten
 // reduction: products, convolutions, poolings. opaque: calls, sums that data scatter.
 OpKind kind_of(const Program& p, const Definition& d);
 
-// The definitions as ops with such kinds, the inputs as parameters, the outputs as results.
+// The inputs as parameters, then the definitions as ops with such kinds, in order; the outputs as results.
 DataflowGraph dataflow(const Program& p);
 
 }  // namespace xhat::fusion

@@ -49,7 +49,9 @@ RelayKernels relay_kernels(const Program& direction, const RelayOptions& options
   const ForwardGraph graph = forward_graph(ops);
   const std::vector<PostDominator> tree = post_dominators(graph);
   const std::vector<RelayGroup> found = relay_groups(graph, options);
-  auto tensor = [&](size_t node) { return *direction.find(graph.op(node).name); };
+  std::vector<TensorId> tensors = direction.inputs;  // of the ops, in order
+  for (const Definition& d : direction.body.definitions) tensors.push_back(d.target());
+  auto tensor = [&](size_t node) { return tensors[graph.nodes[node].op]; };
 
   std::vector<OpKind> kind_of_group(graph.nodes.size(), OpKind::elemwise);
   for (const RelayGroup& g : found)

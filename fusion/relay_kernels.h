@@ -11,7 +11,6 @@
 #pragma once
 #include "expr/program.h"
 #include "fusion/plan.h"
-#include "fusion/relay.h"
 
 namespace xhat {
 

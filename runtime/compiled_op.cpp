@@ -112,7 +112,7 @@ struct CompiledOp::Impl {
   void set_up(Side& phase, Program direction) {
     phase.fusion = options.fusion;
     if (options.fusion.policy == FusePolicy::relay) {
-      RelayKernels kernels = relay_kernels(direction);
+      RelayKernels kernels = relay_kernels(direction, options.fusion.relay);
       phase.fusion.groups = std::move(kernels.groups);
       direction = std::move(kernels.program);
     }

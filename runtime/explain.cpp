@@ -139,7 +139,7 @@ class Explainer {
     d.text = program.outputs.empty() ? "" : text_of(program);
     FusionOptions fusion = options_.fusion;
     if (fusion.policy == FusePolicy::relay) {
-      RelayKernels kernels = relay_kernels(program);
+      RelayKernels kernels = relay_kernels(program, fusion.relay);
       fusion.groups = std::move(kernels.groups);
       d.ops = std::move(kernels.dump);
       program = std::move(kernels.program);

@@ -8,6 +8,7 @@
 #include "ad/gradient.h"
 #include "ad/random_inputs.h"
 #include "fusion/relay_kernels.h"
+#include "runtime/explain.h"
 #include "tests/golden.h"
 #include "tests/runtime_helper.h"
 
@@ -174,7 +175,9 @@ TEST_P(RelayKernels, AreTheGroupsAndComputeTheValues) {
   Call call(kernels.program(), dims);
   call.give(op.inputs, data);
   call.expect(kernels.program().outputs);
+  const Arrays before = call.arrays({op.inputs});
   auto counts = kernels.infer(call.arguments({kernels.program().inputs, kernels.program().outputs}));
+  EXPECT_EQ(call.arrays({op.inputs}), before) << "inputs are never written";
   EXPECT_EQ(static_cast<size_t>(counts.kernels), GetParam().kernels.size());
 }
 INSTANTIATE_TEST_SUITE_P(Rows, RelayKernels, ::testing::ValuesIn(kRows), [](const auto& row) { return row.param.name; });
@@ -201,7 +204,9 @@ TEST(RelayPolicy, ChainedProductsOnKnownNumbers) {
     CompileOptions options;
     options.fusion.policy = policy;
     CompiledOp kernels = compile(op, options);
-    EXPECT_EQ(kernels.plan(CompiledOp::Phase::infer, {}).kernels.size(), policy == FusePolicy::full ? 1u : 2u);
+    const KernelPlan plan = kernels.plan(CompiledOp::Phase::infer, {});
+    EXPECT_EQ(plan.kernels.size(), policy == FusePolicy::full ? 1u : 2u);
+    EXPECT_EQ(plan.flops, 2048) << "nothing is computed twice";
     Array e = run_infer(kernels, plain, {}).at("E");
     for (size_t i = 0; i < 64; ++i) EXPECT_EQ(e.reals[i], 288.0 * static_cast<double>(i / 8 + 1));
     e = run_infer(kernels, mixed, {}).at("E");
@@ -211,6 +216,29 @@ TEST(RelayPolicy, ChainedProductsOnKnownNumbers) {
     for (double x : e.reals) sum += x;
     EXPECT_EQ(sum, -16304);
   }
+}
+
+TEST(RelayPolicy, LevelsAndLimitsAreOptions) {
+  Program op = parse_op(kRows[1].text);
+  auto count = [&](const fusion::RelayOptions& limits) {
+    CompileOptions options = relay();
+    options.fusion.relay = limits;
+    CompiledOp kernels = compile(op, options);
+    DimValues dims = {{"M", 3}};
+    Arrays data = data_for(gradient(op), dims);
+    EXPECT_EQ(difference(evaluate_on(op, data, dims), run_infer(kernels, data, dims), 2e-4), "");
+    return kernels.plan(CompiledOp::Phase::infer, dims).kernels.size();
+  };
+  EXPECT_EQ(count({.opt_level = 0}), 7u);
+  EXPECT_EQ(count({.opt_level = 2}), 3u);
+  EXPECT_EQ(count({.max_fuse_depth = 2}), 4u);
+}
+
+TEST(RelayPolicy, ExplainShowsTheGraph) {
+  std::string said = to_text(explain(parse_op(kRows[11].text), relay()));
+  EXPECT_NE(said.find("forward: 3 kernels, 2 reductions\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("1 s comm_reduce: 3:elemwise\n"), std::string::npos) << said;
+  EXPECT_NE(said.find("(apart: s is a reduction: nothing follows in its kernel)"), std::string::npos) << said;
 }
 
 TEST(RelayPolicy, ForwardKeepsWhatTheBackwardWants) {
