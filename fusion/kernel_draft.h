@@ -39,6 +39,7 @@ class Planner {
   KernelPlan run();
 
  private:
+  void group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
   int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
   int64_t bytes(TensorId t) const;
   Shape take_apart(const Definition& d) const;

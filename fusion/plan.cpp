@@ -274,6 +274,31 @@ Kernel Planner::finished(const Draft& draft) const {
   return kernel;
 }
 
+// The kernels that the options name, in order of their last members: by then all that they read has been computed.
+void Planner::group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const {
+  std::map<TensorId, size_t> group_of;
+  for (size_t g = 0; g < options_.groups.size(); ++g)
+    for (TensorId t : options_.groups[g].definitions) group_of[t] = g;
+  std::vector<size_t> missing(options_.groups.size(), 0);  // members that are still to come
+  for (const Definition& d : p_.body.definitions)
+    if (auto it = group_of.find(d.target()); it != group_of.end()) ++missing[it->second];
+  std::map<size_t, Draft> open;
+  for (size_t i = 0; i < shapes_.size(); ++i) {
+    auto it = group_of.find(p_.body.definitions[i].target());
+    if (it == group_of.end()) {
+      drafts.push_back(start(i));
+      reasons.emplace_back();
+      continue;
+    }
+    const size_t g = it->second;
+    std::string why;
+    open[g] = open.contains(g) ? *join(open[g], i, &why) : start(i);
+    if (--missing[g] > 0) continue;
+    drafts.push_back(std::move(open[g]));
+    reasons.push_back(options_.groups[g].reason);
+  }
+}
+
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
@@ -284,7 +309,8 @@ KernelPlan Planner::run() {
     for (Id r : s.reads) touched.insert((*p_.arena)[r].symbol);
   for (TensorId t : touched) everything += bytes(t);
 
-  for (size_t i = 0; i < shapes_.size(); ++i) {
+  if (options_.policy == FusePolicy::relay) group(drafts, reasons);
+  for (size_t i = 0; options_.policy != FusePolicy::relay && i < shapes_.size(); ++i) {
     const Shape& s = shapes_[i];
     size_t earliest = 0;
     for (Id r : s.reads)

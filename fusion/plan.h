@@ -17,13 +17,24 @@
 
 #include "expr/dims.h"
 #include "expr/program.h"
+#include "fusion/relay.h"
 
 namespace xhat {
 
-enum class FusePolicy : uint8_t { full, off };  // off: every definition its own kernel
+// off: every definition its own kernel; relay: the groups of the classic policy (fusion/relay_kernels).
+enum class FusePolicy : uint8_t { full, relay, off };
+
+// Definitions, by target, that another policy put into one kernel.
+struct FusionGroup {
+  std::vector<TensorId> definitions;
+  std::string reason;  // why it stands apart; may be empty
+};
 
 struct FusionOptions {
   FusePolicy policy = FusePolicy::full;
+  // For policy relay: its limits, and the groups of the program at hand; what is in none is its own kernel.
+  fusion::RelayOptions relay = {};
+  std::vector<FusionGroup> groups = {};
   // A tile that is looked at more than once must stay in cache: bytes of L2 a tile may fill, of the 2 MB of the
   // reference machine. A channel of BatchNorm's backward (x, dy, dx: 1.2 MB) still pays as one tile.
   int64_t cache_bytes = 3 << 19;

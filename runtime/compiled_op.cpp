@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "expr/evaluate.h"
+#include "fusion/relay_kernels.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
 #include "runtime/run_time_checks.h"
@@ -86,6 +87,7 @@ struct Ready {
 
 struct Side {
   Program program;
+  FusionOptions fusion;
   runtime::Checks checks;
   std::vector<TensorId> bound;  // inputs, then outputs
   std::mutex mutex;
@@ -108,6 +110,12 @@ struct CompiledOp::Impl {
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
 
   void set_up(Side& phase, Program direction) {
+    phase.fusion = options.fusion;
+    if (options.fusion.policy == FusePolicy::relay) {
+      RelayKernels kernels = relay_kernels(direction, options.fusion.relay);
+      phase.fusion.groups = std::move(kernels.groups);
+      direction = std::move(kernels.program);
+    }
     phase.program = std::move(direction);
     phase.checks = runtime::run_time_checks(phase.program);
     phase.bound = phase.program.inputs;
@@ -192,7 +200,7 @@ struct CompiledOp::Impl {
       bool bound = std::ranges::find(phase.bound, t) != phase.bound.end();
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
-    made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, options.fusion, cache);
+    made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {
       std::vector<bool> flags = dense;
@@ -445,7 +453,7 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
 
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
-  return plan_kernels(phase.program, dims, impl_->options.fusion);
+  return plan_kernels(phase.program, dims, phase.fusion);
 }
 
 const Derivation& CompiledOp::derivation() const { return impl_->derivation; }

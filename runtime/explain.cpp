@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "fusion/relay_kernels.h"
+
 namespace xhat {
 namespace {
 
@@ -132,10 +134,17 @@ class Explainer {
 
   ExplainedDirection direction(Program program, const std::string& name) {
     program.name = name;
-    KernelPlan plan = plan_kernels(program, e_.sizes, options_.fusion);
     ExplainedDirection d;
     // A direction may have nothing to compute: integers have no gradients.
     d.text = program.outputs.empty() ? "" : text_of(program);
+    FusionOptions fusion = options_.fusion;
+    if (fusion.policy == FusePolicy::relay) {
+      RelayKernels kernels = relay_kernels(program, fusion.relay);
+      fusion.groups = std::move(kernels.groups);
+      d.ops = std::move(kernels.dump);
+      program = std::move(kernels.program);
+    }
+    KernelPlan plan = plan_kernels(program, e_.sizes, fusion);
     d.kernel_count = static_cast<int>(plan.kernels.size());
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;

@@ -53,6 +53,7 @@ struct ExplainedKernel {
 
 struct ExplainedDirection {
   std::string text;  // an op of its own
+  std::string ops;   // policy relay: the graph of its definitions with the kinds found (fusion/forward_graph)
   std::vector<ExplainedKernel> kernels;
   int kernel_count = 0;  // sweeps
   int64_t bytes_moved = 0;

@@ -128,7 +128,9 @@ std::string kernels_text(const std::string& title, const ExplainedDirection& d) 
     rows.push_back(row(k.finish ? "+ finish" : k.name, k.bytes_moved, k.bytes_unavoidable, k.flops,
                        list(k.computes), k.reason.empty() ? "" : "(apart: " + k.reason + ")"));
   rows.push_back(row("all", d.bytes_moved, d.bytes_unavoidable, d.flops, "", ""));
-  return out + table_text(rows, {1, 2, 3}, "  ");
+  out += table_text(rows, {1, 2, 3}, "  ");
+  if (!d.ops.empty()) out += "  ops, with who uses them:\n" + indented(d.ops, "    ");
+  return out;
 }
 
 }  // namespace

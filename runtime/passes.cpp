@@ -11,6 +11,7 @@
 #include "cse/auto_inliner.h"
 #include "cse/lift_reductions.h"
 #include "expr/simplify.h"
+#include "fusion/relay_kernels.h"
 #include "runtime/compile.h"
 
 namespace xhat {
@@ -106,6 +107,7 @@ Derivation derive(const Program& op, const CompileOptions& options) {
   } else {
     pipeline.step("calls", [](const Program& p) { return own_copy(expand_calls(p)); });
   }
+  const Program written = pipeline.current();
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
   pipeline.step("simplify", [](const Program& p) { return simplify(p); });
@@ -117,6 +119,9 @@ Derivation derive(const Program& op, const CompileOptions& options) {
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
     pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
   }
+  // The classic policy groups the definitions that somebody wrote; all steps since worked on another form.
+  if (options.fusion.policy == FusePolicy::relay)
+    pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, written); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;

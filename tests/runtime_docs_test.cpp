@@ -45,6 +45,11 @@ TEST(DocsOutputTest, TheReadmeShowsWhatExplainSays) {
 TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {
   std::string page = read(kRoot / "docs" / "passes.md");
   Derivation softmax = derive(parse_op(read(kRoot / "examples" / "softmax.xh")));
+  CompileOptions relay;
+  relay.fusion.policy = FusePolicy::relay;
+  Derivation ops = derive(parse_op(read(kRoot / "examples" / "softmax.xh")), relay);
+  EXPECT_EQ(ops.steps.back().name, "ops");
+  EXPECT_EQ(block_after(page, "\n## ops\n", "xh"), print(ops.steps.back().program));
   Derivation shrink = derive(parse_op(
       "op shrink(x: f32[N], w: f32[3]) -> (y) { y[i in 0..(N+1)/2] = sum(r: x[2*i+r-1 else 0] * w[r]) }"));
   for (const PassStep& step : softmax.steps) {

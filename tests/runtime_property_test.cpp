@@ -1,4 +1,5 @@
-// Random programs as CPU kernels against the evaluator: infer, and forward with backward, under each stash policy in turn.
+// Random programs as CPU kernels against the evaluator: infer, and forward with backward, under each stash policy in turn,
+// a third of them with the classic fusion policy.
 // XHAT_PROPERTY_SEED and XHAT_PROPERTY_COUNT as in property_test.cpp.
 #include <gtest/gtest.h>
 
@@ -71,6 +72,7 @@ std::string failure(const std::string& text, uint64_t seed) {
     Arrays exact = evaluate_on(derived, data, dims), declared = evaluate_on(derived, data, dims, Rounding::declared);
     CompileOptions options;
     options.stash.policy = std::array{Policy::none, Policy::largest, Policy::cost}[seed % 3];
+    options.fusion.policy = seed / (3 * kParts) % 3 == 2 ? FusePolicy::relay : FusePolicy::full;
     options.threads = 1;
     for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
     CompiledOp kernels = compile(op, options);

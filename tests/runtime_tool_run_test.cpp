@@ -95,7 +95,7 @@ TEST_F(ToolRun, StashPolicyAndFusionDoNotChangeGradients) {
   auto wanted = read_npy<float>("cost/grad_x.npy", "(2, 3)");
   ASSERT_EQ(wanted.size(), 6u);
   for (std::string options :
-       {"largest --stash largest", "none --stash none", "off --fuse off", "dropped --drop y"}) {
+       {"largest --stash largest", "none --stash none", "off --fuse off", "relay --fuse relay", "dropped --drop y"}) {
     Result r = call(base + options);
     ASSERT_EQ(r.status, 0) << r.err;
     auto got = read_npy<float>(options.substr(0, options.find(' ')) + "/grad_x.npy", "(2, 3)");

@@ -98,7 +98,7 @@ TEST_F(ToolUsage, NotYet) {
   write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n}\n");
   for (const char* arguments :
        {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cpu -o $T/lib", "explain $T/p.xh",
-        "explain $F/softmax.xh --fuse relay", "check $F/softmax.xh --target cuda",
+        "check $F/softmax.xh --target cuda",
         "bench $F/softmax.xh --target opencl", "run $F/softmax.xh --target vulkan --in x=x.npy --out $T/o"}) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;

@@ -32,13 +32,15 @@ Json direction(const ExplainedDirection& d) {
     if (!k.reason.empty()) j["apart_because"] = k.reason;
     kernels.push_back(std::move(j));
   }
-  return {{"text", d.text},
-          {"kernels", kernels},
-          {"kernel_count", d.kernel_count},
-          {"bytes_moved", d.bytes_moved},
-          {"bytes_unavoidable", d.bytes_unavoidable},
-          {"flops", d.flops},
-          {"reductions", d.reductions}};
+  Json out = {{"text", d.text},
+              {"kernels", kernels},
+              {"kernel_count", d.kernel_count},
+              {"bytes_moved", d.bytes_moved},
+              {"bytes_unavoidable", d.bytes_unavoidable},
+              {"flops", d.flops},
+              {"reductions", d.reductions}};
+  if (!d.ops.empty()) out["ops"] = d.ops;
+  return out;
 }
 
 Json price(double ns) { return std::isfinite(ns) ? Json(ns) : Json(); }

@@ -30,7 +30,7 @@ void declare_planning(CLI::App& sub, Command& c) {
          "--stash-dtype", c.stash_dtype,
          "bf16 or f16: wider floats that are kept are stored so, except for what comparisons depend on")
       ->check(CLI::IsMember({"bf16", "f16"}));
-  sub.add_option("--fuse", c.fuse, "full, or off: one kernel per definition (relay: not yet)")
+  sub.add_option("--fuse", c.fuse, "full: by cost; relay: the groups of classic graph compilers; off: one kernel per definition")
       ->capture_default_str();
   auto* keep = sub.add_option("--keep", c.keep, "exactly these inputs and outputs stay with the caller: x,y");
   sub.add_option("--drop", c.drop, "all inputs and outputs but these stay with the caller: x,y")
@@ -197,7 +197,6 @@ void settle(Command& c) {
     not_yet("target " + c.target + " comes later; the target that is there is cpu");
   if (c.target != "cpu")
     throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
-  if (c.fuse == "relay") not_yet("--fuse relay comes later; full and off are there");
   if (c.name != "calibrate") give_back_file(c);
 }
 
@@ -241,6 +240,8 @@ CompileOptions compile_options(const Command& c) {
   if (!c.stash_dtype.empty()) o.stash.store_as = c.stash_dtype == "bf16" ? DType::bf16 : DType::f16;
   if (c.fuse == "off")
     o.fusion.policy = FusePolicy::off;
+  else if (c.fuse == "relay")
+    o.fusion.policy = FusePolicy::relay;
   else if (c.fuse != "full")
     throw UsageError("--fuse is full, relay or off, not '" + c.fuse + "'");
   if (c.keep) o.stash.kept_by_caller = names(*c.keep);
