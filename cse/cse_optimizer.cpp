@@ -14,13 +14,15 @@ constexpr size_t kMostProducts = 10000;  // compared on either side; larger ops 
 
 class Optimizer {
  public:
-  explicit Optimizer(const Program& p, const std::vector<TensorId>& dropped = {})
+  explicit Optimizer(const Program& p, const std::vector<TensorId>& dropped = {}, bool save_reads = false)
       : p_(p),
         a_(*p.arena),
         tree_(a_),
-        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); }, {dropped.begin(), dropped.end()}),
+        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); },
+                 [this](TensorId t) { return kept_for_backward(t); }, {dropped.begin(), dropped.end()}),
         deciding_(deciding(p)),
-        dropped_(dropped.begin(), dropped.end()) {}
+        dropped_(dropped.begin(), dropped.end()),
+        save_reads_(save_reads) {}
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
@@ -73,7 +75,13 @@ class Optimizer {
   TensorExprTree tree_;
   Sharing sharing_;
   std::set<TensorId> deciding_;  // stay as they are
+  // Would the backward's read of it be why it is kept?
+  bool kept_for_backward(TensorId t) const {
+    bool inside = p_.tensors[t].role == Role::defined && !has_tensor(p_.outputs, t);
+    return save_reads_ || inside || dropped_.contains(t);
+  }
   std::set<TensorId> dropped_;
+  bool save_reads_;
   bool complete_ = true;  // no limit was met
   int64_t compared_ = 0;
   std::vector<Forward> forward_;
@@ -139,7 +147,7 @@ void Optimizer::collect_parts(const Forward& f) {
       if (is_read(n.op) || is_reduction(n.op)) continue;
       if (n.op == Op::select) {
         const Node asked = a_[n.arg(0)];
-        if (dropped_.empty() || info(asked.op).type != TypeRule::compare) continue;
+        if ((dropped_.empty() && !save_reads_) || info(asked.op).type != TypeRule::compare) continue;
         for (Id x : asked.args())
           if (is_float(a_[x].type)) open.push_back(tree_.form(x));
         continue;
@@ -400,11 +408,12 @@ Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, cons
 
 Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
-Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
+Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped,
+                     bool save_reads) {
   Program now = reuse_stored(p, stored, dropped);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
-  Optimizer optimizer(now, dropped);
+  Optimizer optimizer(now, dropped, save_reads);
   std::optional<Share> best = optimizer.next_share(kept, refused);
   for (int i = 0; best && i < most_shares; ++i) {
     TensorId t = optimizer.take(*best, refused);

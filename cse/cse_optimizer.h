@@ -36,6 +36,8 @@ struct Shared {
   int64_t compared;  // pairs of a forward and a backward product that were looked at closely
 };
 constexpr int most_shares = 16;  // of one op
-Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {});
+// save_reads: also what takes less than it would cost to keep it, if it is one read where its operands are several.
+Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {},
+                     bool save_reads = false);
 
 }  // namespace xhat

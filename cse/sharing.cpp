@@ -180,18 +180,18 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   return all(false);
 }
 
-// x - t is one read where x and t are two; it counts where x must be kept in any case. What is made of the difference
-// is made of that one.
+// x - t is one read where x and t are two; it counts where x or t must be kept for it: is dropped, or a value of the forward
+// that nobody else is given. What is made of the difference is made of that one.
 int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
   if (a_[value].op != Op::sub && a_[value].op != Op::add) return 0;
   std::set<TensorId> read;
-  bool dropped = false;
+  bool counts = false;
   for (Id id : reachable(a_, value))
     if (is_read(a_[id].op) && a_[id].axes_count == rank) {
       read.insert(a_[id].symbol);
-      dropped = dropped || dropped_.contains(a_[id].symbol);
+      counts = counts || kept_(a_[id].symbol);
     }
-  return dropped ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
+  return counts ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
 }
 
 double Sharing::highest_score(const ForwardPart& part, bool roots) {

@@ -40,9 +40,14 @@ struct Wanted {
 class Sharing {
  public:
   // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs and outputs
-  // that are gone after the forward, if it does not keep a copy.
-  Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits, std::set<TensorId> dropped)
-      : tree_(tree), a_(tree.arena()), same_bits_(std::move(same_bits)), dropped_(std::move(dropped)) {}
+  // that are gone after the forward, if it does not keep a copy. kept: would this tensor be kept for the backward to read?
+  Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits, std::function<bool(TensorId)> kept,
+          std::set<TensorId> dropped)
+      : tree_(tree),
+        a_(tree.arena()),
+        same_bits_(std::move(same_bits)),
+        kept_(std::move(kept)),
+        dropped_(std::move(dropped)) {}
 
   // The product with occurrences of the value (all forms are of one tensor) read instead, if that is
   // cheaper.
@@ -90,6 +95,7 @@ class Sharing {
   TensorExprTree& tree_;
   Arena& a_;
   std::function<bool(Id, Id)> same_bits_;
+  std::function<bool(TensorId)> kept_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.

@@ -374,7 +374,7 @@ void Planner::prepare() {
   if (o_.policy == Policy::none) {
     p_ = reuse_stored(p_, stored, dropped);
   } else {
-    Shared shared = share_largest(p_, stored, dropped);
+    Shared shared = share_largest(p_, stored, dropped, o_.policy == Policy::largest);
     p_ = shared.program;
     all_shared_ = shared.all;
     plan_.compared = shared.compared;

@@ -372,15 +372,19 @@ bool Unifier::Search::indices(Binding& binding) {
         if (unknown.empty()) {
           if (difference != Linear{}) return false;
         } else {
-          // target - rest = k*axis with k = 1 or -1 (difference holds -k)
+          // target - rest = k*axis (difference holds -k), and k must divide all of it: 2*i is 2*j + 2 for i = j + 1.
           auto it = difference.terms.find(unknown[0]);
-          if (it == difference.terms.end() || (it->second != 1 && it->second != -1)) return false;
+          if (it == difference.terms.end()) return false;
           int64_t k = -it->second;
           difference.terms.erase(it);
+          if (difference.constant % k != 0) return false;
           Linear solution;
-          add_scaled(solution, difference, k);
-          for (auto [node, unused] : solution.terms)
-            if (std::ranges::count(a_[node].free_axes(), unknown[0])) return false;  // also within i/2 or the like
+          solution.constant = difference.constant / k;
+          for (auto [node, coefficient] : difference.terms) {
+            bool within = std::ranges::count(a_[node].free_axes(), unknown[0]) > 0;  // i/2 or the like
+            if (within || coefficient % k != 0) return false;
+            solution.terms[node] = coefficient / k;
+          }
           binding[unknown[0]] = to_index(a_, solution);
         }
       }

@@ -208,6 +208,18 @@ TEST(CseStashPlan, ConditionsOfSumsReadTheOutput) {
 }
 
 // The gradient of b lifts the sum again, over k and n; a tie found in other bits would be another tie.
+// The forward's s is over every second element; the backward asks for it at other multiples.
+TEST(CseStashPlan, AffineIndicesMatch) {
+  Program before = derived("op f(x: f32[2*N+2], w: f32[N]) -> (s, y) {\n s[i in 0..N+1] = sin(x[2*i])\n"
+                           " y[k in 0..N] = exp(sin(x[2*k+2]) * w[k]) }");
+  StashOptions options;
+  options.dropped = {"x"};
+  StashPlan plan = plan_stash(before, options);
+  // d/dw exp(s*w) = s*y, read from s at k+1; cos(x) is what is left to keep x for.
+  EXPECT_NE(print(plan.program).find("s[k+1]"), std::string::npos) << print(plan.program);
+  expect_same_values(before, plan.program);
+}
+
 TEST(CseStashPlan, ASumUnderOtherAxesIsTheForwards) {
   Program before = derived(
       "op f(x: f32[N,C,H], w: f32[K,C,3], b: f32[K]) -> (y) {\n"

@@ -120,5 +120,30 @@ TEST_F(CseTree, UnifySolvesShiftsAndBacktracks) {
   EXPECT_EQ(print(q, found->at(a.axis("i"))), "N - k");
 }
 
+TEST_F(CseTree, UnifySolvesAffineIndices) {
+  struct Case {
+    const char *pattern, *target, *binding;  // of i, over k; null: none
+  };
+  const Case table[] = {
+      {"x[2*i]", "x[2*k+2]", "k + 1"},       {"x[2*i]", "x[2*k+1]", nullptr},
+      {"x[2*i+1]", "x[4*k+3]", "2 * k + 1"},   {"x[3*i]", "x[2*k]", nullptr},
+      {"x[2*(N-1-i)]", "x[2*k]", "N - 1 - k"}, {"x[i]*w[2*i]", "x[3*k+1]*w[6*k+2]", "3 * k + 1"},
+      {"x[i]*w[2*i]", "x[3*k+1]*w[6*k]", nullptr},
+  };
+  for (const Case& c : table) {
+    SCOPED_TRACE(std::string(c.pattern) + " " + c.target);
+    Program q = parse_op("op f(x: f32[8*N+8], w: f32[8*N+8]) -> (y, z) {\n y[i in 0..N] = sin(" + std::string(c.pattern) +
+                         ")\n z[k in 0..N] = sin(" + c.target + ") }");
+    TensorExprTree t(*q.arena);
+    Arena& a = *q.arena;
+    Unifier unifier(t, {a.axis("i")});
+    auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body), t.canonical(q.definition_of(q.outputs[1])->body));
+    ASSERT_EQ(found.has_value(), c.binding != nullptr);
+    if (found) {
+      EXPECT_EQ(print(q, tidy_index(a, found->at(a.axis("i")))), c.binding);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xhat
