@@ -66,6 +66,21 @@ std::optional<Planner::Product> Planner::product(const Member& m, bool in_phases
   return std::nullopt;
 }
 
+// Columns of one tile of a product, as many as make whole vectors and divide all of them; 0: all. A tile packs the operand
+// along its columns once, for all its rows: with fewer columns a tile can have more rows, and less is packed twice.
+int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const {
+  constexpr int64_t kFewest = 128, kMost = 256, kLeastTiles = 2;
+  const KernelAxis& axis = d.axes[static_cast<size_t>(columns)];
+  if (axis.phases > 1) return 0;
+  for (const Member& m : members) {  // what runtime/kernel_phases.cpp cannot split
+    if (!scatter_targets(m).empty() || std::ranges::count(m.left, columns) > 1) return 0;
+    if (std::ranges::find(m.reduced, columns) != m.reduced.end()) return 0;
+  }
+  for (int64_t n = kFewest; n <= kMost; n += 16)
+    if (axis.extent % n == 0 && axis.extent / n >= kLeastTiles) return n;
+  return 0;
+}
+
 // Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
 void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   k.axes = draft.axes;
@@ -131,6 +146,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       axis.tile = std::max<int64_t>(1, i > 0 ? axis.extent : (axis.extent + options_.least_tiles - 1) / options_.least_tiles);
     }
   } else {
+    int64_t column_tiles = 1;
     int64_t tiles = 1;  // of the slower axes
     for (int c : order) tiles *= std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
     for (size_t i = order.size(); i-- > 0;) {
@@ -141,6 +157,10 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       int64_t one = footprint(d, true);
       if (block && order[i] == block->columns) {
         axis.tile = full;
+        if (int64_t n = columns_in_tile(d, k.members, order[i])) {
+          axis.tile = axis.phases = n;
+          column_tiles = full / n;
+        }
         continue;
       }
       axis.tile = 2;
@@ -151,6 +171,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) fit = std::max(fit, std::min<int64_t>(64, full * tiles / 8));
+      if (column_tiles > 1) fit = std::max(fit, std::min(options_.cache_bytes / step, full * tiles * column_tiles / options_.least_tiles));
       if (fit >= full) {
         axis.tile = full;
         continue;
