@@ -45,8 +45,8 @@ struct Sum {
 
 class Simplifier {
  public:
-  Simplifier(const Program& p, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
-      : p_(p), a_(*p.arena), tree_(a_), kept_(kept), hidden_(hidden) {}
+  Simplifier(const Program& p, TensorExprTree& tree, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
+      : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden) {}
   Program run();
 
  private:
@@ -69,7 +69,7 @@ class Simplifier {
 
   Program p_;
   Arena& a_;
-  TensorExprTree tree_;
+  TensorExprTree& tree_;
   const std::vector<TensorId>& kept_;
   const std::vector<TensorId>& hidden_;
   std::vector<KnownSum> sums_;
@@ -538,7 +538,12 @@ Program Simplifier::run() {
 
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept,
                             const std::vector<TensorId>& hidden) {
-  return Simplifier(p, kept, hidden).run();
+  TensorExprTree tree(*p.arena);
+  return Simplifier(p, tree, kept, hidden).run();
+}
+
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree) {
+  return Simplifier(p, tree, kept, {}).run();
 }
 
 }  // namespace xhat
