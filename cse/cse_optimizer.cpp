@@ -12,6 +12,15 @@ namespace {
 constexpr int kMostRounds = 3;         // of reading outputs
 constexpr size_t kMostProducts = 10000;  // compared on either side; larger ops share what comes first
 
+// Products of which one is as good as the other.
+std::vector<Id> identity(const Product& p, const std::vector<AxisRange>& scope) {
+  std::vector<Id> all;
+  for (const Factor& f : p.factors) all.insert(all.end(), {f.atom, static_cast<Id>(f.halves)});
+  all.push_back(kNone);
+  for (const AxisRange& r : scope) all.insert(all.end(), {r.axis, r.begin, r.end});
+  return all;
+}
+
 class Optimizer {
  public:
   explicit Optimizer(const Program& p, const std::vector<TensorId>& dropped = {}, bool save_reads = false)
@@ -33,6 +42,7 @@ class Optimizer {
   bool complete() const { return complete_; }
   int64_t compared() const { return compared_; }
   const Program& program() const { return p_; }
+  TensorExprTree& tree() { return tree_; }
   // Another program over the same arena: what is known of expressions stays.
   void turn_to(const Program& p) {
     p_ = p;
@@ -87,6 +97,7 @@ class Optimizer {
   std::vector<Forward> forward_;
   std::unordered_map<Id, Forward> patterns_;  // by body
   std::vector<ForwardPart> parts_;
+  std::set<std::vector<Id>> met_;  // among parts_
 };
 
 // Forward bodies with maps written out, so that they are compared in terms of the same atoms as the
@@ -130,7 +141,7 @@ void Optimizer::collect_parts(const Forward& f) {
     }
     Product p = open[i];
     if (p.is_number()) continue;
-    parts_.push_back({p, scope, f.pattern.names, f.definition.target()});
+    if (met_.insert(identity(p, scope)).second) parts_.push_back({p, scope, f.pattern.names, f.definition.target()});
     for (const Factor& factor : p.factors) {
       if (!seen.insert(factor.atom).second) continue;
       if (const auto* terms = tree_.terms(factor.atom)) {
@@ -259,6 +270,7 @@ Program Optimizer::reuse_backward() {
 
 std::vector<BackwardPart> Optimizer::backward_products() {
   std::vector<BackwardPart> found;
+  std::set<std::vector<Id>> met;
   for (const Definition& d : p_.body.definitions) {
     const Node n = a_[d.body];
     bool sum = n.op == Op::sum;
@@ -268,7 +280,7 @@ std::vector<BackwardPart> Optimizer::backward_products() {
     if (sum)
       for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
     auto add = [&](const Product& p) {
-      if (p.is_number()) return;
+      if (p.is_number() || !met.insert(identity(p, scope)).second) return;
       if (found.size() < kMostProducts)
         found.push_back(sharing_.backward_part(p, scope));
       else
@@ -378,6 +390,7 @@ std::optional<Share> Optimizer::largest_share(const std::set<Id>& refused) {
 std::optional<Share> Optimizer::next_share(const std::vector<TensorId>& kept, const std::set<Id>& refused) {
   collect_forward(kept);
   parts_.clear();
+  met_.clear();
   for (const Forward& f : forward_)
     if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target()))
       collect_parts(f);
@@ -410,16 +423,17 @@ Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_ba
 
 Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped,
                      bool save_reads) {
-  Program now = reuse_stored(p, stored, dropped);
+  Optimizer optimizer(p, dropped, save_reads);
+  Program now = simplify_reductions(optimizer.reuse(stored), stored, optimizer.tree());
+  optimizer.turn_to(now);
   std::vector<TensorId> kept = stored;
   std::set<Id> refused;
-  Optimizer optimizer(now, dropped, save_reads);
   std::optional<Share> best = optimizer.next_share(kept, refused);
   for (int i = 0; best && i < most_shares; ++i) {
     TensorId t = optimizer.take(*best, refused);
     if (backward_reads(optimizer.program(), t)) {
       kept.push_back(t);
-      now = simplify_reductions(optimizer.program(), kept);
+      now = simplify_reductions(optimizer.program(), kept, optimizer.tree());
     }  // else matched, but no cheaper anywhere
     optimizer.turn_to(now);
     best = optimizer.next_share(kept, refused);

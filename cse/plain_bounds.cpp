@@ -1,6 +1,7 @@
 #include "cse/plain_bounds.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "cse/unify.h"
@@ -76,30 +77,36 @@ bool surely_inside(const Arena& a, Id index, Id extent, std::span<const AxisRang
 }
 
 bool surely_outside(const Arena& a, Id index, Id extent, std::span<const AxisRange> axes) {
-  constexpr int64_t kSize = 5, kNext = 2;  // dims 5, 7, 9, …: neither equal, nor multiples
-  std::map<Id, int64_t> sizes;
-  auto at = [&](const Linear& l) -> std::optional<int64_t> {
-    int64_t value = l.constant;
-    for (auto [node, k] : l.terms) {
-      if (a[node].op != Op::dim) return std::nullopt;
-      value += k * sizes.try_emplace(node, kSize + kNext * static_cast<int64_t>(sizes.size())).first->second;
+  // Dims 5, 7, 9, …: neither equal, nor multiples. Then once more with 0 for those that no range is made of.
+  constexpr int64_t kSize = 5, kNext = 2;
+  return std::ranges::any_of(std::array{false, true}, [&](bool others_zero) {
+    std::map<Id, int64_t> sizes;
+    bool zero = false;
+    auto at = [&](const Linear& l) -> std::optional<int64_t> {
+      int64_t value = l.constant;
+      for (auto [node, k] : l.terms) {
+        if (a[node].op != Op::dim) return std::nullopt;
+        int64_t size = zero ? 0 : kSize + kNext * static_cast<int64_t>(sizes.size());
+        value += k * sizes.try_emplace(node, size).first->second;
+      }
+      return value;
+    };
+    Linear lowest = linear(a, index), highest = lowest;
+    for (const AxisRange& r : axes) {
+      auto begin = at(linear(a, r.begin)), end = at(linear(a, r.end));
+      if (!begin || !end || *begin >= *end) return false;  // perhaps there is no point at all
+      auto it = lowest.terms.find(r.axis);
+      if (it == lowest.terms.end()) continue;
+      int64_t k = it->second;
+      lowest.constant += k * (k > 0 ? *begin : *end - 1);
+      highest.constant += k * (k > 0 ? *end - 1 : *begin);
+      lowest.terms.erase(r.axis);
+      highest.terms.erase(r.axis);
     }
-    return value;
-  };
-  Linear lowest = linear(a, index), highest = lowest;
-  for (const AxisRange& r : axes) {
-    auto begin = at(linear(a, r.begin)), end = at(linear(a, r.end));
-    if (!begin || !end || *begin >= *end) return false;  // perhaps there is no point at all
-    auto it = lowest.terms.find(r.axis);
-    if (it == lowest.terms.end()) continue;
-    int64_t k = it->second;
-    lowest.constant += k * (k > 0 ? *begin : *end - 1);
-    highest.constant += k * (k > 0 ? *end - 1 : *begin);
-    lowest.terms.erase(r.axis);
-    highest.terms.erase(r.axis);
-  }
-  auto low = at(lowest), high = at(highest), size = at(linear(a, extent));
-  return low && high && size && (*low < 0 || *high >= *size);
+    zero = others_zero;
+    auto low = at(lowest), high = at(highest), size = at(linear(a, extent));
+    return low && high && size && (*low < 0 || *high >= *size);
+  });
 }
 
 }  // namespace xhat

@@ -5,6 +5,7 @@
 
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
+#include "cse/known_sums.h"
 #include "expr/affine.h"
 
 namespace xhat {
@@ -14,65 +15,29 @@ constexpr size_t kMostTerms = 32;   // of a product multiplied out for a proof
 constexpr int64_t kCheap_ps = 150;  // as in auto_inliner: less than reading the value
 constexpr int kMostSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
 
-// A product under a sum over more axes: a sum in it was opened, sum(d: a*sum(j: b)) is sum(d, j: a*b).
-struct Nested {
-  Product body;
-  std::vector<AxisRange> bound;
-};
-
-// tensor[free] = coefficient * sum(bound if condition: body)
-struct KnownSum {
-  TensorId tensor;
-  Pattern pattern;
-  double coefficient;
-  Product body;
-  Nested flat;  // with the sums in it opened; as body if there are none
-  uint64_t shape, flat_shape;  // of the factors of body and flat: only what has the same can match
-};
-
-struct Sum {
-  std::vector<AxisRange> bound;
-  Id condition;
-  std::vector<AxisRange> scope;  // outer axes
-  DType type;
-  std::string name;
-  std::vector<AxisRange> all_axes() const {
-    std::vector<AxisRange> all = scope;
-    all.insert(all.end(), bound.begin(), bound.end());
-    return all;
-  }
-};
-
 class Simplifier {
  public:
-  Simplifier(const Program& p, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
-      : p_(p), a_(*p.arena), tree_(a_), kept_(kept), hidden_(hidden) {}
+  Simplifier(const Program& p, TensorExprTree& tree, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
+      : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden), sums_(p_, tree_) {}
   Program run();
 
  private:
   void backward(Definition d);
   Product total(const Product& body, Sum s, bool create, int splits);
   bool safe_outside(Id factor, const Sum& s);
-  std::optional<Product> known(const Product& body, const Sum& s);
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
-  std::optional<Product> regrouped(const Product& body, const Sum& s);
   Product create_sum(const Product& body, const Sum& s);
-  void remember(const Definition& d);
-  uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
-  Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
-  std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target,
-                                 const Sum& s);
   bool single_term(const Product& value);
   std::vector<Definition> by_level() const;
   std::map<TensorId, PointValue> inlinable(const Definition& d);
 
   Program p_;
   Arena& a_;
-  TensorExprTree tree_;
+  TensorExprTree& tree_;
   const std::vector<TensorId>& kept_;
   const std::vector<TensorId>& hidden_;
-  std::vector<KnownSum> sums_;
+  KnownSums sums_;
   std::map<TensorId, PointValue> values_;
   std::set<TensorId> deciding_;                 // keep their bits
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
@@ -102,106 +67,6 @@ std::vector<Definition> Simplifier::by_level() const {
   std::vector<Definition> sorted;
   for (const Place& x : order) sorted.push_back(*x.definition);
   return sorted;
-}
-
-void Simplifier::remember(const Definition& d) {
-  const Node n = a_[d.body];
-  if (n.op != Op::sum || !is_float(n.type)) return;
-  Pattern pattern = pattern_of(a_, d);
-  Product body = tree_.form(pattern.body);
-  if (body.is_number()) return;
-  double coefficient = body.coefficient;
-  body.coefficient = 1;
-  Nested flat = opened(body, pattern.bound, "$f");
-  const uint64_t shape = shape_of(body), flat_shape = shape_of(flat.body);
-  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat), shape, flat_shape});
-}
-
-// Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
-// targets differ).
-Nested Simplifier::opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark) {
-  constexpr int kDeepest = 3;
-  Nested flat{body, bound};
-  for (int depth = 0; depth < kDeepest; ++depth) {
-    Product next{flat.body.coefficient, {}};
-    bool changed = false;
-    for (const Factor& f : flat.body.factors) {
-      const Node n = a_[f.atom];
-      auto k = n.op == Op::read && f.halves == 2 && !changed
-                   ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor)
-                   : sums_.end();
-      if (k == sums_.end() || !is_true(a_, k->pattern.condition)) {
-        next = tree_.multiply(next, {1, {f}});
-        continue;
-      }
-      changed = true;
-      Replacements at;
-      for (size_t i = 0; i < k->pattern.free.size(); ++i) at[k->pattern.free[i].axis] = a_.to(DType::i64, n.arg(i));
-      for (const AxisRange& r : k->pattern.bound) {
-        Id axis = a_.axis(mark + std::to_string(flat.bound.size()));
-        flat.bound.push_back({axis, substitute(a_, r.begin, at), substitute(a_, r.end, at)});
-        at[r.axis] = axis;
-      }
-      Product inner = tree_.form(substitute(a_, tree_.to_expression(k->body, n.type), at));
-      next = tree_.multiply(next, tree_.multiply({k->coefficient, {}}, inner));
-    }
-    if (!changed) break;
-    flat.body = next;
-  }
-  return flat;
-}
-
-std::optional<Product> Simplifier::known(const Product& body, const Sum& s) {
-  const uint64_t shape = shape_of(body);
-  for (const KnownSum& k : sums_) {
-    if (k.shape != shape) continue;
-    if (auto v = matched(k, {k.body, k.pattern.bound}, {body, s.bound}, s)) return v;
-  }
-  // Once more with all sums written as one: the order of summation does not matter.
-  if (!is_true(a_, s.condition)) return std::nullopt;
-  Nested flat = opened(body, s.bound, "$t");
-  const uint64_t flat_shape = shape_of(flat.body);
-  for (const KnownSum& k : sums_) {
-    if (k.flat_shape != flat_shape) continue;
-    if (flat.bound.size() == s.bound.size() && k.flat.bound.size() == k.pattern.bound.size()) continue;
-    if (auto v = matched(k, k.flat, flat, s)) return v;
-  }
-  return std::nullopt;
-}
-
-std::optional<Product> Simplifier::matched(const KnownSum& k, const Nested& pattern, const Nested& target,
-                                           const Sum& s) {
-  if (pattern.bound.size() != target.bound.size() ||
-      pattern.body.factors.size() != target.body.factors.size())
-    return std::nullopt;
-  if (p_.tensors[k.tensor].type != s.type) return std::nullopt;
-  std::set<Id> axes = k.pattern.axes();
-  for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
-  Unifier unifier(tree_, axes);
-  for (const Binding& found : unifier.products(pattern.body, target.body)) {
-    Replacements at(found.begin(), found.end());
-    auto now = [&](Id id) { return substitute(a_, id, at); };
-    std::vector<Id> left = axes_of(target.bound);
-    bool fits = now(k.pattern.condition) == s.condition;
-    for (const AxisRange& r : pattern.bound) {
-      auto it = found.find(r.axis);
-      auto to = it == found.end() ? target.bound.end()
-                                  : std::ranges::find(target.bound, it->second, &AxisRange::axis);
-      fits = fits && to != target.bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
-      if (fits) std::erase(left, to->axis);
-    }
-    std::vector<Id> indices;
-    for (const AxisRange& r : k.pattern.free) {
-      auto it = found.find(r.axis);
-      fits = fits && it != found.end() && !depends_on_any(a_, it->second, target.bound);
-      if (fits) indices.push_back(tidy_index(a_, it->second));
-    }
-    if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
-    Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
-    value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
-    return value;
-  }
-  return std::nullopt;
 }
 
 // Zero, or one product of atoms that are no sums.
@@ -252,72 +117,6 @@ std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool
   return tree_.add(s.type, values);
 }
 
-// sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
-// sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
-// this is done only where the terms are work (p is an exp) beside reading them.
-std::optional<Product> Simplifier::regrouped(const Product& body, const Sum& s) {
-  if (!is_true(a_, s.condition)) return std::nullopt;
-  if (evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;
-  Nested flat = opened(body, s.bound, "$t");
-  if (flat.bound.size() == s.bound.size()) return std::nullopt;
-  for (const KnownSum& k : sums_) {
-    if (!has_tensor(p_.outputs, k.tensor) || p_.tensors[k.tensor].type != s.type) continue;
-    if (!is_true(a_, k.pattern.condition)) continue;
-    // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.
-    Product core{1, {}}, outer{k.coefficient, {}};
-    for (const Factor& f : k.body.factors) (depends_on_any(a_, f.atom, k.pattern.bound) ? core : outer).factors.push_back(f);
-    if (core.is_number()) continue;
-    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(core.factors, flat.body.factors)) {
-      Replacements at(found.begin(), found.end());
-      auto now = [&](Id id) { return substitute(a_, id, at); };
-      // The axes that the output's own sum goes over leave, and take with them all that depends on them.
-      std::vector<AxisRange> gone, left = flat.bound;
-      bool fits = true;
-      for (const AxisRange& r : k.pattern.bound) {
-        auto it = found.find(r.axis);
-        auto to = it == found.end() ? left.end() : std::ranges::find(left, it->second, &AxisRange::axis);
-        fits = fits && to != left.end() && now(r.begin) == to->begin && now(r.end) == to->end;
-        if (!fits) break;
-        gone.push_back(*to);
-        left.erase(to);
-      }
-      if (!fits || left.empty()) continue;
-      Product inner = tree_.form(now(tree_.to_expression(core, s.type)));
-      Product rest = tree_.multiply(flat.body, tree_.power(inner, -2));
-      for (const Factor& f : rest.factors) fits = fits && !depends_on_any(a_, f.atom, gone);
-      for (const AxisRange& r : left) fits = fits && !depends_on_any(a_, r.begin, gone) && !depends_on_any(a_, r.end, gone);
-      // What is left of the axes gets the names that the output has for them.
-      std::vector<Id> indices, avoid = axes_of(s.scope), names = axes_of(p_.definition_of(k.tensor)->axes);
-      Replacements named;
-      for (size_t i = 0; fits && i < k.pattern.free.size(); ++i) {
-        auto it = found.find(k.pattern.free[i].axis);
-        fits = it != found.end() && !depends_on_any(a_, it->second, gone);
-        if (!fits) break;
-        indices.push_back(tidy_index(a_, it->second));
-        if (std::ranges::find(left, indices.back(), &AxisRange::axis) == left.end()) continue;
-        avoid.push_back(named[indices.back()] = a_.fresh_axis(names[i], avoid));
-      }
-      std::vector<AxisRange> scope = s.scope;
-      scope.insert(scope.end(), left.begin(), left.end());
-      if (!fits || named.size() != left.size() || !covers(a_, k.pattern.free, found, scope)) continue;
-      Sum regrouped = s;
-      regrouped.bound = left;
-      for (AxisRange& r : regrouped.bound) r.axis = named.at(r.axis);
-      Product scale = tree_.power(tree_.form(now(tree_.to_expression(outer, s.type))), -2);
-      Product value = tree_.multiply(rest, scale);
-      // No division that was not there: what it divides by may be 0.
-      bool divides = std::ranges::any_of(value.factors, [&](const Factor& f) {
-        return f.halves < 0 && std::ranges::find(rest.factors, f) == rest.factors.end();
-      });
-      if (divides) continue;
-      value = tree_.multiply(value, tree_.form(read_at(a_, p_, k.tensor, indices)));
-      value = tree_.form(substitute(a_, tree_.to_expression(value, s.type), named));
-      return total(value, regrouped, true, kMostSplits);
-    }
-  }
-  return std::nullopt;
-}
-
 Product Simplifier::create_sum(const Product& body, const Sum& s) {
   Id value = tree_.to_expression(body, s.type);
   Id sum = a_.reduce(Op::sum, s.bound, s.condition, value);
@@ -333,7 +132,7 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   d.direction = Direction::backward;
   d.targets = {p_.add_tensor(s.name, s.type, shape)};
   done_.push_back(d);
-  remember(d);
+  sums_.remember(d);
   return tree_.form(read_at(a_, p_, d.target(), indices));
 }
 
@@ -373,7 +172,7 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (s.bound.empty() && is_true(a_, s.condition)) return tree_.multiply(outside, inside);
   auto with_outside = [&](const Product& v) { return tree_.multiply(outside, v); };
   if (!s.bound.empty() && !inside.is_number()) {
-    if (auto v = known(inside, s)) return with_outside(*v);
+    if (auto v = sums_.known(inside, s)) return with_outside(*v);
     if (splits < kMostSplits) {
       if (auto v = proved(inside, s, splits)) return with_outside(*v);
       if (auto v = split(inside, s, create, splits)) return with_outside(*v);
@@ -386,7 +185,7 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
     return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
   if (splits < kMostSplits)
-    if (auto v = regrouped(inside, s)) return with_outside(*v);
+    if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
   return with_outside(create_sum(inside, s));
 }
 
@@ -436,7 +235,7 @@ void Simplifier::backward(Definition d) {
   }
   if (!is_float(n.type) || (!map && n.op != Op::sum) || deciding_.contains(d.target())) {
     done_.push_back(d);
-    if (n.op == Op::sum) remember(d);
+    if (n.op == Op::sum) sums_.remember(d);
     return;
   }
   Product value;
@@ -460,7 +259,7 @@ void Simplifier::backward(Definition d) {
       Definition made = done_.back();
       done_.pop_back();
       // A count is not among the sums that are known.
-      KnownSum* known = !sums_.empty() && sums_.back().tensor == made.target() ? &sums_.back() : nullptr;
+      KnownSum* known = sums_.last(made.target());
       if (known) known->tensor = d.target();
       if (value.coefficient != 1) {
         const Node sum = a_[made.body];
@@ -524,7 +323,7 @@ Program Simplifier::run() {
     Definition open = d;
     open.body = inline_reads(a_, d.body, values_, d.axes);
     bool map = !is_reduction(a_[d.body].op);
-    if (!map && !has_tensor(hidden_, d.target())) remember(open);
+    if (!map && !has_tensor(hidden_, d.target())) sums_.remember(open);
     if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()))
       values_[d.target()] = {axes_of(d.axes), open.body};
   }
@@ -538,7 +337,12 @@ Program Simplifier::run() {
 
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept,
                             const std::vector<TensorId>& hidden) {
-  return Simplifier(p, kept, hidden).run();
+  TensorExprTree tree(*p.arena);
+  return Simplifier(p, tree, kept, hidden).run();
+}
+
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree) {
+  return Simplifier(p, tree, kept, {}).run();
 }
 
 }  // namespace xhat

@@ -15,6 +15,7 @@
 #pragma once
 #include <vector>
 
+#include "cse/tensor_expr_tree.h"
 #include "expr/program.h"
 
 namespace xhat {
@@ -23,5 +24,7 @@ namespace xhat {
 // instead. Forward reductions in hidden may not be read where they were not read before.
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept = {},
                             const std::vector<TensorId>& hidden = {});
+// The same; tree: over p's arena, with the forms that are known already.
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree);
 
 }  // namespace xhat
