@@ -1,5 +1,7 @@
 #include "expr/affine_elements.h"
 
+#include <cstdlib>
+
 #include "expr/affine_scope.h"
 
 namespace xhat {
