@@ -37,7 +37,8 @@ bool runs_backwards(const Arena& a, Id index) {
   });
 }
 
-// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
+}  // namespace
+
 std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
   try {
     affine::Poly p = affine::polynomial(a, index, affine::Poly::atom), rest = p.without(axis);
@@ -49,8 +50,6 @@ std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
   }
   return {};
 }
-
-}  // namespace
 
 LoweredKernel Lowering::run() {
   declare();

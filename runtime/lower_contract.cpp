@@ -151,21 +151,60 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   return p;
 }
 
+// A read that goes through memory along the rows, a step of the sum being a leap: a[k,y].
+bool Lowering::worth_packing_rows(const Contraction& c, Id read, int64_t terms) const {
+  constexpr int64_t kFewestPanels = 3, kFewestTerms = 32;
+  const Node& n = (*spec_.arena)[read];
+  if (axis(c.v).in_tile() / (c.width * c.vectors) < kFewestPanels || terms < kFewestTerms) return false;
+  if (step_along(*spec_.arena, read_indices(n).back(), c.y) != 1) return false;
+  int64_t bytes = static_cast<int64_t>(byte_size(n.type));
+  for (Id x : n.free_axes()) bytes *= axis(x).in_tile();
+  return bytes <= kLargestPack;
+}
+
+// [block][k][row of the block], so that a block is read in order.
+Lowering::Part Lowering::packed_rows(const SpecMember& m, const Contraction& c, Id part, const Emitter::Axes& at) {
+  Part p;
+  Var row("row"), block("block"), y = vars_.at(c.y);
+  Emitter::Axes inside = left_locals(m);
+  std::vector<Var> vars = {row};
+  std::vector<Expr> from = {Expr(y) % c.rows};
+  std::vector<Id> others(m.reduced.rbegin(), m.reduced.rend());
+  others.insert(others.end(), m.left.begin(), m.left.end());
+  for (Id x : others) {
+    if (axis(x).kind() == AxisKind::single) inside[x] = 0;
+    if (x == c.y || !has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single) continue;
+    vars.push_back(vars_.at(x));
+    from.push_back(at.at(x));
+    inside[x] = vars_.at(x);
+  }
+  vars.push_back(block);
+  from.push_back(Expr(y) / c.rows);
+  inside[c.y] = Halide::min(Halide::likely(block * c.rows + row), extent(c.y) - 1);
+  p.func = Func(name("rows", m.tensor) + "_" + std::to_string(parts_++));
+  p.func(vars) = emit_.value(part, inside);
+  p.func.bound(row, 0, c.rows).vectorize(row, c.rows);
+  p.read = p.func(from);
+  return p;
+}
+
 void Lowering::contract(const SpecMember& m, const Contraction& c) {
   const Arena& a = *spec_.arena;
   std::vector<Var> left = func_vars(m);
   std::vector<Expr> at = exprs(left);
   Var v = vars_.at(c.v), y = vars_.at(c.y);
   const int panel = c.width * c.vectors;
-  bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows;
+  std::vector<Id> along_rows = parts_along(m, c.y, c.v);
+  int64_t terms = 1;
+  for (Id x : m.reduced) terms *= axis(x).in_tile();
+  bool pack_rows = std::ranges::any_of(along_rows, [&](Id id) {
+    return is_read(a[id].op) && worth_packing_rows(c, id, terms);
+  });
+  bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows && !pack_rows;
   Expr rows = extent(c.y);
 
   std::vector<Halide::Range> ranges;
-  int64_t terms = 1;
-  for (size_t i = m.reduced.size(); i-- > 0;) {
-    ranges.emplace_back(0, extent(m.reduced[i]));
-    terms *= axis(m.reduced[i]).in_tile();
-  }
+  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
   RDom k{Halide::Region(ranges)};
   Emitter::Axes axes = left_locals(m);
   for (size_t i = 0; i < m.reduced.size(); ++i) axes[m.reduced[m.reduced.size() - 1 - i]] = k[static_cast<int>(i)];
@@ -194,7 +233,12 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       for (Id x : p.axes)
         if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
-  for (Id id : parts_along(m, c.y, c.v)) {
+  for (Id id : along_rows) {
+    if (is_read(a[id].op) && worth_packing_rows(c, id, terms)) {
+      Part p = packed_rows(m, c, id, axes);
+      emit.given[id] = p.read;
+      place(p.func);
+    }
     if (is_read(a[id].op)) continue;
     int64_t bytes = static_cast<int64_t>(byte_size(a[id].type));
     for (Id x : a[id].free_axes()) bytes *= axis(x).in_tile();

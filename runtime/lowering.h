@@ -19,6 +19,9 @@ using Halide::TailStrategy;
 using Halide::Var;
 using Halide::VarOrRVar;
 
+// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
+std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
+
 class Lowering {
  public:
   Lowering(const KernelSpec& spec, const Halide::Target& target, bool vectors)
@@ -205,6 +208,8 @@ class Lowering {
   };
   int parts_ = 0;
   Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at);
+  bool worth_packing_rows(const Contraction& c, Id read, int64_t terms) const;
+  Part packed_rows(const SpecMember& m, const Contraction& c, Id part, const Emitter::Axes& at);
   void contract(const SpecMember& m, const Contraction& c);
 
   // First extreme, or the first NaN. Serial: ties must go to the first.
