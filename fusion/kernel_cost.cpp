@@ -66,6 +66,27 @@ std::optional<Planner::Product> Planner::product(const Member& m, bool in_phases
   return std::nullopt;
 }
 
+// Bytes of a product's operand along its columns that one tile takes.
+int64_t Planner::packed_in_tile(const Draft& d, const Member& m) const {
+  auto p = product(m);
+  if (!p) return 0;
+  const Shape& s = shapes_[m.definition];
+  auto class_of = [&](size_t i) { return i < s.left ? m.left[i] : m.reduced[i - s.left]; };
+  int64_t bytes = 0;
+  for (size_t r = 0; r < s.reads.size(); ++r) {
+    const auto& axes = p->in_phases ? s.phase_axes[r] : s.read_axes[r];
+    int64_t elements = 1;
+    bool columns = false;
+    for (size_t i = 0; i < s.axes.size(); ++i) {
+      if (!std::ranges::binary_search(axes, s.axes[i].axis)) continue;
+      elements *= in_tile(d, class_of(i), true);
+      columns |= class_of(i) == p->columns;
+    }
+    if (columns) bytes += elements * static_cast<int64_t>(byte_size((*p_.arena)[s.reads[r]].type));
+  }
+  return bytes;
+}
+
 // Columns of one tile of a product, as many as make whole vectors and divide all of them; 0: all. A tile packs the operand
 // along its columns once, for all its rows: with fewer columns a tile can have more rows, and less is packed twice.
 int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const {
@@ -223,6 +244,7 @@ void Planner::count(const Draft& draft, Kernel& k) const {
   for (const Member& m : k.members) {
     const Definition& d = p_.body.definitions[m.definition];
     const Shape& s = shapes_[m.definition];
+    k.bytes_packed += tiles * packed_in_tile(draft, m);
     bool across = false;
     for (int c : m.reduced)
       across |= std::ranges::find(k.shared, c) != k.shared.end() &&

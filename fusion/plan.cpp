@@ -4,7 +4,8 @@
 // (what the kernel produces first, then the largest). A class stays shared only if every member runs over it and no
 // member needs more of another than the same tile: a value that was reduced over the class, or read at another index
 // along it, must be complete, so the class is then walked whole inside the tile. The join is refused when that leaves
-// no parallel work, a tile that is looked at again does not fit the cache, or together they would move more bytes.
+// no parallel work, a tile that is looked at again does not fit the cache, or together they would move more bytes (what
+// products pack counts as moved).
 #include "fusion/plan.h"
 
 #include <algorithm>
@@ -330,7 +331,11 @@ KernelPlan Planner::run() {
         if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
         continue;
       }
-      if (!small && finished(joined).bytes_moved > finished(drafts[k]).bytes_moved + finished(start(i)).bytes_moved) {
+      auto handled = [&](const Draft& d) {
+        Kernel kernel = finished(d);
+        return kernel.bytes_moved + kernel.bytes_packed;
+      };
+      if (!small && handled(joined) > handled(drafts[k]) + handled(start(i))) {
         if (refused.empty()) refused = "together they would move more bytes";
         continue;
       }

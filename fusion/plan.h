@@ -75,6 +75,7 @@ struct Kernel {
   // included; unavoidable: each element from outside once, each result once.
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
+  int64_t bytes_packed = 0;     // of operands of products, copied by each tile into the order in which it reads them
   int64_t flops = 0;
   bool finish = false;          // has a second step that adds up per-tile partial results
   std::string reason;           // why it ends where it ends

@@ -151,15 +151,21 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   return p;
 }
 
-// A read that goes through memory along the rows, a step of the sum being a leap: a[k,y].
-bool Lowering::worth_packing_rows(const Contraction& c, Id read, int64_t terms) const {
-  constexpr int64_t kFewestPanels = 3, kFewestTerms = 32;
-  const Node& n = (*spec_.arena)[read];
-  if (axis(c.v).in_tile() / (c.width * c.vectors) < kFewestPanels || terms < kFewestTerms) return false;
-  if (step_along(*spec_.arena, read_indices(n).back(), c.y) != 1) return false;
-  int64_t bytes = static_cast<int64_t>(byte_size(n.type));
-  for (Id x : n.free_axes()) bytes *= axis(x).in_tile();
-  return bytes <= kLargestPack;
+// A part that goes through memory along the rows, a step of the sum being a leap: a[k,y].
+bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) const {
+  constexpr int64_t kFewestPanels = 2, kFewestTerms = 32;
+  const Arena& a = *spec_.arena;
+  bool once = !is_read(a[part].op) || axis(c.v).in_tile() / (c.width * c.vectors) >= kFewestPanels;
+  if (!once || terms < kFewestTerms) return false;
+  int64_t bytes = static_cast<int64_t>(byte_size(a[part].type));
+  for (Id x : a[part].free_axes()) bytes *= axis(x).in_tile();
+  size_t reads = 0, along_rows = 0;
+  for (Id id : reachable(a, part)) {
+    if (!is_read(a[id].op) || !has(a, id, c.y)) continue;
+    ++reads;
+    along_rows += step_along(*spec_.arena, read_indices(a[id]).back(), c.y) == 1;
+  }
+  return bytes <= kLargestPack && 2 * along_rows > reads;
 }
 
 // [block][k][row of the block], so that a block is read in order.
@@ -197,9 +203,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   std::vector<Id> along_rows = parts_along(m, c.y, c.v);
   int64_t terms = 1;
   for (Id x : m.reduced) terms *= axis(x).in_tile();
-  bool pack_rows = std::ranges::any_of(along_rows, [&](Id id) {
-    return is_read(a[id].op) && worth_packing_rows(c, id, terms);
-  });
+  bool pack_rows = std::ranges::any_of(along_rows, [&](Id id) { return worth_packing_rows(c, id, terms); });
   bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows && !pack_rows;
   Expr rows = extent(c.y);
 
@@ -234,10 +238,11 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
         if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
   for (Id id : along_rows) {
-    if (is_read(a[id].op) && worth_packing_rows(c, id, terms)) {
+    if (worth_packing_rows(c, id, terms)) {
       Part p = packed_rows(m, c, id, axes);
       emit.given[id] = p.read;
       place(p.func);
+      continue;
     }
     if (is_read(a[id].op)) continue;
     int64_t bytes = static_cast<int64_t>(byte_size(a[id].type));
