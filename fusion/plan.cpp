@@ -300,6 +300,14 @@ void Planner::group(std::vector<Draft>& drafts, std::vector<std::string>& reason
   }
 }
 
+// Tiles that take a part of a product's sum: it would not be computed in blocks.
+bool Planner::cuts_a_product(const Draft& draft) const {
+  return std::ranges::any_of(draft.members, [&](const Member& m) {
+    bool cut = std::ranges::any_of(m.reduced, [&](int c) { return draft.shared[static_cast<size_t>(c)]; });
+    return cut && product(m).has_value();
+  });
+}
+
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
@@ -329,6 +337,10 @@ KernelPlan Planner::run() {
       bool fits = depth(joined) == 1 || footprint(joined, false) <= options_.cache_bytes;
       if (!small && (!has_shared || !enough || !fits)) {
         if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
+        continue;
+      }
+      if (!small && cuts_a_product(joined)) {
+        if (refused.empty()) refused = "a product would be cut along its sum";
         continue;
       }
       auto handled = [&](const Draft& d) {
