@@ -1,8 +1,13 @@
 // Walking an axis in phases: the gradient of a convolution of stride 2 reads w[.., h%2 + 1 - 2*t] and dy[.., h/2 + t, ..].
 // With h as two axes, quotient u and phase p, h = 2*u + p, w depends on the phase alone and the sum is a product of matrices
 // for each phase: what the planner (Planner::product) counts on where it gives an axis phases.
+//
+// And in blocks: if j < H then a[j] else if j < 2*H then b[j-H] else …, over 4*H, computes all of it in every lane. With
+// j = H*u + p and u written out, each block computes its own.
 #include <algorithm>
+#include <numeric>
 
+#include "cse/auto_inliner.h"
 #include "expr/affine_poly.h"
 #include "runtime/kernel_spec.h"
 #include "runtime/tensor_view.h"
@@ -14,12 +19,14 @@ using affine::Poly;
 
 class Split {
  public:
-  Split(KernelSpec& spec, Id axis, int64_t phases) : spec_(spec), a_(*spec.arena), axis_(axis), phases_(phases) {
+  Split(KernelSpec& spec, Id axis, int64_t phases, bool write_out)
+      : spec_(spec), a_(*spec.arena), axis_(axis), phases_(phases) {
     quotient_ = a_.axis(a_.name(axis) + "q");
     phase_ = a_.axis(a_.name(axis) + "p");
     SpecAxis whole = spec.axes.at(axis), q = whole, p = whole;
     q.extent /= phases;
     p.extent = p.tile = phases;
+    q.written_out = write_out;
     if (whole.kind() == AxisKind::single) {
       p.tile = 1;
     } else {
@@ -96,6 +103,7 @@ class Split {
     std::vector<Id> args;
     for (Id x : n.args()) args.push_back(rebuilt(x));
     if (n.arg_count == 0) return id;
+    if (auto c = comparison_of_quotients(n)) return *c;
     if (is_read(n.op))
       if (auto it = made_.find(n.symbol); it != made_.end()) {
         // A tensor of this kernel has the phases as a dimension.
@@ -107,6 +115,17 @@ class Split {
         return a_.read_or(n.symbol, n.type, std::span(args).first(args.size() - 1), args.back());
       }
     return a_.with_args(id, args);
+  }
+
+  // P*u + p < P*k for 0 <= p < P is u < k.
+  std::optional<Id> comparison_of_quotients(const Node& n) {
+    if ((n.op != Op::lt && n.op != Op::le) || a_[n.arg(0)].type != DType::i64) return {};
+    Poly least = poly(n.arg(1)) - poly(n.arg(0)) - Poly::constant(n.op == Op::lt);  // it holds where this is not negative
+    if (least.coefficient(phase_) == 0) return {};
+    Poly quotient = known(affine::floor_div(a_, least, phases_));
+    Id value = affine::expression(a_, quotient);
+    if (std::ranges::binary_search(a_[value].free_axes(), phase_)) return {};
+    return a_.binary(Op::le, a_.integer(0), value);
   }
 
   KernelSpec& spec_;
@@ -126,7 +145,59 @@ bool in_the_way(const KernelSpec& spec, Id axis) {
   });
 }
 
+// Where conditions change along an axis, and what that is worth.
+struct Breaks {
+  int64_t common = 0;  // divisor
+  int64_t cost_ps = 0;
+  bool elsewhere = false;  // a condition on the axis that holds for other than a range
+};
+
+std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
+  Arena& a = *spec.arena;
+  std::map<Id, Breaks> found;
+  for (const SpecMember& m : spec.members) {
+    int64_t cost = evaluation_cost_ps(a, m.body);
+    for (Id id : reachable(a, std::vector<Id>{m.body, m.condition})) {
+      const Node n = a[id];
+      bool order = n.op == Op::lt || n.op == Op::le;
+      if ((!order && n.op != Op::eq && n.op != Op::ne) || a[n.arg(0)].type != DType::i64) continue;
+      Poly d = affine::polynomial(a, n.arg(1), Poly::atom) - affine::polynomial(a, n.arg(0), Poly::atom);
+      std::vector<Id> free(n.free_axes().begin(), n.free_axes().end());
+      for (Id x : free) {
+        Breaks& b = found[x];
+        int64_t k = d.coefficient(x);
+        bool plain = order && free.size() == 1 && (k == 1 || k == -1) && d.without(x).as_constant();
+        if (!plain) {
+          b.elsewhere = true;
+          continue;
+        }
+        // d > 0 or d >= 0, for d = c - x or x - c
+        int64_t strict = n.op == Op::lt, c = d.constant_term();
+        b.common = std::gcd(b.common, k < 0 ? c + 1 - strict : strict - c);
+        b.cost_ps = std::max(b.cost_ps, cost);
+      }
+    }
+  }
+  return found;
+}
+
 }  // namespace
+
+void split_blocks(KernelSpec& spec) {
+  constexpr int64_t kMostBlocks = 8, kShortest = 16, kWorth_ps = 400;
+  try {
+    for (auto [axis, b] : breaks_of(spec)) {
+      const SpecAxis& x = spec.axes.at(axis);
+      int64_t length = std::gcd(b.common, x.extent);
+      bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMostBlocks;
+      if (!blocks || b.cost_ps < kWorth_ps || x.kind() != AxisKind::whole || in_the_way(spec, axis)) continue;
+      KernelSpec split = spec;
+      Split(split, axis, length, true).run();
+      spec = std::move(split);
+    }
+  } catch (const affine::GaveUp&) {
+  }
+}
 
 void split_phases(KernelSpec& spec, Id axis, int64_t phases) {
   const SpecAxis& x = spec.axes.at(axis);
@@ -134,7 +205,7 @@ void split_phases(KernelSpec& spec, Id axis, int64_t phases) {
   if (!even || in_the_way(spec, axis)) return;
   KernelSpec split = spec;
   try {
-    Split(split, axis, phases).run();
+    Split(split, axis, phases, false).run();
     spec = std::move(split);
   } catch (const affine::GaveUp&) {  // an index of astronomic size: it stays one axis
   }

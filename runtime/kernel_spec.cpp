@@ -331,6 +331,7 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
   for (const Member& m : k.members) b.member(m);
   for (size_t c = 0; c < k.axes.size(); ++c)
     if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
+  split_blocks(b.spec);
   share_expensive(b.spec);
   b.uses();
   collapse(b.spec);

@@ -240,6 +240,9 @@ void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
       if (x != v && (axis(x).shared >= 0) == (pass == 1)) order.push_back(vars_.at(x));
     }
   if (order.size() > 1) f.reorder(order);
+  for (Id x : m.left)
+    if (axis(x).written_out) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+  write_out(f, m);
 }
 
 DType Lowering::widest(const SpecMember& m) const {

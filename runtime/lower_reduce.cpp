@@ -156,6 +156,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   for (Var x : left)
     if (!vectors || x.name() != vars_.at(v).name()) order.push_back(x);
   if (order.size() > 1) acc.update(0).reorder(order);
+  write_out(acc.update(0), m);
   if (vectors) {
     order_rows(acc, m, v);
     vectorize(acc, vars_.at(v), v, widest(m), 1);

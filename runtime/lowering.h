@@ -139,6 +139,11 @@ class Lowering {
 
   // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
   void order_rows(Func f, const SpecMember& m, Id v) const;
+  template <class Stage>
+  void write_out(Stage stage, const SpecMember& m) const {
+    for (Id x : m.left)
+      if (axis(x).written_out) stage.unroll(vars_.at(x));
+  }
 
   // The widest element type that a member computes with decides the vector width.
   DType widest(const SpecMember& m) const;

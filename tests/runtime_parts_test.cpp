@@ -56,6 +56,31 @@ TEST(KernelSpec, TheKeyForgetsBatchSizesAndNames) {
   EXPECT_NE(spec_of(flipped, {{"N", 4096}, {"D", 256}}).key(), spec_of(flipped, {{"N", 8192}, {"D", 256}}).key());
 }
 
+// Each block of a concatenation computes its own; what is cheap, or changes at no common distance, stays as it is.
+TEST(KernelSpec, BlocksOfAChoiceAreWrittenOut) {
+  auto blocks = [](const std::string& text, const DimValues& sizes) {
+    KernelSpec s = spec_of(text, sizes);
+    int64_t n = 0;
+    for (auto& [id, axis] : s.axes)
+      if (axis.written_out) n = axis.extent;
+    if (n > 0) {
+      for (Id id : reachable(*s.arena, s.members[0].body))
+        if ((*s.arena)[id].op == Op::lt || (*s.arena)[id].op == Op::le) {
+          EXPECT_EQ((*s.arena)[id].free_axes().size(), 1u) << "a condition on more than the number of the block";
+        }
+    }
+    return n;
+  };
+  std::string gates = "op f(x: f32[N,H], w: f32[N,H]) -> (y) { y[n,j in 0..3*H] = if j < H then exp(x[n,j]) else "
+                      "if j < 2*H then tanh(x[n,j-H])*sin(w[n,j-H]) else log(w[n,3*H-1-j]) }";
+  EXPECT_EQ(blocks(gates, {{"N", 300}, {"H", 64}}), 3);
+  EXPECT_EQ(blocks(gates, {{"N", 300}, {"H", 4}}), 0);
+  std::string uneven = "op f(x: f32[N,H]) -> (y) { y[n,j] = if j < 100 then exp(x[n,j])*sin(x[n,j]) else log(x[n,j])*tanh(x[n,j]) }";
+  EXPECT_EQ(blocks(uneven, {{"N", 300}, {"H", 256}}), 0);
+  EXPECT_EQ(blocks(uneven, {{"N", 300}, {"H", 400}}), 4);
+  EXPECT_EQ(blocks("op f(x: f32[N,H]) -> (y) { y[n,j] = if j < 128 then x[n,j] else 0 }", {{"N", 300}, {"H", 256}}), 0);
+}
+
 // The gradient of a convolution looks at three places where the convolution had three taps, not at the whole image.
 TEST(KernelSpec, ARangeThatMovesIsAWindow) {
   KernelSpec s = spec_of(R"(op f(dy: f32[C,H], w: f32[C,3]) -> (dx) {

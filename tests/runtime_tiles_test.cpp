@@ -88,6 +88,21 @@ TEST(Tiles, StencilsMeetAtTheirEdges) {
   }
 }
 
+// Conditions on the position that hold for whole blocks of it: at their edges, in sums, in products, in several tiles.
+TEST(Tiles, BlocksOfAChoice) {
+  const char* gates = "op f(x: f32[N,H], w: f32[N,H]) -> (y) { y[n,j in 0..3*H] = if j < H then exp(x[n,j]) else "
+                      "if j < 2*H then tanh(x[n,j-H])*sin(w[n,j-H]) else cos(w[n,3*H-1-j])*exp(x[n,j-2*H]) }";
+  const char* summed = "op f(x: f32[N,2*H]) -> (y, z) { y[j in 0..2*H] = sum(n: if j >= H then tanh(exp(x[n,j])*x[n,j-H]) else sin(x[n,j]))\n"
+                       " z[n,j in 0..2*H] = (if H <= j then tanh(x[n,j-H]) else exp(x[n,j+H]))*(if j <= H-1 then sin(x[n,j]) else cos(x[n,j])) }";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.fusion.tile_bytes = 2048;
+  for (const char* text : {gates, summed}) {
+    expect_agreement(text, {{"N", 5}, {"H", 16}});
+    expect_agreement(text, {{"N", 5}, {"H", 33}}, small_tiles);
+  }
+}
+
 // Sums of few terms are written out, or summed up a vector at a time; taps of weights' gradients lie side by side.
 TEST(Tiles, SumsOfFewTerms) {
   const char* line = "op f(x: f32[N], w: f32[5]) -> (y) { y[i in 0..N] = sum(r: x[i+r-2 else 0.5]*w[r]) }";
