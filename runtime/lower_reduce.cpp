@@ -192,9 +192,12 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   }
   std::vector<int64_t> at(m.reduced.size(), 0);
   Emitter::Axes axes = left_locals(m);
+  // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
+  constexpr int64_t kLongRow_vectors = 16;
+  bool long_row = axis(v).kind() != AxisKind::whole || axis(v).extent >= kLongRow_vectors * natural(widest(m));
   Emitter inside = emit_;
-  inside.padding = nullptr;
-  inside.mostly_inside = true;
+  inside.mostly_inside = long_row;
+  if (long_row) inside.padding = nullptr;
   for (bool more = true; more;) {
     for (size_t i = 0; i < at.size(); ++i) axes[m.reduced[i]] = static_cast<int>(at[i]);
     values = inside.steps(members, std::move(values), axes);
