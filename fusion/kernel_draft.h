@@ -67,7 +67,7 @@ class Planner {
   };
   std::optional<Product> product(const Member& m) const;
   std::optional<Product> product(const Member& m, bool in_phases) const;
-  bool cuts_a_product(const Draft& draft) const;
+  bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;

@@ -301,11 +301,12 @@ void Planner::group(std::vector<Draft>& drafts, std::vector<std::string>& reason
 }
 
 // Tiles that take a part of a product's sum: it would not be computed in blocks.
-bool Planner::cuts_a_product(const Draft& draft) const {
-  return std::ranges::any_of(draft.members, [&](const Member& m) {
-    bool cut = std::ranges::any_of(m.reduced, [&](int c) { return draft.shared[static_cast<size_t>(c)]; });
-    return cut && product(m).has_value();
-  });
+bool Planner::cuts_a_product(const Kernel& k) const {
+  auto cut = [&](int c) {
+    const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
+    return std::ranges::find(k.shared, c) != k.shared.end() && axis.tile < axis.extent;
+  };
+  return std::ranges::any_of(k.members, [&](const Member& m) { return std::ranges::any_of(m.reduced, cut) && product(m); });
 }
 
 KernelPlan Planner::run() {
@@ -339,17 +340,14 @@ KernelPlan Planner::run() {
         if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
         continue;
       }
-      if (!small && cuts_a_product(joined)) {
-        if (refused.empty()) refused = "a product would be cut along its sum";
-        continue;
-      }
-      auto handled = [&](const Draft& d) {
-        Kernel kernel = finished(d);
-        return kernel.bytes_moved + kernel.bytes_packed;
-      };
-      if (!small && handled(joined) > handled(drafts[k]) + handled(start(i))) {
-        if (refused.empty()) refused = "together they would move more bytes";
-        continue;
+      if (!small) {
+        auto handled = [](const Kernel& kernel) { return kernel.bytes_moved + kernel.bytes_packed; };
+        Kernel both = finished(joined);
+        bool cut = cuts_a_product(both);
+        if (cut || handled(both) > handled(finished(drafts[k])) + handled(finished(start(i)))) {
+          if (refused.empty()) refused = cut ? "a product would be cut along its sum" : "together they would move and pack more bytes";
+          continue;
+        }
       }
       drafts[k] = std::move(joined);
       home[p_.body.definitions[i].target()] = k;
