@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <set>
 
+#include "cse/auto_inliner.h"
 #include "expr/affine_poly.h"
 #include "runtime/lowering.h"
 
@@ -23,7 +24,9 @@ namespace {
 
 constexpr int64_t kFewTerms = 32;
 constexpr int64_t kWrittenOut_ps = 1600;  // more arithmetic than in 25 products takes long to compile
-constexpr int kUnroll = 4;  // vectors per step of a map: 2-4 help memory overlap (1.43 -> 1.38 ms for tanh)
+// Vectors per step of a map: 2-4 help memory overlap (1.43 -> 1.38 ms for tanh); where there is much to compute they only
+// take longer to compile.
+int vectors_per_step(int64_t cost_ps) { return cost_ps <= 350 ? 4 : cost_ps <= 800 ? 2 : 1; }
 
 // x[N-1-i]: an index that falls while an axis rises.
 bool runs_backwards(const Arena& a, Id index) {
@@ -226,7 +229,7 @@ void Lowering::map(const SpecMember& m) {
   size_t self = static_cast<size_t>(&m - spec_.members.data());
   Id v = vector_axis({self});
   order_rows(f, m, v);
-  if (v != kNone && !vars.empty() && !read_backwards({self})) vectorize(f, vars_.at(v), v, widest(m), kUnroll);
+  if (v != kNone && !vars.empty() && !read_backwards({self})) vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(evaluation_cost_ps(*spec_.arena, m.body)));
   publish(m, f);
 }
 
