@@ -146,20 +146,18 @@ struct Walk {
     const SpecTensor& t = e.spec.tensors[n.symbol];
     bool outside = false;
     double copied = 1, read = 1;
-    std::vector<Id> ids(read_indices(n).begin(), read_indices(n).end());
+    auto ids = read_indices(n);
     for (size_t i = 0; i < ids.size(); ++i) {
       outside |= !is_within(ids[i], t.shape[i]);
-      for (Id id : reachable(arena(), ids[i]))
-        if (is_read(arena()[id].op)) return false;
+      if (!tensors_read(arena(), ids[i]).empty()) return false;
       auto [low, high] = e.spec.interval(ids[i]);
-      std::vector<Id> axes_in(arena()[ids[i]].free_axes().begin(), arena()[ids[i]].free_axes().end());
-      double points = 1, whole = 1;
-      for (Id x : axes_in) {
-        points *= static_cast<double>(e.spec.axes.at(x).in_tile());
-        whole *= static_cast<double>(e.spec.axes.at(x).in_tile()) / static_cast<double>(std::max<int64_t>(1, e.spec.axes.at(x).extent));
+      double span = static_cast<double>(high - low + 1);
+      for (Id id : arena()[ids[i]].free_axes()) {
+        const SpecAxis& x = e.spec.axes.at(id);
+        read *= static_cast<double>(x.in_tile());
+        span *= static_cast<double>(x.in_tile()) / static_cast<double>(std::max<int64_t>(1, x.extent));
       }
-      copied *= std::max(1.0, static_cast<double>(high - low + 1) * whole);
-      read *= points;
+      copied *= std::max(1.0, span);
     }
     bool known = n.op == Op::read || arena()[n.args().back()].op == Op::constant;
     return outside && known && copied <= 2 * read;

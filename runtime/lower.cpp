@@ -229,7 +229,8 @@ void Lowering::map(const SpecMember& m) {
   size_t self = static_cast<size_t>(&m - spec_.members.data());
   Id v = vector_axis({self});
   order_rows(f, m, v);
-  if (v != kNone && !vars.empty() && !read_backwards({self})) vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(evaluation_cost_ps(*spec_.arena, m.body)));
+  if (v != kNone && !vars.empty() && !read_backwards({self}))
+    vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(evaluation_cost_ps(*spec_.arena, m.body)));
   publish(m, f);
 }
 
