@@ -89,29 +89,22 @@ struct Walk {
     auto ids = read_indices(n);
     auto made = e.made.find(n.symbol);
     if (made == e.made.end() && e.padding && worth_padding(n)) return padded(n);
-    std::vector<Expr> args;
-    std::vector<bool> within;
+    std::vector<Expr> args, extents;  // extents: of dimensions that the index may leave
     for (size_t i = ids.size(); i-- > 0;) {
       const SpecAxis* shared = nullptr;
       if (made != e.made.end()) {
         auto it = e.spec.axes.find(e.left_axes.at(n.symbol)[i]);
         if (it->second.kind() != AxisKind::whole) shared = &it->second;
       }
-      if (shared) {
-        // Made in this tile: the planner saw to it that the index is the axis itself.
-        if (shared->kind() == AxisKind::part) {
-          args.push_back(axes.at(ids[i]));
-          within.push_back(true);
-        }
-        continue;
-      }
-      args.push_back(index(ids[i]));
-      within.push_back(is_within(ids[i], t.shape[i]));
+      // Made in this tile, and the planner saw to it that the index is the axis itself: one element, or a local place.
+      if (shared && shared->kind() == AxisKind::single) continue;
+      args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
+      extents.emplace_back();
+      if (shared || is_within(ids[i], t.shape[i])) continue;
+      extents.back() = made == e.made.end() ? Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent())
+                                            : Expr(static_cast<int32_t>(t.shape[i]));
     }
-    Expr inside = clamp_to(args, within, [&](size_t d) {
-      return made == e.made.end() ? e.inputs[n.symbol].dim(static_cast<int>(d)).extent()
-                                  : Expr(static_cast<int32_t>(t.shape[t.shape.size() - 1 - d]));
-    });
+    Expr inside = clamp_to(args, extents);
     if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
     Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
     if (t.type == DType::boolean) loaded = boolean(loaded);
@@ -124,15 +117,14 @@ struct Walk {
     return low >= 0 && high < extent;
   }
 
-  // Clamps what is not within; where all of it is (undefined: everywhere).
-  template <class Extent>
-  Expr clamp_to(std::vector<Expr>& args, const std::vector<bool>& within, Extent&& extent_of) const {
+  // Clamps what has an extent; where all of it is inside (undefined: everywhere).
+  Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const {
     Expr inside;
     for (size_t d = 0; d < args.size(); ++d) {
-      if (within[d]) continue;
-      Expr at = args[d], extent = extent_of(d), ok = at >= 0 && at < extent;
+      if (!extents[d].defined()) continue;
+      Expr at = args[d], ok = at >= 0 && at < extents[d];
       inside = inside.defined() ? inside && ok : ok;
-      args[d] = Halide::clamp(e.mostly_inside ? Halide::likely(at) : at, 0, Halide::max(extent - 1, 0));
+      args[d] = Halide::clamp(e.mostly_inside ? Halide::likely(at) : at, 0, Halide::max(extents[d] - 1, 0));
     }
     return inside;
   }
@@ -173,11 +165,14 @@ struct Walk {
       inside_out.mostly_inside = true;
       Walk walk{inside_out, axes};
       std::vector<Halide::Var> vars;
-      for (size_t d = 0; d < ids.size(); ++d) vars.emplace_back("p" + std::to_string(d));
-      std::vector<Expr> args(vars.begin(), vars.end());
+      std::vector<Expr> extents;
       Halide::ImageParam image = e.inputs[n.symbol];
-      Expr inside = walk.clamp_to(args, std::vector<bool>(args.size(), false),
-                                  [&](size_t d) { return image.dim(static_cast<int>(d)).extent(); });
+      for (int d = 0; d < static_cast<int>(ids.size()); ++d) {
+        vars.emplace_back("p" + std::to_string(d));
+        extents.push_back(image.dim(d).extent());
+      }
+      std::vector<Expr> args(vars.begin(), vars.end());
+      Expr inside = walk.clamp_to(args, extents);
       Expr loaded = image(args);
       if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = boolean(loaded);
       if (otherwise != kNone) loaded = walk.chosen(inside, loaded, walk.value(otherwise));

@@ -103,6 +103,16 @@ TEST(Tiles, BlocksOfAChoice) {
   }
 }
 
+// s[n,c] lives in the tile of one channel: n is its only dimension there, and C no bound for it.
+TEST(Tiles, AValueOfOneChannelIsReadOutsideOfItsOtherAxis) {
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = small_tiles.fusion.tile_bytes = 0;
+  for (auto [n, c] : {std::pair{7, 33}, {33, 7}})
+    expect_agreement("op f(x: f32[N,C,H]) -> (y) {\n m[c] = sum(n,h: x[n,c,h])\n s[n,c] = sum(h: (x[n,c,h] - m[c])^2)\n"
+                     " y[n,c,h] = x[n,c,h]*s[n+1,c else 0.5] }",
+                     {{"N", n}, {"C", c}, {"H", 40}}, small_tiles);
+}
+
 // Sums of few terms are written out, or summed up a vector at a time; taps of weights' gradients lie side by side.
 TEST(Tiles, SumsOfFewTerms) {
   const char* line = "op f(x: f32[N], w: f32[5]) -> (y) { y[i in 0..N] = sum(r: x[i+r-2 else 0.5]*w[r]) }";
