@@ -211,7 +211,8 @@ void Lowering::member(const std::vector<size_t>& group) {
   bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
   bool plain = !vectors_ || read_backwards(group);
-  bool few = vectors_ && v != kNone && !along && terms(m) > 0 && terms(m) <= kFewTerms;
+  bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::whole; });
+  bool few = vectors_ && v != kNone && !along && whole && terms(m) > 0 && terms(m) <= kFewTerms;
   if (along && long_enough && !plain)
     row_sum(group, v);
   else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
@@ -259,11 +260,37 @@ DType Lowering::widest(const SpecMember& m) const {
   return best;
 }
 
+Lowering::Loops Lowering::loops_of(const SpecMember& m) const {
+  std::vector<Halide::Range> ranges;
+  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
+  Loops l{RDom(Halide::Region(ranges)), left_locals(m)};
+  for (size_t i = 0; i < m.reduced.size(); ++i) l.axes[m.reduced[m.reduced.size() - 1 - i]] = l.r[static_cast<int>(i)];
+  return l;
+}
+
+int64_t Lowering::terms(const SpecMember& m) const {
+  int64_t n = 1;
+  for (Id x : m.reduced) n *= axis(x).in_tile();
+  return n;
+}
+
+std::vector<const SpecMember*> Lowering::members_of(const std::vector<size_t>& group) const {
+  std::vector<const SpecMember*> members;
+  for (size_t g : group) members.push_back(&spec_.members[g]);
+  return members;
+}
+
+std::vector<Expr> Lowering::identities(const std::vector<size_t>& group) const {
+  std::vector<Expr> init;
+  for (const SpecMember* m : members_of(group)) init.push_back(Emitter::identity(m->op, accumulated(*m)));
+  return init;
+}
+
 std::vector<Expr> Lowering::steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
                                   const Emitter::Axes& axes, const RDom& r) const {
-  std::vector<Expr> next;
-  for (size_t i = 0; i < group.size(); ++i)
-    next.push_back(emit_.step(spec_.members[group[i]], element(f, args, i, group.size()), axes));
+  std::vector<Expr> now;
+  for (size_t i = 0; i < group.size(); ++i) now.push_back(element(f, args, i, group.size()));
+  std::vector<Expr> next = emit_.steps(members_of(group), std::move(now), axes);
   mention(r, next[0]);
   return next;
 }

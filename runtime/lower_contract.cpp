@@ -80,12 +80,8 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   const Arena& a = *spec_.arena;
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
-  int64_t terms = 1;
-  for (Id x : m.reduced) {
-    if (axis(x).kind() == AxisKind::part) return {};
-    terms *= axis(x).in_tile();
-  }
-  if (terms < kLeastTerms) return {};
+  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part; })) return {};
+  if (terms(m) < kLeastTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
@@ -128,27 +124,45 @@ std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not)
   return found;
 }
 
-// A part of the body as a stage of its own: over `axes` first, then the sum's as they are walked, then the result's.
-Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at) {
+// A part of the body as a stage of its own: over `axes` first, then the sum's as they are walked, then the result's. Rows in
+// blocks: [block][..][row of the block], so that a block is read in order.
+Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at,
+                                 const Contraction* rows_of) {
   Part p;
   Emitter::Axes inside = left_locals(m);
-  for (size_t i = m.reduced.size(); i-- > 0;) axes.push_back(m.reduced[i]);
-  axes.insert(axes.end(), m.left.begin(), m.left.end());
   std::vector<Var> vars;
   std::vector<Expr> from;
+  auto dimension = [&](const Var& var, const Expr& place) {
+    vars.push_back(var);
+    from.push_back(place);
+  };
+  Var row("row"), block("block");
+  if (rows_of) dimension(row, Expr(vars_.at(rows_of->y)) % rows_of->rows);
+  axes.insert(axes.end(), m.reduced.rbegin(), m.reduced.rend());
+  axes.insert(axes.end(), m.left.begin(), m.left.end());
   for (Id x : axes) {
     if (axis(x).kind() == AxisKind::single) inside[x] = 0;
-    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single) continue;
+    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single || (rows_of && x == rows_of->y)) continue;
     if (std::ranges::find(p.axes, x) != p.axes.end()) continue;
     p.axes.push_back(x);
-    vars.push_back(vars_.at(x));
-    from.push_back(at.at(x));
+    dimension(vars_.at(x), at.at(x));
     inside[x] = vars_.at(x);
+  }
+  if (rows_of) {
+    dimension(block, Expr(vars_.at(rows_of->y)) / rows_of->rows);
+    inside[rows_of->y] = Halide::min(Halide::likely(block * rows_of->rows + row), extent(rows_of->y) - 1);
   }
   p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
   p.func(vars) = emit_.value(part, inside);
+  if (rows_of) p.func.bound(row, 0, rows_of->rows).vectorize(row, rows_of->rows);
   p.read = p.func(from);
   return p;
+}
+
+int64_t Lowering::bytes_in_tile(Id part) const {
+  int64_t bytes = static_cast<int64_t>(byte_size((*spec_.arena)[part].type));
+  for (Id x : (*spec_.arena)[part].free_axes()) bytes *= axis(x).in_tile();
+  return bytes;
 }
 
 // A part that goes through memory along the rows, a step of the sum being a leap: a[k,y].
@@ -156,42 +170,14 @@ bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) 
   constexpr int64_t kFewestPanels = 2, kFewestTerms = 32;
   const Arena& a = *spec_.arena;
   bool once = !is_read(a[part].op) || axis(c.v).in_tile() / (c.width * c.vectors) >= kFewestPanels;
-  if (!once || terms < kFewestTerms) return false;
-  int64_t bytes = static_cast<int64_t>(byte_size(a[part].type));
-  for (Id x : a[part].free_axes()) bytes *= axis(x).in_tile();
+  if (!once || terms < kFewestTerms || bytes_in_tile(part) > kLargestPack) return false;
   size_t reads = 0, along_rows = 0;
   for (Id id : reachable(a, part)) {
     if (!is_read(a[id].op) || !has(a, id, c.y)) continue;
     ++reads;
     along_rows += step_along(*spec_.arena, read_indices(a[id]).back(), c.y) == 1;
   }
-  return bytes <= kLargestPack && 2 * along_rows > reads;
-}
-
-// [block][k][row of the block], so that a block is read in order.
-Lowering::Part Lowering::packed_rows(const SpecMember& m, const Contraction& c, Id part, const Emitter::Axes& at) {
-  Part p;
-  Var row("row"), block("block"), y = vars_.at(c.y);
-  Emitter::Axes inside = left_locals(m);
-  std::vector<Var> vars = {row};
-  std::vector<Expr> from = {Expr(y) % c.rows};
-  std::vector<Id> others(m.reduced.rbegin(), m.reduced.rend());
-  others.insert(others.end(), m.left.begin(), m.left.end());
-  for (Id x : others) {
-    if (axis(x).kind() == AxisKind::single) inside[x] = 0;
-    if (x == c.y || !has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single) continue;
-    vars.push_back(vars_.at(x));
-    from.push_back(at.at(x));
-    inside[x] = vars_.at(x);
-  }
-  vars.push_back(block);
-  from.push_back(Expr(y) / c.rows);
-  inside[c.y] = Halide::min(Halide::likely(block * c.rows + row), extent(c.y) - 1);
-  p.func = Func(name("rows", m.tensor) + "_" + std::to_string(parts_++));
-  p.func(vars) = emit_.value(part, inside);
-  p.func.bound(row, 0, c.rows).vectorize(row, c.rows);
-  p.read = p.func(from);
-  return p;
+  return 2 * along_rows > reads;
 }
 
 void Lowering::contract(const SpecMember& m, const Contraction& c) {
@@ -200,20 +186,14 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   std::vector<Expr> at = exprs(left);
   Var v = vars_.at(c.v), y = vars_.at(c.y);
   const int panel = c.width * c.vectors;
-  std::vector<Id> along_rows = parts_along(m, c.y, c.v);
-  int64_t terms = 1;
-  for (Id x : m.reduced) terms *= axis(x).in_tile();
-  bool pack_rows = std::ranges::any_of(along_rows, [&](Id id) { return worth_packing_rows(c, id, terms); });
-  bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows && !pack_rows;
-  Expr rows = extent(c.y);
+  std::vector<Id> in_blocks, in_lines;  // parts along the rows
+  for (Id id : parts_along(m, c.y, c.v))
+    (worth_packing_rows(c, id, terms(m)) ? in_blocks : in_lines).push_back(id);
+  bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows && in_blocks.empty();
 
-  std::vector<Halide::Range> ranges;
-  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
-  RDom k{Halide::Region(ranges)};
-  Emitter::Axes axes = left_locals(m);
-  for (size_t i = 0; i < m.reduced.size(); ++i) axes[m.reduced[m.reduced.size() - 1 - i]] = k[static_cast<int>(i)];
+  auto [k, axes] = loops_of(m);
   // A last block of fewer rows computes the last one again, and does not write it.
-  if (!whole_rows) axes[c.y] = Halide::min(Expr(y), rows - 1);
+  if (!whole_rows) axes[c.y] = Halide::min(Expr(y), extent(c.y) - 1);
   // Conditions that are the same for all of a block skip its step; the others choose in every lane.
   SpecMember step = m;
   step.condition = spec_.arena->boolean(true);
@@ -225,7 +205,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       k.where(emit_.condition(part, axes));
   }
 
-  bool pack = axis(c.y).in_tile() >= kRowsToPack && terms * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
+  bool pack = axis(c.y).in_tile() >= kRowsToPack && terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Func> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   Emitter emit = emit_;
@@ -237,17 +217,13 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       for (Id x : p.axes)
         if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
-  for (Id id : along_rows) {
-    if (worth_packing_rows(c, id, terms)) {
-      Part p = packed_rows(m, c, id, axes);
-      emit.given[id] = p.read;
-      place(p.func);
-      continue;
-    }
-    if (is_read(a[id].op)) continue;
-    int64_t bytes = static_cast<int64_t>(byte_size(a[id].type));
-    for (Id x : a[id].free_axes()) bytes *= axis(x).in_tile();
-    if (bytes > kLargestPack) continue;
+  for (Id id : in_blocks) {
+    Part p = part_of(m, id, {}, axes, &c);
+    emit.given[id] = p.read;
+    place(p.func);
+  }
+  for (Id id : in_lines) {
+    if (is_read(a[id].op) || bytes_in_tile(id) > kLargestPack) continue;
     Part p = part_of(m, id, {}, axes);
     emit.given[id] = p.read;
     if (axis(p.axes[0]).extent >= natural(a[id].type) && !read_backwards({static_cast<size_t>(&m - spec_.members.data())}))

@@ -42,10 +42,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
 
   Func acc(name("acc", m.tensor));
   std::vector<Expr> at = exprs(args);
-  std::vector<Expr> init;
-  for (size_t g : group)
-    init.push_back(Emitter::identity(spec_.members[g].op, accumulated(spec_.members[g])));
-  define(acc, at, init);
+  define(acc, at, identities(group));
 
   // Full blocks of `lanes`, then what is left.
   Halide::Region region;
@@ -138,16 +135,8 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   std::vector<Var> left = func_vars(m);
   std::vector<Expr> at = exprs(left);
   Func acc(name("acc", m.tensor));
-  std::vector<Expr> init;
-  for (size_t g : group)
-    init.push_back(Emitter::identity(spec_.members[g].op, accumulated(spec_.members[g])));
-  define(acc, at, init);
-  std::vector<Halide::Range> ranges;
-  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
-  RDom r{Halide::Region(ranges)};
-  Emitter::Axes axes = left_locals(m);
-  for (size_t i = 0; i < m.reduced.size(); ++i)
-    axes[m.reduced[m.reduced.size() - 1 - i]] = r[static_cast<int>(i)];
+  define(acc, at, identities(group));
+  auto [r, axes] = loops_of(m);
   define(acc, at, steps(group, acc, at, axes, r));
   bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
   std::vector<VarOrRVar> order;
@@ -166,12 +155,6 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); });
 }
 
-int64_t Lowering::terms(const SpecMember& m) const {
-  int64_t n = 1;
-  for (Id x : m.reduced) n = axis(x).kind() == AxisKind::whole ? std::min(n * axis(x).extent, kMany) : kMany;
-  return n;
-}
-
 int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
   int64_t ps = 0;
   for (size_t g : group) {
@@ -184,12 +167,7 @@ int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
 void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   std::vector<Var> left = func_vars(m);
-  std::vector<Expr> values;
-  std::vector<const SpecMember*> members;
-  for (size_t g : group) {
-    members.push_back(&spec_.members[g]);
-    values.push_back(Emitter::identity(spec_.members[g].op, accumulated(spec_.members[g])));
-  }
+  std::vector<Expr> values = identities(group);
   std::vector<int64_t> at(m.reduced.size(), 0);
   Emitter::Axes axes = left_locals(m);
   // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
@@ -200,7 +178,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   if (long_row) inside.padding = nullptr;
   for (bool more = true; more;) {
     for (size_t i = 0; i < at.size(); ++i) axes[m.reduced[i]] = static_cast<int>(at[i]);
-    values = inside.steps(members, std::move(values), axes);
+    values = inside.steps(members_of(group), std::move(values), axes);
     more = false;
     for (size_t i = at.size(); i-- > 0 && !more;) {
       more = ++at[i] < axis(m.reduced[i]).extent;
@@ -229,15 +207,10 @@ void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   const int width = natural(widest(m)), panel = axis(v).extent >= 2 * width ? 2 * width : width;
   std::vector<Var> left = func_vars(m);
-  std::vector<Expr> at = exprs(left), init, results;
-  for (size_t g : group) init.push_back(Emitter::identity(spec_.members[g].op, accumulated(spec_.members[g])));
+  std::vector<Expr> at = exprs(left), results;
   Func acc(name("acc", m.tensor)), result(name("few", m.tensor));
-  define(acc, at, init);
-  std::vector<Halide::Range> ranges;
-  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
-  RDom r{Halide::Region(ranges)};
-  Emitter::Axes axes = left_locals(m);
-  for (size_t i = 0; i < m.reduced.size(); ++i) axes[m.reduced[m.reduced.size() - 1 - i]] = r[static_cast<int>(i)];
+  define(acc, at, identities(group));
+  auto [r, axes] = loops_of(m);
   define(acc, at, steps(group, acc, at, axes, r));
   for (size_t i = 0; i < group.size(); ++i) results.push_back(element(acc, at, i, group.size()));
   if (group.size() == 1) results[0] = to_storage(m, results[0]);
@@ -266,12 +239,7 @@ void Lowering::scatter(const SpecMember& m) {
   std::vector<Var> left = func_vars(m);
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));
-  std::vector<Halide::Range> ranges;
-  for (size_t i = m.reduced.size(); i-- > 0;) ranges.emplace_back(0, extent(m.reduced[i]));
-  RDom r{Halide::Region(ranges)};
-  Emitter::Axes axes = left_locals(m);
-  for (size_t i = 0; i < m.reduced.size(); ++i)
-    axes[m.reduced[m.reduced.size() - 1 - i]] = r[static_cast<int>(i)];
+  auto [r, axes] = loops_of(m);
   std::vector<Expr> at;
   std::vector<Var> pure;
   auto dims = tile_dimensions(spec_, m);

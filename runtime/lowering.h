@@ -161,6 +161,17 @@ class Lowering {
       f(args) = Halide::Tuple(values);
   }
 
+  std::vector<const SpecMember*> members_of(const std::vector<size_t>& group) const;
+  std::vector<Expr> identities(const std::vector<size_t>& group) const;
+
+  // The loops of a sum in one tile, its last axis first; and what every axis is at a point of them.
+  struct Loops {
+    RDom r;
+    Emitter::Axes axes;
+  };
+  Loops loops_of(const SpecMember& m) const;
+  int64_t terms(const SpecMember& m) const;  // of the sum in one tile
+
   // The group's next accumulated values, at a point of r.
   std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
                           const Emitter::Axes& axes, const RDom& r) const;
@@ -188,8 +199,6 @@ class Lowering {
   static Expr pairwise(Op op, std::vector<Expr> parts);
   void column_sum(const std::vector<size_t>& group, Id v);
   // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
-  static constexpr int64_t kMany = 1 << 20;
-  int64_t terms(const SpecMember& m) const;  // of a sum in one tile; kMany or more: many
   int64_t written_out_ps(const std::vector<size_t>& group) const;
   void unrolled(const std::vector<size_t>& group, Id v);
   void in_registers(const std::vector<size_t>& group, Id v);
@@ -212,9 +221,10 @@ class Lowering {
     std::vector<Id> axes;  // of its dimensions, innermost first
   };
   int parts_ = 0;
-  Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at);
-  bool worth_packing_rows(const Contraction& c, Id read, int64_t terms) const;
-  Part packed_rows(const SpecMember& m, const Contraction& c, Id part, const Emitter::Axes& at);
+  // rows_of: its rows in blocks of their own.
+  Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
+  int64_t bytes_in_tile(Id part) const;
+  bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
   void contract(const SpecMember& m, const Contraction& c);
 
   // First extreme, or the first NaN. Serial: ties must go to the first.
