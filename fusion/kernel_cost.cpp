@@ -3,7 +3,6 @@
 #include <set>
 
 #include "fusion/kernel_draft.h"
-#include "fusion/scatter.h"
 
 namespace xhat::fusion {
 namespace {
@@ -30,26 +29,16 @@ bool is_arithmetic(const Node& n) {
 
 }  // namespace
 
-// The left axes of a scatter that data decide; none if it is not one.
-std::vector<size_t> Planner::scatter_targets(const Member& m) const {
-  std::vector<size_t> axes;
-  if (auto scatter = as_scatter(*p_.arena, p_.body.definitions[m.definition]))
-    for (auto& [axis, index] : scatter->targets) axes.push_back(axis);
-  return axes;
-}
-
-std::optional<Planner::Product> Planner::product(const Member& m) const {
-  auto plain = product(m, false);
-  if (shapes_[m.definition].phase_axes.empty()) return plain;
+std::optional<Shape::Product> Planner::product_of(const Shape& s) {
+  auto plain = product_of(s, false);
+  if (s.phase_axes.empty()) return plain;
   // Columns that lie closer in memory are worth the phases.
-  auto apart = product(m, true);
-  auto place = [&](const Product& p) { return std::ranges::find(m.left, p.columns) - m.left.begin(); };
-  return apart && (!plain || place(*apart) > place(*plain)) ? apart : plain;
+  auto apart = product_of(s, true);
+  return apart && (!plain || apart->columns > plain->columns) ? apart : plain;
 }
 
-std::optional<Planner::Product> Planner::product(const Member& m, bool in_phases) const {
-  const Shape& s = shapes_[m.definition];
-  if (!s.is_reduction || !scatter_targets(m).empty()) return std::nullopt;
+std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases) {
+  if (!s.is_reduction || !s.scatter_targets.empty()) return std::nullopt;
   auto steps = [&](size_t x) { return in_phases ? s.extents[x] / s.phases[x] : s.extents[x]; };
   auto reads = [&](size_t x, size_t y) {
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
@@ -61,16 +50,16 @@ std::optional<Planner::Product> Planner::product(const Member& m, bool in_phases
     for (size_t y = 0; y < s.left; ++y)
       if (y != v && steps(y) >= kLeastRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best)))
         best = y;
-    if (best) return Product{m.left[*best], m.left[v], in_phases};
+    if (best) return Shape::Product{*best, v, in_phases};
   }
   return std::nullopt;
 }
 
 // Bytes of a product's operand along its columns that one tile takes.
 int64_t Planner::packed_in_tile(const Draft& d, const Member& m) const {
-  auto p = product(m);
+  const Shape& s = shape(m);
+  const auto& p = s.product;
   if (!p) return 0;
-  const Shape& s = shapes_[m.definition];
   auto class_of = [&](size_t i) { return i < s.left ? m.left[i] : m.reduced[i - s.left]; };
   int64_t bytes = 0;
   for (size_t r = 0; r < s.reads.size(); ++r) {
@@ -80,7 +69,7 @@ int64_t Planner::packed_in_tile(const Draft& d, const Member& m) const {
     for (size_t i = 0; i < s.axes.size(); ++i) {
       if (!std::ranges::binary_search(axes, s.axes[i].axis)) continue;
       elements *= in_tile(d, class_of(i), true);
-      columns |= class_of(i) == p->columns;
+      columns |= i == p->columns;
     }
     if (columns) bytes += elements * static_cast<int64_t>(byte_size((*p_.arena)[s.reads[r]].type));
   }
@@ -94,7 +83,7 @@ int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& memb
   const KernelAxis& axis = d.axes[static_cast<size_t>(columns)];
   if (axis.phases > 1) return 0;
   for (const Member& m : members) {  // what runtime/kernel_phases.cpp cannot split
-    if (!scatter_targets(m).empty() || std::ranges::count(m.left, columns) > 1) return 0;
+    if (!shape(m).scatter_targets.empty() || std::ranges::count(m.left, columns) > 1) return 0;
     if (std::ranges::find(m.reduced, columns) != m.reduced.end()) return 0;
   }
   for (int64_t n = kFewest; n <= kMost; n += 16)
@@ -122,15 +111,16 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
 
   // A product's columns are whole in the tile, and its rows the next to vary.
-  std::optional<Product> block;
-  for (const Member& m : k.members)
-    if (auto p = product(m); p && !block) {
-      block = p;
-      const Shape& s = shapes_[m.definition];
-      for (size_t i = 0; i < s.left && p->in_phases; ++i) d.axes[static_cast<size_t>(m.left[i])].phases = s.phases[i];
-    }
-  if (block)
-    for (int c : {block->rows, block->columns})
+  auto product = std::ranges::find_if(k.members, [&](const Member& m) { return shape(m).product.has_value(); });
+  int rows = -1, columns = -1;
+  if (product != k.members.end()) {
+    const Shape& s = shape(*product);
+    rows = product->left[s.product->rows];
+    columns = product->left[s.product->columns];
+    for (size_t i = 0; i < s.left && s.product->in_phases; ++i) d.axes[static_cast<size_t>(product->left[i])].phases = s.phases[i];
+  }
+  if (columns >= 0)
+    for (int c : {rows, columns})
       if (auto at = std::ranges::find(order, c); at != order.end()) std::rotate(at, at + 1, order.end());
 
   // An axis that everybody reduces is tiled only if it is the slowest one (or nothing else is there) and the partial
@@ -160,7 +150,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   for (int c : order) d.axes[static_cast<size_t>(c)].tile = 1;
   if (total <= options_.serial_bytes) {
     for (int c : order) d.axes[static_cast<size_t>(c)].tile = std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
-  } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !scatter_targets(m).empty(); })) {
+  } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
     // Every tile of a scatter goes over all that is added, looking for what falls into it: no more tiles than needed.
     for (size_t i = 0; i < order.size(); ++i) {
       KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
@@ -176,7 +166,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       tiles /= full;
       axis.tile = 1;
       int64_t one = footprint(d, true);
-      if (block && order[i] == block->columns) {
+      if (order[i] == columns) {
         axis.tile = full;
         if (int64_t n = columns_in_tile(d, k.members, order[i])) {
           axis.tile = axis.phases = n;
@@ -264,7 +254,7 @@ void Planner::count(const Draft& draft, Kernel& k) const {
       if (is_reduction(n.op))
         for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
       if (id == d.body)  // a scatter adds each value to one place only
-        for (size_t i : scatter_targets(m)) v /= std::max<int64_t>(1, s.extents[i]);
+        for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
       k.flops += v;
     }
   }

@@ -23,6 +23,14 @@ struct Shape {
   std::vector<std::vector<Id>> phase_axes;
   bool is_reduction = false;
   bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
+  std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
+  // Of a product of matrices in the widest sense, the axes of its result's rows and columns: no read depends on both, some
+  // on either.
+  struct Product {
+    size_t rows, columns;
+    bool in_phases;  // only with the axes' phases apart
+  };
+  std::optional<Product> product;
 };
 
 struct Draft {
@@ -58,15 +66,9 @@ class Planner {
   Kernel finished(const Draft& draft) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
-  std::vector<size_t> scatter_targets(const Member& m) const;
-  // Of a product of matrices in the widest sense, the classes of its result's rows and columns: no read depends on both,
-  // some on either.
-  struct Product {
-    int rows, columns;
-    bool in_phases;  // only with the axes' phases apart
-  };
-  std::optional<Product> product(const Member& m) const;
-  std::optional<Product> product(const Member& m, bool in_phases) const;
+  static std::optional<Shape::Product> product_of(const Shape& s);
+  static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
+  const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
   bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;

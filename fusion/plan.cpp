@@ -14,6 +14,7 @@
 
 #include "expr/affine_poly.h"
 #include "fusion/kernel_draft.h"
+#include "fusion/scatter.h"
 
 namespace xhat {
 namespace fusion {
@@ -62,6 +63,9 @@ Shape Planner::take_apart(const Definition& d) const {
       s.read_axes.push_back(axes_of(id, windows));
     }
   find_phases(d, s, windows);
+  if (auto scatter = as_scatter(*p_.arena, d))
+    for (auto& [axis, index] : scatter->targets) s.scatter_targets.push_back(axis);
+  s.product = product_of(s);
   return s;
 }
 
@@ -306,7 +310,7 @@ bool Planner::cuts_a_product(const Kernel& k) const {
     const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
     return std::ranges::find(k.shared, c) != k.shared.end() && axis.tile < axis.extent;
   };
-  return std::ranges::any_of(k.members, [&](const Member& m) { return std::ranges::any_of(m.reduced, cut) && product(m); });
+  return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
 KernelPlan Planner::run() {
@@ -327,6 +331,11 @@ KernelPlan Planner::run() {
       if (auto it = home.find((*p_.arena)[r].symbol); it != home.end()) earliest = std::max(earliest, it->second);
     bool placed = false;
     std::string refused;
+    auto handled = [&](const Draft& d) {
+      Kernel kernel = finished(d);
+      return kernel.bytes_moved + kernel.bytes_packed;
+    };
+    std::optional<int64_t> alone;  // this definition by itself
     for (size_t k = drafts.size(); options_.policy == FusePolicy::full && k-- > earliest && !placed;) {
       if (!worth(drafts[k], s)) continue;
       std::string why;
@@ -341,10 +350,10 @@ KernelPlan Planner::run() {
         continue;
       }
       if (!small) {
-        auto handled = [](const Kernel& kernel) { return kernel.bytes_moved + kernel.bytes_packed; };
+        if (!alone) alone = handled(start(i));
         Kernel both = finished(joined);
         bool cut = cuts_a_product(both);
-        if (cut || handled(both) > handled(finished(drafts[k])) + handled(finished(start(i)))) {
+        if (cut || both.bytes_moved + both.bytes_packed > handled(drafts[k]) + *alone) {
           if (refused.empty()) refused = cut ? "a product would be cut along its sum" : "together they would move and pack more bytes";
           continue;
         }

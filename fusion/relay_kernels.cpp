@@ -74,4 +74,12 @@ RelayKernels relay_kernels(const Program& direction, const RelayOptions& options
   return kernels;
 }
 
+std::string group_by_policy(Program& direction, FusionOptions& options) {
+  if (options.policy != FusePolicy::relay) return {};
+  RelayKernels kernels = relay_kernels(direction, options.relay);
+  direction = std::move(kernels.program);
+  options.groups = std::move(kernels.groups);
+  return std::move(kernels.dump);
+}
+
 }  // namespace xhat

@@ -27,4 +27,8 @@ struct RelayKernels {
 };
 RelayKernels relay_kernels(const Program& direction, const fusion::RelayOptions& options = {});
 
+// For the planner, if the options ask for this policy: turns both to that program and its groups. The forward graph's dump,
+// else nothing.
+std::string group_by_policy(Program& direction, FusionOptions& options);
+
 }  // namespace xhat

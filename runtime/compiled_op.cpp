@@ -111,11 +111,7 @@ struct CompiledOp::Impl {
 
   void set_up(Side& phase, Program direction) {
     phase.fusion = options.fusion;
-    if (options.fusion.policy == FusePolicy::relay) {
-      RelayKernels kernels = relay_kernels(direction, options.fusion.relay);
-      phase.fusion.groups = std::move(kernels.groups);
-      direction = std::move(kernels.program);
-    }
+    group_by_policy(direction, phase.fusion);
     phase.program = std::move(direction);
     phase.checks = runtime::run_time_checks(phase.program);
     phase.bound = phase.program.inputs;

@@ -138,12 +138,7 @@ class Explainer {
     // A direction may have nothing to compute: integers have no gradients.
     d.text = program.outputs.empty() ? "" : text_of(program);
     FusionOptions fusion = options_.fusion;
-    if (fusion.policy == FusePolicy::relay) {
-      RelayKernels kernels = relay_kernels(program, fusion.relay);
-      fusion.groups = std::move(kernels.groups);
-      d.ops = std::move(kernels.dump);
-      program = std::move(kernels.program);
-    }
+    d.ops = group_by_policy(program, fusion);
     KernelPlan plan = plan_kernels(program, e_.sizes, fusion);
     d.kernel_count = static_cast<int>(plan.kernels.size());
     d.bytes_moved = plan.bytes_moved;
