@@ -73,6 +73,11 @@ class Optimizer {
     for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
     return substitute(a_, d->body, at) == value;
   }
+  // Would the backward's read of it be why it is kept?
+  bool kept_for_backward(TensorId t) const {
+    bool inside = p_.tensors[t].role == Role::defined && !has_tensor(p_.outputs, t);
+    return save_reads_ || inside || dropped_.contains(t);
+  }
   std::vector<StoredValue> forms_of(TensorId tensor, const std::vector<AxisRange>& free, const Product& form) {
     return stored_forms(tree_, p_.tensors[tensor].type, tensor, free, form);
   }
@@ -85,11 +90,6 @@ class Optimizer {
   TensorExprTree tree_;
   Sharing sharing_;
   std::set<TensorId> deciding_;  // stay as they are
-  // Would the backward's read of it be why it is kept?
-  bool kept_for_backward(TensorId t) const {
-    bool inside = p_.tensors[t].role == Role::defined && !has_tensor(p_.outputs, t);
-    return save_reads_ || inside || dropped_.contains(t);
-  }
   std::set<TensorId> dropped_;
   bool save_reads_;
   bool complete_ = true;  // no limit was met

@@ -9,19 +9,6 @@
 namespace xhat {
 namespace {
 
-// What a max is at least, or a min at most: each of its operands.
-std::vector<Id> sides(const Arena& a, Id bound, Op op) {
-  std::vector<Id> found = {bound};
-  for (size_t i = 0; i < found.size();)
-    if (const Node n = a[found[i]]; n.op == op) {
-      found[i] = n.arg(0);
-      found.push_back(n.arg(1));
-    } else {
-      ++i;
-    }
-  return found;
-}
-
 class Inside {
  public:
   Inside(const Arena& a, std::span<const AxisRange> axes) : a_(a), axes_(axes) {}
@@ -32,7 +19,8 @@ class Inside {
     if (axes == 0) return of_dims(l);
     const AxisRange& r = axes_[axes - 1];
     const int64_t k = l.terms.at(r.axis);
-    for (Id side : sides(a_, k > 0 ? r.begin : r.end, k > 0 ? Op::maximum : Op::minimum)) {
+    // A max is at least each of its operands, a min at most.
+    for (Id side : operands_of(a_, k > 0 ? r.begin : r.end, k > 0 ? Op::maximum : Op::minimum)) {
       if (++tried_ > kMostTried) return false;
       Linear bound = linear(a_, side), next = l;
       if (k < 0) bound.constant -= 1;

@@ -206,21 +206,28 @@ Poly floor_mod(Arena& a, const Poly& p, int64_t divisor) {
   return Poly::atom(a.binary(Op::mod, expression(a, reduced), a.integer(divisor)));
 }
 
-Poly polynomial(Arena& a, Id e, const std::function<Poly(Id)>& atom) {
-  const Node n = a[e];
-  auto x = [&](size_t i) { return polynomial(a, n.arg(i), atom); };
-  auto quotient = [&] { return floor_div(a, x(0), a[n.arg(1)].integer); };
-  bool divides = (n.op == Op::div || n.op == Op::mod) && a[n.arg(1)].op == Op::constant && a[n.arg(1)].integer > 0;
+Poly polynomial(const Arena& a, Id e, const std::function<Poly(Id)>& atom) {
+  const Node& n = a[e];
+  const Id left = n.arg_count > 0 ? n.arg(0) : kNone, right = n.arg_count > 1 ? n.arg(1) : kNone;
   switch (n.op) {
     case Op::constant: return Poly::constant(n.integer);
-    case Op::add: return x(0) + x(1);
-    case Op::sub: return x(0) - x(1);
-    case Op::neg: return -x(0);
-    case Op::mul: return x(0) * x(1);
-    case Op::div: return divides ? quotient() : atom(e);
-    case Op::mod: return divides ? x(0) - Poly::constant(a[n.arg(1)].integer) * quotient() : atom(e);
+    case Op::add: return polynomial(a, left, atom) + polynomial(a, right, atom);
+    case Op::sub: return polynomial(a, left, atom) - polynomial(a, right, atom);
+    case Op::neg: return -polynomial(a, left, atom);
+    case Op::mul: return polynomial(a, left, atom) * polynomial(a, right, atom);
     default: return atom(e);
   }
+}
+
+Poly polynomial_through_divisions(Arena& a, Id e, const std::function<Poly(Id)>& atom) {
+  return polynomial(a, e, [&](Id x) {
+    const Node n = a[x];
+    const bool divides = (n.op == Op::div || n.op == Op::mod) && a[n.arg(1)].op == Op::constant && a[n.arg(1)].integer > 0;
+    if (!divides) return atom(x);
+    const int64_t d = a[n.arg(1)].integer;
+    const Poly dividend = polynomial_through_divisions(a, n.arg(0), atom), quotient = floor_div(a, dividend, d);
+    return n.op == Op::div ? quotient : dividend - Poly::constant(d) * quotient;
+  });
 }
 
 Id divisible(Arena& a, const Poly& p, int64_t divisor) {

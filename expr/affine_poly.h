@@ -51,8 +51,10 @@ std::pair<Poly, Poly> divide(const Poly& p, const Poly& d);
 using AtomTest = std::function<bool(Id)>;
 bool surely_nonnegative(const Poly& p, const AtomTest& nonnegative, const AtomTest& positive);
 
-// Of an i64 expression: sums, products and divisions by constants taken apart. What is left is an atom, as `atom` has it.
-Poly polynomial(Arena& a, Id e, const std::function<Poly(Id)>& atom);
+// Of an i64 expression: its sums and products. What is left is an atom, as `atom` has it.
+Poly polynomial(const Arena& a, Id e, const std::function<Poly(Id)>& atom);
+// Divisions by numbers taken apart as well: (2*i + j)/2 is i + j/2, and e%2 is e - 2*(e/2).
+Poly polynomial_through_divisions(Arena& a, Id e, const std::function<Poly(Id)>& atom);
 
 // Back to nodes. Divisions first split off what divides exactly: (2*i + j + 2)/2 is i + j/2 + 1.
 Id expression(Arena& a, const Poly& p);

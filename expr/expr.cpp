@@ -311,6 +311,13 @@ class Met {
 
 }  // namespace
 
+std::vector<Id> operands_of(const Arena& a, Id root, Op op) {
+  if (a[root].op != op) return {root};
+  std::vector<Id> all = operands_of(a, a[root].arg(0), op), more = operands_of(a, a[root].arg(1), op);
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 std::vector<Id> reachable(const Arena& a, std::span<const Id> roots) {
   if (roots.size() == 1 && roots[0] != kNone && a[roots[0]].arg_count == 0) return {roots[0]};  // half of all questions
   Met met(a.size());

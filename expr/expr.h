@@ -162,6 +162,9 @@ bool is_true(const Arena& a, Id id);
 // All nodes below and including the roots, ascending (children before parents).
 std::vector<Id> reachable(const Arena& a, std::span<const Id> roots);
 inline std::vector<Id> reachable(const Arena& a, Id root) { return reachable(a, std::span<const Id>(&root, 1)); }
+
+// a, b, c of max(a, max(b, c)), for op max; the node itself where it is something else.
+std::vector<Id> operands_of(const Arena& a, Id root, Op op);
 // Every axis node that occurs, free or bound.
 std::vector<Id> all_axes(const Arena& a, std::span<const Id> roots);
 

@@ -53,9 +53,9 @@ Shape Planner::take_apart(const Definition& d) const {
   }
   Replacements windows;
   for (const AxisRange& r : s.axes) {
-    Id first = r.begin;
-    while (a[first].op == Op::maximum) first = a[first].arg(a[a[first].arg(0)].axes_count > 0 ? 0 : 1);
-    if (a[first].axes_count > 0) windows[r.axis] = p_.arena->add(first, r.axis);
+    auto begins = operands_of(a, r.begin, Op::maximum);
+    auto first = std::ranges::find_if(begins, [&](Id b) { return a[b].axes_count > 0; });
+    if (first != begins.end()) windows[r.axis] = p_.arena->add(*first, r.axis);
   }
   for (Id id : reachable(a, d.body))
     if (is_read(a[id].op)) {
@@ -96,11 +96,11 @@ std::vector<Id> Planner::axes_of(Id read, const Replacements& windows, const Rep
   if (windows.empty() && apart.empty()) return {n.free_axes().begin(), n.free_axes().end()};
   std::function<affine::Poly(Id)> atom = [&](Id x) {
     auto it = apart.find(x);
-    return it == apart.end() ? affine::Poly::atom(x) : affine::polynomial(a, it->second, affine::Poly::atom);
+    return it == apart.end() ? affine::Poly::atom(x) : affine::polynomial_through_divisions(a, it->second, affine::Poly::atom);
   };
   auto collected = [&](Id x) {
     try {
-      return affine::expression(a, affine::polynomial(a, x, atom));
+      return affine::expression(a, affine::polynomial_through_divisions(a, x, atom));
     } catch (const affine::GaveUp&) {
       return x;
     }

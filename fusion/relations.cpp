@@ -63,10 +63,6 @@ std::vector<AxisRange> all_axes_of(const Relation& r) {
   return all;
 }
 
-bool reads_data(const Arena& a, Id e) {
-  return std::ranges::any_of(reachable(a, e), [&](Id id) { return is_read(a[id].op); });
-}
-
 // Does the node pass on its operand's arithmetic, so that a number that data decide stands below it as a term of its own?
 bool is_linear_step(const Arena& a, const Node& n) {
   if (n.op == Op::add || n.op == Op::sub || n.op == Op::neg) return true;
@@ -136,7 +132,7 @@ class Canonical {
 
   // Terms that data decide become run-time variables; what is known of their bounds is their range.
   Id without_data(Id index, Id extent) {
-    if (!reads_data(a_, index)) return index;
+    if (tensors_read(a_, index).empty()) return index;
     const Node n = a_[index];
     if (!is_linear_step(a_, n)) return runtime_variable(index, n, extent);
     std::vector<Id> args;

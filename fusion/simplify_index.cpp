@@ -113,22 +113,12 @@ class IndexSimplifier {
         const int64_t d = a_[mod.arg(1)].integer;
         const Id div = a_.div(mod.arg(0), mod.arg(1));
         if (p.coefficient(div) != c * d) continue;
-        p = p.without(m[0]).without(div) + Poly::constant(c) * poly_of(mod.arg(0));
+        p = p.without(m[0]).without(div) + Poly::constant(c) * affine::polynomial(a_, mod.arg(0), Poly::atom);
         again = true;
         break;
       }
     }
     return p;
-  }
-
-  Poly poly_of(Id e) {
-    const Node n = a_[e];
-    if (n.op == Op::constant) return Poly::constant(n.integer);
-    if (n.op == Op::add) return poly_of(n.arg(0)) + poly_of(n.arg(1));
-    if (n.op == Op::sub) return poly_of(n.arg(0)) - poly_of(n.arg(1));
-    if (n.op == Op::neg) return -poly_of(n.arg(0));
-    if (n.op == Op::mul) return poly_of(n.arg(0)) * poly_of(n.arg(1));
-    return Poly::atom(e);
   }
 
   Arena& a_;

@@ -73,7 +73,7 @@ class Split {
 
   Poly poly(Id id) {
     if (auto it = replaced_.find(id); it != replaced_.end()) return it->second;
-    Poly p = affine::polynomial(a_, id, [&](Id x) {
+    Poly p = affine::polynomial_through_divisions(a_, id, [&](Id x) {
       auto it = replaced_.find(x);
       return it == replaced_.end() ? Poly::atom(with_rebuilt_args(x)) : it->second;
     });
@@ -161,7 +161,7 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
       const Node n = a[id];
       bool order = n.op == Op::lt || n.op == Op::le;
       if ((!order && n.op != Op::eq && n.op != Op::ne) || a[n.arg(0)].type != DType::i64) continue;
-      Poly d = affine::polynomial(a, n.arg(1), Poly::atom) - affine::polynomial(a, n.arg(0), Poly::atom);
+      Poly d = affine::polynomial_through_divisions(a, n.arg(1), Poly::atom) - affine::polynomial_through_divisions(a, n.arg(0), Poly::atom);
       std::vector<Id> free(n.free_axes().begin(), n.free_axes().end());
       for (Id x : free) {
         Breaks& b = found[x];

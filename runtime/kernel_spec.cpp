@@ -108,29 +108,21 @@ struct Builder {
     int64_t width = 0;
     std::vector<Id> guards(Arena& a, Id value, Id begin, Id end) const {
       std::vector<Id> all;
-      for (Id x : sides(a, begin, Op::maximum))
+      for (Id x : operands_of(a, begin, Op::maximum))
         if (x != first) all.push_back(a.binary(Op::le, x, value));
-      for (Id x : sides(a, end, Op::minimum))
+      for (Id x : operands_of(a, end, Op::minimum))
         if (!provably_equal(a, x, a.add(first, a.integer(width)))) all.push_back(a.binary(Op::lt, value, x));
       return all;
     }
   };
-
-  // a, b, c of max(a, max(b, c))
-  static std::vector<Id> sides(const Arena& a, Id e, Op op) {
-    if (a[e].op != op) return {e};
-    std::vector<Id> all = sides(a, a[e].arg(0), op), more = sides(a, a[e].arg(1), op);
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  }
 
   std::optional<Window> window(Id begin, Id end, const SpecMember& s) {
     std::vector<AxisRange> around;
     for (const auto* list : {&s.left, &s.reduced})
       for (Id x : *list) around.push_back({x, arena().integer(0), arena().integer(spec.axes.at(x).extent)});
     std::optional<Window> best;
-    for (Id b : sides(arena(), begin, Op::maximum))
-      for (Id e : sides(arena(), end, Op::minimum)) {
+    for (Id b : operands_of(arena(), begin, Op::maximum))
+      for (Id e : operands_of(arena(), end, Op::minimum)) {
         if (arena()[b].axes_count == 0) continue;
         auto width = largest_difference(arena(), e, b, around);
         if (width && *width >= 0 && (!best || *width < best->width)) best = Window{b, *width};

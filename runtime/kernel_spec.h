@@ -66,10 +66,12 @@ struct KernelSpec {
 // dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
 KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
 
-// Steps of make_spec. split_phases: axis as quotient and remainder by `phases`. split_blocks: the same where conditions change. share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the
-// result) is computed once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one
-// (h, w of an image), so that inner loops are long. settle_baked: finds the shared axes whose extent the code need not
-// know, so that one compiled kernel serves every batch size.
+// Steps of make_spec.
+// split_phases: an axis as quotient and remainder by `phases`. split_blocks: the same where conditions change.
+// share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the result) is computed
+// once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one (h, w of
+// an image), so that inner loops are long. settle_baked: finds the shared axes whose extent the code need not know, so that
+// one compiled kernel serves every batch size.
 void split_phases(KernelSpec& spec, Id axis, int64_t phases);
 void split_blocks(KernelSpec& spec);
 void share_expensive(KernelSpec& spec);
