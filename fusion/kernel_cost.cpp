@@ -231,6 +231,7 @@ void Planner::count(const Draft& draft, Kernel& k) const {
     }
     k.bytes_moved += moved;
   }
+  int64_t work_ps = 0;
   for (const Member& m : k.members) {
     const Definition& d = p_.body.definitions[m.definition];
     const Shape& s = shapes_[m.definition];
@@ -256,8 +257,10 @@ void Planner::count(const Draft& draft, Kernel& k) const {
       if (id == d.body)  // a scatter adds each value to one place only
         for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
       k.flops += v;
+      work_ps += v * cost_ps(a, n);
     }
   }
+  k.streams = k.bytes_unavoidable >= options_.stream_bytes && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
 }
 
 }  // namespace xhat::fusion

@@ -135,7 +135,9 @@ class Lowering {
   }
 
   void member(const std::vector<size_t>& group);
-  void map(const SpecMember& m);
+  // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
+  std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;
+  void map(const std::vector<size_t>& group);
 
   // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
   void order_rows(Func f, const SpecMember& m, Id v) const;
@@ -154,7 +156,7 @@ class Lowering {
     return of == 1 ? Expr(f(args)) : Expr(f(args)[static_cast<int>(i)]);
   }
 
-  void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
+  static void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) {
     if (values.size() == 1)
       f(args) = values[0];
     else
