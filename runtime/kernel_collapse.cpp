@@ -187,7 +187,7 @@ std::string KernelSpec::key() const {
         auto it = axes.find(x.indices[i]);
         known[{x.tensor, i}] |= it == axes.end() || it->second.baked;
       }
-  std::string s;
+  std::string s = vectors > 0 ? fmt::format("v{};", vectors) : "";
   for (Id x : shared) {
     const SpecAxis& axis = axes.at(x);
     // How much a part takes is an argument.

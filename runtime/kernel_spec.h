@@ -56,6 +56,7 @@ struct KernelSpec {
   std::vector<SpecMember> members;
   std::unordered_map<Id, SpecAxis> axes;
   std::vector<Id> shared;  // outer loop, slowest first
+  int vectors = 0;         // KernelChoice::vectors
   // Smallest and largest value an integer expression can take.
   std::pair<int64_t, int64_t> interval(Id e) const;
   bool across_tiles(const SpecMember& m) const;  // leaves partial results

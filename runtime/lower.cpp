@@ -231,7 +231,7 @@ void Lowering::map(const SpecMember& m) {
   Id v = vector_axis({self});
   order_rows(f, m, v);
   if (v != kNone && !vars.empty() && !read_backwards({self}))
-    vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(evaluation_cost_ps(*spec_.arena, m.body)));
+    vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(evaluation_cost_ps(*spec_.arena, m.body))));
   publish(m, f);
 }
 
