@@ -146,15 +146,17 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   bool partial = std::ranges::any_of(d.members, [&](const Member& m) {
     return std::ranges::any_of(m.reduced, [&](int c) { return d.shared[static_cast<size_t>(c)]; });
   });
-  int64_t wanted = options_.tile_bytes * (partial ? options_.partial_tile_factor : 1);
+  const bool tuned = k.choice.tile_bytes > 0;
+  const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * (partial ? options_.partial_tile_factor : 1);
+  const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : options_.least_tiles;
   for (int c : order) d.axes[static_cast<size_t>(c)].tile = 1;
-  if (total <= options_.serial_bytes) {
+  if (total <= options_.serial_bytes && !tuned) {
     for (int c : order) d.axes[static_cast<size_t>(c)].tile = std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
   } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
     // Every tile of a scatter goes over all that is added, looking for what falls into it: no more tiles than needed.
     for (size_t i = 0; i < order.size(); ++i) {
       KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
-      axis.tile = std::max<int64_t>(1, i > 0 ? axis.extent : (axis.extent + options_.least_tiles - 1) / options_.least_tiles);
+      axis.tile = std::max<int64_t>(1, i > 0 ? axis.extent : (axis.extent + least_tiles - 1) / least_tiles);
     }
   } else {
     int64_t column_tiles = 1;
@@ -179,10 +181,10 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
       int64_t fit = std::max<int64_t>(1, std::max(wanted - (one - step), wanted / 2) / step);
       // Enough tiles for the threads to share, whatever the cache could hold.
-      fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
+      fit = std::min(fit, std::max<int64_t>(1, full * tiles / least_tiles));
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) fit = std::max(fit, std::min<int64_t>(64, full * tiles / 8));
-      if (column_tiles > 1) fit = std::max(fit, std::min(options_.cache_bytes / step, full * tiles * column_tiles / options_.least_tiles));
+      if (column_tiles > 1) fit = std::max(fit, std::min(options_.cache_bytes / step, full * tiles * column_tiles / least_tiles));
       if (fit >= full) {
         axis.tile = full;
         continue;

@@ -63,7 +63,7 @@ class Planner {
   int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
   bool leaves(const Draft& draft, TensorId t) const;
-  Kernel finished(const Draft& draft) const;
+  Kernel finished(const Draft& draft, const KernelChoice& choice = {}) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
   static std::optional<Shape::Product> product_of(const Shape& s);

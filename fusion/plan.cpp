@@ -14,6 +14,7 @@
 
 #include "expr/affine_poly.h"
 #include "fusion/kernel_draft.h"
+#include "fusion/kernel_key.h"
 #include "fusion/scatter.h"
 
 namespace xhat {
@@ -257,8 +258,9 @@ bool Planner::leaves(const Draft& draft, TensorId t) const {
 }
 
 // The draft as a kernel: its tiles and figures.
-Kernel Planner::finished(const Draft& draft) const {
+Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   Kernel kernel;
+  kernel.choice = choice;
   kernel.members = draft.members;
   order_and_tile(draft, kernel);
   std::string all, results;  // names are for people: the results say what a kernel is for
@@ -371,6 +373,9 @@ KernelPlan Planner::run() {
   KernelPlan plan;
   for (size_t k = 0; k < drafts.size(); ++k) {
     Kernel kernel = finished(drafts[k]);
+    std::string key = kernel_key(p_, kernel, sizes_);
+    if (auto it = options_.choices.find(key); it != options_.choices.end()) kernel = finished(drafts[k], it->second);
+    kernel.key = std::move(key);
     kernel.reason = reasons[k];
     plan.bytes_moved += kernel.bytes_moved;
     plan.flops += kernel.flops;

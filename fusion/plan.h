@@ -12,6 +12,7 @@
 // reductions or one reduction at the root.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,16 @@ struct FusionGroup {
   std::vector<TensorId> definitions;
   std::string reason;  // why it stands apart; may be empty
 };
+
+// What measuring found to be faster for a kernel than the rules (xhat tune); 0: by the rule.
+struct KernelChoice {
+  static constexpr int64_t kOneTile = int64_t{1} << 40;  // bytes
+  int64_t tile_bytes = 0;   // as in FusionOptions, whatever the kernel leaves, and never one tile for being small
+  int64_t least_tiles = 0;  // as in FusionOptions
+  int vectors = 0;          // per step of a loop, and per row of a product's block
+  bool operator==(const KernelChoice&) const = default;
+};
+using KernelChoices = std::map<std::string, KernelChoice>;  // by Kernel::key
 
 struct FusionOptions {
   FusePolicy policy = FusePolicy::full;
@@ -54,6 +65,7 @@ struct FusionOptions {
   int64_t stream_ps_per_byte = 50;
   // Tiles wanted at the least, so that threads share the work evenly.
   int64_t least_tiles = 16;
+  KernelChoices choices = {};
 };
 
 // A class of axes that the planner found to be the same loop, over all members of a kernel.
@@ -84,6 +96,8 @@ struct Kernel {
   int64_t flops = 0;
   bool streams = false;         // writes its results past the cache
   bool finish = false;          // has a second step that adds up per-tile partial results
+  std::string key;              // what it computes, at which sizes (fusion/kernel_key.h)
+  KernelChoice choice;          // of the options, if they have one for it
   std::string reason;           // why it ends where it ends
 };
 

@@ -146,7 +146,7 @@ class Explainer {
     d.flops = plan.flops;
     d.reductions = plan.reductions;
     for (const Kernel& k : plan.kernels) {
-      ExplainedKernel sweep{k.name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, false, k.reason};
+      ExplainedKernel sweep{k.name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, false, k.reason, k.key, k.choice};
       for (const Member& m : k.members)
         sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
       if (!k.finish) {

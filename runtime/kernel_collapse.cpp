@@ -188,6 +188,7 @@ std::string KernelSpec::key() const {
         known[{x.tensor, i}] |= it == axes.end() || it->second.baked;
       }
   std::string s = streams ? "past the cache;" : "";
+  if (vectors > 0) s += fmt::format("v{};", vectors);
   for (Id x : shared) {
     const SpecAxis& axis = axes.at(x);
     // How much a part takes is an argument.

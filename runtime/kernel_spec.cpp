@@ -308,6 +308,7 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
   Builder b{p, k, sizes, dense};
   b.spec.name = k.name;
   b.spec.streams = k.streams;
+  b.spec.vectors = k.choice.vectors;
   b.spec.arena = std::make_shared<Arena>();
   for (size_t c = 0; c < k.axes.size(); ++c) {
     b.class_axis.push_back(b.arena().axis("a" + std::to_string(c)));

@@ -57,6 +57,7 @@ struct KernelSpec {
   std::unordered_map<Id, SpecAxis> axes;
   std::vector<Id> shared;  // outer loop, slowest first
   bool streams = false;    // results are written past the cache
+  int vectors = 0;         // KernelChoice::vectors
   // Smallest and largest value an integer expression can take.
   std::pair<int64_t, int64_t> interval(Id e) const;
   bool across_tiles(const SpecMember& m) const;  // leaves partial results

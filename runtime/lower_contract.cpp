@@ -47,11 +47,15 @@ void Lowering::choose_block(Contraction& c, DType type) const {
                    target_.has_feature(Halide::Target::AVX512_Cannonlake);
   int registers = wide_file ? 32 : 16;
   int64_t columns = axis(c.v).extent, rows = axis(c.y).in_tile();
+  constexpr std::pair<int, double> kVectors[] = {{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}};
+  auto rows_beside = [&](int vectors) { return (registers - 1 - vectors) / (vectors * phases(c)); };
+  const int wanted = spec_.vectors;  // if a block can have them
+  const bool chosen = wanted > 0 && wanted <= 4 && int64_t{4} * wanted <= columns && rows_beside(wanted) > 0;
   double best = 0;
   for (int width = natural(type); width >= 4 && best == 0; width /= 2)
-    for (auto [vectors, speed] : {std::pair{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}}) {
-      if (int64_t{vectors} * width > columns) continue;
-      int64_t most = (registers - 1 - vectors) / (vectors * phases(c));
+    for (auto [vectors, speed] : kVectors) {
+      if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) continue;
+      int64_t most = rows_beside(vectors);
       if (most < 1) continue;
       int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
       double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *

@@ -73,7 +73,7 @@ void Lowering::map(const std::vector<size_t>& group) {
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
   order_rows(f, m, v);
-  if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(cost));
+  if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
   for (const SpecMember* x : members_of(group)) publish(*x, f);
 }
 

@@ -149,7 +149,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   if (vectors) {
     order_rows(acc, m, v);
     vectorize(acc, vars_.at(v), v, widest(m), 1);
-    vectorize(acc.update(0), vars_.at(v), v, widest(m), 2);
+    vectorize(acc.update(0), vars_.at(v), v, widest(m), vectors_or(2));
   }
   place(acc);
   results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); });
@@ -187,7 +187,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   }
   auto schedule = [&](Func f) {
     order_rows(f, m, v);
-    vectorize(f, vars_.at(v), v, widest(m), 2);
+    vectorize(f, vars_.at(v), v, widest(m), vectors_or(2));
   };
   if (group.size() == 1) {
     Func f(name("few", m.tensor));

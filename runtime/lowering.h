@@ -45,6 +45,7 @@ class Lowering {
   std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
+  int vectors_or(int rule) const { return spec_.vectors > 0 ? spec_.vectors : rule; }
   int natural(DType t) const { return target_.natural_vector_size(storage_type(t)); }
 
   // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
