@@ -1,4 +1,4 @@
-// Tiles of a finished kernel, and its figures: bytes moved, bytes it cannot avoid, flops.
+// Tiles of a finished kernel, and the bytes that it moves and cannot avoid.
 #include <algorithm>
 #include <set>
 
@@ -13,19 +13,6 @@ bool reduced_by_all(const Draft& d, int c) {
 }
 
 constexpr int64_t kLeastRows = 4, kLeastColumns = 8;  // of a product's block
-
-bool is_arithmetic(const Node& n) {
-  if (!is_float(n.type) || is_read(n.op)) return false;
-  switch (n.op) {
-    case Op::constant:
-    case Op::axis:
-    case Op::dim:
-    case Op::select:
-    case Op::cast:
-    case Op::stop_gradient: return false;
-    default: return true;
-  }
-}
 
 }  // namespace
 
@@ -206,15 +193,23 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
         k.finish = true;
 }
 
-void Planner::count(const Draft& draft, Kernel& k) const {
+void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   const Arena& a = *p_.arena;
-  int64_t tiles = 1;
-  for (int c : k.shared) {
+  auto tiles_along = [&](int c) -> int64_t {
+    if (std::ranges::find(k.shared, c) == k.shared.end()) return 1;
     const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
-    tiles *= std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
-  }
+    return std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
+  };
+  int64_t tiles = 1;
+  for (int c : k.shared) tiles *= tiles_along(c);
   bool in_cache = footprint(draft, true) <= options_.reference_l2_bytes;
   std::set<TensorId> results(k.results.begin(), k.results.end());
+  const auto read = windows(draft, true);
+  auto window_bytes = [&](TensorId t) {
+    int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
+    for (size_t i = 0; i < p_.tensors[t].shape.size(); ++i) n *= std::min(extent(p_.tensors[t].shape[i]), read.at(t)[i]);
+    return n;
+  };
   for (auto& [t, classes] : draft.dims) {
     bool produced = draft.producer.contains(t);
     if (produced && !results.contains(t)) continue;  // lives and dies inside the tile
@@ -227,42 +222,18 @@ void Planner::count(const Draft& draft, Kernel& k) const {
       for (const Member& m : k.members)
         looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
       if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
-      // Not along the tiles at all: every tile reads it; from cache if it stays there.
+      // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
       bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.shared[static_cast<size_t>(c)]; });
-      if (!tiled && size > options_.reference_l2_bytes) moved *= tiles;
+      if (!tiled && size > options_.reference_l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
     }
     k.bytes_moved += moved;
   }
-  int64_t work_ps = 0;
   for (const Member& m : k.members) {
-    const Definition& d = p_.body.definitions[m.definition];
-    const Shape& s = shapes_[m.definition];
     k.bytes_packed += tiles * packed_in_tile(draft, m);
-    bool across = false;
-    for (int c : m.reduced)
-      across |= std::ranges::find(k.shared, c) != k.shared.end() &&
-                k.axes[static_cast<size_t>(c)].tile < k.axes[static_cast<size_t>(c)].extent;
-    if (across) k.bytes_moved += 2 * tiles * bytes(d.target());  // partial results, written and read
-    auto points = [&](const Node& n) {
-      int64_t v = 1;
-      for (Id axis : n.free_axes())
-        for (size_t i = 0; i < s.axes.size(); ++i)
-          if (s.axes[i].axis == axis) v *= s.extents[i];
-      return v;
-    };
-    for (Id id : reachable(a, d.body)) {
-      const Node& n = a[id];
-      if (!is_arithmetic(n)) continue;
-      int64_t v = points(n);
-      if (is_reduction(n.op))
-        for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
-      if (id == d.body)  // a scatter adds each value to one place only
-        for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
-      k.flops += v;
-      work_ps += v * cost_ps(a, n);
-    }
+    int64_t partials = 1;
+    for (int c : m.reduced) partials *= tiles_along(c);
+    if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.body.definitions[m.definition].target());  // written and read
   }
-  k.streams = k.bytes_unavoidable >= options_.stream_bytes && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
 }
 
 }  // namespace xhat::fusion

@@ -1,5 +1,6 @@
 // A kernel while the planner builds it: members, classes of axes, and which tensor dimensions they run over.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -55,6 +56,11 @@ class Planner {
   void find_phases(const Definition& d, Shape& s, const Replacements& windows) const;
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
+  std::vector<int> same_loops(const Draft& into, const Draft& from) const;
+  Draft merged(const Draft& into, const Draft& from, std::string* why) const;
+  std::optional<size_t> place_of_both(const std::vector<Draft>& drafts, size_t j, size_t k) const;
+  std::string refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const;
+  void unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
   bool worth(const Draft& draft, const Shape& s) const;
   int64_t value_at(Id e, const std::unordered_map<Id, int64_t>& axes) const;
@@ -63,6 +69,7 @@ class Planner {
   int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
   bool leaves(const Draft& draft, TensorId t) const;
+  Draft as_tiled(const Draft& draft, const Kernel& k) const;
   Kernel finished(const Draft& draft, const KernelChoice& choice = {}) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
@@ -73,12 +80,14 @@ class Planner {
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
-  void count(const Draft& draft, Kernel& k) const;
+  void count_bytes(const Draft& draft, Kernel& k) const;
+  void count_flops(const Draft& draft, Kernel& k) const;
 
   const Program& p_;
   const DimValues& sizes_;
   const FusionOptions& options_;
   std::vector<Shape> shapes_;
+  bool small_ = false;  // all that is read takes no second thread
 };
 
 }  // namespace xhat::fusion

@@ -1,4 +1,5 @@
-// Definitions are taken in order; each joins the latest kernel that may have it, else starts one.
+// Definitions are taken in order; each joins the latest kernel that may have it, else starts one. Then other kernels that it
+// reads from, or reads the same as, become one with its own if they may (merge_drafts.cpp).
 //
 // Joining: the definition's axes are identified with classes of the kernel through the tensors both touch by bare axes
 // (what the kernel produces first, then the largest). A class stays shared only if every member runs over it and no
@@ -173,6 +174,32 @@ bool Planner::worth(const Draft& draft, const Shape& s) const {
   return std::ranges::any_of(s.reads, [&](Id r) { return draft.dims.contains((*p_.arena)[r].symbol); });
 }
 
+// Classes over which the member needs more than its own tile of what other members make.
+void Planner::unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const {
+  const Arena& a = *p_.arena;
+  const Shape& s = shape(member);
+  auto class_of = [&](Id index) {
+    auto at = local_axis(s, index);
+    return !at ? -1 : *at < s.left ? member.left[*at] : member.reduced[*at - s.left];
+  };
+  for (size_t i = 0; i < draft.axes.size(); ++i) {
+    const int c = static_cast<int>(i);
+    for (Id r : s.reads) {
+      auto it = draft.producer.find(a[r].symbol);
+      if (!draft.shared[i] || it == draft.producer.end()) continue;
+      auto unshare = [&](const char* what) {
+        draft.shared[i] = false;
+        *why = p_.tensors[a[r].symbol].name + what + draft.axes[i].name;
+      };
+      const Member& made = draft.members[it->second];
+      if (std::ranges::find(made.reduced, c) != made.reduced.end()) unshare(" must be complete over ");
+      auto indices = read_indices(a[r]);
+      for (size_t dim = 0; dim < indices.size(); ++dim)
+        if (made.left[dim] == c && class_of(indices[dim]) != c) unshare(" is read elsewhere along ");
+    }
+  }
+}
+
 std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::string* why) const {
   const Arena& a = *p_.arena;
   const Definition& d = p_.body.definitions[definition];
@@ -186,35 +213,16 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
     result.axes.push_back({a.name(s.axes[i].axis), s.extents[i], s.extents[i]});
     result.shared.push_back(false);
   }
-  for (size_t c = 0; c < draft.axes.size(); ++c) {
-    if (!result.shared[c]) continue;
-    auto unshare = [&](const std::string& reason) {
+  for (size_t c = 0; c < draft.axes.size(); ++c)
+    if (result.shared[c] && std::ranges::find(local, static_cast<int>(c)) == local.end()) {
       result.shared[c] = false;
-      *why = reason;
-    };
-    if (std::ranges::find(local, static_cast<int>(c)) == local.end()) {
-      unshare(p_.tensors[d.target()].name + " does not run over " + draft.axes[c].name);
-      continue;
+      *why = p_.tensors[d.target()].name + " does not run over " + draft.axes[c].name;
     }
-    for (Id r : s.reads) {
-      auto it = draft.producer.find(a[r].symbol);
-      if (it == draft.producer.end()) continue;
-      const std::string& name = p_.tensors[a[r].symbol].name;
-      const Member& m = draft.members[it->second];
-      if (std::ranges::find(m.reduced, static_cast<int>(c)) != m.reduced.end())
-        unshare(name + " must be complete over " + draft.axes[c].name);
-      auto indices = read_indices(a[r]);
-      for (size_t i = 0; i < indices.size(); ++i) {
-        if (m.left[i] != static_cast<int>(c)) continue;
-        auto at = local_axis(s, indices[i]);
-        if (!at || local[*at] != static_cast<int>(c)) unshare(name + " is read elsewhere along " + draft.axes[c].name);
-      }
-    }
-  }
   Member m;
   m.definition = definition;
   m.left.assign(local.begin(), local.begin() + static_cast<std::ptrdiff_t>(s.left));
   m.reduced.assign(local.begin() + static_cast<std::ptrdiff_t>(s.left), local.end());
+  unshare_what_must_be_complete(result, m, why);
   result.producer[d.target()] = result.members.size();
   result.members.push_back(m);
   result.dims[d.target()] = m.left;
@@ -257,7 +265,7 @@ bool Planner::leaves(const Draft& draft, TensorId t) const {
   return false;
 }
 
-// The draft as a kernel: its tiles and figures.
+// The draft as a kernel: its tiles and what it moves.
 Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   Kernel kernel;
   kernel.choice = choice;
@@ -273,12 +281,16 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
     results += (results.empty() ? "" : "_") + name;
   }
   kernel.name = results.empty() ? all : results;
-  Draft tiled = draft;
-  tiled.axes = kernel.axes;
-  tiled.shared.assign(tiled.shared.size(), false);
-  for (int c : kernel.shared) tiled.shared[static_cast<size_t>(c)] = true;
-  count(tiled, kernel);
+  count_bytes(as_tiled(draft, kernel), kernel);
   return kernel;
+}
+
+Draft Planner::as_tiled(const Draft& draft, const Kernel& k) const {
+  Draft tiled = draft;
+  tiled.axes = k.axes;
+  tiled.shared.assign(tiled.shared.size(), false);
+  for (int c : k.shared) tiled.shared[static_cast<size_t>(c)] = true;
+  return tiled;
 }
 
 // The kernels that the options name, in order of their last members: by then all that they read has been computed.
@@ -315,6 +327,18 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
+// Why drafts may not be this one kernel; empty if they may. apart: what they move and pack as they are; tiles: the fewest of
+// one of them.
+std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const {
+  if (small_) return "";
+  if (depth(joined) > 1 && footprint(joined, false) > options_.cache_bytes) return "a tile would not fit the cache";
+  bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
+  if (!has_shared || shared_tiles(joined) < std::min<int64_t>(4, tiles)) return why.empty() ? "too few tiles" : why;
+  Kernel both = finished(joined);
+  if (cuts_a_product(both)) return "a product would be cut along its sum";
+  return both.bytes_moved + both.bytes_packed > apart() ? "together they would move and pack more bytes" : "";
+}
+
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
@@ -324,6 +348,31 @@ KernelPlan Planner::run() {
   for (const Shape& s : shapes_)
     for (Id r : s.reads) touched.insert((*p_.arena)[r].symbol);
   for (TensorId t : touched) everything += bytes(t);
+  small_ = everything <= options_.serial_bytes;
+  auto handled = [&](const Draft& d) {
+    Kernel kernel = finished(d);
+    return kernel.bytes_moved + kernel.bytes_packed;
+  };
+
+  // Kernels that definition i ties to that of its own are one with it, if they may.
+  auto gather_up = [&](size_t i) {
+    size_t k = home.at(p_.body.definitions[i].target());
+    for (size_t j = drafts.size(); j-- > 0;) {
+      if (j == k || !worth(drafts[j], shapes_[i])) continue;
+      auto place = place_of_both(drafts, std::min(j, k), std::max(j, k));
+      if (!place) continue;
+      std::string why;
+      Draft both = merged(drafts[std::min(j, k)], drafts[std::max(j, k)], &why);
+      auto apart = [&] { return handled(drafts[j]) + handled(drafts[k]); };
+      if (!refusal(both, std::min(shared_tiles(drafts[j]), shared_tiles(drafts[k])), apart, why).empty()) continue;
+      const size_t left = *place == k ? j : k;
+      if (reasons[*place].empty()) reasons[*place] = reasons[left];
+      drafts[left] = {};
+      drafts[*place] = std::move(both);
+      k = *place;
+      for (const Member& m : drafts[k].members) home[p_.body.definitions[m.definition].target()] = k;
+    }
+  };
 
   if (options_.policy == FusePolicy::relay) group(drafts, reasons);
   for (size_t i = 0; options_.policy != FusePolicy::relay && i < shapes_.size(); ++i) {
@@ -333,49 +382,41 @@ KernelPlan Planner::run() {
       if (auto it = home.find((*p_.arena)[r].symbol); it != home.end()) earliest = std::max(earliest, it->second);
     bool placed = false;
     std::string refused;
-    auto handled = [&](const Draft& d) {
-      Kernel kernel = finished(d);
-      return kernel.bytes_moved + kernel.bytes_packed;
-    };
     std::optional<int64_t> alone;  // this definition by itself
     for (size_t k = drafts.size(); options_.policy == FusePolicy::full && k-- > earliest && !placed;) {
       if (!worth(drafts[k], s)) continue;
       std::string why;
       Draft joined = *join(drafts[k], i, &why);
-      int64_t tiles = shared_tiles(joined);
-      bool small = everything <= options_.serial_bytes;
-      bool enough = tiles >= std::min<int64_t>(4, shared_tiles(drafts[k]));
-      bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
-      bool fits = depth(joined) == 1 || footprint(joined, false) <= options_.cache_bytes;
-      if (!small && (!has_shared || !enough || !fits)) {
-        if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
-        continue;
-      }
-      if (!small) {
+      auto apart = [&] {
         if (!alone) alone = handled(start(i));
-        Kernel both = finished(joined);
-        bool cut = cuts_a_product(both);
-        if (cut || both.bytes_moved + both.bytes_packed > handled(drafts[k]) + *alone) {
-          if (refused.empty()) refused = cut ? "a product would be cut along its sum" : "together they would move and pack more bytes";
-          continue;
-        }
+        return handled(drafts[k]) + *alone;
+      };
+      std::string reason = refusal(joined, shared_tiles(drafts[k]), apart, why);
+      placed = reason.empty();
+      if (!placed) {
+        if (refused.empty()) refused = reason;
+        continue;
       }
       drafts[k] = std::move(joined);
       home[p_.body.definitions[i].target()] = k;
-      placed = true;
     }
-    if (placed) continue;
-    home[p_.body.definitions[i].target()] = drafts.size();
-    drafts.push_back(start(i));
-    reasons.push_back(refused);
+    if (!placed) {
+      home[p_.body.definitions[i].target()] = drafts.size();
+      drafts.push_back(start(i));
+      reasons.push_back(refused);
+    }
+    if (options_.policy == FusePolicy::full) gather_up(i);
   }
 
   KernelPlan plan;
   for (size_t k = 0; k < drafts.size(); ++k) {
+    if (drafts[k].members.empty()) continue;  // merged with another
     Kernel kernel = finished(drafts[k]);
+    if (std::ranges::all_of(kernel.results, [&](TensorId t) { return bytes(t) == 0; })) continue;
     std::string key = kernel_key(p_, kernel, sizes_);
     if (auto it = options_.choices.find(key); it != options_.choices.end()) kernel = finished(drafts[k], it->second);
     kernel.key = std::move(key);
+    count_flops(as_tiled(drafts[k], kernel), kernel);
     kernel.reason = reasons[k];
     plan.bytes_moved += kernel.bytes_moved;
     plan.flops += kernel.flops;

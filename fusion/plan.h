@@ -101,8 +101,12 @@ struct Kernel {
   std::string reason;           // why it ends where it ends
 };
 
+// What several members of a kernel compute at one point is computed once per tile if it takes at least this long, about one
+// exp: worth a store and a load from L1 or L2 (about 50 ps an element each).
+constexpr int64_t kSharedInTile_ps = 140;
+
 struct KernelPlan {
-  std::vector<Kernel> kernels;
+  std::vector<Kernel> kernels;  // of those that have nothing to write there are none
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
   int64_t flops = 0;
