@@ -43,7 +43,7 @@ void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) {
 void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) { std::memcpy(to, from, lines * kLine); }
 #endif
 
-// One chunk of a run. The scratch has a line's room, then the chunk. Whole lines go past the cache; what the chunk leaves of
+// One chunk of a run. The scratch has a line's room, the chunk, and a line again. Whole lines go past the cache; what the chunk leaves of
 // its last one waits in that room for the next chunk. Only the ends of the run share lines with others: these go through it.
 int stream(void* result, int first, void* scratch, int elements, int element_bytes, bool begins, bool ends) {
   auto* to = static_cast<uint8_t*>(result) + static_cast<int64_t>(first) * element_bytes;
@@ -62,7 +62,14 @@ int stream(void* result, int first, void* scratch, int elements, int element_byt
   }
   size_t lines = n / kLine, rest = n % kLine;
   copy_lines(to, from, lines);
-  if (rest > 0) std::memcpy(ends ? to + lines * kLine : static_cast<uint8_t*>(scratch) + kLine - rest, from + lines * kLine, rest);
+  if (ends) {
+    std::memcpy(to + lines * kLine, from + lines * kLine, rest);
+  } else {
+    // A whole line, as a copy of known size takes no call; what is too much is where the next chunk will be.
+    uint8_t line[kLine];
+    std::memcpy(line, from + lines * kLine, kLine);
+    std::memcpy(static_cast<uint8_t*>(scratch) + kLine - rest, line, kLine);
+  }
   return 0;
 }
 
@@ -191,7 +198,7 @@ struct Streamer : IRMutator {
     }
     stmt = For::make(loop->name + ".chunk", 0, chunks, ForType::Serial, loop->partition_policy, loop->device_api, stmt);
     for (const Run& r : runs)
-      stmt = Allocate::make(r.scratch, r.type, Halide::MemoryType::Stack, {static_cast<int>(r.elements * steps) + r.room()}, const_true(), stmt);
+      stmt = Allocate::make(r.scratch, r.type, Halide::MemoryType::Stack, {static_cast<int>(r.elements * steps) + 2 * r.room()}, const_true(), stmt);
     return stmt;
   }
 };
