@@ -88,7 +88,7 @@ std::shared_ptr<CompiledKernel> compiled(const KernelSpec& spec, bool vectors) {
   Halide::Target target = cpu_target();
   LoweredKernel lowered = lower(spec, target, vectors);
   for (const TileScalar& s : lowered.scalars)
-    made->scalars.push_back({static_cast<size_t>(std::ranges::find(spec.shared, s.axis) - spec.shared.begin()), s.count});
+    made->scalars.push_back({spec.arena->name(s.axis), s.count});
   made->inputs = lowered.inputs;
   made->results = lowered.results;
   made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);

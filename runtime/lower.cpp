@@ -74,7 +74,12 @@ void Lowering::declare() {
     emit_.origin.emplace(id, origin);
     out_.scalars.push_back({id, false});
     out_.arguments.push_back(origin);
-    if (axis(id).kind() != AxisKind::part) continue;
+  }
+  std::vector<Id> unknown;
+  for (auto& [id, axis] : spec_.axes)
+    if (axis.kind() == AxisKind::part || (axis.kind() == AxisKind::whole && !axis.baked)) unknown.push_back(id);
+  std::ranges::sort(unknown);
+  for (Id id : unknown) {
     Halide::Param<int> count("n_" + spec_.arena->name(id));
     counts_.emplace(id, count);
     out_.scalars.push_back({id, true});
@@ -134,7 +139,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   std::vector<Id> candidates = m.reduced;
   if (written != kNone) candidates.push_back(written);
   std::erase_if(candidates, [&](Id x) {
-    bool too_short = x != written && axis(x).kind() == AxisKind::whole && axis(x).extent < natural(widest(m));
+    bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));
     return axis(x).kind() == AxisKind::single || too_short;
   });
   std::unordered_map<Id, double> score;
@@ -144,7 +149,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     const Node& n = a[id];
     if (!is_read(n.op) || read_indices(n).empty()) continue;
     double points = 1;
-    for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).extent);
+    for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).in_tile());
     for (Id x : candidates)
       if (step_along(*spec_.arena, read_indices(n).back(), x) == 1) score[x] += points;
   }
@@ -156,12 +161,8 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
 }
 
 Expr Lowering::extent(Id x) const {
-  switch (axis(x).kind()) {
-    case AxisKind::part: return counts_.at(x);
-    case AxisKind::single: return 1;
-    case AxisKind::whole: return static_cast<int>(axis(x).extent);
-  }
-  throw Bug("unknown kind of axis");
+  if (auto it = counts_.find(x); it != counts_.end()) return it->second;
+  return axis(x).kind() == AxisKind::single ? 1 : static_cast<int>(axis(x).extent);
 }
 
 void Lowering::find_row_loop() {
@@ -211,16 +212,16 @@ void Lowering::member(const std::vector<size_t>& group) {
   if (rest.size() < group.size()) return member(rest);
   Id v = vector_axis(group);
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
-  bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||
+  bool long_enough = v != kNone && (!constant(v) ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
   bool plain = !vectors_ || read_backwards(group, v);
-  bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::whole; });
+  bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && terms(m) > 0 && terms(m) <= kFewTerms;
   if (along && long_enough && !plain)
     row_sum(group, v);
   else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
     unrolled(group, v);
-  else if (few && !plain && axis(v).kind() == AxisKind::whole && axis(v).extent >= natural(widest(m)))
+  else if (few && !plain && constant(v) && axis(v).extent >= natural(widest(m)))
     in_registers(group, v);
   else
     column_sum(group, along || plain ? kNone : v);
@@ -303,7 +304,7 @@ void Lowering::finish() {
       for (size_t i = 0; i < dims.size(); ++i) {
         Id x = m.left[dims[dims.size() - 1 - i]];
         if (element == 1) buffer.dim(static_cast<int>(i)).set_min(0);  // the others are where the first is
-        if (axis(x).kind() == AxisKind::whole) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+        if (constant(x)) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
       }
       bool unit = !dims.empty() && dims.back() + 1 == m.left.size() && (t.dense || t.use == SpecTensor::Use::partial);
       if (!dims.empty() && !unit) buffer.dim(0).set_stride(Expr());
@@ -326,7 +327,8 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 }
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
-  return Lowering(spec, target, vectors).run();
+  const KernelSpec compiled = as_compiled(spec);
+  return Lowering(compiled, target, vectors).run();
 }
 
 Halide::Target cpu_target() {

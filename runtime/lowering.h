@@ -37,7 +37,7 @@ class Lowering {
   Padding padding_;
   LoweredKernel out_;
   std::unordered_map<Id, Var> vars_;
-  std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes of which a tile takes a part
+  std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes whose extent in the tile is an argument
   std::unordered_map<uint32_t, Func> results_;
   // Set when everything else is computed inside the rows of one result.
   size_t row_result_ = SIZE_MAX;
@@ -45,6 +45,8 @@ class Lowering {
   std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
+  // All of it in every tile, and as much as the code knows.
+  bool constant(Id id) const { return axis(id).kind() == AxisKind::whole && axis(id).baked; }
   int vectors_or(int rule) const { return spec_.vectors > 0 ? spec_.vectors : rule; }
   int natural(DType t) const { return target_.natural_vector_size(storage_type(t)); }
 
@@ -76,7 +78,7 @@ class Lowering {
     return axes;
   }
 
-  // Elements of an axis in this tile: a constant; of a part, an argument, for the last tile may have fewer.
+  // Elements of an axis in this tile: a constant, or an argument: the last tile may have fewer, and a batch any number.
   Expr extent(Id x) const;
 
   // Vectorizes v of a stage by what fits: the natural width, less for short constant extents.
@@ -84,10 +86,10 @@ class Lowering {
   void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll) const {
     const SpecAxis& a = axis(x);
     int width = vectors_ ? natural(type) : 1;
-    if (a.kind() == AxisKind::whole)
+    if (constant(x))
       while (width > 1 && a.extent < width) width /= 2;
     if (width <= 1) return;
-    if (a.kind() == AxisKind::whole && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
+    if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
     if (unroll > 1) {
       split_unrolled(stage, v, width, unroll);
     } else {
