@@ -101,9 +101,11 @@ struct Walk {
       args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
       extents.emplace_back();
       if (shared || is_within(ids[i], t.shape[i])) continue;
-      // A dimension is unknown where axes of unknown extent are its only index.
+      // A dimension is unknown where axes of unknown extent are its only index. And where Halide is to find the places that
+      // are inside, of a plain read: told the extent, it leaves out the last ones (box blur's backward: 4.9 ms, not 3.7).
       auto x = e.spec.axes.find(ids[i]);
-      bool known = made != e.made.end() || x == e.spec.axes.end() || x->second.baked;
+      bool told = !e.mostly_inside || n.op == Op::read_or;
+      bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.baked));
       extents.back() = known ? Expr(static_cast<int32_t>(t.shape[i]))
                              : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
     }

@@ -272,6 +272,7 @@ void Lowering::scatter(const SpecMember& m) {
     acc.update(0).reorder(order);
     vectorize(acc.update(0), pure[0], v, widest(m), 1);
   }
+  along_memory(acc, m);
   place(acc);
   results_of({static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); });
 }

@@ -191,8 +191,15 @@ class Lowering {
       const SpecMember& m = spec_.members[group[i]];
       Func r(name("red", m.tensor));
       r(func_vars(m)) = to_storage(m, value(i));
+      along_memory(r, m);
       publish(m, r);
     }
+  }
+
+  // Vectors along the last dimension.
+  void along_memory(Func f, const SpecMember& m) const {
+    auto dims = tile_dimensions(spec_, m);
+    if (!dims.empty()) vectorize(f, vars_.at(m.left[dims.back()]), m.left[dims.back()], widest(m), 1);
   }
 
   // Innermost dimensions of the result that are so short that all their sums have a register.
