@@ -47,6 +47,9 @@ struct FusionOptions {
   int64_t partial_tile_factor = 2;
   // Below this a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
+  // Programs of at most so many definitions get the cheapest of all plans, not only the one found step by step: of 6, about
+  // a millisecond; of 8, ten.
+  size_t exact_definitions = 6;
   // Tiles wanted at the least, so that threads share the work evenly.
   int64_t least_tiles = 16;
 };
