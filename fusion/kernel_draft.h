@@ -1,5 +1,6 @@
 // A kernel while the planner builds it: members, classes of axes, and which tensor dimensions they run over.
 #pragma once
+#include <compare>
 #include <functional>
 #include <map>
 #include <optional>
@@ -42,12 +43,30 @@ struct Draft {
   std::map<TensorId, size_t> producer;        // index into members
 };
 
+struct PricedDraft {
+  Draft draft;
+  int64_t bytes = 0;  // that it moves and packs
+};
+
+// What the planner makes small: bytes first, then kernels.
+struct PlanCost {
+  int64_t bytes = 0;  // moved and packed
+  int64_t kernels = 0;
+  auto operator<=>(const PlanCost&) const = default;
+};
+
 class Planner {
  public:
   Planner(const Program& p, const DimValues& sizes, const FusionOptions& options);
   KernelPlan run();
+  // These definitions, in order, as one kernel; none if the template does not have it.
+  std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
 
  private:
+  std::vector<std::vector<size_t>> cheapest_groups() const;
+  int64_t handled(const Draft& draft) const;
+  PlanCost cost(const std::vector<Draft>& drafts) const;
+  void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
   void group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
   int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
   int64_t bytes(TensorId t) const;
@@ -57,8 +76,9 @@ class Planner {
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
   std::vector<int> same_loops(const Draft& into, const Draft& from) const;
-  Draft merged(const Draft& into, const Draft& from, std::string* why) const;
+  std::optional<Draft> merged(const Draft& into, const Draft& from, std::string* why) const;
   std::optional<size_t> place_of_both(const std::vector<Draft>& drafts, size_t j, size_t k) const;
+  std::string misfit(const Draft& joined, int64_t tiles, const std::string& why) const;
   std::string refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const;
   void unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;

@@ -5,8 +5,10 @@
 //     z[n] = s[n] + r[n]
 //
 // Classes of axes are found to be the same through the tensors that members of both kernels touch. What is shared then is
-// what is shared in both, unless a member needs more of the other kernel's than its own tile.
+// what is shared in both, unless a member needs more of the other kernel's than its own tile. Products keep all that they
+// had: in fewer tiles of other shapes mlp2's backward took 14 ms instead of 10.
 #include <algorithm>
+#include <functional>
 
 #include "fusion/kernel_draft.h"
 
@@ -35,7 +37,7 @@ std::vector<int> Planner::same_loops(const Draft& into, const Draft& from) const
   return same;
 }
 
-Draft Planner::merged(const Draft& into, const Draft& from, std::string* why) const {
+std::optional<Draft> Planner::merged(const Draft& into, const Draft& from, std::string* why) const {
   Draft both = into;
   std::vector<int> renumbered = same_loops(into, from);
   for (size_t c = 0; c < into.axes.size(); ++c)
@@ -70,7 +72,16 @@ Draft Planner::merged(const Draft& into, const Draft& from, std::string* why) co
     both.dims[p_.body.definitions[m.definition].target()] = m.left;
     unshare_what_must_be_complete(both, m, why);
   }
-  return both;
+  auto loses = [&](const Draft& part, auto&& class_in_both) {
+    return std::ranges::any_of(part.members, [&](const Member& m) {
+      return shape(m).product && std::ranges::any_of(m.left, [&](int c) {
+        return part.shared[static_cast<size_t>(c)] && !both.shared[static_cast<size_t>(class_in_both(c))];
+      });
+    });
+  };
+  if (small_ || (!loses(into, std::identity()) && !loses(from, [&](int c) { return renumbered[static_cast<size_t>(c)]; }))) return both;
+  *why = "a product would have fewer tiles";
+  return std::nullopt;
 }
 
 // May draft j run where k does, or k where j does? Where the two as one would stand.

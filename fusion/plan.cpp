@@ -24,6 +24,12 @@ namespace fusion {
 Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options)
     : p_(p), sizes_(sizes), options_(options) {
   for (const Definition& d : p.body.definitions) shapes_.push_back(take_apart(d));
+  std::set<TensorId> read;
+  for (const Shape& s : shapes_)
+    for (Id r : s.reads) read.insert((*p_.arena)[r].symbol);
+  int64_t everything = 0;
+  for (TensorId t : read) everything += bytes(t);
+  small_ = everything <= options_.serial_bytes;
 }
 
 int64_t Planner::bytes(TensorId t) const {
@@ -327,32 +333,33 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
-// Why drafts may not be this one kernel; empty if they may. apart: what they move and pack as they are; tiles: the fewest of
-// one of them.
-std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const {
+// Why the template does not have this kernel; empty if it has. tiles: the fewest of one of its parts.
+std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::string& why) const {
   if (small_) return "";
   if (depth(joined) > 1 && footprint(joined, false) > options_.cache_bytes) return "a tile would not fit the cache";
   bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
   if (!has_shared || shared_tiles(joined) < std::min<int64_t>(4, tiles)) return why.empty() ? "too few tiles" : why;
+  return "";
+}
+
+// Why drafts had better not be this one kernel. apart: what they move and pack as they are.
+std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const {
+  std::string reason = misfit(joined, tiles, why);
+  if (small_ || !reason.empty()) return reason;
   Kernel both = finished(joined);
   if (cuts_a_product(both)) return "a product would be cut along its sum";
   return both.bytes_moved + both.bytes_packed > apart() ? "together they would move and pack more bytes" : "";
+}
+
+int64_t Planner::handled(const Draft& draft) const {
+  Kernel kernel = finished(draft);
+  return kernel.bytes_moved + kernel.bytes_packed;
 }
 
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
   std::map<TensorId, size_t> home;  // kernel that produces a tensor
-  int64_t everything = 0;
-  std::set<TensorId> touched;
-  for (const Shape& s : shapes_)
-    for (Id r : s.reads) touched.insert((*p_.arena)[r].symbol);
-  for (TensorId t : touched) everything += bytes(t);
-  small_ = everything <= options_.serial_bytes;
-  auto handled = [&](const Draft& d) {
-    Kernel kernel = finished(d);
-    return kernel.bytes_moved + kernel.bytes_packed;
-  };
 
   // Kernels that definition i ties to that of its own are one with it, if they may.
   auto gather_up = [&](size_t i) {
@@ -362,13 +369,14 @@ KernelPlan Planner::run() {
       auto place = place_of_both(drafts, std::min(j, k), std::max(j, k));
       if (!place) continue;
       std::string why;
-      Draft both = merged(drafts[std::min(j, k)], drafts[std::max(j, k)], &why);
+      std::optional<Draft> both = merged(drafts[std::min(j, k)], drafts[std::max(j, k)], &why);
+      if (!both) continue;
       auto apart = [&] { return handled(drafts[j]) + handled(drafts[k]); };
-      if (!refusal(both, std::min(shared_tiles(drafts[j]), shared_tiles(drafts[k])), apart, why).empty()) continue;
+      if (!refusal(*both, std::min(shared_tiles(drafts[j]), shared_tiles(drafts[k])), apart, why).empty()) continue;
       const size_t left = *place == k ? j : k;
       if (reasons[*place].empty()) reasons[*place] = reasons[left];
       drafts[left] = {};
-      drafts[*place] = std::move(both);
+      drafts[*place] = std::move(*both);
       k = *place;
       for (const Member& m : drafts[k].members) home[p_.body.definitions[m.definition].target()] = k;
     }
@@ -407,6 +415,7 @@ KernelPlan Planner::run() {
     }
     if (options_.policy == FusePolicy::full) gather_up(i);
   }
+  if (options_.policy == FusePolicy::full) improve(drafts, reasons);
 
   KernelPlan plan;
   for (size_t k = 0; k < drafts.size(); ++k) {

@@ -63,6 +63,9 @@ struct FusionOptions {
   // 1.8 and 1.3 ms, tanh's backward (8 ps) 7.2 and 5.3 ms, mish's (44 ps) 5.1 and 4.3 ms, its forward (143 ps) 6.6 and 7.3 ms.
   int64_t stream_bytes = 8 << 20;
   int64_t stream_ps_per_byte = 50;
+  // Programs of at most so many definitions get the cheapest of all plans, not only the one found step by step: of 6, about
+  // a millisecond; of 8, ten.
+  size_t exact_definitions = 6;
   // Tiles wanted at the least, so that threads share the work evenly.
   int64_t least_tiles = 16;
   KernelChoices choices = {};

@@ -9,6 +9,7 @@
 //   wrt=w,b          gradients asked for; all if left out
 //   with=sgd_1       plus the kernels of another op of the folder, at its own sizes
 //   bytes=1.1        moved at most so many times what is unavoidable, in every direction named
+//   elements=200     moved at most, in all directions named, 4 bytes each
 //   flops=2          at most so many times the operations of the program as written, each definition once; 1.1 if left out
 //   missed REASON    up to the end of the line
 //
@@ -41,6 +42,7 @@ struct Expected {
   std::vector<std::string> wrt;
   std::string with, missed;
   double bytes = std::numeric_limits<double>::infinity();
+  int64_t elements = std::numeric_limits<int64_t>::max();
   double flops = 1.1;
   size_t line = 0;
 };
@@ -90,6 +92,7 @@ Expected read_expected(const std::string& line, size_t number) {
     if (key == "wrt") e.wrt = split(value, ',');
     else if (key == "with") e.with = value;
     else if (key == "bytes") e.bytes = std::stod(value);
+    else if (key == "elements") e.elements = std::stoll(value);
     else if (key == "flops") e.flops = std::stod(value);
     else if (key == "infer" || key == "forward" || key == "backward" || key == "both")
       e.kernels[key] = {std::stoi(value), std::stoi(value.substr(value.find('/') + 1))};
@@ -184,6 +187,7 @@ TEST_P(KernelCounts, AreWhatTheTableSays) {
     CompiledOp op = compiled(row, e);
     std::map<std::string, int> found;
     bool missed = false;
+    int64_t moved = 0;
     for (const auto& [direction, counts] : e.kernels) {
       const Phase phase = direction == "infer" ? Phase::infer : direction == "forward" ? Phase::forward : Phase::backward;
       KernelPlan plan = op.plan(phase, e.sizes);
@@ -193,8 +197,10 @@ TEST_P(KernelCounts, AreWhatTheTableSays) {
         KernelPlan forward = op.plan(Phase::forward, e.sizes);
         text = kernels_text(forward) + text;
         n += static_cast<int>(forward.kernels.size()) + with_kernels(e.with);
+        moved += forward.bytes_moved;
       }
       found[direction] = n;
+      moved += plan.bytes_moved;
       missed |= n > counts.second;
       EXPECT_TRUE(updating() || n == counts.first) << direction << " has " << n << " kernels\n" << text;
       const auto unavoidable = static_cast<double>(plan.bytes_unavoidable);
@@ -203,6 +209,7 @@ TEST_P(KernelCounts, AreWhatTheTableSays) {
       const auto written = static_cast<double>(flops_as_written(op.derivation(), direction, e.sizes));
       EXPECT_LE(static_cast<double>(plan.flops) / std::max(1.0, written), e.flops) << direction;
     }
+    EXPECT_LE(moved / 4, e.elements);
     EXPECT_EQ(missed, !e.missed.empty());
     if (updating()) rewrite(row.file, e, found);
   }
