@@ -94,12 +94,9 @@ class Bench {
     double fit = std::clamp(kBudgetMs / std::max(round, 1e-3), double{kFewest}, double{kMost});
     repeats_ = c_.repeats > 0 ? c_.repeats : static_cast<int>(fit);
     progress_.show(fmt::format("timing, {} rounds", repeats_));
-    auto shown = Clock::now();
     for (int i = 0; i < repeats_; ++i) {
       for (Timer* t : timers) t->sample();
-      if (since(shown) < 200) continue;
       progress_.show(fmt::format("round {} of {}", i + 1, repeats_), true);
-      shown = Clock::now();
     }
   }
 

@@ -303,7 +303,7 @@ class Tune {
     return false;
   }
 
-  void show(const std::string& what) const {
+  void show(const std::string& what) {
     constexpr int kWidth = 24;
     double done = std::clamp(since(start_) / std::max(1.0, seconds() * 1e3), 0.0, 1.0);
     std::string bar(static_cast<size_t>(done * kWidth), '#');
