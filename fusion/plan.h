@@ -81,6 +81,8 @@ struct Kernel {
   int64_t bytes_packed = 0;     // of operands of products, copied by each tile into the order in which it reads them
   int64_t flops = 0;
   bool finish = false;          // has a second step that adds up per-tile partial results
+  // One tile, small, that takes what the kernel before it has finished: part of that one's second step.
+  bool follows = false;
   std::string reason;           // why it ends where it ends
 };
 
@@ -94,6 +96,7 @@ struct KernelPlan {
   int64_t bytes_unavoidable = 0;
   int64_t flops = 0;
   int reductions = 0;           // distinct Reduce nodes
+  int sweeps() const;           // kernels that follow no other
 };
 
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.
