@@ -356,6 +356,30 @@ int64_t Planner::handled(const Draft& draft) const {
   return kernel.bytes_moved + kernel.bytes_packed;
 }
 
+// What is left to do in one small tile once all tiles of a kernel are done (the mean of a sum of everything) is done where that
+// is finished.
+void Planner::find_followers(std::vector<Kernel>& kernels) const {
+  auto reads_from = [&](const Kernel& k, const Kernel& maker) {
+    return std::ranges::any_of(k.members, [&](const Member& m) {
+      return std::ranges::any_of(shape(m).reads, [&](Id r) {
+        return std::ranges::find(maker.results, (*p_.arena)[r].symbol) != maker.results.end();
+      });
+    });
+  };
+  for (size_t k = 1; k < kernels.size(); ++k) {
+    size_t host = k;
+    while (host > 0 && !reads_from(kernels[k], kernels[host - 1])) --host;
+    if (host == 0) continue;
+    const Kernel& last = kernels[host - 1];
+    if ((!last.finish && !last.follows) || kernels[k].finish || kernels[k].bytes_unavoidable > options_.serial_bytes) continue;
+    kernels[k].follows = true;
+    kernels[k].reason.clear();
+    while (host < k && kernels[host].follows) ++host;
+    auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
+    std::rotate(at(host), at(k), at(k) + 1);
+  }
+}
+
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
@@ -431,6 +455,7 @@ KernelPlan Planner::run() {
     plan.flops += kernel.flops;
     plan.kernels.push_back(std::move(kernel));
   }
+  if (options_.policy == FusePolicy::full) find_followers(plan.kernels);
   std::set<Id> reductions;
   for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(*p_.arena, d.body))
@@ -440,6 +465,8 @@ KernelPlan Planner::run() {
 }
 
 }  // namespace fusion
+
+int KernelPlan::sweeps() const { return static_cast<int>(std::ranges::count(kernels, false, &Kernel::follows)); }
 
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {
   fusion::Planner planner(p, sizes, options);

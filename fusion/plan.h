@@ -99,6 +99,8 @@ struct Kernel {
   int64_t flops = 0;
   bool streams = false;         // writes its results past the cache
   bool finish = false;          // has a second step that adds up per-tile partial results
+  // One tile, small, that takes what the kernel before it has finished: part of that one's second step.
+  bool follows = false;
   std::string key;              // what it computes, at which sizes (fusion/kernel_key.h)
   KernelChoice choice;          // of the options, if they have one for it
   std::string reason;           // why it ends where it ends
@@ -114,6 +116,7 @@ struct KernelPlan {
   int64_t bytes_unavoidable = 0;
   int64_t flops = 0;
   int reductions = 0;           // distinct Reduce nodes
+  int sweeps() const;           // kernels that follow no other
 };
 
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.

@@ -221,7 +221,7 @@ RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> vi
     if (!state->temporaries[t]) state->views[t] = views[t];
   for (size_t i = 0; i < kernels_.size(); ++i) {
     const Instance& k = *kernels_[i];
-    ++counts.kernels;
+    counts.kernels += !k.kernel->follows;
     counts.tiles += k.tiles;
     auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     run_kernel(k, i, *state, pool);

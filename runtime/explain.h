@@ -40,7 +40,7 @@ struct ExplainedStash {
   std::string reason;
 };
 
-// One sweep, or (finish) the small step that adds up a sweep's per-tile partial results.
+// One sweep, or (finish) a small step behind it, which adds up its per-tile partial results or takes what comes of them.
 struct ExplainedKernel {
   std::string name;
   std::vector<std::string> computes;
