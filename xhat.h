@@ -35,6 +35,7 @@
 #include "expr/program.h"
 #include "runtime/compile.h"
 #include "runtime/explain.h"
+#include "runtime/tuning.h"
 
 // What a program that writes ops needs beside the language itself. In xhat, Op, Tensor and Dim are the
 // engine's own and would clash with those of the language, so nobody should have to open that namespace.
@@ -61,6 +62,10 @@ using xhat::FusionOptions;
 using xhat::Stash;
 using xhat::StashOptions;
 using xhat::TensorView;
+
+// Choices that were measured by `xhat tune`: options.fusion.choices = choices_of(read_tuning("tuned.json")).
+using xhat::choices_of;
+using xhat::read_tuning;
 
 // Looking.
 using xhat::explain;

@@ -110,7 +110,7 @@ void run(benchmark::State& state, const Case& c, const Variant& v, Phase phase) 
     for (auto _ : state) call();
     KernelPlan plan = s.op.plan(phase, c.dims);
     state.SetBytesProcessed(plan.bytes_unavoidable * state.iterations());
-    state.counters["kernels"] = static_cast<double>(plan.kernels.size());
+    state.counters["kernels"] = plan.sweeps();
     if (phase != Phase::infer) state.counters["stash_bytes"] = static_cast<double>(stash.bytes());
   } catch (const std::exception& e) {
     state.SkipWithError(e.what());

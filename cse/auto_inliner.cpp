@@ -120,7 +120,7 @@ int64_t evaluation_cost_ps(const Arena& a, Id body) {
     if (n.free_axes().empty()) reads[id] = is_read(n.op) || std::ranges::any_of(n.args(), reads_any);
     // Reads are paid by whoever moves the bytes; index arithmetic is nearly free, and numbers made of dims are.
     if (is_read(n.op) || (n.free_axes().empty() && !reads.at(id))) continue;
-    if (is_float(n.type) || n.type == DType::boolean) cost += info(n.op).cost_ps;
+    if (is_float(n.type) || n.type == DType::boolean) cost += cost_ps(a, n);
   }
   return cost;
 }

@@ -96,7 +96,7 @@ int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& befo
       if (n.axes_count < rank && is_read(n.op) && has_tensor(p.outputs, chosen))
         sum += p.tensors[n.symbol].role == Role::defined && !has_tensor(p.outputs, n.symbol);
       if (n.axes_count < rank || (!is_float(n.type) && n.type != DType::boolean)) continue;
-      sum += info(n.op).cost_ps;
+      sum += xhat::cost_ps(a_, n);
       bool free = !is_read(n.op) || n.symbol == chosen || has_tensor(p.outputs, n.symbol);
       if (!free && p.tensors[n.symbol].role == Role::defined) sum += kWritten_ps;
       if (is_read(n.op) && dropped_.contains(n.symbol)) sum += kKept_ps;

@@ -137,9 +137,11 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
       std::vector<Id> axes(node.free_axes().begin(), node.free_axes().end());
       if (is_reduction(node.op))
         for (const AxisRange& r : reduce_axes(node)) axes.push_back(r.axis);
-      auto priced = prices.op_ps.find(node.op);
-      int64_t cost = priced == prices.op_ps.end() ? info(node.op).cost_ps : priced->second;
-      n.recompute_ps += cost * NominalSizes::elements(axes, sizes);
+      auto price = [&](Op op) {
+        auto priced = prices.op_ps.find(op);
+        return priced == prices.op_ps.end() ? int64_t{info(op).cost_ps} : priced->second;
+      };
+      n.recompute_ps += cost_ps(a_, node, price) * NominalSizes::elements(axes, sizes);
     }
   }
   if (is_reduction(root.op)) {

@@ -92,7 +92,7 @@ class BranchReuse {
     for (Id x : reachable(a_, id)) {
       const Node& n = a_[x];
       if (is_read(n.op)) read.insert(n.symbol);
-      else if (is_float(n.type) || n.type == DType::boolean) sum += info(n.op).cost_ps;
+      else if (is_float(n.type) || n.type == DType::boolean) sum += cost_ps(a_, n);
     }
     for (TensorId t : read) sum += dropped_.contains(t) ? kKept_ps : kRead_ps;
     return sum;

@@ -100,6 +100,21 @@ const Op* function_named(std::string_view name) {
   return it == index.end() ? nullptr : &it->second;
 }
 
+std::optional<int> whole_power(const Arena& a, const Node& n) {
+  if (n.op != Op::pow || !is_float(n.type) || a[n.arg(1)].op != Op::constant) return {};
+  double k = a[n.arg(1)].value;
+  if (k != std::floor(k) || std::abs(k) > 64) return {};
+  return static_cast<int>(k);
+}
+
+int64_t cost_ps(const Arena& a, const Node& n, const std::function<int64_t(Op)>& price) {
+  auto k = whole_power(a, n);
+  if (!k) return price(n.op);
+  auto magnitude = static_cast<unsigned>(std::abs(*k));
+  int products = std::max(0, static_cast<int>(std::bit_width(magnitude)) + std::popcount(magnitude) - 2);
+  return products * price(Op::mul) + (*k < 0 ? price(Op::div) : 0);
+}
+
 const Op* reduction_named(std::string_view name) {
   static const NameIndex index = [] {
     NameIndex m;

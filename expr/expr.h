@@ -6,8 +6,10 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +70,12 @@ struct OpInfo {
 const OpInfo& info(Op op);
 constexpr bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
 constexpr bool is_read(Op op) { return op == Op::read || op == Op::read_or; }
+class Arena;
+struct Node;
+// x^k with a constant whole k, which is computed by products: k. Limit: 64.
+std::optional<int> whole_power(const Arena& a, const Node& n);
+// What the node costs per element, its operands not included: by the table, a whole power by the products it takes.
+int64_t cost_ps(const Arena& a, const Node& n, const std::function<int64_t(Op)>& price = [](Op op) { return info(op).cost_ps; });
 // The function, operator or reduction of that name in the language ("tanh", "max" as a function, ...), or none.
 const Op* function_named(std::string_view name);
 const Op* reduction_named(std::string_view name);

@@ -1,4 +1,4 @@
-// Tiles of a finished kernel, and its figures: bytes moved, bytes it cannot avoid, flops.
+// Tiles of a finished kernel, and the bytes that it moves and cannot avoid.
 #include <algorithm>
 #include <set>
 
@@ -13,19 +13,6 @@ bool reduced_by_all(const Draft& d, int c) {
 }
 
 constexpr int64_t kLeastRows = 4, kLeastColumns = 8;  // of a product's block
-
-bool is_arithmetic(const Node& n) {
-  if (!is_float(n.type) || is_read(n.op)) return false;
-  switch (n.op) {
-    case Op::constant:
-    case Op::axis:
-    case Op::dim:
-    case Op::select:
-    case Op::cast:
-    case Op::stop_gradient: return false;
-    default: return true;
-  }
-}
 
 }  // namespace
 
@@ -146,15 +133,17 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   bool partial = std::ranges::any_of(d.members, [&](const Member& m) {
     return std::ranges::any_of(m.reduced, [&](int c) { return d.shared[static_cast<size_t>(c)]; });
   });
-  int64_t wanted = options_.tile_bytes * (partial ? options_.partial_tile_factor : 1);
+  const bool tuned = k.choice.tile_bytes > 0;
+  const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * (partial ? options_.partial_tile_factor : 1);
+  const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : options_.least_tiles;
   for (int c : order) d.axes[static_cast<size_t>(c)].tile = 1;
-  if (total <= options_.serial_bytes) {
+  if (total <= options_.serial_bytes && !tuned) {
     for (int c : order) d.axes[static_cast<size_t>(c)].tile = std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
   } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
     // Every tile of a scatter goes over all that is added, looking for what falls into it: no more tiles than needed.
     for (size_t i = 0; i < order.size(); ++i) {
       KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
-      axis.tile = std::max<int64_t>(1, i > 0 ? axis.extent : (axis.extent + options_.least_tiles - 1) / options_.least_tiles);
+      axis.tile = std::max<int64_t>(1, i > 0 ? axis.extent : (axis.extent + least_tiles - 1) / least_tiles);
     }
   } else {
     int64_t column_tiles = 1;
@@ -179,10 +168,10 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
       int64_t fit = std::max<int64_t>(1, std::max(wanted - (one - step), wanted / 2) / step);
       // Enough tiles for the threads to share, whatever the cache could hold.
-      fit = std::min(fit, std::max<int64_t>(1, full * tiles / options_.least_tiles));
+      fit = std::min(fit, std::max<int64_t>(1, full * tiles / least_tiles));
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) fit = std::max(fit, std::min<int64_t>(64, full * tiles / 8));
-      if (column_tiles > 1) fit = std::max(fit, std::min(options_.cache_bytes / step, full * tiles * column_tiles / options_.least_tiles));
+      if (column_tiles > 1) fit = std::max(fit, std::min(options_.cache_bytes / step, full * tiles * column_tiles / least_tiles));
       if (fit >= full) {
         axis.tile = full;
         continue;
@@ -204,15 +193,23 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
         k.finish = true;
 }
 
-void Planner::count(const Draft& draft, Kernel& k) const {
+void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   const Arena& a = *p_.arena;
-  int64_t tiles = 1;
-  for (int c : k.shared) {
+  auto tiles_along = [&](int c) -> int64_t {
+    if (std::ranges::find(k.shared, c) == k.shared.end()) return 1;
     const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
-    tiles *= std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
-  }
+    return std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
+  };
+  int64_t tiles = 1;
+  for (int c : k.shared) tiles *= tiles_along(c);
   bool in_cache = footprint(draft, true) <= options_.reference_l2_bytes;
   std::set<TensorId> results(k.results.begin(), k.results.end());
+  const auto read = windows(draft, true);
+  auto window_bytes = [&](TensorId t) {
+    int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
+    for (size_t i = 0; i < p_.tensors[t].shape.size(); ++i) n *= std::min(extent(p_.tensors[t].shape[i]), read.at(t)[i]);
+    return n;
+  };
   for (auto& [t, classes] : draft.dims) {
     bool produced = draft.producer.contains(t);
     if (produced && !results.contains(t)) continue;  // lives and dies inside the tile
@@ -225,38 +222,17 @@ void Planner::count(const Draft& draft, Kernel& k) const {
       for (const Member& m : k.members)
         looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
       if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
-      // Not along the tiles at all: every tile reads it; from cache if it stays there.
+      // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
       bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.shared[static_cast<size_t>(c)]; });
-      if (!tiled && size > options_.reference_l2_bytes) moved *= tiles;
+      if (!tiled && size > options_.reference_l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
     }
     k.bytes_moved += moved;
   }
   for (const Member& m : k.members) {
-    const Definition& d = p_.body.definitions[m.definition];
-    const Shape& s = shapes_[m.definition];
     k.bytes_packed += tiles * packed_in_tile(draft, m);
-    bool across = false;
-    for (int c : m.reduced)
-      across |= std::ranges::find(k.shared, c) != k.shared.end() &&
-                k.axes[static_cast<size_t>(c)].tile < k.axes[static_cast<size_t>(c)].extent;
-    if (across) k.bytes_moved += 2 * tiles * bytes(d.target());  // partial results, written and read
-    auto points = [&](const Node& n) {
-      int64_t v = 1;
-      for (Id axis : n.free_axes())
-        for (size_t i = 0; i < s.axes.size(); ++i)
-          if (s.axes[i].axis == axis) v *= s.extents[i];
-      return v;
-    };
-    for (Id id : reachable(a, d.body)) {
-      const Node& n = a[id];
-      if (!is_arithmetic(n)) continue;
-      int64_t v = points(n);
-      if (is_reduction(n.op))
-        for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
-      if (id == d.body)  // a scatter adds each value to one place only
-        for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
-      k.flops += v;
-    }
+    int64_t partials = 1;
+    for (int c : m.reduced) partials *= tiles_along(c);
+    if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.body.definitions[m.definition].target());  // written and read
   }
 }
 

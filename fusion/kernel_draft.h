@@ -1,5 +1,7 @@
 // A kernel while the planner builds it: members, classes of axes, and which tensor dimensions they run over.
 #pragma once
+#include <compare>
+#include <functional>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -41,12 +43,30 @@ struct Draft {
   std::map<TensorId, size_t> producer;        // index into members
 };
 
+struct PricedDraft {
+  Draft draft;
+  int64_t bytes = 0;  // that it moves and packs
+};
+
+// What the planner makes small: bytes first, then kernels.
+struct PlanCost {
+  int64_t bytes = 0;  // moved and packed
+  int64_t kernels = 0;
+  auto operator<=>(const PlanCost&) const = default;
+};
+
 class Planner {
  public:
   Planner(const Program& p, const DimValues& sizes, const FusionOptions& options);
   KernelPlan run();
+  // These definitions, in order, as one kernel; none if the template does not have it.
+  std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
 
  private:
+  std::vector<std::vector<size_t>> cheapest_groups() const;
+  int64_t handled(const Draft& draft) const;
+  PlanCost cost(const std::vector<Draft>& drafts) const;
+  void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
   void group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
   int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
   int64_t bytes(TensorId t) const;
@@ -55,6 +75,12 @@ class Planner {
   void find_phases(const Definition& d, Shape& s, const Replacements& windows) const;
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
+  std::vector<int> same_loops(const Draft& into, const Draft& from) const;
+  std::optional<Draft> merged(const Draft& into, const Draft& from, std::string* why) const;
+  std::optional<size_t> place_of_both(const std::vector<Draft>& drafts, size_t j, size_t k) const;
+  std::string misfit(const Draft& joined, int64_t tiles, const std::string& why) const;
+  std::string refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const;
+  void unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
   bool worth(const Draft& draft, const Shape& s) const;
   int64_t value_at(Id e, const std::unordered_map<Id, int64_t>& axes) const;
@@ -63,22 +89,26 @@ class Planner {
   int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
   bool leaves(const Draft& draft, TensorId t) const;
-  Kernel finished(const Draft& draft) const;
+  Draft as_tiled(const Draft& draft, const Kernel& k) const;
+  Kernel finished(const Draft& draft, const KernelChoice& choice = {}) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
   static std::optional<Shape::Product> product_of(const Shape& s);
   static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
   const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
+  void find_followers(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
-  void count(const Draft& draft, Kernel& k) const;
+  void count_bytes(const Draft& draft, Kernel& k) const;
+  void count_flops(const Draft& draft, Kernel& k) const;
 
   const Program& p_;
   const DimValues& sizes_;
   const FusionOptions& options_;
   std::vector<Shape> shapes_;
+  bool small_ = false;  // all that is read takes no second thread
 };
 
 }  // namespace xhat::fusion

@@ -1,4 +1,5 @@
-// Definitions are taken in order; each joins the latest kernel that may have it, else starts one.
+// Definitions are taken in order; each joins the latest kernel that may have it, else starts one. Then other kernels that it
+// reads from, or reads the same as, become one with its own if they may (merge_drafts.cpp).
 //
 // Joining: the definition's axes are identified with classes of the kernel through the tensors both touch by bare axes
 // (what the kernel produces first, then the largest). A class stays shared only if every member runs over it and no
@@ -14,6 +15,7 @@
 
 #include "expr/affine_poly.h"
 #include "fusion/kernel_draft.h"
+#include "fusion/kernel_key.h"
 #include "fusion/scatter.h"
 
 namespace xhat {
@@ -22,6 +24,12 @@ namespace fusion {
 Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options)
     : p_(p), sizes_(sizes), options_(options) {
   for (const Definition& d : p.body.definitions) shapes_.push_back(take_apart(d));
+  std::set<TensorId> read;
+  for (const Shape& s : shapes_)
+    for (Id r : s.reads) read.insert((*p_.arena)[r].symbol);
+  int64_t everything = 0;
+  for (TensorId t : read) everything += bytes(t);
+  small_ = everything <= options_.serial_bytes;
 }
 
 int64_t Planner::bytes(TensorId t) const {
@@ -172,6 +180,32 @@ bool Planner::worth(const Draft& draft, const Shape& s) const {
   return std::ranges::any_of(s.reads, [&](Id r) { return draft.dims.contains((*p_.arena)[r].symbol); });
 }
 
+// Classes over which the member needs more than its own tile of what other members make.
+void Planner::unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const {
+  const Arena& a = *p_.arena;
+  const Shape& s = shape(member);
+  auto class_of = [&](Id index) {
+    auto at = local_axis(s, index);
+    return !at ? -1 : *at < s.left ? member.left[*at] : member.reduced[*at - s.left];
+  };
+  for (size_t i = 0; i < draft.axes.size(); ++i) {
+    const int c = static_cast<int>(i);
+    for (Id r : s.reads) {
+      auto it = draft.producer.find(a[r].symbol);
+      if (!draft.shared[i] || it == draft.producer.end()) continue;
+      auto unshare = [&](const char* what) {
+        draft.shared[i] = false;
+        *why = p_.tensors[a[r].symbol].name + what + draft.axes[i].name;
+      };
+      const Member& made = draft.members[it->second];
+      if (std::ranges::find(made.reduced, c) != made.reduced.end()) unshare(" must be complete over ");
+      auto indices = read_indices(a[r]);
+      for (size_t dim = 0; dim < indices.size(); ++dim)
+        if (made.left[dim] == c && class_of(indices[dim]) != c) unshare(" is read elsewhere along ");
+    }
+  }
+}
+
 std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::string* why) const {
   const Arena& a = *p_.arena;
   const Definition& d = p_.body.definitions[definition];
@@ -185,35 +219,16 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
     result.axes.push_back({a.name(s.axes[i].axis), s.extents[i], s.extents[i]});
     result.shared.push_back(false);
   }
-  for (size_t c = 0; c < draft.axes.size(); ++c) {
-    if (!result.shared[c]) continue;
-    auto unshare = [&](const std::string& reason) {
+  for (size_t c = 0; c < draft.axes.size(); ++c)
+    if (result.shared[c] && std::ranges::find(local, static_cast<int>(c)) == local.end()) {
       result.shared[c] = false;
-      *why = reason;
-    };
-    if (std::ranges::find(local, static_cast<int>(c)) == local.end()) {
-      unshare(p_.tensors[d.target()].name + " does not run over " + draft.axes[c].name);
-      continue;
+      *why = p_.tensors[d.target()].name + " does not run over " + draft.axes[c].name;
     }
-    for (Id r : s.reads) {
-      auto it = draft.producer.find(a[r].symbol);
-      if (it == draft.producer.end()) continue;
-      const std::string& name = p_.tensors[a[r].symbol].name;
-      const Member& m = draft.members[it->second];
-      if (std::ranges::find(m.reduced, static_cast<int>(c)) != m.reduced.end())
-        unshare(name + " must be complete over " + draft.axes[c].name);
-      auto indices = read_indices(a[r]);
-      for (size_t i = 0; i < indices.size(); ++i) {
-        if (m.left[i] != static_cast<int>(c)) continue;
-        auto at = local_axis(s, indices[i]);
-        if (!at || local[*at] != static_cast<int>(c)) unshare(name + " is read elsewhere along " + draft.axes[c].name);
-      }
-    }
-  }
   Member m;
   m.definition = definition;
   m.left.assign(local.begin(), local.begin() + static_cast<std::ptrdiff_t>(s.left));
   m.reduced.assign(local.begin() + static_cast<std::ptrdiff_t>(s.left), local.end());
+  unshare_what_must_be_complete(result, m, why);
   result.producer[d.target()] = result.members.size();
   result.members.push_back(m);
   result.dims[d.target()] = m.left;
@@ -256,9 +271,10 @@ bool Planner::leaves(const Draft& draft, TensorId t) const {
   return false;
 }
 
-// The draft as a kernel: its tiles and figures.
-Kernel Planner::finished(const Draft& draft) const {
+// The draft as a kernel: its tiles and what it moves.
+Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   Kernel kernel;
+  kernel.choice = choice;
   kernel.members = draft.members;
   order_and_tile(draft, kernel);
   std::string all, results;  // names are for people: the results say what a kernel is for
@@ -271,12 +287,16 @@ Kernel Planner::finished(const Draft& draft) const {
     results += (results.empty() ? "" : "_") + name;
   }
   kernel.name = results.empty() ? all : results;
-  Draft tiled = draft;
-  tiled.axes = kernel.axes;
-  tiled.shared.assign(tiled.shared.size(), false);
-  for (int c : kernel.shared) tiled.shared[static_cast<size_t>(c)] = true;
-  count(tiled, kernel);
+  count_bytes(as_tiled(draft, kernel), kernel);
   return kernel;
+}
+
+Draft Planner::as_tiled(const Draft& draft, const Kernel& k) const {
+  Draft tiled = draft;
+  tiled.axes = k.axes;
+  tiled.shared.assign(tiled.shared.size(), false);
+  for (int c : k.shared) tiled.shared[static_cast<size_t>(c)] = true;
+  return tiled;
 }
 
 // The kernels that the options name, in order of their last members: by then all that they read has been computed.
@@ -313,15 +333,78 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
+// Why the template does not have this kernel; empty if it has. tiles: the fewest of one of its parts.
+std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::string& why) const {
+  if (small_) return "";
+  if (depth(joined) > 1 && footprint(joined, false) > options_.cache_bytes) return "a tile would not fit the cache";
+  bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
+  if (!has_shared || shared_tiles(joined) < std::min<int64_t>(4, tiles)) return why.empty() ? "too few tiles" : why;
+  return "";
+}
+
+// Why drafts had better not be this one kernel. apart: what they move and pack as they are.
+std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const {
+  std::string reason = misfit(joined, tiles, why);
+  if (small_ || !reason.empty()) return reason;
+  Kernel both = finished(joined);
+  if (cuts_a_product(both)) return "a product would be cut along its sum";
+  return both.bytes_moved + both.bytes_packed > apart() ? "together they would move and pack more bytes" : "";
+}
+
+int64_t Planner::handled(const Draft& draft) const {
+  Kernel kernel = finished(draft);
+  return kernel.bytes_moved + kernel.bytes_packed;
+}
+
+// What is left to do in one small tile once all tiles of a kernel are done (the mean of a sum of everything) is done where that
+// is finished.
+void Planner::find_followers(std::vector<Kernel>& kernels) const {
+  auto reads_from = [&](const Kernel& k, const Kernel& maker) {
+    return std::ranges::any_of(k.members, [&](const Member& m) {
+      return std::ranges::any_of(shape(m).reads, [&](Id r) {
+        return std::ranges::find(maker.results, (*p_.arena)[r].symbol) != maker.results.end();
+      });
+    });
+  };
+  for (size_t k = 1; k < kernels.size(); ++k) {
+    size_t host = k;
+    while (host > 0 && !reads_from(kernels[k], kernels[host - 1])) --host;
+    if (host == 0) continue;
+    const Kernel& last = kernels[host - 1];
+    if ((!last.finish && !last.follows) || kernels[k].finish || kernels[k].bytes_unavoidable > options_.serial_bytes) continue;
+    kernels[k].follows = true;
+    kernels[k].reason.clear();
+    while (host < k && kernels[host].follows) ++host;
+    auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
+    std::rotate(at(host), at(k), at(k) + 1);
+  }
+}
+
 KernelPlan Planner::run() {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;
   std::map<TensorId, size_t> home;  // kernel that produces a tensor
-  int64_t everything = 0;
-  std::set<TensorId> touched;
-  for (const Shape& s : shapes_)
-    for (Id r : s.reads) touched.insert((*p_.arena)[r].symbol);
-  for (TensorId t : touched) everything += bytes(t);
+
+  // Kernels that definition i ties to that of its own are one with it, if they may.
+  auto gather_up = [&](size_t i) {
+    size_t k = home.at(p_.body.definitions[i].target());
+    for (size_t j = drafts.size(); j-- > 0;) {
+      if (j == k || !worth(drafts[j], shapes_[i])) continue;
+      auto place = place_of_both(drafts, std::min(j, k), std::max(j, k));
+      if (!place) continue;
+      std::string why;
+      std::optional<Draft> both = merged(drafts[std::min(j, k)], drafts[std::max(j, k)], &why);
+      if (!both) continue;
+      auto apart = [&] { return handled(drafts[j]) + handled(drafts[k]); };
+      if (!refusal(*both, std::min(shared_tiles(drafts[j]), shared_tiles(drafts[k])), apart, why).empty()) continue;
+      const size_t left = *place == k ? j : k;
+      if (reasons[*place].empty()) reasons[*place] = reasons[left];
+      drafts[left] = {};
+      drafts[*place] = std::move(*both);
+      k = *place;
+      for (const Member& m : drafts[k].members) home[p_.body.definitions[m.definition].target()] = k;
+    }
+  };
 
   if (options_.policy == FusePolicy::relay) group(drafts, reasons);
   for (size_t i = 0; options_.policy != FusePolicy::relay && i < shapes_.size(); ++i) {
@@ -331,51 +414,48 @@ KernelPlan Planner::run() {
       if (auto it = home.find((*p_.arena)[r].symbol); it != home.end()) earliest = std::max(earliest, it->second);
     bool placed = false;
     std::string refused;
-    auto handled = [&](const Draft& d) {
-      Kernel kernel = finished(d);
-      return kernel.bytes_moved + kernel.bytes_packed;
-    };
     std::optional<int64_t> alone;  // this definition by itself
     for (size_t k = drafts.size(); options_.policy == FusePolicy::full && k-- > earliest && !placed;) {
       if (!worth(drafts[k], s)) continue;
       std::string why;
       Draft joined = *join(drafts[k], i, &why);
-      int64_t tiles = shared_tiles(joined);
-      bool small = everything <= options_.serial_bytes;
-      bool enough = tiles >= std::min<int64_t>(4, shared_tiles(drafts[k]));
-      bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
-      bool fits = depth(joined) == 1 || footprint(joined, false) <= options_.cache_bytes;
-      if (!small && (!has_shared || !enough || !fits)) {
-        if (refused.empty()) refused = !fits ? "a tile would not fit the cache" : why;
-        continue;
-      }
-      if (!small) {
+      auto apart = [&] {
         if (!alone) alone = handled(start(i));
-        Kernel both = finished(joined);
-        bool cut = cuts_a_product(both);
-        if (cut || both.bytes_moved + both.bytes_packed > handled(drafts[k]) + *alone) {
-          if (refused.empty()) refused = cut ? "a product would be cut along its sum" : "together they would move and pack more bytes";
-          continue;
-        }
+        return handled(drafts[k]) + *alone;
+      };
+      std::string reason = refusal(joined, shared_tiles(drafts[k]), apart, why);
+      placed = reason.empty();
+      if (!placed) {
+        if (refused.empty()) refused = reason;
+        continue;
       }
       drafts[k] = std::move(joined);
       home[p_.body.definitions[i].target()] = k;
-      placed = true;
     }
-    if (placed) continue;
-    home[p_.body.definitions[i].target()] = drafts.size();
-    drafts.push_back(start(i));
-    reasons.push_back(refused);
+    if (!placed) {
+      home[p_.body.definitions[i].target()] = drafts.size();
+      drafts.push_back(start(i));
+      reasons.push_back(refused);
+    }
+    if (options_.policy == FusePolicy::full) gather_up(i);
   }
+  if (options_.policy == FusePolicy::full) improve(drafts, reasons);
 
   KernelPlan plan;
   for (size_t k = 0; k < drafts.size(); ++k) {
+    if (drafts[k].members.empty()) continue;  // merged with another
     Kernel kernel = finished(drafts[k]);
+    if (std::ranges::all_of(kernel.results, [&](TensorId t) { return bytes(t) == 0; })) continue;
+    std::string key = kernel_key(p_, kernel, sizes_);
+    if (auto it = options_.choices.find(key); it != options_.choices.end()) kernel = finished(drafts[k], it->second);
+    kernel.key = std::move(key);
+    count_flops(as_tiled(drafts[k], kernel), kernel);
     kernel.reason = reasons[k];
     plan.bytes_moved += kernel.bytes_moved;
     plan.flops += kernel.flops;
     plan.kernels.push_back(std::move(kernel));
   }
+  if (options_.policy == FusePolicy::full) find_followers(plan.kernels);
   std::set<Id> reductions;
   for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(*p_.arena, d.body))
@@ -385,6 +465,8 @@ KernelPlan Planner::run() {
 }
 
 }  // namespace fusion
+
+int KernelPlan::sweeps() const { return static_cast<int>(std::ranges::count(kernels, false, &Kernel::follows)); }
 
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {
   fusion::Planner planner(p, sizes, options);

@@ -12,6 +12,7 @@
 // reductions or one reduction at the root.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,16 @@ struct FusionGroup {
   std::string reason;  // why it stands apart; may be empty
 };
 
+// What measuring found to be faster for a kernel than the rules (xhat tune); 0: by the rule.
+struct KernelChoice {
+  static constexpr int64_t kOneTile = int64_t{1} << 40;  // bytes
+  int64_t tile_bytes = 0;   // as in FusionOptions, whatever the kernel leaves, and never one tile for being small
+  int64_t least_tiles = 0;  // as in FusionOptions
+  int vectors = 0;          // per step of a loop, and per row of a product's block
+  bool operator==(const KernelChoice&) const = default;
+};
+using KernelChoices = std::map<std::string, KernelChoice>;  // by Kernel::key
+
 struct FusionOptions {
   FusePolicy policy = FusePolicy::full;
   // For policy relay: its limits, and the groups of the program at hand; what is in none is its own kernel.
@@ -47,8 +58,17 @@ struct FusionOptions {
   int64_t partial_tile_factor = 2;
   // Below this a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
+  // A kernel that touches as much writes its results past the cache (runtime/stream_stores.h), if memory is what it waits
+  // for: if it has at most this much arithmetic per byte. Two threads, plain and past the cache: BatchNorm's forward (19 ps)
+  // 1.8 and 1.3 ms, tanh's backward (8 ps) 7.2 and 5.3 ms, mish's (44 ps) 5.1 and 4.3 ms, its forward (143 ps) 6.6 and 7.3 ms.
+  int64_t stream_bytes = 8 << 20;
+  int64_t stream_ps_per_byte = 50;
+  // Programs of at most so many definitions get the cheapest of all plans, not only the one found step by step: of 6, about
+  // a millisecond; of 8, ten.
+  size_t exact_definitions = 6;
   // Tiles wanted at the least, so that threads share the work evenly.
   int64_t least_tiles = 16;
+  KernelChoices choices = {};
 };
 
 // A class of axes that the planner found to be the same loop, over all members of a kernel.
@@ -77,16 +97,26 @@ struct Kernel {
   int64_t bytes_unavoidable = 0;
   int64_t bytes_packed = 0;     // of operands of products, copied by each tile into the order in which it reads them
   int64_t flops = 0;
+  bool streams = false;         // writes its results past the cache
   bool finish = false;          // has a second step that adds up per-tile partial results
+  // One tile, small, that takes what the kernel before it has finished: part of that one's second step.
+  bool follows = false;
+  std::string key;              // what it computes, at which sizes (fusion/kernel_key.h)
+  KernelChoice choice;          // of the options, if they have one for it
   std::string reason;           // why it ends where it ends
 };
 
+// What several members of a kernel compute at one point is computed once per tile if it takes at least this long, about one
+// exp: worth a store and a load from L1 or L2 (about 50 ps an element each).
+constexpr int64_t kSharedInTile_ps = 140;
+
 struct KernelPlan {
-  std::vector<Kernel> kernels;
+  std::vector<Kernel> kernels;  // of those that have nothing to write there are none
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
   int64_t flops = 0;
   int reductions = 0;           // distinct Reduce nodes
+  int sweeps() const;           // kernels that follow no other
 };
 
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.

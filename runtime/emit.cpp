@@ -101,8 +101,13 @@ struct Walk {
       args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
       extents.emplace_back();
       if (shared || is_within(ids[i], t.shape[i])) continue;
-      extents.back() = made == e.made.end() ? Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent())
-                                            : Expr(static_cast<int32_t>(t.shape[i]));
+      // A dimension is unknown where axes of unknown extent are its only index. And where Halide is to find the places that
+      // are inside, of a plain read: told the extent, it leaves out the last ones (box blur's backward: 4.9 ms, not 3.7).
+      auto x = e.spec.axes.find(ids[i]);
+      bool told = !e.mostly_inside || n.op == Op::read_or;
+      bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.baked));
+      extents.back() = known ? Expr(static_cast<int32_t>(t.shape[i]))
+                             : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
     }
     Expr inside = clamp_to(args, extents);
     if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
@@ -239,7 +244,8 @@ struct Walk {
     if (n.op == Op::stop_gradient) return x[0];
     if (n.op == Op::div && is_float(n.type)) {
       const Node& divisor = arena()[n.arg(1)];
-      if (divisor.op != Op::constant && divisor.axes_count < n.axes_count) return divide_by_invariant(x[0], x[1]);
+      bool known = divisor.op == Op::constant || (is_read(divisor.op) && e.spec.tensors[divisor.symbol].is_size());
+      if (!known && divisor.axes_count < n.axes_count) return divide_by_invariant(x[0], x[1]);
     }
     return is_float(n.type) ? float_op(n, x) : integer_op(n, x);
   }

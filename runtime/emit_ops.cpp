@@ -185,23 +185,19 @@ Expr compare(Op op, const Expr& a, const Expr& b) {
 // x^2, x^0.5 and the like by what they are; the general one costs a log and an exp.
 Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
   const Node& e = a[n.arg(1)];
-  if (e.op == Op::constant && is_float(e.type)) {
-    double v = e.value;
-    if (v == 0.5) return vmath::sqrt(x[0]);
-    double magnitude = std::abs(v);
-    if (magnitude == std::floor(magnitude) && magnitude <= 64) {
-      Expr result = Halide::Internal::make_one(x[0].type()), base = x[0];
-      bool first = true;
-      for (auto k = static_cast<int>(magnitude); k; k >>= 1) {
-        if (k & 1) {
-          result = first ? base : result * base;
-          first = false;
-        }
-        base = base * base;
+  if (e.op == Op::constant && is_float(e.type) && e.value == 0.5) return vmath::sqrt(x[0]);
+  if (auto whole = whole_power(a, n)) {
+    Expr result = Halide::Internal::make_one(x[0].type()), base = x[0];
+    bool first = true;
+    for (int k = std::abs(*whole); k; k >>= 1) {
+      if (k & 1) {
+        result = first ? base : result * base;
+        first = false;
       }
-      if (magnitude == 0) return Halide::select(vmath::is_nan(x[0]), x[0], result);
-      return v < 0 ? Halide::Internal::make_one(x[0].type()) / result : result;
+      base = base * base;
     }
+    if (*whole == 0) return Halide::select(vmath::is_nan(x[0]), x[0], result);
+    return *whole < 0 ? Halide::Internal::make_one(x[0].type()) / result : result;
   }
   // C's pow gives 1 for pow(nan, 0) and pow(1, nan); in the language NaN goes through every operation.
   Expr nan = vmath::is_nan(x[0]) || vmath::is_nan(x[1]);

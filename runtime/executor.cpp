@@ -62,11 +62,24 @@ struct ResultInfo {
   int64_t partial_bytes = 0;
 };
 
+// A size as a number, in the type that the kernel reads.
+union SizeValue {
+  double wide;
+  float narrow;
+};
+
 struct DirectionKernels::Instance {
   const Kernel* kernel = nullptr;  // in the plan
   KernelSpec spec;
   std::shared_ptr<const CompiledKernel> code;
   std::vector<ResultInfo> results;
+  struct Scalar {
+    int shared;  // position in the outer loop; -1: the same in every tile
+    bool count;
+    int32_t value;
+  };
+  std::vector<Scalar> scalars;
+  std::vector<SizeValue> sizes;  // by input
   std::vector<int64_t> counts;  // tiles per shared axis
   int64_t tiles = 1;
 };
@@ -125,6 +138,15 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
   if (failed) std::rethrow_exception(failed);
   for (auto& k : kernels_) {
     const KernelSpec& spec = k->spec;
+    for (uint32_t t : k->code->inputs) {
+      SizeValue v = {spec.tensors[t].value};
+      if (spec.tensors[t].type == DType::f32) v.narrow = static_cast<float>(spec.tensors[t].value);
+      k->sizes.push_back(v);
+    }
+    for (const auto& [name, count] : k->code->scalars) {
+      const SpecAxis& axis = spec.axes.at(spec.arena->axis(name));
+      k->scalars.push_back({axis.kind() == AxisKind::whole ? -1 : axis.shared, count, static_cast<int32_t>(axis.extent)});
+    }
     for (uint32_t t : k->code->results) {
       ResultInfo r;
       r.tensor = t;
@@ -139,6 +161,9 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
           r.rows *= k->counts[s];
         }
       }
+      // All of it in one tile: no partial result.
+      if (r.rows == 1 && spec.tensors[t].dense && spec.tensors[t].type == program_.tensors[spec.tensors[t].original].type)
+        r.reduced.clear();
       if (!r.reduced.empty()) {
         r.partial_bytes = r.rows * static_cast<int64_t>(byte_size(spec.tensors[t].type));
         for (int64_t n : spec.tensors[t].shape) r.partial_bytes *= n;
@@ -196,7 +221,7 @@ RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> vi
     if (!state->temporaries[t]) state->views[t] = views[t];
   for (size_t i = 0; i < kernels_.size(); ++i) {
     const Instance& k = *kernels_[i];
-    ++counts.kernels;
+    counts.kernels += !k.kernel->follows;
     counts.tiles += k.tiles;
     auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     run_kernel(k, i, *state, pool);
@@ -222,8 +247,12 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
   };
   for (size_t i = 0; i < ks.inputs.size(); ++i) {
     const SpecTensor& t = spec.tensors[k.code->inputs[i]];
-    const TensorView& v = state.views[t.original];
     State::Buffer& b = ks.inputs[i];
+    if (t.is_size()) {
+      set(b, const_cast<SizeValue*>(&k.sizes[i]), t.type, 0);
+      continue;
+    }
+    const TensorView& v = state.views[t.original];
     set(b, v.data, t.type, t.shape.size());
     for (size_t d = 0; d < t.shape.size(); ++d) {
       size_t from = t.shape.size() - 1 - d;
@@ -258,8 +287,8 @@ void DirectionKernels::run_kernel(const Instance& k, size_t index, State& state,
       extent[s] = std::min(axis.tile, axis.extent - origin[s]);
     }
     for (size_t i = 0; i < w.scalars.size(); ++i) {
-      auto [s, count] = k.code->scalars[i];
-      w.scalars[i] = static_cast<int32_t>(count ? extent[s] : origin[s]);
+      auto [s, count, value] = k.scalars[i];
+      w.scalars[i] = s < 0 ? value : static_cast<int32_t>(count ? extent[s] : origin[s]);
     }
     for (size_t i = 0; i < k.results.size(); ++i) {
       const ResultInfo& r = k.results[i];

@@ -140,13 +140,14 @@ class Explainer {
     FusionOptions fusion = options_.fusion;
     d.ops = group_by_policy(program, fusion);
     KernelPlan plan = plan_kernels(program, e_.sizes, fusion);
-    d.kernel_count = static_cast<int>(plan.kernels.size());
+    d.kernel_count = plan.sweeps();
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
     d.reductions = plan.reductions;
     for (const Kernel& k : plan.kernels) {
-      ExplainedKernel sweep{k.name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, false, k.reason};
+      std::string sweep_name = k.follows ? k.name + "_finish" : k.name;
+      ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.follows, k.reason, k.key, k.choice};
       for (const Member& m : k.members)
         sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
       if (!k.finish) {

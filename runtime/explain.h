@@ -40,7 +40,7 @@ struct ExplainedStash {
   std::string reason;
 };
 
-// One sweep, or (finish) the small step that adds up a sweep's per-tile partial results.
+// One sweep, or (finish) a small step behind it, which adds up its per-tile partial results or takes what comes of them.
 struct ExplainedKernel {
   std::string name;
   std::vector<std::string> computes;
@@ -49,6 +49,8 @@ struct ExplainedKernel {
   int64_t flops = 0;
   bool finish = false;
   std::string reason;  // why it is not part of an earlier kernel; may be empty
+  std::string key;     // what choices for it are kept by (runtime/tuning.h)
+  KernelChoice choice;
 };
 
 struct ExplainedDirection {
@@ -99,6 +101,8 @@ std::string to_text(const ExplainedFront& front);
 std::string bytes_text(double bytes);
 std::string flops_text(double flops);
 std::string time_text(double ns);
+// "tiles of 512 KiB, 2 vectors a step"; empty if there is none.
+std::string choice_text(const KernelChoice& c);
 
 // Aligned columns; the first row is the heading. Columns in right_aligned are.
 std::string table_text(const std::vector<std::vector<std::string>>& rows,

@@ -124,9 +124,12 @@ std::string kernels_text(const std::string& title, const ExplainedDirection& d) 
                                     std::move(computes),
                                     std::move(why)};
   };
-  for (const ExplainedKernel& k : d.kernels)
+  for (const ExplainedKernel& k : d.kernels) {
+    std::string tuned = choice_text(k.choice), why = k.reason.empty() ? "" : "(apart: " + k.reason + ")";
+    if (!tuned.empty()) why += (why.empty() ? "(tuned: " : " (tuned: ") + tuned + ")";
     rows.push_back(row(k.finish ? "+ finish" : k.name, k.bytes_moved, k.bytes_unavoidable, k.flops,
-                       list(k.computes), k.reason.empty() ? "" : "(apart: " + k.reason + ")"));
+                       list(k.computes), why));
+  }
   rows.push_back(row("all", d.bytes_moved, d.bytes_unavoidable, d.flops, "", ""));
   out += table_text(rows, {1, 2, 3}, "  ");
   if (!d.ops.empty()) out += "  ops, with who uses them:\n" + indented(d.ops, "    ");
@@ -140,6 +143,16 @@ std::string flops_text(double flops) {
   return scaled(flops, 1000, {"flop", "kflop", "Mflop", "Gflop", "Tflop"});
 }
 std::string time_text(double ns) { return scaled(ns, 1000, {"ns", "us", "ms", "s"}); }
+
+std::string choice_text(const KernelChoice& c) {
+  std::vector<std::string> words;
+  auto counted = [](int64_t n, const std::string& what) { return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s"); };
+  if (c.tile_bytes >= KernelChoice::kOneTile) words.emplace_back("one tile");
+  else if (c.tile_bytes) words.push_back("tiles of " + bytes_text(static_cast<double>(c.tile_bytes)));
+  if (c.least_tiles > 1) words.push_back("at least " + counted(c.least_tiles, "tile"));
+  if (c.vectors) words.push_back(counted(c.vectors, "vector") + " a step");
+  return list(words);
+}
 
 std::string table_text(const std::vector<std::vector<std::string>>& rows,
                        const std::vector<size_t>& right_aligned, const std::string& indent) {

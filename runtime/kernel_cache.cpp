@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "runtime/lower.h"
+#include "runtime/stream_stores.h"
 
 namespace xhat::runtime {
 namespace {
@@ -50,7 +51,7 @@ Scratch& scratch() {
 
 class JitTile : public TileCode {
  public:
-  explicit JitTile(Halide::Callable code) : code_(std::move(code)) {}
+  JitTile(Halide::Callable code, bool streams) : code_(std::move(code)), streams_(streams) {}
 
   int call(size_t argc, const void* const* argv) const override {
     Halide::JITUserContext context;
@@ -59,11 +60,14 @@ class JitTile : public TileCode {
     Halide::JITUserContext* pointer = &context;
     auto args = const_cast<const void**>(argv);  // slot 0 is ours
     args[0] = &pointer;
-    return code_.call_argv_fast(argc, args);
+    int status = code_.call_argv_fast(argc, args);
+    if (streams_) end_streaming();
+    return status;
   }
 
  private:
   Halide::Callable code_;
+  bool streams_;
 };
 
 // Halide warns whoever writes pipelines (of emulated float16, of checks that must fail); ours are generated, and a user
@@ -84,10 +88,10 @@ std::shared_ptr<CompiledKernel> compiled(const KernelSpec& spec, bool vectors) {
   Halide::Target target = cpu_target();
   LoweredKernel lowered = lower(spec, target, vectors);
   for (const TileScalar& s : lowered.scalars)
-    made->scalars.push_back({static_cast<size_t>(std::ranges::find(spec.shared, s.axis) - spec.shared.begin()), s.count});
+    made->scalars.push_back({spec.arena->name(s.axis), s.count});
   made->inputs = lowered.inputs;
   made->results = lowered.results;
-  made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target));
+  made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
   return made;
 }
 

@@ -23,8 +23,8 @@ class TileCode {
 struct CompiledKernel {
   std::unique_ptr<TileCode> code;
   struct Scalar {
-    size_t shared;  // position in KernelSpec::shared
-    bool count;     // how many elements of it the tile has; else its origin
+    std::string axis;  // by name: of any spec with the same key
+    bool count;        // how many elements of it the tile has; else its origin
   };
   std::vector<Scalar> scalars;     // the first arguments
   std::vector<uint32_t> inputs;    // tensors of the spec, in argument order

@@ -1,55 +1,11 @@
-// Collapsing axes, and the key of a kernel.
+// Collapsing axes.
 #include <algorithm>
 #include <set>
 
-#include <fmt/format.h>
-
-#include "runtime/kernel_spec.h"
+#include "runtime/kernel_access.h"
 
 namespace xhat::runtime {
 namespace {
-
-struct Access {
-  uint32_t tensor;
-  std::vector<Id> indices;
-  bool may_miss;  // a read_or: its indices may lie outside
-};
-
-std::vector<Id> roots(const SpecMember& m) {
-  std::vector<Id> r = {m.body, m.condition};
-  for (auto& [at, index] : m.scatter) r.push_back(index);
-  return r;
-}
-
-std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m) {
-  std::vector<Access> found;
-  found.push_back({m.tensor, m.left, false});
-  for (Id id : reachable(*spec.arena, roots(m))) {
-    const Node& n = (*spec.arena)[id];
-    if (!is_read(n.op)) continue;
-    auto indices = read_indices(n);
-    found.push_back({n.symbol, {indices.begin(), indices.end()}, n.op == Op::read_or});
-  }
-  return found;
-}
-
-// Axes used otherwise than as a bare index of a read: in arithmetic, conditions, or as a value.
-std::set<Id> used_as_values(const KernelSpec& spec) {
-  std::set<Id> used;
-  const Arena& a = *spec.arena;
-  for (const SpecMember& m : spec.members) {
-    for (auto& [at, index] : m.scatter) used.insert(m.left[at]);
-    for (Id root : roots(m))
-      if (a[root].op == Op::axis) used.insert(root);
-    for (Id id : reachable(a, roots(m))) {
-      const Node& n = a[id];
-      auto args = n.op == Op::read ? std::span<const Id>{} : n.args();
-      for (Id x : args)
-        if (a[x].op == Op::axis) used.insert(x);
-    }
-  }
-  return used;
-}
 
 bool neighbours(const std::vector<Id>& list, Id slow, Id fast) {
   auto s = std::ranges::find(list, slow), f = std::ranges::find(list, fast);
@@ -92,6 +48,7 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
   SpecAxis axis = spec.axes.at(fast);
   const SpecAxis old = spec.axes.at(slow);
   axis.extent *= old.extent;
+  axis.fixed = axis.fixed && old.fixed;
   if (old.shared >= 0) {
     axis.tile *= old.kind() == AxisKind::single ? 1 : old.tile;
     axis.shared = old.shared;
@@ -166,66 +123,6 @@ void collapse(KernelSpec& spec) {
       break;
     }
   }
-}
-
-void settle_baked(KernelSpec& spec) {
-  std::set<Id> values = used_as_values(spec);
-  for (auto& [id, axis] : spec.axes) axis.baked = axis.kind() == AxisKind::whole || values.contains(id);
-  for (const SpecMember& m : spec.members)
-    for (const Access& x : accesses(spec, m))
-      for (size_t i = 0; i < x.indices.size(); ++i)
-        if (auto it = spec.axes.find(x.indices[i]); it != spec.axes.end())
-          if (x.may_miss || spec.tensors[x.tensor].shape[i] != it->second.extent) it->second.baked = true;
-}
-
-std::string KernelSpec::key() const {
-  // Dimensions that only unbaked axes index are unknown to the code.
-  std::map<std::pair<uint32_t, size_t>, bool> known;
-  for (const SpecMember& m : members)
-    for (const Access& x : accesses(*this, m))
-      for (size_t i = 0; i < x.indices.size(); ++i) {
-        auto it = axes.find(x.indices[i]);
-        known[{x.tensor, i}] |= it == axes.end() || it->second.baked;
-      }
-  std::string s;
-  for (Id x : shared) {
-    const SpecAxis& axis = axes.at(x);
-    // How much a part takes is an argument.
-    s += fmt::format("{}:{}/{};", arena->name(x), axis.baked ? axis.extent : -1, static_cast<int>(axis.kind()));
-  }
-  for (uint32_t t = 0; t < tensors.size(); ++t) {
-    const SpecTensor& x = tensors[t];
-    s += fmt::format("t{}{}{}[", static_cast<int>(x.type), static_cast<int>(x.use), x.dense ? 'd' : 's');
-    for (size_t i = 0; i < x.shape.size(); ++i) s += fmt::format("{},", known[{t, i}] ? x.shape[i] : -1);
-    s += "]";
-  }
-  std::unordered_map<Id, size_t> number;
-  for (const SpecMember& m : members) {
-    std::vector<Id> all = roots(m);
-    all.insert(all.end(), m.left.begin(), m.left.end());
-    all.insert(all.end(), m.reduced.begin(), m.reduced.end());
-    for (Id id : reachable(*arena, all)) {
-      if (!number.emplace(id, number.size()).second) continue;
-      const Node& n = (*arena)[id];
-      s += fmt::format("\n{}.{}", static_cast<int>(n.op), static_cast<int>(n.type));
-      if (n.op == Op::axis) {
-        auto it = axes.find(id);
-        s += fmt::format("={}:{}", arena->name(id), it != axes.end() && it->second.baked ? it->second.extent : -1);
-      } else if (n.op == Op::constant) {
-        s += fmt::format("={:x}", n.integer);
-      } else if (is_read(n.op)) {
-        s += fmt::format("={}", n.symbol);
-      }
-      for (Id x : n.args()) s += fmt::format(" {}", number.at(x));
-    }
-    s += fmt::format("\n{}:{}", m.tensor, static_cast<int>(m.op));
-    for (Id x : m.left) s += fmt::format(" {}", number.at(x));
-    s += " /";
-    for (Id x : m.reduced) s += fmt::format(" {}", number.at(x));
-    for (auto& [at, index] : m.scatter) s += fmt::format(" @{}={}", at, number.at(index));
-    s += fmt::format(" {} {}", number.at(m.condition), number.at(m.body));
-  }
-  return s;
 }
 
 }  // namespace xhat::runtime

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cse/auto_inliner.h"
 #include "expr/affine_poly.h"
 #include "runtime/kernel_spec.h"
 #include "runtime/tensor_view.h"
@@ -145,10 +144,9 @@ bool in_the_way(const KernelSpec& spec, Id axis) {
   });
 }
 
-// Where conditions change along an axis, and what that is worth.
+// Where conditions change along an axis.
 struct Breaks {
   int64_t common = 0;  // divisor
-  int64_t cost_ps = 0;
   bool elsewhere = false;  // a condition on the axis that holds for other than a range
 };
 
@@ -156,7 +154,6 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
   Arena& a = *spec.arena;
   std::map<Id, Breaks> found;
   for (const SpecMember& m : spec.members) {
-    int64_t cost = evaluation_cost_ps(a, m.body);
     for (Id id : reachable(a, std::vector<Id>{m.body, m.condition})) {
       const Node n = a[id];
       bool order = n.op == Op::lt || n.op == Op::le;
@@ -174,7 +171,6 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
         // d > 0 or d >= 0, for d = c - x or x - c
         int64_t strict = n.op == Op::lt, c = d.constant_term();
         b.common = std::gcd(b.common, k < 0 ? c + 1 - strict : strict - c);
-        b.cost_ps = std::max(b.cost_ps, cost);
       }
     }
   }
@@ -184,13 +180,13 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
 }  // namespace
 
 void split_blocks(KernelSpec& spec) {
-  constexpr int64_t kMostBlocks = 8, kShortest = 16, kWorth_ps = 400;
+  constexpr int64_t kMostBlocks = 8, kShortest = 16;
   try {
     for (auto [axis, b] : breaks_of(spec)) {
       const SpecAxis& x = spec.axes.at(axis);
       int64_t length = std::gcd(b.common, x.extent);
       bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMostBlocks;
-      if (!blocks || b.cost_ps < kWorth_ps || x.kind() != AxisKind::whole || in_the_way(spec, axis)) continue;
+      if (!blocks || x.kind() != AxisKind::whole || in_the_way(spec, axis)) continue;
       KernelSpec split = spec;
       Split(split, axis, length, true).run();
       spec = std::move(split);

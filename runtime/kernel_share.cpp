@@ -9,9 +9,6 @@
 namespace xhat::runtime {
 namespace {
 
-// Worth a store and a load from L1 or L2 (about 50 ps an element each): about one exp.
-constexpr int64_t kExpensive_ps = 140;
-
 // Axes in the order in which some read or write of the kernel walks them, so that the temporary is walked alike.
 std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {
   std::vector<Id> order;
@@ -43,7 +40,7 @@ Id find_shared(const KernelSpec& spec) {
     if (count < 2 || !is_float(n.type) || is_read(n.op) || n.op == Op::constant || n.free_axes().empty()) continue;
     // A vector of the tile, not a scalar of a row: those are hoisted out of loops anyway.
     bool inner = std::ranges::any_of(n.free_axes(), [&](Id x) { return spec.axes.at(x).shared < 0; });
-    if (!inner || evaluation_cost_ps(a, id) < kExpensive_ps) continue;
+    if (!inner || evaluation_cost_ps(a, id) < kSharedInTile_ps) continue;
     if (best == kNone || evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best)) best = id;
   }
   return best;

@@ -24,6 +24,8 @@ struct Builder {
   KernelSpec spec = {};
   std::unordered_map<TensorId, uint32_t> local = {};
   std::vector<Id> class_axis = {};
+  std::unordered_map<Id, uint32_t> size_values = {};  // by constant: the tensor
+  std::set<Id> batch_dims = {};
 
   Arena& arena() { return *spec.arena; }
 
@@ -63,15 +65,44 @@ struct Builder {
     return arena().cast(DType::f32, arena().cast(type, id));
   }
 
+  // What a batch size decides as a number and not as an index (mean's divisor) is an input of the kernel: the code need not
+  // know it.
+  Id size_value(Id expression) {
+    Id constant = simplify(arena(), expression);
+    const Node n = arena()[constant];
+    if (n.op != Op::constant) return expression;
+    auto [it, fresh] = size_values.emplace(constant, static_cast<uint32_t>(spec.tensors.size()));
+    if (fresh) {
+      SpecTensor s;
+      s.original = kInternal;
+      s.type = n.type;
+      s.value = n.value;
+      spec.tensors.push_back(s);
+    }
+    return arena().read(it->second, n.type, {});
+  }
+
   // Copies an expression of the program, filling in sizes and renaming axes.
   Id copy(Id root, const Replacements& axes) {
     const Arena& from = *p.arena;
     std::unordered_map<Id, Id> done;
+    std::unordered_map<Id, bool> of_sizes;  // expressions of sizes and numbers alone; true: of a batch's
+    auto handed_on = [&](Id x) {
+      auto it = of_sizes.find(x);
+      return it != of_sizes.end() && it->second && is_float(from[x].type) ? size_value(done.at(x)) : done.at(x);
+    };
     std::vector<Id> args;
     for (Id id : reachable(from, root)) {
       const Node& n = from[id];
+      bool sizes_alone = n.op != Op::axis && !is_read(n.op) && !is_reduction(n.op) && n.op != Op::random, batch = batch_dims.contains(id);
+      for (Id x : n.args()) {
+        auto it = of_sizes.find(x);
+        sizes_alone = sizes_alone && it != of_sizes.end();
+        batch |= sizes_alone && it->second;
+      }
+      if (sizes_alone) of_sizes[id] = batch;
       args.clear();
-      for (Id x : n.args()) args.push_back(done.at(x));
+      for (Id x : n.args()) args.push_back(sizes_alone ? done.at(x) : handed_on(x));
       Id made = kNone;
       if (n.op == Op::constant && is_narrow(n.type)) made = arena().constant(DType::f32, round_to(n.type, n.value));
       else if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
@@ -93,7 +124,7 @@ struct Builder {
       done[id] = made;
     }
     // Sizes are numbers now.
-    return simplify(arena(), done.at(root));
+    return simplify(arena(), handed_on(root));
   }
 
   Id body(const Node& root, const Replacements& axes) {
@@ -146,6 +177,11 @@ struct Builder {
     return done.at(root);
   }
 
+  void note_dims(Id axis, const AxisRange& range) {
+    bool fixed = (*p.arena)[range.begin].op == Op::constant && (*p.arena)[range.end].op == Op::constant;
+    if (!fixed) spec.axes.at(axis).fixed = false;
+  }
+
   void member(const Member& m) {
     const Definition& d = p.body.definitions[m.definition];
     const Node& root = (*p.arena)[d.body];
@@ -156,6 +192,7 @@ struct Builder {
       Id axis = class_axis[static_cast<size_t>(m.left[i])];
       axes[d.axes[i].axis] = axis;
       s.left.push_back(axis);
+      note_dims(axis, d.axes[i]);
     }
     if (!is_reduction(root.op)) {
       s.body = copy(d.body, axes);
@@ -171,6 +208,7 @@ struct Builder {
       // Ranges become [0, extent): windows as they are, others shifted by their smallest begin; guarded where they depend on
       // other axes.
       Id axis = class_axis[static_cast<size_t>(m.reduced[i])];
+      note_dims(axis, reduced[i]);
       Id begin = copy(reduced[i].begin, axes), end = copy(reduced[i].end, axes);
       int64_t low = spec.interval(begin).first, high = spec.interval(end).second;
       SpecAxis& info = spec.axes.at(axis);
@@ -227,6 +265,17 @@ struct Builder {
       if (is_narrow(t.type) && (t.use == SpecTensor::Use::temporary || t.use == SpecTensor::Use::partial)) t.type = DType::f32;
   }
 };
+
+// Dims that are the slowest dimension wherever they are one.
+std::set<Id> batch_dims_of(const Program& p) {
+  std::set<Id> first, later;
+  for (const Tensor& t : p.tensors)
+    for (size_t i = 0; i < t.shape.size(); ++i)
+      for (Id id : reachable(*p.arena, t.shape[i]))
+        if ((*p.arena)[id].op == Op::dim) (i == 0 ? first : later).insert(id);
+  std::erase_if(first, [&](Id id) { return later.contains(id); });
+  return first;
+}
 
 }  // namespace
 
@@ -307,6 +356,9 @@ int64_t KernelSpec::tiles() const {
 KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense) {
   Builder b{p, k, sizes, dense};
   b.spec.name = k.name;
+  b.spec.streams = k.streams;
+  b.spec.vectors = k.choice.vectors;
+  b.batch_dims = batch_dims_of(p);
   b.spec.arena = std::make_shared<Arena>();
   for (size_t c = 0; c < k.axes.size(); ++c) {
     b.class_axis.push_back(b.arena().axis("a" + std::to_string(c)));
@@ -325,8 +377,9 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
     if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
   split_blocks(b.spec);
   share_expensive(b.spec);
-  b.uses();
   collapse(b.spec);
+  open_slowest(b.spec);
+  b.uses();
   settle_baked(b.spec);
   return std::move(b.spec);
 }

@@ -18,10 +18,12 @@ struct SpecAxis {
   int64_t extent = 0;
   int64_t tile = 0;     // elements per tile (extent unless shared)
   int shared = -1;      // position in the outer loop, or -1
+  bool fixed = true;    // the extent is a number in the program: no dim decides it
   bool baked = true;    // the extent is known to the compiled code
+  bool open = false;    // a part even where a tile has all of it
   bool written_out = false;  // of few elements, each with code of its own
   AxisKind kind() const {
-    if (shared < 0 || tile >= extent) return AxisKind::whole;
+    if (shared < 0 || (tile >= extent && !open)) return AxisKind::whole;
     return tile == 1 ? AxisKind::single : AxisKind::part;
   }
   int64_t in_tile() const { return kind() == AxisKind::whole ? extent : tile; }  // elements, but for the last tile
@@ -37,6 +39,8 @@ struct SpecTensor {
   std::vector<std::pair<int, int>> groups;  // per dimension: first and last dimension of the program's tensor
   std::vector<int64_t> steps;               // per dimension: elements of the last of these that one step takes
   bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
+  double value = 0;                         // of an input that the program does not name: a size (is_size)
+  bool is_size() const { return original == kInternal && use == Use::input; }
 };
 
 struct SpecMember {
@@ -56,6 +60,8 @@ struct KernelSpec {
   std::vector<SpecMember> members;
   std::unordered_map<Id, SpecAxis> axes;
   std::vector<Id> shared;  // outer loop, slowest first
+  bool streams = false;    // results are written past the cache
+  int vectors = 0;         // KernelChoice::vectors
   // Smallest and largest value an integer expression can take.
   std::pair<int64_t, int64_t> interval(Id e) const;
   bool across_tiles(const SpecMember& m) const;  // leaves partial results
@@ -70,12 +76,16 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
 // split_phases: an axis as quotient and remainder by `phases`. split_blocks: the same where conditions change.
 // share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the result) is computed
 // once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one (h, w of
-// an image), so that inner loops are long. settle_baked: finds the shared axes whose extent the code need not know, so that
-// one compiled kernel serves every batch size.
+// an image), so that inner loops are long. open_slowest, settle_baked: find the axes whose extent the code need not know, so
+// that one compiled kernel serves every batch size (kernel_sizes.cpp).
 void split_phases(KernelSpec& spec, Id axis, int64_t phases);
 void split_blocks(KernelSpec& spec);
 void share_expensive(KernelSpec& spec);
 void collapse(KernelSpec& spec);
+void open_slowest(KernelSpec& spec);
 void settle_baked(KernelSpec& spec);
+
+// With sizes that stand for all that the compiled code serves: what lowering sees. Equal for kernels of one key.
+KernelSpec as_compiled(const KernelSpec& spec);
 
 }  // namespace xhat::runtime

@@ -18,16 +18,13 @@
 #include "cse/auto_inliner.h"
 #include "expr/affine_poly.h"
 #include "runtime/lowering.h"
+#include "runtime/stream_stores.h"
 
 namespace xhat::runtime {
 namespace {
 
 constexpr int64_t kFewTerms = 32;
 constexpr int64_t kWrittenOut_ps = 1600;  // more arithmetic than in 25 products takes long to compile
-// Vectors per step of a map: 2-4 help memory overlap (1.43 -> 1.38 ms for tanh); where there is much to compute they only
-// take longer to compile.
-int vectors_per_step(int64_t cost_ps) { return cost_ps <= 350 ? 4 : cost_ps <= 800 ? 2 : 1; }
-
 // x[N-1-i]: an index that falls while an axis rises.
 bool runs_backwards(const Arena& a, Id index) {
   return std::ranges::any_of(reachable(a, index), [&](Id id) {
@@ -60,8 +57,8 @@ LoweredKernel Lowering::run() {
   find_row_loop();
   for (size_t i = 0; i < spec_.members.size(); ++i) {
     if (emitted[i]) continue;
-    std::vector<size_t> group = {i};
-    if (spec_.members[i].op != Op::constant) group = same_domain(i, emitted);
+    bool is_map = spec_.members[i].op == Op::constant;
+    std::vector<size_t> group = is_map ? side_by_side(i, emitted) : same_domain(i, emitted);
     for (size_t g : group) emitted[g] = true;
     member(group);
   }
@@ -77,7 +74,12 @@ void Lowering::declare() {
     emit_.origin.emplace(id, origin);
     out_.scalars.push_back({id, false});
     out_.arguments.push_back(origin);
-    if (axis(id).kind() != AxisKind::part) continue;
+  }
+  std::vector<Id> unknown;
+  for (auto& [id, axis] : spec_.axes)
+    if (axis.kind() == AxisKind::part || (axis.kind() == AxisKind::whole && !axis.baked)) unknown.push_back(id);
+  std::ranges::sort(unknown);
+  for (Id id : unknown) {
     Halide::Param<int> count("n_" + spec_.arena->name(id));
     counts_.emplace(id, count);
     out_.scalars.push_back({id, true});
@@ -137,7 +139,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   std::vector<Id> candidates = m.reduced;
   if (written != kNone) candidates.push_back(written);
   std::erase_if(candidates, [&](Id x) {
-    bool too_short = x != written && axis(x).kind() == AxisKind::whole && axis(x).extent < natural(widest(m));
+    bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));
     return axis(x).kind() == AxisKind::single || too_short;
   });
   std::unordered_map<Id, double> score;
@@ -147,7 +149,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     const Node& n = a[id];
     if (!is_read(n.op) || read_indices(n).empty()) continue;
     double points = 1;
-    for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).extent);
+    for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).in_tile());
     for (Id x : candidates)
       if (step_along(*spec_.arena, read_indices(n).back(), x) == 1) score[x] += points;
   }
@@ -159,24 +161,26 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
 }
 
 Expr Lowering::extent(Id x) const {
-  switch (axis(x).kind()) {
-    case AxisKind::part: return counts_.at(x);
-    case AxisKind::single: return 1;
-    case AxisKind::whole: return static_cast<int>(axis(x).extent);
-  }
-  throw Bug("unknown kind of axis");
+  if (auto it = counts_.find(x); it != counts_.end()) return it->second;
+  return axis(x).kind() == AxisKind::single ? 1 : static_cast<int>(axis(x).extent);
 }
 
 void Lowering::find_row_loop() {
   if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return contraction(m).has_value(); })) return;
   size_t result = SIZE_MAX;
+  std::vector<size_t> side;  // the result, and those that are written beside it
+  std::vector<bool> before(spec_.members.size(), false);
   for (size_t i = 0; i < spec_.members.size(); ++i) {
-    if (spec_.tensors[spec_.members[i].tensor].use == SpecTensor::Use::temporary) continue;
-    if (result != SIZE_MAX) return;
-    result = i;
+    if (std::ranges::find(side, i) != side.end()) continue;
+    if (spec_.tensors[spec_.members[i].tensor].use != SpecTensor::Use::temporary) {
+      if (result != SIZE_MAX) return;
+      result = i;
+      side = side_by_side(i, before);
+    }
+    before[i] = true;
   }
   const SpecMember& r = spec_.members[result];
-  if (r.op != Op::constant || spec_.members.size() == 1) return;
+  if (r.op != Op::constant || spec_.members.size() == side.size()) return;
   Id row = kNone;
   for (Id x : spec_.shared)
     if (axis(x).kind() != AxisKind::single) row = x;
@@ -193,7 +197,7 @@ void Lowering::member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
   emit_.padding = sum && vectors_ ? &padding_ : nullptr;  // others look at each place once or so
-  if (m.op == Op::constant) return map(m);
+  if (m.op == Op::constant) return map(group);
   if (!m.scatter.empty()) return scatter(m);
   if (m.op == Op::argmax || m.op == Op::argmin) return extreme_index(m);
   // Each by itself: what the others of its domain read may forbid it to them.
@@ -208,46 +212,19 @@ void Lowering::member(const std::vector<size_t>& group) {
   if (rest.size() < group.size()) return member(rest);
   Id v = vector_axis(group);
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
-  bool long_enough = v != kNone && (axis(v).kind() == AxisKind::part ||
+  bool long_enough = v != kNone && (!constant(v) ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
-  bool plain = !vectors_ || read_backwards(group);
-  bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::whole; });
+  bool plain = !vectors_ || read_backwards(group, v);
+  bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && terms(m) > 0 && terms(m) <= kFewTerms;
   if (along && long_enough && !plain)
     row_sum(group, v);
   else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
     unrolled(group, v);
-  else if (few && !plain && axis(v).kind() == AxisKind::whole && axis(v).extent >= natural(widest(m)))
+  else if (few && !plain && constant(v) && axis(v).extent >= natural(widest(m)))
     in_registers(group, v);
   else
     column_sum(group, along || plain ? kNone : v);
-}
-
-void Lowering::map(const SpecMember& m) {
-  Func f(name("map", m.tensor));
-  auto vars = func_vars(m);
-  f(vars) = to_storage(m, emit_.value(m.body, left_locals(m)));
-  size_t self = static_cast<size_t>(&m - spec_.members.data());
-  Id v = vector_axis({self});
-  order_rows(f, m, v);
-  if (v != kNone && !vars.empty() && !read_backwards({self}))
-    vectorize(f, vars_.at(v), v, widest(m), vectors_per_step(evaluation_cost_ps(*spec_.arena, m.body)));
-  publish(m, f);
-}
-
-void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
-  std::vector<VarOrRVar> order;
-  auto dims = tile_dimensions(spec_, m);
-  if (v != kNone && std::ranges::find(m.left, v) != m.left.end()) order.push_back(vars_.at(v));
-  for (int pass = 0; pass < 2; ++pass)
-    for (size_t i = dims.size(); i-- > 0;) {
-      Id x = m.left[dims[i]];
-      if (x != v && (axis(x).shared >= 0) == (pass == 1)) order.push_back(vars_.at(x));
-    }
-  if (order.size() > 1) f.reorder(order);
-  for (Id x : m.left)
-    if (axis(x).written_out) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
-  write_out(f, m);
 }
 
 DType Lowering::widest(const SpecMember& m) const {
@@ -311,26 +288,35 @@ void Lowering::finish() {
     for (Func f : inside_) f.compute_at(result, vars_.at(row_axis_));
   }
   std::vector<Func> funcs;
-  for (const SpecMember& m : spec_.members) {
-    auto it = results_.find(m.tensor);
-    if (it == results_.end()) continue;
+  std::set<std::string> streamed;
+  for (const SpecMember& first : spec_.members) {
+    auto it = results_.find(first.tensor);
+    if (it == results_.end() || std::ranges::find(out_.results, first.tensor) != out_.results.end()) continue;
     Func f = it->second;
-    auto dims = tile_dimensions(spec_, m);
     auto buffers = f.output_buffers();
-    for (size_t i = 0; i < dims.size(); ++i) {
-      Id x = m.left[dims[dims.size() - 1 - i]];
-      buffers[0].dim(static_cast<int>(i)).set_min(0);
-      if (axis(x).kind() == AxisKind::whole) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+    size_t element = 0;  // of f's values: one of each member that it computes
+    for (const SpecMember& m : spec_.members) {
+      auto its = results_.find(m.tensor);
+      if (its == results_.end() || its->second.name() != f.name()) continue;
+      const SpecTensor& t = spec_.tensors[m.tensor];
+      auto& buffer = buffers[element++];
+      auto dims = tile_dimensions(spec_, m);
+      for (size_t i = 0; i < dims.size(); ++i) {
+        Id x = m.left[dims[dims.size() - 1 - i]];
+        if (element == 1) buffer.dim(static_cast<int>(i)).set_min(0);  // the others are where the first is
+        if (constant(x)) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+      }
+      bool unit = !dims.empty() && dims.back() + 1 == m.left.size() && (t.dense || t.use == SpecTensor::Use::partial);
+      if (!dims.empty() && !unit) buffer.dim(0).set_stride(Expr());
+      if (unit && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
+        buffer.dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
+      if (t.use == SpecTensor::Use::result) streamed.insert(buffer.name());
+      out_.results.push_back(m.tensor);
     }
-    bool unit = !dims.empty() && dims.back() + 1 == m.left.size() &&
-                (spec_.tensors[m.tensor].dense || spec_.tensors[m.tensor].use == SpecTensor::Use::partial);
-    if (!dims.empty() && !unit) buffers[0].dim(0).set_stride(Expr());
-    if (unit && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
-      buffers[0].dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
     funcs.push_back(f);
-    out_.results.push_back(m.tensor);
   }
   out_.pipeline = Halide::Pipeline(funcs);
+  if (spec_.streams) stream_results(out_.pipeline, streamed);
 }
 
 std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m) {
@@ -341,7 +327,8 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 }
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
-  return Lowering(spec, target, vectors).run();
+  const KernelSpec compiled = as_compiled(spec);
+  return Lowering(compiled, target, vectors).run();
 }
 
 Halide::Target cpu_target() {

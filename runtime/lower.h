@@ -17,7 +17,8 @@ struct TileScalar {
 struct LoweredKernel {
   Halide::Pipeline pipeline;
   // Arguments in order: the JIT's user context (implicit), the int32 scalars (of each shared axis that is not whole its
-  // origin, and of a part how many elements this tile has), the input buffers; then the result buffers.
+  // origin, and of axes whose extent the code does not know how many elements this tile has), the input buffers; then the
+  // result buffers.
   std::vector<Halide::Argument> arguments;
   std::vector<TileScalar> scalars;
   std::vector<uint32_t> inputs;    // tensors, by argument

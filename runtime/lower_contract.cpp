@@ -47,11 +47,15 @@ void Lowering::choose_block(Contraction& c, DType type) const {
                    target_.has_feature(Halide::Target::AVX512_Cannonlake);
   int registers = wide_file ? 32 : 16;
   int64_t columns = axis(c.v).extent, rows = axis(c.y).in_tile();
+  constexpr std::pair<int, double> kVectors[] = {{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}};
+  auto rows_beside = [&](int vectors) { return (registers - 1 - vectors) / (vectors * phases(c)); };
+  const int wanted = spec_.vectors;  // if a block can have them
+  const bool chosen = wanted > 0 && wanted <= 4 && int64_t{4} * wanted <= columns && rows_beside(wanted) > 0;
   double best = 0;
   for (int width = natural(type); width >= 4 && best == 0; width /= 2)
-    for (auto [vectors, speed] : {std::pair{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}}) {
-      if (int64_t{vectors} * width > columns) continue;
-      int64_t most = (registers - 1 - vectors) / (vectors * phases(c));
+    for (auto [vectors, speed] : kVectors) {
+      if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) continue;
+      int64_t most = rows_beside(vectors);
       if (most < 1) continue;
       int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
       double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *
@@ -70,7 +74,7 @@ Id Lowering::phase_of(const SpecMember& m, Id v) const {
   constexpr int64_t kMostPhases = 4;
   const SpecTensor& t = spec_.tensors[m.tensor];
   for (size_t i = 0; i + 1 < m.left.size(); ++i)
-    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && axis(m.left[i + 1]).kind() == AxisKind::whole &&
+    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) &&
         axis(m.left[i + 1]).extent <= kMostPhases)
       return m.left[i + 1];
   return kNone;
@@ -92,7 +96,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   // Along the last axis that will do, for its results are next to each other.
   for (size_t i = m.left.size(); i-- > 0;) {
     Id v = m.left[i];
-    if (axis(v).kind() != AxisKind::whole || axis(v).extent < 8 || !depends(v)) continue;
+    if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
     if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
     Id y = kNone;
     for (Id x : m.left) {
@@ -189,7 +193,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   std::vector<Id> in_blocks, in_lines;  // parts along the rows
   for (Id id : parts_along(m, c.y, c.v))
     (worth_packing_rows(c, id, terms(m)) ? in_blocks : in_lines).push_back(id);
-  bool whole_rows = axis(c.y).kind() == AxisKind::whole && axis(c.y).extent >= c.rows && in_blocks.empty();
+  bool whole_rows = constant(c.y) && axis(c.y).extent >= c.rows && in_blocks.empty();
 
   auto [k, axes] = loops_of(m);
   // A last block of fewer rows computes the last one again, and does not write it.
@@ -252,7 +256,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   order.insert(order.end(), last.begin(), last.end());
   r.reorder(order).vectorize(vi, c.width).unroll(vi).unroll(yi);
   for (Id x : m.left)
-    if (axis(x).kind() == AxisKind::whole) r.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+    if (constant(x)) r.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
 
   std::vector<VarOrRVar> walk = {v, y};
   if (c.phase != kNone) walk.push_back(vars_.at(c.phase));

@@ -20,7 +20,7 @@ size_t Lowering::axes_beside(const SpecMember& m, size_t sums) const {
   size_t n = 0;
   for (; n < dims.size(); ++n) {
     const SpecAxis& x = axis(m.left[dims[dims.size() - 1 - n]]);
-    if (x.kind() != AxisKind::whole || beside * x.extent > kMost) break;
+    if (!constant(m.left[dims[dims.size() - 1 - n]]) || beside * x.extent > kMost) break;
     beside *= x.extent;
   }
   return beside >= kFewest ? n : 0;
@@ -30,7 +30,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   DType type = widest(m);
   int width = natural(type);
-  bool part = axis(v).kind() == AxisKind::part;
+  bool part = !constant(v);
   int lanes = kLanes * 4 / static_cast<int>(byte_size(type));
   while (!part && lanes > width && axis(v).extent < 2 * lanes) lanes /= 2;
   Var u("u");
@@ -149,7 +149,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   if (vectors) {
     order_rows(acc, m, v);
     vectorize(acc, vars_.at(v), v, widest(m), 1);
-    vectorize(acc.update(0), vars_.at(v), v, widest(m), 2);
+    vectorize(acc.update(0), vars_.at(v), v, widest(m), vectors_or(2));
   }
   place(acc);
   results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); });
@@ -172,7 +172,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   Emitter::Axes axes = left_locals(m);
   // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
   constexpr int64_t kLongRow_vectors = 16;
-  bool long_row = axis(v).kind() != AxisKind::whole || axis(v).extent >= kLongRow_vectors * natural(widest(m));
+  bool long_row = !constant(v) || axis(v).extent >= kLongRow_vectors * natural(widest(m));
   Emitter inside = emit_;
   inside.mostly_inside = long_row;
   if (long_row) inside.padding = nullptr;
@@ -187,7 +187,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   }
   auto schedule = [&](Func f) {
     order_rows(f, m, v);
-    vectorize(f, vars_.at(v), v, widest(m), 2);
+    vectorize(f, vars_.at(v), v, widest(m), vectors_or(2));
   };
   if (group.size() == 1) {
     Func f(name("few", m.tensor));
@@ -272,6 +272,7 @@ void Lowering::scatter(const SpecMember& m) {
     acc.update(0).reorder(order);
     vectorize(acc.update(0), pure[0], v, widest(m), 1);
   }
+  along_memory(acc, m);
   place(acc);
   results_of({static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); });
 }

@@ -37,7 +37,7 @@ class Lowering {
   Padding padding_;
   LoweredKernel out_;
   std::unordered_map<Id, Var> vars_;
-  std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes of which a tile takes a part
+  std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes whose extent in the tile is an argument
   std::unordered_map<uint32_t, Func> results_;
   // Set when everything else is computed inside the rows of one result.
   size_t row_result_ = SIZE_MAX;
@@ -45,6 +45,9 @@ class Lowering {
   std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
+  // All of it in every tile, and as much as the code knows.
+  bool constant(Id id) const { return axis(id).kind() == AxisKind::whole && axis(id).baked; }
+  int vectors_or(int rule) const { return spec_.vectors > 0 ? spec_.vectors : rule; }
   int natural(DType t) const { return target_.natural_vector_size(storage_type(t)); }
 
   // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
@@ -75,7 +78,7 @@ class Lowering {
     return axes;
   }
 
-  // Elements of an axis in this tile: a constant; of a part, an argument, for the last tile may have fewer.
+  // Elements of an axis in this tile: a constant, or an argument: the last tile may have fewer, and a batch any number.
   Expr extent(Id x) const;
 
   // Vectorizes v of a stage by what fits: the natural width, less for short constant extents.
@@ -83,10 +86,10 @@ class Lowering {
   void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll) const {
     const SpecAxis& a = axis(x);
     int width = vectors_ ? natural(type) : 1;
-    if (a.kind() == AxisKind::whole)
+    if (constant(x))
       while (width > 1 && a.extent < width) width /= 2;
     if (width <= 1) return;
-    if (a.kind() == AxisKind::whole && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
+    if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
     if (unroll > 1) {
       split_unrolled(stage, v, width, unroll);
     } else {
@@ -135,7 +138,9 @@ class Lowering {
   }
 
   void member(const std::vector<size_t>& group);
-  void map(const SpecMember& m);
+  // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
+  std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;
+  void map(const std::vector<size_t>& group);
 
   // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
   void order_rows(Func f, const SpecMember& m, Id v) const;
@@ -154,7 +159,7 @@ class Lowering {
     return of == 1 ? Expr(f(args)) : Expr(f(args)[static_cast<int>(i)]);
   }
 
-  void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
+  static void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) {
     if (values.size() == 1)
       f(args) = values[0];
     else
@@ -186,8 +191,15 @@ class Lowering {
       const SpecMember& m = spec_.members[group[i]];
       Func r(name("red", m.tensor));
       r(func_vars(m)) = to_storage(m, value(i));
+      along_memory(r, m);
       publish(m, r);
     }
+  }
+
+  // Vectors along the last dimension.
+  void along_memory(Func f, const SpecMember& m) const {
+    auto dims = tile_dimensions(spec_, m);
+    if (!dims.empty()) vectorize(f, vars_.at(m.left[dims.back()]), m.left[dims.back()], widest(m), 1);
   }
 
   // Innermost dimensions of the result that are so short that all their sums have a register.

@@ -125,7 +125,7 @@ TEST_F(ToolUsage, WrongCallsExitWithTwo) {
 TEST_F(ToolUsage, HelpShowsAnExamplePerCommand) {
   Result all = call("--help");
   EXPECT_EQ(all.status, 0);
-  for (const char* command : {"explain", "check", "run", "bench", "calibrate", "fmt", "build", "viz"}) {
+  for (const char* command : {"explain", "check", "run", "bench", "tune", "calibrate", "fmt", "build", "viz"}) {
     EXPECT_HAS(all.out, command);
     Result r = call(std::string(command) + " --help");
     EXPECT_EQ(r.status, 0);

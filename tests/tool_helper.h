@@ -87,11 +87,11 @@ class Tool : public ::testing::Test {
     return values;
   }
 
- private:
-  fs::path folder_;
   static void replace(std::string& text, const std::string& from, const std::string& to) {
     for (size_t at; (at = text.find(from)) != std::string::npos;) text.replace(at, from.size(), to);
   }
+
+  fs::path folder_;
 };
 
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << text

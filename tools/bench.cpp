@@ -2,161 +2,29 @@
 //
 // Variants take turns in every round, so that what disturbs the machine disturbs them alike. What is
 // reported is the least time (of the machine at its best) and the median.
-#include <unistd.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <functional>
 #include <iostream>
 #include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "ad/random_inputs.h"
 #include "runtime/explain.h"
 #include "runtime/kernel_cache.h"
 #include "tools/commands.h"
-#include "tools/data.h"
+#include "tools/measured_op.h"
+#include "tools/progress.h"
 
 namespace xhat::tool {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 using Phase = CompiledOp::Phase;
 
 constexpr double kBudgetMs = 3000;  // for all samples together
 constexpr int kFewest = 5, kMost = 200;
-// Shorter calls are timed several at a time: the clock and the threads' waking would be what is measured.
-constexpr double kSampleMs = 0.05;
-
-double since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-struct Times {
-  std::vector<double> ms;
-  double least() const { return *std::ranges::min_element(ms); }
-  double median() const {
-    std::vector<double> sorted = ms;
-    std::ranges::sort(sorted);
-    size_t half = sorted.size() / 2;
-    return sorted.size() % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
-  }
-  Json json() const { return {{"min", least()}, {"median", median()}}; }
-};
-
-// One call to be timed, as often as makes a sample.
-struct Timer {
-  std::function<void()> call;
-  int calls = 1;
-  Times times;
-
-  void warm_up() {
-    call();
-    auto start = Clock::now();
-    call();
-    double once = since(start);
-    calls = once >= kSampleMs
-                ? 1
-                : static_cast<int>(std::min(1000.0, std::ceil(kSampleMs / std::max(once, 1e-4))));
-  }
-  double sample() {
-    auto start = Clock::now();
-    for (int i = 0; i < calls; ++i) call();
-    double ms = since(start);
-    times.ms.push_back(ms / calls);
-    return ms;
-  }
-};
-
-// Normals of the op's own size; positive, or between 0 and 1, where small ones had to be for the outputs to
-// be finite
-// (the evaluator would take too long to try it at this size).
-Arrays data_of(const Program& op, const DimValues& dims, uint64_t seed) {
-  bool positive = true, below_one = true;
-  for (const auto& [name, array] : random_inputs(op, sample_dims(op, seed), seed))
-    for (double v : array.reals) {
-      positive &= v > 0;
-      below_one &= v < 1;
-    }
-  RandomOptions as_it_comes;
-  as_it_comes.finite = false;
-  Arrays data = random_inputs(op, dims, seed, as_it_comes);
-  if (!positive) return data;
-  for (auto& [name, array] : data) {
-    for (double& v : array.reals) {
-      v = std::fabs(v) + 0.1;
-      if (below_one) v = v / (1 + v);
-    }
-    array = rounded(std::move(array));
-  }
-  return data;
-}
-
-// An op compiled one way, with memory for all it writes.
-class Variant {
- public:
-  Variant(const Program& op, CompileOptions options, const DimValues& dims, const Buffers& shared)
-      : compiled(compile(op, timed(std::move(options)))) {
-    const Program& p = compiled.program();
-    for (TensorId t : p.outputs) own_[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims));
-    for (TensorId t : p.gradients)
-      gradients_[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims));
-    for (TensorId t : p.inputs) forward_.push_back({p.tensors[t].name, shared.at(p.tensors[t].name).view()});
-    for (const Argument& a : arguments_of(own_)) forward_.push_back(a);
-    std::vector<std::string> kept = compiled.kept();
-    for (const Argument& a : forward_)
-      if (std::ranges::find(kept, a.name) != kept.end()) backward_.push_back(a);
-    for (TensorId t : p.cotangents)
-      backward_.push_back({p.tensors[t].name, shared.at(p.tensors[t].name).view()});
-    for (const Argument& a : arguments_of(gradients_)) backward_.push_back(a);
-    infer.call = [this] { compiled.infer(forward_); };
-    forward.call = [this] {
-      running_ = &forward_kernels;
-      compiled.forward(forward_, stash);
-      running_ = nullptr;
-    };
-    backward.call = [this] {
-      running_ = &backward_kernels;
-      compiled.backward(backward_, stash);
-      running_ = nullptr;
-    };
-  }
-  Variant(const Variant&) = delete;
-  Variant& operator=(const Variant&) = delete;
-
-  CompiledOp compiled;
-  Stash stash;
-  Timer infer, forward, backward;
-  std::map<std::string, Times> forward_kernels, backward_kernels;  // by name, every call
-
- private:
-  CompileOptions timed(CompileOptions options) {
-    options.on_kernel = [this](const Kernel& k, double ns) {
-      if (running_) (*running_)[k.name].ms.push_back(ns / 1e6);
-    };
-    return options;
-  }
-
-  std::map<std::string, Times>* running_ = nullptr;
-  Buffers own_, gradients_;
-  std::vector<Argument> forward_, backward_;
-};
-
-DimValues all_dims(const Command& c, const Program& op) {
-  DimValues given = dims_of(c);
-  std::vector<std::string> missing;
-  for (const Dim& d : op.dims)
-    if (d.definition == kNone && !given.contains(op.arena->name(d.dim)))
-      missing.push_back(op.arena->name(d.dim));
-  if (!missing.empty())
-    throw UsageError(fmt::format("bench needs all sizes of op {}; missing: {}. give them as --dims {}=...",
-                                 op.name, fmt::join(missing, ", "), fmt::join(missing, "=...,")));
-  return solve_dims(op, {}, given);
-}
+Json json(const Times& t) { return {{"min", t.least()}, {"median", t.median()}}; }
 
 class Bench {
  public:
@@ -167,30 +35,26 @@ class Bench {
 
   int run() {
     Derivation derivation = derive(op_, options_);
-    progress("making data");
-    Buffers shared;
-    for (auto& [name, array] : data_of(op_, dims_, c_.seed)) shared.emplace(name, Buffer(array));
-    for (const auto& [name, value] : scalars_of(c_, op_)) shared[name] = Buffer(value);
-    for (auto& [name, array] : random_cotangents(derivation.program, dims_, c_.seed))
-      shared.emplace(name, Buffer(array));
+    progress_.show("making data");
+    Buffers shared = random_data(c_, op_, derivation.program, dims_);
 
-    Variant main(op_, options_, dims_, shared);
+    MeasuredOp main(op_, options_, dims_, shared);
     CompileOptions o = options_;
     o.stash.policy = StashOptions::Policy::none;
-    Variant no_stash(op_, o, dims_, shared);
+    MeasuredOp no_stash(op_, o, dims_, shared);
     o.stash = options_.stash;
     o.fusion.policy = FusePolicy::off;
-    Variant no_fusion(op_, o, dims_, shared);
+    MeasuredOp no_fusion(op_, o, dims_, shared);
 
     compile_all();
     measure({&main.infer, &main.forward, &main.backward, &no_stash.forward, &no_stash.backward,
              &no_fusion.forward, &no_fusion.backward});
-    progress("");
-    Json json = result(main, no_stash, no_fusion);
+    progress_.show("");
+    Json found = result(main, no_stash, no_fusion);
     if (c_.json)
-      std::cout << json.dump(2) << "\n";
+      std::cout << found.dump(2) << "\n";
     else
-      print(json);
+      print(found);
     return kFine;
   }
 
@@ -199,6 +63,7 @@ class Bench {
   const Program& op_;
   CompileOptions options_;
   DimValues dims_;
+  Progress progress_{"bench"};
   double startup_ms_ = 0;
   std::vector<double> compile_ms_;
   int repeats_ = 0;
@@ -207,7 +72,7 @@ class Bench {
   // start is
   // told apart, for it is paid once per process, whatever is compiled.
   void compile_all() {
-    progress("compiling");
+    progress_.show("compiling");
     auto start = Clock::now();
     compile(parse_op("op start(x: f32[8]) -> (y) { y[i] = x[i] + 1 }")).prepare(Phase::infer, {});
     startup_ms_ = since(start);
@@ -218,32 +83,20 @@ class Bench {
     }
   }
 
-  // One line, rewritten, where somebody looks on; a line per stage elsewhere.
-  static void progress(const std::string& what, bool often = false) {
-    bool terminal = isatty(STDERR_FILENO) != 0;
-    if (terminal)
-      std::cerr << "\r\033[K" << (what.empty() ? "" : "xhat bench: " + what) << std::flush;
-    else if (!what.empty() && !often)
-      std::cerr << "xhat bench: " << what << std::endl;
-  }
-
   void measure(std::vector<Timer*> timers) {
     double round = 0;
     for (size_t i = 0; i < timers.size(); ++i) {
-      progress(fmt::format("warming up {} of {}", i + 1, timers.size()), true);
+      progress_.show(fmt::format("warming up {} of {}", i + 1, timers.size()), true);
       timers[i]->warm_up();
       round += timers[i]->sample();
       timers[i]->times.ms.clear();
     }
     double fit = std::clamp(kBudgetMs / std::max(round, 1e-3), double{kFewest}, double{kMost});
     repeats_ = c_.repeats > 0 ? c_.repeats : static_cast<int>(fit);
-    progress(fmt::format("timing, {} rounds", repeats_));
-    auto shown = Clock::now();
+    progress_.show(fmt::format("timing, {} rounds", repeats_));
     for (int i = 0; i < repeats_; ++i) {
       for (Timer* t : timers) t->sample();
-      if (since(shown) < 200) continue;
-      progress(fmt::format("round {} of {}", i + 1, repeats_), true);
-      shown = Clock::now();
+      progress_.show(fmt::format("round {} of {}", i + 1, repeats_), true);
     }
   }
 
@@ -254,7 +107,7 @@ class Bench {
       if (it == times.end()) continue;  // of empty tensors
       double ns = it->second.median() * 1e6;
       list.push_back({{"name", k.name},
-                      {"ms", it->second.json()},
+                      {"ms", json(it->second)},
                       {"bytes", k.bytes_moved},
                       {"gbps", static_cast<double>(k.bytes_moved) / ns},
                       {"gflops", static_cast<double>(k.flops) / ns}});
@@ -262,15 +115,15 @@ class Bench {
     return list;
   }
 
-  Json result(const Variant& main, const Variant& no_stash, const Variant& no_fusion) const {
+  Json result(const MeasuredOp& main, const MeasuredOp& no_stash, const MeasuredOp& no_fusion) const {
     KernelPlan forward = main.compiled.plan(Phase::forward, dims_),
                backward = main.compiled.plan(Phase::backward, dims_);
     // Bytes or operations per nanosecond are G per second; of the median, what one gets most of the time.
     auto per_second = [](int64_t amount, const Timer& t) {
       return static_cast<double>(amount) / (t.times.median() * 1e6);
     };
-    auto ablation = [](const Variant& v) {
-      return Json{{"forward_ms", v.forward.times.json()}, {"backward_ms", v.backward.times.json()}};
+    auto ablation = [](const MeasuredOp& v) {
+      return Json{{"forward_ms", json(v.forward.times)}, {"backward_ms", json(v.backward.times)}};
     };
     int threads =
         c_.threads > 0 ? c_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -278,9 +131,9 @@ class Bench {
             {"target", c_.target},
             {"threads", threads},
             {"dims", dims_.empty() ? Json::object() : Json(dims_)},
-            {"infer_ms", main.infer.times.json()},
-            {"forward_ms", main.forward.times.json()},
-            {"backward_ms", main.backward.times.json()},
+            {"infer_ms", json(main.infer.times)},
+            {"forward_ms", json(main.forward.times)},
+            {"backward_ms", json(main.backward.times)},
             {"forward_gbps", per_second(forward.bytes_unavoidable, main.forward)},
             {"backward_gbps", per_second(backward.bytes_unavoidable, main.backward)},
             {"forward_gflops", per_second(forward.flops, main.forward)},

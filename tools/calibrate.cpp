@@ -7,12 +7,12 @@
 #include <cmath>
 #include <fstream>
 #include <iostream>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/compile.h"
+#include "runtime/tuning.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 
@@ -28,14 +28,8 @@ constexpr int kSamples = 15;
 constexpr double kSampleMs = 1;  // of many calls: the clock must not be what is measured
 
 std::string machine() {
-  std::ifstream in("/proc/cpuinfo");
-  std::string name = "unknown processor";
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) {
-      name = line.substr(line.find(':') + 2);
-      break;
-    }
-  return fmt::format("{}, {} threads", name, std::max(1u, std::thread::hardware_concurrency()));
+  Machine m = this_machine();
+  return fmt::format("{}, {} threads", m.cpu, m.threads);
 }
 
 // Picoseconds of one call of infer, on inputs between 0.5 and 1.5.

@@ -41,6 +41,7 @@ int dispatch(Command& c) {
     if (c.name == "check") return check_command(c, source);
     if (c.name == "run") return run_command(c, source);
     if (c.name == "bench") return bench_command(c, source);
+    if (c.name == "tune") return tune_command(c, source);
   } catch (const Error& e) {
     return fail(located(e, source));
   }

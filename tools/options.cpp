@@ -13,6 +13,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "runtime/tuning.h"
+
 namespace xhat::tool {
 namespace {
 
@@ -44,6 +46,10 @@ void declare_planning(CLI::App& sub, Command& c) {
       ->check(CLI::NonNegativeNumber);
   sub.add_option("--target", c.target, "cpu (cuda, opencl, vulkan: not yet)")->capture_default_str();
   sub.add_option("--set", c.sets, "values of scalar parameters: eps=1e-5 k=3");
+}
+
+void declare_tuned(CLI::App& sub, Command& c) {
+  sub.add_option("--tuned", c.tuned, "choices that xhat tune found, for the kernels that they were measured for");
 }
 
 CLI::App* subcommand(CLI::App& app, Command& c, const std::string& name, const std::string& what,
@@ -139,6 +145,7 @@ void declare(CLI::App& app, Command& c) {
       subcommand(app, c, "explain", "Shows the forward, its gradients, the stash with reasons, the kernels",
                  "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
   declare_planning(*explain, c);
+  declare_tuned(*explain, c);
   explain->add_flag("--json", c.json, "one JSON object instead of text");
   explain->add_flag("--pareto", c.pareto,
                     "what a budget for the stash buys: the best choice for each, bytes against time");
@@ -147,11 +154,13 @@ void declare(CLI::App& app, Command& c) {
                            "Checks derivatives against finite differences, kernels against the evaluator",
                            "xhat check softmax.xh --dims N=5,D=7");
   declare_planning(*check, c);
+  declare_tuned(*check, c);
   check->add_option("--seed", c.seed, "of the data")->capture_default_str();
 
   auto* run = subcommand(app, c, "run", "Runs an op on .npy files; its derivatives, too: --dy, --jvp, --hvp",
                          "xhat run softmax.xh --in x=x.npy --dy y=dy.npy --out results");
   declare_planning(*run, c);
+  declare_tuned(*run, c);
   run->add_option("--in", c.in, "inputs: x=x.npy w=w.npy")->type_name("NAME=FILE ...");
   run->add_option("--dy", c.dy, "a cotangent per float output: y=dy.npy")->type_name("NAME=FILE ...");
   run->add_option("--jvp", c.jvp, "tangents of inputs, for jvp_<output>.npy: x=tx.npy; of others: zero")
@@ -166,10 +175,20 @@ void declare(CLI::App& app, Command& c) {
       subcommand(app, c, "bench", "Times forward, backward and compilation, also without stash and fusion",
                  "xhat bench softmax.xh --dims N=8192,D=1024 --threads 2 --json");
   declare_planning(*bench, c);
+  declare_tuned(*bench, c);
   bench->add_flag("--json", c.json, "one JSON object instead of text");
   bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
   bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")
       ->check(CLI::PositiveNumber);
+
+  auto* tune = subcommand(app, c, "tune", "Searches tiles and vectors by measuring; keeps what is faster in a file for --tuned",
+                          "xhat tune softmax.xh --dims N=8192,D=1024 -o tuned.json");
+  declare_planning(*tune, c);
+  tune->add_option("-o", c.out, "the file (default: tuned.json in $XDG_CACHE_HOME/xhat or ~/.cache/xhat); what it has of others stays");
+  tune->add_option("--seconds", c.seconds, "how long to search, beside the first compilation")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  tune->add_option("--seed", c.seed, "of the data")->capture_default_str();
 
   auto* calibrate = app.add_subcommand("calibrate", "Measures this machine: the prices that --prices reads");
   calibrate->footer("Example: xhat calibrate -o here.json && xhat explain softmax.xh --prices here.json");
@@ -247,6 +266,11 @@ CompileOptions compile_options(const Command& c) {
   if (c.keep) o.stash.kept_by_caller = names(*c.keep);
   if (c.drop) o.stash.dropped = names(*c.drop);
   if (!c.prices.empty()) o.stash.prices = read_prices(c.prices);
+  if (!c.tuned.empty()) try {
+      o.fusion.choices = choices_of(read_tuning(c.tuned), c.threads);
+    } catch (const Error& e) {
+      throw UsageError(e.message());
+    }
   o.wrt = c.wrt;
   o.threads = c.threads;
   return o;

@@ -19,6 +19,7 @@ namespace xhat::tool {
 constexpr int kFine = 0;
 constexpr int kCheckFailed = 1;
 constexpr int kBadInput = 2;  // the file, the arrays, an index in the data, usage
+constexpr int kInterrupted = 130;  // by Ctrl-C, as a shell says it
 
 struct Command {
   std::string name;  // "explain", ...
@@ -30,6 +31,7 @@ struct Command {
   std::optional<std::string> keep, drop;
   std::vector<std::string> wrt;
   std::string prices;
+  std::string tuned;
   std::vector<std::string> sets;
   std::vector<std::string> dims;
   std::string target = "cpu";
@@ -38,6 +40,7 @@ struct Command {
   bool pareto = false;
   uint64_t seed = 1;
   int repeats = 0;  // 0: as many as fit a few seconds
+  double seconds = 30;
   std::vector<std::string> in, dy, jvp, hvp;
   std::string out;
 };

@@ -71,11 +71,11 @@ class XhatOp {
   }
 
   json describe() {
-    json kernels = {{"infer", op_.plan(Phase::infer, dims_).kernels.size()}};
+    json kernels = {{"infer", op_.plan(Phase::infer, dims_).sweeps()}};
     json saved = json::object();
     if (trained_) {
-      kernels["fwd"] = op_.plan(Phase::forward, dims_).kernels.size();
-      kernels["bwd"] = op_.plan(Phase::backward, dims_).kernels.size();
+      kernels["fwd"] = op_.plan(Phase::forward, dims_).sweeps();
+      kernels["bwd"] = op_.plan(Phase::backward, dims_).sweeps();
       kernels["total"] = kernels["fwd"].get<int>() + kernels["bwd"].get<int>();
       forward();  // makes the stash
       saved = {{"inputs", kept_bytes(program().inputs)},

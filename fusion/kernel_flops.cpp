@@ -1,0 +1,100 @@
+// Operations of a finished kernel, and whether memory is what it waits for.
+//
+// What several members compute at the same point of the tile and is dear is computed once (runtime/kernel_share.cpp), so it
+// counts once: members are compared with their axes renamed to the classes that these are.
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <ranges>
+#include <set>
+
+#include "cse/auto_inliner.h"
+#include "fusion/kernel_draft.h"
+
+namespace xhat::fusion {
+namespace {
+
+bool is_arithmetic(const Node& n) {
+  if (!is_float(n.type) || is_read(n.op)) return false;
+  switch (n.op) {
+    case Op::constant:
+    case Op::axis:
+    case Op::dim:
+    case Op::select:
+    case Op::cast:
+    case Op::stop_gradient: return false;
+    default: return true;
+  }
+}
+
+// Numbers for expressions over classes of axes; equal expressions, equal numbers.
+class Numbers {
+ public:
+  // args: the numbers of its operands.
+  int64_t of(const Node& n, const std::vector<int64_t>& args) {
+    int64_t constant = n.op != Op::constant ? 0 : is_float(n.type) ? std::bit_cast<int64_t>(n.value) : n.integer;
+    std::vector<int64_t> key = {static_cast<int64_t>(n.op), static_cast<int64_t>(n.type), n.symbol, constant};
+    key.insert(key.end(), args.begin(), args.end());
+    return number(std::move(key));
+  }
+  int64_t of_class(int c) { return number({c}); }
+
+ private:
+  int64_t number(std::vector<int64_t> key) {
+    return known_.try_emplace(std::move(key), static_cast<int64_t>(known_.size())).first->second;
+  }
+  std::map<std::vector<int64_t>, int64_t> known_;
+};
+
+}  // namespace
+
+void Planner::count_flops(const Draft& draft, Kernel& k) const {
+  const Arena& a = *p_.arena;
+  Numbers numbers;
+  std::set<int64_t> computed;  // dear ones
+  int64_t work_ps = 0;
+  for (const Member& m : k.members) {
+    const Definition& d = p_.body.definitions[m.definition];
+    const Shape& s = shape(m);
+    auto position = [&](Id axis) -> std::optional<size_t> {
+      for (size_t i = 0; i < s.axes.size(); ++i)
+        if (s.axes[i].axis == axis) return i;
+      return std::nullopt;
+    };
+    auto class_of = [&](size_t i) { return i < s.left ? m.left[i] : m.reduced[i - s.left]; };
+    auto in_a_tile = [&](Id axis) {
+      auto i = position(axis);
+      return i && !draft.shared[static_cast<size_t>(class_of(*i))];
+    };
+    std::unordered_map<Id, int64_t> number;
+    const std::vector<Id> nodes = reachable(a, d.body);
+    for (Id id : nodes) {
+      std::vector<int64_t> args;
+      for (Id x : a[id].args()) args.push_back(x == kNone ? -1 : number.at(x));
+      auto own = a[id].op == Op::axis ? position(id) : std::nullopt;
+      number[id] = own ? numbers.of_class(class_of(*own)) : numbers.of(a[id], args);
+    }
+    std::set<Id> needed = {d.body};
+    for (Id id : nodes | std::views::reverse) {  // users before operands
+      const Node& n = a[id];
+      if (!needed.contains(id)) continue;
+      bool dear = !is_reduction(n.op) && !is_read(n.op) && is_float(n.type) && std::ranges::any_of(n.free_axes(), in_a_tile) &&
+                  evaluation_cost_ps(a, id) >= kSharedInTile_ps;
+      if (dear && !computed.insert(number.at(id)).second) continue;
+      needed.insert(n.args().begin(), n.args().end());
+      if (!is_arithmetic(n)) continue;
+      int64_t v = 1;
+      for (Id axis : n.free_axes())
+        if (auto i = position(axis)) v *= s.extents[*i];
+      if (is_reduction(n.op))
+        for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
+      if (id == d.body)  // a scatter adds each value to one place only
+        for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
+      k.flops += v;
+      work_ps += v * cost_ps(a, n);
+    }
+  }
+  k.streams = k.bytes_unavoidable >= options_.stream_bytes && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
+}
+
+}  // namespace xhat::fusion

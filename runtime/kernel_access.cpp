@@ -1,0 +1,41 @@
+#include "runtime/kernel_access.h"
+
+namespace xhat::runtime {
+
+std::vector<Id> roots(const SpecMember& m) {
+  std::vector<Id> r = {m.body, m.condition};
+  for (auto& [at, index] : m.scatter) r.push_back(index);
+  return r;
+}
+
+std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m) {
+  std::vector<Access> found;
+  found.push_back({m.tensor, m.left, false});
+  for (Id id : reachable(*spec.arena, roots(m))) {
+    const Node& n = (*spec.arena)[id];
+    if (!is_read(n.op)) continue;
+    auto indices = read_indices(n);
+    found.push_back({n.symbol, {indices.begin(), indices.end()}, n.op == Op::read_or});
+  }
+  return found;
+}
+
+std::set<Id> used_as_values(const KernelSpec& spec) {
+  std::set<Id> used;
+  const Arena& a = *spec.arena;
+  for (const SpecMember& m : spec.members) {
+    for (auto& [at, index] : m.scatter) used.insert(m.left[at]);
+    for (Id root : roots(m))
+      if (a[root].op == Op::axis) used.insert(root);
+    for (Id id : reachable(a, roots(m))) {
+      const Node& n = a[id];
+      std::span<const Id> args = n.args();
+      if (is_read(n.op)) args = args.subspan(read_indices(n).size());
+      for (Id x : args)
+        if (a[x].op == Op::axis) used.insert(x);
+    }
+  }
+  return used;
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,21 @@
+// What a kernel's members read and write, and where.
+#pragma once
+#include <set>
+#include <vector>
+
+#include "runtime/kernel_spec.h"
+
+namespace xhat::runtime {
+
+struct Access {
+  uint32_t tensor;
+  std::vector<Id> indices;
+  bool may_miss;  // a read_or: its indices may lie outside
+};
+
+std::vector<Id> roots(const SpecMember& m);
+std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m);
+// Axes used otherwise than as a bare index of a read: in arithmetic, conditions, or as a value.
+std::set<Id> used_as_values(const KernelSpec& spec);
+
+}  // namespace xhat::runtime

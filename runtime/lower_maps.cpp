@@ -1,0 +1,95 @@
+// Maps: one nest each, vectorized along the fastest axis; several results over the same axes from one nest, so that what they
+// read is read once, what they share stays in registers, and all are written as they come (Adam's p, m and v, 8M elements, two
+// threads: 13.3 ms one after the other, 7.8 together, both past the cache).
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "cse/auto_inliner.h"
+#include "runtime/lowering.h"
+
+namespace xhat::runtime {
+namespace {
+
+// Vectors per step of a map: 2-4 help memory overlap (1.43 -> 1.38 ms for tanh); where there is much to compute they only
+// take longer to compile.
+int vectors_per_step(int64_t cost_ps) { return cost_ps <= 350 ? 4 : cost_ps <= 800 ? 2 : 1; }
+
+}  // namespace
+
+std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>& emitted) const {
+  const Arena& a = *spec_.arena;
+  auto leaves = [&](const SpecMember& m) {
+    const SpecTensor& t = spec_.tensors[m.tensor];
+    return t.use == SpecTensor::Use::result && (t.type == DType::f32 || t.type == DType::f64);
+  };
+  const SpecMember& f = spec_.members[first];
+  std::set<size_t> group = {first};
+  for (size_t i = first + 1; leaves(f) && i < spec_.members.size(); ++i) {
+    const SpecMember& m = spec_.members[i];
+    bool map = m.op == Op::constant && m.left == f.left && leaves(m);
+    if (!emitted[i] && map && !read_backwards({i}, vector_axis({i}))) group.insert(i);
+  }
+  auto maker = [&](uint32_t t) {
+    return static_cast<size_t>(std::ranges::find(spec_.members, t, &SpecMember::tensor) - spec_.members.begin());
+  };
+  // Each reader of one of them is one of them, at the same place; what else they read is there.
+  auto spoils = [&](size_t reader) -> std::optional<size_t> {
+    const SpecMember& m = spec_.members[reader];
+    std::vector<Id> roots = {m.body, m.condition};
+    for (auto [left, index] : m.scatter) roots.push_back(index);
+    for (Id id : reachable(a, roots)) {
+      if (!is_read(a[id].op)) continue;
+      size_t made = maker(a[id].symbol);
+      if (made == spec_.members.size() || emitted[made]) continue;
+      bool here = group.contains(made) && a[id].op == Op::read && std::ranges::equal(read_indices(a[id]), m.left);
+      if (group.contains(reader) && !here) return reader;
+      if (!group.contains(reader) && group.contains(made)) return made;
+    }
+    return {};
+  };
+  for (size_t i = first; group.size() > 1 && i < spec_.members.size();) {
+    auto out = spoils(i);
+    if (out == first) return {first};
+    if (out) group.erase(*out);
+    i = out ? first : i + 1;
+  }
+  return {group.begin(), group.end()};
+}
+
+void Lowering::map(const std::vector<size_t>& group) {
+  const SpecMember& m = spec_.members[group[0]];
+  Func f(name("map", m.tensor));
+  auto vars = func_vars(m);
+  std::vector<Expr> values;
+  int64_t cost = 0;
+  for (const SpecMember* x : members_of(group)) {
+    cost += evaluation_cost_ps(*spec_.arena, x->body);
+    Expr value = emit_.value(x->body, left_locals(*x));
+    values.push_back(to_storage(*x, value));
+    if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
+  }
+  emit_.given.clear();
+  define(f, exprs(vars), values);
+  Id v = vector_axis({group[0]});
+  order_rows(f, m, v);
+  if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
+  for (const SpecMember* x : members_of(group)) publish(*x, f);
+}
+
+void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
+  std::vector<VarOrRVar> order;
+  auto dims = tile_dimensions(spec_, m);
+  if (v != kNone && std::ranges::find(m.left, v) != m.left.end()) order.push_back(vars_.at(v));
+  for (int pass = 0; pass < 2; ++pass)
+    for (size_t i = dims.size(); i-- > 0;) {
+      Id x = m.left[dims[i]];
+      if (x != v && (axis(x).shared >= 0) == (pass == 1)) order.push_back(vars_.at(x));
+    }
+  if (order.size() > 1) f.reorder(order);
+  for (Id x : m.left)
+    if (axis(x).written_out) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+  write_out(f, m);
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,23 @@
+// Results written past the cache (non-temporal stores). A line that is written without being read first, and that nobody
+// reads again soon, should not be fetched from memory only to be overwritten, nor push others out.
+//
+// Halide 21 has no such store. So a loop that writes consecutive elements of a result writes a few lines of them to a
+// scratch that stays in L1, and a function of ours copies these on, line by line, while the next ones are computed.
+//
+//   for i: y[i*64 .. +64] = f(i)    =>    for c: for i in chunk c: s[..] = f(i);    xhat_stream(&y[c*512], s, 2048)
+#pragma once
+#include <set>
+#include <string>
+
+#include "Halide.h"
+
+namespace xhat::runtime {
+
+// Adds the pass to the pipeline. results: names of output Funcs; those that the pipeline reads again, and loops that do not
+// write whole runs, stay as they are.
+void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& results);
+
+// To be called by the thread that ran the tile, before it tells anyone: such stores are ordered with no others.
+void end_streaming();
+
+}  // namespace xhat::runtime

@@ -1,0 +1,111 @@
+// Results written past the cache, and several maps in one loop: the same bits as otherwise, wherever buffers begin and rows
+// end. Buffers of these tests are aligned to an element only.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <sstream>
+
+#include "Halide.h"
+#include "ad/gradient.h"
+#include "runtime/lower.h"
+#include "tests/golden.h"
+#include "tests/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+CompileOptions options(bool past_the_cache, int64_t tile_bytes, int threads = 2) {
+  CompileOptions o;
+  o.threads = threads;
+  o.fusion.serial_bytes = 0;
+  o.fusion.tile_bytes = tile_bytes;
+  o.fusion.stream_bytes = past_the_cache ? 0 : std::numeric_limits<int64_t>::max();
+  o.fusion.stream_ps_per_byte = std::numeric_limits<int32_t>::max();
+  return o;
+}
+
+struct Case {
+  const char* name;
+  const char* text;
+  DimValues dims;
+  size_t streams;  // calls of the copying function in the forward's code
+};
+
+std::vector<Case> cases() {
+  return {
+      {"map", "op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }", {{"N", 5003}}, 1},
+      {"wide", "op f(x: f64[N]) -> (y) { y[i] = x[i]*x[i] + 1 }", {{"N", 2049}}, 1},
+      {"integers", "op f(x: i32[N]) -> (y) { y[i] = x[i]*3 }", {{"N", 4097}}, 1},
+      {"bytes", "op f(x: f32[N]) -> (y) { y[i] = x[i] < 0.5 }", {{"N", 9001}}, 1},
+      {"rows", "op f(x: f32[N,D], b: f32[D]) -> (y) { y[n,d] = x[n,d] + b[d] }", {{"N", 7}, {"D", 1003}}, 1},
+      {"three_results",
+       "op f(p: f32[N], g: f32[N], m: f32[N]) -> (p1, m1, q) {\n"
+       " m1[i] = 0.9*m[i] + 0.1*g[i]\n q[i] = m1[i]*m1[i] + exp(g[i])\n p1[i] = p[i] - m1[i]/(sqrt(q[i]) + 1)\n}",
+       {{"N", 3001}}, 3},
+      {"norm", "op f(x: f32[N,D], w: f32[D]) -> (y) { y[n,d] = x[n,d]/sqrt(mean(k: x[n,k]*x[n,k]) + 1)*w[d] }",
+       {{"N", 9}, {"D", 777}}, 1},
+      {"two_results_of_a_row",
+       "op f(x: f32[N,D]) -> (y, z) { s[n] = sum(k: exp(x[n,k])); y[n,d] = exp(x[n,d])/s[n]; z[n,d] = x[n,d] - log(s[n]) }",
+       {{"N", 9}, {"D", 777}}, 2},
+      {"stencil", "op f(x: f32[N,W]) -> (y) { y[n,i] = x[n,i-1 else 0] + x[n,i] + x[n,i+1 else 0] }", {{"N", 5}, {"W", 999}}, 1},
+      {"reversed_channels", "op f(x: f32[N,C,H], s: f32[C]) -> (y) { y[n,c in 0..C,h] = x[n,C-1-c,h]*s[C-1-c] }",
+       {{"N", 3}, {"C", 3}, {"H", 1100}}, 1},
+      {"read_again", "op f(x: f32[N,D]) -> (y, z) { y[n,d] = x[n,d]*2; z[n] = sum(d: y[n,d]*y[n,D-1-d]) }", {{"N", 4}, {"D", 600}}, 0},
+      {"short_rows", "op f(x: f32[N,2*D]) -> (y) { y[n,d in 0..D] = x[n,2*d] }", {{"N", 90}, {"D", 40}}, 0},
+  };
+}
+
+class PastTheCache : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PastTheCache, HasTheSameBits) {
+  const Case& c = GetParam();
+  Program op = parse_op(c.text), derived = gradient(op);
+  bool floats = op.tensor(op.inputs[0]).type != DType::i32 && op.tensor(op.outputs[0]).type != DType::boolean;
+  Arrays data = random_data(floats ? derived : op, c.dims, 3);
+  for (int64_t tile_bytes : {2048, 40000, 1 << 20})
+    for (int threads : {1, 4}) {
+      CompiledOp past = compile(op, options(true, tile_bytes, threads)), plain = compile(op, options(false, tile_bytes));
+      Arrays got = floats ? run_both(past, data, c.dims) : run_infer(past, data, c.dims);
+      Arrays wanted = floats ? run_both(plain, data, c.dims) : run_infer(plain, data, c.dims);
+      for (const auto& [name, array] : wanted) {
+        EXPECT_EQ(got.at(name).reals, array.reals) << name << ", tiles of " << tile_bytes;
+        EXPECT_EQ(got.at(name).integers, array.integers) << name << ", tiles of " << tile_bytes;
+      }
+      Arrays exact = floats ? evaluate_on(derived, data, c.dims) : evaluate_on(op, data, c.dims);
+      EXPECT_EQ(difference(exact, got, 1e-4), "");
+    }
+}
+
+TEST_P(PastTheCache, GoesWhatIsWrittenInRuns) {
+  const Case& c = GetParam();
+  CompileOptions o = options(true, 4096);
+  Program forward = infer_program(derive(parse_op(c.text), o).program);
+  KernelPlan plan = plan_kernels(forward, c.dims, o.fusion);
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  auto spec = runtime::make_spec(forward, plan.kernels[0], c.dims, std::vector<bool>(forward.tensors.size(), true));
+  auto lowered = runtime::lower(spec, runtime::cpu_target());
+  std::ostringstream code;
+  code << lowered.pipeline.compile_to_module(lowered.arguments, "kernel", runtime::cpu_target()).functions()[0].body;
+  size_t calls = 0;
+  for (size_t at = 0; (at = code.str().find("xhat_stream", at)) != std::string::npos; ++at) ++calls;
+  EXPECT_EQ(calls, c.streams) << code.str();
+}
+
+INSTANTIATE_TEST_SUITE_P(Stream, PastTheCache, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
+
+// Much arithmetic, or little memory: through the cache.
+TEST(Stream, OnlyWhereMemoryIsTheLimit) {
+  auto streams = [](const char* body, int64_t n) {
+    Program p = parse_op(std::string("op f(x: f32[N]) -> (y) { y[i] = ") + body + " }");
+    return plan_kernels(infer_program(derive(p).program), {{"N", n}}).kernels[0].streams;
+  };
+  EXPECT_TRUE(streams("x[i]*x[i]", 1 << 20));
+  EXPECT_TRUE(streams("x[i]^2 + 1", 1 << 20));  // a product, whatever pow costs
+  EXPECT_FALSE(streams("x[i]*x[i]", 1 << 19));
+  EXPECT_FALSE(streams("tanh(exp(x[i]))*log(1 + x[i]*x[i])", 1 << 20));
+}
+
+}  // namespace
+}  // namespace xhat

@@ -1,0 +1,63 @@
+// An op compiled one way, with data and memory for its calls, to be timed.
+#pragma once
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/compile.h"
+#include "tools/data.h"
+
+namespace xhat::tool {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start);  // milliseconds
+
+struct Times {
+  std::vector<double> ms;
+  double least() const;
+  double median() const;
+};
+
+// One call to be timed, as often as makes a sample.
+struct Timer {
+  std::function<void()> call;
+  int calls = 1;
+  Times times;
+
+  void warm_up();
+  double sample();  // milliseconds that it took
+};
+
+// All sizes of the op: those given, and what follows from them. Throws UsageError for what is missing.
+DimValues all_dims(const Command& c, const Program& op);
+
+// Inputs, scalars that --set gives, cotangents.
+Buffers random_data(const Command& c, const Program& op, const Program& derived, const DimValues& dims);
+
+class MeasuredOp {
+ public:
+  // shared: inputs and cotangents; outputs and gradients where others write them too, else they get memory of their own, as
+  // does the stash.
+  MeasuredOp(const Program& op, CompileOptions options, const DimValues& dims, const Buffers& shared, Stash* stash = nullptr);
+  MeasuredOp(const MeasuredOp&) = delete;
+  MeasuredOp& operator=(const MeasuredOp&) = delete;
+
+  CompiledOp compiled;
+  Stash stash;
+  Timer infer, forward, backward;
+  using KernelTimes = std::map<std::string, Times>;  // by name, of every call
+  KernelTimes infer_kernels, forward_kernels, backward_kernels;
+
+ private:
+  CompileOptions timed(CompileOptions options);
+
+  KernelTimes* running_ = nullptr;
+  Stash* stash_;
+  Buffers own_;
+  std::vector<Argument> forward_, backward_;
+};
+
+}  // namespace xhat::tool
