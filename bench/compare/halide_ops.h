@@ -77,8 +77,8 @@ class Inputs {
     return found != funcs_.end() ? found->second
                                  : funcs_.emplace(name, read("in." + name)).first->second;
   }
-  // With zeros all around. Its gradient is the input's: inside the two are the same. (Differentiated through the boundary
-  // condition, it would be scattered to clamped coordinates.)
+  // With zeros all around. Its gradient is the input's: inside the two are the same. (Differentiated through the
+  // boundary condition, it would be scattered to clamped coordinates.)
   const Func& padded(const std::string& name) {
     has_stencil = true;
     return funcs_.emplace(name, read_padded("in." + name)).first->second;
