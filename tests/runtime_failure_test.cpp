@@ -123,6 +123,14 @@ TEST(RuntimeFailure, AmongManyDefinitions) {
   expect_outcome(text, {{"x", f32({2}, {1, 69})}, {"z", f32({}, {1})}}, "op f: a69 needs argmax over nothing");
 }
 
+// An index is checked once for all that is read at it, and not at all where nothing is.
+TEST(RuntimeFailure, IndicesOfRowsWithoutElements) {
+  const char* text = "op f(t: f32[V,D], ids: i32[B]) -> (y) { y[b,d] = t[ids[b],d] }";
+  expect_outcome(text, {{"t", f32({3, 0}, {})}, {"ids", i32({2}, {1, 5})}}, "");
+  expect_outcome(text, {{"t", f32({3, 2}, {1, 2, 3, 4, 5, 6})}, {"ids", i32({2}, {1, 2})}}, "");
+  expect_outcome(text, {{"t", f32({3, 2}, {1, 2, 3, 4, 5, 6})}, {"ids", i32({2}, {1, 5})}}, "5");
+}
+
 TEST(RuntimeFailure, NothingIsWritten) {
   Program p = parse_op("op f(x: f32[N,K]) -> (best) { best[n] = argmax(k if x[n,k] > 0: x[n,k]) }");
   CompileOptions options;
