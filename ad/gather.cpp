@@ -1,6 +1,7 @@
 #include "ad/gather.h"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 
 #include "ad/guards.h"
@@ -117,10 +118,24 @@ class Gatherer {
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
-    std::optional<InvertAnswer> answer =
-        invert(a_, {axes_, conjunction(a_, known), indices, targets, taken_});
+    const std::optional<InvertAnswer>& answer = inverted({axes_, conjunction(a_, known), indices, targets});
     if (!answer) return kNone;
     return rebuilt(n, *answer, rest);
+  }
+
+  // A gradient has a term for each use of a tensor, often over the same axes by the same indices, and isl takes milliseconds.
+  struct Question {
+    std::vector<AxisRange> axes;
+    Id condition;
+    std::vector<Id> indices;
+    std::vector<AxisRange> targets;
+    bool operator==(const Question&) const = default;
+  };
+  const std::optional<InvertAnswer>& inverted(Question q) {
+    for (const auto& [asked, answer] : asked_)
+      if (asked == q) return answer;
+    auto answer = invert(a_, {q.axes, q.condition, q.indices, q.targets, taken_});
+    return asked_.emplace_back(std::move(q), std::move(answer)).second;
   }
 
   Id rebuilt(const Node& n, const InvertAnswer& answer, const Literals& rest) {
@@ -163,6 +178,7 @@ class Gatherer {
   std::vector<AxisRange> axes_;
   std::vector<Id> bound_;
   Literals literals_;
+  std::vector<std::pair<Question, std::optional<InvertAnswer>>> asked_;
 };
 
 }  // namespace

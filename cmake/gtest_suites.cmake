@@ -1,6 +1,8 @@
 # Read by ctest, not by the build: asks ${program} for its gtest suites and declares one test for each.
-# Labels: ${label}; `slow` where the suite's name says so; `sanitize`, for the sanitized builds, where not.
+# Labels: ${label}; `slow` or `gpu` where the suite's name says so; `sanitize`, for the sanitized builds, where not: drivers of
+# devices know nothing of sanitizers.
 set(slow_suites "Slow|Stress|Speed")
+set(gpu_suites "Gpu")
 
 set(suites "")
 if(EXISTS ${program})
@@ -24,6 +26,8 @@ foreach(suite IN LISTS suites)
   endif()
   if(suite MATCHES "${slow_suites}")
     set(labels "${label};slow")
+  elseif(suite MATCHES "${gpu_suites}")
+    set(labels "${label};gpu")
   else()
     set(labels "${label};sanitize")
   endif()

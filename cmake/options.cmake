@@ -36,8 +36,12 @@ if(XHAT_SANITIZE)
   target_link_options(xhat_flags INTERFACE -fsanitize=${XHAT_SANITIZE})
 endif()
 
-# Every test runs with these; they mean nothing to an unsanitized program.
+# Every test runs with these. The first three mean nothing to an unsanitized program; a kernel from disk would hide that it
+# no longer compiles, and the folder of whoever runs the tests is not theirs. POCL_CACHE_DIR: where
+# PoCL keeps what it compiled.
 set(xhat_test_environment
+  "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl"
   "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1"
   "UBSAN_OPTIONS=print_stacktrace=1"
-  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp")
+  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp"
+  "XHAT_CACHE_DIR=")

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
+# setup.sh [tests]: installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
+# tests: also what the tests of the GPU targets need: OpenCL and Vulkan on the CPU, and CUDA's assembler.
 # When nothing is missing it says nothing, touches no network and takes a few milliseconds.
 #
 #   XHAT_SKIP_PACKAGES=1         do not look at packages (they come from elsewhere, or this is not Debian or Ubuntu)
 #   XHAT_HALIDE_WHEEL=FILE.whl   unpack this copy of the wheel instead of downloading it
+#   XHAT_NVCC_WHEEL=FILE.whl     the same for CUDA's assembler
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,11 +13,15 @@ packages=(
   g++ cmake ninja-build
   libisl-dev libfmt-dev libcli11-dev nlohmann-json3-dev libboost-graph-dev libeigen3-dev
   libgtest-dev libbenchmark-dev
-  python3 python3-pip # pip only fetches the wheel
+  python3 python3-pip # pip only fetches the wheels
 )
+test_packages=(ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers)
 halide_version=21.0.0
 halide_sha256=3686c2b4c9aed1e26e1e55631608b2c4a4c3fe2d4386505ba1921859adb683ab
 halide_dir=.deps/halide-$halide_version
+nvcc_version=12.9.86
+nvcc_sha256=5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0
+nvcc_dir=.deps/nvcc-$nvcc_version
 
 say() { echo "setup: $*" >&2; }
 fail() {
@@ -53,49 +59,63 @@ install_packages() {
   }
 }
 
-install_halide() {
-  [[ -d $halide_dir ]] && return # it appears whole or not at all, see the mv below
-  local start=$SECONDS wheel=${XHAT_HALIDE_WHEEL:-} python candidate
+# install_wheel NAME VERSION SHA256 FOLDER COPY MEGABYTES FILES TAGS...: of the wheel's files those that FILES, a regular expression,
+# takes: its first group is where they go in FOLDER. COPY: the file to take instead of downloading it, or nothing.
+install_wheel() {
+  local name=$1 version=$2 sha256=$3 folder=$4 wheel=$5 megabytes=$6 files=$7 start=$SECONDS python candidate
+  shift 7
+  [[ -d $folder ]] && return # it appears whole or not at all, see the mv below
   # The python3 first in PATH may be a virtual environment without pip.
   for candidate in python3 /usr/bin/python3; do
     "$candidate" -m pip --version >/dev/null 2>&1 && python=$candidate && break
   done
-  [[ -n ${python:-} ]] || fail "python3 has no pip, which fetches Halide." "install python3-pip and run this again."
+  [[ -n ${python:-} ]] || fail "python3 has no pip, which fetches $name." "install python3-pip and run this again."
 
-  temporary=$(mktemp -d .deps/halide.XXXXXX)
+  temporary=$(mktemp -d .deps/wheel.XXXXXX)
   trap 'rm -rf "$temporary"' EXIT
   if [[ -z $wheel ]]; then
-    say "downloading Halide $halide_version (69 MB)"
+    say "downloading $name $version ($megabytes MB)"
     # Asked for by its tags, so that one file with one hash fits whatever Python this machine has.
-    "$python" -m pip --disable-pip-version-check download --quiet --no-deps --only-binary=:all: \
-      --platform manylinux_2_28_x86_64 --implementation cp --python-version 3.11 --abi cp311 \
-      --dest "$temporary" "halide==$halide_version" </dev/null || fail "pip could not download Halide." \
+    "$python" -m pip --disable-pip-version-check download --quiet --no-deps --only-binary=:all: --implementation cp \
+      --python-version 3.11 "$@" --dest "$temporary" "$name==$version" </dev/null || fail "pip could not download $name." \
       "check the network and pip's configuration (python3 -m pip config list), then run this again;" \
-      "or fetch the wheel (halide $halide_version, cp311, manylinux x86_64) elsewhere and set XHAT_HALIDE_WHEEL=FILE."
+      "or fetch the wheel ($name $version, $*) elsewhere and name it, see the head of cmake/setup.sh."
     wheel=$(echo "$temporary"/*.whl)
   fi
   [[ -f $wheel ]] || fail "there is no file $wheel."
-  sha256sum --status --check - <<<"$halide_sha256  $wheel" || fail "$wheel is not the Halide we know." \
-    "expected sha256 $halide_sha256" "found           $(sha256sum "$wheel" | cut -d' ' -f1)" \
+  sha256sum --status --check - <<<"$sha256  $wheel" || fail "$wheel is not the $name we know." \
+    "expected sha256 $sha256" "found           $(sha256sum "$wheel" | cut -d' ' -f1)" \
     "remove any copy of the file that pip may have cached (python3 -m pip cache purge) and run this again."
 
-  say "unpacking Halide to $halide_dir"
-  "$python" - "$wheel" "$temporary/halide" <<'PYTHON'
-# The headers, the library with its autoschedulers, and the license; the Python module is of no use to us.
+  say "unpacking $name to $folder"
+  "$python" - "$wheel" "$temporary/unpacked" "$files" <<'PYTHON'
 import pathlib, re, sys, zipfile
-wheel, target = sys.argv[1:]
+wheel, target, files = sys.argv[1:]
 with zipfile.ZipFile(wheel) as archive:
     for name in archive.namelist():
-        found = re.fullmatch(r"halide/(include/.+|lib64/lib(?:Halide|autoschedule_\w+)\.so)|.*/(LICENSE\.txt)", name)
+        found = re.fullmatch(files, name)
         if found:
-            path = pathlib.Path(target, found[1] or found[2])
+            path = pathlib.Path(target, next(filter(None, found.groups())))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(archive.read(name))
 PYTHON
-  [[ -f $temporary/halide/include/Halide.h && -f $temporary/halide/lib64/libHalide.so ]] ||
-    fail "the wheel does not contain include/Halide.h and lib64/libHalide.so."
-  mv -T "$temporary/halide" "$halide_dir"
-  say "Halide is ready after $((SECONDS - start)) s"
+  [[ -d $temporary/unpacked ]] || fail "the wheel does not contain $files."
+  mv -T "$temporary/unpacked" "$folder"
+  say "$name is ready after $((SECONDS - start)) s"
+}
+
+# The headers, the library with its autoschedulers, and the license; the Python module is of no use to us.
+install_halide() {
+  install_wheel halide "$halide_version" "$halide_sha256" "$halide_dir" "${XHAT_HALIDE_WHEEL:-}" 69 \
+    'halide/(include/.+|lib64/lib(?:Halide|autoschedule_\w+)\.so)|.*/(LICENSE\.txt)' --platform manylinux_2_28_x86_64 --abi cp311
+  [[ -f $halide_dir/include/Halide.h && -f $halide_dir/lib64/libHalide.so ]] ||
+    fail "$halide_dir lacks include/Halide.h or lib64/libHalide.so." "remove $halide_dir and run this again."
+}
+
+install_ptxas() {
+  install_wheel nvidia-cuda-nvcc-cu12 "$nvcc_version" "$nvcc_sha256" "$nvcc_dir" "${XHAT_NVCC_WHEEL:-}" 41 \
+    'nvidia/cuda_nvcc/bin/(ptxas)|.*/(License\.txt)' --platform manylinux2010_x86_64 --abi none
+  chmod +x "$nvcc_dir/ptxas"
 }
 
 [[ $(uname -s) == Linux && $(uname -m) == x86_64 ]] || fail "xhat builds on x86-64 Linux; this is $(uname -s) on $(uname -m)." \
@@ -104,5 +124,7 @@ PYTHON
 mkdir -p .deps
 exec 9>.deps/lock
 flock 9 # two builds started at once: the second waits and then finds everything there
+[[ ${1:-} != tests ]] || packages+=("${test_packages[@]}")
 install_packages
 install_halide
+[[ ${1:-} != tests ]] || install_ptxas

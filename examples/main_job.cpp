@@ -291,6 +291,7 @@ int main_job(bool quick) {
     CompileOptions options;
     options.stash.policy = policy;
     options.stash.nominal = sizes;
+    options.disk_cache = false;  // what compiling takes is shown
     by_policy[policy] = explain(op, options, sizes);
     compiled.emplace_back(name, compile(op, options));
   }

@@ -112,7 +112,8 @@ Rule rule_of(const char* name, const char* pattern, const char* replacement, con
 }
 
 bool commutes(Op op) {
-  return op == Op::add || op == Op::mul || op == Op::eq || op == Op::ne || op == Op::land || op == Op::lor;
+  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne ||
+         op == Op::land || op == Op::lor;
 }
 
 // By bits: 0 is not -0.
@@ -275,6 +276,14 @@ const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
 #define XHAT_RULE(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
 #include "expr/rules.def"
+  };
+  return all;
+}
+
+const std::vector<Rule>& idioms() {
+  static const std::vector<Rule> all = {
+#define XHAT_IDIOM(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
+#include "expr/idioms.def"
   };
   return all;
 }

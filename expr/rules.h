@@ -46,7 +46,8 @@ struct Rule {
   Op root;              // of the pattern
 };
 
-const std::vector<Rule>& rules();
+const std::vector<Rule>& rules();   // exact: expr/rules.def
+const std::vector<Rule>& idioms();  // of real numbers: expr/idioms.def
 
 // Do the row's conditions hold?
 bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding);

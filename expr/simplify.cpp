@@ -88,9 +88,17 @@ class Simplifier {
       return !options.without.contains(name) && (options.only.empty() || options.only.contains(name));
     };
     fold_ = on(kFold);
-    by_root_.resize(static_cast<size_t>(Op::random) + 1);
-    for (const Rule& rule : rules())
-      if (on(rule.name)) by_root_[static_cast<size_t>(rule.root)].push_back(&rule);
+    add(rules(), on);
+  }
+
+  Simplifier(Arena& arena, const std::vector<Rule>& all) : a_(arena), fold_(false) {
+    add(all, [](const std::string&) { return true; });
+  }
+
+  Program run(Program p) {
+    for (Definition& d : p.body.definitions)
+      if (!d.is_call()) d.body = run(d.body);
+    return p;
   }
 
   Id run(Id root) {
@@ -103,6 +111,13 @@ class Simplifier {
   }
 
  private:
+  template <class On>
+  void add(const std::vector<Rule>& all, On on) {
+    by_root_.resize(static_cast<size_t>(Op::random) + 1);
+    for (const Rule& rule : all)
+      if (on(rule.name)) by_root_[static_cast<size_t>(rule.root)].push_back(&rule);
+  }
+
   // Bottom-up. done_ lives on: definitions share parts.
   Id once(Id root) {
     std::vector<Id> args;
@@ -142,12 +157,10 @@ Id simplify(Arena& a, Id root, const SimplifyOptions& options) {
 }
 
 Program simplify(const Program& p, const SimplifyOptions& options) {
-  Program result = p;
-  Simplifier simplifier(*result.arena, options);
-  for (Definition& d : result.body.definitions)
-    if (!d.is_call()) d.body = simplifier.run(d.body);
-  return result;
+  return Simplifier(*p.arena, options).run(p);
 }
+
+Program recognize(const Program& p) { return Simplifier(*p.arena, idioms()).run(p); }
 
 std::vector<std::string> simplification_rules() {
   std::vector<std::string> names = {kFold};

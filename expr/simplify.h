@@ -20,6 +20,10 @@ Program simplify(const Program& p, const SimplifyOptions& options = {});
 // One expression; equal ids mean nothing was to be done.
 Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 
+// Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/idioms.def). Exact for
+// real numbers; values differ by rounding.
+Program recognize(const Program& p);
+
 // "fold" and the names of all rows.
 std::vector<std::string> simplification_rules();
 

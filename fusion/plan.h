@@ -19,6 +19,7 @@
 #include "expr/dims.h"
 #include "expr/program.h"
 #include "fusion/relay.h"
+#include "fusion/tile_rule.h"
 
 namespace xhat {
 
@@ -56,6 +57,7 @@ struct FusionOptions {
   int64_t tile_bytes = 256 << 10;
   // Times this for kernels that leave partial results (LayerNorm's backward: 3.5 ms with 128 KB tiles, 2.5 with 512 KB).
   int64_t partial_tile_factor = 2;
+  int64_t product_tile_factor = 2;  // of products: what they pack is packed once per tile (attention, S = T = 256, backward: 6.7 ms, 4.8 so)
   // Below this a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
   // A kernel that touches as much writes its results past the cache (runtime/stream_stores.h), if memory is what it waits
@@ -68,6 +70,9 @@ struct FusionOptions {
   size_t exact_definitions = 6;
   // Tiles wanted at the least, so that threads share the work evenly.
   int64_t least_tiles = 16;
+  // Reductions over a batch are cut into tiles however small the batch, so that code need not know its size: for libraries
+  // that serve any size (runtime/ahead.h).
+  bool cut_small = false;
   KernelChoices choices = {};
 };
 
@@ -77,6 +82,7 @@ struct KernelAxis {
   int64_t extent = 0;
   int64_t tile = 0;  // elements of it in one tile; the extent unless it is shared
   int64_t phases = 1;  // > 1: to be walked as quotient and remainder by this, which divides extent and tile (if > 1)
+  TileRule rule = {};  // of a shared axis: how its tile was chosen
 };
 
 struct Member {

@@ -18,6 +18,7 @@
 #include "cse/stash_planner.h"
 #include "expr/program.h"
 #include "fusion/plan.h"
+#include "runtime/target.h"
 #include "runtime/tensor_view.h"
 
 namespace xhat {
@@ -27,12 +28,15 @@ class KernelCache;
 }
 
 struct CompileOptions {
+  // On a GPU, host buffers are copied there and results back; what one kernel hands to the next, and the stash, stay there.
+  Target target = Target::cpu;
   StashOptions stash = {};        // what the backward may keep, by which policy
   FusionOptions fusion = {};
   std::vector<std::string> wrt = {};  // gradients wanted; empty: of every float input that is not const
   int threads = 0;                // 0: one per core
   bool differentiate = true;      // false: infer only
   DimValues dims = {};            // of dims that no parameter's shape gives
+  bool disk_cache = true;         // false: kernels are neither read from disk nor kept there (runtime/disk_cache.h)
   std::shared_ptr<runtime::KernelCache> cache = {};  // null: the process's own
   // Told after each kernel of every call how long it took, in nanoseconds; in the thread that made the call.
   std::function<void(const Kernel&, double ns)> on_kernel = {};
@@ -75,6 +79,8 @@ struct CallCounts {
   int64_t tiles = 0;
   int64_t finishes = 0;
   int64_t allocations = 0;
+  int64_t launches = 0;                // of a GPU
+  int64_t uploads = 0, downloads = 0;  // tensors copied there and back
 };
 
 class CompiledOp {

@@ -11,7 +11,10 @@
 #include "fusion/relay_kernels.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
+#include "runtime/finish.h"
+#include "runtime/gpu_direction.h"
 #include "runtime/run_time_checks.h"
+#include "runtime/scratch.h"
 
 namespace xhat {
 namespace {
@@ -32,13 +35,9 @@ std::shared_ptr<ThreadPool> pool_of(int threads) {
   return pool;
 }
 
-struct FreeMemory {
-  void operator()(void* p) const { std::free(p); }
-};
-
 // Memory that grows when it must and is used again otherwise.
 struct Scratch {
-  std::unique_ptr<void, FreeMemory> data;
+  runtime::Block data;
   int64_t capacity = 0;
 
   // 64-byte aligned; true if it had to allocate.
@@ -52,7 +51,36 @@ struct Scratch {
   }
 };
 
-int64_t bytes_of(const TensorView& v) { return v.elements() * static_cast<int64_t>(byte_size(v.type)); }
+// v, or what lies on a device, copied into `memory`.
+TensorView on_host(TensorView v, std::vector<uint8_t>& memory) {
+  if (!v.device) return v;
+  memory.resize(static_cast<size_t>(v.bytes()) + 1);
+  v.device->download(memory.data(), v.bytes());
+  v.data = memory.data();
+  v.device = nullptr;
+  return v;
+}
+
+Array array_of(const TensorView& v) {
+  Array a;
+  a.type = v.type;
+  a.shape.assign(v.extents().begin(), v.extents().end());
+  runtime::for_each_offset(v, [&](int64_t, int64_t offset) {
+    auto value = [&]<class T>(T) { return static_cast<const T*>(v.data)[offset]; };
+    switch (v.type) {
+      case DType::f64: a.reals.push_back(value(0.0)); break;
+      case DType::f32: a.reals.push_back(static_cast<double>(value(0.0f))); break;
+      case DType::i64: a.integers.push_back(value(int64_t{})); break;
+      case DType::i32: a.integers.push_back(value(int32_t{})); break;
+      case DType::u8:
+      case DType::boolean: a.integers.push_back(value(uint8_t{})); break;
+      case DType::f16: a.reals.push_back(f16_value(value(uint16_t{}))); break;
+      case DType::bf16: a.reals.push_back(bf16_value(value(uint16_t{}))); break;
+      case DType::u32: a.integers.push_back(value(uint32_t{})); break;
+    }
+  });
+  return a;
+}
 
 }  // namespace
 
@@ -60,6 +88,7 @@ struct Stash::Impl {
   DimValues dims;
   std::vector<TensorId> tensors;
   std::vector<Scratch> memory;
+  std::vector<std::unique_ptr<runtime::DeviceBuffer>> on_device;  // in its place, if the op runs on a GPU
   std::vector<TensorView> views;  // parallel to tensors
 };
 Stash::Stash() = default;
@@ -69,7 +98,7 @@ Stash& Stash::operator=(Stash&&) noexcept = default;
 int64_t Stash::bytes() const {
   int64_t n = 0;
   if (impl_)
-    for (const TensorView& v : impl_->views) n += bytes_of(v);
+    for (const TensorView& v : impl_->views) n += v.bytes();
   return n;
 }
 
@@ -79,8 +108,8 @@ namespace {
 struct Ready {
   std::vector<int64_t> signature;
   DimValues dims;
-  std::unique_ptr<DirectionKernels> direction;
-  std::unique_ptr<DirectionKernels> checks;
+  std::unique_ptr<runtime::Direction> direction;
+  std::unique_ptr<runtime::Direction> checks;  // on the CPU, where the data come from
   bool fails = false;  // at these sizes, whatever the data
   std::vector<std::vector<int64_t>> shapes;  // per tensor of the program
 };
@@ -106,11 +135,12 @@ struct CompiledOp::Impl {
   std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
 
   const Program& program() const { return derivation.program; }
+  bool on_gpu() const { return options.target != Target::cpu; }
   const std::string& name(TensorId t) const { return program().tensors[t].name; }
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
 
   void set_up(Side& phase, Program direction) {
-    phase.fusion = options.fusion;
+    phase.fusion = on_gpu() ? runtime::for_gpu(options.fusion) : options.fusion;
     group_by_policy(direction, phase.fusion);
     phase.program = std::move(direction);
     phase.checks = runtime::run_time_checks(phase.program);
@@ -173,6 +203,7 @@ struct CompiledOp::Impl {
       if (v.elements() == 0) continue;
       for (TensorId t : phase.bound) {
         if (t == out || views[t].elements() == 0) continue;
+        if (!v.data || !views[t].data) continue;  // on a device: nobody's but ours
         if (v.begin() < views[t].end() && views[t].begin() < v.end())
           fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", name(out), name(t)));
       }
@@ -196,7 +227,8 @@ struct CompiledOp::Impl {
       bool bound = std::ranges::find(phase.bound, t) != phase.bound.end();
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
-    made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
+    if (on_gpu()) made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, options.target);
+    else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {
       std::vector<bool> flags = dense;
@@ -240,7 +272,10 @@ struct CompiledOp::Impl {
   // where: of the definitions as the user wrote them, if these are what runs.
   [[noreturn]] void explain_failure(const Side& phase, const Ready& ready, const std::vector<TensorView>& views) const {
     Arrays inputs;
-    for (TensorId t : phase.program.inputs) inputs[name(t)] = array_of(views[t]);
+    for (TensorId t : phase.program.inputs) {
+      std::vector<uint8_t> fetched;
+      inputs[name(t)] = array_of(on_host(views[t], fetched));
+    }
     if (&phase != &backward && !derivation.steps.empty()) {
       Program written = infer_program(derivation.steps[0].program);
       if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
@@ -253,8 +288,6 @@ struct CompiledOp::Impl {
     fail("an index in the data is out of range, or an argmax runs over nothing");
   }
 
-  static Array array_of(const TensorView& v);
-
   CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready) const {
     check_overlap(phase, views);
     if (ready.fails) explain_failure(phase, ready, views);
@@ -263,6 +296,9 @@ struct CompiledOp::Impl {
       const Program& p = *phase.checks.of_data;
       check_views.assign(p.tensors.size(), TensorView());
       std::copy(views.begin(), views.end(), check_views.begin());
+      std::vector<std::vector<uint8_t>> fetched;  // what lies on a device and is looked at here
+      for (TensorId t : p.inputs)
+        if (check_views[t].device) check_views[t] = on_host(check_views[t], fetched.emplace_back());
       thread_local std::vector<uint8_t> failed;
       failed.assign(p.outputs.size(), 0);
       for (size_t i = 0; i < p.outputs.size(); ++i) {
@@ -273,7 +309,7 @@ struct CompiledOp::Impl {
       if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views);
     }
     auto c = ready.direction->run(*pool, views, options.on_kernel);
-    return {c.kernels, c.tiles, c.finishes, c.allocations};
+    return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads};
   }
 
   void need(const Side& phase, const std::vector<bool>& given, bool outputs_too) const {
@@ -284,35 +320,6 @@ struct CompiledOp::Impl {
     }
   }
 };
-
-Array CompiledOp::Impl::array_of(const TensorView& v) {
-  Array a;
-  a.type = v.type;
-  a.shape.assign(v.extents().begin(), v.extents().end());
-  int64_t n = v.elements();
-  std::vector<int64_t> at(static_cast<size_t>(v.rank), 0);
-  for (int64_t i = 0; i < n; ++i) {
-    int64_t offset = 0;
-    for (size_t d = 0; d < at.size(); ++d) offset += at[d] * v.strides[d];
-    auto value = [&]<class T>(T) { return static_cast<const T*>(v.data)[offset]; };
-    switch (v.type) {
-      case DType::f64: a.reals.push_back(value(0.0)); break;
-      case DType::f32: a.reals.push_back(static_cast<double>(value(0.0f))); break;
-      case DType::i64: a.integers.push_back(value(int64_t{})); break;
-      case DType::i32: a.integers.push_back(value(int32_t{})); break;
-      case DType::u8:
-      case DType::boolean: a.integers.push_back(value(uint8_t{})); break;
-      case DType::f16: a.reals.push_back(f16_value(value(uint16_t{}))); break;
-      case DType::bf16: a.reals.push_back(bf16_value(value(uint16_t{}))); break;
-      case DType::u32: a.integers.push_back(value(uint32_t{})); break;
-    }
-    for (size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < v.shape[d]) break;
-      at[d] = 0;
-    }
-  }
-  return a;
-}
 
 CallCounts CompiledOp::infer(Arguments arguments) const {
   thread_local std::vector<TensorView> views;
@@ -344,6 +351,7 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
   Stash::Impl& kept = *stash.impl_;
   if (kept.tensors != impl_->stash) impl_->fail("this stash was made by another op");
   kept.memory.resize(kept.tensors.size());
+  kept.on_device.resize(kept.tensors.size());
   kept.views.resize(kept.tensors.size());
   CallCounts counts;
   bool same = !kept.dims.empty() || impl_->program().dims.empty();
@@ -361,11 +369,20 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
   }
   for (size_t i = 0; i < kept.tensors.size(); ++i) {
     TensorId t = kept.tensors[i];
-    if (!same || !kept.memory[i].data) {
+    if (!same || !(kept.memory[i].data || kept.on_device[i])) {
       auto shape = shape_of(impl_->program(), t, kept.dims);
       TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
-      counts.allocations += kept.memory[i].reserve(bytes_of(v));
-      v.data = kept.memory[i].data.get();
+      if (impl_->on_gpu()) {
+        runtime::require_device(impl_->options.target);
+        if (!kept.on_device[i] || kept.on_device[i]->bytes() < v.bytes()) {
+          kept.on_device[i] = std::make_unique<runtime::DeviceBuffer>(impl_->options.target, v.bytes());
+          ++counts.allocations;
+        }
+        v.device = kept.on_device[i].get();
+      } else {
+        counts.allocations += kept.memory[i].reserve(v.bytes());
+        v.data = kept.memory[i].data.get();
+      }
       kept.views[i] = v;
     }
     views[t] = kept.views[i];
@@ -418,8 +435,10 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash) const {
                               shape_text(views[t].extents())));
     if (add) sums.push_back({views[t], t});
     TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
-    counts.allocations += scratch[i].reserve(bytes_of(v));
-    v.data = scratch[i].data.get();
+    if (add || !impl_->on_gpu()) {  // else it stays on the device
+      counts.allocations += scratch[i].reserve(v.bytes());
+      v.data = scratch[i].data.get();
+    }
     views[t] = v;
   }
   auto ready = impl_->get(phase, views, &kept.dims);
@@ -471,7 +490,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   i.options = options;
   i.derivation = derive(op, options);
   i.pool = pool_of(options.threads);
-  i.cache = options.cache ? options.cache : runtime::KernelCache::process();
+  i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.derivation.program;
   for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
     for (TensorId t : *list) i.names[p.tensors[t].name] = t;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <unordered_set>
 
+#include "cse/auto_inliner.h"
 #include "runtime/emit_ops.h"
 #include "runtime/vector_math.h"
 
@@ -21,6 +22,8 @@ Expr of_unknown_alignment(const Expr& index) {
   Expr zero = Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
   return Halide::unsafe_promise_clamped(index + zero, index, index);
 }
+
+constexpr int64_t kComputedOnce_ps = 30;  // about a division
 
 // A temporary of a narrow type is kept in f32.
 Expr of_type(Halide::Type t, const Expr& e) { return e.type() == t ? e : Halide::cast(t, e); }
@@ -161,32 +164,81 @@ struct Walk {
   }
 
   Expr padded(const Node& n) {
-    std::vector<Id> ids(read_indices(n).begin(), read_indices(n).end());
     Id otherwise = n.op == Op::read_or ? n.args().back() : kNone;
-    Halide::Func& f = e.padding->funcs[{n.symbol, otherwise}];
+    return copied(e.padding->funcs[{n.symbol, otherwise}], n, [&](Walk& walk, const std::vector<Halide::Var>& vars) {
+      return walk.load_inside(n, vars);
+    });
+  }
+
+  // f at the place where n reads, made if it is not yet: of what `value` says for each place of the input.
+  template <class Value>
+  Expr copied(Halide::Func& f, const Node& n, Value value) {
+    auto ids = read_indices(n);
     if (!f.defined()) {
       Emitter inside_out = e;
       inside_out.padding = nullptr;
       inside_out.mostly_inside = true;
       Walk walk{inside_out, axes};
       std::vector<Halide::Var> vars;
-      std::vector<Expr> extents;
-      Halide::ImageParam image = e.inputs[n.symbol];
-      for (int d = 0; d < static_cast<int>(ids.size()); ++d) {
-        vars.emplace_back("p" + std::to_string(d));
-        extents.push_back(image.dim(d).extent());
-      }
-      std::vector<Expr> args(vars.begin(), vars.end());
-      Expr inside = walk.clamp_to(args, extents);
-      Expr loaded = image(args);
-      if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = boolean(loaded);
-      if (otherwise != kNone) loaded = walk.chosen(inside, loaded, walk.value(otherwise));
-      f = Halide::Func("xh_pad" + std::to_string(n.symbol) + "_" + std::to_string(e.padding->funcs.size()));
-      f(vars) = loaded;
+      for (size_t d = 0; d < ids.size(); ++d) vars.emplace_back("p" + std::to_string(d));
+      size_t made = e.padding->funcs.size() + e.padding->values.size();
+      f = Halide::Func("xh_pad" + std::to_string(n.symbol) + "_" + std::to_string(made));
+      f(vars) = value(walk, vars);
     }
     std::vector<Expr> args;
     for (size_t i = ids.size(); i-- > 0;) args.push_back(index(ids[i]));
     return f(args);
+  }
+
+  // The input that n reads, at any place.
+  Expr load_inside(const Node& n, const std::vector<Halide::Var>& vars) {
+    Halide::ImageParam image = e.inputs[n.symbol];
+    std::vector<Expr> args(vars.begin(), vars.end()), extents;
+    for (int d = 0; d < static_cast<int>(vars.size()); ++d) extents.push_back(image.dim(d).extent());
+    Expr inside = clamp_to(args, extents);
+    Expr loaded = image(args);
+    if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = boolean(loaded);
+    return n.op == Op::read_or ? chosen(inside, loaded, value(n.args().back())) : loaded;
+  }
+
+  // What is computed from inputs read at one place that moves with a window is computed once for each place of it, and not
+  // by all windows that it lies in. The reads; empty: there is nothing to gain.
+  std::vector<Id> reads_at_one_place(Id root) const {
+    const Node& n = arena()[root];
+    if (!e.padding || is_read(n.op) || !is_float(n.type) || evaluation_cost_ps(arena(), root) < kComputedOnce_ps) return {};
+    std::vector<Id> reads;
+    for (Id id : reachable(arena(), root)) {
+      const Node& x = arena()[id];
+      if (e.given.contains(id)) return {};
+      if (!is_read(x.op) || x.axes_count == 0) continue;
+      bool alike = reads.empty() || std::ranges::equal(read_indices(arena()[reads[0]]), read_indices(x));
+      if (!alike || e.made.contains(x.symbol) || !worth_padding(x)) return {};
+      reads.push_back(id);
+    }
+    // Nothing but what is read there depends on the place.
+    if (reads.empty() || !std::ranges::equal(arena()[root].free_axes(), arena()[reads[0]].free_axes())) return {};
+    return uses_axes_itself(root) ? std::vector<Id>{} : reads;
+  }
+
+  bool uses_axes_itself(Id root) const {
+    std::vector<Id> stack = {root};
+    std::unordered_set<Id> seen;
+    while (!stack.empty()) {
+      Id id = stack.back();
+      stack.pop_back();
+      const Node& n = arena()[id];
+      if (n.op == Op::axis) return true;
+      if (is_read(n.op) || !seen.insert(id).second) continue;
+      for (Id x : n.args()) stack.push_back(x);
+    }
+    return false;
+  }
+
+  Expr computed_once(Id root, const std::vector<Id>& reads) {
+    return copied(e.padding->values[root], arena()[reads[0]], [&](Walk& walk, const std::vector<Halide::Var>& vars) {
+      for (Id id : reads) walk.values[id] = walk.load_inside(arena()[id], vars);
+      return walk.value(root);
+    });
   }
 
   Expr sum_of_product(const Node& n) {
@@ -267,6 +319,10 @@ struct Walk {
       if (values.contains(id)) continue;
       if (auto it = e.given.find(id); it != e.given.end()) {
         values[id] = it->second;
+        continue;
+      }
+      if (auto reads = reads_at_one_place(id); !reads.empty()) {
+        values[id] = computed_once(id, reads);
         continue;
       }
       // What only indexes a read need not exist as a 64-bit value; make() asks for it when it does.

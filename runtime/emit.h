@@ -17,6 +17,7 @@ Halide::Type storage_type(DType t);  // bool is stored as UInt(8)
 // read without clamps, masks and gathers. By input and `else`; arguments: the input's dimensions, innermost first.
 struct Padding {
   std::map<std::pair<uint32_t, Id>, Halide::Func> funcs;
+  std::map<Id, Halide::Func> values;  // by node: what is computed from such reads, all at one place
 };
 
 // Where the tensors and axes of a kernel are found.

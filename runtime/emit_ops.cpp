@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "runtime/element_type.h"
 #include "runtime/emit.h"
 #include "runtime/vector_math.h"
 
@@ -10,20 +11,7 @@ namespace xhat::runtime {
 
 using Halide::Expr;
 
-Halide::Type storage_type(DType t) {
-  switch (t) {
-    case DType::f64: return Halide::Float(64);
-    case DType::f32: return Halide::Float(32);
-    case DType::i64: return Halide::Int(64);
-    case DType::i32: return Halide::Int(32);
-    case DType::u8:
-    case DType::boolean: return Halide::UInt(8);
-    case DType::f16: return Halide::Float(16);
-    case DType::bf16: return Halide::BFloat(16);
-    case DType::u32: return Halide::UInt(32);
-  }
-  throw Bug("unknown dtype");
-}
+Halide::Type storage_type(DType t) { return element_type(t); }
 
 namespace ops {
 

@@ -1,29 +1,11 @@
-// The second step of a reduction across tiles, and adding gradients to what the caller has.
+#include "runtime/finish.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "runtime/executor.h"
-
 namespace xhat::runtime {
 namespace {
-
-// Calls f(position, element offset) for every element of v, last dimension fastest.
-template <class F>
-void for_each_offset(const TensorView& v, F&& f) {
-  int64_t n = v.elements();
-  int64_t at[kMaxRank] = {};
-  int64_t offset = 0;
-  for (int64_t i = 0; i < n; ++i) {
-    f(i, offset);
-    for (size_t d = static_cast<size_t>(v.rank); d-- > 0;) {
-      offset += v.strides[d];
-      if (++at[d] < v.shape[d]) break;
-      offset -= v.strides[d] * v.shape[d];
-      at[d] = 0;
-    }
-  }
-}
 
 template <class T>
 T identity(Op op) {

@@ -52,6 +52,8 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
   if (old.shared >= 0) {
     axis.tile *= old.kind() == AxisKind::single ? 1 : old.tile;
     axis.shared = old.shared;
+    axis.planned.insert(axis.planned.begin(), old.planned.begin(), old.planned.end());
+    axis.divisor *= old.divisor;
     spec.shared.erase(std::ranges::find(spec.shared, slow));
     *std::ranges::find(spec.shared, fast) = made;
   } else {

@@ -25,6 +25,8 @@ class Split {
     SpecAxis whole = spec.axes.at(axis), q = whole, p = whole;
     q.extent /= phases;
     p.extent = p.tile = phases;
+    p.planned.clear();
+    q.divisor *= phases;
     q.written_out = write_out;
     if (whole.kind() == AxisKind::single) {
       p.tile = 1;

@@ -28,6 +28,19 @@ std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {
   return {axes.begin(), axes.end()};
 }
 
+// Sums over one window are summed up in one loop (Lowering::same_domain), which computes once what they share.
+bool in_one_loop(const KernelSpec& spec, Id id) {
+  const SpecMember* first = nullptr;
+  for (const SpecMember& m : spec.members) {
+    if (!std::ranges::binary_search(reachable(*spec.arena, m.body), id)) continue;
+    if (!first) first = &m;
+    if (m.reduced.empty() || m.left != first->left || m.reduced != first->reduced) return false;
+  }
+  int64_t terms = 1;
+  for (Id x : first->reduced) terms *= spec.axes.at(x).extent;
+  return terms <= kFewTerms;
+}
+
 // The largest expensive node that several members compute, over the most axes; kNone if there is none.
 Id find_shared(const KernelSpec& spec) {
   const Arena& a = *spec.arena;
@@ -40,7 +53,7 @@ Id find_shared(const KernelSpec& spec) {
     if (count < 2 || !is_float(n.type) || is_read(n.op) || n.op == Op::constant || n.free_axes().empty()) continue;
     // A vector of the tile, not a scalar of a row: those are hoisted out of loops anyway.
     bool inner = std::ranges::any_of(n.free_axes(), [&](Id x) { return spec.axes.at(x).shared < 0; });
-    if (!inner || evaluation_cost_ps(a, id) < kSharedInTile_ps) continue;
+    if (!inner || evaluation_cost_ps(a, id) < kSharedInTile_ps || in_one_loop(spec, id)) continue;
     if (best == kNone || evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best)) best = id;
   }
   return best;

@@ -21,6 +21,7 @@ struct Builder {
   const Kernel& k;
   const DimValues& sizes;
   const std::vector<bool>& dense;
+  enum class Scatters : uint8_t { all, words, none } scatters = Scatters::all;  // the others are sums with a condition
   KernelSpec spec = {};
   std::unordered_map<TensorId, uint32_t> local = {};
   std::vector<Id> class_axis = {};
@@ -161,22 +162,6 @@ struct Builder {
     return best;
   }
 
-  // Index expressions that have lost an axis by it say so: w[h+1-i] is w[2-t] for i = h-1+t.
-  Id with_collected_indices(Id root) {
-    std::unordered_map<Id, Id> done;
-    std::vector<Id> args;
-    for (Id id : reachable(arena(), root)) {
-      const Node n = arena()[id];
-      args.clear();
-      for (Id x : n.args()) args.push_back(done.at(x));
-      if (is_read(n.op))
-        for (size_t i = 0; i < read_indices(n).size(); ++i)
-          if (args[i] != kNone && arena()[args[i]].type == DType::i64) args[i] = collected(arena(), args[i]);
-      done[id] = arena().with_args(id, args);
-    }
-    return done.at(root);
-  }
-
   void note_dims(Id axis, const AxisRange& range) {
     bool fixed = (*p.arena)[range.begin].op == Op::constant && (*p.arena)[range.end].op == Op::constant;
     if (!fixed) spec.axes.at(axis).fixed = false;
@@ -231,7 +216,8 @@ struct Builder {
       s.reduced.push_back(axis);
     }
     Definition scattered = d;
-    if (auto scatter = as_scatter(*p.arena, scattered)) {
+    bool may_scatter = scatters == Scatters::all || (scatters == Scatters::words && byte_size((*p.arena)[d.body].type) == 4);
+    if (auto scatter = may_scatter ? as_scatter(*p.arena, scattered) : std::nullopt) {
       Replacements found;
       for (auto [at, index] : scatter->targets) {
         s.scatter.emplace_back(at, copy(index, axes));
@@ -247,8 +233,8 @@ struct Builder {
     }
     for (Id g : guards) s.condition = is_true(arena(), s.condition) ? g : arena().land(s.condition, g);
     if (windows) {
-      s.body = simplify(arena(), with_collected_indices(s.body));
-      s.condition = simplify(arena(), with_collected_indices(s.condition));
+      s.body = simplify(arena(), with_collected_indices(arena(), s.body));
+      s.condition = simplify(arena(), with_collected_indices(arena(), s.condition));
     }
     spec.members.push_back(std::move(s));
   }
@@ -278,6 +264,21 @@ std::set<Id> batch_dims_of(const Program& p) {
 }
 
 }  // namespace
+
+Id with_collected_indices(Arena& a, Id root) {
+  std::unordered_map<Id, Id> done;
+  std::vector<Id> args;
+  for (Id id : reachable(a, root)) {
+    const Node n = a[id];
+    args.clear();
+    for (Id x : n.args()) args.push_back(done.at(x));
+    size_t places = is_read(n.op) ? read_indices(n).size() : is_comparison(n.op) ? args.size() : 0;
+    for (size_t i = 0; i < places; ++i)
+      if (a[args[i]].type == DType::i64) args[i] = collected(a, args[i]);
+    done[id] = a.with_args(id, args);
+  }
+  return done.at(root);
+}
 
 std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
   const Arena& a = *arena;
@@ -353,12 +354,12 @@ int64_t KernelSpec::tiles() const {
   return n;
 }
 
-KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense) {
-  Builder b{p, k, sizes, dense};
+namespace {
+
+void begin(Builder& b) {
+  const Kernel& k = b.k;
   b.spec.name = k.name;
-  b.spec.streams = k.streams;
-  b.spec.vectors = k.choice.vectors;
-  b.batch_dims = batch_dims_of(p);
+  b.batch_dims = batch_dims_of(b.p);
   b.spec.arena = std::make_shared<Arena>();
   for (size_t c = 0; c < k.axes.size(); ++c) {
     b.class_axis.push_back(b.arena().axis("a" + std::to_string(c)));
@@ -370,17 +371,77 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
   for (size_t i = 0; i < k.shared.size(); ++i) {
     Id axis = b.class_axis[static_cast<size_t>(k.shared[i])];
     b.spec.axes.at(axis).shared = static_cast<int>(i);
+    b.spec.axes.at(axis).planned = {i};
     b.spec.shared.push_back(axis);
   }
   for (const Member& m : k.members) b.member(m);
+}
+
+}  // namespace
+
+KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense) {
+  Builder b{p, k, sizes, dense};
+  begin(b);
+  b.spec.streams = k.streams;
+  b.spec.vectors = k.choice.vectors;
   for (size_t c = 0; c < k.axes.size(); ++c)
     if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
   split_blocks(b.spec);
+  join_windows(b.spec);
   share_expensive(b.spec);
   collapse(b.spec);
   open_slowest(b.spec);
   b.uses();
   settle_baked(b.spec);
+  return std::move(b.spec);
+}
+
+namespace {
+
+// Whether a sum reads the same for many of its results along the axis.
+bool reuses_along(const KernelSpec& spec, Id x) {
+  const Arena& a = *spec.arena;
+  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    if (m.reduced.empty() || std::ranges::find(m.left, x) == m.left.end()) return false;
+    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+      return is_read(a[id].op) && !a[id].free_axes().empty() && !std::ranges::binary_search(a[id].free_axes(), x);
+    });
+  });
+}
+
+// Tiles are blocks of threads here, of which a large GPU runs some hundreds at once.
+void make_enough_tiles(KernelSpec& spec) {
+  constexpr int64_t kEnough = 264, kReused = 16, kManyResults = 16 << 10;
+  auto least = [&](Id x) {
+    for (const SpecMember& m : spec.members) {
+      if (std::ranges::find(m.reduced, x) == m.reduced.end()) continue;
+      int64_t results = 1;
+      for (Id l : m.left) results *= spec.axes.at(l).extent;
+      if (results > kManyResults) return spec.axes.at(x).tile;  // each tile leaves a row of them
+    }
+    return reuses_along(spec, x) ? kReused : 1;
+  };
+  while (spec.tiles() < kEnough) {
+    SpecAxis* largest = nullptr;
+    for (Id x : spec.shared) {
+      SpecAxis& axis = spec.axes.at(x);
+      if (axis.tile > least(x) && (!largest || axis.tile > largest->tile)) largest = &axis;
+    }
+    if (!largest) return;
+    largest->tile = (largest->tile + 1) / 2;
+  }
+}
+
+}  // namespace
+
+KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics) {
+  const std::vector<bool> dense(p.tensors.size(), true);
+  Builder b{p, k, sizes, dense, atomics ? Builder::Scatters::words : Builder::Scatters::none};
+  begin(b);
+  make_enough_tiles(b.spec);
+  share_expensive(b.spec);
+  collapse(b.spec);
+  b.uses();
   return std::move(b.spec);
 }
 

@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "fusion/plan.h"
+#include "runtime/axis_kind.h"
 
 namespace xhat::runtime {
-
-// whole: all of it in every tile. part: a tile takes some of it (the last one maybe fewer). single: one element a tile.
-enum class AxisKind : uint8_t { whole, part, single };
 
 struct SpecAxis {
   int64_t extent = 0;
@@ -22,12 +20,17 @@ struct SpecAxis {
   bool baked = true;    // the extent is known to the compiled code
   bool open = false;    // a part even where a tile has all of it
   bool written_out = false;  // of few elements, each with code of its own
+  // Where the tile of a shared axis comes from: of these of the plan's shared axes (Kernel::shared) the product, divided.
+  std::vector<size_t> planned = {};
+  int64_t divisor = 1;
   AxisKind kind() const {
     if (shared < 0 || (tile >= extent && !open)) return AxisKind::whole;
     return tile == 1 ? AxisKind::single : AxisKind::part;
   }
   int64_t in_tile() const { return kind() == AxisKind::whole ? extent : tile; }  // elements, but for the last tile
 };
+
+constexpr int64_t kFewTerms = 32;  // of a window, at most: a few vectors of its sums stay in registers
 
 constexpr TensorId kInternal = UINT32_MAX;  // SpecTensor::original of what the program does not name
 
@@ -72,14 +75,22 @@ struct KernelSpec {
 // dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
 KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
 
+// For a GPU: every size known to the code, axes as they are. atomics: what has 32 bits is scattered; else these, too, are sums
+// that look for their terms.
+KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics);
+
+// Indices and what is compared with their sums collected: what has lost an axis says so (w[h+1-i] is w[2-t] for i = h-1+t).
+Id with_collected_indices(Arena& a, Id root);
+
 // Steps of make_spec.
 // split_phases: an axis as quotient and remainder by `phases`. split_blocks: the same where conditions change.
-// share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the result) is computed
+// join_windows: sums over the same few neighbours walk the same axes. share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the result) is computed
 // once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one (h, w of
 // an image), so that inner loops are long. open_slowest, settle_baked: find the axes whose extent the code need not know, so
 // that one compiled kernel serves every batch size (kernel_sizes.cpp).
 void split_phases(KernelSpec& spec, Id axis, int64_t phases);
 void split_blocks(KernelSpec& spec);
+void join_windows(KernelSpec& spec);
 void share_expensive(KernelSpec& spec);
 void collapse(KernelSpec& spec);
 void open_slowest(KernelSpec& spec);

@@ -23,7 +23,6 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kFewTerms = 32;
 constexpr int64_t kWrittenOut_ps = 1600;  // more arithmetic than in 25 products takes long to compile
 // x[N-1-i]: an index that falls while an axis rises.
 bool runs_backwards(const Arena& a, Id index) {
@@ -36,6 +35,22 @@ bool runs_backwards(const Arena& a, Id index) {
     return n.op == Op::mul && (negative(0) || negative(1));
   });
 }
+
+// A processor without fma would call the C library for each lane (20 ns where that has to compute it). In double a product of
+// floats is exact; the sum is rounded twice, which in one case of 2^29 gives the neighbouring float.
+struct WithoutFma : Halide::Internal::IRMutator {
+  using IRMutator::visit;
+  Expr visit(const Halide::Internal::Call* op) override {
+    Expr e = IRMutator::visit(op);
+    if (op->name != "llvm.fma.f32") return e;
+    auto wide = [&](size_t i) {
+      const Expr& x = e.as<Halide::Internal::Call>()->args[i];
+      return Halide::Internal::Cast::make(Halide::Float(64, x.type().lanes()), x);
+    };
+    Expr sum = Halide::Internal::Add::make(Halide::Internal::Mul::make(wide(0), wide(1)), wide(2));
+    return Halide::Internal::Cast::make(op->type, sum);
+  }
+};
 
 }  // namespace
 
@@ -123,9 +138,12 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
     const SpecMember& m = spec_.members[i];
     if (emitted[i] || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty())
       continue;
-    if (m.left != f.left || m.reduced != f.reduced || m.condition != f.condition) continue;
-    auto read = tensors_read(*spec_.arena, m.body);
-    if (std::ranges::any_of(read, [&](TensorId t) { return pending.contains(t); })) continue;
+    if (m.left != f.left || m.reduced != f.reduced) continue;
+    if (m.condition != f.condition && terms(f) > kFewTerms) continue;
+    auto waits = [&](Id e) {
+      return std::ranges::any_of(tensors_read(*spec_.arena, e), [&](TensorId t) { return pending.contains(t); });
+    };
+    if (waits(m.body) || waits(m.condition)) continue;
     group.push_back(i);
   }
   return group;
@@ -181,14 +199,15 @@ void Lowering::find_row_loop() {
   }
   const SpecMember& r = spec_.members[result];
   if (r.op != Op::constant || spec_.members.size() == side.size()) return;
+  const Id v = vector_axis({result});
   Id row = kNone;
   for (Id x : spec_.shared)
-    if (axis(x).kind() != AxisKind::single) row = x;
+    if (axis(x).kind() != AxisKind::single && x != v) row = x;
   if (row == kNone) return;
   for (const SpecMember& m : spec_.members)
     for (Id x : spec_.shared)
       if (axis(x).kind() != AxisKind::single && std::ranges::find(m.left, x) == m.left.end()) return;
-  if (vector_axis({result}) == row) return;
+  if (turned_map(side)) return;
   row_result_ = result;
   row_axis_ = row;
 }
@@ -279,10 +298,12 @@ void Lowering::mention(const RDom& r, Expr& value) {
 }
 
 void Lowering::finish() {
-  for (auto& [of, f] : padding_.funcs) {
+  auto copied = [&](Func f, DType type) {
     f.compute_root();
-    if (!f.args().empty()) f.vectorize(f.args()[0], natural(spec_.tensors[of.first].type), TailStrategy::RoundUp);
-  }
+    if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
+  };
+  for (auto& [of, f] : padding_.funcs) copied(f, spec_.tensors[of.first].type);
+  for (auto& [of, f] : padding_.values) copied(f, (*spec_.arena)[of].type);
   if (row_result_ != SIZE_MAX) {
     Func result = results_.at(spec_.members[row_result_].tensor);
     for (Func f : inside_) f.compute_at(result, vars_.at(row_axis_));
@@ -328,17 +349,42 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
   const KernelSpec compiled = as_compiled(spec);
-  return Lowering(compiled, target, vectors).run();
+  LoweredKernel lowered = Lowering(compiled, target, vectors).run();
+  if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
+  return lowered;
+}
+
+Halide::Target target_of(CpuLevel level) {
+  using T = Halide::Target;
+  std::vector<T::Feature> features = {T::SSE41, T::StrictFloat, T::NoBoundsQuery, T::UserContext};
+  if (!std::getenv("XHAT_HALIDE_CHECKS")) features.push_back(T::NoAsserts);
+  if (level >= CpuLevel::avx2) features.insert(features.end(), {T::AVX, T::AVX2, T::FMA, T::F16C});
+  if (level >= CpuLevel::avx512) features.insert(features.end(), {T::AVX512, T::AVX512_Skylake});
+  return Halide::Target(T::Linux, T::X86, 64, features);
 }
 
 Halide::Target cpu_target() {
   Halide::Target t = Halide::get_host_target();
+  if (const char* name = std::getenv("XHAT_CPU_LEVEL"); name && *name) {
+    auto level = cpu_level_from_name(name);
+    if (!level) throw Error(std::string("XHAT_CPU_LEVEL is sse41, avx2 or avx512, not '") + name + "'");
+    Halide::Target wanted = target_of(*level);
+    using T = Halide::Target;
+    for (auto f : {T::SSE41, T::AVX, T::AVX2, T::FMA, T::F16C, T::AVX512, T::AVX512_Skylake})
+      if (wanted.has_feature(f) && !t.has_feature(f))
+        throw Error(std::string("XHAT_CPU_LEVEL asks for ") + name + ", which this processor lacks");
+    t = wanted;
+  }
   t.set_feature(Halide::Target::StrictFloat);
   if (!std::getenv("XHAT_HALIDE_CHECKS")) t.set_feature(Halide::Target::NoAsserts);
   t.set_feature(Halide::Target::NoBoundsQuery);
   t.set_feature(Halide::Target::JIT);
   t.set_feature(Halide::Target::UserContext);
   return t;
+}
+
+Halide::Target object_target() {
+  return cpu_target().without_feature(Halide::Target::JIT).with_feature(Halide::Target::NoRuntime);
 }
 
 }  // namespace xhat::runtime

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "Halide.h"
+#include "runtime/cpu_level.h"
 #include "runtime/kernel_spec.h"
 
 namespace xhat::runtime {
@@ -31,7 +32,11 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors = true);
 
-// host, strict_float, without checks and bounds queries: the executor checks what comes in.
+// strict_float, without checks and bounds queries: the executor checks what comes in.
+Halide::Target target_of(CpuLevel level);
+// To compile for this process: the host, or what XHAT_CPU_LEVEL asks for.
 Halide::Target cpu_target();
+// The same for an object file without a runtime.
+Halide::Target object_target();
 
 }  // namespace xhat::runtime

@@ -157,8 +157,18 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
     inside[rows_of->y] = Halide::min(Halide::likely(block * rows_of->rows + row), extent(rows_of->y) - 1);
   }
   p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
+  if (!rows_of && !p.axes.empty()) {
+    p.turned = turned({part}, p.axes[0], (*spec_.arena)[part].type);
+    give_squares(p.turned, vars, inside);
+  }
   p.func(vars) = emit_.value(part, inside);
-  if (rows_of) p.func.bound(row, 0, rows_of->rows).vectorize(row, rows_of->rows);
+  emit_.given.clear();
+  if (rows_of) {
+    // A line of memory has rows of all blocks, and is read once.
+    std::vector<VarOrRVar> order = {row, block};
+    for (size_t i = 1; i + 1 < vars.size(); ++i) order.push_back(vars[i]);
+    p.func.bound(row, 0, rows_of->rows).reorder(order).vectorize(row, rows_of->rows);
+  }
   p.read = p.func(from);
   return p;
 }
@@ -210,14 +220,14 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   }
 
   bool pack = axis(c.y).in_tile() >= kRowsToPack && terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
-  std::vector<Func> packs;
+  std::vector<Part> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   Emitter emit = emit_;
   if (pack)
     for (Id id : parts_along(m, c.v, c.y)) {
       Part p = part_of(m, id, {c.v}, axes);
       emit.given[id] = p.read;
-      packs.push_back(p.func);
+      packs.push_back(p);
       for (Id x : p.axes)
         if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
@@ -277,7 +287,13 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       if (axis(x).extent <= kMostUnrolled && has_with(a, parts, x, c.phase)) acc.update(0).unroll(RVar(k[i]));
     }
   }
-  for (Func& p : packs) p.compute_at(r, vo).bound_extent(v, panel).vectorize(v, c.width).unroll(v);
+  for (Part& p : packs) {
+    p.func.compute_at(r, vo).bound_extent(v, panel);
+    if (p.turned)
+      turn(p.turned, p.func, c.width);
+    else
+      p.func.vectorize(v, c.width).unroll(v);
+  }
   publish(m, r);
 }
 

@@ -57,12 +57,23 @@ std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>
   return {group.begin(), group.end()};
 }
 
+Lowering::Turned Lowering::turned_map(const std::vector<size_t>& group) const {
+  const SpecMember& m = spec_.members[group[0]];
+  Id v = vector_axis({group[0]});
+  if (v == kNone || read_backwards(group)) return {};
+  std::vector<Id> bodies;
+  for (const SpecMember* x : members_of(group)) bodies.push_back(x->body);
+  return turned(bodies, v, widest(m));
+}
+
 void Lowering::map(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   Func f(name("map", m.tensor));
   auto vars = func_vars(m);
   std::vector<Expr> values;
   int64_t cost = 0;
+  Turned turns = turned_map(group);
+  give_squares(turns, vars, left_locals(m));
   for (const SpecMember* x : members_of(group)) {
     cost += evaluation_cost_ps(*spec_.arena, x->body);
     Expr value = emit_.value(x->body, left_locals(*x));
@@ -73,19 +84,27 @@ void Lowering::map(const std::vector<size_t>& group) {
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
   order_rows(f, m, v);
-  if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
+  if (turns)
+    turn(turns, f, natural(widest(m)));
+  else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
   for (const SpecMember* x : members_of(group)) publish(*x, f);
+}
+
+std::vector<Id> Lowering::rows_of(const SpecMember& m, Id v) const {
+  std::vector<Id> rows;
+  auto dims = tile_dimensions(spec_, m);
+  for (int pass = 0; pass < 2; ++pass)
+    for (size_t i = dims.size(); i-- > 0;) {
+      Id x = m.left[dims[i]];
+      if (x != v && (axis(x).shared >= 0) == (pass == 1)) rows.push_back(x);
+    }
+  return rows;
 }
 
 void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
   std::vector<VarOrRVar> order;
-  auto dims = tile_dimensions(spec_, m);
   if (v != kNone && std::ranges::find(m.left, v) != m.left.end()) order.push_back(vars_.at(v));
-  for (int pass = 0; pass < 2; ++pass)
-    for (size_t i = dims.size(); i-- > 0;) {
-      Id x = m.left[dims[i]];
-      if (x != v && (axis(x).shared >= 0) == (pass == 1)) order.push_back(vars_.at(x));
-    }
+  for (Id x : rows_of(m, v)) order.push_back(vars_.at(x));
   if (order.size() > 1) f.reorder(order);
   for (Id x : m.left)
     if (axis(x).written_out) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));

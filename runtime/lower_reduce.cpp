@@ -1,5 +1,6 @@
 // Reductions of a kernel; the kinds are listed in lower.cpp.
 #include <algorithm>
+#include <array>
 
 #include "cse/auto_inliner.h"
 #include "runtime/lowering.h"
@@ -164,41 +165,109 @@ int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
   return ps;
 }
 
-void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
-  const SpecMember& m = spec_.members[group[0]];
-  std::vector<Var> left = func_vars(m);
-  std::vector<Expr> values = identities(group);
-  std::vector<int64_t> at(m.reduced.size(), 0);
-  Emitter::Axes axes = left_locals(m);
-  // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
-  constexpr int64_t kLongRow_vectors = 16;
-  bool long_row = !constant(v) || axis(v).extent >= kLongRow_vectors * natural(widest(m));
+// A window that slides along v: what is summed depends on v and s by their sum alone, so that the sums over all other axes
+// (the columns of a box blur) are computed once for each v + s, and not by every window that they lie in.
+Id Lowering::slides_by(const SpecMember& m, Id v) const {
+  Arena& a = *spec_.arena;
+  if (m.reduced.size() < 2) return kNone;
+  for (Id s : m.reduced) {
+    if (terms(m) / axis(s).extent < 2 || axis(s).extent < 2) continue;
+    const Replacements together = {{v, a.sub(a.axis("sum"), s)}};
+    bool apart = std::ranges::any_of(std::array{m.body, m.condition}, [&](Id root) {
+      Id now = with_collected_indices(a, substitute(a, root, together));
+      return std::ranges::binary_search(a[now].free_axes(), s);
+    });
+    if (!apart) return s;
+  }
+  return kNone;
+}
+
+// Its values are read by one map, where they are made: then it is part of the map's expression.
+bool Lowering::part_of_a_map(const SpecMember& m) const {
+  const Arena& a = *spec_.arena;
+  if (spec_.tensors[m.tensor].use != SpecTensor::Use::temporary) return false;
+  size_t readers = 0;
+  for (const SpecMember& other : spec_.members) {
+    bool reads = false;
+    for (Id id : reachable(a, std::vector<Id>{other.body, other.condition})) {
+      if (!is_read(a[id].op) || a[id].symbol != m.tensor) continue;
+      reads = true;
+      if (other.op != Op::constant || other.left != m.left || !std::ranges::equal(read_indices(a[id]), m.left)) return false;
+    }
+    readers += reads;
+  }
+  return readers == 1;
+}
+
+// The sum of the group's terms over these axes, each written out.
+std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                                        bool long_row) const {
   Emitter inside = emit_;
   inside.mostly_inside = long_row;
   if (long_row) inside.padding = nullptr;
+  std::vector<Expr> values = identities(group);
+  std::vector<int64_t> at(over.size(), 0);
   for (bool more = true; more;) {
-    for (size_t i = 0; i < at.size(); ++i) axes[m.reduced[i]] = static_cast<int>(at[i]);
+    for (size_t i = 0; i < at.size(); ++i) axes[over[i]] = static_cast<int>(at[i]);
     values = inside.steps(members_of(group), std::move(values), axes);
     more = false;
     for (size_t i = at.size(); i-- > 0 && !more;) {
-      more = ++at[i] < axis(m.reduced[i]).extent;
+      more = ++at[i] < axis(over[i]).extent;
       if (!more) at[i] = 0;
     }
   }
-  auto schedule = [&](Func f) {
-    order_rows(f, m, v);
-    vectorize(f, vars_.at(v), v, widest(m), vectors_or(2));
-  };
-  if (group.size() == 1) {
-    Func f(name("few", m.tensor));
-    f(left) = to_storage(m, values[0]);
-    schedule(f);
-    publish(m, f);
+  return values;
+}
+
+void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Var> left = func_vars(m);
+  const int width = natural(widest(m));
+  // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
+  constexpr int64_t kLongRow_vectors = 16;
+  bool long_row = !constant(v) || axis(v).extent >= kLongRow_vectors * width;
+  const Id slide = group.size() == 1 && long_row ? slides_by(m, v) : kNone;
+  const bool inlined = group.size() == 1 && part_of_a_map(m);
+  Func all(name("few", m.tensor)), columns(name("columns", m.tensor));
+  std::vector<Expr> values;
+  if (slide == kNone) {
+    values = written_out(group, m.reduced, left_locals(m), long_row);
+  } else {
+    std::vector<Id> others = m.reduced;
+    std::erase(others, slide);
+    Emitter::Axes axes = left_locals(m);
+    axes[slide] = 0;
+    columns(left) = written_out(group, others, axes, long_row)[0];
+    for (int64_t s = 0; s < axis(slide).extent; ++s) {
+      std::vector<Expr> at = exprs(left);
+      for (Expr& x : at)
+        if (const auto* var = x.as<Halide::Internal::Variable>(); var->name == vars_.at(v).name()) x = x + static_cast<int>(s);
+      values = {s == 0 ? Expr(columns(at)) : Emitter::combine(m.op, values[0], columns(at))};
+    }
+  }
+  if (group.size() == 1) values[0] = to_storage(m, values[0]);
+  define(all, exprs(left), values);
+  if (!inlined) {
+    order_rows(all, m, v);
+    vectorize(all, vars_.at(v), v, widest(m), vectors_or(2));
+  }
+  if (slide != kNone) {
+    order_rows(columns, m, v);
+    columns.vectorize(vars_.at(v), width, constant(v) ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
+    const std::vector<Id> rows = rows_of(m, v);
+    if (inlined || (row_result_ != SIZE_MAX && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary))
+      place(columns);
+    else if (!rows.empty())
+      columns.compute_at(all, vars_.at(rows[0]));
+    else
+      columns.compute_root();
+  }
+  if (inlined) {
+    emit_.made[m.tensor] = all;
+    emit_.left_axes[m.tensor] = m.left;
     return;
   }
-  Func all(name("few", m.tensor));
-  define(all, exprs(left), values);
-  schedule(all);
+  if (group.size() == 1) return publish(m, all);
   place(all);
   results_of(group, [&](size_t i) { return element(all, exprs(left), i, group.size()); });
 }

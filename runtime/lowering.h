@@ -112,6 +112,18 @@ class Lowering {
     }
   }
 
+  // What is read along another axis than vectors run along (x[j,i] for y[i,j]): see lower_turned.cpp.
+  struct Turned {
+    Id v = kNone, along = kNone;
+    std::vector<Id> parts;
+    std::vector<Func> squares = {};
+    explicit operator bool() const { return !parts.empty(); }
+  };
+  Turned turned(const std::vector<Id>& roots, Id v, DType type) const;
+  Turned turned_map(const std::vector<size_t>& group) const;
+  void give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
+  void turn(const Turned& t, Func f, int width) const;
+
   // Is there one result into whose row loop the rest can go?
   void find_row_loop();
 
@@ -144,6 +156,7 @@ class Lowering {
 
   // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
   void order_rows(Func f, const SpecMember& m, Id v) const;
+  std::vector<Id> rows_of(const SpecMember& m, Id v) const;  // its axes but v, the innermost first
   template <class Stage>
   void write_out(Stage stage, const SpecMember& m) const {
     for (Id x : m.left)
@@ -213,6 +226,10 @@ class Lowering {
   // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
   int64_t written_out_ps(const std::vector<size_t>& group) const;
   void unrolled(const std::vector<size_t>& group, Id v);
+  std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                                bool long_row) const;
+  Id slides_by(const SpecMember& m, Id v) const;
+  bool part_of_a_map(const SpecMember& m) const;
   void in_registers(const std::vector<size_t>& group, Id v);
   void scatter(const SpecMember& m);
 
@@ -231,8 +248,9 @@ class Lowering {
     Func func;
     Expr read;             // where the sum reads it
     std::vector<Id> axes;  // of its dimensions, innermost first
+    Turned turned = {};
   };
-  int parts_ = 0;
+  int parts_ = 0, squares_ = 0;
   // rows_of: its rows in blocks of their own.
   Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
   int64_t bytes_in_tile(Id part) const;

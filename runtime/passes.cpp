@@ -101,16 +101,16 @@ Derivation derive(const Program& op, const CompileOptions& options) {
   Pipeline pipeline(op);
   Derivation d;
   if (options.differentiate) {
-    pipeline.step("grad", [&](const Program& p) { return own_copy(gradient(p, {options.wrt})); });
+    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(own_copy(p)), {options.wrt}); });
     pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
     pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
-    pipeline.step("calls", [](const Program& p) { return own_copy(expand_calls(p)); });
+    pipeline.step("calls", [](const Program& p) { return recognize(expand_calls(own_copy(p))); });
   }
   const Program written = pipeline.current();
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
-  pipeline.step("simplify", [](const Program& p) { return simplify(p); });
+  pipeline.step("simplify", [](const Program& p) { return simplify(recognize(p)); });
   if (options.differentiate) {
     pipeline.step("stash", [&](const Program& p) {
       d.stash = plan_stash(p, options.stash);

@@ -1,14 +1,11 @@
 #include "runtime/stream_stores.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "runtime/tile_services.h"
 
 namespace xhat::runtime {
 namespace {
@@ -22,57 +19,6 @@ constexpr int64_t kChunkBytes = 512;
 // Rows so short have too many lines that they share with their neighbours: max pooling's backward, rows of 224 bytes, took
 // 1.8 ms instead of 1.15.
 constexpr int64_t kShortRun = 1024;
-constexpr size_t kLine = 64;
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) void copy_lines_512(uint8_t* to, const uint8_t* from, size_t lines) {
-  for (size_t i = 0; i < lines; ++i)
-    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i * kLine), _mm512_loadu_si512(from + i * kLine));
-}
-
-void copy_lines_128(uint8_t* to, const uint8_t* from, size_t lines) {
-  for (size_t i = 0; i < lines * kLine; i += 16)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
-}
-
-void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) {
-  static const auto best = __builtin_cpu_supports("avx512f") ? copy_lines_512 : copy_lines_128;
-  best(to, from, lines);
-}
-#else
-void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) { std::memcpy(to, from, lines * kLine); }
-#endif
-
-// One chunk of a run. The scratch has a line's room, the chunk, and a line again. Whole lines go past the cache; what the chunk leaves of
-// its last one waits in that room for the next chunk. Only the ends of the run share lines with others: these go through it.
-int stream(void* result, int first, void* scratch, int elements, int element_bytes, bool begins, bool ends) {
-  auto* to = static_cast<uint8_t*>(result) + static_cast<int64_t>(first) * element_bytes;
-  auto* from = static_cast<uint8_t*>(scratch) + kLine;
-  size_t n = static_cast<size_t>(elements) * static_cast<size_t>(element_bytes), before = reinterpret_cast<uintptr_t>(to) % kLine;
-  if (!begins) {
-    to -= before;
-    from -= before;
-    n += before;
-  } else if (before > 0) {
-    size_t head = std::min(n, kLine - before);
-    std::memcpy(to, from, head);
-    to += head;
-    from += head;
-    n -= head;
-  }
-  size_t lines = n / kLine, rest = n % kLine;
-  copy_lines(to, from, lines);
-  if (ends) {
-    std::memcpy(to + lines * kLine, from + lines * kLine, rest);
-  } else {
-    // A whole line, as a copy of known size takes no call; what is too much is where the next chunk will be.
-    uint8_t line[kLine];
-    std::memcpy(line, from + lines * kLine, kLine);
-    std::memcpy(static_cast<uint8_t*>(scratch) + kLine - rest, line, kLine);
-  }
-  return 0;
-}
-
 struct Loads : IRVisitor {
   using IRVisitor::visit;
   std::set<std::string> names;
@@ -120,7 +66,7 @@ struct Run {
   int64_t elements = 0;
   std::map<const Store*, int64_t> offsets;
 
-  int room() const { return static_cast<int>(kLine) / type.bytes(); }
+  int room() const { return static_cast<int>(kStreamLine) / type.bytes(); }
 };
 
 std::optional<Run> run_of(const std::string& result, const std::vector<const Store*>& stores, const Body& body, const For& loop) {
@@ -191,10 +137,11 @@ struct Streamer : IRMutator {
     computed = graph_substitute(loop->name, begin + in, computed);
     Stmt stmt = For::make(loop->name + ".in", 0, count, ForType::Serial, loop->partition_policy, loop->device_api, computed);
     for (const Run& r : runs) {
+      Expr context = Variable::make(Halide::Handle(), "__user_context");
       Expr to = Variable::make(Halide::Handle(), r.result), from = Variable::make(Halide::Handle(), r.scratch);
-      std::vector<Expr> arguments = {to, graph_substitute(loop->name, begin, r.first), from, count * static_cast<int>(r.elements),
+      std::vector<Expr> arguments = {context, to, graph_substitute(loop->name, begin, r.first), from, count * static_cast<int>(r.elements),
                                      r.type.bytes(), chunk == 0, chunk == chunks - 1};
-      stmt = Block::make(stmt, Evaluate::make(Call::make(Halide::Int(32), "xhat_stream", arguments, Call::Extern)));
+      stmt = Block::make(stmt, Evaluate::make(Call::make(Halide::Int(32), kStreamSymbol, arguments, Call::Extern)));
     }
     stmt = For::make(loop->name + ".chunk", 0, chunks, ForType::Serial, loop->partition_policy, loop->device_api, stmt);
     for (const Run& r : runs)
@@ -221,13 +168,7 @@ void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& res
   auto* pass = new Pass;
   pass->results = results;
   pipeline.add_custom_lowering_pass(pass);
-  pipeline.set_jit_externs({{"xhat_stream", Halide::JITExtern(stream)}});
-}
-
-void end_streaming() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#endif
+  pipeline.set_jit_externs({{kStreamSymbol, Halide::JITExtern(tile_services().stream)}});
 }
 
 }  // namespace xhat::runtime

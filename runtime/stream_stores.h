@@ -17,7 +17,4 @@ namespace xhat::runtime {
 // write whole runs, stay as they are.
 void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& results);
 
-// To be called by the thread that ran the tile, before it tells anyone: such stores are ordered with no others.
-void end_streaming();
-
 }  // namespace xhat::runtime

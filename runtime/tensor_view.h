@@ -12,6 +12,10 @@
 
 namespace xhat {
 
+namespace runtime {
+class DeviceBuffer;
+}
+
 constexpr int kMaxRank = 12;
 
 // The dtype of a C++ type.
@@ -38,6 +42,7 @@ struct TensorView {
   std::array<int64_t, kMaxRank> shape = {};
   std::array<int64_t, kMaxRank> strides = {};
   bool writable = true;
+  runtime::DeviceBuffer* device = nullptr;  // where the elements lie if not in the host's memory; then data is null
 
   TensorView() = default;
 
@@ -69,6 +74,7 @@ struct TensorView {
 
   std::span<const int64_t> extents() const { return {shape.data(), static_cast<size_t>(rank)}; }
   int64_t elements() const;
+  int64_t bytes() const { return elements() * static_cast<int64_t>(byte_size(type)); }  // of the elements, without gaps
   bool dense() const;  // row-major without gaps
   // One past the last byte touched.
   const char* begin() const { return static_cast<const char*>(data); }
@@ -80,6 +86,27 @@ struct TensorView {
     return const_cast<std::remove_cv_t<T>*>(p);
   }
 };
+
+namespace runtime {
+
+// Calls f(position, offset) for every element of v: its number in row-major order, and where it lies, in elements.
+template <class F>
+void for_each_offset(const TensorView& v, F&& f) {
+  int64_t n = v.elements();
+  int64_t at[kMaxRank] = {};
+  int64_t offset = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    f(i, offset);
+    for (size_t d = static_cast<size_t>(v.rank); d-- > 0;) {
+      offset += v.strides[d];
+      if (++at[d] < v.shape[d]) break;
+      offset -= v.strides[d] * v.shape[d];
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace runtime
 
 // A named argument of a call.
 struct Argument {

@@ -9,6 +9,7 @@
 #include "cse/auto_inliner.h"
 #include "fusion/plan.h"
 #include "runtime/executor.h"
+#include "runtime/finish.h"
 #include "runtime/kernel_spec.h"
 #include "runtime/thread_pool.h"
 

@@ -2,7 +2,10 @@
 // one, and must agree with the evaluator forward and backward.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "ad/gradient.h"
+#include "runtime/kernel_spec.h"
 #include "tests/golden.h"
 #include "tests/runtime_helper.h"
 
@@ -129,6 +132,70 @@ TEST(Tiles, SumsOfFewTerms) {
   for (int64_t m : {2, 17, 70})
     for (const char* text : {backwards, weighed, conditions, depthwise})
       expect_agreement(text, {{"N", 3}, {"C", 2}, {"H", 5}, {"W", m}, {"M", m}}, m == 17 ? CompileOptions{} : small_tiles);
+}
+
+// Sums over one window, whoever wrote them: a bilateral filter's backward gathers by windows of its own what its forward's
+// window reads, and one exponential serves all three sums.
+TEST(Tiles, SumsOverTheSameNeighboursAreOneLoop) {
+  const char* bilateral = R"(op bilateral(x: f32[N,H,W]) -> (y) {
+    w[n,i,j, r in 0..3, s in 0..3] = exp(-(x[n,i+r-1,j+s-1 else 0] - x[n,i,j])^2)
+    y[n,i,j] = sum(r,s: w[n,i,j,r,s] * x[n,i+r-1,j+s-1 else 0]) / sum(r,s: w[n,i,j,r,s])
+  })";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  for (const CompileOptions& options : {CompileOptions{}, small_tiles}) {
+    expect_agreement(bilateral, {{"N", 2}, {"H", 9}, {"W", 37}}, options);
+    expect_agreement(bilateral, {{"N", 1}, {"H", 4}, {"W", 300}}, options);
+  }
+  DimValues dims = {{"N", 2}, {"H", 9}, {"W", 37}};
+  Program backward = backward_program(derive(parse_op(bilateral), {}).program);
+  KernelPlan plan = plan_kernels(backward, dims, {});
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  auto spec = runtime::make_spec(backward, plan.kernels[0], dims, std::vector<bool>(backward.tensors.size(), true));
+  std::set<std::vector<Id>> domains;
+  std::set<Id> exponentials;
+  for (const runtime::SpecMember& m : spec.members) {
+    if (!m.reduced.empty()) domains.insert(m.reduced);
+    for (Id id : reachable(*spec.arena, m.body))
+      if ((*spec.arena)[id].op == Op::exp) exponentials.insert(id);
+  }
+  EXPECT_EQ(domains.size(), 1u);
+  EXPECT_EQ(exponentials.size(), 1u);
+}
+
+// Sums of columns that slide along the row, in long rows; as part of a map, as a result, in a max, and guarded.
+TEST(Tiles, ColumnsOfSlidingWindows) {
+  const char* blur = "op f(x: f32[N,H,W]) -> (y) { y[n,i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])*0.125 }";
+  const char* valid = "op f(x: f32[H+2,W+4]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..5: x[i+r,j+s]^2) }";
+  const char* top = "op f(x: f32[H,W]) -> (y) { y[i in 0..H,j in 0..W] = exp(max(r in 0..3, s in 0..2: x[i+r-1,j+s else -1])) }";
+  const char* weights = "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[r]) + 1 }";
+  const char* no = "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[s]) + 1 }";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  for (const char* text : {blur, valid, top, weights, no})
+    for (int64_t w : {256, 261}) {
+      DimValues dims = {{"H", 4}, {"W", w}};
+      if (text == blur) dims["N"] = 2;
+      expect_agreement(text, dims, w == 261 ? small_tiles : CompileOptions{});
+    }
+}
+
+// What lies along another axis than it is wanted is turned over in squares: sizes around one square's, whole and in parts.
+TEST(Tiles, WhatLiesAcrossIsTurned) {
+  const char* transpose = "op f(x: f32[N,M]) -> (y) { y[m,n] = x[n,m] }";
+  const char* wide = "op f(x: f64[N,M]) -> (y) { y[m,n] = x[n,m]*x[n,m] }";
+  const char* costly = "op f(x: f32[N,M]) -> (y) { y[m,n] = exp(x[n,m]) + tanh(x[n,m]) }";
+  const char* mixed = "op f(x: f32[N,M], z: f32[M,N]) -> (y) { y[m,n] = x[n,m]*z[m,n] + x[n,m] }";
+  const char* both = "op f(x: f32[N,N]) -> (y) { y[m,n] = x[n,m]*x[m,n] }";
+  const char* shifted = "op f(x: f32[N,M]) -> (y) { y[m in 0..M,n in 0..N] = if n > 2 && m < M-1 then x[n-1,m+1] else 0 }";
+  const char* two = "op f(x: f32[N,M]) -> (y, z) {\n y[m,n] = x[n,m] + 1\n z[m,n] = x[n,m]*2 }";
+  const char* deep = "op f(x: f32[3,N,M]) -> (y) { y[m,c,n] = x[c,n,m] }";
+  const char* bytes = "op f(x: u8[N,M] const) -> (y) { y[m,n] = f32(x[n,m])*0.5 }";
+  CompileOptions small_tiles;
+  small_tiles.fusion.serial_bytes = 0;
+  for (const char* text : {transpose, wide, costly, mixed, both, shifted, two, deep, bytes})
+    for (DimValues dims : {DimValues{{"N", 1}, {"M", 20}}, {{"N", 16}, {"M", 16}}, {{"N", 5}, {"M", 33}}, {{"N", 70}, {"M", 131}}})
+      expect_agreement(text, dims, dims["N"] == 70 ? small_tiles : CompileOptions{});
 }
 
 // Blocks of rows and columns at sizes that fill them, leave something over, or are smaller than one.

@@ -97,13 +97,43 @@ TEST_F(ToolUsage, ErrorsPointIntoTheFile) {
 TEST_F(ToolUsage, NotYet) {
   write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n}\n");
   for (const char* arguments :
-       {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cpu -o $T/lib", "explain $T/p.xh",
-        "check $F/softmax.xh --target cuda",
-        "bench $F/softmax.xh --target opencl", "run $F/softmax.xh --target vulkan --in x=x.npy --out $T/o"}) {
+       {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cuda -o $T/lib", "explain $T/p.xh",
+        "explain $F/softmax.xh --target cuda"}) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;
     EXPECT_HAS(r.err, "not yet");
   }
+}
+
+// Loaders that are shown no drivers find no devices.
+TEST_F(ToolUsage, WithoutADeviceTheErrorSaysWhatToInstall) {
+  setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
+  setenv("VK_ICD_FILENAMES", "/nonexistent", 1);
+  for (const char* target : {"opencl", "vulkan"}) {
+    Result r = call("check $F/softmax.xh --dims N=3,D=5 --target " + std::string(target));
+    EXPECT_EQ(r.status, 2) << r.out << r.err;
+    EXPECT_HAS(r.err, "target " + std::string(target) + ": no device found; install ");
+    EXPECT_HAS(r.err, "use --target cpu");
+  }
+  unsetenv("OCL_ICD_VENDORS");
+  unsetenv("VK_ICD_FILENAMES");
+}
+
+// What it makes is tested in runtime_ahead_test.cpp and tests/ahead_consumer.
+TEST_F(ToolUsage, BuildSaysWhatItNeeds) {
+  const std::vector<std::pair<const char*, const char*>> calls = {
+      {"build $F/softmax.xh --dims D=8", "-o DIR"},
+      {"build $F/softmax.xh -o $T/lib", "the sizes N, D are not given"},
+      {"build $F/softmax.xh --dims N=8 -o $T/lib", "the size D must be given"},
+      {"build $F/softmax.xh --dims D=eight -o $T/lib", "wants an integer"},
+      {"build $F/softmax.xh --dims D=8 --levels avx3 -o $T/lib", "sse41, avx2, avx512"},
+      {"build $F/softmax.xh --dims D=8 --name 8rows -o $T/lib", "cannot be the name"}};
+  for (const auto& [arguments, says] : calls) {
+    Result r = call(arguments);
+    EXPECT_EQ(r.status, 2) << arguments;
+    EXPECT_HAS(r.err, says);
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("lib/libsoftmax.a")));
 }
 
 TEST_F(ToolUsage, WrongCallsExitWithTwo) {

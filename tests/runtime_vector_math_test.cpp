@@ -215,6 +215,14 @@ TEST_P(VectorMath, DoubleWithinClaimAndSameBits) {
   expect_accurate(GetParam(), GetParam().max_ulp_f64, grid<double>(GetParam()));
 }
 
+TEST(VectorMathExp, IsZeroInsteadOfSubnormal) {
+  const Row& row = *xhat::vmath::find_row("exp");
+  std::vector<std::vector<float>> in = {{-86.9f, -87.4f, -90.0f, -103.0f, -104.0f}};
+  auto out = Compiled<float>(row, true)(in, 0, 5);
+  EXPECT_NEAR(out[0], std::exp(-86.9f), 1e-6f * std::exp(-86.9f));
+  for (size_t i = 1; i < 5; ++i) EXPECT_EQ(out[i], 0) << in[0][i];
+}
+
 // Beyond the rows' 1e4, where Payne-Hanek takes over; 3 ulp at the floats nearest to a zero.
 TEST(VectorMathLargeAngles, SingleWithinThreeUlp) {
   constexpr double big = std::numeric_limits<float>::max();

@@ -178,6 +178,45 @@ TEST_P(SimplifyRuleTest, KeepsValues) {
 INSTANTIATE_TEST_SUITE_P(Rules, SimplifyRuleTest, testing::Range<size_t>(0, rules().size()),
                          [](const auto& instance) { return rules()[instance.param].name; });
 
+class IdiomTest : public testing::TestWithParam<size_t> {};
+
+// Where nothing overflows both sides are the same number, but for rounding.
+TEST_P(IdiomTest, IsTheSameNumber) {
+  const Rule& rule = idioms()[GetParam()];
+  std::map<char, DType> types;
+  for (char letter : rule.letters) types[letter] = DType::f64;
+  Instance instance(rule, types);
+  auto values = [](DType) { return std::vector<double>{-30, -12.5, -3, -1, -0.25, -1e-3, 0, 1e-3, 0.25, 1, 3, 12.5, 30}; };
+  instance.compare(Rounding::exact, values, [&](double x, double y) {
+    EXPECT_NEAR(x, y, 1e-14 * (1 + std::fabs(x))) << rule.name;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, testing::Range<size_t>(0, idioms().size()),
+                         [](const auto& instance) { return idioms()[instance.param].name; });
+
+std::string recognized(const std::string& body) {
+  Program p = recognize(parse_op("op f(x: f32[N], t: f32[N]) -> (y) { y[i] = " + body + " }"));
+  std::string text = print(p);
+  size_t from = text.find("y[i] = ") + 7;
+  return text.substr(from, text.find('\n', from) - from);
+}
+
+TEST(Idioms, AreFoundHoweverTheyAreWritten) {
+  EXPECT_EQ(recognized("log1p(exp(x[i]))"), "softplus(x[i])");
+  EXPECT_EQ(recognized("log(exp(x[i]) + 1)"), "softplus(x[i])");
+  EXPECT_EQ(recognized("max(x[i], 0) + log1p(exp(-abs(x[i])))"), "softplus(x[i])");
+  EXPECT_EQ(recognized("log1p(exp(-abs(x[i]))) + max(0, x[i])"), "softplus(x[i])");
+  EXPECT_EQ(recognized("max(x[i], 0) - x[i]*t[i] + log1p(exp(-abs(x[i])))"), "softplus(x[i]) - x[i] * t[i]");
+  EXPECT_EQ(recognized("x[i] / (1 + exp(-x[i]))"), "x[i] * sigmoid(x[i])");
+  EXPECT_EQ(recognized("x[i] * tanh(softplus(x[i]))"),
+            "let t1 = sigmoid(x[i]) in let t2 = 1 - t1 in x[i] * (t1 * (2 - t1) / (1 + t2 * t2))");
+  // Other numbers, other functions.
+  EXPECT_EQ(recognized("2 / (1 + exp(-x[i]))"), "2 / (1 + exp(-x[i]))");
+  EXPECT_EQ(recognized("1 / (1 + exp(x[i]))"), "1 / (1 + exp(x[i]))");
+  EXPECT_EQ(recognized("max(t[i], 0) + log1p(exp(-abs(x[i])))"), "max(t[i], 0) + softplus(-abs(x[i]))");
+}
+
 std::string simplified(const std::string& parameters, const std::string& body, const SimplifyOptions& options = {}) {
   Program p = parse_op("op f(" + parameters + ") -> (y) { y[i] = " + body + " }");
   Program s = simplify(p, options);

@@ -36,6 +36,7 @@ std::string machine() {
 double time_ps(const std::string& text, int64_t n, FusePolicy fuse = FusePolicy::full) {
   Program op = parse_op(text);
   CompileOptions options;
+  options.disk_cache = false;  // nobody else runs these
   options.threads = 1;
   options.fusion.policy = fuse;
   options.differentiate = false;

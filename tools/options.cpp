@@ -1,5 +1,6 @@
 #include "tools/options.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -44,7 +45,7 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--dims", c.dims, "sizes: N=32,C=64")->delimiter(',')->allow_extra_args(false);
   sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
       ->check(CLI::NonNegativeNumber);
-  sub.add_option("--target", c.target, "cpu (cuda, opencl, vulkan: not yet)")->capture_default_str();
+  sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench)")->capture_default_str();
   sub.add_option("--set", c.sets, "values of scalar parameters: eps=1e-5 k=3");
 }
 
@@ -198,10 +199,20 @@ void declare(CLI::App& app, Command& c) {
   subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay",
              "xhat fmt softmax.xh > tidy.xh");
   auto* build =
-      subcommand(app, c, "build", "Not yet: ahead of time, to a static library with a C and a C++ header",
-                 "xhat build softmax.xh --target cpu -o lib");
+      subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
+                 "xhat build batch_norm.xh --dims C=64,H=56,W=56 -o lib");
   declare_planning(*build, c);
-  build->add_option("-o", c.out, "folder for the library");
+  declare_tuned(*build, c);
+  build->get_option("--dims")->description(
+      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. one dim, a batch, may be left out: it stays open");
+  build->get_option("--threads")->description("compilers at a time (default: one per core)");
+  build->add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");
+  build->add_option("--levels", c.levels, "processors to make code for; the best that is there is used: sse41,avx2,avx512")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  build->add_option("--name", c.library, "of the library and its functions (default: the op's)");
+  build->add_flag("--infer-only", c.infer_only, "no forward and backward");
   auto* viz =
       subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
   declare_planning(*viz, c);
@@ -211,11 +222,9 @@ void declare(CLI::App& app, Command& c) {
 void settle(Command& c) {
   auto not_yet = [](const std::string& what) { throw UsageError("not yet: " + what); };
   if (c.name == "viz") not_yet("xhat viz comes later; xhat explain shows the same as text");
-  if (c.name == "build") not_yet("compiling ahead of time comes later; xhat run compiles when it runs");
-  if (c.target == "cuda" || c.target == "opencl" || c.target == "vulkan")
-    not_yet("target " + c.target + " comes later; the target that is there is cpu");
-  if (c.target != "cpu")
-    throw UsageError("there is no target '" + c.target + "'; there are cpu, cuda, opencl, vulkan");
+  const bool gpu = target_of(c.target) != Target::cpu;
+  if (gpu && c.name != "run" && c.name != "check" && c.name != "bench")
+    not_yet("xhat " + c.name + " for target " + c.target + "; run, check and bench take it");
   if (c.name != "calibrate") give_back_file(c);
 }
 
@@ -240,8 +249,26 @@ DimValues dims_of(const Command& c) {
   return dims;
 }
 
+Target target_of(const std::string& name) {
+  for (Target t : {Target::cpu, Target::cuda, Target::opencl, Target::vulkan})
+    if (name == name_of(t)) return t;
+  throw UsageError("there is no target '" + name + "'; there are cpu, cuda, opencl, vulkan");
+}
+
+std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c) {
+  std::map<std::string, std::vector<int64_t>> sizes;
+  for (const std::string& item : c.dims)
+    for (const auto& [name, value] : pairs_of({item}, "--dims")) {
+      int64_t size = integer(value, "--dims " + name);
+      auto& list = sizes[name];
+      if (std::ranges::find(list, size) == list.end()) list.push_back(size);
+    }
+  return sizes;
+}
+
 CompileOptions compile_options(const Command& c) {
   CompileOptions o;
+  o.target = target_of(c.target);
   using Policy = StashOptions::Policy;
   if (c.stash == "cost")
     o.stash.policy = Policy::cost;

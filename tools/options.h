@@ -43,6 +43,9 @@ struct Command {
   double seconds = 30;
   std::vector<std::string> in, dy, jvp, hvp;
   std::string out;
+  std::vector<std::string> levels = {"sse41", "avx2", "avx512"};
+  std::string library;  // name of what build makes; empty: the op's
+  bool infer_only = false;
 };
 
 // A mistake in the call or in a file other than the op's: has no place in the op's text.
@@ -56,7 +59,10 @@ void declare(CLI::App& app, Command& command);
 
 // What the options mean. Throws UsageError.
 DimValues dims_of(const Command& c);
+// Of build, where a dim may have several values: C=64,C=128.
+std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c);
 CompileOptions compile_options(const Command& c);
+Target target_of(const std::string& name);
 // NAME=VALUE pairs, in order. Throws UsageError for one without '=' or a name given twice.
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& items,
                                                           const std::string& option);

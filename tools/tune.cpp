@@ -94,6 +94,7 @@ class Tune {
   Tune(const Command& c, const Program& op) : c_(c), op_(op), options_(compile_options(c)) {
     dims_ = all_dims(c, op);
     options_.dims = dims_of(c);
+    options_.disk_cache = false;  // most of what is tried is not wanted again
     path_ = c.out.empty() ? default_file() : c.out;
     threads_ = c.threads > 0 ? c.threads : this_machine().threads;
   }

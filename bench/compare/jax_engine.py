@@ -11,6 +11,7 @@ from jax import lax
 from ops import ADAM, EPS, SIGMA2
 from worker import Skip, Worker, clock
 
+
 def jax_ops():
     stop = jax.lax.stop_gradient
 

@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ops import ADAM, EPS, SIGMA2
 from worker import THREADS, Skip, Worker, clock
 
-def torch_ops():
 
+def torch_ops():
     def gelu(x):
         return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
@@ -130,7 +130,6 @@ def torch_ops():
 
 
 def torch_native_ops():
-
     def lstm_sequence(x, h0, c0, wx, wh, bias):  # what nn.LSTM calls; its second bias is zero
         return torch.lstm(x, (h0[None], c0[None]), [wx, wh, bias, torch.zeros_like(bias)],
                           True, 1, 0.0, torch.is_grad_enabled(), False, False)[0]

@@ -1,0 +1,200 @@
+// The steps: plan, compile tiles to object files, write the source and compile it, gather all in one archive. Works in a folder
+// beside the result, which goes away again; the library appears when it is whole.
+#include "runtime/ahead.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "runtime/ahead_plans.h"
+#include "runtime/ahead_text.h"
+#include "runtime/kernel_compile.h"
+
+extern char** environ;
+
+namespace xhat {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder to work in.
+class Workplace {
+ public:
+  explicit Workplace(const std::string& beside) : path_(beside + "/.build-XXXXXX") {
+    if (!mkdtemp(path_.data())) throw Error(fmt::format("{}: no folder can be made in it: {}", beside, std::strerror(errno)));
+    path_ = fs::absolute(path_).string();
+  }
+  ~Workplace() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string content_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  out << text;
+  out.close();
+  if (!out) throw Error(fmt::format("{}: it cannot be written: {}", path, std::strerror(errno)));
+}
+
+// Runs a program in a folder; throws Error with what it says if it fails.
+void run_program(const Workplace& work, const std::vector<std::string>& command) {
+  std::string said = work.file("said");
+  std::vector<char*> argv;
+  for (const std::string& part : command) argv.push_back(const_cast<char*>(part.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  posix_spawn_file_actions_addchdir_np(&actions, work.path().c_str());
+  pid_t child = 0;
+  int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed) throw Error(fmt::format("{} cannot be run: {}", command[0], std::strerror(failed)));
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) throw Error(fmt::format("{} failed:\n{}", fmt::join(command, " "), content_of(said)));
+}
+
+// A compiler may be several words, as in CXX="ccache g++".
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> found;
+  for (std::string w; in >> w;) found.push_back(w);
+  return found;
+}
+
+void check_name(const std::string& name) {
+  bool fine = !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0]));
+  for (char c : name) fine &= c == '_' || std::isalnum(static_cast<unsigned char>(c));
+  if (!fine) throw Error(fmt::format("'{}' cannot be the name of a library and of C functions; letters, digits and _ can", name));
+}
+
+// Compiles all tiles, several at a time; returns the object files.
+std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const AheadOptions& options, const std::string& name,
+                                       const Workplace& work) {
+  struct Job {
+    const runtime::KernelSpec* spec;
+    CpuLevel level;
+    std::string symbol, path;
+  };
+  std::vector<Job> jobs;
+  for (CpuLevel level : options.levels)
+    for (size_t c = 0; c < plans.kernels.size(); ++c) {
+      std::string symbol = runtime::tile_symbol(name, level, c);
+      jobs.push_back({&plans.kernels[c], level, symbol, work.file(symbol + ".o")});
+    }
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failed;
+  size_t done = 0;
+  auto compile = [&] {
+    for (size_t i; (i = next++) < jobs.size();) try {
+        runtime::compile_to_object(*jobs[i].spec, jobs[i].level, jobs[i].symbol, jobs[i].path);
+        std::lock_guard lock(mutex);
+        ++done;
+        if (options.progress) options.progress(fmt::format("compiled {} of {} tiles", done, jobs.size()), true);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        failed = std::current_exception();
+        next = jobs.size();
+      }
+  };
+  size_t count = static_cast<size_t>(options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  std::vector<std::thread> threads;
+  for (size_t i = 1; i < std::min(count, jobs.size()); ++i) threads.emplace_back(compile);
+  compile();
+  for (std::thread& t : threads) t.join();
+  if (failed) std::rethrow_exception(failed);
+  std::vector<std::string> objects;
+  for (const Job& j : jobs) objects.push_back(fs::path(j.path).filename().string());
+  return objects;
+}
+
+}  // namespace
+
+AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const std::string& folder) {
+  auto tell = [&](const std::string& what) {
+    if (options.progress) options.progress(what, false);
+  };
+  AheadLibrary made;
+  made.name = options.name.empty() ? op.name : options.name;
+  check_name(made.name);
+  if (options.levels.empty()) throw Error("a library needs code for one processor level at least: sse41, avx2, avx512");
+  if (!fs::exists(options.support))
+    throw Error(fmt::format("there is no {}, which every library takes in; it is made with xhat: build the target xhat_ahead", options.support));
+
+  tell("planning");
+  Derivation derivation = derive(op, options.compile);
+  runtime::AheadPlans plans = runtime::plan_ahead(derivation, options);
+  made.open = plans.open;
+  made.kernels = plans.kernels.size();
+  for (const runtime::AheadSide& side : plans.table.sides) made.plans += side.variants.size();
+
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw Error(fmt::format("{}: it cannot be made: {}", folder, error.message()));
+  Workplace work(folder);
+  tell(fmt::format("compiling {} tiles", plans.kernels.size() * options.levels.size()));
+  std::vector<std::string> objects = compile_tiles(plans, options, made.name, work);
+
+  tell("compiling the calls");
+  runtime::AheadTexts texts = runtime::ahead_texts(derivation.program, plans, made.name);
+  const std::string library = fmt::format("lib{}.a", made.name);
+  write_file(work.file(made.name + ".h"), texts.header);
+  write_file(work.file(made.name + ".hpp"), texts.cpp_header);
+  write_file(work.file(made.name + ".cpp"), texts.source);
+  std::vector<std::string> compile = words(options.compiler);
+  compile.insert(compile.end(), {"-c", "-O1", "-fPIC", made.name + ".cpp", "-o", made.name + ".o"});
+  run_program(work, compile);
+  std::vector<std::string> archiver = words(options.archiver), extract = archiver, gather = archiver, support;
+  objects.push_back(made.name + ".o");
+  extract.insert(extract.end(), {"x", fs::absolute(options.support).string()});
+  std::ranges::sort(objects);
+  run_program(work, extract);
+  for (const auto& entry : fs::directory_iterator(work.path())) {
+    std::string file = entry.path().filename().string();
+    if (file.ends_with(".o") && !std::ranges::binary_search(objects, file)) support.push_back(file);
+  }
+  std::ranges::sort(support);
+  objects.insert(objects.end(), support.begin(), support.end());
+  gather.insert(gather.end(), {"rcsD", library});
+  gather.insert(gather.end(), objects.begin(), objects.end());
+  run_program(work, gather);
+  made.bytes = static_cast<int64_t>(fs::file_size(work.file(library)));
+  for (const std::string& file : {library, made.name + ".h", made.name + ".hpp"}) {
+    fs::rename(work.file(file), fs::path(folder) / file);
+    made.files.push_back((fs::path(folder) / file).string());
+  }
+  return made;
+}
+
+}  // namespace xhat

@@ -1,0 +1,14 @@
+// How a call of a library that was compiled ahead of time ends. The library's header says the same.
+#pragma once
+#include <string>
+
+namespace xhat::runtime {
+
+enum class AheadStatus : int { ok = 0, bad_argument = 1, bad_size = 2, bad_data = 3, no_memory = 4, bad_cpu = 5, internal = 6 };
+
+struct Failure {
+  AheadStatus status;
+  std::string message;
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,37 @@
+// A kernel's machine code, from memory or from disk, and what its arguments are. No Halide in it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace xhat::runtime {
+
+// Calls the machine code of one tile. argv: pointers to the arguments in the order of KernelArguments, after the user
+// context, which the code supplies as the first one.
+class TileCode {
+ public:
+  virtual ~TileCode() = default;
+  virtual int call(size_t argc, const void* const* argv) const = 0;
+};
+
+struct KernelArguments {
+  struct Scalar {
+    std::string axis;  // by name: of any spec with the same key
+    bool count;        // how many elements of it the tile has; else its origin
+    bool operator==(const Scalar&) const = default;
+  };
+  std::vector<Scalar> scalars;     // the first arguments
+  std::vector<uint32_t> inputs;    // tensors of the spec, in argument order
+  std::vector<uint32_t> results;
+  bool streams = false;            // writes past the cache: end_streaming() after a tile
+  bool operator==(const KernelArguments&) const = default;
+};
+
+struct CompiledKernel {
+  KernelArguments arguments;
+  std::unique_ptr<TileCode> code;
+};
+
+}  // namespace xhat::runtime

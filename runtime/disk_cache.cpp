@@ -1,0 +1,229 @@
+#include "runtime/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "runtime/fingerprint.h"
+#include "runtime/kernel_file.h"
+#include "runtime/link_kernel.h"
+
+namespace xhat::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWork = "work-";  // begins the names of folders in which kernels are being made
+constexpr auto kAbandoned = std::chrono::hours(1);  // who works longer on a kernel than this has died
+constexpr double kKept = 0.9;  // of the limit, when some must go: else every new kernel would look through the folder
+
+class File {
+ public:
+  explicit File(int descriptor) : descriptor_(descriptor) {}
+  ~File() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  operator int() const { return descriptor_; }
+
+ private:
+  int descriptor_;
+};
+
+// Ours, and nobody else can write to it.
+bool is_private(const struct stat& s) { return s.st_uid == geteuid() && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0; }
+
+bool is_private_folder(const std::string& path) {
+  struct stat s;
+  return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && is_private(s);
+}
+
+// All of it; false if that fails.
+bool read_all(int file, std::string& content) {
+  struct stat s;
+  if (fstat(file, &s) != 0) return false;
+  content.resize(static_cast<size_t>(s.st_size));
+  for (size_t done = 0; done < content.size();) {
+    ssize_t n = pread(file, content.data() + done, content.size() - done, static_cast<off_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<size_t>(n);
+  }
+  return true;
+}
+
+bool write_all(const std::string& path, std::string_view content) {
+  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  while (file >= 0 && !content.empty()) {
+    ssize_t n = write(file, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    content.remove_prefix(static_cast<size_t>(n));
+  }
+  return file >= 0;
+}
+
+std::string folder_of_environment() {
+  // Not of a program that runs with more rights than who called it.
+  if (const char* given = secure_getenv("XHAT_CACHE_DIR")) return given;
+  if (const char* given = secure_getenv("XDG_CACHE_HOME"); given && *given == '/') return std::string(given) + "/xhat/kernels";
+  if (const char* home = secure_getenv("HOME"); home && *home == '/') return std::string(home) + "/.cache/xhat/kernels";
+  return "";
+}
+
+void warn(const std::string& what) { std::fprintf(stderr, "xhat: %s\n", what.c_str()); }
+
+}  // namespace
+
+DiskCache::DiskCache(const std::string& folder, int64_t bytes)
+    : folder_(fs::absolute(folder).string()), fingerprint_(code_fingerprint()), bytes_(bytes) {}
+
+std::shared_ptr<DiskCache> DiskCache::of_environment() {
+  static const std::shared_ptr<DiskCache> cache = []() -> std::shared_ptr<DiskCache> {
+    // Kernels with Halide's own checks call its runtime, and are for looking at.
+    std::string folder = std::getenv("XHAT_HALIDE_CHECKS") ? "" : folder_of_environment();
+    if (folder.empty()) return nullptr;
+    int64_t bytes = kDefaultBytes;
+    if (const char* given = std::getenv("XHAT_CACHE_BYTES")) {
+      const char* end = given + std::strlen(given);
+      auto [stop, failed] = std::from_chars(given, end, bytes);
+      if (failed != std::errc() || stop != end || bytes < 0) {
+        warn(fmt::format("XHAT_CACHE_BYTES={} is no number of bytes; kernels are not kept", given));
+        bytes = 0;
+      }
+    }
+    return bytes == 0 ? nullptr : std::make_shared<DiskCache>(folder, bytes);
+  }();
+  return cache;
+}
+
+std::string DiskCache::path_of(const std::string& key) const {
+  return folder_ + "/" + name_hash(fingerprint_ + "\n" + key) + ".so";
+}
+
+void DiskCache::give_up(const std::string& why) {
+  if (!gave_up_.exchange(true))
+    warn(fmt::format("kernels are not kept in {}: {}. they are compiled in every process (XHAT_CACHE_DIR= for no cache)", folder_, why));
+}
+
+std::unique_ptr<CompiledKernel> DiskCache::load(const std::string& key) {
+  const std::string path = path_of(key);
+  if (!is_private_folder(folder_)) return nullptr;
+  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  struct stat s;
+  std::string content;
+  if (file < 0 || fstat(file, &s) != 0 || !S_ISREG(s.st_mode) || !is_private(s) || !read_all(file, content)) return nullptr;
+  auto record = read_record(content);
+  if (!record || record->fingerprint != fingerprint_ || record->key != key) return nullptr;
+  auto kernel = std::make_unique<CompiledKernel>();
+  kernel->code = load_tile(path, record->arguments.streams);
+  if (!kernel->code) return nullptr;
+  kernel->arguments = std::move(record->arguments);
+  futimens(file, nullptr);  // used just now
+  return kernel;
+}
+
+bool DiskCache::stores() {
+  if (gave_up_) return false;
+  std::error_code failed;
+  if (!fs::exists(folder_, failed)) {
+    fs::create_directories(fs::path(folder_).parent_path(), failed);
+    if (mkdir(folder_.c_str(), 0700) != 0 && errno != EEXIST) give_up(std::strerror(errno));
+  }
+  if (!gave_up_ && !is_private_folder(folder_)) give_up("it is no folder that only its owner, who runs this, can write to");
+  if (!gave_up_ && access(folder_.c_str(), W_OK) != 0) give_up(std::strerror(errno));
+  if (!gave_up_ && !find_linker()) give_up("there is no linker on PATH (ld, ld.lld or cc)");
+  if (!gave_up_ && services_object().empty()) give_up("that is not written for this processor");
+  return !gave_up_;
+}
+
+std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelArguments& arguments,
+                                           const std::function<void(const std::string& path)>& emit) {
+  auto linker = find_linker();
+  std::string work = folder_ + "/" + kWork + "XXXXXX";
+  // In memory: where the disk is full, LLVM ends the process.
+  File object(memfd_create("xhat kernel", MFD_CLOEXEC));
+  if (!linker || object < 0 || !mkdtemp(work.data())) {
+    give_up(std::strerror(errno));
+    return nullptr;
+  }
+  struct Cleared {
+    const std::string& folder;
+    ~Cleared() {
+      std::error_code ignored;
+      fs::remove_all(folder, ignored);
+    }
+  } cleared{work};
+  emit(fmt::format("/proc/self/fd/{}", static_cast<int>(object)));
+
+  const std::string kernel = work + "/kernel.o", services = work + "/services.o", shared = work + "/kernel.so", path = path_of(key);
+  std::string content, why;
+  bool written = read_all(object, content) && write_all(kernel, content) && write_all(services, services_object());
+  if (!written) why = std::strerror(errno);
+  if (why.empty()) why = link_shared(*linker, work, {kernel, services}, shared);
+  if (why.empty()) {
+    File linked(open(shared.c_str(), O_RDONLY | O_CLOEXEC));
+    written = linked >= 0 && read_all(linked, content);
+    std::string behind = trailer(content, {fingerprint_, key, arguments});
+    content += behind;
+    written = written && write_all(shared, behind) && chmod(shared.c_str(), 0600) == 0 && rename(shared.c_str(), path.c_str()) == 0;
+    if (!written) why = std::strerror(errno);
+  }
+  std::unique_ptr<TileCode> code;
+  // Not before it has its name: the loader takes two files for one if they had the same name, one after the other.
+  if (why.empty()) code = load_tile(path, arguments.streams, &why);
+  if (!code) give_up(why);
+  else make_room(static_cast<int64_t>(content.size()));
+  return code;
+}
+
+void DiskCache::make_room(int64_t written) {
+  std::lock_guard lock(mutex_);
+  if (used_ >= 0) used_ += written;
+  if (used_ >= 0 && used_ <= bytes_) return;
+  struct Entry {
+    fs::file_time_type used;
+    int64_t bytes;
+    fs::path path;
+  };
+  std::vector<Entry> entries;
+  used_ = 0;
+  std::error_code failed;
+  const auto now = fs::file_time_type::clock::now();
+  for (fs::directory_iterator it(folder_, failed), end; !failed && it != end; it.increment(failed)) {
+    std::error_code gone;  // another process makes room as well
+    auto time = it->last_write_time(gone);
+    if (gone) continue;
+    if (it->path().filename().string().starts_with(kWork)) {
+      if (now - time > kAbandoned) fs::remove_all(it->path(), gone);
+    } else if (it->path().extension() == ".so") {
+      auto bytes = static_cast<int64_t>(it->file_size(gone));
+      if (gone) continue;
+      entries.push_back({time, bytes, it->path()});
+      used_ += bytes;
+    }
+  }
+  if (used_ <= bytes_) return;
+  std::ranges::sort(entries, {}, &Entry::used);
+  for (const Entry& e : entries) {
+    if (static_cast<double>(used_) <= kKept * static_cast<double>(bytes_)) break;
+    fs::remove(e.path, failed);
+    used_ -= e.bytes;
+  }
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,418 @@
+// Launches of a kernel:
+//   tile     several members: a block per tile of the axes that they share, in it one member after the other, barriers
+//            between. Temporaries lie in shared memory while there is room, else in a buffer of their own. What is reduced
+//            across tiles leaves a row per tile.
+//   contract  sums that read the same elements for many results, and maps of these: see gpu_contract.cpp
+//   map, reduce  one member, or several over the same axes: a thread per element, some threads per result
+//   fill, scatter  zeros, and a thread per term that adds to the place that its index names
+//   finish   adds up the rows that tiles leave
+// Kernels whose members cannot share a launch (one tile for very much work) have one launch per member.
+#include "runtime/gpu_lower.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+
+#include "runtime/emit_ops.h"
+#include "runtime/gpu_lowering.h"
+#include "runtime/kernel_access.h"
+
+namespace xhat::runtime {
+
+using namespace Halide::Internal;
+
+namespace {
+
+constexpr int kThreads = 256;            // of a block with enough to do
+constexpr int64_t kSharedBytes = 40960;  // of 48 KB that every device has: temporaries; the rest is for adding up
+constexpr int64_t kOneBlock = 1 << 17;   // elements; more are not left to one block
+
+bool is_index_of_extreme(Op op) { return op == Op::argmax || op == Op::argmin; }
+
+}  // namespace
+
+GpuLowering::GpuLowering(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored)
+    : spec_(spec), kind_(kind), stored_(stored), emit_{spec, {}, {}, {}, {}, {}} {
+  emit_.inputs.resize(spec_.tensors.size());
+  for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
+    const SpecTensor& x = spec_.tensors[t];
+    if (x.is_size()) {
+      Expr value = Variable::make(storage_type(x.type), "xh_size" + std::to_string(t));
+      emit_.given[spec_.arena->read(t, x.type, {})] = value;
+      out_.values.push_back(t);
+      continue;
+    }
+    emit_.inputs[t] = Halide::ImageParam(storage_type(x.type), static_cast<int>(x.shape.size()), buffer_of(t));
+  }
+}
+
+void GpuLowering::reset() {
+  lies_.assign(spec_.tensors.size(), {});
+  shared_bytes_ = scratch_ = 0;
+}
+
+Expr GpuLowering::index_of(uint32_t tensor, const std::vector<Expr>& at) const {
+  const Lies& lies = lies_[tensor];
+  const std::vector<int64_t>& extents = lies.in == Lies::In::shared ? lies.extents : spec_.tensors[tensor].shape;
+  Expr index = 0;
+  for (size_t i = 0; i < at.size(); ++i) {
+    Expr x = at[i];
+    if (lies.in == Lies::In::shared && lies.origins[i].defined()) x = x - lies.origins[i];
+    index = index * static_cast<int>(extents[i]) + x;
+  }
+  return index;
+}
+
+ElementPlace GpuLowering::place(const std::string& image, const std::vector<Expr>& indices) const {
+  auto tensor = static_cast<uint32_t>(std::stoul(image.substr(4)));  // buffer_of
+  const Lies& lies = lies_[tensor];
+  Expr index = simplify(index_of(tensor, {indices.rbegin(), indices.rend()}));
+  if (lies.in == Lies::In::global) return {image, index};
+  return {"xh_shared", index + static_cast<int>(lies.offset / storage_type(spec_.tensors[tensor].type).bytes())};
+}
+
+Expr GpuLowering::device(const Expr& e) {
+  ForDevice made(kind_, [this](const std::string& image, const std::vector<Expr>& indices) { return place(image, indices); });
+  return made(e);
+}
+
+std::vector<Id> GpuLowering::shared_axes() const {
+  std::vector<Id> axes;
+  for (Id x : spec_.shared)
+    if (axis(x).kind() != AxisKind::whole) axes.push_back(x);
+  return axes;
+}
+
+// Neighbours among the members that one loop computes: maps over the same axes, of which the later ones read the earlier ones
+// at the same place; reductions over the same axes under the same condition that don't read each other.
+std::vector<std::vector<size_t>> GpuLowering::groups() const {
+  const Arena& a = *spec_.arena;
+  std::vector<std::vector<size_t>> all;
+  auto joins = [&](const std::vector<size_t>& group, const SpecMember& m) {
+    const SpecMember& f = spec_.members[group[0]];
+    bool map = m.op == Op::constant;
+    if (map != (f.op == Op::constant) || m.left != f.left || m.reduced != f.reduced || m.condition != f.condition) return false;
+    if (!map && (is_index_of_extreme(m.op) || is_index_of_extreme(f.op))) return false;
+    if (!m.scatter.empty() || !f.scatter.empty()) return false;
+    return std::ranges::all_of(reachable(a, roots(m)), [&](Id id) {
+      const Node& n = a[id];
+      if (!is_read(n.op)) return true;
+      bool from_group = std::ranges::any_of(group, [&](size_t g) { return spec_.members[g].tensor == n.symbol; });
+      return !from_group || (map && n.op == Op::read && std::ranges::equal(read_indices(n), m.left));
+    });
+  };
+  for (size_t i = 0; i < spec_.members.size(); ++i) {
+    if (!all.empty() && joins(all.back(), spec_.members[i])) all.back().push_back(i);
+    else all.push_back({i});
+  }
+  return all;
+}
+
+bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups) const {
+  bool partial = std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return spec_.across_tiles(m); });
+  if (groups.size() == 1 && !partial) return false;
+  int64_t points = 0;  // of one tile
+  for (const SpecMember& m : spec_.members) {
+    if (!m.scatter.empty()) return false;
+    int64_t n = 1;
+    for (const auto* list : {&m.left, &m.reduced})
+      for (Id x : *list) n *= axis(x).in_tile();
+    points = std::max(points, n);
+  }
+  return spec_.tiles() > 1 || points <= kOneBlock;
+}
+
+void GpuLowering::launch(const std::string& what, int64_t blocks, int threads, const std::vector<Stmt>& stages) {
+  constexpr int64_t kAtOnce = 16;
+  Stmt s = Block::make(stages);
+  if (shared_bytes_ > 0) {
+    shared_bytes_ = (shared_bytes_ + kAtOnce - 1) / kAtOnce * kAtOnce;
+    s = Allocate::make("xh_shared", Halide::Float(32), Halide::MemoryType::GPUShared, {static_cast<int>(shared_bytes_ / 4)}, const_true(),
+                       Block::make(s, Free::make("xh_shared")));
+  }
+  auto api = api_of(kind_);
+  s = For::make("xh_launch" + gpu_thread_name(0), 0, threads, ForType::GPUThread, Halide::Partition::Auto, api, s);
+  s = For::make("xh_launch" + gpu_block_name(0), 0, static_cast<int>(blocks), ForType::GPUBlock, Halide::Partition::Auto, api, s);
+  // These see the loops over threads: what is atomic stays so.
+  s = unroll_loops(s);
+  s = vectorize_loops(s, {});
+  s = Halide::Internal::simplify(s);
+  if (kind_ == DeviceKind::opencl) s = with_vector_masks(s);
+  launches_.push_back(s);
+  out_.launches.push_back({what, blocks, threads, shared_bytes_});
+}
+
+void GpuLowering::flat_launch(const std::vector<size_t>& group) {
+  reset();
+  const SpecMember& m = spec_.members[group[0]];
+  Points points = all_of(m.left);
+  if (points.total() == 0) return;
+  if (!m.scatter.empty()) return scatter_launches(m);
+  if (m.op == Op::constant) {
+    int64_t n = points.total() / vector_of(group);
+    int threads = static_cast<int>(std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(n))));
+    Expr number = block() * threads + thread();
+    launch("map", (n + threads - 1) / threads, threads, {map_stage(group, points, number, 0)});
+    return;
+  }
+  Points terms = all_of(m.reduced);
+  Accumulation a = accumulation(group);
+  int64_t n = points.total();
+  int threads = kThreads;
+  Sharing s = sharing(group, n, terms.total(), threads);
+  s.threads = static_cast<int>(std::min<int64_t>(threads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) * s.lanes));
+  auto write = [&](const Point& p, const std::vector<Expr>& values) {
+    std::vector<Stmt> stores;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const SpecMember& x = spec_.members[group[i]];
+      stores.push_back(store(x, is_index_of_extreme(x.op) ? Halide::cast<int64_t>(values[1]) : values[i], p.axes));
+    }
+    return Block::make(stores);
+  };
+  Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
+  launch("reduce", (n + s.results() - 1) / s.results(), s.threads, {stage});
+}
+
+void GpuLowering::scatter_launches(const SpecMember& m) {
+  Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
+  int64_t n = all_of(m.left).total();
+  const int lanes = n % 4 == 0 ? 4 : 1;
+  Expr number = block() * kThreads + thread();
+  Expr where = lanes == 1 ? number : Ramp::make(number * lanes, 1, lanes);
+  Stmt zero = Store::make(buffer_of(m.tensor), make_zero(type.with_lanes(lanes)), where, {}, const_true(lanes), {});
+  int64_t stores = n / lanes;
+  launch("fill", (stores + kThreads - 1) / kThreads, kThreads, {IfThenElse::make(number < static_cast<int>(stores), zero)});
+
+  // The axes that no index stands for go last: their neighbours lie side by side.
+  std::vector<Id> walked = m.reduced;
+  auto targeted = [&](size_t i) { return std::ranges::any_of(m.scatter, [&](auto& x) { return x.first == i; }); };
+  for (size_t i = 0; i < m.left.size(); ++i)
+    if (!targeted(i)) walked.push_back(m.left[i]);
+  Points terms = all_of(walked);
+  Point p = point(terms, number);
+  Emitter::Axes at = p.axes;
+  Expr inside = number < static_cast<int>(terms.total());
+  std::vector<std::pair<std::string, Expr>> lets;
+  Expr there;
+  for (auto& [i, index] : m.scatter) {
+    std::string name = fresh("to");
+    lets.emplace_back(name, device(Halide::cast<int>(emit_.value(index, at))));
+    Expr x = Variable::make(Halide::Int(32), name), here = x >= 0 && x < static_cast<int>(axis(m.left[i]).extent);
+    there = there.defined() ? there && here : here;
+    at[m.left[i]] = x;
+  }
+  if (!is_true(*spec_.arena, m.condition)) there = there && device(emit_.condition(m.condition, at));
+  Expr value = emit_.value(m.body, at);
+  std::vector<Expr> place;
+  for (Id x : m.left) place.push_back(at.at(x));
+  std::string term = fresh("term"), index = fresh("index");
+  Expr to = Variable::make(Halide::Int(32), index);
+  Expr sum = Add::make(Load::make(type, buffer_of(m.tensor), to, {}, {}, const_true(), {}), Variable::make(type, term));
+  Stmt add = Atomic::make(buffer_of(m.tensor), "", Store::make(buffer_of(m.tensor), sum, to, {}, const_true(), {}));
+  add = LetStmt::make(index, device(index_of(m.tensor, place)), LetStmt::make(term, device(value.type() == type ? value : Halide::cast(type, value)), add));
+  Stmt body = IfThenElse::make(inside, with_lets(p.lets, with_lets(lets, IfThenElse::make(there, add))));
+  launch("scatter", (terms.total() + kThreads - 1) / kThreads, kThreads, {body});
+}
+
+void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
+  reset();
+  std::vector<Id> shared = shared_axes();
+  // Where this block's tile begins.
+  std::vector<std::pair<std::string, Expr>> lets;
+  std::unordered_map<Id, Expr> origin, position;
+  Expr rest = block();
+  int64_t tiles = 1;
+  for (size_t i = shared.size(); i-- > 0;) {
+    int64_t n = tiles_along(shared[i]);
+    tiles *= n;
+    std::string name = fresh("tile");
+    lets.emplace_back(name, i == 0 ? rest : n == 1 ? Expr(0) : rest % static_cast<int>(n));
+    if (i > 0) rest = simplify(rest / static_cast<int>(n));
+    position[shared[i]] = Variable::make(Halide::Int(32), name);
+    origin[shared[i]] = simplify(position[shared[i]] * static_cast<int>(axis(shared[i]).tile));
+  }
+  auto in_tile = [&](const std::vector<Id>& axes) {
+    Points p = all_of(axes);
+    for (size_t i = 0; i < axes.size(); ++i) {
+      auto it = origin.find(axes[i]);
+      if (it == origin.end()) continue;
+      const SpecAxis& x = axis(axes[i]);
+      p.counts[i] = x.tile;
+      p.origins[i] = it->second;
+      if (x.extent % x.tile != 0) p.limits[i] = Expr(static_cast<int>(x.extent));
+    }
+    return p;
+  };
+
+  // Temporaries that other groups read lie in shared memory, in order of their members, while there is room.
+  for (size_t g = 0; g < groups.size(); ++g)
+    for (size_t i : groups[g]) {
+      const SpecMember& m = spec_.members[i];
+      if (leaves(m)) continue;
+      bool read = false;
+      for (size_t j = 0; j < spec_.members.size(); ++j)
+        if (std::ranges::find(groups[g], j) == groups[g].end())
+          for (const Access& x : accesses(spec_, spec_.members[j])) read |= x.tensor == m.tensor;
+      if (!read) continue;
+      Points p = in_tile(m.left);
+      int64_t bytes = (p.total() * static_cast<int64_t>(byte_size(spec_.tensors[m.tensor].type)) + 15) / 16 * 16;
+      if (scratch_ + bytes > kSharedBytes) continue;
+      lies_[m.tensor] = {Lies::In::shared, scratch_, p.counts, p.origins};
+      scratch_ += bytes;
+    }
+  shared_bytes_ = scratch_;
+
+  int64_t most = 1;
+  for (const SpecMember& m : spec_.members) {
+    Points l = in_tile(m.left), r = in_tile(m.reduced);
+    most = std::max(most, l.total() * r.total());
+  }
+  constexpr int64_t kPerThread = 4;
+  int threads = static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most / kPerThread + 1))), kWarp, kThreads));
+
+  std::vector<Stmt> stages;
+  for (const auto& group : groups) {
+    const SpecMember& m = spec_.members[group[0]];
+    if (!stages.empty()) stages.push_back(barrier());
+    Points points = in_tile(m.left);
+    if (m.op == Op::constant) {
+      stages.push_back(map_stage(group, points, thread(), threads));
+      continue;
+    }
+    Points terms = in_tile(m.reduced);
+    Expr row = 0;  // of the partial results
+    for (Id x : shared)
+      if (std::ranges::find(m.reduced, x) != m.reduced.end()) row = row * static_cast<int>(tiles_along(x)) + position.at(x);
+    bool partial = spec_.across_tiles(m);
+    auto write_at = [&](const Emitter::Axes& at, const std::vector<Expr>& values) {
+      std::vector<Stmt> stores;
+      for (size_t i = 0; i < group.size(); ++i) {
+        const SpecMember& x = spec_.members[group[i]];
+        Expr value = is_index_of_extreme(x.op) ? Halide::cast<int64_t>(values[1]) : values[i];
+        stores.push_back(partial ? store_partial(x, value, at, row) : store(x, value, at));
+      }
+      return Block::make(stores);
+    };
+    if (auto r = rectangle({group}, points, true, threads, in_tile)) {
+      auto write = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return write_at(at, values[0]); };
+      stages.push_back(contract_stage({group}, *r, points, Expr(), in_tile, write));
+      continue;
+    }
+    Sharing s = sharing(group, points.total(), terms.total(), threads);
+    auto write = [&](const Point& p, const std::vector<Expr>& values) { return write_at(p.axes, values); };
+    stages.push_back(reduce_stage(accumulation(group), points, terms, s, Expr(), write));
+  }
+  launch("tile", tiles, threads, {with_lets(lets, Block::make(stages))});
+  for (const SpecMember& m : spec_.members) {
+    if (!spec_.across_tiles(m)) continue;
+    int64_t rows = 1;
+    for (Id x : shared)
+      if (std::ranges::find(m.reduced, x) != m.reduced.end()) rows *= tiles_along(x);
+    finish_launch(m, rows);
+  }
+}
+
+void GpuLowering::finish_launch(const SpecMember& m, int64_t rows) {
+  std::vector<Lies> lay = lies_;
+  reset();
+  const SpecTensor& t = spec_.tensors[m.tensor];
+  Points points = all_of(m.left), terms;
+  int64_t n = points.total();
+  Id row = spec_.arena->axis("row of " + std::to_string(m.tensor));
+  terms = {{row}, {rows}, {Expr()}, {Expr()}};
+  Accumulation a;
+  a.identities = {Emitter::identity(m.op, t.type)};
+  a.step = [&](const std::vector<Expr>& now, const Emitter::Axes& axes) {
+    std::vector<Expr> at;
+    for (Id x : m.left) at.push_back(axes.at(x));
+    Expr index = simplify(axes.at(row) * static_cast<int>(n) + index_of(m.tensor, at));
+    Expr value = Load::make(storage_type(t.type), buffer_of(m.tensor, true), index, {}, {}, const_true(), {});
+    return std::vector<Expr>{Emitter::combine(m.op, now[0], value)};
+  };
+  a.combine = [&](const std::vector<Expr>& x, const std::vector<Expr>& y) { return std::vector<Expr>{Emitter::combine(m.op, x[0], y[0])}; };
+  Sharing s;
+  int64_t lanes = std::clamp<int64_t>(kThreads * 16 / std::max<int64_t>(1, n), 1, std::min<int64_t>(kThreads, std::max<int64_t>(1, rows / 2)));
+  s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(lanes)));
+  s.lanes_first = n < kWarp;
+  if (!s.lanes_first) s.lanes = std::min(s.lanes, kThreads / kWarp);
+  s.threads = static_cast<int>(std::min<int64_t>(kThreads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) * s.lanes));
+  auto write = [&](const Point& p, const std::vector<Expr>& values) {
+    Halide::Type leaves_as = storage_type(t.original == kInternal ? t.type : stored_[t.original]);
+    std::vector<Expr> at;
+    for (Id x : m.left) at.push_back(p.axes.at(x));
+    Expr v = values[0];
+    return Store::make(buffer_of(m.tensor), device(v.type() == leaves_as ? v : Halide::cast(leaves_as, v)), device(index_of(m.tensor, at)), {},
+                       const_true(), {});
+  };
+  Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
+  launch("finish", (n + s.results() - 1) / s.results(), s.threads, {stage});
+  lies_ = lay;
+}
+
+namespace {
+
+// What stands in the place of all that Halide made of a pipeline without work.
+struct Replaced : IRMutator {
+  Stmt with;
+  Stmt mutate(const Stmt&) override { return with; }
+};
+
+struct Buffers : IRVisitor {
+  using IRVisitor::visit;
+  std::set<std::string> names;
+  void visit(const Load* op) override {
+    names.insert(op->name);
+    IRVisitor::visit(op);
+  }
+  void visit(const Store* op) override {
+    names.insert(op->name);
+    IRVisitor::visit(op);
+  }
+};
+
+}  // namespace
+
+GpuKernel GpuLowering::run() {
+  auto all = groups();
+  if (contract_launch(all)) {
+  } else if (one_tile_launch(all)) {
+    tile_launch(all);
+  } else {
+    for (const auto& group : all)
+      if (!contract_launch({group})) flat_launch(group);
+  }
+  Replaced* pass = new Replaced;
+  pass->with = launches_.empty() ? Evaluate::make(0) : Block::make(launches_);
+
+  Buffers used;
+  pass->with.accept(&used);
+  for (uint32_t t : out_.values)
+    out_.arguments.emplace_back("xh_size" + std::to_string(t), Halide::Argument::InputScalar, storage_type(spec_.tensors[t].type), 0,
+                                Halide::ArgumentEstimates());
+  for (uint32_t t = 0; t < spec_.tensors.size(); ++t)
+    for (bool partial : {false, true}) {
+      std::string name = buffer_of(t, partial);
+      if (!used.names.contains(name)) continue;
+      const SpecTensor& x = spec_.tensors[t];
+      GpuBuffer b{t, partial, 0};
+      if (partial || x.use == SpecTensor::Use::temporary) {
+        b.bytes = static_cast<int64_t>(byte_size(x.type));
+        for (int64_t n : x.shape) b.bytes *= n;
+        auto maker = std::ranges::find(spec_.members, t, &SpecMember::tensor);
+        if (partial)
+          for (Id s : shared_axes())
+            if (std::ranges::find(maker->reduced, s) != maker->reduced.end()) b.bytes *= tiles_along(s);
+      }
+      out_.buffers.push_back(b);
+      out_.arguments.emplace_back(name, Halide::Argument::InputBuffer, storage_type(x.type), 1, Halide::ArgumentEstimates());
+    }
+  Halide::Func nothing("xh_nothing");
+  nothing() = 0;
+  out_.pipeline = Halide::Pipeline(nothing);
+  out_.pipeline.add_custom_lowering_pass(pass);
+  return std::move(out_);
+}
+
+GpuKernel gpu_lower(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored) { return GpuLowering(spec, kind, stored).run(); }
+
+}  // namespace xhat::runtime

@@ -1,0 +1,41 @@
+// One kernel -> its launches on a GPU: one for all of its members, and a small one that adds up what blocks leave.
+//
+// What the executor does for a CPU, the grid does here: a tile is a block, its number the block's. Halide's scheduling is not
+// asked. The loops, barriers and shared memory are written down as what they are in a device's code, and handed to Halide's
+// device compilers (PTX, OpenCL C, SPIR-V) where a pipeline would arrive after its lowering: nothing is launched, kept in
+// memory or filled with zeros but what stands here.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "runtime/device_code.h"
+#include "runtime/kernel_spec.h"
+
+namespace xhat::runtime {
+
+// A buffer that a launch takes: a tensor of the spec, or what its tiles leave of it.
+struct GpuBuffer {
+  uint32_t tensor;
+  bool partial = false;
+  int64_t bytes = 0;  // of those that the caller does not know: temporaries that blocks don't hold, and partial results
+};
+
+struct GpuLaunch {
+  std::string what;  // "tile", "map", "reduce", "contract", "finish": for people and tests
+  int64_t blocks = 0;
+  int threads = 0;
+  int64_t shared_bytes = 0;
+};
+
+struct GpuKernel {
+  Halide::Pipeline pipeline;
+  // Arguments in order: sizes as numbers (values), buffers, and a result of the pipeline's that nothing writes.
+  std::vector<Halide::Argument> arguments;
+  std::vector<uint32_t> values;    // tensors that are sizes
+  std::vector<GpuBuffer> buffers;
+  std::vector<GpuLaunch> launches;
+};
+
+GpuKernel gpu_lower(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored);
+
+}  // namespace xhat::runtime

@@ -1,0 +1,105 @@
+#include "runtime/kernel_compile.h"
+
+#include <mutex>
+
+#include "runtime/link_kernel.h"
+#include "runtime/lower.h"
+#include "runtime/tile_services.h"
+
+namespace xhat::runtime {
+namespace {
+
+class JitTile : public TileCode {
+ public:
+  JitTile(Halide::Callable code, bool streams) : code_(std::move(code)), streams_(streams) {}
+
+  int call(size_t argc, const void* const* argv) const override {
+    Halide::JITUserContext context;
+    context.handlers.custom_malloc = [](Halide::JITUserContext*, size_t size) { return tile_services().allocate(nullptr, size); };
+    context.handlers.custom_free = [](Halide::JITUserContext*, void* p) { tile_services().release(nullptr, p); };
+    Halide::JITUserContext* pointer = &context;
+    auto args = const_cast<const void**>(argv);  // slot 0 is ours
+    args[0] = &pointer;
+    int status = code_.call_argv_fast(argc, args);
+    if (streams_) end_streaming();
+    return status;
+  }
+
+ private:
+  Halide::Callable code_;
+  bool streams_;
+};
+
+// Halide warns whoever writes pipelines (of emulated float16, of checks that must fail); ours are generated, and a user
+// could do nothing about it. Process-wide in Halide.
+struct Quiet final : Halide::CompileTimeErrorReporter {
+  void warning(const char*) override {}
+  [[noreturn]] void error(const char* message) override { throw Halide::CompileError(message); }
+};
+
+void silence_halide() {
+  static Quiet quiet;
+  static std::once_flag once;
+  std::call_once(once, [] { Halide::set_custom_compile_time_error_reporter(&quiet); });
+}
+
+// Halide 21 trips over some gathers of vectors (slices of interleaved loads: one random program in some thousands). Slow and
+// right is better than none.
+template <class F>
+auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
+  silence_halide();
+  try {
+    return compile_it(true);
+  } catch (const Halide::Error& refused) {
+    try {
+      return compile_it(false);
+    } catch (const Halide::Error&) {
+      throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
+    }
+  }
+}
+
+KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered) {
+  KernelArguments a{{}, lowered.inputs, lowered.results, spec.streams};
+  for (const TileScalar& s : lowered.scalars) a.scalars.push_back({spec.arena->name(s.axis), s.count});
+  return a;
+}
+
+}  // namespace
+
+std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
+  return with_vectors_or_without(spec, [&](bool vectors) {
+    auto made = std::make_unique<CompiledKernel>();
+    // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
+    // a second of a process's time, is not needed.
+    if (disk && disk->stores()) {
+      const Halide::Target target = object_target();
+      LoweredKernel lowered = lower(spec, target, vectors);
+      made->arguments = arguments_of(spec, lowered);
+      made->code = disk->store(key, made->arguments, [&](const std::string& path) {
+        lowered.pipeline.compile_to_object(path, lowered.arguments, kTileSymbol, target);
+      });
+      if (made->code) return made;
+    }
+    const Halide::Target target = cpu_target();
+    LoweredKernel lowered = lower(spec, target, vectors);
+    made->arguments = arguments_of(spec, lowered);
+    made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
+    return made;
+  });
+}
+
+KernelArguments arguments_of(const KernelSpec& spec) {
+  return with_vectors_or_without(spec, [&](bool vectors) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), vectors)); });
+}
+
+void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string& symbol, const std::string& path) {
+  with_vectors_or_without(spec, [&](bool vectors) {
+    Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
+    LoweredKernel lowered = lower(spec, target, vectors);
+    lowered.pipeline.compile_to_object(path, lowered.arguments, symbol, target);
+    return true;
+  });
+}
+
+}  // namespace xhat::runtime

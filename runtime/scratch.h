@@ -1,0 +1,26 @@
+// Memory of our own, in aligned blocks.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "expr/error.h"
+
+namespace xhat::runtime {
+
+struct FreeMemory {
+  void operator()(void* p) const { std::free(p); }
+};
+using Block = std::unique_ptr<void, FreeMemory>;
+
+inline Block allocate(int64_t bytes) {
+  // A vector's slack past the end, and never zero.
+  size_t rounded = (static_cast<size_t>(std::max<int64_t>(bytes, 0)) + 191) / 64 * 64;
+  void* p = std::aligned_alloc(64, rounded);
+  if (!p) throw Error("out of memory: " + std::to_string(bytes) + " bytes for a temporary tensor");
+  return Block(p);
+}
+
+}  // namespace xhat::runtime

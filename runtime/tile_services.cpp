@@ -1,0 +1,116 @@
+#include "runtime/tile_services.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace xhat::runtime {
+namespace {
+
+struct Scratch {
+  struct Block {
+    void* data;
+    size_t size;
+    bool used;
+  };
+  std::vector<Block> blocks;
+
+  void* take(size_t size) {
+    for (Block& b : blocks)
+      if (!b.used && b.size >= size && b.size <= 2 * size + 4096) {
+        b.used = true;
+        return b.data;
+      }
+    // Halide wants 64-byte alignment and may read a vector past the end.
+    size_t rounded = (size + 127) / 64 * 64;
+    void* data = std::aligned_alloc(64, rounded);
+    if (data) blocks.push_back({data, rounded, true});
+    return data;
+  }
+  void give(void* data) {
+    for (Block& b : blocks)
+      if (b.data == data) b.used = false;
+  }
+  ~Scratch() {
+    for (Block& b : blocks) std::free(b.data);
+  }
+};
+
+Scratch& scratch() {
+  thread_local Scratch s;
+  return s;
+}
+
+void* allocate(void*, size_t bytes) { return scratch().take(bytes); }
+void release(void*, void* data) { scratch().give(data); }
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) void copy_lines_512(uint8_t* to, const uint8_t* from, size_t lines) {
+  for (size_t i = 0; i < lines; ++i)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + i * kStreamLine), _mm512_loadu_si512(from + i * kStreamLine));
+}
+
+void copy_lines_128(uint8_t* to, const uint8_t* from, size_t lines) {
+  for (size_t i = 0; i < lines * kStreamLine; i += 16)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i)));
+}
+
+void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) {
+  static const auto best = __builtin_cpu_supports("avx512f") ? copy_lines_512 : copy_lines_128;
+  best(to, from, lines);
+}
+#else
+void copy_lines(uint8_t* to, const uint8_t* from, size_t lines) { std::memcpy(to, from, lines * kStreamLine); }
+#endif
+
+// Whole lines go past the cache; what the chunk leaves of its last one waits in the room before it for the next chunk. Only
+// the ends of the run share lines with others: these go through the cache.
+int stream(void*, void* result, int first, void* scratch, int elements, int element_bytes, bool begins, bool ends) {
+  auto* to = static_cast<uint8_t*>(result) + static_cast<int64_t>(first) * element_bytes;
+  auto* from = static_cast<uint8_t*>(scratch) + kStreamLine;
+  size_t n = static_cast<size_t>(elements) * static_cast<size_t>(element_bytes);
+  size_t before = reinterpret_cast<uintptr_t>(to) % kStreamLine;
+  if (!begins) {
+    to -= before;
+    from -= before;
+    n += before;
+  } else if (before > 0) {
+    size_t head = std::min(n, kStreamLine - before);
+    std::memcpy(to, from, head);
+    to += head;
+    from += head;
+    n -= head;
+  }
+  size_t lines = n / kStreamLine, rest = n % kStreamLine;
+  copy_lines(to, from, lines);
+  if (ends) {
+    std::memcpy(to + lines * kStreamLine, from + lines * kStreamLine, rest);
+  } else {
+    // A whole line, as a copy of known size takes no call; what is too much is where the next chunk will be.
+    uint8_t line[kStreamLine];
+    std::memcpy(line, from + lines * kStreamLine, kStreamLine);
+    std::memcpy(static_cast<uint8_t*>(scratch) + kStreamLine - rest, line, kStreamLine);
+  }
+  return 0;
+}
+
+}  // namespace
+
+const TileServices& tile_services() {
+  static constexpr TileServices services = {allocate, release, stream};
+  return services;
+}
+
+void end_streaming() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace xhat::runtime
