@@ -42,7 +42,7 @@ std::vector<CpuLevel> levels_of(const Command& c) {
 
 }  // namespace
 
-int build_command(const Command& c, const Source& source) {
+int build_command(const Command& c, const Program& op) {
   if (c.out.empty()) throw UsageError("build wants a folder for the library: -o DIR");
   Progress progress("build");
   AheadOptions options;
@@ -51,14 +51,14 @@ int build_command(const Command& c, const Source& source) {
   options.sizes = sizes_of(c);
   options.levels = levels_of(c);
   options.name = c.library;
-  options.support = support_library();
+  options.support = c.support.empty() ? support_library() : c.support;
   options.compiler = environment("CXX", "c++");
   options.archiver = environment("AR", "ar");
   options.jobs = c.threads;
   options.progress = [&](const std::string& what, bool often) { progress.show(what, often); };
   AheadLibrary made;
   try {
-    made = build_ahead(source.op, options, c.out);
+    made = build_ahead(op, options, c.out);
   } catch (...) {
     progress.show("");
     throw;

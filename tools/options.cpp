@@ -198,25 +198,29 @@ void declare(CLI::App& app, Command& c) {
 
   subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay",
              "xhat fmt softmax.xh > tidy.xh");
-  auto* build =
-      subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
-                 "xhat build batch_norm.xh --dims C=64,H=56,W=56 -o lib");
-  declare_planning(*build, c);
-  declare_tuned(*build, c);
-  build->get_option("--dims")->description(
-      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. one dim, a batch, may be left out: it stays open");
-  build->get_option("--threads")->description("compilers at a time (default: one per core)");
-  build->add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");
-  build->add_option("--levels", c.levels, "processors to make code for; the best that is there is used: sse41,avx2,avx512")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  build->add_option("--name", c.library, "of the library and its functions (default: the op's)");
-  build->add_flag("--infer-only", c.infer_only, "no forward and backward");
+  declare_build(*subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
+                            "xhat build batch_norm.xh --dims C=64,H=56,W=56 -o lib"),
+                c);
   auto* viz =
       subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
   declare_planning(*viz, c);
   viz->add_option("-o", c.out, "the page");
+}
+
+void declare_build(CLI::App& build, Command& c) {
+  declare_planning(build, c);
+  declare_tuned(build, c);
+  build.get_option("--dims")->description(
+      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. one dim, a batch, may be left out: it stays open");
+  build.get_option("--threads")->description("compilers at a time (default: one per core)");
+  build.add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");
+  build.add_option("--levels", c.levels, "processors to make code for; the best that is there is used: sse41,avx2,avx512")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  build.add_option("--name", c.library, "of the library and its functions (default: the op's)");
+  build.add_flag("--infer-only", c.infer_only, "no forward and backward");
+  build.add_option("--support", c.support, "libxhat_ahead.a (default: the one that came with this program)");
 }
 
 void settle(Command& c) {

@@ -46,6 +46,7 @@ struct Command {
   std::vector<std::string> levels = {"sse41", "avx2", "avx512"};
   std::string library;  // name of what build makes; empty: the op's
   bool infer_only = false;
+  std::string support;  // libxhat_ahead.a; empty: beside the program
 };
 
 // A mistake in the call or in a file other than the op's: has no place in the op's text.
@@ -56,6 +57,8 @@ class UsageError : public std::runtime_error {
 
 // Declares all subcommands and options; the chosen one is in command.name after app.parse().
 void declare(CLI::App& app, Command& command);
+// The options of build alone, for generators (tools/generator/main.cpp), which have neither subcommands nor a FILE.
+void declare_build(CLI::App& app, Command& command);
 
 // What the options mean. Throws UsageError.
 DimValues dims_of(const Command& c);
