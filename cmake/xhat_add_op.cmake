@@ -1,23 +1,20 @@
-# xhat_add_op(TARGET FILE op.xh [OP NAME] [DIMS C=64 H=56 ...] [LEVELS sse41 avx2 avx512] [OPTIONS ...] [TARGETS cpu])
+# xhat_add_op(TARGET FILE op.xh [OP NAME] [DIMS C=64 H=56 ...] [LEVELS sse41 avx2 avx512] [TARGETS cpu [cuda] [opencl]]
+#             [GPU_DIMS N=32 N=64 ...] [OPTIONS ...])
 # xhat_add_op(TARGET SOURCES ops.cpp ... [OP NAME] ...)
 #
 # A library target, compiled ahead of time when the op or xhat changes: link it, and include TARGET.h (C) or TARGET.hpp (C++).
-# Functions are called TARGET_infer and so on. OP: of a file with several. OPTIONS: anything that xhat build takes.
+# Functions are called TARGET_infer and so on; on a GPU, TARGET_cuda_infer. OP: of a file with several. GPU_DIMS: sizes there, of the
+# dims whose sizes are not in DIMS. OPTIONS: anything that xhat build takes.
 #
 # SOURCES have ops that are written in C++, each as XHAT_OP(NAME) { ... return op.build(); }. They are linked with the engine to a
 # program that makes the library when the project is built; find_package(xhat COMPONENTS engine) brings what that takes. Of the
 # same SOURCES there is one program, for any number of ops.
 function(xhat_add_op target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FILE;OP" "SOURCES;DIMS;LEVELS;OPTIONS;TARGETS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FILE;OP" "SOURCES;DIMS;LEVELS;OPTIONS;TARGETS;GPU_DIMS")
   if(arg_UNPARSED_ARGUMENTS OR (NOT arg_FILE AND NOT arg_SOURCES) OR (arg_FILE AND arg_SOURCES))
-    message(FATAL_ERROR "xhat_add_op(${target} FILE op.xh | SOURCES ops.cpp ... [OP NAME] [DIMS ...] [LEVELS ...] [OPTIONS ...] "
-                        "[TARGETS cpu]); it was given: ${ARGN}")
+    message(FATAL_ERROR "xhat_add_op(${target} FILE op.xh | SOURCES ops.cpp ... [OP NAME] [DIMS ...] [LEVELS ...] [TARGETS ...] "
+                        "[GPU_DIMS ...] [OPTIONS ...]); it was given: ${ARGN}")
   endif()
-  foreach(processor IN LISTS arg_TARGETS)
-    if(NOT processor STREQUAL "cpu")
-      message(FATAL_ERROR "xhat_add_op(${target}): TARGETS ${processor}: not yet; there is cpu")
-    endif()
-  endforeach()
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/xhat/${target})
   set(options --name ${target} -o ${folder} ${arg_OPTIONS})
   if(arg_OP)
@@ -26,6 +23,13 @@ function(xhat_add_op target)
   foreach(dim IN LISTS arg_DIMS)
     list(APPEND options --dims ${dim})
   endforeach()
+  foreach(dim IN LISTS arg_GPU_DIMS)
+    list(APPEND options --gpu-dims ${dim})
+  endforeach()
+  if(arg_TARGETS)
+    list(JOIN arg_TARGETS "," targets)
+    list(APPEND options --target ${targets})
+  endif()
   if(arg_LEVELS)
     list(JOIN arg_LEVELS "," levels)
     list(APPEND options --levels ${levels})

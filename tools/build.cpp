@@ -49,6 +49,8 @@ int build_command(const Command& c, const Program& op) {
   options.compile = compile_options(c);
   options.compile.differentiate = !c.infer_only;
   options.sizes = sizes_of(c);
+  options.devices = gpus_of(c);
+  options.device_sizes = gpu_sizes_of(c);
   options.levels = levels_of(c);
   options.name = c.library;
   options.support = c.support.empty() ? support_library() : c.support;
@@ -64,8 +66,9 @@ int build_command(const Command& c, const Program& op) {
     throw;
   }
   progress.show("");
-  std::cout << fmt::format("{}: {} tiles for each of {} processor levels, {} plans, {} KB\n", made.files.at(0), made.kernels,
-                           options.levels.size(), made.plans, (made.bytes + 1023) / 1024);
+  std::string gpus = options.devices.empty() ? "" : fmt::format("{} kernels for GPUs, ", made.device_kernels);
+  std::cout << fmt::format("{}: {} tiles for each of {} processor levels, {} plans, {}{} KB\n", made.files.at(0), made.kernels,
+                           options.levels.size(), made.plans, gpus, (made.bytes + 1023) / 1024);
   for (size_t i = 1; i < made.files.size(); ++i) std::cout << made.files[i] << "\n";
   return kFine;
 }

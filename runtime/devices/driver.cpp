@@ -51,6 +51,9 @@ DeviceError no_device(Target target, DeviceFailure why, const std::string& detai
                               ", or use --target cpu (" + detail + ")");
 }
 
+DeviceMemory DeviceDriver::part(DeviceMemory memory, int64_t offset, int64_t) { return memory + static_cast<DeviceMemory>(offset); }
+void DeviceDriver::release_part(DeviceMemory) noexcept {}
+
 DeviceDriver& device_driver(Target target, DeviceStream stream) {
   switch (target) {
     case Target::cuda: return cuda_driver(stream);

@@ -129,6 +129,24 @@ void product_of_matrices() {
   }
 }
 
+// Code for CUDA is there; what it does without a device is to say so. Memory of the host is none of the device's.
+void on_a_gpu() {
+  auto x = numbers(33 * 5 * 6 * 7, 1), g = numbers(5, 2), y = x;
+  EXPECT(ops::batch_norm::cuda::stash_bytes({33, 5, 6, 7}) == 1024);
+  try {
+    ops::batch_norm::cuda::infer({32, 5, 6, 7}, nullptr, {x.data(), 1}, g.data(), g.data(), 1e-5f, y.data());
+    EXPECT(!"an array of another size was taken");
+  } catch (const ops::error& e) {
+    EXPECT(e.status() == BATCH_NORM_BAD_ARGUMENT);
+  }
+  try {
+    ops::batch_norm::cuda::infer({33, 5, 6, 7}, nullptr, x.data(), g.data(), g.data(), 1e-5f, ops::device_span<float>(y.data(), y.size()));
+    EXPECT(!"memory of the host was taken");
+  } catch (const ops::error& e) {
+    EXPECT(e.status() == BATCH_NORM_NO_DEVICE || e.status() == BATCH_NORM_BAD_POINTER);
+  }
+}
+
 void wrong_stashes() {
   auto x = numbers(2 * 5 * 6 * 7, 1), g = numbers(5, 2), y = x, dx = x;
   batch_norm_dims two = {2, 5, 6, 7}, one = {1, 5, 6, 7};
@@ -169,6 +187,7 @@ int main(int argc, char** argv) {
   product_of_matrices();
   polynomial();
   wrong_stashes();
+  on_a_gpu();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {

@@ -9,7 +9,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv[1]).resolve()
-MOST_BYTES = 2_000_000  # of the library of a BatchNorm for three levels
+MOST_BYTES = 2_000_000  # of the library of a BatchNorm for three levels and CUDA
 
 
 def call(*command, env=None, fine=(0,)):
