@@ -3,6 +3,7 @@
 #include "HalideRuntime.h"
 #include "expr/dtype.h"
 #include "expr/error.h"
+#include "runtime/size_value.h"
 
 namespace xhat::runtime {
 
@@ -19,17 +20,6 @@ inline halide_type_t element_type(DType t) {  // bool is stored as u8
     case DType::u32: return {halide_type_uint, 32};
   }
   throw Bug("unknown dtype");
-}
-
-// A size as a number, in the type that a kernel reads it in.
-union SizeValue {
-  double wide;
-  float narrow;
-};
-inline SizeValue size_value(DType type, double value) {
-  SizeValue v = {value};
-  if (type == DType::f32) v.narrow = static_cast<float>(value);
-  return v;
 }
 
 }  // namespace xhat::runtime
