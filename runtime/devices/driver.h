@@ -101,6 +101,8 @@ class DeviceDriver {
 
   virtual bool capturing(DeviceStream stream) = 0;  // into a graph: nothing may be allocated, loaded or waited for
   virtual MemoryPlace place_of(DeviceMemory memory, int64_t bytes) = 0;
+  // Of what was handed to us as the host's memory: is it a device's, where the host cannot read?
+  virtual bool hidden_from_host(const void* address, int64_t bytes);
 };
 
 // The context of that stream. Without one: of CUDA, the context that is current in this thread, else the primary one of device 0,
