@@ -280,11 +280,11 @@ struct CompiledOp::Impl {
   }
 
   CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
-                 const DeviceQueue& queue) const {
+                 const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
     check_overlap(phase, views);
     if (ready.fails) explain_failure(phase, ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(phase, views, ready, queue);
-    auto c = ready.direction->run(*pool, views, options.on_kernel, queue);
+    auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads};
   }
 
@@ -409,7 +409,9 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
     TensorId gradient;
   };
   thread_local std::vector<Sum> sums;
+  thread_local std::vector<runtime::DeviceSum> device_sums;
   sums.clear();
+  device_sums.clear();
   if (scratch.size() < phase.program.outputs.size()) scratch.resize(phase.program.outputs.size());
   for (size_t i = 0; i < phase.program.outputs.size(); ++i) {
     TensorId t = phase.program.outputs[i];
@@ -417,23 +419,22 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
     for (const Argument& a : arguments) add |= a.accumulate && a.name == impl_->name(t);
     if (given[t]) impl_->check_view(t, views[t], true, queue);
     if (given[t] && !add) continue;
-    if (add && views[t].on_device())
-      impl_->fail(fmt::format("{} is to be added to memory of a device, which is not there yet; let it be written, and add it yourself",
-                              impl_->name(t)));
     auto shape = shape_of(impl_->program(), t, kept.dims);
     if (given[t] && !std::ranges::equal(shape, views[t].extents()))
       impl_->fail(fmt::format("{} must have shape {}, but the buffer given has {}", impl_->name(t), shape_text(shape),
                               shape_text(views[t].extents())));
-    if (add) sums.push_back({views[t], t});
+    const bool add_there = add && views[t].on_device(), add_here = add && !add_there;
+    if (add_there) device_sums.push_back({t, views[t]});
+    if (add_here) sums.push_back({views[t], t});
     TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
-    if (add || !impl_->on_gpu()) {  // else it stays on the device
+    if (add_here || !impl_->on_gpu()) {  // else it stays on the device
       counts.allocations += scratch[i].reserve(v.bytes());
       v.data = scratch[i].data.get();
     }
     views[t] = v;
   }
   auto ready = impl_->get(phase, views, &kept.dims, queue);
-  CallCounts ran = impl_->run(phase, views, *ready, call, queue);
+  CallCounts ran = impl_->run(phase, views, *ready, call, queue, device_sums);
   for (const Sum& s : sums) runtime::add_into(s.target, views[s.gradient]);
   ran.allocations += counts.allocations;
   return ran;

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "expr/dims.h"
+#include "runtime/gpu_add.h"
 
 namespace xhat::runtime {
 
@@ -165,7 +166,8 @@ class GpuDirection::Taken {
   bool fresh_ = false;
 };
 
-RunCounts GpuDirection::run(ThreadPool&, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue) const {
+RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue,
+                            std::span<const DeviceSum> sums) const {
   if (timed) refuse_in_capture(queue, "wait for each kernel (CompileOptions::on_kernel)");
   Taken state(*this, queue);
   RunCounts counts;
@@ -208,6 +210,12 @@ RunCounts GpuDirection::run(ThreadPool&, std::span<const TensorView> views, cons
       queue.driver->synchronize(queue.stream);
       timed(*k.kernel, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     }
+  }
+  for (const DeviceSum& s : sums) {
+    auto added = add_on_device(pool, s.target, own(s.output).view(s.target.type, s.target.extents()), queue);
+    counts.launches += added.launches;
+    counts.kernels += added.kernels;
+    counts.allocations += added.allocations;
   }
   for (TensorId t : program_.outputs) {
     if (views[t].on_device() || !views[t].data || views[t].elements() == 0) continue;

@@ -10,7 +10,8 @@ class GpuDirection : public Direction {
   GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue);
   ~GpuDirection() override;
   // Enqueues its kernels. Waits only for copies from and to the host, of what does not lie on the device, and if timed.
-  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue) const override;
+  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue,
+                std::span<const DeviceSum> sums) const override;
 
  private:
   struct Instance;

@@ -164,6 +164,26 @@ TEST_F(CudaCallsTest, ForwardAndBackwardAreCaptured) {
   for (size_t i = 0; i < launches; ++i) EXPECT_EQ(state_.launches[i].pointers, state_.launches[launches + i].pointers) << i;
 }
 
+TEST_F(CudaCallsTest, AddingToGradientsIsCapturedToo) {
+  Stash stash;
+  forward(stash, stream_);
+  const CallCounts written = backward(stash, stream_);
+  auto adding = arguments(norm_.backward_names());
+  for (Argument& a : adding) a.accumulate = a.name == "grad_gamma";
+  driver_.capture(stream_, true);
+  expect_failure(DeviceFailure::bad_stream, "make the same call once", [&] { op_.backward(adding, stash, {.stream = stream_}); });
+  driver_.capture(stream_, false);
+  op_.backward(adding, stash, {.stream = stream_});
+  driver_.capture(stream_, true);
+  CallCounts captured = op_.backward(adding, stash, {.stream = stream_});
+  EXPECT_EQ(captured.launches, written.launches + 1);
+  EXPECT_EQ(captured.allocations, 0);
+  const auto& last = state_.launches.back();
+  EXPECT_EQ(std::ranges::count(last.pointers, memory_.at("grad_gamma")), 2);  // read and written
+  EXPECT_TRUE(last.captured);
+  driver_.capture(stream_, false);
+}
+
 TEST_F(CudaCallsTest, ACaptureNeedsTheSameCallBefore) {
   const std::string once = "make the same call once before the capture";
   Stash stash, fresh;

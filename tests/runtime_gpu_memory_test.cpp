@@ -161,6 +161,23 @@ TEST_F(GpuMemoryTest, ThreadsOnTheirQueuesAndOnOne) {
   }
 }
 
+TEST_F(GpuMemoryTest, GradientsAreAddedWhereTheyLie) {
+  void* queue = cl_->queue();
+  Call call(*cl_, norm_, queue, 9);
+  const Numbers once = on_host_buffers(op_, norm_, 9);
+  Stash stash;
+  call.run(op_, stash);
+  auto arguments = call.arguments(norm_.backward_names());
+  for (Argument& a : arguments) a.accumulate = a.name == "grad_x" || a.name == "grad_gamma";
+  op_.backward(arguments, stash, {.stream = queue});
+  void* event = held_up(queue, [&] { EXPECT_EQ(op_.backward(arguments, stash, {.stream = queue}).allocations, 0); });
+  cl_->let_go(event);
+  Numbers wanted = once;
+  for (const char* name : {"grad_x", "grad_gamma"})
+    for (float& f : wanted[name]) f = f + f + f;
+  call.expect(wanted);
+}
+
 TEST_F(GpuMemoryTest, DlpackTensorsAreUsedWhereTheyLie) {
   void* queue = cl_->queue();
   Call call(*cl_, norm_, queue, 7);
