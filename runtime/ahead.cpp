@@ -75,6 +75,9 @@ void check_name(const std::string& name) {
   if (!fine) throw Error(fmt::format("'{}' cannot be the name of a library and of C functions; letters, digits and _ can", name));
 }
 
+// Of the support: a third of its bytes, for those only who have code for a GPU.
+bool for_devices(const std::string& object) { return object.starts_with("device_") || object.ends_with("driver.cpp.o"); }
+
 // Compiles all tiles, several at a time; returns the object files.
 std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const AheadOptions& options, const std::string& name,
                                        const Workplace& work) {
@@ -164,6 +167,7 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   run_program(work, extract);
   for (const auto& entry : fs::directory_iterator(work.path())) {
     std::string file = entry.path().filename().string();
+    if (options.devices.empty() && for_devices(file)) continue;
     if (file.ends_with(".o") && !std::ranges::binary_search(objects, file)) support.push_back(file);
   }
   std::ranges::sort(support);

@@ -59,6 +59,7 @@ class AheadCuda : public Tool {
     stash_ = driver_.allocate(context_, static_cast<int64_t>(library_->stash_bytes(dims_)));
   }
   void TearDown() override {
+    library_->release(stream_);
     EXPECT_EQ(state_.mistakes, std::vector<std::string>());
     Tool::TearDown();
   }
@@ -205,6 +206,7 @@ TEST_F(AheadCuda, WhatTheDriverSays) {
   EXPECT_HAS(library_->message(), "launching ");
   state_.fail_launch = 0;
   // Another copy of the library looks for a driver of its own.
+  EXPECT_EQ(library_->release(stream_), kOk);
   state_.devices = 0;
   library_ = load();
   EXPECT_EQ(forward(nullptr), kNoDevice);
