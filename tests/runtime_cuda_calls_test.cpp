@@ -211,6 +211,24 @@ TEST_F(CudaCallsTest, ACaptureNeedsTheSameCallBefore) {
   driver_.capture(other, false);
 }
 
+TEST_F(CudaCallsTest, TimedCallsWaitAndAreNotCaptured) {
+  int timed = 0;
+  CompileOptions options;
+  options.target = Target::cuda;
+  options.on_kernel = [&](const Kernel&, double) { ++timed; };
+  CompiledOp twice = compile(parse_op("op twice(x: f32[N]) -> (y) { y[n] = 2 * x[n] }"), options);
+  auto infer = [&] {
+    auto at = [&](const char* name) { return device_view<float>(Target::cuda, reinterpret_cast<void*>(memory_.at(name)), {8}); };
+    twice.infer({{"x", at("x")}, {"y", at("y")}}, {.stream = stream_});
+  };
+  infer();
+  EXPECT_EQ(timed, 1);
+  EXPECT_EQ(state_.waits, 1);
+  driver_.capture(stream_, true);
+  expect_failure(DeviceFailure::bad_stream, "wait for each kernel", infer);
+  driver_.capture(stream_, false);
+}
+
 TEST_F(CudaCallsTest, CapturesDoNotLookAtData) {
   CompileOptions options;
   options.target = Target::cuda;

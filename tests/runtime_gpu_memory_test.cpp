@@ -248,6 +248,29 @@ TEST_F(GpuMemoryTest, WrongMemoryIsRefused) {
   refused("target cpu: there are no streams for it", [&] { on_cpu.infer(call.arguments(norm_.forward_names()), {.stream = queue}); });
 }
 
+TEST_F(GpuMemoryTest, VulkanTakesTensorsOfTheHostOnly) {
+  try {
+    runtime::require_device(Target::vulkan);
+  } catch (const Error& e) {
+    if (std::getenv("XHAT_NEED_DEVICES")) FAIL() << e.message();
+    GTEST_SKIP() << e.message();
+  }
+  CompiledOp op = LayerNorm::compiled(Target::vulkan);
+  std::vector<float> memory(norm_.elements("x"));
+  auto infer = [&](Target place, void* stream) {
+    std::vector<Argument> arguments;
+    const auto names = LayerNorm::forward_names();
+    for (const std::string& name : names) {
+      arguments.push_back({name, device_view<float>(Target::cpu, memory.data(), norm_.shape(name))});
+      if (name == "x") arguments.back().view.place = place;
+    }
+    op.infer(arguments, {.stream = stream});
+  };
+  expect_failure(DeviceFailure::bad_pointer, "x is given as memory of target vulkan, but its driver knows of none there",
+                 [&] { infer(Target::vulkan, nullptr); });
+  expect_failure(DeviceFailure::bad_stream, "target vulkan: there are no streams for it", [&] { infer(Target::cpu, cl_->queue()); });
+}
+
 TEST_F(GpuMemoryTest, IndicesInTheDataAreLookedAtUnlessTrusted) {
   CompileOptions options;
   options.target = Target::opencl;
