@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -24,11 +25,15 @@ inline std::vector<CpuLevel> levels_here() {
 
 class Environment {
  public:
-  Environment(const char* name, std::string_view value) : name_(name) { setenv(name, std::string(value).c_str(), 1); }
-  ~Environment() { unsetenv(name_); }
+  Environment(const char* name, std::string_view value) : name_(name) {
+    if (const char* before = std::getenv(name)) before_ = before;
+    setenv(name, std::string(value).c_str(), 1);
+  }
+  ~Environment() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
 
  private:
   const char* name_;
+  std::optional<std::string> before_;
 };
 
 // Linked as a shared object, so that one process can hold many libraries, and one at several levels.
