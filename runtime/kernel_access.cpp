@@ -1,5 +1,9 @@
 #include "runtime/kernel_access.h"
 
+#include <algorithm>
+
+#include "expr/affine_poly.h"
+
 namespace xhat::runtime {
 
 std::vector<Id> roots(const SpecMember& m) {
@@ -36,6 +40,18 @@ std::set<Id> used_as_values(const KernelSpec& spec) {
     }
   }
   return used;
+}
+
+std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
+  try {
+    affine::Poly p = affine::polynomial_through_divisions(a, index, affine::Poly::atom), rest = p.without(axis);
+    bool elsewhere = std::ranges::any_of(rest.terms, [&](const auto& term) {
+      return std::ranges::any_of(term.first, [&](Id x) { return std::ranges::binary_search(a[x].free_axes(), axis); });
+    });
+    if (!elsewhere) return p.coefficient(axis);
+  } catch (const affine::GaveUp&) {
+  }
+  return {};
 }
 
 }  // namespace xhat::runtime

@@ -1,5 +1,6 @@
 // What a kernel's members read and write, and where.
 #pragma once
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -17,5 +18,7 @@ std::vector<Id> roots(const SpecMember& m);
 std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m);
 // Axes used otherwise than as a bare index of a read: in arithmetic, conditions, or as a value.
 std::set<Id> used_as_values(const KernelSpec& spec);
+// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
+std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
 
 }  // namespace xhat::runtime

@@ -351,6 +351,15 @@ int64_t KernelSpec::terms(const SpecMember& m) const {
   return n;
 }
 
+bool KernelSpec::inside(const Node& read) const {
+  auto ids = read_indices(read);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    auto [low, high] = interval(ids[i]);
+    if (low < 0 || high >= tensors[read.symbol].shape[i]) return false;
+  }
+  return true;
+}
+
 int64_t KernelSpec::tiles() const {
   int64_t n = 1;
   for (Id x : shared) {
@@ -394,6 +403,7 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
     if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
   split_blocks(b.spec);
   join_windows(b.spec);
+  settle_products(b.spec);
   share_expensive(b.spec);
   collapse(b.spec);
   open_slowest(b.spec);

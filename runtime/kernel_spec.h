@@ -70,6 +70,7 @@ struct KernelSpec {
   bool across_tiles(const SpecMember& m) const;  // leaves partial results
   int64_t terms(const SpecMember& m) const;      // of its sum in one tile; 1 of a map
   int64_t tiles() const;
+  bool inside(const Node& read) const;  // wherever it reads
   std::string key() const;
 };
 
@@ -85,7 +86,8 @@ Id with_collected_indices(Arena& a, Id root);
 
 // Steps of make_spec.
 // split_phases: an axis as quotient and remainder by `phases`. split_blocks: the same where conditions change.
-// join_windows: sums over the same few neighbours walk the same axes. share_expensive: what several members compute at the
+// join_windows: sums over the same few neighbours walk the same axes. settle_products: conditions of a sum of products become
+// zeros of the factor that is packed (kernel_products.cpp). share_expensive: what several members compute at the
 // same point (softmax's exp, in the sum and in the result) is computed once per tile. collapse: neighbouring axes that every
 // tensor walks together, whole and without gaps, become one (h, w of an image), so that inner loops are long. open_slowest,
 // settle_baked: find the axes whose extent the code need not know, so that one compiled kernel serves every batch size
@@ -93,6 +95,7 @@ Id with_collected_indices(Arena& a, Id root);
 void split_phases(KernelSpec& spec, Id axis, int64_t phases);
 void split_blocks(KernelSpec& spec);
 void join_windows(KernelSpec& spec);
+void settle_products(KernelSpec& spec);
 void share_expensive(KernelSpec& spec);
 void collapse(KernelSpec& spec);
 void open_slowest(KernelSpec& spec);

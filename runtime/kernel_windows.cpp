@@ -37,15 +37,6 @@ struct Words {
     return key;
   }
 
-  bool inside(const Node& n) {
-    auto ids = read_indices(n);
-    for (size_t i = 0; i < ids.size(); ++i) {
-      auto [low, high] = spec.interval(ids[i]);
-      if (low < 0 || high >= spec.tensors[n.symbol].shape[i]) return false;
-    }
-    return true;
-  }
-
   // x[i] for x[i else 0] where i is inside anyway; (a-b)*(a-b) for (b-a)*(b-a).
   Id plain(Id written) {
     const Id root = with_collected_indices(arena(), written);
@@ -55,7 +46,7 @@ struct Words {
       const Node n = arena()[id];
       args.clear();
       for (Id x : n.args()) args.push_back(done.at(x));
-      if (n.op == Op::read_or && inside(arena()[arena().with_args(id, args)])) {
+      if (n.op == Op::read_or && spec.inside(arena()[arena().with_args(id, args)])) {
         done[id] = arena().read(n.symbol, n.type, std::span(args).first(args.size() - 1));
         continue;
       }
@@ -81,7 +72,7 @@ struct Words {
     Replacements replace;
     for (Id id : reachable(arena(), root)) {
       const Node& n = arena()[id];
-      if (n.op != Op::read || inside(n)) continue;
+      if (n.op != Op::read || spec.inside(n)) continue;
       auto it = with_else.find(place(n));
       if (it != with_else.end() && it->second != kNone) replace[id] = it->second;
     }

@@ -16,7 +16,6 @@
 #include <set>
 
 #include "cse/auto_inliner.h"
-#include "expr/affine_poly.h"
 #include "runtime/lowering.h"
 #include "runtime/stream_stores.h"
 
@@ -53,18 +52,6 @@ struct WithoutFma : Halide::Internal::IRMutator {
 };
 
 }  // namespace
-
-std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
-  try {
-    affine::Poly p = affine::polynomial_through_divisions(a, index, affine::Poly::atom), rest = p.without(axis);
-    bool elsewhere = std::ranges::any_of(rest.terms, [&](const auto& term) {
-      return std::ranges::any_of(term.first, [&](Id x) { return std::ranges::binary_search(a[x].free_axes(), axis); });
-    });
-    if (!elsewhere) return p.coefficient(axis);
-  } catch (const affine::GaveUp&) {
-  }
-  return {};
-}
 
 LoweredKernel Lowering::run() {
   declare();

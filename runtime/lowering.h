@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/emit.h"
+#include "runtime/kernel_access.h"
 #include "runtime/lower.h"
 
 namespace xhat::runtime {
@@ -18,9 +19,6 @@ using Halide::RVar;
 using Halide::TailStrategy;
 using Halide::Var;
 using Halide::VarOrRVar;
-
-// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
-std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
 
 class Lowering {
  public:

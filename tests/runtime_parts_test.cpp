@@ -57,6 +57,38 @@ TEST(KernelSpec, TheKeyForgetsBatchSizesAndNames) {
   EXPECT_NE(spec_of(flipped, {{"N", 4096}, {"D", 256}}).key(), spec_of(flipped, {{"N", 8192}, {"D", 256}}).key());
 }
 
+bool reads_alone(const KernelSpec& s, const SpecMember& m) { return (*s.arena)[m.body].op == Op::read; }
+
+TEST(KernelSpec, WhatAMemberWritesIsReadAgain) {
+  const char* text = "op f(x: f32[N,C]) -> (y, s) { y[n,c] = tanh(x[n,c]); s[c] = sum(n: tanh(x[n,c])) }";
+  KernelSpec small = spec_of(text, {{"N", 1000}, {"C", 256}});
+  ASSERT_EQ(small.members.size(), 2u);
+  EXPECT_FALSE(reads_alone(small, small.members[0]));
+  EXPECT_TRUE(reads_alone(small, small.members[1]));
+  // What goes past the cache is not: there both read a temporary.
+  KernelSpec large = spec_of("op f(x: f32[N,C], z: f32[N,C]) -> (y, s) {"
+                             " y[n,c] = tanh(x[n,c]) + z[n,c]; s[c] = sum(n: tanh(x[n,c]) + z[n,c]) }",
+                             {{"N", 8192}, {"C", 1024}});
+  ASSERT_TRUE(large.streams);
+  ASSERT_EQ(large.members.size(), 3u);
+  EXPECT_TRUE(reads_alone(large, large.members[1]));
+  EXPECT_TRUE(reads_alone(large, large.members[2]));
+}
+
+TEST(KernelSpec, ConditionsOfAProductsVectorsAreZerosOfAFactor) {
+  KernelSpec s = spec_of("op f(dy: f32[N,K,W], w: f32[K,C,3]) -> (g) {"
+                         " g[n,c,l in 0..W] = sum(k, j in max(0,l-1)..min(l+2,W): dy[n,k,j] * w[k,c,l+1-j]) }",
+                         {{"N", 8}, {"K", 32}, {"C", 32}, {"W", 56}});
+  ASSERT_EQ(s.members.size(), 1u);
+  const SpecMember& m = s.members[0];
+  EXPECT_TRUE(is_true(*s.arena, m.condition));
+  EXPECT_EQ((*s.arena)[(*s.arena)[m.body].arg(0)].op, Op::select);
+  const Node w = (*s.arena)[(*s.arena)[m.body].arg(1)];
+  ASSERT_EQ(w.op, Op::read);
+  EXPECT_EQ(read_indices(w).back(), m.reduced.back());  // it was 2-t
+  EXPECT_EQ(s.axes.at(m.reduced.back()).extent, 3);
+}
+
 // Each block of a concatenation computes its own; what is cheap, or changes at no common distance, stays as it is.
 TEST(KernelSpec, BlocksOfAChoiceAreWrittenOut) {
   auto blocks = [](const std::string& text, const DimValues& sizes) {
