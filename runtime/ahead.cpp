@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/ahead_device.h"
 #include "runtime/ahead_plans.h"
 #include "runtime/ahead_text.h"
 #include "runtime/child.h"
@@ -73,6 +74,9 @@ void check_name(const std::string& name) {
   for (char c : name) fine &= c == '_' || std::isalnum(static_cast<unsigned char>(c));
   if (!fine) throw Error(fmt::format("'{}' cannot be the name of a library and of C functions; letters, digits and _ can", name));
 }
+
+// Of the support: a third of its bytes, for those only who have code for a GPU.
+bool for_devices(const std::string& object) { return object.starts_with("device_") || object.ends_with("driver.cpp.o"); }
 
 // Compiles all tiles, several at a time; returns the object files.
 std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const AheadOptions& options, const std::string& name,
@@ -134,6 +138,11 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   made.open = plans.open;
   made.kernels = plans.kernels.size();
   for (const runtime::AheadSide& side : plans.table.sides) made.plans += side.variants.size();
+  for (Target target : options.devices) {
+    tell(fmt::format("compiling for {}", name_of(target)));
+    plans.table.devices.push_back(runtime::device_code_of(derivation, options, target));
+    made.device_kernels += plans.table.devices.back().kernels.size();
+  }
 
   std::error_code error;
   fs::create_directories(folder, error);
@@ -158,6 +167,7 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   run_program(work, extract);
   for (const auto& entry : fs::directory_iterator(work.path())) {
     std::string file = entry.path().filename().string();
+    if (options.devices.empty() && for_devices(file)) continue;
     if (file.ends_with(".o") && !std::ranges::binary_search(objects, file)) support.push_back(file);
   }
   std::ranges::sort(support);

@@ -89,6 +89,10 @@ class DeviceDriver {
 
   virtual DeviceMemory allocate(int64_t bytes) = 0;  // aligned to 128 bytes or more
   virtual void release(DeviceMemory memory) noexcept = 0;  // what was enqueued before may still use it
+  // A piece of memory, for kernels to take as memory of its own; given back before the memory is. OpenCL wants its own alignment of
+  // the offset, 512 bytes at most.
+  virtual DeviceMemory part(DeviceMemory memory, int64_t offset, int64_t bytes);  // as it stands: of addresses
+  virtual void release_part(DeviceMemory part) noexcept;
 
   // In the order of the stream. Both return when the host's memory may be used again.
   virtual void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) = 0;

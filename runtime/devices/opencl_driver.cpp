@@ -21,7 +21,8 @@ enum Info : unsigned {
 };
 constexpr uint64_t kAnyDevice = 0xFFFFFFFF, kGpuDevice = 1 << 2;
 constexpr uint64_t kOutOfOrder = 1;
-constexpr uint64_t kReadWrite = 1;
+constexpr uint64_t kReadWrite = 1, kInherited = 0;
+constexpr unsigned kRegion = 0x1220;
 constexpr unsigned kBlocking = 1;
 
 using Sizes = const size_t*;
@@ -36,6 +37,7 @@ using Events = const Handle*;
   F(create_queue, "clCreateCommandQueue", Handle, (Handle, Handle, uint64_t, Result*))                                          \
   F(queue_info, "clGetCommandQueueInfo", Result, (Handle, Info, size_t, void*, size_t*))                                        \
   F(create_buffer, "clCreateBuffer", Handle, (Handle, uint64_t, size_t, void*, Result*))                                        \
+  F(create_part, "clCreateSubBuffer", Handle, (Handle, uint64_t, unsigned, const size_t*, Result*))                             \
   F(release_buffer, "clReleaseMemObject", Result, (Handle))                                                                     \
   F(memory_info, "clGetMemObjectInfo", Result, (Handle, Info, size_t, void*, size_t*))                                          \
   F(write, "clEnqueueWriteBuffer", Result, (Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, Events, Handle*))  \
@@ -176,6 +178,15 @@ class OpenClDriver : public DeviceDriver {
     return reinterpret_cast<DeviceMemory>(memory);
   }
   void release(DeviceMemory memory) noexcept override { opencl().release_buffer(handle(memory)); }
+
+  DeviceMemory part(DeviceMemory memory, int64_t offset, int64_t bytes) override {
+    const size_t region[2] = {static_cast<size_t>(offset), static_cast<size_t>(bytes)};
+    Result r = kOk;
+    Handle made = opencl().create_part(reinterpret_cast<Handle>(memory), kInherited, kRegion, region, &r);
+    OpenCl::ok(r, "taking a part of memory", DeviceFailure::bad_pointer);
+    return reinterpret_cast<DeviceMemory>(made);
+  }
+  void release_part(DeviceMemory part) noexcept override { release(part); }
 
   void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) override {
     Result r = opencl().write(on(stream), handle(to), kBlocking, 0, static_cast<size_t>(bytes), from, 0, nullptr, nullptr);
