@@ -335,6 +335,8 @@ bool Planner::cuts_a_product(const Kernel& k) const {
 
 // Why the template does not have this kernel; empty if it has. tiles: the fewest of one of its parts.
 std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::string& why) const {
+  auto alone = [&](const Member& m) { return std::ranges::find(options_.alone, p_.body.definitions[m.definition].target()) != options_.alone.end(); };
+  if (joined.members.size() > 1 && std::ranges::any_of(joined.members, alone)) return "a library computes it";
   if (small_) return "";
   if (depth(joined) > 1 && footprint(joined, false) > options_.cache_bytes) return "a tile would not fit the cache";
   bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
