@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include <fmt/format.h>
-
 #include "expr/affine_poly.h"
 
 namespace xhat {
@@ -239,62 +237,6 @@ std::optional<LibraryCall> library_call(const Program& p, const Definition& d, c
   if (auto m = fusion::product_of(p, d.target(), *s, sizes)) return *m;
   if (auto c = fusion::convolution_of(p, d.target(), *s, sizes)) return *c;
   return std::nullopt;
-}
-
-TensorId result_of(const LibraryCall& call) {
-  if (const auto* m = std::get_if<MatrixProduct>(&call)) return m->c.tensor;
-  const auto& c = std::get<Convolution>(call);
-  switch (c.kind) {
-    case Convolution::Kind::forward: return c.output.tensor;
-    case Convolution::Kind::data: return c.input.tensor;
-    case Convolution::Kind::filter: return c.filter.tensor;
-  }
-  return 0;
-}
-
-std::array<TensorId, 2> operands_of(const LibraryCall& call) {
-  if (const auto* m = std::get_if<MatrixProduct>(&call)) return {m->a.tensor, m->b.tensor};
-  const auto& c = std::get<Convolution>(call);
-  switch (c.kind) {
-    case Convolution::Kind::forward: return {c.input.tensor, c.filter.tensor};
-    case Convolution::Kind::data: return {c.filter.tensor, c.output.tensor};
-    case Convolution::Kind::filter: return {c.input.tensor, c.output.tensor};
-  }
-  return {};
-}
-
-int64_t flops_of(const LibraryCall& call) {
-  int64_t n = 2;
-  if (const auto* m = std::get_if<MatrixProduct>(&call)) {
-    n *= m->rows * m->columns * m->terms;
-    for (int64_t b : m->batch) n *= b;
-    return n;
-  }
-  const auto& c = std::get<Convolution>(call);
-  n *= c.images * c.groups * c.channels * c.filters;
-  for (const auto& s : c.space) n *= s.output * s.filter;
-  return n;
-}
-
-std::string to_text(const LibraryCall& call) {
-  if (const auto* m = std::get_if<MatrixProduct>(&call)) {
-    std::string text = fmt::format("product {} x {} x {}", m->rows, m->columns, m->terms);
-    for (int64_t b : m->batch) text += fmt::format(", {} times", b);
-    return text;
-  }
-  const auto& c = std::get<Convolution>(call);
-  constexpr const char* kKinds[] = {"convolution", "convolution by data", "convolution by filter"};
-  std::string text = fmt::format("{} of {} images, {} -> {} channels", kKinds[static_cast<size_t>(c.kind)], c.images, c.channels * c.groups,
-                                 c.filters * c.groups);
-  if (c.groups > 1) text += fmt::format(" in {} groups", c.groups);
-  for (const auto& s : c.space) {
-    text += fmt::format(", {} by {}", s.input, s.filter);
-    if (s.pad > 0) text += fmt::format(" pad {}", s.pad);
-    if (s.stride > 1) text += fmt::format(" stride {}", s.stride);
-    if (s.dilation > 1) text += fmt::format(" dilation {}", s.dilation);
-    if (s.flipped) text += " flipped";
-  }
-  return text;
 }
 
 }  // namespace xhat

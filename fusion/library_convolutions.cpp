@@ -315,6 +315,7 @@ class Reader {
 }  // namespace
 
 std::optional<Convolution> convolution_of(const Program& p, TensorId target, const TwoReads& s, const DimValues& sizes) {
+  if (s.reads[0].type != p.tensors[target].type) return std::nullopt;  // libraries have no such mixture
   return Reader(p, target, s, sizes).run();
 }
 

@@ -62,14 +62,14 @@ class Chooser {
     made.program = with_operands(candidates_, chosen);
     FusionOptions options = fusion_;
     for (size_t i = 0; i < chosen.size(); ++i)
-      if (chosen[i]) options.alone.push_back(result_of(candidates_.all[i].call));
+      if (chosen[i]) options.alone.push_back(result_of(candidates_.all[i].call).tensor);
     made.plan = plan_kernels(made.program, sizes_, options);
     for (const Kernel& k : made.plan.kernels) {
       auto& call = made.calls.emplace_back();
       if (k.members.size() != 1) continue;
       const TensorId target = made.program.body.definitions[k.members[0].definition].target();
       for (size_t i = 0; i < chosen.size(); ++i)
-        if (chosen[i] && result_of(candidates_.all[i].call) == target) call = candidates_.all[i].call;
+        if (chosen[i] && result_of(candidates_.all[i].call).tensor == target) call = candidates_.all[i].call;
     }
     return made;
   }
@@ -122,9 +122,7 @@ LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const 
   // The classic policy's groups are of the program as it is.
   if (libraries.use == LibraryUse::off || fusion.policy == FusePolicy::relay) return as_it_is();
   LibraryCandidates candidates = fusion::library_candidates(p, sizes);
-  std::erase_if(candidates.all, [&](const auto& c) {
-    return std::holds_alternative<MatrixProduct>(c.call) ? !libraries.products : !libraries.convolutions;
-  });
+  if (libraries.takes) std::erase_if(candidates.all, [&](const auto& c) { return !libraries.takes(c.call); });
   if (candidates.all.empty()) return as_it_is();
   Chooser chooser(candidates, sizes, fusion);
   if (libraries.use == LibraryUse::on) return chooser.plan(std::vector<bool>(candidates.all.size(), true));

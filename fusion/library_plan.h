@@ -4,6 +4,8 @@
 // much arithmetic for each byte. Which sums go there is a choice by cost. Both ways are planned and priced; figures of a large GPU
 // (library_plan.cpp) are reasoned, not measured.
 #pragma once
+#include <functional>
+
 #include "fusion/library_calls.h"
 #include "fusion/plan.h"
 
@@ -14,7 +16,7 @@ enum class LibraryUse : uint8_t { off, automatic, on };
 
 struct LibraryOptions {
   LibraryUse use = LibraryUse::automatic;
-  bool products = true, convolutions = true;  // the libraries that are there
+  std::function<bool(const LibraryCall&)> takes = {};  // is there a library, and does it do this; null: everything
 };
 
 struct LibraryPlan {

@@ -36,7 +36,7 @@ void expect_same(const Program& p, const DimValues& dims) {
   for (const auto& c : candidates.all) {
     SCOPED_TRACE(to_text(c.call));
     auto values = [&](TensorId t) -> const Array& { return all.at(q.tensors[t].name); };
-    const Array& expected = values(result_of(c.call));
+    const Array& expected = values(result_of(c.call).tensor);
     std::vector<double> made(expected.size(), -777);
     auto read = [&](const LibrarySide& s, int64_t i) { return values(s.tensor).reals.at(static_cast<size_t>(i)); };
     auto write = [&](const LibrarySide&, int64_t i, double v) { made.at(static_cast<size_t>(i)) = v; };
@@ -49,7 +49,7 @@ void expect_same(const Program& p, const DimValues& dims) {
 std::vector<std::string> calls_of(const Program& p, const DimValues& dims) {
   std::vector<std::string> texts;
   for (const auto& c : fusion::library_candidates(p, dims).all)
-    texts.push_back(p.tensors[result_of(c.call)].name + ": " + to_text(c.call) + (c.operands.empty() ? "" : " of operands"));
+    texts.push_back(p.tensors[result_of(c.call).tensor].name + ": " + to_text(c.call) + (c.operands.empty() ? "" : " of operands"));
   return texts;
 }
 
@@ -224,10 +224,11 @@ TEST(LibraryPlans, SplitTheCallFromWhatFollowsIt) {
   Program p = with_backward("op f(x: f32[N,I], w: f32[I,O], b: f32[O]) -> (y) { y[n,o] = tanh(sum(i: x[n,i] * w[i,o]) + b[o]) }");
   const DimValues dims = {{"N", 512}, {"I", 256}, {"O", 1024}};
   Program forward = forward_program(p), backward = backward_program(p);
-  EXPECT_EQ(kernels(plan_with_libraries(forward, dims, {}, {LibraryUse::off})), "y");
-  EXPECT_EQ(kernels(plan_with_libraries(forward, dims, {}, {LibraryUse::on})), "y_sum = product 512 x 1024 x 256; y");
-  EXPECT_EQ(kernels(plan_with_libraries(forward, dims, {}, {LibraryUse::on, false, true})), "y");
-  EXPECT_EQ(kernels(plan_with_libraries(backward, dims, {}, {LibraryUse::on})),
+  EXPECT_EQ(kernels(plan_with_libraries(forward, dims, {}, {LibraryUse::off, {}})), "y");
+  EXPECT_EQ(kernels(plan_with_libraries(forward, dims, {}, {LibraryUse::on, {}})), "y_sum = product 512 x 1024 x 256; y");
+  LibraryOptions none{LibraryUse::on, [](const LibraryCall&) { return false; }};
+  EXPECT_EQ(kernels(plan_with_libraries(forward, dims, {}, none)), "y");
+  EXPECT_EQ(kernels(plan_with_libraries(backward, dims, {}, {LibraryUse::on, {}})),
             "grad_b_operand; grad_x = product 256 x 512 x 1024; grad_w = product 256 x 1024 x 512");
 }
 
