@@ -55,7 +55,7 @@ struct Scratch {
 TensorView on_host(TensorView v, std::vector<uint8_t>& memory) {
   if (!v.device) return v;
   memory.resize(static_cast<size_t>(v.bytes()) + 1);
-  v.device->download(memory.data(), v.bytes());
+  v.device->driver().download(nullptr, memory.data(), v.device->memory(), v.bytes());
   v.data = memory.data();
   v.device = nullptr;
   return v;
@@ -373,9 +373,8 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
       auto shape = shape_of(impl_->program(), t, kept.dims);
       TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
       if (impl_->on_gpu()) {
-        runtime::require_device(impl_->options.target);
         if (!kept.on_device[i] || kept.on_device[i]->bytes() < v.bytes()) {
-          kept.on_device[i] = std::make_unique<runtime::DeviceBuffer>(impl_->options.target, v.bytes());
+          kept.on_device[i] = std::make_unique<runtime::DeviceBuffer>(runtime::driver_of(impl_->options.target), v.bytes());
           ++counts.allocations;
         }
         v.device = kept.on_device[i].get();

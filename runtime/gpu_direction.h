@@ -1,7 +1,7 @@
 // One direction of an op on a GPU: its kernels one after the other, what they hand on kept on the device.
 #pragma once
-#include "runtime/device.h"
 #include "runtime/executor.h"
+#include "runtime/gpu_kernel.h"
 
 namespace xhat::runtime {
 
@@ -14,7 +14,7 @@ class GpuDirection : public Direction {
  private:
   struct Instance;
   struct State;
-  std::unique_ptr<State> new_state() const;
+  std::unique_ptr<State> new_state(DeviceDriver& driver) const;
 
   Target target_;
   std::vector<std::shared_ptr<Instance>> kernels_;

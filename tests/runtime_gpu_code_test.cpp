@@ -22,7 +22,6 @@
 
 #include "fusion/plan.h"
 #include "runtime/compile.h"
-#include "runtime/device.h"
 #include "runtime/gpu_direction.h"
 #include "tests/gpu_ops.h"
 
@@ -103,17 +102,17 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
         shared = std::max(shared, l.shared_bytes);
         EXPECT_LE(l.shared_bytes, kSharedBytes);
       }
-      EXPECT_EQ(count(code.text, ".entry "), static_cast<int>(code.launches.size()));
+      EXPECT_EQ(count(code.kernel.text, ".entry "), static_cast<int>(code.launches.size()));
       for (const char* arch : {"sm_80", "sm_90"}) {
-        Assembled a = assemble(code.text, arch);
+        Assembled a = assemble(code.kernel.text, arch);
         EXPECT_EQ(a.spilled, 0) << a.said;
         EXPECT_EQ(a.stack, 0) << a.said;  // local memory lies in global memory
         EXPECT_LE(a.registers, runtime::kMostRegisters);
         if (std::string(arch) == "sm_80") registers = std::max(registers, a.registers);
       }
-      wide += count(code.text, ".v4.b32") + count(code.text, ".v2.b64");
-      shuffles += count(code.text, "shfl.sync");
-      atomics += count(code.text, "atom.global") + count(code.text, "\tred.");
+      wide += count(code.kernel.text, ".v4.b32") + count(code.kernel.text, ".v2.b64");
+      shuffles += count(code.kernel.text, "shfl.sync");
+      atomics += count(code.kernel.text, "atom.global") + count(code.kernel.text, "\tred.");
     }
     // Beside the kernels that a CPU has, two per sum over the whole grid: to fill or finish it, and to apply it.
     EXPECT_LE(launches, static_cast<int>(plan_kernels(p, sizes, {}).kernels.size()) + 2 * whole);

@@ -109,7 +109,8 @@ TEST_F(ToolUsage, NotYet) {
 TEST_F(ToolUsage, WithoutADeviceTheErrorSaysWhatToInstall) {
   setenv("OCL_ICD_VENDORS", "/nonexistent", 1);
   setenv("VK_ICD_FILENAMES", "/nonexistent", 1);
-  for (const char* target : {"opencl", "vulkan"}) {
+  setenv("XHAT_CUDA_LIBRARY", "/nonexistent", 1);
+  for (const char* target : {"cuda", "opencl", "vulkan"}) {
     Result r = call("check $F/softmax.xh --dims N=3,D=5 --target " + std::string(target));
     EXPECT_EQ(r.status, 2) << r.out << r.err;
     EXPECT_HAS(r.err, "target " + std::string(target) + ": no device found; install ");
@@ -117,6 +118,7 @@ TEST_F(ToolUsage, WithoutADeviceTheErrorSaysWhatToInstall) {
   }
   unsetenv("OCL_ICD_VENDORS");
   unsetenv("VK_ICD_FILENAMES");
+  unsetenv("XHAT_CUDA_LIBRARY");
 }
 
 // What it makes is tested in runtime_ahead_test.cpp and tests/ahead_consumer.

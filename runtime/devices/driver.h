@@ -66,8 +66,8 @@ class DeviceError : public Error {
   DeviceFailure why_;
 };
 
-// Where a pointer that somebody hands us leads.
-enum class MemoryPlace : uint8_t { unknown, host, here, other_device, other_context };
+// Where memory lies that somebody hands us. too_small: here, but fewer bytes than asked about, as far as the driver can say.
+enum class MemoryPlace : uint8_t { host, here, other_device, other_context, too_small };
 
 // The code of one kernel, in one context. May be run from many threads.
 class LoadedKernel {
@@ -91,7 +91,7 @@ class DeviceDriver {
   virtual DeviceMemory allocate(int64_t bytes) = 0;  // aligned to 128 bytes or more
   virtual void release(DeviceMemory memory) noexcept = 0;  // what was enqueued before may still use it
 
-  // In the order of the stream. The host's memory may be used again when upload returns; download returns when the data are there.
+  // In the order of the stream. Both return when the host's memory may be used again.
   virtual void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) = 0;
   virtual void download(DeviceStream stream, void* to, DeviceMemory from, int64_t bytes) = 0;
   virtual void synchronize(DeviceStream stream) = 0;
@@ -100,7 +100,7 @@ class DeviceDriver {
   virtual void in_context(const std::function<void()>& call) { call(); }
 
   virtual bool capturing(DeviceStream stream) = 0;  // into a graph: nothing may be allocated, loaded or waited for
-  virtual MemoryPlace place_of(DeviceMemory memory) = 0;
+  virtual MemoryPlace place_of(DeviceMemory memory, int64_t bytes) = 0;
 };
 
 // The context of that stream. Without one: of CUDA, the context that is current in this thread, else the primary one of device 0,

@@ -1,0 +1,167 @@
+#include "runtime/gpu_kernel.h"
+
+#include <algorithm>
+#include <future>
+
+#include <fmt/format.h>
+
+#include "expr/error.h"
+#include "runtime/lower.h"
+#include "runtime/vulkan_driver.h"
+
+namespace xhat::runtime {
+namespace {
+
+using Halide::Expr;
+using namespace Halide::Internal;
+
+// The launches that stand in a lowered pipeline, as calls of halide_cuda_run or halide_opencl_run:
+//   (state, entry, blocks x 3, threads x 3, shared bytes, struct of sizes, struct of arguments, struct of flags)
+// Its arguments are buffers by name, and numbers in structs of their own; the last one is null.
+struct FindLaunches : IRVisitor {
+  using IRVisitor::visit;
+  const GpuKernel& kernel;
+  std::vector<DeviceLaunch> found;
+  explicit FindLaunches(const GpuKernel& k) : kernel(k) {}
+
+  static int64_t number(const Expr& e) {
+    if (auto n = as_const_int(Halide::Internal::simplify(e))) return *n;
+    throw Bug("a launch takes a number that nobody knows");
+  }
+  static const std::vector<Expr>& members(const Expr& e) {
+    const Call* c = e.as<Call>();
+    if (!c || !c->is_intrinsic(Call::make_struct)) throw Bug("a launch takes something else than a struct");
+    return c->args;
+  }
+
+  LaunchArg argument(const Expr& e) const {
+    const auto& names = kernel.arguments;
+    const Call* inside = e.as<Call>();
+    const Variable* v = inside ? members(e).at(0).as<Variable>() : e.as<Variable>();
+    std::string name = v ? v->name.substr(0, v->name.rfind(".buffer")) : "";
+    auto it = std::ranges::find(names, name, &Halide::Argument::name);
+    if (it == names.end()) throw Bug("a launch takes an unknown argument " + name);
+    auto n = static_cast<uint32_t>(it - names.begin()), values = static_cast<uint32_t>(kernel.values.size());
+    if (n < values) return {false, n, static_cast<uint32_t>(it->type.bytes())};
+    return {true, n - values, 0};
+  }
+
+  void visit(const Call* op) override {
+    IRVisitor::visit(op);
+    if (op->name != "halide_cuda_run" && op->name != "halide_opencl_run") return;
+    DeviceLaunch l;
+    l.entry = op->args.at(1).as<StringImm>()->value;
+    for (size_t d = 0; d < 3; ++d) {
+      l.blocks[d] = number(op->args.at(2 + d));
+      l.threads[d] = static_cast<int>(number(op->args.at(5 + d)));
+    }
+    l.shared_bytes = number(op->args.at(8));
+    const auto& args = members(op->args.at(10));
+    for (size_t i = 0; i + 1 < args.size(); ++i) l.args.push_back(argument(args[i]));
+    found.push_back(l);
+  }
+};
+
+DeviceCode described(const GpuKernel& lowered) { return {{}, lowered.values, lowered.buffers, lowered.launches}; }
+
+DeviceCode compile(Target target, GpuKernel lowered) {
+  DeviceCode made = described(lowered);
+  Halide::Module module = lowered.pipeline.compile_to_module(lowered.arguments, "xhat_kernel", halide_target(target));
+  for (const auto& b : module.buffers()) {
+    if (b.name().find("gpu_source_kernels") == std::string::npos) continue;
+    made.kernel.text.assign(reinterpret_cast<const char*>(b.data()), b.size_in_bytes());
+    while (target != Target::vulkan && made.kernel.text.ends_with('\0')) made.kernel.text.pop_back();
+  }
+  FindLaunches launches(lowered);
+  for (const auto& f : module.functions()) f.body.accept(&launches);
+  made.kernel.launches = std::move(launches.found);
+  if (target != Target::vulkan && made.kernel.launches.size() != made.launches.size()) throw Bug("launches were lost on the way through Halide");
+  return made;
+}
+
+std::string key_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+  std::string key = fmt::format("{};", name_of(target));
+  for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
+  for (const SpecTensor& t : spec.tensors)
+    if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
+  return key + spec.key();
+}
+
+}  // namespace
+
+Halide::Target halide_target(Target target) {
+  Halide::Target t = Halide::get_host_target();
+  switch (target) {
+    case Target::cpu: return cpu_target();
+    case Target::cuda:
+      // The newest that Halide 21 knows how to name is 86; drivers take the code for everything newer.
+      t.set_features({Halide::Target::CUDA, Halide::Target::CUDACapability80});
+      break;
+    case Target::opencl: t.set_features({Halide::Target::OpenCL, Halide::Target::CLDoubles}); break;
+    case Target::vulkan:
+      t.set_features({Halide::Target::Vulkan, Halide::Target::VulkanInt8, Halide::Target::VulkanInt16, Halide::Target::VulkanInt64,
+                      Halide::Target::VulkanFloat64, Halide::Target::VulkanV13});
+      break;
+  }
+  return t;
+}
+
+DeviceKind kind_of(Target target) {
+  switch (target) {
+    case Target::cuda: return DeviceKind::cuda;
+    case Target::opencl: return DeviceKind::opencl;
+    case Target::vulkan: return DeviceKind::vulkan;
+    case Target::cpu: break;
+  }
+  throw Bug("the CPU is no device");
+}
+
+DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+  return compile(target, gpu_lower(spec, kind_of(target), stored));
+}
+
+CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+  try {
+    GpuKernel lowered = gpu_lower(spec, kind_of(target), stored);
+    if (target != Target::vulkan) {
+      code_ = compile(target, std::move(lowered));
+      return;
+    }
+    code_ = described(lowered);
+    loaded_[&vulkan_driver()] = vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(target)), spec.name);
+  } catch (const Halide::Error& refused) {
+    throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
+  }
+}
+
+const LoadedKernel& CompiledGpuKernel::on(DeviceDriver& driver) const {
+  std::lock_guard lock(mutex_);
+  std::unique_ptr<LoadedKernel>& loaded = loaded_[&driver];
+  if (!loaded) loaded = driver.load(code_.kernel);
+  return *loaded;
+}
+
+std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+  using Entry = std::shared_future<std::shared_ptr<const CompiledGpuKernel>>;
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::string, Entry>;  // stays: when static things end, drivers may have ended before
+  std::promise<std::shared_ptr<const CompiledGpuKernel>> promise;
+  Entry entry;
+  bool mine = false;
+  {
+    std::lock_guard lock(mutex);
+    auto [it, fresh] = known.try_emplace(key_of(target, spec, stored));
+    if (fresh) it->second = promise.get_future().share();
+    entry = it->second;
+    mine = fresh;
+  }
+  if (!mine) return entry.get();
+  try {
+    promise.set_value(std::make_shared<const CompiledGpuKernel>(target, spec, stored));
+  } catch (...) {
+    promise.set_exception(std::current_exception());
+  }
+  return entry.get();
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,43 @@
+// A kernel's code for a GPU: Halide's compilers make it, from what gpu_lower writes down; a driver loads and runs it.
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/gpu_lower.h"
+
+namespace xhat::runtime {
+
+Halide::Target halide_target(Target target);  // the host with that device
+DeviceKind kind_of(Target target);
+
+// Plain data; no device is needed to make it.
+struct DeviceCode {
+  DeviceKernel kernel;            // its text as PTX, OpenCL C or SPIR-V; launches of CUDA and OpenCL
+  std::vector<uint32_t> values;   // tensors of the spec that are passed as numbers, by number of a LaunchArg
+  std::vector<GpuBuffer> buffers;  // by number of a LaunchArg
+  std::vector<GpuLaunch> launches;  // the same launches, for people and tests
+};
+DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+
+// Ready to be loaded into any context.
+class CompiledGpuKernel {
+ public:
+  CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+  const DeviceCode& code() const { return code_; }
+  // Loaded once per context.
+  const LoadedKernel& on(DeviceDriver& driver) const;
+
+ private:
+  DeviceCode code_;
+  mutable std::mutex mutex_;
+  mutable std::map<const DeviceDriver*, std::unique_ptr<LoadedKernel>> loaded_;
+};
+
+// Each kernel is compiled once per process and target.
+std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+
+}  // namespace xhat::runtime
