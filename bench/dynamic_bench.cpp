@@ -9,13 +9,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <regex>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/op_setup.h"
+#include "bench/peer_op.h"
 #include "runtime/kernel_cache.h"
 
 namespace {
@@ -48,11 +47,7 @@ const std::vector<Case>& cases() {
 }
 
 CompiledOp compiled(const Case& c, std::shared_ptr<runtime::KernelCache> cache, int64_t written_size = 0) {
-  std::ifstream file(std::string(XHAT_SOURCE_DIR "/bench/peer_ops/") + c.op + ".xh");
-  if (!file) throw Error(std::string("cannot read bench/peer_ops/") + c.op + ".xh");
-  std::stringstream in;
-  in << file.rdbuf();
-  std::string text = in.str();
+  std::string text = bench::peer_op(c.op);
   if (written_size > 0) text = std::regex_replace(text, std::regex(std::string("\\b") + c.batch + "\\b"), std::to_string(written_size));
   CompileOptions options;
   options.threads = kThreads;

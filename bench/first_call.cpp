@@ -14,14 +14,13 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <map>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "bench/peer_op.h"
 #include "bench/touched_buffer.h"
 #include "expr/dims.h"
 #include "runtime/compile.h"
@@ -80,10 +79,7 @@ double ms_since(Clock::time_point start) { return std::chrono::duration<double, 
 // The child: one op, from its text; prints {"derive": ..., "infer": ..., "infer warm": ..., ...}.
 int child(const Case& c, bool train) {
   auto start = Clock::now();
-  std::ifstream file(fmt::format("{}/bench/peer_ops/{}.xh", XHAT_SOURCE_DIR, c.op));
-  std::stringstream text;
-  text << file.rdbuf();
-  CompiledOp op = compile(parse_op(text.str()));
+  CompiledOp op = compile(parse_op(bench::peer_op(c.op)));
   json ms = {{"derive", ms_since(start)}};
   const Program& p = op.program();
   std::vector<bench::TouchedBuffer> buffers;

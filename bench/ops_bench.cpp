@@ -12,14 +12,13 @@
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "bench/long_ops.h"
 #include "bench/op_setup.h"
+#include "bench/peer_op.h"
 #include "expr/dims.h"
 #include "runtime/compile.h"
 #include "runtime/kernel_cache.h"
@@ -64,15 +63,6 @@ constexpr Variant kVariants[] = {
     {"as_derived", Policy::cost, FusePolicy::full, "limit=5"},
 };
 
-std::string text_of(const std::string& op) {
-  std::string path = XHAT_SOURCE_DIR "/bench/peer_ops/" + op + ".xh";
-  std::ifstream file(path);
-  if (!file) throw Error("cannot read " + path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
 CompiledOp compile_case(const Case& c, const Variant& v) {
   if (*v.passes) setenv("XHAT", v.passes, 1);
   CompileOptions options;
@@ -81,7 +71,7 @@ CompiledOp compile_case(const Case& c, const Variant& v) {
   for (const auto& [name, value] : c.dims) options.stash.nominal[name] = value;
   options.fusion.policy = v.fusion;
   options.cache = std::make_shared<runtime::KernelCache>();
-  CompiledOp op = compile(parse_op(text_of(c.op)), options);
+  CompiledOp op = compile(parse_op(bench::peer_op(c.op)), options);
   if (*v.passes) unsetenv("XHAT");
   return op;
 }
@@ -152,7 +142,7 @@ void register_plan(const std::string& name, const std::string& text) {
   register_plan("norms_500", bench::row_of_norms(30));
   for (const auto& entry : std::filesystem::directory_iterator(XHAT_SOURCE_DIR "/bench/peer_ops")) {
     std::string op = entry.path().stem().string();
-    if (entry.path().extension() == ".xh") register_plan(op, text_of(op));
+    if (entry.path().extension() == ".xh") register_plan(op, bench::peer_op(op));
   }
   for (const Case& c : cases()) {
     std::string prefix = std::string("ops/") + c.op + "/";

@@ -1,8 +1,9 @@
 # Read by ctest, not by the build: asks ${program} for its gtest suites and declares one test for each.
 # Labels: ${label}; `slow` or `gpu` where the suite's name says so; `sanitize`, for the sanitized builds, where not: drivers of
-# devices know nothing of sanitizers.
+# devices know nothing of sanitizers. Nor where many kernels go through code that other suites run too: minutes each.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
+set(released_suites "/KernelGoldenTest$|^Tuning$")
 
 set(suites "")
 if(EXISTS ${program})
@@ -28,6 +29,8 @@ foreach(suite IN LISTS suites)
     set(labels "${label};slow")
   elseif(suite MATCHES "${gpu_suites}")
     set(labels "${label};gpu")
+  elseif(suite MATCHES "${released_suites}")
+    set(labels "${label}")
   else()
     set(labels "${label};sanitize")
   endif()

@@ -58,7 +58,8 @@ struct FusionOptions {
   int64_t tile_bytes = 256 << 10;
   // Times this for kernels that leave partial results (LayerNorm's backward: 3.5 ms with 128 KB tiles, 2.5 with 512 KB).
   int64_t partial_tile_factor = 2;
-  int64_t product_tile_factor = 2;  // of products: what they pack is packed once per tile (attention, S = T = 256, backward: 6.7 ms, 4.8 so)
+  // And this for products: what they pack is packed once per tile (attention, S = T = 256, backward: 6.7 ms with 1, 4.8 with 2).
+  int64_t product_tile_factor = 2;
   // Below this a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
   // A kernel that touches as much writes its results past the cache (runtime/stream_stores.h), if memory is what it waits

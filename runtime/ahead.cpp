@@ -2,9 +2,6 @@
 // beside the result, which goes away again; the library appears when it is whole.
 #include "runtime/ahead.h"
 
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,9 +18,8 @@
 
 #include "runtime/ahead_plans.h"
 #include "runtime/ahead_text.h"
+#include "runtime/child.h"
 #include "runtime/kernel_compile.h"
-
-extern char** environ;
 
 namespace xhat {
 namespace {
@@ -50,11 +46,6 @@ class Workplace {
   std::string path_;
 };
 
-std::string content_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << text;
@@ -64,24 +55,9 @@ void write_file(const std::string& path, const std::string& text) {
 
 // Runs a program in a folder; throws Error with what it says if it fails.
 void run_program(const Workplace& work, const std::vector<std::string>& command) {
-  std::string said = work.file("said");
-  std::vector<char*> argv;
-  for (const std::string& part : command) argv.push_back(const_cast<char*>(part.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, said.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  posix_spawn_file_actions_addchdir_np(&actions, work.path().c_str());
-  pid_t child = 0;
-  int failed = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed) throw Error(fmt::format("{} cannot be run: {}", command[0], std::strerror(failed)));
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (status != 0) throw Error(fmt::format("{} failed:\n{}", fmt::join(command, " "), content_of(said)));
+  runtime::ChildEnd end = runtime::run_child(command, work.file("said"), work.path());
+  if (end.failed) throw Error(fmt::format("{} cannot be run: {}", command[0], std::strerror(end.failed)));
+  if (!end.fine()) throw Error(fmt::format("{} failed:\n{}", fmt::join(command, " "), end.said));
 }
 
 // A compiler may be several words, as in CXX="ccache g++".

@@ -23,7 +23,7 @@ Expr of_unknown_alignment(const Expr& index) {
   return Halide::unsafe_promise_clamped(index + zero, index, index);
 }
 
-constexpr int64_t kComputedOnce_ps = 30;  // about a division
+constexpr int64_t kComputedOnce_ps = 30;  // about a product
 
 // A temporary of a narrow type is kept in f32.
 Expr of_type(Halide::Type t, const Expr& e) { return e.type() == t ? e : Halide::cast(t, e); }

@@ -36,9 +36,7 @@ bool in_one_loop(const KernelSpec& spec, Id id) {
     if (!first) first = &m;
     if (m.reduced.empty() || m.left != first->left || m.reduced != first->reduced) return false;
   }
-  int64_t terms = 1;
-  for (Id x : first->reduced) terms *= spec.axes.at(x).extent;
-  return terms <= kFewTerms;
+  return spec.terms(*first) <= kFewTerms;
 }
 
 // The largest expensive node that several members compute, over the most axes; kNone if there is none.

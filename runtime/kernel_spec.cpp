@@ -345,6 +345,12 @@ bool KernelSpec::across_tiles(const SpecMember& m) const {
   return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole; });
 }
 
+int64_t KernelSpec::terms(const SpecMember& m) const {
+  int64_t n = 1;
+  for (Id x : m.reduced) n *= axes.at(x).in_tile();
+  return n;
+}
+
 int64_t KernelSpec::tiles() const {
   int64_t n = 1;
   for (Id x : shared) {

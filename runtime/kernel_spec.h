@@ -68,6 +68,7 @@ struct KernelSpec {
   // Smallest and largest value an integer expression can take.
   std::pair<int64_t, int64_t> interval(Id e) const;
   bool across_tiles(const SpecMember& m) const;  // leaves partial results
+  int64_t terms(const SpecMember& m) const;      // of its sum in one tile; 1 of a map
   int64_t tiles() const;
   std::string key() const;
 };
@@ -84,10 +85,11 @@ Id with_collected_indices(Arena& a, Id root);
 
 // Steps of make_spec.
 // split_phases: an axis as quotient and remainder by `phases`. split_blocks: the same where conditions change.
-// join_windows: sums over the same few neighbours walk the same axes. share_expensive: what several members compute at the same point (softmax's exp, in the sum and in the result) is computed
-// once per tile. collapse: neighbouring axes that every tensor walks together, whole and without gaps, become one (h, w of
-// an image), so that inner loops are long. open_slowest, settle_baked: find the axes whose extent the code need not know, so
-// that one compiled kernel serves every batch size (kernel_sizes.cpp).
+// join_windows: sums over the same few neighbours walk the same axes. share_expensive: what several members compute at the
+// same point (softmax's exp, in the sum and in the result) is computed once per tile. collapse: neighbouring axes that every
+// tensor walks together, whole and without gaps, become one (h, w of an image), so that inner loops are long. open_slowest,
+// settle_baked: find the axes whose extent the code need not know, so that one compiled kernel serves every batch size
+// (kernel_sizes.cpp).
 void split_phases(KernelSpec& spec, Id axis, int64_t phases);
 void split_blocks(KernelSpec& spec);
 void join_windows(KernelSpec& spec);

@@ -11,9 +11,7 @@ namespace xhat::runtime {
 namespace {
 
 bool few(const KernelSpec& spec, const SpecMember& m) {
-  int64_t terms = 1;
-  for (Id x : m.reduced) terms *= spec.axes.at(x).extent;
-  return !m.reduced.empty() && m.scatter.empty() && terms <= kFewTerms && m.op != Op::argmax && m.op != Op::argmin;
+  return !m.reduced.empty() && m.scatter.empty() && spec.terms(m) <= kFewTerms && m.op != Op::argmax && m.op != Op::argmin;
 }
 
 // Axes that this member alone walks, and walks whole.

@@ -2,23 +2,17 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <vector>
 
+#include "runtime/child.h"
 #include "runtime/fingerprint.h"
 #include "runtime/tile_services.h"
-
-extern char** environ;
 
 namespace xhat::runtime {
 namespace {
@@ -163,29 +157,11 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
   tell({"-z", "defs", "-z", "now", "-z", "noexecstack", "-z", "noseparate-code", "-z", "max-page-size=4096", "-s",
         "--hash-style=gnu", "--build-id=none"});
 
-  const std::string log = folder + "/log";
-  std::vector<char*> argv;
-  for (std::string& word : command) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_adddup2(&files, 1, 2);
-  pid_t child = 0;
-  int failed = posix_spawn(&child, linker.program.c_str(), &files, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&files);
-  if (failed) return linker.program + ": " + std::strerror(failed);
-  int status = 0;
-  pid_t waited;
-  while ((waited = waitpid(child, &status, 0)) < 0 && errno == EINTR) {
-  }
-  // A process that ignores its children, or waits for any of them, may have taken the status: whether the result can be
-  // loaded is seen then.
-  if (waited < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) return "";
-  std::ifstream said(log);
-  std::string line;
-  std::getline(said, line);
+  // Where nobody knows how it ended, loading the result will tell.
+  ChildEnd end = run_child(command, folder + "/log");
+  if (end.failed) return linker.program + ": " + std::strerror(end.failed);
+  if (end.fine()) return "";
+  std::string line = end.said.substr(0, end.said.find('\n'));
   return linker.program + " failed" + (line.empty() ? "" : ": " + line);
 }
 

@@ -139,7 +139,7 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
     if (emitted[i] || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty())
       continue;
     if (m.left != f.left || m.reduced != f.reduced) continue;
-    if (m.condition != f.condition && terms(f) > kFewTerms) continue;
+    if (m.condition != f.condition && spec_.terms(f) > kFewTerms) continue;
     auto waits = [&](Id e) {
       return std::ranges::any_of(tensors_read(*spec_.arena, e), [&](TensorId t) { return pending.contains(t); });
     };
@@ -235,7 +235,7 @@ void Lowering::member(const std::vector<size_t>& group) {
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
   bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
-  bool few = vectors_ && v != kNone && !along && whole && terms(m) > 0 && terms(m) <= kFewTerms;
+  bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
   if (along && long_enough && !plain)
     row_sum(group, v);
   else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
@@ -262,12 +262,6 @@ Lowering::Loops Lowering::loops_of(const SpecMember& m) const {
   Loops l{RDom(Halide::Region(ranges)), left_locals(m)};
   for (size_t i = 0; i < m.reduced.size(); ++i) l.axes[m.reduced[m.reduced.size() - 1 - i]] = l.r[static_cast<int>(i)];
   return l;
-}
-
-int64_t Lowering::terms(const SpecMember& m) const {
-  int64_t n = 1;
-  for (Id x : m.reduced) n *= axis(x).in_tile();
-  return n;
 }
 
 std::vector<const SpecMember*> Lowering::members_of(const std::vector<size_t>& group) const {

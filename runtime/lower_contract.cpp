@@ -85,7 +85,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
   if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part; })) return {};
-  if (terms(m) < kLeastTerms) return {};
+  if (spec_.terms(m) < kLeastTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
@@ -202,7 +202,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   const int panel = c.width * c.vectors;
   std::vector<Id> in_blocks, in_lines;  // parts along the rows
   for (Id id : parts_along(m, c.y, c.v))
-    (worth_packing_rows(c, id, terms(m)) ? in_blocks : in_lines).push_back(id);
+    (worth_packing_rows(c, id, spec_.terms(m)) ? in_blocks : in_lines).push_back(id);
   bool whole_rows = constant(c.y) && axis(c.y).extent >= c.rows && in_blocks.empty();
 
   auto [k, axes] = loops_of(m);
@@ -219,7 +219,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       k.where(emit_.condition(part, axes));
   }
 
-  bool pack = axis(c.y).in_tile() >= kRowsToPack && terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
+  bool pack = axis(c.y).in_tile() >= kRowsToPack && spec_.terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Part> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   Emitter emit = emit_;

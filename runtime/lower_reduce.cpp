@@ -160,7 +160,7 @@ int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
   int64_t ps = 0;
   for (size_t g : group) {
     const SpecMember& m = spec_.members[g];
-    ps += terms(m) * (evaluation_cost_ps(*spec_.arena, m.body) + info(Op::add).cost_ps);
+    ps += spec_.terms(m) * (evaluation_cost_ps(*spec_.arena, m.body) + info(Op::add).cost_ps);
   }
   return ps;
 }
@@ -171,7 +171,7 @@ Id Lowering::slides_by(const SpecMember& m, Id v) const {
   Arena& a = *spec_.arena;
   if (m.reduced.size() < 2) return kNone;
   for (Id s : m.reduced) {
-    if (terms(m) / axis(s).extent < 2 || axis(s).extent < 2) continue;
+    if (spec_.terms(m) / axis(s).extent < 2 || axis(s).extent < 2) continue;
     const Replacements together = {{v, a.sub(a.axis("sum"), s)}};
     bool apart = std::ranges::any_of(std::array{m.body, m.condition}, [&](Id root) {
       Id now = with_collected_indices(a, substitute(a, root, together));

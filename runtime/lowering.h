@@ -122,7 +122,7 @@ class Lowering {
   Turned turned(const std::vector<Id>& roots, Id v, DType type) const;
   Turned turned_map(const std::vector<size_t>& group) const;
   void give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
-  void turn(const Turned& t, Func f, int width) const;
+  void turn(const Turned& t, Func f, int vector) const;
 
   // Is there one result into whose row loop the rest can go?
   void find_row_loop();
@@ -188,7 +188,6 @@ class Lowering {
     Emitter::Axes axes;
   };
   Loops loops_of(const SpecMember& m) const;
-  int64_t terms(const SpecMember& m) const;  // of the sum in one tile
 
   // The group's next accumulated values, at a point of r.
   std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,

@@ -130,10 +130,11 @@ class CudaKernel : public LoadedKernel {
       for (const LaunchArg& a : l.args)
         args.push_back(a.is_buffer ? static_cast<void*>(const_cast<DeviceMemory*>(&buffers[a.number]))
                                    : static_cast<void*>(const_cast<SizeValue*>(&values[a.number])));
-      auto n = [](auto v) { return static_cast<unsigned>(v); };
-      cuda().ok(cuda().launch(functions_[i], n(l.blocks[0]), n(l.blocks[1]), n(l.blocks[2]), n(l.threads[0]), n(l.threads[1]), n(l.threads[2]),
-                              n(l.shared_bytes), stream, args.data(), nullptr),
-                "launching " + l.entry);
+      auto b = [&](size_t d) { return static_cast<unsigned>(l.blocks[d]); };
+      auto t = [&](size_t d) { return static_cast<unsigned>(l.threads[d]); };
+      auto shared = static_cast<unsigned>(l.shared_bytes);
+      Result r = cuda().launch(functions_[i], b(0), b(1), b(2), t(0), t(1), t(2), shared, stream, args.data(), nullptr);
+      cuda().ok(r, "launching " + l.entry);
     }
   }
 
@@ -163,7 +164,8 @@ class CudaDriver : public DeviceDriver {
   DeviceMemory allocate(int64_t bytes) override {
     Current current(context_);
     Pointer memory = 0;
-    cuda().ok(cuda().allocate(&memory, static_cast<size_t>(std::max<int64_t>(1, bytes))), "an allocation of " + std::to_string(bytes) + " bytes");
+    Result r = cuda().allocate(&memory, static_cast<size_t>(std::max<int64_t>(1, bytes)));
+    cuda().ok(r, "an allocation of " + std::to_string(bytes) + " bytes");
     return memory;
   }
   void release(DeviceMemory memory) noexcept override {

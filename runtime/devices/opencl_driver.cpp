@@ -12,7 +12,7 @@ using Handle = void*;  // cl_platform_id, cl_device_id, cl_context, …
 
 // Of CL/cl.h.
 enum Result : int {
-  kOk = 0, kNoDevice = -1, kNoMemory = -4, kOutOfResources = -5, kBuildFailed = -11, kInvalidMemory = -38, kInvalidSize = -61, kNoPlatform = -1001
+  kOk = 0, kNoMemory = -4, kOutOfResources = -5, kBuildFailed = -11, kInvalidMemory = -38, kInvalidSize = -61, kNoPlatform = -1001
 };
 enum Info : unsigned {
   kDeviceName = 0x102B, kDeviceConstantBytes = 0x1020, kDeviceConstantArgs = 0x1021,
@@ -87,7 +87,8 @@ std::string text_of(Handle device, Info what) {
 
 class OpenClKernel : public LoadedKernel {
  public:
-  OpenClKernel(Handle context, Handle device, Handle own_queue, const DeviceKernel& kernel) : queue_(own_queue), launches_(kernel.launches) {
+  OpenClKernel(Handle context, Handle device, Handle own_queue, const DeviceKernel& kernel)
+      : queue_(own_queue), launches_(kernel.launches) {
     Result r = kOk;
     const char* text = kernel.text.c_str();
     program_ = opencl().create_program(context, 1, &text, nullptr, &r);
@@ -125,7 +126,8 @@ class OpenClKernel : public LoadedKernel {
       for (const LaunchArg& a : l.args) {
         Result r = a.is_buffer ? opencl().set_argument(functions_[i], n, sizeof(Handle), &buffers[a.number])
                                : opencl().set_argument(functions_[i], n, a.bytes, &values[a.number]);
-        OpenCl::ok(r, "argument " + std::to_string(n) + " of " + l.entry, r == kInvalidMemory ? DeviceFailure::bad_pointer : DeviceFailure::failed);
+        DeviceFailure why = r == kInvalidMemory ? DeviceFailure::bad_pointer : DeviceFailure::failed;
+        OpenCl::ok(r, "argument " + std::to_string(n) + " of " + l.entry, why);
         ++n;
       }
       // Memory that a block shares is the last argument, always there.
@@ -136,7 +138,8 @@ class OpenClKernel : public LoadedKernel {
         block[d] = static_cast<size_t>(l.threads[d]);
         all[d] = static_cast<size_t>(l.blocks[d]) * block[d];
       }
-      OpenCl::ok(opencl().launch(stream ? stream : queue_, functions_[i], 3, nullptr, all, block, 0, nullptr, nullptr), "launching " + l.entry);
+      Handle queue = stream ? stream : queue_;
+      OpenCl::ok(opencl().launch(queue, functions_[i], 3, nullptr, all, block, 0, nullptr, nullptr), "launching " + l.entry);
     }
   }
 
@@ -170,15 +173,15 @@ class OpenClDriver : public DeviceDriver {
     OpenCl::ok(r, "an allocation of " + std::to_string(bytes) + " bytes");
     return reinterpret_cast<DeviceMemory>(memory);
   }
-  void release(DeviceMemory memory) noexcept override { opencl().release_buffer(reinterpret_cast<Handle>(memory)); }
+  void release(DeviceMemory memory) noexcept override { opencl().release_buffer(handle(memory)); }
 
   void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) override {
-    OpenCl::ok(opencl().write(on(stream), reinterpret_cast<Handle>(to), kBlocking, 0, static_cast<size_t>(bytes), from, 0, nullptr, nullptr),
-               "a copy to the device");
+    Result r = opencl().write(on(stream), handle(to), kBlocking, 0, static_cast<size_t>(bytes), from, 0, nullptr, nullptr);
+    OpenCl::ok(r, "a copy to the device");
   }
   void download(DeviceStream stream, void* to, DeviceMemory from, int64_t bytes) override {
-    OpenCl::ok(opencl().read(on(stream), reinterpret_cast<Handle>(from), kBlocking, 0, static_cast<size_t>(bytes), to, 0, nullptr, nullptr),
-               "a copy from the device");
+    Result r = opencl().read(on(stream), handle(from), kBlocking, 0, static_cast<size_t>(bytes), to, 0, nullptr, nullptr);
+    OpenCl::ok(r, "a copy from the device");
   }
   void synchronize(DeviceStream stream) override { OpenCl::ok(opencl().finish(on(stream)), "waiting for the device"); }
 
@@ -194,13 +197,14 @@ class OpenClDriver : public DeviceDriver {
     if (table != ours) return MemoryPlace::host;
     Handle owner = nullptr;
     size_t there = 0;
-    if (opencl().memory_info(reinterpret_cast<Handle>(memory), kMemoryContext, sizeof owner, &owner, nullptr)) return MemoryPlace::host;
+    if (opencl().memory_info(handle(memory), kMemoryContext, sizeof owner, &owner, nullptr)) return MemoryPlace::host;
     if (owner != context_) return MemoryPlace::other_context;
-    OpenCl::ok(opencl().memory_info(reinterpret_cast<Handle>(memory), kMemoryBytes, sizeof there, &there, nullptr), "asking for the size of memory");
+    OpenCl::ok(opencl().memory_info(handle(memory), kMemoryBytes, sizeof there, &there, nullptr), "asking for the size of memory");
     return there < static_cast<size_t>(bytes) ? MemoryPlace::too_small : MemoryPlace::here;
   }
 
  private:
+  static Handle handle(DeviceMemory memory) { return reinterpret_cast<Handle>(memory); }
   Handle on(DeviceStream stream) const { return stream ? stream : queue_; }
   Handle context_, device_, queue_ = nullptr;
 };
@@ -239,7 +243,8 @@ DeviceDriver& opencl_driver(DeviceStream stream) {
   Handle context = nullptr, device = nullptr;
   uint64_t properties = 0;
   auto ask = [&](Info what, auto& value) {
-    OpenCl::ok(api.queue_info(stream, what, sizeof value, &value, nullptr), "asking for the context of the queue", DeviceFailure::bad_stream);
+    Result r = api.queue_info(stream, what, sizeof value, &value, nullptr);
+    OpenCl::ok(r, "asking for the context of the queue", DeviceFailure::bad_stream);
   };
   ask(kQueueContext, context);
   ask(kQueueDevice, device);
