@@ -38,6 +38,7 @@ struct GpuDirection::Instance {
   KernelSpec spec;
   std::shared_ptr<const CompiledGpuKernel> compiled;
   std::vector<SizeValue> values;
+  std::shared_ptr<const LibraryKernel> library;  // in the place of all that
   const DeviceCode& code() const { return compiled->code(); }
 };
 
@@ -45,6 +46,7 @@ struct GpuDirection::Instance {
 struct GpuDirection::State {
   std::vector<std::unique_ptr<DeviceBuffer>> tensors;              // per tensor of the program
   std::vector<std::vector<std::unique_ptr<DeviceBuffer>>> scratch;  // per kernel, per buffer; null: a tensor of the program
+  std::unique_ptr<DeviceBuffer> for_libraries;  // they run one after the other
   int64_t allocations = 0;
 };
 
@@ -70,11 +72,13 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
 
 }  // namespace
 
-GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, Target target)
+GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, Target target, const LibraryChoice& libraries)
     : Direction(std::move(program), std::move(sizes)), target_(target) {
   DeviceDriver& driver = driver_of(target);
   auto start = std::chrono::steady_clock::now();
-  plan_ = plan_kernels(program_, sizes_, fusion);
+  PlanWithLibraries made = plan_for_device(program_, sizes_, fusion, libraries, driver);
+  program_ = std::move(made.planned.program);
+  plan_ = std::move(made.planned.plan);
   std::vector<DType> stored = stored_types(program_);
   auto specs = gpu_specs(program_, plan_, sizes_, target);
   std::vector<std::future<void>> jobs;
@@ -82,7 +86,9 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     auto k = std::make_shared<Instance>();
     k->kernel = &plan_.kernels[i];
     k->spec = std::move(specs[i]);
+    k->library = made.kernels[i];
     kernels_.push_back(k);
+    if (k->library) continue;
     jobs.push_back(std::async(std::launch::async, [&stored, &driver, target, k] {
       k->compiled = compiled_for(target, k->spec, stored);
       if (!k->code().launches.empty()) k->compiled->on(driver);
@@ -96,7 +102,7 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     }
   if (failed) std::rethrow_exception(failed);
   for (const auto& k : kernels_)
-    for (uint32_t t : k->code().values) k->values.push_back(size_value(k->spec.tensors[t].type, k->spec.tensors[t].value));
+    for (uint32_t t : k->library ? std::vector<uint32_t>() : k->code().values) k->values.push_back(size_value(k->spec.tensors[t].type, k->spec.tensors[t].value));
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -105,14 +111,23 @@ GpuDirection::~GpuDirection() = default;
 std::unique_ptr<GpuDirection::State> GpuDirection::new_state(DeviceDriver& driver) const {
   auto state = std::make_unique<State>();
   state->tensors.resize(program_.tensors.size());
+  int64_t for_libraries = 0;
   for (const auto& k : kernels_) {
     auto& scratch = state->scratch.emplace_back();
+    if (k->library) {
+      for_libraries = std::max(for_libraries, k->library->on(driver).scratch_bytes());
+      continue;
+    }
     for (const GpuBuffer& b : k->code().buffers) {
       const SpecTensor& t = k->spec.tensors[b.tensor];
       bool own = b.partial || t.use == SpecTensor::Use::temporary;
       scratch.push_back(own ? std::make_unique<DeviceBuffer>(driver, b.bytes) : nullptr);
       state->allocations += own;
     }
+  }
+  if (for_libraries > 0) {
+    state->for_libraries = std::make_unique<DeviceBuffer>(driver, for_libraries);
+    ++state->allocations;
   }
   return state;
 }
@@ -144,17 +159,25 @@ RunCounts GpuDirection::run(ThreadPool&, std::span<const TensorView> views, cons
   std::vector<DeviceMemory> memory;
   for (size_t i = 0; i < kernels_.size(); ++i) {
     const Instance& k = *kernels_[i];
-    if (k.code().launches.empty()) continue;
+    if (!k.library && k.code().launches.empty()) continue;
     auto start = std::chrono::steady_clock::now();
     memory.clear();
-    for (size_t b = 0; b < k.code().buffers.size(); ++b) {
-      const DeviceBuffer* own = state->scratch[i][b].get();
-      memory.push_back((own ? *own : buffer(k.spec.tensors[k.code().buffers[b].tensor].original)).memory());
+    if (k.library) {
+      auto [a, b] = operands_of(k.library->call());
+      const DeviceMemory scratch = state->for_libraries ? state->for_libraries->memory() : 0;
+      k.library->on(driver).run(stream, buffer(a->tensor).memory(), buffer(b->tensor).memory(),
+                                buffer(result_of(k.library->call()).tensor).memory(), scratch);
+      ++counts.library_calls;
+    } else {
+      for (size_t b = 0; b < k.code().buffers.size(); ++b) {
+        const DeviceBuffer* own = state->scratch[i][b].get();
+        memory.push_back((own ? *own : buffer(k.spec.tensors[k.code().buffers[b].tensor].original)).memory());
+      }
+      k.compiled->on(driver).run(stream, memory, k.values);
+      counts.launches += static_cast<int64_t>(k.code().launches.size());
+      counts.finishes += std::ranges::count(k.code().launches, "finish", &GpuLaunch::what);
     }
-    k.compiled->on(driver).run(stream, memory, k.values);
-    counts.launches += static_cast<int64_t>(k.code().launches.size());
     counts.kernels += !k.kernel->follows;
-    counts.finishes += std::ranges::count(k.code().launches, "finish", &GpuLaunch::what);
     if (timed) {
       driver.synchronize(stream);
       timed(*k.kernel, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());

@@ -2,12 +2,13 @@
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/gpu_kernel.h"
+#include "runtime/library_kernel.h"
 
 namespace xhat::runtime {
 
 class GpuDirection : public Direction {
  public:
-  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, Target target);
+  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, Target target, const LibraryChoice& libraries);
   ~GpuDirection() override;
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const override;
 

@@ -46,6 +46,9 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
       ->check(CLI::NonNegativeNumber);
   sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench)")->capture_default_str();
+  sub.add_option("--libraries", c.libraries, "on cuda, products by cuBLAS and convolutions by cuDNN: auto: where estimated to be faster; on, off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   sub.add_option("--set", c.sets, "values of scalar parameters: eps=1e-5 k=3");
 }
 
@@ -269,6 +272,7 @@ std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c) {
 CompileOptions compile_options(const Command& c) {
   CompileOptions o;
   o.target = target_of(c.target);
+  o.libraries = c.libraries == "on" ? LibraryUse::on : c.libraries == "off" ? LibraryUse::off : LibraryUse::automatic;
   using Policy = StashOptions::Policy;
   if (c.stash == "cost")
     o.stash.policy = Policy::cost;
