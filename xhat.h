@@ -35,6 +35,7 @@
 #include "expr/program.h"
 #include "runtime/compile.h"
 #include "runtime/explain.h"
+#include "runtime/registered_ops.h"
 #include "runtime/tuning.h"
 
 // What a program that writes ops needs beside the language itself. In xhat, Op, Tensor and Dim are the

@@ -11,7 +11,8 @@ install(EXPORT xhatTool NAMESPACE xhat:: DESTINATION ${package})
 
 set_target_properties(xhat_user PROPERTIES EXPORT_NAME xhat)
 set_target_properties(xhat_eigen PROPERTIES EXPORT_NAME eigen)
-install(TARGETS xhat_expr xhat_ad xhat_cse xhat_fusion xhat_runtime xhat_user xhat_eigen EXPORT xhatEngine
+set_target_properties(xhat_generator PROPERTIES EXPORT_NAME generator)
+install(TARGETS xhat_expr xhat_ad xhat_cse xhat_fusion xhat_runtime xhat_user xhat_eigen xhat_generator EXPORT xhatEngine
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 foreach(folder IN ITEMS expr ad cse fusion runtime)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/xhat/${folder} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")

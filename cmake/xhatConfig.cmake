@@ -1,7 +1,8 @@
 # find_package(xhat) brings xhat_add_op() and xhat::tool. find_package(xhat COMPONENTS engine) also brings xhat::xhat, which
-# compiles ops when they run, and xhat::eigen if Eigen is there.
+# compiles ops when they run, xhat::eigen if Eigen is there, and what xhat_add_op() needs for ops in C++.
 include(${CMAKE_CURRENT_LIST_DIR}/xhatTool.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/xhat_add_op.cmake)
+get_filename_component(XHAT_SUPPORT_LIBRARY ${CMAKE_CURRENT_LIST_DIR}/../../libxhat_ahead.a ABSOLUTE)
 if("engine" IN_LIST xhat_FIND_COMPONENTS)
   include(CMakeFindDependencyMacro)
   find_dependency(Threads)

@@ -1,19 +1,20 @@
-# xhat_add_op(TARGET FILE op.xh [OP NAME] [DIMS C=64 H=56 ...] [LEVELS sse41 avx2 avx512] [OPTIONS ...] [TARGETS cpu])
+# xhat_add_op(TARGET FILE op.xh [OP NAME] [DIMS C=64 H=56 ...] [LEVELS sse41 avx2 avx512] [TARGETS cpu [cuda] [opencl]]
+#             [GPU_DIMS N=32 N=64 ...] [OPTIONS ...])
+# xhat_add_op(TARGET SOURCES ops.cpp ... [OP NAME] ...)
 #
-# A library target, compiled ahead of time when it or the .xh file changes: link it, and include TARGET.h (C) or TARGET.hpp (C++).
-# Functions are called TARGET_infer and so on. OP: of a file with several. OPTIONS: anything that xhat build takes.
+# A library target, compiled ahead of time when the op or xhat changes: link it, and include TARGET.h (C) or TARGET.hpp (C++).
+# Functions are called TARGET_infer and so on; on a GPU, TARGET_cuda_infer. OP: of a file with several. GPU_DIMS: sizes there, of the
+# dims whose sizes are not in DIMS. OPTIONS: anything that xhat build takes.
+#
+# SOURCES have ops that are written in C++, each as XHAT_OP(NAME) { ... return op.build(); }. They are linked with the engine to a
+# program that makes the library when the project is built; find_package(xhat COMPONENTS engine) brings what that takes. Of the
+# same SOURCES there is one program, for any number of ops.
 function(xhat_add_op target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FILE;OP" "DIMS;LEVELS;OPTIONS;TARGETS")
-  if(arg_UNPARSED_ARGUMENTS OR NOT arg_FILE)
-    message(FATAL_ERROR "xhat_add_op(${target} FILE op.xh [OP NAME] [DIMS ...] [LEVELS ...] [OPTIONS ...] [TARGETS cpu]); "
-                        "it was given: ${ARGN}")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FILE;OP" "SOURCES;DIMS;LEVELS;OPTIONS;TARGETS;GPU_DIMS")
+  if(arg_UNPARSED_ARGUMENTS OR (NOT arg_FILE AND NOT arg_SOURCES) OR (arg_FILE AND arg_SOURCES))
+    message(FATAL_ERROR "xhat_add_op(${target} FILE op.xh | SOURCES ops.cpp ... [OP NAME] [DIMS ...] [LEVELS ...] [TARGETS ...] "
+                        "[GPU_DIMS ...] [OPTIONS ...]); it was given: ${ARGN}")
   endif()
-  foreach(processor IN LISTS arg_TARGETS)
-    if(NOT processor STREQUAL "cpu")
-      message(FATAL_ERROR "xhat_add_op(${target}): TARGETS ${processor}: not yet; there is cpu")
-    endif()
-  endforeach()
-  cmake_path(ABSOLUTE_PATH arg_FILE BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/xhat/${target})
   set(options --name ${target} -o ${folder} ${arg_OPTIONS})
   if(arg_OP)
@@ -22,9 +23,25 @@ function(xhat_add_op target)
   foreach(dim IN LISTS arg_DIMS)
     list(APPEND options --dims ${dim})
   endforeach()
+  foreach(dim IN LISTS arg_GPU_DIMS)
+    list(APPEND options --gpu-dims ${dim})
+  endforeach()
+  if(arg_TARGETS)
+    list(JOIN arg_TARGETS "," targets)
+    list(APPEND options --target ${targets})
+  endif()
   if(arg_LEVELS)
     list(JOIN arg_LEVELS "," levels)
     list(APPEND options --levels ${levels})
+  endif()
+  if(arg_FILE)
+    cmake_path(ABSOLUTE_PATH arg_FILE BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    set(command $<TARGET_FILE:xhat::tool> build ${arg_FILE})
+    set(depends ${arg_FILE} xhat::tool)
+  else()
+    xhat_generator(generator ${target} ${arg_SOURCES})
+    set(command $<TARGET_FILE:${generator}> --support ${XHAT_SUPPORT_LIBRARY})
+    set(depends ${generator} ${XHAT_SUPPORT_LIBRARY})
   endif()
   set(library ${folder}/lib${target}.a)
   set(tools "")
@@ -35,8 +52,8 @@ function(xhat_add_op target)
   endforeach()
   add_custom_command(
     OUTPUT ${library} ${folder}/${target}.h ${folder}/${target}.hpp
-    COMMAND ${tools} $<TARGET_FILE:xhat::tool> build ${arg_FILE} ${options}
-    DEPENDS ${arg_FILE} xhat::tool
+    COMMAND ${tools} ${command} ${options}
+    DEPENDS ${depends}
     COMMENT "Compiling ${target} ahead of time"
     VERBATIM)
   add_custom_target(${target}_files DEPENDS ${library} ${folder}/${target}.h ${folder}/${target}.hpp)
@@ -45,4 +62,26 @@ function(xhat_add_op target)
   add_dependencies(${target} ${target}_files)
   target_include_directories(${target} INTERFACE ${folder})
   target_link_libraries(${target} INTERFACE ${library} Threads::Threads $<$<LINK_LANGUAGE:C>:stdc++> $<$<LINK_LANGUAGE:C>:m>)
+endfunction()
+
+# The program that compiles the ops of these sources: one per list of sources.
+function(xhat_generator var target)
+  if(NOT TARGET xhat::generator)
+    message(FATAL_ERROR "xhat_add_op(${target} SOURCES ...) compiles and links C++ with the engine: "
+                        "say find_package(xhat REQUIRED COMPONENTS engine)")
+  endif()
+  set(sources "")
+  foreach(source IN LISTS ARGN)
+    cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
+    list(APPEND sources ${source})
+  endforeach()
+  string(SHA256 hash "${sources}")
+  string(SUBSTRING ${hash} 0 12 hash)
+  set(program xhat_generator_${hash})
+  if(NOT TARGET ${program})
+    add_executable(${program} EXCLUDE_FROM_ALL ${sources})
+    target_link_libraries(${program} PRIVATE xhat::generator)
+    target_compile_features(${program} PRIVATE cxx_std_20)
+  endif()
+  set(${var} ${program} PARENT_SCOPE)
 endfunction()

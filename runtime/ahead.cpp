@@ -16,6 +16,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/ahead_device.h"
 #include "runtime/ahead_plans.h"
 #include "runtime/ahead_text.h"
 #include "runtime/child.h"
@@ -134,6 +135,11 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   made.open = plans.open;
   made.kernels = plans.kernels.size();
   for (const runtime::AheadSide& side : plans.table.sides) made.plans += side.variants.size();
+  for (Target target : options.devices) {
+    tell(fmt::format("compiling for {}", name_of(target)));
+    plans.table.devices.push_back(runtime::device_code_of(derivation, options, target));
+    made.device_kernels += plans.table.devices.back().kernels.size();
+  }
 
   std::error_code error;
   fs::create_directories(folder, error);

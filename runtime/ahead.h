@@ -22,6 +22,8 @@ namespace xhat {
 struct AheadOptions {
   CompileOptions compile = {};
   std::map<std::string, std::vector<int64_t>> sizes = {};  // of dims: what to compile for
+  std::vector<Target> devices = {};                        // cuda, opencl: beside the CPU
+  std::map<std::string, std::vector<int64_t>> device_sizes = {};  // of dims, where they differ; all dims need values there
   std::vector<CpuLevel> levels = {CpuLevel::sse41, CpuLevel::avx2, CpuLevel::avx512};
   std::string name = {};      // of files and functions; empty: the op's
   std::string support = {};   // libxhat_ahead.a, which becomes part of the library
@@ -36,6 +38,7 @@ struct AheadLibrary {
   std::string open;                // the dim that stays open; empty: none
   size_t kernels = 0;              // compiled, for each level
   size_t plans = 0;                // ranges of sizes, of all sides together
+  size_t device_kernels = 0;       // of all devices
   int64_t bytes = 0;               // of the library
 };
 

@@ -120,7 +120,7 @@ std::vector<Id> GpuLowering::staged_reads(const std::vector<size_t>& group, cons
       if (is_read(a[id].op) && std::ranges::find(all, id) == all.end()) all.push_back(id);
   for (Id id : all) {
     const Node& n = a[id];
-    if (n.op != Op::read || spec_.tensors[n.symbol].is_size() || lies_[n.symbol].in == Lies::In::shared) continue;
+    if (n.op != Op::read || spec_.tensors[n.symbol].is_number() || lies_[n.symbol].in == Lies::In::shared) continue;
     if (std::ranges::count_if(all, [&](Id other) { return a[other].symbol == n.symbol; }) != 1) continue;
     auto indices = read_indices(n);
     bool plain = std::ranges::all_of(indices, [&](Id i) { return a[i].op == Op::axis && std::ranges::count(indices, i) == 1; });

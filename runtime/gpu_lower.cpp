@@ -27,6 +27,9 @@ constexpr int kThreads = 256;            // of a block with enough to do
 constexpr int64_t kSharedBytes = 40960;  // of 48 KB that every device has: temporaries; the rest is for adding up
 constexpr int64_t kOneBlock = 1 << 17;   // elements; more are not left to one block
 
+// A number that comes with a launch: a half as its bits.
+Halide::Type passed_as(DType t) { return t == DType::f16 || t == DType::bf16 ? Halide::UInt(16) : storage_type(t); }
+
 bool is_index_of_extreme(Op op) { return op == Op::argmax || op == Op::argmin; }
 
 }  // namespace
@@ -36,8 +39,11 @@ GpuLowering::GpuLowering(const KernelSpec& spec, DeviceKind kind, const std::vec
   emit_.inputs.resize(spec_.tensors.size());
   for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
     const SpecTensor& x = spec_.tensors[t];
-    if (x.is_size()) {
-      Expr value = Variable::make(storage_type(x.type), "xh_size" + std::to_string(t));
+    if (x.is_number()) {
+      Expr value = Variable::make(passed_as(x.type), "xh_size" + std::to_string(t));
+      if (x.type == DType::boolean) value = ops::boolean(value);
+      if (x.type == DType::f16) value = Halide::cast(storage_type(x.type), float16_to_float32(value));
+      if (x.type == DType::bf16) value = Halide::cast(storage_type(x.type), bfloat16_to_float32(value));
       emit_.given[spec_.arena->read(t, x.type, {})] = value;
       out_.values.push_back(t);
       continue;
@@ -387,7 +393,7 @@ GpuKernel GpuLowering::run() {
   Buffers used;
   pass->with.accept(&used);
   for (uint32_t t : out_.values)
-    out_.arguments.emplace_back("xh_size" + std::to_string(t), Halide::Argument::InputScalar, storage_type(spec_.tensors[t].type), 0,
+    out_.arguments.emplace_back("xh_size" + std::to_string(t), Halide::Argument::InputScalar, passed_as(spec_.tensors[t].type), 0,
                                 Halide::ArgumentEstimates());
   for (uint32_t t = 0; t < spec_.tensors.size(); ++t)
     for (bool partial : {false, true}) {

@@ -150,7 +150,7 @@ std::string KernelSpec::key() const {
   }
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     const SpecTensor& x = c.tensors[t];
-    s += fmt::format("t{}{}{}[", static_cast<int>(x.type), static_cast<int>(x.use), x.dense ? 'd' : 's');
+    s += fmt::format("t{}{}{}[", static_cast<int>(x.type), static_cast<int>(x.use), x.by_value ? 'v' : x.dense ? 'd' : 's');
     for (int64_t n : x.shape) s += fmt::format("{},", n);
     s += "]";
   }

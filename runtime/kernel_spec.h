@@ -43,7 +43,9 @@ struct SpecTensor {
   std::vector<int64_t> steps;               // per dimension: elements of the last of these that one step takes
   bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
   double value = 0;                         // of an input that the program does not name: a size (is_size)
+  bool by_value = false;                    // of a GPU's kernel: a scalar that the caller has as a number
   bool is_size() const { return original == kInternal && use == Use::input; }
+  bool is_number() const { return is_size() || by_value; }  // passed with a launch, and not in memory
 };
 
 struct SpecMember {

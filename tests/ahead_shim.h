@@ -1,5 +1,6 @@
 // Included by a source that a test generates for a library that was compiled ahead of time: calls its functions with arguments in
-// an array, so that one test can call libraries of any op. A value passed by value is read from its place.
+// an array, so that one test can call libraries of any op. A value passed by value is read from its place; of a device's functions
+// the stream is the first of the arguments.
 #pragma once
 #include <cstdint>
 #include <type_traits>

@@ -1,129 +1,20 @@
 // Libraries compiled ahead of time compute the bits that the engine computes in the process, at any size of the open dim, on
 // every processor level that this machine has; and say what is wrong with a call before they write.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <thread>
-
-#include <fmt/format.h>
 
 #include "ad/gradient.h"
 #include "runtime/ahead.h"
 #include "runtime/kernel_cache.h"
+#include "tests/ahead_library.h"
 #include "tests/golden.h"
-#include "tests/runtime_helper.h"
 #include "tests/tool_helper.h"
 
 namespace xhat {
 namespace {
 
 using namespace xhat::testing;
-
-std::vector<CpuLevel> levels_here() {
-  std::vector<CpuLevel> levels = {CpuLevel::sse41};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) levels.push_back(CpuLevel::avx2);
-  if (levels.size() == 2 && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-    levels.push_back(CpuLevel::avx512);
-  return levels;
-}
-
-class Environment {
- public:
-  Environment(const char* name, std::string_view value) : name_(name) { setenv(name, std::string(value).c_str(), 1); }
-  ~Environment() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
-
-// A library in this process. Linked as a shared object, so that one process can hold many, and one at several levels.
-class Loaded {
- public:
-  Loaded(const std::string& folder, const std::string& name, const Program& p, int copy) : p_(p) {
-    std::string shim = "#include \"tests/ahead_shim.h\"\n#include \"" + name + ".h\"\nextern \"C\" int side(int s, const int64_t* d, void* const* a) {\n";
-    int number = 0;
-    for (const char* side : {"infer", "forward", "backward"}) shim += fmt::format("  if (s == {}) return call({}_{}, d, a);\n", number++, name, side);
-    shim += fmt::format("  return -1;\n}}\nextern \"C\" size_t stash_bytes(const int64_t* d) {{ return {0}_stash_bytes(reinterpret_cast<const {0}_dims*>(d)); }}\n", name);
-    shim += fmt::format("extern \"C\" const char* message() {{ return {}_message(); }}\n", name);
-    shim += fmt::format("extern \"C\" const char* level() {{ return {}_cpu_level(); }}\n", name);
-    std::ofstream(folder + "/shim.cpp") << shim;
-    std::string object = fmt::format("{}/{}_{}.so", folder, name, copy);
-    std::string command = fmt::format("c++ -std=c++20 -O0 -fPIC -shared -I{} -I{} {}/shim.cpp {}/lib{}.a -lpthread -o {} 2>&1", XHAT_SOURCE_DIR,
-                                      folder, folder, folder, name, object);
-    if (std::system(command.c_str()) != 0) throw Error("the library does not link");
-    handle_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!handle_) throw Error(dlerror());
-    find(side_, "side");
-    find(stash_bytes_, "stash_bytes");
-    find(message_, "message");
-    find(level_, "level");
-  }
-
-  std::string level() const { return level_(); }
-  std::string message() const { return message_(); }
-  size_t stash_bytes(const std::vector<int64_t>& dims) const { return stash_bytes_(dims.data()); }
-  int side(int s, const std::vector<int64_t>& dims, const std::vector<void*>& arguments) const { return side_(s, dims.data(), arguments.data()); }
-
-  // Outputs of infer, of forward, and gradients.
-  Arrays run(const Arrays& data, const DimValues& sizes) const {
-    std::vector<int64_t> dims;
-    for (const Dim& d : p_.dims)
-      if (d.definition == kNone) dims.push_back(sizes.at(std::string(p_.arena->name(d.dim))));
-    Arrays results;
-    for (int s = 0; s < 3; ++s) {
-      Program direction = s == 0 ? infer_program(p_) : s == 1 ? forward_program(p_) : backward_program(p_);
-      Arrays given = data;
-      for (const auto& [name, array] : results) given.insert_or_assign(name, array);
-      Call call(direction, sizes);
-      std::vector<TensorId> kept = stashes(p_), inputs, outputs;
-      for (TensorId t : direction.inputs)
-        if (std::ranges::find(kept, t) == kept.end()) inputs.push_back(t);
-      for (TensorId t : direction.outputs)
-        if (std::ranges::find(kept, t) == kept.end()) outputs.push_back(t);
-      call.give(inputs, given);
-      call.expect(outputs);
-      std::vector<void*> arguments;
-      for (const Argument& a : call.arguments({inputs, outputs})) arguments.push_back(a.view.data);
-      if (s == 1) stash_.assign(stash_bytes(dims) / 16 + 1, {});
-      if (s > 0) arguments.push_back(stash_.data());
-      int status = side(s, dims, arguments);
-      EXPECT_EQ(status, 0) << message();
-      for (auto& [name, array] : call.arrays({outputs})) results.insert_or_assign(s == 0 ? "infer " + name : name, std::move(array));
-    }
-    return results;
-  }
-
- private:
-  template <class F>
-  void find(F& f, const char* name) {
-    f = reinterpret_cast<F>(dlsym(handle_, name));
-    if (!f) throw Error(dlerror());
-  }
-  struct alignas(16) Line {
-    char bytes[16];
-  };
-  const Program& p_;
-  void* handle_ = nullptr;  // stays: threads of the library's pool do
-  mutable std::vector<Line> stash_;
-  int (*side_)(int, const int64_t*, void* const*) = nullptr;
-  size_t (*stash_bytes_)(const int64_t*) = nullptr;
-  const char* (*message_)() = nullptr;
-  const char* (*level_)() = nullptr;
-};
-
-// Empty if all bits agree.
-std::string bits_differ(const Arrays& a, const Arrays& b) {
-  for (const auto& [name, x] : a) {
-    const Array& y = b.at(name);
-    if (x.shape != y.shape || x.integers != y.integers) return name;
-    for (size_t i = 0; i < x.reals.size(); ++i) {
-      bool same = std::memcmp(&x.reals[i], &y.reals[i], sizeof(double)) == 0 || (x.reals[i] != x.reals[i] && y.reals[i] != y.reals[i]);
-      if (!same) return fmt::format("{} at {}: {} and {}", name, i, x.reals[i], y.reals[i]);
-    }
-  }
-  return "";
-}
 
 class Ahead : public Tool {
  protected:

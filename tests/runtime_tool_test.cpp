@@ -97,7 +97,7 @@ TEST_F(ToolUsage, ErrorsPointIntoTheFile) {
 TEST_F(ToolUsage, NotYet) {
   write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n}\n");
   for (const char* arguments :
-       {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cuda -o $T/lib", "explain $T/p.xh",
+       {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cpu,vulkan -o $T/lib", "explain $T/p.xh",
         "explain $F/softmax.xh --target cuda"}) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;
@@ -129,7 +129,12 @@ TEST_F(ToolUsage, BuildSaysWhatItNeeds) {
       {"build $F/softmax.xh --dims N=8 -o $T/lib", "the size D must be given"},
       {"build $F/softmax.xh --dims D=eight -o $T/lib", "wants an integer"},
       {"build $F/softmax.xh --dims D=8 --levels avx3 -o $T/lib", "sse41, avx2, avx512"},
-      {"build $F/softmax.xh --dims D=8 --name 8rows -o $T/lib", "cannot be the name"}};
+      {"build $F/softmax.xh --dims D=8 --name 8rows -o $T/lib", "cannot be the name"},
+      {"build $F/softmax.xh --dims D=8 --target cuda -o $T/lib", "always has code for the CPU, too: --target cpu,cuda"},
+      {"build $F/softmax.xh --dims D=8 --target cpu,abacus -o $T/lib", "there is no target 'abacus'"},
+      {"build $F/softmax.xh --dims D=8 --gpu-dims N=8 -o $T/lib", "--gpu-dims go with a GPU"},
+      {"build $F/softmax.xh --dims D=8 --gpu-dims M=8 --target cpu,cuda -o $T/lib", "there is no dim M; it has N, D"},
+      {"build $F/softmax.xh --dims D=8 --target cpu,cuda -o $T/lib", "target cuda needs values of N"}};
   for (const auto& [arguments, says] : calls) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;

@@ -42,30 +42,33 @@ std::vector<CpuLevel> levels_of(const Command& c) {
 
 }  // namespace
 
-int build_command(const Command& c, const Source& source) {
+int build_command(const Command& c, const Program& op) {
   if (c.out.empty()) throw UsageError("build wants a folder for the library: -o DIR");
   Progress progress("build");
   AheadOptions options;
   options.compile = compile_options(c);
   options.compile.differentiate = !c.infer_only;
   options.sizes = sizes_of(c);
+  options.devices = gpus_of(c);
+  options.device_sizes = gpu_sizes_of(c);
   options.levels = levels_of(c);
   options.name = c.library;
-  options.support = support_library();
+  options.support = c.support.empty() ? support_library() : c.support;
   options.compiler = environment("CXX", "c++");
   options.archiver = environment("AR", "ar");
   options.jobs = c.threads;
   options.progress = [&](const std::string& what, bool often) { progress.show(what, often); };
   AheadLibrary made;
   try {
-    made = build_ahead(source.op, options, c.out);
+    made = build_ahead(op, options, c.out);
   } catch (...) {
     progress.show("");
     throw;
   }
   progress.show("");
-  std::cout << fmt::format("{}: {} tiles for each of {} processor levels, {} plans, {} KB\n", made.files.at(0), made.kernels,
-                           options.levels.size(), made.plans, (made.bytes + 1023) / 1024);
+  std::string gpus = options.devices.empty() ? "" : fmt::format("{} kernels for GPUs, ", made.device_kernels);
+  std::cout << fmt::format("{}: {} tiles for each of {} processor levels, {} plans, {}{} KB\n", made.files.at(0), made.kernels,
+                           options.levels.size(), made.plans, gpus, (made.bytes + 1023) / 1024);
   for (size_t i = 1; i < made.files.size(); ++i) std::cout << made.files[i] << "\n";
   return kFine;
 }

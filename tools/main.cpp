@@ -10,12 +10,6 @@
 namespace xhat::tool {
 namespace {
 
-int fail(const std::string& message) {
-  std::cout.flush();
-  std::cerr << message << "\n";
-  return kBadInput;
-}
-
 // Where the op's name stands: errors about the op as a whole (its sizes, its data) are shown there.
 Pos place_of(const Source& s) {
   auto file = ast::parse(s.text, s.file);
@@ -42,7 +36,7 @@ int dispatch(Command& c) {
     if (c.name == "run") return run_command(c, source);
     if (c.name == "bench") return bench_command(c, source);
     if (c.name == "tune") return tune_command(c, source);
-    if (c.name == "build") return build_command(c, source);
+    if (c.name == "build") return build_command(c, source.op);
   } catch (const Error& e) {
     return fail(located(e, source));
   }
@@ -76,13 +70,5 @@ int main(int argc, char** argv) {
               << "; xhat --help and xhat SUBCOMMAND --help say what there is\n";
     return kBadInput;
   }
-  try {
-    return dispatch(command);
-  } catch (const UsageError& e) {
-    return fail(std::string("xhat: error: ") + e.what());
-  } catch (const xhat::Error& e) {
-    return fail(e.what());
-  } catch (const std::exception& e) {  // Bug, out of memory
-    return fail(std::string("xhat: error: ") + e.what());
-  }
+  return exit_status_of([&] { return dispatch(command); });
 }

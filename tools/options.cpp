@@ -201,31 +201,40 @@ void declare(CLI::App& app, Command& c) {
 
   subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay",
              "xhat fmt softmax.xh > tidy.xh");
-  auto* build =
-      subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
-                 "xhat build batch_norm.xh --dims C=64,H=56,W=56 -o lib");
-  declare_planning(*build, c);
-  declare_tuned(*build, c);
-  build->get_option("--dims")->description(
-      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. one dim, a batch, may be left out: it stays open");
-  build->get_option("--threads")->description("compilers at a time (default: one per core)");
-  build->add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");
-  build->add_option("--levels", c.levels, "processors to make code for; the best that is there is used: sse41,avx2,avx512")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->capture_default_str();
-  build->add_option("--name", c.library, "of the library and its functions (default: the op's)");
-  build->add_flag("--infer-only", c.infer_only, "no forward and backward");
+  declare_build(*subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
+                            "xhat build batch_norm.xh --dims C=64,H=56,W=56 -o lib"),
+                c);
   auto* viz =
       subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
   declare_planning(*viz, c);
   viz->add_option("-o", c.out, "the page");
 }
 
+void declare_build(CLI::App& build, Command& c) {
+  declare_planning(build, c);
+  declare_tuned(build, c);
+  build.get_option("--dims")->description(
+      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. one dim, a batch, may be left out: it stays open");
+  build.get_option("--threads")->description("compilers at a time (default: one per core)");
+  build.get_option("--target")->description("processors and GPUs to make code for: cpu, or cpu,cuda, or cpu,opencl");
+  build.add_option("--gpu-dims", c.gpu_dims,
+                   "sizes that a GPU's code is made for, where they are not those of --dims: N=32,N=64. there, all must be given")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  build.add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");
+  build.add_option("--levels", c.levels, "processors to make code for; the best that is there is used: sse41,avx2,avx512")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  build.add_option("--name", c.library, "of the library and its functions (default: the op's)");
+  build.add_flag("--infer-only", c.infer_only, "no forward and backward");
+  build.add_option("--support", c.support, "libxhat_ahead.a (default: the one that came with this program)");
+}
+
 void settle(Command& c) {
   auto not_yet = [](const std::string& what) { throw UsageError("not yet: " + what); };
   if (c.name == "viz") not_yet("xhat viz comes later; xhat explain shows the same as text");
-  const bool gpu = target_of(c.target) != Target::cpu;
+  const bool gpu = c.name != "build" && target_of(c.target) != Target::cpu;
   if (gpu && c.name != "run" && c.name != "check" && c.name != "bench")
     not_yet("xhat " + c.name + " for target " + c.target + "; run, check and bench take it");
   if (c.name != "calibrate") give_back_file(c);
@@ -258,20 +267,41 @@ Target target_of(const std::string& name) {
   throw UsageError("there is no target '" + name + "'; there are cpu, cuda, opencl, vulkan");
 }
 
-std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c) {
+namespace {
+
+std::map<std::string, std::vector<int64_t>> sizes_in(const std::vector<std::string>& items, const std::string& option) {
   std::map<std::string, std::vector<int64_t>> sizes;
-  for (const std::string& item : c.dims)
-    for (const auto& [name, value] : pairs_of({item}, "--dims")) {
-      int64_t size = integer(value, "--dims " + name);
+  for (const std::string& item : items)
+    for (const auto& [name, value] : pairs_of({item}, option)) {
+      int64_t size = integer(value, option + " " + name);
       auto& list = sizes[name];
       if (std::ranges::find(list, size) == list.end()) list.push_back(size);
     }
   return sizes;
 }
 
+}  // namespace
+
+std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c) { return sizes_in(c.dims, "--dims"); }
+std::map<std::string, std::vector<int64_t>> gpu_sizes_of(const Command& c) { return sizes_in(c.gpu_dims, "--gpu-dims"); }
+
+std::vector<Target> gpus_of(const Command& c) {
+  std::vector<Target> gpus;
+  bool cpu = false;
+  for (const std::string& name : names(c.target)) {
+    Target target = target_of(name);
+    if (target == Target::cpu) cpu = true;
+    else if (target == Target::vulkan) throw UsageError("not yet: xhat build for target vulkan; cuda and opencl go with the CPU");
+    else if (std::ranges::find(gpus, target) == gpus.end()) gpus.push_back(target);
+  }
+  if (!cpu) throw UsageError("a library always has code for the CPU, too: --target cpu," + c.target);
+  if (gpus.empty() && !c.gpu_dims.empty()) throw UsageError("--gpu-dims go with a GPU: --target cpu,cuda");
+  return gpus;
+}
+
 CompileOptions compile_options(const Command& c) {
   CompileOptions o;
-  o.target = target_of(c.target);
+  o.target = c.name == "build" ? Target::cpu : target_of(c.target);
   o.libraries = c.libraries == "on" ? LibraryUse::on : c.libraries == "off" ? LibraryUse::off : LibraryUse::automatic;
   using Policy = StashOptions::Policy;
   if (c.stash == "cost")

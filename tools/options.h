@@ -47,6 +47,8 @@ struct Command {
   std::vector<std::string> levels = {"sse41", "avx2", "avx512"};
   std::string library;  // name of what build makes; empty: the op's
   bool infer_only = false;
+  std::vector<std::string> gpu_dims;
+  std::string support;  // libxhat_ahead.a; empty: beside the program
 };
 
 // A mistake in the call or in a file other than the op's: has no place in the op's text.
@@ -57,11 +59,17 @@ class UsageError : public std::runtime_error {
 
 // Declares all subcommands and options; the chosen one is in command.name after app.parse().
 void declare(CLI::App& app, Command& command);
+// The options of build alone, for generators (tools/generator/main.cpp), which have neither subcommands nor a FILE.
+void declare_build(CLI::App& app, Command& command);
 
 // What the options mean. Throws UsageError.
 DimValues dims_of(const Command& c);
 // Of build, where a dim may have several values: C=64,C=128.
 std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c);
+// The same of --gpu-dims.
+std::map<std::string, std::vector<int64_t>> gpu_sizes_of(const Command& c);
+// Of build: beside the CPU.
+std::vector<Target> gpus_of(const Command& c);
 CompileOptions compile_options(const Command& c);
 Target target_of(const std::string& name);
 // NAME=VALUE pairs, in order. Throws UsageError for one without '=' or a name given twice.

@@ -1,30 +1,20 @@
-// Part of every library that was compiled ahead of time: checks a call, picks the plan for its sizes, runs it.
+// Part of every library that was compiled ahead of time: checks a call for the CPU, picks the plan for its sizes, runs it.
 //
 // A stash is one block: who wrote it and for which sizes, then the stashed tensors, each at a multiple of 64 bytes.
 #include "runtime/ahead/run.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
-#include <new>
-#include <stdexcept>
 
+#include "runtime/ahead/library.h"
 #include "runtime/ahead/machine.h"
-#include "runtime/ahead/status.h"
-#include "runtime/ahead/table.h"
 #include "runtime/scratch.h"
 #include "runtime/tile_services.h"
 
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMost = INT32_MAX;  // kernels index with 32 bits
-constexpr size_t kPlansKept = 32;     // of a side, for different sizes
-enum SideNumber { kInfer, kForward, kBackward };
-
-thread_local std::string last_message;
-
-std::string text_of(int64_t v) { return std::to_string(v); }
+constexpr size_t kPlansKept = 32;  // of a side, for different sizes
 
 class AheadTile : public TileCode {
  public:
@@ -51,53 +41,30 @@ struct Plans {
   std::vector<std::vector<int64_t>> shapes;  // by tensor
 };
 
-struct Opened {
-  AheadTable table;
+}  // namespace
+
+struct CpuCalls {
   size_t level = 0;
-  size_t arguments = 0;  // dims that are
   std::vector<AheadTile> tiles;
   std::vector<const TileCode*> codes;
   std::mutex mutex;
   std::vector<std::vector<std::shared_ptr<Plans>>> plans;  // by side
 };
 
-[[noreturn]] void fail(const AheadTable& t, AheadStatus status, const std::string& what) { throw Failure{status, t.op + ": " + what}; }
+namespace {
 
-std::string sizes_text(const AheadTable& t, const std::vector<int64_t>& dims) {
-  std::string text;
-  for (size_t i = 0; i < dims.size(); ++i) text += (i ? ", " : "") + t.dims[i].name + " = " + text_of(dims[i]);
-  return text;
-}
-
-// All dims, from those that are arguments.
-std::vector<int64_t> dims_of(const Opened& o, const int64_t* given) {
-  const AheadTable& t = o.table;
-  std::vector<int64_t> dims;
-  if (o.arguments > 0 && !given) fail(t, AheadStatus::bad_argument, "dims is null");
-  for (const AheadDim& d : t.dims) {
-    int64_t value = d.definition.empty() ? given[dims.size()] : evaluate(d.definition, dims);
-    if (value < 0) fail(t, AheadStatus::bad_size, "dim " + d.name + " = " + text_of(value) + " is negative; sizes are 0 or more");
-    dims.push_back(value);
-  }
-  for (const AheadCondition& c : t.preconditions)
-    if (!evaluate(c.holds, dims)) fail(t, AheadStatus::bad_size, c.reason + "; it cannot run with " + sizes_text(t, dims));
-  return dims;
-}
-
-std::vector<int64_t> shape_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>& dims) {
-  const AheadTensor& x = t.tensors[static_cast<size_t>(tensor)];
-  std::vector<int64_t> shape;
-  double elements = 1;
-  for (const Formula& f : x.shape) {
-    shape.push_back(evaluate(f, dims));
-    elements *= static_cast<double>(shape.back());
-    if (shape.back() < 0)
-      fail(t, AheadStatus::bad_size, "dimension " + text_of(static_cast<int64_t>(shape.size()) - 1) + " of " + x.name +
-                                         " would be negative with " + sizes_text(t, dims));
-  }
-  if (elements > static_cast<double>(kMost))
-    fail(t, AheadStatus::bad_size, x.name + " would have more than 2^31-1 elements with " + sizes_text(t, dims) + "; split it into pieces");
-  return shape;
+// Throws Failure where the library has no code for this processor.
+CpuCalls& cpu_of(Opened& o, const xhat_ahead_library& library) {
+  std::lock_guard lock(o.mutex);
+  if (o.cpu) return *o.cpu;
+  auto made = std::make_shared<CpuCalls>();
+  made->level = choose_level(o.table.levels);
+  for (size_t c = 0; c < o.table.streams.size(); ++c)
+    made->tiles.emplace_back(library.tiles[made->level * static_cast<size_t>(library.codes) + c], o.table.streams[c] != 0);
+  for (const AheadTile& tile : made->tiles) made->codes.push_back(&tile);
+  made->plans.resize(o.table.sides.size());
+  o.cpu = made;
+  return *made;
 }
 
 bool serves(const AheadVariant& v, const std::vector<int64_t>& dims) {
@@ -106,8 +73,7 @@ bool serves(const AheadVariant& v, const std::vector<int64_t>& dims) {
   return v.open < 0 || (v.first <= dims[static_cast<size_t>(v.open)] && dims[static_cast<size_t>(v.open)] <= v.last);
 }
 
-std::shared_ptr<Plans> make_plans(const Opened& o, const AheadSide& side, const std::vector<int64_t>& dims) {
-  const AheadTable& t = o.table;
+std::shared_ptr<Plans> make_plans(const AheadTable& t, const CpuCalls& cpu, const AheadSide& side, const std::vector<int64_t>& dims) {
   auto found = std::ranges::find_if(side.variants, [&](const AheadVariant& v) { return serves(v, dims); });
   if (found == side.variants.end())
     fail(t, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t, dims) + ", but for " + t.known_sizes +
@@ -129,7 +95,7 @@ std::shared_ptr<Plans> make_plans(const Opened& o, const AheadSide& side, const 
       std::vector<int64_t> tiles = tiles_by_rule(k);
       for (size_t i = 0; i < tiles.size(); ++i) k.shared[i].tile = tiles[i];
     }
-    return std::make_unique<TileWalk>(std::move(plan), o.codes);
+    return std::make_unique<TileWalk>(std::move(plan), cpu.codes);
   };
   auto made = std::make_shared<Plans>();
   made->dims = dims;
@@ -139,39 +105,18 @@ std::shared_ptr<Plans> make_plans(const Opened& o, const AheadSide& side, const 
   return made;
 }
 
-std::shared_ptr<Plans> plans_for(Opened& o, int number, const std::vector<int64_t>& dims) {
-  auto& known = o.plans[static_cast<size_t>(number)];
+std::shared_ptr<Plans> plans_for(const AheadTable& t, CpuCalls& cpu, int number, const std::vector<int64_t>& dims) {
+  auto& known = cpu.plans[static_cast<size_t>(number)];
   {
-    std::lock_guard lock(o.mutex);
+    std::lock_guard lock(cpu.mutex);
     for (auto& p : known)
       if (p->dims == dims) return p;
   }
-  auto made = make_plans(o, o.table.sides[static_cast<size_t>(number)], dims);
-  std::lock_guard lock(o.mutex);
+  auto made = make_plans(t, cpu, t.sides[static_cast<size_t>(number)], dims);
+  std::lock_guard lock(cpu.mutex);
   if (known.size() >= kPlansKept) known.erase(known.begin());
   known.push_back(made);
   return made;
-}
-
-Opened& open(xhat_ahead_library* library) {
-  static std::mutex mutex;
-  std::atomic_ref<void*> opened(library->opened);
-  if (void* o = opened.load(std::memory_order_acquire)) return *static_cast<Opened*>(o);
-  std::lock_guard lock(mutex);
-  if (void* o = opened.load(std::memory_order_acquire)) return *static_cast<Opened*>(o);
-  if (library->format != kAheadFormat)
-    throw Failure{AheadStatus::internal, "libraries built by different versions of xhat are linked together; build them anew with one of them"};
-  auto made = std::make_unique<Opened>();
-  ByteReader reader(library->table);
-  transfer_table(reader, made->table);
-  made->level = choose_level(made->table.levels);
-  for (const AheadDim& d : made->table.dims) made->arguments += d.definition.empty();
-  for (size_t c = 0; c < made->table.streams.size(); ++c)
-    made->tiles.emplace_back(library->tiles[made->level * static_cast<size_t>(library->codes) + c], made->table.streams[c] != 0);
-  for (const AheadTile& tile : made->tiles) made->codes.push_back(&tile);
-  made->plans.resize(made->table.sides.size());
-  opened.store(made.get(), std::memory_order_release);
-  return *made.release();  // for as long as the process lives, as the library does
 }
 
 // --- the stash ---------------------------------------------------------------------------------------------
@@ -194,11 +139,7 @@ uint64_t hash_of(const std::vector<int64_t>& dims) {  // FNV-1a, by words
 
 int64_t stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims) {
   int64_t bytes = kLineBytes;
-  for (int64_t s : t.stash) {
-    int64_t n = static_cast<int64_t>(byte_size(t.tensors[static_cast<size_t>(s)].type));
-    for (int64_t e : shape_of(t, s, dims)) n *= e;
-    bytes += rounded(n);
-  }
+  for (int64_t s : t.stash) bytes += rounded(bytes_of(t, s, dims));
   return bytes;
 }
 
@@ -207,13 +148,13 @@ int64_t stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims) {
 class Call {
  public:
   Call(xhat_ahead_library* library, int number, const int64_t* dims)
-      : library_(library), o_(open(library)), t_(o_.table), number_(number), side_(side_of(t_, number)), dims_(dims_of(o_, dims)) {}
+      : library_(library), o_(open(library)), cpu_(cpu_of(o_, *library)), t_(o_.table), number_(number), side_(side_of(t_, number)),
+        dims_(dims_of(o_, dims)) {}
 
   void run(void* const* tensors, void* stash) {
-    plans_ = plans_for(o_, number_, dims_);
+    plans_ = plans_for(t_, cpu_, number_, dims_);
     views_.assign(std::max(t_.tensors.size(), static_cast<size_t>(side_.check_tensors)), TensorView());
-    for (const AheadCondition& c : side_.fails)
-      if (evaluate(c.holds, dims_)) fail(t_, AheadStatus::bad_size, c.reason + " with " + sizes_text(t_, dims_));
+    check_sizes(t_, side_, dims_);
     size_t at = 0;
     for (int64_t i : side_.inputs) bind(i, tensors[at++], false);
     for (int64_t i : side_.outputs) bind(i, tensors[at++], true);
@@ -226,11 +167,6 @@ class Call {
   }
 
  private:
-  static const AheadSide& side_of(const AheadTable& t, int number) {
-    if (static_cast<size_t>(number) >= t.sides.size()) fail(t, AheadStatus::bad_argument, "it was compiled without a backward");
-    return t.sides[static_cast<size_t>(number)];
-  }
-
   TensorView view_of(int64_t tensor, void* data) const {
     auto i = static_cast<size_t>(tensor);
     return TensorView(data, t_.tensors[i].type, plans_->shapes[i], {});
@@ -242,17 +178,17 @@ class Call {
     if (!data && v.elements() > 0) {
       // A gradient that nobody wants is computed into memory of ours.
       if (!written || number_ != kBackward)
-        fail(t_, AheadStatus::bad_argument, name + " is null; it has " + text_of(v.elements()) + " elements");
+        fail(t_, AheadStatus::bad_argument, name + " is null; it has " + std::to_string(v.elements()) + " elements");
       unwanted_.push_back(allocate(v.bytes()));
       v.data = unwanted_.back().get();
     }
     if (reinterpret_cast<uintptr_t>(v.data) % byte_size(v.type) != 0)
-      fail(t_, AheadStatus::bad_argument, name + " is not aligned to its element size, " + text_of(static_cast<int64_t>(byte_size(v.type))) + " bytes");
+      fail(t_, AheadStatus::bad_argument, name + " is not aligned to its element size, " + std::to_string(byte_size(v.type)) + " bytes");
     views_[static_cast<size_t>(tensor)] = v;
   }
 
   void bind_stash(void* stash) {
-    if (!stash) fail(t_, AheadStatus::bad_argument, "the stash is null; it takes " + text_of(stash_bytes(t_, dims_)) + " bytes");
+    if (!stash) fail(t_, AheadStatus::bad_argument, "the stash is null; it takes " + std::to_string(stash_bytes(t_, dims_)) + " bytes");
     if (reinterpret_cast<uintptr_t>(stash) % 16 != 0) fail(t_, AheadStatus::bad_argument, "the stash is not aligned to 16 bytes");
     if (number_ == kBackward) {
       const auto& head = *static_cast<const StashHead*>(stash);
@@ -303,6 +239,7 @@ class Call {
 
   xhat_ahead_library* library_;
   Opened& o_;
+  CpuCalls& cpu_;
   const AheadTable& t_;
   int number_;
   const AheadSide& side_;
@@ -312,27 +249,6 @@ class Call {
   std::vector<Block> unwanted_;
   const char* stash_end_ = nullptr;
 };
-
-// No exception leaves a C function.
-template <class F>
-int guarded(F&& f) {
-  auto failed = [](AheadStatus status, const std::string& message) {
-    last_message = message;
-    return static_cast<int>(status);
-  };
-  try {
-    f();
-    return static_cast<int>(AheadStatus::ok);
-  } catch (const Failure& e) {
-    return failed(e.status, e.message);
-  } catch (const std::bad_alloc&) {
-    return failed(AheadStatus::no_memory, "out of memory");
-  } catch (const Error& e) {  // scratch.h
-    return failed(AheadStatus::no_memory, e.message());
-  } catch (const std::exception& e) {
-    return failed(AheadStatus::internal, e.what());
-  }
-}
 
 }  // namespace
 
@@ -353,27 +269,6 @@ int xhat_ahead_stash_bytes(xhat_ahead_library* library, const int64_t* dims, int
   });
 }
 
-int64_t xhat_ahead_elements(xhat_ahead_library* library, const int64_t* dims, const char* tensor) {
-  int64_t elements = -1;
-  guarded([&] {
-    const Opened& o = open(library);
-    std::vector<int64_t> sizes = dims_of(o, dims);
-    for (const AheadSide& side : o.table.sides)
-      for (const auto* list : {&side.inputs, &side.outputs})
-        for (int64_t t : *list)
-          if (tensor && o.table.tensors[static_cast<size_t>(t)].name == tensor) {
-            int64_t n = 1;
-            for (int64_t e : shape_of(o.table, t, sizes)) n *= e;
-            elements = n;
-            return;
-          }
-    fail(o.table, AheadStatus::bad_argument, "it has no array " + std::string(tensor ? tensor : "(null)"));
-  });
-  return elements;
-}
-
-const char* xhat_ahead_message() { return last_message.c_str(); }
-
 int xhat_ahead_set_threads(int threads) {
   return guarded([&] { set_threads(threads); });
 }
@@ -381,8 +276,8 @@ int xhat_ahead_set_threads(int threads) {
 const char* xhat_ahead_level(xhat_ahead_library* library) {
   const char* name = "";
   guarded([&] {
-    const Opened& o = open(library);
-    name = name_of(o.table.levels[o.level]).data();
+    Opened& o = open(library);
+    name = name_of(o.table.levels[cpu_of(o, *library).level]).data();
   });
   return name;
 }

@@ -4,7 +4,18 @@
 
 namespace xhat::runtime {
 
-enum class AheadStatus : int { ok = 0, bad_argument = 1, bad_size = 2, bad_data = 3, no_memory = 4, bad_cpu = 5, internal = 6 };
+enum class AheadStatus : int {
+  ok = 0,
+  bad_argument = 1,
+  bad_size = 2,
+  bad_data = 3,
+  no_memory = 4,
+  bad_cpu = 5,
+  internal = 6,
+  no_device = 7,
+  bad_pointer = 8,
+  device_failed = 9
+};
 
 struct Failure {
   AheadStatus status;

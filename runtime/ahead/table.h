@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "expr/expr.h"
+#include "runtime/ahead/device_table.h"
 #include "runtime/cpu_level.h"
 #include "runtime/walk_archive.h"
 
 namespace xhat::runtime {
 
-constexpr int64_t kAheadFormat = 1;  // of tables, and of what generated sources call; a change of either counts it up
+constexpr int64_t kAheadFormat = 2;  // of tables, and of what generated sources call; a change of either counts it up
 
 // An integer expression over dims: nodes, children first. The last one of a formula is its value.
 struct FormulaNode {
@@ -80,6 +81,7 @@ struct AheadTable {
   std::vector<CpuLevel> levels;
   std::vector<uint8_t> streams;  // by code: are results written past the cache?
   std::string known_sizes;    // for messages
+  std::vector<AheadDevice> devices;
 };
 
 // A table as bytes, and back: zigzag varints, texts with their length, doubles as they are.
@@ -202,6 +204,7 @@ void transfer_table(A& a, AheadTable& table) {
   each(table.levels, number);
   each(table.streams, number);
   a.text(table.known_sizes);
+  each(table.devices, [&](AheadDevice& d) { transfer_device(a, d); });
 }
 
 }  // namespace xhat::runtime

@@ -36,6 +36,7 @@ constexpr uintptr_t kLastSpecialStream = 2;
   F(context_device, "cuCtxGetDevice", (int*))                                                               \
   F(stream_context, "cuStreamGetCtx", (DeviceStream, Context*))                                             \
   F(stream_capturing, "cuStreamIsCapturing", (DeviceStream, int*))                                          \
+  F(exchange_capture_mode, "cuThreadExchangeStreamCaptureMode", (int*))                                     \
   F(synchronize, "cuStreamSynchronize", (DeviceStream))                                                     \
   F(allocate, "cuMemAlloc_v2", (Pointer*, size_t))                                                          \
   F(release, "cuMemFree_v2", (Pointer))                                                                     \
@@ -104,10 +105,24 @@ class Current {
   bool pushed_ = false;
 };
 
+// While somebody captures a stream, in any thread, allocating and loading are refused, and break the capture, unless the thread says
+// that this is none of the graph.
+class NotCaptured {
+ public:
+  NotCaptured() { cuda().exchange_capture_mode(&mode_); }
+  ~NotCaptured() { cuda().exchange_capture_mode(&mode_); }
+  NotCaptured(const NotCaptured&) = delete;
+  NotCaptured& operator=(const NotCaptured&) = delete;
+
+ private:
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; what it was, once exchanged
+};
+
 class CudaKernel : public LoadedKernel {
  public:
   CudaKernel(Context context, const DeviceKernel& kernel) : context_(context), launches_(kernel.launches) {
     Current current(context_);
+    NotCaptured no_part_of_a_graph;
     char said[4096] = "";
     JitOption options[] = {kMaxRegisters, kErrorLog, kErrorLogBytes};
     auto number = [](uintptr_t n) { return reinterpret_cast<void*>(n); };
@@ -118,7 +133,9 @@ class CudaKernel : public LoadedKernel {
       cuda().ok(cuda().function(&functions_.emplace_back(), module_, l.entry.c_str()), "looking for the kernel " + l.entry);
   }
   ~CudaKernel() override {
-    if (module_) cuda().unload(module_);
+    if (!module_) return;
+    NotCaptured no_part_of_a_graph;
+    cuda().unload(module_);
   }
 
   void run(DeviceStream stream, std::span<const DeviceMemory> buffers, std::span<const SizeValue> values) const override {
@@ -163,14 +180,17 @@ class CudaDriver : public DeviceDriver {
 
   DeviceMemory allocate(int64_t bytes) override {
     Current current(context_);
+    NotCaptured no_part_of_a_graph;
     Pointer memory = 0;
     Result r = cuda().allocate(&memory, static_cast<size_t>(std::max<int64_t>(1, bytes)));
+    if (r == kOutOfMemory) throw no_memory(Target::cuda, bytes, cuda().said(r));
     cuda().ok(r, "an allocation of " + std::to_string(bytes) + " bytes");
     return memory;
   }
   void release(DeviceMemory memory) noexcept override {
     try {
       Current current(context_);
+      NotCaptured no_part_of_a_graph;
       cuda().release(memory);
     } catch (const DeviceError&) {  // the context is gone, and the memory with it
     }
@@ -201,13 +221,11 @@ class CudaDriver : public DeviceDriver {
 
   MemoryPlace place_of(DeviceMemory memory, int64_t) override {
     Current current(context_);
-    unsigned type = 0, managed = 0;
-    Result r = cuda().pointer_attribute(&type, kPointerType, memory);
-    if (r == kInvalidValue) return MemoryPlace::host;  // the driver has never heard of it
-    cuda().ok(r, "asking where a pointer leads");
-    cuda().ok(cuda().pointer_attribute(&managed, kPointerManaged, memory), "asking where a pointer leads");
-    if (managed & 0xff) return MemoryPlace::here;
-    if (type == kTypeHost) return MemoryPlace::host;
+    switch (access_to(memory)) {
+      case Access::host: return MemoryPlace::host;
+      case Access::both: return MemoryPlace::here;
+      case Access::device: break;
+    }
     int device = 0;
     cuda().ok(cuda().pointer_attribute(&device, kPointerDevice, memory), "asking where a pointer leads");
     if (device != device_) return MemoryPlace::other_device;
@@ -215,8 +233,23 @@ class CudaDriver : public DeviceDriver {
     if (cuda().pointer_attribute(&owner, kPointerContext, memory) == kOk && owner && owner != context_) return MemoryPlace::other_context;
     return MemoryPlace::here;
   }
+  bool hidden_from_host(const void* address, int64_t) override {
+    Current current(context_);
+    return access_to(reinterpret_cast<Pointer>(address)) == Access::device;
+  }
 
  private:
+  enum class Access : uint8_t { host, device, both };
+  static Access access_to(Pointer memory) {
+    unsigned type = 0, managed = 0;
+    Result r = cuda().pointer_attribute(&type, kPointerType, memory);
+    if (r == kInvalidValue) return Access::host;  // the driver has never heard of it
+    cuda().ok(r, "asking where a pointer leads");
+    cuda().ok(cuda().pointer_attribute(&managed, kPointerManaged, memory), "asking where a pointer leads");
+    if (managed & 0xff) return Access::both;
+    return type == kTypeHost ? Access::host : Access::device;
+  }
+
   Context context_;
   int device_ = 0;
 };

@@ -51,6 +51,17 @@ DeviceError no_device(Target target, DeviceFailure why, const std::string& detai
                               ", or use --target cpu (" + detail + ")");
 }
 
+DeviceMemory DeviceDriver::part(DeviceMemory memory, int64_t offset, int64_t) { return memory + static_cast<DeviceMemory>(offset); }
+void DeviceDriver::release_part(DeviceMemory) noexcept {}
+
+DeviceError no_memory(Target target, int64_t bytes, const std::string& detail) {
+  return DeviceError(DeviceFailure::no_memory, "target " + std::string(name_of(target)) + ": out of memory: the device has no " +
+                                                   std::to_string(bytes) + " bytes left (" + detail +
+                                                   "); free some, or make the tensors smaller");
+}
+
+bool DeviceDriver::hidden_from_host(const void*, int64_t) { return false; }
+
 DeviceDriver& device_driver(Target target, DeviceStream stream) {
   switch (target) {
     case Target::cuda: return cuda_driver(stream);

@@ -90,6 +90,10 @@ class DeviceDriver {
 
   virtual DeviceMemory allocate(int64_t bytes) = 0;  // aligned to 128 bytes or more
   virtual void release(DeviceMemory memory) noexcept = 0;  // what was enqueued before may still use it
+  // A piece of memory, for kernels to take as memory of its own; given back before the memory is. OpenCL wants its own alignment of
+  // the offset, 512 bytes at most.
+  virtual DeviceMemory part(DeviceMemory memory, int64_t offset, int64_t bytes);  // as it stands: of addresses
+  virtual void release_part(DeviceMemory part) noexcept;
 
   // In the order of the stream. Both return when the host's memory may be used again.
   virtual void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) = 0;
@@ -101,6 +105,8 @@ class DeviceDriver {
 
   virtual bool capturing(DeviceStream stream) = 0;  // into a graph: nothing may be allocated, loaded or waited for
   virtual MemoryPlace place_of(DeviceMemory memory, int64_t bytes) = 0;
+  // Of what was handed to us as the host's memory: is it a device's, where the host cannot read?
+  virtual bool hidden_from_host(const void* address, int64_t bytes);
 };
 
 // The context of that stream. Without one: of CUDA, the context that is current in this thread, else the primary one of device 0,

@@ -13,6 +13,7 @@ DeviceDriver& opencl_driver(DeviceStream stream);
 // What a user lacks if there is no such device, and the error that says so.
 std::string remedy_for(Target target);
 DeviceError no_device(Target target, DeviceFailure why, const std::string& detail);
+DeviceError no_memory(Target target, int64_t bytes, const std::string& detail);
 
 // The drivers of one target, by context and device. They stay: nothing tells us that nobody will call any more.
 template <class Driver>

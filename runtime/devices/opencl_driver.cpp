@@ -21,7 +21,8 @@ enum Info : unsigned {
 };
 constexpr uint64_t kAnyDevice = 0xFFFFFFFF, kGpuDevice = 1 << 2;
 constexpr uint64_t kOutOfOrder = 1;
-constexpr uint64_t kReadWrite = 1;
+constexpr uint64_t kReadWrite = 1, kInherited = 0;
+constexpr unsigned kRegion = 0x1220;
 constexpr unsigned kBlocking = 1;
 
 using Sizes = const size_t*;
@@ -36,6 +37,7 @@ using Events = const Handle*;
   F(create_queue, "clCreateCommandQueue", Handle, (Handle, Handle, uint64_t, Result*))                                          \
   F(queue_info, "clGetCommandQueueInfo", Result, (Handle, Info, size_t, void*, size_t*))                                        \
   F(create_buffer, "clCreateBuffer", Handle, (Handle, uint64_t, size_t, void*, Result*))                                        \
+  F(create_part, "clCreateSubBuffer", Handle, (Handle, uint64_t, unsigned, const size_t*, Result*))                             \
   F(release_buffer, "clReleaseMemObject", Result, (Handle))                                                                     \
   F(memory_info, "clGetMemObjectInfo", Result, (Handle, Info, size_t, void*, size_t*))                                          \
   F(write, "clEnqueueWriteBuffer", Result, (Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, Events, Handle*))  \
@@ -64,11 +66,11 @@ struct OpenCl {
     if (!library.problem().empty()) throw no_device(Target::opencl, DeviceFailure::no_driver, library.problem());
   }
 
+  static bool is_memory(Result r) { return r == kNoMemory || r == kOutOfResources || r == kInvalidSize; }
   static void ok(Result r, const std::string& what, DeviceFailure why = DeviceFailure::failed) {
     if (r == kOk) return;
-    bool memory = r == kNoMemory || r == kOutOfResources || r == kInvalidSize;
-    throw DeviceError(memory ? DeviceFailure::no_memory : why,
-                      "target opencl: " + what + " failed: " + (memory ? "out of memory, " : "") + "error " + std::to_string(r));
+    throw DeviceError(is_memory(r) ? DeviceFailure::no_memory : why,
+                      "target opencl: " + what + " failed: " + (is_memory(r) ? "out of memory, " : "") + "error " + std::to_string(r));
   }
 };
 
@@ -170,10 +172,20 @@ class OpenClDriver : public DeviceDriver {
   DeviceMemory allocate(int64_t bytes) override {
     Result r = kOk;
     Handle memory = opencl().create_buffer(context_, kReadWrite, static_cast<size_t>(std::max<int64_t>(1, bytes)), nullptr, &r);
+    if (OpenCl::is_memory(r)) throw no_memory(Target::opencl, bytes, "error " + std::to_string(r));
     OpenCl::ok(r, "an allocation of " + std::to_string(bytes) + " bytes");
     return reinterpret_cast<DeviceMemory>(memory);
   }
   void release(DeviceMemory memory) noexcept override { opencl().release_buffer(handle(memory)); }
+
+  DeviceMemory part(DeviceMemory memory, int64_t offset, int64_t bytes) override {
+    const size_t region[2] = {static_cast<size_t>(offset), static_cast<size_t>(bytes)};
+    Result r = kOk;
+    Handle made = opencl().create_part(reinterpret_cast<Handle>(memory), kInherited, kRegion, region, &r);
+    OpenCl::ok(r, "taking a part of memory", DeviceFailure::bad_pointer);
+    return reinterpret_cast<DeviceMemory>(made);
+  }
+  void release_part(DeviceMemory part) noexcept override { release(part); }
 
   void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) override {
     Result r = opencl().write(on(stream), handle(to), kBlocking, 0, static_cast<size_t>(bytes), from, 0, nullptr, nullptr);
@@ -188,13 +200,7 @@ class OpenClDriver : public DeviceDriver {
   bool capturing(DeviceStream) override { return false; }
 
   MemoryPlace place_of(DeviceMemory memory, int64_t bytes) override {
-    // A cl_mem is a pointer to something that begins, as a context does, with the table of its driver's functions (cl_khr_icd):
-    // by that it is told from other pointers, which the library would follow without looking.
-    void *table = nullptr, *ours = nullptr;
-    if (memory % alignof(void*) != 0) return MemoryPlace::host;
-    std::memcpy(&table, reinterpret_cast<const void*>(memory), sizeof table);
-    std::memcpy(&ours, context_, sizeof ours);
-    if (table != ours) return MemoryPlace::host;
+    if (!is_object(handle(memory))) return MemoryPlace::host;
     Handle owner = nullptr;
     size_t there = 0;
     if (opencl().memory_info(handle(memory), kMemoryContext, sizeof owner, &owner, nullptr)) return MemoryPlace::host;
@@ -202,8 +208,20 @@ class OpenClDriver : public DeviceDriver {
     OpenCl::ok(opencl().memory_info(handle(memory), kMemoryBytes, sizeof there, &there, nullptr), "asking for the size of memory");
     return there < static_cast<size_t>(bytes) ? MemoryPlace::too_small : MemoryPlace::here;
   }
+  bool hidden_from_host(const void* address, int64_t bytes) override {
+    return bytes >= static_cast<int64_t>(sizeof(void*)) && is_object(address);
+  }
 
  private:
+  // An object of the driver, as cl_mem is, begins, as a context does, with the table of its driver's functions (cl_khr_icd): by that
+  // it is told from other pointers, which the library would follow without looking.
+  bool is_object(const void* p) const {
+    void *table = nullptr, *ours = nullptr;
+    if (reinterpret_cast<uintptr_t>(p) % alignof(void*) != 0) return false;
+    std::memcpy(&table, p, sizeof table);
+    std::memcpy(&ours, context_, sizeof ours);
+    return table == ours;
+  }
   static Handle handle(DeviceMemory memory) { return reinterpret_cast<Handle>(memory); }
   Handle on(DeviceStream stream) const { return stream ? stream : queue_; }
   Handle context_, device_, queue_ = nullptr;

@@ -11,7 +11,9 @@
 
 #include "bag.hpp"
 #include "batch_norm.hpp"
+#include "polynomial.hpp"
 #include "product.hpp"
+#include "rms_norm.hpp"
 
 #define EXPECT(what) \
   if (!(what)) std::printf("main.cpp:%d: %s\n", __LINE__, #what), std::exit(1)
@@ -87,6 +89,31 @@ void bag(const std::string& folder, int64_t n) {
   for (float v : untouched) EXPECT(v == -1);
 }
 
+// An op written in C++ (ops.cpp).
+void rms_norm(const std::string& folder, int64_t n) {
+  auto x = numbers(static_cast<size_t>(n) * 70, 7), gain = numbers(70, 8), dy = numbers(x.size(), 9);
+  std::vector<float> y(x.size()), dx(x.size()), dgain(70);
+  ops::rms_norm::stash_type stash;
+  ops::rms_norm::forward({n, 70}, x, gain, y, stash);
+  ops::rms_norm::backward({n, 70}, x, gain, dy, dx, dgain, stash);
+  const std::string shape = std::to_string(n) + ", 70", at = folder + "/";
+  write(at + "x.npy", shape, x);
+  write(at + "gain.npy", "70,", gain);
+  write(at + "dy.npy", shape, dy);
+  write(at + "out_y.npy", shape, y);
+  write(at + "out_grad_x.npy", shape, dx);
+  write(at + "out_grad_gain.npy", "70,", dgain);
+}
+
+void polynomial() {
+  std::vector<float> x = {-1, 0, 0.5f, 2}, w = {1, 2, 3, 4}, y(4), ones(4, 1), dx(4), dw(4);
+  ops::polynomial::stash_type stash;
+  ops::polynomial::forward({4}, x, w, y, stash);
+  EXPECT((y == std::vector<float>{-2, 1, 3.25f, 49}));
+  ops::polynomial::backward({4}, x, w, ones, dx, dw, stash);
+  EXPECT((dx == std::vector<float>{8, 2, 8, 62} && dw == std::vector<float>{4, 1.5f, 5.25f, 7.125f}));
+}
+
 void product_of_matrices() {
   for (int columns : {16, 48}) {  // the library was made for both
     Matrix a = Matrix::Random(33, 40), b = Matrix::Random(40, columns), c(33, columns);
@@ -99,6 +126,24 @@ void product_of_matrices() {
     } catch (const ops::error& e) {
       EXPECT(e.status() == PRODUCT_BAD_ARGUMENT);
     }
+  }
+}
+
+// Code for CUDA is there; what it does without a device is to say so. Memory of the host is none of the device's.
+void on_a_gpu() {
+  auto x = numbers(33 * 5 * 6 * 7, 1), g = numbers(5, 2), y = x;
+  EXPECT(ops::batch_norm::cuda::stash_bytes({33, 5, 6, 7}) == 1024);
+  try {
+    ops::batch_norm::cuda::infer({32, 5, 6, 7}, nullptr, {x.data(), 1}, g.data(), g.data(), 1e-5f, y.data());
+    EXPECT(!"an array of another size was taken");
+  } catch (const ops::error& e) {
+    EXPECT(e.status() == BATCH_NORM_BAD_ARGUMENT);
+  }
+  try {
+    ops::batch_norm::cuda::infer({33, 5, 6, 7}, nullptr, x.data(), g.data(), g.data(), 1e-5f, ops::device_span<float>(y.data(), y.size()));
+    EXPECT(!"memory of the host was taken");
+  } catch (const ops::error& e) {
+    EXPECT(e.status() == BATCH_NORM_NO_DEVICE || e.status() == BATCH_NORM_BAD_POINTER);
   }
 }
 
@@ -131,15 +176,18 @@ int main(int argc, char** argv) {
     std::printf("%s\n", batch_norm_message());
     return 3;
   }
-  for (int64_t n : {1, 7, 32, 33, 100}) {
-    for (const char* op : {"batch_norm", "bag"}) {
+  const std::pair<const char*, void (*)(const std::string&, int64_t)> written[] = {
+      {"batch_norm", batch_norm}, {"bag", bag}, {"rms_norm", rms_norm}};
+  for (int64_t n : {1, 7, 32, 33, 100})
+    for (auto [op, run] : written) {
       std::string folder = std::string(argv[1]) + "/" + op + "_" + std::to_string(n);
       std::filesystem::create_directories(folder);
-      std::string(op) == "bag" ? bag(folder, n) : batch_norm(folder, n);
+      run(folder, n);
     }
-  }
   product_of_matrices();
+  polynomial();
   wrong_stashes();
+  on_a_gpu();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {

@@ -9,7 +9,7 @@ import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv[1]).resolve()
-MOST_BYTES = 2_000_000  # of the library of a BatchNorm for three levels
+MOST_BYTES = 2_000_000  # of the library of a BatchNorm for three levels and CUDA
 
 
 def call(*command, env=None, fine=(0,)):
@@ -66,6 +66,12 @@ def main():
             for folder in sorted((work / level).iterdir()):
                 if level == best or folder.name.endswith("_33"):
                     compare(tool, folder, level)
+        generator, = build.glob("xhat_generator_*")  # one, for both ops of ops.cpp
+        assert call(generator, "--list").stdout.split() == ["rms_norm", "polynomial"]
+        for arguments, says in {"-o lib": "several ops: polynomial, rms_norm", "-o lib --op tanh": "there is no op 'tanh'",
+                                "-o lib --op rms_norm": "the sizes N, D are not given", "--op rms_norm": "-o DIR"}.items():
+            said = call(generator, "--support", prefix / "lib" / "libxhat_ahead.a", *arguments.split(), fine=(2,)).stdout
+            assert says in said, said
         unknown = call(build / "consumer", work / "none", env={"XHAT_CPU_LEVEL": "avx3"}, fine=(3,)).stdout
         assert "XHAT_CPU_LEVEL asks for avx3" in unknown, unknown
 

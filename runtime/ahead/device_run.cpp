@@ -1,0 +1,304 @@
+// Calls of a library on a device: checks a call, picks the plan for its sizes, enqueues its kernels. Nothing waits.
+//
+// Memory beside the caller's (temporaries, gradients that nobody wants) and loaded code are made by the first call of a side at
+// some sizes on a stream, and stay. What is enqueued on a stream runs in order, so one set is enough for it; and while the stream
+// is being captured into a graph, nothing is allocated, and what the graph uses is there whenever it is launched.
+//
+// A stash is one block of the caller's: the stashed tensors, each at a multiple of 512 bytes. Nothing in it says who wrote it: to
+// look, one would have to wait for the device.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "runtime/ahead/library.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int64_t kStashAlignment = 512;  // what OpenCL's devices ask of a part of a buffer, at most
+constexpr int64_t kWidestAccess = 16;     // bytes that a thread loads or stores at once
+
+class Memory {
+ public:
+  Memory(DeviceDriver& driver, int64_t bytes) : driver_(&driver), memory_(driver.allocate(bytes)) {}
+  ~Memory() { driver_->release(memory_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  DeviceMemory get() const { return memory_; }
+
+ private:
+  DeviceDriver* driver_;
+  DeviceMemory memory_;
+};
+
+// Of one plan on one stream.
+struct Temporaries {
+  std::vector<std::unique_ptr<Memory>> of_kernels;
+  std::map<int64_t, std::unique_ptr<Memory>> unwanted;  // by tensor
+};
+
+struct StreamMemory {
+  std::mutex mutex;  // held while a call is enqueued, so that no other comes between its kernels
+  std::map<const AheadDevicePlan*, Temporaries> of_plans;
+};
+
+struct DeviceContext {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<LoadedKernel>> kernels;
+  std::map<DeviceStream, std::shared_ptr<StreamMemory>> streams;
+};
+
+}  // namespace
+
+struct DeviceCalls {
+  std::mutex mutex;
+  std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
+};
+
+namespace {
+
+DeviceContext& context_of(Opened& o, size_t device, DeviceDriver& driver) {
+  std::shared_ptr<DeviceCalls> calls;
+  {
+    std::lock_guard lock(o.mutex);
+    o.devices.resize(o.table.devices.size());
+    if (!o.devices[device]) o.devices[device] = std::make_shared<DeviceCalls>();
+    calls = o.devices[device];
+  }
+  std::lock_guard lock(calls->mutex);
+  std::unique_ptr<DeviceContext>& context = calls->contexts[&driver];
+  if (!context) {
+    context = std::make_unique<DeviceContext>();
+    context->kernels.resize(o.table.devices[device].kernels.size());
+  }
+  return *context;
+}
+
+int64_t rounded(int64_t bytes) { return (bytes + kStashAlignment - 1) / kStashAlignment * kStashAlignment; }
+
+int64_t device_stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims) {
+  int64_t bytes = 0;
+  for (int64_t s : t.stash) bytes += rounded(bytes_of(t, s, dims));
+  return std::max(bytes, kStashAlignment);  // 0 says that something is wrong
+}
+
+class CallOnDevice {
+ public:
+  CallOnDevice(xhat_ahead_library* library, size_t device, int number, const int64_t* dims, DeviceStream stream)
+      : o_(open(library)), t_(o_.table), device_(t_.devices[device]), number_(number), side_(side_of(t_, number)), dims_(dims_of(o_, dims)),
+        plan_(plan_for()), stream_(stream), driver_(driver_of(stream)), context_(context_of(o_, device, driver_)) {}
+  ~CallOnDevice() {
+    for (DeviceMemory part : parts_) driver_.release_part(part);
+  }
+  CallOnDevice(const CallOnDevice&) = delete;
+  CallOnDevice& operator=(const CallOnDevice&) = delete;
+
+  void run(void* const* tensors, void* stash) {
+    check_sizes(t_, side_, dims_);
+    memory_.assign(t_.tensors.size(), 0);
+    values_.assign(t_.tensors.size(), SizeValue{});
+    for (int64_t i : side_.inputs) bind(i, *tensors++, false);
+    for (int64_t i : side_.outputs) bind(i, *tensors++, true);
+    if (number_ != kInfer) bind_stash(reinterpret_cast<DeviceMemory>(stash));
+    check_overlap();
+
+    std::shared_ptr<StreamMemory> mine;
+    {
+      std::lock_guard lock(context_.mutex);
+      auto& known = context_.streams[stream_];
+      if (!known) known = std::make_shared<StreamMemory>();
+      mine = known;
+      load();
+    }
+    std::lock_guard lock(mine->mutex);
+    Temporaries& temporaries = mine->of_plans[&plan_];
+    allocate(temporaries);
+    enqueue(temporaries);
+  }
+
+ private:
+  const AheadDevicePlan& plan_for() const {
+    const auto& plans = device_.sides[static_cast<size_t>(number_)];
+    auto found = std::ranges::find_if(plans, [&](const AheadDevicePlan& p) { return std::equal(p.dims.begin(), p.dims.end(), dims_.begin()); });
+    if (found == plans.end())
+      fail(t_, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t_, dims_) + " on " + std::string(name_of(device_.target)) +
+                                          ", but for " + device_.known_sizes + "; build it with --gpu-dims for these sizes too");
+    return *found;
+  }
+
+  DeviceDriver& driver_of(DeviceStream stream) const {
+    if (device_.target == Target::opencl && !stream) fail(t_, AheadStatus::bad_argument, "the stream is null; it is a cl_command_queue");
+    return device_driver(device_.target, stream);
+  }
+
+  const std::string& name(int64_t tensor) const { return t_.tensors[static_cast<size_t>(tensor)].name; }
+
+  // The op's own scalars are numbers of the caller's; those that are computed lie on the device.
+  bool by_value(int64_t tensor) const {
+    return t_.tensors[static_cast<size_t>(tensor)].shape.empty() && std::ranges::find(t_.sides[kInfer].inputs, tensor) != t_.sides[kInfer].inputs.end();
+  }
+
+  void bind(int64_t tensor, void* given, bool written) {
+    auto i = static_cast<size_t>(tensor);
+    if (!written && by_value(tensor)) {
+      std::memcpy(&values_[i], given, byte_size(t_.tensors[i].type));
+      return;
+    }
+    memory_[i] = reinterpret_cast<DeviceMemory>(given);
+    int64_t bytes = bytes_of(t_, tensor, dims_);
+    if (bytes == 0) return;
+    if (!given && written && number_ == kBackward) return unwanted_.push_back(tensor);
+    check_memory(name(tensor), memory_[i], bytes);
+    bound_.push_back({tensor, memory_[i], bytes, written});
+  }
+
+  void check_memory(const std::string& what, DeviceMemory memory, int64_t bytes) const {
+    if (!memory) fail(t_, AheadStatus::bad_argument, what + " is null; it takes " + std::to_string(bytes) + " bytes");
+    int64_t alignment = std::min(kWidestAccess, bytes & -bytes);
+    if (device_.target == Target::cuda && memory % static_cast<uint64_t>(alignment) != 0)
+      fail(t_, AheadStatus::bad_argument, what + " is not aligned to " + std::to_string(alignment) + " bytes");
+    const std::string on = "memory of the device that the stream is of";
+    switch (driver_.place_of(memory, bytes)) {
+      case MemoryPlace::here: return;
+      case MemoryPlace::host: fail(t_, AheadStatus::bad_pointer, what + " is no " + on + "; copy it there, or call the function for the CPU");
+      case MemoryPlace::other_device: fail(t_, AheadStatus::bad_pointer, what + " lies on another device; it must be " + on);
+      case MemoryPlace::other_context: fail(t_, AheadStatus::bad_pointer, what + " belongs to another context; it must be " + on);
+      case MemoryPlace::too_small:
+        fail(t_, AheadStatus::bad_pointer, what + " is too small; it takes " + std::to_string(bytes) + " bytes with " + sizes_text(t_, dims_));
+    }
+  }
+
+  void bind_stash(DeviceMemory stash) {
+    if (t_.stash.empty()) return;
+    int64_t all = device_stash_bytes(t_, dims_), at = 0;
+    check_memory("the stash", stash, all);
+    bound_.push_back({-1, stash, all, number_ == kForward});
+    for (int64_t s : t_.stash) {
+      int64_t bytes = bytes_of(t_, s, dims_);
+      if (bytes > 0) {
+        parts_.push_back(driver_.part(stash, at, bytes));
+        memory_[static_cast<size_t>(s)] = parts_.back();
+      }
+      at += rounded(bytes);
+    }
+  }
+
+  void check_overlap() const {
+    const bool addresses = device_.target == Target::cuda;  // OpenCL has handles
+    auto called = [&](const Bound& b) { return b.tensor < 0 ? std::string("the stash") : name(b.tensor); };
+    for (size_t i = 0; i < bound_.size(); ++i)
+      for (size_t j = 0; j < bound_.size(); ++j) {
+        const Bound &a = bound_[i], &b = bound_[j];
+        if (i == j || !a.written) continue;
+        bool clash = a.memory == b.memory;
+        if (addresses) clash = a.memory < b.memory + static_cast<uint64_t>(b.bytes) && b.memory < a.memory + static_cast<uint64_t>(a.bytes);
+        if (clash) fail(t_, AheadStatus::bad_argument, called(a) + " overlaps " + called(b) + " in memory; outputs need memory of their own");
+      }
+  }
+
+  void not_while_capturing(const char* what) {
+    if (asked_) return;
+    asked_ = true;
+    if (driver_.capturing(stream_))
+      fail(t_, AheadStatus::device_failed, std::string("the stream is being captured, and ") + what + " first; make this call once before, with " +
+                                               sizes_text(t_, dims_) + " on this stream, and then capture it");
+  }
+
+  void load() {
+    for (const AheadDeviceStep& s : plan_.steps) {
+      auto k = static_cast<size_t>(s.kernel);
+      if (context_.kernels[k]) continue;
+      not_while_capturing("code must be loaded");
+      context_.kernels[k] = driver_.load(device_.kernels[k]);
+    }
+  }
+
+  void allocate(Temporaries& t) {
+    while (t.of_kernels.size() < plan_.temporaries.size()) {
+      not_while_capturing("memory for temporaries must be allocated");
+      t.of_kernels.push_back(std::make_unique<Memory>(driver_, plan_.temporaries[t.of_kernels.size()]));
+    }
+    for (int64_t tensor : unwanted_) {
+      std::unique_ptr<Memory>& memory = t.unwanted[tensor];
+      if (!memory) {
+        not_while_capturing("memory for gradients that nobody wants must be allocated");
+        memory = std::make_unique<Memory>(driver_, bytes_of(t_, tensor, dims_));
+      }
+      memory_[static_cast<size_t>(tensor)] = memory->get();
+    }
+  }
+
+  void enqueue(const Temporaries& t) {
+    std::vector<DeviceMemory> buffers;
+    std::vector<SizeValue> values;
+    for (const AheadDeviceStep& s : plan_.steps) {
+      buffers.clear();
+      values.clear();
+      for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->get() : memory_[static_cast<size_t>(b)]);
+      for (const AheadDeviceValue& v : s.values) {
+        SizeValue bits;
+        std::memcpy(&bits, &v.bits, sizeof bits);
+        values.push_back(v.tensor < 0 ? bits : values_[static_cast<size_t>(v.tensor)]);
+      }
+      context_.kernels[static_cast<size_t>(s.kernel)]->run(stream_, buffers, values);
+    }
+  }
+
+  struct Bound {
+    int64_t tensor;  // -1: the stash
+    DeviceMemory memory;
+    int64_t bytes;
+    bool written;
+  };
+  Opened& o_;
+  const AheadTable& t_;
+  const AheadDevice& device_;
+  int number_;
+  const AheadSide& side_;
+  std::vector<int64_t> dims_;
+  const AheadDevicePlan& plan_;
+  DeviceStream stream_;
+  DeviceDriver& driver_;
+  DeviceContext& context_;
+  std::vector<DeviceMemory> memory_;  // by tensor
+  std::vector<SizeValue> values_;     // by tensor
+  std::vector<Bound> bound_;
+  std::vector<int64_t> unwanted_;
+  std::vector<DeviceMemory> parts_;  // of the stash
+  bool asked_ = false;
+};
+
+}  // namespace
+
+}  // namespace xhat::runtime
+
+using namespace xhat::runtime;
+
+extern "C" {
+
+int xhat_ahead_device_call(xhat_ahead_library* library, int device, int side, const int64_t* dims, void* stream, void* const* tensors, void* stash) {
+  return guarded([&] { CallOnDevice(library, static_cast<size_t>(device), side, dims, stream).run(tensors, stash); });
+}
+
+int xhat_ahead_device_stash_bytes(xhat_ahead_library* library, const int64_t* dims, int64_t* bytes) {
+  return guarded([&] {
+    const Opened& o = open(library);
+    *bytes = device_stash_bytes(o.table, dims_of(o, dims));
+  });
+}
+
+int xhat_ahead_device_release(xhat_ahead_library* library, int device, void* stream) {
+  return guarded([&] {
+    Opened& o = open(library);
+    auto number = static_cast<size_t>(device);
+    DeviceContext& context = context_of(o, number, device_driver(o.table.devices[number].target, stream));
+    std::shared_ptr<StreamMemory> dropped;
+    std::lock_guard lock(context.mutex);
+    auto it = context.streams.find(stream);
+    if (it == context.streams.end()) return;
+    dropped = std::move(it->second);
+    context.streams.erase(it);
+  });
+}
+
+}  // extern "C"
