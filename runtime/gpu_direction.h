@@ -2,6 +2,7 @@
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/gpu_kernel.h"
+#include "runtime/gpu_options.h"
 #include "runtime/library_kernel.h"
 
 namespace xhat::runtime {
@@ -22,8 +23,6 @@ class GpuDirection : public Direction {
   mutable IdleStates<State> idle_;
 };
 
-// What the planner needs to know of a GPU.
-FusionOptions for_gpu(FusionOptions options);
 // The kernels of a direction as a GPU gets them.
 std::vector<KernelSpec> gpu_specs(const Program& program, const KernelPlan& plan, const DimValues& sizes, Target target);
 std::vector<DType> stored_types(const Program& program);
