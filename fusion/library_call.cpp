@@ -50,8 +50,8 @@ std::string to_text(const LibraryCall& call) {
   }
   const auto& c = std::get<Convolution>(call);
   constexpr const char* kKinds[] = {"convolution", "convolution by data", "convolution by filter"};
-  std::string text = std::string(kKinds[static_cast<size_t>(c.kind)]) + " of " + number(c.images) + " images, " + number(c.channels * c.groups) +
-                     " -> " + number(c.filters * c.groups) + " channels";
+  std::string text = kKinds[static_cast<size_t>(c.kind)];
+  text += " of " + number(c.images) + " images, " + number(c.channels * c.groups) + " -> " + number(c.filters * c.groups) + " channels";
   if (c.groups > 1) text += " in " + number(c.groups) + " groups";
   for (const auto& s : c.space) {
     text += ", " + number(s.input) + " by " + number(s.filter);

@@ -215,8 +215,11 @@ INSTANTIATE_TEST_SUITE_P(Sums, LibraryCalls, ::testing::ValuesIn(cases()), [](co
 // What is planned: which kernels there are, and which are calls.
 std::string kernels(const LibraryPlan& made) {
   std::string text;
-  for (size_t i = 0; i < made.plan.kernels.size(); ++i)
-    text += (i ? "; " : "") + made.plan.kernels[i].name + (made.calls[i] ? " = " + to_text(*made.calls[i]) : "");
+  for (size_t i = 0; i < made.plan.kernels.size(); ++i) {
+    const Kernel& k = made.plan.kernels[i];
+    EXPECT_TRUE(!made.calls[i] || (!k.finish && k.bytes_moved == k.bytes_unavoidable)) << k.name;
+    text += (i ? "; " : "") + k.name + (made.calls[i] ? " = " + to_text(*made.calls[i]) : "");
+  }
   return text;
 }
 

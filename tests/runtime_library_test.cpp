@@ -58,7 +58,8 @@ struct HostMath : MathLibrary {
         driver.download(stream, bytes.data(), m, static_cast<int64_t>(bytes.size()));
         return bytes;
       };
-      std::vector<uint8_t> x = fetch(*sides[0], a), y = fetch(*sides[1], b), z(static_cast<size_t>(reach(call, result_of(call))) * byte_size(result_of(call).type));
+      std::vector<uint8_t> x = fetch(*sides[0], a), y = fetch(*sides[1], b);
+      std::vector<uint8_t> z(static_cast<size_t>(reach(call, result_of(call))) * byte_size(result_of(call).type));
       auto read = [&](const LibrarySide& s, int64_t i) { return fake_math::load((&s == sides[0] ? x : y).data(), s.type, i); };
       auto write = [&](const LibrarySide& s, int64_t i, double v) { fake_math::save(z.data(), s.type, i, v); };
       if (const auto* m = std::get_if<MatrixProduct>(&call)) compute(*m, read, write);
@@ -207,8 +208,12 @@ struct HostDriver : DeviceDriver {
     return reinterpret_cast<DeviceMemory>(std::aligned_alloc(256, static_cast<size_t>(bytes + 255) / 256 * 256));
   }
   void release(DeviceMemory m) noexcept override { std::free(reinterpret_cast<void*>(m)); }
-  void upload(DeviceStream, DeviceMemory to, const void* from, int64_t n) override { std::memcpy(reinterpret_cast<void*>(to), from, static_cast<size_t>(n)); }
-  void download(DeviceStream, void* to, DeviceMemory from, int64_t n) override { std::memcpy(to, reinterpret_cast<void*>(from), static_cast<size_t>(n)); }
+  void upload(DeviceStream, DeviceMemory to, const void* from, int64_t n) override {
+    std::memcpy(reinterpret_cast<void*>(to), from, static_cast<size_t>(n));
+  }
+  void download(DeviceStream, void* to, DeviceMemory from, int64_t n) override {
+    std::memcpy(to, reinterpret_cast<void*>(from), static_cast<size_t>(n));
+  }
   void synchronize(DeviceStream) override {}
   void in_context(const std::function<void()>& call) override {
     ++inside;
@@ -302,8 +307,10 @@ TEST_F(CudaLibraries, BatchesAndParts) {
   expect_same("op f(x: f32[B,S,H,D], w: f32[B,T,H,D]) -> (y) { y[b,h,s,t] = sum(d: x[b,s,h,d] * w[b,t,h,d]) }",
               {{"B", 2}, {"H", 3}, {"S", 5}, {"T", 4}, {"D", 6}}, 3);
   EXPECT_EQ(blas->calls - before, 6);  // two of each: heads are a batch, images a call
-  expect_same("op f(x: f32[B,T,I], w: f32[I,O]) -> (y) { y[b,t,o] = sum(i: x[b,t,i] * w[i,o]) }", {{"B", 2}, {"T", 3}, {"I", 5}, {"O", 4}}, 3);
-  expect_same("op f(x: f32[N,K], w: f32[2*M,K+1]) -> (y) { y[n, m in 0..M] = sum(k: x[n,k] * w[m+M,k+1]) }", {{"N", 5}, {"K", 7}, {"M", 3}}, 2);
+  expect_same("op f(x: f32[B,T,I], w: f32[I,O]) -> (y) { y[b,t,o] = sum(i: x[b,t,i] * w[i,o]) }",
+              {{"B", 2}, {"T", 3}, {"I", 5}, {"O", 4}}, 3);
+  expect_same("op f(x: f32[N,K], w: f32[2*M,K+1]) -> (y) { y[n, m in 0..M] = sum(k: x[n,k] * w[m+M,k+1]) }",
+              {{"N", 5}, {"K", 7}, {"M", 3}}, 2);
   expect_same("op f(x: f64[N,K], w: f64[K,M]) -> (y) { y[n,m] = sum(k: x[n,k] * w[k,m]) }", {{"N", 5}, {"K", 7}, {"M", 3}}, 3, 1e-13);
   expect_same("op f(x: bf16[N,K], w: bf16[K,M]) -> (y) { y[n,m] = sum(k: x[n,k] * w[k,m]) }", {{"N", 5}, {"K", 7}, {"M", 3}}, 3, 1e-6);
 }
@@ -354,6 +361,9 @@ TEST_F(CudaLibraries, FailuresAreSaid) {
   EXPECT_EQ(cuda_math().prepare(driver, c), nullptr);  // ours, then
 }
 
+const char* const kProduct = "op f(x: f32[N,K], w: f32[K,M]) -> (y) { y[n,m] = sum(k: x[n,k] * w[k,m]) }";
+const DimValues kProductSizes = {{"N", 5}, {"K", 7}, {"M", 3}};
+
 // Whole ops on the fake driver, which runs no kernels of ours: of products and convolutions alone.
 struct CudaLibraryOps : CudaLibraries {
   static void SetUpTestSuite() {
@@ -370,19 +380,20 @@ struct CudaLibraryOps : CudaLibraries {
 
 TEST_F(CudaLibraryOps, AgreeWithTheEvaluator) {
   const int64_t products = blas->calls, convolutions = dnn->calls;
-  expect_agreement(parse_op("op f(x: f32[N,K], w: f32[K,M]) -> (y) { y[n,m] = sum(k: x[n,k] * w[k,m]) }"), options, {{"N", 5}, {"K", 7}, {"M", 3}});
+  expect_agreement(parse_op(kProduct), options, kProductSizes);
   expect_agreement(parse_op("op f(x: f32[B,S,D], w: f32[B,T,D]) -> (y) { y[b,t,s] = sum(d: x[b,s,d] * w[b,t,d]) }"), options,
                    {{"B", 2}, {"S", 5}, {"T", 4}, {"D", 6}});
   EXPECT_EQ(blas->calls - products, 8);  // inference, forward, two gradients
-  expect_agreement(parse_op("op f(x: f32[N,C,H], w: f32[K,C,3]) -> (y) { y[n,k, i in 0..H] = sum(c,r: x[n,c,i+r-1 else 0] * w[k,c,r]) }"), options,
-                   {{"N", 2}, {"C", 3}, {"H", 7}, {"K", 4}});
+  Program convolution = parse_op(R"(op f(x: f32[N,C,H], w: f32[K,C,3]) -> (y) {
+    y[n,k, i in 0..H] = sum(c,r: x[n,c,i+r-1 else 0] * w[k,c,r]) })");
+  expect_agreement(convolution, options, {{"N", 2}, {"C", 3}, {"H", 7}, {"K", 4}});
   EXPECT_EQ(dnn->calls - convolutions, 4);
   EXPECT_TRUE(fake_cuda_driver().state->mistakes.empty());
 }
 
 TEST_F(CudaLibraryOps, FailuresAreSaid) {
-  Program op = parse_op("op f(x: f32[N,K], w: f32[K,M]) -> (y) { y[n,m] = sum(k: x[n,k] * w[k,m]) }");
-  const DimValues dims = {{"N", 5}, {"K", 7}, {"M", 3}};
+  Program op = parse_op(kProduct);
+  const DimValues& dims = kProductSizes;
   CompiledOp kernels = compile(op, options);
   Arrays data = random_data(op, dims, 5);
   run_infer(kernels, data, dims);

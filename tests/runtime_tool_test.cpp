@@ -105,6 +105,25 @@ TEST_F(ToolUsage, NotYet) {
   }
 }
 
+TEST_F(ToolUsage, WithoutLibrariesTheErrorSaysWhichAreMissing) {
+  setenv("XHAT_CUDA_LIBRARY", XHAT_BUILD_DIR "/tests/libfake_cuda.so", 1);
+  setenv("XHAT_CUBLAS_LIBRARY", "/nonexistent/cublas", 1);
+  setenv("XHAT_CUDNN_LIBRARY", "/nonexistent/cudnn", 1);
+  Result r = call("check $F/softmax.xh --target cuda --libraries on");
+  EXPECT_NE(r.status, 0);
+  EXPECT_HAS(r.err, "neither cuBLAS nor cuDNN was found; install one, or use --libraries auto");
+  EXPECT_HAS(r.err, "/nonexistent/cublas");
+  for (const char* name : {"XHAT_CUDA_LIBRARY", "XHAT_CUBLAS_LIBRARY", "XHAT_CUDNN_LIBRARY"}) unsetenv(name);
+}
+
+TEST_F(ToolUsage, ExplainSaysWhatALibraryComputes) {
+  write("dense.xh", "op dense(x: f32[N,I], w: f32[I,O]) -> (y) { y[n,o] = tanh(sum(i: x[n,i] * w[i,o])) }\n");
+  Result r = call("explain $T/dense.xh --target cuda --libraries on --dims N=512,I=256,O=1024");
+  EXPECT_HAS(r.out, "(by a library: product 512 x 1024 x 256)");
+  r = call("explain $T/dense.xh --target cuda --libraries off --dims N=512,I=256,O=1024");
+  EXPECT_EQ(r.out.find("library"), std::string::npos) << r.out;
+}
+
 // Loaders that are shown no drivers find no devices.
 TEST_F(ToolUsage, WithoutADeviceTheErrorSaysWhatToInstall) {
   setenv("OCL_ICD_VENDORS", "/nonexistent", 1);

@@ -46,7 +46,7 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
       ->check(CLI::NonNegativeNumber);
   sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench, explain)")->capture_default_str();
-  sub.add_option("--libraries", c.libraries, "on cuda, products by cuBLAS and convolutions by cuDNN: auto: where estimated to be faster; on, off")
+  sub.add_option("--libraries", c.libraries, "on cuda, products by cuBLAS, convolutions by cuDNN: auto: where that seems faster; on, off")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "on", "off"}));
   sub.add_option("--set", c.sets, "values of scalar parameters: eps=1e-5 k=3");

@@ -1,8 +1,8 @@
 """OUT.md: what gpu_run.py measured. Standard library only."""
 from report import geometric_mean, number, percent, table
 
-# What of a sample is held against which bytes of the plan.
-DIRECTIONS = {"forward": "infer", "backward": "bwd", "both": "total"}
+# What of a sample is held against which bytes of the plan: of an op without gradients, inference.
+DIRECTIONS = {"forward": ("fwd", "infer"), "backward": ("bwd",), "both": ("total",)}
 BOUND = 0.85   # share of the copy bandwidth that ops bound by memory are to reach
 AHEAD = 1.2    # geometric mean over torch.compile, backward
 BEHIND = 0.9   # nothing is to be slower than that
@@ -17,7 +17,8 @@ class Measured:
         return self.result["ops"][op].get(engine, {})
 
     def ms(self, op, engine, direction):
-        return self.row(op, engine).get(DIRECTIONS[direction], {}).get("median")
+        row = self.row(op, engine)
+        return next((row[phase]["median"] for phase in DIRECTIONS[direction] if phase in row), None)
 
     def plan_bytes(self, op, direction):
         plan = self.result["plan"][op]

@@ -67,8 +67,8 @@ def bytes_of_plan(xhat, path, dims):
     """What the kernels of each direction read and write, each tensor once per kernel."""
     text = call([xhat, "explain", path, "--json", "--target", "cuda", "--libraries", "off", "--dims", dims])
     found = json.loads(text)
-    return {side: {"bytes": found[side]["bytes_unavoidable"], "kernels": found[side]["kernel_count"]}
-            for side in ("forward", "backward") if side in found}
+    return {side: {"bytes": sum(k["bytes_unavoidable"] for k in found[side]["kernels"]), "kernels": found[side]["kernel_count"]}
+            for side in ("forward", "backward") if found[side]["kernels"]}
 
 
 def compile_op(op, a, out, scratch):

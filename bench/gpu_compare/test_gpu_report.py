@@ -1,10 +1,13 @@
-"""The report of a recorded run, of round numbers: python3 test_gpu_report.py. Standard library only."""
+"""The rounds, with engines and a clock of ours, and the report of a recorded run: python3 test_gpu_report.py. Standard library only."""
 import sys
+import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "compare")]
 import gpu_report  # noqa: E402
+import gpu_run  # noqa: E402
+from ops import OPS  # noqa: E402
 
 
 def phase(ms):
@@ -26,7 +29,66 @@ def recorded():
                     "huber": {"xhat": row(1, 1), "torch-compile": row(0.5, 1), "torch-native": {"error": "wrong results"}}}}
 
 
+class Skip(Exception):
+    pass
+
+
+class Engine:
+    """Calls that take so long, by the clock below; or none."""
+    saved, now, order = 0, 0.0, []
+
+    def __init__(self, name, ms, trouble=None):
+        self.name, self.ms, self.trouble = name, ms, trouble
+
+    def load(self, op, ins, cts):
+        if self.trouble:
+            raise self.trouble
+
+    def call(self, ms):
+        Engine.now += ms
+        Engine.order.append(self.name)
+        return [self]
+
+    def infer(self):
+        return self.call(self.ms)
+
+    def forward(self):
+        return self.call(2 * self.ms)
+
+    def backward(self, state):
+        assert state == [self], "a backward without the state of its forward"
+        return self.call(3 * self.ms)
+
+
+class Clock:
+    def ms(self, call):
+        start = Engine.now
+        result = call()
+        return Engine.now - start, result
+
+    def read(self, ms):
+        return ms
+
+
+def rounds():
+    sys.modules["data"] = types.SimpleNamespace(make_input=lambda *_: None)
+    sys.modules["torch_engine"] = types.SimpleNamespace(TorchWorker=types.SimpleNamespace(reference=lambda *_: ([], [])))
+    sys.modules["worker"] = types.SimpleNamespace(Skip=Skip)
+    wrong = {"y": 0.5, "g": float("nan")}
+    gpu_run.errors = lambda engine, op, reference: wrong if engine.name == "wrong" else {"y": 0.0, "g": 0.0}
+    engines = {e.name: e for e in (Engine("a", 1.0), Engine("b", 2.0), Engine("wrong", 1.0), Engine("none", 1.0, Skip("no such op")),
+                                   Engine("broken", 1.0, RuntimeError("does not compile")))}
+    rows = gpu_run.measure(OPS["tanh"], engines, Clock(), 4)
+    assert {k: rows["b"][k]["median"] for k in ("infer", "fwd", "bwd", "total")} == {"infer": 2, "fwd": 4, "bwd": 6, "total": 10}, rows
+    assert rows["a"]["total"]["n"] == 4 and "samples" not in rows["a"], rows
+    assert rows["none"] == {"skip": "no such op"} and rows["broken"] == {"error": "RuntimeError: does not compile"}, rows
+    assert "infer" not in rows["wrong"] and rows["wrong"]["error"].startswith("wrong results"), rows
+    firsts = [n for i, n in enumerate(Engine.order[-4 * 2 * 5:]) if i % 10 == 0]  # of each round: five calls of either
+    assert firsts == ["a", "b", "a", "b"], firsts
+
+
 def main():
+    rounds()
     text = gpu_report.markdown(recorded())
     line = lambda start, after: next(l for l in text.split(after)[1].splitlines() if l.startswith(start))
     # 0.8 and 0.9 of the copy bandwidth; 2 and 0.5 times torch.compile.
@@ -36,7 +98,7 @@ def main():
     # 1800 MB in 2 ms at 1000 GB/s.
     assert line("| tanh ", "## Both") == "| tanh | 2000 | 6000 | 90% | 3 |", line("| tanh ", "## Both")
     assert "| jax | all | no GPU |" in text and "| torch-native | huber | wrong results |" in text, text
-    print("the report is as it should be")
+    print("rounds and report are as they should be")
 
 
 if __name__ == "__main__":

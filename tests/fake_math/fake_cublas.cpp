@@ -25,7 +25,9 @@ extern "C" {
 
 State* fake_cublas_state() { return &state; }
 
-const char* cublasGetStatusString(int status) { return status == kInvalidValue ? "CUBLAS_STATUS_INVALID_VALUE" : "CUBLAS_STATUS_EXECUTION_FAILED"; }
+const char* cublasGetStatusString(int status) {
+  return status == kInvalidValue ? "CUBLAS_STATUS_INVALID_VALUE" : "CUBLAS_STATUS_EXECUTION_FAILED";
+}
 
 int cublasCreate_v2(void** handle) {
   ++state.handles;
@@ -53,8 +55,8 @@ int cublasSetMathMode(void* handle, int mode) {
 }
 
 int cublasGemmStridedBatchedEx(void* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a, int type_a, int lda,
-                               long long step_a, const void* b, int type_b, int ldb, long long step_b, const void* beta, void* c, int type_c,
-                               int ldc, long long step_c, int count, int compute, int) {
+                               long long step_a, const void* b, int type_b, int ldb, long long step_b, const void* beta, void* c,
+                               int type_c, int ldc, long long step_c, int count, int compute, int) {
   if (handle != &state) return kNotInitialized;
   if (state.fail) return state.fail;
   DType ta, tb, tc;
@@ -72,8 +74,10 @@ int cublasGemmStridedBatchedEx(void* handle, int op_a, int op_b, int m, int n, i
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < n; ++j) {
         double sum = 0;
-        for (int64_t t = 0; t < k; ++t)
-          sum += load(a, ta, x * step_a + (op_a == 0 ? i + t * lda : t + i * lda)) * load(b, tb, x * step_b + (op_b == 0 ? t + j * ldb : j + t * ldb));
+        for (int64_t t = 0; t < k; ++t) {
+          const int64_t at_a = op_a == 0 ? i + t * lda : t + i * lda, at_b = op_b == 0 ? t + j * ldb : j + t * ldb;
+          sum += load(a, ta, x * step_a + at_a) * load(b, tb, x * step_b + at_b);
+        }
         const double old = number(beta) == 0 ? 0 : number(beta) * load(c, tc, x * step_c + i + j * ldc);
         save(c, tc, x * step_c + i + j * ldc, number(alpha) * sum + old);
       }

@@ -53,13 +53,16 @@ bool fit(const Tensor& x, const Tensor& w, const Tensor& y, const Convolution& c
   return true;
 }
 
-int choose(void* handle, const Tensor& x, const Tensor& w, const Tensor& y, const Convolution& c, int wanted, int* count, Algorithm* found) {
+int choose(void* handle, const Tensor& x, const Tensor& w, const Tensor& y, const Convolution& c, int wanted, int* count,
+           Algorithm* found) {
   if (handle != &state) return kNotInitialized;
   if (!fit(x, w, y, c)) return kBadParameter;
   if (state.nothing_fits) return kNotSupported;
   state.math = c.math;
   // The fastest of all gives other bits every time; the next one wants too much memory.
-  const Algorithm all[] = {{0, 0, 1, 0, 0, c.math, {}}, {3, 0, 2, size_t{1} << 40, 1, c.math, {}}, {kDeterministicAlgorithm, 0, 3, kMemory, 1, c.math, {}}};
+  const Algorithm all[] = {{0, 0, 1, 0, 0, c.math, {}},
+                           {3, 0, 2, size_t{1} << 40, 1, c.math, {}},
+                           {kDeterministicAlgorithm, 0, 3, kMemory, 1, c.math, {}}};
   *count = std::min(wanted, 3);
   for (int i = 0; i < *count; ++i) found[i] = all[i];
   return kOk;
@@ -89,8 +92,8 @@ void for_each_term(const Tensor& x, const Tensor& w, const Tensor& y, const Conv
 }
 
 // result: 0: x, 1: w, 2: y.
-int convolve(void* handle, const void* alpha, const Tensor& x, const Tensor& w, const Tensor& y, const Convolution& c, int algorithm, void* workspace,
-             size_t bytes, const void* beta, const void* const* data, size_t result, void* made) {
+int convolve(void* handle, const void* alpha, const Tensor& x, const Tensor& w, const Tensor& y, const Convolution& c, int algorithm,
+             void* workspace, size_t bytes, const void* beta, const void* const* data, size_t result, void* made) {
   if (handle != &state) return kNotInitialized;
   if (state.fail) return state.fail;
   const bool wide = x.type == DType::f64;
@@ -190,18 +193,18 @@ int cudnnGetConvolutionBackwardFilterAlgorithm_v7(void* h, void* x, void* y, voi
   return choose(h, tensor(x), tensor(w), tensor(y), *static_cast<Convolution*>(c), wanted, count, found);
 }
 
-int cudnnConvolutionForward(void* h, const void* alpha, void* dx, const void* x, void* dw, const void* w, void* c, int algorithm, void* scratch,
-                            size_t bytes, const void* beta, void* dy, void* y) {
+int cudnnConvolutionForward(void* h, const void* alpha, void* dx, const void* x, void* dw, const void* w, void* c, int algorithm,
+        void* scratch, size_t bytes, const void* beta, void* dy, void* y) {
   const void* data[] = {x, w, nullptr};
   return convolve(h, alpha, tensor(dx), tensor(dw), tensor(dy), *static_cast<Convolution*>(c), algorithm, scratch, bytes, beta, data, 2, y);
 }
-int cudnnConvolutionBackwardData(void* h, const void* alpha, void* dw, const void* w, void* dy, const void* y, void* c, int algorithm, void* scratch,
-                                 size_t bytes, const void* beta, void* dx, void* x) {
+int cudnnConvolutionBackwardData(void* h, const void* alpha, void* dw, const void* w, void* dy, const void* y, void* c, int algorithm,
+        void* scratch, size_t bytes, const void* beta, void* dx, void* x) {
   const void* data[] = {nullptr, w, y};
   return convolve(h, alpha, tensor(dx), tensor(dw), tensor(dy), *static_cast<Convolution*>(c), algorithm, scratch, bytes, beta, data, 0, x);
 }
-int cudnnConvolutionBackwardFilter(void* h, const void* alpha, void* dx, const void* x, void* dy, const void* y, void* c, int algorithm, void* scratch,
-                                   size_t bytes, const void* beta, void* dw, void* w) {
+int cudnnConvolutionBackwardFilter(void* h, const void* alpha, void* dx, const void* x, void* dy, const void* y, void* c, int algorithm,
+        void* scratch, size_t bytes, const void* beta, void* dw, void* w) {
   const void* data[] = {x, nullptr, y};
   return convolve(h, alpha, tensor(dx), tensor(dw), tensor(dy), *static_cast<Convolution*>(c), algorithm, scratch, bytes, beta, data, 1, w);
 }
