@@ -46,10 +46,10 @@ def dry_run(bundle, names):
         sides = {"infer"} | ({"forward", "backward"} if op.diff else set())
         if not sides <= set(loaded.sides):
             raise library.Failed(f"{name}: there is {', '.join(loaded.sides)}, and no {', '.join(sides - set(loaded.sides))}")
-        wanted = {**op.inputs, **op.outs, **{"grad_" + d: op.inputs[d] for d in op.diff}}
-        for tensor, shape in wanted.items():
-            if loaded.elements(tensor) != size(shape):
-                raise library.Failed(f"{name}: {tensor} has {loaded.elements(tensor)} elements, not {size(shape)}")
+        given = {**op.inputs, **op.outs, **{"d" + y: op.outs[y] for y in op.outs}, **{"grad_" + d: op.inputs[d] for d in op.diff}}
+        for tensor in {t for side in loaded.described["sides"].values() for t in side["takes"]}:
+            if tensor not in given or loaded.elements(tensor) != size(given[tensor]):
+                raise library.Failed(f"{name}: {tensor} has {loaded.elements(tensor)} elements, not {size(given.get(tensor, (0,)))}")
         try:  # on nothing at all: refused, and not executed
             loaded.call("infer", None, dict.fromkeys(loaded.described["sides"]["infer"]["takes"]))
         except library.Failed as refused:

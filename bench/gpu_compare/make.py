@@ -63,9 +63,9 @@ def parameters(header, name, side):
     return {"takes": [w for w in words if w not in ("dims", "stream", "stash")], "stash": "stash" in words}
 
 
-def bytes_of_plan(xhat, path, dims):
+def bytes_of_plan(xhat, path, asked):
     """What the kernels of each direction read and write, each tensor once per kernel."""
-    text = call([xhat, "explain", path, "--json", "--target", "cuda", "--libraries", "off", "--dims", dims])
+    text = call([xhat, "explain", path, "--json", "--target", "cuda", "--libraries", "off", *asked])
     found = json.loads(text)
     return {side: {"bytes": sum(k["bytes_unavoidable"] for k in found[side]["kernels"]), "kernels": found[side]["kernel_count"]}
             for side in ("forward", "backward") if found[side]["kernels"]}
@@ -74,9 +74,9 @@ def bytes_of_plan(xhat, path, dims):
 def compile_op(op, a, out, scratch):
     xhat = str(Path(a.build) / "xhat")
     dims = dims_of(op)
-    listed = ",".join(f"{k}={v}" for k, v in dims.items())
-    sides = [] if op.diff else ["--infer-only"]
-    call([xhat, "build", source(op.name), "--target", "cpu,cuda", "--dims", listed, "--levels", LEVEL, "-o", scratch, *sides])
+    asked = ["--dims", ",".join(f"{k}={v}" for k, v in dims.items())] + (["--wrt", ",".join(op.diff)] if op.diff else [])
+    call([xhat, "build", source(op.name), "--name", op.name, "--target", "cpu,cuda", *asked, "--levels", LEVEL, "-o", scratch,
+          *([] if op.diff else ["--infer-only"])])
     archive, so = Path(scratch) / f"lib{op.name}.a", out / "lib" / f"{op.name}.so"
     call(["c++", "-shared", "-o", so, "-Wl,--whole-archive", archive, "-Wl,--no-whole-archive", "-static-libstdc++", "-static-libgcc",
           "-lpthread", "-ldl", "-s"])
@@ -84,7 +84,7 @@ def compile_op(op, a, out, scratch):
     fields = re.search(rf"typedef struct {op.name}_dims {{(.*?)}}", header, re.S)
     return {"dims": dims, "fields": re.findall(r"int64_t (\w+);", fields[1]) if fields else [],
             "sides": {s: p for s in SIDES if (p := parameters(header, op.name, s)) is not None},
-            "plan": bytes_of_plan(xhat, str(source(op.name)), listed), "so_bytes": so.stat().st_size}
+            "plan": bytes_of_plan(xhat, source(op.name), asked), "so_bytes": so.stat().st_size}
 
 
 def main():
@@ -96,6 +96,8 @@ def main():
     (out / "lib").mkdir(parents=True)
     (out / "compare").mkdir()
     bundle = {"made": time.strftime("%Y-%m-%d"), "ops": {}}
+    keep = lambda: (out / "bundle.json").write_text(json.dumps(bundle, indent=1) + "\n")
+    keep()  # a folder of ours, should this be interrupted
     for i, name in enumerate(names := a.ops.split(",")):
         start = time.monotonic()
         with tempfile.TemporaryDirectory() as scratch:
@@ -105,7 +107,7 @@ def main():
         shutil.copy(HERE / script, out / script)
     for script in SHARED:
         shutil.copy(ROOT / "bench" / "compare" / script, out / "compare" / script)
-    (out / "bundle.json").write_text(json.dumps(bundle, indent=1) + "\n")
+    keep()
     print(f"wrote {out}; carry it to a machine with an NVIDIA GPU, and start {out.name}/run there")
 
 
