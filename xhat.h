@@ -64,6 +64,12 @@ using xhat::Stash;
 using xhat::StashOptions;
 using xhat::TensorView;
 
+// On a GPU: options.target = Target::cuda, tensors that lie there, and a stream (docs/gpu.md).
+using xhat::CallOptions;
+using xhat::device_view;
+using xhat::synchronize;
+using xhat::Target;
+
 // Choices that were measured by `xhat tune`: options.fusion.choices = choices_of(read_tuning("tuned.json")).
 using xhat::choices_of;
 using xhat::read_tuning;

@@ -30,7 +30,8 @@ class MathLibrary;
 }
 
 struct CompileOptions {
-  // On a GPU, host buffers are copied there and results back; what one kernel hands to the next, and the stash, stay there.
+  // On a GPU, tensors of the host are copied there and results back; those that lie there (device_view) are used in place. What one
+  // kernel hands to the next, and the stash, stay there.
   Target target = Target::cpu;
   StashOptions stash = {};        // what the backward may keep, by which policy
   FusionOptions fusion = {};
@@ -78,6 +79,21 @@ class Stash {
   std::unique_ptr<Impl> impl_;
 };
 
+// How a call runs on a GPU. docs/gpu.md says what to know of streams and graphs.
+struct CallOptions {
+  // The CUstream or cl_command_queue that everything goes to, in order, and whose context it runs in. Null: CUDA's default stream,
+  // in the context that is current, or else of device 0; for OpenCL, a queue of ours, in a context of ours.
+  // A call whose tensors all lie on the device returns when all is enqueued; what they hold then is for those who wait
+  // (synchronize), or use the same stream. One with tensors of the host waits for its copies.
+  void* stream = nullptr;
+  // The caller knows that all indices in the data are in range, and no argmax runs over nothing: nothing looks at them, which would
+  // mean to wait for data that lie on the device. Where it is not so, kernels read and write anywhere.
+  bool trust_data = false;
+};
+
+// Waits for everything on that stream; errors that happened there come to light. Nothing to wait for on the CPU.
+void synchronize(Target target, void* stream = nullptr);
+
 // What one call did.
 struct CallCounts {
   int64_t kernels = 0;
@@ -96,22 +112,27 @@ class CompiledOp {
 
   // Inputs and outputs by name. Throws Error naming the op, the tensor, what is wrong and what was expected, before
   // anything is written: a missing, unknown or doubled name, wrong rank, dtype or extents, dims that disagree, a null
-  // buffer, an output that overlaps another argument, an index in the data that is out of range.
-  CallCounts infer(Arguments arguments) const;
-  CallCounts infer(List arguments) const { return infer(Arguments(arguments.begin(), arguments.size())); }
+  // buffer, an output that overlaps another argument, an index in the data that is out of range. On a GPU also runtime::DeviceError:
+  // no driver, no device, out of memory, memory of another device, context or of the host.
+  CallCounts infer(Arguments arguments, const CallOptions& call = {}) const;
+  CallCounts infer(List arguments, const CallOptions& call = {}) const {
+    return infer(Arguments(arguments.begin(), arguments.size()), call);
+  }
 
-  CallCounts forward(Arguments arguments, Stash& stash) const;
-  Stash forward(Arguments arguments) const;
-  Stash forward(List arguments) const { return forward(Arguments(arguments.begin(), arguments.size())); }
-  CallCounts forward(List arguments, Stash& stash) const {
-    return forward(Arguments(arguments.begin(), arguments.size()), stash);
+  CallCounts forward(Arguments arguments, Stash& stash, const CallOptions& call = {}) const;
+  Stash forward(Arguments arguments, const CallOptions& call = {}) const;
+  Stash forward(List arguments, const CallOptions& call = {}) const {
+    return forward(Arguments(arguments.begin(), arguments.size()), call);
+  }
+  CallCounts forward(List arguments, Stash& stash, const CallOptions& call = {}) const {
+    return forward(Arguments(arguments.begin(), arguments.size()), stash, call);
   }
 
   // Inputs and outputs that stay with the caller, cotangents, and any of the gradients (those left out are computed
   // into memory of ours and dropped; ask for fewer with CompileOptions::wrt instead). Names not needed are ignored.
-  CallCounts backward(Arguments arguments, const Stash& stash) const;
-  CallCounts backward(List arguments, const Stash& stash) const {
-    return backward(Arguments(arguments.begin(), arguments.size()), stash);
+  CallCounts backward(Arguments arguments, const Stash& stash, const CallOptions& call = {}) const;
+  CallCounts backward(List arguments, const Stash& stash, const CallOptions& call = {}) const {
+    return backward(Arguments(arguments.begin(), arguments.size()), stash, call);
   }
 
   // Compiles ahead of the first call; milliseconds spent (0 if it was there).

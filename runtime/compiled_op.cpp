@@ -9,6 +9,7 @@
 
 #include "expr/evaluate.h"
 #include "fusion/relay_kernels.h"
+#include "runtime/check_view.h"
 #include "runtime/compile.h"
 #include "runtime/executor.h"
 #include "runtime/finish.h"
@@ -19,10 +20,9 @@
 namespace xhat {
 namespace {
 
+using runtime::DeviceQueue;
 using runtime::DirectionKernels;
 using runtime::ThreadPool;
-
-constexpr int64_t kMost = INT32_MAX;  // kernels index with 32 bits
 
 // One pool per number of threads, shared by all ops of the process.
 std::shared_ptr<ThreadPool> pool_of(int threads) {
@@ -52,12 +52,12 @@ struct Scratch {
 };
 
 // v, or what lies on a device, copied into `memory`.
-TensorView on_host(TensorView v, std::vector<uint8_t>& memory) {
-  if (!v.device) return v;
+TensorView on_host(TensorView v, std::vector<uint8_t>& memory, const DeviceQueue& queue) {
+  if (!v.on_device()) return v;
   memory.resize(static_cast<size_t>(v.bytes()) + 1);
-  v.device->driver().download(nullptr, memory.data(), v.device->memory(), v.bytes());
+  if (v.bytes() > 0) queue.driver->download(queue.stream, memory.data(), reinterpret_cast<runtime::DeviceMemory>(v.data), v.bytes());
   v.data = memory.data();
-  v.device = nullptr;
+  v.place = Target::cpu;
   return v;
 }
 
@@ -167,48 +167,15 @@ struct CompiledOp::Impl {
     }
   }
 
-  void check_view(TensorId t, const TensorView& v, bool written) const {
-    const Tensor& x = program().tensors[t];
-    if (v.type != x.type)
-      fail(fmt::format("{} is {}, but the buffer given is {}", x.name, name_of(x.type), name_of(v.type)));
-    if (v.rank != static_cast<int>(x.shape.size()))
-      fail(fmt::format("{} has rank {}, but the buffer given has rank {}, shape {}", x.name, x.shape.size(), v.rank,
-                       shape_text(v.extents())));
-    for (int i = 0; i < v.rank; ++i) {
-      auto d = static_cast<size_t>(i);
-      if (v.shape[d] < 0) fail(fmt::format("{} has a negative extent: {}", x.name, shape_text(v.extents())));
-      if (v.shape[d] > kMost)
-        fail(fmt::format("{} has extent {} in dimension {}; kernels take up to 2^31-1 = {}. split it into pieces", x.name,
-                         v.shape[d], i, kMost));
-      if (v.strides[d] < 0) fail(fmt::format("{} has a negative stride in dimension {}", x.name, i));
-      if (written && v.strides[d] == 0 && v.shape[d] > 1 && v.elements() > 0)
-        fail(fmt::format("{} is written, but its buffer has stride 0 in dimension {}", x.name, i));
-    }
-    double elements = 1;
-    for (int i = 0; i < v.rank; ++i) elements *= static_cast<double>(v.shape[static_cast<size_t>(i)]);
-    double reach = 1;
-    for (int i = 0; i < v.rank; ++i)
-      reach += static_cast<double>(v.shape[static_cast<size_t>(i)]) * static_cast<double>(v.strides[static_cast<size_t>(i)]);
-    if (elements > 0 && std::max(elements, reach) > static_cast<double>(kMost))
-      fail(fmt::format("{} spans {:.0f} elements; kernels take up to 2^31-1. split it into pieces", x.name,
-                       std::max(elements, reach)));
-    if (!v.data && elements > 0) fail(fmt::format("{} has no memory: its buffer is null, its shape {}", x.name, shape_text(v.extents())));
-    if (v.data && reinterpret_cast<uintptr_t>(v.data) % byte_size(v.type) != 0)
-      fail(fmt::format("{} is not aligned to its element size, {} bytes", x.name, byte_size(v.type)));
-    if (written && !v.writable) fail(fmt::format("{} is written, but its buffer is const", x.name));
+  void check_view(TensorId t, const TensorView& v, bool written, const DeviceQueue& queue) const {
+    runtime::check_view(program(), t, v, written, queue);
   }
 
   void check_overlap(const Side& phase, const std::vector<TensorView>& views) const {
-    for (TensorId out : phase.program.outputs) {
-      const TensorView& v = views[out];
-      if (v.elements() == 0) continue;
-      for (TensorId t : phase.bound) {
-        if (t == out || views[t].elements() == 0) continue;
-        if (!v.data || !views[t].data) continue;  // on a device: nobody's but ours
-        if (v.begin() < views[t].end() && views[t].begin() < v.end())
+    for (TensorId out : phase.program.outputs)
+      for (TensorId t : phase.bound)
+        if (t != out && runtime::overlap(views[out], views[t]))
           fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", name(out), name(t)));
-      }
-    }
   }
 
   // Shapes, gaps: what a compiled direction depends on. No allocation once warm.
@@ -221,14 +188,16 @@ struct CompiledOp::Impl {
     }
   }
 
-  std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense) const {
+  std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense, const DeviceQueue& queue) const {
+    runtime::refuse_in_capture(queue, "compile kernels");
     auto made = std::make_shared<Ready>();
     made->dims = dims;
     for (TensorId t = 0; t < phase.program.tensors.size(); ++t) {
       bool bound = std::ranges::find(phase.bound, t) != phase.bound.end();
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
-    if (on_gpu()) made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, options.target, libraries());
+    if (on_gpu())
+      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries());
     else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {
@@ -240,7 +209,7 @@ struct CompiledOp::Impl {
   }
 
   // The direction for these buffers; dims are solved and everything is checked when the shapes are new.
-  std::shared_ptr<Ready> get(Side& phase, const std::vector<TensorView>& views, const DimValues* known) const {
+  std::shared_ptr<Ready> get(Side& phase, const std::vector<TensorView>& views, const DimValues* known, const DeviceQueue& queue) const {
     thread_local std::vector<int64_t> s;
     signature(phase, views, s);
     std::lock_guard lock(phase.mutex);
@@ -263,7 +232,7 @@ struct CompiledOp::Impl {
     }
     std::vector<bool> dense(program().tensors.size(), true);
     for (TensorId t : phase.bound) dense[t] = views[t].dense();
-    auto made = make(phase, dims, dense);
+    auto made = make(phase, dims, dense, queue);
     made->signature = s;
     phase.ready.push_back(made);
     return made;
@@ -271,11 +240,12 @@ struct CompiledOp::Impl {
 
   // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
   // where: of the definitions as the user wrote them, if these are what runs.
-  [[noreturn]] void explain_failure(const Side& phase, const Ready& ready, const std::vector<TensorView>& views) const {
+  [[noreturn]] void explain_failure(const Side& phase, const Ready& ready, const std::vector<TensorView>& views,
+                                    const DeviceQueue& queue) const {
     Arrays inputs;
     for (TensorId t : phase.program.inputs) {
       std::vector<uint8_t> fetched;
-      inputs[name(t)] = array_of(on_host(views[t], fetched));
+      inputs[name(t)] = array_of(on_host(views[t], fetched, queue));
     }
     if (&phase != &backward && !derivation.steps.empty()) {
       Program written = infer_program(derivation.steps[0].program);
@@ -289,27 +259,34 @@ struct CompiledOp::Impl {
     fail("an index in the data is out of range, or an argmax runs over nothing");
   }
 
-  CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready) const {
-    check_overlap(phase, views);
-    if (ready.fails) explain_failure(phase, ready, views);
-    if (ready.checks) {
-      thread_local std::vector<TensorView> check_views;
-      const Program& p = *phase.checks.of_data;
-      check_views.assign(p.tensors.size(), TensorView());
-      std::copy(views.begin(), views.end(), check_views.begin());
-      std::vector<std::vector<uint8_t>> fetched;  // what lies on a device and is looked at here
-      for (TensorId t : p.inputs)
-        if (check_views[t].device) check_views[t] = on_host(check_views[t], fetched.emplace_back());
-      thread_local std::vector<uint8_t> failed;
-      failed.assign(p.outputs.size(), 0);
-      for (size_t i = 0; i < p.outputs.size(); ++i) {
-        check_views[p.outputs[i]] = TensorView(&failed[i], std::span<const int64_t>{});
-        check_views[p.outputs[i]].type = DType::boolean;
-      }
-      ready.checks->run(*pool, check_views);
-      if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views);
+  // Looks at the data, which can be wrong at no other time.
+  void check_data(const Side& phase, const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
+    const Program& p = *phase.checks.of_data;
+    if (queue.capturing)
+      throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
+                                 program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
+                                 "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
+    thread_local std::vector<TensorView> check_views;
+    check_views.assign(p.tensors.size(), TensorView());
+    std::copy(views.begin(), views.end(), check_views.begin());
+    std::vector<std::vector<uint8_t>> fetched;  // what lies on a device
+    for (TensorId t : p.inputs) check_views[t] = on_host(check_views[t], fetched.emplace_back(), queue);
+    thread_local std::vector<uint8_t> failed;
+    failed.assign(p.outputs.size(), 0);
+    for (size_t i = 0; i < p.outputs.size(); ++i) {
+      check_views[p.outputs[i]] = TensorView(&failed[i], std::span<const int64_t>{});
+      check_views[p.outputs[i]].type = DType::boolean;
     }
-    auto c = ready.direction->run(*pool, views, options.on_kernel);
+    ready.checks->run(*pool, check_views);
+    if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views, queue);
+  }
+
+  CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
+                 const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
+    check_overlap(phase, views);
+    if (ready.fails) explain_failure(phase, ready, views, queue);
+    if (ready.checks && !call.trust_data) check_data(phase, views, ready, queue);
+    auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
   }
 
@@ -322,27 +299,30 @@ struct CompiledOp::Impl {
   }
 };
 
-CallCounts CompiledOp::infer(Arguments arguments) const {
+CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const {
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
   Side& phase = impl_->infer;
   impl_->collect(arguments, views, given);
   impl_->need(phase, given, true);
-  for (TensorId t : phase.bound) impl_->check_view(t, views[t], std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end());
-  auto ready = impl_->get(phase, views, nullptr);
-  return impl_->run(phase, views, *ready);
+  const DeviceQueue queue = runtime::queue_of(impl_->options.target, call.stream);
+  for (TensorId t : phase.program.inputs) impl_->check_view(t, views[t], false, queue);
+  for (TensorId t : phase.program.outputs) impl_->check_view(t, views[t], true, queue);
+  auto ready = impl_->get(phase, views, nullptr, queue);
+  return impl_->run(phase, views, *ready, call, queue);
 }
 
-CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
+CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOptions& call) const {
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
   if (!impl_->options.differentiate) impl_->fail("compiled without a backward (CompileOptions::differentiate)");
   Side& phase = impl_->forward;
   impl_->collect(arguments, views, given);
   impl_->need(phase, given, true);
+  const DeviceQueue queue = runtime::queue_of(impl_->options.target, call.stream);
   for (TensorId t : phase.bound)
     if (std::ranges::find(impl_->stash, t) == impl_->stash.end())
-      impl_->check_view(t, views[t], std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end());
+      impl_->check_view(t, views[t], std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end(), queue);
 
   // The stash belongs to the sizes of this call; they are solved again only if the inputs' shapes changed.
   if (!stash.impl_) {
@@ -370,15 +350,18 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
   }
   for (size_t i = 0; i < kept.tensors.size(); ++i) {
     TensorId t = kept.tensors[i];
-    if (!same || !(kept.memory[i].data || kept.on_device[i])) {
+    auto& there = kept.on_device[i];
+    bool in_place = impl_->on_gpu() ? there && &there->driver() == queue.driver : static_cast<bool>(kept.memory[i].data);
+    if (!same || !in_place) {
       auto shape = shape_of(impl_->program(), t, kept.dims);
       TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
       if (impl_->on_gpu()) {
-        if (!kept.on_device[i] || kept.on_device[i]->bytes() < v.bytes()) {
-          kept.on_device[i] = std::make_unique<runtime::DeviceBuffer>(runtime::driver_of(impl_->options.target), v.bytes());
+        if (!in_place || there->bytes() < v.bytes()) {
+          runtime::refuse_in_capture(queue, "allocate memory for the stash");
+          there = std::make_unique<runtime::DeviceBuffer>(*queue.driver, v.bytes());
           ++counts.allocations;
         }
-        v.device = kept.on_device[i].get();
+        v = there->view(v.type, shape);
       } else {
         counts.allocations += kept.memory[i].reserve(v.bytes());
         v.data = kept.memory[i].data.get();
@@ -387,19 +370,19 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash) const {
     }
     views[t] = kept.views[i];
   }
-  auto ready = impl_->get(phase, views, &kept.dims);
-  CallCounts ran = impl_->run(phase, views, *ready);
+  auto ready = impl_->get(phase, views, &kept.dims, queue);
+  CallCounts ran = impl_->run(phase, views, *ready, call, queue);
   ran.allocations += counts.allocations;
   return ran;
 }
 
-Stash CompiledOp::forward(Arguments arguments) const {
+Stash CompiledOp::forward(Arguments arguments, const CallOptions& call) const {
   Stash s;
-  forward(arguments, s);
+  forward(arguments, s, call);
   return s;
 }
 
-CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash) const {
+CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const CallOptions& call) const {
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
   thread_local std::vector<Scratch> scratch;
@@ -410,9 +393,16 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash) const {
   impl_->need(phase, given, false);
   const Stash::Impl& kept = *stash.impl_;
   if (kept.tensors != impl_->stash) impl_->fail("this stash was made by another op");
-  for (size_t i = 0; i < kept.tensors.size(); ++i) views[kept.tensors[i]] = kept.views[i];
+  const DeviceQueue queue = runtime::queue_of(impl_->options.target, call.stream);
+  for (size_t i = 0; i < kept.tensors.size(); ++i) {
+    views[kept.tensors[i]] = kept.views[i];
+    if (kept.on_device[i] && &kept.on_device[i]->driver() != queue.driver)
+      throw runtime::DeviceError(runtime::DeviceFailure::bad_pointer,
+                                 impl_->program().name + ": the stash lies in another context than the one that this call runs in; pass a "
+                                 "stream of the context that forward ran in (CallOptions::stream)");
+  }
   for (TensorId t : phase.program.inputs)
-    if (given[t]) impl_->check_view(t, views[t], false);
+    if (given[t]) impl_->check_view(t, views[t], false, queue);
 
   // Gradients nobody asked for, and those to be added, go to memory of ours first.
   CallCounts counts;
@@ -421,36 +411,47 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash) const {
     TensorId gradient;
   };
   thread_local std::vector<Sum> sums;
+  thread_local std::vector<runtime::DeviceSum> device_sums;
   sums.clear();
+  device_sums.clear();
   if (scratch.size() < phase.program.outputs.size()) scratch.resize(phase.program.outputs.size());
   for (size_t i = 0; i < phase.program.outputs.size(); ++i) {
     TensorId t = phase.program.outputs[i];
     bool add = false;
     for (const Argument& a : arguments) add |= a.accumulate && a.name == impl_->name(t);
-    if (given[t]) impl_->check_view(t, views[t], true);
+    if (given[t]) impl_->check_view(t, views[t], true, queue);
     if (given[t] && !add) continue;
     auto shape = shape_of(impl_->program(), t, kept.dims);
     if (given[t] && !std::ranges::equal(shape, views[t].extents()))
       impl_->fail(fmt::format("{} must have shape {}, but the buffer given has {}", impl_->name(t), shape_text(shape),
                               shape_text(views[t].extents())));
-    if (add) sums.push_back({views[t], t});
+    const bool add_there = add && views[t].on_device(), add_here = add && !add_there;
+    if (add_there) device_sums.push_back({t, views[t]});
+    if (add_here) sums.push_back({views[t], t});
     TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
-    if (add || !impl_->on_gpu()) {  // else it stays on the device
+    if (add_here || !impl_->on_gpu()) {  // else it stays on the device
       counts.allocations += scratch[i].reserve(v.bytes());
       v.data = scratch[i].data.get();
     }
     views[t] = v;
   }
-  auto ready = impl_->get(phase, views, &kept.dims);
-  CallCounts ran = impl_->run(phase, views, *ready);
+  auto ready = impl_->get(phase, views, &kept.dims, queue);
+  CallCounts ran = impl_->run(phase, views, *ready, call, queue, device_sums);
   for (const Sum& s : sums) runtime::add_into(s.target, views[s.gradient]);
   ran.allocations += counts.allocations;
   return ran;
 }
 
+void synchronize(Target target, void* stream) {
+  const DeviceQueue queue = runtime::queue_of(target, stream);
+  runtime::refuse_in_capture(queue, "wait for it");
+  if (queue.driver) queue.driver->synchronize(stream);
+}
+
 double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
   std::lock_guard lock(phase.mutex);
+  const DeviceQueue queue = runtime::queue_of(impl_->options.target, nullptr);
   std::vector<int64_t> s;
   std::vector<TensorView> views(impl_->program().tensors.size());
   for (TensorId t : phase.bound) {
@@ -460,7 +461,7 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   Impl::signature(phase, views, s);
   for (auto& r : phase.ready)
     if (r->signature == s) return 0;
-  auto made = impl_->make(phase, dims, std::vector<bool>(impl_->program().tensors.size(), true));
+  auto made = impl_->make(phase, dims, std::vector<bool>(impl_->program().tensors.size(), true), queue);
   made->signature = s;
   phase.ready.push_back(made);
   return made->direction->compile_ms();

@@ -101,7 +101,8 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
 
 DirectionKernels::~DirectionKernels() = default;
 
-RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed) const {
+RunCounts DirectionKernels::run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue&,
+                                std::span<const DeviceSum>) const {
   if (!timed) return walk_->run(pool, views);
   return walk_->run(pool, views, [&](size_t kernel, double ns) { timed(plan_.kernels[planned_[kernel]], ns); });
 }

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "fusion/plan.h"
+#include "runtime/device.h"
 #include "runtime/kernel_cache.h"
 #include "runtime/tile_walk.h"
 
@@ -19,6 +20,12 @@ WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, co
 // Memory for what kernels hand on.
 std::vector<WalkTemporary> temporaries_of(const Program& p, const KernelPlan& plan, const DimValues& sizes);
 
+// An output that is added to a tensor on the device, in the place of being written.
+struct DeviceSum {
+  TensorId output;
+  TensorView target;
+};
+
 // A program of one direction (fusion/plan.h), planned and compiled for the sizes. Immutable; safe from many threads.
 class Direction {
  public:
@@ -29,9 +36,10 @@ class Direction {
   double compile_ms() const { return compile_ms_; }
 
   // views: per tensor of the program; inputs and outputs must be set, of the sizes planned for. Checked by the caller.
-  // timed: told after each kernel what it took.
+  // timed: told after each kernel what it took. queue: of the GPU that it was made for; sums: there.
   using Timed = std::function<void(const Kernel&, double ns)>;
-  virtual RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const = 0;
+  virtual RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}, const DeviceQueue& queue = {},
+                        std::span<const DeviceSum> sums = {}) const = 0;
 
  protected:
   Direction(Program program, DimValues sizes) : program_(std::move(program)), sizes_(std::move(sizes)) {}
@@ -48,7 +56,8 @@ class DirectionKernels : public Direction {
   DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const FusionOptions& fusion,
                    std::shared_ptr<KernelCache> cache);
   ~DirectionKernels() override;
-  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const override;
+  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}, const DeviceQueue& queue = {},
+                std::span<const DeviceSum> sums = {}) const override;
 
  private:
   std::vector<size_t> planned_;  // by kernel of the walk: of the plan

@@ -6,6 +6,7 @@
 #include <future>
 
 #include "expr/dims.h"
+#include "runtime/gpu_add.h"
 
 namespace xhat::runtime {
 
@@ -42,11 +43,15 @@ struct GpuDirection::Instance {
   const DeviceCode& code() const { return compiled->code(); }
 };
 
-// Device memory of one run: of all tensors that lie on the host or nowhere else, and what kernels keep for themselves.
+// Device memory of one run: of all tensors that lie on the host or nowhere else, and what kernels keep for themselves. Only runs on
+// one stream use it, one after the other, as nobody waits for a run to end before it begins the next.
 struct GpuDirection::State {
+  DeviceQueue queue;
+  bool in_graph = false;  // some graph has its addresses
   std::vector<std::unique_ptr<DeviceBuffer>> tensors;              // per tensor of the program
   std::vector<std::vector<std::unique_ptr<DeviceBuffer>>> scratch;  // per kernel, per buffer; null: a tensor of the program
   std::unique_ptr<DeviceBuffer> for_libraries;  // they run one after the other
+  std::vector<DeviceMemory> arguments;
   int64_t allocations = 0;
 };
 
@@ -72,11 +77,12 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
 
 }  // namespace
 
-GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, Target target, const LibraryChoice& libraries)
-    : Direction(std::move(program), std::move(sizes)), target_(target) {
-  DeviceDriver& driver = driver_of(target);
+GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
+                           const LibraryChoice& libraries)
+    : Direction(std::move(program), std::move(sizes)) {
+  const Target target = queue.driver->target();
   auto start = std::chrono::steady_clock::now();
-  PlanWithLibraries made = plan_for_device(program_, sizes_, fusion, libraries, driver);
+  PlanWithLibraries made = plan_for_device(program_, sizes_, fusion, libraries, queue);
   program_ = std::move(made.planned.program);
   plan_ = std::move(made.planned.plan);
   std::vector<DType> stored = stored_types(program_);
@@ -89,9 +95,9 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     k->library = made.kernels[i];
     kernels_.push_back(k);
     if (k->library) continue;
-    jobs.push_back(std::async(std::launch::async, [&stored, &driver, target, k] {
+    jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k] {
       k->compiled = compiled_for(target, k->spec, stored);
-      if (!k->code().launches.empty()) k->compiled->on(driver);
+      if (!k->code().launches.empty()) k->compiled->on(queue);
     }));
   }
   std::exception_ptr failed;
@@ -101,94 +107,146 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
       failed = std::current_exception();
     }
   if (failed) std::rethrow_exception(failed);
-  for (const auto& k : kernels_)
-    for (uint32_t t : k->library ? std::vector<uint32_t>() : k->code().values) k->values.push_back(size_value(k->spec.tensors[t].type, k->spec.tensors[t].value));
+  for (const auto& k : kernels_) {
+    if (k->library) continue;
+    for (uint32_t t : k->code().values) k->values.push_back(size_value(k->spec.tensors[t].type, k->spec.tensors[t].value));
+  }
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
 GpuDirection::~GpuDirection() = default;
 
-std::unique_ptr<GpuDirection::State> GpuDirection::new_state(DeviceDriver& driver) const {
+std::unique_ptr<GpuDirection::State> GpuDirection::new_state(const DeviceQueue& queue) const {
+  refuse_in_capture(queue, "allocate memory for what its kernels hand on");
   auto state = std::make_unique<State>();
+  state->queue = queue;
   state->tensors.resize(program_.tensors.size());
   int64_t for_libraries = 0;
   for (const auto& k : kernels_) {
     auto& scratch = state->scratch.emplace_back();
     if (k->library) {
-      for_libraries = std::max(for_libraries, k->library->on(driver).scratch_bytes());
+      for_libraries = std::max(for_libraries, k->library->on(queue).scratch_bytes());
       continue;
     }
     for (const GpuBuffer& b : k->code().buffers) {
       const SpecTensor& t = k->spec.tensors[b.tensor];
       bool own = b.partial || t.use == SpecTensor::Use::temporary;
-      scratch.push_back(own ? std::make_unique<DeviceBuffer>(driver, b.bytes) : nullptr);
+      scratch.push_back(own ? std::make_unique<DeviceBuffer>(*queue.driver, b.bytes) : nullptr);
       state->allocations += own;
     }
   }
   if (for_libraries > 0) {
-    state->for_libraries = std::make_unique<DeviceBuffer>(driver, for_libraries);
+    state->for_libraries = std::make_unique<DeviceBuffer>(*queue.driver, for_libraries);
     ++state->allocations;
   }
   return state;
 }
 
-RunCounts GpuDirection::run(ThreadPool&, std::span<const TensorView> views, const Timed& timed) const {
-  DeviceStream stream = nullptr;
-  DeviceDriver& driver = driver_of(target_, stream);
-  std::unique_ptr<State> state = idle_.take();
-  RunCounts counts;
-  if (!state) {
-    state = new_state(driver);
-    counts.allocations = state->allocations;
+std::unique_ptr<GpuDirection::State> GpuDirection::idle_on(const DeviceQueue& queue) const {
+  std::lock_guard lock(mutex_);
+  auto last = std::ranges::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& s) { return s->queue.same_stream(queue); });
+  if (last == idle_.rend()) return nullptr;
+  auto state = std::move(*last);
+  idle_.erase(std::next(last).base());
+  return state;
+}
+
+void GpuDirection::give_back(std::unique_ptr<State> state) const {
+  constexpr size_t kMostIdle = 32;  // of streams long gone, some would stay for ever
+  const bool capturing = state->queue.capturing;
+  std::unique_ptr<State> dropped;
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(state));
+  if (idle_.size() <= kMostIdle || capturing) return;
+  auto first = std::ranges::find(idle_, false, &State::in_graph);
+  dropped = std::move(*first);
+  idle_.erase(first);
+}
+
+// Also a run that fails gives it back: its kernels may be running.
+class GpuDirection::Taken {
+ public:
+  Taken(const GpuDirection& from, const DeviceQueue& queue) : from_(from), state_(from.idle_on(queue)) {
+    fresh_ = !state_;
+    if (fresh_) state_ = from.new_state(queue);
+    state_->queue = queue;
+    state_->in_graph |= queue.capturing;
   }
-  auto buffer = [&](TensorId t) -> const DeviceBuffer& {
-    if (t < views.size() && views[t].device) return *views[t].device;
+  ~Taken() { from_.give_back(std::move(state_)); }
+  Taken(const Taken&) = delete;
+  Taken& operator=(const Taken&) = delete;
+  State* operator->() const { return state_.get(); }
+  int64_t allocations() const { return fresh_ ? state_->allocations : 0; }
+
+ private:
+  const GpuDirection& from_;
+  std::unique_ptr<State> state_;
+  bool fresh_ = false;
+};
+
+RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue,
+                            std::span<const DeviceSum> sums) const {
+  if (timed) refuse_in_capture(queue, "wait for each kernel (CompileOptions::on_kernel)");
+  Taken state(*this, queue);
+  RunCounts counts;
+  counts.allocations = state.allocations();
+  auto own = [&](TensorId t) -> const DeviceBuffer& {
     auto& mine = state->tensors[t];
     if (!mine) {
+      refuse_in_capture(queue, "allocate memory for " + program_.tensors[t].name);
       TensorView whole(nullptr, program_.tensors[t].type, shape_of(program_, t, sizes_), {});
-      mine = std::make_unique<DeviceBuffer>(driver, whole.bytes());
+      mine = std::make_unique<DeviceBuffer>(*queue.driver, whole.bytes());
       ++counts.allocations;
     }
     return *mine;
   };
+  auto memory_of = [&](TensorId t) {
+    // An empty tensor may have none.
+    bool given = t < views.size() && views[t].on_device() && views[t].data;
+    return given ? reinterpret_cast<DeviceMemory>(views[t].data) : own(t).memory();
+  };
   for (TensorId t : program_.inputs) {
-    if (views[t].device || views[t].elements() == 0) continue;
-    upload(stream, buffer(t), views[t]);
+    if (views[t].on_device() || views[t].elements() == 0) continue;
+    upload(queue.stream, own(t), views[t]);
     ++counts.uploads;
   }
-  std::vector<DeviceMemory> memory;
   for (size_t i = 0; i < kernels_.size(); ++i) {
     const Instance& k = *kernels_[i];
     if (!k.library && k.code().launches.empty()) continue;
     auto start = std::chrono::steady_clock::now();
-    memory.clear();
     if (k.library) {
       auto [a, b] = operands_of(k.library->call());
-      const DeviceMemory scratch = state->for_libraries ? state->for_libraries->memory() : 0;
-      k.library->on(driver).run(stream, buffer(a->tensor).memory(), buffer(b->tensor).memory(),
-                                buffer(result_of(k.library->call()).tensor).memory(), scratch);
+      k.library->on(queue).run(queue.stream, memory_of(a->tensor), memory_of(b->tensor), memory_of(result_of(k.library->call()).tensor),
+                               state->for_libraries ? state->for_libraries->memory() : 0);
       ++counts.library_calls;
     } else {
+      std::vector<DeviceMemory>& arguments = state->arguments;
+      arguments.clear();
       for (size_t b = 0; b < k.code().buffers.size(); ++b) {
-        const DeviceBuffer* own = state->scratch[i][b].get();
-        memory.push_back((own ? *own : buffer(k.spec.tensors[k.code().buffers[b].tensor].original)).memory());
+        const DeviceBuffer* scratch = state->scratch[i][b].get();
+        arguments.push_back(scratch ? scratch->memory() : memory_of(k.spec.tensors[k.code().buffers[b].tensor].original));
       }
-      k.compiled->on(driver).run(stream, memory, k.values);
+      k.compiled->on(queue).run(queue.stream, arguments, k.values);
       counts.launches += static_cast<int64_t>(k.code().launches.size());
       counts.finishes += std::ranges::count(k.code().launches, "finish", &GpuLaunch::what);
     }
     counts.kernels += !k.kernel->follows;
     if (timed) {
-      driver.synchronize(stream);
+      queue.driver->synchronize(queue.stream);
       timed(*k.kernel, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     }
   }
+  for (const DeviceSum& s : sums) {
+    auto added = add_on_device(pool, s.target, own(s.output).view(s.target.type, s.target.extents()), queue);
+    counts.launches += added.launches;
+    counts.kernels += added.kernels;
+    counts.allocations += added.allocations;
+  }
   for (TensorId t : program_.outputs) {
-    if (views[t].device || !views[t].data || views[t].elements() == 0) continue;
-    download(stream, buffer(t), views[t]);
+    if (views[t].on_device() || !views[t].data || views[t].elements() == 0) continue;
+    download(queue.stream, own(t), views[t]);
     ++counts.downloads;
   }
-  idle_.give_back(std::move(state));
   return counts;
 }
 

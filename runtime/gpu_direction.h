@@ -9,18 +9,23 @@ namespace xhat::runtime {
 
 class GpuDirection : public Direction {
  public:
-  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, Target target, const LibraryChoice& libraries);
+  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue, const LibraryChoice& libraries);
   ~GpuDirection() override;
-  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const override;
+  // Enqueues its kernels. Waits only for copies from and to the host, of what does not lie on the device, and if timed.
+  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue,
+                std::span<const DeviceSum> sums) const override;
 
  private:
   struct Instance;
   struct State;
-  std::unique_ptr<State> new_state(DeviceDriver& driver) const;
+  class Taken;  // a state, for one run
+  std::unique_ptr<State> new_state(const DeviceQueue& queue) const;
+  std::unique_ptr<State> idle_on(const DeviceQueue& queue) const;
+  void give_back(std::unique_ptr<State> state) const;
 
-  Target target_;
   std::vector<std::shared_ptr<Instance>> kernels_;
-  mutable IdleStates<State> idle_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<State>> idle_;  // the last used comes last
 };
 
 // The kernels of a direction as a GPU gets them.

@@ -134,10 +134,13 @@ CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& spec, cons
   }
 }
 
-const LoadedKernel& CompiledGpuKernel::on(DeviceDriver& driver) const {
+const LoadedKernel& CompiledGpuKernel::on(const DeviceQueue& queue) const {
   std::lock_guard lock(mutex_);
-  std::unique_ptr<LoadedKernel>& loaded = loaded_[&driver];
-  if (!loaded) loaded = driver.load(code_.kernel);
+  std::unique_ptr<LoadedKernel>& loaded = loaded_[queue.driver];
+  if (!loaded) {
+    refuse_in_capture(queue, "load a kernel");
+    loaded = queue.driver->load(code_.kernel);
+  }
   return *loaded;
 }
 

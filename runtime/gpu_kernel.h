@@ -28,8 +28,8 @@ class CompiledGpuKernel {
  public:
   CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
   const DeviceCode& code() const { return code_; }
-  // Loaded once per context.
-  const LoadedKernel& on(DeviceDriver& driver) const;
+  // Loaded once per context, but not during a capture.
+  const LoadedKernel& on(const DeviceQueue& queue) const;
 
  private:
   DeviceCode code_;

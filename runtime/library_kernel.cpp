@@ -4,11 +4,12 @@
 
 namespace xhat::runtime {
 
-const MathCall* LibraryKernel::find_on(DeviceDriver& driver) const {
+const MathCall* LibraryKernel::find_on(const DeviceQueue& queue) const {
   std::lock_guard lock(mutex_);
-  auto [it, fresh] = prepared_.try_emplace(&driver);
+  auto [it, fresh] = prepared_.try_emplace(queue.driver);
   if (fresh) try {
-      it->second = library_.prepare(driver, call_);
+      refuse_in_capture(queue, "prepare a library's function");
+      it->second = library_.prepare(*queue.driver, call_);
     } catch (...) {
       prepared_.erase(it);
       throw;
@@ -16,8 +17,9 @@ const MathCall* LibraryKernel::find_on(DeviceDriver& driver) const {
   return it->second.get();
 }
 
-const MathCall& LibraryKernel::on(DeviceDriver& driver) const {
-  if (const MathCall* call = find_on(driver)) return *call;
+const MathCall& LibraryKernel::on(const DeviceQueue& queue) const {
+  if (const MathCall* call = find_on(queue)) return *call;
+  DeviceDriver& driver = *queue.driver;
   throw Error(fmt::format("target {}: the library does not do {} on {}, as it did on the first device; use one device, or --libraries off",
                           name_of(driver.target()), to_text(call_), driver.device_name()));
 }
@@ -40,15 +42,15 @@ MathLibrary* library_of(const LibraryChoice& choice, DeviceDriver& driver) {
 }  // namespace
 
 PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryChoice& choice,
-                                  DeviceDriver& driver) {
-  MathLibrary* library = library_of(choice, driver);
+                                  const DeviceQueue& queue) {
+  MathLibrary* library = library_of(choice, *queue.driver);
   std::map<TensorId, std::shared_ptr<const LibraryKernel>> prepared;  // by result
   LibraryOptions options;
   options.use = library ? choice.use : LibraryUse::off;
   options.takes = [&](const LibraryCall& call) {
     auto kernel = std::make_shared<const LibraryKernel>(*library, call);
     try {
-      if (!kernel->find_on(driver)) return false;
+      if (!kernel->find_on(queue)) return false;
     } catch (const DeviceError&) {  // what is there does not work: ours does
       if (choice.use == LibraryUse::on) throw;
       return false;

@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "fusion/library_plan.h"
+#include "runtime/device.h"
 #include "runtime/devices/math_library.h"
 
 namespace xhat::runtime {
@@ -14,8 +15,8 @@ class LibraryKernel {
  public:
   LibraryKernel(MathLibrary& library, LibraryCall call) : library_(library), call_(std::move(call)) {}
   const LibraryCall& call() const { return call_; }
-  const MathCall* find_on(DeviceDriver& driver) const;  // null: the library does not do it
-  const MathCall& on(DeviceDriver& driver) const;       // throws Error if it does not do it there
+  const MathCall* find_on(const DeviceQueue& queue) const;  // null: the library does not do it
+  const MathCall& on(const DeviceQueue& queue) const;       // throws Error if it does not do it there
 
  private:
   MathLibrary& library_;
@@ -37,6 +38,6 @@ struct PlanWithLibraries {
 
 // Throws Error where use is on and there is no library.
 PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryChoice& choice,
-                                  DeviceDriver& driver);
+                                  const DeviceQueue& queue);
 
 }  // namespace xhat::runtime

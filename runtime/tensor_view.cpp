@@ -25,4 +25,10 @@ const char* TensorView::end() const {
   return begin() + (last + 1) * static_cast<int64_t>(byte_size(type));
 }
 
+bool runtime::overlap(const TensorView& a, const TensorView& b) {
+  if (a.place != b.place || !a.data || !b.data || a.elements() == 0 || b.elements() == 0) return false;
+  const bool addresses = a.place == Target::cpu || a.place == Target::cuda;
+  return addresses ? a.begin() < b.end() && b.begin() < a.end() : a.data == b.data;
+}
+
 }  // namespace xhat

@@ -9,12 +9,9 @@
 
 #include "expr/dtype.h"
 #include "expr/error.h"
+#include "runtime/target.h"
 
 namespace xhat {
-
-namespace runtime {
-class DeviceBuffer;
-}
 
 constexpr int kMaxRank = 12;
 
@@ -42,7 +39,7 @@ struct TensorView {
   std::array<int64_t, kMaxRank> shape = {};
   std::array<int64_t, kMaxRank> strides = {};
   bool writable = true;
-  runtime::DeviceBuffer* device = nullptr;  // where the elements lie if not in the host's memory; then data is null
+  Target place = Target::cpu;  // whose memory data is. A GPU's: data is a CUDA pointer or a cl_mem
 
   TensorView() = default;
 
@@ -76,6 +73,7 @@ struct TensorView {
   int64_t elements() const;
   int64_t bytes() const { return elements() * static_cast<int64_t>(byte_size(type)); }  // of the elements, without gaps
   bool dense() const;  // row-major without gaps
+  bool on_device() const { return place != Target::cpu; }
   // One past the last byte touched.
   const char* begin() const { return static_cast<const char*>(data); }
   const char* end() const;
@@ -87,7 +85,24 @@ struct TensorView {
   }
 };
 
+// Memory of a GPU, to be used where it lies: a CUDA pointer, aligned to 16 bytes, or a cl_mem. T: its elements; const: it can only be
+// read.
+template <class T>
+TensorView device_view(Target place, const void* memory, std::span<const int64_t> extents, std::span<const int64_t> steps = {}) {
+  TensorView v(const_cast<void*>(memory), dtype_of<T>(), extents, steps);
+  v.place = place;
+  v.writable = !std::is_const_v<T>;
+  return v;
+}
+template <class T>
+TensorView device_view(Target place, const void* memory, std::initializer_list<int64_t> extents) {
+  return device_view<T>(place, memory, std::span<const int64_t>(extents.begin(), extents.size()));
+}
+
 namespace runtime {
+
+// Do they share memory? Of a GPU's memory that is no address, only the same object shows.
+bool overlap(const TensorView& a, const TensorView& b);
 
 // Calls f(position, offset) for every element of v: its number in row-major order, and where it lies, in elements.
 template <class F>

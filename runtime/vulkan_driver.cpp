@@ -142,7 +142,8 @@ class VulkanDriver : public DeviceDriver {
   }
 
   bool capturing(DeviceStream) override { return false; }
-  MemoryPlace place_of(DeviceMemory, int64_t) override { return MemoryPlace::here; }  // nobody's but ours
+  // Asked about memory of callers, who cannot have any.
+  MemoryPlace place_of(DeviceMemory, int64_t) override { return MemoryPlace::host; }
 
  private:
   static constexpr int64_t kWord = 4;  // so that two billion elements of f32 are no more words than an int can count

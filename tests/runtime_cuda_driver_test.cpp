@@ -1,11 +1,12 @@
 // The CUDA driver's calls, on a driver of ours that has no GPU (tests/fake_cuda).
-#include <functional>
-
 #include "runtime/devices/driver.h"
+#include "tests/device_failure.h"
 #include "tests/fake_cuda.h"
 
 namespace xhat::runtime {
 namespace {
+
+using testing::expect_failure;
 
 class CudaDriverTest : public testing::OnFakeCuda {
  protected:
@@ -20,15 +21,6 @@ class CudaDriverTest : public testing::OnFakeCuda {
     l.shared_bytes = 512;
     l.args = {{true, 1, 0}, {false, 0, 4}, {true, 0, 0}};
     return {text, {l}};
-  }
-  static void expect_failure(DeviceFailure why, const std::string& says, const std::function<void()>& call) {
-    try {
-      call();
-      ADD_FAILURE() << "nothing was thrown; expected: " << says;
-    } catch (const DeviceError& e) {
-      EXPECT_EQ(e.why(), why) << e.message();
-      EXPECT_NE(e.message().find(says), std::string::npos) << e.message();
-    }
   }
 };
 

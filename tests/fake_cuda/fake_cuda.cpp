@@ -122,6 +122,7 @@ void reset() {
   int64_t in_use = state.in_use;
   state = State();
   state.in_use = in_use;
+  for (auto& [handle, s] : streams) s->capturing = false;
 }
 
 Control control = {

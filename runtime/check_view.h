@@ -1,0 +1,15 @@
+// What a tensor that a caller hands to an op must be. All of it is checked before anything runs.
+#pragma once
+#include "expr/program.h"
+#include "runtime/device.h"
+#include "runtime/tensor_view.h"
+
+namespace xhat::runtime {
+
+constexpr int64_t kMostElements = INT32_MAX;  // kernels index with 32 bits
+
+// The tensor t of p, for a call that runs on `queue`; written: by it. Throws Error, which names tensor, what is wrong and what was
+// expected; DeviceError if it is about where its memory lies.
+void check_view(const Program& p, TensorId t, const TensorView& v, bool written, const DeviceQueue& queue);
+
+}  // namespace xhat::runtime
