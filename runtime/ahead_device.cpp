@@ -11,6 +11,7 @@
 #include "fusion/relay_kernels.h"
 #include "runtime/gpu_direction.h"
 #include "runtime/gpu_kernel.h"
+#include "runtime/run_time_checks.h"
 
 namespace xhat::runtime {
 namespace {
@@ -51,7 +52,8 @@ class Temporaries {
 
 class Maker {
  public:
-  Maker(const Derivation& derivation, const AheadOptions& options, Target target) : p_(derivation.program), options_(options), target_(target) {
+  Maker(const Derivation& derivation, const AheadOptions& options, Target target)
+      : p_(derivation.program), options_(options), target_(target) {
     made_.target = target;
     directions_.push_back(infer_program(p_));
     if (options.compile.differentiate) {
@@ -73,11 +75,12 @@ class Maker {
       known.push_back(fmt::format("{} = {}", name, fmt::join(values, " or ")));
     }
     if (!missing.empty())
-      throw Error(fmt::format("op {}: target {} needs values of {}: each of its kernels is made for some sizes. give them as --gpu-dims {}=32, or "
-                              "of several, --gpu-dims {}=32,{}=64",
+      throw Error(fmt::format("op {}: target {} needs values of {}: each of its kernels is made for some sizes. give them as --gpu-dims "
+                              "{}=32, or of several, --gpu-dims {}=32,{}=64",
                               p_.name, name_of(target_), fmt::join(missing, ", "), missing[0], missing[0], missing[0]));
     made_.known_sizes = fmt::format("{}", fmt::join(known, ", "));
     made_.sides.resize(directions_.size());
+    made_.checks.resize(directions_.size());
     DimValues given;
     every_size(0, given);
     return std::move(made_);
@@ -103,7 +106,7 @@ class Maker {
     for (size_t s = 0; s < directions_.size(); ++s) {
       if (options_.progress) options_.progress(fmt::format("compiling for {}, {}", name_of(target_), dims_text(given)), true);
       made_.sides[s].push_back(plan_at(directions_[s], sizes));
-      for (const std::string& name : arguments_) made_.sides[s].back().dims.push_back(sizes.at(name));
+      if (auto checks = run_time_checks(directions_[s]).of_data) made_.checks[s].push_back(plan_at(*checks, sizes));
     }
   }
 
@@ -113,6 +116,7 @@ class Maker {
     KernelPlan plan = plan_kernels(direction, sizes, fusion);
     std::vector<KernelSpec> specs = gpu_specs(direction, plan, sizes, target_);
     AheadDevicePlan made;
+    for (const std::string& name : arguments_) made.dims.push_back(sizes.at(name));
     Temporaries temporaries;
     std::map<TensorId, size_t> handed_on;  // temporaries that are tensors of the program
     for (KernelSpec& spec : specs) {

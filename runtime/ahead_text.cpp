@@ -199,6 +199,7 @@ int xhat_ahead_stash_bytes(xhat_ahead_library*, const int64_t*, int64_t*);
 int64_t xhat_ahead_elements(xhat_ahead_library*, const int64_t*, const char*);
 int xhat_ahead_device_call(xhat_ahead_library*, int, int, const int64_t*, void*, void* const*, void*);
 int xhat_ahead_device_stash_bytes(xhat_ahead_library*, const int64_t*, int64_t*);
+int xhat_ahead_device_check_data(xhat_ahead_library*, int, int);
 int xhat_ahead_device_release(xhat_ahead_library*, int, void*);
 const char* xhat_ahead_message(void);
 int xhat_ahead_set_threads(int);
@@ -222,8 +223,7 @@ extern "C" {{
   for (size_t i = 0; i < sides_.size(); ++i)
     s += source_call(sides_[i], c_signature(sides_[i]), fmt::format("xhat_ahead_call(&library, {}, {}", i, dims_argument()));
   if (sides_.size() > 1)
-    s += fmt::format("size_t {}_stash_bytes({}) {{\n  int64_t bytes = 0;\n  return xhat_ahead_stash_bytes(&library, {}, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;\n}}\n",
-                     name_, dims_parameter(""), dims_argument());
+    s += source_stash_bytes("");
   s += fmt::format(R"(int64_t {0}_elements({1}const char* tensor) {{ return xhat_ahead_elements(&library, {2}, tensor); }}
 const char* {0}_message(void) {{ return xhat_ahead_message(); }}
 int {0}_set_threads(int threads) {{ return xhat_ahead_set_threads(threads); }}
@@ -232,6 +232,15 @@ const char* {0}_cpu_level(void) {{ return xhat_ahead_level(&library); }}
                    name_, dims_parameter(", "), dims_argument());
   for (size_t i = 0; i < t_.devices.size(); ++i) s += device_source(i);
   return s + "}\n";
+}
+
+std::string Text::source_stash_bytes(const std::string& target) const {
+  return fmt::format(R"(size_t {0}{1}_stash_bytes({2}) {{
+  int64_t bytes = 0;
+  return xhat_ahead{3}_stash_bytes(&library, {4}, &bytes) == 0 ? static_cast<size_t>(bytes) : 0;
+}}
+)",
+                     name_, target.empty() ? "" : "_" + target, dims_parameter(""), target.empty() ? "" : "_device", dims_argument());
 }
 
 // call: up to the argument before the tensors.

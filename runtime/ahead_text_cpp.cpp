@@ -70,6 +70,14 @@ class device_span {
 
 }  // namespace
 
+std::string Text::cpp_size_checks(const TextSide& side) const {
+  const char* dims = dims_.empty() ? "" : "dims, ";
+  std::string s;
+  for (const Parameter& p : side.parameters)
+    if (!p.value) s += fmt::format("  check_size({}\"{}\", {}.size());\n", dims, p_.tensors[p.tensor].name, p.name);
+  return s;
+}
+
 std::string Text::cpp_header() const {
   std::string up = upper(name_), d = dims_.empty() ? "" : "&dims";
   std::string s = fmt::format(R"(// The op {0} for C++20, compiled ahead of time by xhat {1}. Generated: changes are lost. What {0}.h says holds; here
@@ -145,8 +153,7 @@ class stash_type {{
     s += fmt::format("// {}\n//\n", side.what);
     for (const Parameter& p : side.parameters) s += fmt::format("//   {}: {}{}\n", p.name, p.what, p.written ? ", written" : "");
     s += fmt::format("inline void {}({}) {{\n", side.name, join(first, join(parameters, stash)));
-    for (const Parameter& p : side.parameters)
-      if (!p.value) s += fmt::format("  check_size({}\"{}\", {}.size());\n", dims_.empty() ? "" : "dims, ", p_.tensors[p.tensor].name, p.name);
+    s += cpp_size_checks(side);
     std::string block = !side.keeps() ? "" : forward ? fmt::format("stash.reserve(::{}_stash_bytes({}))", name_, d) : "stash.data()";
     s += fmt::format("  check(::{}_{}({}));\n}}\n\n", name_, side.name, join(d, join(arguments, block)));
   }

@@ -12,10 +12,19 @@ struct DeviceWords {
   bool handles;  // memory is a handle, not a pointer to elements
 };
 constexpr DeviceWords kWords[] = {
-    {Target::cuda, "NVIDIA's GPUs", "a CUstream or cudaStream_t; null: the default stream of the context that is current, or else of device 0",
-     "device pointers, of the stream's context, aligned to 16 bytes (to 8, 4, ... if they have less bytes or an odd number of them)", false},
-    {Target::opencl, "OpenCL", "a cl_command_queue that runs in order", "each a cl_mem, of the queue's context", true},
+    {Target::cuda, "NVIDIA's GPUs",
+     "A CUstream or cudaStream_t; null: the default stream of the context that is current, or else of device 0.",
+     "Device pointers, of the stream's context. Aligned to 16 bytes, where their number of bytes can be divided by that.", false},
+    {Target::opencl, "OpenCL", "A cl_command_queue that runs in order.", "Each a cl_mem, of the queue's context.", true},
 };
+
+constexpr const char* kData = R"( * Data       Indices in the data must be in range. Nobody looks at them, as a call would have to wait,
+ *            unless {0}_{1}_check_data asks for it.
+)";
+
+bool checks_data(const AheadDevice& d) {
+  return std::ranges::any_of(d.checks, [](const auto& plans) { return !plans.empty(); });
+}
 
 const DeviceWords& words_of(const AheadDevice& d) { return *std::ranges::find(kWords, d.target, &DeviceWords::target); }
 
@@ -35,7 +44,8 @@ std::string Text::device_signature(const TextSide& side, const AheadDevice& d) c
     return fmt::format("{}{} *{}", p.written ? "" : "const ", handles ? "void" : p.type, p.name);
   });
   std::string stash = !side.keeps() ? "" : side.forward() ? "void *stash" : "const void *stash";
-  return fmt::format("int {}_{}_{}({})", name_, name_of(d.target), side.name, join(join(dims_parameter(""), "void *stream"), join(parameters, stash)));
+  std::string all = join(join(dims_parameter(""), "void *stream"), join(parameters, stash));
+  return fmt::format("int {}_{}_{}({})", name_, name_of(d.target), side.name, all);
 }
 
 std::string Text::device_header(const AheadDevice& d) const {
@@ -44,20 +54,20 @@ std::string Text::device_header(const AheadDevice& d) const {
   std::string s = fmt::format(R"(/* The same on {2}, where it was compiled for {3}.
  *
  * Driver     Looked for at the first call; without one the status is {4}_NO_DEVICE. What stands above works all the same.
- * Arrays     {5}. So is the stash.
+ * Arrays     {5} So is the stash.
  *            Scalars that are read are passed by value, but for those that are computed.
- * Stream     {6}.
+ * Stream     {6}
  *            A call returns when its kernels are enqueued there; nothing waits, and what runs on the stream afterwards sees the
  *            results. Memory may be freed when the stream has come so far.
  * Memory     The first call of a function at some sizes on a stream loads code, and allocates what it needs beside your memory;
  *            that stays with the stream until {0}_{1}_release.
- * Data       Indices in the data must be in range. They are not checked: to look at them, the call would have to wait.
- * Threads    Any number of threads may call, on the same stream too.
+{7} * Threads    Any number of threads may call, on the same stream too.
 )",
-                              name_, target, w.device, d.known_sizes.empty() ? "fixed sizes" : d.known_sizes, upper(name_), w.memory, w.stream);
+                              name_, target, w.device, d.known_sizes.empty() ? "fixed sizes" : d.known_sizes, upper(name_), w.memory,
+                              w.stream, checks_data(d) ? fmt::format(kData, name_, target) : "");
   if (d.target == Target::cuda)
-    s += R"( * Graphs     A stream may be captured while calls are made that were made once before on it, with the same sizes. The graph uses
- *            the memory that these calls have on that stream: launch it there, or when none of them is at work.
+    s += R"( * Graphs     A stream may be captured while calls are made that were made once before on it, with the same sizes. The graph
+ *            uses the memory that these calls have on that stream: launch it there, or when none of them is at work.
 )";
   s += " */\n";
   for (const TextSide& side : sides_) s += device_signature(on_device(side), d) + ";\n";
@@ -68,6 +78,13 @@ size_t {0}_{1}_stash_bytes({2});
 
 )",
                      name_, target, dims_.empty() ? "void" : dims_parameter(""));
+  if (checks_data(d))
+    s += fmt::format(R"(/* on: from now on calls look at the indices in the data first, and wait for it; {2}_BAD_DATA says that one is
+ * out of range, and nothing is written. 0: no longer, as at the start. */
+int {0}_{1}_check_data(int on);
+
+)",
+                     name_, target, upper(name_));
   return s + fmt::format(R"(/* Frees what calls on this stream have allocated; call it before the stream is destroyed. */
 int {0}_{1}_release(void *stream);
 
@@ -90,9 +107,7 @@ std::string Text::device_cpp_header(const AheadDevice& d) const {
     std::string arguments = list(side.parameters, [&](const Parameter& p) { return p.value || w.handles ? p.name : p.name + ".data()"; });
     std::string stash = !side.keeps() ? "" : side.forward() ? "void* stash" : "const void* stash";
     s += fmt::format("inline void {}({}) {{\n", side.name, join(join(first, "void* stream"), join(parameters, stash)));
-    if (!w.handles)
-      for (const Parameter& p : side.parameters)
-        if (!p.value) s += fmt::format("  check_size({}\"{}\", {}.size());\n", dims_.empty() ? "" : "dims, ", p_.tensors[p.tensor].name, p.name);
+    if (!w.handles) s += cpp_size_checks(side);
     s += fmt::format("  check(::{}_{}_{}({}));\n}}\n\n", name_, target, side.name,
                      join(join(pass, "stream"), join(arguments, side.keeps() ? "stash" : "")));
   }
@@ -105,6 +120,7 @@ std::string Text::device_cpp_header(const AheadDevice& d) const {
 
 )",
                      first, name_, target, pass, upper(name_), name_);
+  if (checks_data(d)) s += fmt::format("inline void check_data(bool on) {{ check(::{}_{}_check_data(on)); }}\n\n", name_, target);
   s += fmt::format("inline void release(void* stream) {{ check(::{}_{}_release(stream)); }}\n\n", name_, target);
   return s + fmt::format("}}  // namespace {}\n\n", target);
 }
@@ -115,13 +131,17 @@ std::string Text::device_source(size_t number) const {
   std::string s;
   for (size_t i = 0; i < sides_.size(); ++i) {
     TextSide side = on_device(sides_[i]);
-    s += source_call(side, device_signature(side, d), fmt::format("xhat_ahead_device_call(&library, {}, {}, {}, stream", number, i, dims_argument()));
+    std::string call = fmt::format("xhat_ahead_device_call(&library, {}, {}, {}, stream", number, i, dims_argument());
+    s += source_call(side, device_signature(side, d), call);
   }
-  if (sides_.size() > 1)
-    s += fmt::format("size_t {}_{}_stash_bytes({}) {{\n  int64_t bytes = 0;\n  return xhat_ahead_device_stash_bytes(&library, {}, &bytes) == 0 ? "
-                     "static_cast<size_t>(bytes) : 0;\n}}\n",
-                     name_, target, dims_parameter(""), dims_argument());
-  return s + fmt::format("int {}_{}_release(void* stream) {{ return xhat_ahead_device_release(&library, {}, stream); }}\n", name_, target, number);
+  if (sides_.size() > 1) s += source_stash_bytes(std::string(target));
+  if (checks_data(d))
+    s += fmt::format("int {}_{}_check_data(int on) {{ return xhat_ahead_device_check_data(&library, {}, on); }}\n", name_, target, number);
+  return s + fmt::format(R"(int {}_{}_release(void* stream) {{
+  return xhat_ahead_device_release(&library, {}, stream);
+}}
+)",
+                         name_, target, number);
 }
 
 }  // namespace xhat::runtime

@@ -45,6 +45,8 @@ class Text {
   Parameter parameter(TensorId i, bool written) const;
   std::string shapes(const TextSide& side) const;
   std::string c_signature(const TextSide& side) const;
+  std::string source_stash_bytes(const std::string& target) const;  // "": of the CPU
+  std::string cpp_size_checks(const TextSide& side) const;
   std::string source_call(const TextSide& side, const std::string& signature, const std::string& call) const;
   // The dims that functions about sizes take.
   std::string dims_parameter(const char* comma) const { return dims_.empty() ? "" : fmt::format("const {}_dims *dims{}", name_, comma); }

@@ -35,19 +35,27 @@ class Environment {
 class Loaded {
  public:
   // device: "" for the CPU's functions, or "opencl", "cuda".
-  Loaded(const std::string& folder, const std::string& name, const Program& p, int copy, const std::string& device = "") : p_(p), device_(!device.empty()) {
-    const std::string functions = name + (device_ ? "_" + device : ""), extent = std::string(functions) + "_stash_bytes";
-    std::string shim = "#include \"tests/ahead_shim.h\"\n#include \"" + name + ".h\"\nextern \"C\" int side(int s, const int64_t* d, void* const* a) {\n";
-    int number = 0;
-    for (const char* side : {"infer", "forward", "backward"}) shim += fmt::format("  if (s == {}) return call({}_{}, d, a);\n", number++, functions, side);
-    shim += fmt::format("  return -1;\n}}\nextern \"C\" size_t stash_bytes(const int64_t* d) {{ return {}(reinterpret_cast<const {}_dims*>(d)); }}\n", extent, name);
-    shim += fmt::format("extern \"C\" const char* message() {{ return {}_message(); }}\n", name);
-    shim += fmt::format("extern \"C\" const char* level() {{ return {}_cpu_level(); }}\n", name);
-    if (device_) shim += fmt::format("extern \"C\" int release(void* stream) {{ return {}_release(stream); }}\n", functions);
+  Loaded(const std::string& folder, const std::string& name, const Program& p, int copy, const std::string& device = "")
+      : p_(p), device_(!device.empty()) {
+    const std::string functions = name + (device_ ? "_" + device : "");
+    std::string shim = fmt::format(R"(
+#include "tests/ahead_shim.h"
+#include "{0}.h"
+extern "C" {{
+int side(int s, const int64_t* d, void* const* a) {{
+  if (s == 0) return call({1}_infer, d, a);
+  return s == 1 ? call({1}_forward, d, a) : call({1}_backward, d, a);
+}}
+size_t stash_bytes(const int64_t* d) {{ return {1}_stash_bytes(reinterpret_cast<const {0}_dims*>(d)); }}
+const char* message() {{ return {0}_message(); }}
+const char* level() {{ return {0}_cpu_level(); }}
+{2}}}
+)",
+                                   name, functions, device_ ? "int release(void* s) { return " + functions + "_release(s); }\n" : "");
     std::ofstream(folder + "/shim.cpp") << shim;
     std::string object = fmt::format("{}/{}_{}.so", folder, functions, copy);
-    std::string command = fmt::format("c++ -std=c++20 -O0 -fPIC -shared -I{} -I{} {}/shim.cpp {}/lib{}.a -lpthread -o {} 2>&1", XHAT_SOURCE_DIR,
-                                      folder, folder, folder, name, object);
+    std::string command = fmt::format("c++ -std=c++20 -O0 -fPIC -shared -I{} -I{} {}/shim.cpp {}/lib{}.a -lpthread -o {} 2>&1",
+                                      XHAT_SOURCE_DIR, folder, folder, folder, name, object);
     if (std::system(command.c_str()) != 0) throw Error("the library does not link");
     handle_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) throw Error(dlerror());
@@ -61,8 +69,17 @@ class Loaded {
   std::string level() const { return level_(); }
   std::string message() const { return message_(); }
   size_t stash_bytes(const std::vector<int64_t>& dims) const { return stash_bytes_(dims.data()); }
-  int side(int s, const std::vector<int64_t>& dims, const std::vector<void*>& arguments) const { return side_(s, dims.data(), arguments.data()); }
+  int side(int s, const std::vector<int64_t>& dims, const std::vector<void*>& arguments) const {
+    return side_(s, dims.data(), arguments.data());
+  }
   int release(void* stream) const { return release_(stream); }
+  // Another function of the library.
+  template <class F>
+  F* function(const std::string& name) const {
+    F* f = nullptr;
+    find(f, name.c_str());
+    return f;
+  }
 
   std::vector<int64_t> dims_of(const DimValues& sizes) const {
     std::vector<int64_t> dims;
@@ -148,7 +165,7 @@ class Loaded {
   }
 
   template <class F>
-  void find(F& f, const char* name) {
+  void find(F& f, const char* name) const {
     f = reinterpret_cast<F>(dlsym(handle_, name));
     if (!f) throw Error(dlerror());
   }

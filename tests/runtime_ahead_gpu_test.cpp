@@ -18,7 +18,7 @@ using namespace xhat::testing;
 using runtime::DeviceDriver;
 using runtime::DeviceMemory;
 
-constexpr int kOk = 0, kBadArgument = 1, kBadSize = 2, kNoDevice = 7, kBadPointer = 8;  // of the generated headers
+constexpr int kOk = 0, kBadArgument = 1, kBadSize = 2, kBadData = 3, kNoDevice = 7, kBadPointer = 8;  // of the generated headers
 
 // A context and a queue that are not the engine's.
 class Queue {
@@ -32,7 +32,8 @@ class Queue {
     if (count == 0) return;
     function<int(void*, uint64_t, unsigned, void**, unsigned*)>("clGetDeviceIDs")(platform, 0xFFFFFFFF, 1, &device, &count);
     int failed = 0;
-    context_ = function<void*(const intptr_t*, unsigned, void**, void*, void*, int*)>("clCreateContext")(nullptr, 1, &device, nullptr, nullptr, &failed);
+    auto create = function<void*(const intptr_t*, unsigned, void**, void*, void*, int*)>("clCreateContext");
+    context_ = create(nullptr, 1, &device, nullptr, nullptr, &failed);
     device_ = device;
   }
   ~Queue() {
@@ -128,11 +129,13 @@ TEST_F(AheadGpu, ScalarResults) {
     m[n] = max(c: x[n,c]); z[n] = log(sum(c: exp(x[n,c] - m[n]))) + m[n]
     loss = mean(n: z[n] - x[n,label[n]]) })",
                 {{{"N", 130}, {"C", 57}}}, false);
-  as_the_engine("op norm(x: f32[N], eps: f32) -> (y, total) { total = sum(i: x[i]^2) + eps; y[i] = x[i] / sqrt(abs(total)) }", {{{"N", 5001}}});
+  as_the_engine("op norm(x: f32[N], eps: f32) -> (y, total) { total = sum(i: x[i]^2) + eps; y[i] = x[i] / sqrt(abs(total)) }",
+                {{{"N", 5001}}});
 }
 
 TEST_F(AheadGpu, OtherTypes) {
-  as_the_engine(R"(op types(x: f16[N,D], g: bf16[D], k: i64 const, s: f16, t: bf16, on: bool const, mask: bool[N] const, a: f64[D]) -> (y, z) {
+  as_the_engine(R"(op types(x: f16[N,D], g: bf16[D], k: i64 const, s: f16, t: bf16, on: bool const, mask: bool[N] const,
+                            a: f64[D]) -> (y, z) {
     y[n,d] = if mask[n] && on then x[n,d] * g[d] * s else x[n,d] + t
     z[d] = sum(n: a[d] * x[n,d]) + f64(k) })",
                 {{{"N", 33}, {"D", 12}}}, true, 1e-2);
@@ -159,7 +162,8 @@ TEST_F(AheadGpu, WhatIsWrongIsSaidBeforeALaunch) {
   DeviceDriver& driver = runtime::device_driver(Target::opencl, queue);
   DeviceDriver& elsewhere = runtime::device_driver(Target::opencl, other.get());
   constexpr int64_t kBytes = 8 * 70 * 4;
-  DeviceMemory x = driver.allocate(kBytes), y = driver.allocate(kBytes), small = driver.allocate(kBytes - 4), foreign = elsewhere.allocate(kBytes);
+  DeviceMemory x = driver.allocate(kBytes), y = driver.allocate(kBytes), small = driver.allocate(kBytes - 4);
+  DeviceMemory foreign = elsewhere.allocate(kBytes);
   std::vector<float> ones(8 * 70, 1), on_host(8 * 70), read(8 * 70);
   driver.upload(queue, x, ones.data(), kBytes);
   driver.upload(queue, y, ones.data(), kBytes);
@@ -189,6 +193,38 @@ TEST_F(AheadGpu, WhatIsWrongIsSaidBeforeALaunch) {
   EXPECT_EQ(library.side(2, {8, 70}, {queue, pointer(y), pointer(x), nullptr, nullptr}), kOk) << library.message();
   for (DeviceMemory m : {x, y, small}) driver.release(m);
   elsewhere.release(foreign);
+}
+
+TEST_F(AheadGpu, DataAreLookedAtOnRequest) {
+  Queue cl;
+  XHAT_NEED_OPENCL(cl);
+  void* queue = cl.get();
+  AheadOptions o = options(Target::opencl);
+  o.sizes = {{"V", {50}}, {"D", {8}}, {"N", {6}}, {"L", {3}}};
+  Program op = parse_op("op bag(t: f32[V,D], ids: i32[N,L] const) -> (y) { y[n,d] = sum(l: t[ids[n,l],d]) }"), all = gradient(op);
+  Program derived = derive(op, o.compile).program;
+  build_ahead(op, o, path("lib"));
+  Loaded library(path("lib"), op.name, derived, 0, "opencl");
+  DimValues dims = {{"V", 50}, {"D", 8}, {"N", 6}, {"L", 3}};
+  DeviceDriver& driver = runtime::device_driver(Target::opencl, queue);
+  EXPECT_EQ(library.function<int(int)>("bag_opencl_check_data")(1), kOk);
+  Arrays data = random_data(all, dims, 3), results = library.run_on(driver, queue, data, dims);
+  std::erase_if(results, [](const auto& r) { return r.first.starts_with("infer "); });
+  EXPECT_EQ(difference(evaluate_on(all, data, dims), results, 1e-4), "");
+
+  constexpr int64_t kTable = 50 * 8 * 4, kIds = 6 * 3 * 4, kRows = 6 * 8 * 4;
+  DeviceMemory t = driver.allocate(kTable), ids = driver.allocate(kIds), y = driver.allocate(kRows);
+  std::vector<int32_t> wrong(6 * 3, 1);
+  wrong[7] = 50;
+  std::vector<float> untouched(6 * 8, -1), read(6 * 8);
+  driver.upload(queue, ids, wrong.data(), kIds);
+  driver.upload(queue, y, untouched.data(), kRows);
+  auto pointer = [](DeviceMemory m) { return reinterpret_cast<void*>(m); };
+  EXPECT_EQ(library.side(0, {50, 8, 6, 3}, {queue, pointer(t), pointer(ids), pointer(y)}), kBadData);
+  EXPECT_HAS(library.message(), "an index into t is out of range");
+  driver.download(queue, read.data(), y, kRows);
+  EXPECT_EQ(read, untouched);
+  for (DeviceMemory m : {t, ids, y}) driver.release(m);
 }
 
 // Each with a queue of its own, then all on one.

@@ -4,9 +4,12 @@
 // some sizes on a stream, and stay. What is enqueued on a stream runs in order, so one set is enough for it; and while the stream
 // is being captured into a graph, nothing is allocated, and what the graph uses is there whenever it is launched.
 //
+// Indices in the data are looked at on request only: kernels say what is wrong, and the call waits for them.
+//
 // A stash is one block of the caller's: the stashed tensors, each at a multiple of 512 bytes. Nothing in it says who wrote it: to
 // look, one would have to wait for the device.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -34,7 +37,7 @@ class Memory {
 // Of one plan on one stream.
 struct Temporaries {
   std::vector<std::unique_ptr<Memory>> of_kernels;
-  std::map<int64_t, std::unique_ptr<Memory>> unwanted;  // by tensor
+  std::map<int64_t, std::unique_ptr<Memory>> results;  // by tensor: gradients that nobody wants, what checks found
 };
 
 struct StreamMemory {
@@ -51,22 +54,24 @@ struct DeviceContext {
 }  // namespace
 
 struct DeviceCalls {
+  std::atomic<bool> look_at_data = false;
   std::mutex mutex;
   std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
 };
 
 namespace {
 
+DeviceCalls& calls_of(Opened& o, size_t device) {
+  std::lock_guard lock(o.mutex);
+  o.devices.resize(o.table.devices.size());
+  if (!o.devices[device]) o.devices[device] = std::make_shared<DeviceCalls>();
+  return *o.devices[device];
+}
+
 DeviceContext& context_of(Opened& o, size_t device, DeviceDriver& driver) {
-  std::shared_ptr<DeviceCalls> calls;
-  {
-    std::lock_guard lock(o.mutex);
-    o.devices.resize(o.table.devices.size());
-    if (!o.devices[device]) o.devices[device] = std::make_shared<DeviceCalls>();
-    calls = o.devices[device];
-  }
-  std::lock_guard lock(calls->mutex);
-  std::unique_ptr<DeviceContext>& context = calls->contexts[&driver];
+  DeviceCalls& calls = calls_of(o, device);
+  std::lock_guard lock(calls.mutex);
+  std::unique_ptr<DeviceContext>& context = calls.contexts[&driver];
   if (!context) {
     context = std::make_unique<DeviceContext>();
     context->kernels.resize(o.table.devices[device].kernels.size());
@@ -86,7 +91,10 @@ class CallOnDevice {
  public:
   CallOnDevice(xhat_ahead_library* library, size_t device, int number, const int64_t* dims, DeviceStream stream)
       : o_(open(library)), t_(o_.table), device_(t_.devices[device]), number_(number), side_(side_of(t_, number)), dims_(dims_of(o_, dims)),
-        plan_(plan_for()), stream_(stream), driver_(driver_of(stream)), context_(context_of(o_, device, driver_)) {}
+        plan_(plan_for(device_.sides)), stream_(stream), driver_(driver_of(stream)), context_(context_of(o_, device, driver_)) {
+    const bool look = calls_of(o_, device).look_at_data && !device_.checks[static_cast<size_t>(number)].empty();
+    if (look) checks_ = &plan_for(device_.checks);
+  }
   ~CallOnDevice() {
     for (DeviceMemory part : parts_) driver_.release_part(part);
   }
@@ -95,7 +103,7 @@ class CallOnDevice {
 
   void run(void* const* tensors, void* stash) {
     check_sizes(t_, side_, dims_);
-    memory_.assign(t_.tensors.size(), 0);
+    memory_.assign(std::max(t_.tensors.size(), static_cast<size_t>(side_.check_tensors)), 0);
     values_.assign(t_.tensors.size(), SizeValue{});
     for (int64_t i : side_.inputs) bind(i, *tensors++, false);
     for (int64_t i : side_.outputs) bind(i, *tensors++, true);
@@ -108,18 +116,22 @@ class CallOnDevice {
       auto& known = context_.streams[stream_];
       if (!known) known = std::make_shared<StreamMemory>();
       mine = known;
-      load();
+      load(plan_);
+      if (checks_) load(*checks_);
     }
     std::lock_guard lock(mine->mutex);
+    if (checks_) check_data(mine->of_plans[checks_]);
     Temporaries& temporaries = mine->of_plans[&plan_];
-    allocate(temporaries);
-    enqueue(temporaries);
+    allocate(plan_, temporaries);
+    for (int64_t tensor : unwanted_) result(temporaries, tensor, bytes_of(t_, tensor, dims_));
+    enqueue(plan_, temporaries);
   }
 
  private:
-  const AheadDevicePlan& plan_for() const {
-    const auto& plans = device_.sides[static_cast<size_t>(number_)];
-    auto found = std::ranges::find_if(plans, [&](const AheadDevicePlan& p) { return std::equal(p.dims.begin(), p.dims.end(), dims_.begin()); });
+  const AheadDevicePlan& plan_for(const std::vector<std::vector<AheadDevicePlan>>& sides) const {
+    const auto& plans = sides[static_cast<size_t>(number_)];
+    auto serves = [&](const AheadDevicePlan& p) { return std::equal(p.dims.begin(), p.dims.end(), dims_.begin()); };
+    auto found = std::ranges::find_if(plans, serves);
     if (found == plans.end())
       fail(t_, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t_, dims_) + " on " + std::string(name_of(device_.target)) +
                                           ", but for " + device_.known_sizes + "; build it with --gpu-dims for these sizes too");
@@ -135,7 +147,8 @@ class CallOnDevice {
 
   // The op's own scalars are numbers of the caller's; those that are computed lie on the device.
   bool by_value(int64_t tensor) const {
-    return t_.tensors[static_cast<size_t>(tensor)].shape.empty() && std::ranges::find(t_.sides[kInfer].inputs, tensor) != t_.sides[kInfer].inputs.end();
+    const auto& inputs = t_.sides[kInfer].inputs;
+    return t_.tensors[static_cast<size_t>(tensor)].shape.empty() && std::ranges::find(inputs, tensor) != inputs.end();
   }
 
   void bind(int64_t tensor, void* given, bool written) {
@@ -158,13 +171,13 @@ class CallOnDevice {
     if (device_.target == Target::cuda && memory % static_cast<uint64_t>(alignment) != 0)
       fail(t_, AheadStatus::bad_argument, what + " is not aligned to " + std::to_string(alignment) + " bytes");
     const std::string on = "memory of the device that the stream is of";
+    auto bad = [&](const std::string& why) { fail(t_, AheadStatus::bad_pointer, what + why); };
     switch (driver_.place_of(memory, bytes)) {
       case MemoryPlace::here: return;
-      case MemoryPlace::host: fail(t_, AheadStatus::bad_pointer, what + " is no " + on + "; copy it there, or call the function for the CPU");
-      case MemoryPlace::other_device: fail(t_, AheadStatus::bad_pointer, what + " lies on another device; it must be " + on);
-      case MemoryPlace::other_context: fail(t_, AheadStatus::bad_pointer, what + " belongs to another context; it must be " + on);
-      case MemoryPlace::too_small:
-        fail(t_, AheadStatus::bad_pointer, what + " is too small; it takes " + std::to_string(bytes) + " bytes with " + sizes_text(t_, dims_));
+      case MemoryPlace::host: return bad(" is no " + on + "; copy it there, or call the function for the CPU");
+      case MemoryPlace::other_device: return bad(" lies on another device; it must be " + on);
+      case MemoryPlace::other_context: return bad(" belongs to another context; it must be " + on);
+      case MemoryPlace::too_small: return bad(" is too small; it takes " + std::to_string(bytes) + " bytes with " + sizes_text(t_, dims_));
     }
   }
 
@@ -192,20 +205,21 @@ class CallOnDevice {
         if (i == j || !a.written) continue;
         bool clash = a.memory == b.memory;
         if (addresses) clash = a.memory < b.memory + static_cast<uint64_t>(b.bytes) && b.memory < a.memory + static_cast<uint64_t>(a.bytes);
-        if (clash) fail(t_, AheadStatus::bad_argument, called(a) + " overlaps " + called(b) + " in memory; outputs need memory of their own");
+        if (clash) fail(t_, AheadStatus::bad_argument, called(a) + " overlaps " + called(b) + " in memory; outputs need their own");
       }
   }
 
   void not_while_capturing(const char* what) {
     if (asked_) return;
     asked_ = true;
-    if (driver_.capturing(stream_))
-      fail(t_, AheadStatus::device_failed, std::string("the stream is being captured, and ") + what + " first; make this call once before, with " +
-                                               sizes_text(t_, dims_) + " on this stream, and then capture it");
+    if (!driver_.capturing(stream_)) return;
+    const std::string why = std::string("the stream is being captured, and ") + what + " first";
+    fail(t_, AheadStatus::device_failed,
+         why + "; make this call once before, with " + sizes_text(t_, dims_) + " on this stream, and then capture it");
   }
 
-  void load() {
-    for (const AheadDeviceStep& s : plan_.steps) {
+  void load(const AheadDevicePlan& plan) {
+    for (const AheadDeviceStep& s : plan.steps) {
       auto k = static_cast<size_t>(s.kernel);
       if (context_.kernels[k]) continue;
       not_while_capturing("code must be loaded");
@@ -213,25 +227,40 @@ class CallOnDevice {
     }
   }
 
-  void allocate(Temporaries& t) {
-    while (t.of_kernels.size() < plan_.temporaries.size()) {
+  void allocate(const AheadDevicePlan& plan, Temporaries& t) {
+    while (t.of_kernels.size() < plan.temporaries.size()) {
       not_while_capturing("memory for temporaries must be allocated");
-      t.of_kernels.push_back(std::make_unique<Memory>(driver_, plan_.temporaries[t.of_kernels.size()]));
-    }
-    for (int64_t tensor : unwanted_) {
-      std::unique_ptr<Memory>& memory = t.unwanted[tensor];
-      if (!memory) {
-        not_while_capturing("memory for gradients that nobody wants must be allocated");
-        memory = std::make_unique<Memory>(driver_, bytes_of(t_, tensor, dims_));
-      }
-      memory_[static_cast<size_t>(tensor)] = memory->get();
+      t.of_kernels.push_back(std::make_unique<Memory>(driver_, plan.temporaries[t.of_kernels.size()]));
     }
   }
 
-  void enqueue(const Temporaries& t) {
+  // Memory of ours for what kernels give.
+  void result(Temporaries& t, int64_t tensor, int64_t bytes) {
+    std::unique_ptr<Memory>& memory = t.results[tensor];
+    if (!memory) {
+      not_while_capturing("memory for results must be allocated");
+      memory = std::make_unique<Memory>(driver_, bytes);
+    }
+    memory_[static_cast<size_t>(tensor)] = memory->get();
+  }
+
+  void check_data(Temporaries& t) {
+    if (driver_.capturing(stream_))
+      fail(t_, AheadStatus::device_failed, "the stream is being captured, and a look at the data would wait for it; switch the check off");
+    allocate(*checks_, t);
+    for (const AheadCheck& c : side_.checks) result(t, c.tensor, 1);
+    enqueue(*checks_, t);
+    for (const AheadCheck& c : side_.checks) {
+      uint8_t failed = 0;
+      driver_.download(stream_, &failed, memory_[static_cast<size_t>(c.tensor)], 1);
+      if (failed) fail(t_, AheadStatus::bad_data, c.text + "; sizes are " + sizes_text(t_, dims_));
+    }
+  }
+
+  void enqueue(const AheadDevicePlan& plan, const Temporaries& t) {
     std::vector<DeviceMemory> buffers;
     std::vector<SizeValue> values;
-    for (const AheadDeviceStep& s : plan_.steps) {
+    for (const AheadDeviceStep& s : plan.steps) {
       buffers.clear();
       values.clear();
       for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->get() : memory_[static_cast<size_t>(b)]);
@@ -257,6 +286,7 @@ class CallOnDevice {
   const AheadSide& side_;
   std::vector<int64_t> dims_;
   const AheadDevicePlan& plan_;
+  const AheadDevicePlan* checks_ = nullptr;  // if the data are to be looked at
   DeviceStream stream_;
   DeviceDriver& driver_;
   DeviceContext& context_;
@@ -276,7 +306,8 @@ using namespace xhat::runtime;
 
 extern "C" {
 
-int xhat_ahead_device_call(xhat_ahead_library* library, int device, int side, const int64_t* dims, void* stream, void* const* tensors, void* stash) {
+int xhat_ahead_device_call(xhat_ahead_library* library, int device, int side, const int64_t* dims, void* stream, void* const* tensors,
+                           void* stash) {
   return guarded([&] { CallOnDevice(library, static_cast<size_t>(device), side, dims, stream).run(tensors, stash); });
 }
 
@@ -285,6 +316,10 @@ int xhat_ahead_device_stash_bytes(xhat_ahead_library* library, const int64_t* di
     const Opened& o = open(library);
     *bytes = device_stash_bytes(o.table, dims_of(o, dims));
   });
+}
+
+int xhat_ahead_device_check_data(xhat_ahead_library* library, int device, int on) {
+  return guarded([&] { calls_of(open(library), static_cast<size_t>(device)).look_at_data = on != 0; });
 }
 
 int xhat_ahead_device_release(xhat_ahead_library* library, int device, void* stream) {

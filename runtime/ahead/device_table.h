@@ -31,6 +31,8 @@ struct AheadDevice {
   std::string known_sizes;  // for messages
   std::vector<DeviceKernel> kernels;
   std::vector<std::vector<AheadDevicePlan>> sides;
+  // Of the data, before a side runs; none: there is nothing to check. Its results are AheadSide::checks.
+  std::vector<std::vector<AheadDevicePlan>> checks;
 };
 
 // A: ByteWriter or ByteReader of table.h.
@@ -57,20 +59,19 @@ void transfer_device(A& a, AheadDevice& device) {
       });
     });
   });
-  each(device.sides, [&](auto& plans) {
-    each(plans, [&](AheadDevicePlan& p) {
-      each(p.dims, number);
-      each(p.temporaries, number);
-      each(p.steps, [&](AheadDeviceStep& s) {
-        a.number(s.kernel);
-        each(s.buffers, number);
-        each(s.values, [&](AheadDeviceValue& v) {
-          a.number(v.tensor);
-          a.number(v.bits);
-        });
+  auto plan = [&](AheadDevicePlan& p) {
+    each(p.dims, number);
+    each(p.temporaries, number);
+    each(p.steps, [&](AheadDeviceStep& s) {
+      a.number(s.kernel);
+      each(s.buffers, number);
+      each(s.values, [&](AheadDeviceValue& v) {
+        a.number(v.tensor);
+        a.number(v.bits);
       });
     });
-  });
+  };
+  for (auto* sides : {&device.sides, &device.checks}) each(*sides, [&](auto& plans) { each(plans, plan); });
 }
 
 }  // namespace xhat::runtime
