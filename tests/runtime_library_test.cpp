@@ -391,6 +391,33 @@ TEST_F(CudaLibraryOps, AgreeWithTheEvaluator) {
   EXPECT_TRUE(fake_cuda_driver().state->mistakes.empty());
 }
 
+TEST_F(CudaLibraryOps, RunOnTheCallersMemoryAndStreamAndInAGraph) {
+  fake_cuda::Control& cuda = fake_cuda_driver();
+  void* context = cuda.primary(0);
+  void* stream = cuda.new_stream(context);
+  auto memory = [&](int64_t n) { return reinterpret_cast<float*>(cuda.allocate(context, n * 4)); };
+  float *x = memory(35), *w = memory(21), *y = memory(15);
+  for (int i = 0; i < 35; ++i) x[i] = static_cast<float>(i);
+  for (int i = 0; i < 21; ++i) w[i] = i < 9 && i % 4 == 0 ? 1.0F : 0.0F;  // k == m
+  CompiledOp op = compile(parse_op(kProduct), options);
+  auto call = [&] {
+    return op.infer({{"x", device_view<const float>(Target::cuda, x, {5, 7})},
+                     {"w", device_view<const float>(Target::cuda, w, {7, 3})},
+                     {"y", device_view<float>(Target::cuda, y, {5, 3})}},
+                    {.stream = stream});
+  };
+  EXPECT_EQ(call().library_calls, 1);
+  EXPECT_EQ(blas->stream, stream);
+  EXPECT_EQ(y[4 * 3 + 2], 30.0F);
+  const int64_t allocations = cuda.state->allocations, handles = blas->handles;
+  cuda.capture(stream, true);
+  EXPECT_EQ(call().allocations, 0);
+  cuda.capture(stream, false);
+  EXPECT_EQ(cuda.state->allocations, allocations);
+  EXPECT_EQ(blas->handles, handles);
+  EXPECT_TRUE(cuda.state->mistakes.empty());
+}
+
 TEST_F(CudaLibraryOps, FailuresAreSaid) {
   Program op = parse_op(kProduct);
   const DimValues& dims = kProductSizes;
