@@ -9,14 +9,18 @@
 namespace xhat {
 namespace {
 
+// By number: older headers lack some names.
+enum Code : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
+enum Device : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kOpenCl = 4, kCudaManaged = 13 };
+
 struct KnownType {
   DType type;
   uint8_t code, bits;
 };
 constexpr KnownType kTypes[] = {
-    {DType::f64, kDLFloat, 64}, {DType::f32, kDLFloat, 32}, {DType::f16, kDLFloat, 16},
-    {DType::bf16, kDLBfloat, 16}, {DType::i64, kDLInt, 64}, {DType::i32, kDLInt, 32},
-    {DType::u32, kDLUInt, 32}, {DType::u8, kDLUInt, 8}, {DType::boolean, kDLBool, 8},
+    {DType::f64, kFloat, 64}, {DType::f32, kFloat, 32}, {DType::f16, kFloat, 16},
+    {DType::bf16, kBfloat, 16}, {DType::i64, kInt, 64}, {DType::i32, kInt, 32},
+    {DType::u32, kUInt, 32}, {DType::u8, kUInt, 8}, {DType::boolean, kBool, 8},
 };
 
 struct KnownDevice {
@@ -25,11 +29,11 @@ struct KnownDevice {
 };
 // The first one of a target is what we say.
 constexpr KnownDevice kDevices[] = {
-    {kDLCPU, Target::cpu},
-    {kDLCUDAHost, Target::cpu},
-    {kDLCUDA, Target::cuda},
-    {kDLCUDAManaged, Target::cuda},
-    {kDLOpenCL, Target::opencl},
+    {kCpu, Target::cpu},
+    {kCudaHost, Target::cpu},
+    {kCuda, Target::cuda},
+    {kCudaManaged, Target::cuda},
+    {kOpenCl, Target::opencl},
 };
 
 [[noreturn]] void fail(const std::string& what) { throw Error("DLPack: " + what); }

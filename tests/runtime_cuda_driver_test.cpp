@@ -102,7 +102,9 @@ TEST_F(CudaDriverTest, FailuresSayWhatTheDriverSaid) {
   expect_failure(DeviceFailure::failed, bad_text, [&] { gpu.load({"nothing", {}}); });
   DeviceKernel missing = kernel();
   missing.launches[0].entry = "twice";
+  const int64_t loaded = state_.loaded;
   expect_failure(DeviceFailure::failed, "looking for the kernel twice failed", [&] { gpu.load(missing); });
+  EXPECT_EQ(state_.loaded, loaded);
   state_.fail_launch = 700;
   auto code = gpu.load(kernel());
   DeviceMemory memory = gpu.allocate(4);

@@ -135,9 +135,17 @@ TEST_F(ToolUsage, WithoutADeviceTheErrorSaysWhatToInstall) {
     EXPECT_HAS(r.err, "target " + std::string(target) + ": no device found; install ");
     EXPECT_HAS(r.err, "use --target cpu");
   }
-  unsetenv("OCL_ICD_VENDORS");
-  unsetenv("VK_ICD_FILENAMES");
-  unsetenv("XHAT_CUDA_LIBRARY");
+  // A driver without a device, and what is no driver of CUDA.
+  setenv("FAKE_CUDA_DEVICES", "0", 1);
+  const std::pair<const char*, const char*> drivers[] = {{XHAT_BUILD_DIR "/tests/libfake_cuda.so", "the driver knows no device"},
+                                                         {"libm.so.6", "the driver is too old: it has no cuLaunchKernel"}};
+  for (const auto& [file, says] : drivers) {
+    setenv("XHAT_CUDA_LIBRARY", file, 1);
+    Result r = call("check $F/softmax.xh --dims N=3,D=5 --target cuda");
+    EXPECT_EQ(r.status, 2) << r.out << r.err;
+    EXPECT_HAS(r.err, says);
+  }
+  for (const char* variable : {"OCL_ICD_VENDORS", "VK_ICD_FILENAMES", "XHAT_CUDA_LIBRARY", "FAKE_CUDA_DEVICES"}) unsetenv(variable);
 }
 
 // What it makes is tested in runtime_ahead_test.cpp and tests/ahead_consumer.

@@ -120,7 +120,7 @@ class NotCaptured {
 
 class CudaKernel : public LoadedKernel {
  public:
-  CudaKernel(Context context, const DeviceKernel& kernel) : context_(context), launches_(kernel.launches) {
+  CudaKernel(Context context, const DeviceKernel& kernel) : CudaKernel(context, kernel.launches) {  // so its end also runs if this throws
     Current current(context_);
     NotCaptured no_part_of_a_graph;
     char said[4096] = "";
@@ -156,6 +156,7 @@ class CudaKernel : public LoadedKernel {
   }
 
  private:
+  CudaKernel(Context context, std::vector<DeviceLaunch> launches) : context_(context), launches_(std::move(launches)) {}
   Context context_;
   std::vector<DeviceLaunch> launches_;
   Module module_ = nullptr;

@@ -90,7 +90,7 @@ std::string text_of(Handle device, Info what) {
 class OpenClKernel : public LoadedKernel {
  public:
   OpenClKernel(Handle context, Handle device, Handle own_queue, const DeviceKernel& kernel)
-      : queue_(own_queue), launches_(kernel.launches) {
+      : OpenClKernel(own_queue, kernel.launches) {  // so its end also runs if this throws
     Result r = kOk;
     const char* text = kernel.text.c_str();
     program_ = opencl().create_program(context, 1, &text, nullptr, &r);
@@ -106,13 +106,13 @@ class OpenClKernel : public LoadedKernel {
       std::string log(4096, '\0');
       size_t length = 0;
       opencl().build_info(program_, device, kBuildLog, log.size(), log.data(), &length);
-      opencl().release_program(program_);
       throw DeviceError(DeviceFailure::failed, "target opencl: compiling failed: " + std::string(log.c_str()));
     }
     OpenCl::ok(r, "compiling");
     for (const DeviceLaunch& l : launches_) {
-      functions_.push_back(opencl().create_kernel(program_, l.entry.c_str(), &r));
+      Handle function = opencl().create_kernel(program_, l.entry.c_str(), &r);
       OpenCl::ok(r, "looking for the kernel " + l.entry);
+      functions_.push_back(function);
     }
   }
   ~OpenClKernel() override {
@@ -146,6 +146,7 @@ class OpenClKernel : public LoadedKernel {
   }
 
  private:
+  OpenClKernel(Handle own_queue, std::vector<DeviceLaunch> launches) : queue_(own_queue), launches_(std::move(launches)) {}
   Handle queue_;
   std::vector<DeviceLaunch> launches_;
   Handle program_ = nullptr;

@@ -119,9 +119,10 @@ void read_ptx(const std::string& text, Module& m) {
 
 void reset() {
   std::lock_guard lock(mutex);
-  int64_t in_use = state.in_use;
+  int64_t in_use = state.in_use, loaded = state.loaded;
   state = State();
   state.in_use = in_use;
+  state.loaded = loaded;
   for (auto& [handle, s] : streams) s->capturing = false;
 }
 
@@ -334,6 +335,7 @@ Result cuModuleLoadDataEx(void** module, const void* text, unsigned options, int
     return kBadPtx;
   }
   ++state.modules;
+  ++state.loaded;
   *module = m.get();
   modules.insert(m.release());
   return kOk;
@@ -342,6 +344,7 @@ Result cuModuleUnload(void* module) {
   std::lock_guard lock(mutex);
   if (!modules.erase(static_cast<Module*>(module))) return mistake(kInvalidHandle, "cuModuleUnload of what was not loaded");
   delete static_cast<Module*>(module);
+  --state.loaded;
   return kOk;
 }
 Result cuModuleGetFunction(void** function, void* module, const char* name) {
