@@ -61,7 +61,7 @@ function(xhat_add_op target)
   add_library(${target} INTERFACE)
   add_dependencies(${target} ${target}_files)
   target_include_directories(${target} INTERFACE ${folder})
-  target_link_libraries(${target} INTERFACE ${library} Threads::Threads $<$<LINK_LANGUAGE:C>:stdc++> $<$<LINK_LANGUAGE:C>:m>)
+  target_link_libraries(${target} INTERFACE ${library} Threads::Threads ${CMAKE_DL_LIBS} $<$<LINK_LANGUAGE:C>:stdc++> $<$<LINK_LANGUAGE:C>:m>)
 endfunction()
 
 # The program that compiles the ops of these sources: one per list of sources.

@@ -199,7 +199,7 @@ int xhat_ahead_stash_bytes(xhat_ahead_library*, const int64_t*, int64_t*);
 int64_t xhat_ahead_elements(xhat_ahead_library*, const int64_t*, const char*);
 int xhat_ahead_device_call(xhat_ahead_library*, int, int, const int64_t*, void*, void* const*, void*);
 int xhat_ahead_device_stash_bytes(xhat_ahead_library*, const int64_t*, int64_t*);
-int xhat_ahead_device_check_data(xhat_ahead_library*, int, int);
+int xhat_ahead_device_trust_data(xhat_ahead_library*, int, int);
 int xhat_ahead_device_release(xhat_ahead_library*, int, void*);
 const char* xhat_ahead_message(void);
 int xhat_ahead_set_threads(int);

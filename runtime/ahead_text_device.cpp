@@ -18,8 +18,8 @@ constexpr DeviceWords kWords[] = {
     {Target::opencl, "OpenCL", "A cl_command_queue that runs in order.", "Each a cl_mem, of the queue's context.", true},
 };
 
-constexpr const char* kData = R"( * Data       Indices in the data must be in range. Nobody looks at them, as a call would have to wait,
- *            unless {0}_{1}_check_data asks for it.
+constexpr const char* kData = R"( * Data       Indices in the data are looked at before anything is written, and for that the call waits,
+ *            unless {0}_{1}_trust_data says that they are in range.
 )";
 
 bool checks_data(const AheadDevice& d) {
@@ -57,8 +57,8 @@ std::string Text::device_header(const AheadDevice& d) const {
  * Arrays     {5} So is the stash.
  *            Scalars that are read are passed by value, but for those that are computed.
  * Stream     {6}
- *            A call returns when its kernels are enqueued there; nothing waits, and what runs on the stream afterwards sees the
- *            results. Memory may be freed when the stream has come so far.
+ *            A call returns when its kernels are enqueued there, and what runs on the stream afterwards sees the results.
+ *            Memory may be freed when the stream has come so far.
  * Memory     The first call of a function at some sizes on a stream loads code, and allocates what it needs beside your memory;
  *            that stays with the stream until {0}_{1}_release.
 {7} * Threads    Any number of threads may call, on the same stream too.
@@ -79,12 +79,12 @@ size_t {0}_{1}_stash_bytes({2});
 )",
                      name_, target, dims_.empty() ? "void" : dims_parameter(""));
   if (checks_data(d))
-    s += fmt::format(R"(/* on: from now on calls look at the indices in the data first, and wait for it; {2}_BAD_DATA says that one is
- * out of range, and nothing is written. 0: no longer, as at the start. */
-int {0}_{1}_check_data(int on);
+    s += fmt::format(R"(/* on: from now on nobody looks at the indices in the data, and no call waits; one out of range reads or writes
+ * other memory then. 0: they are looked at, as at the start. */
+int {0}_{1}_trust_data(int on);
 
 )",
-                     name_, target, upper(name_));
+                     name_, target);
   return s + fmt::format(R"(/* Frees what calls on this stream have allocated; call it before the stream is destroyed. */
 int {0}_{1}_release(void *stream);
 
@@ -120,7 +120,7 @@ std::string Text::device_cpp_header(const AheadDevice& d) const {
 
 )",
                      first, name_, target, pass, upper(name_), name_);
-  if (checks_data(d)) s += fmt::format("inline void check_data(bool on) {{ check(::{}_{}_check_data(on)); }}\n\n", name_, target);
+  if (checks_data(d)) s += fmt::format("inline void trust_data(bool on) {{ check(::{}_{}_trust_data(on)); }}\n\n", name_, target);
   s += fmt::format("inline void release(void* stream) {{ check(::{}_{}_release(stream)); }}\n\n", name_, target);
   return s + fmt::format("}}  // namespace {}\n\n", target);
 }
@@ -136,7 +136,7 @@ std::string Text::device_source(size_t number) const {
   }
   if (sides_.size() > 1) s += source_stash_bytes(std::string(target));
   if (checks_data(d))
-    s += fmt::format("int {}_{}_check_data(int on) {{ return xhat_ahead_device_check_data(&library, {}, on); }}\n", name_, target, number);
+    s += fmt::format("int {}_{}_trust_data(int on) {{ return xhat_ahead_device_trust_data(&library, {}, on); }}\n", name_, target, number);
   return s + fmt::format(R"(int {}_{}_release(void* stream) {{
   return xhat_ahead_device_release(&library, {}, stream);
 }}

@@ -2,6 +2,7 @@
 // is said before anything is launched.
 #include <gtest/gtest.h>
 
+#include <future>
 #include <thread>
 
 #include "ad/gradient.h"
@@ -9,6 +10,7 @@
 #include "runtime/device.h"
 #include "tests/ahead_library.h"
 #include "tests/golden.h"
+#include "tests/opencl.h"
 #include "tests/tool_helper.h"
 
 namespace xhat {
@@ -20,50 +22,20 @@ using runtime::DeviceMemory;
 
 constexpr int kOk = 0, kBadArgument = 1, kBadSize = 2, kBadData = 3, kNoDevice = 7, kBadPointer = 8;  // of the generated headers
 
-// A context and a queue that are not the engine's.
-class Queue {
- public:
-  Queue() {
-    library_ = dlopen(runtime::kOpenclLibrary, RTLD_NOW | RTLD_LOCAL);
-    if (!library_) return;
-    void *platform = nullptr, *device = nullptr;
-    unsigned count = 0;
-    function<int(unsigned, void**, unsigned*)>("clGetPlatformIDs")(1, &platform, &count);
-    if (count == 0) return;
-    function<int(void*, uint64_t, unsigned, void**, unsigned*)>("clGetDeviceIDs")(platform, 0xFFFFFFFF, 1, &device, &count);
-    int failed = 0;
-    auto create = function<void*(const intptr_t*, unsigned, void**, void*, void*, int*)>("clCreateContext");
-    context_ = create(nullptr, 1, &device, nullptr, nullptr, &failed);
-    device_ = device;
-  }
-  ~Queue() {
-    for (void* q : queues_) function<int(void*)>("clReleaseCommandQueue")(q);
-    if (context_) function<int(void*)>("clReleaseContext")(context_);
-  }
-  explicit operator bool() const { return context_; }
-  void* get() {
-    int failed = 0;
-    queues_.push_back(function<void*(void*, void*, uint64_t, int*)>("clCreateCommandQueue")(context_, device_, 0, &failed));
-    return queues_.back();
-  }
-
- private:
-  template <class F>
-  F* function(const char* name) const {
-    return reinterpret_cast<F*>(dlsym(library_, name));
-  }
-  void *library_ = nullptr, *context_ = nullptr, *device_ = nullptr;
-  std::vector<void*> queues_;
-};
-
-#define XHAT_NEED_OPENCL(queue)                                                        \
-  do {                                                                                 \
-    if (!(queue) && std::getenv("XHAT_NEED_DEVICES")) FAIL() << "there is no OpenCL";  \
-    if (!(queue)) GTEST_SKIP() << "there is no OpenCL";                                \
-  } while (false)
-
 class AheadGpu : public Tool {
  protected:
+  void SetUp() override {
+    Tool::SetUp();
+    try {
+      runtime::require_device(Target::opencl);
+    } catch (const Error& e) {
+      if (std::getenv("XHAT_NEED_DEVICES")) FAIL() << e.message();
+      GTEST_SKIP() << e.message();
+    }
+    cl_ = std::make_unique<OpenCl>();
+  }
+  std::unique_ptr<OpenCl> cl_;  // a context that is not the engine's
+
   AheadOptions options(Target target) const {
     AheadOptions o;
     o.levels = {CpuLevel::sse41};
@@ -76,13 +48,12 @@ class AheadGpu : public Tool {
   // any order.
   void as_the_engine(const std::string& text, const std::vector<DimValues>& calls, bool same_bits = true, double tolerance = 1e-4) {
     SCOPED_TRACE(text);
-    Queue cl;
-    XHAT_NEED_OPENCL(cl);
-    void* queue = cl.get();
+    void* queue = cl_->queue();
     AheadOptions o = options(Target::opencl);
+    for (const auto& [name, value] : calls[0]) o.sizes[name] = {value};  // of the CPU, which is not asked
     for (const DimValues& dims : calls)
       for (const auto& [name, value] : dims) {
-        auto& list = o.sizes[name];
+        auto& list = o.device_sizes[name];
         if (std::ranges::find(list, value) == list.end()) list.push_back(value);
       }
     Program op = parse_op(text), all = gradient(op);
@@ -150,9 +121,8 @@ const char kSoftmax[] = R"(op softmax(x: f32[N,D]) -> (y) {
   m[n] = max(d: x[n,d]); e[n,d] = exp(x[n,d] - m[n]); y[n,d] = e[n,d] / sum(k: e[n,k]) })";
 
 TEST_F(AheadGpu, WhatIsWrongIsSaidBeforeALaunch) {
-  Queue cl, other;
-  XHAT_NEED_OPENCL(cl);
-  void* queue = cl.get();
+  OpenCl other;
+  void* queue = cl_->queue();
   AheadOptions o = options(Target::opencl);
   o.sizes = {{"D", {70}}};
   o.device_sizes = {{"N", {8, 9}}};
@@ -160,7 +130,7 @@ TEST_F(AheadGpu, WhatIsWrongIsSaidBeforeALaunch) {
   build_ahead(op, o, path("lib"));
   Loaded library(path("lib"), op.name, derived, 0, "opencl");
   DeviceDriver& driver = runtime::device_driver(Target::opencl, queue);
-  DeviceDriver& elsewhere = runtime::device_driver(Target::opencl, other.get());
+  DeviceDriver& elsewhere = runtime::device_driver(Target::opencl, other.queue());
   constexpr int64_t kBytes = 8 * 70 * 4;
   DeviceMemory x = driver.allocate(kBytes), y = driver.allocate(kBytes), small = driver.allocate(kBytes - 4);
   DeviceMemory foreign = elsewhere.allocate(kBytes);
@@ -195,10 +165,8 @@ TEST_F(AheadGpu, WhatIsWrongIsSaidBeforeALaunch) {
   elsewhere.release(foreign);
 }
 
-TEST_F(AheadGpu, DataAreLookedAtOnRequest) {
-  Queue cl;
-  XHAT_NEED_OPENCL(cl);
-  void* queue = cl.get();
+TEST_F(AheadGpu, IndicesInTheDataAreLookedAtFirst) {
+  void* queue = cl_->queue();
   AheadOptions o = options(Target::opencl);
   o.sizes = {{"V", {50}}, {"D", {8}}, {"N", {6}}, {"L", {3}}};
   Program op = parse_op("op bag(t: f32[V,D], ids: i32[N,L] const) -> (y) { y[n,d] = sum(l: t[ids[n,l],d]) }"), all = gradient(op);
@@ -207,7 +175,6 @@ TEST_F(AheadGpu, DataAreLookedAtOnRequest) {
   Loaded library(path("lib"), op.name, derived, 0, "opencl");
   DimValues dims = {{"V", 50}, {"D", 8}, {"N", 6}, {"L", 3}};
   DeviceDriver& driver = runtime::device_driver(Target::opencl, queue);
-  EXPECT_EQ(library.function<int(int)>("bag_opencl_check_data")(1), kOk);
   Arrays data = random_data(all, dims, 3), results = library.run_on(driver, queue, data, dims);
   std::erase_if(results, [](const auto& r) { return r.first.starts_with("infer "); });
   EXPECT_EQ(difference(evaluate_on(all, data, dims), results, 1e-4), "");
@@ -224,26 +191,42 @@ TEST_F(AheadGpu, DataAreLookedAtOnRequest) {
   EXPECT_HAS(library.message(), "an index into t is out of range");
   driver.download(queue, read.data(), y, kRows);
   EXPECT_EQ(read, untouched);
+  // Who says that they are in range does not wait: the queue is held up when the call returns.
+  EXPECT_EQ(library.function<int(int)>("bag_opencl_trust_data")(1), kOk);
+  std::vector<int32_t> right(6 * 3, 1);
+  std::vector<float> table(50 * 8, 2);
+  driver.upload(queue, ids, right.data(), kIds);
+  driver.upload(queue, t, table.data(), kTable);
+  void* event = cl_->hold(queue);
+  std::promise<void> returned;
+  auto in_time = std::async(std::launch::async, [&] {
+    bool fine = returned.get_future().wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+    cl_->let_go(event);
+    return fine;
+  });
+  EXPECT_EQ(library.side(0, {50, 8, 6, 3}, {queue, pointer(t), pointer(ids), pointer(y)}), kOk) << library.message();
+  returned.set_value();
+  EXPECT_TRUE(in_time.get());
+  driver.download(queue, read.data(), y, kRows);
+  EXPECT_EQ(read, std::vector<float>(6 * 8, 6));
   for (DeviceMemory m : {t, ids, y}) driver.release(m);
 }
 
 // Each with a queue of its own, then all on one.
 TEST_F(AheadGpu, AnyNumberOfThreads) {
-  Queue cl;
-  XHAT_NEED_OPENCL(cl);
   AheadOptions o = options(Target::opencl);
   o.sizes = {{"N", {40}}, {"D", {70}}};
   Program op = parse_op(kSoftmax), all = gradient(op), derived = derive(op, o.compile).program;
   build_ahead(op, o, path("lib"));
   Loaded library(path("lib"), op.name, derived, 0, "opencl");
   DimValues dims = {{"N", 40}, {"D", 70}};
-  void* shared = cl.get();
+  void* shared = cl_->queue();
   DeviceDriver& driver = runtime::device_driver(Target::opencl, shared);
   for (bool own : {true, false}) {
     std::vector<std::thread> threads;
     std::vector<std::string> wrong(4);
     std::vector<void*> queues;
-    for (int t = 0; t < 4; ++t) queues.push_back(own ? cl.get() : shared);
+    for (int t = 0; t < 4; ++t) queues.push_back(own ? cl_->queue() : shared);
     for (size_t t = 0; t < 4; ++t)
       threads.emplace_back([&, t] {
         Arrays data = random_data(all, dims, t + 1), expected = evaluate_on(all, data, dims);

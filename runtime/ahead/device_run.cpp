@@ -1,10 +1,11 @@
-// Calls of a library on a device: checks a call, picks the plan for its sizes, enqueues its kernels. Nothing waits.
+// Calls of a library on a device: checks a call, picks the plan for its sizes, enqueues its kernels.
 //
 // Memory beside the caller's (temporaries, gradients that nobody wants) and loaded code are made by the first call of a side at
 // some sizes on a stream, and stay. What is enqueued on a stream runs in order, so one set is enough for it; and while the stream
 // is being captured into a graph, nothing is allocated, and what the graph uses is there whenever it is launched.
 //
-// Indices in the data are looked at on request only: kernels say what is wrong, and the call waits for them.
+// Indices in the data are looked at by kernels before all others, and the call waits for what they say, unless the caller says that
+// they are in range.
 //
 // A stash is one block of the caller's: the stashed tensors, each at a multiple of 512 bytes. Nothing in it says who wrote it: to
 // look, one would have to wait for the device.
@@ -54,7 +55,7 @@ struct DeviceContext {
 }  // namespace
 
 struct DeviceCalls {
-  std::atomic<bool> look_at_data = false;
+  std::atomic<bool> trust_data = false;
   std::mutex mutex;
   std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
 };
@@ -92,7 +93,7 @@ class CallOnDevice {
   CallOnDevice(xhat_ahead_library* library, size_t device, int number, const int64_t* dims, DeviceStream stream)
       : o_(open(library)), t_(o_.table), device_(t_.devices[device]), number_(number), side_(side_of(t_, number)), dims_(dims_of(o_, dims)),
         plan_(plan_for(device_.sides)), stream_(stream), driver_(driver_of(stream)), context_(context_of(o_, device, driver_)) {
-    const bool look = calls_of(o_, device).look_at_data && !device_.checks[static_cast<size_t>(number)].empty();
+    const bool look = !device_.checks[static_cast<size_t>(number)].empty() && !calls_of(o_, device).trust_data;
     if (look) checks_ = &plan_for(device_.checks);
   }
   ~CallOnDevice() {
@@ -246,7 +247,8 @@ class CallOnDevice {
 
   void check_data(Temporaries& t) {
     if (driver_.capturing(stream_))
-      fail(t_, AheadStatus::device_failed, "the stream is being captured, and a look at the data would wait for it; switch the check off");
+      fail(t_, AheadStatus::device_failed, "the stream is being captured, and a look at the indices in the data would wait for it; say "
+                                           "that they are in range, by _trust_data");
     allocate(*checks_, t);
     for (const AheadCheck& c : side_.checks) result(t, c.tensor, 1);
     enqueue(*checks_, t);
@@ -318,8 +320,8 @@ int xhat_ahead_device_stash_bytes(xhat_ahead_library* library, const int64_t* di
   });
 }
 
-int xhat_ahead_device_check_data(xhat_ahead_library* library, int device, int on) {
-  return guarded([&] { calls_of(open(library), static_cast<size_t>(device)).look_at_data = on != 0; });
+int xhat_ahead_device_trust_data(xhat_ahead_library* library, int device, int on) {
+  return guarded([&] { calls_of(open(library), static_cast<size_t>(device)).trust_data = on != 0; });
 }
 
 int xhat_ahead_device_release(xhat_ahead_library* library, int device, void* stream) {

@@ -24,7 +24,7 @@ int64_t xhat_ahead_elements(xhat_ahead_library* library, const int64_t* dims, co
 int xhat_ahead_device_call(xhat_ahead_library* library, int device, int side, const int64_t* dims, void* stream, void* const* tensors,
                            void* stash);
 int xhat_ahead_device_stash_bytes(xhat_ahead_library* library, const int64_t* dims, int64_t* bytes);
-int xhat_ahead_device_check_data(xhat_ahead_library* library, int device, int on);
+int xhat_ahead_device_trust_data(xhat_ahead_library* library, int device, int on);
 int xhat_ahead_device_release(xhat_ahead_library* library, int device, void* stream);
 
 const char* xhat_ahead_message(void);  // of this thread's last call that failed
