@@ -25,6 +25,9 @@ class Library:
         self.first = [ctypes.byref(self.dims)] if fields else []
         self.message = self.function("message", ctypes.c_char_p)
         self.sides = {s: self.function(f"cuda_{s}", ctypes.c_int) for s in described["sides"]}
+        # Looking at indices in the data would wait for them; PyTorch's kernels check theirs on the device.
+        if hasattr(self.so, f"{name}_cuda_trust_data"):
+            self.function("cuda_trust_data", ctypes.c_int)(1)
         self.stash_bytes = 0
         if "backward" in self.sides:
             self.stash_bytes = self.function("cuda_stash_bytes", ctypes.c_size_t)(*self.first)
