@@ -260,7 +260,7 @@ std::string dims_text(const DimValues& dims) {
   return text;
 }
 
-int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims) {
+int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const AxisValues& axes) {
   if (a[extent].op == Op::constant) return a[extent].integer;
   struct Number {
     int64_t integer = 0;
@@ -269,6 +269,10 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims) {
   std::unordered_map<Id, Number> value;
   for (Id id : reachable(a, extent)) {
     const Node& n = a[id];
+    if (auto it = axes.find(id); it != axes.end()) {
+      value[id].integer = it->second;
+      continue;
+    }
     if (is_read(n.op) || is_reduction(n.op) || n.op == Op::axis)
       throw Bug("an extent holds a node that is no function of dims");
     int64_t x[3] = {};

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "expr/program.h"
@@ -31,9 +32,10 @@ std::optional<LinearExtent> linear_form(const Arena& a, Id extent);
 // Dims that no parameter's extent determines and no definition computes: they must be given.
 std::vector<std::string> free_dims(const Program& p);
 
-// An i64 (or, for conditions, bool) expression over dims and constants. Throws Error for a dim without a
-// value.
-int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims);
+// An i64 (or, for conditions, bool) expression over dims and constants, and axes whose values are given. Throws Error for a
+// dim without a value.
+using AxisValues = std::unordered_map<Id, int64_t>;
+int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const AxisValues& axes = {});
 
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims);
 

@@ -89,6 +89,7 @@ class Planner {
   int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
   int64_t footprint(const Draft& draft, bool whole_tile) const;
   bool leaves(const Draft& draft, TensorId t) const;
+  bool alone(const Member& m) const;
   Draft as_tiled(const Draft& draft, const Kernel& k) const;
   Kernel finished(const Draft& draft, const KernelChoice& choice = {}) const;
   int64_t shared_tiles(const Draft& draft) const;

@@ -261,6 +261,11 @@ int Planner::depth(const Draft& draft) const {
   return deepest;
 }
 
+// Does a library compute it?
+bool Planner::alone(const Member& m) const {
+  return std::ranges::find(options_.alone, p_.body.definitions[m.definition].target()) != options_.alone.end();
+}
+
 // Is the tensor needed by anyone but the draft's members?
 bool Planner::leaves(const Draft& draft, TensorId t) const {
   if (std::ranges::find(p_.outputs, t) != p_.outputs.end()) return true;
@@ -288,6 +293,11 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   }
   kernel.name = results.empty() ? all : results;
   count_bytes(as_tiled(draft, kernel), kernel);
+  if (alone(kernel.members[0])) {  // not in our tiles
+    kernel.bytes_moved = kernel.bytes_unavoidable;
+    kernel.bytes_packed = 0;
+    kernel.finish = false;
+  }
   return kernel;
 }
 
@@ -335,6 +345,8 @@ bool Planner::cuts_a_product(const Kernel& k) const {
 
 // Why the template does not have this kernel; empty if it has. tiles: the fewest of one of its parts.
 std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::string& why) const {
+  auto apart = [&](const Member& m) { return alone(m); };
+  if (joined.members.size() > 1 && std::ranges::any_of(joined.members, apart)) return "a library computes one of them";
   if (small_) return "";
   if (depth(joined) > 1 && footprint(joined, false) > options_.cache_bytes) return "a tile would not fit the cache";
   bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();

@@ -47,6 +47,7 @@ struct FusionOptions {
   // For policy relay: its limits, and the groups of the program at hand; what is in none is its own kernel.
   fusion::RelayOptions relay = {};
   std::vector<FusionGroup> groups = {};
+  std::vector<TensorId> alone = {};  // by target: definitions that are kernels of their own, since a library computes them
   // A tile that is looked at more than once must stay in cache: bytes of L2 a tile may fill, of the 2 MB of the
   // reference machine. A channel of BatchNorm's backward (x, dy, dx: 1.2 MB) still pays as one tile.
   int64_t cache_bytes = 3 << 19;

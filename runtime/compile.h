@@ -17,6 +17,7 @@
 
 #include "cse/stash_planner.h"
 #include "expr/program.h"
+#include "fusion/library_plan.h"
 #include "fusion/plan.h"
 #include "runtime/target.h"
 #include "runtime/tensor_view.h"
@@ -25,6 +26,7 @@ namespace xhat {
 
 namespace runtime {
 class KernelCache;
+class MathLibrary;
 }
 
 struct CompileOptions {
@@ -39,6 +41,9 @@ struct CompileOptions {
   DimValues dims = {};            // of dims that no parameter's shape gives
   bool disk_cache = true;         // false: kernels are neither read from disk nor kept there (runtime/disk_cache.h)
   std::shared_ptr<runtime::KernelCache> cache = {};  // null: the process's own
+  // On CUDA: products of matrices and convolutions by cuBLAS and cuDNN, where these are installed.
+  LibraryUse libraries = LibraryUse::automatic;
+  std::shared_ptr<runtime::MathLibrary> math = {};  // in their place (runtime/devices/math_library.h); any GPU
   // Told after each kernel of every call how long it took, in nanoseconds; in the thread that made the call.
   std::function<void(const Kernel&, double ns)> on_kernel = {};
 };
@@ -97,6 +102,7 @@ struct CallCounts {
   int64_t allocations = 0;
   int64_t launches = 0;                // of a GPU
   int64_t uploads = 0, downloads = 0;  // tensors copied there and back
+  int64_t library_calls = 0;           // kernels that a library computed; not among the launches
 };
 
 class CompiledOp {

@@ -135,6 +135,7 @@ struct CompiledOp::Impl {
   std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
 
   const Program& program() const { return derivation.program; }
+  runtime::LibraryChoice libraries() const { return {options.libraries, options.math}; }
   bool on_gpu() const { return options.target != Target::cpu; }
   const std::string& name(TensorId t) const { return program().tensors[t].name; }
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
@@ -195,7 +196,8 @@ struct CompiledOp::Impl {
       bool bound = std::ranges::find(phase.bound, t) != phase.bound.end();
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
-    if (on_gpu()) made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue);
+    if (on_gpu())
+      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries());
     else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {
@@ -285,7 +287,7 @@ struct CompiledOp::Impl {
     if (ready.fails) explain_failure(phase, ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(phase, views, ready, queue);
     auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
-    return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads};
+    return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
   }
 
   void need(const Side& phase, const std::vector<bool>& given, bool outputs_too) const {
@@ -467,6 +469,11 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
 
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
+  if (impl_->on_gpu()) {  // a library may compute some of it
+    std::lock_guard lock(phase.mutex);
+    for (auto& r : phase.ready)
+      if (r->dims == dims) return r->direction->plan();
+  }
   return plan_kernels(phase.program, dims, phase.fusion);
 }
 

@@ -4,7 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "fusion/library_plan.h"
 #include "fusion/relay_kernels.h"
+#include "runtime/gpu_options.h"
 
 namespace xhat {
 namespace {
@@ -139,15 +141,22 @@ class Explainer {
     d.text = program.outputs.empty() ? "" : text_of(program);
     FusionOptions fusion = options_.fusion;
     d.ops = group_by_policy(program, fusion);
-    KernelPlan plan = plan_kernels(program, e_.sizes, fusion);
+    LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
+    libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
+    if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
+    LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
+    const KernelPlan& plan = made.plan;
+    program = std::move(made.program);
     d.kernel_count = plan.sweeps();
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
     d.reductions = plan.reductions;
-    for (const Kernel& k : plan.kernels) {
+    for (size_t i = 0; i < plan.kernels.size(); ++i) {
+      const Kernel& k = plan.kernels[i];
       std::string sweep_name = k.follows ? k.name + "_finish" : k.name;
-      ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.follows, k.reason, k.key, k.choice};
+      ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.follows, k.reason, k.key, k.choice,
+                            made.calls[i] ? to_text(*made.calls[i]) : ""};
       for (const Member& m : k.members)
         sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
       if (!k.finish) {

@@ -51,6 +51,7 @@ struct ExplainedKernel {
   std::string reason;  // why it is not part of an earlier kernel; may be empty
   std::string key;     // what choices for it are kept by (runtime/tuning.h)
   KernelChoice choice;
+  std::string library;  // what a library does in the kernel's place; empty: it is ours
 };
 
 struct ExplainedDirection {

@@ -126,6 +126,7 @@ std::string kernels_text(const std::string& title, const ExplainedDirection& d) 
   };
   for (const ExplainedKernel& k : d.kernels) {
     std::string tuned = choice_text(k.choice), why = k.reason.empty() ? "" : "(apart: " + k.reason + ")";
+    if (!k.library.empty()) why = "(by a library: " + k.library + ")";
     if (!tuned.empty()) why += (why.empty() ? "(tuned: " : " (tuned: ") + tuned + ")";
     rows.push_back(row(k.finish ? "+ finish" : k.name, k.bytes_moved, k.bytes_unavoidable, k.flops,
                        list(k.computes), why));

@@ -39,6 +39,7 @@ struct GpuDirection::Instance {
   KernelSpec spec;
   std::shared_ptr<const CompiledGpuKernel> compiled;
   std::vector<SizeValue> values;
+  std::shared_ptr<const LibraryKernel> library;  // in the place of all that
   const DeviceCode& code() const { return compiled->code(); }
 };
 
@@ -49,6 +50,7 @@ struct GpuDirection::State {
   bool in_graph = false;  // some graph has its addresses
   std::vector<std::unique_ptr<DeviceBuffer>> tensors;              // per tensor of the program
   std::vector<std::vector<std::unique_ptr<DeviceBuffer>>> scratch;  // per kernel, per buffer; null: a tensor of the program
+  std::unique_ptr<DeviceBuffer> for_libraries;  // they run one after the other
   std::vector<DeviceMemory> arguments;
   int64_t allocations = 0;
 };
@@ -75,11 +77,14 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
 
 }  // namespace
 
-GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue)
+GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
+                           const LibraryChoice& libraries)
     : Direction(std::move(program), std::move(sizes)) {
   const Target target = queue.driver->target();
   auto start = std::chrono::steady_clock::now();
-  plan_ = plan_kernels(program_, sizes_, fusion);
+  PlanWithLibraries made = plan_for_device(program_, sizes_, fusion, libraries, queue);
+  program_ = std::move(made.planned.program);
+  plan_ = std::move(made.planned.plan);
   std::vector<DType> stored = stored_types(program_);
   auto specs = gpu_specs(program_, plan_, sizes_, target);
   std::vector<std::future<void>> jobs;
@@ -87,7 +92,9 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     auto k = std::make_shared<Instance>();
     k->kernel = &plan_.kernels[i];
     k->spec = std::move(specs[i]);
+    k->library = made.kernels[i];
     kernels_.push_back(k);
+    if (k->library) continue;
     jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k] {
       k->compiled = compiled_for(target, k->spec, stored);
       if (!k->code().launches.empty()) k->compiled->on(queue);
@@ -100,8 +107,10 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
       failed = std::current_exception();
     }
   if (failed) std::rethrow_exception(failed);
-  for (const auto& k : kernels_)
+  for (const auto& k : kernels_) {
+    if (k->library) continue;
     for (uint32_t t : k->code().values) k->values.push_back(size_value(k->spec.tensors[t].type, k->spec.tensors[t].value));
+  }
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -112,14 +121,23 @@ std::unique_ptr<GpuDirection::State> GpuDirection::new_state(const DeviceQueue& 
   auto state = std::make_unique<State>();
   state->queue = queue;
   state->tensors.resize(program_.tensors.size());
+  int64_t for_libraries = 0;
   for (const auto& k : kernels_) {
     auto& scratch = state->scratch.emplace_back();
+    if (k->library) {
+      for_libraries = std::max(for_libraries, k->library->on(queue).scratch_bytes());
+      continue;
+    }
     for (const GpuBuffer& b : k->code().buffers) {
       const SpecTensor& t = k->spec.tensors[b.tensor];
       bool own = b.partial || t.use == SpecTensor::Use::temporary;
       scratch.push_back(own ? std::make_unique<DeviceBuffer>(*queue.driver, b.bytes) : nullptr);
       state->allocations += own;
     }
+  }
+  if (for_libraries > 0) {
+    state->for_libraries = std::make_unique<DeviceBuffer>(*queue.driver, for_libraries);
+    ++state->allocations;
   }
   return state;
 }
@@ -194,18 +212,25 @@ RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views,
   }
   for (size_t i = 0; i < kernels_.size(); ++i) {
     const Instance& k = *kernels_[i];
-    if (k.code().launches.empty()) continue;
+    if (!k.library && k.code().launches.empty()) continue;
     auto start = std::chrono::steady_clock::now();
-    std::vector<DeviceMemory>& arguments = state->arguments;
-    arguments.clear();
-    for (size_t b = 0; b < k.code().buffers.size(); ++b) {
-      const DeviceBuffer* scratch = state->scratch[i][b].get();
-      arguments.push_back(scratch ? scratch->memory() : memory_of(k.spec.tensors[k.code().buffers[b].tensor].original));
+    if (k.library) {
+      auto [a, b] = operands_of(k.library->call());
+      k.library->on(queue).run(queue.stream, memory_of(a->tensor), memory_of(b->tensor), memory_of(result_of(k.library->call()).tensor),
+                               state->for_libraries ? state->for_libraries->memory() : 0);
+      ++counts.library_calls;
+    } else {
+      std::vector<DeviceMemory>& arguments = state->arguments;
+      arguments.clear();
+      for (size_t b = 0; b < k.code().buffers.size(); ++b) {
+        const DeviceBuffer* scratch = state->scratch[i][b].get();
+        arguments.push_back(scratch ? scratch->memory() : memory_of(k.spec.tensors[k.code().buffers[b].tensor].original));
+      }
+      k.compiled->on(queue).run(queue.stream, arguments, k.values);
+      counts.launches += static_cast<int64_t>(k.code().launches.size());
+      counts.finishes += std::ranges::count(k.code().launches, "finish", &GpuLaunch::what);
     }
-    k.compiled->on(queue).run(queue.stream, arguments, k.values);
-    counts.launches += static_cast<int64_t>(k.code().launches.size());
     counts.kernels += !k.kernel->follows;
-    counts.finishes += std::ranges::count(k.code().launches, "finish", &GpuLaunch::what);
     if (timed) {
       queue.driver->synchronize(queue.stream);
       timed(*k.kernel, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());

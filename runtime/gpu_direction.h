@@ -2,12 +2,15 @@
 #pragma once
 #include "runtime/executor.h"
 #include "runtime/gpu_kernel.h"
+#include "runtime/gpu_options.h"
+#include "runtime/library_kernel.h"
 
 namespace xhat::runtime {
 
 class GpuDirection : public Direction {
  public:
-  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue);
+  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
+               const LibraryChoice& libraries = {});
   ~GpuDirection() override;
   // Enqueues its kernels. Waits only for copies from and to the host, of what does not lie on the device, and if timed.
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue,
@@ -26,8 +29,6 @@ class GpuDirection : public Direction {
   mutable std::vector<std::unique_ptr<State>> idle_;  // the last used comes last
 };
 
-// What the planner needs to know of a GPU.
-FusionOptions for_gpu(FusionOptions options);
 // The kernels of a direction as a GPU gets them.
 std::vector<KernelSpec> gpu_specs(const Program& program, const KernelPlan& plan, const DimValues& sizes, Target target);
 std::vector<DType> stored_types(const Program& program);

@@ -98,6 +98,7 @@ struct RunCounts {
   int64_t allocations = 0;  // of memory for temporaries
   int64_t launches = 0;     // of a GPU
   int64_t uploads = 0, downloads = 0;  // tensors copied to a device and back
+  int64_t library_calls = 0;  // kernels that a library computed
 };
 
 // Immutable; safe from many threads.

@@ -98,11 +98,30 @@ TEST_F(ToolUsage, NotYet) {
   write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n}\n");
   for (const char* arguments :
        {"viz $F/softmax.xh -o $T/a.html", "build $F/softmax.xh --target cpu,vulkan -o $T/lib", "explain $T/p.xh",
-        "explain $F/softmax.xh --target cuda"}) {
+        "tune $F/softmax.xh --target cuda -o $T/t.json"}) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;
     EXPECT_HAS(r.err, "not yet");
   }
+}
+
+TEST_F(ToolUsage, WithoutLibrariesTheErrorSaysWhichAreMissing) {
+  setenv("XHAT_CUDA_LIBRARY", XHAT_BUILD_DIR "/tests/libfake_cuda.so", 1);
+  setenv("XHAT_CUBLAS_LIBRARY", "/nonexistent/cublas", 1);
+  setenv("XHAT_CUDNN_LIBRARY", "/nonexistent/cudnn", 1);
+  Result r = call("check $F/softmax.xh --target cuda --libraries on");
+  EXPECT_NE(r.status, 0);
+  EXPECT_HAS(r.err, "neither cuBLAS nor cuDNN was found; install one, or use --libraries auto");
+  EXPECT_HAS(r.err, "/nonexistent/cublas");
+  for (const char* name : {"XHAT_CUDA_LIBRARY", "XHAT_CUBLAS_LIBRARY", "XHAT_CUDNN_LIBRARY"}) unsetenv(name);
+}
+
+TEST_F(ToolUsage, ExplainSaysWhatALibraryComputes) {
+  write("dense.xh", "op dense(x: f32[N,I], w: f32[I,O]) -> (y) { y[n,o] = tanh(sum(i: x[n,i] * w[i,o])) }\n");
+  Result r = call("explain $T/dense.xh --target cuda --libraries on --dims N=512,I=256,O=1024");
+  EXPECT_HAS(r.out, "(by a library: product 512 x 1024 x 256)");
+  r = call("explain $T/dense.xh --target cuda --libraries off --dims N=512,I=256,O=1024");
+  EXPECT_EQ(r.out.find("library"), std::string::npos) << r.out;
 }
 
 // Loaders that are shown no drivers find no devices.

@@ -30,6 +30,7 @@ Json direction(const ExplainedDirection& d) {
               {"flops", k.flops}};
     if (k.finish) j["finish"] = true;
     if (!k.reason.empty()) j["apart_because"] = k.reason;
+    if (!k.library.empty()) j["library"] = k.library;
     if (!k.finish) j["key"] = k.key;
     if (std::string tuned = choice_text(k.choice); !tuned.empty()) j["tuned"] = tuned;
     kernels.push_back(std::move(j));

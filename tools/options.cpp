@@ -45,7 +45,10 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--dims", c.dims, "sizes: N=32,C=64")->delimiter(',')->allow_extra_args(false);
   sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
       ->check(CLI::NonNegativeNumber);
-  sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench)")->capture_default_str();
+  sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench, explain)")->capture_default_str();
+  sub.add_option("--libraries", c.libraries, "on cuda, products by cuBLAS, convolutions by cuDNN: auto: where that seems faster; on, off")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   sub.add_option("--set", c.sets, "values of scalar parameters: eps=1e-5 k=3");
 }
 
@@ -232,8 +235,8 @@ void settle(Command& c) {
   auto not_yet = [](const std::string& what) { throw UsageError("not yet: " + what); };
   if (c.name == "viz") not_yet("xhat viz comes later; xhat explain shows the same as text");
   const bool gpu = c.name != "build" && target_of(c.target) != Target::cpu;
-  if (gpu && c.name != "run" && c.name != "check" && c.name != "bench")
-    not_yet("xhat " + c.name + " for target " + c.target + "; run, check and bench take it");
+  if (gpu && c.name != "run" && c.name != "check" && c.name != "bench" && c.name != "explain")
+    not_yet("xhat " + c.name + " for target " + c.target + "; run, check, bench and explain take it");
   if (c.name != "calibrate") give_back_file(c);
 }
 
@@ -299,6 +302,7 @@ std::vector<Target> gpus_of(const Command& c) {
 CompileOptions compile_options(const Command& c) {
   CompileOptions o;
   o.target = c.name == "build" ? Target::cpu : target_of(c.target);
+  o.libraries = c.libraries == "on" ? LibraryUse::on : c.libraries == "off" ? LibraryUse::off : LibraryUse::automatic;
   using Policy = StashOptions::Policy;
   if (c.stash == "cost")
     o.stash.policy = Policy::cost;

@@ -35,6 +35,7 @@ struct Command {
   std::vector<std::string> sets;
   std::vector<std::string> dims;
   std::string target = "cpu";
+  std::string libraries = "auto";
   int threads = 0;
   bool json = false;
   bool pareto = false;

@@ -213,6 +213,11 @@ class CudaDriver : public DeviceDriver {
     cuda().ok(cuda().synchronize(stream), "waiting for the device");
   }
 
+  void in_context(const std::function<void()>& call) override {
+    Current current(context_);
+    call();
+  }
+
   bool capturing(DeviceStream stream) override {
     Current current(context_);
     int status = 0;

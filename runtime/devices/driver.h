@@ -8,6 +8,7 @@
 //   gpu.synchronize(stream);
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -98,6 +99,9 @@ class DeviceDriver {
   virtual void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) = 0;
   virtual void download(DeviceStream stream, void* to, DeviceMemory from, int64_t bytes) = 0;
   virtual void synchronize(DeviceStream stream) = 0;
+
+  // With this context current in the thread that calls, for libraries that take the current one.
+  virtual void in_context(const std::function<void()>& call) { call(); }
 
   virtual bool capturing(DeviceStream stream) = 0;  // into a graph: nothing may be allocated, loaded or waited for
   virtual MemoryPlace place_of(DeviceMemory memory, int64_t bytes) = 0;
