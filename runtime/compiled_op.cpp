@@ -14,6 +14,7 @@
 #include "runtime/executor.h"
 #include "runtime/finish.h"
 #include "runtime/gpu_direction.h"
+#include "runtime/host_copy.h"
 #include "runtime/run_time_checks.h"
 #include "runtime/scratch.h"
 
@@ -50,37 +51,6 @@ struct Scratch {
     return true;
   }
 };
-
-// v, or what lies on a device, copied into `memory`.
-TensorView on_host(TensorView v, std::vector<uint8_t>& memory, const DeviceQueue& queue) {
-  if (!v.on_device()) return v;
-  memory.resize(static_cast<size_t>(v.bytes()) + 1);
-  if (v.bytes() > 0) queue.driver->download(queue.stream, memory.data(), reinterpret_cast<runtime::DeviceMemory>(v.data), v.bytes());
-  v.data = memory.data();
-  v.place = Target::cpu;
-  return v;
-}
-
-Array array_of(const TensorView& v) {
-  Array a;
-  a.type = v.type;
-  a.shape.assign(v.extents().begin(), v.extents().end());
-  runtime::for_each_offset(v, [&](int64_t, int64_t offset) {
-    auto value = [&]<class T>(T) { return static_cast<const T*>(v.data)[offset]; };
-    switch (v.type) {
-      case DType::f64: a.reals.push_back(value(0.0)); break;
-      case DType::f32: a.reals.push_back(static_cast<double>(value(0.0f))); break;
-      case DType::i64: a.integers.push_back(value(int64_t{})); break;
-      case DType::i32: a.integers.push_back(value(int32_t{})); break;
-      case DType::u8:
-      case DType::boolean: a.integers.push_back(value(uint8_t{})); break;
-      case DType::f16: a.reals.push_back(f16_value(value(uint16_t{}))); break;
-      case DType::bf16: a.reals.push_back(bf16_value(value(uint16_t{}))); break;
-      case DType::u32: a.integers.push_back(value(uint32_t{})); break;
-    }
-  });
-  return a;
-}
 
 }  // namespace
 
@@ -245,7 +215,7 @@ struct CompiledOp::Impl {
     Arrays inputs;
     for (TensorId t : phase.program.inputs) {
       std::vector<uint8_t> fetched;
-      inputs[name(t)] = array_of(on_host(views[t], fetched, queue));
+      inputs[name(t)] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
     }
     if (&phase != &backward && !derivation.steps.empty()) {
       Program written = infer_program(derivation.steps[0].program);
@@ -270,7 +240,7 @@ struct CompiledOp::Impl {
     check_views.assign(p.tensors.size(), TensorView());
     std::copy(views.begin(), views.end(), check_views.begin());
     std::vector<std::vector<uint8_t>> fetched;  // what lies on a device
-    for (TensorId t : p.inputs) check_views[t] = on_host(check_views[t], fetched.emplace_back(), queue);
+    for (TensorId t : p.inputs) check_views[t] = runtime::on_host(check_views[t], fetched.emplace_back(), queue);
     thread_local std::vector<uint8_t> failed;
     failed.assign(p.outputs.size(), 0);
     for (size_t i = 0; i < p.outputs.size(); ++i) {
