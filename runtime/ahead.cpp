@@ -76,7 +76,9 @@ void check_name(const std::string& name) {
 }
 
 // Of the support: a third of its bytes, for those only who have code for a GPU.
-bool for_devices(const std::string& object) { return object.starts_with("device_") || object.ends_with("driver.cpp.o"); }
+bool for_devices(const std::string& object) {
+  return object.starts_with("device_") || object.starts_with("cu") || object.ends_with("driver.cpp.o");  // cu: CUDA and its libraries
+}
 
 // Compiles all tiles, several at a time; returns the object files.
 std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const AheadOptions& options, const std::string& name,
