@@ -433,7 +433,8 @@ void make_enough_tiles(KernelSpec& spec) {
       if (std::ranges::find(m.reduced, x) == m.reduced.end()) continue;
       int64_t results = 1;
       for (Id l : m.left) results *= spec.axes.at(l).extent;
-      if (results > kManyResults) return spec.axes.at(x).tile;  // each tile leaves a row of them
+      const bool whole = m.op == Op::argmax || m.op == Op::argmin;  // nobody puts those of tiles together
+      if (whole || results > kManyResults) return spec.axes.at(x).tile;  // each tile leaves a row of them
     }
     return reuses_along(spec, x) ? kReused : 1;
   };

@@ -66,6 +66,12 @@ TEST_P(GpuOpenclTest, ManyTilesAgreeWithTheEvaluator) {
   expect_agreement(GetParam().parse(), Target::opencl, GetParam().large);
 }
 
+TEST(GpuTiles, AnArgmaxHasAllOfItsAxis) {
+  XHAT_NEED_DEVICE(Target::opencl);
+  expect_agreement(parse_op("op f(x: f32[N,D]) -> (z, best) { z[d] = sum(n: x[n,d]*x[n,d]); best[n] = argmax(d: x[n,d]) }"), Target::opencl,
+                   {{"N", 33}, {"D", 12}});
+}
+
 class GpuVulkanTest : public ::testing::TestWithParam<GpuOp> {};
 
 TEST_P(GpuVulkanTest, SmallOddSizesAgreeWithTheEvaluator) {

@@ -105,16 +105,16 @@ void expect_agreement(const Program& op, const CompileOptions& options, const Di
 const std::set<std::string> kWithProducts = {"attention", "conv3x3_bias_relu", "dense_gelu", "depthwise_conv3x3", "lstm_cell",
                                              "matmul_chain_512", "matmul_chain_8x8_b1024", "mlp2"};
 
-class LibraryKernels : public ::testing::TestWithParam<GpuOp> {};
+class GpuLibraryKernels : public ::testing::TestWithParam<GpuOp> {};
 
-TEST_P(LibraryKernels, BesideOursAgreeWithTheEvaluator) {
+TEST_P(GpuLibraryKernels, BesideOursAgreeWithTheEvaluator) {
   XHAT_NEED_OPENCL();
   auto math = std::make_shared<HostMath>();
   expect_agreement(GetParam().parse(), on_opencl(math), GetParam().small);
   EXPECT_FALSE(math->calls.empty());
 }
 
-TEST(LibraryUses, OpsWithoutProductsCallNone) {
+TEST(GpuLibraryUses, OpsWithoutProductsCallNone) {
   for (const GpuOp& op : gpu_ops()) {
     Program p = derive(op.parse()).program;
     size_t calls = 0;
@@ -130,12 +130,12 @@ std::vector<GpuOp> with_products() {
   return ops;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, LibraryKernels, ::testing::ValuesIn(with_products()), name_of_gpu_op);
+INSTANTIATE_TEST_SUITE_P(Ops, GpuLibraryKernels, ::testing::ValuesIn(with_products()), name_of_gpu_op);
 
 const char* const kDense = "op dense(x: f32[N,I], w: f32[I,O], b: f32[O]) -> (y) { y[n,o] = tanh(sum(i: x[n,i] * w[i,o]) + b[o]) }";
 const DimValues kSizes = {{"N", 5}, {"I", 7}, {"O", 9}};
 
-TEST(LibraryUses, CallsAreCounted) {
+TEST(GpuLibraryUses, CallsAreCounted) {
   XHAT_NEED_OPENCL();
   auto math = std::make_shared<HostMath>();
   Program op = parse_op(kDense);
@@ -157,7 +157,7 @@ TEST(LibraryUses, CallsAreCounted) {
   EXPECT_EQ(math->calls, (std::vector<std::string>{"product 5 x 9 x 7", "product 7 x 5 x 9", "product 7 x 9 x 5"}));
 }
 
-TEST(LibraryUses, OursWhereTheLibraryDoesNotOrIsOff) {
+TEST(GpuLibraryUses, OursWhereTheLibraryDoesNotOrIsOff) {
   XHAT_NEED_OPENCL();
   auto math = std::make_shared<HostMath>();
   expect_agreement(parse_op(kDense), on_opencl(math, LibraryUse::off), kSizes);
@@ -168,7 +168,7 @@ TEST(LibraryUses, OursWhereTheLibraryDoesNotOrIsOff) {
   EXPECT_TRUE(math->calls.empty());
 }
 
-TEST(LibraryUses, FailuresAreSaid) {
+TEST(GpuLibraryUses, FailuresAreSaid) {
   XHAT_NEED_OPENCL();
   auto message = [](const CompileOptions& options) {
     Program op = parse_op(kDense);
@@ -189,7 +189,7 @@ TEST(LibraryUses, FailuresAreSaid) {
   EXPECT_EQ(message(on_opencl(nullptr)), "target opencl: there are no libraries for it, only for cuda; use --libraries auto");
 }
 
-TEST(LibraryUses, TypesThatLibrariesHave) {
+TEST(GpuLibraryUses, TypesThatLibrariesHave) {
   XHAT_NEED_OPENCL();
   auto math = std::make_shared<HostMath>();
   expect_agreement(parse_op("op f(x: f64[N,K], w: f64[K,M]) -> (y) { y[n,m] = exp(sum(k: x[n,k] * w[k,m])) }"), on_opencl(math),
