@@ -10,6 +10,7 @@
 #include "runtime/device.h"
 #include "tests/ahead_library.h"
 #include "tests/golden.h"
+#include "tests/need_device.h"
 #include "tests/opencl.h"
 #include "tests/tool_helper.h"
 
@@ -26,12 +27,7 @@ class AheadGpu : public Tool {
  protected:
   void SetUp() override {
     Tool::SetUp();
-    try {
-      runtime::require_device(Target::opencl);
-    } catch (const Error& e) {
-      if (std::getenv("XHAT_NEED_DEVICES")) FAIL() << e.message();
-      GTEST_SKIP() << e.message();
-    }
+    XHAT_NEED_DEVICE(Target::opencl);
     cl_ = std::make_unique<OpenCl>();
   }
   std::unique_ptr<OpenCl> cl_;  // a context that is not the engine's

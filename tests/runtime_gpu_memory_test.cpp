@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <functional>
 #include <thread>
 
@@ -12,6 +11,7 @@
 #include "runtime/dlpack.h"
 #include "tests/device_call.h"
 #include "tests/device_failure.h"
+#include "tests/need_device.h"
 #include "tests/opencl.h"
 
 namespace xhat {
@@ -23,12 +23,7 @@ using runtime::DeviceFailure;
 class GpuMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    try {
-      runtime::require_device(Target::opencl);
-    } catch (const Error& e) {
-      if (std::getenv("XHAT_NEED_DEVICES")) FAIL() << e.message();
-      GTEST_SKIP() << e.message();
-    }
+    XHAT_NEED_DEVICE(Target::opencl);
     cl_ = std::make_unique<OpenCl>();
     op_ = LayerNorm::compiled(Target::opencl);
   }
@@ -249,12 +244,7 @@ TEST_F(GpuMemoryTest, WrongMemoryIsRefused) {
 }
 
 TEST_F(GpuMemoryTest, VulkanTakesTensorsOfTheHostOnly) {
-  try {
-    runtime::require_device(Target::vulkan);
-  } catch (const Error& e) {
-    if (std::getenv("XHAT_NEED_DEVICES")) FAIL() << e.message();
-    GTEST_SKIP() << e.message();
-  }
+  XHAT_NEED_DEVICE(Target::vulkan);
   CompiledOp op = LayerNorm::compiled(Target::vulkan);
   std::vector<float> memory(norm_.elements("x"));
   auto infer = [&](Target place, void* stream) {

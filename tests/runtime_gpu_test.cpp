@@ -1,13 +1,13 @@
 // Kernels of the GPU targets against the evaluator, on devices that any machine has: PoCL runs OpenCL and lavapipe runs Vulkan
-// on the CPU. Where they are not installed the tests are skipped, unless XHAT_NEED_DEVICES is set, as CI does.
+// on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "ad/gradient.h"
 #include "runtime/device.h"
 #include "tests/gpu_ops.h"
+#include "tests/need_device.h"
 #include "tests/runtime_helper.h"
 
 namespace xhat {
@@ -24,23 +24,6 @@ double tolerance_of(const Program& p) {
   auto narrow = [](const Tensor& t) { return t.type == DType::f16 || t.type == DType::bf16; };
   return std::ranges::any_of(p.tensors, narrow) ? kNarrowTolerance : kTolerance;
 }
-
-// What keeps ops from running there, or nothing.
-std::string missing(Target target) {
-  try {
-    runtime::require_device(target);
-  } catch (const Error& e) {
-    return e.message();
-  }
-  return "";
-}
-
-#define XHAT_NEED_DEVICE(target)                                              \
-  do {                                                                        \
-    std::string why = missing(target);                                        \
-    if (!why.empty() && std::getenv("XHAT_NEED_DEVICES")) FAIL() << why;      \
-    if (!why.empty()) GTEST_SKIP() << why;                                    \
-  } while (false)
 
 void expect_agreement(const Program& op, Target target, const DimValues& dims) {
   SCOPED_TRACE(dims_text(dims));

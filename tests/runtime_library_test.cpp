@@ -13,6 +13,7 @@
 #include "tests/fake_cuda.h"
 #include "tests/fake_math/fake_math.h"
 #include "tests/gpu_ops.h"
+#include "tests/need_device.h"
 #include "tests/reference_library.h"
 #include "tests/runtime_helper.h"
 
@@ -76,16 +77,6 @@ struct HostMath : MathLibrary {
   }
 };
 
-#define XHAT_NEED_OPENCL()                                            \
-  do {                                                                \
-    try {                                                             \
-      require_device(Target::opencl);                                 \
-    } catch (const Error& e) {                                        \
-      if (std::getenv("XHAT_NEED_DEVICES")) FAIL() << e.message();    \
-      GTEST_SKIP() << e.message();                                    \
-    }                                                                 \
-  } while (false)
-
 CompileOptions on_opencl(const std::shared_ptr<HostMath>& math, LibraryUse use = LibraryUse::on) {
   CompileOptions options;
   options.target = Target::opencl;
@@ -108,7 +99,7 @@ const std::set<std::string> kWithProducts = {"attention", "conv3x3_bias_relu", "
 class GpuLibraryKernels : public ::testing::TestWithParam<GpuOp> {};
 
 TEST_P(GpuLibraryKernels, BesideOursAgreeWithTheEvaluator) {
-  XHAT_NEED_OPENCL();
+  XHAT_NEED_DEVICE(Target::opencl);
   auto math = std::make_shared<HostMath>();
   expect_agreement(GetParam().parse(), on_opencl(math), GetParam().small);
   EXPECT_FALSE(math->calls.empty());
@@ -136,7 +127,7 @@ const char* const kDense = "op dense(x: f32[N,I], w: f32[I,O], b: f32[O]) -> (y)
 const DimValues kSizes = {{"N", 5}, {"I", 7}, {"O", 9}};
 
 TEST(GpuLibraryUses, CallsAreCounted) {
-  XHAT_NEED_OPENCL();
+  XHAT_NEED_DEVICE(Target::opencl);
   auto math = std::make_shared<HostMath>();
   Program op = parse_op(kDense);
   CompiledOp kernels = compile(op, on_opencl(math));
@@ -158,7 +149,7 @@ TEST(GpuLibraryUses, CallsAreCounted) {
 }
 
 TEST(GpuLibraryUses, OursWhereTheLibraryDoesNotOrIsOff) {
-  XHAT_NEED_OPENCL();
+  XHAT_NEED_DEVICE(Target::opencl);
   auto math = std::make_shared<HostMath>();
   expect_agreement(parse_op(kDense), on_opencl(math, LibraryUse::off), kSizes);
   expect_agreement(parse_op(kDense), on_opencl(math, LibraryUse::automatic), kSizes);  // too small
@@ -169,7 +160,7 @@ TEST(GpuLibraryUses, OursWhereTheLibraryDoesNotOrIsOff) {
 }
 
 TEST(GpuLibraryUses, FailuresAreSaid) {
-  XHAT_NEED_OPENCL();
+  XHAT_NEED_DEVICE(Target::opencl);
   auto message = [](const CompileOptions& options) {
     Program op = parse_op(kDense);
     try {
@@ -190,7 +181,7 @@ TEST(GpuLibraryUses, FailuresAreSaid) {
 }
 
 TEST(GpuLibraryUses, TypesThatLibrariesHave) {
-  XHAT_NEED_OPENCL();
+  XHAT_NEED_DEVICE(Target::opencl);
   auto math = std::make_shared<HostMath>();
   expect_agreement(parse_op("op f(x: f64[N,K], w: f64[K,M]) -> (y) { y[n,m] = exp(sum(k: x[n,k] * w[k,m])) }"), on_opencl(math),
                    {{"N", 5}, {"K", 7}, {"M", 3}}, 1e-12);
