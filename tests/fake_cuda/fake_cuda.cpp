@@ -50,7 +50,8 @@ bool initialized = false;
 std::deque<std::unique_ptr<Context>> contexts;  // the first ones: primary, by device
 std::map<void*, std::unique_ptr<Stream>> streams;
 std::map<Context*, Stream> default_streams;
-std::map<uint64_t, Allocation> memory;
+// Lives to the end of the program, with what tests never gave back: that is no leak of the program's.
+std::map<uint64_t, Allocation>& memory = *new std::map<uint64_t, Allocation>;
 std::set<Module*> modules;
 thread_local std::vector<Context*> current;
 thread_local int capture_mode = 0;  // 2: relaxed
