@@ -235,7 +235,7 @@ class CudaLibraries : public ::testing::Test {
     return f();
   }
   fake_math::State *blas = nullptr, *dnn = nullptr;
-  HostDriver& driver = *new HostDriver;  // stays, as a driver does
+  static inline HostDriver& driver = *new HostDriver;  // stays, as a driver does
 
   // The call, through the library and by plain loops.
   void expect_same(const LibraryCall& call, double tolerance) {
