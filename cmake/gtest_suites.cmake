@@ -1,9 +1,9 @@
 # Read by ctest, not by the build: asks ${program} for its gtest suites and declares one test for each.
 # Labels: ${label}; `slow` or `gpu` where the suite's name says so; `sanitize`, for the sanitized builds, where not: drivers of
-# devices know nothing of sanitizers. Nor where many kernels go through code that other suites run too: minutes each.
+# devices know nothing of sanitizers. Nor where many kernels, or seeds, go through code that other suites run too: minutes each.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels)$|^Tuning$")
+set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels)$|^Tuning$|^(Fifth|Sixth|Seventh|Eighth)/PropertyPartTest$")
 
 set(suites "")
 if(EXISTS ${program})
