@@ -37,10 +37,4 @@ void refuse_in_capture(const DeviceQueue& queue, const std::string& action) {
                                 "make the same call once before the capture, with the same Stash and all tensors on the device", action));
 }
 
-TensorView DeviceBuffer::view(DType type, std::span<const int64_t> extents) const {
-  TensorView v(reinterpret_cast<void*>(memory_), type, extents, {});
-  v.place = driver_.target();
-  return v;
-}
-
 }  // namespace xhat::runtime

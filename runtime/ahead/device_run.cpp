@@ -15,6 +15,7 @@
 #include <map>
 
 #include "runtime/ahead/library.h"
+#include "runtime/device_buffer.h"
 
 namespace xhat::runtime {
 namespace {
@@ -22,23 +23,10 @@ namespace {
 constexpr int64_t kStashAlignment = 512;  // what OpenCL's devices ask of a part of a buffer, at most
 constexpr int64_t kWidestAccess = 16;     // bytes that a thread loads or stores at once
 
-class Memory {
- public:
-  Memory(DeviceDriver& driver, int64_t bytes) : driver_(&driver), memory_(driver.allocate(bytes)) {}
-  ~Memory() { driver_->release(memory_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  DeviceMemory get() const { return memory_; }
-
- private:
-  DeviceDriver* driver_;
-  DeviceMemory memory_;
-};
-
 // Of one plan on one stream.
 struct Temporaries {
-  std::vector<std::unique_ptr<Memory>> of_kernels;
-  std::map<int64_t, std::unique_ptr<Memory>> results;  // by tensor: gradients that nobody wants, what checks found
+  std::vector<std::unique_ptr<DeviceBuffer>> of_kernels;
+  std::map<int64_t, std::unique_ptr<DeviceBuffer>> results;  // by tensor: gradients that nobody wants, what checks found
 };
 
 struct StreamMemory {
@@ -231,18 +219,18 @@ class CallOnDevice {
   void allocate(const AheadDevicePlan& plan, Temporaries& t) {
     while (t.of_kernels.size() < plan.temporaries.size()) {
       not_while_capturing("memory for temporaries must be allocated");
-      t.of_kernels.push_back(std::make_unique<Memory>(driver_, plan.temporaries[t.of_kernels.size()]));
+      t.of_kernels.push_back(std::make_unique<DeviceBuffer>(driver_, plan.temporaries[t.of_kernels.size()]));
     }
   }
 
   // Memory of ours for what kernels give.
   void result(Temporaries& t, int64_t tensor, int64_t bytes) {
-    std::unique_ptr<Memory>& memory = t.results[tensor];
+    std::unique_ptr<DeviceBuffer>& memory = t.results[tensor];
     if (!memory) {
       not_while_capturing("memory for results must be allocated");
-      memory = std::make_unique<Memory>(driver_, bytes);
+      memory = std::make_unique<DeviceBuffer>(driver_, bytes);
     }
-    memory_[static_cast<size_t>(tensor)] = memory->get();
+    memory_[static_cast<size_t>(tensor)] = memory->memory();
   }
 
   void check_data(Temporaries& t) {
@@ -265,7 +253,7 @@ class CallOnDevice {
     for (const AheadDeviceStep& s : plan.steps) {
       buffers.clear();
       values.clear();
-      for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->get() : memory_[static_cast<size_t>(b)]);
+      for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->memory() : memory_[static_cast<size_t>(b)]);
       for (const AheadDeviceValue& v : s.values) {
         SizeValue bits;
         std::memcpy(&bits, &v.bits, sizeof bits);
