@@ -27,7 +27,7 @@ class Product {
       Id lanes = n.arg(static_cast<int>(across)), rows = n.arg(static_cast<int>(1 - across));
       bool of_rows = std::ranges::any_of(m_.left, [&](Id y) { return walks(a_, rows, y) && !walks(a_, lanes, y); });
       if (!of_rows || !walks(a_, lanes, v) || walks(a_, rows, v)) continue;
-      m_.body = a_.mul(with_conditions(lanes, v), rows);
+      if (Id settled = with_conditions(lanes, v); settled != lanes) m_.body = a_.mul(settled, rows);
       read_forward(rows);
       return;
     }
