@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "runtime/emit.h"
+#include "runtime/gpu_count.h"
 #include "runtime/gpu_lower.h"
 
 namespace xhat::runtime {
@@ -14,29 +15,6 @@ using Halide::Internal::Stmt;
 
 constexpr int kWarp = 32;
 constexpr int kVector = 4;  // words of 32 bits: the widest load
-
-// How many: a number, or one that comes with the launch. In code that serves all of those, `like` stands for it where something has
-// to be chosen.
-class Count {
- public:
-  Count(int64_t n) : like_(n) { amount_.times = n; }  // NOLINT: a number is a count
-  Count(int64_t like, int64_t value, const Expr& given, int64_t multiple) : like_(like), given_(given), multiple_(multiple) { amount_.value = value; }
-
-  int64_t like() const { return like_; }
-  bool open() const { return given_.defined(); }
-  bool is(int64_t n) const { return !open() && like_ == n; }
-  bool divisible_by(int64_t n) const { return (open() ? multiple_ : like_) % n == 0; }
-  const Amount& amount() const { return amount_; }
-  Expr expr() const;
-  Count operator*(const Count& other) const;
-  Count over(int64_t n) const;  // rounded up
-
- private:
-  int64_t like_;
-  Amount amount_;
-  Expr given_;            // undefined: it is `like`
-  int64_t multiple_ = 1;  // of which it is one, as far as we know
-};
 
 // Points of some axes, slowest first: how many along each, where they begin, and where they must end (undefined: never
 // beyond).
