@@ -49,18 +49,30 @@ struct FindLaunches : IRVisitor {
   void visit(const Call* op) override {
     IRVisitor::visit(op);
     if (op->name != "halide_cuda_run" && op->name != "halide_opencl_run") return;
+    if (found.size() == kernel.launches.size()) throw Bug("there are more launches than were written down");
+    const GpuLaunch& written = kernel.launches[found.size()];
     DeviceLaunch l;
     l.entry = op->args.at(1).as<StringImm>()->value;
-    for (size_t d = 0; d < 3; ++d) {
-      l.blocks[d] = number(op->args.at(2 + d));
-      l.threads[d] = static_cast<int>(number(op->args.at(5 + d)));
-    }
+    l.blocks = written.blocks;
+    l.threads = static_cast<int>(number(op->args.at(5)));
     l.shared_bytes = number(op->args.at(8));
+    if (l.threads != written.threads) throw Bug("Halide made launches of another order or shape than were written down");
     const auto& args = members(op->args.at(10));
     for (size_t i = 0; i + 1 < args.size(); ++i) l.args.push_back(argument(args[i]));
     found.push_back(l);
   }
 };
+
+// Halide numbers entries for as long as a process runs. Ours are called after their place, so that equal kernels are equal texts.
+void name_entries(DeviceKernel& kernel) {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (size_t i = 0; i < kernel.launches.size(); ++i) names.emplace_back(kernel.launches[i].entry, fmt::format("xhat_launch_{}", i));
+  // A name may begin with another one.
+  std::ranges::sort(names, std::ranges::greater{}, [](const auto& n) { return n.first.size(); });
+  for (const auto& [given, name] : names)
+    for (size_t at = 0; (at = kernel.text.find(given, at)) != std::string::npos; at += name.size()) kernel.text.replace(at, given.size(), name);
+  for (size_t i = 0; i < kernel.launches.size(); ++i) kernel.launches[i].entry = fmt::format("xhat_launch_{}", i);
+}
 
 DeviceCode described(const GpuKernel& lowered) { return {{}, lowered.values, lowered.buffers, lowered.launches}; }
 
@@ -76,15 +88,8 @@ DeviceCode compile(Target target, GpuKernel lowered) {
   for (const auto& f : module.functions()) f.body.accept(&launches);
   made.kernel.launches = std::move(launches.found);
   if (target != Target::vulkan && made.kernel.launches.size() != made.launches.size()) throw Bug("launches were lost on the way through Halide");
+  name_entries(made.kernel);
   return made;
-}
-
-std::string key_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  std::string key = fmt::format("{};", name_of(target));
-  for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
-  for (const SpecTensor& t : spec.tensors)
-    if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
-  return key + spec.key();
 }
 
 }  // namespace
@@ -117,10 +122,32 @@ DeviceKind kind_of(Target target) {
 }
 
 DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  return compile(target, gpu_lower(spec, kind_of(target), stored));
+  return compile(target, gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
 }
 
-CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec) {
+  std::vector<SizeValue> values;
+  for (uint32_t t : code.values) values.push_back(size_value(spec.tensors[t].type, spec.tensors[t].value));
+  return values;
+}
+
+DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+  return described(gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
+}
+
+std::string key_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
+  const KernelSpec spec = as_compiled_for_gpu(given);
+  std::string key = fmt::format("{};", name_of(target));
+  for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
+  for (const auto& [id, x] : spec.axes)
+    if (x.count != kNoCount) key += fmt::format("{}:{}*{},", x.count, x.extent, x.multiple);
+  for (const SpecTensor& t : spec.tensors)
+    if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
+  return key + spec.key();
+}
+
+CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
+  const KernelSpec spec = as_compiled_for_gpu(given);
   try {
     GpuKernel lowered = gpu_lower(spec, kind_of(target), stored);
     if (target != Target::vulkan) {

@@ -22,6 +22,12 @@ struct DeviceCode {
   std::vector<GpuLaunch> launches;  // the same launches, for people and tests
 };
 DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+// The values that a kernel takes, as far as they follow from the sizes of its spec.
+std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec);
+// The same without text: launches, buffers and values alone, in a fraction of the time.
+DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+// Equal for kernels that one code serves.
+std::string key_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
 
 // Ready to be loaded into any context.
 class CompiledGpuKernel {
@@ -37,7 +43,7 @@ class CompiledGpuKernel {
   mutable std::map<const DeviceDriver*, std::unique_ptr<LoadedKernel>> loaded_;
 };
 
-// Each kernel is compiled once per process and target.
+// Each kernel is compiled once per process and target, for a class of sizes (runtime/gpu_sizes.cpp).
 std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
 
 }  // namespace xhat::runtime

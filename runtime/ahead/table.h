@@ -7,12 +7,13 @@
 
 #include "expr/expr.h"
 #include "runtime/ahead/device_table.h"
+#include "runtime/ahead/variant.h"
 #include "runtime/cpu_level.h"
 #include "runtime/walk_archive.h"
 
 namespace xhat::runtime {
 
-constexpr int64_t kAheadFormat = 2;  // of tables, and of what generated sources call; a change of either counts it up
+constexpr int64_t kAheadFormat = 3;  // of tables, and of what generated sources call; a change of either counts it up
 
 // An integer expression over dims: nodes, children first. The last one of a formula is its value.
 struct FormulaNode {
@@ -40,23 +41,6 @@ struct AheadTensor {
   std::vector<Formula> shape;
 };
 
-// A number that depends on the dim that stays open: base + slope * dim.
-struct AheadReal {
-  bool inverse = false;  // 1 / that
-  double base = 0, slope = 0;
-};
-
-// The plan of a direction for a range of sizes.
-struct AheadVariant {
-  std::vector<int64_t> fixed;  // by argument dim; -1: open
-  int64_t open = -1;           // the open one
-  int64_t first = 0, last = 0;  // its values
-  // Of the walk, then of the check's walk if there is one: Slots, numbers as base + slope * dim.
-  std::vector<int64_t> base;
-  std::vector<std::pair<int64_t, int64_t>> slopes;  // (place, slope) of those that are not 0
-  std::vector<AheadReal> reals;
-};
-
 struct AheadCheck {
   int64_t tensor = 0;  // of the check's program, behind those of the op: a bool
   std::string text;    // what is wrong if it is true
@@ -68,7 +52,7 @@ struct AheadSide {
   std::vector<AheadCondition> fails;     // where `holds` is true, it cannot run at these sizes
   std::vector<AheadCheck> checks;
   int64_t check_tensors = 0;  // of the check's program; 0: there is none
-  std::vector<AheadVariant> variants;
+  std::vector<AheadVariant> variants;  // of the walk, then of the check's walk if there is one
 };
 
 struct AheadTable {
@@ -184,22 +168,7 @@ void transfer_table(A& a, AheadTable& table) {
       a.text(c.text);
     });
     a.number(side.check_tensors);
-    each(side.variants, [&](AheadVariant& v) {
-      each(v.fixed, number);
-      a.number(v.open);
-      a.number(v.first);
-      a.number(v.last);
-      each(v.base, number);
-      each(v.slopes, [&](auto& s) {
-        a.number(s.first);
-        a.number(s.second);
-      });
-      each(v.reals, [&](AheadReal& r) {
-        a.number(r.inverse);
-        a.real(r.base);
-        a.real(r.slope);
-      });
-    });
+    transfer_variants(a, side.variants);
   });
   each(table.levels, number);
   each(table.streams, number);
