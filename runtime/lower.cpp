@@ -56,17 +56,23 @@ struct WithoutFma : Halide::Internal::IRMutator {
 
 LoweredKernel Lowering::run() {
   declare();
-  std::vector<bool> emitted(spec_.members.size(), false);
   find_row_loop();
+  for (const auto& group : groups()) member(group);
+  finish();
+  return std::move(out_);
+}
+
+// Members that one loop computes, in order.
+std::vector<std::vector<size_t>> Lowering::groups() const {
+  std::vector<std::vector<size_t>> found;
+  std::vector<bool> emitted(spec_.members.size(), false);
   for (size_t i = 0; i < spec_.members.size(); ++i) {
     if (emitted[i]) continue;
     bool is_map = spec_.members[i].op == Op::constant;
-    std::vector<size_t> group = is_map ? side_by_side(i, emitted) : same_domain(i, emitted);
-    for (size_t g : group) emitted[g] = true;
-    member(group);
+    found.push_back(is_map ? side_by_side(i, emitted) : same_domain(i, emitted));
+    for (size_t g : found.back()) emitted[g] = true;
   }
-  finish();
-  return std::move(out_);
+  return found;
 }
 
 void Lowering::declare() {
@@ -196,9 +202,8 @@ void Lowering::find_row_loop() {
     for (Id x : spec_.shared)
       if (axis(x).kind() != AxisKind::single && std::ranges::find(m.left, x) == m.left.end()) return;
   if (turned_map(side)) return;
-  // Blocks of rows.
-  for (size_t i = 0; i < spec_.members.size(); ++i)
-    if (shifted_values({i})) return;
+  for (const auto& group : groups())  // those go by blocks of rows
+    if (shifted_values(group)) return;
   row_result_ = result;
   row_axis_ = row;
 }

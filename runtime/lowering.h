@@ -56,6 +56,7 @@ class Lowering {
   // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
   std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
 
+  std::vector<std::vector<size_t>> groups() const;
   void declare();
   // Does a member read x[N-1-i], against the direction of memory (by `along`, if that is named)? Then it is not vectorized:
   // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
