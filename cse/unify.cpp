@@ -142,6 +142,7 @@ class Unifier::Search {
   void branch(const Goal& g, size_t way);
   void undo_to(const Branch& b);
   bool indices(Binding& binding);
+  bool by_coefficient(Binding& binding, const std::vector<std::pair<Id, Id>>& open);
 
   TensorExprTree& tree_;
   Arena& a_;
@@ -392,9 +393,34 @@ bool Unifier::Search::indices(Binding& binding) {
       progress = true;
       break;
     }
-    if (!progress) return false;
+    if (!progress && !by_coefficient(binding, later)) return false;
   }
   return true;
+}
+
+// Of several axes that are open in one index (8*g + k), binds one whose coefficient a single term of the target has. Whether
+// all is equal is asked when none is left open.
+bool Unifier::Search::by_coefficient(Binding& binding, const std::vector<std::pair<Id, Id>>& open) {
+  for (auto [pattern, target] : open) {
+    Replacements known;
+    for (Id x : a_[pattern].free_axes())
+      if (auto it = binding.find(x); it != binding.end()) known[x] = it->second;
+    const Linear wanted = linear(a_, substitute(a_, pattern, known));
+    Linear left = linear(a_, target);
+    add_scaled(left, wanted, -1);
+    std::vector<std::pair<Id, int64_t>> axes;
+    for (auto term : wanted.terms)
+      if (u_.axes_.contains(term.first)) axes.push_back(term);
+    // The smallest first: what the others are made of besides is found once they are alone.
+    std::ranges::stable_sort(axes, {}, [](const auto& term) { return std::abs(term.second); });
+    for (auto [axis, k] : axes) {
+      auto fits = [&, k = k](const auto& term) { return term.second == k && !u_.axes_.contains(term.first); };
+      if (std::ranges::count_if(left.terms, fits) != 1) continue;
+      binding[axis] = std::ranges::find_if(left.terms, fits)->first;
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace xhat

@@ -13,6 +13,7 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct KernelChoice {
 };
 using KernelChoices = std::map<std::string, KernelChoice>;  // by Kernel::key
 
+// Of a machine that nobody asked about: plans, libraries for other machines. As for a last cache of 32 MiB (runtime/machine.h).
+constexpr int64_t kStreamBytes = 32 << 20;
+
 struct FusionOptions {
   FusePolicy policy = FusePolicy::full;
   // For policy relay: its limits, and the groups of the program at hand; what is in none is its own kernel.
@@ -65,7 +69,8 @@ struct FusionOptions {
   // A kernel that touches as much writes its results past the cache (runtime/stream_stores.h), if memory is what it waits
   // for: if it has at most this much arithmetic per byte. Two threads, plain and past the cache: BatchNorm's forward (19 ps)
   // 1.8 and 1.3 ms, tanh's backward (8 ps) 7.2 and 5.3 ms, mish's (44 ps) 5.1 and 4.3 ms, its forward (143 ps) 6.6 and 7.3 ms.
-  int64_t stream_bytes = 8 << 20;
+  // Nothing given: kStreamBytes for a plan; what compile() makes is for this machine (runtime/machine.h).
+  std::optional<int64_t> stream_bytes = {};
   int64_t stream_ps_per_byte = 50;
   // Programs of at most so many definitions get the cheapest of all plans, not only the one found step by step: of 6, about
   // a millisecond; of 8, ten.

@@ -15,6 +15,7 @@
 #include "runtime/finish.h"
 #include "runtime/gpu_direction.h"
 #include "runtime/host_copy.h"
+#include "runtime/machine.h"
 #include "runtime/run_time_checks.h"
 #include "runtime/scratch.h"
 
@@ -167,7 +168,8 @@ struct CompiledOp::Impl {
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
     if (on_gpu())
-      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries());
+      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries(),
+                                                                cache->disk().get());
     else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {
@@ -464,6 +466,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   made.impl_ = std::make_shared<CompiledOp::Impl>();
   CompiledOp::Impl& i = *made.impl_;
   i.options = options;
+  if (auto& from = i.options.fusion.stream_bytes; !from && !i.on_gpu()) from = stream_bytes_here();
   i.derivation = derive(op, options);
   i.pool = pool_of(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);

@@ -78,7 +78,7 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
 }  // namespace
 
 GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
-                           const LibraryChoice& libraries)
+                           const LibraryChoice& libraries, DiskCache* disk)
     : Direction(std::move(program), std::move(sizes)) {
   const Target target = queue.driver->target();
   auto start = std::chrono::steady_clock::now();
@@ -95,8 +95,8 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     k->library = made.kernels[i];
     kernels_.push_back(k);
     if (k->library) continue;
-    jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k] {
-      k->compiled = compiled_for(target, k->spec, stored);
+    jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k, disk] {
+      k->compiled = compiled_for(target, k->spec, stored, disk);
       if (!k->code().launches.empty()) k->compiled->on(queue);
     }));
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/disk_cache.h"
 #include "runtime/gpu_lower.h"
 
 namespace xhat::runtime {
@@ -32,7 +33,7 @@ std::string key_of(Target target, const KernelSpec& spec, const std::vector<DTyp
 // Ready to be loaded into any context.
 class CompiledGpuKernel {
  public:
-  CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+  CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored, DiskCache* disk = nullptr);
   const DeviceCode& code() const { return code_; }
   // Loaded once per context, but not during a capture.
   const LoadedKernel& on(const DeviceQueue& queue) const;
@@ -44,6 +45,8 @@ class CompiledGpuKernel {
 };
 
 // Each kernel is compiled once per process and target, for a class of sizes (runtime/gpu_sizes.cpp).
-std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+// With a disk cache, CUDA's and OpenCL's: once.
+std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored,
+                                                      DiskCache* disk = nullptr);
 
 }  // namespace xhat::runtime

@@ -9,64 +9,17 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "expr/error.h"
-#include "runtime/lower.h"
 
 namespace xhat {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-int threads_of_machine() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
-std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
-std::string processor() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown processor";
-}
-
-std::string vector_extension() {
-  using Feature = Halide::Target::Feature;
-  const std::pair<Feature, const char*> known[] = {{Halide::Target::AVX512_Cannonlake, "avx512"},
-                                                   {Halide::Target::AVX512_Skylake, "avx512"},
-                                                   {Halide::Target::AVX512, "avx512"},
-                                                   {Halide::Target::AVX2, "avx2"},
-                                                   {Halide::Target::AVX, "avx"},
-                                                   {Halide::Target::SSE41, "sse4.1"}};
-  Halide::Target target = runtime::cpu_target();
-  for (auto [feature, name] : known)
-    if (target.has_feature(feature)) return name;
-  return target.arch == Halide::Target::ARM ? "neon" : "none";
-}
-
-// "2048K"
-int64_t bytes_of(const std::string& text) {
-  int64_t n = std::atoll(text.c_str());
-  return text.ends_with("K") ? n << 10 : text.ends_with("M") ? n << 20 : n;
-}
-
-std::vector<int64_t> caches() {
-  std::vector<int64_t> found;
-  for (int i = 0;; ++i) {
-    std::string folder = fmt::format("/sys/devices/system/cpu/cpu0/cache/index{}/", i), type = first_line(folder + "type");
-    if (type.empty()) return found;
-    if (type != "Instruction") found.push_back(bytes_of(first_line(folder + "size")));
-  }
-}
 
 std::string text_of(const Machine& m) {
   return fmt::format("{}, {}, {} threads, caches of {} bytes", m.cpu, m.vectors, m.threads, fmt::join(m.cache_bytes, ", "));
@@ -170,8 +123,6 @@ Machine machine_of(const Place& j) {
 
 }  // namespace
 
-Machine this_machine() { return {processor(), vector_extension(), threads_of_machine(), caches()}; }
-
 Tuning read_tuning(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(fmt::format("{}: it cannot be opened: {}", path, std::strerror(errno)));
@@ -246,7 +197,7 @@ void merge(Tuning& tuning, const TunedOp& found) {
 }
 
 KernelChoices choices_of(const Tuning& tuning, int threads) {
-  if (threads <= 0) threads = threads_of_machine();
+  if (threads <= 0) threads = this_machine().threads;
   KernelChoices choices;
   for (const TunedOp& op : tuning.ops)
     for (const TunedKernel& k : op.kernels)

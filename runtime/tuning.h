@@ -10,17 +10,9 @@
 #include <vector>
 
 #include "fusion/plan.h"
+#include "runtime/machine.h"
 
 namespace xhat {
-
-struct Machine {
-  std::string cpu;      // as it calls itself
-  std::string vectors;  // the widest extension that kernels use: avx512, avx2, ...
-  int threads = 0;      // that it runs at a time
-  std::vector<int64_t> cache_bytes;  // of one core, L1 first
-  bool operator==(const Machine&) const = default;
-};
-Machine this_machine();
 
 struct TunedKernel {
   std::string key, name, direction;

@@ -145,5 +145,31 @@ TEST_F(CseTree, UnifySolvesAffineIndices) {
   }
 }
 
+// The groups of GroupNorm: both axes of 8*g + k are to be found.
+TEST_F(CseTree, UnifyTellsAxesOfAnIndexByCoefficients) {
+  struct Case {
+    const char *pattern, *target, *i, *j;  // over i and j; k and l; null: none
+  };
+  const Case table[] = {
+      {"x[8*i+j]", "x[8*k+l]", "k", "l"},     {"x[8*i+j]", "x[8*k+l+8]", "k + 1", "l"},
+      {"x[8*i+j]", "x[4*k+l]", nullptr, {}},  {"x[8*i+j]", "x[8*k+l+1]", nullptr, {}},
+      {"x[i+j]", "x[k+l]", nullptr, {}},      {"x[N-i+2*j]", "x[N-k+2*l]", "k", "l"},
+  };
+  for (const Case& c : table) {
+    SCOPED_TRACE(std::string(c.pattern) + " " + c.target);
+    Program q = parse_op("op f(x: f32[9*N+9]) -> (y, z) {\n y[i in 0..N, j in 0..N] = sin(" + std::string(c.pattern) +
+                         ")\n z[k in 0..N, l in 0..N] = sin(" + c.target + ") }");
+    TensorExprTree t(*q.arena);
+    Arena& a = *q.arena;
+    Unifier unifier(t, {a.axis("i"), a.axis("j")});
+    auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body), t.canonical(q.definition_of(q.outputs[1])->body));
+    ASSERT_EQ(found.has_value(), c.i != nullptr);
+    if (found) {
+      EXPECT_EQ(print(q, tidy_index(a, found->at(a.axis("i")))), c.i);
+      EXPECT_EQ(print(q, tidy_index(a, found->at(a.axis("j")))), c.j);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xhat

@@ -48,10 +48,10 @@ TEST(KernelSpec, AxesThatAreUsedApartStayApart) {
 TEST(KernelSpec, TheKeyForgetsBatchSizesAndNames) {
   const char* rows = "op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] / s[n] }";
   const char* other = "op g(u: f32[K,L]) -> (v) { t[k] = sum(l: u[k,l]); v[k,l] = u[k,l] / t[k] }";
-  std::string key = spec_of(rows, {{"N", 4096}, {"D", 256}}).key();
+  std::string key = spec_of(rows, {{"N", 32768}, {"D", 256}}).key();
   EXPECT_EQ(key, spec_of(rows, {{"N", 65536}, {"D", 256}}).key());
-  EXPECT_EQ(key, spec_of(other, {{"K", 4096}, {"L", 256}}).key());
-  EXPECT_NE(key, spec_of(rows, {{"N", 4096}, {"D", 255}}).key());
+  EXPECT_EQ(key, spec_of(other, {{"K", 32768}, {"L", 256}}).key());
+  EXPECT_NE(key, spec_of(rows, {{"N", 32768}, {"D", 255}}).key());
   // A size that the code depends on is in the key.
   const char* flipped = "op f(x: f32[N,D]) -> (y) { y[n in 0..N, d] = x[N-1-n,d] }";
   EXPECT_NE(spec_of(flipped, {{"N", 4096}, {"D", 256}}).key(), spec_of(flipped, {{"N", 8192}, {"D", 256}}).key());

@@ -8,6 +8,7 @@
 #include "Halide.h"
 #include "ad/gradient.h"
 #include "runtime/lower.h"
+#include "runtime/machine.h"
 #include "tests/golden.h"
 #include "tests/runtime_helper.h"
 
@@ -101,10 +102,43 @@ TEST(Stream, OnlyWhereMemoryIsTheLimit) {
     Program p = parse_op(std::string("op f(x: f32[N]) -> (y) { y[i] = ") + body + " }");
     return plan_kernels(infer_program(derive(p).program), {{"N", n}}).kernels[0].streams;
   };
-  EXPECT_TRUE(streams("x[i]*x[i]", 1 << 20));
-  EXPECT_TRUE(streams("x[i]^2 + 1", 1 << 20));  // a product, whatever pow costs
-  EXPECT_FALSE(streams("x[i]*x[i]", 1 << 19));
-  EXPECT_FALSE(streams("tanh(exp(x[i]))*log(1 + x[i]*x[i])", 1 << 20));
+  EXPECT_TRUE(streams("x[i]*x[i]", 1 << 22));
+  EXPECT_TRUE(streams("x[i]^2 + 1", 1 << 22));  // a product, whatever pow costs
+  EXPECT_FALSE(streams("x[i]*x[i]", (1 << 22) - 1));
+  EXPECT_FALSE(streams("tanh(exp(x[i]))*log(1 + x[i]*x[i])", 1 << 22));
+}
+
+TEST(Stream, FromWhatTheLastCacheHolds) {
+  struct Case {
+    const char* machine;
+    std::vector<int64_t> cache_bytes;
+    int threads;
+    int64_t mebibytes;
+  };
+  for (const Case& c : {Case{"two cores of eight that share a cache", {32 << 10, 1 << 20, 32 << 20}, 2, 32},
+                        Case{"two cores of a Xeon with many", {48 << 10, 2 << 20, 480 << 20}, 2, 32},
+                        Case{"a laptop", {48 << 10, 1 << 20, 12 << 20}, 8, 12},
+                        Case{"a cache on top of a cache", {32 << 10, 1 << 20, 96 << 20}, 16, 96},
+                        Case{"no third cache", {64 << 10, 4 << 20}, 4, 4},
+                        Case{"nothing known", {}, 2, 32}})
+    EXPECT_EQ(stream_bytes_of(c.cache_bytes, c.threads), c.mebibytes << 20) << c.machine;
+}
+
+// What is compiled is for this machine, unless something is given.
+TEST(Stream, CompilesForThisMachine) {
+  Program op = parse_op("op f(x: f32[N]) -> (y) { y[i] = x[i] + 1 }");
+  auto streams = [&](const CompileOptions& o, int64_t bytes) {
+    KernelPlan plan = compile(op, o).plan(CompiledOp::Phase::infer, {{"N", bytes / 8}});
+    return plan.kernels.at(0).streams;
+  };
+  CompileOptions here, given;
+  const Machine m = this_machine();
+  EXPECT_EQ(stream_bytes_here(), stream_bytes_of(m.cache_bytes, m.threads));
+  EXPECT_TRUE(streams(here, stream_bytes_here()));
+  EXPECT_FALSE(streams(here, stream_bytes_here() - 8));
+  given.fusion.stream_bytes = 1 << 20;
+  EXPECT_TRUE(streams(given, 1 << 20));
+  EXPECT_FALSE(streams(given, (1 << 20) - 8));
 }
 
 }  // namespace

@@ -73,7 +73,30 @@ void transfer_device_plan(A& a, AheadDevicePlan& plan) {
   }
 }
 
-// A: ByteWriter or ByteReader of table.h.
+// A: ByteWriter or ByteReader of bytes.h.
+template <class A>
+void transfer_amount(A& a, Amount& amount) {
+  for (auto* n : {&amount.times, &amount.factor, &amount.per, &amount.of, &amount.value}) a.number(*n);
+}
+
+template <class A>
+void transfer_device_kernel(A& a, DeviceKernel& k) {
+  a.text(k.text);
+  a.resize(k.launches);
+  for (DeviceLaunch& l : k.launches) {
+    a.text(l.entry);
+    transfer_amount(a, l.blocks);
+    a.number(l.threads);
+    a.number(l.shared_bytes);
+    a.resize(l.args);
+    for (LaunchArg& x : l.args) {
+      a.number(x.is_buffer);
+      a.number(x.number);
+      a.number(x.bytes);
+    }
+  }
+}
+
 template <class A>
 void transfer_device(A& a, AheadDevice& device) {
   auto each = [&](auto& list, auto&& f) {
@@ -82,19 +105,7 @@ void transfer_device(A& a, AheadDevice& device) {
   };
   a.number(device.target);
   a.text(device.known_sizes);
-  each(device.kernels, [&](DeviceKernel& k) {
-    a.text(k.text);
-    each(k.launches, [&](DeviceLaunch& l) {
-      a.text(l.entry);
-      for (auto* n : {&l.blocks.times, &l.blocks.factor, &l.blocks.per, &l.blocks.of, &l.blocks.value, &l.shared_bytes}) a.number(*n);
-      a.number(l.threads);
-      each(l.args, [&](LaunchArg& x) {
-        a.number(x.is_buffer);
-        a.number(x.number);
-        a.number(x.bytes);
-      });
-    });
-  });
+  each(device.kernels, [&](DeviceKernel& k) { transfer_device_kernel(a, k); });
   for (auto* sides : {&device.sides, &device.checks}) each(*sides, [&](auto& variants) { transfer_variants(a, variants); });
 }
 

@@ -45,7 +45,7 @@ inline AheadNumbers numbers_at(const AheadVariant& v, const std::vector<int64_t>
   return at;
 }
 
-// A: ByteWriter or ByteReader of table.h.
+// A: ByteWriter or ByteReader of bytes.h.
 template <class A>
 void transfer_variants(A& a, std::vector<AheadVariant>& variants) {
   auto each = [&](auto& list, auto&& f) {
