@@ -110,7 +110,8 @@ Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
   const auto ids = read_indices(n);
   for (size_t d = 0; d < ids.size(); ++d) {
     // Along the row copies are whole vectors.
-    const bool within = d > 0 && no_window_along(ids[ids.size() - 1 - d]);
+    const size_t i = ids.size() - 1 - d;
+    const bool within = d > 0 && is_within(ids[i], e.spec.tensors[n.symbol].shape[i]) && no_window_along(ids[i]);
     extents.push_back(within ? Expr() : image.dim(static_cast<int>(d)).extent());
   }
   const auto* variable = place[0].as<Halide::Internal::Variable>();

@@ -70,6 +70,8 @@ std::vector<Case> cases() {
        "op f(x: f32[H,W], z: f32[H,W]) -> (y) {\n"
        " y[i,j] = sum(r in 0..3: tanh(x[i+r-1,j else 1]*z[i+r-1,j else 2]) * x[i+r-1,j else 1] * tanh(x[i,j]*z[i,j]))\n}",
        {{"H", 70}, {"W", 40}}, false, {{"allocate xh_shifted", 1, 2}}, 1 << 20},
+      {"beyond_the_other_axes", "op f(x: f32[K,M,N]) -> (y) { y[i in 0..N, j in 0..M] = prod(k in 0..3: 1 + x[i,j,k-1 else 0]) }",
+       {{"K", 5}, {"M", 6}, {"N", 33}}, false, {}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
