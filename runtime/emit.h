@@ -4,6 +4,8 @@
 // compiled strict_float, so that the same expression has the same bits in every kernel.
 #pragma once
 #include <map>
+#include <set>
+#include <string>
 #include <unordered_map>
 
 #include "Halide.h"
@@ -18,6 +20,8 @@ Halide::Type storage_type(DType t);  // bool is stored as UInt(8)
 struct Padding {
   std::map<std::pair<uint32_t, Id>, Halide::Func> funcs;
   std::map<Id, Halide::Func> values;  // by node: what is computed from such reads, all at one place
+  std::set<std::string> used;                    // names of those that the sum under way reads
+  std::map<std::string, Halide::LoopLevel> at;   // where they are made
 };
 
 // Where the tensors and axes of a kernel are found.
@@ -32,6 +36,7 @@ struct Emitter {
   // neither clamps nor choices.
   bool mostly_inside = false;
   Padding* padding = nullptr;  // null: reads outside are clamped where they stand
+  bool values_once = true;     // with padding: also what is computed from reads of one place
 
   // What each axis is at the place an expression is emitted for: a Var, an RVar, or 0 (local to the tile).
   using Axes = std::unordered_map<Id, Halide::Expr>;
@@ -48,6 +53,8 @@ struct Emitter {
   }
   std::vector<Halide::Expr> steps(const std::vector<const SpecMember*>& group, std::vector<Halide::Expr> accumulated,
                                   const Axes& axes) const;
+  // What a read_or reads of an input, from a copy with what it says around it: at any place, not only where the axes are.
+  Halide::Expr padded(Id read, const Axes& axes) const;
   // Where along the axis, counted from the tile's first element, an index expression points: for scatter.
   Halide::Expr local_index(Id index, Id axis, const Axes& axes) const;
 };

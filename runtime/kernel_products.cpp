@@ -6,6 +6,7 @@
 // packed, so that the sum needs none; and what the rows are multiplied by is read forward.
 #include <algorithm>
 
+#include "expr/affine_poly.h"
 #include "expr/conditions.h"
 #include "expr/simplify.h"
 #include "runtime/kernel_access.h"
@@ -31,9 +32,45 @@ class Product {
       read_forward(rows);
       return;
     }
+    if (spec_.terms(m_) <= kFewTerms) settle_window(v);
   }
 
  private:
+  // A window's weights, the same for all lanes: 0 from outside is added for what the conditions leave out because it is outside.
+  void settle_window(Id v) {
+    const Node n = a_[m_.body];
+    for (int i : {0, 1}) {
+      const Node read = a_[n.arg(i)];
+      if (read.op != Op::read || !walks(a_, n.arg(i), v) || walks(a_, n.arg(1 - i), v)) continue;
+      Id others = a_.boolean(true);
+      for (Id c : conjuncts(a_, m_.condition))
+        if (!keeps_inside(c, read)) others = is_true(a_, others) ? c : a_.land(others, c);
+      if (others == m_.condition) return;
+      m_.condition = others;
+      const std::vector<Id> indices(read_indices(read).begin(), read_indices(read).end());
+      m_.body = a_.mul(a_.read_or(read.symbol, read.type, indices, a_.constant(read.type, 0)), n.arg(1 - i));
+      return;
+    }
+  }
+
+  // 0 <= i, or i < extent, for one of the read's indices.
+  bool keeps_inside(Id condition, const Node& read) {
+    using affine::Poly;
+    const Node c = a_[condition];
+    if ((c.op != Op::lt && c.op != Op::le) || a_[c.arg(0)].type != DType::i64) return false;
+    auto poly = [&](Id e) { return affine::polynomial_through_divisions(a_, e, Poly::atom); };
+    try {
+      const Poly least = poly(c.arg(1)) - poly(c.arg(0)) - Poly::constant(c.op == Op::lt);
+      for (size_t d = 0; d < read_indices(read).size(); ++d) {
+        const Poly at = poly(read_indices(read)[d]), last = Poly::constant(spec_.tensors[read.symbol].shape[d] - 1);
+        for (const Poly& inside : {least - at, least - (last - at)})
+          if (auto room = inside.as_constant(); room && *room >= 0) return true;
+      }
+    } catch (const affine::GaveUp&) {
+    }
+    return false;
+  }
+
   // The factor, 0 where one of the sum's conditions on v is not met; those are the sum's no longer.
   Id with_conditions(Id factor, Id v) {
     Id mine = kNone, others = a_.boolean(true);

@@ -18,7 +18,7 @@ namespace xhat::runtime {
 namespace {
 
 // In the order of TileServices' members.
-constexpr const char* kServices[] = {"halide_malloc", "halide_free", kStreamSymbol};
+constexpr const char* kServices[] = {"halide_malloc", "halide_free", kStreamSymbol, kListSymbol};
 static_assert(sizeof(TileServices) == std::size(kServices) * sizeof(void*));
 
 #if defined(__x86_64__)

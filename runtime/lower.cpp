@@ -3,9 +3,10 @@
 //   row sum    reduced along the contiguous axis: kLanes independent accumulators (64 hide the latency of fma), a tail,
 //              then a tree; all sums over the same axes in one pass
 //   column sum reduced along another axis: accumulators lie along the vector axis, rows are walked in memory order
-//   few terms  a stencil, a window: written out as a map, or, if that would be much code, summed up a vector at a time
+//   few terms  a stencil, a window: written out as a map, or, if that would be much code, summed up a vector at a time; what
+//              terms compute at shifted places once
 //   contraction  a matrix product in the widest sense, in blocks that stay in registers
-//   scatter    adds at computed places, serially
+//   scatter    adds at computed places, serially, those terms that fall into the tile
 // Members are whole in the tile, one nest after another, while the tile stays in cache. If the kernel has a single
 // result that contains the others' axes, they are computed inside its row loop instead, so that rows stay in L1.
 #include "runtime/lower.h"
@@ -18,11 +19,11 @@
 #include "cse/auto_inliner.h"
 #include "runtime/lowering.h"
 #include "runtime/stream_stores.h"
+#include "runtime/tile_services.h"
 
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kWrittenOut_ps = 1600;  // more arithmetic than in 25 products takes long to compile
 // x[N-1-i]: an index that falls while an axis rises.
 bool runs_backwards(const Arena& a, Id index) {
   return std::ranges::any_of(reachable(a, index), [&](Id id) {
@@ -55,17 +56,23 @@ struct WithoutFma : Halide::Internal::IRMutator {
 
 LoweredKernel Lowering::run() {
   declare();
-  std::vector<bool> emitted(spec_.members.size(), false);
   find_row_loop();
+  for (const auto& group : groups()) member(group);
+  finish();
+  return std::move(out_);
+}
+
+// Members that one loop computes, in order.
+std::vector<std::vector<size_t>> Lowering::groups() const {
+  std::vector<std::vector<size_t>> found;
+  std::vector<bool> emitted(spec_.members.size(), false);
   for (size_t i = 0; i < spec_.members.size(); ++i) {
     if (emitted[i]) continue;
     bool is_map = spec_.members[i].op == Op::constant;
-    std::vector<size_t> group = is_map ? side_by_side(i, emitted) : same_domain(i, emitted);
-    for (size_t g : group) emitted[g] = true;
-    member(group);
+    found.push_back(is_map ? side_by_side(i, emitted) : same_domain(i, emitted));
+    for (size_t g : found.back()) emitted[g] = true;
   }
-  finish();
-  return std::move(out_);
+  return found;
 }
 
 void Lowering::declare() {
@@ -195,11 +202,25 @@ void Lowering::find_row_loop() {
     for (Id x : spec_.shared)
       if (axis(x).kind() != AxisKind::single && std::ranges::find(m.left, x) == m.left.end()) return;
   if (turned_map(side)) return;
+  for (const auto& group : groups())  // those go by blocks of rows
+    if (shifted_values(group)) return;
   row_result_ = result;
   row_axis_ = row;
 }
 
 void Lowering::member(const std::vector<size_t>& group) {
+  emit_member(group);
+  pads_at(Halide::LoopLevel::root());
+}
+
+// What the sum has read of padded copies is made there; where another reads it too, for the whole tile.
+void Lowering::pads_at(const Halide::LoopLevel& where) {
+  for (const std::string& name : padding_.used)
+    if (auto [at, fresh] = padding_.at.emplace(name, where); !fresh) at->second = Halide::LoopLevel::root();
+  padding_.used.clear();
+}
+
+void Lowering::emit_member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
   emit_.padding = sum && vectors_ ? &padding_ : nullptr;  // others look at each place once or so
@@ -223,7 +244,10 @@ void Lowering::member(const std::vector<size_t>& group) {
   bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
-  if (along && long_enough && !plain)
+  const bool columns = few && constant(v) && axis(v).extent >= natural(widest(m)) && !read_backwards(group, v);
+  if (auto s = columns ? shifted_values(group) : std::nullopt)
+    shifted(group, *s, v);
+  else if (along && long_enough && !plain)
     row_sum(group, v);
   else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
     unrolled(group, v);
@@ -280,8 +304,10 @@ void Lowering::mention(const RDom& r, Expr& value) {
 
 void Lowering::finish() {
   auto copied = [&](Func f, DType type) {
-    f.compute_root();
+    f.compute_at(padding_.at.at(f.name()));
     if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
+    for (int i = 0; i < f.num_update_definitions(); ++i)
+      f.update(i).vectorize(RVar(f.rvars(i)[0]), natural(type), TailStrategy::GuardWithIf);
   };
   for (auto& [of, f] : padding_.funcs) copied(f, spec_.tensors[of.first].type);
   for (auto& [of, f] : padding_.values) copied(f, (*spec_.arena)[of].type);
@@ -319,6 +345,10 @@ void Lowering::finish() {
   }
   out_.pipeline = Halide::Pipeline(funcs);
   if (spec_.streams) stream_results(out_.pipeline, streamed);
+  for (const ScatterList& s : scatter_lists_) list_scattered(out_.pipeline, s);
+  if (spec_.streams || !scatter_lists_.empty())
+    out_.pipeline.set_jit_externs({{kStreamSymbol, Halide::JITExtern(tile_services().stream)},
+                                   {kListSymbol, Halide::JITExtern(tile_services().list)}});
 }
 
 std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m) {

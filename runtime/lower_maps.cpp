@@ -84,10 +84,63 @@ void Lowering::map(const std::vector<size_t>& group) {
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
   order_rows(f, m, v);
+  const Quotients by = quotients_of(group);
   if (turns)
     turn(turns, f, natural(widest(m)));
+  else if (vectors_ && by.contains(v) && !read_backwards(group))
+    in_phases(f, m, v, by);
   else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
   for (const SpecMember* x : members_of(group)) publish(*x, f);
+}
+
+// Max pooling's gradient reads y[k/2,l/2]: by vectors along l those are gathers, and the number of ties a tensor of its own, read
+// four times. In phases, a loop over l/2 with all of k%2 and l%2 inside, each is loaded once and dy / ties divided once (16 x 64
+// images of 56x56, two threads: 0.41 ms instead of 0.71).
+Lowering::Quotients Lowering::quotients_of(const std::vector<size_t>& group) const {
+  constexpr int64_t kMost = 4;
+  const Arena& a = *spec_.arena;
+  const SpecMember& m = spec_.members[group[0]];
+  Quotients by;
+  std::vector<Id> bodies;
+  for (const SpecMember* x : members_of(group)) bodies.push_back(x->body);
+  for (Id id : reachable(a, bodies)) {
+    if (!is_read(a[id].op)) continue;
+    for (Id index : read_indices(a[id])) {
+      const Node& n = a[index];
+      if (n.op != Op::div || std::ranges::find(m.left, n.arg(0)) == m.left.end() || a[n.arg(1)].op != Op::constant) continue;
+      const int64_t divisor = a[n.arg(1)].integer;
+      auto [at, fresh] = by.emplace(n.arg(0), static_cast<int>(std::clamp<int64_t>(divisor, 0, kMost + 1)));
+      if (!fresh && at->second != divisor) at->second = 0;
+    }
+  }
+  std::erase_if(by, [&](const auto& q) {
+    return q.second < 2 || q.second > kMost || !constant(q.first) || axis(q.first).written_out || axis(q.first).extent % q.second != 0;
+  });
+  return by;
+}
+
+void Lowering::in_phases(Func f, const SpecMember& m, Id v, const Quotients& by) const {
+  int width = natural(widest(m));
+  while (width > 1 && axis(v).extent / by.at(v) < width) width /= 2;
+  Var vq("vq"), vp("vp"), vo("vo"), vi("vi");
+  f.split(vars_.at(v), vq, vp, by.at(v)).split(vq, vo, vi, width, TailStrategy::ShiftInwards).vectorize(vi);
+  std::vector<VarOrRVar> order = {vi, vp};
+  std::vector<Var> phases = {vp};
+  std::vector<VarOrRVar> quotients = {vo};
+  for (Id x : rows_of(m, v)) {
+    if (!by.contains(x)) {
+      quotients.push_back(vars_.at(x));
+      continue;
+    }
+    Var q("q_" + spec_.arena->name(x)), p("p_" + spec_.arena->name(x));
+    f.split(vars_.at(x), q, p, by.at(x));
+    order.push_back(p);
+    phases.push_back(p);
+    quotients.push_back(q);
+  }
+  order.insert(order.end(), quotients.begin(), quotients.end());
+  f.reorder(order);
+  for (const Var& p : phases) f.unroll(p);
 }
 
 std::vector<Id> Lowering::rows_of(const SpecMember& m, Id v) const {

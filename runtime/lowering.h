@@ -1,6 +1,7 @@
 // The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement), lower_reduce.cpp
-// (reductions) and lower_contract.cpp. Includes Halide; for these files only.
+// (reductions), lower_scatter.cpp and lower_contract.cpp. Includes Halide; for these files only.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include "runtime/emit.h"
 #include "runtime/kernel_access.h"
 #include "runtime/lower.h"
+#include "runtime/scatter_list.h"
 
 namespace xhat::runtime {
 
@@ -19,6 +21,9 @@ using Halide::RVar;
 using Halide::TailStrategy;
 using Halide::Var;
 using Halide::VarOrRVar;
+
+// Of a window whose terms are written out, at most: more arithmetic than in 25 products takes long to compile.
+constexpr int64_t kWrittenOut_ps = 1600;
 
 class Lowering {
  public:
@@ -51,6 +56,7 @@ class Lowering {
   // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
   std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
 
+  std::vector<std::vector<size_t>> groups() const;
   void declare();
   // Does a member read x[N-1-i], against the direction of memory (by `along`, if that is named)? Then it is not vectorized:
   // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
@@ -148,9 +154,15 @@ class Lowering {
   }
 
   void member(const std::vector<size_t>& group);
+  void emit_member(const std::vector<size_t>& group);
+  void pads_at(const Halide::LoopLevel& where);
   // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
   std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;
   void map(const std::vector<size_t>& group);
+  // Axes of a map that it reads by their quotients (y[k/2,l/2] for g[k,l]), and by how much they are divided.
+  using Quotients = std::map<Id, int>;
+  Quotients quotients_of(const std::vector<size_t>& group) const;
+  void in_phases(Func f, const SpecMember& m, Id v, const Quotients& by) const;
 
   // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
   void order_rows(Func f, const SpecMember& m, Id v) const;
@@ -194,13 +206,19 @@ class Lowering {
 
   static std::vector<Expr> exprs(const std::vector<Var>& vars) { return {vars.begin(), vars.end()}; }
 
-  // One result Func per member of a group, from the finished accumulators.
+  // One result Func per member of a group, from the finished accumulators. stored: `value` is in memory, so that who reads a
+  // temporary reads it there.
   template <class F>
-  void results_of(const std::vector<size_t>& group, F&& value) {
+  void results_of(const std::vector<size_t>& group, F&& value, bool stored = false) {
     for (size_t i = 0; i < group.size(); ++i) {
       const SpecMember& m = spec_.members[group[i]];
       Func r(name("red", m.tensor));
       r(func_vars(m)) = to_storage(m, value(i));
+      if (stored && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary) {
+        emit_.made[m.tensor] = r;
+        emit_.left_axes[m.tensor] = m.left;
+        continue;
+      }
       along_memory(r, m);
       publish(m, r);
     }
@@ -222,13 +240,34 @@ class Lowering {
   void column_sum(const std::vector<size_t>& group, Id v);
   // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
   int64_t written_out_ps(const std::vector<size_t>& group) const;
+  bool moves_window(const SpecMember& m, Id x) const;
+  bool rows_together(Func f, const SpecMember& m, Id v) const;
   void unrolled(const std::vector<size_t>& group, Id v);
   std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
                                 bool long_row) const;
   Id slides_by(const SpecMember& m, Id v) const;
+  bool at_every_point(const SpecMember& map, std::span<const Id> indices) const;
   bool part_of_a_map(const SpecMember& m) const;
   void in_registers(const std::vector<size_t>& group, Id v);
+
+  // The terms of a window one by one, and what several of them compute at shifted places: see lower_shifted.cpp.
+  struct Shifted {
+    struct Use {
+      Id value;  // in a term
+      size_t function;
+      std::vector<int64_t> base;  // where it is this, along the members' axes
+    };
+    std::vector<std::vector<SpecMember>> terms;
+    std::vector<Id> functions;
+    std::vector<Use> uses;
+    int64_t remaining_ps = 0;  // of arithmetic in the terms
+  };
+  class ShiftFinder;
+  std::optional<Shifted> shifted_values(const std::vector<size_t>& group) const;
+  void shifted(const std::vector<size_t>& group, const Shifted& s, Id v);
   void scatter(const SpecMember& m);
+  Loops listed(const SpecMember& m, Func into);
+  std::vector<ScatterList> scatter_lists_;
 
   // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.
   struct Contraction {

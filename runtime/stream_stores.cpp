@@ -168,7 +168,6 @@ void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& res
   auto* pass = new Pass;
   pass->results = results;
   pipeline.add_custom_lowering_pass(pass);
-  pipeline.set_jit_externs({{kStreamSymbol, Halide::JITExtern(tile_services().stream)}});
 }
 
 }  // namespace xhat::runtime

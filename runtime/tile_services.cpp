@@ -100,10 +100,43 @@ int stream(void*, void* result, int first, void* scratch, int elements, int elem
   return 0;
 }
 
+int list_plainly(const int* places, int begin, int terms, int* list, int found) {
+  for (int i = begin; i < terms; ++i) {
+    list[found] = i;
+    found += places[i] >= 0;
+  }
+  return found;
+}
+
+#if defined(__x86_64__)
+// 20,480 terms, of which one in 16 is listed: 2.0 us, 11 plainly, 25 if vectors are compressed into memory (Zen 4).
+__attribute__((target("avx512f"))) int list_512(const int* places, int, int terms, int* list, int found) {
+  __m512i i = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  int begin = 0;
+  for (; begin + 16 <= terms; begin += 16) {
+    __mmask16 inside = _mm512_cmpge_epi32_mask(_mm512_loadu_si512(places + begin), _mm512_setzero_si512());
+    _mm512_storeu_si512(list + found, _mm512_maskz_compress_epi32(inside, i));
+    found += __builtin_popcount(inside);
+    i = _mm512_add_epi32(i, _mm512_set1_epi32(16));
+  }
+  return list_plainly(places, begin, terms, list, found);
+}
+#endif
+
+int list(void*, const int* places, int terms, int* list) {
+#if defined(__x86_64__)
+  static const auto best = __builtin_cpu_supports("avx512f") ? list_512 : list_plainly;
+#else
+  constexpr auto best = list_plainly;
+#endif
+  list[0] = best(places, 0, terms, list + 1, 0);
+  return 0;
+}
+
 }  // namespace
 
 const TileServices& tile_services() {
-  static constexpr TileServices services = {allocate, release, stream};
+  static constexpr TileServices services = {allocate, release, stream, list};
   return services;
 }
 

@@ -15,11 +15,15 @@ struct TileServices {
   // Copies one chunk of consecutive elements to result + first, by stores that don't fetch the lines that they overwrite. The
   // scratch has a line's room, the chunk, and a line again. begins, ends: the chunk is the first, the last one of its run.
   int (*stream)(void* context, void* result, int first, void* scratch, int elements, int element_bytes, bool begins, bool ends);
+  // list[1..]: the i in 0..terms of which places[i] is not negative, rising; list[0]: how many. Writes up to terms + kListRoom.
+  int (*list)(void* context, const int* places, int terms, int* list);
 };
 const TileServices& tile_services();
 
 constexpr const char* kStreamSymbol = "xhat_stream";  // what `stream` is called in generated code
 constexpr size_t kStreamLine = 64;                    // bytes
+constexpr const char* kListSymbol = "xhat_list";      // what `list` is called
+constexpr int kListRoom = 17;                         // the number of those listed, and a vector that is written whole
 
 // To be called by the thread that ran a tile which streams, before it tells anyone: such stores are ordered with no others.
 void end_streaming();

@@ -1,0 +1,105 @@
+// Scatter: sums whose terms say themselves where they are added. Every tile takes what falls into it, in the order of the terms,
+// so that values do not depend on the tiles.
+#include <algorithm>
+
+#include "runtime/lowering.h"
+#include "runtime/tile_services.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int64_t kWorthListing = 64;  // terms
+
+}  // namespace
+
+// The loop over the terms that fall into the tile, and what every axis is at one of them.
+Lowering::Loops Lowering::listed(const SpecMember& m, Func into) {
+  const std::vector<Id> walked(m.reduced.rbegin(), m.reduced.rend());
+  std::vector<Var> vars;
+  Emitter::Axes at = left_locals(m);
+  Expr terms = 1;
+  for (Id x : walked) {
+    vars.emplace_back("t_" + spec_.arena->name(x));
+    at[x] = vars.back();
+    terms = terms * extent(x);
+  }
+  Expr inside;
+  for (auto& [left_axis, index] : m.scatter) {
+    Id x = m.left[left_axis];
+    if (axis(x).kind() == AxisKind::whole) continue;
+    Expr place = emit_.local_index(index, x, at), here = place >= 0 && place < extent(x);
+    inside = inside.defined() ? inside && here : here;
+  }
+  Func places(name("places", m.tensor)), list(name("list", m.tensor));
+  places(vars) = Halide::select(inside, 0, -1);
+  for (size_t i = 0; i < vars.size(); ++i) places.bound(vars[i], 0, extent(walked[i]));
+  vectorize(places, vars[0], walked[0], DType::f32, 1);
+  Var k("k");
+  list(k) = places(std::vector<Expr>(vars.size(), 0)) + k;  // until the pass puts a call here
+  list.bound(k, 0, terms + kListRoom);
+  place(places);
+  place(list);
+
+  RDom hits(0, terms, "xh_hits");
+  scatter_lists_.push_back({places.name(), list.name(), into.name() + ".s1." + hits.x.name(), terms});
+  Loops l{hits, left_locals(m)};
+  Expr term = Halide::unsafe_promise_clamped(list(hits + 1), 0, terms - 1);
+  for (size_t i = 0; i < walked.size(); ++i) {
+    const bool last = i + 1 == walked.size();
+    l.axes[walked[i]] = last ? term : term % extent(walked[i]);
+    term = term / extent(walked[i]);
+  }
+  return l;
+}
+
+void Lowering::scatter(const SpecMember& m) {
+  std::vector<Var> left = func_vars(m);
+  Func acc(name("acc", m.tensor));
+  acc(left) = Emitter::identity(m.op, accumulated(m));
+  const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(m.left[s.first]).kind() != AxisKind::whole; });
+  const bool unknown = std::ranges::any_of(m.reduced, [&](Id x) { return !constant(x); });
+  const bool lists = vectors_ && cut && (unknown || spec_.terms(m) >= kWorthListing);
+  auto [r, axes] = lists ? listed(m, acc) : loops_of(m);
+  std::vector<Expr> at;
+  std::vector<Var> pure;
+  auto dims = tile_dimensions(spec_, m);
+  for (size_t i = dims.size(); i-- > 0;) {
+    pure.push_back(vars_.at(m.left[dims[i]]));
+    at.push_back(pure.back());
+  }
+  for (auto& [left_axis, index] : m.scatter) {
+    // Indices were checked before the call.
+    Id x = m.left[left_axis];
+    Expr place_in_tile = emit_.local_index(index, x, axes);
+    if (!lists && axis(x).kind() != AxisKind::whole) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
+    auto dim = std::ranges::find(dims, left_axis);
+    if (dim == dims.end()) continue;
+    size_t position = static_cast<size_t>(dims.end() - dim) - 1;
+    Expr last = extent(x) - 1;
+    at[position] = Halide::unsafe_promise_clamped(Halide::clamp(place_in_tile, 0, last), 0, last);
+    std::erase_if(pure, [&](const Var& v) { return v.name() == vars_.at(x).name(); });
+  }
+  // Into the result, not into a copy of it. But Halide takes loads of what it writes for aligned (emit.cpp), if it knows all of
+  // the index: if there is no row.
+  const bool rows = pure.size() < dims.size();
+  const bool itself = rows && storage_type(accumulated(m)) == storage_type(spec_.tensors[m.tensor].type);
+  Expr next = emit_.step(m, acc(at), axes);
+  mention(r, next);
+  acc(at) = next;
+  if (!pure.empty()) {
+    Id v = kNone;
+    for (Id x : m.left)
+      if (vars_.at(x).name() == pure[0].name()) v = x;
+    std::vector<VarOrRVar> order = {pure[0]};
+    for (int i = 0; i < r.dimensions(); ++i) order.push_back(RVar(r[i]));
+    for (size_t i = 1; i < pure.size(); ++i) order.push_back(pure[i]);
+    acc.update(0).reorder(order);
+    vectorize(acc.update(0), pure[0], v, widest(m), 4);
+  }
+  along_memory(acc, m);
+  if (itself) return publish(m, acc);
+  place(acc);
+  results_of({static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); }, true);
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,127 @@
+// Shapes of code that speed hangs on, counted in what is lowered and not timed: a scatter that lists what falls into its tile, a
+// map walked in phases, windows whose rows are computed together from a padded plane. And their values, with buffers that are
+// aligned to an element only, in tiles of several sizes, with the same bits for 1, 2 and 4 threads.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "Halide.h"
+#include "ad/gradient.h"
+#include "runtime/lower.h"
+#include "tests/golden.h"
+#include "tests/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+// At least this often, and at most, in the code of the direction's only kernel.
+struct Phrase {
+  const char* text;
+  int least, most;
+};
+
+struct Case {
+  const char* name;
+  const char* text;
+  DimValues dims;
+  bool backward;
+  std::vector<Phrase> phrases;
+  int64_t tile_bytes = 4096;
+};
+
+constexpr const char* kBag = "op f(table: f32[V,D], ids: i32[B,L] const) -> (y) { y[b,d] = sum(l: table[abs(ids[b,l])%V,d]) }";
+constexpr const char* kPool =
+    "op f(x: f32[N,2*H,2*W]) -> (y) { y[n, i in 0..H, j in 0..W] = max(r in 0..2, s in 0..2: x[n,2*i+r,2*j+s]) }";
+constexpr const char* kDepthwise =
+    "op f(x: f32[N,C,H,W], w: f32[C,3,3]) -> (y) {\n"
+    " y[n,c, i in 0..H, j in 0..W] = sum(r,s: x[n,c,i+r-1,j+s-1 else 0] * w[c,r,s])\n}";
+
+constexpr const char* kBilateral =
+    "op f(x: f32[N,H,W]) -> (y) {\n"
+    " w[n,i,j, r in 0..3, s in 0..3] = exp(-(x[n,i+r-1,j+s-1 else 0] - x[n,i,j])^2)\n"
+    " y[n,i,j] = sum(r,s: w[n,i,j,r,s] * x[n,i+r-1,j+s-1 else 0]) / sum(r,s: w[n,i,j,r,s])\n}";
+
+std::vector<Case> cases() {
+  return {
+      {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 0, 0}}},
+      {"of_few", "op f(x: f32[V,D], ids: i32[63] const) -> (y) { y[b,d] = x[abs(ids[b])%V,d] }", {{"V", 70}, {"D", 37}}, true,
+       {{"xhat_list", 0, 0}}},
+      {"bag_in_one_tile", kBag, {{"V", 7}, {"D", 37}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 0, 0}}, 1 << 20},
+      {"histogram", "op f(x: f32[V], ids: i32[N] const) -> (y) { y[n] = x[abs(ids[n])%V] }", {{"V", 300}, {"N", 501}}, true,
+       {{"xhat_list", 1, 1}}},
+      {"strided_places", "op f(x: f32[3*V,D], ids: i32[N,M] const) -> (y) { y[n,m,d] = x[3*(abs(ids[n,m])%V)+2,d] * f32(d) }",
+       {{"V", 40}, {"D", 18}, {"N", 9}, {"M", 33}}, true, {}},
+      {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
+      {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
+      {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
+      {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
+      {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
+       {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {"xh_row", 2, 99}}},  // a plane of each, rows copied whole
+      {"depthwise_uneven", kDepthwise, {{"N", 3}, {"C", 2}, {"H", 7}, {"W", 29}}, true, {}},
+      {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false, {{"allocate xh_shifted", 4, 8}}, 1 << 16},
+      {"bilateral_in_few_columns", kBilateral, {{"N", 3}, {"H", 5}, {"W", 17}}, false, {}},
+      {"one_sided", "op f(x: f32[N,W]) -> (y) { y[n,j] = sum(s in 0..3: exp(x[n,j+s else 2] - 0.5*x[n,j])) }",
+       {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 0, 0}}},
+      {"at_one_place", "op f(x: f32[N,W], z: f32[N,W]) -> (y) { y[n,j] = sum(s in 0..3 if j + s < W: exp(x[n,j+s else 2]) * z[n,j]) }",
+       {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 1, 2}}},
+      {"two_tensors",
+       "op f(x: f32[H,W], z: f32[H,W]) -> (y) {\n"
+       " y[i,j] = sum(r in 0..3: tanh(x[i+r-1,j else 1]*z[i+r-1,j else 2]) * x[i+r-1,j else 1] * tanh(x[i,j]*z[i,j]))\n}",
+       {{"H", 70}, {"W", 40}}, false, {{"allocate xh_shifted", 1, 2}}, 1 << 20},
+      {"beyond_the_other_axes", "op f(x: f32[K,M,N]) -> (y) { y[i in 0..N, j in 0..M] = prod(k in 0..3: 1 + x[i,j,k-1 else 0]) }",
+       {{"K", 5}, {"M", 6}, {"N", 33}}, false, {}},
+      {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
+  };
+}
+
+class LoweredCode : public ::testing::TestWithParam<Case> {};
+
+CompileOptions options(const Case& c, int threads) {
+  CompileOptions o;
+  o.threads = threads;
+  o.fusion.serial_bytes = 0;
+  o.fusion.tile_bytes = c.tile_bytes;
+  return o;
+}
+
+TEST_P(LoweredCode, HasThePhrases) {
+  const Case& c = GetParam();
+  const CompileOptions o = options(c, 2);
+  const Program derived = derive(parse_op(c.text), o).program;
+  const Program direction = c.backward ? backward_program(derived) : infer_program(derived);
+  const KernelPlan plan = plan_kernels(direction, c.dims, o.fusion);
+  ASSERT_EQ(plan.kernels.size(), 1u) << print(direction);
+  auto spec = runtime::make_spec(direction, plan.kernels[0], c.dims, std::vector<bool>(direction.tensors.size(), true));
+  auto lowered = runtime::lower(spec, runtime::cpu_target());
+  std::ostringstream out;
+  out << lowered.pipeline.compile_to_module(lowered.arguments, "kernel", runtime::cpu_target()).functions()[0].body;
+  const std::string code = out.str();
+  for (const Phrase& p : c.phrases) {
+    int n = 0;
+    for (size_t at = 0; (at = code.find(p.text, at)) != std::string::npos; ++at) ++n;
+    EXPECT_TRUE(p.least <= n && n <= p.most) << p.text << ": " << n << " times in\n" << code;
+  }
+}
+
+TEST_P(LoweredCode, HasTheValues) {
+  const Case& c = GetParam();
+  const Program op = parse_op(c.text), derived = gradient(op);
+  const Arrays data = random_data(derived, c.dims, 5), exact = evaluate_on(derived, data, c.dims);
+  for (int64_t tile_bytes : {2048, 1 << 20}) {
+    Case tiled = c;
+    tiled.tile_bytes = tile_bytes;
+    const Arrays one = run_both(compile(op, options(tiled, 1)), data, c.dims);
+    EXPECT_EQ(difference(exact, one, 1e-5), "") << "tiles of " << tile_bytes;
+    for (int threads : {2, 4}) {
+      const Arrays more = run_both(compile(op, options(tiled, threads)), data, c.dims);
+      for (const auto& [name, array] : one) EXPECT_EQ(more.at(name).reals, array.reals) << name << ", " << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, LoweredCode, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
+
+}  // namespace
+}  // namespace xhat
