@@ -3,8 +3,8 @@
 # xhat_add_op(TARGET SOURCES ops.cpp ... [OP NAME] ...)
 #
 # A library target, compiled ahead of time when the op or xhat changes: link it, and include TARGET.h (C) or TARGET.hpp (C++).
-# Functions are called TARGET_infer and so on; on a GPU, TARGET_cuda_infer. OP: of a file with several. GPU_DIMS: sizes there, of the
-# dims whose sizes are not in DIMS. OPTIONS: anything that xhat build takes.
+# Functions are called TARGET_infer and so on; on a GPU, TARGET_cuda_infer. OP: of a file with several. GPU_DIMS: sizes there, where
+# a dim that is not in DIMS shall not stay open. OPTIONS: anything that xhat build takes.
 #
 # SOURCES have ops that are written in C++, each as XHAT_OP(NAME) { ... return op.build(); }. They are linked with the engine to a
 # program that makes the library when the project is built; find_package(xhat COMPONENTS engine) brings what that takes. Of the

@@ -23,7 +23,7 @@ struct AheadOptions {
   CompileOptions compile = {};
   std::map<std::string, std::vector<int64_t>> sizes = {};  // of dims: what to compile for
   std::vector<Target> devices = {};                        // cuda, opencl: beside the CPU
-  std::map<std::string, std::vector<int64_t>> device_sizes = {};  // of dims, where they differ; all dims need values there
+  std::map<std::string, std::vector<int64_t>> device_sizes = {};  // of dims: where they differ there
   std::vector<CpuLevel> levels = {CpuLevel::sse41, CpuLevel::avx2, CpuLevel::avx512};
   std::string name = {};      // of files and functions; empty: the op's
   std::string support = {};   // libxhat_ahead.a, which becomes part of the library

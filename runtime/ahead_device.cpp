@@ -1,7 +1,6 @@
 #include "runtime/ahead_device.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 #include <optional>
 
@@ -9,6 +8,8 @@
 
 #include "expr/dims.h"
 #include "fusion/relay_kernels.h"
+#include "runtime/ahead_plans.h"
+#include "runtime/ahead_sizes.h"
 #include "runtime/gpu_direction.h"
 #include "runtime/gpu_kernel.h"
 #include "runtime/run_time_checks.h"
@@ -21,113 +22,127 @@ namespace {
 class Temporaries {
  public:
   // Returns its number, for which a place is found by settle().
-  size_t add(int64_t bytes, size_t step) {
-    wanted_.push_back({std::max<int64_t>(1, bytes), step, step});
+  size_t add(const Amount& bytes, size_t step) {
+    wanted_.push_back({{static_cast<int64_t>(step), bytes}, step, step});
     return wanted_.size() - 1;
   }
   void used(size_t number, size_t step) { wanted_[number].last = step; }
 
-  // Places by number; bytes by place.
-  std::vector<int64_t> settle(std::vector<int64_t>& places) const {
-    std::vector<int64_t> bytes;
+  // Places by number; what they hold by place.
+  std::vector<std::vector<AheadDeviceBytes>> settle(std::vector<int64_t>& places) const {
+    std::vector<std::vector<AheadDeviceBytes>> held;
     std::vector<size_t> free_after;  // by place
     for (const Wanted& w : wanted_) {  // in order of their first steps
       size_t p = 0;
-      while (p < bytes.size() && free_after[p] >= w.first) ++p;
-      if (p == bytes.size()) bytes.push_back(0), free_after.push_back(0);
-      bytes[p] = std::max(bytes[p], w.bytes);
+      while (p < held.size() && free_after[p] >= w.first) ++p;
+      if (p == held.size()) held.emplace_back(), free_after.push_back(0);
+      held[p].push_back(w.bytes);
       free_after[p] = w.last;
       places.push_back(static_cast<int64_t>(p));
     }
-    return bytes;
+    return held;
   }
 
  private:
   struct Wanted {
-    int64_t bytes;
+    AheadDeviceBytes bytes;
     size_t first, last;  // steps
   };
   std::vector<Wanted> wanted_;
 };
 
+// Kernels that plans speak of, each once. They are compiled when it is known which of them are wanted.
+class DeviceKernels {
+ public:
+  explicit DeviceKernels(Target target) : target_(target) {}
+
+  size_t add(const KernelSpec& spec, const std::vector<DType>& stored) {
+    auto [it, fresh] = numbers_.try_emplace(key_of(target_, spec, stored), known_.size());
+    if (fresh) known_.push_back({spec, stored, launches_of(target_, spec, stored)});
+    return it->second;
+  }
+  const DeviceCode& described(size_t kernel) const { return known_[kernel].described; }  // without text
+  DeviceKernel compiled(size_t kernel) const { return device_code(target_, known_[kernel].spec, known_[kernel].stored).kernel; }
+  size_t size() const { return known_.size(); }
+
+ private:
+  struct Known {
+    KernelSpec spec;
+    std::vector<DType> stored;
+    DeviceCode described;
+  };
+  Target target_;
+  std::map<std::string, size_t> numbers_;  // by key
+  std::vector<Known> known_;
+};
+
 class Maker {
  public:
   Maker(const Derivation& derivation, const AheadOptions& options, Target target)
-      : p_(derivation.program), options_(options), target_(target) {
+      : p_(derivation.program), options_(options), target_(target), sizes_(p_, sizes_given(options), "--gpu-dims"), kernels_(target) {
     made_.target = target;
     directions_.push_back(infer_program(p_));
     if (options.compile.differentiate) {
       directions_.push_back(forward_program(p_));
       directions_.push_back(backward_program(p_));
     }
-    for (const Dim& d : p_.dims)
-      if (d.definition == kNone) arguments_.push_back(std::string(p_.arena->name(d.dim)));
   }
 
   AheadDevice run() {
-    std::vector<std::string> missing, known;
-    for (const auto& [name, values] : options_.device_sizes)
-      if (std::ranges::find(arguments_, name) == arguments_.end())
-        throw Error(fmt::format("op {}: there is no dim {}; it has {}", p_.name, name, fmt::join(arguments_, ", ")));
-    for (const std::string& name : arguments_) {
-      const std::vector<int64_t>& values = values_of(name);
-      if (values.empty()) missing.push_back(name);
-      known.push_back(fmt::format("{} = {}", name, fmt::join(values, " or ")));
-    }
-    if (!missing.empty())
-      throw Error(fmt::format("op {}: target {} needs values of {}: each of its kernels is made for some sizes. give them as --gpu-dims "
-                              "{}=32, or of several, --gpu-dims {}=32,{}=64",
-                              p_.name, name_of(target_), fmt::join(missing, ", "), missing[0], missing[0], missing[0]));
-    made_.known_sizes = fmt::format("{}", fmt::join(known, ", "));
     made_.sides.resize(directions_.size());
     made_.checks.resize(directions_.size());
-    DimValues given;
-    every_size(0, given);
+    for (size_t s = 0; s < directions_.size(); ++s) {
+      find_plans(directions_[s], made_.sides[s]);
+      if (auto checks = run_time_checks(directions_[s]).of_data) find_plans(*checks, made_.checks[s]);
+    }
+    made_.known_sizes = sizes_.known();
+    compile_wanted();
     return std::move(made_);
   }
 
  private:
-  const std::vector<int64_t>& values_of(const std::string& dim) const {
-    static const std::vector<int64_t> none;
-    for (const auto* sizes : {&options_.device_sizes, &options_.sizes})
-      if (auto it = sizes->find(dim); it != sizes->end()) return it->second;
-    return none;
+  static constexpr size_t kMostKernels = 200;  // of a direction's: a dim that asks for more is not open
+
+  static std::map<std::string, std::vector<int64_t>> sizes_given(const AheadOptions& options) {
+    std::map<std::string, std::vector<int64_t>> given = options.device_sizes;
+    given.insert(options.sizes.begin(), options.sizes.end());
+    return given;
   }
 
-  void every_size(size_t dim, DimValues& given) {
-    if (dim < arguments_.size()) {
-      for (int64_t value : values_of(arguments_[dim])) {
-        given[arguments_[dim]] = value;
-        every_size(dim + 1, given);
-      }
-      return;
-    }
-    DimValues sizes = solve_dims(p_, {}, given);
-    for (size_t s = 0; s < directions_.size(); ++s) {
-      if (options_.progress) options_.progress(fmt::format("compiling for {}, {}", name_of(target_), dims_text(given)), true);
-      made_.sides[s].push_back(plan_at(directions_[s], sizes));
-      if (auto checks = run_time_checks(directions_[s]).of_data) made_.checks[s].push_back(plan_at(*checks, sizes));
-    }
+  void find_plans(const Program& direction, std::vector<AheadVariant>& variants) {
+    size_t before = kernels_.size();
+    auto at = [&](const DimValues& sizes, int way) {
+      if (options_.progress) options_.progress(fmt::format("planning for {}, {}", name_of(target_), dims_text(sizes)), true);
+      AheadDevicePlan plan = plan_at(direction, sizes, way);
+      if (kernels_.size() - before > kMostKernels && !sizes_.open().empty()) throw TooManyPlans();
+      SlotWriter writer;
+      transfer_device_plan(writer, plan);
+      return std::move(writer.slots);
+    };
+    sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots&) { variants.push_back(std::move(v)); });
   }
 
-  AheadDevicePlan plan_at(Program direction, const DimValues& sizes) {
-    FusionOptions fusion = for_gpu(options_.compile.fusion);
+  AheadDevicePlan plan_at(Program direction, const DimValues& sizes, int way) {
+    FusionOptions fusion = planned_so(for_gpu(options_.compile.fusion), way);
     group_by_policy(direction, fusion);
     KernelPlan plan = plan_kernels(direction, sizes, fusion);
     std::vector<KernelSpec> specs = gpu_specs(direction, plan, sizes, target_);
     AheadDevicePlan made;
-    for (const std::string& name : arguments_) made.dims.push_back(sizes.at(name));
     Temporaries temporaries;
     std::map<TensorId, size_t> handed_on;  // temporaries that are tensors of the program
     for (KernelSpec& spec : specs) {
       for (SpecTensor& t : spec.tensors)
         t.by_value = t.use == SpecTensor::Use::input && t.shape.empty() && std::ranges::find(p_.inputs, t.original) != p_.inputs.end();
-      DeviceCode code = device_code(target_, spec, stored_types(direction));
-      if (code.kernel.launches.empty()) continue;
+      size_t number = kernels_.add(spec, stored_types(direction));
+      const DeviceCode& code = kernels_.described(number);
+      if (code.launches.empty()) continue;
       size_t now = made.steps.size();
       AheadDeviceStep& step = made.steps.emplace_back();
-      step.kernel = number_of(code.kernel);
-      for (uint32_t v : code.values) step.values.push_back(value_of(spec.tensors[v]));
+      step.kernel = static_cast<int64_t>(number);
+      for (uint32_t v : code.values) {
+        const SpecTensor& t = spec.tensors[v];
+        step.values.push_back(t.is_size() ? AheadDeviceValue{-1, t.type, t.value} : AheadDeviceValue{t.original, t.type, 0});
+      }
       for (const GpuBuffer& b : code.buffers) {
         const SpecTensor& t = spec.tensors[b.tensor];
         if (b.partial || t.use == SpecTensor::Use::temporary) {
@@ -136,7 +151,7 @@ class Maker {
           step.buffers.push_back(t.original);
         } else {
           auto [it, fresh] = handed_on.try_emplace(t.original, 0);
-          if (fresh) it->second = temporaries.add(bytes_of(direction, t.original, sizes), now);
+          if (fresh) it->second = temporaries.add({.times = bytes_of(direction, t.original, sizes)}, now);
           temporaries.used(it->second, now);
           step.buffers.push_back(~static_cast<int64_t>(it->second));
         }
@@ -161,31 +176,43 @@ class Maker {
     return bytes;
   }
 
-  static AheadDeviceValue value_of(const SpecTensor& t) {
-    if (!t.is_size()) return {t.original, 0};
-    SizeValue v = size_value(t.type, t.value);
-    AheadDeviceValue made;
-    std::memcpy(&made.bits, &v, sizeof v);
-    return made;
+  // Sizes of two classes may have the same code.
+  int64_t number_of(const DeviceKernel& kernel) {
+    auto known = std::ranges::find(made_.kernels, kernel);
+    auto number = known - made_.kernels.begin();
+    if (known == made_.kernels.end()) made_.kernels.push_back(kernel);
+    return number;
   }
 
-  int64_t number_of(const DeviceKernel& kernel) {
-    std::string key = kernel.text;
-    for (const DeviceLaunch& l : kernel.launches) {
-      key += fmt::format("\n{} {} {} {}:", l.entry, fmt::join(l.blocks, ","), fmt::join(l.threads, ","), l.shared_bytes);
-      for (const LaunchArg& a : l.args) key += fmt::format(" {}{}/{}", a.is_buffer ? 'b' : 'v', a.number, a.bytes);
-    }
-    auto [it, fresh] = numbers_.try_emplace(key, static_cast<int64_t>(made_.kernels.size()));
-    if (fresh) made_.kernels.push_back(kernel);
-    return it->second;
+  void compile_wanted() {
+    std::map<int64_t, int64_t> number;
+    for (size_t s = 0; s < made_.sides.size(); ++s)
+      for (auto* list : {&made_.sides[s], &made_.checks[s]})
+        for (AheadVariant& v : *list) {
+          AheadDevicePlan plan;
+          const AheadNumbers at{v.base, std::vector<double>(v.reals.size())};
+          SlotReader reader(at.numbers, at.reals);
+          transfer_device_plan(reader, plan);
+          for (AheadDeviceStep& step : plan.steps) {
+            auto [it, fresh] = number.try_emplace(step.kernel, 0);
+            if (fresh) {
+              if (options_.progress) options_.progress(fmt::format("compiling for {}, kernel {}", name_of(target_), number.size()), true);
+              it->second = number_of(kernels_.compiled(static_cast<size_t>(step.kernel)));
+            }
+            step.kernel = it->second;
+          }
+          SlotWriter writer;
+          transfer_device_plan(writer, plan);
+          v.base = std::move(writer.slots.numbers);
+        }
   }
 
   const Program& p_;
   const AheadOptions& options_;
   Target target_;
+  AheadSizes sizes_;
+  DeviceKernels kernels_;
   std::vector<Program> directions_;
-  std::vector<std::string> arguments_;
-  std::map<std::string, int64_t> numbers_;  // of kernels, by all that they are
   AheadDevice made_;
 };
 

@@ -7,15 +7,14 @@
 #include <fmt/format.h>
 
 #include "fusion/relay_kernels.h"
+#include "runtime/ahead_sizes.h"
 #include "runtime/kernel_compile.h"
-#include "runtime/plan_ranges.h"
 #include "runtime/run_time_checks.h"
 
 namespace xhat::runtime {
 namespace {
 
 constexpr size_t kMostKernels = 400;  // of a side's: a dim that asks for more is not open
-constexpr int64_t kMostElements = INT32_MAX;
 
 // --- expressions over dims as formulas ---------------------------------------------------------------------
 
@@ -92,14 +91,6 @@ WalkPlan plan_at(const Program& p, const FusionOptions& fusion, const DimValues&
   return walk;
 }
 
-// Ways of planning: as the engine does; then such that code depends less on sizes.
-constexpr int kWays = 3;
-FusionOptions planned_so(FusionOptions fusion, int way) {
-  fusion.cut_small = way > 0;
-  if (way > 1) fusion.policy = FusePolicy::off;  // what is fused with a sum over a batch has all of it in a tile
-  return fusion;
-}
-
 Slots slots_at(const Direction& d, const CompileOptions& options, const DimValues& sizes, AheadKernels& kernels, int way = 0) {
   SlotWriter writer;
   WalkPlan walk = plan_at(d.program, way == 0 ? d.fusion : planned_so(d.fusion, way), sizes, kernels);
@@ -116,13 +107,7 @@ Slots slots_at(const Direction& d, const CompileOptions& options, const DimValue
 class Planner {
  public:
   Planner(const Derivation& derivation, const AheadOptions& options)
-      : p_(derivation.program), options_(options) {
-    for (bool defined : {false, true})
-      for (const Dim& d : p_.dims)
-        if ((d.definition != kNone) == defined) {
-          dims_.push_back(std::string(p_.arena->name(d.dim)));
-          arguments_ += !defined;
-        }
+      : p_(derivation.program), options_(options), sizes_(p_, options.sizes, "--dims") {
     directions_.push_back(direction_of(infer_program(p_), options.compile));
     if (options.compile.differentiate) {
       directions_.push_back(direction_of(forward_program(p_), options.compile));
@@ -131,43 +116,22 @@ class Planner {
   }
 
   AheadPlans run() {
-    check_sizes();
+    made_.open = sizes_.open();
     describe();
-    DimValues given;
-    every_size(0, given);
+    for (size_t s = 0; s < directions_.size(); ++s) find_plans(s);
     drop_unused();
-    made_.table.known_sizes = known_sizes();
+    made_.table.known_sizes = sizes_.known();
     made_.table.levels = options_.levels;
     for (const KernelSpec& k : made_.kernels) made_.table.streams.push_back(k.streams);
     return std::move(made_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw Error("op " + p_.name + ": " + what); }
-
-  void check_sizes() {
-    for (const auto& [name, values] : options_.sizes) {
-      auto at = std::ranges::find(dims_, name);
-      if (at == dims_.end()) fail(fmt::format("there is no dim {}; it has {}", name, fmt::join(dims_, ", ")));
-      if (at - dims_.begin() >= static_cast<std::ptrdiff_t>(arguments_))
-        fail("dim " + name + " follows from the others by its definition; it cannot be given");
-      if (values.empty()) fail("dim " + name + " has no value");
-    }
-    std::vector<std::string> open;
-    for (size_t i = 0; i < arguments_; ++i)
-      if (!options_.sizes.contains(dims_[i])) open.push_back(dims_[i]);
-    if (open.size() > 1)
-      fail(fmt::format("the sizes {} are not given; all but one must be, as --dims {}=VALUE or, for several, --dims {}=64,{}=128: code is "
-                       "made for them. one that is a batch may stay open",
-                       fmt::join(open, ", "), open.back(), open.back(), open.back()));
-    if (!open.empty()) made_.open = open[0];
-  }
-
   void describe() {
     AheadTable& t = made_.table;
-    Formulas formulas(p_, dims_);
+    Formulas formulas(p_, sizes_.dims());
     t.op = p_.name;
-    for (const std::string& name : dims_) {
+    for (const std::string& name : sizes_.dims()) {
       t.dims.push_back({name, {}});
       for (const Dim& d : p_.dims)
         if (p_.arena->name(d.dim) == name && d.definition != kNone) t.dims.back().definition = formulas.of(d.definition);
@@ -194,17 +158,6 @@ class Planner {
     }
   }
 
-  std::string known_sizes() const {
-    std::vector<std::string> known;
-    for (size_t i = 0; i < arguments_; ++i) {
-      auto it = options_.sizes.find(dims_[i]);
-      if (it == options_.sizes.end() && most_served_ < INT64_MAX) known.push_back(fmt::format("any {} up to {}", dims_[i], most_served_));
-      else if (it == options_.sizes.end()) known.push_back("any " + dims_[i]);
-      else known.push_back(fmt::format("{} = {}", dims_[i], fmt::join(it->second, " or ")));
-    }
-    return fmt::format("{}", fmt::join(known, ", "));
-  }
-
   static void describe_checks(const Direction& d, AheadSide& side) {
     const Program& checks = *d.checks.of_data;
     side.check_tensors = static_cast<int64_t>(checks.tensors.size());
@@ -229,101 +182,21 @@ class Planner {
     }
   }
 
-  // For each choice of the given sizes.
-  void every_size(size_t dim, DimValues& given) {
-    if (dim == arguments_) return at_sizes(given);
-    auto it = options_.sizes.find(dims_[dim]);
-    if (it == options_.sizes.end()) return every_size(dim + 1, given);
-    for (int64_t value : it->second) {
-      given[dims_[dim]] = value;
-      every_size(dim + 1, given);
-    }
-    given.erase(dims_[dim]);
-  }
-
-  // All dims; none if the op cannot run at these sizes, or needs tensors that are too large.
-  std::optional<DimValues> sizes_of(const DimValues& given) const {
-    DimValues all;
-    try {
-      all = solve_dims(p_, {}, given);
-    } catch (const Error&) {
-      return {};
-    }
-    for (const Tensor& t : p_.tensors) {
-      double elements = 1;
-      for (Id e : t.shape) elements *= static_cast<double>(evaluate_extent(*p_.arena, e, all));
-      if (elements > static_cast<double>(kMostElements)) return {};
-    }
-    return all;
-  }
-
-  AheadVariant variant(const DimValues& given, const PlanRange& r) const {
-    AheadVariant v;
-    for (size_t i = 0; i < arguments_; ++i) {
-      auto it = given.find(dims_[i]);
-      v.fixed.push_back(it == given.end() ? -1 : it->second);
-      if (dims_[i] == made_.open) v.open = static_cast<int64_t>(i);
-    }
-    v.first = r.first;
-    v.last = r.last;
-    v.base = r.fit.base;
-    for (size_t i = 0; i < r.fit.slope.size(); ++i)
-      if (r.fit.slope[i] != 0) v.slopes.emplace_back(static_cast<int64_t>(i), r.fit.slope[i]);
-    v.reals = r.fit.reals;
-    return v;
-  }
-
-  void at_sizes(const DimValues& given) {
-    if (made_.open.empty()) {
-      auto sizes = sizes_of(given);
-      if (!sizes) solve_dims(p_, {}, given), fail("a tensor has more than 2^31-1 elements with " + dims_text(given) + "; split it into pieces");
-      for (size_t s = 0; s < directions_.size(); ++s) {
-        Slots slots = slots_at(directions_[s], options_.compile, *sizes, kernels_);
-        add(s, given, range_of_one(slots), slots);
-      }
-      return;
-    }
-    auto with_open = [&](int64_t n) {
-      DimValues all = given;
-      all[made_.open] = n;
-      return sizes_of(all);
+  void find_plans(size_t side) {
+    size_t new_kernels = 0;
+    auto at = [&](const DimValues& sizes, int way) {
+      if (options_.progress && !made_.open.empty())
+        options_.progress(fmt::format("planning {}, {} = {}", kSideNames[side], made_.open, sizes.at(made_.open)), true);
+      size_t before = kernels_.size();
+      Slots slots = slots_at(directions_[side], options_.compile, sizes, kernels_, way);
+      new_kernels += kernels_.size() - before;
+      if (new_kernels > kMostKernels && !made_.open.empty()) throw TooManyPlans();
+      return slots;
     };
-    int64_t first = 0, last = 1;
-    while (first < 4096 && !with_open(first)) ++first;
-    if (!with_open(first)) fail("no value of " + made_.open + " up to 4096 meets the preconditions with " + dims_text(given));
-    for (last = std::max<int64_t>(1, first); last < kMostElements && with_open(2 * last);) last *= 2;
-    for (int64_t step = last; step > 0; step /= 2)
-      if (last + step <= kMostElements && with_open(last + step)) last += step;
-    for (size_t s = 0; s < directions_.size(); ++s) {
-      auto at = [&](int64_t n, int way) {
-        if (options_.progress)
-          options_.progress(fmt::format("planning {}, {} = {}", kSideNames[s], made_.open, n), true);
-        auto sizes = with_open(n);
-        if (!sizes) throw TooManyPlans();  // preconditions leave gaps
-        size_t before = kernels_.size();
-        Slots slots = slots_at(directions_[s], options_.compile, *sizes, kernels_, way);
-        new_kernels_[s] += kernels_.size() - before;
-        if (new_kernels_[s] > kMostKernels) throw TooManyPlans();
-        return slots;
-      };
-      try {
-        int64_t served = 0;
-        for (const PlanRange& r : find_ranges(at, kWays, first, last)) {
-          add(s, given, r, at(r.first, r.way));
-          served = r.last;
-        }
-        if (served < last) most_served_ = std::min(most_served_, served);
-      } catch (const TooManyPlans&) {
-        fail(fmt::format("the size {} must be given, as --dims {}=VALUE or, for several, --dims {}=64,{}=128: code is made for it. only a "
-                         "batch, the slowest dimension of all tensors that have it, may stay open",
-                         made_.open, made_.open, made_.open, made_.open));
-      }
-    }
-  }
-
-  void add(size_t side, const DimValues& given, const PlanRange& r, const Slots& slots) {
-    made_.table.sides[side].variants.push_back(variant(given, r));
-    kinds_.push_back({side, slots.kinds});
+    sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots& slots) {
+      made_.table.sides[side].variants.push_back(std::move(v));
+      kinds_.push_back({side, slots.kinds});
+    });
   }
 
   // Looking for ranges has met kernels that no range has.
@@ -344,17 +217,20 @@ class Planner {
   static constexpr const char* kSideNames[] = {"infer", "forward", "backward"};
   const Program& p_;
   const AheadOptions& options_;
-  std::vector<std::string> dims_;  // arguments first
-  size_t arguments_ = 0;
+  AheadSizes sizes_;
   std::vector<Direction> directions_;
   AheadKernels kernels_;
-  size_t new_kernels_[3] = {};
-  int64_t most_served_ = INT64_MAX;  // of the open dim, if not all that tensors allow
   std::vector<std::pair<size_t, std::vector<SlotKind>>> kinds_;  // per variant, in the order in which they were added
   AheadPlans made_;
 };
 
 }  // namespace
+
+FusionOptions planned_so(FusionOptions fusion, int way) {
+  fusion.cut_small = way > 0;
+  if (way > 1) fusion.policy = FusePolicy::off;  // what is fused with a sum over a batch has all of it in a tile
+  return fusion;
+}
 
 size_t AheadKernels::add(KernelSpec spec) {
   auto [it, fresh] = numbers_.emplace(spec.key(), specs_.size());

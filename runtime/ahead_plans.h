@@ -28,6 +28,10 @@ struct AheadPlans {
   std::string open;                 // dim
 };
 
+// Ways of planning: as the engine does; then such that code depends less on sizes.
+constexpr int kWaysToPlan = 3;
+FusionOptions planned_so(FusionOptions fusion, int way);
+
 // Throws Error naming the dims that must be given.
 AheadPlans plan_ahead(const Derivation& derivation, const AheadOptions& options);
 

@@ -59,8 +59,8 @@ std::string Text::device_header(const AheadDevice& d) const {
  * Stream     {6}
  *            A call returns when its kernels are enqueued there, and what runs on the stream afterwards sees the results.
  *            Memory may be freed when the stream has come so far.
- * Memory     The first call of a function at some sizes on a stream loads code, and allocates what it needs beside your memory;
- *            that stays with the stream until {0}_{1}_release.
+ * Memory     The first call of a function at some sizes on a stream loads code, and allocates what it needs beside your memory, anew
+ *            where that is more than before; it stays with the stream until {0}_{1}_release.
 {7} * Threads    Any number of threads may call, on the same stream too.
 )",
                               name_, target, w.device, d.known_sizes.empty() ? "fixed sizes" : d.known_sizes, upper(name_), w.memory,

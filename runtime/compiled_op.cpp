@@ -168,7 +168,8 @@ struct CompiledOp::Impl {
       made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
     }
     if (on_gpu())
-      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries());
+      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries(),
+                                                                cache->disk().get());
     else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {

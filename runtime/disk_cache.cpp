@@ -26,6 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char *kCode = ".so", *kBytes = ".gpu";  // ends of names
 constexpr const char* kWork = "work-";  // begins the names of folders in which kernels are being made
 constexpr auto kAbandoned = std::chrono::hours(1);  // who works longer on a kernel than this has died
 constexpr double kKept = 0.9;  // of the limit, when some must go: else every new kernel would look through the folder
@@ -111,8 +112,8 @@ std::shared_ptr<DiskCache> DiskCache::of_environment() {
   return cache;
 }
 
-std::string DiskCache::path_of(const std::string& key) const {
-  return folder_ + "/" + name_hash(fingerprint_ + "\n" + key) + ".so";
+std::string DiskCache::path_of(const std::string& key, const char* kind) const {
+  return folder_ + "/" + name_hash(fingerprint_ + "\n" + key) + kind;
 }
 
 void DiskCache::give_up(const std::string& why) {
@@ -120,24 +121,57 @@ void DiskCache::give_up(const std::string& why) {
     warn(fmt::format("kernels are not kept in {}: {}. they are compiled in every process (XHAT_CACHE_DIR= for no cache)", folder_, why));
 }
 
-std::unique_ptr<CompiledKernel> DiskCache::load(const std::string& key) {
-  const std::string path = path_of(key);
-  if (!is_private_folder(folder_)) return nullptr;
-  File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+struct DiskCache::Found {
+  std::unique_ptr<File> file;
+  std::string content;
+  KernelRecord record;
+  void used() const { futimens(*file, nullptr); }  // just now
+};
+
+std::optional<DiskCache::Found> DiskCache::find(const std::string& key, const char* kind) const {
+  if (!is_private_folder(folder_)) return {};
+  auto file = std::make_unique<File>(open(path_of(key, kind).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat s;
   std::string content;
-  if (file < 0 || fstat(file, &s) != 0 || !S_ISREG(s.st_mode) || !is_private(s) || !read_all(file, content)) return nullptr;
+  if (*file < 0 || fstat(*file, &s) != 0 || !S_ISREG(s.st_mode) || !is_private(s) || !read_all(*file, content)) return {};
   auto record = read_record(content);
-  if (!record || record->fingerprint != fingerprint_ || record->key != key) return nullptr;
+  if (!record || record->fingerprint != fingerprint_ || record->key != key) return {};
+  return Found{std::move(file), std::move(content), std::move(*record)};
+}
+
+std::unique_ptr<CompiledKernel> DiskCache::load(const std::string& key) {
+  auto found = find(key, kCode);
+  if (!found) return nullptr;
   auto kernel = std::make_unique<CompiledKernel>();
-  kernel->code = load_tile(path, record->arguments.streams);
+  kernel->code = load_tile(path_of(key, kCode), found->record.arguments.streams);
   if (!kernel->code) return nullptr;
-  kernel->arguments = std::move(record->arguments);
-  futimens(file, nullptr);  // used just now
+  kernel->arguments = std::move(found->record.arguments);
+  found->used();
   return kernel;
 }
 
-bool DiskCache::stores() {
+std::optional<std::string> DiskCache::load_bytes(const std::string& key) {
+  auto found = find(key, kBytes);
+  if (!found) return {};
+  found->used();
+  return found->content.substr(0, found->record.object_bytes);
+}
+
+void DiskCache::store_bytes(const std::string& key, const std::string& bytes) {
+  std::string made = folder_ + "/" + kWork + "XXXXXX";
+  if (!has_folder()) return;
+  File file(mkstemp(made.data()));  // which is private
+  const std::string content = bytes + trailer(bytes, {fingerprint_, key, {}});
+  if (file < 0) return give_up(std::strerror(errno));
+  if (!write_all(made, content) || rename(made.c_str(), path_of(key, kBytes).c_str()) != 0) {
+    give_up(std::strerror(errno));
+    unlink(made.c_str());
+    return;
+  }
+  make_room(static_cast<int64_t>(content.size()));
+}
+
+bool DiskCache::has_folder() {
   if (gave_up_) return false;
   std::error_code failed;
   if (!fs::exists(folder_, failed)) {
@@ -146,6 +180,11 @@ bool DiskCache::stores() {
   }
   if (!gave_up_ && !is_private_folder(folder_)) give_up("it is no folder that only its owner, who runs this, can write to");
   if (!gave_up_ && access(folder_.c_str(), W_OK) != 0) give_up(std::strerror(errno));
+  return !gave_up_;
+}
+
+bool DiskCache::stores() {
+  if (!has_folder()) return false;
   if (!gave_up_ && !find_linker()) give_up("there is no linker on PATH (ld, ld.lld or cc)");
   if (!gave_up_ && services_object().empty()) give_up("that is not written for this processor");
   return !gave_up_;
@@ -170,7 +209,7 @@ std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelA
   } cleared{work};
   emit(fmt::format("/proc/self/fd/{}", static_cast<int>(object)));
 
-  const std::string kernel = work + "/kernel.o", services = work + "/services.o", shared = work + "/kernel.so", path = path_of(key);
+  const std::string kernel = work + "/kernel.o", services = work + "/services.o", shared = work + "/kernel.so", path = path_of(key, kCode);
   std::string content, why;
   bool written = read_all(object, content) && write_all(kernel, content) && write_all(services, services_object());
   if (!written) why = std::strerror(errno);
@@ -210,7 +249,7 @@ void DiskCache::make_room(int64_t written) {
     if (gone) continue;
     if (it->path().filename().string().starts_with(kWork)) {
       if (now - time > kAbandoned) fs::remove_all(it->path(), gone);
-    } else if (it->path().extension() == ".so") {
+    } else if (it->path().extension() == kCode || it->path().extension() == kBytes) {
       auto bytes = static_cast<int64_t>(it->file_size(gone));
       if (gone) continue;
       entries.push_back({time, bytes, it->path()});

@@ -1,6 +1,7 @@
 // Kernels on disk: what one process compiled, the next ones load, with no compiler and in well under a millisecond.
 //
-// One file per kernel (runtime/kernel_file.h), a shared object in a folder that only its user can write to. Files appear by
+// One file per kernel (runtime/kernel_file.h), a shared object, or of a GPU's kernel its text and launches, in a folder that only
+// its user can write to. Files appear by
 // rename, whole, and are never changed afterwards, so any number of processes may use a folder at once. Whatever cannot be
 // used, be it torn, damaged, somebody else's or of another build or processor, is as if it were not there, and is written anew.
 // Nothing here is ever an error for who runs an op: where kernels cannot be kept, one line on stderr says why.
@@ -12,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "runtime/compiled_kernel.h"
@@ -28,6 +30,10 @@ class DiskCache {
   // Null: not there, or of no use.
   std::unique_ptr<CompiledKernel> load(const std::string& key);
 
+  // The same of any bytes, which nobody loads as code. What cannot be kept is not kept.
+  std::optional<std::string> load_bytes(const std::string& key);
+  void store_bytes(const std::string& key, const std::string& bytes);
+
   // Can kernels be kept here? Else the caller compiles into memory.
   bool stores();
   // emit: writes an object file, without a runtime, in which kTileSymbol is the code, to this path; what it throws is handed on.
@@ -36,7 +42,10 @@ class DiskCache {
                                   const std::function<void(const std::string& path)>& emit);
 
  private:
-  std::string path_of(const std::string& key) const;
+  struct Found;
+  std::string path_of(const std::string& key, const char* kind) const;
+  std::optional<Found> find(const std::string& key, const char* kind) const;
+  bool has_folder();
   void give_up(const std::string& why);
   void make_room(int64_t written);
 

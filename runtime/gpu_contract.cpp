@@ -31,8 +31,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 Stmt unrolled(const std::string& name, int64_t n, const Stmt& s) {
   return For::make(name, 0, static_cast<int>(n), n > 1 ? ForType::Unrolled : ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
 }
-Stmt serial(const std::string& name, int64_t n, const Stmt& s) {
-  return For::make(name, 0, static_cast<int>(n), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
+Stmt serial(const std::string& name, const Count& n, const Stmt& s) {
+  return For::make(name, 0, n.expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
 }
 Expr variable(const std::string& name) { return Variable::make(Halide::Int(32), name); }
 
@@ -63,7 +63,7 @@ std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vecto
   auto shares = [&](Id row, Id column) { return std::ranges::any_of(reads, [&](Id id) { return depends(id, column) && !depends(id, row); }); };
   for (size_t c = f.left.size(); c-- > 0;)
     for (size_t r = f.left.size(); r-- > 0;)
-      if (r != c && points.counts[r] >= least_rows && points.counts[c] >= kSide && shares(f.left[r], f.left[c]) && shares(f.left[c], f.left[r]))
+      if (r != c && points.counts[r].like() >= least_rows && points.counts[c].like() >= kSide && shares(f.left[r], f.left[c]) && shares(f.left[c], f.left[r]))
         return std::pair{f.left[r], f.left[c]};
   return std::nullopt;
 }
@@ -77,11 +77,11 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   for (const auto& group : groups) {
     const SpecMember& m = spec_.members[group[0]];
     if (m.op == Op::constant) continue;
-    terms = std::max(terms, span(m.reduced).total());
+    terms = std::max(terms, span(m.reduced).total().like());
     results += static_cast<int64_t>(group.size());
   }
   if (terms < kLeastTerms || results == 0) return std::nullopt;
-  auto count = [&](Id x) { return points.counts[static_cast<size_t>(std::ranges::find(points.axes, x) - points.axes.begin())]; };
+  auto count = [&](Id x) { return points.counts[static_cast<size_t>(std::ranges::find(points.axes, x) - points.axes.begin())].like(); };
   Rectangle best;
   best.row = axes->first;
   best.column = axes->second;
@@ -96,18 +96,18 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   auto too_large = [&] {
     if (best.rows * best.columns * results > kAccumulators) return true;
     if (scratch_ + int64_t{8} * (kChunk + 1) * (best.size_of(best.row) + best.size_of(best.column)) > kSharedOfBlock) return true;
-    return !in_tile && rectangles(best, points).total() < kEnoughBlocks;
+    return !in_tile && rectangles(best, points).total().like() < kEnoughBlocks;
   };
   while (best.rows * best.columns > 1 && too_large()) (best.rows >= best.columns ? best.rows : best.columns) /= 2;
   // Better many threads for each result.
-  if (!in_tile && rectangles(best, points).total() < kEnoughBlocks / 4 && terms >= kManyTerms) return std::nullopt;
+  if (!in_tile && rectangles(best, points).total().like() < kEnoughBlocks / 4 && terms >= kManyTerms) return std::nullopt;
   return best;
 }
 
 // The points that are rectangles.
 Points GpuLowering::rectangles(const Rectangle& r, Points points) {
   for (size_t i = 0; i < points.axes.size(); ++i)
-    if (points.axes[i] == r.row || points.axes[i] == r.column) points.counts[i] = ceil_div(points.counts[i], r.size_of(points.axes[i]));
+    if (points.axes[i] == r.row || points.axes[i] == r.column) points.counts[i] = points.counts[i].over(r.size_of(points.axes[i]));
   return points;
 }
 
@@ -168,8 +168,8 @@ Stmt GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axe
   Expr from = 0, to = 0;
   for (size_t i = 0; i < counts.size(); ++i) {
     Expr at = lies.origins[i] + local[i];
-    if (counts[i] > 1) at = Halide::min(at, static_cast<int>(t.shape[i]) - 1);
-    from = from * static_cast<int>(t.shape[i]) + at;
+    if (counts[i] > 1) at = Halide::min(at, dimension(n.symbol, i).expr() - 1);
+    from = (i > 0 ? from * static_cast<int>(t.shape[i]) : from) + at;
     to = to * static_cast<int>(lies.extents[i]) + local[i];
   }
   Expr value = Load::make(type, buffer_of(n.symbol), simplify(from), {}, {}, const_true(), {});
@@ -189,7 +189,7 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
   for (Expr& origin : all.origins) origin = Expr();
   for (Expr& limit : all.limits) limit = Expr();
   std::string turn = fresh("turn");
-  Point p = point(all, number.defined() ? number : all.total() == 1 ? Expr(0) : variable(turn));
+  Point p = point(all, number.defined() ? number : all.total().is(1) ? Expr(0) : variable(turn));
 
   Contraction c;
   c.r = r;
@@ -203,13 +203,13 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
     const bool is_row = x == r.row;
     if (is_row || x == r.column) here = here * r.size_of(x);
     c.begins[x] = c.at[x] = simplify(origin + here);
-    Expr end = origin + static_cast<int>(points.counts[i]);
+    Expr end = origin + points.counts[i].expr();
     if (points.limits[i].defined()) end = Halide::min(end, points.limits[i]);
     bool may_pass = points.limits[i].defined();
     if (is_row || x == r.column) {
       // Neighbouring threads have neighbouring columns.
       c.at[x] = c.begins[x] + (is_row ? thread() / r.across * r.rows + variable(c.row) : thread() % r.across + variable(c.column) * r.across);
-      may_pass |= points.counts[i] % r.size_of(x) != 0;
+      may_pass |= !points.counts[i].divisible_by(r.size_of(x));
     }
     if (!may_pass) continue;
     end = simplify(end);
@@ -246,7 +246,7 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
   Stmt s = Block::make(stmts);
   for (auto& [name, type] : registers) s = Allocate::make(name, type, Halide::MemoryType::Register, {r.rows * r.columns}, const_true(), s);
   s = with_lets(p.lets, s);
-  return number.defined() || all.total() == 1 ? s : serial(turn, all.total(), s);
+  return number.defined() || all.total().is(1) ? s : serial(turn, all.total(), s);
 }
 
 Stmt GpuLowering::each(const Contraction& c, const Stmt& s) { return unrolled(c.row, c.r.rows, unrolled(c.column, c.r.columns, s)); }
@@ -261,9 +261,9 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
     if (!staged.empty()) term = terms.axes[i];
   }
   Emitter::Axes at = c.at, from = c.begins;
-  std::vector<std::pair<std::string, int64_t>> loops;
+  std::vector<std::pair<std::string, Count>> loops;
   Expr inside;
-  int64_t steps = 1;
+  Count steps = 1;
   Expr origin = 0;  // of the staged axis
   for (size_t i = 0; i < terms.axes.size(); ++i) {
     Id x = terms.axes[i];
@@ -297,7 +297,7 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
   if (term == kNone) {
     body = update();
   } else {
-    auto chunk = [&](const Expr& first, int64_t count) {
+    auto chunk = [&](const Expr& first, const Expr& count) {
       const int64_t scratch = scratch_;
       from[term] = first;
       std::vector<Stmt> stmts = {barrier()};  // nobody reads the last chunk any more
@@ -306,18 +306,22 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
       std::string step = fresh("k");
       at[term] = first + variable(step);
       inside = Expr();
-      stmts.push_back(serial(step, count, update()));
+      stmts.push_back(For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, update()));
       for (Id read : staged) lies_[(*spec_.arena)[read].symbol] = {};
       scratch_ = scratch;
       return Block::make(stmts);
     };
-    int64_t full = steps / kChunk;
+    std::string number = fresh("chunk");
+    Expr begin = variable(number) * kChunk;
+    auto chunks = [&](const Count& n, const Expr& count) { return serial(number, n, chunk(simplify(origin + begin), count)); };
     std::vector<Stmt> parts;
-    if (full > 0) {
-      std::string number = fresh("chunk");
-      parts.push_back(serial(number, full, chunk(simplify(origin + variable(number) * kChunk), kChunk)));
+    if (steps.open()) {
+      parts.push_back(chunks(steps.over(kChunk), Halide::min(kChunk, steps.expr() - begin)));
+    } else {
+      const auto full = static_cast<int>(steps.like() / kChunk), rest = static_cast<int>(steps.like() % kChunk);
+      if (full > 0) parts.push_back(chunks(full, kChunk));
+      if (rest > 0) parts.push_back(chunk(simplify(origin + full * kChunk), rest));
     }
-    if (steps % kChunk != 0) parts.push_back(chunk(simplify(origin + static_cast<int>(full * kChunk)), steps % kChunk));
     body = Block::make(parts);
   }
   for (size_t i = loops.size(); i-- > 0;) body = serial(loops[i].first, loops[i].second, body);

@@ -78,7 +78,7 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
 }  // namespace
 
 GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
-                           const LibraryChoice& libraries)
+                           const LibraryChoice& libraries, DiskCache* disk)
     : Direction(std::move(program), std::move(sizes)) {
   const Target target = queue.driver->target();
   auto start = std::chrono::steady_clock::now();
@@ -95,8 +95,8 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     k->library = made.kernels[i];
     kernels_.push_back(k);
     if (k->library) continue;
-    jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k] {
-      k->compiled = compiled_for(target, k->spec, stored);
+    jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k, disk] {
+      k->compiled = compiled_for(target, k->spec, stored, disk);
       if (!k->code().launches.empty()) k->compiled->on(queue);
     }));
   }
@@ -107,10 +107,8 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
       failed = std::current_exception();
     }
   if (failed) std::rethrow_exception(failed);
-  for (const auto& k : kernels_) {
-    if (k->library) continue;
-    for (uint32_t t : k->code().values) k->values.push_back(size_value(k->spec.tensors[t].type, k->spec.tensors[t].value));
-  }
+  for (const auto& k : kernels_)
+    if (!k->library) k->values = values_of(k->code(), k->spec);
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -131,7 +129,7 @@ std::unique_ptr<GpuDirection::State> GpuDirection::new_state(const DeviceQueue& 
     for (const GpuBuffer& b : k->code().buffers) {
       const SpecTensor& t = k->spec.tensors[b.tensor];
       bool own = b.partial || t.use == SpecTensor::Use::temporary;
-      scratch.push_back(own ? std::make_unique<DeviceBuffer>(*queue.driver, b.bytes) : nullptr);
+      scratch.push_back(own ? std::make_unique<DeviceBuffer>(*queue.driver, std::max<int64_t>(1, b.bytes.at(k->values))) : nullptr);
       state->allocations += own;
     }
   }

@@ -10,7 +10,7 @@ namespace xhat::runtime {
 class GpuDirection : public Direction {
  public:
   GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
-               const LibraryChoice& libraries = {});
+               const LibraryChoice& libraries = {}, DiskCache* disk = nullptr);
   ~GpuDirection() override;
   // Enqueues its kernels. Waits only for copies from and to the host, of what does not lie on the device, and if timed.
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed, const DeviceQueue& queue,

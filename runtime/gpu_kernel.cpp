@@ -1,11 +1,15 @@
 #include "runtime/gpu_kernel.h"
 
 #include <algorithm>
+#include <cctype>
 #include <future>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "expr/error.h"
+#include "runtime/ahead/bytes.h"
+#include "runtime/ahead/device_table.h"
 #include "runtime/lower.h"
 #include "runtime/vulkan_driver.h"
 
@@ -49,18 +53,68 @@ struct FindLaunches : IRVisitor {
   void visit(const Call* op) override {
     IRVisitor::visit(op);
     if (op->name != "halide_cuda_run" && op->name != "halide_opencl_run") return;
+    if (found.size() == kernel.launches.size()) throw Bug("there are more launches than were written down");
+    const GpuLaunch& written = kernel.launches[found.size()];
     DeviceLaunch l;
     l.entry = op->args.at(1).as<StringImm>()->value;
-    for (size_t d = 0; d < 3; ++d) {
-      l.blocks[d] = number(op->args.at(2 + d));
-      l.threads[d] = static_cast<int>(number(op->args.at(5 + d)));
-    }
+    l.blocks = written.blocks;
+    l.threads = static_cast<int>(number(op->args.at(5)));
     l.shared_bytes = number(op->args.at(8));
+    if (l.threads != written.threads) throw Bug("Halide made launches of another order or shape than were written down");
     const auto& args = members(op->args.at(10));
     for (size_t i = 0; i + 1 < args.size(); ++i) l.args.push_back(argument(args[i]));
     found.push_back(l);
   }
 };
+
+// Halide numbers entries, and OpenCL's variables _0, _1, …, for as long as a process runs. Ours are called after their place, so that
+// equal kernels are equal texts.
+void name_after_place(DeviceKernel& kernel) {
+  std::vector<std::pair<std::string, std::string>> names;
+  for (size_t i = 0; i < kernel.launches.size(); ++i) names.emplace_back(kernel.launches[i].entry, fmt::format("xhat_launch_{}", i));
+  // A name may begin with another one.
+  std::ranges::sort(names, std::ranges::greater{}, [](const auto& n) { return n.first.size(); });
+  for (const auto& [given, name] : names)
+    for (size_t at = 0; (at = kernel.text.find(given, at)) != std::string::npos; at += name.size()) kernel.text.replace(at, given.size(), name);
+  for (size_t i = 0; i < kernel.launches.size(); ++i) kernel.launches[i].entry = fmt::format("xhat_launch_{}", i);
+
+  auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.'; };
+  std::unordered_map<std::string, size_t> place;
+  std::string text;
+  for (size_t at = 0, end = 0; at < kernel.text.size(); at = end) {
+    end = at + 1;
+    if (!in_name(kernel.text[at])) {
+      text += kernel.text[at];
+      continue;
+    }
+    while (end < kernel.text.size() && in_name(kernel.text[end])) ++end;
+    std::string name = kernel.text.substr(at, end - at);
+    bool numbered = name.size() > 1 && name[0] == '_' && std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
+    text += numbered ? fmt::format("_{}", place.try_emplace(name, place.size()).first->second) : name;
+  }
+  kernel.text = std::move(text);
+}
+
+// A: ByteWriter or ByteReader.
+template <class A>
+void transfer_code(A& a, DeviceCode& code) {
+  transfer_device_kernel(a, code.kernel);
+  a.resize(code.values);
+  for (uint32_t& v : code.values) a.number(v);
+  a.resize(code.buffers);
+  for (GpuBuffer& b : code.buffers) {
+    a.number(b.tensor);
+    a.number(b.partial);
+    transfer_amount(a, b.bytes);
+  }
+  a.resize(code.launches);
+  for (GpuLaunch& l : code.launches) {
+    a.text(l.what);
+    transfer_amount(a, l.blocks);
+    a.number(l.threads);
+    a.number(l.shared_bytes);
+  }
+}
 
 DeviceCode described(const GpuKernel& lowered) { return {{}, lowered.values, lowered.buffers, lowered.launches}; }
 
@@ -76,15 +130,8 @@ DeviceCode compile(Target target, GpuKernel lowered) {
   for (const auto& f : module.functions()) f.body.accept(&launches);
   made.kernel.launches = std::move(launches.found);
   if (target != Target::vulkan && made.kernel.launches.size() != made.launches.size()) throw Bug("launches were lost on the way through Halide");
+  if (target != Target::vulkan) name_after_place(made.kernel);
   return made;
-}
-
-std::string key_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  std::string key = fmt::format("{};", name_of(target));
-  for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
-  for (const SpecTensor& t : spec.tensors)
-    if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
-  return key + spec.key();
 }
 
 }  // namespace
@@ -117,14 +164,48 @@ DeviceKind kind_of(Target target) {
 }
 
 DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  return compile(target, gpu_lower(spec, kind_of(target), stored));
+  return compile(target, gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
 }
 
-CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec) {
+  std::vector<SizeValue> values;
+  for (uint32_t t : code.values) values.push_back(size_value(spec.tensors[t].type, spec.tensors[t].value));
+  return values;
+}
+
+DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+  return described(gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
+}
+
+std::string key_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
+  const KernelSpec spec = as_compiled_for_gpu(given);
+  std::string key = fmt::format("{};", name_of(target));
+  for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
+  for (const auto& [id, x] : spec.axes)
+    if (x.count != kNoCount) key += fmt::format("{}:{}*{},", x.count, x.extent, x.multiple);
+  for (const SpecTensor& t : spec.tensors)
+    if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
+  return key + spec.key();
+}
+
+CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& given, const std::vector<DType>& stored, DiskCache* disk) {
+  const KernelSpec spec = as_compiled_for_gpu(given);
+  if (target == Target::vulkan) disk = nullptr;  // its code is inside of Halide's pipeline
+  const std::string key = disk ? key_of(target, given, stored) : "";
+  if (auto bytes = disk ? disk->load_bytes(key) : std::nullopt) {
+    ByteReader reader(reinterpret_cast<const uint8_t*>(bytes->data()));
+    transfer_code(reader, code_);
+    return;
+  }
   try {
     GpuKernel lowered = gpu_lower(spec, kind_of(target), stored);
     if (target != Target::vulkan) {
       code_ = compile(target, std::move(lowered));
+      if (disk) {
+        ByteWriter writer;
+        transfer_code(writer, code_);
+        disk->store_bytes(key, {writer.bytes.begin(), writer.bytes.end()});
+      }
       return;
     }
     code_ = described(lowered);
@@ -144,7 +225,7 @@ const LoadedKernel& CompiledGpuKernel::on(const DeviceQueue& queue) const {
   return *loaded;
 }
 
-std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
+std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored, DiskCache* disk) {
   using Entry = std::shared_future<std::shared_ptr<const CompiledGpuKernel>>;
   static std::mutex mutex;
   static auto& known = *new std::map<std::string, Entry>;  // stays: when static things end, drivers may have ended before
@@ -160,7 +241,7 @@ std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const Kerne
   }
   if (!mine) return entry.get();
   try {
-    promise.set_value(std::make_shared<const CompiledGpuKernel>(target, spec, stored));
+    promise.set_value(std::make_shared<const CompiledGpuKernel>(target, spec, stored, disk));
   } catch (...) {
     promise.set_exception(std::current_exception());
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/disk_cache.h"
 #include "runtime/gpu_lower.h"
 
 namespace xhat::runtime {
@@ -22,11 +23,17 @@ struct DeviceCode {
   std::vector<GpuLaunch> launches;  // the same launches, for people and tests
 };
 DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+// The values that a kernel takes, as far as they follow from the sizes of its spec.
+std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec);
+// The same without text: launches, buffers and values alone, in a fraction of the time.
+DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+// Equal for kernels that one code serves.
+std::string key_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
 
 // Ready to be loaded into any context.
 class CompiledGpuKernel {
  public:
-  CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+  CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored, DiskCache* disk = nullptr);
   const DeviceCode& code() const { return code_; }
   // Loaded once per context, but not during a capture.
   const LoadedKernel& on(const DeviceQueue& queue) const;
@@ -37,7 +44,9 @@ class CompiledGpuKernel {
   mutable std::map<const DeviceDriver*, std::unique_ptr<LoadedKernel>> loaded_;
 };
 
-// Each kernel is compiled once per process and target.
-std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+// Each kernel is compiled once per process and target, for a class of sizes (runtime/gpu_sizes.cpp).
+// With a disk cache, CUDA's and OpenCL's: once.
+std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored,
+                                                      DiskCache* disk = nullptr);
 
 }  // namespace xhat::runtime

@@ -32,6 +32,11 @@ Halide::Type passed_as(DType t) { return t == DType::f16 || t == DType::bf16 ? H
 
 bool is_index_of_extreme(Op op) { return op == Op::argmax || op == Op::argmin; }
 
+// Of a block, where there are n results with so many threads for each.
+int threads_for(const Count& n, int lanes) {
+  return static_cast<int>(std::min<int64_t>(kThreads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n.like()))) * lanes));
+}
+
 }  // namespace
 
 GpuLowering::GpuLowering(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored)
@@ -50,6 +55,18 @@ GpuLowering::GpuLowering(const KernelSpec& spec, DeviceKind kind, const std::vec
     }
     emit_.inputs[t] = Halide::ImageParam(storage_type(x.type), static_cast<int>(x.shape.size()), buffer_of(t));
   }
+}
+
+Count GpuLowering::given(int64_t like, uint32_t count, int64_t multiple) const {
+  if (count == kNoCount) return like;
+  auto value = std::ranges::find(out_.values, count) - out_.values.begin();
+  return {like, value, emit_.given.at(spec_.arena->read(count, DType::i32, {})), multiple};
+}
+
+Count GpuLowering::elements(uint32_t tensor) const {
+  Count n = 1;
+  for (size_t i = 0; i < spec_.tensors[tensor].shape.size(); ++i) n = n * dimension(tensor, i);
+  return n;
 }
 
 void GpuLowering::reset() {
@@ -128,8 +145,9 @@ bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups
   return spec_.tiles() > 1 || points <= kOneBlock;
 }
 
-void GpuLowering::launch(const std::string& what, int64_t blocks, int threads, const std::vector<Stmt>& stages) {
+void GpuLowering::launch(const std::string& what, const Count& blocks, int threads, const std::vector<Stmt>& stages) {
   constexpr int64_t kAtOnce = 16;
+  if (blocks.is(0)) return;
   Stmt s = Block::make(stages);
   if (shared_bytes_ > 0) {
     shared_bytes_ = (shared_bytes_ + kAtOnce - 1) / kAtOnce * kAtOnce;
@@ -138,35 +156,34 @@ void GpuLowering::launch(const std::string& what, int64_t blocks, int threads, c
   }
   auto api = api_of(kind_);
   s = For::make("xh_launch" + gpu_thread_name(0), 0, threads, ForType::GPUThread, Halide::Partition::Auto, api, s);
-  s = For::make("xh_launch" + gpu_block_name(0), 0, static_cast<int>(blocks), ForType::GPUBlock, Halide::Partition::Auto, api, s);
+  s = For::make("xh_launch" + gpu_block_name(0), 0, blocks.expr(), ForType::GPUBlock, Halide::Partition::Auto, api, s);
   // These see the loops over threads: what is atomic stays so.
   s = unroll_loops(s);
   s = vectorize_loops(s, {});
   s = Halide::Internal::simplify(s);
   if (kind_ == DeviceKind::opencl) s = with_vector_masks(s);
   launches_.push_back(s);
-  out_.launches.push_back({what, blocks, threads, shared_bytes_});
+  out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_});
 }
 
 void GpuLowering::flat_launch(const std::vector<size_t>& group) {
   reset();
   const SpecMember& m = spec_.members[group[0]];
   Points points = all_of(m.left);
-  if (points.total() == 0) return;
+  if (points.total().is(0)) return;
   if (!m.scatter.empty()) return scatter_launches(m);
   if (m.op == Op::constant) {
-    int64_t n = points.total() / vector_of(group);
-    int threads = static_cast<int>(std::min<int64_t>(kThreads, std::bit_ceil(static_cast<uint64_t>(n))));
+    Count n = points.total().over(vector_of(group, points));
+    int threads = threads_for(n, 1);
     Expr number = block() * threads + thread();
-    launch("map", (n + threads - 1) / threads, threads, {map_stage(group, points, number, 0)});
+    launch("map", n.over(threads), threads, {map_stage(group, points, number, 0)});
     return;
   }
   Points terms = all_of(m.reduced);
   Accumulation a = accumulation(group);
-  int64_t n = points.total();
-  int threads = kThreads;
-  Sharing s = sharing(group, n, terms.total(), threads);
-  s.threads = static_cast<int>(std::min<int64_t>(threads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) * s.lanes));
+  Count n = points.total();
+  Sharing s = sharing(group, n.like(), terms.total().like(), kThreads);
+  s.threads = threads_for(n, s.lanes);
   auto write = [&](const Point& p, const std::vector<Expr>& values) {
     std::vector<Stmt> stores;
     for (size_t i = 0; i < group.size(); ++i) {
@@ -176,18 +193,18 @@ void GpuLowering::flat_launch(const std::vector<size_t>& group) {
     return Block::make(stores);
   };
   Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
-  launch("reduce", (n + s.results() - 1) / s.results(), s.threads, {stage});
+  launch("reduce", n.over(s.results()), s.threads, {stage});
 }
 
 void GpuLowering::scatter_launches(const SpecMember& m) {
   Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
-  int64_t n = all_of(m.left).total();
-  const int lanes = n % 4 == 0 ? 4 : 1;
+  Count n = all_of(m.left).total();
+  const int lanes = n.divisible_by(4) ? 4 : 1;
   Expr number = block() * kThreads + thread();
   Expr where = lanes == 1 ? number : Ramp::make(number * lanes, 1, lanes);
   Stmt zero = Store::make(buffer_of(m.tensor), make_zero(type.with_lanes(lanes)), where, {}, const_true(lanes), {});
-  int64_t stores = n / lanes;
-  launch("fill", (stores + kThreads - 1) / kThreads, kThreads, {IfThenElse::make(number < static_cast<int>(stores), zero)});
+  Count stores = n.over(lanes);
+  launch("fill", stores.over(kThreads), kThreads, {IfThenElse::make(number < stores.expr(), zero)});
 
   // The axes that no index stands for go last: their neighbours lie side by side.
   std::vector<Id> walked = m.reduced;
@@ -197,13 +214,13 @@ void GpuLowering::scatter_launches(const SpecMember& m) {
   Points terms = all_of(walked);
   Point p = point(terms, number);
   Emitter::Axes at = p.axes;
-  Expr inside = number < static_cast<int>(terms.total());
+  Expr inside = number < terms.total().expr();
   std::vector<std::pair<std::string, Expr>> lets;
   Expr there;
   for (auto& [i, index] : m.scatter) {
     std::string name = fresh("to");
     lets.emplace_back(name, device(Halide::cast<int>(emit_.value(index, at))));
-    Expr x = Variable::make(Halide::Int(32), name), here = x >= 0 && x < static_cast<int>(axis(m.left[i]).extent);
+    Expr x = Variable::make(Halide::Int(32), name), here = x >= 0 && x < extent(m.left[i]).expr();
     there = there.defined() ? there && here : here;
     at[m.left[i]] = x;
   }
@@ -217,7 +234,7 @@ void GpuLowering::scatter_launches(const SpecMember& m) {
   Stmt add = Atomic::make(buffer_of(m.tensor), "", Store::make(buffer_of(m.tensor), sum, to, {}, const_true(), {}));
   add = LetStmt::make(index, device(index_of(m.tensor, place)), LetStmt::make(term, device(value.type() == type ? value : Halide::cast(type, value)), add));
   Stmt body = IfThenElse::make(inside, with_lets(p.lets, with_lets(lets, IfThenElse::make(there, add))));
-  launch("scatter", (terms.total() + kThreads - 1) / kThreads, kThreads, {body});
+  launch("scatter", terms.total().over(kThreads), kThreads, {body});
 }
 
 void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
@@ -227,13 +244,13 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
   std::vector<std::pair<std::string, Expr>> lets;
   std::unordered_map<Id, Expr> origin, position;
   Expr rest = block();
-  int64_t tiles = 1;
+  Count tiles = 1;
   for (size_t i = shared.size(); i-- > 0;) {
-    int64_t n = tiles_along(shared[i]);
-    tiles *= n;
+    Count n = tiles_along(shared[i]);
+    tiles = tiles * n;
     std::string name = fresh("tile");
-    lets.emplace_back(name, i == 0 ? rest : n == 1 ? Expr(0) : rest % static_cast<int>(n));
-    if (i > 0) rest = simplify(rest / static_cast<int>(n));
+    lets.emplace_back(name, i == 0 ? rest : n.is(1) ? Expr(0) : rest % n.expr());
+    if (i > 0) rest = simplify(rest / n.expr());
     position[shared[i]] = Variable::make(Halide::Int(32), name);
     origin[shared[i]] = simplify(position[shared[i]] * static_cast<int>(axis(shared[i]).tile));
   }
@@ -245,7 +262,7 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
       const SpecAxis& x = axis(axes[i]);
       p.counts[i] = x.tile;
       p.origins[i] = it->second;
-      if (x.extent % x.tile != 0) p.limits[i] = Expr(static_cast<int>(x.extent));
+      if (!extent(axes[i]).divisible_by(x.tile)) p.limits[i] = extent(axes[i]).expr();
     }
     return p;
   };
@@ -261,9 +278,11 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
           for (const Access& x : accesses(spec_, spec_.members[j])) read |= x.tensor == m.tensor;
       if (!read) continue;
       Points p = in_tile(m.left);
-      int64_t bytes = (p.total() * static_cast<int64_t>(byte_size(spec_.tensors[m.tensor].type)) + 15) / 16 * 16;
+      if (p.open()) continue;
+      int64_t bytes = (p.total().like() * static_cast<int64_t>(byte_size(spec_.tensors[m.tensor].type)) + 15) / 16 * 16;
       if (scratch_ + bytes > kSharedBytes) continue;
-      lies_[m.tensor] = {Lies::In::shared, scratch_, p.counts, p.origins};
+      lies_[m.tensor] = {Lies::In::shared, scratch_, {}, p.origins};
+      for (const Count& n : p.counts) lies_[m.tensor].extents.push_back(n.like());
       scratch_ += bytes;
     }
   shared_bytes_ = scratch_;
@@ -271,7 +290,7 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
   int64_t most = 1;
   for (const SpecMember& m : spec_.members) {
     Points l = in_tile(m.left), r = in_tile(m.reduced);
-    most = std::max(most, l.total() * r.total());
+    most = std::max(most, l.total().like() * r.total().like());
   }
   constexpr int64_t kPerThread = 4;
   int threads = static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most / kPerThread + 1))), kWarp, kThreads));
@@ -288,7 +307,7 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
     Points terms = in_tile(m.reduced);
     Expr row = 0;  // of the partial results
     for (Id x : shared)
-      if (std::ranges::find(m.reduced, x) != m.reduced.end()) row = row * static_cast<int>(tiles_along(x)) + position.at(x);
+      if (std::ranges::find(m.reduced, x) != m.reduced.end()) row = row * tiles_along(x).expr() + position.at(x);
     bool partial = spec_.across_tiles(m);
     auto write_at = [&](const Emitter::Axes& at, const std::vector<Expr>& values) {
       std::vector<Stmt> stores;
@@ -304,26 +323,26 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
       stages.push_back(contract_stage({group}, *r, points, Expr(), in_tile, write));
       continue;
     }
-    Sharing s = sharing(group, points.total(), terms.total(), threads);
+    Sharing s = sharing(group, points.total().like(), terms.total().like(), threads);
     auto write = [&](const Point& p, const std::vector<Expr>& values) { return write_at(p.axes, values); };
     stages.push_back(reduce_stage(accumulation(group), points, terms, s, Expr(), write));
   }
   launch("tile", tiles, threads, {with_lets(lets, Block::make(stages))});
   for (const SpecMember& m : spec_.members) {
     if (!spec_.across_tiles(m)) continue;
-    int64_t rows = 1;
+    Count rows = 1;
     for (Id x : shared)
-      if (std::ranges::find(m.reduced, x) != m.reduced.end()) rows *= tiles_along(x);
+      if (std::ranges::find(m.reduced, x) != m.reduced.end()) rows = rows * tiles_along(x);
     finish_launch(m, rows);
   }
 }
 
-void GpuLowering::finish_launch(const SpecMember& m, int64_t rows) {
+void GpuLowering::finish_launch(const SpecMember& m, const Count& rows) {
   std::vector<Lies> lay = lies_;
   reset();
   const SpecTensor& t = spec_.tensors[m.tensor];
   Points points = all_of(m.left), terms;
-  int64_t n = points.total();
+  Count n = points.total();
   Id row = spec_.arena->axis("row of " + std::to_string(m.tensor));
   terms = {{row}, {rows}, {Expr()}, {Expr()}};
   Accumulation a;
@@ -331,17 +350,17 @@ void GpuLowering::finish_launch(const SpecMember& m, int64_t rows) {
   a.step = [&](const std::vector<Expr>& now, const Emitter::Axes& axes) {
     std::vector<Expr> at;
     for (Id x : m.left) at.push_back(axes.at(x));
-    Expr index = simplify(axes.at(row) * static_cast<int>(n) + index_of(m.tensor, at));
+    Expr index = simplify(axes.at(row) * n.expr() + index_of(m.tensor, at));
     Expr value = Load::make(storage_type(t.type), buffer_of(m.tensor, true), index, {}, {}, const_true(), {});
     return std::vector<Expr>{Emitter::combine(m.op, now[0], value)};
   };
   a.combine = [&](const std::vector<Expr>& x, const std::vector<Expr>& y) { return std::vector<Expr>{Emitter::combine(m.op, x[0], y[0])}; };
   Sharing s;
-  int64_t lanes = std::clamp<int64_t>(kThreads * 16 / std::max<int64_t>(1, n), 1, std::min<int64_t>(kThreads, std::max<int64_t>(1, rows / 2)));
+  int64_t lanes = std::clamp<int64_t>(kThreads * 16 / std::max<int64_t>(1, n.like()), 1, std::min<int64_t>(kThreads, std::max<int64_t>(1, rows.like() / 2)));
   s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(lanes)));
-  s.lanes_first = n < kWarp;
+  s.lanes_first = n.like() < kWarp;
   if (!s.lanes_first) s.lanes = std::min(s.lanes, kThreads / kWarp);
-  s.threads = static_cast<int>(std::min<int64_t>(kThreads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))) * s.lanes));
+  s.threads = threads_for(n, s.lanes);
   auto write = [&](const Point& p, const std::vector<Expr>& values) {
     Halide::Type leaves_as = storage_type(t.original == kInternal ? t.type : stored_[t.original]);
     std::vector<Expr> at;
@@ -351,7 +370,7 @@ void GpuLowering::finish_launch(const SpecMember& m, int64_t rows) {
                        const_true(), {});
   };
   Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
-  launch("finish", (n + s.results() - 1) / s.results(), s.threads, {stage});
+  launch("finish", n.over(s.results()), s.threads, {stage});
   lies_ = lay;
 }
 
@@ -400,14 +419,14 @@ GpuKernel GpuLowering::run() {
       std::string name = buffer_of(t, partial);
       if (!used.names.contains(name)) continue;
       const SpecTensor& x = spec_.tensors[t];
-      GpuBuffer b{t, partial, 0};
+      GpuBuffer b{t, partial};
       if (partial || x.use == SpecTensor::Use::temporary) {
-        b.bytes = static_cast<int64_t>(byte_size(x.type));
-        for (int64_t n : x.shape) b.bytes *= n;
+        Count bytes = elements(t);
         auto maker = std::ranges::find(spec_.members, t, &SpecMember::tensor);
         if (partial)
           for (Id s : shared_axes())
-            if (std::ranges::find(maker->reduced, s) != maker->reduced.end()) b.bytes *= tiles_along(s);
+            if (std::ranges::find(maker->reduced, s) != maker->reduced.end()) bytes = bytes * tiles_along(s);
+        b.bytes = (bytes * static_cast<int64_t>(byte_size(x.type))).amount();
       }
       out_.buffers.push_back(b);
       out_.arguments.emplace_back(name, Halide::Argument::InputBuffer, storage_type(x.type), 1, Halide::ArgumentEstimates());

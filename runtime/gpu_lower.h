@@ -10,6 +10,7 @@
 
 #include "runtime/device_code.h"
 #include "runtime/kernel_spec.h"
+#include "runtime/size_value.h"
 
 namespace xhat::runtime {
 
@@ -17,12 +18,12 @@ namespace xhat::runtime {
 struct GpuBuffer {
   uint32_t tensor;
   bool partial = false;
-  int64_t bytes = 0;  // of those that the caller does not know: temporaries that blocks don't hold, and partial results
+  Amount bytes = {.times = 0};  // of those that the caller does not know: temporaries that blocks don't hold, and partial results
 };
 
 struct GpuLaunch {
   std::string what;  // "tile", "map", "reduce", "contract", "finish": for people and tests
-  int64_t blocks = 0;
+  Amount blocks;
   int threads = 0;
   int64_t shared_bytes = 0;
 };

@@ -1,9 +1,11 @@
 // The lowering of one kernel for a GPU while it is under way: shared by gpu_lower.cpp (launches, where tensors lie) and
 // gpu_stages.cpp (what a block does for a member). Includes Halide; for these files only.
 #pragma once
+#include <algorithm>
 #include <optional>
 
 #include "runtime/emit.h"
+#include "runtime/gpu_count.h"
 #include "runtime/gpu_lower.h"
 
 namespace xhat::runtime {
@@ -18,12 +20,15 @@ constexpr int kVector = 4;  // words of 32 bits: the widest load
 // beyond).
 struct Points {
   std::vector<Id> axes;
-  std::vector<int64_t> counts;
+  std::vector<Count> counts;
   std::vector<Expr> origins, limits;
-  int64_t total() const {
-    int64_t n = 1;
-    for (int64_t c : counts) n *= c;
+  Count total() const {
+    Count n = 1;
+    for (const Count& c : counts) n = n * c;
     return n;
+  }
+  bool open() const {
+    return std::ranges::any_of(counts, &Count::open);
   }
 };
 
@@ -82,14 +87,18 @@ class GpuLowering {
   void tile_launch(const std::vector<std::vector<size_t>>& groups);
   void flat_launch(const std::vector<size_t>& group);
   void scatter_launches(const SpecMember& m);
-  void finish_launch(const SpecMember& m, int64_t rows);
+  void finish_launch(const SpecMember& m, const Count& rows);
   void reset();
-  void launch(const std::string& what, int64_t blocks, int threads, const std::vector<Stmt>& stages);
+  void launch(const std::string& what, const Count& blocks, int threads, const std::vector<Stmt>& stages);
   Expr device(const Expr& e);
   ElementPlace place(const std::string& image, const std::vector<Expr>& indices) const;
   Expr index_of(uint32_t tensor, const std::vector<Expr>& at) const;  // of an element, slowest dimension first
   std::vector<Id> shared_axes() const;
-  int64_t tiles_along(Id x) const { return (axis(x).extent + axis(x).tile - 1) / axis(x).tile; }
+  Count given(int64_t like, uint32_t count, int64_t multiple) const;
+  Count extent(Id x) const { return given(axis(x).extent, axis(x).count, axis(x).multiple); }
+  Count dimension(uint32_t tensor, size_t i) const { return given(spec_.tensors[tensor].shape[i], i == 0 ? spec_.tensors[tensor].count : kNoCount, 1); }
+  Count elements(uint32_t tensor) const;
+  Count tiles_along(Id x) const { return extent(x).over(axis(x).tile); }
 
   // gpu_stages.cpp
   Points all_of(const std::vector<Id>& axes) const;
@@ -97,7 +106,8 @@ class GpuLowering {
   Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
   bool side_by_side(const std::vector<size_t>& group, Id last) const;
   int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
-  int vector_of(const std::vector<size_t>& group) const;
+  static bool is_row(const Points& points);
+  int vector_of(const std::vector<size_t>& group, const Points& points) const;
   Stmt map_stage(const std::vector<size_t>& group, const Points& points, const Expr& first, int64_t step);
   Accumulation accumulation(const std::vector<size_t>& group);
   Sharing sharing(const std::vector<size_t>& group, int64_t results, int64_t terms, int threads) const;

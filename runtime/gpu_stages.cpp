@@ -33,7 +33,7 @@ Points GpuLowering::all_of(const std::vector<Id>& axes) const {
   Points p;
   for (Id x : axes) {
     p.axes.push_back(x);
-    p.counts.push_back(axis(x).extent);
+    p.counts.push_back(extent(x));
     p.origins.emplace_back();
     p.limits.emplace_back();
   }
@@ -45,10 +45,10 @@ Point GpuLowering::point(const Points& points, const Expr& number, int vector) {
   Point p;
   Expr rest = number;
   for (size_t i = points.axes.size(); i-- > 0;) {
-    int64_t count = points.counts[i];
-    if (i + 1 == points.axes.size()) count /= vector;
-    Expr at = i == 0 ? rest : count == 1 ? Expr(0) : rest % static_cast<int>(count);
-    if (i > 0) rest = simplify(rest / static_cast<int>(count));
+    Count count = points.counts[i];
+    if (i + 1 == points.axes.size()) count = count.over(vector);
+    Expr at = i == 0 ? rest : count.is(1) ? Expr(0) : rest % count.expr();
+    if (i > 0) rest = simplify(rest / count.expr());
     if (i + 1 == points.axes.size() && vector > 1) at = at * vector;
     if (points.origins[i].defined()) at = points.origins[i] + at;
     std::string name = fresh("i");
@@ -73,12 +73,10 @@ Stmt GpuLowering::store(const SpecMember& m, const Expr& value, const Emitter::A
 }
 
 Stmt GpuLowering::store_partial(const SpecMember& m, const Expr& value, const Emitter::Axes& axes, const Expr& row) {
-  int64_t elements = 1;
-  for (int64_t n : spec_.tensors[m.tensor].shape) elements *= n;
   std::vector<Expr> at;
   for (Id x : m.left) at.push_back(axes.at(x));
   Expr stored = device(Halide::cast(storage_type(spec_.tensors[m.tensor].type), value));
-  return Store::make(buffer_of(m.tensor, true), stored, simplify(row * static_cast<int>(elements) + device(index_of(m.tensor, at))), {},
+  return Store::make(buffer_of(m.tensor, true), stored, simplify(row * elements(m.tensor).expr() + device(index_of(m.tensor, at))), {},
                      const_true(), {});
 }
 
@@ -141,45 +139,58 @@ bool GpuLowering::side_by_side(const std::vector<size_t>& group, Id last) const 
         bool depends = std::ranges::binary_search(a[ids[i]].free_axes(), last);
         if (depends && (i + 1 < ids.size() || ids[i] != last)) return false;
         // Rows must begin where 16 bytes do.
-        if (depends && spec_.tensors[n.symbol].shape.back() % kVector != 0) return false;
+        if (depends && i > 0 && spec_.tensors[n.symbol].shape.back() % kVector != 0) return false;
       }
     }
   return true;
 }
 
-int GpuLowering::vector_of(const std::vector<size_t>& group) const {
-  const SpecMember& first = spec_.members[group[0]];
-  if (first.left.empty() || axis(first.left.back()).extent % kVector != 0) return 1;
+// One row of elements, which may end within a vector.
+bool GpuLowering::is_row(const Points& points) {
+  constexpr int64_t kLong = 1024;
+  return points.axes.size() == 1 && !points.origins[0].defined() && (points.open() || points.counts[0].like() >= kLong);
+}
+
+int GpuLowering::vector_of(const std::vector<size_t>& group, const Points& points) const {
+  if (points.axes.empty()) return 1;
+  Id last = points.axes.back();
+  if (!is_row(points) && !(points.counts.back().divisible_by(kVector) && extent(last).divisible_by(kVector))) return 1;
   for (size_t g : group)
     if (byte_size(spec_.tensors[spec_.members[g].tensor].type) != 4) return 1;
-  return side_by_side(group, first.left.back()) ? kVector : 1;
+  return side_by_side(group, last) ? kVector : 1;
 }
 
 // Elements first, first + step, … of the points. Step 0: that one alone.
 Stmt GpuLowering::map_stage(const std::vector<size_t>& group, const Points& points, const Expr& first, int64_t step) {
-  int vector = points.axes.empty() || points.counts.back() % 4 != 0 ? 1 : vector_of(group);
-  int64_t n = points.total() / vector;
+  const int vector = vector_of(group, points);
+  const bool ragged = vector > 1 && !points.counts.back().divisible_by(vector);
+  const Count n = points.total().over(vector);
+  auto lanes = [&](const Point& p, ForType type, const Expr& end) {
+    std::string lane = fresh("lane");
+    Emitter::Axes axes = p.axes;
+    Expr& x = axes.at(points.axes.back());
+    x = x + Variable::make(Halide::Int(32), lane);
+    Stmt s = map_at(group, axes);
+    if (end.defined()) s = IfThenElse::make(x < end, s);
+    return For::make(lane, 0, vector, type, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
+  };
   auto element = [&](const Expr& number, bool guarded) {
     Point p = point(points, number, vector);
-    Stmt s;
-    if (vector > 1) {
-      std::string lane = fresh("lane");
-      Emitter::Axes axes = p.axes;
-      axes[points.axes.back()] = axes.at(points.axes.back()) + Variable::make(Halide::Int(32), lane);
-      s = For::make(lane, 0, vector, ForType::Vectorized, Halide::Partition::Auto, Halide::DeviceAPI::None, map_at(group, axes));
-    } else {
-      s = map_at(group, p.axes);
+    Stmt s = vector > 1 ? lanes(p, ForType::Vectorized, Expr()) : map_at(group, p.axes);
+    if (ragged) {
+      Expr end = points.counts[0].expr();
+      s = IfThenElse::make(p.axes.at(points.axes[0]) + (vector - 1) < end, s, lanes(p, ForType::Serial, end));
     }
     if (p.inside.defined()) s = IfThenElse::make(p.inside, s);
     s = with_lets(p.lets, s);
-    return guarded ? IfThenElse::make(number < static_cast<int>(n), s) : s;
+    return guarded ? IfThenElse::make(number < n.expr(), s) : s;
   };
   if (step == 0) return element(first, true);
-  if (n <= step) return element(first, n < step);
+  if (!n.open() && n.like() <= step) return element(first, n.like() < step);
   std::string turn = fresh("turn");
   Expr number = Variable::make(Halide::Int(32), turn) * static_cast<int>(step) + first;
-  return For::make(turn, 0, static_cast<int>((n + step - 1) / step), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
-                   element(number, n % step != 0));
+  return For::make(turn, 0, n.over(step).expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
+                   element(number, !n.divisible_by(step)));
 }
 
 Accumulation GpuLowering::accumulation(const std::vector<size_t>& group) {
@@ -249,9 +260,11 @@ Sharing GpuLowering::sharing(const std::vector<size_t>& group, int64_t results, 
 int GpuLowering::terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const {
   if (kind_ == DeviceKind::vulkan || !s.lanes_first || s.lanes == 1 || terms.axes.empty() || a.members.empty()) return 1;
   const SpecMember& m = spec_.members[a.members[0]];
-  if (m.op == Op::argmax || m.op == Op::argmin || terms.limits.back().defined() || terms.counts.back() % kVector != 0) return 1;
-  if (terms.total() / kVector < s.lanes || std::ranges::any_of(a.identities, [](const Expr& e) { return e.type().bits() != 32; })) return 1;
-  return side_by_side(a.members, terms.axes.back()) ? kVector : 1;
+  Id last = terms.axes.back();
+  if (m.op == Op::argmax || m.op == Op::argmin || !terms.counts.back().divisible_by(kVector)) return 1;
+  if (terms.limits.back().defined() && !extent(last).divisible_by(kVector)) return 1;
+  if (terms.total().like() / kVector < s.lanes || std::ranges::any_of(a.identities, [](const Expr& e) { return e.type().bits() != 32; })) return 1;
+  return side_by_side(a.members, last) ? kVector : 1;
 }
 
 Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes,
@@ -275,7 +288,8 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
   constexpr int64_t kUnrolled = 32;
   Expr lane = s.lanes == 1 ? Expr(0) : s.lanes_first ? thread() % s.lanes : thread() / s.results();
   if (s.lanes == 1 && std::ranges::none_of(terms.limits, [](const Expr& e) { return e.defined(); })) {
-    auto loop = [&](int64_t n) { return n > 1 && terms.total() <= kUnrolled ? ForType::Unrolled : ForType::Serial; };
+    const bool few = !terms.open() && terms.total().like() <= kUnrolled;
+    auto loop = [&](const Count& n) { return few && n.like() > 1 ? ForType::Unrolled : ForType::Serial; };
     Emitter::Axes at = axes;
     std::vector<std::string> loops;
     for (size_t i = 0; i < terms.axes.size(); ++i) {
@@ -285,11 +299,11 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
     }
     Stmt body = update(at);
     for (size_t i = loops.size(); i-- > 0;)
-      body = For::make(loops[i], 0, static_cast<int>(terms.counts[i]), loop(terms.counts[i]), Halide::Partition::Auto,
+      body = For::make(loops[i], 0, terms.counts[i].expr(), loop(terms.counts[i]), Halide::Partition::Auto,
                        Halide::DeviceAPI::None, body);
     return body;
   }
-  int64_t n = terms.total() / vector;
+  Count n = terms.total().over(vector);
   std::string turn = fresh("r");
   Expr number = Variable::make(Halide::Int(32), turn) * s.lanes + lane;
   Point p = point(terms, number, vector);
@@ -300,24 +314,25 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
   if (vector > 1) body = For::make(part, 0, vector, ForType::Vectorized, Halide::Partition::Auto, Halide::DeviceAPI::None, body);
   if (p.inside.defined()) body = IfThenElse::make(p.inside, body);
   body = with_lets(p.lets, body);
-  if (n % s.lanes != 0) body = IfThenElse::make(number < static_cast<int>(n), body);
-  return For::make(turn, 0, static_cast<int>((n + s.lanes - 1) / s.lanes), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, body);
+  if (!n.divisible_by(s.lanes)) body = IfThenElse::make(number < n.expr(), body);
+  return For::make(turn, 0, n.over(s.lanes).expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, body);
 }
 
 Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, const Points& terms, const Sharing& s, const Expr& first,
                                const std::function<Stmt(const Point&, const std::vector<Expr>&)>& store) {
-  const int64_t n = points.total();
-  if (n == 0) return Evaluate::make(0);
+  const Count n = points.total();
+  if (n.is(0)) return Evaluate::make(0);
   const int results = s.results();
   Expr slot = s.lanes == 1 ? thread() : s.lanes_first ? thread() / s.lanes : thread() % results;
   Expr lane = s.lanes == 1 ? Expr(0) : s.lanes_first ? thread() % s.lanes : thread() / results;
   const bool in_turns = !first.defined();
-  const int64_t turns = in_turns ? (n + results - 1) / results : 1;
+  const Count turns = in_turns ? n.over(results) : 1;
+  const bool again = !turns.is(1);
   std::string turn = fresh("turn");
-  Expr base = in_turns ? (turns == 1 ? Expr(0) : Variable::make(Halide::Int(32), turn) * results) : first;
+  Expr base = in_turns ? (again ? Variable::make(Halide::Int(32), turn) * results : Expr(0)) : first;
   Expr number = base + slot;
   Point p = point(points, number);
-  Expr there = n % results != 0 || (in_turns && s.threads > n * s.lanes) ? Expr(number < static_cast<int>(n)) : Expr();
+  Expr there = !n.divisible_by(results) || (in_turns && s.threads > n.like() * s.lanes) ? Expr(number < n.expr()) : Expr();
   Expr inside = p.inside;
   if (there.defined()) inside = inside.defined() ? there && inside : there;
 
@@ -407,12 +422,12 @@ Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, cons
   if (lanes > 1) inside = inside.defined() ? inside && lane == 0 : lane == 0;
   if (inside.defined()) last = IfThenElse::make(inside, last);
   stmts.push_back(last);
-  if (turns > 1 && lanes > 1) stmts.push_back(barrier());  // before the scratch is used again
+  if (again && lanes > 1) stmts.push_back(barrier());  // before the scratch is used again
   for (const std::string& name : names) stmts.push_back(Free::make(name));
   Stmt all = Block::make(stmts);
   for (size_t i = names.size(); i-- > 0;) all = Allocate::make(names[i], types[i], Halide::MemoryType::Register, {vector}, const_true(), all);
   all = with_lets(p.lets, all);
-  if (turns > 1) all = For::make(turn, 0, static_cast<int>(turns), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, all);
+  if (again) all = For::make(turn, 0, turns.expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, all);
   return all;
 }
 

@@ -24,6 +24,14 @@ std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m) {
   return found;
 }
 
+std::map<std::pair<uint32_t, size_t>, std::set<Id>> indices_of(const KernelSpec& spec) {
+  std::map<std::pair<uint32_t, size_t>, std::set<Id>> found;
+  for (const SpecMember& m : spec.members)
+    for (const Access& x : accesses(spec, m))
+      for (size_t i = 0; i < x.indices.size(); ++i) found[{x.tensor, i}].insert(x.indices[i]);
+  return found;
+}
+
 std::set<Id> used_as_values(const KernelSpec& spec) {
   std::set<Id> used;
   const Arena& a = *spec.arena;

@@ -19,6 +19,7 @@ class KernelCache {
   // The kernel for this spec; compiles it if it is new. Safe from many threads; each kernel is compiled once.
   std::shared_ptr<const CompiledKernel> get(const KernelSpec& spec);
   size_t size() const;
+  const std::shared_ptr<DiskCache>& disk() const { return disk_; }  // may be null
   // The one that compile() uses unless told otherwise; on_disk: with the disk cache that the environment names.
   static std::shared_ptr<KernelCache> process(bool on_disk = true);
 

@@ -47,8 +47,11 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
   Id made = a.axis(a.name(slow) + a.name(fast));
   SpecAxis axis = spec.axes.at(fast);
   const SpecAxis old = spec.axes.at(slow);
+  if (!old.baked) axis.multiple = axis.extent * old.multiple;
   axis.extent *= old.extent;
   axis.fixed = axis.fixed && old.fixed;
+  axis.baked = axis.baked && old.baked;
+  axis.open = axis.open || old.open;
   if (old.shared >= 0) {
     axis.tile *= old.kind() == AxisKind::single ? 1 : old.tile;
     axis.shared = old.shared;

@@ -72,7 +72,7 @@ std::optional<KernelRecord> read_record(std::string_view file) {
   if (std::memcmp(&found, &right, sizeof found) != 0) return {};
   try {
     Json json = Json::parse(text);
-    KernelRecord r{json.at("fingerprint"), json.at("key"), {{}, json.at("inputs"), json.at("results"), json.at("streams")}};
+    KernelRecord r{json.at("fingerprint"), json.at("key"), {{}, json.at("inputs"), json.at("results"), json.at("streams")}, object.size()};
     for (const Json& s : json.at("scalars")) r.arguments.scalars.push_back({s.at(0), s.at(1)});
     return r;
   } catch (const Json::exception&) {  // of another writer, with the right sum

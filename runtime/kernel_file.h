@@ -1,5 +1,5 @@
-// The file of a kernel on disk: a shared object, and behind its end, where no loader looks, what it is and a checksum over
-// all of it. All that could be wrong with a file is found before it is loaded.
+// The file of a kernel on disk: a shared object (of a GPU's kernel other bytes), and behind its end, where no loader looks, what it
+// is and a checksum over all of it. All that could be wrong with a file is found before it is loaded.
 //
 //   shared object | record, as JSON | magic, sizes, checksum
 #pragma once
@@ -15,6 +15,7 @@ struct KernelRecord {
   std::string fingerprint;  // runtime/fingerprint.h
   std::string key;          // KernelSpec::key
   KernelArguments arguments;
+  size_t object_bytes = 0;  // known when it is read
   bool operator==(const KernelRecord&) const = default;
 };
 

@@ -77,15 +77,6 @@ SpecAxis representative(const SpecAxis& axis, bool decides) {
   return r;
 }
 
-// Who indexes a dimension of a tensor.
-std::map<std::pair<uint32_t, size_t>, std::set<Id>> indices_of(const KernelSpec& spec) {
-  std::map<std::pair<uint32_t, size_t>, std::set<Id>> found;
-  for (const SpecMember& m : spec.members)
-    for (const Access& x : accesses(spec, m))
-      for (size_t i = 0; i < x.indices.size(); ++i) found[{x.tensor, i}].insert(x.indices[i]);
-  return found;
-}
-
 // Axes that are the slowest dimension of every tensor that has them, and of one that has more.
 std::set<Id> slowest_of_all(const KernelSpec& spec) {
   std::set<Id> first, alone, later;

@@ -455,10 +455,12 @@ KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& siz
   const std::vector<bool> dense(p.tensors.size(), true);
   Builder b{p, k, sizes, dense, atomics ? Builder::Scatters::words : Builder::Scatters::none};
   begin(b);
+  open_for_gpu(b.spec);
   make_enough_tiles(b.spec);
   share_expensive(b.spec);
   collapse(b.spec);
   b.uses();
+  give_counts(b.spec);
   return std::move(b.spec);
 }
 

@@ -12,6 +12,8 @@
 
 namespace xhat::runtime {
 
+constexpr uint32_t kNoCount = UINT32_MAX;
+
 struct SpecAxis {
   int64_t extent = 0;
   int64_t tile = 0;     // elements per tile (extent unless shared)
@@ -20,6 +22,9 @@ struct SpecAxis {
   bool baked = true;    // the extent is known to the compiled code
   bool open = false;    // a part even where a tile has all of it
   bool written_out = false;  // of few elements, each with code of its own
+  // Of a GPU's kernel, not baked: the tensor that holds the extent, and what that is a multiple of.
+  uint32_t count = kNoCount;
+  int64_t multiple = 1;
   // Where the tile of a shared axis comes from: of these of the plan's shared axes (Kernel::shared) the product, divided.
   std::vector<size_t> planned = {};
   int64_t divisor = 1;
@@ -44,6 +49,7 @@ struct SpecTensor {
   bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
   double value = 0;                         // of an input that the program does not name: a size (is_size)
   bool by_value = false;                    // of a GPU's kernel: a scalar that the caller has as a number
+  uint32_t count = kNoCount;                // of a GPU's kernel: the tensor that holds the extent of its slowest dimension
   bool is_size() const { return original == kInternal && use == Use::input; }
   bool is_number() const { return is_size() || by_value; }  // passed with a launch, and not in memory
 };
@@ -79,8 +85,7 @@ struct KernelSpec {
 // dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
 KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
 
-// For a GPU: every size known to the code, axes as they are. atomics: what has 32 bits is scattered; else these, too, are sums
-// that look for their terms.
+// For a GPU: axes as they are. atomics: what has 32 bits is scattered; else these, too, are sums that look for their terms.
 KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics);
 
 // Indices and what is compared with their sums collected: what has lost an axis says so (w[h+1-i] is w[2-t] for i = h-1+t).
@@ -105,5 +110,11 @@ void settle_baked(KernelSpec& spec);
 
 // With sizes that stand for all that the compiled code serves: what lowering sees. Equal for kernels of one key.
 KernelSpec as_compiled(const KernelSpec& spec);
+
+// The same for a GPU (gpu_sizes.cpp). open_for_gpu: which axes the code need not know the extents of. give_counts: their extents
+// become numbers that come with a launch.
+void open_for_gpu(KernelSpec& spec);
+void give_counts(KernelSpec& spec);
+KernelSpec as_compiled_for_gpu(const KernelSpec& spec);
 
 }  // namespace xhat::runtime

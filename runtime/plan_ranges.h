@@ -4,7 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/ahead/table.h"
+#include "runtime/ahead/variant.h"
+#include "runtime/walk_archive.h"
 
 namespace xhat::runtime {
 

@@ -99,12 +99,12 @@ class KernelsOnDisk : public Tool {
   }
 
   // The program `xhat`, in a process of its own: `before` is shell. Softmax, with its gradient, into the folder `out`.
-  Result softmax(const std::string& out, const std::string& before = "") const {
+  Result softmax(const std::string& out, const std::string& before = "", const std::string& options = "") const {
     if (!fs::exists(path("x.npy"))) {
       write_npy<float>("x.npy", "<f4", "(2, 3)", {1, 2, 3, 4, 6, 5});
       write_npy<float>("dy.npy", "<f4", "(2, 3)", {1, 0, 2, -1, 3, 1});
     }
-    std::string arguments = " run $F/softmax.xh --in x=$T/x.npy --dy y=$T/dy.npy --out $T/" + out;
+    std::string arguments = " run $F/softmax.xh --in x=$T/x.npy --dy y=$T/dy.npy " + options + " --out $T/" + out;
     replace(arguments, "$F", XHAT_SOURCE_DIR "/tests/tool");
     replace(arguments, "$T", folder_.string());
     std::string command = before + " exec " XHAT_BUILD_DIR "/xhat" + arguments + " >" + path(out + ".out") + " 2>" + path(out + ".err") +

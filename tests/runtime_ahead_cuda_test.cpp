@@ -30,7 +30,7 @@ struct Built {
     o.levels = {CpuLevel::sse41};
     o.support = XHAT_BUILD_DIR "/libxhat_ahead.a";
     o.devices = {Target::cuda};
-    o.sizes = {{"N", {kN}}, {"C", {kC}}};
+    o.sizes = {{"C", {kC}}};
     Program op = parse_op(kNorm);
     derived = derive(op, o.compile).program;
     build_ahead(op, o, folder.string());
@@ -121,6 +121,46 @@ TEST_F(AheadCuda, TheSecondCallAllocatesNothing) {
   EXPECT_EQ(state_.modules, modules);
   EXPECT_EQ(state_.launches.size(), 2 * launches);
   EXPECT_EQ(not_ours(launches), before);
+}
+
+// One library for all N.
+TEST_F(AheadCuda, LargerSizesMakeLargerMemory) {
+  constexpr int64_t kFew = 64;
+  auto infer_of = [&](int64_t n) { EXPECT_EQ(library_->side(0, {n, kC}, {stream_, at(x_), at(g_), &eps_, at(y_)}), kOk) << library_->message(); };
+  const auto at_first = state_.in_use;
+  infer_of(kFew);
+  auto in_use = state_.in_use, allocations = state_.allocations;
+  infer_of(kFew - 1);
+  infer_of(1);
+  EXPECT_EQ(state_.allocations, allocations);
+  infer_of(kN);
+  const auto grown = state_.in_use;
+  EXPECT_GT(grown, in_use);
+  EXPECT_EQ(library_->release(stream_), kOk);
+  EXPECT_EQ(state_.in_use, at_first);
+  // What a graph uses stays.
+  infer_of(kFew);
+  driver_.capture(stream_, true);
+  infer_of(kFew);
+  driver_.capture(stream_, false);
+  infer_of(kN);
+  EXPECT_EQ(library_->release(stream_), kOk);
+  EXPECT_EQ(state_.in_use, at_first);
+}
+
+TEST_F(AheadCuda, BlocksFollowTheSizes) {
+  auto blocks = [&](int64_t n) {
+    const size_t first = state_.launches.size();
+    EXPECT_EQ(library_->side(0, {n, kC}, {stream_, at(x_), at(g_), &eps_, at(y_)}), kOk) << library_->message();
+    unsigned most = 0;
+    for (size_t i = first; i < state_.launches.size(); ++i) most = std::max(most, state_.launches[i].blocks[0]);
+    return most;
+  };
+  EXPECT_EQ(blocks(4095), 512u);  // 16 rows, 16 columns each
+  const auto modules = state_.modules;
+  EXPECT_EQ(blocks(4080), 510u);
+  EXPECT_EQ(blocks(4000), 500u);
+  EXPECT_EQ(state_.modules, modules) << "the same code";
 }
 
 TEST_F(AheadCuda, StreamsShareNoTemporaries) {

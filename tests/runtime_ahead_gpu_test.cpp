@@ -43,8 +43,6 @@ class AheadGpu : public Tool {
   // On OpenCL the bits that the engine has there, and what the evaluator says. same_bits: not of atomic additions, which come in
   // any order.
   void as_the_engine(const std::string& text, const std::vector<DimValues>& calls, bool same_bits = true, double tolerance = 1e-4) {
-    SCOPED_TRACE(text);
-    void* queue = cl_->queue();
     AheadOptions o = options(Target::opencl);
     for (const auto& [name, value] : calls[0]) o.sizes[name] = {value};  // of the CPU, which is not asked
     for (const DimValues& dims : calls)
@@ -52,6 +50,25 @@ class AheadGpu : public Tool {
         auto& list = o.device_sizes[name];
         if (std::ranges::find(list, value) == list.end()) list.push_back(value);
       }
+    as_the_engine(text, o, calls, same_bits, tolerance);
+  }
+
+  // One library for all batch sizes.
+  void any_batch(const std::string& text, const DimValues& given, const std::vector<int64_t>& batches, bool same_bits = true) {
+    AheadOptions o = options(Target::opencl);
+    for (const auto& [name, value] : given) o.sizes[name] = {value};
+    std::vector<DimValues> calls;
+    for (int64_t n : batches) {
+      calls.push_back(given);
+      calls.back()["N"] = n;
+    }
+    as_the_engine(text, o, calls, same_bits);
+  }
+
+  void as_the_engine(const std::string& text, const AheadOptions& o, const std::vector<DimValues>& calls, bool same_bits,
+                     double tolerance = 1e-4) {
+    SCOPED_TRACE(text);
+    void* queue = cl_->queue();
     Program op = parse_op(text), all = gradient(op);
     build_ahead(op, o, path("lib"));
     Program derived = derive(op, o.compile).program;
@@ -256,16 +273,47 @@ TEST_F(AheadGpu, WithoutADriver) {
   EXPECT_HAS(cuda.message(), "install an NVIDIA driver");
 }
 
-TEST_F(AheadGpu, AllSizesMustBeGiven) {
+// Of the GPU alone: on the CPU, N is given.
+TEST_F(AheadGpu, WhatIsNoBatchMustBeGiven) {
   AheadOptions o = options(Target::cuda);
-  o.sizes = {{"D", {70}}};
-  try {
-    build_ahead(parse_op(kSoftmax), o, path("lib"));
-    FAIL() << "N is not given";
-  } catch (const Error& e) {
-    EXPECT_HAS(e.message(), "op softmax: target cuda needs values of N");
-    EXPECT_HAS(e.message(), "--gpu-dims N=32");
-  }
+  o.sizes = {{"N", {70}}, {"D", {64}}};
+  o.device_sizes = {{"N", {}}};
+  auto refused = [&](const std::string& says) {
+    try {
+      build_ahead(parse_op(kSoftmax), o, path("lib"));
+      ADD_FAILURE() << says;
+    } catch (const Error& e) {
+      EXPECT_HAS(e.message(), says);
+    }
+  };
+  refused("dim N has no value");
+  o.sizes = {{"N", {70}}};
+  refused("the size D must be given, as --dims D=VALUE");
+}
+
+const std::vector<int64_t> kBatches = {0, 1, 3, 16, 33, 1000};
+
+TEST_F(AheadGpu, RowsOfAnyBatch) { any_batch(kSoftmax, {{"D", 70}}, kBatches); }
+
+TEST_F(AheadGpu, NormsOfAnyBatch) {
+  any_batch(R"(op bn(x: f32[N,C,H,W], g: f32[C], b: f32[C], eps: f32) -> (y) {
+    mu[c] = mean(n,h,w: x[n,c,h,w]); v[c] = mean(n,h,w: (x[n,c,h,w] - mu[c])^2)
+    y[n,c,h,w] = (x[n,c,h,w] - mu[c]) / sqrt(v[c] + abs(eps)) * g[c] + b[c] })",
+            {{"C", 5}, {"H", 6}, {"W", 7}}, {1, 3, 33, 257});
+}
+
+TEST_F(AheadGpu, ProductsOfAnyBatch) {
+  any_batch("op dense(x: f32[N,I], w: f32[I,O], b: f32[O]) -> (y) { y[n,o] = tanh(sum(i: x[n,i]*w[i,o]) + b[o]) }", {{"I", 40}, {"O", 48}},
+            kBatches);
+}
+
+TEST_F(AheadGpu, VectorsOfAnyLength) {
+  any_batch("op huber(x: f32[N], t: f32[N]) -> (y, total) { d[i] = x[i] - t[i]; y[i] = if abs(d[i]) < 1 then d[i]^2/2 else abs(d[i]) - 0.5; total = sum(i: y[i]) }",
+            {}, {0, 3, 255, 1024, 70001});
+}
+
+TEST_F(AheadGpu, GathersAndScattersOfAnyBatch) {
+  any_batch("op bag(t: f32[V,D], ids: i32[N,L] const) -> (y) { y[n,d] = sum(l: t[ids[n,l],d]) }", {{"V", 19}, {"D", 12}, {"L", 3}}, kBatches, false);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ class CudaDriverTest : public testing::OnFakeCuda {
         "\t.param .u64 .ptr .align 1 scale_param_2\n)\n{\n\tret;\n}\n";
     DeviceLaunch l;
     l.entry = "scale";
-    l.blocks = {7, 2, 1};
-    l.threads = {128, 1, 1};
+    l.blocks = {.times = 2, .factor = 3, .per = 4, .value = 1};
+    l.threads = 128;
     l.shared_bytes = 512;
     l.args = {{true, 1, 0}, {false, 0, 4}, {true, 0, 0}};
     return {text, {l}};
@@ -45,7 +45,7 @@ TEST_F(CudaDriverTest, LaunchesWhatTheTableSays) {
   EXPECT_EQ(state_.modules, 1);
   DeviceMemory a = gpu.allocate(4), b = gpu.allocate(4);
   const DeviceMemory buffers[] = {a, b};
-  const SizeValue values[] = {size_value(DType::f32, 0.5)};
+  const SizeValue values[] = {size_value(DType::f32, 0.5), size_value(DType::i32, 9)};
   code->run(stream, buffers, values);
   ASSERT_EQ(state_.launches.size(), 1u);
   const fake_cuda::Launch& l = state_.launches[0];
@@ -53,8 +53,11 @@ TEST_F(CudaDriverTest, LaunchesWhatTheTableSays) {
   EXPECT_EQ(l.stream, stream);
   EXPECT_EQ(l.pointers, (std::vector<uint64_t>{b, a}));
   const std::vector<unsigned> size = {l.blocks[0], l.blocks[1], l.blocks[2], l.threads[0], l.shared_bytes};
-  EXPECT_EQ(size, (std::vector<unsigned>{7, 2, 1, 128, 512}));
+  EXPECT_EQ(size, (std::vector<unsigned>{14, 1, 1, 128, 512}));
   EXPECT_EQ(state_.waits, 0);
+  const SizeValue none[] = {values[0], size_value(DType::i32, 0)};
+  code->run(stream, buffers, none);
+  EXPECT_EQ(state_.launches.size(), 1u) << "no blocks, no launch";
   gpu.synchronize(stream);
   EXPECT_EQ(state_.waits, 1);
   gpu.release(a);
@@ -109,7 +112,7 @@ TEST_F(CudaDriverTest, FailuresSayWhatTheDriverSaid) {
   auto code = gpu.load(kernel());
   DeviceMemory memory = gpu.allocate(4);
   const DeviceMemory buffers[] = {memory, memory};
-  const SizeValue values[] = {size_value(DType::f32, 0.5)};
+  const SizeValue values[] = {size_value(DType::f32, 0.5), size_value(DType::i32, 9)};
   expect_failure(DeviceFailure::failed, "launching scale failed: error 700", [&] { code->run(nullptr, buffers, values); });
   gpu.release(memory);
 }
@@ -126,7 +129,7 @@ TEST_F(CudaDriverTest, CapturesElsewhereGoOn) {
   {
     auto code = gpu.load(kernel());
     const DeviceMemory buffers[] = {memory, memory};
-    const SizeValue values[] = {size_value(DType::f32, 0.5)};
+    const SizeValue values[] = {size_value(DType::f32, 0.5), size_value(DType::i32, 9)};
     code->run(captured, buffers, values);
     code->run(stream, buffers, values);
   }

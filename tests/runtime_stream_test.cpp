@@ -109,18 +109,18 @@ TEST(Stream, OnlyWhereMemoryIsTheLimit) {
 }
 
 TEST(Stream, FromWhatTheLastCacheHolds) {
-  struct Case {
+  struct Streamed {
     const char* machine;
     std::vector<int64_t> cache_bytes;
     int threads;
     int64_t mebibytes;
   };
-  for (const Case& c : {Case{"two cores of eight that share a cache", {32 << 10, 1 << 20, 32 << 20}, 2, 32},
-                        Case{"two cores of a Xeon with many", {48 << 10, 2 << 20, 480 << 20}, 2, 32},
-                        Case{"a laptop", {48 << 10, 1 << 20, 12 << 20}, 8, 12},
-                        Case{"a cache on top of a cache", {32 << 10, 1 << 20, 96 << 20}, 16, 96},
-                        Case{"no third cache", {64 << 10, 4 << 20}, 4, 4},
-                        Case{"nothing known", {}, 2, 32}})
+  for (const Streamed& c : {Streamed{"two cores of eight that share a cache", {32 << 10, 1 << 20, 32 << 20}, 2, 32},
+                            Streamed{"two cores of a Xeon with many", {48 << 10, 2 << 20, 480 << 20}, 2, 32},
+                            Streamed{"a laptop", {48 << 10, 1 << 20, 12 << 20}, 8, 12},
+                            Streamed{"a cache on top of a cache", {32 << 10, 1 << 20, 96 << 20}, 16, 96},
+                            Streamed{"no third cache", {64 << 10, 4 << 20}, 4, 4},
+                            Streamed{"nothing known", {}, 2, 32}})
     EXPECT_EQ(stream_bytes_of(c.cache_bytes, c.threads), c.mebibytes << 20) << c.machine;
 }
 

@@ -161,7 +161,7 @@ TEST_F(ToolUsage, BuildSaysWhatItNeeds) {
       {"build $F/softmax.xh --dims D=8 --target cpu,abacus -o $T/lib", "there is no target 'abacus'"},
       {"build $F/softmax.xh --dims D=8 --gpu-dims N=8 -o $T/lib", "--gpu-dims go with a GPU"},
       {"build $F/softmax.xh --dims D=8 --gpu-dims M=8 --target cpu,cuda -o $T/lib", "there is no dim M; it has N, D"},
-      {"build $F/softmax.xh --dims D=8 --target cpu,cuda -o $T/lib", "target cuda needs values of N"}};
+      {"build $F/softmax.xh --dims N=8 --gpu-dims D=8 --target cpu,cuda -o $T/lib", "the size D must be given"}};
   for (const auto& [arguments, says] : calls) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;

@@ -218,7 +218,7 @@ void declare_build(CLI::App& build, Command& c) {
   build.get_option("--threads")->description("compilers at a time (default: one per core)");
   build.get_option("--target")->description("processors and GPUs to make code for: cpu, or cpu,cuda, or cpu,opencl");
   build.add_option("--gpu-dims", c.gpu_dims,
-                   "sizes that a GPU's code is made for, where they are not those of --dims: N=32,N=64. there, all must be given")
+                   "sizes that a GPU's code is made for, where they are not those of --dims: N=32,N=64 (default: the same dim stays open)")
       ->delimiter(',')
       ->allow_extra_args(false);
   build.add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");

@@ -1,8 +1,9 @@
 // Calls of a library on a device: checks a call, picks the plan for its sizes, enqueues its kernels.
 //
 // Memory beside the caller's (temporaries, gradients that nobody wants) and loaded code are made by the first call of a side at
-// some sizes on a stream, and stay. What is enqueued on a stream runs in order, so one set is enough for it; and while the stream
-// is being captured into a graph, nothing is allocated, and what the graph uses is there whenever it is launched.
+// some sizes on a stream, and stay; a call at larger sizes makes larger memory. What is enqueued on a stream runs in order, so one
+// set per side is enough for it; and while the stream is being captured into a graph, nothing is allocated, and what the graph uses
+// is there whenever it is launched.
 //
 // Indices in the data are looked at by kernels before all others, and the call waits for what they say, unless the caller says that
 // they are in range.
@@ -23,15 +24,17 @@ namespace {
 constexpr int64_t kStashAlignment = 512;  // what OpenCL's devices ask of a part of a buffer, at most
 constexpr int64_t kWidestAccess = 16;     // bytes that a thread loads or stores at once
 
-// Of one plan on one stream.
+// Of a side, or of its checks, on one stream.
 struct Temporaries {
-  std::vector<std::unique_ptr<DeviceBuffer>> of_kernels;
+  std::vector<std::unique_ptr<DeviceBuffer>> of_kernels;     // by temporary
   std::map<int64_t, std::unique_ptr<DeviceBuffer>> results;  // by tensor: gradients that nobody wants, what checks found
+  bool in_graph = false;                                     // some graph has its addresses
+  std::vector<std::unique_ptr<DeviceBuffer>> of_graphs;      // became too small
 };
 
 struct StreamMemory {
   std::mutex mutex;  // held while a call is enqueued, so that no other comes between its kernels
-  std::map<const AheadDevicePlan*, Temporaries> of_plans;
+  std::map<std::pair<int, bool>, Temporaries> of_sides;  // the side's number, whether of its checks
 };
 
 struct DeviceContext {
@@ -42,9 +45,18 @@ struct DeviceContext {
 
 }  // namespace
 
+constexpr size_t kPlansKept = 64;
+
+struct KnownPlan {
+  const std::vector<AheadVariant>* of = nullptr;
+  std::vector<int64_t> dims;
+  std::shared_ptr<const AheadDevicePlan> plan;
+};
+
 struct DeviceCalls {
   std::atomic<bool> trust_data = false;
   std::mutex mutex;
+  std::vector<KnownPlan> plans;
   std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
 };
 
@@ -80,9 +92,10 @@ class CallOnDevice {
  public:
   CallOnDevice(xhat_ahead_library* library, size_t device, int number, const int64_t* dims, DeviceStream stream)
       : o_(open(library)), t_(o_.table), device_(t_.devices[device]), number_(number), side_(side_of(t_, number)), dims_(dims_of(o_, dims)),
-        plan_(plan_for(device_.sides)), stream_(stream), driver_(driver_of(stream)), context_(context_of(o_, device, driver_)) {
-    const bool look = !device_.checks[static_cast<size_t>(number)].empty() && !calls_of(o_, device).trust_data;
-    if (look) checks_ = &plan_for(device_.checks);
+        calls_(calls_of(o_, device)), plan_(plan_for(device_.sides)), stream_(stream), driver_(driver_of(stream)),
+        context_(context_of(o_, device, driver_)) {
+    const bool look = !device_.checks[static_cast<size_t>(number)].empty() && !calls_.trust_data;
+    if (look) checks_ = plan_for(device_.checks);
   }
   ~CallOnDevice() {
     for (DeviceMemory part : parts_) driver_.release_part(part);
@@ -105,26 +118,34 @@ class CallOnDevice {
       auto& known = context_.streams[stream_];
       if (!known) known = std::make_shared<StreamMemory>();
       mine = known;
-      load(plan_);
+      load(*plan_);
       if (checks_) load(*checks_);
     }
     std::lock_guard lock(mine->mutex);
-    if (checks_) check_data(mine->of_plans[checks_]);
-    Temporaries& temporaries = mine->of_plans[&plan_];
-    allocate(plan_, temporaries);
+    if (checks_) check_data(mine->of_sides[{number_, true}]);
+    Temporaries& temporaries = mine->of_sides[{number_, false}];
+    std::vector<std::vector<SizeValue>> values = allocate(*plan_, temporaries);
     for (int64_t tensor : unwanted_) result(temporaries, tensor, bytes_of(t_, tensor, dims_));
-    enqueue(plan_, temporaries);
+    enqueue(*plan_, values, temporaries);
   }
 
  private:
-  const AheadDevicePlan& plan_for(const std::vector<std::vector<AheadDevicePlan>>& sides) const {
-    const auto& plans = sides[static_cast<size_t>(number_)];
-    auto serves = [&](const AheadDevicePlan& p) { return std::equal(p.dims.begin(), p.dims.end(), dims_.begin()); };
-    auto found = std::ranges::find_if(plans, serves);
-    if (found == plans.end())
+  std::shared_ptr<const AheadDevicePlan> plan_for(const std::vector<std::vector<AheadVariant>>& sides) const {
+    const auto& variants = sides[static_cast<size_t>(number_)];
+    std::lock_guard lock(calls_.mutex);
+    for (const KnownPlan& k : calls_.plans)
+      if (k.of == &variants && k.dims == dims_) return k.plan;
+    auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims_); });
+    if (found == variants.end())
       fail(t_, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t_, dims_) + " on " + std::string(name_of(device_.target)) +
                                           ", but for " + device_.known_sizes + "; build it with --gpu-dims for these sizes too");
-    return *found;
+    const AheadNumbers at = numbers_at(*found, dims_);
+    SlotReader reader(at.numbers, at.reals);
+    auto made = std::make_shared<AheadDevicePlan>();
+    transfer_device_plan(reader, *made);
+    if (calls_.plans.size() >= kPlansKept) calls_.plans.erase(calls_.plans.begin());
+    calls_.plans.push_back({&variants, dims_, made});
+    return made;
   }
 
   DeviceDriver& driver_of(DeviceStream stream) const {
@@ -216,30 +237,42 @@ class CallOnDevice {
     }
   }
 
-  void allocate(const AheadDevicePlan& plan, Temporaries& t) {
-    while (t.of_kernels.size() < plan.temporaries.size()) {
-      not_while_capturing("memory for temporaries must be allocated");
-      t.of_kernels.push_back(std::make_unique<DeviceBuffer>(driver_, plan.temporaries[t.of_kernels.size()]));
+  void make_room(Temporaries& t, std::unique_ptr<DeviceBuffer>& memory, int64_t bytes, const char* what) {
+    if (memory && memory->bytes() >= bytes) return;
+    not_while_capturing(what);
+    if (memory && t.in_graph) t.of_graphs.push_back(std::move(memory));
+    memory = std::make_unique<DeviceBuffer>(driver_, std::max<int64_t>(1, bytes));
+  }
+
+  // Returns the values that each step takes.
+  std::vector<std::vector<SizeValue>> allocate(const AheadDevicePlan& plan, Temporaries& t) {
+    std::vector<std::vector<SizeValue>> values(plan.steps.size());
+    for (size_t s = 0; s < values.size(); ++s)
+      for (const AheadDeviceValue& v : plan.steps[s].values)
+        values[s].push_back(v.tensor < 0 ? size_value(v.type, v.value) : values_[static_cast<size_t>(v.tensor)]);
+    t.of_kernels.resize(std::max(t.of_kernels.size(), plan.temporaries.size()));
+    for (size_t i = 0; i < plan.temporaries.size(); ++i) {
+      int64_t bytes = 1;
+      for (const AheadDeviceBytes& b : plan.temporaries[i]) bytes = std::max(bytes, b.bytes.at(values[static_cast<size_t>(b.step)]));
+      make_room(t, t.of_kernels[i], bytes, "memory for temporaries must be allocated");
     }
+    t.in_graph |= driver_.capturing(stream_);
+    return values;
   }
 
   // Memory of ours for what kernels give.
   void result(Temporaries& t, int64_t tensor, int64_t bytes) {
-    std::unique_ptr<DeviceBuffer>& memory = t.results[tensor];
-    if (!memory) {
-      not_while_capturing("memory for results must be allocated");
-      memory = std::make_unique<DeviceBuffer>(driver_, bytes);
-    }
-    memory_[static_cast<size_t>(tensor)] = memory->memory();
+    make_room(t, t.results[tensor], bytes, "memory for results must be allocated");
+    memory_[static_cast<size_t>(tensor)] = t.results[tensor]->memory();
   }
 
   void check_data(Temporaries& t) {
     if (driver_.capturing(stream_))
       fail(t_, AheadStatus::device_failed, "the stream is being captured, and a look at the indices in the data would wait for it; say "
                                            "that they are in range, by _trust_data");
-    allocate(*checks_, t);
+    std::vector<std::vector<SizeValue>> values = allocate(*checks_, t);
     for (const AheadCheck& c : side_.checks) result(t, c.tensor, 1);
-    enqueue(*checks_, t);
+    enqueue(*checks_, values, t);
     for (const AheadCheck& c : side_.checks) {
       uint8_t failed = 0;
       driver_.download(stream_, &failed, memory_[static_cast<size_t>(c.tensor)], 1);
@@ -247,19 +280,13 @@ class CallOnDevice {
     }
   }
 
-  void enqueue(const AheadDevicePlan& plan, const Temporaries& t) {
+  void enqueue(const AheadDevicePlan& plan, const std::vector<std::vector<SizeValue>>& values, const Temporaries& t) {
     std::vector<DeviceMemory> buffers;
-    std::vector<SizeValue> values;
-    for (const AheadDeviceStep& s : plan.steps) {
+    for (size_t i = 0; i < plan.steps.size(); ++i) {
+      const AheadDeviceStep& s = plan.steps[i];
       buffers.clear();
-      values.clear();
       for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->memory() : memory_[static_cast<size_t>(b)]);
-      for (const AheadDeviceValue& v : s.values) {
-        SizeValue bits;
-        std::memcpy(&bits, &v.bits, sizeof bits);
-        values.push_back(v.tensor < 0 ? bits : values_[static_cast<size_t>(v.tensor)]);
-      }
-      context_.kernels[static_cast<size_t>(s.kernel)]->run(stream_, buffers, values);
+      context_.kernels[static_cast<size_t>(s.kernel)]->run(stream_, buffers, values[i]);
     }
   }
 
@@ -275,8 +302,9 @@ class CallOnDevice {
   int number_;
   const AheadSide& side_;
   std::vector<int64_t> dims_;
-  const AheadDevicePlan& plan_;
-  const AheadDevicePlan* checks_ = nullptr;  // if the data are to be looked at
+  DeviceCalls& calls_;
+  std::shared_ptr<const AheadDevicePlan> plan_;
+  std::shared_ptr<const AheadDevicePlan> checks_;  // if the data are to be looked at
   DeviceStream stream_;
   DeviceDriver& driver_;
   DeviceContext& context_;

@@ -67,27 +67,13 @@ CpuCalls& cpu_of(Opened& o, const xhat_ahead_library& library) {
   return *made;
 }
 
-bool serves(const AheadVariant& v, const std::vector<int64_t>& dims) {
-  for (size_t i = 0; i < v.fixed.size(); ++i)
-    if (v.fixed[i] >= 0 && v.fixed[i] != dims[i]) return false;
-  return v.open < 0 || (v.first <= dims[static_cast<size_t>(v.open)] && dims[static_cast<size_t>(v.open)] <= v.last);
-}
-
 std::shared_ptr<Plans> make_plans(const AheadTable& t, const CpuCalls& cpu, const AheadSide& side, const std::vector<int64_t>& dims) {
-  auto found = std::ranges::find_if(side.variants, [&](const AheadVariant& v) { return serves(v, dims); });
+  auto found = std::ranges::find_if(side.variants, [&](const AheadVariant& v) { return v.serves(dims); });
   if (found == side.variants.end())
     fail(t, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t, dims) + ", but for " + t.known_sizes +
                                        "; build it with --dims for these sizes too");
-  const AheadVariant& v = *found;
-  int64_t n = v.open < 0 ? 0 : dims[static_cast<size_t>(v.open)];
-  std::vector<int64_t> numbers = v.base;
-  for (auto [at, slope] : v.slopes) numbers[static_cast<size_t>(at)] += slope * n;
-  std::vector<double> reals;
-  for (const AheadReal& r : v.reals) {
-    double value = r.base + r.slope * static_cast<double>(n);
-    reals.push_back(r.inverse ? 1 / value : value);
-  }
-  SlotReader reader(numbers, reals);
+  const AheadNumbers at = numbers_at(*found, dims);
+  SlotReader reader(at.numbers, at.reals);
   auto walk = [&] {
     WalkPlan plan;
     transfer_plan(reader, plan);

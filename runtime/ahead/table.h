@@ -1,18 +1,19 @@
 // What a library that was compiled ahead of time knows of its op: a table of numbers and names, and the tiles' code beside it.
 // xhat build writes it (runtime/ahead.h), the library's calls read it (runtime/ahead/run.cpp).
 #pragma once
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "expr/expr.h"
+#include "runtime/ahead/bytes.h"
 #include "runtime/ahead/device_table.h"
+#include "runtime/ahead/variant.h"
 #include "runtime/cpu_level.h"
 #include "runtime/walk_archive.h"
 
 namespace xhat::runtime {
 
-constexpr int64_t kAheadFormat = 2;  // of tables, and of what generated sources call; a change of either counts it up
+constexpr int64_t kAheadFormat = 3;  // of tables, and of what generated sources call; a change of either counts it up
 
 // An integer expression over dims: nodes, children first. The last one of a formula is its value.
 struct FormulaNode {
@@ -40,23 +41,6 @@ struct AheadTensor {
   std::vector<Formula> shape;
 };
 
-// A number that depends on the dim that stays open: base + slope * dim.
-struct AheadReal {
-  bool inverse = false;  // 1 / that
-  double base = 0, slope = 0;
-};
-
-// The plan of a direction for a range of sizes.
-struct AheadVariant {
-  std::vector<int64_t> fixed;  // by argument dim; -1: open
-  int64_t open = -1;           // the open one
-  int64_t first = 0, last = 0;  // its values
-  // Of the walk, then of the check's walk if there is one: Slots, numbers as base + slope * dim.
-  std::vector<int64_t> base;
-  std::vector<std::pair<int64_t, int64_t>> slopes;  // (place, slope) of those that are not 0
-  std::vector<AheadReal> reals;
-};
-
 struct AheadCheck {
   int64_t tensor = 0;  // of the check's program, behind those of the op: a bool
   std::string text;    // what is wrong if it is true
@@ -68,7 +52,7 @@ struct AheadSide {
   std::vector<AheadCondition> fails;     // where `holds` is true, it cannot run at these sizes
   std::vector<AheadCheck> checks;
   int64_t check_tensors = 0;  // of the check's program; 0: there is none
-  std::vector<AheadVariant> variants;
+  std::vector<AheadVariant> variants;  // of the walk, then of the check's walk if there is one
 };
 
 struct AheadTable {
@@ -82,66 +66,6 @@ struct AheadTable {
   std::vector<uint8_t> streams;  // by code: are results written past the cache?
   std::string known_sizes;    // for messages
   std::vector<AheadDevice> devices;
-};
-
-// A table as bytes, and back: zigzag varints, texts with their length, doubles as they are.
-class ByteWriter {
- public:
-  std::vector<uint8_t> bytes;
-  template <class T>
-  void number(const T& value) {
-    auto v = static_cast<int64_t>(value);
-    auto u = (static_cast<uint64_t>(v) << 1) ^ static_cast<uint64_t>(v >> 63);
-    for (; u >= 0x80; u >>= 7) bytes.push_back(static_cast<uint8_t>(u | 0x80));
-    bytes.push_back(static_cast<uint8_t>(u));
-  }
-  void text(const std::string& s) {
-    number(s.size());
-    bytes.insert(bytes.end(), s.begin(), s.end());
-  }
-  void real(double v) {
-    uint8_t raw[sizeof v];
-    std::memcpy(raw, &v, sizeof v);
-    bytes.insert(bytes.end(), raw, raw + sizeof v);
-  }
-  template <class T>
-  void resize(std::vector<T>& list) {
-    number(list.size());
-  }
-};
-
-class ByteReader {
- public:
-  explicit ByteReader(const uint8_t* at) : at_(at) {}
-  template <class T>
-  void number(T& v) {
-    uint64_t u = 0;
-    for (int shift = 0;; shift += 7) {
-      uint8_t b = *at_++;
-      u |= static_cast<uint64_t>(b & 0x7f) << shift;
-      if (b < 0x80) break;
-    }
-    v = static_cast<T>(static_cast<int64_t>((u >> 1) ^ (~(u & 1) + 1)));
-  }
-  void text(std::string& s) {
-    size_t n = 0;
-    number(n);
-    s.assign(reinterpret_cast<const char*>(at_), n);
-    at_ += n;
-  }
-  void real(double& v) {
-    std::memcpy(&v, at_, sizeof v);
-    at_ += sizeof v;
-  }
-  template <class T>
-  void resize(std::vector<T>& list) {
-    size_t n = 0;
-    number(n);
-    list.resize(n);
-  }
-
- private:
-  const uint8_t* at_;
 };
 
 // A: ByteWriter or ByteReader.
@@ -184,22 +108,7 @@ void transfer_table(A& a, AheadTable& table) {
       a.text(c.text);
     });
     a.number(side.check_tensors);
-    each(side.variants, [&](AheadVariant& v) {
-      each(v.fixed, number);
-      a.number(v.open);
-      a.number(v.first);
-      a.number(v.last);
-      each(v.base, number);
-      each(v.slopes, [&](auto& s) {
-        a.number(s.first);
-        a.number(s.second);
-      });
-      each(v.reals, [&](AheadReal& r) {
-        a.number(r.inverse);
-        a.real(r.base);
-        a.real(r.slope);
-      });
-    });
+    transfer_variants(a, side.variants);
   });
   each(table.levels, number);
   each(table.streams, number);

@@ -147,10 +147,10 @@ class CudaKernel : public LoadedKernel {
       for (const LaunchArg& a : l.args)
         args.push_back(a.is_buffer ? static_cast<void*>(const_cast<DeviceMemory*>(&buffers[a.number]))
                                    : static_cast<void*>(const_cast<SizeValue*>(&values[a.number])));
-      auto b = [&](size_t d) { return static_cast<unsigned>(l.blocks[d]); };
-      auto t = [&](size_t d) { return static_cast<unsigned>(l.threads[d]); };
+      auto blocks = static_cast<unsigned>(l.blocks.at(values)), threads = static_cast<unsigned>(l.threads);
+      if (blocks == 0) continue;
       auto shared = static_cast<unsigned>(l.shared_bytes);
-      Result r = cuda().launch(functions_[i], b(0), b(1), b(2), t(0), t(1), t(2), shared, stream, args.data(), nullptr);
+      Result r = cuda().launch(functions_[i], blocks, 1, 1, threads, 1, 1, shared, stream, args.data(), nullptr);
       cuda().ok(r, "launching " + l.entry);
     }
   }

@@ -7,7 +7,6 @@
 //   code->run(stream, buffers, values);                        // enqueued; returns at once
 //   gpu.synchronize(stream);
 #pragma once
-#include <array>
 #include <functional>
 #include <memory>
 #include <span>
@@ -31,20 +30,23 @@ struct LaunchArg {
   bool is_buffer = true;
   uint32_t number = 0;  // of the kernel's buffers, or of its values
   uint32_t bytes = 0;   // of a value
+  bool operator==(const LaunchArg&) const = default;
 };
 
 struct DeviceLaunch {
   std::string entry;  // the function's name in the text
-  std::array<int64_t, 3> blocks = {1, 1, 1};
-  std::array<int, 3> threads = {1, 1, 1};  // of a block
-  int64_t shared_bytes = 0;                // of a block
+  Amount blocks;             // none of them: nothing is launched
+  int threads = 1;           // of a block
+  int64_t shared_bytes = 0;  // of a block
   std::vector<LaunchArg> args;
+  bool operator==(const DeviceLaunch&) const = default;
 };
 
 // A kernel as plain data: what a GPU runs, one launch after the other.
 struct DeviceKernel {
   std::string text;  // PTX or OpenCL C
   std::vector<DeviceLaunch> launches;
+  bool operator==(const DeviceKernel&) const = default;
 };
 
 enum class DeviceFailure : uint8_t {

@@ -124,6 +124,8 @@ class OpenClKernel : public LoadedKernel {
     std::lock_guard lock(mutex_);
     for (size_t i = 0; i < launches_.size(); ++i) {
       const DeviceLaunch& l = launches_[i];
+      const auto threads = static_cast<size_t>(l.threads), all = static_cast<size_t>(l.blocks.at(values)) * threads;
+      if (all == 0) continue;
       unsigned n = 0;
       for (const LaunchArg& a : l.args) {
         Result r = a.is_buffer ? opencl().set_argument(functions_[i], n, sizeof(Handle), &buffers[a.number])
@@ -135,13 +137,8 @@ class OpenClKernel : public LoadedKernel {
       // Memory that a block shares is the last argument, always there.
       auto shared = static_cast<size_t>(std::max<int64_t>(1, l.shared_bytes));
       OpenCl::ok(opencl().set_argument(functions_[i], n, shared, nullptr), "shared memory of " + l.entry);
-      size_t all[3], block[3];
-      for (size_t d = 0; d < 3; ++d) {
-        block[d] = static_cast<size_t>(l.threads[d]);
-        all[d] = static_cast<size_t>(l.blocks[d]) * block[d];
-      }
       Handle queue = stream ? stream : queue_;
-      OpenCl::ok(opencl().launch(queue, functions_[i], 3, nullptr, all, block, 0, nullptr, nullptr), "launching " + l.entry);
+      OpenCl::ok(opencl().launch(queue, functions_[i], 1, nullptr, &all, &threads, 0, nullptr, nullptr), "launching " + l.entry);
     }
   }
 
