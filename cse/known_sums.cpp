@@ -111,6 +111,55 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
   return std::nullopt;
 }
 
+// Of the axes of a sum, those that the known one in it goes over, and what is left: some.
+std::optional<KnownSums::Apart> KnownSums::without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound) {
+  Replacements at(found.begin(), found.end());
+  Apart apart{{}, bound};
+  for (const AxisRange& r : k.pattern.bound) {
+    auto it = found.find(r.axis);
+    auto to = it == found.end() ? apart.stay.end() : std::ranges::find(apart.stay, it->second, &AxisRange::axis);
+    if (to == apart.stay.end() || substitute(a_, r.begin, at) != to->begin || substitute(a_, r.end, at) != to->end) return std::nullopt;
+    apart.gone.push_back(*to);
+    apart.stay.erase(to);
+  }
+  if (apart.stay.empty()) return std::nullopt;
+  return apart;
+}
+
+std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, const Sum& s) {
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  for (const KnownSum& k : sums_) {
+    if (k.pattern.bound.size() >= s.bound.size() || k.body.factors.size() > body.factors.size()) continue;
+    if (p_.tensors[k.tensor].type != s.type || !is_true(a_, k.pattern.condition)) continue;
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors)) {
+      Replacements at(found.begin(), found.end());
+      auto left = without_bound(k, found, s.bound);
+      if (!left) continue;
+      auto goes = [&](Id id) { return depends_on_any(a_, id, left->gone); };
+      Product inner = tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at));
+      Product rest = tree_.multiply(body, tree_.power(inner, -2));
+      std::vector<AxisRange> scope = s.scope;
+      scope.insert(scope.end(), left->stay.begin(), left->stay.end());
+      bool fits = covers(a_, k.pattern.free, found, scope);
+      fits = fits && std::ranges::none_of(rest.factors, [&](const Factor& f) { return goes(f.atom); });
+      fits = fits && std::ranges::none_of(left->stay, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); });
+      std::vector<Id> indices;
+      for (const AxisRange& r : k.pattern.free) {
+        auto it = found.find(r.axis);
+        fits = fits && it != found.end() && !goes(it->second);
+        if (fits) indices.push_back(tidy_index(a_, it->second));
+      }
+      if (!fits) continue;
+      Sum parts = s;
+      parts.bound = left->stay;
+      Product value = tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
+      value.coefficient /= k.coefficient;
+      return {{value, parts}};
+    }
+  }
+  return std::nullopt;
+}
+
 // sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
 // sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
 // this is done only where the terms are work (p is an exp) beside reading them.
@@ -137,15 +186,9 @@ std::optional<std::pair<Product, Sum>> KnownSums::regrouped_by(const KnownSum& k
   Replacements at(found.begin(), found.end());
   auto now = [&](Id id) { return substitute(a_, id, at); };
   // The axes that the output's own sum goes over leave, and take with them all that depends on them.
-  std::vector<AxisRange> gone, left = flat.bound;
-  for (const AxisRange& r : k.pattern.bound) {
-    auto it = found.find(r.axis);
-    auto to = it == found.end() ? left.end() : std::ranges::find(left, it->second, &AxisRange::axis);
-    if (to == left.end() || now(r.begin) != to->begin || now(r.end) != to->end) return std::nullopt;
-    gone.push_back(*to);
-    left.erase(to);
-  }
-  if (left.empty()) return std::nullopt;
+  auto apart = without_bound(k, found, flat.bound);
+  if (!apart) return std::nullopt;
+  const auto& [gone, left] = *apart;
   Product inner = tree_.form(now(tree_.to_expression(core, s.type)));
   Product rest = tree_.multiply(flat.body, tree_.power(inner, -2));
   auto goes = [&](Id id) { return depends_on_any(a_, id, gone); };

@@ -46,8 +46,15 @@ class KnownSums {
   std::optional<Product> known(const Product& body, const Sum& s);
   // The same sum with an output in it for part of what it is made of: what is to be summed, and over what.
   std::optional<std::pair<Product, Sum>> regrouped(const Product& body, const Sum& s);
+  // The same sum with a known one in it, over some of its axes: sum(n, h: r[n]*a[n,c,h]) is sum(n: r[n]*s[n,c]) where
+  // s[n,c] is sum(h: a[n,c,h]).
+  std::optional<std::pair<Product, Sum>> in_parts(const Product& body, const Sum& s);
 
  private:
+  struct Apart {
+    std::vector<AxisRange> gone, stay;
+  };
+  std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
   std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);

@@ -184,8 +184,10 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
     Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
     return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
-  if (splits < kMostSplits)
+  if (splits < kMostSplits) {
+    if (auto v = sums_.in_parts(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
     if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
+  }
   return with_outside(create_sum(inside, s));
 }
 

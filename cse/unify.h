@@ -5,8 +5,9 @@
 //
 // Both sides are in the normal form of a TensorExprTree. An index i+1, C-1-c or 2*i of the pattern is solved for
 // its axis, if what it is to equal allows it; of 8*g + k, against 8*(b+1) + j, each axis by its coefficient. Sums and
-// products have no order: what can stand for what is told by its shape (TensorExprTree::shape), and only where that leaves several ways are they tried (backtracking, up to a fixed number of steps). Nothing is asked
-// twice on one way, so that a value used in many places is compared once.
+// products have no order: what can stand for what is told by its shape (TensorExprTree::shape), and only where that leaves
+// several ways are they tried (backtracking, up to a fixed number of steps). Nothing is asked twice on one way, so that a
+// value used in many places is compared once.
 #pragma once
 #include <map>
 #include <set>

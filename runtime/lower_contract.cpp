@@ -52,21 +52,26 @@ void Lowering::choose_block(Contraction& c, DType type) const {
   const int wanted = spec_.vectors;  // if a block can have them
   const bool chosen = wanted > 0 && wanted <= 4 && int64_t{4} * wanted <= columns && rows_beside(wanted) > 0;
   double best = 0;
+  auto consider = [&](int width, int vectors, double speed) {
+    if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) return;
+    int64_t most = rows_beside(vectors);
+    if (most < 1) return;
+    int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
+    double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *
+                  static_cast<double>(rows) / static_cast<double>(blocks(rows, size) * size) *
+                  std::min(1.0, static_cast<double>(size * vectors * phases(c)) / 10) * speed;
+    if (used <= best) return;
+    best = used;
+    c.width = width;
+    c.vectors = vectors;
+    c.rows = static_cast<int>(size);
+  };
   for (int width = natural(type); width >= 4 && best == 0; width /= 2)
-    for (auto [vectors, speed] : kVectors) {
-      if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) continue;
-      int64_t most = rows_beside(vectors);
-      if (most < 1) continue;
-      int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
-      double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *
-                    static_cast<double>(rows) / static_cast<double>(blocks(rows, size) * size) *
-                    std::min(1.0, static_cast<double>(size * vectors * phases(c)) / 10) * speed;
-      if (used <= best) continue;
-      best = used;
-      c.width = width;
-      c.vectors = vectors;
-      c.rows = static_cast<int>(size);
-    }
+    for (auto [vectors, speed] : kVectors) consider(width, vectors, speed);
+  // Zen 4 takes 512 bits in two passes: vectors of half the length cost nothing but instructions, and fit more rows.
+  constexpr std::pair<int, double> kHalves[] = {{5, 0.95}, {6, 0.95}, {7, 0.95}};
+  if (wide_file && target_.processor_tune == Halide::Target::Processor::ZnVer4)
+    for (auto [vectors, speed] : kHalves) consider(natural(type) / 2, vectors, speed);
 }
 
 // The remainder of an axis of which v is the quotient.
@@ -194,6 +199,16 @@ bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) 
   return 2 * along_rows > reads;
 }
 
+// A window that slides along v (x[ci,i+r,j+s], v being j): packed it is as many times as large as there are steps in it, and the
+// next vector of what is there lies beside the last one anyhow. Forward of a convolution of 32 channels, 56x56, 3x3: 2.68 ms
+// packed, 2.40 read where it lies.
+bool Lowering::is_window(const SpecMember& m, const Contraction& c, Id part) const {
+  Arena& a = *spec_.arena;
+  if (!is_read(a[part].op)) return false;
+  const Id last = read_indices(a[part]).back();
+  return step_along(a, last, c.v) == 1 && std::ranges::any_of(m.reduced, [&](Id x) { return has(a, last, x); });
+}
+
 void Lowering::contract(const SpecMember& m, const Contraction& c) {
   const Arena& a = *spec_.arena;
   std::vector<Var> left = func_vars(m);
@@ -225,6 +240,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   Emitter emit = emit_;
   if (pack)
     for (Id id : parts_along(m, c.v, c.y)) {
+      if (is_window(m, c, id)) continue;
       Part p = part_of(m, id, {c.v}, axes);
       emit.given[id] = p.read;
       packs.push_back(p);

@@ -291,6 +291,7 @@ class Lowering {
   Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
   int64_t bytes_in_tile(Id part) const;
   bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
+  bool is_window(const SpecMember& m, const Contraction& c, Id part) const;
   void contract(const SpecMember& m, const Contraction& c);
 
   // First extreme, or the first NaN. Serial: ties must go to the first.

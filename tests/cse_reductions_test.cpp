@@ -51,6 +51,25 @@ TEST(CseReductionRules, ASumOfNothingIsACount) {
   expect_same_values(p, q);
 }
 
+// The gradients of a norm's scale by groups: what was summed over the pixels of a channel is not summed again with the batch.
+TEST(CseReductionRules, ASumThatContainsAnotherSumsWhatThatGives) {
+  auto reads_of_dy = [](const std::string& scale) {
+    Program p = parse_op("op f(x: f32[N,M,H], r: f32[N], g: f32[M]) -> (y) {\n y[n,m,h] = r[n]*g[m]*x[n,m,h]\n"
+                         "} backward (dy: f32[N,M,H]) -> (grad_r, grad_g) {\n"
+                         " d[n,m] = sum(h: dy[n,m,h]*x[n,m,h])\n grad_r[n] = sum(m: g[m]*d[n,m])\n"
+                         " grad_g[m] = sum(n,h: " + scale + "*dy[n,m,h]*x[n,m,h]) }");
+    Program q = simplify_reductions(p);
+    expect_same_values(p, q);
+    std::string text = print(q);
+    size_t reads = 0;
+    for (size_t at = 0; (at = text.find("dy[n", at)) != std::string::npos; ++at) ++reads;
+    return reads;
+  };
+  EXPECT_EQ(reads_of_dy("r[n]"), 1u);
+  EXPECT_EQ(reads_of_dy("3*r[n]^2"), 1u);
+  EXPECT_EQ(reads_of_dy("f32(h)"), 2u);  // varies with what the known sum goes over
+}
+
 TEST(CseReductionRules, TheForwardsSumIsReadUnderOtherAxes) {
   Program p =
       with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");

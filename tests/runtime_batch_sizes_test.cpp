@@ -75,7 +75,7 @@ TEST(BatchSizes, FewKernelsServeThemAll) {
            {{kGelu, {{"C", 1024}}}, 2, 4},
            {{kSoftmax, {{"D", 1024}}}, 2, 2},
            {{kLayerNorm, {{"D", 1024}}}, 2, 5},
-           {{kBatchNorm, {{"C", 64}, {"H", 14}, {"W", 14}}}, 2, 2},
+           {{kBatchNorm, {{"C", 64}, {"H", 14}, {"W", 14}}}, 2, 3},
            {{kCrossEntropy, {{"C", 1000}}}, 4, 2},
            {{kConv, {{"C", 16}, {"K", 16}, {"H", 14}, {"W", 14}}}, 4, 14},
            {{kDepthwise, {{"C", 16}, {"H", 14}, {"W", 14}}}, 3, 4},

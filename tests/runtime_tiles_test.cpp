@@ -229,7 +229,8 @@ TEST(Tiles, ConvolutionsAndTheirGradients) {
   small_tiles.fusion.serial_bytes = 0;
   for (const char* text : {conv, strided})
     for (DimValues dims : {DimValues{{"N", 2}, {"C", 3}, {"K", 5}, {"H", 6}, {"W", 9}},
-                           {{"N", 1}, {"C", 9}, {"K", 8}, {"H", 7}, {"W", 20}}})
+                           {{"N", 1}, {"C", 9}, {"K", 8}, {"H", 7}, {"W", 20}},
+                           {{"N", 1}, {"C", 2}, {"K", 29}, {"H", 3}, {"W", 57}}})
       for (const CompileOptions& options : {CompileOptions{}, small_tiles}) expect_agreement(text, dims, options);
 }
 

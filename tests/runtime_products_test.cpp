@@ -1,0 +1,55 @@
+// The code of products and convolutions: lengths of vectors, what is packed.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "Halide.h"
+#include "cse/auto_inliner.h"
+#include "fusion/plan.h"
+#include "runtime/kernel_spec.h"
+#include "runtime/lower.h"
+
+namespace xhat::runtime {
+namespace {
+
+using Halide::Target;
+
+const char kConvolution[] = R"(op f(x: f32[N,C,H,W], w: f32[K,C,3,3]) -> (y) {
+  y[n,k, i in 0..H, j in 0..W] = sum(c,r,s: x[n,c,i+r-1,j+s-1 else 0] * w[k,c,r,s]) })";
+const char kProduct[] = "op f(x: f32[N,D], w: f32[D,M]) -> (y) { y[n,m] = sum(d: x[n,d] * w[d,m]) }";
+
+std::string code_of(const std::string& text, const DimValues& sizes, Target::Processor tuned_for = Target::Processor::ProcessorGeneric) {
+  Program p = infer_program(inline_injective(parse_op(text)));
+  KernelPlan plan = plan_kernels(p, sizes);
+  EXPECT_EQ(plan.kernels.size(), 1u);
+  KernelSpec spec = make_spec(p, plan.kernels.at(0), sizes, std::vector<bool>(p.tensors.size(), true));
+  Target target = target_of(CpuLevel::avx512);
+  target.set_feature(Target::JIT);
+  target.processor_tune = tuned_for;
+  auto lowered = lower(spec, target);
+  std::ostringstream code;
+  code << lowered.pipeline.compile_to_module(lowered.arguments, "kernel", target).functions()[0].body;
+  return code.str();
+}
+
+bool has(const std::string& code, const std::string& what) { return code.find(what) != std::string::npos; }
+
+// 56 columns are seven vectors of 8, and three and a half of 16.
+TEST(Products, VectorsOfHalfTheLengthWhereTheyFillARow) {
+  auto halves = [](int64_t columns, Target::Processor tuned_for) {
+    std::string code = code_of(kConvolution, {{"N", 2}, {"C", 4}, {"K", 32}, {"H", 9}, {"W", columns}}, tuned_for);
+    return has(code, "xh_acc0[ramp(0, 1, 8)] = x8(");
+  };
+  EXPECT_TRUE(halves(56, Target::Processor::ZnVer4));
+  EXPECT_FALSE(halves(64, Target::Processor::ZnVer4));
+  EXPECT_FALSE(halves(56, Target::Processor::ProcessorGeneric));  // which takes 512 bits in one pass, for all we know
+}
+
+// What slides along the results lies beside them anyhow; rows of a matrix are packed.
+TEST(Products, AWindowIsReadWhereItLies) {
+  EXPECT_FALSE(has(code_of(kConvolution, {{"N", 2}, {"C", 16}, {"K", 32}, {"H", 9}, {"W", 64}}), "allocate xh_part"));
+  EXPECT_TRUE(has(code_of(kProduct, {{"N", 512}, {"D", 64}, {"M", 64}}), "allocate xh_part"));
+}
+
+}  // namespace
+}  // namespace xhat::runtime
