@@ -90,15 +90,17 @@ bool Walk::whole_rows(std::span<const Node> reads) const {
   });
 }
 
-// Whoever reads anything along this axis reads it at the axis itself.
-bool Walk::no_window_along(Id index) const {
+// The index is an axis, whoever reads anything along that reads it at the axis itself, and whoever reads the tensor reads it there: one
+// copy serves all reads of a tensor.
+bool Walk::no_window_along(uint32_t tensor, size_t dimension, Id index) const {
   if (arena()[index].op != Op::axis) return false;
   return std::ranges::none_of(e.spec.members, [&](const SpecMember& m) {
     return std::ranges::any_of(reachable(arena(), std::vector<Id>{m.body, m.condition}), [&](Id id) {
-      if (!is_read(arena()[id].op)) return false;
-      return std::ranges::any_of(read_indices(arena()[id]), [&](Id i) {
-        return i != index && std::ranges::binary_search(arena()[i].free_axes(), index);
-      });
+      const Node& n = arena()[id];
+      if (!is_read(n.op)) return false;
+      auto ids = read_indices(n);
+      if (n.symbol == tensor && ids[dimension] != index) return true;
+      return std::ranges::any_of(ids, [&](Id i) { return i != index && std::ranges::binary_search(arena()[i].free_axes(), index); });
     });
   });
 }
@@ -111,7 +113,8 @@ Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
   for (size_t d = 0; d < ids.size(); ++d) {
     // Along the row copies are whole vectors.
     const size_t i = ids.size() - 1 - d;
-    const bool within = d > 0 && is_within(ids[i], e.spec.tensors[n.symbol].shape[i]) && no_window_along(ids[i]);
+    const bool within = d > 0 && is_within(ids[i], e.spec.tensors[n.symbol].shape[i]) &&
+                        no_window_along(n.symbol, i, ids[i]);
     extents.push_back(within ? Expr() : image.dim(static_cast<int>(d)).extent());
   }
   const auto* variable = place[0].as<Halide::Internal::Variable>();

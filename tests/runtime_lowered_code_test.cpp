@@ -72,6 +72,10 @@ std::vector<Case> cases() {
        {{"H", 70}, {"W", 40}}, false, {{"allocate xh_shifted", 1, 2}}, 1 << 20},
       {"beyond_the_other_axes", "op f(x: f32[K,M,N]) -> (y) { y[i in 0..N, j in 0..M] = prod(k in 0..3: 1 + x[i,j,k-1 else 0]) }",
        {{"K", 5}, {"M", 6}, {"N", 33}}, false, {}},
+      {"two_places_in_one_copy",
+       "op f(x: f32[N,M,K]) -> (y) {\n"
+       " y[i in 0..N, j in 0..K] = prod(k in 0..K: pow(1.5 + sin(sum(l in 0..M: x[i,l,2*k else -0.5])), x[0,i-1,j else -0.5]))\n}",
+       {{"N", 4}, {"M", 3}, {"K", 9}}, false, {}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
