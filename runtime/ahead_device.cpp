@@ -135,7 +135,7 @@ class Maker {
         t.by_value = t.use == SpecTensor::Use::input && t.shape.empty() && std::ranges::find(p_.inputs, t.original) != p_.inputs.end();
       size_t number = kernels_.add(spec, stored_types(direction));
       const DeviceCode& code = kernels_.described(number);
-      if (code.launches.empty()) continue;
+      if (code.idle()) continue;
       size_t now = made.steps.size();
       AheadDeviceStep& step = made.steps.emplace_back();
       step.kernel = static_cast<int64_t>(number);

@@ -97,7 +97,7 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     if (k->library) continue;
     jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k, disk] {
       k->compiled = compiled_for(target, k->spec, stored, disk);
-      if (!k->code().launches.empty()) k->compiled->on(queue);
+      if (!k->code().idle()) k->compiled->on(queue);
     }));
   }
   std::exception_ptr failed;
@@ -210,7 +210,7 @@ RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views,
   }
   for (size_t i = 0; i < kernels_.size(); ++i) {
     const Instance& k = *kernels_[i];
-    if (!k.library && k.code().launches.empty()) continue;
+    if (!k.library && k.code().idle()) continue;
     auto start = std::chrono::steady_clock::now();
     if (k.library) {
       auto [a, b] = operands_of(k.library->call());

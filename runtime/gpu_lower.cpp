@@ -4,7 +4,7 @@
 //            across tiles leaves a row per tile.
 //   contract  sums that read the same elements for many results, and maps of these: see gpu_contract.cpp
 //   map, reduce  one member, or several over the same axes: a thread per element, some threads per result
-//   fill, scatter  zeros, and a thread per term that adds to the place that its index names
+//   scatter  a thread per term that adds to the place that its index names, in memory that the driver has set to zero
 //   finish   adds up the rows that tiles leave
 // Kernels whose members cannot share a launch (one tile for very much work) have one launch per member.
 #include "runtime/gpu_lower.h"
@@ -198,13 +198,8 @@ void GpuLowering::flat_launch(const std::vector<size_t>& group) {
 
 void GpuLowering::scatter_launches(const SpecMember& m) {
   Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
-  Count n = all_of(m.left).total();
-  const int lanes = n.divisible_by(4) ? 4 : 1;
+  zeros_.push_back(m.tensor);
   Expr number = block() * kThreads + thread();
-  Expr where = lanes == 1 ? number : Ramp::make(number * lanes, 1, lanes);
-  Stmt zero = Store::make(buffer_of(m.tensor), make_zero(type.with_lanes(lanes)), where, {}, const_true(lanes), {});
-  Count stores = n.over(lanes);
-  launch("fill", stores.over(kThreads), kThreads, {IfThenElse::make(number < stores.expr(), zero)});
 
   // The axes that no index stands for go last: their neighbours lie side by side.
   std::vector<Id> walked = m.reduced;
@@ -411,6 +406,7 @@ GpuKernel GpuLowering::run() {
 
   Buffers used;
   pass->with.accept(&used);
+  for (uint32_t t : zeros_) used.names.insert(buffer_of(t));
   for (uint32_t t : out_.values)
     out_.arguments.emplace_back("xh_size" + std::to_string(t), Halide::Argument::InputScalar, passed_as(spec_.tensors[t].type), 0,
                                 Halide::ArgumentEstimates());
@@ -428,6 +424,8 @@ GpuKernel GpuLowering::run() {
             if (std::ranges::find(maker->reduced, s) != maker->reduced.end()) bytes = bytes * tiles_along(s);
         b.bytes = (bytes * static_cast<int64_t>(byte_size(x.type))).amount();
       }
+      if (!partial && std::ranges::find(zeros_, t) != zeros_.end())
+        out_.zeros.push_back({static_cast<uint32_t>(out_.buffers.size()), (elements(t) * static_cast<int64_t>(byte_size(x.type))).amount()});
       out_.buffers.push_back(b);
       out_.arguments.emplace_back(name, Halide::Argument::InputBuffer, storage_type(x.type), 1, Halide::ArgumentEstimates());
     }

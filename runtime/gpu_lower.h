@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/device_code.h"
+#include "runtime/devices/driver.h"
 #include "runtime/kernel_spec.h"
 #include "runtime/size_value.h"
 
@@ -34,6 +35,7 @@ struct GpuKernel {
   std::vector<Halide::Argument> arguments;
   std::vector<uint32_t> values;    // tensors that are sizes
   std::vector<GpuBuffer> buffers;
+  std::vector<DeviceZeros> zeros;  // before the launches
   std::vector<GpuLaunch> launches;
 };
 

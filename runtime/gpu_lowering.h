@@ -73,6 +73,7 @@ class GpuLowering {
   GpuKernel out_;
   std::vector<Lies> lies_;  // by tensor, in the launch being made
   std::vector<Stmt> launches_;
+  std::vector<uint32_t> zeros_;  // tensors that are set to zero first
   int64_t shared_bytes_ = 0, scratch_ = 0;  // of the launch being made; where its scratch begins
   int names_ = 0;
 

@@ -115,7 +115,7 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
       shuffles += count(code.kernel.text, "shfl.sync");
       atomics += count(code.kernel.text, "atom.global") + count(code.kernel.text, "\tred.");
     }
-    // Beside the kernels that a CPU has, two per sum over the whole grid: to fill or finish it, and to apply it.
+    // Beside the kernels that a CPU has, two per sum over the whole grid: to finish it, and to apply it.
     EXPECT_LE(launches, static_cast<int>(plan_kernels(p, sizes, {}).kernels.size()) + 2 * whole);
     return fmt::format("{}: launches {} of {} kernels, registers {}, shared {}, wide {}, shuffles {}, atomics {};{}", GetParam().name + (" " + name), launches,
                        plan.kernels.size(), registers, shared, wide, shuffles, atomics, each);

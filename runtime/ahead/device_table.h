@@ -82,6 +82,11 @@ void transfer_amount(A& a, Amount& amount) {
 template <class A>
 void transfer_device_kernel(A& a, DeviceKernel& k) {
   a.text(k.text);
+  a.resize(k.zeros);
+  for (DeviceZeros& z : k.zeros) {
+    a.number(z.buffer);
+    transfer_amount(a, z.bytes);
+  }
   a.resize(k.launches);
   for (DeviceLaunch& l : k.launches) {
     a.text(l.entry);

@@ -42,6 +42,7 @@ constexpr uintptr_t kLastSpecialStream = 2;
   F(release, "cuMemFree_v2", (Pointer))                                                                     \
   F(to_device, "cuMemcpyHtoDAsync_v2", (Pointer, const void*, size_t, DeviceStream))                        \
   F(to_host, "cuMemcpyDtoHAsync_v2", (void*, Pointer, size_t, DeviceStream))                                \
+  F(set, "cuMemsetD8Async", (Pointer, unsigned char, size_t, DeviceStream))                                 \
   F(pointer_attribute, "cuPointerGetAttribute", (void*, PointerAttribute, Pointer))                         \
   F(load, "cuModuleLoadDataEx", (Module*, const void*, unsigned, JitOption*, void**))                       \
   F(unload, "cuModuleUnload", (Module))                                                                     \
@@ -120,7 +121,8 @@ class NotCaptured {
 
 class CudaKernel : public LoadedKernel {
  public:
-  CudaKernel(Context context, const DeviceKernel& kernel) : CudaKernel(context, kernel.launches) {  // so its end also runs if this throws
+  CudaKernel(Context context, const DeviceKernel& kernel) : CudaKernel(context, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
+    if (launches_.empty()) return;
     Current current(context_);
     NotCaptured no_part_of_a_graph;
     char said[4096] = "";
@@ -140,6 +142,9 @@ class CudaKernel : public LoadedKernel {
 
   void run(DeviceStream stream, std::span<const DeviceMemory> buffers, std::span<const SizeValue> values) const override {
     Current current(context_);
+    for (const DeviceZeros& z : zeros_)
+      if (auto bytes = static_cast<size_t>(z.bytes.at(values)))
+        cuda().ok(cuda().set(buffers[z.buffer], 0, bytes, stream), "setting " + std::to_string(bytes) + " bytes to zero");
     std::vector<void*> args;
     for (size_t i = 0; i < launches_.size(); ++i) {
       const DeviceLaunch& l = launches_[i];
@@ -156,8 +161,10 @@ class CudaKernel : public LoadedKernel {
   }
 
  private:
-  CudaKernel(Context context, std::vector<DeviceLaunch> launches) : context_(context), launches_(std::move(launches)) {}
+  CudaKernel(Context context, std::vector<DeviceZeros> zeros, std::vector<DeviceLaunch> launches)
+      : context_(context), zeros_(std::move(zeros)), launches_(std::move(launches)) {}
   Context context_;
+  std::vector<DeviceZeros> zeros_;
   std::vector<DeviceLaunch> launches_;
   Module module_ = nullptr;
   std::vector<Function> functions_;

@@ -42,9 +42,17 @@ struct DeviceLaunch {
   bool operator==(const DeviceLaunch&) const = default;
 };
 
-// A kernel as plain data: what a GPU runs, one launch after the other.
+// Memory that is set to zero.
+struct DeviceZeros {
+  uint32_t buffer = 0;  // of the kernel's
+  Amount bytes;
+  bool operator==(const DeviceZeros&) const = default;
+};
+
+// A kernel as plain data: what a GPU runs, zeros first, then one launch after the other.
 struct DeviceKernel {
   std::string text;  // PTX or OpenCL C
+  std::vector<DeviceZeros> zeros;
   std::vector<DeviceLaunch> launches;
   bool operator==(const DeviceKernel&) const = default;
 };

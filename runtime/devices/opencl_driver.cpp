@@ -42,6 +42,7 @@ using Events = const Handle*;
   F(memory_info, "clGetMemObjectInfo", Result, (Handle, Info, size_t, void*, size_t*))                                          \
   F(write, "clEnqueueWriteBuffer", Result, (Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, Events, Handle*))  \
   F(read, "clEnqueueReadBuffer", Result, (Handle, Handle, unsigned, size_t, size_t, void*, unsigned, Events, Handle*))          \
+  F(set, "clEnqueueFillBuffer", Result, (Handle, Handle, const void*, size_t, size_t, size_t, unsigned, Events, Handle*))         \
   F(finish, "clFinish", Result, (Handle))                                                                                       \
   F(flush, "clFlush", Result, (Handle))                                                                                         \
   F(create_program, "clCreateProgramWithSource", Handle, (Handle, unsigned, const char**, Sizes, Result*))                      \
@@ -90,7 +91,8 @@ std::string text_of(Handle device, Info what) {
 class OpenClKernel : public LoadedKernel {
  public:
   OpenClKernel(Handle context, Handle device, Handle own_queue, const DeviceKernel& kernel)
-      : OpenClKernel(own_queue, kernel.launches) {  // so its end also runs if this throws
+      : OpenClKernel(own_queue, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
+    if (launches_.empty()) return;
     Result r = kOk;
     const char* text = kernel.text.c_str();
     program_ = opencl().create_program(context, 1, &text, nullptr, &r);
@@ -122,6 +124,13 @@ class OpenClKernel : public LoadedKernel {
 
   void run(DeviceStream stream, std::span<const DeviceMemory> buffers, std::span<const SizeValue> values) const override {
     std::lock_guard lock(mutex_);
+    const Handle queue = stream ? stream : queue_;
+    for (const DeviceZeros& z : zeros_) {
+      constexpr uint8_t kZero = 0;
+      if (auto bytes = static_cast<size_t>(z.bytes.at(values)))
+        OpenCl::ok(opencl().set(queue, reinterpret_cast<Handle>(buffers[z.buffer]), &kZero, 1, 0, bytes, 0, nullptr, nullptr),
+                   "setting " + std::to_string(bytes) + " bytes to zero");
+    }
     for (size_t i = 0; i < launches_.size(); ++i) {
       const DeviceLaunch& l = launches_[i];
       const auto threads = static_cast<size_t>(l.threads), all = static_cast<size_t>(l.blocks.at(values)) * threads;
@@ -137,14 +146,15 @@ class OpenClKernel : public LoadedKernel {
       // Memory that a block shares is the last argument, always there.
       auto shared = static_cast<size_t>(std::max<int64_t>(1, l.shared_bytes));
       OpenCl::ok(opencl().set_argument(functions_[i], n, shared, nullptr), "shared memory of " + l.entry);
-      Handle queue = stream ? stream : queue_;
       OpenCl::ok(opencl().launch(queue, functions_[i], 1, nullptr, &all, &threads, 0, nullptr, nullptr), "launching " + l.entry);
     }
   }
 
  private:
-  OpenClKernel(Handle own_queue, std::vector<DeviceLaunch> launches) : queue_(own_queue), launches_(std::move(launches)) {}
+  OpenClKernel(Handle own_queue, std::vector<DeviceZeros> zeros, std::vector<DeviceLaunch> launches)
+      : queue_(own_queue), zeros_(std::move(zeros)), launches_(std::move(launches)) {}
   Handle queue_;
+  std::vector<DeviceZeros> zeros_;
   std::vector<DeviceLaunch> launches_;
   Handle program_ = nullptr;
   std::vector<Handle> functions_;

@@ -301,6 +301,15 @@ Result cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* s
   ++state.copies;
   return kOk;
 }
+Result cuMemsetD8Async(uint64_t to, unsigned char value, size_t bytes, void* stream) {
+  std::lock_guard lock(mutex);
+  if (!stream_at(stream)) return kInvalidHandle;
+  if (Result r = usable(stream, "cuMemsetD8Async")) return r;
+  if (Result r = check_range(to, bytes, "cuMemsetD8Async")) return r;
+  std::memset(reinterpret_cast<void*>(to), value, bytes);
+  ++state.sets;
+  return kOk;
+}
 Result cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   std::lock_guard lock(mutex);
   Stream* s = stream_at(stream);
