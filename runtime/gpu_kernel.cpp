@@ -116,7 +116,7 @@ void transfer_code(A& a, DeviceCode& code) {
   }
 }
 
-DeviceCode described(const GpuKernel& lowered) { return {{.zeros = lowered.zeros}, lowered.values, lowered.buffers, lowered.launches}; }
+DeviceCode described(const GpuKernel& lowered) { return {{{}, lowered.zeros, {}}, lowered.values, lowered.buffers, lowered.launches}; }
 
 DeviceCode compile(Target target, GpuKernel lowered) {
   DeviceCode made = described(lowered);

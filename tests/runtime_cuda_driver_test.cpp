@@ -20,7 +20,7 @@ class CudaDriverTest : public testing::OnFakeCuda {
     l.threads = 128;
     l.shared_bytes = 512;
     l.args = {{true, 1, 0}, {false, 0, 4}, {true, 0, 0}};
-    return {text, {l}};
+    return {text, {}, {l}};
   }
 };
 
@@ -64,6 +64,29 @@ TEST_F(CudaDriverTest, LaunchesWhatTheTableSays) {
   gpu.release(b);
 }
 
+TEST_F(CudaDriverTest, SetsMemoryToZero) {
+  DeviceDriver& gpu = device_driver(Target::cuda);
+  DeviceKernel kernel;
+  kernel.zeros = {{1, {.times = 1, .factor = 4, .per = 1, .of = 1, .value = 0}}};
+  auto code = gpu.load(kernel);
+  EXPECT_EQ(state_.modules, 0) << "there is no code";
+  const std::vector<int> ones = {1, 1};
+  const DeviceMemory buffers[] = {gpu.allocate(8), gpu.allocate(8)};
+  for (DeviceMemory b : buffers) gpu.upload(nullptr, b, ones.data(), 8);
+  for (int count : {0, 1}) {
+    const SizeValue values[] = {size_value(DType::i32, count)};
+    code->run(nullptr, buffers, values);
+  }
+  EXPECT_EQ(state_.sets, 1) << "none of no bytes";
+  std::vector<int> first(2), second(2);
+  gpu.download(nullptr, first.data(), buffers[0], 8);
+  gpu.download(nullptr, second.data(), buffers[1], 8);
+  gpu.synchronize(nullptr);
+  EXPECT_EQ(first, ones);
+  EXPECT_EQ(second, (std::vector<int>{0, 1}));
+  for (DeviceMemory b : buffers) gpu.release(b);
+}
+
 TEST_F(CudaDriverTest, ContextsAreOfTheStreamElseTheCurrentOneElseDevice0s) {
   DeviceDriver& primary = device_driver(Target::cuda);
   void* other = driver_.new_context(1);
@@ -102,7 +125,7 @@ TEST_F(CudaDriverTest, FailuresSayWhatTheDriverSaid) {
   state_.memory = 100;
   expect_failure(DeviceFailure::no_memory, "the device has no 200 bytes left (CUDA_ERROR_OUT_OF_MEMORY: ", [&] { gpu.allocate(200); });
   const std::string bad_text = "compiling PTX (no entry in this text) failed: CUDA_ERROR_INVALID_PTX";
-  expect_failure(DeviceFailure::failed, bad_text, [&] { gpu.load({"nothing", {}}); });
+  expect_failure(DeviceFailure::failed, bad_text, [&] { gpu.load({"nothing", {}, kernel().launches}); });
   DeviceKernel missing = kernel();
   missing.launches[0].entry = "twice";
   const int64_t loaded = state_.loaded;

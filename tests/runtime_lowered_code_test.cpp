@@ -74,8 +74,8 @@ std::vector<Case> cases() {
        {{"K", 5}, {"M", 6}, {"N", 33}}, false, {}},
       {"two_places_in_one_copy",
        "op f(x: f32[N,M,K]) -> (y) {\n"
-       " y[i in 0..N, j in 0..K] = prod(k in 0..K: pow(1.5 + sin(sum(l in 0..M: x[i,l,2*k else -0.5])), x[0,i-1,j else -0.5]))\n}",
-       {{"N", 4}, {"M", 3}, {"K", 9}}, false, {}},
+       " y[i in 0..N, j in 0..M] = prod(k in 0..3: pow(1.5 + x[i,j,2*k-1 else -0.5]^2, x[0,i-1,j else -0.5]))\n}",
+       {{"N", 9}, {"M", 5}, {"K", 8}}, false, {}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
