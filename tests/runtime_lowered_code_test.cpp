@@ -76,6 +76,10 @@ std::vector<Case> cases() {
        "op f(x: f32[N,M,K]) -> (y) {\n"
        " y[i in 0..N, j in 0..M] = prod(k in 0..3: pow(1.5 + x[i,j,2*k-1 else -0.5]^2, x[0,i-1,j else -0.5]))\n}",
        {{"N", 9}, {"M", 5}, {"K", 8}}, false, {}},
+      {"three_in_a_row",
+       "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
+       " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then a[n,(k+1)/2] / t[n,(k+1)/2] else 0\n}",
+       {{"N", 4}, {"M", 3}, {"K", 3}}, false, {}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
