@@ -207,14 +207,16 @@ TEST(ToolTables, ColumnsAlign) {
   EXPECT_EQ(flops_text(12345678), "12.3 Mflop");
 }
 
-// What is measured can be read, and decides.
+// What is measured can be read, and decides. A whole time is more than nothing; a difference of two may come out as nothing
+// on a machine that others use too.
 TEST_F(ToolUsage, CalibrateWritesWhatPricesReads) {
   Result r = call("calibrate -o $T/here.json");
   ASSERT_EQ(r.status, 0) << r.err;
   Json j = Json::parse(testing::content(path("here.json")));
   EXPECT_FALSE(j["machine"].get<std::string>().empty());
-  for (const char* key : {"read_ps_per_byte", "write_ps_per_byte", "pass_ps"}) EXPECT_GT(j[key].get<int64_t>(), 0) << key;
-  EXPECT_GT(j["ops"]["sin"].get<int64_t>(), 0);
+  for (const char* key : {"read_ps_per_byte", "write_ps_per_byte"}) EXPECT_GT(j.at(key).get<int64_t>(), 0) << key;
+  EXPECT_GE(j.at("pass_ps").get<int64_t>(), 0);
+  for (const char* op : {"sin", "exp", "sqrt"}) EXPECT_GE(j.at("ops").at(op).get<int64_t>(), 0) << op;
   EXPECT_TRUE(json("explain $F/batch_norm.xh --json --prices $T/here.json")["certificate"]["optimal"].get<bool>());
 }
 
