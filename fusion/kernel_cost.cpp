@@ -156,10 +156,10 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   if (total <= options_.serial_bytes && !tuned) {
     for (int c : order) take(d.axes[static_cast<size_t>(c)], {});
   } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
-    // Every tile of a scatter goes over all that is added, looking for what falls into it: no more tiles than needed.
+    const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : options_.scatter_tiles.value_or(least_tiles);
     for (size_t i = 0; i < order.size(); ++i) {
       auto kind = i > 0 ? TileRule::Kind::whole : TileRule::Kind::split;
-      take(d.axes[static_cast<size_t>(order[i])], {.kind = kind, .least_tiles = least_tiles});
+      take(d.axes[static_cast<size_t>(order[i])], {.kind = kind, .least_tiles = tiles});
     }
   } else {
     int64_t column_tiles = 1;

@@ -267,7 +267,9 @@ class Lowering {
   std::optional<Shifted> shifted_values(const std::vector<size_t>& group) const;
   void shifted(const std::vector<size_t>& group, const Shifted& s, Id v);
   void scatter(const SpecMember& m);
-  Loops listed(const SpecMember& m, Func into);
+  Loops listed(const SpecMember& m, Func into, Id row, Func rows_of);
+  bool summed_by_row(const SpecMember& m) const;
+  void scatter_rows(const SpecMember& m);
   std::vector<ScatterList> scatter_lists_;
 
   // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.

@@ -79,4 +79,6 @@ int64_t stream_bytes_here() {
   return here;
 }
 
+int64_t scatter_tiles_here() { return 2 * threads_of_machine(); }
+
 }  // namespace xhat

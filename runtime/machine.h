@@ -20,4 +20,6 @@ Machine this_machine();
 int64_t stream_bytes_of(const std::vector<int64_t>& cache_bytes, int threads);
 int64_t stream_bytes_here();
 
+int64_t scatter_tiles_here();  // FusionOptions::scatter_tiles: two for each thread that it runs at a time
+
 }  // namespace xhat

@@ -3,7 +3,13 @@
 // of ours lists those that are in the tile, and only these are added (20,480 rows of 128 into 10,000, one thread: 0.37 ms instead
 // of 0.60):
 //
-//   for r: if place(r) in tile: acc[place(r)] += f(r)   =>   xhat_list(places, list);  for h < list[0]: r = list[1+h], acc[…] += f(r)
+//   for r: if place(r) in tile: acc[place(r)] += f(r)
+//       =>   xhat_list(places, terms, 1, list);  for h < list[1]: r = list[2 + h], acc[…] += f(r)
+//
+// Where rows are scattered, the list is sorted by row, and a row is summed up in registers and written once:
+//
+//       =>   xhat_list(places, terms, rows, list);
+//            for row < rows:  for h in list[row]..list[row + 1]: r = list[rows + 1 + h], acc += f(r);  result[row] = acc
 #pragma once
 #include <string>
 
@@ -13,10 +19,11 @@ namespace xhat::runtime {
 
 // Names in generated code.
 struct ScatterList {
-  std::string places;  // a Func in memory: per term an int32, negative if it is not in the tile
-  std::string list;    // one of terms + kListRoom int32
+  std::string places;  // a Func in memory: per term an int32, negative if it is not in the tile, else the row
+  std::string list;    // one of list_room(terms, rows) int32
   std::string hits;    // the loop over the list
-  Halide::Expr terms;
+  Halide::Expr terms, rows;
+  std::string row = "";  // the loop over rows, around that; empty: rows is 1
 };
 
 // Adds the pass to the pipeline.

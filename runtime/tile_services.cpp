@@ -123,13 +123,30 @@ __attribute__((target("avx512f"))) int list_512(const int* places, int, int term
 }
 #endif
 
-int list(void*, const int* places, int terms, int* list) {
+// By counting. Those that are not here are left out before: half a tile's terms counted in one place wait for each other.
+int list(void*, const int* places, int terms, int rows, int* list) {
 #if defined(__x86_64__)
   static const auto best = __builtin_cpu_supports("avx512f") ? list_512 : list_plainly;
 #else
   constexpr auto best = list_plainly;
 #endif
-  list[0] = best(places, 0, terms, list + 1, 0);
+  int* sorted = list + rows + 1;
+  if (rows == 1) {
+    list[0] = 0;
+    list[1] = best(places, 0, terms, sorted, 0);
+    return 0;
+  }
+  const int* here = sorted + terms;
+  const int found = best(places, 0, terms, sorted + terms, 0);
+  std::fill(list, sorted, 0);
+  int* next = list + 1;  // where the next of its place goes; at last where its place ends
+  for (int i = 0; i < found; ++i) ++next[places[here[i]]];
+  for (int row = 0, begin = 0; row < rows; ++row) {
+    const int count = next[row];
+    next[row] = begin;
+    begin += count;
+  }
+  for (int i = 0; i < found; ++i) sorted[next[places[here[i]]]++] = here[i];
   return 0;
 }
 

@@ -15,15 +15,20 @@ struct TileServices {
   // Copies one chunk of consecutive elements to result + first, by stores that don't fetch the lines that they overwrite. The
   // scratch has a line's room, the chunk, and a line again. begins, ends: the chunk is the first, the last one of its run.
   int (*stream)(void* context, void* result, int first, void* scratch, int elements, int element_bytes, bool begins, bool ends);
-  // list[1..]: the i in 0..terms of which places[i] is not negative, rising; list[0]: how many. Writes up to terms + kListRoom.
-  int (*list)(void* context, const int* places, int terms, int* list);
+  // The i in 0..terms by places[i], which is below `rows`; those at one place rise, and where it is negative i is left out.
+  // list[r], list[r + 1]: where those of place r begin and end, counted from list[rows + 1]. Writes up to list_room(terms, rows).
+  int (*list)(void* context, const int* places, int terms, int rows, int* list);
 };
 const TileServices& tile_services();
 
 constexpr const char* kStreamSymbol = "xhat_stream";  // what `stream` is called in generated code
 constexpr size_t kStreamLine = 64;                    // bytes
 constexpr const char* kListSymbol = "xhat_list";      // what `list` is called
-constexpr int kListRoom = 17;                         // the number of those listed, and a vector that is written whole
+// Where places begin, what is listed, twice where it is sorted, and a vector that is written whole.
+template <class T>
+T list_room(T terms, T rows) {
+  return rows + 1 + 2 * terms + 16;
+}
 
 // To be called by the thread that ran a tile which streams, before it tells anyone: such stores are ordered with no others.
 void end_streaming();

@@ -223,15 +223,18 @@ TEST(Fusion, AGathersTileIsRowsOfTheResult) {
 TEST(Fusion, AScatterHasFewTilesAndCountsEachValueOnce) {
   DimValues sizes = {{"V", 10000}, {"D", 128}, {"B", 1024}, {"L", 20}};
   Program p = with_backward("op f(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l],d]) }");
-  FusionOptions options;
-  KernelPlan plan = plan_kernels(backward_program(p), sizes, options);
-  int64_t tiles = 1;
-  for (int c : only(plan).shared) {
-    const KernelAxis& axis = only(plan).axes[static_cast<size_t>(c)];
-    tiles *= (axis.extent + axis.tile - 1) / axis.tile;
+  for (auto wanted : {std::optional<int64_t>(), std::optional<int64_t>(4)}) {
+    FusionOptions options;
+    options.scatter_tiles = wanted;
+    KernelPlan plan = plan_kernels(backward_program(p), sizes, options);
+    int64_t tiles = 1;
+    for (int c : only(plan).shared) {
+      const KernelAxis& axis = only(plan).axes[static_cast<size_t>(c)];
+      tiles *= (axis.extent + axis.tile - 1) / axis.tile;
+    }
+    EXPECT_EQ(tiles, wanted.value_or(options.least_tiles));
+    EXPECT_EQ(plan.flops, 1024 * 20 * 128);
   }
-  EXPECT_LE(tiles, options.least_tiles);
-  EXPECT_EQ(plan.flops, 1024 * 20 * 128);
 }
 
 TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {

@@ -45,7 +45,11 @@ constexpr const char* kBilateral =
 
 std::vector<Case> cases() {
   return {
-      {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 0, 0}}},
+      {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true,
+       {{"xhat_list", 1, 1}, {"allocate xh_acc", 2, 2}, {"[float32 * 32]", 2, 2}}},  // of a row, in registers
+      {"bag_of_short_rows", kBag, {{"V", 300}, {"D", 3}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 0, 0}}},
+      {"bag_of_planes", "op f(x: f32[V,E,D], ids: i32[B] const) -> (y) { y[b,e,d] = x[abs(ids[b])%V,e,d] * f32(e+1) }",
+       {{"V", 30}, {"E", 3}, {"D", 300}, {"B", 90}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 1, 9}}},
       {"of_few", "op f(x: f32[V,D], ids: i32[63] const) -> (y) { y[b,d] = x[abs(ids[b])%V,d] }", {{"V", 70}, {"D", 37}}, true,
        {{"xhat_list", 0, 0}}},
       {"bag_in_one_tile", kBag, {{"V", 7}, {"D", 37}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 0, 0}}, 1 << 20},

@@ -274,8 +274,8 @@ __attribute__((weak)) void halide_free(void*, void* data) { tile_services().rele
 __attribute__((weak)) int xhat_stream(void*, void* result, int first, void* scratch, int elements, int bytes, bool begins, bool ends) {
   return tile_services().stream(nullptr, result, first, scratch, elements, bytes, begins, ends);
 }
-__attribute__((weak)) int xhat_list(void*, const int* places, int terms, int* list) {
-  return tile_services().list(nullptr, places, terms, list);
+__attribute__((weak)) int xhat_list(void*, const int* places, int terms, int rows, int* list) {
+  return tile_services().list(nullptr, places, terms, rows, list);
 }
 
 }  // extern "C"
