@@ -37,6 +37,7 @@ struct Walk {
   template <class Value>
   Expr copied(Halide::Func& f, std::span<const Node> reads, Value value);
   bool whole_rows(std::span<const Node> reads) const;
+  std::pair<int, int> beyond_the_row(uint32_t tensor) const;
   bool no_window_along(uint32_t tensor, size_t dimension, Id index) const;
   Expr load_inside(const Node& n, const std::vector<Expr>& place);
   std::vector<Id> reads_at_one_place(Id root) const;

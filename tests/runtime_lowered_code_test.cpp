@@ -48,7 +48,7 @@ std::vector<Case> cases() {
       {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true,
        {{"xhat_list", 1, 1}, {"allocate xh_acc", 2, 2}, {"[float32 * 32]", 2, 2}}},  // of a row, in registers
       {"bag_of_short_rows", kBag, {{"V", 300}, {"D", 3}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 0, 0}}},
-      {"bag_of_planes", "op f(x: f32[V,E,D], ids: i32[B] const) -> (y) { y[b,e,d] = x[abs(ids[b])%V,e,d] * f32(e+1) }",
+      {"bag_of_planes", "op f(x: f32[V,E,D], ids: i32[B] const) -> (y) { y[b,d,e] = x[abs(ids[b])%V,e,d] }",
        {{"V", 30}, {"E", 3}, {"D", 300}, {"B", 90}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 1, 9}}},
       {"of_few", "op f(x: f32[V,D], ids: i32[63] const) -> (y) { y[b,d] = x[abs(ids[b])%V,d] }", {{"V", 70}, {"D", 37}}, true,
        {{"xhat_list", 0, 0}}},
@@ -62,7 +62,7 @@ std::vector<Case> cases() {
       {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
-       {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {"xh_row", 2, 99}}},  // a plane of each, rows copied whole
+       {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {"xh_row", 2, 99}, {"xh_ends", 2, 99}}},  // a plane of each, rows copied whole
       {"depthwise_uneven", kDepthwise, {{"N", 3}, {"C", 2}, {"H", 7}, {"W", 29}}, true, {}},
       {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false, {{"allocate xh_shifted", 4, 8}}, 1 << 16},
       {"bilateral_in_few_columns", kBilateral, {{"N", 3}, {"H", 5}, {"W", 17}}, false, {}},
