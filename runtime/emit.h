@@ -55,6 +55,8 @@ struct Emitter {
                                   const Axes& axes) const;
   // What a read_or reads of an input, from a copy with what it says around it: at any place, not only where the axes are.
   Halide::Expr padded(Id read, const Axes& axes) const;
+  // Likewise what is computed from these reads at one place.
+  Halide::Expr padded_value(Id root, const std::vector<Id>& reads, const Axes& axes) const;
   // Where along the axis, counted from the tile's first element, an index expression points: for scatter.
   Halide::Expr local_index(Id index, Id axis, const Axes& axes) const;
 };

@@ -189,4 +189,9 @@ Expr Emitter::padded(Id read, const Axes& axes) const {
   return walk.padded((*spec.arena)[read]);
 }
 
+Expr Emitter::padded_value(Id root, const std::vector<Id>& reads, const Axes& axes) const {
+  Walk walk{*this, axes};
+  return walk.computed_once(root, reads);
+}
+
 }  // namespace xhat::runtime

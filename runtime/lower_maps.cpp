@@ -83,9 +83,18 @@ void Lowering::map(const std::vector<size_t>& group) {
   emit_.given.clear();
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
-  order_rows(f, m, v);
+  std::vector<Func> functions;
+  bool blocks = false;
+  for (const SpecMember* x : members_of(group))
+    if (auto its = in_blocks_.find(x->tensor); its != in_blocks_.end()) {
+      blocks = true;
+      functions.insert(functions.end(), its->second.begin(), its->second.end());
+    }
+  if (!blocks) order_rows(f, m, v);
   const Quotients by = quotients_of(group);
-  if (turns)
+  if (blocks)
+    by_blocks(f, m, v, functions);
+  else if (turns)
     turn(turns, f, natural(widest(m)));
   else if (vectors_ && by.contains(v) && !read_backwards(group))
     in_phases(f, m, v, by);

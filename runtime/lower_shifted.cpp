@@ -1,12 +1,13 @@
 // What terms of a window compute at shifted places, computed once. The weights of a bilateral filter, exp(-(x[i+r-1] - x[i])^2),
 // are the same function of a pair of neighbours from both sides: its value for r = 2 at i is that for r = 0 at i+1. Nine
-// exponentials a point are five, for a block of rows and columns whose values stay in L1 (8 images of 1024x1024, two threads: 10.9
-// ms and not 12.8; without the sums of weights, 9.8 and 11.4):
+// exponentials a point are five, for a block of rows and columns whose values stay in cache (8 images of 1024x1024, two threads: 10.9
+// ms and not 12.8; without the sums of weights, 9.8 and 11.4). Sums that one map alone reads are part of its expression:
 //
 //   for each block:  w0, w1, … = exp(…), on the block and its border
 //                    for each point of it:  sum = w0[i]*… + w0[i+1]*… + …
 //
-// Two terms' values are the same function if they are equal once the axes are moved to where the first read is at 0.
+// Two terms' values are the same function if they are equal once the axes are moved to where the first read is at 0. What is read at one
+// place only (dy / sum of weights, of each neighbour) is a copy with a border (emit_padding.cpp), not of every block.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -20,8 +21,13 @@ namespace {
 
 using affine::Poly;
 
-// A block's values of four functions fill 21 KB. Eight rows compute a ninth for their border.
-constexpr int64_t kBlockRows = 8, kBlockColumns = 128;
+// What a block's border costs is 1/16 by either side; its values of four functions fill 74 KB of L2 (8 rows of 128: 21 KB in L1, and
+// the bilateral filter's forward and backward 28.6 ms instead of 27.7).
+constexpr int64_t kBlockRows = 16, kBlockColumns = 256;
+
+// Of arithmetic in what is left of the terms: more than in others that are written out, as without it all of them compute what
+// they share (the bilateral filter's backward, 3180: 19.3 ms instead of 20.8).
+constexpr int64_t kMostLeft_ps = 5 * kWrittenOut_ps / 2;
 
 // `axis + offset`, if an index is that.
 std::optional<std::pair<Id, int64_t>> axis_and_offset(const Arena& a, Id index) {
@@ -209,8 +215,50 @@ std::optional<Lowering::Shifted> Lowering::shifted_values(const std::vector<size
     }
   }
   ShiftFinder(*this, m, s.terms).find(s);
-  if (s.functions.empty() || s.remaining_ps > kWrittenOut_ps) return {};
+  if (s.functions.empty() || s.remaining_ps > kMostLeft_ps) return {};
   return s;
+}
+
+// What the function reads, if all of it is read where the axes are.
+std::vector<Id> Lowering::reads_at(Id function, const std::vector<Id>& left) const {
+  const Arena& a = *spec_.arena;
+  std::vector<Id> reads;
+  for (Id id : reachable(a, function)) {
+    if (!is_read(a[id].op) || read_indices(a[id]).empty()) continue;
+    if (!std::ranges::equal(read_indices(a[id]), left)) return {};
+    reads.push_back(id);
+  }
+  return reads;
+}
+
+// The one map that reads all of the group's results, and nobody else does: then they are part of its expression.
+const SpecMember* Lowering::map_of(const std::vector<size_t>& group) const {
+  const Arena& a = *spec_.arena;
+  const SpecMember* found = nullptr;
+  for (const SpecMember* m : members_of(group)) {
+    if (!part_of_a_map(*m)) return nullptr;
+    for (const SpecMember& other : spec_.members) {
+      const auto read = tensors_read(a, other.body);
+      if (std::ranges::find(read, m->tensor) == read.end()) continue;
+      if ((found && found != &other) || other.left != m->left) return nullptr;
+      found = &other;
+    }
+  }
+  const std::vector<size_t> maps = {static_cast<size_t>(found - spec_.members.data())};
+  return quotients_of(maps).empty() && !turned_map(maps) && !read_backwards(maps) ? found : nullptr;
+}
+
+void Lowering::by_blocks(Func f, const SpecMember& m, Id v, const std::vector<Func>& functions) const {
+  const int width = natural(widest(m));
+  const int columns = static_cast<int>(std::min(kBlockColumns, axis(v).extent / width * width));
+  Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
+  order_rows(f, m, v);
+  f.split(vars_.at(v), vo, vi, columns, TailStrategy::ShiftInwards).vectorize(vi, width);
+  if (const auto rows = rows_of(m, v); !rows.empty())
+    f.split(vars_.at(rows[0]), yo, yi, static_cast<int>(kBlockRows), TailStrategy::GuardWithIf)
+        .reorder(vi, yi, vo, yo)
+        .never_partition(yo);
+  for (Func w : functions) w.compute_at(f, vo).vectorize(w.args()[0], width, TailStrategy::RoundUp);
 }
 
 void Lowering::shifted(const std::vector<size_t>& group, const Shifted& s, Id v) {
@@ -219,7 +267,13 @@ void Lowering::shifted(const std::vector<size_t>& group, const Shifted& s, Id v)
   const std::vector<Var> left = func_vars(m);
   const auto dims = tile_dimensions(spec_, m);
   std::vector<Func> functions;
+  std::map<size_t, std::vector<Id>> once;  // those of one place are copies with a border
   for (Id f : s.functions) {
+    if (auto reads = reads_at(f, m.left); !reads.empty()) {
+      once[functions.size()] = reads;
+      functions.emplace_back();
+      continue;
+    }
     Func w(name("shifted", static_cast<size_t>(squares_++)));
     Emitter inside = emit_;
     inside.values_once = false;
@@ -231,6 +285,12 @@ void Lowering::shifted(const std::vector<size_t>& group, const Shifted& s, Id v)
   Emitter with = emit_;
   with.values_once = false;  // by functions
   for (const auto& use : s.uses) {
+    if (auto reads = once.find(use.function); reads != once.end()) {
+      Emitter::Axes moved = left_locals(m);
+      for (size_t i : dims) moved[m.left[i]] = vars_.at(m.left[i]) + static_cast<int>(use.base[i]);
+      with.given[use.value] = emit_.padded_value(s.functions[use.function], reads->second, moved);
+      continue;
+    }
     std::vector<Expr> at;
     for (size_t i = dims.size(); i-- > 0;) at.push_back(vars_.at(m.left[dims[i]]) + static_cast<int>(use.base[dims[i]]));
     with.given[use.value] = functions[use.function](at);
@@ -241,20 +301,22 @@ void Lowering::shifted(const std::vector<size_t>& group, const Shifted& s, Id v)
     for (const SpecMember& x : term) members.push_back(&x);
     values = with.steps(members, std::move(values), left_locals(m));
   }
+  std::erase_if(functions, [](const Func& f) { return !f.defined(); });
   if (group.size() == 1) values[0] = to_storage(m, values[0]);
   Func all(name("few", m.tensor));
   define(all, exprs(left), values);
-
-  const int width = natural(widest(m));
-  const int columns = static_cast<int>(std::min(kBlockColumns, axis(v).extent / width * width));
-  Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
-  order_rows(all, m, v);
-  all.split(vars_.at(v), vo, vi, columns, TailStrategy::ShiftInwards).vectorize(vi, width);
-  if (const auto rows = rows_of(m, v); !rows.empty())
-    all.split(vars_.at(rows[0]), yo, yi, static_cast<int>(kBlockRows), TailStrategy::GuardWithIf)
-        .reorder(vi, yi, vo, yo)
-        .never_partition(yo);
-  for (Func w : functions) w.compute_at(all, vo).vectorize(w.args()[0], width, TailStrategy::RoundUp);
+  if (const SpecMember* map = map_of(group)) {
+    in_blocks_[map->tensor] = functions;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const SpecMember& x = spec_.members[group[i]];
+      Func part(name("part", x.tensor));
+      part(left) = to_storage(x, element(all, exprs(left), i, group.size()));
+      emit_.made[x.tensor] = part;
+      emit_.left_axes[x.tensor] = x.left;
+    }
+    return;
+  }
+  by_blocks(all, m, v, functions);
   if (group.size() == 1) return publish(m, all);
   place(all);
   results_of(group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);

@@ -265,7 +265,11 @@ class Lowering {
   };
   class ShiftFinder;
   std::optional<Shifted> shifted_values(const std::vector<size_t>& group) const;
+  std::vector<Id> reads_at(Id function, const std::vector<Id>& left) const;
+  const SpecMember* map_of(const std::vector<size_t>& group) const;
+  void by_blocks(Func f, const SpecMember& m, Id v, const std::vector<Func>& functions) const;
   void shifted(const std::vector<size_t>& group, const Shifted& s, Id v);
+  std::map<uint32_t, std::vector<Func>> in_blocks_;  // of maps: the shifted functions that they read
   void scatter(const SpecMember& m);
   Loops listed(const SpecMember& m, Func into, Id row, Func rows_of);
   bool summed_by_row(const SpecMember& m) const;

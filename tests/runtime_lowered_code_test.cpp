@@ -48,8 +48,8 @@ std::vector<Case> cases() {
       {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true,
        {{"xhat_list", 1, 1}, {"allocate xh_acc", 2, 2}, {"[float32 * 32]", 2, 2}}},  // of a row, in registers
       {"bag_of_short_rows", kBag, {{"V", 300}, {"D", 3}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 0, 0}}},
-      {"bag_of_planes", "op f(x: f32[V,E,D], ids: i32[B] const) -> (y) { y[b,d,e] = x[abs(ids[b])%V,e,d] }",
-       {{"V", 30}, {"E", 3}, {"D", 300}, {"B", 90}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 1, 9}}},
+      {"bag_of_planes", "op f(x: f32[V,E,D], w: f32[B,E] const, ids: i32[B] const) -> (y) { y[b,e,d] = x[abs(ids[b])%V,e,d] * w[b,e] }",
+       {{"V", 90}, {"E", 3}, {"D", 150}, {"B", 90}}, true, {}},
       {"of_few", "op f(x: f32[V,D], ids: i32[63] const) -> (y) { y[b,d] = x[abs(ids[b])%V,d] }", {{"V", 70}, {"D", 37}}, true,
        {{"xhat_list", 0, 0}}},
       {"bag_in_one_tile", kBag, {{"V", 7}, {"D", 37}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 0, 0}}, 1 << 20},
@@ -64,16 +64,23 @@ std::vector<Case> cases() {
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
        {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {"xh_row", 2, 99}, {"xh_ends", 2, 99}}},  // a plane of each, rows copied whole
       {"depthwise_uneven", kDepthwise, {{"N", 3}, {"C", 2}, {"H", 7}, {"W", 29}}, true, {}},
-      {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false, {{"allocate xh_shifted", 4, 8}}, 1 << 16},
+      {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false,
+       {{"allocate xh_shifted", 4, 8}, {"allocate xh_few", 0, 0}}, 1 << 16},
+      {"bilateral_backward", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, true,  // dy / sum of weights: in a copy with a border
+       {{"allocate xh_shifted", 4, 8}, {"allocate xh_few", 0, 0}, {"allocate xh_pad", 3, 3}}, 1 << 16},
+      {"of_two_maps", 
+       "op f(x: f32[H,W]) -> (y, z) {\n"
+       " t[i,j] = sum(r in 0..3: exp(-(x[i+r-1,j else 0] - x[i,j])^2))\n y[i,j] = 1 / t[i,j]\n z[j,i] = sqrt(t[i,j])\n}",
+       {{"H", 40}, {"W", 70}}, false, {}, 1 << 16},
       {"bilateral_in_few_columns", kBilateral, {{"N", 3}, {"H", 5}, {"W", 17}}, false, {}},
       {"one_sided", "op f(x: f32[N,W]) -> (y) { y[n,j] = sum(s in 0..3: exp(x[n,j+s else 2] - 0.5*x[n,j])) }",
        {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 0, 0}}},
       {"at_one_place", "op f(x: f32[N,W], z: f32[N,W]) -> (y) { y[n,j] = sum(s in 0..3 if j + s < W: exp(x[n,j+s else 2]) * z[n,j]) }",
-       {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 1, 2}}},
+       {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 0, 0}, {"allocate xh_pad", 1, 1}}},
       {"two_tensors",
        "op f(x: f32[H,W], z: f32[H,W]) -> (y) {\n"
        " y[i,j] = sum(r in 0..3: tanh(x[i+r-1,j else 1]*z[i+r-1,j else 2]) * x[i+r-1,j else 1] * tanh(x[i,j]*z[i,j]))\n}",
-       {{"H", 70}, {"W", 40}}, false, {{"allocate xh_shifted", 1, 2}}, 1 << 20},
+       {{"H", 70}, {"W", 40}}, false, {{"allocate xh_shifted", 0, 0}, {"allocate xh_pad", 2, 2}}, 1 << 20},
       {"beyond_the_other_axes", "op f(x: f32[K,M,N]) -> (y) { y[i in 0..N, j in 0..M] = prod(k in 0..3: 1 + x[i,j,k-1 else 0]) }",
        {{"K", 5}, {"M", 6}, {"N", 33}}, false, {}},
       {"two_places_in_one_copy",
