@@ -73,7 +73,8 @@ std::string loaded_library(const std::string& beginning) {
 }
 
 std::string code_fingerprint() {
-  const char* options = std::getenv("HL_LLVM_ARGS");  // what its user tells Halide's compiler
+  const char* options = std::getenv(kLlvmVariable);  // what its user tells Halide's compiler
+  if (options && std::string_view(options) == kLlvmOptions) options = nullptr;
   return fmt::format("xhat {} {}; Halide {}.{}.{} {} {}; {}", XHAT_VERSION, XHAT_SOURCE_HASH, HALIDE_VERSION_MAJOR,
                      HALIDE_VERSION_MINOR, HALIDE_VERSION_PATCH, library_version(), options ? options : "",
                      processor());

@@ -1,7 +1,9 @@
 #include "runtime/kernel_compile.h"
 
+#include <cstdlib>
 #include <mutex>
 
+#include "runtime/fingerprint.h"
 #include "runtime/link_kernel.h"
 #include "runtime/lower.h"
 #include "runtime/tile_services.h"
@@ -37,17 +39,20 @@ struct Quiet final : Halide::CompileTimeErrorReporter {
   [[noreturn]] void error(const char* message) override { throw Halide::CompileError(message); }
 };
 
-void silence_halide() {
+void set_up_halide() {
   static Quiet quiet;
   static std::once_flag once;
-  std::call_once(once, [] { Halide::set_custom_compile_time_error_reporter(&quiet); });
+  std::call_once(once, [] {
+    Halide::set_custom_compile_time_error_reporter(&quiet);
+    setenv(kLlvmVariable, kLlvmOptions, 0);  // read once, when LLVM starts
+  });
 }
 
 // Halide 21 trips over some gathers of vectors (slices of interleaved loads: one random program in some thousands). Slow and
 // right is better than none.
 template <class F>
 auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
-  silence_halide();
+  set_up_halide();
   try {
     return compile_it(true);
   } catch (const Halide::Error& refused) {
