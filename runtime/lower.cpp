@@ -17,6 +17,7 @@
 #include <set>
 
 #include "cse/auto_inliner.h"
+#include "runtime/float_pairs.h"
 #include "runtime/lowering.h"
 #include "runtime/stream_stores.h"
 #include "runtime/tile_services.h"
@@ -361,6 +362,7 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
   const KernelSpec compiled = as_compiled(spec);
   LoweredKernel lowered = Lowering(compiled, target, vectors).run();
+  keep_float_pairs(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;
 }

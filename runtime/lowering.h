@@ -92,8 +92,7 @@ class Lowering {
     int width = vectors_ ? natural(type) : 1;
     if (constant(x))
       while (width > 1 && a.extent < width) width /= 2;
-    // The tail of vectors of two has divided what masked loads leave out, and kept the NaN (Halide 21; tests: three_in_a_row).
-    if (width <= 1 || (width == 2 && constant(x) && a.extent % 2 != 0)) return;
+    if (width <= 1) return;
     if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
     if (unroll > 1) {
       split_unrolled(stage, v, width, unroll);
