@@ -31,6 +31,7 @@ class Lowering {
       : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}, {}} {}
 
   LoweredKernel run();
+  bool element_by_element();
 
  private:
   const KernelSpec& spec_;
@@ -127,6 +128,8 @@ class Lowering {
   Turned turned_map(const std::vector<size_t>& group) const;
   void give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
   void turn(const Turned& t, Func f, int vector) const;
+
+  Expr begin_of(const SpecMember& m, const std::string& buffer) const;
 
   // Is there one result into whose row loop the rest can go?
   void find_row_loop();
