@@ -1,4 +1,5 @@
 // Files of kernels that are not what they should be: seen before they are loaded, and made anew.
+#include "runtime/fingerprint.h"
 #include "tests/disk_cache_helper.h"
 
 #include <unistd.h>
@@ -65,6 +66,16 @@ TEST_F(KernelFiles, WhatIsOfAnotherBuildOrKernelIsMadeAnew) {
   other.key += " ";
   put(other);
   expect_made_anew(file, right.key);
+}
+
+// What xhat itself tells LLVM is in its sources already; a process that has compiled a kernel finds those of one that has not.
+TEST_F(KernelFiles, WhatLlvmIsToldByItsUserIsInTheFingerprint) {
+  auto told = [](const char* options) {
+    Environment set(runtime::kLlvmVariable, options);
+    return runtime::code_fingerprint();
+  };
+  EXPECT_EQ(told(runtime::kLlvmOptions), told(""));
+  EXPECT_NE(told("-some-option"), told(""));
 }
 
 TEST_F(KernelFiles, WhatOthersCanWriteIsMadeAnew) {
