@@ -21,12 +21,14 @@ using namespace Halide::Internal;
 
 // The launches that stand in a lowered pipeline, as calls of halide_cuda_run or halide_opencl_run:
 //   (state, entry, blocks x 3, threads x 3, shared bytes, struct of sizes, struct of arguments, struct of flags)
-// Its arguments are buffers by name, and numbers in structs of their own; the last one is null.
+// Its arguments are buffers by name, and numbers in structs of their own; the last one is null. What is known by then of the
+// launches that were written down is filled in.
 struct FindLaunches : IRVisitor {
   using IRVisitor::visit;
   const GpuKernel& kernel;
-  std::vector<DeviceLaunch> found;
-  explicit FindLaunches(const GpuKernel& k) : kernel(k) {}
+  std::vector<DeviceLaunch>& launches;
+  size_t found = 0;
+  FindLaunches(const GpuKernel& k, std::vector<DeviceLaunch>& written) : kernel(k), launches(written) {}
 
   static int64_t number(const Expr& e) {
     if (auto n = as_const_int(Halide::Internal::simplify(e))) return *n;
@@ -53,17 +55,13 @@ struct FindLaunches : IRVisitor {
   void visit(const Call* op) override {
     IRVisitor::visit(op);
     if (op->name != "halide_cuda_run" && op->name != "halide_opencl_run") return;
-    if (found.size() == kernel.launches.size()) throw Bug("there are more launches than were written down");
-    const GpuLaunch& written = kernel.launches[found.size()];
-    DeviceLaunch l;
+    if (found == launches.size()) throw Bug("there are more launches than were written down");
+    DeviceLaunch& l = launches[found++];
+    if (l.threads != number(op->args.at(5))) throw Bug("Halide made launches of another order or shape than were written down");
     l.entry = op->args.at(1).as<StringImm>()->value;
-    l.blocks = written.blocks;
-    l.threads = static_cast<int>(number(op->args.at(5)));
     l.shared_bytes = number(op->args.at(8));
-    if (l.threads != written.threads) throw Bug("Halide made launches of another order or shape than were written down");
     const auto& args = members(op->args.at(10));
     for (size_t i = 0; i + 1 < args.size(); ++i) l.args.push_back(argument(args[i]));
-    found.push_back(l);
   }
 };
 
@@ -107,16 +105,9 @@ void transfer_code(A& a, DeviceCode& code) {
     a.number(b.partial);
     transfer_amount(a, b.bytes);
   }
-  a.resize(code.launches);
-  for (GpuLaunch& l : code.launches) {
-    a.text(l.what);
-    transfer_amount(a, l.blocks);
-    a.number(l.threads);
-    a.number(l.shared_bytes);
-  }
 }
 
-DeviceCode described(const GpuKernel& lowered) { return {{{}, lowered.zeros, {}}, lowered.values, lowered.buffers, lowered.launches}; }
+DeviceCode described(const GpuKernel& lowered) { return {{{}, lowered.zeros, lowered.launches}, lowered.values, lowered.buffers}; }
 
 DeviceCode compile(Target target, GpuKernel lowered) {
   DeviceCode made = described(lowered);
@@ -126,11 +117,11 @@ DeviceCode compile(Target target, GpuKernel lowered) {
     made.kernel.text.assign(reinterpret_cast<const char*>(b.data()), b.size_in_bytes());
     while (target != Target::vulkan && made.kernel.text.ends_with('\0')) made.kernel.text.pop_back();
   }
-  FindLaunches launches(lowered);
+  if (target == Target::vulkan) return made;
+  FindLaunches launches(lowered, made.kernel.launches);
   for (const auto& f : module.functions()) f.body.accept(&launches);
-  made.kernel.launches = std::move(launches.found);
-  if (target != Target::vulkan && made.kernel.launches.size() != made.launches.size()) throw Bug("launches were lost on the way through Halide");
-  if (target != Target::vulkan) name_after_place(made.kernel);
+  if (launches.found != made.kernel.launches.size()) throw Bug("launches were lost on the way through Halide");
+  name_after_place(made.kernel);
   return made;
 }
 

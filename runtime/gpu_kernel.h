@@ -17,11 +17,10 @@ DeviceKind kind_of(Target target);
 
 // Plain data; no device is needed to make it.
 struct DeviceCode {
-  DeviceKernel kernel;            // its text as PTX, OpenCL C or SPIR-V; launches of CUDA and OpenCL
+  DeviceKernel kernel;            // its text as PTX, OpenCL C or SPIR-V; Vulkan's launches have no entries
   std::vector<uint32_t> values;   // tensors of the spec that are passed as numbers, by number of a LaunchArg
   std::vector<GpuBuffer> buffers;  // by number of a LaunchArg
-  std::vector<GpuLaunch> launches;  // the same launches, for people and tests
-  bool idle() const { return launches.empty() && kernel.zeros.empty(); }
+  bool idle() const { return kernel.launches.empty() && kernel.zeros.empty(); }
 };
 DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
 // The values that a kernel takes, as far as they follow from the sizes of its spec.

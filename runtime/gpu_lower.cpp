@@ -163,7 +163,7 @@ void GpuLowering::launch(const std::string& what, const Count& blocks, int threa
   s = Halide::Internal::simplify(s);
   if (kind_ == DeviceKind::opencl) s = with_vector_masks(s);
   launches_.push_back(s);
-  out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_});
+  out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_, {}, {}});
 }
 
 void GpuLowering::flat_launch(const std::vector<size_t>& group) {

@@ -96,14 +96,15 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
       SCOPED_TRACE(spec.name);
       runtime::DeviceCode code = runtime::device_code(Target::cuda, spec, stored);
       const std::vector<runtime::SizeValue> values = runtime::values_of(code, spec);
-      launches += static_cast<int>(code.launches.size());
-      for (const char* what : {"finish", "scatter"}) whole += static_cast<int>(std::ranges::count(code.launches, what, &runtime::GpuLaunch::what));
-      for (const runtime::GpuLaunch& l : code.launches) {
+      const std::vector<runtime::DeviceLaunch>& launched = code.kernel.launches;
+      launches += static_cast<int>(launched.size());
+      for (const char* what : {"finish", "scatter"}) whole += static_cast<int>(std::ranges::count(launched, what, &runtime::DeviceLaunch::what));
+      for (const runtime::DeviceLaunch& l : launched) {
         each += fmt::format(" {}({}{}x{})", l.what, l.blocks.value < 0 ? "" : "~", l.blocks.at(values), l.threads);
         shared = std::max(shared, l.shared_bytes);
         EXPECT_LE(l.shared_bytes, kSharedBytes);
       }
-      EXPECT_EQ(count(code.kernel.text, ".entry "), static_cast<int>(code.launches.size()));
+      EXPECT_EQ(count(code.kernel.text, ".entry "), static_cast<int>(launched.size()));
       for (const char* arch : {"sm_80", "sm_90"}) {
         Assembled a = assemble(code.kernel.text, arch);
         EXPECT_EQ(a.spilled, 0) << a.said;
