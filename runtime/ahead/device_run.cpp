@@ -15,6 +15,7 @@
 #include <cstring>
 #include <map>
 
+#include "runtime/ahead/known_plans.h"
 #include "runtime/ahead/library.h"
 #include "runtime/device_buffer.h"
 
@@ -45,18 +46,10 @@ struct DeviceContext {
 
 }  // namespace
 
-constexpr size_t kPlansKept = 64;
-
-struct KnownPlan {
-  const std::vector<AheadVariant>* of = nullptr;
-  std::vector<int64_t> dims;
-  std::shared_ptr<const AheadDevicePlan> plan;
-};
-
 struct DeviceCalls {
   std::atomic<bool> trust_data = false;
-  std::mutex mutex;
-  std::vector<KnownPlan> plans;
+  KnownPlans<AheadDevicePlan> plans;
+  std::mutex mutex;  // of what follows
   std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
 };
 
@@ -132,20 +125,13 @@ class CallOnDevice {
  private:
   std::shared_ptr<const AheadDevicePlan> plan_for(const std::vector<std::vector<AheadVariant>>& sides) const {
     const auto& variants = sides[static_cast<size_t>(number_)];
-    std::lock_guard lock(calls_.mutex);
-    for (const KnownPlan& k : calls_.plans)
-      if (k.of == &variants && k.dims == dims_) return k.plan;
-    auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims_); });
-    if (found == variants.end())
-      fail(t_, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t_, dims_) + " on " + std::string(name_of(device_.target)) +
-                                          ", but for " + device_.known_sizes + "; build it with --gpu-dims for these sizes too");
-    const AheadNumbers at = numbers_at(*found, dims_);
-    SlotReader reader(at.numbers, at.reals);
-    auto made = std::make_shared<AheadDevicePlan>();
-    transfer_device_plan(reader, *made);
-    if (calls_.plans.size() >= kPlansKept) calls_.plans.erase(calls_.plans.begin());
-    calls_.plans.push_back({&variants, dims_, made});
-    return made;
+    return calls_.plans.find(variants, dims_, [&] {
+      const AheadNumbers at = numbers_for(t_, variants, dims_, device_.known_sizes, name_of(device_.target));
+      SlotReader reader(at.numbers, at.reals);
+      auto made = std::make_shared<AheadDevicePlan>();
+      transfer_device_plan(reader, *made);
+      return made;
+    });
   }
 
   DeviceDriver& driver_of(DeviceStream stream) const {

@@ -1,5 +1,6 @@
 #include "runtime/ahead/library.h"
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <stdexcept>
@@ -88,6 +89,15 @@ int64_t bytes_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>
   auto bytes = static_cast<int64_t>(byte_size(t.tensors[static_cast<size_t>(tensor)].type));
   for (int64_t e : shape_of(t, tensor, dims)) bytes *= e;
   return bytes;
+}
+
+AheadNumbers numbers_for(const AheadTable& t, const std::vector<AheadVariant>& variants, const std::vector<int64_t>& dims,
+                         const std::string& known_sizes, std::string_view device) {
+  auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims); });
+  if (found != variants.end()) return numbers_at(*found, dims);
+  const std::string on = device.empty() ? "" : " on " + std::string(device), option = device.empty() ? "--dims" : "--gpu-dims";
+  fail(t, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t, dims) + on + ", but for " + known_sizes + "; build it with " +
+                                     option + " for these sizes too");
 }
 
 void check_sizes(const AheadTable& t, const AheadSide& side, const std::vector<int64_t>& dims) {
