@@ -21,6 +21,7 @@
 #include "runtime/ahead_text.h"
 #include "runtime/child.h"
 #include "runtime/kernel_compile.h"
+#include "runtime/thread_pool.h"
 
 namespace xhat {
 namespace {
@@ -110,7 +111,7 @@ std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const A
         next = jobs.size();
       }
   };
-  size_t count = static_cast<size_t>(options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  size_t count = static_cast<size_t>(runtime::threads_or_all(options.jobs));
   std::vector<std::thread> threads;
   for (size_t i = 1; i < std::min(count, jobs.size()); ++i) threads.emplace_back(compile);
   compile();
