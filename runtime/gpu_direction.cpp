@@ -96,7 +96,7 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     kernels_.push_back(k);
     if (k->library) continue;
     jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k, disk] {
-      k->compiled = compiled_for(target, k->spec, stored, disk);
+      k->compiled = compiled_for(class_of(target, k->spec, stored), disk);
       if (!k->code().idle()) k->compiled->on(queue);
     }));
   }

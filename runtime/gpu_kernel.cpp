@@ -154,55 +154,51 @@ DeviceKind kind_of(Target target) {
   throw Bug("the CPU is no device");
 }
 
-DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  return compile(target, gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
-}
-
 std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec) {
   std::vector<SizeValue> values;
   for (uint32_t t : code.values) values.push_back(size_value(spec.tensors[t].type, spec.tensors[t].value));
   return values;
 }
 
-DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  return described(gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
-}
-
-std::string key_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
-  const KernelSpec spec = as_compiled_for_gpu(given);
-  std::string key = fmt::format("{};", name_of(target));
+GpuClass class_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
+  GpuClass c = {target, as_compiled_for_gpu(given), stored, fmt::format("{};", name_of(target))};
+  const KernelSpec& spec = c.spec;
+  std::string& key = c.key;
   for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
   for (const auto& [id, x] : spec.axes)
     if (x.count != kNoCount) key += fmt::format("{}:{}*{},", x.count, x.extent, x.multiple);
   for (const SpecTensor& t : spec.tensors)
     if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
-  return key + spec.key();
+  key += spec.key();
+  return c;
 }
 
-CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& given, const std::vector<DType>& stored, DiskCache* disk) {
-  const KernelSpec spec = as_compiled_for_gpu(given);
-  if (target == Target::vulkan) disk = nullptr;  // its code is inside of Halide's pipeline
-  const std::string key = disk ? key_of(target, given, stored) : "";
-  if (auto bytes = disk ? disk->load_bytes(key) : std::nullopt) {
+DeviceCode device_code(const GpuClass& c) { return compile(c.target, gpu_lower(c.spec, kind_of(c.target), c.stored)); }
+
+DeviceCode launches_of(const GpuClass& c) { return described(gpu_lower(c.spec, kind_of(c.target), c.stored)); }
+
+CompiledGpuKernel::CompiledGpuKernel(const GpuClass& c, DiskCache* disk) {
+  if (c.target == Target::vulkan) disk = nullptr;  // its code is inside of Halide's pipeline
+  if (auto bytes = disk ? disk->load_bytes(c.key) : std::nullopt) {
     ByteReader reader(reinterpret_cast<const uint8_t*>(bytes->data()));
     transfer_code(reader, code_);
     return;
   }
   try {
-    GpuKernel lowered = gpu_lower(spec, kind_of(target), stored);
-    if (target != Target::vulkan) {
-      code_ = compile(target, std::move(lowered));
+    GpuKernel lowered = gpu_lower(c.spec, kind_of(c.target), c.stored);
+    if (c.target != Target::vulkan) {
+      code_ = compile(c.target, std::move(lowered));
       if (disk) {
         ByteWriter writer;
         transfer_code(writer, code_);
-        disk->store_bytes(key, {writer.bytes.begin(), writer.bytes.end()});
+        disk->store_bytes(c.key, {writer.bytes.begin(), writer.bytes.end()});
       }
       return;
     }
     code_ = described(lowered);
-    loaded_[&vulkan_driver()] = vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(target)), spec.name);
+    loaded_[&vulkan_driver()] = vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(c.target)), c.spec.name);
   } catch (const Halide::Error& refused) {
-    throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
+    throw Bug("Halide refused kernel " + c.spec.name + ": " + refused.what());
   }
 }
 
@@ -216,7 +212,7 @@ const LoadedKernel& CompiledGpuKernel::on(const DeviceQueue& queue) const {
   return *loaded;
 }
 
-std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored, DiskCache* disk) {
+std::shared_ptr<const CompiledGpuKernel> compiled_for(const GpuClass& c, DiskCache* disk) {
   using Entry = std::shared_future<std::shared_ptr<const CompiledGpuKernel>>;
   static std::mutex mutex;
   static auto& known = *new std::map<std::string, Entry>;  // stays: when static things end, drivers may have ended before
@@ -225,14 +221,14 @@ std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const Kerne
   bool mine = false;
   {
     std::lock_guard lock(mutex);
-    auto [it, fresh] = known.try_emplace(key_of(target, spec, stored));
+    auto [it, fresh] = known.try_emplace(c.key);
     if (fresh) it->second = promise.get_future().share();
     entry = it->second;
     mine = fresh;
   }
   if (!mine) return entry.get();
   try {
-    promise.set_value(std::make_shared<const CompiledGpuKernel>(target, spec, stored, disk));
+    promise.set_value(std::make_shared<const CompiledGpuKernel>(c, disk));
   } catch (...) {
     promise.set_exception(std::current_exception());
   }

@@ -113,12 +113,14 @@ TEST_F(AheadCuda, RunsOnTheCallersStreamAndMemory) {
 
 TEST_F(AheadCuda, TheSecondCallAllocatesNothing) {
   EXPECT_EQ(forward(stream_) + backward(stream_), kOk) << library_->message();
-  auto allocations = state_.allocations, modules = state_.modules;
+  auto allocations = state_.allocations, modules = state_.modules, questions = state_.questions;
   size_t launches = state_.launches.size();
   std::vector<uint64_t> before = not_ours();
+  EXPECT_EQ(questions, 2) << "each call asks once whether the stream is being captured";
   EXPECT_EQ(forward(stream_) + backward(stream_), kOk) << library_->message();
   EXPECT_EQ(state_.allocations, allocations);
   EXPECT_EQ(state_.modules, modules);
+  EXPECT_EQ(state_.questions, 2 * questions);
   EXPECT_EQ(state_.launches.size(), 2 * launches);
   EXPECT_EQ(not_ours(launches), before);
 }

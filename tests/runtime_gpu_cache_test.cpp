@@ -27,7 +27,7 @@ class GpuKernelsOnDisk : public KernelsOnDisk {
   }
   // As a process does that has compiled nothing.
   DeviceCode code(Target target, DiskCache* disk, int64_t n = 4096) const {
-    return CompiledGpuKernel(target, spec(n), runtime::stored_types(program_), disk).code();
+    return CompiledGpuKernel(runtime::class_of(target, spec(n), runtime::stored_types(program_)), disk).code();
   }
   static void expect_same(const DeviceCode& a, const DeviceCode& b) {
     EXPECT_TRUE(a.kernel == b.kernel);

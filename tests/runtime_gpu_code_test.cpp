@@ -94,7 +94,7 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
     std::string each;
     for (const runtime::KernelSpec& spec : runtime::gpu_specs(p, plan, sizes, Target::cuda)) {
       SCOPED_TRACE(spec.name);
-      runtime::DeviceCode code = runtime::device_code(Target::cuda, spec, stored);
+      runtime::DeviceCode code = runtime::device_code(runtime::class_of(Target::cuda, spec, stored));
       const std::vector<runtime::SizeValue> values = runtime::values_of(code, spec);
       const std::vector<runtime::DeviceLaunch>& launched = code.kernel.launches;
       launches += static_cast<int>(launched.size());

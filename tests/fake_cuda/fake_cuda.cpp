@@ -251,6 +251,7 @@ Result cuStreamIsCapturing(void* stream, int* status) {
   if (!s) return kInvalidHandle;
   if (Result r = usable(stream, "cuStreamIsCapturing")) return r;
   *status = s->capturing;
+  ++state.questions;
   return kOk;
 }
 Result cuStreamSynchronize(void* stream) {
