@@ -112,7 +112,8 @@ class CompiledOp {
 
   // Inputs and outputs by name. Throws Error naming the op, the tensor, what is wrong and what was expected, before
   // anything is written: a missing, unknown or doubled name, wrong rank, dtype or extents, dims that disagree, a null
-  // buffer, an output that overlaps another argument, an index in the data that is out of range. On a GPU also runtime::DeviceError:
+  // buffer, an output that overlaps another argument (but it may be given all of an input's memory where each element is read only
+  // for the element in its place: docs/design.md, Calls), an index in the data that is out of range. On a GPU also runtime::DeviceError:
   // no driver, no device, out of memory, memory of another device, context or of the host.
   CallCounts infer(Arguments arguments, const CallOptions& call = {}) const;
   CallCounts infer(List arguments, const CallOptions& call = {}) const {

@@ -141,10 +141,26 @@ struct CompiledOp::Impl {
     runtime::check_view(program(), t, v, written, queue);
   }
 
+  // Is the output the input's memory, all of it? Kernels on the CPU may allow for that.
+  static bool lies_on(const TensorView& output, const TensorView& input) {
+    return output.data == input.data && output.place == Target::cpu && runtime::overlap(output, input) && output.type == input.type &&
+           std::ranges::equal(output.extents(), input.extents()) && output.dense() && input.dense();
+  }
+
+  template <class F>
+  static void for_each_over(const Side& phase, const std::vector<TensorView>& views, const F& f) {
+    for (TensorId out : phase.program.outputs)
+      for (TensorId in : phase.program.inputs)
+        if (lies_on(views[out], views[in])) f(runtime::OutputOver{out, in});
+  }
+
   void check_overlap(const Side& phase, const std::vector<TensorView>& views) const {
+    auto over_input = [&](TensorId out, TensorId t) {
+      return !on_gpu() && lies_on(views[out], views[t]) && std::ranges::find(phase.program.inputs, t) != phase.program.inputs.end();
+    };
     for (TensorId out : phase.program.outputs)
       for (TensorId t : phase.bound)
-        if (t != out && runtime::overlap(views[out], views[t]))
+        if (t != out && runtime::overlap(views[out], views[t]) && !over_input(out, t))
           fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", name(out), name(t)));
   }
 
@@ -156,9 +172,11 @@ struct CompiledOp::Impl {
       s.push_back(v.rank * 2 + v.dense());
       s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
     }
+    for_each_over(phase, views, [&](runtime::OutputOver o) { s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}}); });
   }
 
-  std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense, const DeviceQueue& queue) const {
+  std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense, const DeviceQueue& queue,
+                              const std::vector<runtime::OutputOver>& over = {}) const {
     runtime::refuse_in_capture(queue, "compile kernels");
     auto made = std::make_shared<Ready>();
     made->dims = dims;
@@ -169,7 +187,7 @@ struct CompiledOp::Impl {
     if (on_gpu())
       made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries(),
                                                                 cache->disk().get());
-    else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache);
+    else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache, over);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
     if (phase.checks.of_data) {
       std::vector<bool> flags = dense;
@@ -203,7 +221,13 @@ struct CompiledOp::Impl {
     }
     std::vector<bool> dense(program().tensors.size(), true);
     for (TensorId t : phase.bound) dense[t] = views[t].dense();
-    auto made = make(phase, dims, dense, queue);
+    std::vector<runtime::OutputOver> over;
+    if (!on_gpu()) for_each_over(phase, views, [&](runtime::OutputOver o) { over.push_back(o); });
+    for (runtime::OutputOver o : over)
+      if (&phase == &forward && std::ranges::find(backward.program.inputs, o.input) != backward.program.inputs.end())
+        fail(fmt::format("{0} overlaps {1} in memory, and cannot be written over it: the backward needs {1}. Give {0} memory of its own",
+                         name(o.output), name(o.input)));
+    auto made = make(phase, dims, dense, queue, over);
     made->signature = s;
     phase.ready.push_back(made);
     return made;

@@ -100,21 +100,13 @@ static Expr from_table(Op op, std::vector<Expr> args) {
   return row->make(args);
 }
 
-// Halide refuses to divide by 0, as a mean over nothing does, and by what it finds to be 0 (a count of ties, where there is
-// none): so it must not look. LLVM makes nothing of the call.
-Expr quotient(const Expr& x, const Expr& divisor) {
-  if (Halide::Internal::is_const(divisor) && !Halide::Internal::is_const_zero(divisor)) return x / divisor;
-  const char* call = divisor.type().bits() == 32 ? "llvm.copysign.f32" : "llvm.copysign.f64";
-  return x / Halide::Internal::Call::make(divisor.type(), call, {divisor, divisor}, Halide::Internal::Call::PureExtern);
-}
-
 Expr float_op(const Node& n, const std::vector<Expr>& x) {
   switch (n.op) {
     case Op::neg: return x[0] * Halide::Internal::make_const(x[0].type(), -1);
     case Op::add: return x[0] + x[1];
     case Op::sub: return x[0] - x[1];
     case Op::mul: return x[0] * x[1];
-    case Op::div: return quotient(x[0], x[1]);
+    case Op::div: return vmath::quotient(x[0], x[1]);
     case Op::mod: return vmath::mod(x[0], x[1]);
     case Op::maximum: return vmath::max(x[0], x[1]);
     case Op::minimum: return vmath::min(x[0], x[1]);
@@ -185,7 +177,7 @@ Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
       base = base * base;
     }
     if (*whole == 0) return Halide::select(vmath::is_nan(x[0]), x[0], result);
-    return *whole < 0 ? Halide::Internal::make_one(x[0].type()) / result : result;
+    return *whole < 0 ? vmath::quotient(Halide::Internal::make_one(x[0].type()), result) : result;
   }
   // C's pow gives 1 for pow(nan, 0) and pow(1, nan); in the language NaN goes through every operation.
   Expr nan = vmath::is_nan(x[0]) || vmath::is_nan(x[1]);
@@ -202,7 +194,7 @@ Expr divide_by_invariant(const Expr& x, const Expr& s) {
   double near = wide ? 0x1p-900 : 0x1p-96, far = wide ? 0x1p900 : 0x1p96, step = wide ? 0x1p200 : 0x1p32;
   Expr size = vmath::abs(s);
   Expr scale = Halide::select(size < number(near), number(step), size > number(far), number(1 / step), number(1));
-  return x * quotient(number(1), s * scale) * scale;
+  return x * vmath::quotient(number(1), s * scale) * scale;
 }
 
 }  // namespace ops

@@ -19,7 +19,6 @@ Expr floor_div(const Expr& a, const Expr& b);
 Expr floor_mod(const Expr& a, const Expr& b);
 Expr cast_to(DType t, const Expr& e);
 Expr philox(const Expr& seed, const Expr& i);
-Expr quotient(const Expr& x, const Expr& divisor);
 Expr float_op(const Node& n, const std::vector<Expr>& x);
 Expr integer_op(const Node& n, const std::vector<Expr>& x);
 Expr compare(Op op, const Expr& a, const Expr& b);

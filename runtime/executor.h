@@ -49,12 +49,18 @@ class Direction {
   double compile_ms_ = 0;
 };
 
+// An output to be written where an input lies (runtime/write_over.h).
+struct OutputOver {
+  TensorId output = 0, input = 0;
+};
+
 // On the CPU.
 class DirectionKernels : public Direction {
  public:
-  // dense: per tensor of the program, whether the caller's buffer has no gaps. Compiles the kernels, two at a time.
+  // dense: per tensor of the program, whether the caller's buffer has no gaps. Compiles the kernels, two at a time. over: throws
+  // Error if a kernel, or a later one, reads the input elsewhere.
   DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const FusionOptions& fusion,
-                   std::shared_ptr<KernelCache> cache);
+                   std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over = {});
   ~DirectionKernels() override;
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}, const DeviceQueue& queue = {},
                 std::span<const DeviceSum> sums = {}) const override;

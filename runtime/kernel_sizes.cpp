@@ -135,6 +135,7 @@ std::string KernelSpec::key() const {
   const KernelSpec c = as_compiled(*this);
   std::string s = streams ? "past the cache;" : "";
   if (vectors > 0) s += fmt::format("v{};", vectors);
+  for (auto [result, input] : over) s += fmt::format("{} over {};", result, input);
   for (Id x : shared) {
     const SpecAxis& axis = c.axes.at(x);
     s += fmt::format("{}:{}/{}/{};", arena->name(x), axis.extent, static_cast<int>(axis.kind()), axis.tile);

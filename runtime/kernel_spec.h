@@ -72,6 +72,7 @@ struct KernelSpec {
   std::unordered_map<Id, SpecAxis> axes;
   std::vector<Id> shared;  // outer loop, slowest first
   bool streams = false;    // results are written past the cache
+  std::vector<std::pair<uint32_t, uint32_t>> over = {};  // results and the inputs that share their memory
   int vectors = 0;         // KernelChoice::vectors
   // Smallest and largest value an integer expression can take.
   std::pair<int64_t, int64_t> interval(Id e) const;

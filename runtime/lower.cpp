@@ -17,9 +17,11 @@
 #include <set>
 
 #include "cse/auto_inliner.h"
+#include "runtime/float_pairs.h"
 #include "runtime/lowering.h"
 #include "runtime/stream_stores.h"
 #include "runtime/tile_services.h"
+#include "runtime/write_over.h"
 
 namespace xhat::runtime {
 namespace {
@@ -60,6 +62,13 @@ LoweredKernel Lowering::run() {
   for (const auto& group : groups()) member(group);
   finish();
   return std::move(out_);
+}
+
+bool Lowering::element_by_element() {
+  declare();
+  const auto all = groups();
+  auto leaves = [&](const SpecMember& m) { return m.op == Op::constant && m.scatter.empty() && spec_.tensors[m.tensor].use == SpecTensor::Use::result; };
+  return all.size() == 1 && std::ranges::all_of(spec_.members, leaves) && !turned_map(all[0]) && quotients_of(all[0]).empty();
 }
 
 // Members that one loop computes, in order.
@@ -302,6 +311,20 @@ void Lowering::mention(const RDom& r, Expr& value) {
   value = Halide::select(r[0] >= 0, value, Halide::Internal::make_zero(value.type()));
 }
 
+// Of the tile, in a tensor whose elements m computes one by one.
+Expr Lowering::begin_of(const SpecMember& m, const std::string& buffer) const {
+  auto variable = [](const std::string& n) { return Halide::Internal::Variable::make(Halide::Int(32), n); };
+  Expr begin = 0;
+  for (size_t d = 0; d < m.left.size(); ++d) {
+    auto origin = emit_.origin.find(m.left[d]);
+    if (origin == emit_.origin.end()) continue;
+    const size_t after = m.left.size() - 1 - d;
+    Expr stride = after == 0 ? Expr(1) : variable(buffer + ".stride." + std::to_string(after));
+    begin = begin + variable(origin->second.name()) * stride;
+  }
+  return begin;
+}
+
 void Lowering::finish() {
   auto copied = [&](Func f, DType type) {
     f.compute_at(padding_.at.at(f.name()));
@@ -317,6 +340,7 @@ void Lowering::finish() {
   }
   std::vector<Func> funcs;
   std::set<std::string> streamed;
+  std::vector<WrittenOver> over;
   for (const SpecMember& first : spec_.members) {
     auto it = results_.find(first.tensor);
     if (it == results_.end() || std::ranges::find(out_.results, first.tensor) != out_.results.end()) continue;
@@ -339,11 +363,14 @@ void Lowering::finish() {
       if (unit && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
         buffer.dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
       if (t.use == SpecTensor::Use::result) streamed.insert(buffer.name());
+      for (auto [result, input] : spec_.over)
+        if (result == m.tensor) over.push_back({emit_.inputs[input].name(), buffer.name(), begin_of(m, emit_.inputs[input].name())});
       out_.results.push_back(m.tensor);
     }
     funcs.push_back(f);
   }
   out_.pipeline = Halide::Pipeline(funcs);
+  if (!spec_.over.empty()) write_over(out_.pipeline, over);
   if (spec_.streams) stream_results(out_.pipeline, streamed);
   for (const ScatterList& s : scatter_lists_) list_scattered(out_.pipeline, s);
   if (spec_.streams || !scatter_lists_.empty())
@@ -358,9 +385,12 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
   return dims;
 }
 
+bool element_by_element(const KernelSpec& spec) { return Lowering(as_compiled(spec), cpu_target(), true).element_by_element(); }
+
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
   const KernelSpec compiled = as_compiled(spec);
   LoweredKernel lowered = Lowering(compiled, target, vectors).run();
+  keep_float_pairs(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;
 }

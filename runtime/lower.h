@@ -30,6 +30,9 @@ struct LoweredKernel {
 // element are dropped.
 std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m);
 
+// Is the kernel one loop over the elements of its results, each of which is computed once?
+bool element_by_element(const KernelSpec& spec);
+
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors = true);
 
 // strict_float, without checks and bounds queries: the executor checks what comes in.

@@ -31,6 +31,7 @@ class Lowering {
       : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}, {}} {}
 
   LoweredKernel run();
+  bool element_by_element();
 
  private:
   const KernelSpec& spec_;
@@ -92,8 +93,7 @@ class Lowering {
     int width = vectors_ ? natural(type) : 1;
     if (constant(x))
       while (width > 1 && a.extent < width) width /= 2;
-    // The tail of vectors of two has divided what masked loads leave out, and kept the NaN (Halide 21; tests: three_in_a_row).
-    if (width <= 1 || (width == 2 && constant(x) && a.extent % 2 != 0)) return;
+    if (width <= 1) return;
     if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
     if (unroll > 1) {
       split_unrolled(stage, v, width, unroll);
@@ -128,6 +128,8 @@ class Lowering {
   Turned turned_map(const std::vector<size_t>& group) const;
   void give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
   void turn(const Turned& t, Func f, int vector) const;
+
+  Expr begin_of(const SpecMember& m, const std::string& buffer) const;
 
   // Is there one result into whose row loop the rest can go?
   void find_row_loop();

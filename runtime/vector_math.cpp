@@ -392,8 +392,15 @@ Expr pow(const Expr& x, const Expr& y) {
   return select(y == zero || x == one, one, select(root, number(f32, quiet_nan), signed_e));
 }
 
+Expr quotient(const Expr& x, const Expr& divisor) {
+  if (is_const(divisor) && !is_const_zero(divisor)) return x / divisor;
+  // LLVM makes nothing of the call.
+  const char* call = divisor.type().bits() == 32 ? "llvm.copysign.f32" : "llvm.copysign.f64";
+  return x / Call::make(divisor.type(), call, {divisor, divisor}, Call::PureExtern);
+}
+
 Expr sqrt(const Expr& x) { return Halide::sqrt(x); }
-Expr rsqrt(const Expr& x) { return number(x.type(), 1) / Halide::sqrt(x); }
+Expr rsqrt(const Expr& x) { return quotient(number(x.type(), 1), Halide::sqrt(x)); }
 
 // vmaxps returns its second operand when unordered, so only a NaN in the first needs a select.
 Expr max(const Expr& a, const Expr& b) { return select(a != a, a, select(a > b, a, b)); }
@@ -415,7 +422,7 @@ Expr abs(const Expr& x) {  // by bits: Halide's keeps the sign of -0.0 in f64
 Expr floor(const Expr& x) { return rounding("llvm.floor", x); }
 Expr ceil(const Expr& x) { return rounding("llvm.ceil", x); }
 Expr round(const Expr& x) { return rounding("llvm.roundeven", x); }
-Expr mod(const Expr& x, const Expr& y) { return x - y * vmath::floor(x / y); }
+Expr mod(const Expr& x, const Expr& y) { return x - y * vmath::floor(quotient(x, y)); }
 
 const std::vector<Row>& rows() {
   using Args = std::span<const Expr>;

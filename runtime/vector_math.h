@@ -35,6 +35,9 @@ Expr sin(const Expr& x);  // any finite argument, however large
 Expr cos(const Expr& x);
 Expr tan(const Expr& x);
 Expr pow(const Expr& x, const Expr& y);
+// Halide refuses to divide by 0, as a mean over nothing does, and by what it finds to be 0 (a count of ties, where there is
+// none): so it must not look.
+Expr quotient(const Expr& x, const Expr& divisor);
 Expr sqrt(const Expr& x);
 Expr rsqrt(const Expr& x);
 

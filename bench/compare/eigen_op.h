@@ -58,6 +58,7 @@ class Op {
   Tensor input(const std::string& name);
   const Data& ids(const std::string& name) { return read("in." + name); }
   Tensor output(const std::string& name, std::vector<int64_t> shape);
+  Tensor over(const std::string& output, const std::string& input);  // the output, in the input's place
   Tensor cotangent(const std::string& output) { return view(read("d." + output)); }
   Tensor gradient(const std::string& input);
   Tensor stash(std::vector<int64_t> shape);    // what forward keeps for backward beside inputs and outputs
@@ -73,6 +74,7 @@ class Op {
 
   std::string folder_;
   std::map<std::string, Data> data_;  // by file name: in.x, y.y, d.y, g.x
+  std::map<std::string, std::string> over_;  // by output
   std::map<std::string, int64_t> saved_ = {{"inputs", 0}, {"outputs", 0}, {"extra", 0}};  // bytes
 };
 

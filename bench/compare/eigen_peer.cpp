@@ -42,6 +42,11 @@ void Op::saves(std::initializer_list<std::string> inputs_or_outputs) {
   }
 }
 
+Tensor Op::over(const std::string& output, const std::string& input_name) {
+  over_[output] = input_name;
+  return input(input_name);
+}
+
 LoadedOp Op::loaded() const {
   LoadedOp op;
   if (backward) op.described["saved"] = saved_;
@@ -52,6 +57,9 @@ LoadedOp Op::loaded() const {
     if (name.starts_with("y.")) op.outputs[name.substr(2)] = &data;
     if (name.starts_with("g.")) op.gradients[name.substr(2)] = &data;
   }
+  std::vector<const Data*> written;
+  for (const auto& [output, input] : over_) written.push_back(op.outputs[output] = &data_.at("in." + input));
+  if (!written.empty()) op.restart = restarter(written);
   return op;
 }
 

@@ -102,9 +102,8 @@ void adam(Part p1, Part m1, Part v1, Part p, Part g, Part m, Part v) {
 }
 
 void adam_step(Op& op) {
-  Tensor p = op.input("p"), g = op.input("g"), m = op.input("m"), v = op.input("v");
-  Tensor p1 = op.output("p1", p.shape), m1 = op.output("m1", p.shape), v1 = op.output("v1", p.shape);
-  op.infer = [=] { by_blocks(adam, p1, m1, v1, p, g, m, v); };
+  Tensor p = op.over("p1", "p"), g = op.input("g"), m = op.over("m1", "m"), v = op.over("v1", "v");
+  op.infer = [=] { by_blocks(adam, p, m, v, p, g, m, v); };
 }
 
 void gelu_tanh_bias(Op& op) {

@@ -31,7 +31,7 @@ class Op:
     bwd_flops: int = 0
     exps: int = 0
     bwd_exps: int = 0
-    tags: set = field(default_factory=set)  # "in place": outputs may overwrite inputs;
+    tags: set = field(default_factory=set)  # "in place": outputs overwrite inputs;
                                             # "native_compile": compiling torch's own op is more than its primitives
 
     def footprint(self, train):

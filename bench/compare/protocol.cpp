@@ -71,6 +71,7 @@ class Timed {
 
   // Outputs as infer makes them, gradients as forward and backward do.
   void check(const std::string& prefix) {
+    if (op_.restart) op_.restart();
     op_.infer();
     for (const auto& [name, data] : op_.outputs) data->write(prefix + ".y." + name + ".npy");
     if (!op_.backward) return;
@@ -115,6 +116,14 @@ int64_t Data::elements() const {
 }
 
 size_t Data::bytes() const { return static_cast<size_t>(elements()) * byte_size(type); }
+
+std::function<void()> restarter(std::vector<const Data*> data) {
+  std::vector<std::vector<std::byte>> copies;
+  for (const Data* d : data) copies.emplace_back(d->raw(), d->raw() + d->bytes());
+  return [data = std::move(data), copies = std::move(copies)] {
+    for (size_t i = 0; i < data.size(); ++i) std::ranges::copy(copies[i], data[i]->raw());
+  };
+}
 
 int threads() {
   const char* set = std::getenv("COMPARE_THREADS");

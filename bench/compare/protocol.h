@@ -43,11 +43,15 @@ class Data {
   std::unique_ptr<TouchedBuffer> buffer_;
 };
 
+// Copies what they hold now, and puts it back when called.
+std::function<void()> restarter(std::vector<const Data*> data);
+
 struct LoadedOp {
   json described = json::object();  // the answer to load: compile_s, kernels, saved
   std::function<void()> infer;
   std::function<void()> forward, backward;  // empty where no gradient is asked for
   std::map<std::string, const Data*> outputs, gradients;
+  std::function<void()> restart;  // of an op in place: its inputs as they were loaded
   std::shared_ptr<void> owner;  // of what the calls and pointers above refer to
 };
 

@@ -92,11 +92,11 @@ def torch_ops():
         a = d.abs()
         return torch.where(a < 1, 0.5 * d * d, a - 0.5)
 
-    def adam(p, g, m, v):
-        m = ADAM["b1"] * m + (1 - ADAM["b1"]) * g
-        v = ADAM["b2"] * v + (1 - ADAM["b2"]) * g * g
+    def adam(p, g, m, v):  # in place
+        m.copy_(ADAM["b1"] * m + (1 - ADAM["b1"]) * g)
+        v.copy_(ADAM["b2"] * v + (1 - ADAM["b2"]) * g * g)
         mh, vh = m / (1 - ADAM["b1"] ** ADAM["t"]), v / (1 - ADAM["b2"] ** ADAM["t"])
-        return p - ADAM["lr"] * mh / (torch.sqrt(vh) + ADAM["eps"]), m, v
+        return p.copy_(p - ADAM["lr"] * mh / (torch.sqrt(vh) + ADAM["eps"])), m, v
 
     def rope(x, cos, sin):
         a, b = x[..., :32], x[..., 32:]
