@@ -7,21 +7,17 @@
 #include <limits>
 
 #include "cse/auto_inliner.h"
-#include "fusion/plan.h"
 #include "runtime/ahead/known_plans.h"
 #include "runtime/executor.h"
 #include "runtime/finish.h"
-#include "runtime/kernel_spec.h"
 #include "runtime/thread_pool.h"
+#include "tests/lowered_code.h"
 
 namespace xhat::runtime {
 namespace {
 
 KernelSpec spec_of(const std::string& text, const DimValues& sizes) {
-  Program p = infer_program(inline_injective(parse_op(text)));
-  KernelPlan plan = plan_kernels(p, sizes);
-  EXPECT_EQ(plan.kernels.size(), 1u);
-  return make_spec(p, plan.kernels.at(0), sizes, std::vector<bool>(p.tensors.size(), true));
+  return testing::only_spec(infer_program(inline_injective(parse_op(text))), sizes);
 }
 
 TEST(KernelSpec, AnElementWiseOpIsOneLoop) {

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "ad/gradient.h"
-#include "runtime/kernel_spec.h"
 #include "tests/golden.h"
+#include "tests/lowered_code.h"
 #include "tests/runtime_helper.h"
 
 namespace xhat {
@@ -149,9 +149,7 @@ TEST(Tiles, SumsOverTheSameNeighboursAreOneLoop) {
   }
   DimValues dims = {{"N", 2}, {"H", 9}, {"W", 37}};
   Program backward = backward_program(derive(parse_op(bilateral), {}).program);
-  KernelPlan plan = plan_kernels(backward, dims, {});
-  ASSERT_EQ(plan.kernels.size(), 1u);
-  auto spec = runtime::make_spec(backward, plan.kernels[0], dims, std::vector<bool>(backward.tensors.size(), true));
+  const runtime::KernelSpec spec = only_spec(backward, dims);
   std::set<std::vector<Id>> domains;
   std::set<Id> exponentials;
   for (const runtime::SpecMember& m : spec.members) {
