@@ -91,7 +91,8 @@ json of_child(const std::string& op, const std::string& what, const std::string&
 }
 
 void keep_least(json& to, const json& from) {
-  for (auto& [key, value] : from.items()) to[key] = to.contains(key) ? std::min(to[key].get<double>(), value.get<double>()) : value.get<double>();
+  for (auto& [key, value] : from.items())
+    to[key] = to.contains(key) ? std::min(to[key].get<double>(), value.get<double>()) : value.get<double>();
 }
 
 std::string cell(const json& j, const std::string& key) { return j.contains(key) ? fmt::format("{:.1f}", j[key].get<double>()) : "–"; }

@@ -133,7 +133,8 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   check_name(made.name);
   if (options.levels.empty()) throw Error("a library needs code for one processor level at least: sse41, avx2, avx512");
   if (!fs::exists(options.support))
-    throw Error(fmt::format("there is no {}, which every library takes in; it is made with xhat: build the target xhat_ahead", options.support));
+    throw Error(
+        fmt::format("there is no {}, which every library takes in; it is made with xhat: build the target xhat_ahead", options.support));
 
   tell("planning");
   Derivation derivation = derive(op, options.compile);

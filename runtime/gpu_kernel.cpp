@@ -73,7 +73,8 @@ void name_after_place(DeviceKernel& kernel) {
   // A name may begin with another one.
   std::ranges::sort(names, std::ranges::greater{}, [](const auto& n) { return n.first.size(); });
   for (const auto& [given, name] : names)
-    for (size_t at = 0; (at = kernel.text.find(given, at)) != std::string::npos; at += name.size()) kernel.text.replace(at, given.size(), name);
+    for (size_t at = 0; (at = kernel.text.find(given, at)) != std::string::npos; at += name.size())
+      kernel.text.replace(at, given.size(), name);
   for (size_t i = 0; i < kernel.launches.size(); ++i) kernel.launches[i].entry = fmt::format("xhat_launch_{}", i);
 
   auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.'; };
@@ -87,7 +88,8 @@ void name_after_place(DeviceKernel& kernel) {
     }
     while (end < kernel.text.size() && in_name(kernel.text[end])) ++end;
     std::string name = kernel.text.substr(at, end - at);
-    bool numbered = name.size() > 1 && name[0] == '_' && std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
+    bool numbered =
+        name.size() > 1 && name[0] == '_' && std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
     text += numbered ? fmt::format("_{}", place.try_emplace(name, place.size()).first->second) : name;
   }
   kernel.text = std::move(text);
@@ -196,7 +198,8 @@ CompiledGpuKernel::CompiledGpuKernel(const GpuClass& c, DiskCache* disk) {
       return;
     }
     code_ = described(lowered);
-    loaded_[&vulkan_driver()] = vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(c.target)), c.spec.name);
+    loaded_[&vulkan_driver()] =
+        vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(c.target)), c.spec.name);
   } catch (const Halide::Error& refused) {
     throw Bug("Halide refused kernel " + c.spec.name + ": " + refused.what());
   }

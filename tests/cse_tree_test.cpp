@@ -128,7 +128,8 @@ std::vector<std::string> solved(const std::string& pattern, const std::string& t
   auto definition = [](const std::string& name, const std::vector<std::string>& axes, const std::string& body) {
     return fmt::format("\n {}[{} in 0..N] = sin({})", name, fmt::join(axes, " in 0..N, "), body);
   };
-  Program q = parse_op("op f(x: f32[9*N+9], w: f32[9*N+9]) -> (y, z) {" + definition("y", of, pattern) + definition("z", over, target) + " }");
+  Program q =
+      parse_op("op f(x: f32[9*N+9], w: f32[9*N+9]) -> (y, z) {" + definition("y", of, pattern) + definition("z", over, target) + " }");
   TensorExprTree t(*q.arena);
   Arena& a = *q.arena;
   std::vector<Id> axes;

@@ -128,7 +128,9 @@ TEST_F(AheadCuda, TheSecondCallAllocatesNothing) {
 // One library for all N.
 TEST_F(AheadCuda, LargerSizesMakeLargerMemory) {
   constexpr int64_t kFew = 64;
-  auto infer_of = [&](int64_t n) { EXPECT_EQ(library_->side(0, {n, kC}, {stream_, at(x_), at(g_), &eps_, at(y_)}), kOk) << library_->message(); };
+  auto infer_of = [&](int64_t n) {
+    EXPECT_EQ(library_->side(0, {n, kC}, {stream_, at(x_), at(g_), &eps_, at(y_)}), kOk) << library_->message();
+  };
   const auto at_first = state_.in_use;
   infer_of(kFew);
   auto in_use = state_.in_use, allocations = state_.allocations;

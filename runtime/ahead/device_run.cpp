@@ -286,7 +286,8 @@ class CallOnDevice {
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       const AheadDeviceStep& s = plan.steps[i];
       buffers.clear();
-      for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->memory() : memory_[static_cast<size_t>(b)]);
+      for (int64_t b : s.buffers)
+        buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->memory() : memory_[static_cast<size_t>(b)]);
       context_.kernels[static_cast<size_t>(s.kernel)]->run(stream_, buffers, values.of(i));
     }
   }

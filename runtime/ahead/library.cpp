@@ -35,7 +35,8 @@ Opened& open(xhat_ahead_library* library) {
   std::lock_guard lock(mutex);
   if (void* o = opened.load(std::memory_order_acquire)) return *static_cast<Opened*>(o);
   if (library->format != kAheadFormat)
-    throw Failure{AheadStatus::internal, "libraries built by different versions of xhat are linked together; build them anew with one of them"};
+    throw Failure{AheadStatus::internal,
+                  "libraries built by different versions of xhat are linked together; build them anew with one of them"};
   auto made = std::make_unique<Opened>();
   ByteReader reader(library->table);
   transfer_table(reader, made->table);

@@ -157,7 +157,8 @@ class Call {
       const auto& head = *static_cast<const StashHead*>(stash);
       if (head.mark != kStashMark || head.library != library_)
         fail(t_, AheadStatus::bad_argument, "the stash was not written by the forward of this op; call forward first, with the same block");
-      if (head.sizes != hash_of(dims_)) fail(t_, AheadStatus::bad_argument, "the stash was written for other sizes than " + sizes_text(t_, dims_));
+      if (head.sizes != hash_of(dims_))
+        fail(t_, AheadStatus::bad_argument, "the stash was written for other sizes than " + sizes_text(t_, dims_));
     }
     auto* at = static_cast<char*>(stash) + kLineBytes;
     for (int64_t s : t_.stash) {
@@ -172,12 +173,14 @@ class Call {
     auto clash = [&](int64_t out, const char* begin, const char* end, const std::string& other) {
       const TensorView& v = views_[static_cast<size_t>(out)];
       if (v.elements() > 0 && begin < end && v.begin() < end && begin < v.end())
-        fail(t_, AheadStatus::bad_argument, t_.tensors[static_cast<size_t>(out)].name + " overlaps " + other + " in memory; outputs need memory of their own");
+        fail(t_, AheadStatus::bad_argument,
+             t_.tensors[static_cast<size_t>(out)].name + " overlaps " + other + " in memory; outputs need memory of their own");
     };
     for (int64_t out : side_.outputs) {
       for (const auto* list : {&side_.inputs, &side_.outputs})
         for (int64_t i : *list)
-          if (const TensorView& v = views_[static_cast<size_t>(i)]; i != out) clash(out, v.begin(), v.end(), t_.tensors[static_cast<size_t>(i)].name);
+          if (const TensorView& v = views_[static_cast<size_t>(i)]; i != out)
+            clash(out, v.begin(), v.end(), t_.tensors[static_cast<size_t>(i)].name);
       if (number_ != kInfer) clash(out, static_cast<const char*>(stash), stash_end_, "the stash");
     }
     if (number_ == kForward)
