@@ -145,7 +145,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     return std::ranges::any_of(m.reduced, [&](int c) { return d.shared[static_cast<size_t>(c)]; });
   });
   const bool tuned = k.choice.tile_bytes > 0;
-  const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (columns >= 0 ? options_.product_tile_factor : 1);
+  const bool large = total >= options_.stream_bytes.value_or(kStreamBytes) && !partial && columns < 0;
+  const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (columns >= 0 ? options_.product_tile_factor : 1) *
+                         (large ? options_.long_tile_factor : 1);
   const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * factor;
   const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : options_.least_tiles;
   auto take = [](KernelAxis& axis, const TileRule& rule, int64_t slower = 1) {

@@ -64,6 +64,9 @@ struct FusionOptions {
   int64_t partial_tile_factor = 2;
   // And this for products: what they pack is packed once per tile (attention, S = T = 256, backward: 6.7 ms with 1, 4.8 with 2).
   int64_t product_tile_factor = 2;
+  // And this for what is as large as what goes past the cache, and leaves none: memory likes long runs (huber, 8M elements, two threads:
+  // 1.73 and 2.44 ms with 256 KB, 1.49 and 2.18 with 1 MB, 1.52 and 2.16 with 4 MB).
+  int64_t long_tile_factor = 4;
   // Below this a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
   // A kernel that touches as much writes its results past the cache (runtime/stream_stores.h), if memory is what it waits

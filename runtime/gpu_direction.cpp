@@ -15,6 +15,7 @@ FusionOptions for_gpu(FusionOptions o) {
   o.tile_bytes = 16 << 10;
   o.partial_tile_factor = 4;
   o.product_tile_factor = 1;
+  o.long_tile_factor = 1;
   // A launch costs about as much as one block takes for so much.
   o.serial_bytes = 16 << 10;
   o.least_tiles = 64;

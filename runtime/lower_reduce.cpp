@@ -9,8 +9,8 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int kLanes =
-    64;  // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
+constexpr int kLanes = 64;  // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
+constexpr int kLongRow = 16;  // vectors, beside which the fold of the last one is little
 
 }  // namespace
 
@@ -122,6 +122,8 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   one.bound(u, 0, width).vectorize(u, width);
   place_beside(acc, one, {left.begin() + static_cast<std::ptrdiff_t>(beside), left.end()});
   place(one);
+  // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
+  const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;
   results_of(group, [&](size_t i) {
     std::vector<Expr> parts;
     for (int l = 0; l < width; ++l) {
@@ -130,7 +132,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
       parts.push_back(element(one, from, i, group.size()));
     }
     return pairwise(spec_.members[group[i]].op, parts);
-  });
+  }, false, rows_by_vectors);
 }
 
 void Lowering::place_beside(Func inner, Func outer, const std::vector<Var>& left) const {

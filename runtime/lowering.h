@@ -212,7 +212,7 @@ class Lowering {
   // One result Func per member of a group, from the finished accumulators. stored: `value` is in memory, so that who reads a
   // temporary reads it there.
   template <class F>
-  void results_of(const std::vector<size_t>& group, F&& value, bool stored = false) {
+  void results_of(const std::vector<size_t>& group, F&& value, bool stored = false, bool by_vectors = true) {
     for (size_t i = 0; i < group.size(); ++i) {
       const SpecMember& m = spec_.members[group[i]];
       Func r(name("red", m.tensor));
@@ -222,7 +222,7 @@ class Lowering {
         emit_.left_axes[m.tensor] = m.left;
         continue;
       }
-      along_memory(r, m);
+      if (by_vectors) along_memory(r, m);
       publish(m, r);
     }
   }
