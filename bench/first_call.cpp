@@ -21,6 +21,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/peer_op.h"
+#include "bench/small_ops.h"
 #include "bench/touched_buffer.h"
 #include "expr/dims.h"
 #include "runtime/compile.h"
@@ -31,45 +32,7 @@ using namespace xhat;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
-struct Case {
-  const char* op;  // bench/peer_ops/<op>.xh
-  DimValues dims;
-};
-const std::vector<Case>& cases() {
-  static const DimValues images = {{"N", 2}, {"C", 16}, {"H", 28}, {"W", 28}};
-  static const std::vector<Case> table = {
-      {"adam_step", {{"N", 1 << 16}}},
-      {"attention", {{"B", 1}, {"H", 4}, {"S", 128}, {"T", 128}, {"D", 64}}},
-      {"batch_norm_train", images},
-      {"bce_with_logits", {{"N", 1 << 16}}},
-      {"bilateral3x3", {{"N", 1}, {"H", 64}, {"W", 64}}},
-      {"box_blur3x3", {{"N", 1}, {"H", 256}, {"W", 256}}},
-      {"conv3x3_bias_relu", {{"N", 2}, {"C", 16}, {"H", 28}, {"W", 28}, {"K", 16}}},
-      {"cross_entropy", {{"N", 64}, {"C", 1000}}},
-      {"dense_gelu", {{"N", 64}, {"I", 256}, {"O", 256}}},
-      {"depthwise_conv3x3", images},
-      {"embedding_sum", {{"V", 1000}, {"D", 64}, {"B", 64}, {"L", 16}}},
-      {"gelu_tanh_bias", {{"N", 64}, {"C", 1024}}},
-      {"group_norm", {{"N", 2}, {"G", 8}, {"H", 28}, {"W", 28}}},
-      {"huber", {{"N", 1 << 16}}},
-      {"layer_norm", {{"N", 64}, {"D", 1024}}},
-      {"lstm_cell", {{"B", 32}, {"I", 128}, {"H", 128}}},
-      {"matmul_chain_512", {{"M", 128}, {"K", 128}, {"P", 128}, {"Q", 128}}},
-      {"matmul_chain_8x8_b1024", {{"N", 64}}},
-      {"maxpool2x2", {{"N", 2}, {"C", 16}, {"H", 14}, {"W", 14}}},
-      {"mish", {{"N", 1 << 16}}},
-      {"mlp2", {{"N", 64}, {"I", 256}, {"H", 256}, {"O", 64}}},
-      {"normalize_bgr", {{"N", 2}, {"C", 3}, {"H", 56}, {"W", 56}}},
-      {"rms_norm", {{"N", 64}, {"D", 1024}}},
-      {"rope", {{"B", 1}, {"T", 64}, {"H", 8}, {"K", 32}}},
-      {"silu", {{"N", 1 << 16}}},
-      {"softmax", {{"N", 64}, {"D", 1024}}},
-      {"softplus", {{"N", 1 << 16}}},
-      {"swiglu", {{"N", 64}, {"D", 1024}}},
-      {"tanh", {{"N", 1 << 16}}},
-  };
-  return table;
-}
+using bench::SmallOp;
 
 constexpr int kColdRuns = 2;
 
@@ -77,7 +40,7 @@ using Clock = std::chrono::steady_clock;
 double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
 
 // The child: one op, from its text; prints {"derive": ..., "infer": ..., "infer warm": ..., ...}.
-int child(const Case& c, bool train) {
+int child(const SmallOp& c, bool train) {
   auto start = Clock::now();
   CompiledOp op = compile(parse_op(bench::peer_op(c.op)));
   json ms = {{"derive", ms_since(start)}};
@@ -128,7 +91,8 @@ json of_child(const std::string& op, const std::string& what, const std::string&
 }
 
 void keep_least(json& to, const json& from) {
-  for (auto& [key, value] : from.items()) to[key] = to.contains(key) ? std::min(to[key].get<double>(), value.get<double>()) : value.get<double>();
+  for (auto& [key, value] : from.items())
+    to[key] = to.contains(key) ? std::min(to[key].get<double>(), value.get<double>()) : value.get<double>();
 }
 
 std::string cell(const json& j, const std::string& key) { return j.contains(key) ? fmt::format("{:.1f}", j[key].get<double>()) : "–"; }
@@ -139,7 +103,7 @@ int table(const std::vector<std::string>& chosen, int runs) {
   fmt::print("| op | no cache: infer, fwd, bwd | empty: infer, fwd, bwd | derive | full: infer, fwd, bwd | warm | first call |\n"
              "|---|--:|--:|--:|--:|--:|--:|\n");
   double longest = 0, start = 1e9, compiled = 0, filled = 0;
-  for (const Case& c : cases()) {
+  for (const SmallOp& c : bench::small_ops()) {
     if (!chosen.empty() && std::ranges::find(chosen, c.op) == chosen.end()) continue;
     json none, empty, full;
     for (const char* what : {"infer", "train"}) {
@@ -178,7 +142,7 @@ int main(int argc, char** argv) try {
   std::vector<std::string> words(argv + 1, argv + argc), chosen;
   if (words.size() == 3 && words[0] == "--child") {
     if (words[1] == "nothing") return 0;
-    for (const Case& c : cases())
+    for (const SmallOp& c : bench::small_ops())
       if (c.op == words[2]) return child(c, words[1] == "train");
   }
   int runs = 5;

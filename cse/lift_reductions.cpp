@@ -240,7 +240,8 @@ class Lifter {
         Id axis = n.arg(side), value = n.arg(1 - side);
         auto r = std::ranges::find(others, axis, &AxisRange::axis);
         if (r == others.end() || !is_box(a_, *r) || has_axis(a_, value, axis)) continue;
-        bool used = std::ranges::any_of(others, [&](const AxisRange& x) { return has_axis(a_, x.begin, axis) || has_axis(a_, x.end, axis); });
+        bool used =
+            std::ranges::any_of(others, [&](const AxisRange& x) { return has_axis(a_, x.begin, axis) || has_axis(a_, x.end, axis); });
         for (size_t i = 0; i < k; ++i) used |= has_axis(a_, literals[i], axis);
         if (used) continue;
         Id solved = a_.boolean(true);

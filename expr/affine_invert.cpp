@@ -58,7 +58,8 @@ class Inversion {
   bool looks_at_targets(const System& group) const {
     if (!group.equations.empty() || !group.inequalities.empty()) return true;
     return std::any_of(group.conditions.begin(), group.conditions.end(), [&](Id c) {
-      return looks_at_bound(c) && std::any_of(q_.targets.begin(), q_.targets.end(), [&](const AxisRange& t) { return contains(axes_in(c), t.axis); });
+      return looks_at_bound(c) &&
+             std::any_of(q_.targets.begin(), q_.targets.end(), [&](const AxisRange& t) { return contains(axes_in(c), t.axis); });
     });
   }
 

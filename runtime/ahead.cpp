@@ -21,6 +21,7 @@
 #include "runtime/ahead_text.h"
 #include "runtime/child.h"
 #include "runtime/kernel_compile.h"
+#include "runtime/thread_pool.h"
 
 namespace xhat {
 namespace {
@@ -110,7 +111,7 @@ std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const A
         next = jobs.size();
       }
   };
-  size_t count = static_cast<size_t>(options.jobs > 0 ? options.jobs : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  size_t count = static_cast<size_t>(runtime::threads_or_all(options.jobs));
   std::vector<std::thread> threads;
   for (size_t i = 1; i < std::min(count, jobs.size()); ++i) threads.emplace_back(compile);
   compile();
@@ -132,7 +133,8 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   check_name(made.name);
   if (options.levels.empty()) throw Error("a library needs code for one processor level at least: sse41, avx2, avx512");
   if (!fs::exists(options.support))
-    throw Error(fmt::format("there is no {}, which every library takes in; it is made with xhat: build the target xhat_ahead", options.support));
+    throw Error(
+        fmt::format("there is no {}, which every library takes in; it is made with xhat: build the target xhat_ahead", options.support));
 
   tell("planning");
   Derivation derivation = derive(op, options.compile);

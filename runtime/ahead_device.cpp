@@ -57,18 +57,21 @@ class DeviceKernels {
   explicit DeviceKernels(Target target) : target_(target) {}
 
   size_t add(const KernelSpec& spec, const std::vector<DType>& stored) {
-    auto [it, fresh] = numbers_.try_emplace(key_of(target_, spec, stored), known_.size());
-    if (fresh) known_.push_back({spec, stored, launches_of(target_, spec, stored)});
+    GpuClass c = class_of(target_, spec, stored);
+    auto [it, fresh] = numbers_.try_emplace(c.key, known_.size());
+    if (fresh) {
+      DeviceCode described = launches_of(c);
+      known_.push_back({std::move(c), std::move(described)});
+    }
     return it->second;
   }
   const DeviceCode& described(size_t kernel) const { return known_[kernel].described; }  // without text
-  DeviceKernel compiled(size_t kernel) const { return device_code(target_, known_[kernel].spec, known_[kernel].stored).kernel; }
+  DeviceKernel compiled(size_t kernel) const { return device_code(known_[kernel].of).kernel; }
   size_t size() const { return known_.size(); }
 
  private:
   struct Known {
-    KernelSpec spec;
-    std::vector<DType> stored;
+    GpuClass of;
     DeviceCode described;
   };
   Target target_;

@@ -100,7 +100,8 @@ void AheadSizes::find(const SlotsAt& at, int ways, const Found& found) {
 void AheadSizes::find_at(const DimValues& given, const SlotsAt& at, int ways, const Found& found) {
   if (open_.empty()) {
     auto sizes = sizes_of(given);
-    if (!sizes) solve_dims(p_, {}, given), fail("a tensor has more than 2^31-1 elements with " + dims_text(given) + "; split it into pieces");
+    if (!sizes)
+      solve_dims(p_, {}, given), fail("a tensor has more than 2^31-1 elements with " + dims_text(given) + "; split it into pieces");
     Slots slots = at(*sizes, 0);
     return found(variant(given, range_of_one(slots)), slots);
   }

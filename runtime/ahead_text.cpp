@@ -146,12 +146,13 @@ extern "C" {{
                    up, t_.devices.empty() ? "" : fmt::format(kDeviceStatuses, up));
   for (const TextSide& side : sides_) s += fmt::format("/* {}\n *\n{} */\n{};\n\n", side.what, shapes(side), c_signature(side));
   if (with_stash)
-    s += fmt::format(R"(/* Bytes of the stash: one block of memory of the caller's, aligned to 16 bytes (64 are faster), that forward writes and backward
+    s += fmt::format(
+        R"(/* Bytes of the stash: one block of memory of the caller's, aligned to 16 bytes (64 are faster), that forward writes and backward
  * reads, any number of times. 0 if the sizes are wrong. */
 size_t {0}_stash_bytes({1});
 
 )",
-                     name_, dims_.empty() ? "void" : dims_parameter(""));
+        name_, dims_.empty() ? "void" : dims_parameter(""));
   s += fmt::format(R"(/* Elements of the array of that name at these sizes; -1 if the sizes are wrong or there is none. */
 int64_t {0}_elements({1}const char *tensor);
 

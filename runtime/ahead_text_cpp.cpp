@@ -80,7 +80,8 @@ std::string Text::cpp_size_checks(const TextSide& side) const {
 
 std::string Text::cpp_header() const {
   std::string up = upper(name_), d = dims_.empty() ? "" : "&dims";
-  std::string s = fmt::format(R"(// The op {0} for C++20, compiled ahead of time by xhat {1}. Generated: changes are lost. What {0}.h says holds; here
+  std::string s =
+      fmt::format(R"(// The op {0} for C++20, compiled ahead of time by xhat {1}. Generated: changes are lost. What {0}.h says holds; here
 // arrays know their number of elements, which is checked, and what goes wrong is thrown as xhat_ops::error.
 #ifndef XHAT_OP_{2}_HPP
 #define XHAT_OP_{2}_HPP
@@ -100,7 +101,7 @@ std::string Text::cpp_header() const {
 namespace xhat_ops::{4} {{
 
 )",
-                              name_, XHAT_VERSION, up, kShared, word(name_));
+                  name_, XHAT_VERSION, up, kShared, word(name_));
   if (!dims_.empty()) s += fmt::format("using dims_type = ::{}_dims;\n\n", name_);
   s += fmt::format(R"(inline void check(int status) {{
   if (status != {1}_OK) throw error(status, ::{0}_message());

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <mutex>
-#include <thread>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -30,7 +29,7 @@ using runtime::ThreadPool;
 std::shared_ptr<ThreadPool> pool_of(int threads) {
   static std::mutex mutex;
   static std::unordered_map<int, std::weak_ptr<ThreadPool>> pools;
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  threads = runtime::threads_or_all(threads);
   std::lock_guard lock(mutex);
   auto pool = pools[threads].lock();
   if (!pool) pools[threads] = pool = std::make_shared<ThreadPool>(threads);

@@ -32,9 +32,11 @@ DeviceQueue queue_of(Target target, DeviceStream stream) {
 
 void refuse_in_capture(const DeviceQueue& queue, const std::string& action) {
   if (!queue.capturing) return;
-  throw DeviceError(DeviceFailure::bad_stream,
-                    fmt::format("the stream is being captured into a graph, and this call would have to {}, which a capture does not allow; "
-                                "make the same call once before the capture, with the same Stash and all tensors on the device", action));
+  throw DeviceError(
+      DeviceFailure::bad_stream,
+      fmt::format("the stream is being captured into a graph, and this call would have to {}, which a capture does not allow; "
+                  "make the same call once before the capture, with the same Stash and all tensors on the device",
+                  action));
 }
 
 }  // namespace xhat::runtime

@@ -163,7 +163,8 @@ struct ForDevice::Rewriter : IRGraphMutator {
       return Halide::reinterpret(type, Halide::reinterpret(Halide::Int(32), x[2]) + nearest);
     }
     if (type.bits() == 32 && called.starts_with("llvm.fma"))
-      return Call::make(type, Call::strict_add, {Call::make(type, Call::strict_mul, {x[0], x[1]}, Call::PureIntrinsic), x[2]}, Call::PureIntrinsic);
+      return Call::make(type, Call::strict_add, {Call::make(type, Call::strict_mul, {x[0], x[1]}, Call::PureIntrinsic), x[2]},
+                        Call::PureIntrinsic);
     if (type.bits() == 32 && called.starts_with("llvm.roundeven")) return Call::make(type, Call::round, x, Call::PureIntrinsic);
     throw Error("target vulkan: " + called + " of f64 has no code there; use f32, or --target cpu");
   }

@@ -130,7 +130,9 @@ Expr integer_op(const Node& n, const std::vector<Expr>& x) {
     case Op::minimum: return Halide::min(x[0], x[1]);
     case Op::clamp: return Halide::min(Halide::max(x[0], x[1]), x[2]);
     case Op::abs: return t.is_uint() ? x[0] : Halide::select(x[0] < 0, wrapping(Op::sub, Halide::Internal::make_zero(t), x[0]), x[0]);
-    case Op::sign: return Halide::select(x[0] > 0, Halide::Internal::make_one(t), x[0] == 0, Halide::Internal::make_zero(t), Halide::Internal::make_const(t, -1));
+    case Op::sign:
+      return Halide::select(x[0] > 0, Halide::Internal::make_one(t), x[0] == 0, Halide::Internal::make_zero(t),
+                            Halide::Internal::make_const(t, -1));
     case Op::relu: return Halide::max(x[0], Halide::Internal::make_zero(t));
     case Op::stop_gradient: return x[0];
     case Op::pow: {

@@ -29,7 +29,8 @@ constexpr int64_t kLeastTerms = 8, kManyTerms = 2048;
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 Stmt unrolled(const std::string& name, int64_t n, const Stmt& s) {
-  return For::make(name, 0, static_cast<int>(n), n > 1 ? ForType::Unrolled : ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
+  return For::make(name, 0, static_cast<int>(n), n > 1 ? ForType::Unrolled : ForType::Serial, Halide::Partition::Auto,
+                   Halide::DeviceAPI::None, s);
 }
 Stmt serial(const std::string& name, const Count& n, const Stmt& s) {
   return For::make(name, 0, n.expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
@@ -39,7 +40,8 @@ Expr variable(const std::string& name) { return Variable::make(Halide::Int(32), 
 }  // namespace
 
 // Axes of the sums' results of which some reads depend on one only: row and column; the one before the last as rows, if it can be.
-std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vector<size_t>>& groups, const Points& points, int64_t least_rows) const {
+std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vector<size_t>>& groups, const Points& points,
+                                                    int64_t least_rows) const {
   const Arena& a = *spec_.arena;
   const SpecMember& f = spec_.members[groups[0][0]];
   bool maps = false;
@@ -55,21 +57,25 @@ std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vecto
         if (!is_read(n.op)) continue;
         for (const auto& h : groups)
           for (size_t i : h)
-            if (spec_.members[i].tensor == n.symbol && (!maps || n.op != Op::read || !std::ranges::equal(read_indices(n), m.left))) return std::nullopt;
+            if (spec_.members[i].tensor == n.symbol && (!maps || n.op != Op::read || !std::ranges::equal(read_indices(n), m.left)))
+              return std::nullopt;
         if (!maps) reads.push_back(id);
       }
     }
   auto depends = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
-  auto shares = [&](Id row, Id column) { return std::ranges::any_of(reads, [&](Id id) { return depends(id, column) && !depends(id, row); }); };
+  auto shares = [&](Id row, Id column) {
+    return std::ranges::any_of(reads, [&](Id id) { return depends(id, column) && !depends(id, row); });
+  };
   for (size_t c = f.left.size(); c-- > 0;)
     for (size_t r = f.left.size(); r-- > 0;)
-      if (r != c && points.counts[r].like() >= least_rows && points.counts[c].like() >= kSide && shares(f.left[r], f.left[c]) && shares(f.left[c], f.left[r]))
+      if (r != c && points.counts[r].like() >= least_rows && points.counts[c].like() >= kSide && shares(f.left[r], f.left[c]) &&
+          shares(f.left[c], f.left[r]))
         return std::pair{f.left[r], f.left[c]};
   return std::nullopt;
 }
 
-std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points, bool in_tile,
-                                                            int threads, const Span& span) const {
+std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points,
+                                                             bool in_tile, int threads, const Span& span) const {
   const int64_t least_rows = in_tile ? kLeastRows : kSide;
   auto axes = reuse(groups, points, least_rows);
   if (!axes || threads < kSide * kSide) return std::nullopt;
@@ -184,7 +190,8 @@ Stmt GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axe
 
 // Rectangle `number` of the points, or all in turns if that is undefined. store: what to do with a point and the sums of all groups.
 Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number,
-                                 const Span& span, const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store) {
+                                 const Span& span,
+                                 const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store) {
   Points all = rectangles(r, points);
   for (Expr& origin : all.origins) origin = Expr();
   for (Expr& limit : all.limits) limit = Expr();
@@ -208,7 +215,8 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
     bool may_pass = points.limits[i].defined();
     if (is_row || x == r.column) {
       // Neighbouring threads have neighbouring columns.
-      c.at[x] = c.begins[x] + (is_row ? thread() / r.across * r.rows + variable(c.row) : thread() % r.across + variable(c.column) * r.across);
+      c.at[x] =
+          c.begins[x] + (is_row ? thread() / r.across * r.rows + variable(c.row) : thread() % r.across + variable(c.column) * r.across);
       may_pass |= !points.counts[i].divisible_by(r.size_of(x));
     }
     if (!may_pass) continue;
@@ -252,8 +260,8 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
 Stmt GpuLowering::each(const Contraction& c, const Stmt& s) { return unrolled(c.row, c.r.rows, unrolled(c.column, c.r.columns, s)); }
 
 // The terms of a group's sums, one after the other; a chunk at a time of the last axis along which something can be staged.
-Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
-                           const std::vector<Expr>& now, const Points& terms) {
+Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum,
+                           const std::vector<std::string>& names, const std::vector<Expr>& now, const Points& terms) {
   Id term = kNone;
   std::vector<Id> staged;
   for (size_t i = terms.axes.size(); i-- > 0 && staged.empty();) {

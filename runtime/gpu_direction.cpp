@@ -97,7 +97,7 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
     kernels_.push_back(k);
     if (k->library) continue;
     jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k, disk] {
-      k->compiled = compiled_for(target, k->spec, stored, disk);
+      k->compiled = compiled_for(class_of(target, k->spec, stored), disk);
       if (!k->code().idle()) k->compiled->on(queue);
     }));
   }
@@ -226,8 +226,9 @@ RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views,
         arguments.push_back(scratch ? scratch->memory() : memory_of(k.spec.tensors[k.code().buffers[b].tensor].original));
       }
       k.compiled->on(queue).run(queue.stream, arguments, k.values);
-      counts.launches += static_cast<int64_t>(k.code().launches.size());
-      counts.finishes += std::ranges::count(k.code().launches, "finish", &GpuLaunch::what);
+      const std::vector<DeviceLaunch>& launches = k.code().kernel.launches;
+      counts.launches += static_cast<int64_t>(launches.size());
+      counts.finishes += std::ranges::count(launches, "finish", &DeviceLaunch::what);
     }
     counts.kernels += !k.kernel->follows;
     if (timed) {

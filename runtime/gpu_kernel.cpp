@@ -21,12 +21,14 @@ using namespace Halide::Internal;
 
 // The launches that stand in a lowered pipeline, as calls of halide_cuda_run or halide_opencl_run:
 //   (state, entry, blocks x 3, threads x 3, shared bytes, struct of sizes, struct of arguments, struct of flags)
-// Its arguments are buffers by name, and numbers in structs of their own; the last one is null.
+// Its arguments are buffers by name, and numbers in structs of their own; the last one is null. What is known by then of the
+// launches that were written down is filled in.
 struct FindLaunches : IRVisitor {
   using IRVisitor::visit;
   const GpuKernel& kernel;
-  std::vector<DeviceLaunch> found;
-  explicit FindLaunches(const GpuKernel& k) : kernel(k) {}
+  std::vector<DeviceLaunch>& launches;
+  size_t found = 0;
+  FindLaunches(const GpuKernel& k, std::vector<DeviceLaunch>& written) : kernel(k), launches(written) {}
 
   static int64_t number(const Expr& e) {
     if (auto n = as_const_int(Halide::Internal::simplify(e))) return *n;
@@ -53,17 +55,13 @@ struct FindLaunches : IRVisitor {
   void visit(const Call* op) override {
     IRVisitor::visit(op);
     if (op->name != "halide_cuda_run" && op->name != "halide_opencl_run") return;
-    if (found.size() == kernel.launches.size()) throw Bug("there are more launches than were written down");
-    const GpuLaunch& written = kernel.launches[found.size()];
-    DeviceLaunch l;
+    if (found == launches.size()) throw Bug("there are more launches than were written down");
+    DeviceLaunch& l = launches[found++];
+    if (l.threads != number(op->args.at(5))) throw Bug("Halide made launches of another order or shape than were written down");
     l.entry = op->args.at(1).as<StringImm>()->value;
-    l.blocks = written.blocks;
-    l.threads = static_cast<int>(number(op->args.at(5)));
     l.shared_bytes = number(op->args.at(8));
-    if (l.threads != written.threads) throw Bug("Halide made launches of another order or shape than were written down");
     const auto& args = members(op->args.at(10));
     for (size_t i = 0; i + 1 < args.size(); ++i) l.args.push_back(argument(args[i]));
-    found.push_back(l);
   }
 };
 
@@ -75,7 +73,8 @@ void name_after_place(DeviceKernel& kernel) {
   // A name may begin with another one.
   std::ranges::sort(names, std::ranges::greater{}, [](const auto& n) { return n.first.size(); });
   for (const auto& [given, name] : names)
-    for (size_t at = 0; (at = kernel.text.find(given, at)) != std::string::npos; at += name.size()) kernel.text.replace(at, given.size(), name);
+    for (size_t at = 0; (at = kernel.text.find(given, at)) != std::string::npos; at += name.size())
+      kernel.text.replace(at, given.size(), name);
   for (size_t i = 0; i < kernel.launches.size(); ++i) kernel.launches[i].entry = fmt::format("xhat_launch_{}", i);
 
   auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.'; };
@@ -89,7 +88,8 @@ void name_after_place(DeviceKernel& kernel) {
     }
     while (end < kernel.text.size() && in_name(kernel.text[end])) ++end;
     std::string name = kernel.text.substr(at, end - at);
-    bool numbered = name.size() > 1 && name[0] == '_' && std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
+    bool numbered =
+        name.size() > 1 && name[0] == '_' && std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isdigit(c); });
     text += numbered ? fmt::format("_{}", place.try_emplace(name, place.size()).first->second) : name;
   }
   kernel.text = std::move(text);
@@ -107,16 +107,9 @@ void transfer_code(A& a, DeviceCode& code) {
     a.number(b.partial);
     transfer_amount(a, b.bytes);
   }
-  a.resize(code.launches);
-  for (GpuLaunch& l : code.launches) {
-    a.text(l.what);
-    transfer_amount(a, l.blocks);
-    a.number(l.threads);
-    a.number(l.shared_bytes);
-  }
 }
 
-DeviceCode described(const GpuKernel& lowered) { return {{{}, lowered.zeros, {}}, lowered.values, lowered.buffers, lowered.launches}; }
+DeviceCode described(const GpuKernel& lowered) { return {{{}, lowered.zeros, lowered.launches}, lowered.values, lowered.buffers}; }
 
 DeviceCode compile(Target target, GpuKernel lowered) {
   DeviceCode made = described(lowered);
@@ -126,11 +119,11 @@ DeviceCode compile(Target target, GpuKernel lowered) {
     made.kernel.text.assign(reinterpret_cast<const char*>(b.data()), b.size_in_bytes());
     while (target != Target::vulkan && made.kernel.text.ends_with('\0')) made.kernel.text.pop_back();
   }
-  FindLaunches launches(lowered);
+  if (target == Target::vulkan) return made;
+  FindLaunches launches(lowered, made.kernel.launches);
   for (const auto& f : module.functions()) f.body.accept(&launches);
-  made.kernel.launches = std::move(launches.found);
-  if (target != Target::vulkan && made.kernel.launches.size() != made.launches.size()) throw Bug("launches were lost on the way through Halide");
-  if (target != Target::vulkan) name_after_place(made.kernel);
+  if (launches.found != made.kernel.launches.size()) throw Bug("launches were lost on the way through Halide");
+  name_after_place(made.kernel);
   return made;
 }
 
@@ -163,55 +156,52 @@ DeviceKind kind_of(Target target) {
   throw Bug("the CPU is no device");
 }
 
-DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  return compile(target, gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
-}
-
 std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec) {
   std::vector<SizeValue> values;
   for (uint32_t t : code.values) values.push_back(size_value(spec.tensors[t].type, spec.tensors[t].value));
   return values;
 }
 
-DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored) {
-  return described(gpu_lower(as_compiled_for_gpu(spec), kind_of(target), stored));
-}
-
-std::string key_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
-  const KernelSpec spec = as_compiled_for_gpu(given);
-  std::string key = fmt::format("{};", name_of(target));
+GpuClass class_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
+  GpuClass c = {target, as_compiled_for_gpu(given), stored, fmt::format("{};", name_of(target))};
+  const KernelSpec& spec = c.spec;
+  std::string& key = c.key;
   for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);
   for (const auto& [id, x] : spec.axes)
     if (x.count != kNoCount) key += fmt::format("{}:{}*{},", x.count, x.extent, x.multiple);
   for (const SpecTensor& t : spec.tensors)
     if (t.original != kInternal) key += fmt::format("{}", static_cast<int>(stored[t.original]));
-  return key + spec.key();
+  key += spec.key();
+  return c;
 }
 
-CompiledGpuKernel::CompiledGpuKernel(Target target, const KernelSpec& given, const std::vector<DType>& stored, DiskCache* disk) {
-  const KernelSpec spec = as_compiled_for_gpu(given);
-  if (target == Target::vulkan) disk = nullptr;  // its code is inside of Halide's pipeline
-  const std::string key = disk ? key_of(target, given, stored) : "";
-  if (auto bytes = disk ? disk->load_bytes(key) : std::nullopt) {
+DeviceCode device_code(const GpuClass& c) { return compile(c.target, gpu_lower(c.spec, kind_of(c.target), c.stored)); }
+
+DeviceCode launches_of(const GpuClass& c) { return described(gpu_lower(c.spec, kind_of(c.target), c.stored)); }
+
+CompiledGpuKernel::CompiledGpuKernel(const GpuClass& c, DiskCache* disk) {
+  if (c.target == Target::vulkan) disk = nullptr;  // its code is inside of Halide's pipeline
+  if (auto bytes = disk ? disk->load_bytes(c.key) : std::nullopt) {
     ByteReader reader(reinterpret_cast<const uint8_t*>(bytes->data()));
     transfer_code(reader, code_);
     return;
   }
   try {
-    GpuKernel lowered = gpu_lower(spec, kind_of(target), stored);
-    if (target != Target::vulkan) {
-      code_ = compile(target, std::move(lowered));
+    GpuKernel lowered = gpu_lower(c.spec, kind_of(c.target), c.stored);
+    if (c.target != Target::vulkan) {
+      code_ = compile(c.target, std::move(lowered));
       if (disk) {
         ByteWriter writer;
         transfer_code(writer, code_);
-        disk->store_bytes(key, {writer.bytes.begin(), writer.bytes.end()});
+        disk->store_bytes(c.key, {writer.bytes.begin(), writer.bytes.end()});
       }
       return;
     }
     code_ = described(lowered);
-    loaded_[&vulkan_driver()] = vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(target)), spec.name);
+    loaded_[&vulkan_driver()] =
+        vulkan_kernel(lowered.pipeline.compile_to_callable(lowered.arguments, halide_target(c.target)), c.spec.name);
   } catch (const Halide::Error& refused) {
-    throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
+    throw Bug("Halide refused kernel " + c.spec.name + ": " + refused.what());
   }
 }
 
@@ -225,7 +215,7 @@ const LoadedKernel& CompiledGpuKernel::on(const DeviceQueue& queue) const {
   return *loaded;
 }
 
-std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored, DiskCache* disk) {
+std::shared_ptr<const CompiledGpuKernel> compiled_for(const GpuClass& c, DiskCache* disk) {
   using Entry = std::shared_future<std::shared_ptr<const CompiledGpuKernel>>;
   static std::mutex mutex;
   static auto& known = *new std::map<std::string, Entry>;  // stays: when static things end, drivers may have ended before
@@ -234,14 +224,14 @@ std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const Kerne
   bool mine = false;
   {
     std::lock_guard lock(mutex);
-    auto [it, fresh] = known.try_emplace(key_of(target, spec, stored));
+    auto [it, fresh] = known.try_emplace(c.key);
     if (fresh) it->second = promise.get_future().share();
     entry = it->second;
     mine = fresh;
   }
   if (!mine) return entry.get();
   try {
-    promise.set_value(std::make_shared<const CompiledGpuKernel>(target, spec, stored, disk));
+    promise.set_value(std::make_shared<const CompiledGpuKernel>(c, disk));
   } catch (...) {
     promise.set_exception(std::current_exception());
   }

@@ -17,24 +17,30 @@ DeviceKind kind_of(Target target);
 
 // Plain data; no device is needed to make it.
 struct DeviceCode {
-  DeviceKernel kernel;            // its text as PTX, OpenCL C or SPIR-V; launches of CUDA and OpenCL
+  DeviceKernel kernel;            // its text as PTX, OpenCL C or SPIR-V; Vulkan's launches have no entries
   std::vector<uint32_t> values;   // tensors of the spec that are passed as numbers, by number of a LaunchArg
   std::vector<GpuBuffer> buffers;  // by number of a LaunchArg
-  std::vector<GpuLaunch> launches;  // the same launches, for people and tests
-  bool idle() const { return launches.empty() && kernel.zeros.empty(); }
+  bool idle() const { return kernel.launches.empty() && kernel.zeros.empty(); }
 };
-DeviceCode device_code(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
 // The values that a kernel takes, as far as they follow from the sizes of its spec.
 std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec);
+
+// The kernels that one code serves: those of a class of sizes (runtime/gpu_sizes.cpp).
+struct GpuClass {
+  Target target;
+  KernelSpec spec;  // as_compiled_for_gpu
+  std::vector<DType> stored;
+  std::string key;  // equal for equal classes
+};
+GpuClass class_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+DeviceCode device_code(const GpuClass& c);
 // The same without text: launches, buffers and values alone, in a fraction of the time.
-DeviceCode launches_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
-// Equal for kernels that one code serves.
-std::string key_of(Target target, const KernelSpec& spec, const std::vector<DType>& stored);
+DeviceCode launches_of(const GpuClass& c);
 
 // Ready to be loaded into any context.
 class CompiledGpuKernel {
  public:
-  CompiledGpuKernel(Target target, const KernelSpec& spec, const std::vector<DType>& stored, DiskCache* disk = nullptr);
+  explicit CompiledGpuKernel(const GpuClass& c, DiskCache* disk = nullptr);
   const DeviceCode& code() const { return code_; }
   // Loaded once per context, but not during a capture.
   const LoadedKernel& on(const DeviceQueue& queue) const;
@@ -45,9 +51,7 @@ class CompiledGpuKernel {
   mutable std::map<const DeviceDriver*, std::unique_ptr<LoadedKernel>> loaded_;
 };
 
-// Each kernel is compiled once per process and target, for a class of sizes (runtime/gpu_sizes.cpp).
-// With a disk cache, CUDA's and OpenCL's: once.
-std::shared_ptr<const CompiledGpuKernel> compiled_for(Target target, const KernelSpec& spec, const std::vector<DType>& stored,
-                                                      DiskCache* disk = nullptr);
+// Each class is compiled once per process. With a disk cache, CUDA's and OpenCL's: once.
+std::shared_ptr<const CompiledGpuKernel> compiled_for(const GpuClass& c, DiskCache* disk = nullptr);
 
 }  // namespace xhat::runtime

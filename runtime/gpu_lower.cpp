@@ -163,7 +163,7 @@ void GpuLowering::launch(const std::string& what, const Count& blocks, int threa
   s = Halide::Internal::simplify(s);
   if (kind_ == DeviceKind::opencl) s = with_vector_masks(s);
   launches_.push_back(s);
-  out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_});
+  out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_, {}, {}});
 }
 
 void GpuLowering::flat_launch(const std::vector<size_t>& group) {
@@ -227,7 +227,8 @@ void GpuLowering::scatter_launches(const SpecMember& m) {
   Expr to = Variable::make(Halide::Int(32), index);
   Expr sum = Add::make(Load::make(type, buffer_of(m.tensor), to, {}, {}, const_true(), {}), Variable::make(type, term));
   Stmt add = Atomic::make(buffer_of(m.tensor), "", Store::make(buffer_of(m.tensor), sum, to, {}, const_true(), {}));
-  add = LetStmt::make(index, device(index_of(m.tensor, place)), LetStmt::make(term, device(value.type() == type ? value : Halide::cast(type, value)), add));
+  add = LetStmt::make(index, device(index_of(m.tensor, place)),
+                      LetStmt::make(term, device(value.type() == type ? value : Halide::cast(type, value)), add));
   Stmt body = IfThenElse::make(inside, with_lets(p.lets, with_lets(lets, IfThenElse::make(there, add))));
   launch("scatter", terms.total().over(kThreads), kThreads, {body});
 }
@@ -288,7 +289,8 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
     most = std::max(most, l.total().like() * r.total().like());
   }
   constexpr int64_t kPerThread = 4;
-  int threads = static_cast<int>(std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most / kPerThread + 1))), kWarp, kThreads));
+  int threads = static_cast<int>(
+      std::clamp<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(most / kPerThread + 1))), kWarp, kThreads));
 
   std::vector<Stmt> stages;
   for (const auto& group : groups) {
@@ -351,7 +353,8 @@ void GpuLowering::finish_launch(const SpecMember& m, const Count& rows) {
   };
   a.combine = [&](const std::vector<Expr>& x, const std::vector<Expr>& y) { return std::vector<Expr>{Emitter::combine(m.op, x[0], y[0])}; };
   Sharing s;
-  int64_t lanes = std::clamp<int64_t>(kThreads * 16 / std::max<int64_t>(1, n.like()), 1, std::min<int64_t>(kThreads, std::max<int64_t>(1, rows.like() / 2)));
+  int64_t lanes = std::clamp<int64_t>(kThreads * 16 / std::max<int64_t>(1, n.like()), 1,
+                                      std::min<int64_t>(kThreads, std::max<int64_t>(1, rows.like() / 2)));
   s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(lanes)));
   s.lanes_first = n.like() < kWarp;
   if (!s.lanes_first) s.lanes = std::min(s.lanes, kThreads / kWarp);
@@ -361,8 +364,8 @@ void GpuLowering::finish_launch(const SpecMember& m, const Count& rows) {
     std::vector<Expr> at;
     for (Id x : m.left) at.push_back(p.axes.at(x));
     Expr v = values[0];
-    return Store::make(buffer_of(m.tensor), device(v.type() == leaves_as ? v : Halide::cast(leaves_as, v)), device(index_of(m.tensor, at)), {},
-                       const_true(), {});
+    return Store::make(buffer_of(m.tensor), device(v.type() == leaves_as ? v : Halide::cast(leaves_as, v)), device(index_of(m.tensor, at)),
+                       {}, const_true(), {});
   };
   Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
   launch("finish", n.over(s.results()), s.threads, {stage});
@@ -425,7 +428,8 @@ GpuKernel GpuLowering::run() {
         b.bytes = (bytes * static_cast<int64_t>(byte_size(x.type))).amount();
       }
       if (!partial && std::ranges::find(zeros_, t) != zeros_.end())
-        out_.zeros.push_back({static_cast<uint32_t>(out_.buffers.size()), (elements(t) * static_cast<int64_t>(byte_size(x.type))).amount()});
+        out_.zeros.push_back(
+            {static_cast<uint32_t>(out_.buffers.size()), (elements(t) * static_cast<int64_t>(byte_size(x.type))).amount()});
       out_.buffers.push_back(b);
       out_.arguments.emplace_back(name, Halide::Argument::InputBuffer, storage_type(x.type), 1, Halide::ArgumentEstimates());
     }
@@ -436,6 +440,8 @@ GpuKernel GpuLowering::run() {
   return std::move(out_);
 }
 
-GpuKernel gpu_lower(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored) { return GpuLowering(spec, kind, stored).run(); }
+GpuKernel gpu_lower(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored) {
+  return GpuLowering(spec, kind, stored).run();
+}
 
 }  // namespace xhat::runtime

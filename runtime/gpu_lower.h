@@ -22,13 +22,6 @@ struct GpuBuffer {
   Amount bytes = {.times = 0};  // of those that the caller does not know: temporaries that blocks don't hold, and partial results
 };
 
-struct GpuLaunch {
-  std::string what;  // "tile", "map", "reduce", "contract", "finish": for people and tests
-  Amount blocks;
-  int threads = 0;
-  int64_t shared_bytes = 0;
-};
-
 struct GpuKernel {
   Halide::Pipeline pipeline;
   // Arguments in order: sizes as numbers (values), buffers, and a result of the pipeline's that nothing writes.
@@ -36,7 +29,7 @@ struct GpuKernel {
   std::vector<uint32_t> values;    // tensors that are sizes
   std::vector<GpuBuffer> buffers;
   std::vector<DeviceZeros> zeros;  // before the launches
-  std::vector<GpuLaunch> launches;
+  std::vector<DeviceLaunch> launches;  // entries and arguments have names when Halide has made the text
 };
 
 GpuKernel gpu_lower(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored);

@@ -97,7 +97,9 @@ class GpuLowering {
   std::vector<Id> shared_axes() const;
   Count given(int64_t like, uint32_t count, int64_t multiple) const;
   Count extent(Id x) const { return given(axis(x).extent, axis(x).count, axis(x).multiple); }
-  Count dimension(uint32_t tensor, size_t i) const { return given(spec_.tensors[tensor].shape[i], i == 0 ? spec_.tensors[tensor].count : kNoCount, 1); }
+  Count dimension(uint32_t tensor, size_t i) const {
+    return given(spec_.tensors[tensor].shape[i], i == 0 ? spec_.tensors[tensor].count : kNoCount, 1);
+  }
   Count elements(uint32_t tensor) const;
   Count tiles_along(Id x) const { return extent(x).over(axis(x).tile); }
 
@@ -115,7 +117,8 @@ class GpuLowering {
   // All results of `points`: of block `first` of them, or in turns.
   Stmt reduce_stage(const Accumulation& a, const Points& points, const Points& terms, const Sharing& s, const Expr& first,
                     const std::function<Stmt(const Point&, const std::vector<Expr>&)>& store);
-  Stmt accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes, const Sharing& s);
+  Stmt accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes,
+                  const Sharing& s);
   Stmt store(const SpecMember& m, const Expr& value, const Emitter::Axes& axes);
   Stmt store_partial(const SpecMember& m, const Expr& value, const Emitter::Axes& axes, const Expr& row);
 
@@ -138,8 +141,8 @@ class GpuLowering {
                                      const Span& span) const;
   static Points rectangles(const Rectangle& r, Points points);
   bool contract_launch(const std::vector<std::vector<size_t>>& groups);
-  Stmt contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number, const Span& span,
-                      const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store);
+  Stmt contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number,
+                      const Span& span, const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store);
   std::vector<Id> staged_reads(const std::vector<size_t>& group, const Rectangle& r, Id term) const;
   Stmt stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins);
   Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,

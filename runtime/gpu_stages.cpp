@@ -249,9 +249,12 @@ Sharing GpuLowering::sharing(const std::vector<size_t>& group, int64_t results, 
   Sharing s;
   s.threads = threads;
   s.lanes_first = along_terms >= along_results;
-  int64_t wanted = s.lanes_first ? std::max<int64_t>(1, terms / kTermsPerLane) : results >= kEnough ? 1 : std::max<int64_t>(1, kEnough / std::max<int64_t>(1, results));
+  int64_t wanted = s.lanes_first        ? std::max<int64_t>(1, terms / kTermsPerLane)
+                   : results >= kEnough ? 1
+                                        : std::max<int64_t>(1, kEnough / std::max<int64_t>(1, results));
   wanted = std::min({wanted, std::max<int64_t>(1, terms / kTermsPerLane), static_cast<int64_t>(threads)});
-  if (!s.lanes_first) wanted = std::min<int64_t>(wanted, std::max<int64_t>(1, threads / std::max<int64_t>(1, std::min<int64_t>(results, kWarp))));
+  if (!s.lanes_first)
+    wanted = std::min<int64_t>(wanted, std::max<int64_t>(1, threads / std::max<int64_t>(1, std::min<int64_t>(results, kWarp))));
   s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(wanted)));
   return s;
 }
@@ -263,7 +266,8 @@ int GpuLowering::terms_at_once(const Accumulation& a, const Points& terms, const
   Id last = terms.axes.back();
   if (m.op == Op::argmax || m.op == Op::argmin || !terms.counts.back().divisible_by(kVector)) return 1;
   if (terms.limits.back().defined() && !extent(last).divisible_by(kVector)) return 1;
-  if (terms.total().like() / kVector < s.lanes || std::ranges::any_of(a.identities, [](const Expr& e) { return e.type().bits() != 32; })) return 1;
+  if (terms.total().like() / kVector < s.lanes || std::ranges::any_of(a.identities, [](const Expr& e) { return e.type().bits() != 32; }))
+    return 1;
   return side_by_side(a.members, last) ? kVector : 1;
 }
 
@@ -342,7 +346,9 @@ Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, cons
     names.push_back(fresh("acc"));
     types.push_back(e.type());
   }
-  auto load = [&](const std::string& name, size_t i, const Expr& index) { return Load::make(types[i], name, index, {}, {}, const_true(), {}); };
+  auto load = [&](const std::string& name, size_t i, const Expr& index) {
+    return Load::make(types[i], name, index, {}, {}, const_true(), {});
+  };
   auto put = [&](const std::vector<Expr>& values) {  // into the registers; all are read before the first is written
     std::vector<std::pair<std::string, Expr>> lets;
     std::vector<Stmt> stores;
@@ -370,7 +376,8 @@ Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, cons
 
   // Lanes add up in pairs: the upper half of them hands over to the lower half, until one is left.
   int lanes = s.lanes;
-  const bool shuffles = kind_ == DeviceKind::cuda && s.lanes_first && std::ranges::all_of(types, [](const Halide::Type& t) { return t.bits() == 32; });
+  const bool shuffles =
+      kind_ == DeviceKind::cuda && s.lanes_first && std::ranges::all_of(types, [](const Halide::Type& t) { return t.bits() == 32; });
   auto shuffled = [&](int distance) {
     std::vector<Expr> theirs;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -425,7 +432,8 @@ Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, cons
   if (again && lanes > 1) stmts.push_back(barrier());  // before the scratch is used again
   for (const std::string& name : names) stmts.push_back(Free::make(name));
   Stmt all = Block::make(stmts);
-  for (size_t i = names.size(); i-- > 0;) all = Allocate::make(names[i], types[i], Halide::MemoryType::Register, {vector}, const_true(), all);
+  for (size_t i = names.size(); i-- > 0;)
+    all = Allocate::make(names[i], types[i], Halide::MemoryType::Register, {vector}, const_true(), all);
   all = with_lets(p.lets, all);
   if (again) all = For::make(turn, 0, turns.expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, all);
   return all;

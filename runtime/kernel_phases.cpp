@@ -160,7 +160,8 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
       const Node n = a[id];
       bool order = n.op == Op::lt || n.op == Op::le;
       if ((!order && n.op != Op::eq && n.op != Op::ne) || a[n.arg(0)].type != DType::i64) continue;
-      Poly d = affine::polynomial_through_divisions(a, n.arg(1), Poly::atom) - affine::polynomial_through_divisions(a, n.arg(0), Poly::atom);
+      Poly d =
+          affine::polynomial_through_divisions(a, n.arg(1), Poly::atom) - affine::polynomial_through_divisions(a, n.arg(0), Poly::atom);
       std::vector<Id> free(n.free_axes().begin(), n.free_axes().end());
       for (Id x : free) {
         Breaks& b = found[x];

@@ -30,9 +30,9 @@ constexpr int64_t kBlockRows = 16, kBlockColumns = 256;
 constexpr int64_t kMostLeft_ps = 5 * kWrittenOut_ps / 2;
 
 // `axis + offset`, if an index is that.
-std::optional<std::pair<Id, int64_t>> axis_and_offset(const Arena& a, Id index) {
+std::optional<std::pair<Id, int64_t>> axis_and_offset(Arena& a, Id index) {
   try {
-    const Poly p = affine::polynomial_through_divisions(const_cast<Arena&>(a), index, Poly::atom);
+    const Poly p = affine::polynomial_through_divisions(a, index, Poly::atom);
     const auto axes = a[index].free_axes();
     if (axes.size() != 1 || p.coefficient(axes[0]) != 1) return {};
     if (auto offset = p.without(axes[0]).as_constant()) return {{axes[0], *offset}};

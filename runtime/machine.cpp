@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "fusion/plan.h"
 #include "runtime/lower.h"
+#include "runtime/thread_pool.h"
 
 namespace xhat {
 namespace {
@@ -15,8 +15,6 @@ namespace {
 // What one core can hope for of a last cache. A guest sees all of one that it shares with many cores that it does not see
 // (480 MiB on a Xeon with two of them, where 51 MB were written faster past the cache).
 constexpr int64_t kMostPerCore = 16 << 20;
-
-int threads_of_machine() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
@@ -63,7 +61,7 @@ std::vector<int64_t> caches() {
 
 }  // namespace
 
-Machine this_machine() { return {processor(), vector_extension(), threads_of_machine(), caches()}; }
+Machine this_machine() { return {processor(), vector_extension(), runtime::threads_or_all(), caches()}; }
 
 // Two cores that share 32 MiB with others, plain and past the cache: group_norm's forward, 8 MB, 0.10 and 0.20 ms; swiglu's,
 // 25 MB, 0.32 and 0.37; layer_norm's, 34 MB, 0.85 and 0.74, rms_norm's 0.84 and 0.56; normalize_bgr, 39 MB, 0.75 and 0.57;
@@ -75,7 +73,7 @@ int64_t stream_bytes_of(const std::vector<int64_t>& cache_bytes, int threads) {
 
 // With a full disk cache a first call takes some milliseconds: it asks for no more than it needs, and once.
 int64_t stream_bytes_here() {
-  static const int64_t here = stream_bytes_of(caches(), threads_of_machine());
+  static const int64_t here = stream_bytes_of(caches(), runtime::threads_or_all());
   return here;
 }
 

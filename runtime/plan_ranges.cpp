@@ -160,7 +160,9 @@ class Ranges {
 
 }  // namespace
 
-std::vector<PlanRange> find_ranges(const PlansAt& at, int ways, int64_t first, int64_t last) { return Ranges(at, ways, first, last).find(); }
+std::vector<PlanRange> find_ranges(const PlansAt& at, int ways, int64_t first, int64_t last) {
+  return Ranges(at, ways, first, last).find();
+}
 
 PlanRange range_of_one(const Slots& slots) { return {0, 0, 0, false, *fit(slots, slots, 0, 0, false)}; }
 

@@ -30,13 +30,15 @@ Program registered_op(const std::string& name) {
     known.push_back(op.name);
     if (!name.empty() && op.name != name) continue;
     if (found && !name.empty())
-      throw Error(fmt::format("op {} is there twice: {}:{} and {}:{}; give one another name", name, found->file, found->line, op.file, op.line));
+      throw Error(
+          fmt::format("op {} is there twice: {}:{} and {}:{}; give one another name", name, found->file, found->line, op.file, op.line));
     found = &op;
   }
   std::ranges::sort(known);
   if (known.empty()) throw Error("the sources hold no op; XHAT_OP(name) { ... return op.build(); } makes one");
   if (!found) throw Error(fmt::format("there is no op '{}'; there are {}", name, fmt::join(known, ", ")));
-  if (name.empty() && known.size() > 1) throw Error(fmt::format("there are several ops: {}; say which one: --op {}", fmt::join(known, ", "), known[0]));
+  if (name.empty() && known.size() > 1)
+    throw Error(fmt::format("there are several ops: {}; say which one: --op {}", fmt::join(known, ", "), known[0]));
   try {
     return found->make();
   } catch (const Error& e) {

@@ -145,7 +145,8 @@ struct Streamer : IRMutator {
     }
     stmt = For::make(loop->name + ".chunk", 0, chunks, ForType::Serial, loop->partition_policy, loop->device_api, stmt);
     for (const Run& r : runs)
-      stmt = Allocate::make(r.scratch, r.type, Halide::MemoryType::Stack, {static_cast<int>(r.elements * steps) + 2 * r.room()}, const_true(), stmt);
+      stmt = Allocate::make(r.scratch, r.type, Halide::MemoryType::Stack, {static_cast<int>(r.elements * steps) + 2 * r.room()},
+                            const_true(), stmt);
     return stmt;
   }
 };

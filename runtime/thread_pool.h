@@ -11,6 +11,9 @@
 
 namespace xhat::runtime {
 
+// As many as are wanted; if none are said, as many as the machine runs at a time.
+int threads_or_all(int wanted = 0);
+
 class ThreadPool {
  public:
   explicit ThreadPool(int threads);

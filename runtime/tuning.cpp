@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "expr/error.h"
+#include "runtime/thread_pool.h"
 
 namespace xhat {
 namespace {
@@ -197,7 +198,7 @@ void merge(Tuning& tuning, const TunedOp& found) {
 }
 
 KernelChoices choices_of(const Tuning& tuning, int threads) {
-  if (threads <= 0) threads = this_machine().threads;
+  threads = runtime::threads_or_all(threads);
   KernelChoices choices;
   for (const TunedOp& op : tuning.ops)
     for (const TunedKernel& k : op.kernels)

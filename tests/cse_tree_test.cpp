@@ -1,6 +1,8 @@
 // The normal form: what is equal in it, what is not, and the expressions that come back out.
 #include "cse/tensor_expr_tree.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include "cse/unify.h"
@@ -120,55 +122,52 @@ TEST_F(CseTree, UnifySolvesShiftsAndBacktracks) {
   EXPECT_EQ(print(q, found->at(a.axis("i"))), "N - k");
 }
 
+// What is found for the axes `of` of the pattern, over those of the target: one text each, or none if nothing makes the two equal.
+std::vector<std::string> solved(const std::string& pattern, const std::string& target, const std::vector<std::string>& of,
+                                const std::vector<std::string>& over) {
+  auto definition = [](const std::string& name, const std::vector<std::string>& axes, const std::string& body) {
+    return fmt::format("\n {}[{} in 0..N] = sin({})", name, fmt::join(axes, " in 0..N, "), body);
+  };
+  Program q =
+      parse_op("op f(x: f32[9*N+9], w: f32[9*N+9]) -> (y, z) {" + definition("y", of, pattern) + definition("z", over, target) + " }");
+  TensorExprTree t(*q.arena);
+  Arena& a = *q.arena;
+  std::vector<Id> axes;
+  for (const std::string& x : of) axes.push_back(a.axis(x));
+  Unifier unifier(t, {axes.begin(), axes.end()});
+  auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body), t.canonical(q.definition_of(q.outputs[1])->body));
+  std::vector<std::string> texts;
+  if (found)
+    for (Id x : axes) texts.push_back(print(q, tidy_index(a, found->at(x))));
+  return texts;
+}
+
 TEST_F(CseTree, UnifySolvesAffineIndices) {
   struct Case {
-    const char *pattern, *target, *binding;  // of i, over k; null: none
+    const char *pattern, *target;
+    std::vector<std::string> binding;  // of i, over k
   };
   const Case table[] = {
-      {"x[2*i]", "x[2*k+2]", "k + 1"},       {"x[2*i]", "x[2*k+1]", nullptr},
-      {"x[2*i+1]", "x[4*k+3]", "2 * k + 1"},   {"x[3*i]", "x[2*k]", nullptr},
-      {"x[2*(N-1-i)]", "x[2*k]", "N - 1 - k"}, {"x[i]*w[2*i]", "x[3*k+1]*w[6*k+2]", "3 * k + 1"},
-      {"x[i]*w[2*i]", "x[3*k+1]*w[6*k]", nullptr},
+      {"x[2*i]", "x[2*k+2]", {"k + 1"}},         {"x[2*i]", "x[2*k+1]", {}},
+      {"x[2*i+1]", "x[4*k+3]", {"2 * k + 1"}},   {"x[3*i]", "x[2*k]", {}},
+      {"x[2*(N-1-i)]", "x[2*k]", {"N - 1 - k"}}, {"x[i]*w[2*i]", "x[3*k+1]*w[6*k+2]", {"3 * k + 1"}},
+      {"x[i]*w[2*i]", "x[3*k+1]*w[6*k]", {}},
   };
-  for (const Case& c : table) {
-    SCOPED_TRACE(std::string(c.pattern) + " " + c.target);
-    Program q = parse_op("op f(x: f32[8*N+8], w: f32[8*N+8]) -> (y, z) {\n y[i in 0..N] = sin(" + std::string(c.pattern) +
-                         ")\n z[k in 0..N] = sin(" + c.target + ") }");
-    TensorExprTree t(*q.arena);
-    Arena& a = *q.arena;
-    Unifier unifier(t, {a.axis("i")});
-    auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body), t.canonical(q.definition_of(q.outputs[1])->body));
-    ASSERT_EQ(found.has_value(), c.binding != nullptr);
-    if (found) {
-      EXPECT_EQ(print(q, tidy_index(a, found->at(a.axis("i")))), c.binding);
-    }
-  }
+  for (const Case& c : table) EXPECT_EQ(solved(c.pattern, c.target, {"i"}, {"k"}), c.binding) << c.pattern << " " << c.target;
 }
 
 // The groups of GroupNorm: both axes of 8*g + k are to be found.
 TEST_F(CseTree, UnifyTellsAxesOfAnIndexByCoefficients) {
   struct Case {
-    const char *pattern, *target, *i, *j;  // over i and j; k and l; null: none
+    const char *pattern, *target;
+    std::vector<std::string> bindings;  // of i and j, over k and l
   };
   const Case table[] = {
-      {"x[8*i+j]", "x[8*k+l]", "k", "l"},     {"x[8*i+j]", "x[8*k+l+8]", "k + 1", "l"},
-      {"x[8*i+j]", "x[4*k+l]", nullptr, {}},  {"x[8*i+j]", "x[8*k+l+1]", nullptr, {}},
-      {"x[i+j]", "x[k+l]", nullptr, {}},      {"x[N-i+2*j]", "x[N-k+2*l]", "k", "l"},
+      {"x[8*i+j]", "x[8*k+l]", {"k", "l"}}, {"x[8*i+j]", "x[8*k+l+8]", {"k + 1", "l"}}, {"x[8*i+j]", "x[4*k+l]", {}},
+      {"x[8*i+j]", "x[8*k+l+1]", {}},       {"x[i+j]", "x[k+l]", {}},                   {"x[N-i+2*j]", "x[N-k+2*l]", {"k", "l"}},
   };
-  for (const Case& c : table) {
-    SCOPED_TRACE(std::string(c.pattern) + " " + c.target);
-    Program q = parse_op("op f(x: f32[9*N+9]) -> (y, z) {\n y[i in 0..N, j in 0..N] = sin(" + std::string(c.pattern) +
-                         ")\n z[k in 0..N, l in 0..N] = sin(" + c.target + ") }");
-    TensorExprTree t(*q.arena);
-    Arena& a = *q.arena;
-    Unifier unifier(t, {a.axis("i"), a.axis("j")});
-    auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body), t.canonical(q.definition_of(q.outputs[1])->body));
-    ASSERT_EQ(found.has_value(), c.i != nullptr);
-    if (found) {
-      EXPECT_EQ(print(q, tidy_index(a, found->at(a.axis("i")))), c.i);
-      EXPECT_EQ(print(q, tidy_index(a, found->at(a.axis("j")))), c.j);
-    }
-  }
+  for (const Case& c : table)
+    EXPECT_EQ(solved(c.pattern, c.target, {"i", "j"}, {"k", "l"}), c.bindings) << c.pattern << " " << c.target;
 }
 
 }  // namespace

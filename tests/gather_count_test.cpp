@@ -140,8 +140,8 @@ TEST(GatherCount, TransposedConvolutionWithRanges) {
       for (int pad = 0; pad < kernel; ++pad) {
         std::string s = std::to_string(stride), first = "(i-" + std::to_string(kernel - pad) + ")/" + s + "+1",
                     end = "(i+" + std::to_string(pad) + ")/" + s + "+1";
-        expect_only_contributions("op f(x: f64[N]) -> (y) { y[i in 0.." + s + "*N] = sum(j in max(0," + first + ")..min(N," + end + "): x[j]) }",
-                                  {{"N", 7}});
+        expect_only_contributions(
+            "op f(x: f64[N]) -> (y) { y[i in 0.." + s + "*N] = sum(j in max(0," + first + ")..min(N," + end + "): x[j]) }", {{"N", 7}});
       }
 }
 
@@ -163,8 +163,9 @@ TEST(GatherCount, Rearrangements) {
   expect_only_contributions("op join(x: f64[4,6]) -> (y) { y[i in 0..24] = x[i/6,i%6] }", {});
   expect_only_contributions("op diagonal(x: f64[N,N]) -> (y) { y[i in 0..N] = x[i,i] }", {{"N", 6}});
   expect_only_contributions("op part(x: f64[N]) -> (y) { y[i in 0..N-3] = x[i+2] }", {{"N", 8}});
-  expect_only_contributions("op concat(x: f64[N], z: f64[M] const) -> (y) { y[i in 0..N+M] = if i < N then x[i else 0] else z[i-N else 0] }",
-                            {{"N", 5}, {"M", 4}});
+  expect_only_contributions(
+      "op concat(x: f64[N], z: f64[M] const) -> (y) { y[i in 0..N+M] = if i < N then x[i else 0] else z[i-N else 0] }",
+      {{"N", 5}, {"M", 4}});
 }
 
 }  // namespace

@@ -113,12 +113,14 @@ TEST_F(AheadCuda, RunsOnTheCallersStreamAndMemory) {
 
 TEST_F(AheadCuda, TheSecondCallAllocatesNothing) {
   EXPECT_EQ(forward(stream_) + backward(stream_), kOk) << library_->message();
-  auto allocations = state_.allocations, modules = state_.modules;
+  auto allocations = state_.allocations, modules = state_.modules, questions = state_.questions;
   size_t launches = state_.launches.size();
   std::vector<uint64_t> before = not_ours();
+  EXPECT_EQ(questions, 2) << "each call asks once whether the stream is being captured";
   EXPECT_EQ(forward(stream_) + backward(stream_), kOk) << library_->message();
   EXPECT_EQ(state_.allocations, allocations);
   EXPECT_EQ(state_.modules, modules);
+  EXPECT_EQ(state_.questions, 2 * questions);
   EXPECT_EQ(state_.launches.size(), 2 * launches);
   EXPECT_EQ(not_ours(launches), before);
 }
@@ -126,7 +128,9 @@ TEST_F(AheadCuda, TheSecondCallAllocatesNothing) {
 // One library for all N.
 TEST_F(AheadCuda, LargerSizesMakeLargerMemory) {
   constexpr int64_t kFew = 64;
-  auto infer_of = [&](int64_t n) { EXPECT_EQ(library_->side(0, {n, kC}, {stream_, at(x_), at(g_), &eps_, at(y_)}), kOk) << library_->message(); };
+  auto infer_of = [&](int64_t n) {
+    EXPECT_EQ(library_->side(0, {n, kC}, {stream_, at(x_), at(g_), &eps_, at(y_)}), kOk) << library_->message();
+  };
   const auto at_first = state_.in_use;
   infer_of(kFew);
   auto in_use = state_.in_use, allocations = state_.allocations;

@@ -308,12 +308,15 @@ TEST_F(AheadGpu, ProductsOfAnyBatch) {
 }
 
 TEST_F(AheadGpu, VectorsOfAnyLength) {
-  any_batch("op huber(x: f32[N], t: f32[N]) -> (y, total) { d[i] = x[i] - t[i]; y[i] = if abs(d[i]) < 1 then d[i]^2/2 else abs(d[i]) - 0.5; total = sum(i: y[i]) }",
-            {}, {0, 3, 255, 1024, 70001});
+  any_batch(
+      "op huber(x: f32[N], t: f32[N]) -> (y, total) { d[i] = x[i] - t[i]; y[i] = if abs(d[i]) < 1 then d[i]^2/2 else abs(d[i]) - 0.5; "
+      "total = sum(i: y[i]) }",
+      {}, {0, 3, 255, 1024, 70001});
 }
 
 TEST_F(AheadGpu, GathersAndScattersOfAnyBatch) {
-  any_batch("op bag(t: f32[V,D], ids: i32[N,L] const) -> (y) { y[n,d] = sum(l: t[ids[n,l],d]) }", {{"V", 19}, {"D", 12}, {"L", 3}}, kBatches, false);
+  any_batch("op bag(t: f32[V,D], ids: i32[N,L] const) -> (y) { y[n,d] = sum(l: t[ids[n,l],d]) }", {{"V", 19}, {"D", 12}, {"L", 3}},
+            kBatches, false);
 }
 
 }  // namespace

@@ -93,11 +93,19 @@ TEST_F(CallTest, ProductsWithTheDerivatives) {
   expect_contains(error_of([&] { forward.infer(arguments); }), "'t_x' is missing");
 
   CompiledOp backward = compile(vjp(parse_op(kScale), {{"w"}}), {.differentiate = false});
-  backward.infer({{"x", {x.data(), {3, 4}}}, {"w", {w.data(), {4}}}, {"dy", {tx.data(), {3, 4}}}, {"y", {y.data(), {3, 4}}}, {"grad_w", {tw.data(), {4}}}});
+  backward.infer({{"x", {x.data(), {3, 4}}},
+                  {"w", {w.data(), {4}}},
+                  {"dy", {tx.data(), {3, 4}}},
+                  {"y", {y.data(), {3, 4}}},
+                  {"grad_w", {tw.data(), {4}}}});
   for (float v : tw) EXPECT_EQ(v, 3 * 2 * 5);
 
   CompiledOp curvature = compile(hvp(parse_op(kScale), {.wrt = {"w"}, .along = {"x"}}), {.differentiate = false});
-  curvature.infer({{"x", {x.data(), {3, 4}}}, {"w", {w.data(), {4}}}, {"dy", {tx.data(), {3, 4}}}, {"t_x", {y.data(), {3, 4}}}, {"hvp_w", {tw.data(), {4}}}});
+  curvature.infer({{"x", {x.data(), {3, 4}}},
+                   {"w", {w.data(), {4}}},
+                   {"dy", {tx.data(), {3, 4}}},
+                   {"t_x", {y.data(), {3, 4}}},
+                   {"hvp_w", {tw.data(), {4}}}});
   for (float v : tw) EXPECT_EQ(v, 3 * 5 * 6);
 }
 

@@ -90,7 +90,8 @@ TEST(RuntimeFailure, ArgmaxInsideReductions) {
   in["p"] = f32({3}, {-1, 5, 0.5});
   expect_outcome(text, in, "op f: y needs argmax over nothing");
   const char* nested =
-      "op f(x: f32[N,K], c: i32[N]) -> (y) { y = max(n: x[n, argmax(k in 0..K if f32(k) >= f32(argmax(m if c[m] > 0: f32(c[m]))): x[n,k])]) }";
+      "op f(x: f32[N,K], c: i32[N]) -> (y) {"
+      " y = max(n: x[n, argmax(k in 0..K if f32(k) >= f32(argmax(m if c[m] > 0: f32(c[m]))): x[n,k])]) }";
   in = {{"x", f32({2, 3}, {1, 2, 3, 6, 5, 4})}, {"c", i32({2}, {-1, 7})}};
   expect_outcome(nested, in, "");
   in["c"] = i32({2}, {-1, -7});

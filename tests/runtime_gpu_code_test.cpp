@@ -48,7 +48,8 @@ struct Assembled {
 Assembled assemble(const std::string& ptx, const std::string& arch) {
   std::string stem = (fs::temp_directory_path() / fmt::format("xhat-{}-{}", getpid(), arch)).string();
   std::ofstream(stem + ".ptx") << ptx;
-  std::string command = fmt::format("{} -v -arch={} --maxrregcount {} {}.ptx -o {}.cubin 2>&1", kPtxas.string(), arch, runtime::kMostRegisters, stem, stem);
+  std::string command =
+      fmt::format("{} -v -arch={} --maxrregcount {} {}.ptx -o {}.cubin 2>&1", kPtxas.string(), arch, runtime::kMostRegisters, stem, stem);
   Assembled a;
   FILE* pipe = popen(command.c_str(), "r");
   char line[512];
@@ -58,7 +59,8 @@ Assembled assemble(const std::string& ptx, const std::string& arch) {
   fs::remove(stem + ".cubin");
   EXPECT_EQ(status, 0) << a.said;
   std::regex used("Used (\\d+) registers"), kept("(\\d+) bytes stack frame, (\\d+) bytes spill stores, (\\d+) bytes spill loads");
-  for (std::sregex_iterator i(a.said.begin(), a.said.end(), used), end; i != end; ++i) a.registers = std::max(a.registers, std::stoi((*i)[1]));
+  for (std::sregex_iterator i(a.said.begin(), a.said.end(), used), end; i != end; ++i)
+    a.registers = std::max(a.registers, std::stoi((*i)[1]));
   for (std::sregex_iterator i(a.said.begin(), a.said.end(), kept), end; i != end; ++i) {
     a.stack += std::stoi((*i)[1]);
     a.spilled += std::stoi((*i)[2]) + std::stoi((*i)[3]);
@@ -94,16 +96,18 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
     std::string each;
     for (const runtime::KernelSpec& spec : runtime::gpu_specs(p, plan, sizes, Target::cuda)) {
       SCOPED_TRACE(spec.name);
-      runtime::DeviceCode code = runtime::device_code(Target::cuda, spec, stored);
+      runtime::DeviceCode code = runtime::device_code(runtime::class_of(Target::cuda, spec, stored));
       const std::vector<runtime::SizeValue> values = runtime::values_of(code, spec);
-      launches += static_cast<int>(code.launches.size());
-      for (const char* what : {"finish", "scatter"}) whole += static_cast<int>(std::ranges::count(code.launches, what, &runtime::GpuLaunch::what));
-      for (const runtime::GpuLaunch& l : code.launches) {
+      const std::vector<runtime::DeviceLaunch>& launched = code.kernel.launches;
+      launches += static_cast<int>(launched.size());
+      for (const char* what : {"finish", "scatter"})
+        whole += static_cast<int>(std::ranges::count(launched, what, &runtime::DeviceLaunch::what));
+      for (const runtime::DeviceLaunch& l : launched) {
         each += fmt::format(" {}({}{}x{})", l.what, l.blocks.value < 0 ? "" : "~", l.blocks.at(values), l.threads);
         shared = std::max(shared, l.shared_bytes);
         EXPECT_LE(l.shared_bytes, kSharedBytes);
       }
-      EXPECT_EQ(count(code.kernel.text, ".entry "), static_cast<int>(code.launches.size()));
+      EXPECT_EQ(count(code.kernel.text, ".entry "), static_cast<int>(launched.size()));
       for (const char* arch : {"sm_80", "sm_90"}) {
         Assembled a = assemble(code.kernel.text, arch);
         EXPECT_EQ(a.spilled, 0) << a.said;
@@ -117,8 +121,8 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
     }
     // Beside the kernels that a CPU has, two per sum over the whole grid: to finish it, and to apply it.
     EXPECT_LE(launches, static_cast<int>(plan_kernels(p, sizes, {}).kernels.size()) + 2 * whole);
-    return fmt::format("{}: launches {} of {} kernels, registers {}, shared {}, wide {}, shuffles {}, atomics {};{}", GetParam().name + (" " + name), launches,
-                       plan.kernels.size(), registers, shared, wide, shuffles, atomics, each);
+    return fmt::format("{}: launches {} of {} kernels, registers {}, shared {}, wide {}, shuffles {}, atomics {};{}",
+                       GetParam().name + (" " + name), launches, plan.kernels.size(), registers, shared, wide, shuffles, atomics, each);
   }
 };
 

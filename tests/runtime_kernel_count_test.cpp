@@ -13,8 +13,8 @@
 //   flops=2          at most so many times the operations of the program as written, each definition once; 1.1 if left out
 //   missed REASON    up to the end of the line
 //
-// A kernel with a finishing step, and what follows in it, counts as one. Every op also runs on small sizes in many tiles, and must agree with the
-// evaluator.
+// A kernel with a finishing step, and what follows in it, counts as one. Every op also runs on small sizes in many tiles, and must
+// agree with the evaluator.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -163,7 +163,8 @@ CompiledOp compiled(const Row& row, const Expected& e, CompileOptions options = 
 
 std::string kernels_text(const KernelPlan& plan) {
   std::string text;
-  for (const Kernel& k : plan.kernels) text += "  " + k.name + (k.finish ? " (with a second step)" : k.follows ? " (in the second step)" : "") + ": " + k.reason + "\n";
+  for (const Kernel& k : plan.kernels)
+    text += "  " + k.name + (k.finish ? " (with a second step)" : k.follows ? " (in the second step)" : "") + ": " + k.reason + "\n";
   return text;
 }
 

@@ -3,12 +3,9 @@
 // aligned to an element only, in tiles of several sizes, with the same bits for 1, 2 and 4 threads.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
-#include "Halide.h"
 #include "ad/gradient.h"
-#include "runtime/lower.h"
 #include "tests/golden.h"
+#include "tests/lowered_code.h"
 #include "tests/runtime_helper.h"
 
 namespace xhat {
@@ -119,16 +116,9 @@ TEST_P(LoweredCode, HasThePhrases) {
   const CompileOptions o = options(c, 2);
   const Program derived = derive(parse_op(c.text), o).program;
   const Program direction = c.backward ? backward_program(derived) : infer_program(derived);
-  const KernelPlan plan = plan_kernels(direction, c.dims, o.fusion);
-  ASSERT_EQ(plan.kernels.size(), 1u) << print(direction);
-  auto spec = runtime::make_spec(direction, plan.kernels[0], c.dims, std::vector<bool>(direction.tensors.size(), true));
-  auto lowered = runtime::lower(spec, runtime::cpu_target());
-  std::ostringstream out;
-  out << lowered.pipeline.compile_to_module(lowered.arguments, "kernel", runtime::cpu_target()).functions()[0].body;
-  const std::string code = out.str();
+  const std::string code = lowered_code(only_spec(direction, c.dims, o.fusion));
   for (const Phrase& p : c.phrases) {
-    int n = 0;
-    for (size_t at = 0; (at = code.find(p.text, at)) != std::string::npos; ++at) ++n;
+    const int n = times_in(code, p.text);
     EXPECT_TRUE(p.least <= n && n <= p.most) << p.text << ": " << n << " times in\n" << code;
   }
 }

@@ -1,4 +1,4 @@
-// Parts of the runtime by themselves: collapsing axes, keys of kernels, the thread pool, finishing partial results.
+// Parts of the runtime by themselves: collapsing axes, keys of kernels, the thread pool, finishing partial results, plans that are kept.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,20 +7,17 @@
 #include <limits>
 
 #include "cse/auto_inliner.h"
-#include "fusion/plan.h"
+#include "runtime/ahead/known_plans.h"
 #include "runtime/executor.h"
 #include "runtime/finish.h"
-#include "runtime/kernel_spec.h"
 #include "runtime/thread_pool.h"
+#include "tests/lowered_code.h"
 
 namespace xhat::runtime {
 namespace {
 
 KernelSpec spec_of(const std::string& text, const DimValues& sizes) {
-  Program p = infer_program(inline_injective(parse_op(text)));
-  KernelPlan plan = plan_kernels(p, sizes);
-  EXPECT_EQ(plan.kernels.size(), 1u);
-  return make_spec(p, plan.kernels.at(0), sizes, std::vector<bool>(p.tensors.size(), true));
+  return testing::only_spec(infer_program(inline_injective(parse_op(text))), sizes);
 }
 
 TEST(KernelSpec, AnElementWiseOpIsOneLoop) {
@@ -130,6 +127,39 @@ TEST(KernelSpec, ARangeThatMovesIsAWindow) {
     ++reads;
   }
   EXPECT_EQ(reads, 1);
+}
+
+TEST(KnownPlans, AreMadeOnceForAVariantAndSizesAndTheOldestGoes) {
+  using Plans = KnownPlans<int64_t>;
+  const std::vector<AheadVariant> infer(1), forward(1);  // equal, but not the same
+  Plans plans;
+  int made = 0;
+  auto find = [&](const std::vector<AheadVariant>& of, int64_t n) {
+    return *plans.find(of, {7, n}, [&] {
+      ++made;
+      return std::make_shared<const int64_t>(&of == &infer ? n : -n);
+    });
+  };
+  for (int64_t n = 1; n <= 2; ++n)
+    for (int again = 0; again < 2; ++again) {
+      EXPECT_EQ(find(infer, n), n);
+      EXPECT_EQ(find(forward, n), -n);
+    }
+  EXPECT_EQ(made, 4);
+  const auto kept = static_cast<int64_t>(Plans::kKept);
+  for (int64_t n = 3; n < kept; ++n) find(infer, n);  // one more than are kept
+  EXPECT_EQ(made, kept + 1);
+  find(forward, 1);
+  EXPECT_EQ(made, kept + 1);
+  find(infer, 1);  // the first of all
+  EXPECT_EQ(made, kept + 2);
+}
+
+TEST(KnownPlans, MayFailToBeMade) {
+  KnownPlans<int> plans;
+  const std::vector<AheadVariant> variants;
+  EXPECT_THROW(plans.find(variants, {1}, []() -> std::shared_ptr<const int> { throw Error("no variant"); }), Error);
+  EXPECT_EQ(*plans.find(variants, {1}, [] { return std::make_shared<const int>(5); }), 5);
 }
 
 TEST(ThreadPool, RunsEveryTaskOnce) {

@@ -1,13 +1,8 @@
 // The code of products and convolutions: lengths of vectors, what is packed.
 #include <gtest/gtest.h>
 
-#include <sstream>
-
-#include "Halide.h"
 #include "cse/auto_inliner.h"
-#include "fusion/plan.h"
-#include "runtime/kernel_spec.h"
-#include "runtime/lower.h"
+#include "tests/lowered_code.h"
 
 namespace xhat::runtime {
 namespace {
@@ -19,17 +14,10 @@ const char kConvolution[] = R"(op f(x: f32[N,C,H,W], w: f32[K,C,3,3]) -> (y) {
 const char kProduct[] = "op f(x: f32[N,D], w: f32[D,M]) -> (y) { y[n,m] = sum(d: x[n,d] * w[d,m]) }";
 
 std::string code_of(const std::string& text, const DimValues& sizes, Target::Processor tuned_for = Target::Processor::ProcessorGeneric) {
-  Program p = infer_program(inline_injective(parse_op(text)));
-  KernelPlan plan = plan_kernels(p, sizes);
-  EXPECT_EQ(plan.kernels.size(), 1u);
-  KernelSpec spec = make_spec(p, plan.kernels.at(0), sizes, std::vector<bool>(p.tensors.size(), true));
   Target target = target_of(CpuLevel::avx512);
   target.set_feature(Target::JIT);
   target.processor_tune = tuned_for;
-  auto lowered = lower(spec, target);
-  std::ostringstream code;
-  code << lowered.pipeline.compile_to_module(lowered.arguments, "kernel", target).functions()[0].body;
-  return code.str();
+  return testing::lowered_code(testing::only_spec(infer_program(inline_injective(parse_op(text))), sizes), target);
 }
 
 bool has(const std::string& code, const std::string& what) { return code.find(what) != std::string::npos; }

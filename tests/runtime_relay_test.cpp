@@ -27,7 +27,8 @@ struct Row {
 void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
 
 const Row kRows[] = {
-    {"R1_scalars_stay_inside", "op f(x: f32[N,D], c: f32[N,D]) -> (y) { a[n,d] = x[n,d] / c[n,d]; b[n,d] = a[n,d] * 2; y[n,d] = relu(b[n,d]) }", {"y"}},
+    {"R1_scalars_stay_inside",
+     "op f(x: f32[N,D], c: f32[N,D]) -> (y) { a[n,d] = x[n,d] / c[n,d]; b[n,d] = a[n,d] * 2; y[n,d] = relu(b[n,d]) }", {"y"}},
     {"R2_chain_of_poolings",
      R"(op f(x: f32[3,4*M,4*M], c: f32[3,4*M,4*M]) -> (y) {
        d[k,i,j] = x[k,i,j] / c[k,i,j]
@@ -46,21 +47,25 @@ const Row kRows[] = {
        y[k,i,j] = relu(a[k,i,j])
      })",
      {"y"}},
-    {"R4_two_products", "op f(a: f32[N,M], b: f32[M,K], c: f32[K,N]) -> (y) { d[i,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = sum(k: d[i,k]*c[k,j]) }",
+    {"R4_two_products",
+     "op f(a: f32[N,M], b: f32[M,K], c: f32[K,N]) -> (y) { d[i,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = sum(k: d[i,k]*c[k,j]) }",
      {"d", "y"}},
-    {"R5_diamond_of_elementwise", "op f(a: f32[N,M], b: f32[M,K]) -> (y) { c[i,j] = sum(k: a[i,k]*b[k,j]); e[i,j] = exp(c[i,j]); y[i,j] = c[i,j] * e[i,j] }",
+    {"R5_diamond_of_elementwise",
+     "op f(a: f32[N,M], b: f32[M,K]) -> (y) { c[i,j] = sum(k: a[i,k]*b[k,j]); e[i,j] = exp(c[i,j]); y[i,j] = c[i,j] * e[i,j] }",
      {"y"}},
     {"R5_injective_on_the_path",
      "op f(a: f32[N,M], b: f32[M,N]) -> (y) { c[i,j] = sum(k: a[i,k]*b[k,j]); t[i,j] = c[j,i]; y[i,j] = c[i,j] * t[i,j] }", {"c", "y"}},
     {"R6_product_is_broadcast",
-     "op f(a: f32[1,M], b: f32[M,K], y0: f32[K,K]) -> (y) { c[i in 0..1,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = c[0,j] + y0[i,j] }", {"c", "y"}},
+     "op f(a: f32[1,M], b: f32[M,K], y0: f32[K,K]) -> (y) { c[i in 0..1,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = c[0,j] + y0[i,j] }",
+     {"c", "y"}},
     {"R7_product_is_also_a_result", "op f(a: f32[N,M], b: f32[M,K]) -> (c, y) { c[i,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = relu(c[i,j]) }",
      {"c", "y"}},
     {"R8_reduction_takes_no_epilogue", "op f(x: f32[N,D]) -> (y) { a[n,d] = relu(x[n,d]); s[n] = sum(d: a[n,d]); y[n] = exp(s[n]) }",
      {"s", "y"}},
     {"R9_prologue_of_a_reduction", "op f(x: f32[N,D]) -> (s) { e[n,d] = exp(x[n,d]); s[n] = sum(d: e[n,d]) }", {"s"}},
     {"R9_transpose_is_no_prologue", "op f(x: f32[N,D]) -> (s) { t[d,n] = x[n,d]; s[d] = sum(n: t[d,n]) }", {"t", "s"}},
-    {"R10_two_reductions", "op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); m[n] = max(d: x[n,d]); y[n] = s[n] + m[n] }", {"s", "m", "y"}},
+    {"R10_two_reductions",
+     "op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); m[n] = max(d: x[n,d]); y[n] = s[n] + m[n] }", {"s", "m", "y"}},
     {"R11_softmax",
      "op f(x: f32[N,D]) -> (y) { m[n] = max(d: x[n,d]); e[n,d] = exp(x[n,d] - m[n]); y[n,d] = e[n,d] / sum(k: e[n,k]) }",
      {"m", "e", "y_sum", "y"}},
@@ -83,9 +88,11 @@ const Row kRows[] = {
      })",
      {"r1", "y"}},
     {"R14_two_results", "op f(x: f32[N]) -> (a, b) { a[i] = exp(x[i]); b[i] = relu(a[i]) }", {"a", "b"}},
-    {"R15_one_op_under_two_results", "op f(x: f32[N]) -> (a, b) { e[i] = exp(x[i]); a[i] = relu(e[i]); b[i] = tanh(e[i]) }", {"e", "a", "b"}},
+    {"R15_one_op_under_two_results",
+     "op f(x: f32[N]) -> (a, b) { e[i] = exp(x[i]); a[i] = relu(e[i]); b[i] = tanh(e[i]) }", {"e", "a", "b"}},
     {"R16_around_opaque",
-     "op f(x: f32[N,D], ids: i32[N]) -> (y) { e[n,d] = exp(x[n,d]); s[k in 0..100, d] = sum(n if ids[n] == k: e[n,d]); y[k,d] = relu(s[k,d]) }",
+     "op f(x: f32[N,D], ids: i32[N]) -> (y) {"
+     " e[n,d] = exp(x[n,d]); s[k in 0..100, d] = sum(n if ids[n] == k: e[n,d]); y[k,d] = relu(s[k,d]) }",
      {"e", "s", "y"}},
     {"conv2d_fuse",
      R"(op f(x: f32[H,W], w1: f32[3,3], w2: f32[1,1], w3: f32[3,3]) -> (z) {
@@ -117,7 +124,9 @@ const Row kRows[] = {
      {"d", "y"}},
     {"parallel_injective",
      "op f(x: f32[N,N]) -> (w) { y[i,j] = x[i,j] + 1; z[i,j] = y[i,j]; u[i,j] = y[j,i]; w[i,j] = z[i,j] * u[i,j] }", {"w"}},
-    {"take", "op f(x: f32[10,D], ids: i32[4]) -> (y) { c[i, d in 0..2*D] = if d < D then x[i,d] else x[i,d-D]; y[k,d] = c[clamp(ids[k], 0, 9), d] }",
+    {"take",
+     "op f(x: f32[10,D], ids: i32[4]) -> (y) {"
+     " c[i, d in 0..2*D] = if d < D then x[i,d] else x[i,d-D]; y[k,d] = c[clamp(ids[k], 0, 9), d] }",
      {"y"}},
     {"extract_conv_net",
      R"(op f(x: f32[N,N], w: f32[N,N]) -> (y) {
@@ -129,7 +138,8 @@ const Row kRows[] = {
        y[i,j] = c1[i,j] + a[i,j]
      })",
      {"c0", "c3", "a", "y"}},
-    {"chained_products_three", "op f(a: f32[16,16], b: f32[16,16], c: f32[16,16]) -> (y) { d[i,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = sum(k: d[i,k]*c[k,j]) }",
+    {"chained_products_three",
+     "op f(a: f32[16,16], b: f32[16,16], c: f32[16,16]) -> (y) { d[i,j] = sum(k: a[i,k]*b[k,j]); y[i,j] = sum(k: d[i,k]*c[k,j]) }",
      {"d", "y"}},
     // What is dear to repeat inside a reduction stays a member of its kernel.
     {"dear_prologue", "op f(x: f32[N,D], v: f32[N]) -> (s) { t[n] = tanh(v[n])^3; s[n] = sum(d: x[n,d] * x[n,d] * t[n]) }", {"s"}},

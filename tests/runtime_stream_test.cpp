@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <sstream>
-
-#include "Halide.h"
 #include "ad/gradient.h"
-#include "runtime/lower.h"
 #include "runtime/machine.h"
 #include "tests/golden.h"
+#include "tests/lowered_code.h"
 #include "tests/runtime_helper.h"
 
 namespace xhat {
@@ -31,7 +28,7 @@ struct Case {
   const char* name;
   const char* text;
   DimValues dims;
-  size_t streams;  // calls of the copying function in the forward's code
+  int streams;  // calls of the copying function in the forward's code
 };
 
 std::vector<Case> cases() {
@@ -83,15 +80,8 @@ TEST_P(PastTheCache, GoesWhatIsWrittenInRuns) {
   const Case& c = GetParam();
   CompileOptions o = options(true, 4096);
   Program forward = infer_program(derive(parse_op(c.text), o).program);
-  KernelPlan plan = plan_kernels(forward, c.dims, o.fusion);
-  ASSERT_EQ(plan.kernels.size(), 1u);
-  auto spec = runtime::make_spec(forward, plan.kernels[0], c.dims, std::vector<bool>(forward.tensors.size(), true));
-  auto lowered = runtime::lower(spec, runtime::cpu_target());
-  std::ostringstream code;
-  code << lowered.pipeline.compile_to_module(lowered.arguments, "kernel", runtime::cpu_target()).functions()[0].body;
-  size_t calls = 0;
-  for (size_t at = 0; (at = code.str().find("xhat_stream", at)) != std::string::npos; ++at) ++calls;
-  EXPECT_EQ(calls, c.streams) << code.str();
+  const std::string code = lowered_code(only_spec(forward, c.dims, o.fusion));
+  EXPECT_EQ(times_in(code, "xhat_stream"), c.streams) << code;
 }
 
 INSTANTIATE_TEST_SUITE_P(Stream, PastTheCache, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });

@@ -5,8 +5,8 @@
 #include <set>
 
 #include "ad/gradient.h"
-#include "runtime/kernel_spec.h"
 #include "tests/golden.h"
+#include "tests/lowered_code.h"
 #include "tests/runtime_helper.h"
 
 namespace xhat {
@@ -95,8 +95,9 @@ TEST(Tiles, StencilsMeetAtTheirEdges) {
 TEST(Tiles, BlocksOfAChoice) {
   const char* gates = "op f(x: f32[N,H], w: f32[N,H]) -> (y) { y[n,j in 0..3*H] = if j < H then exp(x[n,j]) else "
                       "if j < 2*H then tanh(x[n,j-H])*sin(w[n,j-H]) else cos(w[n,3*H-1-j])*exp(x[n,j-2*H]) }";
-  const char* summed = "op f(x: f32[N,2*H]) -> (y, z) { y[j in 0..2*H] = sum(n: if j >= H then tanh(exp(x[n,j])*x[n,j-H]) else sin(x[n,j]))\n"
-                       " z[n,j in 0..2*H] = (if H <= j then tanh(x[n,j-H]) else exp(x[n,j+H]))*(if j <= H-1 then sin(x[n,j]) else cos(x[n,j])) }";
+  const char* summed =
+      "op f(x: f32[N,2*H]) -> (y, z) { y[j in 0..2*H] = sum(n: if j >= H then tanh(exp(x[n,j])*x[n,j-H]) else sin(x[n,j]))\n"
+      " z[n,j in 0..2*H] = (if H <= j then tanh(x[n,j-H]) else exp(x[n,j+H]))*(if j <= H-1 then sin(x[n,j]) else cos(x[n,j])) }";
   CompileOptions small_tiles;
   small_tiles.fusion.serial_bytes = 0;
   small_tiles.fusion.tile_bytes = 2048;
@@ -124,7 +125,8 @@ TEST(Tiles, SumsOfFewTerms) {
                           " y[n,c, i in 0..H, j in 0..W] = sum(r,s: x[n,c,i+r-1,j+s-1 else 0] * w[c,r,s]) }";
   const char* weighed = "op f(x: f32[N,M]) -> (y) {\n w[n,i,r in 0..7] = exp(-(x[n,i+r-3 else 0] - x[n,i])^2)*sin(x[n,i+r-3 else 0.1])\n"
                         " y[n,i] = sum(r in 0..7: w[n,i,r]*x[n,i+r-3 else 0])/(1 + sum(r in 0..7: w[n,i,r]^2)) }";
-  const char* conditions = "op f(x: f32[N,M]) -> (y) { y[n,i in 0..M] = sum(r in 0..4 if r <= i && x[n,i] > 0: x[n,i-r]*x[n,min(i+r,M-1)]) }";
+  const char* conditions =
+      "op f(x: f32[N,M]) -> (y) { y[n,i in 0..M] = sum(r in 0..4 if r <= i && x[n,i] > 0: x[n,i-r]*x[n,min(i+r,M-1)]) }";
   CompileOptions small_tiles;
   small_tiles.fusion.serial_bytes = 0;
   small_tiles.fusion.tile_bytes = 2048;
@@ -149,9 +151,7 @@ TEST(Tiles, SumsOverTheSameNeighboursAreOneLoop) {
   }
   DimValues dims = {{"N", 2}, {"H", 9}, {"W", 37}};
   Program backward = backward_program(derive(parse_op(bilateral), {}).program);
-  KernelPlan plan = plan_kernels(backward, dims, {});
-  ASSERT_EQ(plan.kernels.size(), 1u);
-  auto spec = runtime::make_spec(backward, plan.kernels[0], dims, std::vector<bool>(backward.tensors.size(), true));
+  const runtime::KernelSpec spec = only_spec(backward, dims);
   std::set<std::vector<Id>> domains;
   std::set<Id> exponentials;
   for (const runtime::SpecMember& m : spec.members) {
@@ -168,8 +168,10 @@ TEST(Tiles, ColumnsOfSlidingWindows) {
   const char* blur = "op f(x: f32[N,H,W]) -> (y) { y[n,i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])*0.125 }";
   const char* valid = "op f(x: f32[H+2,W+4]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..5: x[i+r,j+s]^2) }";
   const char* top = "op f(x: f32[H,W]) -> (y) { y[i in 0..H,j in 0..W] = exp(max(r in 0..3, s in 0..2: x[i+r-1,j+s else -1])) }";
-  const char* weights = "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[r]) + 1 }";
-  const char* no = "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[s]) + 1 }";
+  const char* weights =
+      "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[r]) + 1 }";
+  const char* no =
+      "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[s]) + 1 }";
   CompileOptions small_tiles;
   small_tiles.fusion.serial_bytes = 0;
   for (const char* text : {blur, valid, top, weights, no})

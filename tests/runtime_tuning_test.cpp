@@ -127,7 +127,9 @@ TEST_F(TuningFile, IsReadAsItWasWritten) {
 
 TEST_F(TuningFile, MergingKeepsWhatIsThere) {
   Tuning t = some();
-  merge(t, {"f", {{"N", 3}, {"D", 4}}, 2, {{"00000000000000aa", "y", "forward", {4096, 0, 0}, 2, 1}, {"dd", "w", "backward", {0, 0, 1}, 1, 1}}});
+  const std::vector<TunedKernel> found = {{"00000000000000aa", "y", "forward", {4096, 0, 0}, 2, 1},
+                                          {"dd", "w", "backward", {0, 0, 1}, 1, 1}};
+  merge(t, {"f", {{"N", 3}, {"D", 4}}, 2, found});
   merge(t, {"f", {{"N", 9}, {"D", 4}}, 2, {{"ee", "y", "forward", {0, 0, 2}, 2, 1}}});
   ASSERT_EQ(t.ops.size(), 3u);
   EXPECT_EQ(t.ops[0].kernels.size(), 3u);

@@ -33,7 +33,8 @@ std::vector<Case> cases() {
       {"adam", kAdam, {{"N", 100'003}}, {{"p1", "p"}, {"m1", "m"}, {"v1", "v"}}},
       {"adam_of_few", kAdam, {{"N", 7}}, {{"p1", "p"}, {"m1", "m"}, {"v1", "v"}}},
       {"one_of_three", kAdam, {{"N", 40'000}}, {{"m1", "m"}}},
-      {"swapped", "op f(x: f32[N], z: f32[N]) -> (y, w) { y[i] = 2*z[i]; w[i] = 3*x[i] + z[i] }", {{"N", 50'001}}, {{"y", "x"}, {"w", "z"}}},
+      {"swapped",
+       "op f(x: f32[N], z: f32[N]) -> (y, w) { y[i] = 2*z[i]; w[i] = 3*x[i] + z[i] }", {{"N", 50'001}}, {{"y", "x"}, {"w", "z"}}},
       {"past_the_cache", "op f(x: f32[N]) -> (y) { y[i] = 2*x[i] + 1 }", {{"N", 12 << 20}}, {{"y", "x"}}},
       {"rows", "op f(x: f32[N,C], b: f32[C]) -> (y) { y[n,c] = max(x[n,c] + b[c], 0.0) }", {{"N", 301}, {"C", 97}}, {{"y", "x"}}},
       {"images", "op f(x: f64[N,C,H,W], b: f64[C]) -> (y) { y[n,c,h,w] = x[n,c,h,w] * b[c] }",
@@ -100,9 +101,11 @@ std::vector<Refused> refused() {
       {"neighbours", "op f(x: f32[N]) -> (y) { y[i] = x[i] + x[i+1 else 0] }", {{"N", 640}}, "y", "x", "other elements of it"},
       {"sums", "op f(x: f32[N,C]) -> (y) { s[n] = sum(c: x[n,c]); y[n,c] = x[n,c] / s[n] }", {{"N", 64}, {"C", 90}}, "y", "x",
        "other elements of it"},
-      {"beside_a_sum", "op f(x: f32[N,C], w: f32[N,C]) -> (y, s) { y[n,c] = 2*x[n,c] + w[n,c]; s[n] = sum(c: w[n,c]) }", {{"N", 64}, {"C", 90}}, "y", "x",
+      {"beside_a_sum",
+       "op f(x: f32[N,C], w: f32[N,C]) -> (y, s) { y[n,c] = 2*x[n,c] + w[n,c]; s[n] = sum(c: w[n,c]) }", {{"N", 64}, {"C", 90}}, "y", "x",
        "not one loop over the elements"},
-      {"read_later", "op f(x: f32[N,N]) -> (y, z) { y[i,j] = 2*x[i,j]; z[i,j] = sum(k: x[i,k]*x[k,j]) }", {{"N", 200}}, "y", "x", "after that"},
+      {"read_later",
+       "op f(x: f32[N,N]) -> (y, z) { y[i,j] = 2*x[i,j]; z[i,j] = sum(k: x[i,k]*x[k,j]) }", {{"N", 200}}, "y", "x", "after that"},
   };
 }
 
@@ -123,7 +126,8 @@ TEST_P(WriteOverRefused, SaysWhyAndWritesNothing) {
     infer(compiled, buffers, {{c.output, c.input}});
     ADD_FAILURE() << "not refused";
   } catch (const Error& e) {
-    EXPECT_NE(e.message().find(c.output + " overlaps " + c.input + " in memory, and cannot be written over it"), std::string::npos) << e.message();
+    EXPECT_NE(e.message().find(c.output + " overlaps " + c.input + " in memory, and cannot be written over it"), std::string::npos)
+        << e.message();
     EXPECT_NE(e.message().find(c.why), std::string::npos) << e.message();
   }
   EXPECT_EQ(buffers.at(c.input).array().reals, before.reals);

@@ -71,7 +71,10 @@ std::vector<Spelling> spellings() {
   element("sines", sines + " y[n,d] = sin(s18[n,d])", x, true);
 
   auto row = [&](const std::string& name, const std::string& body, int sums, Optimum stays, Optimum dropped) {
-    all.push_back({name, body.find("gamma") == std::string::npos ? kX : body.find("beta") != std::string::npos ? kNorm : "x: f32[N,D], gamma: f32[D]",
+    all.push_back({name,
+                   body.find("gamma") == std::string::npos  ? kX
+                   : body.find("beta") != std::string::npos ? kNorm
+                                                            : "x: f32[N,D], gamma: f32[D]",
                    body, sums, stays, dropped});
   };
   row("softmax", "y[n,d] = exp(x[n,d]) / sum(k: exp(x[n,k]))", 1, none, none);
@@ -205,8 +208,8 @@ TEST_P(OutputDoesNotTell, XIsKept) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, OutputDoesNotTell,
-                         ::testing::Values("x[i]^2", "log(x[i]^2)", "tanh(x[i]) + 100", "1/(x[i]*x[i])", "x[i]^-4", "abs(x[i])", "max(x[i], 0)", "sin(x[i])",
-                                           "if x[i] < 0 then 0 else x[i]", "if x[i] > 1 then x[i] else 0",
+                         ::testing::Values("x[i]^2", "log(x[i]^2)", "tanh(x[i]) + 100", "1/(x[i]*x[i])", "x[i]^-4", "abs(x[i])",
+                                           "max(x[i], 0)", "sin(x[i])", "if x[i] < 0 then 0 else x[i]", "if x[i] > 1 then x[i] else 0",
                                            "if x[i] > 0 then 0.01*x[i] else 0", "if x[i] > 0 then x[i] else exp(x[i]) - 0.5",
                                            "if x[i] > 0 then x[i] else -0.1*x[i]"));
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <thread>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/explain.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/thread_pool.h"
 #include "tools/commands.h"
 #include "tools/measured_op.h"
 #include "tools/progress.h"
@@ -127,11 +127,9 @@ class Bench {
     auto ablation = [](const MeasuredOp& v) {
       return Json{{"forward_ms", json(v.forward.times)}, {"backward_ms", json(v.backward.times)}};
     };
-    int threads =
-        c_.threads > 0 ? c_.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
     return {{"op", op_.name},
             {"target", c_.target},
-            {"threads", threads},
+            {"threads", runtime::threads_or_all(c_.threads)},
             {"dims", dims_.empty() ? Json::object() : Json(dims_)},
             {"infer_ms", json(main.infer.times)},
             {"forward_ms", json(main.forward.times)},

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "runtime/explain.h"
+#include "runtime/thread_pool.h"
 #include "runtime/tuning.h"
 #include "tools/commands.h"
 #include "tools/measured_op.h"
@@ -96,7 +97,7 @@ class Tune {
     options_.dims = dims_of(c);
     options_.disk_cache = false;  // most of what is tried is not wanted again
     path_ = c.out.empty() ? default_file() : c.out;
-    threads_ = c.threads > 0 ? c.threads : this_machine().threads;
+    threads_ = runtime::threads_or_all(c.threads);
   }
 
   int run() {

@@ -14,7 +14,10 @@
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <span>
 
+#include "runtime/ahead/known_plans.h"
 #include "runtime/ahead/library.h"
 #include "runtime/device_buffer.h"
 
@@ -45,18 +48,10 @@ struct DeviceContext {
 
 }  // namespace
 
-constexpr size_t kPlansKept = 64;
-
-struct KnownPlan {
-  const std::vector<AheadVariant>* of = nullptr;
-  std::vector<int64_t> dims;
-  std::shared_ptr<const AheadDevicePlan> plan;
-};
-
 struct DeviceCalls {
   std::atomic<bool> trust_data = false;
-  std::mutex mutex;
-  std::vector<KnownPlan> plans;
+  KnownPlans<AheadDevicePlan> plans;
+  std::mutex mutex;  // of what follows
   std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
 };
 
@@ -124,7 +119,7 @@ class CallOnDevice {
     std::lock_guard lock(mine->mutex);
     if (checks_) check_data(mine->of_sides[{number_, true}]);
     Temporaries& temporaries = mine->of_sides[{number_, false}];
-    std::vector<std::vector<SizeValue>> values = allocate(*plan_, temporaries);
+    const StepValues values = allocate(*plan_, temporaries);
     for (int64_t tensor : unwanted_) result(temporaries, tensor, bytes_of(t_, tensor, dims_));
     enqueue(*plan_, values, temporaries);
   }
@@ -132,20 +127,13 @@ class CallOnDevice {
  private:
   std::shared_ptr<const AheadDevicePlan> plan_for(const std::vector<std::vector<AheadVariant>>& sides) const {
     const auto& variants = sides[static_cast<size_t>(number_)];
-    std::lock_guard lock(calls_.mutex);
-    for (const KnownPlan& k : calls_.plans)
-      if (k.of == &variants && k.dims == dims_) return k.plan;
-    auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims_); });
-    if (found == variants.end())
-      fail(t_, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t_, dims_) + " on " + std::string(name_of(device_.target)) +
-                                          ", but for " + device_.known_sizes + "; build it with --gpu-dims for these sizes too");
-    const AheadNumbers at = numbers_at(*found, dims_);
-    SlotReader reader(at.numbers, at.reals);
-    auto made = std::make_shared<AheadDevicePlan>();
-    transfer_device_plan(reader, *made);
-    if (calls_.plans.size() >= kPlansKept) calls_.plans.erase(calls_.plans.begin());
-    calls_.plans.push_back({&variants, dims_, made});
-    return made;
+    return calls_.plans.find(variants, dims_, [&] {
+      const AheadNumbers at = numbers_for(t_, variants, dims_, device_.known_sizes, name_of(device_.target));
+      SlotReader reader(at.numbers, at.reals);
+      auto made = std::make_shared<AheadDevicePlan>();
+      transfer_device_plan(reader, *made);
+      return made;
+    });
   }
 
   DeviceDriver& driver_of(DeviceStream stream) const {
@@ -219,10 +207,13 @@ class CallOnDevice {
       }
   }
 
+  bool capturing() {
+    if (!capturing_) capturing_ = driver_.capturing(stream_);
+    return *capturing_;
+  }
+
   void not_while_capturing(const char* what) {
-    if (asked_) return;
-    asked_ = true;
-    if (!driver_.capturing(stream_)) return;
+    if (!capturing()) return;
     const std::string why = std::string("the stream is being captured, and ") + what + " first";
     fail(t_, AheadStatus::device_failed,
          why + "; make this call once before, with " + sizes_text(t_, dims_) + " on this stream, and then capture it");
@@ -244,19 +235,29 @@ class CallOnDevice {
     memory = std::make_unique<DeviceBuffer>(driver_, std::max<int64_t>(1, bytes));
   }
 
-  // Returns the values that each step takes.
-  std::vector<std::vector<SizeValue>> allocate(const AheadDevicePlan& plan, Temporaries& t) {
-    std::vector<std::vector<SizeValue>> values(plan.steps.size());
-    for (size_t s = 0; s < values.size(); ++s)
-      for (const AheadDeviceValue& v : plan.steps[s].values)
-        values[s].push_back(v.tensor < 0 ? size_value(v.type, v.value) : values_[static_cast<size_t>(v.tensor)]);
+  // What the steps of a plan take.
+  struct StepValues {
+    std::vector<SizeValue> all;  // step after step
+    std::vector<size_t> first;   // by step; and the end
+    std::span<const SizeValue> of(size_t step) const { return std::span(all).subspan(first[step], first[step + 1] - first[step]); }
+  };
+
+  StepValues allocate(const AheadDevicePlan& plan, Temporaries& t) {
+    StepValues values;
+    values.first.reserve(plan.steps.size() + 1);
+    for (const AheadDeviceStep& s : plan.steps) {
+      values.first.push_back(values.all.size());
+      for (const AheadDeviceValue& v : s.values)
+        values.all.push_back(v.tensor < 0 ? size_value(v.type, v.value) : values_[static_cast<size_t>(v.tensor)]);
+    }
+    values.first.push_back(values.all.size());
     t.of_kernels.resize(std::max(t.of_kernels.size(), plan.temporaries.size()));
     for (size_t i = 0; i < plan.temporaries.size(); ++i) {
       int64_t bytes = 1;
-      for (const AheadDeviceBytes& b : plan.temporaries[i]) bytes = std::max(bytes, b.bytes.at(values[static_cast<size_t>(b.step)]));
+      for (const AheadDeviceBytes& b : plan.temporaries[i]) bytes = std::max(bytes, b.bytes.at(values.of(static_cast<size_t>(b.step))));
       make_room(t, t.of_kernels[i], bytes, "memory for temporaries must be allocated");
     }
-    t.in_graph |= driver_.capturing(stream_);
+    t.in_graph |= capturing();
     return values;
   }
 
@@ -267,10 +268,10 @@ class CallOnDevice {
   }
 
   void check_data(Temporaries& t) {
-    if (driver_.capturing(stream_))
+    if (capturing())
       fail(t_, AheadStatus::device_failed, "the stream is being captured, and a look at the indices in the data would wait for it; say "
                                            "that they are in range, by _trust_data");
-    std::vector<std::vector<SizeValue>> values = allocate(*checks_, t);
+    const StepValues values = allocate(*checks_, t);
     for (const AheadCheck& c : side_.checks) result(t, c.tensor, 1);
     enqueue(*checks_, values, t);
     for (const AheadCheck& c : side_.checks) {
@@ -280,13 +281,14 @@ class CallOnDevice {
     }
   }
 
-  void enqueue(const AheadDevicePlan& plan, const std::vector<std::vector<SizeValue>>& values, const Temporaries& t) {
+  void enqueue(const AheadDevicePlan& plan, const StepValues& values, const Temporaries& t) {
     std::vector<DeviceMemory> buffers;
     for (size_t i = 0; i < plan.steps.size(); ++i) {
       const AheadDeviceStep& s = plan.steps[i];
       buffers.clear();
-      for (int64_t b : s.buffers) buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->memory() : memory_[static_cast<size_t>(b)]);
-      context_.kernels[static_cast<size_t>(s.kernel)]->run(stream_, buffers, values[i]);
+      for (int64_t b : s.buffers)
+        buffers.push_back(b < 0 ? t.of_kernels[static_cast<size_t>(~b)]->memory() : memory_[static_cast<size_t>(b)]);
+      context_.kernels[static_cast<size_t>(s.kernel)]->run(stream_, buffers, values.of(i));
     }
   }
 
@@ -313,7 +315,7 @@ class CallOnDevice {
   std::vector<Bound> bound_;
   std::vector<int64_t> unwanted_;
   std::vector<DeviceMemory> parts_;  // of the stash
-  bool asked_ = false;
+  std::optional<bool> capturing_;  // the stream, once somebody asks
 };
 
 }  // namespace

@@ -89,10 +89,11 @@ void transfer_device_kernel(A& a, DeviceKernel& k) {
   }
   a.resize(k.launches);
   for (DeviceLaunch& l : k.launches) {
-    a.text(l.entry);
+    a.text(l.what);
     transfer_amount(a, l.blocks);
     a.number(l.threads);
     a.number(l.shared_bytes);
+    a.text(l.entry);
     a.resize(l.args);
     for (LaunchArg& x : l.args) {
       a.number(x.is_buffer);

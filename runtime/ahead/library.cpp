@@ -1,5 +1,6 @@
 #include "runtime/ahead/library.h"
 
+#include <algorithm>
 #include <atomic>
 #include <new>
 #include <stdexcept>
@@ -34,7 +35,8 @@ Opened& open(xhat_ahead_library* library) {
   std::lock_guard lock(mutex);
   if (void* o = opened.load(std::memory_order_acquire)) return *static_cast<Opened*>(o);
   if (library->format != kAheadFormat)
-    throw Failure{AheadStatus::internal, "libraries built by different versions of xhat are linked together; build them anew with one of them"};
+    throw Failure{AheadStatus::internal,
+                  "libraries built by different versions of xhat are linked together; build them anew with one of them"};
   auto made = std::make_unique<Opened>();
   ByteReader reader(library->table);
   transfer_table(reader, made->table);
@@ -88,6 +90,15 @@ int64_t bytes_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>
   auto bytes = static_cast<int64_t>(byte_size(t.tensors[static_cast<size_t>(tensor)].type));
   for (int64_t e : shape_of(t, tensor, dims)) bytes *= e;
   return bytes;
+}
+
+AheadNumbers numbers_for(const AheadTable& t, const std::vector<AheadVariant>& variants, const std::vector<int64_t>& dims,
+                         const std::string& known_sizes, std::string_view device) {
+  auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims); });
+  if (found != variants.end()) return numbers_at(*found, dims);
+  const std::string on = device.empty() ? "" : " on " + std::string(device), option = device.empty() ? "--dims" : "--gpu-dims";
+  fail(t, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t, dims) + on + ", but for " + known_sizes + "; build it with " +
+                                     option + " for these sizes too");
 }
 
 void check_sizes(const AheadTable& t, const AheadSide& side, const std::vector<int64_t>& dims) {

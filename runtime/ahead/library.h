@@ -4,6 +4,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/ahead/run.h"
@@ -36,6 +37,9 @@ std::vector<int64_t> dims_of(const Opened& o, const int64_t* given);
 std::vector<int64_t> shape_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>& dims);
 int64_t bytes_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>& dims);
 std::string sizes_text(const AheadTable& t, const std::vector<int64_t>& dims);
+// A plan's numbers at these sizes. Throws Failure where no variant serves them, and says which do. device: its name; none for the CPU.
+AheadNumbers numbers_for(const AheadTable& t, const std::vector<AheadVariant>& variants, const std::vector<int64_t>& dims,
+                         const std::string& known_sizes, std::string_view device = {});
 // Throws Failure where the side cannot run at these sizes, whatever the data.
 void check_sizes(const AheadTable& t, const AheadSide& side, const std::vector<int64_t>& dims);
 

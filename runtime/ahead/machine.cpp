@@ -1,10 +1,8 @@
 #include "runtime/ahead/machine.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "runtime/ahead/status.h"
 
@@ -51,8 +49,7 @@ size_t choose_level(const std::vector<CpuLevel>& levels) {
 }
 
 void set_threads(int threads) {
-  if (threads <= 0) threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  auto made = std::make_shared<ThreadPool>(threads);
+  auto made = std::make_shared<ThreadPool>(threads_or_all(threads));
   std::lock_guard lock(pool_mutex);
   pool.swap(made);  // those who use the old one keep it until they are done
 }
@@ -62,7 +59,7 @@ std::shared_ptr<ThreadPool> thread_pool() {
     std::lock_guard lock(pool_mutex);
     if (pool) return pool;
   }
-  auto made = std::make_shared<ThreadPool>(static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  auto made = std::make_shared<ThreadPool>(threads_or_all());
   std::lock_guard lock(pool_mutex);
   if (!pool) pool = made;
   return pool;

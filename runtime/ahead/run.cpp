@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "runtime/ahead/known_plans.h"
 #include "runtime/ahead/library.h"
 #include "runtime/ahead/machine.h"
 #include "runtime/scratch.h"
@@ -13,8 +14,6 @@
 
 namespace xhat::runtime {
 namespace {
-
-constexpr size_t kPlansKept = 32;  // of a side, for different sizes
 
 class AheadTile : public TileCode {
  public:
@@ -36,7 +35,6 @@ class AheadTile : public TileCode {
 // --- a side at some sizes ----------------------------------------------------------------------------------
 
 struct Plans {
-  std::vector<int64_t> dims;
   std::unique_ptr<TileWalk> walk, checks;
   std::vector<std::vector<int64_t>> shapes;  // by tensor
 };
@@ -47,8 +45,7 @@ struct CpuCalls {
   size_t level = 0;
   std::vector<AheadTile> tiles;
   std::vector<const TileCode*> codes;
-  std::mutex mutex;
-  std::vector<std::vector<std::shared_ptr<Plans>>> plans;  // by side
+  KnownPlans<Plans> plans;
 };
 
 namespace {
@@ -62,17 +59,12 @@ CpuCalls& cpu_of(Opened& o, const xhat_ahead_library& library) {
   for (size_t c = 0; c < o.table.streams.size(); ++c)
     made->tiles.emplace_back(library.tiles[made->level * static_cast<size_t>(library.codes) + c], o.table.streams[c] != 0);
   for (const AheadTile& tile : made->tiles) made->codes.push_back(&tile);
-  made->plans.resize(o.table.sides.size());
   o.cpu = made;
   return *made;
 }
 
 std::shared_ptr<Plans> make_plans(const AheadTable& t, const CpuCalls& cpu, const AheadSide& side, const std::vector<int64_t>& dims) {
-  auto found = std::ranges::find_if(side.variants, [&](const AheadVariant& v) { return v.serves(dims); });
-  if (found == side.variants.end())
-    fail(t, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t, dims) + ", but for " + t.known_sizes +
-                                       "; build it with --dims for these sizes too");
-  const AheadNumbers at = numbers_at(*found, dims);
+  const AheadNumbers at = numbers_for(t, side.variants, dims, t.known_sizes);
   SlotReader reader(at.numbers, at.reals);
   auto walk = [&] {
     WalkPlan plan;
@@ -84,24 +76,9 @@ std::shared_ptr<Plans> make_plans(const AheadTable& t, const CpuCalls& cpu, cons
     return std::make_unique<TileWalk>(std::move(plan), cpu.codes);
   };
   auto made = std::make_shared<Plans>();
-  made->dims = dims;
   for (size_t i = 0; i < t.tensors.size(); ++i) made->shapes.push_back(shape_of(t, static_cast<int64_t>(i), dims));
   made->walk = walk();
   if (side.check_tensors > 0) made->checks = walk();
-  return made;
-}
-
-std::shared_ptr<Plans> plans_for(const AheadTable& t, CpuCalls& cpu, int number, const std::vector<int64_t>& dims) {
-  auto& known = cpu.plans[static_cast<size_t>(number)];
-  {
-    std::lock_guard lock(cpu.mutex);
-    for (auto& p : known)
-      if (p->dims == dims) return p;
-  }
-  auto made = make_plans(t, cpu, t.sides[static_cast<size_t>(number)], dims);
-  std::lock_guard lock(cpu.mutex);
-  if (known.size() >= kPlansKept) known.erase(known.begin());
-  known.push_back(made);
   return made;
 }
 
@@ -138,7 +115,7 @@ class Call {
         dims_(dims_of(o_, dims)) {}
 
   void run(void* const* tensors, void* stash) {
-    plans_ = plans_for(t_, cpu_, number_, dims_);
+    plans_ = cpu_.plans.find(side_.variants, dims_, [&] { return make_plans(t_, cpu_, side_, dims_); });
     views_.assign(std::max(t_.tensors.size(), static_cast<size_t>(side_.check_tensors)), TensorView());
     check_sizes(t_, side_, dims_);
     size_t at = 0;
@@ -180,7 +157,8 @@ class Call {
       const auto& head = *static_cast<const StashHead*>(stash);
       if (head.mark != kStashMark || head.library != library_)
         fail(t_, AheadStatus::bad_argument, "the stash was not written by the forward of this op; call forward first, with the same block");
-      if (head.sizes != hash_of(dims_)) fail(t_, AheadStatus::bad_argument, "the stash was written for other sizes than " + sizes_text(t_, dims_));
+      if (head.sizes != hash_of(dims_))
+        fail(t_, AheadStatus::bad_argument, "the stash was written for other sizes than " + sizes_text(t_, dims_));
     }
     auto* at = static_cast<char*>(stash) + kLineBytes;
     for (int64_t s : t_.stash) {
@@ -195,12 +173,14 @@ class Call {
     auto clash = [&](int64_t out, const char* begin, const char* end, const std::string& other) {
       const TensorView& v = views_[static_cast<size_t>(out)];
       if (v.elements() > 0 && begin < end && v.begin() < end && begin < v.end())
-        fail(t_, AheadStatus::bad_argument, t_.tensors[static_cast<size_t>(out)].name + " overlaps " + other + " in memory; outputs need memory of their own");
+        fail(t_, AheadStatus::bad_argument,
+             t_.tensors[static_cast<size_t>(out)].name + " overlaps " + other + " in memory; outputs need memory of their own");
     };
     for (int64_t out : side_.outputs) {
       for (const auto* list : {&side_.inputs, &side_.outputs})
         for (int64_t i : *list)
-          if (const TensorView& v = views_[static_cast<size_t>(i)]; i != out) clash(out, v.begin(), v.end(), t_.tensors[static_cast<size_t>(i)].name);
+          if (const TensorView& v = views_[static_cast<size_t>(i)]; i != out)
+            clash(out, v.begin(), v.end(), t_.tensors[static_cast<size_t>(i)].name);
       if (number_ != kInfer) clash(out, static_cast<const char*>(stash), stash_end_, "the stash");
     }
     if (number_ == kForward)
@@ -230,7 +210,7 @@ class Call {
   int number_;
   const AheadSide& side_;
   std::vector<int64_t> dims_;
-  std::shared_ptr<Plans> plans_;
+  std::shared_ptr<const Plans> plans_;
   std::vector<TensorView> views_;
   std::vector<Block> unwanted_;
   const char* stash_end_ = nullptr;

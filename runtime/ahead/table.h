@@ -13,7 +13,7 @@
 
 namespace xhat::runtime {
 
-constexpr int64_t kAheadFormat = 3;  // of tables, and of what generated sources call; a change of either counts it up
+constexpr int64_t kAheadFormat = 4;  // of tables, and of what generated sources call; a change of either counts it up
 
 // An integer expression over dims: nodes, children first. The last one of a formula is its value.
 struct FormulaNode {

@@ -121,7 +121,8 @@ class NotCaptured {
 
 class CudaKernel : public LoadedKernel {
  public:
-  CudaKernel(Context context, const DeviceKernel& kernel) : CudaKernel(context, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
+  CudaKernel(Context context, const DeviceKernel& kernel)
+      : CudaKernel(context, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
     if (launches_.empty()) return;
     Current current(context_);
     NotCaptured no_part_of_a_graph;

@@ -34,10 +34,11 @@ struct LaunchArg {
 };
 
 struct DeviceLaunch {
-  std::string entry;  // the function's name in the text
+  std::string what;          // "tile", "map", "reduce", "contract", "finish", …: for people and tests
   Amount blocks;             // none of them: nothing is launched
   int threads = 1;           // of a block
   int64_t shared_bytes = 0;  // of a block
+  std::string entry;         // the function's name in the text
   std::vector<LaunchArg> args;
   bool operator==(const DeviceLaunch&) const = default;
 };

@@ -33,7 +33,9 @@ void write(const std::string& path, const char* type, const std::string& shape, 
   out.write(size, 2) << head;
   out.write(static_cast<const char*>(data), static_cast<std::streamsize>(bytes));
 }
-void write(const std::string& path, const std::string& shape, const std::vector<float>& v) { write(path, "<f4", shape, v.data(), 4 * v.size()); }
+void write(const std::string& path, const std::string& shape, const std::vector<float>& v) {
+  write(path, "<f4", shape, v.data(), 4 * v.size());
+}
 
 std::vector<float> numbers(size_t n, unsigned seed) {
   std::vector<float> v(n);

@@ -57,7 +57,8 @@ thread_local std::vector<Context*> current;
 thread_local int capture_mode = 0;  // 2: relaxed
 
 Context* primary(int device) {
-  while (static_cast<int>(contexts.size()) <= device) contexts.push_back(std::make_unique<Context>(Context{static_cast<int>(contexts.size())}));
+  while (static_cast<int>(contexts.size()) <= device)
+    contexts.push_back(std::make_unique<Context>(Context{static_cast<int>(contexts.size())}));
   return contexts[static_cast<size_t>(device)].get();
 }
 Context* now() { return current.empty() ? nullptr : current.back(); }
@@ -251,6 +252,7 @@ Result cuStreamIsCapturing(void* stream, int* status) {
   if (!s) return kInvalidHandle;
   if (Result r = usable(stream, "cuStreamIsCapturing")) return r;
   *status = s->capturing;
+  ++state.questions;
   return kOk;
 }
 Result cuStreamSynchronize(void* stream) {
@@ -365,8 +367,8 @@ Result cuModuleGetFunction(void** function, void* module, const char* name) {
   *function = &it->second;
   return kOk;
 }
-Result cuLaunchKernel(void* function, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz, unsigned shared, void* stream,
-                      void** args, void**) {
+Result cuLaunchKernel(void* function, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz, unsigned shared,
+                      void* stream, void** args, void**) {
   std::lock_guard lock(mutex);
   Stream* s = stream_at(stream);
   if (!s) return kInvalidHandle;

@@ -28,6 +28,7 @@ struct State {
   // To be read.
   std::vector<Launch> launches;
   int64_t allocations = 0, modules = 0, waits = 0, copies = 0, sets = 0;
+  int64_t questions = 0;              // whether a stream is being captured
   int64_t in_use = 0;                 // bytes
   int64_t loaded = 0;                 // modules, now
   std::vector<std::string> mistakes;  // arguments that lead nowhere, calls that a capture breaks on, double frees
