@@ -77,6 +77,6 @@ int64_t stream_bytes_here() {
   return here;
 }
 
-int64_t scatter_tiles_here() { return 2 * threads_of_machine(); }
+int64_t scatter_tiles_here() { return 2 * runtime::threads_or_all(); }
 
 }  // namespace xhat
