@@ -94,15 +94,20 @@ bool Walk::whole_rows(std::span<const Node> reads) const {
   });
 }
 
-// How far the kernel reads beyond the ends of this tensor's rows.
+// How far the kernel reads beyond the ends of this tensor's rows from copies. Places that are computed from data, or are far away for
+// other reasons, are never read from one.
 std::pair<int, int> Walk::beyond_the_row(uint32_t tensor) const {
   int64_t left = 0, right = 0;
   for (const SpecMember& m : e.spec.members)
     for (Id id : reachable(arena(), std::vector<Id>{m.body, m.condition})) {
-      if (!is_read(arena()[id].op) || arena()[id].symbol != tensor) continue;
-      const auto [low, high] = e.spec.interval(read_indices(arena()[id]).back());
+      const Node& n = arena()[id];
+      if (!is_read(n.op) || n.symbol != tensor) continue;
+      const auto [low, high] = e.spec.interval(read_indices(n).back());
+      const int64_t length = e.spec.tensors[tensor].shape.back();
+      const bool near = -low <= length + kFewTerms && high <= 2 * length + kFewTerms;
+      if (!near && !worth_padding(n)) continue;
       left = std::max(left, -low);
-      right = std::max(right, high + 1 - e.spec.tensors[tensor].shape.back());
+      right = std::max(right, high + 1 - length);
     }
   return {static_cast<int>(left), static_cast<int>(right)};
 }

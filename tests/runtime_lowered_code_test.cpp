@@ -97,6 +97,10 @@ std::vector<Case> cases() {
       {"divided_by_nothing",  // Halide refuses what it finds to be 1/0, though nobody asks for it
        "op f(x: f32[N]) -> (y) { y[n,i in 0..1] = let v = f32(i) in if v > 0.1 then rsqrt(v) + v^(-2) + 2.5 % v + 1/v else x[n] }",
        {{"N", 40}}, false, {}},
+      {"a_border_beside_places_from_data",  // which may be anywhere, and are in no copy
+       "op f(x: f32[N,M], ids: i32[N]) -> (y) {\n"
+       " y[n] = x[n,min(M-1,max(0,ids[n]))] + sum(k in 0..n, j in 0..5: x[j,j else 0.5])\n}",
+       {{"N", 5}, {"M", 2}}, false, {}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
