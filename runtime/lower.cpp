@@ -329,8 +329,9 @@ void Lowering::finish() {
   auto copied = [&](Func f, DType type) {
     f.compute_at(padding_.at.at(f.name()));
     if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
-    if (const int rows = f.num_update_definitions() - 1; rows >= 0)  // after their ends
-      f.update(rows).vectorize(RVar(f.rvars(rows)[0]), natural(type), TailStrategy::GuardWithIf);
+    const int rows = f.num_update_definitions() - 1;  // after their ends
+    for (int end = 0; end < rows; ++end) f.update(end).unscheduled();
+    if (rows >= 0) f.update(rows).vectorize(RVar(f.rvars(rows)[0]), natural(type), TailStrategy::GuardWithIf);
   };
   for (auto& [of, f] : padding_.funcs) copied(f, spec_.tensors[of.first].type);
   for (auto& [of, f] : padding_.values) copied(f, (*spec_.arena)[of].type);
