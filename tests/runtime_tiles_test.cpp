@@ -118,7 +118,7 @@ TEST(Tiles, AValueOfOneChannelIsReadOutsideOfItsOtherAxis) {
 }
 
 // Sums of few terms are written out, or summed up a vector at a time; taps of weights' gradients lie side by side.
-TEST(Tiles, SumsOfFewTerms) {
+TEST(TilesOfManyKernels, SumsOfFewTerms) {
   const char* line = "op f(x: f32[N], w: f32[5]) -> (y) { y[i in 0..N] = sum(r: x[i+r-2 else 0.5]*w[r]) }";
   const char* backwards = "op f(x: f64[N,M], w: f64[3]) -> (y) { y[n,i in 0..M] = max(r in 0..3: x[n,i+1-r else 0]*w[2-r]) }";
   const char* depthwise = "op f(x: f32[N,C,H,W], w: f32[C,3,3]) -> (y) {\n"
@@ -164,7 +164,7 @@ TEST(Tiles, SumsOverTheSameNeighboursAreOneLoop) {
 }
 
 // Sums of columns that slide along the row, in long rows; as part of a map, as a result, in a max, and guarded.
-TEST(Tiles, ColumnsOfSlidingWindows) {
+TEST(TilesOfManyKernels, ColumnsOfSlidingWindows) {
   const char* blur = "op f(x: f32[N,H,W]) -> (y) { y[n,i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])*0.125 }";
   const char* valid = "op f(x: f32[H+2,W+4]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..5: x[i+r,j+s]^2) }";
   const char* top = "op f(x: f32[H,W]) -> (y) { y[i in 0..H,j in 0..W] = exp(max(r in 0..3, s in 0..2: x[i+r-1,j+s else -1])) }";
@@ -183,7 +183,7 @@ TEST(Tiles, ColumnsOfSlidingWindows) {
 }
 
 // What lies along another axis than it is wanted is turned over in squares: sizes around one square's, whole and in parts.
-TEST(Tiles, WhatLiesAcrossIsTurned) {
+TEST(TilesOfManyKernels, WhatLiesAcrossIsTurned) {
   const char* transpose = "op f(x: f32[N,M]) -> (y) { y[m,n] = x[n,m] }";
   const char* wide = "op f(x: f64[N,M]) -> (y) { y[m,n] = x[n,m]*x[n,m] }";
   const char* costly = "op f(x: f32[N,M]) -> (y) { y[m,n] = exp(x[n,m]) + tanh(x[n,m]) }";
@@ -201,7 +201,7 @@ TEST(Tiles, WhatLiesAcrossIsTurned) {
 }
 
 // Blocks of rows and columns at sizes that fill them, leave something over, or are smaller than one.
-TEST(Tiles, ProductsOfAnySize) {
+TEST(TilesOfManyKernels, ProductsOfAnySize) {
   const char* product = "op f(a: f32[M,K], b: f32[K,N]) -> (y) { y[m,n] = sum(k: a[m,k]*b[k,n]) }";
   const char* transposed = "op f(a: f32[M,K], b: f32[N,K]) -> (y) { y[m,n] = sum(k: a[m,k]*b[n,k]) }";
   const char* distance = "op f(a: f64[M,K], b: f64[N,K]) -> (y) { y[m,n] = sum(k: (a[m,k]-b[n,k])^2) }";
