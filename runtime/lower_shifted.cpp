@@ -306,19 +306,12 @@ void Lowering::shifted(const std::vector<size_t>& group, const Shifted& s, Id v)
   Func all(name("few", m.tensor));
   define(all, exprs(left), values);
   if (const SpecMember* map = map_of(group)) {
-    in_blocks_[map->tensor] = functions;
-    for (size_t i = 0; i < group.size(); ++i) {
-      const SpecMember& x = spec_.members[group[i]];
-      Func part(name("part", x.tensor));
-      part(left) = to_storage(x, element(all, exprs(left), i, group.size()));
-      emit_.made[x.tensor] = part;
-      emit_.left_axes[x.tensor] = x.left;
-    }
-    return;
+    in_blocks_[map->tensor] = functions;  // all of the group are temporaries, which it reads
+  } else {
+    by_blocks(all, m, v, functions);
+    if (group.size() == 1) return publish(m, all);
+    place(all);
   }
-  by_blocks(all, m, v, functions);
-  if (group.size() == 1) return publish(m, all);
-  place(all);
   results_of(group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);
 }
 
