@@ -128,7 +128,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     int c = order[i];
     int64_t steps = d.axes[static_cast<size_t>(c)].extent;
     bool only = std::ranges::all_of(order, [&](int o) { return reduced_by_all(d, o); });
-    auto few_of = [&](int64_t partials) { return 10.0 * static_cast<double>(left) * static_cast<double>(partials) <= static_cast<double>(read); };
+    auto few_of = [&](int64_t partials) {
+      return 10.0 * static_cast<double>(left) * static_cast<double>(partials) <= static_cast<double>(read);
+    };
     bool few = options_.cut_small || few_of(steps) || few_of(options_.least_tiles);
     if (reduced_by_all(d, c) && !((i == 0 || only) && few)) {
       d.shared[static_cast<size_t>(c)] = false;
@@ -145,7 +147,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     return std::ranges::any_of(m.reduced, [&](int c) { return d.shared[static_cast<size_t>(c)]; });
   });
   const bool tuned = k.choice.tile_bytes > 0;
-  const bool large = total >= options_.stream_bytes.value_or(kStreamBytes) && !partial && columns < 0;
+  const bool large = options_.fills_the_cache(total) && !partial && columns < 0;
   const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (columns >= 0 ? options_.product_tile_factor : 1) *
                          (large ? options_.long_tile_factor : 1);
   const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * factor;

@@ -94,8 +94,7 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
       work_ps += v * cost_ps(a, n);
     }
   }
-  k.streams =
-      k.bytes_unavoidable >= options_.stream_bytes.value_or(kStreamBytes) && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
+  k.streams = options_.fills_the_cache(k.bytes_unavoidable) && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
 }
 
 }  // namespace xhat::fusion

@@ -75,6 +75,7 @@ struct FusionOptions {
   // Nothing given: kStreamBytes for a plan; what compile() makes is for this machine (runtime/machine.h).
   std::optional<int64_t> stream_bytes = {};
   int64_t stream_ps_per_byte = 50;
+  bool fills_the_cache(int64_t bytes) const { return bytes >= stream_bytes.value_or(kStreamBytes); }
   // Programs of at most so many definitions get the cheapest of all plans, not only the one found step by step: of 6, about
   // a millisecond; of 8, ten.
   size_t exact_definitions = 6;
