@@ -141,22 +141,17 @@ struct CompiledOp::Impl {
     runtime::check_view(program(), t, v, written, queue);
   }
 
-  // Is the output the input's memory, all of it? Kernels on the CPU may allow for that.
-  static bool lies_on(const TensorView& output, const TensorView& input) {
-    return output.data == input.data && output.place == Target::cpu && runtime::overlap(output, input) && output.type == input.type &&
-           std::ranges::equal(output.extents(), input.extents()) && output.dense() && input.dense();
-  }
-
   template <class F>
   static void for_each_over(const Side& phase, const std::vector<TensorView>& views, const F& f) {
     for (TensorId out : phase.program.outputs)
       for (TensorId in : phase.program.inputs)
-        if (lies_on(views[out], views[in])) f(runtime::OutputOver{out, in});
+        if (runtime::lies_on(views[out], views[in])) f(runtime::OutputOver{out, in});
   }
 
   void check_overlap(const Side& phase, const std::vector<TensorView>& views) const {
+    const auto& inputs = phase.program.inputs;
     auto over_input = [&](TensorId out, TensorId t) {
-      return !on_gpu() && lies_on(views[out], views[t]) && std::ranges::find(phase.program.inputs, t) != phase.program.inputs.end();
+      return !on_gpu() && runtime::lies_on(views[out], views[t]) && std::ranges::find(inputs, t) != inputs.end();
     };
     for (TensorId out : phase.program.outputs)
       for (TensorId t : phase.bound)
@@ -225,8 +220,7 @@ struct CompiledOp::Impl {
     if (!on_gpu()) for_each_over(phase, views, [&](runtime::OutputOver o) { over.push_back(o); });
     for (runtime::OutputOver o : over)
       if (&phase == &forward && std::ranges::find(backward.program.inputs, o.input) != backward.program.inputs.end())
-        fail(fmt::format("{0} overlaps {1} in memory, and cannot be written over it: the backward needs {1}. Give {0} memory of its own",
-                         name(o.output), name(o.input)));
+        runtime::refuse_over(program(), o, "the backward needs " + name(o.input));
     auto made = make(phase, dims, dense, queue, over);
     made->signature = s;
     phase.ready.push_back(made);

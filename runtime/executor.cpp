@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <iterator>
 
-#include <fmt/format.h>
-
-#include "expr/error.h"
 #include "runtime/lower.h"
 
 namespace xhat::runtime {
@@ -29,40 +27,6 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
     if (std::ranges::find(m.reduced, spec.shared[s]) != m.reduced.end()) r.reduced.push_back(s);
   }
   return r;
-}
-
-[[noreturn]] void refuse(const Program& p, OutputOver o, const std::string& why) {
-  const std::string &output = p.tensors[o.output].name, &input = p.tensors[o.input].name;
-  throw Error(fmt::format("{0}: {1} overlaps {2} in memory, and cannot be written over it: {3}. Give {1} memory of its own", p.name, output,
-                          input, why));
-}
-
-// Kernel i of the plan makes the output. Past the cache would be slower: the lines are there.
-void write_there(const Program& p, KernelPlan& plan, size_t i, OutputOver o) {
-  plan.kernels[i].streams = false;
-  for (size_t later = i + 1; later < plan.kernels.size(); ++later)
-    for (const Member& m : plan.kernels[later].members)
-      if (auto read = tensors_read(*p.arena, p.body.definitions[m.definition].body); std::ranges::find(read, o.input) != read.end())
-        refuse(p, o, fmt::format("kernel {} reads it after that", plan.kernels[later].name));
-}
-
-void write_there(const Program& p, KernelSpec& spec, OutputOver o) {
-  const Arena& a = *spec.arena;
-  auto made = std::ranges::find(spec.tensors, o.output, &SpecTensor::original);
-  auto read = spec.tensors.end();
-  for (const SpecMember& m : spec.members)
-    for (Id id : reachable(a, m.body)) {
-      if (!is_read(a[id].op) || spec.tensors[a[id].symbol].original != o.input) continue;
-      auto t = spec.tensors.begin() + a[id].symbol;
-      if (a[id].op != Op::read || !std::ranges::equal(read_indices(a[id]), m.left) || t->shape != made->shape || !t->dense)
-        refuse(p, o, fmt::format("kernel {} reads other elements of it than the one in the place of what it writes", spec.name));
-      if (read != spec.tensors.end() && read != t) throw Bug("one tensor, read as two");
-      read = t;
-    }
-  if (read == spec.tensors.end()) return;  // nobody reads it here
-  if (!element_by_element(spec)) refuse(p, o, fmt::format("kernel {} is not one loop over the elements of its results", spec.name));
-  auto number = [&](auto it) { return static_cast<uint32_t>(it - spec.tensors.begin()); };
-  spec.over.emplace_back(number(made), number(read));
 }
 
 }  // namespace
@@ -107,19 +71,18 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
   plan_ = plan_kernels(program_, sizes_, fusion);
-  auto makes = [&](size_t i, OutputOver o) {
+  auto made_by = [&](size_t i, OutputOver o) {
     const auto& results = plan_.kernels[i].results;
     return std::ranges::find(results, o.output) != results.end();
   };
-  for (size_t i = 0; i < plan_.kernels.size(); ++i)
-    for (OutputOver o : over)
-      if (makes(i, o)) write_there(program_, plan_, i, o);
   std::vector<KernelSpec> specs;
   for (size_t i = 0; i < plan_.kernels.size(); ++i) {
+    std::vector<OutputOver> here;
+    std::ranges::copy_if(over, std::back_inserter(here), [&](OutputOver o) { return made_by(i, o); });
+    for (OutputOver o : here) write_over(program_, plan_, i, o);
     KernelSpec spec = make_spec(program_, plan_.kernels[i], sizes_, dense);
     if (writes_nothing(spec)) continue;
-    for (OutputOver o : over)
-      if (makes(i, o)) write_there(program_, spec, o);
+    for (OutputOver o : here) write_over(program_, spec, o);
     specs.push_back(std::move(spec));
     planned_.push_back(i);
   }

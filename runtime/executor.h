@@ -7,6 +7,7 @@
 #include "fusion/plan.h"
 #include "runtime/device.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/output_over.h"
 #include "runtime/tile_walk.h"
 
 namespace xhat::runtime {
@@ -47,11 +48,6 @@ class Direction {
   DimValues sizes_;
   KernelPlan plan_;
   double compile_ms_ = 0;
-};
-
-// An output to be written where an input lies (runtime/write_over.h).
-struct OutputOver {
-  TensorId output = 0, input = 0;
 };
 
 // On the CPU.

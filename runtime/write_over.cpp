@@ -1,6 +1,8 @@
 #include "runtime/write_over.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "expr/error.h"
 

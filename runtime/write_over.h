@@ -3,13 +3,10 @@
 //
 // It may be where a kernel reads each element for the element in its place and for no other, and nothing reads it afterwards.
 #pragma once
-#include <map>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "Halide.h"
-#include "runtime/kernel_spec.h"
 
 namespace xhat::runtime {
 

@@ -1,0 +1,27 @@
+// Outputs that a call gives the memory of an input: when they may have it. How their code is made: runtime/write_over.h.
+#pragma once
+#include <string>
+
+#include "fusion/plan.h"
+#include "runtime/kernel_spec.h"
+#include "runtime/tensor_view.h"
+
+namespace xhat::runtime {
+
+struct OutputOver {
+  TensorId output = 0, input = 0;
+};
+
+// Is the output the input's memory, all of it and without gaps? Kernels on the CPU may allow for that.
+bool lies_on(const TensorView& output, const TensorView& input);
+
+// Throws Error, which says why it cannot be.
+[[noreturn]] void refuse_over(const Program& p, OutputOver o, const std::string& why);
+
+// Kernel i of the plan makes the output. It is not to write past the cache, where the lines are anyhow. Throws Error if a later kernel
+// reads the input.
+void write_over(const Program& p, KernelPlan& plan, size_t i, OutputOver o);
+// The same kernel. Throws Error if it reads the input elsewhere than in the place of what it writes.
+void write_over(const Program& p, KernelSpec& spec, OutputOver o);
+
+}  // namespace xhat::runtime
