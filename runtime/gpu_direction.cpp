@@ -63,7 +63,9 @@ void upload(DeviceStream stream, const DeviceBuffer& to, const TensorView& v) {
   if (v.dense()) return to.driver().upload(stream, to.memory(), v.data, v.bytes());
   std::vector<uint8_t> packed(static_cast<size_t>(v.bytes()));
   auto* from = static_cast<const uint8_t*>(v.data);
-  for_each_offset(v, [&](int64_t i, int64_t offset) { std::memcpy(packed.data() + i * size, from + offset * size, static_cast<size_t>(size)); });
+  for_each_offset(v, [&](int64_t i, int64_t offset) {
+    std::memcpy(packed.data() + i * size, from + offset * size, static_cast<size_t>(size));
+  });
   to.driver().upload(stream, to.memory(), packed.data(), v.bytes());
 }
 
@@ -73,7 +75,9 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
   std::vector<uint8_t> packed(static_cast<size_t>(v.bytes()));
   from.driver().download(stream, packed.data(), from.memory(), v.bytes());
   auto* to = static_cast<uint8_t*>(v.data);
-  for_each_offset(v, [&](int64_t i, int64_t offset) { std::memcpy(to + offset * size, packed.data() + i * size, static_cast<size_t>(size)); });
+  for_each_offset(v, [&](int64_t i, int64_t offset) {
+    std::memcpy(to + offset * size, packed.data() + i * size, static_cast<size_t>(size));
+  });
 }
 
 }  // namespace

@@ -67,7 +67,9 @@ LoweredKernel Lowering::run() {
 bool Lowering::element_by_element() {
   declare();
   const auto all = groups();
-  auto leaves = [&](const SpecMember& m) { return m.op == Op::constant && m.scatter.empty() && spec_.tensors[m.tensor].use == SpecTensor::Use::result; };
+  auto leaves = [&](const SpecMember& m) {
+    return m.op == Op::constant && m.scatter.empty() && spec_.tensors[m.tensor].use == SpecTensor::Use::result;
+  };
   return all.size() == 1 && std::ranges::all_of(spec_.members, leaves) && !turned_map(all[0]) && quotients_of(all[0]).empty();
 }
 

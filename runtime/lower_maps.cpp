@@ -98,7 +98,8 @@ void Lowering::map(const std::vector<size_t>& group) {
     turn(turns, f, natural(widest(m)));
   else if (vectors_ && by.contains(v) && !read_backwards(group))
     in_phases(f, m, v, by);
-  else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v)) vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
+  else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v))
+    vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
   for (const SpecMember* x : members_of(group)) publish(*x, f);
 }
 

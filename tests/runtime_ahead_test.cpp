@@ -112,7 +112,9 @@ const char kNorm[] = "op norm(x: f32[N], eps: f32) -> (y, total) { total = sum(i
 
 using AheadOfManyKernels = Ahead;
 
-TEST_F(AheadOfManyKernels, ReductionsAcrossTheBatch) { same_bits(kBatchNorm, {{{"C", 5}, {"H", 3}, {"W", 7}}, kBatches}, small_tiles(options())); }
+TEST_F(AheadOfManyKernels, ReductionsAcrossTheBatch) {
+  same_bits(kBatchNorm, {{{"C", 5}, {"H", 3}, {"W", 7}}, kBatches}, small_tiles(options()));
+}
 
 TEST_F(Ahead, DefaultTilesOfLargeBatches) { same_bits(kBatchNorm, {{{"C", 16}, {"H", 14}, {"W", 14}}, {1, 31, 32, 256}}, best_level()); }
 
