@@ -86,8 +86,8 @@ std::vector<Case> cases() {
        {{"N", 9}, {"M", 5}, {"K", 8}}, false, {}},
       {"three_in_a_row",
        "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
-       " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then\n"
-       " a[n,(k+1)/2] / t[n,(k+1)/2] else 0\n}",
+       " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then "
+       "a[n,(k+1)/2] / t[n,(k+1)/2] else 0\n}",
        {{"N", 400}, {"M", 3}, {"K", 3}}, false, {}},
       {"pair_of_floats",  // a + (b - a) is not b
        "op f(a: f32[N,M], t: f32[N,M]) -> (y) { y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] else 1e10 * t[n,k/2] }",
