@@ -136,6 +136,8 @@ void Lowering::scatter(const SpecMember& m) {
     for (size_t i = 1; i < pure.size(); ++i) order.push_back(pure[i]);
     acc.update(0).reorder(order);
     vectorize(acc.update(0), pure[0], v, widest(m), 4);
+  } else {
+    acc.update(0).unscheduled();  // term by term
   }
   along_memory(acc, m);
   if (itself) return publish(m, acc);

@@ -121,7 +121,9 @@ TEST_P(LoweredCode, HasThePhrases) {
   const CompileOptions o = options(c, 2);
   const Program derived = derive(parse_op(c.text), o).program;
   const Program direction = c.backward ? backward_program(derived) : infer_program(derived);
+  ::testing::internal::CaptureStderr();
   const std::string code = lowered_code(only_spec(direction, c.dims, o.fusion));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "Halide warns of it, on the stderr of whoever compiles";
   for (const Phrase& p : c.phrases) {
     const int n = times_in(code, p.text);
     EXPECT_TRUE(p.least <= n && n <= p.most) << p.text << ": " << n << " times in\n" << code;
