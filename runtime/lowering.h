@@ -299,8 +299,10 @@ class Lowering {
   // rows_of: its rows in blocks of their own.
   Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
   int64_t bytes_in_tile(Id part) const;
+  int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
   bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
   bool is_window(const SpecMember& m, const Contraction& c, Id part) const;
+  bool rows_collide(const Contraction& c, Id part) const;
   void contract(const SpecMember& m, const Contraction& c);
 
   // First extreme, or the first NaN. Serial: ties must go to the first.

@@ -84,6 +84,10 @@ std::vector<Case> cases() {
        "op f(x: f32[N,M,K]) -> (y) {\n"
        " y[i in 0..N, j in 0..M] = prod(k in 0..3: pow(1.5 + x[i,j,2*k-1 else -0.5]^2, x[0,i-1,j else -0.5]))\n}",
        {{"N", 9}, {"M", 5}, {"K", 8}}, false, {}},
+      {"rows_a_page_apart", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
+       {{"N", 30}, {"K", 1024}, {"O", 256}}, false, {{"allocate xh_part", 1, 1}}},
+      {"rows_elsewhere", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
+       {{"N", 30}, {"K", 1016}, {"O", 256}}, false, {{"allocate xh_part", 0, 0}}},
       {"three_in_a_row",
        "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
        " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then "
