@@ -14,15 +14,22 @@ constexpr int kLongRow = 16;  // vectors, beside which the fold of the last one 
 
 }  // namespace
 
-size_t Lowering::axes_beside(const SpecMember& m, size_t sums) const {
+size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
   constexpr int64_t kFewest = 4, kMost = 12;
+  const Arena& a = *spec_.arena;
+  // Of sums that share nothing, each reads rows of its own, far from the others'.
+  auto shares = [&](Id x) {
+    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+      return is_read(a[id].op) && std::ranges::binary_search(a[id].free_axes(), v) && !std::ranges::binary_search(a[id].free_axes(), x);
+    });
+  };
   auto dims = tile_dimensions(spec_, m);
   int64_t beside = static_cast<int64_t>(sums);
   size_t n = 0;
   for (; n < dims.size(); ++n) {
-    const SpecAxis& x = axis(m.left[dims[dims.size() - 1 - n]]);
-    if (!constant(m.left[dims[dims.size() - 1 - n]]) || beside * x.extent > kMost) break;
-    beside *= x.extent;
+    const Id x = m.left[dims[dims.size() - 1 - n]];
+    if (!constant(x) || beside * axis(x).extent > kMost || !shares(x)) break;
+    beside *= axis(x).extent;
   }
   return beside >= kFewest ? n : 0;
 }
@@ -38,7 +45,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   std::vector<Var> left = func_vars(m), args = {u};
   args.insert(args.end(), left.begin(), left.end());
   // The taps of a window's weights: their sums side by side, one accumulator each, read the rest once.
-  size_t beside = axes_beside(m, group.size());
+  size_t beside = axes_beside(m, v, group.size());
   // Half vectors, if these leave no tail: it would go through the stack, for all sums.
   if (beside > 0 && !part && axis(v).extent % width != 0 && axis(v).extent % (width / 2) == 0) width /= 2;
   if (beside > 0) lanes = width;

@@ -234,7 +234,7 @@ class Lowering {
   }
 
   // Innermost dimensions of the result that are so short that all their sums have a register.
-  size_t axes_beside(const SpecMember& m, size_t sums) const;
+  size_t axes_beside(const SpecMember& m, Id v, size_t sums) const;
   void row_sum(const std::vector<size_t>& group, Id v);
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
