@@ -132,6 +132,21 @@ bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const 
   });
 }
 
+// The same loops over the same axes. One of which a tile has a single place may be reduced here, and left there: sums over the batch
+// beside sums of each of its images.
+bool Lowering::same_walk(const SpecMember& m, const SpecMember& f) const {
+  auto walked = [&](std::vector<Id> axes) {
+    std::erase_if(axes, [&](Id x) { return axis(x).kind() == AxisKind::single; });
+    return axes;
+  };
+  auto all = [](const SpecMember& x) {
+    std::set<Id> axes(x.left.begin(), x.left.end());
+    axes.insert(x.reduced.begin(), x.reduced.end());
+    return axes;
+  };
+  return walked(m.left) == walked(f.left) && walked(m.reduced) == walked(f.reduced) && all(m) == all(f);
+}
+
 std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>& emitted) const {
   const SpecMember& f = spec_.members[first];
   std::vector<size_t> group = {first};
@@ -143,7 +158,7 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
     const SpecMember& m = spec_.members[i];
     if (emitted[i] || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty())
       continue;
-    if (m.left != f.left || m.reduced != f.reduced) continue;
+    if (!same_walk(m, f)) continue;
     if (m.condition != f.condition && spec_.terms(f) > kFewTerms) continue;
     auto waits = [&](Id e) {
       return std::ranges::any_of(tensors_read(*spec_.arena, e), [&](TensorId t) { return pending.contains(t); });

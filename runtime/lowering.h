@@ -64,6 +64,7 @@ class Lowering {
   bool read_backwards(const std::vector<size_t>& group, Id along = kNone) const;
 
   // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
+  bool same_walk(const SpecMember& m, const SpecMember& f) const;
   std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;
 
   // Where vectors run: a map along the last axis it writes; a reduction along the axis that is contiguous in most of the

@@ -88,6 +88,9 @@ std::vector<Case> cases() {
        {{"N", 30}, {"K", 1024}, {"O", 256}}, false, {{"allocate xh_part", 1, 1}}},
       {"rows_elsewhere", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
        {{"N", 30}, {"K", 1016}, {"O", 256}}, false, {{"allocate xh_part", 0, 0}}},
+      {"sums_of_the_batch_and_of_each", "op f(x: f32[N,C,H]) -> (y, t) {\n"
+       " t[c] = sum(n,h: x[n,c,h]); s[n,c] = sum(h: x[n,c,h]^2); y[n,c,h] = x[n,c,h] * s[n,c]\n}",
+       {{"N", 40}, {"C", 8}, {"H", 512}}, false, {{"produce xh_acc", 1, 1}}},
       {"three_in_a_row",
        "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
        " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then "
