@@ -23,6 +23,7 @@ constexpr int64_t kLeastRows = 4;      // of y, for anything to be gained
 constexpr int64_t kLeastTerms = 8;     // of the sum
 constexpr int64_t kMostUnrolled = 4;   // steps of the sum, to tell phases apart
 constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
+constexpr int64_t kRowsToTurn = 8;     // the same where steps of the sum are beside each other, and each would gather a vector
 constexpr int64_t kLargestPack = 1 << 20;
 constexpr int64_t kFewestPanels = 2;   // that a copy of what is read along the rows is worth
 constexpr int64_t kPage = 4096;
@@ -257,13 +258,15 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
       k.where(emit_.condition(part, axes));
   }
 
-  bool pack = axis(c.y).in_tile() >= kRowsToPack && spec_.terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
+  const int64_t rows = axis(c.y).in_tile();
+  const bool fits = spec_.terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Part> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   Emitter emit = emit_;
-  if (pack)
+  if (fits && rows >= kRowsToTurn)
     for (Id id : parts_along(m, c.v, c.y)) {
-      if (is_window(m, c, id)) continue;
+      const bool across = turned({id}, c.v, a[id].type).along != kNone;
+      if (is_window(m, c, id) || rows < (across ? kRowsToTurn : kRowsToPack)) continue;
       Part p = part_of(m, id, {c.v}, axes);
       emit.given[id] = p.read;
       packs.push_back(p);

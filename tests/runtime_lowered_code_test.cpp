@@ -91,6 +91,8 @@ std::vector<Case> cases() {
       {"sums_of_the_batch_and_of_each", "op f(x: f32[N,C,H]) -> (y, t) {\n"
        " t[c] = sum(n,h: x[n,c,h]); s[n,c] = sum(h: x[n,c,h]^2); y[n,c,h] = x[n,c,h] * s[n,c]\n}",
        {{"N", 40}, {"C", 8}, {"H", 512}}, false, {{"produce xh_acc", 1, 1}}},
+      {"few_rows_across", "op f(x: f32[N,8,8], w: f32[N,8,8]) -> (y) { y[n,i,j] = sum(k: x[n,i,k] * w[n,j,k]) }",
+       {{"N", 40}}, false, {{"allocate xh_part", 1, 1}, {"allocate xh_square", 1, 1}}},
       {"three_in_a_row",
        "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
        " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then "
