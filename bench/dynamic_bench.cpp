@@ -4,16 +4,11 @@
 //
 // Calls alternate. shared_ms and alone_ms are the least times, ratio their quotient; compiled: kernels that other sizes,
 // seen before, left this one to compile. The shared kernels come from a process that began with batches of 7 and 33.
-#include <benchmark/benchmark.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <regex>
 #include <string>
 #include <vector>
 
-#include "bench/op_setup.h"
+#include "bench/in_turn.h"
 #include "bench/peer_op.h"
 #include "runtime/kernel_cache.h"
 
@@ -56,20 +51,6 @@ CompiledOp compiled(const Case& c, std::shared_ptr<runtime::KernelCache> cache, 
   return compile(parse_op(text), options);
 }
 
-struct Side {
-  bench::OpSetup setup;
-  Stash stash;
-  double least_ms = INFINITY;
-
-  Side(CompiledOp op, const DimValues& dims) : setup(std::move(op), dims), stash(setup.op.forward(setup.outer)) {}
-  void call(Phase phase) {
-    auto start = std::chrono::steady_clock::now();
-    if (phase == Phase::forward) setup.op.forward(setup.outer, stash);
-    else setup.op.backward(setup.inner, stash);
-    least_ms = std::min(least_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
-};
-
 void run(benchmark::State& state, const Case& c, int64_t size, Phase phase) {
   try {
     auto cache = std::make_shared<runtime::KernelCache>();
@@ -82,16 +63,8 @@ void run(benchmark::State& state, const Case& c, int64_t size, Phase phase) {
     };
     prepare(7);
     size_t before = prepare(33), after = prepare(size);
-    Side shared(op, dims), alone(compiled(c, std::make_shared<runtime::KernelCache>(), size), c.dims);
-    for (Side* side : {&shared, &alone}) {
-      side->call(phase);
-      side->least_ms = INFINITY;
-    }
-    for (auto _ : state)
-      for (Side* side : {&shared, &alone}) side->call(phase);
-    state.counters["shared_ms"] = shared.least_ms;
-    state.counters["alone_ms"] = alone.least_ms;
-    state.counters["ratio"] = shared.least_ms / alone.least_ms;
+    bench::InTurn shared(op, dims), alone(compiled(c, std::make_shared<runtime::KernelCache>(), size), c.dims);
+    bench::InTurn::run(state, phase, "shared", shared, "alone", alone);
     state.counters["compiled"] = static_cast<double>(after - before);
   } catch (const std::exception& e) {
     state.SkipWithError(e.what());

@@ -1,0 +1,77 @@
+// Results written past the cache, and as ever (docs/design.md, "Past the cache"); and tiles of four times the bytes, where a kernel is
+// as large as that:
+//
+//     build/bench/xhat_bench --benchmark_filter='stream/|long_tiles/'
+//
+// Calls alternate. plain_ms, past_ms; short_ms, long_ms: the least times.
+#include <cstdint>
+#include <memory>
+
+#include "bench/in_turn.h"
+#include "bench/peer_op.h"
+#include "runtime/kernel_cache.h"
+
+namespace {
+
+using namespace xhat;
+using Phase = CompiledOp::Phase;
+
+struct Case {
+  const char* op;  // bench/peer_ops/<op>.xh
+  DimValues dims;
+  bool tiles = true;  // long ones too
+};
+const std::vector<Case>& cases() {
+  static const std::vector<Case> table = {
+      {"group_norm", {{"N", 16}, {"G", 8}, {"H", 32}, {"W", 32}}, false},
+      {"swiglu", {{"N", 512}, {"D", 4096}}, false},
+      {"layer_norm", {{"N", 2048}, {"D", 1024}}, false},
+      {"rms_norm", {{"N", 4096}, {"D", 1024}}},
+      {"softmax", {{"N", 4096}, {"D", 1024}}},
+      {"huber", {{"N", 8 << 20}}},
+      {"tanh", {{"N", 16 << 20}}},
+  };
+  return table;
+}
+
+CompiledOp compiled(const Case& c, const FusionOptions& fusion) {
+  CompileOptions options;
+  options.threads = 2;
+  options.fusion = fusion;
+  options.cache = std::make_shared<runtime::KernelCache>();
+  return compile(parse_op(bench::peer_op(c.op)), options);
+}
+
+using Options = std::pair<const char*, FusionOptions>;
+
+void run(benchmark::State& state, const Case& c, Phase phase, const Options& a, const Options& b) {
+  try {
+    bench::InTurn first(compiled(c, a.second), c.dims), second(compiled(c, b.second), c.dims);
+    bench::InTurn::run(state, phase, a.first, first, b.first, second);
+  } catch (const std::exception& e) {
+    state.SkipWithError(e.what());
+  }
+}
+
+[[maybe_unused]] const bool registered = [] {
+  FusionOptions plain, past, short_tiles;
+  plain.stream_bytes = INT64_MAX;
+  past.stream_bytes = 1;
+  // One thing at a time: long tiles go with what is past the cache.
+  plain.long_tile_factor = past.long_tile_factor = short_tiles.long_tile_factor = 1;
+  auto add = [](const char* family, const Case& c, const Options& a, const Options& b) {
+    for (auto [phase, name] : {std::pair{Phase::forward, "forward"}, {Phase::backward, "backward"}})
+      benchmark::RegisterBenchmark((std::string(family) + "/" + c.op + "/" + name).c_str(),
+                                   [&c, a, b, phase = phase](benchmark::State& s) { run(s, c, phase, a, b); })
+          ->UseRealTime()
+          ->MinTime(0.3)
+          ->Unit(benchmark::kMillisecond);
+  };
+  for (const Case& c : cases()) {
+    add("stream", c, {"plain", plain}, {"past", past});
+    if (c.tiles) add("long_tiles", c, {"short", short_tiles}, {"long", {}});
+  }
+  return true;
+}();
+
+}  // namespace
