@@ -29,6 +29,11 @@ def roofline(build, threads, quick=False):
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def serving(build, threads):
+    """The command of a process that says what the machine can do at the moment it is asked."""
+    return [str(Path(build) / "bench" / "roofline"), str(threads), "--serve"]
+
+
 def better(a, b, take=max):
     """The better of two readings of the roofline, cell by cell; of times the smaller."""
     if isinstance(a, dict):

@@ -35,8 +35,7 @@ class Measured:
         self.result, self.ops = result, [n for n in OPS if n in result["ops"]]
         self.rows = {n: result["ops"][n]["peers"] for n in self.ops}
         self.engines = [e for e in result["peers"] if any("infer" in self.rows[n].get(e, {}) for n in self.ops)]
-        roof = Roof(result["roofline"])
-        self.roof = {n: roof.op(OPS[n]) for n in self.ops}
+        self.roof = {n: Roof(result["roofline"], result["ops"][n].get("roofline")).op(OPS[n]) for n in self.ops}
 
     def row(self, op, engine):
         return self.rows[op].get(engine, {})

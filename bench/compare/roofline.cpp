@@ -1,6 +1,7 @@
 // What this machine can do at most, measured: bandwidth by size of the working set, fused multiply-adds, exponentials.
 //
 //     build/bench/roofline [THREADS] [--quick]      prints one JSON object
+//     build/bench/roofline [THREADS] --serve        one for each line "at BYTES BYTES ..." that it reads: what the machine can do now
 //
 // Bandwidth counts the bytes that the program asks for: read and write move one array, copy 2, triad (a = b + q*c) 3, update
 // (a = q*a + q) 2. A plain store to a line that is not in cache reads it first; a non-temporal one (_nt) does not. The sweep
@@ -13,6 +14,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -97,11 +100,10 @@ struct Arrays {
 };
 
 // GB/s, the best of some repetitions. Every thread owns one contiguous slice of each array.
-double bandwidth(const Sweep& sweep, const Arrays& arrays, size_t elements, int threads, int repetitions) {
-  constexpr double kBytesPerSample = 64e6;  // a millisecond or more: longer than starting threads takes
+double bandwidth(const Sweep& sweep, const Arrays& arrays, size_t elements, int threads, int repetitions, double bytes_per_sample = 64e6) {
   size_t slice = elements / threads / (4 * kLanes) * (4 * kLanes);
   double moved = sizeof(float) * static_cast<double>(slice) * threads * sweep.moved;
-  long passes = std::max(1L, static_cast<long>(kBytesPerSample / moved));
+  long passes = std::max(1L, static_cast<long>(bytes_per_sample / moved));  // a millisecond or more: longer than starting threads takes
   double best = 0;
   for (int r = -1; r < repetitions; ++r) {  // the first brings the data in
     double start = now();
@@ -185,16 +187,47 @@ double first_touch(int advice, int threads) {
   return best;
 }
 
+// One sample of everything that an op can be bound by, at the working sets of it: some milliseconds each, as those of the engines.
+json now_at(const Arrays& arrays, std::istream& sizes, int threads) {
+  constexpr double kBytesPerSample = 200e6;
+  json answer = {{"at", json::array()},
+                 {"fma_gflops", rate(threads, 1, 2.0 * kLanes * kChains * kFmaSteps, multiply_add)},
+                 {"exp_per_ns", rate(threads, 1, 1.0 * kExpElements * kExpPasses, exponentials)}};
+  for (size_t touched = 0; sizes >> touched;) {
+    json row = {{"bytes", touched}};
+    for (const Sweep& s : kSweeps)
+      if (s.moved > 1)
+        row[s.name] = bandwidth(s, arrays, std::min(touched / s.touched, arrays.bytes) / sizeof(float), threads, 1, kBytesPerSample);
+    answer["at"].push_back(row);
+  }
+  return answer;
+}
+
+int serve(const Arrays& arrays, int threads) {
+  std::printf("{}\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream words(line);
+    std::string at;
+    words >> at;
+    std::printf("%s\n", now_at(arrays, words, threads).dump().c_str());
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int threads = 2;
-  bool quick = false;
+  bool quick = false, serving = false;
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--quick") quick = true;
+    else if (std::string(argv[i]) == "--serve") quick = serving = true;
     else threads = std::max(1, std::atoi(argv[i]));
   }
   const Arrays arrays(quick ? size_t{1} << 28 : size_t{1} << 29);  // far beyond cache
+  if (serving) return serve(arrays, threads);
   const int repetitions = quick ? 3 : 7;
   json result = {{"isa", kIsa}, {"threads", threads}};
   for (auto [name, n] : {std::pair{"one", 1}, std::pair{"all", threads}}) {

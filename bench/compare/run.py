@@ -31,6 +31,7 @@ import plot
 import report
 from engines import ENGINES, ROOT, USUAL, Process, clock, command_of, environment
 from ops import OPS
+from roof import Roof
 
 PHASES = ("infer", "fwd", "bwd", "total")
 NOISY = 0.15    # cores kept busy by others, from which on a round is repeated
@@ -108,13 +109,19 @@ def load(process, op, folder, limit_s, has_reference):
     return row
 
 
-def sample(rows, processes, a, started):
-    """Rounds over the engines in rotating order. A round in which other programs used the machine counts as a sample, but
-    another is taken for it. Returns the cores that others kept busy, by round."""
+def sample(op, rows, processes, roofline, a, started):
+    """Rounds over the engines in rotating order, and over the machine itself. A round in which other programs used the machine
+    counts as a sample, but another is taken for it. Returns the cores that others kept busy, by round, and what the machine could
+    do at its best."""
     active, foreign, quiet = [p for p in processes if "samples" in rows[p.name]], [], 0
+    question, limits = "at " + " ".join(map(str, Roof.working_sets(op))), None
     while quiet < a.rounds and len(foreign) < 2 * a.rounds:
         first, busy = len(foreign) % max(1, len(active)), False
-        others = machine.ForeignLoad(processes)
+        others = machine.ForeignLoad([*processes, roofline])
+        now = roofline.ask(question)
+        if "error" in now:
+            raise SystemExit(f"bench/compare/run: build/bench/roofline: {now['error']}")
+        limits = machine.better(limits, now) if limits else now
         for p in active[first:] + active[:first]:
             row = rows[p.name]
             if "error" in row or len(row["samples"]) >= FEW and row["sampling_s"] > a.budget_s:
@@ -131,7 +138,7 @@ def sample(rows, processes, a, started):
             break
         foreign.append(round(others.cores(), 2))
         quiet += foreign[-1] < NOISY or clock() - started > a.repeat_limit_s
-    return foreign
+    return foreign, limits
 
 
 def statistics_of(row):
@@ -141,7 +148,7 @@ def statistics_of(row):
             row[phase] = {"min": ms[0], "median": statistics.median(ms), "max": ms[-1], "n": len(ms)}
 
 
-def measure(op, processes, reference, folder, a, started):
+def measure(op, processes, reference, roofline, folder, a, started):
     for old in Path(folder).glob("*.npy"):
         old.unlink()
     data.write(op, folder)
@@ -156,13 +163,13 @@ def measure(op, processes, reference, folder, a, started):
             if trouble in rows[p.name]:
                 say(f"{op.name}: {p.name}: {rows[p.name][trouble]}")
     say(f"{op.name}: rounds", passing=True)
-    foreign = sample(rows, processes, a, started)
+    foreign, limits = sample(op, rows, processes, roofline, a, started)
     for p in processes:
         if p.process:
             p.ask("drop")
     for row in rows.values():
         statistics_of(row)
-    return {"peers": rows, "foreign_cores": foreign}
+    return {"peers": rows, "foreign_cores": foreign, **({"roofline": limits} if limits else {})}
 
 
 def save(result, out):
@@ -181,6 +188,7 @@ def main():
     log = open(a.out + ".log", "w")
     env = environment(a.threads, a.allocator, folder)
     processes = [Process(peer.split("=")[0], command_of(peer, a.build), env, log) for peer in a.peers]
+    roofline = Process("roofline", machine.serving(a.build, a.threads), env, log)
     reference = next((p for p in processes if p.name == "torch-eager"),
                      Process("reference", command_of("torch-eager", a.build), env, log))
     try:
@@ -199,7 +207,7 @@ def main():
                 p.stop()
                 processes.remove(p)
         for i, name in enumerate(a.ops):
-            result["ops"][name] = measured = measure(OPS[name], processes, reference, folder, a, started)
+            result["ops"][name] = measured = measure(OPS[name], processes, reference, roofline, folder, a, started)
             times = (f"{k} {r['infer']['min']:.2f}" + (f"/{r['total']['min']:.2f}" if "total" in r else "")
                      for k, r in measured["peers"].items() if "infer" in r)
             say(f"[{i + 1}/{len(a.ops)}, {clock() - started:.0f} s] {name}, ms forward/both: " + "  ".join(times))
@@ -209,7 +217,7 @@ def main():
         save(result, a.out)
         say(f"wrote {a.out}.json, {a.out}.md and {a.out}.svg after {clock() - started:.0f} s")
     finally:
-        for p in [*processes, reference]:
+        for p in [*processes, reference, roofline]:
             p.stop()
         shutil.rmtree(folder, ignore_errors=True)
 
