@@ -99,11 +99,14 @@ struct Arrays {
   std::array<float*, 3> array{};
 };
 
+constexpr double kBytesPerSample = 64e6;      // a millisecond or more: longer than starting threads takes
+constexpr double kBytesBesideEngines = 200e6;  // some milliseconds: a sample of them takes as long
+
 // GB/s, the best of some repetitions. Every thread owns one contiguous slice of each array.
-double bandwidth(const Sweep& sweep, const Arrays& arrays, size_t elements, int threads, int repetitions, double bytes_per_sample = 64e6) {
+double bandwidth(const Sweep& sweep, const Arrays& arrays, size_t elements, int threads, int repetitions, double bytes_per_sample) {
   size_t slice = elements / threads / (4 * kLanes) * (4 * kLanes);
   double moved = sizeof(float) * static_cast<double>(slice) * threads * sweep.moved;
-  long passes = std::max(1L, static_cast<long>(bytes_per_sample / moved));  // a millisecond or more: longer than starting threads takes
+  long passes = std::max(1L, static_cast<long>(bytes_per_sample / moved));
   double best = 0;
   for (int r = -1; r < repetitions; ++r) {  // the first brings the data in
     double start = now();
@@ -119,10 +122,12 @@ double bandwidth(const Sweep& sweep, const Arrays& arrays, size_t elements, int 
   return best;
 }
 
-json bandwidths(const Arrays& arrays, size_t touched_bytes, int threads, int repetitions) {
+json bandwidths(const Arrays& arrays, size_t touched_bytes, int threads, int repetitions, double bytes_per_sample = kBytesPerSample) {
   json gbps;
-  for (const Sweep& s : kSweeps)
-    gbps[s.name] = bandwidth(s, arrays, std::min(touched_bytes / s.touched, arrays.bytes) / sizeof(float), threads, repetitions);
+  for (const Sweep& s : kSweeps) {
+    size_t elements = std::min(touched_bytes / s.touched, arrays.bytes) / sizeof(float);
+    gbps[s.name] = bandwidth(s, arrays, elements, threads, repetitions, bytes_per_sample);
+  }
   return gbps;
 }
 
@@ -187,17 +192,14 @@ double first_touch(int advice, int threads) {
   return best;
 }
 
-// One sample of everything that an op can be bound by, at the working sets of it: some milliseconds each, as those of the engines.
+// One sample of everything that an op can be bound by, at the working sets of it.
 json now_at(const Arrays& arrays, std::istream& sizes, int threads) {
-  constexpr double kBytesPerSample = 200e6;
   json answer = {{"at", json::array()},
                  {"fma_gflops", rate(threads, 1, 2.0 * kLanes * kChains * kFmaSteps, multiply_add)},
                  {"exp_per_ns", rate(threads, 1, 1.0 * kExpElements * kExpPasses, exponentials)}};
   for (size_t touched = 0; sizes >> touched;) {
-    json row = {{"bytes", touched}};
-    for (const Sweep& s : kSweeps)
-      if (s.moved > 1)
-        row[s.name] = bandwidth(s, arrays, std::min(touched / s.touched, arrays.bytes) / sizeof(float), threads, 1, kBytesPerSample);
+    json row = bandwidths(arrays, touched, threads, 1, kBytesBesideEngines);
+    row["bytes"] = touched;
     answer["at"].push_back(row);
   }
   return answer;
