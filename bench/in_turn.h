@@ -17,7 +17,8 @@ class InTurn {
   InTurn(CompiledOp op, const DimValues& dims) : setup_(std::move(op), dims), stash_(setup_.op.forward(setup_.outer)) {}
 
   // Least times of both as counters a_ms and b_ms, and `ratio`, the first over the second.
-  static void run(benchmark::State& state, CompiledOp::Phase phase, const std::string& a, InTurn& first, const std::string& b, InTurn& second) {
+  static void run(benchmark::State& state, CompiledOp::Phase phase, const std::string& a, InTurn& first, const std::string& b,
+                  InTurn& second) {
     double least[2] = {INFINITY, INFINITY};
     for (InTurn* side : {&first, &second}) side->call(phase);
     for (auto _ : state) {
