@@ -141,13 +141,6 @@ struct CompiledOp::Impl {
     runtime::check_view(program(), t, v, written, queue);
   }
 
-  template <class F>
-  static void for_each_over(const Side& phase, const std::vector<TensorView>& views, const F& f) {
-    for (TensorId out : phase.program.outputs)
-      for (TensorId in : phase.program.inputs)
-        if (runtime::lies_on(views[out], views[in])) f(runtime::OutputOver{out, in});
-  }
-
   void check_overlap(const Side& phase, const std::vector<TensorView>& views) const {
     const auto& inputs = phase.program.inputs;
     auto over_input = [&](TensorId out, TensorId t) {
@@ -167,7 +160,9 @@ struct CompiledOp::Impl {
       s.push_back(v.rank * 2 + v.dense());
       s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
     }
-    for_each_over(phase, views, [&](runtime::OutputOver o) { s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}}); });
+    runtime::for_each_over(phase.program, views, [&](runtime::OutputOver o) {
+      s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}});
+    });
   }
 
   std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense, const DeviceQueue& queue,
@@ -217,7 +212,7 @@ struct CompiledOp::Impl {
     std::vector<bool> dense(program().tensors.size(), true);
     for (TensorId t : phase.bound) dense[t] = views[t].dense();
     std::vector<runtime::OutputOver> over;
-    if (!on_gpu()) for_each_over(phase, views, [&](runtime::OutputOver o) { over.push_back(o); });
+    if (!on_gpu()) runtime::for_each_over(phase.program, views, [&](runtime::OutputOver o) { over.push_back(o); });
     for (runtime::OutputOver o : over)
       if (&phase == &forward && std::ranges::find(backward.program.inputs, o.input) != backward.program.inputs.end())
         runtime::refuse_over(program(), o, "the backward needs " + name(o.input));

@@ -1,6 +1,7 @@
 // Outputs that a call gives the memory of an input: when they may have it. How their code is made: runtime/write_over.h.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "fusion/plan.h"
 #include "runtime/kernel_spec.h"
@@ -14,6 +15,14 @@ struct OutputOver {
 
 // Is the output the input's memory, all of it and without gaps? Kernels on the CPU may allow for that.
 bool lies_on(const TensorView& output, const TensorView& input);
+
+// f(OutputOver) for each of the direction's outputs that lies on one of its inputs. views: by tensor.
+template <class F>
+void for_each_over(const Program& direction, const std::vector<TensorView>& views, const F& f) {
+  for (TensorId out : direction.outputs)
+    for (TensorId in : direction.inputs)
+      if (lies_on(views[out], views[in])) f(OutputOver{out, in});
+}
 
 // Throws Error, which says why it cannot be.
 [[noreturn]] void refuse_over(const Program& p, OutputOver o, const std::string& why);
