@@ -265,8 +265,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   Emitter emit = emit_;
   if (fits && rows >= kRowsToTurn)
     for (Id id : parts_along(m, c.v, c.y)) {
-      const bool across = turned({id}, c.v, a[id].type).along != kNone;
-      if (is_window(m, c, id) || rows < (across ? kRowsToTurn : kRowsToPack)) continue;
+      if (is_window(m, c, id) || (rows < kRowsToPack && turned({id}, c.v, a[id].type).along == kNone)) continue;
       Part p = part_of(m, id, {c.v}, axes);
       emit.given[id] = p.read;
       packs.push_back(p);

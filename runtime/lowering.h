@@ -63,8 +63,8 @@ class Lowering {
   // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
   bool read_backwards(const std::vector<size_t>& group, Id along = kNone) const;
 
-  // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
   bool same_walk(const SpecMember& m, const SpecMember& f) const;
+  // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
   std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;
 
   // Where vectors run: a map along the last axis it writes; a reduction along the axis that is contiguous in most of the
