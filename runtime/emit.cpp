@@ -95,7 +95,8 @@ Expr Walk::read(const Node& n) {
     if (shared && shared->kind() == AxisKind::single) continue;
     args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
     extents.emplace_back();
-    if (shared || is_within(ids[i], t.shape[i])) continue;
+    const bool along = e.inside_along != kNone && std::ranges::binary_search(arena()[ids[i]].free_axes(), e.inside_along);
+    if (shared || along || is_within(ids[i], t.shape[i])) continue;
     // A dimension is unknown where axes of unknown extent are its only index. And where Halide is to find the places that
     // are inside, of a plain read: told the extent, it leaves out the last ones (box blur's backward: 4.9 ms, not 3.7).
     auto x = e.spec.axes.find(ids[i]);

@@ -240,8 +240,9 @@ bool Lowering::part_of_a_map(const SpecMember& m) const {
 
 // The sum of the group's terms over these axes, each written out.
 std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
-                                        bool long_row) const {
+                                        bool long_row, Id inside_along) const {
   Emitter inside = emit_;
+  inside.inside_along = inside_along;
   inside.mostly_inside = long_row;
   if (long_row) inside.padding = nullptr;
   std::vector<Expr> values = identities(group);
@@ -285,6 +286,64 @@ bool Lowering::rows_together(Func f, const SpecMember& m, Id v) const {
   return true;
 }
 
+// Of the columns of a sliding window (slides_by), [0, v's extent + slide's extent - 1): those whose terms all lie inside the rows that
+// they read. None if that is not so for each read by itself.
+std::pair<int64_t, int64_t> Lowering::columns_inside(const SpecMember& m, Id v, Id slide) const {
+  const Arena& a = *spec_.arena;
+  int64_t first = 0, last = axis(v).extent + axis(slide).extent - 1;
+  if (!constant(v)) return {};
+  for (Id id : reachable(a, std::vector<Id>{m.body, m.condition})) {
+    if (!is_read(a[id].op)) continue;
+    const auto ids = read_indices(a[id]);
+    for (size_t d = 0; d < ids.size(); ++d) {
+      const auto free = a[ids[d]].free_axes();
+      if (!std::ranges::binary_search(free, v)) continue;
+      const auto [low, high] = spec_.interval(ids[d]);
+      if (free.size() != 2 || high - low != axis(v).extent + axis(slide).extent - 2) return {};
+      first = std::max(first, -low);
+      last = std::min(last, spec_.tensors[a[id].symbol].shape[d] - low);
+    }
+  }
+  return {first, last};
+}
+
+// Columns inside their rows in plain vectors, aligned as the rows are, the last of which may overlap the one before; the others, one by
+// one. Chosen lane by lane the ends are gathers: a box blur in L2, of rows of 1024, took 17.8 us instead of 11.9. Returns where column 0
+// is kept.
+int64_t Lowering::columns_by_parts(Func columns, const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                                   const Columns& c) const {
+  const SpecMember& m = spec_.members[group[0]];
+  const std::vector<Var> vars = func_vars(m);
+  const int64_t width = natural(widest(m)), all = axis(c.v).extent + axis(c.slide).extent - 1;
+  const int64_t shift = (c.first + width - 1) / width * width - c.first, vectors = (c.last - c.first) / width * width;
+  const auto along = std::ranges::find(vars, vars_.at(c.v).name(), &Var::name) - vars.begin();
+  std::vector<Expr> at = exprs(vars);
+  columns(at) = Halide::undef(written_out(group, over, axes, true)[0].type());
+  auto part = [&](int64_t begin, int64_t end, int by) {
+    if (begin == end) return;
+    RDom r(0, static_cast<int>(end - begin), by > 1 ? "xh_inside" : "xh_end");
+    axes[c.v] = r.x + static_cast<int>(begin);
+    at[static_cast<size_t>(along)] = r.x + static_cast<int>(begin + shift);
+    columns(at) = written_out(group, over, axes, true, by > 1 ? c.v : kNone)[0];
+    Halide::Stage stage = columns.update(columns.num_update_definitions() - 1);
+    std::vector<VarOrRVar> walk = {RVar(r.x)};
+    for (const Var& x : vars)
+      if (x.name() != vars_.at(c.v).name()) walk.push_back(x);
+    stage.reorder(walk);
+    if (by > 1)
+      stage.vectorize(RVar(r.x), by);
+    else
+      stage.never_partition(RVar(r.x));
+  };
+  const auto wide = static_cast<int>(width);
+  part(c.first, c.first + vectors, wide);
+  if (vectors < c.last - c.first) part(c.last - width, c.last, wide);
+  part(0, c.first, 1);
+  part(c.last, all, 1);
+  columns.bound(vars_.at(c.v), 0, static_cast<int>((shift + all + width - 1) / width * width));
+  return shift;
+}
+
 void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   std::vector<Var> left = func_vars(m);
@@ -296,6 +355,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   const bool inlined = group.size() == 1 && part_of_a_map(m);
   Func all(name("few", m.tensor)), columns(name("columns", m.tensor));
   std::vector<Expr> values;
+  int64_t shift = 0;
   if (slide == kNone) {
     values = written_out(group, m.reduced, left_locals(m), long_row);
   } else {
@@ -303,11 +363,15 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     std::erase(others, slide);
     Emitter::Axes axes = left_locals(m);
     axes[slide] = 0;
-    columns(left) = written_out(group, others, axes, long_row)[0];
+    const auto [first, last] = columns_inside(m, v, slide);
+    if (last - first >= width)
+      shift = columns_by_parts(columns, group, others, axes, {v, slide, first, last});
+    else
+      columns(left) = written_out(group, others, axes, long_row)[0];
     for (int64_t s = 0; s < axis(slide).extent; ++s) {
       std::vector<Expr> at = exprs(left);
       for (Expr& x : at)
-        if (const auto* var = x.as<Halide::Internal::Variable>(); var->name == vars_.at(v).name()) x = x + static_cast<int>(s);
+        if (const auto* var = x.as<Halide::Internal::Variable>(); var->name == vars_.at(v).name()) x = x + static_cast<int>(s + shift);
       values = {s == 0 ? Expr(columns(at)) : Emitter::combine(m.op, values[0], columns(at))};
     }
   }
@@ -323,7 +387,8 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   }
   if (slide != kNone) {
     order_rows(columns, m, v);
-    columns.vectorize(vars_.at(v), width, constant(v) ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
+    if (!columns.has_update_definition())
+      columns.vectorize(vars_.at(v), width, constant(v) ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
     const std::vector<Id> rows = rows_of(m, v);
     if (inlined || (row_result_ != SIZE_MAX && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary))
       place(columns);

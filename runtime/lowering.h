@@ -248,8 +248,15 @@ class Lowering {
   bool rows_together(Func f, const SpecMember& m, Id v) const;
   void unrolled(const std::vector<size_t>& group, Id v);
   std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
-                                bool long_row) const;
+                                bool long_row, Id inside_along = kNone) const;
   Id slides_by(const SpecMember& m, Id v) const;
+  struct Columns {
+    Id v, slide;
+    int64_t first, last;  // inside
+  };
+  std::pair<int64_t, int64_t> columns_inside(const SpecMember& m, Id v, Id slide) const;
+  int64_t columns_by_parts(Func columns, const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                           const Columns& c) const;
   bool at_every_point(const SpecMember& map, std::span<const Id> indices) const;
   bool part_of_a_map(const SpecMember& m) const;
   void in_registers(const std::vector<size_t>& group, Id v);

@@ -84,6 +84,20 @@ std::vector<Case> cases() {
        "op f(x: f32[N,M,K]) -> (y) {\n"
        " y[i in 0..N, j in 0..M] = prod(k in 0..3: pow(1.5 + x[i,j,2*k-1 else -0.5]^2, x[0,i-1,j else -0.5]))\n}",
        {{"N", 9}, {"M", 5}, {"K", 8}}, false, {}},
+      {"box_blur", "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }",
+       {{"N", 3}, {"H", 11}, {"W", 300}}, true, {{"xh_inside", 1, 99}, {"min(ramp(", 0, 0}}, 1 << 14},  // no lane by itself
+      {"windows_to_one_side",
+       "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..2, s in 0..5: x[n,i-r,j+s-3 else 2]^2) }",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, false, {{"xh_inside", 1, 99}, {"min(ramp(", 0, 0}}, 1 << 14},
+      {"windows_within", "op f(x: f32[N,H+2,W+3]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..4: x[n,i+r,j+s]) }",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, true, {}, 1 << 14},
+      {"windows_over_rows_of_two_lengths",
+       "op f(x: f32[N,H,W], z: f32[H,W+4]) -> (y) {\n"
+       "  y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0] * z[i+r-2,j+s+3 else 1])\n}",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, false, {{"xh_inside", 1, 99}, {"min(ramp(", 0, 0}}, 1 << 14},
+      {"windows_outside",
+       "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r,j+s+W else 2]) }",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, false, {}, 1 << 14},
       {"rows_a_page_apart", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
        {{"N", 30}, {"K", 1024}, {"O", 256}}, false, {{"allocate xh_part", 1, 1}}},
       {"rows_elsewhere", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
