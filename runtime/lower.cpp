@@ -19,6 +19,7 @@
 #include "cse/auto_inliner.h"
 #include "runtime/float_pairs.h"
 #include "runtime/lowering.h"
+#include "runtime/prefetch_next.h"
 #include "runtime/stream_stores.h"
 #include "runtime/tile_services.h"
 #include "runtime/write_over.h"
@@ -389,7 +390,13 @@ void Lowering::finish() {
   }
   out_.pipeline = Halide::Pipeline(funcs);
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
-  if (spec_.streams) stream_results(out_.pipeline, streamed);
+  if (spec_.streams) {
+    stream_results(out_.pipeline, streamed);
+    std::set<std::string> inputs;
+    for (const Halide::ImageParam& image : emit_.inputs)
+      if (image.defined()) inputs.insert(image.name());
+    prefetch_next(out_.pipeline, inputs);
+  }
   for (const ScatterList& s : scatter_lists_) list_scattered(out_.pipeline, s);
   if (spec_.streams || !scatter_lists_.empty())
     out_.pipeline.set_jit_externs({{kStreamSymbol, Halide::JITExtern(tile_services().stream)},

@@ -51,6 +51,8 @@ std::vector<Case> cases() {
       {"reversed_channels", "op f(x: f32[N,C,H], s: f32[C]) -> (y) { y[n,c in 0..C,h] = x[n,C-1-c,h]*s[C-1-c] }",
        {{"N", 3}, {"C", 3}, {"H", 1100}}, 1},
       {"read_again", "op f(x: f32[N,D]) -> (y, z) { y[n,d] = x[n,d]*2; z[n] = sum(d: y[n,d]*y[n,D-1-d]) }", {{"N", 4}, {"D", 600}}, 0},
+      {"box_blur", "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }",
+       {{"N", 3}, {"H", 11}, {"W", 300}}, 1},
       {"short_rows", "op f(x: f32[N,2*D]) -> (y) { y[n,d in 0..D] = x[n,2*d] }", {{"N", 90}, {"D", 40}}, 0},
   };
 }
@@ -85,6 +87,22 @@ TEST_P(PastTheCache, GoesWhatIsWrittenInRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stream, PastTheCache, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
+
+// Of the rows that the next one is made of, those that this one does not read: one of three.
+TEST(Stream, FetchesWhatTheNextRowReads) {
+  auto code = [](const char* text) {
+    const CompileOptions o = options(true, 1 << 16);
+    const Program forward = infer_program(derive(parse_op(text), o).program);
+    return lowered_code(only_spec(forward, {{"N", 3}, {"H", 70}, {"W", 300}}, o.fusion));
+  };
+  const std::string blur =
+      code("op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }");
+  EXPECT_GE(times_in(blur, "prefetch("), 1) << blur;
+  EXPECT_EQ(times_in(blur, "prefetch("), times_in(blur, "produce xh_columns")) << blur;
+  // The last loop of a row reads it itself; a map has one only.
+  EXPECT_EQ(times_in(code("op f(x: f32[H,W]) -> (y) { y[i,j] = x[i,j] - mean(k: x[i,k]) }"), "prefetch("), 0);
+  EXPECT_EQ(times_in(code("op f(x: f32[H,W]) -> (y) { y[i,j] = x[i,j] + 1 }"), "prefetch("), 0);
+}
 
 // Much arithmetic, or little memory: through the cache.
 TEST(Stream, OnlyWhereMemoryIsTheLimit) {
