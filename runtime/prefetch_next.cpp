@@ -1,5 +1,6 @@
 #include "runtime/prefetch_next.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -96,22 +97,25 @@ struct Step {
 
 Expr moved(const Expr& e, const std::string& by) { return graph_substitute(by, Variable::make(Halide::Int(32), by) + 1, e); }
 
-// Those whose lines in the next step are others than in this one.
+// Of the inputs of which the next step reads again some of what this one reads: what else it reads.
 std::vector<Read> new_lines(const Step& step, const std::string& loop) {
   std::vector<Read> news;
+  std::set<std::string> again;
   for (const Read& r : step.before.dense) {
     HasLoad data;
     r.first.accept(&data);
     if (data.found || step.within.loaded.contains(r.buffer)) continue;
     const Expr next = moved(r.first, loop);
-    bool here = false;  // read in this step, by a read of these loops
-    for (const Read& other : step.before.dense)
-      here |= other.buffer == r.buffer && other.loops.back().name == r.loops.back().name && is_const_zero(simplify(next - other.first));
-    for (const Read& other : news) here |= other.buffer == r.buffer && is_const_zero(simplify(next - other.first));
-    if (here) continue;
-    news.push_back(r);
-    news.back().first = next;
+    auto reads_it = [&](const Read& other) { return other.buffer == r.buffer && is_const_zero(simplify(next - other.first)); };
+    auto beside = [&](const Read& other) { return other.loops.back().name == r.loops.back().name && reads_it(other); };
+    if (std::ranges::any_of(step.before.dense, beside)) {
+      again.insert(r.buffer);
+    } else if (std::ranges::none_of(news, reads_it)) {
+      news.push_back(r);
+      news.back().first = next;
+    }
   }
+  std::erase_if(news, [&](const Read& r) { return !again.contains(r.buffer); });
   return news;
 }
 
