@@ -101,7 +101,7 @@ class Push {
     const Tangent* t = tangent(n.symbol);
     if (!t) return zero();
     Literals implied;
-    for (Id x : t->where) add_literals(a_, implied, moved(*t, x, n));
+    add_known(implied, *t, n);
     return {{}, {}, std::move(implied), a_.read(t->tensor, n.type, read_indices(n))};
   }
 
@@ -120,7 +120,7 @@ class Push {
     Id other = outside.value == kNone ? a_.constant(n.type, 0) : guarded(a_, outside.guards, outside.value);
     Contribution c{{}, {}, {}, a_.read_or(t->tensor, n.type, read_indices(n), other)};
     Literals within = inside;
-    for (Id x : t->where) add_literals(a_, within, moved(*t, x, n));
+    add_known(within, *t, n);
     if (outside.value == kNone) {
       c.implied = std::move(within);
       return c;
@@ -145,6 +145,19 @@ class Push {
     for (Id axis : all_axes(a_, std::span(&condition, 1)))
       if (!contains(b_.used, axis)) b_.used.push_back(axis);
     return condition;
+  }
+
+  // Where the tangent that is read is not zero. What would walk as far as an element says (`sum(k in 0..i: …)` at i = ids[j]) is no
+  // expression of ours, and left out: less is known then.
+  void add_known(Literals& list, const Tangent& t, const Node& read) {
+    for (Id x : t.where) {
+      const Id here = moved(t, x, read);
+      const bool plain = std::ranges::none_of(reachable(a_, here), [&](Id id) {
+        if (!is_reduction(a_[id].op)) return false;
+        return std::ranges::any_of(reduce_axes(a_[id]), [&](const AxisRange& r) { return reads_data(a_, r.begin) || reads_data(a_, r.end); });
+      });
+      if (plain) add_literals(a_, list, here);
+    }
   }
 
   Literals conditions_inside(const Node& n) {

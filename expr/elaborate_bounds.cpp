@@ -150,7 +150,8 @@ class BoundsCheck {
       if (touches(x)) conditions.push_back(s_.expanded(x));
   }
 
-  // Conditions on other axes matter where they contradict themselves: under i != i nothing is read.
+  // Conditions on other axes matter where they contradict themselves, and ranges where they are empty: under i != i, and for k in
+  // 0..0, nothing is read.
   bool never_read(const Context& c, const BoundsQuestion& q) {
     std::vector<AxisRange> axes;
     std::vector<Id> conditions;
@@ -158,7 +159,7 @@ class BoundsCheck {
       axes.push_back({ranges_[r].axis, s_.expanded(ranges_[r].begin), s_.expanded(ranges_[r].end)});
     for (Id x : body_.conditions.items(c.conditions))
       if (is_about_positions(a_, x)) conditions.push_back(s_.expanded(x));
-    if (conditions.size() == q.conditions.size()) return false;
+    if (conditions.size() == q.conditions.size() && axes.size() == q.axes.size()) return false;
     return prove_bounds(a_, {axes, conditions, q.index, q.extent}).verdict == BoundsAnswer::Verdict::proved;
   }
 

@@ -162,6 +162,13 @@ TEST(ElaborateBoundsTest, ConditionsProveReads) {
   }
 }
 
+// Nothing is read where a range is empty, whatever the index; where only some sizes make it so, it is an error as ever
+// (errors/out_of_range_in_a_sum.xh).
+TEST(ElaborateBoundsTest, EmptyRangesReadNothing) {
+  EXPECT_TRUE(parse_op("op f(x: f32[3]) -> (y) { y = sum(k in 0..0: x[0-1]) }").preconditions.empty());
+  EXPECT_TRUE(parse_op("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(k in i..i: x[N+k]) }").preconditions.empty());
+}
+
 TEST(ElaborateBoundsTest, DefinedDimsCountByTheirDefinition) {
   Program p = op_of("x: f32[N]", "dim M = N/2\ny[i in 0..M] = x[2*i+1]");
   EXPECT_EQ(preconditions(p), "");

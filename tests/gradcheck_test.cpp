@@ -55,6 +55,16 @@ TEST(GradientCheck, RoundingIsNoDerivative) {
     }
 }
 
+// A tangent that is known to be zero where a sum over i terms is small, read at a place from data.
+TEST(GradientCheck, KnowledgeAboutARangeIsNotTakenToAnElement) {
+  const Program op = parse_op(
+      "op f(x: f64[N], z: f64[N], ids: i64[N]) -> (y) {\n"
+      "  t[i in 0..N] = let v = x[i]*max(k in 0..i: 1) in if v > 0.1 then v else 1\n"
+      "  y[j] = t[ids[j]]*log(z[j])\n}");
+  GradcheckReport r = gradcheck(op, {{"N", 5}});
+  EXPECT_TRUE(r.passed) << r.text();
+}
+
 // t is x[0] but for the last digit, which decides anew at every point that is looked at.
 TEST(GradientCheck, AComparisonThatRoundingDecidesIsAKink) {
   Program op = parse_op(
