@@ -126,41 +126,33 @@ std::optional<KnownSums::Apart> KnownSums::without_bound(const KnownSum& k, cons
   return apart;
 }
 
-// What the known sum's terms are multiplied by in the body, if it can be summed up over apart.gone alone: neither that, nor the axes of
-// its result (`outer`, in its words), nor the ranges that stay depend on these.
-std::optional<Product> KnownSums::beside(const KnownSum& k, const Binding& found, const Product& body, const Apart& apart,
-                                         const std::vector<AxisRange>& outer, const Sum& s) {
-  Replacements at(found.begin(), found.end());
-  auto goes = [&](Id id) { return depends_on_any(a_, id, apart.gone); };
-  Product inner = tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at));
-  Product rest = tree_.multiply(body, tree_.power(inner, -2));
-  std::vector<AxisRange> scope = s.scope;
-  scope.insert(scope.end(), apart.stay.begin(), apart.stay.end());
-  bool fits = covers(a_, outer, found, scope);
-  fits = fits && std::ranges::none_of(rest.factors, [&](const Factor& f) { return goes(f.atom); });
-  fits = fits && std::ranges::none_of(apart.stay, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); });
-  for (const AxisRange& r : outer) {
-    auto it = found.find(r.axis);
-    fits = fits && it != found.end() && !goes(it->second);
-  }
-  return fits ? std::optional(rest) : std::nullopt;
-}
-
 std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, const Sum& s) {
   if (!is_true(a_, s.condition)) return std::nullopt;
   for (const KnownSum& k : sums_) {
     if (k.pattern.bound.size() >= s.bound.size() || k.body.factors.size() > body.factors.size()) continue;
     if (p_.tensors[k.tensor].type != s.type || !is_true(a_, k.pattern.condition)) continue;
     for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors)) {
+      Replacements at(found.begin(), found.end());
       auto left = without_bound(k, found, s.bound);
       if (!left) continue;
-      const auto rest = beside(k, found, body, *left, k.pattern.free, s);
-      if (!rest) continue;
+      auto goes = [&](Id id) { return depends_on_any(a_, id, left->gone); };
+      Product inner = tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at));
+      Product rest = tree_.multiply(body, tree_.power(inner, -2));
+      std::vector<AxisRange> scope = s.scope;
+      scope.insert(scope.end(), left->stay.begin(), left->stay.end());
+      bool fits = covers(a_, k.pattern.free, found, scope);
+      fits = fits && std::ranges::none_of(rest.factors, [&](const Factor& f) { return goes(f.atom); });
+      fits = fits && std::ranges::none_of(left->stay, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); });
       std::vector<Id> indices;
-      for (const AxisRange& r : k.pattern.free) indices.push_back(tidy_index(a_, found.at(r.axis)));
+      for (const AxisRange& r : k.pattern.free) {
+        auto it = found.find(r.axis);
+        fits = fits && it != found.end() && !goes(it->second);
+        if (fits) indices.push_back(tidy_index(a_, it->second));
+      }
+      if (!fits) continue;
       Sum parts = s;
       parts.bound = left->stay;
-      Product value = tree_.multiply(*rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
+      Product value = tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
       value.coefficient /= k.coefficient;
       return {{value, parts}};
     }
@@ -176,6 +168,7 @@ std::optional<KnownSums::Overlap> KnownSums::overlapping(const Product& body, co
     if (k.body.factors.size() > body.factors.size() || p_.tensors[k.tensor].type != s.type) continue;
     if (!is_true(a_, k.pattern.condition) || !std::ranges::all_of(k.pattern.bound, plain) || !may_change(k.tensor)) continue;
     for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors)) {
+      Replacements at(found.begin(), found.end());
       Overlap o{k.tensor, {}, {{}, s.bound}, {}, {}, {}};
       std::vector<AxisRange> others = k.pattern.free;  // axes of the inner sum's result
       bool long_one = false;  // else its result is as large as what it sums up
@@ -193,9 +186,15 @@ std::optional<KnownSums::Overlap> KnownSums::overlapping(const Product& body, co
         long_one |= a_[r.end].op != Op::constant;
       }
       if (!long_one || o.over.size() == k.pattern.bound.size()) continue;
-      auto rest = beside(k, found, body, o.apart, others, s);
-      if (!rest) continue;
-      o.rest = std::move(*rest);
+      auto goes = [&](Id id) { return depends_on_any(a_, id, o.apart.gone); };
+      o.rest = tree_.multiply(body, tree_.power(tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at)), -2));
+      std::vector<AxisRange> scope = s.scope;
+      scope.insert(scope.end(), o.apart.stay.begin(), o.apart.stay.end());
+      bool fits = covers(a_, others, found, scope);
+      fits = fits && std::ranges::none_of(o.rest.factors, [&](const Factor& f) { return goes(f.atom); });
+      fits = fits && std::ranges::none_of(o.apart.stay, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); });
+      fits = fits && std::ranges::none_of(others, [&](const AxisRange& r) { return goes(found.at(r.axis)); });
+      if (!fits) continue;
       for (const AxisRange& r : k.pattern.bound) o.bound.push_back(found.at(r.axis));
       for (const AxisRange& r : k.pattern.free) o.free.push_back(found.at(r.axis));
       return o;

@@ -66,8 +66,6 @@ class KnownSums {
 
  private:
   std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
-  std::optional<Product> beside(const KnownSum& k, const Binding& found, const Product& body, const Apart& apart,
-                                const std::vector<AxisRange>& outer, const Sum& s);
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
   std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);
