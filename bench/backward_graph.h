@@ -3,7 +3,7 @@
 // Leaves are tensors in memory: inputs, outputs, what the forward keeps, cotangents. Nodes are maps (element by
 // element, views and broadcasts too) and sums (every reduction; a matrix product is one). Results are the gradients.
 //
-//   sums    nodes that are sums of at least |x| addends: not those of a few sums
+//   sums    nodes that are sums
 //   flops   one per element and arithmetic operation, one per element that a sum adds, two per multiplication of a
 //           matrix product; none for choosing, comparing, converting, moving
 //   passes  how often a tensor of at least |x| elements is read or written, if everybody fuses without fault: no map
@@ -50,7 +50,7 @@ class BackwardCounter {
   BackwardCounts count() {
     BackwardCounts c;
     for (size_t i : needed_) {
-      c.sums += g_.nodes[i].kind == GraphNode::Kind::sum && many(g_.nodes[i]);
+      c.sums += g_.nodes[i].kind == GraphNode::Kind::sum;
       c.flops += g_.nodes[i].flops;
     }
     schedule();
@@ -113,9 +113,6 @@ class BackwardCounter {
     }
   }
 
-  bool many(const GraphNode& sum) const {
-    return sum.flops >= large_ || std::ranges::any_of(sum.operands, [&](size_t o) { return large(o); });
-  }
   bool large(size_t node) const { return g_.nodes[node].elements >= large_; }
 
   int traffic() const {

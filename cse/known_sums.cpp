@@ -160,49 +160,6 @@ std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, 
   return std::nullopt;
 }
 
-std::optional<KnownSums::Overlap> KnownSums::overlapping(const Product& body, const Sum& s,
-                                                         const std::function<bool(TensorId)>& may_change) {
-  if (!is_true(a_, s.condition)) return std::nullopt;
-  auto plain = [&](const AxisRange& r) { return is_constant(a_, r.begin, 0) && a_[r.end].axes_count == 0; };
-  for (const KnownSum& k : sums_) {
-    if (k.body.factors.size() > body.factors.size() || p_.tensors[k.tensor].type != s.type) continue;
-    if (!is_true(a_, k.pattern.condition) || !std::ranges::all_of(k.pattern.bound, plain) || !may_change(k.tensor)) continue;
-    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors)) {
-      Replacements at(found.begin(), found.end());
-      Overlap o{k.tensor, {}, {{}, s.bound}, {}, {}, {}};
-      std::vector<AxisRange> others = k.pattern.free;  // axes of the inner sum's result
-      bool long_one = false;  // else its result is as large as what it sums up
-      for (size_t i = 0; i < k.pattern.bound.size(); ++i) {
-        const AxisRange& r = k.pattern.bound[i];
-        auto it = found.find(r.axis);
-        auto to = it == found.end() ? o.apart.stay.end() : std::ranges::find(o.apart.stay, it->second, &AxisRange::axis);
-        if (to == o.apart.stay.end() || r.begin != to->begin || r.end != to->end) {
-          others.push_back(r);
-          continue;
-        }
-        o.over.push_back(i);
-        o.apart.gone.push_back(*to);
-        o.apart.stay.erase(to);
-        long_one |= a_[r.end].op != Op::constant;
-      }
-      if (!long_one || o.over.size() == k.pattern.bound.size()) continue;
-      auto goes = [&](Id id) { return depends_on_any(a_, id, o.apart.gone); };
-      o.rest = tree_.multiply(body, tree_.power(tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at)), -2));
-      std::vector<AxisRange> scope = s.scope;
-      scope.insert(scope.end(), o.apart.stay.begin(), o.apart.stay.end());
-      bool fits = covers(a_, others, found, scope);
-      fits = fits && std::ranges::none_of(o.rest.factors, [&](const Factor& f) { return goes(f.atom); });
-      fits = fits && std::ranges::none_of(o.apart.stay, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); });
-      fits = fits && std::ranges::none_of(others, [&](const AxisRange& r) { return goes(found.at(r.axis)); });
-      if (!fits) continue;
-      for (const AxisRange& r : k.pattern.bound) o.bound.push_back(found.at(r.axis));
-      for (const AxisRange& r : k.pattern.free) o.free.push_back(found.at(r.axis));
-      return o;
-    }
-  }
-  return std::nullopt;
-}
-
 // sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
 // sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
 // this is done only where the terms are work (p is an exp) beside reading them.

@@ -1,6 +1,5 @@
 // The sums that a backward may read instead of making its own; the lookup of reduction_algebra.
 #pragma once
-#include <functional>
 #include <string>
 
 #include "cse/bodies.h"
@@ -51,20 +50,10 @@ class KnownSums {
   // s[n,c] is sum(h: a[n,c,h]).
   std::optional<std::pair<Product, Sum>> in_parts(const Product& body, const Sum& s);
 
+ private:
   struct Apart {
     std::vector<AxisRange> gone, stay;
   };
-  // sum(n, h: a[n,c,h]), which is known, and sum(c, h: r[c]*a[n,c,h]) are both made of sum(h: a[n,c,h]).
-  struct Overlap {
-    TensorId tensor;              // the known one
-    std::vector<size_t> over;     // which of its bound axes the inner sum goes over: some
-    Apart apart;                  // the axes of the other one
-    Product rest;                 // what the inner sum is multiplied by there
-    std::vector<Id> bound, free;  // what the known one's axes are there
-  };
-  std::optional<Overlap> overlapping(const Product& body, const Sum& s, const std::function<bool(TensorId)>& may_change);
-
- private:
   std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <utility>
 
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
@@ -30,7 +28,6 @@ class Simplifier {
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
   Product create_sum(const Product& body, const Sum& s);
-  std::optional<std::pair<Product, Sum>> through_common_sum(const Product& body, const Sum& s);
   bool single_term(const Product& value);
   std::vector<Definition> by_level() const;
   std::map<TensorId, PointValue> inlinable(const Definition& d);
@@ -43,7 +40,6 @@ class Simplifier {
   KnownSums sums_;
   std::map<TensorId, PointValue> values_;
   std::set<TensorId> deciding_;                 // keep their bits
-  std::set<TensorId> fixed_;                    // sums that contain a common one, and such: stay what they are
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
   std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
   std::map<TensorId, std::string> renamed_;     // the names of sums that may go
@@ -140,62 +136,6 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   return tree_.form(read_at(a_, p_, d.target(), indices));
 }
 
-// The same sum as one of an inner sum, which a sum made before contains too, and is made of from now on: what both go over is walked once.
-std::optional<std::pair<Product, Sum>> Simplifier::through_common_sum(const Product& body, const Sum& s) {
-  auto made = [&](TensorId t) { return std::ranges::find_if(done_, [&](const Definition& d) { return d.target() == t; }); };
-  auto may_change = [&](TensorId t) {
-    auto d = made(t);
-    return d != done_.end() && d->direction == Direction::backward && !deciding_.contains(t) && !fixed_.contains(t);
-  };
-  const auto common = sums_.overlapping(body, s, may_change);
-  if (!common) return std::nullopt;
-  auto known = made(common->tensor);
-  const Node n = a_[known->body];
-  const std::vector<AxisRange> bound = reduce_axes(n);
-  struct Dimension {
-    AxisRange axis;
-    Id other;  // what it is in the sum at hand
-  };
-  std::vector<Dimension> dimensions;
-  std::vector<AxisRange> over, left;
-  for (size_t i = 0; i < known->axes.size(); ++i) dimensions.push_back({known->axes[i], common->free[i]});
-  for (size_t i = 0; i < bound.size(); ++i) {
-    const bool inside = std::ranges::find(common->over, i) != common->over.end();
-    (inside ? over : left).push_back(bound[i]);
-    if (!inside) dimensions.push_back({bound[i], common->bound[i]});
-  }
-  // In the order in which it reads them.
-  std::vector<Id> order;
-  for (Id id : reachable(a_, reduce_body(n)))
-    if (is_read(a_[id].op))
-      for (Id index : read_indices(a_[id])) std::ranges::copy(a_[index].free_axes(), std::back_inserter(order));
-  std::ranges::stable_sort(dimensions, {}, [&](const Dimension& d) { return std::ranges::find(order, d.axis.axis) - order.begin(); });
-  Definition inner;
-  std::vector<Id> shape, there, here;  // how either one reads it
-  for (const auto& [axis, other] : dimensions) {
-    inner.axes.push_back(axis);
-    shape.push_back(axis.end);
-    there.push_back(axis.axis);
-    here.push_back(tidy_index(a_, other));
-  }
-  Product factors = tree_.form(reduce_body(n));
-  const double coefficient = std::exchange(factors.coefficient, 1);
-  inner.body = a_.reduce(Op::sum, over, s.condition, tree_.to_expression(factors, s.type));
-  inner.direction = Direction::backward;
-  std::string name = p_.tensors[common->tensor].name + "_part";
-  for (int i = 1; p_.find(name); ++i) name = p_.tensors[common->tensor].name + "_part_" + std::to_string(i);
-  inner.targets = {p_.add_tensor(name, s.type, shape)};
-  Product whole = tree_.form(read_at(a_, p_, inner.target(), there));
-  whole.coefficient *= coefficient;
-  known->body = a_.reduce(Op::sum, left, s.condition, tree_.to_expression(whole, s.type));
-  fixed_.insert({common->tensor, inner.target()});
-  done_.push_back(inner);
-  sums_.remember(inner);
-  Sum rest = s;
-  rest.bound = common->apart.stay;
-  return {{tree_.multiply(common->rest, tree_.form(read_at(a_, p_, inner.target(), here))), rest}};
-}
-
 // Does it read only what is there also where the sum runs over nothing?
 bool Simplifier::safe_outside(Id factor, const Sum& s) {
   for (Id id : reachable(a_, factor)) {
@@ -247,7 +187,6 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   if (splits < kMostSplits) {
     if (auto v = sums_.in_parts(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
     if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
-    if (auto v = through_common_sum(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
   }
   return with_outside(create_sum(inside, s));
 }
@@ -316,7 +255,7 @@ void Simplifier::backward(Definition d) {
     value = total(body, s, true, 0);
     bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 &&
                value.factors[0].halves == 2 && a_[value.factors[0].atom].symbol == done_.back().target() &&
-               done_.back().axes.size() == d.axes.size() && !fixed_.contains(done_.back().target());
+               done_.back().axes.size() == d.axes.size();
     if (own) {
       // The new sum is the definition itself; a number that was pulled out goes back in.
       Definition made = done_.back();

@@ -108,22 +108,6 @@ int backward_reductions(const Program& p) {
   return count;
 }
 
-int backward_walks(const Program& p, const DimValues& dims) {
-  const Arena& a = *p.arena;
-  auto extent = [&](const AxisRange& r) { return evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims); };
-  int64_t elements = 1;
-  for (Id e : p.tensor(p.outputs[0]).shape) elements *= evaluate_extent(a, e, dims);
-  int walks = backward_reductions(p);
-  for (const Definition& d : p.body.definitions) {
-    if (d.direction != Direction::backward || !is_reduction(a[d.body].op)) continue;
-    int64_t terms = 1;
-    for (const AxisRange& r : d.axes) terms *= extent(r);
-    for (const AxisRange& r : reduce_axes(a[d.body])) terms *= extent(r);
-    walks -= terms < elements;
-  }
-  return walks;
-}
-
 std::string body_of(const Program& p, const std::string& tensor) {
   auto t = p.find(tensor);
   const Definition* d = t ? p.definition_of(*t) : nullptr;

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "cse/stash_planner.h"
-#include "expr/dims.h"
 
 namespace xhat::testing {
 
@@ -20,8 +19,6 @@ Program normal_form(const Program& p);
 Program derived_op(const std::string& name);
 
 int backward_reductions(const Program& p);
-// Those of them that have a term for each element of the first output, or more: not sums of few sums.
-int backward_walks(const Program& p, const DimValues& dims);
 // The body of a definition as text, or "none".
 std::string body_of(const Program& p, const std::string& tensor);
 int backward_nodes(const Program& p, Op op);

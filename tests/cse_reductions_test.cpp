@@ -70,37 +70,6 @@ TEST(CseReductionRules, ASumThatContainsAnotherSumsWhatThatGives) {
   EXPECT_EQ(reads_of_dy("f32(h)"), 2u);  // varies with what the known sum goes over
 }
 
-// Neither contains the other, but both a sum over h: it is made once.
-TEST(CseReductionRules, SumsThatOverlapShareTheInnerOne) {
-  struct Sums {
-    const char* g;
-    const char* r;
-    size_t reads_of_dy;
-  };
-  for (const Sums& c : {Sums{"sum(n,h: dy[n,m,h])", "sum(m,h: g[m]*dy[n,m,h])", 1},
-                        Sums{"sum(n,h: 3*x[n,m,h]*dy[n,m,h])", "sum(m,h: g[m]*r[n]*x[n,m,h]*dy[n,m,h])", 1},
-                        Sums{"sum(n,h: dy[n,m,h])", "sum(h: r[n]*dy[n,1,h])", 2},  // if M is 1, no part of it
-                        Sums{"sum(n,h: dy[n,m,h])", "sum(m,h: dy[n,h,m])", 1},  // the other way round, over m
-                        Sums{"sum(n: dy[n,m,2])", "sum(m: g[m]*dy[n,m,2])", 2},               // they share no axis
-                        Sums{"sum(n, h in 0..2: dy[n,m,h])", "sum(m, h in 0..2: g[m]*dy[n,m,h])", 2},  // of two terms
-                        Sums{"sum(n,h: dy[n,m,h])", "sum(m,h: g[m]*f32(h)*dy[n,m,h])", 2},
-                        Sums{"sum(n,h: dy[n,m,h])", "sum(m,h if h < m: g[m]*dy[n,m,h])", 2},
-                        Sums{"sum(n,h: dy[n,m,h])", "sum(m, h in 0..m+1: dy[n,m,h])", 2}}) {
-    SCOPED_TRACE(c.g + std::string(", ") + c.r);
-    Program p = parse_op("op f(x: f32[N,M,M], r: f32[N], g: f32[M]) -> (y) {\n y[n,m,h] = r[n]*g[m]*x[n,m,h]\n"
-                         "} backward (dy: f32[N,M,M]) -> (grad_r, grad_g) {\n"
-                         " grad_g[m] = " + std::string(c.g) + "\n grad_r[n] = " + c.r + "\n}");
-    Program q = simplify_reductions(p);
-    verify(q);
-    expect_same_values(p, q);
-    const std::string text = print(q);
-    size_t reads = 0;
-    for (size_t at = 0; (at = text.find("dy[n", at)) != std::string::npos; ++at) ++reads;
-    EXPECT_EQ(reads, c.reads_of_dy) << text;
-    expect_same_values(p, simplify_reductions(q));
-  }
-}
-
 TEST(CseReductionRules, TheForwardsSumIsReadUnderOtherAxes) {
   Program p =
       with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");
