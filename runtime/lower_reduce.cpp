@@ -288,10 +288,11 @@ bool Lowering::rows_together(Func f, const SpecMember& m, Id v) const {
 
 // Of the columns of a sliding window (slides_by), [0, v's extent + slide's extent - 1): those whose terms all lie inside the rows that
 // they read. None if that is not so for each read by itself.
-std::pair<int64_t, int64_t> Lowering::columns_inside(const SpecMember& m, Id v, Id slide) const {
+Lowering::Columns Lowering::columns_inside(const SpecMember& m, Id v, Id slide) const {
   const Arena& a = *spec_.arena;
-  int64_t first = 0, last = axis(v).extent + axis(slide).extent - 1;
-  if (!constant(v)) return {};
+  const Columns none{v, slide, 0, 0};
+  Columns c{v, slide, 0, axis(v).extent + axis(slide).extent - 1};
+  if (!constant(v)) return none;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition})) {
     if (!is_read(a[id].op)) continue;
     const auto ids = read_indices(a[id]);
@@ -299,12 +300,12 @@ std::pair<int64_t, int64_t> Lowering::columns_inside(const SpecMember& m, Id v, 
       const auto free = a[ids[d]].free_axes();
       if (!std::ranges::binary_search(free, v)) continue;
       const auto [low, high] = spec_.interval(ids[d]);
-      if (free.size() != 2 || high - low != axis(v).extent + axis(slide).extent - 2) return {};
-      first = std::max(first, -low);
-      last = std::min(last, spec_.tensors[a[id].symbol].shape[d] - low);
+      if (free.size() != 2 || high - low != axis(v).extent + axis(slide).extent - 2) return none;
+      c.first = std::max(c.first, -low);
+      c.last = std::min(c.last, spec_.tensors[a[id].symbol].shape[d] - low);
     }
   }
-  return {first, last};
+  return c;
 }
 
 // Columns inside their rows in plain vectors, aligned as the rows are, the last of which may overlap the one before; the others, one by
@@ -318,7 +319,7 @@ int64_t Lowering::columns_by_parts(Func columns, const std::vector<size_t>& grou
   const int64_t shift = (c.first + width - 1) / width * width - c.first, vectors = (c.last - c.first) / width * width;
   const auto along = std::ranges::find(vars, vars_.at(c.v).name(), &Var::name) - vars.begin();
   std::vector<Expr> at = exprs(vars);
-  columns(at) = Halide::undef(written_out(group, over, axes, true)[0].type());
+  columns(at) = Halide::undef(identities(group)[0].type());
   auto part = [&](int64_t begin, int64_t end, int by) {
     if (begin == end) return;
     RDom r(0, static_cast<int>(end - begin), by > 1 ? "xh_inside" : "xh_end");
@@ -363,9 +364,9 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     std::erase(others, slide);
     Emitter::Axes axes = left_locals(m);
     axes[slide] = 0;
-    const auto [first, last] = columns_inside(m, v, slide);
-    if (last - first >= width)
-      shift = columns_by_parts(columns, group, others, axes, {v, slide, first, last});
+    const Columns inside = columns_inside(m, v, slide);
+    if (inside.last - inside.first >= width)
+      shift = columns_by_parts(columns, group, others, axes, inside);
     else
       columns(left) = written_out(group, others, axes, long_row)[0];
     for (int64_t s = 0; s < axis(slide).extent; ++s) {
@@ -386,9 +387,10 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     if (around != rows.end() && slide == kNone) pads_at({all, vars_.at(*around)});
   }
   if (slide != kNone) {
-    order_rows(columns, m, v);
-    if (!columns.has_update_definition())
+    if (!columns.has_update_definition()) {
+      order_rows(columns, m, v);
       columns.vectorize(vars_.at(v), width, constant(v) ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
+    }
     const std::vector<Id> rows = rows_of(m, v);
     if (inlined || (row_result_ != SIZE_MAX && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary))
       place(columns);

@@ -254,7 +254,7 @@ class Lowering {
     Id v, slide;
     int64_t first, last;  // inside
   };
-  std::pair<int64_t, int64_t> columns_inside(const SpecMember& m, Id v, Id slide) const;
+  Columns columns_inside(const SpecMember& m, Id v, Id slide) const;
   int64_t columns_by_parts(Func columns, const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
                            const Columns& c) const;
   bool at_every_point(const SpecMember& map, std::span<const Id> indices) const;

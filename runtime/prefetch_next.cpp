@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/lowered_ir.h"
+
 namespace xhat::runtime {
 namespace {
 
@@ -31,18 +33,14 @@ struct Reads : IRVisitor {
   const std::set<std::string>& inputs;
   std::set<std::string> loaded;
   std::vector<Read> dense;
-  std::vector<std::pair<std::string, Expr>> lets;
+  Lets lets;
   std::vector<Around> loops;
   explicit Reads(const std::set<std::string>& of) : inputs(of) {}
 
-  Expr written_out(Expr e) const {
-    for (size_t i = lets.size(); i-- > 0;) e = graph_substitute(lets[i].first, lets[i].second, e);
-    return e;
-  }
   void visit(const LetStmt* op) override { in_let(op); }
   void visit(const Let* op) override { in_let(op); }
   void visit(const For* op) override {
-    loops.push_back({op->name, written_out(op->min), written_out(op->extent)});
+    loops.push_back({op->name, written_out(op->min, lets), written_out(op->extent, lets)});
     op->body.accept(this);
     loops.pop_back();
   }
@@ -51,7 +49,7 @@ struct Reads : IRVisitor {
     if (!inputs.contains(op->name)) return;
     loaded.insert(op->name);
     if (const auto* ramp = op->index.as<Ramp>(); !loops.empty() && ramp && is_const_one(ramp->stride))
-      dense.push_back({op->name, op->type.element_of(), written_out(ramp->base), loops});
+      dense.push_back({op->name, op->type.element_of(), written_out(ramp->base, lets), loops});
   }
   template <class L>
   void in_let(const L* op) {
@@ -60,12 +58,6 @@ struct Reads : IRVisitor {
     op->body.accept(this);
     lets.pop_back();
   }
-};
-
-struct HasLoad : IRVisitor {
-  using IRVisitor::visit;
-  bool found = false;
-  void visit(const Load*) override { found = true; }
 };
 
 // The last loop of a step, and what it reads before and in that.
@@ -102,9 +94,9 @@ std::vector<Read> new_lines(const Step& step, const std::string& loop) {
   std::vector<Read> news;
   std::set<std::string> again;
   for (const Read& r : step.before.dense) {
-    HasLoad data;
+    Loads data;
     r.first.accept(&data);
-    if (data.found || step.within.loaded.contains(r.buffer)) continue;
+    if (!data.names.empty() || step.within.loaded.contains(r.buffer)) continue;
     const Expr next = moved(r.first, loop);
     auto reads_it = [&](const Read& other) { return other.buffer == r.buffer && is_const_zero(simplify(next - other.first)); };
     auto beside = [&](const Read& other) { return other.loops.back().name == r.loops.back().name && reads_it(other); };
@@ -144,7 +136,8 @@ Stmt share_of(const Read& r, const For& last, const std::string& name) {
 
 struct Ahead : IRMutator {
   using IRMutator::visit;
-  std::set<std::string> inputs;
+  explicit Ahead(std::set<std::string> of) : inputs(std::move(of)) {}
+  const std::set<std::string> inputs;
   const For* into = nullptr;
   Stmt asked;
 
@@ -171,22 +164,10 @@ struct Ahead : IRMutator {
   }
 };
 
-// As Halide calls it, with all of the pipeline.
-struct Pass : IRMutator {
-  std::set<std::string> inputs;
-  Stmt mutate(const Stmt& all) override {
-    Ahead ahead;
-    ahead.inputs = inputs;
-    return ahead.mutate(all);
-  }
-};
-
 }  // namespace
 
 void prefetch_next(Halide::Pipeline& pipeline, const std::set<std::string>& inputs) {
-  auto* pass = new Pass;
-  pass->inputs = inputs;
-  pipeline.add_custom_lowering_pass(pass);
+  pipeline.add_custom_lowering_pass(new Ahead(inputs));
 }
 
 }  // namespace xhat::runtime

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/lowered_ir.h"
 #include "runtime/tile_services.h"
 
 namespace xhat::runtime {
@@ -19,21 +20,13 @@ constexpr int64_t kChunkBytes = 512;
 // Rows so short have too many lines that they share with their neighbours: max pooling's backward, rows of 224 bytes, took
 // 1.8 ms instead of 1.15.
 constexpr int64_t kShortRun = 1024;
-struct Loads : IRVisitor {
-  using IRVisitor::visit;
-  std::set<std::string> names;
-  void visit(const Load* op) override {
-    names.insert(op->name);
-    IRVisitor::visit(op);
-  }
-};
 
 // What an innermost loop's body does.
 struct Body : IRVisitor {
   using IRVisitor::visit;
   bool has_loop = false;
   int conditions = 0;
-  std::vector<std::pair<std::string, Expr>> lets;
+  Lets lets;
   std::map<std::string, std::vector<const Store*>> stores;
   std::set<std::string> irregular;  // written only sometimes, or in part
 
@@ -51,10 +44,6 @@ struct Body : IRVisitor {
     stores[op->name].push_back(op);
     if (conditions > 0 || !is_const_one(op->predicate)) irregular.insert(op->name);
     IRVisitor::visit(op);
-  }
-  Expr written_out(Expr e) const {
-    for (size_t i = lets.size(); i-- > 0;) e = graph_substitute(lets[i].first, lets[i].second, e);
-    return e;
   }
 };
 
@@ -75,7 +64,7 @@ std::optional<Run> run_of(const std::string& result, const std::vector<const Sto
   for (const Store* s : stores) {
     const auto* ramp = s->index.as<Ramp>();
     if (!ramp || !is_const_one(ramp->stride) || s->value.type().element_of() != run.type) return {};
-    Expr base = body.written_out(ramp->base);
+    Expr base = written_out(ramp->base, body.lets);
     if (!run.first.defined()) run.first = base;
     auto offset = as_const_int(simplify(base - run.first));
     if (!offset) return {};
