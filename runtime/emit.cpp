@@ -40,6 +40,15 @@ bool Walk::fits_index(Id id) const {
   return low > std::numeric_limits<int32_t>::min() && high < std::numeric_limits<int32_t>::max();
 }
 
+// Undefined where it may not fit.
+Expr Walk::in_32_bits(Id id) {
+  if (fits_index(id)) return index(id);
+  const Node& n = arena()[id];
+  if (n.op != Op::cast || arena()[n.arg(0)].type != DType::i32) return {};
+  auto narrow = values.find(n.arg(0));
+  return narrow == values.end() ? Expr() : narrow->second;
+}
+
 // Indices are 32-bit while they and all that they are made of fit; else computed in their own width, then clamped.
 // Clamped to what they can be: Halide adds up bounds and stops at an overflow.
 Expr Walk::index(Id root) {
@@ -167,9 +176,10 @@ Expr Walk::make(Id id, const Node& n) {
     case Op::le: {
       DType t = arena()[n.arg(0)].type;
       if (t == DType::boolean) return n.op == Op::eq ? x[0] == x[1] : compare(n.op, stored(x[0]), stored(x[1]));
-      if (t == DType::i64 && fits_index(n.arg(0)) && fits_index(n.arg(1)))
-        return compare(n.op, index(n.arg(0)), index(n.arg(1)));
-      return compare(n.op, x[0], x[1]);
+      if (t != DType::i64) return compare(n.op, x[0], x[1]);
+      // In 32 bits, of which a vector holds twice as many.
+      const Expr a = in_32_bits(n.arg(0)), b = in_32_bits(n.arg(1));
+      return a.defined() && b.defined() ? compare(n.op, a, b) : compare(n.op, x[0], x[1]);
     }
     case Op::land: return x[0] && x[1];
     case Op::lor: return x[0] || x[1];

@@ -20,6 +20,7 @@ struct Walk {
 
   Expr axis(Id id) const;
   bool fits_index(Id id) const;
+  Expr in_32_bits(Id id);  // of an i64
   Expr index(Id root);
   Expr narrowed(Id id);
   Expr read(const Node& n);

@@ -1,11 +1,13 @@
 #include "runtime/kernel_compile.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 
 #include "runtime/fingerprint.h"
 #include "runtime/link_kernel.h"
 #include "runtime/lower.h"
+#include "runtime/nontemporal.h"
 #include "runtime/tile_services.h"
 
 namespace xhat::runtime {
@@ -64,6 +66,22 @@ auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
   }
 }
 
+// A new one, gone with this; empty where none can be made.
+struct PrivateFolder {
+  std::string path;
+  PrivateFolder() {
+    std::error_code failed;
+    path = (std::filesystem::temp_directory_path(failed) / "xhat-XXXXXX").string();
+    if (failed || !mkdtemp(path.data())) path.clear();
+  }
+  ~PrivateFolder() {
+    std::error_code ignored;
+    if (!path.empty()) std::filesystem::remove_all(path, ignored);
+  }
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+};
+
 KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered) {
   KernelArguments a{{}, lowered.inputs, lowered.results, spec.streams};
   for (const TileScalar& s : lowered.scalars) a.scalars.push_back({spec.arena->name(s.axis), s.count});
@@ -75,17 +93,23 @@ KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowere
 std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
   return with_vectors_or_without(spec, [&](bool vectors) {
     auto made = std::make_unique<CompiledKernel>();
-    // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
-    // a second of a process's time, is not needed.
-    if (disk && disk->stores()) {
+    auto by_way_of = [&](DiskCache& folder) {
       const Halide::Target target = object_target();
       LoweredKernel lowered = lower(spec, target, vectors);
       made->arguments = arguments_of(spec, lowered);
-      made->code = disk->store(key, made->arguments, [&](const std::string& path) {
+      made->code = folder.store(key, made->arguments, [&](const std::string& path) {
         lowered.pipeline.compile_to_object(path, lowered.arguments, kTileSymbol, target);
+        if (spec.streams) make_nontemporal(path);
       });
-      if (made->code) return made;
-    }
+      return made->code != nullptr;
+    };
+    // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
+    // a second of a process's time, is not needed.
+    if (disk && disk->stores() && by_way_of(*disk)) return made;
+    // Code in memory never was an object file, and has no non-temporal stores.
+    if (spec.streams && find_linker())
+      if (const PrivateFolder folder; !folder.path.empty())
+        if (DiskCache once(folder.path); once.stores() && by_way_of(once)) return made;
     const Halide::Target target = cpu_target();
     LoweredKernel lowered = lower(spec, target, vectors);
     made->arguments = arguments_of(spec, lowered);
@@ -103,6 +127,7 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
     Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
     LoweredKernel lowered = lower(spec, target, vectors);
     lowered.pipeline.compile_to_object(path, lowered.arguments, symbol, target);
+    if (spec.streams) make_nontemporal(path);
     return true;
   });
 }

@@ -391,7 +391,8 @@ void Lowering::finish() {
   out_.pipeline = Halide::Pipeline(funcs);
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
   if (spec_.streams) {
-    stream_results(out_.pipeline, streamed);
+    const bool object = !target_.has_feature(Halide::Target::JIT) && target_.arch == Halide::Target::X86;
+    stream_results(out_.pipeline, streamed, object ? target_.natural_vector_size(Halide::UInt(8)) : 0);
     std::set<std::string> inputs;
     for (const Halide::ImageParam& image : emit_.inputs)
       if (image.defined()) inputs.insert(image.name());

@@ -78,6 +78,8 @@ struct Step {
       look(made->body);
     } else if (const auto* allocated = s.as<Allocate>()) {
       look(allocated->body);
+    } else if (const auto* either = s.as<IfThenElse>(); either && either->else_case.defined() && either->then_case.as<For>()) {
+      look(either->then_case);  // one loop in two versions (stream_stores.h); the first is the fast one
     } else if (const auto* loop = s.as<For>()) {
       if (last) last->accept(&before);
       last = loop;

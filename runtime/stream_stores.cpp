@@ -102,9 +102,45 @@ struct ToScratch : IRMutator {
   }
 };
 
+// The stores of a body, each followed by a fetch of what it wrote (nontemporal.h).
+struct Marked : IRMutator {
+  using IRMutator::visit;
+  const std::vector<Run>& runs;
+  explicit Marked(const std::vector<Run>& r) : runs(r) {}
+  Stmt visit(const Store* op) override {
+    if (std::ranges::none_of(runs, [&](const Run& r) { return r.offsets.contains(op); })) return op;
+    const std::vector<Expr> line = {Variable::make(Halide::Handle(), op->name), op->index.as<Ramp>()->base, 1, 1};
+    return Block::make(op, Evaluate::make(Call::make(op->value.type().element_of(), Call::prefetch, line, Call::Intrinsic)));
+  }
+};
+
+// Are the stores what a machine has non-temporal ones for, wherever a run begins with a line?
+bool by_lines(const std::vector<Run>& runs, int vector_bytes) {
+  return std::ranges::all_of(runs, [&](const Run& r) {
+    const bool floats = r.type.is_float() && r.type.bits() >= 32;
+    return floats && r.elements * r.type.bytes() % static_cast<int64_t>(kStreamLine) == 0 && std::ranges::all_of(r.offsets, [&](const auto& o) {
+      const int64_t bytes = int64_t{r.type.bytes()} * o.first->value.type().lanes();
+      return bytes >= 16 && bytes <= vector_bytes && o.second * r.type.bytes() % bytes == 0;
+    });
+  });
+}
+
+// Does each run begin with a line?
+Expr begins_lines(const std::vector<Run>& runs, const For& loop) {
+  Expr all;
+  for (const Run& r : runs) {
+    const Expr to = Halide::reinterpret(Halide::UInt(64), Variable::make(Halide::Handle(), r.result));
+    const Expr first = Halide::cast<uint64_t>(Halide::cast<int64_t>(graph_substitute(loop.name, loop.min, r.first)));
+    const Expr begins = (to + first * Expr(static_cast<uint64_t>(r.type.bytes()))) % Expr(uint64_t{kStreamLine}) == Expr(uint64_t{0});
+    all = all.defined() ? all && begins : begins;
+  }
+  return all;
+}
+
 struct Streamer : IRMutator {
   using IRMutator::visit;
   std::set<std::string> results;
+  int vector_bytes = 0;  // 0: no store may be marked
 
   Stmt visit(const For* loop) override {
     Body body;
@@ -136,17 +172,22 @@ struct Streamer : IRMutator {
     for (const Run& r : runs)
       stmt = Allocate::make(r.scratch, r.type, Halide::MemoryType::Stack, {static_cast<int>(r.elements * steps) + 2 * r.room()},
                             const_true(), stmt);
-    return stmt;
+    if (!by_lines(runs, vector_bytes)) return stmt;
+    const Stmt direct = For::make(loop->name, loop->min, loop->extent, loop->for_type, loop->partition_policy, loop->device_api,
+                                  Marked(runs).mutate(loop->body));
+    return IfThenElse::make(begins_lines(runs, *loop), direct, stmt);
   }
 };
 
 // As Halide calls it, with all of the pipeline.
 struct Pass : IRMutator {
   std::set<std::string> results;
+  int vector_bytes = 0;
   Stmt mutate(const Stmt& all) override {
     Loads loads;
     all.accept(&loads);
     Streamer streamer;
+    streamer.vector_bytes = vector_bytes;
     std::ranges::set_difference(results, loads.names, std::inserter(streamer.results, streamer.results.end()));
     return streamer.mutate(all);
   }
@@ -154,9 +195,10 @@ struct Pass : IRMutator {
 
 }  // namespace
 
-void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& results) {
+void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& results, int vector_bytes) {
   auto* pass = new Pass;
   pass->results = results;
+  pass->vector_bytes = vector_bytes;
   pipeline.add_custom_lowering_pass(pass);
 }
 

@@ -125,6 +125,8 @@ std::vector<Case> cases() {
        "op f(x: f32[N,M], ids: i32[N]) -> (y) {\n"
        " y[n] = x[n,min(M-1,max(0,ids[n]))] + sum(k in 0..n, j in 0..5: x[j,j else 0.5])\n}",
        {{"N", 5}, {"M", 2}}, false, {}},
+      {"labels", "op f(x: f32[N,C], labels: i32[N] const) -> (y) { y[n,c] = if labels[n] == c then -x[n,c] else exp(x[n,c]) }",
+       {{"N", 9}, {"C", 100}}, true, {{"int64", 0, 0}}},  // compared in 32 bits
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints the coefficients of runtime/vector_math.cpp: weighted Remez fits in 60 digits, then rounded.
 
-    pip install mpmath && python3 tools/fit_vector_math.py        # about 10 seconds
+    pip install mpmath && python3 tools/fit_vector_math.py        # about 20 seconds
 
 Each fit names the function, the interval and the weight; the error is max |weight * (polynomial - function)|,
 relative with the weight 1/function. A leading coefficient that must be exact (1, 1, 1/2) is divided out.
@@ -55,6 +55,37 @@ def fit(name, function, weight, low, high, count, bits):
     print("    " + ", ".join(mp.nstr(x, 9 if bits == 24 else 17) for x in c), flush=True)
 
 
+def fit_quotient(name, function, high, above, below, points=160):
+    """P(x^2)/Q(x^2) on [0, high], P(0) = Q(0) = 1: least squares, each time divided by the Q before (Sanathanan, Koerner, 1963)
+    and with the weights multiplied by the errors (Lawson, 1961)."""
+    xs = [mp.mpf(high) * (1 - mp.cos(mp.pi * i / points)) / 2 for i in range(1, points + 1)]
+    squares, values = [x * x for x in xs], [function(x) for x in xs]
+    powers = [[t ** (j + 1) for j in range(max(above, below))] for t in squares]
+    weights, denominators, best = [one] * points, [one] * points, None
+    unknowns = above + below
+    for step in range(60):
+        a, b = mp.matrix(unknowns, unknowns), mp.matrix(unknowns, 1)
+        for t, f, w, q in zip(powers, values, weights, denominators):
+            row = [x / (f * q) for x in t[:above]] + [-x / q for x in t[:below]]
+            for i in range(unknowns):
+                b[i] += w * row[i] * (f - 1) / (f * q)
+                for j in range(unknowns):
+                    a[i, j] += w * row[i] * row[j]
+        solution = list(mp.lu_solve(a, b))
+        p, q = [one] + solution[:above], [one] + solution[above:]
+        denominators = [mp.polyval(q[::-1], t) for t in squares]
+        error = [abs(mp.polyval(p[::-1], t) / d / f - 1) for t, d, f in zip(squares, denominators, values)]
+        worst = max(error)
+        if best is None or worst < best[0]:
+            best = worst, p, q
+        if step > 5:
+            weights = [w * (e / worst + mp.mpf("1e-3")) for w, e in zip(weights, error)]
+            weights = [w * points / mp.fsum(weights) for w in weights]
+    print(f"{name}: [0, {high}], error 2^{mp.nstr(mp.log(best[0], 2), 4)}")
+    for c in best[1:]:
+        print("    " + ", ".join(mp.nstr(rounded(x, 24), 9) for x in c), flush=True)
+
+
 def series(closed, terms):
     """closed(x), or its Taylor series where closed would cancel."""
     return lambda x: closed(x) if abs(x) > mp.mpf("1e-10") else mp.polyval(terms[::-1], x)
@@ -88,3 +119,4 @@ fit("cos f32, in r^2: (cos(r)-1+r^2/2)/r^4", lambda t: (mp.cos(mp.sqrt(t)) - 1 +
 fit("pow: log2(1+f)/f", log2, lambda x: 1 / log2(x), -m, m, 12, 53)
 fit("pow: 2^x", lambda x: mp.power(2, x), lambda x: mp.power(2, -x),
     mp.mpf("-0.5001"), mp.mpf("0.5001"), 7, 53)
+fit_quotient("tanh f32: tanh(x)/x", lambda x: mp.tanh(x) / x, "9.02", 4, 4)

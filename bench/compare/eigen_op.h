@@ -1,21 +1,19 @@
-// What the ops written in Eigen share: their tensors, and loops over them on all threads.
+// What the ops written in Eigen share: their tensors as Eigen sees them, and loops over them on all threads.
 #pragma once
 #include <Eigen/Core>
 
 #include <algorithm>
-#include <functional>
-#include <initializer_list>
-#include <map>
-#include <string>
+#include <utility>
 #include <vector>
 
-#include "bench/compare/protocol.h"
+#include "bench/compare/tensor_op.h"
 
 namespace xhat::bench::eigen {
 
 using Eigen::ArrayXf;
 using Eigen::ArrayXXf;
 using Eigen::Index;
+using Op = TensorOp;
 
 // Elements of a block, 8 kB: x, y, their cotangents and a temporary of as many fit the first-level cache.
 constexpr Index kBlock = 2048;
@@ -25,18 +23,10 @@ using Matrix = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, E
 // Of a part of at most kBlock elements; lives on the stack.
 using Temporary = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlock, 1>;
 
-// A row-major tensor, which the Op owns.
-struct Tensor {
-  float* data;
-  std::vector<int64_t> shape;
+// As Eigen sees it.
+struct Tensor : bench::Tensor {
+  Tensor(bench::Tensor t) : bench::Tensor(std::move(t)) {}
 
-  Index columns() const { return shape.back(); }
-  Index rows() const { return size() / columns(); }
-  Index size() const {
-    Index n = 1;
-    for (int64_t extent : shape) n *= extent;
-    return n;
-  }
   Part part(Index first, Index count) const { return Part(data + first, count); }
   Part flat() const { return part(0, size()); }
   Part row(Index i) const { return part(i * columns(), columns()); }
@@ -45,37 +35,6 @@ struct Tensor {
     Index r = shape[shape.size() - 2];
     return Matrix(data + i * r * columns(), r, columns());
   }
-};
-
-// One op: its tensors and its calls, which a loader sets.
-class Op {
- public:
-  explicit Op(std::string folder) : folder_(std::move(folder)) {}
-
-  std::function<void()> infer;              // empty where forward is as good
-  std::function<void()> forward, backward;  // empty where no gradient is asked for
-
-  Tensor input(const std::string& name);
-  const Data& ids(const std::string& name) { return read("in." + name); }
-  Tensor output(const std::string& name, std::vector<int64_t> shape);
-  Tensor over(const std::string& output, const std::string& input);  // the output, in the input's place
-  Tensor cotangent(const std::string& output) { return view(read("d." + output)); }
-  Tensor gradient(const std::string& input);
-  Tensor stash(std::vector<int64_t> shape);    // what forward keeps for backward beside inputs and outputs
-  Tensor scratch(std::vector<int64_t> shape);  // what no call leaves to another
-  void saves(std::initializer_list<std::string> inputs_or_outputs);  // what backward reads of them
-
-  LoadedOp loaded() const;
-
- private:
-  static Tensor view(const Data& data) { return {data.floats(), data.shape}; }
-  const Data& read(const std::string& file);
-  Tensor add(const std::string& name, std::vector<int64_t> shape);
-
-  std::string folder_;
-  std::map<std::string, Data> data_;  // by file name: in.x, y.y, d.y, g.x
-  std::map<std::string, std::string> over_;  // by output
-  std::map<std::string, int64_t> saved_ = {{"inputs", 0}, {"outputs", 0}, {"extra", 0}};  // bytes
 };
 
 template <class F>
@@ -119,8 +78,6 @@ auto gelu_slope(const U& u, const T& t) {  // t: gelu_tanh(u)
   return 0.5f * (1 + t + u * (1 - t.square()) * (kGeluScale + 3 * kGeluScale * kGeluCube * u.square()));
 }
 
-using Loader = void (*)(Op&);
-using Loaders = std::map<std::string, Loader>;
 Loaders pointwise_loaders();  // eigen_pointwise.cpp
 Loaders row_loaders();        // eigen_rows.cpp: normalizations and losses
 Loaders product_loaders();    // eigen_products.cpp

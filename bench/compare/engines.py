@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 clock = time.monotonic
 
-PROGRAMS = {"xhat": "xhat_peer", "eigen": "eigen_peer", "halide": "halide_peer"}  # build/bench/<program>
+PROGRAMS = {"xhat": "xhat_peer", "eigen": "eigen_peer", "halide": "halide_peer", "hand": "hand_peer"}  # build/bench/<program>
 PYTHON = ["jax", "jax-remat", "jax-native", "torch-compile", "torch-native", "torch-eager", "torch-native-compile"]
 ENGINES = [*PROGRAMS, *PYTHON]
 USUAL = ["xhat", "jax", "torch-compile", "torch-native", "halide", "eigen"]

@@ -21,7 +21,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bench/compare/roofline_simd.h"
+#include "bench/compare/simd.h"
 
 namespace {
 

@@ -19,6 +19,7 @@ OPS = {
     "tanh": ({"x": N}, {"y": N}),
     "silu": ({"x": N}, {"y": N}),
     "softplus": ({"x": N}, {"y": N}),
+    "mish": ({"x": N}, {"y": N}),
     "gelu_tanh_bias": ({"x": R, "b": C}, {"y": R}),
     "swiglu": ({"a": R, "b": R}, {"y": R}),
     "huber": ({"x": N, "t": N}, {"y": N}),
@@ -26,6 +27,7 @@ OPS = {
     "softmax": ({"x": R}, {"y": R}),
     "layer_norm": ({"x": R, "gamma": C, "beta": C}, {"y": R}),
     "rms_norm": ({"x": R, "gamma": C}, {"y": R}),
+    "box_blur3x3": ({"x": (2, 40, 64)}, {"y": (2, 40, 64)}),
     "batch_norm_train": ({"x": (4, 8, 8, 16), "gamma": (8,), "beta": (8,)}, {"y": (4, 8, 8, 16)}),
 }
 TOLERANCE = 2e-5  # of the largest value
@@ -64,7 +66,7 @@ def difference(a, expected):
 
 
 def main(build):
-    failures, compared = 0, {"eigen": 0, "halide": 0}
+    failures, compared = 0, {"eigen": 0, "halide": 0, "hand": 0}
     with tempfile.TemporaryDirectory() as root:
         folders = {}
         for op, (inputs, outputs) in OPS.items():

@@ -1,4 +1,5 @@
-// One vector register of floats, and exp of it, for roofline.cpp: AVX-512 or AVX2, whichever the compiler is told to use.
+// One vector register of floats, and exp of it, for roofline.cpp and the kernels by hand: AVX-512 or AVX2, whichever the
+// compiler is told to use.
 //
 // exp: 2^n * p(r) with x = n*ln2 + r. The polynomial is that of Cephes' expf (S. Moshier), as in Eigen and many others;
 // about 1 ulp. Inputs are clamped to where the result is a normal number.
@@ -17,6 +18,13 @@ inline V set(float x) { return _mm512_set1_ps(x); }
 inline V load(const float* p) { return _mm512_load_ps(p); }
 inline void store(float* p, V v) { _mm512_store_ps(p, v); }
 inline void stream(float* p, V v) { _mm512_stream_ps(p, v); }
+inline V load_unaligned(const float* p) { return _mm512_loadu_ps(p); }
+inline void store_unaligned(float* p, V v) { _mm512_storeu_ps(p, v); }
+inline V max(V a, V b) { return _mm512_max_ps(a, b); }
+inline V min(V a, V b) { return _mm512_min_ps(a, b); }
+inline V times_power_in(V x, V t) {  // x 2^n for the n in the low bits of t
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
+}
 inline V add(V a, V b) { return _mm512_add_ps(a, b); }
 inline V mul(V a, V b) { return _mm512_mul_ps(a, b); }
 inline V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
@@ -31,6 +39,13 @@ inline V set(float x) { return _mm256_set1_ps(x); }
 inline V load(const float* p) { return _mm256_load_ps(p); }
 inline void store(float* p, V v) { _mm256_store_ps(p, v); }
 inline void stream(float* p, V v) { _mm256_stream_ps(p, v); }
+inline V load_unaligned(const float* p) { return _mm256_loadu_ps(p); }
+inline void store_unaligned(float* p, V v) { _mm256_storeu_ps(p, v); }
+inline V max(V a, V b) { return _mm256_max_ps(a, b); }
+inline V min(V a, V b) { return _mm256_min_ps(a, b); }
+inline V times_power_in(V x, V t) {  // x 2^n for the n in the low bits of t
+  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
+}
 inline V add(V a, V b) { return _mm256_add_ps(a, b); }
 inline V mul(V a, V b) { return _mm256_mul_ps(a, b); }
 inline V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
@@ -48,6 +63,13 @@ inline V set(float x) { return _mm_set1_ps(x); }
 inline V load(const float* p) { return _mm_load_ps(p); }
 inline void store(float* p, V v) { _mm_store_ps(p, v); }
 inline void stream(float* p, V v) { _mm_stream_ps(p, v); }
+inline V load_unaligned(const float* p) { return _mm_loadu_ps(p); }
+inline void store_unaligned(float* p, V v) { _mm_storeu_ps(p, v); }
+inline V max(V a, V b) { return _mm_max_ps(a, b); }
+inline V min(V a, V b) { return _mm_min_ps(a, b); }
+inline V times_power_in(V x, V t) {  // x 2^n for the n in the low bits of t
+  return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(x), _mm_slli_epi32(_mm_castps_si128(t), 23)));
+}
 inline V add(V a, V b) { return _mm_add_ps(a, b); }
 inline V mul(V a, V b) { return _mm_mul_ps(a, b); }
 inline V fma(V a, V b, V c) { return add(mul(a, b), c); }

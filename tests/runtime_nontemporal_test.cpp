@@ -1,0 +1,134 @@
+// Stores that are made non-temporal in the object file: found at every level of vectors, used where runs begin with a line and
+// nowhere else (elsewhere they would trap), and the same bits.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "runtime/kernel_cache.h"
+#include "runtime/nontemporal.h"
+#include "tests/disk_cache_helper.h"
+#include "tests/lowered_code.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+FusionOptions streaming() {
+  FusionOptions o;
+  o.serial_bytes = 0;
+  o.tile_bytes = 8192;
+  o.stream_bytes = 0;
+  o.stream_ps_per_byte = std::numeric_limits<int32_t>::max();
+  return o;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+struct Op {
+  const char* text;
+  DimValues dims;
+  int marked;  // stores in a step of its loops
+  CpuLevel least = CpuLevel::sse41;  // below, a vector of the loop is more than a store
+};
+
+std::vector<Op> ops() {
+  return {{"op f(x: f32[N]) -> (y) { y[i] = x[i]*x[i] + 1 }", {{"N", 1 << 14}}, 1},
+          {"op f(x: f64[N]) -> (y) { y[i] = sqrt(x[i]*x[i] + 2) }", {{"N", 1 << 14}}, 1},
+          {"op f(x: f32[N], b: f32[N]) -> (y, z) { y[i] = x[i] + b[i]; z[i] = y[i]*b[i] }", {{"N", 1 << 14}}, 2},
+          {"op f(x: f32[N,D]) -> (y) { y[n,d] = x[n,d] - mean(k: x[n,k]) }", {{"N", 30}, {"D", 1024}}, 1},
+          {"op f(x: f32[N,D]) -> (y) { y[n,d] = x[n,d] - mean(k: x[n,k]) }", {{"N", 30}, {"D", 1000}}, 1},
+          {"op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }",
+           {{"N", 3}, {"H", 20}, {"W", 512}}, 1, CpuLevel::avx2}};
+}
+
+TEST_F(KernelsOnDisk, HaveNonTemporalStores) {
+  fs::create_directories(cache_);
+  const std::string path = cache_ + "/kernel.o";
+  for (CpuLevel level : {CpuLevel::sse41, CpuLevel::avx2, CpuLevel::avx512})
+    for (const Op& op : ops()) {
+      if (level < op.least) continue;
+      SCOPED_TRACE(op.text);
+      const Program forward = infer_program(derive(parse_op(op.text), {}).program);
+      const runtime::KernelSpec spec = only_spec(forward, op.dims, streaming());
+      const Halide::Target target = runtime::target_of(level).with_feature(Halide::Target::NoRuntime);
+      EXPECT_GE(times_in(lowered_code(spec, target), "prefetch("), op.marked);
+      EXPECT_EQ(times_in(lowered_code(spec, runtime::target_of(level).with_feature(Halide::Target::JIT)), "prefetch(xh_map"), 0);
+      auto lowered = runtime::lower(spec, target);
+      lowered.pipeline.compile_to_object(path, lowered.arguments, "tile", target);
+      const std::string before = bytes_of(path);
+      const int changed = runtime::make_nontemporal(path);
+      EXPECT_GE(changed, op.marked) << "level " << static_cast<int>(level);
+      const std::string after = bytes_of(path);
+      ASSERT_EQ(before.size(), after.size());
+      int different = 0;
+      for (size_t i = 0; i < before.size(); ++i) different += before[i] != after[i];
+      EXPECT_EQ(different, 2 * changed);  // a byte of the store, one of the fetch
+      EXPECT_EQ(runtime::make_nontemporal(path), 0);
+    }
+}
+
+TEST_F(KernelsOnDisk, WriteWholeLinesPastTheCacheWhereverTheyBegin) {
+  for (const Op& c : ops())
+    for (size_t offset : {size_t{0}, size_t{8}, size_t{32}}) {  // of all tensors, in bytes, from a line's beginning
+      SCOPED_TRACE(c.text);
+      const Program op = parse_op(c.text);
+      Arrays data = random_data(op, c.dims, 11);
+      auto run = [&](std::shared_ptr<runtime::DiskCache> disk, bool streams) {
+        CompileOptions options;
+        options.cache = std::make_shared<runtime::KernelCache>(disk);
+        options.fusion = streaming();
+        if (!streams) options.fusion.stream_bytes = std::numeric_limits<int64_t>::max();
+        options.differentiate = false;
+        const CompiledOp compiled = compile(op, options);
+        const Program& p = compiled.program();
+        std::vector<Argument> arguments;
+        std::vector<std::unique_ptr<std::byte, void (*)(void*)>> memory;
+        auto add = [&](TensorId t) {
+          const auto shape = shape_of(p, t, c.dims);
+          TensorView view(nullptr, p.tensors[t].type, shape, {});
+          const auto bytes = static_cast<size_t>(view.bytes());
+          memory.emplace_back(static_cast<std::byte*>(std::aligned_alloc(64, (bytes + offset + 63) / 64 * 64)), std::free);
+          view.data = memory.back().get() + offset;
+          if (auto it = data.find(p.tensors[t].name); it != data.end())
+            for (size_t i = 0; i < it->second.size(); ++i) {
+              if (view.type == DType::f64) static_cast<double*>(view.data)[i] = it->second.reals[i];
+              else static_cast<float*>(view.data)[i] = static_cast<float>(it->second.reals[i]);
+            }
+          arguments.push_back({p.tensors[t].name, view});
+        };
+        for (TensorId t : p.inputs) add(t);
+        for (TensorId t : p.outputs) add(t);
+        compiled.infer(arguments);
+        std::string results;
+        for (size_t i = p.inputs.size(); i < arguments.size(); ++i) {
+          const TensorView& v = arguments[i].view;
+          results.append(static_cast<const char*>(v.data), static_cast<size_t>(v.bytes()));
+        }
+        return results;
+      };
+      const std::string plain = run(nullptr, false);
+      EXPECT_TRUE(run(nullptr, true) == plain) << "offset " << offset;
+      EXPECT_TRUE(run(std::make_shared<runtime::DiskCache>(cache_), true) == plain) << "offset " << offset;
+    }
+}
+
+TEST(NonTemporal, LeavesOtherFilesAlone) {
+  std::string text = "no object file", elf("\x7f" "ELF", 4);
+  for (std::string* s : {&text, &elf}) {
+    const std::string before = *s;
+    EXPECT_EQ(runtime::make_nontemporal_in(*s), 0);
+    EXPECT_EQ(*s, before);
+  }
+  EXPECT_THROW(runtime::make_nontemporal("/nothing/here.o"), Error);
+}
+
+}  // namespace
+}  // namespace xhat
