@@ -217,6 +217,7 @@ DType type_of(const Arena& a, const RuleBinding& binding, char letter) {
 bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& binding) {
   DType type = type_of(a, binding, c.letters[0]);
   if (c.word == "float") return is_float(type);
+  if (c.word == "wide") return type == DType::f32 || type == DType::f64;
   if (c.word == "integer") return is_integer(type);
   if (c.word == "bool") return type == DType::boolean;
   if (c.word == "constant") return a[binding.of(c.letters[0])].op == Op::constant;
@@ -284,6 +285,14 @@ const std::vector<Rule>& idioms() {
   static const std::vector<Rule> all = {
 #define XHAT_IDIOM(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
 #include "expr/idioms.def"
+  };
+  return all;
+}
+
+const std::vector<Rule>& closed_forms() {
+  static const std::vector<Rule> all = {
+#define XHAT_CLOSED_FORM(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
+#include "expr/closed_forms.def"
   };
   return all;
 }

@@ -48,6 +48,7 @@ struct Rule {
 
 const std::vector<Rule>& rules();   // exact: expr/rules.def
 const std::vector<Rule>& idioms();  // of real numbers: expr/idioms.def
+const std::vector<Rule>& closed_forms();  // likewise: expr/closed_forms.def
 
 // Do the row's conditions hold?
 bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding);

@@ -162,6 +162,15 @@ Program simplify(const Program& p, const SimplifyOptions& options) {
 
 Program recognize(const Program& p) { return Simplifier(*p.arena, idioms()).run(p); }
 
+Program in_closed_form(const Program& p) {
+  Program found = p;
+  for (const Rule& row : closed_forms()) {
+    const std::vector<Rule> only = {row};
+    found = Simplifier(*found.arena, only).run(found);
+  }
+  return found;
+}
+
 std::vector<std::string> simplification_rules() {
   std::vector<std::string> names = {kFold};
   for (const Rule& rule : rules()) names.push_back(rule.name);

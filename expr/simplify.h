@@ -23,6 +23,9 @@ Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 // Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/idioms.def). Exact for
 // real numbers; values differ by rounding.
 Program recognize(const Program& p);
+// Formulas that are better computed otherwise, once nobody derives them any more: tanh(softplus(a)) becomes a quotient
+// (expr/closed_forms.def).
+Program in_closed_form(const Program& p);
 
 // "fold" and the names of all rows.
 std::vector<std::string> simplification_rules();

@@ -110,7 +110,7 @@ Derivation derive(const Program& op, const CompileOptions& options) {
   const Program written = pipeline.current();
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
-  pipeline.step("simplify", [](const Program& p) { return simplify(recognize(p)); });
+  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
   if (options.differentiate) {
     pipeline.step("stash", [&](const Program& p) {
       d.stash = plan_stash(p, options.stash);

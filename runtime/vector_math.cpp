@@ -16,6 +16,7 @@
 // f64: exp, log and what follows from them are vectorized by the same code; the rest calls libm.
 #include "runtime/vector_math.h"
 
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -409,9 +410,21 @@ Expr quotient(const Expr& x, const Expr& divisor) {
 Expr sqrt(const Expr& x) { return Halide::sqrt(x); }
 Expr rsqrt(const Expr& x) { return quotient(number(x.type(), 1), Halide::sqrt(x)); }
 
-// vmaxps returns its second operand when unordered, so only a NaN in the first needs a select.
-Expr max(const Expr& a, const Expr& b) { return select(a != a, a, select(a > b, a, b)); }
-Expr min(const Expr& a, const Expr& b) { return select(a != a, a, select(a < b, a, b)); }
+// vmaxps returns its second operand when unordered, so only a NaN in the first needs a select; a number needs none.
+static bool is_number(const Expr& e) {
+  const auto value = Halide::Internal::as_const_float(e);
+  return value && !std::isnan(*value);
+}
+Expr max(const Expr& a, const Expr& b) {
+  if (is_number(a)) return select(a > b, a, b);
+  if (is_number(b)) return select(b > a, b, a);
+  return select(a != a, a, select(a > b, a, b));
+}
+Expr min(const Expr& a, const Expr& b) {
+  if (is_number(a)) return select(a < b, a, b);
+  if (is_number(b)) return select(b < a, b, a);
+  return select(a != a, a, select(a < b, a, b));
+}
 
 Expr is_nan(const Expr& x) { return x != x; }
 Expr is_finite(const Expr& x) { return vmath::abs(x) < number(x.type(), infinity); }
