@@ -32,6 +32,7 @@ struct Buffer {
 struct TileWalk::Prepared {
   std::vector<int64_t> counts;  // tiles per axis of the loop
   int64_t tiles = 1;
+  bool one_row = false;  // all results are rows of elements of one size, cut along the loop's only axis
   std::vector<SizeValue> sizes;  // by input
   struct Result {
     std::vector<size_t> reduced;  // empty: no partial results
@@ -80,6 +81,20 @@ std::vector<int64_t> tiles_by_rule(const WalkKernel& k) {
   return tiles;
 }
 
+// Elements before the first line of the results, where they all begin with a line there. Tiles that begin with lines are written
+// by whole lines, however the caller's memory lies: the C library's large blocks begin 16 bytes behind one.
+static int64_t before_lines(const WalkKernel& k, const std::vector<TensorView>& views) {
+  constexpr uintptr_t kLine = 64;
+  uintptr_t before = 0;
+  for (const WalkResult& r : k.results) {
+    const TensorView& v = views[static_cast<size_t>(r.tensor)];
+    const uintptr_t bytes = byte_size(r.type), here = (kLine - reinterpret_cast<uintptr_t>(v.data) % kLine) % kLine;
+    if (v.strides[r.dims[0].of] * r.dims[0].step != 1 || here % bytes != 0 || (&r != &k.results[0] && here != before)) return 0;
+    before = here;
+  }
+  return static_cast<int64_t>(before / byte_size(k.results[0].type));
+}
+
 TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(std::move(plan)), codes_(std::move(codes)) {
   for (const WalkKernel& k : plan_.kernels) {
     Prepared& p = prepared_.emplace_back();
@@ -88,6 +103,10 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
       p.tiles *= p.counts.back();
     }
     for (const WalkInput& input : k.inputs) p.sizes.push_back(size_value(input.type, input.value));
+    p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::part && p.tiles > 1 && !k.results.empty();
+    for (const WalkResult& r : k.results)
+      p.one_row = p.one_row && r.reduced.empty() && r.dims.size() == 1 && r.moves.size() == 1 &&
+                  byte_size(r.type) == byte_size(k.results[0].type);
     for (const WalkResult& r : k.results) {
       Prepared::Result& made = p.results.emplace_back();
       made.reduced = r.reduced;
@@ -181,10 +200,17 @@ void TileWalk::run_kernel(size_t index, State& state, ThreadPool& pool) const {
     }
   }
 
+  // The first tile is what comes before a line.
+  const int64_t head = p.one_row ? before_lines(k, state.views) : 0;
+  const int64_t tiles = head > 0 ? 1 + (k.shared[0].extent - head + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
   auto tile = [&](int worker, int64_t number) {
     auto& w = ks.workers[static_cast<size_t>(worker)];
     int64_t position[kMaxRank] = {}, origin[kMaxRank] = {}, extent[kMaxRank] = {};
-    for (size_t s = k.shared.size(); s-- > 0;) {
+    if (head > 0) {
+      origin[0] = number == 0 ? 0 : head + (number - 1) * k.shared[0].tile;
+      extent[0] = number == 0 ? head : std::min(k.shared[0].tile, k.shared[0].extent - origin[0]);
+    }
+    for (size_t s = head > 0 ? 0 : k.shared.size(); s-- > 0;) {
       const WalkAxis& axis = k.shared[s];
       position[s] = number % p.counts[s];
       number /= p.counts[s];
@@ -227,7 +253,7 @@ void TileWalk::run_kernel(size_t index, State& state, ThreadPool& pool) const {
     }
     codes_[k.code]->call(w.argv.size(), w.argv.data());
   };
-  pool.run(p.tiles, tile);
+  pool.run(tiles, tile);
   finish(index, state, pool);
 }
 

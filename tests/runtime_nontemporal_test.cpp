@@ -10,6 +10,8 @@
 
 #include "runtime/kernel_cache.h"
 #include "runtime/nontemporal.h"
+#include "runtime/thread_pool.h"
+#include "runtime/tile_walk.h"
 #include "tests/disk_cache_helper.h"
 #include "tests/lowered_code.h"
 
@@ -118,6 +120,70 @@ TEST_F(KernelsOnDisk, WriteWholeLinesPastTheCacheWhereverTheyBegin) {
       EXPECT_TRUE(run(nullptr, true) == plain) << "offset " << offset;
       EXPECT_TRUE(run(std::make_shared<runtime::DiskCache>(cache_), true) == plain) << "offset " << offset;
     }
+}
+
+// Notes where each tile's results begin, and their extents.
+class Recorder : public runtime::TileCode {
+ public:
+  explicit Recorder(size_t results) : results_(results) {}
+  int call(size_t argc, const void* const* argv) const override {
+    for (size_t i = argc - results_; i < argc; ++i) {
+      const auto& b = *static_cast<const halide_buffer_t*>(argv[i]);
+      tiles.emplace_back(reinterpret_cast<uintptr_t>(b.host), b.dim[0].extent);
+    }
+    return 0;
+  }
+  mutable std::vector<std::pair<uintptr_t, int64_t>> tiles;
+
+ private:
+  size_t results_;
+};
+
+TEST(NonTemporal, TilesOfRowsBeginWithLines) {
+  constexpr int64_t kElements = 1000, kTile = 128;
+  alignas(64) static float memory[2][1024];
+  // Bytes from a line to the results; do all tiles but the first begin with lines?
+  struct Case {
+    std::vector<size_t> offsets;
+    bool lines;
+  };
+  for (const Case& c : {Case{{0}, true}, {{4}, true}, {{16}, true}, {{60}, true}, {{16, 16}, true}, {{2}, false}, {{16, 32}, false}, {{0, 16}, false}}) {
+    SCOPED_TRACE(c.offsets[0]);
+    runtime::WalkPlan plan;
+    plan.tensors = static_cast<int64_t>(c.offsets.size());
+    runtime::WalkKernel& k = plan.kernels.emplace_back();
+    k.shared = {{kElements, kTile, runtime::AxisKind::part}};
+    k.scalars = {{0, false, 0}, {0, true, 0}};
+    std::vector<TensorView> views;
+    for (size_t i = 0; i < c.offsets.size(); ++i) {
+      runtime::WalkResult& r = k.results.emplace_back();
+      r.tensor = static_cast<int64_t>(i);
+      r.dims = {{kElements, 1, 0}};
+      r.left = {0};
+      r.moves = {{0, 0}};
+      views.emplace_back(reinterpret_cast<std::byte*>(memory[i]) + c.offsets[i], DType::f32, std::vector<int64_t>{kElements}, std::vector<int64_t>{});
+    }
+    Recorder code(c.offsets.size());
+    runtime::ThreadPool pool(1);
+    runtime::TileWalk(plan, {&code}).run(pool, views);
+    for (size_t i = 0; i < c.offsets.size(); ++i) {
+      auto next = reinterpret_cast<uintptr_t>(views[i].data);
+      bool lines = true;
+      for (size_t t = i; t < code.tiles.size(); t += c.offsets.size()) {
+        auto [begin, extent] = code.tiles[t];
+        EXPECT_EQ(begin, next);
+        EXPECT_GT(extent, 0);
+        EXPECT_LE(extent, kTile);
+        lines = lines && (t == i || begin % 64 == 0);
+        next = begin + static_cast<uintptr_t>(extent) * sizeof(float);
+      }
+      EXPECT_EQ(next, reinterpret_cast<uintptr_t>(views[i].data) + kElements * sizeof(float));
+      if (c.offsets.size() == 1) {
+        EXPECT_EQ(lines, c.lines);
+      }
+    }
+    EXPECT_EQ(code.tiles.size() / c.offsets.size(), c.lines && c.offsets[0] > 0 ? 9u : 8u);
+  }
 }
 
 TEST(NonTemporal, LeavesOtherFilesAlone) {
