@@ -90,8 +90,8 @@ void warn(const std::string& what) { std::fprintf(stderr, "xhat: %s\n", what.c_s
 
 }  // namespace
 
-DiskCache::DiskCache(const std::string& folder, int64_t bytes)
-    : folder_(fs::absolute(folder).string()), fingerprint_(code_fingerprint()), bytes_(bytes) {}
+DiskCache::DiskCache(const std::string& folder, int64_t bytes, bool warns)
+    : folder_(fs::absolute(folder).string()), fingerprint_(code_fingerprint()), bytes_(bytes), warns_(warns) {}
 
 std::shared_ptr<DiskCache> DiskCache::of_environment() {
   static const std::shared_ptr<DiskCache> cache = []() -> std::shared_ptr<DiskCache> {
@@ -117,7 +117,7 @@ std::string DiskCache::path_of(const std::string& key, const char* kind) const {
 }
 
 void DiskCache::give_up(const std::string& why) {
-  if (!gave_up_.exchange(true))
+  if (!gave_up_.exchange(true) && warns_)
     warn(fmt::format("kernels are not kept in {}: {}. they are compiled in every process (XHAT_CACHE_DIR= for no cache)", folder_, why));
 }
 

@@ -106,10 +106,10 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
     // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
     // a second of a process's time, is not needed.
     if (disk && disk->stores() && by_way_of(*disk)) return made;
-    // Code in memory never was an object file, and has no non-temporal stores.
-    if (spec.streams && find_linker())
+    // Code in memory never was an object file, and has no non-temporal stores. (With Halide's own checks it needs its runtime.)
+    if (spec.streams && find_linker() && !std::getenv("XHAT_HALIDE_CHECKS"))
       if (const PrivateFolder folder; !folder.path.empty())
-        if (DiskCache once(folder.path); once.stores() && by_way_of(once)) return made;
+        if (DiskCache once(folder.path, DiskCache::kDefaultBytes, false); once.stores() && by_way_of(once)) return made;
     const Halide::Target target = cpu_target();
     LoweredKernel lowered = lower(spec, target, vectors);
     made->arguments = arguments_of(spec, lowered);
