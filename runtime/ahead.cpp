@@ -22,31 +22,14 @@
 #include "runtime/child.h"
 #include "runtime/kernel_compile.h"
 #include "runtime/thread_pool.h"
+#include "runtime/work_folder.h"
 
 namespace xhat {
 namespace {
 
 namespace fs = std::filesystem;
 
-// A folder to work in.
-class Workplace {
- public:
-  explicit Workplace(const std::string& beside) : path_(beside + "/.build-XXXXXX") {
-    if (!mkdtemp(path_.data())) throw Error(fmt::format("{}: no folder can be made in it: {}", beside, std::strerror(errno)));
-    path_ = fs::absolute(path_).string();
-  }
-  ~Workplace() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Workplace(const Workplace&) = delete;
-  Workplace& operator=(const Workplace&) = delete;
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+using runtime::WorkFolder;
 
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -56,7 +39,7 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 // Runs a program in a folder; throws Error with what it says if it fails.
-void run_program(const Workplace& work, const std::vector<std::string>& command) {
+void run_program(const WorkFolder& work, const std::vector<std::string>& command) {
   runtime::ChildEnd end = runtime::run_child(command, work.file("said"), work.path());
   if (end.failed) throw Error(fmt::format("{} cannot be run: {}", command[0], std::strerror(end.failed)));
   if (!end.fine()) throw Error(fmt::format("{} failed:\n{}", fmt::join(command, " "), end.said));
@@ -83,7 +66,7 @@ bool for_devices(const std::string& object) {
 
 // Compiles all tiles, several at a time; returns the object files.
 std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const AheadOptions& options, const std::string& name,
-                                       const Workplace& work) {
+                                       const WorkFolder& work) {
   struct Job {
     const runtime::KernelSpec* spec;
     CpuLevel level;
@@ -151,7 +134,8 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error(fmt::format("{}: it cannot be made: {}", folder, error.message()));
-  Workplace work(folder);
+  const WorkFolder work((fs::absolute(folder) / ".build-").string());
+  if (work.path().empty()) throw Error(fmt::format("{}: no folder can be made in it: {}", folder, std::strerror(errno)));
   tell(fmt::format("compiling {} tiles", plans.kernels.size() * options.levels.size()));
   std::vector<std::string> objects = compile_tiles(plans, options, made.name, work);
 

@@ -20,6 +20,7 @@
 #include "runtime/fingerprint.h"
 #include "runtime/kernel_file.h"
 #include "runtime/link_kernel.h"
+#include "runtime/whole_file.h"
 
 namespace xhat::runtime {
 namespace {
@@ -31,51 +32,12 @@ constexpr const char* kWork = "work-";  // begins the names of folders in which 
 constexpr auto kAbandoned = std::chrono::hours(1);  // who works longer on a kernel than this has died
 constexpr double kKept = 0.9;  // of the limit, when some must go: else every new kernel would look through the folder
 
-class File {
- public:
-  explicit File(int descriptor) : descriptor_(descriptor) {}
-  ~File() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  operator int() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 // Ours, and nobody else can write to it.
 bool is_private(const struct stat& s) { return s.st_uid == geteuid() && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0; }
 
 bool is_private_folder(const std::string& path) {
   struct stat s;
   return stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode) && is_private(s);
-}
-
-// All of it; false if that fails.
-bool read_all(int file, std::string& content) {
-  struct stat s;
-  if (fstat(file, &s) != 0) return false;
-  content.resize(static_cast<size_t>(s.st_size));
-  for (size_t done = 0; done < content.size();) {
-    ssize_t n = pread(file, content.data() + done, content.size() - done, static_cast<off_t>(done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<size_t>(n);
-  }
-  return true;
-}
-
-bool write_all(const std::string& path, std::string_view content) {
-  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  while (file >= 0 && !content.empty()) {
-    ssize_t n = write(file, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return false;
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return file >= 0;
 }
 
 std::string folder_of_environment() {
@@ -90,8 +52,8 @@ void warn(const std::string& what) { std::fprintf(stderr, "xhat: %s\n", what.c_s
 
 }  // namespace
 
-DiskCache::DiskCache(const std::string& folder, int64_t bytes, bool warns)
-    : folder_(fs::absolute(folder).string()), fingerprint_(code_fingerprint()), bytes_(bytes), warns_(warns) {}
+DiskCache::DiskCache(const std::string& folder, int64_t bytes)
+    : folder_(fs::absolute(folder).string()), fingerprint_(code_fingerprint()), bytes_(bytes) {}
 
 std::shared_ptr<DiskCache> DiskCache::of_environment() {
   static const std::shared_ptr<DiskCache> cache = []() -> std::shared_ptr<DiskCache> {
@@ -117,7 +79,7 @@ std::string DiskCache::path_of(const std::string& key, const char* kind) const {
 }
 
 void DiskCache::give_up(const std::string& why) {
-  if (!gave_up_.exchange(true) && warns_)
+  if (!gave_up_.exchange(true))
     warn(fmt::format("kernels are not kept in {}: {}. they are compiled in every process (XHAT_CACHE_DIR= for no cache)", folder_, why));
 }
 
@@ -193,30 +155,16 @@ bool DiskCache::stores() {
 std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelArguments& arguments,
                                            const std::function<void(const std::string& path)>& emit) {
   auto linker = find_linker();
-  std::string work = folder_ + "/" + kWork + "XXXXXX";
-  // In memory: where the disk is full, LLVM ends the process.
-  File object(memfd_create("xhat kernel", MFD_CLOEXEC));
-  if (!linker || object < 0 || !mkdtemp(work.data())) {
+  const WorkFolder work(folder_ + "/" + kWork);
+  if (!linker || work.path().empty()) {
     give_up(std::strerror(errno));
     return nullptr;
   }
-  struct Cleared {
-    const std::string& folder;
-    ~Cleared() {
-      std::error_code ignored;
-      fs::remove_all(folder, ignored);
-    }
-  } cleared{work};
-  emit(fmt::format("/proc/self/fd/{}", static_cast<int>(object)));
-
-  const std::string kernel = work + "/kernel.o", services = work + "/services.o", shared = work + "/kernel.so", path = path_of(key, kCode);
-  std::string content, why;
-  bool written = read_all(object, content) && write_all(kernel, content) && write_all(services, services_object());
-  if (!written) why = std::strerror(errno);
-  if (why.empty()) why = link_shared(*linker, work, {kernel, services}, shared);
+  const std::string shared = work.file("kernel.so"), path = path_of(key, kCode);
+  std::string content, why = link_kernel(*linker, work, arguments.streams, emit, shared);
   if (why.empty()) {
     File linked(open(shared.c_str(), O_RDONLY | O_CLOEXEC));
-    written = linked >= 0 && read_all(linked, content);
+    bool written = linked >= 0 && read_all(linked, content);
     std::string behind = trailer(content, {fingerprint_, key, arguments});
     content += behind;
     written = written && write_all(shared, behind) && chmod(shared.c_str(), 0600) == 0 && rename(shared.c_str(), path.c_str()) == 0;

@@ -23,8 +23,7 @@ namespace xhat::runtime {
 class DiskCache {
  public:
   static constexpr int64_t kDefaultBytes = int64_t{1} << 30;
-  // warns: says so on stderr, once, where kernels cannot be kept.
-  explicit DiskCache(const std::string& folder, int64_t bytes = kDefaultBytes, bool warns = true);
+  explicit DiskCache(const std::string& folder, int64_t bytes = kDefaultBytes);
   // Where the environment says, as it was when first asked for; null if it says nowhere. One for the process.
   static std::shared_ptr<DiskCache> of_environment();
 
@@ -52,7 +51,6 @@ class DiskCache {
 
   const std::string folder_, fingerprint_;
   const int64_t bytes_;
-  const bool warns_;
   std::atomic<bool> gave_up_ = false;
   std::mutex mutex_;
   int64_t used_ = -1;  // bytes in the folder, as far as known; -1: nobody looked

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <mutex>
 
 #include "runtime/fingerprint.h"
@@ -66,21 +67,19 @@ auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
   }
 }
 
-// A new one, gone with this; empty where none can be made.
-struct PrivateFolder {
-  std::string path;
-  PrivateFolder() {
-    std::error_code failed;
-    path = (std::filesystem::temp_directory_path(failed) / "xhat-XXXXXX").string();
-    if (failed || !mkdtemp(path.data())) path.clear();
-  }
-  ~PrivateFolder() {
-    std::error_code ignored;
-    if (!path.empty()) std::filesystem::remove_all(path, ignored);
-  }
-  PrivateFolder(const PrivateFolder&) = delete;
-  PrivateFolder& operator=(const PrivateFolder&) = delete;
-};
+using Emit = std::function<void(const std::string& path)>;
+
+// Linked in a folder that is gone when this returns. Null where that cannot be done.
+std::unique_ptr<TileCode> by_way_of_a_file(bool streams, const Emit& emit) {
+  const std::optional<Linker> linker = find_linker();
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
+  if (!linker || services_object().empty() || failed) return nullptr;
+  const WorkFolder work(folder / "xhat-");
+  const std::string shared = work.file("kernel.so");
+  if (work.path().empty() || !link_kernel(*linker, work, streams, emit, shared).empty()) return nullptr;
+  return load_tile(shared, streams);
+}
 
 KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered) {
   KernelArguments a{{}, lowered.inputs, lowered.results, spec.streams};
@@ -93,23 +92,20 @@ KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowere
 std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
   return with_vectors_or_without(spec, [&](bool vectors) {
     auto made = std::make_unique<CompiledKernel>();
-    auto by_way_of = [&](DiskCache& folder) {
+    auto as_object = [&](auto&& linked) {
       const Halide::Target target = object_target();
       LoweredKernel lowered = lower(spec, target, vectors);
       made->arguments = arguments_of(spec, lowered);
-      made->code = folder.store(key, made->arguments, [&](const std::string& path) {
-        lowered.pipeline.compile_to_object(path, lowered.arguments, kTileSymbol, target);
-        if (spec.streams) make_nontemporal(path);
-      });
+      made->code = linked([&](const std::string& path) { lowered.pipeline.compile_to_object(path, lowered.arguments, kTileSymbol, target); });
       return made->code != nullptr;
     };
     // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
     // a second of a process's time, is not needed.
-    if (disk && disk->stores() && by_way_of(*disk)) return made;
+    auto kept = [&](const Emit& emit) { return disk->store(key, made->arguments, emit); };
+    if (disk && disk->stores() && as_object(kept)) return made;
     // Code in memory never was an object file, and has no non-temporal stores. (With Halide's own checks it needs its runtime.)
-    if (spec.streams && find_linker() && !std::getenv("XHAT_HALIDE_CHECKS"))
-      if (const PrivateFolder folder; !folder.path.empty())
-        if (DiskCache once(folder.path, DiskCache::kDefaultBytes, false); once.stores() && by_way_of(once)) return made;
+    auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, emit); };
+    if (spec.streams && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
     const Halide::Target target = cpu_target();
     LoweredKernel lowered = lower(spec, target, vectors);
     made->arguments = arguments_of(spec, lowered);

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,7 +13,9 @@
 
 #include "runtime/child.h"
 #include "runtime/fingerprint.h"
+#include "runtime/nontemporal.h"
 #include "runtime/tile_services.h"
+#include "runtime/whole_file.h"
 
 namespace xhat::runtime {
 namespace {
@@ -163,6 +166,20 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
   if (end.fine()) return "";
   std::string line = end.said.substr(0, end.said.find('\n'));
   return linker.program + " failed" + (line.empty() ? "" : ": " + line);
+}
+
+std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
+                        const std::function<void(const std::string& path)>& emit, const std::string& shared) {
+  // In memory: where the disk is full, LLVM ends the process.
+  File object(memfd_create("xhat kernel", MFD_CLOEXEC));
+  if (object < 0) return std::strerror(errno);
+  emit("/proc/self/fd/" + std::to_string(static_cast<int>(object)));
+  const std::string kernel = work.file("kernel.o"), services = work.file("services.o");
+  std::string content;
+  if (!read_all(object, content)) return std::strerror(errno);
+  if (streams) make_nontemporal_in(content);
+  if (!write_all(kernel, content) || !write_all(services, services_object())) return std::strerror(errno);
+  return link_shared(linker, work.path(), {kernel, services}, shared);
 }
 
 std::unique_ptr<TileCode> load_tile(const std::string& shared, bool streams, std::string* why) {

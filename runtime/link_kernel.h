@@ -4,11 +4,13 @@
 // to it, in which each of these is a jump through the context that every call of the kernel carries as its first argument:
 // no symbols to resolve at load time, no second runtime, nothing that differs between processes.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "runtime/compiled_kernel.h"
+#include "runtime/work_folder.h"
 
 namespace xhat::runtime {
 
@@ -27,6 +29,10 @@ std::string services_object();
 // Empty if all is well, else what is wrong.
 std::string link_shared(const Linker& linker, const std::string& folder, const std::vector<std::string>& objects,
                         const std::string& shared);
+
+// The same of what `emit` writes to a path, an object file with kTileSymbol in it, and of the services. What emit throws is handed on.
+std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
+                        const std::function<void(const std::string& path)>& emit, const std::string& shared);
 
 // Null if it cannot be loaded; then `why` says why. The file must be known to be ours.
 std::unique_ptr<TileCode> load_tile(const std::string& shared, bool streams, std::string* why = nullptr);

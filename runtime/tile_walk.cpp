@@ -8,6 +8,7 @@
 #include "runtime/element_type.h"
 #include "runtime/finish.h"
 #include "runtime/scratch.h"
+#include "runtime/tile_services.h"
 
 namespace xhat::runtime {
 namespace {
@@ -84,11 +85,10 @@ std::vector<int64_t> tiles_by_rule(const WalkKernel& k) {
 // Elements before the first line of the results, where they all begin with a line there. Tiles that begin with lines are written
 // by whole lines, however the caller's memory lies: the C library's large blocks begin 16 bytes behind one.
 static int64_t before_lines(const WalkKernel& k, const std::vector<TensorView>& views) {
-  constexpr uintptr_t kLine = 64;
   uintptr_t before = 0;
   for (const WalkResult& r : k.results) {
     const TensorView& v = views[static_cast<size_t>(r.tensor)];
-    const uintptr_t bytes = byte_size(r.type), here = (kLine - reinterpret_cast<uintptr_t>(v.data) % kLine) % kLine;
+    const uintptr_t bytes = byte_size(r.type), here = -reinterpret_cast<uintptr_t>(v.data) % kStreamLine;
     if (v.strides[r.dims[0].of] * r.dims[0].step != 1 || here % bytes != 0 || (&r != &k.results[0] && here != before)) return 0;
     before = here;
   }
@@ -103,7 +103,8 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
       p.tiles *= p.counts.back();
     }
     for (const WalkInput& input : k.inputs) p.sizes.push_back(size_value(input.type, input.value));
-    p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::part && p.tiles > 1 && !k.results.empty();
+    p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::part && p.tiles > 1 && !k.results.empty() &&
+                k.shared[0].tile >= static_cast<int64_t>(kStreamLine);  // what comes before a line is less than a tile
     for (const WalkResult& r : k.results)
       p.one_row = p.one_row && r.reduced.empty() && r.dims.size() == 1 && r.moves.size() == 1 &&
                   byte_size(r.type) == byte_size(k.results[0].type);
@@ -200,22 +201,19 @@ void TileWalk::run_kernel(size_t index, State& state, ThreadPool& pool) const {
     }
   }
 
-  // The first tile is what comes before a line.
-  const int64_t head = p.one_row ? before_lines(k, state.views) : 0;
-  const int64_t tiles = head > 0 ? 1 + (k.shared[0].extent - head + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
+  // So much of the first tile lies before the axis begins: what is left of it comes before a line.
+  const int64_t head = p.one_row ? before_lines(k, state.views) : 0, skipped = head > 0 ? k.shared[0].tile - head : 0;
+  const int64_t tiles = skipped > 0 ? (k.shared[0].extent + skipped + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
   auto tile = [&](int worker, int64_t number) {
     auto& w = ks.workers[static_cast<size_t>(worker)];
     int64_t position[kMaxRank] = {}, origin[kMaxRank] = {}, extent[kMaxRank] = {};
-    if (head > 0) {
-      origin[0] = number == 0 ? 0 : head + (number - 1) * k.shared[0].tile;
-      extent[0] = number == 0 ? head : std::min(k.shared[0].tile, k.shared[0].extent - origin[0]);
-    }
-    for (size_t s = head > 0 ? 0 : k.shared.size(); s-- > 0;) {
+    for (size_t s = k.shared.size(); s-- > 0;) {
       const WalkAxis& axis = k.shared[s];
-      position[s] = number % p.counts[s];
+      position[s] = s == 0 ? number : number % p.counts[s];
       number /= p.counts[s];
-      origin[s] = position[s] * axis.tile;
-      extent[s] = std::min(axis.tile, axis.extent - origin[s]);
+      const int64_t begin = position[s] * axis.tile - skipped;
+      origin[s] = std::max<int64_t>(0, begin);
+      extent[s] = std::min(begin + axis.tile, axis.extent) - origin[s];
     }
     for (size_t i = 0; i < w.scalars.size(); ++i) {
       auto [s, count, value] = k.scalars[i];
