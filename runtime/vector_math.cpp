@@ -79,10 +79,9 @@ const Format& format(const Expr& x) {
 Expr number(Type t, double value) { return Halide::Internal::make_const(t, value); }
 Expr word(Type t, uint64_t value) { return Halide::Internal::make_const(t, value); }
 
-// Clamps that keep NaN: vminps and vmaxps return their second operand, here x, when the comparison is
-// unordered.
-Expr at_most(const Expr& x, double c) { return select(number(x.type(), c) < x, number(x.type(), c), x); }
-Expr at_least(const Expr& x, double c) { return select(x < number(x.type(), c), number(x.type(), c), x); }
+// Clamps that keep NaN.
+Expr at_most(const Expr& x, double c) { return vmath::min(x, number(x.type(), c)); }
+Expr at_least(const Expr& x, double c) { return vmath::max(x, number(x.type(), c)); }
 
 // Horner; in cache Estrin was within noise (the loop over vectors supplies the parallelism).
 Expr polynomial(const Expr& x, const Coefficients& c) {
@@ -410,7 +409,7 @@ Expr quotient(const Expr& x, const Expr& divisor) {
 Expr sqrt(const Expr& x) { return Halide::sqrt(x); }
 Expr rsqrt(const Expr& x) { return quotient(number(x.type(), 1), Halide::sqrt(x)); }
 
-// vmaxps returns its second operand when unordered, so only a NaN in the first needs a select; a number needs none.
+// vmaxps and vminps return their second operand when unordered, so only a NaN in the first needs a select; a number needs none.
 static bool is_number(const Expr& e) {
   const auto value = Halide::Internal::as_const_float(e);
   return value && !std::isnan(*value);
