@@ -1,4 +1,4 @@
-// Two ways to compile an op, called in turn: what the machine does meanwhile hits both.
+// Two ways to compile an op, or to lay out its tensors, called in turn: what the machine does meanwhile hits both.
 #pragma once
 #include <benchmark/benchmark.h>
 
@@ -14,7 +14,7 @@ namespace xhat::bench {
 
 class InTurn {
  public:
-  InTurn(CompiledOp op, const DimValues& dims) : setup_(std::move(op), dims), stash_(setup_.op.forward(setup_.outer)) {}
+  InTurn(CompiledOp op, const DimValues& dims, size_t behind = 0) : setup_(std::move(op), dims, behind), stash_(setup_.op.forward(setup_.outer)) {}
 
   // Least times of both as counters a_ms and b_ms, and `ratio`, the first over the second.
   static void run(benchmark::State& state, CompiledOp::Phase phase, const std::string& a, InTurn& first, const std::string& b,

@@ -1,9 +1,9 @@
 // Results written past the cache, and as ever (docs/design.md, "Past the cache"); and tiles of four times the bytes, where a kernel is
-// as large as that:
+// as large as that; and tensors that begin with a line of the cache, and 16 bytes behind, where the C library's large blocks do:
 //
-//     build/bench/xhat_bench --benchmark_filter='stream/|long_tiles/'
+//     build/bench/xhat_bench --benchmark_filter='stream/|long_tiles/|lines/'
 //
-// Calls alternate. plain_ms, past_ms; short_ms, long_ms: the least times.
+// Calls alternate. plain_ms, past_ms; short_ms, long_ms; lines_ms, behind_ms: the least times.
 #include <cstdint>
 #include <memory>
 
@@ -42,12 +42,16 @@ CompiledOp compiled(const Case& c, const FusionOptions& fusion) {
   return compile(parse_op(bench::peer_op(c.op)), options);
 }
 
-using Options = std::pair<const char*, FusionOptions>;
+struct Options {
+  const char* name;
+  FusionOptions fusion;
+  size_t behind = 0;  // a line, bytes
+};
 
 void run(benchmark::State& state, const Case& c, Phase phase, const Options& a, const Options& b) {
   try {
-    bench::InTurn first(compiled(c, a.second), c.dims), second(compiled(c, b.second), c.dims);
-    bench::InTurn::run(state, phase, a.first, first, b.first, second);
+    bench::InTurn first(compiled(c, a.fusion), c.dims, a.behind), second(compiled(c, b.fusion), c.dims, b.behind);
+    bench::InTurn::run(state, phase, a.name, first, b.name, second);
   } catch (const std::exception& e) {
     state.SkipWithError(e.what());
   }
@@ -70,6 +74,7 @@ void run(benchmark::State& state, const Case& c, Phase phase, const Options& a, 
   for (const Case& c : cases()) {
     add("stream", c, {"plain", plain}, {"past", past});
     if (c.tiles) add("long_tiles", c, {"short", short_tiles}, {"long", {}});
+    add("lines", c, {"lines", past}, {"behind", past, 16});
   }
   return true;
 }();

@@ -40,7 +40,7 @@ void put(float* p, V v) {
 // e^x, 0 below -87: rounding by a large number, whose low bits then are the exponent.
 inline V exp_of(V x) {
   const V magic = set(12582912.0f);
-  x = max(min(x, set(88.0f)), set(-87.0f));
+  x = clamp(x, set(-87.0f), set(88.0f));
   V t = fma(x, set(1.44269504f), magic), n = t - magic;
   V r = fma(n, set(-0.693147182f), x);
   r = fma(n, set(1.90465421e-9f), r);

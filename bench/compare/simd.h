@@ -22,13 +22,7 @@ inline V load_unaligned(const float* p) { return _mm512_loadu_ps(p); }
 inline void store_unaligned(float* p, V v) { _mm512_storeu_ps(p, v); }
 inline V max(V a, V b) { return _mm512_max_ps(a, b); }
 inline V min(V a, V b) { return _mm512_min_ps(a, b); }
-inline V times_power_in(V x, V t) {  // x 2^n for the n in the low bits of t
-  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), _mm512_slli_epi32(_mm512_castps_si512(t), 23)));
-}
-inline V add(V a, V b) { return _mm512_add_ps(a, b); }
-inline V mul(V a, V b) { return _mm512_mul_ps(a, b); }
 inline V fma(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
-inline V clamp(V x, V low, V high) { return _mm512_min_ps(_mm512_max_ps(x, low), high); }
 inline V round(V x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline V times_power_of_2(V x, V n) { return _mm512_scalef_ps(x, n); }
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -43,16 +37,10 @@ inline V load_unaligned(const float* p) { return _mm256_loadu_ps(p); }
 inline void store_unaligned(float* p, V v) { _mm256_storeu_ps(p, v); }
 inline V max(V a, V b) { return _mm256_max_ps(a, b); }
 inline V min(V a, V b) { return _mm256_min_ps(a, b); }
-inline V times_power_in(V x, V t) {  // x 2^n for the n in the low bits of t
-  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(x), _mm256_slli_epi32(_mm256_castps_si256(t), 23)));
-}
-inline V add(V a, V b) { return _mm256_add_ps(a, b); }
-inline V mul(V a, V b) { return _mm256_mul_ps(a, b); }
 inline V fma(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
-inline V clamp(V x, V low, V high) { return _mm256_min_ps(_mm256_max_ps(x, low), high); }
 inline V round(V x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 inline V times_power_of_2(V x, V n) {
-  return mul(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
+  return x * _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
 #else
 // Any x86-64: its figures say little of what engines reach that compile for the machine at hand.
@@ -67,18 +55,23 @@ inline V load_unaligned(const float* p) { return _mm_loadu_ps(p); }
 inline void store_unaligned(float* p, V v) { _mm_storeu_ps(p, v); }
 inline V max(V a, V b) { return _mm_max_ps(a, b); }
 inline V min(V a, V b) { return _mm_min_ps(a, b); }
-inline V times_power_in(V x, V t) {  // x 2^n for the n in the low bits of t
-  return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(x), _mm_slli_epi32(_mm_castps_si128(t), 23)));
-}
-inline V add(V a, V b) { return _mm_add_ps(a, b); }
-inline V mul(V a, V b) { return _mm_mul_ps(a, b); }
-inline V fma(V a, V b, V c) { return add(mul(a, b), c); }
-inline V clamp(V x, V low, V high) { return _mm_min_ps(_mm_max_ps(x, low), high); }
+inline V fma(V a, V b, V c) { return a * b + c; }
 inline V round(V x) { return _mm_cvtepi32_ps(_mm_cvtps_epi32(x)); }
 inline V times_power_of_2(V x, V n) {
-  return mul(x, _mm_castsi128_ps(_mm_slli_epi32(_mm_add_epi32(_mm_cvtps_epi32(n), _mm_set1_epi32(127)), 23)));
+  return x * _mm_castsi128_ps(_mm_slli_epi32(_mm_add_epi32(_mm_cvtps_epi32(n), _mm_set1_epi32(127)), 23));
 }
 #endif
+
+// Vectors of GCC have operators.
+inline V add(V a, V b) { return a + b; }
+inline V mul(V a, V b) { return a * b; }
+inline V clamp(V x, V low, V high) { return min(max(x, low), high); }
+
+// x 2^n for the n in the low bits of t.
+inline V times_power_in(V x, V t) {
+  using Bits [[gnu::vector_size(sizeof(V))]] = int;
+  return reinterpret_cast<V>(reinterpret_cast<Bits>(x) + (reinterpret_cast<Bits>(t) << 23));
+}
 
 inline void fence() { _mm_sfence(); }  // non-temporal stores are done after it
 
