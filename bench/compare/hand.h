@@ -10,16 +10,17 @@
 namespace xhat::bench::hand {
 
 constexpr auto kStep = static_cast<int64_t>(kLanes);
-constexpr int64_t kTile = 16384;  // elements, 64 kB
-constexpr int64_t kMostColumns = 4096;  // of a row that is kept on the stack
+constexpr int64_t kTile = 16384;                  // elements, 64 kB
+constexpr int64_t kMostColumns = 4096;            // of a row that is kept on the stack
 constexpr int64_t kStreamed = int64_t{32} << 20;  // bytes of a call from which on results go past the cache
 
 // Threads take the next one when they are done; what they wrote past the cache is there when all are.
 template <class F>
 void tiles(int64_t n, F f) {
-#pragma omp parallel for schedule(dynamic)
-  for (int64_t i = 0; i < n; ++i) {
-    f(i);
+#pragma omp parallel
+  {
+#pragma omp for schedule(dynamic) nowait
+    for (int64_t i = 0; i < n; ++i) f(i);
     fence();
   }
 }
@@ -27,14 +28,18 @@ void tiles(int64_t n, F f) {
 // f(stream) with a constant: whether the results go past the cache.
 template <class F>
 auto streamed(int64_t bytes, F f) {
-  if (bytes > kStreamed) f(std::true_type());
-  else f(std::false_type());
+  if (bytes > kStreamed)
+    f(std::true_type());
+  else
+    f(std::false_type());
 }
 
 template <bool kStream>
 void put(float* p, V v) {
-  if constexpr (kStream) stream(p, v);
-  else store(p, v);
+  if constexpr (kStream)
+    stream(p, v);
+  else
+    store(p, v);
 }
 
 // e^x, 0 below -87: rounding by a large number, whose low bits then are the exponent.
@@ -47,6 +52,14 @@ inline V exp_of(V x) {
   V p = set(1.39464985e-3f);
   for (float c : {8.36661085e-3f, 4.16662805e-2f, 1.66665435e-1f, 0.5f, 1.0f, 1.0f}) p = fma(p, r, set(c));
   return times_power_in(p, t);
+}
+
+// x P(x^2)/Q(x^2), as Eigen and XLA do, with coefficients of tools/fit_vector_math.py.
+inline V tanh_of(V x) {
+  V t = min(x * x, set(81.36f)), p = set(1.33837492e-8f), q = set(7.79003187e-7f);
+  for (float c : {2.06354471e-5f, 0.00349743548f, 0.133826688f, 1.0f}) p = fma(p, t, set(c));
+  for (float c : {0.000328848051f, 0.0258842781f, 0.467159897f, 1.0f}) q = fma(q, t, set(c));
+  return clamp(x * (p / q), set(-1), set(1));
 }
 
 inline float sum(V v) {
@@ -80,6 +93,7 @@ void whole_vectors(std::initializer_list<int64_t> sizes);
 
 Loaders pointwise_loaders();  // hand_pointwise.cpp
 Loaders row_loaders();        // hand_rows.cpp
+Loaders channel_loaders();    // hand_channels.cpp
 Loaders image_loaders();      // hand_images.cpp
 
 }  // namespace xhat::bench::hand

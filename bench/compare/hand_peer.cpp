@@ -15,6 +15,7 @@ int main() {
   using namespace xhat::bench;
   Loaders loaders = hand::pointwise_loaders();
   loaders.merge(hand::row_loaders());
+  loaders.merge(hand::channel_loaders());
   loaders.merge(hand::image_loaders());
   return serve_ops(kIsa, loaders, "not written by hand here");
 }

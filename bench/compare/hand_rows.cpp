@@ -1,5 +1,7 @@
-// Reductions along rows that stay in the first-level cache, and along channels that stay in the second.
+// Reductions along rows that stay in the first-level cache, and sums of rows.
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "bench/compare/hand.h"
 
@@ -98,13 +100,48 @@ void cross_entropy(TensorOp& op) {
   };
 }
 
+// f(r, sums) for all rows, where `sums` are rows that it adds to, of `totals` each; these then are the sums of all.
+class RowsWithSums {
+ public:
+  RowsWithSums(TensorOp& op, int64_t count, std::vector<Tensor> totals)
+      : count_(count), totals_(std::move(totals)), columns_(totals_[0].columns()) {
+    partial_ = op.scratch({kParts * threads(), static_cast<int64_t>(totals_.size()), columns_});
+  }
+
+  template <class F>
+  void operator()(F f) const {
+    const int64_t parts = partial_.shape[0], size = partial_.size() / parts;
+    tiles(parts, [&](int64_t part) {
+      float* sums = partial_.data + part * size;
+      std::fill(sums, sums + size, 0.0f);
+      for (int64_t r = count_ * part / parts; r < count_ * (part + 1) / parts; ++r) f(r, sums);
+    });
+    for (size_t t = 0; t < totals_.size(); ++t)
+      for (int64_t i = 0; i < columns_; i += kStep) {
+        V total = set(0);
+        for (int64_t part = 0; part < parts; ++part) total += load(partial_.data + part * size + static_cast<int64_t>(t) * columns_ + i);
+        store(totals_[t].data + i, total);
+      }
+  }
+
+ private:
+  static constexpr int64_t kParts = 4;  // per thread
+
+  int64_t count_;
+  std::vector<Tensor> totals_;
+  int64_t columns_;
+  Tensor partial_;
+};
+
+void add_to(float* sum, V v) { store(sum, load(sum) + v); }
+
 void layer_norm(TensorOp& op) {
   Tensor x = op.input("x"), gamma = op.input("gamma"), beta = op.input("beta"), y = op.output("y", x.shape);
   Tensor mean = op.stash({x.rows()}), scale = op.stash({x.rows()});
   Tensor dy = op.cotangent("y"), dx = op.gradient("x"), dgamma = op.gradient("gamma"), dbeta = op.gradient("beta");
-  const int64_t n = x.columns(), parts = 4 * threads();
-  Tensor partial = op.scratch({parts, 2, n});
+  const int64_t n = x.columns();
   const float count = static_cast<float>(n);
+  const RowsWithSums rows_with_sums(op, x.rows(), {dgamma, dbeta});
   whole_vectors({n});
   op.saves({"x", "gamma"});
   op.forward = [=] {
@@ -118,93 +155,169 @@ void layer_norm(TensorOp& op) {
         });
         const float s = scale.data[r] = 1 / std::sqrt(sum(squares) / count + kEps);
         for (int64_t i = 0; i < n; i += kStep)
-          put<stream.value>(y.data + r * n + i,
-                            fma((load(in + i) - set(m)) * set(s), load(gamma.data + i), load(beta.data + i)));
+          put<stream.value>(y.data + r * n + i, fma((load(in + i) - set(m)) * set(s), load(gamma.data + i), load(beta.data + i)));
       });
     });
   };
   op.backward = [=] {
     streamed(12 * x.size(), [&](auto stream) {
-      tiles(parts, [&](int64_t part) {
-        float *sum_gamma = partial.data + part * 2 * n, *sum_beta = sum_gamma + n;
-        std::fill(sum_gamma, sum_gamma + 2 * n, 0.0f);
-        for (int64_t r = x.rows() * part / parts; r < x.rows() * (part + 1) / parts; ++r) {
-          const float *in = x.data + r * n, *d = dy.data + r * n;
-          const V m = set(mean.data[r]), s = set(scale.data[r]);
-          V level = set(0), along = set(0);
-          for (int64_t i = 0; i < n; i += kStep) {
-            V normal = (load(in + i) - m) * s, g = load(d + i), scaled = g * load(gamma.data + i);
-            store(sum_gamma + i, fma(g, normal, load(sum_gamma + i)));
-            store(sum_beta + i, load(sum_beta + i) + g);
-            level += scaled;
-            along = fma(scaled, normal, along);
-          }
-          const V a = set(sum(level) / count), b = set(sum(along) / count);
-          for (int64_t i = 0; i < n; i += kStep) {
-            V normal = (load(in + i) - m) * s;
-            put<stream.value>(dx.data + r * n + i, s * (load(d + i) * load(gamma.data + i) - a - normal * b));
-          }
+      rows_with_sums([&](int64_t r, float* sums) {
+        const float *in = x.data + r * n, *d = dy.data + r * n;
+        const V m = set(mean.data[r]), s = set(scale.data[r]);
+        V level = set(0), along = set(0);
+        for (int64_t i = 0; i < n; i += kStep) {
+          V normal = (load(in + i) - m) * s, g = load(d + i), scaled = g * load(gamma.data + i);
+          add_to(sums + i, g * normal);
+          add_to(sums + n + i, g);
+          level += scaled;
+          along = fma(scaled, normal, along);
+        }
+        const V a = set(sum(level) / count), b = set(sum(along) / count);
+        for (int64_t i = 0; i < n; i += kStep) {
+          V normal = (load(in + i) - m) * s;
+          put<stream.value>(dx.data + r * n + i, s * (load(d + i) * load(gamma.data + i) - a - normal * b));
         }
       });
     });
-    for (int64_t i = 0; i < n; i += kStep) {
-      V g = set(0), b = set(0);
-      for (int64_t part = 0; part < parts; ++part) {
-        g += load(partial.data + part * 2 * n + i);
-        b += load(partial.data + part * 2 * n + n + i);
-      }
-      store(dgamma.data + i, g);
-      store(dbeta.data + i, b);
-    }
   };
 }
 
-void batch_norm_train(TensorOp& op) {
-  Tensor x = op.input("x"), gamma = op.input("gamma"), beta = op.input("beta"), y = op.output("y", x.shape);
-  Tensor mean = op.stash(gamma.shape), scale = op.stash(gamma.shape);
-  Tensor dy = op.cotangent("y"), dx = op.gradient("x"), dgamma = op.gradient("gamma"), dbeta = op.gradient("beta");
-  const int64_t images = x.shape[0], channels = x.shape[1], plane = x.shape[2] * x.shape[3];
-  const float count = static_cast<float>(images * plane);
-  whole_vectors({plane});
+void rms_norm(TensorOp& op) {
+  Tensor x = op.input("x"), gamma = op.input("gamma"), y = op.output("y", x.shape), scale = op.stash({x.rows()});
+  Tensor dy = op.cotangent("y"), dx = op.gradient("x"), dgamma = op.gradient("gamma");
+  const int64_t n = x.columns();
+  const float count = static_cast<float>(n);
+  const RowsWithSums rows_with_sums(op, x.rows(), {dgamma});
+  whole_vectors({n});
   op.saves({"x", "gamma"});
-  auto at = [=](const Tensor& t, int64_t image, int64_t c) { return t.data + (image * channels + c) * plane; };
   op.forward = [=] {
     streamed(8 * x.size(), [&](auto stream) {
-      tiles(channels, [&](int64_t c) {
-        V total = set(0), squares = set(0);
-        for (int64_t k = 0; k < images; ++k) total += sum_of(plane, [&](int64_t i) { return load(at(x, k, c) + i); });
-        const float m = mean.data[c] = sum(total) / count;
-        for (int64_t k = 0; k < images; ++k)
-          squares += sum_of(plane, [&](int64_t i) {
-            V d = load(at(x, k, c) + i) - set(m);
-            return d * d;
-          });
-        const float s = scale.data[c] = 1 / std::sqrt(sum(squares) / count + kEps);
-        const V factor = set(s * gamma.data[c]), level = set(beta.data[c]);
-        for (int64_t k = 0; k < images; ++k)
-          for (int64_t i = 0; i < plane; i += kStep)
-            put<stream.value>(at(y, k, c) + i, fma(load(at(x, k, c) + i) - set(m), factor, level));
+      rows(x.rows(), [&](int64_t r) {
+        const float* in = x.data + r * n;
+        V squares = sum_of(n, [&](int64_t i) { return load(in + i) * load(in + i); });
+        const V s = set(scale.data[r] = 1 / std::sqrt(sum(squares) / count + kEps));
+        for (int64_t i = 0; i < n; i += kStep) put<stream.value>(y.data + r * n + i, load(in + i) * s * load(gamma.data + i));
       });
     });
   };
   op.backward = [=] {
     streamed(12 * x.size(), [&](auto stream) {
-      tiles(channels, [&](int64_t c) {
-        const float s = scale.data[c];
-        const V m = set(mean.data[c]);
-        V total = set(0), along = set(0);
-        for (int64_t k = 0; k < images; ++k) {
-          const float *d = at(dy, k, c), *in = at(x, k, c);
-          total += sum_of(plane, [&](int64_t i) { return load(d + i); });
-          along += sum_of(plane, [&](int64_t i) { return load(d + i) * (load(in + i) - m); });
-        }
-        dbeta.data[c] = sum(total);
-        dgamma.data[c] = sum(along) * s;
-        const V level = set(dbeta.data[c] / count), slope = set(dgamma.data[c] * s / count), factor = set(gamma.data[c] * s);
-        for (int64_t k = 0; k < images; ++k)
-          for (int64_t i = 0; i < plane; i += kStep)
-            put<stream.value>(at(dx, k, c) + i, factor * (load(at(dy, k, c) + i) - level - (load(at(x, k, c) + i) - m) * slope));
+      rows_with_sums([&](int64_t r, float* sums) {
+        const float *in = x.data + r * n, *d = dy.data + r * n;
+        const V s = set(scale.data[r]);
+        V along = sum_of(n, [&](int64_t i) {
+          V product = load(d + i) * load(in + i);
+          add_to(sums + i, product * s);
+          return product * load(gamma.data + i);
+        });
+        const V slope = set(sum(along) / count) * s * s;
+        for (int64_t i = 0; i < n; i += kStep)
+          put<stream.value>(dx.data + r * n + i, s * (load(d + i) * load(gamma.data + i) - slope * load(in + i)));
       });
+    });
+  };
+}
+
+// u (1 + tanh(g))/2 with g = a (u + b u^3).
+void gelu_tanh_bias(TensorOp& op) {
+  Tensor x = op.input("x"), b = op.input("b"), y = op.output("y", x.shape);
+  Tensor dy = op.cotangent("y"), dx = op.gradient("x"), db = op.gradient("b");
+  const int64_t n = x.columns();
+  const RowsWithSums rows_with_sums(op, x.rows(), {db});
+  constexpr float kA = 0.7978845608f, kAB = kA * 0.044715f;
+  whole_vectors({n});
+  op.saves({"x", "b"});
+  op.forward = [=] {
+    streamed(8 * x.size(), [&](auto stream) {
+      rows(x.rows(), [&](int64_t r) {
+        for (int64_t i = 0; i < n; i += kStep) {
+          V u = load(x.data + r * n + i) + load(b.data + i), half = u * set(0.5f);
+          put<stream.value>(y.data + r * n + i, fma(half, tanh_of(u * fma(u * u, set(kAB), set(kA))), half));
+        }
+      });
+    });
+  };
+  op.backward = [=] {
+    streamed(12 * x.size(), [&](auto stream) {
+      rows_with_sums([&](int64_t r, float* sums) {
+        for (int64_t i = 0; i < n; i += kStep) {
+          V u = load(x.data + r * n + i) + load(b.data + i), square = u * u, half = set(0.5f);
+          V t = tanh_of(u * fma(square, set(kAB), set(kA)));
+          V slope = (set(1) - t * t) * u * fma(square, set(3 * kAB), set(kA));
+          V out = load(dy.data + r * n + i) * fma(half, t + slope, half);
+          add_to(sums + i, out);
+          put<stream.value>(dx.data + r * n + i, out);
+        }
+      });
+    });
+  };
+}
+
+// Pairs (d, d+K) of a row turned by an angle of the step t; backward: turned back.
+void rope(TensorOp& op) {
+  Tensor x = op.input("x"), cos = op.input("cos"), sin = op.input("sin"), y = op.output("y", x.shape);
+  Tensor dy = op.cotangent("y"), dx = op.gradient("x");
+  const int64_t steps = x.shape[1], heads = x.shape[2], half = cos.columns();
+  whole_vectors({half});
+  op.saves({"cos", "sin"});
+  auto turn = [=](const Tensor& to, const Tensor& from, float sign) {
+    rows(x.shape[0] * steps, [&](int64_t r) {
+      const float *c = cos.data + r % steps * half, *s = sin.data + r % steps * half;
+      for (int64_t h = r * heads; h < (r + 1) * heads; ++h)
+        for (int64_t d = 0; d < half; d += kStep) {
+          const float* in = from.data + h * 2 * half + d;
+          V a = load(in), b = load(in + half), along = load(c + d), across = load(s + d) * set(sign);
+          store(to.data + h * 2 * half + d, a * along - b * across);
+          store(to.data + h * 2 * half + half + d, fma(b, along, a * across));
+        }
+    });
+  };
+  op.forward = [=] { turn(y, x, 1); };
+  op.backward = [=] { turn(dx, dy, -1); };
+}
+
+// Bags of rows of a table.
+void embedding_sum(TensorOp& op) {
+  Tensor table = op.input("table");
+  const Data& bags = op.ids("ids");
+  const int32_t* ids = bags.ints();
+  const int64_t length = bags.shape[1], count = bags.shape[0], n = table.columns();
+  Tensor y = op.output("y", {count, n}), dy = op.cotangent("y"), dtable = op.gradient("table");
+  constexpr int64_t kWidth = 8;  // vectors in registers
+  whole_vectors({n});
+  if (n % (kWidth * kStep) != 0) throw Skip("not by hand at such rows");
+  op.saves({"ids"});
+  // The sum of the rows from(k), k = 0, 1, ... below n.
+  auto gather = [=](float* to, const Tensor& rows_of, int64_t terms, auto from) {
+    for (int64_t first = 0; first < n; first += kWidth * kStep) {
+      V s[kWidth];
+      for (V& v : s) v = set(0);
+      for (int64_t k = 0; k < terms; ++k)
+        for (int64_t j = 0; j < kWidth; ++j) s[j] += load(rows_of.data + from(k) * n + first + j * kStep);
+      for (int64_t j = 0; j < kWidth; ++j) store(to + first + j * kStep, s[j]);
+    }
+  };
+  op.forward = [=] {
+    rows(count, [&](int64_t r) { gather(y.data + r * n, table, length, [&](int64_t l) { return ids[r * length + l]; }); });
+  };
+  // Each thread has a part of the table: which bags each of its rows is in, by counting, then their sum. Of rows of others, the last
+  // one of the lists takes note: a branch would be mispredicted.
+  op.backward = [=] {
+    const int64_t parts = threads(), v = table.rows();
+    tiles(parts, [&](int64_t part) {
+      const int64_t begin = v * part / parts, size = v * (part + 1) / parts - begin;
+      thread_local std::vector<int32_t> starts, bag;
+      starts.assign(static_cast<size_t>(size) + 3, 0);
+      bag.resize(static_cast<size_t>(count * length));
+      auto row_of = [&](int64_t i) { return std::min(static_cast<size_t>(ids[i] - begin), static_cast<size_t>(size)); };
+      for (int64_t i = 0; i < count * length; ++i) ++starts[row_of(i) + 2];
+      for (size_t i = 1; i < starts.size(); ++i) starts[i] += starts[i - 1];
+      for (int32_t b = 0; b < count; ++b)
+        for (int64_t i = b * length; i < (b + 1) * length; ++i) bag[static_cast<size_t>(starts[row_of(i) + 1]++)] = b;
+      for (int64_t row = 0; row < size; ++row) {
+        const int32_t *at = &starts[static_cast<size_t>(row)], *list = bag.data() + at[0];
+        gather(dtable.data + (begin + row) * n, dy, at[1] - at[0], [&](int64_t k) { return list[k]; });
+      }
     });
   };
 }
@@ -212,7 +325,9 @@ void batch_norm_train(TensorOp& op) {
 }  // namespace
 
 Loaders row_loaders() {
-  return {{"softmax", softmax}, {"cross_entropy", cross_entropy}, {"layer_norm", layer_norm}, {"batch_norm_train", batch_norm_train}};
+  return {{"softmax", softmax},   {"cross_entropy", cross_entropy},   {"layer_norm", layer_norm},
+          {"rms_norm", rms_norm}, {"gelu_tanh_bias", gelu_tanh_bias}, {"embedding_sum", embedding_sum},
+          {"rope", rope}};
 }
 
 }  // namespace xhat::bench::hand
