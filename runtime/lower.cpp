@@ -84,6 +84,7 @@ std::vector<std::vector<size_t>> Lowering::groups() const {
     found.push_back(is_map ? side_by_side(i, emitted) : same_domain(i, emitted));
     for (size_t g : found.back()) emitted[g] = true;
   }
+  join_temporaries(found);
   return found;
 }
 
@@ -206,20 +207,17 @@ Expr Lowering::extent(Id x) const {
 
 void Lowering::find_row_loop() {
   if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return contraction(m).has_value(); })) return;
-  size_t result = SIZE_MAX;
-  std::vector<size_t> side;  // the result, and those that are written beside it
-  std::vector<bool> before(spec_.members.size(), false);
-  for (size_t i = 0; i < spec_.members.size(); ++i) {
-    if (std::ranges::find(side, i) != side.end()) continue;
-    if (spec_.tensors[spec_.members[i].tensor].use != SpecTensor::Use::temporary) {
-      if (result != SIZE_MAX) return;
-      result = i;
-      side = side_by_side(i, before);
-    }
-    before[i] = true;
+  const auto all = groups();
+  const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
+  for (const auto& group : all) {
+    auto leaves = [&](const SpecMember* m) { return spec_.tensors[m->tensor].use != SpecTensor::Use::temporary; };
+    if (std::ranges::none_of(members_of(group), leaves)) continue;
+    if (side) return;
+    side = &group;
   }
+  const size_t result = side->front();
   const SpecMember& r = spec_.members[result];
-  if (r.op != Op::constant || spec_.members.size() == side.size()) return;
+  if (r.op != Op::constant || all.size() == 1) return;
   const Id v = vector_axis({result});
   Id row = kNone;
   for (Id x : spec_.shared)
@@ -228,8 +226,8 @@ void Lowering::find_row_loop() {
   for (const SpecMember& m : spec_.members)
     for (Id x : spec_.shared)
       if (axis(x).kind() != AxisKind::single && std::ranges::find(m.left, x) == m.left.end()) return;
-  if (turned_map(side)) return;
-  for (const auto& group : groups())  // those go by blocks of rows
+  if (turned_map(*side)) return;
+  for (const auto& group : all)  // those go by blocks of rows
     if (shifted_values(group)) return;
   row_result_ = result;
   row_axis_ = row;

@@ -160,8 +160,15 @@ class Lowering {
   void member(const std::vector<size_t>& group);
   void emit_member(const std::vector<size_t>& group);
   void pads_at(const Halide::LoopLevel& where);
+  std::vector<Id> reads_of(const SpecMember& m) const;
+  bool reads_own_place(const SpecMember& m, Id read) const;
   // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
   std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;
+  void join_temporaries(std::vector<std::vector<size_t>>& groups) const;
+  // A temporary that a group of maps computes for itself.
+  bool joined(const std::vector<size_t>& group, const SpecMember& m) const {
+    return &m != &spec_.members[group[0]] && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary;
+  }
   void map(const std::vector<size_t>& group);
   // Axes of a map that it reads by their quotients (y[k/2,l/2] for g[k,l]), and by how much they are divided.
   using Quotients = std::map<Id, int>;

@@ -57,6 +57,10 @@ std::vector<Case> cases() {
       {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
       {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
       {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
+      {"gated", "op f(a: f32[N,D], b: f32[N,D]) -> (y) { y[n,d] = a[n,d] * (1 / (1 + exp(-a[n,d]))) * b[n,d] }", {{"N", 40}, {"D", 70}}, true,
+       {{"allocate", 0, 0}}},  // the sigmoid that both gradients read stays in registers
+      {"gated_and_summed", "op f(a: f32[N,D], b: f32[D]) -> (y) { y[n,d] = a[n,d] * (1 / (1 + exp(-a[n,d]))) * b[d] }", {{"N", 40}, {"D", 70}},
+       true, {}},
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
        {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {"xh_row", 2, 99}, {"xh_ends", 2, 99}}},  // a plane of each, rows copied whole
