@@ -2,6 +2,7 @@
 // knows the op and the machine: the measure of what a generated kernel can reach.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "bench/compare/simd.h"
@@ -86,6 +87,20 @@ V sum_of(int64_t n, F term) {
     for (int64_t k = 0; k < 4; ++k) s[k] += term(i + k * kStep);
   for (; i < n; i += kStep) s[0] += term(i);
   return (s[0] + s[1]) + (s[2] + s[3]);
+}
+
+// What n elements are normalized by.
+constexpr float kEps = 1e-5f;
+struct Moments {
+  float mean, scale;  // 1 / sqrt(variance + kEps)
+};
+inline Moments moments_of(const float* x, int64_t n) {
+  const float count = static_cast<float>(n), mean = sum(sum_of(n, [&](int64_t i) { return load(x + i); })) / count;
+  V squares = sum_of(n, [&](int64_t i) {
+    V d = load(x + i) - set(mean);
+    return d * d;
+  });
+  return {mean, 1 / std::sqrt(sum(squares) / count + kEps)};
 }
 
 // Leaves the op out unless all of this holds: these kernels have no tails but where they say so.

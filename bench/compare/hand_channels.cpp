@@ -6,8 +6,6 @@
 namespace xhat::bench::hand {
 namespace {
 
-constexpr float kEps = 1e-5f;
-
 void batch_norm_train(TensorOp& op) {
   Tensor x = op.input("x"), gamma = op.input("gamma"), beta = op.input("beta"), y = op.output("y", x.shape);
   Tensor mean = op.stash(gamma.shape), scale = op.stash(gamma.shape);
@@ -73,12 +71,9 @@ void group_norm(TensorOp& op) {
     streamed(8 * x.size(), [&](auto stream) {
       tiles(images * groups, [&](int64_t g) {
         const float* in = x.data + g * elements;
-        const float m = mean.data[g] = sum(sum_of(elements, [&](int64_t i) { return load(in + i); })) / count;
-        V squares = sum_of(elements, [&](int64_t i) {
-          V d = load(in + i) - set(m);
-          return d * d;
-        });
-        const float s = scale.data[g] = 1 / std::sqrt(sum(squares) / count + kEps);
+        const auto [m, s] = moments_of(in, elements);
+        mean.data[g] = m;
+        scale.data[g] = s;
         for (int64_t k = 0; k < kSize; ++k) {
           const int64_t c = g % groups * kSize + k;
           const V factor = set(s * gamma.data[c]), level = set(beta.data[c]);

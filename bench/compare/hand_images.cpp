@@ -1,4 +1,5 @@
 // Stencils and pooling: planes, a row at a time.
+#include <array>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -57,49 +58,52 @@ class Padded {
 
   void fill(const float* plane) {
     for (int64_t i = 0; i < height_; ++i)
-      for (int64_t j = 0; j < width_; j += kHalf) std::memcpy(row(i) + j, plane + i * width_ + j, sizeof(Half));
+      for (int64_t j = 0; j < width_; j += kHalf) std::memcpy(data_.data() + begin(i) + j, plane + i * width_ + j, sizeof(Half));
   }
-  float* row(int64_t i) { return data_.data() + (i + 1) * stride_ + 16; }
+  const float* row(int64_t i) const { return data_.data() + begin(i); }
 
  private:
+  int64_t begin(int64_t i) const { return (i + 1) * stride_ + 16; }
+
   int64_t height_, width_, stride_;
   std::vector<float> data_;  // the last column of a row is followed by zeros, which the next row begins with
 };
 
 constexpr int64_t kBand = 4;  // rows that are made of the same ones
 
+// f(q, k, v) for kBand rows i + q, half a vector of columns from j on: v is what tap k = 3r + s of a window reads there,
+// x[i+q+r-1][j+s-1]. Each row of x is loaded once.
+template <class F>
+void taps(const Padded& x, int64_t i, int64_t j, F f) {
+#pragma GCC unroll 8
+  for (int64_t t = 0; t < kBand + 2; ++t) {
+    const float* row = x.row(i + t - 1) + j;
+    const Half at[3] = {half_at(row - 1), half_at(row), half_at(row + 1)};
+#pragma GCC unroll 8
+    for (int64_t q = 0; q < kBand; ++q)
+      if (const int64_t r = t - q; r >= 0 && r < 3)
+        for (int64_t s = 0; s < 3; ++s) f(q, r * 3 + s, at[s]);
+  }
+}
+
 // to[i][j] = sum(r, s: from[i+r-1][j+s-1] * w[r][s]).
-void correlate(Padded& from, const float* w, float* to, int64_t height, int64_t width) {
+void correlate(const Padded& from, const float* w, float* to, int64_t height, int64_t width) {
   for (int64_t i = 0; i < height; i += kBand)
     for (int64_t j = 0; j < width; j += kHalf) {
       Half sums[kBand] = {};
-#pragma GCC unroll 8
-      for (int64_t t = 0; t < kBand + 2; ++t) {
-        const float* row = from.row(i + t - 1) + j;
-        const Half at[3] = {half_at(row - 1), half_at(row), half_at(row + 1)};
-#pragma GCC unroll 8
-        for (int64_t q = std::max<int64_t>(0, t - 2); q < std::min(kBand, t + 1); ++q)
-          for (int64_t s = 0; s < 3; ++s) sums[q] += at[s] * w[(t - q) * 3 + s];
-      }
+      taps(from, i, j, [&](int64_t q, int64_t k, Half v) { sums[q] += v * w[k]; });
       for (int64_t q = 0; q < kBand; ++q) std::memcpy(to + (i + q) * width + j, &sums[q], sizeof(Half));
     }
 }
 
 // sums[r][s] = sum(i, j: d[i][j] * x[i+r-1][j+s-1]).
-void correlations(Padded& x, Padded& d, float* sums, int64_t height, int64_t width) {
+void correlations(const Padded& x, const Padded& d, float* sums, int64_t height, int64_t width) {
   Half s[9] = {};
   for (int64_t i = 0; i < height; i += kBand)
     for (int64_t j = 0; j < width; j += kHalf) {
       Half here[kBand];
       for (int64_t q = 0; q < kBand; ++q) here[q] = half_at(d.row(i + q) + j);
-#pragma GCC unroll 8
-      for (int64_t t = 0; t < kBand + 2; ++t) {
-        const float* row = x.row(i + t - 1) + j;
-        const Half at[3] = {half_at(row - 1), half_at(row), half_at(row + 1)};
-#pragma GCC unroll 8
-        for (int64_t q = std::max<int64_t>(0, t - 2); q < std::min(kBand, t + 1); ++q)
-          for (int64_t k = 0; k < 3; ++k) s[(t - q) * 3 + k] += at[k] * here[q];
-      }
+      taps(x, i, j, [&](int64_t q, int64_t k, Half v) { s[k] += v * here[q]; });
     }
   for (int64_t k = 0; k < 9; ++k) {
     sums[k] = 0;
@@ -114,17 +118,24 @@ void depthwise_conv3x3(TensorOp& op) {
   Tensor sums = op.scratch({images * channels, 9});
   if (width % kHalf != 0 || height % kBand != 0) throw Skip("not by hand at such images");
   op.saves({"x", "w"});
+  // f(p, copies) for each plane p; the padded copies are made once for some of them.
+  auto planes = [=](auto padded, auto f) {
+    constexpr int64_t kPlanes = 16;
+    tiles((images * channels + kPlanes - 1) / kPlanes, [&](int64_t tile) {
+      auto copies = padded;
+      for (int64_t p = tile * kPlanes; p < std::min(images * channels, (tile + 1) * kPlanes); ++p) f(p, copies);
+    });
+  };
   op.forward = [=] {
-    tiles(images * channels, [&](int64_t p) {
-      thread_local Padded padded(height, width);
+    planes(Padded(height, width), [&](int64_t p, Padded& padded) {
       padded.fill(x.data + p * height * width);
       correlate(padded, w.data + p % channels * 9, y.data + p * height * width, height, width);
     });
   };
   // What one phase reads fits into the first-level cache, what all read does not.
   op.backward = [=] {
-    tiles(images * channels, [&](int64_t p) {
-      thread_local Padded input(height, width), from(height, width);
+    planes(std::array{Padded(height, width), Padded(height, width)}, [&](int64_t p, auto& copies) {
+      auto& [input, from] = copies;
       float turned[9];
       for (int64_t k = 0; k < 9; ++k) turned[k] = w.data[p % channels * 9 + 8 - k];
       from.fill(dy.data + p * height * width);
@@ -138,8 +149,6 @@ void depthwise_conv3x3(TensorOp& op) {
     }
   };
 }
-
-using Bits [[gnu::vector_size(sizeof(V))]] = int;
 
 // v with the lanes of each pair exchanged, the first ones of the pairs, and half a vector with every lane twice.
 template <int... kLane>

@@ -8,7 +8,6 @@
 namespace xhat::bench::hand {
 namespace {
 
-constexpr float kEps = 1e-5f;
 constexpr int64_t kRows = 16;  // of a tile
 
 // f(row) for all rows, in tiles.
@@ -148,12 +147,9 @@ void layer_norm(TensorOp& op) {
     streamed(8 * x.size(), [&](auto stream) {
       rows(x.rows(), [&](int64_t r) {
         const float* in = x.data + r * n;
-        const float m = mean.data[r] = sum(sum_of(n, [&](int64_t i) { return load(in + i); })) / count;
-        V squares = sum_of(n, [&](int64_t i) {
-          V d = load(in + i) - set(m);
-          return d * d;
-        });
-        const float s = scale.data[r] = 1 / std::sqrt(sum(squares) / count + kEps);
+        const auto [m, s] = moments_of(in, n);
+        mean.data[r] = m;
+        scale.data[r] = s;
         for (int64_t i = 0; i < n; i += kStep)
           put<stream.value>(y.data + r * n + i, fma((load(in + i) - set(m)) * set(s), load(gamma.data + i), load(beta.data + i)));
       });

@@ -44,13 +44,13 @@ volatile float sink;  // what the compiler must not see through
 void read_only(float*, const float* b, const float*, size_t n) {
   V s0 = set(0), s1 = s0, s2 = s0, s3 = s0;  // four sums: one would wait for its own additions
   for (size_t i = 0; i < n; i += 4 * kLanes) {
-    s0 = add(s0, load(b + i));
-    s1 = add(s1, load(b + i + kLanes));
-    s2 = add(s2, load(b + i + 2 * kLanes));
-    s3 = add(s3, load(b + i + 3 * kLanes));
+    s0 += load(b + i);
+    s1 += load(b + i + kLanes);
+    s2 += load(b + i + 2 * kLanes);
+    s3 += load(b + i + 3 * kLanes);
   }
   alignas(64) float lanes[kLanes];
-  store(lanes, add(add(s0, s1), add(s2, s3)));
+  store(lanes, (s0 + s1) + (s2 + s3));
   sink = lanes[0];
 }
 
@@ -157,7 +157,7 @@ void multiply_add() {
     asm volatile("" : "+v"(g), "+v"(h), "+v"(i), "+v"(j), "+v"(k), "+v"(l));
   }
   alignas(64) float lanes[kLanes];
-  store(lanes, add(add(add(add(a, b), add(c, d)), add(add(e, f), add(g, h))), add(add(i, j), add(k, l))));
+  store(lanes, (((a + b) + (c + d)) + ((e + f) + (g + h))) + ((i + j) + (k + l)));
   sink = lanes[0];
 }
 

@@ -1,5 +1,5 @@
 // One vector register of floats, and exp of it, for roofline.cpp and the kernels by hand: AVX-512 or AVX2, whichever the
-// compiler is told to use.
+// compiler is told to use. Sums and products are GCC's operators of vectors.
 //
 // exp: 2^n * p(r) with x = n*ln2 + r. The polynomial is that of Cephes' expf (S. Moshier), as in Eigen and many others;
 // about 1 ulp. Inputs are clamped to where the result is a normal number.
@@ -62,22 +62,18 @@ inline V times_power_of_2(V x, V n) {
 }
 #endif
 
-// Vectors of GCC have operators.
-inline V add(V a, V b) { return a + b; }
-inline V mul(V a, V b) { return a * b; }
+using Bits [[gnu::vector_size(sizeof(V))]] = int;
+
 inline V clamp(V x, V low, V high) { return min(max(x, low), high); }
 
 // x 2^n for the n in the low bits of t.
-inline V times_power_in(V x, V t) {
-  using Bits [[gnu::vector_size(sizeof(V))]] = int;
-  return reinterpret_cast<V>(reinterpret_cast<Bits>(x) + (reinterpret_cast<Bits>(t) << 23));
-}
+inline V times_power_in(V x, V t) { return reinterpret_cast<V>(reinterpret_cast<Bits>(x) + (reinterpret_cast<Bits>(t) << 23)); }
 
 inline void fence() { _mm_sfence(); }  // non-temporal stores are done after it
 
 inline V exp(V x) {
   x = clamp(x, set(-87.3f), set(88.3f));
-  V n = round(mul(x, set(1.44269504f)));
+  V n = round(x * set(1.44269504f));
   V r = fma(n, set(-0.693359375f), x);  // ln2 in two parts, the first exact in few bits
   r = fma(n, set(2.12194440e-4f), r);
   V p = set(1.9875691500e-4f);
