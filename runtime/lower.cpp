@@ -59,8 +59,9 @@ struct WithoutFma : Halide::Internal::IRMutator {
 
 LoweredKernel Lowering::run() {
   declare();
-  find_row_loop();
-  for (const auto& group : groups()) member(group);
+  const Groups all = groups();
+  find_row_loop(all);
+  for (const auto& group : all) member(group);
   finish();
   return std::move(out_);
 }
@@ -75,8 +76,8 @@ bool Lowering::element_by_element() {
 }
 
 // Members that one loop computes, in order.
-std::vector<std::vector<size_t>> Lowering::groups() const {
-  std::vector<std::vector<size_t>> found;
+Lowering::Groups Lowering::groups() const {
+  Groups found;
   std::vector<bool> emitted(spec_.members.size(), false);
   for (size_t i = 0; i < spec_.members.size(); ++i) {
     if (emitted[i]) continue;
@@ -205,9 +206,8 @@ Expr Lowering::extent(Id x) const {
   return axis(x).kind() == AxisKind::single ? 1 : static_cast<int>(axis(x).extent);
 }
 
-void Lowering::find_row_loop() {
+void Lowering::find_row_loop(const Groups& all) {
   if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return contraction(m).has_value(); })) return;
-  const auto all = groups();
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
   for (const auto& group : all) {
     auto leaves = [&](const SpecMember* m) { return spec_.tensors[m->tensor].use != SpecTensor::Use::temporary; };

@@ -15,23 +15,17 @@ namespace {
 // take longer to compile.
 int vectors_per_step(int64_t cost_ps) { return cost_ps <= 350 ? 4 : cost_ps <= 800 ? 2 : 1; }
 
+bool at_own_place(const Access& x, const SpecMember& reader) { return !x.may_miss && x.indices == reader.left; }
+
 }  // namespace
 
-std::vector<Id> Lowering::reads_of(const SpecMember& m) const {
-  std::vector<Id> roots = {m.body, m.condition};
-  for (auto [left, index] : m.scatter) roots.push_back(index);
-  std::vector<Id> reads = reachable(*spec_.arena, roots);
-  std::erase_if(reads, [&](Id id) { return !is_read((*spec_.arena)[id].op); });
-  return reads;
-}
-
-bool Lowering::reads_own_place(const SpecMember& m, Id read) const {
-  const Node& n = (*spec_.arena)[read];
-  return n.op == Op::read && std::ranges::equal(read_indices(n), m.left);
+std::vector<Access> Lowering::reads(const SpecMember& m) const {
+  std::vector<Access> found = accesses(spec_, m);
+  found.erase(found.begin());  // what it writes
+  return found;
 }
 
 std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>& emitted) const {
-  const Arena& a = *spec_.arena;
   auto leaves = [&](const SpecMember& m) {
     const SpecTensor& t = spec_.tensors[m.tensor];
     return t.use == SpecTensor::Use::result && (t.type == DType::f32 || t.type == DType::f64);
@@ -49,10 +43,10 @@ std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>
   // Each reader of one of them is one of them, at the same place; what else they read is there.
   auto spoils = [&](size_t reader) -> std::optional<size_t> {
     const SpecMember& m = spec_.members[reader];
-    for (Id id : reads_of(m)) {
-      size_t made = maker(a[id].symbol);
+    for (const Access& x : reads(m)) {
+      size_t made = maker(x.tensor);
       if (made == spec_.members.size() || emitted[made]) continue;
-      bool here = group.contains(made) && reads_own_place(m, id);
+      bool here = group.contains(made) && at_own_place(x, m);
       if (group.contains(reader) && !here) return reader;
       if (!group.contains(reader) && group.contains(made)) return made;
     }
@@ -68,8 +62,9 @@ std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>
 }
 
 // What one loop of maps alone reads, each element where it is, is made in that loop and stays in registers: swiglu's backward uses its
-// sigmoid twice, and memory need not wait for a loop of exponentials (2048 x 1024, two threads: 0.74 ms instead of 1.01).
-void Lowering::join_temporaries(std::vector<std::vector<size_t>>& groups) const {
+// sigmoid twice, and memory need not wait for a loop of exponentials (2048 x 1024, two threads: 0.74 ms instead of 1.01). It stands
+// behind the loop's own members.
+void Lowering::join_temporaries(Groups& groups) const {
   const Arena& a = *spec_.arena;
   auto plain_map = [&](const std::vector<size_t>& group) {
     return spec_.members[group[0]].op == Op::constant && !read_backwards(group, vector_axis({group[0]}));
@@ -87,10 +82,10 @@ void Lowering::join_temporaries(std::vector<std::vector<size_t>>& groups) const 
     bool elsewhere = false;
     for (size_t i = g + 1; i < groups.size(); ++i)
       for (const SpecMember* reader : members_of(groups[i]))
-        for (Id id : reads_of(*reader)) {
-          if (a[id].symbol != m.tensor) continue;
+        for (const Access& x : reads(*reader)) {
+          if (x.tensor != m.tensor) continue;
           loops.insert(i);
-          elsewhere |= !reads_own_place(*reader, id);
+          elsewhere |= !at_own_place(x, *reader);
         }
     if (elsewhere || loops.size() != 1 || !may_join(m, groups[*loops.begin()])) continue;
     auto& loop = groups[*loops.begin()];

@@ -57,7 +57,8 @@ class Lowering {
   // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
   std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
 
-  std::vector<std::vector<size_t>> groups() const;
+  using Groups = std::vector<std::vector<size_t>>;
+  Groups groups() const;
   void declare();
   // Does a member read x[N-1-i], against the direction of memory (by `along`, if that is named)? Then it is not vectorized:
   // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
@@ -133,7 +134,7 @@ class Lowering {
   Expr begin_of(const SpecMember& m, const std::string& buffer) const;
 
   // Is there one result into whose row loop the rest can go?
-  void find_row_loop();
+  void find_row_loop(const Groups& all);
 
   void place(Func f) {
     if (row_result_ == SIZE_MAX)
@@ -160,11 +161,10 @@ class Lowering {
   void member(const std::vector<size_t>& group);
   void emit_member(const std::vector<size_t>& group);
   void pads_at(const Halide::LoopLevel& where);
-  std::vector<Id> reads_of(const SpecMember& m) const;
-  bool reads_own_place(const SpecMember& m, Id read) const;
+  std::vector<Access> reads(const SpecMember& m) const;
   // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
   std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;
-  void join_temporaries(std::vector<std::vector<size_t>>& groups) const;
+  void join_temporaries(Groups& groups) const;
   // A temporary that a group of maps computes for itself.
   bool joined(const std::vector<size_t>& group, const SpecMember& m) const {
     return &m != &spec_.members[group[0]] && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary;
