@@ -21,6 +21,7 @@
 #include "runtime/lowering.h"
 #include "runtime/prefetch_next.h"
 #include "runtime/stream_stores.h"
+#include "runtime/sums_beside.h"
 #include "runtime/tile_services.h"
 #include "runtime/write_over.h"
 
@@ -206,31 +207,69 @@ Expr Lowering::extent(Id x) const {
   return axis(x).kind() == AxisKind::single ? 1 : static_cast<int>(axis(x).extent);
 }
 
+// Is each the sum of the map's columns over its rows, of what the map itself reads or makes there?
+bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vector<size_t>& map, Id row) const {
+  const SpecMember& first = spec_.members[map[0]];
+  auto without = [&](std::vector<Id> axes, Id x) {
+    std::erase_if(axes, [&](Id y) { return y == x || axis(y).kind() == AxisKind::single; });
+    return axes;
+  };
+  auto input = [&](const Access& x) { return spec_.tensors[x.tensor].use == SpecTensor::Use::input; };
+  auto of_map = [&](const Access& x, const std::vector<Id>& at) {
+    return x.indices == at && std::ranges::any_of(members_of(map), [&](const SpecMember* y) { return y->tensor == x.tensor; });
+  };
+  // Their terms are computed a second time then, for the compiler to find that they are the same.
+  bool reads_map = false;
+  for (const SpecMember* m : members_of(sums)) {
+    const DType t = spec_.tensors[m->tensor].type;
+    const bool reduces = m->op != Op::argmax && m->op != Op::argmin && m->scatter.empty() && is_true(*spec_.arena, m->condition);
+    if (!reduces || (t != DType::f32 && t != DType::f64) || widest(*m) != widest(first)) return false;
+    if (without(m->reduced, kNone) != std::vector<Id>{row} || without(m->left, kNone) != without(first.left, row)) return false;
+    for (const Access& x : reads(*m)) {
+      if (x.may_miss || !(input(x) || of_map(x, first.left))) return false;
+      reads_map |= !input(x);
+    }
+  }
+  int64_t cost = 0;
+  for (const SpecMember* y : members_of(map)) {
+    cost += evaluation_cost_ps(*spec_.arena, y->body);
+    for (const Access& x : reads(*y))
+      if (reads_map && !(input(x) || of_map(x, first.left))) return false;
+  }
+  return tile_dimensions(spec_, *members_of(sums)[0]).size() == 1 && (!reads_map || cost <= kWrittenOut_ps);
+}
+
 void Lowering::find_row_loop(const Groups& all) {
   if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return contraction(m).has_value(); })) return;
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
+  const std::vector<size_t>* sums = nullptr;
   for (const auto& group : all) {
     auto leaves = [&](const SpecMember* m) { return spec_.tensors[m->tensor].use != SpecTensor::Use::temporary; };
     if (std::ranges::none_of(members_of(group), leaves)) continue;
-    if (side) return;
-    side = &group;
+    auto& one = spec_.members[group[0]].op == Op::constant ? side : sums;
+    if (one) return;
+    one = &group;
   }
+  if (!side || all.size() == 1) return;
   const size_t result = side->front();
-  const SpecMember& r = spec_.members[result];
-  if (r.op != Op::constant || all.size() == 1) return;
   const Id v = vector_axis({result});
   Id row = kNone;
   for (Id x : spec_.shared)
     if (axis(x).kind() != AxisKind::single && x != v) row = x;
   if (row == kNone) return;
-  for (const SpecMember& m : spec_.members)
-    for (Id x : spec_.shared)
-      if (axis(x).kind() != AxisKind::single && std::ranges::find(m.left, x) == m.left.end()) return;
+  if (sums && (!vectors_ || !sums_columns_of(*sums, *side, row) || !quotients_of(*side).empty())) return;
+  for (size_t i = 0; i < spec_.members.size(); ++i)
+    for (Id x : spec_.shared) {
+      const bool summed = sums && std::ranges::find(*sums, i) != sums->end();
+      if (!summed && axis(x).kind() != AxisKind::single && std::ranges::find(spec_.members[i].left, x) == spec_.members[i].left.end())
+        return;
+    }
   if (turned_map(*side)) return;
   for (const auto& group : all)  // those go by blocks of rows
     if (shifted_values(group)) return;
   row_result_ = result;
   row_axis_ = row;
+  if (sums) beside_ = {*side, *sums, {}, {}};
 }
 
 void Lowering::member(const std::vector<size_t>& group) {
@@ -269,6 +308,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
+  if (group == beside_.sums) return column_sum(group, v);
   const bool columns = few && constant(v) && axis(v).extent >= natural(widest(m)) && !read_backwards(group, v);
   if (auto s = columns ? shifted_values(group) : std::nullopt)
     shifted(group, *s, v);
@@ -388,6 +428,7 @@ void Lowering::finish() {
   }
   out_.pipeline = Halide::Pipeline(funcs);
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
+  if (!beside_.sums.empty()) sums_beside(out_.pipeline, beside_.map_loop, beside_.sum_loop);
   if (spec_.streams) {
     const bool object = !target_.has_feature(Halide::Target::JIT) && target_.arch == Halide::Target::X86;
     stream_results(out_.pipeline, streamed, object ? target_.natural_vector_size(Halide::UInt(8)) : 0);

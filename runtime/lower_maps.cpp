@@ -103,18 +103,22 @@ Lowering::Turned Lowering::turned_map(const std::vector<size_t>& group) const {
   return turned(bodies, v, widest(m));
 }
 
+int Lowering::vectors_of_map(const std::vector<size_t>& group) const {
+  int64_t cost = 0;
+  for (const SpecMember* x : members_of(group)) cost += evaluation_cost_ps(*spec_.arena, x->body);
+  return vectors_or(vectors_per_step(cost));
+}
+
 void Lowering::map(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   Func f(name("map", m.tensor));
   auto vars = func_vars(m);
   std::vector<Expr> values;
-  int64_t cost = 0;
   Turned turns = turned_map(group);
   give_squares(turns, vars, left_locals(m));
   std::vector<size_t> in_order = group;
   std::ranges::sort(in_order);
   for (const SpecMember* x : members_of(in_order)) {
-    cost += evaluation_cost_ps(*spec_.arena, x->body);
     Expr value = emit_.value(x->body, left_locals(*x));
     if (!joined(group, *x)) values.push_back(to_storage(*x, value));
     if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
@@ -138,9 +142,25 @@ void Lowering::map(const std::vector<size_t>& group) {
   else if (vectors_ && by.contains(v) && !read_backwards(group))
     in_phases(f, m, v, by);
   else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v))
-    vectorize(f, vars_.at(v), v, widest(m), vectors_or(vectors_per_step(cost)));
+    vectorize(f, vars_.at(v), v, widest(m), vectors_of_map(group));
+  if (group == beside_.map) {
+    beside_.map_loop = f.name() + ".s0." + vars_.at(row_axis_).name();
+    f.never_partition(vars_.at(row_axis_));
+  }
   for (const SpecMember* x : members_of(group))
     if (!joined(group, *x)) publish(*x, f);
+}
+
+// What the map beside the sums makes, where they read it.
+void Lowering::give_map(const Emitter::Axes& axes) {
+  const bool inputs_alone = std::ranges::all_of(members_of(beside_.sums), [&](const SpecMember* m) {
+    return std::ranges::all_of(reads(*m), [&](const Access& x) { return spec_.tensors[x.tensor].use == SpecTensor::Use::input; });
+  });
+  if (inputs_alone) return;
+  std::vector<size_t> in_order = beside_.map;
+  std::ranges::sort(in_order);
+  for (const SpecMember* x : members_of(in_order))
+    emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = emit_.value(x->body, axes);
 }
 
 // Max pooling's gradient reads y[k/2,l/2]: by vectors along l those are gathers, and the number of ties a tensor of its own, read

@@ -167,7 +167,10 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   Func acc(name("acc", m.tensor));
   define(acc, at, identities(group));
   auto [r, axes] = loops_of(m);
+  const bool beside = group == beside_.sums;
+  if (beside) give_map(axes);
   define(acc, at, steps(group, acc, at, axes, r));
+  emit_.given.clear();
   bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
   std::vector<VarOrRVar> order;
   if (vectors) order.push_back(vars_.at(v));
@@ -179,9 +182,16 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   if (vectors) {
     order_rows(acc, m, v);
     vectorize(acc, vars_.at(v), v, widest(m), 1);
-    vectorize(acc.update(0), vars_.at(v), v, widest(m), vectors_or(2));
+    vectorize(acc.update(0), vars_.at(v), v, widest(m), beside ? vectors_of_map(beside_.map) : vectors_or(2));
   }
-  place(acc);
+  if (beside) {
+    const auto row = static_cast<int>(std::ranges::find(m.reduced.rbegin(), m.reduced.rend(), row_axis_) - m.reduced.rbegin());
+    beside_.sum_loop = acc.name() + ".s1." + RVar(r[row]).name();
+    acc.update(0).never_partition(RVar(r[row]));
+    acc.compute_root();
+  } else {
+    place(acc);
+  }
   results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); }, true);
 }
 

@@ -46,6 +46,11 @@ class Lowering {
   // Set when everything else is computed inside the rows of one result.
   size_t row_result_ = SIZE_MAX;
   Id row_axis_ = kNone;
+  // A map and sums of columns over its rows, which its loop computes too.
+  struct Beside {
+    std::vector<size_t> map, sums;
+    std::string map_loop, sum_loop;  // over the rows
+  } beside_;
   std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
@@ -135,6 +140,7 @@ class Lowering {
 
   // Is there one result into whose row loop the rest can go?
   void find_row_loop(const Groups& all);
+  bool sums_columns_of(const std::vector<size_t>& sums, const std::vector<size_t>& map, Id row) const;
 
   void place(Func f) {
     if (row_result_ == SIZE_MAX)
@@ -169,7 +175,9 @@ class Lowering {
   bool joined(const std::vector<size_t>& group, const SpecMember& m) const {
     return &m != &spec_.members[group[0]] && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary;
   }
+  int vectors_of_map(const std::vector<size_t>& group) const;
   void map(const std::vector<size_t>& group);
+  void give_map(const Emitter::Axes& axes);
   // Axes of a map that it reads by their quotients (y[k/2,l/2] for g[k,l]), and by how much they are divided.
   using Quotients = std::map<Id, int>;
   Quotients quotients_of(const std::vector<size_t>& group) const;

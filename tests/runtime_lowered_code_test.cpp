@@ -61,6 +61,23 @@ std::vector<Case> cases() {
        {{"allocate", 0, 0}}},  // the sigmoid that both gradients read stays in registers
       {"gated_and_summed", "op f(a: f32[N,D], b: f32[D]) -> (y) { y[n,d] = a[n,d] * (1 / (1 + exp(-a[n,d]))) * b[d] }", {{"N", 40}, {"D", 70}},
        true, {}},
+      {"scaled_rows", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d] }",
+       {{"N", 40}, {"D", 128}}, true, {{"$x, 0, n_", 0, 0}, {"allocate", 4, 4}}},  // g's gradient is summed in the loop over the rows
+      {"scaled_rows_with_ends", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d] }",
+       {{"N", 41}, {"D", 77}}, true, {{"$x, 0, n_", 0, 0}}},
+      {"normalized_rows",
+       "op f(x: f64[N,D], g: f64[D], h: f64[D]) -> (y) {\n"
+       " m[n] = mean(d: x[n,d])\n y[n,d] = (x[n,d] - m[n]) / sqrt(mean(k: (x[n,k] - m[n])^2) + 0.1) * g[d] + h[d]\n}",
+       {{"N", 40}, {"D", 100}}, true, {{"$x, 0, n_", 0, 0}}},
+      {"map_with_a_bias", "op f(x: f32[N,D], b: f32[D]) -> (y) { y[n,d] = tanh(x[n,d] + b[d]) }", {{"N", 40}, {"D", 96}}, true,
+       {{"$x, 0, n_", 0, 0}, {"allocate", 1, 1}}},
+      {"map_with_a_bias_of_images", "op f(x: f32[N,H,W,C], b: f32[C]) -> (y) { y[n,h,w,c] = tanh(x[n,h,w,c] + b[c]) }",
+       {{"N", 6}, {"H", 5}, {"W", 7}, {"C", 20}}, true, {}},
+      {"two_biases", "op f(x: f32[N,D], b: f32[D], w: f32[N,D] const) -> (y) { y[n,d] = exp(x[n,d] + b[d]) * (w[n,d] + b[d]) }",
+       {{"N", 40}, {"D", 96}}, true, {}},
+      {"columns_of_rows_with_sums",  // which stay where they are: the map's elements need their row's sum
+       "op f(x: f32[N,D]) -> (y, t) {\n s[n] = sum(d: x[n,d])\n y[n,d] = x[n,d] * s[n]\n t[d] = sum(n: tanh(y[n,d]))\n}",
+       {{"N", 40}, {"D", 96}}, false, {{"$x, 0, n_", 1, 1}}},
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
        {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {"xh_row", 2, 99}, {"xh_ends", 2, 99}}},  // a plane of each, rows copied whole
