@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -15,6 +16,7 @@ namespace xhat::runtime {
 namespace {
 
 constexpr uint8_t kPrefetch = 0x18, kNop = 0x1f, kStore = 0x11, kAlignedStore = 0x29, kNonTemporal = 0x2b;  // second bytes: 0f ..
+constexpr uint8_t kAllCaches = 1 << 3;  // in a prefetch's ModRM: T0 instead of NTA
 
 // The memory operand of an instruction.
 struct Operand {
@@ -83,9 +85,29 @@ std::optional<StoreCode> store_of(std::span<const uint8_t> code) {
   return StoreCode{at, *to};
 }
 
-int change(std::span<uint8_t> code) {
+// A fetch at code[begin] of what the store before it wrote: they become a non-temporal store and a nop.
+bool change_store(std::span<uint8_t> code, size_t begin, size_t fetch, const Operand& of) {
   constexpr size_t kLongest = 15;  // bytes of an instruction
-  int changed = 0;
+  for (size_t length = 3; length <= std::min(kLongest, begin); ++length) {
+    const auto store = store_of(code.subspan(begin - length, length));
+    if (!store || !(store->to == of)) continue;
+    code[begin - length + store->opcode] = kNonTemporal;
+    code[fetch] = kNop;
+    return true;
+  }
+  return false;
+}
+
+// A fetch, code[begin, end), and behind it the same again: they become one into all caches and a nop.
+bool change_fetch(std::span<uint8_t> code, size_t begin, size_t end, size_t fetch) {
+  const size_t length = end - begin;
+  if (end + length > code.size() || !std::ranges::equal(code.subspan(begin, length), code.subspan(end, length))) return false;
+  code[fetch + 1] |= kAllCaches;
+  code[fetch + length] = kNop;
+  return true;
+}
+
+void change(std::span<uint8_t> code, CodeChanges& changes) {
   for (size_t i = 1; i + 2 < code.size(); ++i) {
     if (code[i] != 0x0f || code[i + 1] != kPrefetch || (code[i + 2] & 0x38) != 0) continue;
     for (bool rex : {true, false}) {
@@ -93,28 +115,24 @@ int change(std::span<uint8_t> code) {
       const size_t begin = rex ? i - 1 : i;
       const auto of = operand_at(code.subspan(i + 2), rex ? (code[begin] >> 1) & 1 : 0, rex ? code[begin] & 1 : 0, 1);
       if (!of) continue;
-      std::optional<StoreCode> store;
-      size_t length = 3;
-      for (; length <= std::min(kLongest, begin); ++length)
-        if ((store = store_of(code.subspan(begin - length, length))) && store->to == *of) break;
-      if (length > std::min(kLongest, begin)) continue;
-      code[begin - length + store->opcode] = kNonTemporal;
-      code[i + 1] = kNop;
-      ++changed;
-      break;
+      const bool stored = change_store(code, begin, i + 1, *of);
+      changes.stores += stored;
+      if (stored) break;
+      const bool fetched = change_fetch(code, begin, i + 2 + of->bytes, i + 1);
+      changes.fetches += fetched;
+      if (fetched) break;
     }
   }
-  return changed;
 }
 
 }  // namespace
 
-int make_nontemporal_in(std::string& object) {
+CodeChanges make_nontemporal_in(std::string& object) {
   Elf64_Ehdr header;
-  if (object.size() < sizeof header) return 0;
+  if (object.size() < sizeof header) return {};
   std::memcpy(&header, object.data(), sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64) return 0;
-  int changed = 0;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != EM_X86_64) return {};
+  CodeChanges changes;
   for (size_t i = 0; i < header.e_shnum; ++i) {
     Elf64_Shdr section;
     const size_t at = header.e_shoff + i * header.e_shentsize;
@@ -122,21 +140,21 @@ int make_nontemporal_in(std::string& object) {
     std::memcpy(&section, object.data() + at, sizeof section);
     const bool code = section.sh_type == SHT_PROGBITS && (section.sh_flags & SHF_EXECINSTR);
     if (!code || section.sh_offset > object.size() || section.sh_size > object.size() - section.sh_offset) continue;
-    changed += change({reinterpret_cast<uint8_t*>(object.data()) + section.sh_offset, section.sh_size});
+    change({reinterpret_cast<uint8_t*>(object.data()) + section.sh_offset, section.sh_size}, changes);
   }
-  return changed;
+  return changes;
 }
 
-int make_nontemporal(const std::string& path) {
+CodeChanges make_nontemporal(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string object{std::istreambuf_iterator<char>(in), {}};
   if (!in.good() && !in.eof()) throw Error("cannot read " + path);
-  const int changed = make_nontemporal_in(object);
-  if (changed == 0) return 0;
+  const CodeChanges changes = make_nontemporal_in(object);
+  if (changes == CodeChanges{}) return changes;
   std::ofstream out(path, std::ios::binary);
   out << object;
   if (!out.flush()) throw Error("cannot write " + path);
-  return changed;
+  return changes;
 }
 
 }  // namespace xhat::runtime

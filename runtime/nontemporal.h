@@ -6,15 +6,24 @@
 //
 // Both are of the same length (Intel's Software Developer's Manual, volume 2: MOVUPS, MOVNTPS, PREFETCHh, NOP). Where nobody
 // does so, the code is right, and slow.
+//
+// Halide's prefetch is prefetchnta, which leaves out caches. Where it is to fetch ahead, it stands twice in the lowered code, and
+//
+//     prefetchnta 64(%rdi,%rcx); prefetchnta 64(%rdi,%rcx)        becomes        prefetcht0 64(%rdi,%rcx); nopl 64(%rdi,%rcx)
 #pragma once
 #include <string>
 
 namespace xhat::runtime {
 
-// How many stores it changed in the file. Their addresses must be multiples of what they store. 0 unless the file is a 64-bit
-// ELF object for x86-64. Throws Error if it cannot be read or written.
-int make_nontemporal(const std::string& object);
+struct CodeChanges {
+  int stores = 0, fetches = 0;
+  bool operator==(const CodeChanges&) const = default;
+};
+
+// Changes an object file. The addresses of the stores must be multiples of what they store. Changes nothing unless the file is a
+// 64-bit ELF object for x86-64. Throws Error if it cannot be read or written.
+CodeChanges make_nontemporal(const std::string& object);
 // The same in memory.
-int make_nontemporal_in(std::string& object);
+CodeChanges make_nontemporal_in(std::string& object);
 
 }  // namespace xhat::runtime

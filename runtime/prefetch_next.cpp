@@ -117,7 +117,8 @@ std::vector<Read> new_lines(const Step& step, const std::string& loop) {
 Stmt share_of(const Read& r, const For& last, const std::string& name) {
   auto variable = [](const std::string& n) { return Variable::make(Halide::Int(32), n); };
   const std::vector<Expr> line = {Variable::make(Halide::Handle(), r.buffer), r.first, 1, 1};
-  Stmt stmt = Evaluate::make(Call::make(r.type, Call::prefetch, line, Call::Intrinsic));
+  const Stmt fetch = Evaluate::make(Call::make(r.type, Call::prefetch, line, Call::Intrinsic));
+  Stmt stmt = Block::make(fetch, fetch);  // twice: nontemporal.h
   size_t outer = 0;
   while (outer + 1 < r.loops.size() && is_const_one(r.loops[outer].extent)) ++outer;
   for (size_t i = r.loops.size(); i-- > 0;) {
