@@ -1,6 +1,7 @@
 #include "runtime/prefetch_next.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,8 @@ namespace {
 using namespace Halide::Internal;
 using Halide::Expr;
 
-constexpr size_t kMostReads = 8;  // more would fill the loop with addresses
+constexpr size_t kMostReads = 8;         // more would fill the loop with addresses
+constexpr int64_t kMostBytes = 16 << 10;  // a third of a first cache: rows as long as that are fetched well by themselves
 
 // A loop as seen from outside of the step: without the names that are let inside.
 struct Around {
@@ -23,15 +25,15 @@ struct Around {
 struct Read {
   std::string buffer;
   Halide::Type type;
+  int lanes;
   Expr first;                 // index of its first element
   std::vector<Around> loops;  // around it in the step: one at least, the outermost first
 };
 
-// Loads of inputs, and those of them in vectors, in loops.
+// Loads of inputs in vectors, in loops.
 struct Reads : IRVisitor {
   using IRVisitor::visit;
   const std::set<std::string>& inputs;
-  std::set<std::string> loaded;
   std::vector<Read> dense;
   Lets lets;
   std::vector<Around> loops;
@@ -47,9 +49,8 @@ struct Reads : IRVisitor {
   void visit(const Load* op) override {
     IRVisitor::visit(op);
     if (!inputs.contains(op->name)) return;
-    loaded.insert(op->name);
     if (const auto* ramp = op->index.as<Ramp>(); !loops.empty() && ramp && is_const_one(ramp->stride))
-      dense.push_back({op->name, op->type.element_of(), written_out(ramp->base, lets), loops});
+      dense.push_back({op->name, op->type.element_of(), op->type.lanes(), written_out(ramp->base, lets), loops});
   }
   template <class L>
   void in_let(const L* op) {
@@ -60,19 +61,51 @@ struct Reads : IRVisitor {
   }
 };
 
-// The last loop of a step, and what it reads before and in that.
+// How much is computed at the loop's turns together, about: of loops over the same row, which computes most?
+struct Work : IRVisitor {
+  using IRVisitor::visit;
+  double nodes = 0, turns = 1;
+  void visit(const For* op) override {
+    const double outer = turns;
+    if (const auto n = as_const_int(op->extent)) turns *= static_cast<double>(*n);
+    op->body.accept(this);
+    turns = outer;
+  }
+  void visit(const Call* op) override { count(op); }
+  void visit(const Add* op) override { count(op); }
+  void visit(const Mul* op) override { count(op); }
+  void visit(const Div* op) override { count(op); }
+  void visit(const Select* op) override { count(op); }
+  template <class N>
+  void count(const N* op) {
+    if (op->type.is_vector()) nodes += turns;
+    IRVisitor::visit(op);
+  }
+};
+double work_of(const For* loop) {
+  Work work;
+  loop->accept(&work);
+  return work.nodes;
+}
+
+// The loops of a step, one after another, and what each reads.
 struct Step {
-  Reads before, within;
-  const For* last = nullptr;
-  explicit Step(const std::set<std::string>& inputs) : before(inputs), within(inputs) {}
+  struct Loop {
+    const For* code;
+    std::vector<Read> reads;
+  };
+  Reads all;  // and what is read between the loops
+  std::vector<Loop> loops;
+  explicit Step(const std::set<std::string>& inputs) : all(inputs) {}
 
   void look(const Stmt& s) {
+    if (!s.defined()) return;
     if (const auto* block = s.as<Block>()) {
       look(block->first);
       look(block->rest);
     } else if (const auto* let = s.as<LetStmt>()) {
       // Names are let once in a pipeline: these hold to the end.
-      before.lets.emplace_back(let->name, let->value);
+      all.lets.emplace_back(let->name, let->value);
       look(let->body);
     } else if (const auto* made = s.as<ProducerConsumer>()) {
       look(made->body);
@@ -81,36 +114,74 @@ struct Step {
     } else if (const auto* either = s.as<IfThenElse>(); either && either->else_case.defined() && either->then_case.as<For>()) {
       look(either->then_case);  // one loop in two versions (stream_stores.h); the first is the fast one
     } else if (const auto* loop = s.as<For>()) {
-      if (last) last->accept(&before);
-      last = loop;
-    } else if (s.defined()) {
-      s.accept(&before);
+      const size_t before = all.dense.size();
+      loop->accept(&all);
+      loops.push_back({loop, {all.dense.begin() + static_cast<ptrdiff_t>(before), all.dense.end()}});
+    } else {
+      s.accept(&all);
     }
   }
 };
 
 Expr moved(const Expr& e, const std::string& by) { return graph_substitute(by, Variable::make(Halide::Int(32), by) + 1, e); }
 
-// Of the inputs of which the next step reads again some of what this one reads: what else it reads.
-std::vector<Read> new_lines(const Step& step, const std::string& loop) {
+// Elements that a read covers at all turns of its loops; none if that is not known here.
+std::optional<int64_t> elements(const Read& r) {
+  int64_t n = r.lanes;
+  for (const Around& l : r.loops) {
+    const auto extent = as_const_int(l.extent);
+    if (!extent) return {};
+    n *= *extent;
+  }
+  return n;
+}
+
+// What the next step reads of an input and this one does not, where each reads it for the first time.
+std::vector<Read> new_lines(const std::vector<Read>& reads, const std::string& buffer, const std::string& loop) {
   std::vector<Read> news;
-  std::set<std::string> again;
-  for (const Read& r : step.before.dense) {
+  bool again = false;
+  int64_t bytes = 0;
+  for (const Read& r : reads) {
     Loads data;
     r.first.accept(&data);
-    if (!data.names.empty() || step.within.loaded.contains(r.buffer)) continue;
+    if (r.buffer != buffer || !data.names.empty()) continue;
     const Expr next = moved(r.first, loop);
-    auto reads_it = [&](const Read& other) { return other.buffer == r.buffer && is_const_zero(simplify(next - other.first)); };
+    auto reads_it = [&](const Read& other) { return other.buffer == buffer && is_const_zero(simplify(next - other.first)); };
     auto beside = [&](const Read& other) { return other.loops.back().name == r.loops.back().name && reads_it(other); };
-    if (std::ranges::any_of(step.before.dense, beside)) {
-      again.insert(r.buffer);
+    if (std::ranges::any_of(reads, beside)) {
+      again = true;
     } else if (std::ranges::none_of(news, reads_it)) {
       news.push_back(r);
       news.back().first = next;
+      bytes += elements(r).value_or(kMostBytes) * r.type.bytes();
     }
   }
-  std::erase_if(news, [&](const Read& r) { return !again.contains(r.buffer); });
+  if (!again && bytes > kMostBytes) return {};
   return news;
+}
+
+// Lines to ask for, and the loop to do it in: of those behind the loops that wait for this step's, the one that computes most, for
+// there memory has most time.
+struct Plan {
+  std::vector<Read> lines;
+  const For* into = nullptr;
+};
+Plan plan_of(const Step& step, const std::string& loop) {
+  Plan plan;
+  size_t behind = 0;
+  std::set<std::string> seen;
+  for (size_t i = 0; i + 1 < step.loops.size(); ++i)
+    for (const Read& r : step.loops[i].reads) {
+      if (!seen.insert(r.buffer).second) continue;
+      const std::vector<Read> lines = new_lines(step.loops[i].reads, r.buffer, loop);
+      plan.lines.insert(plan.lines.end(), lines.begin(), lines.end());
+      if (!lines.empty()) behind = i + 1;
+    }
+  if (plan.lines.empty() || plan.lines.size() > kMostReads) return {};
+  double most = 0;
+  for (size_t i = behind; i < step.loops.size(); ++i)
+    if (const double work = work_of(step.loops[i].code); !plan.into || work >= most) plan.into = step.loops[i].code, most = work;
+  return plan;
 }
 
 // A turn's share of a read's lines: of the steps of the outermost loop around it that has more than one.
@@ -151,16 +222,15 @@ struct Ahead : IRMutator {
     if (into) return loop;
     Step step(inputs);
     step.look(loop->body);
-    if (!step.last || loop->for_type != ForType::Serial || is_const_one(loop->extent)) return IRMutator::visit(loop);
-    step.last->accept(&step.within);
-    const std::vector<Read> reads = new_lines(step, loop->name);
-    if (reads.empty() || reads.size() > kMostReads || is_const_one(step.last->extent)) return IRMutator::visit(loop);
+    if (step.loops.empty() || loop->for_type != ForType::Serial || is_const_one(loop->extent)) return IRMutator::visit(loop);
+    const Plan plan = plan_of(step, loop->name);
+    if (!plan.into || is_const_one(plan.into->extent)) return IRMutator::visit(loop);
     asked = {};
-    for (size_t i = 0; i < reads.size(); ++i) {
-      const Stmt share = share_of(reads[i], *step.last, step.last->name + ".ahead" + std::to_string(i));
+    for (size_t i = 0; i < plan.lines.size(); ++i) {
+      const Stmt share = share_of(plan.lines[i], *plan.into, plan.into->name + ".ahead" + std::to_string(i));
       asked = asked.defined() ? Block::make(asked, share) : share;
     }
-    into = step.last;
+    into = plan.into;
     Stmt body = mutate(loop->body);
     into = nullptr;
     return For::make(loop->name, loop->min, loop->extent, loop->for_type, loop->partition_policy, loop->device_api, body);
