@@ -14,7 +14,7 @@ namespace {
 
 // What one core can hope for of a last cache. A guest sees all of one that it shares with many cores that it does not see
 // (480 MiB on a Xeon with two of them, where 51 MB were written faster past the cache).
-constexpr int64_t kMostPerCore = 16 << 20;
+constexpr int64_t kMostPerCore = 12 << 20;
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
