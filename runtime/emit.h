@@ -22,6 +22,7 @@ struct Padding {
   std::map<Id, Halide::Func> values;  // by node: what is computed from such reads, all at one place
   std::set<std::string> used;                    // names of those that the sum under way reads
   std::map<std::string, Halide::LoopLevel> at;   // where they are made
+  std::map<std::string, int64_t> rows;           // elements of a row, of those that are copied row by row
 };
 
 // Where the tensors and axes of a kernel are found.

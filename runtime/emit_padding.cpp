@@ -70,6 +70,7 @@ Expr Walk::copied(Halide::Func& f, std::span<const Node> reads, Value value) {
       place[0] = row.x;
       Walk along{inside_out, axes};
       f(place) = value(along, place);
+      e.padding->rows[f.name()] = length;
     } else {
       f(place) = value(walk, place);
     }

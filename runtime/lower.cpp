@@ -382,12 +382,20 @@ Expr Lowering::begin_of(const SpecMember& m, const std::string& buffer) const {
 }
 
 void Lowering::finish() {
+  constexpr int kFewSteps = 8;  // are written out
   auto copied = [&](Func f, DType type) {
     f.compute_at(padding_.at.at(f.name()));
     if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
     const int rows = f.num_update_definitions() - 1;  // after their ends
-    for (int end = 0; end < rows; ++end) f.update(end).unscheduled();
-    if (rows >= 0) f.update(rows).vectorize(RVar(f.rvars(rows)[0]), natural(type), TailStrategy::GuardWithIf);
+    for (int end = 0; end < rows; ++end) f.update(end).unroll(RVar(f.rvars(end)[0]));
+    if (rows < 0) return;
+    // In equal stores, if they fit: windows read across them at once, and what a masked one wrote is not handed on.
+    const int64_t row = padding_.rows.at(f.name());
+    const int whole = natural(type), half = whole / 2;
+    const int lanes = half > 0 && row % whole != 0 && row % half == 0 ? half : whole;
+    RVar x(f.rvars(rows)[0]), steps, step;
+    f.update(rows).split(x, steps, step, lanes, TailStrategy::GuardWithIf).vectorize(step);
+    if (row <= kFewSteps * lanes) f.update(rows).unroll(steps);
   };
   for (auto& [of, f] : padding_.funcs) copied(f, spec_.tensors[of.first].type);
   for (auto& [of, f] : padding_.values) copied(f, (*spec_.arena)[of].type);
