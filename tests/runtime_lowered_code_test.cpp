@@ -80,7 +80,7 @@ std::vector<Case> cases() {
        {{"N", 40}, {"D", 96}}, false, {{"$x, 0, n_", 1, 1}}},
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
-       {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {".s1.p1", 2, 99}, {"xh_row", 0, 0}, {"xh_ends", 0, 0}}},  // planes, whole rows
+       {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {".s1.p1", 2, 99}, {"xh_row", 0, 0}, {"xh_ends", 0, 0}}},  // whole rows
       {"depthwise_uneven", kDepthwise, {{"N", 3}, {"C", 2}, {"H", 7}, {"W", 29}}, true, {}},
       {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false,
        {{"allocate xh_shifted", 4, 8}, {"allocate xh_few", 0, 0}}, 1 << 16},

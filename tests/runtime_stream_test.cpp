@@ -141,8 +141,8 @@ TEST(Stream, FromWhatTheLastCacheHolds) {
     int threads;
     int64_t mebibytes;
   };
-  for (const Streamed& c : {Streamed{"two cores of eight that share a cache", {32 << 10, 1 << 20, 32 << 20}, 2, 32},
-                            Streamed{"two cores of a Xeon with many", {48 << 10, 2 << 20, 480 << 20}, 2, 32},
+  for (const Streamed& c : {Streamed{"two cores of eight that share a cache", {32 << 10, 1 << 20, 32 << 20}, 2, 24},
+                            Streamed{"two cores of a Xeon with many", {48 << 10, 2 << 20, 480 << 20}, 2, 24},
                             Streamed{"a laptop", {48 << 10, 1 << 20, 12 << 20}, 8, 12},
                             Streamed{"a cache on top of a cache", {32 << 10, 1 << 20, 96 << 20}, 16, 96},
                             Streamed{"no third cache", {64 << 10, 4 << 20}, 4, 4},
