@@ -1,11 +1,12 @@
 // The cheapest kernels of a short program: fewest bytes moved and packed, then fewest kernels; of a small one, whose bytes
-// stay in cache, fewest kernels.
+// stay in cache, fewest kernels. Of a longer one, the cheapest that are runs of its definitions.
 //
 // Kernels run one after the other, so a plan is a path from nothing computed to everything computed: a step computes some
 // definitions that read nothing else than what is there and each other, in one kernel, if the template can. What a kernel
 // costs depends on its members alone, so the cheapest way to what is computed is found once for each such set. Sets are
 // bits; n definitions have at most 3^n steps and 2^n kernels.
 #include <bit>
+#include <numeric>
 
 #include "fusion/kernel_draft.h"
 
@@ -13,6 +14,7 @@ namespace xhat::fusion {
 namespace {
 
 constexpr double kClearly = 0.95;
+constexpr size_t kLongestRun = 12;  // definitions: to look at all runs of a program takes about 50 us each
 
 std::vector<size_t> members_of(uint32_t set) {
   std::vector<size_t> members;
@@ -95,6 +97,31 @@ std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
   return groups;
 }
 
+// The cheapest kernels of a longer program that are runs of its definitions, which are in an order in which they can be computed:
+// of each prefix the cheapest way, by what its last kernel begins with.
+std::vector<std::vector<size_t>> Planner::cheapest_runs() const {
+  const size_t n = shapes_.size();
+  std::vector<PlanCost> ways(n + 1, {INT64_MAX, INT64_MAX});
+  std::vector<size_t> begins(n + 1, 0);
+  ways[0] = {0, 0};
+  for (size_t end = 1; end <= n; ++end)
+    for (size_t begin = end; begin-- > 0 && end - begin <= kLongestRun;) {
+      std::vector<size_t> run(end - begin);
+      std::iota(run.begin(), run.end(), begin);
+      const auto kernel = together(run);
+      if (!kernel) continue;
+      PlanCost cost = {ways[begin].bytes + kernel->bytes, ways[begin].kernels + 1};
+      if (cost < ways[end]) ways[end] = cost, begins[end] = begin;
+    }
+  std::vector<std::vector<size_t>> groups;
+  for (size_t end = n; end > 0; end = begins[end]) {
+    std::vector<size_t> run(end - begins[end]);
+    std::iota(run.begin(), run.end(), begins[end]);
+    groups.insert(groups.begin(), std::move(run));
+  }
+  return groups;
+}
+
 PlanCost Planner::cost(const std::vector<Draft>& drafts) const {
   PlanCost cost;
   for (const Draft& d : drafts)
@@ -105,10 +132,13 @@ PlanCost Planner::cost(const std::vector<Draft>& drafts) const {
 // The plan that was found stays unless another one is clearly cheaper: figures within a few percent do not say which is
 // faster (lstm_cell's backward was 1.3% fewer bytes in one kernel less, and took 1.6 ms instead of 0.9).
 void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const {
-  if (shapes_.size() < 2 || shapes_.size() > options_.exact_definitions) return;
+  if (shapes_.size() < 2) return;
+  const bool exact = shapes_.size() <= options_.exact_definitions;
+  const PlanCost found = cost(drafts);
+  if (!exact && (small_ || static_cast<double>(outside()) > kClearly * static_cast<double>(found.bytes))) return;  // nothing to gain
   std::vector<Draft> best;
-  for (const auto& group : cheapest_groups()) best.push_back(together(group)->draft);
-  const PlanCost found = cost(drafts), least = cost(best);
+  for (const auto& group : exact ? cheapest_groups() : cheapest_runs()) best.push_back(together(group)->draft);
+  const PlanCost least = cost(best);
   if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearly * static_cast<double>(found.bytes)) return;
   drafts = std::move(best);
   reasons.assign(drafts.size(), "no other choice moves fewer bytes");

@@ -88,6 +88,26 @@ int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& memb
   return 0;
 }
 
+// May the sums over a class be carried from tile to tile, all of which one thread takes in order? If there are products among them,
+// which as partial results would be as large as what a tile is made of; and where other axes leave enough tiles for all threads.
+bool Planner::may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const {
+  if (!options_.carry_sums || reduced_by_all(d, c)) return false;
+  int64_t others = 1;
+  for (int o : order) others *= o == c ? 1 : std::max<int64_t>(1, d.axes[static_cast<size_t>(o)].extent);
+  if (others < options_.least_tiles) return false;
+  bool products = false;
+  for (const Member& m : members) {
+    if (std::ranges::find(m.reduced, c) == m.reduced.end()) continue;
+    const Definition& definition = p_.body.definitions[m.definition];
+    const DType type = p_.tensors[definition.target()].type;
+    const bool sum = (*p_.arena)[definition.body].op == Op::sum && (type == DType::f32 || type == DType::f64);
+    const bool once = std::ranges::count_if(m.reduced, [&](int r) { return std::ranges::find(order, r) != order.end(); }) == 1;
+    if (!sum || !once || !shape(m).scatter_targets.empty()) return false;
+    products |= shape(m).product.has_value();
+  }
+  return products;
+}
+
 // Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
 void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   k.axes = draft.axes;
@@ -140,15 +160,23 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     }
   }
 
+  if (auto carried = std::ranges::find_if(order, [&](int c) { return may_carry(d, k.members, order, c); }); carried != order.end()) {
+    if (*carried == columns) columns = -1;
+    std::rotate(carried, carried + 1, order.end());
+    k.in_order = 1;
+  }
+  const auto in_parallel = std::span(order).first(order.size() - k.in_order);
+
   int64_t total = 0;
   for (TensorId t : tensors) total += bytes(t);
   // Partial results cost a row per tile, written and read again: fewer, larger tiles.
   bool partial = std::ranges::any_of(d.members, [&](const Member& m) {
-    return std::ranges::any_of(m.reduced, [&](int c) { return d.shared[static_cast<size_t>(c)]; });
+    return std::ranges::any_of(m.reduced, [&](int c) { return std::ranges::find(in_parallel, c) != in_parallel.end(); });
   });
   const bool tuned = k.choice.tile_bytes > 0;
-  const bool large = options_.fills_the_cache(total) && !partial && columns < 0;
-  const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (columns >= 0 ? options_.product_tile_factor : 1) *
+  const bool products = product != k.members.end();
+  const bool large = options_.fills_the_cache(total) && !partial && !products;
+  const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (products ? options_.product_tile_factor : 1) *
                          (large ? options_.long_tile_factor : 1);
   const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * factor;
   const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : options_.least_tiles;
@@ -188,7 +216,8 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
       TileRule rule{.kind = TileRule::Kind::fit, .least_tiles = least_tiles, .phases = axis.phases};
       // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
-      rule.most = std::max<int64_t>(1, std::max(wanted - (one - step), wanted / 2) / step);
+      const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, options_.cache_bytes);  // no thread waits for a tile in order
+      rule.most = std::max<int64_t>(1, std::max(room - (one - step), wanted / 2) / step);
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) rule.at_least = 64;
       if (column_tiles > 1) {
@@ -204,11 +233,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   }
   k.axes = d.axes;
   k.shared = order;
-  for (const Member& m : k.members)
-    for (int c : m.reduced)
-      if (std::ranges::find(order, c) != order.end() &&
-          k.axes[static_cast<size_t>(c)].tile < k.axes[static_cast<size_t>(c)].extent)
-        k.finish = true;
+  for (const Member& m : k.members) k.finish |= std::ranges::any_of(m.reduced, [&](int c) { return k.leaves_partials(c); });
 }
 
 void Planner::count_bytes(const Draft& draft, Kernel& k) const {
@@ -249,7 +274,8 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   for (const Member& m : k.members) {
     k.bytes_packed += tiles * packed_in_tile(draft, m);
     int64_t partials = 1;
-    for (int c : m.reduced) partials *= tiles_along(c);
+    for (int c : m.reduced)
+      if (k.leaves_partials(c)) partials *= tiles_along(c);
     if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.body.definitions[m.definition].target());  // written and read
   }
 }

@@ -61,9 +61,11 @@ class Planner {
   KernelPlan run();
   // These definitions, in order, as one kernel; none if the template does not have it.
   std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
+  int64_t outside() const;  // bytes of what comes from outside and what leaves: no kernels move fewer
 
  private:
   std::vector<std::vector<size_t>> cheapest_groups() const;
+  std::vector<std::vector<size_t>> cheapest_runs() const;
   int64_t handled(const Draft& draft) const;
   PlanCost cost(const std::vector<Draft>& drafts) const;
   void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
@@ -101,6 +103,7 @@ class Planner {
   bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
+  bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
   void count_bytes(const Draft& draft, Kernel& k) const;
   void count_flops(const Draft& draft, Kernel& k) const;

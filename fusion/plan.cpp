@@ -336,10 +336,7 @@ void Planner::group(std::vector<Draft>& drafts, std::vector<std::string>& reason
 
 // Tiles that take a part of a product's sum: it would not be computed in blocks.
 bool Planner::cuts_a_product(const Kernel& k) const {
-  auto cut = [&](int c) {
-    const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
-    return std::ranges::find(k.shared, c) != k.shared.end() && axis.tile < axis.extent;
-  };
+  auto cut = [&](int c) { return k.leaves_partials(c); };
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
@@ -390,6 +387,17 @@ void Planner::find_followers(std::vector<Kernel>& kernels) const {
     auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
     std::rotate(at(host), at(k), at(k) + 1);
   }
+}
+
+// What a direction cannot avoid: each element from outside that it reads once, each it delivers once.
+int64_t Planner::outside() const {
+  std::set<TensorId> outside(p_.outputs.begin(), p_.outputs.end());
+  for (const Shape& s : shapes_)
+    for (Id r : s.reads)
+      if (TensorId t = (*p_.arena)[r].symbol; p_.tensors[t].role != Role::defined) outside.insert(t);
+  int64_t n = 0;
+  for (TensorId t : outside) n += bytes(t);
+  return n;
 }
 
 KernelPlan Planner::run() {
@@ -478,21 +486,18 @@ KernelPlan Planner::run() {
 
 }  // namespace fusion
 
+bool Kernel::leaves_partials(int c) const {
+  const auto parallel = std::span(shared).first(shared.size() - in_order);
+  const KernelAxis& axis = axes[static_cast<size_t>(c)];
+  return std::ranges::find(parallel, c) != parallel.end() && axis.tile < axis.extent;
+}
+
 int KernelPlan::sweeps() const { return static_cast<int>(std::ranges::count(kernels, false, &Kernel::follows)); }
 
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {
   fusion::Planner planner(p, sizes, options);
   KernelPlan plan = planner.run();
-  // What a direction cannot avoid: each element from outside that it reads once, each it delivers once.
-  std::set<TensorId> outside(p.outputs.begin(), p.outputs.end());
-  for (const Definition& d : p.body.definitions)
-    for (TensorId t : tensors_read(*p.arena, d.body))
-      if (p.tensors[t].role != Role::defined) outside.insert(t);
-  for (TensorId t : outside) {
-    int64_t n = static_cast<int64_t>(byte_size(p.tensors[t].type));
-    for (Id e : p.tensors[t].shape) n *= std::max<int64_t>(0, evaluate_extent(*p.arena, e, sizes));
-    plan.bytes_unavoidable += n;
-  }
+  plan.bytes_unavoidable = planner.outside();
   return plan;
 }
 

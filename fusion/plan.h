@@ -8,6 +8,13 @@
 //     y[n,d] = x[n,d]*s[n]                      g as one partial row per tile, then a finishing step
 //     g[d] = sum(n: x[n,d]*y[n,d])
 //
+// A sum of products is too large for that. Where other axes are shared as well, one thread takes the tiles of the summed one in
+// order, and each adds to what those before it have left:
+//
+//     p[b,i,j] = sum(d: q[b,i,d]*k[b,j,d])      one kernel over tiles of b and, in order, of i: a tile has some rows of p,
+//     y[b,i,d] = sum(j: p[b,i,j]*v[b,j,d])      which nobody else ever sees
+//     g[b,j,d] = sum(i: p[b,i,j]*u[b,i,d])
+//
 // Input is a program of one direction in normal form (cse/auto_inliner): a definition's body is either free of
 // reductions or one reduction at the root.
 #pragma once
@@ -88,6 +95,8 @@ struct FusionOptions {
   // Reductions over a batch are cut into tiles however small the batch, so that code need not know its size: for libraries
   // that serve any size (runtime/ahead.h).
   bool cut_small = false;
+  // A product may be cut along its sum if one thread walks its tiles in order (Kernel::in_order).
+  bool carry_sums = true;
   KernelChoices choices = {};
 };
 
@@ -110,6 +119,9 @@ struct Kernel {
   std::string name;
   std::vector<KernelAxis> axes;
   std::vector<int> shared;      // classes whose tiles are the outer loop, slowest-varying first
+  // So many of them, the last ones, are walked in order by one thread: what is summed over them is carried from tile to tile in
+  // the result itself, and leaves no partial results.
+  size_t in_order = 0;
   std::vector<Member> members;
   std::vector<TensorId> results;  // computed here and needed elsewhere (outputs, later kernels)
   // Figures for the sizes planned with. Moved: what the kernel reads and writes, re-reads beyond the reference L2
@@ -125,6 +137,8 @@ struct Kernel {
   std::string key;              // what it computes, at which sizes (fusion/kernel_key.h)
   KernelChoice choice;          // of the options, if they have one for it
   std::string reason;           // why it ends where it ends
+  // Does what is summed over the class leave a partial result per tile?
+  bool leaves_partials(int c) const;
 };
 
 // What several members of a kernel compute at one point is computed once per tile if it takes at least this long, about one

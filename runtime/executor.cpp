@@ -24,7 +24,8 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
     if (spec.axes.at(spec.shared[s]).kind() == AxisKind::whole) continue;
     for (size_t l = 0; l < m.left.size(); ++l)
       if (m.left[l] == spec.shared[s]) r.moves.emplace_back(s, l);
-    if (std::ranges::find(m.reduced, spec.shared[s]) != m.reduced.end()) r.reduced.push_back(s);
+    const bool reduced = std::ranges::find(m.reduced, spec.shared[s]) != m.reduced.end();
+    if (reduced && !spec.axes.at(spec.shared[s]).in_order) r.reduced.push_back(s);
   }
   return r;
 }
@@ -45,6 +46,7 @@ WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, co
   for (Id x : spec.shared) {
     const SpecAxis& axis = spec.axes.at(x);
     w.shared.push_back({axis.extent, axis.tile, axis.kind(), axis.planned, axis.divisor});
+    w.in_order += axis.in_order;
   }
   for (const auto& [name, count] : arguments.scalars) {
     const SpecAxis& axis = spec.axes.at(spec.arena->axis(name));

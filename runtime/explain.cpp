@@ -196,7 +196,7 @@ class Explainer {
     for (const Member& m : k.members) {
       int64_t partials = 1;
       for (int c : m.reduced)
-        if (std::ranges::find(k.shared, c) != k.shared.end()) partials *= tiles_of(c);
+        if (k.leaves_partials(c)) partials *= tiles_of(c);
       if (partials == 1) continue;
       TensorId t = program.body.definitions[m.definition].target();
       int64_t size = bytes_of(program, t, e_.sizes);

@@ -19,6 +19,8 @@ FusionOptions for_gpu(FusionOptions o) {
   // A launch costs about as much as one block takes for so much.
   o.serial_bytes = 16 << 10;
   o.least_tiles = 64;
+  // Blocks of threads run in any order.
+  o.carry_sums = false;
   return o;
 }
 

@@ -19,7 +19,7 @@ bool may_collapse(const KernelSpec& spec, Id slow, Id fast, const std::set<Id>& 
   const SpecAxis& f = spec.axes.at(fast);
   if ((s.shared < 0) != (f.shared < 0)) return false;
   if (s.shared >= 0) {
-    if (s.shared + 1 != f.shared) return false;
+    if (s.shared + 1 != f.shared || s.in_order != f.in_order) return false;
     // The tile stays a box: some of the slow one only with all of the fast one.
     if (f.kind() != AxisKind::whole && s.kind() != AxisKind::single) return false;
   }

@@ -138,7 +138,7 @@ std::string KernelSpec::key() const {
   for (auto [result, input] : over) s += fmt::format("{} over {};", result, input);
   for (Id x : shared) {
     const SpecAxis& axis = c.axes.at(x);
-    s += fmt::format("{}:{}/{}/{};", arena->name(x), axis.extent, static_cast<int>(axis.kind()), axis.tile);
+    s += fmt::format("{}:{}/{}/{}{};", arena->name(x), axis.extent, static_cast<int>(axis.kind()), axis.tile, axis.in_order ? "+" : "");
   }
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     const SpecTensor& x = c.tensors[t];

@@ -342,7 +342,12 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
 }
 
 bool KernelSpec::across_tiles(const SpecMember& m) const {
-  return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole; });
+  return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole && !axes.at(x).in_order; });
+}
+
+Id KernelSpec::carried_over(const SpecMember& m) const {
+  auto carried = std::ranges::find_if(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole && axes.at(x).in_order; });
+  return carried == m.reduced.end() ? kNone : *carried;
 }
 
 int64_t KernelSpec::terms(const SpecMember& m) const {
@@ -387,6 +392,7 @@ void begin(Builder& b) {
     Id axis = b.class_axis[static_cast<size_t>(k.shared[i])];
     b.spec.axes.at(axis).shared = static_cast<int>(i);
     b.spec.axes.at(axis).planned = {i};
+    b.spec.axes.at(axis).in_order = i + k.in_order >= k.shared.size();
     b.spec.shared.push_back(axis);
   }
   for (const Member& m : k.members) b.member(m);

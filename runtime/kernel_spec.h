@@ -22,6 +22,7 @@ struct SpecAxis {
   bool baked = true;    // the extent is known to the compiled code
   bool open = false;    // a part even where a tile has all of it
   bool written_out = false;  // of few elements, each with code of its own
+  bool in_order = false;  // its tiles are one thread's, in order (Kernel::in_order)
   // Of a GPU's kernel, not baked: the tensor that holds the extent, and what that is a multiple of.
   uint32_t count = kNoCount;
   int64_t multiple = 1;
@@ -77,6 +78,7 @@ struct KernelSpec {
   // Smallest and largest value an integer expression can take.
   std::pair<int64_t, int64_t> interval(Id e) const;
   bool across_tiles(const SpecMember& m) const;  // leaves partial results
+  Id carried_over(const SpecMember& m) const;    // axis over whose tiles its sum is carried in the result; kNone: none
   int64_t terms(const SpecMember& m) const;      // of its sum in one tile; 1 of a map
   int64_t tiles() const;
   bool inside(const Node& read) const;  // wherever it reads

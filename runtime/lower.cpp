@@ -120,6 +120,38 @@ void Lowering::declare() {
     out_.inputs.push_back(t);
     out_.arguments.push_back(image);
   }
+  for (const SpecMember& m : spec_.members) {
+    if (spec_.carried_over(m) == kNone) continue;
+    const SpecTensor& x = spec_.tensors[m.tensor];
+    Halide::ImageParam image(storage_type(x.type), static_cast<int>(x.shape.size()), name("carried", m.tensor));
+    for (int d = 0; d < static_cast<int>(x.shape.size()); ++d) image.dim(d).set_min(0);
+    if (!x.dense) image.dim(0).set_stride(Expr());
+    carried_.emplace(m.tensor, image);
+    out_.inputs.push_back(m.tensor);
+    out_.arguments.push_back(image);
+  }
+}
+
+Expr Lowering::carry(const SpecMember& m, const Expr& own) const {
+  const Id over = spec_.carried_over(m);
+  if (over == kNone) return own;
+  const Emitter::Axes local = left_locals(m);
+  std::vector<Expr> at;
+  for (size_t i = m.left.size(); i-- > 0;) {
+    auto origin = emit_.origin.find(m.left[i]);
+    at.push_back(origin == emit_.origin.end() ? local.at(m.left[i]) : Expr(origin->second) + local.at(m.left[i]));
+  }
+  Halide::ImageParam before = carried_.at(m.tensor);
+  return Halide::select(Expr(emit_.origin.at(over)) == 0, own, before(at) + own);
+}
+
+Func Lowering::added_up(const SpecMember& m, Func own) {
+  place(own);
+  Func sum(name("sum", m.tensor));
+  const std::vector<Var> left = func_vars(m);
+  sum(left) = carry(m, own(exprs(left)));
+  along_memory(sum, m);
+  return sum;
 }
 
 bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const {
@@ -240,7 +272,8 @@ bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vecto
 }
 
 void Lowering::find_row_loop(const Groups& all) {
-  if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return contraction(m).has_value(); })) return;
+  auto whole = [&](const SpecMember& m) { return contraction(m).has_value() || spec_.carried_over(m) != kNone; };
+  if (std::ranges::any_of(spec_.members, whole)) return;
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
   const std::vector<size_t>* sums = nullptr;
   for (const auto& group : all) {
@@ -405,7 +438,7 @@ void Lowering::finish() {
   }
   std::vector<Func> funcs;
   std::set<std::string> streamed;
-  std::vector<WrittenOver> over;
+  std::vector<WrittenOver> over, continued;
   for (const SpecMember& first : spec_.members) {
     auto it = results_.find(first.tensor);
     if (it == results_.end() || std::ranges::find(out_.results, first.tensor) != out_.results.end()) continue;
@@ -427,7 +460,10 @@ void Lowering::finish() {
       if (!dims.empty() && !unit) buffer.dim(0).set_stride(Expr());
       if (unit && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
         buffer.dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
-      if (t.use == SpecTensor::Use::result) streamed.insert(buffer.name());
+      if (auto carried = carried_.find(m.tensor); carried != carried_.end())
+        continued.push_back({carried->second.name(), buffer.name(), begin_of(m, carried->second.name())});
+      else if (t.use == SpecTensor::Use::result)
+        streamed.insert(buffer.name());
       for (auto [result, input] : spec_.over)
         if (result == m.tensor) over.push_back({emit_.inputs[input].name(), buffer.name(), begin_of(m, emit_.inputs[input].name())});
       out_.results.push_back(m.tensor);
@@ -436,6 +472,7 @@ void Lowering::finish() {
   }
   out_.pipeline = Halide::Pipeline(funcs);
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
+  if (!continued.empty()) read_results(out_.pipeline, continued);
   if (!beside_.sums.empty()) sums_beside(out_.pipeline, beside_.map_loop, beside_.sum_loop);
   if (spec_.streams) {
     const bool object = !target_.has_feature(Halide::Target::JIT) && target_.arch == Halide::Target::X86;

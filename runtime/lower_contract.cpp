@@ -99,7 +99,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   const Arena& a = *spec_.arena;
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
-  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part; })) return {};
+  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part && !axis(x).in_order; })) return {};
   if (spec_.terms(m) < kLeastTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
@@ -294,10 +294,12 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   acc(at) = next;
 
   Func r(name("red", m.tensor));
-  r(left) = to_storage(m, acc(at));
+  r(left) = carry(m, to_storage(m, acc(at)));
   Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
-  r.split(v, vo, vi, panel, TailStrategy::ShiftInwards);
-  r.split(y, yo, yi, c.rows, whole_rows ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
+  const bool once = spec_.carried_over(m) != kNone;  // each element, for it is added to
+  const auto tail = once ? TailStrategy::GuardWithIf : TailStrategy::ShiftInwards;
+  r.split(v, vo, vi, panel, tail);
+  r.split(y, yo, yi, c.rows, whole_rows ? tail : TailStrategy::GuardWithIf);
   std::vector<VarOrRVar> order = {vi, yi, yo}, last;
   if (c.phase != kNone) order.insert(order.begin() + 1, vars_.at(c.phase));
   for (Id x : m.left) {
@@ -336,7 +338,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
     else
       p.func.vectorize(v, c.width).unroll(v);
   }
-  publish(m, r);
+  publish(m, r, true);
 }
 
 }  // namespace xhat::runtime

@@ -43,6 +43,7 @@ class Lowering {
   std::unordered_map<Id, Var> vars_;
   std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes whose extent in the tile is an argument
   std::unordered_map<uint32_t, Func> results_;
+  std::map<uint32_t, Halide::ImageParam> carried_;  // results that hold what earlier tiles have summed up
   // Set when everything else is computed inside the rows of one result.
   size_t row_result_ = SIZE_MAX;
   Id row_axis_ = kNone;
@@ -149,7 +150,13 @@ class Lowering {
       inside_.push_back(f);
   }
 
-  void publish(const SpecMember& m, Func f) {
+  // What the tiles before have summed up, and what this one has.
+  Expr carry(const SpecMember& m, const Expr& own) const;
+  Func added_up(const SpecMember& m, Func own);
+
+  // carried: f is what is carried, added up already.
+  void publish(const SpecMember& m, Func f, bool carried = false) {
+    if (!carried && spec_.carried_over(m) != kNone) f = added_up(m, f);
     emit_.made[m.tensor] = f;
     emit_.left_axes[m.tensor] = m.left;
     bool leaves = spec_.tensors[m.tensor].use != SpecTensor::Use::temporary;

@@ -33,6 +33,7 @@ struct Buffer {
 struct TileWalk::Prepared {
   std::vector<int64_t> counts;  // tiles per axis of the loop
   int64_t tiles = 1;
+  int64_t in_order = 1;  // tiles that one thread takes, one after the other
   bool one_row = false;  // all results are rows of elements of one size, cut along the loop's only axis
   std::vector<SizeValue> sizes;  // by input
   struct Result {
@@ -102,6 +103,7 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
       p.counts.push_back(axis.kind == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile);
       p.tiles *= p.counts.back();
     }
+    for (size_t s = k.shared.size() - k.in_order; s < k.shared.size(); ++s) p.in_order *= p.counts[s];
     for (const WalkInput& input : k.inputs) p.sizes.push_back(size_value(input.type, input.value));
     p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::part && p.tiles > 1 && !k.results.empty() &&
                 k.shared[0].tile >= static_cast<int64_t>(kStreamLine);  // what comes before a line is less than a tile
@@ -251,7 +253,14 @@ void TileWalk::run_kernel(size_t index, State& state, ThreadPool& pool) const {
     }
     codes_[k.code]->call(w.argv.size(), w.argv.data());
   };
-  pool.run(tiles, tile);
+  if (p.in_order == 1) {
+    pool.run(tiles, tile);
+  } else {
+    auto in_order = [&](int worker, int64_t number) {
+      for (int64_t i = 0; i < p.in_order; ++i) tile(worker, number * p.in_order + i);
+    };
+    pool.run(tiles / p.in_order, in_order);
+  }
   finish(index, state, pool);
 }
 

@@ -68,6 +68,7 @@ struct WalkResult {
 struct WalkKernel {
   std::vector<PlannedAxis> planned;
   std::vector<WalkAxis> shared;  // slowest first
+  size_t in_order = 0;           // of these, the last so many: one thread takes their tiles, in order
   std::vector<WalkScalar> scalars;
   std::vector<WalkInput> inputs;
   std::vector<WalkResult> results;

@@ -91,6 +91,7 @@ void transfer_plan(A& a, WalkPlan& plan) {
       a.number(p.rule.phases, kStructure);
       a.number(p.rule.lines, kStructure);
     }
+    a.number(k.in_order, kStructure);
     a.resize(k.shared);
     for (auto& x : k.shared) {
       a.number(x.extent, kSize);

@@ -94,6 +94,11 @@ struct Hazards : IRVisitor {
   }
 };
 
+struct LoadsFromResult : IRMutator {
+  std::vector<WrittenOver> over;
+  Stmt mutate(const Stmt& all) override { return FromResult(over).mutate(all); }
+};
+
 // As Halide calls it, with all of the pipeline.
 struct Pass : IRMutator {
   std::vector<WrittenOver> over;
@@ -110,6 +115,12 @@ struct Pass : IRMutator {
 
 void write_over(Halide::Pipeline& pipeline, const std::vector<WrittenOver>& over) {
   auto* pass = new Pass;
+  pass->over = over;
+  pipeline.add_custom_lowering_pass(pass);
+}
+
+void read_results(Halide::Pipeline& pipeline, const std::vector<WrittenOver>& over) {
+  auto* pass = new LoadsFromResult;
   pass->over = over;
   pipeline.add_custom_lowering_pass(pass);
 }

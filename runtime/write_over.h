@@ -18,4 +18,7 @@ struct WrittenOver {
 };
 void write_over(Halide::Pipeline& pipeline, const std::vector<WrittenOver>& over);
 
+// The loads alone, for code that reads each element of a result just before it writes it: sums that are carried from tile to tile.
+void read_results(Halide::Pipeline& pipeline, const std::vector<WrittenOver>& over);
+
 }  // namespace xhat::runtime
