@@ -106,6 +106,7 @@ class Planner {
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
   void count_bytes(const Draft& draft, Kernel& k) const;
+  bool rows_off_lines(const Draft& draft, const Kernel& k) const;
   void count_flops(const Draft& draft, Kernel& k) const;
 
   const Program& p_;

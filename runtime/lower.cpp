@@ -480,7 +480,7 @@ void Lowering::finish() {
     std::set<std::string> inputs;
     for (const Halide::ImageParam& image : emit_.inputs)
       if (image.defined()) inputs.insert(image.name());
-    prefetch_next(out_.pipeline, inputs);
+    prefetch_next(out_.pipeline, inputs, target_.processor_tune);
   }
   for (const ScatterList& s : scatter_lists_) list_scattered(out_.pipeline, s);
   if (spec_.streams || !scatter_lists_.empty())

@@ -137,7 +137,7 @@ std::optional<int64_t> elements(const Read& r) {
 }
 
 // What the next step reads of an input and this one does not, where each reads it for the first time.
-std::vector<Read> new_lines(const std::vector<Read>& reads, const std::string& buffer, const std::string& loop) {
+std::vector<Read> new_lines(const std::vector<Read>& reads, const std::string& buffer, const std::string& loop, bool rows) {
   std::vector<Read> news;
   bool again = false;
   int64_t bytes = 0;
@@ -156,7 +156,7 @@ std::vector<Read> new_lines(const std::vector<Read>& reads, const std::string& b
       bytes += elements(r).value_or(kMostBytes) * r.type.bytes();
     }
   }
-  if (!again && bytes > kMostBytes) return {};
+  if (!again && (!rows || bytes > kMostBytes)) return {};
   return news;
 }
 
@@ -166,14 +166,14 @@ struct Plan {
   std::vector<Read> lines;
   const For* into = nullptr;
 };
-Plan plan_of(const Step& step, const std::string& loop) {
+Plan plan_of(const Step& step, const std::string& loop, bool rows) {
   Plan plan;
   size_t behind = 0;
   std::set<std::string> seen;
   for (size_t i = 0; i + 1 < step.loops.size(); ++i)
     for (const Read& r : step.loops[i].reads) {
       if (!seen.insert(r.buffer).second) continue;
-      const std::vector<Read> lines = new_lines(step.loops[i].reads, r.buffer, loop);
+      const std::vector<Read> lines = new_lines(step.loops[i].reads, r.buffer, loop, rows);
       plan.lines.insert(plan.lines.end(), lines.begin(), lines.end());
       if (!lines.empty()) behind = i + 1;
     }
@@ -210,8 +210,9 @@ Stmt share_of(const Read& r, const For& last, const std::string& name) {
 
 struct Ahead : IRMutator {
   using IRMutator::visit;
-  explicit Ahead(std::set<std::string> of) : inputs(std::move(of)) {}
+  Ahead(std::set<std::string> of, bool whole_rows) : inputs(std::move(of)), rows(whole_rows) {}
   const std::set<std::string> inputs;
+  const bool rows;  // those too that no window reads
   const For* into = nullptr;
   Stmt asked;
 
@@ -223,7 +224,7 @@ struct Ahead : IRMutator {
     Step step(inputs);
     step.look(loop->body);
     if (step.loops.empty() || loop->for_type != ForType::Serial || is_const_one(loop->extent)) return IRMutator::visit(loop);
-    const Plan plan = plan_of(step, loop->name);
+    const Plan plan = plan_of(step, loop->name, rows);
     if (!plan.into || is_const_one(plan.into->extent)) return IRMutator::visit(loop);
     asked = {};
     for (size_t i = 0; i < plan.lines.size(); ++i) {
@@ -239,8 +240,8 @@ struct Ahead : IRMutator {
 
 }  // namespace
 
-void prefetch_next(Halide::Pipeline& pipeline, const std::set<std::string>& inputs) {
-  pipeline.add_custom_lowering_pass(new Ahead(inputs));
+void prefetch_next(Halide::Pipeline& pipeline, const std::set<std::string>& inputs, Halide::Target::Processor tuned_for) {
+  pipeline.add_custom_lowering_pass(new Ahead(inputs, tuned_for != Halide::Target::Processor::ZnVer4));
 }
 
 }  // namespace xhat::runtime

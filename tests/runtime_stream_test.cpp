@@ -91,28 +91,33 @@ INSTANTIATE_TEST_SUITE_P(Stream, PastTheCache, ::testing::ValuesIn(cases()), [](
 // Each line that is asked for stands twice (runtime/nontemporal.h).
 class StreamFetchesAhead : public ::testing::Test {
  protected:
-  static std::string code(const char* text, int64_t width = 320) {
+  static std::string code(const char* text, int64_t width = 320, Halide::Target::Processor tuned_for = Halide::Target::ProcessorGeneric) {
     const CompileOptions o = options(true, 1 << 16);
     const Program forward = infer_program(derive(parse_op(text), o).program);
-    return lowered_code(only_spec(forward, {{"N", 3}, {"H", 70}, {"W", width}}, o.fusion));
+    Halide::Target target = runtime::cpu_target();
+    target.processor_tune = tuned_for;
+    return lowered_code(only_spec(forward, {{"N", 3}, {"H", 70}, {"W", width}}, o.fusion), target);
   }
 };
 
 // Of the rows that the next one is made of, those that this one does not read: one of three.
 TEST_F(StreamFetchesAhead, WhatTheNextWindowReads) {
-  const std::string blur =
-      code("op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }", 300);
+  const char* kBlur = "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }";
+  const std::string blur = code(kBlur, 300);
   EXPECT_GE(times_in(blur, "prefetch("), 1) << blur;
   EXPECT_EQ(times_in(blur, "prefetch("), 2 * times_in(blur, "produce xh_columns")) << blur;
+  EXPECT_EQ(times_in(code(kBlur, 300, Halide::Target::ZnVer4), "prefetch("), times_in(blur, "prefetch("));
 }
 
 // Where the row is read for the first time: as many lines as that loop has vectors in a turn.
 TEST_F(StreamFetchesAhead, RowsThatAreReadMoreThanOnce) {
-  const std::string centred = code("op f(x: f32[H,W]) -> (y) { y[i,j] = x[i,j] - mean(k: x[i,k]) }");
+  const char* kCentred = "op f(x: f32[H,W]) -> (y) { y[i,j] = x[i,j] - mean(k: x[i,k]) }";
+  const std::string centred = code(kCentred);
   EXPECT_GE(times_in(centred, "prefetch("), 2) << centred;
   EXPECT_EQ(times_in(centred, "prefetch("), 2 * times_in(centred.substr(0, centred.find("prefetch(")), "xh_in1[ramp(")) << centred;
   EXPECT_EQ(times_in(code("op f(x: f32[H,W]) -> (y) { y[i,j] = x[i,j] + 1 }"), "prefetch("), 0) << "one loop";
-  EXPECT_EQ(times_in(code("op f(x: f32[H,W]) -> (y) { y[i,j] = x[i,j] - mean(k: x[i,k]) }", 1 << 13), "prefetch("), 0) << "32 KiB";
+  EXPECT_EQ(times_in(code(kCentred, 1 << 13), "prefetch("), 0) << "32 KiB";
+  EXPECT_EQ(times_in(code(kCentred, 320, Halide::Target::ZnVer4), "prefetch("), 0) << "fetches rows by itself";
 }
 
 TEST_F(StreamFetchesAhead, InTheLoopThatComputesMost) {
@@ -132,6 +137,18 @@ TEST(Stream, OnlyWhereMemoryIsTheLimit) {
   EXPECT_TRUE(streams("x[i]^2 + 1", 1 << 22));  // a product, whatever pow costs
   EXPECT_FALSE(streams("x[i]*x[i]", (1 << 22) - 1));
   EXPECT_FALSE(streams("tanh(exp(x[i]))*log(1 + x[i]*x[i])", 1 << 22));
+}
+
+// Rows that do not begin with lines go through scratch, which pays only far beyond the cache.
+TEST(Stream, RowsOffLinesLater) {
+  auto streams = [](const char* body, int64_t rows, int64_t columns) {
+    Program p = parse_op(std::string("op f(x: f32[N,D], s: f32[N]) -> (y) { y[i,j] = ") + body + " }");
+    return plan_kernels(infer_program(derive(p).program), {{"N", rows}, {"D", columns}}).kernels[0].streams;
+  };
+  EXPECT_TRUE(streams("x[i,j]*s[i]", 1 << 13, 1024));
+  EXPECT_FALSE(streams("x[i,j]*s[i]", 1 << 13, 1000));
+  EXPECT_TRUE(streams("x[i,j]*s[i]", 1 << 15, 1000));
+  EXPECT_TRUE(streams("x[i,j]*x[i,j]", 1 << 13, 1000)) << "one long row";
 }
 
 TEST(Stream, FromWhatTheLastCacheHolds) {
