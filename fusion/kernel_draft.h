@@ -99,7 +99,9 @@ class Planner {
   static std::optional<Shape::Product> product_of(const Shape& s);
   static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
   const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
+  bool reads_from(const Kernel& k, const Kernel& maker) const;
   void find_followers(std::vector<Kernel>& kernels) const;
+  void find_neighbours(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;

@@ -365,16 +365,17 @@ int64_t Planner::handled(const Draft& draft) const {
   return kernel.bytes_moved + kernel.bytes_packed;
 }
 
+bool Planner::reads_from(const Kernel& k, const Kernel& maker) const {
+  return std::ranges::any_of(k.members, [&](const Member& m) {
+    return std::ranges::any_of(shape(m).reads, [&](Id r) {
+      return std::ranges::find(maker.results, (*p_.arena)[r].symbol) != maker.results.end();
+    });
+  });
+}
+
 // What is left to do in one small tile once all tiles of a kernel are done (the mean of a sum of everything) is done where that
 // is finished.
 void Planner::find_followers(std::vector<Kernel>& kernels) const {
-  auto reads_from = [&](const Kernel& k, const Kernel& maker) {
-    return std::ranges::any_of(k.members, [&](const Member& m) {
-      return std::ranges::any_of(shape(m).reads, [&](Id r) {
-        return std::ranges::find(maker.results, (*p_.arena)[r].symbol) != maker.results.end();
-      });
-    });
-  };
   for (size_t k = 1; k < kernels.size(); ++k) {
     size_t host = k;
     while (host > 0 && !reads_from(kernels[k], kernels[host - 1])) --host;
@@ -386,6 +387,29 @@ void Planner::find_followers(std::vector<Kernel>& kernels) const {
     while (host < k && kernels[host].follows) ++host;
     auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
     std::rotate(at(host), at(k), at(k) + 1);
+  }
+}
+
+// Kernels one behind the other that read nothing of each other become one sweep. What follows the first of them comes after all.
+void Planner::find_neighbours(std::vector<Kernel>& kernels) const {
+  auto by_library = [&](const Kernel& k) { return alone(k.members[0]); };
+  for (size_t first = 0, end; first < kernels.size(); first = end) {
+    end = first + 1;  // of the sweep
+    size_t next = end;
+    while (next < kernels.size() && kernels[next].follows) ++next;
+    while (next < kernels.size() && !by_library(kernels[first]) && !by_library(kernels[next])) {
+      const bool reads = std::ranges::any_of(std::span(kernels).subspan(first, next - first), [&](const Kernel& k) {
+        return reads_from(kernels[next], k);
+      });
+      if (reads) break;
+      kernels[next].beside = true;
+      auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
+      std::rotate(at(end), at(next), at(next) + 1);
+      ++end;
+      ++next;
+      while (next < kernels.size() && kernels[next].follows) ++next;
+    }
+    end = next;
   }
 }
 
@@ -475,7 +499,10 @@ KernelPlan Planner::run() {
     plan.flops += kernel.flops;
     plan.kernels.push_back(std::move(kernel));
   }
-  if (options_.policy == FusePolicy::full) find_followers(plan.kernels);
+  if (options_.policy == FusePolicy::full) {
+    find_followers(plan.kernels);
+    if (options_.sweep_together) find_neighbours(plan.kernels);
+  }
   std::set<Id> reductions;
   for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(*p_.arena, d.body))
@@ -492,7 +519,7 @@ bool Kernel::leaves_partials(int c) const {
   return std::ranges::find(parallel, c) != parallel.end() && axis.tile < axis.extent;
 }
 
-int KernelPlan::sweeps() const { return static_cast<int>(std::ranges::count(kernels, false, &Kernel::follows)); }
+int KernelPlan::sweeps() const { return static_cast<int>(std::ranges::count_if(kernels, [](const Kernel& k) { return !k.follows && !k.beside; })); }
 
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {
   fusion::Planner planner(p, sizes, options);

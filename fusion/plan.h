@@ -97,6 +97,8 @@ struct FusionOptions {
   bool cut_small = false;
   // A product may be cut along its sum if one thread walks its tiles in order (Kernel::in_order).
   bool carry_sums = true;
+  // Kernels that read nothing of each other are one sweep: all parameters of an optimizer's step.
+  bool sweep_together = true;
   KernelChoices choices = {};
 };
 
@@ -134,6 +136,8 @@ struct Kernel {
   bool finish = false;          // has a second step that adds up per-tile partial results
   // One tile, small, that takes what the kernel before it has finished: part of that one's second step.
   bool follows = false;
+  // In one parallel sweep with the kernel before it: neither reads what the other makes.
+  bool beside = false;
   std::string key;              // what it computes, at which sizes (fusion/kernel_key.h)
   KernelChoice choice;          // of the options, if they have one for it
   std::string reason;           // why it ends where it ends
@@ -151,7 +155,7 @@ struct KernelPlan {
   int64_t bytes_unavoidable = 0;
   int64_t flops = 0;
   int reductions = 0;           // distinct Reduce nodes
-  int sweeps() const;           // kernels that follow no other
+  int sweeps() const;           // kernels that follow no other, and are not beside one
 };
 
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.

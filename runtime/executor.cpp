@@ -42,6 +42,7 @@ bool writes_nothing(const KernelSpec& spec) {
 WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, const KernelArguments& arguments) {
   WalkKernel w;
   w.follows = k.follows;
+  w.beside = k.beside;
   for (int c : k.shared) w.planned.push_back({k.axes[static_cast<size_t>(c)].extent, k.axes[static_cast<size_t>(c)].rule});
   for (Id x : spec.shared) {
     const SpecAxis& axis = spec.axes.at(x);

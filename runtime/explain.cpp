@@ -152,6 +152,7 @@ class Explainer {
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
     d.reductions = plan.reductions;
+    size_t after = 0;  // the last sweep
     for (size_t i = 0; i < plan.kernels.size(); ++i) {
       const Kernel& k = plan.kernels[i];
       std::string sweep_name = k.follows ? k.name + "_finish" : k.name;
@@ -159,8 +160,13 @@ class Explainer {
                             made.calls[i] ? to_text(*made.calls[i]) : ""};
       for (const Member& m : k.members)
         sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
-      if (!k.finish) {
+      auto add = [&] {
+        if (k.beside) return d.kernels[after].join(sweep);
+        after = d.kernels.size();
         d.kernels.push_back(std::move(sweep));
+      };
+      if (!k.finish) {
+        add();
         continue;
       }
       // The planner counts both steps together; here they stand apart and still add up.
@@ -168,7 +174,7 @@ class Explainer {
       sweep.bytes_moved = std::max<int64_t>(0, sweep.bytes_moved - second.bytes_moved);
       sweep.bytes_unavoidable = std::max<int64_t>(0, sweep.bytes_unavoidable - second.bytes_unavoidable);
       sweep.flops = std::max<int64_t>(0, sweep.flops - second.flops);
-      d.kernels.push_back(std::move(sweep));
+      add();
       d.kernels.push_back(std::move(second));
     }
     return d;
@@ -210,6 +216,15 @@ class Explainer {
 };
 
 }  // namespace
+
+void ExplainedKernel::join(const ExplainedKernel& other) {
+  name += "_" + other.name;
+  computes.insert(computes.end(), other.computes.begin(), other.computes.end());
+  bytes_moved += other.bytes_moved;
+  bytes_unavoidable += other.bytes_unavoidable;
+  flops += other.flops;
+  key += "+" + other.key;
+}
 
 Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given) {
   return Explainer(op, options, given).run();

@@ -49,9 +49,10 @@ struct ExplainedKernel {
   int64_t flops = 0;
   bool finish = false;
   std::string reason;  // why it is not part of an earlier kernel; may be empty
-  std::string key;     // what choices for it are kept by (runtime/tuning.h)
+  std::string key;     // what choices for it are kept by (runtime/tuning.h); of several in one sweep, "key+key"
   KernelChoice choice;
   std::string library;  // what a library does in the kernel's place; empty: it is ours
+  void join(const ExplainedKernel& other);  // in one sweep
 };
 
 struct ExplainedDirection {

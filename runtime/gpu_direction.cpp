@@ -21,6 +21,7 @@ FusionOptions for_gpu(FusionOptions o) {
   o.least_tiles = 64;
   // Blocks of threads run in any order.
   o.carry_sums = false;
+  o.sweep_together = false;
   return o;
 }
 

@@ -28,6 +28,8 @@ struct Buffer {
   }
 };
 
+int64_t stride_of(const TensorView& v, const WalkDimension& d) { return d.step * v.strides[d.of]; }
+
 }  // namespace
 
 struct TileWalk::Prepared {
@@ -55,6 +57,8 @@ struct TileWalk::State {
     std::vector<Buffer> inputs;
     std::vector<Worker> workers;
     std::vector<Block> partials;  // per result; null if it leaves none
+    // Of this run: so much of the first tile lies before the loop's only axis begins; what the threads take, one after the other.
+    int64_t skipped = 0, tasks = 0;
   };
   std::vector<Kernel> kernels;
   std::vector<Block> temporaries;      // per tensor
@@ -99,11 +103,15 @@ static int64_t before_lines(const WalkKernel& k, const std::vector<TensorView>& 
 TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(std::move(plan)), codes_(std::move(codes)) {
   for (const WalkKernel& k : plan_.kernels) {
     Prepared& p = prepared_.emplace_back();
-    for (const WalkAxis& axis : k.shared) {
-      p.counts.push_back(axis.kind == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile);
-      p.tiles *= p.counts.back();
+    for (size_t s = 0; s < k.shared.size(); ++s) {
+      const WalkAxis& axis = k.shared[s];
+      const bool in_order = s + k.in_order >= k.shared.size();
+      int64_t count = axis.kind == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
+      if (in_order) count = std::max<int64_t>(1, count);  // sums over nothing are written too
+      p.counts.push_back(count);
+      p.tiles *= count;
+      if (in_order) p.in_order *= count;
     }
-    for (size_t s = k.shared.size() - k.in_order; s < k.shared.size(); ++s) p.in_order *= p.counts[s];
     for (const WalkInput& input : k.inputs) p.sizes.push_back(size_value(input.type, input.value));
     p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::part && p.tiles > 1 && !k.results.empty() &&
                 k.shared[0].tile >= static_cast<int64_t>(kStreamLine);  // what comes before a line is less than a tile
@@ -157,24 +165,49 @@ RunCounts TileWalk::run(ThreadPool& pool, std::span<const TensorView> views, con
   }
   for (size_t t = 0; t < views.size(); ++t)
     if (!state->temporaries[t]) state->views[t] = views[t];
-  for (size_t i = 0; i < plan_.kernels.size(); ++i) {
-    counts.kernels += !plan_.kernels[i].follows;
-    counts.tiles += prepared_[i].tiles;
+  for (size_t i = 0, end; i < plan_.kernels.size(); i = end) {
+    end = i + 1;
+    while (!timed && end < plan_.kernels.size() && plan_.kernels[end].beside) ++end;
     auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
-    run_kernel(i, *state, pool);
+    sweep(i, end, *state, pool);
     if (timed) timed(i, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
-    for (const Prepared::Result& r : prepared_[i].results) counts.finishes += !r.reduced.empty();
+    counts.kernels += !plan_.kernels[i].follows;
+    for (size_t k = i; k < end; ++k) {
+      counts.tiles += prepared_[k].tiles;
+      for (const Prepared::Result& r : prepared_[k].results) counts.finishes += !r.reduced.empty();
+    }
   }
   idle_.give_back(std::move(state));
   return counts;
 }
 
-void TileWalk::run_kernel(size_t index, State& state, ThreadPool& pool) const {
+// The kernels from first to end - 1, of which none reads what another one writes: a thread that finds no more tiles of one goes on with
+// the next one's.
+void TileWalk::sweep(size_t first, size_t end, State& state, ThreadPool& pool) const {
+  int64_t tasks = 0;
+  bool one_each = true;
+  for (size_t k = first; k < end; ++k) {
+    bind(k, state, pool);
+    tasks += state.kernels[k].tasks;
+    one_each = one_each && state.kernels[k].tasks <= 1;
+  }
+  auto task = [&](int worker, int64_t number) {
+    size_t k = first;
+    for (; number >= state.kernels[k].tasks; ++k) number -= state.kernels[k].tasks;
+    const int64_t tiles = prepared_[k].in_order;
+    for (int64_t i = 0; i < tiles; ++i) run_tile(k, state, worker, number * tiles + i);
+  };
+  if (one_each)  // small ones: to wake a second thread costs more than it saves
+    for (int64_t i = 0; i < tasks; ++i) task(0, i);
+  else
+    pool.run(tasks, task);
+  for (size_t k = first; k < end; ++k) finish(k, state, pool);
+}
+
+void TileWalk::bind(size_t index, State& state, ThreadPool& pool) const {
   const WalkKernel& k = plan_.kernels[index];
   const Prepared& p = prepared_[index];
   auto& ks = state.kernels[index];
-  auto stride_of = [](const TensorView& v, const WalkDimension& d) { return d.step * v.strides[d.of]; };
-
   for (size_t i = 0; i < ks.inputs.size(); ++i) {
     const WalkInput& t = k.inputs[i];
     Buffer& b = ks.inputs[i];
@@ -203,65 +236,62 @@ void TileWalk::run_kernel(size_t index, State& state, ThreadPool& pool) const {
     }
   }
 
-  // So much of the first tile lies before the axis begins: what is left of it comes before a line.
-  const int64_t head = p.one_row ? before_lines(k, state.views) : 0, skipped = head > 0 ? k.shared[0].tile - head : 0;
-  const int64_t tiles = skipped > 0 ? (k.shared[0].extent + skipped + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
-  auto tile = [&](int worker, int64_t number) {
-    auto& w = ks.workers[static_cast<size_t>(worker)];
-    int64_t position[kMaxRank] = {}, origin[kMaxRank] = {}, extent[kMaxRank] = {};
-    for (size_t s = k.shared.size(); s-- > 0;) {
-      const WalkAxis& axis = k.shared[s];
-      position[s] = s == 0 ? number : number % p.counts[s];
-      number /= p.counts[s];
-      const int64_t begin = position[s] * axis.tile - skipped;
-      origin[s] = std::max<int64_t>(0, begin);
-      extent[s] = std::min(begin + axis.tile, axis.extent) - origin[s];
-    }
-    for (size_t i = 0; i < w.scalars.size(); ++i) {
-      auto [s, count, value] = k.scalars[i];
-      w.scalars[i] = static_cast<int32_t>(s < 0 ? value : count ? extent[s] : origin[s]);
-    }
-    for (size_t i = 0; i < k.results.size(); ++i) {
-      const WalkResult& r = k.results[i];
-      const std::vector<size_t>& reduced = p.results[i].reduced;
-      Buffer& b = w.results[i];
-      int64_t steps[kMaxRank];
-      int64_t offset = 0;
-      if (reduced.empty()) {
-        const TensorView& v = state.views[static_cast<size_t>(r.tensor)];
-        b.raw.host = static_cast<uint8_t*>(v.data ? v.data : nothing);
-        for (size_t d = 0; d < r.dims.size(); ++d) steps[d] = stride_of(v, r.dims[d]);
-      } else {
-        b.raw.host = static_cast<uint8_t*>(ks.partials[i].get());
-        int64_t step = 1, row = 0;
-        for (size_t d = r.dims.size(); d-- > 0;) {
-          steps[d] = step;
-          step *= r.dims[d].extent;
-        }
-        for (size_t s : reduced) row = row * p.counts[s] + position[s];
-        offset += row * step;
-      }
-      for (auto [s, l] : r.moves) offset += origin[s] * steps[l];
-      b.raw.host += offset * static_cast<int64_t>(byte_size(r.type));
-      for (size_t d = 0; d < r.left.size(); ++d) {
-        size_t l = r.left[r.left.size() - 1 - d];
-        int64_t n = r.dims[l].extent;
-        for (auto [s, moved] : r.moves)
-          if (moved == l) n = extent[s];
-        b.dims[d] = halide_dimension_t(0, static_cast<int32_t>(n), static_cast<int32_t>(steps[l]));
-      }
-    }
-    codes_[k.code]->call(w.argv.size(), w.argv.data());
-  };
-  if (p.in_order == 1) {
-    pool.run(tiles, tile);
-  } else {
-    auto in_order = [&](int worker, int64_t number) {
-      for (int64_t i = 0; i < p.in_order; ++i) tile(worker, number * p.in_order + i);
-    };
-    pool.run(tiles / p.in_order, in_order);
+  // What is left of the first tile comes before a line.
+  const int64_t head = p.one_row ? before_lines(k, state.views) : 0;
+  ks.skipped = head > 0 ? k.shared[0].tile - head : 0;
+  const int64_t tiles = ks.skipped > 0 ? (k.shared[0].extent + ks.skipped + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
+  ks.tasks = tiles / p.in_order;
+}
+
+void TileWalk::run_tile(size_t index, State& state, int worker, int64_t number) const {
+  const WalkKernel& k = plan_.kernels[index];
+  const Prepared& p = prepared_[index];
+  auto& ks = state.kernels[index];
+  auto& w = ks.workers[static_cast<size_t>(worker)];
+  int64_t position[kMaxRank] = {}, origin[kMaxRank] = {}, extent[kMaxRank] = {};
+  for (size_t s = k.shared.size(); s-- > 0;) {
+    const WalkAxis& axis = k.shared[s];
+    position[s] = s == 0 ? number : number % p.counts[s];
+    number /= p.counts[s];
+    const int64_t begin = position[s] * axis.tile - ks.skipped;
+    origin[s] = std::max<int64_t>(0, begin);
+    extent[s] = std::min(begin + axis.tile, axis.extent) - origin[s];
   }
-  finish(index, state, pool);
+  for (size_t i = 0; i < w.scalars.size(); ++i) {
+    auto [s, count, value] = k.scalars[i];
+    w.scalars[i] = static_cast<int32_t>(s < 0 ? value : count ? extent[s] : origin[s]);
+  }
+  for (size_t i = 0; i < k.results.size(); ++i) {
+    const WalkResult& r = k.results[i];
+    const std::vector<size_t>& reduced = p.results[i].reduced;
+    Buffer& b = w.results[i];
+    int64_t steps[kMaxRank];
+    int64_t offset = 0;
+    if (reduced.empty()) {
+      const TensorView& v = state.views[static_cast<size_t>(r.tensor)];
+      b.raw.host = static_cast<uint8_t*>(v.data ? v.data : nothing);
+      for (size_t d = 0; d < r.dims.size(); ++d) steps[d] = stride_of(v, r.dims[d]);
+    } else {
+      b.raw.host = static_cast<uint8_t*>(ks.partials[i].get());
+      int64_t step = 1, row = 0;
+      for (size_t d = r.dims.size(); d-- > 0;) {
+        steps[d] = step;
+        step *= r.dims[d].extent;
+      }
+      for (size_t s : reduced) row = row * p.counts[s] + position[s];
+      offset += row * step;
+    }
+    for (auto [s, l] : r.moves) offset += origin[s] * steps[l];
+    b.raw.host += offset * static_cast<int64_t>(byte_size(r.type));
+    for (size_t d = 0; d < r.left.size(); ++d) {
+      size_t l = r.left[r.left.size() - 1 - d];
+      int64_t n = r.dims[l].extent;
+      for (auto [s, moved] : r.moves)
+        if (moved == l) n = extent[s];
+      b.dims[d] = halide_dimension_t(0, static_cast<int32_t>(n), static_cast<int32_t>(steps[l]));
+    }
+  }
+  codes_[k.code]->call(w.argv.size(), w.argv.data());
 }
 
 void TileWalk::finish(size_t index, State& state, ThreadPool& pool) const {

@@ -74,6 +74,7 @@ struct WalkKernel {
   std::vector<WalkResult> results;
   size_t code = 0;
   bool follows = false;  // part of the second step of the kernel before it
+  bool beside = false;   // in one sweep with the kernel before it
 };
 
 struct WalkTemporary {
@@ -112,7 +113,7 @@ class TileWalk {
   const WalkPlan& plan() const { return plan_; }
 
   // views: per tensor; all but the temporaries must be set, of the sizes planned for. Checked by the caller.
-  // timed: told after each kernel what it took.
+  // timed: told after each kernel what it took; then each is a sweep of its own.
   using Timed = std::function<void(size_t kernel, double ns)>;
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const;
 
@@ -120,7 +121,9 @@ class TileWalk {
   struct Prepared;  // what can be told of a kernel before it runs
   struct State;
   std::unique_ptr<State> new_state() const;
-  void run_kernel(size_t index, State& state, ThreadPool& pool) const;
+  void sweep(size_t first, size_t end, State& state, ThreadPool& pool) const;
+  void bind(size_t index, State& state, ThreadPool& pool) const;
+  void run_tile(size_t index, State& state, int worker, int64_t number) const;
   void finish(size_t index, State& state, ThreadPool& pool) const;
 
   WalkPlan plan_;

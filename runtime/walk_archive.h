@@ -79,6 +79,7 @@ void transfer_plan(A& a, WalkPlan& plan) {
   for (auto& k : plan.kernels) {
     a.number(k.code, SlotKind::code);
     a.number(k.follows, kStructure);
+    a.number(k.beside, kStructure);
     a.resize(k.planned);
     for (auto& p : k.planned) {
       a.number(p.extent, kSize);
