@@ -96,6 +96,7 @@ std::map<TensorId, std::vector<int64_t>> Planner::windows(const Draft& draft, bo
 // Elements of a class in one tile, or in one step of the outer loop.
 int64_t Planner::in_tile(const Draft& draft, int c, bool whole_tile) const {
   const KernelAxis& axis = draft.axes[static_cast<size_t>(c)];
+  if (axis.of >= 0) return axis.each * in_tile(draft, axis.of, whole_tile);
   if (!draft.shared[static_cast<size_t>(c)]) return std::max<int64_t>(1, axis.extent);
   return whole_tile ? std::max<int64_t>(1, axis.tile) : 1;
 }
@@ -109,7 +110,7 @@ int64_t Planner::footprint(const Draft& draft, bool whole_tile) const {
     auto window = read.find(t);
     bool all = draft.producer.contains(t) || window == read.end();
     for (size_t i = 0; i < classes.size(); ++i) {
-      bool tiled = classes[i] >= 0 && draft.shared[static_cast<size_t>(classes[i])];
+      bool tiled = classes[i] >= 0 && draft.walked(classes[i]);
       int64_t whole = extent(p_.tensors[t].shape[i]);
       n *= tiled ? in_tile(draft, classes[i], whole_tile) : all ? whole : std::min(whole, window->second[i]);
     }

@@ -102,8 +102,12 @@ bool Planner::may_carry(const Draft& d, const std::vector<Member>& members, cons
     const DType type = p_.tensors[definition.target()].type;
     const bool sum = (*p_.arena)[definition.body].op == Op::sum && (type == DType::f32 || type == DType::f64);
     const bool once = std::ranges::count_if(m.reduced, [&](int r) { return std::ranges::find(order, r) != order.end(); }) == 1;
-    if (!sum || !once || !shape(m).scatter_targets.empty()) return false;
-    products |= shape(m).product.has_value();
+    // Its results are whole in the tile, as a block and its vectors want it: the other axes have one element there.
+    auto cut = [&](int l) { return std::ranges::find(order, l) != order.end(); };
+    const auto& p = shape(m).product;
+    const bool whole = p ? !cut(m.left[p->rows]) && !cut(m.left[p->columns]) : m.left.empty() || !cut(m.left.back());
+    if (!sum || !once || !whole || !shape(m).scatter_targets.empty()) return false;
+    products |= p.has_value();
   }
   return products;
 }
@@ -123,7 +127,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   std::vector<int> order;
   for (TensorId t : tensors)
     for (int c : d.dims[t])
-      if (c >= 0 && d.shared[static_cast<size_t>(c)] && std::ranges::find(order, c) == order.end()) order.push_back(c);
+      if (c >= 0 && d.walked(c) && std::ranges::find(order, d.walked_by(c)) == order.end()) order.push_back(d.walked_by(c));
   for (size_t c = 0; c < d.axes.size(); ++c)
     if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
 
@@ -232,6 +236,8 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     }
   }
   k.axes = d.axes;
+  for (KernelAxis& axis : k.axes)
+    if (axis.of >= 0) axis.tile = axis.each * k.axes[static_cast<size_t>(axis.of)].tile;
   k.shared = order;
   for (const Member& m : k.members) k.finish |= std::ranges::any_of(m.reduced, [&](int c) { return k.leaves_partials(c); });
 }
@@ -266,7 +272,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
         looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
       if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
       // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
-      bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.shared[static_cast<size_t>(c)]; });
+      bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.walked(c); });
       if (!tiled && size > options_.reference_l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
     }
     k.bytes_moved += moved;

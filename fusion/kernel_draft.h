@@ -23,6 +23,14 @@ struct Shape {
   // not counted: w[h%2] does not depend on h.
   std::vector<int64_t> phases;  // per axis; 1: none
   std::vector<std::vector<Id>> phase_axes;
+  // Per read and dimension, where the index is an axis, its quotient by a number, or its multiple and another axis beside:
+  // c, c/8, 8*g+k with k in 0..8.
+  struct Form {
+    size_t axis = SIZE_MAX;
+    int64_t divided = 1, times = 1;
+    bool bare() const { return axis != SIZE_MAX && divided == 1 && times == 1; }
+  };
+  std::vector<std::vector<Form>> forms;
   bool is_reduction = false;
   bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
   std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
@@ -41,6 +49,9 @@ struct Draft {
   std::vector<Member> members;
   std::map<TensorId, std::vector<int>> dims;  // class of each dimension where it is read or written by a bare axis
   std::map<TensorId, size_t> producer;        // index into members
+  // The class whose tiles decide those of c: itself, unless c is tied to another.
+  int walked_by(int c) const { return axes[static_cast<size_t>(c)].of >= 0 ? axes[static_cast<size_t>(c)].of : c; }
+  bool walked(int c) const { return shared[static_cast<size_t>(walked_by(c))]; }
 };
 
 struct PricedDraft {
@@ -83,7 +94,9 @@ class Planner {
   std::string misfit(const Draft& joined, int64_t tiles, const std::string& why) const;
   std::string refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const;
   void unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const;
+  Shape::Form form_of(Id index, const Shape& s) const;
   void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
+  void tie_axes(Draft& draft, const Shape& s, std::vector<int>& local) const;
   bool worth(const Draft& draft, const Shape& s) const;
   int64_t value_at(Id e, const std::unordered_map<Id, int64_t>& axes) const;
   int64_t reach(Id index, const std::unordered_map<Id, int64_t>& points) const;
@@ -116,6 +129,7 @@ class Planner {
   const FusionOptions& options_;
   std::vector<Shape> shapes_;
   bool small_ = false;  // all that is read takes no second thread
+  bool ties_ = false;   // axes may be tied to others
 };
 
 }  // namespace xhat::fusion

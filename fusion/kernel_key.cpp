@@ -50,7 +50,7 @@ std::string hash(const std::string& text) {  // FNV-1a
 
 std::string kernel_key(const Program& p, const Kernel& k, const DimValues& sizes) {
   Writer w{p, sizes};
-  for (const KernelAxis& axis : k.axes) w.text += fmt::format("{};", axis.extent);
+  for (const KernelAxis& axis : k.axes) w.text += fmt::format("{}{};", axis.extent, axis.of < 0 ? "" : fmt::format("@{}", axis.of));
   for (const Member& m : k.members) {
     const Definition& d = p.body.definitions[m.definition];
     w.nodes.clear();

@@ -51,6 +51,8 @@ std::optional<Draft> Planner::merged(const Draft& into, const Draft& from, std::
     both.axes.push_back(from.axes[c]);
     both.shared.push_back(false);
   }
+  for (size_t c = into.axes.size(); c < both.axes.size(); ++c)
+    if (int& of = both.axes[c].of; of >= 0) of = renumbered[static_cast<size_t>(of)];
   auto renumber = [&](std::vector<int>& classes) {
     for (int& c : classes)
       if (c >= 0) c = renumbered[static_cast<size_t>(c)];

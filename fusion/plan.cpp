@@ -17,19 +17,21 @@
 #include "fusion/kernel_draft.h"
 #include "fusion/kernel_key.h"
 #include "fusion/scatter.h"
+#include "fusion/simplify_index.h"
 
 namespace xhat {
 namespace fusion {
 
 Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options)
     : p_(p), sizes_(sizes), options_(options) {
-  for (const Definition& d : p.body.definitions) shapes_.push_back(take_apart(d));
   std::set<TensorId> read;
-  for (const Shape& s : shapes_)
-    for (Id r : s.reads) read.insert((*p_.arena)[r].symbol);
+  for (const Definition& d : p.body.definitions)
+    for (TensorId t : tensors_read(*p_.arena, d.body)) read.insert(t);
   int64_t everything = 0;
   for (TensorId t : read) everything += bytes(t);
   small_ = everything <= options_.serial_bytes;
+  ties_ = options_.tie_groups && options_.fills_the_cache(everything);
+  for (const Definition& d : p.body.definitions) shapes_.push_back(take_apart(d));
 }
 
 int64_t Planner::bytes(TensorId t) const {
@@ -69,6 +71,8 @@ Shape Planner::take_apart(const Definition& d) const {
     if (is_read(a[id].op)) {
       s.reads.push_back(id);
       s.read_axes.push_back(axes_of(id, windows));
+      std::vector<Shape::Form>& forms = s.forms.emplace_back();
+      for (Id index : read_indices(a[id])) forms.push_back(form_of(index, s));
     }
   find_phases(d, s, windows);
   if (auto scatter = as_scatter(*p_.arena, d))
@@ -124,10 +128,12 @@ std::vector<Id> Planner::axes_of(Id read, const Replacements& windows, const Rep
 
 namespace {
 
-std::optional<size_t> local_axis(const Shape& s, Id index) {
+constexpr size_t kMostAxes = 8;  // of a definition whose axes are taken apart: tensors of kernels have twelve dimensions at most
+
+size_t local_axis(const Shape& s, Id index) {
   for (size_t i = 0; i < s.axes.size(); ++i)
     if (s.axes[i].axis == index) return i;
-  return std::nullopt;
+  return SIZE_MAX;
 }
 
 bool range_is_plain(const Arena& a, const AxisRange& r) {
@@ -136,26 +142,99 @@ bool range_is_plain(const Arena& a, const AxisRange& r) {
 
 }  // namespace
 
+Shape::Form Planner::form_of(Id index, const Shape& s) const {
+  Arena& a = *p_.arena;
+  Shape::Form f{.axis = local_axis(s, index)};
+  if (f.axis != SIZE_MAX || a[index].free_axes().empty() || !ties_) return f;
+  affine::Poly p;
+  try {
+    index = simplified_index(a, index, s.axes);
+    p = affine::polynomial(a, index, affine::Poly::atom);
+  } catch (const affine::GaveUp&) {
+    return f;
+  }
+  auto number = [&](Id e) { return a[e].op == Op::constant ? a[e].integer : 0; };
+  if (a[index].op == Op::axis) return {.axis = local_axis(s, index)};
+  if (a[index].op == Op::div && number(a[index].arg(1)) > 1) {
+    const size_t axis = local_axis(s, a[index].arg(0));
+    if (axis != SIZE_MAX && s.extents[axis] % number(a[index].arg(1)) == 0) return {.axis = axis, .divided = number(a[index].arg(1))};
+  }
+  if (p.terms.size() != 2) return f;
+  std::pair<size_t, int64_t> outer{SIZE_MAX, 0}, inner{SIZE_MAX, 0};
+  for (const auto& [atoms, times] : p.terms) {
+    const size_t axis = atoms.size() == 1 ? local_axis(s, atoms[0]) : SIZE_MAX;
+    (times == 1 ? inner : outer) = {axis, times};
+  }
+  auto known = [&](size_t axis) { return axis != SIZE_MAX && range_is_plain(a, s.axes[axis]); };
+  if (known(outer.first) && known(inner.first) && outer.second > 1 && s.extents[inner.first] == outer.second)
+    return {.axis = outer.first, .times = outer.second};
+  return f;
+}
+
 // Finds for each local axis the class it is the same loop as, or -1.
 void Planner::map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const {
   const Arena& a = *p_.arena;
-  std::vector<Id> reads = s.reads;
-  auto produced = [&](Id r) { return draft.producer.contains(a[r].symbol); };
-  std::ranges::stable_sort(reads, [&](Id x, Id y) {
+  std::vector<size_t> reads(s.reads.size());
+  std::iota(reads.begin(), reads.end(), size_t{0});
+  auto tensor = [&](size_t r) { return a[s.reads[r]].symbol; };
+  auto produced = [&](size_t r) { return draft.producer.contains(tensor(r)); };
+  std::ranges::stable_sort(reads, [&](size_t x, size_t y) {
     if (produced(x) != produced(y)) return produced(x);
-    return bytes(a[x].symbol) > bytes(a[y].symbol);
+    return bytes(tensor(x)) > bytes(tensor(y));
   });
-  for (Id r : reads) {
-    auto it = draft.dims.find(a[r].symbol);
+  for (size_t r : reads) {
+    auto it = draft.dims.find(tensor(r));
     if (it == draft.dims.end()) continue;
-    auto indices = read_indices(a[r]);
-    for (size_t i = 0; i < indices.size(); ++i) {
-      int c = it->second[i];
-      auto at = local_axis(s, indices[i]);
-      if (c < 0 || !at || local[*at] >= 0) continue;
+    for (size_t i = 0; i < s.forms[r].size(); ++i) {
+      const int c = it->second[i];
+      const Shape::Form& f = s.forms[r][i];
+      if (c < 0 || !f.bare() || local[f.axis] >= 0) continue;
       if (std::ranges::find(local, c) != local.end()) continue;  // two axes of one definition are two loops
-      if (draft.axes[static_cast<size_t>(c)].extent != s.extents[*at] || !range_is_plain(a, s.axes[*at])) continue;
-      local[*at] = c;
+      if (draft.axes[static_cast<size_t>(c)].extent != s.extents[f.axis] || !range_is_plain(a, s.axes[f.axis])) continue;
+      local[f.axis] = c;
+    }
+  }
+}
+
+// Local axes that walk groups of a class, or whose groups a class walks:
+//   m[n,g] = sum(k in 0..8: x[n,8*g+k])      y[n,c] = x[n,c] - m[n,c/8]           c is tied to the class of g
+//   s[n,c] = sum(h: x[n,c,h])                m[n,g] = sum(k in 0..8: s[n,8*g+k])  the class of c is tied to a new one, of g
+// Sums over a tied axis, products and scatters are none of this.
+void Planner::tie_axes(Draft& draft, const Shape& s, std::vector<int>& local) const {
+  const Arena& a = *p_.arena;
+  auto other = [](const Shape& x) { return x.product || !x.scatter_targets.empty() || x.left > kMostAxes; };
+  if (!ties_ || other(s) || std::ranges::any_of(draft.members, [&](const Member& m) { return other(shape(m)); })) return;
+  auto used = [&](int c) { return std::ranges::any_of(local, [&](int l) { return l >= 0 && (l == c || draft.walked_by(l) == c || l == draft.walked_by(c)); }); };
+  auto add = [&](KernelAxis axis, bool shared) {
+    draft.axes.push_back(std::move(axis));
+    draft.shared.push_back(shared);
+    return static_cast<int>(draft.axes.size()) - 1;
+  };
+  for (size_t r = 0; r < s.reads.size(); ++r) {
+    auto it = draft.dims.find(a[s.reads[r]].symbol);
+    if (it == draft.dims.end()) continue;
+    for (size_t i = 0; i < s.forms[r].size(); ++i) {
+      const int c = it->second[i];
+      const Shape::Form& f = s.forms[r][i];
+      if (c < 0 || f.axis == SIZE_MAX || f.bare() || local[f.axis] >= 0 || f.axis >= s.left || !range_is_plain(a, s.axes[f.axis])) continue;
+      const KernelAxis axis = draft.axes[static_cast<size_t>(c)];
+      const int64_t n = s.extents[f.axis];
+      auto is_class = [&](const KernelAxis& x) { return x.of == c && x.each == f.divided && x.extent == n; };
+      if (f.divided > 1 && axis.of < 0 && n == axis.extent * f.divided && !used(c)) {
+        auto known = std::ranges::find_if(draft.axes, is_class);
+        local[f.axis] = known != draft.axes.end() ? static_cast<int>(known - draft.axes.begin())
+                                                  : add({.name = a.name(s.axes[f.axis].axis), .extent = n, .tile = n, .of = c, .each = f.divided}, false);
+      } else if (f.times > 1 && axis.of >= 0 && axis.each == f.times && draft.axes[static_cast<size_t>(axis.of)].extent == n && !used(axis.of)) {
+        local[f.axis] = axis.of;
+      } else if (f.times > 1 && axis.of < 0 && axis.extent == n * f.times && !used(c)) {
+        const bool summed = std::ranges::any_of(draft.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
+        const bool groups = std::ranges::any_of(draft.axes, [&](const KernelAxis& x) { return x.of == c; });
+        if (summed || groups) continue;
+        local[f.axis] = add({a.name(s.axes[f.axis].axis), n, n}, draft.shared[static_cast<size_t>(c)]);
+        draft.axes[static_cast<size_t>(c)].of = local[f.axis];
+        draft.axes[static_cast<size_t>(c)].each = f.times;
+        draft.shared[static_cast<size_t>(c)] = false;
+      }
     }
   }
 }
@@ -184,24 +263,27 @@ bool Planner::worth(const Draft& draft, const Shape& s) const {
 void Planner::unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const {
   const Arena& a = *p_.arena;
   const Shape& s = shape(member);
-  auto class_of = [&](Id index) {
-    auto at = local_axis(s, index);
-    return !at ? -1 : *at < s.left ? member.left[*at] : member.reduced[*at - s.left];
+  // A tile of the index is so many elements for each of the class's that it is walked by.
+  auto in_step = [&](int c) { return std::pair(draft.walked_by(c), draft.axes[static_cast<size_t>(c)].each); };
+  auto place = [&](const Shape::Form& f) -> std::pair<int, int64_t> {
+    if (f.axis == SIZE_MAX) return {-1, 0};
+    auto [c, each] = in_step(f.axis < s.left ? member.left[f.axis] : member.reduced[f.axis - s.left]);
+    return each * f.times % f.divided == 0 ? std::pair(c, each * f.times / f.divided) : std::pair(-1, int64_t{0});
   };
   for (size_t i = 0; i < draft.axes.size(); ++i) {
     const int c = static_cast<int>(i);
-    for (Id r : s.reads) {
-      auto it = draft.producer.find(a[r].symbol);
+    for (size_t r = 0; r < s.reads.size(); ++r) {
+      const TensorId t = a[s.reads[r]].symbol;
+      auto it = draft.producer.find(t);
       if (!draft.shared[i] || it == draft.producer.end()) continue;
       auto unshare = [&](const char* what) {
         draft.shared[i] = false;
-        *why = p_.tensors[a[r].symbol].name + what + draft.axes[i].name;
+        *why = p_.tensors[t].name + what + draft.axes[i].name;
       };
       const Member& made = draft.members[it->second];
       if (std::ranges::find(made.reduced, c) != made.reduced.end()) unshare(" must be complete over ");
-      auto indices = read_indices(a[r]);
-      for (size_t dim = 0; dim < indices.size(); ++dim)
-        if (made.left[dim] == c && class_of(indices[dim]) != c) unshare(" is read elsewhere along ");
+      for (size_t dim = 0; dim < made.left.size(); ++dim)
+        if (draft.walked_by(made.left[dim]) == c && place(s.forms[r][dim]) != in_step(made.left[dim])) unshare(" is read elsewhere along ");
     }
   }
 }
@@ -213,16 +295,22 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
   Draft result = draft;
   std::vector<int> local(s.axes.size(), -1);
   map_axes(draft, s, local);
+  tie_axes(result, s, local);
   for (size_t i = 0; i < local.size(); ++i) {
     if (local[i] >= 0) continue;
     local[i] = static_cast<int>(result.axes.size());
     result.axes.push_back({a.name(s.axes[i].axis), s.extents[i], s.extents[i]});
     result.shared.push_back(false);
   }
-  for (size_t c = 0; c < draft.axes.size(); ++c)
-    if (result.shared[c] && std::ranges::find(local, static_cast<int>(c)) == local.end()) {
+  for (size_t c = 0; c < result.axes.size(); ++c)
+    if (result.shared[c] && std::ranges::none_of(local, [&](int l) { return result.walked_by(l) == static_cast<int>(c); })) {
       result.shared[c] = false;
-      *why = p_.tensors[d.target()].name + " does not run over " + draft.axes[c].name;
+      *why = p_.tensors[d.target()].name + " does not run over " + result.axes[c].name;
+    }
+  for (size_t i = s.left; i < local.size(); ++i)
+    if (const int of = result.axes[static_cast<size_t>(local[i])].of; of >= 0) {
+      result.shared[static_cast<size_t>(of)] = false;
+      *why = p_.tensors[d.target()].name + " is summed over groups of " + result.axes[static_cast<size_t>(of)].name;
     }
   Member m;
   m.definition = definition;
@@ -232,11 +320,11 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
   result.producer[d.target()] = result.members.size();
   result.members.push_back(m);
   result.dims[d.target()] = m.left;
-  for (Id r : s.reads) {
-    auto indices = read_indices(a[r]);
-    auto& classes = result.dims.try_emplace(a[r].symbol, std::vector<int>(indices.size(), -1)).first->second;
-    for (size_t i = 0; i < indices.size(); ++i)
-      if (auto at = local_axis(s, indices[i]); at && classes[i] < 0) classes[i] = local[*at];
+  for (size_t r = 0; r < s.reads.size(); ++r) {
+    const std::vector<Shape::Form>& forms = s.forms[r];
+    auto& classes = result.dims.try_emplace(a[s.reads[r]].symbol, std::vector<int>(forms.size(), -1)).first->second;
+    for (size_t i = 0; i < forms.size(); ++i)
+      if (forms[i].bare() && classes[i] < 0) classes[i] = local[forms[i].axis];
   }
   return result;
 }

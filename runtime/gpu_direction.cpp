@@ -22,6 +22,7 @@ FusionOptions for_gpu(FusionOptions o) {
   // Blocks of threads run in any order.
   o.carry_sums = false;
   o.sweep_together = false;
+  o.tie_groups = false;
   return o;
 }
 

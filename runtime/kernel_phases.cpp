@@ -18,14 +18,20 @@ using affine::Poly;
 
 class Split {
  public:
-  Split(KernelSpec& spec, Id axis, int64_t phases, bool write_out)
+  // tied: an axis of the kernel that is the quotient.
+  Split(KernelSpec& spec, Id axis, int64_t phases, bool write_out, Id tied = kNone)
       : spec_(spec), a_(*spec.arena), axis_(axis), phases_(phases) {
-    quotient_ = a_.axis(a_.name(axis) + "q");
+    quotient_ = tied != kNone ? tied : a_.axis(a_.name(axis) + "q");
     phase_ = a_.axis(a_.name(axis) + "p");
+    replaced_[axis] = Poly::monomial({quotient_}, phases) + Poly::atom(phase_);
     SpecAxis whole = spec.axes.at(axis), q = whole, p = whole;
     q.extent /= phases;
     p.extent = p.tile = phases;
     p.planned.clear();
+    if (tied != kNone) {
+      spec.axes[phase_] = p;
+      return;
+    }
     q.divisor *= phases;
     q.written_out = write_out;
     if (whole.kind() == AxisKind::single) {
@@ -36,7 +42,6 @@ class Split {
     }
     spec.axes[quotient_] = q;
     spec.axes[phase_] = p;
-    replaced_[axis] = Poly::monomial({quotient_}, phases) + Poly::atom(phase_);
   }
 
   void run() {
@@ -197,6 +202,8 @@ void split_blocks(KernelSpec& spec) {
   } catch (const affine::GaveUp&) {
   }
 }
+
+void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each) { Split(spec, axis, each, false, quotient).run(); }
 
 void split_phases(KernelSpec& spec, Id axis, int64_t phases) {
   const SpecAxis& x = spec.axes.at(axis);

@@ -406,6 +406,9 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
   b.spec.streams = k.streams;
   b.spec.vectors = k.choice.vectors;
   for (size_t c = 0; c < k.axes.size(); ++c)
+    if (const KernelAxis& axis = k.axes[c]; axis.of >= 0 && std::ranges::find(k.shared, axis.of) != k.shared.end())
+      tie_axis(b.spec, b.class_axis[c], b.class_axis[static_cast<size_t>(axis.of)], axis.each);
+  for (size_t c = 0; c < k.axes.size(); ++c)
     if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
   split_blocks(b.spec);
   join_windows(b.spec);

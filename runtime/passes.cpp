@@ -10,6 +10,7 @@
 #include "ad/gradient.h"
 #include "cse/auto_inliner.h"
 #include "cse/lift_reductions.h"
+#include "cse/narrow.h"
 #include "expr/simplify.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/compile.h"
@@ -119,6 +120,7 @@ Derivation derive(const Program& op, const CompileOptions& options) {
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
     pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
   }
+  pipeline.step("narrow", [](const Program& p) { return narrow(p); });
   // The classic policy groups the definitions that somebody wrote; all steps since worked on another form.
   if (options.fusion.policy == FusePolicy::relay)
     pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, written); });

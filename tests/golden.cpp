@@ -13,6 +13,7 @@
 #include "ad/random_inputs.h"
 #include "cse/auto_inliner.h"
 #include "cse/empty_sums.h"
+#include "cse/narrow.h"
 #include "cse/lift_reductions.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_planner.h"
@@ -66,6 +67,7 @@ Program run_pass(const Program& p, const PassCall& call) {
   if (call.name == "lift") return lift_reductions(ordered(p), true);
   if (call.name == "gather") return gather(p);
   if (call.name == "inline") return inline_injective(p);
+  if (call.name == "narrow") return narrow(p);
   if (call.name == "reductions") return guard_empty_sums(simplify_reductions(p));
   if (call.name == "simplify") return simplify(p);
   if (call.name == "stash") {

@@ -158,6 +158,7 @@ CompiledOp compiled(const Row& row, const Expected& e, CompileOptions options = 
   options.wrt = e.wrt;
   options.differentiate = row.has_backward();
   options.threads = 1;
+  options.fusion.stream_bytes = kStreamBytes;  // whatever this machine's last cache holds
   return compile(parse_op(text_of(row.file), row.op), options);
 }
 

@@ -1,0 +1,63 @@
+#include "cse/narrow.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace xhat {
+namespace {
+
+// Per dimension of a tensor, the end of the ranges that reads walk; kNone: they don't agree, or one is no plain walk.
+using Ends = std::vector<std::optional<Id>>;
+
+struct Reads {
+  const Arena& a;
+  std::map<TensorId, Ends> ends;
+
+  void look(const Definition& d) {
+    std::map<Id, AxisRange> ranges;
+    std::set<Id> several;  // axes of two ranges
+    auto add = [&](const AxisRange& r) {
+      auto [it, fresh] = ranges.emplace(r.axis, r);
+      if (!fresh && (it->second.begin != r.begin || it->second.end != r.end)) several.insert(r.axis);
+    };
+    std::ranges::for_each(d.axes, add);
+    std::vector<Id> roots = {d.body};
+    for (const AxisRange& r : d.axes) roots.insert(roots.end(), {r.begin, r.end});
+    const std::vector<Id> nodes = reachable(a, roots);
+    for (Id id : nodes)
+      if (is_reduction(a[id].op)) std::ranges::for_each(reduce_axes(a[id]), add);
+    for (Id id : nodes) {
+      const Node& n = a[id];
+      if (!is_read(n.op)) continue;
+      const auto indices = read_indices(n);
+      Ends& known = ends.try_emplace(n.symbol, Ends(indices.size())).first->second;
+      for (size_t i = 0; i < indices.size(); ++i) {
+        auto r = ranges.find(indices[i]);
+        const bool walks = n.op == Op::read && r != ranges.end() && !several.contains(r->first) && is_constant(a, r->second.begin, 0) && a[r->second.end].free_axes().empty();
+        const Id end = walks ? r->second.end : kNone;
+        known[i] = known[i].value_or(end) == end ? end : kNone;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+Program narrow(const Program& p) {
+  Program q = p;
+  Reads reads{*p.arena, {}};
+  for (size_t i = q.body.definitions.size(); i-- > 0;) {  // users first: what they lose, others need not make
+    Definition& d = q.body.definitions[i];
+    if (!d.is_call() && std::ranges::find(q.outputs, d.target()) == q.outputs.end() &&
+        std::ranges::find(q.gradients, d.target()) == q.gradients.end())
+      if (auto found = reads.ends.find(d.target()); found != reads.ends.end())
+        for (size_t k = 0; k < d.axes.size(); ++k)
+          if (const Id end = found->second[k].value_or(kNone); end != kNone) d.axes[k].end = q.tensors[d.target()].shape[k] = end;
+    reads.look(d);
+  }
+  return q;
+}
+
+}  // namespace xhat
