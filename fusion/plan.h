@@ -97,6 +97,8 @@ struct FusionOptions {
   bool cut_small = false;
   // A product may be cut along its sum if one thread walks its tiles in order (Kernel::in_order).
   bool carry_sums = true;
+  // Mean and variance beyond the cache are put together from those of parts (fusion/moments.h).
+  bool split_moments = true;
   // Axes may be tied to others (KernelAxis::of) where what is read does not stay in the last cache: there a second look is cheaper than
   // the tiles that spare it. GroupNorm of 16x64x56x56 (x 13 MB), two threads, tied and apart: forward 0.60 and 0.51 ms, backward 1.10 and
   // 0.93; of 8x256x64x64 (34 MB) 1.68 and 1.73, 2.25 and 3.77.

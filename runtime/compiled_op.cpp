@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "expr/evaluate.h"
+#include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/check_view.h"
 #include "runtime/compile.h"
@@ -458,7 +459,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
     for (auto& r : phase.ready)
       if (r->dims == dims) return r->direction->plan();
   }
-  return plan_kernels(phase.program, dims, phase.fusion);
+  return plan_kernels(impl_->on_gpu() ? phase.program : split_moments(phase.program, dims, phase.fusion), dims, phase.fusion);
 }
 
 const Derivation& CompiledOp::derivation() const { return impl_->derivation; }

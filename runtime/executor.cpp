@@ -5,6 +5,7 @@
 #include <future>
 #include <iterator>
 
+#include "fusion/moments.h"
 #include "runtime/lower.h"
 
 namespace xhat::runtime {
@@ -73,6 +74,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
                                    std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over)
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
+  program_ = split_moments(program_, sizes_, fusion);
   plan_ = plan_kernels(program_, sizes_, fusion);
   auto made_by = [&](size_t i, OutputOver o) {
     const auto& results = plan_.kernels[i].results;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "fusion/library_plan.h"
+#include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/gpu_options.h"
 
@@ -144,6 +145,9 @@ class Explainer {
     LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
+    const size_t definitions = program.body.definitions.size();
+    if (options_.target == Target::cpu) program = split_moments(program, e_.sizes, fusion);
+    const size_t parts = program.body.definitions.size() - definitions;  // a sum each, that is split
     LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
     const KernelPlan& plan = made.plan;
     program = std::move(made.program);
@@ -151,7 +155,7 @@ class Explainer {
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
-    d.reductions = plan.reductions;
+    d.reductions = plan.reductions - static_cast<int>(parts);
     size_t after = 0;  // the last sweep
     for (size_t i = 0; i < plan.kernels.size(); ++i) {
       const Kernel& k = plan.kernels[i];

@@ -1,0 +1,149 @@
+#include "fusion/moments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace xhat {
+namespace {
+
+class Moments {
+ public:
+  Moments(const Program& p, const DimValues& sizes, const FusionOptions& options) : p_(p), a_(*p.arena), sizes_(sizes), options_(options) {}
+
+  Program run() {
+    for (size_t v = 1; v < p_.body.definitions.size(); ++v)
+      for (size_t s = 0; s < v; ++s)
+        if (auto pair = matched(s, v)) {
+          split(s, v, *pair);
+          ++v;  // two parts are in front of it now
+          break;
+        }
+    return std::move(p_);
+  }
+
+ private:
+  // v sums up the squares of what s sums up less a part of s.
+  struct Pair {
+    Id term = kNone;       // of s
+    Id count = kNone;      // M
+    std::vector<AxisRange> axes;  // of both sums, as s has them
+    size_t outer = 0;             // so many of them, the first ones, are walked by parts
+  };
+
+  bool plain_sum(const Definition& d) const {
+    const Node& n = a_[d.body];
+    if (n.op != Op::sum || !is_float(n.type) || (reduce_condition(n) != kNone && !is_true(a_, reduce_condition(n)))) return false;
+    return std::ranges::all_of(reduce_axes(n), [&](const AxisRange& r) { return is_constant(a_, r.begin, 0) && a_[r.end].free_axes().empty(); });
+  }
+
+  std::optional<Pair> matched(size_t s, size_t v) {
+    const Definition &sum = p_.body.definitions[s], &squares = p_.body.definitions[v];
+    if (!plain_sum(sum) || !plain_sum(squares) || sum.axes.size() != squares.axes.size()) return {};
+    const std::vector<AxisRange> axes = reduce_axes(a_[sum.body]), others = reduce_axes(a_[squares.body]);
+    if (axes.size() < 2 || axes.size() != others.size()) return {};
+    Replacements same;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      if (axes[i].end != others[i].end) return {};
+      same[others[i].axis] = axes[i].axis;
+    }
+    for (size_t i = 0; i < sum.axes.size(); ++i) same[squares.axes[i].axis] = sum.axes[i].axis;
+    const Node square = a_[reduce_body(a_[squares.body])];
+    const bool power = square.op == Op::pow && is_constant(a_, square.arg(1), 2), product = square.op == Op::mul && square.arg(0) == square.arg(1);
+    if (!power && !product) return {};
+    const Node difference = a_[square.arg(0)];
+    if (difference.op != Op::sub) return {};
+    const Node mean = a_[difference.arg(1)];
+    if (mean.op != Op::div || a_[mean.arg(0)].op != Op::read || a_[mean.arg(0)].symbol != sum.target()) return {};
+    const auto at = read_indices(a_[mean.arg(0)]);
+    for (size_t i = 0; i < at.size(); ++i)
+      if (at[i] != squares.axes[i].axis) return {};
+    const Id term = reduce_body(a_[sum.body]);
+    if (substitute(a_, difference.arg(0), same) != term) return {};
+    double terms = 1;
+    for (const AxisRange& r : axes) terms *= static_cast<double>(evaluate_extent(a_, r.end, sizes_));
+    const auto count = number(mean.arg(1));
+    if (!count || std::fabs(*count - terms) > 1e-3 * terms || bytes(term, axes, 0) <= options_.cache_bytes) return {};
+    size_t outer = 1;
+    while (outer < axes.size() && bytes(term, axes, outer) > options_.cache_bytes) ++outer;
+    if (outer == axes.size()) return {};
+    return Pair{term, mean.arg(1), axes, outer};
+  }
+
+  // An expression of dims alone.
+  std::optional<double> number(Id id) const {
+    const Node& n = a_[id];
+    if (n.type == DType::i64) return n.free_axes().empty() ? std::optional<double>(static_cast<double>(evaluate_extent(a_, id, sizes_))) : std::nullopt;
+    if (n.op == Op::constant) return n.value;
+    if (n.op == Op::cast) return number(n.arg(0));
+    if (n.op != Op::mul && n.op != Op::div) return {};
+    auto x = number(n.arg(0)), y = number(n.arg(1));
+    if (!x || !y) return {};
+    return n.op == Op::mul ? *x * *y : *x / *y;
+  }
+
+  // Of the terms of one result at one place of the axes before `first`.
+  int64_t bytes(Id term, const std::vector<AxisRange>& axes, size_t first) const {
+    int64_t total = 0;
+    for (Id id : reachable(a_, term)) {
+      if (!is_read(a_[id].op)) continue;
+      int64_t n = static_cast<int64_t>(byte_size(a_[id].type));
+      for (size_t i = first; i < axes.size(); ++i)
+        if (std::ranges::binary_search(a_[id].free_axes(), axes[i].axis)) n *= std::max<int64_t>(1, evaluate_extent(a_, axes[i].end, sizes_));
+      total += n;
+    }
+    return total;
+  }
+
+  void split(size_t s, size_t v, const Pair& pair) {
+    const Definition sum = p_.body.definitions[s], squares = p_.body.definitions[v];
+    const auto middle = pair.axes.begin() + static_cast<std::ptrdiff_t>(pair.outer);
+    const std::vector<AxisRange> outer(pair.axes.begin(), middle), inner(middle, pair.axes.end());
+    const DType type = a_[sum.body].type;
+    std::vector<AxisRange> left = outer;  // as they lie in memory, the batch first
+    left.insert(left.end(), sum.axes.begin(), sum.axes.end());
+    std::vector<Id> shape, at;
+    for (const AxisRange& r : left) shape.push_back(r.end), at.push_back(r.axis);
+    Id terms = a_.integer(1);
+    for (const AxisRange& r : inner) terms = a_.mul(terms, r.end);
+    const Id count = a_.cast(type, terms);
+    auto square = [&](Id x) { return a_.mul(x, x); };
+    auto part = [&](const Definition& of, Id body) {
+      Definition d = of;
+      d.targets = {p_.add_tensor(p_.tensors[of.target()].name + "_part", type, shape)};
+      d.axes = left;
+      d.body = a_.reduce(Op::sum, inner, kNone, body);
+      return d;
+    };
+    const Definition sums = part(sum, pair.term);
+    const Id own_mean = a_.div(a_.read(sums.target(), type, at), count);
+    const Definition rests = part(squares, square(a_.sub(pair.term, own_mean)));
+
+    Definition total = sum, total_squares = sum;
+    total.body = a_.reduce(Op::sum, outer, kNone, a_.read(sums.target(), type, at));
+    total_squares.targets = squares.targets;
+    total_squares.direction = squares.direction;
+    std::vector<Id> results;
+    for (const AxisRange& r : sum.axes) results.push_back(r.axis);
+    const Id mean = a_.div(a_.read(sum.target(), type, results), pair.count);
+    total_squares.body = a_.reduce(Op::sum, outer, kNone,
+                                   a_.add(a_.read(rests.target(), type, at), a_.mul(count, square(a_.sub(own_mean, mean)))));
+    auto& all = p_.body.definitions;
+    all[v] = total_squares;
+    all[s] = total;
+    all.insert(all.begin() + static_cast<std::ptrdiff_t>(s), {sums, rests});
+  }
+
+  Program p_;
+  Arena& a_;
+  const DimValues& sizes_;
+  const FusionOptions& options_;
+};
+
+}  // namespace
+
+Program split_moments(const Program& p, const DimValues& sizes, const FusionOptions& options) {
+  return options.split_moments && options.policy == FusePolicy::full ? Moments(p, sizes, options).run() : p;
+}
+
+}  // namespace xhat
