@@ -35,7 +35,8 @@ struct Reads {
       Ends& known = ends.try_emplace(n.symbol, Ends(indices.size())).first->second;
       for (size_t i = 0; i < indices.size(); ++i) {
         auto r = ranges.find(indices[i]);
-        const bool walks = n.op == Op::read && r != ranges.end() && !several.contains(r->first) && is_constant(a, r->second.begin, 0) && a[r->second.end].free_axes().empty();
+        const bool one = n.op == Op::read && r != ranges.end() && !several.contains(r->first);
+        const bool walks = one && is_constant(a, r->second.begin, 0) && a[r->second.end].free_axes().empty();
         const Id end = walks ? r->second.end : kNone;
         known[i] = known[i].value_or(end) == end ? end : kNone;
       }

@@ -220,7 +220,8 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
       TileRule rule{.kind = TileRule::Kind::fit, .least_tiles = least_tiles, .phases = axis.phases};
       // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
-      const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, options_.cache_bytes);  // no thread waits for a tile in order
+      // No thread waits for a tile that is taken in order.
+      const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, options_.cache_bytes);
       rule.most = std::max<int64_t>(1, std::max(room - (one - step), wanted / 2) / step);
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) rule.at_least = 64;

@@ -110,7 +110,8 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
       work_ps += v * cost_ps(a, n);
     }
   }
-  k.streams = options_.fills_the_cache(k.bytes_unavoidable / (rows_off_lines(draft, k) ? kOffLines : 1)) && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
+  const int64_t beyond = k.bytes_unavoidable / (rows_off_lines(draft, k) ? kOffLines : 1);
+  k.streams = options_.fills_the_cache(beyond) && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
 }
 
 }  // namespace xhat::fusion

@@ -6,7 +6,7 @@
 //
 // Classes of axes are found to be the same through the tensors that members of both kernels touch. What is shared then is
 // what is shared in both, unless a member needs more of the other kernel's than its own tile. Products keep all that they
-// had: in fewer tiles of other shapes mlp2's backward took 14 ms instead of 10.
+// had: in fewer tiles of other shapes mlp2's backward took 14 ms instead of 10. Those of a batch that is large enough need not.
 #include <algorithm>
 #include <functional>
 
@@ -76,7 +76,13 @@ std::optional<Draft> Planner::merged(const Draft& into, const Draft& from, std::
   }
   auto loses = [&](const Draft& part, auto&& class_in_both) {
     return std::ranges::any_of(part.members, [&](const Member& m) {
-      return shape(m).product && std::ranges::any_of(m.left, [&](int c) {
+      const auto& product = shape(m).product;
+      if (!product) return false;
+      int64_t batch = 1;
+      for (size_t i = 0; i < m.left.size(); ++i)
+        if (i != product->rows && i != product->columns && both.shared[static_cast<size_t>(class_in_both(m.left[i]))])
+          batch *= part.axes[static_cast<size_t>(m.left[i])].extent;
+      return batch < options_.least_tiles && std::ranges::any_of(m.left, [&](int c) {
         return part.shared[static_cast<size_t>(c)] && !both.shared[static_cast<size_t>(class_in_both(c))];
       });
     });

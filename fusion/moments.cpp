@@ -9,7 +9,8 @@ namespace {
 
 class Moments {
  public:
-  Moments(const Program& p, const DimValues& sizes, const FusionOptions& options) : p_(p), a_(*p.arena), sizes_(sizes), options_(options) {}
+  Moments(const Program& p, const DimValues& sizes, const FusionOptions& options)
+      : p_(p), a_(*p.arena), sizes_(sizes), options_(options) {}
 
   Program run() {
     for (size_t v = 1; v < p_.body.definitions.size(); ++v)
@@ -34,7 +35,8 @@ class Moments {
   bool plain_sum(const Definition& d) const {
     const Node& n = a_[d.body];
     if (n.op != Op::sum || !is_float(n.type) || (reduce_condition(n) != kNone && !is_true(a_, reduce_condition(n)))) return false;
-    return std::ranges::all_of(reduce_axes(n), [&](const AxisRange& r) { return is_constant(a_, r.begin, 0) && a_[r.end].free_axes().empty(); });
+    auto plain = [&](const AxisRange& r) { return is_constant(a_, r.begin, 0) && a_[r.end].free_axes().empty(); };
+    return std::ranges::all_of(reduce_axes(n), plain);
   }
 
   std::optional<Pair> matched(size_t s, size_t v) {
@@ -49,31 +51,42 @@ class Moments {
     }
     for (size_t i = 0; i < sum.axes.size(); ++i) same[squares.axes[i].axis] = sum.axes[i].axis;
     const Node square = a_[reduce_body(a_[squares.body])];
-    const bool power = square.op == Op::pow && is_constant(a_, square.arg(1), 2), product = square.op == Op::mul && square.arg(0) == square.arg(1);
-    if (!power && !product) return {};
+    const bool power = square.op == Op::pow && is_constant(a_, square.arg(1), 2);
+    if (!power && !(square.op == Op::mul && square.arg(0) == square.arg(1))) return {};
     const Node difference = a_[square.arg(0)];
     if (difference.op != Op::sub) return {};
-    const Node mean = a_[difference.arg(1)];
-    if (mean.op != Op::div || a_[mean.arg(0)].op != Op::read || a_[mean.arg(0)].symbol != sum.target()) return {};
-    const auto at = read_indices(a_[mean.arg(0)]);
-    for (size_t i = 0; i < at.size(); ++i)
-      if (at[i] != squares.axes[i].axis) return {};
+    const Id divisor = count_of(difference.arg(1), sum.target(), squares.axes);
+    if (divisor == kNone) return {};
     const Id term = reduce_body(a_[sum.body]);
     if (substitute(a_, difference.arg(0), same) != term) return {};
     double terms = 1;
     for (const AxisRange& r : axes) terms *= static_cast<double>(evaluate_extent(a_, r.end, sizes_));
-    const auto count = number(mean.arg(1));
+    const auto count = number(divisor);
     if (!count || std::fabs(*count - terms) > 1e-3 * terms || bytes(term, axes, 0) <= options_.cache_bytes) return {};
     size_t outer = 1;
     while (outer < axes.size() && bytes(term, axes, outer) > options_.cache_bytes) ++outer;
     if (outer == axes.size()) return {};
-    return Pair{term, mean.arg(1), axes, outer};
+    return Pair{term, divisor, axes, outer};
+  }
+
+  // M of sum[axes]/M, or of a tensor at these axes that is defined so; kNone: it is something else.
+  Id count_of(Id mean, TensorId sum, const std::vector<AxisRange>& axes) const {
+    auto reads_here = [&](Id id) {
+      const Node& n = a_[id];
+      return n.op == Op::read && std::ranges::equal(read_indices(n), axes, {}, {}, &AxisRange::axis);
+    };
+    const Node& n = a_[mean];
+    if (n.op == Op::div) return reads_here(n.arg(0)) && a_[n.arg(0)].symbol == sum ? n.arg(1) : kNone;
+    if (!reads_here(mean)) return kNone;
+    const Definition* d = p_.definition_of(n.symbol);
+    return d && d->target() != sum && a_[d->body].op == Op::div ? count_of(d->body, sum, d->axes) : kNone;
   }
 
   // An expression of dims alone.
   std::optional<double> number(Id id) const {
     const Node& n = a_[id];
-    if (n.type == DType::i64) return n.free_axes().empty() ? std::optional<double>(static_cast<double>(evaluate_extent(a_, id, sizes_))) : std::nullopt;
+    if (!n.free_axes().empty()) return {};
+    if (n.type == DType::i64) return static_cast<double>(evaluate_extent(a_, id, sizes_));
     if (n.op == Op::constant) return n.value;
     if (n.op == Op::cast) return number(n.arg(0));
     if (n.op != Op::mul && n.op != Op::div) return {};
@@ -89,7 +102,8 @@ class Moments {
       if (!is_read(a_[id].op)) continue;
       int64_t n = static_cast<int64_t>(byte_size(a_[id].type));
       for (size_t i = first; i < axes.size(); ++i)
-        if (std::ranges::binary_search(a_[id].free_axes(), axes[i].axis)) n *= std::max<int64_t>(1, evaluate_extent(a_, axes[i].end, sizes_));
+        if (std::ranges::binary_search(a_[id].free_axes(), axes[i].axis))
+          n *= std::max<int64_t>(1, evaluate_extent(a_, axes[i].end, sizes_));
       total += n;
     }
     return total;

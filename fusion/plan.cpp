@@ -17,7 +17,6 @@
 #include "fusion/kernel_draft.h"
 #include "fusion/kernel_key.h"
 #include "fusion/scatter.h"
-#include "fusion/simplify_index.h"
 
 namespace xhat {
 namespace fusion {
@@ -124,119 +123,6 @@ std::vector<Id> Planner::axes_of(Id read, const Replacements& windows, const Rep
     axes.insert(a[moved].free_axes().begin(), a[moved].free_axes().end());
   }
   return {axes.begin(), axes.end()};
-}
-
-namespace {
-
-constexpr size_t kMostAxes = 8;  // of a definition whose axes are taken apart: tensors of kernels have twelve dimensions at most
-
-size_t local_axis(const Shape& s, Id index) {
-  for (size_t i = 0; i < s.axes.size(); ++i)
-    if (s.axes[i].axis == index) return i;
-  return SIZE_MAX;
-}
-
-bool range_is_plain(const Arena& a, const AxisRange& r) {
-  return is_constant(a, r.begin, 0) && a[r.end].free_axes().empty();
-}
-
-}  // namespace
-
-Shape::Form Planner::form_of(Id index, const Shape& s) const {
-  Arena& a = *p_.arena;
-  Shape::Form f{.axis = local_axis(s, index)};
-  if (f.axis != SIZE_MAX || a[index].free_axes().empty() || !ties_) return f;
-  affine::Poly p;
-  try {
-    index = simplified_index(a, index, s.axes);
-    p = affine::polynomial(a, index, affine::Poly::atom);
-  } catch (const affine::GaveUp&) {
-    return f;
-  }
-  auto number = [&](Id e) { return a[e].op == Op::constant ? a[e].integer : 0; };
-  if (a[index].op == Op::axis) return {.axis = local_axis(s, index)};
-  if (a[index].op == Op::div && number(a[index].arg(1)) > 1) {
-    const size_t axis = local_axis(s, a[index].arg(0));
-    if (axis != SIZE_MAX && s.extents[axis] % number(a[index].arg(1)) == 0) return {.axis = axis, .divided = number(a[index].arg(1))};
-  }
-  if (p.terms.size() != 2) return f;
-  std::pair<size_t, int64_t> outer{SIZE_MAX, 0}, inner{SIZE_MAX, 0};
-  for (const auto& [atoms, times] : p.terms) {
-    const size_t axis = atoms.size() == 1 ? local_axis(s, atoms[0]) : SIZE_MAX;
-    (times == 1 ? inner : outer) = {axis, times};
-  }
-  auto known = [&](size_t axis) { return axis != SIZE_MAX && range_is_plain(a, s.axes[axis]); };
-  if (known(outer.first) && known(inner.first) && outer.second > 1 && s.extents[inner.first] == outer.second)
-    return {.axis = outer.first, .times = outer.second};
-  return f;
-}
-
-// Finds for each local axis the class it is the same loop as, or -1.
-void Planner::map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const {
-  const Arena& a = *p_.arena;
-  std::vector<size_t> reads(s.reads.size());
-  std::iota(reads.begin(), reads.end(), size_t{0});
-  auto tensor = [&](size_t r) { return a[s.reads[r]].symbol; };
-  auto produced = [&](size_t r) { return draft.producer.contains(tensor(r)); };
-  std::ranges::stable_sort(reads, [&](size_t x, size_t y) {
-    if (produced(x) != produced(y)) return produced(x);
-    return bytes(tensor(x)) > bytes(tensor(y));
-  });
-  for (size_t r : reads) {
-    auto it = draft.dims.find(tensor(r));
-    if (it == draft.dims.end()) continue;
-    for (size_t i = 0; i < s.forms[r].size(); ++i) {
-      const int c = it->second[i];
-      const Shape::Form& f = s.forms[r][i];
-      if (c < 0 || !f.bare() || local[f.axis] >= 0) continue;
-      if (std::ranges::find(local, c) != local.end()) continue;  // two axes of one definition are two loops
-      if (draft.axes[static_cast<size_t>(c)].extent != s.extents[f.axis] || !range_is_plain(a, s.axes[f.axis])) continue;
-      local[f.axis] = c;
-    }
-  }
-}
-
-// Local axes that walk groups of a class, or whose groups a class walks:
-//   m[n,g] = sum(k in 0..8: x[n,8*g+k])      y[n,c] = x[n,c] - m[n,c/8]           c is tied to the class of g
-//   s[n,c] = sum(h: x[n,c,h])                m[n,g] = sum(k in 0..8: s[n,8*g+k])  the class of c is tied to a new one, of g
-// Sums over a tied axis, products and scatters are none of this.
-void Planner::tie_axes(Draft& draft, const Shape& s, std::vector<int>& local) const {
-  const Arena& a = *p_.arena;
-  auto other = [](const Shape& x) { return x.product || !x.scatter_targets.empty() || x.left > kMostAxes; };
-  if (!ties_ || other(s) || std::ranges::any_of(draft.members, [&](const Member& m) { return other(shape(m)); })) return;
-  auto used = [&](int c) { return std::ranges::any_of(local, [&](int l) { return l >= 0 && (l == c || draft.walked_by(l) == c || l == draft.walked_by(c)); }); };
-  auto add = [&](KernelAxis axis, bool shared) {
-    draft.axes.push_back(std::move(axis));
-    draft.shared.push_back(shared);
-    return static_cast<int>(draft.axes.size()) - 1;
-  };
-  for (size_t r = 0; r < s.reads.size(); ++r) {
-    auto it = draft.dims.find(a[s.reads[r]].symbol);
-    if (it == draft.dims.end()) continue;
-    for (size_t i = 0; i < s.forms[r].size(); ++i) {
-      const int c = it->second[i];
-      const Shape::Form& f = s.forms[r][i];
-      if (c < 0 || f.axis == SIZE_MAX || f.bare() || local[f.axis] >= 0 || f.axis >= s.left || !range_is_plain(a, s.axes[f.axis])) continue;
-      const KernelAxis axis = draft.axes[static_cast<size_t>(c)];
-      const int64_t n = s.extents[f.axis];
-      auto is_class = [&](const KernelAxis& x) { return x.of == c && x.each == f.divided && x.extent == n; };
-      if (f.divided > 1 && axis.of < 0 && n == axis.extent * f.divided && !used(c)) {
-        auto known = std::ranges::find_if(draft.axes, is_class);
-        local[f.axis] = known != draft.axes.end() ? static_cast<int>(known - draft.axes.begin())
-                                                  : add({.name = a.name(s.axes[f.axis].axis), .extent = n, .tile = n, .of = c, .each = f.divided}, false);
-      } else if (f.times > 1 && axis.of >= 0 && axis.each == f.times && draft.axes[static_cast<size_t>(axis.of)].extent == n && !used(axis.of)) {
-        local[f.axis] = axis.of;
-      } else if (f.times > 1 && axis.of < 0 && axis.extent == n * f.times && !used(c)) {
-        const bool summed = std::ranges::any_of(draft.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
-        const bool groups = std::ranges::any_of(draft.axes, [&](const KernelAxis& x) { return x.of == c; });
-        if (summed || groups) continue;
-        local[f.axis] = add({a.name(s.axes[f.axis].axis), n, n}, draft.shared[static_cast<size_t>(c)]);
-        draft.axes[static_cast<size_t>(c)].of = local[f.axis];
-        draft.axes[static_cast<size_t>(c)].each = f.times;
-        draft.shared[static_cast<size_t>(c)] = false;
-      }
-    }
-  }
 }
 
 Draft Planner::start(size_t definition) const {
@@ -453,63 +339,6 @@ int64_t Planner::handled(const Draft& draft) const {
   return kernel.bytes_moved + kernel.bytes_packed;
 }
 
-bool Planner::reads_from(const Kernel& k, const Kernel& maker) const {
-  return std::ranges::any_of(k.members, [&](const Member& m) {
-    return std::ranges::any_of(shape(m).reads, [&](Id r) {
-      return std::ranges::find(maker.results, (*p_.arena)[r].symbol) != maker.results.end();
-    });
-  });
-}
-
-// What is left to do in one small tile once all tiles of a kernel are done (the mean of a sum of everything) is done where that
-// is finished; so are small sums of nothing else than what it has made, which are its partial results.
-void Planner::find_followers(std::vector<Kernel>& kernels) const {
-  for (size_t k = 1; k < kernels.size(); ++k) {
-    size_t host = k;
-    while (host > 0 && !reads_from(kernels[k], kernels[host - 1])) --host;
-    if (host == 0) continue;
-    const Kernel& last = kernels[host - 1];
-    if (kernels[k].finish || kernels[k].bytes_unavoidable > options_.serial_bytes) continue;
-    auto of_parts = [&](const Member& m) {
-      return shape(m).is_reduction && std::ranges::all_of(shape(m).reads, [&](Id r) {
-               const TensorId t = (*p_.arena)[r].symbol;
-               auto has = [&](const Kernel& by) { return std::ranges::find(by.results, t) != by.results.end(); };
-               return has(last) || has(kernels[k]);
-             });
-    };
-    const bool partials = options_.sweep_together && std::ranges::all_of(kernels[k].members, of_parts);
-    if (!last.finish && !last.follows && !partials) continue;
-    kernels[k].follows = true;
-    kernels[k].reason.clear();
-    while (host < k && kernels[host].follows) ++host;
-    auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
-    std::rotate(at(host), at(k), at(k) + 1);
-  }
-}
-
-// Kernels one behind the other that read nothing of each other become one sweep. What follows the first of them comes after all.
-void Planner::find_neighbours(std::vector<Kernel>& kernels) const {
-  auto by_library = [&](const Kernel& k) { return alone(k.members[0]); };
-  for (size_t first = 0, end; first < kernels.size(); first = end) {
-    end = first + 1;  // of the sweep
-    size_t next = end;
-    while (next < kernels.size() && kernels[next].follows) ++next;
-    while (next < kernels.size() && !by_library(kernels[first]) && !by_library(kernels[next])) {
-      const bool reads = std::ranges::any_of(std::span(kernels).subspan(first, next - first), [&](const Kernel& k) {
-        return reads_from(kernels[next], k);
-      });
-      if (reads) break;
-      kernels[next].beside = true;
-      auto at = [&](size_t i) { return kernels.begin() + static_cast<std::ptrdiff_t>(i); };
-      std::rotate(at(end), at(next), at(next) + 1);
-      ++end;
-      ++next;
-      while (next < kernels.size() && kernels[next].follows) ++next;
-    }
-    end = next;
-  }
-}
-
 // What a direction cannot avoid: each element from outside that it reads once, each it delivers once.
 int64_t Planner::outside() const {
   std::set<TensorId> outside(p_.outputs.begin(), p_.outputs.end());
@@ -616,7 +445,9 @@ bool Kernel::leaves_partials(int c) const {
   return std::ranges::find(parallel, c) != parallel.end() && axis.tile < axis.extent;
 }
 
-int KernelPlan::sweeps() const { return static_cast<int>(std::ranges::count_if(kernels, [](const Kernel& k) { return !k.follows && !k.beside; })); }
+int KernelPlan::sweeps() const {
+  return static_cast<int>(std::ranges::count_if(kernels, [](const Kernel& k) { return !k.follows && !k.beside; }));
+}
 
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {
   fusion::Planner planner(p, sizes, options);

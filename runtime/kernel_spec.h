@@ -95,7 +95,8 @@ KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& siz
 Id with_collected_indices(Arena& a, Id root);
 
 // Steps of make_spec.
-// split_phases: an axis as quotient and remainder by `phases`. tie_axis: the same, where another axis is the quotient. split_blocks: the same where conditions change.
+// split_phases: an axis as quotient and remainder by `phases`. tie_axis: the same, where another axis is the quotient. split_blocks: the
+// same where conditions change.
 // join_windows: sums over the same few neighbours walk the same axes. settle_products: conditions of a sum of products become
 // zeros of the factor that is packed (kernel_products.cpp). share_expensive: what several members compute at the
 // same point (softmax's exp, in the sum and in the result) is computed once per tile. collapse: neighbouring axes that every
