@@ -60,7 +60,9 @@ bool Planner::rows_off_lines(const Draft& draft, const Kernel& k) const {
     const std::vector<int>& axes = draft.dims.at(t);
     const bool all = std::ranges::all_of(draft.dims, [&](const auto& other) { return other.second == axes; });
     if (axes.size() < 2 || all) return false;
-    return extent(p_.tensors[t].shape.back()) * static_cast<int64_t>(byte_size(p_.tensors[t].type)) % kLine != 0;
+    int64_t row = static_cast<int64_t>(byte_size(p_.tensors[t].type));  // of all dimensions that are whole in the tile: h, w of an image
+    for (size_t i = axes.size(); i-- > 0 && (i + 1 == axes.size() || !draft.walked(axes[i]));) row *= extent(p_.tensors[t].shape[i]);
+    return row % kLine != 0;
   });
 }
 

@@ -149,6 +149,9 @@ TEST(Stream, RowsOffLinesLater) {
   EXPECT_FALSE(streams("x[i,j]*s[i]", 1 << 13, 1000));
   EXPECT_TRUE(streams("x[i,j]*s[i]", 1 << 15, 1000));
   EXPECT_TRUE(streams("x[i,j]*x[i,j]", 1 << 13, 1000)) << "one long row";
+  Program p = parse_op("op f(x: f32[N,C,H,W]) -> (y) { y[n,c,h,w] = x[n,c,h,w] - mean(m,i,j: x[m,c,i,j]) }");
+  const DimValues images = {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}};
+  EXPECT_TRUE(plan_kernels(infer_program(derive(p).program), images).kernels[0].streams) << "rows of 56 floats, but images of 196 lines";
 }
 
 TEST(Stream, FromWhatTheLastCacheHolds) {
