@@ -31,6 +31,24 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
   return r;
 }
 
+// Does a kernel in the sweep of one that writes over an input, or after it, read that?
+bool reads_beside(const Program& p, const KernelPlan& plan, const std::vector<OutputOver>& over) {
+  auto reads = [&](const Kernel& k, TensorId t) {
+    return std::ranges::any_of(k.members, [&](const Member& m) {
+      const auto read = tensors_read(*p.arena, p.body.definitions[m.definition].body);
+      return std::ranges::binary_search(read, t);
+    });
+  };
+  for (const OutputOver& o : over) {
+    auto makes = [&](const Kernel& k) { return std::ranges::find(k.results, o.output) != k.results.end(); };
+    const auto maker = std::ranges::find_if(plan.kernels, makes);
+    auto first = maker;  // of its sweep
+    while (first != plan.kernels.end() && first->beside) --first;
+    if (std::any_of(first, plan.kernels.end(), [&](const Kernel& k) { return &k != &*maker && reads(k, o.input); })) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool writes_nothing(const KernelSpec& spec) {
@@ -76,6 +94,11 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
   auto start = std::chrono::steady_clock::now();
   program_ = split_moments(program_, sizes_, fusion);
   plan_ = plan_kernels(program_, sizes_, fusion);
+  if (reads_beside(program_, plan_, over)) {  // who else reads what is written over does so before: one kernel after the other
+    FusionOptions in_turn = fusion;
+    in_turn.sweep_together = false;
+    plan_ = plan_kernels(program_, sizes_, in_turn);
+  }
   auto made_by = [&](size_t i, OutputOver o) {
     const auto& results = plan_.kernels[i].results;
     return std::ranges::find(results, o.output) != results.end();

@@ -131,6 +131,17 @@ TEST_F(Ahead, Products) {
             {{{"I", 40}, {"O", 48}}, {0, 1, 2, 7, 33, 64, 65, 257}}, small_tiles(best_level()));
 }
 
+// Tiles in order, and several kernels in one sweep.
+TEST_F(AheadOfManyKernels, SumsThatAreCarried) {
+  AheadOptions small = small_tiles(best_level());
+  small.compile.fusion.cache_bytes = 16 << 10;
+  small.compile.fusion.least_tiles = 2;
+  same_bits(R"(op attention(q: f32[N,S,D], k: f32[N,T,D], v: f32[N,T,D]) -> (y) {
+    s[n,i,j] = sum(d: q[n,i,d] * k[n,j,d]); m[n,i] = stop_gradient(max(j: s[n,i,j])); e[n,i,j] = exp(s[n,i,j] - m[n,i])
+    y[n,i,d] = sum(j: e[n,i,j] * v[n,j,d]) / sum(j: e[n,i,j]) })",
+            {{{"S", 41}, {"T", 29}, {"D", 20}}, {0, 1, 2, 7, 33}}, small);
+}
+
 TEST_F(Ahead, Convolutions) {
   same_bits(R"(op conv(x: f32[N,C,H,W], w: f32[K,C,3,3], b: f32[K]) -> (y) {
     dim OH = H / 2

@@ -43,6 +43,10 @@ std::vector<Case> cases() {
       {"integers", "op f(x: i32[N]) -> (y) { y[i] = x[i] * 3 + 1 }", {{"N", 9'999}}, {{"y", "x"}}},
       {"not_read", "op f(x: f32[N], z: f32[N] const) -> (y) { y[i] = 2*x[i] + 0*z[i] }", {{"N", 5'000}}, {{"y", "z"}}},
       {"one_element", "op f(x: f32[N]) -> (y) { y[i] = x[i] + 1 }", {{"N", 1}}, {{"y", "x"}}},
+      {"two_arrays", "op f(x: f32[N], z: f32[M]) -> (y, w) { y[i] = 2*x[i]; w[j] = z[j] + 1 }", {{"N", 40'000}, {"M", 70'000}},
+       {{"y", "x"}, {"w", "z"}}},
+      // What reads x is done before y is written over it, though neither reads what the other makes.
+      {"read_before", "op f(x: f32[N,N]) -> (z, y) { z[i,j] = sum(k: x[i,k]*x[k,j]); y[i,j] = 2*x[i,j] }", {{"N", 200}}, {{"y", "x"}}},
   };
 }
 
