@@ -3,6 +3,7 @@ import json
 import os
 import platform
 import re
+import statistics
 import subprocess
 import time
 from pathlib import Path
@@ -41,6 +42,16 @@ def better(a, b, take=max):
     if isinstance(a, list):
         return [better(x, y, take) for x, y in zip(a, b)]
     return a if isinstance(a, str) else take(a, b)
+
+
+def median(readings):
+    """Of readings of the roofline, cell by cell."""
+    first = readings[0]
+    if isinstance(first, dict):
+        return {k: median([r[k] for r in readings]) for k in first}
+    if isinstance(first, list):
+        return [median(cells) for cells in zip(*readings)]
+    return first if isinstance(first, str) else statistics.median(readings)
 
 
 class ForeignLoad:

@@ -29,19 +29,21 @@ def percent(x):
 
 
 class Measured:
-    """The result of run.py, asked by op, engine and direction."""
+    """The result of run.py, asked by op, engine and direction. statistic: of the samples, "min" or "median"; of what the machine can
+    do, the best of the rounds or the median."""
 
-    def __init__(self, result):
+    def __init__(self, result, statistic="min"):
+        self.statistic, beside = statistic, "roofline" if statistic == "min" else "roofline_median"
         self.result, self.ops = result, [n for n in OPS if n in result["ops"]]
         self.rows = {n: result["ops"][n]["peers"] for n in self.ops}
         self.engines = [e for e in result["peers"] if any("infer" in self.rows[n].get(e, {}) for n in self.ops)]
-        self.roof = {n: Roof(result["roofline"], result["ops"][n].get("roofline")).op(OPS[n]) for n in self.ops}
+        self.roof = {n: Roof(result["roofline"], result["ops"][n].get(beside)).op(OPS[n]) for n in self.ops}
 
     def row(self, op, engine):
         return self.rows[op].get(engine, {})
 
     def ms(self, op, engine, direction):
-        return self.row(op, engine).get(PHASE[direction], {}).get("min")
+        return self.row(op, engine).get(PHASE[direction], {}).get(self.statistic)
 
     def of_roof(self, op, engine, direction):
         ms, least = self.ms(op, engine, direction), self.roof[op].get(direction)
@@ -59,7 +61,7 @@ class Measured:
 
 def markdown(result):
     m = Measured(result)
-    return "\n".join([*heading(result), *summary(m), *(line for d in DIRECTIONS for line in times(m, d)), *kept(m), *kernels(m),
+    return "\n".join([*heading(result), *summary(m), *summary(Measured(result, "median")), *(line for d in DIRECTIONS for line in times(m, d)), *kept(m), *kernels(m),
                       *compile_times(m), *samples(m), *left_out(m), *machine(result), *noise(m)]).rstrip() + "\n"
 
 
@@ -87,9 +89,9 @@ def summary(m):
             ahead = over(m.ahead(n, e, d) for n in m.ops)
             cells.append(f"{number(geometric_mean(ahead))} ({sum(v > 1 for v in ahead)} of {len(ahead)})")
         rows.append(cells)
-    return ["## Summary", "",
-            "Share of the roofline, geometric mean (number of ops); and how many times faster than the best other engine of each "
-            "op (ops on which this one is the fastest).", "",
+    said = "Share of the roofline, geometric mean (number of ops); and how many times faster than the best other engine of each op (ops "\
+           "on which this one is the fastest). Least times, beside the best that the machine did in a round of the op."
+    return [*(["## Summary", "", said, ""] if m.statistic == "min" else ["The same by medians, of times and of what the machine did:", ""]),
             *table(["engine", "forward: all ops", "forward: bound by bytes", "both: all ops", "both: bound by bytes",
                     "times best other, forward", "times best other, both"], rows)]
 

@@ -13,6 +13,7 @@ One process per engine, spoken to over pipes, one command a line, one line of JS
 {"skip": "why"} in answer to load leaves the op out; {"error": "..."} is recorded. Threads: COMPARE_THREADS.
 """
 import argparse
+import functools
 import json
 import math
 import os
@@ -112,16 +113,16 @@ def load(process, op, folder, limit_s, has_reference):
 def sample(op, rows, processes, roofline, a, started):
     """Rounds over the engines in rotating order, and over the machine itself. A round in which other programs used the machine
     counts as a sample, but another is taken for it. Returns the cores that others kept busy, by round, and what the machine could
-    do at its best."""
+    do then, by round."""
     active, foreign, quiet = [p for p in processes if "samples" in rows[p.name]], [], 0
-    question, limits = "at " + " ".join(map(str, Roof.working_sets(op))), None
+    question, limits = "at " + " ".join(map(str, Roof.working_sets(op))), []
     while quiet < a.rounds and len(foreign) < 2 * a.rounds:
         first, busy = len(foreign) % max(1, len(active)), False
         others = machine.ForeignLoad([*processes, roofline])
         now = roofline.ask(question)
         if "error" in now:
             raise SystemExit(f"bench/compare/run: build/bench/roofline: {now['error']}")
-        limits = machine.better(limits, now) if limits else now
+        limits.append(now)
         for p in active[first:] + active[:first]:
             row = rows[p.name]
             if "error" in row or len(row["samples"]) >= FEW and row["sampling_s"] > a.budget_s:
@@ -169,7 +170,8 @@ def measure(op, processes, reference, roofline, folder, a, started):
             p.ask("drop")
     for row in rows.values():
         statistics_of(row)
-    return {"peers": rows, "foreign_cores": foreign, **({"roofline": limits} if limits else {})}
+    best = {"roofline": functools.reduce(machine.better, limits), "roofline_median": machine.median(limits)} if limits else {}
+    return {"peers": rows, "foreign_cores": foreign, **best}
 
 
 def save(result, out):
