@@ -36,7 +36,7 @@ struct Reads {
       for (size_t i = 0; i < indices.size(); ++i) {
         auto r = ranges.find(indices[i]);
         const bool one = n.op == Op::read && r != ranges.end() && !several.contains(r->first);
-        const bool walks = one && is_constant(a, r->second.begin, 0) && a[r->second.end].free_axes().empty();
+        const bool walks = one && range_is_plain(a, r->second);
         const Id end = walks ? r->second.end : kNone;
         known[i] = known[i].value_or(end) == end ? end : kNone;
       }

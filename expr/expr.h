@@ -166,6 +166,8 @@ inline std::span<const Id> read_indices(const Node& n) { return n.args().first(n
 
 bool is_constant(const Arena& a, Id id, double value);  // a number constant of any type equal to value
 bool is_true(const Arena& a, Id id);
+// From 0 to an end that does not depend on other axes.
+inline bool range_is_plain(const Arena& a, const AxisRange& r) { return is_constant(a, r.begin, 0) && a[r.end].free_axes().empty(); }
 
 // All nodes below and including the roots, ascending (children before parents).
 std::vector<Id> reachable(const Arena& a, std::span<const Id> roots);

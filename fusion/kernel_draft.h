@@ -66,9 +66,6 @@ struct PlanCost {
   auto operator<=>(const PlanCost&) const = default;
 };
 
-// From 0 to an end that does not depend on other axes.
-inline bool range_is_plain(const Arena& a, const AxisRange& r) { return is_constant(a, r.begin, 0) && a[r.end].free_axes().empty(); }
-
 class Planner {
  public:
   Planner(const Program& p, const DimValues& sizes, const FusionOptions& options);

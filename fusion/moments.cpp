@@ -35,8 +35,7 @@ class Moments {
   bool plain_sum(const Definition& d) const {
     const Node& n = a_[d.body];
     if (n.op != Op::sum || !is_float(n.type) || (reduce_condition(n) != kNone && !is_true(a_, reduce_condition(n)))) return false;
-    auto plain = [&](const AxisRange& r) { return is_constant(a_, r.begin, 0) && a_[r.end].free_axes().empty(); };
-    return std::ranges::all_of(reduce_axes(n), plain);
+    return std::ranges::all_of(reduce_axes(n), [&](const AxisRange& r) { return range_is_plain(a_, r); });
   }
 
   std::optional<Pair> matched(size_t s, size_t v) {

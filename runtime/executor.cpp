@@ -31,24 +31,6 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
   return r;
 }
 
-// Does a kernel in the sweep of one that writes over an input, or after it, read that?
-bool reads_beside(const Program& p, const KernelPlan& plan, const std::vector<OutputOver>& over) {
-  auto reads = [&](const Kernel& k, TensorId t) {
-    return std::ranges::any_of(k.members, [&](const Member& m) {
-      const auto read = tensors_read(*p.arena, p.body.definitions[m.definition].body);
-      return std::ranges::binary_search(read, t);
-    });
-  };
-  for (const OutputOver& o : over) {
-    auto makes = [&](const Kernel& k) { return std::ranges::find(k.results, o.output) != k.results.end(); };
-    const auto maker = std::ranges::find_if(plan.kernels, makes);
-    auto first = maker;  // of its sweep
-    while (first != plan.kernels.end() && first->beside) --first;
-    if (std::any_of(first, plan.kernels.end(), [&](const Kernel& k) { return &k != &*maker && reads(k, o.input); })) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
 bool writes_nothing(const KernelSpec& spec) {

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <set>
 
 #include "cse/auto_inliner.h"
@@ -120,38 +119,7 @@ void Lowering::declare() {
     out_.inputs.push_back(t);
     out_.arguments.push_back(image);
   }
-  for (const SpecMember& m : spec_.members) {
-    if (spec_.carried_over(m) == kNone) continue;
-    const SpecTensor& x = spec_.tensors[m.tensor];
-    Halide::ImageParam image(storage_type(x.type), static_cast<int>(x.shape.size()), name("carried", m.tensor));
-    for (int d = 0; d < static_cast<int>(x.shape.size()); ++d) image.dim(d).set_min(0);
-    if (!x.dense) image.dim(0).set_stride(Expr());
-    carried_.emplace(m.tensor, image);
-    out_.inputs.push_back(m.tensor);
-    out_.arguments.push_back(image);
-  }
-}
-
-Expr Lowering::carry(const SpecMember& m, const Expr& own) const {
-  const Id over = spec_.carried_over(m);
-  if (over == kNone) return own;
-  const Emitter::Axes local = left_locals(m);
-  std::vector<Expr> at;
-  for (size_t i = m.left.size(); i-- > 0;) {
-    auto origin = emit_.origin.find(m.left[i]);
-    at.push_back(origin == emit_.origin.end() ? local.at(m.left[i]) : Expr(origin->second) + local.at(m.left[i]));
-  }
-  Halide::ImageParam before = carried_.at(m.tensor);
-  return Halide::select(Expr(emit_.origin.at(over)) == 0, own, before(at) + own);
-}
-
-Func Lowering::added_up(const SpecMember& m, Func own) {
-  place(own);
-  Func sum(name("sum", m.tensor));
-  const std::vector<Var> left = func_vars(m);
-  sum(left) = carry(m, own(exprs(left)));
-  along_memory(sum, m);
-  return sum;
+  declare_carried();
 }
 
 bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const {
@@ -503,39 +471,6 @@ LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool v
   keep_float_pairs(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;
-}
-
-Halide::Target target_of(CpuLevel level) {
-  using T = Halide::Target;
-  std::vector<T::Feature> features = {T::SSE41, T::StrictFloat, T::NoBoundsQuery, T::UserContext};
-  if (!std::getenv("XHAT_HALIDE_CHECKS")) features.push_back(T::NoAsserts);
-  if (level >= CpuLevel::avx2) features.insert(features.end(), {T::AVX, T::AVX2, T::FMA, T::F16C});
-  if (level >= CpuLevel::avx512) features.insert(features.end(), {T::AVX512, T::AVX512_Skylake});
-  return Halide::Target(T::Linux, T::X86, 64, features);
-}
-
-Halide::Target cpu_target() {
-  Halide::Target t = Halide::get_host_target();
-  if (const char* name = std::getenv("XHAT_CPU_LEVEL"); name && *name) {
-    auto level = cpu_level_from_name(name);
-    if (!level) throw Error(std::string("XHAT_CPU_LEVEL is sse41, avx2 or avx512, not '") + name + "'");
-    Halide::Target wanted = target_of(*level);
-    using T = Halide::Target;
-    for (auto f : {T::SSE41, T::AVX, T::AVX2, T::FMA, T::F16C, T::AVX512, T::AVX512_Skylake})
-      if (wanted.has_feature(f) && !t.has_feature(f))
-        throw Error(std::string("XHAT_CPU_LEVEL asks for ") + name + ", which this processor lacks");
-    t = wanted;
-  }
-  t.set_feature(Halide::Target::StrictFloat);
-  if (!std::getenv("XHAT_HALIDE_CHECKS")) t.set_feature(Halide::Target::NoAsserts);
-  t.set_feature(Halide::Target::NoBoundsQuery);
-  t.set_feature(Halide::Target::JIT);
-  t.set_feature(Halide::Target::UserContext);
-  return t;
-}
-
-Halide::Target object_target() {
-  return cpu_target().without_feature(Halide::Target::JIT).with_feature(Halide::Target::NoRuntime);
 }
 
 }  // namespace xhat::runtime

@@ -150,7 +150,8 @@ class Lowering {
       inside_.push_back(f);
   }
 
-  // What the tiles before have summed up, and what this one has.
+  // What the tiles before have summed up, and what this one has: see lower_carried.cpp.
+  void declare_carried();
   Expr carry(const SpecMember& m, const Expr& own) const;
   Func added_up(const SpecMember& m, Func own);
 

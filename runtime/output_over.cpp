@@ -20,12 +20,28 @@ bool lies_on(const TensorView& output, const TensorView& input) {
                           input, why));
 }
 
+static bool reads(const Program& p, const Kernel& k, TensorId t) {
+  return std::ranges::any_of(k.members, [&](const Member& m) {
+    return std::ranges::binary_search(tensors_read(*p.arena, p.body.definitions[m.definition].body), t);
+  });
+}
+
+bool reads_beside(const Program& p, const KernelPlan& plan, const std::vector<OutputOver>& over) {
+  for (const OutputOver& o : over) {
+    auto makes = [&](const Kernel& k) { return std::ranges::find(k.results, o.output) != k.results.end(); };
+    const auto maker = std::ranges::find_if(plan.kernels, makes);
+    auto first = maker;  // of its sweep
+    while (first != plan.kernels.end() && first->beside) --first;
+    for (auto k = first; k != plan.kernels.end(); ++k)
+      if (k != maker && reads(p, *k, o.input)) return true;
+  }
+  return false;
+}
+
 void write_over(const Program& p, KernelPlan& plan, size_t i, OutputOver o) {
   plan.kernels[i].streams = false;
   for (size_t later = i + 1; later < plan.kernels.size(); ++later)
-    for (const Member& m : plan.kernels[later].members)
-      if (auto read = tensors_read(*p.arena, p.body.definitions[m.definition].body); std::ranges::find(read, o.input) != read.end())
-        refuse_over(p, o, fmt::format("kernel {} reads it after that", plan.kernels[later].name));
+    if (reads(p, plan.kernels[later], o.input)) refuse_over(p, o, fmt::format("kernel {} reads it after that", plan.kernels[later].name));
 }
 
 void write_over(const Program& p, KernelSpec& spec, OutputOver o) {

@@ -13,6 +13,9 @@ struct OutputOver {
   TensorId output = 0, input = 0;
 };
 
+// Does a kernel in the sweep of one that writes over an input, or after it, read that?
+bool reads_beside(const Program& p, const KernelPlan& plan, const std::vector<OutputOver>& over);
+
 // Is the output the input's memory, all of it and without gaps? Kernels on the CPU may allow for that.
 bool lies_on(const TensorView& output, const TensorView& input);
 

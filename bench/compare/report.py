@@ -61,8 +61,8 @@ class Measured:
 
 def markdown(result):
     m = Measured(result)
-    return "\n".join([*heading(result), *summary(m), *summary(Measured(result, "median")), *(line for d in DIRECTIONS for line in times(m, d)), *kept(m), *kernels(m),
-                      *compile_times(m), *samples(m), *left_out(m), *machine(result), *noise(m)]).rstrip() + "\n"
+    return "\n".join([*heading(result), *summary(m), *summary(Measured(result, "median")),
+                      *(line for d in DIRECTIONS for line in times(m, d)), *kept(m), *kernels(m), *compile_times(m), *samples(m), *left_out(m), *machine(result), *noise(m)]).rstrip() + "\n"
 
 
 def heading(result):
