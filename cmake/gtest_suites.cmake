@@ -1,9 +1,11 @@
 # Read by ctest, not by the build: asks ${program} for its gtest suites and declares one test for each.
 # Labels: ${label}; `slow` or `gpu` where the suite's name says so; `sanitize`, for the sanitized builds, where not: drivers of
-# devices know nothing of sanitizers. Nor where many kernels, or seeds, go through code that other suites run too: minutes each.
+# devices know nothing of sanitizers. Nor where many kernels go through code that other suites run too: minutes each. `tsan`: suites in
+# which threads meet, for the preset of that name.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels)$|ManyKernels$|^Tuning$|^(Fifth|Sixth|Seventh|Eighth)/PropertyPartTest$")
+set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode)$|ManyKernels$|^Tuning$|^VectorMathDense$")
+set(threaded_suites "^(Call|CallTest|Threads|ThreadPool|Tiles|InOrder|Moments|BatchSizes|KernelsOnDisk|RuntimeFailure|Finish|Products)$")
 
 set(suites "")
 if(EXISTS ${program})
@@ -14,10 +16,14 @@ if(EXISTS ${program})
   endif()
 endif()
 
-if(suites STREQUAL "")
+if(suites STREQUAL "" AND NOT optional)
   # Without this, a program that was not built or does not start would pass unnoticed.
   add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
   set_tests_properties(${label}.missing PROPERTIES LABELS "${label};sanitize")
+endif()
+set(limit 900)  # seconds
+if("$ENV{XHAT_TEST_LONG}")
+  set(limit 43200)
 endif()
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "^\n" "" suite "${suite}")
@@ -34,7 +40,10 @@ foreach(suite IN LISTS suites)
   else()
     set(labels "${label};sanitize")
   endif()
+  if(suite MATCHES "${threaded_suites}")
+    list(APPEND labels tsan)
+  endif()
   add_test(${label}.${suite} ${program} "--gtest_filter=${suite}.*" --gtest_brief=1)
   set_tests_properties(${label}.${suite} PROPERTIES
-    LABELS "${labels}" TIMEOUT 900 WORKING_DIRECTORY ${source_dir} ENVIRONMENT "${environment}")
+    LABELS "${labels}" TIMEOUT ${limit} WORKING_DIRECTORY ${source_dir} ENVIRONMENT "${environment}")
 endforeach()

@@ -36,14 +36,18 @@ if(XHAT_SANITIZE)
   target_link_options(xhat_flags INTERFACE -fsanitize=${XHAT_SANITIZE})
 endif()
 
-# Every test runs with these. Those of sanitizers mean nothing to an unsanitized program; a kernel from disk would hide that it
-# no longer compiles, and the folder of whoever runs the tests is not theirs. POCL_CACHE_DIR: where
-# PoCL keeps what it compiled. intercept_tls_get_addr: up to GCC 13 the sanitizer takes thread-local memory of a loaded library for
+# Every test runs with these. Those of sanitizers mean nothing to an unsanitized program. POCL_CACHE_DIR: where PoCL keeps what it compiled.
+# XHAT_TEST_CACHE, XHAT_CACHE_DIR: kernels that tests have compiled, for all tests and presets of these sources: the generated code is
+# never instrumented, so the sanitized run loads what the released one compiled. (Code of other sources is never loaded,
+# runtime/fingerprint.h; test programs read the first of the two, tests/kernel_folder.cpp.)
+# intercept_tls_get_addr: up to GCC 13 the sanitizer takes thread-local memory of a loaded library for
 # that of a glibc before 2.25 if it lies 16 bytes into a page, reads where it begins from beside it, and the leak check crashes there
 # (google/sanitizers issue 1322).
+set(xhat_test_kernels ${PROJECT_SOURCE_DIR}/build/test-kernels)
 set(xhat_test_environment
   "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl"
   "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp"
-  "XHAT_CACHE_DIR=")
+  "XHAT_TEST_CACHE=${xhat_test_kernels}"
+  "XHAT_CACHE_DIR=${xhat_test_kernels}")

@@ -414,7 +414,10 @@ int64_t number_from(const char* variable, int64_t otherwise) {
 
 std::string random_program(uint64_t seed, const RandomProgramOptions& options) { return Generator(seed, options).run(); }
 
-int property_count(int usual, [[maybe_unused]] int sanitized) {
+bool long_run() { return number_from("XHAT_TEST_LONG", 0) != 0; }
+
+int property_count(int usual, [[maybe_unused]] int sanitized, int all) {
+  if (long_run()) usual = all;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   usual = sanitized;
 #endif

@@ -16,9 +16,12 @@ struct RandomProgramOptions {
 // The text of a program; its last op is the one. Equal seeds, equal texts.
 std::string random_program(uint64_t seed, const RandomProgramOptions& options = {});
 
-// How many programs a test tries: XHAT_PROPERTY_COUNT, else `usual`; `sanitized` in sanitized builds, which take ten times
-// as long. The first seed: XHAT_PROPERTY_SEED, else 1.
-int property_count(int usual, int sanitized);
+// Is this `./test --long` (XHAT_TEST_LONG=1), which tries everything that the usual run takes samples of?
+bool long_run();
+
+// How many programs a test tries: XHAT_PROPERTY_COUNT, else `all` in a long run, else `usual`; `sanitized` in sanitized builds, which take
+// ten times as long. The first seed: XHAT_PROPERTY_SEED, else 1.
+int property_count(int usual, int sanitized, int all);
 uint64_t property_seed();
 
 // A word for what was thrown, so that the reducer does not slide from one failure to another.

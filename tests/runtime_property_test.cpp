@@ -96,7 +96,7 @@ class KernelPropertyTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(KernelPropertyTest, AgreesWithTheEvaluator) {
   auto program = [](uint64_t seed) { return random_program(seed, options_for(seed)); };
-  std::string report = failing_programs(GetParam(), kParts, property_count(500, 200), program, failure);
+  std::string report = failing_programs(GetParam(), kParts, property_count(400, 100, 4000), program, failure);
   EXPECT_TRUE(report.empty()) << report;
 }
 // A prefix each makes a suite each, and a suite is what ctest runs.
