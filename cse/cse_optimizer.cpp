@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cse/accuracy.h"
 #include "cse/reduction_algebra.h"
 #include "cse/sharing.h"
 #include "cse/stored_branches.h"
@@ -28,7 +29,10 @@ class Optimizer {
         a_(*p.arena),
         tree_(a_),
         sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); },
-                 [this](TensorId t) { return kept_for_backward(t); }, {dropped.begin(), dropped.end()}),
+                 [this](TensorId t) { return kept_for_backward(t); },
+                 [this](const Product& before, const Product& after) { return keeps_digits(before, after); },
+                 {dropped.begin(), dropped.end()}),
+        accuracy_(p_, tree_),
         deciding_(deciding(p)),
         dropped_(dropped.begin(), dropped.end()),
         save_reads_(save_reads) {}
@@ -47,6 +51,7 @@ class Optimizer {
   void turn_to(const Program& p) {
     p_ = p;
     deciding_ = deciding(p);
+    accuracy_.forget();
   }
 
  private:
@@ -64,6 +69,8 @@ class Optimizer {
   bool fold_everywhere(const std::vector<std::vector<StoredValue>>& values);
   using Step = std::function<Product(const Product&, std::span<const AxisRange>)>;
   void in_definition(Definition& d, Wanted& wanted, const Step& step);
+  // The definition changed, if that loses no digits; then, where each of the changes inside loses none.
+  bool with_digits(Definition& d, const std::function<void(Definition&)>& change);
   // Is the tensor defined as this very expression, at the indices read? Equal as reals is not enough.
   bool same_bits(Id read, Id value) {
     const Node n = a_[read];
@@ -72,6 +79,12 @@ class Optimizer {
     Replacements at;
     for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
     return substitute(a_, d->body, at) == value;
+  }
+  bool keeps_digits(const Product& before, const Product& after) {
+    if (before == after) return true;
+    const Product& typed = before.is_number() ? after : before;
+    DType type = a_[typed.factors[0].atom].type;
+    return accuracy_.keeps(tree_.to_expression(before, type), tree_.to_expression(after, type));
   }
   // Would the backward's read of it be why it is kept?
   bool kept_for_backward(TensorId t) const {
@@ -89,6 +102,7 @@ class Optimizer {
   Arena& a_;
   TensorExprTree tree_;
   Sharing sharing_;
+  Accuracy accuracy_;
   std::set<TensorId> deciding_;  // stay as they are
   std::set<TensorId> dropped_;
   bool save_reads_;
@@ -186,6 +200,20 @@ void Optimizer::in_definition(Definition& d, Wanted& wanted, const Step& step) {
   }
 }
 
+bool Optimizer::with_digits(Definition& d, const std::function<void(Definition&)>& change) {
+  auto inside = [&](Id body) { return is_reduction(a_[body].op) ? reduce_body(a_[body]) : body; };
+  for (bool each : {false, true}) {
+    Definition changed = d;
+    sharing_.with_all_digits = each;
+    change(changed);
+    if (changed.body == d.body) return false;
+    if (!accuracy_.keeps(inside(d.body), inside(changed.body))) continue;
+    d = std::move(changed);
+    return true;
+  }
+  return false;
+}
+
 // values: per tensor, the forms it comes in.
 bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& values) {
   bool changed = false;
@@ -194,11 +222,12 @@ bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& val
   Wanted wanted = sharing_.wanted(all);
   for (Definition& d : p_.body.definitions) {
     if (d.direction != Direction::backward || deciding_.contains(d.target())) continue;
-    in_definition(d, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
-      Product now = p;
-      for (const auto& forms : values) now = sharing_.fold(p_, now, forms, scope);
-      changed = changed || !(now == p);
-      return now;
+    changed |= with_digits(d, [&](Definition& now) {
+      in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
+        Product folded = p;
+        for (const auto& forms : values) folded = sharing_.fold(p_, folded, forms, scope);
+        return folded;
+      });
     });
   }
   return changed;
@@ -229,8 +258,10 @@ void Optimizer::reuse_selects(const std::vector<StoredBranches>& branches) {
     std::vector<AxisRange> scope = d.axes;
     if (sum)
       for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
-    Id body = reuse_branches(p_, tree_, sharing_, branches, dropped_, sum ? reduce_body(n) : d.body, scope);
-    d.body = sum ? a_.reduce(Op::sum, reduce_axes(n), reduce_condition(n), body) : body;
+    with_digits(d, [&](Definition& now) {
+      Id body = reuse_branches(p_, tree_, sharing_, branches, dropped_, sum ? reduce_body(n) : d.body, scope);
+      now.body = sum ? a_.reduce(Op::sum, reduce_axes(n), reduce_condition(n), body) : body;
+    });
   }
 }
 
@@ -257,11 +288,12 @@ Program Optimizer::reuse_backward() {
       if (d.direction != Direction::backward || d.target() == source.target()) continue;
       if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
-      const Id before = d.body;
-      in_definition(d, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
-        return sharing_.fold(p_, p, forms, scope);
+      bool changed = with_digits(d, [&](Definition& now) {
+        in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
+          return sharing_.fold(p_, p, forms, scope);
+        });
       });
-      if (d.body != before && has_tensor(tensors_read(a_, d.body), source.target()))
+      if (changed && has_tensor(tensors_read(a_, d.body), source.target()))
         below[d.target()].insert(source.target());
     }
   }

@@ -168,7 +168,7 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
     for (const StoredValue& v : forms)
       for (int i = 0; i < kMostFolds; ++i) {
         auto next = fold_once(p, result, v, scope, any_price);
-        if (!next) break;
+        if (!next || (with_all_digits && !any_price && !keeps_digits_(result, *next))) break;
         result = std::move(*next);
       }
     return result;
@@ -176,7 +176,8 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   // Several forms together may pay where one alone does not: exp(-x)*s^-2 is y*(1-y) for y = 1/s, s = 1 +
   // exp(-x).
   if (forms.size() > 1)
-    if (Product together = all(true); saved_ps(p, forms[0].tensor, target, together) > 0) return together;
+    if (Product together = all(true); saved_ps(p, forms[0].tensor, target, together) > 0)
+      if (!with_all_digits || keeps_digits_(target, together)) return together;
   return all(false);
 }
 

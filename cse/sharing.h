@@ -41,18 +41,22 @@ class Sharing {
  public:
   // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs and outputs
   // that are gone after the forward, if it does not keep a copy. kept: would this tensor be kept for the backward to read?
+  // keeps_digits: is `after` as accurate as `before` (accuracy.h)?
+  using KeepsDigits = std::function<bool(const Product& before, const Product& after)>;
   Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits, std::function<bool(TensorId)> kept,
-          std::set<TensorId> dropped)
+          KeepsDigits keeps_digits, std::set<TensorId> dropped)
       : tree_(tree),
         a_(tree.arena()),
         same_bits_(std::move(same_bits)),
         kept_(std::move(kept)),
+        keeps_digits_(std::move(keeps_digits)),
         dropped_(std::move(dropped)) {}
 
   // The product with occurrences of the value (all forms are of one tensor) read instead, if that is
-  // cheaper.
+  // cheaper; and, if asked, where it loses no digits.
   Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
                std::span<const AxisRange> scope);
+  bool with_all_digits = false;
   BackwardPart backward_part(const Product& form, std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
   std::optional<Share> common(const ForwardPart& part, const BackwardPart& target);
@@ -96,6 +100,7 @@ class Sharing {
   Arena& a_;
   std::function<bool(Id, Id)> same_bits_;
   std::function<bool(TensorId)> kept_;
+  KeepsDigits keeps_digits_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.
