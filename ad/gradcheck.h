@@ -3,7 +3,8 @@
 //   GradcheckReport report = gradcheck(op, sample_dims(op, seed));
 //   if (!report.passed) std::cout << report.text();
 //
-// Everything is evaluated in double. Four comparisons:
+// Everything is evaluated in double. What stands in stop_gradient stays where it is when finite differences move the inputs
+// (ad/perturbed.h). Four comparisons:
 //   gradient        of <cotangents, outputs>, with central differences: random directions (which see every element at
 //                   once) and single elements (which say where it is wrong)
 //   inner product   <dy, J v> by forward mode through the definitions, with <J^T dy, v> by the gradient: no steps, so

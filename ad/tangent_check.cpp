@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "expr/evaluate.h"
+#include "ad/perturbed.h"
 
 namespace xhat {
 namespace {
@@ -16,7 +16,7 @@ class TangentCheck {
   TangentCheck(const Program& p, const Program& tangents, const std::vector<TangentPair>& pairs,
                const std::vector<std::string>& moving, const Arrays& data, const DimValues& dims,
                const GradcheckOptions& o)
-      : p_(p), tangents_(tangents), pairs_(pairs), moving_(moving), data_(data), dims_(dims), options_(o) {}
+      : perturbed_(p, data), tangents_(tangents), pairs_(pairs), moving_(moving), data_(data), dims_(dims), options_(o) {}
 
   void along(uint64_t seed, std::vector<DerivativeComparison>& comparisons) {
     Arrays with_tangents = data_;
@@ -43,7 +43,7 @@ class TangentCheck {
     for (size_t k = 0; k < moving_.size(); ++k)
       for (size_t i = 0; i < directions_[k].size(); ++i)
         moved.at(moving_[k]).reals[i] += step * directions_[k].reals[i];
-    return evaluate(p_, moved, dims_, kExact);
+    return perturbed_.evaluate(moved, dims_);
   }
 
   // The slopes of all elements, with step sizes until all are known well enough.
@@ -101,7 +101,7 @@ class TangentCheck {
     ++c.directions;
   }
 
-  const Program& p_;
+  const Perturbed perturbed_;
   const Program& tangents_;
   const std::vector<TangentPair>& pairs_;
   const std::vector<std::string>& moving_;

@@ -55,6 +55,31 @@ TEST(GradientCheck, RoundingIsNoDerivative) {
     }
 }
 
+// Finite differences must not move what is stopped, wherever it stands: they would measure 2x where the derivative is x.
+TEST(GradientCheck, WhatIsStoppedStaysWhereItIs) {
+  for (const char* text : {
+           "op f(x: f32[N]) -> (y) { y[i] = x[i]*stop_gradient(x[i]) }",
+           "op f(x: f64[N]) -> (y) { y = sum(i: x[i]*stop_gradient(x[i]^2)) * stop_gradient(max(i: x[i])) }",
+           "op f(x: f64[N,M]) -> (y) { m[n] = stop_gradient(max(k: x[n,k]))\n e[n,k] = exp(x[n,k] - m[n])\n"
+           "  y[n,k] = m[n] * e[n,k]/sum(l: e[n,l]) }",
+           "op f(x: f64[N]) -> (y) { y[i] = (x[i] + stop_gradient(round(3*x[i]) - x[i]))^2 }",
+           "op half(a: f64[N]) -> (b) { b[i] = stop_gradient(a[i])*a[i]^2 }\n"
+           "op f(x: f64[N]) -> (y) { h = half(sin(x))\n y[i] = h[i] * stop_gradient(h[i]) + x[i] }",
+           "op f(x: f64[N], w: f64[N]) -> (y, z) { s[i] = stop_gradient(x[i]*w[i]) * x[i]\n"
+           "  y[i] = if stop_gradient(w[i]) > 0 then s[i]*w[i] else s[N-1-i]^2\n z = stop_gradient(sum(i: s[i])) }",
+           "op f(x: f64[N], ids: i32[N]) -> (y) { t[i] = x[i]^3\n y[i] = t[ids[i]] * stop_gradient(t[ids[i]] * stop_gradient(x[i])) }",
+           "op f(x: f64[N,M]) -> (y) { y[i] = prod(j: x[i,j] + stop_gradient(x[i,0 else 1])) }"}) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      GradcheckReport r = gradcheck(parse_op(text), {{"N", 5}, {"M", 3}}, {.seed = seed});
+      EXPECT_TRUE(r.passed) << text << "\n" << r.text();
+    }
+  }
+  // The derivative without the stop is wrong then.
+  EXPECT_FALSE(check_gradient(elementwise("x[n]*stop_gradient(x[n])", "2*x[n]*dy[n]"), {{"N", 7}}).passed);
+  EXPECT_TRUE(check_gradient(elementwise("x[n]*stop_gradient(x[n])", "x[n]*dy[n]"), {{"N", 7}}).passed);
+  EXPECT_FALSE(check_gradient(elementwise("stop_gradient(x[n]) + sin(x[n])", "dy[n]"), {{"N", 7}}).passed);
+}
+
 // A tangent that is known to be zero where a sum over i terms is small, read at a place from data.
 TEST(GradientCheck, KnowledgeAboutARangeIsNotTakenToAnElement) {
   const Program op = parse_op(
