@@ -13,6 +13,32 @@ namespace xhat {
 using ast::Kind;
 using ast::Ref;
 
+namespace {
+
+bool binds(const Node& n, Id axis) {
+  return is_reduction(n.op) && std::ranges::any_of(reduce_axes(n), [&](const AxisRange& r) { return r.axis == axis; });
+}
+
+bool binds_below(const Arena& a, Id root, Id axis) {
+  return std::ranges::any_of(reachable(a, root), [&](Id id) { return binds(a[id], axis); });
+}
+
+// root with the axis `to` wherever `from` is free. In a reduction over `from` it is nowhere free: that was complete before this
+// `from` was opened.
+Id with_free_axis(Arena& a, Id root, Id from, Id to) {
+  Replacements done{{from, to}};
+  std::vector<Id> args;
+  for (Id id : reachable(a, root)) {
+    if (id == from) continue;
+    args.clear();
+    for (Id x : a[id].args()) args.push_back(done.at(x));
+    done[id] = binds(a[id], from) ? id : a.with_args(id, args);
+  }
+  return done.at(root);
+}
+
+}  // namespace
+
 std::vector<Value> Walk::pop(size_t count) {
   std::vector<Value> top(values_.end() - static_cast<std::ptrdiff_t>(count), values_.end());
   values_.resize(values_.size() - count);
@@ -140,7 +166,39 @@ Value Walk::finish_reduce(const ast::Node& n) {
   Id condition = n.condition == ast::kAbsent ? kNone : pop_one().typed;
   std::vector<AxisRange> axes(n.axes.size());
   for (size_t i = n.axes.size(); i-- > 0;) axes[i] = close_axis();
+  if (!lets_.empty()) rename_shadowing(axes, condition, body);
   return reduce_value(a_, n.text, axes, condition, body, n.pos);
+}
+
+// A let carries what it names into reductions over axes of the same name. The outer one is renamed, so that what has a name stays
+// one node:
+//   let m = sum(k: x[k]) in sum(k: x[k] * m)   =>   sum(k_1: x[k_1] * sum(k: x[k]))
+void Walk::rename_shadowing(std::vector<AxisRange>& axes, Id& condition, Value& body) {
+  std::vector<Id*> parts;
+  for (Id* part : {&condition, &body.typed, &body.as_int, &body.as_float})
+    if (*part != kNone) parts.push_back(part);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Id axis = axes[i].axis;
+    if (std::ranges::none_of(parts, [&](Id* part) { return binds_below(a_, *part, axis); })) continue;
+    const Id fresh = unused_axis(a_.name(axis), axes, parts);
+    for (Id* part : parts) *part = with_free_axis(a_, *part, axis, fresh);
+    for (size_t k = i + 1; k < axes.size(); ++k)
+      for (Id* end : {&axes[k].begin, &axes[k].end}) *end = with_free_axis(a_, *end, axis, fresh);
+    axes[i].axis = fresh;
+  }
+}
+
+Id Walk::unused_axis(const std::string& wanted, const std::vector<AxisRange>& axes, const std::vector<Id*>& parts) {
+  std::vector<Id> roots;
+  for (Id* part : parts) roots.push_back(*part);
+  std::vector<Id> taken = all_axes(a_, roots);
+  for (const AxisRange& r : axes) taken.push_back(r.axis);
+  for (const OpenAxis& open : axes_) taken.push_back(open.range.axis);
+  for (int i = 1;; ++i) {
+    std::string name = fmt::format("{}_{}", wanted, i);
+    if (s_.declared.contains(name) || s_.dims.contains(name)) continue;
+    if (Id axis = a_.axis(name); std::ranges::find(taken, axis) == taken.end()) return axis;
+  }
 }
 
 Id Walk::range_end(const Value& v, Ref ref) {

@@ -47,6 +47,8 @@ class Walk {
   Value operation_value(const ast::Node& n);
   Value call_value(ast::Ref ref, const ast::Node& n);
   Value finish_reduce(const ast::Node& n);
+  void rename_shadowing(std::vector<AxisRange>& axes, Id& condition, Value& body);
+  Id unused_axis(const std::string& wanted, const std::vector<AxisRange>& axes, const std::vector<Id*>& parts);
   std::vector<Value> pop(size_t count);
   Value pop_one() { return pop(1)[0]; }
   Id range_end(const Value& v, ast::Ref ref);

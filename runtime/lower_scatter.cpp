@@ -27,7 +27,6 @@ Lowering::Loops Lowering::listed(const SpecMember& m, Func into, Id row, Func ro
   Expr inside, of_row = 0;
   for (auto& [left_axis, index] : m.scatter) {
     Id x = m.left[left_axis];
-    if (axis(x).kind() == AxisKind::whole) continue;
     Expr place = emit_.local_index(index, x, at), here = place >= 0 && place < extent(x);
     inside = inside.defined() ? inside && here : here;
     if (x == row) of_row = Halide::cast<int>(place);
@@ -109,10 +108,10 @@ void Lowering::scatter(const SpecMember& m) {
     at.push_back(pure.back());
   }
   for (auto& [left_axis, index] : m.scatter) {
-    // Indices were checked before the call.
+    // It may lie outside of the whole result, too: what a read with else does not find has no place.
     Id x = m.left[left_axis];
     Expr place_in_tile = emit_.local_index(index, x, axes);
-    if (!lists && axis(x).kind() != AxisKind::whole) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
+    if (!lists) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
     auto dim = std::ranges::find(dims, left_axis);
     if (dim == dims.end()) continue;
     size_t position = static_cast<size_t>(dims.end() - dim) - 1;

@@ -118,6 +118,24 @@ TEST(ElaborateTest, MeanIsSumOverCount) {
   EXPECT_EQ(y_of("x: f16[N]", "y = mean(k: x[k])"), "y = f16(sum(k: f32(x[k])) / N)");
 }
 
+// What a let names may be a reduction over an axis that a reduction around its use has the name of.
+TEST(ElaborateTest, LetsKeepTheirAxes) {
+  EXPECT_EQ(y_of("x: f32[N,D]", "y[n,d] = let m = mean(k: x[n,k]) in x[n,d] - m + mean(k: (x[n,k]-m)^2)"),
+            "y[n,d] = let t1 = sum(k: x[n,k]) / D in x[n,d] - t1 + sum(k_1: (x[n,k_1] - t1)^2) / D");
+  EXPECT_EQ(y_of("x: f32[N]", "y = let m = max(k: x[k]) in sum(k, l in 0..k+1 if k > l: m*x[k])"),
+            "y = sum(k_1, l in 0..k_1+1 if l < k_1: max(k: x[k]) * x[k_1])");
+  EXPECT_EQ(y_of("x: f32[N], k_1: f32", "y = let m = max(k: x[k]) in let s = sum(k: x[k]*m) in sum(k: x[k]*s*k_1)"),
+            "y = sum(k_3: x[k_3] * sum(k_2: x[k_2] * max(k: x[k])) * k_1)");
+  EXPECT_EQ(y_of("x: f32[N]", "y = let two = sum(k in 0..3: 2) in sum(k in 0..4: two) * x[0]"),
+            "y = sum(k_1 in 0..4: sum(k in 0..3: 2)) * x[0]");
+  EXPECT_EQ(y_of("x: f32[N]", "y = let m = argmax(k: x[k]) in sum(k: x[k]*x[m])"), "y = sum(k_1: x[k_1] * x[argmax(k: x[k])])");
+  EXPECT_EQ(y_of("x: f32[N]", "y = let m = sum(k: x[k]) in m + sum(k: x[k])"), "y = let t1 = sum(k: x[k]) in t1 + t1");
+}
+// A condition on the one axis proves nothing of the other.
+TEST(ElaborateBoundsTest, AxesOfLetsAreTheirOwn) {
+  EXPECT_THROW(op_of("x: f32[N]", "y = let m = sum(k in 0..N: x[k-3]) in sum(k if k > 2: m*x[k])"), Error);
+}
+
 TEST(ElaborateTest, ComparisonsAreLess) {
   EXPECT_EQ(y_of("x: f32[N]", "y[i] = x[i] > 1"), "y[i] = 1 < x[i]");
   EXPECT_EQ(y_of("x: f32[N]", "y[i] = x[i] >= 1"), "y[i] = 1 <= x[i]");
