@@ -52,8 +52,8 @@ void set_up_halide() {
   });
 }
 
-// Halide 21 trips over some gathers of vectors (slices of interleaved loads: one random program in some thousands). Slow and
-// right is better than none.
+// Halide 21 trips over some kernels (slices of interleaved loads, stages under conditions on computed floats), and code may rest on what
+// is not so (assumptions.h). Slow and right is better than none.
 template <class F>
 auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
   set_up_halide();

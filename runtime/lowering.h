@@ -216,8 +216,9 @@ class Lowering {
     return of == 1 ? Expr(f(args)) : Expr(f(args)[static_cast<int>(i)]);
   }
 
-  static void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) {
-    const std::vector<Expr> always = reading_stages_always(values, f.name());
+  // In the plain way every stage is computed that is read at all, whatever conditions say (read_always.h).
+  void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
+    const std::vector<Expr> always = vectors_ ? values : reading_stages_always(values, f.name());
     if (values.size() == 1)
       f(args) = always[0];
     else
