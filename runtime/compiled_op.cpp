@@ -44,11 +44,10 @@ struct Scratch {
 
   // 64-byte aligned; true if it had to allocate.
   bool reserve(int64_t bytes) {
-    if (bytes <= capacity && data) return false;
-    size_t rounded = (static_cast<size_t>(bytes) + 191) / 64 * 64;
-    data.reset(std::aligned_alloc(64, rounded));
-    if (!data) throw Error(fmt::format("out of memory: {} bytes", bytes));
-    capacity = static_cast<int64_t>(rounded);
+    const bool kept = data && !data.get_deleter().source && !runtime::memory_source;
+    if (kept && bytes <= capacity) return false;
+    data = runtime::allocate(bytes);
+    capacity = bytes;
     return true;
   }
 };

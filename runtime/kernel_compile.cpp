@@ -5,6 +5,7 @@
 #include <functional>
 #include <mutex>
 
+#include "runtime/assumptions.h"
 #include "runtime/fingerprint.h"
 #include "runtime/link_kernel.h"
 #include "runtime/lower.h"
@@ -51,8 +52,8 @@ void set_up_halide() {
   });
 }
 
-// Halide 21 trips over some gathers of vectors (slices of interleaved loads: one random program in some thousands). Slow and
-// right is better than none.
+// Halide 21 trips over some kernels (slices of interleaved loads, stages under conditions on computed floats), and code may rest on what
+// is not so (assumptions.h). Slow and right is better than none.
 template <class F>
 auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
   set_up_halide();
@@ -65,6 +66,10 @@ auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
       throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
     }
   }
+}
+
+void emit_object(LoweredKernel& lowered, const std::string& symbol, const Halide::Target& target, const std::string& path) {
+  lowered_with_assertions(lowered.pipeline, lowered.arguments, symbol, target).compile({{Halide::OutputFileType::object, path}});
 }
 
 using Emit = std::function<void(const std::string& path)>;
@@ -96,7 +101,7 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
       const Halide::Target target = object_target();
       LoweredKernel lowered = lower(spec, target, vectors);
       made->arguments = arguments_of(spec, lowered);
-      made->code = linked([&](const std::string& path) { lowered.pipeline.compile_to_object(path, lowered.arguments, kTileSymbol, target); });
+      made->code = linked([&](const std::string& path) { emit_object(lowered, kTileSymbol, target, path); });
       return made->code != nullptr;
     };
     // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
@@ -106,7 +111,7 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
     // Code in memory never was an object file, and has no non-temporal stores. (With Halide's own checks it needs its runtime.)
     auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, emit); };
     if (spec.streams && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
-    const Halide::Target target = cpu_target();
+    const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
     LoweredKernel lowered = lower(spec, target, vectors);
     made->arguments = arguments_of(spec, lowered);
     made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
@@ -122,7 +127,7 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
   with_vectors_or_without(spec, [&](bool vectors) {
     Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
     LoweredKernel lowered = lower(spec, target, vectors);
-    lowered.pipeline.compile_to_object(path, lowered.arguments, symbol, target);
+    emit_object(lowered, symbol, target, path);
     if (spec.streams) make_nontemporal(path);
     return true;
   });

@@ -16,6 +16,7 @@
 #include <set>
 
 #include "cse/auto_inliner.h"
+#include "runtime/assumptions.h"
 #include "runtime/float_pairs.h"
 #include "runtime/lowering.h"
 #include "runtime/prefetch_next.h"
@@ -303,6 +304,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   if (rest.empty()) return;
   if (rest.size() < group.size()) return member(rest);
   Id v = vector_axis(group);
+  if (one_in_row(v)) v = kNone;
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (!constant(v) ||
                                     axis(v).extent >= natural(spec_.tensors[m.tensor].type));
@@ -382,6 +384,32 @@ Expr Lowering::begin_of(const SpecMember& m, const std::string& buffer) const {
   return begin;
 }
 
+// The first tile of a kernel, the last one, and one of a single element.
+std::vector<SampleCall> Lowering::sample_calls() const {
+  std::vector<SampleCall> calls;
+  for (int tile = 0; tile < 3; ++tile) {
+    std::map<Id, int64_t> count;
+    SampleCall& c = calls.emplace_back();
+    for (const auto& [id, its] : spec_.axes) {
+      const int64_t most = std::min(its.in_tile(), its.extent);
+      const int64_t n = its.kind() == AxisKind::part && tile == 2 ? 1 : most;
+      count[id] = n;
+      c.scalars["o_" + spec_.arena->name(id)] = tile == 0 ? 0 : its.extent - n;
+      c.scalars["n_" + spec_.arena->name(id)] = n;
+    }
+    auto whole = [&](const std::string& buffer, const SpecTensor& t) { c.extents[buffer] = {t.shape.rbegin(), t.shape.rend()}; };
+    for (uint32_t t = 0; t < spec_.tensors.size(); ++t)
+      if (emit_.inputs[t].defined()) whole(emit_.inputs[t].name(), spec_.tensors[t]);
+    for (const auto& [t, image] : carried_) whole(image.name(), spec_.tensors[t]);
+    for (const auto& [m, buffer] : result_buffers_) {
+      std::vector<int64_t> extents;
+      for (size_t d : tile_dimensions(spec_, *m)) extents.insert(extents.begin(), count.at(m->left[d]));
+      c.extents[buffer] = extents;
+    }
+  }
+  return calls;
+}
+
 void Lowering::finish() {
   constexpr int kFewSteps = 8;  // are written out
   auto copied = [&](Func f, DType type) {
@@ -418,6 +446,7 @@ void Lowering::finish() {
       if (its == results_.end() || its->second.name() != f.name()) continue;
       const SpecTensor& t = spec_.tensors[m.tensor];
       auto& buffer = buffers[element++];
+      result_buffers_.emplace_back(&m, buffer.name());
       auto dims = tile_dimensions(spec_, m);
       for (size_t i = 0; i < dims.size(); ++i) {
         Id x = m.left[dims[dims.size() - 1 - i]];
@@ -439,6 +468,7 @@ void Lowering::finish() {
     funcs.push_back(f);
   }
   out_.pipeline = Halide::Pipeline(funcs);
+  refuse_broken_assumptions(out_.pipeline, sample_calls());
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
   if (!continued.empty()) read_results(out_.pipeline, continued);
   if (!beside_.sums.empty()) sums_beside(out_.pipeline, beside_.map_loop, beside_.sum_loop);

@@ -176,7 +176,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
     p.turned = turned({part}, p.axes[0], (*spec_.arena)[part].type);
     give_squares(p.turned, vars, inside);
   }
-  p.func(vars) = emit_.value(part, inside);
+  define(p.func, exprs(vars), {reading_always(emit_.value(part, inside), p.turned.reads)});
   emit_.given.clear();
   if (rows_of) {
     // A line of memory has rows of all blocks, and is read once.
@@ -289,9 +289,11 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
 
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));
-  Expr next = emit.step(step, acc(at), axes);
+  std::vector<Expr> packed;
+  for (const Part& p : packs) packed.push_back(p.read);
+  Expr next = reading_always(emit.step(step, acc(at), axes), packed);
   mention(k, next);
-  acc(at) = next;
+  define(acc, at, {next});
 
   Func r(name("red", m.tensor));
   r(left) = carry(m, to_storage(m, acc(at)));

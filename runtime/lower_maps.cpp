@@ -100,7 +100,8 @@ Lowering::Turned Lowering::turned_map(const std::vector<size_t>& group) const {
   if (v == kNone || read_backwards(group)) return {};
   std::vector<Id> bodies;
   for (const SpecMember* x : members_of(group)) bodies.push_back(x->body);
-  return turned(bodies, v, widest(m));
+  const Turned found = turned(bodies, v, widest(m));
+  return one_in_row(found.v) || one_in_row(found.along) ? Turned() : found;
 }
 
 int Lowering::vectors_of_map(const std::vector<size_t>& group) const {
@@ -120,12 +121,13 @@ void Lowering::map(const std::vector<size_t>& group) {
   std::ranges::sort(in_order);
   for (const SpecMember* x : members_of(in_order)) {
     Expr value = emit_.value(x->body, left_locals(*x));
-    if (!joined(group, *x)) values.push_back(to_storage(*x, value));
+    if (!joined(group, *x)) values.push_back(reading_always(to_storage(*x, value), turns.reads));
     if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
   }
   emit_.given.clear();
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
+  if (one_in_row(v)) v = kNone;
   std::vector<Func> functions;
   bool blocks = false;
   for (const SpecMember* x : members_of(group))
@@ -139,7 +141,7 @@ void Lowering::map(const std::vector<size_t>& group) {
     by_blocks(f, m, v, functions);
   else if (turns)
     turn(turns, f, natural(widest(m)));
-  else if (vectors_ && by.contains(v) && !read_backwards(group))
+  else if (vectors_ && by.contains(v) && !read_backwards(group) && !by.contains(row_result_ == SIZE_MAX ? kNone : row_axis_))
     in_phases(f, m, v, by);
   else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v))
     vectorize(f, vars_.at(v), v, widest(m), vectors_of_map(group));

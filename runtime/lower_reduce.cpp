@@ -286,11 +286,13 @@ bool Lowering::rows_together(Func f, const SpecMember& m, Id v) const {
   const std::vector<Id> rows = rows_of(m, v);
   if (rows.empty() || !constant(v) || !constant(rows[0])) return false;
   const Id y = rows[0];
+  if (one_in_row(y)) return false;
   const int width = natural(widest(m));
   int together = 4;
   while (together > 1 && (together * spec_.terms(m) > kMostTerms || axis(y).extent < together)) together /= 2;
   if (!moves_window(m, y) || together == 1 || axis(v).extent < width) return false;
   Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
+  for (Id x : {v, y}) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));  // or blocks would begin before what is needed
   f.split(vars_.at(v), vo, vi, width, TailStrategy::ShiftInwards).vectorize(vi);
   f.split(vars_.at(y), yo, yi, together, TailStrategy::ShiftInwards).reorder(vi, yi, vo, yo).unroll(yi);
   return true;
@@ -335,7 +337,7 @@ int64_t Lowering::columns_by_parts(Func columns, const std::vector<size_t>& grou
     RDom r(0, static_cast<int>(end - begin), by > 1 ? "xh_inside" : "xh_end");
     axes[c.v] = r.x + static_cast<int>(begin);
     at[static_cast<size_t>(along)] = r.x + static_cast<int>(begin + shift);
-    columns(at) = written_out(group, over, axes, true, by > 1 ? c.v : kNone)[0];
+    define(columns, at, {written_out(group, over, axes, true, by > 1 ? c.v : kNone)[0]});
     Halide::Stage stage = columns.update(columns.num_update_definitions() - 1);
     std::vector<VarOrRVar> walk = {RVar(r.x)};
     for (const Var& x : vars)
@@ -378,7 +380,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     if (inside.last - inside.first >= width)
       shift = columns_by_parts(columns, group, others, axes, inside);
     else
-      columns(left) = written_out(group, others, axes, long_row)[0];
+      define(columns, exprs(left), {written_out(group, others, axes, long_row)[0]});
     for (int64_t s = 0; s < axis(slide).extent; ++s) {
       std::vector<Expr> at = exprs(left);
       for (Expr& x : at)
@@ -434,6 +436,7 @@ void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
 
   Var along = vars_.at(v), outer("vo"), inner("vi");
   order_rows(result, m, v);
+  result.bound(along, 0, static_cast<int>(axis(v).extent));  // or blocks would begin before what is needed
   result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
   std::vector<VarOrRVar> walk = {along};
   acc.compute_at(result, outer).bound_extent(along, panel).vectorize(along, width).unroll(along);
@@ -465,7 +468,7 @@ void Lowering::extreme_index(const SpecMember& m) {
   if (is_float(type)) better = (better || vmath::is_nan(v)) && !vmath::is_nan(best);
   better = where < 0 || better;
   if (!is_true(*spec_.arena, m.condition)) better = better && emit_.condition(m.condition, axes);
-  acc(left) = Halide::Tuple(Halide::select(better, v, best), Halide::select(better, Expr(r.x), where));
+  define(acc, exprs(left), {Halide::select(better, v, best), Halide::select(better, Expr(r.x), where)});
   place(acc);
   results_of({static_cast<size_t>(&m - spec_.members.data())},
              [&](size_t) { return Halide::cast<int64_t>(acc(left)[1]); });

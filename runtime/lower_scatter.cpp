@@ -77,7 +77,7 @@ void Lowering::scatter_rows(const SpecMember& m) {
   auto [r, axes] = listed(m, acc, row, result);
   Expr next = emit_.step(m, acc(at), axes);
   mention(r, next);
-  acc(at) = next;
+  define(acc, at, {next});
   result(left) = to_storage(m, acc(at));
 
   Var along = vars_.at(v), outer("vo"), inner("vi");
@@ -125,7 +125,7 @@ void Lowering::scatter(const SpecMember& m) {
   const bool itself = rows && storage_type(accumulated(m)) == storage_type(spec_.tensors[m.tensor].type);
   Expr next = emit_.step(m, acc(at), axes);
   mention(r, next);
-  acc(at) = next;
+  define(acc, at, {next});
   if (!pure.empty()) {
     Id v = kNone;
     for (Id x : m.left)

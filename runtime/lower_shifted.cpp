@@ -279,7 +279,7 @@ void Lowering::shifted(const std::vector<size_t>& group, const Shifted& s, Id v)
     inside.values_once = false;
     for (Id id : reachable(a, f))
       if (is_read(a[id].op) && !read_indices(a[id]).empty()) inside.given[id] = emit_.padded(id, left_locals(m));
-    w(left) = inside.value(f, left_locals(m));
+    define(w, exprs(left), {inside.value(f, left_locals(m))});
     functions.push_back(w);
   }
   Emitter with = emit_;

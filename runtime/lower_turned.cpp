@@ -82,8 +82,9 @@ void Lowering::give_squares(Turned& t, const std::vector<Var>& vars, const Emitt
   for (Id part : t.parts) values.push_back(emit_.value(part, at));
   for (size_t i = 0; i < t.parts.size(); ++i) {
     Func square(name("square", static_cast<size_t>(squares_++)));
-    square(vars) = values[i];
-    emit_.given[t.parts[i]] = square(exprs(vars));
+    define(square, exprs(vars), {values[i]});
+    t.reads.push_back(square(exprs(vars)));
+    emit_.given[t.parts[i]] = t.reads.back();
     t.squares.push_back(square);
   }
 }

@@ -7,9 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/assumptions.h"
 #include "runtime/emit.h"
 #include "runtime/kernel_access.h"
 #include "runtime/lower.h"
+#include "runtime/read_always.h"
 #include "runtime/scatter_list.h"
 
 namespace xhat::runtime {
@@ -52,6 +54,7 @@ class Lowering {
     std::vector<size_t> map, sums;
     std::string map_loop, sum_loop;  // over the rows
   } beside_;
+  std::vector<std::pair<const SpecMember*, std::string>> result_buffers_;
   std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
@@ -130,6 +133,7 @@ class Lowering {
     Id v = kNone, along = kNone;
     std::vector<Id> parts;
     std::vector<Func> squares = {};
+    std::vector<Expr> reads = {};  // of the squares
     explicit operator bool() const { return !parts.empty(); }
   };
   Turned turned(const std::vector<Id>& roots, Id v, DType type) const;
@@ -142,6 +146,9 @@ class Lowering {
   // Is there one result into whose row loop the rest can go?
   void find_row_loop(const Groups& all);
   bool sums_columns_of(const std::vector<size_t>& sums, const std::vector<size_t>& map, Id row) const;
+
+  // What is computed inside of the row loop has one element along its axis there: no vectors, no blocks.
+  bool one_in_row(Id x) const { return row_result_ != SIZE_MAX && x == row_axis_; }
 
   void place(Func f) {
     if (row_result_ == SIZE_MAX)
@@ -209,11 +216,13 @@ class Lowering {
     return of == 1 ? Expr(f(args)) : Expr(f(args)[static_cast<int>(i)]);
   }
 
-  static void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) {
+  // In the plain way every stage is computed that is read at all, whatever conditions say (read_always.h).
+  void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
+    const std::vector<Expr> always = vectors_ ? values : reading_stages_always(values, f.name());
     if (values.size() == 1)
-      f(args) = values[0];
+      f(args) = always[0];
     else
-      f(args) = Halide::Tuple(values);
+      f(args) = Halide::Tuple(always);
   }
 
   std::vector<const SpecMember*> members_of(const std::vector<size_t>& group) const;
@@ -338,6 +347,7 @@ class Lowering {
 
   // First extreme, or the first NaN. Serial: ties must go to the first.
   void extreme_index(const SpecMember& m);
+  std::vector<SampleCall> sample_calls() const;
   void finish();
 };
 

@@ -10,35 +10,36 @@
 #include <immintrin.h>
 #endif
 
+#include "runtime/scratch.h"
+
 namespace xhat::runtime {
 namespace {
 
 struct Scratch {
-  struct Block {
-    void* data;
+  struct Part {
+    Block memory;
     size_t size;
     bool used;
   };
-  std::vector<Block> blocks;
+  std::vector<Part> parts;
 
   void* take(size_t size) {
-    for (Block& b : blocks)
-      if (!b.used && b.size >= size && b.size <= 2 * size + 4096) {
-        b.used = true;
-        return b.data;
+    const bool guarded = memory_source != nullptr;
+    for (Part& p : parts)
+      if (!guarded && !p.used && p.size >= size && p.size <= 2 * size + 4096) {
+        p.used = true;
+        return p.memory.get();
       }
-    // Halide wants 64-byte alignment and may read a vector past the end.
-    size_t rounded = (size + 127) / 64 * 64;
-    void* data = std::aligned_alloc(64, rounded);
-    if (data) blocks.push_back({data, rounded, true});
+    constexpr size_t kRoom = 64;  // a vector, which Halide may read past the end
+    Block memory = take_memory(size, kRoom);
+    void* data = memory.get();
+    if (data) parts.push_back({std::move(memory), with_room(size, kRoom), true});
     return data;
   }
   void give(void* data) {
-    for (Block& b : blocks)
-      if (b.data == data) b.used = false;
-  }
-  ~Scratch() {
-    for (Block& b : blocks) std::free(b.data);
+    for (Part& p : parts)
+      if (p.memory.get() == data) p.used = false;
+    std::erase_if(parts, [](const Part& p) { return !p.used && p.memory.get_deleter().source; });
   }
 };
 

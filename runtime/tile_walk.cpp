@@ -157,7 +157,8 @@ std::unique_ptr<TileWalk::State> TileWalk::new_state() const {
 }
 
 RunCounts TileWalk::run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed) const {
-  std::unique_ptr<State> state = idle_.take();
+  const bool guarded = memory_source != nullptr;
+  std::unique_ptr<State> state = guarded ? nullptr : idle_.take();
   RunCounts counts;
   if (!state) {
     state = new_state();
@@ -177,7 +178,7 @@ RunCounts TileWalk::run(ThreadPool& pool, std::span<const TensorView> views, con
       for (const Prepared::Result& r : prepared_[k].results) counts.finishes += !r.reduced.empty();
     }
   }
-  idle_.give_back(std::move(state));
+  if (!guarded) idle_.give_back(std::move(state));
   return counts;
 }
 

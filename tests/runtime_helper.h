@@ -2,20 +2,31 @@
 // tests that lack the runtime.
 #pragma once
 #include <cstring>
+#include <limits>
 #include <map>
+#include <memory>
+#include <optional>
+#include <stdexcept>
 
 #include "expr/evaluate.h"
 #include "runtime/compile.h"
+#include "runtime/guarded_memory.h"
 
 namespace xhat::testing {
 
-// An Array's values in their own width, aligned to an element and no more, as a caller's may be.
+using runtime::Edge;
+using Guard = std::optional<Edge>;  // none: memory as callers have it
+
+// An Array's values in their own width. Between guard pages, or aligned to an element and no more, as a caller's may be.
 class Buffer {
  public:
-  explicit Buffer(const Array& a) : type_(a.type), shape_(a.shape), bytes_(byte_size(a.type)) {
+  explicit Buffer(const Array& a, Guard guard = {}, const std::string& name = "a tensor") : type_(a.type), shape_(a.shape) {
     for (size_t i = 0; i < a.size(); ++i) put(a, i);
+    if (guard) guarded_ = std::make_shared<runtime::GuardedTensor>(bytes_.size(), *guard, name);
+    else bytes_.insert(bytes_.begin(), byte_size(type_), 0);
+    if (guard && !bytes_.empty()) std::memcpy(guarded_->data(), bytes_.data(), bytes_.size());
   }
-  TensorView view() { return TensorView(bytes_.data() + byte_size(type_), type_, shape_, {}); }
+  TensorView view() { return TensorView(data(), type_, shape_, {}); }
 
   Array array() const {
     Array a = zeros(type_, shape_);
@@ -44,9 +55,13 @@ class Buffer {
   template <class T>
   T get(size_t i) const {
     T v;
-    std::memcpy(&v, bytes_.data() + (i + 1) * sizeof v, sizeof v);
+    std::memcpy(&v, data() + i * sizeof v, sizeof v);
     return v;
   }
+  unsigned char* data() {
+    return guarded_ ? static_cast<unsigned char*>(guarded_->data()) : bytes_.data() + byte_size(type_);
+  }
+  const unsigned char* data() const { return const_cast<Buffer*>(this)->data(); }
   void put(const Array& a, size_t i) {
     switch (type_) {
       case DType::f64: return add(a.reals[i]);
@@ -63,22 +78,23 @@ class Buffer {
   DType type_;
   std::vector<int64_t> shape_;
   std::vector<unsigned char> bytes_;
+  std::shared_ptr<runtime::GuardedTensor> guarded_;
 };
 
 // A call's buffers by tensor name.
 class Call {
  public:
-  Call(const Program& p, const DimValues& dims) : p_(p), dims_(dims) {}
+  Call(const Program& p, const DimValues& dims, Guard guard = {}) : p_(p), dims_(dims), guard_(guard) {}
   void give(const std::vector<TensorId>& tensors, const Arrays& data) {
-    for (TensorId t : tensors) buffers_.insert_or_assign(p_.tensor(t).name, Buffer(data.at(p_.tensor(t).name)));
+    for (TensorId t : tensors) put(t, data.at(p_.tensor(t).name));
   }
   // Filled with rubbish, so that what is not written shows.
   void expect(const std::vector<TensorId>& tensors) {
     for (TensorId t : tensors) {
       Array a = zeros(p_.tensor(t).type, shape_of(p_, t, dims_));
-      for (double& v : a.reals) v = -12345;
+      for (double& v : a.reals) v = std::numeric_limits<double>::quiet_NaN();
       for (int64_t& v : a.integers) v = 99;
-      buffers_.insert_or_assign(p_.tensor(t).name, Buffer(a));
+      put(t, a);
     }
   }
   std::vector<Argument> arguments(std::initializer_list<std::vector<TensorId>> lists) {
@@ -95,32 +111,62 @@ class Call {
   }
 
  private:
+  void put(TensorId t, const Array& a) {
+    const std::string& name = p_.tensor(t).name;
+    buffers_.insert_or_assign(name, Buffer(a, guard_, name));
+  }
   const Program& p_;
   DimValues dims_;
+  Guard guard_;
   std::map<std::string, Buffer> buffers_;
 };
+
+inline bool same_bits(const Arrays& a, const Arrays& b) {
+  return a.size() == b.size() && std::ranges::all_of(a, [&](const auto& named) {
+           const Array& x = named.second;
+           const auto y = b.find(named.first);
+           return y != b.end() && x.reals.size() == y->second.reals.size() && x.integers == y->second.integers &&
+                  std::memcmp(x.reals.data(), y->second.reals.data(), x.reals.size() * sizeof(double)) == 0;
+         });
+}
+
+// What `run` gives with memory as callers have it, and with all of it (the caller's, and the engine's own) between guard pages, poisoned:
+// there a kernel that reads or writes beyond a tensor ends the process, and what was written by none is NaN. All must have the same bits.
+template <class Run>
+Arrays in_any_memory(Run run) {
+  const Arrays plain = run(Guard());
+  for (Edge edge : {Edge::front, Edge::back}) {
+    const runtime::GuardedEngine engine(edge);
+    if (!same_bits(run(Guard(edge)), plain)) throw std::runtime_error("results depend on where memory lies, or on what was there before");
+  }
+  return plain;
+}
 
 // Outputs of infer().
 inline Arrays run_infer(const CompiledOp& op, const Arrays& data, const DimValues& dims) {
   const Program& p = op.program();
-  Call call(p, dims);
-  call.give(p.inputs, data);
-  call.expect(p.outputs);
-  op.infer(call.arguments({p.inputs, p.outputs}));
-  return call.arrays({p.outputs});
+  return in_any_memory([&](Guard guard) {
+    Call call(p, dims, guard);
+    call.give(p.inputs, data);
+    call.expect(p.outputs);
+    op.infer(call.arguments({p.inputs, p.outputs}));
+    return call.arrays({p.outputs});
+  });
 }
 
 // Outputs of forward() and gradients of backward().
 inline Arrays run_both(const CompiledOp& op, const Arrays& data, const DimValues& dims) {
   const Program& p = op.program();
-  Call call(p, dims);
-  call.give(p.inputs, data);
-  call.give(p.cotangents, data);
-  call.expect(p.outputs);
-  call.expect(p.gradients);
-  Stash stash = op.forward(call.arguments({p.inputs, p.outputs}));
-  op.backward(call.arguments({p.inputs, p.outputs, p.cotangents, p.gradients}), stash);
-  return call.arrays({p.outputs, p.gradients});
+  return in_any_memory([&](Guard guard) {
+    Call call(p, dims, guard);
+    call.give(p.inputs, data);
+    call.give(p.cotangents, data);
+    call.expect(p.outputs);
+    call.expect(p.gradients);
+    Stash stash = op.forward(call.arguments({p.inputs, p.outputs}));
+    op.backward(call.arguments({p.inputs, p.outputs, p.cotangents, p.gradients}), stash);
+    return call.arrays({p.outputs, p.gradients});
+  });
 }
 
 }  // namespace xhat::testing

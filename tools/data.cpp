@@ -43,6 +43,10 @@ void Buffer::Free::operator()(std::byte* p) const { std::free(p); }
 
 Buffer::Buffer(DType type, std::vector<int64_t> shape) : type_(type), shape_(std::move(shape)) {
   bytes_ = static_cast<size_t>(element_count(shape_)) * byte_size(type_);
+  if (auto edge = runtime::GuardedEngine::edge()) {
+    guarded_ = std::make_unique<runtime::GuardedTensor>(bytes_, *edge, "one of the op's tensors");
+    return;
+  }
   size_t rounded = std::max(kAlignment, (bytes_ + kAlignment - 1) / kAlignment * kAlignment);
   data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
   if (!data_) throw std::bad_alloc();
@@ -52,10 +56,10 @@ Buffer::Buffer(DType type, std::vector<int64_t> shape) : type_(type), shape_(std
 Buffer::Buffer(const Array& values) : Buffer(to_npy(values)) {}
 
 Buffer::Buffer(const NpyArray& values) : Buffer(values.type, values.shape) {
-  if (bytes_ > 0) std::memcpy(data_.get(), values.bytes.data(), bytes_);
+  if (bytes_ > 0) std::memcpy(data(), values.bytes.data(), bytes_);
 }
 
-NpyArray Buffer::npy() const { return {type_, shape_, {data_.get(), data_.get() + bytes_}}; }
+NpyArray Buffer::npy() const { return {type_, shape_, {data(), data() + bytes_}}; }
 Array Buffer::array() const { return to_array(npy()); }
 
 std::vector<Argument> arguments_of(const Buffers& buffers) {

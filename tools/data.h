@@ -8,21 +8,22 @@
 
 #include "expr/array.h"
 #include "expr/dims.h"
+#include "runtime/guarded_memory.h"
 #include "runtime/tensor_view.h"
 #include "tools/npy.h"
 #include "tools/options.h"
 
 namespace xhat::tool {
 
-// A tensor with memory of its own.
+// A tensor with memory of its own; made while a GuardedEngine lives, between guard pages too.
 class Buffer {
  public:
   Buffer() = default;
-  Buffer(DType type, std::vector<int64_t> shape);  // zeros
+  Buffer(DType type, std::vector<int64_t> shape);  // zeros; poison between guard pages
   explicit Buffer(const Array& values);
   explicit Buffer(const NpyArray& values);
 
-  TensorView view() const { return {data_.get(), type_, shape_, {}}; }
+  TensorView view() const { return {data(), type_, shape_, {}}; }
   Array array() const;
   NpyArray npy() const;
 
@@ -30,10 +31,12 @@ class Buffer {
   struct Free {
     void operator()(std::byte* p) const;
   };
+  std::byte* data() const { return guarded_ ? static_cast<std::byte*>(guarded_->data()) : data_.get(); }
   DType type_ = DType::f32;
   std::vector<int64_t> shape_;
   size_t bytes_ = 0;
   std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<runtime::GuardedTensor> guarded_;  // in place of data_
 };
 
 using Buffers = std::map<std::string, Buffer>;
