@@ -145,7 +145,7 @@ class Composition {
 };
 
 TEST(Precision, RandomCompositions) {
-  const int count = property_count(3000, 300);
+  const int count = property_count(3000, 1000, 20000);
   auto program = [](uint64_t seed) { return Composition(seed).text(); };
   std::string wrong = failing_programs(0, 1, count, program, failure);
   EXPECT_EQ(wrong, "");
