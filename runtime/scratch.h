@@ -23,4 +23,20 @@ inline Block allocate(int64_t bytes) {
   return Block(p);
 }
 
+// Memory that grows when it must and is used again otherwise.
+struct Scratch {
+  Block data;
+  int64_t capacity = 0;
+
+  // 64-byte aligned; true if it had to allocate.
+  bool reserve(int64_t bytes) {
+    if (bytes <= capacity && data) return false;
+    size_t rounded = (static_cast<size_t>(bytes) + 191) / 64 * 64;
+    data.reset(std::aligned_alloc(64, rounded));
+    if (!data) throw Error("out of memory: " + std::to_string(bytes) + " bytes");
+    capacity = static_cast<int64_t>(rounded);
+    return true;
+  }
+};
+
 }  // namespace xhat::runtime

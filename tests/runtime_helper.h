@@ -102,7 +102,7 @@ class Call {
 
 // Outputs of infer().
 inline Arrays run_infer(const CompiledOp& op, const Arrays& data, const DimValues& dims) {
-  const Program& p = op.program();
+  const Program& p = op.program(dims);
   Call call(p, dims);
   call.give(p.inputs, data);
   call.expect(p.outputs);
@@ -112,7 +112,7 @@ inline Arrays run_infer(const CompiledOp& op, const Arrays& data, const DimValue
 
 // Outputs of forward() and gradients of backward().
 inline Arrays run_both(const CompiledOp& op, const Arrays& data, const DimValues& dims) {
-  const Program& p = op.program();
+  const Program& p = op.program(dims);
   Call call(p, dims);
   call.give(p.inputs, data);
   call.give(p.cotangents, data);
