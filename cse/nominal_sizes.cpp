@@ -35,14 +35,14 @@ int64_t NominalSizes::extent(Id id) const {
 
 int64_t NominalSizes::elements(std::span<const Id> shape) const {
   int64_t n = 1;
-  for (Id s : shape) n *= extent(s);
+  for (Id s : shape) n = saturating_mul(n, extent(s));
   return n;
 }
 
 int64_t NominalSizes::elements(std::span<const Id> axes, const std::map<Id, int64_t>& sizes) {
   int64_t n = 1;
   for (Id x : axes)
-    if (auto it = sizes.find(x); it != sizes.end()) n *= it->second;
+    if (auto it = sizes.find(x); it != sizes.end()) n = saturating_mul(n, it->second);
   return n;
 }
 

@@ -11,11 +11,12 @@
 #include "cse/bodies.h"
 #include "cse/cse_optimizer.h"
 #include "cse/empty_sums.h"
-#include "cse/equal_reductions.h"
 #include "cse/nominal_sizes.h"
 #include "cse/reduction_algebra.h"
 #include "cse/stash_budget.h"
 #include "cse/stash_masks.h"
+#include "cse/stash_prepare.h"
+#include "expr/import.h"
 
 namespace xhat {
 namespace {
@@ -27,106 +28,100 @@ double nanoseconds(int64_t ps) {
   return ps == kNever ? std::numeric_limits<double>::infinity() : static_cast<double>(ps) / 1000;
 }
 
+constexpr int64_t kMostBytes = int64_t{1} << 60;  // of a tensor: sums of some are numbers still
+
+// At given sizes.
 class Planner {
  public:
-  Planner(const Program& p, const StashOptions& o) : p_(p), a_(*p.arena), o_(o) {}
-  StashPlan run();
+  Planner(PreparedStash prepared, const StashOptions& o, const DimValues& sizes);
+  StashChoice choose();
+  StashPlan plan(const Cut& cut);
   std::vector<ParetoPoint> front();
 
  private:
-  void prepare();
-  void choose_retained();
-  std::set<TensorId> compared(const Program& p);
   void propose_masks();
   void take_masks(const Cut& cut);
-  void build_nodes(const std::set<TensorId>& strict);
+  void build_nodes();
   bool draws_random_numbers(Id body);
   CutNode price(TensorId t, const Definition* d, bool strict);
-  Cut choose();
+  std::string key(const Cut& cut) const;
   void report(const Cut& cut);
+  std::string reason(const StashCandidate& c, const CutNode& n) const;
   void rebuild(const Cut& cut);
   void redirect_backward(const std::map<TensorId, TensorId>& to);
   TensorId copy_of(TensorId t);
   DType stored_type(TensorId t) const;
 
-  int64_t bytes(TensorId t, DType type) const {
-    return static_cast<int64_t>(byte_size(type)) * sizes_.elements(p_.tensors[t].shape);
+  int64_t bytes(const NominalSizes& sizes, TensorId t, DType type) const {
+    return saturating_mul(static_cast<int64_t>(byte_size(type)), sizes.elements(p_.tensors[t].shape));
   }
+  int64_t bytes(TensorId t, DType type) const { return bytes(sizes_, t, type); }
   bool is_mask(TensorId t) const {
     return std::ranges::any_of(masks_, [&](const Mask& m) { return m.definition.target() == t; });
   }
-  bool retained(TensorId t) const { return retained_.contains(t); }
+  bool retained(TensorId t) const { return prepared_.retained.contains(t); }
   bool outside(TensorId t) const { return has_tensor(p_.inputs, t) || has_tensor(p_.outputs, t); }
 
+  const PreparedStash prepared_;
   Program p_;
   Arena& a_;
   const StashOptions& o_;
   RememberBounds remember_{a_};
-  const NominalSizes sizes_{p_, o_.nominal, o_.nominal_extent};
-  std::set<TensorId> retained_;
+  const NominalSizes sizes_;   // that bytes are of
+  const NominalSizes priced_;  // that prices are of
+  int64_t highest_ps_ = 0;     // of a price
   std::vector<TensorId> tensors_;  // parallel to nodes_
   std::vector<CutNode> nodes_;
-  std::set<TensorId> strict_;
-  std::set<TensorId> exact_;  // comparisons depend on them
   std::vector<Mask> masks_;
   Region unmasked_;  // the program's, without masks
-  bool all_shared_ = true;
   StashPlan plan_;
 };
 
-void Planner::choose_retained() {
-  auto find = [&](const std::string& name) {
-    auto t = p_.find(name);
-    if (!t || !outside(*t)) {
-      std::string known;
-      for (TensorId x : p_.inputs) known += (known.empty() ? "" : ", ") + p_.tensors[x].name;
-      for (TensorId x : p_.outputs) known += ", " + p_.tensors[x].name;
-      throw Error("'" + name + "' is no input or output of " + p_.name +
-                  "; these can be kept or dropped: " + known);
-    }
-    return *t;
-  };
-  if (o_.kept_by_caller) {
-    for (const std::string& name : *o_.kept_by_caller) retained_.insert(find(name));
-  } else {
-    retained_.insert(p_.inputs.begin(), p_.inputs.end());
-    retained_.insert(p_.outputs.begin(), p_.outputs.end());
-  }
-  for (const std::string& name : o_.dropped) retained_.erase(find(name));
+DimValues with(DimValues sizes, const DimValues& others) {
+  for (const auto& [name, size] : others) sizes[name] = size;
+  return sizes;
 }
 
-// Forward reductions whose values decide something in the backward, also by way of maps.
-std::set<TensorId> Planner::compared(const Program& p) {
-  std::set<TensorId> found;
-  std::set<TensorId> decide = deciding(p, Through::maps);
-  for (const Definition& d : p.body.definitions) {
-    if (d.direction != Direction::forward || !is_reduction(a_[d.body].op)) continue;
-    bool extreme = a_[d.body].op != Op::sum && a_[d.body].op != Op::prod;
-    if (extreme || decide.contains(d.target())) found.insert(d.target());
-  }
-  return found;
+Planner::Planner(PreparedStash prepared, const StashOptions& o, const DimValues& sizes)
+    : prepared_(std::move(prepared)), p_(prepared_.program), a_(*p_.arena), o_(o),
+      sizes_(p_, with(o.nominal, sizes), o.nominal_extent), priced_(p_, with(sizes, o.nominal), o.nominal_extent) {
+  for (TensorId t = 0; t < p_.tensors.size(); ++t)
+    if (std::max(bytes(t, p_.tensors[t].type), bytes(priced_, t, p_.tensors[t].type)) > kMostBytes)
+      throw Error(fmt::format("op {}: {} has more than 2^60 bytes{}{}; no stash can be planned for such sizes", p_.name, p_.tensors[t].name,
+                              sizes_.dims().empty() ? "" : " with ", dims_text(sizes_.dims())),
+                  p_.tensors[t].pos);
+  // The flow through the network adds up what enters every node, each of which the prices of all nodes may enter (stash_cut.cpp).
+  const auto nodes = static_cast<int64_t>(p_.tensors.size()) + 1;
+  highest_ps_ = (int64_t{1} << 60) / (2 * nodes * nodes);
+  if (goes_by_prices(o_)) propose_masks();
+  build_nodes();
 }
 
 CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   const StashPrices& prices = o_.prices;
   const Tensor& tensor = p_.tensors[t];
-  const int64_t size = bytes(t, stored_type(t));
+  const DType type = stored_type(t);
+  const int64_t size = bytes(priced_, t, type);
   CutNode n;
-  n.bytes = retained(t) ? 0 : size;
-  n.keep_ps = size * prices.read_ps_per_byte + n.bytes * prices.memory_ps_per_byte;
+  n.bytes = retained(t) ? 0 : bytes(t, type);
+  auto add = [&](int64_t& to, int64_t amount, int64_t price) {
+    to = std::min(highest_ps_, saturating_add(to, saturating_mul(amount, price)));
+  };
+  add(n.keep_ps, size, prices.read_ps_per_byte);
+  if (!retained(t)) add(n.keep_ps, size, prices.memory_ps_per_byte);
   // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only
   // for this.
-  if (!retained(t)) n.keep_ps += size * prices.write_ps_per_byte;
+  if (!retained(t)) add(n.keep_ps, size, prices.write_ps_per_byte);
   // The forward computes a mask for this alone.
-  if (d && is_mask(t)) n.keep_ps += evaluation_cost_ps(a_, d->body) * sizes_.elements(tensor.shape);
+  if (d && is_mask(t)) add(n.keep_ps, priced_.elements(tensor.shape), evaluation_cost_ps(a_, d->body));
   if (!d || strict) return n;
   if (!retained(t) && draws_random_numbers(d->body)) n.keep_ps = kNever;
   // Each node once per point of its own axes: what is invariant is hoisted.
   std::map<Id, int64_t> sizes;
-  for (const AxisRange& r : d->axes) sizes[r.axis] = sizes_.extent(r.end);
+  for (const AxisRange& r : d->axes) sizes[r.axis] = priced_.extent(r.end);
   const Node root = a_[d->body];
   if (is_reduction(root.op))
-    for (const AxisRange& r : reduce_axes(root)) sizes[r.axis] = sizes_.extent(a_.sub(r.end, r.begin));
+    for (const AxisRange& r : reduce_axes(root)) sizes[r.axis] = priced_.extent(a_.sub(r.end, r.begin));
   n.recompute_ps = 0;
   std::set<TensorId> read;
   for (Id id : reachable(a_, d->body)) {
@@ -141,13 +136,13 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
         auto priced = prices.op_ps.find(op);
         return priced == prices.op_ps.end() ? int64_t{info(op).cost_ps} : priced->second;
       };
-      n.recompute_ps += cost_ps(a_, node, price) * NominalSizes::elements(axes, sizes);
+      add(n.recompute_ps, NominalSizes::elements(axes, sizes), cost_ps(a_, node, price));
     }
   }
   if (is_reduction(root.op)) {
     // Another pass over its inputs.
-    n.recompute_ps += prices.pass_ps;
-    for (TensorId u : read) n.recompute_ps += prices.read_ps_per_byte * bytes(u, p_.tensors[u].type);
+    add(n.recompute_ps, 1, prices.pass_ps);
+    for (TensorId u : read) add(n.recompute_ps, bytes(priced_, u, p_.tensors[u].type), prices.read_ps_per_byte);
   }
   return n;
 }
@@ -170,8 +165,8 @@ void Planner::propose_masks() {
   auto worth = [&](const std::vector<Id>& shape, const std::vector<TensorId>& reads) {
     int64_t instead = 0;
     for (TensorId t : reads)
-      if (!retained(t)) instead += bytes(t, p_.tensors[t].type);
-    return sizes_.elements(shape) < instead;
+      if (!retained(t)) instead = saturating_add(instead, bytes(priced_, t, p_.tensors[t].type));
+    return priced_.elements(shape) < instead;
   };
   masks_ = find_masks(p_, worth);
   unmasked_ = p_.body;
@@ -188,13 +183,13 @@ void Planner::take_masks(const Cut& cut) {
   p_ = with_masks(p_, masks_);
 }
 
-void Planner::build_nodes(const std::set<TensorId>& strict) {
+void Planner::build_nodes() {
   std::map<TensorId, size_t> index;
   auto add = [&](TensorId t, const Definition* d) {
     if (index.contains(t)) return;
     index[t] = nodes_.size();
     tensors_.push_back(t);
-    nodes_.push_back(price(t, d, strict.contains(t)));
+    nodes_.push_back(price(t, d, prepared_.strict.contains(t)));
     if (d)
       for (TensorId u : tensors_read(a_, d->body)) nodes_.back().operands.push_back(index.at(u));
   };
@@ -207,29 +202,33 @@ void Planner::build_nodes(const std::set<TensorId>& strict) {
         if (auto it = index.find(t); it != index.end()) nodes_[it->second].needed = true;
 }
 
-Cut Planner::choose() {
+StashChoice Planner::choose() {
+  StashChoice made;
+  made.sizes = sizes_.dims();
   std::vector<bool> keep(nodes_.size());
-  switch (o_.policy) {
-    case Policy::cost: return cheapest_cut(nodes_);
-    case Policy::budget: {
-      BudgetCut cut = cheapest_cut_within(nodes_, o_.budget);
-      if (cut.cost_ps == kNever)
-        throw Error("the stash budget cannot be met: no choice of kept values takes at most " +
-                    std::to_string(o_.budget) + " bytes beyond what the caller keeps; the smallest takes " +
-                    std::to_string(cut.bytes));
-      return cut;
-    }
-    case Policy::largest:
-      for (size_t i = 0; i < nodes_.size(); ++i) keep[i] = nodes_[i].keep_ps != kNever;
-      break;
-    case Policy::none:
-      for (size_t i = 0; i < nodes_.size(); ++i)
-        keep[i] = retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
-      break;
+  if (o_.policy == Policy::cost) {
+    made.cut = cheapest_cut(nodes_);
+  } else if (o_.policy == Policy::budget) {
+    BudgetCut cut = cheapest_cut_within(nodes_, o_.budget);
+    made.over_budget = cut.cost_ps == kNever;
+    made.cut = made.over_budget ? cheapest_cut_within(nodes_, cut.bytes) : cut;
+  } else {
+    for (size_t i = 0; i < nodes_.size(); ++i)
+      keep[i] = o_.policy == Policy::largest ? nodes_[i].keep_ps != kNever : retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
+    made.cut = consequences(nodes_, keep);
+    made.cut.lower_bound_ps = cheapest_cut(nodes_).lower_bound_ps;
   }
-  Cut cut = consequences(nodes_, keep);
-  cut.lower_bound_ps = cheapest_cut(nodes_).lower_bound_ps;
-  return cut;
+  if (made.cut.cost_ps == kNever) throw Bug("stash planner: a value that cannot be recomputed cannot be kept either");
+  made.key = key(made.cut);
+  return made;
+}
+
+// The masks that were candidates, and what became of every node: all that the program depends on.
+std::string Planner::key(const Cut& cut) const {
+  std::string text;
+  for (const Mask& m : masks_) text += print(p_, m.definition) + "\n";
+  for (Choice c : cut.choices) text += c == Choice::unneeded ? '-' : c == Choice::kept ? 'k' : 'r';
+  return text;
 }
 
 void Planner::report(const Cut& cut) {
@@ -258,32 +257,30 @@ void Planner::report(const Cut& cut) {
         c.uses += std::ranges::find(nodes_[j].operands, i) != nodes_[j].operands.end();
     c.keep_ns = nanoseconds(n.keep_ps);
     c.recompute_ns = nanoseconds(n.recompute_ps);
-    auto compare = [](int64_t x, int64_t y) {
-      return x < y ? "cheaper than" : x == y ? "as cheap as" : "dearer than";
-    };
-    if (c.verdict == Verdict::free)
-      c.reason = "stays with the caller";
-    else if (!d)
-      c.reason = "the backward needs this input, and the caller does not keep it";
-    else if (c.verdict == Verdict::kept && strict_.contains(t))
-      c.reason = "decides a branch: both passes must see the same bits";
-    else if (n.keep_ps == kNever)
-      c.reason = "random numbers are drawn again from the seed";
-    else if (o_.policy == Policy::none)
-      c.reason = "policy none keeps nothing";
-    else if (o_.policy == Policy::largest)
-      c.reason = "policy largest keeps what both passes compute";
-    else if (c.verdict == Verdict::kept && n.keep_ps > n.recompute_ps)
-      c.reason = "recomputing it alone is cheaper, but not with what it needs";
-    else if (c.verdict == Verdict::kept)
-      c.reason = std::string("keeping is ") + compare(n.keep_ps, n.recompute_ps) +
-                 " recomputing it and what it needs";
-    else
-      c.reason = std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
-    if (c.verdict == Verdict::kept && stored_type(t) != tensor.type)
-      c.reason += fmt::format("; stored as {}", name_of(stored_type(t)));
+    c.reason = reason(c, n);
     plan_.candidates.push_back(std::move(c));
   }
+}
+
+std::string Planner::reason(const StashCandidate& c, const CutNode& n) const {
+  const bool kept = c.verdict == Verdict::kept;
+  auto compare = [](int64_t x, int64_t y) {
+    return x < y ? "cheaper than" : x == y ? "as cheap as" : "dearer than";
+  };
+  auto why = [&]() -> std::string {
+    if (c.verdict == Verdict::free) return "stays with the caller";
+    if (!p_.definition_of(c.tensor)) return "the backward needs this input, and the caller does not keep it";
+    if (kept && prepared_.strict.contains(c.tensor)) return "decides a branch: both passes must see the same bits";
+    if (n.keep_ps == kNever) return "random numbers are drawn again from the seed";
+    if (o_.policy == Policy::none) return "policy none keeps nothing";
+    if (o_.policy == Policy::largest) return "policy largest keeps what both passes compute";
+    if (kept && n.keep_ps > n.recompute_ps) return "recomputing it alone is cheaper, but not with what it needs";
+    if (kept) return std::string("keeping is ") + compare(n.keep_ps, n.recompute_ps) + " recomputing it and what it needs";
+    return std::string("recomputing is ") + compare(n.recompute_ps, n.keep_ps) + " keeping it";
+  };
+  const DType stored = stored_type(c.tensor);
+  const bool narrower = kept && stored != p_.tensors[c.tensor].type;
+  return why() + (narrower ? fmt::format("; stored as {}", name_of(stored)) : "");
 }
 
 void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
@@ -303,7 +300,7 @@ void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
 DType Planner::stored_type(TensorId t) const {
   DType type = p_.tensors[t].type;
   bool narrow = o_.store_as && is_float(type) && byte_size(*o_.store_as) < byte_size(type);
-  return narrow && !retained(t) && !exact_.contains(t) ? *o_.store_as : type;
+  return narrow && !retained(t) && !prepared_.exact.contains(t) ? *o_.store_as : type;
 }
 
 // A forward definition that copies what the caller does not keep, or what is stored narrower than computed.
@@ -360,53 +357,23 @@ void Planner::rebuild(const Cut& cut) {
   plan_.program = p_;
 }
 
-void Planner::prepare() {
-  if (o_.store_as && *o_.store_as != DType::bf16 && *o_.store_as != DType::f16)
-    throw Error(fmt::format("kept values can be stored as bf16 or f16, not as {}", name_of(*o_.store_as)));
-  choose_retained();
-  p_ = simplify_reductions(reuse_equal_reductions(p_));
-  strict_ = compared(p_);
-  std::vector<TensorId> stored, dropped;
-  for (const auto& list : {p_.inputs, p_.outputs})
-    for (TensorId t : list)
-      if (!retained(t)) dropped.push_back(t);
-  bool priced = o_.policy == Policy::cost || o_.policy == Policy::budget;
-  for (TensorId t : p_.outputs)
-    if (priced || retained(t)) stored.push_back(t);
-  if (o_.policy == Policy::none) {
-    p_ = reuse_stored(p_, stored, dropped);
-  } else {
-    Shared shared = share_largest(p_, stored, dropped, o_.policy == Policy::largest);
-    p_ = shared.program;
-    all_shared_ = shared.all;
-    plan_.compared = shared.compared;
-  }
-  exact_ = deciding(p_);
-  if (priced) propose_masks();
-  build_nodes(o_.policy == Policy::none ? std::set<TensorId>{} : strict_);
-}
-
-StashPlan Planner::run() {
-  prepare();
-  Cut cut = choose();
-  if (cut.cost_ps == kNever)
-    throw Bug("stash planner: a value that cannot be recomputed cannot be kept either");
+StashPlan Planner::plan(const Cut& cut) {
+  plan_.compared = prepared_.compared;
   report(cut);
   take_masks(cut);
   plan_.nominal = sizes_.dims();
   plan_.cost_ns = nanoseconds(cut.cost_ps);
   plan_.lower_bound_ns = nanoseconds(cut.lower_bound_ps);
-  plan_.optimal = all_shared_ && cut.cost_ps == cut.lower_bound_ps;
+  plan_.optimal = prepared_.all_shared && cut.cost_ps == cut.lower_bound_ps;
   rebuild(cut);
   for (TensorId t : stashes(plan_.program)) plan_.stash_bytes += bytes(t, p_.tensors[t].type);
   return std::move(plan_);
 }
 
 std::vector<ParetoPoint> Planner::front() {
-  prepare();
   std::vector<ParetoPoint> points;
   for (const BudgetCut& cut : pareto_cuts(nodes_)) {
-    points.push_back({cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), all_shared_ && cut.optimal, {}});
+    points.push_back({cut.bytes, nanoseconds(cut.cost_ps), nanoseconds(cut.lower_bound_ps), prepared_.all_shared && cut.optimal, {}});
     for (size_t i = 0; i < nodes_.size(); ++i)
       if (cut.choices[i] == Choice::kept && !retained(tensors_[i]))
         points.back().kept.push_back(p_.tensors[tensors_[i]].name);
@@ -416,12 +383,40 @@ std::vector<ParetoPoint> Planner::front() {
 
 }  // namespace
 
-StashPlan plan_stash(const Program& p, const StashOptions& options) { return Planner(p, options).run(); }
+StashPlanner::StashPlanner(const Program& p, StashOptions options)
+    : options_(std::move(options)), prepared_(std::make_unique<PreparedStash>(prepare_stash(p, options_))) {}
+StashPlanner::~StashPlanner() = default;
+
+// Nodes that one question adds to an arena must not change the answer to the next one.
+PreparedStash StashPlanner::own_prepared() const {
+  PreparedStash own = *prepared_;
+  own.program = own_copy(own.program);
+  return own;
+}
+
+StashChoice StashPlanner::choose(const DimValues& sizes) const { return Planner(own_prepared(), options_, sizes).choose(); }
+
+StashPlan StashPlanner::plan(const StashChoice& choice) const { return Planner(own_prepared(), options_, choice.sizes).plan(choice.cut); }
+
+void StashPlanner::require_budget(const StashChoice& choice) const {
+  if (!choice.over_budget) return;
+  throw Error(fmt::format("op {}: the stash budget cannot be met{}{}: no choice of kept values takes at most {} bytes beyond what the "
+                          "caller keeps; the smallest takes {}",
+                          prepared_->program.name, choice.sizes.empty() ? "" : " with ", dims_text(choice.sizes), options_.budget,
+                          choice.cut.bytes));
+}
+
+StashPlan plan_stash(const Program& p, const StashOptions& options) {
+  StashPlanner planner(p, options);
+  StashChoice choice = planner.choose({});
+  planner.require_budget(choice);
+  return planner.plan(choice);
+}
 
 std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options) {
   StashOptions priced = options;
   priced.policy = Policy::budget;
-  return Planner(p, priced).front();
+  return Planner(prepare_stash(p, priced), priced, {}).front();
 }
 
 }  // namespace xhat

@@ -8,19 +8,24 @@
 //   outputs, inputs and shared subexpressions; BatchNorm keeps two sums per channel and reads x again
 // - budget: the cheapest choice that keeps at most so many bytes
 //
-// A pure function of program, options, prices and nominal sizes. Needs: the normal form of auto_inliner. The result
+// A pure function of program, options, prices and sizes. Needs: the normal form of auto_inliner. The result
 // is in it, its backward simplified (reduction_algebra) and reading outputs where it can (cse_optimizer).
 // A maximum or minimum, and a reduction that a comparison reads, is never recomputed under `cost` and `budget`: both
 // passes must see the same bits.
 #pragma once
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "cse/stash_cut.h"
+#include "expr/dims.h"
 #include "expr/program.h"
 
 namespace xhat {
+
+struct PreparedStash;
 
 // The fixed reference table: one thread of an AVX-512 machine, tensors in memory. Scalar work is priced by
 // ops.def. Another machine's: xhat calibrate.
@@ -42,7 +47,9 @@ struct StashOptions {
   // a comparison depends on.
   std::optional<DType> store_as = {};
   StashPrices prices = {};
-  std::map<std::string, int64_t> nominal = {};  // by dim; those without: nominal_extent
+  // The sizes that prices are for, by dim, where they are not to be those of the call: so an op has one plan for all of them. Bytes,
+  // which a budget counts, are always those of the call. Of a dim of which nothing is known: nominal_extent.
+  std::map<std::string, int64_t> nominal = {};
   int64_t nominal_extent = 64;
 };
 
@@ -52,7 +59,7 @@ struct StashCandidate {
   std::string name;
   std::string expression;  // empty for inputs
   std::vector<Id> shape;
-  int64_t bytes = 0;  // at nominal sizes
+  int64_t bytes = 0;
   int uses = 0;       // backward definitions and recomputed values that read it
   double keep_ns = 0;
   double recompute_ns = 0;  // infinite: never
@@ -62,7 +69,7 @@ struct StashCandidate {
 struct StashPlan {
   Program program;
   std::vector<StashCandidate> candidates;
-  std::map<std::string, int64_t> nominal;  // the sizes that were used, all dims
+  std::map<std::string, int64_t> nominal;  // the sizes that bytes are of, all dims
   int64_t stash_bytes = 0;
   double cost_ns = 0;         // of reading, writing and recomputing what the backward needs of the forward
   double lower_bound_ns = 0;  // no plan over these candidates (within the budget) costs less
@@ -72,7 +79,35 @@ struct StashPlan {
   int64_t compared = 0;  // pairs of a forward and a backward product that the search for candidates looked at closely
 };
 
-// Throws Error for an unknown name among kept_by_caller or dropped, for a budget that cannot be met, and for another store_as.
+// What a planner chose at some sizes.
+struct StashChoice {
+  DimValues sizes;  // all dims
+  Cut cut;
+  std::string key;           // equal keys of one planner: the same program
+  bool over_budget = false;  // no choice takes so few bytes; this one takes the fewest possible
+};
+
+// Plans one op at any sizes. Choosing is quick (a tenth of a millisecond or so); what does not depend on sizes is done once, and
+// programs are made for choices, of which few sizes make a new one.
+class StashPlanner {
+ public:
+  // Throws Error for an unknown name among kept_by_caller or dropped, and for another store_as.
+  explicit StashPlanner(const Program& p, StashOptions options = {});
+  ~StashPlanner();
+
+  // sizes: by dim. Those that are missing: as in StashOptions::nominal. Throws Error where a tensor has more bytes than a number holds.
+  StashChoice choose(const DimValues& sizes) const;
+  // Throws Error if the choice is over budget.
+  void require_budget(const StashChoice& choice) const;
+  StashPlan plan(const StashChoice& choice) const;
+
+ private:
+  PreparedStash own_prepared() const;
+  StashOptions options_;
+  std::unique_ptr<PreparedStash> prepared_;
+};
+
+// A plan for the nominal sizes. Throws Error as StashPlanner does, and for a budget that cannot be met.
 StashPlan plan_stash(const Program& p, const StashOptions& options = {});
 
 // What a budget buys: from the cheapest choice of all to the one that keeps the fewest bytes. Along it, strictly fewer

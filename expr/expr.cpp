@@ -397,33 +397,4 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
   return done[root];
 }
 
-Id import(Arena& to, const Arena& from, Id root, const std::vector<TensorId>& tensors,
-          std::unordered_map<Id, Id>& memo) {
-  if (root == kNone) return kNone;
-  std::vector<Id> args;
-  for (Id id : reachable(from, root)) {
-    if (memo.contains(id)) continue;
-    const Node& n = from[id];
-    args.clear();
-    for (Id x : n.args()) args.push_back(memo.at(x));
-    Id made = kNone;
-    if (n.op == Op::constant) made = is_float(n.type) ? to.constant(n.type, n.value) : to.integer(n.integer, n.type);
-    else if (n.op == Op::axis) made = to.axis(from.name(id));
-    else if (n.op == Op::dim) made = to.dim(from.name(id));
-    else if (is_read(n.op)) {
-      TensorId t = tensors.empty() ? n.symbol : tensors.at(n.symbol);
-      std::span<const Id> indices(args.data(), args.size() - (n.op == Op::read_or));
-      made = n.op == Op::read ? to.read(t, n.type, indices) : to.read_or(t, n.type, indices, args.back());
-    } else if (n.op == Op::select) made = to.select(args[0], args[1], args[2]);
-    else if (n.op == Op::cast) made = to.cast(n.type, args[0]);
-    else if (is_reduction(n.op)) {
-      std::vector<AxisRange> axes;
-      for (size_t i = 2; i < args.size(); i += 3) axes.push_back({args[i], args[i + 1], args[i + 2]});
-      made = to.reduce(n.op, axes, args[1], args[0]);
-    } else made = to.apply(n.op, args);
-    memo[id] = made;
-  }
-  return memo.at(root);
-}
-
 }  // namespace xhat

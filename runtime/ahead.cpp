@@ -18,6 +18,7 @@
 
 #include "runtime/ahead_device.h"
 #include "runtime/ahead_plans.h"
+#include "runtime/ahead_stash.h"
 #include "runtime/ahead_text.h"
 #include "runtime/child.h"
 #include "runtime/kernel_compile.h"
@@ -120,8 +121,9 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
         fmt::format("there is no {}, which every library takes in; it is made with xhat: build the target xhat_ahead", options.support));
 
   tell("planning");
-  Derivation derivation = derive(op, options.compile);
+  Derivation derivation = runtime::derive_ahead(op, options);
   runtime::AheadPlans plans = runtime::plan_ahead(derivation, options);
+  plans.stash_sizes = runtime::stash_sizes_text(derivation, options);
   made.open = plans.open;
   made.kernels = plans.kernels.size();
   for (const runtime::AheadSide& side : plans.table.sides) made.plans += side.variants.size();

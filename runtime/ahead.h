@@ -8,6 +8,9 @@
 // sizes with the same kernels become one row of the table; numbers in it are linear in the dim, and tiles follow the planner's
 // rule (fusion/tile_rule.h). So a library computes the bits that the engine does, but for sizes that the engine would compile for
 // one by one: there the kernels are cut such that the size is not in the code, and sums are added up in another order.
+//
+// What forward keeps is chosen once for all of these sizes: as for the largest given of each dim, and the nominal size (StashOptions, 64)
+// of the open one.
 #pragma once
 #include <functional>
 #include <map>

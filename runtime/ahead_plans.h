@@ -26,6 +26,7 @@ struct AheadPlans {
   AheadTable table;
   std::vector<KernelSpec> kernels;  // by code
   std::string open;                 // dim
+  std::string stash_sizes;          // that the stash was chosen for, in words
 };
 
 // Ways of planning: as the engine does; then such that code depends less on sizes.

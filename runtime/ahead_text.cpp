@@ -148,11 +148,12 @@ extern "C" {{
   if (with_stash)
     s += fmt::format(
         R"(/* Bytes of the stash: one block of memory of the caller's, aligned to 16 bytes (64 are faster), that forward writes and backward
- * reads, any number of times. 0 if the sizes are wrong. */
+ * reads, any number of times. 0 if the sizes are wrong.{2} */
 size_t {0}_stash_bytes({1});
 
 )",
-        name_, dims_.empty() ? "void" : dims_parameter(""));
+        name_, dims_.empty() ? "void" : dims_parameter(""),
+        plans_.stash_sizes.empty() ? "" : fmt::format(" What is kept was chosen as for\n * {}, whatever the sizes of the call.", plans_.stash_sizes));
   s += fmt::format(R"(/* Elements of the array of that name at these sizes; -1 if the sizes are wrong or there is none. */
 int64_t {0}_elements({1}const char *tensor);
 

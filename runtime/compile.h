@@ -5,7 +5,8 @@
 //   xhat::Stash stash = op.forward({{"x", x}, {"y", y}});             // forward that keeps what backward needs
 //   op.backward({{"x", x}, {"y", y}, {"dy", dy}, {"grad_x", gx}}, stash);
 //
-// Kernels are compiled when sizes are first seen, and kept; sizes of outer loops may change without compiling again.
+// What the forward keeps is chosen, and kernels are compiled, when sizes are first seen. Both stay: sizes of outer loops may change without
+// compiling again, and what is kept is a new program only where other sizes make another choice cheaper.
 // A CompiledOp may be used from many threads at once; copies share everything.
 #pragma once
 #include <functional>
@@ -33,7 +34,7 @@ struct CompileOptions {
   // On a GPU, tensors of the host are copied there and results back; those that lie there (device_view) are used in place. What one
   // kernel hands to the next, and the stash, stay there.
   Target target = Target::cpu;
-  StashOptions stash = {};        // what the backward may keep, by which policy
+  StashOptions stash = {};        // what the backward may keep, by which policy; a budget holds for the sizes of each call
   FusionOptions fusion = {};
   std::vector<std::string> wrt = {};  // gradients wanted; empty: of every float input that is not const
   int threads = 0;                // 0: one per core
@@ -55,16 +56,18 @@ struct PassStep {
   double ms = 0;
 };
 
-// What the passes make of an op, before any size is known.
+// What the passes make of an op at given sizes: what is worth keeping depends on them.
 struct Derivation {
   Program program;  // forward and backward, normal form, stash chosen
   StashPlan stash;
   std::vector<PassStep> steps;
 };
-Derivation derive(const Program& op, const CompileOptions& options = {});
+// sizes: by dim; those that are missing count as StashOptions::nominal, nominal_extent. Throws Error for a stash budget that cannot be
+// met at these sizes, saying what the least possible is.
+Derivation derive(const Program& op, const CompileOptions& options = {}, const DimValues& sizes = {});
 
-// What a forward keeps for its backward: the stashed tensors and the sizes they belong to. Movable; may be handed to
-// forward() again to reuse its memory. Bound to the CompiledOp that made it.
+// What a forward keeps for its backward: the stashed tensors, and the sizes and the plan they belong to. Movable; may be handed to
+// forward() again to reuse its memory, whatever the sizes then. Bound to the CompiledOp that made it.
 class Stash {
  public:
   Stash();
@@ -136,16 +139,22 @@ class CompiledOp {
     return backward(Arguments(arguments.begin(), arguments.size()), stash, call);
   }
 
-  // Compiles ahead of the first call; milliseconds spent (0 if it was there).
+  // Compiles ahead of the first call; milliseconds spent (0 if it was there). dims: all of them.
   enum class Phase : uint8_t { infer, forward, backward };
   double prepare(Phase phase, const DimValues& dims) const;
   // The kernels for given sizes.
   KernelPlan plan(Phase phase, const DimValues& dims) const;
 
+  // What the passes made of the op. What is kept depends on sizes, so programs do; without sizes: as if each dim were nominal
+  // (StashOptions). Inputs, outputs, cotangents and gradients are the same tensors in all of them.
   const Derivation& derivation() const;
   const Program& program() const { return derivation().program; }
-  // Tensors that backward reads of the caller's: inputs and outputs kept, by name.
-  std::vector<std::string> kept() const;
+  const Program& program(const DimValues& dims) const;
+  // Tensors that backward reads of the caller's, inputs and outputs, by name: at these sizes, or with this stash. backward may be
+  // given more.
+  std::vector<std::string> kept(const DimValues& dims) const;
+  std::vector<std::string> kept(const Stash& stash) const;
+  std::vector<std::string> kept() const;  // at nominal sizes
 
  private:
   friend CompiledOp compile(const Program& op, const CompileOptions& options);
@@ -153,7 +162,7 @@ class CompiledOp {
   std::shared_ptr<Impl> impl_;
 };
 
-// Throws Error if the op cannot be compiled (dtypes without kernels, ...). Takes milliseconds: no kernel is built yet.
+// Throws Error if the op cannot be compiled: no gradient, an unknown name in the options. Takes milliseconds: no kernel is built yet.
 CompiledOp compile(const Program& op, const CompileOptions& options = {});
 
 }  // namespace xhat

@@ -8,22 +8,23 @@
 
 #include "expr/evaluate.h"
 #include "fusion/moments.h"
-#include "fusion/relay_kernels.h"
 #include "runtime/check_view.h"
 #include "runtime/compile.h"
-#include "runtime/executor.h"
 #include "runtime/finish.h"
 #include "runtime/gpu_direction.h"
 #include "runtime/host_copy.h"
 #include "runtime/machine.h"
-#include "runtime/run_time_checks.h"
-#include "runtime/scratch.h"
+#include "runtime/stash_memory.h"
 
 namespace xhat {
 namespace {
 
 using runtime::DeviceQueue;
 using runtime::DirectionKernels;
+using runtime::OpPlan;
+using runtime::Ready;
+using runtime::ReadyList;
+using runtime::Side;
 using runtime::ThreadPool;
 
 // One pool per number of threads, shared by all ops of the process.
@@ -37,87 +38,29 @@ std::shared_ptr<ThreadPool> pool_of(int threads) {
   return pool;
 }
 
-// Memory that grows when it must and is used again otherwise.
-struct Scratch {
-  runtime::Block data;
-  int64_t capacity = 0;
-
-  // 64-byte aligned; true if it had to allocate.
-  bool reserve(int64_t bytes) {
-    const bool kept = data && !data.get_deleter().source && !runtime::memory_source;
-    if (kept && bytes <= capacity) return false;
-    data = runtime::allocate(bytes);
-    capacity = bytes;
-    return true;
-  }
-};
-
-}  // namespace
-
-struct Stash::Impl {
-  DimValues dims;
-  std::vector<TensorId> tensors;
-  std::vector<Scratch> memory;
-  std::vector<std::unique_ptr<runtime::DeviceBuffer>> on_device;  // in its place, if the op runs on a GPU
-  std::vector<TensorView> views;  // parallel to tensors
-};
-Stash::Stash() = default;
-Stash::~Stash() = default;
-Stash::Stash(Stash&&) noexcept = default;
-Stash& Stash::operator=(Stash&&) noexcept = default;
-int64_t Stash::bytes() const {
-  int64_t n = 0;
-  if (impl_)
-    for (const TensorView& v : impl_->views) n += v.bytes();
-  return n;
-}
-
-namespace {
-
-// A direction at one set of sizes, with the checks that run before it.
-struct Ready {
-  std::vector<int64_t> signature;
-  DimValues dims;
-  std::unique_ptr<runtime::Direction> direction;
-  std::unique_ptr<runtime::Direction> checks;  // on the CPU, where the data come from
-  bool fails = false;  // at these sizes, whatever the data
-  std::vector<std::vector<int64_t>> shapes;  // per tensor of the program
-};
-
-struct Side {
-  Program program;
-  FusionOptions fusion;
-  runtime::Checks checks;
-  std::vector<TensorId> bound;  // inputs, then outputs
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Ready>> ready;
+// An output of the backward that is added to a tensor of the caller's, on the host.
+struct HostSum {
+  TensorView target;
+  TensorId output;
 };
 
 }  // namespace
 
 struct CompiledOp::Impl {
   CompileOptions options;
-  Derivation derivation;
-  Side infer, forward, backward;
-  std::vector<TensorId> stash;
+  std::unique_ptr<runtime::OpPlans> plans;
+  std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
+  ReadyList infer_calls;
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<runtime::KernelCache> cache;
   std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
 
-  const Program& program() const { return derivation.program; }
+  // Without what is kept, which depends on sizes.
+  const Program& program() const { return plans->op(); }
   runtime::LibraryChoice libraries() const { return {options.libraries, options.math}; }
   bool on_gpu() const { return options.target != Target::cpu; }
   const std::string& name(TensorId t) const { return program().tensors[t].name; }
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
-
-  void set_up(Side& phase, Program direction) {
-    phase.fusion = on_gpu() ? runtime::for_gpu(options.fusion) : options.fusion;
-    group_by_policy(direction, phase.fusion);
-    phase.program = std::move(direction);
-    phase.checks = runtime::run_time_checks(phase.program);
-    phase.bound = phase.program.inputs;
-    phase.bound.insert(phase.bound.end(), phase.program.outputs.begin(), phase.program.outputs.end());
-  }
 
   // Puts the arguments into views, by tensor; what a phase doesn't know is ignored if the op does.
   void collect(Arguments arguments, std::vector<TensorView>& views, std::vector<bool>& given) const {
@@ -141,111 +84,124 @@ struct CompiledOp::Impl {
     runtime::check_view(program(), t, v, written, queue);
   }
 
-  void check_overlap(const Side& phase, const std::vector<TensorView>& views) const {
-    const auto& inputs = phase.program.inputs;
+  void check_overlap(const Side& side, const std::vector<TensorView>& views) const {
+    const auto& inputs = side.program.inputs;
     auto over_input = [&](TensorId out, TensorId t) {
       return !on_gpu() && runtime::lies_on(views[out], views[t]) && std::ranges::find(inputs, t) != inputs.end();
     };
-    for (TensorId out : phase.program.outputs)
-      for (TensorId t : phase.bound)
+    auto named = [&](TensorId t) { return side.program.tensors[t].name; };
+    for (TensorId out : side.program.outputs)
+      for (TensorId t : side.bound)
         if (t != out && runtime::overlap(views[out], views[t]) && !over_input(out, t))
-          fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", name(out), name(t)));
+          fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", named(out), named(t)));
   }
 
   // Shapes, gaps: what a compiled direction depends on. No allocation once warm.
-  static void signature(const Side& phase, const std::vector<TensorView>& views, std::vector<int64_t>& s) {
+  static void signature(const Program& direction, const std::vector<TensorId>& bound, const std::vector<TensorView>& views,
+                        std::vector<int64_t>& s) {
     s.clear();
-    for (TensorId t : phase.bound) {
+    for (TensorId t : bound) {
       const TensorView& v = views[t];
       s.push_back(v.rank * 2 + v.dense());
       s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
     }
-    runtime::for_each_over(phase.program, views, [&](runtime::OutputOver o) {
+    runtime::for_each_over(direction, views, [&](runtime::OutputOver o) {
       s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}});
     });
   }
 
-  std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense, const DeviceQueue& queue,
-                              const std::vector<runtime::OutputOver>& over = {}) const {
+  std::shared_ptr<Ready> make(const OpPlan& plan, const Side& side, const DimValues& dims, const std::vector<bool>& dense,
+                              const DeviceQueue& queue, const std::vector<runtime::OutputOver>& over = {}) const {
     runtime::refuse_in_capture(queue, "compile kernels");
     auto made = std::make_shared<Ready>();
     made->dims = dims;
-    for (TensorId t = 0; t < phase.program.tensors.size(); ++t) {
-      bool bound = std::ranges::find(phase.bound, t) != phase.bound.end();
-      made->shapes.push_back(bound ? shape_of(phase.program, t, dims) : std::vector<int64_t>{});
-    }
+    made->plan = &plan;
+    made->side = &side;
     if (on_gpu())
-      made->direction = std::make_unique<runtime::GpuDirection>(phase.program, dims, phase.fusion, queue, libraries(),
-                                                                cache->disk().get());
-    else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache, over);
-    for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
-    if (phase.checks.of_data) {
+      made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.fusion, queue, libraries(), cache->disk().get());
+    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.fusion, cache, over);
+    for (Id test : side.checks.of_sizes) made->fails |= evaluate_extent(*side.program.arena, test, dims) != 0;
+    if (side.checks.of_data) {
       std::vector<bool> flags = dense;
-      flags.resize(phase.checks.of_data->tensors.size(), true);
-      made->checks = std::make_unique<DirectionKernels>(*phase.checks.of_data, dims, flags, options.fusion, cache);
+      flags.resize(side.checks.of_data->tensors.size(), true);
+      made->checks = std::make_unique<DirectionKernels>(*side.checks.of_data, dims, flags, options.fusion, cache);
     }
     return made;
   }
 
-  // The direction for these buffers; dims are solved and everything is checked when the shapes are new.
-  std::shared_ptr<Ready> get(Side& phase, const std::vector<TensorView>& views, const DimValues* known, const DeviceQueue& queue) const {
-    thread_local std::vector<int64_t> s;
-    signature(phase, views, s);
-    std::lock_guard lock(phase.mutex);
-    for (auto& r : phase.ready)
-      if (r->signature == s) return r;
-    DimValues dims = known ? *known : DimValues();
-    if (!known) {
-      Shapes shapes;
-      for (TensorId t : phase.program.inputs) {
-        auto e = views[t].extents();
-        shapes[name(t)] = {e.begin(), e.end()};
-      }
-      dims = solve_dims(program(), shapes, options.dims);
-    }
-    for (TensorId t : phase.bound) {
-      auto want = shape_of(program(), t, dims);
+  // The direction for these buffers, made when their shapes are new. In its list, which the caller has locked.
+  std::shared_ptr<Ready> add(ReadyList& list, const std::vector<int64_t>& signature, const OpPlan& plan, const Side& side,
+                             const DimValues& dims, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    const Program& p = plan.program();
+    for (TensorId t : side.bound) {
+      auto want = shape_of(p, t, dims);
       if (!std::ranges::equal(want, views[t].extents()))
-        fail(fmt::format("{} must have shape {} ({}), but the buffer given has {}", name(t), shape_text(want),
-                         dims_text(dims), shape_text(views[t].extents())));
+        fail(fmt::format("{} must have shape {} ({}), but the buffer given has {}", p.tensors[t].name, shape_text(want), dims_text(dims),
+                         shape_text(views[t].extents())));
     }
-    std::vector<bool> dense(program().tensors.size(), true);
-    for (TensorId t : phase.bound) dense[t] = views[t].dense();
+    std::vector<bool> dense(p.tensors.size(), true);
+    for (TensorId t : side.bound) dense[t] = views[t].dense();
     std::vector<runtime::OutputOver> over;
-    if (!on_gpu()) runtime::for_each_over(phase.program, views, [&](runtime::OutputOver o) { over.push_back(o); });
+    if (!on_gpu()) runtime::for_each_over(side.program, views, [&](runtime::OutputOver o) { over.push_back(o); });
     for (runtime::OutputOver o : over)
-      if (&phase == &forward && std::ranges::find(backward.program.inputs, o.input) != backward.program.inputs.end())
-        runtime::refuse_over(program(), o, "the backward needs " + name(o.input));
-    auto made = make(phase, dims, dense, queue, over);
-    made->signature = s;
-    phase.ready.push_back(made);
+      if (&side == &plan.forward && std::ranges::find(plan.backward.program.inputs, o.input) != plan.backward.program.inputs.end())
+        runtime::refuse_over(p, o, "the backward needs " + name(o.input));
+    auto made = make(plan, side, dims, dense, queue, over);
+    made->signature = signature;
+    list.all.push_back(made);
     return made;
+  }
+
+  // A forward's or a backward's, whose plan and sizes are known.
+  std::shared_ptr<Ready> get(ReadyList& list, const OpPlan& plan, const Side& side, const DimValues& dims,
+                             const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    thread_local std::vector<int64_t> s;
+    signature(side.program, side.bound, views, s);
+    std::lock_guard lock(list.mutex);
+    auto known = list.find(s);
+    return known ? known : add(list, s, plan, side, dims, views, queue);
+  }
+
+  std::shared_ptr<Ready> get_infer(const std::vector<TensorView>& views, const DeviceQueue& queue) {
+    thread_local std::vector<int64_t> s;
+    signature(program(), infer_bound, views, s);
+    std::lock_guard lock(infer_calls.mutex);
+    if (auto known = infer_calls.find(s)) return known;
+    const DimValues dims = solved(views);
+    const auto plan = plans->at(dims, false);
+    return add(infer_calls, s, *plan, plan->infer, dims, views, queue);
+  }
+
+  DimValues solved(const std::vector<TensorView>& views) const {
+    Shapes shapes;
+    for (TensorId t : program().inputs) shapes[name(t)] = {views[t].extents().begin(), views[t].extents().end()};
+    return solve_dims(program(), shapes, options.dims);
   }
 
   // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
   // where: of the definitions as the user wrote them, if these are what runs.
-  [[noreturn]] void explain_failure(const Side& phase, const Ready& ready, const std::vector<TensorView>& views,
-                                    const DeviceQueue& queue) const {
+  [[noreturn]] void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    const Side& side = *ready.side;
     Arrays inputs;
-    for (TensorId t : phase.program.inputs) {
+    for (TensorId t : side.program.inputs) {
       std::vector<uint8_t> fetched;
-      inputs[name(t)] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
+      inputs[side.program.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
     }
-    if (&phase != &backward && !derivation.steps.empty()) {
-      Program written = infer_program(derivation.steps[0].program);
+    if (&side != &ready.plan->backward && !ready.plan->derivation.steps.empty()) {
+      Program written = infer_program(ready.plan->derivation.steps[0].program);
       if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
         Arrays taken;
         for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
         evaluate(written, taken, ready.dims);
       }
     }
-    evaluate(phase.program, inputs, ready.dims);
+    evaluate(side.program, inputs, ready.dims);
     fail("an index in the data is out of range, or an argmax runs over nothing");
   }
 
   // Looks at the data, which can be wrong at no other time.
-  void check_data(const Side& phase, const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
-    const Program& p = *phase.checks.of_data;
+  void check_data(const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
+    const Program& p = *ready.side->checks.of_data;
     if (queue.capturing)
       throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
                                  program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
@@ -262,101 +218,126 @@ struct CompiledOp::Impl {
       check_views[p.outputs[i]].type = DType::boolean;
     }
     ready.checks->run(*pool, check_views);
-    if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views, queue);
+    if (std::ranges::find(failed, 1) != failed.end()) explain_failure(ready, views, queue);
   }
 
-  CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
+  CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
                  const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
-    check_overlap(phase, views);
-    if (ready.fails) explain_failure(phase, ready, views, queue);
-    if (ready.checks && !call.trust_data) check_data(phase, views, ready, queue);
+    check_overlap(*ready.side, views);
+    if (ready.fails) explain_failure(ready, views, queue);
+    if (ready.checks && !call.trust_data) check_data(views, ready, queue);
     auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
   }
 
-  void need(const Side& phase, const std::vector<bool>& given, bool outputs_too) const {
-    for (TensorId t : phase.bound) {
-      bool is_stash = std::ranges::find(stash, t) != stash.end();
-      bool is_output = std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end();
-      if (!given[t] && !is_stash && (outputs_too || !is_output)) fail(fmt::format("'{}' is missing", name(t)));
+  void need(const std::vector<TensorId>& tensors, const std::vector<bool>& given) const {
+    for (TensorId t : tensors)
+      if (!given[t]) fail(fmt::format("'{}' is missing", name(t)));
+  }
+
+  // The plan that a stash was made by. A stash of another CompiledOp of the same op and options will do, too.
+  std::shared_ptr<OpPlan> plan_of(const Stash::Impl& kept) const {
+    if (plans->has(kept.plan.get())) return kept.plan;
+    const Program& made = kept.plan->program();
+    const bool same_op = made.inputs == program().inputs && made.outputs == program().outputs;
+    std::shared_ptr<OpPlan> own = same_op ? plans->at(kept.dims, true) : nullptr;
+    auto stash_names = [](const OpPlan& plan) {
+      std::vector<std::string> found;
+      for (TensorId t : plan.stash) found.push_back(plan.program().tensors[t].name);
+      return found;
+    };
+    if (!own || own->stash != kept.plan->stash || stash_names(*own) != stash_names(*kept.plan)) fail("this stash was made by another op");
+    return own;
+  }
+
+  // Do the inputs still have the shapes that the stash is for?
+  bool same_sizes(const Stash::Impl& kept, const std::vector<TensorView>& views) const {
+    const Program& p = program();
+    for (TensorId t : p.inputs) {
+      const auto& shape = p.tensors[t].shape;
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (evaluate_extent(*p.arena, shape[d], kept.dims) != views[t].shape[d]) return false;
     }
+    return true;
+  }
+
+  static void show(const Stash::Impl& kept, const OpPlan& plan, std::vector<TensorView>& views) {
+    views.resize(plan.program().tensors.size());
+    for (size_t i = 0; i < plan.stash.size(); ++i) views[plan.stash[i]] = kept.views[i];
+  }
+
+  // Gradients that nobody asked for, and those to be added, go to memory of ours first. How much had to be allocated.
+  int64_t place_gradients(const OpPlan& plan, const DimValues& dims, Arguments arguments, const std::vector<bool>& given,
+                          std::vector<TensorView>& views, std::vector<HostSum>& sums, std::vector<runtime::DeviceSum>& device_sums,
+                          const DeviceQueue& queue) const {
+    thread_local std::vector<runtime::Scratch> scratch;
+    const Program& p = plan.backward.program;
+    int64_t allocations = 0;
+    if (scratch.size() < p.outputs.size()) scratch.resize(p.outputs.size());
+    for (size_t i = 0; i < p.outputs.size(); ++i) {
+      TensorId t = p.outputs[i];
+      bool add = false;
+      for (const Argument& a : arguments) add |= a.accumulate && a.name == name(t);
+      if (given[t]) check_view(t, views[t], true, queue);
+      if (given[t] && !add) continue;
+      auto shape = shape_of(p, t, dims);
+      if (given[t] && !std::ranges::equal(shape, views[t].extents()))
+        fail(fmt::format("{} must have shape {}, but the buffer given has {}", name(t), shape_text(shape), shape_text(views[t].extents())));
+      const bool add_there = add && views[t].on_device(), add_here = add && !add_there;
+      if (add_there) device_sums.push_back({t, views[t]});
+      if (add_here) sums.push_back({views[t], t});
+      TensorView v(nullptr, p.tensors[t].type, shape, {});
+      if (add_here || !on_gpu()) {  // else it stays on the device
+        allocations += scratch[i].reserve(v.bytes());
+        v.data = scratch[i].data.get();
+      }
+      views[t] = v;
+    }
+    return allocations;
   }
 };
 
 CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const {
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
-  Side& phase = impl_->infer;
-  impl_->collect(arguments, views, given);
-  impl_->need(phase, given, true);
-  const DeviceQueue queue = runtime::queue_of(impl_->options.target, call.stream);
-  for (TensorId t : phase.program.inputs) impl_->check_view(t, views[t], false, queue);
-  for (TensorId t : phase.program.outputs) impl_->check_view(t, views[t], true, queue);
-  auto ready = impl_->get(phase, views, nullptr, queue);
-  return impl_->run(phase, views, *ready, call, queue);
+  Impl& op = *impl_;
+  op.collect(arguments, views, given);
+  op.need(op.infer_bound, given);
+  const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
+  for (TensorId t : op.program().inputs) op.check_view(t, views[t], false, queue);
+  for (TensorId t : op.program().outputs) op.check_view(t, views[t], true, queue);
+  auto ready = op.get_infer(views, queue);
+  views.resize(ready->side->program.tensors.size());
+  return op.run(views, *ready, call, queue);
 }
 
 CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOptions& call) const {
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
-  if (!impl_->options.differentiate) impl_->fail("compiled without a backward (CompileOptions::differentiate)");
-  Side& phase = impl_->forward;
-  impl_->collect(arguments, views, given);
-  impl_->need(phase, given, true);
-  const DeviceQueue queue = runtime::queue_of(impl_->options.target, call.stream);
-  for (TensorId t : phase.bound)
-    if (std::ranges::find(impl_->stash, t) == impl_->stash.end())
-      impl_->check_view(t, views[t], std::ranges::find(phase.program.outputs, t) != phase.program.outputs.end(), queue);
+  Impl& op = *impl_;
+  if (!op.options.differentiate) op.fail("compiled without a backward (CompileOptions::differentiate)");
+  op.collect(arguments, views, given);
+  op.need(op.infer_bound, given);
+  const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
+  for (TensorId t : op.program().inputs) op.check_view(t, views[t], false, queue);
+  for (TensorId t : op.program().outputs) op.check_view(t, views[t], true, queue);
 
-  // The stash belongs to the sizes of this call; they are solved again only if the inputs' shapes changed.
-  if (!stash.impl_) {
-    stash.impl_ = std::make_unique<Stash::Impl>();
-    stash.impl_->tensors = impl_->stash;
-  }
+  // The stash belongs to the sizes of this call; these are solved again, and what is kept is chosen anew, only if they changed.
+  if (!stash.impl_) stash.impl_ = std::make_unique<Stash::Impl>();
   Stash::Impl& kept = *stash.impl_;
-  if (kept.tensors != impl_->stash) impl_->fail("this stash was made by another op");
-  kept.memory.resize(kept.tensors.size());
-  kept.on_device.resize(kept.tensors.size());
-  kept.views.resize(kept.tensors.size());
-  CallCounts counts;
-  bool same = !kept.dims.empty() || impl_->program().dims.empty();
-  for (TensorId t : impl_->program().inputs) {
-    if (!same || !given[t]) continue;
-    const auto& shape = impl_->program().tensors[t].shape;
-    for (size_t d = 0; d < shape.size() && same; ++d)
-      same = evaluate_extent(*impl_->program().arena, shape[d], kept.dims) == views[t].shape[d];
+  if (kept.plan && !op.plans->has(kept.plan.get())) kept.plan = op.plan_of(kept);
+  int64_t allocations = 0;
+  if (!kept.plan || !op.same_sizes(kept, views)) {
+    const DimValues dims = op.solved(views);
+    allocations = kept.resize(op.plans->at(dims, true), dims, queue);
+  } else if (!kept.in_place(queue)) {
+    allocations = kept.resize(kept.plan, DimValues(kept.dims), queue);
   }
-  if (!same) {
-    Shapes shapes;
-    for (TensorId t : impl_->program().inputs)
-      if (given[t]) shapes[impl_->name(t)] = {views[t].extents().begin(), views[t].extents().end()};
-    kept.dims = solve_dims(impl_->program(), shapes, impl_->options.dims);
-  }
-  for (size_t i = 0; i < kept.tensors.size(); ++i) {
-    TensorId t = kept.tensors[i];
-    auto& there = kept.on_device[i];
-    bool in_place = impl_->on_gpu() ? there && &there->driver() == queue.driver : static_cast<bool>(kept.memory[i].data);
-    if (!same || !in_place) {
-      auto shape = shape_of(impl_->program(), t, kept.dims);
-      TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
-      if (impl_->on_gpu()) {
-        if (!in_place || there->bytes() < v.bytes()) {
-          runtime::refuse_in_capture(queue, "allocate memory for the stash");
-          there = std::make_unique<runtime::DeviceBuffer>(*queue.driver, v.bytes());
-          ++counts.allocations;
-        }
-        v = there->view(v.type, shape);
-      } else {
-        counts.allocations += kept.memory[i].reserve(v.bytes());
-        v.data = kept.memory[i].data.get();
-      }
-      kept.views[i] = v;
-    }
-    views[t] = kept.views[i];
-  }
-  auto ready = impl_->get(phase, views, &kept.dims, queue);
-  CallCounts ran = impl_->run(phase, views, *ready, call, queue);
-  ran.allocations += counts.allocations;
+  OpPlan& plan = *kept.plan;
+  Impl::show(kept, plan, views);
+  auto ready = op.get(plan.forward_calls, plan, plan.forward, kept.dims, views, queue);
+  CallCounts ran = op.run(views, *ready, call, queue);
+  ran.allocations += allocations;
   return ran;
 }
 
@@ -369,60 +350,34 @@ Stash CompiledOp::forward(Arguments arguments, const CallOptions& call) const {
 CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const CallOptions& call) const {
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
-  thread_local std::vector<Scratch> scratch;
-  if (!impl_->options.differentiate) impl_->fail("compiled without a backward (CompileOptions::differentiate)");
-  if (!stash.impl_) impl_->fail("backward needs the stash that forward gave; this one is empty");
-  Side& phase = impl_->backward;
-  impl_->collect(arguments, views, given);
-  impl_->need(phase, given, false);
-  const Stash::Impl& kept = *stash.impl_;
-  if (kept.tensors != impl_->stash) impl_->fail("this stash was made by another op");
-  const DeviceQueue queue = runtime::queue_of(impl_->options.target, call.stream);
-  for (size_t i = 0; i < kept.tensors.size(); ++i) {
-    views[kept.tensors[i]] = kept.views[i];
-    if (kept.on_device[i] && &kept.on_device[i]->driver() != queue.driver)
-      throw runtime::DeviceError(runtime::DeviceFailure::bad_pointer,
-                                 impl_->program().name + ": the stash lies in another context than the one that this call runs in; pass a "
-                                 "stream of the context that forward ran in (CallOptions::stream)");
-  }
-  for (TensorId t : phase.program.inputs)
-    if (given[t]) impl_->check_view(t, views[t], false, queue);
-
-  // Gradients nobody asked for, and those to be added, go to memory of ours first.
-  CallCounts counts;
-  struct Sum {
-    TensorView target;
-    TensorId gradient;
-  };
-  thread_local std::vector<Sum> sums;
+  thread_local std::vector<HostSum> sums;
   thread_local std::vector<runtime::DeviceSum> device_sums;
+  Impl& op = *impl_;
+  if (!op.options.differentiate) op.fail("compiled without a backward (CompileOptions::differentiate)");
+  if (!stash.impl_ || !stash.impl_->plan) op.fail("backward needs the stash that forward gave; this one is empty");
+  op.collect(arguments, views, given);
+  const Stash::Impl& kept = *stash.impl_;
+  const std::shared_ptr<OpPlan> plan = op.plan_of(kept);
+  const Side& side = plan->backward;
+  given.resize(plan->program().tensors.size());
+  for (TensorId t : plan->stash) given[t] = true;
+  op.need(side.program.inputs, given);
+  for (TensorId t : plan->stash) given[t] = false;
+  const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
+  if (!kept.in_place(queue))
+    throw runtime::DeviceError(runtime::DeviceFailure::bad_pointer,
+                               op.program().name + ": the stash lies in another context than the one that this call runs in; pass a "
+                               "stream of the context that forward ran in (CallOptions::stream)");
+  Impl::show(kept, *plan, views);
+  for (TensorId t : side.program.inputs)
+    if (given[t]) op.check_view(t, views[t], false, queue);
   sums.clear();
   device_sums.clear();
-  if (scratch.size() < phase.program.outputs.size()) scratch.resize(phase.program.outputs.size());
-  for (size_t i = 0; i < phase.program.outputs.size(); ++i) {
-    TensorId t = phase.program.outputs[i];
-    bool add = false;
-    for (const Argument& a : arguments) add |= a.accumulate && a.name == impl_->name(t);
-    if (given[t]) impl_->check_view(t, views[t], true, queue);
-    if (given[t] && !add) continue;
-    auto shape = shape_of(impl_->program(), t, kept.dims);
-    if (given[t] && !std::ranges::equal(shape, views[t].extents()))
-      impl_->fail(fmt::format("{} must have shape {}, but the buffer given has {}", impl_->name(t), shape_text(shape),
-                              shape_text(views[t].extents())));
-    const bool add_there = add && views[t].on_device(), add_here = add && !add_there;
-    if (add_there) device_sums.push_back({t, views[t]});
-    if (add_here) sums.push_back({views[t], t});
-    TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
-    if (add_here || !impl_->on_gpu()) {  // else it stays on the device
-      counts.allocations += scratch[i].reserve(v.bytes());
-      v.data = scratch[i].data.get();
-    }
-    views[t] = v;
-  }
-  auto ready = impl_->get(phase, views, &kept.dims, queue);
-  CallCounts ran = impl_->run(phase, views, *ready, call, queue, device_sums);
-  for (const Sum& s : sums) runtime::add_into(s.target, views[s.gradient]);
-  ran.allocations += counts.allocations;
+  const int64_t allocations = op.place_gradients(*plan, kept.dims, arguments, given, views, sums, device_sums, queue);
+  auto ready = op.get(plan->backward_calls, *plan, side, kept.dims, views, queue);
+  CallCounts ran = op.run(views, *ready, call, queue, device_sums);
+  for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output]);
+  ran.allocations += allocations;
   return ran;
 }
 
@@ -433,44 +388,44 @@ void synchronize(Target target, void* stream) {
 }
 
 double CompiledOp::prepare(Phase which, const DimValues& dims) const {
-  auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
-  std::lock_guard lock(phase.mutex);
-  const DeviceQueue queue = runtime::queue_of(impl_->options.target, nullptr);
+  Impl& op = *impl_;
+  const DeviceQueue queue = runtime::queue_of(op.options.target, nullptr);
+  const auto plan = op.plans->at(dims, which != Phase::infer);
+  const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
+  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
   std::vector<int64_t> s;
-  std::vector<TensorView> views(impl_->program().tensors.size());
-  for (TensorId t : phase.bound) {
-    auto shape = shape_of(phase.program, t, dims);
-    views[t] = TensorView(nullptr, impl_->program().tensors[t].type, shape, {});
-  }
-  Impl::signature(phase, views, s);
-  for (auto& r : phase.ready)
-    if (r->signature == s) return 0;
-  auto made = impl_->make(phase, dims, std::vector<bool>(impl_->program().tensors.size(), true), queue);
+  std::vector<TensorView> views(plan->program().tensors.size());
+  for (TensorId t : side.bound) views[t] = TensorView(nullptr, side.program.tensors[t].type, shape_of(side.program, t, dims), {});
+  Impl::signature(side.program, side.bound, views, s);
+  std::lock_guard lock(list.mutex);
+  if (list.find(s)) return 0;
+  auto made = op.make(*plan, side, dims, std::vector<bool>(plan->program().tensors.size(), true), queue);
   made->signature = s;
-  phase.ready.push_back(made);
+  list.all.push_back(made);
   return made->direction->compile_ms();
 }
 
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
-  auto& phase = which == Phase::infer ? impl_->infer : which == Phase::forward ? impl_->forward : impl_->backward;
-  if (impl_->on_gpu()) {  // a library may compute some of it
-    std::lock_guard lock(phase.mutex);
-    for (auto& r : phase.ready)
+  Impl& op = *impl_;
+  const auto plan = op.plans->at(dims, which != Phase::infer);
+  const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
+  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
+  if (op.on_gpu()) {  // a library may compute some of it
+    std::lock_guard lock(list.mutex);
+    for (auto& r : list.all)
       if (r->dims == dims) return r->direction->plan();
   }
-  return plan_kernels(impl_->on_gpu() ? phase.program : split_moments(phase.program, dims, phase.fusion), dims, phase.fusion);
+  return plan_kernels(op.on_gpu() ? side.program : split_moments(side.program, dims, side.fusion), dims, side.fusion);
 }
 
-const Derivation& CompiledOp::derivation() const { return impl_->derivation; }
+const Derivation& CompiledOp::derivation() const { return impl_->plans->nominal()->derivation; }
+const Program& CompiledOp::program(const DimValues& dims) const { return impl_->plans->at(dims, false)->program(); }
 
-std::vector<std::string> CompiledOp::kept() const {
-  std::vector<std::string> names;
-  const Program& p = impl_->program();
-  for (TensorId t : impl_->backward.program.inputs) {
-    bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() || std::ranges::find(p.outputs, t) != p.outputs.end();
-    if (caller) names.push_back(p.tensors[t].name);
-  }
-  return names;
+std::vector<std::string> CompiledOp::kept(const DimValues& dims) const { return impl_->plans->at(dims, true)->kept(); }
+std::vector<std::string> CompiledOp::kept() const { return impl_->plans->nominal()->kept(); }
+std::vector<std::string> CompiledOp::kept(const Stash& stash) const {
+  if (!stash.impl_ || !stash.impl_->plan) impl_->fail("kept() wants a stash that forward gave; this one is empty");
+  return impl_->plan_of(*stash.impl_)->kept();
 }
 
 CompiledOp compile(const Program& op, const CompileOptions& options) {
@@ -478,20 +433,15 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   made.impl_ = std::make_shared<CompiledOp::Impl>();
   CompiledOp::Impl& i = *made.impl_;
   i.options = options;
-  if (auto& from = i.options.fusion.stream_bytes; !from && !i.on_gpu()) from = stream_bytes_here();
-  if (auto& tiles = i.options.fusion.scatter_tiles; !tiles && !i.on_gpu()) tiles = scatter_tiles_here();
-  i.derivation = derive(op, options);
+  if (i.options.target == Target::cpu) i.options.fusion = for_this_machine(i.options.fusion);
+  i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
   i.pool = pool_of(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
-  const Program& p = i.derivation.program;
+  const Program& p = i.plans->op();
   for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
     for (TensorId t : *list) i.names[p.tensors[t].name] = t;
-  i.set_up(i.infer, infer_program(p));
-  if (options.differentiate) {
-    i.stash = stashes(p);
-    i.set_up(i.forward, forward_program(p));
-    i.set_up(i.backward, backward_program(p));
-  }
+  i.infer_bound = p.inputs;
+  i.infer_bound.insert(i.infer_bound.end(), p.outputs.begin(), p.outputs.end());
   return made;
 }
 

@@ -8,6 +8,7 @@
 #include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/gpu_options.h"
+#include "runtime/passes.h"
 
 namespace xhat {
 namespace {
@@ -53,19 +54,25 @@ DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimVal
   }
 }
 
+// Those of the derived program's dims: its preconditions may want more than the op's.
+DimValues sizes_of(const Program& op, const Program& derived, StashOptions stash, const DimValues& given) {
+  const DimValues first = choose_sizes(op, stash, given);
+  stash.nominal.clear();
+  for (const Dim& d : derived.dims)
+    if (auto it = first.find(derived.arena->name(d.dim)); it != first.end()) stash.nominal.insert(*it);
+  return choose_sizes(derived, stash, {});
+}
+
 class Explainer {
  public:
   Explainer(const Program& op, const CompileOptions& o, const DimValues& given) : options_(o) {
-    DimValues first = choose_sizes(op, o.stash, given);
-    options_.stash.nominal = first;
     e_.text = print(op);
-    derivation_ = derive(op, options_);
+    const runtime::Passes passes(op, options_);
+    e_.sizes = sizes_of(op, passes.halfway(), o.stash, given);
+    const StashChoice choice = passes.choose(e_.sizes);
+    passes.require_budget(choice);
+    derivation_ = passes.derive(choice);
     p_ = &derivation_.program;
-    StashOptions same = o.stash;
-    same.nominal.clear();
-    for (const Dim& d : p_->dims)
-      if (auto it = first.find(p_->arena->name(d.dim)); it != first.end()) same.nominal.insert(*it);
-    e_.sizes = choose_sizes(*p_, same, {});
     for (const Dim& d : p_->dims) {
       const std::string& name = p_->arena->name(d.dim);
       if (d.definition == kNone && !given.contains(name)) e_.nominal[name] = e_.sizes.at(name);
@@ -242,11 +249,9 @@ ExplainedFront explain_pareto(const Program& op, const CompileOptions& options, 
     const std::string& name = op.arena->name(d.dim);
     if (d.definition == kNone && !given.contains(name)) front.nominal[name] = front.sizes.at(name);
   }
-  CompileOptions all = options;
-  all.stash.nominal = front.sizes;
-  Derivation d = derive(op, all);
-  for (const PassStep& step : d.steps)
-    if (step.name == "simplify") front.points = pareto_front(step.program, all.stash);
+  StashOptions at_sizes = options.stash;
+  at_sizes.nominal = front.sizes;
+  front.points = pareto_front(runtime::Passes(op, options).halfway(), at_sizes);
   return front;
 }
 

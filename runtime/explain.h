@@ -80,6 +80,11 @@ struct Explanation {
   ExplainedDirection infer;    // without a stash
   ExplainedDirection forward;  // with it
   ExplainedDirection backward;
+  int64_t stash_bytes() const {
+    int64_t bytes = 0;
+    for (const ExplainedStash& s : stash) bytes += s.bytes;
+    return bytes;
+  }
 };
 
 // given: the dims that are known; the others get nominal sizes (options.stash.nominal, else nominal_extent,

@@ -79,4 +79,10 @@ int64_t stream_bytes_here() {
 
 int64_t scatter_tiles_here() { return 2 * runtime::threads_or_all(); }
 
+FusionOptions for_this_machine(FusionOptions options) {
+  if (!options.stream_bytes) options.stream_bytes = stream_bytes_here();
+  if (!options.scatter_tiles) options.scatter_tiles = scatter_tiles_here();
+  return options;
+}
+
 }  // namespace xhat

@@ -22,4 +22,8 @@ int64_t stream_bytes_here();
 
 int64_t scatter_tiles_here();  // FusionOptions::scatter_tiles: two for each thread that it runs at a time
 
+// What the options leave open about the CPU is that of this machine.
+struct FusionOptions;
+FusionOptions for_this_machine(FusionOptions options);
+
 }  // namespace xhat

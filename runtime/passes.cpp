@@ -11,9 +11,10 @@
 #include "cse/auto_inliner.h"
 #include "cse/lift_reductions.h"
 #include "cse/narrow.h"
+#include "expr/import.h"
 #include "expr/simplify.h"
 #include "fusion/relay_kernels.h"
-#include "runtime/compile.h"
+#include "runtime/passes.h"
 
 namespace xhat {
 namespace {
@@ -41,13 +42,16 @@ Debug debug_options() {
   return d;
 }
 
-class Pipeline {
- public:
+}  // namespace
+
+namespace runtime {
+
+struct Passes::Pipeline {
   explicit Pipeline(const Program& op) : debug_(debug_options()) { current_ = op; }
 
   template <class F>
   void step(const std::string& name, F&& pass) {
-    if (static_cast<int>(steps_.size()) >= debug_.limit) return;
+    if (!open()) return;
     auto start = std::chrono::steady_clock::now();
     current_ = pass(current_);
     double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -62,6 +66,7 @@ class Pipeline {
     steps_.push_back({name, current_, ms});
   }
 
+  bool open() const { return static_cast<int>(steps_.size()) < debug_.limit; }
   const Program& current() const { return current_; }
   std::vector<PassStep> take() { return std::move(steps_); }
 
@@ -71,62 +76,59 @@ class Pipeline {
   std::vector<PassStep> steps_;
 };
 
-// Programs share their arena; compiling must not touch the one the caller may be building in, from another thread.
-Program own_copy(const Program& op) {
-  Program copy = op;
-  auto arena = std::make_shared<Arena>();
-  std::unordered_map<Id, Id> memo;
-  auto move = [&](Id& id) { id = import(*arena, *op.arena, id, {}, memo); };
-  for (Tensor& t : copy.tensors)
-    for (Id& e : t.shape) move(e);
-  for (Dim& d : copy.dims) {
-    move(d.dim);
-    move(d.definition);
-  }
-  for (Precondition& p : copy.preconditions) move(p.condition);
-  for (Definition& d : copy.body.definitions) {
-    move(d.body);
-    for (AxisRange& r : d.axes) {
-      move(r.axis);
-      move(r.begin);
-      move(r.end);
-    }
-  }
-  copy.arena = arena;
-  return copy;
-}
-
-}  // namespace
-
-Derivation derive(const Program& op, const CompileOptions& options) {
-  Pipeline pipeline(op);
-  Derivation d;
-  if (options.differentiate) {
-    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(own_copy(p)), {options.wrt}); });
+Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
+  Pipeline& pipeline = *first_half_;
+  if (options_.differentiate) {
+    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(own_copy(p)), {options_.wrt}); });
     pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
     pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
     pipeline.step("calls", [](const Program& p) { return recognize(expand_calls(own_copy(p))); });
   }
-  const Program written = pipeline.current();
+  written_ = pipeline.current();
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
   pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
-  if (options.differentiate) {
-    pipeline.step("stash", [&](const Program& p) {
-      d.stash = plan_stash(p, options.stash);
+  if (options_.differentiate && pipeline.open()) stash_.emplace(pipeline.current(), options_.stash);
+}
+
+Passes::~Passes() = default;
+
+const Program& Passes::halfway() const { return first_half_->current(); }
+
+StashChoice Passes::choose(const DimValues& sizes) const { return stash_ ? stash_->choose(sizes) : StashChoice{sizes, {}, "", false}; }
+
+void Passes::require_budget(const StashChoice& choice) const {
+  if (stash_) stash_->require_budget(choice);
+}
+
+Derivation Passes::derive(const StashChoice& choice) const {
+  Pipeline pipeline = *first_half_;
+  Derivation d;
+  if (stash_) {
+    pipeline.step("stash", [&](const Program&) {
+      d.stash = stash_->plan(choice);
       return d.stash.program;
     });
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
     pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
   }
-  pipeline.step("narrow", [](const Program& p) { return narrow(p); });
+  pipeline.step("narrow", [&](const Program& p) { return narrow(stash_ ? p : own_copy(p)); });
   // The classic policy groups the definitions that somebody wrote; all steps since worked on another form.
-  if (options.fusion.policy == FusePolicy::relay)
-    pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, written); });
+  if (options_.fusion.policy == FusePolicy::relay)
+    pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, copy_into(p.arena, written_)); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;
+}
+
+}  // namespace runtime
+
+Derivation derive(const Program& op, const CompileOptions& options, const DimValues& sizes) {
+  runtime::Passes passes(op, options);
+  StashChoice choice = passes.choose(sizes);
+  passes.require_budget(choice);
+  return passes.derive(choice);
 }
 
 }  // namespace xhat

@@ -42,4 +42,19 @@ inline Block allocate(int64_t bytes) {
   return block;
 }
 
+// Memory that grows when it must and is used again otherwise.
+struct Scratch {
+  Block data;
+  int64_t capacity = 0;
+
+  // 64-byte aligned; true if it had to allocate.
+  bool reserve(int64_t bytes) {
+    const bool kept = data && !data.get_deleter().source && !memory_source;
+    if (kept && bytes <= capacity) return false;
+    data = allocate(bytes);
+    capacity = bytes;
+    return true;
+  }
+};
+
 }  // namespace xhat::runtime

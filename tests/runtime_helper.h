@@ -144,7 +144,7 @@ Arrays in_any_memory(Run run) {
 
 // Outputs of infer().
 inline Arrays run_infer(const CompiledOp& op, const Arrays& data, const DimValues& dims) {
-  const Program& p = op.program();
+  const Program& p = op.program(dims);
   return in_any_memory([&](Guard guard) {
     Call call(p, dims, guard);
     call.give(p.inputs, data);
@@ -156,7 +156,7 @@ inline Arrays run_infer(const CompiledOp& op, const Arrays& data, const DimValue
 
 // Outputs of forward() and gradients of backward().
 inline Arrays run_both(const CompiledOp& op, const Arrays& data, const DimValues& dims) {
-  const Program& p = op.program();
+  const Program& p = op.program(dims);
   return in_any_memory([&](Guard guard) {
     Call call(p, dims, guard);
     call.give(p.inputs, data);

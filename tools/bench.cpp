@@ -24,6 +24,8 @@ using Phase = CompiledOp::Phase;
 
 constexpr double kBudgetMs = 3000;  // for all samples together
 constexpr int kFewest = 5, kMost = 200;
+// By which a direction must be faster unfused before it is said: least times of two runs of the same code differ by a few percent.
+constexpr double kWorthSaying = 1.1;
 Json json(const Times& t) { return {{"min", t.least()}, {"median", t.median()}}; }
 
 class Bench {
@@ -34,7 +36,7 @@ class Bench {
   }
 
   int run() {
-    Derivation derivation = derive(op_, options_);
+    Derivation derivation = derive(op_, options_, dims_);
     progress_.show("making data");
     Buffers shared = random_data(c_, op_, derivation.program, dims_);
 
@@ -144,7 +146,20 @@ class Bench {
              {{"infer", compile_ms_[0]}, {"forward", compile_ms_[1]}, {"backward", compile_ms_[2]}}},
             {"compiler_start_ms", startup_ms_},
             {"ablations", {{"no_stash", ablation(no_stash)}, {"no_fusion", ablation(no_fusion)}}},
+            {"faster_unfused", faster_unfused(main, no_fusion)},
             {"repeats", repeats_}};
+  }
+
+  // How many times, of the directions where fusion loses.
+  static Json faster_unfused(const MeasuredOp& main, const MeasuredOp& no_fusion) {
+    Json found = Json::object();
+    auto compare = [&](const char* direction, const Timer& fused, const Timer& unfused) {
+      const double times = fused.times.least() / unfused.times.least();
+      if (times > kWorthSaying) found[direction] = times;
+    };
+    compare("forward", main.forward, no_fusion.forward);
+    compare("backward", main.backward, no_fusion.backward);
+    return found;
   }
 
   static void print(const Json& j) {
@@ -183,6 +198,9 @@ class Bench {
         "\nstash {}; GB/s counts what cannot be avoided: each input read once, each result written "
         "once; of a kernel, what it moves; medians\n",
         bytes_text(static_cast<double>(j["stash_bytes"].get<int64_t>())));
+    for (const auto& [direction, times] : j["faster_unfused"].items())
+      std::cout << fmt::format("{} is {:.1f} times faster without fusion: here the planner is wrong; --fuse off goes around it\n", direction,
+                               times.get<double>());
   }
 };
 

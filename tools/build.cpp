@@ -48,6 +48,7 @@ int build_command(const Command& c, const Program& op) {
   AheadOptions options;
   options.compile = compile_options(c);
   options.compile.differentiate = !c.infer_only;
+  options.compile.stash.nominal = stash_sizes_of(c);
   options.sizes = sizes_of(c);
   options.devices = gpus_of(c);
   options.device_sizes = gpu_sizes_of(c);

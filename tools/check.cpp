@@ -111,7 +111,7 @@ class Check {
     all_ = data_;
     for (auto& [name, array] : random_cotangents(plain_, dims_, c_.seed)) all_[name] = array;
     check_gradients();
-    Derivation derivation = derive(op_, options_);
+    Derivation derivation = derive(op_, options_, dims_);
     check_passes(derivation.program);
     check_kernels();
     if (!plain_.gradients.empty()) check_products();
@@ -219,7 +219,7 @@ class Check {
   }
 
   void run_kernels(const CompiledOp& compiled, const Arrays& wanted, const Arrays& precise) {
-    const Program& p = compiled.program();
+    const Program& p = compiled.program(dims_);
     int64_t length = longest_reduction(p, dims_);
 
     Buffers forward, gradients, cotangents;
@@ -247,7 +247,7 @@ class Check {
     for (TensorId t : p.gradients) fresh(gradients, t);
     std::vector<Argument> arguments = arguments_of(cotangents);
     for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
-    std::vector<std::string> kept = compiled.kept();  // outlives the arguments
+    std::vector<std::string> kept = compiled.kept(stash);  // outlives the arguments
     for (const std::string& name : kept) arguments.push_back({name, forward.at(name).view()});
     compiled.backward(arguments, stash);
     // What was stored narrow is off by half of that type's epsilon; a gradient has a few such factors.
@@ -271,7 +271,7 @@ class Check {
     CompileOptions options = options_;
     options.differentiate = false;
     CompiledOp compiled = compile(product, options);
-    const Program& p = compiled.program();
+    const Program& p = compiled.program(dims_);
     Arrays data;
     for (size_t i = 0; i < p.inputs.size(); ++i) {
       const Tensor& t = p.tensors[p.inputs[i]];

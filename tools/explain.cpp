@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/machine.h"
 #include "tools/commands.h"
 
 namespace xhat::tool {
@@ -107,6 +108,7 @@ Json json_of(const Explanation& e) {
       {"outputs", tensors(e.outputs)},
       {"gradients", tensors(e.gradients)},
       {"stash", stash},
+      {"stash_bytes", e.stash_bytes()},
       {"recomputed", recomputed},
       {"candidates", candidates},
       {"kept_by_caller", e.kept_by_caller},
@@ -122,12 +124,14 @@ Json json_of(const Explanation& e) {
 }  // namespace
 
 int explain_command(const Command& c, const Source& source) {
+  CompileOptions options = compile_options(c);
+  if (options.target == Target::cpu) options.fusion = for_this_machine(options.fusion);  // what would run here
   if (c.pareto) {
-    ExplainedFront front = explain_pareto(source.op, compile_options(c), dims_of(c));
+    ExplainedFront front = explain_pareto(source.op, options, dims_of(c));
     std::cout << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));
     return kFine;
   }
-  Explanation e = explain(source.op, compile_options(c), dims_of(c));
+  Explanation e = explain(source.op, options, dims_of(c));
   if (c.json)
     std::cout << json_of(e).dump(2) << "\n";
   else

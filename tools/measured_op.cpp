@@ -91,7 +91,7 @@ Buffers random_data(const Command& c, const Program& op, const Program& derived,
 MeasuredOp::MeasuredOp(const Program& op, CompileOptions options, const DimValues& dims, const Buffers& shared,
                        Stash* shared_stash)
     : compiled(compile(op, timed(std::move(options)))), stash_(shared_stash ? shared_stash : &stash) {
-  const Program& p = compiled.program();
+  const Program& p = compiled.program(dims);
   auto argument = [&](TensorId t) {
     const std::string& name = p.tensors[t].name;
     if (auto it = shared.find(name); it != shared.end()) return Argument{name, it->second.view()};
@@ -99,7 +99,7 @@ MeasuredOp::MeasuredOp(const Program& op, CompileOptions options, const DimValue
   };
   for (const auto* list : {&p.inputs, &p.outputs})
     for (TensorId t : *list) forward_.push_back(argument(t));
-  for (const std::string& name : compiled.kept()) backward_.push_back(*std::ranges::find(forward_, name, &Argument::name));
+  for (const std::string& name : compiled.kept(dims)) backward_.push_back(*std::ranges::find(forward_, name, &Argument::name));
   for (const auto* list : {&p.cotangents, &p.gradients})
     for (TensorId t : *list) backward_.push_back(argument(t));
   auto timed_call = [this](KernelTimes& kernels, auto f) {

@@ -221,6 +221,10 @@ void declare_build(CLI::App& build, Command& c) {
                    "sizes that a GPU's code is made for, where they are not those of --dims: N=32,N=64 (default: the same dim stays open)")
       ->delimiter(',')
       ->allow_extra_args(false);
+  build.add_option("--stash-dims", c.stash_dims,
+                   "sizes that forward's stash is chosen for: N=4096 (default: the largest of those given, 64 for the dim that stays open)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   build.add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");
   build.add_option("--levels", c.levels, "processors to make code for; the best that is there is used: sse41,avx2,avx512")
       ->delimiter(',')
@@ -283,6 +287,11 @@ std::map<std::string, std::vector<int64_t>> sizes_in(const std::vector<std::stri
 }  // namespace
 
 std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c) { return sizes_in(c.dims, "--dims"); }
+DimValues stash_sizes_of(const Command& c) {
+  DimValues sizes;
+  for (const auto& [name, value] : pairs_of(c.stash_dims, "--stash-dims")) sizes[name] = integer(value, "--stash-dims " + name);
+  return sizes;
+}
 std::map<std::string, std::vector<int64_t>> gpu_sizes_of(const Command& c) { return sizes_in(c.gpu_dims, "--gpu-dims"); }
 
 std::vector<Target> gpus_of(const Command& c) {

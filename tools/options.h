@@ -48,6 +48,7 @@ struct Command {
   std::string library;  // name of what build makes; empty: the op's
   bool infer_only = false;
   std::vector<std::string> gpu_dims;
+  std::vector<std::string> stash_dims;
   std::string support;  // libxhat_ahead.a; empty: beside the program
 };
 
@@ -68,6 +69,8 @@ DimValues dims_of(const Command& c);
 std::map<std::string, std::vector<int64_t>> sizes_of(const Command& c);
 // The same of --gpu-dims.
 std::map<std::string, std::vector<int64_t>> gpu_sizes_of(const Command& c);
+// One size each, of --stash-dims.
+DimValues stash_sizes_of(const Command& c);
 // Of build: beside the CPU.
 std::vector<Target> gpus_of(const Command& c);
 CompileOptions compile_options(const Command& c);

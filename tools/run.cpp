@@ -191,7 +191,7 @@ class Run {
 
   void run_kernels() {
     CompiledOp compiled = compile(op_, options_);
-    const Program& p = compiled.program();
+    const Program& p = compiled.program(dims_);
     Buffers forward;
     for (const auto& [name, array] : inputs_) forward.emplace(name, Buffer(array));
     for (TensorId t : p.outputs)
@@ -208,7 +208,7 @@ class Run {
       // Only what stays with the caller is handed to the backward.
       std::vector<Argument> arguments = arguments_of(cotangents);
       for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
-      std::vector<std::string> kept = compiled.kept();  // outlives the arguments
+      std::vector<std::string> kept = compiled.kept(stash);  // outlives the arguments
       for (const std::string& name : kept) arguments.push_back({name, forward.at(name).view()});
       compiled.backward(arguments, stash);
       for (size_t i = 0; i < p.gradients.size(); ++i)

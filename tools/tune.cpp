@@ -104,7 +104,7 @@ class Tune {
     before();  // a file that cannot be added to is better known before the search
     CatchInterrupt guard;
     progress_.show("making data");
-    Derivation derivation = derive(op_, options_);
+    Derivation derivation = derive(op_, options_, dims_);
     const Program& p = derivation.program;
     shared_ = random_data(c_, op_, p, dims_);
     for (const auto* list : {&p.outputs, &p.gradients})
