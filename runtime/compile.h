@@ -46,6 +46,8 @@ struct CompileOptions {
   std::shared_ptr<runtime::MathLibrary> math = {};  // in their place (runtime/devices/math_library.h); any GPU
   // Told after each kernel of every call how long it took, in nanoseconds; in the thread that made the call.
   std::function<void(const Kernel&, double ns)> on_kernel = {};
+  // Told before the kernels of a call how long it took to look at its data: at indices, and at what an argmax runs over.
+  std::function<void(double ns)> on_checks = {};
 };
 
 // One step of the way from the op to its two directions, for those who want to look.

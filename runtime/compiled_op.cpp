@@ -1,5 +1,6 @@
 // Binding the caller's buffers to an op's directions, with every check before anything runs.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <unordered_map>
@@ -11,6 +12,7 @@
 #include "fusion/relay_kernels.h"
 #include "runtime/check_view.h"
 #include "runtime/compile.h"
+#include "runtime/data_checks.h"
 #include "runtime/executor.h"
 #include "runtime/finish.h"
 #include "runtime/gpu_direction.h"
@@ -80,7 +82,7 @@ struct Ready {
   std::vector<int64_t> signature;
   DimValues dims;
   std::unique_ptr<runtime::Direction> direction;
-  std::unique_ptr<runtime::Direction> checks;  // on the CPU, where the data come from
+  std::unique_ptr<runtime::DataChecks> checks;
   bool fails = false;  // at these sizes, whatever the data
   std::vector<std::vector<int64_t>> shapes;  // per tensor of the program
 };
@@ -180,11 +182,8 @@ struct CompiledOp::Impl {
                                                                 cache->disk().get());
     else made->direction = std::make_unique<DirectionKernels>(phase.program, dims, dense, phase.fusion, cache, over);
     for (Id test : phase.checks.of_sizes) made->fails |= evaluate_extent(*phase.program.arena, test, dims) != 0;
-    if (phase.checks.of_data) {
-      std::vector<bool> flags = dense;
-      flags.resize(phase.checks.of_data->tensors.size(), true);
-      made->checks = std::make_unique<DirectionKernels>(*phase.checks.of_data, dims, flags, options.fusion, cache);
-    }
+    if (phase.checks.of_data)
+      made->checks = std::make_unique<runtime::DataChecks>(phase.checks, dims, dense, options.fusion, cache);
     return made;
   }
 
@@ -246,24 +245,14 @@ struct CompiledOp::Impl {
 
   // Looks at the data, which can be wrong at no other time.
   void check_data(const Side& phase, const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
-    const Program& p = *phase.checks.of_data;
     if (queue.capturing)
       throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
                                  program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
                                  "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
-    thread_local std::vector<TensorView> check_views;
-    check_views.assign(p.tensors.size(), TensorView());
-    std::copy(views.begin(), views.end(), check_views.begin());
-    std::vector<std::vector<uint8_t>> fetched;  // what lies on a device
-    for (TensorId t : p.inputs) check_views[t] = runtime::on_host(check_views[t], fetched.emplace_back(), queue);
-    thread_local std::vector<uint8_t> failed;
-    failed.assign(p.outputs.size(), 0);
-    for (size_t i = 0; i < p.outputs.size(); ++i) {
-      check_views[p.outputs[i]] = TensorView(&failed[i], std::span<const int64_t>{});
-      check_views[p.outputs[i]].type = DType::boolean;
-    }
-    ready.checks->run(*pool, check_views);
-    if (std::ranges::find(failed, 1) != failed.end()) explain_failure(phase, ready, views, queue);
+    const auto start = std::chrono::steady_clock::now();
+    const bool fails = ready.checks->fail(*pool, views, queue);
+    if (options.on_checks) options.on_checks(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+    if (fails) explain_failure(phase, ready, views, queue);
   }
 
   CallCounts run(Side& phase, const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,

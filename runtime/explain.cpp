@@ -1,6 +1,7 @@
 #include "runtime/explain.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -8,6 +9,7 @@
 #include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/gpu_options.h"
+#include "runtime/run_time_checks.h"
 
 namespace xhat {
 namespace {
@@ -59,6 +61,7 @@ class Explainer {
     DimValues first = choose_sizes(op, o.stash, given);
     options_.stash.nominal = first;
     e_.text = print(op);
+    e_.open_reads = open_reads(op);
     derivation_ = derive(op, options_);
     p_ = &derivation_.program;
     StashOptions same = o.stash;
@@ -142,6 +145,7 @@ class Explainer {
     d.text = program.outputs.empty() ? "" : text_of(program);
     FusionOptions fusion = options_.fusion;
     d.ops = group_by_policy(program, fusion);
+    d.checks = checks_of(program);
     LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
@@ -182,6 +186,32 @@ class Explainer {
       d.kernels.push_back(std::move(second));
     }
     return d;
+  }
+
+  std::vector<ExplainedCheck> checks_of(const Program& program) const {
+    std::vector<ExplainedCheck> list;
+    const runtime::Checks checks = runtime::run_time_checks(program);
+    for (const runtime::DataCheck& c : checks.checks) {
+      const Program& p = checks.first();
+      ExplainedCheck& made = list.emplace_back();
+      made.checked = c.checked;
+      made.definition = program.tensors[program.body.definitions[c.definition].target()].name;
+      std::vector<TensorId> open = {c.fails};
+      std::set<TensorId> met;
+      while (!open.empty()) {
+        const Definition* d = p.definition_of(open.back());
+        open.pop_back();
+        for (TensorId t : tensors_read(*p.arena, d->body)) {
+          if (!met.insert(t).second) continue;
+          if (p.definition_of(t)) open.push_back(t);
+          else {
+            made.reads.push_back(p.tensors[t].name);
+            made.bytes += bytes_of(p, t, e_.sizes);
+          }
+        }
+      }
+    }
+    return list;
   }
 
   // A dim that the op defines may be a cotangent's extent, a parameter of the backward: it is solved from

@@ -68,6 +68,29 @@ TEST_F(ToolExplain, FinishingStepsAreNoKernels) {
             static_cast<int>(j["backward"]["kernels"].size()) - finishes);
 }
 
+TEST_F(ToolExplain, ChecksOfDataAreListed) {
+  write("gathered.xh", "op f(z: f32[N,D], nbr: i32[N,K]) -> (e) { e[n,k] = sum(d: z[nbr[n,k],d]^2) }");
+  const std::string file = "$T/gathered.xh";
+  Json j = json("explain --json " + file + " --dims N=64,K=5,D=3");
+  EXPECT_EQ(j["forward"]["checks"],
+            Json::parse(R"j([{"checked": "z[nbr[n,k],d]", "definition": "e", "reads": ["nbr"], "bytes": 1280}])j"));
+  EXPECT_FALSE(j["backward"].contains("checks"));  // under nbr[n,k] == i the index is i
+  Result r = call("explain " + file);
+  EXPECT_HAS(r.out, "checked before the forward");
+  EXPECT_HAS(call("bench " + file + " --dims N=64,K=5,D=3 --repeats 1").out, "forward: checks of the data");
+}
+
+TEST_F(ToolExplain, ReadsThatSizesDecideAreNamed) {
+  write("flat.xh", "op f(x: f32[K], z: f32[N,M]) -> (y) { y[i in 0..N, j in 0..M] = x[i*M+j]*z[i,j] }");
+  const std::string file = "$T/flat.xh";
+  Result r = call("explain " + file + " --dims K=20,N=4,M=5");
+  EXPECT_HAS(r.out, "not proved for all sizes, but inside at these: x[i*M+j] reads element i * M + j of x's dimension 0 (K)");
+  EXPECT_HAS(call("check " + file + " --dims K=20,N=4,M=5").out, "not proved for all sizes");
+  r = call("explain " + file + " --dims K=19,N=4,M=5");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "falls outside: i = 3, j = 4 with K = 19, M = 5, N = 4: index 19");
+}
+
 TEST_F(ToolExplain, NominalSizesAreListed) {
   EXPECT_EQ(json("explain $F/softmax.xh --json --dims N=8")["nominal"], Json::parse(R"({"D": 64})"));
   Result r = call("explain $F/softmax.xh");

@@ -42,6 +42,12 @@ Json direction(const ExplainedDirection& d) {
               {"bytes_unavoidable", d.bytes_unavoidable},
               {"flops", d.flops},
               {"reductions", d.reductions}};
+  if (!d.checks.empty()) {
+    Json checks = Json::array();
+    for (const ExplainedCheck& c : d.checks)
+      checks.push_back({{"checked", c.checked}, {"definition", c.definition}, {"reads", c.reads}, {"bytes", c.bytes}});
+    out["checks"] = checks;
+  }
   if (!d.ops.empty()) out["ops"] = d.ops;
   return out;
 }
@@ -116,6 +122,7 @@ Json json_of(const Explanation& e) {
       {"infer", direction(e.infer)},
       {"dims", e.sizes.empty() ? Json::object() : Json(e.sizes)}};
   if (!e.nominal.empty()) out["nominal"] = e.nominal;
+  if (!e.open_reads.empty()) out["not_proved_for_all_sizes"] = e.open_reads;
   return out;
 }
 
