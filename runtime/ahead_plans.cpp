@@ -55,8 +55,9 @@ struct Direction {
   Checks checks;
 };
 
-Direction direction_of(Program program, const CompileOptions& options) {
+Direction direction_of(Program program, const CompileOptions& options, const Derivation& derivation) {
   Direction d{std::move(program), options.fusion, {}};
+  d.fusion.relay.nodes = derivation.opaque_nodes;
   group_by_policy(d.program, d.fusion);
   d.checks = run_time_checks(d.program);
   return d;
@@ -109,10 +110,10 @@ class Planner {
  public:
   Planner(const Derivation& derivation, const AheadOptions& options)
       : p_(derivation.program), options_(options), sizes_(p_, options.sizes, "--dims") {
-    directions_.push_back(direction_of(infer_program(p_), options.compile));
+    directions_.push_back(direction_of(infer_program(p_), options.compile, derivation));
     if (options.compile.differentiate) {
-      directions_.push_back(direction_of(forward_program(p_), options.compile));
-      directions_.push_back(direction_of(backward_program(p_), options.compile));
+      directions_.push_back(direction_of(forward_program(p_), options.compile, derivation));
+      directions_.push_back(direction_of(backward_program(p_), options.compile, derivation));
     }
   }
 

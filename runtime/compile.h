@@ -10,6 +10,7 @@
 #pragma once
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -61,6 +62,7 @@ struct PassStep {
 struct Derivation {
   Program program;  // forward and backward, normal form, stash chosen
   StashPlan stash;
+  std::map<std::string, std::string> opaque_nodes;  // of FusionOptions::relay
   std::vector<PassStep> steps;
 };
 Derivation derive(const Program& op, const CompileOptions& options = {});

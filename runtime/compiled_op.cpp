@@ -471,6 +471,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   if (auto& from = i.options.fusion.stream_bytes; !from && !i.on_gpu()) from = stream_bytes_here();
   if (auto& tiles = i.options.fusion.scatter_tiles; !tiles && !i.on_gpu()) tiles = scatter_tiles_here();
   i.derivation = derive(op, options);
+  i.options.fusion.relay.nodes = i.derivation.opaque_nodes;
   i.pool = pool_of(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.derivation.program;

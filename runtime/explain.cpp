@@ -64,6 +64,7 @@ class Explainer {
     e_.open_reads = open_reads(op);
     derivation_ = derive(op, options_);
     p_ = &derivation_.program;
+    options_.fusion.relay.nodes = derivation_.opaque_nodes;
     StashOptions same = o.stash;
     same.nominal.clear();
     for (const Dim& d : p_->dims)

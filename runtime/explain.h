@@ -109,6 +109,8 @@ ExplainedFront explain_pareto(const Program& op, const CompileOptions& options =
 
 std::string to_text(const ExplainedFront& front);
 
+// "figures are for N = 32, C = 64 (nominal: C; --dims sets it)", and an empty line; empty without dims.
+std::string sizes_text(const DimValues& sizes, const DimValues& nominal);
 // "1.5 MB", "340 B"; "12.1 Mflop"; "3.4 us".
 std::string bytes_text(double bytes);
 std::string flops_text(double flops);

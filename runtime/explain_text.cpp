@@ -100,16 +100,6 @@ std::string stash_text(const Explanation& e) {
   return out;
 }
 
-std::string sizes_text(const DimValues& sizes, const DimValues& nominal) {
-  if (sizes.empty()) return "";
-  std::string out = "figures are for " + dims_text(sizes);
-  std::vector<std::string> names;
-  for (const auto& [name, value] : nominal) names.push_back(name);
-  if (!names.empty())
-    out += fmt::format(" (nominal: {}; --dims sets {})", list(names), names.size() == 1 ? "it" : "them");
-  return out + "\n\n";
-}
-
 std::string checks_text(const std::string& title, const ExplainedDirection& d) {
   if (d.checks.empty()) return "";
   Rows rows = {{"checked before the " + title, "in", "by one pass over", "bytes"}};
@@ -142,11 +132,21 @@ std::string kernels_text(const std::string& title, const ExplainedDirection& d) 
   rows.push_back(row("all", d.bytes_moved, d.bytes_unavoidable, d.flops, "", ""));
   out += table_text(rows, {1, 2, 3}, "  ");
   out += checks_text(title, d);
-  if (!d.ops.empty()) out += "  ops, with who uses them:\n" + indented(d.ops, "    ");
+  if (!d.ops.empty()) out += "  groups of classic graph compilers\n" + indented(d.ops, "    ");
   return out;
 }
 
 }  // namespace
+
+std::string sizes_text(const DimValues& sizes, const DimValues& nominal) {
+  if (sizes.empty()) return "";
+  std::string out = "figures are for " + dims_text(sizes);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : nominal) names.push_back(name);
+  if (!names.empty())
+    out += fmt::format(" (nominal: {}; --dims sets {})", list(names), names.size() == 1 ? "it" : "them");
+  return out + "\n\n";
+}
 
 std::string bytes_text(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"}); }
 std::string flops_text(double flops) {

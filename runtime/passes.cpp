@@ -8,6 +8,7 @@
 #include "ad/expand_calls.h"
 #include "ad/gather.h"
 #include "ad/gradient.h"
+#include "ad/opaque_ops.h"
 #include "cse/auto_inliner.h"
 #include "cse/lift_reductions.h"
 #include "cse/narrow.h"
@@ -122,8 +123,10 @@ Derivation derive(const Program& op, const CompileOptions& options) {
   }
   pipeline.step("narrow", [](const Program& p) { return narrow(p); });
   // The classic policy groups the definitions that somebody wrote; all steps since worked on another form.
-  if (options.fusion.policy == FusePolicy::relay)
+  if (options.fusion.policy == FusePolicy::relay) {
+    d.opaque_nodes = opaque_nodes(own_copy(op), options.fusion.relay.opaque);
     pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, written); });
+  }
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;

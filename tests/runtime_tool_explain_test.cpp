@@ -80,6 +80,18 @@ TEST_F(ToolExplain, ChecksOfDataAreListed) {
   EXPECT_HAS(call("bench " + file + " --dims N=64,K=5,D=3 --repeats 1").out, "forward: checks of the data");
 }
 
+TEST_F(ToolExplain, RelationsAreText) {
+  write("chained.xh", "op f(A: f32[8,8], B: f32[8,8], D: f32[8,8]) -> (E) { C[i,j] = sum(k: A[i,k]*B[j,k]); E[i,j] = sum(k: C[i,k]*D[j,k]) }");
+  const std::string file = "$T/chained.xh";
+  Result r = call("explain --relations " + file);
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_HAS(r.out, "E[i,j] <- A[i,0:8], B[0:8,0:8], D[j,0:8]");
+  Json j = json("explain --relations --json " + file);
+  EXPECT_EQ(j["forward"]["results"], Json::parse(R"j([{"element": "E[i,j]", "needs": ["A[i,0:8]", "B[0:8,0:8]", "D[j,0:8]"]}])j"));
+  EXPECT_EQ(j["forward"]["producers"][0]["tiles"][0], Json::parse(R"({"tile": [1, 1], "elements": 8, "computed": 8.0})"));
+  EXPECT_EQ(j["backward"]["results"].size(), 3u);
+}
+
 TEST_F(ToolExplain, ReadsThatSizesDecideAreNamed) {
   write("flat.xh", "op f(x: f32[K], z: f32[N,M]) -> (y) { y[i in 0..N, j in 0..M] = x[i*M+j]*z[i,j] }");
   const std::string file = "$T/flat.xh";
@@ -89,6 +101,22 @@ TEST_F(ToolExplain, ReadsThatSizesDecideAreNamed) {
   r = call("explain " + file + " --dims K=19,N=4,M=5");
   EXPECT_EQ(r.status, 2);
   EXPECT_HAS(r.err, "falls outside: i = 3, j = 4 with K = 19, M = 5, N = 4: index 19");
+}
+
+TEST_F(ToolExplain, RelayShowsItsWorking) {
+  write("relay.xh",
+                                 "op g(x: f32[N]) -> (y) { y[i] = exp(x[i]) }\n"
+                                 "op f(x: f32[N]) -> (y) { a[i] = x[i] * 2; b = g(a); y[i] = b[i] + 1 }");
+  const std::string file = "$T/relay.xh";
+  Result r = call("explain --fuse relay " + file);
+  EXPECT_HAS(r.out, "level 1, groups of at most 256 ops, kernels of any number of arguments");
+  EXPECT_HAS(r.out, "{a b y}");
+  r = call("explain --fuse relay --opaque g --relay depth=2,arguments=8 " + file);
+  EXPECT_HAS(r.out, "groups of at most 2 ops, kernels of at most 8 arguments");
+  EXPECT_HAS(r.out, "inside of g b");
+  EXPECT_EQ(json("explain --json --fuse relay --opaque g " + file)["forward"]["kernel_count"], 3);
+  EXPECT_EQ(call("explain --opaque g " + file).status, 2);
+  EXPECT_EQ(call("explain --fuse relay --relay width=3 " + file).status, 2);
 }
 
 TEST_F(ToolExplain, NominalSizesAreListed) {
