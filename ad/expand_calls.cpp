@@ -115,7 +115,7 @@ std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<T
   return made;
 }
 
-Program expand_calls(const Program& p, bool keep_custom) {
+Program expand_calls(const Program& p, bool keep_custom, std::vector<ExpandedCall>* calls) {
   bool any = std::ranges::any_of(p.body.definitions, [&](const Definition& d) {
     return d.is_call() && !(keep_custom && d.callee->custom_gradient);
   });
@@ -127,12 +127,23 @@ Program expand_calls(const Program& p, bool keep_custom) {
       result.body.definitions.push_back(d);
       continue;
     }
-    Program callee = expand_calls(*d.callee, keep_custom);
+    std::vector<ExpandedCall> inner;
+    Program callee = expand_calls(*d.callee, keep_custom, &inner);
     std::vector<TensorId> tensors(callee.tensors.size(), kNoTensor);
     for (size_t i = 0; i < callee.inputs.size(); ++i) tensors[callee.inputs[i]] = d.arguments[i];
     for (size_t i = 0; i < callee.outputs.size(); ++i) tensors[callee.outputs[i]] = d.targets[i];
-    for (Definition& made : instantiate(result, callee, tensors, callee.name, d.direction))
+    ExpandedCall whole{callee.name, d.targets[0], {}};
+    for (Definition& made : instantiate(result, callee, tensors, callee.name, d.direction)) {
+      whole.members.push_back(made.target());
       result.body.definitions.push_back(std::move(made));
+    }
+    if (!calls) continue;
+    calls->push_back(std::move(whole));
+    for (ExpandedCall& c : inner) {
+      c.result = tensors[c.result];
+      for (TensorId& t : c.members) t = tensors[t];
+      calls->push_back(std::move(c));
+    }
   }
   return with_clear_axes(result);
 }

@@ -8,8 +8,14 @@
 
 namespace xhat {
 
-// keep_custom: calls of ops that state their own gradient stay.
-Program expand_calls(const Program& p, bool keep_custom = false);
+struct ExpandedCall {
+  std::string callee;
+  TensorId result;                // the first
+  std::vector<TensorId> members;  // of the expanded program: all that the call defines
+};
+
+// keep_custom: calls of ops that state their own gradient stay. calls: gets what was expanded, outer calls before those inside of them.
+Program expand_calls(const Program& p, bool keep_custom = false, std::vector<ExpandedCall>* calls = nullptr);
 
 // The definitions that compute op's tensors (op without calls) inside p. tensors: op's tensor -> p's; entries
 // that are kNoTensor get a new tensor, named prefix_<name>. Dims follow from the extents of op's inputs.

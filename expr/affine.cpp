@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "expr/affine_scope.h"
+#include "expr/affine_split.h"
 #include "expr/affine_system.h"
 
 namespace xhat {
@@ -163,12 +164,28 @@ BoundsAnswer prove(Arena& a, const BoundsQuestion& q) {
 
 }  // namespace
 
-BoundsAnswer prove_bounds(Arena& a, const BoundsQuestion& q) {
+namespace {
+
+BoundsAnswer prove_if_in_reach(Arena& a, const BoundsQuestion& q) {
   try {
     return prove(a, q);
   } catch (const GaveUp&) {
     return {BoundsAnswer::Verdict::unknown, {}, {}};
   }
+}
+
+}  // namespace
+
+BoundsAnswer prove_bounds(Arena& a, const BoundsQuestion& q) {
+  BoundsAnswer answer = prove_if_in_reach(a, q);
+  if (answer.verdict != BoundsAnswer::Verdict::unknown) return answer;
+  auto split = split_positions(a, q);
+  if (!split) return answer;
+  answer = prove_if_in_reach(a, split->view());
+  // The example in the axes that were asked about.
+  if (answer.verdict == BoundsAnswer::Verdict::violated)
+    if (auto example = violation_at_some_sizes(a, q)) answer.example = *example;
+  return answer;
 }
 
 BoundsAnswer prove_nonnegative(Arena& a, Id size) {

@@ -5,10 +5,12 @@
 // index is within isl's reach if it is built from axes, dims, integers, + - *const / const % const, min, max,
 // abs, clamp, relu, select with such conditions. Anything else is opaque: an unknown number, the same
 // wherever the same term stands, of which a little is known (i*W <= (H-1)*W for i in 0..H, 0 <= p % W < W,
-// p/W < H for p < H*W, 0 <= u8 data <= 255), so that x[p/W, p%W], x[i*W + j] and clamped data are proved too.
+// p/W < H for p < H*W, 0 <= u8 data <= 255), so that x[p/W, p%W], x[i*W + j] and clamped data are proved too. What is left open
+// by that is asked again with flattened positions taken apart (expr/affine_split.h), where x[p/W, p%W+1] is decided.
 // Conditions that are out of reach count as "may hold". Sizes and index arithmetic are taken to fit in 64
 // bits; arithmetic on data may wrap and is opaque as a whole.
 #pragma once
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -37,6 +39,18 @@ struct BoundsAnswer {
   std::string example;                        // violated: "i = 0, r = 0 with N = 1: index -1"
 };
 BoundsAnswer prove_bounds(Arena& a, const BoundsQuestion& q);
+
+// The same where the dims have these values: products of dims are numbers then, and hardly anything is unknown.
+BoundsAnswer prove_bounds_at(Arena& a, const BoundsQuestion& q, const std::map<std::string, int64_t>& dims);
+// What sizes say of a question that is unknown for all of them: `violated`, with one of them in its example, if it falls outside at each
+// of those tried, small and large, at which anything is iterated; else unknown.
+BoundsAnswer try_sizes(Arena& a, const BoundsQuestion& q);
+
+// An unknown question as a bool over dims, to be decided when they are known: all(axes if conditions: 0 <= index && index < extent).
+Id open_question(Arena& a, const BoundsQuestion& q);
+bool is_open_question(const Arena& a, Id condition);
+// Its answer. The arena, which others may be reading, stays as it is.
+BoundsAnswer answer_at(const Arena& a, Id open_question, const std::map<std::string, int64_t>& dims);
 
 // Is a size (an extent, end - begin; i64 over dims) >= 0 for all dims >= 0? Verdicts as above: where the safe
 // sizes are no box (N - M), `violated`: the caller can still state the condition itself as a precondition.

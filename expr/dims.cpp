@@ -5,6 +5,7 @@
 #include <random>
 #include <unordered_map>
 
+#include "expr/affine.h"
 #include "expr/array.h"
 #include "expr/scalar.h"
 
@@ -243,9 +244,15 @@ class Solver {
   }
 
   void check_conditions() const {
-    for (const Precondition& c : p.preconditions)
-      if (!evaluate_extent(a, c.condition, values))
+    for (const Precondition& c : p.preconditions) {
+      if (is_open_question(a, c.condition)) {
+        BoundsAnswer answer = answer_at(a, c.condition, values);
+        if (answer.verdict == BoundsAnswer::Verdict::violated)
+          throw failure(p, c.reason + ", and falls outside: " + answer.example, c.pos);
+      } else if (!evaluate_extent(a, c.condition, values)) {
         throw failure(p, c.reason + "; it cannot run with " + dims_in(a, c.condition, values), c.pos);
+      }
+    }
   }
 
   std::unordered_map<Id, bool> computed_;
@@ -328,6 +335,13 @@ std::vector<std::string> free_dims(const Program& p) {
     if (d.definition == kNone && std::ranges::find(determined, d.dim) == determined.end())
       names.push_back(p.arena->name(d.dim));
   return names;
+}
+
+std::vector<std::string> open_reads(const Program& p) {
+  std::vector<std::string> reads;
+  for (const Precondition& c : p.preconditions)
+    if (is_open_question(*p.arena, c.condition)) reads.push_back(c.reason);
+  return reads;
 }
 
 DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given) {

@@ -39,6 +39,10 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
 
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims);
 
+// The reads that are not proved in bounds for all sizes, but decided each time when sizes are known: "x[i*M+j] reads element
+// i * M + j of x's dimension 0 (K)".
+std::vector<std::string> open_reads(const Program& p);
+
 // Small odd sizes, different ones where possible, that meet all preconditions; `given` ones are kept.
 // Throws Error if none are found.
 DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given = {});

@@ -180,8 +180,8 @@ class BoundsCheck {
     bool proved = answer.verdict == BoundsAnswer::Verdict::proved;
     if (!proved && never_read(c, q)) return;
     switch (answer.verdict) {
-      case BoundsAnswer::Verdict::proved:
-      case BoundsAnswer::Verdict::unknown: return;
+      case BoundsAnswer::Verdict::proved: return;
+      case BoundsAnswer::Verdict::unknown: return leave_open(read, dimension, c, q);
       case BoundsAnswer::Verdict::precondition:
         for (auto [dim, least] : answer.safe)
           s_.require(a_.binary(Op::le, a_.integer(least), dim), reason(read, dimension, c),
@@ -190,6 +190,16 @@ class BoundsCheck {
       case BoundsAnswer::Verdict::violated:
         fail(read, dimension, c, answer.example);
     }
+  }
+
+  // Decided when the sizes are known; but what falls outside at all sizes tried need not wait for them.
+  void leave_open(Id read, size_t dimension, const Context& c, BoundsQuestion q) {
+    std::vector<Id> conditions(q.conditions.begin(), q.conditions.end());
+    std::erase_if(conditions, [&](Id x) { return !tensors_read(a_, x).empty(); });  // they may hold, whatever the sizes
+    q.conditions = conditions;
+    BoundsAnswer tried = try_sizes(a_, q);
+    if (tried.verdict == BoundsAnswer::Verdict::violated) fail(read, dimension, c, tried.example);
+    s_.require(open_question(a_, q), reason(read, dimension, c), occurrence(read, c).second);
   }
 
   std::pair<std::string, Pos> occurrence(Id read, const Context& c) const {

@@ -94,8 +94,10 @@ class Verifier {
     for (const Dim& d : p_.dims) known.insert(d.dim);
     auto only_dims = [&](Id root, DType type, const std::string& what) {
       check(root < a_.size() && a_[root].type == type, 10, what + " has another type");
+      check(a_[root].free_axes().empty(), 10, what + " uses an axis");
       for (Id id : reachable(a_, root)) {
-        check(a_[id].op != Op::axis && !is_read(a_[id].op), 10, what + " uses an axis or a tensor");
+        check(!is_read(a_[id].op), 10, what + " uses a tensor");
+        check(type == DType::boolean || !is_reduction(a_[id].op), 10, what + " has a reduction");
         check(a_[id].op != Op::dim || known.contains(id), 10, what + " uses a dim that is not the program's");
       }
     };

@@ -3,6 +3,7 @@
 #include <set>
 
 #include "expr/affine.h"
+#include "expr/error.h"
 #include "fusion/relations.h"
 #include "fusion/scatter.h"
 
@@ -84,27 +85,87 @@ OpKind kind_of(const Program& p, const Definition& d) {
   return kind;
 }
 
-DataflowGraph dataflow(const Program& p) {
-  Arena& a = *p.arena;
-  DataflowGraph g;
-  std::vector<size_t> op_of(p.tensors.size(), SIZE_MAX);
-  auto add = [&](TensorId t, DataflowOp op) {
-    op.name = p.tensors[t].name;
-    for (Id e : p.tensors[t].shape) op.shape.push_back(print(p, e));
-    op_of[t] = g.ops.size();
-    g.ops.push_back(std::move(op));
-  };
-  for (TensorId t : p.inputs) add(t, {.name = {}, .form = DataflowOp::Form::parameter});
-  for (const Definition& d : p.body.definitions) {
-    DataflowOp op{.name = {}, .kind = kind_of(p, d)};
-    for (TensorId t : tensors_read(a, d.body)) op.args.push_back(op_of.at(t));
-    // A reshape or a copy computes nothing: the body is one read.
-    op.only_reshapes = is_read(a[d.body].op) && op.kind == OpKind::injective;
-    add(d.target(), std::move(op));
+namespace {
+
+class Builder {
+ public:
+  Builder(const Program& p, const std::vector<DataflowNode>& nodes)
+      : p_(p), nodes_(nodes), op_of_(p.tensors.size(), SIZE_MAX), node_of_(p.tensors.size(), SIZE_MAX), open_(nodes.size(), false) {
+    for (size_t n = 0; n < nodes.size(); ++n)
+      for (TensorId t : nodes[n].members) node_of_[t] = n;
   }
-  for (TensorId t : p.outputs)
-    if (op_of[t] != SIZE_MAX) g.results.push_back(op_of[t]);
-  return g;
+
+  DataflowGraph run() {
+    for (TensorId t : p_.inputs) op_of_[t] = add(t, {.name = p_.tensors[t].name, .form = DataflowOp::Form::parameter});
+    for (const Definition& d : p_.body.definitions) emit(d);
+    for (TensorId t : p_.outputs)
+      if (op_of_[t] != SIZE_MAX && std::ranges::find(g_.results, op_of_[t]) == g_.results.end()) g_.results.push_back(op_of_[t]);
+    return std::move(g_);
+  }
+
+ private:
+  size_t add(TensorId t, DataflowOp op) {
+    for (Id e : p_.tensors[t].shape) op.shape.push_back(print(p_, e));
+    g_.ops.push_back(std::move(op));
+    return g_.ops.size() - 1;
+  }
+
+  // The definition's op, behind those of what it reads.
+  void emit(const Definition& d) {
+    if (op_of_[d.target()] != SIZE_MAX) return;
+    const size_t n = node_of_[d.target()];
+    if (n != SIZE_MAX) return emit_node(n);
+    DataflowOp op{.name = p_.tensors[d.target()].name, .kind = kind_of(p_, d)};
+    for (TensorId t : tensors_read(*p_.arena, d.body)) op.args.push_back(op_at(t));
+    // A reshape or a copy computes nothing: the body is one read.
+    op.only_reshapes = is_read((*p_.arena)[d.body].op) && op.kind == OpKind::injective;
+    op_of_[d.target()] = add(d.target(), std::move(op));
+  }
+
+  void emit_node(size_t n) {
+    if (open_[n]) throw Bug("dataflow: node " + nodes_[n].name + " needs itself");
+    open_[n] = true;
+    DataflowOp op{.name = nodes_[n].name, .kind = OpKind::opaque};
+    for (TensorId t : nodes_[n].members)
+      for (TensorId read : tensors_read(*p_.arena, p_.definition_of(t)->body)) {
+        if (node_of_[read] == n) continue;
+        const size_t arg = op_at(read);
+        if (std::ranges::find(op.args, arg) == op.args.end()) op.args.push_back(arg);
+      }
+    const size_t made = add(nodes_[n].members.back(), std::move(op));
+    for (TensorId t : nodes_[n].members) op_of_[t] = made;
+  }
+
+  size_t op_at(TensorId t) {
+    if (op_of_[t] == SIZE_MAX) emit(*p_.definition_of(t));
+    return op_of_[t];
+  }
+
+  const Program& p_;
+  const std::vector<DataflowNode>& nodes_;
+  DataflowGraph g_;
+  std::vector<size_t> op_of_, node_of_;  // by tensor
+  std::vector<bool> open_;
+};
+
+}  // namespace
+
+DataflowGraph dataflow(const Program& p) { return dataflow(p, {}); }
+DataflowGraph dataflow(const Program& p, const std::vector<DataflowNode>& nodes) { return Builder(p, nodes).run(); }
+
+DataflowNode convex(const Program& p, DataflowNode node) {
+  std::set<TensorId> members(node.members.begin(), node.members.end()), below = members, above = members;
+  auto reads = [&](const Definition& d) { return tensors_read(*p.arena, d.body); };
+  const auto& definitions = p.body.definitions;
+  for (const Definition& d : definitions)
+    if (std::ranges::any_of(reads(d), [&](TensorId t) { return below.contains(t); })) below.insert(d.target());
+  for (size_t i = definitions.size(); i-- > 0;)
+    if (above.contains(definitions[i].target()))
+      for (TensorId t : reads(definitions[i])) above.insert(t);
+  node.members.clear();
+  for (const Definition& d : definitions)
+    if (below.contains(d.target()) && above.contains(d.target())) node.members.push_back(d.target());
+  return node;
 }
 
 }  // namespace xhat::fusion

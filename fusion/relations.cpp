@@ -243,7 +243,10 @@ std::vector<Relation> direct_relations(const Program& p, const Definition& d) {
   return found;
 }
 
-std::vector<Relation> relations(const Program& p, TensorId output, TensorId input) {
+namespace {
+
+// Of the output by every tensor that it depends on; through `stop`, where that is defined, nothing is composed.
+std::map<TensorId, std::vector<Relation>> composed(const Program& p, TensorId output, TensorId stop) {
   Arena& a = *p.arena;
   // From the output down: what has been found to be needed of each tensor, by whoever needs it.
   std::map<TensorId, std::vector<Relation>> needs;
@@ -259,7 +262,7 @@ std::vector<Relation> relations(const Program& p, TensorId output, TensorId inpu
       for (const Relation& r : direct_relations(p, d)) add(Canonical(p, r).run());
       continue;
     }
-    if (d.target() == input || !needs.contains(d.target())) continue;
+    if (d.target() == stop || !needs.contains(d.target())) continue;
     const std::vector<Relation> users = needs[d.target()];
     for (const Relation& inner : direct_relations(p, d))
       for (const Relation& outer : users) {
@@ -274,8 +277,13 @@ std::vector<Relation> relations(const Program& p, TensorId output, TensorId inpu
         add(Canonical(p, std::move(r)).run());
       }
   }
-  return needs[input];
+  return needs;
 }
+
+}  // namespace
+
+std::vector<Relation> relations(const Program& p, TensorId output, TensorId input) { return composed(p, output, input)[input]; }
+std::map<TensorId, std::vector<Relation>> relations_from(const Program& p, TensorId output) { return composed(p, output, kNone); }
 
 std::string to_text(const Program& p, const Relation& r) {
   auto names = [&](const std::vector<AxisRange>& axes, const char* open, const char* close) {

@@ -10,6 +10,7 @@
 // What to fuse is a choice of cost; what may be fused is not much of a question in a pure program: any set of definitions
 // that no way leaves and enters again. The kind of an op (fusion/forward_graph) is read off its relations, not registered.
 #pragma once
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct Relation {
 std::vector<Relation> direct_relations(const Program& p, const Definition& d);
 // Through all definitions between, equal ones once, indices simplified. input may be a defined tensor.
 std::vector<Relation> relations(const Program& p, TensorId output, TensorId input);
+// To every tensor that the output depends on.
+std::map<TensorId, std::vector<Relation>> relations_from(const Program& p, TensorId output);
 
 // "(d0, d1)[s0]{rt0} -> (d0, s0 - rt0)"
 std::string to_text(const Program& p, const Relation& r);
@@ -73,5 +76,13 @@ OpKind kind_of(const Program& p, const Definition& d);
 
 // The inputs as parameters, then the definitions as ops with such kinds, in order; the outputs as results.
 DataflowGraph dataflow(const Program& p);
+// The same where some definitions together are one op, which is opaque. No way may leave such a node and enter it again.
+struct DataflowNode {
+  std::string name;
+  std::vector<TensorId> members;
+};
+DataflowGraph dataflow(const Program& p, const std::vector<DataflowNode>& nodes);
+// What stands between members of a node belongs to it.
+DataflowNode convex(const Program& p, DataflowNode node);
 
 }  // namespace xhat::fusion

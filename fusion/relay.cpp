@@ -29,7 +29,6 @@ const Rule kRules[] = {
     {{injective, tuple}, 1, opaque, injective, injective},
     {{elemwise, broadcast, injective}, 2, opaque, injective, injective},
 };
-constexpr int kPhases = 3;
 
 const Rule* rule_for(OpKind kind, int phase) {
   for (const Rule& r : kRules)
@@ -48,7 +47,7 @@ class Partitioner {
   void run() {
     if (options_.opt_level == 0) return;
     tree_ = post_dominators(graph_);
-    for (int phase = 0; phase < kPhases; ++phase)
+    for (int phase = 0; phase < options_.phases; ++phase)
       for (size_t n = 0; n < groups_.size(); ++n) {
         fuse_postponed(n);
         if (groups_[n].kind != opaque && tree_[n].parent) fuse(n, *tree_[n].parent, phase);

@@ -12,6 +12,7 @@
 // A group never holds two anchors, a reduction takes nothing behind it, and nothing is ever computed twice.
 // The algorithm: T. Chen et al., TVM (OSDI 2018), and the comments of its FuseOps pass.
 #pragma once
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,16 @@
 
 namespace xhat::fusion {
 
+constexpr int kRelayPhases = 3;
+
 struct RelayOptions {
   int opt_level = 1;             // 0: every node by itself; all levels above are alike
   size_t max_fuse_depth = 256;   // nodes in a group
   size_t max_arguments = 0;      // of a kernel, results included; 0: no limit. OpenCL 128, Metal 31
   bool link_constants = false;   // tensors of constants stand inside kernels, not among their parameters
+  int phases = kRelayPhases;     // fewer: to see what each of them does
+  std::vector<std::string> opaque = {};  // ops that are called, and definitions, that stay nodes that nothing is fused with
+  std::map<std::string, std::string> nodes = {};  // which tensors make up these nodes (ad/opaque_ops.h): compile() fills it in
 };
 
 struct RelayGroup {

@@ -1,6 +1,7 @@
 #include "fusion/relay_kernels.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "cse/auto_inliner.h"
 #include "cse/lift_reductions.h"
 #include "fusion/post_dominators.h"
+#include "fusion/relay_text.h"
 #include "fusion/relations.h"
 
 namespace xhat {
@@ -44,35 +46,105 @@ Program with_written_ops(const Program& planned, const Program& written) {
   return inline_maps(p, maps);
 }
 
-RelayKernels relay_kernels(const Program& direction, const RelayOptions& options) {
-  const DataflowGraph ops = dataflow(direction);
-  const ForwardGraph graph = forward_graph(ops);
-  const std::vector<PostDominator> tree = post_dominators(graph);
-  const std::vector<RelayGroup> found = relay_groups(graph, options);
-  std::vector<TensorId> tensors = direction.inputs;  // of the ops, in order
-  for (const Definition& d : direction.body.definitions) tensors.push_back(d.target());
-  auto tensor = [&](size_t node) { return tensors[graph.nodes[node].op]; };
+namespace {
 
-  std::vector<OpKind> kind_of_group(graph.nodes.size(), OpKind::elemwise);
-  for (const RelayGroup& g : found)
-    for (size_t n : g.members) kind_of_group[g.root] = std::max(kind_of_group[g.root], graph.nodes[n].kind);
-
-  RelayKernels kernels;
-  std::vector<TensorId> results;
-  for (const RelayGroup& g : found) {
-    if (!g.is_kernel) continue;
-    FusionGroup group;
-    for (size_t n : g.members) group.definitions.push_back(tensor(n));
-    for (size_t n : g.parameters)
-      if (graph.op(n).form == DataflowOp::Form::call && group.reason.empty())
-        group.reason = reason(graph, tree, n, kind_of_group[n]);
-    results.push_back(tensor(g.root));
-    kernels.groups.push_back(std::move(group));
+// The nodes that the options keep, as far as this program has them. A reduction that was lifted out of a member m is called m_…, and belongs
+// to it if nobody else reads it.
+std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options) {
+  std::map<std::string, DataflowNode> nodes;
+  for (const Definition& d : p.body.definitions)
+    if (auto it = options.nodes.find(p.tensors[d.target()].name); it != options.nodes.end()) {
+      nodes[it->second].name = it->second;
+      nodes[it->second].members.push_back(d.target());
+    }
+  std::vector<DataflowNode> found;
+  for (auto& [name, node] : nodes) {
+    auto is_member = [&](TensorId t) { return std::ranges::find(node.members, t) != node.members.end(); };
+    auto is_part = [&](const Definition& d) {
+      const bool named = std::ranges::any_of(
+          node.members, [&](TensorId t) { return p.tensors[d.target()].name.starts_with(p.tensors[t].name + "_"); });
+      if (!named || is_member(d.target()) || std::ranges::find(p.outputs, d.target()) != p.outputs.end()) return false;
+      return std::ranges::all_of(p.body.definitions, [&](const Definition& user) {
+        return is_member(user.target()) || std::ranges::count(tensors_read(*p.arena, user.body), d.target()) == 0;
+      });
+    };
+    for (const Definition& d : p.body.definitions)
+      if (!options.nodes.contains(p.tensors[d.target()].name) && is_part(d)) node.members.push_back(d.target());
+    found.push_back(convex(p, std::move(node)));
   }
-  kernels.program = inline_maps(direction, results);
-  kernels.dump = debug_dump(graph);
-  return kernels;
+  return found;
 }
+
+// A node as a program of its own.
+Program program_of(const Program& p, const DataflowNode& node) {
+  Program part = p;
+  part.body.definitions.clear();
+  part.inputs.clear();
+  part.outputs.clear();
+  auto is_member = [&](TensorId t) { return std::ranges::find(node.members, t) != node.members.end(); };
+  std::set<TensorId> left(p.outputs.begin(), p.outputs.end());
+  for (const Definition& d : p.body.definitions)
+    for (TensorId t : tensors_read(*p.arena, d.body)) {
+      if (!is_member(d.target())) left.insert(t);
+      else if (!is_member(t) && std::ranges::find(part.inputs, t) == part.inputs.end()) part.inputs.push_back(t);
+    }
+  for (const Definition& d : p.body.definitions)
+    if (is_member(d.target())) {
+      part.body.definitions.push_back(d);
+      if (left.contains(d.target())) part.outputs.push_back(d.target());
+    }
+  return part;
+}
+
+class Grouper {
+ public:
+  explicit Grouper(const Program& direction) : direction_(direction) {}
+
+  RelayKernels run(const RelayOptions& options) {
+    kernels_.dump = to_text(options) + "\n";
+    group(direction_, options);
+    kernels_.program = inline_maps(direction_, results_);
+    return std::move(kernels_);
+  }
+
+ private:
+  void group(const Program& p, const RelayOptions& options) {
+    const std::vector<DataflowNode> nodes = nodes_of(p, options);
+    const DataflowGraph ops = dataflow(p, nodes);
+    const ForwardGraph graph = forward_graph(ops);
+    const std::vector<PostDominator> tree = post_dominators(graph);
+    const std::vector<RelayGroup> found = relay_groups(graph, options);
+    kernels_.dump += table_text(graph, tree, found);
+    std::vector<OpKind> kind_of_group(graph.nodes.size(), OpKind::elemwise);
+    for (const RelayGroup& g : found)
+      for (size_t n : g.members) kind_of_group[g.root] = std::max(kind_of_group[g.root], graph.nodes[n].kind);
+    for (const RelayGroup& g : found) {
+      if (!g.is_kernel) continue;
+      const std::string& name = graph.op(g.root).name;
+      if (auto node = std::ranges::find(nodes, name, &DataflowNode::name); node != nodes.end()) {
+        kernels_.dump += "inside of " + name + "\n";
+        RelayOptions inside = options;
+        inside.nodes.clear();
+        group(program_of(p, *node), inside);
+        continue;
+      }
+      FusionGroup made;
+      for (size_t n : g.members) made.definitions.push_back(*p.find(graph.op(n).name));
+      for (size_t n : g.parameters)
+        if (graph.op(n).form == DataflowOp::Form::call && made.reason.empty()) made.reason = reason(graph, tree, n, kind_of_group[n]);
+      results_.push_back(*p.find(name));
+      kernels_.groups.push_back(std::move(made));
+    }
+  }
+
+  const Program& direction_;
+  RelayKernels kernels_;
+  std::vector<TensorId> results_;
+};
+
+}  // namespace
+
+RelayKernels relay_kernels(const Program& direction, const RelayOptions& options) { return Grouper(direction).run(options); }
 
 std::string group_by_policy(Program& direction, FusionOptions& options) {
   if (options.policy != FusePolicy::relay) return {};

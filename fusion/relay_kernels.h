@@ -23,11 +23,11 @@ Program with_written_ops(const Program& planned, const Program& written);
 struct RelayKernels {
   Program program;
   std::vector<FusionGroup> groups;
-  std::string dump;  // of the forward graph
+  std::string dump;  // the limits; every op with its kind, post-dominator and group (fusion/relay_text.h)
 };
 RelayKernels relay_kernels(const Program& direction, const fusion::RelayOptions& options = {});
 
-// For the planner, if the options ask for this policy: turns both to that program and its groups. The forward graph's dump,
+// For the planner, if the options ask for this policy: turns both to that program and its groups. What it dumps,
 // else nothing.
 std::string group_by_policy(Program& direction, FusionOptions& options);
 

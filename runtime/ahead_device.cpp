@@ -82,7 +82,7 @@ class DeviceKernels {
 class Maker {
  public:
   Maker(const Derivation& derivation, const AheadOptions& options, Target target)
-      : p_(derivation.program), options_(options), target_(target), sizes_(p_, sizes_given(options), "--gpu-dims"), kernels_(target) {
+      : p_(derivation.program), nodes_(derivation.opaque_nodes), options_(options), target_(target), sizes_(p_, sizes_given(options), "--gpu-dims"), kernels_(target) {
     made_.target = target;
     directions_.push_back(infer_program(p_));
     if (options.compile.differentiate) {
@@ -127,6 +127,7 @@ class Maker {
 
   AheadDevicePlan plan_at(Program direction, const DimValues& sizes, int way) {
     FusionOptions fusion = planned_so(for_gpu(options_.compile.fusion), way);
+    fusion.relay.nodes = nodes_;
     group_by_policy(direction, fusion);
     KernelPlan plan = plan_kernels(direction, sizes, fusion);
     std::vector<KernelSpec> specs = gpu_specs(direction, plan, sizes, target_);
@@ -211,6 +212,7 @@ class Maker {
   }
 
   const Program& p_;
+  const std::map<std::string, std::string>& nodes_;
   const AheadOptions& options_;
   Target target_;
   AheadSizes sizes_;

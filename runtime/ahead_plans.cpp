@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "expr/affine.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/ahead_sizes.h"
 #include "runtime/kernel_compile.h"
@@ -54,8 +55,9 @@ struct Direction {
   Checks checks;
 };
 
-Direction direction_of(Program program, const CompileOptions& options) {
+Direction direction_of(Program program, const CompileOptions& options, const Derivation& derivation) {
   Direction d{std::move(program), options.fusion, {}};
+  d.fusion.relay.nodes = derivation.opaque_nodes;
   group_by_policy(d.program, d.fusion);
   d.checks = run_time_checks(d.program);
   return d;
@@ -108,10 +110,10 @@ class Planner {
  public:
   Planner(const Derivation& derivation, const AheadOptions& options)
       : p_(derivation.program), options_(options), sizes_(p_, options.sizes, "--dims") {
-    directions_.push_back(direction_of(infer_program(p_), options.compile));
+    directions_.push_back(direction_of(infer_program(p_), options.compile, derivation));
     if (options.compile.differentiate) {
-      directions_.push_back(direction_of(forward_program(p_), options.compile));
-      directions_.push_back(direction_of(backward_program(p_), options.compile));
+      directions_.push_back(direction_of(forward_program(p_), options.compile, derivation));
+      directions_.push_back(direction_of(backward_program(p_), options.compile, derivation));
     }
   }
 
@@ -136,7 +138,13 @@ class Planner {
       for (const Dim& d : p_.dims)
         if (p_.arena->name(d.dim) == name && d.definition != kNone) t.dims.back().definition = formulas.of(d.definition);
     }
-    for (const Precondition& c : p_.preconditions) t.preconditions.push_back({formulas.of(c.condition), c.reason});
+    for (const Precondition& c : p_.preconditions) {
+      if (!is_open_question(*p_.arena, c.condition)) t.preconditions.push_back({formulas.of(c.condition), c.reason});
+      // At given sizes it was decided when these were solved, and the library serves no others.
+      else if (!sizes_.open().empty())
+        throw Error(fmt::format("{}: {}, which is not proved for every {}; give the size, as --dims {}=VALUE", p_.name, c.reason,
+                                sizes_.open(), sizes_.open()));
+    }
     std::set<TensorId> bound;
     for (const Direction& d : directions_)
       for (const auto* list : {&d.program.inputs, &d.program.outputs}) bound.insert(list->begin(), list->end());
@@ -159,26 +167,20 @@ class Planner {
   }
 
   static void describe_checks(const Direction& d, AheadSide& side) {
-    const Program& checks = *d.checks.of_data;
-    side.check_tensors = static_cast<int64_t>(checks.tensors.size());
-    for (TensorId c : checks.outputs) {
-      std::string target = checks.tensors[c].name.substr(std::string("fails_").size());
+    side.check_tensors = static_cast<int64_t>(d.checks.of_data->tensors.size());
+    for (const DataCheck& check : d.checks.checks) {
       const Arena& a = *d.program.arena;
-      std::string text;
-      for (const Definition& def : d.program.body.definitions) {
-        if (d.program.tensors[def.target()].name != target) continue;
-        std::set<std::string> read;
-        for (Id id : reachable(a, def.body))
-          if (a[id].op == Op::read)
-            for (Id index : a[id].args())
-              if (std::ranges::any_of(reachable(a, index), [&](Id x) { return is_read(a[x].op); }))
-                read.insert(d.program.tensors[a[id].symbol].name);
-        text = read.empty() ? "an argmax or argmin runs over nothing"
-                            : fmt::format("an index into {} is out of range (negative, or its extent or more)", fmt::join(read, " or "));
-        text += " in " + print(d.program, def);
-      }
-      if (text.empty()) text = "an index in the data is out of range, for " + target;
-      side.checks.push_back({int64_t{c}, text});
+      const Definition& def = d.program.body.definitions[check.definition];
+      std::set<std::string> read;
+      for (Id id : reachable(a, def.body))
+        if (a[id].op == Op::read)
+          for (Id index : a[id].args())
+            if (std::ranges::any_of(reachable(a, index), [&](Id x) { return is_read(a[x].op); }))
+              read.insert(d.program.tensors[a[id].symbol].name);
+      std::string text = read.empty()
+                             ? "an argmax or argmin runs over nothing"
+                             : fmt::format("an index into {} is out of range (negative, or its extent or more)", fmt::join(read, " or "));
+      side.checks.push_back({int64_t{check.fails}, text + " in " + print(d.program, def)});
     }
   }
 

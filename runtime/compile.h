@@ -11,6 +11,7 @@
 #pragma once
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +48,8 @@ struct CompileOptions {
   std::shared_ptr<runtime::MathLibrary> math = {};  // in their place (runtime/devices/math_library.h); any GPU
   // Told after each kernel of every call how long it took, in nanoseconds; in the thread that made the call.
   std::function<void(const Kernel&, double ns)> on_kernel = {};
+  // Told before the kernels of a call how long it took to look at its data: at indices, and at what an argmax runs over.
+  std::function<void(double ns)> on_checks = {};
 };
 
 // One step of the way from the op to its two directions, for those who want to look.
@@ -60,6 +63,7 @@ struct PassStep {
 struct Derivation {
   Program program;  // forward and backward, normal form, stash chosen
   StashPlan stash;
+  std::map<std::string, std::string> opaque_nodes;  // of FusionOptions::relay
   std::vector<PassStep> steps;
 };
 // sizes: by dim; those that are missing count as StashOptions::nominal, nominal_extent. Throws Error for a stash budget that cannot be

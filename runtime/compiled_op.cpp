@@ -1,5 +1,6 @@
 // Binding the caller's buffers to an op's directions, with every check before anything runs.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 #include "fusion/moments.h"
 #include "runtime/check_view.h"
 #include "runtime/compile.h"
+#include "runtime/data_checks.h"
 #include "runtime/finish.h"
 #include "runtime/gpu_direction.h"
 #include "runtime/host_copy.h"
@@ -121,11 +123,8 @@ struct CompiledOp::Impl {
       made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.fusion, queue, libraries(), cache->disk().get());
     else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.fusion, cache, over);
     for (Id test : side.checks.of_sizes) made->fails |= evaluate_extent(*side.program.arena, test, dims) != 0;
-    if (side.checks.of_data) {
-      std::vector<bool> flags = dense;
-      flags.resize(side.checks.of_data->tensors.size(), true);
-      made->checks = std::make_unique<DirectionKernels>(*side.checks.of_data, dims, flags, options.fusion, cache);
-    }
+    if (side.checks.of_data)
+      made->checks = std::make_unique<runtime::DataChecks>(side.checks, dims, dense, options.fusion, cache);
     return made;
   }
 
@@ -201,24 +200,14 @@ struct CompiledOp::Impl {
 
   // Looks at the data, which can be wrong at no other time.
   void check_data(const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
-    const Program& p = *ready.side->checks.of_data;
     if (queue.capturing)
       throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
                                  program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
                                  "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
-    thread_local std::vector<TensorView> check_views;
-    check_views.assign(p.tensors.size(), TensorView());
-    std::copy(views.begin(), views.end(), check_views.begin());
-    std::vector<std::vector<uint8_t>> fetched;  // what lies on a device
-    for (TensorId t : p.inputs) check_views[t] = runtime::on_host(check_views[t], fetched.emplace_back(), queue);
-    thread_local std::vector<uint8_t> failed;
-    failed.assign(p.outputs.size(), 0);
-    for (size_t i = 0; i < p.outputs.size(); ++i) {
-      check_views[p.outputs[i]] = TensorView(&failed[i], std::span<const int64_t>{});
-      check_views[p.outputs[i]].type = DType::boolean;
-    }
-    ready.checks->run(*pool, check_views);
-    if (std::ranges::find(failed, 1) != failed.end()) explain_failure(ready, views, queue);
+    const auto start = std::chrono::steady_clock::now();
+    const bool fails = ready.checks->fail(*pool, views, queue);
+    if (options.on_checks) options.on_checks(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+    if (fails) explain_failure(ready, views, queue);
   }
 
   CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,

@@ -1,6 +1,7 @@
 #include "runtime/explain.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@
 #include "fusion/relay_kernels.h"
 #include "runtime/gpu_options.h"
 #include "runtime/passes.h"
+#include "runtime/run_time_checks.h"
 
 namespace xhat {
 namespace {
@@ -67,12 +69,14 @@ class Explainer {
  public:
   Explainer(const Program& op, const CompileOptions& o, const DimValues& given) : options_(o) {
     e_.text = print(op);
+    e_.open_reads = open_reads(op);
     const runtime::Passes passes(op, options_);
     e_.sizes = sizes_of(op, passes.halfway(), o.stash, given);
     const StashChoice choice = passes.choose(e_.sizes);
     passes.require_budget(choice);
     derivation_ = passes.derive(choice);
     p_ = &derivation_.program;
+    options_.fusion.relay.nodes = derivation_.opaque_nodes;
     for (const Dim& d : p_->dims) {
       const std::string& name = p_->arena->name(d.dim);
       if (d.definition == kNone && !given.contains(name)) e_.nominal[name] = e_.sizes.at(name);
@@ -149,6 +153,7 @@ class Explainer {
     d.text = program.outputs.empty() ? "" : text_of(program);
     FusionOptions fusion = options_.fusion;
     d.ops = group_by_policy(program, fusion);
+    d.checks = checks_of(program);
     LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
@@ -189,6 +194,32 @@ class Explainer {
       d.kernels.push_back(std::move(second));
     }
     return d;
+  }
+
+  std::vector<ExplainedCheck> checks_of(const Program& program) const {
+    std::vector<ExplainedCheck> list;
+    const runtime::Checks checks = runtime::run_time_checks(program);
+    for (const runtime::DataCheck& c : checks.checks) {
+      const Program& p = checks.first();
+      ExplainedCheck& made = list.emplace_back();
+      made.checked = c.checked;
+      made.definition = program.tensors[program.body.definitions[c.definition].target()].name;
+      std::vector<TensorId> open = {c.fails};
+      std::set<TensorId> met;
+      while (!open.empty()) {
+        const Definition* d = p.definition_of(open.back());
+        open.pop_back();
+        for (TensorId t : tensors_read(*p.arena, d->body)) {
+          if (!met.insert(t).second) continue;
+          if (p.definition_of(t)) open.push_back(t);
+          else {
+            made.reads.push_back(p.tensors[t].name);
+            made.bytes += bytes_of(p, t, e_.sizes);
+          }
+        }
+      }
+    }
+    return list;
   }
 
   // A dim that the op defines may be a cotangent's extent, a parameter of the backward: it is solved from

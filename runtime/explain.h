@@ -55,9 +55,18 @@ struct ExplainedKernel {
   void join(const ExplainedKernel& other);  // in one sweep
 };
 
+// What is looked at in the data before a direction runs, in one pass (runtime/run_time_checks.h).
+struct ExplainedCheck {
+  std::string checked;             // "table[ids[b],d]"
+  std::string definition;          // where it stands
+  std::vector<std::string> reads;  // of the caller's tensors, and what is computed first
+  int64_t bytes = 0;               // of these
+};
+
 struct ExplainedDirection {
   std::string text;  // an op of its own
   std::string ops;   // policy relay: the graph of its definitions with the kinds found (fusion/forward_graph)
+  std::vector<ExplainedCheck> checks;
   std::vector<ExplainedKernel> kernels;
   int kernel_count = 0;  // sweeps
   int64_t bytes_moved = 0;
@@ -72,6 +81,7 @@ struct Explanation {
   std::vector<ExplainedTensor> inputs, outputs, gradients;
   DimValues sizes;    // that all figures are for
   DimValues nominal;  // those among them that were not given
+  std::vector<std::string> open_reads;  // not proved in bounds for all sizes (expr/dims.h)
   std::vector<ExplainedValue> values;
   std::vector<ExplainedStash> stash;
   std::vector<std::string> kept_by_caller;  // inputs and outputs that the backward reads
@@ -104,6 +114,8 @@ ExplainedFront explain_pareto(const Program& op, const CompileOptions& options =
 
 std::string to_text(const ExplainedFront& front);
 
+// "figures are for N = 32, C = 64 (nominal: C; --dims sets it)", and an empty line; empty without dims.
+std::string sizes_text(const DimValues& sizes, const DimValues& nominal);
 // "1.5 MB", "340 B"; "12.1 Mflop"; "3.4 us".
 std::string bytes_text(double bytes);
 std::string flops_text(double flops);

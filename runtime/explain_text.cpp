@@ -100,14 +100,12 @@ std::string stash_text(const Explanation& e) {
   return out;
 }
 
-std::string sizes_text(const DimValues& sizes, const DimValues& nominal) {
-  if (sizes.empty()) return "";
-  std::string out = "figures are for " + dims_text(sizes);
-  std::vector<std::string> names;
-  for (const auto& [name, value] : nominal) names.push_back(name);
-  if (!names.empty())
-    out += fmt::format(" (nominal: {}; --dims sets {})", list(names), names.size() == 1 ? "it" : "them");
-  return out + "\n\n";
+std::string checks_text(const std::string& title, const ExplainedDirection& d) {
+  if (d.checks.empty()) return "";
+  Rows rows = {{"checked before the " + title, "in", "by one pass over", "bytes"}};
+  for (const ExplainedCheck& c : d.checks)
+    rows.push_back({c.checked, c.definition, c.reads.empty() ? "sizes" : list(c.reads), bytes_text(static_cast<double>(c.bytes))});
+  return table_text(rows, {3}, "  ");
 }
 
 std::string kernels_text(const std::string& title, const ExplainedDirection& d) {
@@ -133,11 +131,22 @@ std::string kernels_text(const std::string& title, const ExplainedDirection& d) 
   }
   rows.push_back(row("all", d.bytes_moved, d.bytes_unavoidable, d.flops, "", ""));
   out += table_text(rows, {1, 2, 3}, "  ");
-  if (!d.ops.empty()) out += "  ops, with who uses them:\n" + indented(d.ops, "    ");
+  out += checks_text(title, d);
+  if (!d.ops.empty()) out += "  groups of classic graph compilers\n" + indented(d.ops, "    ");
   return out;
 }
 
 }  // namespace
+
+std::string sizes_text(const DimValues& sizes, const DimValues& nominal) {
+  if (sizes.empty()) return "";
+  std::string out = "figures are for " + dims_text(sizes);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : nominal) names.push_back(name);
+  if (!names.empty())
+    out += fmt::format(" (nominal: {}; --dims sets {})", list(names), names.size() == 1 ? "it" : "them");
+  return out + "\n\n";
+}
 
 std::string bytes_text(double bytes) { return scaled(bytes, 1024, {"B", "KiB", "MiB", "GiB", "TiB"}); }
 std::string flops_text(double flops) {
@@ -194,6 +203,8 @@ std::string to_text(const ExplainedFront& front) {
 
 std::string to_text(const Explanation& e) {
   std::string out = e.text + "\n" + sizes_text(e.sizes, e.nominal);
+  for (const std::string& read : e.open_reads) out += "not proved for all sizes, but inside at these: " + read + "\n";
+  if (!e.open_reads.empty()) out += "\n";
   out += "forward\n" + indented(e.forward.text, "  ");
   out += "\nbackward\n" +
          (e.backward.text.empty() ? "  nothing: no input has a gradient\n" : indented(e.backward.text, "  "));

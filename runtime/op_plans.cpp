@@ -29,9 +29,10 @@ int64_t next_id() {
 
 OpPlans::OpPlans(const Program& op, const CompileOptions& options) : id_(next_id()), options_(options), passes_(op, options) {}
 
-Side OpPlans::side_of(Program direction) const {
+Side OpPlans::side_of(Program direction, const Derivation& derivation) const {
   Side side;
   side.fusion = options_.target == Target::cpu ? options_.fusion : for_gpu(options_.fusion);
+  side.fusion.relay.nodes = derivation.opaque_nodes;
   group_by_policy(direction, side.fusion);
   side.program = std::move(direction);
   side.checks = run_time_checks(side.program);
@@ -47,11 +48,11 @@ std::shared_ptr<OpPlan> OpPlans::make(const StashChoice& choice) const {
   const Program& p = plan->program();
   if (p.inputs != op().inputs || p.outputs != op().outputs || p.cotangents != op().cotangents || p.gradients != op().gradients)
     throw Bug("a pass numbered the tensors of " + p.name + " anew");
-  plan->infer = side_of(infer_program(p));
+  plan->infer = side_of(infer_program(p), plan->derivation);
   if (!options_.differentiate) return plan;
   plan->stash = stashes(p);
-  plan->forward = side_of(forward_program(p));
-  plan->backward = side_of(backward_program(p));
+  plan->forward = side_of(forward_program(p), plan->derivation);
+  plan->backward = side_of(backward_program(p), plan->derivation);
   return plan;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <mutex>
 
+#include "runtime/data_checks.h"
 #include "runtime/executor.h"
 #include "runtime/passes.h"
 #include "runtime/run_time_checks.h"
@@ -15,7 +16,7 @@ struct Ready {
   const struct OpPlan* plan = nullptr;  // OpPlans keeps it
   const struct Side* side = nullptr;    // of the plan
   std::unique_ptr<Direction> direction;
-  std::unique_ptr<Direction> checks;  // on the CPU, where the data come from
+  std::unique_ptr<DataChecks> checks;
   bool fails = false;  // at these sizes, whatever the data
 };
 
@@ -66,7 +67,7 @@ class OpPlans {
     std::shared_ptr<OpPlan> plan;
   };
   std::shared_ptr<OpPlan> make(const StashChoice& choice) const;
-  Side side_of(Program direction) const;
+  Side side_of(Program direction, const Derivation& derivation) const;
 
   const int64_t id_;  // another one's is another, also after this one is gone
   const CompileOptions options_;

@@ -8,6 +8,7 @@
 #include "ad/expand_calls.h"
 #include "ad/gather.h"
 #include "ad/gradient.h"
+#include "ad/opaque_ops.h"
 #include "cse/auto_inliner.h"
 #include "cse/lift_reductions.h"
 #include "cse/narrow.h"
@@ -86,6 +87,7 @@ Passes::Passes(const Program& op, const CompileOptions& options) : options_(opti
     pipeline.step("calls", [](const Program& p) { return recognize(expand_calls(own_copy(p))); });
   }
   written_ = pipeline.current();
+  if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
   pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
@@ -115,8 +117,10 @@ Derivation Passes::derive(const StashChoice& choice) const {
   }
   pipeline.step("narrow", [&](const Program& p) { return narrow(stash_ ? p : own_copy(p)); });
   // The classic policy groups the definitions that somebody wrote; all steps since worked on another form.
-  if (options_.fusion.policy == FusePolicy::relay)
+  if (options_.fusion.policy == FusePolicy::relay) {
+    d.opaque_nodes = opaque_nodes_;
     pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, copy_into(p.arena, written_)); });
+  }
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;

@@ -1,6 +1,8 @@
 // The list of passes as two halves: what does not depend on sizes is done once, the rest for each choice of what is kept.
 #pragma once
+#include <map>
 #include <optional>
+#include <string>
 
 #include "cse/stash_planner.h"
 #include "runtime/compile.h"
@@ -28,6 +30,7 @@ class Passes {
   std::unique_ptr<Pipeline> first_half_;
   std::optional<StashPlanner> stash_;  // none: the op is not differentiated
   Program written_;
+  std::map<std::string, std::string> opaque_nodes_;  // of Derivation
 };
 
 }  // namespace xhat::runtime

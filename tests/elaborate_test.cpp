@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "expr/dims.h"
+
 namespace xhat {
 namespace {
 
@@ -191,6 +193,37 @@ TEST(ElaborateBoundsTest, DefinedDimsCountByTheirDefinition) {
   Program p = op_of("x: f32[N]", "dim M = N/2\ny[i in 0..M] = x[2*i+1]");
   EXPECT_EQ(preconditions(p), "");
   EXPECT_THROW(op_of("x: f32[N]", "dim M = N/2\ny[i in 0..M] = x[2*i+2]"), Error);
+}
+
+// What cannot be decided for all sizes is decided when they are known, and named until then.
+TEST(ElaborateBoundsTest, OpenReadsAreDecidedBySizes) {
+  const std::string flat = "op f(x: f32[K], z: f32[N,M]) -> (y) { y[i in 0..N, j in 0..M] = x[i*M+j]*z[i,j] }\n";
+  Program p = parse_op(flat);
+  verify(p);
+  EXPECT_EQ(open_reads(p), (std::vector<std::string>{"x[i*M+j] reads element i * M + j of x's dimension 0 (K)"}));
+  EXPECT_NO_THROW(solve_dims(p, {}, {{"K", 20}, {"N", 4}, {"M", 5}}));
+  EXPECT_NO_THROW(solve_dims(p, {}, {{"K", 0}, {"N", 0}, {"M", 5}}));
+  try {
+    solve_dims(p, {}, {{"K", 19}, {"N", 4}, {"M", 5}});
+    ADD_FAILURE() << "19 elements are too few for 4 x 5";
+  } catch (const Error& e) {
+    EXPECT_NE(e.message().find("x[i*M+j] reads element i * M + j of x's dimension 0 (K), and falls outside: i = 3, j = 4 with K = 19, M = 5, "
+                               "N = 4: index 19"),
+              std::string::npos)
+        << e.message();
+  }
+  // Through a call, and with a condition on positions and one on data, which counts as true.
+  Program caller = parse_op(flat + "op g(x: f32[2*L], z: f32[N,M]) -> (y) { y = f(x, z) }");
+  verify(caller);
+  EXPECT_EQ(open_reads(caller).size(), 1u);
+  EXPECT_NO_THROW(solve_dims(caller, {}, {{"L", 3}, {"N", 2}, {"M", 3}}));
+  EXPECT_THROW(solve_dims(caller, {}, {{"L", 2}, {"N", 2}, {"M", 3}}), Error);
+  Program guarded = op_of("x: f32[K], z: f32[N,M]", "y[i in 0..N, j in 0..M] = if z[i,j] > 0 && i*M+j < 7 then x[i*M+j] else 0");
+  EXPECT_NO_THROW(solve_dims(guarded, {}, {{"K", 7}, {"N", 4}, {"M", 5}}));
+  EXPECT_THROW(solve_dims(guarded, {}, {{"K", 6}, {"N", 4}, {"M", 5}}), Error);
+  for (const char* proved : {"y[p in 0..N*M] = z[p/M, p%M]", "y[p in 0..N*M] = if p%M > 0 then z[p/M, p%M-1] else 0",
+                             "y[p in 0..N*M, k in 0..3] = z[p/M, (p%M+k)%M]", "y[i in 0..N, j in 0..M] = x[(i*M+j) % max(K, 1) else 0]*z[i,j]"})
+    EXPECT_EQ(open_reads(op_of("x: f32[K], z: f32[N,M]", proved)), std::vector<std::string>()) << proved;
 }
 
 TEST(ElaborateCallsTest, ShapesFollowFromTheCallee) {

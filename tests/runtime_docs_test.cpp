@@ -1,4 +1,4 @@
-// What README.md and docs/passes.md show as output is what the engine gives. (The language in them: docs_test.cpp.)
+// What README.md, docs/passes.md and docs/relations.md show as output is what the engine gives. (The language in them: docs_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "runtime/explain.h"
+#include "runtime/explain_relations.h"
 
 namespace xhat {
 namespace {
@@ -40,6 +41,18 @@ TEST(DocsOutputTest, TheReadmeShowsWhatExplainSays) {
   std::istringstream lines(shown);
   for (std::string line; std::getline(lines, line);)
     EXPECT_NE(("\n" + said).find("\n" + line + "\n"), std::string::npos) << "explain does not say\n" << line;
+}
+
+TEST(DocsOutputTest, RelationsShowsWhatExplainSays) {
+  const std::string page = read(kRoot / "docs" / "relations.md");
+  auto expect_lines = [&](const std::string& mark, const ExplainedRelations& said) {
+    const std::string shown = block_after(page, mark, "text"), text = to_text(said);
+    ASSERT_FALSE(shown.empty()) << mark;
+    EXPECT_NE(("\n" + text).find("\n" + shown), std::string::npos) << text;
+  };
+  expect_lines("explain chained.xh --relations", explain_relations(parse_op(block_after(page, "Two products", "xh"))));
+  expect_lines("explain two_convolutions.xh --relations",
+               explain_relations(parse_op(block_after(page, "show their halo", "xh")), {}, {{"N", 260}}));
 }
 
 TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {

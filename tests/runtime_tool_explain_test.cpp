@@ -68,6 +68,57 @@ TEST_F(ToolExplain, FinishingStepsAreNoKernels) {
             static_cast<int>(j["backward"]["kernels"].size()) - finishes);
 }
 
+TEST_F(ToolExplain, ChecksOfDataAreListed) {
+  write("gathered.xh", "op f(z: f32[N,D], nbr: i32[N,K]) -> (e) { e[n,k] = sum(d: z[nbr[n,k],d]^2) }");
+  const std::string file = "$T/gathered.xh";
+  Json j = json("explain --json " + file + " --dims N=64,K=5,D=3");
+  EXPECT_EQ(j["forward"]["checks"],
+            Json::parse(R"j([{"checked": "z[nbr[n,k],d]", "definition": "e", "reads": ["nbr"], "bytes": 1280}])j"));
+  EXPECT_FALSE(j["backward"].contains("checks"));  // under nbr[n,k] == i the index is i
+  Result r = call("explain " + file);
+  EXPECT_HAS(r.out, "checked before the forward");
+  EXPECT_HAS(call("bench " + file + " --dims N=64,K=5,D=3 --repeats 1").out, "forward: checks of the data");
+}
+
+TEST_F(ToolExplain, RelationsAreText) {
+  write("chained.xh", "op f(A: f32[8,8], B: f32[8,8], D: f32[8,8]) -> (E) { C[i,j] = sum(k: A[i,k]*B[j,k]); E[i,j] = sum(k: C[i,k]*D[j,k]) }");
+  const std::string file = "$T/chained.xh";
+  Result r = call("explain --relations " + file);
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_HAS(r.out, "E[i,j] <- A[i,0:8], B[0:8,0:8], D[j,0:8]");
+  Json j = json("explain --relations --json " + file);
+  EXPECT_EQ(j["forward"]["results"], Json::parse(R"j([{"element": "E[i,j]", "needs": ["A[i,0:8]", "B[0:8,0:8]", "D[j,0:8]"]}])j"));
+  EXPECT_EQ(j["forward"]["producers"][0]["tiles"][0], Json::parse(R"({"tile": [1, 1], "elements": 8, "computed": 8.0})"));
+  EXPECT_EQ(j["backward"]["results"].size(), 3u);
+}
+
+TEST_F(ToolExplain, ReadsThatSizesDecideAreNamed) {
+  write("flat.xh", "op f(x: f32[K], z: f32[N,M]) -> (y) { y[i in 0..N, j in 0..M] = x[i*M+j]*z[i,j] }");
+  const std::string file = "$T/flat.xh";
+  Result r = call("explain " + file + " --dims K=20,N=4,M=5");
+  EXPECT_HAS(r.out, "not proved for all sizes, but inside at these: x[i*M+j] reads element i * M + j of x's dimension 0 (K)");
+  EXPECT_HAS(call("check " + file + " --dims K=20,N=4,M=5").out, "not proved for all sizes");
+  r = call("explain " + file + " --dims K=19,N=4,M=5");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "falls outside: i = 3, j = 4 with K = 19, M = 5, N = 4: index 19");
+}
+
+TEST_F(ToolExplain, RelayShowsItsWorking) {
+  write("relay.xh",
+                                 "op g(x: f32[N]) -> (y) { y[i] = exp(x[i]) }\n"
+                                 "op f(x: f32[N]) -> (y) { a[i] = x[i] * 2; b = g(a); y[i] = b[i] + 1 }");
+  const std::string file = "$T/relay.xh";
+  Result r = call("explain --fuse relay " + file);
+  EXPECT_HAS(r.out, "level 1, groups of at most 256 ops, kernels of any number of arguments");
+  EXPECT_HAS(r.out, "{a b y}");
+  r = call("explain --fuse relay --opaque g --relay depth=2,arguments=8 " + file);
+  EXPECT_HAS(r.out, "groups of at most 2 ops, kernels of at most 8 arguments");
+  EXPECT_HAS(r.out, "inside of g b");
+  EXPECT_EQ(json("explain --json --fuse relay --opaque g " + file)["forward"]["kernel_count"], 3);
+  EXPECT_EQ(call("explain --opaque g " + file).status, 2);
+  EXPECT_EQ(call("explain --fuse relay --relay width=3 " + file).status, 2);
+}
+
 TEST_F(ToolExplain, NominalSizesAreListed) {
   EXPECT_EQ(json("explain $F/softmax.xh --json --dims N=8")["nominal"], Json::parse(R"({"D": 64})"));
   Result r = call("explain $F/softmax.xh");

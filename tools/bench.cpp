@@ -129,6 +129,9 @@ class Bench {
     auto ablation = [](const MeasuredOp& v) {
       return Json{{"forward_ms", json(v.forward.times)}, {"backward_ms", json(v.backward.times)}};
     };
+    Json checks = Json::object();
+    for (auto [phase, kernels] : {std::pair{"forward", &main.forward_kernels}, std::pair{"backward", &main.backward_kernels}})
+      if (auto it = kernels->find(MeasuredOp::kChecks); it != kernels->end()) checks[phase] = json(it->second);
     return {{"op", op_.name},
             {"target", c_.target},
             {"threads", runtime::threads_or_all(c_.threads)},
@@ -141,6 +144,7 @@ class Bench {
             {"forward_gflops", per_second(forward.flops, main.forward)},
             {"backward_gflops", per_second(backward.flops, main.backward)},
             {"kernels", {{"forward", kernels(forward, main.forward_kernels)}, {"backward", kernels(backward, main.backward_kernels)}}},
+            {"checks_ms", checks},
             {"stash_bytes", main.stash.bytes()},
             {"compile_ms",
              {{"infer", compile_ms_[0]}, {"forward", compile_ms_[1]}, {"backward", compile_ms_[2]}}},
@@ -186,13 +190,15 @@ class Bench {
             j["ablations"][ablation][phase + "_ms"]);
     std::cout << table_text(rows, {1, 2, 3, 4, 5}, "  ") << "\n";
     rows = {{"kernel", "min", "median", "GB/s", "Gflop/s", "moves"}};
-    for (const std::string phase : {"forward", "backward"})
+    for (const std::string phase : {"forward", "backward"}) {
+      if (j["checks_ms"].contains(phase)) row(phase + ": " + MeasuredOp::kChecks, j["checks_ms"][phase]);
       for (const Json& k : j["kernels"][phase]) {
         row(phase + ": " + k["name"].get<std::string>(), k["ms"]);
         rows.back().push_back(fmt::format("{:.1f}", k["gbps"].get<double>()));
         rows.back().push_back(fmt::format("{:.1f}", k["gflops"].get<double>()));
         rows.back().push_back(bytes_text(k["bytes"].get<double>()));
       }
+    }
     std::cout << table_text(rows, {1, 2, 3, 4, 5}, "  ");
     std::cout << fmt::format(
         "\nstash {}; GB/s counts what cannot be avoided: each input read once, each result written "

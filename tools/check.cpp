@@ -300,6 +300,8 @@ class Check {
   void report() const {
     std::cout << fmt::format("op {}{}{}, seed {}\n\n", op_.name, dims_.empty() ? "" : ", ", dims_text(dims_),
                              c_.seed);
+    for (const std::string& read : open_reads(op_))
+      std::cout << fmt::format("not proved for all sizes, but inside at these: {}\n", read);
     std::cout << table_text(rows_, {4, 5, 8, 9}, "  ");
     for (const std::string& note : notes_) std::cout << "\n" << note << "\n";
     std::cout

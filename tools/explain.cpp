@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "runtime/explain_relations.h"
 #include "runtime/machine.h"
 #include "tools/commands.h"
 
@@ -43,6 +44,12 @@ Json direction(const ExplainedDirection& d) {
               {"bytes_unavoidable", d.bytes_unavoidable},
               {"flops", d.flops},
               {"reductions", d.reductions}};
+  if (!d.checks.empty()) {
+    Json checks = Json::array();
+    for (const ExplainedCheck& c : d.checks)
+      checks.push_back({{"checked", c.checked}, {"definition", c.definition}, {"reads", c.reads}, {"bytes", c.bytes}});
+    out["checks"] = checks;
+  }
   if (!d.ops.empty()) out["ops"] = d.ops;
   return out;
 }
@@ -86,6 +93,26 @@ Json json_of(const ExplainedFront& front) {
   return out;
 }
 
+Json json_of(const ExplainedRelations& r) {
+  Json out = {{"op", r.op}, {"dims", r.sizes.empty() ? Json::object() : Json(r.sizes)}};
+  if (!r.nominal.empty()) out["nominal"] = r.nominal;
+  for (const ExplainedRelations::Direction& d : r.directions) {
+    Json needs = Json::array(), producers = Json::array();
+    for (const ExplainedNeed& n : d.needs) needs.push_back({{"element", n.element}, {"needs", n.needed}});
+    for (const ExplainedProducer& p : d.producers) {
+      Json tiles = Json::array();
+      for (const ExplainedTile& t : p.tiles)
+        tiles.push_back({{"tile", t.tile},
+                         {"elements", t.elements ? Json(*t.elements) : Json()},
+                         {"computed", t.computed ? Json(*t.computed) : Json()}});
+      producers.push_back({{"consumer", p.consumer}, {"producer", p.producer}, {"needs", p.needed}, {"tiles", tiles}});
+      if (!p.obstacle.empty()) producers.back()["obstacle"] = p.obstacle;
+    }
+    out[d.name] = {{"results", needs}, {"producers", producers}};
+  }
+  return out;
+}
+
 Json json_of(const Explanation& e) {
   Json stash = Json::array(), recomputed = Json::array(), candidates = Json::array();
   for (const ExplainedStash& s : e.stash)
@@ -118,6 +145,7 @@ Json json_of(const Explanation& e) {
       {"infer", direction(e.infer)},
       {"dims", e.sizes.empty() ? Json::object() : Json(e.sizes)}};
   if (!e.nominal.empty()) out["nominal"] = e.nominal;
+  if (!e.open_reads.empty()) out["not_proved_for_all_sizes"] = e.open_reads;
   return out;
 }
 
@@ -129,6 +157,11 @@ int explain_command(const Command& c, const Source& source) {
   if (c.pareto) {
     ExplainedFront front = explain_pareto(source.op, options, dims_of(c));
     std::cout << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));
+    return kFine;
+  }
+  if (c.relations) {
+    ExplainedRelations r = explain_relations(source.op, options, dims_of(c));
+    std::cout << (c.json ? json_of(r).dump(2) + "\n" : to_text(r));
     return kFine;
   }
   Explanation e = explain(source.op, options, dims_of(c));

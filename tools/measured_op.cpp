@@ -118,6 +118,9 @@ CompileOptions MeasuredOp::timed(CompileOptions options) {
   options.on_kernel = [this](const Kernel& k, double ns) {
     if (running_) (*running_)[k.name].ms.push_back(ns / 1e6);
   };
+  options.on_checks = [this](double ns) {
+    if (running_) (*running_)[kChecks].ms.push_back(ns / 1e6);
+  };
   return options;
 }
 

@@ -50,6 +50,7 @@ class MeasuredOp {
   Timer infer, forward, backward;
   using KernelTimes = std::map<std::string, Times>;  // by name, of every call
   KernelTimes infer_kernels, forward_kernels, backward_kernels;
+  static constexpr const char* kChecks = "checks of the data";  // among them (a kernel's name has no spaces)
 
  private:
   CompileOptions timed(CompileOptions options);

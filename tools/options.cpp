@@ -35,6 +35,12 @@ void declare_planning(CLI::App& sub, Command& c) {
       ->check(CLI::IsMember({"bf16", "f16"}));
   sub.add_option("--fuse", c.fuse, "full: by cost; relay: the groups of classic graph compilers; off: one kernel per definition")
       ->capture_default_str();
+  sub.add_option("--opaque", c.opaque, "with --fuse relay: ops that are called, and definitions, that nothing is fused with: softmax,h")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  sub.add_option("--relay", c.relay, "with --fuse relay, its limits: level=0 (1), depth=8 (256 ops in a group), arguments=31 (0: any number)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   auto* keep = sub.add_option("--keep", c.keep, "exactly these inputs and outputs stay with the caller: x,y");
   sub.add_option("--drop", c.drop, "all inputs and outputs but these stay with the caller: x,y")
       ->excludes(keep);
@@ -153,6 +159,9 @@ void declare(CLI::App& app, Command& c) {
   explain->add_flag("--json", c.json, "one JSON object instead of text");
   explain->add_flag("--pareto", c.pareto,
                     "what a budget for the stash buys: the best choice for each, bytes against time");
+  explain->add_flag("--relations", c.relations,
+                    "which elements of the inputs each result needs, and what tiles of a consumer compute again of a producer")
+      ->excludes("--pareto");
 
   auto* check = subcommand(app, c, "check",
                            "Checks derivatives against finite differences, kernels against the evaluator",
@@ -308,6 +317,24 @@ std::vector<Target> gpus_of(const Command& c) {
   return gpus;
 }
 
+namespace {
+
+fusion::RelayOptions relay_options(const Command& c) {
+  fusion::RelayOptions o;
+  o.opaque = c.opaque;
+  for (const auto& [name, text] : pairs_of(c.relay, "--relay")) {
+    const int64_t value = integer(text, "--relay " + name);
+    if (value < 0 || value > INT32_MAX) throw UsageError(fmt::format("--relay {} is 0 or more, not {}", name, text));
+    if (name == "level") o.opt_level = static_cast<int>(value);
+    else if (name == "depth") o.max_fuse_depth = static_cast<size_t>(value);
+    else if (name == "arguments") o.max_arguments = static_cast<size_t>(value);
+    else throw UsageError("--relay knows level, depth and arguments, not '" + name + "'");
+  }
+  return o;
+}
+
+}  // namespace
+
 CompileOptions compile_options(const Command& c) {
   CompileOptions o;
   o.target = c.name == "build" ? Target::cpu : target_of(c.target);
@@ -333,6 +360,8 @@ CompileOptions compile_options(const Command& c) {
     o.fusion.policy = FusePolicy::relay;
   else if (c.fuse != "full")
     throw UsageError("--fuse is full, relay or off, not '" + c.fuse + "'");
+  if (c.fuse != "relay" && (!c.opaque.empty() || !c.relay.empty())) throw UsageError("--opaque and --relay go with --fuse relay");
+  o.fusion.relay = relay_options(c);
   if (c.keep) o.stash.kept_by_caller = names(*c.keep);
   if (c.drop) o.stash.dropped = names(*c.drop);
   if (!c.prices.empty()) o.stash.prices = read_prices(c.prices);

@@ -28,6 +28,7 @@ struct Command {
   std::string stash = "cost";
   std::string stash_dtype;  // empty: as computed
   std::string fuse = "full";
+  std::vector<std::string> opaque, relay;
   std::optional<std::string> keep, drop;
   std::vector<std::string> wrt;
   std::string prices;
@@ -39,6 +40,7 @@ struct Command {
   int threads = 0;
   bool json = false;
   bool pareto = false;
+  bool relations = false;
   uint64_t seed = 1;
   int repeats = 0;  // 0: as many as fit a few seconds
   double seconds = 30;
