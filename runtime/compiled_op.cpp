@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "expr/evaluate.h"
+#include "expr/size_limits.h"
 #include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
 #include "runtime/check_view.h"
@@ -25,17 +26,6 @@ namespace {
 using runtime::DeviceQueue;
 using runtime::DirectionKernels;
 using runtime::ThreadPool;
-
-// One pool per number of threads, shared by all ops of the process.
-std::shared_ptr<ThreadPool> pool_of(int threads) {
-  static std::mutex mutex;
-  static std::unordered_map<int, std::weak_ptr<ThreadPool>> pools;
-  threads = runtime::threads_or_all(threads);
-  std::lock_guard lock(mutex);
-  auto pool = pools[threads].lock();
-  if (!pool) pools[threads] = pool = std::make_shared<ThreadPool>(threads);
-  return pool;
-}
 
 // Memory that grows when it must and is used again otherwise.
 struct Scratch {
@@ -169,6 +159,7 @@ struct CompiledOp::Impl {
   std::shared_ptr<Ready> make(Side& phase, const DimValues& dims, const std::vector<bool>& dense, const DeviceQueue& queue,
                               const std::vector<runtime::OutputOver>& over = {}) const {
     runtime::refuse_in_capture(queue, "compile kernels");
+    check_kernel_sizes(phase.program, dims);
     auto made = std::make_shared<Ready>();
     made->dims = dims;
     for (TensorId t = 0; t < phase.program.tensors.size(); ++t) {
@@ -338,6 +329,7 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOpti
     auto& there = kept.on_device[i];
     bool in_place = impl_->on_gpu() ? there && &there->driver() == queue.driver : static_cast<bool>(kept.memory[i].data);
     if (!same || !in_place) {
+      check_elements(impl_->program(), t, kept.dims);
       auto shape = shape_of(impl_->program(), t, kept.dims);
       TensorView v(nullptr, impl_->program().tensors[t].type, shape, {});
       if (impl_->on_gpu()) {
@@ -459,6 +451,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
     for (auto& r : phase.ready)
       if (r->dims == dims) return r->direction->plan();
   }
+  check_kernel_sizes(phase.program, dims);
   return plan_kernels(impl_->on_gpu() ? phase.program : split_moments(phase.program, dims, phase.fusion), dims, phase.fusion);
 }
 
@@ -482,7 +475,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   if (auto& from = i.options.fusion.stream_bytes; !from && !i.on_gpu()) from = stream_bytes_here();
   if (auto& tiles = i.options.fusion.scatter_tiles; !tiles && !i.on_gpu()) tiles = scatter_tiles_here();
   i.derivation = derive(op, options);
-  i.pool = pool_of(options.threads);
+  i.pool = runtime::shared_pool(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.derivation.program;
   for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
