@@ -15,6 +15,19 @@ inline std::string chain_of_sines(int steps) {
 }
 
 // v' = sin(v)*v: every value used twice, so that a walk that forgets where it was takes 2^steps.
+// x^x^x^…: every power has a condition of its own in the gradient, which compares all of the next power.
+inline std::string tower_of_powers(int steps) {
+  std::string body = "x[i]";
+  for (int k = 1; k < steps; ++k) body += "^x[i]";
+  return "op f(x: f32[N]) -> (y) { y[i] = " + body + " }";
+}
+
+inline std::string sum_of_terms(int terms) {
+  std::string body = "x[i]";
+  for (int k = 1; k < terms; ++k) body += " + " + std::to_string(k) + "*x[i]^" + std::to_string(k % 5);
+  return "op f(x: f32[N]) -> (y) { y[i] = " + body + " }";
+}
+
 inline std::string chain_of_products(int steps) {
   std::string text = "op shared(x: f32[N]) -> (y) {\n";
   for (int k = 0; k < steps; ++k) {

@@ -23,6 +23,7 @@ function(xhat_library folder)
     add_library(${name} STATIC ${sources})
     target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/xhat>)
     target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:xhat_flags>)
+    target_compile_features(${name} PUBLIC cxx_std_20)  # of the headers: who links it need not say so
   else()
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})

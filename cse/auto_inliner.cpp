@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "cse/bodies.h"
 #include "cse/lift_reductions.h"
@@ -111,6 +112,21 @@ class Inliner {
 
 }  // namespace
 
+// Is there a read in the expression? In a chain it is found behind a few nodes.
+static bool reads_anything(const Arena& a, Id root, int64_t* visited) {
+  std::unordered_set<Id> met = {root};
+  std::vector<Id> open = {root};
+  while (!open.empty()) {
+    const Node& n = a[open.back()];
+    open.pop_back();
+    if (visited) ++*visited;
+    if (is_read(n.op)) return true;
+    for (Id x : n.args())
+      if (x != kNone && met.insert(x).second) open.push_back(x);
+  }
+  return false;
+}
+
 int64_t evaluation_cost_ps(const Arena& a, Id body) {
   int64_t cost = 0;
   std::unordered_map<Id, bool> reads;  // of what has no axes
@@ -123,6 +139,26 @@ int64_t evaluation_cost_ps(const Arena& a, Id body) {
     if (is_float(n.type) || n.type == DType::boolean) cost += cost_ps(a, n);
   }
   return cost;
+}
+
+bool costs_at_least(const Arena& a, Id body, int64_t ps, int64_t* visited) {
+  std::unordered_set<Id> met = {body};
+  std::vector<Id> open = {body};
+  int64_t cost = 0;
+  auto descend = [&](const Node& n) {
+    for (Id x : n.args())
+      if (x != kNone && met.insert(x).second) open.push_back(x);
+  };
+  while (!open.empty() && cost < ps) {
+    const Id id = open.back();
+    open.pop_back();
+    const Node& n = a[id];
+    if (visited) ++*visited;
+    descend(n);
+    if (is_read(n.op) || !(is_float(n.type) || n.type == DType::boolean)) continue;
+    if (!n.free_axes().empty() || reads_anything(a, id, visited)) cost += cost_ps(a, n);
+  }
+  return cost >= ps;
 }
 
 Program inline_maps(const Program& p, std::span<const TensorId> keep) { return Inliner(p, keep).run(); }

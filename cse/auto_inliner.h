@@ -23,4 +23,8 @@ Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
 // planner ask the same function, or they would undo each other.
 int64_t evaluation_cost_ps(const Arena& a, Id body);
 
+// Is it at least that much? Looks at no more nodes than it takes to tell, so that it can be asked of every node of a long expression.
+// visited, if given: counts them.
+bool costs_at_least(const Arena& a, Id body, int64_t ps, int64_t* visited = nullptr);
+
 }  // namespace xhat

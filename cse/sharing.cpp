@@ -260,21 +260,32 @@ std::optional<Share> Sharing::common(const ForwardPart& part, const BackwardPart
   return best;
 }
 
-// The products right inside an atom or a condition.
-template <class F>
-void Sharing::each_inside(Id node, F&& f) {
-  const Node n = a_[node];
-  if (n.type == DType::boolean) {
-    for (Id x : reachable(a_, node))
-      if (is_float(a_[x].type) && !is_read(a_[x].op) && a_[x].op != Op::constant) f(tree_.form(x));
-  } else if (const auto* terms = tree_.terms(node)) {
+// Nodes of the expression that are not among those met before, operands first; what has been met was met with its operands.
+static std::vector<Id> newly_met(const Arena& a, Id root, auto&& insert) {
+  std::vector<Id> found;
+  if (insert(root)) found.push_back(root);
+  for (size_t open = 0; open < found.size(); ++open)
+    for (Id x : a[found[open]].args())
+      if (x != kNone && insert(x)) found.push_back(x);
+  std::ranges::sort(found);
+  return found;
+}
+
+// What can be a product of its own in a condition.
+static bool is_compared(const Node& n) { return is_float(n.type) && !is_read(n.op) && n.op != Op::constant; }
+
+// The products and conditions right inside an atom.
+template <class F, class C>
+void Sharing::each_inside(Id atom, F&& f, C&& on_condition) {
+  const Node n = a_[atom];
+  if (const auto* terms = tree_.terms(atom)) {
     for (const Product& t : *terms) f(t);
-  } else if (const Product* product = tree_.factors(node)) {
+  } else if (const Product* product = tree_.factors(atom)) {
     f(*product);
   } else if (n.op != Op::read && !is_reduction(n.op)) {
     for (Id x : n.args()) {
       if (is_float(a_[x].type)) f(tree_.form(x));
-      if (a_[x].type == DType::boolean) each_inside(x, f);
+      if (a_[x].type == DType::boolean) on_condition(x);
     }
   }
 }
@@ -289,39 +300,66 @@ bool Sharing::holds_below(Id node, Wanted& wanted, int depth) {
   if (depth > kDeepest) return false;
   if (auto it = wanted.below.find(node); it != wanted.below.end()) return it->second;
   bool found = false;
-  each_inside(node, [&](const Product& p) { found = found || holds(p, wanted, depth + 1); });
+  if (a_[node].type == DType::boolean)
+    found = holds_reached(node, wanted);
+  else
+    each_inside(
+        node, [&](const Product& p) { found = found || holds(p, wanted, depth + 1); },
+        [&](Id condition) { found = found || holds_below(condition, wanted, depth + 1); });
   return wanted.below[node] = found;
+}
+
+// Operands first, so that what is asked of a node finds the answers for what it is made of. Every node is asked about once, however
+// many conditions it is part of: in x^x^x^… every power has one, which compares all of the next power.
+bool Sharing::holds_reached(Id node, Wanted& wanted) {
+  std::set<Id> met;
+  for (Id x : newly_met(a_, node, [&](Id id) { return !wanted.reached.contains(id) && met.insert(id).second; })) {
+    const Node n = a_[x];
+    const bool below = std::ranges::any_of(n.args(), [&](Id arg) { return arg != kNone && wanted.reached.at(arg); });
+    const bool here = below || (is_compared(n) && holds(tree_.form(x), wanted, 0));
+    wanted.reached[x] = here;
+  }
+  return wanted.reached.at(node);
 }
 
 Product Sharing::everywhere(const Product& root, Wanted& wanted, const Step& f) {
   memo_.clear();
+  stored_.clear();
   return walk(root, wanted, f, 0);
 }
 
 Id Sharing::in_condition(Id condition, Wanted& wanted, const Step& f) {
   memo_.clear();
+  stored_.clear();
   return walk_condition(condition, wanted, f, 0);
 }
 
 bool Sharing::each_product(const Product& root, const Look& look) {
-  std::set<Id> seen;
+  Seen seen;
   return look_at(root, look, seen, 0);
 }
 
 bool Sharing::each_product_in_condition(Id condition, const Look& look) {
-  std::set<Id> seen;
+  Seen seen;
+  return look_at_condition(condition, look, seen, 0);
+}
+
+bool Sharing::look_at_condition(Id condition, const Look& look, Seen& seen, int depth) {
   bool all = true;
-  each_inside(condition, [&](const Product& p) { all &= look_at(p, look, seen, 0); });
+  for (Id x : newly_met(a_, condition, [&](Id id) { return seen.reached.insert(id).second; }))
+    if (is_compared(a_[x])) all &= look_at(tree_.form(x), look, seen, depth);
   return all;
 }
 
-bool Sharing::look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth) {
+bool Sharing::look_at(const Product& root, const Look& look, Seen& seen, int depth) {
   if (depth > kDeepest) return false;
   look(root);
   bool all = true;
   for (const Factor& f : root.factors)
-    if (seen.insert(f.atom).second)
-      each_inside(f.atom, [&](const Product& p) { all &= look_at(p, look, seen, depth + 1); });
+    if (seen.atoms.insert(f.atom).second)
+      each_inside(
+          f.atom, [&](const Product& p) { all &= look_at(p, look, seen, depth + 1); },
+          [&](Id condition) { all &= look_at_condition(condition, look, seen, depth + 1); });
   return all;
 }
 
@@ -367,13 +405,18 @@ Id Sharing::walk_condition(Id condition, Wanted& wanted, const Step& f, int dept
   if (!holds_below(condition, wanted, 0)) return condition;
   Replacements whole;
   for (Id x : reachable(a_, condition)) {
-    if (!is_float(a_[x].type) || is_read(a_[x].op) || a_[x].op == Op::constant) continue;
-    Product now = walk(tree_.form(x), wanted, f, depth);
-    bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
-                a_[now.factors[0].atom].op == Op::read;
-    if (read && same_bits_(now.factors[0].atom, x)) whole[x] = now.factors[0].atom;
+    if (!is_compared(a_[x])) continue;
+    if (Id read = stored_instead(x, wanted, f, depth); read != x) whole[x] = read;
   }
   return whole.empty() ? condition : substitute(a_, condition, whole);
+}
+
+Id Sharing::stored_instead(Id x, Wanted& wanted, const Step& f, int depth) {
+  if (auto it = stored_.find(x); it != stored_.end()) return it->second;
+  Product now = walk(tree_.form(x), wanted, f, depth);
+  const bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
+                    a_[now.factors[0].atom].op == Op::read && same_bits_(now.factors[0].atom, x);
+  return stored_[x] = read ? now.factors[0].atom : x;
 }
 
 }  // namespace xhat

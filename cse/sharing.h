@@ -35,6 +35,7 @@ struct Share {
 struct Wanted {
   std::vector<uint64_t> shapes;  // of one factor that every occurrence has
   std::unordered_map<Id, bool> below = {};  // does anything inside the node have one of them?
+  std::unordered_map<Id, bool> reached = {};  // does the node, as a product of its own, or anything that it is made of?
 };
 
 class Sharing {
@@ -89,12 +90,19 @@ class Sharing {
   std::vector<Factor> required(const StoredValue& v) const;
   bool holds(const Product& p, Wanted& wanted, int depth);
   bool holds_below(Id node, Wanted& wanted, int depth);
+  bool holds_reached(Id node, Wanted& wanted);
   Product walk(const Product& root, Wanted& wanted, const Step& f, int depth);
   Id walk_atom(Id atom, Wanted& wanted, const Step& f, int depth);
   Id walk_condition(Id condition, Wanted& wanted, const Step& f, int depth);
-  bool look_at(const Product& root, const Look& look, std::set<Id>& seen, int depth);
-  template <class F>
-  void each_inside(Id node, F&& f);
+  struct Seen {
+    std::set<Id> atoms;    // looked into
+    std::set<Id> reached;  // by conditions, with all that they are made of
+  };
+  bool look_at(const Product& root, const Look& look, Seen& seen, int depth);
+  bool look_at_condition(Id condition, const Look& look, Seen& seen, int depth);
+  template <class F, class C>
+  void each_inside(Id atom, F&& f, C&& on_condition);
+  Id stored_instead(Id x, Wanted& wanted, const Step& f, int depth);
 
   TensorExprTree& tree_;
   Arena& a_;
@@ -103,6 +111,7 @@ class Sharing {
   KeepsDigits keeps_digits_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
+  std::unordered_map<Id, Id> stored_;  // of what conditions compare: the read that takes its place, or itself
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.
   std::map<std::set<Id>, Unifier> unifiers_;
   std::map<Binding, std::unordered_map<Id, Product>> instances_;

@@ -70,6 +70,7 @@ class Finder {
   const MaskWorth& worth_;
   std::vector<Mask> masks_;
   std::vector<Id> points_;  // parallel: the read that has exactly the mask's axes
+  std::unordered_map<Id, uint64_t> skeletons_;
 
   // The largest boolean expressions all of whose comparisons are of forward values, and signs of these.
   std::vector<Condition> conditions() {
@@ -196,12 +197,35 @@ class Finder {
     return in_bounds(a_, apart, a_.integer(1), scope);
   }
 
+  // A hash that is equal for expressions which same() may find equal: of positions it knows nothing. Without it a program of n masks,
+  // each made of the one before (x^x^x^…), takes n^3 steps.
+  uint64_t skeleton(Id root) {
+    if (auto known = skeletons_.find(root); known != skeletons_.end()) return known->second;
+    for (Id id : reachable(a_, root)) {
+      if (skeletons_.contains(id)) continue;
+      const Node& n = a_[id];
+      uint64_t hash = 1;
+      if (is_float(n.type) || n.type == DType::boolean) {
+        auto mix = [&](uint64_t value) { hash = (hash ^ value) * 0x9e3779b97f4a7c15u, hash ^= hash >> 32; };
+        mix(static_cast<uint64_t>(n.op));
+        mix(static_cast<uint64_t>(n.type));
+        mix(n.arg_count);
+        if (n.op == Op::read) mix(n.symbol);
+        else if (n.arg_count == 0) mix(id);
+        else for (Id x : n.args()) mix(x == kNone ? 0 : skeletons_.at(x));
+      }
+      skeletons_[id] = hash;
+    }
+    return skeletons_.at(root);
+  }
+
   // Is a mask, at the indices of one of the condition's reads, this condition?
   bool served(const Condition& c) {
+    const uint64_t wanted = masks_.empty() ? 0 : skeleton(c.held);
     for (Id read : reads(c.id))
       for (size_t m = 0; m < masks_.size(); ++m) {
         const Node n = a_[read], point = a_[points_[m]];
-        if (n.symbol != point.symbol) continue;
+        if (n.symbol != point.symbol || skeleton(masks_[m].definition.body) != wanted) continue;
         Replacements at;
         for (size_t i = 0; i < n.arg_count; ++i) at[point.arg(i)] = a_.to(DType::i64, n.arg(i));
         if (!same(substitute(a_, masks_[m].definition.body, at), c.held, c.scope)) continue;

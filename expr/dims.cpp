@@ -1,6 +1,7 @@
 #include "expr/dims.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <random>
 #include <unordered_map>
@@ -14,16 +15,31 @@ namespace {
 
 using Linear = LinearExtent;
 
+// Sums, differences and products of extents: the result is false if it leaves 64 bits.
+bool computed(Op op, int64_t x, int64_t y, int64_t& result) {
+  switch (op) {
+    case Op::add: return !__builtin_add_overflow(x, y, &result);
+    case Op::sub: return !__builtin_sub_overflow(x, y, &result);
+    case Op::mul: return !__builtin_mul_overflow(x, y, &result);
+    case Op::neg: return !__builtin_sub_overflow(0, x, &result);
+    default: throw Bug("an extent is computed by " + std::string(info(op).id));
+  }
+}
+
 std::optional<Linear> combine(Op op, const Linear& x, const Linear& y) {
+  Linear r;
   if (op == Op::mul) {
     if (x.factor != 0 && y.factor != 0) return std::nullopt;
     const Linear& l = x.factor != 0 ? x : y;
     int64_t c = x.factor != 0 ? y.offset : x.offset;
-    return Linear{l.dim, l.factor * c, l.offset * c};
+    r.dim = l.dim;
+    if (!computed(op, l.factor, c, r.factor) || !computed(op, l.offset, c, r.offset)) return std::nullopt;
+    return r;
   }
   if (x.factor != 0 && y.factor != 0 && x.dim != y.dim) return std::nullopt;
-  int64_t sign = op == Op::sub ? -1 : 1;
-  return Linear{x.factor != 0 ? x.dim : y.dim, x.factor + sign * y.factor, x.offset + sign * y.offset};
+  r.dim = x.factor != 0 ? x.dim : y.dim;
+  if (!computed(op, x.factor, y.factor, r.factor) || !computed(op, x.offset, y.offset, r.offset)) return std::nullopt;
+  return r;
 }
 
 }  // namespace
@@ -38,7 +54,7 @@ std::optional<LinearExtent> linear_form(const Arena& a, Id extent) {
     if (n.op == Op::dim) f = Linear{id, 1, 0};
     if (n.op == Op::cast) f = form[n.arg(0)];
     if (n.op == Op::neg)
-      if (auto x = form[n.arg(0)]) f = Linear{x->dim, -x->factor, -x->offset};
+      if (auto x = form[n.arg(0)]) f = combine(Op::sub, {}, *x);
     if (n.op == Op::add || n.op == Op::sub || n.op == Op::mul) {
       auto x = form[n.arg(0)], y = form[n.arg(1)];
       if (x && y) f = combine(n.op, *x, *y);
@@ -134,8 +150,10 @@ class Solver {
       for (size_t d = 0; d < tensor.shape.size(); ++d) {
         auto f = linear_form(a, tensor.shape[d]);
         if (!f || values.contains(a.name(f->dim)) || is_defined(f->dim)) continue;
-        int64_t rest = it->second[d] - f->offset;
-        if (rest % f->factor != 0 || rest / f->factor < 0)
+        int64_t rest = 0;
+        const bool solved = computed(Op::sub, it->second[d], f->offset, rest) && computed(Op::neg, rest, 0, rest) &&
+                            computed(Op::neg, rest, 0, rest) && rest % f->factor == 0 && rest / f->factor >= 0;
+        if (!solved)
           throw failure(p,
                         tensor.name + " has shape " + shape_text(it->second) + ", but its dimension " +
                             std::to_string(d) + " is " + extent_text(a, tensor.shape[d]) + ", which is " +
@@ -210,7 +228,7 @@ class Solver {
     for (TensorId t : p.cotangents) check(t);
     for (const Tensor& tensor : p.tensors)
       for (size_t d = 0; d < tensor.shape.size(); ++d) {
-        int64_t extent = evaluate_extent(a, tensor.shape[d], values);
+        int64_t extent = extent_of(tensor, d);
         if (extent < 0)
           throw failure(p,
                         "dimension " + std::to_string(d) + " of " + tensor.name + " would have " +
@@ -220,8 +238,16 @@ class Solver {
       }
   }
 
+  int64_t extent_of(const Tensor& tensor, size_t d) const {
+    try {
+      return evaluate_extent(a, tensor.shape[d], values);
+    } catch (const Error& e) {
+      throw failure(p, "dimension " + std::to_string(d) + " of " + tensor.name + ": " + e.message(), tensor.pos);
+    }
+  }
+
   void check_extent(const Tensor& tensor, size_t d, const std::vector<int64_t>& shape) const {
-    int64_t expected = evaluate_extent(a, tensor.shape[d], values);
+    int64_t expected = extent_of(tensor, d);
     if (shape[d] == expected) return;
     std::string has = tensor.name + " has shape " + shape_text(shape);
     auto f = linear_form(a, tensor.shape[d]);
@@ -272,6 +298,7 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
   struct Number {
     int64_t integer = 0;
     double real = 0;
+    bool lost = false;  // it, or what it depends on, left 64 bits
   };
   std::unordered_map<Id, Number> value;
   for (Id id : reachable(a, extent)) {
@@ -284,9 +311,12 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
       throw Bug("an extent holds a node that is no function of dims");
     int64_t x[3] = {};
     double u[3] = {};
+    bool lost = false;
     for (size_t i = 0; i < n.arg_count; ++i) {
-      x[i] = value[n.arg(i)].integer;
-      u[i] = value[n.arg(i)].real;
+      const Number& of = value[n.arg(i)];
+      x[i] = of.integer;
+      u[i] = of.real;
+      lost |= of.lost;
     }
     bool from_real = n.arg_count > 0 && is_float(a[n.arg(0)].type);
     Number& v = value[id];
@@ -298,7 +328,9 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
       if (it == dims.end()) throw Error("the value of dim " + a.name(id) + " is not known");
       v.integer = it->second;
     } else if (n.op == Op::select) {
+      const bool undecided = value[n.arg(0)].lost;
       v = value[n.arg(x[0] ? 1 : 2)];
+      lost = v.lost || undecided;
     } else if (n.op == Op::cast && is_float(n.type)) {
       v.real = from_real ? u[0] : static_cast<double>(x[0]);
     } else if (n.op == Op::cast) {
@@ -308,10 +340,16 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
       if (from_real && is_float(n.type) && op.reals) v.real = op.reals.at(u);
       else if (from_real && op.tests) v.integer = op.tests.at(u);
       else if (!from_real && is_float(n.type) && op.draws) v.real = op.draws.at(x);
-      else if (!from_real && op.integers) v.integer = op.integers.at(x);
-      else throw Bug("an extent holds " + std::string(info(n.op).id));
+      else if (!from_real && op.integers) {
+        v.integer = op.integers.at(x);
+        const bool can_leave = n.type == DType::i64 && (n.op == Op::add || n.op == Op::sub || n.op == Op::mul || n.op == Op::neg);
+        if (int64_t exact = 0; can_leave) lost |= !computed(n.op, x[0], x[1], exact);
+        if (n.op == Op::pow) lost |= std::fabs(std::pow(static_cast<double>(x[0]), static_cast<double>(x[1]))) >= 0x1p63;
+      } else throw Bug("an extent holds " + std::string(info(n.op).id));
     }
+    v.lost = lost;
   }
+  if (value[extent].lost) throw Error("a size leaves 64 bits with " + dims_in(a, extent, dims) + "; take smaller ones");
   return value[extent].integer;
 }
 

@@ -33,7 +33,7 @@ std::optional<LinearExtent> linear_form(const Arena& a, Id extent);
 std::vector<std::string> free_dims(const Program& p);
 
 // An i64 (or, for conditions, bool) expression over dims and constants, and axes whose values are given. Throws Error for a
-// dim without a value.
+// dim without a value, and where a value that the result depends on leaves 64 bits.
 using AxisValues = std::unordered_map<Id, int64_t>;
 int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const AxisValues& axes = {});
 

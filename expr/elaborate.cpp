@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "expr/elaborate_scope.h"
 #include "expr/syntax.h"
@@ -107,6 +108,43 @@ std::vector<std::string> call_order(const ast::File& file, const std::map<std::s
   return order;
 }
 
+// What an op becomes when its calls are written out, which is done before gradients are derived.
+struct Expansion {
+  int64_t definitions = 0;
+  int levels = 0;  // of ops that call each other
+};
+// Planning takes longer than a minute from some ten thousand definitions on. Ops that call others twice reach 2^30 in 30 levels, which
+// fits no memory. Calls are written out by recursion: a thousand levels take a tenth of a thread's stack.
+constexpr int64_t kMostDefinitions = 100'000;
+constexpr int kMostLevels = 1'000;
+
+using Expansions = std::unordered_map<const Program*, Expansion>;
+
+Expansion expansion_of(const Program& p, const Expansions& callees) {
+  Expansion e{0, 1};
+  for (const Definition& d : p.body.definitions) {
+    const Expansion inner = d.is_call() ? callees.at(d.callee.get()) : Expansion{1, 0};
+    // No overflow: both are below 2^60.
+    e.definitions = std::min(e.definitions + inner.definitions, int64_t{1} << 60);
+    e.levels = std::max(e.levels, inner.levels + 1);
+  }
+  if (p.custom_gradient) {
+    const Expansion stated = expansion_of(*p.custom_gradient, callees);
+    e = {std::max(e.definitions, stated.definitions), std::max(e.levels, stated.levels)};
+  }
+  return e;
+}
+
+void check_expansion(const ast::Op& op, const Expansion& e) {
+  if (e.definitions > kMostDefinitions)
+    throw Error(fmt::format("op {} with its calls written out has {} definitions; {} are the most. call fewer ops, or an op that takes "
+                            "another dimension in place of several calls",
+                            op.name, e.definitions, kMostDefinitions),
+                op.pos);
+  if (e.levels > kMostLevels)
+    throw Error(fmt::format("op {} calls ops that call ops, {} levels deep; {} are the most", op.name, e.levels, kMostLevels), op.pos);
+}
+
 // Letters to insert, delete, replace or swap with their neighbour.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
@@ -128,16 +166,18 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::string place(Pos pos) { return pos.known() ? fmt::format("{}:{}", pos.line, pos.column) : "before"; }
 
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
-  // At most one wrong letter in short names, two in longer ones; of equally near names, one of the same length.
+  // At most one letter in three may be wrong, and no more than two: of names that have less in common a guess misleads. Of equally
+  // near names, one of the same length.
+  constexpr size_t kLettersPerMistake = 3, kMostMistakes = 2;
   auto distance = [&](const std::string& k) {
     size_t longer = std::max(name.size(), k.size());
     return std::pair(edit_distance(name, k), 2 * longer - name.size() - k.size());
   };
   const std::string* best = nullptr;
-  std::pair<size_t, size_t> least = {name.size() <= 3 ? 2 : 3, 0};
+  std::pair<size_t, size_t> least = {kMostMistakes + 1, 0};
   for (const std::string& k : known) {
     std::pair<size_t, size_t> d = distance(k);
-    if (d >= least || d.first >= std::max(name.size(), k.size())) continue;
+    if (d >= least || d.first * kLettersPerMistake > std::max(name.size(), k.size())) continue;
     least = d;
     best = &k;
   }
@@ -176,8 +216,14 @@ Module elaborate(const ast::File& file) {
   auto arena = std::make_shared<Arena>();
   std::map<std::string, OpAst> ops = collect_ops(file);
   Ops done;
-  for (const std::string& name : call_order(file, ops))
-    done[name] = std::make_shared<const Program>(elaborate_op(file, arena, ops.at(name), done));
+  Expansions expansions;
+  for (const std::string& name : call_order(file, ops)) {
+    auto made = std::make_shared<const Program>(elaborate_op(file, arena, ops.at(name), done));
+    const Expansion expansion = expansion_of(*made, expansions);
+    check_expansion(*ops.at(name).op, expansion);
+    expansions[made.get()] = expansion;
+    done[name] = std::move(made);
+  }
   Module module;
   for (const ast::Op& op : file.ops)
     if (op.kind == ast::Op::Kind::op) module.ops.push_back(done.at(op.name));

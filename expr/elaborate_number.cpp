@@ -107,6 +107,21 @@ Id folded(Arena& a, Op op, std::span<const Id> args) {
   return a.apply(op, args);
 }
 
+// Of two constants, or one.
+bool leaves_64_bits(const Arena& a, Op op, std::span<const Id> args) {
+  if (!std::ranges::all_of(args, [&](Id x) { return a[x].op == Op::constant; })) return false;
+  const int64_t x = a[args[0]].integer, y = args.size() > 1 ? a[args[1]].integer : 0;
+  int64_t result = 0;
+  switch (op) {
+    case Op::add: return __builtin_add_overflow(x, y, &result);
+    case Op::sub: return __builtin_sub_overflow(x, y, &result);
+    case Op::mul: return __builtin_mul_overflow(x, y, &result);
+    case Op::neg: return __builtin_sub_overflow(int64_t{0}, x, &result);
+    case Op::pow: return std::fabs(std::pow(static_cast<double>(x), static_cast<double>(y))) >= 0x1p63;
+    default: return false;
+  }
+}
+
 bool is_division(Op op) { return op == Op::div || op == Op::mod; }
 
 bool zero_divisor(const Arena& a, Op op, std::span<const Id> args) {
@@ -132,6 +147,8 @@ Value apply_untyped(Arena& a, Op op, std::span<const Value> operands) {
     result.no_int = "it divides by zero";
   } else if (op == Op::pow && (a[ints[1]].op != Op::constant || a[ints[1]].integer < 0)) {
     result.no_int = "an integer power needs a constant exponent that is not negative";
+  } else if (leaves_64_bits(a, op, ints)) {
+    result.no_int = "it leaves 64 bits";
   } else {
     result.as_int = folded(a, op, ints);
   }

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
-#include "expr/dims.h"
 #include "expr/elaborate_scope.h"
+#include "expr/size_limits.h"
 
 namespace xhat {
 
@@ -30,6 +31,12 @@ class OpBuilder {
   // `grad f(…)` of an op that stands.
   Program gradient(const ast::Op& grad, const Program& op);
 
+  // Of an op built by the C++ handles nothing has a place in a text: what is being elaborated is what its author finds a mistake by.
+  Error named(const Error& e) const {
+    if (e.pos().known()) return e;
+    return Error(fmt::format("op {}{}: {}", program_.name, at_.empty() ? "" : ", " + at_, e.message()));
+  }
+
  private:
   struct Product {  // an extent of a parameter
     Id extent;
@@ -39,6 +46,7 @@ class OpBuilder {
 
   void parameters(const ast::Block& block);
   void check_products() const;
+  void check_reach(Id extent, const std::string& name, Pos pos) const;
   void declare(const ast::Block& block);
   void dim_statements(const ast::Block& block);
   void dims_of_ranges(const ast::Block& block);
@@ -55,16 +63,19 @@ class OpBuilder {
   OpScope s_;
   std::vector<Product> products_;
   std::set<std::string> in_ranges_;  // dims
+  std::string at_;                   // what is being elaborated: "definition of y"
 };
 
 void OpBuilder::parameters(const ast::Block& block) {
   for (const ast::Parameter& p : block.parameters) s_.declare_tensor(p.name, p.pos);
   for (const ast::Parameter& p : block.parameters) {
+    at_ = "parameter " + p.name;
     std::vector<Id> shape;
     for (ast::Ref extent : p.extents) {
       Id id = elaborate_extent(s_, extent, true, "an extent");
       Pos pos = file_.nodes[extent].pos;
       if (!is_affine(s_.arena, id)) products_.push_back({id, p.name, pos});
+      check_reach(id, p.name, pos);
       s_.require_extent(id, fmt::format("dimension {} of {}", shape.size(), p.name), pos);
       shape.push_back(id);
     }
@@ -72,6 +83,18 @@ void OpBuilder::parameters(const ast::Block& block) {
     program_.tensors[t].constant = p.constant;
     program_.inputs.push_back(t);
   }
+  at_.clear();
+}
+
+// A tensor that is as large whatever its dims are, if they are not 0, is refused where it is declared.
+void OpBuilder::check_reach(Id extent, const std::string& name, Pos pos) const {
+  const auto form = linear_form(s_.arena, extent);
+  const Node& n = s_.arena[extent];
+  const bool constant = n.op == Op::constant;
+  if (constant ? n.integer <= kMostElements : !form || std::abs(form->factor) <= kMostElements) return;
+  throw Error(fmt::format("extent {} of {} is more than 2^31-1 elements{}, which kernels do not take", text_of(s_, extent), name,
+                          constant ? "" : " for any " + s_.arena.name(form->dim) + " but 0"),
+              pos);
 }
 
 // A parameter's extent that is not affine is checked where it stands, but says nothing about its dims: they must be known
@@ -116,6 +139,7 @@ void OpBuilder::dim_statements(const ast::Block& block) {
   std::vector<std::pair<size_t, Id>> defined;
   for (const ast::Statement& s : block.statements) {
     if (s.kind != ast::Statement::Kind::dim) continue;
+    at_ = "dim " + s.targets[0].text;
     Id dim = s_.dims.at(s.targets[0].text);
     Id definition = elaborate_extent(s_, s.body, true, "a dim");
     for (size_t i = 0; i < program_.dims.size(); ++i)
@@ -124,6 +148,7 @@ void OpBuilder::dim_statements(const ast::Block& block) {
         defined.push_back({i, definition});
       }
   }
+  at_.clear();
   Replacements found;
   for (size_t round = 0; round <= defined.size(); ++round) {
     found.clear();
@@ -233,6 +258,7 @@ std::vector<size_t> OpBuilder::order(const ast::Block& block) const {
 }
 
 void OpBuilder::define(const ast::Statement& s, Direction direction) {
+  at_ = "definition of " + s.targets[0].text;
   bool call = s.kind == ast::Statement::Kind::call;
   const ast::Node& top = file_.nodes[s.body];
   if (call || (s.axes.empty() && top.kind == ast::Kind::call && s_.ops.contains(top.text))) {
@@ -259,6 +285,7 @@ void OpBuilder::define(const ast::Statement& s, Direction direction) {
 
 void OpBuilder::statements(const ast::Block& block, Direction direction) {
   for (size_t i : order(block)) define(block.statements[i], direction);
+  at_.clear();
 }
 
 std::vector<TensorId> OpBuilder::outputs(const ast::Block& block, const char* what) const {
@@ -356,9 +383,15 @@ Program OpBuilder::op(const OpAst& op) {
   check_products();
   statements(block, Direction::forward);
   program_.outputs = outputs(block, "output");
-  if (op.gradient)
-    program_.custom_gradient = std::make_shared<const Program>(
-        OpBuilder(file_, program_.arena, s_.ops).gradient(*op.gradient, program_));
+  if (op.gradient) {
+    OpBuilder stated(file_, program_.arena, s_.ops);
+    try {
+      program_.custom_gradient = std::make_shared<const Program>(stated.gradient(*op.gradient, program_));
+    } catch (const Error& e) {
+      at_ = "its gradient";
+      throw e.pos().known() ? e : Error(stated.at_.empty() ? e.message() : stated.at_ + ": " + e.message());
+    }
+  }
   if (op.op->backward) backward(*op.op->backward);
   return std::move(program_);
 }
@@ -426,7 +459,12 @@ Program OpBuilder::gradient(const ast::Op& grad, const Program& op) {
 
 Program elaborate_op(const ast::File& file, const std::shared_ptr<Arena>& arena, const OpAst& op,
                      const std::map<std::string, std::shared_ptr<const Program>>& ops) {
-  return OpBuilder(file, arena, ops).op(op);
+  OpBuilder builder(file, arena, ops);
+  try {
+    return builder.op(op);
+  } catch (const Error& e) {
+    throw builder.named(e);
+  }
 }
 
 }  // namespace xhat

@@ -97,7 +97,7 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
       const Node& n = a[id];
       if (!needed.contains(id)) continue;
       bool vector = std::ranges::any_of(n.free_axes(), in_a_tile) || n.free_axes().size() == s.axes.size();
-      bool dear = !is_reduction(n.op) && !is_read(n.op) && is_float(n.type) && vector && evaluation_cost_ps(a, id) >= kSharedInTile_ps;
+      bool dear = !is_reduction(n.op) && !is_read(n.op) && is_float(n.type) && vector && costs_at_least(a, id, kSharedInTile_ps);
       if (dear && !computed.insert(number.at(id)).second) continue;
       needed.insert(n.args().begin(), n.args().end());
       if (!is_arithmetic(n)) continue;

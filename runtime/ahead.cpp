@@ -5,14 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <sstream>
-#include <thread>
 
 #include <fmt/format.h>
 
@@ -79,28 +77,14 @@ std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const A
       std::string symbol = runtime::tile_symbol(name, level, c);
       jobs.push_back({&plans.kernels[c], level, symbol, work.file(symbol + ".o")});
     }
-  std::atomic<size_t> next = 0;
   std::mutex mutex;
-  std::exception_ptr failed;
   size_t done = 0;
-  auto compile = [&] {
-    for (size_t i; (i = next++) < jobs.size();) try {
-        runtime::compile_to_object(*jobs[i].spec, jobs[i].level, jobs[i].symbol, jobs[i].path);
-        std::lock_guard lock(mutex);
-        ++done;
-        if (options.progress) options.progress(fmt::format("compiled {} of {} tiles", done, jobs.size()), true);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        failed = std::current_exception();
-        next = jobs.size();
-      }
-  };
-  size_t count = static_cast<size_t>(runtime::threads_or_all(options.jobs));
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(count, jobs.size()); ++i) threads.emplace_back(compile);
-  compile();
-  for (std::thread& t : threads) t.join();
-  if (failed) std::rethrow_exception(failed);
+  runtime::run_jobs(jobs.size(), runtime::threads_or_all(options.jobs), [&](size_t i) {
+    runtime::compile_to_object(*jobs[i].spec, jobs[i].level, jobs[i].symbol, jobs[i].path);
+    std::lock_guard lock(mutex);
+    ++done;
+    if (options.progress) options.progress(fmt::format("compiled {} of {} tiles", done, jobs.size()), true);
+  });
   std::vector<std::string> objects;
   for (const Job& j : jobs) objects.push_back(fs::path(j.path).filename().string());
   return objects;
@@ -136,7 +120,9 @@ AheadLibrary build_ahead(const Program& op, const AheadOptions& options, const s
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) throw Error(fmt::format("{}: it cannot be made: {}", folder, error.message()));
-  const WorkFolder work((fs::absolute(folder) / ".build-").string());
+  const std::string begins = (fs::absolute(folder) / ".build-").string();
+  runtime::remove_stale(begins);
+  const WorkFolder work(begins);
   if (work.path().empty()) throw Error(fmt::format("{}: no folder can be made in it: {}", folder, std::strerror(errno)));
   tell(fmt::format("compiling {} tiles", plans.kernels.size() * options.levels.size()));
   std::vector<std::string> objects = compile_tiles(plans, options, made.name, work);

@@ -4,12 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "expr/size_limits.h"
+
 namespace xhat::runtime {
-namespace {
-
-constexpr int64_t kMostElements = INT32_MAX;
-
-}  // namespace
 
 AheadSizes::AheadSizes(const Program& op, std::map<std::string, std::vector<int64_t>> given, std::string option)
     : p_(op), given_(std::move(given)), option_(std::move(option)) {

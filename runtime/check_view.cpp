@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "expr/array.h"
+#include "expr/size_limits.h"
 
 namespace xhat::runtime {
 namespace {

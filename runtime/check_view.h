@@ -6,8 +6,6 @@
 
 namespace xhat::runtime {
 
-constexpr int64_t kMostElements = INT32_MAX;  // kernels index with 32 bits
-
 // The tensor t of p, for a call that runs on `queue`; written: by it. Throws Error, which names tensor, what is wrong and what was
 // expected; DeviceError if it is about where its memory lies.
 void check_view(const Program& p, TensorId t, const TensorView& v, bool written, const DeviceQueue& queue);

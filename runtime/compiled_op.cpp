@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "expr/evaluate.h"
+#include "expr/size_limits.h"
 #include "fusion/moments.h"
 #include "runtime/check_view.h"
 #include "runtime/compile.h"
@@ -28,17 +29,6 @@ using runtime::Ready;
 using runtime::ReadyList;
 using runtime::Side;
 using runtime::ThreadPool;
-
-// One pool per number of threads, shared by all ops of the process.
-std::shared_ptr<ThreadPool> pool_of(int threads) {
-  static std::mutex mutex;
-  static std::unordered_map<int, std::weak_ptr<ThreadPool>> pools;
-  threads = runtime::threads_or_all(threads);
-  std::lock_guard lock(mutex);
-  auto pool = pools[threads].lock();
-  if (!pool) pools[threads] = pool = std::make_shared<ThreadPool>(threads);
-  return pool;
-}
 
 // An output of the backward that is added to a tensor of the caller's, on the host.
 struct HostSum {
@@ -115,6 +105,7 @@ struct CompiledOp::Impl {
   std::shared_ptr<Ready> make(const OpPlan& plan, const Side& side, const DimValues& dims, const std::vector<bool>& dense,
                               const DeviceQueue& queue, const std::vector<runtime::OutputOver>& over = {}) const {
     runtime::refuse_in_capture(queue, "compile kernels");
+    check_kernel_sizes(side.program, dims);
     auto made = std::make_shared<Ready>();
     made->dims = dims;
     made->plan = &plan;
@@ -404,6 +395,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
     for (auto& r : list.all)
       if (r->dims == dims) return r->direction->plan();
   }
+  check_kernel_sizes(side.program, dims);
   return plan_kernels(op.on_gpu() ? side.program : split_moments(side.program, dims, side.fusion), dims, side.fusion);
 }
 
@@ -424,7 +416,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   i.options = options;
   if (i.options.target == Target::cpu) i.options.fusion = for_this_machine(i.options.fusion);
   i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
-  i.pool = pool_of(options.threads);
+  i.pool = runtime::shared_pool(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.plans->op();
   for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})

@@ -29,7 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr const char *kCode = ".so", *kBytes = ".gpu";  // ends of names
 constexpr const char* kWork = "work-";  // begins the names of folders in which kernels are being made
-constexpr auto kAbandoned = std::chrono::hours(1);  // who works longer on a kernel than this has died
 constexpr double kKept = 0.9;  // of the limit, when some must go: else every new kernel would look through the folder
 
 // Ours, and nobody else can write to it.
@@ -122,10 +121,12 @@ std::optional<std::string> DiskCache::load_bytes(const std::string& key) {
 void DiskCache::store_bytes(const std::string& key, const std::string& bytes) {
   std::string made = folder_ + "/" + kWork + "XXXXXX";
   if (!has_folder()) return;
-  File file(mkstemp(made.data()));  // which is private
+  clean();
+  File file(mkostemp(made.data(), O_CLOEXEC));  // which is private
   const std::string content = bytes + trailer(bytes, {fingerprint_, key, {}});
   if (file < 0) return give_up(std::strerror(errno));
-  if (!write_all(made, content) || rename(made.c_str(), path_of(key, kBytes).c_str()) != 0) {
+  if (!lock_and_keep(file, made)) return;  // another process took it for abandoned: the kernel is kept the next time
+  if (!write_all(file, content) || rename(made.c_str(), path_of(key, kBytes).c_str()) != 0) {
     give_up(std::strerror(errno));
     unlink(made.c_str());
     return;
@@ -155,6 +156,7 @@ bool DiskCache::stores() {
 std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelArguments& arguments,
                                            const std::function<void(const std::string& path)>& emit) {
   auto linker = find_linker();
+  clean();
   const WorkFolder work(folder_ + "/" + kWork);
   if (!linker || work.path().empty()) {
     give_up(std::strerror(errno));
@@ -178,6 +180,11 @@ std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelA
   return code;
 }
 
+// Once is enough: what is abandoned later, the next process finds.
+void DiskCache::clean() {
+  std::call_once(cleaned_, [&] { remove_stale(folder_ + "/" + kWork); });
+}
+
 void DiskCache::make_room(int64_t written) {
   std::lock_guard lock(mutex_);
   if (used_ >= 0) used_ += written;
@@ -190,14 +197,11 @@ void DiskCache::make_room(int64_t written) {
   std::vector<Entry> entries;
   used_ = 0;
   std::error_code failed;
-  const auto now = fs::file_time_type::clock::now();
   for (fs::directory_iterator it(folder_, failed), end; !failed && it != end; it.increment(failed)) {
     std::error_code gone;  // another process makes room as well
     auto time = it->last_write_time(gone);
     if (gone) continue;
-    if (it->path().filename().string().starts_with(kWork)) {
-      if (now - time > kAbandoned) fs::remove_all(it->path(), gone);
-    } else if (it->path().extension() == kCode || it->path().extension() == kBytes) {
+    if (it->path().extension() == kCode || it->path().extension() == kBytes) {
       auto bytes = static_cast<int64_t>(it->file_size(gone));
       if (gone) continue;
       entries.push_back({time, bytes, it->path()});

@@ -2,12 +2,14 @@
 //
 // One file per kernel (runtime/kernel_file.h), a shared object, or of a GPU's kernel its text and launches, in a folder that only
 // its user can write to. Files appear by
-// rename, whole, and are never changed afterwards, so any number of processes may use a folder at once. Whatever cannot be
+// rename, whole, and are never changed afterwards, so any number of processes may use a folder at once. They are made in folders that
+// are locked meanwhile; those of a process that was killed, which nobody has locked, the next process that keeps a kernel removes. Whatever cannot be
 // used, be it torn, damaged, somebody else's or of another build or processor, is as if it were not there, and is written anew.
 // Nothing here is ever an error for who runs an op: where kernels cannot be kept, one line on stderr says why.
 //
 //   XHAT_CACHE_DIR     the folder; empty: none (default: $XDG_CACHE_HOME/xhat/kernels, ~/.cache/xhat/kernels)
 //   XHAT_CACHE_BYTES   what its files may take; those that were not used for longest go (default: 1 GiB)
+//   XHAT_LINK_SECONDS  how long the linker may take (runtime/link_kernel.h)
 #pragma once
 #include <atomic>
 #include <functional>
@@ -47,11 +49,13 @@ class DiskCache {
   std::optional<Found> find(const std::string& key, const char* kind) const;
   bool has_folder();
   void give_up(const std::string& why);
+  void clean();
   void make_room(int64_t written);
 
   const std::string folder_, fingerprint_;
   const int64_t bytes_;
   std::atomic<bool> gave_up_ = false;
+  std::once_flag cleaned_;
   std::mutex mutex_;
   int64_t used_ = -1;  // bytes in the folder, as far as known; -1: nobody looked
 };

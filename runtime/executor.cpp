@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <iterator>
 
+#include "expr/size_limits.h"
 #include "fusion/moments.h"
 #include "runtime/lower.h"
 
@@ -66,7 +66,10 @@ std::vector<WalkTemporary> temporaries_of(const Program& p, const KernelPlan& pl
   std::vector<WalkTemporary> found;
   for (const Kernel& k : plan.kernels)
     for (TensorId t : k.results)
-      if (std::ranges::find(p.outputs, t) == p.outputs.end()) found.push_back({t, p.tensors[t].type, shape_of(p, t, sizes)});
+      if (std::ranges::find(p.outputs, t) == p.outputs.end()) {
+        check_elements(p, t, sizes);
+        found.push_back({t, p.tensors[t].type, shape_of(p, t, sizes)});
+      }
   return found;
 }
 
@@ -85,6 +88,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     const auto& results = plan_.kernels[i].results;
     return std::ranges::find(results, o.output) != results.end();
   };
+  std::vector<WalkTemporary> temporaries = temporaries_of(program_, plan_, sizes_);
   std::vector<KernelSpec> specs;
   for (size_t i = 0; i < plan_.kernels.size(); ++i) {
     std::vector<OutputOver> here;
@@ -97,17 +101,9 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     planned_.push_back(i);
   }
   // Distinct pipelines compile in parallel; the first one of a process also builds Halide's runtime (0.4 s).
-  std::vector<std::future<std::shared_ptr<const CompiledKernel>>> jobs;
-  for (size_t i = 1; i < specs.size(); ++i)
-    jobs.push_back(std::async(std::launch::async, [&, i] { return cache->get(specs[i]); }));
-  std::exception_ptr failed;
-  for (size_t i = 0; i < specs.size(); ++i) try {
-      code_.push_back(i == 0 ? cache->get(specs[0]) : jobs[i - 1].get());
-    } catch (...) {
-      failed = std::current_exception();
-    }
-  if (failed) std::rethrow_exception(failed);
-  WalkPlan walk{{}, temporaries_of(program_, plan_, sizes_), static_cast<int64_t>(program_.tensors.size())};
+  code_.resize(specs.size());
+  run_jobs(specs.size(), threads_or_all(), [&](size_t i) { code_[i] = cache->get(specs[i]); });
+  WalkPlan walk{{}, std::move(temporaries), static_cast<int64_t>(program_.tensors.size())};
   std::vector<const TileCode*> codes;
   for (size_t i = 0; i < specs.size(); ++i) {
     walk.kernels.push_back(walk_of(program_, plan_.kernels[planned_[i]], specs[i], code_[i]->arguments));

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "expr/size_limits.h"
 #include "fusion/library_plan.h"
 #include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
@@ -158,6 +159,7 @@ class Explainer {
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
     const size_t definitions = program.body.definitions.size();
+    check_kernel_sizes(program, e_.sizes);
     if (options_.target == Target::cpu) program = split_moments(program, e_.sizes, fusion);
     const size_t parts = program.body.definitions.size() - definitions;  // a sum each, that is split
     LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <future>
 
 #include "expr/dims.h"
 #include "runtime/gpu_add.h"
+#include "runtime/thread_pool.h"
 
 namespace xhat::runtime {
 
@@ -96,26 +96,19 @@ GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions
   plan_ = std::move(made.planned.plan);
   std::vector<DType> stored = stored_types(program_);
   auto specs = gpu_specs(program_, plan_, sizes_, target);
-  std::vector<std::future<void>> jobs;
   for (size_t i = 0; i < specs.size(); ++i) {
     auto k = std::make_shared<Instance>();
     k->kernel = &plan_.kernels[i];
     k->spec = std::move(specs[i]);
     k->library = made.kernels[i];
     kernels_.push_back(k);
-    if (k->library) continue;
-    jobs.push_back(std::async(std::launch::async, [&stored, &queue, target, k, disk] {
-      k->compiled = compiled_for(class_of(target, k->spec, stored), disk);
-      if (!k->code().idle()) k->compiled->on(queue);
-    }));
   }
-  std::exception_ptr failed;
-  for (auto& job : jobs) try {
-      job.get();
-    } catch (...) {
-      failed = std::current_exception();
-    }
-  if (failed) std::rethrow_exception(failed);
+  run_jobs(kernels_.size(), threads_or_all(), [&](size_t i) {
+    Instance& k = *kernels_[i];
+    if (k.library) return;
+    k.compiled = compiled_for(class_of(target, k.spec, stored), disk);
+    if (!k.code().idle()) k.compiled->on(queue);
+  });
   for (const auto& k : kernels_)
     if (!k->library) k->values = values_of(k->code(), k->spec);
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

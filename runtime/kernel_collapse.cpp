@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 
+#include "expr/size_limits.h"
 #include "runtime/kernel_access.h"
 
 namespace xhat::runtime {
@@ -18,6 +19,7 @@ bool may_collapse(const KernelSpec& spec, Id slow, Id fast, const std::set<Id>& 
   const SpecAxis& s = spec.axes.at(slow);
   const SpecAxis& f = spec.axes.at(fast);
   if ((s.shared < 0) != (f.shared < 0)) return false;
+  if (f.extent > 0 && s.extent > kMostElements / f.extent) return false;  // its steps are counted with 32 bits
   if (s.shared >= 0) {
     if (s.shared + 1 != f.shared || s.in_order != f.in_order) return false;
     // The tile stays a box: some of the slow one only with all of the fast one.

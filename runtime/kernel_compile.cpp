@@ -1,6 +1,12 @@
 #include "runtime/kernel_compile.h"
 
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -11,6 +17,7 @@
 #include "runtime/lower.h"
 #include "runtime/nontemporal.h"
 #include "runtime/tile_services.h"
+#include "runtime/whole_file.h"
 
 namespace xhat::runtime {
 namespace {
@@ -74,16 +81,23 @@ void emit_object(LoweredKernel& lowered, const std::string& symbol, const Halide
 
 using Emit = std::function<void(const std::string& path)>;
 
-// Linked in a folder that is gone when this returns. Null where that cannot be done.
-std::unique_ptr<TileCode> by_way_of_a_file(bool streams, const Emit& emit) {
+// Linked in a folder that is gone when this returns. Null where that cannot be done. tell: nobody else says that the linker hung.
+std::unique_ptr<TileCode> by_way_of_a_file(bool streams, bool tell, const Emit& emit) {
   const std::optional<Linker> linker = find_linker();
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
   if (!linker || services_object().empty() || failed) return nullptr;
-  const WorkFolder work(folder / "xhat-");
+  const std::string begins = folder / "xhat-work-";
+  static std::once_flag cleaned;
+  std::call_once(cleaned, [&] { remove_stale(begins); });
+  const WorkFolder work(begins);
   const std::string shared = work.file("kernel.so");
-  if (work.path().empty() || !link_kernel(*linker, work, streams, emit, shared).empty()) return nullptr;
-  return load_tile(shared, streams);
+  if (work.path().empty()) return nullptr;
+  const std::string why = link_kernel(*linker, work, streams, emit, shared);
+  if (why.empty()) return load_tile(shared, streams);
+  static std::atomic<bool> told = false;
+  if (tell && linker_hangs() && !told.exchange(true)) std::fprintf(stderr, "xhat: %s. kernels are compiled into memory\n", why.c_str());
+  return nullptr;
 }
 
 KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered) {
@@ -109,8 +123,8 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
     auto kept = [&](const Emit& emit) { return disk->store(key, made->arguments, emit); };
     if (disk && disk->stores() && as_object(kept)) return made;
     // Code in memory never was an object file, and has no non-temporal stores. (With Halide's own checks it needs its runtime.)
-    auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, emit); };
-    if (spec.streams && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
+    auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, disk == nullptr, emit); };
+    if (spec.streams && !linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
     const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
     LoweredKernel lowered = lower(spec, target, vectors);
     made->arguments = arguments_of(spec, lowered);
@@ -127,8 +141,14 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
   with_vectors_or_without(spec, [&](bool vectors) {
     Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
     LoweredKernel lowered = lower(spec, target, vectors);
-    emit_object(lowered, symbol, target, path);
-    if (spec.streams) make_nontemporal(path);
+    // By way of memory: where the disk is full, LLVM ends the process.
+    const File object(memfd_create("xhat object", MFD_CLOEXEC));
+    std::string content;
+    if (object >= 0) emit_object(lowered, symbol, target, "/proc/self/fd/" + std::to_string(static_cast<int>(object)));
+    bool written = object >= 0 && read_all(object, content);
+    if (written && spec.streams) make_nontemporal_in(content);
+    written = written && write_all(path, content);
+    if (!written) throw Error(path + ": it cannot be written: " + std::strerror(errno));
     return true;
   });
 }

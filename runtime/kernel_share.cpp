@@ -75,7 +75,7 @@ Id find_shared(const KernelSpec& spec) {
     // A vector of the tile, not a scalar of a row: those are hoisted out of loops anyway.
     bool inner = std::ranges::any_of(n.free_axes(), [&](Id x) { return spec.axes.at(x).shared < 0; }) || fills_a_loop(spec, id);
     const bool made = maker_of(spec, id) < spec.members.size();
-    if (!inner || evaluation_cost_ps(a, id) < (made ? kReadAgain_ps : kSharedInTile_ps) || in_one_loop(spec, id)) continue;
+    if (!inner || !costs_at_least(a, id, made ? kReadAgain_ps : kSharedInTile_ps) || in_one_loop(spec, id)) continue;
     if (best == kNone || evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best)) best = id;
   }
   return best;

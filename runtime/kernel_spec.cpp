@@ -6,12 +6,23 @@
 
 #include "expr/affine.h"
 #include "expr/simplify.h"
+#include "expr/size_limits.h"
 #include "fusion/scatter.h"
 
 namespace xhat::runtime {
 namespace {
 
 constexpr int64_t kFar = int64_t{1} << 40;  // "unbounded", far from overflow when a few are added
+
+// Of intervals: what is unbounded stays so, whatever is added to it or divides it.
+int64_t plus(int64_t u, int64_t v) {
+  if (u <= -kFar || v <= -kFar) return -kFar;
+  return u >= kFar || v >= kFar ? kFar : u + v;
+}
+int64_t divided(int64_t u, int64_t divisor) {
+  if (std::abs(u) >= kFar) return u;
+  return u >= 0 ? u / divisor : -((-u + divisor - 1) / divisor);
+}
 
 bool is_narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
 bool is_comparison(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
@@ -47,8 +58,13 @@ struct Builder {
 
   [[noreturn]] void unknown_range(Id axis) const {
     throw Error(p.name + ": the kernel of " + k.name + " runs over axis " + p.arena->name(axis) +
-                ", whose range has no bounds that are known before it runs; bound it, as in " + p.arena->name(axis) +
+                ", whose range has no bounds that are known before it runs, or bounds beyond 2^40; bound it, as in " + p.arena->name(axis) +
                 " in 0..clamp(…, 0, N)");
+  }
+
+  [[noreturn]] void too_many_steps(Id axis, const Definition& d, int64_t steps) const {
+    throw Error(p.name + ": axis " + p.arena->name(axis) + " of " + p.tensors[d.target()].name + " takes " + std::to_string(steps) +
+                " values" + (sizes.empty() ? "" : " with " + dims_text(sizes)) + "; kernels take up to 2^31-1 steps. make two axes of it");
   }
 
   Id axis_of(const Replacements& axes, Id axis) const {
@@ -208,6 +224,7 @@ struct Builder {
           continue;
         }
       if (low == -kFar || high == kFar) unknown_range(reduced[i].axis);
+      if (high - low > kMostElements) too_many_steps(reduced[i].axis, d, high - low);
       Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
       axes[reduced[i].axis] = value;
       if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
@@ -296,8 +313,8 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
       case Op::axis:
         if (auto it = axes.find(id); it != axes.end()) r = {0, std::max<int64_t>(0, it->second.extent - 1)};
         break;
-      case Op::add: r = {x(0).first + x(1).first, x(0).second + x(1).second}; break;
-      case Op::sub: r = {x(0).first - x(1).second, x(0).second - x(1).first}; break;
+      case Op::add: r = {plus(x(0).first, x(1).first), -plus(-x(0).second, -x(1).second)}; break;
+      case Op::sub: r = {plus(x(0).first, -x(1).second), -plus(-x(0).second, x(1).first)}; break;
       case Op::neg: r = {-x(0).second, -x(0).first}; break;
       case Op::mul: {
         auto [l, h] = x(0);
@@ -310,9 +327,9 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
         break;
       }
       case Op::div:
+        if (x(1).first >= kFar) break;
         if (x(1).first == x(1).second && x(1).first > 0) {
-          auto floor_div = [](int64_t u, int64_t v) { return u >= 0 ? u / v : -((-u + v - 1) / v); };
-          r = {floor_div(x(0).first, x(1).first), floor_div(x(0).second, x(1).first)};
+          r = {divided(x(0).first, x(1).first), divided(x(0).second, x(1).first)};
         } else if (x(1) == zero) {
           r = zero;  // x/0 is 0
         }
@@ -333,6 +350,9 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
         break;
       default: break;
     }
+    // What is computed in 32 bits wraps where it leaves them.
+    constexpr int64_t kLeast32 = std::numeric_limits<int32_t>::min(), kMost32 = std::numeric_limits<int32_t>::max();
+    if (n.type == DType::i32 && (r.first < kLeast32 || r.second > kMost32)) r = {kLeast32, kMost32};
     if (n.type == DType::boolean) r = {0, 1};
     if (n.type == DType::u8) r = {0, 255};
     if (n.type == DType::u32) r = {0, std::numeric_limits<uint32_t>::max()};

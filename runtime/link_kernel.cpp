@@ -5,11 +5,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <sstream>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "runtime/child.h"
 #include "runtime/fingerprint.h"
@@ -141,6 +144,16 @@ std::optional<Linker> find_linker() {
   return {};
 }
 
+static std::atomic<bool> hung = false;
+bool linker_hangs() { return hung; }
+
+static double link_seconds() {
+  constexpr double kDefault = 30;  // linking takes some 10 ms, on a machine that swaps or compiles much else some seconds
+  const char* given = std::getenv("XHAT_LINK_SECONDS");
+  const double seconds = given ? std::strtod(given, nullptr) : 0;
+  return seconds > 0 ? seconds : kDefault;
+}
+
 std::string link_shared(const Linker& linker, const std::string& folder, const std::vector<std::string>& objects,
                         const std::string& shared) {
   std::vector<std::string> command = {linker.program, "-shared", "-o", shared};
@@ -160,9 +173,16 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
   tell({"-z", "defs", "-z", "now", "-z", "noexecstack", "-z", "noseparate-code", "-z", "max-page-size=4096", "-s",
         "--hash-style=gnu", "--build-id=none"});
 
+  const double seconds = link_seconds();
+  const std::string late = fmt::format("{} has not ended within {:g} s (XHAT_LINK_SECONDS) and was stopped", linker.program, seconds);
+  if (hung) return late;
   // Where nobody knows how it ended, loading the result will tell.
-  ChildEnd end = run_child(command, folder + "/log");
+  ChildEnd end = run_child(command, folder + "/log", "", seconds);
   if (end.failed) return linker.program + ": " + std::strerror(end.failed);
+  if (end.stopped) {
+    hung = true;
+    return late;
+  }
   if (end.fine()) return "";
   std::string line = end.said.substr(0, end.said.find('\n'));
   return linker.program + " failed" + (line.empty() ? "" : ": " + line);

@@ -26,9 +26,11 @@ std::optional<Linker> find_linker();
 // The object with the services; empty for a processor that it is not written for.
 std::string services_object();
 
-// Empty if all is well, else what is wrong.
+// Empty if all is well, else what is wrong. A linker that has not ended within XHAT_LINK_SECONDS (default: 30) is stopped, and no other
+// is started by this process: it would not end either.
 std::string link_shared(const Linker& linker, const std::string& folder, const std::vector<std::string>& objects,
                         const std::string& shared);
+bool linker_hangs();  // has one been stopped?
 
 // The same of what `emit` writes to a path, an object file with kTileSymbol in it, and of the services. What emit throws is handed on.
 std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,

@@ -1,5 +1,6 @@
 #include "runtime/stash_memory.h"
 
+#include "expr/size_limits.h"
 #include "runtime/device.h"
 
 namespace xhat {
@@ -32,6 +33,7 @@ int64_t Stash::Impl::resize(std::shared_ptr<runtime::OpPlan> for_plan, const Dim
   int64_t allocations = 0;
   for (size_t i = 0; i < count; ++i) {
     const Tensor& t = p.tensors[for_plan->stash[i]];
+    check_elements(p, for_plan->stash[i], sizes);
     const auto shape = shape_of(p, for_plan->stash[i], sizes);
     TensorView v(nullptr, t.type, shape, {});
     if (queue.driver) {

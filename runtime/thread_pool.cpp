@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <exception>
+#include <unordered_map>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -23,8 +26,40 @@ constexpr auto kSpin = std::chrono::microseconds(200);
 
 int threads_or_all(int wanted) { return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
+std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work) {
+  static std::atomic<bool> said = false;
+  std::vector<std::thread> started;
+  try {
+    for (int i = 1; i <= count; ++i) started.emplace_back(work, i);
+  } catch (const std::exception& refused) {  // std::system_error, or no memory for its stack
+    if (!said.exchange(true))
+      std::fprintf(stderr, "xhat: the system grants %zu of %d threads (%s); the work is done by these\n", started.size() + 1, count + 1,
+                   refused.what());
+  }
+  return started;
+}
+
+void run_jobs(size_t count, int threads, const std::function<void(size_t)>& job) {
+  std::vector<std::exception_ptr> failed(count);
+  std::atomic<size_t> next = 0;
+  auto work = [&](int) {
+    for (size_t i; (i = next.fetch_add(1)) < count;) try {
+        job(i);
+      } catch (...) {
+        failed[i] = std::current_exception();
+        next = count;
+      }
+  };
+  const size_t others = std::min(count, static_cast<size_t>(std::max(1, threads))) - (count > 0);
+  std::vector<std::thread> started = start_threads(static_cast<int>(others), work);
+  work(0);
+  for (std::thread& t : started) t.join();
+  for (const std::exception_ptr& e : failed)
+    if (e) std::rethrow_exception(e);
+}
+
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  workers_ = start_threads(threads - 1, [this](int i) { work(i); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -34,6 +69,16 @@ ThreadPool::~ThreadPool() {
   }
   wake_.notify_all();
   for (std::thread& t : workers_) t.join();
+}
+
+std::shared_ptr<ThreadPool> shared_pool(int threads) {
+  static std::mutex mutex;
+  static std::unordered_map<int, std::weak_ptr<ThreadPool>> pools;
+  threads = threads_or_all(threads);
+  std::lock_guard lock(mutex);
+  auto pool = pools[threads].lock();
+  if (!pool) pools[threads] = pool = std::make_shared<ThreadPool>(threads);
+  return pool;
 }
 
 void ThreadPool::drain(int worker) {

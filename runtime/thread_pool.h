@@ -5,6 +5,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,8 +16,17 @@ namespace xhat::runtime {
 // As many as are wanted; if none are said, as many as the machine runs at a time.
 int threads_or_all(int wanted = 0);
 
+// Threads that run work(1), …, work(count): as many of them as the system grants (ulimit -u, a container's limit), the first ones. If
+// it grants fewer, the first time in a process one line on stderr says so; the caller does the work with those that there are.
+std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work);
+
+// Calls job(i) for every i in [0, count), on the caller's thread and on at most threads - 1 others. Jobs may throw: then no more are
+// begun, and when those that run have ended, what the first of them in order threw is thrown.
+void run_jobs(size_t count, int threads, const std::function<void(size_t)>& job);
+
 class ThreadPool {
  public:
+  // Of fewer threads, where the system does not grant so many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -51,5 +62,8 @@ class ThreadPool {
   Task task_ = nullptr;
   void* context_ = nullptr;
 };
+
+// One pool per number of threads, shared by all ops of the process.
+std::shared_ptr<ThreadPool> shared_pool(int threads);
 
 }  // namespace xhat::runtime

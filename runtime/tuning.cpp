@@ -1,7 +1,5 @@
 #include "runtime/tuning.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -16,6 +14,7 @@
 
 #include "expr/error.h"
 #include "runtime/thread_pool.h"
+#include "runtime/whole_file.h"
 
 namespace xhat {
 namespace {
@@ -166,21 +165,11 @@ void write_tuning(const std::string& path, const Tuning& tuning) {
   }
   Json json = {{"xhat", XHAT_VERSION}, {"machine", json_of(tuning.machine)}, {"ops", ops}};
   namespace fs = std::filesystem;
-  const std::string beside = fmt::format("{}.{}", path, getpid());
-  auto fail = [&](const std::string& why) {
-    std::error_code ignored;
-    fs::remove(beside, ignored);
-    throw Error(fmt::format("{}: it cannot be written: {}", path, why));
-  };
+  auto fail = [&](const std::string& why) { throw Error(fmt::format("{}: it cannot be written: {}", path, why)); };
   std::error_code failed;
   if (fs::path folder = fs::path(path).parent_path(); !folder.empty()) fs::create_directories(folder, failed);
   if (failed) fail(failed.message());
-  {
-    std::ofstream out(beside, std::ios::binary);
-    if (!(out << json.dump(2) << "\n" << std::flush)) fail(std::strerror(errno));
-  }
-  fs::rename(beside, path, failed);
-  if (failed) fail(failed.message());
+  if (!runtime::replace_file(path, json.dump(2) + "\n")) fail(std::strerror(errno));
 }
 
 void merge(Tuning& tuning, const TunedOp& found) {

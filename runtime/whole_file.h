@@ -5,6 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -38,9 +41,8 @@ inline bool read_all(int file, std::string& content) {
   return true;
 }
 
-// Behind what is there; only its owner may read it.
-inline bool write_all(const std::string& path, std::string_view content) {
-  File file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+// Where the file stands; false if that fails.
+inline bool write_all(int file, std::string_view content) {
   while (file >= 0 && !content.empty()) {
     ssize_t n = write(file, content.data(), content.size());
     if (n < 0 && errno == EINTR) continue;
@@ -48,6 +50,48 @@ inline bool write_all(const std::string& path, std::string_view content) {
     content.remove_prefix(static_cast<size_t>(n));
   }
   return file >= 0;
+}
+
+// Behind what is there; only its owner may read it. close() counts: some file systems say only then that the disk is full.
+inline bool write_all(const std::string& path, std::string_view content) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  const bool written = write_all(file, content);
+  const int why = errno;
+  const bool closed = file >= 0 && close(file) == 0;
+  if (!written) errno = why;
+  return written && closed;
+}
+
+// Afterwards the file holds the content, or, if that fails, what it held before (nothing, if it was not there): the content goes into
+// a file beside it, which takes its name when every step has succeeded. Where the name is that of a link, the file that the link
+// points to is replaced. What is no regular file, such as /dev/stdout, is written to in place.
+inline bool replace_file(const std::string& path, std::string_view content) {
+  struct stat old;
+  const bool exists = stat(path.c_str(), &old) == 0;
+  if (exists && access(path.c_str(), W_OK) != 0) return false;
+  const std::unique_ptr<char, void (*)(void*)> real(exists ? realpath(path.c_str(), nullptr) : nullptr, std::free);
+  const std::string target = real ? real.get() : path;
+  const bool in_place = exists && !S_ISREG(old.st_mode);
+  const std::string made = in_place ? target : target + ".part-" + std::to_string(getpid());
+  const int file = open(made.c_str(), O_WRONLY | O_CLOEXEC | (in_place ? 0 : O_CREAT | O_TRUNC | O_NOFOLLOW), 0666);
+  if (file < 0) return false;
+  bool fine = write_all(file, content) && (!exists || in_place || fchmod(file, old.st_mode & 07777) == 0);
+  int why = errno;
+  if (close(file) != 0 && fine) {
+    fine = false;
+    why = errno;
+  }
+  if (in_place) {
+    errno = why;
+    return fine;
+  }
+  if (fine && rename(made.c_str(), target.c_str()) != 0) {
+    fine = false;
+    why = errno;
+  }
+  if (!fine) unlink(made.c_str());
+  errno = why;
+  return fine;
 }
 
 }  // namespace xhat::runtime

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 
 #include "expr/ast.h"
 #include "expr/program.h"
@@ -318,6 +319,63 @@ TEST(DslErrorTest, SharingThatExplodes) {
   EXPECT_EQ(error_of([&] { op.tree(); }),
             "an expression of op f is too large once its shared parts are written out; give these tensors of "
             "their own");
+}
+
+// Nothing here has a place in a text: an error says in which definition of which op it is.
+TEST(DslTest, ErrorsNameTheDefinition) {
+  Dim N("N"), M("M");
+  Axis i("i"), j("j");
+  auto op_with = [&](const std::function<void(Op&, Tensor&, Tensor&)>& statements) {
+    return error_of([&] {
+      Op op("f");
+      Tensor x = op.input("x", f32, {N}), ids = op.input("ids", i32, {N});
+      statements(op, x, ids);
+      op.build();
+    });
+  };
+  auto starts = [](const std::string& text, const std::string& with) { return text.substr(0, with.size()) == with; };
+  std::string said = op_with([&](Op& op, Tensor& x, Tensor&) {
+    Tensor good("good"), bad("bad");
+    good(i) = x(i) * 2;
+    bad(i) = good(i + 1);
+    op.output(bad);
+  });
+  EXPECT_TRUE(starts(said, "op f, definition of bad: axis i has no range")) << said;
+  said = op_with([&](Op& op, Tensor& x, Tensor& ids) {
+    Tensor y("y"), z("z");
+    y(i) = x(i) * ids(i);
+    z(i) = y(i);
+    op.output(z);
+  });
+  EXPECT_TRUE(starts(said, "op f, definition of y: f32 beside i32")) << said;
+  said = op_with([&](Op& op, Tensor& x, Tensor&) {
+    Tensor y("y");
+    y(in(i, 0, N + 1)) = x(i);
+    op.output(y);
+  });
+  EXPECT_TRUE(starts(said, "op f, definition of y: x[i] can fall outside")) << said;
+  said = op_with([&](Op& op, Tensor& x, Tensor&) {
+    Dim half("HALF", N * 0.5);
+    Tensor y("y");
+    y(in(i, 0, half)) = x(i);
+    op.output(y);
+  });
+  EXPECT_TRUE(starts(said, "op f, dim HALF: ")) << said;
+  said = op_with([&](Op& op, Tensor& x, Tensor&) {
+    Tensor z = op.input("z", f32, {M * N}), y("y");
+    y(i) = x(i);
+    op.output(y);
+  });
+  EXPECT_TRUE(starts(said, "op f: extent M * N of z is not affine")) << said;
+  said = op_with([&](Op& op, Tensor& x, Tensor&) {
+    Tensor y("y"), dx("dx");
+    y(i) = x(i) * x(i);
+    Tensor dy = op.cotangent(y);
+    dx(i) = dy(i + 1);
+    op.output(y);
+    op.gradient(x, dx);
+  });
+  EXPECT_TRUE(starts(said, "op f, its gradient: definition of dx: axis i has no range")) << said;
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "expr/dims.h"
 
 namespace xhat {
@@ -303,6 +305,53 @@ TEST(ElaborateTest, VerifyCitesTheInvariant) {
             "xhat bug: invariant 4");
   EXPECT_EQ(broken([](Program& p) { p.outputs.push_back(p.add_tensor("w", DType::f32, {})); }),
             "xhat bug: invariant 8");
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    parse_op(text);
+  } catch (const Error& e) {
+    return e.message();
+  }
+  return "no error";
+}
+
+TEST(ElaborateErrorsTest, OnlyNearNamesAreSuggested) {
+  struct Row {
+    const char *written, *known, *suggested;  // "": nothing
+  };
+  const Row rows[] = {{"ab", "ac", ""},           {"N1", "N2", ""},         {"xs", "ys", ""},          {"mean", "beta", ""},
+                      {"abcd", "dcba", ""},       {"input", "output", ""},  {"gamma", "beta", ""},     {"mue", "mui", "mui"},
+                      {"gama", "gamma", "gamma"}, {"maen", "mean", "mean"}, {"varianz", "variance", "variance"}};
+  for (const Row& r : rows) {
+    std::string said = message_of(fmt::format("op f({}: f32[K]) -> (y) {{ y[i in 0..3] = {}[i] }}", r.known, r.written));
+    EXPECT_EQ(said.find("did you mean") != std::string::npos, *r.suggested != 0) << said;
+    EXPECT_NE(said.find(r.suggested), std::string::npos) << said;
+  }
+}
+
+// Each op calls the one before twice: `levels` of them.
+std::string doubling(int levels) {
+  std::string text = "op g0(x: f32[N]) -> (y) { y[i] = x[i] }\n";
+  for (int k = 1; k <= levels; ++k) text += fmt::format("op g{0}(x: f32[N]) -> (y) {{ a = g{1}(x)\n y = g{1}(a) }}\n", k, k - 1);
+  return text;
+}
+
+std::string chain_of_calls(int levels) {
+  std::string text = "op g0(x: f32[N]) -> (y) { y[i] = x[i] }\n";
+  for (int k = 1; k <= levels; ++k) text += fmt::format("op g{0}(x: f32[N]) -> (y) {{ y = g{1}(x) }}\n", k, k - 1);
+  return text;
+}
+
+TEST(ElaborateErrorsTest, CallsThatBecomeTooMuch) {
+  EXPECT_EQ(message_of(doubling(16)), "no error");
+  EXPECT_EQ(message_of(doubling(17)).substr(0, 77), "op g17 with its calls written out has 131072 definitions; 100000 are the most");
+  EXPECT_NE(message_of(doubling(30)).find("has 131072 definitions"), std::string::npos);  // the first that is too large
+  EXPECT_EQ(message_of(chain_of_calls(900)), "no error");
+  EXPECT_NE(message_of(chain_of_calls(1100)).find("1001 levels deep; 1000 are the most"), std::string::npos);
+  // In a stated gradient, too.
+  std::string stated = doubling(16) + "op h(x: f32[N]) -> (y) { y[i] = x[i] }\ngrad h(x, dy) -> (dx) { a = g16(dy)\n dx = g16(a) }";
+  EXPECT_NE(message_of(stated).find("op h with its calls written out has 131072 definitions"), std::string::npos) << message_of(stated);
 }
 
 }  // namespace

@@ -2,9 +2,14 @@
 #include "tools/npy.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <cmath>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 
 #include "expr/array.h"
@@ -135,6 +140,81 @@ TEST(Npy, ThroughAFile) {
   EXPECT_THROW(write_npy("/nonexistent-folder/x.npy", to_npy(a)), Error);
 }
 
+// What the file held before is still there, and nothing else is.
+TEST(Npy, WhatCannotBeWrittenLeavesTheFileAsItWas) {
+  namespace fs = std::filesystem;
+  std::string folder = testing::TempDir() + "xhat_npy_XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/x.npy";
+  Array small = array_of(DType::f32, {2}, {1, 2});
+  Array large = zeros(DType::f32, {1000});
+  write_npy(path, to_npy(small));
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit limited = before;
+  limited.rlim_cur = 1000;  // bytes
+  auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limited), 0);
+  std::string said;
+  for (const std::string& to : {path, folder + "/new.npy"}) try {
+      write_npy(to, to_npy(large));
+    } catch (const Error& e) {
+      said += e.message() + "\n";
+    }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(said, path + ": it cannot be written: File too large\n" + folder + "/new.npy: it cannot be written: File too large\n");
+  EXPECT_EQ(to_array(read_npy(path)), small);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), fs::directory_iterator()), 1);
+
+  // Through a link, the file that it points to is written, with the rights that it has.
+  fs::permissions(path, fs::perms(0640));
+  fs::create_symlink(path, folder + "/link.npy");
+  write_npy(folder + "/link.npy", to_npy(large));
+  EXPECT_TRUE(fs::is_symlink(folder + "/link.npy"));
+  EXPECT_EQ(to_array(read_npy(path)), large);
+  EXPECT_EQ(fs::status(path).permissions(), fs::perms(0640));
+  EXPECT_THROW(write_npy("/dev/full", to_npy(small)), Error);
+  EXPECT_THROW(write_npy(folder, to_npy(small)), Error);
+  fs::remove_all(folder);
+}
+
+TEST(Npy, FoldersPipesAndDevicesAreNoArrays) {
+  auto said = [](const std::string& path) {
+    try {
+      read_npy(path);
+    } catch (const Error& e) {
+      return e.message();
+    }
+    return std::string("no error");
+  };
+  EXPECT_MENTIONS(said(testing::TempDir()), "it is a folder");
+  EXPECT_MENTIONS(said("/dev/zero"), "no regular file");
+  EXPECT_MENTIONS(said("/nonexistent/x.npy"), "it cannot be opened: No such file");
+  std::string pipe = testing::TempDir() + "xhat_npy_pipe";
+  std::remove(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_MENTIONS(said(pipe), "no regular file");  // at once, though nobody writes
+  std::remove(pipe.c_str());
+}
+
+TEST(Npy, JunkInTheHeader) {
+  const std::string dict = "{'descr': '|u1', 'fortran_order': False, 'shape': (2,), }";
+  EXPECT_EQ(error_of(file_of(dict, "ab")), "no error");
+  EXPECT_EQ(error_of(file_of(dict + " \t ", "ab")), "no error");
+  for (const char* junk : {"x", " }", " {'descr': '|u1'}", "\x01", "  # a comment", ", 5"})
+    EXPECT_MENTIONS(error_of(file_of(dict + junk, "ab")), "something follows its closing '}'");
+  EXPECT_MENTIONS(error_of(file_of(dict + std::string(3, '\0'), "ab")), "something follows its closing '}'");
+  EXPECT_MENTIONS(error_of(file_of("{'descr': '|u1', 'fortran_order': False, 'shape': (1,), 'shape': (2,)}", "ab")), "says 'shape' twice");
+  EXPECT_MENTIONS(error_of(file_of("{'descr': '|u1', 'descr': '|u1', 'fortran_order': False, 'shape': (2,)}", "ab")), "says 'descr' twice");
+  std::string minor = file_of(dict, "ab");
+  minor[7] = 1;
+  EXPECT_MENTIONS(error_of(minor), "version 1.1");
+  std::string longer = file_of(dict, "ab");  // a header said to reach over the data
+  longer[8] = static_cast<char>(longer[8] + 1);
+  EXPECT_NE(error_of(longer), "no error");
+}
+
 TEST(Npy, Errors) {
   EXPECT_MENTIONS(error_of("hello, this is no array"), "x.npy: it is no .npy file");
   EXPECT_MENTIONS(error_of(""), "no .npy file");
@@ -147,7 +227,7 @@ TEST(Npy, Errors) {
   EXPECT_MENTIONS(error_of(good.substr(0, 40)), "cut short in its header");
   std::string version = good;
   version[6] = 4;
-  EXPECT_MENTIONS(error_of(version), "version 4");
+  EXPECT_MENTIONS(error_of(version), "version 4.0");
   EXPECT_MENTIONS(
       error_of(file_of("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", std::string(8, 0))),
       "dtype '<c8'");

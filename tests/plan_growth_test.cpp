@@ -2,8 +2,12 @@
 // were bounded, a chain of 12 products took seconds and one of 500 did not end.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "bench/long_ops.h"
+#include "cse/auto_inliner.h"
 #include "cse/cse_optimizer.h"
+#include "cse/sharing.h"
 #include "cse/unify.h"
 #include "tests/cse_helper.h"
 
@@ -32,6 +36,51 @@ INSTANTIATE_TEST_SUITE_P(LongOps, PlanGrowth,
                                            Growth{"products", bench::chain_of_products, 60},
                                            Growth{"norms", bench::row_of_norms, 7}),
                          [](const auto& row) { return std::string(row.param.name); });
+
+// Of the gradient of x: products that are looked at, and that a search for something to replace asks about.
+std::pair<int64_t, int64_t> products_met(const std::string& text) {
+  Program p = derived(text);
+  Arena& a = *p.arena;
+  TensorExprTree tree(a);
+  Sharing sharing(tree, [](Id, Id) { return false; }, [](TensorId) { return false; }, {});
+  const Id body = p.definition_of(p.gradients[0])->body;
+  std::pair<int64_t, int64_t> met = {0, 0};
+  sharing.each_product(tree.form(body), [&](const Product&) { ++met.first; });
+  Wanted all;
+  for (Id id : reachable(a, body))
+    if (is_read(a[id].op)) all.shapes.push_back(tree.shape(id));
+  std::ranges::sort(all.shapes);
+  sharing.everywhere(tree.form(body), all, [&](const Product& product) {
+    ++met.second;
+    return product;
+  });
+  return met;
+}
+
+TEST(PlanGrowthOfWork, FourTimesTheTowerFourTimesTheProducts) {
+  auto small = products_met(bench::tower_of_powers(25)), large = products_met(bench::tower_of_powers(100));
+  EXPECT_GT(small.first, 50);
+  EXPECT_GT(small.second, 50);
+  EXPECT_LE(large.first, 5 * small.first);
+  EXPECT_LE(large.second, 5 * small.second);
+}
+
+// What the planner asks of every node of a long sum.
+TEST(PlanGrowthOfWork, FourTimesTheTermsFourTimesTheNodes) {
+  constexpr int64_t kDear_ps = 2000;
+  auto visited = [&](const std::string& text) {
+    Program p = derived(text);
+    int64_t count = 0;
+    for (const Definition& d : p.body.definitions)
+      for (Id id : reachable(*p.arena, d.body)) {
+        int64_t before = count;
+        EXPECT_EQ(costs_at_least(*p.arena, id, kDear_ps, &count), evaluation_cost_ps(*p.arena, id) >= kDear_ps);
+        EXPECT_GT(count, before);
+      }
+    return count;
+  };
+  for (auto text : {bench::sum_of_terms, bench::chain_of_sines}) EXPECT_LE(visited(text(800)), 5 * visited(text(200)));
+}
 
 // Within the limit every shared value is a candidate; beyond, the plan does not claim to be the best.
 TEST(PlanLimits, OptimalWhereAllThatIsSharedWasACandidate) {

@@ -2,6 +2,7 @@
 // the op runs all the same. (Files that are no good: runtime_kernel_file_test.cpp.)
 #include "tests/disk_cache_helper.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "ad/gradient.h"
+#include "runtime/work_folder.h"
 
 namespace xhat {
 namespace {
@@ -172,25 +174,55 @@ TEST_F(KernelsOnDisk, ThoseUnusedForLongestGo) {
   const auto now = fs::file_time_type::clock::now();
   fs::last_write_time(made[0], now - std::chrono::hours(3));
   fs::last_write_time(made[1], now - std::chrono::hours(2));
-  // Abandoned by a process that died, and one in which another process may be working.
-  fs::create_directory(fs::path(cache_) / "work-old");
-  fs::create_directory(fs::path(cache_) / "work-new");
-  fs::last_write_time(fs::path(cache_) / "work-old", now - std::chrono::hours(2));
+  // Abandoned by processes that died, however long ago, and one in which another process may be working.
+  fs::create_directory(fs::path(cache_) / "work-abcdef");
+  write("kernels/work-ABCDEF", "a kernel of a GPU");
+  const runtime::WorkFolder used(cache_ + "/work-");
   infer(texts[0]);  // which makes it the younger one
   auto bytes = static_cast<int64_t>(fs::file_size(made[0]));
   infer(texts[2], 3 * bytes - bytes / 2);
   EXPECT_TRUE(fs::exists(made[0]));
   EXPECT_FALSE(fs::exists(made[1]));
   EXPECT_EQ(files().size(), 3u);
-  EXPECT_FALSE(fs::exists(fs::path(cache_) / "work-old"));
-  EXPECT_TRUE(fs::exists(fs::path(cache_) / "work-new"));
+  EXPECT_FALSE(fs::exists(fs::path(cache_) / "work-abcdef"));
+  EXPECT_FALSE(fs::exists(fs::path(cache_) / "work-ABCDEF"));
+  EXPECT_TRUE(fs::exists(used.path()));
 
   // Smaller than any kernel: all run, none stays.
   Environment here("XHAT_CACHE_DIR", cache_), little("XHAT_CACHE_BYTES", "10");
   Result r = softmax("little");
   EXPECT_EQ(r.err, "");
   EXPECT_EQ(results("little"), results_without());
-  EXPECT_EQ(files(), std::vector<fs::path>{fs::path(cache_) / "work-new"});
+  EXPECT_EQ(files(), std::vector<fs::path>{used.path()});
+}
+
+// What a process leaves behind that is killed while it makes a kernel.
+TEST_F(KernelsOnDisk, WhatAKilledProcessLeftIsRemovedByTheNext) {
+  Environment here("XHAT_CACHE_DIR", cache_);
+  fs::create_directory(folder_ / "bin");
+  write("bin/ld", "#!/bin/sh\nkill -9 $PPID\n");
+  fs::permissions(folder_ / "bin/ld", fs::perms(0700));
+  EXPECT_EQ(softmax("killed", "PATH=" + path("bin") + ":$PATH;").status, -1);
+  auto left = [&] { return std::ranges::count_if(files(), [](const fs::path& f) { return f.filename().string().starts_with("work-"); }); };
+  EXPECT_GE(left(), 1);
+  EXPECT_EQ(softmax("next").err, "");
+  EXPECT_EQ(left(), 0);
+  EXPECT_EQ(results("next"), results_without());
+}
+
+TEST_F(KernelsOnDisk, ALinkerThatDoesNotEndIsStopped) {
+  fs::create_directory(folder_ / "bin");
+  write("bin/ld", "#!/bin/sh\necho $$ >>" + path("started") + "\n/bin/sleep 1000\n");
+  fs::permissions(folder_ / "bin/ld", fs::perms(0700));
+  expect_one_warning("ld has not ended within 0.2 s (XHAT_LINK_SECONDS) and was stopped", "export XHAT_LINK_SECONDS=0.2; PATH=" + path("bin") + ";");
+  EXPECT_TRUE(files().empty());
+  std::istringstream started(content(path("started")));
+  // With what it had started, as soon as whoever inherits orphans has looked.
+  for (int process; started >> process;)
+    for (int look = 0; kill(-process, 0) == 0; ++look) {
+      ASSERT_LT(look, 1000) << "of its group somebody still runs";
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
 }
 
 TEST_F(KernelsOnDisk, WithoutALinkerNoneAreKept) {

@@ -220,5 +220,45 @@ TEST_F(ToolUsage, CalibrateWritesWhatPricesReads) {
   EXPECT_TRUE(json("explain $F/batch_norm.xh --json --prices $T/here.json")["certificate"]["optimal"].get<bool>());
 }
 
+TEST_F(ToolUsage, SaysItsVersion) {
+  Result r = call("--version");
+  EXPECT_EQ(r.status, 0);
+  EXPECT_EQ(r.out.substr(0, 5), "xhat ");
+  EXPECT_EQ(std::ranges::count(r.out, '.'), 2) << r.out;
+}
+
+TEST_F(ToolUsage, AFullDiskIsAnError) {
+  for (const char* command : {"fmt", "explain"}) {
+    Result r = call(std::string(command) + " $F/softmax.xh >/dev/full #");
+    EXPECT_EQ(r.status, 2);
+  }
+}
+
+TEST_F(ToolUsage, SizesThatTheMachineCannotTakeAreRefusedAtOnce) {
+  write("pairs.xh", "op pairs(x: f64[N]) -> (y) { y[i] = sum(j: exp(x[i] - x[j])) }\nop outer(x: f64[N]) -> (y) { y[i,j in 0..N] = x[i] }");
+  // More elements than kernels take.
+  for (const char* command : {"check", "bench", "tune"}) {
+    Result r = call(std::string(command) + " $T/pairs.xh --op outer --dims N=100000");
+    EXPECT_EQ(r.status, 2);
+    EXPECT_HAS(r.err, "y would have 10000000000 elements, shape [100000,100000] with N = 100000; kernels take up to 2^31-1");
+  }
+  // More memory than there is: f64[2^31-1] takes 16 GiB, and there are more than 400 of them.
+  write("many.xh", [] {
+    std::string inputs, sum;
+    for (int k = 0; k < 200; ++k) {
+      inputs += (k ? ", x" : "x") + std::to_string(k) + ": f64[N]";
+      sum += (k ? " + x" : "x") + std::to_string(k) + "[i]";
+    }
+    return "op many(" + inputs + ") -> (y) { y[i] = " + sum + " }";
+  }());
+  Result r = call("bench $T/many.xh --dims N=2147483647");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "op many: bench needs about ");
+  EXPECT_HAS(r.err, "say --ignore-memory");
+  r = call("run $F/softmax.xh --threads 1000000 --out $T/o");
+  EXPECT_EQ(r.status, 2);
+  EXPECT_HAS(r.err, "--threads 1000000: this machine runs ");
+}
+
 }  // namespace
 }  // namespace xhat

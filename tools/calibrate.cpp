@@ -3,8 +3,10 @@
 // One thread, as in the reference table; the least of many samples, for a machine that others use too. Our own kernels are
 // measured, since they are what will run.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 
@@ -13,6 +15,7 @@
 
 #include "runtime/compile.h"
 #include "runtime/tuning.h"
+#include "runtime/whole_file.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 
@@ -107,8 +110,7 @@ int calibrate_command(const Command& c) {
     std::cout << text;
     return kFine;
   }
-  std::ofstream out(c.out, std::ios::binary);
-  if (!(out << text << std::flush)) throw UsageError(c.out + ": it cannot be written");
+  if (!runtime::replace_file(c.out, text)) throw UsageError(c.out + ": it cannot be written: " + std::strerror(errno));
   return kFine;
 }
 

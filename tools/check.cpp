@@ -13,13 +13,16 @@
 
 #include "ad/gradcheck.h"
 #include "ad/jvp.h"
+#include "expr/size_limits.h"
 #include "runtime/explain.h"
 #include "tools/commands.h"
 #include "tools/data.h"
+#include "tools/memory.h"
 
 namespace xhat::tool {
 namespace {
 
+constexpr double kEvaluations = 3;  // of the program, that are in memory at a time
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Errors of one element's arithmetic, in units of its type's epsilon: a few dozen operations, functions to 4
 // ulp.
@@ -106,6 +109,9 @@ class Check {
     dims_ = solve_dims(op_, {}, sample_dims(op_, c_.seed, dims_of(c_)));
     options_.dims = dims_of(c_);
     plain_ = gradient(op_, {options_.wrt});
+    check_kernel_sizes(plain_, dims_);
+    // Every value of the evaluator has 8 bytes; two programs are compared, and results kept of a third.
+    check_memory(c_, op_, dims_, kEvaluations * bytes_of_all(plain_, dims_, 8));
     data_ = random_inputs(plain_, dims_, c_.seed);
     for (auto& [name, value] : scalars_of(c_, op_)) data_[name] = value;
     all_ = data_;

@@ -62,6 +62,7 @@ int main(int argc, char** argv) {
   CLI::App app{"xhat: tensor ops with derived gradients, what to keep for them, and fused kernels", "xhat"};
   Command command;
   declare(app, command);
+  app.set_version_flag("--version", "xhat " XHAT_VERSION);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "ad/random_inputs.h"
+#include "expr/size_limits.h"
+#include "tools/memory.h"
 
 namespace xhat::tool {
 namespace {
@@ -81,6 +83,11 @@ DimValues all_dims(const Command& c, const Program& op) {
 }
 
 Buffers random_data(const Command& c, const Program& op, const Program& derived, const DimValues& dims) {
+  check_kernel_sizes(derived, dims);
+  // The data are drawn as the evaluator's arrays; then, with no fusion, there is every tensor of the program.
+  std::vector<TensorId> given = derived.inputs;
+  given.insert(given.end(), derived.cotangents.begin(), derived.cotangents.end());
+  check_memory(c, op, dims, std::max(bytes_of(derived, given, dims) + bytes_of(derived, given, dims, 8), bytes_of_all(derived, dims)));
   Buffers data;
   for (auto& [name, array] : data_of(op, dims, c.seed)) data.emplace(name, Buffer(array));
   for (const auto& [name, value] : scalars_of(c, op)) data[name] = Buffer(value);

@@ -6,11 +6,12 @@
 #include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <limits>
+#include <utility>
 
 #include "expr/array.h"
 #include "expr/error.h"
+#include "runtime/whole_file.h"
 
 namespace xhat {
 namespace {
@@ -49,6 +50,9 @@ class HeaderReader {
   Header read() {
     Header h;
     bool descr = false, order = false, shape = false;
+    auto once = [&](bool& seen, const std::string& key) {
+      if (std::exchange(seen, true)) fail("its header says '" + key + "' twice");
+    };
     expect('{');
     while (!accept('}')) {
       std::string key = quoted();
@@ -56,19 +60,21 @@ class HeaderReader {
       if (key == "descr") {
         if (peek() != '\'' && peek() != '"') fail("it holds records with fields; save a plain array");
         h.descr = quoted();
-        descr = true;
+        once(descr, key);
       } else if (key == "fortran_order") {
         h.fortran = truth();
-        order = true;
+        once(order, key);
       } else if (key == "shape") {
         h.shape = tuple();
-        shape = true;
+        once(shape, key);
       } else {
         fail("its header has an unknown key '" + key + "'");
       }
       if (!accept(',') && peek() != '}') fail("its header is damaged");
     }
     if (!descr || !order || !shape) fail("its header lacks descr, fortran_order or shape");
+    peek();
+    if (at_ < text_.size()) fail("its header is damaged: something follows its closing '}'");
     return h;
   }
 
@@ -173,8 +179,9 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
   if (file.size() < 10 || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0)
     nothing.fail("it is no .npy file; save one with numpy.save");
   size_t version = byte_at(6);
-  if (version < 1 || version > 3)
-    nothing.fail("it has the .npy version " + std::to_string(version) + ", not 1 to 3");
+  if (version < 1 || version > 3 || byte_at(7) != 0)
+    nothing.fail("it has the .npy version " + std::to_string(version) + "." + std::to_string(byte_at(7)) +
+                 ", not 1.0, 2.0 or 3.0");
   size_t start = version == 1 ? 10 : 12;
   if (file.size() < start) nothing.fail("it is cut short in its header");
   size_t length = byte_at(8) | byte_at(9) << 8;
@@ -205,15 +212,17 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& name) {
 }
 
 NpyArray read_npy(const std::string& path) {
-  std::ifstream in(path, std::ios::binary | std::ios::ate);
-  if (!in) throw Error(path + ": it cannot be opened: " + std::strerror(errno));
-  std::streamoff size = in.tellg();
-  if (size < 0) throw Error(path + ": it cannot be read");
-  std::vector<std::byte> file(static_cast<size_t>(size));
-  in.seekg(0);
-  in.read(reinterpret_cast<char*>(file.data()), size);
-  if (in.gcount() != size) throw Error(path + ": it cannot be read");
-  return parse_npy(file, path);
+  // O_NONBLOCK: to open a pipe must not wait for somebody who writes to it.
+  runtime::File file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat s;
+  if (file < 0 || fstat(file, &s) != 0) throw Error(path + ": it cannot be opened: " + std::strerror(errno));
+  if (S_ISDIR(s.st_mode)) throw Error(path + ": it is a folder; give a .npy file");
+  if (!S_ISREG(s.st_mode)) throw Error(path + ": it is no regular file, but a pipe or a device; save the array to a .npy file");
+  std::string content;
+  errno = 0;
+  if (!runtime::read_all(file, content))
+    throw Error(path + ": it cannot be read: " + (errno ? std::strerror(errno) : "it became shorter meanwhile"));
+  return parse_npy(std::as_bytes(std::span(content)), path);
 }
 
 std::vector<std::byte> format_npy(const NpyArray& array) {
@@ -245,11 +254,8 @@ std::vector<std::byte> format_npy(const NpyArray& array) {
 
 void write_npy(const std::string& path, const NpyArray& array) {
   std::vector<std::byte> file = format_npy(array);
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) throw Error(path + ": it cannot be written: " + std::strerror(errno));
-  out.write(reinterpret_cast<const char*>(file.data()), static_cast<std::streamsize>(file.size()));
-  out.close();
-  if (!out) throw Error(path + ": it could not be written completely");
+  if (!runtime::replace_file(path, {reinterpret_cast<const char*>(file.data()), file.size()}))
+    throw Error(path + ": it cannot be written: " + std::strerror(errno));
 }
 
 // --- To and from the evaluator's arrays --------------------------------------------------------------------

@@ -29,7 +29,7 @@ struct NpyArray {
 NpyArray read_npy(const std::string& path);
 NpyArray parse_npy(std::span<const std::byte> file, const std::string& name);
 
-// Version 1.0, C order. Throws Error if the file cannot be written.
+// Version 1.0, C order. Throws Error if the file cannot be written; what was there before is then still there.
 void write_npy(const std::string& path, const NpyArray& array);
 std::vector<std::byte> format_npy(const NpyArray& array);
 

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -14,10 +15,15 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "runtime/thread_pool.h"
 #include "runtime/tuning.h"
 
 namespace xhat::tool {
 namespace {
+
+// More threads than a machine runs at a time only wait for each other; a few times as many are good for trying that nothing depends on
+// their number.
+constexpr int kMostThreadsPerCore = 4, kMostThreads = 64;
 
 const char kPricesHelp[] =
     "JSON with any of these prices, in picoseconds (default: the fixed reference table):\n"
@@ -163,17 +169,22 @@ void declare(CLI::App& app, Command& c) {
                     "which elements of the inputs each result needs, and what tiles of a consumer compute again of a producer")
       ->excludes("--pareto");
 
+  auto ignore_memory = [&](CLI::App* sub) {
+    sub->add_flag("--ignore-memory", c.ignore_memory, "also sizes that this machine seems to have no memory for");
+  };
   auto* check = subcommand(app, c, "check",
                            "Checks derivatives against finite differences, kernels against the evaluator",
                            "xhat check softmax.xh --dims N=5,D=7");
   declare_planning(*check, c);
   declare_tuned(*check, c);
   check->add_option("--seed", c.seed, "of the data")->capture_default_str();
+  ignore_memory(check);
 
   auto* run = subcommand(app, c, "run", "Runs an op on .npy files; its derivatives, too: --dy, --jvp, --hvp",
                          "xhat run softmax.xh --in x=x.npy --dy y=dy.npy --out results");
   declare_planning(*run, c);
   declare_tuned(*run, c);
+  ignore_memory(run);
   run->add_option("--in", c.in, "inputs: x=x.npy w=w.npy")->type_name("NAME=FILE ...");
   run->add_option("--dy", c.dy, "a cotangent per float output: y=dy.npy")->type_name("NAME=FILE ...");
   run->add_option("--jvp", c.jvp, "tangents of inputs, for jvp_<output>.npy: x=tx.npy; of others: zero")
@@ -189,6 +200,7 @@ void declare(CLI::App& app, Command& c) {
                  "xhat bench softmax.xh --dims N=8192,D=1024 --threads 2 --json");
   declare_planning(*bench, c);
   declare_tuned(*bench, c);
+  ignore_memory(bench);
   bench->add_flag("--json", c.json, "one JSON object instead of text");
   bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
   bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")
@@ -197,6 +209,7 @@ void declare(CLI::App& app, Command& c) {
   auto* tune = subcommand(app, c, "tune", "Searches tiles and vectors by measuring; keeps what is faster in a file for --tuned",
                           "xhat tune softmax.xh --dims N=8192,D=1024 -o tuned.json");
   declare_planning(*tune, c);
+  ignore_memory(tune);
   tune->add_option("-o", c.out, "the file (default: tuned.json in $XDG_CACHE_HOME/xhat or ~/.cache/xhat); what it has of others stays");
   tune->add_option("--seconds", c.seconds, "how long to search, beside the first compilation")
       ->capture_default_str()
@@ -251,6 +264,9 @@ void settle(Command& c) {
   if (gpu && c.name != "run" && c.name != "check" && c.name != "bench" && c.name != "explain")
     not_yet("xhat " + c.name + " for target " + c.target + "; run, check, bench and explain take it");
   if (c.name != "calibrate") give_back_file(c);
+  const int here = runtime::threads_or_all(), most = std::max(kMostThreads, kMostThreadsPerCore * here);
+  if (c.threads > most)
+    throw UsageError(fmt::format("--threads {}: this machine runs {} at a time; {} are the most that are started", c.threads, here, most));
 }
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& items,
@@ -376,6 +392,8 @@ CompileOptions compile_options(const Command& c) {
 }
 
 std::string read_text(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) throw UsageError(path + ": it is a folder; give a file");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw UsageError(path + ": it cannot be opened: " + std::strerror(errno));
   std::string text{std::istreambuf_iterator<char>(in), {}};

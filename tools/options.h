@@ -38,6 +38,7 @@ struct Command {
   std::string target = "cpu";
   std::string libraries = "auto";
   int threads = 0;
+  bool ignore_memory = false;  // take sizes that the machine seems to have no memory for
   bool json = false;
   bool pareto = false;
   bool relations = false;

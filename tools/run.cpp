@@ -9,8 +9,10 @@
 #include "ad/derivation.h"
 #include "ad/jvp.h"
 #include "expr/evaluate.h"
+#include "expr/size_limits.h"
 #include "tools/commands.h"
 #include "tools/data.h"
+#include "tools/memory.h"
 
 namespace xhat::tool {
 namespace {
@@ -180,6 +182,7 @@ class Run {
     for (const auto& [name, array] : tangents) give(array);
 
     CompiledOp compiled = compile(product, options_);
+    check_sizes(product);
     Buffers buffers;
     for (const auto& [name, array] : data) buffers.emplace(name, Buffer(array));
     for (TensorId t : product.outputs)
@@ -189,9 +192,19 @@ class Run {
       results_[files[i]] = buffers.at(product.tensors[product.outputs[i]].name).npy();
   }
 
+  // Of files it has more than it needs; what kernels hand on to each other is small as a rule.
+  void check_sizes(const Program& p) const {
+    check_kernel_sizes(p, dims_);
+    double bytes = bytes_of(p, p.inputs, dims_) + bytes_of(p, p.outputs, dims_) + bytes_of(p, p.cotangents, dims_) +
+                   bytes_of(p, p.gradients, dims_);
+    if (options_.differentiate) bytes += bytes_of(p, stashes(p), dims_);
+    check_memory(c_, op_, dims_, bytes);
+  }
+
   void run_kernels() {
     CompiledOp compiled = compile(op_, options_);
     const Program& p = compiled.program(dims_);
+    check_sizes(p);
     Buffers forward;
     for (const auto& [name, array] : inputs_) forward.emplace(name, Buffer(array));
     for (TensorId t : p.outputs)
