@@ -5,6 +5,8 @@
 #include <optional>
 #include <set>
 
+#include "cse/bodies.h"
+
 namespace xhat {
 namespace {
 
@@ -44,6 +46,16 @@ struct Reads {
   }
 };
 
+// Reads may walk further than the tensor goes, and stop by a condition: `if k < 3 then t[k]` for k in 0..M.
+bool is_cut(Program& p, TensorId t, size_t dimension, Id end) {
+  Arena& a = *p.arena;
+  std::vector<Id> known;  // of the dims
+  for (const Precondition& c : p.preconditions) known.push_back(c.condition);
+  const Id axis = a.axis("$0");  // '$' is no letter of the language
+  const std::vector<AxisRange> walked = {{axis, a.integer(0), end}};
+  return in_bounds(a, axis, p.tensors[t].shape[dimension], walked, known);
+}
+
 }  // namespace
 
 Program narrow(const Program& p) {
@@ -55,7 +67,8 @@ Program narrow(const Program& p) {
         std::ranges::find(q.gradients, d.target()) == q.gradients.end())
       if (auto found = reads.ends.find(d.target()); found != reads.ends.end())
         for (size_t k = 0; k < d.axes.size(); ++k)
-          if (const Id end = found->second[k].value_or(kNone); end != kNone) d.axes[k].end = q.tensors[d.target()].shape[k] = end;
+          if (const Id end = found->second[k].value_or(kNone); end != kNone && is_cut(q, d.target(), k, end))
+            d.axes[k].end = q.tensors[d.target()].shape[k] = end;
     reads.look(d);
   }
   return q;
