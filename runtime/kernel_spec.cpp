@@ -5,6 +5,7 @@
 #include <set>
 
 #include "expr/affine.h"
+#include "expr/reduction_order.h"
 #include "expr/simplify.h"
 #include "fusion/scatter.h"
 
@@ -442,7 +443,7 @@ void make_enough_tiles(KernelSpec& spec) {
       if (std::ranges::find(m.reduced, x) == m.reduced.end()) continue;
       int64_t results = 1;
       for (Id l : m.left) results *= spec.axes.at(l).extent;
-      const bool whole = m.op == Op::argmax || m.op == Op::argmin;  // nobody puts those of tiles together
+      const bool whole = !combines_in_parts(m.op, spec.tensors[m.tensor].type);
       if (whole || results > kManyResults) return spec.axes.at(x).tile;  // each tile leaves a row of them
     }
     return reuses_along(spec, x) ? kReused : 1;
