@@ -248,8 +248,10 @@ struct Builder {
     }
     for (const SpecMember& m : spec.members)
       if (spec.across_tiles(m)) spec.tensors[m.tensor].use = SpecTensor::Use::partial;
-    for (SpecTensor& t : spec.tensors)  // rounded once, when it leaves
-      if (is_narrow(t.type) && (t.use == SpecTensor::Use::temporary || t.use == SpecTensor::Use::partial)) t.type = DType::f32;
+    // Partial results are rounded when they are put together. Every other tensor has its own type wherever it is kept, so that a sum
+    // in f16 has the same bits where it is a temporary (infer) and where it is stored (forward).
+    for (SpecTensor& t : spec.tensors)
+      if (is_narrow(t.type) && t.use == SpecTensor::Use::partial) t.type = DType::f32;
   }
 };
 
