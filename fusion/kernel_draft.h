@@ -32,6 +32,7 @@ struct Shape {
   };
   std::vector<std::vector<Form>> forms;
   bool is_reduction = false;
+  bool in_parts = false;  // a reduction that tiles may compute in parts
   bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
   std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
   // Of a product of matrices in the widest sense, the axes of its result's rows and columns: no read depends on both, some

@@ -17,7 +17,7 @@ class Moments {
       for (size_t s = 0; s < v; ++s)
         if (auto pair = matched(s, v)) {
           split(s, v, *pair);
-          ++v;  // two parts are in front of it now
+          v += kNew;
           break;
         }
     return std::move(p_);
@@ -34,7 +34,7 @@ class Moments {
 
   bool plain_sum(const Definition& d) const {
     const Node& n = a_[d.body];
-    if (n.op != Op::sum || !is_float(n.type) || (reduce_condition(n) != kNone && !is_true(a_, reduce_condition(n)))) return false;
+    if (n.op != Op::sum || (n.type != DType::f32 && n.type != DType::f64) || (reduce_condition(n) != kNone && !is_true(a_, reduce_condition(n)))) return false;
     return std::ranges::all_of(reduce_axes(n), [&](const AxisRange& r) { return range_is_plain(a_, r); });
   }
 
@@ -108,43 +108,66 @@ class Moments {
     return total;
   }
 
+  // first, sums, rests and offset stand before the two sums that are made of them.
+  static constexpr size_t kNew = 4;
+  // A first term above this is no shift: the square of a difference from it may overflow where the deviations do not.
+  static constexpr double kLargestShift = 1e18;
+
   void split(size_t s, size_t v, const Pair& pair) {
     const Definition sum = p_.body.definitions[s], squares = p_.body.definitions[v];
     const auto middle = pair.axes.begin() + static_cast<std::ptrdiff_t>(pair.outer);
     const std::vector<AxisRange> outer(pair.axes.begin(), middle), inner(middle, pair.axes.end());
     const DType type = a_[sum.body].type;
+    const std::string name = p_.tensors[sum.target()].name;
     std::vector<AxisRange> left = outer;  // as they lie in memory, the batch first
     left.insert(left.end(), sum.axes.begin(), sum.axes.end());
-    std::vector<Id> shape, at;
-    for (const AxisRange& r : left) shape.push_back(r.end), at.push_back(r.axis);
-    Id terms = a_.integer(1);
-    for (const AxisRange& r : inner) terms = a_.mul(terms, r.end);
-    const Id count = a_.cast(type, terms);
-    auto square = [&](Id x) { return a_.mul(x, x); };
-    auto part = [&](const Definition& of, Id body) {
-      Definition d = of;
-      d.targets = {p_.add_tensor(p_.tensors[of.target()].name + "_part", type, shape)};
-      d.axes = left;
-      d.body = a_.reduce(Op::sum, inner, kNone, body);
+    std::vector<Id> at, of_first, results;
+    for (const AxisRange& r : left) at.push_back(r.axis);
+    for (const AxisRange& r : sum.axes) results.push_back(r.axis);
+    for (size_t i = 0; i < outer.size(); ++i) of_first.push_back(a_.integer(0));
+    of_first.insert(of_first.end(), results.begin(), results.end());
+    auto terms = [&](const std::vector<AxisRange>& axes) {
+      Id n = a_.integer(1);
+      for (const AxisRange& r : axes) n = a_.mul(n, r.end);
+      return a_.cast(type, n);
+    };
+    auto define = [&](const std::string& of, const std::vector<AxisRange>& axes, Id body) {
+      std::vector<Id> shape;
+      for (const AxisRange& r : axes) shape.push_back(r.end);
+      Definition d = sum;
+      d.targets = {p_.add_tensor(of, type, shape)};
+      d.axes = axes;
+      d.body = body;
       return d;
     };
-    const Definition sums = part(sum, pair.term);
-    const Id own_mean = a_.div(a_.read(sums.target(), type, at), count);
-    const Definition rests = part(squares, square(a_.sub(pair.term, own_mean)));
+    auto read = [&](const Definition& d, const std::vector<Id>& place) { return a_.read(d.target(), type, place); };
+    auto square = [&](Id x) { return a_.mul(x, x); };
+
+    Replacements at_zero;
+    for (const AxisRange& r : inner) at_zero[r.axis] = a_.integer(0);
+    const Id start = substitute(a_, pair.term, at_zero);
+    const Id moderate = a_.binary(Op::lt, a_.unary(Op::abs, start), a_.constant(type, kLargestShift));
+    const Definition first = define(name + "_first", left, a_.select(moderate, start, a_.constant(type, 0)));
+    const Id shifted = a_.sub(pair.term, read(first, at)), count = terms(inner);
+    const Definition sums = define(name + "_part", left, a_.reduce(Op::sum, inner, kNone, shifted));
+    const Id own_mean = a_.div(read(sums, at), count);  // less the first term
+    const Definition rests = define(p_.tensors[squares.target()].name + "_part", left,
+                                    a_.reduce(Op::sum, inner, kNone, square(a_.sub(shifted, own_mean))));
+    const Id shift = read(first, of_first), apart = a_.mul(count, a_.sub(read(first, at), shift));
+    const Definition offset =
+        define(name + "_offset", sum.axes, a_.reduce(Op::sum, outer, kNone, a_.add(apart, read(sums, at))));
 
     Definition total = sum, total_squares = sum;
-    total.body = a_.reduce(Op::sum, outer, kNone, a_.read(sums.target(), type, at));
+    total.body = a_.add(a_.mul(terms(pair.axes), shift), read(offset, results));
     total_squares.targets = squares.targets;
     total_squares.direction = squares.direction;
-    std::vector<Id> results;
-    for (const AxisRange& r : sum.axes) results.push_back(r.axis);
-    const Id mean = a_.div(a_.read(sum.target(), type, results), pair.count);
-    total_squares.body = a_.reduce(Op::sum, outer, kNone,
-                                   a_.add(a_.read(rests.target(), type, at), a_.mul(count, square(a_.sub(own_mean, mean)))));
+    const Id mean = a_.div(read(sum, results), pair.count);
+    const Id from_mean = a_.add(a_.sub(read(first, at), mean), own_mean);
+    total_squares.body = a_.reduce(Op::sum, outer, kNone, a_.add(read(rests, at), a_.mul(count, square(from_mean))));
     auto& all = p_.body.definitions;
     all[v] = total_squares;
     all[s] = total;
-    all.insert(all.begin() + static_cast<std::ptrdiff_t>(s), {sums, rests});
+    all.insert(all.begin() + static_cast<std::ptrdiff_t>(s), {first, sums, rests, offset});
   }
 
   Program p_;

@@ -14,6 +14,7 @@
 #include <set>
 
 #include "expr/affine_poly.h"
+#include "expr/reduction_order.h"
 #include "fusion/kernel_draft.h"
 #include "fusion/kernel_key.h"
 #include "fusion/scatter.h"
@@ -46,6 +47,7 @@ Shape Planner::take_apart(const Definition& d) const {
   s.left = d.axes.size();
   const Node& root = a[d.body];
   s.is_reduction = is_reduction(root.op);
+  s.in_parts = s.is_reduction && combines_in_parts(root.op, root.type);
   if (s.is_reduction)
     for (const AxisRange& r : reduce_axes(root)) s.axes.push_back(r);
   std::unordered_map<Id, int64_t> middle;  // of the axes so far
@@ -131,10 +133,7 @@ Draft Planner::start(size_t definition) const {
   Draft d = *join(empty, definition, &why);
   const Shape& s = shapes_[definition];
   // Alone, every axis with a plain range may be tiled, reduced ones too (they leave partial results).
-  bool combines = !s.is_reduction || [&] {
-    Op op = (*p_.arena)[p_.body.definitions[definition].body].op;
-    return op == Op::sum || op == Op::prod || op == Op::max || op == Op::min || op == Op::any || op == Op::all;
-  }();
+  const bool combines = !s.is_reduction || s.in_parts;
   for (size_t i = 0; i < s.axes.size(); ++i)
     d.shared[i] = range_is_plain(*p_.arena, s.axes[i]) && (i < s.left || (combines && s.plain_ranges));
   return d;
@@ -202,6 +201,11 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
   m.definition = definition;
   m.left.assign(local.begin(), local.begin() + static_cast<std::ptrdiff_t>(s.left));
   m.reduced.assign(local.begin() + static_cast<std::ptrdiff_t>(s.left), local.end());
+  for (int c : m.reduced)
+    if (const int walked = result.walked_by(c); s.is_reduction && !s.in_parts && result.shared[static_cast<size_t>(walked)]) {
+      result.shared[static_cast<size_t>(walked)] = false;
+      *why = p_.tensors[d.target()].name + " is not put together from parts, as of " + result.axes[static_cast<size_t>(c)].name;
+    }
   unshare_what_must_be_complete(result, m, why);
   result.producer[d.target()] = result.members.size();
   result.members.push_back(m);

@@ -14,7 +14,7 @@ bool Planner::reads_from(const Kernel& k, const Kernel& maker) const {
 }
 
 // What is left to do in one small tile once all tiles of a kernel are done (the mean of a sum of everything) is done where that
-// is finished; so are small sums of nothing else than what it has made, which are its partial results.
+// is finished; so are small sums of nothing else than what it has made, which are its partial results, and what is made of these.
 void Planner::find_followers(std::vector<Kernel>& kernels) const {
   for (size_t k = 1; k < kernels.size(); ++k) {
     size_t host = k;
@@ -23,13 +23,15 @@ void Planner::find_followers(std::vector<Kernel>& kernels) const {
     const Kernel& last = kernels[host - 1];
     if (kernels[k].finish || kernels[k].bytes_unavoidable > options_.serial_bytes) continue;
     auto of_parts = [&](const Member& m) {
-      return shape(m).is_reduction && std::ranges::all_of(shape(m).reads, [&](Id r) {
-               const TensorId t = (*p_.arena)[r].symbol;
-               auto has = [&](const Kernel& by) { return std::ranges::find(by.results, t) != by.results.end(); };
-               return has(last) || has(kernels[k]);
-             });
+      return std::ranges::all_of(shape(m).reads, [&](Id r) {
+        const TensorId t = (*p_.arena)[r].symbol;
+        auto makes = [&](const Member& x) { return p_.body.definitions[x.definition].target() == t; };
+        return std::ranges::any_of(kernels[k].members, makes) || std::ranges::find(last.results, t) != last.results.end();
+      });
     };
-    const bool partials = options_.sweep_together && std::ranges::all_of(kernels[k].members, of_parts);
+    auto sums = [&](const Member& m) { return shape(m).is_reduction; };
+    const bool partials = options_.sweep_together && std::ranges::any_of(kernels[k].members, sums) &&
+                          std::ranges::all_of(kernels[k].members, of_parts);
     if (!last.finish && !last.follows && !partials) continue;
     kernels[k].follows = true;
     kernels[k].reason.clear();

@@ -23,9 +23,6 @@ Expr of_unknown_alignment(const Expr& index) {
   return Halide::unsafe_promise_clamped(index + zero, index, index);
 }
 
-// A temporary of a narrow type is kept in f32.
-Expr of_type(Halide::Type t, const Expr& e) { return e.type() == t ? e : Halide::cast(t, e); }
-
 }  // namespace
 
 Expr Walk::axis(Id id) const {
@@ -140,7 +137,7 @@ Expr Walk::clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) c
 }
 
 Expr Walk::chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const {
-  return Halide::select(inside, e.mostly_inside ? Halide::likely(loaded) : loaded, of_type(loaded.type(), otherwise));
+  return Halide::select(inside, e.mostly_inside ? Halide::likely(loaded) : loaded, otherwise);
 }
 
 Expr Walk::sum_of_product(const Node& n) {

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "cse/auto_inliner.h"
+#include "expr/reduction_order.h"
 #include "runtime/emit_ops.h"
 #include "runtime/gpu_lowering.h"
 #include "runtime/kernel_access.h"
@@ -255,6 +256,10 @@ Sharing GpuLowering::sharing(const std::vector<size_t>& group, int64_t results, 
   wanted = std::min({wanted, std::max<int64_t>(1, terms / kTermsPerLane), static_cast<int64_t>(threads)});
   if (!s.lanes_first)
     wanted = std::min<int64_t>(wanted, std::max<int64_t>(1, threads / std::max<int64_t>(1, std::min<int64_t>(results, kWarp))));
+  for (size_t g : group) {
+    const SpecMember& x = spec_.members[g];
+    if (x.op == Op::prod && !combines_in_parts(x.op, (*spec_.arena)[x.body].type)) wanted = 1;
+  }
   s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(wanted)));
   return s;
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "expr/affine.h"
+#include "expr/reduction_order.h"
 #include "expr/simplify.h"
 #include "expr/size_limits.h"
 #include "fusion/scatter.h"
@@ -264,8 +265,10 @@ struct Builder {
     }
     for (const SpecMember& m : spec.members)
       if (spec.across_tiles(m)) spec.tensors[m.tensor].use = SpecTensor::Use::partial;
-    for (SpecTensor& t : spec.tensors)  // rounded once, when it leaves
-      if (is_narrow(t.type) && (t.use == SpecTensor::Use::temporary || t.use == SpecTensor::Use::partial)) t.type = DType::f32;
+    // Partial results are rounded when they are put together. Every other tensor has its own type wherever it is kept, so that a sum
+    // in f16 has the same bits where it is a temporary (infer) and where it is stored (forward).
+    for (SpecTensor& t : spec.tensors)
+      if (is_narrow(t.type) && t.use == SpecTensor::Use::partial) t.type = DType::f32;
   }
 };
 
@@ -462,7 +465,7 @@ void make_enough_tiles(KernelSpec& spec) {
       if (std::ranges::find(m.reduced, x) == m.reduced.end()) continue;
       int64_t results = 1;
       for (Id l : m.left) results *= spec.axes.at(l).extent;
-      const bool whole = m.op == Op::argmax || m.op == Op::argmin;  // nobody puts those of tiles together
+      const bool whole = !combines_in_parts(m.op, spec.tensors[m.tensor].type);
       if (whole || results > kManyResults) return spec.axes.at(x).tile;  // each tile leaves a row of them
     }
     return reuses_along(spec, x) ? kReused : 1;

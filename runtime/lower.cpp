@@ -16,6 +16,7 @@
 #include <set>
 
 #include "cse/auto_inliner.h"
+#include "expr/reduction_order.h"
 #include "runtime/assumptions.h"
 #include "runtime/float_pairs.h"
 #include "runtime/lowering.h"
@@ -163,7 +164,7 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
     const SpecMember& m = spec_.members[i];
     if (emitted[i] || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty())
       continue;
-    if (!same_walk(m, f)) continue;
+    if (!same_walk(m, f) || combines_in_parts(m.op, accumulated(m)) != combines_in_parts(f.op, accumulated(f))) continue;
     if (m.condition != f.condition && spec_.terms(f) > kFewTerms) continue;
     auto waits = [&](Id e) {
       return std::ranges::any_of(tensors_read(*spec_.arena, e), [&](TensorId t) { return pending.contains(t); });
@@ -179,7 +180,10 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::single ? kNone : m.left.back();
   if (m.op == Op::constant) return written;
   const Arena& a = *spec_.arena;
-  std::vector<Id> candidates = m.reduced;
+  const bool in_parts = std::ranges::all_of(group, [&](size_t g) {
+    return combines_in_parts(spec_.members[g].op, accumulated(spec_.members[g]));
+  });
+  std::vector<Id> candidates = in_parts ? m.reduced : std::vector<Id>{};
   if (written != kNone) candidates.push_back(written);
   std::erase_if(candidates, [&](Id x) {
     bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));

@@ -77,7 +77,7 @@ void Lowering::join_temporaries(Groups& groups) const {
   for (size_t g = groups.size(); g-- > 0;) {
     const SpecMember& m = spec_.members[groups[g][0]];
     const SpecTensor& t = spec_.tensors[m.tensor];
-    if (t.use != SpecTensor::Use::temporary || (t.type != DType::f32 && t.type != DType::f64) || !plain_map(groups[g])) continue;
+    if (t.use != SpecTensor::Use::temporary || !is_float(t.type) || !plain_map(groups[g])) continue;
     std::set<size_t> loops;  // that read it
     bool elsewhere = false;
     for (size_t i = g + 1; i < groups.size(); ++i)
@@ -120,8 +120,8 @@ void Lowering::map(const std::vector<size_t>& group) {
   std::vector<size_t> in_order = group;
   std::ranges::sort(in_order);
   for (const SpecMember* x : members_of(in_order)) {
-    Expr value = emit_.value(x->body, left_locals(*x));
-    if (!joined(group, *x)) values.push_back(reading_always(to_storage(*x, value), turns.reads));
+    Expr value = to_storage(*x, emit_.value(x->body, left_locals(*x)));
+    if (!joined(group, *x)) values.push_back(reading_always(value, turns.reads));
     if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
   }
   emit_.given.clear();
@@ -162,7 +162,7 @@ void Lowering::give_map(const Emitter::Axes& axes) {
   std::vector<size_t> in_order = beside_.map;
   std::ranges::sort(in_order);
   for (const SpecMember* x : members_of(in_order))
-    emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = emit_.value(x->body, axes);
+    emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = to_storage(*x, emit_.value(x->body, axes));
 }
 
 // Max pooling's gradient reads y[k/2,l/2]: by vectors along l those are gathers, and the number of ties a tensor of its own, read

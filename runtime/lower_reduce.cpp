@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cse/auto_inliner.h"
+#include "expr/reduction_order.h"
 #include "runtime/lowering.h"
 #include "runtime/vector_math.h"
 
@@ -364,7 +365,8 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
   constexpr int64_t kLongRow_vectors = 16;
   bool long_row = !constant(v) || axis(v).extent >= kLongRow_vectors * width;
-  const Id slide = group.size() == 1 && long_row ? slides_by(m, v) : kNone;
+  const bool may_slide = group.size() == 1 && long_row && combines_in_parts(m.op, accumulated(m));
+  const Id slide = may_slide ? slides_by(m, v) : kNone;
   const bool inlined = group.size() == 1 && part_of_a_map(m);
   Func all(name("few", m.tensor)), columns(name("columns", m.tensor));
   std::vector<Expr> values;

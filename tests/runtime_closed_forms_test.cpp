@@ -56,5 +56,14 @@ TEST(ClosedForms, HaveTheValues) {
   }
 }
 
+// Where the slope of what x is multiplied by is nothing, x may be anything: of 3e-17 an x of 1e15 would make 4 %.
+TEST(ClosedForms, ASlopeThatIsNothingIsZero) {
+  const Program op = parse_op("op f(x: f32[N]) -> (y) { y[i] = x[i] * tanh(softplus(x[i])) }");
+  const DimValues dims = {{"N", 6}};
+  Arrays data = random_data(gradient(op), dims, 3);
+  data.at("x").reals = {19.5, 20.5, 1e9, 1e15, 1e25, -1e15};
+  EXPECT_EQ(difference(evaluate_on(gradient(op), data, dims), run_both(compile(op, {}), data, dims), 1e-6), "");
+}
+
 }  // namespace
 }  // namespace xhat

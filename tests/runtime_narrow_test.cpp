@@ -57,6 +57,38 @@ TEST(Narrow, TiesSurviveRounding) {
   expect_agreement("op f(x: T[N,D]) -> (m) { t[n,d] = exp(x[n,d]); m[n] = min(d: t[n,d]/3) }", {{"N", 20}, {"D", 30}});
 }
 
+// A definition has its type's values, whether it is a temporary, stored or kept for the backward.
+TEST(Narrow, ASumIsRoundedWhereverItIs) {
+  for (const char* text : {
+           "op f(x: T[N,D]) -> (y) { s[n] = sum(d: x[n,d]*x[n,d])\n y[n,d] = x[n,d]*s[n] - s[n] }",
+           "op f(x: T[N,D], w: T[D]) -> (y) { s[n] = sum(d: x[n,d]*w[d])\n y[n,d] = (x[n,d] - s[n]) * s[n] }",
+           "op f(x: T[N,D]) -> (y) { p[d] = prod(n in 0..4: x[n,d])\n y[n,d] = x[n,d]*p[d] - p[d] }",
+           "op f(x: T[N,D], w: T[D,K]) -> (y) { h[n,k] = sum(d: x[n,d]*w[d,k])\n r[n] = sum(k: h[n,k]^2)\n y[n,k] = h[n,k] - r[n] }",
+           "op f(x: T[N,D]) -> (y) { t[n, d in 0..D] = sum(k in 0..3: x[n, d+k-1 else 0])\n y[n,d] = t[n,d]*t[n,d] - x[n,d] }",
+           "op f(x: T[N,D]) -> (y) { s[d] = sum(n: x[n,d])\n q[d] = sum(n: (x[n,d] - s[d]/N)^2)\n y[n,d] = x[n,d]*q[d] - s[d] }"})
+    for (std::string type : {"f16", "bf16"}) {
+      std::string narrow = text;
+      for (size_t at; (at = narrow.find("T[")) != std::string::npos;) narrow.replace(at, 1, type);
+      Program op = parse_op(narrow), derived = gradient(op);
+      DimValues dims = {{"N", 20}, {"D", 70}};
+      if (op.find("w") && op.find("h")) dims["K"] = 24;
+      SCOPED_TRACE(narrow);
+      Arrays data = random_data(derived, dims, 3);
+      for (StashOptions::Policy policy : {StashOptions::Policy::cost, StashOptions::Policy::largest}) {
+        CompileOptions options;
+        options.stash.policy = policy;
+        CompiledOp f = compile(op, options);
+        EXPECT_EQ(run_infer(f, data, dims).at("y"), run_both(f, data, dims).at("y"));
+      }
+    }
+  for (std::string type : {"f16", "bf16"}) {
+    Program op = parse_op("op f(x: " + type + "[N,D]) -> (y) { s[n] = sum(d: x[n,d])\n y[n,d] = f32(s[n]) + 0*f32(x[n,d]) }");
+    DimValues dims = {{"N", 20}, {"D", 70}};
+    Arrays data = random_data(op, dims, 3);
+    EXPECT_EQ(run_infer(compile(op), data, dims).at("y"), evaluate(op, data, dims).at("y")) << type;
+  }
+}
+
 TEST(Narrow, GradientsAreAddedToWhatIsThere) {
   Program op = parse_op("op f(x: f16[N]) -> (y) { y[n] = x[n] * 2 }");
   CompiledOp f = compile(op);

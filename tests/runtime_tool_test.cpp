@@ -72,6 +72,18 @@ TEST_F(ToolBench, AllDimsMustBeGiven) {
   EXPECT_HAS(r.err, "missing: D");
 }
 
+// An f64 result of a sum in f32 is as good as f32, what is stopped stays where it is, and a product keeps its order on harder data.
+TEST_F(ToolUsage, CheckAcceptsWhatIsRight) {
+  write("mixed.xh", "op f(x: f32[N], z: f64[M]) -> (y) { y[i] = z[i] * sum(k: x[k]) - z[i] }\n");
+  write("stop.xh", "op f(x: f32[N]) -> (y) { y[i] = x[i]*stop_gradient(x[i]) }\n");
+  write("prod.xh", "op f(x: f32[N,D]) -> (y) { y[n] = prod(d: x[n,d]) }\n");
+  for (const char* arguments : {"mixed.xh --dims N=64,M=9 --seed 2", "stop.xh --dims N=8", "prod.xh --dims N=4,D=40"}) {
+    Result r = call("check $T/" + std::string(arguments));
+    EXPECT_EQ(r.status, 0) << arguments << r.out << r.err;
+    EXPECT_HAS(r.out, " draws");
+  }
+}
+
 TEST_F(ToolUsage, FormatKeepsCommentsAndIsStable) {
   write("a.xh", "# head\nop f( x:f32[N] )->( y ){ y[i]=x[i]*(2+1)   # why\n}\n");
   Result once = call("fmt $T/a.xh");

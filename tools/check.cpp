@@ -4,17 +4,17 @@
 //                                       other, in f64: ad/gradcheck.h
 //   passes     the program after all passes against the one before, both evaluated in f64
 //   kernels    what the compiled kernels deliver against the evaluator, in the declared types
-#include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "ad/gradcheck.h"
+#include "ad/harder_ranges.h"
 #include "ad/jvp.h"
 #include "expr/size_limits.h"
 #include "runtime/explain.h"
+#include "tools/check_tolerance.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 #include "tools/memory.h"
@@ -23,83 +23,6 @@ namespace xhat::tool {
 namespace {
 
 constexpr double kEvaluations = 3;  // of the program, that are in memory at a time
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Errors of one element's arithmetic, in units of its type's epsilon: a few dozen operations, functions to 4
-// ulp.
-constexpr double kOperations = 64;
-// The evaluator's own rounding in the declared types says how sensitive the op is; kernels round elsewhere,
-// as much.
-constexpr double kSensitivity = 8;
-
-double epsilon_of(DType t) {
-  switch (t) {
-    case DType::f64: return 0x1p-52;
-    case DType::f32: return 0x1p-23;
-    case DType::f16: return 0x1p-10;
-    case DType::bf16: return 0x1p-7;
-    case DType::i64:
-    case DType::i32:
-    case DType::u32:
-    case DType::u8:
-    case DType::boolean: return 0;
-  }
-  throw Bug("unknown dtype");
-}
-
-// Elements that the largest reduction adds up, with ranges that depend on axes counted as nothing.
-int64_t longest_reduction(const Program& p, const DimValues& dims) {
-  const Arena& a = *p.arena;
-  int64_t longest = 1;
-  for (const Definition& d : p.body.definitions)
-    for (Id id : reachable(a, d.body)) {
-      if (!is_reduction(a[id].op)) continue;
-      int64_t length = 1;
-      for (const AxisRange& r : reduce_axes(a[id]))
-        if (a[r.begin].free_axes().empty() && a[r.end].free_axes().empty() &&
-            tensors_read(a, r.end).empty() && tensors_read(a, r.begin).empty())
-          length *= std::max<int64_t>(1, evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims));
-      longest = std::max(longest, length);
-    }
-  return longest;
-}
-
-struct Worst {
-  bool passed = true;
-  double error = 0;  // in units of the tolerance's scale
-  size_t element = 0;
-  double got = 0, wanted = 0;
-};
-
-// |got - wanted| <= tolerance * max(|wanted|, typical) + slack of the element.
-Worst compare(const Array& got, const Array& wanted, double tolerance, const Array* exact) {
-  Worst w;
-  if (got.shape != wanted.shape || got.type != wanted.type) throw Bug("check compares arrays of two shapes");
-  double squares = 0;
-  size_t finite = 0;
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (std::isfinite(wanted.at(i))) {
-      squares += wanted.at(i) * wanted.at(i);
-      ++finite;
-    }
-  double typical = finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
-  double sensitivity = 0;
-  for (size_t i = 0; exact && i < wanted.size(); ++i)
-    if (double off = std::fabs(wanted.at(i) - exact->at(i)); std::isfinite(off))
-      sensitivity = std::max(sensitivity, off);
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    double x = got.at(i), y = wanted.at(i);
-    double scale = std::max(std::fabs(y), typical), off = std::fabs(x - y);
-    double error = 0;
-    bool good = x == y || (std::isnan(x) && std::isnan(y));
-    if (!good) {
-      error = off / scale;
-      if (!std::isfinite(error)) error = kInfinity;
-      good = off <= tolerance * scale + kSensitivity * sensitivity;
-    }
-    if (good == w.passed ? error > w.error : !good) w = {w.passed && good, error, i, x, y};
-  }
-  return w;
-}
 
 class Check {
  public:
@@ -133,7 +56,6 @@ class Check {
   DimValues dims_;
   Arrays data_, all_;  // inputs; inputs and cotangents
   bool passed_ = true;
-  bool only_wrong_ = false;  // gets a row
   bool has_jvp_ = true;  // not: a gradient was stated that no jvp follows from
   std::vector<std::string> notes_;
   std::vector<std::vector<std::string>> rows_ = {
@@ -143,19 +65,16 @@ class Check {
            const std::string& compared, double error, double tolerance, bool good, const std::string& at,
            double got, double wanted) {
     passed_ &= good;
-    if (good && only_wrong_) return;
     bool show = error > 0 || !good;
     rows_.push_back({check, tensor, dtype, compared, fmt::format("{:.1e}", error),
                      fmt::format("{:.1e}", tolerance), good ? "ok" : "WRONG", show ? at : "",
                      show ? fmt::format("{:.9g}", got) : "", show ? fmt::format("{:.9g}", wanted) : ""});
   }
 
-  void row(const std::string& check, const std::string& tensor, const Array& got, const Array& wanted,
-           double tolerance, const Array* exact) {
-    Worst w = compare(got, wanted, tolerance, exact);
-    row(check, tensor, std::string(name_of(wanted.type)), fmt::format("{} elements", wanted.size()), w.error,
-        tolerance, w.passed, wanted.size() ? shape_text(position_of(w.element, wanted.shape)) : "", w.got,
-        w.wanted);
+  void row(const std::string& check, const std::string& tensor, const Array& wanted, double tolerance,
+           const Worst& w, const std::string& compared, const std::string& where = "") {
+    row(check, tensor, std::string(name_of(wanted.type)), compared, w.error, tolerance, w.passed,
+        wanted.size() ? shape_text(position_of(w.element, wanted.shape)) + where : "", w.got, w.wanted);
   }
 
   void check_gradients() {
@@ -185,80 +104,146 @@ class Check {
     return names;
   }
 
-  double tolerance(DType type, int64_t length) const {
-    return kOperations * epsilon_of(type) * std::sqrt(static_cast<double>(length));
-  }
-
   // In f64, whatever is declared: what is wrong here is an algebraic mistake, no rounding.
   void check_passes(const Program& derived) {
     EvaluateOptions exact;
     exact.rounding = Rounding::exact;
     Arrays before = evaluate(plain_, all_, dims_, exact), after = evaluate(derived, all_, dims_, exact);
     // Sums that cancel lose digits: a thousand times more than where nothing does.
-    double most = 1000 * tolerance(DType::f64, longest_reduction(derived, dims_));
+    double most = 1000 * tolerance(epsilon_of(DType::f64), longest_reduction(derived, dims_));
     for (const std::string& name : results(plain_)) {
       Array got = after.at(name), wanted = before.at(name);
       bool real = wanted.real();
-      Worst w = compare(got, wanted, real ? most : 0, nullptr);
+      Worst w = compare(got, wanted, real ? most : 0);
       row("passes", name, real ? "f64" : std::string(name_of(wanted.type)),
           fmt::format("{} elements", wanted.size()), w.error, real ? most : 0, w.passed,
           wanted.size() ? shape_text(position_of(w.element, wanted.shape)) : "", w.got, w.wanted);
     }
   }
 
-  // Kernels run twice, between guard pages at either end of their memory (runtime/guarded_memory.h).
+  // Each of two runs has its memory between guard pages, once at either end of it (runtime/guarded_memory.h).
   template <class Run>
-  void at_both_edges(Run run) {
+  static void at_both_edges(Run run) {
     for (runtime::Edge edge : {runtime::Edge::front, runtime::Edge::back}) {
       const runtime::GuardedEngine guard(edge);
-      only_wrong_ = edge == runtime::Edge::front;
       run();
     }
   }
 
-  void check_kernels() {
-    CompiledOp compiled = compile(op_, options_);
-    EvaluateOptions exact;
-    exact.rounding = Rounding::exact;
-    Arrays wanted = evaluate(plain_, all_, dims_), precise = evaluate(plain_, all_, dims_, exact);
-    at_both_edges([&] { run_kernels(compiled, wanted, precise); });
+  // One data set that kernels are compared on, and what the evaluator makes of it.
+  struct Draw {
+    std::string name;  // of its range; empty: normals
+    Arrays data;       // inputs and cotangents
+    Arrays wanted;
+    std::map<std::string, double> slack;  // by result
+    bool gradients = true;                // are compared, too
+  };
+
+  Draw normals(const Program& p, const Arrays& data) const {
+    Draw draw{"", data, evaluate(p, data, dims_), {}};
+    Arrays exact = evaluate(p, data, dims_, {.rounding = Rounding::exact});
+    for (const auto& [name, wanted] : draw.wanted)
+      draw.slack[name] = kSensitivity * largest_difference(wanted, exact.at(name));
+    return draw;
   }
 
-  void run_kernels(const CompiledOp& compiled, const Arrays& wanted, const Arrays& precise) {
-    const Program& p = compiled.program(dims_);
-    int64_t length = longest_reduction(p, dims_);
+  std::map<std::string, double> epsilons(const Program& p) const {
+    std::map<std::string, double> by_name;
+    for (auto [t, epsilon] : coarsest_epsilons(p)) by_name[p.tensors[t].name] = epsilon;
+    return by_name;
+  }
 
-    Buffers forward, gradients, cotangents;
-    for (const auto& [name, array] : data_) forward.emplace(name, Buffer(array));
+  // Normals, then what is harder.
+  std::vector<Draw> draws(const Program& derived) {
+    std::vector<Draw> list = {normals(plain_, all_)};
+    Arrays cotangents;
+    for (TensorId t : plain_.cotangents) cotangents[plain_.tensors[t].name] = all_.at(plain_.tensors[t].name);
+    std::map<std::string, double> unit = epsilons(plain_);
+    for (Range range : kHarderRanges) {
+      auto hard = harder_data({&plain_, &derived}, data_, cotangents, dims_, range, c_.seed,
+                              [&](const std::string& name) { return unit[name]; });
+      if (!hard) continue;
+      Draw draw{std::string(name_of(range)), hard->data, hard->wanted, hard->moves, hard->finite};
+      if (hard->decades > 0) draw.name += fmt::format(" (10^{})", hard->decades);
+      for (auto& [name, slack] : draw.slack) slack *= kSensitivity;
+      list.push_back(std::move(draw));
+    }
+    return list;
+  }
+
+  void check_kernels() {
+    CompiledOp compiled = compile(op_, options_);
+    const Program& p = compiled.program(dims_);
+    const int64_t length = longest_reduction(p, dims_);
+    const std::map<std::string, double> epsilon = epsilons(plain_);
+    // What was stored narrow is off by half of that type's epsilon; a gradient has a few such factors.
+    const double stored = options_.stash.store_as ? 8 * epsilon_of(*options_.stash.store_as) : 0;
+
+    struct Result {
+      std::string check, tensor;
+      double tolerance;
+      Worst worst;
+      std::string draw;  // of the worst
+      int draws = 0;
+    };
+    std::vector<Result> all;
+    auto add = [&](const std::string& check, const std::vector<TensorId>& tensors, double more) {
+      for (TensorId t : tensors) {
+        auto known = epsilon.find(p.tensors[t].name);
+        const double unit = known == epsilon.end() ? 0 : known->second;  // else it is a parameter
+        all.push_back({check, p.tensors[t].name, tolerance(unit, length) + more, {}, "", 0});
+      }
+    };
+    add("infer", p.outputs, 0);
+    add("forward", p.outputs, 0);
+    add("backward", p.gradients, stored);
+    const std::vector<Draw> list = draws(p);
+    for (const Draw& draw : list) {
+      bool again = false;
+      at_both_edges([&] {
+        std::map<std::string, Buffers> got = run_all(compiled, draw);
+        for (Result& r : all) {
+          if (!got.contains(r.check)) continue;
+          auto slack = draw.slack.find(r.tensor);
+          Worst w = compare(got.at(r.check).at(r.tensor).array(), draw.wanted.at(r.tensor), r.tolerance,
+                            slack == draw.slack.end() ? 0 : slack->second);
+          if (r.draws == 0 || worse(w, r.worst)) r.worst = w, r.draw = draw.name;
+          r.draws += !again;
+        }
+        again = true;
+      });
+    }
+    for (const Result& r : all) {
+      const Array& shape = list[0].wanted.at(r.tensor);
+      row(r.check, r.tensor, shape, r.tolerance, r.worst, fmt::format("{} elements, {} draws", shape.size(), r.draws),
+          r.draw.empty() ? "" : ", " + r.draw);
+    }
+  }
+
+  // What infer, forward and backward deliver, by these names.
+  std::map<std::string, Buffers> run_all(CompiledOp& compiled, const Draw& draw) const {
+    const Program& p = compiled.program(dims_);
+    std::map<std::string, Buffers> got;
     auto fresh = [&](Buffers& into, TensorId t) {
       into[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims_));
     };
-    auto compare_all = [&](const std::string& check, const Buffers& buffers,
-                           const std::vector<TensorId>& tensors, double rounded = 0) {
-      for (TensorId t : tensors) {
-        const std::string& name = p.tensors[t].name;
-        row(check, name, buffers.at(name).array(), wanted.at(name),
-            tolerance(p.tensors[t].type, length) + rounded, &precise.at(name));
-      }
-    };
-    for (TensorId t : p.outputs) fresh(forward, t);
-    compiled.infer(arguments_of(forward));
-    compare_all("infer", forward, p.outputs);
-    for (TensorId t : p.outputs) fresh(forward, t);
-    Stash stash = compiled.forward(arguments_of(forward));
-    compare_all("forward", forward, p.outputs);
-    if (p.gradients.empty()) return;
-
-    for (TensorId t : p.cotangents) cotangents.emplace(p.tensors[t].name, Buffer(all_.at(p.tensors[t].name)));
-    for (TensorId t : p.gradients) fresh(gradients, t);
+    for (const char* check : {"infer", "forward"}) {
+      for (TensorId t : p.inputs) got[check].emplace(p.tensors[t].name, Buffer(draw.data.at(p.tensors[t].name)));
+      for (TensorId t : p.outputs) fresh(got[check], t);
+    }
+    compiled.infer(arguments_of(got["infer"]));
+    Stash stash = compiled.forward(arguments_of(got["forward"]));
+    if (p.gradients.empty() || !draw.gradients) return got;
+    Buffers cotangents;
+    for (TensorId t : p.cotangents)
+      cotangents.emplace(p.tensors[t].name, Buffer(draw.data.at(p.tensors[t].name)));
+    for (TensorId t : p.gradients) fresh(got["backward"], t);
     std::vector<Argument> arguments = arguments_of(cotangents);
-    for (const Argument& a : arguments_of(gradients)) arguments.push_back(a);
+    for (const Argument& a : arguments_of(got["backward"])) arguments.push_back(a);
     std::vector<std::string> kept = compiled.kept(stash);  // outlives the arguments
-    for (const std::string& name : kept) arguments.push_back({name, forward.at(name).view()});
+    for (const std::string& name : kept) arguments.push_back({name, got["forward"].at(name).view()});
     compiled.backward(arguments, stash);
-    // What was stored narrow is off by half of that type's epsilon; a gradient has a few such factors.
-    compare_all("backward", gradients, p.gradients,
-                options_.stash.store_as ? 8 * epsilon_of(*options_.stash.store_as) : 0);
+    return got;
   }
 
   void check_products() {
@@ -285,10 +270,10 @@ class Check {
       data[t.name] =
           tangent ? random_normals(t.type, shape_of(p, p.inputs[i], dims_), c_.seed + i) : all_.at(t.name);
     }
-    EvaluateOptions exact;
-    exact.rounding = Rounding::exact;
-    Arrays wanted = evaluate(product, data, dims_), precise = evaluate(product, data, dims_, exact);
-    int64_t length = longest_reduction(p, dims_);
+    const Draw draw = normals(product, data);
+    const std::map<std::string, double> epsilon = epsilons(product);
+    const int64_t length = longest_reduction(p, dims_);
+    std::map<std::string, Worst> worst;
     at_both_edges([&] {
       Buffers buffers;
       for (const auto& [name, array] : data) buffers.emplace(name, Buffer(array));
@@ -296,11 +281,17 @@ class Check {
         buffers[p.tensors[t].name] = Buffer(p.tensors[t].type, shape_of(p, t, dims_));
       compiled.infer(arguments_of(buffers));
       for (size_t i = first; i < p.outputs.size(); ++i) {
-        const Tensor& t = p.tensors[p.outputs[i]];
-        row(check + " kernels", t.name, buffers.at(t.name).array(), wanted.at(t.name),
-            tolerance(t.type, length), &precise.at(t.name));
+        const std::string& name = p.tensors[p.outputs[i]].name;
+        Worst w = compare(buffers.at(name).array(), draw.wanted.at(name), tolerance(epsilon.at(name), length), draw.slack.at(name));
+        auto [known, first_run] = worst.try_emplace(name, w);
+        if (!first_run && worse(w, known->second)) known->second = w;
       }
     });
+    for (size_t i = first; i < p.outputs.size(); ++i) {
+      const std::string& name = p.tensors[p.outputs[i]].name;
+      const Array& wanted = draw.wanted.at(name);
+      row(check + " kernels", name, wanted, tolerance(epsilon.at(name), length), worst.at(name), fmt::format("{} elements", wanted.size()));
+    }
   }
 
   void report() const {
@@ -315,12 +306,15 @@ class Check {
            "in f64\n"
            "inner product: <grad, v> by reverse mode against <dy, J v> by forward mode, in f64\n"
            "passes: the program after all passes against the one before, both evaluated in f64\n";
-    std::cout << "infer, forward, backward, jvp and hvp kernels: against the evaluator\n"
-          << fmt::format(
-                 "errors are relative to the element or the tensor's typical (rms) one; tolerances are {:g} "
-                 "epsilon of the type\ntimes the root of the longest reduction; kernels may be off by {:g} "
-                 "times the evaluator's own rounding besides\n",
-                 kOperations, kSensitivity);
+    std::cout << "infer, forward, backward, jvp and hvp kernels: against the evaluator; the first three also on data "
+                 "that are\nlarge, tiny, alternate in magnitude, have zeros, are equal, are whole, as far as all "
+                 "results are finite then\n"
+              << fmt::format(
+                     "errors are relative to the element or the tensor's typical (rms) one; tolerances are {:g} "
+                     "epsilon of the coarsest type\nthat the values are computed in, times the root of the longest "
+                     "reduction, and {:g} epsilon of f16 or bf16\nwhere these are stored; kernels may be off by {:g} "
+                     "times the evaluator's own rounding besides\n",
+                     kOperations, kStored, kSensitivity);
     std::cout << (passed_ ? "passed\n" : "FAILED\n");
   }
 };

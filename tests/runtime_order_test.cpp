@@ -1,0 +1,109 @@
+// What may not be computed in parts: products of floats, whose order is part of their meaning, and the place of an extreme. With tiles so
+// small that anything that may be cut is cut.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "ad/gradient.h"
+#include "tests/golden.h"
+#include "tests/need_device.h"
+#include "tests/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+CompileOptions small_tiles() {
+  CompileOptions o;
+  o.fusion.serial_bytes = 0;
+  o.fusion.tile_bytes = 512;
+  o.fusion.cut_small = true;
+  return o;
+}
+
+// Large and tiny in turn along every axis: about 1 in order, infinite or NaN where every second factor is multiplied up first.
+Arrays alternating(const Program& p, const DimValues& dims) {
+  Arrays data = random_data(p, dims, 3);
+  for (auto& [name, a] : data) {
+    const double large = a.type == DType::f16 ? 1e3 : 1e30;
+    for (size_t i = 0; i < a.reals.size(); ++i) {
+      int64_t steps = 0;
+      for (int64_t x : position_of(i, a.shape)) steps += x;
+      a.reals[i] = (i % 3 == 0 ? -1 : 1) * (steps % 2 == 0 ? large : 1 / large);
+    }
+    a = rounded(std::move(a));
+  }
+  return data;
+}
+
+void expect_same_bits(const Arrays& wanted, const Arrays& got) {
+  for (const auto& [name, a] : got) {
+    if (a.real())
+      EXPECT_EQ(a.reals, wanted.at(name).reals) << name;
+    else
+      EXPECT_EQ(a.integers, wanted.at(name).integers) << name;
+  }
+}
+
+const std::vector<std::string> kProducts = {
+    "op f(x: T[N,D]) -> (y) { y[n] = prod(d: x[n,d]) }",
+    "op f(x: T[N,D]) -> (y) { y[d] = prod(n: x[n,d]) }",
+    "op f(x: T[N,D]) -> (y) { y = prod(n,d: x[n,d]) }",
+    "op f(x: T[N,D]) -> (y) { y = prod(d in 0..D, n: x[n,D-1-d]) }",
+    "op f(x: T[N,D]) -> (y) { y = max(n: prod(d: x[n,d])) }",
+    "op f(x: T[N,D]) -> (y, s, m) { y[n] = prod(d: x[n,d])\n s[n] = max(d: x[n,d])\n m[n] = min(d: y[n] * x[n,d]) }",
+    "op f(x: T[N,D]) -> (z, y) { z[n,d] = 2 * x[n,d]\n y[n] = prod(d: z[n,d] / 2) }",
+    "op f(x: T[N,D]) -> (y) { y[n in 0..N, d in 0..D] = prod(i in 0..3, j in 0..3: x[n+i-1, d+j-1 else 1]) }",
+    "op f(x: T[N,D]) -> (y) { y[n] = prod(d if d % 5 != 2: x[n,d]) }",
+    "op f(x: T[N,D], w: T[D,K]) -> (y) { y[n,k] = prod(d: x[n,d] + 0*w[d,k]) }",
+};
+
+TEST(Order, ProductsAreMultipliedUpInOrder) {
+  for (const std::string& text : kProducts)
+    for (const char* type : {"f32", "f64", "bf16"})
+      for (int64_t n : {9, 40}) {
+        std::string typed = text;
+        for (size_t at; (at = typed.find("T[")) != std::string::npos;) typed.replace(at, 1, type);
+        const Program op = parse_op(typed);
+        DimValues dims = {{"N", n}, {"D", 66}};
+        if (op.find("w")) dims["K"] = 24;
+        SCOPED_TRACE(typed + dims_text(dims));
+        const Arrays data = alternating(op, dims);
+        const Arrays wanted = evaluate(op, data, dims);
+        for (const auto& [name, a] : wanted) EXPECT_TRUE(std::ranges::all_of(a.reals, [](double v) { return std::isfinite(v); }));
+        CompileOptions options = small_tiles();
+        options.differentiate = false;
+        expect_same_bits(wanted, run_infer(compile(op, options), data, dims));
+        if (typed.find("f32") == std::string::npos || n != 9) continue;
+        XHAT_NEED_DEVICE(Target::opencl);
+        options.target = Target::opencl;
+        options.dims = dims;
+        expect_same_bits(wanted, run_infer(compile(op, options), data, dims));
+      }
+}
+
+TEST(Order, TheGradientOfAProduct) {
+  const Program op = parse_op("op f(x: f32[N,D]) -> (y) { y[n] = prod(d: x[n,d]) }"), derived = gradient(op);
+  const DimValues dims = {{"N", 9}, {"D", 34}};
+  Arrays data = alternating(derived, dims);
+  data.at("dy") = random_data(derived, dims, 3).at("dy");
+  expect_same_bits(evaluate(derived, data, dims), run_both(compile(op, small_tiles()), data, dims));
+}
+
+TEST(Order, ThePlaceOfAnExtreme) {
+  for (const char* text : {"op f(x: f32[D]) -> (s, k) { s[d] = 2 * x[d]\n k = argmax(d: s[d]) }",
+                           "op f(x: f32[D]) -> (s, k, m) { s[d] = x[d]^2\n k = argmin(d: s[d])\n m = sum(d: s[d]) }",
+                           "op f(x: f32[D]) -> (t, k) { t = sum(d: x[d])\n k = argmax(d: abs(x[d])) }"}) {
+    const Program op = parse_op(text);
+    const DimValues dims = {{"D", 5000}};
+    const Arrays data = random_data(op, dims, 4);
+    CompileOptions options = small_tiles();
+    options.differentiate = false;
+    EXPECT_EQ(run_infer(compile(op, options), data, dims).at("k"), evaluate(op, data, dims).at("k")) << text;
+  }
+}
+
+}  // namespace
+}  // namespace xhat

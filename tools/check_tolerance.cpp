@@ -1,0 +1,115 @@
+#include "tools/check_tolerance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace xhat::tool {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double coarsest_epsilon(const Program& p, Id root, const std::map<TensorId, double>& of_tensors) {
+  const Arena& a = *p.arena;
+  double coarsest = 0;
+  std::vector<Id> stack = {root};
+  std::map<Id, bool> seen;
+  while (!stack.empty()) {
+    const Id id = stack.back();
+    stack.pop_back();
+    const Node& n = a[id];
+    if (!is_float(n.type) || seen.contains(id)) continue;
+    seen[id] = true;
+    if (is_read(n.op)) {
+      if (auto t = of_tensors.find(n.symbol); t != of_tensors.end()) coarsest = std::max(coarsest, t->second);
+    } else if (n.op != Op::constant) {
+      coarsest = std::max(coarsest, epsilon_of(n.type));
+    }
+    for (Id x : n.args()) stack.push_back(x);
+  }
+  return coarsest;
+}
+
+}  // namespace
+
+double epsilon_of(DType t) {
+  switch (t) {
+    case DType::f64: return 0x1p-52;
+    case DType::f32: return 0x1p-23;
+    case DType::f16: return 0x1p-10;
+    case DType::bf16: return 0x1p-7;
+    case DType::i64:
+    case DType::i32:
+    case DType::u32:
+    case DType::u8:
+    case DType::boolean: return 0;
+  }
+  throw Bug("unknown dtype");
+}
+
+double tolerance(double epsilon, int64_t length) {
+  const double computed = std::min(epsilon, epsilon_of(DType::f32));
+  return kOperations * computed * std::sqrt(static_cast<double>(length)) + (epsilon > computed ? kStored * epsilon : 0);
+}
+
+std::map<TensorId, double> coarsest_epsilons(const Program& p) {
+  std::map<TensorId, double> coarsest;
+  for (const Definition& d : p.body.definitions) {
+    if (d.is_call()) throw Bug("check looks at types once calls are expanded");
+    coarsest[d.target()] = std::max(epsilon_of(p.tensor(d.target()).type), coarsest_epsilon(p, d.body, coarsest));
+  }
+  return coarsest;
+}
+
+int64_t longest_reduction(const Program& p, const DimValues& dims) {
+  const Arena& a = *p.arena;
+  int64_t longest = 1;
+  for (const Definition& d : p.body.definitions)
+    for (Id id : reachable(a, d.body)) {
+      if (!is_reduction(a[id].op)) continue;
+      int64_t length = 1;
+      for (const AxisRange& r : reduce_axes(a[id]))
+        if (a[r.begin].free_axes().empty() && a[r.end].free_axes().empty() &&
+            tensors_read(a, r.end).empty() && tensors_read(a, r.begin).empty())
+          length *= std::max<int64_t>(1, evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims));
+      longest = std::max(longest, length);
+    }
+  return longest;
+}
+
+bool worse(const Worst& a, const Worst& b) { return a.passed == b.passed ? a.error > b.error : !a.passed; }
+
+double largest_difference(const Array& a, const Array& b) {
+  double most = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (double off = std::fabs(a.at(i) - b.at(i)); std::isfinite(off)) most = std::max(most, off);
+  return most;
+}
+
+Worst compare(const Array& got, const Array& wanted, double tolerance, double slack) {
+  Worst w;
+  if (got.shape != wanted.shape || got.type != wanted.type) throw Bug("check compares arrays of two shapes");
+  double squares = 0;
+  size_t finite = 0;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (std::isfinite(wanted.at(i))) {
+      squares += wanted.at(i) * wanted.at(i);
+      ++finite;
+    }
+  double typical = finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    double x = got.at(i), y = wanted.at(i);
+    double scale = std::max(std::fabs(y), typical), off = std::fabs(x - y);
+    double error = 0;
+    bool good = x == y || (std::isnan(x) && std::isnan(y));
+    if (!good) {
+      error = off / scale;
+      if (!std::isfinite(error)) error = kInfinity;
+      good = off <= tolerance * scale + slack;
+    }
+    if (Worst here{good, error, i, x, y}; worse(here, w)) w = here;
+  }
+  return w;
+}
+
+}  // namespace xhat::tool
