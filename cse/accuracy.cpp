@@ -295,7 +295,6 @@ bool Accuracy::keeps(Id before, Id after) {
     }
     if (auto good = walk.at(point); good && !*good) known->second = false;
   }
-  if (getenv("XHAT_ACC")) fprintf(stderr, "%s: %s  =>  %s\n", known->second ? "keeps" : "LOSES", print(p_, before).c_str(), print(p_, after).c_str());
   return known->second;
 }
 

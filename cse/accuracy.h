@@ -29,6 +29,8 @@ class Accuracy {
   // The program may change: forget() what its definitions were.
   Accuracy(const Program& p, TensorExprTree& tree) : p_(p), tree_(tree), a_(tree.arena()) {}
   bool keeps(Id before, Id after);
+  // Squares, exponentials, their sums and products.
+  bool nonnegative(Id expression) const;
   void forget() {
     written_out_.clear();
     known_.clear();
@@ -38,8 +40,6 @@ class Accuracy {
   class Walk;
   // The expression with reads of maps replaced by what they are of inputs and reductions; values: these.
   Id written_out(Id expression, std::vector<Id>& values);
-  // A sum of squares or of exponentials is not negative.
-  bool nonnegative(Id expression) const;
 
   const Program& p_;
   TensorExprTree& tree_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cse/accuracy.h"
 #include "cse/auto_inliner.h"
 #include "cse/bodies.h"
 #include "cse/known_sums.h"
@@ -18,7 +19,7 @@ constexpr int kMostSplits = 8;      // nested splits of one sum; each makes it s
 class Simplifier {
  public:
   Simplifier(const Program& p, TensorExprTree& tree, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
-      : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden), sums_(p_, tree_) {}
+      : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden), sums_(p_, tree_), accuracy_(p_, tree_) {}
   Program run();
 
  private:
@@ -26,6 +27,7 @@ class Simplifier {
   Product total(const Product& body, Sum s, bool create, int splits);
   bool safe_outside(Id factor, const Sum& s);
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
+  bool like_signs(const std::vector<Product>& terms, DType type);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
   Product create_sum(const Product& body, const Sum& s);
   bool single_term(const Product& value);
@@ -38,6 +40,7 @@ class Simplifier {
   const std::vector<TensorId>& kept_;
   const std::vector<TensorId>& hidden_;
   KnownSums sums_;
+  Accuracy accuracy_;
   std::map<TensorId, PointValue> values_;
   std::set<TensorId> deciding_;                 // keep their bits
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
@@ -95,26 +98,41 @@ std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int
   return sum;
 }
 
+// Parts that are zero go; what is left stays in one sum, unless it can be told apart without a difference of sums: the
+// rounding of sum(x) - sum(y) is that of the larger, which sum(x - y) may have nothing of.
 std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool create, int splits) {
   const std::vector<Product>* found =
       body.factors.size() == 1 && body.factors[0].halves == 2 ? tree_.terms(body.factors[0].atom) : nullptr;
   if (!found) return std::nullopt;
-  std::vector<Product> terms = *found, values, rest;
+  std::vector<Product> terms = *found, known, rest, left;
   for (Product& t : terms) {
     t.coefficient *= body.coefficient;
     Product v = total(t, s, false, splits + 1);
+    if (v.is_zero()) continue;
+    left.push_back(t);
     if (v.coefficient == v.coefficient)
-      values.push_back(std::move(v));
+      known.push_back(std::move(v));
     else
       rest.push_back(t);
   }
-  if (values.empty()) return std::nullopt;
+  if (left.size() > 1 && (known.empty() || !like_signs(left, s.type))) {
+    if (left.size() == terms.size()) return std::nullopt;
+    known.clear();
+    rest = left;
+  }
   if (!rest.empty()) {
     Product v = total(tree_.add(s.type, rest), s, create, splits + 1);
     if (v.coefficient != v.coefficient) return std::nullopt;
-    values.push_back(std::move(v));
+    known.push_back(std::move(v));
   }
-  return tree_.add(s.type, values);
+  return tree_.add(s.type, known);
+}
+
+bool Simplifier::like_signs(const std::vector<Product>& terms, DType type) {
+  return std::ranges::all_of(terms, [&](const Product& t) {
+    return (t.coefficient > 0) == (terms[0].coefficient > 0) &&
+           accuracy_.nonnegative(tree_.to_expression({std::abs(t.coefficient), t.factors}, type));
+  });
 }
 
 Product Simplifier::create_sum(const Product& body, const Sum& s) {
