@@ -3,7 +3,7 @@
 # devices know nothing of sanitizers. Nor where many kernels, or seeds, go through code that other suites run too: minutes each.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels)$|ManyKernels$|^Tuning$|^(Fifth|Sixth|Seventh|Eighth)/PropertyPartTest$")
+set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|AuditTest)$|ManyKernels$|^Tuning$|^(Fifth|Sixth|Seventh|Eighth)/PropertyPartTest$")
 
 set(suites "")
 if(EXISTS ${program})
