@@ -4,7 +4,7 @@
 # which threads meet, for the preset of that name.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode)$|ManyKernels$|^Tuning$|^VectorMathDense$")
+set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode|AuditTest)$|ManyKernels$|^Tuning$|^VectorMathDense$")
 set(threaded_suites "^(Call|CallTest|Threads|ThreadPool|Tiles|InOrder|Moments|BatchSizes|KernelsOnDisk|RuntimeFailure|Finish|Products)$")
 
 set(suites "")
