@@ -60,7 +60,7 @@ TEST_P(ComposedProgramTest, PassesWhatCheckCompares) {
     ++programs;
     return p.text;
   };
-  std::string report = failing_programs(GetParam(), kParts, property_count(300, 40), program, failure);
+  std::string report = failing_programs(GetParam(), kParts, property_count(300, 40, 20000), program, failure);
   std::cout << fmt::format("{} programs, {} more refused by the front end\n", programs, refused);
   EXPECT_LE(refused, programs) << "the generator writes too much that is not valid";
   EXPECT_TRUE(report.empty()) << report;
