@@ -1,12 +1,13 @@
 // The ops of tests/audit/*.xh, written as a user would write them, through what `xhat check` does. A line `# check: N=3,M=17
 // seed=4` above an op says at which sizes and on which data; an op may have several, and those that have none are helpers. Each is
-// checked in one combination of policies and processor level, or with XHAT_CHECK_EVERY=1 in all.
+// checked in one combination of policies and processor level, or in a long run with all policies.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <sstream>
 
 #include "tests/golden.h"
+#include "tests/random_program.h"
 #include "tests/runtime_check.h"
 
 namespace xhat {
@@ -78,7 +79,7 @@ TEST_P(AuditTest, PassesWhatCheckCompares) {
   Program op = parse_op({std::istreambuf_iterator<char>(in), {}}, c.op);
   DimValues dims = solve_dims(op, {}, sample_dims(op, c.seed, c.dims));
   for (const auto& [dim, value] : c.dims) ASSERT_TRUE(dims.contains(dim)) << "the op has no dim " << dim;
-  for (const CheckConfig& config : check_configs(std::hash<std::string>{}(c.name())))
+  for (const CheckConfig& config : check_configs(std::hash<std::string>{}(c.name()), long_run()))
     EXPECT_EQ(check_failure(op, dims, c.seed, config), "") << check_command(c.file.string() + " --op " + c.op, c.dims, c.seed, config);
 }
 

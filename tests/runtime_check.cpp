@@ -121,18 +121,20 @@ uint64_t mixed(uint64_t x) {
   return x ^ (x >> 33);
 }
 
-std::vector<CheckConfig> check_configs(uint64_t hash) {
-  std::vector<CheckConfig> list;
+std::vector<CheckConfig> check_configs(uint64_t hash, bool every) {
+  std::vector<CpuLevel> levels;
   for (CpuLevel level : {CpuLevel::sse41, CpuLevel::avx2, CpuLevel::avx512})
-    for (Policy policy : {Policy::none, Policy::largest, Policy::cost, Policy::budget})
-      for (FusePolicy fuse : {FusePolicy::full, FusePolicy::relay, FusePolicy::off}) {
-        CheckConfig c{{}, fuse, level};
-        c.stash.policy = policy;
-        c.products = list.size() % 4 == 0;
-        if (has(level)) list.push_back(c);
-      }
-  if (std::getenv("XHAT_CHECK_EVERY")) return list;
-  return {list[mixed(hash) % list.size()]};
+    if (has(level)) levels.push_back(level);
+  const uint64_t bits = mixed(hash);
+  std::vector<CheckConfig> all;
+  for (Policy policy : {Policy::none, Policy::largest, Policy::cost, Policy::budget})
+    for (FusePolicy fuse : {FusePolicy::full, FusePolicy::relay, FusePolicy::off}) {
+      CheckConfig c{{}, fuse, levels[(bits / 64 + all.size()) % levels.size()]};
+      c.stash.policy = policy;
+      c.products = (bits / 16 + all.size()) % 4 == 0;
+      all.push_back(c);
+    }
+  return every ? all : std::vector{all[bits % all.size()]};
 }
 
 std::string check_failure(const Program& op, const DimValues& dims, uint64_t seed, const CheckConfig& config) {

@@ -21,9 +21,9 @@ struct CheckConfig {
   bool products = false;  // the kernels of jvp and hvp as well
 };
 
-// One combination of stash policy, fusion policy and a level that this processor has, by a hash of the program; every one
-// of them where XHAT_CHECK_EVERY is set (hours).
-std::vector<CheckConfig> check_configs(uint64_t hash);
+// One combination of stash policy, fusion policy and a level that this processor has, by a hash of the program; every: all
+// combinations of the policies, at levels in turn.
+std::vector<CheckConfig> check_configs(uint64_t hash, bool every);
 
 // Bits that depend on all bits of x.
 uint64_t mixed(uint64_t x);
