@@ -43,6 +43,7 @@ class Planner {
   bool draws_random_numbers(Id body);
   CutNode price(TensorId t, const Definition* d, bool strict);
   Cut choose();
+  std::vector<bool> extremes_of_recomputed();
   void report(const Cut& cut);
   void rebuild(const Cut& cut);
   void redirect_backward(const std::map<TensorId, TensorId>& to);
@@ -207,6 +208,21 @@ void Planner::build_nodes(const std::set<TensorId>& strict) {
         if (auto it = index.find(t); it != index.end()) nodes_[it->second].needed = true;
 }
 
+// Largest and smallest of what depends on a sum that the backward adds up again, maybe in another order: they are recomputed from
+// that sum, though the caller may have them, or none of it would equal them.
+std::vector<bool> Planner::extremes_of_recomputed() {
+  std::vector<bool> extreme(nodes_.size()), varies(nodes_.size());
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Definition* d = p_.definition_of(tensors_[i]);
+    if (!d || nodes_[i].recompute_ps == kNever) continue;
+    const Op op = a_[d->body].op;
+    varies[i] = std::ranges::any_of(nodes_[i].operands, [&](size_t x) { return varies[x]; });
+    extreme[i] = varies[i] && (op == Op::max || op == Op::min);
+    varies[i] = extreme[i] || (!retained(tensors_[i]) && (varies[i] || op == Op::sum || op == Op::prod));
+  }
+  return extreme;
+}
+
 Cut Planner::choose() {
   std::vector<bool> keep(nodes_.size());
   switch (o_.policy) {
@@ -222,10 +238,12 @@ Cut Planner::choose() {
     case Policy::largest:
       for (size_t i = 0; i < nodes_.size(); ++i) keep[i] = nodes_[i].keep_ps != kNever;
       break;
-    case Policy::none:
+    case Policy::none: {
+      const std::vector<bool> again = extremes_of_recomputed();
       for (size_t i = 0; i < nodes_.size(); ++i)
-        keep[i] = retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
+        keep[i] = (retained(tensors_[i]) && !again[i]) || nodes_[i].recompute_ps == kNever;
       break;
+    }
   }
   Cut cut = consequences(nodes_, keep);
   cut.lower_bound_ps = cheapest_cut(nodes_).lower_bound_ps;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "ad/derivation.h"
 #include "expr/evaluate.h"
 #include "fusion/moments.h"
 #include "fusion/relay_kernels.h"
@@ -233,7 +234,7 @@ struct CompiledOp::Impl {
       inputs[name(t)] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
     }
     if (&phase != &backward && !derivation.steps.empty()) {
-      Program written = infer_program(derivation.steps[0].program);
+      Program written = without_dead(without_backward(derivation.steps[0].program));
       if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
         Arrays taken;
         for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
