@@ -29,14 +29,6 @@ void expect_agreement(const std::string& text, const DimValues& dims, std::initi
     }
 }
 
-TEST(Ties, OfDifferencesReadAtOtherPlaces) {
-  expect_agreement(R"(op f(x: f64[N,M], w: f64[M,K], z: f64[M,M]) -> (t5) {
-  t1[i2 in 0..M, i3 in 0..N] = max(r4 in 0..3 if r4 < N-1: x[i3,i2+1 else 0] - z[i2,i2])
-  t5[i6 in 0..N, i7 in 0..M, i8 in 0..M] = mean(r9 in 0..N: x[2*r9+1,i8 else 1] - t1[i8-1,r9 else -0.5] / 1 + relu(z[i7,i7]))
-})",
-                   {{"N", 4}, {"M", 5}, {"K", 4}}, {1, 2, 3}, 1e-9);
-}
-
 // The quotient has three axes where it is written and two where the gradient compares it.
 TEST(Ties, OfQuotientsReadAtOtherPlaces) {
   expect_agreement(R"(op f(z: f32[M,M], u: f32[M,N]) -> (y) {

@@ -24,7 +24,7 @@ TEST(SettledBits, ThroughMapsAndNotThroughSums) {
   y[i] = max(j: t[i,j])
 })"),
             R"(op f(x: f32[N,M], w: f32[M]) -> (t, y) {
-  s[i] = sum(j: stop_gradient(x[i,j] * w[j]) + 1)
+  s[i] = sum(j: x[i,j] * w[j] + 1)
   t[i,j] = stop_gradient(x[i,j] * w[j]) + s[i]
   y[i] = max(j: t[i,j])
 }
