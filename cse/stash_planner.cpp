@@ -44,6 +44,7 @@ class Planner {
   void build_nodes();
   bool draws_random_numbers(Id body);
   CutNode price(TensorId t, const Definition* d, bool strict);
+  std::vector<bool> extremes_of_recomputed();
   std::string key(const Cut& cut) const;
   void report(const Cut& cut);
   std::string reason(const StashCandidate& c, const CutNode& n) const;
@@ -202,10 +203,26 @@ void Planner::build_nodes() {
         if (auto it = index.find(t); it != index.end()) nodes_[it->second].needed = true;
 }
 
+// Largest and smallest of what depends on a sum that the backward adds up again, maybe in another order: they are recomputed from
+// that sum, though the caller may have them, or none of it would equal them.
+std::vector<bool> Planner::extremes_of_recomputed() {
+  std::vector<bool> extreme(nodes_.size()), varies(nodes_.size());
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const Definition* d = p_.definition_of(tensors_[i]);
+    if (!d || nodes_[i].recompute_ps == kNever) continue;
+    const Op op = a_[d->body].op;
+    varies[i] = std::ranges::any_of(nodes_[i].operands, [&](size_t x) { return varies[x]; });
+    extreme[i] = varies[i] && (op == Op::max || op == Op::min);
+    varies[i] = extreme[i] || (!retained(tensors_[i]) && (varies[i] || op == Op::sum || op == Op::prod));
+  }
+  return extreme;
+}
+
 StashChoice Planner::choose() {
   StashChoice made;
   made.sizes = sizes_.dims();
   std::vector<bool> keep(nodes_.size());
+  const std::vector<bool> again = o_.policy == Policy::none ? extremes_of_recomputed() : std::vector<bool>(nodes_.size());
   if (o_.policy == Policy::cost) {
     made.cut = cheapest_cut(nodes_);
   } else if (o_.policy == Policy::budget) {
@@ -214,7 +231,8 @@ StashChoice Planner::choose() {
     made.cut = made.over_budget ? cheapest_cut_within(nodes_, cut.bytes) : cut;
   } else {
     for (size_t i = 0; i < nodes_.size(); ++i)
-      keep[i] = o_.policy == Policy::largest ? nodes_[i].keep_ps != kNever : retained(tensors_[i]) || nodes_[i].recompute_ps == kNever;
+      keep[i] = o_.policy == Policy::largest ? nodes_[i].keep_ps != kNever 
+                                           : (retained(tensors_[i]) && !again[i]) || nodes_[i].recompute_ps == kNever;
     made.cut = consequences(nodes_, keep);
     made.cut.lower_bound_ps = cheapest_cut(nodes_).lower_bound_ps;
   }

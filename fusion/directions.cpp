@@ -3,14 +3,16 @@
 #include <set>
 
 #include "fusion/plan.h"
+#include "fusion/settled_bits.h"
 
 namespace xhat {
 namespace {
 
 Program only(const Program& p, Direction direction) {
-  Program result = p;
+  Program result = settle_bits(p);
+  std::vector<Definition> both = std::move(result.body.definitions);
   result.body.definitions.clear();
-  for (Definition d : p.body.definitions) {
+  for (Definition& d : both) {
     if (d.direction != direction) continue;
     d.direction = Direction::forward;
     result.body.definitions.push_back(std::move(d));

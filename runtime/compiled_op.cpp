@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "ad/derivation.h"
 #include "expr/evaluate.h"
 #include "expr/size_limits.h"
 #include "fusion/moments.h"
@@ -178,7 +179,7 @@ struct CompiledOp::Impl {
       inputs[side.program.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
     }
     if (&side != &ready.plan->backward && !ready.plan->derivation.steps.empty()) {
-      Program written = infer_program(ready.plan->derivation.steps[0].program);
+      Program written = without_dead(without_backward(ready.plan->derivation.steps[0].program));
       if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
         Arrays taken;
         for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);

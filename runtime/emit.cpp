@@ -196,7 +196,9 @@ Expr Walk::make(Id id, const Node& n) {
   if (n.op == Op::stop_gradient) return x[0];
   if (n.op == Op::div && is_float(n.type)) {
     const Node& divisor = arena()[n.arg(1)];
-    bool known = divisor.op == Op::constant || (is_read(divisor.op) && e.spec.tensors[divisor.symbol].is_size());
+    // stop_gradient: what decides is divided as written (fusion/settled_bits.h).
+    bool known = divisor.op == Op::constant || divisor.op == Op::stop_gradient ||
+                 (is_read(divisor.op) && e.spec.tensors[divisor.symbol].is_size());
     if (!known && divisor.axes_count < n.axes_count) return divide_by_invariant(x[0], x[1]);
   }
   return is_float(n.type) ? float_op(n, x) : integer_op(n, x);

@@ -77,10 +77,19 @@ struct Builder {
   // f16 and bf16 are how numbers are stored; kernels compute in f32. What is compared is rounded first, for the other side
   // may have been stored (a maximum, and what it was taken of).
   Id rounded(DType type, Id id) {
-    const Node& n = arena()[id];
-    bool as_stored = n.op == Op::cast && arena()[n.arg(0)].type == type;
-    if (!is_narrow(type) || as_stored) return id;
+    if (!is_narrow(type) || is_rounded(type, arena()[id])) return id;
     return arena().cast(DType::f32, arena().cast(type, id));
+  }
+
+  // Widened from the narrow type, and no temporary of this kernel, which is not rounded (uses()).
+  bool is_rounded(DType type, const Node& n) {
+    if (n.op != Op::cast || arena()[n.arg(0)].type != type) return false;
+    const Node& narrow = arena()[n.arg(0)];
+    return !is_read(narrow.op) || !is_made_here(spec.tensors[narrow.symbol].original);
+  }
+
+  bool is_made_here(TensorId t) const {
+    return std::ranges::any_of(k.members, [&](const Member& m) { return p.body.definitions[m.definition].target() == t; });
   }
 
   // What a batch size decides as a number and not as an index (mean's divisor) is an input of the kernel: the code need not
@@ -134,7 +143,7 @@ struct Builder {
       else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
       else if (is_reduction(n.op)) unknown_range(n.arg(2));
       else {
-        if (is_comparison(n.op))
+        if (is_comparison(n.op) || n.op == Op::stop_gradient)
           for (size_t i = 0; i < args.size(); ++i) args[i] = rounded(from[n.arg(i)].type, args[i]);
         made = arena().apply(n.op, args);
       }

@@ -1,0 +1,63 @@
+// Which expressions are computed operation by operation, so that they have the same bits in every kernel.
+#include <gtest/gtest.h>
+
+#include "fusion/settled_bits.h"
+
+namespace xhat {
+namespace {
+
+std::string settled(const std::string& text) { return print(settle_bits(parse_op(text))); }
+
+TEST(SettledBits, OperandsOfExtremes) {
+  EXPECT_EQ(settled("op f(x: f32[N,M], w: f32[M], s: f32[N]) -> (y) { y[i] = max(j: x[i,j]*w[j] + x[i,j]/s[i]) }"),
+            R"(op f(x: f32[N,M], w: f32[M], s: f32[N]) -> (y) {
+  y[i] = max(j: stop_gradient(x[i,j] * w[j]) + x[i,j] / stop_gradient(s[i]))
+}
+)");
+}
+
+// A map that an extreme reads may be stored by one kernel and computed by another; a sum is computed once.
+TEST(SettledBits, ThroughMapsAndNotThroughSums) {
+  EXPECT_EQ(settled(R"(op f(x: f32[N,M], w: f32[M]) -> (t, y) {
+  s[i] = sum(j: x[i,j]*w[j] + 1)
+  t[i,j] = x[i,j]*w[j] + s[i]
+  y[i] = max(j: t[i,j])
+})"),
+            R"(op f(x: f32[N,M], w: f32[M]) -> (t, y) {
+  s[i] = sum(j: x[i,j] * w[j] + 1)
+  t[i,j] = stop_gradient(x[i,j] * w[j]) + s[i]
+  y[i] = max(j: t[i,j])
+}
+)");
+}
+
+TEST(SettledBits, WhatDecidesNothingStaysAsItIs) {
+  const char* text = "op f(x: f32[N,M], w: f32[N]) -> (y) { y[i,j] = relu(x[i,j]*w[i] + x[i,j]/w[i]) }";
+  EXPECT_EQ(settled(text), print(parse_op(text)));
+}
+
+TEST(SettledBits, NarrowTypesAreRoundedWhereTheyAreComparedForEquality) {
+  EXPECT_EQ(settled("op f(x: f16[N], w: f16[N]) -> (y) { y = max(i: x[i]*w[i]*x[i]) }"),
+            R"(op f(x: f16[N], w: f16[N]) -> (y) {
+  y = max(i: stop_gradient(stop_gradient(x[i] * w[i]) * x[i]))
+}
+)");
+}
+
+// Both directions alike: the backward's comparison settles what the forward writes.
+TEST(SettledBits, AComparisonOfTheBackwardReachesTheForward) {
+  EXPECT_EQ(settled(R"(op f(x: f32[N], w: f32[N]) -> (y) {
+  y[i] = x[i]*w[i] + 1
+} backward (dy: f32[N]) -> (grad_x) {
+  grad_x[i] = if y[i] == 1 then dy[i] else 0
+})"),
+            R"(op f(x: f32[N], w: f32[N]) -> (y) {
+  y[i] = stop_gradient(x[i] * w[i]) + 1
+} backward (dy: f32[N]) -> (grad_x) {
+  grad_x[i] = if y[i] == 1 then dy[i] else 0
+}
+)");
+}
+
+}  // namespace
+}  // namespace xhat
