@@ -231,7 +231,7 @@ StashChoice Planner::choose() {
     made.cut = made.over_budget ? cheapest_cut_within(nodes_, cut.bytes) : cut;
   } else {
     for (size_t i = 0; i < nodes_.size(); ++i)
-      keep[i] = o_.policy == Policy::largest ? nodes_[i].keep_ps != kNever 
+      keep[i] = o_.policy == Policy::largest ? nodes_[i].keep_ps != kNever
                                            : (retained(tensors_[i]) && !again[i]) || nodes_[i].recompute_ps == kNever;
     made.cut = consequences(nodes_, keep);
     made.cut.lower_bound_ps = cheapest_cut(nodes_).lower_bound_ps;
