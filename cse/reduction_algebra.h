@@ -5,7 +5,8 @@
 // - Factors that do not depend on the summed axes are pulled out; a sum of nothing else is a count.
 // - A sum that exists already (forward or backward, up to axes and the order of nested sums) is read.
 // - A sum that contains one of these, over some of its axes, sums what that gives.
-// - A sum over terms is split where a part pulls out, exists already, or is zero. Zero, or one single term, is
+// - A sum over terms loses those that are zero; it is split where a part pulls out or exists already, and all have one sign:
+//   what may cancel stays in one sum (docs/numerics.md). Zero, or one single term, is
 //   proved by multiplying out, up to 32 terms: sum(x - sx/N) = sx - sx = 0 where sx is sum(x); softmax's gradient
 //   through its maximum is S/s - S/s²·sum(e) = 0; attention's is zero by sum_j p·(sum_d do·v) = sum_d do·(sum_j p·v).
 //   Nothing is multiplied out for another reason.

@@ -7,8 +7,8 @@
 //   y = x^3                  x^2 is abs(y)^(2/3)
 //
 // Each is a pattern and how to get it from a read of y: a row below, not an equation solved in general. Where y comes
-// about by adding a number to something small, that something is not taken back from y: only of functions that are
-// bounded, or of exp, whose derivatives are wanted to the error of y and not better.
+// about by adding a number to something small, y does not have its digits: whether a form is used is decided where it is, by
+// a bound on the error (accuracy.h).
 #pragma once
 #include <functional>
 #include <vector>

@@ -140,7 +140,7 @@ Product TensorExprTree::root(const Product& x, int halves) {
     put(outside, inside.factors[0].atom, halves);
     return outside;
   }
-  if (inside.factors.empty()) return {std::nan(""), {}};  // sqrt(-1): compute() keeps it as an atom
+  if (inside.factors.empty()) return {std::nan(""), {}};  // sqrt(-exp(x)): compute() keeps it as an atom
   Id kept = to_expression(inside, a_[inside.factors[0].atom].type);
   if (Product& known = forms_[kept]; known != inside) known = inside;
   kept_[kept] = inside;
@@ -272,7 +272,8 @@ Product TensorExprTree::compute(Id id) {
     case Op::rsqrt: {
       Product inside = sub(0);
       if (inside.is_number() && inside.coefficient <= 0) return atom(id);
-      return power(inside, n.op == Op::sqrt ? 1 : -1);
+      Product r = power(inside, n.op == Op::sqrt ? 1 : -1);
+      return r.coefficient == r.coefficient ? r : opaque();  // sqrt(-exp(x))
     }
     case Op::pow: {
       Product exponent = sub(1);
@@ -281,7 +282,8 @@ Product TensorExprTree::compute(Id id) {
           exponent.is_number() && halves == std::floor(halves) && std::abs(halves) <= 2 * kHighestPower;
       Product base = sub(0);
       if (!small || base.is_number()) return opaque();
-      return power(base, static_cast<int>(halves));
+      Product r = power(base, static_cast<int>(halves));
+      return r.coefficient == r.coefficient ? r : opaque();
     }
     case Op::stop_gradient: return sub(0);
     case Op::read: return atom(id);

@@ -86,17 +86,21 @@ double largest_difference(const Array& a, const Array& b) {
   return most;
 }
 
+double rms(const Array& a) {
+  double squares = 0;
+  size_t finite = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::isfinite(a.at(i))) {
+      squares += a.at(i) * a.at(i);
+      ++finite;
+    }
+  return finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+}
+
 Worst compare(const Array& got, const Array& wanted, double tolerance, double slack) {
   Worst w;
   if (got.shape != wanted.shape || got.type != wanted.type) throw Bug("check compares arrays of two shapes");
-  double squares = 0;
-  size_t finite = 0;
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (std::isfinite(wanted.at(i))) {
-      squares += wanted.at(i) * wanted.at(i);
-      ++finite;
-    }
-  double typical = finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+  const double typical = rms(wanted);
   for (size_t i = 0; i < wanted.size(); ++i) {
     double x = got.at(i), y = wanted.at(i);
     double scale = std::max(std::fabs(y), typical), off = std::fabs(x - y);
