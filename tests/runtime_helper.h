@@ -132,6 +132,7 @@ inline bool same_bits(const Arrays& a, const Arrays& b) {
 
 // What `run` gives with memory as callers have it, and with all of it (the caller's, and the engine's own) between guard pages, poisoned:
 // there a kernel that reads or writes beyond a tensor ends the process, and what was written by none is NaN. All must have the same bits.
+inline constexpr int kMemories = 3;
 template <class Run>
 Arrays in_any_memory(Run run) {
   const Arrays plain = run(Guard());
