@@ -130,7 +130,9 @@ struct Assumptions : IRMutator {
   std::vector<SampleCall> calls;
   std::vector<Evaluation> at;  // the first and the last step of the loops around, of each call
 
-  explicit Assumptions(std::vector<SampleCall> c) : calls(std::move(c)) {
+  bool unknown_is_broken;
+
+  Assumptions(std::vector<SampleCall> c, bool unknown) : calls(std::move(c)), unknown_is_broken(unknown) {
     for (const SampleCall& call : calls)
       for (int end = 0; end < 2; ++end) at.emplace_back(call);
   }
@@ -165,7 +167,7 @@ struct Assumptions : IRMutator {
     const bool by_data = error && error->name == "halide_error_access_out_of_bounds";
     for (Evaluation& e : at) {
       const auto holds = e.of(op->condition);
-      if (holds ? *holds == 1 : by_data) continue;
+      if (holds ? *holds == 1 : by_data || !unknown_is_broken) continue;
       std::ostringstream what;
       what << op->condition << " is " << (holds ? "not so" : "not known") << ": " << op->message;
       throw Halide::CompileError(what.str());
@@ -176,8 +178,8 @@ struct Assumptions : IRMutator {
 
 }  // namespace
 
-void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCall> calls) {
-  pipeline.add_custom_lowering_pass(new Assumptions(std::move(calls)));
+void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCall> calls, bool unknown_is_broken) {
+  pipeline.add_custom_lowering_pass(new Assumptions(std::move(calls), unknown_is_broken));
 }
 
 Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::vector<Halide::Argument>& arguments, const std::string& name,

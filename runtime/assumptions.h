@@ -17,9 +17,9 @@ struct SampleCall {
   std::map<std::string, std::vector<int64_t>> extents;   // by buffer, innermost dimension first
 };
 
-// Adds a pass that throws Halide::CompileError if an assertion fails in one of the calls, or cannot be evaluated. The pipeline is then
-// lowered by lowered_with_assertions().
-void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCall> calls);
+// Adds a pass that throws Halide::CompileError if an assertion fails in one of the calls, or, with unknown_is_broken, cannot be evaluated:
+// code in the plain way has no better one to give way to. The pipeline is then lowered by lowered_with_assertions().
+void refuse_broken_assumptions(Halide::Pipeline& pipeline, std::vector<SampleCall> calls, bool unknown_is_broken);
 
 // Code for `target`, which has no assertions, but is lowered with them.
 Halide::Module lowered_with_assertions(Halide::Pipeline& pipeline, const std::vector<Halide::Argument>& arguments, const std::string& name,

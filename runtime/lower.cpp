@@ -476,7 +476,7 @@ void Lowering::finish() {
     funcs.push_back(f);
   }
   out_.pipeline = Halide::Pipeline(funcs);
-  refuse_broken_assumptions(out_.pipeline, sample_calls());
+  refuse_broken_assumptions(out_.pipeline, sample_calls(), vectors_);
   if (!spec_.over.empty()) write_over(out_.pipeline, over);
   if (!continued.empty()) read_results(out_.pipeline, continued);
   if (!beside_.sums.empty()) sums_beside(out_.pipeline, beside_.map_loop, beside_.sum_loop);
