@@ -133,7 +133,7 @@ TEST(Assumptions, ABrokenPromiseIsRefused) {
     outer.split(x, xo, xi, 8).vectorize(xi);
     inner.compute_at(outer, xo).bound_extent(x, 8);
     Halide::Pipeline pipeline(outer);
-    runtime::refuse_broken_assumptions(pipeline, {{{}, {{"in", {100}}, {outer.name(), {64}}}}});
+    runtime::refuse_broken_assumptions(pipeline, {{{}, {{"in", {100}}, {outer.name(), {64}}}}}, true);
     auto lower = [&] { runtime::lowered_with_assertions(pipeline, pipeline.infer_arguments(), "f", target); };
     if (further == 0) {
       EXPECT_NO_THROW(lower());
