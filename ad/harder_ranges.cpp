@@ -39,22 +39,6 @@ Arrays moved(const Arrays& inputs, double step, uint64_t seed) {
   return result;
 }
 
-void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
-                HarderData& d) {
-  const EvaluateOptions in_double = {.rounding = Rounding::exact};
-  const Arrays near = evaluate(p, moved(d.data, kStep, seed), dims, in_double);
-  const Arrays far = evaluate(p, moved(d.data, kStep * kSteps, seed), dims, in_double);
-  for (const auto& [name, here] : d.exact) {
-    double most = 0;
-    for (size_t i = 0; i < here.reals.size(); ++i) {
-      const double one = std::fabs(near.at(name).reals[i] - here.reals[i]), many = std::fabs(far.at(name).reals[i] - here.reals[i]);
-      if (many >= kGrowth * one) most = std::max(most, many / (kStep * kSteps) * unit(name));
-      if (const double rounded = std::fabs(d.wanted.at(name).reals[i] - here.reals[i]); std::isfinite(rounded)) most = std::max(most, rounded);
-    }
-    d.moves[name] = most;
-  }
-}
-
 // results: of each program, in the declared types.
 bool tells(const HarderData& d, const std::vector<Arrays>& results) {
   return std::ranges::all_of(d.exact, [&](const auto& named) {
@@ -70,6 +54,22 @@ bool tells(const HarderData& d, const std::vector<Arrays>& results) {
 }
 
 }  // namespace
+
+void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
+                HarderData& d) {
+  const EvaluateOptions in_double = {.rounding = Rounding::exact};
+  const Arrays near = evaluate(p, moved(d.data, kStep, seed), dims, in_double);
+  const Arrays far = evaluate(p, moved(d.data, kStep * kSteps, seed), dims, in_double);
+  for (const auto& [name, here] : d.exact) {
+    double most = 0;
+    for (size_t i = 0; i < here.reals.size(); ++i) {
+      const double one = std::fabs(near.at(name).reals[i] - here.reals[i]), many = std::fabs(far.at(name).reals[i] - here.reals[i]);
+      if (many >= kGrowth * one) most = std::max(most, many / (kStep * kSteps) * unit(name));
+      if (const double rounded = std::fabs(d.wanted.at(name).reals[i] - here.reals[i]); std::isfinite(rounded)) most = std::max(most, rounded);
+    }
+    d.moves[name] = most;
+  }
+}
 
 std::string_view name_of(Range range) {
   switch (range) {

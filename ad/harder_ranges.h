@@ -44,9 +44,12 @@ struct HarderData {
   std::map<std::string, double> moves;
 };
 
+// Fills moves of what has all else. unit: of a result, by name.
+void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit, HarderData& d);
+
 // The hardest data of the range: that with the most decades for which, in the declared types, all results of all programs (which are one
 // by the algebra of real numbers) are finite, and rounding moves none by more than a tenth of its tensor's usual size. None if there is
-// none. Ranges without decades are taken as they are. unit: of a result, by name.
+// none. Ranges without decades are taken as they are.
 std::optional<HarderData> harder_data(const std::vector<const Program*>& programs, const Arrays& inputs, const Arrays& cotangents,
                                       const DimValues& dims, Range range, uint64_t seed,
                                       const std::function<double(const std::string&)>& unit);

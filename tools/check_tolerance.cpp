@@ -79,13 +79,6 @@ int64_t longest_reduction(const Program& p, const DimValues& dims) {
 
 bool worse(const Worst& a, const Worst& b) { return a.passed == b.passed ? a.error > b.error : !a.passed; }
 
-double largest_difference(const Array& a, const Array& b) {
-  double most = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (double off = std::fabs(a.at(i) - b.at(i)); std::isfinite(off)) most = std::max(most, off);
-  return most;
-}
-
 double rms(const Array& a) {
   double squares = 0;
   size_t finite = 0;

@@ -44,7 +44,5 @@ double rms(const Array& a);
 
 // |got - wanted| <= tolerance * max(|wanted|, typical of the tensor) + slack.
 Worst compare(const Array& got, const Array& wanted, double tolerance, double slack = 0);
-// The largest difference of two tensors' elements, where it is finite.
-double largest_difference(const Array& a, const Array& b);
 
 }  // namespace xhat::tool
