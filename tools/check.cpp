@@ -141,7 +141,10 @@ class Check {
   };
 
   Draw normals(const Program& p, const Arrays& data) const {
-    HarderData d{data, 0, evaluate(p, data, dims_), evaluate(p, data, dims_, {.rounding = Rounding::exact})};
+    HarderData d;
+    d.data = data;
+    d.wanted = evaluate(p, data, dims_);
+    d.exact = evaluate(p, data, dims_, {.rounding = Rounding::exact});
     const std::map<std::string, double> unit = epsilons(p);
     auto unit_of = [&](const std::string& name) {
       auto known = unit.find(name);
