@@ -126,7 +126,7 @@ inline bool same_bits(const Arrays& a, const Arrays& b) {
            const Array& x = named.second;
            const auto y = b.find(named.first);
            return y != b.end() && x.reals.size() == y->second.reals.size() && x.integers == y->second.integers &&
-                  std::memcmp(x.reals.data(), y->second.reals.data(), x.reals.size() * sizeof(double)) == 0;
+                  (x.reals.empty() || std::memcmp(x.reals.data(), y->second.reals.data(), x.reals.size() * sizeof(double)) == 0);
          });
 }
 
