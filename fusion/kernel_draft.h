@@ -121,7 +121,6 @@ class Planner {
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
-  double short_run_factor(const Draft& draft, TensorId t, const std::vector<int64_t>* window) const;
   void count_bytes(const Draft& draft, Kernel& k) const;
   bool rows_off_lines(const Draft& draft, const Kernel& k) const;
   void count_flops(const Draft& draft, Kernel& k) const;
