@@ -72,6 +72,7 @@ TEST_P(MemoryTest, NothingBesideTheTensorsIsTouchedAndAllIsWritten) {
     options.stash.policy = std::array{Policy::cost, Policy::none, Policy::largest}[turn % 3];
     options.fusion.policy = turn / 3 % 2 == 1 ? FusePolicy::relay : FusePolicy::full;
     ++turn;
+    for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
     SCOPED_TRACE(dims_text(dims));
     const Arrays data = random_data(derived, dims, 5);
     EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(compile(op, options), data, dims), narrow ? 3e-2 : 5e-5), "");
