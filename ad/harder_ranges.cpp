@@ -23,12 +23,6 @@ bool all_finite(const Arrays& arrays) {
   });
 }
 
-double usual_size(const Array& a) {
-  double squares = 0;
-  for (double v : a.reals) squares += v * v;
-  return a.reals.empty() ? 0 : std::sqrt(squares / static_cast<double>(a.reals.size()));
-}
-
 // Every element by a few steps, up or down by chance.
 Arrays moved(const Arrays& inputs, double step, uint64_t seed) {
   Arrays result = inputs;
@@ -43,7 +37,7 @@ Arrays moved(const Arrays& inputs, double step, uint64_t seed) {
 bool tells(const HarderData& d, const std::vector<Arrays>& results) {
   return std::ranges::all_of(d.exact, [&](const auto& named) {
     const auto& [name, exact] = named;
-    const double most = kTellingPart * usual_size(exact);
+    const double most = kTellingPart * rms(exact);
     return d.moves.at(name) <= most && std::ranges::all_of(results, [&](const Arrays& of_program) {
              const Array& got = of_program.at(name);
              for (size_t i = 0; i < exact.reals.size(); ++i)
@@ -54,6 +48,17 @@ bool tells(const HarderData& d, const std::vector<Arrays>& results) {
 }
 
 }  // namespace
+
+double rms(const Array& a) {
+  double squares = 0;
+  size_t finite = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::isfinite(a.at(i))) {
+      squares += a.at(i) * a.at(i);
+      ++finite;
+    }
+  return finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+}
 
 void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
                 HarderData& d) {

@@ -21,7 +21,7 @@ if(suites STREQUAL "" AND NOT optional)
   add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
   set_tests_properties(${label}.missing PROPERTIES LABELS "${label};sanitize")
 endif()
-# Only of `./test --long`: its programs with empty inputs read a place beside these.
+# Suites that only `./test --long` runs. ComposedProgramTest still finds kernels that read beside an input without elements.
 set(long_suites "/ComposedProgramTest$")
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")

@@ -44,9 +44,9 @@ std::string AheadSizes::known() const {
   return fmt::format("{}", fmt::join(known, ", "));
 }
 
-std::vector<DimValues> AheadSizes::choices() const {
+std::vector<DimValues> all_choices(const std::map<std::string, std::vector<int64_t>>& given) {
   std::vector<DimValues> all = {{}};
-  for (const auto& [name, values] : given_) {
+  for (const auto& [name, values] : given) {
     std::vector<DimValues> more;
     for (const DimValues& chosen : all)
       for (int64_t value : values) {
@@ -91,7 +91,7 @@ AheadVariant AheadSizes::variant(const DimValues& given, const PlanRange& r) con
 }
 
 void AheadSizes::find(const SlotsAt& at, int ways, const Found& found) {
-  for (const DimValues& given : choices()) find_at(given, at, ways, found);
+  for (const DimValues& given : all_choices(given_)) find_at(given, at, ways, found);
 }
 
 void AheadSizes::find_at(const DimValues& given, const SlotsAt& at, int ways, const Found& found) {

@@ -10,6 +10,9 @@
 
 namespace xhat::runtime {
 
+// Every choice of one value for each dim.
+std::vector<DimValues> all_choices(const std::map<std::string, std::vector<int64_t>>& given);
+
 class AheadSizes {
  public:
   // given: values by dim. option: where users give them, "--dims". Throws Error for names that are none of its dims, and where more
@@ -30,7 +33,6 @@ class AheadSizes {
 
  private:
   [[noreturn]] void fail(const std::string& what) const { throw Error("op " + p_.name + ": " + what); }
-  std::vector<DimValues> choices() const;
   std::optional<DimValues> sizes_of(const DimValues& given) const;
   AheadVariant variant(const DimValues& given, const PlanRange& r) const;
   void find_at(const DimValues& given, const SlotsAt& at, int ways, const Found& found);

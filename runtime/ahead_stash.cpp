@@ -5,26 +5,12 @@
 #include <fmt/format.h>
 
 #include "cse/nominal_sizes.h"
+#include "runtime/ahead_sizes.h"
 
 namespace xhat::runtime {
 namespace {
 
 using Policy = StashOptions::Policy;
-
-// The sizes that the library is made for, each dim at all its values; without the one that stays open.
-std::vector<DimValues> all_sizes(const AheadOptions& options) {
-  std::vector<DimValues> all = {{}};
-  for (const auto& [name, values] : options.sizes) {
-    std::vector<DimValues> more;
-    for (const DimValues& chosen : all)
-      for (int64_t value : values) {
-        more.push_back(chosen);
-        more.back()[name] = value;
-      }
-    all = std::move(more);
-  }
-  return all;
-}
 
 int64_t stash_bytes(const Program& p, const DimValues& sizes, int64_t otherwise) {
   const NominalSizes at(p, sizes, otherwise);
@@ -37,7 +23,7 @@ int64_t stash_bytes(const Program& p, const DimValues& sizes, int64_t otherwise)
 void check_budget(const Program& p, const AheadOptions& options) {
   const StashOptions& stash = options.compile.stash;
   constexpr int64_t kSome = 64, kMore = 129;  // of the open dim: what is kept at both takes the same bytes if it does not grow
-  for (const DimValues& sizes : all_sizes(options)) {
+  for (const DimValues& sizes : all_choices(options.sizes)) {
     const int64_t bytes = stash_bytes(p, sizes, kSome);
     const std::string at = sizes.empty() ? "" : " with " + dims_text(sizes);
     if (bytes != stash_bytes(p, sizes, kMore))

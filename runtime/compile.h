@@ -146,6 +146,7 @@ class CompiledOp {
   // Compiles ahead of the first call; milliseconds spent (0 if it was there). dims: all of them.
   enum class Phase : uint8_t { infer, forward, backward };
   double prepare(Phase phase, const DimValues& dims) const;
+  Target target() const;  // that it runs on
   // The kernels for given sizes.
   KernelPlan plan(Phase phase, const DimValues& dims) const;
 

@@ -400,6 +400,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   return plan_kernels(op.on_gpu() ? side.program : split_moments(side.program, dims, side.fusion), dims, side.fusion);
 }
 
+Target CompiledOp::target() const { return impl_->options.target; }
 const Derivation& CompiledOp::derivation() const { return impl_->plans->nominal()->derivation; }
 const Program& CompiledOp::program(const DimValues& dims) const { return impl_->plans->at(dims, false)->program(); }
 

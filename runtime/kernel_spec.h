@@ -76,7 +76,8 @@ struct KernelSpec {
   std::vector<std::pair<uint32_t, uint32_t>> over = {};  // results and the inputs that share their memory
   int vectors = 0;         // KernelChoice::vectors
   // Smallest and largest value an integer expression can take.
-  std::pair<int64_t, int64_t> interval(Id e) const;
+  std::pair<int64_t, int64_t> interval(Id e) const;  // ends of -kFar, kFar: unbounded
+  static constexpr int64_t kFar = int64_t{1} << 40;    // far from overflow when a few are added
   bool across_tiles(const SpecMember& m) const;  // leaves partial results
   Id carried_over(const SpecMember& m) const;    // axis over whose tiles its sum is carried in the result; kNone: none
   int64_t terms(const SpecMember& m) const;      // of its sum in one tile; 1 of a map

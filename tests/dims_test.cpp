@@ -2,18 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/error_of.h"
+
 namespace xhat {
 namespace {
 
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.message();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 #define EXPECT_MENTIONS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 

@@ -8,6 +8,7 @@
 
 #include "expr/ast.h"
 #include "expr/program.h"
+#include "tests/error_of.h"
 
 // Outside of namespace xhat, as a user is: there, Op, Tensor and Dim are also the engine's own types.
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using namespace xhat::dsl;
 namespace ast = xhat::ast;
 using xhat::Error;
+using xhat::testing::error_of;
 
 // The op's text is `text`, and its Program the one that the text gives.
 void expect_is(const Op& op, const std::string& text) {
@@ -252,16 +254,6 @@ TEST(DslTest, LongChainsOfTensors) {
   }
   op.output(last);
   EXPECT_EQ(op.tree()->ops[0].body.statements.size(), 500u);
-}
-
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.message();
-  }
-  return "no error";
 }
 
 TEST(DslErrorTest, Names) {

@@ -9,9 +9,12 @@
 #include "ad/jvp.h"
 #include "runtime/compile.h"
 #include "runtime/kernel_cache.h"
+#include "tests/error_of.h"
 
 namespace xhat {
 namespace {
+
+using testing::error_of;
 
 const char* const kScale = R"(
 op scale(x: f32[N,D], w: f32[D]) -> (y) { y[n,d] = x[n,d] * w[d] }
@@ -24,22 +27,11 @@ op layer_norm(x: f32[N,D], gamma: f32[D], beta: f32[D]) -> (y) {
 }
 )";
 
-// The message of the Error that f throws.
-template <class F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.message();
-  }
-  return "no error";
-}
-
 void expect_contains(const std::string& text, const std::string& part) {
   EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'";
 }
 
-struct CallTest : testing::Test {
+struct CallTest : ::testing::Test {
   CompiledOp op = compile(parse_op(kScale));
   std::vector<float> x = std::vector<float>(12, 2), w = std::vector<float>(4, 3), y = std::vector<float>(12);
 };

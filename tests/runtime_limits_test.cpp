@@ -1,21 +1,12 @@
 // Sizes beyond 32 bits: right, or refused before anything runs.
 #include <gtest/gtest.h>
 
+#include "tests/error_of.h"
 #include "tests/golden.h"
 #include "tests/runtime_helper.h"
 
 namespace xhat::testing {
 namespace {
-
-template <class F>
-std::string error_of(F f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.message();
-  }
-  return "no error";
-}
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 

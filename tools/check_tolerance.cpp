@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ad/harder_ranges.h"
+
 namespace xhat::tool {
 namespace {
 
@@ -78,17 +80,6 @@ int64_t longest_reduction(const Program& p, const DimValues& dims) {
 }
 
 bool worse(const Worst& a, const Worst& b) { return a.passed == b.passed ? a.error > b.error : !a.passed; }
-
-double rms(const Array& a) {
-  double squares = 0;
-  size_t finite = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (std::isfinite(a.at(i))) {
-      squares += a.at(i) * a.at(i);
-      ++finite;
-    }
-  return finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
-}
 
 Worst compare(const Array& got, const Array& wanted, double tolerance, double slack) {
   Worst w;

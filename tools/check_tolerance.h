@@ -39,9 +39,6 @@ struct Worst {
 // Is the first one worse: a failure, or the larger error of two of a kind?
 bool worse(const Worst& a, const Worst& b);
 
-// Root of the mean square of the finite elements; 0 if there are none.
-double rms(const Array& a);
-
 // |got - wanted| <= tolerance * max(|wanted|, typical of the tensor) + slack.
 Worst compare(const Array& got, const Array& wanted, double tolerance, double slack = 0);
 
