@@ -24,8 +24,6 @@ using Kind = DerivativeComparison::Kind;
 constexpr double kInnerProductTolerance = 1e-9;
 constexpr double kCancellation = 1e-12;
 
-const EvaluateOptions kExact = {.rounding = Rounding::exact};
-
 std::vector<TensorId> float_outputs(const Program& p) {
   std::vector<TensorId> found;
   for (TensorId t : p.outputs)

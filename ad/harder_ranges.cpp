@@ -13,15 +13,9 @@ namespace {
 constexpr double kTellingPart = 0.1;
 // Two steps by which inputs are moved, relative to each element, far above the rounding of doubles; and by how much more the larger one
 // moves a result than the smaller one, at least, if it is no jump.
-constexpr double kStep = 0x1p-40, kSteps = 16, kGrowth = 4;
+constexpr double kMove = 0x1p-40, kMoves = 16, kGrowth = 4;
 
 bool has_decades(Range range) { return range == Range::large || range == Range::tiny || range == Range::alternating; }
-
-bool all_finite(const Arrays& arrays) {
-  return std::ranges::all_of(arrays, [](const auto& named) {
-    return std::ranges::all_of(named.second.reals, [](double v) { return std::isfinite(v); });
-  });
-}
 
 // Every element by a few steps, up or down by chance.
 Arrays moved(const Arrays& inputs, double step, uint64_t seed) {
@@ -62,14 +56,13 @@ double rms(const Array& a) {
 
 void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
                 HarderData& d) {
-  const EvaluateOptions in_double = {.rounding = Rounding::exact};
-  const Arrays near = evaluate(p, moved(d.data, kStep, seed), dims, in_double);
-  const Arrays far = evaluate(p, moved(d.data, kStep * kSteps, seed), dims, in_double);
+  const Arrays near = evaluate(p, moved(d.data, kMove, seed), dims, kExact);
+  const Arrays far = evaluate(p, moved(d.data, kMove * kMoves, seed), dims, kExact);
   for (const auto& [name, here] : d.exact) {
     double most = 0;
     for (size_t i = 0; i < here.reals.size(); ++i) {
       const double one = std::fabs(near.at(name).reals[i] - here.reals[i]), many = std::fabs(far.at(name).reals[i] - here.reals[i]);
-      if (many >= kGrowth * one) most = std::max(most, many / (kStep * kSteps) * unit(name));
+      if (many >= kGrowth * one) most = std::max(most, many / (kMove * kMoves) * unit(name));
       if (const double rounded = std::fabs(d.wanted.at(name).reals[i] - here.reals[i]); std::isfinite(rounded)) most = std::max(most, rounded);
     }
     d.moves[name] = most;
@@ -125,7 +118,7 @@ std::optional<HarderData> harder_data(const std::vector<const Program*>& program
       }
       d.wanted = results[0];
       if (d.decades > 0 && !d.finite) continue;
-      d.exact = evaluate(*programs[0], d.data, dims, {.rounding = Rounding::exact});
+      d.exact = evaluate(*programs[0], d.data, dims, kExact);
       d.finite &= all_finite(d.exact);
       if (d.decades > 0 && !d.finite) continue;
       note_moves(*programs[0], dims, seed, unit, d);

@@ -77,11 +77,10 @@ Perturbed::Perturbed(const Program& p, const Arrays& point) : program_(expand_ca
 }
 
 Arrays Perturbed::evaluate(const Arrays& moved, const DimValues& dims) const {
-  const EvaluateOptions exact = {.rounding = Rounding::exact};
-  if (frozen_.empty()) return xhat::evaluate(program_, moved, dims, exact);
+  if (frozen_.empty()) return xhat::evaluate(program_, moved, dims, kExact);
   Arrays inputs = moved;
   inputs.insert(frozen_.begin(), frozen_.end());
-  return xhat::evaluate(program_, inputs, dims, exact);
+  return xhat::evaluate(program_, inputs, dims, kExact);
 }
 
 }  // namespace xhat

@@ -133,20 +133,12 @@ Array draw(const Program& p, TensorId t, const DimValues& dims, const Limits& li
   return rounded(std::move(a));
 }
 
-bool all_finite(const Arrays& arrays) {
-  return std::ranges::all_of(arrays, [](const auto& named) {
-    return std::ranges::all_of(named.second.reals, [](double v) { return std::isfinite(v); });
-  });
-}
-
 }  // namespace
 
 Arrays random_inputs(const Program& p, const DimValues& dims, uint64_t seed, const RandomOptions& options) {
   constexpr int kTriesPerDraw = 4;
   Limits limits(p, dims);
   Program forward = without_backward(p);  // what the backward does with data is not the data's fault
-  EvaluateOptions exact;
-  exact.rounding = Rounding::exact;
   std::optional<Error> last;
   bool small_indices = false;
   for (Draw how : {Draw::normal, Draw::positive, Draw::between}) {
@@ -156,7 +148,7 @@ Arrays random_inputs(const Program& p, const DimValues& dims, uint64_t seed, con
       for (TensorId t : p.inputs) inputs[p.tensor(t).name] = draw(p, t, dims, limits, g, how, small_indices);
       if (!options.finite) return inputs;
       try {
-        if (all_finite(evaluate(forward, inputs, dims, exact))) return inputs;
+        if (all_finite(evaluate(forward, inputs, dims, kExact))) return inputs;
       } catch (const Error& e) {  // an index computed from an index, say
         last = e;
         small_indices = true;

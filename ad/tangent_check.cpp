@@ -9,8 +9,6 @@
 namespace xhat {
 namespace {
 
-const EvaluateOptions kExact = {.rounding = Rounding::exact};
-
 class TangentCheck {
  public:
   TangentCheck(const Program& p, const Program& tangents, const std::vector<TangentPair>& pairs,

@@ -4,7 +4,7 @@
 # which threads meet, for the preset of that name.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode|AuditTest)$|ManyKernels$|^Tuning$|^VectorMathDense$")
+set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode|AuditTest|PastTheCache|VectorMath)$|ManyKernels$|^Tuning$|^VectorMathDense$")
 set(threaded_suites "^(Call|CallTest|Threads|ThreadPool|Tiles|InOrder|Moments|BatchSizes|KernelsOnDisk|RuntimeFailure|Finish|Products)$")
 
 set(suites "")
@@ -26,6 +26,8 @@ set(long_suites "/ComposedProgramTest$")
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
+  # A third of the time that sanitized code takes.
+  string(REPLACE "ASAN_OPTIONS=" "ASAN_OPTIONS=detect_stack_use_after_return=1:" environment "${environment}")
 endif()
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "^\n" "" suite "${suite}")

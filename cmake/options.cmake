@@ -2,7 +2,9 @@
 add_library(xhat_flags INTERFACE)
 target_compile_features(xhat_flags INTERFACE cxx_std_20)
 target_compile_options(xhat_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+  -Wall -Wextra -Wpedantic -Wnon-virtual-dtor
+  # In files compiled together, a local name may well be that of something global in another file.
+  $<IF:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>,-Wshadow=local;-Wno-subobject-linkage,-Wshadow>
   # The evaluator is the reference for every other path: a*b+c must be two roundings on any machine, not an fma
   # where the compiler finds one. Code that wants an fma says std::fma.
   -ffp-contract=off
@@ -46,7 +48,7 @@ endif()
 set(xhat_test_kernels ${PROJECT_SOURCE_DIR}/build/test-kernels)
 set(xhat_test_environment
   "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl"
-  "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0"
+  "ASAN_OPTIONS=strict_string_checks=1:intercept_tls_get_addr=0"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp"
   "XHAT_TEST_CACHE=${xhat_test_kernels}"

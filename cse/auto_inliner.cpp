@@ -11,9 +11,6 @@
 namespace xhat {
 namespace {
 
-// A map dearer than this is not repeated: about one exp.
-constexpr int64_t kCheap_ps = 150;
-
 bool has_reduction(const Arena& a, Id body) {
   return std::ranges::any_of(reachable(a, body), [&](Id id) { return is_reduction(a[id].op); });
 }

@@ -11,8 +11,6 @@
 namespace xhat {
 namespace {
 
-constexpr int kDeepest = 1000;  // nesting of functions; beyond, expressions are left alone
-
 // Where a value is 0 for want of terms.
 struct Vanishing {
   std::vector<Id> conditions;  // where one of them fails, the value is 0

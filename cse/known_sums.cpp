@@ -7,8 +7,6 @@
 namespace xhat {
 namespace {
 
-constexpr int64_t kCheap_ps = 150;  // as in auto_inliner: less than reading the value
-
 }  // namespace
 
 void KnownSums::remember(const Definition& d) {
@@ -27,9 +25,9 @@ void KnownSums::remember(const Definition& d) {
 // Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
 // targets differ).
 Nested KnownSums::opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark) {
-  constexpr int kDeepest = 3;
+  constexpr int kRounds = 3;
   Nested flat{body, bound};
-  for (int depth = 0; depth < kDeepest; ++depth) {
+  for (int depth = 0; depth < kRounds; ++depth) {
     Product next{flat.body.coefficient, {}};
     bool changed = false;
     for (const Factor& f : flat.body.factors) {

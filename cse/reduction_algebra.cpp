@@ -13,7 +13,6 @@ namespace xhat {
 namespace {
 
 constexpr size_t kMostTerms = 32;   // of a product multiplied out for a proof
-constexpr int64_t kCheap_ps = 150;  // as in auto_inliner: less than reading the value
 constexpr int kMostSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
 
 class Simplifier {

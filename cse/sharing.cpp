@@ -11,10 +11,7 @@ namespace {
 // Below this a value is recomputed rather than stored: about one addition and one multiplication, less than
 // the read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
-// Per element of f32, as stash_planner prices them.
-constexpr int64_t kRead_ps = 240, kKept_ps = 720;
 constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
-constexpr int kDeepest = 1000;          // nesting of functions; beyond, expressions are left alone
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
 const Factor* factor_of(const Product& p, Id atom) {

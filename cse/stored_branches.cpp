@@ -86,7 +86,6 @@ class BranchReuse {
   }
 
   int64_t price(Id id) const {
-    constexpr int64_t kRead_ps = 240, kKept_ps = 720;
     int64_t sum = 0;
     std::set<TensorId> read;
     for (Id x : reachable(a_, id)) {

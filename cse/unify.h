@@ -16,6 +16,8 @@
 
 namespace xhat {
 
+constexpr int kDeepest = 1000;  // nesting of functions; beyond, expressions are left alone
+
 using Binding = std::map<Id, Id>;  // pattern axis -> index expression of the target
 
 class Unifier {

@@ -1,5 +1,8 @@
 #include "expr/array.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "expr/error.h"
 #include "expr/scalar.h"
 
@@ -61,6 +64,12 @@ std::vector<int64_t> position_of(size_t i, std::span<const int64_t> shape) {
     rest /= shape[d];
   }
   return position;
+}
+
+bool all_finite(const Arrays& arrays) {
+  return std::ranges::all_of(arrays, [](const auto& named) {
+    return std::ranges::all_of(named.second.reals, [](double v) { return std::isfinite(v); });
+  });
 }
 
 }  // namespace xhat

@@ -12,8 +12,6 @@ namespace xhat::ast {
 // enough for anything a person writes; 256 levels take about 150 KB of stack.
 constexpr int kMaxNesting = 256;
 
-inline std::string place(Pos pos) { return std::to_string(pos.line) + ":" + std::to_string(pos.column); }
-
 class Cursor {
  public:
   explicit Cursor(const Tokens& tokens) : tokens_(&tokens) { refuse_bad(); }

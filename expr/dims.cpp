@@ -87,14 +87,9 @@ std::string dims_in(const Arena& a, Id expression, const DimValues& dims) {
   return dims_text(used);
 }
 
-Error failure(const Program& p, const std::string& message, Pos pos = {}) {
-  Error e("op " + p.name + ": " + message, pos);
-  return p.text && pos.known() ? e.located(p.file, *p.text) : e;
-}
-
-class Solver {
+class DimSolver {
  public:
-  Solver(const Program& program, const Shapes& input_shapes, const DimValues& given_dims)
+  DimSolver(const Program& program, const Shapes& input_shapes, const DimValues& given_dims)
       : p(program), a(*program.arena), shapes(input_shapes), given(given_dims) {}
 
   DimValues solve() {
@@ -123,10 +118,10 @@ class Solver {
   void check_names() const {
     for (const auto& [name, shape] : shapes) {
       auto t = p.find(name);
-      if (!t || !is_parameter(*t)) throw failure(p, "there is no parameter " + name);
+      if (!t || !is_parameter(*t)) throw op_error(p, "there is no parameter " + name);
       size_t rank = p.tensor(*t).shape.size();
       if (shape.size() != rank)
-        throw failure(p, name + " has shape " + shape_text(shape) + ", but is declared with " +
+        throw op_error(p, name + " has shape " + shape_text(shape) + ", but is declared with " +
                              std::to_string(rank) + (rank == 1 ? " dimension" : " dimensions") + ", not " +
                              std::to_string(shape.size()));
     }
@@ -134,11 +129,11 @@ class Solver {
       if (!std::ranges::any_of(p.dims, [&](const Dim& d) { return a.name(d.dim) == name; })) {
         std::string known;
         for (const Dim& d : p.dims) known += (known.empty() ? "" : ", ") + a.name(d.dim);
-        throw failure(p, "there is no dim " + name + "; " +
+        throw op_error(p, "there is no dim " + name + "; " +
                              (known.empty() ? "it has no dims" : "its dims are " + known));
       }
       if (value < 0)
-        throw failure(p, "dim " + name + " = " + std::to_string(value) + " is negative; give 0 or more");
+        throw op_error(p, "dim " + name + " = " + std::to_string(value) + " is negative; give 0 or more");
     }
   }
 
@@ -154,7 +149,7 @@ class Solver {
         const bool solved = computed(Op::sub, it->second[d], f->offset, rest) && computed(Op::neg, rest, 0, rest) &&
                             computed(Op::neg, rest, 0, rest) && rest % f->factor == 0 && rest / f->factor >= 0;
         if (!solved)
-          throw failure(p,
+          throw op_error(p,
                         tensor.name + " has shape " + shape_text(it->second) + ", but its dimension " +
                             std::to_string(d) + " is " + extent_text(a, tensor.shape[d]) + ", which is " +
                             std::to_string(it->second[d]) + " for no " + a.name(f->dim) + " >= 0",
@@ -173,7 +168,7 @@ class Solver {
     for (const auto& [name, value] : given) {
       auto [it, fresh] = values.emplace(name, value);
       if (!fresh && it->second != value)
-        throw failure(p, name + " = " + std::to_string(value) + " was given, but " + source[name] + " says " +
+        throw op_error(p, name + " = " + std::to_string(value) + " was given, but " + source[name] + " says " +
                              name + " = " + std::to_string(it->second) +
                              "; leave it out, or make them agree");
       if (fresh) source[name] = "the given value";
@@ -189,12 +184,12 @@ class Solver {
         int64_t value = evaluate_extent(a, d.definition, values);
         const std::string& name = a.name(d.dim);
         if (value < 0)
-          throw failure(p,
+          throw op_error(p,
                         "dim " + name + " = " + std::to_string(value) + " is negative with " +
                             dims_in(a, d.definition, values) + "; the inputs are too small",
                         d.pos);
         if (auto [it, fresh] = values.emplace(name, value); !fresh && it->second != value)
-          throw failure(p,
+          throw op_error(p,
                         source[name] + " says " + name + " = " + std::to_string(it->second) +
                             ", but by its definition it is " + std::to_string(value),
                         d.pos);
@@ -205,7 +200,7 @@ class Solver {
     }
     for (const Dim& d : p.dims)
       if (!values.contains(a.name(d.dim)))
-        throw failure(p,
+        throw op_error(p,
                       "the value of dim " + a.name(d.dim) +
                           " is not known; no input that was given determines it; give it, as --dims " +
                           a.name(d.dim) + "=VALUE",
@@ -230,7 +225,7 @@ class Solver {
       for (size_t d = 0; d < tensor.shape.size(); ++d) {
         int64_t extent = extent_of(tensor, d);
         if (extent < 0)
-          throw failure(p,
+          throw op_error(p,
                         "dimension " + std::to_string(d) + " of " + tensor.name + " would have " +
                             std::to_string(extent) + " elements with " + dims_in(a, tensor.shape[d], values) +
                             "; extents are 0 or more",
@@ -242,7 +237,7 @@ class Solver {
     try {
       return evaluate_extent(a, tensor.shape[d], values);
     } catch (const Error& e) {
-      throw failure(p, "dimension " + std::to_string(d) + " of " + tensor.name + ": " + e.message(), tensor.pos);
+      throw op_error(p, "dimension " + std::to_string(d) + " of " + tensor.name + ": " + e.message(), tensor.pos);
     }
   }
 
@@ -253,14 +248,14 @@ class Solver {
     auto f = linear_form(a, tensor.shape[d]);
     if (f && f->factor == 1 && f->offset == 0) {
       const std::string& name = a.name(f->dim);
-      throw failure(p,
+      throw op_error(p,
                     has + ", so " + name + " = " + std::to_string(shape[d]) + " in its dimension " +
                         std::to_string(d) + ", but " + source.at(name) + " says " + name + " = " +
                         std::to_string(expected) + "; make the two agree",
                     tensor.pos);
     }
     std::string known = dims_in(a, tensor.shape[d], values);
-    throw failure(p,
+    throw op_error(p,
                   has + ", but its dimension " + std::to_string(d) + " must be " + std::to_string(expected) +
                       (known.empty() ? ""
                        : f           ? " (" + extent_text(a, tensor.shape[d]) + " with " + known + ")"
@@ -274,9 +269,9 @@ class Solver {
       if (is_open_question(a, c.condition)) {
         BoundsAnswer answer = answer_at(a, c.condition, values);
         if (answer.verdict == BoundsAnswer::Verdict::violated)
-          throw failure(p, c.reason + ", and falls outside: " + answer.example, c.pos);
+          throw op_error(p, c.reason + ", and falls outside: " + answer.example, c.pos);
       } else if (!evaluate_extent(a, c.condition, values)) {
-        throw failure(p, c.reason + "; it cannot run with " + dims_in(a, c.condition, values), c.pos);
+        throw op_error(p, c.reason + "; it cannot run with " + dims_in(a, c.condition, values), c.pos);
       }
     }
   }
@@ -353,6 +348,11 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
   return value[extent].integer;
 }
 
+Error op_error(const Program& p, const std::string& message, Pos pos) {
+  Error e("op " + p.name + ": " + message, pos);
+  return p.text && pos.known() ? e.located(p.file, *p.text) : e;
+}
+
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims) {
   std::vector<int64_t> shape;
   for (Id extent : p.tensor(t).shape) shape.push_back(evaluate_extent(*p.arena, extent, dims));
@@ -360,7 +360,7 @@ std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dim
 }
 
 DimValues solve_dims(const Program& p, const Shapes& input_shapes, const DimValues& given) {
-  return Solver(p, input_shapes, given).solve();
+  return DimSolver(p, input_shapes, given).solve();
 }
 
 std::vector<std::string> free_dims(const Program& p) {
@@ -415,7 +415,7 @@ DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given) {
       if (wanted == given) throw;  // nothing to choose
     }
   }
-  throw failure(
+  throw op_error(
       p, "no small sizes meet all its preconditions; the last try: " + last + "; give some with --dims");
 }
 

@@ -47,6 +47,9 @@ std::vector<std::string> open_reads(const Program& p);
 // Throws Error if none are found.
 DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given = {});
 
+// An error of the op, with the place where it is known.
+Error op_error(const Program& p, const std::string& message, Pos pos = {});
+
 std::string dims_text(const DimValues& dims);  // "N = 3, C = 5"
 
 }  // namespace xhat

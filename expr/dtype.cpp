@@ -9,14 +9,14 @@
 namespace xhat {
 namespace {
 
-struct Row {
+struct TypeRow {
   std::string_view name;
   size_t bytes;
   bool floating;
   bool integer;
 };
 // In the order of the enum.
-constexpr std::array<Row, 9> kTypes = {{
+constexpr std::array<TypeRow, 9> kTypes = {{
     {"f64", 8, true, false},
     {"f32", 4, true, false},
     {"f16", 2, true, false},
@@ -27,7 +27,7 @@ constexpr std::array<Row, 9> kTypes = {{
     {"u8", 1, false, true},
     {"bool", 1, false, false},
 }};
-const Row& row(DType t) { return kTypes[static_cast<size_t>(t)]; }
+const TypeRow& row(DType t) { return kTypes[static_cast<size_t>(t)]; }
 
 // Rounds v to a binary float with `digits` bits of significand (including the leading one) and smallest normal
 // exponent `least` (v = m * 2^e with 1 <= m < 2), to nearest even, with gradual underflow; overflow to infinity above

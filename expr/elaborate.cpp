@@ -163,8 +163,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::string place(Pos pos) { return pos.known() ? fmt::format("{}:{}", pos.line, pos.column) : "before"; }
-
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
   // At most one letter in three may be wrong, and no more than two: of names that have less in common a guess misleads. Of equally
   // near names, one of the same length.

@@ -63,7 +63,7 @@ bool is_affine(const Arena& a, Id extent) {
 
 namespace {
 
-std::string shape_text(const OpScope& s, const std::vector<Id>& shape) {
+std::string extents_text(const OpScope& s, const std::vector<Id>& shape) {
   std::string text;
   for (Id extent : shape) text += (text.empty() ? "" : ",") + text_of(s, extent);
   return "[" + text + "]";
@@ -199,7 +199,7 @@ class CallBuilder {
               fmt::format(
                   "shape {} does not broadcast with the others here: {} against {}, counted from the last "
                   "dimension {}",
-                  shape_text(s_, other), text_of(s_, extent), text_of(s_, shape[i]), i + 1),
+                  extents_text(s_, other), text_of(s_, extent), text_of(s_, shape[i]), i + 1),
               s_.file.nodes[r].pos);
       }
     }

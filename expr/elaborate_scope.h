@@ -50,7 +50,6 @@ struct OpScope {
 };
 
 std::string text_of(const OpScope& s, Id expression);  // for messages
-std::string place(Pos pos);                            // "12:5"
 // ". did you mean X?" or nothing.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
 

@@ -39,6 +39,8 @@ std::string render(const std::string& message, Pos pos, const std::string& file,
 
 }  // namespace
 
+std::string place(Pos pos) { return pos.known() ? std::to_string(pos.line) + ":" + std::to_string(pos.column) : "before"; }
+
 Error::Error(const std::string& message, Pos pos) : Error("error: " + message, message, pos) {}
 
 Error::Error(const std::string& rendered, const std::string& message, Pos pos)

@@ -11,6 +11,7 @@ struct Pos {
   int column = 0;
   bool known() const { return line > 0; }
 };
+std::string place(Pos pos);  // "12:5", or "before" where there is none
 
 // what() is "FILE:LINE:COLUMN: error: MESSAGE" followed by the source line and a caret when the place and the text are
 // known, else "error: MESSAGE". Message style: lower case; what is wrong; what is known; what to do.

@@ -29,6 +29,8 @@ struct EvaluateOptions {
   bool every_tensor = false;  // deliver temporaries too, not only outputs and gradients
 };
 
+inline constexpr EvaluateOptions kExact = {.rounding = Rounding::exact};
+
 // inputs: every input by name and, to run the backward as well, every cotangent; without any cotangent only
 // the forward runs (a program whose cotangents are an empty list always runs both). Throws Error for inputs
 // that are missing, unknown, or of another type or shape, for a read outside a tensor, and for argmax over

@@ -15,11 +15,11 @@ constexpr std::string_view kReductions[] = {"sum", "prod",   "max",    "min", "a
 
 // The names of the table's functions. pow stands there as the sign ^.
 enum class Syntax { function, infix, prefix };
-struct Row {
+struct SyntaxRow {
   std::string_view text;
   Syntax syntax;
 };
-constexpr Row kTable[] = {
+constexpr SyntaxRow kTable[] = {
 #define XHAT_OP(id, text, syntax, ...) {text, Syntax::syntax},
 #include "expr/ops.def"
 };
@@ -206,7 +206,7 @@ Level infix_level(std::string_view sign) {
 bool is_reduction_name(std::string_view name) { return contains(kReductions, name); }
 
 bool is_function_name(std::string_view name) {
-  for (const Row& row : kTable) {
+  for (const SyntaxRow& row : kTable) {
     if (row.syntax == Syntax::function && row.text == name) return true;
   }
   return name == "pow" || dtype_from_name(name).has_value();

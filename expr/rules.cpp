@@ -12,7 +12,7 @@
 namespace xhat {
 namespace {
 
-using Kind = PatternNode::Kind;
+using PatternKind = PatternNode::Kind;
 
 bool is_type_letter(const std::string& name) { return name.size() == 1 && name[0] >= 'A' && name[0] <= 'Z'; }
 
@@ -47,17 +47,17 @@ class Reader {
   int add(ast::Ref ref) {
     const ast::Node& n = file_->nodes[ref];
     switch (n.kind) {
-      case ast::Kind::number: return push({Kind::number, 0, std::strtod(n.text.c_str(), nullptr)});
-      case ast::Kind::boolean: return push({Kind::boolean, 0, n.text == "true" ? 1.0 : 0.0});
+      case ast::Kind::number: return push({PatternKind::number, 0, std::strtod(n.text.c_str(), nullptr)});
+      case ast::Kind::boolean: return push({PatternKind::boolean, 0, n.text == "true" ? 1.0 : 0.0});
       case ast::Kind::name:
         if (n.text.size() != 1) throw Bug("rules.def: variables are single letters, not " + n.text);
-        return push({Kind::variable, n.text[0]});
+        return push({PatternKind::variable, n.text[0]});
       case ast::Kind::unary: return unary(n);
-      case ast::Kind::binary: return push({Kind::apply, 0, 0, infix_named(n.text), all(n.args)});
-      case ast::Kind::choose: return push({Kind::choose, 0, 0, Op::select, all(n.args)});
+      case ast::Kind::binary: return push({PatternKind::apply, 0, 0, infix_named(n.text), all(n.args)});
+      case ast::Kind::choose: return push({PatternKind::choose, 0, 0, Op::select, all(n.args)});
       case ast::Kind::call:
-        if (is_type_letter(n.text)) return push({Kind::cast, n.text[0], 0, Op::cast, all(n.args)});
-        if (const Op* op = function_named(n.text)) return push({Kind::apply, 0, 0, *op, all(n.args)});
+        if (is_type_letter(n.text)) return push({PatternKind::cast, n.text[0], 0, Op::cast, all(n.args)});
+        if (const Op* op = function_named(n.text)) return push({PatternKind::apply, 0, 0, *op, all(n.args)});
         throw Bug("rules.def: no function " + n.text);
       case ast::Kind::read:
       case ast::Kind::let:
@@ -69,8 +69,8 @@ class Reader {
   int unary(const ast::Node& n) {
     const ast::Node& operand = file_->nodes[n.args[0]];
     if (n.text == "-" && operand.kind == ast::Kind::number)
-      return push({Kind::number, 0, -std::strtod(operand.text.c_str(), nullptr)});
-    return push({Kind::apply, 0, 0, n.text == "-" ? Op::neg : Op::lnot, all(n.args)});
+      return push({PatternKind::number, 0, -std::strtod(operand.text.c_str(), nullptr)});
+    return push({PatternKind::apply, 0, 0, n.text == "-" ? Op::neg : Op::lnot, all(n.args)});
   }
 
   std::shared_ptr<ast::File> file_;
@@ -107,7 +107,7 @@ Rule rule_of(const char* name, const char* pattern, const char* replacement, con
   for (char letter : rule.letters)
     if (std::islower(letter) && kept.find(letter) == std::string::npos) rule.dropped += letter;
   const PatternNode& root = rule.pattern.back();
-  rule.root = root.kind == Kind::variable ? Op::constant : root.op;
+  rule.root = root.kind == PatternKind::variable ? Op::constant : root.op;
   return rule;
 }
 
@@ -141,27 +141,27 @@ class Matcher {
       const PatternNode& want = p_[static_cast<size_t>(goal.pattern)];
       const Node& n = a_[goal.node];
       switch (want.kind) {
-        case Kind::variable: {
+        case PatternKind::variable: {
           Id& bound = binding.of(want.letter);
           if (bound != kNone && bound != goal.node) return false;
           bound = goal.node;
           continue;
         }
-        case Kind::number:
+        case PatternKind::number:
           if (!is_number(n, want.number)) return false;
           continue;
-        case Kind::boolean:
+        case PatternKind::boolean:
           if (n.op != Op::constant || n.type != DType::boolean || (n.integer != 0) != (want.number != 0)) return false;
           continue;
-        case Kind::cast: {
+        case PatternKind::cast: {
           if (n.op != Op::cast) return false;
           auto& bound = binding.type(want.letter);
           if (bound && *bound != n.type) return false;
           bound = n.type;
           break;
         }
-        case Kind::apply:
-        case Kind::choose:
+        case PatternKind::apply:
+        case PatternKind::choose:
           if (n.op != want.op) return false;
           break;
       }
@@ -233,18 +233,18 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
 std::optional<DType> own_type(const Arena& a, const RulePattern& pattern, int at, const RuleBinding& binding) {
   const PatternNode& n = pattern[static_cast<size_t>(at)];
   switch (n.kind) {
-    case Kind::variable: return a[binding.of(n.letter)].type;
-    case Kind::number: return std::nullopt;
-    case Kind::boolean: return DType::boolean;
-    case Kind::cast: return binding.type(n.letter);
-    case Kind::choose: break;
-    case Kind::apply:
+    case PatternKind::variable: return a[binding.of(n.letter)].type;
+    case PatternKind::number: return std::nullopt;
+    case PatternKind::boolean: return DType::boolean;
+    case PatternKind::cast: return binding.type(n.letter);
+    case PatternKind::choose: break;
+    case PatternKind::apply:
       if (TypeRule rule = info(n.op).type;
           rule == TypeRule::compare || rule == TypeRule::logic || rule == TypeRule::classify)
         return DType::boolean;
       break;
   }
-  for (size_t i = n.kind == Kind::choose ? 1 : 0; i < n.args.size(); ++i)
+  for (size_t i = n.kind == PatternKind::choose ? 1 : 0; i < n.args.size(); ++i)
     if (auto type = own_type(a, pattern, n.args[i], binding)) return type;
   return std::nullopt;
 }
@@ -252,23 +252,23 @@ std::optional<DType> own_type(const Arena& a, const RulePattern& pattern, int at
 Id build(Arena& a, const RulePattern& pattern, int at, const RuleBinding& binding, DType wanted) {
   const PatternNode& n = pattern[static_cast<size_t>(at)];
   switch (n.kind) {
-    case Kind::variable: return binding.of(n.letter);
-    case Kind::number:
+    case PatternKind::variable: return binding.of(n.letter);
+    case PatternKind::number:
       if (!is_float(wanted) && round_to(wanted, n.number) != n.number) throw Bug("a rule's number does not fit its type");
       return a.constant(wanted, n.number);
-    case Kind::boolean: return a.boolean(n.number != 0);
-    case Kind::cast: return a.cast(*binding.type(n.letter), build(a, pattern, n.args[0], binding, wanted));
-    case Kind::choose:
-    case Kind::apply: break;
+    case PatternKind::boolean: return a.boolean(n.number != 0);
+    case PatternKind::cast: return a.cast(*binding.type(n.letter), build(a, pattern, n.args[0], binding, wanted));
+    case PatternKind::choose:
+    case PatternKind::apply: break;
   }
   DType operand = wanted;
-  size_t first = n.kind == Kind::choose ? 1 : 0;
+  size_t first = n.kind == PatternKind::choose ? 1 : 0;
   for (size_t i = n.args.size(); i-- > first;)
     if (auto type = own_type(a, pattern, n.args[i], binding)) operand = *type;
   std::vector<Id> args;
   for (size_t i = 0; i < n.args.size(); ++i)
     args.push_back(build(a, pattern, n.args[i], binding, i < first ? DType::boolean : operand));
-  return n.kind == Kind::choose ? a.select(args[0], args[1], args[2]) : a.apply(n.op, args);
+  return n.kind == PatternKind::choose ? a.select(args[0], args[1], args[2]) : a.apply(n.op, args);
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ double sign_of(double a) { return std::isnan(a) ? a : static_cast<double>((a > 0
 
 // --- The table ---------------------------------------------------------------------------------------------
 
-struct Row {
+struct FormsRow {
   Op op;
   ScalarOp forms;
 };
@@ -147,7 +147,7 @@ struct Row {
 std::vector<ScalarOp> build_table() {
   using I = int64_t;
   using D = double;
-  const Row rows[] = {
+  const FormsRow rows[] = {
       {Op::neg, {real([](D a) { return -a; }), integer([](I a) { return wrapping_sub(0, a); }), {}, {}}},
       {Op::lnot, {{}, integer([](I a) -> I { return !a; }), {}, {}}},
       {Op::add,
@@ -227,7 +227,7 @@ std::vector<ScalarOp> build_table() {
       {Op::random, {{}, {}, {}, form<I, D>([](I seed, I i) { return random_at(seed, i); })}},
   };
   std::vector<ScalarOp> table;
-  for (const Row& row : rows) {
+  for (const FormsRow& row : rows) {
     auto at = static_cast<size_t>(row.op);
     if (table.size() <= at) table.resize(at + 1);
     table[at] = row.forms;

@@ -8,11 +8,6 @@
 namespace xhat {
 namespace {
 
-Error failure(const Program& p, const std::string& message, Pos pos) {
-  Error e("op " + p.name + ": " + message, pos);
-  return p.text && pos.known() ? e.located(p.file, *p.text) : e;
-}
-
 }  // namespace
 
 void check_elements(const Program& p, TensorId t, const DimValues& dims) {
@@ -24,7 +19,7 @@ void check_elements(const Program& p, TensorId t, const DimValues& dims) {
   if (fits) return;
   char count[32];
   std::snprintf(count, sizeof count, "%.15g", elements);
-  throw failure(p, p.tensor(t).name + " would have " + count + " elements, shape " + shape_text(shape) +
+  throw op_error(p, p.tensor(t).name + " would have " + count + " elements, shape " + shape_text(shape) +
                        (dims.empty() ? "" : " with " + dims_text(dims)) + "; kernels take up to 2^31-1. split it into pieces",
                 p.tensor(t).pos);
 }
@@ -40,7 +35,7 @@ void check_kernel_sizes(const Program& p, const DimValues& dims) {
     int64_t extent = 0;
     const int64_t begin = evaluate_extent(a, r.begin, dims), end = evaluate_extent(a, r.end, dims);
     if (end <= begin || (!__builtin_sub_overflow(end, begin, &extent) && extent <= kMostElements)) return;
-    throw failure(p, "axis " + a.name(r.axis) + " of " + p.tensor(d.target()).name + " runs from " + std::to_string(begin) + " to " +
+    throw op_error(p, "axis " + a.name(r.axis) + " of " + p.tensor(d.target()).name + " runs from " + std::to_string(begin) + " to " +
                          std::to_string(end) + (dims.empty() ? "" : " with " + dims_text(dims)) +
                          "; kernels take up to 2^31-1 steps. make two axes of it",
                   d.pos);

@@ -8,7 +8,7 @@ namespace {
 
 using Form = DataflowOp::Form;
 
-OpKind kind_of(const DataflowGraph& g, const DataflowOp& op) {
+OpKind op_kind(const DataflowGraph& g, const DataflowOp& op) {
   switch (op.form) {
     case Form::parameter:
     case Form::stop:
@@ -89,7 +89,7 @@ ForwardGraph forward_graph(const DataflowGraph& ops) {
     const DataflowOp& o = ops.ops[op];
     const size_t number = graph.nodes.size();
     node_of[op] = number;
-    ForwardNode node{op, kind_of(ops, o), o.form == Form::parameter, {}, {}};
+    ForwardNode node{op, op_kind(ops, o), o.form == Form::parameter, {}, {}};
     for (size_t arg : o.args) {
       ForwardNode& from = graph.nodes[node_of[arg]];
       node.args.push_back(node_of[arg]);

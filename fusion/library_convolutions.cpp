@@ -19,7 +19,7 @@ constexpr int64_t kMostStride = 8;        // and dilation
 constexpr size_t kMostSpace = 3;
 
 using Place = std::array<int64_t, 3>;  // in a, b and c
-using Role = std::array<size_t, 3>;    // which of these is the input, the filter, the output
+using RoleOrder = std::array<size_t, 3>;    // which of these is the input, the filter, the output
 
 // Tensors and indices, the result's among them.
 struct Three {
@@ -67,15 +67,15 @@ class Reader {
       places.push_back(std::move(*found));
     }
     // The smallest of the three is the filter: roles can be swapped at stride 1.
-    std::vector<Role> roles = {{0, 1, 2}, {1, 0, 2}, {2, 0, 1}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
-    auto filter = [&](const Role& r) {
+    std::vector<RoleOrder> roles = {{0, 1, 2}, {1, 0, 2}, {2, 0, 1}, {2, 1, 0}, {0, 2, 1}, {1, 2, 0}};
+    auto filter = [&](const RoleOrder& r) {
       int64_t n = 1;
       for (const Group* g : space) n *= extent(*g, r[1]);
       return n;
     };
     std::ranges::stable_sort(roles, {}, filter);
     std::optional<Convolution> flipped;  // some libraries lack fast code for these
-    for (const Role& r : roles) {
+    for (const RoleOrder& r : roles) {
       auto c = as(r, space, places, plain);
       if (c && !c->space[0].flipped) return c;
       if (!flipped) flipped = c;
@@ -205,7 +205,7 @@ class Reader {
   }
 
   // Stride, dilation and padding with which exactly these places go together.
-  std::optional<Convolution::Space> space_of(const Group& g, const Role& role, const std::vector<Place>& places) const {
+  std::optional<Convolution::Space> space_of(const Group& g, const RoleOrder& role, const std::vector<Place>& places) const {
     Convolution::Space s{extent(g, role[0]), extent(g, role[1]), extent(g, role[2])};
     const int64_t most_stride = s.output > 1 ? kMostStride : 1, most_dilation = s.filter > 1 ? kMostStride : 1;
     for (s.stride = 1; s.stride <= most_stride; ++s.stride)
@@ -257,7 +257,7 @@ class Reader {
     return all;
   }
 
-  std::optional<Convolution> as(const Role& role, const std::vector<const Group*>& space, const std::vector<std::vector<Place>>& places,
+  std::optional<Convolution> as(const RoleOrder& role, const std::vector<const Group*>& space, const std::vector<std::vector<Place>>& places,
                                 const std::vector<const Group*>& plain) const {
     const auto [input, filter, output] = role;
     Convolution c;

@@ -115,7 +115,7 @@ class Builder {
     if (op_of_[d.target()] != SIZE_MAX) return;
     const size_t n = node_of_[d.target()];
     if (n != SIZE_MAX) return emit_node(n);
-    DataflowOp op{.name = p_.tensors[d.target()].name, .kind = kind_of(p_, d)};
+    DataflowOp op{.name = p_.tensors[d.target()].name, .kind = fusion::kind_of(p_, d)};
     for (TensorId t : tensors_read(*p_.arena, d.body)) op.args.push_back(op_at(t));
     // A reshape or a copy computes nothing: the body is one read.
     op.only_reshapes = is_read((*p_.arena)[d.body].op) && op.kind == OpKind::injective;

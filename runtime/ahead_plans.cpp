@@ -49,14 +49,14 @@ class Formulas {
 
 // --- a direction at one size -------------------------------------------------------------------------------
 
-struct Direction {
+struct PlannedDirection {
   Program program;
   FusionOptions fusion;
   Checks checks;
 };
 
-Direction direction_of(Program program, const CompileOptions& options, const Derivation& derivation) {
-  Direction d{std::move(program), options.fusion, {}};
+PlannedDirection direction_of(Program program, const CompileOptions& options, const Derivation& derivation) {
+  PlannedDirection d{std::move(program), options.fusion, {}};
   d.fusion.relay.nodes = derivation.opaque_nodes;
   group_by_policy(d.program, d.fusion);
   d.checks = run_time_checks(d.program);
@@ -93,7 +93,7 @@ WalkPlan plan_at(const Program& p, const FusionOptions& fusion, const DimValues&
   return walk;
 }
 
-Slots slots_at(const Direction& d, const CompileOptions& options, const DimValues& sizes, AheadKernels& kernels, int way = 0) {
+Slots slots_at(const PlannedDirection& d, const CompileOptions& options, const DimValues& sizes, AheadKernels& kernels, int way = 0) {
   SlotWriter writer;
   WalkPlan walk = plan_at(d.program, way == 0 ? d.fusion : planned_so(d.fusion, way), sizes, kernels);
   transfer_plan(writer, walk);
@@ -146,7 +146,7 @@ class Planner {
                                 sizes_.open(), sizes_.open()));
     }
     std::set<TensorId> bound;
-    for (const Direction& d : directions_)
+    for (const PlannedDirection& d : directions_)
       for (const auto* list : {&d.program.inputs, &d.program.outputs}) bound.insert(list->begin(), list->end());
     for (TensorId i = 0; i < p_.tensors.size(); ++i) {
       t.tensors.push_back({p_.tensors[i].name, p_.tensors[i].type, {}});
@@ -155,7 +155,7 @@ class Planner {
     }
     std::vector<TensorId> kept = directions_.size() > 1 ? stashes(p_) : std::vector<TensorId>();
     t.stash.assign(kept.begin(), kept.end());
-    for (const Direction& d : directions_) {
+    for (const PlannedDirection& d : directions_) {
       AheadSide& side = t.sides.emplace_back();
       for (TensorId i : d.program.inputs)
         if (std::ranges::find(kept, i) == kept.end()) side.inputs.push_back(i);
@@ -166,7 +166,7 @@ class Planner {
     }
   }
 
-  static void describe_checks(const Direction& d, AheadSide& side) {
+  static void describe_checks(const PlannedDirection& d, AheadSide& side) {
     side.check_tensors = static_cast<int64_t>(d.checks.of_data->tensors.size());
     for (const DataCheck& check : d.checks.checks) {
       const Arena& a = *d.program.arena;
@@ -220,7 +220,7 @@ class Planner {
   const Program& p_;
   const AheadOptions& options_;
   AheadSizes sizes_;
-  std::vector<Direction> directions_;
+  std::vector<PlannedDirection> directions_;
   AheadKernels kernels_;
   std::vector<std::pair<size_t, std::vector<SlotKind>>> kinds_;  // per variant, in the order in which they were added
   AheadPlans made_;

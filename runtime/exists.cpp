@@ -46,18 +46,18 @@ std::optional<Id> solved_for(Arena& a, Id axis, Id x, Id y) {
   return y;
 }
 
-struct Point {
+struct QuantifierPoint {
   size_t axis, part;
   Id value;
 };
 
 // An axis that one of the parts determines, and no range needs.
-std::optional<Point> determined(Arena& a, std::span<const AxisRange> axes, std::span<const Id> parts) {
+std::optional<QuantifierPoint> determined(Arena& a, std::span<const AxisRange> axes, std::span<const Id> parts) {
   for (size_t i = 0; i < axes.size(); ++i)
     for (size_t k = 0; k < parts.size(); ++k) {
       const Node n = a[parts[k]];
       if (n.op != Op::eq || !is_integer(a[n.arg(0)].type) || bounds_another(a, axes, axes[i].axis)) continue;
-      if (auto value = solved_for(a, axes[i].axis, n.arg(0), n.arg(1))) return Point{i, k, *value};
+      if (auto value = solved_for(a, axes[i].axis, n.arg(0), n.arg(1))) return QuantifierPoint{i, k, *value};
     }
   return std::nullopt;
 }
@@ -86,7 +86,7 @@ class Quantifier {
     });
   }
 
-  void replace(const Point& p) {
+  void replace(const QuantifierPoint& p) {
     const AxisRange r = axes_[p.axis];
     axes_.erase(axes_.begin() + static_cast<std::ptrdiff_t>(p.axis));
     parts_.erase(parts_.begin() + static_cast<std::ptrdiff_t>(p.part));

@@ -1,6 +1,6 @@
 // Each block is a mapping of its own, with a closed page at either end:
 //
-//   | closed | … pattern … | data | room, of the engine's blocks: pattern | closed |      Edge::back
+//   | closed | … pattern … | data | room, of the engine's guarded_blocks: pattern | closed |      Edge::back
 //   | closed | data | … pattern … | closed |                                             Edge::front
 #include "runtime/guarded_memory.h"
 
@@ -29,9 +29,9 @@ struct Guarded {
 };
 
 // A list of fixed length, because the handler of a signal reads it.
-constexpr size_t kMost = 4096;  // blocks at a time; a test of all examples has some hundred
-std::array<Guarded, kMost> blocks;
-std::mutex mutex;
+constexpr size_t kMost = 4096;  // guarded_blocks at a time; a test of all examples has some hundred
+std::array<Guarded, kMost> guarded_blocks;
+std::mutex list_mutex;
 
 // Of a place from a block.
 struct Distance {
@@ -49,7 +49,7 @@ void say(const char* text, size_t length) {
 void explain_access(int signal_number, siginfo_t* info, void*) {
   signal(signal_number, SIG_DFL);
   const auto* at = static_cast<const uint8_t*>(info->si_addr);
-  for (const Guarded& g : blocks) {
+  for (const Guarded& g : guarded_blocks) {
     if (!g.pages || at < g.pages || at >= g.pages + g.mapped) continue;
     char text[256];
     const Distance d(g, at);
@@ -87,9 +87,9 @@ void* take(size_t bytes, size_t room, Edge edge, const char* name) {
   void* pages = mmap(nullptr, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (pages == MAP_FAILED) return nullptr;
   auto* first = static_cast<uint8_t*>(pages) + kPage;
-  std::lock_guard lock(mutex);
-  auto place = std::ranges::find(blocks, nullptr, &Guarded::pages);
-  if (place == blocks.end() || mprotect(first, inside, PROT_READ | PROT_WRITE) != 0) {
+  std::lock_guard lock(list_mutex);
+  auto place = std::ranges::find(guarded_blocks, nullptr, &Guarded::pages);
+  if (place == guarded_blocks.end() || mprotect(first, inside, PROT_READ | PROT_WRITE) != 0) {
     munmap(pages, all);
     return nullptr;
   }
@@ -104,8 +104,8 @@ void* take(size_t bytes, size_t room, Edge edge, const char* name) {
 }
 
 void give(void* data) {
-  std::unique_lock lock(mutex);
-  auto place = std::ranges::find(blocks, data, &Guarded::data);
+  std::unique_lock lock(list_mutex);
+  auto place = std::ranges::find(guarded_blocks, data, &Guarded::data);
   const Guarded g = *place;
   *place = {};
   lock.unlock();

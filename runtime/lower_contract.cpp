@@ -19,14 +19,14 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kLeastRows = 4;      // of y, for anything to be gained
-constexpr int64_t kLeastTerms = 8;     // of the sum
+constexpr int64_t kLeastContractRows = 4;      // of y, for anything to be gained
+constexpr int64_t kLeastContractTerms = 8;     // of the sum
 constexpr int64_t kMostUnrolled = 4;   // steps of the sum, to tell phases apart
 constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
 constexpr int64_t kRowsToTurn = 8;     // the same where steps of the sum are beside each other, and each would gather a vector
 constexpr int64_t kLargestPack = 1 << 20;
 constexpr int64_t kFewestPanels = 2;   // that a copy of what is read along the rows is worth
-constexpr int64_t kPage = 4096;
+constexpr int64_t kPageBytes = 4096;
 
 bool reads_data(const Arena& a, Id id) {
   return std::ranges::any_of(reachable(a, id), [&](Id x) { return is_read(a[x].op) && !a[x].free_axes().empty(); });
@@ -43,10 +43,10 @@ bool has_with(const Arena& a, const std::vector<Id>& parts, Id x, Id y) {
 void pad_rows(Func f, int64_t elements) {
   constexpr int kLine = 64;
   const int bytes = f.types()[0].bytes();
-  if (f.dimensions() > 1 && elements * bytes % kPage == 0) f.align_storage(f.args()[0], static_cast<int>(elements) + kLine / bytes);
+  if (f.dimensions() > 1 && elements * bytes % kPageBytes == 0) f.align_storage(f.args()[0], static_cast<int>(elements) + kLine / bytes);
 }
 
-int64_t blocks(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
+int64_t blocks_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
 }  // namespace
 
@@ -66,9 +66,9 @@ void Lowering::choose_block(Contraction& c, DType type) const {
     if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) return;
     int64_t most = rows_beside(vectors);
     if (most < 1) return;
-    int64_t size = std::min(most, blocks(rows, blocks(rows, most)));
-    double used = static_cast<double>(columns) / static_cast<double>(blocks(columns, vectors * width) * vectors * width) *
-                  static_cast<double>(rows) / static_cast<double>(blocks(rows, size) * size) *
+    int64_t size = std::min(most, blocks_of(rows, blocks_of(rows, most)));
+    double used = static_cast<double>(columns) / static_cast<double>(blocks_of(columns, vectors * width) * vectors * width) *
+                  static_cast<double>(rows) / static_cast<double>(blocks_of(rows, size) * size) *
                   std::min(1.0, static_cast<double>(size * vectors * phases(c)) / 10) * speed;
     if (used <= best) return;
     best = used;
@@ -100,7 +100,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
   if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part && !axis(x).in_order; })) return {};
-  if (spec_.terms(m) < kLeastTerms) return {};
+  if (spec_.terms(m) < kLeastContractTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
@@ -115,7 +115,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
     if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
     Id y = kNone;
     for (Id x : m.left) {
-      if (x == v || axis(x).kind() == AxisKind::single || axis(x).extent < kLeastRows) continue;
+      if (x == v || axis(x).kind() == AxisKind::single || axis(x).extent < kLeastContractRows) continue;
       if (depends(x) && separate(v, x) && (y == kNone || axis(x).extent > axis(y).extent)) y = x;
     }
     if (y == kNone) continue;
@@ -229,7 +229,7 @@ bool Lowering::rows_collide(const Contraction& c, Id part) const {
   const auto indices = read_indices(a[part]);
   int64_t apart = static_cast<int64_t>(byte_size(t.type));
   for (size_t d = indices.size(); d-- > 0; apart *= t.shape[d])
-    if (has(a, indices[d], c.y)) return step_along(a, indices[d], c.y).value_or(1) * apart % kPage == 0;
+    if (has(a, indices[d], c.y)) return step_along(a, indices[d], c.y).value_or(1) * apart % kPageBytes == 0;
   return false;
 }
 

@@ -15,14 +15,14 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int kSide = 8;  // LLVM makes 61 instructions of 8x8, 434 of 16x16 (permutations of two vectors, eleven to a result)
+constexpr int kTurnedSide = 8;  // LLVM makes 61 instructions of 8x8, 434 of 16x16 (permutations of two vectors, eleven to a result)
 constexpr int64_t kMostInSquare_ps = 400;  // of arithmetic, as it is unrolled; else only what it reads is turned
 
 }  // namespace
 
 Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type) const {
   Arena& a = *spec_.arena;
-  const int width = std::min(kSide, natural(type));
+  const int width = std::min(kTurnedSide, natural(type));
   // Of an axis of which tiles take a part, the code does not know how much; the planner gives whole vectors where it can.
   auto long_enough = [&](Id x) {
     const SpecAxis& its = axis(x);
@@ -90,7 +90,7 @@ void Lowering::give_squares(Turned& t, const std::vector<Var>& vars, const Emitt
 }
 
 void Lowering::turn(const Turned& t, Func f, int vector) const {
-  const int width = std::min(kSide, vector);
+  const int width = std::min(kTurnedSide, vector);
   Var v = vars_.at(t.v), x = vars_.at(t.along), vo("sq_vo"), vi("sq_vi"), xo("sq_xo"), xi("sq_xi");
   const bool whole = constant(t.along);
   f.split(v, vo, vi, width, constant(t.v) ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf)

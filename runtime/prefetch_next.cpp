@@ -31,13 +31,13 @@ struct Read {
 };
 
 // Loads of inputs in vectors, in loops.
-struct Reads : IRVisitor {
+struct StepReads : IRVisitor {
   using IRVisitor::visit;
   const std::set<std::string>& inputs;
   std::vector<Read> dense;
   Lets lets;
   std::vector<Around> loops;
-  explicit Reads(const std::set<std::string>& of) : inputs(of) {}
+  explicit StepReads(const std::set<std::string>& of) : inputs(of) {}
 
   void visit(const LetStmt* op) override { in_let(op); }
   void visit(const Let* op) override { in_let(op); }
@@ -94,7 +94,7 @@ struct Step {
     const For* code;
     std::vector<Read> reads;
   };
-  Reads all;  // and what is read between the loops
+  StepReads all;  // and what is read between the loops
   std::vector<Loop> loops;
   explicit Step(const std::set<std::string>& inputs) : all(inputs) {}
 

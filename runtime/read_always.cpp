@@ -8,13 +8,13 @@ namespace {
 using namespace Halide::Internal;
 using Halide::Expr;
 
-// Reads of stages, one each.
-struct Reads : IRGraphVisitor {
+// ReadsInBranches of stages, one each.
+struct ReadsInBranches : IRGraphVisitor {
   using IRGraphVisitor::visit;
   const bool in_branches;
   std::map<std::string, Expr> found;
 
-  explicit Reads(bool branches) : in_branches(branches) {}
+  explicit ReadsInBranches(bool branches) : in_branches(branches) {}
 
   void visit(const Call* op) override {
     if (op->call_type == Call::Halide && !op->name.ends_with("_im")) found.emplace(op->name, Expr(op));
@@ -34,7 +34,7 @@ Expr reading_always(Expr value, const std::vector<Expr>& reads) {
 }
 
 std::vector<Expr> reading_stages_always(std::vector<Expr> values, const std::string& itself) {
-  Reads all(true), outside(false);
+  ReadsInBranches all(true), outside(false);
   for (const Expr& value : values) {
     value.accept(&all);
     value.accept(&outside);

@@ -34,8 +34,8 @@ struct Lister : IRMutator {
 };
 
 // As Halide calls it, with all of the pipeline.
-struct Pass : IRMutator {
-  explicit Pass(const ScatterList& list) : lister(list) {}
+struct ScatterPass : IRMutator {
+  explicit ScatterPass(const ScatterList& list) : lister(list) {}
   Lister lister;
   Stmt mutate(const Stmt& all) override {
     Stmt done = lister.mutate(all);
@@ -47,6 +47,6 @@ struct Pass : IRMutator {
 
 }  // namespace
 
-void list_scattered(Halide::Pipeline& pipeline, const ScatterList& s) { pipeline.add_custom_lowering_pass(new Pass(s)); }
+void list_scattered(Halide::Pipeline& pipeline, const ScatterList& s) { pipeline.add_custom_lowering_pass(new ScatterPass(s)); }
 
 }  // namespace xhat::runtime

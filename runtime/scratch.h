@@ -26,25 +26,25 @@ struct FreeMemory {
   const MemorySource* source = nullptr;
   void operator()(void* p) const { source ? source->give(p) : std::free(p); }
 };
-using Block = std::unique_ptr<void, FreeMemory>;
+using OwnedMemory = std::unique_ptr<void, FreeMemory>;
 
 // Null if there is no more memory.
-inline Block take_memory(size_t bytes, size_t room) {
+inline OwnedMemory take_memory(size_t bytes, size_t room) {
   const MemorySource* source = memory_source;
   const size_t all = with_room(bytes, room);
-  return Block(source ? source->take(bytes, all) : std::aligned_alloc(64, all), {source});
+  return OwnedMemory(source ? source->take(bytes, all) : std::aligned_alloc(64, all), {source});
 }
 
-inline Block allocate(int64_t bytes) {
+inline OwnedMemory allocate(int64_t bytes) {
   constexpr size_t kRoom = 128;  // two vectors; and a block is never empty
-  Block block = take_memory(static_cast<size_t>(std::max<int64_t>(bytes, 0)), kRoom);
+  OwnedMemory block = take_memory(static_cast<size_t>(std::max<int64_t>(bytes, 0)), kRoom);
   if (!block) throw Error("out of memory: " + std::to_string(bytes) + " bytes for a temporary tensor");
   return block;
 }
 
 // Memory that grows when it must and is used again otherwise.
 struct Scratch {
-  Block data;
+  OwnedMemory data;
   int64_t capacity = 0;
 
   // 64-byte aligned; true if it had to allocate.

@@ -180,7 +180,7 @@ struct Streamer : IRMutator {
 };
 
 // As Halide calls it, with all of the pipeline.
-struct Pass : IRMutator {
+struct StreamPass : IRMutator {
   std::set<std::string> results;
   int vector_bytes = 0;
   Stmt mutate(const Stmt& all) override {
@@ -196,7 +196,7 @@ struct Pass : IRMutator {
 }  // namespace
 
 void stream_results(Halide::Pipeline& pipeline, const std::set<std::string>& results, int vector_bytes) {
-  auto* pass = new Pass;
+  auto* pass = new StreamPass;
   pass->results = results;
   pass->vector_bytes = vector_bytes;
   pipeline.add_custom_lowering_pass(pass);

@@ -92,7 +92,7 @@ struct Replace : IRMutator {
 };
 
 // As Halide calls it, with all of the pipeline.
-struct Pass : IRMutator {
+struct SumsPass : IRMutator {
   std::string map_loop, sum_loop;
   Stmt mutate(const Stmt& all) override {
     Place map(map_loop), sum(sum_loop);
@@ -113,7 +113,7 @@ struct Pass : IRMutator {
 }  // namespace
 
 void sums_beside(Halide::Pipeline& pipeline, const std::string& map_loop, const std::string& sum_loop) {
-  auto* pass = new Pass;
+  auto* pass = new SumsPass;
   pass->map_loop = map_loop;
   pass->sum_loop = sum_loop;
   pipeline.add_custom_lowering_pass(pass);

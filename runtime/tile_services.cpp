@@ -17,7 +17,7 @@ namespace {
 
 struct Scratch {
   struct Part {
-    Block memory;
+    OwnedMemory memory;
     size_t size;
     bool used;
   };
@@ -31,7 +31,7 @@ struct Scratch {
         return p.memory.get();
       }
     constexpr size_t kRoom = 64;  // a vector, which Halide may read past the end
-    Block memory = take_memory(size, kRoom);
+    OwnedMemory memory = take_memory(size, kRoom);
     void* data = memory.get();
     if (data) parts.push_back({std::move(memory), with_room(size, kRoom), true});
     return data;

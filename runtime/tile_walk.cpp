@@ -56,12 +56,12 @@ struct TileWalk::State {
   struct Kernel {
     std::vector<Buffer> inputs;
     std::vector<Worker> workers;
-    std::vector<Block> partials;  // per result; null if it leaves none
+    std::vector<OwnedMemory> partials;  // per result; null if it leaves none
     // Of this run: so much of the first tile lies before the loop's only axis begins; what the threads take, one after the other.
     int64_t skipped = 0, tasks = 0;
   };
   std::vector<Kernel> kernels;
-  std::vector<Block> temporaries;      // per tensor
+  std::vector<OwnedMemory> temporaries;      // per tensor
   std::vector<TensorView> views;       // per tensor
   int64_t allocations = 0;
 };
@@ -149,7 +149,7 @@ std::unique_ptr<TileWalk::State> TileWalk::new_state() const {
     auto& s = state->kernels[i];
     s.inputs.resize(plan_.kernels[i].inputs.size());
     for (const Prepared::Result& r : prepared_[i].results) {
-      s.partials.push_back(r.partial_bytes ? allocate(r.partial_bytes) : Block());
+      s.partials.push_back(r.partial_bytes ? allocate(r.partial_bytes) : OwnedMemory());
       state->allocations += r.partial_bytes != 0;
     }
   }

@@ -100,7 +100,7 @@ struct LoadsFromResult : IRMutator {
 };
 
 // As Halide calls it, with all of the pipeline.
-struct Pass : IRMutator {
+struct WriteOverPass : IRMutator {
   std::vector<WrittenOver> over;
   Stmt mutate(const Stmt& all) override {
     Stmt done = StoresLast().mutate(FromResult(over).mutate(all));
@@ -114,7 +114,7 @@ struct Pass : IRMutator {
 }  // namespace
 
 void write_over(Halide::Pipeline& pipeline, const std::vector<WrittenOver>& over) {
-  auto* pass = new Pass;
+  auto* pass = new WriteOverPass;
   pass->over = over;
   pipeline.add_custom_lowering_pass(pass);
 }

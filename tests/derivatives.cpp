@@ -10,7 +10,6 @@
 namespace xhat::testing {
 namespace {
 
-const EvaluateOptions kExact = {.rounding = Rounding::exact};
 constexpr double kStep = 1e-5;
 
 void expect_readable(const Program& p) {

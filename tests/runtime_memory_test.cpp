@@ -115,7 +115,7 @@ TEST(GuardDeathTest, WritingBesideATensorOnItsPageIsSeenAtTheEnd) {
 
 TEST(Guard, WhatNobodyWroteIsNotANumber) {
   const runtime::GuardedEngine engine(Edge::back);
-  const runtime::Block block = runtime::allocate(16);
+  const runtime::OwnedMemory block = runtime::allocate(16);
   EXPECT_TRUE(std::isnan(static_cast<float*>(block.get())[0]));
   EXPECT_TRUE(std::isnan(static_cast<double*>(block.get())[1]));
   EXPECT_EQ(static_cast<uint16_t*>(block.get())[7], runtime::kPoison);

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kInMemory = int64_t{1} << 24;  // f32: 64 MiB, beyond what a core has of any cache
 constexpr int64_t kInCache = int64_t{1} << 16;   // f32: 256 KiB in and as much out, in the L2
 constexpr int kSamples = 15;
-constexpr double kSampleMs = 1;  // of many calls: the clock must not be what is measured
+constexpr double kManyCallsMs = 1;  // of many calls: the clock must not be what is measured
 
 std::string machine() {
   Machine m = this_machine();
@@ -64,7 +64,7 @@ double time_ps(const std::string& text, int64_t n, FusePolicy fuse = FusePolicy:
     for (int i = 0; i < calls; ++i) compiled.infer(arguments);
     double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
     least = std::min(least, ms * 1e9 / calls);
-    if (ms < kSampleMs && calls < 100'000) calls *= 2, --sample;
+    if (ms < kManyCallsMs && calls < 100'000) calls *= 2, --sample;
   }
   return least;
 }

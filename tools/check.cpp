@@ -106,9 +106,7 @@ class Check {
 
   // In f64, whatever is declared: what is wrong here is an algebraic mistake, no rounding.
   void check_passes(const Program& derived) {
-    EvaluateOptions exact;
-    exact.rounding = Rounding::exact;
-    Arrays before = evaluate(plain_, all_, dims_, exact), after = evaluate(derived, all_, dims_, exact);
+    Arrays before = evaluate(plain_, all_, dims_, kExact), after = evaluate(derived, all_, dims_, kExact);
     // Sums that cancel lose digits: a thousand times more than where nothing does.
     double most = 1000 * tolerance(epsilon_of(DType::f64), longest_reduction(derived, dims_));
     for (const std::string& name : results(plain_)) {
@@ -144,7 +142,7 @@ class Check {
     HarderData d;
     d.data = data;
     d.wanted = evaluate(p, data, dims_);
-    d.exact = evaluate(p, data, dims_, {.rounding = Rounding::exact});
+    d.exact = evaluate(p, data, dims_, kExact);
     const std::map<std::string, double> unit = epsilons(p);
     auto unit_of = [&](const std::string& name) {
       auto known = unit.find(name);

@@ -75,11 +75,11 @@ DeviceContext& context_of(Opened& o, size_t device, DeviceDriver& driver) {
   return *context;
 }
 
-int64_t rounded(int64_t bytes) { return (bytes + kStashAlignment - 1) / kStashAlignment * kStashAlignment; }
+int64_t aligned(int64_t bytes) { return (bytes + kStashAlignment - 1) / kStashAlignment * kStashAlignment; }
 
 int64_t device_stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims) {
   int64_t bytes = 0;
-  for (int64_t s : t.stash) bytes += rounded(bytes_of(t, s, dims));
+  for (int64_t s : t.stash) bytes += aligned(bytes_of(t, s, dims));
   return std::max(bytes, kStashAlignment);  // 0 says that something is wrong
 }
 
@@ -190,7 +190,7 @@ class CallOnDevice {
         parts_.push_back(driver_.part(stash, at, bytes));
         memory_[static_cast<size_t>(s)] = parts_.back();
       }
-      at += rounded(bytes);
+      at += aligned(bytes);
     }
   }
 

@@ -212,7 +212,7 @@ class Call {
   std::vector<int64_t> dims_;
   std::shared_ptr<const Plans> plans_;
   std::vector<TensorView> views_;
-  std::vector<Block> unwanted_;
+  std::vector<OwnedMemory> unwanted_;
   const char* stash_end_ = nullptr;
 };
 

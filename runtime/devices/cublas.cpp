@@ -16,11 +16,11 @@ constexpr int kDefaultAlgorithm = -1;
 constexpr int kNoReducedPrecision = 16;  // CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION; and no TF32, which needs a word too
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as NVIDIA recommends for Hopper; 4 MB are enough before
 
-struct DataType {
+struct BlasType {
   DType type;
   int cuda;  // cudaDataType
 };
-constexpr DataType kTypes[] = {{DType::f32, 0}, {DType::f64, 1}, {DType::f16, 2}, {DType::bf16, 14}};
+constexpr BlasType kBlasTypes[] = {{DType::f32, 0}, {DType::f64, 1}, {DType::f16, 2}, {DType::bf16, 14}};
 
 #define XHAT_CUBLAS_FUNCTIONS(F)                                                                                                      \
   F(create, "cublasCreate_v2", (Handle*))                                                                                             \
@@ -65,9 +65,9 @@ Matrix matrix(int64_t first, int64_t first_step, int64_t second, int64_t second_
   return plain ? Matrix{kPlain, wide(second_step, second, first)} : Matrix{kTransposed, wide(first_step, first, second)};
 }
 
-class Product : public MathCall {
+class BlasProduct : public MathCall {
  public:
-  Product(DeviceDriver& driver, LibraryHandle& handle, const MatrixProduct& m) : driver_(driver), handle_(handle), m_(m) {
+  BlasProduct(DeviceDriver& driver, LibraryHandle& handle, const MatrixProduct& m) : driver_(driver), handle_(handle), m_(m) {
     by_columns_ = matrix(m.rows, m.c.steps[0], m.columns, m.c.steps[1]).operation == kPlain;
   }
 
@@ -105,7 +105,7 @@ class Product : public MathCall {
   static void* pointer(DeviceMemory memory, int64_t offset, DType type) {
     return reinterpret_cast<void*>(memory + static_cast<uint64_t>(offset) * byte_size(type));
   }
-  static int cuda_type(const LibrarySide& s) { return std::ranges::find(kTypes, s.type, &DataType::type)->cuda; }
+  static int cuda_type(const LibrarySide& s) { return std::ranges::find(kBlasTypes, s.type, &BlasType::type)->cuda; }
 
   struct Operand {
     const void* data;
@@ -140,7 +140,7 @@ class Product : public MathCall {
   }
 };
 
-LibraryHandle& handle_of(DeviceDriver& driver) {
+LibraryHandle& cublas_handle(DeviceDriver& driver) {
   static auto& handles = *new LibraryHandles;  // stays: when static things end, contexts may have ended before
   return handles.of(driver, [] {
     Handle made = nullptr;
@@ -155,11 +155,11 @@ LibraryHandle& handle_of(DeviceDriver& driver) {
 std::string cublas_problem() { return cublas().library.problem(); }
 
 std::unique_ptr<MathCall> cublas_call(DeviceDriver& driver, const MatrixProduct& m) {
-  auto known = [](DType t) { return std::ranges::find(kTypes, t, &DataType::type) != std::end(kTypes); };
+  auto known = [](DType t) { return std::ranges::find(kBlasTypes, t, &BlasType::type) != std::end(kBlasTypes); };
   if (!cublas_problem().empty() || !known(m.a.type) || !known(m.c.type)) return nullptr;
   const int64_t longest = std::max({m.rows, m.columns, m.terms, m.batch.empty() ? 1 : m.batch.back()});
   if (longest > INT_MAX) return nullptr;
-  return std::make_unique<Product>(driver, handle_of(driver), m);
+  return std::make_unique<BlasProduct>(driver, cublas_handle(driver), m);
 }
 
 }  // namespace xhat::runtime

@@ -14,7 +14,7 @@ using Function = void*;
 using Pointer = uint64_t;  // CUdeviceptr
 
 // Of cuda.h's CUresult, those that need words of ours.
-enum Result : int { kOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kInvalidHandle = 400 };
+enum CudaResult : int { kCudaOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kInvalidHandle = 400 };
 enum JitOption : int { kMaxRegisters = 0, kErrorLog = 5, kErrorLogBytes = 6 };
 enum PointerAttribute : int { kPointerContext = 1, kPointerType = 2, kPointerManaged = 8, kPointerDevice = 9 };
 constexpr unsigned kTypeHost = 1;  // CU_MEMORYTYPE_HOST
@@ -24,8 +24,8 @@ constexpr uintptr_t kLastSpecialStream = 2;
 // The functions that we call: by the name that the library has them by.
 #define XHAT_CUDA_FUNCTIONS(F)                                                                              \
   F(init, "cuInit", (unsigned))                                                                             \
-  F(error_name, "cuGetErrorName", (Result, const char**))                                                   \
-  F(error_text, "cuGetErrorString", (Result, const char**))                                                 \
+  F(error_name, "cuGetErrorName", (CudaResult, const char**))                                                   \
+  F(error_text, "cuGetErrorString", (CudaResult, const char**))                                                 \
   F(device_count, "cuDeviceGetCount", (int*))                                                               \
   F(device_get, "cuDeviceGet", (int*, int))                                                                 \
   F(device_name, "cuDeviceGetName", (char*, int, int))                                                      \
@@ -51,7 +51,7 @@ constexpr uintptr_t kLastSpecialStream = 2;
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, DeviceStream, void**, void**))
 
 struct Cuda {
-#define XHAT_DECLARE(member, name, parameters) Result(*member) parameters = nullptr;
+#define XHAT_DECLARE(member, name, parameters) CudaResult(*member) parameters = nullptr;
   XHAT_CUDA_FUNCTIONS(XHAT_DECLARE)
 #undef XHAT_DECLARE
   DriverLibrary library{"XHAT_CUDA_LIBRARY", kCudaLibrary};
@@ -62,19 +62,19 @@ struct Cuda {
     XHAT_CUDA_FUNCTIONS(XHAT_FIND)
 #undef XHAT_FIND
     if (!library.problem().empty()) throw no_device(Target::cuda, DeviceFailure::no_driver, library.problem());
-    if (Result r = init(0)) throw no_device(Target::cuda, r == kNoDevice ? DeviceFailure::no_device : DeviceFailure::no_driver, said(r));
-    if (Result r = device_count(&devices)) throw no_device(Target::cuda, DeviceFailure::no_device, said(r));
+    if (CudaResult r = init(0)) throw no_device(Target::cuda, r == kNoDevice ? DeviceFailure::no_device : DeviceFailure::no_driver, said(r));
+    if (CudaResult r = device_count(&devices)) throw no_device(Target::cuda, DeviceFailure::no_device, said(r));
     if (devices == 0) throw no_device(Target::cuda, DeviceFailure::no_device, "the driver knows no device");
   }
 
-  std::string said(Result r) const {
+  std::string said(CudaResult r) const {
     const char *name = nullptr, *text = nullptr;
     if (error_name(r, &name) || !name) return "error " + std::to_string(r);
     std::string all = name;
     if (!error_text(r, &text) && text) all += std::string(": ") + text;
     return all;
   }
-  void ok(Result r, const std::string& what, DeviceFailure why = DeviceFailure::failed) const {
+  void ok(CudaResult r, const std::string& what, DeviceFailure why = DeviceFailure::failed) const {
     if (r) throw DeviceError(r == kOutOfMemory ? DeviceFailure::no_memory : why, "target cuda: " + what + " failed: " + said(r));
   }
 };
@@ -130,7 +130,7 @@ class CudaKernel : public LoadedKernel {
     JitOption options[] = {kMaxRegisters, kErrorLog, kErrorLogBytes};
     auto number = [](uintptr_t n) { return reinterpret_cast<void*>(n); };
     void* values[] = {number(kMostRegisters), said, number(sizeof said - 1)};
-    Result r = cuda().load(&module_, kernel.text.c_str(), std::size(options), options, values);
+    CudaResult r = cuda().load(&module_, kernel.text.c_str(), std::size(options), options, values);
     cuda().ok(r, "compiling PTX" + (*said ? " (" + std::string(said) + ")" : std::string()));
     for (const DeviceLaunch& l : launches_)
       cuda().ok(cuda().function(&functions_.emplace_back(), module_, l.entry.c_str()), "looking for the kernel " + l.entry);
@@ -156,7 +156,7 @@ class CudaKernel : public LoadedKernel {
       auto blocks = static_cast<unsigned>(l.blocks.at(values)), threads = static_cast<unsigned>(l.threads);
       if (blocks == 0) continue;
       auto shared = static_cast<unsigned>(l.shared_bytes);
-      Result r = cuda().launch(functions_[i], blocks, 1, 1, threads, 1, 1, shared, stream, args.data(), nullptr);
+      CudaResult r = cuda().launch(functions_[i], blocks, 1, 1, threads, 1, 1, shared, stream, args.data(), nullptr);
       cuda().ok(r, "launching " + l.entry);
     }
   }
@@ -191,7 +191,7 @@ class CudaDriver : public DeviceDriver {
     Current current(context_);
     NotCaptured no_part_of_a_graph;
     Pointer memory = 0;
-    Result r = cuda().allocate(&memory, static_cast<size_t>(std::max<int64_t>(1, bytes)));
+    CudaResult r = cuda().allocate(&memory, static_cast<size_t>(std::max<int64_t>(1, bytes)));
     if (r == kOutOfMemory) throw no_memory(Target::cuda, bytes, cuda().said(r));
     cuda().ok(r, "an allocation of " + std::to_string(bytes) + " bytes");
     return memory;
@@ -244,7 +244,7 @@ class CudaDriver : public DeviceDriver {
     cuda().ok(cuda().pointer_attribute(&device, kPointerDevice, memory), "asking where a pointer leads");
     if (device != device_) return MemoryPlace::other_device;
     Context owner = nullptr;  // none: memory of a pool, which belongs to the device
-    if (cuda().pointer_attribute(&owner, kPointerContext, memory) == kOk && owner && owner != context_) return MemoryPlace::other_context;
+    if (cuda().pointer_attribute(&owner, kPointerContext, memory) == kCudaOk && owner && owner != context_) return MemoryPlace::other_context;
     return MemoryPlace::here;
   }
   bool hidden_from_host(const void* address, int64_t) override {
@@ -256,7 +256,7 @@ class CudaDriver : public DeviceDriver {
   enum class Access : uint8_t { host, device, both };
   static Access access_to(Pointer memory) {
     unsigned type = 0, managed = 0;
-    Result r = cuda().pointer_attribute(&type, kPointerType, memory);
+    CudaResult r = cuda().pointer_attribute(&type, kPointerType, memory);
     if (r == kInvalidValue) return Access::host;  // the driver has never heard of it
     cuda().ok(r, "asking where a pointer leads");
     cuda().ok(cuda().pointer_attribute(&managed, kPointerManaged, memory), "asking where a pointer leads");

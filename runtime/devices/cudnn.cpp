@@ -17,11 +17,11 @@ constexpr int kDeterministic = 1;
 constexpr int64_t kMostScratch = int64_t{1} << 30;  // bytes; algorithms that want more are faster by little
 constexpr int kMostAlgorithms = 10;
 
-struct DataType {
+struct DnnType {
   DType type;
   int data, compute;  // cudnnDataType_t
 };
-constexpr DataType kTypes[] = {{DType::f32, 0, 0}, {DType::f64, 1, 1}, {DType::f16, 2, 0}, {DType::bf16, 9, 0}};
+constexpr DnnType kDnnTypes[] = {{DType::f32, 0, 0}, {DType::f64, 1, 1}, {DType::f16, 2, 0}, {DType::bf16, 9, 0}};
 
 // cudnnConvolutionFwdAlgoPerf_t, and those of the other two.
 struct Algorithm {
@@ -100,7 +100,7 @@ class Prepared : public MathCall {
   // Whether cuDNN does this one.
   bool settle() {
     const Cudnn& api = cudnn();
-    const DataType& type = *std::ranges::find(kTypes, c_.input.type, &DataType::type);
+    const DnnType& type = *std::ranges::find(kDnnTypes, c_.input.type, &DnnType::type);
     std::vector<int> input = {number(c_.images), number(c_.groups * c_.channels)}, output = {input[0], number(c_.groups * c_.filters)};
     std::vector<int> filter = {output[1], number(c_.channels)}, input_steps = two(c_.input), output_steps = two(c_.output);
     std::vector<int> pads, strides, dilations;
@@ -192,7 +192,7 @@ class Prepared : public MathCall {
   }
 };
 
-LibraryHandle& handle_of(DeviceDriver& driver) {
+LibraryHandle& cudnn_handle(DeviceDriver& driver) {
   static auto& handles = *new LibraryHandles;  // stays: when static things end, contexts may have ended before
   return handles.of(driver, [] {
     Handle made = nullptr;
@@ -206,9 +206,9 @@ LibraryHandle& handle_of(DeviceDriver& driver) {
 std::string cudnn_problem() { return cudnn().library.problem(); }
 
 std::unique_ptr<MathCall> cudnn_call(DeviceDriver& driver, const Convolution& c) {
-  auto known = std::ranges::find(kTypes, c.input.type, &DataType::type);
-  if (!cudnn_problem().empty() || known == std::end(kTypes)) return nullptr;
-  auto call = std::make_unique<Prepared>(driver, handle_of(driver), c);
+  auto known = std::ranges::find(kDnnTypes, c.input.type, &DnnType::type);
+  if (!cudnn_problem().empty() || known == std::end(kDnnTypes)) return nullptr;
+  auto call = std::make_unique<Prepared>(driver, cudnn_handle(driver), c);
   bool fits = false;
   driver.in_context([&] { fits = call->settle(); });
   return fits ? std::move(call) : nullptr;

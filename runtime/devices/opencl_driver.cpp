@@ -11,8 +11,8 @@ namespace {
 using Handle = void*;  // cl_platform_id, cl_device_id, cl_context, …
 
 // Of CL/cl.h.
-enum Result : int {
-  kOk = 0, kNoMemory = -4, kOutOfResources = -5, kBuildFailed = -11, kInvalidMemory = -38, kInvalidSize = -61, kNoPlatform = -1001
+enum ClResult : int {
+  kClOk = 0, kNoMemory = -4, kOutOfResources = -5, kBuildFailed = -11, kInvalidMemory = -38, kInvalidSize = -61, kNoPlatform = -1001
 };
 enum Info : unsigned {
   kDeviceName = 0x102B, kDeviceConstantBytes = 0x1020, kDeviceConstantArgs = 0x1021,
@@ -29,30 +29,30 @@ using Sizes = const size_t*;
 using Events = const Handle*;
 
 #define XHAT_OPENCL_FUNCTIONS(F)                                                                                                \
-  F(platforms, "clGetPlatformIDs", Result, (unsigned, Handle*, unsigned*))                                                      \
-  F(devices, "clGetDeviceIDs", Result, (Handle, uint64_t, unsigned, Handle*, unsigned*))                                        \
-  F(device_info, "clGetDeviceInfo", Result, (Handle, Info, size_t, void*, size_t*))                                             \
-  F(create_context, "clCreateContext", Handle, (const intptr_t*, unsigned, const Handle*, void*, void*, Result*))               \
-  F(retain_context, "clRetainContext", Result, (Handle))                                                                        \
-  F(create_queue, "clCreateCommandQueue", Handle, (Handle, Handle, uint64_t, Result*))                                          \
-  F(queue_info, "clGetCommandQueueInfo", Result, (Handle, Info, size_t, void*, size_t*))                                        \
-  F(create_buffer, "clCreateBuffer", Handle, (Handle, uint64_t, size_t, void*, Result*))                                        \
-  F(create_part, "clCreateSubBuffer", Handle, (Handle, uint64_t, unsigned, const size_t*, Result*))                             \
-  F(release_buffer, "clReleaseMemObject", Result, (Handle))                                                                     \
-  F(memory_info, "clGetMemObjectInfo", Result, (Handle, Info, size_t, void*, size_t*))                                          \
-  F(write, "clEnqueueWriteBuffer", Result, (Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, Events, Handle*))  \
-  F(read, "clEnqueueReadBuffer", Result, (Handle, Handle, unsigned, size_t, size_t, void*, unsigned, Events, Handle*))          \
-  F(set, "clEnqueueFillBuffer", Result, (Handle, Handle, const void*, size_t, size_t, size_t, unsigned, Events, Handle*))         \
-  F(finish, "clFinish", Result, (Handle))                                                                                       \
-  F(flush, "clFlush", Result, (Handle))                                                                                         \
-  F(create_program, "clCreateProgramWithSource", Handle, (Handle, unsigned, const char**, Sizes, Result*))                      \
-  F(build_program, "clBuildProgram", Result, (Handle, unsigned, const Handle*, const char*, void*, void*))                      \
-  F(build_info, "clGetProgramBuildInfo", Result, (Handle, Handle, Info, size_t, void*, size_t*))                                \
-  F(release_program, "clReleaseProgram", Result, (Handle))                                                                      \
-  F(create_kernel, "clCreateKernel", Handle, (Handle, const char*, Result*))                                                    \
-  F(release_kernel, "clReleaseKernel", Result, (Handle))                                                                        \
-  F(set_argument, "clSetKernelArg", Result, (Handle, unsigned, size_t, const void*))                                            \
-  F(launch, "clEnqueueNDRangeKernel", Result, (Handle, Handle, unsigned, Sizes, Sizes, Sizes, unsigned, Events, Handle*))
+  F(platforms, "clGetPlatformIDs", ClResult, (unsigned, Handle*, unsigned*))                                                      \
+  F(devices, "clGetDeviceIDs", ClResult, (Handle, uint64_t, unsigned, Handle*, unsigned*))                                        \
+  F(device_info, "clGetDeviceInfo", ClResult, (Handle, Info, size_t, void*, size_t*))                                             \
+  F(create_context, "clCreateContext", Handle, (const intptr_t*, unsigned, const Handle*, void*, void*, ClResult*))               \
+  F(retain_context, "clRetainContext", ClResult, (Handle))                                                                        \
+  F(create_queue, "clCreateCommandQueue", Handle, (Handle, Handle, uint64_t, ClResult*))                                          \
+  F(queue_info, "clGetCommandQueueInfo", ClResult, (Handle, Info, size_t, void*, size_t*))                                        \
+  F(create_buffer, "clCreateBuffer", Handle, (Handle, uint64_t, size_t, void*, ClResult*))                                        \
+  F(create_part, "clCreateSubBuffer", Handle, (Handle, uint64_t, unsigned, const size_t*, ClResult*))                             \
+  F(release_buffer, "clReleaseMemObject", ClResult, (Handle))                                                                     \
+  F(memory_info, "clGetMemObjectInfo", ClResult, (Handle, Info, size_t, void*, size_t*))                                          \
+  F(write, "clEnqueueWriteBuffer", ClResult, (Handle, Handle, unsigned, size_t, size_t, const void*, unsigned, Events, Handle*))  \
+  F(read, "clEnqueueReadBuffer", ClResult, (Handle, Handle, unsigned, size_t, size_t, void*, unsigned, Events, Handle*))          \
+  F(set, "clEnqueueFillBuffer", ClResult, (Handle, Handle, const void*, size_t, size_t, size_t, unsigned, Events, Handle*))         \
+  F(finish, "clFinish", ClResult, (Handle))                                                                                       \
+  F(flush, "clFlush", ClResult, (Handle))                                                                                         \
+  F(create_program, "clCreateProgramWithSource", Handle, (Handle, unsigned, const char**, Sizes, ClResult*))                      \
+  F(build_program, "clBuildProgram", ClResult, (Handle, unsigned, const Handle*, const char*, void*, void*))                      \
+  F(build_info, "clGetProgramBuildInfo", ClResult, (Handle, Handle, Info, size_t, void*, size_t*))                                \
+  F(release_program, "clReleaseProgram", ClResult, (Handle))                                                                      \
+  F(create_kernel, "clCreateKernel", Handle, (Handle, const char*, ClResult*))                                                    \
+  F(release_kernel, "clReleaseKernel", ClResult, (Handle))                                                                        \
+  F(set_argument, "clSetKernelArg", ClResult, (Handle, unsigned, size_t, const void*))                                            \
+  F(launch, "clEnqueueNDRangeKernel", ClResult, (Handle, Handle, unsigned, Sizes, Sizes, Sizes, unsigned, Events, Handle*))
 
 struct OpenCl {
 #define XHAT_DECLARE(member, name, result, parameters) result(*member) parameters = nullptr;
@@ -67,9 +67,9 @@ struct OpenCl {
     if (!library.problem().empty()) throw no_device(Target::opencl, DeviceFailure::no_driver, library.problem());
   }
 
-  static bool is_memory(Result r) { return r == kNoMemory || r == kOutOfResources || r == kInvalidSize; }
-  static void ok(Result r, const std::string& what, DeviceFailure why = DeviceFailure::failed) {
-    if (r == kOk) return;
+  static bool is_memory(ClResult r) { return r == kNoMemory || r == kOutOfResources || r == kInvalidSize; }
+  static void ok(ClResult r, const std::string& what, DeviceFailure why = DeviceFailure::failed) {
+    if (r == kClOk) return;
     throw DeviceError(is_memory(r) ? DeviceFailure::no_memory : why,
                       "target opencl: " + what + " failed: " + (is_memory(r) ? "out of memory, " : "") + "error " + std::to_string(r));
   }
@@ -93,7 +93,7 @@ class OpenClKernel : public LoadedKernel {
   OpenClKernel(Handle context, Handle device, Handle own_queue, const DeviceKernel& kernel)
       : OpenClKernel(own_queue, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
     if (launches_.empty()) return;
-    Result r = kOk;
+    ClResult r = kClOk;
     const char* text = kernel.text.c_str();
     program_ = opencl().create_program(context, 1, &text, nullptr, &r);
     OpenCl::ok(r, "taking OpenCL C");
@@ -137,7 +137,7 @@ class OpenClKernel : public LoadedKernel {
       if (all == 0) continue;
       unsigned n = 0;
       for (const LaunchArg& a : l.args) {
-        Result r = a.is_buffer ? opencl().set_argument(functions_[i], n, sizeof(Handle), &buffers[a.number])
+        ClResult r = a.is_buffer ? opencl().set_argument(functions_[i], n, sizeof(Handle), &buffers[a.number])
                                : opencl().set_argument(functions_[i], n, a.bytes, &values[a.number]);
         DeviceFailure why = r == kInvalidMemory ? DeviceFailure::bad_pointer : DeviceFailure::failed;
         OpenCl::ok(r, "argument " + std::to_string(n) + " of " + l.entry, why);
@@ -165,7 +165,7 @@ class OpenClDriver : public DeviceDriver {
  public:
   OpenClDriver(Handle context, Handle device) : context_(context), device_(device) { opencl().retain_context(context_); }
   void make_queue() {  // for calls without one
-    Result r = kOk;
+    ClResult r = kClOk;
     queue_ = opencl().create_queue(context_, device_, 0, &r);
     OpenCl::ok(r, "making a command queue");
   }
@@ -178,7 +178,7 @@ class OpenClDriver : public DeviceDriver {
   }
 
   DeviceMemory allocate(int64_t bytes) override {
-    Result r = kOk;
+    ClResult r = kClOk;
     Handle memory = opencl().create_buffer(context_, kReadWrite, static_cast<size_t>(std::max<int64_t>(1, bytes)), nullptr, &r);
     if (OpenCl::is_memory(r)) throw no_memory(Target::opencl, bytes, "error " + std::to_string(r));
     OpenCl::ok(r, "an allocation of " + std::to_string(bytes) + " bytes");
@@ -188,7 +188,7 @@ class OpenClDriver : public DeviceDriver {
 
   DeviceMemory part(DeviceMemory memory, int64_t offset, int64_t bytes) override {
     const size_t region[2] = {static_cast<size_t>(offset), static_cast<size_t>(bytes)};
-    Result r = kOk;
+    ClResult r = kClOk;
     Handle made = opencl().create_part(reinterpret_cast<Handle>(memory), kInherited, kRegion, region, &r);
     OpenCl::ok(r, "taking a part of memory", DeviceFailure::bad_pointer);
     return reinterpret_cast<DeviceMemory>(made);
@@ -196,11 +196,11 @@ class OpenClDriver : public DeviceDriver {
   void release_part(DeviceMemory part) noexcept override { release(part); }
 
   void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) override {
-    Result r = opencl().write(on(stream), handle(to), kBlocking, 0, static_cast<size_t>(bytes), from, 0, nullptr, nullptr);
+    ClResult r = opencl().write(on(stream), handle(to), kBlocking, 0, static_cast<size_t>(bytes), from, 0, nullptr, nullptr);
     OpenCl::ok(r, "a copy to the device");
   }
   void download(DeviceStream stream, void* to, DeviceMemory from, int64_t bytes) override {
-    Result r = opencl().read(on(stream), handle(from), kBlocking, 0, static_cast<size_t>(bytes), to, 0, nullptr, nullptr);
+    ClResult r = opencl().read(on(stream), handle(from), kBlocking, 0, static_cast<size_t>(bytes), to, 0, nullptr, nullptr);
     OpenCl::ok(r, "a copy from the device");
   }
   void synchronize(DeviceStream stream) override { OpenCl::ok(opencl().finish(on(stream)), "waiting for the device"); }
@@ -239,12 +239,12 @@ class OpenClDriver : public DeviceDriver {
 Handle first_device() {
   unsigned platforms = 0;
   Handle ids[16] = {};
-  Result r = opencl().platforms(std::size(ids), ids, &platforms);
-  if (r != kOk && r != kNoPlatform) OpenCl::ok(r, "asking for platforms");
+  ClResult r = opencl().platforms(std::size(ids), ids, &platforms);
+  if (r != kClOk && r != kNoPlatform) OpenCl::ok(r, "asking for platforms");
   for (uint64_t kind : {kGpuDevice, kAnyDevice})
     for (unsigned i = 0; i < std::min<unsigned>(platforms, std::size(ids)); ++i) {
       Handle device = nullptr;
-      if (opencl().devices(ids[i], kind, 1, &device, nullptr) == kOk && device) return device;
+      if (opencl().devices(ids[i], kind, 1, &device, nullptr) == kClOk && device) return device;
     }
   throw no_device(Target::opencl, DeviceFailure::no_device, r == kNoPlatform ? "no driver is installed" : "the drivers know no device");
 }
@@ -257,7 +257,7 @@ DeviceDriver& opencl_driver(DeviceStream stream) {
   if (!stream) {
     static OpenClDriver& ours = [&]() -> OpenClDriver& {
       Handle device = first_device();
-      Result r = kOk;
+      ClResult r = kClOk;
       Handle context = api.create_context(nullptr, 1, &device, nullptr, nullptr, &r);
       OpenCl::ok(r, "making a context");
       OpenClDriver& driver = drivers->of(context, device);
@@ -269,7 +269,7 @@ DeviceDriver& opencl_driver(DeviceStream stream) {
   Handle context = nullptr, device = nullptr;
   uint64_t properties = 0;
   auto ask = [&](Info what, auto& value) {
-    Result r = api.queue_info(stream, what, sizeof value, &value, nullptr);
+    ClResult r = api.queue_info(stream, what, sizeof value, &value, nullptr);
     OpenCl::ok(r, "asking for the context of the queue", DeviceFailure::bad_stream);
   };
   ask(kQueueContext, context);
