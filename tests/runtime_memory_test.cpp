@@ -64,7 +64,7 @@ std::vector<Case> cases() {
        nothing},
       {"nothing_in_rows", "op f(x: f16[N,M]) -> (y) { y[i in 0..3] = max(j in 0..M: tanh(x[i,j else -1])) }", nothing},
       {"nothing_made_here",
-       "op f(x: f32[N], w: f32[M]) -> (y) { t[n] = sin(x[n]) y[i in 0..M] = w[i] * t[i-1 else 0.5] + max(r in 0..3: t[i+r else -1]) }", nothing},
+       "op f(x: f32[N], w: f32[M]) -> (y) { t[n] = sin(x[n]); y[i in 0..M] = w[i] * t[i-1 else 0.5] + max(r in 0..3: t[i+r else -1]) }", nothing},
       {"nothing_if", "op f(x: bf16[N], w: bf16[M]) -> (y) { y[i in 0..M] = if i < N then x[i] * w[i] else 2 * w[i] }", nothing},
       {"nothing_that_says_where", "op f(w: f32[M], id: i32[N]) -> (y) { y[i in 0..M] = 2 * w[id[i else 1] % M] }", nothing},
       {"nothing_of_bools",
