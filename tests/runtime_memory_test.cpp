@@ -58,6 +58,8 @@ std::vector<Case> cases() {
       {"rows_last", "op f(x: f16[M]) -> (y) { y[k in 0..M, i in 0..M+1, j in 0..J] = 1 - sum(q in 0..j: log1p(x[k]^2)) }", rows},
       {"rows_of_windows", "op f(x: f32[M]) -> (y) { y[k in 0..M, i in 0..M+1] = exp(sum(q in 0..3: x[k+q-1 else 0])) + f32(i) }",
        each("M", {1, 16, 33, 70})},
+      // Of which only a part is read: as planned, and as it was written.
+      {"sums_in_part", "op f(x: f32[N,5]) -> (y) { s[i] = sum(k: x[i,k]); y[i in 0..2] = tanh(s[i]) }", each("N", {2, 17, 40, 300, 17, 40})},
       // Beside inputs without elements, whatever chooses between what is read there and something else.
       {"nothing_in_products", "op f(x: f64[N,M]) -> (y) { y[j in 0..M] = prod(i in 0..3: x[2*i-1,j else 0.3]) }", nothing},
       {"nothing_in_windows", "op f(x: f32[N,M], w: f32[3]) -> (y) { y[i in 0..4, j in 0..M] = sum(r in 0..3: x[i+r-1,j else 1] * w[r]) }",
