@@ -25,12 +25,15 @@ bool at_kink(double derived, const Sides& sides) {
   return std::fabs(at.first - at.second) > 2 * slack && between(derived, at, slack);
 }
 
-// A comparison of what is equal but for rounding, b with a - (a - b), may come out one way at the point and the other way
-// at both sides: there they agree on a slope that is not the point's.
+// The value at the point is neither that of the left nor that of the right: between it and both there are jumps. A comparison of what is
+// equal but for rounding, b with a - (a - b), may come out one way at the point and the other way at both sides; and the gradient of a
+// minimum is shared where values are equal, and is one's or the other's beside. There is no slope then, and 0 is as good as any up to those
+// of the jumps.
 bool stands_apart(double derived, double step, const Sides& sides) {
   auto wide = sides(step), narrow = sides(step / 2);
   auto jumps = [](double x, double y) { return std::fabs(y) > kJump * std::fabs(x); };
-  return jumps(wide.first, narrow.first) && jumps(wide.second, narrow.second) && between(derived, narrow, 0);
+  auto [low, high] = std::minmax({0.0, narrow.first, narrow.second});
+  return jumps(wide.first, narrow.first) && jumps(wide.second, narrow.second) && derived >= low && derived <= high;
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 # which threads meet, for the preset of that name.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode|AuditTest|PastTheCache|VectorMath)$|ManyKernels$|^Tuning$|^VectorMathDense$")
+set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode|AuditTest|ComposedProgramTest|PastTheCache|VectorMath)$|ManyKernels$|^Tuning$|^VectorMathDense$")
 set(threaded_suites "^(Call|CallTest|Threads|ThreadPool|Tiles|InOrder|Moments|BatchSizes|KernelsOnDisk|RuntimeFailure|Finish|Products)$")
 
 set(suites "")
@@ -21,8 +21,6 @@ if(suites STREQUAL "" AND NOT optional)
   add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
   set_tests_properties(${label}.missing PROPERTIES LABELS "${label};sanitize")
 endif()
-# Suites that only `./test --long` runs. ComposedProgramTest still finds kernels that read beside an input without elements.
-set(long_suites "/ComposedProgramTest$")
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
@@ -32,7 +30,7 @@ endif()
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "^\n" "" suite "${suite}")
   string(REGEX REPLACE "\\..*$" "" suite "${suite}")
-  if(suite MATCHES "^DISABLED_|^Running main" OR (suite MATCHES "${long_suites}" AND NOT "$ENV{XHAT_TEST_LONG}"))
+  if(suite MATCHES "^DISABLED_|^Running main")
     continue()
   endif()
   if(suite MATCHES "${slow_suites}")

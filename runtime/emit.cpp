@@ -140,16 +140,19 @@ Expr Walk::chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise)
   return Halide::select(inside, e.mostly_inside ? Halide::likely(loaded) : loaded, otherwise);
 }
 
+// Of which the factors are at hand: what is computed elsewhere comes as one number.
+bool Walk::is_product(Id id) const { return arena()[id].op == Op::mul && !e.given.contains(id); }
+
 Expr Walk::sum_of_product(const Node& n) {
   // The product may stand on either side; if on both, the left one is rounded inside the fma.
   const Node& l = arena()[n.arg(0)];
   const Node& r = arena()[n.arg(1)];
   Expr minus = Halide::Internal::make_const(storage_type(n.type), -1);
-  if (l.op == Op::mul) {
+  if (is_product(n.arg(0))) {
     Expr c = values.at(n.arg(1));
     return vmath::fma(values.at(l.arg(0)), values.at(l.arg(1)), n.op == Op::sub ? c * minus : c);
   }
-  if (r.op == Op::mul) {
+  if (is_product(n.arg(1))) {
     Expr a = values.at(r.arg(0));
     return vmath::fma(n.op == Op::sub ? a * minus : a, values.at(r.arg(1)), values.at(n.arg(0)));
   }
@@ -270,7 +273,7 @@ std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, st
     const SpecMember& m = *group[i];
     const Node& body = a[m.body];
     Expr next;
-    if (m.op == Op::sum && body.op == Op::mul && is_float(body.type)) {
+    if (m.op == Op::sum && walk.is_product(m.body) && is_float(body.type)) {
       walk.value(m.body);
       next = vmath::fma(walk.values.at(body.arg(0)), walk.values.at(body.arg(1)), accumulated[i]);
     } else {

@@ -27,6 +27,7 @@ struct Walk {
   bool is_within(Id index, int64_t extent) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;
   Expr chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const;
+  bool is_product(Id id) const;
   Expr sum_of_product(const Node& n);
   Expr make(Id id, const Node& n);
   std::vector<Id> needed(Id root) const;

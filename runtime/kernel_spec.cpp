@@ -97,6 +97,23 @@ struct Builder {
     return arena().read(it->second, n.type, {});
   }
 
+  // Whether the read, copied to these indices, would touch memory that is not there. A kernel reads in all branches of its conditions, at
+  // indices that it clamps, and a tensor without elements has no place to clamp them to. Loops over nothing are not run.
+  bool reads_nothing(TensorId t, std::span<const Id> indices) {
+    auto none = [](int64_t extent) { return extent <= 0; };
+    auto in_loop_over_nothing = [&](Id index) {
+      return std::ranges::any_of(arena()[index].free_axes(), [&](Id x) { return none(spec.axes.at(x).extent); });
+    };
+    return std::ranges::any_of(shape_of(p, t, sizes), none) && std::ranges::none_of(indices, in_loop_over_nothing);
+  }
+
+  // What such a read gives: what `else` says, or anything where no value of it is used.
+  Id value_of_nothing(const Node& read, Id otherwise) {
+    if (read.op == Op::read_or) return is_narrow(read.type) ? arena().cast(read.type, otherwise) : otherwise;
+    if (read.type == DType::boolean) return arena().boolean(false);
+    return is_float(read.type) ? arena().constant(is_narrow(read.type) ? DType::f32 : read.type, 0) : arena().integer(0, read.type);
+  }
+
   // Copies an expression of the program, filling in sizes and renaming axes.
   Id copy(Id root, const Replacements& axes) {
     const Arena& from = *p.arena;
@@ -123,6 +140,8 @@ struct Builder {
       else if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
       else if (n.op == Op::axis) made = axis_of(axes, id);
       else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
+      else if (is_read(n.op) && reads_nothing(n.symbol, std::span(args).first(read_indices(n).size())))
+        made = value_of_nothing(n, args.empty() ? kNone : args.back());
       else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
       else if (n.op == Op::read_or)
         made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1),

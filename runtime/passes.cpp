@@ -115,12 +115,17 @@ Derivation Passes::derive(const StashChoice& choice) const {
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
     pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
   }
-  pipeline.step("narrow", [&](const Program& p) { return narrow(stash_ ? p : own_copy(p)); });
-  // The classic policy groups the definitions that somebody wrote; all steps since worked on another form.
+  auto own = [&](const Program& p) { return stash_ ? p : own_copy(p); };
+  // The classic policy groups the definitions that somebody wrote; all steps before worked on another form.
   if (options_.fusion.policy == FusePolicy::relay) {
     d.opaque_nodes = opaque_nodes_;
-    pipeline.step("ops", [&](const Program& p) { return with_written_ops(p, copy_into(p.arena, written_)); });
+    pipeline.step("ops", [&](const Program& p) {
+      const Program planned = own(p);
+      return with_written_ops(planned, copy_into(planned.arena, written_));
+    });
   }
+  // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
+  pipeline.step("narrow", [&](const Program& p) { return narrow(own(p)); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;

@@ -301,6 +301,21 @@ TEST(Gradcheck, KinksCountAsRightInBothModes) {
   EXPECT_TRUE(r.passed) << r.text();
 }
 
+// Equal values share the gradient of an extreme, and have all of it or nothing of it beside that point: no second derivative is right there,
+// and none is wrong. Elsewhere there is one.
+TEST(Gradcheck, SharedGradientsHaveNoSlope) {
+  Arrays equal = {{"x", zeros(DType::f64, {5})}};
+  for (const char* body : {"min(r in 0..2: x[i+r])", "max(r in 0..2: x[i+r]^3 + x[i])", "max(x[i], x[i+1])"}) {
+    GradcheckReport r =
+        gradcheck(parse_op("op f(x: f64[N]) -> (y) { y[i in 0..N-1] = " + std::string(body) + " }"), equal, {{"N", 5}});
+    EXPECT_TRUE(r.passed) << body << "\n" << r.text();
+  }
+  GradcheckReport r = gradcheck(parse_op("op f(x: f64[N]) -> (y) { y[n] = if x[n] > 0 then x[n] else x[n]^2 }\n"
+                                         "grad f(x, dy) -> (dx) { dx[n] = 0.5 * dy[n] * x[n] }"),
+                                DimValues{{"N", 5}});
+  EXPECT_FALSE(r.passed);
+}
+
 TEST(RandomInputs, IndicesStayInside) {
   Program p = parse_op(R"(op bag(table: f32[V,D], ids: i32[B,L], w: f32[B]) -> (y, hot) {
       y[b,d] = sum(l: table[ids[b,l], d]) * w[b]

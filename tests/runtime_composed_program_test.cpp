@@ -5,8 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <iostream>
+#include <map>
 
+#include "ad/gradient.h"
 #include "tests/composed_program.h"
 #include "tests/random_program.h"
 #include "tests/runtime_check.h"
@@ -19,13 +23,39 @@ using namespace xhat::testing;
 // Every kParts-th program, so that ctest can run the parts side by side.
 constexpr int kParts = 4;
 
-// Small sizes, odd ones, and among every ten one of 0, 1 or 2; as the op can have them.
-DimValues dims_for(const Program& op, uint64_t seed) {
+// About how many nodes an evaluator visits for the op and its gradients.
+double visits(const Program& op, const DimValues& dims) {
+  const Program p = gradient(op);
+  const Arena& a = *p.arena;
+  double largest = 1, all = 0;
+  for (const auto& [name, value] : dims) largest = std::max(largest, static_cast<double>(value));
+  auto extent = [&](const AxisRange& r) {
+    return range_is_plain(a, r) ? static_cast<double>(evaluate_extent(a, r.end, dims)) : largest;
+  };
+  auto points = [&](const std::vector<AxisRange>& axes) {
+    double n = 1;
+    for (const AxisRange& r : axes) n *= extent(r);
+    return n;
+  };
+  for (const Definition& d : p.body.definitions) {
+    if (d.is_call()) continue;
+    std::map<Id, double, std::greater<>> of = {{d.body, points(d.axes)}};  // parents before children
+    for (const auto& [id, times] : of) {
+      all += times;
+      const double below = is_reduction(a[id].op) ? times * points(reduce_axes(a[id])) : times;
+      for (Id x : a[id].args()) of[x] = std::max(of[x], below);
+    }
+  }
+  return all;
+}
+
+// Small sizes, odd ones, and among every ten one of 0, 1 or 2; as the op can have them. At most `most`.
+DimValues dims_of(const Program& op, uint64_t seed, int64_t most) {
   constexpr int64_t kSizes[] = {3, 5, 17, 4, 9, 1, 2, 19, 6, 0};
   uint64_t bits = mixed(seed * 2 + 1);
   DimValues wanted;
   for (const Dim& d : op.dims) {
-    if (d.definition == kNone) wanted[op.arena->name(d.dim)] = kSizes[bits % std::size(kSizes)];
+    if (d.definition == kNone) wanted[op.arena->name(d.dim)] = std::min(most, kSizes[bits % std::size(kSizes)]);
     bits /= std::size(kSizes);
   }
   try {
@@ -33,6 +63,18 @@ DimValues dims_for(const Program& op, uint64_t seed) {
   } catch (const Error&) {  // a precondition
     return solve_dims(op, {}, sample_dims(op, seed));
   }
+}
+
+// Sizes at which the evaluator, which is called some dozen times, takes well below a second: a product over N^2 factors for each of N^3
+// results is N^7 visits of its gradient.
+DimValues dims_for(const Program& op, uint64_t seed) {
+  constexpr double kMostVisits = 2e6;
+  DimValues dims;
+  for (int64_t most : {19, 9, 5, 3}) {
+    dims = dims_of(op, seed, most);
+    if (visits(op, dims) <= kMostVisits) break;
+  }
+  return dims;
 }
 
 std::string failure(const std::string& text, uint64_t seed) {

@@ -36,6 +36,7 @@ const char* const kShifted = "op f(x: f32[N,N]) -> (t) { t[j in 0..N-1, i in 0..
 
 std::vector<Case> cases() {
   const auto odd = each("N", {1, 2, 15, 16, 17, 33});
+  const std::vector<DimValues> nothing = {{{"N", 0}, {"M", 1}}, {{"N", 0}, {"M", 70}}};
   const std::vector<DimValues> rows = {{{"J", 6}, {"M", 64}}, {{"J", 3}, {"M", 33}}, {{"J", 1}, {"M", 1}}, {{"J", 0}, {"M", 5}}};
   return {
       {"shifted_products", kShifted, odd},
@@ -57,6 +58,19 @@ std::vector<Case> cases() {
       {"rows_last", "op f(x: f16[M]) -> (y) { y[k in 0..M, i in 0..M+1, j in 0..J] = 1 - sum(q in 0..j: log1p(x[k]^2)) }", rows},
       {"rows_of_windows", "op f(x: f32[M]) -> (y) { y[k in 0..M, i in 0..M+1] = exp(sum(q in 0..3: x[k+q-1 else 0])) + f32(i) }",
        each("M", {1, 16, 33, 70})},
+      // Of which only a part is read: as planned, and as it was written.
+      {"sums_in_part", "op f(x: f32[N,5]) -> (y) { s[i] = sum(k: x[i,k]); y[i in 0..2] = tanh(s[i]) }", each("N", {2, 17, 40, 300, 17, 40})},
+      // Beside inputs without elements, whatever chooses between what is read there and something else.
+      {"nothing_in_products", "op f(x: f64[N,M]) -> (y) { y[j in 0..M] = prod(i in 0..3: x[2*i-1,j else 0.3]) }", nothing},
+      {"nothing_in_windows", "op f(x: f32[N,M], w: f32[3]) -> (y) { y[i in 0..4, j in 0..M] = sum(r in 0..3: x[i+r-1,j else 1] * w[r]) }",
+       nothing},
+      {"nothing_in_rows", "op f(x: f16[N,M]) -> (y) { y[i in 0..3] = max(j in 0..M: tanh(x[i,j else -1])) }", nothing},
+      {"nothing_made_here",
+       "op f(x: f32[N], w: f32[M]) -> (y) { t[n] = sin(x[n]); y[i in 0..M] = w[i] * t[i-1 else 0.5] + max(r in 0..3: t[i+r else -1]) }", nothing},
+      {"nothing_if", "op f(x: bf16[N], w: bf16[M]) -> (y) { y[i in 0..M] = if i < N then x[i] * w[i] else 2 * w[i] }", nothing},
+      {"nothing_that_says_where", "op f(w: f32[M], id: i32[N]) -> (y) { y[i in 0..M] = 2 * w[id[i else 1] % M] }", nothing},
+      {"nothing_of_bools",
+       "op f(b: bool[N], w: f32[M]) -> (y) { y[i in 0..M] = if (if i < N then b[i] else false) then w[i] else -w[i] }", nothing},
   };
 }
 

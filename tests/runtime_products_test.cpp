@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "cse/auto_inliner.h"
+#include "tests/golden.h"
 #include "tests/lowered_code.h"
+#include "tests/runtime_helper.h"
 
 namespace xhat::runtime {
 namespace {
@@ -37,6 +39,20 @@ TEST(Products, VectorsOfHalfTheLengthWhereTheyFillARow) {
 TEST(Products, AWindowIsReadWhereItLies) {
   EXPECT_FALSE(has(code_of(kConvolution, {{"N", 2}, {"C", 16}, {"K", 32}, {"H", 9}, {"W", 64}}), "allocate xh_part"));
   EXPECT_TRUE(has(code_of(kProduct, {{"N", 512}, {"D", 64}, {"M", 64}}), "allocate xh_part"));
+}
+
+// What depends on the columns alone is packed, as one number where it is a product itself: then none of its factors is at hand for an fma.
+TEST(PackedProducts, AreNumbers) {
+  using namespace xhat::testing;
+  for (const char* body : {"sum(p if id[k] != p: a[p,m] * b[p,m])", "sum(p: abs(a[p,m] * b[p,m] + x[k,p]))",
+                           "sum(p: tanh(x[k,p] - a[p,m] * b[p,m]))", "sum(p if id[k] < p: a[p,m] * b[p,m] * x[k,p])"}) {
+    SCOPED_TRACE(body);
+    const Program op = parse_op(std::string("op f(a: f32[P,M], b: f32[P,M], x: f32[K,P], id: i32[K]) -> (y) { y[k in 0..K, m in 0..M] = ") +
+                                body + " }");
+    const DimValues dims = {{"K", 40}, {"M", 64}, {"P", 32}};
+    const Arrays data = random_data(op, dims, 5);
+    EXPECT_EQ(difference(evaluate_on(op, data, dims), run_infer(compile(op), data, dims), 5e-5), "");
+  }
 }
 
 }  // namespace
