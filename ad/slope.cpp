@@ -25,12 +25,17 @@ bool at_kink(double derived, const Sides& sides) {
   return std::fabs(at.first - at.second) > 2 * slack && between(derived, at, slack);
 }
 
-// A comparison of what is equal but for rounding, b with a - (a - b), may come out one way at the point and the other way
-// at both sides: there they agree on a slope that is not the point's.
+// The function jumps from the point to either side: at a tie, where a gradient is the mean of those beside it, and where a
+// comparison of what is equal but for rounding, b with a - (a - b), comes out one way at the point and the other way at both
+// sides. Differences measure the jump then, more and more of it with smaller steps. Where they do so to the end, no value that
+// is smaller contradicts them; what rounding does there stays below a derivative that is wrong.
 bool stands_apart(double derived, double step, const Sides& sides) {
-  auto wide = sides(step), narrow = sides(step / 2);
   auto jumps = [](double x, double y) { return std::fabs(y) > kJump * std::fabs(x); };
-  return jumps(wide.first, narrow.first) && jumps(wide.second, narrow.second) && between(derived, narrow, 0);
+  auto wide = sides(step), narrow = sides(step / 2);
+  if (jumps(wide.first, narrow.first) && jumps(wide.second, narrow.second) && between(derived, narrow, 0)) return true;
+  auto last = sides(kSteps.back()), least = sides(kSteps.back() / 2);
+  return jumps(last.first, least.first) && jumps(last.second, least.second) &&
+         std::min(std::fabs(least.first), std::fabs(least.second)) > std::fabs(derived);
 }
 
 }  // namespace
