@@ -25,15 +25,18 @@ bool at_kink(double derived, const Sides& sides) {
   return std::fabs(at.first - at.second) > 2 * slack && between(derived, at, slack);
 }
 
-// The value at the point is neither that of the left nor that of the right: between it and both there are jumps. A comparison of what is
-// equal but for rounding, b with a - (a - b), may come out one way at the point and the other way at both sides; and the gradient of a
-// minimum is shared where values are equal, and is one's or the other's beside. There is no slope then, and 0 is as good as any up to those
-// of the jumps.
+// The function jumps from the point to either side: at a tie, where a gradient is the mean of those beside it, and where a
+// comparison of what is equal but for rounding, b with a - (a - b), comes out one way at the point and the other way at both
+// sides. Differences measure the jump then, more and more of it with smaller steps. There is no slope: what lies between 0 and
+// those of the jumps contradicts nothing; nor, where they grow to the smallest step, does any value that is smaller.
 bool stands_apart(double derived, double step, const Sides& sides) {
-  auto wide = sides(step), narrow = sides(step / 2);
   auto jumps = [](double x, double y) { return std::fabs(y) > kJump * std::fabs(x); };
+  auto wide = sides(step), narrow = sides(step / 2);
   auto [low, high] = std::minmax({0.0, narrow.first, narrow.second});
-  return jumps(wide.first, narrow.first) && jumps(wide.second, narrow.second) && derived >= low && derived <= high;
+  if (jumps(wide.first, narrow.first) && jumps(wide.second, narrow.second) && derived >= low && derived <= high) return true;
+  auto last = sides(kSteps.back()), least = sides(kSteps.back() / 2);
+  return jumps(last.first, least.first) && jumps(last.second, least.second) &&
+         std::min(std::fabs(least.first), std::fabs(least.second)) > std::fabs(derived);
 }
 
 }  // namespace

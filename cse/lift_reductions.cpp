@@ -44,7 +44,7 @@ class Lifter {
     auto reductions = std::ranges::count_if(reachable(a_, body), [&](Id id) { return is_reduction(a_[id].op); });
     if (reductions == 0) return body;
     if (reductions > 1) body = with_distinct_axes(a_, d.axes, body).body;
-    body = with_plain_ranges(a_, d, body);
+    body = arguments_from_zero(a_, with_plain_ranges(a_, d, body));
     bool nested = std::ranges::any_of(reachable(a_, body), [&](Id id) { return is_reduction(a_[id].op) && id != body; });
     if (!nested) return boxed(a_, body, false);
     body = boxed(a_, body, true);

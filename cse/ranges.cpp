@@ -100,6 +100,18 @@ Id boxed(Arena& a, Id body, bool for_what_is_inside) {
   });
 }
 
+Id arguments_from_zero(Arena& a, Id body) {
+  return rewrite(a, body, [&](Id id) {
+    const Node n = a[id];
+    if (n.op != Op::argmax && n.op != Op::argmin) return id;
+    const AxisRange r = reduce_axes(n)[0];
+    if (is_constant(a, r.begin, 0)) return id;
+    const Replacements shift = {{r.axis, tidy_index(a, a.add(r.begin, r.axis))}};
+    const std::vector<AxisRange> walked = {{r.axis, a.integer(0), tidy_index(a, a.sub(r.end, r.begin))}};
+    return a.add(r.begin, a.reduce(n.op, walked, shifted(a, n.arg(1), shift), shifted(a, n.arg(0), shift)));
+  });
+}
+
 Id shifted(Arena& a, Id e, const Replacements& shift) {
   std::unordered_map<Id, Id> done;
   std::vector<Id> args;

@@ -20,6 +20,10 @@ Id with_plain_ranges(Arena& a, const Definition& d, Id body);
 // for_what_is_inside: only what makes these smaller.
 Id boxed(Arena& a, Id body, bool for_what_is_inside);
 
+// An argmax or argmin over a range that begins at 0, as kernels walk it, for what they find is the place on that walk:
+//   argmax(k in b..e: x[k])   =>   b + argmax(k in 0..e-b: x[k+b])
+Id arguments_from_zero(Arena& a, Id body);
+
 // Axes that stay, at other positions.
 Id shifted(Arena& a, Id e, const Replacements& shift);
 

@@ -221,7 +221,11 @@ class DimSolver {
     };
     for (TensorId t : p.inputs) check(t);
     for (TensorId t : p.cotangents) check(t);
-    for (const Tensor& tensor : p.tensors)
+    std::vector<TensorId> seen = p.outputs;  // from outside; what was derived may run over nothing (shape_of)
+    for (const auto* list : {&p.inputs, &p.cotangents}) seen.insert(seen.end(), list->begin(), list->end());
+    std::ranges::sort(seen);
+    for (TensorId t : seen) {
+      const Tensor& tensor = p.tensor(t);
       for (size_t d = 0; d < tensor.shape.size(); ++d) {
         int64_t extent = extent_of(tensor, d);
         if (extent < 0)
@@ -231,6 +235,7 @@ class DimSolver {
                             "; extents are 0 or more",
                         tensor.pos);
       }
+    }
   }
 
   int64_t extent_of(const Tensor& tensor, size_t d) const {
@@ -355,7 +360,7 @@ Error op_error(const Program& p, const std::string& message, Pos pos) {
 
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims) {
   std::vector<int64_t> shape;
-  for (Id extent : p.tensor(t).shape) shape.push_back(evaluate_extent(*p.arena, extent, dims));
+  for (Id extent : p.tensor(t).shape) shape.push_back(std::max<int64_t>(0, evaluate_extent(*p.arena, extent, dims)));
   return shape;
 }
 

@@ -37,6 +37,7 @@ std::vector<std::string> free_dims(const Program& p);
 using AxisValues = std::unordered_map<Id, int64_t>;
 int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const AxisValues& axes = {});
 
+// What a definition computes over a range that ends before it begins (0..N-1 at N = 0) has no elements.
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims);
 
 // The reads that are not proved in bounds for all sizes, but decided each time when sizes are known: "x[i*M+j] reads element

@@ -213,8 +213,9 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
   for (size_t r = 0; r < s.reads.size(); ++r) {
     const std::vector<Shape::Form>& forms = s.forms[r];
     auto& classes = result.dims.try_emplace(a[s.reads[r]].symbol, std::vector<int>(forms.size(), -1)).first->second;
+    // Others may take an axis as their own only if its extent is the same everywhere.
     for (size_t i = 0; i < forms.size(); ++i)
-      if (forms[i].bare() && classes[i] < 0) classes[i] = local[forms[i].axis];
+      if (forms[i].bare() && classes[i] < 0 && range_is_plain(a, s.axes[forms[i].axis])) classes[i] = local[forms[i].axis];
   }
   return result;
 }

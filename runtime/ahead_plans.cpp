@@ -145,15 +145,18 @@ class Planner {
         throw Error(fmt::format("{}: {}, which is not proved for every {}; give the size, as --dims {}=VALUE", p_.name, c.reason,
                                 sizes_.open(), sizes_.open()));
     }
+    std::vector<TensorId> kept = directions_.size() > 1 ? stashes(p_) : std::vector<TensorId>();
     std::set<TensorId> bound;
     for (const PlannedDirection& d : directions_)
       for (const auto* list : {&d.program.inputs, &d.program.outputs}) bound.insert(list->begin(), list->end());
     for (TensorId i = 0; i < p_.tensors.size(); ++i) {
       t.tensors.push_back({p_.tensors[i].name, p_.tensors[i].type, {}});
       if (!bound.contains(i)) continue;
-      for (Id e : p_.tensors[i].shape) t.tensors.back().shape.push_back(formulas.of(e));
+      // A library refuses sizes at which the caller's extents are negative; what is kept may run over nothing.
+      Arena& a = *p_.arena;
+      const bool inside = std::ranges::find(kept, i) != kept.end();
+      for (Id e : p_.tensors[i].shape) t.tensors.back().shape.push_back(formulas.of(inside ? a.binary(Op::maximum, a.integer(0), e) : e));
     }
-    std::vector<TensorId> kept = directions_.size() > 1 ? stashes(p_) : std::vector<TensorId>();
     t.stash.assign(kept.begin(), kept.end());
     for (const PlannedDirection& d : directions_) {
       AheadSide& side = t.sides.emplace_back();

@@ -68,7 +68,7 @@ std::optional<DimValues> AheadSizes::sizes_of(const DimValues& given) const {
   }
   for (const Tensor& t : p_.tensors) {
     double elements = 1;
-    for (Id e : t.shape) elements *= static_cast<double>(evaluate_extent(*p_.arena, e, all));
+    for (Id e : t.shape) elements *= static_cast<double>(std::max<int64_t>(0, evaluate_extent(*p_.arena, e, all)));
     if (elements > static_cast<double>(kMostElements)) return {};
   }
   return all;

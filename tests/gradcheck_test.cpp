@@ -186,6 +186,32 @@ TEST(GradientCheck, AtAKinkAnySlopeBetweenTheSidesIsRight) {
   EXPECT_GT(r.comparisons.at(0).kinks, 0);
 }
 
+// A gradient jumps at a tie, where it is the mean of those beside it: its differences are those of the jump, whatever is derived.
+TEST(GradientCheck, AtAJumpNoDifferenceMeasuresTheSlope) {
+  auto judged = [](double derived, auto&& f) {
+    Slope measured;
+    auto difference = [&](double h) { return Difference{f(h) - f(-h), std::fabs(f(h)) + std::fabs(f(-h))}; };
+    for (double h : kSteps) measured.refine(h, difference(h), difference(h / 2));
+    auto sides = [&](double h) { return std::pair((f(0.0) - f(-h)) / h, (f(h) - f(0.0)) / h); };
+    return judge(derived, measured, 1, 1e-5, sides);
+  };
+  auto step = [](double x) { return 2 * x + (x > 0 ? 1 : x < 0 ? 0 : 0.5); };   // the same way at both sides
+  auto apart = [](double x) { return 2 * x + (x > 0 ? 1 : x < 0 ? 3 : 2.5); };  // up, or down, by different heights
+  auto at_left = [](double x) { return 2 * x + (x >= 0 ? 1 : 0); };             // continuous at the right
+  for (double derived : {2.0, 0.0, -7.0}) {
+    EXPECT_TRUE(judged(derived, step).good && judged(derived, step).kink) << derived;
+    EXPECT_TRUE(judged(derived, apart).good && judged(derived, apart).kink) << derived;
+  }
+  EXPECT_TRUE(judged(2, at_left).good);
+  EXPECT_FALSE(judged(-1e5, at_left).good);
+  EXPECT_FALSE(judged(std::numeric_limits<double>::infinity(), step).good);
+  // What only rounds is no jump.
+  EXPECT_FALSE(judged(1, [](double x) { return 1e6 + 0 * x; }).good);
+  EXPECT_TRUE(judged(1, [](double x) { return (1e6 + x) - 1e6; }).good);
+  EXPECT_FALSE(judged(1, [](double x) { return ((1e6 + x) - 1e6) - x; }).good);
+  EXPECT_FALSE(judged(3, [](double x) { return std::exp(x); }).good);
+}
+
 TEST(GradientCheck, EmptyInputsPass) {
   GradcheckReport r = check_gradient(elementwise("x[n]", "dy[n]"), DimValues{{"N", 0}});
   EXPECT_TRUE(r.passed);

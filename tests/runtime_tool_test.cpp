@@ -16,7 +16,7 @@ TEST_F(ToolCheck, RightGradientsPass) {
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   EXPECT_HAS(r.out, "N = 3");
   for (const char* part : {"gradient", "inner product", "jvp_y", "hvp_x", "jvp kernels", "hvp kernels",
-                           "passes", "infer", "forward", "backward", "tolerance", "1.0e-05", "passed"})
+                           "passes", "infer", "forward", "backward", "precision", "plain: off by", "tolerance", "1.0e-05", "passed"})
     EXPECT_HAS(r.out, part);
 }
 

@@ -4,6 +4,7 @@
 //                                       other, in f64: ad/gradcheck.h
 //   passes     the program after all passes against the one before, both evaluated in f64
 //   kernels    what the compiled kernels deliver against the evaluator, in the declared types
+//   precision  how far gradients by kernels and by the formula as derived, in the same types, are off what it gives in f64
 #include <cmath>
 #include <iostream>
 
@@ -60,15 +61,28 @@ class Check {
   std::vector<std::string> notes_;
   std::vector<std::vector<std::string>> rows_ = {
       {"check", "tensor", "dtype", "compared", "worst error", "tolerance", "", "at", "got", "expected"}};
+  std::vector<std::vector<std::string>> precision_;  // rows that come behind those of the kernels
 
-  void row(const std::string& check, const std::string& tensor, const std::string& dtype,
-           const std::string& compared, double error, double tolerance, bool good, const std::string& at,
-           double got, double wanted) {
+  std::vector<std::string> row_of(const std::string& check, const std::string& tensor, const std::string& dtype,
+                                  const std::string& compared, double error, double tolerance, bool good, const std::string& at, double got,
+                                  double wanted) {
     passed_ &= good;
     bool show = error > 0 || !good;
-    rows_.push_back({check, tensor, dtype, compared, fmt::format("{:.1e}", error),
-                     fmt::format("{:.1e}", tolerance), good ? "ok" : "WRONG", show ? at : "",
-                     show ? fmt::format("{:.9g}", got) : "", show ? fmt::format("{:.9g}", wanted) : ""});
+    return {check,
+            tensor,
+            dtype,
+            compared,
+            fmt::format("{:.1e}", error),
+            fmt::format("{:.1e}", tolerance),
+            good ? "ok" : "WRONG",
+            show ? at : "",
+            show ? fmt::format("{:.9g}", got) : "",
+            show ? fmt::format("{:.9g}", wanted) : ""};
+  }
+
+  template <class... A>
+  void row(const std::string& check, const std::string& tensor, const std::string& dtype, const A&... rest) {
+    rows_.push_back(row_of(check, tensor, dtype, rest...));
   }
 
   void row(const std::string& check, const std::string& tensor, const Array& wanted, double tolerance,
@@ -133,6 +147,7 @@ class Check {
     std::string name;  // of its range; empty: normals
     Arrays data;       // inputs and cotangents
     Arrays wanted;
+    Arrays exact;                         // the same in f64; of normals only
     std::map<std::string, double> slack;  // by result
     bool gradients = true;                // are compared, too
     bool usual_size = false;              // the data are as large as normals
@@ -149,7 +164,7 @@ class Check {
       return known == unit.end() ? 0 : known->second;
     };
     note_moves(p, dims_, c_.seed, unit_of, d);
-    Draw draw{"", std::move(d.data), std::move(d.wanted), std::move(d.moves)};
+    Draw draw{"", std::move(d.data), std::move(d.wanted), std::move(d.exact), std::move(d.moves)};
     for (auto& [name, slack] : draw.slack) slack *= kSensitivity;
     return draw;
   }
@@ -170,7 +185,7 @@ class Check {
       auto hard = harder_data({&plain_, &derived}, data_, cotangents, dims_, range, c_.seed,
                               [&](const std::string& name) { return unit[name]; });
       if (!hard) continue;
-      Draw draw{std::string(name_of(range)), hard->data, hard->wanted, hard->moves, hard->finite};
+      Draw draw{std::string(name_of(range)), hard->data, hard->wanted, {}, hard->moves, hard->finite};
       draw.usual_size = hard->decades == 0;
       if (hard->decades > 0) draw.name += fmt::format(" (10^{})", hard->decades);
       for (auto& [name, slack] : draw.slack) slack *= kSensitivity;
@@ -220,6 +235,7 @@ class Check {
           if (r.draws == 0 || worse(w, r.worst)) r.worst = w, r.draw = draw.name;
           r.draws += !again;
         }
+        if (&draw == list.data() && !again && got.contains("backward")) beside_plain(got.at("backward"), draw, epsilon, length, stored);
         again = true;
       });
     }
@@ -227,6 +243,23 @@ class Check {
       const Array& shape = list[0].wanted.at(r.tensor);
       row(r.check, r.tensor, shape, r.tolerance, r.worst, fmt::format("{} elements, {} draws", shape.size(), r.draws),
           r.draw.empty() ? "" : ", " + r.draw);
+    }
+    rows_.insert(rows_.end(), precision_.begin(), precision_.end());
+  }
+
+  // Of what is computed in f64 throughout, f64 says nothing.
+  void beside_plain(Buffers& got, const Draw& draw, const std::map<std::string, double>& epsilon, int64_t length, double stored) {
+    for (TensorId t : plain_.gradients) {
+      const std::string& name = plain_.tensors[t].name;
+      const Array plain = draw.wanted.at(name);
+      auto unit = epsilon.find(name);
+      if (!plain.real() || unit == epsilon.end() || unit->second <= epsilon_of(DType::f64)) continue;
+      auto slack = draw.slack.find(name);
+      const double allowed = tolerance(unit->second, length) + stored;
+      Precision p = precision(got.at(name).array(), plain, draw.exact.at(name), allowed, slack == draw.slack.end() ? 0 : slack->second);
+      precision_.push_back(row_of("precision", name, std::string(name_of(plain.type)), fmt::format("plain: off by {:.1e}", p.plain),
+                                  p.ours.error, std::max(allowed, kBesidePlain * p.plain), p.ours.passed,
+                                  plain.size() ? shape_text(position_of(p.ours.element, plain.shape)) : "", p.ours.got, p.ours.wanted));
     }
   }
 
@@ -325,6 +358,11 @@ class Check {
                      "reduction, and {:g} epsilon of f16 or bf16\nwhere these are stored; kernels may be off by {:g} "
                      "times the evaluator's own rounding besides\n",
                      kOperations, kStored, kSensitivity);
+    if (!precision_.empty())
+      std::cout << fmt::format(
+          "precision: a gradient by kernels and by the derived formula, operation by operation (plain), in the declared types, "
+          "against\nthat formula in f64; wrong beyond {:g} times plain's error and the tolerance\n",
+          kBesidePlain);
     std::cout << (passed_ ? "passed\n" : "FAILED\n");
   }
 };

@@ -100,4 +100,10 @@ Worst compare(const Array& got, const Array& wanted, double tolerance, double sl
   return w;
 }
 
+Precision precision(const Array& got, const Array& plain, const Array& exact, double tolerance, double slack) {
+  Precision p{compare(got, exact, tolerance, slack), compare(plain, exact, kInfinity).error};
+  p.ours.passed |= p.ours.error <= kBesidePlain * p.plain;
+  return p;
+}
+
 }  // namespace xhat::tool

@@ -42,4 +42,15 @@ bool worse(const Worst& a, const Worst& b);
 // |got - wanted| <= tolerance * max(|wanted|, typical of the tensor) + slack.
 Worst compare(const Array& got, const Array& wanted, double tolerance, double slack = 0);
 
+// How many times worse a gradient may be than its formula evaluated operation by operation in the same types: what reading an
+// output may cost (cse/accuracy.h).
+constexpr double kBesidePlain = 32;
+
+// A gradient by kernels and by its formula as derived, before any pass (plain), both held against the formula in f64.
+struct Precision {
+  Worst ours;        // fails only if it is beyond both: the tolerance, and kBesidePlain times plain's error
+  double plain = 0;  // relative, as ours.error
+};
+Precision precision(const Array& got, const Array& plain, const Array& exact, double tolerance, double slack = 0);
+
 }  // namespace xhat::tool
