@@ -141,7 +141,8 @@ void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reas
   const PlanCost least = cost(best);
   if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearly * static_cast<double>(found.bytes)) return;
   drafts = std::move(best);
-  reasons.assign(drafts.size(), "no other choice moves fewer bytes");
+  // One kernel is apart from nothing.
+  reasons.assign(drafts.size(), drafts.size() > 1 ? "no other choice costs less" : "");
 }
 
 }  // namespace xhat::fusion
