@@ -1,4 +1,4 @@
-// The cheapest kernels of a short program: fewest bytes moved and packed, then fewest kernels; of a small one, whose bytes
+// The cheapest kernels of a short program: fewest bytes as priced, then fewest kernels; of a small one, whose bytes
 // stay in cache, fewest kernels. Of a longer one, the cheapest that are runs of its definitions.
 //
 // Kernels run one after the other, so a plan is a path from nothing computed to everything computed: a step computes some
@@ -53,7 +53,7 @@ std::optional<PricedDraft> Planner::together(const std::vector<size_t>& definiti
   if (small_) return PricedDraft{std::move(parts[0]), 0};
   Kernel kernel = finished(parts[0]);
   if (definitions.size() > 1 && cuts_a_product(kernel)) return std::nullopt;
-  return PricedDraft{std::move(parts[0]), kernel.bytes_moved + kernel.bytes_packed};
+  return PricedDraft{std::move(parts[0]), kernel.bytes_priced()};
 }
 
 std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
@@ -64,7 +64,7 @@ std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
       for (size_t j = 0; j < i; ++j)
         if (p_.body.definitions[j].target() == (*p_.arena)[r].symbol) needs[i] |= 1u << j;
 
-  std::vector<std::optional<int64_t>> known(size_t{1} << n);  // what a kernel moves and packs
+  std::vector<std::optional<int64_t>> known(size_t{1} << n);  // what a kernel costs, in bytes
   auto price = [&](uint32_t set) {
     if (!known[set]) {
       auto kernel = together(members_of(set));
@@ -141,7 +141,8 @@ void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reas
   const PlanCost least = cost(best);
   if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearly * static_cast<double>(found.bytes)) return;
   drafts = std::move(best);
-  reasons.assign(drafts.size(), "no other choice moves fewer bytes");
+  // One kernel is apart from nothing.
+  reasons.assign(drafts.size(), drafts.size() > 1 ? "no other choice costs less" : "");
 }
 
 }  // namespace xhat::fusion

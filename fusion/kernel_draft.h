@@ -57,12 +57,12 @@ struct Draft {
 
 struct PricedDraft {
   Draft draft;
-  int64_t bytes = 0;  // that it moves and packs
+  int64_t bytes = 0;  // as priced (Kernel::bytes_priced)
 };
 
 // What the planner makes small: bytes first, then kernels.
 struct PlanCost {
-  int64_t bytes = 0;  // moved and packed
+  int64_t bytes = 0;  // as priced
   int64_t kernels = 0;
   auto operator<=>(const PlanCost&) const = default;
 };
@@ -121,6 +121,7 @@ class Planner {
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
+  int64_t waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const;
   void count_bytes(const Draft& draft, Kernel& k) const;
   bool rows_off_lines(const Draft& draft, const Kernel& k) const;
   void count_flops(const Draft& draft, Kernel& k) const;

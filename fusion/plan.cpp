@@ -5,8 +5,8 @@
 // (what the kernel produces first, then the largest). A class stays shared only if every member runs over it and no
 // member needs more of another than the same tile: a value that was reduced over the class, or read at another index
 // along it, must be complete, so the class is then walked whole inside the tile. The join is refused when that leaves
-// no parallel work, a tile that is looked at again does not fit the cache, or together they would move more bytes (what
-// products pack counts as moved).
+// no parallel work, a tile that is looked at again does not fit the cache, or together they would cost more: bytes that they move, that
+// products pack, and that could have been moved while memory was waited for (Kernel::bytes_priced).
 #include "fusion/plan.h"
 
 #include <algorithm>
@@ -274,7 +274,7 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   count_bytes(as_tiled(draft, kernel), kernel);
   if (alone(kernel.members[0])) {  // not in our tiles
     kernel.bytes_moved = kernel.bytes_unavoidable;
-    kernel.bytes_packed = 0;
+    kernel.bytes_packed = kernel.bytes_waited = 0;
     kernel.finish = false;
   }
   return kernel;
@@ -336,13 +336,12 @@ std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::func
   if (small_ || !reason.empty()) return reason;
   Kernel both = finished(joined);
   if (cuts_a_product(both)) return "a product would be cut along its sum";
-  return both.bytes_moved + both.bytes_packed > apart() ? "together they would move and pack more bytes" : "";
+  const int64_t parts = apart();
+  if (both.bytes_moved + both.bytes_packed > parts) return "together they would move and pack more bytes";
+  return both.bytes_priced() > parts ? "together they would wait longer for memory, which they would touch in short runs" : "";
 }
 
-int64_t Planner::handled(const Draft& draft) const {
-  Kernel kernel = finished(draft);
-  return kernel.bytes_moved + kernel.bytes_packed;
-}
+int64_t Planner::handled(const Draft& draft) const { return finished(draft).bytes_priced(); }
 
 // What a direction cannot avoid: each element from outside that it reads once, each it delivers once.
 int64_t Planner::outside() const {

@@ -141,6 +141,9 @@ struct Kernel {
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
   int64_t bytes_packed = 0;     // of operands of products, copied by each tile into the order in which it reads them
+  // Of memory, that could have been moved while it was waited for short runs: the price of tiles that take a few columns of a matrix.
+  int64_t bytes_waited = 0;
+  int64_t bytes_priced() const { return bytes_moved + bytes_packed + bytes_waited; }  // what plans are compared by
   int64_t flops = 0;
   bool streams = false;         // writes its results past the cache
   bool finish = false;          // has a second step that adds up per-tile partial results

@@ -245,7 +245,8 @@ bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vecto
 }
 
 void Lowering::find_row_loop(const Groups& all) {
-  auto whole = [&](const SpecMember& m) { return contraction(m).has_value() || spec_.carried_over(m) != kNone; };
+  // A scatter in a loop over rows would look at all its terms for each of them.
+  auto whole = [&](const SpecMember& m) { return contraction(m).has_value() || spec_.carried_over(m) != kNone || !m.scatter.empty(); };
   if (std::ranges::any_of(spec_.members, whole)) return;
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
   const std::vector<size_t>* sums = nullptr;

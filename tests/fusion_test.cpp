@@ -238,6 +238,39 @@ TEST(Fusion, AScatterHasFewTilesAndCountsEachValueOnce) {
   }
 }
 
+// A tile of a few columns takes some bytes of each row, and memory delivers no fewer than a line. So columns that are summed and then
+// looked at again are apart from what looks at them, unless each of them is a long run, or all of it one.
+TEST(Fusion, ShortRunsArePricedNotMoved) {
+  const struct {
+    const char *name, *text;
+    DimValues sizes;
+    size_t kernels;
+  } cases[] = {
+      {"column_means", "op f(x: f32[N,C]) -> (y) { m[c] = mean(n: x[n,c]); y[n,c] = x[n,c] - m[c] }", {{"N", 20000}, {"C", 64}}, 2},
+      {"column_largest", "op f(x: f32[N,C]) -> (y) { m[c] = max(n: x[n,c]); y[n,c] = exp(x[n,c] - m[c]) }", {{"N", 4096}, {"C", 512}}, 2},
+      {"channels_last", "op f(x: f32[N,H,W,C]) -> (y) { m[c] = mean(n,h,w: x[n,h,w,c]); y[n,h,w,c] = x[n,h,w,c] - m[c] }",
+       {{"N", 16}, {"H", 56}, {"W", 56}, {"C", 64}}, 2},
+      {"gathered_columns", "op f(t: f32[V,C], id: i32[N]) -> (y) { m[c] = mean(n: t[id[n],c]); y[n,c] = t[id[n],c] - m[c] }",
+       {{"N", 8192}, {"V", 30000}, {"C", 128}}, 2},
+      {"channels_first", "op f(x: f32[N,C,H,W]) -> (y) { m[c] = mean(n,h,w: x[n,c,h,w]); y[n,c,h,w] = x[n,c,h,w] - m[c] }",
+       {{"N", 16}, {"C", 64}, {"H", 56}, {"W", 56}}, 1},
+      {"rows", "op f(x: f32[N,C]) -> (y) { m[n] = mean(c: x[n,c]); y[n,c] = x[n,c] - m[n] }", {{"N", 20000}, {"C", 64}}, 1},
+      {"middle_axis", "op f(x: f32[N,M,C]) -> (y) { m[n,c] = mean(k: x[n,k,c]); y[n,k,c] = x[n,k,c] - m[n,c] }",
+       {{"N", 64}, {"M", 128}, {"C", 96}}, 1},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.name);
+    const KernelPlan plan = forward_plan(c.text, c.sizes);
+    size_t kernels = 0;
+    for (const Kernel& k : plan.kernels) {
+      kernels += !k.follows;
+      // What is waited for is a price, and is not said to be moved.
+      EXPECT_LT(static_cast<double>(k.bytes_moved), 1.01 * static_cast<double>(k.bytes_unavoidable)) << k.name;
+    }
+    EXPECT_EQ(kernels, c.kernels);
+  }
+}
+
 TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {
   Program p = with_backward(kBatchNorm);
   for (const Program& d : {infer_program(p), forward_program(p), backward_program(p)}) {
