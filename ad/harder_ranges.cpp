@@ -43,17 +43,6 @@ bool tells(const HarderData& d, const std::vector<Arrays>& results) {
 
 }  // namespace
 
-double rms(const Array& a) {
-  double squares = 0;
-  size_t finite = 0;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (std::isfinite(a.at(i))) {
-      squares += a.at(i) * a.at(i);
-      ++finite;
-    }
-  return finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
-}
-
 void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
                 HarderData& d) {
   const Arrays near = evaluate(p, moved(d.data, kMove, seed), dims, kExact);

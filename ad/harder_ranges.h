@@ -44,9 +44,6 @@ struct HarderData {
   std::map<std::string, double> moves;
 };
 
-// Root of the mean square of the finite elements; 0 if there are none.
-double rms(const Array& a);
-
 // Fills moves of what has all else. unit: of a result, by name.
 void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit, HarderData& d);
 

@@ -72,4 +72,15 @@ bool all_finite(const Arrays& arrays) {
   });
 }
 
+double rms(const Array& a) {
+  double squares = 0;
+  size_t finite = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::isfinite(a.at(i))) {
+      squares += a.at(i) * a.at(i);
+      ++finite;
+    }
+  return finite ? std::sqrt(squares / static_cast<double>(finite)) : 0;
+}
+
 }  // namespace xhat

@@ -34,6 +34,8 @@ Array array_of(DType type, std::vector<int64_t> shape, std::vector<double> value
 inline Array scalar_of(DType type, double value) { return array_of(type, {}, {value}); }
 // Every value rounded or wrapped to the array's own type.
 Array rounded(Array a);
+// Root of the mean square of the finite elements; 0 if there are none.
+double rms(const Array& a);
 bool all_finite(const Arrays& arrays);  // no NaN, no infinity
 
 std::string shape_text(std::span<const int64_t> shape);  // "[3,4]"
