@@ -24,8 +24,10 @@ endif()
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
-  # A third of the time that sanitized code takes.
-  string(REPLACE "ASAN_OPTIONS=" "ASAN_OPTIONS=detect_stack_use_after_return=1:" environment "${environment}")
+elseif(label STREQUAL "core")
+  # Looking for use after return takes a third of the time. Where Halide compiles it is needed: its compiler has a stack of its own, on
+  # which frames that are not kept apart look like overflows.
+  string(REPLACE "use_after_return=1" "use_after_return=0" environment "${environment}")
 endif()
 foreach(suite IN LISTS suites)
   string(REGEX REPLACE "^\n" "" suite "${suite}")

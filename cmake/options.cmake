@@ -48,7 +48,7 @@ endif()
 set(xhat_test_kernels ${PROJECT_SOURCE_DIR}/build/test-kernels)
 set(xhat_test_environment
   "POCL_CACHE_DIR=${PROJECT_BINARY_DIR}/pocl"
-  "ASAN_OPTIONS=strict_string_checks=1:intercept_tls_get_addr=0"
+  "ASAN_OPTIONS=strict_string_checks=1:detect_stack_use_after_return=1:intercept_tls_get_addr=0"
   "UBSAN_OPTIONS=print_stacktrace=1"
   "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/cmake/tsan.supp"
   "XHAT_TEST_CACHE=${xhat_test_kernels}"
