@@ -25,8 +25,8 @@ set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
 elseif(label STREQUAL "core")
-  # Looking for use after return takes a third of the time. Where Halide compiles it is needed: its compiler has a stack of its own, on
-  # which frames that are not kept apart look like overflows.
+  # The sanitizer's search for uses of stack memory after return takes a third of the time. Tests that compile kernels keep it in every run:
+  # Halide's compiler runs on a stack of its own, and there the sanitizer reports false overflows without it.
   string(REPLACE "use_after_return=1" "use_after_return=0" environment "${environment}")
 endif()
 foreach(suite IN LISTS suites)

@@ -13,8 +13,8 @@ function(xhat_sources var folder regex)
   set(${var} ${sources} PARENT_SCOPE)
 endfunction()
 
-# xhat_joined(TARGET): its files are compiled a dozen at a time, in a quarter of the time: what they include is parsed, and what they
-# instantiate is compiled, once. So names in anonymous namespaces differ within a folder. -DXHAT_JOIN=OFF: each by itself.
+# xhat_joined(TARGET): its files are compiled a dozen at a time. What several of them include is then parsed once, and what they
+# instantiate is compiled once. So names in anonymous namespaces differ within a folder. -DXHAT_JOIN=OFF: each by itself.
 option(XHAT_JOIN "Compile the engine's files a dozen at a time" ON)
 function(xhat_joined target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${XHAT_JOIN} UNITY_BUILD_BATCH_SIZE 12)

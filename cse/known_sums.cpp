@@ -5,9 +5,6 @@
 #include "cse/auto_inliner.h"
 
 namespace xhat {
-namespace {
-
-}  // namespace
 
 void KnownSums::remember(const Definition& d) {
   const Node n = a_[d.body];

@@ -141,7 +141,8 @@ struct Kernel {
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
   int64_t bytes_packed = 0;     // of operands of products, copied by each tile into the order in which it reads them
-  // Of memory, that could have been moved while it was waited for short runs: the price of tiles that take a few columns of a matrix.
+  // Bytes that memory could have moved while a kernel waits for it, because its tiles touch tensors in short runs, as where they take a few
+  // columns of a matrix.
   int64_t bytes_waited = 0;
   int64_t bytes_priced() const { return bytes_moved + bytes_packed + bytes_waited; }  // what plans are compared by
   int64_t flops = 0;

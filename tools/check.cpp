@@ -251,7 +251,7 @@ class Check {
   void beside_plain(Buffers& got, const Draw& draw, const std::map<std::string, double>& epsilon, int64_t length, double stored) {
     for (TensorId t : plain_.gradients) {
       const std::string& name = plain_.tensors[t].name;
-      const Array plain = draw.wanted.at(name);
+      const Array& plain = draw.wanted.at(name);
       auto unit = epsilon.find(name);
       if (!plain.real() || unit == epsilon.end() || unit->second <= epsilon_of(DType::f64)) continue;
       auto slack = draw.slack.find(name);

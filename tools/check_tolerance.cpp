@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "ad/harder_ranges.h"
-
 namespace xhat::tool {
 namespace {
 
