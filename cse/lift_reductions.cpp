@@ -31,7 +31,11 @@ class Lifter {
       next.body = lifted(d);
       done.insert(done.end(), fresh_.begin(), fresh_.end());
       fresh_.clear();
-      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless_reduction(a_, next), next.target());
+      if (is_reduction(a_[next.body].op)) {
+        auto key = nameless_reduction(a_, next);
+        known_.try_emplace(key, next.target());
+        anywhere_.try_emplace({key[0], next.axes.size()}, next.target());
+      }
       done.push_back(std::move(next));
     }
     p_.body.definitions = std::move(done);
@@ -92,12 +96,36 @@ class Lifter {
     std::vector<Id> free(a_[reduction].free_axes().begin(), a_[reduction].free_axes().end());
     auto box = boxes(free);
     if (!box) return reduction;
+    if (auto known = defined_already(reduction, *box, ways)) return *known;
     Id condition = kNone;
     if (must_be_exact(reduction, *box))
       condition = exists(guarded_by(a_, guarded_by(a_, asked_for(original), inside_of(free)), ways.all), free);
     else
       condition = helpful(reduction, ways, *box);
     return defined(under(reduction, condition));
+  }
+
+  // The same reduction is a definition, and every way to here stays inside it: it is read, so that what is compared with its values is
+  // its values. (Of `if p < 2 then sum(q: x[p,q]) == m` where the sum is defined for p below 2 alone.)
+  std::optional<Id> defined_already(Id reduction, const std::vector<AxisRange>& box, const Ways& ways) {
+    Definition same;
+    same.axes = box;
+    same.body = boxed(a_, reduction, false);
+    auto known = anywhere_.find({nameless_reduction(a_, same)[0], box.size()});
+    if (known == anywhere_.end()) return std::nullopt;
+    std::vector<Id> holds;
+    for (Id c : {ways.all, ways.shared})
+      for (; !is_true(a_, c); c = outer_of(a_, c))
+        if (Id last = is_chain(a_, c) ? a_[c].arg(1) : c; tensors_read(a_, last).empty()) holds.push_back(last);
+    const auto& type = p_.tensors[known->second];
+    std::vector<Id> indices;
+    for (size_t i = 0; i < box.size(); ++i) {
+      indices.push_back(box[i].axis);
+      if (reads_.place(box[i].axis, type.shape[i], box, holds) != ReadBounds::Place::inside) return std::nullopt;
+    }
+    const bool whole = std::ranges::equal(box, type.shape, {}, &AxisRange::end);
+    if (whole) return a_.read(known->second, type.type, indices);
+    return a_.read_or(known->second, type.type, indices, a_.constant(type.type, 0));
   }
 
   // A path condition with reads for the reductions in it. A way to a reduction through a condition that holds this very
@@ -355,6 +383,7 @@ class Lifter {
       const std::string& name = p_.tensors[definition_->target()].name;
       it->second = p_.add_tensor(name + "_" + std::string(info(a_[reduction].op).text), type, shape);
       made.targets = {it->second};
+      anywhere_.try_emplace({it->first[0], made.axes.size()}, it->second);
       fresh_.push_back(made);
     }
     if (is_inside(box, indices, shape)) return a_.read(it->second, type, indices);
@@ -376,6 +405,7 @@ class Lifter {
   bool before_gather_;
   std::vector<Definition> fresh_;
   std::map<std::vector<Id>, TensorId> known_;  // reductions that are definitions already, to share them
+  std::map<std::pair<Id, size_t>, TensorId> anywhere_;  // the same, whatever the size of their axes
   // Of the definition at work:
   const Definition* definition_ = nullptr;
   Id body_ = kNone;

@@ -1,6 +1,7 @@
 // Renders errors: the place, the message, the source line and a caret under the column.
 #include "expr/error.h"
 
+#include <algorithm>
 #include <string_view>
 
 namespace xhat {
@@ -29,12 +30,25 @@ std::string caret_under(std::string_view line, int column) {
   return caret + '^';
 }
 
+// Of a line that is longer than any terminal, what stands around the column. By how much the column moves to the left.
+int cropped(std::string& line, int column) {
+  constexpr int kWidest = 200, kAround = 80;
+  const int length = static_cast<int>(line.size());
+  const bool plain = std::ranges::all_of(line, [](char c) { return c >= ' '; });  // else columns are no bytes
+  if (length <= kWidest || !plain) return 0;
+  const int begin = std::clamp(column - 1 - kAround, 0, length - 2 * kAround);
+  const bool more = begin + 2 * kAround < length;
+  line = (begin > 0 ? "..." : "") + line.substr(static_cast<size_t>(begin), 2 * kAround) + (more ? "..." : "");
+  return begin > 0 ? begin - 3 : 0;
+}
+
 std::string render(const std::string& message, Pos pos, const std::string& file, const std::string& text) {
   if (!pos.known()) return "error: " + message;
   std::string place = std::to_string(pos.line) + ":" + std::to_string(pos.column);
   if (!file.empty()) place = file + ":" + place;
-  std::string_view line = line_of(text, pos.line);
-  return place + ": error: " + message + "\n" + std::string(line) + "\n" + caret_under(line, pos.column);
+  std::string line(line_of(text, pos.line));
+  const int left = cropped(line, pos.column);
+  return place + ": error: " + message + "\n" + line + "\n" + caret_under(line, pos.column - left);
 }
 
 }  // namespace

@@ -118,6 +118,7 @@ class Planner {
   void find_neighbours(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
+  int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;

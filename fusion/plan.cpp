@@ -63,10 +63,12 @@ Shape Planner::take_apart(const Definition& d) const {
     middle[r.axis] = value_at(r.begin, middle) + s.extents.back() / 2;
   }
   Replacements windows;
+  // Of i-8..i+9 another i takes other values. Of u..T it takes some of the same: a triangle is no window.
   for (const AxisRange& r : s.axes) {
-    auto begins = operands_of(a, r.begin, Op::maximum);
-    auto first = std::ranges::find_if(begins, [&](Id b) { return a[b].axes_count > 0; });
-    if (first != begins.end()) windows[r.axis] = p_.arena->add(*first, r.axis);
+    auto begins = operands_of(a, r.begin, Op::maximum), ends = operands_of(a, r.end, Op::minimum);
+    auto moves = [&](Id bound) { return a[bound].axes_count > 0; };
+    auto first = std::ranges::find_if(begins, moves);
+    if (first != begins.end() && std::ranges::any_of(ends, moves)) windows[r.axis] = p_.arena->add(*first, r.axis);
   }
   for (Id id : reachable(a, d.body))
     if (is_read(a[id].op)) {
@@ -274,7 +276,7 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   count_bytes(as_tiled(draft, kernel), kernel);
   if (alone(kernel.members[0])) {  // not in our tiles
     kernel.bytes_moved = kernel.bytes_unavoidable;
-    kernel.bytes_packed = kernel.bytes_waited = 0;
+    kernel.bytes_packed = kernel.bytes_waited = kernel.bytes_in_vain = 0;
     kernel.finish = false;
   }
   return kernel;

@@ -144,7 +144,9 @@ struct Kernel {
   // Bytes that memory could have moved while a kernel waits for it, because its tiles touch tensors in short runs, as where they take a few
   // columns of a matrix.
   int64_t bytes_waited = 0;
-  int64_t bytes_priced() const { return bytes_moved + bytes_packed + bytes_waited; }  // what plans are compared by
+  // Bytes that could be moved while products multiply what lies beyond a triangle or a band, because a tile has many of its rows.
+  int64_t bytes_in_vain = 0;
+  int64_t bytes_priced() const { return bytes_moved + bytes_packed + bytes_waited + bytes_in_vain; }  // what plans are compared by
   int64_t flops = 0;
   bool streams = false;         // writes its results past the cache
   bool finish = false;          // has a second step that adds up per-tile partial results
