@@ -1,10 +1,8 @@
 # Read by ctest, not by the build: asks ${program} for its gtest suites and declares one test for each.
-# Labels: ${label}; `slow` or `gpu` where the suite's name says so; `sanitize`, for the sanitized builds, where not: drivers of
-# devices know nothing of sanitizers. Nor where many kernels go through code that other suites run too: minutes each. `tsan`: suites in
-# which threads meet, for the preset of that name.
+# Labels: ${label}; ${runs}, which is `sanitize` or `released` (cmake/targets.cmake); `slow` or `gpu` where the suite's name says so; `tsan`:
+# suites in which threads meet, for the preset of that name.
 set(slow_suites "Slow|Stress|Speed")
 set(gpu_suites "Gpu")
-set(released_suites "/(KernelGoldenTest|KernelCounts|RecomputeTest|TvmKernelTest|RelayKernels|LoweredCode|AuditTest|ComposedProgramTest|PastTheCache|VectorMath)$|ManyKernels$|^Tuning$|^VectorMathDense$")
 set(threaded_suites "^(Call|CallTest|Threads|ThreadPool|Tiles|InOrder|Moments|BatchSizes|KernelsOnDisk|RuntimeFailure|Finish|Products)$")
 
 set(suites "")
@@ -19,7 +17,7 @@ endif()
 if(suites STREQUAL "" AND NOT optional)
   # Without this, a program that was not built or does not start would pass unnoticed.
   add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
-  set_tests_properties(${label}.missing PROPERTIES LABELS "${label};sanitize")
+  set_tests_properties(${label}.missing PROPERTIES LABELS "${label};${runs}")
 endif()
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
@@ -35,14 +33,11 @@ foreach(suite IN LISTS suites)
   if(suite MATCHES "^DISABLED_|^Running main")
     continue()
   endif()
+  set(labels "${label};${runs}")
   if(suite MATCHES "${slow_suites}")
-    set(labels "${label};slow")
+    list(APPEND labels slow)
   elseif(suite MATCHES "${gpu_suites}")
-    set(labels "${label};gpu")
-  elseif(suite MATCHES "${released_suites}")
-    set(labels "${label}")
-  else()
-    set(labels "${label};sanitize")
+    list(APPEND labels gpu)
   endif()
   if(suite MATCHES "${threaded_suites}")
     list(APPEND labels tsan)

@@ -52,24 +52,48 @@ function(xhat_program name subfolder sources)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${subfolder})
 endfunction()
 
-# xhat_test_program(NAME LABEL OPTIONAL SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite. If OPTIONAL,
-# it is built only by name, and there are no such tests where it was not built.
+# xhat_test_rooms(VAR ROOM...): the test files of these folders of tests/.
+function(xhat_test_rooms var)
+  set(all "")
+  foreach(room IN LISTS ARGN)
+    xhat_sources(sources tests/${room} "_test\\.cpp$")
+    list(APPEND all ${sources})
+  endforeach()
+  set(${var} ${all} PARENT_SCOPE)
+endfunction()
+
+# xhat_test_program(NAME LABEL RUNS SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite. RUNS is the one
+# run of ./test that it is for, and another label of its tests. `sanitize`: other builds make it only by name, and have no such tests where
+# it was not made. `released`: sanitized builds do not have it.
 # Finer (one process per test) would pay Halide's start-up, about half a second, hundreds of times; coarser would
 # neither run in parallel nor survive a crash.
-function(xhat_test_program name label optional sources)
+function(xhat_test_program name label runs sources)
   list(FILTER sources EXCLUDE REGEX "^$")
-  if(NOT sources MATCHES "_test\\.cpp")
+  if(NOT sources MATCHES "_test\\.cpp" OR (runs STREQUAL "released" AND XHAT_SANITIZE))
     return()
+  endif()
+  set(optional OFF)
+  if(runs STREQUAL "sanitize" AND NOT XHAT_SANITIZE)
+    set(optional ON)
   endif()
   xhat_program(${name} tests "${sources}" ${ARGN} GTest::gtest_main)
   # Parsed once and not in each of a hundred files: a third of the time that compiling tests takes.
   target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <algorithm> <cmath> <filesystem> <fstream> <functional> <map> <memory> <optional>
                             <set> <sstream> <string> <unordered_map> <vector> <fmt/format.h>)
   set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${optional})
+  # Compiling tests costs more than running them. But of templates and inline functions that the engine has too, its optimised code must
+  # stay: the linker keeps what it sees first.
+  target_compile_options(${name} PRIVATE -O0)
+  set(engine $<TARGET_FILE:xhat_expr>,$<TARGET_FILE:xhat_ad>,$<TARGET_FILE:xhat_cse>,$<TARGET_FILE:xhat_fusion>)
+  if(NOT label STREQUAL "core")
+    string(APPEND engine ,$<TARGET_FILE:xhat_runtime>)
+  endif()
+  target_link_options(${name} PRIVATE "LINKER:--whole-archive,${engine},--no-whole-archive")
   set(script ${PROJECT_BINARY_DIR}/tests/${name}_suites.cmake)
   file(CONFIGURE OUTPUT ${script} CONTENT [[
 set(program "@PROJECT_BINARY_DIR@/tests/@name@")
 set(label "@label@")
+set(runs "@runs@")
 set(optional @optional@)
 set(source_dir "@PROJECT_SOURCE_DIR@")
 set(environment "@xhat_test_environment@")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Values and gradients of ops by PyTorch in float64, for tests/runtime_oracle_test.cpp.
+"""Values and gradients of ops by PyTorch in float64, for tests/kernels/oracle_test.cpp.
 
     pip install torch numpy && python3 tests/oracle/make_values.py
 

@@ -1,0 +1,106 @@
+// Files of kernels that are not what they should be: seen before they are loaded, and made anew.
+#include "runtime/fingerprint.h"
+#include "tests/helpers/disk_cache_helper.h"
+
+#include <unistd.h>
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+using runtime::KernelRecord;
+using KernelFiles = KernelsOnDisk;
+
+TEST_F(KernelFiles, AnyDamagedByteIsSeen) {
+  const std::string good = content(filled());
+  ASSERT_TRUE(runtime::read_record(good));
+  std::string bad = good;
+  size_t taken = 0;
+  for (size_t i = 0; i < bad.size(); ++i) {
+    bad[i] = static_cast<char>(bad[i] ^ (1 << i % 8));
+    taken += runtime::read_record(bad).has_value();
+    bad[i] = good[i];
+  }
+  for (size_t size = 0; size < good.size(); ++size) taken += runtime::read_record(good.substr(0, size)).has_value();
+  for (const std::string& more : {std::string("x"), std::string(4096, '\0'), good}) taken += runtime::read_record(good + more).has_value();
+  EXPECT_EQ(taken, 0u);
+}
+
+TEST_F(KernelFiles, WhatIsDamagedIsMadeAnew) {
+  const fs::path file = filled();
+  const std::string good = content(file), key = record(file).key;
+  auto put = [&](const std::string& bytes) {
+    fs::remove(file);
+    std::ofstream(file, std::ios::binary) << bytes;
+    fs::permissions(file, fs::perms(0600));
+  };
+  for (size_t at : {size_t{0}, size_t{100}, good.size() / 2, good.size() - 100, good.size() - 1}) {
+    SCOPED_TRACE(at);
+    std::string bad = good;
+    bad[at] = static_cast<char>(~bad[at]);
+    put(bad);
+    expect_made_anew(file, key);
+    put(good.substr(0, at));
+    expect_made_anew(file, key);
+  }
+}
+
+TEST_F(KernelFiles, WhatIsOfAnotherBuildOrKernelIsMadeAnew) {
+  const fs::path file = filled();
+  const KernelRecord right = record(file);
+  std::string object = content(file);
+  object.resize(object.size() - runtime::trailer(object, right).size());
+  ASSERT_EQ(object + runtime::trailer(object, right), content(file));
+  auto put = [&](const KernelRecord& r) {
+    fs::remove(file);
+    std::ofstream(file, std::ios::binary) << object + runtime::trailer(object, r);
+    fs::permissions(file, fs::perms(0600));
+  };
+  put(right);
+  EXPECT_NE(load(right.key), nullptr);
+  KernelRecord other = right;
+  other.fingerprint.back() ^= 1;
+  put(other);
+  expect_made_anew(file, right.key);
+  other = right;
+  other.key += " ";
+  put(other);
+  expect_made_anew(file, right.key);
+}
+
+// What xhat itself tells LLVM is in its sources already; a process that has compiled a kernel finds those of one that has not.
+TEST_F(KernelFiles, WhatLlvmIsToldByItsUserIsInTheFingerprint) {
+  auto told = [](const char* options) {
+    Environment set(runtime::kLlvmVariable, options);
+    return runtime::code_fingerprint();
+  };
+  EXPECT_EQ(told(runtime::kLlvmOptions), told(""));
+  EXPECT_NE(told("-some-option"), told(""));
+}
+
+TEST_F(KernelFiles, WhatOthersCanWriteIsMadeAnew) {
+  const fs::path file = filled();
+  const std::string key = record(file).key, good = content(file);
+  for (int rights : {0620, 0602, 0666}) {
+    ASSERT_EQ(chmod(file.c_str(), static_cast<mode_t>(rights)), 0);
+    expect_made_anew(file, key);
+  }
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(file.c_str(), 1, 1), 0);
+    expect_made_anew(file, key);
+  }
+  fs::rename(file, folder_ / "elsewhere");
+  fs::create_symlink(folder_ / "elsewhere", file);
+  expect_made_anew(file, key);
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);  // opening one waits for a writer
+  expect_made_anew(file, key);
+
+  ASSERT_EQ(chmod(cache_.c_str(), 0777), 0);
+  EXPECT_EQ(load(key), nullptr);
+  expect_one_warning("it is no folder that only its owner, who runs this, can write to");
+  EXPECT_EQ(files().size(), 1u);
+}
+
+}  // namespace
+}  // namespace xhat

@@ -1,0 +1,117 @@
+// Random programs of the second generator (tests/helpers/composed_program.h) through what `xhat check` does, each in one combination of
+// policies, processor level and sizes. A failure prints the seed, the command for the tool and the reduced program;
+// XHAT_PROPERTY_SEED=that seed XHAT_PROPERTY_COUNT=1 runs it alone.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <map>
+
+#include "ad/gradient.h"
+#include "tests/helpers/composed_program.h"
+#include "tests/helpers/random_program.h"
+#include "tests/helpers/runtime_check.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+// Every kParts-th program, so that ctest can run the parts side by side.
+constexpr int kParts = 4;
+
+// About how many nodes an evaluator visits for the op and its gradients.
+double visits(const Program& op, const DimValues& dims) {
+  const Program p = gradient(op);
+  const Arena& a = *p.arena;
+  double largest = 1, all = 0;
+  for (const auto& [name, value] : dims) largest = std::max(largest, static_cast<double>(value));
+  auto extent = [&](const AxisRange& r) {
+    return range_is_plain(a, r) ? static_cast<double>(evaluate_extent(a, r.end, dims)) : largest;
+  };
+  auto points = [&](const std::vector<AxisRange>& axes) {
+    double n = 1;
+    for (const AxisRange& r : axes) n *= extent(r);
+    return n;
+  };
+  for (const Definition& d : p.body.definitions) {
+    if (d.is_call()) continue;
+    std::map<Id, double, std::greater<>> of = {{d.body, points(d.axes)}};  // parents before children
+    for (const auto& [id, times] : of) {
+      all += times;
+      const double below = is_reduction(a[id].op) ? times * points(reduce_axes(a[id])) : times;
+      for (Id x : a[id].args()) of[x] = std::max(of[x], below);
+    }
+  }
+  return all;
+}
+
+// Small sizes, odd ones, and among every ten one of 0, 1 or 2; as the op can have them. At most `most`.
+DimValues dims_of(const Program& op, uint64_t seed, int64_t most) {
+  constexpr int64_t kSizes[] = {3, 5, 17, 4, 9, 1, 2, 19, 6, 0};
+  uint64_t bits = mixed(seed * 2 + 1);
+  DimValues wanted;
+  for (const Dim& d : op.dims) {
+    if (d.definition == kNone) wanted[op.arena->name(d.dim)] = std::min(most, kSizes[bits % std::size(kSizes)]);
+    bits /= std::size(kSizes);
+  }
+  try {
+    return solve_dims(op, {}, sample_dims(op, seed, wanted));
+  } catch (const Error&) {  // a precondition
+    return solve_dims(op, {}, sample_dims(op, seed));
+  }
+}
+
+// Sizes at which the evaluator, which is called some dozen times, takes well below a second: a product over N^2 factors for each of N^3
+// results is N^7 visits of its gradient.
+DimValues dims_for(const Program& op, uint64_t seed) {
+  constexpr double kMostVisits = 2e6;
+  DimValues dims;
+  for (int64_t most : {19, 9, 5, 3}) {
+    dims = dims_of(op, seed, most);
+    if (visits(op, dims) <= kMostVisits) break;
+  }
+  return dims;
+}
+
+std::string failure(const std::string& text, uint64_t seed) {
+  Program op;
+  try {
+    op = parse_op(text);
+  } catch (const std::exception& e) {
+    return fmt::format("source: {}", e.what());
+  }
+  const DimValues dims = dims_for(op, seed);
+  for (const CheckConfig& config : check_configs(seed, false)) {
+    std::string f = check_failure(op, dims, seed, config);
+    if (!f.empty() && !f.starts_with(kNoData)) return f + "\n" + check_command("FILE", dims, seed, config) + "\n";
+  }
+  return "";
+}
+
+class ComposedProgramTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ComposedProgramTest, PassesWhatCheckCompares) {
+  int refused = 0, programs = 0;
+  auto program = [&](uint64_t seed) {
+    ComposedProgram p = composed_program(seed);
+    refused += p.refused;
+    ++programs;
+    return p.text;
+  };
+  std::string report = failing_programs(GetParam(), kParts, property_count(300, 20000), program, failure);
+  std::cout << fmt::format("{} programs, {} more refused by the front end\n", programs, refused);
+  EXPECT_LE(refused, programs) << "the generator writes too much that is not valid";
+  EXPECT_TRUE(report.empty()) << report;
+}
+// A prefix each makes a suite each, and a suite is what ctest runs.
+INSTANTIATE_TEST_SUITE_P(First, ComposedProgramTest, ::testing::Values(0));
+INSTANTIATE_TEST_SUITE_P(Second, ComposedProgramTest, ::testing::Values(1));
+INSTANTIATE_TEST_SUITE_P(Third, ComposedProgramTest, ::testing::Values(2));
+INSTANTIATE_TEST_SUITE_P(Fourth, ComposedProgramTest, ::testing::Values(3));
+
+}  // namespace
+}  // namespace xhat

@@ -1,0 +1,199 @@
+// Shapes of code that speed hangs on, counted in what is lowered and not timed: a scatter that lists what falls into its tile, a
+// map walked in phases, windows whose rows are computed together from a padded plane. And their values, with buffers that are
+// aligned to an element only, in tiles of several sizes, with the same bits for 1, 2 and 4 threads.
+#include <gtest/gtest.h>
+
+#include "ad/gradient.h"
+#include "tests/helpers/golden.h"
+#include "tests/helpers/lowered_code.h"
+#include "tests/helpers/runtime_helper.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+// At least this often, and at most, in the code of the direction's only kernel.
+struct Phrase {
+  const char* text;
+  int least, most;
+};
+
+struct Case {
+  const char* name;
+  const char* text;
+  DimValues dims;
+  bool backward;
+  std::vector<Phrase> phrases;
+  int64_t tile_bytes = 4096;
+};
+
+constexpr const char* kBag = "op f(table: f32[V,D], ids: i32[B,L] const) -> (y) { y[b,d] = sum(l: table[abs(ids[b,l])%V,d]) }";
+constexpr const char* kPool =
+    "op f(x: f32[N,2*H,2*W]) -> (y) { y[n, i in 0..H, j in 0..W] = max(r in 0..2, s in 0..2: x[n,2*i+r,2*j+s]) }";
+constexpr const char* kDepthwise =
+    "op f(x: f32[N,C,H,W], w: f32[C,3,3]) -> (y) {\n"
+    " y[n,c, i in 0..H, j in 0..W] = sum(r,s: x[n,c,i+r-1,j+s-1 else 0] * w[c,r,s])\n}";
+
+constexpr const char* kBilateral =
+    "op f(x: f32[N,H,W]) -> (y) {\n"
+    " w[n,i,j, r in 0..3, s in 0..3] = exp(-(x[n,i+r-1,j+s-1 else 0] - x[n,i,j])^2)\n"
+    " y[n,i,j] = sum(r,s: w[n,i,j,r,s] * x[n,i+r-1,j+s-1 else 0]) / sum(r,s: w[n,i,j,r,s])\n}";
+
+std::vector<Case> cases() {
+  return {
+      {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true,
+       {{"xhat_list", 1, 1}, {"allocate xh_acc", 2, 2}, {"[float32 * 32]", 2, 2}}},  // of a row, in registers
+      {"bag_of_short_rows", kBag, {{"V", 300}, {"D", 3}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 1, 1}, {"allocate xh_acc", 0, 0}}},
+      {"bag_of_planes", "op f(x: f32[V,E,D], w: f32[B,E] const, ids: i32[B] const) -> (y) { y[b,e,d] = x[abs(ids[b])%V,e,d] * w[b,e] }",
+       {{"V", 90}, {"E", 3}, {"D", 150}, {"B", 90}}, true, {}},
+      {"of_few", "op f(x: f32[V,D], ids: i32[63] const) -> (y) { y[b,d] = x[abs(ids[b])%V,d] }", {{"V", 70}, {"D", 37}}, true,
+       {{"xhat_list", 0, 0}}},
+      {"bag_in_one_tile", kBag, {{"V", 7}, {"D", 37}, {"B", 19}, {"L", 7}}, true, {{"xhat_list", 0, 0}}, 1 << 20},
+      {"histogram", "op f(x: f32[V], ids: i32[N] const) -> (y) { y[n] = x[abs(ids[n])%V] }", {{"V", 300}, {"N", 501}}, true,
+       {{"xhat_list", 1, 1}}},
+      {"strided_places", "op f(x: f32[3*V,D], ids: i32[N,M] const) -> (y) { y[n,m,d] = x[3*(abs(ids[n,m])%V)+2,d] * f32(d) }",
+       {{"V", 40}, {"D", 18}, {"N", 9}, {"M", 33}}, true, {}},
+      {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
+      {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
+      {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
+      {"gated", "op f(a: f32[N,D], b: f32[N,D]) -> (y) { y[n,d] = a[n,d] * (1 / (1 + exp(-a[n,d]))) * b[n,d] }", {{"N", 40}, {"D", 70}}, true,
+       {{"allocate", 0, 0}}},  // the sigmoid that both gradients read stays in registers
+      {"gated_and_summed", "op f(a: f32[N,D], b: f32[D]) -> (y) { y[n,d] = a[n,d] * (1 / (1 + exp(-a[n,d]))) * b[d] }", {{"N", 40}, {"D", 70}},
+       true, {}},
+      {"scaled_rows", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d] }",
+       {{"N", 40}, {"D", 128}}, true, {{"$x, 0, n_", 0, 0}, {"allocate", 4, 4}}},  // g's gradient is summed in the loop over the rows
+      {"scaled_rows_with_ends", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d] }",
+       {{"N", 41}, {"D", 77}}, true, {{"$x, 0, n_", 0, 0}}},
+      {"normalized_rows",
+       "op f(x: f64[N,D], g: f64[D], h: f64[D]) -> (y) {\n"
+       " m[n] = mean(d: x[n,d])\n y[n,d] = (x[n,d] - m[n]) / sqrt(mean(k: (x[n,k] - m[n])^2) + 0.1) * g[d] + h[d]\n}",
+       {{"N", 40}, {"D", 100}}, true, {{"$x, 0, n_", 0, 0}}},
+      {"map_with_a_bias", "op f(x: f32[N,D], b: f32[D]) -> (y) { y[n,d] = tanh(x[n,d] + b[d]) }", {{"N", 40}, {"D", 96}}, true,
+       {{"$x, 0, n_", 0, 0}, {"allocate", 1, 1}}},
+      {"map_with_a_bias_of_images", "op f(x: f32[N,H,W,C], b: f32[C]) -> (y) { y[n,h,w,c] = tanh(x[n,h,w,c] + b[c]) }",
+       {{"N", 6}, {"H", 5}, {"W", 7}, {"C", 20}}, true, {}},
+      {"two_biases", "op f(x: f32[N,D], b: f32[D], w: f32[N,D] const) -> (y) { y[n,d] = exp(x[n,d] + b[d]) * (w[n,d] + b[d]) }",
+       {{"N", 40}, {"D", 96}}, true, {}},
+      {"columns_of_rows_with_sums",  // which stay where they are: the map's elements need their row's sum
+       "op f(x: f32[N,D]) -> (y, t) {\n s[n] = sum(d: x[n,d])\n y[n,d] = x[n,d] * s[n]\n t[d] = sum(n: tanh(y[n,d]))\n}",
+       {{"N", 40}, {"D", 96}}, false, {{"$x, 0, n_", 1, 1}}},
+      {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
+      {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
+       {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {".s1.p1", 2, 99}, {"xh_row", 0, 0}, {"xh_ends", 0, 0}}},  // whole rows
+      {"depthwise_uneven", kDepthwise, {{"N", 3}, {"C", 2}, {"H", 7}, {"W", 29}}, true, {}},
+      {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false,
+       {{"allocate xh_shifted", 4, 8}, {"allocate xh_few", 0, 0}}, 1 << 16},
+      {"bilateral_backward", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, true,  // dy / sum of weights: in a copy with a border
+       {{"allocate xh_shifted", 4, 8}, {"allocate xh_few", 0, 0}, {"allocate xh_pad", 3, 3}}, 1 << 16},
+      {"of_two_maps", 
+       "op f(x: f32[H,W]) -> (y, z) {\n"
+       " t[i,j] = sum(r in 0..3: exp(-(x[i+r-1,j else 0] - x[i,j])^2))\n y[i,j] = 1 / t[i,j]\n z[j,i] = sqrt(t[i,j])\n}",
+       {{"H", 40}, {"W", 70}}, false, {}, 1 << 16},
+      {"bilateral_in_few_columns", kBilateral, {{"N", 3}, {"H", 5}, {"W", 17}}, false, {}},
+      {"one_sided", "op f(x: f32[N,W]) -> (y) { y[n,j] = sum(s in 0..3: exp(x[n,j+s else 2] - 0.5*x[n,j])) }",
+       {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 0, 0}}},
+      {"at_one_place", "op f(x: f32[N,W], z: f32[N,W]) -> (y) { y[n,j] = sum(s in 0..3 if j + s < W: exp(x[n,j+s else 2]) * z[n,j]) }",
+       {{"N", 20}, {"W", 90}}, false, {{"allocate xh_shifted", 0, 0}, {"allocate xh_pad", 1, 1}}},
+      {"two_tensors",
+       "op f(x: f32[H,W], z: f32[H,W]) -> (y) {\n"
+       " y[i,j] = sum(r in 0..3: tanh(x[i+r-1,j else 1]*z[i+r-1,j else 2]) * x[i+r-1,j else 1] * tanh(x[i,j]*z[i,j]))\n}",
+       {{"H", 70}, {"W", 40}}, false, {{"allocate xh_shifted", 0, 0}, {"allocate xh_pad", 2, 2}}, 1 << 20},
+      {"beyond_the_other_axes", "op f(x: f32[K,M,N]) -> (y) { y[i in 0..N, j in 0..M] = prod(k in 0..3: 1 + x[i,j,k-1 else 0]) }",
+       {{"K", 5}, {"M", 6}, {"N", 33}}, false, {}},
+      {"two_places_in_one_copy",
+       "op f(x: f32[N,M,K]) -> (y) {\n"
+       " y[i in 0..N, j in 0..M] = prod(k in 0..3: pow(1.5 + x[i,j,2*k-1 else -0.5]^2, x[0,i-1,j else -0.5]))\n}",
+       {{"N", 9}, {"M", 5}, {"K", 8}}, false, {}},
+      {"box_blur", "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0]) }",
+       {{"N", 3}, {"H", 11}, {"W", 300}}, true, {{"xh_inside", 1, 99}, {"min(ramp(", 0, 0}}, 1 << 14},  // no lane by itself
+      {"windows_to_one_side",
+       "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..2, s in 0..5: x[n,i-r,j+s-3 else 2]^2) }",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, false, {{"xh_inside", 1, 99}, {"min(ramp(", 0, 0}}, 1 << 14},
+      {"windows_within", "op f(x: f32[N,H+2,W+3]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..4: x[n,i+r,j+s]) }",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, true, {}, 1 << 14},
+      {"windows_over_rows_of_two_lengths",
+       "op f(x: f32[N,H,W], z: f32[H,W+4]) -> (y) {\n"
+       "  y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0] * z[i+r-2,j+s+3 else 1])\n}",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, false, {{"xh_inside", 1, 99}, {"min(ramp(", 0, 0}}, 1 << 14},
+      {"windows_outside",
+       "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r,j+s+W else 2]) }",
+       {{"N", 3}, {"H", 9}, {"W", 269}}, false, {}, 1 << 14},
+      {"rows_a_page_apart", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
+       {{"N", 30}, {"K", 1024}, {"O", 256}}, false, {{"allocate xh_part", 1, 1}}},
+      {"rows_elsewhere", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
+       {{"N", 30}, {"K", 1016}, {"O", 256}}, false, {{"allocate xh_part", 0, 0}}},
+      {"sums_of_the_batch_and_of_each", "op f(x: f32[N,C,H]) -> (y, t) {\n"
+       " t[c] = sum(n,h: x[n,c,h]); s[n,c] = sum(h: x[n,c,h]^2); y[n,c,h] = x[n,c,h] * s[n,c]\n}",
+       {{"N", 40}, {"C", 8}, {"H", 512}}, false, {{"produce xh_acc", 1, 1}}},
+      {"few_rows_across", "op f(x: f32[N,8,8], w: f32[N,8,8]) -> (y) { y[n,i,j] = sum(k: x[n,i,k] * w[n,j,k]) }",
+       {{"N", 40}}, false, {{"allocate xh_part", 1, 1}, {"allocate xh_square", 1, 1}}},
+      {"three_in_a_row",
+       "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
+       " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then "
+       "a[n,(k+1)/2] / t[n,(k+1)/2] else 0\n}",
+       {{"N", 400}, {"M", 3}, {"K", 3}}, false, {}},
+      {"pair_of_floats",  // a + (b - a) is not b
+       "op f(a: f32[N,M], t: f32[N,M]) -> (y) { y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] else 1e10 * t[n,k/2] }",
+       {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 9}}},
+      {"pair_of_floats_with_a_tail",  // whose second lane is 0/0
+       "op f(a: f32[N,M], t: f32[N,M]) -> (y) { y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] / t[n,(k+1)/2] else t[n,k/2] }",
+       {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 9}}},
+      {"divided_by_nothing",  // Halide refuses what it finds to be 1/0, though nobody asks for it
+       "op f(x: f32[N]) -> (y) { y[n,i in 0..1] = let v = f32(i) in if v > 0.1 then rsqrt(v) + v^(-2) + 2.5 % v + 1/v else x[n] }",
+       {{"N", 40}}, false, {}},
+      {"a_border_beside_places_from_data",  // which may be anywhere, and are in no copy
+       "op f(x: f32[N,M], ids: i32[N]) -> (y) {\n"
+       " y[n] = x[n,min(M-1,max(0,ids[n]))] + sum(k in 0..n, j in 0..5: x[j,j else 0.5])\n}",
+       {{"N", 5}, {"M", 2}}, false, {}},
+      {"labels", "op f(x: f32[N,C], labels: i32[N] const) -> (y) { y[n,c] = if labels[n] == c then -x[n,c] else exp(x[n,c]) }",
+       {{"N", 9}, {"C", 100}}, true, {{"int64", 0, 0}}},  // compared in 32 bits
+      {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
+  };
+}
+
+class LoweredCode : public ::testing::TestWithParam<Case> {};
+
+CompileOptions options(const Case& c, int threads) {
+  CompileOptions o;
+  o.threads = threads;
+  o.fusion.serial_bytes = 0;
+  o.fusion.tile_bytes = c.tile_bytes;
+  return o;
+}
+
+TEST_P(LoweredCode, HasThePhrases) {
+  const Case& c = GetParam();
+  const CompileOptions o = options(c, 2);
+  const Program derived = derive(parse_op(c.text), o).program;
+  const Program direction = c.backward ? backward_program(derived) : infer_program(derived);
+  ::testing::internal::CaptureStderr();
+  const std::string code = lowered_code(only_spec(direction, c.dims, o.fusion));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(times_in(said, "Warning:"), 0) << "Halide warns whoever compiles: " << said;
+  for (const Phrase& p : c.phrases) {
+    const int n = times_in(code, p.text);
+    EXPECT_TRUE(p.least <= n && n <= p.most) << p.text << ": " << n << " times in\n" << code;
+  }
+}
+
+TEST_P(LoweredCode, HasTheValues) {
+  const Case& c = GetParam();
+  const Program op = parse_op(c.text), derived = gradient(op);
+  const Arrays data = random_data(derived, c.dims, 5), exact = evaluate_on(derived, data, c.dims);
+  for (int64_t tile_bytes : {2048, 1 << 20}) {
+    Case tiled = c;
+    tiled.tile_bytes = tile_bytes;
+    const Arrays one = run_both(compile(op, options(tiled, 1)), data, c.dims);
+    EXPECT_EQ(difference(exact, one, 1e-5), "") << "tiles of " << tile_bytes;
+    for (int threads : {2, 4}) {
+      const Arrays more = run_both(compile(op, options(tiled, threads)), data, c.dims);
+      for (const auto& [name, array] : one) EXPECT_EQ(more.at(name).reals, array.reals) << name << ", " << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, LoweredCode, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
+
+}  // namespace
+}  // namespace xhat

@@ -1,0 +1,237 @@
+// Every error of the parser with its place and words, and the limits of nesting.
+#include <gtest/gtest.h>
+
+#include "expr/ast.h"
+#include "expr/syntax.h"
+#include "tests/helpers/ast_helpers.h"
+
+namespace xhat::ast {
+namespace {
+
+// The message and place of the error that the text causes.
+std::string error_of(const std::string& text) {
+  try {
+    parse(text, "t.xh");
+  } catch (const Error& e) {
+    return std::to_string(e.pos().line) + ":" + std::to_string(e.pos().column) + ": " + e.message();
+  }
+  return "no error";
+}
+std::string error_in(const std::string& statements) {
+  return error_of("op f() -> (y) {\n" + statements + "\n}");
+}
+
+TEST(ParseErrorTest, Heads) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"", "1:1: there is no op here; write op NAME(parameters) -> (outputs) { definitions }"},
+      {"# only\n", "1:1: there is no op here; write op NAME(parameters) -> (outputs) { definitions }"},
+      {"prog f() -> (y) { }", "1:1: not yet: imperative programs (prog) come later"},
+      {"op f() -> (y) { y = 1 }\n\nprog g() -> (y) { var y = x[:,0] }",
+       "3:1: not yet: imperative programs (prog) come later"},
+      {"y = 1", "1:1: expected op or grad, found y"},
+      {"op (x) -> (y) { }", "1:4: expected a name after op, found ("},
+      {"op if() -> (y) { }",
+       "1:4: expected a name after op, found if, which is a reserved word; choose another name"},
+      {"op max() -> (y) { y = 1 }", "1:4: max is built in; give the op another name"},
+      {"op mean() -> (y) { y = 1 }", "1:4: mean is built in; give the op another name"},
+      {"op f32() -> (y) { y = 1 }", "1:4: f32 is built in; give the op another name"},
+      {"op pow() -> (y) { y = 1 }", "1:4: pow is built in; give the op another name"},
+      {"grad exp(x) -> (y) { y = 1 }", "1:6: exp is built in; only ops of the file have a grad"},
+      {"op f(x) -> (y) { }", "1:7: expected :, found ); a parameter is x: f32[N,C], a scalar one x: f32"},
+      {"op f(x: float[N]) -> (y) { }",
+       "1:9: expected a type, found float; types are f64 f32 f16 bf16 i64 i32 u32 u8 bool"},
+      {"op f(x: inout f32) -> (y) { }",
+       "1:9: inout belongs to imperative programs (prog); an op never writes its parameters"},
+      {"op f(x: f32[]) -> (y) { }",
+       "1:13: an extent is missing; a scalar is written without brackets, x: f32"},
+      {"op f(x: f32[N) -> (y) { }", "1:14: expected , or ] to close the [ at 1:12, found )"},
+      {"op f(x: f32[N] y: f32) -> (y) { }", "1:16: expected , or ) to close the ( at 1:5, found y"},
+      {"op f() (y) { }", "1:8: expected ->, found (; an op's head is op NAME(parameters) -> (outputs)"},
+      {"op f() -> y { }", "1:11: expected (, found y; outputs stand in parentheses, as in -> (y)"},
+      {"op f() -> () { }", "1:12: expected the name of an output, found ); an op has at least one"},
+      {"op f() -> (y: f32) { }",
+       "1:13: only names stand here; types and shapes of outputs follow from their definitions"},
+      {"op f() -> (y) y = 1", "1:15: expected {, found y"},
+      {"op f() -> (y) { y = 1", "1:22: expected } to close the { at 1:15, found the end of the file"},
+      {"op f() -> (y) {\n  y = 1\n\nop g() -> (z) { z = 1 }",
+       "4:1: expected } to close the { at 1:15, found op; ops do not stand inside each other"},
+      {"op f() -> (y) { y = 1 } }", "1:25: expected op or grad, found }"},
+      {"op f() -> (y) { y = 1 } op g() -> (y) { y = 1 }",
+       "1:25: expected the end of the op, found op; a newline or ; ends it"},
+  };
+  for (auto [text, want] : rows) EXPECT_EQ(error_of(text), want) << text;
+}
+
+TEST(ParseErrorTest, Statements) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"y[0] = 1",
+       "2:3: expected the name of an axis, found 0; the left side has new, distinct axes only, as in y[i,j] "
+       "= ...; "
+       "an index stands on the right"},
+      {"y[i+1] = 1",
+       "2:4: expected , or ], found +; the left side has new, distinct axes only, as in y[i,j] = ..."},
+      {"y[i in 0] = 3", "2:9: expected .. and the end of the range of i, found ]; as in i in 0..N"},
+      {"y[in] = 1",
+       "2:3: expected the name of an axis, found in, which is a reserved word; choose another name"},
+      {"y[i", "3:1: expected , or ] to close the [ at 2:2, found }"},
+      {"y == 1", "2:3: expected =, found ==; == compares, = defines"},
+      {"y += 1", "2:3: += belongs to imperative programs (prog); an op defines each name once"},
+      {"y[i] *= 1", "2:6: *= belongs to imperative programs (prog); an op defines each name once"},
+      {"y",
+       "2:2: expected = or [ after y, found the end of the line; a definition is NAME[axes] = expression"},
+      {"3 = y", "2:1: expected a definition, found 3; as in y[i,j] = x[j,i]"},
+      {"then = 3", "2:1: expected a definition, found then, which is a reserved word; choose another name"},
+      {"var x = 3", "2:1: var belongs to imperative programs (prog); an op holds definitions only"},
+      {"for i in 0..3 { }", "2:1: for belongs to imperative programs (prog); an op holds definitions only"},
+      {"while x { }", "2:1: while belongs to imperative programs (prog); an op holds definitions only"},
+      {"if x { }",
+       "2:1: if as a statement belongs to imperative programs (prog); here it stands inside an expression"},
+      {"v.transpose(0,1) = x", "2:2: views such as .transpose belong to imperative programs (prog)"},
+      {"(a, b) = exp(x)",
+       "2:10: names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none"},
+      {"(a, b[i]) = f(x)", "2:6: only names stand here; write (a, b) = f(x)"},
+      {"(a, b = f(x)", "2:7: expected , or ) to close the ( at 2:1, found ="},
+      {"dim N", "2:6: expected =, found the end of the line; as in dim OH = H/2"},
+      {"y = a b",
+       "2:7: expected the end of the statement, found b; a newline or ; ends it; is a sign missing?"},
+      {"y = a = b", "2:7: expected the end of the statement, found =; equality is written =="},
+      {"y = 0..H",
+       "2:6: expected the end of the statement, found ..; a range stands after in, as in y[i in 0..N]"},
+      {"y = a)", "2:6: expected the end of the statement, found ); it closes nothing"},
+  };
+  for (auto [text, want] : rows) EXPECT_EQ(error_in(text), want) << text;
+}
+
+TEST(ParseErrorTest, Expressions) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"y =",
+       "2:4: expected an expression, found the end of the line; a line goes on only inside ( ) or [ ]"},
+      {"y = ;", "2:4: expected an expression, found ;"},
+      {"y = a +\n  b",
+       "2:8: expected an expression, found the end of the line; a line goes on only inside ( ) or [ ]"},
+      {"\ty = a *\t)", "2:10: expected an expression, found )"},
+      {"y = a < b < c",
+       "2:11: comparisons do not chain: this < follows the < at 2:7; write a < b && b < c, or parentheses"},
+      {"y = a == b + 1 != c",
+       "2:16: comparisons do not chain: this != follows the == at 2:7; write a < b && b < c, or parentheses"},
+      {"y = a ** b", "2:8: expected an expression, found *; a power is written a^b"},
+      {"y = a // b", "2:8: expected an expression, found /; a comment starts with #"},
+      {"y = a <> b", "2:8: expected an expression, found >"},
+      {"y = a => b", "2:7: expected the end of the statement, found =; equality is written =="},
+      {"y = a & b", "2:7: & is no sign of the language; 'and' is written &&"},
+      {"y = a | b", "2:7: | is no sign of the language; 'or' is written ||"},
+      {"y = a $ b", "2:7: unexpected character $; names are made of letters, digits and _"},
+      {"y = \xCE\xBB", "2:5: unexpected character \xCE\xBB; names are made of letters, digits and _"},
+      {"y = \x01", "2:5: unexpected byte 1; names are made of letters, digits and _"},
+      {"y = .5", "2:5: digits are missing before the point; write 0.5 for .5"},
+      {"y = 1. + 2", "2:5: digits are missing after the point of 1.; write 1.0"},
+      {"y = 2H", "2:5: 2H is neither a number nor a name; a product is written 2*H"},
+      {"y = 1e", "2:5: 1e is neither a number nor a name; a product is written 1*e"},
+      {"y = (a\nz = 3", "3:1: expected ) to close the ( at 2:5, found z"},
+      {"y = f(a b)", "2:9: expected , or ) to close the ( at 2:6, found b"},
+      {"y = x[a b]", "2:9: expected , or ] to close the [ at 2:6, found b"},
+      {"y = x[a)", "2:8: expected , or ] to close the [ at 2:6, found )"},
+      {"y = x[]", "2:7: an index is missing: write one index for each dimension, or x for a scalar"},
+      {"y = x[:,c]", "2:7: slices such as x[:,c] belong to imperative programs (prog); name an axis"},
+      {"y = x[1:2]", "2:8: slices such as x[:,c] belong to imperative programs (prog); name an axis"},
+      {"y = if a then b",
+       "2:16: expected else for the if at 2:5, found the end of the line; every if has an else; "
+       "a line goes on only inside ( ) or [ ]"},
+      {"y = if a b", "2:10: expected then for the if at 2:5, found b"},
+      {"y = if a else b", "2:10: expected then for the if at 2:5, found else"},
+      {"y = let a = 3; b",
+       "2:14: expected in for the let a at 2:5, found ;; a line goes on only inside ( ) or [ ]"},
+      {"y = let 3 = a in a", "2:9: expected a name after let, found 3; as in let a = x[i] in a * a"},
+      {"y = then", "2:5: expected an expression, found then"},
+      {"y = sum(x[i])", "2:5: sum needs its axes and a colon before the body, as in sum(i: x[i])"},
+      {"y = mean(x)", "2:5: mean needs its axes and a colon before the body, as in mean(i: x[i])"},
+      {"y = sum(2: x)", "2:9: expected the name of an axis to reduce over, found 2"},
+      {"y = sum(k l: x)", "2:11: expected , or if or : after the axes of sum, found l"},
+      {"y = sum(k if a b: x)", "2:16: expected : after the condition of sum, found b"},
+      {"y = sum(k in 0: x)", "2:15: expected .. and the end of the range of k, found :; as in k in 0..N"},
+      {"y = sum(k: x", "3:1: expected ) to close the ( at 2:8, found }"},
+      {"y = f(x)[i]",
+       "2:9: a call's result cannot be indexed; give it a definition of its own and index its name"},
+      {"y = (a + b)[i]",
+       "2:12: an expression in parentheses cannot be indexed; give it a definition of its own and "
+       "index its name"},
+      {"y = 2(a + b)", "2:6: a number cannot be called; a product is written a * b"},
+      {"y = x.transpose(0,1)", "2:6: views such as .transpose belong to imperative programs (prog)"},
+  };
+  for (auto [text, want] : rows) EXPECT_EQ(error_in(text), want) << text;
+}
+
+TEST(ParseErrorTest, ShowsLineAndCaret) {
+  try {
+    parse("op f() -> (y) {\r\n\ty =\ta < b < c\r\n}", "dir/t.xh");
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(
+        e.what(),
+        "dir/t.xh:2:12: error: comparisons do not chain: this < follows the < at 2:8; write a < b && b < c, "
+        "or parentheses\n\ty =\ta < b < c\n\t   \t      ^");
+  }
+  EXPECT_STREQ(Error("no place").what(), "error: no place");
+  EXPECT_STREQ(Error("no place").located("f", "text").what(), "error: no place");
+  EXPECT_STREQ(Error("no name", {1, 2}).located("", "text").what(), "1:2: error: no name\ntext\n ^");
+}
+
+TEST(ParseLimitTest, ChainsHaveNoLimit) {
+  constexpr size_t kTerms = 100'000;
+  const std::string chains[] = {
+      "x" + repeated(" + x", kTerms),
+      "x" + repeated("^x", kTerms),
+      repeated("-", kTerms) + "x",
+      repeated("!", kTerms) + "x",
+      repeated("if a then b else ", kTerms) + "c",
+      repeated("if a then ", kTerms) + "b" + repeated(" else c", kTerms),
+      repeated("let a = b in ", kTerms) + "a",
+      repeated("let a = ", kTerms) + "b" + repeated(" in a", kTerms),
+      "x" + repeated(" * 2 + x", kTerms),
+      "2" + repeated("^-x", kTerms),
+  };
+  for (const std::string& chain : chains) {
+    auto file = parse_body(chain);
+    EXPECT_EQ(print(*file, body_of(*file)), chain);
+  }
+}
+
+TEST(ParseLimitTest, Nesting) {
+  const std::string message =
+      "brackets nest more than 256 levels deep; give inner parts names with let or definitions of their own";
+  auto nested = [](const std::string& open, const std::string& close, size_t n) {
+    return "y = " + repeated(open, n) + "a" + repeated(close, n);
+  };
+  const std::pair<std::string, std::string> brackets[] = {
+      {"(", ")"}, {"x[", "]"}, {"exp(", ")"}, {"sum(k: ", ")"}};
+  for (const auto& [open, close] : brackets) {
+    EXPECT_EQ(error_in(nested(open, close, 256)), "no error") << open;
+    size_t column = 4 + 256 * open.size() + open.find_first_of("([") + 1;
+    EXPECT_EQ(error_in(nested(open, close, 257)), "2:" + std::to_string(column) + ": " + message) << open;
+    EXPECT_EQ(error_in(nested(open, close, 100'000)), "2:" + std::to_string(column) + ": " + message) << open;
+  }
+  // Side by side is not nested.
+  EXPECT_EQ(error_in("y = a" + repeated(" + (a)", 1000)), "no error");
+}
+
+TEST(ParseLimitTest, BrokenTextsFailCleanly) {
+  // A prefix or the deletion of one character of the contract's examples parses or throws Error, nothing
+  // else.
+  const std::string text = kContract;
+  size_t errors = 0;
+  for (size_t i = 0; i < text.size(); i += 5) {
+    for (const std::string& broken : {text.substr(0, i), text.substr(0, i) + text.substr(i + 1)}) {
+      try {
+        auto file = parse(broken);
+        expect_round_trip(print(*file));
+      } catch (const Error& e) {
+        EXPECT_TRUE(e.pos().known()) << e.what();
+        ++errors;
+      }
+    }
+  }
+  EXPECT_GT(errors, text.size() / 10);
+}
+
+}  // namespace
+}  // namespace xhat::ast

@@ -1,0 +1,138 @@
+// The reduction algebra: how many sums are left of plain definitions, and that values stay.
+#include "cse/reduction_algebra.h"
+
+#include <gtest/gtest.h>
+
+#include "cse/cse_optimizer.h"
+#include "tests/helpers/cse_helper.h"
+
+namespace xhat {
+namespace {
+
+using testing::backward_reductions;
+using testing::derived;
+using testing::derived_op;
+using testing::expect_same_values;
+
+class CseReductions : public ::testing::TestWithParam<testing::PlainOp> {};
+
+TEST_P(CseReductions, FewestSumsAndSameValues) {
+  Program before = derived(GetParam().text);
+  Program after = simplify_reductions(before);
+  verify(after);
+  EXPECT_EQ(backward_reductions(after), GetParam().sums) << print(before) << print(after);
+  expect_same_values(before, after);
+  // Nothing left to do: the same program again.
+  Program again = simplify_reductions(after);
+  EXPECT_EQ(backward_reductions(again), GetParam().sums);
+  expect_same_values(before, again);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CseReductions, ::testing::ValuesIn(testing::plain_ops()),
+                         [](const auto& of) { return of.param.name; });
+
+// A backward written by hand.
+Program with_backward(const std::string& forward, const std::string& backward) {
+  return parse_op("op f(x: f32[N,M], g: f32[M]) -> (y) {\n" + forward +
+                  "\n} backward (dy: f32[N,M]) -> (grad_g) {\n" + backward + "\n}");
+}
+
+TEST(CseReductionRules, InvariantFactorsArePulledOut) {
+  Program p = with_backward("y[n,m] = g[m]*x[n,m]", "grad_g[m] = sum(n: g[m]*dy[n,m]/2)");
+  Program q = simplify_reductions(p);
+  EXPECT_NE(print(q).find("= sum(n: dy[n,m])"), std::string::npos) << print(q);
+  expect_same_values(p, q);
+}
+
+TEST(CseReductionRules, ASumOfNothingIsACount) {
+  Program p = with_backward("y[n,m] = g[m]*x[n,m]", "grad_g[m] = sum(n in 0..N: g[m])");
+  Program q = simplify_reductions(p);
+  EXPECT_EQ(backward_reductions(q), 0) << print(q);
+  expect_same_values(p, q);
+}
+
+// The gradients of a norm's scale by groups: what was summed over the pixels of a channel is not summed again with the batch.
+TEST(CseReductionRules, ASumThatContainsAnotherSumsWhatThatGives) {
+  auto reads_of_dy = [](const std::string& scale) {
+    Program p = parse_op("op f(x: f32[N,M,H], r: f32[N], g: f32[M]) -> (y) {\n y[n,m,h] = r[n]*g[m]*x[n,m,h]\n"
+                         "} backward (dy: f32[N,M,H]) -> (grad_r, grad_g) {\n"
+                         " d[n,m] = sum(h: dy[n,m,h]*x[n,m,h])\n grad_r[n] = sum(m: g[m]*d[n,m])\n"
+                         " grad_g[m] = sum(n,h: " + scale + "*dy[n,m,h]*x[n,m,h]) }");
+    Program q = simplify_reductions(p);
+    expect_same_values(p, q);
+    std::string text = print(q);
+    size_t reads = 0;
+    for (size_t at = 0; (at = text.find("dy[n", at)) != std::string::npos; ++at) ++reads;
+    return reads;
+  };
+  EXPECT_EQ(reads_of_dy("r[n]"), 1u);
+  EXPECT_EQ(reads_of_dy("3*r[n]^2"), 1u);
+  EXPECT_EQ(reads_of_dy("f32(h)"), 2u);  // varies with what the known sum goes over
+}
+
+TEST(CseReductionRules, TheForwardsSumIsReadUnderOtherAxes) {
+  Program p =
+      with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");
+  Program q = simplify_reductions(p);
+  EXPECT_EQ(backward_reductions(q), 0) << print(q);
+  expect_same_values(p, q);
+}
+
+TEST(CseReductionRules, AConditionalSumIsNotTheWholeSum) {
+  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m]*s[m]",
+                            "grad_g[m] = sum(n if n > 0: x[n,m]) + sum(n in 0..N/2: x[n,m])");
+  Program q = simplify_reductions(testing::normal_form(p));
+  EXPECT_EQ(backward_reductions(q), 2) << print(q);
+  expect_same_values(p, q);
+}
+
+TEST(CseReductionRules, DeviationsFromAMeanSumToZero) {
+  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m] - s[m]/N",
+                            "grad_g[m] = sum(n: g[m]*(x[n,m] - s[m]/N) + dy[n,m])");
+  Program q = simplify_reductions(p);
+  EXPECT_EQ(testing::body_of(q, "grad_g"), "sum(n: dy[n,m])") << print(q);
+}
+
+TEST(CseReductionRules, ProductsAreNotMultipliedOutWithoutAProof) {
+  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m] - s[m]/N",
+                            "grad_g[m] = sum(n: dy[n,m]*(x[n,m] - s[m]/N))");
+  Program q = simplify_reductions(p);
+  EXPECT_EQ(backward_reductions(q), 1);
+  EXPECT_NE(print(q).find("- s[m] / N)"), std::string::npos) << print(q);
+}
+
+TEST(CseReductionRules, OperandsOfAMatrixProductStayDefinitions) {
+  Program p = derived(
+      "op mlp(x: f32[N,D], w: f32[K,D], v: f32[K]) -> (y) {\n z[n,k] = sum(d: x[n,d]*w[k,d])\n"
+      " y[n,k] = sin(z[n,k])*v[k] }");
+  Program q = simplify_reductions(p);
+  for (const Definition& d : q.body.definitions)
+    if (is_reduction((*q.arena)[d.body].op)) {
+      EXPECT_EQ(print(q, d.body).find("cos"), std::string::npos) << print(q);
+    }
+  expect_same_values(p, q);
+}
+
+// The count became c's own definition, and the sum before it was taken for c.
+TEST(CseReductionRules, ACountThatStaysIsNoKnownSum) {
+  Program p = with_backward("y[n,m] = g[m]*x[n,m]",
+                            "a[m] = sum(n: dy[n,m])\nc[m] = sum(n if x[n,m] > 0: 3)\nb[m] = sum(n: 2*dy[n,m]*sin(g[m]))\n"
+                            "grad_g[m in 0..M] = c[m+1 else 1]*a[m] + b[m]");
+  Program q = simplify_reductions(p);
+  verify(q);
+  expect_same_values(p, q);
+}
+
+TEST(CseReductionRules, LongChainsPass) {
+  std::string sum = "x[n,m]";
+  for (int i = 0; i < 3000; ++i) sum += " + sin(" + std::to_string(i) + "*x[n,m])";
+  Program p = with_backward("y[n,m] = x[n,m]", "grad_g[m] = sum(n: dy[n,m]) + 0*g[m]");
+  Program q = parse_op(
+      "op f(x: f32[N,M], g: f32[M]) -> (y) { y[n,m] = x[n,m] } backward (dy: f32[N,M]) -> (grad_x) {\n"
+      "grad_x[n,m] = " +
+      sum + "\n}");
+  EXPECT_EQ(backward_reductions(simplify_reductions(q)), 0);
+}
+
+}  // namespace
+}  // namespace xhat
