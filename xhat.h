@@ -26,17 +26,17 @@
 // Errors are xhat::Error and say what to do. Eigen's matrices and tensors: runtime/eigen.h. Lessons:
 // examples/.
 #pragma once
-#include "ad/gradcheck.h"
-#include "ad/gradient.h"
-#include "ad/jvp.h"
-#include "ad/random_inputs.h"
-#include "expr/dsl.h"
-#include "expr/evaluate.h"
-#include "expr/program.h"
-#include "runtime/compile.h"
-#include "runtime/explain.h"
-#include "runtime/registered_ops.h"
-#include "runtime/tuning.h"
+#include "ad/check/gradcheck.h"
+#include "ad/check/random_inputs.h"
+#include "ad/forward/jvp.h"
+#include "ad/reverse/gradient.h"
+#include "expr/core/program.h"
+#include "expr/dsl/dsl.h"
+#include "expr/eval/evaluate.h"
+#include "runtime/ahead/build/registered_ops.h"
+#include "runtime/call/compile.h"
+#include "runtime/explain/explain.h"
+#include "runtime/explain/tuning.h"
 
 // What a program that writes ops needs beside the language itself. In xhat, Op, Tensor and Dim are the
 // engine's own and would clash with those of the language, so nobody should have to open that namespace.

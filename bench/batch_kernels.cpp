@@ -11,8 +11,8 @@
 
 #include "bench/peer_op.h"
 #include "bench/small_ops.h"
-#include "runtime/compile.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/call/compile.h"
+#include "runtime/cpu/kernel_cache.h"
 
 namespace {
 

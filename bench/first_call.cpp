@@ -23,8 +23,8 @@
 #include "bench/peer_op.h"
 #include "bench/small_ops.h"
 #include "bench/touched_buffer.h"
-#include "expr/dims.h"
-#include "runtime/compile.h"
+#include "expr/index/dims.h"
+#include "runtime/call/compile.h"
 
 namespace {
 

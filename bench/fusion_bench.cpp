@@ -8,7 +8,7 @@
 
 #include "bench/in_turn.h"
 #include "bench/peer_op.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/cpu/kernel_cache.h"
 
 namespace {
 

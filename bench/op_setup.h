@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "bench/touched_buffer.h"
-#include "expr/dims.h"
-#include "runtime/compile.h"
+#include "expr/index/dims.h"
+#include "runtime/call/compile.h"
 
 namespace xhat::bench {
 

@@ -19,9 +19,9 @@
 #include "bench/long_ops.h"
 #include "bench/op_setup.h"
 #include "bench/peer_op.h"
-#include "expr/dims.h"
-#include "runtime/compile.h"
-#include "runtime/kernel_cache.h"
+#include "expr/index/dims.h"
+#include "runtime/call/compile.h"
+#include "runtime/cpu/kernel_cache.h"
 
 namespace {
 

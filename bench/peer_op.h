@@ -4,7 +4,7 @@
 #include <sstream>
 #include <string>
 
-#include "expr/error.h"
+#include "expr/core/error.h"
 
 namespace xhat::bench {
 

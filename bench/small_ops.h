@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "expr/dims.h"
+#include "expr/index/dims.h"
 
 namespace xhat::bench {
 

@@ -23,9 +23,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/backward_graph.h"
-#include "expr/dims.h"
-#include "runtime/compile.h"
-#include "runtime/explain.h"
+#include "expr/index/dims.h"
+#include "runtime/call/compile.h"
+#include "runtime/explain/explain.h"
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <memory>
 
-#include "expr/error.h"
+#include "expr/core/error.h"
 
 namespace xhat::bench {
 

@@ -4,7 +4,7 @@
 //
 // The time column is per call on 16384 elements; the counter ns_per_element is the figure in docs/numerics.md
 // (printed with an s: Google Benchmark takes it for seconds).
-#include "runtime/vector_math.h"
+#include "runtime/emit/vector_math.h"
 
 #include <benchmark/benchmark.h>
 

@@ -2,7 +2,7 @@
 # code a kernel gets. All folders of the library: fewer would be a guess, and a rebuilt kernel costs little.
 set(all "")
 foreach(folder IN ITEMS expr ad cse fusion runtime)
-  file(GLOB files RELATIVE ${ROOT} ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.def)
+  file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.def)
   foreach(file IN LISTS files)  # sorted
     file(SHA256 ${ROOT}/${file} hash)
     string(APPEND all "${file} ${hash}\n")

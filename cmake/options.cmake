@@ -41,7 +41,7 @@ endif()
 # Every test runs with these. Those of sanitizers mean nothing to an unsanitized program. POCL_CACHE_DIR: where PoCL keeps what it compiled.
 # XHAT_TEST_CACHE, XHAT_CACHE_DIR: kernels that tests have compiled, for all tests and presets of these sources: the generated code is
 # never instrumented, so each run loads what others compiled. (Code of other sources is never loaded,
-# runtime/fingerprint.h; test programs read the first of the two, tests/helpers/kernel_folder.cpp.)
+# runtime/store/fingerprint.h; test programs read the first of the two, tests/helpers/kernel_folder.cpp.)
 # intercept_tls_get_addr: up to GCC 13 the sanitizer takes thread-local memory of a loaded library for
 # that of a glibc before 2.25 if it lies 16 bytes into a page, reads where it begins from beside it, and the leak check crashes there
 # (google/sanitizers issue 1322).

@@ -1,9 +1,13 @@
 # The kinds of targets. None of them minds a folder that is missing or empty.
 
-# xhat_sources(VAR FOLDER REGEX [EXCLUDE REGEX]): the folder's .cpp files that match.
+# xhat_sources(VAR FOLDER REGEX [EXCLUDE REGEX] [ROOMS]): the folder's .cpp files that match; ROOMS: those of its subfolders too.
 function(xhat_sources var folder regex)
-  cmake_parse_arguments(PARSE_ARGV 3 arg "" "EXCLUDE" "")
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "ROOMS" "EXCLUDE" "")
+  if(arg_ROOMS)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  else()
+    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  endif()
   if(regex)
     list(FILTER sources INCLUDE REGEX "${regex}")
   endif()
@@ -20,12 +24,12 @@ function(xhat_joined target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${XHAT_JOIN} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
-# xhat_library(FOLDER PUBLIC ... PRIVATE ...): the library xhat_FOLDER. A folder without sources makes an interface
-# library, so that what links it need not care.
+# xhat_library(FOLDER [EXCLUDE REGEX] PUBLIC ... PRIVATE ...): the library xhat_FOLDER, of all rooms of the folder. A folder without
+# sources makes an interface library, so that what links it need not care.
 function(xhat_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCLUDE" "PUBLIC;PRIVATE")
   set(name xhat_${folder})
-  xhat_sources(sources ${folder} "")
+  xhat_sources(sources ${folder} "" EXCLUDE "${arg_EXCLUDE}" ROOMS)
   if(sources)
     add_library(${name} STATIC ${sources})
     target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/xhat>)

@@ -2,9 +2,9 @@
 // where a value has been used up, and groups that grow by a table of rules. Then the same op without any of it.
 #include <cstdio>
 
-#include "expr/evaluate.h"
-#include "fusion/relations.h"
-#include "fusion/relay_text.h"
+#include "expr/eval/evaluate.h"
+#include "fusion/relations/relations.h"
+#include "fusion/relay/relay_text.h"
 #include "lesson.h"
 #include "xhat.h"
 

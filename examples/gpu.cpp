@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "xhat.h"
 
 using namespace xhat::dsl;

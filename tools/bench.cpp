@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/explain.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/thread_pool.h"
+#include "runtime/cpu/kernel_cache.h"
+#include "runtime/explain/explain.h"
+#include "runtime/host/thread_pool.h"
 #include "tools/commands.h"
 #include "tools/measured_op.h"
 #include "tools/progress.h"

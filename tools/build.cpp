@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/ahead.h"
+#include "runtime/ahead/build/ahead.h"
 #include "tools/commands.h"
 #include "tools/progress.h"
 

@@ -13,9 +13,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "runtime/compile.h"
-#include "runtime/tuning.h"
-#include "runtime/whole_file.h"
+#include "runtime/call/compile.h"
+#include "runtime/explain/tuning.h"
+#include "runtime/store/whole_file.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 

@@ -1,7 +1,7 @@
 // xhat check: everything that can be compared, on seeded data, in one table.
 //
 //   gradient, inner product, jvp, hvp   the derived (or stated) derivatives against finite differences and each
-//                                       other, in f64: ad/gradcheck.h
+//                                       other, in f64: ad/check/gradcheck.h
 //   passes     the program after all passes against the one before, both evaluated in f64
 //   kernels    what the compiled kernels deliver against the evaluator, in the declared types
 //   precision  how far gradients by kernels and by the formula as derived, in the same types, are off what it gives in f64
@@ -10,11 +10,11 @@
 
 #include <fmt/format.h>
 
-#include "ad/gradcheck.h"
-#include "ad/harder_ranges.h"
-#include "ad/jvp.h"
-#include "expr/size_limits.h"
-#include "runtime/explain.h"
+#include "ad/check/gradcheck.h"
+#include "ad/check/harder_ranges.h"
+#include "ad/forward/jvp.h"
+#include "expr/index/size_limits.h"
+#include "runtime/explain/explain.h"
 #include "tools/check_tolerance.h"
 #include "tools/commands.h"
 #include "tools/data.h"
@@ -133,7 +133,7 @@ class Check {
     }
   }
 
-  // Each of two runs has its memory between guard pages, once at either end of it (runtime/guarded_memory.h).
+  // Each of two runs has its memory between guard pages, once at either end of it (runtime/host/guarded_memory.h).
   template <class Run>
   static void at_both_edges(Run run) {
     for (runtime::Edge edge : {runtime::Edge::front, runtime::Edge::back}) {

@@ -2,9 +2,9 @@
 #pragma once
 #include <map>
 
-#include "expr/array.h"
-#include "expr/dims.h"
-#include "expr/program.h"
+#include "expr/core/array.h"
+#include "expr/core/program.h"
+#include "expr/index/dims.h"
 
 namespace xhat::tool {
 
@@ -43,7 +43,7 @@ bool worse(const Worst& a, const Worst& b);
 Worst compare(const Array& got, const Array& wanted, double tolerance, double slack = 0);
 
 // How many times worse a gradient may be than its formula evaluated operation by operation in the same types: what reading an
-// output may cost (cse/accuracy.h).
+// output may cost (cse/algebra/accuracy.h).
 constexpr double kBesidePlain = 32;
 
 // A gradient by kernels and by its formula as derived, before any pass (plain), both held against the formula in f64.

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "expr/array.h"
-#include "expr/dims.h"
-#include "runtime/guarded_memory.h"
-#include "runtime/tensor_view.h"
+#include "expr/core/array.h"
+#include "expr/index/dims.h"
+#include "runtime/host/guarded_memory.h"
+#include "runtime/host/tensor_view.h"
 #include "tools/npy.h"
 #include "tools/options.h"
 

@@ -1,13 +1,13 @@
-// xhat explain: runtime/explain.h as text or as JSON.
-#include "runtime/explain.h"
+// xhat explain: runtime/explain/explain.h as text or as JSON.
+#include "runtime/explain/explain.h"
 
 #include <cmath>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/explain_relations.h"
-#include "runtime/machine.h"
+#include "runtime/call/machine.h"
+#include "runtime/explain/explain_relations.h"
 #include "tools/commands.h"
 
 namespace xhat::tool {

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "expr/ast.h"
+#include "expr/text/ast.h"
 #include "tools/commands.h"
 
 namespace xhat::tool {

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "ad/random_inputs.h"
-#include "expr/size_limits.h"
+#include "ad/check/random_inputs.h"
+#include "expr/index/size_limits.h"
 #include "tools/memory.h"
 
 namespace xhat::tool {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compile.h"
+#include "runtime/call/compile.h"
 #include "tools/data.h"
 
 namespace xhat::tool {

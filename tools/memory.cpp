@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "expr/dims.h"
-#include "runtime/explain.h"
+#include "expr/index/dims.h"
+#include "runtime/explain/explain.h"
 
 namespace xhat::tool {
 namespace {

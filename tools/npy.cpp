@@ -9,9 +9,9 @@
 #include <limits>
 #include <utility>
 
-#include "expr/array.h"
-#include "expr/error.h"
-#include "runtime/whole_file.h"
+#include "expr/core/array.h"
+#include "expr/core/error.h"
+#include "runtime/store/whole_file.h"
 
 namespace xhat {
 namespace {

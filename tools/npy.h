@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "expr/dtype.h"
+#include "expr/core/dtype.h"
 
 namespace xhat {
 

@@ -15,8 +15,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "runtime/thread_pool.h"
-#include "runtime/tuning.h"
+#include "runtime/explain/tuning.h"
+#include "runtime/host/thread_pool.h"
 
 namespace xhat::tool {
 namespace {
@@ -106,7 +106,7 @@ void read_op_prices(const std::string& path, const nlohmann::json& table, StashP
     int op = 0;
     while (op < kOpCount && info(static_cast<Op>(op)).id != name) ++op;
     if (op == kOpCount)
-      throw UsageError(fmt::format("{}: there is no op '{}' (the names of expr/ops.def)", path, name));
+      throw UsageError(fmt::format("{}: there is no op '{}' (the names of expr/core/ops.def)", path, name));
     prices.op_ps[static_cast<Op>(op)] = price_of(path, name, value, 1'000'000);
   }
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compile.h"
+#include "runtime/call/compile.h"
 
 namespace CLI {
 class App;

@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "ad/derivation.h"
-#include "ad/jvp.h"
-#include "expr/evaluate.h"
-#include "expr/size_limits.h"
+#include "ad/common/derivation.h"
+#include "ad/forward/jvp.h"
+#include "expr/index/size_limits.h"
+#include "expr/eval/evaluate.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 #include "tools/memory.h"

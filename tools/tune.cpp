@@ -14,9 +14,9 @@
 
 #include <fmt/format.h>
 
-#include "runtime/explain.h"
-#include "runtime/thread_pool.h"
-#include "runtime/tuning.h"
+#include "runtime/explain/explain.h"
+#include "runtime/explain/tuning.h"
+#include "runtime/host/thread_pool.h"
 #include "tools/commands.h"
 #include "tools/measured_op.h"
 #include "tools/progress.h"

@@ -20,7 +20,7 @@ struct Silu {
   }
 };
 
-// log(1+e), e in [0, 1], with the coefficients of runtime/vector_math.cpp.
+// log(1+e), e in [0, 1], with the coefficients of runtime/emit/vector_math.cpp.
 V softplus(V x) {
   V e = exp_of(min(x, -x)), p = set(0.00239166757f);
   for (float c :

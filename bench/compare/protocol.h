@@ -17,8 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/touched_buffer.h"
-#include "expr/dtype.h"
-#include "expr/error.h"
+#include "expr/core/dtype.h"
+#include "expr/core/error.h"
 
 namespace xhat::bench {
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "bench/compare/protocol.h"
-#include "expr/dims.h"
-#include "runtime/compile.h"
-#include "runtime/kernel_cache.h"
+#include "expr/index/dims.h"
+#include "runtime/call/compile.h"
+#include "runtime/cpu/kernel_cache.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/ahead.h"
+#include "runtime/ahead/build/ahead.h"
 #include "tests/helpers/ahead_library.h"
 #include "tests/helpers/fake_cuda.h"
 #include "tests/helpers/golden.h"

@@ -6,9 +6,9 @@
 #include <limits>
 #include <thread>
 
-#include "ad/jvp.h"
-#include "runtime/compile.h"
-#include "runtime/kernel_cache.h"
+#include "ad/forward/jvp.h"
+#include "runtime/call/compile.h"
+#include "runtime/cpu/kernel_cache.h"
 #include "tests/helpers/error_of.h"
 
 namespace xhat {

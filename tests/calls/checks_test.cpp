@@ -3,10 +3,10 @@
 
 #include <random>
 
-#include "ad/gradient.h"
-#include "ad/random_inputs.h"
-#include "fusion/plan.h"
-#include "runtime/run_time_checks.h"
+#include "ad/check/random_inputs.h"
+#include "ad/reverse/gradient.h"
+#include "fusion/plan/plan.h"
+#include "runtime/call/run_time_checks.h"
 #include "tests/helpers/error_of.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"

@@ -5,7 +5,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/helpers/device_call.h"
 #include "tests/helpers/device_failure.h"
 #include "tests/helpers/fake_cuda.h"

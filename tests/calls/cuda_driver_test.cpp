@@ -1,5 +1,5 @@
 // The CUDA driver's calls, on a driver of ours that has no GPU (tests/fake_cuda).
-#include "runtime/devices/driver.h"
+#include "runtime/device/drivers/driver.h"
 #include "tests/helpers/device_failure.h"
 #include "tests/helpers/fake_cuda.h"
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <dlfcn.h>
 
-#include "fusion/library_operands.h"
-#include "runtime/device.h"
-#include "runtime/devices/math_library.h"
+#include "fusion/library/library_operands.h"
+#include "runtime/device/device.h"
+#include "runtime/device/drivers/math_library.h"
 #include "tests/fake_math/fake_math.h"
 #include "tests/helpers/agreement.h"
 #include "tests/helpers/fake_cuda.h"

@@ -10,8 +10,8 @@
 #include <limits>
 #include <thread>
 
-#include "ad/gradient.h"
-#include "runtime/work_folder.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/store/work_folder.h"
 
 namespace xhat {
 namespace {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/compile.h"
-#include "runtime/dlpack.h"
+#include "runtime/call/compile.h"
+#include "runtime/interop/dlpack.h"
 
 namespace xhat {
 namespace {

@@ -1,5 +1,5 @@
 // Eigen's objects as arguments: element (i, j) is element [i, j] whatever the storage, and nothing is copied.
-#include "runtime/eigen.h"
+#include "runtime/interop/eigen.h"
 
 #include <gtest/gtest.h>
 #include <unsupported/Eigen/CXX11/Tensor>

@@ -4,10 +4,10 @@
 
 #include <set>
 
-#include "ad/gradient.h"
-#include "runtime/ahead_stash.h"
-#include "runtime/explain.h"
-#include "runtime/machine.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/ahead/build/ahead_stash.h"
+#include "runtime/call/machine.h"
+#include "runtime/explain/explain.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 #include "tests/helpers/tool_helper.h"

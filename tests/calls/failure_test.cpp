@@ -1,7 +1,7 @@
 // Argmax over nothing has no answer: kernels say so where the evaluator does, and nowhere else, before anything is written.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/error_of.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"

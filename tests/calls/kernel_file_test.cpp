@@ -1,5 +1,5 @@
 // Files of kernels that are not what they should be: seen before they are loaded, and made anew.
-#include "runtime/fingerprint.h"
+#include "runtime/store/fingerprint.h"
 #include "tests/helpers/disk_cache_helper.h"
 
 #include <unistd.h>

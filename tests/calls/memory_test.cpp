@@ -7,8 +7,8 @@
 #include <array>
 #include <cmath>
 
-#include "ad/gradient.h"
-#include "runtime/assumptions.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/host/assumptions.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

@@ -1,12 +1,12 @@
-// Mean and variance from those of parts (fusion/moments.h).
+// Mean and variance from those of parts (fusion/plan/moments.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "ad/gradient.h"
-#include "fusion/moments.h"
+#include "ad/reverse/gradient.h"
+#include "fusion/plan/moments.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

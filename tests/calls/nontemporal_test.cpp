@@ -8,10 +8,10 @@
 #include <iterator>
 #include <limits>
 
-#include "runtime/kernel_cache.h"
-#include "runtime/nontemporal.h"
-#include "runtime/thread_pool.h"
-#include "runtime/tile_walk.h"
+#include "runtime/cpu/kernel_cache.h"
+#include "runtime/host/thread_pool.h"
+#include "runtime/host/tile_walk.h"
+#include "runtime/store/nontemporal.h"
 #include "tests/helpers/disk_cache_helper.h"
 #include "tests/helpers/lowered_code.h"
 

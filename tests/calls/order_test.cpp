@@ -2,7 +2,7 @@
 // small that anything that may be cut is cut.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/order_helper.h"
 
 namespace xhat {

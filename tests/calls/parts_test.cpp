@@ -6,11 +6,11 @@
 #include <cmath>
 #include <limits>
 
-#include "cse/auto_inliner.h"
-#include "runtime/ahead/known_plans.h"
-#include "runtime/executor.h"
-#include "runtime/finish.h"
-#include "runtime/thread_pool.h"
+#include "cse/normalize/auto_inliner.h"
+#include "runtime/ahead/support/known_plans.h"
+#include "runtime/call/executor.h"
+#include "runtime/host/finish.h"
+#include "runtime/host/thread_pool.h"
 #include "tests/helpers/lowered_code.h"
 
 namespace xhat::runtime {

@@ -1,7 +1,7 @@
 // The code of products and convolutions: lengths of vectors, what is packed.
 #include <gtest/gtest.h>
 
-#include "cse/auto_inliner.h"
+#include "cse/normalize/auto_inliner.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"

@@ -4,9 +4,9 @@
 #include <fstream>
 #include <sstream>
 
-#include "ad/gradient.h"
-#include "fusion/relay_kernels.h"
-#include "runtime/explain.h"
+#include "ad/reverse/gradient.h"
+#include "fusion/relay/relay_kernels.h"
+#include "runtime/explain/explain.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/relay_helper.h"
 #include "tests/helpers/runtime_helper.h"

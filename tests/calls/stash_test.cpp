@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

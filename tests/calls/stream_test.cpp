@@ -1,7 +1,7 @@
 // Which results are written past the cache, and what is fetched ahead. (That the bits stay: kernels/past_the_cache_test.cpp.)
 #include <gtest/gtest.h>
 
-#include "runtime/machine.h"
+#include "runtime/call/machine.h"
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/stream_options.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using namespace xhat::testing;
 
-// Each line that is asked for stands twice (runtime/nontemporal.h).
+// Each line that is asked for stands twice (runtime/store/nontemporal.h).
 class StreamFetchesAhead : public ::testing::Test {
  protected:
   static std::string code(const char* text, int64_t width = 320, Halide::Target::Processor tuned_for = Halide::Target::ProcessorGeneric) {

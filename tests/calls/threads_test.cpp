@@ -2,7 +2,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "runtime/thread_pool.h"
+#include "runtime/host/thread_pool.h"
 #include "tests/helpers/disk_cache_helper.h"
 
 namespace xhat::testing {

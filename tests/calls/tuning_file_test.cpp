@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/tuning.h"
+#include "runtime/explain/tuning.h"
 
 namespace xhat {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "runtime/compile.h"
+#include "runtime/call/compile.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

@@ -1,9 +1,9 @@
 // Other systems' gradient tests, by the evaluator: against finite differences, forward against reverse mode, closed forms.
 #include <gtest/gtest.h>
 
-#include "ad/gather.h"
-#include "ad/gradcheck.h"
-#include "ad/gradient.h"
+#include "ad/check/gradcheck.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/anchor_ops.h"
 #include "tests/helpers/golden.h"
 

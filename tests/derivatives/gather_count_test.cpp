@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "ad/gather.h"
-#include "ad/gradient.h"
-#include "fusion/scatter.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "fusion/relations/scatter.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat {

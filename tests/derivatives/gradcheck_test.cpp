@@ -1,10 +1,10 @@
 // Right derivatives pass, planted wrong ones are found at the right place.
-#include "ad/gradcheck.h"
+#include "ad/check/gradcheck.h"
 
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
-#include "ad/tangent_check.h"
+#include "ad/check/tangent_check.h"
+#include "ad/reverse/gradient.h"
 
 namespace xhat {
 namespace {

@@ -1,6 +1,6 @@
 // Reverse mode: the printed form of small gradients, and every kind of read, reduction and guard against
 // central differences, at orders 1 and 2, before and after gather; forward mode against both on the way.
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <random>
 #include <set>
 
-#include "ad/expand_calls.h"
-#include "ad/gather.h"
-#include "expr/evaluate.h"
+#include "ad/common/expand_calls.h"
+#include "ad/gather/gather.h"
+#include "expr/eval/evaluate.h"
 #include "tests/helpers/derivatives.h"
 
 namespace xhat {

@@ -1,6 +1,6 @@
 // Forward mode: its text, names and errors, and the values that differences cannot see. Every read, reduction and
 // function against differences and the reverse mode: gradient_test.cpp; random programs: property_test.cpp.
-#include "ad/jvp.h"
+#include "ad/forward/jvp.h"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 
 #include <functional>
 
-#include "ad/gradient.h"
-#include "ad/jvp.h"
+#include "ad/forward/jvp.h"
+#include "ad/reverse/gradient.h"
 
 namespace xhat {
 namespace {

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "runtime/explain.h"
-#include "runtime/explain_relations.h"
+#include "runtime/explain/explain.h"
+#include "runtime/explain/explain_relations.h"
 
 namespace xhat {
 namespace {

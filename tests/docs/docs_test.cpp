@@ -15,10 +15,10 @@
 #include <set>
 #include <sstream>
 
-#include "ad/gradcheck.h"
-#include "ad/jvp.h"
-#include "expr/dims.h"
-#include "expr/program.h"
+#include "ad/check/gradcheck.h"
+#include "ad/forward/jvp.h"
+#include "expr/core/program.h"
+#include "expr/index/dims.h"
 
 namespace xhat {
 namespace {

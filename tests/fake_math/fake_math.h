@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "expr/dtype.h"
+#include "expr/core/dtype.h"
 
 namespace fake_math {
 

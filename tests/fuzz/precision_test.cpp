@@ -11,8 +11,8 @@
 #include <cmath>
 #include <random>
 
-#include "ad/gradient.h"
-#include "expr/simplify.h"
+#include "ad/reverse/gradient.h"
+#include "expr/rules/simplify.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <fstream>
 
-#include "ad/gradcheck.h"
-#include "ad/gradient.h"
-#include "ad/jvp.h"
-#include "ad/random_inputs.h"
+#include "ad/check/gradcheck.h"
+#include "ad/check/random_inputs.h"
+#include "ad/forward/jvp.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 

@@ -5,9 +5,9 @@
 #include <future>
 #include <thread>
 
-#include "ad/gradient.h"
-#include "runtime/ahead.h"
-#include "runtime/device.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/ahead/build/ahead.h"
+#include "runtime/device/device.h"
 #include "tests/helpers/ahead_library.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/need_device.h"

@@ -1,8 +1,8 @@
-// A GPU's kernels on disk (runtime/gpu_kernel.cpp): text, launches and buffers are as they were; what is damaged is made anew.
+// A GPU's kernels on disk (runtime/gpu/gpu_kernel.cpp): text, launches and buffers are as they were; what is damaged is made anew.
 #include "tests/helpers/disk_cache_helper.h"
 
-#include "fusion/plan.h"
-#include "runtime/gpu_direction.h"
+#include "fusion/plan/plan.h"
+#include "runtime/call/gpu_direction.h"
 #include "tests/helpers/need_device.h"
 
 namespace xhat {

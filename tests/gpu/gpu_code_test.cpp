@@ -20,9 +20,9 @@
 
 #include <fmt/format.h>
 
-#include "fusion/plan.h"
-#include "runtime/compile.h"
-#include "runtime/gpu_direction.h"
+#include "fusion/plan/plan.h"
+#include "runtime/call/compile.h"
+#include "runtime/call/gpu_direction.h"
 #include "tests/helpers/gpu_ops.h"
 
 namespace xhat {

@@ -3,9 +3,9 @@
 
 #include <set>
 
-#include "fusion/library_operands.h"
-#include "runtime/device.h"
-#include "runtime/devices/math_library.h"
+#include "fusion/library/library_operands.h"
+#include "runtime/device/device.h"
+#include "runtime/device/drivers/math_library.h"
 #include "tests/fake_math/fake_math.h"
 #include "tests/helpers/agreement.h"
 #include "tests/helpers/gpu_ops.h"

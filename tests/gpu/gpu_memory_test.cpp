@@ -7,8 +7,8 @@
 #include <functional>
 #include <thread>
 
-#include "runtime/device.h"
-#include "runtime/dlpack.h"
+#include "runtime/device/device.h"
+#include "runtime/interop/dlpack.h"
 #include "tests/helpers/device_call.h"
 #include "tests/helpers/device_failure.h"
 #include "tests/helpers/need_device.h"

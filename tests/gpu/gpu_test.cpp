@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "ad/gradient.h"
-#include "runtime/device.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/device/device.h"
 #include "tests/helpers/gpu_ops.h"
 #include "tests/helpers/need_device.h"
 #include "tests/helpers/runtime_helper.h"

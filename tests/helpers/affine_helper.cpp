@@ -1,7 +1,7 @@
 #include "tests/helpers/affine_helper.h"
 
-#include "expr/error.h"
-#include "expr/scalar.h"
+#include "expr/core/error.h"
+#include "expr/core/scalar.h"
 
 namespace xhat::testing {
 

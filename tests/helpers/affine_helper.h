@@ -1,11 +1,11 @@
-// Index expressions in C++ and their values at a point, for the tests of expr/affine.
+// Index expressions in C++ and their values at a point, for the tests of expr/index/affine.
 #pragma once
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "expr/affine.h"
+#include "expr/index/affine.h"
 
 namespace xhat::testing {
 

@@ -1,8 +1,8 @@
 // For tests that compare a library compiled ahead of time with the engine, at any size of the open dim.
 #pragma once
-#include "ad/gradient.h"
-#include "runtime/ahead.h"
-#include "runtime/kernel_cache.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/ahead/build/ahead.h"
+#include "runtime/cpu/kernel_cache.h"
 #include "tests/helpers/ahead_library.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/tool_helper.h"

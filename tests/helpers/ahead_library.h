@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "runtime/cpu_level.h"
-#include "runtime/devices/driver.h"
+#include "runtime/device/drivers/driver.h"
+#include "runtime/host/cpu_level.h"
 #include "tests/helpers/runtime_helper.h"
 
 namespace xhat::testing {

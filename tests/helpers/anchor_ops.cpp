@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "expr/dims.h"
+#include "expr/index/dims.h"
 
 namespace xhat::testing {
 namespace {

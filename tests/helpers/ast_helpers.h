@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "expr/ast.h"
+#include "expr/text/ast.h"
 
 namespace xhat::ast {
 

@@ -1,6 +1,6 @@
 // Ops over a batch of N, for tests of how one kernel serves all its sizes.
 #pragma once
-#include "expr/dims.h"
+#include "expr/index/dims.h"
 
 namespace xhat::testing {
 

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "expr/program.h"
+#include "expr/core/program.h"
 
 namespace xhat::testing {
 namespace {

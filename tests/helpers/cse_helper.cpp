@@ -5,10 +5,10 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "ad/gather.h"
-#include "ad/gradient.h"
-#include "ad/random_inputs.h"
-#include "cse/auto_inliner.h"
+#include "ad/check/random_inputs.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
 
 namespace xhat::testing {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cse/stash_planner.h"
+#include "cse/stash/stash_planner.h"
 
 namespace xhat::testing {
 

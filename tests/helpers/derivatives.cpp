@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "ad/gather.h"
-#include "ad/jvp.h"
+#include "ad/forward/jvp.h"
+#include "ad/gather/gather.h"
 
 namespace xhat::testing {
 namespace {

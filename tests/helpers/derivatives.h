@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "expr/evaluate.h"
+#include "expr/eval/evaluate.h"
 
 namespace xhat::testing {
 

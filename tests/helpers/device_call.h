@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/compile.h"
+#include "runtime/call/compile.h"
 
 namespace xhat::testing {
 

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "runtime/devices/driver.h"
+#include "runtime/device/drivers/driver.h"
 
 namespace xhat::testing {
 

@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 
-#include "runtime/disk_cache.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/kernel_file.h"
+#include "runtime/cpu/kernel_cache.h"
+#include "runtime/store/disk_cache.h"
+#include "runtime/store/kernel_file.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 #include "tests/helpers/tool_helper.h"

@@ -2,7 +2,7 @@
 #include <string>
 #include <utility>
 
-#include "expr/error.h"
+#include "expr/core/error.h"
 
 namespace xhat::testing {
 

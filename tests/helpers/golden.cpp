@@ -7,17 +7,17 @@
 #include <fstream>
 #include <sstream>
 
-#include "ad/expand_calls.h"
-#include "ad/gather.h"
-#include "ad/jvp.h"
-#include "ad/random_inputs.h"
-#include "cse/auto_inliner.h"
-#include "cse/empty_sums.h"
-#include "cse/narrow.h"
-#include "cse/lift_reductions.h"
-#include "cse/reduction_algebra.h"
-#include "cse/stash_planner.h"
-#include "expr/simplify.h"
+#include "ad/check/random_inputs.h"
+#include "ad/common/expand_calls.h"
+#include "ad/forward/jvp.h"
+#include "ad/gather/gather.h"
+#include "cse/algebra/empty_sums.h"
+#include "cse/algebra/reduction_algebra.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/lift_reductions.h"
+#include "cse/normalize/narrow.h"
+#include "cse/stash/stash_planner.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat::testing {
 namespace {

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "expr/evaluate.h"
+#include "expr/eval/evaluate.h"
 
 namespace xhat::testing {
 

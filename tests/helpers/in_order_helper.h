@@ -1,6 +1,6 @@
 // Attention, and tiles so small that its sums are carried from one to the next.
 #pragma once
-#include "runtime/compile.h"
+#include "runtime/call/compile.h"
 
 namespace xhat::testing {
 

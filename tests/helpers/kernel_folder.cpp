@@ -1,5 +1,5 @@
 // Which folder tests read kernels from and keep them in: XHAT_TEST_CACHE, or none where that is not set. It is never the folder of
-// whoever runs the tests. A file there is loaded only by a program of the same sources (runtime/fingerprint.h), so a kernel that no
+// whoever runs the tests. A file there is loaded only by a program of the same sources (runtime/store/fingerprint.h), so a kernel that no
 // longer compiles cannot hide in it; tests of compiling itself pass a cache of their own (CompileOptions::cache).
 #include <cstdlib>
 

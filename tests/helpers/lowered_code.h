@@ -7,9 +7,9 @@
 #include <string>
 
 #include "Halide.h"
-#include "fusion/plan.h"
-#include "runtime/kernel_spec.h"
-#include "runtime/lower.h"
+#include "fusion/plan/plan.h"
+#include "runtime/cpu/lower.h"
+#include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::testing {
 

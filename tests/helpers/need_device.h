@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace xhat::testing {
 

@@ -2,7 +2,7 @@
 // kept if the program still parses and fails in the same way.
 #include <algorithm>
 
-#include "expr/ast.h"
+#include "expr/text/ast.h"
 #include "tests/helpers/random_program.h"
 
 namespace xhat::testing {

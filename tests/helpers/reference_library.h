@@ -3,7 +3,7 @@
 #include <functional>
 #include <numeric>
 
-#include "fusion/library_calls.h"
+#include "fusion/library/library_calls.h"
 
 namespace xhat::testing {
 

@@ -1,9 +1,9 @@
 // For tests of the classic policy.
 #pragma once
-#include "ad/random_inputs.h"
-#include "expr/dims.h"
-#include "expr/evaluate.h"
-#include "runtime/compile.h"
+#include "ad/check/random_inputs.h"
+#include "expr/eval/evaluate.h"
+#include "expr/index/dims.h"
+#include "runtime/call/compile.h"
 
 namespace xhat::testing {
 

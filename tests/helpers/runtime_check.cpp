@@ -5,10 +5,10 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "ad/gradcheck.h"
-#include "ad/gradient.h"
-#include "ad/jvp.h"
-#include "runtime/kernel_cache.h"
+#include "ad/check/gradcheck.h"
+#include "ad/forward/jvp.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/cpu/kernel_cache.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_helper.h"

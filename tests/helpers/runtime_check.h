@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-#include "cse/stash_planner.h"
-#include "expr/dims.h"
-#include "fusion/plan.h"
-#include "runtime/cpu_level.h"
+#include "cse/stash/stash_planner.h"
+#include "expr/index/dims.h"
+#include "fusion/plan/plan.h"
+#include "runtime/host/cpu_level.h"
 
 namespace xhat::testing {
 

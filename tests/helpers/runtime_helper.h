@@ -8,9 +8,9 @@
 #include <optional>
 #include <stdexcept>
 
-#include "expr/evaluate.h"
-#include "runtime/compile.h"
-#include "runtime/guarded_memory.h"
+#include "expr/eval/evaluate.h"
+#include "runtime/call/compile.h"
+#include "runtime/host/guarded_memory.h"
 
 namespace xhat::testing {
 

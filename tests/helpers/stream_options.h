@@ -2,7 +2,7 @@
 #pragma once
 #include <limits>
 
-#include "runtime/compile.h"
+#include "runtime/call/compile.h"
 
 namespace xhat::testing {
 

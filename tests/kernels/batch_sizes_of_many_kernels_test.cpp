@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "ad/gradient.h"
-#include "runtime/kernel_cache.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/cpu/kernel_cache.h"
 #include "tests/helpers/batch_ops.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"

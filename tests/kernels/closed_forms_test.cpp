@@ -1,8 +1,8 @@
-// Closed forms (expr/closed_forms.def) are found in what was derived and inlined.
+// Closed forms (expr/rules/closed_forms.def) are found in what was derived and inlined.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
-#include "runtime/compile.h"
+#include "ad/reverse/gradient.h"
+#include "runtime/call/compile.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"

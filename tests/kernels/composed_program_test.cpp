@@ -10,7 +10,7 @@
 #include <iostream>
 #include <map>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/composed_program.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"

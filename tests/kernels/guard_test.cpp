@@ -1,7 +1,7 @@
 // Memory between guard pages ends a process that touches what lies beside a tensor, and says so. (Under a sanitizer that has the word.)
 #include <gtest/gtest.h>
 
-#include "runtime/guarded_memory.h"
+#include "runtime/host/guarded_memory.h"
 
 namespace xhat {
 namespace {

@@ -2,7 +2,7 @@
 // threads.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/in_order_helper.h"
 #include "tests/helpers/runtime_helper.h"

@@ -1,7 +1,7 @@
 // Other systems' gradient tests as kernels, against the evaluator.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/anchor_ops.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"

@@ -24,8 +24,8 @@
 #include <map>
 #include <sstream>
 
-#include "ad/gradient.h"
-#include "cse/lift_reductions.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/lift_reductions.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "ad/jvp.h"
-#include "ad/random_inputs.h"
+#include "ad/check/random_inputs.h"
+#include "ad/forward/jvp.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_helper.h"

@@ -3,7 +3,7 @@
 // aligned to an element only, in tiles of several sizes, with the same bits for 1, 2 and 4 threads.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"

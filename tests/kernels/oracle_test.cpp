@@ -5,8 +5,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "ad/gather.h"
-#include "ad/gradient.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

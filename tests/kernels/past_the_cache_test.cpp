@@ -2,7 +2,7 @@
 // end. Buffers of these tests are aligned to an element only.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"

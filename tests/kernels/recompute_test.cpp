@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <set>
 
-#include "ad/random_inputs.h"
-#include "cse/bodies.h"
+#include "ad/check/random_inputs.h"
+#include "cse/match/bodies.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

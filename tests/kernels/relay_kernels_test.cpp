@@ -2,7 +2,7 @@
 // what the evaluator says.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/relay_helper.h"
 #include "tests/helpers/runtime_helper.h"

@@ -1,7 +1,7 @@
 // Axes that are tied to others (KernelAxis::of): statistics of groups of channels, and what is made of them, in one kernel.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

@@ -1,8 +1,8 @@
 // Ties of extremes: the backward finds those that the forward saw, wherever the values are computed again.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
-#include "expr/dims.h"
+#include "ad/reverse/gradient.h"
+#include "expr/index/dims.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

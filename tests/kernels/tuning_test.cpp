@@ -1,7 +1,7 @@
 // Choices that were measured: values agree whatever they are.
 #include <gtest/gtest.h>
 
-#include "ad/gradient.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

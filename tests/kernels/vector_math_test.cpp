@@ -1,7 +1,7 @@
 // Every row of the vector math table against long double libm: errors within the row's claim, the same bits
 // from vector body, tail and scalar code, and the special values. XHAT_VECTOR_MATH_REPORT=1 prints the
 // measured maxima.
-#include "runtime/vector_math.h"
+#include "runtime/emit/vector_math.h"
 
 #include <gtest/gtest.h>
 

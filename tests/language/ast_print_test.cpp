@@ -1,8 +1,8 @@
 // Canonical text, and that printing and parsing are each other's inverse.
 #include <gtest/gtest.h>
 
-#include "expr/ast.h"
-#include "expr/syntax.h"
+#include "expr/core/syntax.h"
+#include "expr/text/ast.h"
 #include "tests/helpers/ast_helpers.h"
 
 namespace xhat::ast {

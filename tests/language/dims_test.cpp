@@ -1,4 +1,4 @@
-#include "expr/dims.h"
+#include "expr/index/dims.h"
 
 #include <gtest/gtest.h>
 

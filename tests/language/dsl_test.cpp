@@ -1,13 +1,13 @@
 // The C++ DSL: it builds what the text builds, and says what is wrong.
-#include "expr/dsl.h"
+#include "expr/dsl/dsl.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <functional>
 
-#include "expr/ast.h"
-#include "expr/program.h"
+#include "expr/core/program.h"
+#include "expr/text/ast.h"
 #include "tests/helpers/error_of.h"
 
 // Outside of namespace xhat, as a user is: there, Op, Tensor and Dim are also the engine's own types.

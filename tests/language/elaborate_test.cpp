@@ -1,11 +1,11 @@
 // What the text means: types, numbers without a type, ranges, dims, preconditions, calls, custom gradients.
-#include "expr/elaborate.h"
+#include "expr/text/elaborate.h"
 
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
 
-#include "expr/dims.h"
+#include "expr/index/dims.h"
 
 namespace xhat {
 namespace {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "expr/program.h"
+#include "expr/core/program.h"
 
 namespace xhat {
 namespace {

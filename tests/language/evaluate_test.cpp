@@ -1,5 +1,5 @@
 // The evaluator against hand-computed values: reductions, ranges, laziness, rounding, calls, and its errors.
-#include "expr/evaluate.h"
+#include "expr/eval/evaluate.h"
 
 #include <gtest/gtest.h>
 

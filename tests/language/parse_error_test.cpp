@@ -1,8 +1,8 @@
 // Every error of the parser with its place and words, and the limits of nesting.
 #include <gtest/gtest.h>
 
-#include "expr/ast.h"
-#include "expr/syntax.h"
+#include "expr/core/syntax.h"
+#include "expr/text/ast.h"
 #include "tests/helpers/ast_helpers.h"
 
 namespace xhat::ast {

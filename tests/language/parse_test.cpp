@@ -1,8 +1,8 @@
 // The text syntax: how texts are understood.
 #include <gtest/gtest.h>
 
-#include "expr/ast.h"
-#include "expr/syntax.h"
+#include "expr/core/syntax.h"
+#include "expr/text/ast.h"
 #include "tests/helpers/ast_helpers.h"
 
 namespace xhat::ast {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "expr/program.h"
+#include "expr/core/program.h"
 #include "tests/helpers/ast_helpers.h"
 
 namespace xhat {

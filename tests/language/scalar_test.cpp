@@ -1,5 +1,5 @@
 // Every row of ops.def against std:: or a stated value, and the special values of LANGUAGE.md.
-#include "expr/scalar.h"
+#include "expr/core/scalar.h"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <iostream>
 
-#include "ad/gradient.h"
-#include "ad/random_inputs.h"
-#include "cse/stash_planner.h"
+#include "ad/check/random_inputs.h"
+#include "ad/reverse/gradient.h"
+#include "cse/stash/stash_planner.h"
 #include "tests/helpers/cse_helper.h"
 #include "tests/helpers/golden.h"
 

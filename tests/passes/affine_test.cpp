@@ -1,7 +1,7 @@
 // Bounds proofs. Each row is an access with its verdict; all rows are also enumerated for small sizes, so
 // that no verdict can be a matter of opinion: proved means no point falls outside, violated that one does,
 // and a precondition separates the sizes (among those with anything to iterate) exactly.
-#include "expr/affine.h"
+#include "expr/index/affine.h"
 
 #include <gtest/gtest.h>
 

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 
-#include "ad/gather.h"
-#include "ad/gradcheck.h"
-#include "ad/gradient.h"
-#include "cse/auto_inliner.h"
-#include "cse/stash_planner.h"
+#include "ad/check/gradcheck.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/stash/stash_planner.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat::testing {

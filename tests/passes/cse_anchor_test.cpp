@@ -4,7 +4,7 @@
 // Not here: prints, assertions, storage, external functions, shapes and tuples, which the language does not have.
 #include <gtest/gtest.h>
 
-#include "fusion/plan.h"
+#include "fusion/plan/plan.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat::testing {

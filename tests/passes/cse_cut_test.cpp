@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <random>
 
-#include "cse/stash_budget.h"
+#include "cse/stash/stash_budget.h"
 
 namespace xhat {
 namespace {

@@ -1,9 +1,9 @@
 // The reduction algebra: how many sums are left of plain definitions, and that values stay.
-#include "cse/reduction_algebra.h"
+#include "cse/algebra/reduction_algebra.h"
 
 #include <gtest/gtest.h>
 
-#include "cse/cse_optimizer.h"
+#include "cse/share/cse_optimizer.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat {

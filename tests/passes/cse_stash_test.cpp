@@ -5,11 +5,11 @@
 #include <cmath>
 #include <limits>
 
-#include "ad/random_inputs.h"
-#include "cse/cse_optimizer.h"
-#include "cse/reduction_algebra.h"
-#include "cse/stash_planner.h"
-#include "expr/dims.h"
+#include "ad/check/random_inputs.h"
+#include "cse/algebra/reduction_algebra.h"
+#include "cse/share/cse_optimizer.h"
+#include "cse/stash/stash_planner.h"
+#include "expr/index/dims.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat {

@@ -1,11 +1,11 @@
 // The normal form: what is equal in it, what is not, and the expressions that come back out.
-#include "cse/tensor_expr_tree.h"
+#include "cse/match/tensor_expr_tree.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
-#include "cse/unify.h"
+#include "cse/match/unify.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat {

@@ -1,12 +1,12 @@
 // Gradients where a sum has no terms: after the reduction algebra as before it.
-#include "cse/empty_sums.h"
+#include "cse/algebra/empty_sums.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "ad/random_inputs.h"
-#include "cse/stash_planner.h"
+#include "ad/check/random_inputs.h"
+#include "cse/stash/stash_planner.h"
 #include "tests/helpers/cse_helper.h"
 #include "tests/helpers/golden.h"
 

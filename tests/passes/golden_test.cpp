@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "ad/gradcheck.h"
-#include "ad/gradient.h"
+#include "ad/check/gradcheck.h"
+#include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat {

@@ -1,9 +1,9 @@
 // Boxes around ranges that depend on other axes: as text, and against all points of small sizes.
-#include "cse/hull.h"
+#include "expr/index/hull.h"
 
 #include <gtest/gtest.h>
 
-#include "expr/evaluate.h"
+#include "expr/eval/evaluate.h"
 
 namespace xhat {
 namespace {

@@ -1,11 +1,11 @@
 // What lifting a reduction must not change: which indices and which empty argmax are errors. (What it makes of programs is
 // in tests/golden/reduce; that every random program ends in normal form, in property_test.cpp.)
-#include "cse/lift_reductions.h"
+#include "cse/normalize/lift_reductions.h"
 
 #include <gtest/gtest.h>
 
-#include "ad/gather.h"
-#include "cse/auto_inliner.h"
+#include "ad/gather/gather.h"
+#include "cse/normalize/auto_inliner.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat {

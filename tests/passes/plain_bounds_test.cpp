@@ -1,11 +1,11 @@
 // The quick answers about bounds are those of isl.
-#include "cse/plain_bounds.h"
+#include "expr/index/plain_bounds.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "expr/affine.h"
+#include "expr/index/affine.h"
 
 namespace xhat {
 namespace {

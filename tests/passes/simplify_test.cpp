@@ -1,4 +1,4 @@
-#include "expr/simplify.h"
+#include "expr/rules/simplify.h"
 
 #include <gtest/gtest.h>
 
@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "expr/evaluate.h"
-#include "expr/rules.h"
-#include "expr/scalar.h"
+#include "expr/core/scalar.h"
+#include "expr/eval/evaluate.h"
+#include "expr/rules/rules.h"
 
 namespace xhat {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <set>
 
-#include "ad/gather.h"
-#include "ad/gradient.h"
-#include "cse/auto_inliner.h"
-#include "cse/lift_reductions.h"
-#include "cse/stash_planner.h"
-#include "expr/simplify.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/lift_reductions.h"
+#include "cse/stash/stash_planner.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat {
 namespace {

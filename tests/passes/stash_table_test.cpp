@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bench/backward_graph.h"
-#include "expr/evaluate.h"
+#include "expr/eval/evaluate.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat {

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <map>
 
-#include "ad/expand_calls.h"
-#include "cse/auto_inliner.h"
-#include "expr/dims.h"
-#include "expr/simplify.h"
-#include "fusion/kernel_draft.h"
+#include "ad/common/expand_calls.h"
+#include "cse/normalize/auto_inliner.h"
+#include "expr/index/dims.h"
+#include "expr/rules/simplify.h"
+#include "fusion/plan/kernel_draft.h"
 #include "tests/helpers/random_program.h"
 
 namespace xhat {

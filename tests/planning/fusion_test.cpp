@@ -1,12 +1,12 @@
 // The kernel planner: which definitions share a kernel, what is tiled, what is counted.
 #include <gtest/gtest.h>
 
-#include "ad/gather.h"
-#include "ad/gradient.h"
-#include "cse/auto_inliner.h"
-#include "cse/stash_planner.h"
-#include "fusion/plan.h"
-#include "fusion/scatter.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/stash/stash_planner.h"
+#include "fusion/plan/plan.h"
+#include "fusion/relations/scatter.h"
 
 namespace xhat {
 namespace {

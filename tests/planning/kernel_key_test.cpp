@@ -1,8 +1,8 @@
 // Keys of kernels, by which choices that were measured find them again; and what a choice changes of a plan.
 #include <gtest/gtest.h>
 
-#include "cse/auto_inliner.h"
-#include "fusion/plan.h"
+#include "cse/normalize/auto_inliner.h"
+#include "fusion/plan/plan.h"
 
 namespace xhat {
 namespace {

@@ -1,13 +1,13 @@
 // Which sums a library computes, and that the call computes the same: by plain loops over what the call says.
 #include <gtest/gtest.h>
 
-#include "ad/gather.h"
-#include "ad/gradient.h"
-#include "cse/auto_inliner.h"
-#include "cse/stash_planner.h"
-#include "expr/evaluate.h"
-#include "fusion/library_operands.h"
-#include "fusion/library_plan.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/stash/stash_planner.h"
+#include "expr/eval/evaluate.h"
+#include "fusion/library/library_operands.h"
+#include "fusion/library/library_plan.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/reference_library.h"
 

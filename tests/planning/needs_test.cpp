@@ -1,5 +1,5 @@
 // Relations as text, and what tiles of a consumer compute again of a producer.
-#include "fusion/needs.h"
+#include "fusion/relations/needs.h"
 
 #include <gtest/gtest.h>
 

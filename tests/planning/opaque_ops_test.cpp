@@ -1,10 +1,10 @@
 // Ops that nothing is fused with: calls and definitions that the classic policy keeps as nodes, and its limits as options.
 #include <gtest/gtest.h>
 
-#include "ad/expand_calls.h"
-#include "ad/opaque_ops.h"
-#include "cse/lift_reductions.h"
-#include "fusion/relay_kernels.h"
+#include "ad/common/expand_calls.h"
+#include "ad/common/opaque_ops.h"
+#include "cse/normalize/lift_reductions.h"
+#include "fusion/relay/relay_kernels.h"
 
 namespace xhat {
 namespace {

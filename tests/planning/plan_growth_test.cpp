@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "bench/long_ops.h"
-#include "cse/auto_inliner.h"
-#include "cse/cse_optimizer.h"
-#include "cse/sharing.h"
-#include "cse/unify.h"
+#include "cse/match/unify.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/share/cse_optimizer.h"
+#include "cse/share/sharing.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat {

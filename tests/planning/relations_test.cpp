@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "expr/evaluate.h"
-#include "fusion/relations.h"
-#include "fusion/simplify_index.h"
+#include "expr/eval/evaluate.h"
+#include "expr/index/simplify_index.h"
+#include "fusion/relations/relations.h"
 
 namespace xhat::fusion {
 namespace {

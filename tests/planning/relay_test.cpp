@@ -11,8 +11,8 @@
 #include <set>
 #include <sstream>
 
-#include "fusion/post_dominators.h"
-#include "fusion/relay.h"
+#include "fusion/relay/post_dominators.h"
+#include "fusion/relay/relay.h"
 
 namespace xhat::fusion {
 namespace {

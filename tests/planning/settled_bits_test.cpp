@@ -1,7 +1,7 @@
 // Which expressions are computed operation by operation, so that they have the same bits in every kernel.
 #include <gtest/gtest.h>
 
-#include "fusion/settled_bits.h"
+#include "fusion/plan/settled_bits.h"
 
 namespace xhat {
 namespace {

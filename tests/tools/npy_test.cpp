@@ -12,8 +12,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "expr/array.h"
-#include "expr/error.h"
+#include "expr/core/array.h"
+#include "expr/core/error.h"
 
 namespace xhat {
 namespace {

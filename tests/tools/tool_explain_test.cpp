@@ -1,5 +1,5 @@
 // `xhat explain`: what it says, and that it says it of the program it was given.
-#include "expr/program.h"
+#include "expr/core/program.h"
 #include "tests/helpers/tool_helper.h"
 
 namespace xhat {

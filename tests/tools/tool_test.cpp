@@ -1,5 +1,5 @@
 // The built program, called as people call it: output, exit status, messages. (`explain` and `run` have files of their own.)
-#include "runtime/explain.h"
+#include "runtime/explain/explain.h"
 #include "tests/helpers/tool_helper.h"
 
 namespace xhat {

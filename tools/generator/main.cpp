@@ -1,10 +1,10 @@
 // main() of the programs that xhat_add_op(... SOURCES ...) makes: compiles an op that is written in C++, as xhat build does one
-// of a file. The ops are in the sources that it is linked with (runtime/registered_ops.h).
+// of a file. The ops are in the sources that it is linked with (runtime/ahead/build/registered_ops.h).
 #include <iostream>
 
 #include <CLI/CLI.hpp>
 
-#include "runtime/registered_ops.h"
+#include "runtime/ahead/build/registered_ops.h"
 #include "tools/commands.h"
 
 int main(int argc, char** argv) {

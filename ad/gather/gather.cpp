@@ -1,0 +1,200 @@
+#include "ad/gather/gather.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+
+#include "ad/common/guards.h"
+#include "expr/index/affine.h"
+
+namespace xhat {
+namespace {
+
+// index == target, as a condition of a sum has it: the target is an axis from outside, the index has bound
+// axes.
+struct Equation {
+  Id index;
+  AxisRange target;
+  Id literal;
+};
+
+using Ranges = std::unordered_map<Id, AxisRange>;
+
+// Ranges of all axes of a body by name; a name with two ranges is of no use as a target.
+Ranges ranges_of(const Arena& a, const Definition& d) {
+  Ranges ranges;
+  std::vector<Id> ambiguous;
+  auto note = [&](const AxisRange& r) {
+    auto [at, fresh] = ranges.emplace(r.axis, r);
+    if (!fresh && !(at->second == r)) ambiguous.push_back(r.axis);
+  };
+  for (const AxisRange& r : d.axes) note(r);
+  for (Id id : reachable(a, d.body))
+    if (is_reduction(a[id].op))
+      for (const AxisRange& r : reduce_axes(a[id])) note(r);
+  for (Id axis : ambiguous) ranges.erase(axis);
+  return ranges;
+}
+
+class Gatherer {
+ public:
+  Gatherer(const Program& p, const Ranges& ranges, std::vector<Id> taken)
+      : p_(p), a_(*p.arena), ranges_(ranges), taken_(std::move(taken)) {}
+
+  // The sum with its equations solved, or itself.
+  Id solved(Id id) {
+    const Node& n = a_[id];
+    axes_ = reduce_axes(n);
+    bound_.clear();
+    for (const AxisRange& r : axes_) bound_.push_back(r.axis);
+    literals_.clear();
+    add_literals(a_, literals_, reduce_condition(n));
+    std::vector<Equation> equations = find_equations();
+    // All at once; if that is out of reach, those that can be solved one by one.
+    if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
+    if (Id whole = attempt(n, equations); whole != kNone) return whole;
+    if (equations.size() <= 1) return id;
+    for (const Equation& e : equations)
+      if (Id part = attempt(n, {e}); part != kNone) return a_[part].op == Op::sum ? solved(part) : part;
+    return id;
+  }
+
+ private:
+  std::vector<Equation> find_equations() const {
+    std::vector<Equation> found;
+    std::vector<Id> targets;
+    for (Id literal : literals_) {
+      const Node& n = a_[literal];
+      if (n.op != Op::eq || a_[n.arg(0)].type != DType::i64) continue;
+      for (size_t side : {1u, 0u}) {
+        Id target = n.arg(side), index = n.arg(1 - side);
+        if (a_[target].op != Op::axis || contains(bound_, target) || contains(targets, target)) continue;
+        if (!depends_on(a_, index, bound_) || contains(a_[index].free_axes(), target)) continue;
+        auto range = ranges_.find(target);
+        if (range == ranges_.end()) continue;
+        found.push_back({index, range->second, literal});
+        targets.push_back(target);
+        break;
+      }
+    }
+    return found;
+  }
+
+  // 2*i + r - 1 == o, or 2*i <= o, with i bound and o from outside: the user's condition, or the range of an axis that was
+  // solved already. The axes from outside are known in what invert() is asked.
+  bool is_relation(Id literal) const {
+    Op op = a_[literal].op;
+    if ((op != Op::eq && op != Op::le && op != Op::lt) || !is_affine(literal) || !depends_on(a_, literal, bound_)) return false;
+    auto axes = a_[literal].free_axes();
+    return std::ranges::any_of(axes, [&](Id x) { return !contains(bound_, x) && ranges_.contains(x); });
+  }
+
+  // Within reach of isl: no tensor is read, nothing but integers compared. Not i % (i*i): what is known of it only because i is
+  // in its range must not stand for that range.
+  bool is_affine(Id literal) const {
+    return std::ranges::all_of(reachable(a_, literal), [&](Id id) {
+      const Node& n = a_[id];
+      bool product = n.op == Op::mul || n.op == Op::div || n.op == Op::mod;
+      if (product && depends_on(a_, n.arg(0), bound_) && depends_on(a_, n.arg(1), bound_)) return false;
+      return !is_read(n.op) && !is_reduction(n.op) && !is_float(n.type);
+    });
+  }
+
+  Id attempt(const Node& n, const std::vector<Equation>& equations) {
+    std::vector<Id> indices;
+    std::vector<AxisRange> targets;
+    Literals known, rest;
+    for (const Equation& e : equations) {
+      indices.push_back(e.index);
+      targets.push_back(e.target);
+    }
+    for (Id literal : literals_) {
+      if (is_relation(literal))
+        for (Id x : a_[literal].free_axes()) {
+          auto r = ranges_.find(x);
+          bool known_target = std::ranges::any_of(targets, [&](const AxisRange& t) { return t.axis == x; });
+          if (r != ranges_.end() && !contains(bound_, x) && !known_target) targets.push_back(r->second);
+        }
+      if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
+      (is_affine(literal) ? known : rest).push_back(literal);
+    }
+    const std::optional<InvertAnswer>& answer = inverted({axes_, conjunction(a_, known), indices, targets});
+    if (!answer) return kNone;
+    return rebuilt(n, *answer, rest);
+  }
+
+  // A gradient has a term for each use of a tensor, often over the same axes by the same indices, and isl takes milliseconds.
+  struct Question {
+    std::vector<AxisRange> axes;
+    Id condition;
+    std::vector<Id> indices;
+    std::vector<AxisRange> targets;
+    bool operator==(const Question&) const = default;
+  };
+  const std::optional<InvertAnswer>& inverted(Question q) {
+    for (const auto& [asked, answer] : asked_)
+      if (asked == q) return answer;
+    auto answer = invert(a_, {q.axes, q.condition, q.indices, q.targets, taken_});
+    return asked_.emplace_back(std::move(q), std::move(answer)).second;
+  }
+
+  Id rebuilt(const Node& n, const InvertAnswer& answer, const Literals& rest) {
+    Replacements map(answer.solved.begin(), answer.solved.end());
+    std::vector<Id> remaining;
+    for (const AxisRange& r : answer.remaining) remaining.push_back(r.axis);
+    auto moved = [&](Id x) { return map.empty() ? x : substitute(a_, x, map, remaining); };
+    Literals all;
+    add_literals(a_, all, answer.guard);
+    for (Id literal : rest) add_literals(a_, all, moved(literal));
+    // Positions first: they keep what the others read in bounds.
+    std::ranges::stable_partition(all, [&](Id x) { return tensors_read(a_, x).empty(); });
+    std::vector<AxisRange> around = ranges_around(n);
+    auto [inner, outer] = split_guards(a_, p_, all, remaining, around);
+    Id body = moved(reduce_body(n));
+    if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
+    return guarded(a_, outer, body);
+  }
+
+  // Of the axes that stand outside the sum, outer first.
+  std::vector<AxisRange> ranges_around(const Node& n) const {
+    std::vector<AxisRange> found;
+    std::vector<Id> open(n.free_axes().begin(), n.free_axes().end());
+    while (!open.empty()) {
+      auto at = ranges_.find(open.back());
+      open.pop_back();
+      if (at == ranges_.end() || std::ranges::find(found, at->second) != found.end()) continue;
+      found.push_back(at->second);
+      for (Id e : {at->second.begin, at->second.end})
+        open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
+    }
+    std::ranges::stable_sort(found, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
+    return found;
+  }
+
+  const Program& p_;
+  Arena& a_;
+  const Ranges& ranges_;
+  std::vector<Id> taken_;  // axes of the body
+  std::vector<AxisRange> axes_;
+  std::vector<Id> bound_;
+  Literals literals_;
+  std::vector<std::pair<Question, std::optional<InvertAnswer>>> asked_;
+};
+
+}  // namespace
+
+Program gather(const Program& p) {
+  Arena& a = *p.arena;
+  Program result = p;
+  for (Definition& d : result.body.definitions) {
+    if (d.direction != Direction::backward || d.is_call()) continue;
+    Ranges ranges = ranges_of(a, d);
+    std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
+    for (const AxisRange& r : d.axes) taken.push_back(r.axis);
+    Gatherer gatherer(p, ranges, std::move(taken));
+    d.body = rewrite(a, d.body, [&](Id id) { return a[id].op == Op::sum ? gatherer.solved(id) : id; });
+  }
+  return result;
+}
+
+}  // namespace xhat

@@ -1,0 +1,219 @@
+#include "cse/algebra/known_sums.h"
+
+#include <algorithm>
+
+#include "cse/normalize/auto_inliner.h"
+
+namespace xhat {
+
+void KnownSums::remember(const Definition& d) {
+  const Node n = a_[d.body];
+  if (n.op != Op::sum || !is_float(n.type)) return;
+  Pattern pattern = pattern_of(a_, d);
+  Product body = tree_.form(pattern.body);
+  if (body.is_number()) return;
+  double coefficient = body.coefficient;
+  body.coefficient = 1;
+  Nested flat = opened(body, pattern.bound, "$f");
+  const uint64_t shape = shape_of(body), flat_shape = shape_of(flat.body);
+  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat), shape, flat_shape});
+}
+
+// Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
+// targets differ).
+Nested KnownSums::opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark) {
+  constexpr int kRounds = 3;
+  Nested flat{body, bound};
+  for (int depth = 0; depth < kRounds; ++depth) {
+    Product next{flat.body.coefficient, {}};
+    bool changed = false;
+    for (const Factor& f : flat.body.factors) {
+      const Node n = a_[f.atom];
+      auto k = n.op == Op::read && f.halves == 2 && !changed
+                   ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor)
+                   : sums_.end();
+      if (k == sums_.end() || !is_true(a_, k->pattern.condition)) {
+        next = tree_.multiply(next, {1, {f}});
+        continue;
+      }
+      changed = true;
+      Replacements at;
+      for (size_t i = 0; i < k->pattern.free.size(); ++i) at[k->pattern.free[i].axis] = a_.to(DType::i64, n.arg(i));
+      for (const AxisRange& r : k->pattern.bound) {
+        Id axis = a_.axis(mark + std::to_string(flat.bound.size()));
+        flat.bound.push_back({axis, substitute(a_, r.begin, at), substitute(a_, r.end, at)});
+        at[r.axis] = axis;
+      }
+      Product inner = tree_.form(substitute(a_, tree_.to_expression(k->body, n.type), at));
+      next = tree_.multiply(next, tree_.multiply({k->coefficient, {}}, inner));
+    }
+    if (!changed) break;
+    flat.body = next;
+  }
+  return flat;
+}
+
+std::optional<Product> KnownSums::known(const Product& body, const Sum& s) {
+  const uint64_t shape = shape_of(body);
+  for (const KnownSum& k : sums_) {
+    if (k.shape != shape) continue;
+    if (auto v = matched(k, {k.body, k.pattern.bound}, {body, s.bound}, s)) return v;
+  }
+  // Once more with all sums written as one: the order of summation does not matter.
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  Nested flat = opened(body, s.bound, "$t");
+  const uint64_t flat_shape = shape_of(flat.body);
+  for (const KnownSum& k : sums_) {
+    if (k.flat_shape != flat_shape) continue;
+    if (flat.bound.size() == s.bound.size() && k.flat.bound.size() == k.pattern.bound.size()) continue;
+    if (auto v = matched(k, k.flat, flat, s)) return v;
+  }
+  return std::nullopt;
+}
+
+std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& pattern, const Nested& target,
+                                           const Sum& s) {
+  if (pattern.bound.size() != target.bound.size() ||
+      pattern.body.factors.size() != target.body.factors.size())
+    return std::nullopt;
+  if (p_.tensors[k.tensor].type != s.type) return std::nullopt;
+  std::set<Id> axes = k.pattern.axes();
+  for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
+  Unifier unifier(tree_, axes);
+  for (const Binding& found : unifier.products(pattern.body, target.body)) {
+    Replacements at(found.begin(), found.end());
+    auto now = [&](Id id) { return substitute(a_, id, at); };
+    std::vector<Id> left = axes_of(target.bound);
+    bool fits = now(k.pattern.condition) == s.condition;
+    for (const AxisRange& r : pattern.bound) {
+      auto it = found.find(r.axis);
+      auto to = it == found.end() ? target.bound.end()
+                                  : std::ranges::find(target.bound, it->second, &AxisRange::axis);
+      fits = fits && to != target.bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
+      if (fits) std::erase(left, to->axis);
+    }
+    std::vector<Id> indices;
+    for (const AxisRange& r : k.pattern.free) {
+      auto it = found.find(r.axis);
+      fits = fits && it != found.end() && !depends_on_any(a_, it->second, target.bound);
+      if (fits) indices.push_back(tidy_index(a_, it->second));
+    }
+    if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
+    Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
+    value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
+    return value;
+  }
+  return std::nullopt;
+}
+
+// Of the axes of a sum, those that the known one in it goes over, and what is left: some.
+std::optional<KnownSums::Apart> KnownSums::without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound) {
+  Replacements at(found.begin(), found.end());
+  Apart apart{{}, bound};
+  for (const AxisRange& r : k.pattern.bound) {
+    auto it = found.find(r.axis);
+    auto to = it == found.end() ? apart.stay.end() : std::ranges::find(apart.stay, it->second, &AxisRange::axis);
+    if (to == apart.stay.end() || substitute(a_, r.begin, at) != to->begin || substitute(a_, r.end, at) != to->end) return std::nullopt;
+    apart.gone.push_back(*to);
+    apart.stay.erase(to);
+  }
+  if (apart.stay.empty()) return std::nullopt;
+  return apart;
+}
+
+std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, const Sum& s) {
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  for (const KnownSum& k : sums_) {
+    if (k.pattern.bound.size() >= s.bound.size() || k.body.factors.size() > body.factors.size()) continue;
+    if (p_.tensors[k.tensor].type != s.type || !is_true(a_, k.pattern.condition)) continue;
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors)) {
+      Replacements at(found.begin(), found.end());
+      auto left = without_bound(k, found, s.bound);
+      if (!left) continue;
+      auto goes = [&](Id id) { return depends_on_any(a_, id, left->gone); };
+      Product inner = tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at));
+      Product rest = tree_.multiply(body, tree_.power(inner, -2));
+      std::vector<AxisRange> scope = s.scope;
+      scope.insert(scope.end(), left->stay.begin(), left->stay.end());
+      bool fits = covers(a_, k.pattern.free, found, scope);
+      fits = fits && std::ranges::none_of(rest.factors, [&](const Factor& f) { return goes(f.atom); });
+      fits = fits && std::ranges::none_of(left->stay, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); });
+      std::vector<Id> indices;
+      for (const AxisRange& r : k.pattern.free) {
+        auto it = found.find(r.axis);
+        fits = fits && it != found.end() && !goes(it->second);
+        if (fits) indices.push_back(tidy_index(a_, it->second));
+      }
+      if (!fits) continue;
+      Sum parts = s;
+      parts.bound = left->stay;
+      Product value = tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
+      value.coefficient /= k.coefficient;
+      return {{value, parts}};
+    }
+  }
+  return std::nullopt;
+}
+
+// sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
+// sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
+// this is done only where the terms are work (p is an exp) beside reading them.
+std::optional<std::pair<Product, Sum>> KnownSums::regrouped(const Product& body, const Sum& s) {
+  if (!is_true(a_, s.condition)) return std::nullopt;
+  if (evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;
+  Nested flat = opened(body, s.bound, "$t");
+  if (flat.bound.size() == s.bound.size()) return std::nullopt;
+  for (const KnownSum& k : sums_) {
+    if (!has_tensor(p_.outputs, k.tensor) || p_.tensors[k.tensor].type != s.type) continue;
+    if (!is_true(a_, k.pattern.condition)) continue;
+    // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.
+    Product core{1, {}}, outer{k.coefficient, {}};
+    for (const Factor& f : k.body.factors) (depends_on_any(a_, f.atom, k.pattern.bound) ? core : outer).factors.push_back(f);
+    if (core.is_number()) continue;
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(core.factors, flat.body.factors))
+      if (auto made = regrouped_by(k, found, flat, core, outer, s)) return made;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::pair<Product, Sum>> KnownSums::regrouped_by(const KnownSum& k, const Binding& found, const Nested& flat,
+                                                               const Product& core, const Product& outer, const Sum& s) {
+  Replacements at(found.begin(), found.end());
+  auto now = [&](Id id) { return substitute(a_, id, at); };
+  // The axes that the output's own sum goes over leave, and take with them all that depends on them.
+  auto apart = without_bound(k, found, flat.bound);
+  if (!apart) return std::nullopt;
+  const auto& [gone, left] = *apart;
+  Product inner = tree_.form(now(tree_.to_expression(core, s.type)));
+  Product rest = tree_.multiply(flat.body, tree_.power(inner, -2));
+  auto goes = [&](Id id) { return depends_on_any(a_, id, gone); };
+  if (std::ranges::any_of(rest.factors, [&](const Factor& f) { return goes(f.atom); })) return std::nullopt;
+  if (std::ranges::any_of(left, [&](const AxisRange& r) { return goes(r.begin) || goes(r.end); })) return std::nullopt;
+  // What is left of the axes gets the names that the output has for them.
+  std::vector<Id> indices, avoid = axes_of(s.scope), names = axes_of(p_.definition_of(k.tensor)->axes);
+  Replacements named;
+  for (size_t i = 0; i < k.pattern.free.size(); ++i) {
+    auto it = found.find(k.pattern.free[i].axis);
+    if (it == found.end() || goes(it->second)) return std::nullopt;
+    indices.push_back(tidy_index(a_, it->second));
+    if (std::ranges::find(left, indices.back(), &AxisRange::axis) == left.end()) continue;
+    avoid.push_back(named[indices.back()] = a_.fresh_axis(names[i], avoid));
+  }
+  std::vector<AxisRange> scope = s.scope;
+  scope.insert(scope.end(), left.begin(), left.end());
+  if (named.size() != left.size() || !covers(a_, k.pattern.free, found, scope)) return std::nullopt;
+  Sum regrouped = s;
+  regrouped.bound = left;
+  for (AxisRange& r : regrouped.bound) r.axis = named.at(r.axis);
+  Product scale = tree_.power(tree_.form(now(tree_.to_expression(outer, s.type))), -2);
+  Product value = tree_.multiply(rest, scale);
+  // No division that was not there: what it divides by may be 0.
+  bool divides = std::ranges::any_of(value.factors, [&](const Factor& f) {
+    return f.halves < 0 && std::ranges::find(rest.factors, f) == rest.factors.end();
+  });
+  if (divides) return std::nullopt;
+  value = tree_.multiply(value, tree_.form(read_at(a_, p_, k.tensor, indices)));
+  return {{tree_.form(substitute(a_, tree_.to_expression(value, s.type), named)), regrouped}};
+}
+
+}  // namespace xhat

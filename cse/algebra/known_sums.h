@@ -1,0 +1,70 @@
+// The sums that a backward may read instead of making its own; the lookup of reduction_algebra.
+#pragma once
+#include <string>
+
+#include "cse/match/bodies.h"
+
+namespace xhat {
+
+// A product under a sum over more axes: a sum in it was opened, sum(d: a*sum(j: b)) is sum(d, j: a*b).
+struct Nested {
+  Product body;
+  std::vector<AxisRange> bound;
+};
+
+// tensor[free] = coefficient * sum(bound if condition: body)
+struct KnownSum {
+  TensorId tensor;
+  Pattern pattern;
+  double coefficient;
+  Product body;
+  Nested flat;  // with the sums in it opened; as body if there are none
+  uint64_t shape, flat_shape;  // of the factors of body and flat: only what has the same can match
+};
+
+struct Sum {
+  std::vector<AxisRange> bound;
+  Id condition;
+  std::vector<AxisRange> scope;  // outer axes
+  DType type;
+  std::string name;
+  std::vector<AxisRange> all_axes() const {
+    std::vector<AxisRange> all = scope;
+    all.insert(all.end(), bound.begin(), bound.end());
+    return all;
+  }
+};
+
+class KnownSums {
+ public:
+  KnownSums(const Program& p, TensorExprTree& tree) : p_(p), tree_(tree), a_(tree.arena()) {}
+
+  void remember(const Definition& d);
+  // The one remembered last, if it is this tensor's.
+  KnownSum* last(TensorId t) { return !sums_.empty() && sums_.back().tensor == t ? &sums_.back() : nullptr; }
+  // sum(body) as a read of a sum that is known.
+  std::optional<Product> known(const Product& body, const Sum& s);
+  // The same sum with an output in it for part of what it is made of: what is to be summed, and over what.
+  std::optional<std::pair<Product, Sum>> regrouped(const Product& body, const Sum& s);
+  // The same sum with a known one in it, over some of its axes: sum(n, h: r[n]*a[n,c,h]) is sum(n: r[n]*s[n,c]) where
+  // s[n,c] is sum(h: a[n,c,h]).
+  std::optional<std::pair<Product, Sum>> in_parts(const Product& body, const Sum& s);
+
+ private:
+  struct Apart {
+    std::vector<AxisRange> gone, stay;
+  };
+  std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
+  uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
+  Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
+  std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);
+  std::optional<std::pair<Product, Sum>> regrouped_by(const KnownSum& k, const Binding& found, const Nested& flat,
+                                                      const Product& core, const Product& outer, const Sum& s);
+
+  const Program& p_;
+  TensorExprTree& tree_;
+  Arena& a_;
+  std::vector<KnownSum> sums_;
+};
+
+}  // namespace xhat

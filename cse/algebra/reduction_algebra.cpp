@@ -1,0 +1,367 @@
+#include "cse/algebra/reduction_algebra.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "cse/algebra/accuracy.h"
+#include "cse/algebra/known_sums.h"
+#include "cse/match/bodies.h"
+#include "cse/normalize/auto_inliner.h"
+#include "expr/index/affine.h"
+
+namespace xhat {
+namespace {
+
+constexpr size_t kMostTerms = 32;   // of a product multiplied out for a proof
+constexpr int kMostSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
+
+class Simplifier {
+ public:
+  Simplifier(const Program& p, TensorExprTree& tree, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
+      : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden), sums_(p_, tree_), accuracy_(p_, tree_) {}
+  Program run();
+
+ private:
+  void backward(Definition d);
+  Product total(const Product& body, Sum s, bool create, int splits);
+  bool safe_outside(Id factor, const Sum& s);
+  std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
+  bool like_signs(const std::vector<Product>& terms, DType type);
+  std::optional<Product> proved(const Product& body, const Sum& s, int splits);
+  Product create_sum(const Product& body, const Sum& s);
+  bool single_term(const Product& value);
+  std::vector<Definition> by_level() const;
+  std::map<TensorId, PointValue> inlinable(const Definition& d);
+
+  Program p_;
+  Arena& a_;
+  TensorExprTree& tree_;
+  const std::vector<TensorId>& kept_;
+  const std::vector<TensorId>& hidden_;
+  KnownSums sums_;
+  Accuracy accuracy_;
+  std::map<TensorId, PointValue> values_;
+  std::set<TensorId> deciding_;                 // keep their bits
+  std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
+  std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
+  std::map<TensorId, std::string> renamed_;     // the names of sums that may go
+  std::vector<Definition> done_;
+};
+
+// Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
+std::vector<Definition> Simplifier::by_level() const {
+  std::map<TensorId, int> level;
+  struct Place {
+    int level;
+    size_t size;
+    const Definition* definition;
+  };
+  std::vector<Place> order;
+  for (const Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::backward) continue;
+    int own = 0;
+    for (TensorId t : tensors_read(a_, d.body))
+      if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
+    level[d.target()] = own;
+    order.push_back({own, reachable(a_, d.body).size(), &d});
+  }
+  std::ranges::stable_sort(order, {}, [](const Place& x) { return std::pair(x.level, x.size); });
+  std::vector<Definition> sorted;
+  for (const Place& x : order) sorted.push_back(*x.definition);
+  return sorted;
+}
+
+// Zero, or one product of atoms that are no sums.
+bool Simplifier::single_term(const Product& value) {
+  if (value.is_zero()) return true;
+  auto terms = tree_.expand(value, kMostTerms);
+  return terms && terms->size() <= 1;
+}
+
+std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int splits) {
+  auto terms = tree_.expand(body, kMostTerms);
+  if (!terms || terms->size() < 2) return std::nullopt;
+  std::vector<Product> values;
+  for (const Product& t : *terms) {
+    Product v = total(t, s, false, splits + 1);
+    if (v.coefficient != v.coefficient) return std::nullopt;
+    values.push_back(std::move(v));
+  }
+  Product sum = tree_.add(s.type, values);
+  if (!sum.is_zero()) {
+    // What is left may cancel only once sums inside it are multiplied out.
+    auto open = tree_.expand(sum, kMostTerms);
+    if (open && open->size() <= 1) sum = open->empty() ? Product{0, {}} : (*open)[0];
+  }
+  if (!single_term(sum)) return std::nullopt;
+  return sum;
+}
+
+// Parts that are zero go; what is left stays in one sum, unless it can be told apart without a difference of sums: the
+// rounding of sum(x) - sum(y) is that of the larger, which sum(x - y) may have nothing of.
+std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool create, int splits) {
+  const std::vector<Product>* found =
+      body.factors.size() == 1 && body.factors[0].halves == 2 ? tree_.terms(body.factors[0].atom) : nullptr;
+  if (!found) return std::nullopt;
+  std::vector<Product> terms = *found, known, rest, left;
+  for (Product& t : terms) {
+    t.coefficient *= body.coefficient;
+    Product v = total(t, s, false, splits + 1);
+    if (v.is_zero()) continue;
+    left.push_back(t);
+    if (v.coefficient == v.coefficient)
+      known.push_back(std::move(v));
+    else
+      rest.push_back(t);
+  }
+  if (left.size() > 1 && (known.empty() || !like_signs(left, s.type))) {
+    if (left.size() == terms.size()) return std::nullopt;
+    known.clear();
+    rest = left;
+  }
+  if (!rest.empty()) {
+    Product v = total(tree_.add(s.type, rest), s, create, splits + 1);
+    if (v.coefficient != v.coefficient) return std::nullopt;
+    known.push_back(std::move(v));
+  }
+  return tree_.add(s.type, known);
+}
+
+bool Simplifier::like_signs(const std::vector<Product>& terms, DType type) {
+  return std::ranges::all_of(terms, [&](const Product& t) {
+    return (t.coefficient > 0) == (terms[0].coefficient > 0) &&
+           accuracy_.nonnegative(tree_.to_expression({std::abs(t.coefficient), t.factors}, type));
+  });
+}
+
+Product Simplifier::create_sum(const Product& body, const Sum& s) {
+  Id value = tree_.to_expression(body, s.type);
+  Id sum = a_.reduce(Op::sum, s.bound, s.condition, value);
+  Definition d;
+  std::vector<Id> shape, indices;
+  for (const AxisRange& r : s.scope)
+    if (std::ranges::binary_search(a_[sum].free_axes(), r.axis)) {
+      d.axes.push_back(r);
+      shape.push_back(r.end);
+      indices.push_back(r.axis);
+    }
+  d.body = sum;
+  d.direction = Direction::backward;
+  d.targets = {p_.add_tensor(s.name, s.type, shape)};
+  done_.push_back(d);
+  sums_.remember(d);
+  return tree_.form(read_at(a_, p_, d.target(), indices));
+}
+
+// Does it read only what is there also where the sum runs over nothing?
+bool Simplifier::safe_outside(Id factor, const Sum& s) {
+  for (Id id : reachable(a_, factor)) {
+    const Node n = a_[id];
+    if (n.op != Op::read) continue;
+    for (size_t i = 0; i < n.arg_count; ++i) {
+      Id index = n.arg(i), extent = p_.tensors[n.symbol].shape[i];
+      if (std::ranges::any_of(s.scope, [&](const AxisRange& r) { return r.axis == index && r.end == extent; })) continue;
+      if (prove_bounds(a_, {s.scope, {}, index, extent}).verdict == BoundsAnswer::Verdict::violated) return false;
+    }
+  }
+  return true;
+}
+
+// sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that
+// it would need a sum that does not exist.
+Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
+  if (body.is_zero()) return {0, {}};
+  Product outside{body.coefficient, {}}, inside{1, {}};
+  for (const Factor& f : body.factors)
+    (depends_on_any(a_, f.atom, s.bound) || !safe_outside(f.atom, s) ? inside : outside).factors.push_back(f);
+  // A bound axis that nothing depends on counts.
+  for (size_t i = s.bound.size(); i-- > 0;) {
+    AxisRange r = s.bound[i];
+    auto uses = [&](Id id) { return depends_on_any(a_, id, std::span(&r, 1)); };
+    bool used = uses(s.condition) ||
+                std::ranges::any_of(inside.factors, [&](const Factor& f) { return uses(f.atom); });
+    for (const AxisRange& other : s.bound) used = used || uses(other.begin) || uses(other.end);
+    if (used || a_[r.begin].axes_count + a_[r.end].axes_count > 0) continue;
+    s.bound.erase(s.bound.begin() + static_cast<std::ptrdiff_t>(i));
+    Id extent = is_constant(a_, r.begin, 0) ? r.end : a_.sub(r.end, r.begin);
+    outside = tree_.multiply(outside, tree_.form(a_.cast(s.type, extent)));
+  }
+  if (s.bound.empty() && is_true(a_, s.condition)) return tree_.multiply(outside, inside);
+  auto with_outside = [&](const Product& v) { return tree_.multiply(outside, v); };
+  if (!s.bound.empty() && !inside.is_number()) {
+    if (auto v = sums_.known(inside, s)) return with_outside(*v);
+    if (splits < kMostSplits) {
+      if (auto v = proved(inside, s, splits)) return with_outside(*v);
+      if (auto v = split(inside, s, create, splits)) return with_outside(*v);
+    }
+  }
+  if (!create) return {std::nan(""), {}};
+  if (s.bound.empty()) {
+    // A sum over nothing but a condition, which guards all there is: 0 times what stays outside could be nan.
+    Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
+    return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
+  }
+  if (splits < kMostSplits) {
+    if (auto v = sums_.in_parts(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
+    if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
+  }
+  return with_outside(create_sum(inside, s));
+}
+
+// A reduction evaluates what it contains once per step. What depends on some of its axes but not on all
+// there are (an operand of a matrix product) stays a definition unless it is cheap.
+std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
+  const Node n = a_[d.body];
+  if (!is_reduction(n.op)) return values_;
+  std::map<TensorId, PointValue> values = values_;
+  std::vector<AxisRange> bound = reduce_axes(n), all = d.axes;
+  all.insert(all.end(), bound.begin(), bound.end());
+  // A condition `ids[b] == v` leaves one v: that is a scatter-add, which does not loop over it.
+  for (Id id : reachable(a_, reduce_condition(n)))
+    if (a_[id].op == Op::eq)
+      for (Id side : a_[id].args()) std::erase_if(all, [&](const AxisRange& r) { return r.axis == side; });
+  for (Id id : reachable(a_, d.body)) {
+    auto it = is_read(a_[id].op) ? values.find(a_[id].symbol) : values.end();
+    if (it == values.end() || !depends_on_any(a_, id, bound)) continue;
+    bool everywhere = std::ranges::all_of(all, [&](const AxisRange& r) {
+      return depends_on_any(a_, id, {&r, 1});
+    });
+    if (everywhere || evaluation_cost_ps(a_, it->second.value) <= kCheap_ps) continue;
+    if (auto d2 = written_out_.find(it->first); d2 != written_out_.end()) {
+      done_.push_back(d2->second);
+      written_out_.erase(d2);
+      if (auto name = renamed_.find(it->first); name != renamed_.end()) {
+        std::string again = name->second;
+        for (int i = 1; p_.find(again); ++i) again = name->second + "_" + std::to_string(i);
+        p_.tensors[it->first].name = again;
+      }
+    }
+    values.erase(it);
+  }
+  return values;
+}
+
+void Simplifier::backward(Definition d) {
+  if (d.is_call()) throw Bug("simplify_reductions: calls must be expanded before");
+  d.body = inline_reads(a_, d.body, inlinable(d), d.axes);
+  d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
+  const Node n = a_[d.body];
+  bool map = !is_reduction(n.op), stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target());
+  if (map && !stays && is_float(n.type) && deciding_.contains(d.target())) {
+    values_[d.target()] = {axes_of(d.axes), d.body};
+    written_out_[d.target()] = d;
+    return;
+  }
+  if (!is_float(n.type) || (!map && n.op != Op::sum) || deciding_.contains(d.target())) {
+    done_.push_back(d);
+    if (n.op == Op::sum) sums_.remember(d);
+    return;
+  }
+  Product value;
+  if (map)
+    value = tree_.form(d.body);
+  else {
+    Sum s{reduce_axes(n), reduce_condition(n), d.axes, n.type, p_.tensors[d.target()].name};
+    // The name is free again if the definition goes; else the new sum gets a suffix.
+    if (!stays) {
+      renamed_[d.target()] = p_.tensors[d.target()].name;
+      p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
+    }
+    Product body = tree_.form(reduce_body(n));
+    size_t before = done_.size();
+    value = total(body, s, true, 0);
+    bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 &&
+               value.factors[0].halves == 2 && a_[value.factors[0].atom].symbol == done_.back().target() &&
+               done_.back().axes.size() == d.axes.size();
+    if (own) {
+      // The new sum is the definition itself; a number that was pulled out goes back in.
+      Definition made = done_.back();
+      done_.pop_back();
+      // A count is not among the sums that are known.
+      KnownSum* known = sums_.last(made.target());
+      if (known) known->tensor = d.target();
+      if (value.coefficient != 1) {
+        const Node sum = a_[made.body];
+        Product scaled = tree_.form(reduce_body(sum));
+        scaled.coefficient *= value.coefficient;
+        if (known) known->coefficient *= value.coefficient;
+        made.body =
+            a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
+      }
+      made.targets = d.targets;
+      p_.tensors.pop_back();
+      done_.push_back(made);
+      return;
+    }
+  }
+  d.body = tree_.to_expression(value, n.type);
+  if (stays) {
+    done_.push_back(d);
+  } else {
+    values_[d.target()] = {axes_of(d.axes), d.body};
+    written_out_[d.target()] = d;
+  }
+}
+
+// A gradient that only copies a backward sum becomes that sum's definition.
+void name_after_gradients(Program& p) {
+  Arena& a = *p.arena;
+  for (size_t i = 0; i < p.body.definitions.size(); ++i) {
+    Definition& copy = p.body.definitions[i];
+    const Node n = a[copy.body];
+    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol))
+      continue;
+    auto sum =
+        std::ranges::find_if(p.body.definitions, [&](const Definition& d) { return d.target() == n.symbol; });
+    if (sum == p.body.definitions.end() || sum->direction != Direction::backward) continue;
+    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type &&
+                std::ranges::equal(n.args(), axes_of(copy.axes)) &&
+                p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
+    if (!same) continue;
+    TensorId from = n.symbol, to = copy.target();
+    sum->targets = {to};
+    p.body.definitions.erase(p.body.definitions.begin() + static_cast<std::ptrdiff_t>(i--));
+    for (Definition& d : p.body.definitions)
+      d.body = rewrite(a, d.body, [&](Id id) {
+        const Node r = a[id];
+        if (!is_read(r.op) || r.symbol != from) return id;
+        return r.op == Op::read ? a.read(to, r.type, r.args())
+                                : a.read_or(to, r.type, read_indices(r), r.args().back());
+      });
+  }
+}
+
+Program Simplifier::run() {
+  deciding_ = deciding(p_);
+  for (const Definition& d : p_.body.definitions)
+    for (Id id : reachable(a_, d.body))
+      if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);
+  for (const Definition& d : p_.body.definitions) {
+    if (d.direction != Direction::forward) continue;
+    done_.push_back(d);
+    Definition open = d;
+    open.body = inline_reads(a_, d.body, values_, d.axes);
+    bool map = !is_reduction(a_[d.body].op);
+    if (!map && !has_tensor(hidden_, d.target())) sums_.remember(open);
+    if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()))
+      values_[d.target()] = {axes_of(d.axes), open.body};
+  }
+  for (const Definition& d : by_level()) backward(d);
+  p_.body.definitions = std::move(done_);
+  name_after_gradients(p_);
+  return without_dead(ordered(p_));
+}
+
+}  // namespace
+
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept,
+                            const std::vector<TensorId>& hidden) {
+  TensorExprTree tree(*p.arena);
+  return Simplifier(p, tree, kept, hidden).run();
+}
+
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree) {
+  return Simplifier(p, tree, kept, {}).run();
+}
+
+}  // namespace xhat

@@ -1,0 +1,154 @@
+#include "cse/match/bodies.h"
+
+#include <algorithm>
+
+#include "expr/index/affine.h"
+#include "expr/index/plain_bounds.h"
+
+namespace xhat {
+
+Id inline_reads(Arena& a, Id root, const std::map<TensorId, PointValue>& values, std::span<const AxisRange> scope) {
+  // A value may bind axes itself (a reduction that could not be lifted); those in scope give way.
+  std::vector<Id> taken = all_axes(a, std::span<const Id>(&root, 1));
+  for (const AxisRange& r : scope) taken.push_back(r.axis);
+  return rewrite(a, root, [&](Id id) {
+    const Node n = a[id];
+    if (!is_read(n.op)) return id;
+    auto it = values.find(n.symbol);
+    if (it == values.end()) return id;
+    if (n.op == Op::read_or) throw Bug("a read with an outside value of an inlined tensor");
+    Replacements at;
+    for (size_t i = 0; i < it->second.axes.size(); ++i) at[it->second.axes[i]] = a.to(DType::i64, n.arg(i));
+    return substitute(a, it->second.value, at, taken);
+  });
+}
+
+std::set<Id> Pattern::axes() const {
+  std::set<Id> all;
+  for (const AxisRange& r : free) all.insert(r.axis);
+  for (const AxisRange& r : bound) all.insert(r.axis);
+  return all;
+}
+
+Pattern pattern_of(Arena& a, const Definition& d) {
+  Pattern p;
+  Replacements renamed;
+  auto rename = [&](Id axis) {
+    // '$' is no letter of the language, so no program has such an axis.
+    Id fresh = a.axis("$" + std::to_string(p.names.size()));
+    p.names.push_back(axis);
+    renamed[axis] = fresh;
+    return fresh;
+  };
+  auto now = [&](Id id) { return substitute(a, id, renamed); };
+  for (const AxisRange& r : d.axes) p.free.push_back({rename(r.axis), r.begin, r.end});
+  p.body = d.body;
+  const Node n = a[d.body];
+  if (is_reduction(n.op)) {
+    for (const AxisRange& r : reduce_axes(n)) {
+      Id begin = now(r.begin), end = now(r.end);
+      p.bound.push_back({rename(r.axis), begin, end});
+    }
+    p.condition = now(reduce_condition(n));
+    p.body = reduce_body(n);
+  }
+  p.body = now(p.body);
+  return p;
+}
+
+std::vector<Id> nameless_reduction(Arena& a, const Definition& d) {
+  Pattern p = pattern_of(a, d);
+  std::vector<Id> key = {a.reduce(a[d.body].op, p.bound, p.condition, p.body)};
+  for (const AxisRange& r : p.free) key.push_back(r.end);
+  return key;
+}
+
+struct RememberBounds::Answers {
+  const Arena* arena;
+  Answers* before;
+  std::map<std::vector<Id>, bool> answers = {};
+};
+thread_local RememberBounds::Answers* RememberBounds::remembering = nullptr;
+
+RememberBounds::RememberBounds(const Arena& a) : answers_(std::make_unique<Answers>(Answers{&a, remembering})) {
+  remembering = answers_.get();
+}
+RememberBounds::~RememberBounds() { remembering = answers_->before; }
+
+bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, std::span<const Id> conditions) {
+  for (const AxisRange& r : axes)
+    if (r.axis == index && is_constant(a, r.begin, 0) && r.end == extent) return true;
+  std::vector<Id> key;
+  auto* remembering = RememberBounds::remembering;
+  if (remembering && remembering->arena == &a) {
+    key = {index, extent};
+    for (const AxisRange& r : axes) key.insert(key.end(), {r.axis, r.begin, r.end});
+    key.push_back(kNone);
+    key.insert(key.end(), conditions.begin(), conditions.end());
+    auto it = remembering->answers.find(key);
+    if (it != remembering->answers.end()) return it->second;
+  }
+  bool proved = surely_inside(a, index, extent, axes);
+  bool open = !proved && !(conditions.empty() && surely_outside(a, index, extent, axes));
+  if (open) proved = prove_bounds(a, {axes, conditions, index, extent}).verdict == BoundsAnswer::Verdict::proved;
+  if (!key.empty()) remembering->answers.emplace(std::move(key), proved);
+  return proved;
+}
+
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
+            std::span<const AxisRange> scope) {
+  Replacements at(binding.begin(), binding.end());
+  for (const AxisRange& r : pattern) {
+    auto it = binding.find(r.axis);
+    if (it == binding.end() || !is_constant(a, r.begin, 0)) return false;
+    if (!in_bounds(a, it->second, substitute(a, r.end, at), scope)) return false;
+  }
+  return true;
+}
+
+std::set<TensorId> deciding(const Program& p, Through through) {
+  const Arena& a = *p.arena;
+  std::set<TensorId> found;
+  std::vector<TensorId> open;
+  auto add = [&](Id root) {
+    for (TensorId t : tensors_read(a, root))
+      if (found.insert(t).second) open.push_back(t);
+  };
+  for (const Definition& d : p.body.definitions) {
+    if (d.direction != Direction::backward) continue;
+    for (Id id : reachable(a, d.body)) {
+      const Node& n = a[id];
+      bool extreme = n.op == Op::argmax || n.op == Op::argmin;
+      bool cut = n.op == Op::cast && !is_float(n.type) && is_float(a[n.arg(0)].type);
+      if (n.type == DType::boolean || extreme || cut) add(id);
+    }
+  }
+  while (!open.empty()) {
+    const Definition* d = p.definition_of(open.back());
+    open.pop_back();
+    if (d && (through == Through::everything || !is_reduction(a[d->body].op))) add(d->body);
+  }
+  return found;
+}
+
+bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes) {
+  return std::ranges::any_of(axes, [&](const AxisRange& r) {
+    return std::ranges::binary_search(a[expression].free_axes(), r.axis);
+  });
+}
+
+Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices) {
+  return a.read(t, p.tensors[t].type, indices);
+}
+
+std::vector<Id> axes_of(std::span<const AxisRange> ranges) {
+  std::vector<Id> axes;
+  for (const AxisRange& r : ranges) axes.push_back(r.axis);
+  return axes;
+}
+
+bool has_tensor(std::span<const TensorId> list, TensorId t) {
+  return std::ranges::find(list, t) != list.end();
+}
+
+}  // namespace xhat

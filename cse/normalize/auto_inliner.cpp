@@ -1,0 +1,166 @@
+#include "cse/normalize/auto_inliner.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "cse/match/bodies.h"
+#include "cse/normalize/lift_reductions.h"
+
+namespace xhat {
+namespace {
+
+bool has_reduction(const Arena& a, Id body) {
+  return std::ranges::any_of(reachable(a, body), [&](Id id) { return is_reduction(a[id].op); });
+}
+
+class Inliner {
+ public:
+  Inliner(const Program& p, std::span<const TensorId> keep) : p_(p), a_(*p.arena), keep_(keep) {}
+
+  Program run() {
+    std::vector<Definition> done;
+    for (const Definition& d : p_.body.definitions) {
+      Definition next = d;
+      next.body = inlined(d);
+      bool leaves = std::ranges::find(p_.outputs, d.target()) != p_.outputs.end() ||
+                    std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
+                    std::ranges::find(keep_, d.target()) != keep_.end();
+      if (!leaves && is_reduction(a_[next.body].op)) next.body = shared(next);
+      if (!leaves && !has_reduction(a_, next.body)) maps_[d.target()] = next;
+      if (is_reduction(a_[next.body].op)) reductions_.try_emplace(key(next), next.target());
+      done.push_back(std::move(next));
+    }
+    p_.body.definitions = std::move(done);
+    return without_dead(p_);
+  }
+
+ private:
+  // Reductions that turn out equal once maps are gone are one. Not across directions: a copy in the backward is there
+  // for not being kept.
+  using Key = std::pair<Direction, std::vector<Id>>;
+  Key key(const Definition& d) {
+    std::vector<Id> k = nameless_reduction(a_, d);
+    k.push_back(static_cast<Id>(p_.tensors[d.target()].type));
+    return {d.direction, std::move(k)};
+  }
+  Id shared(const Definition& d) {
+    auto first = reductions_.find(key(d));
+    if (first == reductions_.end()) return d.body;
+    std::vector<Id> axes;
+    for (const AxisRange& r : d.axes) axes.push_back(r.axis);
+    return a_.read(first->second, p_.tensors[first->second].type, axes);
+  }
+
+  Id inlined(const Definition& d) {
+    std::vector<Id> scope;
+    for (const AxisRange& r : d.axes) scope.push_back(r.axis);
+    const bool reduces = is_reduction(a_[d.body].op);
+    std::vector<Id> ids = reachable(a_, d.body);
+    for (Id id : ids)
+      if (a_[id].op == Op::axis && std::ranges::find(scope, id) == scope.end()) scope.push_back(id);
+    std::unordered_map<Id, Id> done;
+    std::vector<Id> args;
+    for (Id id : ids) {
+      args.clear();
+      for (Id x : a_[id].args()) args.push_back(done.at(x));
+      Id rebuilt = a_.with_args(id, args);
+      const Node& n = a_[rebuilt];
+      if (is_read(n.op) && maps_.contains(n.symbol) && !(reduces && repeats(n, scope))) rebuilt = expand(rebuilt, scope);
+      done[id] = rebuilt;
+    }
+    return done.at(d.body);
+  }
+
+  // Would a reduction evaluate it again for steps of an axis it doesn't depend on?
+  bool repeats(const Node& read, const std::vector<Id>& scope) {
+    auto free = read.free_axes();
+    if (std::ranges::all_of(scope, [&](Id x) { return std::ranges::find(free, x) != free.end(); })) return false;
+    auto cost = cost_.find(read.symbol);
+    if (cost == cost_.end()) cost = cost_.emplace(read.symbol, evaluation_cost_ps(a_, maps_.at(read.symbol).body)).first;
+    return cost->second > kCheap_ps;
+  }
+
+  Id expand(Id read, const std::vector<Id>& scope) {
+    const Node n = a_[read];
+    const Definition& d = maps_.at(n.symbol);
+    Replacements at;
+    auto indices = read_indices(n);
+    for (size_t i = 0; i < indices.size(); ++i) at[d.axes[i].axis] = a_.to(DType::i64, indices[i]);
+    Id value = substitute(a_, d.body, at, scope);
+    if (n.op == Op::read) return value;
+    Id inside = a_.boolean(true);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      Id index = at.at(d.axes[i].axis);
+      Id within = a_.land(a_.binary(Op::le, a_.integer(0), index), a_.binary(Op::lt, index, d.axes[i].end));
+      inside = is_true(a_, inside) ? within : a_.land(inside, within);
+    }
+    return a_.select(inside, value, n.args().back());
+  }
+
+  Program p_;
+  Arena& a_;
+  std::span<const TensorId> keep_;
+  std::unordered_map<TensorId, Definition> maps_;
+  std::unordered_map<TensorId, int64_t> cost_;
+  std::map<Key, TensorId> reductions_;
+};
+
+}  // namespace
+
+// Is there a read in the expression? In a chain it is found behind a few nodes.
+static bool reads_anything(const Arena& a, Id root, int64_t* visited) {
+  std::unordered_set<Id> met = {root};
+  std::vector<Id> open = {root};
+  while (!open.empty()) {
+    const Node& n = a[open.back()];
+    open.pop_back();
+    if (visited) ++*visited;
+    if (is_read(n.op)) return true;
+    for (Id x : n.args())
+      if (x != kNone && met.insert(x).second) open.push_back(x);
+  }
+  return false;
+}
+
+int64_t evaluation_cost_ps(const Arena& a, Id body) {
+  int64_t cost = 0;
+  std::unordered_map<Id, bool> reads;  // of what has no axes
+  auto reads_any = [&](Id x) { return a[x].free_axes().empty() ? reads.at(x) : !tensors_read(a, x).empty(); };
+  for (Id id : reachable(a, body)) {
+    const Node& n = a[id];
+    if (n.free_axes().empty()) reads[id] = is_read(n.op) || std::ranges::any_of(n.args(), reads_any);
+    // Reads are paid by whoever moves the bytes; index arithmetic is nearly free, and numbers made of dims are.
+    if (is_read(n.op) || (n.free_axes().empty() && !reads.at(id))) continue;
+    if (is_float(n.type) || n.type == DType::boolean) cost += cost_ps(a, n);
+  }
+  return cost;
+}
+
+bool costs_at_least(const Arena& a, Id body, int64_t ps, int64_t* visited) {
+  std::unordered_set<Id> met = {body};
+  std::vector<Id> open = {body};
+  int64_t cost = 0;
+  auto descend = [&](const Node& n) {
+    for (Id x : n.args())
+      if (x != kNone && met.insert(x).second) open.push_back(x);
+  };
+  while (!open.empty() && cost < ps) {
+    const Id id = open.back();
+    open.pop_back();
+    const Node& n = a[id];
+    if (visited) ++*visited;
+    descend(n);
+    if (is_read(n.op) || !(is_float(n.type) || n.type == DType::boolean)) continue;
+    if (!n.free_axes().empty() || reads_anything(a, id, visited)) cost += cost_ps(a, n);
+  }
+  return cost >= ps;
+}
+
+Program inline_maps(const Program& p, std::span<const TensorId> keep) { return Inliner(p, keep).run(); }
+Program inline_injective(const Program& p, std::span<const TensorId> keep) {
+  return inline_maps(lift_reductions(ordered(p)), keep);
+}
+
+}  // namespace xhat

@@ -1,0 +1,32 @@
+// Brings a program into the normal form that the passes after it work on: a definition's body is either free of
+// reductions (a map) or one reduction at the root, and maps disappear into their users.
+//
+//     e[n,d] = exp(x[n,d] - m[n])                   s[n] = sum(k: exp(x[n,k] - m[n]))
+//     y[n,d] = e[n,d] / sum(k: e[n,k])       =>     y[n,d] = exp(x[n,d] - m[n]) / s[n]
+#pragma once
+#include <span>
+
+#include "expr/core/program.h"
+
+namespace xhat {
+
+// lift_reductions, then inline_maps. Calls must be expanded. Keeps values exactly, names and order of outputs.
+// keep: tensors that stay as they are, though they could be inlined: once stashes are chosen, they.
+Program inline_injective(const Program& p, std::span<const TensorId> keep = {});
+
+// Every map that is neither an output nor a gradient is substituted into its users, where that repeats no expensive work:
+// into a reduction that would evaluate it once per step of an axis it does not depend on, only cheap ones go.
+// Reductions of one direction that are equal then become one.
+Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
+
+// Picoseconds per element of evaluating a map's body once (reference prices of ops.def). The inliner and the stash
+// planner ask the same function, or they would undo each other.
+int64_t evaluation_cost_ps(const Arena& a, Id body);
+// What costs no more is computed where it is used rather than read: about one exp.
+inline constexpr int64_t kCheap_ps = 150;
+
+// Is it at least that much? Looks at no more nodes than it takes to tell, so that it can be asked of every node of a long expression.
+// visited, if given: counts them.
+bool costs_at_least(const Arena& a, Id body, int64_t ps, int64_t* visited = nullptr);
+
+}  // namespace xhat

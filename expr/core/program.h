@@ -1,0 +1,120 @@
+// The program: inputs, ordered definitions marked forward or backward, outputs. The one value that all passes take and
+// return. A pass is a pure function Program -> Program; the arena is shared by the programs a pass derives.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "expr/core/error.h"
+#include "expr/core/expr.h"
+
+namespace xhat {
+
+enum class Direction : uint8_t { forward, backward };
+
+enum class Role : uint8_t {
+  input,      // a parameter of the op
+  cotangent,  // dL/d(output), a parameter of the backward
+  defined     // has a definition (an output, a gradient, a stash or a temporary)
+};
+
+struct Tensor {
+  std::string name;
+  DType type = DType::f32;
+  std::vector<Id> shape;  // i64 expressions of dims; empty: a scalar
+  Role role = Role::defined;
+  bool constant = false;  // a parameter marked const: never differentiated
+  Pos pos;
+};
+
+struct Program;
+
+// target[axes] = body, for all axes in their ranges (left axes start at 0 and end at the tensor's shape), or a call
+// (targets) = callee(arguments), kept until ad so that custom gradients survive (ad/common/expand_calls removes it).
+struct Definition {
+  std::vector<TensorId> targets;  // one, unless a call
+  std::vector<AxisRange> axes;
+  Id body = kNone;
+  Direction direction = Direction::forward;
+  Pos pos;
+  std::shared_ptr<const Program> callee;
+  std::vector<TensorId> arguments;
+  TensorId target() const { return targets[0]; }
+  bool is_call() const { return callee != nullptr; }
+};
+
+// A body is a region: an ordered list of definitions (children before users). Regions with loops and branches come
+// with imperative programs; passes take a region's list, not the program, where they can.
+struct Region {
+  std::vector<Definition> definitions;
+};
+
+struct Dim {
+  Id dim;                 // the node
+  Id definition = kNone;  // of `dim OH = …`; kNone: solved from parameters, or given from outside
+  Pos pos;
+};
+
+// Must hold of the dims, else the op cannot run: checked when the dims are known, and named in the error.
+struct Precondition {
+  Id condition;        // bool over dims
+  std::string reason;  // "x[n,0] reads element 0 of x's dimension 1 (C)"
+  Pos pos;
+};
+
+struct Program {
+  std::string name;
+  std::shared_ptr<Arena> arena;
+  std::vector<Tensor> tensors;       // append only
+  std::vector<TensorId> inputs;      // in order of the parameter list
+  std::vector<TensorId> outputs;
+  std::vector<TensorId> cotangents;  // one per float output, in order; empty before grad
+  std::vector<TensorId> gradients;   // grad_<input> per input asked for; empty before grad
+  std::vector<TensorId> gradient_of;  // the inputs that gradients belong to, parallel to gradients
+  std::vector<Dim> dims;             // in order of first appearance
+  std::vector<Precondition> preconditions;
+  Region body;
+  std::shared_ptr<const Program> custom_gradient;  // `grad NAME(inputs, outputs?, cotangents) -> (gradients)`
+  std::string file;                  // for messages; may be empty
+  std::shared_ptr<const std::string> text;
+
+  const Tensor& tensor(TensorId t) const { return tensors[t]; }
+  std::optional<TensorId> find(std::string_view tensor_name) const;
+  const Definition* definition_of(TensorId t) const;
+  // A new tensor; the name gets a suffix if it is taken.
+  TensorId add_tensor(std::string wanted_name, DType type, std::vector<Id> shape);
+};
+
+// Forward definitions that the backward reads and that are not outputs: what the forward keeps beyond them.
+std::vector<TensorId> stashes(const Program& p);
+
+// Tensors read by an expression, ascending.
+std::vector<TensorId> tensors_read(const Arena& a, Id root);
+
+// Same text, same meaning: equal up to arenas, ids and positions.
+bool equal(const Program& a, const Program& b);
+
+// Checks the numbered invariants listed in verify.cpp; throws Bug citing the number.
+void verify(const Program& p);
+
+// Orders definitions so that every one stands after what it reads; drops what neither outputs nor gradients need.
+// Forward never reads backward. Throws Error on a cycle, naming its members.
+Program ordered(const Program& p);
+Program without_dead(const Program& p);
+
+// A file: several ops, which may call earlier or later ones. All share one arena.
+struct Module {
+  std::vector<std::shared_ptr<const Program>> ops;
+  const Program* find(std::string_view name) const;
+};
+
+// Front door. Throws Error, located. parse() is text -> AST -> elaborate.
+Module parse(const std::string& text, const std::string& file = "");
+Program parse_op(const std::string& text, const std::string& op_name = "");  // default: the last op
+// The text of a program, canonical: parse_op(print(p)) equals p. Backward definitions follow in a `backward` block.
+std::string print(const Program& p);
+std::string print(const Program& p, Id expression);  // one expression; free axes by name
+std::string print(const Program& p, const Definition& d);
+
+}  // namespace xhat

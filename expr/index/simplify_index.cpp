@@ -1,0 +1,138 @@
+#include "expr/index/simplify_index.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "expr/index/affine.h"
+#include "expr/index/affine_poly.h"
+
+namespace xhat::fusion {
+namespace {
+
+using affine::Poly;
+
+class IndexSimplifier {
+ public:
+  IndexSimplifier(Arena& a, std::span<const AxisRange> axes) : a_(a), axes_(axes) {}
+
+  Id run(Id index) {
+    std::unordered_map<Id, Poly> done;
+    for (Id id : reachable(a_, index)) {
+      const Node n = a_[id];
+      if (!is_integer(n.type)) continue;
+      auto x = [&](size_t i) -> const Poly& { return done.at(n.arg(i)); };
+      Poly p;
+      if (n.op == Op::constant) p = Poly::constant(n.integer);
+      else if (n.op == Op::add) p = x(0) + x(1);
+      else if (n.op == Op::sub) p = x(0) - x(1);
+      else if (n.op == Op::neg) p = -x(0);
+      else if (n.op == Op::mul) p = x(0) * x(1);
+      else if (auto d = divisor(n, done)) p = n.op == Op::div ? quotient(x(0), *d) : rest(x(0), *d);
+      else p = Poly::atom(rebuilt(id, n, done));
+      done[id] = joined(p);
+    }
+    return affine::expression(a_, done.at(index));
+  }
+
+ private:
+  std::optional<int64_t> divisor(const Node& n, const std::unordered_map<Id, Poly>& done) const {
+    if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64) return std::nullopt;
+    auto d = done.at(n.arg(1)).as_constant();
+    return d && *d > 0 ? d : std::nullopt;
+  }
+
+  Id rebuilt(Id id, const Node& n, const std::unordered_map<Id, Poly>& done) {
+    if (n.arg_count == 0 || is_reduction(n.op)) return id;
+    std::vector<Id> args;
+    for (Id x : n.args()) {
+      auto it = done.find(x);
+      bool same_type = it != done.end() && a_[x].type == DType::i64;
+      args.push_back(same_type ? affine::expression(a_, it->second) : x);
+    }
+    return a_.with_args(id, args);
+  }
+
+  // Whole multiples of d, and what is left.
+  std::pair<Poly, Poly> split(const Poly& p, int64_t d) const {
+    Poly whole, left;
+    for (const auto& [m, c] : p.terms) {
+      int64_t q = c / d;
+      if (m.empty() && q * d > c) --q;  // a constant leaves 0..d-1
+      if (!m.empty() && q * d != c) q = 0;
+      whole.add(m, q);
+      left.add(m, c - q * d);
+    }
+    return {whole, left};
+  }
+
+  bool within(const Poly& p, int64_t extent) {
+    if (auto c = p.as_constant()) return 0 <= *c && *c < extent;
+    return prove_bounds(a_, {axes_, {}, affine::expression(a_, p), a_.integer(extent)}).verdict ==
+           BoundsAnswer::Verdict::proved;
+  }
+
+  // A common divisor g of d and of all terms but those that together stay in 0..g: p = g*large + small.
+  struct Grain {
+    int64_t g;
+    Poly large, small;
+  };
+  std::optional<Grain> grain(const Poly& p, int64_t d) {
+    std::set<int64_t, std::greater<>> candidates;
+    for (const auto& [m, c] : p.terms)
+      if (int64_t g = std::gcd(c, d); g > 1) candidates.insert(g);
+    for (int64_t g : candidates) {
+      auto [large, small] = split(p, g);
+      if (!large.terms.empty() && within(small, g)) return Grain{g, large, small};
+    }
+    return std::nullopt;
+  }
+
+  Poly quotient(const Poly& p, int64_t d) {
+    auto [whole, left] = split(p, d);
+    if (within(left, d)) return whole;
+    if (auto by = grain(left, d); by && by->g < d) return whole + quotient(by->large, d / by->g);
+    return whole + Poly::atom(a_.div(affine::expression(a_, left), a_.integer(d)));
+  }
+
+  Poly rest(const Poly& p, int64_t d) {
+    Poly left = split(p, d).second;
+    if (within(left, d)) return left;
+    if (auto by = grain(left, d); by && by->g < d) return Poly::constant(by->g) * rest(by->large, d / by->g) + by->small;
+    return Poly::atom(a_.binary(Op::mod, affine::expression(a_, left), a_.integer(d)));
+  }
+
+  // c*d*(e/d) + c*(e%d) is c*e.
+  Poly joined(Poly p) {
+    for (bool again = true; again;) {
+      again = false;
+      for (const auto& [m, c] : p.terms) {
+        if (m.size() != 1 || a_[m[0]].op != Op::mod) continue;
+        const Node mod = a_[m[0]];
+        if (a_[mod.arg(1)].op != Op::constant) continue;
+        const int64_t d = a_[mod.arg(1)].integer;
+        const Id div = a_.div(mod.arg(0), mod.arg(1));
+        if (p.coefficient(div) != c * d) continue;
+        p = p.without(m[0]).without(div) + Poly::constant(c) * affine::polynomial(a_, mod.arg(0), Poly::atom);
+        again = true;
+        break;
+      }
+    }
+    return p;
+  }
+
+  Arena& a_;
+  std::span<const AxisRange> axes_;
+};
+
+}  // namespace
+
+Id simplified_index(Arena& a, Id index, std::span<const AxisRange> axes) {
+  try {
+    return IndexSimplifier(a, axes).run(a.to(DType::i64, index));
+  } catch (const affine::GaveUp&) {
+    return index;  // beyond 64 bits
+  }
+}
+
+}  // namespace xhat::fusion

@@ -1,0 +1,18 @@
+// Index expressions made simple by the ranges of their axes.
+//
+//   (i*20 + j)/20 => i                  j in 0..20
+//   (p/20)*20 + p%20 => p
+//   (4*i + j)/8 => i/2                  j in 0..4
+//   (4*i + j)%8 => 4*(i%2) + j
+//
+// Exact. What is compared are sums with their terms collected, so equal indices mostly become equal nodes.
+#pragma once
+#include <span>
+
+#include "expr/core/expr.h"
+
+namespace xhat::fusion {
+
+Id simplified_index(Arena& a, Id index, std::span<const AxisRange> axes);
+
+}  // namespace xhat::fusion

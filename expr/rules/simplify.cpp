@@ -1,0 +1,180 @@
+#include "expr/rules/simplify.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "expr/core/scalar.h"
+#include "expr/rules/rules.h"
+
+namespace xhat {
+namespace {
+
+// A rule's result may match another rule; no chain of them is this long, and what were not stable would end here.
+constexpr int kStepsPerNode = 32;
+constexpr int kRounds = 8;
+const char* const kFold = "fold";
+
+// A constant's value when floats are doubles throughout, and when every node is rounded to its type (evaluate.h).
+struct Readings {
+  double exact;
+  double declared;
+};
+
+Readings readings(const Node& n) { return {n.value, round_to(n.type, n.value)}; }
+
+bool same_bits(double a, double b) {
+  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+// The constant that is `exact` in the one reading and `declared` in the other, if there is one.
+Id float_constant(Arena& a, DType type, double exact, double declared) {
+  return same_bits(round_to(type, exact), round_to(type, declared)) ? a.constant(type, exact) : kNone;
+}
+
+Id folded_cast(Arena& a, DType to, const Node& from) {
+  if (!is_float(from.type)) {
+    if (!is_float(to)) return a.integer(integer_from(to, from.integer), to);
+    double value = static_cast<double>(from.integer);
+    bool holds = real_from(to, from.integer) == value && std::fabs(value) <= 0x1p53;
+    return holds ? a.constant(to, value) : kNone;
+  }
+  Readings v = readings(from);
+  if (is_float(to)) return float_constant(a, to, v.exact, v.declared);
+  int64_t exact = integer_from(to, v.exact);
+  return exact == integer_from(to, v.declared) ? a.integer(exact, to) : kNone;
+}
+
+// What constants make, where both readings agree on a constant; else the node stays.
+Id folded(Arena& a, Id id) {
+  const Node& n = a[id];
+  if (n.arg_count == 0 || n.op < Op::neg || n.op == Op::random) {
+    if (n.op != Op::cast) return kNone;
+  }
+  if (!std::ranges::all_of(n.args(), [&](Id x) { return a[x].op == Op::constant; })) return kNone;
+  if (n.op == Op::cast) return folded_cast(a, n.type, a[n.arg(0)]);
+  const ScalarOp& row = scalar(n.op);
+  if (!is_float(a[n.arg(0)].type)) {
+    std::vector<int64_t> v;
+    for (Id x : n.args()) v.push_back(a[x].integer);
+    return row.integers ? a.integer(row.integers.at(v.data()), n.type) : kNone;
+  }
+  std::vector<double> exact, declared;
+  for (Id x : n.args()) {
+    Readings r = readings(a[x]);
+    exact.push_back(r.exact);
+    declared.push_back(r.declared);
+  }
+  if (is_float(n.type))
+    return row.reals ? float_constant(a, n.type, row.reals.at(exact.data()), row.reals.at(declared.data())) : kNone;
+  if (!row.tests) return kNone;
+  int64_t value = row.tests.at(exact.data());
+  return value == row.tests.at(declared.data()) ? a.integer(value, n.type) : kNone;
+}
+
+void check_names(const std::set<std::string>& names) {
+  std::vector<std::string> known = simplification_rules();
+  for (const std::string& name : names)
+    if (std::ranges::find(known, name) == known.end())
+      throw Error("there is no simplification rule " + name + "; see expr/rules/rules.def");
+}
+
+class Simplifier {
+ public:
+  Simplifier(Arena& arena, const SimplifyOptions& options) : a_(arena) {
+    check_names(options.without);
+    check_names(options.only);
+    auto on = [&](const std::string& name) {
+      return !options.without.contains(name) && (options.only.empty() || options.only.contains(name));
+    };
+    fold_ = on(kFold);
+    add(rules(), on);
+  }
+
+  Simplifier(Arena& arena, const std::vector<Rule>& all) : a_(arena), fold_(false) {
+    add(all, [](const std::string&) { return true; });
+  }
+
+  Program run(Program p) {
+    for (Definition& d : p.body.definitions)
+      if (!d.is_call()) d.body = run(d.body);
+    return p;
+  }
+
+  Id run(Id root) {
+    for (int round = 0; round < kRounds; ++round) {
+      Id before = root;
+      root = once(root);
+      if (root == before) break;
+    }
+    return root;
+  }
+
+ private:
+  template <class On>
+  void add(const std::vector<Rule>& all, On on) {
+    by_root_.resize(static_cast<size_t>(Op::random) + 1);
+    for (const Rule& rule : all)
+      if (on(rule.name)) by_root_[static_cast<size_t>(rule.root)].push_back(&rule);
+  }
+
+  // Bottom-up. done_ lives on: definitions share parts.
+  Id once(Id root) {
+    std::vector<Id> args;
+    for (Id id : reachable(a_, root)) {
+      if (done_.contains(id)) continue;
+      args.clear();
+      for (Id x : a_[id].args()) args.push_back(done_.at(x));
+      Id now = a_.with_args(id, args);
+      for (int step = 0; step < kStepsPerNode; ++step) {
+        Id next = applied(now);
+        if (next == kNone || next == now) break;
+        now = next;
+      }
+      done_[id] = now;
+    }
+    return done_.at(root);
+  }
+
+  Id applied(Id id) {
+    if (fold_)
+      if (Id constant = folded(a_, id); constant != kNone) return constant;
+    for (const Rule* rule : by_root_[static_cast<size_t>(a_[id].op)])
+      if (auto binding = match(a_, *rule, id)) return instantiate(a_, rule->replacement, *binding, a_[id].type);
+    return kNone;
+  }
+
+  Arena& a_;
+  bool fold_ = true;
+  std::vector<std::vector<const Rule*>> by_root_;
+  std::unordered_map<Id, Id> done_;
+};
+
+}  // namespace
+
+Id simplify(Arena& a, Id root, const SimplifyOptions& options) {
+  return Simplifier(a, options).run(root);
+}
+
+Program simplify(const Program& p, const SimplifyOptions& options) {
+  return Simplifier(*p.arena, options).run(p);
+}
+
+Program recognize(const Program& p) { return Simplifier(*p.arena, idioms()).run(p); }
+
+Program in_closed_form(const Program& p) {
+  Program found = p;
+  for (const Rule& row : closed_forms()) {
+    const std::vector<Rule> only = {row};
+    found = Simplifier(*found.arena, only).run(found);
+  }
+  return found;
+}
+
+std::vector<std::string> simplification_rules() {
+  std::vector<std::string> names = {kFold};
+  for (const Rule& rule : rules()) names.push_back(rule.name);
+  return names;
+}
+
+}  // namespace xhat

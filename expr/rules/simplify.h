@@ -1,0 +1,33 @@
+// Simplification by rules that are rows of text (expr/rules/rules.def):
+//   x*1 => x     -(-x) => x     x/4 => x*0.25     if true then a else b => a     2*3 => 6
+// Keeps values to the bit, also infinities, NaN and -0 (a NaN's own bits aside).
+#pragma once
+#include <set>
+#include <string>
+#include <vector>
+
+#include "expr/core/program.h"
+
+namespace xhat {
+
+struct SimplifyOptions {
+  std::set<std::string> without = {};  // rules that are off, by name; "fold" is the computing of constants
+  std::set<std::string> only = {};     // unless empty: no other rules
+};
+
+// Until nothing changes. Throws Error for an unknown name among the rules that are off.
+Program simplify(const Program& p, const SimplifyOptions& options = {});
+// One expression; equal ids mean nothing was to be done.
+Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
+
+// Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/rules/idioms.def). Exact for
+// real numbers; values differ by rounding.
+Program recognize(const Program& p);
+// Formulas that are better computed otherwise, once nobody derives them any more: tanh(softplus(a)) becomes a quotient
+// (expr/rules/closed_forms.def).
+Program in_closed_form(const Program& p);
+
+// "fold" and the names of all rows.
+std::vector<std::string> simplification_rules();
+
+}  // namespace xhat

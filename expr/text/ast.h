@@ -1,0 +1,116 @@
+// The surface tree: what the parser reads, what the C++ DSL builds, what the printer writes. Elaboration
+// (expr/text/elaborate) gives it types, ranges and proofs and turns it into Programs; reify turns a Program back into it.
+//
+// Nodes live in one vector, children before parents, so that walks are loops and a chain x+x+… has no depth limit.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "expr/core/dtype.h"
+#include "expr/core/error.h"
+
+namespace xhat::ast {
+
+using Ref = uint32_t;
+constexpr Ref kAbsent = UINT32_MAX;
+
+enum class Kind : uint8_t {
+  number,   // text as written: "1", "1e-5", "inf", "nan"
+  boolean,  // text "true" or "false"
+  name,     // axis, dim, let-bound name, scalar tensor, or (call statements) whole tensor
+  read,     // text[args else otherwise]; `otherwise` absent without else
+  unary,    // text is "-" or "!"
+  binary,   // text is the sign
+  choose,   // if args[0] then args[1] else args[2]
+  let,      // let text = args[0] in args[1]
+  call,     // text(args): a function of ops.def, a cast by dtype name, or (call statements) an op
+  reduce    // text(axes if condition: args[0]); text in sum prod max min any all argmax argmin mean
+};
+
+struct Axis {
+  std::string name;
+  Ref begin = kAbsent;  // both absent: inferred
+  Ref end = kAbsent;
+  Pos pos;
+};
+
+struct Node {
+  Kind kind;
+  Pos pos;
+  std::string text;
+  std::vector<Ref> args;
+  std::vector<Axis> axes;     // reduce
+  Ref condition = kAbsent;    // reduce
+  Ref otherwise = kAbsent;    // read
+};
+
+struct Name {
+  std::string text;
+  Pos pos;
+};
+
+struct Statement {
+  enum class Kind : uint8_t { definition, call, dim } kind = Kind::definition;
+  std::vector<Name> targets;  // one, except in a call
+  std::vector<Axis> axes;     // definition
+  Ref body = kAbsent;         // call: a Kind::call node whose arguments are whole-tensor expressions
+  Pos pos;
+  Pos end;                    // just after it; unknown where no text was parsed
+};
+
+struct Parameter {
+  std::string name;
+  DType type = DType::f32;
+  std::vector<Ref> extents;
+  bool constant = false;
+  bool typed = true;  // false: a parameter of a grad that is a name only
+  Pos pos;
+};
+
+struct Block {  // (parameters) -> (outputs) { statements }
+  std::vector<Parameter> parameters;
+  std::vector<Name> outputs;
+  std::vector<Statement> statements;
+  Pos pos;
+  Pos end;
+};
+
+struct Op {
+  enum class Kind : uint8_t { op, grad } kind = Kind::op;
+  std::string name;
+  Block body;                      // `grad f(x, w, y, dy)`: parameters are names only, types follow from op f
+  std::optional<Block> backward;   // op …{…} backward (cotangents) -> (gradients) {…}: a program after ad
+  Pos pos;
+};
+
+struct Comment {
+  int line = 0;
+  bool own_line = false;  // nothing but the comment on its line
+  std::string text;       // with the '#'
+};
+
+struct File {
+  std::vector<Node> nodes;
+  std::vector<Op> ops;
+  std::vector<Comment> comments;  // by line
+  std::string name;
+  std::shared_ptr<const std::string> text;
+
+  Ref add(Node n) {
+    nodes.push_back(std::move(n));
+    return static_cast<Ref>(nodes.size() - 1);
+  }
+};
+
+// Text to tree. Throws Error (located in the text).
+std::shared_ptr<File> parse(const std::string& text, const std::string& file = "");
+// Tree to canonical text: two-space indent, one statement a line, spaces around binary signs except inside indices,
+// fewest parentheses. With keep_comments (fmt): comments stay beside their statements.
+std::string print(const File& file, bool keep_comments = false);
+// One expression.
+std::string print(const File& file, Ref expression);
+
+}  // namespace xhat::ast

@@ -1,0 +1,17 @@
+// Surface tree -> Program: scopes, types, ranges, dims, calls, bounds proofs. And back (reify), for printing.
+#pragma once
+#include <memory>
+
+#include "expr/core/program.h"
+#include "expr/text/ast.h"
+
+namespace xhat {
+
+// All ops of the file, in order, sharing one arena. Throws Error at the place in the text.
+Module elaborate(const ast::File& file);
+
+// The tree of a program, with `let` for every non-leaf node that is used twice, so that elaborate(reify(p)) equals p.
+// Ranges are written only where inference would not find them again.
+std::shared_ptr<ast::File> reify(const Program& p);
+
+}  // namespace xhat

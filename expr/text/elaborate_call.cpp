@@ -1,0 +1,296 @@
+// Calls of other ops, and the names and dims of an op.
+//
+// A call stays a call (ad expands it, so that custom gradients survive). An argument that is not a plain tensor becomes
+// a definition of its own, `softmax_arg1[i0,i1] = …`, so that a call's arguments are always tensors.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "expr/core/syntax.h"
+#include "expr/index/affine.h"
+#include "expr/index/dims.h"
+#include "expr/text/elaborate_scope.h"
+
+namespace xhat {
+
+Id OpScope::declare_dim(const std::string& name, Pos pos) {
+  auto [it, fresh] = dims.emplace(name, kNone);
+  if (fresh) {
+    it->second = arena.dim(name);
+    program.dims.push_back({it->second, kNone, pos});
+  }
+  return it->second;
+}
+
+void OpScope::declare_tensor(const std::string& name, Pos pos) {
+  if (dims.contains(name)) throw Error(fmt::format("{} is a dim already; take a new name", name), pos);
+  auto [it, fresh] = declared.emplace(name, pos);
+  if (!fresh)
+    throw Error(fmt::format("{} is defined already, at {}; a name is defined once", name, place(it->second)),
+                pos);
+}
+
+TensorId OpScope::add_tensor(const std::string& name, DType type, std::vector<Id> shape, Role role, Pos pos) {
+  auto id = static_cast<TensorId>(program.tensors.size());
+  Tensor t;
+  t.name = name;
+  t.type = type;
+  t.shape = std::move(shape);
+  t.role = role;
+  t.pos = pos;
+  program.tensors.push_back(std::move(t));
+  tensors[name] = id;
+  return id;
+}
+
+std::string OpScope::unused_name(const std::string& wanted) const {
+  std::string name = wanted;
+  for (int i = 1; declared.contains(name) || dims.contains(name); ++i) name = fmt::format("{}_{}", wanted, i);
+  return name;
+}
+
+bool is_affine(const Arena& a, Id extent) {
+  for (Id id : reachable(a, extent)) {
+    const Node& n = a[id];
+    auto constant = [&](size_t i) { return a[n.arg(i)].op == Op::constant; };
+    bool fine = n.op == Op::constant || n.op == Op::dim || n.op == Op::add || n.op == Op::sub ||
+                n.op == Op::neg || (n.op == Op::mul && (constant(0) || constant(1))) ||
+                ((n.op == Op::div || n.op == Op::mod) && constant(1) && a[n.arg(1)].integer > 0);
+    if (!fine) return false;
+  }
+  return true;
+}
+
+namespace {
+
+std::string extents_text(const OpScope& s, const std::vector<Id>& shape) {
+  std::string text;
+  for (Id extent : shape) text += (text.empty() ? "" : ",") + text_of(s, extent);
+  return "[" + text + "]";
+}
+
+class CallBuilder {
+ public:
+  CallBuilder(OpScope& scope, const ast::Statement& statement, Direction direction)
+      : s_(scope), a_(scope.arena), statement_(statement), direction_(direction) {}
+
+  void run() {
+    // Calls inside the arguments come first; a call's parts have smaller numbers than the call.
+    std::vector<ast::Ref> below;
+    collect_below(s_.file, statement_.body, below);
+    for (ast::Ref r : below) {
+      const ast::Node& n = s_.file.nodes[r];
+      if (n.kind != ast::Kind::call || !s_.ops.contains(n.text) || r == statement_.body) continue;
+      std::string name = s_.unused_name(n.text + "_result");
+      s_.declare_tensor(name, n.pos);
+      call(r, {{name, n.pos}});
+      calls_[r] = s_.tensors.at(name);
+    }
+    call(statement_.body, statement_.targets);
+  }
+
+ private:
+  void call(ast::Ref ref, const std::vector<ast::Name>& targets) {
+    const ast::Node& n = s_.file.nodes[ref];
+    auto it = s_.ops.find(n.text);
+    if (n.kind != ast::Kind::call || it == s_.ops.end()) {
+      std::vector<std::string> known;
+      for (const auto& [name, program] : s_.ops) known.push_back(name);
+      throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(n.text, known)),
+                  n.pos);
+    }
+    const std::shared_ptr<const Program>& callee = it->second;
+    if (n.args.size() != callee->inputs.size())
+      throw Error(
+          fmt::format("op {} takes {} arguments, not {}", n.text, callee->inputs.size(), n.args.size()),
+          n.pos);
+    if (targets.size() != callee->outputs.size())
+      throw Error(fmt::format("op {} has {} output{}, and {} name{} on the left", n.text,
+                              callee->outputs.size(), callee->outputs.size() == 1 ? "" : "s", targets.size(),
+                              targets.size() == 1 ? " stands" : "s stand"),
+                  targets[0].pos);
+    Definition d;
+    d.callee = callee;
+    d.direction = direction_;
+    d.pos = statement_.pos;
+    for (size_t i = 0; i < n.args.size(); ++i)
+      d.arguments.push_back(
+          argument(n.args[i], callee->tensors[callee->inputs[i]], fmt::format("{}_arg{}", n.text, i + 1)));
+    Replacements dims = solve(*callee, d.arguments, n);
+    inherit_preconditions(*callee, dims, n.pos);
+    for (size_t i = 0; i < targets.size(); ++i) {
+      const Tensor& out = callee->tensors[callee->outputs[i]];
+      d.targets.push_back(s_.add_tensor(targets[i].text, out.type, substituted(out.shape, dims),
+                                        Role::defined, targets[i].pos));
+    }
+    s_.program.body.definitions.push_back(std::move(d));
+  }
+
+  std::vector<Id> substituted(const std::vector<Id>& shape, const Replacements& dims) {
+    std::vector<Id> result;
+    for (Id extent : shape) result.push_back(substitute(a_, extent, dims));
+    return result;
+  }
+
+  std::optional<TensorId> plain_tensor(ast::Ref ref) const {
+    const ast::Node& n = s_.file.nodes[ref];
+    if (auto it = calls_.find(ref); it != calls_.end()) return it->second;
+    if (n.kind != ast::Kind::name) return std::nullopt;
+    auto it = s_.tensors.find(n.text);
+    return it == s_.tensors.end() ? std::nullopt : std::optional(it->second);
+  }
+
+  TensorId argument(ast::Ref ref, const Tensor& parameter, const std::string& helper) {
+    std::optional<TensorId> plain = plain_tensor(ref);
+    if (plain && s_.program.tensors[*plain].type == parameter.type) return *plain;
+    std::vector<AxisRange> axes = broadcast(ref);
+    BodyRequest request;
+    request.body = ref;
+    request.whole = &axes;
+    request.calls = &calls_;
+    request.untyped_as = parameter.type;
+    BodyResult body = elaborate_body(s_, request);
+    DType given = a_[body.body].type;
+    Pos pos = s_.file.nodes[ref].pos;
+    if (given != parameter.type && promote(given, parameter.type) != parameter.type)
+      throw Error(fmt::format("{} takes {} for {}, and this is {}; cast it, as in {}(…)",
+                              helper.substr(0, helper.rfind('_')), name_of(parameter.type), parameter.name,
+                              name_of(given), name_of(parameter.type)),
+                  pos);
+    body.body = a_.to(parameter.type, body.body);
+    check_bounds(s_, body);
+    std::string name = s_.unused_name(helper);
+    s_.declare_tensor(name, pos);
+    std::vector<Id> shape;
+    for (const AxisRange& r : axes) shape.push_back(r.end);
+    Definition d;
+    d.targets = {s_.add_tensor(name, parameter.type, std::move(shape), Role::defined, pos)};
+    d.axes = axes;
+    d.body = body.body;
+    d.direction = direction_;
+    d.pos = pos;
+    s_.program.body.definitions.push_back(std::move(d));
+    return s_.program.body.definitions.back().target();
+  }
+
+  // The axes of a whole-tensor expression: shapes are aligned at their last dimensions; an extent of 1 stretches.
+  std::vector<AxisRange> broadcast(ast::Ref root) {
+    std::vector<ast::Ref> stack = {root}, leaves;
+    while (!stack.empty()) {
+      ast::Ref r = stack.back();
+      stack.pop_back();
+      if (plain_tensor(r))
+        leaves.push_back(r);
+      else if (s_.file.nodes[r].kind != ast::Kind::read && s_.file.nodes[r].kind != ast::Kind::reduce)
+        for (ast::Ref x : s_.file.nodes[r].args) stack.push_back(x);
+    }
+    std::ranges::sort(leaves);
+    std::vector<Id> shape;  // last dimension first
+    for (ast::Ref r : leaves) {
+      const std::vector<Id>& other = s_.program.tensors[*plain_tensor(r)].shape;
+      for (size_t i = 0; i < other.size(); ++i) {
+        Id extent = other[other.size() - 1 - i];
+        if (i == shape.size())
+          shape.push_back(extent);
+        else if (is_constant(a_, shape[i], 1))
+          shape[i] = extent;
+        else if (!is_constant(a_, extent, 1) && !s_.same_extent(shape[i], extent))
+          throw Error(
+              fmt::format(
+                  "shape {} does not broadcast with the others here: {} against {}, counted from the last "
+                  "dimension {}",
+                  extents_text(s_, other), text_of(s_, extent), text_of(s_, shape[i]), i + 1),
+              s_.file.nodes[r].pos);
+      }
+    }
+    std::vector<AxisRange> axes;
+    for (size_t i = 0; i < shape.size(); ++i)
+      axes.push_back(
+          {a_.axis(s_.unused_name(fmt::format("i{}", i))), a_.integer(0), shape[shape.size() - 1 - i]});
+    return axes;
+  }
+
+  // The callee's dims in terms of ours.
+  Replacements solve(const Program& callee, const std::vector<TensorId>& arguments, const ast::Node& call) {
+    Replacements dims;
+    auto parameter = [&](size_t i) -> const Tensor& { return callee.tensors[callee.inputs[i]]; };
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::vector<Id>& shape = s_.program.tensors[arguments[i]].shape;
+      if (shape.size() != parameter(i).shape.size())
+        throw Error(
+            fmt::format("op {} takes {} with {} dimension{}, and this has {}", call.text, parameter(i).name,
+                        parameter(i).shape.size(), parameter(i).shape.size() == 1 ? "" : "s", shape.size()),
+            s_.file.nodes[call.args[i]].pos);
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (auto x = linear_form(a_, parameter(i).shape[d]); x && !dims.contains(x->dim))
+          dims[x->dim] = solved(*x, shape[d]);
+    }
+    for (const Dim& d : callee.dims)
+      if (d.definition == kNone && !dims.contains(d.dim))
+        dims[d.dim] = s_.declare_dim(a_.name(d.dim), call.pos);
+    define_dims(callee, dims);
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::vector<Id>& shape = s_.program.tensors[arguments[i]].shape;
+      for (size_t d = 0; d < shape.size(); ++d) {
+        Id wanted = substitute(a_, parameter(i).shape[d], dims);
+        if (s_.same_extent(wanted, shape[d])) continue;
+        throw Error(
+            fmt::format("op {} takes {} with extent {} in dimension {}, which is {} here, and this has {}",
+                        call.text, parameter(i).name, text_of(s_, parameter(i).shape[d]), d,
+                        text_of(s_, wanted), text_of(s_, shape[d])),
+            s_.file.nodes[call.args[i]].pos);
+      }
+    }
+    return dims;
+  }
+
+  Id solved(const LinearExtent& x, Id extent) {
+    Id rest = extent;
+    if (x.offset > 0) rest = a_.sub(extent, a_.integer(x.offset));
+    if (x.offset < 0) rest = a_.add(extent, a_.integer(-x.offset));
+    return x.factor == 1 ? rest : a_.div(rest, a_.integer(x.factor));
+  }
+
+  // `dim OH = …` of the callee, in our dims; definitions may use each other.
+  void define_dims(const Program& callee, Replacements& dims) {
+    Replacements definitions;
+    for (const Dim& d : callee.dims)
+      if (d.definition != kNone) definitions[d.dim] = d.definition;
+    for (size_t round = 0; round < definitions.size(); ++round)
+      for (auto& [dim, definition] : definitions) definition = substitute(a_, definition, definitions);
+    Replacements given = dims;
+    for (auto& [dim, definition] : definitions) dims[dim] = substitute(a_, definition, given);
+  }
+
+  void inherit_preconditions(const Program& callee, const Replacements& dims, Pos pos) {
+    for (const Precondition& p : callee.preconditions) {
+      Id condition = substitute(a_, p.condition, dims);
+      const Node n = a_[condition];
+      // Of the form value <= extent: 0 <= extent - value, asked like an extent.
+      if (n.op == Op::le) {
+        Id room = s_.expanded(a_.sub(n.arg(1), n.arg(0)));
+        BoundsQuestion q{{}, {}, room, a_.add(room, a_.integer(1))};
+        BoundsAnswer answer = prove_bounds(a_, q);
+        if (answer.verdict == BoundsAnswer::Verdict::proved) continue;
+        bool constant = std::ranges::none_of(reachable(a_, room), [&](Id x) { return a_[x].op == Op::dim; });
+        if (constant)
+          throw Error(fmt::format("op {} cannot run on these shapes: {}", callee.name, p.reason), pos);
+      }
+      s_.require(condition, fmt::format("in op {}: {}", callee.name, p.reason), pos);
+    }
+  }
+
+  OpScope& s_;
+  Arena& a_;
+  const ast::Statement& statement_;
+  Direction direction_;
+  std::unordered_map<ast::Ref, TensorId> calls_;
+};
+
+}  // namespace
+
+void elaborate_call(OpScope& scope, const ast::Statement& statement, Direction direction) {
+  CallBuilder(scope, statement, direction).run();
+}
+
+}  // namespace xhat

@@ -1,0 +1,283 @@
+// Ops and statements by recursive descent, one function per rule; expressions are expr/text/parse_expression.
+//
+//   file      := (op | grad)*
+//   op        := op NAME block [backward block]          grad := grad NAME block
+//   block     := ( parameters ) -> ( outputs ) { statements }
+//   parameter := NAME : dtype [ [extents] ] [const]      in a grad: NAME alone will do
+//   statement := dim NAME = e | NAME [ [axes] ] = e | ( names ) = CALL(arguments)
+#include "expr/core/syntax.h"
+#include "expr/text/cursor.h"
+#include "expr/text/parse_expression.h"
+
+namespace xhat::ast {
+namespace {
+
+class Parser {
+ public:
+  Parser(const Tokens& tokens, File& file) : cursor_(tokens), file_(file) {}
+
+  void run() {
+    cursor_.skip_line_ends();
+    while (cursor_.peek().kind != TokenKind::end) {
+      file_.ops.push_back(op());
+      cursor_.skip_line_ends();
+    }
+    if (file_.ops.empty())
+      cursor_.fail("there is no op here; write op NAME(parameters) -> (outputs) { definitions }");
+  }
+
+ private:
+  Op op() {
+    Op result;
+    if (cursor_.is_name("prog")) cursor_.fail("not yet: imperative programs (prog) come later");
+    if (!cursor_.is_name("op") && !cursor_.is_name("grad")) cursor_.expected("op or grad");
+    bool grad = cursor_.take().text == "grad";
+    result.kind = grad ? Op::Kind::grad : Op::Kind::op;
+    Name name = cursor_.expect_name(grad ? "the name of the op after grad" : "a name after op");
+    if (is_function_name(name.text) || is_reduction_name(name.text)) {
+      throw Error(name.text + " is built in; " +
+                      (grad ? "only ops of the file have a grad" : "give the op another name"),
+                  name.pos);
+    }
+    result.name = name.text;
+    result.pos = name.pos;
+    result.body = block(grad);
+    if (!grad) backward(result);
+    return result;
+  }
+
+  void backward(Op& result) {
+    Cursor before = cursor_;
+    cursor_.skip_line_ends();
+    if (!cursor_.is_name("backward")) {
+      cursor_ = before;
+      end_of_statement("the op");
+      return;
+    }
+    cursor_.take();
+    result.backward = block(false);
+    end_of_statement("the backward block");
+  }
+
+  Block block(bool grad) {
+    Block result;
+    result.pos = cursor_.peek().pos;
+    Token open = cursor_.expect_sign("(");
+    if (!cursor_.is_sign(")")) {
+      do {
+        result.parameters.push_back(parameter(grad));
+      } while (cursor_.accept_sign(","));
+    }
+    close(open, ")", ", or ");
+    cursor_.skip_line_ends();
+    cursor_.expect_sign("->", "an op's head is op NAME(parameters) -> (outputs)");
+    open = cursor_.expect_sign("(", "outputs stand in parentheses, as in -> (y)");
+    if (cursor_.is_sign(")")) cursor_.expected("the name of an output", "an op has at least one");
+    result.outputs =
+        names("the name of an output", "types and shapes of outputs follow from their definitions");
+    close(open, ")", ", or ");
+    cursor_.skip_line_ends();
+    open = cursor_.expect_sign("{");
+    statements(result, open);
+    return result;
+  }
+
+  void statements(Block& result, const Token& open) {
+    for (;;) {
+      cursor_.skip_line_ends();
+      if (cursor_.is_sign("}") || cursor_.peek().kind == TokenKind::end) break;
+      result.statements.push_back(statement(open));
+    }
+    if (!cursor_.is_sign("}")) cursor_.expected("} to close the { at " + place(open.pos));
+    result.end = cursor_.take().pos;
+  }
+
+  void close(const Token& open, const std::string& partner, const std::string& before = "") {
+    if (cursor_.accept_sign(partner)) return;
+    cursor_.expected(before + partner + " to close the " + std::string(open.text) + " at " + place(open.pos));
+  }
+
+  std::vector<Name> names(const std::string& what, const std::string& on_colon) {
+    std::vector<Name> result;
+    do {
+      result.push_back(cursor_.expect_name(what));
+      if (cursor_.is_sign(":") || cursor_.is_sign("[")) cursor_.fail("only names stand here; " + on_colon);
+    } while (cursor_.accept_sign(","));
+    return result;
+  }
+
+  Parameter parameter(bool grad) {
+    Name name = cursor_.expect_name("the name of a parameter");
+    Parameter result;
+    result.name = name.text;
+    result.pos = name.pos;
+    if (grad && !cursor_.is_sign(":")) {
+      result.typed = false;
+      return result;
+    }
+    cursor_.expect_sign(":",
+                        "a parameter is " + name.text + ": f32[N,C], a scalar one " + name.text + ": f32");
+    if (cursor_.is_name("inout"))
+      cursor_.fail("inout belongs to imperative programs (prog); an op never writes its parameters");
+    std::optional<DType> type;
+    if (cursor_.peek().kind == TokenKind::name) type = dtype_from_name(cursor_.peek().text);
+    if (!type) cursor_.expected("a type", "types are f64 f32 f16 bf16 i64 i32 u32 u8 bool");
+    cursor_.take();
+    result.type = *type;
+    if (cursor_.is_sign("[")) result.extents = extents(name.text);
+    if (cursor_.is_name("const")) {
+      cursor_.take();
+      result.constant = true;
+    }
+    return result;
+  }
+
+  std::vector<Ref> extents(const std::string& name) {
+    std::vector<Ref> result;
+    Token open = cursor_.take();
+    if (cursor_.is_sign("]"))
+      cursor_.fail("an extent is missing; a scalar is written without brackets, " + name + ": f32");
+    do {
+      result.push_back(parse_expression(cursor_, file_));
+    } while (cursor_.accept_sign(","));
+    close(open, "]", ", or ");
+    return result;
+  }
+
+  Statement statement(const Token& open) {
+    bool name_follows = cursor_.peek_after().kind == TokenKind::name;
+    Statement result;
+    if (name_follows && (cursor_.is_name("op") || cursor_.is_name("grad") || cursor_.is_name("prog"))) {
+      cursor_.expected("} to close the { at " + place(open.pos), "ops do not stand inside each other");
+    }
+    if (name_follows && cursor_.is_name("dim")) {
+      result = dim();
+    } else if (cursor_.is_sign("(")) {
+      result = several_targets();
+    } else {
+      result = definition();
+    }
+    result.end = cursor_.after_last();
+    end_of_statement("the statement");
+    return result;
+  }
+
+  Statement dim() {
+    Statement result;
+    cursor_.take();
+    result.kind = Statement::Kind::dim;
+    result.targets = {cursor_.expect_name("the name of a dim")};
+    result.pos = result.targets[0].pos;
+    cursor_.expect_sign("=", "as in dim OH = H/2");
+    result.body = parse_expression(cursor_, file_);
+    return result;
+  }
+
+  Statement several_targets() {
+    Statement result;
+    Token open = cursor_.take();
+    result.kind = Statement::Kind::call;
+    result.targets = names("the name of a result", "write (a, b) = f(x)");
+    close(open, ")", ", or ");
+    result.pos = result.targets[0].pos;
+    cursor_.expect_sign("=");
+    Pos body = cursor_.peek().pos;
+    result.body = parse_expression(cursor_, file_);
+    if (!is_op_call(result.body)) {
+      throw Error("names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none",
+                  body);
+    }
+    return result;
+  }
+
+  Statement definition() {
+    Statement result;
+    if (cursor_.is_word("if")) refuse_program_word();
+    result.targets = {cursor_.expect_name("a definition", "as in y[i,j] = x[j,i]")};
+    result.pos = result.targets[0].pos;
+    bool brackets = cursor_.is_sign("[");
+    if (brackets) result.axes = left_axes();
+    expect_equals(result.targets[0]);
+    result.body = parse_expression(cursor_, file_);
+    if (!brackets && is_op_call(result.body)) result.kind = Statement::Kind::call;
+    return result;
+  }
+
+  // A call that neither the table of functions nor the types know: of an op of the file.
+  bool is_op_call(Ref body) const {
+    const Node& node = file_.nodes[body];
+    return node.kind == Kind::call && !is_function_name(node.text);
+  }
+
+  std::vector<Axis> left_axes() {
+    std::vector<Axis> result;
+    Token open = cursor_.take();
+    do {
+      if (cursor_.peek().kind != TokenKind::name && cursor_.peek().kind != TokenKind::word) {
+        cursor_.expected(
+            "the name of an axis",
+            "the left side has new, distinct axes only, as in y[i,j] = ...; an index stands on the right");
+      }
+      result.push_back(parse_axis(cursor_, file_, "the name of an axis"));
+    } while (cursor_.accept_sign(","));
+    if (!cursor_.is_sign("]") && infix_level(cursor_.peek().text) != level_open) {
+      cursor_.expected(", or ]", "the left side has new, distinct axes only, as in y[i,j] = ...");
+    }
+    close(open, "]", ", or ");
+    return result;
+  }
+
+  void expect_equals(const Name& target) {
+    if (cursor_.accept_sign("=")) return;
+    if (cursor_.is_sign("==")) cursor_.expected("=", "== compares, = defines");
+    if (infix_level(cursor_.peek().text) != level_open && cursor_.is_sign_after("=")) {
+      cursor_.fail(std::string(cursor_.peek().text) +
+                   "= belongs to imperative programs (prog); an op defines each name once");
+    }
+    if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
+    if (target.text == "var" || target.text == "for" || target.text == "while") refuse_program_word(target);
+    cursor_.expected("= or [ after " + target.text, "a definition is NAME[axes] = expression");
+  }
+  [[noreturn]] void refuse_program_word() const {
+    cursor_.fail(
+        "if as a statement belongs to imperative programs (prog); here it stands inside an expression");
+  }
+  [[noreturn]] static void refuse_program_word(const Name& word) {
+    throw Error(word.text + " belongs to imperative programs (prog); an op holds definitions only", word.pos);
+  }
+
+  void end_of_statement(const std::string& what) {
+    TokenKind kind = cursor_.peek().kind;
+    if (kind == TokenKind::line_end || kind == TokenKind::end || cursor_.is_sign("}")) return;
+    std::string hint;
+    if (kind == TokenKind::name && what != "the statement")
+      hint = "a newline or ; ends it";
+    else if (kind == TokenKind::name || kind == TokenKind::number)
+      hint = "a newline or ; ends it; is a sign missing?";
+    if (cursor_.is_sign("=")) hint = "equality is written ==";
+    if (cursor_.is_sign("..")) hint = "a range stands after in, as in y[i in 0..N]";
+    if (cursor_.is_sign(")") || cursor_.is_sign("]")) hint = "it closes nothing";
+    cursor_.expected("the end of " + what, hint);
+  }
+
+  Cursor cursor_;
+  File& file_;
+};
+
+}  // namespace
+
+std::shared_ptr<File> parse(const std::string& text, const std::string& name) {
+  auto file = std::make_shared<File>();
+  file->name = name;
+  file->text = std::make_shared<const std::string>(text);
+  try {
+    Tokens tokens = lex(*file->text);
+    file->comments = std::move(tokens.comments);
+    Parser(tokens, *file).run();
+  } catch (const Error& error) {
+    throw error.located(name, text);
+  }
+  return file;
+}
+
+}  // namespace xhat::ast

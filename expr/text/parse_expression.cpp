@@ -1,0 +1,316 @@
+// Expressions by operator precedence, with a stack of what is still open: a sign that waits for its right
+// operand, an `if` that waits for its `then`, `else` or last branch, a `let` that waits for its value or body. So
+// chains of any kind (x+x+…, - - -x, 2^2^…, else if …, let … in let …) take no recursion; only brackets do, and
+// those are counted.
+#include "expr/text/parse_expression.h"
+
+#include <utility>
+
+#include "expr/core/syntax.h"
+
+namespace xhat::ast {
+namespace {
+
+struct Open {
+  enum class State : uint8_t { unary, binary, condition, then, otherwise, let_value, let_body } state;
+  Level level;       // unary, binary
+  std::string text;  // the sign, or the name that let binds
+  Pos pos;
+  Ref first = kAbsent;   // left operand, condition, or let value
+  Ref second = kAbsent;  // then
+};
+using State = Open::State;
+
+// An open bracket: counted, and closed by its partner.
+class Bracket {
+ public:
+  explicit Bracket(Cursor& cursor) : cursor_(cursor), open_(cursor.peek()) {
+    if (cursor.depth == kMaxNesting) {
+      cursor.fail(
+          "brackets nest more than 256 levels deep; give inner parts names with let or definitions of their "
+          "own");
+    }
+    ++cursor.depth;
+    cursor.take();
+  }
+  ~Bracket() { --cursor_.depth; }
+  Bracket(const Bracket&) = delete;
+  Bracket& operator=(const Bracket&) = delete;
+
+  void close(std::string before = "", const std::string& hint = "") {
+    std::string partner = open_.text == "(" ? ")" : "]";
+    if (!cursor_.is_sign(partner)) {
+      cursor_.expected(
+          before + partner + " to close the " + std::string(open_.text) + " at " + place(open_.pos), hint);
+    }
+    cursor_.take();
+  }
+
+ private:
+  Cursor& cursor_;
+  Token open_;
+};
+
+class ExpressionParser {
+ public:
+  ExpressionParser(Cursor& cursor, File& file) : cursor_(cursor), file_(file) {}
+
+  Ref run() {
+    for (;;) {
+      take_prefixes();
+      Ref value = primary();
+      if (!take_infix(value) && !take_branch(value)) return finish(value);
+    }
+  }
+
+ private:
+  void take_prefixes() {
+    for (;;) {
+      if (cursor_.is_sign("-") || cursor_.is_sign("!")) {
+        Token sign = cursor_.take();
+        open_.push_back({State::unary, level_unary, std::string(sign.text), sign.pos});
+      } else if (cursor_.is_word("if")) {
+        open_.push_back({State::condition, level_open, "if", cursor_.take().pos});
+      } else if (cursor_.is_word("let")) {
+        Pos pos = cursor_.take().pos;
+        Name name = cursor_.expect_name("a name after let", "as in let a = x[i] in a * a");
+        cursor_.expect_sign("=", "as in let a = x[i] in a * a");
+        open_.push_back({State::let_value, level_open, name.text, pos});
+      } else {
+        return;
+      }
+    }
+  }
+
+  // A sign: what binds more strongly on its left is complete.
+  bool take_infix(Ref value) {
+    if (cursor_.peek().kind != TokenKind::sign) return false;
+    Level level = infix_level(cursor_.peek().text);
+    if (level == level_open) return false;
+    bool keeps_equals = level == level_power || level == level_compare;
+    while (!open_.empty() && (open_.back().level > level || (open_.back().level == level && !keeps_equals))) {
+      value = close_last(value);
+    }
+    if (level == level_compare && !open_.empty() && open_.back().level == level_compare) {
+      cursor_.fail("comparisons do not chain: this " + std::string(cursor_.peek().text) + " follows the " +
+                   open_.back().text + " at " + place(open_.back().pos) +
+                   "; write a < b && b < c, or parentheses");
+    }
+    Token sign = cursor_.take();
+    open_.push_back({State::binary, level, std::string(sign.text), sign.pos, value});
+    return true;
+  }
+
+  // then, else, in: the next part of the innermost `if` or `let` that is open.
+  bool take_branch(Ref value) {
+    if (cursor_.peek().kind != TokenKind::word) return false;
+    size_t at = open_.size();
+    while (at > 0 && !waits(open_[at - 1].state)) --at;
+    if (at == 0) return false;
+    Open& waiting = open_[at - 1];
+    if (cursor_.peek().text != word_awaited(waiting.state)) return false;
+    cursor_.take();
+    while (open_.size() > at) value = close_last(value);
+    if (waiting.state == State::then) {
+      waiting.second = value;
+      waiting.state = State::otherwise;
+    } else {
+      waiting.first = value;
+      waiting.state = waiting.state == State::condition ? State::then : State::let_body;
+    }
+    return true;
+  }
+
+  static bool waits(State state) {
+    return state == State::condition || state == State::then || state == State::let_value;
+  }
+  static std::string_view word_awaited(State state) {
+    if (state == State::condition) return "then";
+    return state == State::then ? "else" : "in";
+  }
+
+  Ref finish(Ref value) {
+    while (!open_.empty()) {
+      const Open& last = open_.back();
+      if (waits(last.state)) {
+        std::string of = last.state == State::let_value ? "let " + last.text : "if";
+        std::string hint = last.state == State::then ? "every if has an else" : "";
+        if (cursor_.peek().kind == TokenKind::line_end) {
+          hint += (hint.empty() ? "" : "; ") + std::string("a line goes on only inside ( ) or [ ]");
+        }
+        cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos),
+                         hint);
+      }
+      value = close_last(value);
+    }
+    return value;
+  }
+
+  // The last open part, completed by its last operand.
+  Ref close_last(Ref value) {
+    Open open = std::move(open_.back());
+    open_.pop_back();
+    Node node{Kind::unary, open.pos, std::move(open.text), {}, {}};
+    switch (open.state) {
+      case State::unary: node.args = {value}; break;
+      case State::binary:
+        node.kind = Kind::binary;
+        node.args = {open.first, value};
+        break;
+      case State::otherwise:
+        node.kind = Kind::choose;
+        node.text.clear();
+        node.args = {open.first, open.second, value};
+        break;
+      case State::let_body:
+        node.kind = Kind::let;
+        node.args = {open.first, value};
+        break;
+      case State::condition:
+      case State::then:
+      case State::let_value: throw Bug("an if or let was closed before its end");
+    }
+    return file_.add(std::move(node));
+  }
+
+  Ref primary() {
+    const Token token = cursor_.peek();
+    Node node{Kind::number, token.pos, std::string(token.text), {}, {}};
+    if (token.kind == TokenKind::number || cursor_.is_word("inf") || cursor_.is_word("nan")) {
+      cursor_.take();
+      return no_suffix(file_.add(std::move(node)), "a number");
+    }
+    if (cursor_.is_word("true") || cursor_.is_word("false")) {
+      cursor_.take();
+      node.kind = Kind::boolean;
+      return no_suffix(file_.add(std::move(node)), "a truth value");
+    }
+    if (cursor_.is_sign("(")) {
+      Bracket bracket(cursor_);
+      Ref inner = parse_expression(cursor_, file_);
+      bracket.close();
+      return no_suffix(inner, "an expression in parentheses");
+    }
+    if (token.kind != TokenKind::name) no_operand();
+    cursor_.take();
+    if (cursor_.is_sign("[")) return no_suffix(read(std::move(node)), "an element");
+    if (!cursor_.is_sign("(")) {
+      node.kind = Kind::name;
+      return no_suffix(file_.add(std::move(node)), token.text);
+    }
+    bool reduction = is_reduction_name(token.text);
+    if (reduction && cursor_.peek().has_colon)
+      return no_suffix(reduce(std::move(node)), "a reduction's result");
+    if (reduction && !is_function_name(token.text)) {
+      std::string name(token.text);
+      throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])",
+                  token.pos);
+    }
+    return no_suffix(call(std::move(node)), "a call's result");
+  }
+
+  [[noreturn]] void no_operand() {
+    std::string hint;
+    const Token& token = cursor_.peek();
+    if (token.kind == TokenKind::line_end && token.text != ";")
+      hint = "a line goes on only inside ( ) or [ ]";
+    if (!open_.empty() && open_.back().pos.line == token.pos.line &&
+        open_.back().pos.column + 1 == token.pos.column && open_.back().text == token.text) {
+      if (token.text == "*") hint = "a power is written a^b";
+      if (token.text == "/") hint = "a comment starts with #";
+    }
+    if (!open_.empty() && token.text == "=") hint = "signs are == != < <= > >=";
+    cursor_.expected("an expression", hint);
+  }
+
+  // Only names can be indexed or called; views belong to programs.
+  Ref no_suffix(Ref value, std::string_view what) {
+    if (cursor_.is_sign("[")) {
+      cursor_.fail(std::string(what) +
+                   " cannot be indexed; give it a definition of its own and index its name");
+    }
+    if (cursor_.is_sign("("))
+      cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
+    if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
+    return value;
+  }
+
+  Ref read(Node node) {
+    node.kind = Kind::read;
+    Bracket bracket(cursor_);
+    if (cursor_.is_sign("]")) {
+      cursor_.fail("an index is missing: write one index for each dimension, or " + node.text +
+                   " for a scalar");
+    }
+    do {
+      if (cursor_.is_sign(":")) slice();
+      node.args.push_back(parse_expression(cursor_, file_));
+      if (cursor_.is_sign(":")) slice();
+    } while (cursor_.accept_sign(","));
+    if (cursor_.is_word("else")) {
+      cursor_.take();
+      node.otherwise = parse_expression(cursor_, file_);
+      bracket.close();
+    } else {
+      bracket.close(", or ");
+    }
+    return file_.add(std::move(node));
+  }
+  [[noreturn]] void slice() {
+    cursor_.fail("slices such as x[:,c] belong to imperative programs (prog); name an axis");
+  }
+
+  Ref call(Node node) {
+    node.kind = Kind::call;
+    Bracket bracket(cursor_);
+    if (!cursor_.is_sign(")")) {
+      do {
+        node.args.push_back(parse_expression(cursor_, file_));
+      } while (cursor_.accept_sign(","));
+    }
+    bracket.close(", or ");
+    return file_.add(std::move(node));
+  }
+
+  Ref reduce(Node node) {
+    node.kind = Kind::reduce;
+    Bracket bracket(cursor_);
+    do {
+      node.axes.push_back(parse_axis(cursor_, file_, "the name of an axis to reduce over"));
+    } while (cursor_.accept_sign(","));
+    if (cursor_.is_word("if")) {
+      cursor_.take();
+      node.condition = parse_expression(cursor_, file_);
+      if (!cursor_.is_sign(":")) cursor_.expected(": after the condition of " + node.text);
+    }
+    if (!cursor_.is_sign(":")) cursor_.expected(", or if or : after the axes of " + node.text);
+    cursor_.take();
+    node.args = {parse_expression(cursor_, file_)};
+    bracket.close();
+    return file_.add(std::move(node));
+  }
+
+  Cursor& cursor_;
+  File& file_;
+  std::vector<Open> open_;
+};
+
+}  // namespace
+
+Ref parse_expression(Cursor& cursor, File& file) { return ExpressionParser(cursor, file).run(); }
+
+Axis parse_axis(Cursor& cursor, File& file, const std::string& what) {
+  Name name = cursor.expect_name(what);
+  Axis axis{name.text, kAbsent, kAbsent, name.pos};
+  if (cursor.is_word("in")) {
+    cursor.take();
+    axis.begin = parse_expression(cursor, file);
+    if (!cursor.is_sign(".."))
+      cursor.expected(".. and the end of the range of " + axis.name, "as in " + axis.name + " in 0..N");
+    cursor.take();
+    axis.end = parse_expression(cursor, file);
+  }
+  return axis;
+}
+
+}  // namespace xhat::ast

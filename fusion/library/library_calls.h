@@ -1,0 +1,55 @@
+// Definitions that a library has a function for: products of matrices (cuBLAS) and convolutions (cuDNN).
+//
+//   y[b,i,j] = 0.125 * sum(k: x[b,i,k] * w[j,k])                    alpha * X * W^T, for every b
+//   y[n,k,i] = sum(c,r: x[n,c,2*i+r-1 else 0] * w[k,c,r])           a convolution, stride 2, padding 1
+//   grad_x[n,c,h] = sum(k, i in h/2..(h+1)/2+1: dy[n,k,i] * w[k,c,h-2*i+1])        the same one, by its data
+//   grad_w[k,c,r] = sum(n,i: dy[n,k,i] * x[n,c,2*i+r-1 else 0])                    and by its filter
+//
+// The planner asks which two axes of a sum make it a product (Shape::product); a library wants to know more: every element
+// read must be where strides say. Along an axis that indices share with others (i and r of 2*i+r-1), which places of the three tensors
+// belong together is written down, and compared with those of each convolution: no form of writing one is special.
+// Sizes are numbers here. What is read must be tensors: fusion/library/library_operands.h makes them of what is more.
+#pragma once
+#include <array>
+#include <optional>
+
+#include "expr/core/program.h"
+#include "expr/index/dims.h"
+#include "fusion/library/library_call.h"
+
+namespace xhat {
+
+// A body as factors, and how a product could be made of them.
+struct Factors {
+  double alpha = 1;
+  std::vector<Id> factors;  // that are no numbers
+};
+Factors factors_of(const Arena& a, Id body);
+
+// What a library does for it; none: it has no function for that.
+std::optional<LibraryCall> library_call(const Program& p, const Definition& d, const DimValues& sizes);
+
+namespace fusion {
+
+// One of the two things read, its indices as numbers can be put in.
+struct LibraryRead {
+  TensorId tensor;
+  DType type;
+  std::vector<Id> indices;
+  bool may_miss;  // 0 outside
+};
+
+// A sum of products of two reads, taken apart.
+struct TwoReads {
+  std::vector<AxisRange> left, reduced;
+  Id condition;
+  std::array<LibraryRead, 2> reads;
+  double alpha;
+};
+std::optional<TwoReads> two_reads(const Program& p, const Definition& d);
+std::optional<Convolution> convolution_of(const Program& p, TensorId target, const TwoReads& s, const DimValues& sizes);
+std::optional<MatrixProduct> product_of(const Program& p, TensorId target, const TwoReads& s, const DimValues& sizes);
+std::vector<int64_t> steps_of(const std::vector<int64_t>& shape);  // of a tensor without gaps
+
+}  // namespace fusion
+}  // namespace xhat

@@ -1,0 +1,336 @@
+// Tiles of a finished kernel, and the bytes that it moves and cannot avoid.
+#include <algorithm>
+#include <set>
+
+#include "fusion/plan/kernel_draft.h"
+
+namespace xhat::fusion {
+namespace {
+
+bool reduced_by_all(const Draft& d, int c) {
+  return std::ranges::all_of(d.members,
+                             [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
+}
+
+constexpr int64_t kLeastRows = 4, kLeastColumns = 8;  // of a product's block
+
+// A run of bytes that lie side by side takes memory as long as so many more. Columns of a matrix summed up in blocks, one thread, GB/s
+// of what is used: runs of 16 bytes 0.3, of 64 1.1, of 256 2.0, of 1024 3.4; by this constant and 4 GB/s 0.3, 1.0, 2.2, 3.3.
+constexpr int64_t kRunStart = 200;
+
+// Bytes that two threads move while they multiply and add two f32 in a product's block: 28 GB/s and 140 Gflop/s.
+constexpr double kMultiply = 0.4;
+
+}  // namespace
+
+std::optional<Shape::Product> Planner::product_of(const Shape& s) {
+  auto plain = product_of(s, false);
+  if (s.phase_axes.empty()) return plain;
+  // Columns that lie closer in memory are worth the phases.
+  auto apart = product_of(s, true);
+  return apart && (!plain || apart->columns > plain->columns) ? apart : plain;
+}
+
+std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases) {
+  if (!s.is_reduction || !s.scatter_targets.empty()) return std::nullopt;
+  auto steps = [&](size_t x) { return in_phases ? s.extents[x] / s.phases[x] : s.extents[x]; };
+  auto reads = [&](size_t x, size_t y) {
+    auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
+    return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
+  };
+  for (size_t v = s.left; v-- > 0;) {
+    if (steps(v) < kLeastColumns || !reads(v, v)) continue;
+    std::optional<size_t> best;
+    for (size_t y = 0; y < s.left; ++y)
+      if (y != v && steps(y) >= kLeastRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best)))
+        best = y;
+    if (best) return Shape::Product{*best, v, in_phases};
+  }
+  return std::nullopt;
+}
+
+// Bytes of a product's operand along its columns that one tile takes.
+int64_t Planner::packed_in_tile(const Draft& d, const Member& m) const {
+  const Shape& s = shape(m);
+  const auto& p = s.product;
+  if (!p) return 0;
+  auto class_of = [&](size_t i) { return i < s.left ? m.left[i] : m.reduced[i - s.left]; };
+  int64_t bytes = 0;
+  for (size_t r = 0; r < s.reads.size(); ++r) {
+    const auto& axes = p->in_phases ? s.phase_axes[r] : s.read_axes[r];
+    int64_t elements = 1;
+    bool columns = false;
+    for (size_t i = 0; i < s.axes.size(); ++i) {
+      if (!std::ranges::binary_search(axes, s.axes[i].axis)) continue;
+      elements *= in_tile(d, class_of(i), true);
+      columns |= i == p->columns;
+    }
+    if (columns) bytes += elements * static_cast<int64_t>(byte_size((*p_.arena)[s.reads[r]].type));
+  }
+  return bytes;
+}
+
+// What a product's tiles multiply beyond the ranges of its sums, where these depend on its rows: of u in 0..t+1 a tile that has all t takes
+// the square, twice the triangle. In bytes that could be moved meanwhile.
+int64_t Planner::multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const {
+  const Shape& s = shape(m);
+  if (!s.product || s.plain_ranges) return 0;
+  std::unordered_map<Id, int64_t> points;
+  double all = static_cast<double>(tiles), beyond = 0;
+  for (size_t i = 0; i < s.axes.size(); ++i) {
+    const int64_t elements = points[s.axes[i].axis] = in_tile(d, i < s.left ? m.left[i] : m.reduced[i - s.left], true);
+    all *= static_cast<double>(elements);
+    if (i < s.left) continue;
+    // The range of one row in the middle; over all rows it begins and ends this much further out, half of it on the average.
+    const int64_t wanders = reach(s.axes[i].begin, points) + reach(s.axes[i].end, points) - 2;
+    beyond += static_cast<double>(wanders) / 2 / static_cast<double>(elements);
+  }
+  const auto size = static_cast<double>(byte_size(p_.tensors[p_.body.definitions[m.definition].target()].type));
+  return static_cast<int64_t>(all * beyond * kMultiply * size / 4);
+}
+
+// Columns of one tile of a product, as many as make whole vectors and divide all of them; 0: all. A tile packs the operand
+// along its columns once, for all its rows: with fewer columns a tile can have more rows, and less is packed twice. Rows that
+// lie across (a[k,y]) are packed as well, from beyond L2, before anything is multiplied: then tiles are twice as wide (512 x
+// 1024 x 1024, one thread: 110 and 126 Gflop/s).
+int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const {
+  constexpr int64_t kLeastTiles = 2;
+  const bool across = std::ranges::any_of(members, [&](const Member& m) {
+    const Shape& s = shape(m);
+    return s.product && std::ranges::any_of(s.reads, [&](Id read) {
+      const auto indices = read_indices((*p_.arena)[read]);
+      return !indices.empty() && indices.back() == s.axes[s.product->rows].axis;
+    });
+  });
+  const int64_t fewest = across ? 256 : 128, most = 2 * fewest;
+  const KernelAxis& axis = d.axes[static_cast<size_t>(columns)];
+  if (axis.phases > 1) return 0;
+  for (const Member& m : members) {  // what runtime/kernel/kernel_phases.cpp cannot split
+    if (!shape(m).scatter_targets.empty() || std::ranges::count(m.left, columns) > 1) return 0;
+    if (std::ranges::find(m.reduced, columns) != m.reduced.end()) return 0;
+  }
+  for (int64_t n = fewest; n <= most; n += 16)
+    if (axis.extent % n == 0 && axis.extent / n >= kLeastTiles) return n;
+  return 0;
+}
+
+// May the sums over a class be carried from tile to tile, all of which one thread takes in order? If there are products among them,
+// which as partial results would be as large as what a tile is made of; and where other axes leave enough tiles for all threads.
+bool Planner::may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const {
+  if (!options_.carry_sums || reduced_by_all(d, c)) return false;
+  int64_t others = 1;
+  for (int o : order) others *= o == c ? 1 : std::max<int64_t>(1, d.axes[static_cast<size_t>(o)].extent);
+  if (others < options_.least_tiles) return false;
+  bool products = false;
+  for (const Member& m : members) {
+    if (std::ranges::find(m.reduced, c) == m.reduced.end()) continue;
+    const Definition& definition = p_.body.definitions[m.definition];
+    const DType type = p_.tensors[definition.target()].type;
+    const bool sum = (*p_.arena)[definition.body].op == Op::sum && (type == DType::f32 || type == DType::f64);
+    const bool once = std::ranges::count_if(m.reduced, [&](int r) { return std::ranges::find(order, r) != order.end(); }) == 1;
+    // Its results are whole in the tile, as a block and its vectors want it: the other axes have one element there.
+    auto cut = [&](int l) { return std::ranges::find(order, l) != order.end(); };
+    const auto& p = shape(m).product;
+    const bool whole = p ? !cut(m.left[p->rows]) && !cut(m.left[p->columns]) : m.left.empty() || !cut(m.left.back());
+    if (!sum || !once || !whole || !shape(m).scatter_targets.empty()) return false;
+    products |= p.has_value();
+  }
+  return products;
+}
+
+// Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
+void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
+  k.axes = draft.axes;
+  Draft d = draft;
+  // Slowest-varying first, as the largest tensors are laid out.
+  std::vector<TensorId> tensors;
+  for (auto& [t, classes] : d.dims) tensors.push_back(t);
+  // Those that are read at computed places come last: they don't say how the tile lies in them.
+  auto computed = [&](TensorId t) { return std::ranges::find(d.dims.at(t), -1) != d.dims.at(t).end(); };
+  std::ranges::stable_sort(tensors, [&](TensorId x, TensorId y) {
+    return computed(x) != computed(y) ? computed(y) : bytes(x) > bytes(y);
+  });
+  std::vector<int> order;
+  for (TensorId t : tensors)
+    for (int c : d.dims[t])
+      if (c >= 0 && d.walked(c) && std::ranges::find(order, d.walked_by(c)) == order.end()) order.push_back(d.walked_by(c));
+  for (size_t c = 0; c < d.axes.size(); ++c)
+    if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
+
+  // A product's columns are whole in the tile, and its rows the next to vary.
+  auto product = std::ranges::find_if(k.members, [&](const Member& m) { return shape(m).product.has_value(); });
+  int rows = -1, columns = -1;
+  if (product != k.members.end()) {
+    const Shape& s = shape(*product);
+    rows = product->left[s.product->rows];
+    columns = product->left[s.product->columns];
+    for (size_t i = 0; i < s.left && s.product->in_phases; ++i) d.axes[static_cast<size_t>(product->left[i])].phases = s.phases[i];
+  }
+  if (columns >= 0)
+    for (int c : {rows, columns})
+      if (auto at = std::ranges::find(order, c); at != order.end()) std::rotate(at, at + 1, order.end());
+
+  // An axis that everybody reduces is tiled only if it is the slowest one (or nothing else is there) and the partial
+  // results it leaves are few beside what is read; else it is walked whole inside the tile.
+  int64_t read = 0, left = 0;
+  for (TensorId t : tensors) (d.producer.contains(t) ? left : read) += bytes(t);
+  for (size_t i = 0; i < order.size();) {
+    int c = order[i];
+    int64_t steps = d.axes[static_cast<size_t>(c)].extent;
+    bool only = std::ranges::all_of(order, [&](int o) { return reduced_by_all(d, o); });
+    auto few_of = [&](int64_t partials) {
+      return 10.0 * static_cast<double>(left) * static_cast<double>(partials) <= static_cast<double>(read);
+    };
+    bool few = options_.cut_small || few_of(steps) || few_of(options_.least_tiles);
+    if (reduced_by_all(d, c) && !((i == 0 || only) && few)) {
+      d.shared[static_cast<size_t>(c)] = false;
+      order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
+    } else {
+      ++i;
+    }
+  }
+
+  if (auto carried = std::ranges::find_if(order, [&](int c) { return may_carry(d, k.members, order, c); }); carried != order.end()) {
+    if (*carried == columns) columns = -1;
+    std::rotate(carried, carried + 1, order.end());
+    k.in_order = 1;
+  }
+  const auto in_parallel = std::span(order).first(order.size() - k.in_order);
+
+  int64_t total = 0;
+  for (TensorId t : tensors) total += bytes(t);
+  // Partial results cost a row per tile, written and read again: fewer, larger tiles.
+  bool partial = std::ranges::any_of(d.members, [&](const Member& m) {
+    return std::ranges::any_of(m.reduced, [&](int c) { return std::ranges::find(in_parallel, c) != in_parallel.end(); });
+  });
+  const bool tuned = k.choice.tile_bytes > 0;
+  const bool products = product != k.members.end();
+  const bool large = options_.fills_the_cache(total) && !partial && !products;
+  const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (products ? options_.product_tile_factor : 1) *
+                         (large ? options_.long_tile_factor : 1);
+  const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * factor;
+  const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : options_.least_tiles;
+  auto take = [](KernelAxis& axis, const TileRule& rule, int64_t slower = 1) {
+    axis.rule = rule;
+    axis.tile = tile_by(rule, std::max<int64_t>(1, axis.extent), slower);
+  };
+  for (int c : order) take(d.axes[static_cast<size_t>(c)], {.kind = TileRule::Kind::fixed});
+  if (total <= options_.serial_bytes && !tuned) {
+    for (int c : order) take(d.axes[static_cast<size_t>(c)], {});
+  } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
+    const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : options_.scatter_tiles.value_or(least_tiles);
+    for (size_t i = 0; i < order.size(); ++i) {
+      auto kind = i > 0 ? TileRule::Kind::whole : TileRule::Kind::split;
+      take(d.axes[static_cast<size_t>(order[i])], {.kind = kind, .least_tiles = tiles});
+    }
+  } else {
+    int64_t column_tiles = 1;
+    int64_t tiles = 1;  // of the slower axes
+    for (int c : order) tiles *= std::max<int64_t>(1, d.axes[static_cast<size_t>(c)].extent);
+    for (size_t i = order.size(); i-- > 0;) {
+      KernelAxis& axis = d.axes[static_cast<size_t>(order[i])];
+      int64_t full = std::max<int64_t>(1, axis.extent);
+      tiles /= full;
+      axis.tile = 1;
+      int64_t one = footprint(d, true);
+      if (order[i] == columns) {
+        take(axis, {});
+        if (int64_t n = columns_in_tile(d, k.members, order[i])) {
+          take(axis, {.kind = TileRule::Kind::fixed, .most = n});
+          axis.phases = n;
+          column_tiles = full / n;
+        }
+        continue;
+      }
+      axis.tile = 2;
+      int64_t step = std::max<int64_t>(1, footprint(d, true) - one);
+      TileRule rule{.kind = TileRule::Kind::fit, .least_tiles = least_tiles, .phases = axis.phases};
+      // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
+      // No thread waits for a tile that is taken in order.
+      const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, options_.cache_bytes);
+      rule.most = std::max<int64_t>(1, std::max(room - (one - step), wanted / 2) / step);
+      // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
+      if (one - step > wanted / 2) rule.at_least = 64;
+      if (column_tiles > 1) {
+        rule.at_least_cached = options_.cache_bytes / step;
+        rule.column_tiles = column_tiles;
+      }
+      // Contiguous vectors: whole cache lines, so that no two tiles write one line.
+      rule.lines = i + 1 == order.size();
+      take(axis, rule, tiles);
+      rule.phases = 1;
+      if (tile_by(rule, full, tiles) < full) break;
+    }
+  }
+  k.axes = d.axes;
+  for (KernelAxis& axis : k.axes)
+    if (axis.of >= 0) axis.tile = axis.each * k.axes[static_cast<size_t>(axis.of)].tile;
+  k.shared = order;
+  for (const Member& m : k.members) k.finish |= std::ranges::any_of(m.reduced, [&](int c) { return k.leaves_partials(c); });
+}
+
+// Bytes that could be moved while memory is waited for because tiles touch t, of which they move so many bytes, in short runs: a tile that
+// takes 4 columns of a matrix of f32 uses 16 bytes of each row. A tile that is one run has no such cost, however short it is.
+int64_t Planner::waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const {
+  const std::vector<int>& classes = draft.dims.at(t);
+  int64_t run = static_cast<int64_t>(byte_size(p_.tensors[t].type)), runs = 1;  // bytes that lie side by side, and how often
+  bool ends = false;
+  for (size_t i = classes.size(); i-- > 0;) {
+    const int64_t whole = std::max<int64_t>(1, extent(p_.tensors[t].shape[i]));
+    int64_t taken = whole;
+    if (classes[i] >= 0 && draft.walked(classes[i])) taken = in_tile(draft, classes[i], true);
+    else if (window) taken = (*window)[i];
+    taken = std::clamp<int64_t>(taken, 1, whole);
+    (ends ? runs : run) *= taken;
+    ends |= taken < whole;
+  }
+  return runs == 1 ? 0 : moved / run * kRunStart;
+}
+
+void Planner::count_bytes(const Draft& draft, Kernel& k) const {
+  const Arena& a = *p_.arena;
+  auto tiles_along = [&](int c) -> int64_t {
+    if (std::ranges::find(k.shared, c) == k.shared.end()) return 1;
+    const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
+    return std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
+  };
+  int64_t tiles = 1;
+  for (int c : k.shared) tiles *= tiles_along(c);
+  bool in_cache = footprint(draft, true) <= options_.reference_l2_bytes;
+  std::set<TensorId> results(k.results.begin(), k.results.end());
+  const auto read = windows(draft, true);
+  auto window_bytes = [&](TensorId t) {
+    int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
+    for (size_t i = 0; i < p_.tensors[t].shape.size(); ++i) n *= std::min(extent(p_.tensors[t].shape[i]), read.at(t)[i]);
+    return n;
+  };
+  for (auto& [t, classes] : draft.dims) {
+    bool produced = draft.producer.contains(t);
+    if (produced && !results.contains(t)) continue;  // lives and dies inside the tile
+    int64_t size = bytes(t);
+    k.bytes_unavoidable += size;
+    int64_t moved = size;
+    if (!produced) {
+      // Looked at again: in as many members as read it, unless the tile stays in cache.
+      int64_t looks = 0;
+      for (const Member& m : k.members)
+        looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
+      if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
+      // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
+      bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.walked(c); });
+      if (!tiled && size > options_.reference_l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
+    }
+    k.bytes_moved += moved;
+    k.bytes_waited += waited_for(draft, t, moved, produced ? nullptr : &read.at(t));
+  }
+  for (const Member& m : k.members) {
+    k.bytes_packed += tiles * packed_in_tile(draft, m);
+    k.bytes_in_vain += multiplied_in_vain(draft, m, tiles);
+    int64_t partials = 1;
+    for (int c : m.reduced)
+      if (k.leaves_partials(c)) partials *= tiles_along(c);
+    if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.body.definitions[m.definition].target());  // written and read
+  }
+}
+
+}  // namespace xhat::fusion

@@ -1,0 +1,138 @@
+// A kernel while the planner builds it: members, classes of axes, and which tensor dimensions they run over.
+#pragma once
+#include <compare>
+#include <functional>
+#include <map>
+#include <optional>
+#include <unordered_map>
+
+#include "fusion/plan/plan.h"
+
+namespace xhat::fusion {
+
+// A definition taken apart: its local axes (left, then those of a root reduction) and its reads.
+struct Shape {
+  std::vector<AxisRange> axes;
+  std::vector<int64_t> extents;
+  size_t left = 0;
+  std::vector<Id> reads;  // read nodes, ascending
+  // Per read, the axes that it depends on, places in a window that moves with another axis counted from its beginning:
+  // w[h+1-i] for i in max(0,h-1)..min(h+2,H) does not depend on h.
+  std::vector<std::vector<Id>> read_axes;
+  // Of axes with phases: the divisor that all their quotients have, and read_axes if what depends on the remainder by it is
+  // not counted: w[h%2] does not depend on h.
+  std::vector<int64_t> phases;  // per axis; 1: none
+  std::vector<std::vector<Id>> phase_axes;
+  // Per read and dimension, where the index is an axis, its quotient by a number, or its multiple and another axis beside:
+  // c, c/8, 8*g+k with k in 0..8.
+  struct Form {
+    size_t axis = SIZE_MAX;
+    int64_t divided = 1, times = 1;
+    bool bare() const { return axis != SIZE_MAX && divided == 1 && times == 1; }
+  };
+  std::vector<std::vector<Form>> forms;
+  bool is_reduction = false;
+  bool in_parts = false;  // a reduction that tiles may compute in parts
+  bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
+  std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
+  // Of a product of matrices in the widest sense, the axes of its result's rows and columns: no read depends on both, some
+  // on either.
+  struct Product {
+    size_t rows, columns;
+    bool in_phases;  // only with the axes' phases apart
+  };
+  std::optional<Product> product;
+};
+
+struct Draft {
+  std::vector<KernelAxis> axes;
+  std::vector<bool> shared;
+  std::vector<Member> members;
+  std::map<TensorId, std::vector<int>> dims;  // class of each dimension where it is read or written by a bare axis
+  std::map<TensorId, size_t> producer;        // index into members
+  // The class whose tiles decide those of c: itself, unless c is tied to another.
+  int walked_by(int c) const { return axes[static_cast<size_t>(c)].of >= 0 ? axes[static_cast<size_t>(c)].of : c; }
+  bool walked(int c) const { return shared[static_cast<size_t>(walked_by(c))]; }
+};
+
+struct PricedDraft {
+  Draft draft;
+  int64_t bytes = 0;  // as priced (Kernel::bytes_priced)
+};
+
+// What the planner makes small: bytes first, then kernels.
+struct PlanCost {
+  int64_t bytes = 0;  // as priced
+  int64_t kernels = 0;
+  auto operator<=>(const PlanCost&) const = default;
+};
+
+class Planner {
+ public:
+  Planner(const Program& p, const DimValues& sizes, const FusionOptions& options);
+  KernelPlan run();
+  // These definitions, in order, as one kernel; none if the template does not have it.
+  std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
+  int64_t outside() const;  // bytes of what comes from outside and what leaves: no kernels move fewer
+
+ private:
+  std::vector<std::vector<size_t>> cheapest_groups() const;
+  std::vector<std::vector<size_t>> cheapest_runs() const;
+  int64_t handled(const Draft& draft) const;
+  PlanCost cost(const std::vector<Draft>& drafts) const;
+  void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
+  void group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
+  int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
+  int64_t bytes(TensorId t) const;
+  Shape take_apart(const Definition& d) const;
+  std::vector<Id> axes_of(Id read, const Replacements& windows, const Replacements& apart = {}) const;
+  void find_phases(const Definition& d, Shape& s, const Replacements& windows) const;
+  Draft start(size_t definition) const;
+  std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
+  std::vector<int> same_loops(const Draft& into, const Draft& from) const;
+  std::optional<Draft> merged(const Draft& into, const Draft& from, std::string* why) const;
+  std::optional<size_t> place_of_both(const std::vector<Draft>& drafts, size_t j, size_t k) const;
+  std::string misfit(const Draft& joined, int64_t tiles, const std::string& why) const;
+  std::string refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const;
+  void unshare_what_must_be_complete(Draft& draft, const Member& member, std::string* why) const;
+  Shape::Form form_of(Id index, const Shape& s) const;
+  void map_axes(const Draft& draft, const Shape& s, std::vector<int>& local) const;
+  void tie_axes(Draft& draft, const Shape& s, std::vector<int>& local) const;
+  bool worth(const Draft& draft, const Shape& s) const;
+  int64_t value_at(Id e, const std::unordered_map<Id, int64_t>& axes) const;
+  int64_t reach(Id index, const std::unordered_map<Id, int64_t>& points) const;
+  std::map<TensorId, std::vector<int64_t>> windows(const Draft& draft, bool whole_tile) const;
+  int64_t in_tile(const Draft& draft, int c, bool whole_tile) const;
+  int64_t footprint(const Draft& draft, bool whole_tile) const;
+  bool leaves(const Draft& draft, TensorId t) const;
+  bool alone(const Member& m) const;
+  Draft as_tiled(const Draft& draft, const Kernel& k) const;
+  Kernel finished(const Draft& draft, const KernelChoice& choice = {}) const;
+  int64_t shared_tiles(const Draft& draft) const;
+  int depth(const Draft& draft) const;
+  static std::optional<Shape::Product> product_of(const Shape& s);
+  static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
+  const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
+  bool reads_from(const Kernel& k, const Kernel& maker) const;
+  void find_followers(std::vector<Kernel>& kernels) const;
+  void find_neighbours(std::vector<Kernel>& kernels) const;
+  bool cuts_a_product(const Kernel& k) const;
+  int64_t packed_in_tile(const Draft& d, const Member& m) const;
+  int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;
+  int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const;
+  bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
+  void order_and_tile(const Draft& draft, Kernel& k) const;
+  int64_t waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const;
+  void count_bytes(const Draft& draft, Kernel& k) const;
+  bool rows_off_lines(const Draft& draft, const Kernel& k) const;
+  void count_flops(const Draft& draft, Kernel& k) const;
+
+  const Program& p_;
+  const DimValues& sizes_;
+  const FusionOptions& options_;
+  std::vector<Shape> shapes_;
+  bool small_ = false;  // all that is read takes no second thread
+  bool ties_ = false;   // axes may be tied to others
+};
+
+}  // namespace xhat::fusion

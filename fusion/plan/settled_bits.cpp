@@ -1,0 +1,121 @@
+#include "fusion/plan/settled_bits.h"
+
+#include <algorithm>
+#include <set>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace xhat {
+namespace {
+
+bool is_narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
+
+bool is_extreme(Op op) { return op == Op::max || op == Op::min || op == Op::argmax || op == Op::argmin; }
+
+class Settler {
+ public:
+  explicit Settler(const Program& p) : p_(p), a_(*p_.arena) {}
+
+  Program run() {
+    for (const Definition& d : p_.body.definitions)
+      if (!d.is_call() && is_extreme(a_[d.body].op)) extremes_.insert(d.target());
+    for (const Definition& d : p_.body.definitions)
+      if (!d.is_call()) find_deciders(d);
+    while (!open_.empty()) {
+      const Definition* d = p_.definition_of(open_.back());
+      open_.pop_back();
+      if (d && !d->is_call()) settle_definition(*d);
+    }
+    for (Definition& d : p_.body.definitions)
+      if (!d.is_call()) d.body = marked(d.body);
+    return std::move(p_);
+  }
+
+ private:
+  void find_deciders(const Definition& d) {
+    for (Id id : reachable(a_, d.body)) {
+      const Node n = a_[id];
+      if (n.arg_count == 0 || is_read(n.op)) continue;
+      if (is_extreme(n.op)) {
+        compared_for_equality(n.arg(0));
+        continue;
+      }
+      if (!is_float(a_[n.arg(0)].type)) continue;
+      if (n.op == Op::eq || n.op == Op::ne)
+        for (Id x : n.args()) compared_for_equality(x);
+      else if (decides(n) || (reads_extreme(id) && (n.op == Op::add || n.op == Op::sub)))
+        for (Id x : n.args()) each_rounded(x);
+    }
+  }
+
+  // The value jumps where the operand changes by its last bit.
+  static bool decides(const Node& n) {
+    const bool steps = n.op == Op::floor || n.op == Op::ceil || n.op == Op::round || n.op == Op::sign || n.op == Op::mod;
+    return steps || (!is_float(n.type) && n.op != Op::select);
+  }
+
+  // Of add and sub: is one operand an extreme?
+  bool reads_extreme(Id id) const {
+    return std::ranges::any_of(a_[id].args(), [&](Id x) { return is_read(a_[x].op) && extremes_.contains(a_[x].symbol); });
+  }
+
+  void each_rounded(Id root) {
+    for (Id id : reachable(a_, root)) rounded_.insert(id);
+  }
+
+  void compared_for_equality(Id root) {
+    for (Id id : reachable(a_, root)) {
+      rounded_.insert(id);
+      if (!stored_alike_.insert(id).second || !is_read(a_[id].op)) continue;
+      if (seen_.insert(a_[id].symbol).second) open_.push_back(a_[id].symbol);
+    }
+  }
+
+  void settle_definition(const Definition& d) {
+    const Node n = a_[d.body];
+    if (!is_reduction(n.op)) compared_for_equality(d.body);
+    if (n.op == Op::prod) compared_for_equality(reduce_body(n));
+  }
+
+  Id mark(Id id) { return a_[id].op == Op::constant ? id : a_.unary(Op::stop_gradient, id); }
+
+  // Is it in memory as it is here? Of an input it is.
+  bool is_stored(const Node& n) const {
+    return n.op == Op::constant || n.op == Op::cast || (n.op == Op::read && p_.definition_of(n.symbol) == nullptr);
+  }
+
+  Id marked(Id root) {
+    std::vector<Id> args;
+    for (Id id : reachable(a_, root)) {
+      if (done_.contains(id)) continue;
+      const Node n = a_[id];
+      args.clear();
+      for (Id x : n.args()) args.push_back(done_.at(x));
+      if (is_float(n.type) && rounded_.contains(id)) {
+        if (n.op == Op::add || n.op == Op::sub)
+          for (size_t i = 0; i < args.size(); ++i)
+            if (a_[args[i]].op == Op::mul) args[i] = mark(args[i]);
+        if (n.op == Op::div) args[1] = mark(args[1]);
+      }
+      Id made = a_.with_args(id, args);
+      if (is_narrow(n.type) && stored_alike_.contains(id) && !is_stored(n)) made = mark(made);
+      done_[id] = made;
+    }
+    return done_.at(root);
+  }
+
+  Program p_;
+  Arena& a_;
+  std::set<TensorId> extremes_;
+  std::unordered_set<Id> rounded_;       // each operation of these by itself
+  std::unordered_set<Id> stored_alike_;  // of these: with f16 and bf16 rounded as if they were stored
+  std::set<TensorId> seen_;
+  std::vector<TensorId> open_;
+  std::unordered_map<Id, Id> done_;
+};
+
+}  // namespace
+
+Program settle_bits(const Program& p) { return Settler(p).run(); }
+
+}  // namespace xhat

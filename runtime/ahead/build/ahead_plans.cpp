@@ -1,0 +1,251 @@
+// What a library must know of its op, from the program; its plans, by asking the planner (runtime/ahead/build/plan_ranges.h).
+#include "runtime/ahead/build/ahead_plans.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "expr/index/affine.h"
+#include "fusion/relay/relay_kernels.h"
+#include "runtime/ahead/build/ahead_sizes.h"
+#include "runtime/call/run_time_checks.h"
+#include "runtime/cpu/kernel_compile.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr size_t kMostKernels = 400;  // of a side's: a dim that asks for more is not open
+
+// --- expressions over dims as formulas ---------------------------------------------------------------------
+
+class Formulas {
+ public:
+  Formulas(const Program& p, const std::vector<std::string>& dims) : p_(p) {
+    for (size_t i = 0; i < dims.size(); ++i) position_[dims[i]] = static_cast<int64_t>(i);
+  }
+
+  Formula of(Id root) const {
+    const Arena& a = *p_.arena;
+    Formula f;
+    std::unordered_map<Id, int64_t> at;
+    for (Id id : reachable(a, root)) {
+      const Node& n = a[id];
+      if (is_float(n.type)) throw Error(p_.name + ": a size is computed in floats, which libraries cannot do yet: " + print(p_, root));
+      FormulaNode node{n.op, 0, {}};
+      if (n.op == Op::constant) node.number = n.integer;
+      if (n.op == Op::dim) node.number = position_.at(std::string(a.name(id)));
+      for (Id x : n.args()) node.args.push_back(at.at(x));
+      at[id] = static_cast<int64_t>(f.size());
+      f.push_back(std::move(node));
+    }
+    return f;
+  }
+
+ private:
+  const Program& p_;
+  std::map<std::string, int64_t> position_;
+};
+
+// --- a direction at one size -------------------------------------------------------------------------------
+
+struct PlannedDirection {
+  Program program;
+  FusionOptions fusion;
+  Checks checks;
+};
+
+PlannedDirection direction_of(Program program, const CompileOptions& options, const Derivation& derivation) {
+  PlannedDirection d{std::move(program), options.fusion, {}};
+  d.fusion.relay.nodes = derivation.opaque_nodes;
+  group_by_policy(d.program, d.fusion);
+  d.checks = run_time_checks(d.program);
+  return d;
+}
+
+// What a rule says of an axis that no tile takes a part of does not count.
+void forget_idle_rules(WalkKernel& k) {
+  for (size_t p = 0; p < k.planned.size(); ++p) {
+    bool used = std::ranges::any_of(k.shared, [&](const WalkAxis& x) {
+      return x.kind == AxisKind::part && std::ranges::find(x.planned, p) != x.planned.end();
+    });
+    if (!used) k.planned[p].rule = {};
+  }
+}
+
+WalkPlan plan_at(const Program& p, const FusionOptions& fusion, const DimValues& sizes, AheadKernels& kernels) {
+  KernelPlan plan = plan_kernels(p, sizes, fusion);
+  WalkPlan walk{{}, temporaries_of(p, plan, sizes), static_cast<int64_t>(p.tensors.size())};
+  const std::vector<bool> dense(p.tensors.size(), true);
+  for (const Kernel& k : plan.kernels) {
+    KernelSpec spec = make_spec(p, k, sizes, dense);
+    if (writes_nothing(spec)) continue;
+    size_t code = kernels.add(spec);
+    WalkKernel w = walk_of(p, k, spec, kernels.arguments(code));
+    w.code = code;
+    std::vector<int64_t> tiles = tiles_by_rule(w);
+    for (size_t i = 0; i < tiles.size(); ++i)
+      if (w.shared[i].kind != AxisKind::whole && tiles[i] != w.shared[i].tile)
+        throw Bug("the tiles of kernel " + k.name + " do not follow the planner's rule");
+    forget_idle_rules(w);
+    walk.kernels.push_back(std::move(w));
+  }
+  return walk;
+}
+
+Slots slots_at(const PlannedDirection& d, const CompileOptions& options, const DimValues& sizes, AheadKernels& kernels, int way = 0) {
+  SlotWriter writer;
+  WalkPlan walk = plan_at(d.program, way == 0 ? d.fusion : planned_so(d.fusion, way), sizes, kernels);
+  transfer_plan(writer, walk);
+  if (d.checks.of_data) {
+    WalkPlan checks = plan_at(*d.checks.of_data, planned_so(options.fusion, std::max(way, 1)), sizes, kernels);
+    transfer_plan(writer, checks);
+  }
+  return std::move(writer.slots);
+}
+
+// --- the whole ---------------------------------------------------------------------------------------------
+
+class Planner {
+ public:
+  Planner(const Derivation& derivation, const AheadOptions& options)
+      : p_(derivation.program), options_(options), sizes_(p_, options.sizes, "--dims") {
+    directions_.push_back(direction_of(infer_program(p_), options.compile, derivation));
+    if (options.compile.differentiate) {
+      directions_.push_back(direction_of(forward_program(p_), options.compile, derivation));
+      directions_.push_back(direction_of(backward_program(p_), options.compile, derivation));
+    }
+  }
+
+  AheadPlans run() {
+    made_.open = sizes_.open();
+    describe();
+    for (size_t s = 0; s < directions_.size(); ++s) find_plans(s);
+    drop_unused();
+    made_.table.known_sizes = sizes_.known();
+    made_.table.levels = options_.levels;
+    for (const KernelSpec& k : made_.kernels) made_.table.streams.push_back(k.streams);
+    return std::move(made_);
+  }
+
+ private:
+  void describe() {
+    AheadTable& t = made_.table;
+    Formulas formulas(p_, sizes_.dims());
+    t.op = p_.name;
+    for (const std::string& name : sizes_.dims()) {
+      t.dims.push_back({name, {}});
+      for (const Dim& d : p_.dims)
+        if (p_.arena->name(d.dim) == name && d.definition != kNone) t.dims.back().definition = formulas.of(d.definition);
+    }
+    for (const Precondition& c : p_.preconditions) {
+      if (!is_open_question(*p_.arena, c.condition)) t.preconditions.push_back({formulas.of(c.condition), c.reason});
+      // At given sizes it was decided when these were solved, and the library serves no others.
+      else if (!sizes_.open().empty())
+        throw Error(fmt::format("{}: {}, which is not proved for every {}; give the size, as --dims {}=VALUE", p_.name, c.reason,
+                                sizes_.open(), sizes_.open()));
+    }
+    std::vector<TensorId> kept = directions_.size() > 1 ? stashes(p_) : std::vector<TensorId>();
+    std::set<TensorId> bound;
+    for (const PlannedDirection& d : directions_)
+      for (const auto* list : {&d.program.inputs, &d.program.outputs}) bound.insert(list->begin(), list->end());
+    for (TensorId i = 0; i < p_.tensors.size(); ++i) {
+      t.tensors.push_back({p_.tensors[i].name, p_.tensors[i].type, {}});
+      if (!bound.contains(i)) continue;
+      // A library refuses sizes at which the caller's extents are negative; what is kept may run over nothing.
+      Arena& a = *p_.arena;
+      const bool inside = std::ranges::find(kept, i) != kept.end();
+      for (Id e : p_.tensors[i].shape) t.tensors.back().shape.push_back(formulas.of(inside ? a.binary(Op::maximum, a.integer(0), e) : e));
+    }
+    t.stash.assign(kept.begin(), kept.end());
+    for (const PlannedDirection& d : directions_) {
+      AheadSide& side = t.sides.emplace_back();
+      for (TensorId i : d.program.inputs)
+        if (std::ranges::find(kept, i) == kept.end()) side.inputs.push_back(i);
+      for (TensorId i : d.program.outputs)
+        if (std::ranges::find(kept, i) == kept.end()) side.outputs.push_back(i);
+      for (Id test : d.checks.of_sizes) side.fails.push_back({formulas.of(test), "argmax or argmin runs over nothing"});
+      if (d.checks.of_data) describe_checks(d, side);
+    }
+  }
+
+  static void describe_checks(const PlannedDirection& d, AheadSide& side) {
+    side.check_tensors = static_cast<int64_t>(d.checks.of_data->tensors.size());
+    for (const DataCheck& check : d.checks.checks) {
+      const Arena& a = *d.program.arena;
+      const Definition& def = d.program.body.definitions[check.definition];
+      std::set<std::string> read;
+      for (Id id : reachable(a, def.body))
+        if (a[id].op == Op::read)
+          for (Id index : a[id].args())
+            if (std::ranges::any_of(reachable(a, index), [&](Id x) { return is_read(a[x].op); }))
+              read.insert(d.program.tensors[a[id].symbol].name);
+      std::string text = read.empty()
+                             ? "an argmax or argmin runs over nothing"
+                             : fmt::format("an index into {} is out of range (negative, or its extent or more)", fmt::join(read, " or "));
+      side.checks.push_back({int64_t{check.fails}, text + " in " + print(d.program, def)});
+    }
+  }
+
+  void find_plans(size_t side) {
+    size_t new_kernels = 0;
+    auto at = [&](const DimValues& sizes, int way) {
+      if (options_.progress && !made_.open.empty())
+        options_.progress(fmt::format("planning {}, {} = {}", kSideNames[side], made_.open, sizes.at(made_.open)), true);
+      size_t before = kernels_.size();
+      Slots slots = slots_at(directions_[side], options_.compile, sizes, kernels_, way);
+      new_kernels += kernels_.size() - before;
+      if (new_kernels > kMostKernels && !made_.open.empty()) throw TooManyPlans();
+      return slots;
+    };
+    sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots& slots) {
+      made_.table.sides[side].variants.push_back(std::move(v));
+      kinds_.push_back({side, slots.kinds});
+    });
+  }
+
+  // Looking for ranges has met kernels that no range has.
+  void drop_unused() {
+    std::unordered_map<int64_t, int64_t> number;
+    std::vector<size_t> next(made_.table.sides.size(), 0);
+    for (const auto& [side, kinds] : kinds_) {
+      AheadVariant& v = made_.table.sides[side].variants[next[side]++];
+      for (size_t i = 0; i < kinds.size(); ++i) {
+        if (kinds[i] != SlotKind::code) continue;
+        auto [it, fresh] = number.emplace(v.base[i], static_cast<int64_t>(number.size()));
+        if (fresh) made_.kernels.push_back(kernels_.spec(static_cast<size_t>(v.base[i])));
+        v.base[i] = it->second;
+      }
+    }
+  }
+
+  static constexpr const char* kSideNames[] = {"infer", "forward", "backward"};
+  const Program& p_;
+  const AheadOptions& options_;
+  AheadSizes sizes_;
+  std::vector<PlannedDirection> directions_;
+  AheadKernels kernels_;
+  std::vector<std::pair<size_t, std::vector<SlotKind>>> kinds_;  // per variant, in the order in which they were added
+  AheadPlans made_;
+};
+
+}  // namespace
+
+FusionOptions planned_so(FusionOptions fusion, int way) {
+  fusion.cut_small = way > 0;
+  if (way > 1) fusion.policy = FusePolicy::off;  // what is fused with a sum over a batch has all of it in a tile
+  return fusion;
+}
+
+size_t AheadKernels::add(KernelSpec spec) {
+  auto [it, fresh] = numbers_.emplace(spec.key(), specs_.size());
+  if (fresh) {
+    arguments_.push_back(arguments_of(spec));
+    specs_.push_back(std::move(spec));
+  }
+  return it->second;
+}
+
+AheadPlans plan_ahead(const Derivation& derivation, const AheadOptions& options) { return Planner(derivation, options).run(); }
+
+}  // namespace xhat::runtime

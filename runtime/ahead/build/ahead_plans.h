@@ -1,0 +1,39 @@
+// The table of a library that is compiled ahead of time, and the kernels that it speaks of.
+#pragma once
+#include <optional>
+
+#include "runtime/ahead/build/ahead.h"
+#include "runtime/ahead/support/table.h"
+#include "runtime/call/executor.h"
+
+namespace xhat::runtime {
+
+// Kernels to compile, each once, however many plans have it.
+class AheadKernels {
+ public:
+  size_t add(KernelSpec spec);  // its number
+  const KernelArguments& arguments(size_t kernel) const { return arguments_[kernel]; }
+  const KernelSpec& spec(size_t kernel) const { return specs_[kernel]; }
+  size_t size() const { return specs_.size(); }
+
+ private:
+  std::unordered_map<std::string, size_t> numbers_;  // by key
+  std::vector<KernelSpec> specs_;
+  std::vector<KernelArguments> arguments_;
+};
+
+struct AheadPlans {
+  AheadTable table;
+  std::vector<KernelSpec> kernels;  // by code
+  std::string open;                 // dim
+  std::string stash_sizes;          // that the stash was chosen for, in words
+};
+
+// Ways of planning: as the engine does; then such that code depends less on sizes.
+constexpr int kWaysToPlan = 3;
+FusionOptions planned_so(FusionOptions fusion, int way);
+
+// Throws Error naming the dims that must be given.
+AheadPlans plan_ahead(const Derivation& derivation, const AheadOptions& options);
+
+}  // namespace xhat::runtime

@@ -1,0 +1,431 @@
+// Binding the caller's buffers to an op's directions, with every check before anything runs.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+#include <unordered_map>
+
+#include <fmt/format.h>
+
+#include "ad/common/derivation.h"
+#include "expr/index/size_limits.h"
+#include "expr/eval/evaluate.h"
+#include "fusion/plan/moments.h"
+#include "runtime/call/check_view.h"
+#include "runtime/call/compile.h"
+#include "runtime/call/data_checks.h"
+#include "runtime/call/gpu_direction.h"
+#include "runtime/call/machine.h"
+#include "runtime/call/stash_memory.h"
+#include "runtime/device/host_copy.h"
+#include "runtime/host/finish.h"
+
+namespace xhat {
+namespace {
+
+using runtime::DeviceQueue;
+using runtime::DirectionKernels;
+using runtime::OpPlan;
+using runtime::Ready;
+using runtime::ReadyList;
+using runtime::Side;
+using runtime::ThreadPool;
+
+// An output of the backward that is added to a tensor of the caller's, on the host.
+struct HostSum {
+  TensorView target;
+  TensorId output;
+};
+
+}  // namespace
+
+struct CompiledOp::Impl {
+  CompileOptions options;
+  std::unique_ptr<runtime::OpPlans> plans;
+  std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
+  ReadyList infer_calls;
+  std::shared_ptr<ThreadPool> pool;
+  std::shared_ptr<runtime::KernelCache> cache;
+  std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
+
+  // Without what is kept, which depends on sizes.
+  const Program& program() const { return plans->op(); }
+  runtime::LibraryChoice libraries() const { return {options.libraries, options.math}; }
+  bool on_gpu() const { return options.target != Target::cpu; }
+  const std::string& name(TensorId t) const { return program().tensors[t].name; }
+  [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
+
+  // Puts the arguments into views, by tensor; what a phase doesn't know is ignored if the op does.
+  void collect(Arguments arguments, std::vector<TensorView>& views, std::vector<bool>& given) const {
+    views.assign(program().tensors.size(), TensorView());
+    given.assign(program().tensors.size(), false);
+    for (const Argument& a : arguments) {
+      auto it = names.find(a.name);
+      if (it == names.end()) {
+        std::vector<std::string_view> known;
+        for (auto& [n, t] : names) known.push_back(n);
+        std::ranges::sort(known);
+        fail(fmt::format("there is no tensor '{}'; known are {}", a.name, fmt::join(known, ", ")));
+      }
+      if (given[it->second]) fail(fmt::format("'{}' is given twice", a.name));
+      given[it->second] = true;
+      views[it->second] = a.view;
+    }
+  }
+
+  void check_view(TensorId t, const TensorView& v, bool written, const DeviceQueue& queue) const {
+    runtime::check_view(program(), t, v, written, queue);
+  }
+
+  void check_overlap(const Side& side, const std::vector<TensorView>& views) const {
+    const auto& inputs = side.program.inputs;
+    auto over_input = [&](TensorId out, TensorId t) {
+      return !on_gpu() && runtime::lies_on(views[out], views[t]) && std::ranges::find(inputs, t) != inputs.end();
+    };
+    auto named = [&](TensorId t) { return side.program.tensors[t].name; };
+    for (TensorId out : side.program.outputs)
+      for (TensorId t : side.bound)
+        if (t != out && runtime::overlap(views[out], views[t]) && !over_input(out, t))
+          fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", named(out), named(t)));
+  }
+
+  // Shapes, gaps: what a compiled direction depends on. No allocation once warm.
+  static void signature(const Program& direction, const std::vector<TensorId>& bound, const std::vector<TensorView>& views,
+                        std::vector<int64_t>& s) {
+    s.clear();
+    for (TensorId t : bound) {
+      const TensorView& v = views[t];
+      s.push_back(v.rank * 2 + v.dense());
+      s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
+    }
+    runtime::for_each_over(direction, views, [&](runtime::OutputOver o) {
+      s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}});
+    });
+  }
+
+  std::shared_ptr<Ready> make(const OpPlan& plan, const Side& side, const DimValues& dims, const std::vector<bool>& dense,
+                              const DeviceQueue& queue, const std::vector<runtime::OutputOver>& over = {}) const {
+    runtime::refuse_in_capture(queue, "compile kernels");
+    check_kernel_sizes(side.program, dims);
+    auto made = std::make_shared<Ready>();
+    made->dims = dims;
+    made->plan = &plan;
+    made->side = &side;
+    if (on_gpu())
+      made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.fusion, queue, libraries(), cache->disk().get());
+    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.fusion, cache, over);
+    for (Id test : side.checks.of_sizes) made->fails |= evaluate_extent(*side.program.arena, test, dims) != 0;
+    if (side.checks.of_data)
+      made->checks = std::make_unique<runtime::DataChecks>(side.checks, dims, dense, options.fusion, cache);
+    return made;
+  }
+
+  // The direction for these buffers, made when their shapes are new. In its list, which the caller has locked.
+  std::shared_ptr<Ready> add(ReadyList& list, const std::vector<int64_t>& signature, const OpPlan& plan, const Side& side,
+                             const DimValues& dims, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    const Program& p = plan.program();
+    for (TensorId t : side.bound) {
+      auto want = shape_of(p, t, dims);
+      if (!std::ranges::equal(want, views[t].extents()))
+        fail(fmt::format("{} must have shape {} ({}), but the buffer given has {}", p.tensors[t].name, shape_text(want), dims_text(dims),
+                         shape_text(views[t].extents())));
+    }
+    std::vector<bool> dense(p.tensors.size(), true);
+    for (TensorId t : side.bound) dense[t] = views[t].dense();
+    std::vector<runtime::OutputOver> over;
+    if (!on_gpu()) runtime::for_each_over(side.program, views, [&](runtime::OutputOver o) { over.push_back(o); });
+    for (runtime::OutputOver o : over)
+      if (&side == &plan.forward && std::ranges::find(plan.backward.program.inputs, o.input) != plan.backward.program.inputs.end())
+        runtime::refuse_over(p, o, "the backward needs " + name(o.input));
+    auto made = make(plan, side, dims, dense, queue, over);
+    made->signature = signature;
+    list.all.push_back(made);
+    return made;
+  }
+
+  // A forward's or a backward's, whose plan and sizes are known.
+  std::shared_ptr<Ready> get(ReadyList& list, const OpPlan& plan, const Side& side, const DimValues& dims,
+                             const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    thread_local std::vector<int64_t> s;
+    signature(side.program, side.bound, views, s);
+    std::lock_guard lock(list.mutex);
+    auto known = list.find(s);
+    return known ? known : add(list, s, plan, side, dims, views, queue);
+  }
+
+  std::shared_ptr<Ready> get_infer(const std::vector<TensorView>& views, const DeviceQueue& queue) {
+    thread_local std::vector<int64_t> s;
+    signature(program(), infer_bound, views, s);
+    std::lock_guard lock(infer_calls.mutex);
+    if (auto known = infer_calls.find(s)) return known;
+    const DimValues dims = solved(views);
+    const auto plan = plans->at(dims, false);
+    return add(infer_calls, s, *plan, plan->infer, dims, views, queue);
+  }
+
+  DimValues solved(const std::vector<TensorView>& views) const {
+    Shapes shapes;
+    for (TensorId t : program().inputs) shapes[name(t)] = {views[t].extents().begin(), views[t].extents().end()};
+    return solve_dims(program(), shapes, options.dims);
+  }
+
+  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
+  // where: of the definitions as the user wrote them, if these are what runs.
+  [[noreturn]] void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    const Side& side = *ready.side;
+    Arrays inputs;
+    for (TensorId t : side.program.inputs) {
+      std::vector<uint8_t> fetched;
+      inputs[side.program.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
+    }
+    if (&side != &ready.plan->backward && !ready.plan->derivation.steps.empty()) {
+      Program written = without_dead(without_backward(ready.plan->derivation.steps[0].program));
+      if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
+        Arrays taken;
+        for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
+        evaluate(written, taken, ready.dims);
+      }
+    }
+    evaluate(side.program, inputs, ready.dims);
+    fail("an index in the data is out of range, or an argmax runs over nothing");
+  }
+
+  // Looks at the data, which can be wrong at no other time.
+  void check_data(const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
+    if (queue.capturing)
+      throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
+                                 program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
+                                 "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
+    const auto start = std::chrono::steady_clock::now();
+    const bool fails = ready.checks->fail(*pool, views, queue);
+    if (options.on_checks) options.on_checks(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
+    if (fails) explain_failure(ready, views, queue);
+  }
+
+  CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
+                 const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
+    check_overlap(*ready.side, views);
+    if (ready.fails) explain_failure(ready, views, queue);
+    if (ready.checks && !call.trust_data) check_data(views, ready, queue);
+    auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
+    return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
+  }
+
+  void need(const std::vector<TensorId>& tensors, const std::vector<bool>& given) const {
+    for (TensorId t : tensors)
+      if (!given[t]) fail(fmt::format("'{}' is missing", name(t)));
+  }
+
+  // The plan that a stash was made by. A stash of another CompiledOp of the same op and options will do, too.
+  std::shared_ptr<OpPlan> plan_of(const Stash::Impl& kept) const {
+    if (plans->has(kept.plan.get())) return kept.plan;
+    const Program& made = kept.plan->program();
+    const bool same_op = made.inputs == program().inputs && made.outputs == program().outputs;
+    std::shared_ptr<OpPlan> own = same_op ? plans->at(kept.dims, true) : nullptr;
+    auto stash_names = [](const OpPlan& plan) {
+      std::vector<std::string> found;
+      for (TensorId t : plan.stash) found.push_back(plan.program().tensors[t].name);
+      return found;
+    };
+    if (!own || own->stash != kept.plan->stash || stash_names(*own) != stash_names(*kept.plan)) fail("this stash was made by another op");
+    return own;
+  }
+
+  // Do the inputs still have the shapes that the stash is for?
+  bool same_sizes(const Stash::Impl& kept, const std::vector<TensorView>& views) const {
+    const Program& p = program();
+    for (TensorId t : p.inputs) {
+      const auto& shape = p.tensors[t].shape;
+      for (size_t d = 0; d < shape.size(); ++d)
+        if (evaluate_extent(*p.arena, shape[d], kept.dims) != views[t].shape[d]) return false;
+    }
+    return true;
+  }
+
+  static void show(const Stash::Impl& kept, const OpPlan& plan, std::vector<TensorView>& views) {
+    views.resize(plan.program().tensors.size());
+    for (size_t i = 0; i < plan.stash.size(); ++i) views[plan.stash[i]] = kept.views[i];
+  }
+
+  // Gradients that nobody asked for, and those to be added, go to memory of ours first. How much had to be allocated.
+  int64_t place_gradients(const OpPlan& plan, const DimValues& dims, Arguments arguments, const std::vector<bool>& given,
+                          std::vector<TensorView>& views, std::vector<HostSum>& sums, std::vector<runtime::DeviceSum>& device_sums,
+                          const DeviceQueue& queue) const {
+    thread_local std::vector<runtime::Scratch> scratch;
+    const Program& p = plan.backward.program;
+    int64_t allocations = 0;
+    if (scratch.size() < p.outputs.size()) scratch.resize(p.outputs.size());
+    for (size_t i = 0; i < p.outputs.size(); ++i) {
+      TensorId t = p.outputs[i];
+      bool add = false;
+      for (const Argument& a : arguments) add |= a.accumulate && a.name == name(t);
+      if (given[t]) check_view(t, views[t], true, queue);
+      if (given[t] && !add) continue;
+      auto shape = shape_of(p, t, dims);
+      if (given[t] && !std::ranges::equal(shape, views[t].extents()))
+        fail(fmt::format("{} must have shape {}, but the buffer given has {}", name(t), shape_text(shape), shape_text(views[t].extents())));
+      const bool add_there = add && views[t].on_device(), add_here = add && !add_there;
+      if (add_there) device_sums.push_back({t, views[t]});
+      if (add_here) sums.push_back({views[t], t});
+      TensorView v(nullptr, p.tensors[t].type, shape, {});
+      if (add_here || !on_gpu()) {  // else it stays on the device
+        allocations += scratch[i].reserve(v.bytes());
+        v.data = scratch[i].data.get();
+      }
+      views[t] = v;
+    }
+    return allocations;
+  }
+};
+
+CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const {
+  thread_local std::vector<TensorView> views;
+  thread_local std::vector<bool> given;
+  Impl& op = *impl_;
+  op.collect(arguments, views, given);
+  op.need(op.infer_bound, given);
+  const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
+  for (TensorId t : op.program().inputs) op.check_view(t, views[t], false, queue);
+  for (TensorId t : op.program().outputs) op.check_view(t, views[t], true, queue);
+  auto ready = op.get_infer(views, queue);
+  views.resize(ready->side->program.tensors.size());
+  return op.run(views, *ready, call, queue);
+}
+
+CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOptions& call) const {
+  thread_local std::vector<TensorView> views;
+  thread_local std::vector<bool> given;
+  Impl& op = *impl_;
+  if (!op.options.differentiate) op.fail("compiled without a backward (CompileOptions::differentiate)");
+  op.collect(arguments, views, given);
+  op.need(op.infer_bound, given);
+  const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
+  for (TensorId t : op.program().inputs) op.check_view(t, views[t], false, queue);
+  for (TensorId t : op.program().outputs) op.check_view(t, views[t], true, queue);
+
+  // The stash belongs to the sizes of this call; these are solved again, and what is kept is chosen anew, only if they changed.
+  if (!stash.impl_) stash.impl_ = std::make_unique<Stash::Impl>();
+  Stash::Impl& kept = *stash.impl_;
+  if (kept.plan && !op.plans->has(kept.plan.get())) kept.plan = op.plan_of(kept);
+  int64_t allocations = 0;
+  if (!kept.plan || !op.same_sizes(kept, views)) {
+    const DimValues dims = op.solved(views);
+    allocations = kept.resize(op.plans->at(dims, true), dims, queue);
+  } else if (!kept.in_place(queue)) {
+    allocations = kept.resize(kept.plan, DimValues(kept.dims), queue);
+  }
+  OpPlan& plan = *kept.plan;
+  Impl::show(kept, plan, views);
+  auto ready = op.get(plan.forward_calls, plan, plan.forward, kept.dims, views, queue);
+  CallCounts ran = op.run(views, *ready, call, queue);
+  ran.allocations += allocations;
+  return ran;
+}
+
+Stash CompiledOp::forward(Arguments arguments, const CallOptions& call) const {
+  Stash s;
+  forward(arguments, s, call);
+  return s;
+}
+
+CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const CallOptions& call) const {
+  thread_local std::vector<TensorView> views;
+  thread_local std::vector<bool> given;
+  thread_local std::vector<HostSum> sums;
+  thread_local std::vector<runtime::DeviceSum> device_sums;
+  Impl& op = *impl_;
+  if (!op.options.differentiate) op.fail("compiled without a backward (CompileOptions::differentiate)");
+  if (!stash.impl_ || !stash.impl_->plan) op.fail("backward needs the stash that forward gave; this one is empty");
+  op.collect(arguments, views, given);
+  const Stash::Impl& kept = *stash.impl_;
+  const std::shared_ptr<OpPlan> plan = op.plan_of(kept);
+  const Side& side = plan->backward;
+  given.resize(plan->program().tensors.size());
+  for (TensorId t : plan->stash) given[t] = true;
+  op.need(side.program.inputs, given);
+  for (TensorId t : plan->stash) given[t] = false;
+  const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
+  if (!kept.in_place(queue))
+    throw runtime::DeviceError(runtime::DeviceFailure::bad_pointer,
+                               op.program().name + ": the stash lies in another context than the one that this call runs in; pass a "
+                               "stream of the context that forward ran in (CallOptions::stream)");
+  Impl::show(kept, *plan, views);
+  for (TensorId t : side.program.inputs)
+    if (given[t]) op.check_view(t, views[t], false, queue);
+  sums.clear();
+  device_sums.clear();
+  const int64_t allocations = op.place_gradients(*plan, kept.dims, arguments, given, views, sums, device_sums, queue);
+  auto ready = op.get(plan->backward_calls, *plan, side, kept.dims, views, queue);
+  CallCounts ran = op.run(views, *ready, call, queue, device_sums);
+  for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output]);
+  ran.allocations += allocations;
+  return ran;
+}
+
+void synchronize(Target target, void* stream) {
+  const DeviceQueue queue = runtime::queue_of(target, stream);
+  runtime::refuse_in_capture(queue, "wait for it");
+  if (queue.driver) queue.driver->synchronize(stream);
+}
+
+double CompiledOp::prepare(Phase which, const DimValues& dims) const {
+  Impl& op = *impl_;
+  const DeviceQueue queue = runtime::queue_of(op.options.target, nullptr);
+  const auto plan = op.plans->at(dims, which != Phase::infer);
+  const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
+  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
+  std::vector<int64_t> s;
+  std::vector<TensorView> views(plan->program().tensors.size());
+  for (TensorId t : side.bound) views[t] = TensorView(nullptr, side.program.tensors[t].type, shape_of(side.program, t, dims), {});
+  Impl::signature(side.program, side.bound, views, s);
+  std::lock_guard lock(list.mutex);
+  if (list.find(s)) return 0;
+  auto made = op.make(*plan, side, dims, std::vector<bool>(plan->program().tensors.size(), true), queue);
+  made->signature = s;
+  list.all.push_back(made);
+  return made->direction->compile_ms();
+}
+
+KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
+  Impl& op = *impl_;
+  const auto plan = op.plans->at(dims, which != Phase::infer);
+  const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
+  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
+  if (op.on_gpu()) {  // a library may compute some of it
+    std::lock_guard lock(list.mutex);
+    for (auto& r : list.all)
+      if (r->dims == dims) return r->direction->plan();
+  }
+  check_kernel_sizes(side.program, dims);
+  return plan_kernels(op.on_gpu() ? side.program : split_moments(side.program, dims, side.fusion), dims, side.fusion);
+}
+
+Target CompiledOp::target() const { return impl_->options.target; }
+const Derivation& CompiledOp::derivation() const { return impl_->plans->nominal()->derivation; }
+const Program& CompiledOp::program(const DimValues& dims) const { return impl_->plans->at(dims, false)->program(); }
+
+std::vector<std::string> CompiledOp::kept(const DimValues& dims) const { return impl_->plans->at(dims, true)->kept(); }
+std::vector<std::string> CompiledOp::kept() const { return impl_->plans->nominal()->kept(); }
+std::vector<std::string> CompiledOp::kept(const Stash& stash) const {
+  if (!stash.impl_ || !stash.impl_->plan) impl_->fail("kept() wants a stash that forward gave; this one is empty");
+  return impl_->plan_of(*stash.impl_)->kept();
+}
+
+CompiledOp compile(const Program& op, const CompileOptions& options) {
+  CompiledOp made;
+  made.impl_ = std::make_shared<CompiledOp::Impl>();
+  CompiledOp::Impl& i = *made.impl_;
+  i.options = options;
+  if (i.options.target == Target::cpu) i.options.fusion = for_this_machine(i.options.fusion);
+  i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
+  i.pool = runtime::shared_pool(options.threads);
+  i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
+  const Program& p = i.plans->op();
+  for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
+    for (TensorId t : *list) i.names[p.tensors[t].name] = t;
+  i.infer_bound = p.inputs;
+  i.infer_bound.insert(i.infer_bound.end(), p.outputs.begin(), p.outputs.end());
+  return made;
+}
+
+}  // namespace xhat

@@ -1,0 +1,10 @@
+// Adding to gradients that lie on a device.
+#pragma once
+#include "runtime/call/executor.h"
+
+namespace xhat::runtime {
+
+// Enqueues target += value: two tensors on the device of the queue, of one type and shape, without gaps.
+RunCounts add_on_device(ThreadPool& pool, const TensorView& target, const TensorView& value, const DeviceQueue& queue);
+
+}  // namespace xhat::runtime

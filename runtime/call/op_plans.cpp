@@ -1,0 +1,73 @@
+#include "runtime/call/op_plans.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "fusion/relay/relay_kernels.h"
+#include "runtime/call/gpu_options.h"
+
+namespace xhat::runtime {
+
+std::vector<std::string> OpPlan::kept() const {
+  std::vector<std::string> names;
+  const Program& p = program();
+  for (TensorId t : backward.program.inputs) {
+    bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() || std::ranges::find(p.outputs, t) != p.outputs.end();
+    if (caller) names.push_back(p.tensors[t].name);
+  }
+  return names;
+}
+
+namespace {
+
+int64_t next_id() {
+  static std::atomic<int64_t> last = 0;
+  return ++last;
+}
+
+}  // namespace
+
+OpPlans::OpPlans(const Program& op, const CompileOptions& options) : id_(next_id()), options_(options), passes_(op, options) {}
+
+Side OpPlans::side_of(Program direction, const Derivation& derivation) const {
+  Side side;
+  side.fusion = options_.target == Target::cpu ? options_.fusion : for_gpu(options_.fusion);
+  side.fusion.relay.nodes = derivation.opaque_nodes;
+  group_by_policy(direction, side.fusion);
+  side.program = std::move(direction);
+  side.checks = run_time_checks(side.program);
+  side.bound = side.program.inputs;
+  side.bound.insert(side.bound.end(), side.program.outputs.begin(), side.program.outputs.end());
+  return side;
+}
+
+std::shared_ptr<OpPlan> OpPlans::make(const StashChoice& choice) const {
+  auto plan = std::make_shared<OpPlan>();
+  plan->made_by = id_;
+  plan->derivation = passes_.derive(choice);
+  const Program& p = plan->program();
+  if (p.inputs != op().inputs || p.outputs != op().outputs || p.cotangents != op().cotangents || p.gradients != op().gradients)
+    throw Bug("a pass numbered the tensors of " + p.name + " anew");
+  plan->infer = side_of(infer_program(p), plan->derivation);
+  if (!options_.differentiate) return plan;
+  plan->stash = stashes(p);
+  plan->forward = side_of(forward_program(p), plan->derivation);
+  plan->backward = side_of(backward_program(p), plan->derivation);
+  return plan;
+}
+
+std::shared_ptr<OpPlan> OpPlans::at(const DimValues& sizes, bool stash) {
+  std::lock_guard lock(mutex_);
+  auto known = by_sizes_.find(sizes);
+  if (known == by_sizes_.end()) {
+    Sized made{passes_.choose(sizes), nullptr};
+    auto& plan = by_key_[made.choice.key];
+    if (!plan) plan = make(made.choice);
+    made.plan = plan;
+    known = by_sizes_.emplace(sizes, std::move(made)).first;
+  }
+  if (stash) passes_.require_budget(known->second.choice);
+  return known->second.plan;
+}
+
+}  // namespace xhat::runtime

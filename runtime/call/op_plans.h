@@ -1,0 +1,80 @@
+// What an op is at given sizes: its program with what is kept, split into directions. Sizes for which the same is kept share it.
+#pragma once
+#include <mutex>
+
+#include "runtime/call/data_checks.h"
+#include "runtime/call/executor.h"
+#include "runtime/call/passes.h"
+#include "runtime/call/run_time_checks.h"
+
+namespace xhat::runtime {
+
+// A direction at one set of sizes, with the checks that run before it.
+struct Ready {
+  std::vector<int64_t> signature;  // what calls look like: shapes, gaps
+  DimValues dims;
+  const struct OpPlan* plan = nullptr;  // OpPlans keeps it
+  const struct Side* side = nullptr;    // of the plan
+  std::unique_ptr<Direction> direction;
+  std::unique_ptr<DataChecks> checks;
+  bool fails = false;  // at these sizes, whatever the data
+};
+
+struct ReadyList {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Ready>> all;
+
+  std::shared_ptr<Ready> find(const std::vector<int64_t>& signature) const {
+    for (const auto& r : all)
+      if (r->signature == signature) return r;
+    return nullptr;
+  }
+};
+
+struct Side {
+  Program program;
+  FusionOptions fusion;
+  Checks checks;
+  std::vector<TensorId> bound;  // inputs, then outputs
+};
+
+struct OpPlan {
+  int64_t made_by = 0;  // OpPlans::id
+  Derivation derivation;
+  Side infer, forward, backward;
+  std::vector<TensorId> stash;
+  ReadyList forward_calls, backward_calls;  // who infers does not know the plan yet
+
+  const Program& program() const { return derivation.program; }
+  std::vector<std::string> kept() const;  // inputs and outputs that the backward reads, by name
+};
+
+// Safe from many threads.
+class OpPlans {
+ public:
+  OpPlans(const Program& op, const CompileOptions& options);
+
+  // stash: for a forward or a backward; then it throws Error for a budget that cannot be met at these sizes.
+  std::shared_ptr<OpPlan> at(const DimValues& sizes, bool stash);
+  std::shared_ptr<OpPlan> nominal() { return at({}, false); }
+  bool has(const OpPlan* plan) const { return plan && plan->made_by == id_; }
+  // The op without what depends on sizes.
+  const Program& op() const { return passes_.halfway(); }
+
+ private:
+  struct Sized {
+    StashChoice choice;
+    std::shared_ptr<OpPlan> plan;
+  };
+  std::shared_ptr<OpPlan> make(const StashChoice& choice) const;
+  Side side_of(Program direction, const Derivation& derivation) const;
+
+  const int64_t id_;  // another one's is another, also after this one is gone
+  const CompileOptions options_;
+  const Passes passes_;
+  std::mutex mutex_;
+  std::map<DimValues, Sized> by_sizes_;
+  std::map<std::string, std::shared_ptr<OpPlan>> by_key_;
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,143 @@
+// The passes, in order. Each is a pure function Program -> Program; this is the only place that knows the order.
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ad/common/expand_calls.h"
+#include "ad/common/opaque_ops.h"
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/lift_reductions.h"
+#include "cse/normalize/narrow.h"
+#include "expr/rules/simplify.h"
+#include "expr/text/import.h"
+#include "fusion/relay/relay_kernels.h"
+#include "runtime/call/passes.h"
+
+namespace xhat {
+namespace {
+
+// XHAT=dump=DIR,time,check,limit=N: see docs/passes.md.
+struct Debug {
+  std::string dump;
+  bool time = false;
+  bool check = false;
+  int limit = 1000;
+};
+
+Debug debug_options() {
+  Debug d;
+  const char* text = std::getenv("XHAT");
+  std::stringstream in(text ? text : "");
+  for (std::string item; std::getline(in, item, ',');) {
+    std::string key = item.substr(0, item.find('=')), value = item.find('=') == std::string::npos ? "" : item.substr(item.find('=') + 1);
+    if (key == "dump") d.dump = value;
+    else if (key == "time") d.time = true;
+    else if (key == "check") d.check = true;
+    else if (key == "limit") d.limit = std::atoi(value.c_str());
+    else throw Error("XHAT: unknown word '" + key + "'; known are dump=DIR, time, check, limit=N");
+  }
+  return d;
+}
+
+}  // namespace
+
+namespace runtime {
+
+struct Passes::Pipeline {
+  explicit Pipeline(const Program& op) : debug_(debug_options()) { current_ = op; }
+
+  template <class F>
+  void step(const std::string& name, F&& pass) {
+    if (!open()) return;
+    auto start = std::chrono::steady_clock::now();
+    current_ = pass(current_);
+    double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    if (debug_.check) verify(current_);
+    if (debug_.time) fprintf(stderr, "xhat: %-12s %8.3f ms  %zu nodes\n", name.c_str(), ms, current_.arena->size());
+    if (!debug_.dump.empty()) {
+      std::filesystem::create_directories(debug_.dump);
+      std::ofstream(std::filesystem::path(debug_.dump) /
+                    (current_.name + "." + std::to_string(steps_.size()) + "." + name + ".xh"))
+          << print(current_);
+    }
+    steps_.push_back({name, current_, ms});
+  }
+
+  bool open() const { return static_cast<int>(steps_.size()) < debug_.limit; }
+  const Program& current() const { return current_; }
+  std::vector<PassStep> take() { return std::move(steps_); }
+
+ private:
+  Debug debug_;
+  Program current_;
+  std::vector<PassStep> steps_;
+};
+
+Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
+  Pipeline& pipeline = *first_half_;
+  if (options_.differentiate) {
+    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(own_copy(p)), {options_.wrt}); });
+    pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
+    pipeline.step("gather", [](const Program& p) { return gather(p); });
+  } else {
+    pipeline.step("calls", [](const Program& p) { return recognize(expand_calls(own_copy(p))); });
+  }
+  written_ = pipeline.current();
+  if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
+  pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
+  // Inlining brings constants together: reads at fixed places, what the user named.
+  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
+  if (options_.differentiate && pipeline.open()) stash_.emplace(pipeline.current(), options_.stash);
+}
+
+Passes::~Passes() = default;
+
+const Program& Passes::halfway() const { return first_half_->current(); }
+
+StashChoice Passes::choose(const DimValues& sizes) const { return stash_ ? stash_->choose(sizes) : StashChoice{sizes, {}, "", false}; }
+
+void Passes::require_budget(const StashChoice& choice) const {
+  if (stash_) stash_->require_budget(choice);
+}
+
+Derivation Passes::derive(const StashChoice& choice) const {
+  Pipeline pipeline = *first_half_;
+  Derivation d;
+  if (stash_) {
+    pipeline.step("stash", [&](const Program&) {
+      d.stash = stash_->plan(choice);
+      return d.stash.program;
+    });
+    // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
+    pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
+  }
+  auto own = [&](const Program& p) { return stash_ ? p : own_copy(p); };
+  // The classic policy groups the definitions that somebody wrote; all steps before worked on another form.
+  if (options_.fusion.policy == FusePolicy::relay) {
+    d.opaque_nodes = opaque_nodes_;
+    pipeline.step("ops", [&](const Program& p) {
+      const Program planned = own(p);
+      return with_written_ops(planned, copy_into(planned.arena, written_));
+    });
+  }
+  // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
+  pipeline.step("narrow", [&](const Program& p) { return narrow(own(p)); });
+  d.program = pipeline.current();
+  d.steps = pipeline.take();
+  return d;
+}
+
+}  // namespace runtime
+
+Derivation derive(const Program& op, const CompileOptions& options, const DimValues& sizes) {
+  runtime::Passes passes(op, options);
+  StashChoice choice = passes.choose(sizes);
+  passes.require_budget(choice);
+  return passes.derive(choice);
+}
+
+}  // namespace xhat

@@ -1,0 +1,22 @@
+// A stash from within: the memory for what a forward keeps, at the sizes of its call.
+#pragma once
+#include "runtime/call/op_plans.h"
+#include "runtime/device/device_buffer.h"
+#include "runtime/host/scratch.h"
+
+namespace xhat {
+
+struct Stash::Impl {
+  DimValues dims;
+  std::shared_ptr<runtime::OpPlan> plan;  // that says what is kept; null: no forward has run with it yet
+  std::vector<runtime::Scratch> memory;
+  std::vector<std::unique_ptr<runtime::DeviceBuffer>> on_device;  // in its place, if the op runs on a GPU
+  std::vector<TensorView> views;                                  // parallel to the plan's stash, as the memory is
+
+  // For these sizes, whatever it was for before; memory that is large enough is used again. How much had to be allocated.
+  int64_t resize(std::shared_ptr<runtime::OpPlan> for_plan, const DimValues& sizes, const runtime::DeviceQueue& queue);
+  // Is all of it where the queue can use it?
+  bool in_place(const runtime::DeviceQueue& queue) const;
+};
+
+}  // namespace xhat

@@ -1,0 +1,156 @@
+#include "runtime/cpu/kernel_compile.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+
+#include "runtime/cpu/lower.h"
+#include "runtime/host/assumptions.h"
+#include "runtime/host/tile_services.h"
+#include "runtime/store/fingerprint.h"
+#include "runtime/store/link_kernel.h"
+#include "runtime/store/nontemporal.h"
+#include "runtime/store/whole_file.h"
+
+namespace xhat::runtime {
+namespace {
+
+class JitTile : public TileCode {
+ public:
+  JitTile(Halide::Callable code, bool streams) : code_(std::move(code)), streams_(streams) {}
+
+  int call(size_t argc, const void* const* argv) const override {
+    Halide::JITUserContext context;
+    context.handlers.custom_malloc = [](Halide::JITUserContext*, size_t size) { return tile_services().allocate(nullptr, size); };
+    context.handlers.custom_free = [](Halide::JITUserContext*, void* p) { tile_services().release(nullptr, p); };
+    Halide::JITUserContext* pointer = &context;
+    auto args = const_cast<const void**>(argv);  // slot 0 is ours
+    args[0] = &pointer;
+    int status = code_.call_argv_fast(argc, args);
+    if (streams_) end_streaming();
+    return status;
+  }
+
+ private:
+  Halide::Callable code_;
+  bool streams_;
+};
+
+// Halide warns whoever writes pipelines (of emulated float16, of checks that must fail); ours are generated, and a user
+// could do nothing about it. Process-wide in Halide.
+struct Quiet final : Halide::CompileTimeErrorReporter {
+  void warning(const char*) override {}
+  [[noreturn]] void error(const char* message) override { throw Halide::CompileError(message); }
+};
+
+void set_up_halide() {
+  static Quiet quiet;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    Halide::set_custom_compile_time_error_reporter(&quiet);
+    setenv(kLlvmVariable, kLlvmOptions, 0);  // read once, when LLVM starts
+  });
+}
+
+// Halide 21 trips over some kernels (slices of interleaved loads, stages under conditions on computed floats), and code may rest on what
+// is not so (assumptions.h). Slow and right is better than none.
+template <class F>
+auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
+  set_up_halide();
+  try {
+    return compile_it(true);
+  } catch (const Halide::Error& refused) {
+    try {
+      return compile_it(false);
+    } catch (const Halide::Error&) {
+      throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
+    }
+  }
+}
+
+void emit_object(LoweredKernel& lowered, const std::string& symbol, const Halide::Target& target, const std::string& path) {
+  lowered_with_assertions(lowered.pipeline, lowered.arguments, symbol, target).compile({{Halide::OutputFileType::object, path}});
+}
+
+using Emit = std::function<void(const std::string& path)>;
+
+// Linked in a folder that is gone when this returns. Null where that cannot be done. tell: nobody else says that the linker hung.
+std::unique_ptr<TileCode> by_way_of_a_file(bool streams, bool tell, const Emit& emit) {
+  const std::optional<Linker> linker = find_linker();
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(failed);
+  if (!linker || services_object().empty() || failed) return nullptr;
+  const std::string begins = folder / "xhat-work-";
+  static std::once_flag cleaned;
+  std::call_once(cleaned, [&] { remove_stale(begins); });
+  const WorkFolder work(begins);
+  const std::string shared = work.file("kernel.so");
+  if (work.path().empty()) return nullptr;
+  const std::string why = link_kernel(*linker, work, streams, emit, shared);
+  if (why.empty()) return load_tile(shared, streams);
+  static std::atomic<bool> told = false;
+  if (tell && linker_hangs() && !told.exchange(true)) std::fprintf(stderr, "xhat: %s. kernels are compiled into memory\n", why.c_str());
+  return nullptr;
+}
+
+KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered) {
+  KernelArguments a{{}, lowered.inputs, lowered.results, spec.streams};
+  for (const TileScalar& s : lowered.scalars) a.scalars.push_back({spec.arena->name(s.axis), s.count});
+  return a;
+}
+
+}  // namespace
+
+std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
+  return with_vectors_or_without(spec, [&](bool vectors) {
+    auto made = std::make_unique<CompiledKernel>();
+    auto as_object = [&](auto&& linked) {
+      const Halide::Target target = object_target();
+      LoweredKernel lowered = lower(spec, target, vectors);
+      made->arguments = arguments_of(spec, lowered);
+      made->code = linked([&](const std::string& path) { emit_object(lowered, kTileSymbol, target, path); });
+      return made->code != nullptr;
+    };
+    // Code for the disk runs from there at once: it takes as long to make as code in memory, and Halide's own runtime, half
+    // a second of a process's time, is not needed.
+    auto kept = [&](const Emit& emit) { return disk->store(key, made->arguments, emit); };
+    if (disk && disk->stores() && as_object(kept)) return made;
+    // Code in memory never was an object file, and has no non-temporal stores. (With Halide's own checks it needs its runtime.)
+    auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, disk == nullptr, emit); };
+    if (spec.streams && !linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
+    const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
+    LoweredKernel lowered = lower(spec, target, vectors);
+    made->arguments = arguments_of(spec, lowered);
+    made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
+    return made;
+  });
+}
+
+KernelArguments arguments_of(const KernelSpec& spec) {
+  return with_vectors_or_without(spec, [&](bool vectors) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), vectors)); });
+}
+
+void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string& symbol, const std::string& path) {
+  with_vectors_or_without(spec, [&](bool vectors) {
+    Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
+    LoweredKernel lowered = lower(spec, target, vectors);
+    // By way of memory: where the disk is full, LLVM ends the process.
+    const File object(memfd_create("xhat object", MFD_CLOEXEC));
+    std::string content;
+    if (object >= 0) emit_object(lowered, symbol, target, "/proc/self/fd/" + std::to_string(static_cast<int>(object)));
+    bool written = object >= 0 && read_all(object, content);
+    if (written && spec.streams) make_nontemporal_in(content);
+    written = written && write_all(path, content);
+    if (!written) throw Error(path + ": it cannot be written: " + std::strerror(errno));
+    return true;
+  });
+}
+
+}  // namespace xhat::runtime

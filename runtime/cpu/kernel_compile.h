@@ -1,0 +1,23 @@
+// A kernel spec to machine code, in this process or in a file.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "runtime/host/compiled_kernel.h"
+#include "runtime/host/cpu_level.h"
+#include "runtime/kernel/kernel_spec.h"
+#include "runtime/store/disk_cache.h"
+
+namespace xhat::runtime {
+
+// Keeps it in the disk cache, if there is one. Throws Bug if Halide refuses it.
+std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk);
+
+// What the code's arguments are, without the code. For any level: they are the same for all.
+KernelArguments arguments_of(const KernelSpec& spec);
+
+// An object file with the function `symbol`_argv, an int (void**): argv[0] points to the user context. The calls in it to
+// halide_malloc, halide_free and xhat_stream must be linked (runtime/ahead/support/run.cpp).
+void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string& symbol, const std::string& path);
+
+}  // namespace xhat::runtime

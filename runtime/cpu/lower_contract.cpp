@@ -1,0 +1,346 @@
+// Contractions: sum(k: f(a[y,k], b[k,v])), where what is read depends on y or on v but not on both, so that a block of
+// results can be computed from few reads.
+//
+//   for each panel of v:  pack b's part of it, [k][panel]                  (L2)
+//     for each block of y:  for k:  acc[y block][panel] += a[y,k] * pack[k][panel]     (registers)
+//
+// What a is computed from, if it is more than a read, is computed before, in vectors along k.
+//
+// The scheme of Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication (ACM TOMS 34, 2008), without a
+// block over k. f is any expression; b any part of it, so that convolutions, distances and transposed operands go the same
+// way. Last blocks overlap the ones before instead of being shorter. Where v is walked in phases (kernel_phases.cpp), a block
+// has all of them: they read the same of b, and neighbours of a.
+#include <algorithm>
+#include <set>
+
+#include "expr/core/conditions.h"
+#include "runtime/cpu/lowering.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int64_t kLeastContractRows = 4;      // of y, for anything to be gained
+constexpr int64_t kLeastContractTerms = 8;     // of the sum
+constexpr int64_t kMostUnrolled = 4;   // steps of the sum, to tell phases apart
+constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
+constexpr int64_t kRowsToTurn = 8;     // the same where steps of the sum are beside each other, and each would gather a vector
+constexpr int64_t kLargestPack = 1 << 20;
+constexpr int64_t kFewestPanels = 2;   // that a copy of what is read along the rows is worth
+constexpr int64_t kPageBytes = 4096;
+
+bool reads_data(const Arena& a, Id id) {
+  return std::ranges::any_of(reachable(a, id), [&](Id x) { return is_read(a[x].op) && !a[x].free_axes().empty(); });
+}
+
+bool has(const Arena& a, Id id, Id axis) { return std::ranges::binary_search(a[id].free_axes(), axis); }
+
+// Does one of the parts depend on both axes?
+bool has_with(const Arena& a, const std::vector<Id>& parts, Id x, Id y) {
+  return std::ranges::any_of(parts, [&](Id part) { return has(a, part, x) && has(a, part, y); });
+}
+
+// Rows of so many elements do not lie a multiple of a page apart.
+void pad_rows(Func f, int64_t elements) {
+  constexpr int kLine = 64;
+  const int bytes = f.types()[0].bytes();
+  if (f.dimensions() > 1 && elements * bytes % kPageBytes == 0) f.align_storage(f.args()[0], static_cast<int>(elements) + kLine / bytes);
+}
+
+int64_t blocks_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
+
+}  // namespace
+
+// Vectors and rows of a block that fit the registers and leave least over. Weights: four vectors were a tenth slower in
+// kernels written by hand; that one is slower still is an estimate.
+void Lowering::choose_block(Contraction& c, DType type) const {
+  bool wide_file = target_.has_feature(Halide::Target::AVX512) || target_.has_feature(Halide::Target::AVX512_Skylake) ||
+                   target_.has_feature(Halide::Target::AVX512_Cannonlake);
+  int registers = wide_file ? 32 : 16;
+  int64_t columns = axis(c.v).extent, rows = axis(c.y).in_tile();
+  constexpr std::pair<int, double> kVectors[] = {{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}};
+  auto rows_beside = [&](int vectors) { return (registers - 1 - vectors) / (vectors * phases(c)); };
+  const int wanted = spec_.vectors;  // if a block can have them
+  const bool chosen = wanted > 0 && wanted <= 4 && int64_t{4} * wanted <= columns && rows_beside(wanted) > 0;
+  double best = 0;
+  auto consider = [&](int width, int vectors, double speed) {
+    if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) return;
+    int64_t most = rows_beside(vectors);
+    if (most < 1) return;
+    int64_t size = std::min(most, blocks_of(rows, blocks_of(rows, most)));
+    double used = static_cast<double>(columns) / static_cast<double>(blocks_of(columns, vectors * width) * vectors * width) *
+                  static_cast<double>(rows) / static_cast<double>(blocks_of(rows, size) * size) *
+                  std::min(1.0, static_cast<double>(size * vectors * phases(c)) / 10) * speed;
+    if (used <= best) return;
+    best = used;
+    c.width = width;
+    c.vectors = vectors;
+    c.rows = static_cast<int>(size);
+  };
+  for (int width = natural(type); width >= 4 && best == 0; width /= 2)
+    for (auto [vectors, speed] : kVectors) consider(width, vectors, speed);
+  // Zen 4 takes 512 bits in two passes: vectors of half the length cost nothing but instructions, and fit more rows.
+  constexpr std::pair<int, double> kHalves[] = {{5, 0.95}, {6, 0.95}, {7, 0.95}};
+  if (wide_file && target_.processor_tune == Halide::Target::Processor::ZnVer4)
+    for (auto [vectors, speed] : kHalves) consider(natural(type) / 2, vectors, speed);
+}
+
+// The remainder of an axis of which v is the quotient.
+Id Lowering::phase_of(const SpecMember& m, Id v) const {
+  constexpr int64_t kMostPhases = 4;
+  const SpecTensor& t = spec_.tensors[m.tensor];
+  for (size_t i = 0; i + 1 < m.left.size(); ++i)
+    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) &&
+        axis(m.left[i + 1]).extent <= kMostPhases)
+      return m.left[i + 1];
+  return kNone;
+}
+
+std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) const {
+  const Arena& a = *spec_.arena;
+  if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
+  if (m.reduced.empty() || !is_float(accumulated(m))) return {};
+  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part && !axis(x).in_order; })) return {};
+  if (spec_.terms(m) < kLeastContractTerms) return {};
+  std::vector<Id> reads;
+  for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
+    if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
+  auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(a, r, x); }); };
+  auto separate = [&](Id x, Id y) {
+    return std::ranges::none_of(reads, [&](Id r) { return has(a, r, x) && has(a, r, y); });
+  };
+  // Along the last axis that will do, for its results are next to each other.
+  for (size_t i = m.left.size(); i-- > 0;) {
+    Id v = m.left[i];
+    if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
+    if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
+    Id y = kNone;
+    for (Id x : m.left) {
+      if (x == v || axis(x).kind() == AxisKind::single || axis(x).extent < kLeastContractRows) continue;
+      if (depends(x) && separate(v, x) && (y == kNone || axis(x).extent > axis(y).extent)) y = x;
+    }
+    if (y == kNone) continue;
+    Contraction c{v, y, phase_of(m, v)};
+    choose_block(c, widest(m));
+    if (c.width > 0) return c;
+  }
+  return {};
+}
+
+// The largest parts of the body that read and depend on one axis but not on the other.
+std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not) const {
+  const Arena& a = *spec_.arena;
+  std::vector<Id> stack = {m.body}, found;
+  std::set<Id> seen;
+  while (!stack.empty()) {
+    Id id = stack.back();
+    stack.pop_back();
+    if (!seen.insert(id).second || !has(a, id, along) || !reads_data(a, id)) continue;
+    if (!has(a, id, but_not) && is_float(a[id].type))
+      found.push_back(id);
+    else if (!is_read(a[id].op))
+      for (Id x : a[id].args()) stack.push_back(x);
+  }
+  return found;
+}
+
+// A part of the body as a stage of its own: over `axes` first, then the sum's as they are walked, then the result's. Rows in
+// blocks: [block][..][row of the block], so that a block is read in order.
+Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at,
+                                 const Contraction* rows_of) {
+  Part p;
+  Emitter::Axes inside = left_locals(m);
+  std::vector<Var> vars;
+  std::vector<Expr> from;
+  auto dimension = [&](const Var& var, const Expr& place) {
+    vars.push_back(var);
+    from.push_back(place);
+  };
+  Var row("row"), block("block");
+  if (rows_of) dimension(row, Expr(vars_.at(rows_of->y)) % rows_of->rows);
+  axes.insert(axes.end(), m.reduced.rbegin(), m.reduced.rend());
+  axes.insert(axes.end(), m.left.begin(), m.left.end());
+  for (Id x : axes) {
+    if (axis(x).kind() == AxisKind::single) inside[x] = 0;
+    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single || (rows_of && x == rows_of->y)) continue;
+    if (std::ranges::find(p.axes, x) != p.axes.end()) continue;
+    p.axes.push_back(x);
+    dimension(vars_.at(x), at.at(x));
+    inside[x] = vars_.at(x);
+  }
+  if (rows_of) {
+    dimension(block, Expr(vars_.at(rows_of->y)) / rows_of->rows);
+    inside[rows_of->y] = Halide::min(Halide::likely(block * rows_of->rows + row), extent(rows_of->y) - 1);
+  }
+  p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
+  if (!rows_of && !p.axes.empty()) {
+    p.turned = turned({part}, p.axes[0], (*spec_.arena)[part].type);
+    give_squares(p.turned, vars, inside);
+  }
+  define(p.func, exprs(vars), {reading_always(emit_.value(part, inside), p.turned.reads)});
+  emit_.given.clear();
+  if (rows_of) {
+    // A line of memory has rows of all blocks, and is read once.
+    std::vector<VarOrRVar> order = {row, block};
+    for (size_t i = 1; i + 1 < vars.size(); ++i) order.push_back(vars[i]);
+    p.func.bound(row, 0, rows_of->rows).reorder(order).vectorize(row, rows_of->rows);
+  }
+  p.read = p.func(from);
+  return p;
+}
+
+int64_t Lowering::bytes_in_tile(Id part) const {
+  int64_t bytes = static_cast<int64_t>(byte_size((*spec_.arena)[part].type));
+  for (Id x : (*spec_.arena)[part].free_axes()) bytes *= axis(x).in_tile();
+  return bytes;
+}
+
+// A part that goes through memory along the rows, a step of the sum being a leap: a[k,y].
+bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) const {
+  constexpr int64_t kFewestTerms = 32;
+  const Arena& a = *spec_.arena;
+  bool once = !is_read(a[part].op) || panels(c) >= kFewestPanels;
+  if (!once || terms < kFewestTerms || bytes_in_tile(part) > kLargestPack) return false;
+  size_t reads = 0, along_rows = 0;
+  for (Id id : reachable(a, part)) {
+    if (!is_read(a[id].op) || !has(a, id, c.y)) continue;
+    ++reads;
+    along_rows += step_along(*spec_.arena, read_indices(a[id]).back(), c.y) == 1;
+  }
+  return 2 * along_rows > reads;
+}
+
+// A window that slides along v (x[ci,i+r,j+s], v being j): packed it is as many times as large as there are steps in it, and the
+// next vector of what is there lies beside the last one anyhow. Forward of a convolution of 32 channels, 56x56, 3x3: 2.68 ms
+// packed, 2.40 read where it lies.
+bool Lowering::is_window(const SpecMember& m, const Contraction& c, Id part) const {
+  Arena& a = *spec_.arena;
+  if (!is_read(a[part].op)) return false;
+  const Id last = read_indices(a[part]).back();
+  return step_along(a, last, c.v) == 1 && std::ranges::any_of(m.reduced, [&](Id x) { return has(a, last, x); });
+}
+
+// Do its rows lie multiples of a page apart? Then the lines of a block of them look alike to the L1 cache, which tells lines by the low
+// bits of their addresses (dense_gelu's forward: 5.9 ms, 8.2 where they lie). What is made in the tile has been there just now: copied
+// or padded, it gained nothing.
+bool Lowering::rows_collide(const Contraction& c, Id part) const {
+  Arena& a = *spec_.arena;
+  const SpecTensor& t = spec_.tensors[a[part].symbol];
+  if (!t.dense || t.use == SpecTensor::Use::temporary || panels(c) < kFewestPanels) return false;
+  const auto indices = read_indices(a[part]);
+  int64_t apart = static_cast<int64_t>(byte_size(t.type));
+  for (size_t d = indices.size(); d-- > 0; apart *= t.shape[d])
+    if (has(a, indices[d], c.y)) return step_along(a, indices[d], c.y).value_or(1) * apart % kPageBytes == 0;
+  return false;
+}
+
+void Lowering::contract(const SpecMember& m, const Contraction& c) {
+  const Arena& a = *spec_.arena;
+  std::vector<Var> left = func_vars(m);
+  std::vector<Expr> at = exprs(left);
+  Var v = vars_.at(c.v), y = vars_.at(c.y);
+  const int panel = c.width * c.vectors;
+  std::vector<Id> in_blocks, in_lines;  // parts along the rows
+  for (Id id : parts_along(m, c.y, c.v))
+    (worth_packing_rows(c, id, spec_.terms(m)) ? in_blocks : in_lines).push_back(id);
+  bool whole_rows = constant(c.y) && axis(c.y).extent >= c.rows && in_blocks.empty();
+
+  auto [k, axes] = loops_of(m);
+  // A last block of fewer rows computes the last one again, and does not write it.
+  if (!whole_rows) axes[c.y] = Halide::min(Expr(y), extent(c.y) - 1);
+  // Conditions that are the same for all of a block skip its step; the others choose in every lane.
+  SpecMember step = m;
+  step.condition = spec_.arena->boolean(true);
+  std::vector<Id> parts = conjuncts(*spec_.arena, m.condition);
+  for (Id part : parts) {
+    if (has(a, part, c.v) || has(a, part, c.y) || reads_data(a, part))
+      step.condition = is_true(a, step.condition) ? part : spec_.arena->land(step.condition, part);
+    else if (!is_true(a, part))
+      k.where(emit_.condition(part, axes));
+  }
+
+  const int64_t rows = axis(c.y).in_tile();
+  const bool fits = spec_.terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
+  std::vector<Part> packs;
+  std::set<Id> outer;  // axes of the result that packs depend on
+  Emitter emit = emit_;
+  if (fits && rows >= kRowsToTurn)
+    for (Id id : parts_along(m, c.v, c.y)) {
+      if (is_window(m, c, id) || (rows < kRowsToPack && turned({id}, c.v, a[id].type).along == kNone)) continue;
+      Part p = part_of(m, id, {c.v}, axes);
+      emit.given[id] = p.read;
+      packs.push_back(p);
+      for (Id x : p.axes)
+        if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
+    }
+  for (Id id : in_blocks) {
+    Part p = part_of(m, id, {}, axes, &c);
+    emit.given[id] = p.read;
+    place(p.func);
+  }
+  for (Id id : in_lines) {
+    if ((is_read(a[id].op) && !rows_collide(c, id)) || bytes_in_tile(id) > kLargestPack) continue;
+    Part p = part_of(m, id, {}, axes);
+    pad_rows(p.func, axis(p.axes[0]).in_tile());
+    emit.given[id] = p.read;
+    if (axis(p.axes[0]).extent >= natural(a[id].type) && !read_backwards({static_cast<size_t>(&m - spec_.members.data())}))
+      vectorize(p.func, vars_.at(p.axes[0]), p.axes[0], a[id].type, 1);
+    place(p.func);
+  }
+
+  Func acc(name("acc", m.tensor));
+  acc(left) = Emitter::identity(m.op, accumulated(m));
+  std::vector<Expr> packed;
+  for (const Part& p : packs) packed.push_back(p.read);
+  Expr next = reading_always(emit.step(step, acc(at), axes), packed);
+  mention(k, next);
+  define(acc, at, {next});
+
+  Func r(name("red", m.tensor));
+  r(left) = carry(m, to_storage(m, acc(at)));
+  Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
+  const bool once = spec_.carried_over(m) != kNone;  // each element, for it is added to
+  const auto tail = once ? TailStrategy::GuardWithIf : TailStrategy::ShiftInwards;
+  r.split(v, vo, vi, panel, tail);
+  r.split(y, yo, yi, c.rows, whole_rows ? tail : TailStrategy::GuardWithIf);
+  std::vector<VarOrRVar> order = {vi, yi, yo}, last;
+  if (c.phase != kNone) order.insert(order.begin() + 1, vars_.at(c.phase));
+  for (Id x : m.left) {
+    if (x == c.v || x == c.y || x == c.phase || axis(x).kind() == AxisKind::single) continue;
+    (outer.contains(x) ? last : order).push_back(vars_.at(x));
+  }
+  order.push_back(vo);
+  order.insert(order.end(), last.begin(), last.end());
+  r.reorder(order).vectorize(vi, c.width).unroll(vi).unroll(yi);
+  for (Id x : m.left)
+    if (constant(x)) r.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+
+  std::vector<VarOrRVar> walk = {v, y};
+  if (c.phase != kNone) walk.push_back(vars_.at(c.phase));
+  for (int i = 0; i < k.dimensions(); ++i) walk.push_back(RVar(k[i]));
+  for (const Var& x : left)
+    if (std::ranges::none_of(walk, [&](const VarOrRVar& w) { return w.name() == x.name(); })) walk.push_back(x);
+  acc.compute_at(r, yo).bound_extent(v, panel).bound_extent(y, c.rows);
+  acc.vectorize(v, c.width).unroll(v).unroll(y);
+  acc.update(0).reorder(walk).vectorize(v, c.width).unroll(v).unroll(y);
+  if (c.phase != kNone) {
+    // Which steps of the sum belong to which phase is known only if both are.
+    Var p = vars_.at(c.phase);
+    r.unroll(p);
+    acc.bound_extent(p, phases(c)).unroll(p).reorder_storage({v, p});
+    acc.update(0).unroll(p);
+    for (int i = 0; i < k.dimensions(); ++i) {
+      Id x = m.reduced[m.reduced.size() - 1 - static_cast<size_t>(i)];
+      if (axis(x).extent <= kMostUnrolled && has_with(a, parts, x, c.phase)) acc.update(0).unroll(RVar(k[i]));
+    }
+  }
+  for (Part& p : packs) {
+    p.func.compute_at(r, vo).bound_extent(v, panel);
+    if (p.turned)
+      turn(p.turned, p.func, c.width);
+    else
+      p.func.vectorize(v, c.width).unroll(v);
+  }
+  publish(m, r, true);
+}
+
+}  // namespace xhat::runtime

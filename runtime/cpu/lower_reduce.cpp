@@ -1,0 +1,479 @@
+// Reductions of a kernel; the kinds are listed in lower.cpp.
+#include <algorithm>
+#include <array>
+
+#include "cse/normalize/auto_inliner.h"
+#include "expr/core/reduction_order.h"
+#include "runtime/cpu/lowering.h"
+#include "runtime/emit/vector_math.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int kLanes = 64;  // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
+constexpr int kLongRow = 16;  // vectors, beside which the fold of the last one is little
+
+}  // namespace
+
+size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
+  constexpr int64_t kFewest = 4, kMost = 12;
+  const Arena& a = *spec_.arena;
+  // Of sums that share nothing, each reads rows of its own, far from the others'.
+  auto shares = [&](Id x) {
+    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+      return is_read(a[id].op) && std::ranges::binary_search(a[id].free_axes(), v) && !std::ranges::binary_search(a[id].free_axes(), x);
+    });
+  };
+  auto dims = tile_dimensions(spec_, m);
+  int64_t beside = static_cast<int64_t>(sums);
+  size_t n = 0;
+  for (; n < dims.size(); ++n) {
+    const Id x = m.left[dims[dims.size() - 1 - n]];
+    if (!constant(x) || beside * axis(x).extent > kMost || !shares(x)) break;
+    beside *= axis(x).extent;
+  }
+  return beside >= kFewest ? n : 0;
+}
+
+void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  DType type = widest(m);
+  int width = natural(type);
+  bool part = !constant(v);
+  int lanes = kLanes * 4 / static_cast<int>(byte_size(type));
+  while (!part && lanes > width && axis(v).extent < 2 * lanes) lanes /= 2;
+  Var u("u");
+  std::vector<Var> left = func_vars(m), args = {u};
+  args.insert(args.end(), left.begin(), left.end());
+  // The taps of a window's weights: their sums side by side, one accumulator each, read the rest once.
+  size_t beside = axes_beside(m, v, group.size());
+  // Half vectors, if these leave no tail: it would go through the stack, for all sums.
+  if (beside > 0 && !part && axis(v).extent % width != 0 && axis(v).extent % (width / 2) == 0) width /= 2;
+  if (beside > 0) lanes = width;
+
+  Func acc(name("acc", m.tensor));
+  std::vector<Expr> at = exprs(args);
+  define(acc, at, identities(group));
+
+  // Full blocks of `lanes`, then what is left.
+  Halide::Region region;
+  std::vector<Id> others;
+  Expr n = extent(v);
+  for (size_t i = m.reduced.size(); i-- > 0;)
+    if (m.reduced[i] != v) others.push_back(m.reduced[i]);
+  auto domain = [&](Expr first) {
+    std::vector<Halide::Range> ranges = {{0, first}};
+    for (Id x : others) ranges.emplace_back(0, extent(x));
+    return RDom(Halide::Region(ranges));
+  };
+  auto bind = [&](const RDom& r, Expr along) {
+    Emitter::Axes axes = left_locals(m);
+    axes[v] = along;
+    for (size_t i = 0; i < others.size(); ++i) axes[others[i]] = r[static_cast<int>(i) + 1];
+    return axes;
+  };
+  RDom blocks = domain(n / lanes);
+  define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u), blocks));
+  bool tail = part || axis(v).extent % lanes != 0;
+  RDom rest;
+  if (tail) {
+    rest = domain(n % lanes);
+    std::vector<Expr> in_tail = at;
+    in_tail[0] = rest[0];
+    define(acc, in_tail, steps(group, acc, in_tail, bind(rest, (n / lanes) * lanes + rest[0]), rest));
+  }
+  acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
+  auto order = [&](const VarOrRVar& first, const RDom& r, int from) {
+    std::vector<VarOrRVar> list = {first};
+    list.insert(list.end(), left.begin(), left.begin() + static_cast<std::ptrdiff_t>(beside));
+    for (int i = from; i <= static_cast<int>(others.size()); ++i) list.push_back(RVar(r[i]));
+    list.insert(list.end(), left.begin() + static_cast<std::ptrdiff_t>(beside), left.end());
+    return list;
+  };
+  const std::vector<VarOrRVar> loops = order(u, blocks, 0);
+  acc.update(0).reorder(loops).vectorize(u, width).unroll(u);
+  if (tail) acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
+  for (size_t i = 0; i < beside; ++i)
+    for (int stage = 0; stage < 2 + tail; ++stage)
+      (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(left[i]);
+
+  // Copies with a border: in the loop around those that a window moves along.
+  const auto dims = tile_dimensions(spec_, m);
+  std::vector<Id> axes = {kNone};
+  for (size_t i = 0; i < beside; ++i) axes.push_back(m.left[dims[dims.size() - 1 - i]]);
+  axes.push_back(v);
+  axes.insert(axes.end(), others.begin(), others.end());
+  for (size_t i = beside; i < dims.size(); ++i) axes.push_back(m.left[dims[dims.size() - 1 - i]]);
+  size_t around = loops.size();
+  while (around > 0 && !(axes[around - 1] == kNone || moves_window(m, axes[around - 1]))) --around;
+  if (around > 0 && around < loops.size()) {
+    const VarOrRVar& loop = loops[around];
+    if (!loop.is_rvar)
+      pads_at({acc, loop.var});
+    else if (!tail)
+      pads_at({acc, loop.rvar});
+  }
+
+  // Tree: lanes -> one vector, then pairs.
+  Func one(name("vec", m.tensor));
+  std::vector<Expr> folded;
+  for (size_t i = 0; i < group.size(); ++i) {
+    std::vector<Expr> parts;
+    for (int l = 0; l < lanes; l += width) {
+      std::vector<Expr> from = at;
+      from[0] = u + l;
+      parts.push_back(element(acc, from, i, group.size()));
+    }
+    folded.push_back(pairwise(spec_.members[group[i]].op, parts));
+  }
+  define(one, at, folded);
+  one.bound(u, 0, width).vectorize(u, width);
+  place_beside(acc, one, {left.begin() + static_cast<std::ptrdiff_t>(beside), left.end()});
+  place(one);
+  // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
+  const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;
+  results_of(group, [&](size_t i) {
+    std::vector<Expr> parts;
+    for (int l = 0; l < width; ++l) {
+      std::vector<Expr> from = at;
+      from[0] = l;
+      parts.push_back(element(one, from, i, group.size()));
+    }
+    return pairwise(spec_.members[group[i]].op, parts);
+  }, false, rows_by_vectors);
+}
+
+void Lowering::place_beside(Func inner, Func outer, const std::vector<Var>& left) const {
+  if (left.empty())
+    inner.compute_root();
+  else
+    inner.compute_at(outer, left[0]);
+}
+
+Expr Lowering::pairwise(Op op, std::vector<Expr> parts) {
+  while (parts.size() > 1) {
+    std::vector<Expr> next;
+    size_t half = parts.size() / 2;
+    for (size_t i = 0; i < half; ++i) next.push_back(Emitter::combine(op, parts[i], parts[i + half]));
+    if (parts.size() % 2) next.push_back(parts.back());
+    parts = next;
+  }
+  return parts[0];
+}
+
+void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Var> left = func_vars(m);
+  std::vector<Expr> at = exprs(left);
+  Func acc(name("acc", m.tensor));
+  define(acc, at, identities(group));
+  auto [r, axes] = loops_of(m);
+  const bool beside = group == beside_.sums;
+  if (beside) give_map(axes);
+  define(acc, at, steps(group, acc, at, axes, r));
+  emit_.given.clear();
+  bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
+  std::vector<VarOrRVar> order;
+  if (vectors) order.push_back(vars_.at(v));
+  for (int i = 0; i < r.dimensions(); ++i) order.push_back(RVar(r[i]));
+  for (Var x : left)
+    if (!vectors || x.name() != vars_.at(v).name()) order.push_back(x);
+  if (order.size() > 1) acc.update(0).reorder(order);
+  write_out(acc.update(0), m);
+  if (vectors) {
+    order_rows(acc, m, v);
+    vectorize(acc, vars_.at(v), v, widest(m), 1);
+    vectorize(acc.update(0), vars_.at(v), v, widest(m), beside ? vectors_of_map(beside_.map) : vectors_or(2));
+  }
+  if (beside) {
+    const auto row = static_cast<int>(std::ranges::find(m.reduced.rbegin(), m.reduced.rend(), row_axis_) - m.reduced.rbegin());
+    beside_.sum_loop = acc.name() + ".s1." + RVar(r[row]).name();
+    acc.update(0).never_partition(RVar(r[row]));
+    acc.compute_root();
+  } else {
+    place(acc);
+  }
+  results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); }, true);
+}
+
+int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
+  int64_t ps = 0;
+  for (size_t g : group) {
+    const SpecMember& m = spec_.members[g];
+    ps += spec_.terms(m) * (evaluation_cost_ps(*spec_.arena, m.body) + info(Op::add).cost_ps);
+  }
+  return ps;
+}
+
+// A window that slides along v: what is summed depends on v and s by their sum alone, so that the sums over all other axes
+// (the columns of a box blur) are computed once for each v + s, and not by every window that they lie in.
+Id Lowering::slides_by(const SpecMember& m, Id v) const {
+  Arena& a = *spec_.arena;
+  if (m.reduced.size() < 2) return kNone;
+  for (Id s : m.reduced) {
+    if (spec_.terms(m) / axis(s).extent < 2 || axis(s).extent < 2) continue;
+    const Replacements together = {{v, a.sub(a.axis("sum"), s)}};
+    bool apart = std::ranges::any_of(std::array{m.body, m.condition}, [&](Id root) {
+      Id now = with_collected_indices(a, substitute(a, root, together));
+      return std::ranges::binary_search(a[now].free_axes(), s);
+    });
+    if (!apart) return s;
+  }
+  return kNone;
+}
+
+// Is each of the indices an axis of the map, and another one? Or its quotient, if the map walks it in phases, which have all the
+// same of it.
+bool Lowering::at_every_point(const SpecMember& map, std::span<const Id> indices) const {
+  const Arena& a = *spec_.arena;
+  const Quotients by = quotients_of({static_cast<size_t>(&map - spec_.members.data())});
+  std::vector<Id> walked;
+  for (Id index : indices) walked.push_back(a[index].op == Op::div && by.contains(a[index].arg(0)) ? a[index].arg(0) : index);
+  return walked == map.left;
+}
+
+// Its values are read by one map, where they are made: then it is part of the map's expression.
+bool Lowering::part_of_a_map(const SpecMember& m) const {
+  const Arena& a = *spec_.arena;
+  if (spec_.tensors[m.tensor].use != SpecTensor::Use::temporary) return false;
+  size_t readers = 0;
+  for (const SpecMember& other : spec_.members) {
+    bool reads = false;
+    for (Id id : reachable(a, std::vector<Id>{other.body, other.condition})) {
+      if (!is_read(a[id].op) || a[id].symbol != m.tensor) continue;
+      reads = true;
+      if (other.op != Op::constant || !at_every_point(other, read_indices(a[id]))) return false;
+    }
+    readers += reads;
+  }
+  return readers == 1;
+}
+
+// The sum of the group's terms over these axes, each written out.
+std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                                        bool long_row, Id inside_along) const {
+  Emitter inside = emit_;
+  inside.inside_along = inside_along;
+  inside.mostly_inside = long_row;
+  if (long_row) inside.padding = nullptr;
+  std::vector<Expr> values = identities(group);
+  std::vector<int64_t> at(over.size(), 0);
+  for (bool more = true; more;) {
+    for (size_t i = 0; i < at.size(); ++i) axes[over[i]] = static_cast<int>(at[i]);
+    values = inside.steps(members_of(group), std::move(values), axes);
+    more = false;
+    for (size_t i = at.size(); i-- > 0 && !more;) {
+      more = ++at[i] < axis(over[i]).extent;
+      if (!more) at[i] = 0;
+    }
+  }
+  return values;
+}
+
+// Is something read at i + r, for this axis i or r and another?
+bool Lowering::moves_window(const SpecMember& m, Id x) const {
+  const Arena& a = *spec_.arena;
+  return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id index) {
+      return std::ranges::binary_search(a[index].free_axes(), x) && a[index].free_axes().size() > 1;
+    });
+  });
+}
+
+// Rows of a window's results that read the same rows are computed together: what they share is loaded once (a depthwise 3x3
+// convolution, one thread: 0.60 ms with four rows, 0.83 with one; with 9 taps 36 products fit the registers).
+bool Lowering::rows_together(Func f, const SpecMember& m, Id v) const {
+  constexpr int64_t kMostTerms = 48;
+  const std::vector<Id> rows = rows_of(m, v);
+  if (rows.empty() || !constant(v) || !constant(rows[0])) return false;
+  const Id y = rows[0];
+  if (one_in_row(y)) return false;
+  const int width = natural(widest(m));
+  int together = 4;
+  while (together > 1 && (together * spec_.terms(m) > kMostTerms || axis(y).extent < together)) together /= 2;
+  if (!moves_window(m, y) || together == 1 || axis(v).extent < width) return false;
+  Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
+  for (Id x : {v, y}) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));  // or blocks would begin before what is needed
+  f.split(vars_.at(v), vo, vi, width, TailStrategy::ShiftInwards).vectorize(vi);
+  f.split(vars_.at(y), yo, yi, together, TailStrategy::ShiftInwards).reorder(vi, yi, vo, yo).unroll(yi);
+  return true;
+}
+
+// Of the columns of a sliding window (slides_by), [0, v's extent + slide's extent - 1): those whose terms all lie inside the rows that
+// they read. None if that is not so for each read by itself.
+Lowering::Columns Lowering::columns_inside(const SpecMember& m, Id v, Id slide) const {
+  const Arena& a = *spec_.arena;
+  const Columns none{v, slide, 0, 0};
+  Columns c{v, slide, 0, axis(v).extent + axis(slide).extent - 1};
+  if (!constant(v)) return none;
+  for (Id id : reachable(a, std::vector<Id>{m.body, m.condition})) {
+    if (!is_read(a[id].op)) continue;
+    const auto ids = read_indices(a[id]);
+    for (size_t d = 0; d < ids.size(); ++d) {
+      const auto free = a[ids[d]].free_axes();
+      if (!std::ranges::binary_search(free, v)) continue;
+      const auto [low, high] = spec_.interval(ids[d]);
+      if (free.size() != 2 || high - low != axis(v).extent + axis(slide).extent - 2) return none;
+      c.first = std::max(c.first, -low);
+      c.last = std::min(c.last, spec_.tensors[a[id].symbol].shape[d] - low);
+    }
+  }
+  return c;
+}
+
+// Columns inside their rows in plain vectors, aligned as the rows are, the last of which may overlap the one before; the others, one by
+// one. Chosen lane by lane the ends are gathers: a box blur in L2, of rows of 1024, took 17.8 us instead of 11.9. Returns where column 0
+// is kept.
+int64_t Lowering::columns_by_parts(Func columns, const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                                   const Columns& c) const {
+  const SpecMember& m = spec_.members[group[0]];
+  const std::vector<Var> vars = func_vars(m);
+  const int64_t width = natural(widest(m)), all = axis(c.v).extent + axis(c.slide).extent - 1;
+  const int64_t shift = (c.first + width - 1) / width * width - c.first, vectors = (c.last - c.first) / width * width;
+  const auto along = std::ranges::find(vars, vars_.at(c.v).name(), &Var::name) - vars.begin();
+  std::vector<Expr> at = exprs(vars);
+  columns(at) = Halide::undef(identities(group)[0].type());
+  auto part = [&](int64_t begin, int64_t end, int by) {
+    if (begin == end) return;
+    RDom r(0, static_cast<int>(end - begin), by > 1 ? "xh_inside" : "xh_end");
+    axes[c.v] = r.x + static_cast<int>(begin);
+    at[static_cast<size_t>(along)] = r.x + static_cast<int>(begin + shift);
+    define(columns, at, {written_out(group, over, axes, true, by > 1 ? c.v : kNone)[0]});
+    Halide::Stage stage = columns.update(columns.num_update_definitions() - 1);
+    std::vector<VarOrRVar> walk = {RVar(r.x)};
+    for (const Var& x : vars)
+      if (x.name() != vars_.at(c.v).name()) walk.push_back(x);
+    stage.reorder(walk);
+    if (by > 1)
+      stage.vectorize(RVar(r.x), by);
+    else
+      stage.never_partition(RVar(r.x));
+  };
+  const auto wide = static_cast<int>(width);
+  part(c.first, c.first + vectors, wide);
+  if (vectors < c.last - c.first) part(c.last - width, c.last, wide);
+  part(0, c.first, 1);
+  part(c.last, all, 1);
+  columns.bound(vars_.at(c.v), 0, static_cast<int>((shift + all + width - 1) / width * width));
+  return shift;
+}
+
+void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Var> left = func_vars(m);
+  const int width = natural(widest(m));
+  // Long rows have vectors of which all of the window lies inside, and a loop for these; short ones read a padded copy.
+  constexpr int64_t kLongRow_vectors = 16;
+  bool long_row = !constant(v) || axis(v).extent >= kLongRow_vectors * width;
+  const bool may_slide = group.size() == 1 && long_row && combines_in_parts(m.op, accumulated(m));
+  const Id slide = may_slide ? slides_by(m, v) : kNone;
+  const bool inlined = group.size() == 1 && part_of_a_map(m);
+  Func all(name("few", m.tensor)), columns(name("columns", m.tensor));
+  std::vector<Expr> values;
+  int64_t shift = 0;
+  if (slide == kNone) {
+    values = written_out(group, m.reduced, left_locals(m), long_row);
+  } else {
+    std::vector<Id> others = m.reduced;
+    std::erase(others, slide);
+    Emitter::Axes axes = left_locals(m);
+    axes[slide] = 0;
+    const Columns inside = columns_inside(m, v, slide);
+    if (inside.last - inside.first >= width)
+      shift = columns_by_parts(columns, group, others, axes, inside);
+    else
+      define(columns, exprs(left), {written_out(group, others, axes, long_row)[0]});
+    for (int64_t s = 0; s < axis(slide).extent; ++s) {
+      std::vector<Expr> at = exprs(left);
+      for (Expr& x : at)
+        if (const auto* var = x.as<Halide::Internal::Variable>(); var->name == vars_.at(v).name()) x = x + static_cast<int>(s + shift);
+      values = {s == 0 ? Expr(columns(at)) : Emitter::combine(m.op, values[0], columns(at))};
+    }
+  }
+  if (group.size() == 1) values[0] = to_storage(m, values[0]);
+  define(all, exprs(left), values);
+  if (!inlined) {
+    order_rows(all, m, v);
+    if (!rows_together(all, m, v)) vectorize(all, vars_.at(v), v, widest(m), vectors_or(2));
+    // A plane at a time: it stays in L1.
+    auto rows = rows_of(m, v);
+    auto around = std::ranges::find_if(rows.rbegin(), rows.rend(), [&](Id x) { return moves_window(m, x); }).base();
+    if (around != rows.end() && slide == kNone) pads_at({all, vars_.at(*around)});
+  }
+  if (slide != kNone) {
+    if (!columns.has_update_definition()) {
+      order_rows(columns, m, v);
+      columns.vectorize(vars_.at(v), width, constant(v) ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
+    }
+    const std::vector<Id> rows = rows_of(m, v);
+    if (inlined || (row_result_ != SIZE_MAX && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary))
+      place(columns);
+    else if (!rows.empty())
+      columns.compute_at(all, vars_.at(rows[0]));
+    else
+      columns.compute_root();
+  }
+  if (inlined) {
+    emit_.made[m.tensor] = all;
+    emit_.left_axes[m.tensor] = m.left;
+    return;
+  }
+  if (group.size() == 1) return publish(m, all);
+  place(all);
+  results_of(group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);
+}
+
+void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  const int width = natural(widest(m)), panel = axis(v).extent >= 2 * width ? 2 * width : width;
+  std::vector<Var> left = func_vars(m);
+  std::vector<Expr> at = exprs(left), results;
+  Func acc(name("acc", m.tensor)), result(name("few", m.tensor));
+  define(acc, at, identities(group));
+  auto [r, axes] = loops_of(m);
+  define(acc, at, steps(group, acc, at, axes, r));
+  for (size_t i = 0; i < group.size(); ++i) results.push_back(element(acc, at, i, group.size()));
+  if (group.size() == 1) results[0] = to_storage(m, results[0]);
+  define(result, at, results);
+
+  Var along = vars_.at(v), outer("vo"), inner("vi");
+  order_rows(result, m, v);
+  result.bound(along, 0, static_cast<int>(axis(v).extent));  // or blocks would begin before what is needed
+  result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
+  std::vector<VarOrRVar> walk = {along};
+  acc.compute_at(result, outer).bound_extent(along, panel).vectorize(along, width).unroll(along);
+  for (int i = 0; i < r.dimensions(); ++i) walk.push_back(RVar(r[i]));
+  for (const Var& x : left)
+    if (x.name() != along.name()) {
+      walk.push_back(x);
+      result.never_partition(x);
+    }
+  Halide::Stage step = acc.update(0);
+  step.reorder(walk).vectorize(along, width).unroll(along);
+  for (int i = 0; i < r.dimensions(); ++i) step.never_partition(RVar(r[i]));
+  if (group.size() == 1) return publish(m, result);
+  place(result);
+  results_of(group, [&](size_t i) { return element(result, at, i, group.size()); }, true);
+}
+
+void Lowering::extreme_index(const SpecMember& m) {
+  std::vector<Var> left = func_vars(m);
+  Func acc(name("acc", m.tensor));
+  DType type = accumulated(m);
+  Emitter::Axes axes = left_locals(m);
+  acc(left) = Halide::Tuple(Halide::Internal::make_zero(storage_type(type)), Expr(-1));
+  RDom r(0, extent(m.reduced[0]));
+  axes[m.reduced[0]] = r.x;
+  Expr v = emit_.value(m.body, axes), best = acc(left)[0], where = acc(left)[1];
+  if (v.type().is_bool()) v = Halide::cast<uint8_t>(v);
+  Expr better = m.op == Op::argmax ? v > best : v < best;
+  if (is_float(type)) better = (better || vmath::is_nan(v)) && !vmath::is_nan(best);
+  better = where < 0 || better;
+  if (!is_true(*spec_.arena, m.condition)) better = better && emit_.condition(m.condition, axes);
+  define(acc, exprs(left), {Halide::select(better, v, best), Halide::select(better, Expr(r.x), where)});
+  place(acc);
+  results_of({static_cast<size_t>(&m - spec_.members.data())},
+             [&](size_t) { return Halide::cast<int64_t>(acc(left)[1]); });
+}
+
+}  // namespace xhat::runtime

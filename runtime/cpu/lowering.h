@@ -1,0 +1,354 @@
+// The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement), lower_reduce.cpp
+// (reductions), lower_scatter.cpp and lower_contract.cpp. Includes Halide; for these files only.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/cpu/ir/scatter_list.h"
+#include "runtime/cpu/lower.h"
+#include "runtime/emit/emit.h"
+#include "runtime/host/assumptions.h"
+#include "runtime/kernel/kernel_access.h"
+#include "runtime/kernel/read_always.h"
+
+namespace xhat::runtime {
+
+using Halide::Expr;
+using Halide::Func;
+using Halide::RDom;
+using Halide::RVar;
+using Halide::TailStrategy;
+using Halide::Var;
+using Halide::VarOrRVar;
+
+// Of a window whose terms are written out, at most: more arithmetic than in 25 products takes long to compile.
+constexpr int64_t kWrittenOut_ps = 1600;
+
+class Lowering {
+ public:
+  Lowering(const KernelSpec& spec, const Halide::Target& target, bool vectors)
+      : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}, {}} {}
+
+  LoweredKernel run();
+  bool element_by_element();
+
+ private:
+  const KernelSpec& spec_;
+  const Halide::Target& target_;
+  bool vectors_;
+  Emitter emit_;
+  Padding padding_;
+  LoweredKernel out_;
+  std::unordered_map<Id, Var> vars_;
+  std::unordered_map<Id, Halide::Param<int>> counts_;  // of axes whose extent in the tile is an argument
+  std::unordered_map<uint32_t, Func> results_;
+  std::map<uint32_t, Halide::ImageParam> carried_;  // results that hold what earlier tiles have summed up
+  // Set when everything else is computed inside the rows of one result.
+  size_t row_result_ = SIZE_MAX;
+  Id row_axis_ = kNone;
+  // A map and sums of columns over its rows, which its loop computes too.
+  struct Beside {
+    std::vector<size_t> map, sums;
+    std::string map_loop, sum_loop;  // over the rows
+  } beside_;
+  std::vector<std::pair<const SpecMember*, std::string>> result_buffers_;
+  std::vector<Func> inside_;  // placed in the row loop once the result's Func exists
+
+  const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
+  // All of it in every tile, and as much as the code knows.
+  bool constant(Id id) const { return axis(id).kind() == AxisKind::whole && axis(id).baked; }
+  int vectors_or(int rule) const { return spec_.vectors > 0 ? spec_.vectors : rule; }
+  int natural(DType t) const { return target_.natural_vector_size(storage_type(t)); }
+
+  // Tensor and axis names must not collide with libm's or Halide's own: prefixed and numbered.
+  std::string name(const char* kind, size_t i) const { return std::string("xh_") + kind + std::to_string(i); }
+
+  using Groups = std::vector<std::vector<size_t>>;
+  Groups groups() const;
+  void declare();
+  // Does a member read x[N-1-i], against the direction of memory (by `along`, if that is named)? Then it is not vectorized:
+  // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
+  bool read_backwards(const std::vector<size_t>& group, Id along = kNone) const;
+
+  bool same_walk(const SpecMember& m, const SpecMember& f) const;
+  // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
+  std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;
+
+  // Where vectors run: a map along the last axis it writes; a reduction along the axis that is contiguous in most of the
+  // bytes it reads, if that is reduced or the last one written. kNone if there is none.
+  Id vector_axis(const std::vector<size_t>& group) const;
+
+  std::vector<Var> func_vars(const SpecMember& m) const {
+    std::vector<Var> v;
+    auto dims = tile_dimensions(spec_, m);
+    for (size_t i = dims.size(); i-- > 0;) v.push_back(vars_.at(m.left[dims[i]]));
+    return v;
+  }
+
+  Emitter::Axes left_locals(const SpecMember& m) const {
+    Emitter::Axes axes;
+    for (Id x : m.left) axes[x] = axis(x).kind() == AxisKind::single ? Expr(0) : Expr(vars_.at(x));
+    return axes;
+  }
+
+  // Elements of an axis in this tile: a constant, or an argument: the last tile may have fewer, and a batch any number.
+  Expr extent(Id x) const;
+
+  // Vectorizes v of a stage by what fits: the natural width, less for short constant extents.
+  template <class Stage>
+  void vectorize(Stage stage, const VarOrRVar& v, Id x, DType type, int unroll) const {
+    const SpecAxis& a = axis(x);
+    int width = vectors_ ? natural(type) : 1;
+    if (constant(x))
+      while (width > 1 && a.extent < width) width /= 2;
+    if (width <= 1) return;
+    if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
+    if (unroll > 1) {
+      split_unrolled(stage, v, width, unroll);
+    } else {
+      stage.vectorize(v, width, TailStrategy::GuardWithIf);
+    }
+  }
+
+  template <class Stage>
+  static void split_unrolled(Stage& stage, const VarOrRVar& v, int width, int unroll) {
+    if (v.is_rvar) {
+      RVar o(v.name() + "_o"), i(v.name() + "_i");
+      stage.split(v.rvar, o, i, width * unroll, TailStrategy::GuardWithIf)
+          .vectorize(i, width, TailStrategy::GuardWithIf)
+          .unroll(i);
+    } else {
+      Var o(v.name() + "_o"), i(v.name() + "_i");
+      stage.split(v.var, o, i, width * unroll, TailStrategy::GuardWithIf)
+          .vectorize(i, width, TailStrategy::GuardWithIf)
+          .unroll(i);
+    }
+  }
+
+  // What is read along another axis than vectors run along (x[j,i] for y[i,j]): see lower_turned.cpp.
+  struct Turned {
+    Id v = kNone, along = kNone;
+    std::vector<Id> parts;
+    std::vector<Func> squares = {};
+    std::vector<Expr> reads = {};  // of the squares
+    explicit operator bool() const { return !parts.empty(); }
+  };
+  Turned turned(const std::vector<Id>& roots, Id v, DType type) const;
+  Turned turned_map(const std::vector<size_t>& group) const;
+  void give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
+  void turn(const Turned& t, Func f, int vector) const;
+
+  Expr begin_of(const SpecMember& m, const std::string& buffer) const;
+
+  // Is there one result into whose row loop the rest can go?
+  void find_row_loop(const Groups& all);
+  bool sums_columns_of(const std::vector<size_t>& sums, const std::vector<size_t>& map, Id row) const;
+
+  // What is computed inside of the row loop has one element along its axis there: no vectors, no blocks.
+  bool one_in_row(Id x) const { return row_result_ != SIZE_MAX && x == row_axis_; }
+
+  void place(Func f) {
+    if (row_result_ == SIZE_MAX)
+      f.compute_root();
+    else
+      inside_.push_back(f);
+  }
+
+  // What the tiles before have summed up, and what this one has: see lower_carried.cpp.
+  void declare_carried();
+  Expr carry(const SpecMember& m, const Expr& own) const;
+  Func added_up(const SpecMember& m, Func own);
+
+  // carried: f is what is carried, added up already.
+  void publish(const SpecMember& m, Func f, bool carried = false) {
+    if (!carried && spec_.carried_over(m) != kNone) f = added_up(m, f);
+    emit_.made[m.tensor] = f;
+    emit_.left_axes[m.tensor] = m.left;
+    bool leaves = spec_.tensors[m.tensor].use != SpecTensor::Use::temporary;
+    if (leaves)
+      results_[m.tensor] = f;
+    else
+      place(f);
+  }
+
+  Expr to_storage(const SpecMember& m, const Expr& e) const {
+    Halide::Type t = storage_type(spec_.tensors[m.tensor].type);
+    return e.type() == t ? e : Halide::cast(t, e);
+  }
+
+  void member(const std::vector<size_t>& group);
+  void emit_member(const std::vector<size_t>& group);
+  void pads_at(const Halide::LoopLevel& where);
+  std::vector<Access> reads(const SpecMember& m) const;
+  // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
+  std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;
+  void join_temporaries(Groups& groups) const;
+  // A temporary that a group of maps computes for itself.
+  bool joined(const std::vector<size_t>& group, const SpecMember& m) const {
+    return &m != &spec_.members[group[0]] && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary;
+  }
+  int vectors_of_map(const std::vector<size_t>& group) const;
+  void map(const std::vector<size_t>& group);
+  void give_map(const Emitter::Axes& axes);
+  // Axes of a map that it reads by their quotients (y[k/2,l/2] for g[k,l]), and by how much they are divided.
+  using Quotients = std::map<Id, int>;
+  Quotients quotients_of(const std::vector<size_t>& group) const;
+  void in_phases(Func f, const SpecMember& m, Id v, const Quotients& by) const;
+
+  // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
+  void order_rows(Func f, const SpecMember& m, Id v) const;
+  std::vector<Id> rows_of(const SpecMember& m, Id v) const;  // its axes but v, the innermost first
+  template <class Stage>
+  void write_out(Stage stage, const SpecMember& m) const {
+    for (Id x : m.left)
+      if (axis(x).written_out) stage.unroll(vars_.at(x));
+  }
+
+  // The widest element type that a member computes with decides the vector width.
+  DType widest(const SpecMember& m) const;
+
+  DType accumulated(const SpecMember& m) const { return (*spec_.arena)[m.body].type; }
+
+  static Expr element(Func f, const std::vector<Expr>& args, size_t i, size_t of) {
+    return of == 1 ? Expr(f(args)) : Expr(f(args)[static_cast<int>(i)]);
+  }
+
+  // In the plain way every stage is computed that is read at all, whatever conditions say (read_always.h).
+  void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
+    const std::vector<Expr> always = vectors_ ? values : reading_stages_always(values, f.name());
+    if (values.size() == 1)
+      f(args) = always[0];
+    else
+      f(args) = Halide::Tuple(always);
+  }
+
+  std::vector<const SpecMember*> members_of(const std::vector<size_t>& group) const;
+  std::vector<Expr> identities(const std::vector<size_t>& group) const;
+
+  // The loops of a sum in one tile, its last axis first; and what every axis is at a point of them.
+  struct Loops {
+    RDom r;
+    Emitter::Axes axes;
+  };
+  Loops loops_of(const SpecMember& m) const;
+
+  // The group's next accumulated values, at a point of r.
+  std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
+                          const Emitter::Axes& axes, const RDom& r) const;
+  static void mention(const RDom& r, Expr& value);
+
+  static std::vector<Expr> exprs(const std::vector<Var>& vars) { return {vars.begin(), vars.end()}; }
+
+  // One result Func per member of a group, from the finished accumulators. stored: `value` is in memory, so that who reads a
+  // temporary reads it there.
+  template <class F>
+  void results_of(const std::vector<size_t>& group, F&& value, bool stored = false, bool by_vectors = true) {
+    for (size_t i = 0; i < group.size(); ++i) {
+      const SpecMember& m = spec_.members[group[i]];
+      Func r(name("red", m.tensor));
+      r(func_vars(m)) = to_storage(m, value(i));
+      if (stored && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary) {
+        emit_.made[m.tensor] = r;
+        emit_.left_axes[m.tensor] = m.left;
+        continue;
+      }
+      if (by_vectors) along_memory(r, m);
+      publish(m, r);
+    }
+  }
+
+  // Vectors along the last dimension.
+  void along_memory(Func f, const SpecMember& m) const {
+    auto dims = tile_dimensions(spec_, m);
+    if (!dims.empty()) vectorize(f, vars_.at(m.left[dims.back()]), m.left[dims.back()], widest(m), 1);
+  }
+
+  // Innermost dimensions of the result that are so short that all their sums have a register.
+  size_t axes_beside(const SpecMember& m, Id v, size_t sums) const;
+  void row_sum(const std::vector<size_t>& group, Id v);
+
+  // The accumulators of one row live in registers or on the stack: computed where the row's result is.
+  void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
+  static Expr pairwise(Op op, std::vector<Expr> parts);
+  void column_sum(const std::vector<size_t>& group, Id v);
+  // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
+  int64_t written_out_ps(const std::vector<size_t>& group) const;
+  bool moves_window(const SpecMember& m, Id x) const;
+  bool rows_together(Func f, const SpecMember& m, Id v) const;
+  void unrolled(const std::vector<size_t>& group, Id v);
+  std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                                bool long_row, Id inside_along = kNone) const;
+  Id slides_by(const SpecMember& m, Id v) const;
+  struct Columns {
+    Id v, slide;
+    int64_t first, last;  // inside
+  };
+  Columns columns_inside(const SpecMember& m, Id v, Id slide) const;
+  int64_t columns_by_parts(Func columns, const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                           const Columns& c) const;
+  bool at_every_point(const SpecMember& map, std::span<const Id> indices) const;
+  bool part_of_a_map(const SpecMember& m) const;
+  void in_registers(const std::vector<size_t>& group, Id v);
+
+  // The terms of a window one by one, and what several of them compute at shifted places: see lower_shifted.cpp.
+  struct Shifted {
+    struct Use {
+      Id value;  // in a term
+      size_t function;
+      std::vector<int64_t> base;  // where it is this, along the members' axes
+    };
+    std::vector<std::vector<SpecMember>> terms;
+    std::vector<Id> functions;
+    std::vector<Use> uses;
+    int64_t remaining_ps = 0;  // of arithmetic in the terms
+  };
+  class ShiftFinder;
+  std::optional<Shifted> shifted_values(const std::vector<size_t>& group) const;
+  std::vector<Id> reads_at(Id function, const std::vector<Id>& left) const;
+  const SpecMember* map_of(const std::vector<size_t>& group) const;
+  void by_blocks(Func f, const SpecMember& m, Id v, const std::vector<Func>& functions) const;
+  void shifted(const std::vector<size_t>& group, const Shifted& s, Id v);
+  std::map<uint32_t, std::vector<Func>> in_blocks_;  // of maps: the shifted functions that they read
+  void scatter(const SpecMember& m);
+  Loops listed(const SpecMember& m, Func into, Id row, Func rows_of);
+  bool summed_by_row(const SpecMember& m) const;
+  void scatter_rows(const SpecMember& m);
+  std::vector<ScatterList> scatter_lists_;
+
+  // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.
+  struct Contraction {
+    Id v, y;
+    Id phase = kNone;  // of v, if it is walked in phases: all of them in one block
+    int width = 0, vectors = 0, rows = 0;
+  };
+  std::optional<Contraction> contraction(const SpecMember& m) const;
+  Id phase_of(const SpecMember& m, Id v) const;
+  int phases(const Contraction& c) const { return c.phase == kNone ? 1 : static_cast<int>(axis(c.phase).extent); }
+  void choose_block(Contraction& c, DType type) const;
+  std::vector<Id> parts_along(const SpecMember& m, Id along, Id but_not) const;
+  struct Part {
+    Func func;
+    Expr read;             // where the sum reads it
+    std::vector<Id> axes;  // of its dimensions, innermost first
+    Turned turned = {};
+  };
+  int parts_ = 0, squares_ = 0;
+  // rows_of: its rows in blocks of their own.
+  Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
+  int64_t bytes_in_tile(Id part) const;
+  int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
+  bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
+  bool is_window(const SpecMember& m, const Contraction& c, Id part) const;
+  bool rows_collide(const Contraction& c, Id part) const;
+  void contract(const SpecMember& m, const Contraction& c);
+
+  // First extreme, or the first NaN. Serial: ties must go to the first.
+  void extreme_index(const SpecMember& m);
+  std::vector<SampleCall> sample_calls() const;
+  void finish();
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,296 @@
+#include "runtime/emit/emit.h"
+
+#include <cmath>
+#include <limits>
+#include <unordered_set>
+
+#include "cse/normalize/auto_inliner.h"
+#include "runtime/emit/emit_ops.h"
+#include "runtime/emit/emit_walk.h"
+#include "runtime/emit/vector_math.h"
+
+namespace xhat::runtime {
+
+using namespace ops;
+
+namespace {
+
+// Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
+// CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of
+// anything: plus a zero that only LLVM folds.
+Expr of_unknown_alignment(const Expr& index) {
+  Expr zero = Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
+  return Halide::unsafe_promise_clamped(index + zero, index, index);
+}
+
+}  // namespace
+
+Expr Walk::axis(Id id) const {
+  Expr local = axes.at(id);
+  auto it = e.origin.find(id);
+  return it == e.origin.end() ? local : Expr(it->second) + local;
+}
+
+// Integer expressions that index or compare positions: 32 bits are enough when their interval fits.
+bool Walk::fits_index(Id id) const {
+  auto [low, high] = e.spec.interval(id);
+  return low > std::numeric_limits<int32_t>::min() && high < std::numeric_limits<int32_t>::max();
+}
+
+// Undefined where it may not fit.
+Expr Walk::in_32_bits(Id id) {
+  if (fits_index(id)) return index(id);
+  const Node& n = arena()[id];
+  if (n.op != Op::cast || arena()[n.arg(0)].type != DType::i32) return {};
+  auto narrow = values.find(n.arg(0));
+  return narrow == values.end() ? Expr() : narrow->second;
+}
+
+// Indices are 32-bit while they and all that they are made of fit; else computed in their own width, then clamped.
+// Clamped to what they can be: Halide adds up bounds and stops at an overflow.
+Expr Walk::index(Id root) {
+  for (Id id : reachable(arena(), root)) {
+    if (indices.contains(id)) continue;
+    const Node& n = arena()[id];
+    if (is_float(n.type) || n.type == DType::boolean) continue;
+    auto has = [&](Id arg) { return arena()[arg].type == DType::boolean || (indices.contains(arg) && fits_index(arg)); };
+    bool wraps = n.type == DType::u8 || n.type == DType::u32;
+    bool small = fits_index(id) && !wraps && (is_read(n.op) || std::ranges::all_of(n.args(), has));
+    auto x = [&](size_t i) { return indices.at(n.arg(i)); };
+    Expr r;
+    switch (small ? n.op : Op::read) {
+      case Op::constant: r = Expr(static_cast<int32_t>(n.integer)); break;
+      case Op::axis: r = axis(id); break;
+      case Op::add: r = x(0) + x(1); break;
+      case Op::sub: r = x(0) - x(1); break;
+      case Op::neg: r = -x(0); break;
+      case Op::mul: r = x(0) * x(1); break;
+      case Op::div: r = floor_div(x(0), x(1)); break;
+      case Op::mod: r = floor_mod(x(0), x(1)); break;
+      case Op::minimum: r = Halide::min(x(0), x(1)); break;
+      case Op::maximum: r = Halide::max(x(0), x(1)); break;
+      case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
+      case Op::select: r = Halide::select(value(n.arg(0)), x(1), x(2)); break;
+      default: r = narrowed(id); break;
+    }
+    indices[id] = r;
+  }
+  return indices.at(root);
+}
+
+Expr Walk::narrowed(Id id) {
+  auto [low, high] = e.spec.interval(id);
+  Expr wide = Halide::cast<int64_t>(stored(value(id)));
+  auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
+  return Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
+}
+
+Expr Walk::read(const Node& n) {
+  const SpecTensor& t = e.spec.tensors[n.symbol];
+  auto ids = read_indices(n);
+  auto made = e.made.find(n.symbol);
+  if (made == e.made.end() && e.padding && worth_padding(n)) return padded(n);
+  std::vector<Expr> args, extents;  // extents: of dimensions that the index may leave
+  for (size_t i = ids.size(); i-- > 0;) {
+    const SpecAxis* shared = nullptr;
+    if (made != e.made.end()) {
+      auto it = e.spec.axes.find(e.left_axes.at(n.symbol)[i]);
+      if (it->second.kind() != AxisKind::whole) shared = &it->second;
+    }
+    // Made in this tile, and the planner saw to it that the index is the axis itself: one element, or a local place.
+    if (shared && shared->kind() == AxisKind::single) continue;
+    args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
+    extents.emplace_back();
+    const bool along = e.inside_along != kNone && std::ranges::binary_search(arena()[ids[i]].free_axes(), e.inside_along);
+    if (shared || along || is_within(ids[i], t.shape[i])) continue;
+    // A dimension is unknown where axes of unknown extent are its only index. And where Halide is to find the places that
+    // are inside, of a plain read: told the extent, it leaves out the last ones (box blur's backward: 4.9 ms, not 3.7).
+    auto x = e.spec.axes.find(ids[i]);
+    bool told = !e.mostly_inside || n.op == Op::read_or;
+    bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.baked));
+    extents.back() = known ? Expr(static_cast<int32_t>(t.shape[i]))
+                           : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
+  }
+  Expr inside = clamp_to(args, extents);
+  if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
+  Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
+  if (t.type == DType::boolean) loaded = boolean(loaded);
+  if (n.op == Op::read_or && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));
+  return loaded;
+}
+
+bool Walk::is_within(Id index, int64_t extent) const {
+  auto [low, high] = e.spec.interval(index);
+  return low >= 0 && high < extent;
+}
+
+// Clamps what has an extent; where all of it is inside (undefined: everywhere).
+Expr Walk::clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const {
+  Expr inside;
+  for (size_t d = 0; d < args.size(); ++d) {
+    if (!extents[d].defined()) continue;
+    Expr at = args[d], ok = at >= 0 && at < extents[d];
+    inside = inside.defined() ? inside && ok : ok;
+    args[d] = Halide::clamp(e.mostly_inside ? Halide::likely(at) : at, 0, Halide::max(extents[d] - 1, 0));
+  }
+  return inside;
+}
+
+Expr Walk::chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const {
+  return Halide::select(inside, e.mostly_inside ? Halide::likely(loaded) : loaded, otherwise);
+}
+
+// Of which the factors are at hand: what is computed elsewhere comes as one number.
+bool Walk::is_product(Id id) const { return arena()[id].op == Op::mul && !e.given.contains(id); }
+
+Expr Walk::sum_of_product(const Node& n) {
+  // The product may stand on either side; if on both, the left one is rounded inside the fma.
+  const Node& l = arena()[n.arg(0)];
+  const Node& r = arena()[n.arg(1)];
+  Expr minus = Halide::Internal::make_const(storage_type(n.type), -1);
+  if (is_product(n.arg(0))) {
+    Expr c = values.at(n.arg(1));
+    return vmath::fma(values.at(l.arg(0)), values.at(l.arg(1)), n.op == Op::sub ? c * minus : c);
+  }
+  if (is_product(n.arg(1))) {
+    Expr a = values.at(r.arg(0));
+    return vmath::fma(n.op == Op::sub ? a * minus : a, values.at(r.arg(1)), values.at(n.arg(0)));
+  }
+  return float_op(n, {values.at(n.arg(0)), values.at(n.arg(1))});
+}
+
+Expr Walk::make(Id id, const Node& n) {
+  std::vector<Expr> x;
+  if (!is_read(n.op))
+    for (Id arg : n.args()) x.push_back(values.at(arg));
+  switch (n.op) {
+    case Op::constant: return constant(n);
+    case Op::axis: return Halide::cast<int64_t>(axis(id));
+    case Op::read:
+    case Op::read_or: return read(n);
+    case Op::select: return Halide::select(x[0], x[1], x[2]);
+    case Op::cast: return cast_to(n.type, x[0]);
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le: {
+      DType t = arena()[n.arg(0)].type;
+      if (t == DType::boolean) return n.op == Op::eq ? x[0] == x[1] : compare(n.op, stored(x[0]), stored(x[1]));
+      if (t != DType::i64) return compare(n.op, x[0], x[1]);
+      // In 32 bits, of which a vector holds twice as many.
+      const Expr a = in_32_bits(n.arg(0)), b = in_32_bits(n.arg(1));
+      return a.defined() && b.defined() ? compare(n.op, a, b) : compare(n.op, x[0], x[1]);
+    }
+    case Op::land: return x[0] && x[1];
+    case Op::lor: return x[0] || x[1];
+    case Op::lnot: return !x[0];
+    case Op::isnan: return vmath::is_nan(x[0]);
+    case Op::isfinite: return vmath::is_finite(x[0]);
+    case Op::random: return philox(x[0], x[1]);
+    case Op::pow:
+      if (is_float(n.type)) return power(arena(), n, x);
+      return integer_op(n, x);
+    case Op::add:
+    case Op::sub:
+      if (is_float(n.type)) return sum_of_product(n);
+      return integer_op(n, x);
+    default: break;
+  }
+  if (n.op == Op::stop_gradient) return x[0];
+  if (n.op == Op::div && is_float(n.type)) {
+    const Node& divisor = arena()[n.arg(1)];
+    // stop_gradient: what decides is divided as written (fusion/plan/settled_bits.h).
+    bool known = divisor.op == Op::constant || divisor.op == Op::stop_gradient ||
+                 (is_read(divisor.op) && e.spec.tensors[divisor.symbol].is_size());
+    if (!known && divisor.axes_count < n.axes_count) return divide_by_invariant(x[0], x[1]);
+  }
+  return is_float(n.type) ? float_op(n, x) : integer_op(n, x);
+}
+
+// root and what it is made of, but for what is given.
+std::vector<Id> Walk::needed(Id root) const {
+  std::vector<Id> ids = reachable(arena(), root);
+  if (e.given.empty()) return ids;
+  std::unordered_set<Id> wanted = {root};
+  for (size_t i = ids.size(); i-- > 0;)
+    if (wanted.contains(ids[i]) && !e.given.contains(ids[i]))
+      for (Id x : arena()[ids[i]].args()) wanted.insert(x);
+  std::erase_if(ids, [&](Id id) { return !wanted.contains(id); });
+  return ids;
+}
+
+Expr Walk::value(Id root) {
+  for (Id id : needed(root)) {
+    if (values.contains(id)) continue;
+    if (auto it = e.given.find(id); it != e.given.end()) {
+      values[id] = it->second;
+      continue;
+    }
+    if (auto reads = reads_at_one_place(id); !reads.empty()) {
+      values[id] = computed_once(id, reads);
+      continue;
+    }
+    // What only indexes a read need not exist as a 64-bit value; make() asks for it when it does.
+    values[id] = make(id, arena()[id]);
+  }
+  return values.at(root);
+}
+
+Expr Emitter::value(Id root, const Axes& axes) const { return Walk{*this, axes}.value(root); }
+
+Expr Emitter::identity(Op op, DType type) {
+  Halide::Type t = storage_type(type);
+  double infinity = std::numeric_limits<double>::infinity();
+  switch (op) {
+    case Op::sum: return Halide::Internal::make_zero(t);
+    case Op::prod: return Halide::Internal::make_one(t);
+    case Op::max: return t.is_float() ? number(type, -infinity) : t.min();
+    case Op::min: return t.is_float() ? number(type, infinity) : t.max();
+    case Op::any: return Halide::Internal::make_zero(t);
+    case Op::all: return Halide::Internal::make_one(t);
+    default: throw Bug("no identity for " + std::string(info(op).id));
+  }
+}
+
+Expr Emitter::combine(Op op, Expr a, Expr v) {
+  bool real = a.type().is_float();
+  switch (op) {
+    case Op::sum: return real ? a + v : wrapping(Op::add, a, v);
+    case Op::prod: return real ? a * v : wrapping(Op::mul, a, v);
+    case Op::max: return real ? vmath::max(a, v) : Halide::max(a, v);
+    case Op::min: return real ? vmath::min(a, v) : Halide::min(a, v);
+    case Op::any: return a | stored(v);
+    case Op::all: return a & stored(v);
+    default: throw Bug("no combination for " + std::string(info(op).id));
+  }
+}
+
+std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, std::vector<Expr> accumulated,
+                                 const Axes& axes) const {
+  const Arena& a = *spec.arena;
+  Walk walk{*this, axes};
+  for (size_t i = 0; i < group.size(); ++i) {
+    const SpecMember& m = *group[i];
+    const Node& body = a[m.body];
+    Expr next;
+    if (m.op == Op::sum && walk.is_product(m.body) && is_float(body.type)) {
+      walk.value(m.body);
+      next = vmath::fma(walk.values.at(body.arg(0)), walk.values.at(body.arg(1)), accumulated[i]);
+    } else {
+      next = combine(m.op, accumulated[i], walk.value(m.body));
+    }
+    if (!is_true(a, m.condition))
+      next = Halide::select(walk.value(m.condition), mostly_inside ? Halide::likely(next) : next, accumulated[i]);
+    accumulated[i] = next;
+  }
+  return accumulated;
+}
+
+Expr Emitter::local_index(Id index, Id axis, const Axes& axes) const {
+  Walk walk{*this, axes};
+  Expr global = walk.index(index);
+  auto it = origin.find(axis);
+  return it == origin.end() ? global : global - Expr(it->second);
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,50 @@
+// One expression of a kernel on its way to Halide: shared by emit.cpp and emit_padding.cpp. Includes Halide; for these files only.
+#pragma once
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/emit/emit.h"
+
+namespace xhat::runtime {
+
+using Halide::Expr;
+
+struct Walk {
+  const Emitter& e;
+  const Emitter::Axes& axes;
+  std::unordered_map<Id, Expr> values = {};   // of the node's own type
+  std::unordered_map<Id, Expr> indices = {};  // integers as int32, for indexing
+
+  const Arena& arena() const { return *e.spec.arena; }
+
+  Expr axis(Id id) const;
+  bool fits_index(Id id) const;
+  Expr in_32_bits(Id id);  // of an i64
+  Expr index(Id root);
+  Expr narrowed(Id id);
+  Expr read(const Node& n);
+  bool is_within(Id index, int64_t extent) const;
+  Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;
+  Expr chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const;
+  bool is_product(Id id) const;
+  Expr sum_of_product(const Node& n);
+  Expr make(Id id, const Node& n);
+  std::vector<Id> needed(Id root) const;
+  Expr value(Id root);
+
+  // Reads with a border around what they read: emit_padding.cpp.
+  bool worth_padding(const Node& n) const;
+  Expr padded(const Node& n);
+  template <class Value>
+  Expr copied(Halide::Func& f, std::span<const Node> reads, Value value);
+  bool whole_rows(std::span<const Node> reads) const;
+  std::pair<int, int> beyond_the_row(uint32_t tensor) const;
+  bool no_window_along(uint32_t tensor, size_t dimension, Id index) const;
+  Expr load_inside(const Node& n, const std::vector<Expr>& place);
+  std::vector<Id> reads_at_one_place(Id root) const;
+  bool uses_axes_itself(Id root) const;
+  Expr computed_once(Id root, const std::vector<Id>& ids);
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,291 @@
+#include "runtime/explain/explain.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "expr/index/size_limits.h"
+#include "fusion/library/library_plan.h"
+#include "fusion/plan/moments.h"
+#include "fusion/relay/relay_kernels.h"
+#include "runtime/call/gpu_options.h"
+#include "runtime/call/passes.h"
+#include "runtime/call/run_time_checks.h"
+
+namespace xhat {
+namespace {
+
+// An extent stands in no scope of axes, so its text is the printer's own.
+std::vector<std::string> shape_texts(const Program& p, const std::vector<Id>& shape) {
+  std::vector<std::string> texts;
+  for (Id extent : shape) texts.push_back(print(p, extent));
+  return texts;
+}
+
+std::vector<ExplainedTensor> tensors_of(const Program& p, const std::vector<TensorId>& list) {
+  std::vector<ExplainedTensor> result;
+  for (TensorId t : list)
+    result.push_back({p.tensors[t].name, p.tensors[t].type, shape_texts(p, p.tensors[t].shape)});
+  return result;
+}
+
+int64_t bytes_of(const Program& p, TensorId t, const DimValues& sizes) {
+  auto n = static_cast<int64_t>(byte_size(p.tensors[t].type));
+  for (Id e : p.tensors[t].shape) n *= std::max<int64_t>(0, evaluate_extent(*p.arena, e, sizes));
+  return n;
+}
+
+// The sizes to plan with: what is given, else nominal. An op that wants more than the nominal extent gets
+// more.
+DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimValues& given) {
+  constexpr int64_t kLargestNominal = 1 << 14;
+  DimValues all_given = stash.nominal;
+  for (const auto& [name, value] : given) all_given[name] = value;
+  bool complete = true;
+  for (int64_t extent = std::max<int64_t>(1, stash.nominal_extent);; extent *= 2) {
+    DimValues sizes = all_given;
+    for (const Dim& d : p.dims) {
+      if (d.definition != kNone) continue;
+      complete &= !sizes.emplace(p.arena->name(d.dim), extent).second;
+    }
+    try {
+      return solve_dims(p, {}, sizes);
+    } catch (const Error&) {
+      if (complete || extent >= kLargestNominal) throw;
+    }
+  }
+}
+
+// Those of the derived program's dims: its preconditions may want more than the op's.
+DimValues sizes_of(const Program& op, const Program& derived, StashOptions stash, const DimValues& given) {
+  const DimValues first = choose_sizes(op, stash, given);
+  stash.nominal.clear();
+  for (const Dim& d : derived.dims)
+    if (auto it = first.find(derived.arena->name(d.dim)); it != first.end()) stash.nominal.insert(*it);
+  return choose_sizes(derived, stash, {});
+}
+
+class Explainer {
+ public:
+  Explainer(const Program& op, const CompileOptions& o, const DimValues& given) : options_(o) {
+    e_.text = print(op);
+    e_.open_reads = open_reads(op);
+    const runtime::Passes passes(op, options_);
+    e_.sizes = sizes_of(op, passes.halfway(), o.stash, given);
+    const StashChoice choice = passes.choose(e_.sizes);
+    passes.require_budget(choice);
+    derivation_ = passes.derive(choice);
+    p_ = &derivation_.program;
+    options_.fusion.relay.nodes = derivation_.opaque_nodes;
+    for (const Dim& d : p_->dims) {
+      const std::string& name = p_->arena->name(d.dim);
+      if (d.definition == kNone && !given.contains(name)) e_.nominal[name] = e_.sizes.at(name);
+    }
+  }
+
+  Explanation run() {
+    const Program& p = *p_;
+    e_.op = p.name;
+    e_.inputs = tensors_of(p, p.inputs);
+    e_.outputs = tensors_of(p, p.outputs);
+    e_.gradients = tensors_of(p, p.gradients);
+    e_.infer = direction(infer_program(p), p.name);
+    if (!options_.differentiate) {
+      e_.forward = e_.infer;
+      return std::move(e_);
+    }
+    e_.forward = direction(forward_program(p), p.name + "_forward");
+    e_.backward = direction(backward_program(p), p.name + "_backward");
+    values();
+    stash();
+    e_.cost_ns = derivation_.stash.cost_ns;
+    e_.lower_bound_ns = derivation_.stash.lower_bound_ns;
+    e_.optimal = derivation_.stash.optimal;
+    return std::move(e_);
+  }
+
+ private:
+  CompileOptions options_;
+  Derivation derivation_;
+  const Program* p_ = nullptr;
+  Explanation e_;
+
+  void values() {
+    for (const StashCandidate& c : derivation_.stash.candidates)
+      e_.values.push_back({c.verdict, c.name, c.expression, shape_texts(derivation_.stash.program, c.shape),
+                           c.bytes, c.uses, c.keep_ns, c.recompute_ns, c.reason});
+  }
+
+  // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller
+  // drops).
+  const StashCandidate* candidate(TensorId t) const {
+    auto find = [&](TensorId wanted) -> const StashCandidate* {
+      for (const StashCandidate& c : derivation_.stash.candidates)
+        if (c.tensor == wanted) return &c;
+      return nullptr;
+    };
+    if (auto* c = find(t)) return c;
+    const Definition* d = p_->definition_of(t);
+    auto read = tensors_read(*p_->arena, d->body);
+    return read.size() == 1 ? find(read[0]) : nullptr;
+  }
+
+  void stash() {
+    const Program& p = *p_;
+    std::vector<TensorId> stashed = stashes(p);
+    for (TensorId t : stashed) {
+      const StashCandidate* c = candidate(t);
+      e_.stash.push_back({p.tensors[t].name, print(p, p.definition_of(t)->body),
+                          shape_texts(p, p.tensors[t].shape), bytes_of(p, t, e_.sizes),
+                          c ? c->reason : "the backward reads it"});
+    }
+    for (TensorId t : backward_program(p).inputs) {
+      bool caller = std::ranges::find(p.inputs, t) != p.inputs.end() ||
+                    std::ranges::find(p.outputs, t) != p.outputs.end();
+      if (caller) e_.kept_by_caller.push_back(p.tensors[t].name);
+    }
+  }
+
+  ExplainedDirection direction(Program program, const std::string& name) {
+    program.name = name;
+    ExplainedDirection d;
+    // A direction may have nothing to compute: integers have no gradients.
+    d.text = program.outputs.empty() ? "" : text_of(program);
+    FusionOptions fusion = options_.fusion;
+    d.ops = group_by_policy(program, fusion);
+    d.checks = checks_of(program);
+    LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
+    libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
+    if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
+    const size_t definitions = program.body.definitions.size();
+    check_kernel_sizes(program, e_.sizes);
+    if (options_.target == Target::cpu) program = split_moments(program, e_.sizes, fusion);
+    const size_t parts = program.body.definitions.size() - definitions;  // a sum each, that is split
+    LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
+    const KernelPlan& plan = made.plan;
+    program = std::move(made.program);
+    d.kernel_count = plan.sweeps();
+    d.bytes_moved = plan.bytes_moved;
+    d.bytes_unavoidable = plan.bytes_unavoidable;
+    d.flops = plan.flops;
+    d.reductions = plan.reductions - static_cast<int>(parts);
+    size_t after = 0;  // the last sweep
+    for (size_t i = 0; i < plan.kernels.size(); ++i) {
+      const Kernel& k = plan.kernels[i];
+      std::string sweep_name = k.follows ? k.name + "_finish" : k.name;
+      ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.follows, k.reason, k.key, k.choice,
+                            made.calls[i] ? to_text(*made.calls[i]) : ""};
+      for (const Member& m : k.members)
+        sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
+      auto add = [&] {
+        if (k.beside) return d.kernels[after].join(sweep);
+        after = d.kernels.size();
+        d.kernels.push_back(std::move(sweep));
+      };
+      if (!k.finish) {
+        add();
+        continue;
+      }
+      // The planner counts both steps together; here they stand apart and still add up.
+      ExplainedKernel second = finishing_step(program, k);
+      sweep.bytes_moved = std::max<int64_t>(0, sweep.bytes_moved - second.bytes_moved);
+      sweep.bytes_unavoidable = std::max<int64_t>(0, sweep.bytes_unavoidable - second.bytes_unavoidable);
+      sweep.flops = std::max<int64_t>(0, sweep.flops - second.flops);
+      add();
+      d.kernels.push_back(std::move(second));
+    }
+    return d;
+  }
+
+  std::vector<ExplainedCheck> checks_of(const Program& program) const {
+    std::vector<ExplainedCheck> list;
+    const runtime::Checks checks = runtime::run_time_checks(program);
+    for (const runtime::DataCheck& c : checks.checks) {
+      const Program& p = checks.first();
+      ExplainedCheck& made = list.emplace_back();
+      made.checked = c.checked;
+      made.definition = program.tensors[program.body.definitions[c.definition].target()].name;
+      std::vector<TensorId> open = {c.fails};
+      std::set<TensorId> met;
+      while (!open.empty()) {
+        const Definition* d = p.definition_of(open.back());
+        open.pop_back();
+        for (TensorId t : tensors_read(*p.arena, d->body)) {
+          if (!met.insert(t).second) continue;
+          if (p.definition_of(t)) open.push_back(t);
+          else {
+            made.reads.push_back(p.tensors[t].name);
+            made.bytes += bytes_of(p, t, e_.sizes);
+          }
+        }
+      }
+    }
+    return list;
+  }
+
+  // A dim that the op defines may be a cotangent's extent, a parameter of the backward: it is solved from
+  // that then.
+  static std::string text_of(Program program) {
+    for (Dim& d : program.dims)
+      for (TensorId t : program.inputs)
+        for (Id extent : program.tensors[t].shape)
+          if (std::ranges::count(reachable(*program.arena, extent), d.dim)) d.definition = kNone;
+    return print(program);
+  }
+
+  // Reads one partial result per tile of what is reduced across tiles, writes the results.
+  ExplainedKernel finishing_step(const Program& program, const Kernel& k) const {
+    ExplainedKernel step;
+    step.name = k.name + "_finish";
+    step.finish = true;
+    auto tiles_of = [&](int c) {
+      const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
+      return std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
+    };
+    for (const Member& m : k.members) {
+      int64_t partials = 1;
+      for (int c : m.reduced)
+        if (k.leaves_partials(c)) partials *= tiles_of(c);
+      if (partials == 1) continue;
+      TensorId t = program.body.definitions[m.definition].target();
+      int64_t size = bytes_of(program, t, e_.sizes);
+      step.computes.push_back(program.tensors[t].name);
+      step.bytes_moved += (partials + 1) * size;
+      step.bytes_unavoidable += size;
+      step.flops += partials * size / static_cast<int64_t>(byte_size(program.tensors[t].type));
+    }
+    return step;
+  }
+};
+
+}  // namespace
+
+void ExplainedKernel::join(const ExplainedKernel& other) {
+  name += "_" + other.name;
+  computes.insert(computes.end(), other.computes.begin(), other.computes.end());
+  bytes_moved += other.bytes_moved;
+  bytes_unavoidable += other.bytes_unavoidable;
+  flops += other.flops;
+  key += "+" + other.key;
+}
+
+Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given) {
+  return Explainer(op, options, given).run();
+}
+
+ExplainedFront explain_pareto(const Program& op, const CompileOptions& options, const DimValues& given) {
+  ExplainedFront front;
+  front.op = op.name;
+  front.sizes = choose_sizes(op, options.stash, given);
+  for (const Dim& d : op.dims) {
+    const std::string& name = op.arena->name(d.dim);
+    if (d.definition == kNone && !given.contains(name)) front.nominal[name] = front.sizes.at(name);
+  }
+  StashOptions at_sizes = options.stash;
+  at_sizes.nominal = front.sizes;
+  front.points = pareto_front(runtime::Passes(op, options).halfway(), at_sizes);
+  return front;
+}
+
+}  // namespace xhat

@@ -1,0 +1,158 @@
+// The lowering of one kernel for a GPU while it is under way: shared by gpu_lower.cpp (launches, where tensors lie) and
+// gpu_stages.cpp (what a block does for a member). Includes Halide; for these files only.
+#pragma once
+#include <algorithm>
+#include <optional>
+
+#include "runtime/emit/emit.h"
+#include "runtime/gpu/gpu_count.h"
+#include "runtime/gpu/gpu_lower.h"
+
+namespace xhat::runtime {
+
+using Halide::Expr;
+using Halide::Internal::Stmt;
+
+constexpr int kWarp = 32;
+constexpr int kVector = 4;  // words of 32 bits: the widest load
+
+// Points of some axes, slowest first: how many along each, where they begin, and where they must end (undefined: never
+// beyond).
+struct Points {
+  std::vector<Id> axes;
+  std::vector<Count> counts;
+  std::vector<Expr> origins, limits;
+  Count total() const {
+    Count n = 1;
+    for (const Count& c : counts) n = n * c;
+    return n;
+  }
+  bool open() const {
+    return std::ranges::any_of(counts, &Count::open);
+  }
+};
+
+// A point: names to give first, where each axis is, and whether there is one.
+struct Point {
+  std::vector<std::pair<std::string, Expr>> lets;
+  Emitter::Axes axes;
+  Expr inside;  // undefined: it is
+};
+
+// How threads share a reduction: `lanes` of them, a power of two, per result.
+struct Sharing {
+  int threads = 0, lanes = 1;
+  bool lanes_first = true;  // neighbouring threads: lanes of a result, else results
+  int results() const { return threads / lanes; }
+};
+
+// What is accumulated for a group of members.
+struct Accumulation {
+  std::vector<size_t> members;  // none: rows of partial results
+  std::vector<Expr> identities;
+  std::function<std::vector<Expr>(const std::vector<Expr>& now, const Emitter::Axes&)> step;
+  std::function<std::vector<Expr>(const std::vector<Expr>&, const std::vector<Expr>&)> combine;
+};
+
+class GpuLowering {
+ public:
+  GpuLowering(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored);
+  GpuKernel run();
+
+ private:
+  struct Lies {
+    enum class In : uint8_t { global, shared } in = In::global;
+    int64_t offset = 0;               // bytes, in shared memory
+    std::vector<int64_t> extents;     // of what lies there
+    std::vector<Expr> origins;        // per dimension: where in the tensor that begins
+  };
+  const KernelSpec& spec_;
+  DeviceKind kind_;
+  const std::vector<DType>& stored_;
+  Emitter emit_;
+  GpuKernel out_;
+  std::vector<Lies> lies_;  // by tensor, in the launch being made
+  std::vector<Stmt> launches_;
+  std::vector<uint32_t> zeros_;  // tensors that are set to zero first
+  int64_t shared_bytes_ = 0, scratch_ = 0;  // of the launch being made; where its scratch begins
+  int names_ = 0;
+
+  const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
+  std::string fresh(const std::string& what) { return "xh_" + what + std::to_string(names_++); }
+  static std::string buffer_of(uint32_t tensor, bool partial = false) { return (partial ? "xh_p" : "xh_t") + std::to_string(tensor); }
+  bool leaves(const SpecMember& m) const { return spec_.tensors[m.tensor].use != SpecTensor::Use::temporary; }
+
+  // gpu_lower.cpp
+  std::vector<std::vector<size_t>> groups() const;
+  bool one_tile_launch(const std::vector<std::vector<size_t>>& groups) const;
+  void tile_launch(const std::vector<std::vector<size_t>>& groups);
+  void flat_launch(const std::vector<size_t>& group);
+  void scatter_launches(const SpecMember& m);
+  void finish_launch(const SpecMember& m, const Count& rows);
+  void reset();
+  void launch(const std::string& what, const Count& blocks, int threads, const std::vector<Stmt>& stages);
+  Expr device(const Expr& e);
+  ElementPlace place(const std::string& image, const std::vector<Expr>& indices) const;
+  Expr index_of(uint32_t tensor, const std::vector<Expr>& at) const;  // of an element, slowest dimension first
+  std::vector<Id> shared_axes() const;
+  Count given(int64_t like, uint32_t count, int64_t multiple) const;
+  Count extent(Id x) const { return given(axis(x).extent, axis(x).count, axis(x).multiple); }
+  Count dimension(uint32_t tensor, size_t i) const {
+    return given(spec_.tensors[tensor].shape[i], i == 0 ? spec_.tensors[tensor].count : kNoCount, 1);
+  }
+  Count elements(uint32_t tensor) const;
+  Count tiles_along(Id x) const { return extent(x).over(axis(x).tile); }
+
+  // gpu_stages.cpp
+  Points all_of(const std::vector<Id>& axes) const;
+  Point point(const Points& points, const Expr& number, int vector = 1);
+  Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
+  bool side_by_side(const std::vector<size_t>& group, Id last) const;
+  int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
+  static bool is_row(const Points& points);
+  int vector_of(const std::vector<size_t>& group, const Points& points) const;
+  Stmt map_stage(const std::vector<size_t>& group, const Points& points, const Expr& first, int64_t step);
+  Accumulation accumulation(const std::vector<size_t>& group);
+  Sharing sharing(const std::vector<size_t>& group, int64_t results, int64_t terms, int threads) const;
+  // All results of `points`: of block `first` of them, or in turns.
+  Stmt reduce_stage(const Accumulation& a, const Points& points, const Points& terms, const Sharing& s, const Expr& first,
+                    const std::function<Stmt(const Point&, const std::vector<Expr>&)>& store);
+  Stmt accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes,
+                  const Sharing& s);
+  Stmt store(const SpecMember& m, const Expr& value, const Emitter::Axes& axes);
+  Stmt store_partial(const SpecMember& m, const Expr& value, const Emitter::Axes& axes, const Expr& row);
+
+  // gpu_contract.cpp
+  using Span = std::function<Points(const std::vector<Id>& axes)>;  // what of the axes a block takes
+  struct Rectangle {
+    Id row = kNone, column = kNone;  // axes
+    int down = 0, across = 0;        // threads
+    int rows = 0, columns = 0;       // of a thread
+    int size_of(Id x) const { return x == row ? down * rows : across * columns; }
+  };
+  struct Contraction {  // under way
+    Rectangle r;
+    Emitter::Axes begins, at;  // of the rectangle; of a result
+    std::string row, column;   // of a thread's: loops
+    Expr slot;                 // of its registers
+  };
+  std::optional<std::pair<Id, Id>> reuse(const std::vector<std::vector<size_t>>& groups, const Points& points, int64_t least_rows) const;
+  std::optional<Rectangle> rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points, bool in_tile, int threads,
+                                     const Span& span) const;
+  static Points rectangles(const Rectangle& r, Points points);
+  bool contract_launch(const std::vector<std::vector<size_t>>& groups);
+  Stmt contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number,
+                      const Span& span, const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store);
+  std::vector<Id> staged_reads(const std::vector<size_t>& group, const Rectangle& r, Id term) const;
+  Stmt stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins);
+  Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
+                const std::vector<Expr>& now, const Points& terms);
+  static Stmt each(const Contraction& c, const Stmt& s);
+
+  static Expr thread();
+  static Expr block();
+  static Stmt barrier();
+  static Stmt with_lets(const std::vector<std::pair<std::string, Expr>>& lets, Stmt s);
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,133 @@
+// The caller's memory, described: a pointer, an element type, shape and strides. Owns nothing.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "expr/core/dtype.h"
+#include "expr/core/error.h"
+#include "runtime/host/target.h"
+
+namespace xhat {
+
+constexpr int kMaxRank = 12;
+
+// The dtype of a C++ type.
+template <class T>
+constexpr DType dtype_of() {
+  using U = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<U, double>) return DType::f64;
+  else if constexpr (std::is_same_v<U, float>) return DType::f32;
+  else if constexpr (std::is_same_v<U, bool>) return DType::boolean;
+  else if constexpr (std::is_integral_v<U> && sizeof(U) == 8 && std::is_signed_v<U>) return DType::i64;
+  else if constexpr (std::is_integral_v<U> && sizeof(U) == 4 && std::is_signed_v<U>) return DType::i32;
+  else if constexpr (std::is_integral_v<U> && sizeof(U) == 4) return DType::u32;
+  else {
+    static_assert(std::is_same_v<U, uint8_t>, "xhat has no dtype for this C++ type");
+    return DType::u8;
+  }
+}
+
+// Strides are in elements, slowest dimension first, as the shape; negative ones are not taken.
+struct TensorView {
+  void* data = nullptr;
+  DType type = DType::f32;
+  int rank = 0;
+  std::array<int64_t, kMaxRank> shape = {};
+  std::array<int64_t, kMaxRank> strides = {};
+  bool writable = true;
+  Target place = Target::cpu;  // whose memory data is. A GPU's: data is a CUDA pointer or a cl_mem
+
+  TensorView() = default;
+
+  // Row-major without gaps. A const pointer gives a view that can only be read.
+  template <class T>
+  TensorView(T* p, std::span<const int64_t> extents) : TensorView(void_of(p), dtype_of<T>(), extents, {}) {
+    writable = !std::is_const_v<T>;
+  }
+  template <class T>
+  TensorView(T* p, std::initializer_list<int64_t> extents)
+      : TensorView(p, std::span<const int64_t>(extents.begin(), extents.size())) {}
+  // With strides in elements.
+  template <class T>
+  TensorView(T* p, std::span<const int64_t> extents, std::span<const int64_t> steps)
+      : TensorView(void_of(p), dtype_of<T>(), extents, steps) {
+    writable = !std::is_const_v<T>;
+  }
+  TensorView(void* p, DType t, std::span<const int64_t> extents, std::span<const int64_t> steps) : data(p), type(t) {
+    if (extents.size() > kMaxRank) throw Error("a tensor of rank above 12 cannot be passed to a kernel");
+    if (!steps.empty() && steps.size() != extents.size()) throw Error("as many strides as extents are needed");
+    rank = static_cast<int>(extents.size());
+    int64_t step = 1;
+    for (size_t i = extents.size(); i-- > 0;) {
+      shape[i] = extents[i];
+      strides[i] = steps.empty() ? step : steps[i];
+      step *= extents[i];
+    }
+  }
+
+  std::span<const int64_t> extents() const { return {shape.data(), static_cast<size_t>(rank)}; }
+  int64_t elements() const;
+  int64_t bytes() const { return elements() * static_cast<int64_t>(byte_size(type)); }  // of the elements, without gaps
+  bool dense() const;  // row-major without gaps
+  bool on_device() const { return place != Target::cpu; }
+  // One past the last byte touched.
+  const char* begin() const { return static_cast<const char*>(data); }
+  const char* end() const;
+
+ private:
+  template <class T>
+  static void* void_of(T* p) {
+    return const_cast<std::remove_cv_t<T>*>(p);
+  }
+};
+
+// Memory of a GPU, to be used where it lies: a CUDA pointer, aligned to 16 bytes, or a cl_mem. T: its elements; const: it can only be
+// read.
+template <class T>
+TensorView device_view(Target place, const void* memory, std::span<const int64_t> extents, std::span<const int64_t> steps = {}) {
+  TensorView v(const_cast<void*>(memory), dtype_of<T>(), extents, steps);
+  v.place = place;
+  v.writable = !std::is_const_v<T>;
+  return v;
+}
+template <class T>
+TensorView device_view(Target place, const void* memory, std::initializer_list<int64_t> extents) {
+  return device_view<T>(place, memory, std::span<const int64_t>(extents.begin(), extents.size()));
+}
+
+namespace runtime {
+
+// Do they share memory? Of a GPU's memory that is no address, only the same object shows.
+bool overlap(const TensorView& a, const TensorView& b);
+
+// Calls f(position, offset) for every element of v: its number in row-major order, and where it lies, in elements.
+template <class F>
+void for_each_offset(const TensorView& v, F&& f) {
+  int64_t n = v.elements();
+  int64_t at[kMaxRank] = {};
+  int64_t offset = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    f(i, offset);
+    for (size_t d = static_cast<size_t>(v.rank); d-- > 0;) {
+      offset += v.strides[d];
+      if (++at[d] < v.shape[d]) break;
+      offset -= v.strides[d] * v.shape[d];
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace runtime
+
+// A named argument of a call.
+struct Argument {
+  std::string_view name;
+  TensorView view;
+  bool accumulate = false;  // gradients: add to what is there instead of overwriting
+};
+
+}  // namespace xhat

@@ -1,0 +1,135 @@
+// The outer loop of one direction as data: per kernel its tiles, what each call of the compiled code gets, and the step that
+// adds up partial results. The executor makes it from kernel specs; a library that was compiled ahead of time has it as a table
+// and runs the same walk. Knows neither programs nor Halide.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "expr/core/expr.h"
+#include "fusion/plan/tile_rule.h"
+#include "runtime/host/axis_kind.h"
+#include "runtime/host/compiled_kernel.h"
+#include "runtime/host/idle_states.h"
+#include "runtime/host/tensor_view.h"
+#include "runtime/host/thread_pool.h"
+
+namespace xhat::runtime {
+
+// An axis of the outer loop as the planner saw it.
+struct PlannedAxis {
+  int64_t extent = 0;
+  TileRule rule = {};
+};
+
+// An axis of the outer loop as the code sees it: of some planned axes together, or of a part of one.
+struct WalkAxis {
+  int64_t extent = 0;
+  int64_t tile = 0;
+  AxisKind kind = AxisKind::whole;
+  std::vector<size_t> planned = {};  // its tile is the product of theirs, divided
+  int64_t divisor = 1;
+};
+
+struct WalkScalar {
+  int shared = -1;    // position in the outer loop; -1: the same in every tile
+  bool count = false;  // how many elements the tile has; else its origin
+  int64_t value = 0;
+};
+
+// A dimension of a tensor as the code sees it.
+struct WalkDimension {
+  int64_t extent = 0;
+  int64_t step = 1;  // elements of the tensor's dimension `of` that one step takes
+  size_t of = 0;
+};
+
+struct WalkInput {
+  int64_t tensor = -1;  // -1: a size, as a number
+  DType type = DType::f32;
+  double value = 0;
+  std::vector<WalkDimension> dims = {};
+};
+
+struct WalkResult {
+  int64_t tensor = 0;
+  DType type = DType::f32;        // as the code writes it
+  DType final_type = DType::f32;  // as the tensor has it
+  Op op = Op::constant;           // of the reduction
+  bool dense = true;
+  std::vector<WalkDimension> dims = {};
+  std::vector<size_t> left = {};  // dimensions of the tile's buffer, slowest first
+  std::vector<std::pair<size_t, size_t>> moves = {};  // (position in shared, dimension): how a tile's origin shifts it
+  std::vector<size_t> reduced = {};  // positions in shared that it reduces across: rows of partial results
+};
+
+struct WalkKernel {
+  std::vector<PlannedAxis> planned;
+  std::vector<WalkAxis> shared;  // slowest first
+  size_t in_order = 0;           // of these, the last so many: one thread takes their tiles, in order
+  std::vector<WalkScalar> scalars;
+  std::vector<WalkInput> inputs;
+  std::vector<WalkResult> results;
+  size_t code = 0;
+  bool follows = false;  // part of the second step of the kernel before it
+  bool beside = false;   // in one sweep with the kernel before it
+};
+
+struct WalkTemporary {
+  int64_t tensor = 0;
+  DType type = DType::f32;
+  std::vector<int64_t> shape;
+};
+
+struct WalkPlan {
+  std::vector<WalkKernel> kernels;
+  std::vector<WalkTemporary> temporaries;
+  int64_t tensors = 0;
+};
+
+// The tile of each axis of the loop, by the planner's rules.
+std::vector<int64_t> tiles_by_rule(const WalkKernel& k);
+
+// Counts what a run did, for tests.
+struct RunCounts {
+  int64_t kernels = 0;      // sweeps started
+  int64_t tiles = 0;
+  int64_t finishes = 0;     // second steps
+  int64_t allocations = 0;  // of memory for temporaries
+  int64_t launches = 0;     // of a GPU
+  int64_t uploads = 0, downloads = 0;  // tensors copied to a device and back
+  int64_t library_calls = 0;  // kernels that a library computed
+};
+
+// Immutable; safe from many threads.
+class TileWalk {
+ public:
+  // codes: by WalkKernel::code; they outlive the walk. Extents and tiles must be settled.
+  TileWalk(WalkPlan plan, std::vector<const TileCode*> codes);
+  ~TileWalk();
+
+  const WalkPlan& plan() const { return plan_; }
+
+  // views: per tensor; all but the temporaries must be set, of the sizes planned for. Checked by the caller.
+  // timed: told after each kernel what it took; then each is a sweep of its own.
+  using Timed = std::function<void(size_t kernel, double ns)>;
+  RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const;
+
+ private:
+  struct Prepared;  // what can be told of a kernel before it runs
+  struct State;
+  std::unique_ptr<State> new_state() const;
+  void sweep(size_t first, size_t end, State& state, ThreadPool& pool) const;
+  void bind(size_t index, State& state, ThreadPool& pool) const;
+  void run_tile(size_t index, State& state, int worker, int64_t number) const;
+  void finish(size_t index, State& state, ThreadPool& pool) const;
+
+  WalkPlan plan_;
+  std::vector<const TileCode*> codes_;
+  std::vector<Prepared> prepared_;
+  mutable IdleStates<State> idle_;
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,27 @@
+// What a kernel's members read and write, and where.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "runtime/kernel/kernel_spec.h"
+
+namespace xhat::runtime {
+
+struct Access {
+  uint32_t tensor;
+  std::vector<Id> indices;
+  bool may_miss;  // a read_or: its indices may lie outside
+};
+
+std::vector<Id> roots(const SpecMember& m);
+std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m);
+// Who indexes a dimension of a tensor: (tensor, dimension) -> index expressions.
+std::map<std::pair<uint32_t, size_t>, std::set<Id>> indices_of(const KernelSpec& spec);
+// Axes used otherwise than as a bare index of a read: in arithmetic, conditions, or as a value.
+std::set<Id> used_as_values(const KernelSpec& spec);
+// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
+std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
+
+}  // namespace xhat::runtime

@@ -1,0 +1,139 @@
+// Sums of products whose factors read along different axes, as gradients of convolutions leave them:
+//
+//   sum(k, t: 0 <= l-1+t < W: dy[k,l-1+t] * w[k,c,2-t])
+//
+// The factor that the vectors of results walk along takes the conditions that differ from lane to lane, as zeros where it is
+// packed, so that the sum needs none; and what the rows are multiplied by is read forward.
+#include <algorithm>
+
+#include "expr/core/conditions.h"
+#include "expr/index/affine_poly.h"
+#include "expr/rules/simplify.h"
+#include "runtime/kernel/kernel_access.h"
+
+namespace xhat::runtime {
+namespace {
+
+bool walks(const Arena& a, Id e, Id axis) { return std::ranges::binary_search(a[e].free_axes(), axis); }
+
+class Product {
+ public:
+  Product(KernelSpec& spec, SpecMember& m) : spec_(spec), a_(*spec.arena), m_(m) {}
+
+  void settle() {
+    const Node n = a_[m_.body];
+    if (m_.op != Op::sum || n.op != Op::mul || !is_float(n.type) || m_.left.empty() || !m_.scatter.empty()) return;
+    const Id v = m_.left.back();
+    for (size_t across : {size_t{0}, size_t{1}}) {
+      Id lanes = n.arg(static_cast<int>(across)), rows = n.arg(static_cast<int>(1 - across));
+      bool of_rows = std::ranges::any_of(m_.left, [&](Id y) { return walks(a_, rows, y) && !walks(a_, lanes, y); });
+      if (!of_rows || !walks(a_, lanes, v) || walks(a_, rows, v)) continue;
+      if (Id settled = with_conditions(lanes, v); settled != lanes) m_.body = a_.mul(settled, rows);
+      read_forward(rows);
+      return;
+    }
+    if (spec_.terms(m_) <= kFewTerms) settle_window(v);
+  }
+
+ private:
+  // A window's weights, the same for all lanes: 0 from outside is added for what the conditions leave out because it is outside.
+  void settle_window(Id v) {
+    const Node n = a_[m_.body];
+    for (int i : {0, 1}) {
+      const Node read = a_[n.arg(i)];
+      if (read.op != Op::read || !walks(a_, n.arg(i), v) || walks(a_, n.arg(1 - i), v)) continue;
+      Id others = a_.boolean(true);
+      for (Id c : conjuncts(a_, m_.condition))
+        if (!keeps_inside(c, read)) others = is_true(a_, others) ? c : a_.land(others, c);
+      if (others == m_.condition) return;
+      m_.condition = others;
+      const std::vector<Id> indices(read_indices(read).begin(), read_indices(read).end());
+      m_.body = a_.mul(a_.read_or(read.symbol, read.type, indices, a_.constant(read.type, 0)), n.arg(1 - i));
+      return;
+    }
+  }
+
+  // 0 <= i, or i < extent, for one of the read's indices.
+  bool keeps_inside(Id condition, const Node& read) {
+    using affine::Poly;
+    const Node c = a_[condition];
+    if ((c.op != Op::lt && c.op != Op::le) || a_[c.arg(0)].type != DType::i64) return false;
+    auto poly = [&](Id e) { return affine::polynomial_through_divisions(a_, e, Poly::atom); };
+    try {
+      const Poly least = poly(c.arg(1)) - poly(c.arg(0)) - Poly::constant(c.op == Op::lt);
+      for (size_t d = 0; d < read_indices(read).size(); ++d) {
+        const Poly at = poly(read_indices(read)[d]), last = Poly::constant(spec_.tensors[read.symbol].shape[d] - 1);
+        for (const Poly& inside : {least - at, least - (last - at)})
+          if (auto room = inside.as_constant(); room && *room >= 0) return true;
+      }
+    } catch (const affine::GaveUp&) {
+    }
+    return false;
+  }
+
+  // The factor, 0 where one of the sum's conditions on v is not met; those are the sum's no longer.
+  Id with_conditions(Id factor, Id v) {
+    Id mine = kNone, others = a_.boolean(true);
+    for (Id c : conjuncts(a_, m_.condition)) {
+      bool moves = walks(a_, c, v) && std::ranges::all_of(a_[c].free_axes(), [&](Id x) { return walks(a_, factor, x); });
+      if (moves) mine = mine == kNone ? c : a_.land(mine, c);
+      else others = is_true(a_, others) ? c : a_.land(others, c);
+    }
+    if (mine == kNone) return factor;
+    m_.condition = others;
+    const DType type = a_[factor].type;
+    return a_.select(mine, anywhere(factor), a_.constant(type, 0));
+  }
+
+  // Without reading outside where a condition is not met.
+  Id anywhere(Id factor) {
+    Replacements replace;
+    for (Id id : reachable(a_, factor)) {
+      const Node n = a_[id];
+      if (n.op != Op::read || spec_.inside(n)) continue;
+      std::vector<Id> indices(read_indices(n).begin(), read_indices(n).end());
+      replace[id] = a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
+    }
+    return substitute(a_, factor, replace);
+  }
+
+  // Axes of the sum along which `rows` is read backwards are walked from their end.
+  void read_forward(Id rows) {
+    Replacements turned;
+    for (Id x : m_.reduced) {
+      const SpecAxis& axis = spec_.axes.at(x);
+      if (axis.shared < 0 && backwards(rows, x)) turned[x] = a_.sub(a_.integer(axis.extent - 1), x);
+    }
+    if (turned.empty()) return;
+    auto walked = [&](Id e) { return simplify(a_, with_collected_indices(a_, substitute(a_, e, turned))); };
+    m_.body = walked(m_.body);
+    m_.condition = walked(m_.condition);
+  }
+
+  bool backwards(Id e, Id x) {
+    bool any = false;
+    for (Id id : reachable(a_, e)) {
+      const Node n = a_[id];
+      if (!is_read(n.op)) continue;
+      for (Id index : read_indices(n)) {
+        if (!walks(a_, index, x)) continue;
+        auto step = step_along(a_, index, x);
+        if (!step || *step > 0) return false;
+        any |= *step < 0;
+      }
+    }
+    return any;
+  }
+
+  KernelSpec& spec_;
+  Arena& a_;
+  SpecMember& m_;
+};
+
+}  // namespace
+
+void settle_products(KernelSpec& spec) {
+  for (SpecMember& m : spec.members) Product(spec, m).settle();
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,128 @@
+// What several members of a kernel compute at the same point becomes a temporary of the tile.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "cse/normalize/auto_inliner.h"
+#include "runtime/kernel/kernel_spec.h"
+
+namespace xhat::runtime {
+namespace {
+
+// Less is computed sooner than read again.
+constexpr int64_t kReadAgain_ps = 20;
+
+// Axes in the order in which some read or write of the kernel walks them, so that the temporary is walked alike.
+std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {
+  std::vector<Id> order;
+  const Arena& a = *spec.arena;
+  for (const SpecMember& m : spec.members) {
+    std::vector<std::vector<Id>> walks = {m.left};
+    for (Id id : reachable(a, m.body))
+      if (is_read(a[id].op)) walks.emplace_back(read_indices(a[id]).begin(), read_indices(a[id]).end());
+    for (auto& w : walks) {
+      bool covers = std::ranges::all_of(axes, [&](Id x) { return std::ranges::find(w, x) != w.end(); });
+      if (!covers) continue;
+      for (Id x : w)
+        if (std::ranges::find(axes, x) != axes.end() && std::ranges::find(order, x) == order.end()) order.push_back(x);
+      return order;
+    }
+  }
+  return {axes.begin(), axes.end()};
+}
+
+// Sums over one window are summed up in one loop (Lowering::same_domain), which computes once what they share.
+bool in_one_loop(const KernelSpec& spec, Id id) {
+  const SpecMember* first = nullptr;
+  for (const SpecMember& m : spec.members) {
+    if (!std::ranges::binary_search(reachable(*spec.arena, m.body), id)) continue;
+    if (!first) first = &m;
+    if (m.reduced.empty() || m.left != first->left || m.reduced != first->reduced) return false;
+  }
+  return spec.terms(*first) <= kFewTerms;
+}
+
+// It varies with every loop of a member that computes it.
+bool fills_a_loop(const KernelSpec& spec, Id id) {
+  auto varies = [&](Id x) { return spec.axes.at(x).in_tile() == 1 || std::ranges::binary_search((*spec.arena)[id].free_axes(), x); };
+  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    return std::ranges::binary_search(reachable(*spec.arena, m.body), id) && std::ranges::all_of(m.left, varies) &&
+           std::ranges::all_of(m.reduced, varies);
+  });
+}
+
+// The member whose elements are this node's values, kept as they are and near enough to be read again: results that go past the
+// cache are not.
+size_t maker_of(const KernelSpec& spec, Id id) {
+  const Arena& a = *spec.arena;
+  auto makes = [&](const SpecMember& m) {
+    return !spec.streams && m.body == id && m.op == Op::constant && m.scatter.empty() && is_true(a, m.condition) &&
+           spec.tensors[m.tensor].type == a[id].type && m.left.size() == a[id].free_axes().size();
+  };
+  return static_cast<size_t>(std::ranges::find_if(spec.members, makes) - spec.members.begin());
+}
+
+// The largest expensive node that several members compute, over the most axes; kNone if there is none.
+Id find_shared(const KernelSpec& spec) {
+  const Arena& a = *spec.arena;
+  std::map<Id, int> members;
+  for (const SpecMember& m : spec.members)
+    for (Id id : reachable(a, m.body)) ++members[id];
+  Id best = kNone;
+  for (auto [id, count] : members) {
+    const Node& n = a[id];
+    if (count < 2 || !is_float(n.type) || is_read(n.op) || n.op == Op::constant || n.free_axes().empty()) continue;
+    // A vector of the tile, not a scalar of a row: those are hoisted out of loops anyway.
+    bool inner = std::ranges::any_of(n.free_axes(), [&](Id x) { return spec.axes.at(x).shared < 0; }) || fills_a_loop(spec, id);
+    const bool made = maker_of(spec, id) < spec.members.size();
+    if (!inner || !costs_at_least(a, id, made ? kReadAgain_ps : kSharedInTile_ps) || in_one_loop(spec, id)) continue;
+    if (best == kNone || evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best)) best = id;
+  }
+  return best;
+}
+
+// A temporary of the tile.
+SpecMember temporary(KernelSpec& spec, Id id) {
+  Arena& a = *spec.arena;
+  SpecTensor t;
+  t.original = kInternal;
+  t.type = a[id].type;
+  SpecMember made;
+  made.left = layout(spec, a[id].free_axes());
+  made.body = id;
+  made.condition = a.boolean(true);
+  for (size_t i = 0; i < made.left.size(); ++i) {
+    t.shape.push_back(spec.axes.at(made.left[i]).extent);
+    t.groups.emplace_back(static_cast<int>(i), static_cast<int>(i));
+    t.steps.push_back(1);
+  }
+  made.tensor = static_cast<uint32_t>(spec.tensors.size());
+  spec.tensors.push_back(t);
+  return made;
+}
+
+}  // namespace
+
+void share_expensive(KernelSpec& spec) {
+  Arena& a = *spec.arena;
+  for (int round = 0; round < 8; ++round) {
+    Id shared = find_shared(spec);
+    if (shared == kNone) return;
+    auto computes = [&](const SpecMember& m) { return std::ranges::binary_search(reachable(a, m.body), shared); };
+    const size_t maker = maker_of(spec, shared);
+    size_t first = static_cast<size_t>(std::ranges::find_if(spec.members, computes) - spec.members.begin());
+    if (maker < spec.members.size()) {  // others may read it already, so it moves only forward
+      std::rotate(spec.members.begin() + static_cast<std::ptrdiff_t>(first), spec.members.begin() + static_cast<std::ptrdiff_t>(maker),
+                  spec.members.begin() + static_cast<std::ptrdiff_t>(maker) + 1);
+    } else {
+      SpecMember made = temporary(spec, shared);
+      spec.members.insert(spec.members.begin() + static_cast<std::ptrdiff_t>(first), std::move(made));
+    }
+    const SpecMember& made = spec.members[first];
+    Id read = a.read(made.tensor, a[shared].type, made.left);
+    for (size_t i = first + 1; i < spec.members.size(); ++i)
+      if (SpecMember& m = spec.members[i]; computes(m)) m.body = substitute(a, m.body, {{shared, read}});
+  }
+}
+
+}  // namespace xhat::runtime

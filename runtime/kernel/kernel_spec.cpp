@@ -1,0 +1,451 @@
+#include "runtime/kernel/kernel_spec.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "expr/core/reduction_order.h"
+#include "expr/index/size_limits.h"
+#include "expr/index/affine.h"
+#include "expr/rules/simplify.h"
+#include "fusion/relations/scatter.h"
+
+namespace xhat::runtime {
+namespace {
+
+bool is_narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
+bool is_comparison(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
+
+struct Builder {
+  const Program& p;
+  const Kernel& k;
+  const DimValues& sizes;
+  const std::vector<bool>& dense;
+  enum class Scatters : uint8_t { all, words, none } scatters = Scatters::all;  // the others are sums with a condition
+  KernelSpec spec = {};
+  std::unordered_map<TensorId, uint32_t> local = {};
+  std::vector<Id> class_axis = {};
+  std::unordered_map<Id, uint32_t> size_values = {};  // by constant: the tensor
+  std::set<Id> batch_dims = {};
+
+  Arena& arena() { return *spec.arena; }
+
+  uint32_t tensor(TensorId t) {
+    auto [it, fresh] = local.emplace(t, static_cast<uint32_t>(spec.tensors.size()));
+    if (fresh) {
+      SpecTensor s;
+      s.original = t;
+      s.type = p.tensors[t].type;
+      s.shape = shape_of(p, t, sizes);
+      for (int i = 0; i < static_cast<int>(s.shape.size()); ++i) s.groups.emplace_back(i, i);
+      s.steps.assign(s.shape.size(), 1);
+      s.dense = dense[t];
+      spec.tensors.push_back(s);
+    }
+    return it->second;
+  }
+
+  [[noreturn]] void unknown_range(Id axis) const {
+    throw Error(p.name + ": the kernel of " + k.name + " runs over axis " + p.arena->name(axis) +
+                ", whose range has no bounds that are known before it runs, or bounds beyond 2^40; bound it, as in " + p.arena->name(axis) +
+                " in 0..clamp(…, 0, N)");
+  }
+
+  [[noreturn]] void too_many_steps(Id axis, const Definition& d, int64_t steps) const {
+    throw Error(p.name + ": axis " + p.arena->name(axis) + " of " + p.tensors[d.target()].name + " takes " + std::to_string(steps) +
+                " values" + (sizes.empty() ? "" : " with " + dims_text(sizes)) + "; kernels take up to 2^31-1 steps. make two axes of it");
+  }
+
+  Id axis_of(const Replacements& axes, Id axis) const {
+    auto it = axes.find(axis);
+    if (it == axes.end()) unknown_range(axis);  // of a reduction that could not be lifted
+    return it->second;
+  }
+
+  // f16 and bf16 are how numbers are stored; kernels compute in f32. What is compared is rounded first, for the other side
+  // may have been stored (a maximum, and what it was taken of).
+  Id rounded(DType type, Id id) {
+    if (!is_narrow(type) || is_rounded(type, arena()[id])) return id;
+    return arena().cast(DType::f32, arena().cast(type, id));
+  }
+
+  // Widened from the narrow type, and no temporary of this kernel, which is not rounded (uses()).
+  bool is_rounded(DType type, const Node& n) {
+    if (n.op != Op::cast || arena()[n.arg(0)].type != type) return false;
+    const Node& narrow = arena()[n.arg(0)];
+    return !is_read(narrow.op) || !is_made_here(spec.tensors[narrow.symbol].original);
+  }
+
+  bool is_made_here(TensorId t) const {
+    return std::ranges::any_of(k.members, [&](const Member& m) { return p.body.definitions[m.definition].target() == t; });
+  }
+
+  // What a batch size decides as a number and not as an index (mean's divisor) is an input of the kernel: the code need not
+  // know it.
+  Id size_value(Id expression) {
+    Id constant = simplify(arena(), expression);
+    const Node n = arena()[constant];
+    if (n.op != Op::constant) return expression;
+    auto [it, fresh] = size_values.emplace(constant, static_cast<uint32_t>(spec.tensors.size()));
+    if (fresh) {
+      SpecTensor s;
+      s.original = kInternal;
+      s.type = n.type;
+      s.value = n.value;
+      spec.tensors.push_back(s);
+    }
+    return arena().read(it->second, n.type, {});
+  }
+
+  // Whether the read, copied to these indices, would touch memory that is not there. A kernel reads in all branches of its conditions, at
+  // indices that it clamps, and a tensor without elements has no place to clamp them to. Loops over nothing are not run.
+  bool reads_nothing(TensorId t, std::span<const Id> indices) {
+    auto none = [](int64_t extent) { return extent <= 0; };
+    auto in_loop_over_nothing = [&](Id index) {
+      return std::ranges::any_of(arena()[index].free_axes(), [&](Id x) { return none(spec.axes.at(x).extent); });
+    };
+    return std::ranges::any_of(shape_of(p, t, sizes), none) && std::ranges::none_of(indices, in_loop_over_nothing);
+  }
+
+  // What such a read gives: what `else` says, or anything where no value of it is used.
+  Id value_of_nothing(const Node& read, Id otherwise) {
+    if (read.op == Op::read_or) return is_narrow(read.type) ? arena().cast(read.type, otherwise) : otherwise;
+    if (read.type == DType::boolean) return arena().boolean(false);
+    return is_float(read.type) ? arena().constant(is_narrow(read.type) ? DType::f32 : read.type, 0) : arena().integer(0, read.type);
+  }
+
+  // Copies an expression of the program, filling in sizes and renaming axes.
+  Id copy(Id root, const Replacements& axes) {
+    const Arena& from = *p.arena;
+    std::unordered_map<Id, Id> done;
+    std::unordered_map<Id, bool> of_sizes;  // expressions of sizes and numbers alone; true: of a batch's
+    auto handed_on = [&](Id x) {
+      auto it = of_sizes.find(x);
+      return it != of_sizes.end() && it->second && is_float(from[x].type) ? size_value(done.at(x)) : done.at(x);
+    };
+    std::vector<Id> args;
+    for (Id id : reachable(from, root)) {
+      const Node& n = from[id];
+      bool sizes_alone = n.op != Op::axis && !is_read(n.op) && !is_reduction(n.op) && n.op != Op::random, batch = batch_dims.contains(id);
+      for (Id x : n.args()) {
+        auto it = of_sizes.find(x);
+        sizes_alone = sizes_alone && it != of_sizes.end();
+        batch |= sizes_alone && it->second;
+      }
+      if (sizes_alone) of_sizes[id] = batch;
+      args.clear();
+      for (Id x : n.args()) args.push_back(sizes_alone ? done.at(x) : handed_on(x));
+      Id made = kNone;
+      if (n.op == Op::constant && is_narrow(n.type)) made = arena().constant(DType::f32, round_to(n.type, n.value));
+      else if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
+      else if (n.op == Op::axis) made = axis_of(axes, id);
+      else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
+      else if (is_read(n.op) && reads_nothing(n.symbol, std::span(args).first(read_indices(n).size())))
+        made = value_of_nothing(n, args.empty() ? kNone : args.back());
+      else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
+      else if (n.op == Op::read_or)
+        made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1),
+                               is_narrow(n.type) ? arena().cast(n.type, args.back()) : args.back());
+      else if (n.op == Op::select) made = arena().select(args[0], args[1], args[2]);
+      else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
+      else if (is_reduction(n.op)) unknown_range(n.arg(2));
+      else {
+        if (is_comparison(n.op) || n.op == Op::stop_gradient)
+          for (size_t i = 0; i < args.size(); ++i) args[i] = rounded(from[n.arg(i)].type, args[i]);
+        made = arena().apply(n.op, args);
+      }
+      if (is_narrow(n.type) && arena()[made].type == n.type) made = arena().cast(DType::f32, made);
+      done[id] = made;
+    }
+    // Sizes are numbers now.
+    return simplify(arena(), handed_on(root));
+  }
+
+  Id body(const Node& root, const Replacements& axes) {
+    Id made = copy(reduce_body(root), axes);
+    bool picks = root.op == Op::max || root.op == Op::min || root.op == Op::argmax || root.op == Op::argmin;
+    return picks ? rounded((*p.arena)[reduce_body(root)].type, made) : made;
+  }
+
+  // Both ends of the range move with other axes: walked from one of its beginnings, as far as it can reach.
+  struct Window {
+    Id first = kNone;
+    int64_t width = 0;
+    std::vector<Id> guards(Arena& a, Id value, Id begin, Id end) const {
+      std::vector<Id> all;
+      for (Id x : operands_of(a, begin, Op::maximum))
+        if (x != first) all.push_back(a.binary(Op::le, x, value));
+      for (Id x : operands_of(a, end, Op::minimum))
+        if (!provably_equal(a, x, a.add(first, a.integer(width)))) all.push_back(a.binary(Op::lt, value, x));
+      return all;
+    }
+  };
+
+  std::optional<Window> window(Id begin, Id end, const SpecMember& s) {
+    std::vector<AxisRange> around;
+    for (const auto* list : {&s.left, &s.reduced})
+      for (Id x : *list) around.push_back({x, arena().integer(0), arena().integer(spec.axes.at(x).extent)});
+    std::optional<Window> best;
+    for (Id b : operands_of(arena(), begin, Op::maximum))
+      for (Id e : operands_of(arena(), end, Op::minimum)) {
+        if (arena()[b].axes_count == 0) continue;
+        auto width = largest_difference(arena(), e, b, around);
+        if (width && *width >= 0 && (!best || *width < best->width)) best = Window{b, *width};
+      }
+    return best;
+  }
+
+  void note_dims(Id axis, const AxisRange& range) {
+    bool fixed = (*p.arena)[range.begin].op == Op::constant && (*p.arena)[range.end].op == Op::constant;
+    if (!fixed) spec.axes.at(axis).fixed = false;
+  }
+
+  void member(const Member& m) {
+    const Definition& d = p.body.definitions[m.definition];
+    const Node& root = (*p.arena)[d.body];
+    SpecMember s;
+    s.tensor = tensor(d.target());
+    Replacements axes;
+    for (size_t i = 0; i < d.axes.size(); ++i) {
+      Id axis = class_axis[static_cast<size_t>(m.left[i])];
+      axes[d.axes[i].axis] = axis;
+      s.left.push_back(axis);
+      note_dims(axis, d.axes[i]);
+    }
+    if (!is_reduction(root.op)) {
+      s.body = copy(d.body, axes);
+      s.condition = arena().boolean(true);
+      spec.members.push_back(std::move(s));
+      return;
+    }
+    s.op = root.op;
+    std::vector<Id> guards;
+    bool windows = false;
+    auto reduced = reduce_axes(root);
+    for (size_t i = 0; i < reduced.size(); ++i) {
+      // Ranges become [0, extent): windows as they are, others shifted by their smallest begin; guarded where they depend on
+      // other axes.
+      Id axis = class_axis[static_cast<size_t>(m.reduced[i])];
+      note_dims(axis, reduced[i]);
+      Id begin = copy(reduced[i].begin, axes), end = copy(reduced[i].end, axes);
+      int64_t low = spec.interval(begin).first, high = spec.interval(end).second;
+      SpecAxis& info = spec.axes.at(axis);
+      if (info.shared < 0 && arena()[begin].axes_count > 0 && arena()[end].axes_count > 0)
+        if (auto w = window(begin, end, s); w && w->width < high - low) {
+          Id value = arena().add(w->first, axis);
+          axes[reduced[i].axis] = value;
+          for (Id g : w->guards(arena(), value, begin, end)) guards.push_back(g);
+          info.extent = info.tile = w->width;
+          s.reduced.push_back(axis);
+          windows = true;
+          continue;
+        }
+      if (low == -KernelSpec::kFar || high == KernelSpec::kFar) unknown_range(reduced[i].axis);
+      if (high - low > kMostElements) too_many_steps(reduced[i].axis, d, high - low);
+      Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
+      axes[reduced[i].axis] = value;
+      if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
+      if (arena()[end].op != Op::constant) guards.push_back(arena().binary(Op::lt, value, end));
+      if (info.shared < 0) info.extent = info.tile = std::max<int64_t>(0, high - low);
+      s.reduced.push_back(axis);
+    }
+    Definition scattered = d;
+    bool may_scatter = scatters == Scatters::all || (scatters == Scatters::words && byte_size((*p.arena)[d.body].type) == 4);
+    if (auto scatter = may_scatter ? as_scatter(*p.arena, scattered) : std::nullopt) {
+      Replacements found;
+      for (auto [at, index] : scatter->targets) {
+        s.scatter.emplace_back(at, copy(index, axes));
+        found[d.axes[at].axis] = s.scatter.back().second;
+      }
+      Replacements inside = axes;
+      for (auto [axis, index] : found) inside[axis] = arena().to(DType::i64, index);
+      s.body = body(root, inside);
+      s.condition = copy(scatter->rest, inside);
+    } else {
+      s.body = body(root, axes);
+      s.condition = copy(reduce_condition(root), axes);
+    }
+    for (Id g : guards) s.condition = is_true(arena(), s.condition) ? g : arena().land(s.condition, g);
+    if (windows) {
+      s.body = simplify(arena(), with_collected_indices(arena(), s.body));
+      s.condition = simplify(arena(), with_collected_indices(arena(), s.condition));
+    }
+    spec.members.push_back(std::move(s));
+  }
+
+  void uses() {
+    for (SpecTensor& t : spec.tensors) {
+      bool made = std::ranges::any_of(spec.members, [&](auto& m) { return &spec.tensors[m.tensor] == &t; });
+      bool leaves = t.original != kInternal && std::ranges::find(k.results, t.original) != k.results.end();
+      t.use = !made ? SpecTensor::Use::input : leaves ? SpecTensor::Use::result : SpecTensor::Use::temporary;
+    }
+    for (const SpecMember& m : spec.members)
+      if (spec.across_tiles(m)) spec.tensors[m.tensor].use = SpecTensor::Use::partial;
+    // Partial results are rounded when they are put together. Every other tensor has its own type wherever it is kept, so that a sum
+    // in f16 has the same bits where it is a temporary (infer) and where it is stored (forward).
+    for (SpecTensor& t : spec.tensors)
+      if (is_narrow(t.type) && t.use == SpecTensor::Use::partial) t.type = DType::f32;
+  }
+};
+
+// Dims that are the slowest dimension wherever they are one.
+std::set<Id> batch_dims_of(const Program& p) {
+  std::set<Id> first, later;
+  for (const Tensor& t : p.tensors)
+    for (size_t i = 0; i < t.shape.size(); ++i)
+      for (Id id : reachable(*p.arena, t.shape[i]))
+        if ((*p.arena)[id].op == Op::dim) (i == 0 ? first : later).insert(id);
+  std::erase_if(first, [&](Id id) { return later.contains(id); });
+  return first;
+}
+
+}  // namespace
+
+Id with_collected_indices(Arena& a, Id root) {
+  std::unordered_map<Id, Id> done;
+  std::vector<Id> args;
+  for (Id id : reachable(a, root)) {
+    const Node n = a[id];
+    args.clear();
+    for (Id x : n.args()) args.push_back(done.at(x));
+    size_t places = is_read(n.op) ? read_indices(n).size() : is_comparison(n.op) ? args.size() : 0;
+    for (size_t i = 0; i < places; ++i)
+      if (a[args[i]].type == DType::i64) args[i] = collected(a, args[i]);
+    done[id] = a.with_args(id, args);
+  }
+  return done.at(root);
+}
+
+bool KernelSpec::across_tiles(const SpecMember& m) const {
+  return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole && !axes.at(x).in_order; });
+}
+
+Id KernelSpec::carried_over(const SpecMember& m) const {
+  auto carried = std::ranges::find_if(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole && axes.at(x).in_order; });
+  return carried == m.reduced.end() ? kNone : *carried;
+}
+
+int64_t KernelSpec::terms(const SpecMember& m) const {
+  int64_t n = 1;
+  for (Id x : m.reduced) n *= axes.at(x).in_tile();
+  return n;
+}
+
+bool KernelSpec::inside(const Node& read) const {
+  auto ids = read_indices(read);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    auto [low, high] = interval(ids[i]);
+    if (low < 0 || high >= tensors[read.symbol].shape[i]) return false;
+  }
+  return true;
+}
+
+int64_t KernelSpec::tiles() const {
+  int64_t n = 1;
+  for (Id x : shared) {
+    const SpecAxis& axis = axes.at(x);
+    n *= axis.kind() == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
+  }
+  return n;
+}
+
+namespace {
+
+void begin(Builder& b) {
+  const Kernel& k = b.k;
+  b.spec.name = k.name;
+  b.batch_dims = batch_dims_of(b.p);
+  b.spec.arena = std::make_shared<Arena>();
+  for (size_t c = 0; c < k.axes.size(); ++c) {
+    b.class_axis.push_back(b.arena().axis("a" + std::to_string(c)));
+    SpecAxis axis;
+    axis.extent = k.axes[c].extent;
+    axis.tile = std::max<int64_t>(1, k.axes[c].tile);
+    b.spec.axes[b.class_axis.back()] = axis;
+  }
+  for (size_t i = 0; i < k.shared.size(); ++i) {
+    Id axis = b.class_axis[static_cast<size_t>(k.shared[i])];
+    b.spec.axes.at(axis).shared = static_cast<int>(i);
+    b.spec.axes.at(axis).planned = {i};
+    b.spec.axes.at(axis).in_order = i + k.in_order >= k.shared.size();
+    b.spec.shared.push_back(axis);
+  }
+  for (const Member& m : k.members) b.member(m);
+}
+
+}  // namespace
+
+KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense) {
+  Builder b{p, k, sizes, dense};
+  begin(b);
+  b.spec.streams = k.streams;
+  b.spec.vectors = k.choice.vectors;
+  for (size_t c = 0; c < k.axes.size(); ++c)
+    if (const KernelAxis& axis = k.axes[c]; axis.of >= 0 && std::ranges::find(k.shared, axis.of) != k.shared.end())
+      tie_axis(b.spec, b.class_axis[c], b.class_axis[static_cast<size_t>(axis.of)], axis.each);
+  for (size_t c = 0; c < k.axes.size(); ++c)
+    if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
+  split_blocks(b.spec);
+  join_windows(b.spec);
+  settle_products(b.spec);
+  share_expensive(b.spec);
+  collapse(b.spec);
+  open_slowest(b.spec);
+  b.uses();
+  settle_baked(b.spec);
+  return std::move(b.spec);
+}
+
+namespace {
+
+// Whether a sum reads the same for many of its results along the axis.
+bool reuses_along(const KernelSpec& spec, Id x) {
+  const Arena& a = *spec.arena;
+  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    if (m.reduced.empty() || std::ranges::find(m.left, x) == m.left.end()) return false;
+    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+      return is_read(a[id].op) && !a[id].free_axes().empty() && !std::ranges::binary_search(a[id].free_axes(), x);
+    });
+  });
+}
+
+// Tiles are blocks of threads here, of which a large GPU runs some hundreds at once.
+void make_enough_tiles(KernelSpec& spec) {
+  constexpr int64_t kEnough = 264, kReused = 16, kManyResults = 16 << 10;
+  auto least = [&](Id x) {
+    for (const SpecMember& m : spec.members) {
+      if (std::ranges::find(m.reduced, x) == m.reduced.end()) continue;
+      int64_t results = 1;
+      for (Id l : m.left) results *= spec.axes.at(l).extent;
+      const bool whole = !combines_in_parts(m.op, spec.tensors[m.tensor].type);
+      if (whole || results > kManyResults) return spec.axes.at(x).tile;  // each tile leaves a row of them
+    }
+    return reuses_along(spec, x) ? kReused : 1;
+  };
+  while (spec.tiles() < kEnough) {
+    SpecAxis* largest = nullptr;
+    for (Id x : spec.shared) {
+      SpecAxis& axis = spec.axes.at(x);
+      if (axis.tile > least(x) && (!largest || axis.tile > largest->tile)) largest = &axis;
+    }
+    if (!largest) return;
+    largest->tile = (largest->tile + 1) / 2;
+  }
+}
+
+}  // namespace
+
+KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics) {
+  const std::vector<bool> dense(p.tensors.size(), true);
+  Builder b{p, k, sizes, dense, atomics ? Builder::Scatters::words : Builder::Scatters::none};
+  begin(b);
+  open_for_gpu(b.spec);
+  make_enough_tiles(b.spec);
+  share_expensive(b.spec);
+  collapse(b.spec);
+  b.uses();
+  give_counts(b.spec);
+  return std::move(b.spec);
+}
+
+}  // namespace xhat::runtime
