@@ -22,9 +22,8 @@ endif()
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
-elseif(label STREQUAL "core")
-  # The sanitizer's search for uses of stack memory after return takes a third of the time. Tests that compile kernels keep it in every run:
-  # Halide's compiler runs on a stack of its own, and there the sanitizer reports false overflows without it.
+else()
+  # The sanitizer's search for uses of stack memory after return takes half of the time.
   string(REPLACE "use_after_return=1" "use_after_return=0" environment "${environment}")
 endif()
 foreach(suite IN LISTS suites)

@@ -49,5 +49,16 @@ TEST(Ties, OfSumsThatAreRecomputed) {
                    {{"N", 9}, {"M", 20}, {"K", 300}}, {1, 2}, 1e-4);
 }
 
+// What is compared with the least of three sums in bf16 is these sums, although they are asked for by p, of which there are more.
+TEST(Ties, OfRoundedSumsThatAreAskedForUnderACondition) {
+  expect_agreement(R"(op half(a: bf16[P], s: bf16) -> (c) { c[p] = a[p] / (1 + sum(q: a[q]^2)) - s }
+op f(x: bf16[M], v: bf16[M]) -> (y) {
+  u[i] = v[i] * x[i]
+  t = half(2 * u, 0.5)
+  y[p in 0..N] = min(r in 0..3: sum(q in 0..1: 1 + t[r]))
+})",
+                   {{"M", 4}, {"N", 16}}, {1, 2, 3}, 0.13);
+}
+
 }  // namespace
 }  // namespace xhat

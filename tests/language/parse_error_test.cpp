@@ -176,6 +176,16 @@ TEST(ParseErrorTest, ShowsLineAndCaret) {
   EXPECT_STREQ(Error("no name", {1, 2}).located("", "text").what(), "1:2: error: no name\ntext\n ^");
 }
 
+TEST(ParseErrorTest, OfALongLineWhatStandsAroundThePlaceIsShown) {
+  const std::string line = std::string(500, 'a') + "?" + std::string(500, 'b');
+  const std::string shown = Error("here", {1, 501}).located("", line).what();
+  EXPECT_EQ(shown, "1:501: error: here\n..." + std::string(80, 'a') + "?" + std::string(79, 'b') + "...\n" + std::string(83, ' ') + "^");
+  const std::string first = Error("here", {1, 1}).located("", line).what();
+  EXPECT_EQ(first, "1:1: error: here\n" + std::string(160, 'a') + "...\n^");
+  const std::string last = Error("here", {1, 1001}).located("", line).what();
+  EXPECT_EQ(last, "1:1001: error: here\n..." + std::string(160, 'b') + "\n" + std::string(162, ' ') + "^");
+}
+
 TEST(ParseLimitTest, ChainsHaveNoLimit) {
   constexpr size_t kTerms = 100'000;
   const std::string chains[] = {

@@ -155,5 +155,35 @@ TEST(Lift, BeforeGatherEquationsStay) {
   EXPECT_NE(print(q).find("grad_x[n in 0..N] = sum(i: w[i] * dy[i+n])"), std::string::npos) << print(q);
 }
 
+// A sum that is defined for some p alone, and needed under a condition that keeps p among them, is read: what is compared with its
+// values is its values.
+TEST(Lift, UnderAConditionADefinitionIsReadThatIsSmaller) {
+  const struct {
+    const char *text, *read;
+  } cases[] = {
+      {"op f(x: f32[N,K]) -> (m, y) { s[r in 0..2] = sum(k: x[r,k else 0]); m = min(r: s[r]);\n"
+       "  y[p in 0..N] = if p < 2 then (if sum(k: x[p,k else 0]) == m then 1 else 0) else f32(2) }",
+       "s[p else 0] == m"},
+      {"op f(x: f32[N,K]) -> (m, y) { s[r in 0..N] = sum(k: x[r,k]); m = max(r: s[r]);\n"
+       "  y[p in 0..N] = if p < 2 then (if sum(k: x[p,k]) == m then 1 else 0) else f32(2) }",
+       "s[p] == m"},
+      {"op f(x: f32[N,M,K]) -> (m, y) { s[r in 0..N, q in 0..3] = prod(k: x[r,q,k else 1]); m = max(r, q: s[r,q]);\n"
+       "  y[p in 0..N, q in 0..M] = if q < 3 then (if prod(k: x[p,q,k]) == m then 1 else 0) else f32(2) }",
+       nullptr},  // another body
+  };
+  for (const auto& c : cases) {
+    Program p = parse_op(c.text), q = inline_injective(p);
+    verify(q);
+    if (c.read) EXPECT_NE(print(q).find(c.read), std::string::npos) << print(q);
+    else EXPECT_EQ(print(q).find("s[p"), std::string::npos) << print(q);
+    for (const DimValues& sizes : {DimValues{{"N", 1}, {"K", 3}, {"M", 1}}, DimValues{{"N", 5}, {"K", 2}, {"M", 4}}}) {
+      DimValues dims;
+      for (const std::string& name : free_dims(p)) dims[name] = sizes.at(name);
+      const Arrays data = random_data(p, dims, 3);
+      EXPECT_EQ(testing::difference(evaluate_on(p, data, dims), evaluate_on(q, data, dims), 0), "") << print(q);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xhat
