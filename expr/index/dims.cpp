@@ -13,8 +13,6 @@
 namespace xhat {
 namespace {
 
-using Linear = LinearExtent;
-
 // Sums, differences and products of extents: the result is false if it leaves 64 bits.
 bool computed(Op op, int64_t x, int64_t y, int64_t& result) {
   switch (op) {
@@ -26,11 +24,11 @@ bool computed(Op op, int64_t x, int64_t y, int64_t& result) {
   }
 }
 
-std::optional<Linear> combine(Op op, const Linear& x, const Linear& y) {
-  Linear r;
+std::optional<LinearExtent> combine(Op op, const LinearExtent& x, const LinearExtent& y) {
+  LinearExtent r;
   if (op == Op::mul) {
     if (x.factor != 0 && y.factor != 0) return std::nullopt;
-    const Linear& l = x.factor != 0 ? x : y;
+    const LinearExtent& l = x.factor != 0 ? x : y;
     int64_t c = x.factor != 0 ? y.offset : x.offset;
     r.dim = l.dim;
     if (!computed(op, l.factor, c, r.factor) || !computed(op, l.offset, c, r.offset)) return std::nullopt;
@@ -45,13 +43,13 @@ std::optional<Linear> combine(Op op, const Linear& x, const Linear& y) {
 }  // namespace
 
 std::optional<LinearExtent> linear_form(const Arena& a, Id extent) {
-  std::unordered_map<Id, std::optional<Linear>> form;
+  std::unordered_map<Id, std::optional<LinearExtent>> form;
   for (Id id : reachable(a, extent)) {
     const Node& n = a[id];
-    std::optional<Linear> f;
+    std::optional<LinearExtent> f;
     if (n.op == Op::constant && n.type != DType::boolean && is_integer(n.type))
-      f = Linear{kNone, 0, n.integer};
-    if (n.op == Op::dim) f = Linear{id, 1, 0};
+      f = LinearExtent{kNone, 0, n.integer};
+    if (n.op == Op::dim) f = LinearExtent{id, 1, 0};
     if (n.op == Op::cast) f = form[n.arg(0)];
     if (n.op == Op::neg)
       if (auto x = form[n.arg(0)]) f = combine(Op::sub, {}, *x);
