@@ -1,7 +1,7 @@
 // Choices of the kernel planner with and without: axes tied to others, sums carried from tile to tile, moments of parts (docs/design.md,
 // "Kernels").
 //
-//     build/bench/xhat_bench --benchmark_filter='ties/|in_order/|moments/'
+//     build/bench/xhat_bench --benchmark_filter='ties/|sequential/|moments/'
 //
 // Calls alternate. without_ms, with_ms: the least times.
 #include <memory>
@@ -26,9 +26,9 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> table = {
       {"ties", "group_norm", {{"N", 16}, {"G", 8}, {"H", 64}, {"W", 96}}, {Phase::forward, Phase::backward}, &FusionOptions::tie_groups},
       {"ties", "group_norm", {{"N", 8}, {"G", 32}, {"H", 64}, {"W", 64}}, {Phase::forward, Phase::backward}, &FusionOptions::tie_groups},
-      {"in_order", "attention", {{"B", 4}, {"H", 8}, {"S", 256}, {"T", 256}, {"D", 64}}, {Phase::backward}, &FusionOptions::carry_sums},
-      {"in_order", "attention", {{"B", 4}, {"H", 8}, {"S", 1024}, {"T", 1024}, {"D", 64}}, {Phase::backward}, &FusionOptions::carry_sums},
-      {"moments", "batch_norm_train", {{"N", 32}, {"C", 64}, {"H", 112}, {"W", 112}}, {Phase::forward}, &FusionOptions::split_moments},
+      {"sequential", "attention", {{"B", 4}, {"H", 8}, {"S", 256}, {"T", 256}, {"D", 64}}, {Phase::backward}, &FusionOptions::carry_sums},
+      {"sequential", "attention", {{"B", 4}, {"H", 8}, {"S", 1024}, {"T", 1024}, {"D", 64}}, {Phase::backward}, &FusionOptions::carry_sums},
+      {"moments", "batch_norm_train", {{"N", 32}, {"C", 64}, {"H", 112}, {"W", 112}}, {Phase::forward}, &FusionOptions::variance_by_chunks},
   };
   return table;
 }

@@ -23,7 +23,7 @@ using Json = nlohmann::ordered_json;
 using Phase = CompiledOp::Phase;
 
 constexpr double kBudgetMs = 3000;  // for all samples together
-constexpr int kFewest = 5, kMost = 200;
+constexpr int kMin = 5, kMax = 200;
 // By which a direction must be faster unfused before it is said: least times of two runs of the same code differ by a few percent.
 constexpr double kWorthSaying = 1.1;
 Json json(const Times& t) { return {{"min", t.least()}, {"median", t.median()}}; }
@@ -95,7 +95,7 @@ class Bench {
       round += timers[i]->sample();
       timers[i]->times.ms.clear();
     }
-    double fit = std::clamp(kBudgetMs / std::max(round, 1e-3), double{kFewest}, double{kMost});
+    double fit = std::clamp(kBudgetMs / std::max(round, 1e-3), double{kMin}, double{kMax});
     repeats_ = c_.repeats > 0 ? c_.repeats : static_cast<int>(fit);
     progress_.show(fmt::format("timing, {} rounds", repeats_));
     for (int i = 0; i < repeats_; ++i) {

@@ -23,7 +23,7 @@ namespace {
 
 // More threads than a machine runs at a time only wait for each other; a few times as many are good for trying that nothing depends on
 // their number.
-constexpr int kMostThreadsPerCore = 4, kMostThreads = 64;
+constexpr int kMaxThreadsPerCore = 4, kMaxThreads = 64;
 
 const char kPricesHelp[] =
     "JSON with any of these prices, in picoseconds (default: the fixed reference table):\n"
@@ -264,7 +264,7 @@ void settle(Command& c) {
   if (gpu && c.name != "run" && c.name != "check" && c.name != "bench" && c.name != "explain")
     not_yet("xhat " + c.name + " for target " + c.target + "; run, check, bench and explain take it");
   if (c.name != "calibrate") give_back_file(c);
-  const int here = runtime::threads_or_all(), most = std::max(kMostThreads, kMostThreadsPerCore * here);
+  const int here = runtime::threads_or_all(), most = std::max(kMaxThreads, kMaxThreadsPerCore * here);
   if (c.threads > most)
     throw UsageError(fmt::format("--threads {}: this machine runs {} at a time; {} are the most that are started", c.threads, here, most));
 }

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 #include "ad/forward/jvp.h"
 #include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"

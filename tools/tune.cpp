@@ -27,7 +27,7 @@ namespace {
 using Phase = CompiledOp::Phase;
 
 constexpr double kNoise = 0.03;
-constexpr int kFewestRounds = 5, kMostRounds = 50;
+constexpr int kMinRounds = 5, kMaxRounds = 50;
 // After these rounds a variant that is far from the best with every kernel is given up.
 constexpr int kFirstRounds = 3;
 constexpr double kFar = 1.15;
@@ -263,7 +263,7 @@ class Tune {
       prepare(variants[v], phase);
       running[v] = true;
     }
-    for (int round = 1; round <= kMostRounds && !interrupted && (round <= kFewestRounds || time_left()); ++round) {
+    for (int round = 1; round <= kMaxRounds && !interrupted && (round <= kMinRounds || time_left()); ++round) {
       for (size_t v = 0; v < variants.size() && !interrupted; ++v) {
         if (!running[v]) continue;
         timer(*variants[v].op, phase).sample();
@@ -275,7 +275,7 @@ class Tune {
         for (size_t v = 1; v < variants.size(); ++v) running[v] = running[v] && may_win(least, v);
     }
     for (size_t v = 0; v < variants.size(); ++v) {
-      if (rounds[v] < kFewestRounds) least[v].assign(n, INFINITY);
+      if (rounds[v] < kMinRounds) least[v].assign(n, INFINITY);
       variants[v].op.reset();
     }
     return least;

@@ -11,7 +11,7 @@
 #include "ad/check/perturbed.h"
 #include "ad/check/slope.h"
 #include "ad/check/tangent_check.h"
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 #include "ad/forward/jvp.h"
 
 namespace xhat {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 #include "ad/common/expand_calls.h"
 
 namespace xhat {

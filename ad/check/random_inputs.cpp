@@ -7,7 +7,7 @@
 #include <random>
 #include <unordered_map>
 
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 
 namespace xhat {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_set>
 
 #include "ad/common/contribution.h"
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 
 namespace xhat {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 #include "ad/common/expand_calls.h"
 
 namespace xhat {

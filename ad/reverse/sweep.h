@@ -6,7 +6,7 @@
 // sum(j: dy[i,j]*x[i,j]) and f' is evaluated once per i. Conditions (select branches, reduction conditions)
 // travel beside the value, see guards.h.
 #pragma once
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 
 namespace xhat {
 

@@ -12,7 +12,7 @@ namespace xhat::bench::hand {
 
 constexpr auto kStep = static_cast<int64_t>(kLanes);
 constexpr int64_t kTile = 16384;                  // elements, 64 kB
-constexpr int64_t kMostColumns = 4096;            // of a row that is kept on the stack
+constexpr int64_t kMaxColumns = 4096;            // of a row that is kept on the stack
 constexpr int64_t kStreamed = int64_t{32} << 20;  // bytes of a call from which on results go past the cache
 
 // Threads take the next one when they are done; what they wrote past the cache is there when all are.

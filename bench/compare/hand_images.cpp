@@ -17,7 +17,7 @@ void blur(const Tensor& x, const Tensor& y) {
   const int64_t bands = (height + band - 1) / band;
   streamed(8 * x.size(), [&](auto stream) {
     tiles(images * bands, [&](int64_t tile) {
-      alignas(64) float sums[kMostColumns + 2 * kLanes];
+      alignas(64) float sums[kMaxColumns + 2 * kLanes];
       float* column = sums + kLanes;
       column[-1] = column[width] = 0;
       const float* image = x.data + tile / bands * height * width;
@@ -36,7 +36,7 @@ void blur(const Tensor& x, const Tensor& y) {
 void box_blur3x3(TensorOp& op) {
   Tensor x = op.input("x"), y = op.output("y", x.shape), dy = op.cotangent("y"), dx = op.gradient("x");
   whole_vectors({x.columns()});
-  if (x.columns() > kMostColumns) throw Skip("rows longer than the stack's");
+  if (x.columns() > kMaxColumns) throw Skip("rows longer than the stack's");
   op.forward = [=] { blur(x, y); };
   op.backward = [=] { blur(dy, dx); };
 }

@@ -34,12 +34,12 @@ void softmax(TensorOp& op) {
   Tensor dy = op.cotangent("y"), dx = op.gradient("x");
   const int64_t n = x.columns();
   whole_vectors({n});
-  if (n > kMostColumns) throw Skip("rows longer than the stack's");
+  if (n > kMaxColumns) throw Skip("rows longer than the stack's");
   op.saves({"y"});
   op.forward = [=] {
     streamed(8 * x.size(), [&](auto stream) {
       rows(x.rows(), [&](int64_t r) {
-        alignas(64) float e[kMostColumns];
+        alignas(64) float e[kMaxColumns];
         const float* in = x.data + r * n;
         V m = set(most_of(in, n));
         V s = sum_of(n, [&](int64_t i) {

@@ -19,11 +19,11 @@ namespace xhat::bench {
 namespace {
 
 constexpr double kLongCall = 0.5;   // seconds: a call this long needs no uncounted one before it
-constexpr double kMostCalls = 1000;  // in a sample
+constexpr double kMaxCalls = 1000;  // in a sample
 
 int calls(double seconds, double min_ms) {
   double ms = std::max(seconds * 1e3, 1e-6);
-  return ms >= min_ms ? 1 : static_cast<int>(std::min(kMostCalls, std::ceil(min_ms / ms)));
+  return ms >= min_ms ? 1 : static_cast<int>(std::min(kMaxCalls, std::ceil(min_ms / ms)));
 }
 
 // An op between load and drop.

@@ -26,7 +26,7 @@ void keep_shared(std::vector<Id>& list, const std::vector<Id>& other) {
 
 class EmptySums {
  public:
-  explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_), deciding_(deciding(p)) {
+  explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_), deciding_(feeds_control(p)) {
     for (const Precondition& c : p.preconditions) preconditions_.push_back(c.condition);
     for (const Definition& d : p_.body.definitions)
       if (!d.is_call() && a_[d.body].op == Op::sum) sums_[d.target()] = &d;

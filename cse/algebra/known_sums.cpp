@@ -156,8 +156,8 @@ std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, 
 }
 
 // sum(j: p[i,j]*dp[i,j]) with dp[i,j] = sum(d: do[i,d]*v[j,d]) and an output o[i,d] = sum(j: p[i,j]*v[j,d]) is
-// sum(d: do[i,d]*o[i,d]): no more sums, but of what is there before dp is. Which has more terms is not known here, so
-// this is done only where the terms are work (p is an exp) beside reading them.
+// sum(d: do[i,d]*o[i,d]): as many sums, which can be computed before dp. Which of the two has more terms is not known here, so the
+// sum is replaced only if its terms take work beside reading them (p is an exp).
 std::optional<std::pair<Product, Sum>> KnownSums::regrouped(const Product& body, const Sum& s) {
   if (!is_true(a_, s.condition)) return std::nullopt;
   if (evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;

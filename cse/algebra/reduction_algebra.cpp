@@ -12,8 +12,8 @@
 namespace xhat {
 namespace {
 
-constexpr size_t kMostTerms = 32;   // of a product multiplied out for a proof
-constexpr int kMostSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
+constexpr size_t kMaxTerms = 32;   // of a product multiplied out for a proof
+constexpr int kMaxSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
 
 class Simplifier {
  public:
@@ -74,12 +74,12 @@ std::vector<Definition> Simplifier::by_level() const {
 // Zero, or one product of atoms that are no sums.
 bool Simplifier::single_term(const Product& value) {
   if (value.is_zero()) return true;
-  auto terms = tree_.expand(value, kMostTerms);
+  auto terms = tree_.expand(value, kMaxTerms);
   return terms && terms->size() <= 1;
 }
 
 std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int splits) {
-  auto terms = tree_.expand(body, kMostTerms);
+  auto terms = tree_.expand(body, kMaxTerms);
   if (!terms || terms->size() < 2) return std::nullopt;
   std::vector<Product> values;
   for (const Product& t : *terms) {
@@ -90,7 +90,7 @@ std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int
   Product sum = tree_.add(s.type, values);
   if (!sum.is_zero()) {
     // What is left may cancel only once sums inside it are multiplied out.
-    auto open = tree_.expand(sum, kMostTerms);
+    auto open = tree_.expand(sum, kMaxTerms);
     if (open && open->size() <= 1) sum = open->empty() ? Product{0, {}} : (*open)[0];
   }
   if (!single_term(sum)) return std::nullopt;
@@ -190,7 +190,7 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   auto with_outside = [&](const Product& v) { return tree_.multiply(outside, v); };
   if (!s.bound.empty() && !inside.is_number()) {
     if (auto v = sums_.known(inside, s)) return with_outside(*v);
-    if (splits < kMostSplits) {
+    if (splits < kMaxSplits) {
       if (auto v = proved(inside, s, splits)) return with_outside(*v);
       if (auto v = split(inside, s, create, splits)) return with_outside(*v);
     }
@@ -201,9 +201,9 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
     Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
     return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
-  if (splits < kMostSplits) {
-    if (auto v = sums_.in_parts(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
-    if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMostSplits));
+  if (splits < kMaxSplits) {
+    if (auto v = sums_.in_parts(inside, s)) return with_outside(total(v->first, v->second, true, kMaxSplits));
+    if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMaxSplits));
   }
   return with_outside(create_sum(inside, s));
 }
@@ -332,7 +332,7 @@ void name_after_gradients(Program& p) {
 }
 
 Program Simplifier::run() {
-  deciding_ = deciding(p_);
+  deciding_ = feeds_control(p_);
   for (const Definition& d : p_.body.definitions)
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);

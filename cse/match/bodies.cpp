@@ -106,7 +106,7 @@ bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding
   return true;
 }
 
-std::set<TensorId> deciding(const Program& p, Through through) {
+std::set<TensorId> feeds_control(const Program& p, Through through) {
   const Arena& a = *p.arena;
   std::set<TensorId> found;
   std::vector<TensorId> open;

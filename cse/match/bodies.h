@@ -58,7 +58,7 @@ bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding
 // stand in a condition, an argmax, or a cast to integers. In the backward these keep their bits: a tie found by x == max(x)
 // is lost if either side is computed in another order. Through maps: not what reductions are made of.
 enum class Through : uint8_t { everything, maps };
-std::set<TensorId> deciding(const Program& p, Through through = Through::everything);
+std::set<TensorId> feeds_control(const Program& p, Through through = Through::everything);
 
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);

@@ -8,8 +8,8 @@
 namespace xhat {
 namespace {
 
-constexpr int kMostSteps = 20000;  // then the answer is "no match": a share is missed, nothing breaks
-constexpr size_t kMostBindings = 16;
+constexpr int kMaxSteps = 20000;  // then the answer is "no match": a share is missed, nothing breaks
+constexpr size_t kMaxBindings = 16;
 
 }  // namespace
 
@@ -115,19 +115,19 @@ std::optional<Binding> Unifier::atoms(Id pattern, Id target, const Binding& from
 std::vector<Binding> Unifier::products(const Product& pattern, const Product& target) {
   Search search(*this, {});
   if (!search.factors(pattern.factors, target.factors, true)) return {};
-  return search.solve(kMostBindings);
+  return search.solve(kMaxBindings);
 }
 
 std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::span<const Factor> target,
                                         const Binding& from) {
   Search search(*this, from);
   if (!search.factors(pattern, target, false)) return {};
-  return search.solve(kMostBindings);
+  return search.solve(kMaxBindings);
 }
 
 std::vector<Binding> Unifier::Search::solve(size_t wanted) {
   std::vector<Binding> found;
-  for (int steps = 0; steps < kMostSteps; ++steps) {
+  for (int steps = 0; steps < kMaxSteps; ++steps) {
     bool holds = true;
     if (top_ == kBottom) {
       Binding whole = binding_;

@@ -10,8 +10,8 @@
 namespace xhat {
 namespace {
 
-constexpr int kMostRounds = 3;         // of reading outputs
-constexpr size_t kMostProducts = 10000;  // compared on either side; larger ops share what comes first
+constexpr int kMaxRounds = 3;         // of reading outputs
+constexpr size_t kMaxProducts = 10000;  // compared on either side; larger ops share what comes first
 
 // Products of which one is as good as the other.
 std::vector<Id> identity(const Product& p, const std::vector<AxisRange>& scope) {
@@ -33,7 +33,7 @@ class Optimizer {
                  [this](const Product& before, const Product& after) { return keeps_digits(before, after); },
                  {dropped.begin(), dropped.end()}),
         accuracy_(p_, tree_),
-        deciding_(deciding(p)),
+        deciding_(feeds_control(p)),
         dropped_(dropped.begin(), dropped.end()),
         save_reads_(save_reads) {}
 
@@ -50,7 +50,7 @@ class Optimizer {
   // Another program over the same arena: what is known of expressions stays.
   void turn_to(const Program& p) {
     p_ = p;
-    deciding_ = deciding(p);
+    deciding_ = feeds_control(p);
     accuracy_.forget();
   }
 
@@ -149,7 +149,7 @@ void Optimizer::collect_parts(const Forward& f) {
   std::vector<Product> open = {f.form};
   std::set<Id> seen;
   for (size_t i = 0; i < open.size(); ++i) {
-    if (parts_.size() == kMostProducts) {
+    if (parts_.size() == kMaxProducts) {
       complete_ = false;
       return;
     }
@@ -245,7 +245,7 @@ Program Optimizer::reuse(const std::vector<TensorId>& stored) {
   }
   if (!branches.empty()) reuse_selects(branches);
   // What is left of s*(1-s) once its inner s is read may pay only then.
-  for (int round = 0; round < kMostRounds && fold_everywhere(values); ++round) {
+  for (int round = 0; round < kMaxRounds && fold_everywhere(values); ++round) {
   }
   return p_;
 }
@@ -313,7 +313,7 @@ std::vector<BackwardPart> Optimizer::backward_products() {
       for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
     auto add = [&](const Product& p) {
       if (p.is_number() || !met.insert(identity(p, scope)).second) return;
-      if (found.size() < kMostProducts)
+      if (found.size() < kMaxProducts)
         found.push_back(sharing_.backward_part(p, scope));
       else
         complete_ = false;

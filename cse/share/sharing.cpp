@@ -11,7 +11,7 @@ namespace {
 // Below this a value is recomputed rather than stored: about one addition and one multiplication, less than
 // the read would cost.
 constexpr int64_t kWorthStoring_ps = 100;
-constexpr int kMostFolds = 8;          // occurrences of one value in one product, under different axes
+constexpr int kMaxFolds = 8;          // occurrences of one value in one product, under different axes
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
 const Factor* factor_of(const Product& p, Id atom) {
@@ -163,7 +163,7 @@ Product Sharing::fold(const Program& p, const Product& target, const std::vector
   auto all = [&](bool any_price) {
     Product result = target;
     for (const StoredValue& v : forms)
-      for (int i = 0; i < kMostFolds; ++i) {
+      for (int i = 0; i < kMaxFolds; ++i) {
         auto next = fold_once(p, result, v, scope, any_price);
         if (!next || (with_all_digits && !any_price && !keeps_digits_(result, *next))) break;
         result = std::move(*next);

@@ -68,9 +68,9 @@ class Forms {
 
   // y = scale*f + number for a bounded f, or exp: f is (y - number)/scale, and so on with f.
   void shifted_value(const Product& form, const Recipe& value) {
-    constexpr double kMostShift = 2;  // of f's scale; beyond, y does not have f's digits
+    constexpr double kMaxShift = 2;  // of f's scale; beyond, y does not have f's digits
     auto parts = shifted(form);
-    if (!parts || parts->rest.factors.size() != 1 || std::abs(parts->number) > kMostShift * std::abs(parts->scale)) return;
+    if (!parts || parts->rest.factors.size() != 1 || std::abs(parts->number) > kMaxShift * std::abs(parts->scale)) return;
     const Factor f = parts->rest.factors[0];
     Op op = a_[f.atom].op;
     bool inverse = f.halves == -2 && tree_.terms(f.atom);

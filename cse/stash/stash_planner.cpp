@@ -28,7 +28,7 @@ double nanoseconds(int64_t ps) {
   return ps == kNever ? std::numeric_limits<double>::infinity() : static_cast<double>(ps) / 1000;
 }
 
-constexpr int64_t kMostBytes = int64_t{1} << 60;  // of a tensor: sums of some are numbers still
+constexpr int64_t kMaxBytes = int64_t{1} << 60;  // of a tensor: sums of some are numbers still
 
 // At given sizes.
 class Planner {
@@ -87,7 +87,7 @@ Planner::Planner(PreparedStash prepared, const StashOptions& o, const DimValues&
     : prepared_(std::move(prepared)), p_(prepared_.program), a_(*p_.arena), o_(o),
       sizes_(p_, with(o.nominal, sizes), o.nominal_extent), priced_(p_, with(sizes, o.nominal), o.nominal_extent) {
   for (TensorId t = 0; t < p_.tensors.size(); ++t)
-    if (std::max(bytes(t, p_.tensors[t].type), bytes(priced_, t, p_.tensors[t].type)) > kMostBytes)
+    if (std::max(bytes(t, p_.tensors[t].type), bytes(priced_, t, p_.tensors[t].type)) > kMaxBytes)
       throw Error(fmt::format("op {}: {} has more than 2^60 bytes{}{}; no stash can be planned for such sizes", p_.name, p_.tensors[t].name,
                               sizes_.dims().empty() ? "" : " with ", dims_text(sizes_.dims())),
                   p_.tensors[t].pos);

@@ -38,7 +38,7 @@ std::set<TensorId> retained_in(const Program& p, const StashOptions& o) {
 std::set<TensorId> compared_in(const Program& p) {
   const Arena& a = *p.arena;
   std::set<TensorId> found;
-  std::set<TensorId> decide = deciding(p, Through::maps);
+  std::set<TensorId> decide = feeds_control(p, Through::maps);
   for (const Definition& d : p.body.definitions) {
     if (d.direction != Direction::forward || !is_reduction(a[d.body].op)) continue;
     bool extreme = a[d.body].op != Op::sum && a[d.body].op != Op::prod;
@@ -71,7 +71,7 @@ PreparedStash prepare_stash(const Program& p, const StashOptions& o) {
     made.all_shared = shared.all;
     made.compared = shared.compared;
   }
-  made.exact = deciding(made.program);
+  made.exact = feeds_control(made.program);
   return made;
 }
 

@@ -7,8 +7,8 @@ namespace {
 
 // Registers of all lanes should stay in the L2 cache, and one dispatch (about 10 ns) should serve many lanes.
 constexpr size_t kRegisterLanes = size_t{1} << 17;
-constexpr size_t kMostLanes = 256;
-constexpr size_t kFewestLanes = 16;
+constexpr size_t kMaxLanes = 256;
+constexpr size_t kMinLanes = 16;
 
 std::vector<int64_t> strides_of(std::span<const int64_t> shape) {
   std::vector<int64_t> strides(shape.size(), 1);
@@ -22,7 +22,7 @@ Machine::Machine(const Program& p, const Definition& d, const Code& code,
                  std::span<const Array* const> arrays, Array& target, Rounding rounding)
     : p_(p), d_(d), code_(code), arrays_(arrays), target_(target), declared_(rounding == Rounding::declared) {
   size_t wide = 1 + static_cast<size_t>(std::ranges::count_if(code.registers, &Register::lanes));
-  block_ = std::clamp(kRegisterLanes / wide, kFewestLanes, kMostLanes);
+  block_ = std::clamp(kRegisterLanes / wide, kMinLanes, kMaxLanes);
   size_t real_size = 0, integer_size = 0;
   for (const Register& r : code.registers) {
     size_t& size = is_float(r.type) ? real_size : integer_size;

@@ -7,7 +7,7 @@
 namespace xhat::affine {
 namespace {
 
-constexpr int kMostSplits = 8;  // of one question: an index of so many dimensions
+constexpr int kMaxSplits = 8;  // of one question: an index of so many dimensions
 
 // The axis at this place is q*divisor + r with q in 0..times and r in 0..divisor; below: of q*divisor + r, where its range ends
 // before the last multiple.
@@ -24,7 +24,7 @@ class Splitter {
 
   std::optional<OwnQuestion> run() {
     bool changed = false;
-    for (int i = 0; i < kMostSplits; ++i) {
+    for (int i = 0; i < kMaxSplits; ++i) {
       auto split = next();
       if (!split) break;
       apply(*split);

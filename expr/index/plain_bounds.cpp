@@ -21,7 +21,7 @@ class Inside {
     const int64_t k = l.terms.at(r.axis);
     // A max is at least each of its operands, a min at most.
     for (Id side : operands_of(a_, k > 0 ? r.begin : r.end, k > 0 ? Op::maximum : Op::minimum)) {
-      if (++tried_ > kMostTried) return false;
+      if (++tried_ > kMaxTried) return false;
       Linear bound = linear(a_, side), next = l;
       if (k < 0) bound.constant -= 1;
       next.terms.erase(r.axis);
@@ -32,7 +32,7 @@ class Inside {
   }
 
  private:
-  static constexpr int kMostTried = 64;
+  static constexpr int kMaxTried = 64;
 
   bool of_dims(const Linear& l) {
     if (plain(l)) return true;

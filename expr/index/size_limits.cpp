@@ -13,7 +13,7 @@ void check_elements(const Program& p, TensorId t, const DimValues& dims) {
   for (int64_t extent : shape) elements *= static_cast<double>(extent);
   const bool empty = std::ranges::find(shape, 0) != shape.end();
   const bool fits =
-      empty ? std::ranges::all_of(shape, [](int64_t e) { return e <= kMostElements; }) : elements <= static_cast<double>(kMostElements);
+      empty ? std::ranges::all_of(shape, [](int64_t e) { return e <= kMaxElements; }) : elements <= static_cast<double>(kMaxElements);
   if (fits) return;
   char count[32];
   std::snprintf(count, sizeof count, "%.15g", elements);
@@ -33,7 +33,7 @@ void check_kernel_sizes(const Program& p, const DimValues& dims) {
         if (a[id].op == Op::axis || is_read(a[id].op) || is_reduction(a[id].op)) return;  // its largest extent is found with the kernel
     int64_t extent = 0;
     const int64_t begin = evaluate_extent(a, r.begin, dims), end = evaluate_extent(a, r.end, dims);
-    if (end <= begin || (!__builtin_sub_overflow(end, begin, &extent) && extent <= kMostElements)) return;
+    if (end <= begin || (!__builtin_sub_overflow(end, begin, &extent) && extent <= kMaxElements)) return;
     throw op_error(p,
                    "axis " + a.name(r.axis) + " of " + p.tensor(d.target()).name + " runs from " + std::to_string(begin) + " to " +
                        std::to_string(end) + (dims.empty() ? "" : " with " + dims_text(dims)) +

@@ -7,7 +7,7 @@
 namespace xhat {
 
 // Kernels count elements and steps of loops with 32 bits.
-constexpr int64_t kMostElements = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxElements = std::numeric_limits<int32_t>::max();
 
 // Throws Error if the tensor has more elements than that.
 void check_elements(const Program& p, TensorId t, const DimValues& dims);

@@ -115,8 +115,8 @@ struct Expansion {
 };
 // Planning takes longer than a minute from some ten thousand definitions on. Ops that call others twice reach 2^30 in 30 levels, which
 // fits no memory. Calls are written out by recursion: a thousand levels take a tenth of a thread's stack.
-constexpr int64_t kMostDefinitions = 100'000;
-constexpr int kMostLevels = 1'000;
+constexpr int64_t kMaxDefinitions = 100'000;
+constexpr int kMaxLevels = 1'000;
 
 using Expansions = std::unordered_map<const Program*, Expansion>;
 
@@ -136,13 +136,13 @@ Expansion expansion_of(const Program& p, const Expansions& callees) {
 }
 
 void check_expansion(const ast::Op& op, const Expansion& e) {
-  if (e.definitions > kMostDefinitions)
+  if (e.definitions > kMaxDefinitions)
     throw Error(fmt::format("op {} with its calls written out has {} definitions; {} are the most. call fewer ops, or an op that takes "
                             "another dimension in place of several calls",
-                            op.name, e.definitions, kMostDefinitions),
+                            op.name, e.definitions, kMaxDefinitions),
                 op.pos);
-  if (e.levels > kMostLevels)
-    throw Error(fmt::format("op {} calls ops that call ops, {} levels deep; {} are the most", op.name, e.levels, kMostLevels), op.pos);
+  if (e.levels > kMaxLevels)
+    throw Error(fmt::format("op {} calls ops that call ops, {} levels deep; {} are the most", op.name, e.levels, kMaxLevels), op.pos);
 }
 
 // Letters to insert, delete, replace or swap with their neighbour.
@@ -166,13 +166,13 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
   // At most one letter in three may be wrong, and no more than two: of names that have less in common a guess misleads. Of equally
   // near names, one of the same length.
-  constexpr size_t kLettersPerMistake = 3, kMostMistakes = 2;
+  constexpr size_t kLettersPerMistake = 3, kMaxMistakes = 2;
   auto distance = [&](const std::string& k) {
     size_t longer = std::max(name.size(), k.size());
     return std::pair(edit_distance(name, k), 2 * longer - name.size() - k.size());
   };
   const std::string* best = nullptr;
-  std::pair<size_t, size_t> least = {kMostMistakes + 1, 0};
+  std::pair<size_t, size_t> least = {kMaxMistakes + 1, 0};
   for (const std::string& k : known) {
     std::pair<size_t, size_t> d = distance(k);
     if (d >= least || d.first * kLettersPerMistake > std::max(name.size(), k.size())) continue;

@@ -91,7 +91,7 @@ void OpBuilder::check_reach(Id extent, const std::string& name, Pos pos) const {
   const auto form = linear_form(s_.arena, extent);
   const Node& n = s_.arena[extent];
   const bool constant = n.op == Op::constant;
-  if (constant ? n.integer <= kMostElements : !form || std::abs(form->factor) <= kMostElements) return;
+  if (constant ? n.integer <= kMaxElements : !form || std::abs(form->factor) <= kMaxElements) return;
   throw Error(fmt::format("extent {} of {} is more than 2^31-1 elements{}, which kernels do not take", text_of(s_, extent), name,
                           constant ? "" : " for any " + s_.arena.name(form->dim) + " but 0"),
               pos);

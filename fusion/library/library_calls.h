@@ -5,10 +5,10 @@
 //   grad_x[n,c,h] = sum(k, i in h/2..(h+1)/2+1: dy[n,k,i] * w[k,c,h-2*i+1])        the same one, by its data
 //   grad_w[k,c,r] = sum(n,i: dy[n,k,i] * x[n,c,2*i+r-1 else 0])                    and by its filter
 //
-// The planner asks which two axes of a sum make it a product (Shape::product); a library wants to know more: every element
-// read must be where strides say. Along an axis that indices share with others (i and r of 2*i+r-1), which places of the three tensors
-// belong together is written down, and compared with those of each convolution: no form of writing one is special.
-// Sizes are numbers here. What is read must be tensors: fusion/library/library_operands.h makes them of what is more.
+// For the planner two axes make a sum a product (Shape::product). A library needs more: all elements must lie where strides say. For axes
+// that share an index (i and r in 2*i+r-1) the places of the three tensors that belong together are listed and compared with those of each
+// convolution, so every way of writing one is found. Sizes are numbers here. Operands must be tensors: library_operands.h materializes
+// operands that are expressions.
 #pragma once
 #include <array>
 #include <optional>

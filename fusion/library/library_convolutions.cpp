@@ -14,9 +14,9 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr int64_t kMostPoints = 1 << 16;  // of one dimension in space; a few milliseconds
-constexpr int64_t kMostStride = 8;        // and dilation
-constexpr size_t kMostSpace = 3;
+constexpr int64_t kMaxPoints = 1 << 16;  // of one dimension in space; a few milliseconds
+constexpr int64_t kMaxStride = 8;        // and dilation
+constexpr size_t kMaxSpace = 3;
 
 using Place = std::array<int64_t, 3>;  // in a, b and c
 using RoleOrder = std::array<size_t, 3>;    // which of these is the input, the filter, the output
@@ -59,7 +59,7 @@ class Reader {
     if (!find_groups()) return std::nullopt;
     std::vector<const Group*> space, plain;
     for (const Group& g : groups_) (is_plain(g) ? plain : space).push_back(&g);
-    if (space.empty() || space.size() > kMostSpace) return std::nullopt;
+    if (space.empty() || space.size() > kMaxSpace) return std::nullopt;
     std::vector<std::vector<Place>> places;
     for (const Group* g : space) {
       auto found = places_of(*g);
@@ -191,7 +191,7 @@ class Reader {
       }
       int64_t begin = evaluate_extent(a_, g.axes[i].begin, sizes_, at), end = evaluate_extent(a_, g.axes[i].end, sizes_, at);
       for (int64_t v = begin; v < end && fits; ++v) {
-        fits = fits && ++points <= kMostPoints;
+        fits = fits && ++points <= kMaxPoints;
         at[g.axes[i].axis] = v;
         self(self, i + 1);
       }
@@ -207,7 +207,7 @@ class Reader {
   // Stride, dilation and padding with which exactly these places go together.
   std::optional<Convolution::Space> space_of(const Group& g, const RoleOrder& role, const std::vector<Place>& places) const {
     Convolution::Space s{extent(g, role[0]), extent(g, role[1]), extent(g, role[2])};
-    const int64_t most_stride = s.output > 1 ? kMostStride : 1, most_dilation = s.filter > 1 ? kMostStride : 1;
+    const int64_t most_stride = s.output > 1 ? kMaxStride : 1, most_dilation = s.filter > 1 ? kMaxStride : 1;
     for (s.stride = 1; s.stride <= most_stride; ++s.stride)
       for (s.dilation = 1; s.dilation <= most_dilation; ++s.dilation)
         for (int flip = 0; flip < (s.filter > 1 ? 2 : 1); ++flip) {

@@ -6,8 +6,8 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr size_t kMostFactors = 5;  // of a sum's body; every way to make two of them is tried
-constexpr int64_t kMostCalls = 64;  // for one product: a call does one axis of a batch
+constexpr size_t kMaxFactors = 5;  // of a sum's body; every way to make two of them is tried
+constexpr int64_t kMaxCalls = 64;  // for one product: a call does one axis of a batch
 
 class Finder {
  public:
@@ -22,7 +22,7 @@ class Finder {
     }
     const Node root = a_[d.body];
     const Factors f = factors_of(a_, reduce_body(root));
-    if (f.factors.size() < 2 || f.factors.size() > kMostFactors) return;
+    if (f.factors.size() < 2 || f.factors.size() > kMaxFactors) return;
     // Every way is tried and taken back; the one with the smallest operands is then made.
     std::optional<size_t> best;
     int64_t least = 0;
@@ -81,7 +81,7 @@ class Finder {
     if (!m) return true;
     int64_t calls = 1;
     for (size_t i = 0; i + 1 < m->batch.size(); ++i) calls *= m->batch[i];
-    return m->rows > 1 && m->columns > 1 && calls <= kMostCalls;
+    return m->rows > 1 && m->columns > 1 && calls <= kMaxCalls;
   }
 
   // A factor that is no read becomes one of a new tensor, over the indices that all its reads share.

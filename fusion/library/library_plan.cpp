@@ -26,7 +26,7 @@ constexpr double kBytesPerSecond = 2.5e12;
 constexpr double kLaunchSeconds = 3e-6;
 constexpr int64_t kLibraryTile = 64;  // rows and columns that a library computes at the least
 constexpr double kClearly = 0.9;      // estimates closer than that say nothing
-constexpr size_t kMostSingly = 12;    // candidates that are tried one by one
+constexpr size_t kMaxSingly = 12;    // candidates that are tried one by one
 
 DType type_of(const LibraryCall& call) {
   const auto* m = std::get_if<MatrixProduct>(&call);
@@ -97,7 +97,7 @@ class Chooser {
       best = std::move(other);
       return true;
     };
-    for (size_t i = 0; i < n && n <= kMostSingly; ++i) {
+    for (size_t i = 0; i < n && n <= kMaxSingly; ++i) {
       chosen[i] = true;
       chosen[i] = consider(chosen);
     }

@@ -12,7 +12,7 @@ bool reduced_by_all(const Draft& d, int c) {
                              [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
 
-constexpr int64_t kLeastRows = 4, kLeastColumns = 8;  // of a product's block
+constexpr int64_t kMinRows = 4, kMinColumns = 8;  // of a product's block
 
 // A run of bytes that lie side by side takes memory as long as so many more. Columns of a matrix summed up in blocks, one thread, GB/s
 // of what is used: runs of 16 bytes 0.3, of 64 1.1, of 256 2.0, of 1024 3.4; by this constant and 4 GB/s 0.3, 1.0, 2.2, 3.3.
@@ -39,10 +39,10 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
   for (size_t v = s.left; v-- > 0;) {
-    if (steps(v) < kLeastColumns || !reads(v, v)) continue;
+    if (steps(v) < kMinColumns || !reads(v, v)) continue;
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)
-      if (y != v && steps(y) >= kLeastRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best)))
+      if (y != v && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best)))
         best = y;
     if (best) return Shape::Product{*best, v, in_phases};
   }
@@ -94,7 +94,7 @@ int64_t Planner::multiplied_in_vain(const Draft& d, const Member& m, int64_t til
 // lie across (a[k,y]) are packed as well, from beyond L2, before anything is multiplied: then tiles are twice as wide (512 x
 // 1024 x 1024, one thread: 110 and 126 Gflop/s).
 int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const {
-  constexpr int64_t kLeastTiles = 2;
+  constexpr int64_t kMinTiles = 2;
   const bool across = std::ranges::any_of(members, [&](const Member& m) {
     const Shape& s = shape(m);
     return s.product && std::ranges::any_of(s.reads, [&](Id read) {
@@ -110,7 +110,7 @@ int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& memb
     if (std::ranges::find(m.reduced, columns) != m.reduced.end()) return 0;
   }
   for (int64_t n = fewest; n <= most; n += 16)
-    if (axis.extent % n == 0 && axis.extent / n >= kLeastTiles) return n;
+    if (axis.extent % n == 0 && axis.extent / n >= kMinTiles) return n;
   return 0;
 }
 
@@ -193,9 +193,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   if (auto carried = std::ranges::find_if(order, [&](int c) { return may_carry(d, k.members, order, c); }); carried != order.end()) {
     if (*carried == columns) columns = -1;
     std::rotate(carried, carried + 1, order.end());
-    k.in_order = 1;
+    k.sequential = 1;
   }
-  const auto in_parallel = std::span(order).first(order.size() - k.in_order);
+  const auto in_parallel = std::span(order).first(order.size() - k.sequential);
 
   int64_t total = 0;
   for (TensorId t : tensors) total += bytes(t);
@@ -266,7 +266,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   for (KernelAxis& axis : k.axes)
     if (axis.of >= 0) axis.tile = axis.each * k.axes[static_cast<size_t>(axis.of)].tile;
   k.shared = order;
-  for (const Member& m : k.members) k.finish |= std::ranges::any_of(m.reduced, [&](int c) { return k.leaves_partials(c); });
+  for (const Member& m : k.members) k.combines_partials |= std::ranges::any_of(m.reduced, [&](int c) { return k.leaves_partials(c); });
 }
 
 // Bytes that could be moved while memory is waited for because tiles touch t, of which they move so many bytes, in short runs: a tile that

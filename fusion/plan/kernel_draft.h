@@ -114,8 +114,8 @@ class Planner {
   static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
   const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
   bool reads_from(const Kernel& k, const Kernel& maker) const;
-  void find_followers(std::vector<Kernel>& kernels) const;
-  void find_neighbours(std::vector<Kernel>& kernels) const;
+  void find_epilogues(std::vector<Kernel>& kernels) const;
+  void find_horizontal_groups(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;

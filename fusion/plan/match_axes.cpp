@@ -9,7 +9,7 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr size_t kMostAxes = 8;  // of a definition whose axes are taken apart: tensors of kernels have twelve dimensions at most
+constexpr size_t kMaxAxes = 8;  // of a definition whose axes are taken apart: tensors of kernels have twelve dimensions at most
 
 size_t local_axis(const Shape& s, Id index) {
   for (size_t i = 0; i < s.axes.size(); ++i)
@@ -79,7 +79,7 @@ void Planner::map_axes(const Draft& draft, const Shape& s, std::vector<int>& loc
 // Sums over a tied axis, products and scatters are none of this.
 void Planner::tie_axes(Draft& draft, const Shape& s, std::vector<int>& local) const {
   const Arena& a = *p_.arena;
-  auto other = [](const Shape& x) { return x.product || !x.scatter_targets.empty() || x.left > kMostAxes; };
+  auto other = [](const Shape& x) { return x.product || !x.scatter_targets.empty() || x.left > kMaxAxes; };
   if (!ties_ || other(s) || std::ranges::any_of(draft.members, [&](const Member& m) { return other(shape(m)); })) return;
   auto used = [&](int c) {
     return std::ranges::any_of(local, [&](int l) { return l >= 0 && (draft.walked_by(l) == c || l == c || l == draft.walked_by(c)); });

@@ -85,7 +85,7 @@ Shape Planner::take_apart(const Definition& d) const {
 }
 
 void Planner::find_phases(const Definition& d, Shape& s, const Replacements& windows) const {
-  constexpr int64_t kMostPhases = 8;
+  constexpr int64_t kMaxPhases = 8;
   Arena& a = *p_.arena;
   s.phases.assign(s.axes.size(), 1);
   for (Id id : reachable(a, d.body)) {
@@ -93,11 +93,11 @@ void Planner::find_phases(const Definition& d, Shape& s, const Replacements& win
     if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64 || a[n.arg(1)].op != Op::constant) continue;
     int64_t by = a[n.arg(1)].integer;
     for (size_t i = 0; i < s.left; ++i)
-      if (by > 1 && by <= kMostPhases && std::ranges::binary_search(n.free_axes(), s.axes[i].axis)) s.phases[i] = std::lcm(s.phases[i], by);
+      if (by > 1 && by <= kMaxPhases && std::ranges::binary_search(n.free_axes(), s.axes[i].axis)) s.phases[i] = std::lcm(s.phases[i], by);
   }
   Replacements apart;
   for (size_t i = 0; i < s.left; ++i) {
-    if (s.phases[i] > kMostPhases || s.extents[i] % s.phases[i] != 0) s.phases[i] = 1;
+    if (s.phases[i] > kMaxPhases || s.extents[i] % s.phases[i] != 0) s.phases[i] = 1;
     Id x = s.axes[i].axis;
     if (s.phases[i] > 1) apart[x] = a.add(a.mul(a.integer(s.phases[i]), x), a.axis("phase"));
   }
@@ -277,7 +277,7 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   if (alone(kernel.members[0])) {  // not in our tiles
     kernel.bytes_moved = kernel.bytes_unavoidable;
     kernel.bytes_packed = kernel.bytes_waited = kernel.bytes_in_vain = 0;
-    kernel.finish = false;
+    kernel.combines_partials = false;
   }
   return kernel;
 }
@@ -432,8 +432,8 @@ KernelPlan Planner::run() {
     plan.kernels.push_back(std::move(kernel));
   }
   if (options_.policy == FusePolicy::full) {
-    find_followers(plan.kernels);
-    if (options_.sweep_together) find_neighbours(plan.kernels);
+    find_epilogues(plan.kernels);
+    if (options_.sweep_together) find_horizontal_groups(plan.kernels);
   }
   std::set<Id> reductions;
   for (const Definition& d : p_.body.definitions)
@@ -446,13 +446,13 @@ KernelPlan Planner::run() {
 }  // namespace fusion
 
 bool Kernel::leaves_partials(int c) const {
-  const auto parallel = std::span(shared).first(shared.size() - in_order);
+  const auto parallel = std::span(shared).first(shared.size() - sequential);
   const KernelAxis& axis = axes[static_cast<size_t>(c)];
   return std::ranges::find(parallel, c) != parallel.end() && axis.tile < axis.extent;
 }
 
 int KernelPlan::sweeps() const {
-  return static_cast<int>(std::ranges::count_if(kernels, [](const Kernel& k) { return !k.follows && !k.beside; }));
+  return static_cast<int>(std::ranges::count_if(kernels, [](const Kernel& k) { return !k.epilogue && !k.horizontal; }));
 }
 
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options) {

@@ -14,7 +14,7 @@ namespace xhat::fusion {
 namespace {
 
 // A read that is reached in more different ways than this counts as needed under no condition.
-constexpr size_t kMostContexts = 16;
+constexpr size_t kMaxContexts = 16;
 
 // What stands around a node of a body.
 struct Context {
@@ -26,7 +26,7 @@ struct Context {
 void add_context(std::vector<Context>& known, Context c) {
   if (std::ranges::find(known, c) != known.end()) return;
   known.push_back(std::move(c));
-  if (known.size() <= kMostContexts) return;
+  if (known.size() <= kMaxContexts) return;
   Context all;
   for (const Context& k : known)
     for (const AxisRange& r : k.ranges)

@@ -42,9 +42,9 @@ class Check {
     double elements = 1, reach = 1;
     for (size_t d = 0; d < x_.shape.size(); ++d) {
       if (v_.shape[d] < 0) fail(fmt::format("{} has a negative extent: {}", x_.name, shape_text(v_.extents())));
-      if (v_.shape[d] > kMostElements)
+      if (v_.shape[d] > kMaxElements)
         fail(fmt::format("{} has extent {} in dimension {}; kernels take up to 2^31-1 = {}. split it into pieces", x_.name,
-                         v_.shape[d], d, kMostElements));
+                         v_.shape[d], d, kMaxElements));
       if (v_.strides[d] < 0) fail(fmt::format("{} has a negative stride in dimension {}", x_.name, d));
       elements *= static_cast<double>(v_.shape[d]);
       reach += static_cast<double>(v_.shape[d]) * static_cast<double>(v_.strides[d]);
@@ -52,7 +52,7 @@ class Check {
     for (size_t d = 0; d < x_.shape.size(); ++d)
       if (written_ && v_.strides[d] == 0 && v_.shape[d] > 1 && elements > 0)
         fail(fmt::format("{} is written, but its buffer has stride 0 in dimension {}", x_.name, d));
-    if (elements > 0 && std::max(elements, reach) > static_cast<double>(kMostElements))
+    if (elements > 0 && std::max(elements, reach) > static_cast<double>(kMaxElements))
       fail(fmt::format("{} spans {:.0f} elements; kernels take up to 2^31-1. split it into pieces", x_.name,
                        std::max(elements, reach)));
   }

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 #include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"
-#include "fusion/plan/moments.h"
+#include "fusion/plan/chunked_variance.h"
 #include "runtime/call/check_view.h"
 #include "runtime/call/compile.h"
 #include "runtime/call/data_checks.h"
@@ -397,7 +397,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
       if (r->dims == dims) return r->direction->plan();
   }
   check_kernel_sizes(side.program, dims);
-  return plan_kernels(op.on_gpu() ? side.program : split_moments(side.program, dims, side.fusion), dims, side.fusion);
+  return plan_kernels(op.on_gpu() ? side.program : variance_by_chunks(side.program, dims, side.fusion), dims, side.fusion);
 }
 
 Target CompiledOp::target() const { return impl_->options.target; }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <mutex>
 
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 #include "runtime/call/run_time_checks.h"
 
 namespace xhat::runtime {

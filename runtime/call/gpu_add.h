@@ -1,6 +1,6 @@
 // Adding to gradients that lie on a device.
 #pragma once
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 
 namespace xhat::runtime {
 

@@ -152,12 +152,12 @@ std::unique_ptr<GpuDirection::State> GpuDirection::idle_on(const DeviceQueue& qu
 }
 
 void GpuDirection::give_back(std::unique_ptr<State> state) const {
-  constexpr size_t kMostIdle = 32;  // of streams long gone, some would stay for ever
+  constexpr size_t kMaxIdle = 32;  // of streams long gone, some would stay for ever
   const bool capturing = state->queue.capturing;
   std::unique_ptr<State> dropped;
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(state));
-  if (idle_.size() <= kMostIdle || capturing) return;
+  if (idle_.size() <= kMaxIdle || capturing) return;
   auto first = std::ranges::find(idle_, false, &State::in_graph);
   dropped = std::move(*first);
   idle_.erase(first);
@@ -231,7 +231,7 @@ RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views,
       counts.launches += static_cast<int64_t>(launches.size());
       counts.finishes += std::ranges::count(launches, "finish", &DeviceLaunch::what);
     }
-    counts.kernels += !k.kernel->follows;
+    counts.kernels += !k.kernel->epilogue;
     if (timed) {
       queue.driver->synchronize(queue.stream);
       timed(*k.kernel, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());

@@ -1,6 +1,6 @@
 // One direction of an op on a GPU: its kernels one after the other, what they hand on kept on the device.
 #pragma once
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 #include "runtime/call/gpu_options.h"
 #include "runtime/call/library_kernel.h"
 #include "runtime/gpu/gpu_kernel.h"

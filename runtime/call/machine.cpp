@@ -14,7 +14,7 @@ namespace {
 
 // What one core can hope for of a last cache. A guest sees all of one that it shares with many cores that it does not see
 // (480 MiB on a Xeon with two of them, where 51 MB were written faster past the cache).
-constexpr int64_t kMostPerCore = 12 << 20;
+constexpr int64_t kMaxPerCore = 12 << 20;
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
@@ -68,7 +68,7 @@ Machine this_machine() { return {processor(), vector_extension(), runtime::threa
 // softmax's backward, 50 MB, 1.09 and 0.85. Two that share 48 MiB: swiglu's forward 0.70 and 0.48, its backward, 42 MB, 1.49 and 1.04.
 int64_t stream_bytes_of(const std::vector<int64_t>& cache_bytes, int threads) {
   if (cache_bytes.empty()) return kStreamBytes;
-  return std::min(cache_bytes.back(), kMostPerCore * std::max(1, threads));
+  return std::min(cache_bytes.back(), kMaxPerCore * std::max(1, threads));
 }
 
 // With a full disk cache a first call takes some milliseconds: it asks for no more than it needs, and once.

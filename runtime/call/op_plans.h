@@ -3,7 +3,7 @@
 #include <mutex>
 
 #include "runtime/call/data_checks.h"
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 #include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 

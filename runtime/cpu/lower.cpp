@@ -94,7 +94,7 @@ Lowering::Groups Lowering::groups() const {
 void Lowering::declare() {
   for (auto& [id, axis] : spec_.axes) vars_.emplace(id, Var("v_" + spec_.arena->name(id)));
   for (Id id : spec_.shared) {
-    if (axis(id).kind() == AxisKind::whole) continue;
+    if (axis(id).kind() == AxisKind::untiled) continue;
     Halide::Param<int> origin("o_" + spec_.arena->name(id));
     emit_.origin.emplace(id, origin);
     out_.scalars.push_back({id, false});
@@ -102,7 +102,7 @@ void Lowering::declare() {
   }
   std::vector<Id> unknown;
   for (auto& [id, axis] : spec_.axes)
-    if (axis.kind() == AxisKind::part || (axis.kind() == AxisKind::whole && !axis.baked)) unknown.push_back(id);
+    if (axis.kind() == AxisKind::tiled || (axis.kind() == AxisKind::untiled && !axis.static_extent)) unknown.push_back(id);
   std::ranges::sort(unknown);
   for (Id id : unknown) {
     Halide::Param<int> count("n_" + spec_.arena->name(id));
@@ -142,7 +142,7 @@ bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const 
 // beside sums of each of its images.
 bool Lowering::same_walk(const SpecMember& m, const SpecMember& f) const {
   auto walked = [&](std::vector<Id> axes) {
-    std::erase_if(axes, [&](Id x) { return axis(x).kind() == AxisKind::single; });
+    std::erase_if(axes, [&](Id x) { return axis(x).kind() == AxisKind::point; });
     return axes;
   };
   auto all = [](const SpecMember& x) {
@@ -177,7 +177,7 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
 
 Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   const SpecMember& m = spec_.members[group[0]];
-  Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::single ? kNone : m.left.back();
+  Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::point ? kNone : m.left.back();
   if (m.op == Op::constant) return written;
   const Arena& a = *spec_.arena;
   const bool in_parts = std::ranges::all_of(group, [&](size_t g) {
@@ -187,7 +187,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   if (written != kNone) candidates.push_back(written);
   std::erase_if(candidates, [&](Id x) {
     bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));
-    return axis(x).kind() == AxisKind::single || too_short;
+    return axis(x).kind() == AxisKind::point || too_short;
   });
   std::unordered_map<Id, double> score;
   std::vector<Id> roots;
@@ -209,14 +209,14 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
 
 Expr Lowering::extent(Id x) const {
   if (auto it = counts_.find(x); it != counts_.end()) return it->second;
-  return axis(x).kind() == AxisKind::single ? 1 : static_cast<int>(axis(x).extent);
+  return axis(x).kind() == AxisKind::point ? 1 : static_cast<int>(axis(x).extent);
 }
 
 // Is each the sum of the map's columns over its rows, of what the map itself reads or makes there?
 bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vector<size_t>& map, Id row) const {
   const SpecMember& first = spec_.members[map[0]];
   auto without = [&](std::vector<Id> axes, Id x) {
-    std::erase_if(axes, [&](Id y) { return y == x || axis(y).kind() == AxisKind::single; });
+    std::erase_if(axes, [&](Id y) { return y == x || axis(y).kind() == AxisKind::point; });
     return axes;
   };
   auto input = [&](const Access& x) { return spec_.tensors[x.tensor].use == SpecTensor::Use::input; };
@@ -262,13 +262,13 @@ void Lowering::find_row_loop(const Groups& all) {
   const Id v = vector_axis({result});
   Id row = kNone;
   for (Id x : spec_.shared)
-    if (axis(x).kind() != AxisKind::single && x != v) row = x;
+    if (axis(x).kind() != AxisKind::point && x != v) row = x;
   if (row == kNone) return;
   if (sums && (!vectors_ || !sums_columns_of(*sums, *side, row) || !quotients_of(*side).empty())) return;
   for (size_t i = 0; i < spec_.members.size(); ++i)
     for (Id x : spec_.shared) {
       const bool summed = sums && std::ranges::find(*sums, i) != sums->end();
-      if (!summed && axis(x).kind() != AxisKind::single && std::ranges::find(spec_.members[i].left, x) == spec_.members[i].left.end())
+      if (!summed && axis(x).kind() != AxisKind::point && std::ranges::find(spec_.members[i].left, x) == spec_.members[i].left.end())
         return;
     }
   if (turned_map(*side)) return;
@@ -468,14 +468,14 @@ void Lowering::finish() {
 std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m) {
   std::vector<size_t> dims;
   for (size_t i = 0; i < m.left.size(); ++i)
-    if (spec.axes.at(m.left[i]).kind() != AxisKind::single) dims.push_back(i);
+    if (spec.axes.at(m.left[i]).kind() != AxisKind::point) dims.push_back(i);
   return dims;
 }
 
-bool element_by_element(const KernelSpec& spec) { return Lowering(as_compiled(spec), cpu_target(), true).element_by_element(); }
+bool element_by_element(const KernelSpec& spec) { return Lowering(with_class_representatives(spec), cpu_target(), true).element_by_element(); }
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
-  const KernelSpec compiled = as_compiled(spec);
+  const KernelSpec compiled = with_class_representatives(spec);
   LoweredKernel lowered = Lowering(compiled, target, vectors).run();
   keep_float_pairs(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);

@@ -1,4 +1,4 @@
-// Sums that are carried from tile to tile (Kernel::in_order): the result itself holds what the tiles before have summed up. The code gets
+// Sums that are carried from tile to tile (Kernel::sequential): the result itself holds what the tiles before have summed up. The code gets
 // it as an input as well, whole, and reads each element just before it writes it (read_results, runtime/cpu/ir/write_over.h).
 #include "runtime/cpu/lowering.h"
 

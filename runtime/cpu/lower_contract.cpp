@@ -19,13 +19,13 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kLeastContractRows = 4;      // of y, for anything to be gained
-constexpr int64_t kLeastContractTerms = 8;     // of the sum
-constexpr int64_t kMostUnrolled = 4;   // steps of the sum, to tell phases apart
+constexpr int64_t kMinContractRows = 4;      // of y, for anything to be gained
+constexpr int64_t kMinContractTerms = 8;     // of the sum
+constexpr int64_t kMaxUnrolled = 4;   // steps of the sum, to tell phases apart
 constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
 constexpr int64_t kRowsToTurn = 8;     // the same where steps of the sum are beside each other, and each would gather a vector
 constexpr int64_t kLargestPack = 1 << 20;
-constexpr int64_t kFewestPanels = 2;   // that a copy of what is read along the rows is worth
+constexpr int64_t kMinPanels = 2;   // that a copy of what is read along the rows is worth
 constexpr int64_t kPageBytes = 4096;
 
 bool reads_data(const Arena& a, Id id) {
@@ -86,11 +86,11 @@ void Lowering::choose_block(Contraction& c, DType type) const {
 
 // The remainder of an axis of which v is the quotient.
 Id Lowering::phase_of(const SpecMember& m, Id v) const {
-  constexpr int64_t kMostPhases = 4;
+  constexpr int64_t kMaxPhases = 4;
   const SpecTensor& t = spec_.tensors[m.tensor];
   for (size_t i = 0; i + 1 < m.left.size(); ++i)
     if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) &&
-        axis(m.left[i + 1]).extent <= kMostPhases)
+        axis(m.left[i + 1]).extent <= kMaxPhases)
       return m.left[i + 1];
   return kNone;
 }
@@ -99,8 +99,8 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   const Arena& a = *spec_.arena;
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
-  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::part && !axis(x).in_order; })) return {};
-  if (spec_.terms(m) < kLeastContractTerms) return {};
+  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::tiled && !axis(x).sequential; })) return {};
+  if (spec_.terms(m) < kMinContractTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
@@ -115,7 +115,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
     if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
     Id y = kNone;
     for (Id x : m.left) {
-      if (x == v || axis(x).kind() == AxisKind::single || axis(x).extent < kLeastContractRows) continue;
+      if (x == v || axis(x).kind() == AxisKind::point || axis(x).extent < kMinContractRows) continue;
       if (depends(x) && separate(v, x) && (y == kNone || axis(x).extent > axis(y).extent)) y = x;
     }
     if (y == kNone) continue;
@@ -160,8 +160,8 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   axes.insert(axes.end(), m.reduced.rbegin(), m.reduced.rend());
   axes.insert(axes.end(), m.left.begin(), m.left.end());
   for (Id x : axes) {
-    if (axis(x).kind() == AxisKind::single) inside[x] = 0;
-    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::single || (rows_of && x == rows_of->y)) continue;
+    if (axis(x).kind() == AxisKind::point) inside[x] = 0;
+    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::point || (rows_of && x == rows_of->y)) continue;
     if (std::ranges::find(p.axes, x) != p.axes.end()) continue;
     p.axes.push_back(x);
     dimension(vars_.at(x), at.at(x));
@@ -174,7 +174,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
   if (!rows_of && !p.axes.empty()) {
     p.turned = turned({part}, p.axes[0], (*spec_.arena)[part].type);
-    give_squares(p.turned, vars, inside);
+    choose_transposes(p.turned, vars, inside);
   }
   define(p.func, exprs(vars), {reading_always(emit_.value(part, inside), p.turned.reads)});
   emit_.given.clear();
@@ -196,10 +196,10 @@ int64_t Lowering::bytes_in_tile(Id part) const {
 
 // A part that goes through memory along the rows, a step of the sum being a leap: a[k,y].
 bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) const {
-  constexpr int64_t kFewestTerms = 32;
+  constexpr int64_t kMinTerms = 32;
   const Arena& a = *spec_.arena;
-  bool once = !is_read(a[part].op) || panels(c) >= kFewestPanels;
-  if (!once || terms < kFewestTerms || bytes_in_tile(part) > kLargestPack) return false;
+  bool once = !is_read(a[part].op) || panels(c) >= kMinPanels;
+  if (!once || terms < kMinTerms || bytes_in_tile(part) > kLargestPack) return false;
   size_t reads = 0, along_rows = 0;
   for (Id id : reachable(a, part)) {
     if (!is_read(a[id].op) || !has(a, id, c.y)) continue;
@@ -225,7 +225,7 @@ bool Lowering::is_window(const SpecMember& m, const Contraction& c, Id part) con
 bool Lowering::rows_collide(const Contraction& c, Id part) const {
   Arena& a = *spec_.arena;
   const SpecTensor& t = spec_.tensors[a[part].symbol];
-  if (!t.dense || t.use == SpecTensor::Use::temporary || panels(c) < kFewestPanels) return false;
+  if (!t.dense || t.use == SpecTensor::Use::temporary || panels(c) < kMinPanels) return false;
   const auto indices = read_indices(a[part]);
   int64_t apart = static_cast<int64_t>(byte_size(t.type));
   for (size_t d = indices.size(); d-- > 0; apart *= t.shape[d])
@@ -305,7 +305,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   std::vector<VarOrRVar> order = {vi, yi, yo}, last;
   if (c.phase != kNone) order.insert(order.begin() + 1, vars_.at(c.phase));
   for (Id x : m.left) {
-    if (x == c.v || x == c.y || x == c.phase || axis(x).kind() == AxisKind::single) continue;
+    if (x == c.v || x == c.y || x == c.phase || axis(x).kind() == AxisKind::point) continue;
     (outer.contains(x) ? last : order).push_back(vars_.at(x));
   }
   order.push_back(vo);
@@ -330,7 +330,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
     acc.update(0).unroll(p);
     for (int i = 0; i < k.dimensions(); ++i) {
       Id x = m.reduced[m.reduced.size() - 1 - static_cast<size_t>(i)];
-      if (axis(x).extent <= kMostUnrolled && has_with(a, parts, x, c.phase)) acc.update(0).unroll(RVar(k[i]));
+      if (axis(x).extent <= kMaxUnrolled && has_with(a, parts, x, c.phase)) acc.update(0).unroll(RVar(k[i]));
     }
   }
   for (Part& p : packs) {

@@ -116,10 +116,10 @@ void Lowering::map(const std::vector<size_t>& group) {
   auto vars = func_vars(m);
   std::vector<Expr> values;
   Turned turns = turned_map(group);
-  give_squares(turns, vars, left_locals(m));
-  std::vector<size_t> in_order = group;
-  std::ranges::sort(in_order);
-  for (const SpecMember* x : members_of(in_order)) {
+  choose_transposes(turns, vars, left_locals(m));
+  std::vector<size_t> sequential = group;
+  std::ranges::sort(sequential);
+  for (const SpecMember* x : members_of(sequential)) {
     Expr value = to_storage(*x, emit_.value(x->body, left_locals(*x)));
     if (!joined(group, *x)) values.push_back(reading_always(value, turns.reads));
     if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
@@ -159,9 +159,9 @@ void Lowering::give_map(const Emitter::Axes& axes) {
     return std::ranges::all_of(reads(*m), [&](const Access& x) { return spec_.tensors[x.tensor].use == SpecTensor::Use::input; });
   });
   if (inputs_alone) return;
-  std::vector<size_t> in_order = beside_.map;
-  std::ranges::sort(in_order);
-  for (const SpecMember* x : members_of(in_order))
+  std::vector<size_t> sequential = beside_.map;
+  std::ranges::sort(sequential);
+  for (const SpecMember* x : members_of(sequential))
     emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = to_storage(*x, emit_.value(x->body, axes));
 }
 
@@ -169,7 +169,7 @@ void Lowering::give_map(const Emitter::Axes& axes) {
 // four times. In phases, a loop over l/2 with all of k%2 and l%2 inside, each is loaded once and dy / ties divided once (16 x 64
 // images of 56x56, two threads: 0.41 ms instead of 0.71).
 Lowering::Quotients Lowering::quotients_of(const std::vector<size_t>& group) const {
-  constexpr int64_t kMost = 4;
+  constexpr int64_t kMax = 4;
   const Arena& a = *spec_.arena;
   const SpecMember& m = spec_.members[group[0]];
   Quotients by;
@@ -181,12 +181,12 @@ Lowering::Quotients Lowering::quotients_of(const std::vector<size_t>& group) con
       const Node& n = a[index];
       if (n.op != Op::div || std::ranges::find(m.left, n.arg(0)) == m.left.end() || a[n.arg(1)].op != Op::constant) continue;
       const int64_t divisor = a[n.arg(1)].integer;
-      auto [at, fresh] = by.emplace(n.arg(0), static_cast<int>(std::clamp<int64_t>(divisor, 0, kMost + 1)));
+      auto [at, fresh] = by.emplace(n.arg(0), static_cast<int>(std::clamp<int64_t>(divisor, 0, kMax + 1)));
       if (!fresh && at->second != divisor) at->second = 0;
     }
   }
   std::erase_if(by, [&](const auto& q) {
-    return q.second < 2 || q.second > kMost || !constant(q.first) || axis(q.first).written_out || axis(q.first).extent % q.second != 0;
+    return q.second < 2 || q.second > kMax || !constant(q.first) || axis(q.first).unrolled || axis(q.first).extent % q.second != 0;
   });
   return by;
 }
@@ -232,7 +232,7 @@ void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
   for (Id x : rows_of(m, v)) order.push_back(vars_.at(x));
   if (order.size() > 1) f.reorder(order);
   for (Id x : m.left)
-    if (axis(x).written_out) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+    if (axis(x).unrolled) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
   write_out(f, m);
 }
 

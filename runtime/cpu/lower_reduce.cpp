@@ -16,7 +16,7 @@ constexpr int kLongRow = 16;  // vectors, beside which the fold of the last one 
 }  // namespace
 
 size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
-  constexpr int64_t kFewest = 4, kMost = 12;
+  constexpr int64_t kMin = 4, kMax = 12;
   const Arena& a = *spec_.arena;
   // Of sums that share nothing, each reads rows of its own, far from the others'.
   auto shares = [&](Id x) {
@@ -29,10 +29,10 @@ size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
   size_t n = 0;
   for (; n < dims.size(); ++n) {
     const Id x = m.left[dims[dims.size() - 1 - n]];
-    if (!constant(x) || beside * axis(x).extent > kMost || !shares(x)) break;
+    if (!constant(x) || beside * axis(x).extent > kMax || !shares(x)) break;
     beside *= axis(x).extent;
   }
-  return beside >= kFewest ? n : 0;
+  return beside >= kMin ? n : 0;
 }
 
 void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
@@ -168,7 +168,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   Func acc(name("acc", m.tensor));
   define(acc, at, identities(group));
   auto [r, axes] = loops_of(m);
-  const bool beside = group == beside_.sums;
+  const bool horizontal = group == beside_.sums;
   if (beside) give_map(axes);
   define(acc, at, steps(group, acc, at, axes, r));
   emit_.given.clear();
@@ -283,14 +283,14 @@ bool Lowering::moves_window(const SpecMember& m, Id x) const {
 // Rows of a window's results that read the same rows are computed together: what they share is loaded once (a depthwise 3x3
 // convolution, one thread: 0.60 ms with four rows, 0.83 with one; with 9 taps 36 products fit the registers).
 bool Lowering::rows_together(Func f, const SpecMember& m, Id v) const {
-  constexpr int64_t kMostTerms = 48;
+  constexpr int64_t kMaxTerms = 48;
   const std::vector<Id> rows = rows_of(m, v);
   if (rows.empty() || !constant(v) || !constant(rows[0])) return false;
   const Id y = rows[0];
   if (one_in_row(y)) return false;
   const int width = natural(widest(m));
   int together = 4;
-  while (together > 1 && (together * spec_.terms(m) > kMostTerms || axis(y).extent < together)) together /= 2;
+  while (together > 1 && (together * spec_.terms(m) > kMaxTerms || axis(y).extent < together)) together /= 2;
   if (!moves_window(m, y) || together == 1 || axis(v).extent < width) return false;
   Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
   for (Id x : {v, y}) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));  // or blocks would begin before what is needed

@@ -18,7 +18,7 @@ std::vector<SampleCall> Lowering::sample_calls() const {
     SampleCall& c = calls.emplace_back();
     for (const auto& [id, its] : spec_.axes) {
       const int64_t most = std::min(its.in_tile(), its.extent);
-      const int64_t n = its.kind() == AxisKind::part && tile == 2 ? 1 : most;
+      const int64_t n = its.kind() == AxisKind::tiled && tile == 2 ? 1 : most;
       count[id] = n;
       c.scalars["o_" + spec_.arena->name(id)] = tile == 0 ? 0 : its.extent - n;
       c.scalars["n_" + spec_.arena->name(id)] = n;

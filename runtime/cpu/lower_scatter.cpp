@@ -60,16 +60,16 @@ bool Lowering::summed_by_row(const SpecMember& m) const {
   const auto dims = tile_dimensions(spec_, m);
   if (m.scatter.size() != 1 || row_result_ != SIZE_MAX || spec_.tensors[m.tensor].use == SpecTensor::Use::temporary) return false;
   const Id row = m.left[m.scatter[0].first], v = m.left[dims.back()];
-  return axis(row).kind() == AxisKind::part && row != v && constant(v) && axis(v).extent >= natural(widest(m));
+  return axis(row).kind() == AxisKind::tiled && row != v && constant(v) && axis(v).extent >= natural(widest(m));
 }
 
 // A row at a time: its terms are summed up in registers (20,480 rows of 128 into 10,000, two threads: 0.22 ms with the rows in
 // memory, first zeroed, then added to as they come).
 void Lowering::scatter_rows(const SpecMember& m) {
-  constexpr int64_t kMostVectors = 8;  // half the registers of AVX2
+  constexpr int64_t kMaxVectors = 8;  // half the registers of AVX2
   const Id row = m.left[m.scatter[0].first], v = m.left[tile_dimensions(spec_, m).back()];
   const int width = natural(widest(m));
-  const int panel = width * static_cast<int>(std::min(kMostVectors, axis(v).extent / width));
+  const int panel = width * static_cast<int>(std::min(kMaxVectors, axis(v).extent / width));
   const std::vector<Var> left = func_vars(m);
   const std::vector<Expr> at = exprs(left);
   Func acc(name("acc", m.tensor)), result(name("red", m.tensor));
@@ -95,7 +95,7 @@ void Lowering::scatter(const SpecMember& m) {
   std::vector<Var> left = func_vars(m);
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));
-  const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(m.left[s.first]).kind() != AxisKind::whole; });
+  const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(m.left[s.first]).kind() != AxisKind::untiled; });
   const bool unknown = std::ranges::any_of(m.reduced, [&](Id x) { return !constant(x); });
   const bool lists = vectors_ && cut && (unknown || spec_.terms(m) >= kWorthListing);
   if (lists && summed_by_row(m)) return scatter_rows(m);

@@ -27,7 +27,7 @@ constexpr int64_t kBlockRows = 16, kBlockColumns = 256;
 
 // Of arithmetic in what is left of the terms: more than in others that are written out, as without it all of them compute what
 // they share (the bilateral filter's backward, 3180: 19.3 ms instead of 20.8).
-constexpr int64_t kMostLeft_ps = 5 * kWrittenOut_ps / 2;
+constexpr int64_t kMaxLeft_ps = 5 * kWrittenOut_ps / 2;
 
 // `axis + offset`, if an index is that.
 std::optional<std::pair<Id, int64_t>> axis_and_offset(Arena& a, Id index) {
@@ -145,7 +145,7 @@ class Lowering::ShiftFinder {
     Place p{kNone, {}};
     for (size_t i = 0; i < least.size(); ++i) {
       p.base.push_back(least[i].value_or(0));
-      if (p.base.back() != 0 && l_.axis(m_.left[i]).kind() == AxisKind::single) return {};
+      if (p.base.back() != 0 && l_.axis(m_.left[i]).kind() == AxisKind::point) return {};
     }
     p.function = moved(root, p.base, reads);
     return p;
@@ -194,7 +194,7 @@ std::optional<Lowering::Shifted> Lowering::shifted_values(const std::vector<size
   const SpecMember& m = spec_.members[group[0]];
   if (!vectors_ || spec_.terms(m) < 2 || spec_.terms(m) > kFewTerms) return {};
   if (m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
-  if (!std::ranges::all_of(m.reduced, [&](Id x) { return constant(x) && axis(x).kind() == AxisKind::whole; })) return {};
+  if (!std::ranges::all_of(m.reduced, [&](Id x) { return constant(x) && axis(x).kind() == AxisKind::untiled; })) return {};
   if (std::ranges::none_of(m.reduced, [&](Id x) { return moves_window(m, x); })) return {};
   Arena& a = *spec_.arena;
   Shifted s;
@@ -215,7 +215,7 @@ std::optional<Lowering::Shifted> Lowering::shifted_values(const std::vector<size
     }
   }
   ShiftFinder(*this, m, s.terms).find(s);
-  if (s.functions.empty() || s.remaining_ps > kMostLeft_ps) return {};
+  if (s.functions.empty() || s.remaining_ps > kMaxLeft_ps) return {};
   return s;
 }
 

@@ -16,7 +16,7 @@ namespace xhat::runtime {
 namespace {
 
 constexpr int kTurnedSide = 8;  // LLVM makes 61 instructions of 8x8, 434 of 16x16 (permutations of two vectors, eleven to a result)
-constexpr int64_t kMostInSquare_ps = 400;  // of arithmetic, as it is unrolled; else only what it reads is turned
+constexpr int64_t kMaxInSquare_ps = 400;  // of arithmetic, as it is unrolled; else only what it reads is turned
 
 }  // namespace
 
@@ -26,7 +26,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
   // Of an axis of which tiles take a part, the code does not know how much; the planner gives whole vectors where it can.
   auto long_enough = [&](Id x) {
     const SpecAxis& its = axis(x);
-    return its.kind() == AxisKind::part || (its.kind() == AxisKind::whole && !its.written_out && its.extent >= width);
+    return its.kind() == AxisKind::tiled || (its.kind() == AxisKind::untiled && !its.unrolled && its.extent >= width);
   };
   if (!vectors_ || v == kNone || !long_enough(v)) return {};
   auto has = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
@@ -63,7 +63,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
     if (!seen.insert(id).second || !has(id, v) || !has(id, t.along)) continue;
     // Not a product: what adds it needs its factors, for one fma (emit.cpp).
     bool as_it_is = is_read(a[id].op) ||
-                    (is_float(a[id].type) && a[id].op != Op::mul && evaluation_cost_ps(a, id) <= kMostInSquare_ps);
+                    (is_float(a[id].type) && a[id].op != Op::mul && evaluation_cost_ps(a, id) <= kMaxInSquare_ps);
     if (as_it_is && turns(id))
       t.parts.push_back(id);
     else if (!is_read(a[id].op))
@@ -73,7 +73,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
 }
 
 // What the parts are, in the expression of a stage over the same variables.
-void Lowering::give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside) {
+void Lowering::choose_transposes(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside) {
   if (t.parts.empty()) return;
   Emitter::Axes at = inside;
   // Squares are whole along v: beyond the last, the last again.

@@ -59,7 +59,7 @@ class Lowering {
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
   // All of it in every tile, and as much as the code knows.
-  bool constant(Id id) const { return axis(id).kind() == AxisKind::whole && axis(id).baked; }
+  bool constant(Id id) const { return axis(id).kind() == AxisKind::untiled && axis(id).static_extent; }
   int vectors_or(int rule) const { return spec_.vectors > 0 ? spec_.vectors : rule; }
   int natural(DType t) const { return target_.natural_vector_size(storage_type(t)); }
 
@@ -90,7 +90,7 @@ class Lowering {
 
   Emitter::Axes left_locals(const SpecMember& m) const {
     Emitter::Axes axes;
-    for (Id x : m.left) axes[x] = axis(x).kind() == AxisKind::single ? Expr(0) : Expr(vars_.at(x));
+    for (Id x : m.left) axes[x] = axis(x).kind() == AxisKind::point ? Expr(0) : Expr(vars_.at(x));
     return axes;
   }
 
@@ -138,7 +138,7 @@ class Lowering {
   };
   Turned turned(const std::vector<Id>& roots, Id v, DType type) const;
   Turned turned_map(const std::vector<size_t>& group) const;
-  void give_squares(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
+  void choose_transposes(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
   void turn(const Turned& t, Func f, int vector) const;
 
   Expr begin_of(const SpecMember& m, const std::string& buffer) const;
@@ -204,7 +204,7 @@ class Lowering {
   template <class Stage>
   void write_out(Stage stage, const SpecMember& m) const {
     for (Id x : m.left)
-      if (axis(x).written_out) stage.unroll(vars_.at(x));
+      if (axis(x).unrolled) stage.unroll(vars_.at(x));
   }
 
   // The widest element type that a member computes with decides the vector width.

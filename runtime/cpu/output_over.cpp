@@ -31,7 +31,7 @@ bool reads_beside(const Program& p, const KernelPlan& plan, const std::vector<Ou
     auto makes = [&](const Kernel& k) { return std::ranges::find(k.results, o.output) != k.results.end(); };
     const auto maker = std::ranges::find_if(plan.kernels, makes);
     auto first = maker;  // of its sweep
-    while (first != plan.kernels.end() && first->beside) --first;
+    while (first != plan.kernels.end() && first->horizontal) --first;
     for (auto k = first; k != plan.kernels.end(); ++k)
       if (k != maker && reads(p, *k, o.input)) return true;
   }

@@ -95,10 +95,10 @@ Expr Walk::read(const Node& n) {
     const SpecAxis* shared = nullptr;
     if (made != e.made.end()) {
       auto it = e.spec.axes.find(e.left_axes.at(n.symbol)[i]);
-      if (it->second.kind() != AxisKind::whole) shared = &it->second;
+      if (it->second.kind() != AxisKind::untiled) shared = &it->second;
     }
     // Made in this tile, and the planner saw to it that the index is the axis itself: one element, or a local place.
-    if (shared && shared->kind() == AxisKind::single) continue;
+    if (shared && shared->kind() == AxisKind::point) continue;
     args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
     extents.emplace_back();
     const bool along = e.inside_along != kNone && std::ranges::binary_search(arena()[ids[i]].free_axes(), e.inside_along);
@@ -107,7 +107,7 @@ Expr Walk::read(const Node& n) {
     // are inside, of a plain read: told the extent, it leaves out the last ones (box blur's backward: 4.9 ms, not 3.7).
     auto x = e.spec.axes.find(ids[i]);
     bool told = !e.mostly_inside || n.op == Op::read_or;
-    bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.baked));
+    bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.static_extent));
     extents.back() = known ? Expr(static_cast<int32_t>(t.shape[i]))
                            : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
   }
@@ -207,7 +207,7 @@ Expr Walk::make(Id id, const Node& n) {
   return is_float(n.type) ? float_op(n, x) : integer_op(n, x);
 }
 
-// root and what it is made of, but for what is given.
+// The nodes reachable from root, stopping at those that are precomputed.
 std::vector<Id> Walk::needed(Id root) const {
   std::vector<Id> ids = reachable(arena(), root);
   if (e.given.empty()) return ids;

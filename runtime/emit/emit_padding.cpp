@@ -91,7 +91,7 @@ bool Walk::whole_rows(std::span<const Node> reads) const {
   auto reaches_over = [&](const Node& n) { return length(n) == length(reads[0]) && 2 * (high - low) >= length(n); };
   return std::ranges::all_of(reads, reaches_over) && std::ranges::all_of(arena()[last].free_axes(), [&](Id x) {
     const SpecAxis& its = e.spec.axes.at(x);
-    return its.kind() == AxisKind::whole && its.baked;
+    return its.kind() == AxisKind::untiled && its.static_extent;
   });
 }
 

@@ -7,7 +7,7 @@
 
 #include "expr/index/size_limits.h"
 #include "fusion/library/library_plan.h"
-#include "fusion/plan/moments.h"
+#include "fusion/plan/chunked_variance.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/gpu_options.h"
 #include "runtime/call/passes.h"
@@ -160,7 +160,7 @@ class Explainer {
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
     const size_t definitions = program.body.definitions.size();
     check_kernel_sizes(program, e_.sizes);
-    if (options_.target == Target::cpu) program = split_moments(program, e_.sizes, fusion);
+    if (options_.target == Target::cpu) program = variance_by_chunks(program, e_.sizes, fusion);
     const size_t parts = program.body.definitions.size() - definitions;  // a sum each, that is split
     LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
     const KernelPlan& plan = made.plan;
@@ -173,17 +173,17 @@ class Explainer {
     size_t after = 0;  // the last sweep
     for (size_t i = 0; i < plan.kernels.size(); ++i) {
       const Kernel& k = plan.kernels[i];
-      std::string sweep_name = k.follows ? k.name + "_finish" : k.name;
-      ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.follows, k.reason, k.key, k.choice,
+      std::string sweep_name = k.epilogue ? k.name + "_finish" : k.name;
+      ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.epilogue, k.reason, k.key, k.choice,
                             made.calls[i] ? to_text(*made.calls[i]) : ""};
       for (const Member& m : k.members)
         sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
       auto add = [&] {
-        if (k.beside) return d.kernels[after].join(sweep);
+        if (k.horizontal) return d.kernels[after].join(sweep);
         after = d.kernels.size();
         d.kernels.push_back(std::move(sweep));
       };
-      if (!k.finish) {
+      if (!k.combines_partials) {
         add();
         continue;
       }

@@ -53,10 +53,10 @@ std::string shape_of(const std::vector<std::string>& shape) {
 
 // Long expressions are in the forward's text already; the table only says which one it is.
 std::string shortened(const std::string& expression) {
-  constexpr size_t kMost = 56;
+  constexpr size_t kMax = 56;
   std::string line = expression;
   std::ranges::replace(line, '\n', ' ');
-  return line.size() <= kMost ? line : line.substr(0, kMost - 3) + "...";
+  return line.size() <= kMax ? line : line.substr(0, kMax - 3) + "...";
 }
 
 const char* word(Verdict v) {

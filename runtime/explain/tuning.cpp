@@ -83,15 +83,15 @@ class Place {
   std::string where_;
 };
 
-constexpr int kMostThreads = 1 << 16, kMostVectors = 64;
-constexpr int64_t kMostBytes = int64_t{1} << 40, kMostTiles = 1 << 30;
+constexpr int kMaxThreads = 1 << 16, kMaxVectors = 64;
+constexpr int64_t kMaxBytes = int64_t{1} << 40, kMaxTiles = 1 << 30;
 
 KernelChoice choice_of(const Place& j) {
   KernelChoice c;
   for (const auto& [key, value] : j.members()) {
-    if (key == "tile_bytes") c.tile_bytes = value.integer(1, kMostBytes);
-    else if (key == "least_tiles") c.least_tiles = value.integer(1, kMostTiles);
-    else if (key == "vectors") c.vectors = static_cast<int>(value.integer(1, kMostVectors));
+    if (key == "tile_bytes") c.tile_bytes = value.integer(1, kMaxBytes);
+    else if (key == "least_tiles") c.least_tiles = value.integer(1, kMaxTiles);
+    else if (key == "vectors") c.vectors = static_cast<int>(value.integer(1, kMaxVectors));
     else value.fail("is no choice that is known");
   }
   return c;
@@ -101,7 +101,7 @@ TunedOp op_of(const Place& j) {
   TunedOp op;
   op.op = j["op"].text();
   for (const auto& [name, size] : j["dims"].members()) op.dims[name] = size.integer(0, std::numeric_limits<int64_t>::max());
-  op.threads = static_cast<int>(j["threads"].integer(1, kMostThreads));
+  op.threads = static_cast<int>(j["threads"].integer(1, kMaxThreads));
   for (const Place& k : j["kernels"].items())
     op.kernels.push_back({k["key"].text(), k["kernel"].text(), k["direction"].text(), choice_of(k["choice"]),
                           k["default_ms"].number(), k["tuned_ms"].number()});
@@ -109,8 +109,8 @@ TunedOp op_of(const Place& j) {
 }
 
 Machine machine_of(const Place& j) {
-  Machine m{j["cpu"].text(), j["vectors"].text(), static_cast<int>(j["threads"].integer(1, kMostThreads)), {}};
-  for (const Place& c : j["cache_bytes"].items()) m.cache_bytes.push_back(c.integer(0, kMostBytes));
+  Machine m{j["cpu"].text(), j["vectors"].text(), static_cast<int>(j["threads"].integer(1, kMaxThreads)), {}};
+  for (const Place& c : j["cache_bytes"].items()) m.cache_bytes.push_back(c.integer(0, kMaxBytes));
   return m;
 }
 

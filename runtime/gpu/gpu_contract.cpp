@@ -19,12 +19,12 @@ namespace {
 
 constexpr int kSide = 16;         // threads of a block along rows, and along columns
 constexpr int kChunk = 16;        // terms that are staged at once
-constexpr int kMostPerSide = 8;   // rows or columns of a thread
-constexpr int kLeastRows = 4;      // of a tile; with fewer there is little to gain
+constexpr int kMaxPerSide = 8;   // rows or columns of a thread
+constexpr int kMinRows = 4;      // of a tile; with fewer there is little to gain
 constexpr int kAccumulators = 64;  // of a thread; half of its registers
 constexpr int64_t kSharedOfBlock = 48 << 10;
 constexpr int64_t kEnoughBlocks = 132;  // multiprocessors of a large GPU
-constexpr int64_t kLeastTerms = 8, kManyTerms = 2048;
+constexpr int64_t kMinTerms = 8, kManyTerms = 2048;
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -76,7 +76,7 @@ std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vecto
 
 std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points,
                                                              bool in_tile, int threads, const Span& span) const {
-  const int64_t least_rows = in_tile ? kLeastRows : kSide;
+  const int64_t least_rows = in_tile ? kMinRows : kSide;
   auto axes = reuse(groups, points, least_rows);
   if (!axes || threads < kSide * kSide) return std::nullopt;
   int64_t terms = 0, results = 0;
@@ -86,7 +86,7 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     terms = std::max(terms, span(m.reduced).total().like());
     results += static_cast<int64_t>(group.size());
   }
-  if (terms < kLeastTerms || results == 0) return std::nullopt;
+  if (terms < kMinTerms || results == 0) return std::nullopt;
   auto count = [&](Id x) { return points.counts[static_cast<size_t>(std::ranges::find(points.axes, x) - points.axes.begin())].like(); };
   Rectangle best;
   best.row = axes->first;
@@ -95,7 +95,7 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   best.across = threads / best.down;
   if (best.across > 2 * count(best.column)) return std::nullopt;
   auto fitting = [&](Id x, int side) {
-    return static_cast<int>(std::min<uint64_t>(kMostPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(count(x), side)))));
+    return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(count(x), side)))));
   };
   best.rows = fitting(best.row, best.down);
   best.columns = fitting(best.column, best.across);
@@ -185,7 +185,7 @@ Stmt GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axe
   scratch_ += (kept * type.bytes() + 15) / 16 * 16;
   shared_bytes_ = std::max(shared_bytes_, scratch_);
   int64_t turns = ceil_div(total, threads);
-  return turns <= kMostPerSide ? unrolled(turn, turns, copy) : serial(turn, turns, copy);
+  return turns <= kMaxPerSide ? unrolled(turn, turns, copy) : serial(turn, turns, copy);
 }
 
 // Rectangle `number` of the points, or all in turns if that is undefined. store: what to do with a point and the sums of all groups.

@@ -160,7 +160,7 @@ std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec)
 }
 
 GpuClass class_of(Target target, const KernelSpec& given, const std::vector<DType>& stored) {
-  GpuClass c = {target, as_compiled_for_gpu(given), stored, fmt::format("{};", name_of(target))};
+  GpuClass c = {target, with_class_representatives_for_gpu(given), stored, fmt::format("{};", name_of(target))};
   const KernelSpec& spec = c.spec;
   std::string& key = c.key;
   for (Id x : spec.shared) key += fmt::format("{}={}/{},", spec.arena->name(x), spec.axes.at(x).extent, spec.axes.at(x).tile);

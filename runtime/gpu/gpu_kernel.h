@@ -28,7 +28,7 @@ std::vector<SizeValue> values_of(const DeviceCode& code, const KernelSpec& spec)
 // The kernels that one code serves: those of a class of sizes (runtime/kernel/gpu_sizes.cpp).
 struct GpuClass {
   Target target;
-  KernelSpec spec;  // as_compiled_for_gpu
+  KernelSpec spec;  // with_class_representatives_for_gpu
   std::vector<DType> stored;
   std::string key;  // equal for equal classes
 };

@@ -102,7 +102,7 @@ Expr GpuLowering::device(const Expr& e) {
 std::vector<Id> GpuLowering::shared_axes() const {
   std::vector<Id> axes;
   for (Id x : spec_.shared)
-    if (axis(x).kind() != AxisKind::whole) axes.push_back(x);
+    if (axis(x).kind() != AxisKind::untiled) axes.push_back(x);
   return axes;
 }
 

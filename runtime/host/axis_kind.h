@@ -1,10 +1,10 @@
-// How much of an axis of the outer loop a tile has.
+// How much of a grid axis one tile has.
 #pragma once
 #include <cstdint>
 
 namespace xhat::runtime {
 
-// whole: all of it in every tile. part: a tile takes some of it (the last one maybe fewer). single: one element a tile.
-enum class AxisKind : uint8_t { whole, part, single };
+// untiled: every tile has all of it. tiled: some elements, the last tile maybe fewer. point: one element.
+enum class AxisKind : uint8_t { untiled, tiled, point };
 
 }  // namespace xhat::runtime

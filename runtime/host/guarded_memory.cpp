@@ -29,8 +29,8 @@ struct Guarded {
 };
 
 // A list of fixed length, because the handler of a signal reads it.
-constexpr size_t kMost = 4096;  // guarded_blocks at a time; a test of all examples has some hundred
-std::array<Guarded, kMost> guarded_blocks;
+constexpr size_t kMax = 4096;  // guarded_blocks at a time; a test of all examples has some hundred
+std::array<Guarded, kMax> guarded_blocks;
 std::mutex list_mutex;
 
 // Of a place from a block.

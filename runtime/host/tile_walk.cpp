@@ -35,7 +35,7 @@ int64_t stride_of(const TensorView& v, const WalkDimension& d) { return d.step *
 struct TileWalk::Prepared {
   std::vector<int64_t> counts;  // tiles per axis of the loop
   int64_t tiles = 1;
-  int64_t in_order = 1;  // tiles that one thread takes, one after the other
+  int64_t sequential = 1;  // tiles that one thread takes, one after the other
   bool one_row = false;  // all results are rows of elements of one size, cut along the loop's only axis
   std::vector<SizeValue> sizes;  // by input
   struct Result {
@@ -78,8 +78,8 @@ std::vector<int64_t> tiles_by_rule(const WalkKernel& k) {
     int64_t tile = 1;
     for (size_t p : axis.planned) tile *= planned[p];
     // The code was made for the kind, whatever the rule says of these sizes.
-    if (axis.kind == AxisKind::whole) tile = axis.extent;
-    else if (axis.kind == AxisKind::single) tile = 1;
+    if (axis.kind == AxisKind::untiled) tile = axis.extent;
+    else if (axis.kind == AxisKind::point) tile = 1;
     else if (axis.planned.empty()) tile = axis.tile;
     else tile = std::max<int64_t>(1, tile / axis.divisor);
     tiles.push_back(tile);
@@ -87,8 +87,8 @@ std::vector<int64_t> tiles_by_rule(const WalkKernel& k) {
   return tiles;
 }
 
-// Elements before the first line of the results, where they all begin with a line there. Tiles that begin with lines are written
-// by whole lines, however the caller's memory lies: the C library's large blocks begin 16 bytes behind one.
+// Elements before the first 64-byte boundary that all results have in common; 0 if there is none. Tiles begin there, so that they write
+// whole lines of memory however the caller's blocks are aligned: large ones of the C library begin 16 bytes after a boundary.
 static int64_t before_lines(const WalkKernel& k, const std::vector<TensorView>& views) {
   uintptr_t before = 0;
   for (const WalkResult& r : k.results) {
@@ -105,15 +105,15 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
     Prepared& p = prepared_.emplace_back();
     for (size_t s = 0; s < k.shared.size(); ++s) {
       const WalkAxis& axis = k.shared[s];
-      const bool in_order = s + k.in_order >= k.shared.size();
-      int64_t count = axis.kind == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
-      if (in_order) count = std::max<int64_t>(1, count);  // sums over nothing are written too
+      const bool sequential = s + k.sequential >= k.shared.size();
+      int64_t count = axis.kind == AxisKind::untiled ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
+      if (sequential) count = std::max<int64_t>(1, count);  // sums over nothing are written too
       p.counts.push_back(count);
       p.tiles *= count;
-      if (in_order) p.in_order *= count;
+      if (sequential) p.sequential *= count;
     }
     for (const WalkInput& input : k.inputs) p.sizes.push_back(size_value(input.type, input.value));
-    p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::part && p.tiles > 1 && !k.results.empty() &&
+    p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::tiled && p.tiles > 1 && !k.results.empty() &&
                 k.shared[0].tile >= static_cast<int64_t>(kStreamLine);  // what comes before a line is less than a tile
     for (const WalkResult& r : k.results)
       p.one_row = p.one_row && r.reduced.empty() && r.dims.size() == 1 && r.moves.size() == 1 &&
@@ -168,11 +168,11 @@ RunCounts TileWalk::run(ThreadPool& pool, std::span<const TensorView> views, con
     if (!state->temporaries[t]) state->views[t] = views[t];
   for (size_t i = 0, end; i < plan_.kernels.size(); i = end) {
     end = i + 1;
-    while (!timed && end < plan_.kernels.size() && plan_.kernels[end].beside) ++end;
+    while (!timed && end < plan_.kernels.size() && plan_.kernels[end].horizontal) ++end;
     auto start = timed ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     sweep(i, end, *state, pool);
     if (timed) timed(i, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
-    counts.kernels += !plan_.kernels[i].follows;
+    counts.kernels += !plan_.kernels[i].epilogue;
     for (size_t k = i; k < end; ++k) {
       counts.tiles += prepared_[k].tiles;
       for (const Prepared::Result& r : prepared_[k].results) counts.finishes += !r.reduced.empty();
@@ -195,7 +195,7 @@ void TileWalk::sweep(size_t first, size_t end, State& state, ThreadPool& pool) c
   auto task = [&](int worker, int64_t number) {
     size_t k = first;
     for (; number >= state.kernels[k].tasks; ++k) number -= state.kernels[k].tasks;
-    const int64_t tiles = prepared_[k].in_order;
+    const int64_t tiles = prepared_[k].sequential;
     for (int64_t i = 0; i < tiles; ++i) run_tile(k, state, worker, number * tiles + i);
   };
   if (one_each)  // small ones: to wake a second thread costs more than it saves
@@ -241,7 +241,7 @@ void TileWalk::bind(size_t index, State& state, ThreadPool& pool) const {
   const int64_t head = p.one_row ? before_lines(k, state.views) : 0;
   ks.skipped = head > 0 ? k.shared[0].tile - head : 0;
   const int64_t tiles = ks.skipped > 0 ? (k.shared[0].extent + ks.skipped + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
-  ks.tasks = tiles / p.in_order;
+  ks.tasks = tiles / p.sequential;
 }
 
 void TileWalk::run_tile(size_t index, State& state, int worker, int64_t number) const {

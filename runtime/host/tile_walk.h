@@ -28,7 +28,7 @@ struct PlannedAxis {
 struct WalkAxis {
   int64_t extent = 0;
   int64_t tile = 0;
-  AxisKind kind = AxisKind::whole;
+  AxisKind kind = AxisKind::untiled;
   std::vector<size_t> planned = {};  // its tile is the product of theirs, divided
   int64_t divisor = 1;
 };
@@ -68,13 +68,13 @@ struct WalkResult {
 struct WalkKernel {
   std::vector<PlannedAxis> planned;
   std::vector<WalkAxis> shared;  // slowest first
-  size_t in_order = 0;           // of these, the last so many: one thread takes their tiles, in order
+  size_t sequential = 0;           // of these, the last so many: one thread takes their tiles, in order
   std::vector<WalkScalar> scalars;
   std::vector<WalkInput> inputs;
   std::vector<WalkResult> results;
   size_t code = 0;
-  bool follows = false;  // part of the second step of the kernel before it
-  bool beside = false;   // in one sweep with the kernel before it
+  bool epilogue = false;  // part of the second step of the kernel before it
+  bool horizontal = false;   // in one sweep with the kernel before it
 };
 
 struct WalkTemporary {

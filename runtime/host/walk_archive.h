@@ -78,8 +78,8 @@ void transfer_plan(A& a, WalkPlan& plan) {
   a.resize(plan.kernels);
   for (auto& k : plan.kernels) {
     a.number(k.code, SlotKind::code);
-    a.number(k.follows, kStructure);
-    a.number(k.beside, kStructure);
+    a.number(k.epilogue, kStructure);
+    a.number(k.horizontal, kStructure);
     a.resize(k.planned);
     for (auto& p : k.planned) {
       a.number(p.extent, kSize);
@@ -92,7 +92,7 @@ void transfer_plan(A& a, WalkPlan& plan) {
       a.number(p.rule.phases, kStructure);
       a.number(p.rule.lines, kStructure);
     }
-    a.number(k.in_order, kStructure);
+    a.number(k.sequential, kStructure);
     a.resize(k.shared);
     for (auto& x : k.shared) {
       a.number(x.extent, kSize);

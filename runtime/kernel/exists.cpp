@@ -12,7 +12,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr size_t kMostAlternatives = 16;  // beyond, a disjunction is left as it is: right, and slower
+constexpr size_t kMaxAlternatives = 16;  // beyond, a disjunction is left as it is: right, and slower
 
 bool has_axis(const Arena& a, Id e, Id axis) { return std::ranges::binary_search(a[e].free_axes(), axis); }
 
@@ -206,7 +206,7 @@ std::vector<std::vector<Id>> alternatives(Arena& a, Id test, std::span<const Axi
     std::vector<Id> parts = std::move(open.back());
     open.pop_back();
     auto split = std::ranges::find_if(parts, helps);
-    if (split == parts.end() || open.size() + done.size() + 2 > kMostAlternatives) {
+    if (split == parts.end() || open.size() + done.size() + 2 > kMaxAlternatives) {
       done.push_back(std::move(parts));
       continue;
     }

@@ -1,6 +1,6 @@
 // Which sizes a GPU's code knows. A batch - the slowest dimension of all tensors that have it - is no more than a limit, a number
 // of blocks, a loop: it comes with each launch, and the same code serves every batch size. Where something is chosen by it (threads
-// of a block, lanes of a sum) it is chosen for a class of sizes: as_compiled_for_gpu() puts the power of two that is not larger in the
+// of a block, lanes of a sum) it is chosen for a class of sizes: with_class_representatives_for_gpu() puts the power of two that is not larger in the
 // place of the size, and lowering sees nothing else. Mostly nothing is chosen: neighbouring classes have the same text.
 //
 // Tiles lie in shared memory and are counted in the code, so those of such kernels are powers of two: few of them for all sizes.
@@ -55,12 +55,12 @@ void open_for_gpu(KernelSpec& spec) {
   if (open.empty()) return;
   for (Id x : open) {
     SpecAxis& axis = spec.axes.at(x);
-    axis.baked = false;
+    axis.static_extent = false;
     axis.open = axis.shared >= 0;
   }
   for (Id x : spec.shared) {
     SpecAxis& axis = spec.axes.at(x);
-    if (axis.kind() == AxisKind::part) axis.tile = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(axis.tile)));
+    if (axis.kind() == AxisKind::tiled) axis.tile = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(axis.tile)));
   }
 }
 
@@ -68,8 +68,8 @@ void give_counts(KernelSpec& spec) {
   const std::set<Id> open = batches(spec);
   std::map<Id, uint32_t> count;
   for (auto& [id, axis] : spec.axes) {
-    axis.baked = axis.baked || !open.contains(id);
-    if (axis.baked) continue;
+    axis.static_extent = axis.static_extent || !open.contains(id);
+    if (axis.static_extent) continue;
     axis.count = count[id] = static_cast<uint32_t>(spec.tensors.size());
     SpecTensor& t = spec.tensors.emplace_back();
     t.original = kInternal;
@@ -80,7 +80,7 @@ void give_counts(KernelSpec& spec) {
     if (auto it = count.find(*indices.begin()); it != count.end()) spec.tensors[place.first].count = it->second;
 }
 
-KernelSpec as_compiled_for_gpu(const KernelSpec& spec) {
+KernelSpec with_class_representatives_for_gpu(const KernelSpec& spec) {
   KernelSpec c = spec;
   std::map<uint32_t, int64_t> extents;  // by count
   for (auto& [id, axis] : c.axes) {

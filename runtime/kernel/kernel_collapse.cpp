@@ -19,11 +19,11 @@ bool may_collapse(const KernelSpec& spec, Id slow, Id fast, const std::set<Id>& 
   const SpecAxis& s = spec.axes.at(slow);
   const SpecAxis& f = spec.axes.at(fast);
   if ((s.shared < 0) != (f.shared < 0)) return false;
-  if (f.extent > 0 && s.extent > kMostElements / f.extent) return false;  // its steps are counted with 32 bits
+  if (f.extent > 0 && s.extent > kMaxElements / f.extent) return false;  // its steps are counted with 32 bits
   if (s.shared >= 0) {
-    if (s.shared + 1 != f.shared || s.in_order != f.in_order) return false;
+    if (s.shared + 1 != f.shared || s.sequential != f.sequential) return false;
     // The tile stays a box: some of the slow one only with all of the fast one.
-    if (f.kind() != AxisKind::whole && s.kind() != AxisKind::single) return false;
+    if (f.kind() != AxisKind::untiled && s.kind() != AxisKind::point) return false;
   }
   std::map<std::pair<uint32_t, size_t>, bool> merged;  // tensor dimension -> starts a collapsed pair
   for (const SpecMember& m : spec.members) {
@@ -49,13 +49,13 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
   Id made = a.axis(a.name(slow) + a.name(fast));
   SpecAxis axis = spec.axes.at(fast);
   const SpecAxis old = spec.axes.at(slow);
-  if (!old.baked) axis.multiple = axis.extent * old.multiple;
+  if (!old.static_extent) axis.multiple = axis.extent * old.multiple;
   axis.extent *= old.extent;
   axis.fixed = axis.fixed && old.fixed;
-  axis.baked = axis.baked && old.baked;
+  axis.static_extent = axis.static_extent && old.static_extent;
   axis.open = axis.open || old.open;
   if (old.shared >= 0) {
-    axis.tile *= old.kind() == AxisKind::single ? 1 : old.tile;
+    axis.tile *= old.kind() == AxisKind::point ? 1 : old.tile;
     axis.shared = old.shared;
     axis.planned.insert(axis.planned.begin(), old.planned.begin(), old.planned.end());
     axis.divisor *= old.divisor;

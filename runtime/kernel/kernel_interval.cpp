@@ -76,8 +76,8 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
       default: break;
     }
     // What is computed in 32 bits wraps where it leaves them.
-    constexpr int64_t kLeast32 = std::numeric_limits<int32_t>::min(), kMost32 = std::numeric_limits<int32_t>::max();
-    if (n.type == DType::i32 && (r.first < kLeast32 || r.second > kMost32)) r = {kLeast32, kMost32};
+    constexpr int64_t kMin32 = std::numeric_limits<int32_t>::min(), kMax32 = std::numeric_limits<int32_t>::max();
+    if (n.type == DType::i32 && (r.first < kMin32 || r.second > kMax32)) r = {kMin32, kMax32};
     if (n.type == DType::boolean) r = {0, 1};
     if (n.type == DType::u8) r = {0, 255};
     if (n.type == DType::u32) r = {0, std::numeric_limits<uint32_t>::max()};

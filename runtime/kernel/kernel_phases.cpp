@@ -33,11 +33,11 @@ class Split {
       return;
     }
     q.divisor *= phases;
-    q.written_out = write_out;
-    if (whole.kind() == AxisKind::single) {
+    q.unrolled = write_out;
+    if (whole.kind() == AxisKind::point) {
       p.tile = 1;
     } else {
-      q.tile = whole.kind() == AxisKind::whole ? q.extent : whole.tile / phases;
+      q.tile = whole.kind() == AxisKind::untiled ? q.extent : whole.tile / phases;
       p.shared = -1;
     }
     spec.axes[quotient_] = q;
@@ -188,13 +188,13 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
 }  // namespace
 
 void split_blocks(KernelSpec& spec) {
-  constexpr int64_t kMostBlocks = 8, kShortest = 16;
+  constexpr int64_t kMaxBlocks = 8, kShortest = 16;
   try {
     for (auto [axis, b] : breaks_of(spec)) {
       const SpecAxis& x = spec.axes.at(axis);
       int64_t length = std::gcd(b.common, x.extent);
-      bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMostBlocks;
-      if (!blocks || x.kind() != AxisKind::whole || in_the_way(spec, axis)) continue;
+      bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMaxBlocks;
+      if (!blocks || x.kind() != AxisKind::untiled || in_the_way(spec, axis)) continue;
       KernelSpec split = spec;
       Split(split, axis, length, true).run();
       spec = std::move(split);
@@ -207,7 +207,7 @@ void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each) { Split(spec
 
 void split_phases(KernelSpec& spec, Id axis, int64_t phases) {
   const SpecAxis& x = spec.axes.at(axis);
-  bool even = x.extent % phases == 0 && (x.kind() != AxisKind::part || x.tile % phases == 0);
+  bool even = x.extent % phases == 0 && (x.kind() != AxisKind::tiled || x.tile % phases == 0);
   if (!even || in_the_way(spec, axis)) return;
   KernelSpec split = spec;
   try {

@@ -132,7 +132,7 @@ class Product {
 
 }  // namespace
 
-void settle_products(KernelSpec& spec) {
+void fold_conditions_into_packed(KernelSpec& spec) {
   for (SpecMember& m : spec.members) Product(spec, m).settle();
 }
 

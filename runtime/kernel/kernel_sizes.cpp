@@ -1,13 +1,13 @@
 // Which sizes compiled code knows, and the key that says so: the same code serves every size that is not in it.
 //
 // The outer loop is the executor's: how many tiles there are is nobody's business, and how much the last one has is an
-// argument (AxisKind::part). So that a small batch, all of it in one tile, runs the code of a large one, its axis is a part
+// argument (AxisKind::tiled). So that a small batch, all of it in one tile, runs the code of a large one, its axis is a part
 // too (open_slowest). Axes inside a tile are constants, for vectors, registers and strides; but the slowest dimension of all
 // tensors that have it, a batch that is summed up or walked inside of each channel, is no more than a loop: its extent is an
 // argument as well.
 //
 // Where the code is chosen by such sizes (rows of a product's block, what is packed) it is chosen for a class of them:
-// as_compiled() puts each class's representative in the place of the size, and lowering sees nothing else.
+// with_class_representatives() puts each class's representative in the place of the size, and lowering sees nothing else.
 #include <algorithm>
 #include <map>
 
@@ -18,7 +18,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kLeastColumns = 8;  // of a product: one vector of the shortest kind
+constexpr int64_t kMinColumns = 8;  // of a product: one vector of the shortest kind
 
 // Of a product of matrices in the widest sense, where some reads depend on one axis of the result, some on another, none on
 // both: the axes that may be the rows beside the columns that lowering takes (Lowering::contraction). Empty if it is none.
@@ -34,7 +34,7 @@ std::set<Id> rows_of_product(const KernelSpec& spec, const SpecMember& m) {
   for (size_t i = m.left.size(); i-- > 0 && found.empty();) {
     Id v = m.left[i];
     const SpecAxis& columns = spec.axes.at(v);
-    if (columns.kind() != AxisKind::whole || columns.extent < kLeastColumns || !on(v)) continue;
+    if (columns.kind() != AxisKind::untiled || columns.extent < kMinColumns || !on(v)) continue;
     for (Id y : m.left)
       if (v != y && on(y) && std::ranges::none_of(reads, [&](Id r) { return has(r, v) && has(r, y); })) found.insert(y);
   }
@@ -68,11 +68,11 @@ int64_t terms_like(int64_t n) { return *std::prev(std::ranges::upper_bound(kTerm
 // What stands for an axis whose extent the code need not know.
 SpecAxis representative(const SpecAxis& axis, bool decides) {
   SpecAxis r = axis;
-  if (axis.kind() == AxisKind::whole) {
+  if (axis.kind() == AxisKind::untiled) {
     r.extent = r.tile = decides ? terms_like(axis.extent) : kAny;
   } else {
     r.extent = kManyTiles;
-    if (axis.kind() == AxisKind::part) r.tile = decides ? rows_like(axis.tile) : kAny;
+    if (axis.kind() == AxisKind::tiled) r.tile = decides ? rows_like(axis.tile) : kAny;
   }
   return r;
 }
@@ -95,7 +95,7 @@ void open_slowest(KernelSpec& spec) {
   if (spec.shared.empty()) return;
   Id x = spec.shared[0];
   SpecAxis& axis = spec.axes.at(x);
-  if (axis.kind() != AxisKind::whole || axis.extent < 1 || axis.fixed || used_as_values(spec).contains(x)) return;
+  if (axis.kind() != AxisKind::untiled || axis.extent < 1 || axis.fixed || used_as_values(spec).contains(x)) return;
   for (const SpecMember& m : spec.members) {
     bool reduced = std::ranges::find(m.reduced, x) != m.reduced.end();
     bool columns = m.left.size() > 1 && m.left.back() == x;  // of its vectors
@@ -104,41 +104,41 @@ void open_slowest(KernelSpec& spec) {
   axis.open = true;
 }
 
-void settle_baked(KernelSpec& spec) {
+void choose_static_extents(KernelSpec& spec) {
   const std::set<Id> values = used_as_values(spec), slowest = slowest_of_all(spec);
   for (auto& [id, axis] : spec.axes) {
-    bool constant = axis.kind() == AxisKind::whole && (axis.extent < 2 || axis.fixed || axis.written_out || !slowest.contains(id));
-    axis.baked = constant || values.contains(id);
+    bool constant = axis.kind() == AxisKind::untiled && (axis.extent < 2 || axis.fixed || axis.unrolled || !slowest.contains(id));
+    axis.static_extent = constant || values.contains(id);
   }
   for (const auto& [place, ids] : indices_of(spec))
     for (Id x : ids)
       if (auto it = spec.axes.find(x); it != spec.axes.end())
-        if (ids.size() > 1 || spec.tensors[place.first].shape[place.second] != it->second.extent) it->second.baked = true;
+        if (ids.size() > 1 || spec.tensors[place.first].shape[place.second] != it->second.extent) it->second.static_extent = true;
 }
 
-KernelSpec as_compiled(const KernelSpec& spec) {
+KernelSpec with_class_representatives(const KernelSpec& spec) {
   KernelSpec c = spec;
   const std::set<Id> decides = decisive(spec);
   for (auto& [id, axis] : c.axes) {
     SpecAxis like = representative(axis, decides.contains(id));
-    if (!axis.baked) axis = like;
-    else if (axis.kind() == AxisKind::part) axis.tile = axis.open ? like.tile : std::min(like.tile, axis.extent - 1);
+    if (!axis.static_extent) axis = like;
+    else if (axis.kind() == AxisKind::tiled) axis.tile = axis.open ? like.tile : std::min(like.tile, axis.extent - 1);
   }
   for (const auto& [place, ids] : indices_of(spec))
     for (Id x : ids)
-      if (auto it = c.axes.find(x); it != c.axes.end() && !it->second.baked)
+      if (auto it = c.axes.find(x); it != c.axes.end() && !it->second.static_extent)
         c.tensors[place.first].shape[place.second] = it->second.extent;
   return c;
 }
 
 std::string KernelSpec::key() const {
-  const KernelSpec c = as_compiled(*this);
+  const KernelSpec c = with_class_representatives(*this);
   std::string s = streams ? "past the cache;" : "";
   if (vectors > 0) s += fmt::format("v{};", vectors);
   for (auto [result, input] : over) s += fmt::format("{} over {};", result, input);
   for (Id x : shared) {
     const SpecAxis& axis = c.axes.at(x);
-    s += fmt::format("{}:{}/{}/{}{};", arena->name(x), axis.extent, static_cast<int>(axis.kind()), axis.tile, axis.in_order ? "+" : "");
+    s += fmt::format("{}:{}/{}/{}{};", arena->name(x), axis.extent, static_cast<int>(axis.kind()), axis.tile, axis.sequential ? "+" : "");
   }
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     const SpecTensor& x = c.tensors[t];
@@ -158,7 +158,7 @@ std::string KernelSpec::key() const {
       if (n.op == Op::axis) {
         auto it = c.axes.find(id);
         s += fmt::format("={}:", arena->name(id));
-        if (it != c.axes.end()) s += fmt::format("{}{}", it->second.extent, it->second.baked ? "" : "?");
+        if (it != c.axes.end()) s += fmt::format("{}{}", it->second.extent, it->second.static_extent ? "" : "?");
       } else if (n.op == Op::constant) {
         s += fmt::format("={:x}", n.integer);
       } else if (is_read(n.op)) {

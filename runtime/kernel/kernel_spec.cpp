@@ -241,7 +241,7 @@ struct Builder {
           continue;
         }
       if (low == -KernelSpec::kFar || high == KernelSpec::kFar) unknown_range(reduced[i].axis);
-      if (high - low > kMostElements) too_many_steps(reduced[i].axis, d, high - low);
+      if (high - low > kMaxElements) too_many_steps(reduced[i].axis, d, high - low);
       Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
       axes[reduced[i].axis] = value;
       if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
@@ -317,11 +317,11 @@ Id with_collected_indices(Arena& a, Id root) {
 }
 
 bool KernelSpec::across_tiles(const SpecMember& m) const {
-  return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole && !axes.at(x).in_order; });
+  return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::untiled && !axes.at(x).sequential; });
 }
 
 Id KernelSpec::carried_over(const SpecMember& m) const {
-  auto carried = std::ranges::find_if(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::whole && axes.at(x).in_order; });
+  auto carried = std::ranges::find_if(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::untiled && axes.at(x).sequential; });
   return carried == m.reduced.end() ? kNone : *carried;
 }
 
@@ -344,7 +344,7 @@ int64_t KernelSpec::tiles() const {
   int64_t n = 1;
   for (Id x : shared) {
     const SpecAxis& axis = axes.at(x);
-    n *= axis.kind() == AxisKind::whole ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
+    n *= axis.kind() == AxisKind::untiled ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
   }
   return n;
 }
@@ -367,7 +367,7 @@ void begin(Builder& b) {
     Id axis = b.class_axis[static_cast<size_t>(k.shared[i])];
     b.spec.axes.at(axis).shared = static_cast<int>(i);
     b.spec.axes.at(axis).planned = {i};
-    b.spec.axes.at(axis).in_order = i + k.in_order >= k.shared.size();
+    b.spec.axes.at(axis).sequential = i + k.sequential >= k.shared.size();
     b.spec.shared.push_back(axis);
   }
   for (const Member& m : k.members) b.member(m);
@@ -387,12 +387,12 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
     if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
   split_blocks(b.spec);
   join_windows(b.spec);
-  settle_products(b.spec);
+  fold_conditions_into_packed(b.spec);
   share_expensive(b.spec);
   collapse(b.spec);
   open_slowest(b.spec);
   b.uses();
-  settle_baked(b.spec);
+  choose_static_extents(b.spec);
   return std::move(b.spec);
 }
 

@@ -42,9 +42,9 @@ std::vector<Case> cases() {
 std::vector<std::string> kernels_of(const KernelPlan& plan) {
   std::vector<std::string> names;
   for (const Kernel& k : plan.kernels) {
-    if (k.beside) names.back() += "_" + k.name;
-    else names.push_back(k.follows ? k.name + "_finish" : k.name);
-    if (k.finish) names.push_back(k.name + "_finish");
+    if (k.horizontal) names.back() += "_" + k.name;
+    else names.push_back(k.epilogue ? k.name + "_finish" : k.name);
+    if (k.combines_partials) names.push_back(k.name + "_finish");
   }
   return names;
 }

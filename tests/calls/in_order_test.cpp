@@ -1,4 +1,4 @@
-// Sums that are carried from tile to tile, all of which one thread takes in order (Kernel::in_order): attention's backward without
+// Sums that are carried from tile to tile, all of which one thread takes in order (Kernel::sequential): attention's backward without
 // S x T scores in memory.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Mean and variance from those of parts (fusion/plan/moments.h).
+// Mean and variance from those of parts (fusion/plan/chunked_variance.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "ad/reverse/gradient.h"
-#include "fusion/plan/moments.h"
+#include "fusion/plan/chunked_variance.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
@@ -50,13 +50,13 @@ TEST(Moments, OfPartsAreThoseOfTheWhole) {
 
 TEST(Moments, TwoLooks) {
   CompileOptions apart = beyond_cache();
-  apart.fusion.split_moments = false;
+  apart.fusion.variance_by_chunks = false;
   const DimValues sizes = {{"N", 9}, {"C", 3}, {"H", 17}, {"W", 19}};
   EXPECT_EQ(compile(parse_op(kBatchNorm), beyond_cache()).plan(CompiledOp::Phase::infer, sizes).sweeps(), 2);
   EXPECT_EQ(compile(parse_op(kBatchNorm), apart).plan(CompiledOp::Phase::infer, sizes).sweeps(), 3);
   auto parts = [&](const char* text, const DimValues& dims) {
     const Program p = infer_program(derive(parse_op(text)).program);
-    return split_moments(p, dims, beyond_cache().fusion).body.definitions.size() - p.body.definitions.size();
+    return variance_by_chunks(p, dims, beyond_cache().fusion).body.definitions.size() - p.body.definitions.size();
   };
   EXPECT_EQ(parts(kBatchNorm, sizes), 4u);
   EXPECT_EQ(parts(kVariance, {{"N", 9}, {"C", 3}, {"H", 170}}), 4u);

@@ -156,7 +156,7 @@ TEST(NonTemporal, TilesOfRowsBeginWithLines) {
     runtime::WalkPlan plan;
     plan.tensors = static_cast<int64_t>(c.offsets.size());
     runtime::WalkKernel& k = plan.kernels.emplace_back();
-    k.shared = {{kElements, c.tile, runtime::AxisKind::part}};
+    k.shared = {{kElements, c.tile, runtime::AxisKind::tiled}};
     k.scalars = {{0, false, 0}, {0, true, 0}};
     std::vector<TensorView> views;
     for (size_t i = 0; i < c.offsets.size(); ++i) {

@@ -8,7 +8,7 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "runtime/ahead/support/known_plans.h"
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 #include "runtime/host/finish.h"
 #include "runtime/host/thread_pool.h"
 #include "tests/helpers/lowered_code.h"
@@ -92,7 +92,7 @@ TEST(KernelSpec, BlocksOfAChoiceAreWrittenOut) {
     KernelSpec s = spec_of(text, sizes);
     int64_t n = 0;
     for (auto& [id, axis] : s.axes)
-      if (axis.written_out) n = axis.extent;
+      if (axis.unrolled) n = axis.extent;
     if (n > 0) {
       for (Id id : reachable(*s.arena, s.members[0].body))
         if ((*s.arena)[id].op == Op::lt || (*s.arena)[id].op == Op::le) {

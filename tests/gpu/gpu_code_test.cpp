@@ -49,7 +49,7 @@ Assembled assemble(const std::string& ptx, const std::string& arch) {
   std::string stem = (fs::temp_directory_path() / fmt::format("xhat-{}-{}", getpid(), arch)).string();
   std::ofstream(stem + ".ptx") << ptx;
   std::string command =
-      fmt::format("{} -v -arch={} --maxrregcount {} {}.ptx -o {}.cubin 2>&1", kPtxas.string(), arch, runtime::kMostRegisters, stem, stem);
+      fmt::format("{} -v -arch={} --maxrregcount {} {}.ptx -o {}.cubin 2>&1", kPtxas.string(), arch, runtime::kMaxRegisters, stem, stem);
   Assembled a;
   FILE* pipe = popen(command.c_str(), "r");
   char line[512];
@@ -112,7 +112,7 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
         Assembled a = assemble(code.kernel.text, arch);
         EXPECT_EQ(a.spilled, 0) << a.said;
         EXPECT_EQ(a.stack, 0) << a.said;  // local memory lies in global memory
-        EXPECT_LE(a.registers, runtime::kMostRegisters);
+        EXPECT_LE(a.registers, runtime::kMaxRegisters);
         if (std::string(arch) == "sm_80") registers = std::max(registers, a.registers);
       }
       wide += count(code.kernel.text, ".v4.b32") + count(code.kernel.text, ".v2.b64");

@@ -14,7 +14,7 @@
 namespace xhat::testing {
 namespace {
 
-constexpr int kMostTries = 60;  // a program in four is refused
+constexpr int kMaxTries = 60;  // a program in four is refused
 
 struct Tensor {
   std::string name, type;
@@ -426,7 +426,7 @@ class Composer {
 
 ComposedProgram composed_program(uint64_t seed) {
   std::string last;
-  for (int k = 0; k < kMostTries; ++k) {
+  for (int k = 0; k < kMaxTries; ++k) {
     std::string text = Composer(seed * 0xD1342543DE82EF95u + static_cast<uint64_t>(k) * 0x9E3779B97F4A7C15u + 29).run();
     try {
       parse_op(text);

@@ -68,11 +68,11 @@ DimValues dims_of(const Program& op, uint64_t seed, int64_t most) {
 // Sizes at which the evaluator, which is called some dozen times, takes well below a second: a product over N^2 factors for each of N^3
 // results is N^7 visits of its gradient.
 DimValues dims_for(const Program& op, uint64_t seed) {
-  constexpr double kMostVisits = 2e6;
+  constexpr double kMaxVisits = 2e6;
   DimValues dims;
   for (int64_t most : {19, 9, 5, 3}) {
     dims = dims_of(op, seed, most);
-    if (visits(op, dims) <= kMostVisits) break;
+    if (visits(op, dims) <= kMaxVisits) break;
   }
   return dims;
 }

@@ -29,7 +29,7 @@ std::string with_type(std::string text, const std::string& type) {
 // Kernels of a direction whose sums are carried, over more than one tile.
 int carried(const KernelPlan& plan) {
   return static_cast<int>(std::ranges::count_if(plan.kernels, [](const Kernel& k) {
-    return k.in_order > 0 && std::ranges::any_of(std::span(k.shared).last(k.in_order), [&](int c) {
+    return k.sequential > 0 && std::ranges::any_of(std::span(k.shared).last(k.sequential), [&](int c) {
              const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
              return axis.tile < axis.extent;
            });

@@ -165,7 +165,7 @@ CompiledOp compiled(const Row& row, const Expected& e, CompileOptions options = 
 std::string kernels_text(const KernelPlan& plan) {
   std::string text;
   for (const Kernel& k : plan.kernels)
-    text += "  " + k.name + (k.finish ? " (with a second step)" : k.follows ? " (in the second step)" : "") + ": " + k.reason + "\n";
+    text += "  " + k.name + (k.combines_partials ? " (with a second step)" : k.epilogue ? " (in the second step)" : "") + ": " + k.reason + "\n";
   return text;
 }
 

@@ -59,7 +59,7 @@ const std::set<std::string> kRegrouped = {"mlp2 g"};
 // sum that only carries a value goes through the backward's algebra.
 bool bits_matter(const Program& p, TensorId first, TensorId again) {
   const Arena& a = *p.arena;
-  if (deciding(p).contains(again)) return true;
+  if (feeds_control(p).contains(again)) return true;
   if (!is_reduction(a[p.definition_of(again)->body].op)) return !kRegrouped.contains(p.name + " " + p.tensors[first].name);
   for (const Definition& d : p.body.definitions)
     for (Id id : reachable(a, d.body))
@@ -90,7 +90,7 @@ void compare(const Program& op, const Program& normal, const StashOptions& stash
     if (!has_tensor(forward.outputs, p.first)) forward.outputs.push_back(p.first);
     backward.outputs.push_back(p.again);
     ++compared;
-    deciders += deciding(plan.program).contains(p.again);
+    deciders += feeds_control(plan.program).contains(p.again);
   }
   Arrays kept = run(forward, data, dims);
   for (const auto& [name, array] : kept) data[name] = array;

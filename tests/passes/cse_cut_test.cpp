@@ -9,7 +9,7 @@
 namespace xhat {
 namespace {
 
-constexpr size_t kMostCandidates = 12;
+constexpr size_t kMaxCandidates = 12;
 
 enum class Shape : uint8_t { sparse, dense, chain, diamonds };
 
@@ -18,7 +18,7 @@ std::vector<CutNode> random_nodes(std::mt19937& random) {
   auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   auto shape = static_cast<Shape>(below(4));
   int prices = below(2) ? 4 : 30;
-  std::vector<CutNode> nodes(1 + static_cast<size_t>(below(kMostCandidates)));
+  std::vector<CutNode> nodes(1 + static_cast<size_t>(below(kMaxCandidates)));
   for (size_t v = 0; v < nodes.size(); ++v) {
     CutNode& n = nodes[v];
     n.keep_ps = below(12) ? below(prices) : kNever;
@@ -47,7 +47,7 @@ std::vector<CutNode> random_nodes(std::mt19937& random) {
 
 // By bytes: the least that a choice of exactly these bytes costs.
 std::vector<int64_t> brute_force(const std::vector<CutNode>& nodes) {
-  std::vector<int64_t> cheapest(20 * kMostCandidates, kNever);
+  std::vector<int64_t> cheapest(20 * kMaxCandidates, kNever);
   std::vector<bool> keep(nodes.size());
   for (size_t subset = 0; subset < size_t{1} << nodes.size(); ++subset) {
     for (size_t v = 0; v < nodes.size(); ++v) keep[v] = subset >> v & 1;

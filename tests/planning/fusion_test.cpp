@@ -52,7 +52,7 @@ TEST(Fusion, SoftmaxIsOneKernelOverRows) {
   KernelPlan p = forward_plan(kSoftmax, {{"N", 4096}, {"D", 1024}});
   const Kernel& k = only(p);
   EXPECT_EQ(shared(k), Names{"n"});
-  EXPECT_FALSE(k.finish);
+  EXPECT_FALSE(k.combines_partials);
   EXPECT_EQ(p.reductions, 2);
   EXPECT_EQ(p.bytes_unavoidable, 2 * 4 * 4096 * 1024);
   EXPECT_EQ(p.bytes_moved, p.bytes_unavoidable);
@@ -65,7 +65,7 @@ TEST(Fusion, LayerNormBackwardIsOneSweepWithPartialSums) {
   KernelPlan b = plan_kernels(backward_program(p), sizes);
   const Kernel& k = only(b);
   EXPECT_EQ(shared(k), Names{"n"});
-  EXPECT_TRUE(k.finish);
+  EXPECT_TRUE(k.combines_partials);
   EXPECT_EQ(k.results.size(), 3u);
   EXPECT_LE(b.reductions, 4);
 }
@@ -96,7 +96,7 @@ TEST(Fusion, BatchNormGoesByChannelWhereAChannelFits) {
 TEST(Fusion, SumOfEverythingLeavesPartials) {
   KernelPlan p = forward_plan("op f(x: f32[N]) -> (s) { s = sum(i: x[i]) }", {{"N", 1 << 22}});
   const Kernel& k = only(p);
-  EXPECT_TRUE(k.finish);
+  EXPECT_TRUE(k.combines_partials);
   EXPECT_EQ(shared(k), Names{"i"});
   EXPECT_LT(k.axes[static_cast<size_t>(k.shared[0])].tile, 1 << 20);
 }
@@ -108,8 +108,8 @@ TEST(Fusion, WhatIsLeftToDoWithASumFollowsIt) {
   ASSERT_EQ(p.kernels.size(), 3u);
   EXPECT_EQ(p.sweeps(), 1);
   for (size_t i : {0u, 1u, 2u}) EXPECT_EQ(p.kernels[i].name, (Names{"s", "b", "y"})[i]);
-  EXPECT_TRUE(p.kernels[1].beside);
-  EXPECT_TRUE(p.kernels[2].follows);
+  EXPECT_TRUE(p.kernels[1].horizontal);
+  EXPECT_TRUE(p.kernels[2].epilogue);
   // Not if it is more than a small tile.
   EXPECT_EQ(forward_plan("op f(x: f32[N]) -> (y) { s = sum(i: x[i]); y[i] = x[i] / s }", sizes).sweeps(), 2);
 }
@@ -119,7 +119,7 @@ TEST(Fusion, ColumnSumsWalkMemoryInOrder) {
   const Kernel& k = only(p);
   EXPECT_EQ(shared(k), (Names{"n", "d"}));
   EXPECT_EQ(k.axes[static_cast<size_t>(k.shared[1])].tile, 1024);
-  EXPECT_TRUE(k.finish);
+  EXPECT_TRUE(k.combines_partials);
 }
 
 TEST(Fusion, SiblingsThatReadTheSameShareAKernel) {
@@ -263,7 +263,7 @@ TEST(Fusion, ShortRunsArePricedNotMoved) {
     const KernelPlan plan = forward_plan(c.text, c.sizes);
     size_t kernels = 0;
     for (const Kernel& k : plan.kernels) {
-      kernels += !k.follows;
+      kernels += !k.epilogue;
       // What is waited for is a price, and is not said to be moved.
       EXPECT_LT(static_cast<double>(k.bytes_moved), 1.01 * static_cast<double>(k.bytes_unavoidable)) << k.name;
     }

@@ -217,7 +217,7 @@ std::string kernels(const LibraryPlan& made) {
   std::string text;
   for (size_t i = 0; i < made.plan.kernels.size(); ++i) {
     const Kernel& k = made.plan.kernels[i];
-    EXPECT_TRUE(!made.calls[i] || (!k.finish && k.bytes_moved == k.bytes_unavoidable)) << k.name;
+    EXPECT_TRUE(!made.calls[i] || (!k.combines_partials && k.bytes_moved == k.bytes_unavoidable)) << k.name;
     text += (i ? "; " : "") + k.name + (made.calls[i] ? " = " + to_text(*made.calls[i]) : "");
   }
   return text;

@@ -104,7 +104,7 @@ class Maker {
   }
 
  private:
-  static constexpr size_t kMostKernels = 200;  // of a direction's: a dim that asks for more is not open
+  static constexpr size_t kMaxKernels = 200;  // of a direction's: a dim that asks for more is not open
 
   static std::map<std::string, std::vector<int64_t>> sizes_given(const AheadOptions& options) {
     std::map<std::string, std::vector<int64_t>> given = options.device_sizes;
@@ -117,7 +117,7 @@ class Maker {
     auto at = [&](const DimValues& sizes, int way) {
       if (options_.progress) options_.progress(fmt::format("planning for {}, {}", name_of(target_), dims_text(sizes)), true);
       AheadDevicePlan plan = plan_at(direction, sizes, way);
-      if (kernels_.size() - before > kMostKernels && !sizes_.open().empty()) throw TooManyPlans();
+      if (kernels_.size() - before > kMaxKernels && !sizes_.open().empty()) throw TooManyPlans();
       SlotWriter writer;
       transfer_device_plan(writer, plan);
       return std::move(writer.slots);

@@ -15,7 +15,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr size_t kMostKernels = 400;  // of a side's: a dim that asks for more is not open
+constexpr size_t kMaxKernels = 400;  // of a side's: a dim that asks for more is not open
 
 // --- expressions over dims as formulas ---------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ PlannedDirection direction_of(Program program, const CompileOptions& options, co
 void forget_idle_rules(WalkKernel& k) {
   for (size_t p = 0; p < k.planned.size(); ++p) {
     bool used = std::ranges::any_of(k.shared, [&](const WalkAxis& x) {
-      return x.kind == AxisKind::part && std::ranges::find(x.planned, p) != x.planned.end();
+      return x.kind == AxisKind::tiled && std::ranges::find(x.planned, p) != x.planned.end();
     });
     if (!used) k.planned[p].rule = {};
   }
@@ -85,7 +85,7 @@ WalkPlan plan_at(const Program& p, const FusionOptions& fusion, const DimValues&
     w.code = code;
     std::vector<int64_t> tiles = tiles_by_rule(w);
     for (size_t i = 0; i < tiles.size(); ++i)
-      if (w.shared[i].kind != AxisKind::whole && tiles[i] != w.shared[i].tile)
+      if (w.shared[i].kind != AxisKind::untiled && tiles[i] != w.shared[i].tile)
         throw Bug("the tiles of kernel " + k.name + " do not follow the planner's rule");
     forget_idle_rules(w);
     walk.kernels.push_back(std::move(w));
@@ -195,7 +195,7 @@ class Planner {
       size_t before = kernels_.size();
       Slots slots = slots_at(directions_[side], options_.compile, sizes, kernels_, way);
       new_kernels += kernels_.size() - before;
-      if (new_kernels > kMostKernels && !made_.open.empty()) throw TooManyPlans();
+      if (new_kernels > kMaxKernels && !made_.open.empty()) throw TooManyPlans();
       return slots;
     };
     sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots& slots) {

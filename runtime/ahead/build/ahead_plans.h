@@ -4,7 +4,7 @@
 
 #include "runtime/ahead/build/ahead.h"
 #include "runtime/ahead/support/table.h"
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 
 namespace xhat::runtime {
 

@@ -69,7 +69,7 @@ std::optional<DimValues> AheadSizes::sizes_of(const DimValues& given) const {
   for (const Tensor& t : p_.tensors) {
     double elements = 1;
     for (Id e : t.shape) elements *= static_cast<double>(std::max<int64_t>(0, evaluate_extent(*p_.arena, e, all)));
-    if (elements > static_cast<double>(kMostElements)) return {};
+    if (elements > static_cast<double>(kMaxElements)) return {};
   }
   return all;
 }
@@ -110,9 +110,9 @@ void AheadSizes::find_at(const DimValues& given, const SlotsAt& at, int ways, co
   int64_t first = 0, last = 1;
   while (first < 4096 && !with_open(first)) ++first;
   if (!with_open(first)) fail("no value of " + open_ + " up to 4096 meets the preconditions with " + dims_text(given));
-  for (last = std::max<int64_t>(1, first); last < kMostElements && with_open(2 * last);) last *= 2;
+  for (last = std::max<int64_t>(1, first); last < kMaxElements && with_open(2 * last);) last *= 2;
   for (int64_t step = last; step > 0; step /= 2)
-    if (last + step <= kMostElements && with_open(last + step)) last += step;
+    if (last + step <= kMaxElements && with_open(last + step)) last += step;
   auto slots_at = [&](int64_t n, int way) {
     auto sizes = with_open(n);
     if (!sizes) throw TooManyPlans();  // preconditions leave gaps

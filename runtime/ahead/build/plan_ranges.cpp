@@ -10,8 +10,8 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr size_t kMostPlans = 12;  // from a size to its double: then plans that differ only in what the planner preferred are one
-constexpr int64_t kLeastServed = 4096;  // sizes of which a library serves fewer are none that stay open
+constexpr size_t kMaxPlans = 12;  // from a size to its double: then plans that differ only in what the planner preferred are one
+constexpr int64_t kMinServed = 4096;  // sizes of which a library serves fewer are none that stay open
 
 bool same_number(double x, double y, bool narrow) {
   if (narrow) return static_cast<float>(x) == static_cast<float>(y) || (std::isnan(x) && std::isnan(y));
@@ -77,7 +77,7 @@ class Ranges {
       if (!find_within(served + 1, last)) break;
       served = last;
     }
-    if (served < std::min(last_, kLeastServed)) throw TooManyPlans();
+    if (served < std::min(last_, kMinServed)) throw TooManyPlans();
     return found_;
   }
 
@@ -88,7 +88,7 @@ class Ranges {
       for (bool lenient : {false, true}) try {
           lenient_ = lenient;
           if (all_differ(first + (last - first) / 2, last)) break;
-          most_found_ = before.size() + kMostPlans;
+          most_found_ = before.size() + kMaxPlans;
           halve(first, last);
           return true;
         } catch (const TooManyPlans&) {

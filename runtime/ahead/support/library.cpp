@@ -8,7 +8,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMost = INT32_MAX;  // kernels index with 32 bits
+constexpr int64_t kMax = INT32_MAX;  // kernels index with 32 bits
 
 thread_local std::string message;
 
@@ -81,7 +81,7 @@ std::vector<int64_t> shape_of(const AheadTable& t, int64_t tensor, const std::ve
       fail(t, AheadStatus::bad_size, "dimension " + std::to_string(shape.size() - 1) + " of " + x.name + " would be negative with " +
                                          sizes_text(t, dims));
   }
-  if (elements > static_cast<double>(kMost))
+  if (elements > static_cast<double>(kMax))
     fail(t, AheadStatus::bad_size, x.name + " would have more than 2^31-1 elements with " + sizes_text(t, dims) + "; split it into pieces");
   return shape;
 }

@@ -13,8 +13,8 @@ namespace {
 using namespace Halide::Internal;
 using Halide::Expr;
 
-constexpr size_t kMostReads = 8;         // more would fill the loop with addresses
-constexpr int64_t kMostBytes = 16 << 10;  // a third of a first cache: rows as long as that are fetched well by themselves
+constexpr size_t kMaxReads = 8;         // more would fill the loop with addresses
+constexpr int64_t kMaxBytes = 16 << 10;  // a third of a first cache: rows as long as that are fetched well by themselves
 
 // A loop as seen from outside of the step: without the names that are let inside.
 struct Around {
@@ -153,10 +153,10 @@ std::vector<Read> new_lines(const std::vector<Read>& reads, const std::string& b
     } else if (std::ranges::none_of(news, reads_it)) {
       news.push_back(r);
       news.back().first = next;
-      bytes += elements(r).value_or(kMostBytes) * r.type.bytes();
+      bytes += elements(r).value_or(kMaxBytes) * r.type.bytes();
     }
   }
-  if (!again && (!rows || bytes > kMostBytes)) return {};
+  if (!again && (!rows || bytes > kMaxBytes)) return {};
   return news;
 }
 
@@ -177,7 +177,7 @@ Plan plan_of(const Step& step, const std::string& loop, bool rows) {
       plan.lines.insert(plan.lines.end(), lines.begin(), lines.end());
       if (!lines.empty()) behind = i + 1;
     }
-  if (plan.lines.empty() || plan.lines.size() > kMostReads) return {};
+  if (plan.lines.empty() || plan.lines.size() > kMaxReads) return {};
   double most = 0;
   for (size_t i = behind; i < step.loops.size(); ++i)
     if (const double work = work_of(step.loops[i].code); !plan.into || work >= most) plan.into = step.loops[i].code, most = work;

@@ -129,7 +129,7 @@ class CudaKernel : public LoadedKernel {
     char said[4096] = "";
     JitOption options[] = {kMaxRegisters, kErrorLog, kErrorLogBytes};
     auto number = [](uintptr_t n) { return reinterpret_cast<void*>(n); };
-    void* values[] = {number(kMostRegisters), said, number(sizeof said - 1)};
+    void* values[] = {number(kMaxRegisters), said, number(sizeof said - 1)};
     CudaResult r = cuda().load(&module_, kernel.text.c_str(), std::size(options), options, values);
     cuda().ok(r, "compiling PTX" + (*said ? " (" + std::string(said) + ")" : std::string()));
     for (const DeviceLaunch& l : launches_)

@@ -14,8 +14,8 @@ enum Mode : int { kFlipped = 0, kAsWritten = 1 };           // cudnnConvolutionM
 enum MathType : int { kOrdinary = 0, kTensorCores = 1, kFma = 3 };  // cudnnMathType_t; ordinary: TF32 for f32
 constexpr int kChannelsFirst = 0;                           // cudnnTensorFormat_t
 constexpr int kDeterministic = 1;
-constexpr int64_t kMostScratch = int64_t{1} << 30;  // bytes; algorithms that want more are faster by little
-constexpr int kMostAlgorithms = 10;
+constexpr int64_t kMaxScratch = int64_t{1} << 30;  // bytes; algorithms that want more are faster by little
+constexpr int kMaxAlgorithms = 10;
 
 struct DnnType {
   DType type;
@@ -134,14 +134,14 @@ class Prepared : public MathCall {
     const bool narrow = byte_size(c_.input.type) == 2;
     fits = fits && api.set_math(convolution_, narrow ? kTensorCores : kFma) == 0;
     if (!fits) return false;
-    Algorithm found[kMostAlgorithms] = {};
+    Algorithm found[kMaxAlgorithms] = {};
     int count = 0;
     auto [x, y, z] = descriptors();
     std::lock_guard lock(handle_.mutex);
-    if (api.choose[kind()](handle_.handle, x, y, convolution_, z, kMostAlgorithms, &count, found) != 0) return false;
-    for (int i = 0; i < std::min(count, kMostAlgorithms); ++i) {
+    if (api.choose[kind()](handle_.handle, x, y, convolution_, z, kMaxAlgorithms, &count, found) != 0) return false;
+    for (int i = 0; i < std::min(count, kMaxAlgorithms); ++i) {
       const Algorithm& a = found[i];
-      if (a.status != 0 || a.determinism != kDeterministic || a.memory > static_cast<size_t>(kMostScratch)) continue;
+      if (a.status != 0 || a.determinism != kDeterministic || a.memory > static_cast<size_t>(kMaxScratch)) continue;
       if (!narrow && a.math != kFma && a.math != kOrdinary) continue;
       algorithm_ = a.number;
       scratch_bytes_ = static_cast<int64_t>(a.memory);

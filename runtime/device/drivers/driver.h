@@ -23,7 +23,7 @@ using DeviceMemory = uint64_t;  // CUdeviceptr or cl_mem
 using DeviceStream = void*;     // CUstream or cl_command_queue. Null: CUDA's default stream; on OpenCL a queue of ours
 
 // Registers that a thread may have (CUDA): of 65536 of a multiprocessor, so that two blocks of 256 threads fit.
-constexpr int kMostRegisters = 128;
+constexpr int kMaxRegisters = 128;
 
 // An argument of a kernel function.
 struct LaunchArg {

@@ -1,4 +1,4 @@
-#include "fusion/plan/moments.h"
+#include "fusion/plan/chunked_variance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -178,8 +178,8 @@ class Moments {
 
 }  // namespace
 
-Program split_moments(const Program& p, const DimValues& sizes, const FusionOptions& options) {
-  return options.split_moments && options.policy == FusePolicy::full ? Moments(p, sizes, options).run() : p;
+Program variance_by_chunks(const Program& p, const DimValues& sizes, const FusionOptions& options) {
+  return options.variance_by_chunks && options.policy == FusePolicy::full ? Moments(p, sizes, options).run() : p;
 }
 
 }  // namespace xhat

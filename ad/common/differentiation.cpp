@@ -1,4 +1,4 @@
-#include "ad/common/derivation.h"
+#include "ad/common/differentiation.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,11 +1,11 @@
-#include "runtime/call/executor.h"
+#include "runtime/call/cpu_direction.h"
 
 #include <algorithm>
 #include <chrono>
 #include <iterator>
 
 #include "expr/index/size_limits.h"
-#include "fusion/plan/moments.h"
+#include "fusion/plan/chunked_variance.h"
 #include "runtime/cpu/lower.h"
 
 namespace xhat::runtime {
@@ -22,11 +22,11 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
   const SpecMember& m = *std::ranges::find_if(spec.members, [&](const SpecMember& x) { return x.tensor == tensor; });
   WalkResult r{t.original, t.type, p.tensors[t.original].type, m.op, t.dense, dimensions_of(t), tile_dimensions(spec, m)};
   for (size_t s = 0; s < spec.shared.size(); ++s) {
-    if (spec.axes.at(spec.shared[s]).kind() == AxisKind::whole) continue;
+    if (spec.axes.at(spec.shared[s]).kind() == AxisKind::untiled) continue;
     for (size_t l = 0; l < m.left.size(); ++l)
       if (m.left[l] == spec.shared[s]) r.moves.emplace_back(s, l);
     const bool reduced = std::ranges::find(m.reduced, spec.shared[s]) != m.reduced.end();
-    if (reduced && !spec.axes.at(spec.shared[s]).in_order) r.reduced.push_back(s);
+    if (reduced && !spec.axes.at(spec.shared[s]).sequential) r.reduced.push_back(s);
   }
   return r;
 }
@@ -42,17 +42,17 @@ bool writes_nothing(const KernelSpec& spec) {
 
 WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, const KernelArguments& arguments) {
   WalkKernel w;
-  w.follows = k.follows;
-  w.beside = k.beside;
+  w.epilogue = k.epilogue;
+  w.horizontal = k.horizontal;
   for (int c : k.shared) w.planned.push_back({k.axes[static_cast<size_t>(c)].extent, k.axes[static_cast<size_t>(c)].rule});
   for (Id x : spec.shared) {
     const SpecAxis& axis = spec.axes.at(x);
     w.shared.push_back({axis.extent, axis.tile, axis.kind(), axis.planned, axis.divisor});
-    w.in_order += axis.in_order;
+    w.sequential += axis.sequential;
   }
   for (const auto& [name, count] : arguments.scalars) {
     const SpecAxis& axis = spec.axes.at(spec.arena->axis(name));
-    w.scalars.push_back({axis.kind() == AxisKind::whole ? -1 : axis.shared, count, axis.extent});
+    w.scalars.push_back({axis.kind() == AxisKind::untiled ? -1 : axis.shared, count, axis.extent});
   }
   for (uint32_t i : arguments.inputs) {
     const SpecTensor& t = spec.tensors[i];
@@ -77,7 +77,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
                                    std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over)
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
-  program_ = split_moments(program_, sizes_, fusion);
+  program_ = variance_by_chunks(program_, sizes_, fusion);
   plan_ = plan_kernels(program_, sizes_, fusion);
   if (reads_beside(program_, plan_, over)) {  // who else reads what is written over does so before: one kernel after the other
     FusionOptions in_turn = fusion;
