@@ -168,7 +168,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   Func acc(name("acc", m.tensor));
   define(acc, at, identities(group));
   auto [r, axes] = loops_of(m);
-  const bool horizontal = group == beside_.sums;
+  const bool beside = group == beside_.sums;
   if (beside) give_map(axes);
   define(acc, at, steps(group, acc, at, axes, r));
   emit_.given.clear();
