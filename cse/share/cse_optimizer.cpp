@@ -6,6 +6,7 @@
 #include "cse/algebra/reduction_algebra.h"
 #include "cse/share/sharing.h"
 #include "cse/share/stored_branches.h"
+#include "expr/core/watch.h"
 
 namespace xhat {
 namespace {
@@ -468,6 +469,7 @@ Shared share_largest(const Program& p, const std::vector<TensorId>& stored, cons
       now = simplify_reductions(optimizer.program(), kept, optimizer.tree());
     }  // else matched, but no cheaper anywhere
     optimizer.turn_to(now);
+    step_done("share", now);
     best = optimizer.next_share(kept, refused);
   }
   return {now, !best && optimizer.complete(), optimizer.compared()};

@@ -16,6 +16,7 @@
 #include "cse/stash/stash_budget.h"
 #include "cse/stash/stash_masks.h"
 #include "cse/stash/stash_prepare.h"
+#include "expr/core/watch.h"
 #include "expr/text/import.h"
 
 namespace xhat {
@@ -371,7 +372,12 @@ void Planner::rebuild(const Cut& cut) {
   for (Definition& d : copies) p_.body.definitions.push_back(d);
   redirect_backward(to);
   p_ = ordered(p_);
-  p_ = guard_empty_sums(reuse_backward(simplify_reductions(p_, kept, hidden)));
+  step_done("cut", p_);
+  p_ = simplify_reductions(p_, kept, hidden);
+  step_done("reduction_algebra", p_);
+  p_ = reuse_backward(p_);
+  step_done("shared_in_backward", p_);
+  p_ = guard_empty_sums(p_);
   plan_.program = p_;
 }
 
@@ -379,6 +385,7 @@ StashPlan Planner::plan(const Cut& cut) {
   plan_.compared = prepared_.compared;
   report(cut);
   take_masks(cut);
+  step_done("masks", p_);
   plan_.nominal = sizes_.dims();
   plan_.cost_ns = nanoseconds(cut.cost_ps);
   plan_.lower_bound_ns = nanoseconds(cut.lower_bound_ps);

@@ -7,6 +7,7 @@
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/share/cse_optimizer.h"
+#include "expr/core/watch.h"
 
 namespace xhat {
 namespace {
@@ -55,7 +56,10 @@ PreparedStash prepare_stash(const Program& p, const StashOptions& o) {
   PreparedStash made;
   RememberBounds remember(*p.arena);
   made.retained = retained_in(p, o);
-  Program simple = simplify_reductions(reuse_equal_reductions(p));
+  Program simple = reuse_equal_reductions(p);
+  step_done("equal_reductions", simple);
+  simple = simplify_reductions(simple);
+  step_done("reduction_algebra", simple);
   if (o.policy != StashOptions::Policy::none) made.strict = compared_in(simple);
   std::vector<TensorId> stored, dropped;
   for (const auto& list : {simple.inputs, simple.outputs})
@@ -71,6 +75,7 @@ PreparedStash prepare_stash(const Program& p, const StashOptions& o) {
     made.all_shared = shared.all;
     made.compared = shared.compared;
   }
+  step_done("shared", made.program);
   made.exact = feeds_control(made.program);
   return made;
 }

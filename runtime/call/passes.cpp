@@ -1,9 +1,8 @@
 // The passes, in order. Each is a pure function Program -> Program; this is the only place that knows the order.
+#include "runtime/call/passes.h"
+
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <cstdio>
 
 #include "ad/common/expand_calls.h"
 #include "ad/common/opaque_ops.h"
@@ -12,39 +11,13 @@
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
+#include "expr/core/watch.h"
 #include "expr/rules/simplify.h"
 #include "expr/text/import.h"
 #include "fusion/relay/relay_kernels.h"
-#include "runtime/call/passes.h"
+#include "runtime/call/debug.h"
 
 namespace xhat {
-namespace {
-
-// XHAT=dump=DIR,time,check,limit=N: see docs/passes.md.
-struct Debug {
-  std::string dump;
-  bool time = false;
-  bool check = false;
-  int limit = 1000;
-};
-
-Debug debug_options() {
-  Debug d;
-  const char* text = std::getenv("XHAT");
-  std::stringstream in(text ? text : "");
-  for (std::string item; std::getline(in, item, ',');) {
-    std::string key = item.substr(0, item.find('=')), value = item.find('=') == std::string::npos ? "" : item.substr(item.find('=') + 1);
-    if (key == "dump") d.dump = value;
-    else if (key == "time") d.time = true;
-    else if (key == "check") d.check = true;
-    else if (key == "limit") d.limit = std::atoi(value.c_str());
-    else throw Error("XHAT: unknown word '" + key + "'; known are dump=DIR, time, check, limit=N");
-  }
-  return d;
-}
-
-}  // namespace
-
 namespace runtime {
 
 struct Passes::Pipeline {
@@ -54,17 +27,23 @@ struct Passes::Pipeline {
   void step(const std::string& name, F&& pass) {
     if (!open()) return;
     auto start = std::chrono::steady_clock::now();
-    current_ = pass(current_);
+    watched([&] { current_ = pass(current_); });
     double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (debug_.check) verify(current_);
     if (debug_.time) fprintf(stderr, "xhat: %-12s %8.3f ms  %zu nodes\n", name.c_str(), ms, current_.arena->size());
-    if (!debug_.dump.empty()) {
-      std::filesystem::create_directories(debug_.dump);
-      std::ofstream(std::filesystem::path(debug_.dump) /
-                    (current_.name + "." + std::to_string(steps_.size()) + "." + name + ".xh"))
-          << print(current_);
-    }
+    if (!debug_.dump.empty()) write_dump(debug_, current_.name + "." + std::to_string(steps_.size()) + "." + name + ".xh", print(current_));
+    inner_ = 1;
     steps_.push_back({name, current_, ms});
+  }
+
+  // Runs part of the step that comes next: its own steps are dumped as <op>.<number>.<part>.<name>.xh.
+  template <class F>
+  void watched(F&& part) {
+    WatchSteps watch(debug_.dump.empty() ? WatchSteps::Watcher() : [&](const std::string& name, const Program& after) {
+      const std::string number = std::to_string(steps_.size()) + "." + std::to_string(inner_++);
+      write_dump(debug_, current_.name + "." + number + "." + name + ".xh", print(after));
+    });
+    part();
   }
 
   bool open() const { return static_cast<int>(steps_.size()) < debug_.limit; }
@@ -75,6 +54,7 @@ struct Passes::Pipeline {
   Debug debug_;
   Program current_;
   std::vector<PassStep> steps_;
+  int inner_ = 1;
 };
 
 Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
@@ -91,7 +71,8 @@ Passes::Passes(const Program& op, const CompileOptions& options) : options_(opti
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
   pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
-  if (options_.differentiate && pipeline.open()) stash_.emplace(pipeline.current(), options_.stash);
+  if (options_.differentiate && pipeline.open())
+    pipeline.watched([&] { stash_.emplace(pipeline.current(), options_.stash); });  // the half of step "stash" that knows no sizes
 }
 
 Passes::~Passes() = default;

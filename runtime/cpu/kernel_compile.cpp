@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "runtime/cpu/lower.h"
-#include "runtime/host/assumptions.h"
+#include "runtime/cpu/assumptions.h"
 #include "runtime/host/tile_services.h"
 #include "runtime/store/fingerprint.h"
 #include "runtime/store/link_kernel.h"
@@ -158,6 +158,16 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
     if (written && spec.streams) make_nontemporal_in(content);
     written = written && write_all(path, content);
     if (!written) throw Error(path + ": it cannot be written: " + std::strerror(errno));
+    return true;
+  });
+}
+
+void write_listings(const KernelSpec& spec, const std::string& stem) {
+  with_vectors_or_without(spec, [&](bool vectors) {
+    const Halide::Target target = object_target();
+    LoweredKernel lowered = lower(spec, target, vectors);
+    lowered_with_assertions(lowered.pipeline, lowered.arguments, kTileSymbol, target)
+        .compile({{Halide::OutputFileType::stmt, stem + ".stmt"}, {Halide::OutputFileType::assembly, stem + ".s"}});
     return true;
   });
 }

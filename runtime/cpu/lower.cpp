@@ -23,7 +23,7 @@
 #include "runtime/cpu/ir/sums_beside.h"
 #include "runtime/cpu/ir/write_over.h"
 #include "runtime/cpu/lowering.h"
-#include "runtime/host/assumptions.h"
+#include "runtime/cpu/assumptions.h"
 #include "runtime/host/tile_services.h"
 
 namespace xhat::runtime {

@@ -1,8 +1,8 @@
-// Calls by which the promises of a kernel are tried (runtime/host/assumptions.h).
+// Calls by which the promises of a kernel are tried (runtime/cpu/assumptions.h).
 #include <algorithm>
 
 #include "runtime/cpu/lowering.h"
-#include "runtime/host/assumptions.h"
+#include "runtime/cpu/assumptions.h"
 
 namespace xhat::runtime {
 

@@ -10,9 +10,9 @@
 #include "runtime/cpu/ir/scatter_list.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
-#include "runtime/host/assumptions.h"
+#include "runtime/cpu/assumptions.h"
 #include "runtime/kernel/kernel_access.h"
-#include "runtime/kernel/read_always.h"
+#include "runtime/emit/read_always.h"
 
 namespace xhat::runtime {
 

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "ad/reverse/gradient.h"
-#include "runtime/host/assumptions.h"
+#include "runtime/cpu/assumptions.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 

@@ -1,12 +1,16 @@
-// What README.md, docs/passes.md and docs/relations.md show as output is what the engine gives. (The language in them: docs_test.cpp.)
+// What README.md, docs/passes.md, docs/softmax.md and docs/relations.md show as output is what the engine gives. (The language in them: docs_test.cpp.)
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
+#include "expr/core/watch.h"
+#include "fusion/plan/plan_text.h"
 #include "runtime/explain/explain.h"
 #include "runtime/explain/explain_relations.h"
+#include "runtime/kernel/spec_text.h"
 
 namespace xhat {
 namespace {
@@ -76,6 +80,30 @@ TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {
   Derivation edge = derive(parse_op(block_after(page, "\n## simplify\n", "xh")));
   ASSERT_EQ(edge.steps[4].name, "simplify");
   EXPECT_EQ(block_after(page, "after this step:", "xh"), print(edge.steps[4].program));
+}
+
+TEST(DocsOutputTest, SoftmaxShowsEveryStep) {
+  const std::string page = read(kRoot / "docs" / "softmax.md");
+  const Program op = parse_op(read(kRoot / "examples" / "softmax.xh"));
+  const DimValues sizes = {{"N", 256}, {"D", 1024}};
+  std::map<std::string, std::string> inner;  // steps of the stash planner
+  Derivation derived;
+  {
+    WatchSteps watch([&](const std::string& step, const Program& after) { inner.emplace(step, print(after)); });
+    derived = derive(op, {}, sizes);
+  }
+  EXPECT_EQ(block_after(page, "`softmax.0.grad.xh`", "xh"), print(derived.steps.at(0).program));
+  EXPECT_EQ(block_after(page, "`softmax.3.inline.xh`", "xh"), print(derived.steps.at(3).program));
+  EXPECT_EQ(block_after(page, "`softmax.5.2.reduction_algebra.xh`", "xh"), inner.at("reduction_algebra"));
+  EXPECT_EQ(block_after(page, "`softmax.5.3.shared.xh`", "xh"), inner.at("shared"));
+  EXPECT_EQ(inner.at("shared"), print(derived.steps.at(7).program)) << "the page says that nothing changes after that";
+  for (const auto& [direction, text] : {std::pair(forward_program(derived.program), "`softmax_forward"), {backward_program(derived.program), "`softmax_backward"}}) {
+    const KernelPlan plan = plan_kernels(direction, sizes);
+    EXPECT_EQ(block_after(page, std::string(text) + ".plan.txt`", "text"), to_text(direction, plan));
+    if (std::string(text) != "`softmax_forward") continue;
+    const auto spec = runtime::make_spec(direction, plan.kernels.at(0), sizes, std::vector<bool>(direction.tensors.size(), true));
+    EXPECT_EQ(block_after(page, "`softmax_forward.0.y.spec.txt`", "text"), runtime::to_text(spec));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // `xhat explain`: what it says, and that it says it of the program it was given.
+#include <map>
+
 #include "expr/core/program.h"
 #include "tests/helpers/tool_helper.h"
 
@@ -239,6 +241,36 @@ TEST_F(ToolExplain, StashDtype) {
     EXPECT_EQ(call(std::string("check $F/batch_norm.xh --drop x --stash-dtype ") + type).status, 0);
   }
   EXPECT_EQ(call("explain $F/batch_norm.xh --stash-dtype u8").status, 2);
+}
+
+// XHAT=dump: every step from the text to assembly. Programs read back, a plan is short.
+TEST_F(ToolExplain, DumpsEveryStepToTheEnd) {
+  setenv("XHAT", ("dump=" + path("steps")).c_str(), 1);
+  const Result r = call("explain $F/softmax.xh --dims N=4096,D=1024");
+  unsetenv("XHAT");
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::map<std::string, int> of_kind;
+  for (const auto& entry : testing::fs::directory_iterator(path("steps"))) {
+    const std::string text = testing::content(entry.path()), kind = entry.path().extension();
+    EXPECT_FALSE(text.empty()) << entry.path();
+    ++of_kind[kind == ".txt" ? entry.path().stem().extension().string() + kind : kind];
+    if (kind == ".xh") {
+      EXPECT_EQ(print(parse_op(text)), text) << entry.path();
+    }
+    if (entry.path().string().ends_with(".plan.txt")) {
+      EXPECT_LT(std::ranges::count(text, '\n'), 60) << text;
+      EXPECT_HAS(text, "grid n 4096 by ");
+    }
+  }
+  for (const char* step : {"softmax.0.grad", "softmax.5.1.equal_reductions", "softmax.5.2.reduction_algebra", "softmax.5.stash", "softmax.7.narrow"})
+    EXPECT_TRUE(testing::fs::exists(path(std::string("steps/") + step + ".xh"))) << step;
+  EXPECT_EQ(of_kind[".plan.txt"], 3);  // infer, forward, backward
+  EXPECT_EQ(of_kind[".spec.txt"], 3);
+  EXPECT_EQ(of_kind[".stmt"], 3);
+  EXPECT_EQ(of_kind[".s"], 3);
+  const std::string spec = testing::content(path("steps/softmax_backward.0.grad_x.spec.txt"));
+  EXPECT_HAS(spec, "grid ");
+  EXPECT_HAS(testing::content(path("steps/softmax_backward.0.grad_x.stmt")), "for ");
 }
 
 }  // namespace

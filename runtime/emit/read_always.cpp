@@ -1,4 +1,4 @@
-#include "runtime/kernel/read_always.h"
+#include "runtime/emit/read_always.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "runtime/host/assumptions.h"
+#include "runtime/cpu/assumptions.h"
 
 #include <algorithm>
 #include <array>
