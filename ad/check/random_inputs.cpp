@@ -110,10 +110,7 @@ class Limits {
     Shapes shapes;
     for (size_t k = 0; k < d.arguments.size(); ++k)
       shapes[callee.tensor(callee.inputs[k]).name] = shape_of(p, d.arguments[k], dims);
-    DimValues given;
-    for (const std::string& name : free_dims(callee))
-      if (auto it = dims.find(name); it != dims.end()) given.insert(*it);
-    DimValues inner = solve_dims(callee, shapes, given);
+    DimValues inner = dims_of_call(callee, shapes, dims);
     Limits limits(callee, inner);
     for (size_t k = 0; k < d.arguments.size(); ++k)
       if (auto bound = limits.of(callee.inputs[k])) lower(d.arguments[k], *bound);

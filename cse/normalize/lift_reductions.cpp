@@ -31,11 +31,7 @@ class Lifter {
       next.body = lifted(d);
       done.insert(done.end(), fresh_.begin(), fresh_.end());
       fresh_.clear();
-      if (is_reduction(a_[next.body].op)) {
-        auto key = nameless_reduction(a_, next);
-        known_.try_emplace(key, next.target());
-        anywhere_.try_emplace({key[0], next.axes.size()}, next.target());
-      }
+      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless_reduction(a_, next), next.target());
       done.push_back(std::move(next));
     }
     p_.body.definitions = std::move(done);
@@ -111,21 +107,27 @@ class Lifter {
     Definition same;
     same.axes = box;
     same.body = boxed(a_, reduction, false);
-    auto known = anywhere_.find({nameless_reduction(a_, same)[0], box.size()});
-    if (known == anywhere_.end()) return std::nullopt;
+    const std::vector<Id> wanted = nameless_reduction(a_, same);
+    auto of_same_body = [&](auto it) { return it != known_.end() && it->first[0] == wanted[0]; };
+    auto known = known_.lower_bound({wanted[0]});  // keys are a body, then the ends of its axes
+    if (!of_same_body(known)) return std::nullopt;
     std::vector<Id> holds;
     for (Id c : {ways.all, ways.shared})
       for (; !is_true(a_, c); c = outer_of(a_, c))
         if (Id last = is_chain(a_, c) ? a_[c].arg(1) : c; tensors_read(a_, last).empty()) holds.push_back(last);
-    const auto& type = p_.tensors[known->second];
     std::vector<Id> indices;
-    for (size_t i = 0; i < box.size(); ++i) {
-      indices.push_back(box[i].axis);
-      if (reads_.place(box[i].axis, type.shape[i], box, holds) != ReadBounds::Place::inside) return std::nullopt;
+    for (const AxisRange& r : box) indices.push_back(r.axis);
+    for (; of_same_body(known); ++known) {
+      const Tensor& t = p_.tensors[known->second];
+      if (known->first.size() != wanted.size()) continue;
+      bool inside = true;
+      for (size_t i = 0; i < box.size() && inside; ++i)
+        inside = reads_.place(box[i].axis, t.shape[i], box, holds) == ReadBounds::Place::inside;
+      if (!inside) continue;
+      const bool whole = std::ranges::equal(box, t.shape, {}, &AxisRange::end);
+      return whole ? a_.read(known->second, t.type, indices) : a_.read_or(known->second, t.type, indices, a_.constant(t.type, 0));
     }
-    const bool whole = std::ranges::equal(box, type.shape, {}, &AxisRange::end);
-    if (whole) return a_.read(known->second, type.type, indices);
-    return a_.read_or(known->second, type.type, indices, a_.constant(type.type, 0));
+    return std::nullopt;
   }
 
   // A path condition with reads for the reductions in it. A way to a reduction through a condition that holds this very
@@ -383,7 +385,6 @@ class Lifter {
       const std::string& name = p_.tensors[definition_->target()].name;
       it->second = p_.add_tensor(name + "_" + std::string(info(a_[reduction].op).text), type, shape);
       made.targets = {it->second};
-      anywhere_.try_emplace({it->first[0], made.axes.size()}, it->second);
       fresh_.push_back(made);
     }
     if (is_inside(box, indices, shape)) return a_.read(it->second, type, indices);
@@ -405,7 +406,6 @@ class Lifter {
   bool before_gather_;
   std::vector<Definition> fresh_;
   std::map<std::vector<Id>, TensorId> known_;  // reductions that are definitions already, to share them
-  std::map<std::pair<Id, size_t>, TensorId> anywhere_;  // the same, whatever the size of their axes
   // Of the definition at work:
   const Definition* definition_ = nullptr;
   Id body_ = kNone;

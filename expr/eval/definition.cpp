@@ -38,10 +38,7 @@ class Meaning {
     const Program& callee = *d.callee;
     Arrays arguments;
     for (size_t k = 0; k < d.arguments.size(); ++k) arguments[callee.tensor(callee.inputs[k]).name] = tensors_.at(d.arguments[k]);
-    DimValues open;
-    for (const std::string& name : free_dims(callee))
-      if (auto it = dims_.find(name); it != dims_.end()) open.insert(*it);
-    Arrays results = evaluate_by_definition(callee, arguments, solve_dims(callee, shapes_of(arguments), open), rounding_);
+    Arrays results = evaluate_by_definition(callee, arguments, dims_of_call(callee, shapes_of(arguments), dims_), rounding_);
     for (size_t k = 0; k < d.targets.size(); ++k) tensors_[d.targets[k]] = results.at(callee.tensor(callee.outputs[k]).name);
   }
 

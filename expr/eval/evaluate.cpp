@@ -133,12 +133,9 @@ class Evaluation {
     Arrays arguments;
     for (size_t k = 0; k < d.arguments.size(); ++k)
       arguments[callee.tensor(callee.inputs[k]).name] = *arrays[d.arguments[k]];
-    DimValues given;  // dims of the callee that its arguments leave open are the caller's of the same name
-    for (const std::string& name : free_dims(callee))
-      if (auto it = dims.find(name); it != dims.end()) given.insert(*it);
     EvaluateOptions inner = options;
     inner.every_tensor = false;
-    Arrays results = evaluate(callee, arguments, solve_dims(callee, shapes_of(arguments), given), inner);
+    Arrays results = evaluate(callee, arguments, dims_of_call(callee, shapes_of(arguments), dims), inner);
     for (size_t k = 0; k < d.targets.size(); ++k) {
       TensorId t = d.targets[k];
       owned[t] = results.at(callee.tensor(callee.outputs[k]).name);

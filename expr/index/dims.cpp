@@ -366,6 +366,13 @@ DimValues solve_dims(const Program& p, const Shapes& input_shapes, const DimValu
   return DimSolver(p, input_shapes, given).solve();
 }
 
+DimValues dims_of_call(const Program& callee, const Shapes& arguments, const DimValues& caller) {
+  DimValues given;
+  for (const std::string& name : free_dims(callee))
+    if (auto it = caller.find(name); it != caller.end()) given.insert(*it);
+  return solve_dims(callee, arguments, given);
+}
+
 std::vector<std::string> free_dims(const Program& p) {
   std::vector<Id> determined;
   for (TensorId t : p.inputs)

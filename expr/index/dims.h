@@ -20,6 +20,9 @@ using Shapes = std::map<std::string, std::vector<int64_t>>;  // by tensor name
 // Throws Error naming the op, the tensor, the dimension and both values.
 DimValues solve_dims(const Program& p, const Shapes& input_shapes, const DimValues& given = {});
 
+// Of an op that is called with arguments of these shapes. Dims that they leave open are the caller's of the same name.
+DimValues dims_of_call(const Program& callee, const Shapes& arguments, const DimValues& caller);
+
 // factor * dim + offset; dim kNone: a constant.
 struct LinearExtent {
   Id dim = kNone;

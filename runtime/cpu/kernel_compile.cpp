@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "runtime/cpu/lower.h"
@@ -84,8 +85,13 @@ auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
   }
 }
 
+using Files = std::map<Halide::OutputFileType, std::string>;  // paths
+
+void emit(LoweredKernel& lowered, const std::string& symbol, const Halide::Target& target, const Files& files) {
+  lowered_with_assertions(lowered.pipeline, lowered.arguments, symbol, target).compile(files);
+}
 void emit_object(LoweredKernel& lowered, const std::string& symbol, const Halide::Target& target, const std::string& path) {
-  lowered_with_assertions(lowered.pipeline, lowered.arguments, symbol, target).compile({{Halide::OutputFileType::object, path}});
+  emit(lowered, symbol, target, {{Halide::OutputFileType::object, path}});
 }
 
 using Emit = std::function<void(const std::string& path)>;
@@ -166,8 +172,7 @@ void write_listings(const KernelSpec& spec, const std::string& stem) {
   with_vectors_or_without(spec, [&](bool vectors) {
     const Halide::Target target = object_target();
     LoweredKernel lowered = lower(spec, target, vectors);
-    lowered_with_assertions(lowered.pipeline, lowered.arguments, kTileSymbol, target)
-        .compile({{Halide::OutputFileType::stmt, stem + ".stmt"}, {Halide::OutputFileType::assembly, stem + ".s"}});
+    emit(lowered, kTileSymbol, target, {{Halide::OutputFileType::stmt, stem + ".stmt"}, {Halide::OutputFileType::assembly, stem + ".s"}});
     return true;
   });
 }

@@ -128,6 +128,18 @@ Program run_passes(Program p, const std::string& passes,
   return p;
 }
 
+DimValues smallest_dims(const Program& p) {
+  DimValues small;
+  for (const auto& [name, value] : sample_dims(p, 3)) small[name] = 2 + static_cast<int64_t>(small.size()) % 2;
+  for (const Dim& d : p.dims)
+    if (d.definition != kNone) small.erase(p.arena->name(d.dim));
+  try {
+    return sample_dims(p, 3, small);
+  } catch (const Error&) {
+    return sample_dims(p, 3);
+  }
+}
+
 Arrays random_data(const Program& p, const DimValues& dims, uint64_t seed) {
   Arrays data = random_inputs(p, dims, seed);
   data.merge(random_cotangents(p, dims, seed + 1));

@@ -42,6 +42,8 @@ GoldenFile read_golden(const std::filesystem::path& path);
 Program run_passes(Program p, const std::string& passes,
                    const std::function<void(const std::string&, const Program&)>& after = {});
 
+// 2 and 3 in turn where that is allowed: for what loops deeply.
+DimValues smallest_dims(const Program& p);
 // Inputs, and cotangents if there are any.
 Arrays random_data(const Program& p, const DimValues& dims, uint64_t seed);
 // Evaluates p on data without what p does not take.

@@ -30,19 +30,6 @@ size_t node_count(const Program& p) {
   return reachable(*p.arena, roots).size();
 }
 
-// 2 and 3 in turn where that is allowed: second derivatives are checked in their scatter form, whose loops are deep.
-DimValues smallest_dims(const Program& p) {
-  DimValues small;
-  for (const auto& [name, value] : sample_dims(p, 3)) small[name] = 2 + static_cast<int64_t>(small.size()) % 2;
-  for (const Dim& d : p.dims)
-    if (d.definition != kNone) small.erase(p.arena->name(d.dim));
-  try {
-    return sample_dims(p, 3, small);
-  } catch (const Error&) {
-    return sample_dims(p, 3);
-  }
-}
-
 std::vector<GoldenFile> golden_files() {
   std::vector<GoldenFile> files;
   for (const auto& path : golden_paths()) files.push_back(read_golden(path));
