@@ -25,8 +25,7 @@ Lowering::Loops Lowering::listed(const SpecMember& m, Func into, Id row, Func ro
     terms = terms * extent(x);
   }
   Expr inside, of_row = 0;
-  for (auto& [left_axis, index] : m.scatter) {
-    Id x = m.left[left_axis];
+  for (auto& [x, index] : m.scatter) {
     Expr place = emit_.local_index(index, x, at), here = place >= 0 && place < extent(x);
     inside = inside.defined() ? inside && here : here;
     if (x == row) of_row = Halide::cast<int>(place);
@@ -59,7 +58,7 @@ Lowering::Loops Lowering::listed(const SpecMember& m, Func into, Id row, Func ro
 bool Lowering::summed_by_row(const SpecMember& m) const {
   const auto dims = tile_dimensions(spec_, m);
   if (m.scatter.size() != 1 || row_result_ != SIZE_MAX || spec_.tensors[m.tensor].use == SpecTensor::Use::temporary) return false;
-  const Id row = m.left[m.scatter[0].first], v = m.left[dims.back()];
+  const Id row = m.scatter[0].first, v = m.left[dims.back()];
   return axis(row).kind() == AxisKind::tiled && row != v && constant(v) && axis(v).extent >= natural(widest(m));
 }
 
@@ -67,7 +66,7 @@ bool Lowering::summed_by_row(const SpecMember& m) const {
 // memory, first zeroed, then added to as they come).
 void Lowering::scatter_rows(const SpecMember& m) {
   constexpr int64_t kMaxVectors = 8;  // half the registers of AVX2
-  const Id row = m.left[m.scatter[0].first], v = m.left[tile_dimensions(spec_, m).back()];
+  const Id row = m.scatter[0].first, v = m.left[tile_dimensions(spec_, m).back()];
   const int width = natural(widest(m));
   const int panel = width * static_cast<int>(std::min(kMaxVectors, axis(v).extent / width));
   const std::vector<Var> left = func_vars(m);
@@ -95,7 +94,7 @@ void Lowering::scatter(const SpecMember& m) {
   std::vector<Var> left = func_vars(m);
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));
-  const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(m.left[s.first]).kind() != AxisKind::untiled; });
+  const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(s.first).kind() != AxisKind::untiled; });
   const bool unknown = std::ranges::any_of(m.reduced, [&](Id x) { return !constant(x); });
   const bool lists = vectors_ && cut && (unknown || spec_.terms(m) >= kWorthListing);
   if (lists && summed_by_row(m)) return scatter_rows(m);
@@ -107,12 +106,11 @@ void Lowering::scatter(const SpecMember& m) {
     pure.push_back(vars_.at(m.left[dims[i]]));
     at.push_back(pure.back());
   }
-  for (auto& [left_axis, index] : m.scatter) {
+  for (auto& [x, index] : m.scatter) {
     // It may lie outside of the whole result, too: what a read with else does not find has no place.
-    Id x = m.left[left_axis];
     Expr place_in_tile = emit_.local_index(index, x, axes);
     if (!lists) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
-    auto dim = std::ranges::find(dims, left_axis);
+    auto dim = std::ranges::find(dims, x, [&](size_t i) { return m.left[i]; });
     if (dim == dims.end()) continue;
     size_t position = static_cast<size_t>(dims.end() - dim) - 1;
     Expr last = extent(x) - 1;

@@ -203,21 +203,21 @@ void GpuLowering::scatter_launches(const SpecMember& m) {
 
   // The axes that no index stands for go last: their neighbours lie side by side.
   std::vector<Id> walked = m.reduced;
-  auto targeted = [&](size_t i) { return std::ranges::any_of(m.scatter, [&](auto& x) { return x.first == i; }); };
-  for (size_t i = 0; i < m.left.size(); ++i)
-    if (!targeted(i)) walked.push_back(m.left[i]);
+  auto targeted = [&](Id axis) { return std::ranges::any_of(m.scatter, [&](auto& x) { return x.first == axis; }); };
+  for (Id axis : m.left)
+    if (!targeted(axis)) walked.push_back(axis);
   Points terms = all_of(walked);
   Point p = point(terms, number);
   Emitter::Axes at = p.axes;
   Expr inside = number < terms.total().expr();
   std::vector<std::pair<std::string, Expr>> lets;
   Expr there;
-  for (auto& [i, index] : m.scatter) {
+  for (auto& [axis, index] : m.scatter) {
     std::string name = fresh("to");
     lets.emplace_back(name, device(Halide::cast<int>(emit_.value(index, at))));
-    Expr x = Variable::make(Halide::Int(32), name), here = x >= 0 && x < extent(m.left[i]).expr();
+    Expr x = Variable::make(Halide::Int(32), name), here = x >= 0 && x < extent(axis).expr();
     there = there.defined() ? there && here : here;
-    at[m.left[i]] = x;
+    at[axis] = x;
   }
   if (!is_true(*spec_.arena, m.condition)) there = there && device(emit_.condition(m.condition, at));
   Expr value = emit_.value(m.body, at);

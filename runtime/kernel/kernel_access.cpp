@@ -8,7 +8,7 @@ namespace xhat::runtime {
 
 std::vector<Id> roots(const SpecMember& m) {
   std::vector<Id> r = {m.body, m.condition};
-  for (auto& [at, index] : m.scatter) r.push_back(index);
+  for (auto& [axis, index] : m.scatter) r.push_back(index);
   return r;
 }
 
@@ -36,7 +36,7 @@ std::set<Id> used_as_values(const KernelSpec& spec) {
   std::set<Id> used;
   const Arena& a = *spec.arena;
   for (const SpecMember& m : spec.members) {
-    for (auto& [at, index] : m.scatter) used.insert(m.left[at]);
+    for (auto& [axis, index] : m.scatter) used.insert(axis);
     for (Id root : roots(m))
       if (a[root].op == Op::axis) used.insert(root);
     for (Id id : reachable(a, roots(m))) {

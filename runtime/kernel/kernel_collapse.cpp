@@ -107,7 +107,7 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
     }
     m.body = rebuilt(m.body);
     m.condition = rebuilt(m.condition);
-    for (auto& [at, index] : m.scatter) index = rebuilt(index);
+    for (auto& [target, index] : m.scatter) index = rebuilt(index);
   }
 }
 

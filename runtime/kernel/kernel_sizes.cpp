@@ -170,7 +170,7 @@ std::string KernelSpec::key() const {
     for (Id x : m.left) s += fmt::format(" {}", number.at(x));
     s += " /";
     for (Id x : m.reduced) s += fmt::format(" {}", number.at(x));
-    for (auto& [at, index] : m.scatter) s += fmt::format(" @{}={}", at, number.at(index));
+    for (auto& [axis, index] : m.scatter) s += fmt::format(" @{}={}", number.at(axis), number.at(index));
     s += fmt::format(" {} {}", number.at(m.condition), number.at(m.body));
   }
   return s;

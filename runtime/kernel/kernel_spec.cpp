@@ -254,7 +254,7 @@ struct Builder {
     if (auto scatter = may_scatter ? as_scatter(*p.arena, scattered) : std::nullopt) {
       Replacements found;
       for (auto [at, index] : scatter->targets) {
-        s.scatter.emplace_back(at, copy(index, axes));
+        s.scatter.emplace_back(s.left[at], copy(index, axes));
         found[d.axes[at].axis] = s.scatter.back().second;
       }
       Replacements inside = axes;

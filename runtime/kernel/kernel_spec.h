@@ -62,7 +62,7 @@ struct SpecMember {
   Op op = Op::constant;        // of the reduction, if any
   Id body = kNone;
   Id condition = kNone;        // constant true if none
-  std::vector<std::pair<size_t, Id>> scatter;  // number of an output axis -> the index at which terms are added
+  std::vector<std::pair<Id, Id>> scatter;  // an output axis -> the index at which terms are added
 };
 
 struct KernelSpec {

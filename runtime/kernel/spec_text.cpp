@@ -69,7 +69,7 @@ std::string to_text(const KernelSpec& spec) {
     }
     text += fmt::format("  t{}[{}] = {}\n", m.tensor, joined(*spec.arena, m.left), value);
     for (const auto& [axis, index] : m.scatter)
-      text += fmt::format("    added at {} = {}\n", spec.arena->name(m.left[axis]), print(p, index));
+      text += fmt::format("    added at {} = {}\n", spec.arena->name(axis), print(p, index));
   }
   return text;
 }
