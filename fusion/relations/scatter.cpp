@@ -15,6 +15,10 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
   const Node& root = a[d.body];
   if (root.op != Op::sum) return std::nullopt;
   Scatter s{{}, a.boolean(true)};
+  auto bounds_ranges = [&](Id axis) {
+    auto in = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), axis); };
+    return std::ranges::any_of(reduce_axes(root), [&](const AxisRange& r) { return in(r.begin) || in(r.end); });
+  };
   std::vector<Id> conjuncts = {reduce_condition(root)};
   while (!conjuncts.empty()) {
     Id c = conjuncts.back();
@@ -33,7 +37,7 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
         for (size_t i = 0; i < d.axes.size() && !taken; ++i) {
           bool used = std::ranges::any_of(s.targets, [&](auto& t) { return t.first == i; });
           auto free = a[index].free_axes();
-          if (d.axes[i].axis != axis || used || !reads_tensor(a, index)) continue;
+          if (d.axes[i].axis != axis || used || !reads_tensor(a, index) || bounds_ranges(axis)) continue;
           if (std::ranges::any_of(d.axes, [&](const AxisRange& r) {
                 return std::ranges::find(free, r.axis) != free.end();
               }))
