@@ -80,7 +80,10 @@ Expr Walk::index(Id root) {
 
 Expr Walk::narrowed(Id id) {
   auto [low, high] = e.spec.interval(id);
-  Expr wide = Halide::cast<int64_t>(stored(value(id)));
+  // Halide's bounds narrow what has more than 32 bits to wrong ones (0 to 2^32-1 to 0 to -1), where its simplifier took the clamp away, and
+  // leave out what is computed under a condition on it; it also takes away the clamp to 0 of 32 unsigned bits, of which its bounds know
+  // nothing. Neither sees through a reinterpretation.
+  Expr wide = Halide::reinterpret<int64_t>(Halide::cast<uint64_t>(stored(value(id))));
   auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
   return Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
 }
