@@ -14,6 +14,7 @@
 #include "ad/check/harder_ranges.h"
 #include "ad/forward/jvp.h"
 #include "expr/index/size_limits.h"
+#include "expr/index/without_points.h"
 #include "runtime/explain/explain.h"
 #include "tools/check_tolerance.h"
 #include "tools/commands.h"
@@ -32,7 +33,7 @@ class Check {
   int run() {
     dims_ = solve_dims(op_, {}, sample_dims(op_, c_.seed, dims_of(c_)));
     options_.dims = dims_of(c_);
-    plain_ = gradient(op_, {options_.wrt});
+    plain_ = readable_at(gradient(op_, {options_.wrt}), dims_);
     check_kernel_sizes(plain_, dims_);
     // Every value of the evaluator has 8 bytes; two programs are compared, and results kept of a third.
     check_memory(c_, op_, dims_, kEvaluations * bytes_of_all(plain_, dims_, 8));
@@ -293,8 +294,8 @@ class Check {
     std::vector<std::string> moving;
     for (TensorId t : plain_.gradient_of) moving.push_back(plain_.tensors[t].name);
     try {
-      if (has_jvp_) check_product("jvp", jvp(op_, {moving}), op_.outputs.size(), moving.size());
-      check_product("hvp", hvp(op_, {.wrt = moving, .along = moving}), 0, moving.size());
+      if (has_jvp_) check_product("jvp", readable_at(jvp(op_, {moving}), dims_), op_.outputs.size(), moving.size());
+      check_product("hvp", readable_at(hvp(op_, {.wrt = moving, .along = moving}), dims_), 0, moving.size());
     } catch (const Error& e) {  // the op's own kernels are there: no mistake of the op
       notes_.push_back(std::string("not checked: ") + e.message());
     }

@@ -8,8 +8,9 @@
 
 #include "ad/common/differentiation.h"
 #include "ad/forward/jvp.h"
-#include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"
+#include "expr/index/size_limits.h"
+#include "expr/index/without_points.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 #include "tools/memory.h"
@@ -161,13 +162,13 @@ class Run {
     std::vector<std::string> moving = names(jvp_), files;
     for (TensorId t : op_.outputs) files.push_back(op_.tensors[t].name);
     for (TensorId t : float_outputs_) files.push_back("jvp_" + op_.tensors[t].name);
-    run_product(jvp(op_, {moving}), jvp_, files);
+    run_product(readable_at(jvp(op_, {moving}), dims_), jvp_, files);
   }
 
   void run_hvp() {
     std::vector<std::string> files;
     for (TensorId t : asked_for(op_, options_.wrt)) files.push_back("hvp_" + op_.tensors[t].name);
-    run_product(hvp(op_, {.wrt = options_.wrt, .along = names(hvp_)}), hvp_, files);
+    run_product(readable_at(hvp(op_, {.wrt = options_.wrt, .along = names(hvp_)}), dims_), hvp_, files);
   }
 
   // An op whose inputs are the op's, maybe the cotangents, and the tangents in the order of their names; files: what

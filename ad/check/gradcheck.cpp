@@ -13,6 +13,7 @@
 #include "ad/check/tangent_check.h"
 #include "ad/common/differentiation.h"
 #include "ad/forward/jvp.h"
+#include "expr/index/without_points.h"
 
 namespace xhat {
 namespace {
@@ -183,7 +184,7 @@ class Checker {
   // Forward mode of the definitions themselves against p's gradients, over all inputs and outputs at once. at_kinks:
   // the gradients were found to be one of several that are right, so that another one is no mistake.
   DerivativeComparison inner_product(bool at_kinks) {
-    Program push = jvp(forward_program, {names_of(p, p.gradient_of)});
+    Program push = readable_at(jvp(forward_program, {names_of(p, p.gradient_of)}), dims);
     DerivativeComparison c;
     c.kind = Kind::inner_product;
     c.name = "<dy, J v>";
@@ -237,7 +238,7 @@ void add_tangents(GradcheckReport& report, const Program& op, const Program& der
   for (TensorId t : op.inputs) inputs[op.tensor(t).name] = report.data.at(op.tensor(t).name);
   std::vector<TangentPair> pairs;
   try {
-    Program push = jvp(op, {moving});
+    Program push = readable_at(jvp(op, {moving}), dims);
     for (TensorId t : float_outputs(op))
       pairs.push_back(
           {op.tensor(t).name, push.tensor(push.outputs[op.outputs.size() + pairs.size()]).name, ""});
@@ -253,7 +254,7 @@ void add_tangents(GradcheckReport& report, const Program& op, const Program& der
     add({c});
   }
   if (options.orders < 2) return;
-  Program product = hvp(op, {.wrt = moving, .along = moving});
+  Program product = readable_at(hvp(op, {.wrt = moving, .along = moving}), dims);
   pairs.clear();
   for (size_t k = 0; k < moving.size(); ++k)
     pairs.push_back(
@@ -277,7 +278,8 @@ GradcheckReport check_gradient(const Program& p, const Arrays& inputs, const Dim
                                const GradcheckOptions& options) {
   Arrays all = random_cotangents(p, dims, options.seed);
   for (const auto& [name, array] : inputs) all[name] = array;
-  return Checker(p, std::move(all), dims, options).run();
+  const Program at_sizes = readable_at(p, dims);
+  return Checker(at_sizes, std::move(all), dims, options).run();
 }
 
 GradcheckReport check_gradient(const Program& p, const DimValues& dims, const GradcheckOptions& options) {
@@ -286,7 +288,7 @@ GradcheckReport check_gradient(const Program& p, const DimValues& dims, const Gr
 
 GradcheckReport gradcheck(const Program& source, const Arrays& inputs, const DimValues& dims,
                           const GradcheckOptions& options) {
-  Program op = as_forward(source), derived = gradient(op, {options.wrt});
+  const Program op = as_forward(source), derived = readable_at(gradient(op, {options.wrt}), dims);
   GradcheckReport report = check_gradient(derived, inputs, dims, options);
   if (!derived.gradients.empty()) add_tangents(report, op, derived, dims, options);
   return report;

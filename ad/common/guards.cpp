@@ -39,12 +39,12 @@ void add_literals(const Arena& a, Literals& literals, Id condition) {
   }
 }
 
-// A position without axes has nothing else to keep it in bounds.
+// An axis is inside by its own range, unless `before` says something of it; any other place may be inside for what `before` says of sizes.
 bool reads_what_is_guarded(const Arena& a, Id before, Id condition) {
+  auto may_leave = [&](Id place) { return a[place].op != Op::axis || depends_on(a, place, a[before].free_axes()); };
   return std::ranges::any_of(reachable(a, condition), [&](Id id) {
-    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id x) {
-             return a[x].axes_count == 0 || depends_on(a, x, a[before].free_axes());
-           });
+    const Op op = a[id].op;
+    return op == Op::argmax || op == Op::argmin || (is_read(op) && std::ranges::any_of(read_indices(a[id]), may_leave));
   });
 }
 

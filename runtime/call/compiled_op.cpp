@@ -169,24 +169,32 @@ struct CompiledOp::Impl {
     return solve_dims(program(), shapes, options.dims);
   }
 
-  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
-  // where: of the definitions as the user wrote them, if these are what runs.
-  [[noreturn]] void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
-    const Side& side = *ready.side;
+  static Arrays inputs_of(const Side& side, const std::vector<TensorView>& views, const DeviceQueue& queue) {
     Arrays inputs;
     for (TensorId t : side.program.inputs) {
       std::vector<uint8_t> fetched;
       inputs[side.program.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
     }
-    if (&side != &ready.plan->backward && !ready.plan->derivation.steps.empty()) {
-      Program written = without_dead(without_backward(ready.plan->derivation.steps[0].program));
-      if (std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) {
-        Arrays taken;
-        for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
-        evaluate(written, taken, ready.dims);
-      }
-    }
-    evaluate(side.program, inputs, ready.dims);
+    return inputs;
+  }
+
+  // Runs the reference evaluator on the definitions as the user wrote them, if these are what runs: throws Error for an index that is out
+  // of range, or an argmax over nothing.
+  static void evaluate_written(const Ready& ready, const Arrays& inputs) {
+    if (ready.side == &ready.plan->backward || ready.plan->derivation.steps.empty()) return;
+    Program written = without_dead(without_backward(ready.plan->derivation.steps[0].program));
+    if (!std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) return;
+    Arrays taken;
+    for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
+    evaluate(written, taken, ready.dims);
+  }
+
+  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
+  // where: of the definitions as the user wrote them, if these are what runs.
+  [[noreturn]] void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+    const Arrays inputs = inputs_of(*ready.side, views, queue);
+    evaluate_written(ready, inputs);
+    evaluate(ready.side->program, inputs, ready.dims);
     fail("an index in the data is out of range, or an argmax runs over nothing");
   }
 
@@ -207,6 +215,7 @@ struct CompiledOp::Impl {
     check_overlap(*ready.side, views);
     if (ready.fails) explain_failure(ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(views, ready, queue);
+    if (ready.plan->without_points) evaluate_written(ready, inputs_of(*ready.side, views, queue));
     auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
   }

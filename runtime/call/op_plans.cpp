@@ -29,13 +29,13 @@ int64_t next_id() {
 
 OpPlans::OpPlans(const Program& op, const CompileOptions& options) : id_(next_id()), options_(options), passes_(op, options) {}
 
-Side OpPlans::side_of(Program direction, const Derivation& derivation) const {
+Side OpPlans::side_of(Program direction, const OpPlan& plan) const {
   Side side;
   side.fusion = options_.target == Target::cpu ? options_.fusion : for_gpu(options_.fusion);
-  side.fusion.relay.nodes = derivation.opaque_nodes;
+  side.fusion.relay.nodes = plan.derivation.opaque_nodes;
   group_by_policy(direction, side.fusion);
   side.program = std::move(direction);
-  side.checks = run_time_checks(side.program);
+  if (!plan.without_points) side.checks = run_time_checks(side.program);
   side.bound = side.program.inputs;
   side.bound.insert(side.bound.end(), side.program.outputs.begin(), side.program.outputs.end());
   return side;
@@ -45,14 +45,15 @@ std::shared_ptr<OpPlan> OpPlans::make(const StashChoice& choice) const {
   auto plan = std::make_shared<OpPlan>();
   plan->made_by = id_;
   plan->derivation = passes_.derive(choice);
+  plan->without_points = choice.without_points;
   const Program& p = plan->program();
   if (p.inputs != op().inputs || p.outputs != op().outputs || p.cotangents != op().cotangents || p.gradients != op().gradients)
     throw Bug("a pass numbered the tensors of " + p.name + " anew");
-  plan->infer = side_of(infer_program(p), plan->derivation);
+  plan->infer = side_of(infer_program(p), *plan);
   if (!options_.differentiate) return plan;
   plan->stash = stashes(p);
-  plan->forward = side_of(forward_program(p), plan->derivation);
-  plan->backward = side_of(backward_program(p), plan->derivation);
+  plan->forward = side_of(forward_program(p), *plan);
+  plan->backward = side_of(backward_program(p), *plan);
   return plan;
 }
 

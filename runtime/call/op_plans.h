@@ -43,6 +43,8 @@ struct OpPlan {
   Derivation derivation;
   Side infer, forward, backward;
   std::vector<TensorId> stash;
+  // A written range is empty at its sizes: what was derived may read outside of tensors, so it is not the one that is checked.
+  bool without_points = false;
   ReadyList forward_calls, backward_calls;  // who infers does not know the plan yet
 
   const Program& program() const { return derivation.program; }
@@ -67,7 +69,7 @@ class OpPlans {
     std::shared_ptr<OpPlan> plan;
   };
   std::shared_ptr<OpPlan> make(const StashChoice& choice) const;
-  Side side_of(Program direction, const Derivation& derivation) const;
+  Side side_of(Program direction, const OpPlan& plan) const;
 
   const int64_t id_;  // another one's is another, also after this one is gone
   const CompileOptions options_;

@@ -1,6 +1,7 @@
 // The passes, in order. Each is a pure function Program -> Program; this is the only place that knows the order.
 #include "runtime/call/passes.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 
@@ -11,6 +12,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
+#include "expr/index/without_points.h"
 #include "expr/core/watch.h"
 #include "expr/rules/simplify.h"
 #include "expr/text/import.h"
@@ -79,7 +81,15 @@ Passes::~Passes() = default;
 
 const Program& Passes::halfway() const { return first_half_->current(); }
 
-StashChoice Passes::choose(const DimValues& sizes) const { return stash_ ? stash_->choose(sizes) : StashChoice{sizes, {}, "", false}; }
+StashChoice Passes::choose(const DimValues& sizes) const {
+  StashChoice choice;
+  choice.sizes = sizes;
+  if (stash_) choice = stash_->choose(sizes);
+  const bool all_known = std::ranges::all_of(written_.dims, [&](const Dim& d) { return sizes.contains(written_.arena->name(d.dim)); });
+  choice.without_points = all_known && has_range_without_points(written_, sizes);
+  if (choice.without_points) choice.key += " without points";
+  return choice;
+}
 
 void Passes::require_budget(const StashChoice& choice) const {
   if (stash_) stash_->require_budget(choice);
@@ -107,6 +117,7 @@ Derivation Passes::derive(const StashChoice& choice) const {
   }
   // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
   pipeline.step("narrow", [&](const Program& p) { return narrow(own(p)); });
+  if (choice.without_points) pipeline.step("anywhere", [&](const Program& p) { return with_reads_anywhere(own(p)); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;

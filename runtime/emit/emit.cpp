@@ -37,9 +37,15 @@ bool Walk::fits_index(Id id) const {
   return low > std::numeric_limits<int32_t>::min() && high < std::numeric_limits<int32_t>::max();
 }
 
-// Undefined where it may not fit.
+// Undefined where it, or a number that it is made of, may not fit. (An index that is narrowed from 64 bits is clamped; where Halide's
+// simplifier takes the clamp away, its bounds narrow 0 to 2^32-1 to 0 to -1, and it leaves out what is computed under a condition on it.)
 Expr Walk::in_32_bits(Id id) {
-  if (fits_index(id)) return index(id);
+  const std::vector<Id> parts = reachable(arena(), id);
+  const bool all_fit = std::ranges::all_of(parts, [&](Id x) {
+    const DType type = arena()[x].type;
+    return is_float(type) || type == DType::boolean || fits_index(x);
+  });
+  if (all_fit) return index(id);
   const Node& n = arena()[id];
   if (n.op != Op::cast || arena()[n.arg(0)].type != DType::i32) return {};
   auto narrow = values.find(n.arg(0));
@@ -80,10 +86,7 @@ Expr Walk::index(Id root) {
 
 Expr Walk::narrowed(Id id) {
   auto [low, high] = e.spec.interval(id);
-  // Halide's bounds narrow what has more than 32 bits to wrong ones (0 to 2^32-1 to 0 to -1), where its simplifier took the clamp away, and
-  // leave out what is computed under a condition on it; it also takes away the clamp to 0 of 32 unsigned bits, of which its bounds know
-  // nothing. Neither sees through a reinterpretation.
-  Expr wide = Halide::reinterpret<int64_t>(Halide::cast<uint64_t>(stored(value(id))));
+  Expr wide = Halide::cast<int64_t>(stored(value(id)));
   auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
   return Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
 }

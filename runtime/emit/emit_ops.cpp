@@ -68,6 +68,10 @@ Expr cast_to(DType t, const Expr& e) {
   // Halide narrows f32 to f16 and bf16 by itself; anything else by way of f32.
   if (to.is_float() && to.bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
   if (e.type().is_float() && e.type().bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
+  // An index may be made of it. Halide's bounds know nothing of 32 unsigned bits, and its simplifier takes away the clamp to 0 that
+  // would bound them: it knows that they are not negative. This it does not see through.
+  if (e.type() == Halide::UInt(32) && to == Halide::Int(64))
+    return Halide::cast(to, Halide::reinterpret<int32_t>(e)) & Halide::Internal::make_const(to, 0xffffffff);
   return Halide::cast(to, e);
 }
 

@@ -8,6 +8,7 @@
 #include "ad/check/gradcheck.h"
 #include "ad/forward/jvp.h"
 #include "ad/reverse/gradient.h"
+#include "expr/index/without_points.h"
 #include "runtime/cpu/kernel_cache.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
@@ -139,7 +140,7 @@ std::vector<CheckConfig> check_configs(uint64_t hash, bool every) {
 
 std::string check_failure(const Program& op, const DimValues& dims, uint64_t seed, const CheckConfig& config) {
   try {
-    Case c{op, gradient(op), dims, seed, {}};
+    Case c{op, readable_at(gradient(op), dims), dims, seed, {}};
     try {
       c.data = random_inputs(c.plain, dims, seed);
     } catch (const Error& e) {
@@ -155,11 +156,11 @@ std::string check_failure(const Program& op, const DimValues& dims, uint64_t see
     options.threads = 1;
     options.cache = std::make_shared<runtime::KernelCache>();
     for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
-    if (std::string f = pass_failure(c, derive(op, options).program); !f.empty()) return f;
+    if (std::string f = pass_failure(c, derive(op, options, dims).program); !f.empty()) return f;
     if (std::string f = kernel_failure(c, options); !f.empty()) return f;
     if (!config.products || c.plain.gradients.empty()) return "";
-    if (std::string f = product_failure(c, jvp(op), options); !f.empty()) return f;
-    return product_failure(c, hvp(op), options);
+    if (std::string f = product_failure(c, readable_at(jvp(op), dims), options); !f.empty()) return f;
+    return product_failure(c, readable_at(hvp(op), dims), options);
   } catch (const std::exception& e) {
     const std::string what = e.what();
     if (config.stash.policy == Policy::budget && what.find("budget cannot be met") != std::string::npos) return "";
