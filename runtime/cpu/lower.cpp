@@ -17,8 +17,8 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
-#include "runtime/cpu/ir/float_pairs.h"
 #include "runtime/cpu/ir/prefetch_next.h"
+#include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/ir/stream_stores.h"
 #include "runtime/cpu/ir/sums_beside.h"
 #include "runtime/cpu/ir/write_over.h"
@@ -477,7 +477,7 @@ bool element_by_element(const KernelSpec& spec) { return Lowering(with_class_rep
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
   const KernelSpec compiled = with_class_representatives(spec);
   LoweredKernel lowered = Lowering(compiled, target, vectors).run();
-  keep_float_pairs(lowered.pipeline);
+  mend_ramps(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;
 }

@@ -106,10 +106,6 @@ class Lowering {
       while (width > 1 && a.extent < width) width /= 2;
     if (width <= 1) return;
     if (constant(x) && a.extent < static_cast<int64_t>(width) * unroll) unroll = 1;
-    // Whole vectors and the tail, which is marked as likely, become two branches with the same names for other values. Where Halide then
-    // finds, for the tail, at which steps of an outer loop a condition always holds, it takes it for granted in the other branch, too.
-    if (constant(x) && a.extent % (static_cast<int64_t>(width) * unroll) != 0)
-      stage.never_partition_all().partition(v, Halide::Partition::Auto);
     if (unroll > 1) {
       split_unrolled(stage, v, width, unroll);
     } else {

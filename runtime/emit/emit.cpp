@@ -15,13 +15,15 @@ using namespace ops;
 
 namespace {
 
+// A zero that only LLVM knows to be one.
+Expr hidden_zero() {
+  return Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
+}
+
 // Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
 // CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of
-// anything: plus a zero that only LLVM folds.
-Expr of_unknown_alignment(const Expr& index) {
-  Expr zero = Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
-  return Halide::unsafe_promise_clamped(index + zero, index, index);
-}
+// anything.
+Expr of_unknown_alignment(const Expr& index) { return Halide::unsafe_promise_clamped(index + hidden_zero(), index, index); }
 
 }  // namespace
 
@@ -76,7 +78,7 @@ Expr Walk::index(Id root) {
       case Op::minimum: r = Halide::min(x(0), x(1)); break;
       case Op::maximum: r = Halide::max(x(0), x(1)); break;
       case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
-      case Op::select: r = Halide::select(value(n.arg(0)), x(1), x(2)); break;
+      case Op::select: r = Halide::select(choice(n.arg(0)), x(1), x(2)); break;
       default: r = narrowed(id); break;
     }
     indices[id] = r;
@@ -143,8 +145,19 @@ Expr Walk::clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) c
 }
 
 Expr Walk::chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const {
-  return Halide::select(inside, e.mostly_inside ? Halide::likely(loaded) : loaded, otherwise);
+  return e.mostly_inside ? Halide::select(inside, Halide::likely(loaded), otherwise) : Halide::select(not_to_cut_by(inside), loaded, otherwise);
 }
+
+// The same condition, by which Halide does not cut loops. Where vectors end beyond the end of a loop, their loads are masked, and
+// it takes what is loaded for the likelier choice; where the condition then is known from a loop further out, it makes that choice
+// at all other places as well, though the condition is another there (v21: PartitionLoops.cpp replaces every occurrence of a node,
+// whatever its variables are let be). It cannot solve this one for an axis, neither to be true nor to be false.
+Expr Walk::not_to_cut_by(const Expr& condition) const {
+  return e.cuts_loops ? (condition && hidden_zero() == 0) || hidden_zero() < 0 : condition;
+}
+
+// What a select asks.
+Expr Walk::choice(Id condition) { return uses_axes_itself(condition) ? not_to_cut_by(value(condition)) : value(condition); }
 
 // Of which the factors are at hand: what is computed elsewhere comes as one number.
 bool Walk::is_product(Id id) const { return arena()[id].op == Op::mul && !e.given.contains(id); }
@@ -174,7 +187,7 @@ Expr Walk::make(Id id, const Node& n) {
     case Op::axis: return Halide::cast<int64_t>(axis(id));
     case Op::read:
     case Op::read_or: return read(n);
-    case Op::select: return Halide::select(x[0], x[1], x[2]);
+    case Op::select: return Halide::select(choice(n.arg(0)), x[1], x[2]);
     case Op::cast: return cast_to(n.type, x[0]);
     case Op::eq:
     case Op::ne:
@@ -286,7 +299,8 @@ std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, st
       next = combine(m.op, accumulated[i], walk.value(m.body));
     }
     if (!is_true(a, m.condition))
-      next = Halide::select(walk.value(m.condition), mostly_inside ? Halide::likely(next) : next, accumulated[i]);
+      next = mostly_inside ? Halide::select(walk.value(m.condition), Halide::likely(next), accumulated[i])
+                           : Halide::select(walk.choice(m.condition), next, accumulated[i]);
     accumulated[i] = next;
   }
   return accumulated;

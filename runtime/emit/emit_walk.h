@@ -27,6 +27,8 @@ struct Walk {
   bool is_within(Id index, int64_t extent) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;
   Expr chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const;
+  Expr not_to_cut_by(const Expr& condition) const;
+  Expr choice(Id condition);
   bool is_product(Id id) const;
   Expr sum_of_product(const Node& n);
   Expr make(Id id, const Node& n);

@@ -81,6 +81,16 @@ TEST_F(KernelsOnDisk, ServeTheNextProcess) {
   EXPECT_EQ(results("second"), results_without());
 }
 
+TEST_F(KernelsOnDisk, AreForTheProcessorLevelThatIsAskedFor) {
+  infer();
+  const size_t own = files().size();
+  Environment level("XHAT_CPU_LEVEL", "sse41");
+  infer();
+  EXPECT_EQ(files().size(), 2 * own);
+  infer();
+  EXPECT_EQ(files().size(), 2 * own);
+}
+
 // Memory that can be executed and belongs to no file: where a compiler in the process puts code.
 bool has_generated_code() {
   std::ifstream maps("/proc/self/maps");

@@ -148,6 +148,9 @@ std::vector<Case> cases() {
        {{"N", 5}, {"M", 2}}, false, {}},
       {"labels", "op f(x: f32[N,C], labels: i32[N] const) -> (y) { y[n,c] = if labels[n] == c then -x[n,c] else exp(x[n,c]) }",
        {{"N", 9}, {"C", 100}}, true, {{"int64", 0, 0}}},  // compared in 32 bits
+      {"columns_backwards",  // out of a copy with a border: of places that descend LLVM is told the first one alone
+       "op f(x: f32[M,N], v: f32[N]) -> (y) { y[i in 0..N, j in 0..M, k in 0..N+1] = sum(n: x[2-k,n else 0] * v[n]) }",
+       {{"M", 6}, {"N", 3}}, false, {{", -", 0, 0}, {"allocate xh_pad", 1, 1}}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }

@@ -1,0 +1,69 @@
+#include "runtime/cpu/ir/ramps.h"
+
+#include <numeric>
+
+namespace xhat::runtime {
+namespace {
+
+using namespace Halide::Internal;
+using Halide::Expr;
+using Halide::Type;
+
+// b of (a, b - a) in the forms that the simplifier leaves. Where it has gone further, a + (b - a) has to do.
+Expr second(const Expr& a, const Expr& step) {
+  if (is_const_zero(a)) return step;
+  if (const Sub* difference = step.as<Sub>(); difference && equal(difference->b, a)) return difference->a;
+  if (const Add* sum = step.as<Add>()) {  // b - 3 is b + -3
+    const FloatImm *first = a.as<FloatImm>(), *added = sum->b.as<FloatImm>();
+    if (first && added && added->value == -first->value) return sum->a;
+  }
+  const Select *from = a.as<Select>(), *choice = step.as<Select>();
+  if (from && choice && equal(from->condition, choice->condition))
+    return Select::make(choice->condition, second(from->true_value, choice->true_value), second(from->false_value, choice->false_value));
+  return Add::make(a, step);
+}
+
+// The same places in ascending order, where they descend from a constant by a constant; else undefined.
+Expr ascending(const Expr& index) {
+  const Ramp* r = index.as<Ramp>();
+  if (!r) return {};
+  const auto base = as_const_int(r->base), stride = as_const_int(r->stride);
+  if (!base || !stride || *stride >= 0) return {};
+  const Type t = r->base.type();
+  return Ramp::make(make_const(t, *base + (r->lanes - 1) * *stride), make_const(t, -*stride), r->lanes);
+}
+
+Expr turned_over(const Expr& e) {
+  std::vector<int> lanes(static_cast<size_t>(e.type().lanes()));
+  std::iota(lanes.rbegin(), lanes.rend(), 0);
+  return is_const_one(e) ? e : Shuffle::make({e}, lanes);
+}
+
+struct Ramps : IRMutator {
+  using IRMutator::visit;
+  Expr visit(const Load* op) override {
+    Expr e = IRMutator::visit(op);
+    op = e.as<Load>();
+    const Expr up = ascending(op->index);
+    if (!up.defined()) return e;
+    return turned_over(Load::make(op->type, op->name, up, op->image, op->param, turned_over(op->predicate), {}));
+  }
+  Stmt visit(const Store* op) override {
+    Stmt s = IRMutator::visit(op);
+    op = s.as<Store>();
+    const Expr up = ascending(op->index);
+    if (!up.defined()) return s;
+    return Store::make(op->name, turned_over(op->value), up, op->param, turned_over(op->predicate), {});
+  }
+  Expr visit(const Ramp* op) override {
+    if (!op->type.is_float() || op->lanes != 2 || !op->base.type().is_scalar()) return IRMutator::visit(op);
+    Expr first = mutate(op->base);
+    return Shuffle::make_concat({first, mutate(second(op->base, op->stride))});
+  }
+};
+
+}  // namespace
+
+void mend_ramps(Halide::Pipeline& pipeline) { pipeline.add_custom_lowering_pass(new Ramps); }
+
+}  // namespace xhat::runtime

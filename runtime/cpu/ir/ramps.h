@@ -1,0 +1,17 @@
+// Arithmetic progressions in Halide's lowered code that it makes wrong code of (Halide 21).
+//
+// Two floats: its simplifier turns any vector of two scalars {a, b} into ramp(a, b - a, 2), floats too (Simplify_Shuffle.cpp,
+// "collapse a concat of scalars into a ramp"). Lane 0 is then a + 0 * (b - a): NaN where b is infinite or NaN; lane 1 is
+// a + (b - a): 0 for a = 1e10 and b = 1.
+//
+// Places that descend from a constant: LLVM is told which elements of a buffer a load or store may touch (CodeGen_LLVM.cpp,
+// add_tbaa_metadata), and of these that it is the first one alone. What was stored in the others is then left out, or moved behind.
+#pragma once
+#include "Halide.h"
+
+namespace xhat::runtime {
+
+// Adds the pass to the pipeline: such pairs are {a, b} again, and such places ascend, their vectors turned over.
+void mend_ramps(Halide::Pipeline& pipeline);
+
+}  // namespace xhat::runtime
