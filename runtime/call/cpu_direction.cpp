@@ -34,10 +34,8 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
 }  // namespace
 
 bool writes_nothing(const KernelSpec& spec) {
-  return std::ranges::all_of(spec.tensors, [](const SpecTensor& t) {
-    bool inside = t.use == SpecTensor::Use::input || t.use == SpecTensor::Use::temporary;
-    return inside || std::ranges::find(t.shape, 0) != t.shape.end();
-  });
+  return std::ranges::none_of(
+      spec.tensors, [](const SpecTensor& t) { return t.use == SpecTensor::Use::result || t.use == SpecTensor::Use::partial; });
 }
 
 WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, const KernelArguments& arguments) {

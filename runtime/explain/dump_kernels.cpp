@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "fusion/plan/plan_text.h"
+#include "runtime/call/cpu_direction.h"
 #include "runtime/cpu/kernel_compile.h"
 #include "runtime/kernel/spec_text.h"
 
@@ -15,7 +16,7 @@ void dump_kernels(const Debug& debug, const std::string& name, const Program& p,
     const KernelSpec spec = make_spec(p, plan.kernels[i], sizes, dense);
     const std::string kernel = name + "." + std::to_string(i) + "." + spec.name;
     write_dump(debug, kernel + ".spec.txt", to_text(spec));
-    write_listings(with_class_representatives(spec), std::filesystem::path(debug.dump) / kernel);
+    if (!writes_nothing(spec)) write_listings(with_class_representatives(spec), std::filesystem::path(debug.dump) / kernel);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "expr/core/reduction_order.h"
+#include "expr/core/scalar.h"
 #include "expr/index/size_limits.h"
 #include "expr/index/affine.h"
 #include "expr/rules/simplify.h"
@@ -97,17 +98,18 @@ struct Builder {
     return arena().read(it->second, n.type, {});
   }
 
-  // Whether the read, copied to these indices, would touch memory that is not there. A kernel reads in all branches of its conditions, at
-  // indices that it clamps, and a tensor without elements has no place to clamp them to. Loops over nothing are not run.
-  bool reads_nothing(TensorId t, std::span<const Id> indices) {
-    auto none = [](int64_t extent) { return extent <= 0; };
-    auto in_loop_over_nothing = [&](Id index) {
-      return std::ranges::any_of(arena()[index].free_axes(), [&](Id x) { return none(spec.axes.at(x).extent); });
-    };
-    return std::ranges::any_of(shape_of(p, t, sizes), none) && std::ranges::none_of(indices, in_loop_over_nothing);
+  // A loop over nothing has no code: a result without elements is no member, and a reduction over nothing is a number. Halide gives each
+  // loop at least one step when it works out what is needed where, and simplifies all that comes after it by what it then finds.
+  bool over_nothing(const std::vector<Id>& axes) const {
+    return std::ranges::any_of(axes, [&](Id x) { return spec.axes.at(x).extent <= 0; });
   }
 
-  // What such a read gives: what `else` says, or anything where no value of it is used.
+  // A kernel reads in all branches of its conditions, at indices that it clamps, and a tensor without elements has no place to clamp them to.
+  bool has_nothing(TensorId t) const {
+    return std::ranges::any_of(shape_of(p, t, sizes), [](int64_t extent) { return extent <= 0; });
+  }
+
+  // What a read of it gives: what `else` says, or anything where no value of it is used.
   Id value_of_nothing(const Node& read, Id otherwise) {
     if (read.op == Op::read_or) return is_narrow(read.type) ? arena().cast(read.type, otherwise) : otherwise;
     if (read.type == DType::boolean) return arena().boolean(false);
@@ -140,7 +142,7 @@ struct Builder {
       else if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
       else if (n.op == Op::axis) made = axis_of(axes, id);
       else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
-      else if (is_read(n.op) && reads_nothing(n.symbol, std::span(args).first(read_indices(n).size())))
+      else if (is_read(n.op) && has_nothing(n.symbol))
         made = value_of_nothing(n, args.empty() ? kNone : args.back());
       else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
       else if (n.op == Op::read_or)
@@ -165,6 +167,15 @@ struct Builder {
     Id made = copy(reduce_body(root), axes);
     bool picks = root.op == Op::max || root.op == Op::min || root.op == Op::argmax || root.op == Op::argmin;
     return picks ? rounded((*p.arena)[reduce_body(root)].type, made) : made;
+  }
+
+  // What a reduction over nothing gives.
+  Id of_nothing(Op reduction, DType type) {
+    const bool largest = reduction == Op::min, smallest = reduction == Op::max;
+    if (type == DType::boolean) return arena().boolean(reduction == Op::all);
+    if (!is_float(type)) return arena().integer(largest ? highest_of(type) : smallest ? lowest_of(type) : reduction == Op::prod, type);
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    return arena().constant(is_narrow(type) ? DType::f32 : type, largest ? kInfinity : smallest ? -kInfinity : reduction == Op::prod);
   }
 
   // Both ends of the range move with other axes: walked from one of its beginnings, as far as it can reach.
@@ -204,7 +215,6 @@ struct Builder {
     const Definition& d = p.body.definitions[m.definition];
     const Node& root = (*p.arena)[d.body];
     SpecMember s;
-    s.tensor = tensor(d.target());
     Replacements axes;
     for (size_t i = 0; i < d.axes.size(); ++i) {
       Id axis = class_axis[static_cast<size_t>(m.left[i])];
@@ -212,6 +222,8 @@ struct Builder {
       s.left.push_back(axis);
       note_dims(axis, d.axes[i]);
     }
+    if (over_nothing(s.left)) return;
+    s.tensor = tensor(d.target());
     if (!is_reduction(root.op)) {
       s.body = copy(d.body, axes);
       s.condition = arena().boolean(true);
@@ -248,6 +260,14 @@ struct Builder {
       if (arena()[end].op != Op::constant) guards.push_back(arena().binary(Op::lt, value, end));
       if (info.shared < 0) info.extent = info.tile = std::max<int64_t>(0, high - low);
       s.reduced.push_back(axis);
+    }
+    if (over_nothing(s.reduced)) {
+      s.reduced.clear();
+      s.op = Op::constant;
+      s.body = of_nothing(root.op, (*p.arena)[d.body].type);
+      s.condition = arena().boolean(true);
+      spec.members.push_back(std::move(s));
+      return;
     }
     Definition scattered = d;
     bool may_scatter = scatters == Scatters::all || (scatters == Scatters::words && byte_size((*p.arena)[d.body].type) == 4);
