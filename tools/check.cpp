@@ -33,11 +33,12 @@ class Check {
   int run() {
     dims_ = solve_dims(op_, {}, sample_dims(op_, c_.seed, dims_of(c_)));
     options_.dims = dims_of(c_);
-    plain_ = readable_at(gradient(op_, {options_.wrt}), dims_);
+    const Program derived = gradient(op_, {options_.wrt});
+    plain_ = readable_at(derived, dims_);
     check_kernel_sizes(plain_, dims_);
     // Every value of the evaluator has 8 bytes; two programs are compared, and results kept of a third.
     check_memory(c_, op_, dims_, kEvaluations * bytes_of_all(plain_, dims_, 8));
-    data_ = random_inputs(plain_, dims_, c_.seed);
+    data_ = random_inputs(derived, dims_, c_.seed);
     for (auto& [name, value] : scalars_of(c_, op_)) data_[name] = value;
     all_ = data_;
     for (auto& [name, array] : random_cotangents(plain_, dims_, c_.seed)) all_[name] = array;
