@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "expr/index/without_points.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/gpu_options.h"
 
@@ -46,6 +47,7 @@ std::shared_ptr<OpPlan> OpPlans::make(const StashChoice& choice) const {
   plan->made_by = id_;
   plan->derivation = passes_.derive(choice);
   plan->without_points = choice.without_points;
+  if (choice.without_points) plan->derivation.program = with_reads_anywhere(plan->derivation.program);
   const Program& p = plan->program();
   if (p.inputs != op().inputs || p.outputs != op().outputs || p.cotangents != op().cotangents || p.gradients != op().gradients)
     throw Bug("a pass numbered the tensors of " + p.name + " anew");

@@ -117,7 +117,6 @@ Derivation Passes::derive(const StashChoice& choice) const {
   }
   // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
   pipeline.step("narrow", [&](const Program& p) { return narrow(own(p)); });
-  if (choice.without_points) pipeline.step("anywhere", [&](const Program& p) { return with_reads_anywhere(own(p)); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   return d;

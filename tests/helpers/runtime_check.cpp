@@ -157,7 +157,7 @@ std::string check_failure(const Program& op, const DimValues& dims, uint64_t see
     options.threads = 1;
     options.cache = std::make_shared<runtime::KernelCache>();
     for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
-    if (std::string f = pass_failure(c, derive(op, options, dims).program); !f.empty()) return f;
+    if (std::string f = pass_failure(c, readable_at(derive(op, options, dims).program, dims)); !f.empty()) return f;
     if (std::string f = kernel_failure(c, options); !f.empty()) return f;
     if (!config.products || c.plain.gradients.empty()) return "";
     if (std::string f = product_failure(c, readable_at(jvp(op), dims), options); !f.empty()) return f;
