@@ -113,19 +113,17 @@ class Lowering {
     }
   }
 
+  // Some vectors at a time. Each of them has a condition of its own, so that one beyond the end is not computed at all: of a vector under a
+  // mask, Halide masks what differs from lane to lane only, takes a load outside of its buffer for a proof that nobody gets there, and drops the
+  // condition of the whole.
   template <class Stage>
   static void split_unrolled(Stage& stage, const VarOrRVar& v, int width, int unroll) {
-    if (v.is_rvar) {
-      RVar o(v.name() + "_o"), i(v.name() + "_i");
-      stage.split(v.rvar, o, i, width * unroll, TailStrategy::GuardWithIf)
-          .vectorize(i, width, TailStrategy::GuardWithIf)
-          .unroll(i);
-    } else {
-      Var o(v.name() + "_o"), i(v.name() + "_i");
-      stage.split(v.var, o, i, width * unroll, TailStrategy::GuardWithIf)
-          .vectorize(i, width, TailStrategy::GuardWithIf)
-          .unroll(i);
-    }
+    auto part = [&](const char* suffix) { return VarOrRVar(v.name() + suffix, v.is_rvar); };
+    const VarOrRVar vectors = part("_v"), outer = part("_o"), some = part("_u"), lanes = part("_i");
+    stage.split(v, vectors, lanes, width, TailStrategy::GuardWithIf)
+        .split(vectors, outer, some, unroll, TailStrategy::GuardWithIf)
+        .vectorize(lanes)
+        .unroll(some);
   }
 
   // What is read along another axis than vectors run along (x[j,i] for y[i,j]): see lower_turned.cpp.
