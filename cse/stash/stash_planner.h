@@ -85,7 +85,6 @@ struct StashChoice {
   Cut cut;
   std::string key;           // equal keys of one planner: the same program
   bool over_budget = false;  // no choice takes so few bytes; this one takes the fewest possible
-  bool without_points = false;  // a written range is empty at these sizes (expr/index/without_points.h)
 };
 
 // Plans one op at any sizes. Choosing is quick (a tenth of a millisecond or so); what does not depend on sizes is done once, and

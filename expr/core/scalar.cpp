@@ -277,6 +277,17 @@ int64_t highest_of(DType t) {
   throw Bug("highest_of() of a float type");
 }
 
+double identity_of(Op reduction) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  return reduction == Op::prod ? 1 : reduction == Op::max ? -kInfinity : reduction == Op::min ? kInfinity : 0;
+}
+
+int64_t identity_of(Op reduction, DType integer_type) {
+  if (reduction == Op::max) return lowest_of(integer_type);
+  if (reduction == Op::min) return highest_of(integer_type);
+  return reduction == Op::prod || reduction == Op::all ? 1 : 0;
+}
+
 int64_t integer_from(DType to, double value) {
   if (to == DType::boolean) return value != 0;
   if (std::isnan(value)) return 0;

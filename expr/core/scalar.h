@@ -47,6 +47,10 @@ double real_from(DType to, int64_t value);  // the nearest value of the float ty
 int64_t lowest_of(DType integer_type);
 int64_t highest_of(DType integer_type);
 
+// What a reduction gives over nothing, and starts from: of floats, and of an integer type or bool. (An argmax has none: 0.)
+double identity_of(Op reduction);
+int64_t identity_of(Op reduction, DType integer_type);
+
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): out = four words.
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 // random(seed, i) of the language: uniform in [0, 1), 24 bits.

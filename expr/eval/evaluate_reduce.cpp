@@ -2,24 +2,11 @@
 // over a block of lanes, which either have an accumulator each or all go into one.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "expr/eval/evaluate_machine.h"
 
 namespace xhat::evaluation {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double start_of(Op op) {
-  return op == Op::prod ? 1 : op == Op::max ? -kInfinity : op == Op::min ? kInfinity : 0;
-}
-
-int64_t start_of(Op op, DType type) {
-  if (op == Op::max) return lowest_of(type);
-  if (op == Op::min) return highest_of(type);
-  return op == Op::prod || op == Op::all ? 1 : 0;
-}
 
 bool wants_index(Op op) { return op == Op::argmax || op == Op::argmin; }
 
@@ -34,9 +21,9 @@ void Machine::reduce(const Instruction& i, size_t n) {
     e.seen.assign(block_, 0);
     std::fill_n(integer(i.out), n, 0);
   } else if (is_float(i.type)) {
-    std::fill_n(real(i.out), n, start_of(r.op));
+    std::fill_n(real(i.out), n, identity_of(r.op));
   } else {
-    std::fill_n(integer(i.out), n, start_of(r.op, r.body_type));
+    std::fill_n(integer(i.out), n, identity_of(r.op, r.body_type));
   }
 
   if (r.first)

@@ -12,7 +12,7 @@ bool has_range_without_points(const Program& p, const DimValues& sizes);
 
 // The same program, in which every read gives 0 outside of its tensor.
 Program with_reads_anywhere(const Program& p);
-// That, at sizes at which a range has no points; else p itself.
+// The program with reads anywhere if a range has no points at these sizes, else the program itself.
 Program readable_at(const Program& p, const DimValues& sizes);
 
 }  // namespace xhat

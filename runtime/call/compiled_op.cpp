@@ -189,11 +189,12 @@ struct CompiledOp::Impl {
     evaluate(written, taken, ready.dims);
   }
 
-  // Runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
-  // where: of the definitions as the user wrote them, if these are what runs.
-  [[noreturn]] void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
+  // A check failed: runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
+  // where, and throws that as an Error. Returns where a range is empty and only what was derived reads there.
+  void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
     const Arrays inputs = inputs_of(*ready.side, views, queue);
     evaluate_written(ready, inputs);
+    if (ready.plan->without_points) return;
     evaluate(ready.side->program, inputs, ready.dims);
     fail("an index in the data is out of range, or an argmax runs over nothing");
   }
@@ -215,7 +216,6 @@ struct CompiledOp::Impl {
     check_overlap(*ready.side, views);
     if (ready.fails) explain_failure(ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(views, ready, queue);
-    if (ready.plan->without_points) evaluate_written(ready, inputs_of(*ready.side, views, queue));
     auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
   }

@@ -7,6 +7,7 @@
 #include "expr/index/size_limits.h"
 #include "fusion/plan/chunked_variance.h"
 #include "runtime/cpu/lower.h"
+#include "runtime/kernel/kernel_access.h"
 
 namespace xhat::runtime {
 namespace {
@@ -32,11 +33,6 @@ WalkResult result_of(const Program& p, const KernelSpec& spec, uint32_t tensor) 
 }
 
 }  // namespace
-
-bool writes_nothing(const KernelSpec& spec) {
-  return std::ranges::none_of(
-      spec.tensors, [](const SpecTensor& t) { return t.use == SpecTensor::Use::result || t.use == SpecTensor::Use::partial; });
-}
 
 WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, const KernelArguments& arguments) {
   WalkKernel w;

@@ -12,8 +12,6 @@
 
 namespace xhat::runtime {
 
-// Does the kernel have nothing to compute, since all that it makes are empty tensors?
-bool writes_nothing(const KernelSpec& spec);
 
 // What the outer loop of a kernel does, whose code takes these arguments. Its code is left as 0.
 WalkKernel walk_of(const Program& p, const Kernel& k, const KernelSpec& spec, const KernelArguments& arguments);

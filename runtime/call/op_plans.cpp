@@ -30,32 +30,39 @@ int64_t next_id() {
 
 OpPlans::OpPlans(const Program& op, const CompileOptions& options) : id_(next_id()), options_(options), passes_(op, options) {}
 
-Side OpPlans::side_of(Program direction, const OpPlan& plan) const {
+Side OpPlans::side_of(Program direction, Checks checks, const Derivation& derivation) const {
   Side side;
   side.fusion = options_.target == Target::cpu ? options_.fusion : for_gpu(options_.fusion);
-  side.fusion.relay.nodes = plan.derivation.opaque_nodes;
+  side.fusion.relay.nodes = derivation.opaque_nodes;
   group_by_policy(direction, side.fusion);
   side.program = std::move(direction);
-  if (!plan.without_points) side.checks = run_time_checks(side.program);
+  side.checks = std::move(checks);
   side.bound = side.program.inputs;
   side.bound.insert(side.bound.end(), side.program.outputs.begin(), side.program.outputs.end());
   return side;
 }
 
-std::shared_ptr<OpPlan> OpPlans::make(const StashChoice& choice) const {
+std::shared_ptr<OpPlan> OpPlans::make(const StashChoice& choice, bool without_points) const {
   auto plan = std::make_shared<OpPlan>();
   plan->made_by = id_;
   plan->derivation = passes_.derive(choice);
-  plan->without_points = choice.without_points;
-  if (choice.without_points) plan->derivation.program = with_reads_anywhere(plan->derivation.program);
+  plan->without_points = without_points;
+  const Program strict = plan->derivation.program;
+  if (without_points) plan->derivation.program = with_reads_anywhere(strict);
+  auto side = [&](auto direction) {
+    Checks checks = run_time_checks(direction(strict));
+    for (std::optional<Program>* program : {&checks.of_data, &checks.at_first})
+      if (without_points && *program) *program = with_reads_anywhere(**program);
+    return side_of(direction(plan->program()), std::move(checks), plan->derivation);
+  };
   const Program& p = plan->program();
   if (p.inputs != op().inputs || p.outputs != op().outputs || p.cotangents != op().cotangents || p.gradients != op().gradients)
     throw Bug("a pass numbered the tensors of " + p.name + " anew");
-  plan->infer = side_of(infer_program(p), *plan);
+  plan->infer = side(infer_program);
   if (!options_.differentiate) return plan;
   plan->stash = stashes(p);
-  plan->forward = side_of(forward_program(p), *plan);
-  plan->backward = side_of(backward_program(p), *plan);
+  plan->forward = side(forward_program);
+  plan->backward = side(backward_program);
   return plan;
 }
 
@@ -64,8 +71,9 @@ std::shared_ptr<OpPlan> OpPlans::at(const DimValues& sizes, bool stash) {
   auto known = by_sizes_.find(sizes);
   if (known == by_sizes_.end()) {
     Sized made{passes_.choose(sizes), nullptr};
-    auto& plan = by_key_[made.choice.key];
-    if (!plan) plan = make(made.choice);
+    const bool without_points = passes_.without_points(sizes);
+    auto& plan = by_key_[{made.choice.key, without_points}];
+    if (!plan) plan = make(made.choice, without_points);
     made.plan = plan;
     known = by_sizes_.emplace(sizes, std::move(made)).first;
   }

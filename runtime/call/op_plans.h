@@ -43,7 +43,8 @@ struct OpPlan {
   Derivation derivation;
   Side infer, forward, backward;
   std::vector<TensorId> stash;
-  // A written range is empty at its sizes: what was derived may read outside of tensors, so it is not the one that is checked.
+  // A written range is empty at its sizes (expr/index/without_points.h): reads of what was derived give 0 outside of tensors, and where its
+  // checks fail, what was written decides.
   bool without_points = false;
   ReadyList forward_calls, backward_calls;  // who infers does not know the plan yet
 
@@ -68,15 +69,15 @@ class OpPlans {
     StashChoice choice;
     std::shared_ptr<OpPlan> plan;
   };
-  std::shared_ptr<OpPlan> make(const StashChoice& choice) const;
-  Side side_of(Program direction, const OpPlan& plan) const;
+  std::shared_ptr<OpPlan> make(const StashChoice& choice, bool without_points) const;
+  Side side_of(Program direction, Checks checks, const Derivation& derivation) const;
 
   const int64_t id_;  // another one's is another, also after this one is gone
   const CompileOptions options_;
   const Passes passes_;
   std::mutex mutex_;
   std::map<DimValues, Sized> by_sizes_;
-  std::map<std::string, std::shared_ptr<OpPlan>> by_key_;
+  std::map<std::pair<std::string, bool>, std::shared_ptr<OpPlan>> by_key_;  // by choice, and without_points
 };
 
 }  // namespace xhat::runtime

@@ -81,14 +81,11 @@ Passes::~Passes() = default;
 
 const Program& Passes::halfway() const { return first_half_->current(); }
 
-StashChoice Passes::choose(const DimValues& sizes) const {
-  StashChoice choice;
-  choice.sizes = sizes;
-  if (stash_) choice = stash_->choose(sizes);
+StashChoice Passes::choose(const DimValues& sizes) const { return stash_ ? stash_->choose(sizes) : StashChoice{sizes, {}, "", false}; }
+
+bool Passes::without_points(const DimValues& sizes) const {
   const bool all_known = std::ranges::all_of(written_.dims, [&](const Dim& d) { return sizes.contains(written_.arena->name(d.dim)); });
-  choice.without_points = all_known && has_range_without_points(written_, sizes);
-  if (choice.without_points) choice.key += " without points";
-  return choice;
+  return all_known && has_range_without_points(written_, sizes);
 }
 
 void Passes::require_budget(const StashChoice& choice) const {

@@ -20,6 +20,8 @@ class Passes {
   const Program& halfway() const;
   // What is kept at these sizes; of dims that are missing, as StashOptions::nominal says.
   StashChoice choose(const DimValues& sizes) const;
+  // Is a range that was written empty at these sizes? Not if some dims are missing.
+  bool without_points(const DimValues& sizes) const;
   // Throws Error if the choice is over the budget.
   void require_budget(const StashChoice& choice) const;
   Derivation derive(const StashChoice& choice) const;

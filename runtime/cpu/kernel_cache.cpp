@@ -18,7 +18,7 @@ std::shared_ptr<const CompiledKernel> made(const KernelSpec& spec, const std::st
 
 std::shared_ptr<const CompiledKernel> KernelCache::get(const KernelSpec& spec) {
   std::string key = spec.key();
-  if (const char* level = std::getenv("XHAT_CPU_LEVEL")) key = key + "\ncpu " + level;  // another one in the next process, or call
+  if (const char* level = std::getenv("XHAT_CPU_LEVEL")) key += std::string("\ncpu ") + level;  // the next process, or call, may ask for another
   std::promise<std::shared_ptr<const CompiledKernel>> promise;
   Entry entry;
   bool mine = false;

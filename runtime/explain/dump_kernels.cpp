@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "fusion/plan/plan_text.h"
-#include "runtime/call/cpu_direction.h"
 #include "runtime/cpu/kernel_compile.h"
+#include "runtime/kernel/kernel_access.h"
 #include "runtime/kernel/spec_text.h"
 
 namespace xhat::runtime {

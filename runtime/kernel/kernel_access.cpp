@@ -50,6 +50,11 @@ std::set<Id> used_as_values(const KernelSpec& spec) {
   return used;
 }
 
+bool writes_nothing(const KernelSpec& spec) {
+  return std::ranges::none_of(
+      spec.tensors, [](const SpecTensor& t) { return t.use == SpecTensor::Use::result || t.use == SpecTensor::Use::partial; });
+}
+
 std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
   try {
     affine::Poly p = affine::polynomial_through_divisions(a, index, affine::Poly::atom), rest = p.without(axis);

@@ -21,6 +21,8 @@ std::vector<Access> accesses(const KernelSpec& spec, const SpecMember& m);
 std::map<std::pair<uint32_t, size_t>, std::set<Id>> indices_of(const KernelSpec& spec);
 // Axes used otherwise than as a bare index of a read: in arithmetic, conditions, or as a value.
 std::set<Id> used_as_values(const KernelSpec& spec);
+// Does the kernel have nothing to compute, since all that it makes are empty tensors?
+bool writes_nothing(const KernelSpec& spec);
 // By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
 std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
 

@@ -171,11 +171,9 @@ struct Builder {
 
   // What a reduction over nothing gives.
   Id of_nothing(Op reduction, DType type) {
-    const bool largest = reduction == Op::min, smallest = reduction == Op::max;
-    if (type == DType::boolean) return arena().boolean(reduction == Op::all);
-    if (!is_float(type)) return arena().integer(largest ? highest_of(type) : smallest ? lowest_of(type) : reduction == Op::prod, type);
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    return arena().constant(is_narrow(type) ? DType::f32 : type, largest ? kInfinity : smallest ? -kInfinity : reduction == Op::prod);
+    if (is_float(type)) return arena().constant(is_narrow(type) ? DType::f32 : type, identity_of(reduction));
+    const int64_t number = identity_of(reduction, type);
+    return type == DType::boolean ? arena().boolean(number != 0) : arena().integer(number, type);
   }
 
   // Both ends of the range move with other axes: walked from one of its beginnings, as far as it can reach.

@@ -137,6 +137,20 @@ TEST(RuntimeFailure, IndicesWhereARangeIsEmpty) {
   expect_outcome(text, {{"v", none}, {"n", i32({2}, {0, 7})}, {"x", row}}, "op f: y[0,0] reads v[0]");
 }
 
+// Whoever says that the data are right is not made to wait for a look at them, at no sizes.
+TEST(RuntimeFailure, TrustedIndicesWhereARangeIsEmpty) {
+  CompileOptions options;
+  options.differentiate = false;
+  CompiledOp op = compile(parse_op("op f(v: f32[K], n: i32[N], x: f32[M,N]) -> (y, z) { y[i in 0..M, j in 0..N] = x[i,j] * v[n[j]]; z[j] = v[n[j]] }"), options);
+  std::vector<float> v = {3}, z = {-1, -1};
+  std::vector<int32_t> n = {0, 7};
+  const std::vector<Argument> arguments = {{"v", TensorView(v.data(), {1})}, {"n", TensorView(n.data(), {2})}, {"x", TensorView(v.data(), {0, 2})},
+                                           {"y", TensorView(z.data(), {0, 2})}, {"z", TensorView(z.data(), {2})}};
+  EXPECT_NE(error_of([&] { op.infer(arguments); }, "").find("op f: z[1] reads v[7]"), std::string::npos);
+  EXPECT_EQ(error_of([&] { op.infer(arguments, {.trust_data = true}); }, ""), "");
+  EXPECT_EQ(z, (std::vector<float>{3, 0}));
+}
+
 TEST(RuntimeFailure, NothingIsWritten) {
   Program p = parse_op("op f(x: f32[N,K]) -> (best) { best[n] = argmax(k if x[n,k] > 0: x[n,k]) }");
   CompileOptions options;

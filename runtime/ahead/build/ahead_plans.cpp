@@ -11,6 +11,7 @@
 #include "runtime/ahead/build/ahead_sizes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/cpu/kernel_compile.h"
+#include "runtime/kernel/kernel_access.h"
 
 namespace xhat::runtime {
 namespace {
