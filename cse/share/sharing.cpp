@@ -321,13 +321,13 @@ bool Sharing::holds_reached(Id node, Wanted& wanted) {
 
 Product Sharing::everywhere(const Product& root, Wanted& wanted, const Step& f) {
   memo_.clear();
-  stored_.clear();
+  in_conditions_.clear();
   return walk(root, wanted, f, 0);
 }
 
 Id Sharing::in_condition(Id condition, Wanted& wanted, const Step& f) {
   memo_.clear();
-  stored_.clear();
+  in_conditions_.clear();
   return walk_condition(condition, wanted, f, 0);
 }
 
@@ -397,23 +397,29 @@ Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
   return a_.with_args(atom, args);
 }
 
-// What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as.
+// What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as. Operands first, and every node once,
+// however many conditions it is part of.
 Id Sharing::walk_condition(Id condition, Wanted& wanted, const Step& f, int depth) {
   if (!holds_below(condition, wanted, 0)) return condition;
-  Replacements whole;
-  for (Id x : reachable(a_, condition)) {
-    if (!is_compared(a_[x])) continue;
-    if (Id read = stored_instead(x, wanted, f, depth); read != x) whole[x] = read;
+  std::set<Id> met;
+  std::vector<Id> args;
+  for (Id x : newly_met(a_, condition, [&](Id id) { return !in_conditions_.contains(id) && met.insert(id).second; })) {
+    Id now = is_compared(a_[x]) ? stored_instead(x, wanted, f, depth) : x;
+    if (now == x) {
+      args.clear();
+      for (Id arg : a_[x].args()) args.push_back(arg == kNone ? kNone : in_conditions_.at(arg));
+      now = a_.with_args(x, args);
+    }
+    in_conditions_[x] = now;
   }
-  return whole.empty() ? condition : substitute(a_, condition, whole);
+  return in_conditions_.at(condition);
 }
 
 Id Sharing::stored_instead(Id x, Wanted& wanted, const Step& f, int depth) {
-  if (auto it = stored_.find(x); it != stored_.end()) return it->second;
   Product now = walk(tree_.form(x), wanted, f, depth);
   const bool read = now.coefficient == 1 && now.factors.size() == 1 && now.factors[0].halves == 2 &&
                     a_[now.factors[0].atom].op == Op::read && same_bits_(now.factors[0].atom, x);
-  return stored_[x] = read ? now.factors[0].atom : x;
+  return read ? now.factors[0].atom : x;
 }
 
 }  // namespace xhat

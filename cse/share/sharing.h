@@ -114,7 +114,7 @@ class Sharing {
   KeepsDigits keeps_digits_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
-  std::unordered_map<Id, Id> stored_;  // of what conditions compare: the read that takes its place, or itself
+  std::unordered_map<Id, Id> in_conditions_;  // what stands for a node inside a condition
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.
   std::map<std::set<Id>, Unifier> unifiers_;
   std::map<Binding, std::unordered_map<Id, Product>> instances_;

@@ -71,6 +71,11 @@ class Finder {
   std::vector<Mask> masks_;
   std::vector<Id> points_;  // parallel: the read that has exactly the mask's axes
   std::unordered_map<Id, uint64_t> skeletons_;
+  struct Kind {
+    bool reads;       // anything
+    bool of_forward;  // made of forward values, at places that no data decide
+  };
+  std::unordered_map<Id, Kind> kinds_;
 
   // The largest boolean expressions all of whose comparisons are of forward values, and signs of these.
   std::vector<Condition> conditions() {
@@ -80,6 +85,7 @@ class Finder {
       std::vector<AxisRange> scope = d.axes;
       if (is_reduction(a_[d.body].op))
         for (const AxisRange& r : reduce_axes(a_[d.body])) scope.push_back(r);
+      classify(d.body);
       std::unordered_set<Id> seen;
       std::vector<Id> open = {d.body};
       while (!open.empty()) {
@@ -87,7 +93,7 @@ class Finder {
         open.pop_back();
         if (!seen.insert(id).second) continue;
         bool sign = a_[id].op == Op::sign && is_float(a_[id].type);
-        if ((sign || a_[id].type == DType::boolean) && compares_forward_values(id))
+        if ((sign || a_[id].type == DType::boolean) && !is_read(a_[id].op) && kinds_.at(id).of_forward)
           found.push_back({d.target(), scope, id, sign ? code_of_sign(a_, id) : id});
         else
           for (Id x : a_[id].args()) open.push_back(x);
@@ -96,20 +102,23 @@ class Finder {
     return found;
   }
 
-  bool compares_forward_values(Id condition) {
-    if (is_read(a_[condition].op)) return false;
-    for (Id id : reachable(a_, condition)) {
+  // Of every node of a body, operands first: each node is looked at once, however many conditions it is part of.
+  void classify(Id body) {
+    for (Id id : reachable(a_, body)) {
+      if (kinds_.contains(id)) continue;
       const Node& n = a_[id];
-      if (n.op == Op::read_or || n.op == Op::random || is_reduction(n.op)) return false;
-      if (n.op == Op::read) {
-        if (!is_forward(n.symbol)) return false;
-        for (Id index : n.args())
-          if (!tensors_read(a_, index).empty()) return false;
-      } else if (n.type == DType::boolean && n.op != Op::constant && tensors_read(a_, id).empty()) {
-        return false;  // of positions: guards what stands beside it
+      Kind kind = {is_read(n.op), n.op != Op::read_or && n.op != Op::random && !is_reduction(n.op)};
+      if (n.op == Op::read) kind.of_forward = is_forward(n.symbol);
+      for (Id x : n.args()) {
+        if (x == kNone) continue;
+        if (n.op == Op::read && kinds_[x].reads) kind.of_forward = false;
+        kind.reads |= kinds_[x].reads;
+        kind.of_forward &= kinds_[x].of_forward;
       }
+      // A condition of positions guards what stands beside it.
+      if (n.type == DType::boolean && n.op != Op::constant && !kind.reads) kind.of_forward = false;
+      kinds_[id] = kind;
     }
-    return true;
   }
 
   bool is_forward(TensorId t) {
