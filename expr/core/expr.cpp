@@ -372,15 +372,22 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
   std::vector<Id> used = taken;
   for (Id id : ids)
     if (a[id].op == Op::axis) used.push_back(id);
+  auto renamed = [&](Id axis) {
+    used.push_back(a.fresh_axis(axis, used));
+    return used.back();
+  };
+  // An axis that is free in root as well keeps its name outside of the reductions that bind it: in `i < 3 && any(i: x[i])`.
+  std::unordered_map<Id, Replacements> inside;
   for (Id id : ids) {
     const Node& n = a[id];
     if (!is_reduction(n.op)) continue;
     for (size_t i = 2; i < n.arg_count; i += 3) {
       Id axis = n.arg(i);
       if (done[axis] != kNone || !std::ranges::binary_search(taken, axis)) continue;
-      Id renamed = a.fresh_axis(axis, used);
-      used.push_back(renamed);
-      done[axis] = renamed;
+      if (std::ranges::find(a[root].free_axes(), axis) != a[root].free_axes().end())
+        inside.try_emplace(id, replace).first->second[axis] = renamed(axis);
+      else
+        done[axis] = renamed(axis);
     }
   }
   std::vector<Id> args;
@@ -390,6 +397,13 @@ Id substitute(Arena& a, Id root, const Replacements& replace, std::span<const Id
       continue;
     }
     if (done[id] != kNone) continue;  // a renamed axis
+    if (auto own = inside.find(id); own != inside.end()) {
+      args.clear();
+      const std::vector<Id> before(a[id].args().begin(), a[id].args().end());
+      for (Id x : before) args.push_back(substitute(a, x, own->second, taken));
+      done[id] = a.with_args(id, args);
+      continue;
+    }
     args.clear();
     for (Id x : a[id].args()) args.push_back(done[x]);
     done[id] = a.with_args(id, args);
