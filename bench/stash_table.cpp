@@ -80,7 +80,7 @@ BackwardGraph graph_of(const Program& p, const DimValues& dims) {
     return g.nodes.size() - 1;
   };
   for (TensorId t : p.inputs) tensors[t] = put({GraphNode::Kind::leaf, elements_of(p, t, dims)});
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     std::map<Id, int64_t> extents;
     auto bind = [&](const AxisRange& r) {
       extents[r.axis] = evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims);

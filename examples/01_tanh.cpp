@@ -23,8 +23,7 @@ int main() {
 
   // Derive, plan and compile. Kernels are built when the first sizes are seen.
   CompiledOp run = compile(program);
-  std::printf("the derived gradient\n%s\n",
-              lesson::definitions(run.program(), xhat::Direction::backward).c_str());
+  std::printf("the derived gradient\n%s\n", lesson::backward(run.program()).c_str());
 
   // Your memory, described by views; xhat copies nothing.
   std::array<float, 5> xs = {-2, -0.5, 0, 0.5, 2}, ys = {}, dys = {1, 1, 1, 1, 1}, dxs = {};

@@ -56,8 +56,7 @@ int main() {
       std::printf("  %-9s to keep %8s, to recompute %8s: %s\n", v.name.c_str(),
                   xhat::time_text(v.keep_ns).c_str(), xhat::time_text(v.recompute_ns).c_str(),
                   v.reason.c_str());
-  std::printf("\nthe backward it gives\n%s\n",
-              lesson::definitions(compile(program).program(), xhat::Direction::backward).c_str());
+  std::printf("\nthe backward it gives\n%s\n", lesson::backward(compile(program).program()).c_str());
 
   lesson::Checks check;
   check.that(equal(program, lesson::from_file("batch_norm.xh")),

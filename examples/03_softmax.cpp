@@ -26,10 +26,8 @@ int main() {
 
   // Before and after: the gradient as reverse mode writes it, and after the passes.
   CompiledOp run = compile(program);
-  std::printf("the gradient as derived\n%s",
-              lesson::definitions(gradient(program), xhat::Direction::backward).c_str());
-  std::printf("the gradient as compiled\n%s\n",
-              lesson::definitions(run.program(), xhat::Direction::backward).c_str());
+  std::printf("the gradient as derived\n%s", lesson::backward(gradient(program)).c_str());
+  std::printf("the gradient as compiled\n%s\n", lesson::backward(run.program()).c_str());
 
   // One CompiledOp serves every size. Row 0 would overflow without the maximum.
   lesson::Checks check;

@@ -27,8 +27,7 @@ int main() {
   std::printf("%s\n", print(program).c_str());
 
   CompiledOp run = compile(program);
-  std::printf("derived gradients, as compiled\n%s\n",
-              lesson::definitions(run.program(), xhat::Direction::backward).c_str());
+  std::printf("derived gradients, as compiled\n%s\n", lesson::backward(run.program()).c_str());
 
   // Random directions and single elements, in double. Where the loss has a kink there is nothing to compare.
   GradcheckReport report = check_gradient(gradient(program), {{"N", 40}});

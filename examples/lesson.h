@@ -34,11 +34,10 @@ class Checks {
   int failed_ = 0;
 };
 
-// A direction of a derived program: "forward" or "backward" definitions, indented.
-inline std::string definitions(const xhat::Program& p, xhat::Direction direction) {
+// The backward definitions of a derived program, indented.
+inline std::string backward(const xhat::Program& p) {
   std::string text;
-  for (const xhat::Definition& d : p.body.definitions)
-    if (d.direction == direction) text += "    " + xhat::print(p, d) + "\n";
+  for (const xhat::Definition& d : p.backward.definitions) text += "    " + xhat::print(p, d) + "\n";
   return text;
 }
 

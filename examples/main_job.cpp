@@ -282,7 +282,7 @@ int main_job(bool quick) {
   std::printf("%s\n%s, %u threads\n", print(op).c_str(), xhat::dims_text(sizes).c_str(), threads);
 
   heading("its gradient, as reverse mode derives it");
-  std::printf("%s", lesson::definitions(gradient(op), xhat::Direction::backward).c_str());
+  std::printf("%s", lesson::backward(gradient(op)).c_str());
 
   std::map<Policy, Explanation> by_policy;
   std::vector<std::pair<std::string, CompiledOp>> compiled;

@@ -54,7 +54,7 @@ double tolerance(double epsilon, int64_t length) {
 
 std::map<TensorId, double> coarsest_epsilons(const Program& p) {
   std::map<TensorId, double> coarsest;
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     if (d.is_call()) throw Bug("check looks at types once calls are expanded");
     coarsest[d.target()] = std::max(epsilon_of(p.tensor(d.target()).type), coarsest_epsilon(p, d.body, coarsest));
   }
@@ -64,7 +64,7 @@ std::map<TensorId, double> coarsest_epsilons(const Program& p) {
 int64_t longest_reduction(const Program& p, const DimValues& dims) {
   const Arena& a = *p.arena;
   int64_t longest = 1;
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     for (Id id : reachable(a, d.body)) {
       if (!is_reduction(a[id].op)) continue;
       int64_t length = 1;

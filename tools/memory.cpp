@@ -35,7 +35,7 @@ double bytes_of(const Program& p, const std::vector<TensorId>& tensors, const Di
 double bytes_of_all(const Program& p, const DimValues& dims, double each) {
   std::vector<TensorId> all;
   for (auto* list : {&p.inputs, &p.cotangents}) all.insert(all.end(), list->begin(), list->end());
-  for (const Definition& d : p.body.definitions) all.insert(all.end(), d.targets.begin(), d.targets.end());
+  for (const Definition& d : p.definitions()) all.insert(all.end(), d.targets.begin(), d.targets.end());
   return bytes_of(p, all, dims, each);
 }
 

@@ -10,7 +10,7 @@ namespace xhat {
 namespace {
 
 bool stops_gradients(const Program& p) {
-  return std::ranges::any_of(p.body.definitions, [&](const Definition& d) {
+  return std::ranges::any_of(p.forward.definitions, [&](const Definition& d) {
     return std::ranges::any_of(reachable(*p.arena, d.body), [&](Id id) { return (*p.arena)[id].op == Op::stop_gradient; });
   });
 }
@@ -28,7 +28,7 @@ class Freezer {
         p_.inputs.push_back(frozen_[t]);
       }
     std::vector<Definition> definitions;
-    for (Definition d : p_.body.definitions) {
+    for (Definition d : p_.forward.definitions) {
       Definition still = d;
       still.targets = {copy_of(d.target())};
       still.body = frozen(d.body);
@@ -37,7 +37,7 @@ class Freezer {
       definitions.push_back(still);
       definitions.push_back(d);
     }
-    p_.body.definitions = std::move(definitions);
+    p_.forward.definitions = std::move(definitions);
     return without_dead(p_);
   }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <optional>
 #include <random>
+#include <ranges>
 #include <unordered_map>
 
 #include "ad/common/differentiation.h"
@@ -49,8 +50,7 @@ class Limits {
   Limits(const Program& program, const DimValues& dim_values)
       : p(program), a(*program.arena), dims(dim_values) {
     // Backwards, so that what limits a temporary limits what it is made of.
-    for (size_t k = p.body.definitions.size(); k-- > 0;) {
-      const Definition& d = p.body.definitions[k];
+    for (const Definition& d : p.definitions() | std::views::reverse) {
       if (d.is_call())
         call(d);
       else

@@ -89,7 +89,7 @@ Id Body::value_of(Id node, std::span<const Id> axes) {
 
 Id Body::as_tensor(const std::string& name, std::span<const Id> axes, Id value) {
   std::vector<AxisRange> ranges = scope.ranges_of(axes);
-  for (const auto* list : {&d_.program.body.definitions, &d_.derived})
+  for (const auto* list : {&d_.program.forward.definitions, &d_.derived})
     for (const Definition& d : *list)
       if (d.body == value && d.axes == ranges) return a_.read(d.target(), a_[value].type, axes);
   TensorId t = d_.define(name, a_[value].type, ranges, value);

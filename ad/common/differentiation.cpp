@@ -22,7 +22,6 @@ void Differentiation::define(TensorId t, std::span<const AxisRange> axes, Id bod
   made.targets = {t};
   made.axes.assign(axes.begin(), axes.end());
   made.body = body;
-  made.direction = direction;
   derived.push_back(made);
 }
 
@@ -95,7 +94,7 @@ Program with_dims_written_out(const Program& p) {
   };
   for (Tensor& t : result.tensors)
     for (Id& extent : t.shape) write_out(extent);
-  for (Definition& d : result.body.definitions) {
+  for (Definition& d : result.definitions()) {
     write_out(d.body);
     for (AxisRange& r : d.axes) {
       write_out(r.begin);
@@ -117,7 +116,7 @@ bool has_defined_extent(const Program& p, TensorId t) {
 
 Program without_backward(const Program& p) {
   Program f = p;
-  std::erase_if(f.body.definitions, [](const Definition& d) { return d.direction == Direction::backward; });
+  f.backward = {};
   f.gradients.clear();
   f.gradient_of.clear();
   f.cotangents.clear();
@@ -144,7 +143,7 @@ Program as_forward(const Program& p) {
   result.gradients.clear();
   result.gradient_of.clear();
   result.custom_gradient = nullptr;
-  for (Definition& d : result.body.definitions) d.direction = Direction::forward;
+  for (Definition& d : std::exchange(result.backward, {}).definitions) result.forward.definitions.push_back(std::move(d));
   return result;
 }
 
@@ -152,7 +151,7 @@ void mark_active(Differentiation& d, const std::vector<TensorId>& wrt) {
   const Program& p = d.program;
   d.active.assign(p.tensors.size(), 0);
   for (TensorId t : wrt) d.active[t] = 1;
-  for (const Definition& definition : p.body.definitions) {
+  for (const Definition& definition : p.forward.definitions) {
     if (!definition.is_call()) {
       d.active[definition.target()] = is_active(d, definition);
       continue;

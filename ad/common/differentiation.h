@@ -19,10 +19,9 @@ struct TensorAdjoint {
 
 struct Differentiation {
   Program program;
-  Direction direction = Direction::backward;  // of what is derived
-  std::vector<Definition> derived;            // in order
-  std::vector<TensorAdjoint> adjoints;        // per tensor
-  std::vector<char> active;                   // per tensor: depends on an input asked for
+  std::vector<Definition> derived;      // in order
+  std::vector<TensorAdjoint> adjoints;  // per tensor
+  std::vector<char> active;             // per tensor: depends on an input asked for
   Partials partials;
 
   Arena& arena() { return *program.arena; }

@@ -78,8 +78,7 @@ Id moved(Arena& a, Id root, const Replacements& dims, const std::vector<TensorId
 
 }  // namespace
 
-std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<TensorId>& tensors,
-                                    const std::string& prefix, Direction direction) {
+std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<TensorId>& tensors, const std::string& prefix) {
   Arena& a = *p.arena;
   std::unordered_map<Id, Id> memo, done;
   Replacements dims = dims_of(p, op, *op.arena, tensors, memo);
@@ -95,9 +94,8 @@ std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<T
   }
   auto ported = [&](Id id) { return moved(a, id == kNone ? kNone : ours(id), dims, tensors, done); };
   std::vector<Definition> made;
-  for (const Definition& d : op.body.definitions) {
+  for (const Definition& d : op.definitions()) {
     Definition copy = d;
-    copy.direction = direction;
     for (TensorId& t : copy.targets) t = tensors[t];
     for (TensorId& t : copy.arguments) t = tensors[t];
     for (AxisRange& r : copy.axes) r = {ported(r.axis), ported(r.begin), ported(r.end)};
@@ -116,35 +114,33 @@ std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<T
 }
 
 Program expand_calls(const Program& p, bool keep_custom, std::vector<ExpandedCall>* calls) {
-  bool any = std::ranges::any_of(p.body.definitions, [&](const Definition& d) {
-    return d.is_call() && !(keep_custom && d.callee->custom_gradient);
-  });
-  if (!any) return p;
+  auto goes = [&](const Definition& d) { return d.is_call() && !(keep_custom && d.callee->custom_gradient); };
+  if (std::ranges::none_of(p.definitions(), goes)) return p;
   Program result = p;
-  result.body.definitions.clear();
-  for (const Definition& d : p.body.definitions) {
-    if (!d.is_call() || (keep_custom && d.callee->custom_gradient)) {
-      result.body.definitions.push_back(d);
-      continue;
-    }
+  auto expand = [&](const Definition& d) {
     std::vector<ExpandedCall> inner;
     Program callee = expand_calls(*d.callee, keep_custom, &inner);
     std::vector<TensorId> tensors(callee.tensors.size(), kNoTensor);
     for (size_t i = 0; i < callee.inputs.size(); ++i) tensors[callee.inputs[i]] = d.arguments[i];
     for (size_t i = 0; i < callee.outputs.size(); ++i) tensors[callee.outputs[i]] = d.targets[i];
     ExpandedCall whole{callee.name, d.targets[0], {}};
-    for (Definition& made : instantiate(result, callee, tensors, callee.name, d.direction)) {
-      whole.members.push_back(made.target());
-      result.body.definitions.push_back(std::move(made));
-    }
-    if (!calls) continue;
+    std::vector<Definition> made = instantiate(result, callee, tensors, callee.name);
+    if (!calls) return made;
+    for (const Definition& m : made) whole.members.push_back(m.target());
     calls->push_back(std::move(whole));
     for (ExpandedCall& c : inner) {
       c.result = tensors[c.result];
       for (TensorId& t : c.members) t = tensors[t];
       calls->push_back(std::move(c));
     }
-  }
+    return made;
+  };
+  map_regions(result, [&](const Region& r) {
+    std::vector<Definition> all;
+    for (const Definition& d : r.definitions)
+      for (Definition& made : goes(d) ? expand(d) : std::vector{d}) all.push_back(std::move(made));
+    return all;
+  });
   return with_clear_axes(result);
 }
 
@@ -154,7 +150,7 @@ Program with_clear_axes(const Program& p) {
   for (const Tensor& t : p.tensors) names.insert(t.name);
   for (const Dim& d : p.dims) names.insert(a.name(d.dim));
   Program result = p;
-  for (Definition& d : result.body.definitions) {
+  for (Definition& d : result.definitions()) {
     if (d.is_call()) continue;
     std::vector<Id> roots{d.body};
     for (const AxisRange& r : d.axes) roots.push_back(r.axis);

@@ -21,8 +21,7 @@ Program expand_calls(const Program& p, bool keep_custom = false, std::vector<Exp
 // that are kNoTensor get a new tensor, named prefix_<name>. Dims follow from the extents of op's inputs.
 // Preconditions and dims that op needs are added to p.
 constexpr TensorId kNoTensor = UINT32_MAX;
-std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<TensorId>& tensors,
-                                    const std::string& prefix, Direction direction);
+std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<TensorId>& tensors, const std::string& prefix);
 
 // Axes called like a tensor or a dim get another name: a pass that adds tensors cannot know the names of all
 // axes.

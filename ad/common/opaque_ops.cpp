@@ -20,7 +20,7 @@ std::map<std::string, std::string> opaque_nodes(const Program& op, const std::ve
     const std::string node = c.callee + " " + expanded.tensors[c.result].name;
     for (TensorId t : c.members) node_of.emplace(expanded.tensors[t].name, node);
   }
-  for (const Definition& d : expanded.body.definitions) {
+  for (const Definition& d : expanded.definitions()) {
     const std::string& name = expanded.tensors[d.target()].name;
     if (!wanted(name)) continue;
     met.insert(name);

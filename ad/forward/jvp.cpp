@@ -13,9 +13,7 @@ namespace {
 class Forward {
  public:
   // named: what the tangents of these outputs are called.
-  Forward(const Program& op, const std::vector<std::string>& wrt, std::map<TensorId, std::string> named)
-      : named_(std::move(named)) {
-    d_.direction = Direction::forward;
+  Forward(const Program& op, const std::vector<std::string>& wrt, std::map<TensorId, std::string> named) : named_(std::move(named)) {
     d_.program = ordered(expand_calls(op, true));
     wrt_ = asked_for(d_.program, wrt);
     mark_active(d_, wrt_);
@@ -29,14 +27,14 @@ class Forward {
     if (op.custom_gradient)
       custom(op, op.inputs, op.outputs);
     else
-      for (const Definition& definition : std::vector(d_.program.body.definitions)) push(definition);
+      for (const Definition& definition : std::vector(d_.program.forward.definitions)) push(definition);
     std::vector<TensorId> results;
     for (TensorId t : d_.program.outputs)
       if (named_.contains(t)) results.push_back(tangent_or_zero(t));
 
     Program result = expand_calls(d_.program);  // the calls that were kept for their gradients
     result.custom_gradient = nullptr;
-    for (Definition& made : d_.derived) result.body.definitions.push_back(std::move(made));
+    for (Definition& made : d_.derived) result.forward.definitions.push_back(std::move(made));
     return {std::move(result), std::move(results)};
   }
 

@@ -186,8 +186,8 @@ class Gatherer {
 Program gather(const Program& p) {
   Arena& a = *p.arena;
   Program result = p;
-  for (Definition& d : result.body.definitions) {
-    if (d.direction != Direction::backward || d.is_call()) continue;
+  for (Definition& d : result.backward.definitions) {
+    if (d.is_call()) continue;
     Ranges ranges = ranges_of(a, d);
     std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
     for (const AxisRange& r : d.axes) taken.push_back(r.axis);

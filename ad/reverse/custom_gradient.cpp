@@ -72,7 +72,7 @@ Program transposed(const Program& op, const Rule& r) {
   back = as_forward(back);
   back.outputs = results;
   back = without_dead(back);
-  for (const Definition& d : back.body.definitions)
+  for (const Definition& d : back.forward.definitions)
     for (TensorId read : tensors_read(*back.arena, d.body))
       if (std::ranges::find(r.cotangents, read) != r.cotangents.end())
         throw Error("op " + op.name +
@@ -90,8 +90,7 @@ void pull_back_custom(Differentiation& d, const Program& op, const std::vector<T
   Rule r = rule_of(op, arguments, targets);
   for (size_t i = 0; i < r.cotangents.size(); ++i)
     r.tensors[r.cotangents[i]] = adjoint_tensor(d, targets[r.target_of[i]]);
-  for (Definition& made : instantiate(d.program, r.program, r.tensors, op.name, d.direction))
-    d.derived.push_back(std::move(made));
+  for (Definition& made : instantiate(d.program, r.program, r.tensors, op.name)) d.derived.push_back(std::move(made));
   for (size_t k = 0; k < r.program.outputs.size(); ++k) {
     TensorId argument = arguments[r.argument_of[k]];
     if (!d.is_active(argument)) continue;
@@ -122,8 +121,7 @@ void push_forward_custom(Differentiation& d, const Program& op, const std::vecto
   for (size_t k = 0; k < tangents.size(); ++k)
     r.tensors[push.inputs[push.inputs.size() - tangents.size() + k]] = tangents[k];
   for (size_t i = 0; i < r.cotangents.size(); ++i) r.tensors[push.outputs[i]] = to[r.target_of[i]];
-  for (Definition& made : instantiate(d.program, push, r.tensors, op.name, d.direction))
-    d.derived.push_back(std::move(made));
+  for (Definition& made : instantiate(d.program, push, r.tensors, op.name)) d.derived.push_back(std::move(made));
 }
 
 }  // namespace xhat

@@ -1,6 +1,7 @@
 #include "ad/reverse/gradient.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "ad/common/expand_calls.h"
 #include "ad/reverse/custom_gradient.h"
@@ -12,7 +13,7 @@ namespace {
 // A cotangent per float output; it is the first term of the output's adjoint.
 void add_cotangents(Differentiation& d) {
   Program& p = d.program;
-  for (const Definition& definition : p.body.definitions) {
+  for (const Definition& definition : p.forward.definitions) {
     if (definition.is_call()) continue;
     for (const AxisRange& r : definition.axes) d.adjoint(definition.target()).axes.push_back(r.axis);
   }
@@ -28,9 +29,8 @@ void add_cotangents(Differentiation& d) {
 }
 
 void sweep_back(Differentiation& d) {
-  const std::vector<Definition> forward = d.program.body.definitions;
-  for (size_t i = forward.size(); i-- > 0;) {
-    const Definition& definition = forward[i];
+  const Region forward = d.program.forward;
+  for (const Definition& definition : forward.definitions | std::views::reverse) {
     bool wanted = std::ranges::any_of(
         definition.targets, [&](TensorId t) { return d.is_active(t) && !d.adjoint(t).terms.empty(); });
     if (!wanted) continue;
@@ -69,7 +69,7 @@ Program gradient(const Program& source, const GradientOptions& options) {
 
   Program result = expand_calls(d.program);  // the calls that were kept for their gradients
   result.custom_gradient = nullptr;
-  for (Definition& definition : d.derived) result.body.definitions.push_back(std::move(definition));
+  result.backward.definitions = std::move(d.derived);
   result = with_clear_axes(without_dead(ordered(result)));
   verify(result);
   return result;

@@ -269,8 +269,8 @@ bool Accuracy::nonnegative(Id expression) const {
     }
     case Op::sum: return nonnegative(reduce_body(n));
     case Op::read: {
-      const Definition* d = p_.definition_of(n.symbol);
-      return d && !d->is_call() && d->direction == Direction::forward && a_[d->body].op == Op::sum && nonnegative(d->body);
+      const Definition* d = p_.forward.definition_of(n.symbol);
+      return d && !d->is_call() && a_[d->body].op == Op::sum && nonnegative(d->body);
     }
     default: return is_integer(n.type) || (n.op == Op::cast && nonnegative(n.arg(0)));
   }

@@ -28,13 +28,13 @@ class EmptySums {
  public:
   explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_), deciding_(feeds_control(p)) {
     for (const Precondition& c : p.preconditions) preconditions_.push_back(c.condition);
-    for (const Definition& d : p_.body.definitions)
+    for (const Definition& d : p_.definitions())
       if (!d.is_call() && a_[d.body].op == Op::sum) sums_[d.target()] = &d;
   }
   Program run();
 
  private:
-  void in_definition(Definition& d);
+  void in_definition(Definition& d, bool backward);
   void enter(std::vector<AxisRange> scope);
   Id guarded(Id expression, int depth) {
     return tree_.to_expression(guarded(tree_.form(expression), a_[expression].type, depth),
@@ -301,7 +301,7 @@ void EmptySums::enter(std::vector<AxisRange> scope) {
   inside_.clear();
 }
 
-void EmptySums::in_definition(Definition& d) {
+void EmptySums::in_definition(Definition& d, bool backward) {
   const Node root = a_[d.body];
   bool reduces = is_reduction(root.op);
   std::vector<AxisRange> scope = d.axes;
@@ -309,7 +309,7 @@ void EmptySums::in_definition(Definition& d) {
     for (const AxisRange& r : reduce_axes(root)) scope.push_back(r);
   enter(std::move(scope));
   Id body = reduces ? reduce_body(root) : d.body;
-  if (d.direction == Direction::backward && is_float(a_[body].type) && !deciding_.contains(d.target()) &&
+  if (backward && is_float(a_[body].type) && !deciding_.contains(d.target()) &&
       holds_sum(body)) {
     changed_ = false;
     Id now = guarded(body, 0);
@@ -320,7 +320,8 @@ void EmptySums::in_definition(Definition& d) {
 
 Program EmptySums::run() {
   finite_tensor_.assign(p_.tensors.size(), true);
-  for (Definition& d : p_.body.definitions) in_definition(d);
+  for (Region* r : {&p_.forward, &p_.backward})
+    for (Definition& d : r->definitions) in_definition(d, r == &p_.backward);
   return p_;
 }
 

@@ -61,8 +61,10 @@ Program reuse_equal_reductions(const Program& p) {
   };
   std::map<TensorId, Instead> instead;
   std::vector<const Definition*> known;
-  for (Definition& d : out.body.definitions) {
-    if (d.direction == Direction::backward && !instead.empty())
+  for (const Definition& d : out.forward.definitions)
+    if (is_reduction(a[d.body].op)) known.push_back(&d);
+  for (Definition& d : out.backward.definitions) {
+    if (!instead.empty())
       d.body = rewrite(a, d.body, [&](Id id) {
         const Node n = a[id];
         auto it = is_read(n.op) ? instead.find(n.symbol) : instead.end();
@@ -73,7 +75,7 @@ Program reuse_equal_reductions(const Program& p) {
         return a.read_or(it->second.tensor, n.type, indices, n.args().back());
       });
     if (!is_reduction(a[d.body].op)) continue;
-    if (d.direction == Direction::backward && !has_tensor(out.gradients, d.target()))
+    if (!has_tensor(out.gradients, d.target()))
       for (const Definition* k : known)
         if (auto at = dimensions(a, *k, d)) {
           instead[d.target()] = {k->target(), *at};

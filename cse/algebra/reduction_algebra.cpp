@@ -45,7 +45,7 @@ class Simplifier {
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
   std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
   std::map<TensorId, std::string> renamed_;     // the names of sums that may go
-  std::vector<Definition> done_;
+  std::vector<Definition> done_;                // of the backward
 };
 
 // Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
@@ -57,8 +57,7 @@ std::vector<Definition> Simplifier::by_level() const {
     const Definition* definition;
   };
   std::vector<Place> order;
-  for (const Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::backward) continue;
+  for (const Definition& d : p_.backward.definitions) {
     int own = 0;
     for (TensorId t : tensors_read(a_, d.body))
       if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
@@ -146,7 +145,6 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
       indices.push_back(r.axis);
     }
   d.body = sum;
-  d.direction = Direction::backward;
   d.targets = {p_.add_tensor(s.name, s.type, shape)};
   done_.push_back(d);
   sums_.remember(d);
@@ -306,22 +304,22 @@ void Simplifier::backward(Definition d) {
 // A gradient that only copies a backward sum becomes that sum's definition.
 void name_after_gradients(Program& p) {
   Arena& a = *p.arena;
-  for (size_t i = 0; i < p.body.definitions.size(); ++i) {
-    Definition& copy = p.body.definitions[i];
+  std::vector<Definition>& all = p.backward.definitions;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Definition& copy = all[i];
     const Node n = a[copy.body];
     if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol))
       continue;
-    auto sum =
-        std::ranges::find_if(p.body.definitions, [&](const Definition& d) { return d.target() == n.symbol; });
-    if (sum == p.body.definitions.end() || sum->direction != Direction::backward) continue;
+    auto sum = std::ranges::find(all, n.symbol, &Definition::target);
+    if (sum == all.end()) continue;
     bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type &&
                 std::ranges::equal(n.args(), axes_of(copy.axes)) &&
                 p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
     if (!same) continue;
     TensorId from = n.symbol, to = copy.target();
     sum->targets = {to};
-    p.body.definitions.erase(p.body.definitions.begin() + static_cast<std::ptrdiff_t>(i--));
-    for (Definition& d : p.body.definitions)
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(i--));
+    for (Definition& d : all)
       d.body = rewrite(a, d.body, [&](Id id) {
         const Node r = a[id];
         if (!is_read(r.op) || r.symbol != from) return id;
@@ -333,12 +331,10 @@ void name_after_gradients(Program& p) {
 
 Program Simplifier::run() {
   deciding_ = feeds_control(p_);
-  for (const Definition& d : p_.body.definitions)
+  for (const Definition& d : p_.definitions())
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);
-  for (const Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::forward) continue;
-    done_.push_back(d);
+  for (const Definition& d : p_.forward.definitions) {
     Definition open = d;
     open.body = inline_reads(a_, d.body, values_, d.axes);
     bool map = !is_reduction(a_[d.body].op);
@@ -347,7 +343,7 @@ Program Simplifier::run() {
       values_[d.target()] = {axes_of(d.axes), open.body};
   }
   for (const Definition& d : by_level()) backward(d);
-  p_.body.definitions = std::move(done_);
+  p_.backward.definitions = std::move(done_);
   name_after_gradients(p_);
   return without_dead(ordered(p_));
 }

@@ -114,15 +114,13 @@ std::set<TensorId> feeds_control(const Program& p, Through through) {
     for (TensorId t : tensors_read(a, root))
       if (found.insert(t).second) open.push_back(t);
   };
-  for (const Definition& d : p.body.definitions) {
-    if (d.direction != Direction::backward) continue;
+  for (const Definition& d : p.backward.definitions)
     for (Id id : reachable(a, d.body)) {
       const Node& n = a[id];
       bool extreme = n.op == Op::argmax || n.op == Op::argmin;
       bool cut = n.op == Op::cast && !is_float(n.type) && is_float(a[n.arg(0)].type);
       if (n.type == DType::boolean || extreme || cut) add(id);
     }
-  }
   while (!open.empty()) {
     const Definition* d = p.definition_of(open.back());
     open.pop_back();

@@ -20,30 +20,28 @@ class Inliner {
   Inliner(const Program& p, std::span<const TensorId> keep) : p_(p), a_(*p.arena), keep_(keep) {}
 
   Program run() {
-    std::vector<Definition> done;
-    for (const Definition& d : p_.body.definitions) {
-      Definition next = d;
-      next.body = inlined(d);
-      bool leaves = std::ranges::find(p_.outputs, d.target()) != p_.outputs.end() ||
-                    std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
-                    std::ranges::find(keep_, d.target()) != keep_.end();
-      if (!leaves && is_reduction(a_[next.body].op)) next.body = shared(next);
-      if (!leaves && !has_reduction(a_, next.body)) maps_[d.target()] = next;
-      if (is_reduction(a_[next.body].op)) reductions_.try_emplace(key(next), next.target());
-      done.push_back(std::move(next));
+    for (Region* r : {&p_.forward, &p_.backward}) {
+      reductions_.clear();
+      for (Definition& d : r->definitions) {
+        d.body = inlined(d);
+        bool leaves = std::ranges::find(p_.outputs, d.target()) != p_.outputs.end() ||
+                      std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
+                      std::ranges::find(keep_, d.target()) != keep_.end();
+        if (!leaves && is_reduction(a_[d.body].op)) d.body = shared(d);
+        if (!leaves && !has_reduction(a_, d.body)) maps_[d.target()] = d;
+        if (is_reduction(a_[d.body].op)) reductions_.try_emplace(key(d), d.target());
+      }
     }
-    p_.body.definitions = std::move(done);
     return without_dead(p_);
   }
 
  private:
-  // Reductions that turn out equal once maps are gone are one. Not across directions: a copy in the backward is there
-  // for not being kept.
-  using Key = std::pair<Direction, std::vector<Id>>;
-  Key key(const Definition& d) {
+  // Reductions of a region that turn out equal once maps are gone are one. Not across regions: a copy in the backward is
+  // there for not being kept.
+  std::vector<Id> key(const Definition& d) {
     std::vector<Id> k = nameless_reduction(a_, d);
     k.push_back(static_cast<Id>(p_.tensors[d.target()].type));
-    return {d.direction, std::move(k)};
+    return k;
   }
   Id shared(const Definition& d) {
     auto first = reductions_.find(key(d));
@@ -104,7 +102,7 @@ class Inliner {
   std::span<const TensorId> keep_;
   std::unordered_map<TensorId, Definition> maps_;
   std::unordered_map<TensorId, int64_t> cost_;
-  std::map<Key, TensorId> reductions_;
+  std::map<std::vector<Id>, TensorId> reductions_;  // of the region
 };
 
 }  // namespace

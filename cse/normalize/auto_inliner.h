@@ -16,7 +16,7 @@ Program inline_injective(const Program& p, std::span<const TensorId> keep = {});
 
 // Every map that is neither an output nor a gradient is substituted into its users, where that repeats no expensive work:
 // into a reduction that would evaluate it once per step of an axis it does not depend on, only cheap ones go.
-// Reductions of one direction that are equal then become one.
+// Reductions of one region that are equal then become one.
 Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
 
 // Picoseconds per element of evaluating a map's body once (reference prices of ops.def). The inliner and the stash

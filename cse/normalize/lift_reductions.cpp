@@ -24,17 +24,19 @@ class Lifter {
   Lifter(const Program& p, bool before_gather) : p_(p), a_(*p.arena), reads_(p_), before_gather_(before_gather) {}
 
   Program run() {
-    std::vector<Definition> done;
-    for (const Definition& d : p_.body.definitions) {
-      if (d.is_call()) throw Bug("lift_reductions: calls must be expanded first");
-      Definition next = d;
-      next.body = lifted(d);
-      done.insert(done.end(), fresh_.begin(), fresh_.end());
-      fresh_.clear();
-      if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless_reduction(a_, next), next.target());
-      done.push_back(std::move(next));
-    }
-    p_.body.definitions = std::move(done);
+    map_regions(p_, [&](const Region& r) {
+      std::vector<Definition> done;
+      for (const Definition& d : r.definitions) {
+        if (d.is_call()) throw Bug("lift_reductions: calls must be expanded first");
+        Definition next = d;
+        next.body = lifted(d);
+        done.insert(done.end(), fresh_.begin(), fresh_.end());
+        fresh_.clear();
+        if (is_reduction(a_[next.body].op)) known_.try_emplace(nameless_reduction(a_, next), next.target());
+        done.push_back(std::move(next));
+      }
+      return done;
+    });
     return p_;
   }
 
@@ -366,7 +368,6 @@ class Lifter {
     auto box = *boxes({a_[reduction].free_axes().begin(), a_[reduction].free_axes().end()});
     reduction = reads_.made_total(reduction, box);
     Definition made;
-    made.direction = definition_->direction;
     made.pos = definition_->pos;
     std::vector<Id> shape, indices;
     Replacements shift;

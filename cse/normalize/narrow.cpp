@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 
 #include "cse/match/bodies.h"
@@ -61,8 +62,7 @@ bool is_cut(Program& p, TensorId t, size_t dimension, Id end) {
 Program narrow(const Program& p) {
   Program q = p;
   Reads reads{*p.arena, {}};
-  for (size_t i = q.body.definitions.size(); i-- > 0;) {  // users first: what they lose, others need not make
-    Definition& d = q.body.definitions[i];
+  for (Definition& d : q.definitions() | std::views::reverse) {  // users first: what they lose, others need not make
     if (!d.is_call() && std::ranges::find(q.outputs, d.target()) == q.outputs.end() &&
         std::ranges::find(q.gradients, d.target()) == q.gradients.end())
       if (auto found = reads.ends.find(d.target()); found != reads.ends.end())

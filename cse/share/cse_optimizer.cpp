@@ -121,11 +121,11 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
   forward_.clear();
   std::map<TensorId, PointValue> values;
   std::set<TensorId> pinned;
-  for (const Definition& d : p_.body.definitions)
+  for (const Definition& d : p_.definitions())
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned.insert(a_[id].symbol);
-  for (const Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::forward || !is_float(a_[d.body].type)) continue;
+  for (const Definition& d : p_.forward.definitions) {
+    if (!is_float(a_[d.body].type)) continue;
     Definition open = d;
     open.body = inline_reads(a_, d.body, values, d.axes);
     bool map = !is_reduction(a_[d.body].op);
@@ -221,8 +221,8 @@ bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& val
   std::vector<StoredValue> all;
   for (const auto& forms : values) all.insert(all.end(), forms.begin(), forms.end());
   Wanted wanted = sharing_.wanted(all);
-  for (Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::backward || deciding_.contains(d.target())) continue;
+  for (Definition& d : p_.backward.definitions) {
+    if (deciding_.contains(d.target())) continue;
     changed |= with_digits(d, [&](Definition& now) {
       in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
         Product folded = p;
@@ -252,10 +252,10 @@ Program Optimizer::reuse(const std::vector<TensorId>& stored) {
 }
 
 void Optimizer::reuse_selects(const std::vector<StoredBranches>& branches) {
-  for (Definition& d : p_.body.definitions) {
+  for (Definition& d : p_.backward.definitions) {
     const Node n = a_[d.body];
     bool sum = n.op == Op::sum;
-    if (d.direction != Direction::backward || deciding_.contains(d.target()) || (is_reduction(n.op) && !sum)) continue;
+    if (deciding_.contains(d.target()) || (is_reduction(n.op) && !sum)) continue;
     std::vector<AxisRange> scope = d.axes;
     if (sum)
       for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
@@ -268,25 +268,23 @@ void Optimizer::reuse_selects(const std::vector<StoredBranches>& branches) {
 
 Program Optimizer::reuse_backward() {
   std::map<TensorId, std::set<TensorId>> below;  // all that a backward definition depends on
-  for (const Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::backward) continue;
+  for (const Definition& d : p_.backward.definitions) {
     std::set<TensorId>& all = below[d.target()];
     for (TensorId t : tensors_read(a_, d.body)) {
       all.insert(t);
       if (auto it = below.find(t); it != below.end()) all.insert(it->second.begin(), it->second.end());
     }
   }
-  for (size_t i = 0; i < p_.body.definitions.size(); ++i) {
-    const Definition source = p_.body.definitions[i];
-    bool map = source.direction == Direction::backward && !is_reduction(a_[source.body].op);
-    if (!map || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
+  for (size_t i = 0; i < p_.backward.definitions.size(); ++i) {
+    const Definition source = p_.backward.definitions[i];
+    if (is_reduction(a_[source.body].op) || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
     Pattern pattern = pattern_of(a_, source);
     auto forms = forms_of(source.target(), pattern.free, tree_.form(pattern.body));
     if (forms.empty()) continue;
     forms.resize(1);  // the value itself
     Wanted wanted = sharing_.wanted(forms);
-    for (Definition& d : p_.body.definitions) {
-      if (d.direction != Direction::backward || d.target() == source.target()) continue;
+    for (Definition& d : p_.backward.definitions) {
+      if (d.target() == source.target()) continue;
       if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
       bool changed = with_digits(d, [&](Definition& now) {
@@ -304,10 +302,10 @@ Program Optimizer::reuse_backward() {
 std::vector<BackwardPart> Optimizer::backward_products() {
   std::vector<BackwardPart> found;
   std::set<std::vector<Id>> met;
-  for (const Definition& d : p_.body.definitions) {
+  for (const Definition& d : p_.backward.definitions) {
     const Node n = a_[d.body];
     bool sum = n.op == Op::sum;
-    if (d.direction != Direction::backward || deciding_.contains(d.target()) || !is_float(n.type)) continue;
+    if (deciding_.contains(d.target()) || !is_float(n.type)) continue;
     if (is_reduction(n.op) && !sum) continue;
     std::vector<AxisRange> scope = d.axes;
     if (sum)
@@ -378,10 +376,9 @@ TensorId Optimizer::define(const Share& share, std::vector<StoredValue>& forms) 
     free.push_back(r);
   }
   d.body = substitute(a_, tree_.to_expression(best.form, type), own);
-  d.direction = Direction::forward;
   TensorId t = p_.add_tensor(p_.tensors[best.of->definition].name + "_part", type, shape);
   d.targets = {t};
-  p_.body.definitions.push_back(d);
+  p_.forward.definitions.push_back(d);
   forms = forms_of(t, free, best.form);
   return t;
 }
@@ -441,9 +438,7 @@ TensorId Optimizer::take(const Share& best, std::set<Id>& refused) {
 }
 
 bool backward_reads(const Program& p, TensorId t) {
-  return std::ranges::any_of(p.body.definitions, [&](const Definition& d) {
-    return d.direction == Direction::backward && has_tensor(tensors_read(*p.arena, d.body), t);
-  });
+  return std::ranges::any_of(p.backward.definitions, [&](const Definition& d) { return has_tensor(tensors_read(*p.arena, d.body), t); });
 }
 
 }  // namespace

@@ -80,8 +80,7 @@ class Finder {
   // The largest boolean expressions all of whose comparisons are of forward values, and signs of these.
   std::vector<Condition> conditions() {
     std::vector<Condition> found;
-    for (const Definition& d : p_.body.definitions) {
-      if (d.direction != Direction::backward) continue;
+    for (const Definition& d : p_.backward.definitions) {
       std::vector<AxisRange> scope = d.axes;
       if (is_reduction(a_[d.body].op))
         for (const AxisRange& r : reduce_axes(a_[d.body])) scope.push_back(r);
@@ -121,10 +120,7 @@ class Finder {
     }
   }
 
-  bool is_forward(TensorId t) {
-    const Definition* d = p_.definition_of(t);
-    return d ? d->direction == Direction::forward : p_.tensors[t].role == Role::input;
-  }
+  bool is_forward(TensorId t) { return p_.tensors[t].role == Role::input || p_.forward.definition_of(t); }
 
   std::vector<Id> reads(Id condition) {
     std::vector<Id> found;
@@ -193,7 +189,6 @@ class Finder {
     Definition d;
     d.axes = axes;
     d.body = body;
-    d.direction = Direction::forward;
     d.targets = {p_.add_tensor(p_.tensors[a_[point].symbol].name + "_mask", a_[body].type, shape)};
     masks_.push_back({d, {}});
     points_.push_back(point);
@@ -276,14 +271,14 @@ Program with_masks(const Program& p, const std::vector<Mask>& masks) {
   if (masks.empty()) return p;
   Program out = p;
   Arena& a = *out.arena;
-  for (Definition& d : out.body.definitions) {
+  for (Definition& d : out.definitions()) {
     std::unordered_map<Id, Id> to;
     for (const Mask& m : masks)
       for (const Mask::Use& use : m.uses)
         if (use.in == d.target()) to[use.condition] = use.read;
     if (!to.empty()) d.body = replaced(a, d.body, to);
   }
-  for (const Mask& m : masks) out.body.definitions.push_back(m.definition);
+  for (const Mask& m : masks) out.forward.definitions.push_back(m.definition);
   return ordered(out);
 }
 

@@ -75,7 +75,7 @@ class Planner {
   std::vector<TensorId> tensors_;  // parallel to nodes_
   std::vector<CutNode> nodes_;
   std::vector<Mask> masks_;
-  Region unmasked_;  // the program's, without masks
+  Program unmasked_;  // as before with_masks
   StashPlan plan_;
 };
 
@@ -171,7 +171,7 @@ void Planner::propose_masks() {
     return priced_.elements(shape) < instead;
   };
   masks_ = find_masks(p_, worth);
-  unmasked_ = p_.body;
+  unmasked_ = p_;
   p_ = with_masks(p_, masks_);
 }
 
@@ -181,8 +181,7 @@ void Planner::take_masks(const Cut& cut) {
   for (size_t i = 0; i < nodes_.size(); ++i)
     if (cut.choices[i] != Choice::kept)
       std::erase_if(masks_, [&](const Mask& m) { return m.definition.target() == tensors_[i]; });
-  p_.body = unmasked_;
-  p_ = with_masks(p_, masks_);
+  p_ = with_masks(unmasked_, masks_);
 }
 
 void Planner::build_nodes() {
@@ -196,12 +195,10 @@ void Planner::build_nodes() {
       for (TensorId u : tensors_read(a_, d->body)) nodes_.back().operands.push_back(index.at(u));
   };
   for (TensorId t : p_.inputs) add(t, nullptr);
-  for (const Definition& d : p_.body.definitions)
-    if (d.direction == Direction::forward) add(d.target(), &d);
-  for (const Definition& d : p_.body.definitions)
-    if (d.direction == Direction::backward)
-      for (TensorId t : tensors_read(a_, d.body))
-        if (auto it = index.find(t); it != index.end()) nodes_[it->second].needed = true;
+  for (const Definition& d : p_.forward.definitions) add(d.target(), &d);
+  for (const Definition& d : p_.backward.definitions)
+    for (TensorId t : tensors_read(a_, d.body))
+      if (auto it = index.find(t); it != index.end()) nodes_[it->second].needed = true;
 }
 
 // Largest and smallest of what depends on a sum that the backward adds up again, maybe in another order: they are recomputed from
@@ -252,9 +249,8 @@ std::string Planner::key(const Cut& cut) const {
 
 void Planner::report(const Cut& cut) {
   std::map<TensorId, int> backward_uses;
-  for (const Definition& b : p_.body.definitions)
-    if (b.direction == Direction::backward)
-      for (TensorId t : tensors_read(a_, b.body)) ++backward_uses[t];
+  for (const Definition& b : p_.backward.definitions)
+    for (TensorId t : tensors_read(a_, b.body)) ++backward_uses[t];
   for (size_t i = 0; i < nodes_.size(); ++i) {
     if (cut.choices[i] == Choice::unneeded) continue;
     const CutNode& n = nodes_[i];
@@ -303,8 +299,7 @@ std::string Planner::reason(const StashCandidate& c, const CutNode& n) const {
 }
 
 void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
-  for (Definition& d : p_.body.definitions) {
-    if (d.direction != Direction::backward) continue;
+  for (Definition& d : p_.backward.definitions)
     d.body = rewrite(a_, d.body, [&](Id id) {
       const Node n = a_[id];
       auto it = is_read(n.op) ? to.find(n.symbol) : to.end();
@@ -313,7 +308,6 @@ void Planner::redirect_backward(const std::map<TensorId, TensorId>& to) {
       if (n.op == Op::read) return a_.to(n.type, a_.read(it->second, stored, n.args()));
       return a_.to(n.type, a_.read_or(it->second, stored, read_indices(n), a_.to(stored, n.args().back())));
     });
-  }
 }
 
 DType Planner::stored_type(TensorId t) const {
@@ -336,10 +330,9 @@ TensorId Planner::copy_of(TensorId t) {
   }
   const DType type = stored_type(t);
   d.body = a_.to(type, read_at(a_, p_, t, indices));
-  d.direction = Direction::forward;
   TensorId copy = p_.add_tensor(p_.tensors[t].name + "_kept", type, p_.tensors[t].shape);
   d.targets = {copy};
-  p_.body.definitions.push_back(d);
+  p_.forward.definitions.push_back(d);
   return copy;
 }
 
@@ -356,7 +349,6 @@ void Planner::rebuild(const Cut& cut) {
     if (cut.choices[i] != Choice::kept && !(d && retained(t))) hidden.push_back(t);
     if (cut.choices[i] == Choice::recomputed) {
       Definition copy = *d;
-      copy.direction = Direction::backward;
       TensorId again = p_.add_tensor(p_.tensors[t].name + "_again", p_.tensors[t].type, p_.tensors[t].shape);
       copy.targets = {again};
       copies.push_back(copy);
@@ -369,7 +361,7 @@ void Planner::rebuild(const Cut& cut) {
       kept.push_back(stays);
     }
   }
-  for (Definition& d : copies) p_.body.definitions.push_back(d);
+  for (Definition& d : copies) p_.backward.definitions.push_back(d);
   redirect_backward(to);
   p_ = ordered(p_);
   step_done("cut", p_);

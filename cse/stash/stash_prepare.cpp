@@ -40,8 +40,8 @@ std::set<TensorId> compared_in(const Program& p) {
   const Arena& a = *p.arena;
   std::set<TensorId> found;
   std::set<TensorId> decide = feeds_control(p, Through::maps);
-  for (const Definition& d : p.body.definitions) {
-    if (d.direction != Direction::forward || !is_reduction(a[d.body].op)) continue;
+  for (const Definition& d : p.forward.definitions) {
+    if (!is_reduction(a[d.body].op)) continue;
     bool extreme = a[d.body].op != Op::sum && a[d.body].op != Op::prod;
     if (extreme || decide.contains(d.target())) found.insert(d.target());
   }

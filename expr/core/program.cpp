@@ -1,7 +1,7 @@
 #include "expr/core/program.h"
 
 #include <algorithm>
-#include <bit>
+#include <ranges>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -14,10 +14,15 @@ std::optional<TensorId> Program::find(std::string_view tensor_name) const {
   return std::nullopt;
 }
 
-const Definition* Program::definition_of(TensorId t) const {
-  for (const Definition& d : body.definitions)
+const Definition* Region::definition_of(TensorId t) const {
+  for (const Definition& d : definitions)
     if (std::ranges::find(d.targets, t) != d.targets.end()) return &d;
   return nullptr;
+}
+
+const Definition* Program::definition_of(TensorId t) const {
+  const Definition* d = forward.definition_of(t);
+  return d ? d : backward.definition_of(t);
 }
 
 TensorId Program::add_tensor(std::string wanted_name, DType type, std::vector<Id> shape) {
@@ -55,19 +60,18 @@ std::vector<TensorId> needs(const Program& p, const Definition& d) {
 
 std::vector<TensorId> stashes(const Program& p) {
   std::set<TensorId> read;
-  for (const Definition& d : p.body.definitions)
-    if (d.direction == Direction::backward)
-      for (TensorId t : needs(p, d)) read.insert(t);
+  for (const Definition& d : p.backward.definitions)
+    for (TensorId t : needs(p, d)) read.insert(t);
   std::vector<TensorId> kept;
-  for (const Definition& d : p.body.definitions)
-    if (d.direction == Direction::forward)
-      for (TensorId t : d.targets)
-        if (read.contains(t) && std::ranges::find(p.outputs, t) == p.outputs.end()) kept.push_back(t);
+  for (const Definition& d : p.forward.definitions)
+    for (TensorId t : d.targets)
+      if (read.contains(t) && std::ranges::find(p.outputs, t) == p.outputs.end()) kept.push_back(t);
   return kept;
 }
 
-Program ordered(const Program& p) {
-  const auto& all = p.body.definitions;
+namespace {
+
+std::vector<Definition> ordered(const Program& p, const std::vector<Definition>& all) {
   std::unordered_map<TensorId, size_t> definer;
   for (size_t i = 0; i < all.size(); ++i)
     for (TensorId t : all[i].targets) definer[t] = i;
@@ -109,15 +113,19 @@ Program ordered(const Program& p) {
       }
     }
   };
-  for (Direction direction : {Direction::forward, Direction::backward})
-    for (size_t i = 0; i < all.size(); ++i)
-      if (mark[i] == Mark::white && all[i].direction == direction) visit(i);
+  for (size_t i = 0; i < all.size(); ++i)
+    if (mark[i] == Mark::white) visit(i);
 
+  std::vector<Definition> result;
+  for (size_t i : order) result.push_back(all[i]);
+  return result;
+}
+
+}  // namespace
+
+Program ordered(const Program& p) {
   Program result = p;
-  result.body.definitions.clear();
-  for (size_t i : order) result.body.definitions.push_back(all[i]);
-  std::ranges::stable_partition(result.body.definitions,
-                                [](const Definition& d) { return d.direction == Direction::forward; });
+  map_regions(result, [&](const Region& r) { return ordered(p, r.definitions); });
   return result;
 }
 
@@ -125,16 +133,12 @@ Program without_dead(const Program& p) {
   std::unordered_set<TensorId> live(p.outputs.begin(), p.outputs.end());
   live.insert(p.gradients.begin(), p.gradients.end());
   Program result = p;
-  result.body.definitions.clear();
-  const auto& all = p.body.definitions;
-  std::vector<bool> keep(all.size());
-  for (size_t i = all.size(); i-- > 0;) {
-    keep[i] = std::ranges::any_of(all[i].targets, [&](TensorId t) { return live.contains(t); });
-    if (keep[i])
-      for (TensorId t : needs(p, all[i])) live.insert(t);
-  }
-  for (size_t i = 0; i < all.size(); ++i)
-    if (keep[i]) result.body.definitions.push_back(all[i]);
+  auto is_live = [&](TensorId t) { return live.contains(t); };
+  for (const Definition& d : p.definitions() | std::views::reverse)
+    if (std::ranges::any_of(d.targets, is_live))
+      for (TensorId t : needs(p, d)) live.insert(t);
+  for (Region* r : {&result.forward, &result.backward})
+    std::erase_if(r->definitions, [&](const Definition& d) { return std::ranges::none_of(d.targets, is_live); });
   return result;
 }
 
@@ -190,8 +194,12 @@ struct Comparison {
   }
 
   bool definition(const Definition& x, const Definition& y) {
-    return x.direction == y.direction && tensors(x.targets, y.targets) && axes(x.axes, y.axes) &&
-           node(x.body, y.body) && callee(x.callee, y.callee) && tensors(x.arguments, y.arguments);
+    return tensors(x.targets, y.targets) && axes(x.axes, y.axes) && node(x.body, y.body) &&
+           callee(x.callee, y.callee) && tensors(x.arguments, y.arguments);
+  }
+
+  bool region(const Region& x, const Region& y) {
+    return std::ranges::equal(x.definitions, y.definitions, [&](const Definition& d, const Definition& e) { return definition(d, e); });
   }
 
   bool dim(const Dim& x, const Dim& y) { return node(x.dim, y.dim) && node(x.definition, y.definition); }
@@ -205,8 +213,7 @@ bool equal(const Program& a, const Program& b) {
          c.tensors(a.cotangents, b.cotangents) && c.tensors(a.gradients, b.gradients) &&
          c.tensors(a.gradient_of, b.gradient_of) &&
          std::ranges::equal(a.dims, b.dims, [&](const Dim& x, const Dim& y) { return c.dim(x, y); }) &&
-         std::ranges::equal(a.body.definitions, b.body.definitions,
-                            [&](const Definition& x, const Definition& y) { return c.definition(x, y); }) &&
+         c.region(a.forward, b.forward) && c.region(a.backward, b.backward) &&
          c.callee(a.custom_gradient, b.custom_gradient);
 }
 

@@ -1,17 +1,17 @@
-// The program: inputs, ordered definitions marked forward or backward, outputs. The one value that all passes take and
+// The program: inputs, a forward and a backward region of definitions, outputs. The one value that all passes take and
 // return. A pass is a pure function Program -> Program; the arena is shared by the programs a pass derives.
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "expr/core/error.h"
 #include "expr/core/expr.h"
 
 namespace xhat {
-
-enum class Direction : uint8_t { forward, backward };
 
 enum class Role : uint8_t {
   input,      // a parameter of the op
@@ -36,7 +36,6 @@ struct Definition {
   std::vector<TensorId> targets;  // one, unless a call
   std::vector<AxisRange> axes;
   Id body = kNone;
-  Direction direction = Direction::forward;
   Pos pos;
   std::shared_ptr<const Program> callee;
   std::vector<TensorId> arguments;
@@ -44,10 +43,36 @@ struct Definition {
   bool is_call() const { return callee != nullptr; }
 };
 
-// A body is a region: an ordered list of definitions (children before users). Regions with loops and branches come
+// An ordered list of definitions: each stands after those of the region that it reads. Regions with loops and branches come
 // with imperative programs; passes take a region's list, not the program, where they can.
 struct Region {
   std::vector<Definition> definitions;
+  const Definition* definition_of(TensorId t) const;
+};
+
+// The definitions of two regions as one range, the first region's before the second's.
+template <class D>  // Definition or const Definition
+struct Definitions {
+  struct Iterator {
+    using value_type = Definition;
+    using difference_type = std::ptrdiff_t;
+    D* first = nullptr;
+    D* second = nullptr;
+    size_t firsts = 0, at = 0;
+    D& operator*() const { return at < firsts ? first[at] : second[at - firsts]; }
+    Iterator& operator++() { return ++at, *this; }
+    Iterator& operator--() { return --at, *this; }
+    Iterator operator++(int) { return std::exchange(*this, {first, second, firsts, at + 1}); }
+    Iterator operator--(int) { return std::exchange(*this, {first, second, firsts, at - 1}); }
+    bool operator==(const Iterator& other) const { return at == other.at; }
+  };
+  D *first, *second;
+  size_t firsts, count;
+  Definitions(auto& x, auto& y)
+      : first(x.definitions.data()), second(y.definitions.data()), firsts(x.definitions.size()), count(firsts + y.definitions.size()) {}
+  Iterator begin() const { return {first, second, firsts, 0}; }
+  Iterator end() const { return {first, second, firsts, count}; }
+  size_t size() const { return count; }
 };
 
 struct Dim {
@@ -74,17 +99,24 @@ struct Program {
   std::vector<TensorId> gradient_of;  // the inputs that gradients belong to, parallel to gradients
   std::vector<Dim> dims;             // in order of first appearance
   std::vector<Precondition> preconditions;
-  Region body;
+  Region forward, backward;          // forward never reads backward
   std::shared_ptr<const Program> custom_gradient;  // `grad NAME(inputs, outputs?, cotangents) -> (gradients)`
   std::string file;                  // for messages; may be empty
   std::shared_ptr<const std::string> text;
 
   const Tensor& tensor(TensorId t) const { return tensors[t]; }
   std::optional<TensorId> find(std::string_view tensor_name) const;
+  Definitions<const Definition> definitions() const { return {forward, backward}; }
+  Definitions<Definition> definitions() { return {forward, backward}; }
   const Definition* definition_of(TensorId t) const;
   // A new tensor; the name gets a suffix if it is taken.
   TensorId add_tensor(std::string wanted_name, DType type, std::vector<Id> shape);
 };
+
+// The definitions of each region become f(region), those of the forward first.
+void map_regions(Program& p, auto f) {
+  for (Region* r : {&p.forward, &p.backward}) r->definitions = f(std::as_const(*r));
+}
 
 // Forward definitions that the backward reads and that are not outputs: what the forward keeps beyond them.
 std::vector<TensorId> stashes(const Program& p);
@@ -99,7 +131,7 @@ bool equal(const Program& a, const Program& b);
 void verify(const Program& p);
 
 // Orders definitions so that every one stands after what it reads; drops what neither outputs nor gradients need.
-// Forward never reads backward. Throws Error on a cycle, naming its members.
+// Throws Error on a cycle, naming its members.
 Program ordered(const Program& p);
 Program without_dead(const Program& p);
 

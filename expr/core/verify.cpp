@@ -34,23 +34,11 @@ class Verifier {
     dims();
     for (TensorId t : p_.inputs) parameter(t, Role::input);
     for (TensorId t : p_.cotangents) parameter(t, Role::cotangent);
-    std::set<TensorId> backward;
-    bool seen_backward = false;
-    for (const Definition& d : p_.body.definitions) {
-      if (d.direction == Direction::backward) seen_backward = true;
-      check(d.direction == Direction::backward || !seen_backward, 6,
-            "a forward definition stands after a backward one", d);
-      check(!d.targets.empty(), 5, "a definition without a target", d);
-      for (TensorId t : d.targets) check(t < p_.tensors.size(), 8, "an unknown tensor is defined", d);
-      if (d.is_call())
-        call(d, backward);
-      else
-        definition(d, backward);
-      for (TensorId t : d.targets) {
-        check(defined_.insert(t).second, 5, p_.tensors[t].name + " is defined twice", d);
-        if (d.direction == Direction::backward) backward.insert(t);
-      }
-    }
+    backward_.insert(p_.cotangents.begin(), p_.cotangents.end());
+    for (const Definition& d : p_.backward.definitions) backward_.insert(d.targets.begin(), d.targets.end());
+    region(p_.forward);
+    backward_.clear();
+    region(p_.backward);
     for (TensorId t : p_.outputs) check(defined_.contains(t), 8, "output without a definition: " + name(t));
     for (TensorId t : p_.gradients)
       check(defined_.contains(t), 8, "gradient without a definition: " + name(t));
@@ -115,14 +103,25 @@ class Verifier {
     check(defined_.insert(t).second, 5, name(t) + " is a parameter twice");
   }
 
-  void reads(TensorId t, const Definition& d, const std::set<TensorId>& backward) const {
+  void region(const Region& r) {
+    for (const Definition& d : r.definitions) {
+      check(!d.targets.empty(), 5, "a definition without a target", d);
+      for (TensorId t : d.targets) check(t < p_.tensors.size(), 8, "an unknown tensor is defined", d);
+      if (d.is_call())
+        call(d);
+      else
+        definition(d);
+      for (TensorId t : d.targets) check(defined_.insert(t).second, 5, p_.tensors[t].name + " is defined twice", d);
+    }
+  }
+
+  void reads(TensorId t, const Definition& d) const {
     check(t < p_.tensors.size(), 8, "an unknown tensor is read", d);
-    bool from_backward = backward.contains(t) || p_.tensors[t].role == Role::cotangent;
-    check(d.direction == Direction::backward || !from_backward, 6, name(t) + " is read by forward", d);
+    check(!backward_.contains(t), 6, name(t) + " is read by forward", d);
     check(defined_.contains(t), 5, name(t) + " is read before it is defined", d);
   }
 
-  void definition(const Definition& d, const std::set<TensorId>& backward) {
+  void definition(const Definition& d) {
     check(d.body < a_.size(), 1, "the body is no node", d);
     const Tensor& target = p_.tensors[d.target()];
     check(d.targets.size() == 1, 5, "several targets, and no call", d);
@@ -138,7 +137,7 @@ class Verifier {
       check(!taken_.contains(a_.name(r.axis)) && ast::is_valid_name(a_.name(r.axis)), 7,
             "axis " + a_.name(r.axis) + " has a taken name", d);
     }
-    for (Id id : reachable(a_, d.body)) node(id, d, backward);
+    for (Id id : reachable(a_, d.body)) node(id, d);
     for (Id x : a_[d.body].free_axes())
       check(bound.contains(x), 3, "axis " + a_.name(x) + " is not bound", d);
     shadowed(d, bound);
@@ -160,12 +159,12 @@ class Verifier {
     }
   }
 
-  void node(Id id, const Definition& d, const std::set<TensorId>& backward) const {
+  void node(Id id, const Definition& d) const {
     const Node& n = a_[id];
     for (Id x : n.args()) check(x < id, 1, "a child's id is not smaller than its parent's", d);
     if (n.op == Op::dim) check(dims_.contains(id), 10, "dim " + a_.name(id) + " is not the program's", d);
     if (is_read(n.op))
-      read(n, d, backward);
+      read(n, d);
     else if (is_reduction(n.op))
       reduction(n, d);
     else if (n.op == Op::select)
@@ -175,8 +174,8 @@ class Verifier {
       operation(n, d);
   }
 
-  void read(const Node& n, const Definition& d, const std::set<TensorId>& backward) const {
-    reads(n.symbol, d, backward);
+  void read(const Node& n, const Definition& d) const {
+    reads(n.symbol, d);
     const Tensor& t = p_.tensors[n.symbol];
     check(n.type == t.type, 4, t.name + " is read with another type", d);
     check(read_indices(n).size() == t.shape.size(), 4, t.name + " is read with another number of indices", d);
@@ -234,7 +233,7 @@ class Verifier {
     check(fine, 2, fmt::format("the operands of {} do not fit", row.id), d);
   }
 
-  void call(const Definition& d, const std::set<TensorId>& backward) const {
+  void call(const Definition& d) const {
     const Program& callee = *d.callee;
     check(d.arguments.size() == callee.inputs.size() && d.targets.size() == callee.outputs.size(), 11,
           "another number of arguments or results than op " + callee.name + " has", d);
@@ -245,7 +244,7 @@ class Verifier {
             fmt::format("{} does not fit {} of op {}", x.name, y.name, callee.name), d);
     };
     for (size_t i = 0; i < d.arguments.size(); ++i) {
-      reads(d.arguments[i], d, backward);
+      reads(d.arguments[i], d);
       fits(d.arguments[i], callee.inputs[i]);
     }
     for (size_t i = 0; i < d.targets.size(); ++i) fits(d.targets[i], callee.outputs[i]);
@@ -277,6 +276,7 @@ class Verifier {
   std::set<std::string> taken_;
   std::set<Id> dims_;
   std::set<TensorId> defined_;
+  std::set<TensorId> backward_;  // while the forward is looked at: what it may not read
 };
 
 }  // namespace

@@ -24,8 +24,9 @@ class Meaning {
   Arrays run() {
     bool backward = p_.cotangents.empty();
     for (TensorId t : p_.cotangents) backward |= tensors_.contains(t);
-    for (const Definition& d : p_.body.definitions)
-      if (d.direction == Direction::forward || backward) d.is_call() ? call(d) : define(d);
+    auto definitions = p_.definitions();
+    if (!backward) definitions.count = definitions.firsts;
+    for (const Definition& d : definitions) d.is_call() ? call(d) : define(d);
     Arrays results;
     for (const auto* list : {&p_.outputs, &p_.gradients})
       for (TensorId t : *list)

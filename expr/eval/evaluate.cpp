@@ -23,17 +23,16 @@ class Evaluation {
         owned(p.tensors.size()) {}
 
   Arrays run() {
-    const auto& definitions = p.body.definitions;
     take_inputs();
     std::vector<std::vector<TensorId>> dies_after = last_uses();
-    for (size_t k = 0; k < definitions.size(); ++k) {
-      const Definition& d = definitions[k];
-      if (d.direction == Direction::backward && !backward) continue;
+    auto definitions = p.definitions();
+    if (!backward) definitions.count = definitions.firsts;
+    for (size_t k = 0; const Definition& d : definitions) {
       if (d.is_call())
         call(d);
       else
         compute(d);
-      for (TensorId t : dies_after[k]) {
+      for (TensorId t : dies_after[k++]) {
         arrays[t] = nullptr;
         owned[t] = {};
       }
@@ -103,12 +102,12 @@ class Evaluation {
   // By definition: temporaries that nobody reads later. Large programs would otherwise keep every tensor in
   // memory.
   std::vector<std::vector<TensorId>> last_uses() const {
-    const auto& definitions = p.body.definitions;
+    const auto definitions = p.definitions();
     std::vector<size_t> last(p.tensors.size(), definitions.size());
-    for (size_t k = 0; k < definitions.size(); ++k) {
-      const Definition& d = definitions[k];
+    for (size_t k = 0; const Definition& d : definitions) {
       for (TensorId t : d.targets) last[t] = k;
       for (TensorId t : d.is_call() ? d.arguments : tensors_read(*p.arena, d.body)) last[t] = k;
+      ++k;
     }
     std::vector<std::vector<TensorId>> dies(definitions.size());
     for (TensorId t = 0; t < last.size(); ++t)

@@ -40,7 +40,7 @@ void check_kernel_sizes(const Program& p, const DimValues& dims) {
                        "; kernels take up to 2^31-1 steps. make two axes of it",
                    d.pos);
   };
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     if (d.is_call()) continue;
     for (const AxisRange& r : d.axes) check(d, r);
     for (Id id : reachable(a, d.body))

@@ -96,7 +96,7 @@ class Simplifier {
   }
 
   Program run(Program p) {
-    for (Definition& d : p.body.definitions)
+    for (Definition& d : p.definitions())
       if (!d.is_call()) d.body = run(d.body);
     return p;
   }

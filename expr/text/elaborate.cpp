@@ -122,7 +122,7 @@ using Expansions = std::unordered_map<const Program*, Expansion>;
 
 Expansion expansion_of(const Program& p, const Expansions& callees) {
   Expansion e{0, 1};
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     const Expansion inner = d.is_call() ? callees.at(d.callee.get()) : Expansion{1, 0};
     // No overflow: both are below 2^60.
     e.definitions = std::min(e.definitions + inner.definitions, int64_t{1} << 60);

@@ -71,8 +71,8 @@ std::string extents_text(const OpScope& s, const std::vector<Id>& shape) {
 
 class CallBuilder {
  public:
-  CallBuilder(OpScope& scope, const ast::Statement& statement, Direction direction)
-      : s_(scope), a_(scope.arena), statement_(statement), direction_(direction) {}
+  CallBuilder(OpScope& scope, const ast::Statement& statement, Region& into)
+      : s_(scope), a_(scope.arena), statement_(statement), into_(into) {}
 
   void run() {
     // Calls inside the arguments come first; a call's parts have smaller numbers than the call.
@@ -111,7 +111,6 @@ class CallBuilder {
                   targets[0].pos);
     Definition d;
     d.callee = callee;
-    d.direction = direction_;
     d.pos = statement_.pos;
     for (size_t i = 0; i < n.args.size(); ++i)
       d.arguments.push_back(
@@ -123,7 +122,7 @@ class CallBuilder {
       d.targets.push_back(s_.add_tensor(targets[i].text, out.type, substituted(out.shape, dims),
                                         Role::defined, targets[i].pos));
     }
-    s_.program.body.definitions.push_back(std::move(d));
+    into_.definitions.push_back(std::move(d));
   }
 
   std::vector<Id> substituted(const std::vector<Id>& shape, const Replacements& dims) {
@@ -167,10 +166,9 @@ class CallBuilder {
     d.targets = {s_.add_tensor(name, parameter.type, std::move(shape), Role::defined, pos)};
     d.axes = axes;
     d.body = body.body;
-    d.direction = direction_;
     d.pos = pos;
-    s_.program.body.definitions.push_back(std::move(d));
-    return s_.program.body.definitions.back().target();
+    into_.definitions.push_back(std::move(d));
+    return into_.definitions.back().target();
   }
 
   // The axes of a whole-tensor expression: shapes are aligned at their last dimensions; an extent of 1 stretches.
@@ -283,14 +281,12 @@ class CallBuilder {
   OpScope& s_;
   Arena& a_;
   const ast::Statement& statement_;
-  Direction direction_;
+  Region& into_;
   std::unordered_map<ast::Ref, TensorId> calls_;
 };
 
 }  // namespace
 
-void elaborate_call(OpScope& scope, const ast::Statement& statement, Direction direction) {
-  CallBuilder(scope, statement, direction).run();
-}
+void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& into) { CallBuilder(scope, statement, into).run(); }
 
 }  // namespace xhat

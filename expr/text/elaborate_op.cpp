@@ -50,8 +50,8 @@ class OpBuilder {
   void declare(const ast::Block& block);
   void dim_statements(const ast::Block& block);
   void dims_of_ranges(const ast::Block& block);
-  void statements(const ast::Block& block, Direction direction);
-  void define(const ast::Statement& s, Direction direction);
+  void statements(const ast::Block& block, Region& into);
+  void define(const ast::Statement& s, Region& into);
   std::vector<size_t> order(const ast::Block& block) const;
   std::vector<TensorId> outputs(const ast::Block& block, const char* what) const;
   void backward(const ast::Block& block);
@@ -257,12 +257,12 @@ std::vector<size_t> OpBuilder::order(const ast::Block& block) const {
   return result;
 }
 
-void OpBuilder::define(const ast::Statement& s, Direction direction) {
+void OpBuilder::define(const ast::Statement& s, Region& into) {
   at_ = "definition of " + s.targets[0].text;
   bool call = s.kind == ast::Statement::Kind::call;
   const ast::Node& top = file_.nodes[s.body];
   if (call || (s.axes.empty() && top.kind == ast::Kind::call && s_.ops.contains(top.text))) {
-    elaborate_call(s_, s, direction);
+    elaborate_call(s_, s, into);
     return;
   }
   BodyRequest request;
@@ -278,13 +278,12 @@ void OpBuilder::define(const ast::Statement& s, Direction direction) {
   d.targets = {t};
   d.axes = std::move(body.axes);
   d.body = body.body;
-  d.direction = direction;
   d.pos = s.pos;
-  program_.body.definitions.push_back(std::move(d));
+  into.definitions.push_back(std::move(d));
 }
 
-void OpBuilder::statements(const ast::Block& block, Direction direction) {
-  for (size_t i : order(block)) define(block.statements[i], direction);
+void OpBuilder::statements(const ast::Block& block, Region& into) {
+  for (size_t i : order(block)) define(block.statements[i], into);
   at_.clear();
 }
 
@@ -353,7 +352,7 @@ void OpBuilder::backward(const ast::Block& block) {
   }
   declare(block);
   dims_of_ranges(block);
-  statements(block, Direction::backward);
+  statements(block, program_.backward);
   program_.gradients = outputs(block, "gradient");
   for (size_t i = 0; i < program_.gradients.size(); ++i) {
     const std::string& name = block.outputs[i].text;
@@ -381,7 +380,7 @@ Program OpBuilder::op(const OpAst& op) {
   dim_statements(block);
   dims_of_ranges(block);
   check_products();
-  statements(block, Direction::forward);
+  statements(block, program_.forward);
   program_.outputs = outputs(block, "output");
   if (op.gradient) {
     OpBuilder stated(file_, program_.arena, s_.ops);
@@ -429,7 +428,7 @@ Program OpBuilder::gradient(const ast::Op& grad, const Program& op) {
   declare(grad.body);
   dim_statements(grad.body);
   dims_of_ranges(grad.body);
-  statements(grad.body, Direction::forward);
+  statements(grad.body, program_.forward);
   program_.outputs = outputs(grad.body, "gradient");
   std::vector<TensorId> wanted;
   for (TensorId t : op.inputs)

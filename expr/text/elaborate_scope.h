@@ -85,7 +85,7 @@ bool is_affine(const Arena& a, Id extent);
 void check_bounds(OpScope& scope, BodyResult& result);
 
 // (targets) = callee(arguments); also makes helper definitions for arguments that are expressions.
-void elaborate_call(OpScope& scope, const ast::Statement& statement, Direction direction);
+void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& into);
 
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found);  // ascending
 

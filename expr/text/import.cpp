@@ -45,7 +45,7 @@ Program copy_into(std::shared_ptr<Arena> arena, const Program& p) {
     places.push_back(&d.definition);
   }
   for (Precondition& c : copy.preconditions) places.push_back(&c.condition);
-  for (Definition& d : copy.body.definitions) {
+  for (Definition& d : copy.definitions()) {
     places.push_back(&d.body);
     for (AxisRange& r : d.axes)
       for (Id* id : {&r.axis, &r.begin, &r.end}) places.push_back(id);

@@ -20,16 +20,12 @@ class OpReifier {
     for (TensorId t : p_.inputs) result.body.parameters.push_back(parameter(t, true));
     result.body.outputs = names(p_.outputs);
     dims(result.body);
-    definitions(result.body, Direction::forward);
-    bool backward = !p_.gradients.empty() || !p_.cotangents.empty() ||
-                    std::ranges::any_of(p_.body.definitions, [](const Definition& d) {
-                      return d.direction == Direction::backward;
-                    });
-    if (!backward) return result;
+    definitions(result.body, p_.forward);
+    if (p_.gradients.empty() && p_.cotangents.empty() && p_.backward.definitions.empty()) return result;
     result.backward.emplace();
     for (TensorId t : p_.cotangents) result.backward->parameters.push_back(parameter(t, true));
     result.backward->outputs = names(p_.gradients);
-    definitions(*result.backward, Direction::backward);
+    definitions(*result.backward, p_.backward);
     return result;
   }
 
@@ -42,7 +38,7 @@ class OpReifier {
     result.body.outputs = names(p_.outputs);
     for (const Dim& d : of.dims) known_.insert(d.dim);
     dims(result.body);
-    definitions(result.body, Direction::forward);
+    definitions(result.body, p_.forward);
     return result;
   }
 
@@ -98,9 +94,8 @@ class OpReifier {
     }
   }
 
-  void definitions(ast::Block& block, Direction direction) {
-    for (const Definition& d : p_.body.definitions)
-      if (d.direction == direction) block.statements.push_back(statement(d));
+  void definitions(ast::Block& block, const Region& region) {
+    for (const Definition& d : region.definitions) block.statements.push_back(statement(d));
   }
 
   const Program& p_;
@@ -116,7 +111,7 @@ void add_op(const Program& p, ast::File& file) {
 // Programs that p calls, directly or not, callees first, each name once. Nesting is as deep as ops call each other.
 void add_callees(const Program& p, ast::File& file, std::set<std::string>& done) {
   auto add_all = [&](const Program& caller) {
-    for (const Definition& d : caller.body.definitions) {
+    for (const Definition& d : caller.definitions()) {
       if (!d.is_call() || !done.insert(d.callee->name).second) continue;
       add_callees(*d.callee, file, done);
       add_op(*d.callee, file);

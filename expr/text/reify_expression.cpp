@@ -435,7 +435,7 @@ class Reifier {
     // Only what is printed: names of tensors that a pass dropped would be forgotten when the text is read back.
     for (TensorId t : p_.inputs) taken.insert(p_.tensors[t].name);
     for (TensorId t : p_.cotangents) taken.insert(p_.tensors[t].name);
-    for (const Definition& d : p_.body.definitions)
+    for (const Definition& d : p_.definitions())
       for (TensorId t : d.targets) taken.insert(p_.tensors[t].name);
     for (const Dim& d : p_.dims) taken.insert(a_.name(d.dim));
     for (const AxisRange& r : scope) taken.insert(a_.name(r.axis));

@@ -14,7 +14,7 @@ class Finder {
   Finder(LibraryCandidates& found, const DimValues& sizes) : p_(found.program), a_(*p_.arena), found_(found), sizes_(sizes) {}
 
   void look_at(size_t definition) {
-    const Definition d = p_.body.definitions[definition];
+    const Definition d = p_.forward.definitions[definition];
     if (d.is_call() || a_[d.body].op != Op::sum) return;
     if (auto call = library_call(p_, d, sizes_); call && worth_a_call(*call)) {
       found_.all.push_back({definition, *call, d.body, {}});
@@ -51,7 +51,7 @@ class Finder {
 
   // The first factor is one operand's, the others by the bits of `set`.
   std::optional<LibraryCandidate> candidate(size_t definition, const Factors& f, size_t set) {
-    Definition d = p_.body.definitions[definition];
+    Definition d = p_.forward.definitions[definition];
     const Node root = a_[d.body];
     std::array<Id, 2> sides = {f.factors[0], kNone};
     for (size_t i = 1; i < f.factors.size(); ++i) {
@@ -149,24 +149,24 @@ class Finder {
 LibraryCandidates library_candidates(const Program& p, const DimValues& sizes) {
   LibraryCandidates found{p, {}};
   Finder finder(found, sizes);
-  for (size_t i = 0; i < p.body.definitions.size(); ++i) finder.look_at(i);
+  for (size_t i = 0; i < p.forward.definitions.size(); ++i) finder.look_at(i);
   return found;
 }
 
 Program with_operands(const LibraryCandidates& candidates, const std::vector<bool>& chosen) {
   Program p = candidates.program;
-  p.body.definitions.clear();
+  p.forward.definitions.clear();
   std::set<TensorId> made;
-  for (size_t i = 0; i < candidates.program.body.definitions.size(); ++i) {
-    Definition d = candidates.program.body.definitions[i];
+  for (size_t i = 0; i < candidates.program.forward.definitions.size(); ++i) {
+    Definition d = candidates.program.forward.definitions[i];
     for (size_t c = 0; c < candidates.all.size(); ++c) {
       const LibraryCandidate& candidate = candidates.all[c];
       if (!chosen[c] || candidate.definition != i) continue;
       for (const Definition& o : candidate.operands)
-        if (made.insert(o.target()).second) p.body.definitions.push_back(o);
+        if (made.insert(o.target()).second) p.forward.definitions.push_back(o);
       d.body = candidate.body;
     }
-    p.body.definitions.push_back(std::move(d));
+    p.forward.definitions.push_back(std::move(d));
   }
   return p;
 }

@@ -48,7 +48,7 @@ double our_seconds(const Program& p, const Kernel& k) {
   const Rate* slowest = &kRates[0];
   for (const Member& m : k.members)
     for (const Rate& r : kRates)
-      if (r.type == p.tensors[p.body.definitions[m.definition].target()].type && r.ours < slowest->ours) slowest = &r;
+      if (r.type == p.tensors[p.forward.definitions[m.definition].target()].type && r.ours < slowest->ours) slowest = &r;
   return static_cast<double>(k.flops) / slowest->ours;
 }
 
@@ -67,7 +67,7 @@ class Chooser {
     for (const Kernel& k : made.plan.kernels) {
       auto& call = made.calls.emplace_back();
       if (k.members.size() != 1) continue;
-      const TensorId target = made.program.body.definitions[k.members[0].definition].target();
+      const TensorId target = made.program.forward.definitions[k.members[0].definition].target();
       for (size_t i = 0; i < chosen.size(); ++i)
         if (chosen[i] && result_of(candidates_.all[i].call).tensor == target) call = candidates_.all[i].call;
     }

@@ -13,7 +13,7 @@ class Moments {
       : p_(p), a_(*p.arena), sizes_(sizes), options_(options) {}
 
   Program run() {
-    for (size_t v = 1; v < p_.body.definitions.size(); ++v)
+    for (size_t v = 1; v < p_.forward.definitions.size(); ++v)
       for (size_t s = 0; s < v; ++s)
         if (auto pair = matched(s, v)) {
           split(s, v, *pair);
@@ -39,7 +39,7 @@ class Moments {
   }
 
   std::optional<Pair> matched(size_t s, size_t v) {
-    const Definition &sum = p_.body.definitions[s], &squares = p_.body.definitions[v];
+    const Definition &sum = p_.forward.definitions[s], &squares = p_.forward.definitions[v];
     if (!plain_sum(sum) || !plain_sum(squares) || sum.axes.size() != squares.axes.size()) return {};
     const std::vector<AxisRange> axes = reduce_axes(a_[sum.body]), others = reduce_axes(a_[squares.body]);
     if (axes.size() < 2 || axes.size() != others.size()) return {};
@@ -114,7 +114,7 @@ class Moments {
   static constexpr double kLargestShift = 1e18;
 
   void split(size_t s, size_t v, const Pair& pair) {
-    const Definition sum = p_.body.definitions[s], squares = p_.body.definitions[v];
+    const Definition sum = p_.forward.definitions[s], squares = p_.forward.definitions[v];
     const auto middle = pair.axes.begin() + static_cast<std::ptrdiff_t>(pair.outer);
     const std::vector<AxisRange> outer(pair.axes.begin(), middle), inner(middle, pair.axes.end());
     const DType type = a_[sum.body].type;
@@ -160,11 +160,10 @@ class Moments {
     Definition total = sum, total_squares = sum;
     total.body = a_.add(a_.mul(terms(pair.axes), shift), read(offset, results));
     total_squares.targets = squares.targets;
-    total_squares.direction = squares.direction;
     const Id mean = a_.div(read(sum, results), pair.count);
     const Id from_mean = a_.add(a_.sub(read(first, at), mean), own_mean);
     total_squares.body = a_.reduce(Op::sum, outer, kNone, a_.add(read(rests, at), a_.mul(count, square(from_mean))));
-    auto& all = p_.body.definitions;
+    auto& all = p_.forward.definitions;
     all[v] = total_squares;
     all[s] = total;
     all.insert(all.begin() + static_cast<std::ptrdiff_t>(s), {first, sums, rests, offset});

@@ -8,15 +8,11 @@
 namespace xhat {
 namespace {
 
-Program only(const Program& p, Direction direction) {
+// The region as the forward of a program of its own.
+Program only(const Program& p, Region Program::*region) {
   Program result = settle_bits(p);
-  std::vector<Definition> both = std::move(result.body.definitions);
-  result.body.definitions.clear();
-  for (Definition& d : both) {
-    if (d.direction != direction) continue;
-    d.direction = Direction::forward;
-    result.body.definitions.push_back(std::move(d));
-  }
+  result.forward = Region(std::move(result.*region));
+  result.backward = {};
   result.cotangents.clear();
   result.gradients.clear();
   result.gradient_of.clear();
@@ -26,19 +22,19 @@ Program only(const Program& p, Direction direction) {
 
 }  // namespace
 
-Program infer_program(const Program& p) { return without_dead(only(p, Direction::forward)); }
+Program infer_program(const Program& p) { return without_dead(only(p, &Program::forward)); }
 
 Program forward_program(const Program& p) {
-  Program result = only(p, Direction::forward);
+  Program result = only(p, &Program::forward);
   for (TensorId t : stashes(p)) result.outputs.push_back(t);
   return without_dead(result);
 }
 
 Program backward_program(const Program& p) {
-  Program result = only(p, Direction::backward);
+  Program result = only(p, &Program::backward);
   result.outputs = p.gradients;
   std::set<TensorId> defined, read;
-  for (const Definition& d : result.body.definitions) {
+  for (const Definition& d : result.forward.definitions) {
     defined.insert(d.target());
     for (TensorId t : tensors_read(*p.arena, d.body)) read.insert(t);
   }

@@ -62,7 +62,7 @@ std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
   for (size_t i = 0; i < n; ++i)
     for (Id r : shapes_[i].reads)
       for (size_t j = 0; j < i; ++j)
-        if (p_.body.definitions[j].target() == (*p_.arena)[r].symbol) needs[i] |= 1u << j;
+        if (p_.forward.definitions[j].target() == (*p_.arena)[r].symbol) needs[i] |= 1u << j;
 
   std::vector<std::optional<int64_t>> known(size_t{1} << n);  // what a kernel costs, in bytes
   auto price = [&](uint32_t set) {

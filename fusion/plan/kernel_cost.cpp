@@ -85,7 +85,7 @@ int64_t Planner::multiplied_in_vain(const Draft& d, const Member& m, int64_t til
     const int64_t wanders = reach(s.axes[i].begin, points) + reach(s.axes[i].end, points) - 2;
     beyond += static_cast<double>(wanders) / 2 / static_cast<double>(elements);
   }
-  const auto size = static_cast<double>(byte_size(p_.tensors[p_.body.definitions[m.definition].target()].type));
+  const auto size = static_cast<double>(byte_size(p_.tensors[p_.forward.definitions[m.definition].target()].type));
   return static_cast<int64_t>(all * beyond * kMultiply * size / 4);
 }
 
@@ -124,7 +124,7 @@ bool Planner::may_carry(const Draft& d, const std::vector<Member>& members, cons
   bool products = false;
   for (const Member& m : members) {
     if (std::ranges::find(m.reduced, c) == m.reduced.end()) continue;
-    const Definition& definition = p_.body.definitions[m.definition];
+    const Definition& definition = p_.forward.definitions[m.definition];
     const DType type = p_.tensors[definition.target()].type;
     const bool sum = (*p_.arena)[definition.body].op == Op::sum && (type == DType::f32 || type == DType::f64);
     const bool once = std::ranges::count_if(m.reduced, [&](int r) { return std::ranges::find(order, r) != order.end(); }) == 1;
@@ -329,7 +329,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
     int64_t partials = 1;
     for (int c : m.reduced)
       if (k.leaves_partials(c)) partials *= tiles_along(c);
-    if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.body.definitions[m.definition].target());  // written and read
+    if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.forward.definitions[m.definition].target());  // written and read
   }
 }
 

@@ -72,7 +72,7 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
   std::set<int64_t> computed;  // dear ones
   int64_t work_ps = 0;
   for (const Member& m : k.members) {
-    const Definition& d = p_.body.definitions[m.definition];
+    const Definition& d = p_.forward.definitions[m.definition];
     const Shape& s = shape(m);
     auto position = [&](Id axis) -> std::optional<size_t> {
       for (size_t i = 0; i < s.axes.size(); ++i)

@@ -52,7 +52,7 @@ std::string kernel_key(const Program& p, const Kernel& k, const DimValues& sizes
   Writer w{p, sizes};
   for (const KernelAxis& axis : k.axes) w.text += fmt::format("{}{};", axis.extent, axis.of < 0 ? "" : fmt::format("@{}", axis.of));
   for (const Member& m : k.members) {
-    const Definition& d = p.body.definitions[m.definition];
+    const Definition& d = p.forward.definitions[m.definition];
     w.nodes.clear();
     w.tensor(d.target());
     w.text += std::ranges::find(k.results, d.target()) != k.results.end() ? "!" : "";

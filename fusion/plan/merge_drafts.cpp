@@ -69,9 +69,9 @@ std::optional<Draft> Planner::merged(const Draft& into, const Draft& from, std::
       if (known[i] < 0) known[i] = classes[i];
   }
   std::ranges::sort(both.members, {}, &Member::definition);  // definitions are in order
-  for (size_t i = 0; i < both.members.size(); ++i) both.producer[p_.body.definitions[both.members[i].definition].target()] = i;
+  for (size_t i = 0; i < both.members.size(); ++i) both.producer[p_.forward.definitions[both.members[i].definition].target()] = i;
   for (const Member& m : both.members) {
-    both.dims[p_.body.definitions[m.definition].target()] = m.left;
+    both.dims[p_.forward.definitions[m.definition].target()] = m.left;
     unshare_what_must_be_complete(both, m, why);
   }
   auto loses = [&](const Draft& part, auto&& class_in_both) {

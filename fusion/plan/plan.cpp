@@ -25,13 +25,13 @@ namespace fusion {
 Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options)
     : p_(p), sizes_(sizes), options_(options) {
   std::set<TensorId> read;
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.forward.definitions)
     for (TensorId t : tensors_read(*p_.arena, d.body)) read.insert(t);
   int64_t everything = 0;
   for (TensorId t : read) everything += bytes(t);
   small_ = everything <= options_.serial_bytes;
   ties_ = options_.tie_groups && options_.fills_the_cache(everything);
-  for (const Definition& d : p.body.definitions) shapes_.push_back(take_apart(d));
+  for (const Definition& d : p.forward.definitions) shapes_.push_back(take_apart(d));
 }
 
 int64_t Planner::bytes(TensorId t) const {
@@ -177,7 +177,7 @@ void Planner::unshare_what_must_be_complete(Draft& draft, const Member& member, 
 
 std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::string* why) const {
   const Arena& a = *p_.arena;
-  const Definition& d = p_.body.definitions[definition];
+  const Definition& d = p_.forward.definitions[definition];
   const Shape& s = shapes_[definition];
   Draft result = draft;
   std::vector<int> local(s.axes.size(), -1);
@@ -244,7 +244,7 @@ int Planner::depth(const Draft& draft) const {
 
 // Does a library compute it?
 bool Planner::alone(const Member& m) const {
-  return std::ranges::find(options_.alone, p_.body.definitions[m.definition].target()) != options_.alone.end();
+  return std::ranges::find(options_.alone, p_.forward.definitions[m.definition].target()) != options_.alone.end();
 }
 
 // Is the tensor needed by anyone but the draft's members?
@@ -265,7 +265,7 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
   order_and_tile(draft, kernel);
   std::string all, results;  // names are for people: the results say what a kernel is for
   for (const Member& m : kernel.members) {
-    TensorId t = p_.body.definitions[m.definition].target();
+    TensorId t = p_.forward.definitions[m.definition].target();
     const std::string& name = p_.tensors[t].name;
     all += (all.empty() ? "" : "_") + name;
     if (!leaves(draft, t)) continue;
@@ -296,11 +296,11 @@ void Planner::group(std::vector<Draft>& drafts, std::vector<std::string>& reason
   for (size_t g = 0; g < options_.groups.size(); ++g)
     for (TensorId t : options_.groups[g].definitions) group_of[t] = g;
   std::vector<size_t> missing(options_.groups.size(), 0);  // members that are still to come
-  for (const Definition& d : p_.body.definitions)
+  for (const Definition& d : p_.forward.definitions)
     if (auto it = group_of.find(d.target()); it != group_of.end()) ++missing[it->second];
   std::map<size_t, Draft> open;
   for (size_t i = 0; i < shapes_.size(); ++i) {
-    auto it = group_of.find(p_.body.definitions[i].target());
+    auto it = group_of.find(p_.forward.definitions[i].target());
     if (it == group_of.end()) {
       drafts.push_back(start(i));
       reasons.emplace_back();
@@ -363,7 +363,7 @@ KernelPlan Planner::run() {
 
   // Kernels that definition i ties to that of its own are one with it, if they may.
   auto gather_up = [&](size_t i) {
-    size_t k = home.at(p_.body.definitions[i].target());
+    size_t k = home.at(p_.forward.definitions[i].target());
     for (size_t j = drafts.size(); j-- > 0;) {
       if (j == k || !worth(drafts[j], shapes_[i])) continue;
       auto place = place_of_both(drafts, std::min(j, k), std::max(j, k));
@@ -378,7 +378,7 @@ KernelPlan Planner::run() {
       drafts[left] = {};
       drafts[*place] = std::move(*both);
       k = *place;
-      for (const Member& m : drafts[k].members) home[p_.body.definitions[m.definition].target()] = k;
+      for (const Member& m : drafts[k].members) home[p_.forward.definitions[m.definition].target()] = k;
     }
   };
 
@@ -406,10 +406,10 @@ KernelPlan Planner::run() {
         continue;
       }
       drafts[k] = std::move(joined);
-      home[p_.body.definitions[i].target()] = k;
+      home[p_.forward.definitions[i].target()] = k;
     }
     if (!placed) {
-      home[p_.body.definitions[i].target()] = drafts.size();
+      home[p_.forward.definitions[i].target()] = drafts.size();
       drafts.push_back(start(i));
       reasons.push_back(refused);
     }
@@ -436,7 +436,7 @@ KernelPlan Planner::run() {
     if (options_.sweep_together) find_horizontal_groups(plan.kernels);
   }
   std::set<Id> reductions;
-  for (const Definition& d : p_.body.definitions)
+  for (const Definition& d : p_.forward.definitions)
     for (Id id : reachable(*p_.arena, d.body))
       if (is_reduction((*p_.arena)[id].op)) reductions.insert(id);
   plan.reductions = static_cast<int>(reductions.size());

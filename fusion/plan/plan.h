@@ -121,7 +121,7 @@ struct KernelAxis {
 };
 
 struct Member {
-  size_t definition = 0;        // index into the program's definitions
+  size_t definition = 0;        // index into the definitions of the program's forward
   std::vector<int> left;        // per axis of its output: the index in Kernel::axes
   std::vector<int> reduced;     // per axis of its root reduction: the same
 };
@@ -174,7 +174,7 @@ struct KernelPlan {
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const FusionOptions& options = {});
 
-// One direction of a program with a backward, as a program of its own (all definitions forward).
+// One direction of a program with a backward, as a program of its own (its definitions are all in the forward region).
 //   infer: inputs -> outputs;  forward: inputs -> outputs and stash;  backward: inputs, outputs, stash and cotangents
 //   that it reads -> gradients.
 Program infer_program(const Program& p);

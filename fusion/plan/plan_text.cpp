@@ -27,7 +27,7 @@ std::string kernel_text(const Program& p, const Kernel& k) {
         fmt::format("  {} {}\n", i + k.sequential < k.shared.size() ? "grid" : "in order", loop_text(k, static_cast<size_t>(k.shared[i])));
   for (size_t c = 0; c < k.axes.size(); ++c)
     if (std::ranges::find(k.shared, static_cast<int>(c)) == k.shared.end()) text += "  each " + loop_text(k, c) + "\n";
-  for (const Member& m : k.members) text += "  " + print(p, p.body.definitions[m.definition]) + "\n";
+  for (const Member& m : k.members) text += "  " + print(p, p.forward.definitions[m.definition]) + "\n";
   text += "  writes";
   for (TensorId t : k.results) text += " " + p.tensors[t].name;
   return text + (k.reason.empty() ? "\n" : "\n  apart: " + k.reason + "\n");

@@ -17,16 +17,16 @@ class Settler {
   explicit Settler(const Program& p) : p_(p), a_(*p_.arena) {}
 
   Program run() {
-    for (const Definition& d : p_.body.definitions)
+    for (const Definition& d : p_.definitions())
       if (!d.is_call() && is_extreme(a_[d.body].op)) extremes_.insert(d.target());
-    for (const Definition& d : p_.body.definitions)
+    for (const Definition& d : p_.definitions())
       if (!d.is_call()) find_deciders(d);
     while (!open_.empty()) {
       const Definition* d = p_.definition_of(open_.back());
       open_.pop_back();
       if (d && !d->is_call()) settle_definition(*d);
     }
-    for (Definition& d : p_.body.definitions)
+    for (Definition& d : p_.definitions())
       if (!d.is_call()) d.body = marked(d.body);
     return std::move(p_);
   }

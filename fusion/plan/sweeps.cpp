@@ -25,7 +25,7 @@ void Planner::find_epilogues(std::vector<Kernel>& kernels) const {
     auto of_parts = [&](const Member& m) {
       return std::ranges::all_of(shape(m).reads, [&](Id r) {
         const TensorId t = (*p_.arena)[r].symbol;
-        auto makes = [&](const Member& x) { return p_.body.definitions[x.definition].target() == t; };
+        auto makes = [&](const Member& x) { return p_.forward.definitions[x.definition].target() == t; };
         return std::ranges::any_of(kernels[k].members, makes) || std::ranges::find(last.results, t) != last.results.end();
       });
     };

@@ -138,7 +138,7 @@ std::vector<Needs> needs(const Program& p) {
 
 std::vector<ProducerTiles> producer_tiles(const Program& p, const DimValues& sizes) {
   std::vector<ProducerTiles> found;
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     if (d.is_call()) continue;
     const std::vector<int64_t> extents = shape_of(p, d.target(), sizes);
     if (std::ranges::find(extents, 0) != extents.end()) continue;

@@ -1,5 +1,6 @@
 // The kind of an op, read off its relations.
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "expr/core/error.h"
@@ -97,7 +98,7 @@ class Builder {
 
   DataflowGraph run() {
     for (TensorId t : p_.inputs) op_of_[t] = add(t, {.name = p_.tensors[t].name, .form = DataflowOp::Form::parameter});
-    for (const Definition& d : p_.body.definitions) emit(d);
+    for (const Definition& d : p_.definitions()) emit(d);
     for (TensorId t : p_.outputs)
       if (op_of_[t] != SIZE_MAX && std::ranges::find(g_.results, op_of_[t]) == g_.results.end()) g_.results.push_back(op_of_[t]);
     return std::move(g_);
@@ -156,12 +157,12 @@ DataflowGraph dataflow(const Program& p, const std::vector<DataflowNode>& nodes)
 DataflowNode convex(const Program& p, DataflowNode node) {
   std::set<TensorId> members(node.members.begin(), node.members.end()), below = members, above = members;
   auto reads = [&](const Definition& d) { return tensors_read(*p.arena, d.body); };
-  const auto& definitions = p.body.definitions;
+  const auto definitions = p.definitions();
   for (const Definition& d : definitions)
     if (std::ranges::any_of(reads(d), [&](TensorId t) { return below.contains(t); })) below.insert(d.target());
-  for (size_t i = definitions.size(); i-- > 0;)
-    if (above.contains(definitions[i].target()))
-      for (TensorId t : reads(definitions[i])) above.insert(t);
+  for (const Definition& d : definitions | std::views::reverse)
+    if (above.contains(d.target()))
+      for (TensorId t : reads(d)) above.insert(t);
   node.members.clear();
   for (const Definition& d : definitions)
     if (below.contains(d.target()) && above.contains(d.target())) node.members.push_back(d.target());

@@ -254,9 +254,7 @@ std::map<TensorId, std::vector<Relation>> composed(const Program& p, TensorId ou
     auto& known = needs[r.input];
     if (std::ranges::find(known, r) == known.end()) known.push_back(r);
   };
-  const auto& definitions = p.body.definitions;
-  for (size_t i = definitions.size(); i-- > 0;) {
-    const Definition& d = definitions[i];
+  for (const Definition& d : p.definitions() | std::views::reverse) {
     if (d.is_call()) continue;
     if (d.target() == output) {
       for (const Relation& r : direct_relations(p, d)) add(Canonical(p, r).run());
@@ -363,7 +361,7 @@ std::vector<std::optional<Alignment>> alignment(const Program& p, const Relation
 std::optional<std::string> fusion_obstacle(const Program& p, std::span<const TensorId> definitions) {
   // Definitions in order: outside ones that depend on a member hand that on; a member that reads one closes the circle.
   std::map<TensorId, TensorId> left_through;  // tensor outside -> the member's value it holds
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     const bool member = std::ranges::find(definitions, d.target()) != definitions.end();
     const std::vector<TensorId> reads = d.is_call() ? d.arguments : tensors_read(*p.arena, d.body);
     for (TensorId t : reads) {

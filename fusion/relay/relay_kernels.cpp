@@ -32,16 +32,13 @@ std::string reason(const ForwardGraph& graph, const std::vector<PostDominator>& 
 
 Program with_written_ops(const Program& planned, const Program& written) {
   Program p = planned;
-  p.body.definitions.clear();
-  std::set<TensorId> known;
-  for (const Definition& d : written.body.definitions)
-    if (d.direction == Direction::forward && known.insert(d.target()).second) p.body.definitions.push_back(d);
-  for (const Definition& d : planned.body.definitions)
-    if (d.direction == Direction::backward || !known.contains(d.target())) p.body.definitions.push_back(d);
+  p.forward = written.forward;
+  for (const Definition& d : planned.forward.definitions)
+    if (!written.forward.definition_of(d.target())) p.forward.definitions.push_back(d);
   p = lift_reductions(ordered(p));
   // Lifted once more, reductions that planning has lifted already are there twice: equal ones become one.
   std::vector<TensorId> maps;
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     if (!is_reduction((*p.arena)[d.body].op)) maps.push_back(d.target());
   return inline_maps(p, maps);
 }
@@ -52,7 +49,7 @@ namespace {
 // to it if nobody else reads it.
 std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options) {
   std::map<std::string, DataflowNode> nodes;
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.forward.definitions)
     if (auto it = options.nodes.find(p.tensors[d.target()].name); it != options.nodes.end()) {
       nodes[it->second].name = it->second;
       nodes[it->second].members.push_back(d.target());
@@ -64,11 +61,11 @@ std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options
       const bool named = std::ranges::any_of(
           node.members, [&](TensorId t) { return p.tensors[d.target()].name.starts_with(p.tensors[t].name + "_"); });
       if (!named || is_member(d.target()) || std::ranges::find(p.outputs, d.target()) != p.outputs.end()) return false;
-      return std::ranges::all_of(p.body.definitions, [&](const Definition& user) {
+      return std::ranges::all_of(p.forward.definitions, [&](const Definition& user) {
         return is_member(user.target()) || std::ranges::count(tensors_read(*p.arena, user.body), d.target()) == 0;
       });
     };
-    for (const Definition& d : p.body.definitions)
+    for (const Definition& d : p.forward.definitions)
       if (!options.nodes.contains(p.tensors[d.target()].name) && is_part(d)) node.members.push_back(d.target());
     found.push_back(convex(p, std::move(node)));
   }
@@ -78,19 +75,19 @@ std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options
 // A node as a program of its own.
 Program program_of(const Program& p, const DataflowNode& node) {
   Program part = p;
-  part.body.definitions.clear();
+  part.forward.definitions.clear();
   part.inputs.clear();
   part.outputs.clear();
   auto is_member = [&](TensorId t) { return std::ranges::find(node.members, t) != node.members.end(); };
   std::set<TensorId> left(p.outputs.begin(), p.outputs.end());
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.forward.definitions)
     for (TensorId t : tensors_read(*p.arena, d.body)) {
       if (!is_member(d.target())) left.insert(t);
       else if (!is_member(t) && std::ranges::find(part.inputs, t) == part.inputs.end()) part.inputs.push_back(t);
     }
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.forward.definitions)
     if (is_member(d.target())) {
-      part.body.definitions.push_back(d);
+      part.forward.definitions.push_back(d);
       if (left.contains(d.target())) part.outputs.push_back(d.target());
     }
   return part;

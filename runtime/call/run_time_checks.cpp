@@ -54,7 +54,7 @@ class Finder {
   }
 
   Checks run() {
-    for (size_t i = 0; i < direction_.body.definitions.size(); ++i) add(i);
+    for (size_t i = 0; i < direction_.forward.definitions.size(); ++i) add(i);
     if (checks_.checks.empty()) return std::move(checks_);
     auto tidied = [](const Program& p) { return without_dead(inline_injective(without_dead(p))); };
     checks_.of_data = tidied(exact_);
@@ -64,7 +64,7 @@ class Finder {
 
  private:
   void add(size_t definition) {
-    const Definition& d = direction_.body.definitions[definition];
+    const Definition& d = direction_.forward.definitions[definition];
     auto when = conditions(a_, d.body);
     // A definition's own reduction binds axes of what stands in it.
     std::vector<AxisRange> inside = d.axes;
@@ -90,11 +90,11 @@ class Finder {
 
   TensorId define(Program& p, Id body, size_t definition) {
     Definition check;
-    const TensorId target = direction_.body.definitions[definition].target();
+    const TensorId target = direction_.forward.definitions[definition].target();
     check.targets = {p.add_tensor("fails_" + direction_.tensors[target].name, DType::boolean, {})};
     check.body = body;
     p.outputs.push_back(check.target());
-    p.body.definitions.push_back(check);
+    p.forward.definitions.push_back(check);
     return check.target();
   }
 

@@ -22,7 +22,7 @@ bool lies_on(const TensorView& output, const TensorView& input) {
 
 static bool reads(const Program& p, const Kernel& k, TensorId t) {
   return std::ranges::any_of(k.members, [&](const Member& m) {
-    return std::ranges::binary_search(tensors_read(*p.arena, p.body.definitions[m.definition].body), t);
+    return std::ranges::binary_search(tensors_read(*p.arena, p.forward.definitions[m.definition].body), t);
   });
 }
 

@@ -160,10 +160,10 @@ class Explainer {
     LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
-    const size_t definitions = program.body.definitions.size();
+    const size_t definitions = program.forward.definitions.size();
     check_kernel_sizes(program, e_.sizes);
     if (options_.target == Target::cpu) program = variance_by_chunks(program, e_.sizes, fusion);
-    const size_t parts = program.body.definitions.size() - definitions;  // a sum each, that is split
+    const size_t parts = program.forward.definitions.size() - definitions;  // a sum each, that is split
     LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
     const KernelPlan& plan = made.plan;
     program = std::move(made.program);
@@ -184,7 +184,7 @@ class Explainer {
       ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.epilogue, k.reason, k.key, k.choice,
                             made.calls[i] ? to_text(*made.calls[i]) : ""};
       for (const Member& m : k.members)
-        sweep.computes.push_back(program.tensors[program.body.definitions[m.definition].target()].name);
+        sweep.computes.push_back(program.tensors[program.forward.definitions[m.definition].target()].name);
       auto add = [&] {
         if (k.horizontal) return d.kernels[after].join(sweep);
         after = d.kernels.size();
@@ -212,7 +212,7 @@ class Explainer {
       const Program& p = checks.first();
       ExplainedCheck& made = list.emplace_back();
       made.checked = c.checked;
-      made.definition = program.tensors[program.body.definitions[c.definition].target()].name;
+      made.definition = program.tensors[program.forward.definitions[c.definition].target()].name;
       std::vector<TensorId> open = {c.fails};
       std::set<TensorId> met;
       while (!open.empty()) {
@@ -255,7 +255,7 @@ class Explainer {
       for (int c : m.reduced)
         if (k.leaves_partials(c)) partials *= tiles_of(c);
       if (partials == 1) continue;
-      TensorId t = program.body.definitions[m.definition].target();
+      TensorId t = program.forward.definitions[m.definition].target();
       int64_t size = bytes_of(program, t, e_.sizes);
       step.computes.push_back(program.tensors[t].name);
       step.bytes_moved += (partials + 1) * size;

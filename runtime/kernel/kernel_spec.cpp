@@ -78,7 +78,7 @@ struct Builder {
   }
 
   bool is_made_here(TensorId t) const {
-    return std::ranges::any_of(k.members, [&](const Member& m) { return p.body.definitions[m.definition].target() == t; });
+    return std::ranges::any_of(k.members, [&](const Member& m) { return p.forward.definitions[m.definition].target() == t; });
   }
 
   // What a batch size decides as a number and not as an index (mean's divisor) is an input of the kernel: the code need not
@@ -210,7 +210,7 @@ struct Builder {
   }
 
   void member(const Member& m) {
-    const Definition& d = p.body.definitions[m.definition];
+    const Definition& d = p.forward.definitions[m.definition];
     const Node& root = (*p.arena)[d.body];
     SpecMember s;
     Replacements axes;

@@ -20,7 +20,7 @@ using runtime::run_time_checks;
 // The most axes that any definition of the program walks.
 size_t most_axes(const Program& p) {
   size_t most = 0;
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     const Node& n = (*p.arena)[d.body];
     most = std::max(most, d.axes.size() + (is_reduction(n.op) ? reduce_axes(n).size() : 0));
   }
@@ -35,7 +35,7 @@ int sweeps(const Program& p) {
 
 std::string text_of(const Program& p) {
   std::string text;
-  for (const Definition& d : p.body.definitions) text += print(p, d) + "\n";
+  for (const Definition& d : p.definitions()) text += print(p, d) + "\n";
   return text;
 }
 
@@ -98,7 +98,7 @@ TEST(RuntimeChecks, LookAtConditionsOnlyWhereTheFirstLookFails) {
   const Checks checks = run_time_checks(forward_program(op.program()));
   ASSERT_TRUE(checks.at_first.has_value());
   EXPECT_EQ(checks.at_first->inputs.size(), checks.of_data->inputs.size());
-  EXPECT_EQ(checks.at_first->body.definitions.size(), 2u) << text_of(*checks.at_first);  // indices; is there a result at all
+  EXPECT_EQ(checks.at_first->definitions().size(), 2u) << text_of(*checks.at_first);  // indices; is there a result at all
   EXPECT_EQ(most_axes(*checks.at_first), 1u);
   EXPECT_EQ(most_axes(*checks.of_data), 3u) << text_of(*checks.of_data);  // the product
 }

@@ -56,7 +56,7 @@ TEST(Moments, TwoLooks) {
   EXPECT_EQ(compile(parse_op(kBatchNorm), apart).plan(CompiledOp::Phase::infer, sizes).sweeps(), 3);
   auto parts = [&](const char* text, const DimValues& dims) {
     const Program p = infer_program(derive(parse_op(text)).program);
-    return variance_by_chunks(p, dims, beyond_cache().fusion).body.definitions.size() - p.body.definitions.size();
+    return variance_by_chunks(p, dims, beyond_cache().fusion).forward.definitions.size() - p.forward.definitions.size();
   };
   EXPECT_EQ(parts(kBatchNorm, sizes), 4u);
   EXPECT_EQ(parts(kVariance, {{"N", 9}, {"C", 3}, {"H", 170}}), 4u);

@@ -102,7 +102,7 @@ TEST(RelayPolicy, DepthIsLimitedInProgramsToo) {
   ASSERT_EQ(kernels.groups.size(), 2u);
   EXPECT_EQ(kernels.groups[0].definitions.size(), 256u);
   EXPECT_EQ(kernels.groups[1].definitions.size(), 44u);
-  EXPECT_EQ(kernels.program.body.definitions.size(), 2u);
+  EXPECT_EQ(kernels.program.forward.definitions.size(), 2u);
 }
 
 }  // namespace

@@ -30,8 +30,7 @@ TEST_P(TvmTest, NoTensorIsLargerThanWhatTheUserNamed) {
   };
   int64_t largest = 0;
   for (TensorId t = 0; t < op.tensors.size(); ++t) largest = std::max(largest, elements(op, t));
-  for (const Definition& d : gathered.body.definitions)
-    EXPECT_LE(elements(gathered, d.target()), largest) << gathered.tensor(d.target()).name;
+  for (const Definition& d : gathered.definitions()) EXPECT_LE(elements(gathered, d.target()), largest) << gathered.tensor(d.target()).name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, TvmTest, ::testing::ValuesIn(tvm_ops()), [](const auto& row) { return row.param.name; });

@@ -49,8 +49,7 @@ class Counter {
 int64_t iterations(Program p, const DimValues& dims) {
   Arrays data = random_data(p, dims, 1);
   std::vector<std::string> names;
-  for (Definition& d : p.body.definitions) {
-    if (d.direction != Direction::backward) continue;
+  for (Definition& d : p.backward.definitions) {
     d.body = Counter(p).of(d.body);
     p.tensors[d.target()].type = DType::i64;
     names.push_back(p.tensors[d.target()].name);
@@ -75,8 +74,7 @@ void expect_only_contributions(const std::string& text, const DimValues& dims) {
   SCOPED_TRACE(text);
   Program derived = gradient(parse_op(text)), gathered = gather(derived);
   int backward = 0;
-  for (const Definition& d : gathered.body.definitions) {
-    if (d.direction != Direction::backward) continue;
+  for (const Definition& d : gathered.backward.definitions) {
     ++backward;
     EXPECT_FALSE(as_scatter(*gathered.arena, d)) << "adds at computed places";
   }

@@ -29,8 +29,7 @@ std::string backward_of(const std::string& text, bool gathered = false) {
   Program g = gradient(parse_op(text));
   if (gathered) g = gather(g);
   std::string all;
-  for (const Definition& d : g.body.definitions)
-    if (d.direction == Direction::backward) all += print(g, d) + "\n";
+  for (const Definition& d : g.backward.definitions) all += print(g, d) + "\n";
   return all;
 }
 

@@ -18,7 +18,7 @@ using namespace xhat::testing;
 std::string tangents_of(const std::string& text, const JvpOptions& options = {}) {
   Program op = parse_op(text), p = jvp(op, options);
   std::string all;
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     if (!op.find(p.tensor(d.target()).name)) all += print(p, d) + "\n";
   return all;
 }

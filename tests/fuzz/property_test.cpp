@@ -47,7 +47,7 @@ std::string text_failure(const Program& p, const std::string& text, const std::s
 
 // A reduction inside a body, which there may be none of after inlining.
 std::string nested_reduction(const Program& p) {
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     for (Id id : reachable(*p.arena, d.body))
       if (is_reduction((*p.arena)[id].op) && id != d.body) return print(p, d);
   return "";
@@ -80,7 +80,7 @@ std::string pass_failure(const Program& start, const std::string& passes, const 
 
 // Does the program look up a place that data name in a tensor without elements? An error, which passes may find earlier.
 bool looks_into_nothing(const Program& p, const DimValues& dims) {
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     for (Id id : reachable(*p.arena, d.body)) {
       const Node& n = (*p.arena)[id];
       if (!is_read(n.op) || std::ranges::none_of(read_indices(n), [&](Id x) { return !tensors_read(*p.arena, x).empty(); })) continue;
@@ -112,7 +112,7 @@ std::vector<Case> zero_size(const Program& op, const Program& derived, uint64_t 
     return {};
   }
   Program inside = op;  // what stands between counts, too
-  for (const Definition& d : op.body.definitions)
+  for (const Definition& d : op.definitions())
     for (TensorId t : d.targets)
       if (std::ranges::find(op.outputs, t) == op.outputs.end()) inside.outputs.push_back(t);
   for (const auto& [name, x] : evaluate_on(inside, c.data, c.dims))

@@ -94,8 +94,7 @@ Program derived_op(const std::string& name) { return derived(plain_op(name).text
 
 int backward_nodes(const Program& p, Op op) {
   std::vector<Id> roots;
-  for (const Definition& d : p.body.definitions)
-    if (d.direction == Direction::backward) roots.push_back(d.body);
+  for (const Definition& d : p.backward.definitions) roots.push_back(d.body);
   int count = 0;
   for (Id id : reachable(*p.arena, roots)) count += (*p.arena)[id].op == op;
   return count;

@@ -47,7 +47,7 @@ std::string pass_failure(const Case& c, const Program& derived) {
 // By the coarsest type that the program computes in.
 double tolerance_of(const Program& p) {
   double coarsest = kWide;
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     if (d.is_call()) continue;
     for (Id id : reachable(*p.arena, d.body)) {
       const Node& n = (*p.arena)[id];

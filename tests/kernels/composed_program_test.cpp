@@ -37,7 +37,7 @@ double visits(const Program& op, const DimValues& dims) {
     for (const AxisRange& r : axes) n *= extent(r);
     return n;
   };
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     if (d.is_call()) continue;
     std::map<Id, double, std::greater<>> of = {{d.body, points(d.axes)}};  // parents before children
     for (const auto& [id, times] : of) {

@@ -61,7 +61,7 @@ bool bits_matter(const Program& p, TensorId first, TensorId again) {
   const Arena& a = *p.arena;
   if (feeds_control(p).contains(again)) return true;
   if (!is_reduction(a[p.definition_of(again)->body].op)) return !kRegrouped.contains(p.name + " " + p.tensors[first].name);
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     for (Id id : reachable(a, d.body))
       if (a[id].op == Op::exp && has_tensor(tensors_read(a, id), again)) return true;
   return false;

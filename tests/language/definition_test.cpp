@@ -15,7 +15,7 @@ using namespace xhat::testing;
 // Points of all loops, times the nodes of their bodies: what the definition takes.
 double work(const Program& p, const DimValues& dims) {
   double all = 0;
-  for (const Definition& d : p.body.definitions) {
+  for (const Definition& d : p.definitions()) {
     if (d.is_call()) return 1e9;
     double points = static_cast<double>(element_count(shape_of(p, d.target(), dims)));
     for (Id id : reachable(*p.arena, d.body))

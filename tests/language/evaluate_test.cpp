@@ -317,9 +317,9 @@ TEST(Evaluate, LongChainsNeedNoStack) {
   Arena* a = nullptr;
   Program p = parse_op("op f(x: f64[N]) -> (y) { y[n] = x[n] }");
   a = p.arena.get();
-  Id x = p.body.definitions[0].body, sum = x;
+  Id x = p.forward.definitions[0].body, sum = x;
   for (int i = 0; i < 100000; ++i) sum = a->add(sum, x);
-  p.body.definitions[0].body = sum;
+  p.forward.definitions[0].body = sum;
   EXPECT_EQ(evaluate(p, {{"x", array_of(DType::f64, {2}, {1, 2})}}).at("y"),
             array_of(DType::f64, {2}, {100001, 200002}));
 }

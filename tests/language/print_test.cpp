@@ -111,7 +111,7 @@ TEST(PrintProgramTest, ConditionsThatGuardTheirRightSide) {
   // A conjunction that a pass built evaluates both sides, so it must not be spelled like one that does not.
   Program p = parse_op("op f(x: f32[N], b: bool[M]) -> (y) {\n  y[i] = x[i] < x[N-1-i]\n}");
   Arena& a = *p.arena;
-  Definition& d = p.body.definitions[0];
+  Definition& d = p.forward.definitions[0];
   Id first = a.binary(Op::lt, a.axis("i"), a.integer(3)),
      element = a.read(1, DType::boolean, {{a.integer(0)}});
   d.body = a.land(first, d.body);
@@ -138,11 +138,11 @@ TEST(PrintProgramTest, LongChainsAndDeepTrees) {
   Id x = a.read(0, DType::f32, {{i}}), w = a.read(1, DType::f32, {{i}});
   Id chain = x, deep = x;
   for (int k = 0; k < 100000; ++k) chain = a.add(chain, k % 2 ? x : w);
-  p.body.definitions[0].body = chain;
+  p.forward.definitions[0].body = chain;
   expect_round_trip(p);
   // Right-nested: more brackets than the parser takes, unless parts get names.
   for (int k = 0; k < 1000; ++k) deep = k % 2 ? a.mul(w, deep) : a.sub(x, deep);
-  p.body.definitions[0].body = deep;
+  p.forward.definitions[0].body = deep;
   expect_round_trip(p);
 }
 
@@ -213,16 +213,16 @@ TEST(PrintProgramTest, WhatOnlyPassesBuild) {
       a.unary(Op::neg, a.unary(Op::neg, a.add(x, x))),
   };
   for (Id body : bodies) {
-    p.body.definitions[0].body = body;
-    p.body.definitions[0].axes = {{i, a.integer(0), dim}};
+    p.forward.definitions[0].body = body;
+    p.forward.definitions[0].axes = {{i, a.integer(0), dim}};
     expect_round_trip(p);
   }
 }
 
 TEST(PrintProgramTest, OneExpressionAndOneDefinition) {
   Program p = parse_op("op f(x: f32[N]) -> (y) {\n  y[i in 0..N-1] = x[i+1] - x[i]\n}");
-  EXPECT_EQ(print(p, p.body.definitions[0]), "y[i in 0..N-1] = x[i+1] - x[i]");
-  EXPECT_EQ(print(p, p.body.definitions[0].body), "x[i+1] - x[i]");
+  EXPECT_EQ(print(p, p.forward.definitions[0]), "y[i in 0..N-1] = x[i+1] - x[i]");
+  EXPECT_EQ(print(p, p.forward.definitions[0].body), "x[i+1] - x[i]");
 }
 
 }  // namespace

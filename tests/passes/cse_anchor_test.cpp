@@ -80,7 +80,7 @@ Program lowered(const std::string& text) { return run_passes(parse_op(text, "f")
 
 int nodes(const Program& p, Op op) {
   std::vector<Id> roots;
-  for (const Definition& d : p.body.definitions) roots.push_back(d.body);
+  for (const Definition& d : p.definitions()) roots.push_back(d.body);
   int n = 0;
   for (Id id : reachable(*p.arena, roots)) n += (*p.arena)[id].op == op;
   return n;
@@ -93,7 +93,7 @@ TEST_P(CommonSubexpressions, AreOneInTheLoweredForward) {
   Program got = lowered(r.functions + r.text), want = lowered(r.functions + r.once);
   EXPECT_EQ(nodes(got, r.op), r.nodes) << print(got);
   EXPECT_EQ(nodes(want, r.op), r.nodes) << print(want);
-  EXPECT_EQ(got.body.definitions.size(), want.body.definitions.size()) << print(got) << print(want);
+  EXPECT_EQ(got.definitions().size(), want.definitions().size()) << print(got) << print(want);
   DimValues dims = sample_dims(got, 3);
   KernelPlan planned = plan_kernels(got, dims), best = plan_kernels(want, dims);
   EXPECT_EQ(planned.flops, best.flops) << print(got);

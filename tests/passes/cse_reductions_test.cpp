@@ -106,7 +106,7 @@ TEST(CseReductionRules, OperandsOfAMatrixProductStayDefinitions) {
       "op mlp(x: f32[N,D], w: f32[K,D], v: f32[K]) -> (y) {\n z[n,k] = sum(d: x[n,d]*w[k,d])\n"
       " y[n,k] = sin(z[n,k])*v[k] }");
   Program q = simplify_reductions(p);
-  for (const Definition& d : q.body.definitions)
+  for (const Definition& d : q.definitions())
     if (is_reduction((*q.arena)[d.body].op)) {
       EXPECT_EQ(print(q, d.body).find("cos"), std::string::npos) << print(q);
     }

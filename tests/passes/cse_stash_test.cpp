@@ -44,12 +44,11 @@ TEST_P(CseStash, EveryPolicyKeepsTheValues) {
       }
       // Without anything at the caller's, the backward may read stashes and cotangents only.
       if (!drop) continue;
-      for (const Definition& d : plan.program.body.definitions)
-        if (d.direction == Direction::backward)
-          for (TensorId t : tensors_read(*plan.program.arena, d.body)) {
-            EXPECT_NE(plan.program.tensors[t].role, Role::input) << print(plan.program);
-            EXPECT_EQ(std::ranges::count(plan.program.outputs, t), 0) << print(plan.program);
-          }
+      for (const Definition& d : plan.program.backward.definitions)
+        for (TensorId t : tensors_read(*plan.program.arena, d.body)) {
+          EXPECT_NE(plan.program.tensors[t].role, Role::input) << print(plan.program);
+          EXPECT_EQ(std::ranges::count(plan.program.outputs, t), 0) << print(plan.program);
+        }
     }
 }
 
@@ -134,11 +133,8 @@ TEST(CseStashPlan, DroppedInputsAreKeptIfNeeded) {
   options.dropped = {"x"};
   StashPlan plan = plan_stash(derived_op("gelu"), options);
   EXPECT_EQ(plan.stash_bytes, 4 * 64);
-  for (const Definition& d : plan.program.body.definitions)
-    if (d.direction == Direction::backward) {
-      for (TensorId t : tensors_read(*plan.program.arena, d.body))
-        EXPECT_NE(plan.program.tensors[t].name, "x");
-    }
+  for (const Definition& d : plan.program.backward.definitions)
+    for (TensorId t : tensors_read(*plan.program.arena, d.body)) EXPECT_NE(plan.program.tensors[t].name, "x");
   options.dropped = {"z"};
   EXPECT_THROW(plan_stash(derived_op("gelu"), options), Error);
 }

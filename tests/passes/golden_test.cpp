@@ -25,7 +25,7 @@ bool updating() {
 
 size_t node_count(const Program& p) {
   std::vector<Id> roots;
-  for (const Definition& d : p.body.definitions)
+  for (const Definition& d : p.definitions())
     if (!d.is_call()) roots.push_back(d.body);
   return reachable(*p.arena, roots).size();
 }

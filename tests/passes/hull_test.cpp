@@ -25,7 +25,7 @@ struct Parsed {
 
 Parsed parsed(const std::string& range) {
   Parsed r{parse_op("op f(x: f32[N,M]) -> (y) { y = sum(i in 0..N, j in 0..i+1, k in " + range + ": x[0,0 else 1]) }"), {}, {}};
-  Id body = r.p.body.definitions[0].body;
+  Id body = r.p.forward.definitions[0].body;
   for (Id id : reachable(*r.p.arena, body))
     if (is_reduction((*r.p.arena)[id].op))
       for (const AxisRange& x : reduce_axes((*r.p.arena)[id])) r.ranges[x.axis] = x;

@@ -109,7 +109,7 @@ class Instance {
       d.targets = {y};
       d.axes = {{a.axis("i"), a.integer(0), a.dim("N")}};
       d.body = body;
-      p.body.definitions = {d};
+      p.forward.definitions = {d};
       results[side] = evaluate(p, inputs, {{"N", static_cast<int64_t>(count)}}, {.rounding = rounding});
     }
     for (size_t i = 0; i < count; ++i) f(results[0].at("y").at(i), results[1].at("y").at(i));
@@ -226,7 +226,7 @@ std::string simplified(const std::string& parameters, const std::string& body, c
   Program p = parse_op("op f(" + parameters + ") -> (y) { y[i] = " + body + " }");
   Program s = simplify(p, options);
   verify(s);
-  return print(s, s.body.definitions[0].body);
+  return print(s, s.forward.definitions[0].body);
 }
 
 TEST(SimplifyTest, FoldsConstantsWhereBothReadingsAgree) {

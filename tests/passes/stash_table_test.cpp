@@ -227,10 +227,8 @@ TEST(OutputTellsMore, AnOutputIsNotReadBesideTheInputToSaveLittle) {
   for (const char* text : {"op f(x: f32[N]) -> (y) { y[i] = x[i]*(1/(1 + exp(-x[i]))) }",
                            "op f(x: f32[N]) -> (y) { y[i] = x[i]*sigmoid(x[i]) }"}) {
     StashPlan plan = plan_stash(derived(text));
-    for (const Definition& d : plan.program.body.definitions)
-      if (d.direction == Direction::backward) {
-        EXPECT_EQ(tensors_read(*plan.program.arena, d.body).size(), 2u) << print(plan.program);  // dy and x
-      }
+    for (const Definition& d : plan.program.backward.definitions)
+      EXPECT_EQ(tensors_read(*plan.program.arena, d.body).size(), 2u) << print(plan.program);  // dy and x
   }
 }
 
@@ -289,11 +287,8 @@ TEST(OutputTellsMore, ADifferenceIsKeptInPlaceOfADroppedInput) {
     options.dropped = {"x"};
     StashPlan plan = plan_stash(op, options);
     EXPECT_EQ(plan.stash_bytes, 4 * 64 * 64) << print(plan.program);
-    for (const Definition& d : plan.program.body.definitions)
-      for (TensorId t : tensors_read(*plan.program.arena, d.body)) {
-        if (d.direction == Direction::forward) continue;
-        EXPECT_NE(plan.program.tensors[t].name, "t") << print(plan.program);
-      }
+    for (const Definition& d : plan.program.backward.definitions)
+      for (TensorId t : tensors_read(*plan.program.arena, d.body)) EXPECT_NE(plan.program.tensors[t].name, "t") << print(plan.program);
     expect_same_values(op, plan.program);
   }
 }

@@ -22,11 +22,11 @@ using Groups = std::vector<std::vector<size_t>>;
 bool in_some_order(const Program& p, const Groups& groups) {
   std::map<TensorId, size_t> group_of;
   for (size_t g = 0; g < groups.size(); ++g)
-    for (size_t i : groups[g]) group_of[p.body.definitions[i].target()] = g;
+    for (size_t i : groups[g]) group_of[p.forward.definitions[i].target()] = g;
   std::vector<bool> done(groups.size(), false);
   auto ready = [&](size_t g) {
     for (size_t i : groups[g])
-      for (TensorId t : tensors_read(*p.arena, p.body.definitions[i].body))
+      for (TensorId t : tensors_read(*p.arena, p.forward.definitions[i].body))
         if (auto it = group_of.find(t); it != group_of.end() && it->second != g && !done[it->second]) return false;
     return true;
   };
@@ -38,7 +38,7 @@ bool in_some_order(const Program& p, const Groups& groups) {
 
 // Fewest bytes of all partitions of definitions [next, n), the others in `groups`.
 int64_t fewest_bytes(const Planner& planner, const Program& p, Groups& groups, size_t next) {
-  if (next == p.body.definitions.size()) {
+  if (next == p.forward.definitions.size()) {
     if (!in_some_order(p, groups)) return INT64_MAX;
     int64_t bytes = 0;
     for (const auto& g : groups) {
@@ -76,7 +76,7 @@ struct Compared {
 };
 
 void compare(const Program& p, const DimValues& sizes, Compared& all) {
-  const size_t n = p.body.definitions.size();
+  const size_t n = p.forward.definitions.size();
   FusionOptions exact, greedy;
   if (n < 2 || n > exact.exact_definitions) return;
   exact.serial_bytes = greedy.serial_bytes = -1;  // else everything is one tile

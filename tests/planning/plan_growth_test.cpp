@@ -72,7 +72,7 @@ TEST(PlanGrowthOfWork, FourTimesTheTermsFourTimesTheNodes) {
   auto visited = [&](const std::string& text) {
     Program p = derived(text);
     int64_t count = 0;
-    for (const Definition& d : p.body.definitions)
+    for (const Definition& d : p.definitions())
       for (Id id : reachable(*p.arena, d.body)) {
         int64_t before = count;
         EXPECT_EQ(costs_at_least(*p.arena, id, kDear_ps, &count), evaluation_cost_ps(*p.arena, id) >= kDear_ps);

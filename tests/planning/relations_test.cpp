@@ -254,7 +254,7 @@ TEST(Relations, AlignmentKnowsStridesFlipsAndWindows) {
                         Want{"i/2", std::nullopt}, Want{"r", std::nullopt}, Want{"i+j", std::nullopt}}) {
     Program p = parse_op(std::string("op f(x: f32[200]) -> (y) { y[i in 0..50, j in 0..20] = sum(r in 0..3: x[") + w.index +
                          " else 0] * x[r]) }");
-    std::vector<Relation> direct = direct_relations(p, p.body.definitions[0]);
+    std::vector<Relation> direct = direct_relations(p, p.forward.definitions[0]);
     std::optional<Alignment> got;
     for (const Relation& r : direct)
       if (auto along = alignment(p, r, {}); along[0]) got = along[0];
@@ -322,7 +322,7 @@ TEST(Relations, KindsAreReadOffTheRelations) {
     Program p = parse_op(
         std::string("op f(x: f32[N,D], v: f32[D], w: f32[D,K], one: f32[1,D], m: f32[N], ids: i32[N], sq: f32[N,N]) -> (y) {\n") +
         row.definition + "\n}");
-    EXPECT_EQ(name_of(kind_of(p, p.body.definitions.back())), name_of(row.kind)) << row.definition;
+    EXPECT_EQ(name_of(kind_of(p, p.forward.definitions.back())), name_of(row.kind)) << row.definition;
   }
 }
 
@@ -377,7 +377,7 @@ TEST(Relations, IndicesAreSimplifiedByTheirRanges) {
                         Want{"(40*i+2*j+7)/20", "2 * i + (j + 3) / 10"}, Want{"(i+20)%20", "i % 20"},
                         Want{"(20*i+j+1)/20", "i + (j + 1) / 20"}, Want{"i - i/7*7", "i - 7 * (i / 7)"}}) {
     Program p = parse_op(std::string("op f(x: f32[9000]) -> (y) { y[i in 0..50, j in 0..20] = x[") + w.index + " else 0] }");
-    const Definition& d = p.body.definitions[0];
+    const Definition& d = p.forward.definitions[0];
     Id index = read_indices((*p.arena)[d.body])[0];
     EXPECT_EQ(print(p, simplified_index(*p.arena, index, d.axes)), w.simple) << w.index;
   }

@@ -174,7 +174,7 @@ class Planner {
     side.check_tensors = static_cast<int64_t>(d.checks.of_data->tensors.size());
     for (const DataCheck& check : d.checks.checks) {
       const Arena& a = *d.program.arena;
-      const Definition& def = d.program.body.definitions[check.definition];
+      const Definition& def = d.program.forward.definitions[check.definition];
       std::set<std::string> read;
       for (Id id : reachable(a, def.body))
         if (a[id].op == Op::read)
