@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "cse/match/bodies.h"
+#include "expr/core/uses.h"
 #include "expr/index/affine.h"
 
 namespace xhat {
@@ -28,8 +29,6 @@ class EmptySums {
  public:
   explicit EmptySums(const Program& p) : p_(p), a_(*p.arena), tree_(a_), deciding_(feeds_control(p)) {
     for (const Precondition& c : p.preconditions) preconditions_.push_back(c.condition);
-    for (const Definition& d : p_.definitions())
-      if (!d.is_call() && a_[d.body].op == Op::sum) sums_[d.target()] = &d;
   }
   Program run();
 
@@ -59,11 +58,11 @@ class EmptySums {
 
   Program p_;
   Arena& a_;
+  const Uses uses_{p_};
   TensorExprTree tree_;
   std::vector<Id> preconditions_;
   std::set<TensorId> deciding_;  // stay as they are
   std::vector<bool> finite_tensor_;
-  std::unordered_map<TensorId, const Definition*> sums_;
   std::unordered_map<Id, bool> holds_sum_;
   // In the scope at hand:
   std::vector<AxisRange> scope_;
@@ -76,8 +75,8 @@ class EmptySums {
 
 const Definition* EmptySums::sum_of(Id atom) const {
   const Node& n = a_[atom];
-  auto it = n.op == Op::read ? sums_.find(n.symbol) : sums_.end();
-  return it == sums_.end() ? nullptr : it->second;
+  const Definition* d = n.op == Op::read ? uses_.definition(n.symbol) : nullptr;
+  return d && !d->is_call() && a_[d->body].op == Op::sum ? d : nullptr;
 }
 
 bool EmptySums::holds_sum(Id expression) {
@@ -309,8 +308,7 @@ void EmptySums::in_definition(Definition& d, bool backward) {
     for (const AxisRange& r : reduce_axes(root)) scope.push_back(r);
   enter(std::move(scope));
   Id body = reduces ? reduce_body(root) : d.body;
-  if (backward && is_float(a_[body].type) && !deciding_.contains(d.target()) &&
-      holds_sum(body)) {
+  if (backward && is_float(a_[body].type) && !deciding_.contains(d.target()) && holds_sum(body)) {
     changed_ = false;
     Id now = guarded(body, 0);
     if (changed_) d.body = reduces ? a_.reduce(root.op, reduce_axes(root), reduce_condition(root), now) : now;

@@ -1,6 +1,7 @@
 #include "cse/match/bodies.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "expr/index/affine.h"
 #include "expr/index/plain_bounds.h"
@@ -109,10 +110,8 @@ bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding
 std::set<TensorId> feeds_control(const Program& p, Through through) {
   const Arena& a = *p.arena;
   std::set<TensorId> found;
-  std::vector<TensorId> open;
   auto add = [&](Id root) {
-    for (TensorId t : tensors_read(a, root))
-      if (found.insert(t).second) open.push_back(t);
+    for (TensorId t : tensors_read(a, root)) found.insert(t);
   };
   for (const Definition& d : p.backward.definitions)
     for (Id id : reachable(a, d.body)) {
@@ -121,11 +120,8 @@ std::set<TensorId> feeds_control(const Program& p, Through through) {
       bool cut = n.op == Op::cast && !is_float(n.type) && is_float(a[n.arg(0)].type);
       if (n.type == DType::boolean || extreme || cut) add(id);
     }
-  while (!open.empty()) {
-    const Definition* d = p.definition_of(open.back());
-    open.pop_back();
-    if (d && (through == Through::everything || !is_reduction(a[d->body].op))) add(d->body);
-  }
+  for (const Definition& d : p.definitions() | std::views::reverse)
+    if (found.contains(d.target()) && (through == Through::everything || !is_reduction(a[d.body].op))) add(d.body);
   return found;
 }
 

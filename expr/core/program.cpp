@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "expr/core/uses.h"
+
 namespace xhat {
 
 std::optional<TensorId> Program::find(std::string_view tensor_name) const {
@@ -50,18 +52,10 @@ std::vector<TensorId> tensors_read(const Arena& a, Id root) {
   return found;
 }
 
-namespace {
-
-std::vector<TensorId> needs(const Program& p, const Definition& d) {
-  return d.is_call() ? d.arguments : tensors_read(*p.arena, d.body);
-}
-
-}  // namespace
-
 std::vector<TensorId> stashes(const Program& p) {
   std::set<TensorId> read;
   for (const Definition& d : p.backward.definitions)
-    for (TensorId t : needs(p, d)) read.insert(t);
+    for (TensorId t : tensors_read(*p.arena, d)) read.insert(t);
   std::vector<TensorId> kept;
   for (const Definition& d : p.forward.definitions)
     for (TensorId t : d.targets)
@@ -82,7 +76,7 @@ std::vector<Definition> ordered(const Program& p, const std::vector<Definition>&
   std::vector<size_t> order;
   std::vector<std::vector<size_t>> below(all.size());
   for (size_t i = 0; i < all.size(); ++i)
-    for (TensorId t : needs(p, all[i]))
+    for (TensorId t : tensors_read(*p.arena, all[i]))
       if (auto it = definer.find(t); it != definer.end()) below[i].push_back(it->second);
   auto visit = [&](size_t start) {
     std::vector<std::pair<size_t, size_t>> stack = {{start, 0}};
@@ -136,7 +130,7 @@ Program without_dead(const Program& p) {
   auto is_live = [&](TensorId t) { return live.contains(t); };
   for (const Definition& d : p.definitions() | std::views::reverse)
     if (std::ranges::any_of(d.targets, is_live))
-      for (TensorId t : needs(p, d)) live.insert(t);
+      for (TensorId t : tensors_read(*p.arena, d)) live.insert(t);
   for (Region* r : {&result.forward, &result.backward})
     std::erase_if(r->definitions, [&](const Definition& d) { return std::ranges::none_of(d.targets, is_live); });
   return result;
@@ -194,8 +188,8 @@ struct Comparison {
   }
 
   bool definition(const Definition& x, const Definition& y) {
-    return tensors(x.targets, y.targets) && axes(x.axes, y.axes) && node(x.body, y.body) &&
-           callee(x.callee, y.callee) && tensors(x.arguments, y.arguments);
+    return tensors(x.targets, y.targets) && axes(x.axes, y.axes) && node(x.body, y.body) && callee(x.callee, y.callee) &&
+           tensors(x.arguments, y.arguments);
   }
 
   bool region(const Region& x, const Region& y) {
@@ -209,12 +203,10 @@ struct Comparison {
 
 bool equal(const Program& a, const Program& b) {
   Comparison c{a, b};
-  return a.name == b.name && c.tensors(a.inputs, b.inputs) && c.tensors(a.outputs, b.outputs) &&
-         c.tensors(a.cotangents, b.cotangents) && c.tensors(a.gradients, b.gradients) &&
-         c.tensors(a.gradient_of, b.gradient_of) &&
-         std::ranges::equal(a.dims, b.dims, [&](const Dim& x, const Dim& y) { return c.dim(x, y); }) &&
-         c.region(a.forward, b.forward) && c.region(a.backward, b.backward) &&
-         c.callee(a.custom_gradient, b.custom_gradient);
+  return a.name == b.name && c.tensors(a.inputs, b.inputs) && c.tensors(a.outputs, b.outputs) && c.tensors(a.cotangents, b.cotangents) &&
+         c.tensors(a.gradients, b.gradients) && c.tensors(a.gradient_of, b.gradient_of) &&
+         std::ranges::equal(a.dims, b.dims, [&](const Dim& x, const Dim& y) { return c.dim(x, y); }) && c.region(a.forward, b.forward) &&
+         c.region(a.backward, b.backward) && c.callee(a.custom_gradient, b.custom_gradient);
 }
 
 }  // namespace xhat

@@ -108,6 +108,7 @@ struct Program {
   std::optional<TensorId> find(std::string_view tensor_name) const;
   Definitions<const Definition> definitions() const { return {forward, backward}; }
   Definitions<Definition> definitions() { return {forward, backward}; }
+  // Looks at all definitions; who asks for many tensors makes Uses (expr/core/uses.h).
   const Definition* definition_of(TensorId t) const;
   // A new tensor; the name gets a suffix if it is taken.
   TensorId add_tensor(std::string wanted_name, DType type, std::vector<Id> shape);

@@ -1,7 +1,9 @@
 #include "expr/eval/evaluate.h"
 
 #include <algorithm>
+#include <unordered_map>
 
+#include "expr/core/uses.h"
 #include "expr/eval/evaluate_code.h"
 #include "expr/eval/evaluate_machine.h"
 
@@ -24,15 +26,15 @@ class Evaluation {
 
   Arrays run() {
     take_inputs();
-    std::vector<std::vector<TensorId>> dies_after = last_uses();
+    auto dies_after = last_uses();
     auto definitions = p.definitions();
     if (!backward) definitions.count = definitions.firsts;
-    for (size_t k = 0; const Definition& d : definitions) {
+    for (const Definition& d : definitions) {
       if (d.is_call())
         call(d);
       else
         compute(d);
-      for (TensorId t : dies_after[k++]) {
+      for (TensorId t : dies_after[&d]) {
         arrays[t] = nullptr;
         owned[t] = {};
       }
@@ -101,17 +103,11 @@ class Evaluation {
 
   // By definition: temporaries that nobody reads later. Large programs would otherwise keep every tensor in
   // memory.
-  std::vector<std::vector<TensorId>> last_uses() const {
-    const auto definitions = p.definitions();
-    std::vector<size_t> last(p.tensors.size(), definitions.size());
-    for (size_t k = 0; const Definition& d : definitions) {
-      for (TensorId t : d.targets) last[t] = k;
-      for (TensorId t : d.is_call() ? d.arguments : tensors_read(*p.arena, d.body)) last[t] = k;
-      ++k;
-    }
-    std::vector<std::vector<TensorId>> dies(definitions.size());
-    for (TensorId t = 0; t < last.size(); ++t)
-      if (last[t] < definitions.size() && !wanted(t)) dies[last[t]].push_back(t);
+  std::unordered_map<const Definition*, std::vector<TensorId>> last_uses() const {
+    const Uses uses(p);
+    std::unordered_map<const Definition*, std::vector<TensorId>> dies;
+    for (TensorId t = 0; t < p.tensors.size(); ++t)
+      if (!wanted(t)) dies[uses.readers(t).empty() ? uses.definition(t) : uses.readers(t).back()].push_back(t);
     return dies;
   }
 

@@ -1,7 +1,5 @@
 // Splits a program with a backward into one program per direction.
-#include <algorithm>
-#include <set>
-
+#include "expr/core/uses.h"
 #include "fusion/plan/plan.h"
 #include "fusion/plan/settled_bits.h"
 
@@ -33,14 +31,10 @@ Program forward_program(const Program& p) {
 Program backward_program(const Program& p) {
   Program result = only(p, &Program::backward);
   result.outputs = p.gradients;
-  std::set<TensorId> defined, read;
-  for (const Definition& d : result.forward.definitions) {
-    defined.insert(d.target());
-    for (TensorId t : tensors_read(*p.arena, d.body)) read.insert(t);
-  }
+  const Uses uses(result);
   result.inputs.clear();
-  for (TensorId t : read) {
-    if (defined.contains(t)) continue;
+  for (TensorId t = 0; t < result.tensors.size(); ++t) {
+    if (uses.definition(t) || uses.readers(t).empty()) continue;
     result.tensors[t].role = Role::input;  // an output, a stash or a cotangent is one here
     result.inputs.push_back(t);
   }

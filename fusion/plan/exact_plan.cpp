@@ -60,9 +60,8 @@ std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
   const size_t n = shapes_.size();
   std::vector<uint32_t> needs(n, 0);
   for (size_t i = 0; i < n; ++i)
-    for (Id r : shapes_[i].reads)
-      for (size_t j = 0; j < i; ++j)
-        if (p_.forward.definitions[j].target() == (*p_.arena)[r].symbol) needs[i] |= 1u << j;
+    for (const Definition* reader : uses_.readers(p_.forward.definitions[i].target()))
+      needs[static_cast<size_t>(reader - p_.forward.definitions.data())] |= 1u << i;
 
   std::vector<std::optional<int64_t>> known(size_t{1} << n);  // what a kernel costs, in bytes
   auto price = [&](uint32_t set) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "expr/core/uses.h"
 #include "fusion/plan/plan.h"
 
 namespace xhat::fusion {
@@ -130,6 +131,7 @@ class Planner {
   const Program& p_;
   const DimValues& sizes_;
   const FusionOptions& options_;
+  const Uses uses_{p_};
   std::vector<Shape> shapes_;
   bool small_ = false;  // all that is read takes no second thread
   bool ties_ = false;   // axes may be tied to others

@@ -22,13 +22,9 @@
 namespace xhat {
 namespace fusion {
 
-Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options)
-    : p_(p), sizes_(sizes), options_(options) {
-  std::set<TensorId> read;
-  for (const Definition& d : p.forward.definitions)
-    for (TensorId t : tensors_read(*p_.arena, d.body)) read.insert(t);
+Planner::Planner(const Program& p, const DimValues& sizes, const FusionOptions& options) : p_(p), sizes_(sizes), options_(options) {
   int64_t everything = 0;
-  for (TensorId t : read) everything += bytes(t);
+  for (TensorId t = 0; t < p.tensors.size(); ++t) everything += uses_.readers(t).empty() ? 0 : bytes(t);
   small_ = everything <= options_.serial_bytes;
   ties_ = options_.tie_groups && options_.fills_the_cache(everything);
   for (const Definition& d : p.forward.definitions) shapes_.push_back(take_apart(d));
@@ -249,12 +245,8 @@ bool Planner::alone(const Member& m) const {
 
 // Is the tensor needed by anyone but the draft's members?
 bool Planner::leaves(const Draft& draft, TensorId t) const {
-  if (std::ranges::find(p_.outputs, t) != p_.outputs.end()) return true;
-  for (size_t i = 0; i < shapes_.size(); ++i) {
-    if (std::ranges::find(draft.members, i, &Member::definition) != draft.members.end()) continue;
-    if (std::ranges::any_of(shapes_[i].reads, [&](Id r) { return (*p_.arena)[r].symbol == t; })) return true;
-  }
-  return false;
+  return std::ranges::find(p_.outputs, t) != p_.outputs.end() ||
+         std::ranges::any_of(uses_.readers(t), [&](const Definition* d) { return !draft.producer.contains(d->target()); });
 }
 
 // The draft as a kernel: its tiles and what it moves.
@@ -348,9 +340,8 @@ int64_t Planner::handled(const Draft& draft) const { return finished(draft).byte
 // What a direction cannot avoid: each element from outside that it reads once, each it delivers once.
 int64_t Planner::outside() const {
   std::set<TensorId> outside(p_.outputs.begin(), p_.outputs.end());
-  for (const Shape& s : shapes_)
-    for (Id r : s.reads)
-      if (TensorId t = (*p_.arena)[r].symbol; p_.tensors[t].role != Role::defined) outside.insert(t);
+  for (TensorId t = 0; t < p_.tensors.size(); ++t)
+    if (p_.tensors[t].role != Role::defined && !uses_.readers(t).empty()) outside.insert(t);
   int64_t n = 0;
   for (TensorId t : outside) n += bytes(t);
   return n;

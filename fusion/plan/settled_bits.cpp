@@ -1,6 +1,7 @@
 #include "fusion/plan/settled_bits.h"
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,11 +22,8 @@ class Settler {
       if (!d.is_call() && is_extreme(a_[d.body].op)) extremes_.insert(d.target());
     for (const Definition& d : p_.definitions())
       if (!d.is_call()) find_deciders(d);
-    while (!open_.empty()) {
-      const Definition* d = p_.definition_of(open_.back());
-      open_.pop_back();
-      if (d && !d->is_call()) settle_definition(*d);
-    }
+    for (const Definition& d : p_.definitions() | std::views::reverse)
+      if (!d.is_call() && settled_.contains(d.target())) settle_definition(d);
     for (Definition& d : p_.definitions())
       if (!d.is_call()) d.body = marked(d.body);
     return std::move(p_);
@@ -66,8 +64,7 @@ class Settler {
   void compared_for_equality(Id root) {
     for (Id id : reachable(a_, root)) {
       rounded_.insert(id);
-      if (!stored_alike_.insert(id).second || !is_read(a_[id].op)) continue;
-      if (seen_.insert(a_[id].symbol).second) open_.push_back(a_[id].symbol);
+      if (stored_alike_.insert(id).second && is_read(a_[id].op)) settled_.insert(a_[id].symbol);
     }
   }
 
@@ -81,7 +78,7 @@ class Settler {
 
   // Is it in memory as it is here? Of an input it is.
   bool is_stored(const Node& n) const {
-    return n.op == Op::constant || n.op == Op::cast || (n.op == Op::read && p_.definition_of(n.symbol) == nullptr);
+    return n.op == Op::constant || n.op == Op::cast || (n.op == Op::read && p_.tensors[n.symbol].role != Role::defined);
   }
 
   Id marked(Id root) {
@@ -109,8 +106,7 @@ class Settler {
   std::set<TensorId> extremes_;
   std::unordered_set<Id> rounded_;       // each operation of these by itself
   std::unordered_set<Id> stored_alike_;  // of these: with f16 and bf16 rounded as if they were stored
-  std::set<TensorId> seen_;
-  std::vector<TensorId> open_;
+  std::set<TensorId> settled_;           // whose definitions are to be settled
   std::unordered_map<Id, Id> done_;
 };
 

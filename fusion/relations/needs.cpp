@@ -143,7 +143,7 @@ std::vector<ProducerTiles> producer_tiles(const Program& p, const DimValues& siz
     const std::vector<int64_t> extents = shape_of(p, d.target(), sizes);
     if (std::ranges::find(extents, 0) != extents.end()) continue;
     for (TensorId producer : tensors_read(*p.arena, d.body)) {
-      if (!p.definition_of(producer)) continue;
+      if (p.tensors[producer].role != Role::defined) continue;
       const TensorId both[] = {producer, d.target()};
       ProducerTiles tiles{d.target(), producer, relations(p, d.target(), producer), fusion_obstacle(p, both), {}};
       for (const std::vector<int64_t>& tile : tiles_of(extents)) {

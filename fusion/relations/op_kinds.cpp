@@ -4,6 +4,7 @@
 #include <set>
 
 #include "expr/core/error.h"
+#include "expr/core/uses.h"
 #include "expr/index/affine.h"
 #include "fusion/relations/relations.h"
 #include "fusion/relations/scatter.h"
@@ -128,7 +129,7 @@ class Builder {
     open_[n] = true;
     DataflowOp op{.name = nodes_[n].name, .kind = OpKind::opaque};
     for (TensorId t : nodes_[n].members)
-      for (TensorId read : tensors_read(*p_.arena, p_.definition_of(t)->body)) {
+      for (TensorId read : tensors_read(*p_.arena, uses_.definition(t)->body)) {
         if (node_of_[read] == n) continue;
         const size_t arg = op_at(read);
         if (std::ranges::find(op.args, arg) == op.args.end()) op.args.push_back(arg);
@@ -138,11 +139,12 @@ class Builder {
   }
 
   size_t op_at(TensorId t) {
-    if (op_of_[t] == SIZE_MAX) emit(*p_.definition_of(t));
+    if (op_of_[t] == SIZE_MAX) emit(*uses_.definition(t));
     return op_of_[t];
   }
 
   const Program& p_;
+  const Uses uses_{p_};
   const std::vector<DataflowNode>& nodes_;
   DataflowGraph g_;
   std::vector<size_t> op_of_, node_of_;  // by tensor

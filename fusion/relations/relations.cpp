@@ -8,6 +8,7 @@
 
 #include "expr/core/conditions.h"
 #include "expr/core/node_table.h"
+#include "expr/core/uses.h"
 #include "expr/index/simplify_index.h"
 
 namespace xhat::fusion {
@@ -363,8 +364,7 @@ std::optional<std::string> fusion_obstacle(const Program& p, std::span<const Ten
   std::map<TensorId, TensorId> left_through;  // tensor outside -> the member's value it holds
   for (const Definition& d : p.definitions()) {
     const bool member = std::ranges::find(definitions, d.target()) != definitions.end();
-    const std::vector<TensorId> reads = d.is_call() ? d.arguments : tensors_read(*p.arena, d.body);
-    for (TensorId t : reads) {
+    for (TensorId t : tensors_read(*p.arena, d)) {
       auto left = left_through.find(t);
       if (member && left != left_through.end())
         return fmt::format("{} needs {}, which is computed outside from {}", p.tensors[d.target()].name, p.tensors[t].name,

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
 #include <fmt/format.h>
 
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/lift_reductions.h"
+#include "expr/core/uses.h"
 #include "fusion/relations/relations.h"
 #include "fusion/relay/post_dominators.h"
 #include "fusion/relay/relay_text.h"
@@ -48,6 +48,7 @@ namespace {
 // The nodes that the options keep, as far as this program has them. A reduction that was lifted out of a member m is called m_…, and belongs
 // to it if nobody else reads it.
 std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options) {
+  const Uses uses(p);
   std::map<std::string, DataflowNode> nodes;
   for (const Definition& d : p.forward.definitions)
     if (auto it = options.nodes.find(p.tensors[d.target()].name); it != options.nodes.end()) {
@@ -61,9 +62,7 @@ std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options
       const bool named = std::ranges::any_of(
           node.members, [&](TensorId t) { return p.tensors[d.target()].name.starts_with(p.tensors[t].name + "_"); });
       if (!named || is_member(d.target()) || std::ranges::find(p.outputs, d.target()) != p.outputs.end()) return false;
-      return std::ranges::all_of(p.forward.definitions, [&](const Definition& user) {
-        return is_member(user.target()) || std::ranges::count(tensors_read(*p.arena, user.body), d.target()) == 0;
-      });
+      return std::ranges::all_of(uses.readers(d.target()), [&](const Definition* reader) { return is_member(reader->target()); });
     };
     for (const Definition& d : p.forward.definitions)
       if (!options.nodes.contains(p.tensors[d.target()].name) && is_part(d)) node.members.push_back(d.target());
@@ -79,17 +78,16 @@ Program program_of(const Program& p, const DataflowNode& node) {
   part.inputs.clear();
   part.outputs.clear();
   auto is_member = [&](TensorId t) { return std::ranges::find(node.members, t) != node.members.end(); };
-  std::set<TensorId> left(p.outputs.begin(), p.outputs.end());
-  for (const Definition& d : p.forward.definitions)
-    for (TensorId t : tensors_read(*p.arena, d.body)) {
-      if (!is_member(d.target())) left.insert(t);
-      else if (!is_member(t) && std::ranges::find(part.inputs, t) == part.inputs.end()) part.inputs.push_back(t);
-    }
-  for (const Definition& d : p.forward.definitions)
-    if (is_member(d.target())) {
-      part.forward.definitions.push_back(d);
-      if (left.contains(d.target())) part.outputs.push_back(d.target());
-    }
+  const Uses uses(p);
+  for (const Definition& d : p.forward.definitions) {
+    if (!is_member(d.target())) continue;
+    part.forward.definitions.push_back(d);
+    for (TensorId t : tensors_read(*p.arena, d.body))
+      if (!is_member(t) && std::ranges::find(part.inputs, t) == part.inputs.end()) part.inputs.push_back(t);
+    if (std::ranges::find(p.outputs, d.target()) != p.outputs.end() ||
+        !std::ranges::all_of(uses.readers(d.target()), is_member, [](const Definition* reader) { return reader->target(); }))
+      part.outputs.push_back(d.target());
+  }
   return part;
 }
 

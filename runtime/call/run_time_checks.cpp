@@ -8,6 +8,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/path_conditions.h"
 #include "expr/core/conditions.h"
+#include "expr/core/uses.h"
 #include "expr/index/affine.h"
 #include "runtime/kernel/exists.h"
 
@@ -157,7 +158,7 @@ class Finder {
     Replacements positions;
     for (Id id : reachable(a_, index)) {
       const Node n = a_[id];
-      const Definition* d = n.op == Op::read ? direction_.definition_of(n.symbol) : nullptr;
+      const Definition* d = n.op == Op::read ? uses_.definition(n.symbol) : nullptr;
       if (!d || d->is_call() || (a_[d->body].op != Op::argmax && a_[d->body].op != Op::argmin)) continue;
       Replacements at;
       for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
@@ -198,7 +199,7 @@ class Finder {
     std::erase_if(parts, [&](Id part) {
       if (part == test) return false;
       if (!std::ranges::includes(own, a_[part].free_axes())) return true;
-      return std::ranges::any_of(tensors_read(a_, part), [&](TensorId t) { return direction_.definition_of(t) != nullptr; });
+      return std::ranges::any_of(tensors_read(a_, part), [&](TensorId t) { return uses_.definition(t) != nullptr; });
     });
     return parts;
   }
@@ -208,7 +209,7 @@ class Finder {
     size_t walked = 0, computed = 0;
     for (Id id : reachable(a_, test))
       if (a_[id].op == Op::any) walked = std::max(walked, reduce_axes(a_[id]).size() + a_[id].axes_count);
-    for (TensorId t : tensors_read(a_, test)) computed += direction_.definition_of(t) != nullptr;
+    for (TensorId t : tensors_read(a_, test)) computed += uses_.definition(t) != nullptr;
     return {walked, computed};
   }
 
@@ -257,6 +258,7 @@ class Finder {
   }
 
   const Program& direction_;
+  const Uses uses_{direction_};
   Program exact_, first_;
   Arena& a_;
   Checks checks_;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "expr/core/uses.h"
 #include "expr/index/size_limits.h"
 #include "fusion/library/library_plan.h"
 #include "fusion/plan/chunked_variance.h"
@@ -183,8 +184,7 @@ class Explainer {
       std::string sweep_name = k.epilogue ? k.name + "_finish" : k.name;
       ExplainedKernel sweep{sweep_name, {}, k.bytes_moved, k.bytes_unavoidable, k.flops, k.epilogue, k.reason, k.key, k.choice,
                             made.calls[i] ? to_text(*made.calls[i]) : ""};
-      for (const Member& m : k.members)
-        sweep.computes.push_back(program.tensors[program.forward.definitions[m.definition].target()].name);
+      for (const Member& m : k.members) sweep.computes.push_back(program.tensors[program.forward.definitions[m.definition].target()].name);
       auto add = [&] {
         if (k.horizontal) return d.kernels[after].join(sweep);
         after = d.kernels.size();
@@ -208,19 +208,22 @@ class Explainer {
   std::vector<ExplainedCheck> checks_of(const Program& program) const {
     std::vector<ExplainedCheck> list;
     const runtime::Checks checks = runtime::run_time_checks(program);
+    if (checks.checks.empty()) return list;
+    const Program& p = checks.first();
+    const Uses uses(p);
     for (const runtime::DataCheck& c : checks.checks) {
-      const Program& p = checks.first();
       ExplainedCheck& made = list.emplace_back();
       made.checked = c.checked;
       made.definition = program.tensors[program.forward.definitions[c.definition].target()].name;
       std::vector<TensorId> open = {c.fails};
       std::set<TensorId> met;
       while (!open.empty()) {
-        const Definition* d = p.definition_of(open.back());
+        const Definition* d = uses.definition(open.back());
         open.pop_back();
         for (TensorId t : tensors_read(*p.arena, d->body)) {
           if (!met.insert(t).second) continue;
-          if (p.definition_of(t)) open.push_back(t);
+          if (uses.definition(t))
+            open.push_back(t);
           else {
             made.reads.push_back(p.tensors[t].name);
             made.bytes += bytes_of(p, t, e_.sizes);

@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <ranges>
+
+#include "expr/core/uses.h"
 #include "expr/index/dims.h"
 
 namespace xhat {
@@ -265,6 +268,30 @@ TEST(ElaborateGradientTest, CustomGradientsAndBackwardBlocks) {
   EXPECT_EQ(q.backward.definitions.size(), 1u);
 }
 
+TEST(Uses, KnowsDefinitionsAndReaders) {
+  Program p = parse_op(
+      "op g(a: f32[N], b: f32[N]) -> (c) { c[i] = a[i] + b[i] }\n"
+      "op f(x: f32[N], u: f32[N]) -> (y) {\n y = g(x, x)\n z[i] = x[i] }\n"
+      "backward (dy: f32[N]) -> (grad_x) { t[i] = y[i]*y[i]\n grad_x[i] = t[i]*dy[i] }");
+  const Uses uses(p);
+  auto names = [&](auto&& definitions) {
+    std::string text;
+    for (const Definition& d : definitions) text += p.tensor(d.target()).name + " ";
+    return text;
+  };
+  auto readers = [&](const char* tensor) {
+    return names(uses.readers(*p.find(tensor)) | std::views::transform([](const Definition* d) { return *d; }));
+  };
+  EXPECT_EQ(names(p.definitions()), "y z t grad_x ");
+  EXPECT_EQ(names(p.definitions() | std::views::reverse), "grad_x t z y ");
+  EXPECT_EQ(p.definitions().size(), 4u);
+  EXPECT_EQ(uses.definition(*p.find("t")), &p.backward.definitions[0]);
+  EXPECT_EQ(uses.definition(*p.find("x")), nullptr);
+  EXPECT_EQ(readers("x"), "y z ");  // the call reads it twice
+  EXPECT_EQ(readers("y"), "t ");
+  EXPECT_EQ(readers("u"), "");
+}
+
 TEST(ElaborateTest, LongChainsTakeNoRecursion) {
   std::string sum = "x[i]", choose;
   for (int i = 0; i < 100000; ++i) sum += i % 2 ? " + x[i]" : " - 2";
@@ -286,16 +313,14 @@ TEST(ElaborateTest, VerifyCitesTheInvariant) {
     }
     return std::string("fine");
   };
-  EXPECT_EQ(broken([](Program& p) { std::swap(p.forward.definitions[0], p.forward.definitions[1]); }),
-            "xhat bug: invariant 5");
+  EXPECT_EQ(broken([](Program& p) { std::swap(p.forward.definitions[0], p.forward.definitions[1]); }), "xhat bug: invariant 5");
   EXPECT_EQ(broken([](Program& p) {
               p.backward.definitions = {p.forward.definitions[0]};
               p.forward.definitions.erase(p.forward.definitions.begin());
             }),
             "xhat bug: invariant 6");
   EXPECT_EQ(broken([](Program& p) { p.forward.definitions[0].axes.clear(); }), "xhat bug: invariant 9");
-  EXPECT_EQ(broken([](Program& p) { p.forward.definitions[1].body = p.arena->axis("i"); }),
-            "xhat bug: invariant 9");
+  EXPECT_EQ(broken([](Program& p) { p.forward.definitions[1].body = p.arena->axis("i"); }), "xhat bug: invariant 9");
   EXPECT_EQ(broken([](Program& p) { p.tensors[1].name = "x"; }), "xhat bug: invariant 7");
   EXPECT_EQ(broken([](Program& p) { p.tensors[0].name = "k"; }), "xhat bug: invariant 7");
   EXPECT_EQ(broken([](Program& p) { p.dims.clear(); }), "xhat bug: invariant 10");
@@ -304,8 +329,7 @@ TEST(ElaborateTest, VerifyCitesTheInvariant) {
               p.forward.definitions[0].body = p.arena->read(0, DType::f32, {{k}});
             }),
             "xhat bug: invariant 3");
-  EXPECT_EQ(broken([](Program& p) { p.forward.definitions[0].body = p.arena->read(0, DType::f32, {}); }),
-            "xhat bug: invariant 4");
+  EXPECT_EQ(broken([](Program& p) { p.forward.definitions[0].body = p.arena->read(0, DType::f32, {}); }), "xhat bug: invariant 4");
   EXPECT_EQ(broken([](Program& p) { p.outputs.push_back(p.add_tensor("w", DType::f32, {})); }),
             "xhat bug: invariant 8");
 }
