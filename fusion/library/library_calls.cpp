@@ -47,7 +47,7 @@ std::optional<LibraryRead> read_of(const Arena& a, Id factor, DType sum) {
   auto indices = read_indices(n);
   for (Id i : indices)
     for (Id x : reachable(a, i))
-      if (is_read(a[x].op)) return std::nullopt;  // data decide where
+      if (is_read(a[x].op)) return std::nullopt;  // a place that data decide
   return LibraryRead{n.symbol, n.type, {indices.begin(), indices.end()}, n.op == Op::read_or};
 }
 
@@ -74,7 +74,7 @@ namespace {
 
 enum Side : size_t { kA, kB, kC };
 
-// Points along one axis or several that lie behind each other in all three tensors.
+// Points along one axis, or along several that are contiguous in all three tensors.
 struct Line {
   int64_t extent;
   std::array<int64_t, 3> steps;
@@ -96,7 +96,7 @@ void collapse(std::vector<Line>& lines) {
   }
 }
 
-// A matrix as a library takes it: neighbours along one of its two axes, and rows or columns that do not overlap.
+// Can a library take this matrix? One of its two axes must have step 1, and rows or columns must not overlap.
 bool is_matrix(int64_t down, int64_t down_step, int64_t across, int64_t across_step) {
   auto lies = [](int64_t inner, int64_t inner_step, int64_t outer, int64_t outer_step) {
     return (inner == 1 || inner_step == 1) && (outer == 1 || outer_step >= inner);
@@ -104,7 +104,7 @@ bool is_matrix(int64_t down, int64_t down_step, int64_t across, int64_t across_s
   return lies(across, across_step, down, down_step) || lies(down, down_step, across, across_step);
 }
 
-// The places read as a linear function of the axes, elements from the first; none if they are not.
+// The places that a read visits, in elements from the first, as a linear function of the axes; none if they are not linear.
 struct Places {
   int64_t offset = 0;
   std::map<Id, int64_t> steps;
@@ -181,7 +181,7 @@ std::optional<MatrixProduct> product_of(const Program& p, TensorId target, const
       }
       const bool in_a = l.steps[kA] > 0, in_b = l.steps[kB] > 0, left = list == &s.left;
       if (l.extent > 1 && !in_a && !in_b) return std::nullopt;
-      if (l.extent > 1 && !left && in_a != in_b) return std::nullopt;  // a sum of one of them alone
+      if (l.extent > 1 && !left && in_a != in_b) return std::nullopt;  // the axis sums one operand alone
       (!left ? terms : in_a && in_b ? batch : in_a ? rows : columns).push_back(l);
     }
   for (auto* lines : {&rows, &columns, &terms, &batch}) collapse(*lines);
@@ -198,13 +198,13 @@ std::optional<MatrixProduct> product_of(const Program& p, TensorId target, const
       if (!is_matrix(i.extent, i.steps[kA], k.extent, k.steps[kA]) || !is_matrix(k.extent, k.steps[kB], j.extent, j.steps[kB]) ||
           !is_matrix(i.extent, i.steps[kC], j.extent, j.steps[kC]))
         continue;
-      // Further rows and columns are a batch that reads the other operand again.
+      // Further axes of rows or columns become axes of the batch, along which the other operand has step 0.
       std::vector<Line> others = batch;
       for (size_t x = 0; x < rows.size(); ++x)
         if (x != r) others.push_back(rows[x]);
       for (size_t x = 0; x < columns.size(); ++x)
         if (x != c) others.push_back(columns[x]);
-      std::ranges::stable_sort(others, {}, &Line::extent);  // the longest last: one call for all of it
+      std::ranges::stable_sort(others, {}, &Line::extent);  // the longest last: one call does all of its points
       MatrixProduct m;
       m.rows = i.extent;
       m.columns = j.extent;

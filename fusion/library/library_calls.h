@@ -5,10 +5,10 @@
 //   grad_x[n,c,h] = sum(k, i in h/2..(h+1)/2+1: dy[n,k,i] * w[k,c,h-2*i+1])        the same one, by its data
 //   grad_w[k,c,r] = sum(n,i: dy[n,k,i] * x[n,c,2*i+r-1 else 0])                    and by its filter
 //
-// For the planner two axes make a sum a product (Shape::product). A library needs more: all elements must lie where strides say. For axes
-// that share an index (i and r in 2*i+r-1) the places of the three tensors that belong together are listed and compared with those of each
-// convolution, so every way of writing one is found. Sizes are numbers here. Operands must be tensors: library_operands.h materializes
-// operands that are expressions.
+// The planner calls a sum a product by two of its axes (Shape::product). A library also needs all elements at places that strides give.
+// For axes that share an index (i and r in 2*i+r-1), the triples of places that meet are listed and compared with those of each
+// convolution, so a convolution is found however it is written. Sizes are numbers here. Operands must be tensors: library_operands.h
+// materializes operands that are expressions.
 #pragma once
 #include <array>
 #include <optional>
@@ -19,24 +19,24 @@
 
 namespace xhat {
 
-// A body as factors, and how a product could be made of them.
+// A body as a number times factors.
 struct Factors {
   double alpha = 1;
-  std::vector<Id> factors;  // that are no numbers
+  std::vector<Id> factors;  // all that are not numbers
 };
 Factors factors_of(const Arena& a, Id body);
 
-// What a library does for it; none: it has no function for that.
+// The library call that computes this definition; none: no function does.
 std::optional<LibraryCall> library_call(const Program& p, const Definition& d, const DimValues& sizes);
 
 namespace fusion {
 
-// One of the two things read, its indices as numbers can be put in.
+// One of the two reads; its indices take axis values as numbers.
 struct LibraryRead {
   TensorId tensor;
   DType type;
   std::vector<Id> indices;
-  bool may_miss;  // 0 outside
+  bool may_miss;  // the read is 0 outside of its tensor
 };
 
 // A sum of products of two reads, taken apart.
@@ -49,7 +49,7 @@ struct TwoReads {
 std::optional<TwoReads> two_reads(const Program& p, const Definition& d);
 std::optional<Convolution> convolution_of(const Program& p, TensorId target, const TwoReads& s, const DimValues& sizes);
 std::optional<MatrixProduct> product_of(const Program& p, TensorId target, const TwoReads& s, const DimValues& sizes);
-std::vector<int64_t> steps_of(const std::vector<int64_t>& shape);  // of a tensor without gaps
+std::vector<int64_t> steps_of(const std::vector<int64_t>& shape);  // row-major steps of a tensor without gaps, in elements
 
 }  // namespace fusion
 }  // namespace xhat

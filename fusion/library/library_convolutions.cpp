@@ -1,8 +1,8 @@
 // Convolutions among sums of products of two reads.
 //
-// Axes fall apart into groups that share an index, a range or a condition. An axis by itself is an image, a channel, a filter or a
-// group of them, by which of the three tensors it is an index of. Others are a dimension in space: there the sum says which places of
-// the three tensors go together,
+// Axes that share an index, a range or a condition form groups. An axis alone in its group is an image, channel, filter or convolution
+// group, by the tensors that it indexes. Other groups are a dimension in space: there the sum says which places of the three tensors
+// meet,
 //     { (h, r, i) : 2*i + r - 1 == h }                     of x[h] * w[r] -> y[i]
 // a finite set, since sizes are numbers. It is compared with those of strides, dilations and paddings.
 #include <algorithm>
@@ -14,14 +14,14 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr int64_t kMaxPoints = 1 << 16;  // of one dimension in space; a few milliseconds
-constexpr int64_t kMaxStride = 8;        // and dilation
+constexpr int64_t kMaxPoints = 1 << 16;  // points of one dimension in space; listing so many takes a few milliseconds
+constexpr int64_t kMaxStride = 8;        // largest stride and dilation that are tried
 constexpr size_t kMaxSpace = 3;
 
-using Place = std::array<int64_t, 3>;  // in a, b and c
-using RoleOrder = std::array<size_t, 3>;    // which of these is the input, the filter, the output
+using Place = std::array<int64_t, 3>;  // a place in each of a, b and c
+using RoleOrder = std::array<size_t, 3>;    // which of a, b, c is the input, the filter, the output
 
-// Tensors and indices, the result's among them.
+// The three tensors and their indices, the result's included.
 struct Three {
   std::array<TensorId, 3> tensors;
   std::array<DType, 3> types;
@@ -31,9 +31,9 @@ struct Three {
 };
 
 struct Group {
-  std::vector<AxisRange> axes;  // left ones first, in order of nesting
+  std::vector<AxisRange> axes;  // the left axes first, in order of nesting
   std::vector<Id> conditions;
-  std::array<int, 3> dimension = {-1, -1, -1};  // of each tensor
+  std::array<int, 3> dimension = {-1, -1, -1};  // per tensor: its dimension, or -1
 };
 
 class Reader {
@@ -74,7 +74,7 @@ class Reader {
       return n;
     };
     std::ranges::stable_sort(roles, {}, filter);
-    std::optional<Convolution> flipped;  // some libraries lack fast code for these
+    std::optional<Convolution> flipped;  // used only if nothing else matches: some libraries lack fast code for flipped filters
     for (const RoleOrder& r : roles) {
       auto c = as(r, space, places, plain);
       if (c && !c->space[0].flipped) return c;
@@ -130,7 +130,7 @@ class Reader {
     for (const auto& indices : t_.indices)
       for (Id i : indices)
         if (!join(i, std::nullopt)) return false;
-    std::map<size_t, size_t> group_of;  // by root
+    std::map<size_t, size_t> group_of;  // root of the union -> number of the group
     for (size_t i = 0; i < axes.size(); ++i) {
       auto [it, fresh] = group_of.emplace(find(i), groups_.size());
       if (fresh) groups_.emplace_back();
@@ -147,7 +147,7 @@ class Reader {
     for (size_t side = 0; side < 3; ++side)
       for (size_t i = 0; i < t_.indices[side].size(); ++i) {
         Group* g = group(t_.indices[side][i]);
-        // A constant place must be all that there is.
+        // A constant place must be the dimension's only one.
         if (!g && (t_.shapes[side][i] != 1 || !is_constant(a_, t_.indices[side][i], 0))) return false;
         if (!g) continue;
         if (g->dimension[side] >= 0) return false;
@@ -156,7 +156,7 @@ class Reader {
     return true;
   }
 
-  // One axis, the index of whole dimensions.
+  // One axis that indexes whole dimensions.
   bool is_plain(const Group& g) const {
     if (g.axes.size() != 1 || !g.conditions.empty() || !is_constant(a_, g.axes[0].begin, 0)) return false;
     for (size_t side = 0; side < 3; ++side) {
@@ -183,7 +183,7 @@ class Reader {
         for (size_t side = 0; side < 3; ++side) {
           place[side] = evaluate_extent(a_, t_.indices[side][static_cast<size_t>(g.dimension[side])], sizes_, at);
           const bool inside = place[side] >= 0 && place[side] < extent(g, side);
-          if (!inside && t_.may_miss[side]) return;  // a zero
+          if (!inside && t_.may_miss[side]) return;  // the product is 0
           fits = fits && inside;
         }
         places.push_back(place);
@@ -200,11 +200,11 @@ class Reader {
     walk(walk, 0);
     if (!fits) return std::nullopt;
     std::ranges::sort(places);
-    if (std::ranges::adjacent_find(places) != places.end()) return std::nullopt;  // counted twice
+    if (std::ranges::adjacent_find(places) != places.end()) return std::nullopt;  // a triple occurs twice
     return places;
   }
 
-  // Stride, dilation and padding with which exactly these places go together.
+  // The stride, dilation and padding with which exactly these triples meet.
   std::optional<Convolution::Space> space_of(const Group& g, const RoleOrder& role, const std::vector<Place>& places) const {
     Convolution::Space s{extent(g, role[0]), extent(g, role[1]), extent(g, role[2])};
     const int64_t most_stride = s.output > 1 ? kMaxStride : 1, most_dilation = s.filter > 1 ? kMaxStride : 1;
@@ -215,7 +215,7 @@ class Reader {
           auto tap = [&](int64_t r) { return s.flipped ? s.filter - 1 - r : r; };
           const Place& first = places[0];
           s.pad = s.stride * first[role[2]] + s.dilation * tap(first[role[1]]) - first[role[0]];
-          // Libraries pad both ends alike.
+          // Libraries pad both ends equally.
           const int64_t reach = s.input + 2 * s.pad - ((s.filter - 1) * s.dilation + 1);
           if (s.pad < 0 || reach < 0 || s.output != 1 + reach / s.stride) continue;
           size_t inside = 0;
@@ -224,7 +224,7 @@ class Reader {
               const int64_t h = s.stride * o + s.dilation * r - s.pad;
               inside += h >= 0 && h < s.input;
             }
-          // As many as there should be, all different, and each is one: the same set.
+          // The counts are equal, all triples differ, and each belongs to the convolution: so the sets are equal.
           if (inside == places.size() && std::ranges::all_of(places, [&](const Place& x) {
                 return x[role[0]] == s.stride * x[role[2]] + s.dilation * tap(x[role[1]]) - s.pad;
               }))
@@ -233,7 +233,7 @@ class Reader {
     return std::nullopt;
   }
 
-  // Axes of one meaning, as one: extent, and its steps in the three tensors.
+  // Axes of the same role merged into one: its extent, and its steps in the three tensors.
   struct Many {
     int64_t extent = 1;
     std::array<int64_t, 3> steps = {};
@@ -275,7 +275,7 @@ class Reader {
     c.groups = g->extent;
     c.channels = ch->extent;
     c.filters = k->extent;
-    // Groups lie behind each other.
+    // Groups must be contiguous.
     auto step_of = [&](const Many& inner, size_t side) -> std::optional<int64_t> {
       if (g->extent == 1) return inner.steps[side];
       if (inner.extent == 1) return g->steps[side];
@@ -301,7 +301,7 @@ class Reader {
     return filter_is_dense(c) ? std::optional(c) : std::nullopt;
   }
 
-  // Libraries know filters without gaps only: filters, channels, space.
+  // Libraries take only filters without gaps, in the order filters, channels, space.
   static bool filter_is_dense(const Convolution& c) {
     int64_t step = 1;
     for (size_t i = c.space.size(); i-- > 0; step *= c.space[i].filter)
@@ -315,7 +315,7 @@ class Reader {
 }  // namespace
 
 std::optional<Convolution> convolution_of(const Program& p, TensorId target, const TwoReads& s, const DimValues& sizes) {
-  if (s.reads[0].type != p.tensors[target].type) return std::nullopt;  // libraries have no such mixture
+  if (s.reads[0].type != p.tensors[target].type) return std::nullopt;  // libraries do not mix types
   return Reader(p, target, s, sizes).run();
 }
 

@@ -6,8 +6,8 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr size_t kMaxFactors = 5;  // of a sum's body; every way to make two of them is tried
-constexpr int64_t kMaxCalls = 64;  // for one product: a call does one axis of a batch
+constexpr size_t kMaxFactors = 5;  // of a sum's body; every way to split them in two is tried
+constexpr int64_t kMaxCalls = 64;  // calls for one product: one call does one axis of a batch
 
 class Finder {
  public:
@@ -23,7 +23,7 @@ class Finder {
     const Node root = a_[d.body];
     const Factors f = factors_of(a_, reduce_body(root));
     if (f.factors.size() < 2 || f.factors.size() > kMaxFactors) return;
-    // Every way is tried and taken back; the one with the smallest operands is then made.
+    // Every split is tried and undone; then the one with the smallest operands is made.
     std::optional<size_t> best;
     int64_t least = 0;
     const size_t tensors = p_.tensors.size();
@@ -47,9 +47,9 @@ class Finder {
   Arena& a_;
   LibraryCandidates& found_;
   const DimValues& sizes_;
-  std::map<std::pair<Id, std::vector<int64_t>>, Definition> made_;  // by body and shape
+  std::map<std::pair<Id, std::vector<int64_t>>, Definition> made_;  // operands made so far, by body and shape
 
-  // The first factor is one operand's, the others by the bits of `set`.
+  // The first factor belongs to one operand; the bits of `set` say which of the others belong to it too.
   std::optional<LibraryCandidate> candidate(size_t definition, const Factors& f, size_t set) {
     Definition d = p_.forward.definitions[definition];
     const Node root = a_[d.body];
@@ -84,7 +84,7 @@ class Finder {
     return m->rows > 1 && m->columns > 1 && calls <= kMaxCalls;
   }
 
-  // A factor that is no read becomes one of a new tensor, over the indices that all its reads share.
+  // A factor that is no read becomes a read of a new tensor, over the indices that all its reads share.
   bool make_read(Id& side, LibraryCandidate& c) {
     Id inner = side;
     if (a_[inner].op == Op::cast) inner = a_[inner].arg(0);
@@ -98,7 +98,7 @@ class Finder {
       if (a_[id].op == Op::read_or || is_reduction(a_[id].op)) return false;
       if (a_[id].op == Op::read) reads.push_back(id);
     }
-    // The largest tensor says how the new one lies.
+    // The new tensor has the order of dimensions of the largest tensor read.
     std::ranges::stable_sort(reads, std::greater<>(), [&](Id r) { return elements(a_[r].symbol); });
     std::set<Id> axes;
     for (Id r : reads) {
@@ -115,7 +115,7 @@ class Finder {
           continue;
         }
         for (Id x : a_[at[i]].free_axes())
-          if (!axes.insert(x).second) return false;  // two indices of one axis
+          if (!axes.insert(x).second) return false;  // one axis in two indices
         indices.push_back({at[i], extent});
       }
     }

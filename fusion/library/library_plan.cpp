@@ -9,9 +9,9 @@ namespace {
 
 using fusion::LibraryCandidates;
 
-// What a large GPU does in a second. Reasoned, not measured: an H100 has 67 Tflop/s of f32 on ordinary units, on which libraries come
-// to about three quarters and our blocks of registers, without double buffering, to a third. f16 and bf16 run on tensor
-// cores there and on ordinary units here. Convolutions have a third less than products of their size.
+// Rates of a large GPU, per second. Estimated, not measured: an H100 has 67 Tflop/s of f32 on ordinary units. Libraries reach about three
+// quarters of that, our register blocks without double buffering a third. For f16 and bf16 libraries use tensor cores, our kernels do not.
+// Convolutions reach a third less than products of their size.
 struct Rate {
   DType type;
   double ours, products, convolutions;
@@ -24,9 +24,9 @@ constexpr Rate kRates[] = {
 };
 constexpr double kBytesPerSecond = 2.5e12;
 constexpr double kLaunchSeconds = 3e-6;
-constexpr int64_t kLibraryTile = 64;  // rows and columns that a library computes at the least
-constexpr double kClearly = 0.9;      // estimates closer than that say nothing
-constexpr size_t kMaxSingly = 12;    // candidates that are tried one by one
+constexpr int64_t kLibraryTile = 64;  // rows and columns of a library's smallest tile
+constexpr double kClearly = 0.9;      // the library's estimate must be below this share of ours: closer estimates say nothing
+constexpr size_t kMaxSingly = 12;    // more candidates than this are tried only all at once
 
 DType type_of(const LibraryCall& call) {
   const auto* m = std::get_if<MatrixProduct>(&call);
@@ -84,7 +84,7 @@ class Chooser {
     return sum;
   }
 
-  // One sum after the other, while that is clearly faster; and all at once.
+  // Adds one sum after the other while that is clearly faster; and tries all at once.
   LibraryPlan cheapest() const {
     const size_t n = candidates_.all.size();
     std::vector<bool> chosen(n, false);
@@ -119,7 +119,7 @@ LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const 
     made.calls.resize(made.plan.kernels.size());
     return made;
   };
-  // The classic policy's groups are of the program as it is.
+  // The groups of the classic policy refer to the program without materialized operands.
   if (libraries.use == LibraryUse::off || fusion.policy == FusePolicy::relay) return as_it_is();
   LibraryCandidates candidates = fusion::library_candidates(p, sizes);
   if (libraries.takes) std::erase_if(candidates.all, [&](const auto& c) { return !libraries.takes(c.call); });

@@ -1,8 +1,7 @@
-// The kernels of a direction, of which a library computes some.
+// Plans a direction whose sums a library may compute.
 //
-// A sum that a library computes is a kernel of its own, so what could be fused with it moves memory instead: that pays where there is
-// much arithmetic for each byte. Which sums go there is a choice by cost. Both ways are planned and priced; figures of a large GPU
-// (library_plan.cpp) are reasoned, not measured.
+// A library's sum is a kernel of its own, so fusion with it is lost, and values around it go through memory. It pays if there is much
+// arithmetic per byte. Plans with and without the call are priced; the rates of a large GPU (library_plan.cpp) are estimated, not measured.
 #pragma once
 #include <functional>
 
@@ -11,21 +10,21 @@
 
 namespace xhat {
 
-// off: our kernels only. automatic: where that is estimated to be faster. on: wherever a library has a function.
+// off: our kernels only. automatic: the library where it is estimated to be faster. on: the library wherever it has a function.
 enum class LibraryUse : uint8_t { off, automatic, on };
 
 struct LibraryOptions {
   LibraryUse use = LibraryUse::automatic;
-  std::function<bool(const LibraryCall&)> takes = {};  // is there a library, and does it do this; null: everything
+  std::function<bool(const LibraryCall&)> takes = {};  // can the installed library do this call? null: it can do all
 };
 
 struct LibraryPlan {
-  Program program;  // with definitions for what products multiply, if that was no tensor
+  Program program;  // with definitions of operands that were expressions
   KernelPlan plan;
-  std::vector<std::optional<LibraryCall>> calls;  // by kernel: what a library does in its place
+  std::vector<std::optional<LibraryCall>> calls;  // per kernel: the call that replaces it, if any
 };
 
-// Deterministic. With use off, or no sum that a library knows: the program as it is, and plan_kernels' plan.
+// Deterministic. With use off, or without a sum that a library can compute: the program unchanged, and the plan of plan_kernels.
 LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryOptions& libraries);
 
 }  // namespace xhat

@@ -13,7 +13,7 @@ OpKind op_kind(const DataflowGraph& g, const DataflowOp& op) {
     case Form::parameter:
     case Form::stop:
     case Form::control: return OpKind::opaque;
-    // A number goes inside the kernel; a tensor of constants is an argument like any other.
+    // A scalar constant goes inside the kernel; a tensor of constants is an argument like any other.
     case Form::constant: return op.shape.empty() ? OpKind::elemwise : OpKind::opaque;
     case Form::call: return op.kind;
     case Form::tuple: return OpKind::tuple;
@@ -25,7 +25,7 @@ OpKind op_kind(const DataflowGraph& g, const DataflowOp& op) {
   return tensors ? OpKind::injective : OpKind::opaque;
 }
 
-// Of the edge from an argument to an op of that kind; none: the argument is used from outside.
+// The kind of the edge from an argument to an op of kind `kind`; none: the argument becomes external.
 std::optional<OpKind> edge_kind(const DataflowOp& arg, const DataflowOp& op, OpKind kind) {
   switch (op.form) {
     case Form::parameter:
@@ -39,7 +39,7 @@ std::optional<OpKind> edge_kind(const DataflowOp& arg, const DataflowOp& op, OpK
   return kind == OpKind::broadcast && arg.shape == op.shape ? OpKind::elemwise : kind;
 }
 
-// Ops in post-DFS order: parameters, then what each result needs, arguments first.
+// Ops in post-DFS order: parameters first, then the ops that each result needs, arguments before users.
 std::vector<size_t> numbered(const DataflowGraph& g) {
   std::vector<size_t> order;
   std::vector<char> seen(g.ops.size(), 0);

@@ -1,13 +1,13 @@
-// The graph that classic graph compilers fuse: whole-tensor ops with a kind each, numbered so that every op stands behind
-// its arguments, with edges from an op to those that use it.
+// The graph that classic graph compilers fuse: whole-tensor ops with a kind each, numbered so that arguments precede their users, with
+// edges from an op to its users.
 //
 //     a = exp(x); y = a + b     =>     0 x opaque, external: 2:elemwise
 //                                      1 b opaque, external: 3:elemwise
 //                                      2 a elemwise: 3:elemwise
 //                                      3 y elemwise, external:
 //
-// An edge has the kind of the op it leads to, but a broadcast of what has the result's shape already is elementwise.
-// External is what is also used from where fusion cannot reach: parameters, results, what a branch or a reference holds.
+// An edge has the kind of the op it leads to; a broadcast of an argument that already has the result's shape is elementwise. An external
+// node is also used where fusion cannot reach: parameters, results, values that a branch or a reference holds.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,7 +22,7 @@ enum class OpKind : uint8_t {
   broadcast = 1,    // places in order, some axes left out
   injective = 2,    // one place per argument, anywhere: transpose, reshape, take, concat
   comm_reduce = 3,  // a sum, a maximum, ... of one place per step
-  out_fusable = 4,  // a product, a convolution, a pooling: what is elementwise can follow in the same kernel
+  out_fusable = 4,  // a product, a convolution, a pooling: elementwise ops can follow in the same kernel
   tuple = 7,
   opaque = 8
 };
@@ -35,14 +35,14 @@ struct DataflowOp {
     call,
     tuple,
     tuple_get,  // one field of its argument
-    stop,       // a mark that nothing is fused across; computes nothing
+    stop,       // a mark that no fusion crosses; computes nothing
     control     // a branch, a binding, a reference: its arguments are used from outside
   };
   std::string name;
   Form form = Form::call;
   OpKind kind = OpKind::opaque;    // of a call
   std::vector<size_t> args = {};   // positions in DataflowGraph::ops, smaller than its own
-  std::vector<std::string> shape = {};  // extents as text; "?": known only when it runs
+  std::vector<std::string> shape = {};  // extents as text; "?": known only at run time
   bool is_tensor = true;           // false: a reference, a function
   bool only_reshapes = false;
 };
@@ -65,7 +65,7 @@ struct ForwardNode {
   std::vector<ForwardEdge> users;  // ascending
 };
 
-// Nodes in post-DFS order from the results, all parameters first; what no result needs is left out.
+// Nodes in post-DFS order from the results, all parameters first. Ops that no result needs are left out.
 struct ForwardGraph {
   const DataflowGraph* ops = nullptr;  // must outlive it
   std::vector<ForwardNode> nodes;

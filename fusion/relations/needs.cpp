@@ -7,7 +7,7 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr int64_t kTileSides[] = {8, 32, 128};  // of the tiles that are looked at, beside single elements and whole rows
+constexpr int64_t kTileSides[] = {8, 32, 128};  // elements per side of the reported tiles, beside single elements and whole rows
 
 class Text {
  public:
@@ -39,7 +39,7 @@ class Text {
     return std::ranges::any_of(axes, [&](const AxisRange& r) { return std::ranges::find(free, r.axis) != free.end(); });
   }
 
-  // What a read with `else` adds: its index is inside of the tensor.
+  // Does the condition only say that the index is inside the tensor? A read with `else` adds such conditions.
   bool says_inside(Id condition) const {
     const Node& n = a_[condition];
     for (size_t i = 0; i < r_.indices.size(); ++i) {
@@ -52,7 +52,8 @@ class Text {
 
   std::string named(Id e) { return print(p_, substitute(a_, e, names_)); }
 
-  // The first and the last place while the variables run over their ranges, inner ones first. Whole where it is no straight line.
+  // "first:end:step" of the places visited while the variables run over their ranges, inner variables first. The whole dimension if the index
+  // is not linear in a variable.
   std::string index(Id at, Id extent) {
     const std::string whole = "0:" + print(p_, extent);
     if (uses(at, r_.runtime)) return "?";
@@ -75,7 +76,7 @@ class Text {
     return variables == 1 && step > 1 ? text + ":" + std::to_string(step) : text;
   }
 
-  // What a step of the axis adds, if that is the same everywhere.
+  // The increase of e per step of the axis, if it is constant.
   std::optional<int64_t> slope(Id e, Id axis) {
     auto free = a_[e].free_axes();
     if (std::ranges::find(free, axis) == free.end()) return 0;
@@ -98,7 +99,7 @@ std::string element_text(const Program& p, const Definition& d) {
   return p.tensors[d.target()].name + (axes.empty() ? "" : "[" + axes + "]");
 }
 
-// Single elements, rows, planes, ..., the whole; squares. As far as they differ.
+// Tiles to report, without duplicates: single elements, rows, planes, ..., the whole tensor; squares.
 std::vector<std::vector<int64_t>> tiles_of(const std::vector<int64_t>& extents) {
   std::vector<std::vector<int64_t>> tiles;
   auto add = [&](const std::vector<int64_t>& tile) {

@@ -1,4 +1,4 @@
-// The kind of an op, read off its relations.
+// The kind of an op, from its relations.
 #include <algorithm>
 #include <ranges>
 #include <set>
@@ -12,7 +12,7 @@
 namespace xhat::fusion {
 namespace {
 
-// The number of the axis in `axes` that the index is, if it runs over the whole dimension.
+// If the index is one of `axes` and runs over the whole dimension: the number of that axis.
 std::optional<size_t> whole_axis(Arena& a, const std::vector<AxisRange>& axes, Id index, Id extent) {
   for (size_t i = 0; i < axes.size(); ++i)
     if (axes[i].axis == index && is_constant(a, axes[i].begin, 0) &&
@@ -21,8 +21,8 @@ std::optional<size_t> whole_axis(Arena& a, const std::vector<AxisRange>& axes, I
   return std::nullopt;
 }
 
-// Per dimension of the input, the axis it is read along (of left and reduced ones, numbered through). Dimensions of extent
-// 1 are left out. None: some index is no axis, or runs over a part.
+// Per dimension of the input the number of the axis that indexes it: left axes first, then reduced ones. Dimensions of extent 1 are left
+// out. None if an index is not an axis, or covers a part of the dimension.
 std::optional<std::vector<size_t>> places(Arena& a, const Relation& r, const Tensor& input) {
   std::vector<AxisRange> axes = r.axes;
   axes.insert(axes.end(), r.ranges.begin(), r.ranges.end());
@@ -51,10 +51,9 @@ bool is_product_of_reads(const Arena& a, Id body) {
   return n.op == Op::mul && is_read(a[under_casts(n.arg(0))].op) && is_read(a[under_casts(n.arg(1))].op);
 }
 
-// comm_reduce where something is read that has an element for every step of every result, and all else is read in line
-// with it: an elementwise op, then a reduction. No such tensor: elements serve several results, as in a product of
-// matrices; places that are no axes: windows. A product with a vector is one of matrices too, though the matrix is such a
-// tensor.
+// comm_reduce if one tensor has an element for every step of every result, and all other reads are aligned with it: an elementwise op, then a
+// reduction. If there is no such tensor, elements are reused, as in a matrix product; if indices are not axes, the op is a window. Both are
+// out_fusable. So is a product of a matrix with a vector, although the matrix is such a tensor.
 OpKind kind_of_reduction(Arena& a, const Definition& d, const std::vector<Relation>& relations,
                          const std::vector<Tensor>& tensors) {
   bool covered = relations.empty(), reused = false;
@@ -112,7 +111,7 @@ class Builder {
     return g_.ops.size() - 1;
   }
 
-  // The definition's op, behind those of what it reads.
+  // Adds the definition's op, after the ops that it reads.
   void emit(const Definition& d) {
     if (op_of_[d.target()] != SIZE_MAX) return;
     const size_t n = node_of_[d.target()];

@@ -14,10 +14,10 @@
 namespace xhat::fusion {
 namespace {
 
-// A read that is reached in more different ways than this counts as needed under no condition.
+// A read that is reached on more paths than this counts as needed unconditionally.
 constexpr size_t kMaxContexts = 16;
 
-// What stands around a node of a body.
+// The reductions and conditions around a node of a body.
 struct Context {
   std::vector<AxisRange> ranges;  // of reductions
   std::vector<Id> conditions;
@@ -41,7 +41,7 @@ Context with(Context c, const std::vector<Id>& conditions) {
   return c;
 }
 
-// The same relation with variables of its own names, so that it can stand inside another.
+// The same relation with fresh names for its variables, so that it can be composed with another.
 Relation renamed(Arena& a, const Relation& r, const std::string& prefix) {
   Replacements to;
   size_t n = 0;
@@ -64,14 +64,14 @@ std::vector<AxisRange> all_axes_of(const Relation& r) {
   return all;
 }
 
-// Does the node pass on its operand's arithmetic, so that a number that data decide stands below it as a term of its own?
+// Is the node linear in its operands, so that a number that data decide can be a term of its own below it?
 bool is_linear_step(const Arena& a, const Node& n) {
   if (n.op == Op::add || n.op == Op::sub || n.op == Op::neg) return true;
   if (n.op == Op::mul) return a[n.arg(0)].op == Op::constant || a[n.arg(1)].op == Op::constant;
   return n.op == Op::cast && is_integer(a[n.arg(0)].type) && is_linear_step(a, a[n.arg(0)]);
 }
 
-// Brings relations into the form in which equal ones are equal: names d, s, rt, simple indices.
+// The canonical form of relations: names d, s, rt, simplified indices. Equal maps have equal canonical forms.
 class Canonical {
  public:
   Canonical(const Program& p, Relation r) : p_(p), a_(*p.arena), r_(std::move(r)) {}
@@ -79,8 +79,7 @@ class Canonical {
   Relation run() {
     for (size_t i = 0; i < r_.indices.size(); ++i) r_.indices[i] = without_data(r_.indices[i], p_.tensors[r_.input].shape[i]);
     simplify();
-    // Range variables by the place where the indices first name them, but never before one that their range depends on.
-    // Those that nothing names any more go.
+    // Range variables are ordered by their first use in the indices, but after variables that their range depends on. Unused ones are dropped.
     auto place = [&](const AxisRange& range) {
       for (size_t i = 0; i < r_.indices.size(); ++i)
         if (std::ranges::count(a_[r_.indices[i]].free_axes(), range.axis)) return i;
@@ -106,7 +105,7 @@ class Canonical {
     rename(r_.runtime, "rt", to);
     for (Id& c : r_.conditions) c = substitute(a_, c, to);
     for (Id& i : r_.indices) i = substitute(a_, i, to);
-    simplify();  // the order of terms goes by names
+    simplify();  // again, because the order of terms depends on names
     std::ranges::sort(r_.conditions);
     return std::move(r_);
   }
@@ -131,7 +130,7 @@ class Canonical {
     }
   }
 
-  // Terms that data decide become run-time variables; what is known of their bounds is their range.
+  // Terms that data decide become run-time variables, whose range is given by the known bounds.
   Id without_data(Id index, Id extent) {
     if (tensors_read(a_, index).empty()) return index;
     const Node n = a_[index];
@@ -151,7 +150,7 @@ class Canonical {
       AxisRange range{it->second, a_.integer(INT32_MIN), a_.integer(int64_t{INT32_MAX} + 1)};
       auto bound = [&](size_t i) { return a_.to(DType::i64, inner.arg(i)); };
       if (inner.op == Op::clamp) range = {it->second, bound(1), a_.add(bound(2), a_.integer(1))};
-      else if (extent != kNone) range = {it->second, a_.integer(0), extent};  // it is the whole index, and inside
+      else if (extent != kNone) range = {it->second, a_.integer(0), extent};  // the variable is the whole index, which is inside the tensor
       r_.runtime.push_back(range);
     }
     return a_.to(n.type, it->second);
@@ -163,7 +162,7 @@ class Canonical {
   std::map<Id, Id> known_;
 };
 
-// Those that hold in the relation's conditions, sizes put in.
+// The set of index values under the relation's conditions, at these sizes.
 ElementSet element_set(const Program& p, const Relation& r, const DimValues& sizes, std::vector<Id> indices) {
   Arena& a = *p.arena;
   Replacements dims;
@@ -246,10 +245,10 @@ std::vector<Relation> direct_relations(const Program& p, const Definition& d) {
 
 namespace {
 
-// Of the output by every tensor that it depends on; through `stop`, where that is defined, nothing is composed.
+// The relations from the output to every tensor that it depends on. They are not composed through `stop`, if it is defined.
 std::map<TensorId, std::vector<Relation>> composed(const Program& p, TensorId output, TensorId stop) {
   Arena& a = *p.arena;
-  // From the output down: what has been found to be needed of each tensor, by whoever needs it.
+  // Filled from the output towards the inputs: all relations found to each tensor.
   std::map<TensorId, std::vector<Relation>> needs;
   auto add = [&](const Relation& r) {
     auto& known = needs[r.input];
@@ -324,7 +323,7 @@ std::optional<double> recompute_factor(const Program& p, TensorId consumer, Tens
                                        std::span<const int64_t> tile, const DimValues& sizes) {
   const std::vector<Relation> all = relations(p, consumer, producer);
   const std::vector<int64_t> extents = shape_of(p, consumer, sizes);
-  // All tiles but those at the edges need as much as the one in the middle.
+  // Except at the edges, every tile needs as many elements as the middle one.
   Box middle, whole;
   double tiles = 1;
   for (size_t i = 0; i < extents.size(); ++i) {
@@ -347,7 +346,7 @@ std::vector<std::optional<Alignment>> alignment(const Program& p, const Relation
       if (std::ranges::count(a[index].free_axes(), r.axes[i].axis)) axes.push_back(i);
     found.emplace_back();
     if (axes.size() != 1) continue;
-    // The stride: what a step adds wherever it is taken. The window: what is left when that is taken off.
+    // The stride is the constant increase per step of the axis. The window is the extent of the rest, index - stride * axis.
     const Id axis = r.axes[axes[0]].axis;
     const std::vector<AxisRange> all = all_axes_of(r);
     const Id step = simplified_index(a, a.sub(substitute(a, index, {{axis, a.add(axis, a.integer(1))}}), index), all);
@@ -360,8 +359,8 @@ std::vector<std::optional<Alignment>> alignment(const Program& p, const Relation
 }
 
 std::optional<std::string> fusion_obstacle(const Program& p, std::span<const TensorId> definitions) {
-  // Definitions in order: outside ones that depend on a member hand that on; a member that reads one closes the circle.
-  std::map<TensorId, TensorId> left_through;  // tensor outside -> the member's value it holds
+  // Visits definitions in order. A definition outside of the set that depends on a member is recorded; a member that reads one is an obstacle.
+  std::map<TensorId, TensorId> left_through;  // tensor outside -> the member that it depends on
   for (const Definition& d : p.definitions()) {
     const bool member = std::ranges::find(definitions, d.target()) != definitions.end();
     for (TensorId t : tensors_read(*p.arena, d)) {

@@ -1,14 +1,14 @@
-// Which elements of one tensor an element of another needs, and what follows from it: the one engine behind fusion.
+// Access relations: which elements of one tensor an element of another needs. `explain --relations` and the classic policy ask them.
 //
-// A relation is an index map, from the output's axes d, through range variables s (one input element per value) and
-// run-time variables rt (numbers that data decide), to an element of the input; composed through every definition between.
+// A relation is an index map from the output's axes d to an element of the input. Range variables s stand for several elements, one per value;
+// run-time variables rt for numbers that data decide. Relations are composed through all definitions between output and input.
 //
 //   C[i,j] = sum(k: A[i,k]*B[j,k])        E needs   A (d0, d1)[s0] -> (d0, s0)
 //   E[i,j] = sum(k: C[i,k]*D[j,k])                  B (d0, d1)[s0, s1] -> (s0, s1)      all of it
 //                                                   D (d0, d1)[s0] -> (d1, s0)
 //
-// What to fuse is a choice of cost; what may be fused is not much of a question in a pure program: any set of definitions
-// that no way leaves and enters again. The kind of an op (fusion/relations/forward_graph) is read off its relations, not registered.
+// Cost decides what to fuse. In a pure program any set of definitions may be fused, if no path leaves it and enters it again. The relations of an
+// op give its kind (fusion/relations/forward_graph); there is no registry.
 #pragma once
 #include <map>
 #include <optional>
@@ -32,11 +32,11 @@ struct Relation {
   bool operator==(const Relation&) const = default;
 };
 
-// Of what one definition reads itself, in the order of its reads.
+// The relations of one definition's own reads, in the order of the reads.
 std::vector<Relation> direct_relations(const Program& p, const Definition& d);
-// Through all definitions between, equal ones once, indices simplified. input may be a defined tensor.
+// Composed through all definitions between, without duplicates, indices simplified. `input` may be a defined tensor.
 std::vector<Relation> relations(const Program& p, TensorId output, TensorId input);
-// To every tensor that the output depends on.
+// The relations to every tensor that the output depends on.
 std::map<TensorId, std::vector<Relation>> relations_from(const Program& p, TensorId output);
 
 // "(d0, d1)[s0]{rt0} -> (d0, s0 - rt0)"
@@ -44,7 +44,7 @@ std::string to_text(const Program& p, const Relation& r);
 // The values of each axis and variable under the conditions: "d0 in [0, 3], s0 in [0, 15]". Needs sizes for all dims.
 std::string domain_text(const Program& p, const Relation& r, const DimValues& sizes);
 
-// What a tile of the output, first and last along each axis, needs of the input. None: nothing, or out of reach.
+// The elements of the input that a tile of the output needs; a tile is (first, last) per axis. None: it needs nothing, or isl has no answer.
 struct Footprint {
   Box box;
   int64_t elements;
@@ -52,13 +52,13 @@ struct Footprint {
 std::optional<Footprint> footprint(const Program& p, std::span<const Relation> relations, const Box& tile,
                                    const DimValues& sizes);
 
-// How often each element of a producer is computed when every tile of the consumer, of these extents, computes for itself
-// what it needs of it: 1 for what tiles do not share.
+// How often each element of the producer is computed if every tile of the consumer, of these extents, computes the elements that it needs. 1:
+// tiles share none.
 std::optional<double> recompute_factor(const Program& p, TensorId consumer, TensorId producer,
                                        std::span<const int64_t> tile, const DimValues& sizes);
 
-// Along dimension i of the input the element needed moves with one axis of the output, stride elements a step, within a
-// window: x[2*i + r - 1] with r in 0..3 moves with i by 2 in a window of 3. None: it is needed whole, or moves with two.
+// Per dimension of the input: its index moves with one axis of the output by `stride` elements per step, within a window. x[2*i + r - 1] with r
+// in 0..3 moves with i by 2 in a window of 3. None: the index depends on no axis, on several, or not linearly.
 struct Alignment {
   size_t axis;
   int64_t stride;
@@ -66,23 +66,23 @@ struct Alignment {
 };
 std::vector<std::optional<Alignment>> alignment(const Program& p, const Relation& r, const DimValues& sizes);
 
-// May these definitions be one kernel? None: yes. Else why not: a value leaves the set and comes back into it.
+// Why these definitions cannot be one kernel: a value leaves the set and comes back. None: they can.
 std::optional<std::string> fusion_obstacle(const Program& p, std::span<const TensorId> definitions);
 
-// elemwise: the same place of everything it reads. broadcast: places in order, some axes left out. injective: any one
-// place. comm_reduce: a reduction over a tensor that has an element for every step of every result. out_fusable: any other
-// reduction: products, convolutions, poolings. opaque: calls, sums that data scatter.
+// elemwise: reads the same place of every operand. broadcast: places in order, some axes left out. injective: one place per operand, anywhere.
+// comm_reduce: a reduction over a tensor that has an element for every step of every result. out_fusable: any other
+// reduction: products, convolutions, poolings. opaque: calls, scatters, reductions inside maps.
 OpKind kind_of(const Program& p, const Definition& d);
 
-// The inputs as parameters, then the definitions as ops with such kinds, in order; the outputs as results.
+// The program as a graph: inputs as parameters, definitions in order as ops with their kinds, outputs as results.
 DataflowGraph dataflow(const Program& p);
-// The same where some definitions together are one op, which is opaque. No way may leave such a node and enter it again.
+// The same, with some sets of definitions as one opaque op each. No path may leave such a node and enter it again.
 struct DataflowNode {
   std::string name;
   std::vector<TensorId> members;
 };
 DataflowGraph dataflow(const Program& p, const std::vector<DataflowNode>& nodes);
-// What stands between members of a node belongs to it.
+// A definition between members of a node belongs to the node.
 DataflowNode convex(const Program& p, DataflowNode node);
 
 }  // namespace xhat::fusion

@@ -7,7 +7,7 @@ namespace {
 
 using Tree = std::vector<PostDominator>;
 
-// Climbs from both nodes until they meet; the kinds of the edges climbed go into `kind`.
+// The lowest common ancestor of two nodes of the tree. `kind` becomes the largest kind of the edges climbed.
 std::optional<size_t> common_ancestor(const Tree& tree, std::optional<size_t> a, std::optional<size_t> b,
                                       OpKind& kind) {
   auto climb = [&](std::optional<size_t>& n) {

@@ -1,13 +1,11 @@
-// For every node of a forward graph the nearest node that all ways from it to the results go through: where its value has
-// been used up.
+// The immediate post-dominator of every node of a forward graph: the nearest node that all paths from it to the results go through.
 //
 //     conv ─► a ─┐
 //       │        add      the immediate post-dominator of conv, a and b is add
 //       └───► b ─┘
 //
-// The graph has no cycles and is numbered arguments first, so one sweep backwards does it: a node's parent in the tree is
-// the lowest common ancestor of its users. On the way the sweep keeps the largest kind met between node and parent:
-// of the node's own edges, and of each tree edge that was climbed.
+// The graph is acyclic and arguments have smaller numbers, so one sweep backwards suffices: a node's parent in the tree is the lowest common
+// ancestor of its users. The sweep also records the largest kind between node and parent: of the node's own edges and of each tree edge climbed.
 #pragma once
 #include <optional>
 #include <vector>
@@ -17,7 +15,7 @@
 namespace xhat::fusion {
 
 struct PostDominator {
-  std::optional<size_t> parent;  // none: external, or the ways never meet
+  std::optional<size_t> parent;  // none: external, or the paths never meet
   int depth = 1;                 // of the node in the tree
   OpKind kind = OpKind::opaque;  // the largest between node and parent
 };

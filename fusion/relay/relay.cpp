@@ -15,8 +15,8 @@ namespace {
 using Form = DataflowOp::Form;
 using enum OpKind;
 
-// A node of these kinds joins its post-dominator in this phase, if nothing between them is of a larger kind than these:
-// along the edges, of the groups between, of the group at the end.
+// A node of one of `kinds` joins its post-dominator in this phase, if the kinds of the edges between them, of the groups between, and of
+// the group at the end are at most the three limits.
 struct Rule {
   std::vector<OpKind> kinds;
   int phase;
@@ -60,7 +60,7 @@ class Partitioner {
   }
 
  private:
-  // One per node. Only a root's record is that of the group; the others keep what they were when they were merged.
+  // One per node. Only a root's record describes its group; the other records are as they were at their merge.
   struct Group {
     size_t parent;
     OpKind kind;
@@ -85,7 +85,7 @@ class Partitioner {
     else merge(path, sink);
   }
 
-  // n, then every node on a way from it to its post-dominator sink, without the sink.
+  // n, then every node on a path from it to its post-dominator `sink`, without the sink.
   std::vector<size_t> between(size_t n, size_t sink) {
     ++stamp_;
     std::vector<size_t> path = {n};
@@ -99,8 +99,8 @@ class Partitioner {
     return path;
   }
 
-  // Of the group that would come of it, about: of the nodes on the way it counts their own records, not their groups'.
-  // Kept as it is, or the groups would differ from Relay's.
+  // Approximate size of the merged group: for the nodes on the path it counts their own records, not their groups'. Relay counts like
+  // this, and equal groups are the purpose of this policy.
   size_t count(const std::vector<size_t>& path, size_t sink) {
     size_t nodes = groups_[root(sink)].nodes;
     for (size_t n : path) nodes += groups_[n].nodes;
@@ -125,10 +125,9 @@ class Partitioner {
     }
   }
 
-  // A limit on the parameters of a kernel. An argument whose group has not been counted yet postpones the node until its
-  // user is looked at.
+  // The limit on the parameters of a kernel. If the group of an argument has not been counted yet, the node waits until its user is visited.
 
-  // Buffers of unknown extents come with those extents, and as arguments with their strides.
+  // A buffer of unknown extents has these extents as further parameters, and an argument also its strides.
   static size_t unknown_extents(const DataflowOp& op) {
     return static_cast<size_t>(std::ranges::count(op.shape, "?"));
   }
@@ -157,7 +156,7 @@ class Partitioner {
     return most > limit;
   }
 
-  // What the results leave of the limit; 0: no limit.
+  // The limit less the parameters that the results take; 0: no limit.
   size_t argument_limit(size_t n) const {
     size_t results = 0;
     for (const ForwardEdge& e : graph_.nodes[n].users) {
@@ -227,11 +226,11 @@ class Partitioner {
   std::vector<Group> groups_;
   std::optional<size_t> postpone_to_;
   std::map<size_t, std::vector<size_t>> postponed_;
-  std::vector<size_t> visited_;  // the stamp of the walk that was here last
+  std::vector<size_t> visited_;  // per node: the stamp of the last walk that visited it
   size_t stamp_ = 0;
 };
 
-// A group's parameters: what its members use of others, in the order in which a walk from the root meets it.
+// A group's parameters: nodes of other groups that its members use, in the order of a walk from the root.
 std::vector<size_t> parameters_of(const ForwardGraph& graph, const RelayGroup& g, const RelayOptions& options) {
   std::vector<size_t> found;
   std::unordered_set<size_t> inside(g.members.begin(), g.members.end()), seen;

@@ -18,7 +18,7 @@ using namespace fusion;
 
 namespace {
 
-// Why the value of `root`, which is `kind`, is not used up in its own kernel.
+// The reason why the group of `root`, of kind `kind`, does not continue with the users of root.
 std::string reason(const ForwardGraph& graph, const std::vector<PostDominator>& tree, size_t root, OpKind kind) {
   const std::string& name = graph.op(root).name;
   if (graph.nodes[root].external) return name + " is a result";
@@ -36,7 +36,7 @@ Program with_written_ops(const Program& planned, const Program& written) {
   for (const Definition& d : planned.forward.definitions)
     if (!written.forward.definition_of(d.target())) p.forward.definitions.push_back(d);
   p = lift_reductions(ordered(p));
-  // Lifted once more, reductions that planning has lifted already are there twice: equal ones become one.
+  // Lifting the written definitions makes copies of reductions that planning has lifted already; equal ones become one.
   std::vector<TensorId> maps;
   for (const Definition& d : p.definitions())
     if (!is_reduction((*p.arena)[d.body].op)) maps.push_back(d.target());
@@ -45,8 +45,8 @@ Program with_written_ops(const Program& planned, const Program& written) {
 
 namespace {
 
-// The nodes that the options keep, as far as this program has them. A reduction that was lifted out of a member m is called m_…, and belongs
-// to it if nobody else reads it.
+// The opaque nodes of the options that this program has. A reduction lifted out of a member m is called m_…, and belongs to m's node if
+// nothing else reads it.
 std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options) {
   const Uses uses(p);
   std::map<std::string, DataflowNode> nodes;

@@ -1,10 +1,10 @@
-// How much of a grid axis one tile has.
+// How many elements of a grid axis one tile has.
 #pragma once
 #include <cstdint>
 
 namespace xhat::runtime {
 
-// untiled: every tile has all of it. tiled: some elements, the last tile maybe fewer. point: one element.
+// untiled: all of them. tiled: some; the last tile may have fewer. point: one.
 enum class AxisKind : uint8_t { untiled, tiled, point };
 
 }  // namespace xhat::runtime

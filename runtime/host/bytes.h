@@ -1,4 +1,4 @@
-// Tables as bytes, and back: zigzag varints, texts with their length, doubles as they are.
+// Serializes tables to bytes and back: integers as zigzag varints, texts with their length, doubles as their 8 bytes.
 #pragma once
 #include <cstdint>
 #include <cstring>

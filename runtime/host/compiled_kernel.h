@@ -1,4 +1,4 @@
-// A kernel's machine code, from memory or from disk, and what its arguments are. No Halide in it.
+// A kernel's machine code, from memory or from disk, and a description of its arguments. Does not include Halide.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,14 +18,14 @@ class TileCode {
 
 struct KernelArguments {
   struct Scalar {
-    std::string axis;  // by name: of any spec with the same key
-    bool count;        // how many elements of it the tile has; else its origin
+    std::string axis;  // the axis's name in every spec with this key
+    bool count;        // the argument is the tile's number of elements; else its origin
     bool operator==(const Scalar&) const = default;
   };
   std::vector<Scalar> scalars;     // the first arguments
   std::vector<uint32_t> inputs;    // tensors of the spec, in argument order
   std::vector<uint32_t> results;
-  bool streams = false;            // writes past the cache: end_streaming() after a tile
+  bool streams = false;            // uses non-temporal stores: the caller must call end_streaming() after a tile
   bool operator==(const KernelArguments&) const = default;
 };
 

@@ -6,7 +6,7 @@
 
 namespace xhat {
 
-// avx2 comes with FMA and F16C; avx512 is what Skylake servers and Zen 4 have: F, CD, VL, DQ, BW.
+// avx2 includes FMA and F16C. avx512 is F, CD, VL, DQ and BW, as Skylake servers and Zen 4 have them.
 enum class CpuLevel : uint8_t { sse41, avx2, avx512 };
 constexpr int kCpuLevels = 3;
 inline constexpr std::string_view kCpuLevelNames[kCpuLevels] = {"sse41", "avx2", "avx512"};

@@ -1,4 +1,4 @@
-// Elements as Halide's runtime describes them. Needs HalideRuntime.h alone, not the compiler.
+// Element types as Halide's runtime describes them. Includes HalideRuntime.h only, not the compiler.
 #pragma once
 #include "HalideRuntime.h"
 #include "expr/core/dtype.h"

@@ -36,7 +36,7 @@ T combined(Op op, T a, T b) {
   }
 }
 
-// Elements of narrow types, by their bits.
+// Elements of f16 and bf16, stored as bits.
 struct Half {
   uint16_t bits;
   explicit Half(double v) : bits(f16_bits(v)) {}
@@ -48,7 +48,7 @@ struct BFloat {
   explicit operator double() const { return bf16_value(bits); }
 };
 
-// Sums of floats in double (A): some hundred partial results cost nothing, and the last digits are kept.
+// A: the accumulator's type, double for floats. That costs nothing for some hundred partial results, and keeps their last digits.
 template <class T, class A, class P = T>
 void combine(Op op, const void* partials, int64_t rows, const TensorView& out, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 512;  // elements whose accumulators stay in L1
@@ -86,7 +86,7 @@ void add(const TensorView& target, const TensorView& value) {
     for (int64_t i = 0; i < n; ++i) t[i] = sum(t[i], v[i]);
     return;
   }
-  // value is a temporary of ours, so dense.
+  // value is one of our temporaries, so it is dense.
   for_each_offset(target, [&](int64_t i, int64_t offset) { t[offset] = sum(t[offset], v[i]); });
 }
 

@@ -1,4 +1,4 @@
-// Each block is a mapping of its own, with a closed page at either end:
+// Each block is a mapping of its own, with a protected (closed) page at either end:
 //
 //   | closed | … pattern … | data | room, of the engine's guarded_blocks: pattern | closed |      Edge::back
 //   | closed | data | … pattern … | closed |                                             Edge::front
@@ -21,19 +21,19 @@ constexpr size_t kPage = 4096;
 constexpr uint8_t kPattern = 0xa5;  // around data
 
 struct Guarded {
-  uint8_t* pages = nullptr;  // null: a free place in the list
+  uint8_t* pages = nullptr;  // null: a free entry of the list
   size_t mapped = 0;
   uint8_t* data = nullptr;
   size_t bytes = 0;
   char name[64] = {};
 };
 
-// A list of fixed length, because the handler of a signal reads it.
-constexpr size_t kMax = 4096;  // guarded_blocks at a time; a test of all examples has some hundred
+// The list has a fixed length, because a signal handler reads it.
+constexpr size_t kMax = 4096;  // blocks at a time; a test of all examples has some hundred
 std::array<Guarded, kMax> guarded_blocks;
 std::mutex list_mutex;
 
-// Of a place from a block.
+// The distance of an address from a block.
 struct Distance {
   const char* side;
   long long bytes;
@@ -42,10 +42,10 @@ struct Distance {
 };
 
 void say(const char* text, size_t length) {
-  if (write(STDERR_FILENO, text, length) < 0) return;  // nowhere to say it
+  if (write(STDERR_FILENO, text, length) < 0) return;  // the message cannot be written
 }
 
-// Where a kernel has touched a closed page: which block that belongs to. Then the signal comes again, and ends the process.
+// Reports the block whose protected page a kernel has touched. Then the signal is raised again, and ends the process.
 void explain_access(int signal_number, siginfo_t* info, void*) {
   signal(signal_number, SIG_DFL);
   const auto* at = static_cast<const uint8_t*>(info->si_addr);
@@ -62,7 +62,7 @@ void explain_access(int signal_number, siginfo_t* info, void*) {
 
 void watch() {
   struct sigaction now = {};
-  if (sigaction(SIGSEGV, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;  // a sanitizer's says more
+  if (sigaction(SIGSEGV, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;  // a sanitizer has a handler that reports more
   struct sigaction ours = {};
   ours.sa_sigaction = explain_access;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -79,7 +79,7 @@ void poison(void* data, size_t bytes) {
   for (size_t i = 0; i < bytes; i += sizeof kLine) std::memcpy(to + i, kLine.data(), std::min(sizeof kLine, bytes - i));
 }
 
-// room: all that may be read, from the beginning of the data on.
+// room: bytes that may be read, from the beginning of the data on.
 void* take(size_t bytes, size_t room, Edge edge, const char* name) {
   static std::once_flag once;
   std::call_once(once, watch);

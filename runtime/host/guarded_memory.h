@@ -1,7 +1,6 @@
-// Memory that lies between pages that nobody may touch, so that a kernel that reads or writes beyond it stops there and then: for tests
-// and for `xhat check`. A block ends where a page does (Edge::back) or begins there (Edge::front): what runs at both edges touches
-// nothing around any of its tensors. Blocks are filled with kPoison, which is NaN in every float type and a number of no meaning in the
-// others, so that an element that no kernel wrote differs from any result.
+// Memory between protected pages, for tests and `xhat check`: a kernel that reads or writes beyond it is stopped at once. A block ends at a
+// protected page (Edge::back) or begins at one (Edge::front); a kernel that passes at both edges touches nothing around its tensors.
+// Blocks are filled with kPoison, NaN in every float type, so an element that no kernel wrote differs from any result.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,11 +15,11 @@ enum class Edge : uint8_t { front, back };
 
 constexpr uint16_t kPoison = 0x7fff;  // repeated: a quiet NaN as f16, bf16, f32 and f64
 
-// A caller's tensor: nothing but its own bytes may be read or written. Where it touches no page that is closed, bytes of a pattern
-// follow (front) or precede it; the destructor ends the process with a message if they were written.
+// A caller's tensor of `bytes` bytes: only these may be read or written. On the side without a protected page a pattern follows (front) or
+// precedes it (back); the destructor ends the process with a message if the pattern was overwritten.
 class GuardedTensor {
  public:
-  // name: for messages. Throws Error if there is no more memory.
+  // name: for messages. Throws Error if memory is exhausted.
   GuardedTensor(size_t bytes, Edge edge, const std::string& name);
   ~GuardedTensor();
   GuardedTensor(const GuardedTensor&) = delete;
@@ -31,16 +30,15 @@ class GuardedTensor {
   void* data_;
 };
 
-// As long as it lives, all memory of the engine (temporaries, partial results, stashes, what the code of tiles asks for) is guarded,
-// at this edge, and new in every call. Process-wide; one at a time. A kernel may read behind the end of such a block what
-// with_room() gives it, but not write there.
+// While an object exists, all memory of the engine (temporaries, partial results, stashes, scratch of tiles) is guarded at this edge, and
+// allocated anew in every call. Process-wide; one at a time. A kernel may read, but not write, the bytes that with_room() adds after a block.
 class GuardedEngine {
  public:
   explicit GuardedEngine(Edge edge);
   ~GuardedEngine();
   GuardedEngine(const GuardedEngine&) = delete;
   GuardedEngine& operator=(const GuardedEngine&) = delete;
-  static std::optional<Edge> edge();  // of the one that lives, if any does
+  static std::optional<Edge> edge();  // the edge of the existing object, if there is one
 };
 
 }  // namespace xhat::runtime

@@ -1,5 +1,5 @@
-// What runs need besides their arguments (memory for temporaries, argument lists): made for a run, and kept for the next one.
-// As many are there as ever ran at the same time.
+// A pool of the states that runs need besides their arguments: memory for temporaries, argument lists. A state is made for a run and kept
+// for later ones, so there are as many as ever ran at the same time.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -10,7 +10,7 @@ namespace xhat::runtime {
 template <class State>
 class IdleStates {
  public:
-  // One that an earlier run gave back; null if none is idle.
+  // A state that an earlier run gave back; null if none is idle.
   std::unique_ptr<State> take() {
     std::lock_guard lock(mutex_);
     if (states_.empty()) return nullptr;

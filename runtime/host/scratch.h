@@ -1,4 +1,4 @@
-// Memory of our own, in aligned blocks.
+// The engine's own memory, in 64-byte aligned blocks.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -11,15 +11,16 @@
 
 namespace xhat::runtime {
 
-// Where the engine's own memory comes from in place of the C library: tests and `xhat check` put every block between pages that
-// nobody may touch, filled with NaN (guarded_memory.h). Such blocks are not kept for the next call.
+// A source of memory to use instead of the C library: tests and `xhat check` put every block between protected pages, filled with NaN
+// (guarded_memory.h). Blocks of such a source are not kept for the next call.
 struct MemorySource {
-  void* (*take)(size_t bytes, size_t room);  // 64-byte aligned; bytes: what is used, of the room that there is
+  void* (*take)(size_t bytes, size_t room);  // 64-byte aligned. bytes: the part of `room` that is used
   void (*give)(void*);
 };
 inline std::atomic<const MemorySource*> memory_source = nullptr;
 
-// Behind the end of a block code may read a vector, whose values it does not use. Never behind the end of a caller's memory.
+// The bytes of a block with `room` spare bytes at its end. Code may read a vector beyond our blocks, without using its values, but never beyond
+// the caller's memory.
 inline size_t with_room(size_t bytes, size_t room) { return (bytes + room + 63) / 64 * 64; }
 
 struct FreeMemory {
@@ -28,7 +29,7 @@ struct FreeMemory {
 };
 using OwnedMemory = std::unique_ptr<void, FreeMemory>;
 
-// Null if there is no more memory.
+// Null if memory is exhausted.
 inline OwnedMemory take_memory(size_t bytes, size_t room) {
   const MemorySource* source = memory_source;
   const size_t all = with_room(bytes, room);
@@ -36,13 +37,13 @@ inline OwnedMemory take_memory(size_t bytes, size_t room) {
 }
 
 inline OwnedMemory allocate(int64_t bytes) {
-  constexpr size_t kRoom = 128;  // two vectors; and a block is never empty
+  constexpr size_t kRoom = 128;  // bytes: two vectors. So a block is never empty
   OwnedMemory block = take_memory(static_cast<size_t>(std::max<int64_t>(bytes, 0)), kRoom);
   if (!block) throw Error("out of memory: " + std::to_string(bytes) + " bytes for a temporary tensor");
   return block;
 }
 
-// Memory that grows when it must and is used again otherwise.
+// Memory that is reused, and grows only if a larger block is asked for.
 struct Scratch {
   OwnedMemory data;
   int64_t capacity = 0;

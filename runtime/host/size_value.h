@@ -1,4 +1,4 @@
-// A size as a number that kernels read, in the type that they read it in; and what follows from it when they are launched.
+// A size that is passed to kernels as a number, in the type that they read; and quantities of a launch that follow from it.
 #pragma once
 #include <span>
 
@@ -18,10 +18,11 @@ inline SizeValue size_value(DType type, double value) {
   return v;
 }
 
-// A number that may follow from one that comes with a launch: times * (factor * v / per) / of, each division rounded up.
+// A quantity of a launch (blocks, threads, bytes) that may depend on a size v given at the launch: times * (factor * v / per) / of, each division
+// rounded up.
 struct Amount {
   int64_t times = 1, factor = 1, per = 1, of = 1;
-  int64_t value = -1;  // v: which of the kernel's values, a count; -1: 1
+  int64_t value = -1;  // v is this one of the kernel's values, a count; -1: v = 1
   int64_t at(std::span<const SizeValue> values) const {
     int64_t v = value < 0 ? 1 : values[static_cast<size_t>(value)].count;
     return (times * ((factor * v + per - 1) / per) + of - 1) / of;

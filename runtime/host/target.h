@@ -1,4 +1,4 @@
-// Where an op runs.
+// The devices that an op can run on.
 #pragma once
 #include <cstdint>
 #include <string_view>

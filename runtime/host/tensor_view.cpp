@@ -11,7 +11,7 @@ int64_t TensorView::elements() const {
 bool TensorView::dense() const {
   int64_t step = 1;
   for (size_t i = static_cast<size_t>(rank); i-- > 0;) {
-    // A dimension of one element has no step.
+    // The stride of a dimension of one element does not matter.
     if (shape[i] != 1 && strides[i] != step) return false;
     step *= shape[i];
   }

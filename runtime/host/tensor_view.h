@@ -1,4 +1,4 @@
-// The caller's memory, described: a pointer, an element type, shape and strides. Owns nothing.
+// A description of the caller's memory: pointer, element type, shape and strides. Owns nothing.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -31,7 +31,7 @@ constexpr DType dtype_of() {
   }
 }
 
-// Strides are in elements, slowest dimension first, as the shape; negative ones are not taken.
+// Strides are in elements, slowest dimension first, like the shape. Negative strides are refused.
 struct TensorView {
   void* data = nullptr;
   DType type = DType::f32;
@@ -39,7 +39,7 @@ struct TensorView {
   std::array<int64_t, kMaxRank> shape = {};
   std::array<int64_t, kMaxRank> strides = {};
   bool writable = true;
-  Target place = Target::cpu;  // whose memory data is. A GPU's: data is a CUDA pointer or a cl_mem
+  Target place = Target::cpu;  // the device whose memory `data` is; on a GPU it is a CUDA pointer or a cl_mem
 
   TensorView() = default;
 
@@ -71,7 +71,7 @@ struct TensorView {
 
   std::span<const int64_t> extents() const { return {shape.data(), static_cast<size_t>(rank)}; }
   int64_t elements() const;
-  int64_t bytes() const { return elements() * static_cast<int64_t>(byte_size(type)); }  // of the elements, without gaps
+  int64_t bytes() const { return elements() * static_cast<int64_t>(byte_size(type)); }  // bytes of the elements, without gaps
   bool dense() const;  // row-major without gaps
   bool on_device() const { return place != Target::cpu; }
   // One past the last byte touched.
@@ -85,8 +85,7 @@ struct TensorView {
   }
 };
 
-// Memory of a GPU, to be used where it lies: a CUDA pointer, aligned to 16 bytes, or a cl_mem. T: its elements; const: it can only be
-// read.
+// Memory of a GPU, used in place: a CUDA pointer, aligned to 16 bytes, or a cl_mem. T is the element type; const T is read only.
 template <class T>
 TensorView device_view(Target place, const void* memory, std::span<const int64_t> extents, std::span<const int64_t> steps = {}) {
   TensorView v(const_cast<void*>(memory), dtype_of<T>(), extents, steps);
@@ -101,10 +100,10 @@ TensorView device_view(Target place, const void* memory, std::initializer_list<i
 
 namespace runtime {
 
-// Do they share memory? Of a GPU's memory that is no address, only the same object shows.
+// Do the two views share memory? For a cl_mem, which is no address, only equal objects are known to.
 bool overlap(const TensorView& a, const TensorView& b);
 
-// Calls f(position, offset) for every element of v: its number in row-major order, and where it lies, in elements.
+// Calls f(position, offset) for every element of v: its number in row-major order, and its offset from data, in elements.
 template <class F>
 void for_each_offset(const TensorView& v, F&& f) {
   int64_t n = v.elements();
@@ -127,7 +126,7 @@ void for_each_offset(const TensorView& v, F&& f) {
 struct Argument {
   std::string_view name;
   TensorView view;
-  bool accumulate = false;  // gradients: add to what is there instead of overwriting
+  bool accumulate = false;  // gradients: add to the tensor instead of overwriting it
 };
 
 }  // namespace xhat

@@ -19,7 +19,7 @@ void pause() {
 #endif
 }
 
-// How long a worker looks for the next batch before it sleeps.
+// How long a worker spins for the next batch before it sleeps.
 constexpr auto kSpin = std::chrono::microseconds(200);
 
 }  // namespace
@@ -85,9 +85,9 @@ void ThreadPool::drain(int worker) {
   for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) task_(context_, worker, i);
 }
 
-// open_ and active_ are a handshake: a worker announces itself, then looks whether the batch is still open; we close the
-// batch, then look whether anybody is in it. Sequential consistency lets at least one see the other. open_ and sleepers_
-// work alike, so that no worker goes to sleep over a batch that has just been opened.
+// open_ and active_ are a handshake: a worker increments active_, then reads open_; the caller closes open_, then reads active_. Under
+// sequential consistency at least one of them sees the other's write. open_ and sleepers_ work in the same way, so no worker goes to sleep
+// after a batch has been opened.
 void ThreadPool::run(int64_t count, Task task, void* context) {
   if (workers_.empty() || count <= 1) {
     for (int64_t i = 0; i < count; ++i) task(context, 0, i);

@@ -1,6 +1,6 @@
-// Runs independent tasks on a few threads. Workers spin a while for the next batch before they sleep: kernels follow
-// each other within microseconds, and waking a sleeping thread costs 5-50 of them. The caller never waits for a worker
-// that has not started: what is ready first does the work.
+// Runs independent tasks on a few threads. Workers spin for a while before they sleep: kernels follow each other within microseconds, and
+// waking a sleeping thread costs 5 to 50 us. The caller never waits for a worker that has not started; the threads that are ready do the
+// work.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -13,20 +13,20 @@
 
 namespace xhat::runtime {
 
-// As many as are wanted; if none are said, as many as the machine runs at a time.
+// `wanted`, if it is positive, else the number of threads that the machine runs at a time.
 int threads_or_all(int wanted = 0);
 
-// Threads that run work(1), …, work(count): as many of them as the system grants (ulimit -u, a container's limit), the first ones. If
-// it grants fewer, the first time in a process one line on stderr says so; the caller does the work with those that there are.
+// Starts threads that run work(1), …, work(count), or the first of them if the system grants fewer (ulimit -u, a container's limit). The
+// first time in a process that it grants fewer, one line on stderr says so; the caller must do with the threads returned.
 std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work);
 
 // Calls job(i) for every i in [0, count), on the caller's thread and on at most threads - 1 others. Jobs may throw: then no more are
-// begun, and when those that run have ended, what the first of them in order threw is thrown.
+// started, and when the running ones have ended, the exception of the smallest i is rethrown.
 void run_jobs(size_t count, int threads, const std::function<void(size_t)>& job);
 
 class ThreadPool {
  public:
-  // Of fewer threads, where the system does not grant so many.
+  // The pool has fewer threads if the system does not grant so many.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -34,7 +34,7 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
-  // Calls task(context, worker, i) for every i in [0, count), the caller's thread included, in no fixed order.
+  // Calls task(context, worker, i) for every i in [0, count), in no fixed order, also on the caller's thread.
   // worker < threads(). Tasks must not throw. Calls from several threads take turns.
   using Task = void (*)(void* context, int worker, int64_t i);
   void run(int64_t count, Task task, void* context);
@@ -54,7 +54,7 @@ class ThreadPool {
   std::condition_variable wake_;
   uint64_t batches_ = 0;
   std::atomic<uint64_t> open_{0};   // the batch that may be joined; 0: none
-  std::atomic<int> active_{0};      // workers looking at the open batch: while any is, its task must stay as it is
+  std::atomic<int> active_{0};      // workers that are reading the open batch; its task must not change while there are any
   std::atomic<int> sleepers_{0};
   std::atomic<int64_t> next_{0};
   std::atomic<bool> stop_{false};

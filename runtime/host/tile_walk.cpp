@@ -1,5 +1,5 @@
-// Per tile, a call gets the origins of the tile, the inputs whole, and each result as a view of the tile: the code
-// counts from 0 in its results and adds the origin where it reads inputs.
+// Per tile, a call gets the tile's origins, the whole inputs, and each result as a view of the tile. The code counts from 0 in its results, and
+// adds the origin where it reads inputs.
 #include "runtime/host/tile_walk.h"
 
 #include <algorithm>
@@ -35,9 +35,9 @@ int64_t stride_of(const TensorView& v, const WalkDimension& d) { return d.step *
 struct TileWalk::Prepared {
   std::vector<int64_t> counts;  // tiles per axis of the loop
   int64_t tiles = 1;
-  int64_t sequential = 1;  // tiles that one thread takes, one after the other
-  bool one_row = false;  // all results are rows of elements of one size, cut along the loop's only axis
-  std::vector<SizeValue> sizes;  // by input
+  int64_t sequential = 1;  // tiles that one thread runs in order
+  bool one_row = false;  // all results are rows of elements of equal size, cut along the loop's only axis
+  std::vector<SizeValue> sizes;  // per input
   struct Result {
     std::vector<size_t> reduced;  // empty: no partial results
     int64_t rows = 1;
@@ -46,7 +46,7 @@ struct TileWalk::Prepared {
   std::vector<Result> results;
 };
 
-// What one run needs: memory for temporaries and the arguments of every kernel. Made once, used again.
+// The state of one run: memory for temporaries and the arguments of every kernel. Reused by later runs.
 struct TileWalk::State {
   struct Worker {
     std::vector<int32_t> scalars;
@@ -56,8 +56,8 @@ struct TileWalk::State {
   struct Kernel {
     std::vector<Buffer> inputs;
     std::vector<Worker> workers;
-    std::vector<OwnedMemory> partials;  // per result; null if it leaves none
-    // Of this run: so much of the first tile lies before the loop's only axis begins; what the threads take, one after the other.
+    std::vector<OwnedMemory> partials;  // per result; null if it has no partial results
+    // For this run. skipped: elements of the first tile that lie before the beginning of the loop's only axis. tasks: units of work for threads.
     int64_t skipped = 0, tasks = 0;
   };
   std::vector<Kernel> kernels;
@@ -77,7 +77,7 @@ std::vector<int64_t> tiles_by_rule(const WalkKernel& k) {
   for (const WalkAxis& axis : k.shared) {
     int64_t tile = 1;
     for (size_t p : axis.planned) tile *= planned[p];
-    // The code was made for the kind, whatever the rule says of these sizes.
+    // The code was compiled for this kind, whatever tile the rule gives at these sizes.
     if (axis.kind == AxisKind::untiled) tile = axis.extent;
     else if (axis.kind == AxisKind::point) tile = 1;
     else if (axis.planned.empty()) tile = axis.tile;
@@ -107,14 +107,14 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
       const WalkAxis& axis = k.shared[s];
       const bool sequential = s + k.sequential >= k.shared.size();
       int64_t count = axis.kind == AxisKind::untiled ? 1 : (axis.extent + axis.tile - 1) / axis.tile;
-      if (sequential) count = std::max<int64_t>(1, count);  // sums over nothing are written too
+      if (sequential) count = std::max<int64_t>(1, count);  // a sum over nothing must be written too
       p.counts.push_back(count);
       p.tiles *= count;
       if (sequential) p.sequential *= count;
     }
     for (const WalkInput& input : k.inputs) p.sizes.push_back(size_value(input.type, input.value));
     p.one_row = k.shared.size() == 1 && k.shared[0].kind == AxisKind::tiled && p.tiles > 1 && !k.results.empty() &&
-                k.shared[0].tile >= static_cast<int64_t>(kStreamLine);  // what comes before a line is less than a tile
+                k.shared[0].tile >= static_cast<int64_t>(kStreamLine);  // the elements before the first line are fewer than a tile
     for (const WalkResult& r : k.results)
       p.one_row = p.one_row && r.reduced.empty() && r.dims.size() == 1 && r.moves.size() == 1 &&
                   byte_size(r.type) == byte_size(k.results[0].type);
@@ -122,7 +122,7 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
       Prepared::Result& made = p.results.emplace_back();
       made.reduced = r.reduced;
       for (size_t s : r.reduced) made.rows *= p.counts[s];
-      // All of it in one tile: no partial result.
+      // One tile has all of the reduced axes, so there are no partial results.
       if (made.rows == 1 && r.dense && r.type == r.final_type) made.reduced.clear();
       if (made.reduced.empty()) continue;
       made.partial_bytes = made.rows * static_cast<int64_t>(byte_size(r.type));
@@ -182,8 +182,8 @@ RunCounts TileWalk::run(ThreadPool& pool, std::span<const TensorView> views, con
   return counts;
 }
 
-// The kernels from first to end - 1, of which none reads what another one writes: a thread that finds no more tiles of one goes on with
-// the next one's.
+// Runs the kernels first to end - 1 as one sweep. None of them reads a result of another, so a thread goes from the tiles of one kernel to those
+// of the next.
 void TileWalk::sweep(size_t first, size_t end, State& state, ThreadPool& pool) const {
   int64_t tasks = 0;
   bool one_each = true;
@@ -198,7 +198,7 @@ void TileWalk::sweep(size_t first, size_t end, State& state, ThreadPool& pool) c
     const int64_t tiles = prepared_[k].sequential;
     for (int64_t i = 0; i < tiles; ++i) run_tile(k, state, worker, number * tiles + i);
   };
-  if (one_each)  // small ones: to wake a second thread costs more than it saves
+  if (one_each)  // small kernels: waking a second thread costs more than it saves
     for (int64_t i = 0; i < tasks; ++i) task(0, i);
   else
     pool.run(tasks, task);
@@ -237,7 +237,7 @@ void TileWalk::bind(size_t index, State& state, ThreadPool& pool) const {
     }
   }
 
-  // What is left of the first tile comes before a line.
+  // The first tile is shortened to the elements before the first line.
   const int64_t head = p.one_row ? before_lines(k, state.views) : 0;
   ks.skipped = head > 0 ? k.shared[0].tile - head : 0;
   const int64_t tiles = ks.skipped > 0 ? (k.shared[0].extent + ks.skipped + k.shared[0].tile - 1) / k.shared[0].tile : p.tiles;
@@ -296,8 +296,8 @@ void TileWalk::run_tile(size_t index, State& state, int worker, int64_t number) 
 }
 
 void TileWalk::finish(size_t index, State& state, ThreadPool& pool) const {
-  constexpr int64_t kBlock = 512;       // elements a task adds up
-  constexpr int64_t kSerial = 1 << 14;  // partial results below this are not worth a second thread
+  constexpr int64_t kBlock = 512;       // elements that one task adds up
+  constexpr int64_t kSerial = 1 << 14;  // fewer partial results than this are not worth a second thread
   const WalkKernel& k = plan_.kernels[index];
   for (size_t i = 0; i < k.results.size(); ++i) {
     const Prepared::Result& p = prepared_[index].results[i];

@@ -1,6 +1,6 @@
-// The outer loop of one direction as data: per kernel its tiles, what each call of the compiled code gets, and the step that
-// adds up partial results. The executor makes it from kernel specs; a library that was compiled ahead of time has it as a table
-// and runs the same walk. Knows neither programs nor Halide.
+// The outer loop of one direction as data: per kernel its tiles, the arguments of each call of the compiled code, and the second step, which
+// adds up partial results. runtime/call makes it from kernel specs; a library compiled ahead of time has it as a table and runs the
+// same loop. Knows neither programs nor Halide.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -18,36 +18,36 @@
 
 namespace xhat::runtime {
 
-// An axis of the outer loop as the planner saw it.
+// An axis of the outer loop in the plan.
 struct PlannedAxis {
   int64_t extent = 0;
   TileRule rule = {};
 };
 
-// An axis of the outer loop as the code sees it: of some planned axes together, or of a part of one.
+// An axis of the outer loop in the code: several planned axes collapsed, or a part of one.
 struct WalkAxis {
   int64_t extent = 0;
   int64_t tile = 0;
   AxisKind kind = AxisKind::untiled;
-  std::vector<size_t> planned = {};  // its tile is the product of theirs, divided
+  std::vector<size_t> planned = {};  // its tile is the product of the tiles of these, divided by `divisor`
   int64_t divisor = 1;
 };
 
 struct WalkScalar {
-  int shared = -1;    // position in the outer loop; -1: the same in every tile
-  bool count = false;  // how many elements the tile has; else its origin
+  int shared = -1;    // position in WalkKernel::shared; -1: the scalar is `value` in every tile
+  bool count = false;  // the tile's number of elements; else its origin
   int64_t value = 0;
 };
 
-// A dimension of a tensor as the code sees it.
+// A dimension of a tensor in the code.
 struct WalkDimension {
   int64_t extent = 0;
-  int64_t step = 1;  // elements of the tensor's dimension `of` that one step takes
+  int64_t step = 1;  // elements of the tensor's dimension `of` per step
   size_t of = 0;
 };
 
 struct WalkInput {
-  int64_t tensor = -1;  // -1: a size, as a number
+  int64_t tensor = -1;  // -1: a size, given as a number in `value`
   DType type = DType::f32;
   double value = 0;
   std::vector<WalkDimension> dims = {};
@@ -55,26 +55,26 @@ struct WalkInput {
 
 struct WalkResult {
   int64_t tensor = 0;
-  DType type = DType::f32;        // as the code writes it
-  DType final_type = DType::f32;  // as the tensor has it
-  Op op = Op::constant;           // of the reduction
+  DType type = DType::f32;        // the type that the code writes
+  DType final_type = DType::f32;  // the type of the tensor
+  Op op = Op::constant;           // the reduction, if it leaves partial results
   bool dense = true;
   std::vector<WalkDimension> dims = {};
   std::vector<size_t> left = {};  // dimensions of the tile's buffer, slowest first
-  std::vector<std::pair<size_t, size_t>> moves = {};  // (position in shared, dimension): how a tile's origin shifts it
-  std::vector<size_t> reduced = {};  // positions in shared that it reduces across: rows of partial results
+  std::vector<std::pair<size_t, size_t>> moves = {};  // (position in shared, dimension): the tile's origin there shifts the buffer
+  std::vector<size_t> reduced = {};  // positions in shared that it reduces over: one partial result per tile
 };
 
 struct WalkKernel {
   std::vector<PlannedAxis> planned;
   std::vector<WalkAxis> shared;  // slowest first
-  size_t sequential = 0;           // of these, the last so many: one thread takes their tiles, in order
+  size_t sequential = 0;           // one thread runs the tiles of the last so many axes in order
   std::vector<WalkScalar> scalars;
   std::vector<WalkInput> inputs;
   std::vector<WalkResult> results;
   size_t code = 0;
   bool epilogue = false;  // part of the second step of the kernel before it
-  bool horizontal = false;   // in one sweep with the kernel before it
+  bool horizontal = false;   // runs in one sweep with the kernel before it
 };
 
 struct WalkTemporary {
@@ -89,16 +89,16 @@ struct WalkPlan {
   int64_t tensors = 0;
 };
 
-// The tile of each axis of the loop, by the planner's rules.
+// The tile of each axis of the loop, by the planner's tile rules.
 std::vector<int64_t> tiles_by_rule(const WalkKernel& k);
 
-// Counts what a run did, for tests.
+// Counters of one run, for tests.
 struct RunCounts {
   int64_t kernels = 0;      // sweeps started
   int64_t tiles = 0;
   int64_t finishes = 0;     // second steps
-  int64_t allocations = 0;  // of memory for temporaries
-  int64_t launches = 0;     // of a GPU
+  int64_t allocations = 0;  // allocations of memory for temporaries
+  int64_t launches = 0;     // on a GPU
   int64_t uploads = 0, downloads = 0;  // tensors copied to a device and back
   int64_t library_calls = 0;  // kernels that a library computed
 };
@@ -106,19 +106,19 @@ struct RunCounts {
 // Immutable; safe from many threads.
 class TileWalk {
  public:
-  // codes: by WalkKernel::code; they outlive the walk. Extents and tiles must be settled.
+  // codes: indexed by WalkKernel::code; they must outlive the walk. Extents and tiles must be known.
   TileWalk(WalkPlan plan, std::vector<const TileCode*> codes);
   ~TileWalk();
 
   const WalkPlan& plan() const { return plan_; }
 
-  // views: per tensor; all but the temporaries must be set, of the sizes planned for. Checked by the caller.
-  // timed: told after each kernel what it took; then each is a sweep of its own.
+  // views: per tensor; all except temporaries must be set, with the sizes planned for. The caller checks them.
+  // timed: called after each kernel with its time; then each kernel is a sweep of its own.
   using Timed = std::function<void(size_t kernel, double ns)>;
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}) const;
 
  private:
-  struct Prepared;  // what can be told of a kernel before it runs
+  struct Prepared;  // values of a kernel that do not depend on a run
   struct State;
   std::unique_ptr<State> new_state() const;
   void sweep(size_t first, size_t end, State& state, ThreadPool& pool) const;

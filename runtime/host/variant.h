@@ -1,5 +1,5 @@
-// A plan for a range of sizes: a row of numbers, some of which grow with the dim that stays open. What the numbers mean, and in which
-// order they come, is said where plans are written and read (runtime/host/walk_archive.h, runtime/device/device_table.h).
+// A plan for a range of sizes: a row of numbers, some of which depend linearly on the one open dim. runtime/host/walk_archive.h and
+// runtime/device/device_table.h, which write and read plans, define the meaning and order of the numbers.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -7,19 +7,19 @@
 
 namespace xhat::runtime {
 
-// A number that depends on the dim that stays open: base + slope * dim.
+// A number that depends on the open dim: base + slope * dim.
 struct AheadReal {
-  bool inverse = false;  // 1 / that
+  bool inverse = false;  // the number is 1 / (base + slope * dim)
   double base = 0, slope = 0;
 };
 
 struct AheadVariant {
-  std::vector<int64_t> fixed;  // by argument dim; -1: open
-  int64_t open = -1;           // the open one
-  int64_t first = 0, last = 0;  // its values
-  // Slots, numbers as base + slope * dim.
+  std::vector<int64_t> fixed;  // per argument dim: its value; -1: open
+  int64_t open = -1;           // position of the open dim; -1: none
+  int64_t first = 0, last = 0;  // smallest and largest value of the open dim
+  // The row of integers, base + slope * dim each, then the reals.
   std::vector<int64_t> base;
-  std::vector<std::pair<int64_t, int64_t>> slopes;  // (place, slope) of those that are not 0
+  std::vector<std::pair<int64_t, int64_t>> slopes;  // (position in base, slope), for slopes other than 0
   std::vector<AheadReal> reals;
 
   bool serves(const std::vector<int64_t>& dims) const {

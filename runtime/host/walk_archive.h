@@ -1,5 +1,5 @@
-// A walk's plan as a row of numbers, and back. Two plans with equal `structure` and `code` are one shape of walk: arguments, loops.
-// What is a `size` may depend on the sizes of the call, a `choice` on how the planner weighed them.
+// Serializes a WalkPlan to a row of numbers, and back. Two plans whose `structure` and `code` numbers are equal have the same arguments and
+// loops. A `size` may depend on the sizes of the call; a `choice` was made by the planner.
 #pragma once
 #include "runtime/host/tile_walk.h"
 

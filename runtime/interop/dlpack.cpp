@@ -9,7 +9,7 @@
 namespace xhat {
 namespace {
 
-// By number: older headers lack some names.
+// Device types by number, because older headers lack some names.
 enum Code : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
 enum Device : int32_t { kCpu = 1, kCuda = 2, kCudaHost = 3, kOpenCl = 4, kCudaManaged = 13 };
 
@@ -27,7 +27,7 @@ struct KnownDevice {
   int32_t type;
   Target place;
 };
-// The first one of a target is what we say.
+// For export, the first entry of a target is used.
 constexpr KnownDevice kDevices[] = {
     {kCpu, Target::cpu},
     {kCudaHost, Target::cpu},

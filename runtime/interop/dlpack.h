@@ -1,11 +1,11 @@
-// Tensors of other libraries (PyTorch, JAX, NumPy, CuPy, ...) by DLPack, where they lie: no copies, and nothing linked.
+// Tensors of other libraries (PyTorch, JAX, NumPy, CuPy, ...) as arguments, in place, by DLPack: no copies, and nothing to link.
 //
-//   DLManagedTensor* m = ...;                            // of x.__dlpack__(), say
-//   xhat::DlpackTensor x(m);                             // gives it back in the end
+//   DLManagedTensor* m = ...;                            // for example of x.__dlpack__()
+//   xhat::DlpackTensor x(m);                             // its destructor calls m's deleter
 //   op.infer({{"x", x.view()}, {"y", y}}, {.stream = s});
 //
-// Asynchronous calls read it after they return: keep it until the stream has come past them.
-// This header is not among those that xhat.h includes. Another copy of DLPack's header must come before it.
+// Asynchronous calls use the memory after they return: keep the DlpackTensor until the stream has finished them.
+// xhat.h does not include this header. If a program also includes DLPack's own header, that must come first.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,7 +17,7 @@
 #include <dlpack/dlpack.h>
 #elif !defined(DLPACK_DLPACK_H_)
 #define DLPACK_DLPACK_H_
-// DLPack's ABI as of version 0.6, as far as we need it; https://dmlc.github.io/dlpack
+// The part of DLPack's ABI (version 0.6) that we need; https://dmlc.github.io/dlpack
 extern "C" {
 typedef enum : int32_t {
   kDLCPU = 1,
@@ -56,14 +56,14 @@ typedef struct DLManagedTensor {
 
 namespace xhat {
 
-// Memory of the CPU (pinned memory too), of CUDA (managed memory too), or an OpenCL cl_mem. Throws Error for other devices and types
-// of elements, vectors as elements, more than 12 dimensions, negative extents and strides, and a place inside of a cl_mem.
+// A view of memory of the CPU (also pinned), of CUDA (also managed), or of an OpenCL cl_mem. Throws Error for other devices and element
+// types, vectors as elements, more than 12 dimensions, negative extents or strides, and an offset inside a cl_mem.
 TensorView view_of(const DLTensor& tensor, bool writable = true);
 
-// A tensor that somebody handed over. Movable.
+// Owns a tensor that another library handed over. Movable.
 class DlpackTensor {
  public:
-  // Takes it; throws as view_of(), and has then given it back.
+  // Takes ownership. Throws like view_of(), after calling the deleter.
   explicit DlpackTensor(DLManagedTensor* tensor);
   const TensorView& view() const { return view_; }
 
@@ -77,7 +77,7 @@ class DlpackTensor {
   TensorView view_;
 };
 
-// The other way round: for a consumer, who calls its deleter, which calls `release`. device: CUDA's number of where it lies.
+// Exports a view. The consumer calls the deleter of the result, which calls `release`. device: the CUDA device that the memory belongs to.
 DLManagedTensor* to_dlpack(const TensorView& view, std::function<void()> release = {}, int device = 0);
 
 }  // namespace xhat

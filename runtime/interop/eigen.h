@@ -4,14 +4,14 @@
 //   Eigen::VectorXf scale(4);
 //   op.infer({{"x", xhat::view(x)}, {"scale", xhat::view(scale)}, {"y", xhat::view(y)}});
 //
-//   matrices and arrays        rank 2, [rows, columns]; what is a vector at compile time has rank 1
+//   matrices and arrays        rank 2, [rows, columns]; vectors at compile time have rank 1
 //   Eigen::Tensor, TensorMap   their own rank (include unsupported/Eigen/CXX11/Tensor yourself, it is big)
 //   float& and the like        rank 0, for scalar parameters and results
 //   Eigen::half, bfloat16      as elements of any of these: f16, bf16
 //
-// Storage order only decides the strides: element (i, j) of the matrix is element [i, j] of the op's tensor.
-// Kernels run fastest where the last dimension is contiguous, as in Eigen::RowMajor. What is const in Eigen
-// is read-only here. The views last as long as the memory they show: resizing a matrix ends them.
+// Storage order only changes the strides: element (i, j) of the matrix is element [i, j] of the op's tensor.
+// Kernels run fastest if the last dimension is contiguous, as in Eigen::RowMajor. A const object gives a read-only
+// view. A view is valid as long as the memory it refers to: resizing a matrix invalidates it.
 #pragma once
 #include <array>
 #include <type_traits>
@@ -36,12 +36,12 @@ namespace detail {
 template <class T>
 concept EigenDense = std::is_base_of_v<Eigen::DenseBase<std::remove_cvref_t<T>>, std::remove_cvref_t<T>>;
 
-// Owns its elements, so a temporary one would be gone before the call.
+// Types that own their elements: a temporary would be destroyed before the call.
 template <class T>
 concept EigenOwner =
     std::is_base_of_v<Eigen::PlainObjectBase<std::remove_cvref_t<T>>, std::remove_cvref_t<T>>;
 
-// By shape rather than by name, as the names are in a header that takes a second or two to compile.
+// Recognized by its members, not by name: the header with the names takes a second or two to compile.
 template <class T>
 concept EigenTensor = !EigenDense<T> && requires(T & t) {
   t.data();
@@ -50,7 +50,7 @@ concept EigenTensor = !EigenDense<T> && requires(T & t) {
   T::Layout;
 };
 
-// Eigen's handles (TensorMap) give non-const pointers even where they are const themselves.
+// A const TensorMap of Eigen still gives a non-const pointer.
 template <class Element, class Container>
 using ElementOf = std::conditional_t<std::is_const_v<Container>, const Element, Element>;
 
@@ -93,8 +93,8 @@ TensorView view(T& t) {
                     std::span<const int64_t>(strides));
 }
 
-// A scalar. A const one, or a temporary, can only be read; a temporary lasts until the end of the call it
-// stands in.
+// A scalar. A const one, or a temporary, can only be read; a temporary lasts until the end of the call that
+// it is an argument of.
 template <class T>
 requires std::is_arithmetic_v<T> TensorView view(T& scalar) {
   return TensorView(&scalar, std::span<const int64_t>{});
