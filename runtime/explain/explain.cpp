@@ -19,7 +19,7 @@
 namespace xhat {
 namespace {
 
-// An extent stands in no scope of axes, so its text is the printer's own.
+// An extent has no axes, so the printer's text of it needs no scope.
 std::vector<std::string> shape_texts(const Program& p, const std::vector<Id>& shape) {
   std::vector<std::string> texts;
   for (Id extent : shape) texts.push_back(print(p, extent));
@@ -39,8 +39,7 @@ int64_t bytes_of(const Program& p, TensorId t, const DimValues& sizes) {
   return n;
 }
 
-// The sizes to plan with: what is given, else nominal. An op that wants more than the nominal extent gets
-// more.
+// The sizes to plan with: the given ones, else nominal ones. The nominal extent is doubled until the op's preconditions hold.
 DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimValues& given) {
   constexpr int64_t kLargestNominal = 1 << 14;
   DimValues all_given = stash.nominal;
@@ -60,7 +59,7 @@ DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimVal
   }
 }
 
-// Those of the derived program's dims: its preconditions may want more than the op's.
+// Sizes for the dims of the derived program, whose preconditions may require more than the op's.
 DimValues sizes_of(const Program& op, const Program& derived, StashOptions stash, const DimValues& given) {
   const DimValues first = choose_sizes(op, stash, given);
   stash.nominal.clear();
@@ -120,8 +119,7 @@ class Explainer {
                            c.bytes, c.uses, c.keep_ns, c.recompute_ns, c.reason});
   }
 
-  // The candidate that a stashed tensor holds: itself, or what it is a copy of (an output that the caller
-  // drops).
+  // The candidate that a stashed tensor holds: the tensor itself, or the tensor that it copies (an output that the caller drops).
   const StashCandidate* candidate(TensorId t) const {
     auto find = [&](TensorId wanted) -> const StashCandidate* {
       for (const StashCandidate& c : derivation_.stash.candidates)
@@ -158,13 +156,13 @@ class Explainer {
     FusionOptions fusion = options_.fusion;
     d.ops = group_by_policy(program, fusion);
     d.checks = checks_of(program);
-    LibraryOptions libraries;  // all of them: whether they are installed is another machine's question
+    LibraryOptions libraries;  // all libraries, because the machine that runs the op may have them
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
     if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
     const size_t definitions = program.forward.definitions.size();
     check_kernel_sizes(program, e_.sizes);
     if (options_.target == Target::cpu) program = variance_by_chunks(program, e_.sizes, fusion);
-    const size_t parts = program.forward.definitions.size() - definitions;  // a sum each, that is split
+    const size_t parts = program.forward.definitions.size() - definitions;  // one for each sum that was split
     LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
     const KernelPlan& plan = made.plan;
     program = std::move(made.program);
@@ -178,7 +176,7 @@ class Explainer {
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
     d.reductions = plan.reductions - static_cast<int>(parts);
-    size_t after = 0;  // the last sweep
+    size_t after = 0;  // index of the last sweep
     for (size_t i = 0; i < plan.kernels.size(); ++i) {
       const Kernel& k = plan.kernels[i];
       std::string sweep_name = k.epilogue ? k.name + "_finish" : k.name;
@@ -194,7 +192,7 @@ class Explainer {
         add();
         continue;
       }
-      // The planner counts both steps together; here they stand apart and still add up.
+      // The planner counts both steps together. Here they are separate, and their sum is the same.
       ExplainedKernel second = finishing_step(program, k);
       sweep.bytes_moved = std::max<int64_t>(0, sweep.bytes_moved - second.bytes_moved);
       sweep.bytes_unavoidable = std::max<int64_t>(0, sweep.bytes_unavoidable - second.bytes_unavoidable);
@@ -234,8 +232,7 @@ class Explainer {
     return list;
   }
 
-  // A dim that the op defines may be a cotangent's extent, a parameter of the backward: it is solved from
-  // that then.
+  // A dim that the op defines may be an extent of a cotangent. In the backward, which has that as an input, the dim is solved from it.
   static std::string text_of(Program program) {
     for (Dim& d : program.dims)
       for (TensorId t : program.inputs)
@@ -244,7 +241,7 @@ class Explainer {
     return print(program);
   }
 
-  // Reads one partial result per tile of what is reduced across tiles, writes the results.
+  // The second step of k: reads one partial result per tile for each reduction across tiles, writes the results.
   ExplainedKernel finishing_step(const Program& program, const Kernel& k) const {
     ExplainedKernel step;
     step.name = k.name + "_finish";

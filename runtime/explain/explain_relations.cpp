@@ -17,7 +17,7 @@ void add_new(std::vector<std::string>& list, std::string text) {
   if (std::ranges::find(list, text) == list.end()) list.push_back(std::move(text));
 }
 
-// What is needed anyway need not be said of some places.
+// Without entries that another entry covers: "x[i] if c" and "some of x[i]" beside "x[i]".
 std::vector<std::string> without_covered(const std::vector<std::string>& list) {
   std::vector<std::string> kept;
   for (const std::string& text : list) {

@@ -1,5 +1,5 @@
-// Which elements of the inputs each result needs, and what tiles of a consumer compute again of a producer, for people and tools:
-// fusion/relations/needs.h of both directions of an op.
+// Reports, for both directions of an op, which elements of the inputs each result needs, and how often tiles of a consumer compute elements
+// of a producer (fusion/relations/needs.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 namespace xhat {
 
 struct ExplainedNeed {
-  std::string element;              // of a result: "E[i,j]"
+  std::string element;              // an element of a result: "E[i,j]"
   std::vector<std::string> needed;  // "A[i,0:8]", ...
 };
 
@@ -21,8 +21,8 @@ struct ExplainedTile {
 
 struct ExplainedProducer {
   std::string consumer, producer;
-  std::vector<std::string> needed;  // of the producer
-  std::string obstacle;             // to their sharing a kernel; empty: none
+  std::vector<std::string> needed;  // elements of the producer
+  std::string obstacle;             // why they cannot share a kernel; empty: they can
   std::vector<ExplainedTile> tiles;
 };
 
@@ -38,7 +38,7 @@ struct ExplainedRelations {
   std::vector<Direction> directions;
 };
 
-// Of the forward as it was written, calls expanded, and of the backward as the passes leave it.
+// The forward is the written one with calls expanded, the backward the one after all passes.
 ExplainedRelations explain_relations(const Program& op, const CompileOptions& options = {}, const DimValues& given = {});
 
 std::string to_text(const ExplainedRelations& r);

@@ -12,7 +12,7 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 using Verdict = StashCandidate::Verdict;
 
-// Three digits, the unit that leaves one to three before the point.
+// A value with three digits, in the unit that leaves one to three of them before the point.
 std::string scaled(double value, double step, std::initializer_list<const char*> units) {
   auto unit = units.begin();
   while (std::fabs(value) >= 999.5 && unit + 1 != units.end()) {
@@ -23,7 +23,7 @@ std::string scaled(double value, double step, std::initializer_list<const char*>
   return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, *unit);
 }
 
-// UTF-8: a tensor may be called x̂; combining marks take no column of their own.
+// Columns that UTF-8 text takes: a combining mark, as in x̂, takes none.
 size_t width_of(std::string_view text) {
   size_t width = 0;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -51,7 +51,7 @@ std::string shape_of(const std::vector<std::string>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ","));
 }
 
-// Long expressions are in the forward's text already; the table only says which one it is.
+// Cuts a long expression: the table only has to identify it, and the forward's text has all of it.
 std::string shortened(const std::string& expression) {
   constexpr size_t kMax = 56;
   std::string line = expression;

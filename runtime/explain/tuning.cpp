@@ -37,7 +37,7 @@ Json json_of(const KernelChoice& c) {
   return j;
 }
 
-// A value of the file, and where it stands in it: "ops[0].kernels[2].choice".
+// A value of the file, and its path in it: "ops[0].kernels[2].choice".
 class Place {
  public:
   Place(const std::string& file, const Json& value, std::string where) : file_(file), value_(value), where_(std::move(where)) {}
@@ -115,7 +115,7 @@ Machine machine_of(const Place& j) {
 }
 
 [[noreturn]] void no_json(const std::string& path, const std::string& text, size_t byte) {
-  const std::string before = text.substr(0, byte > 0 ? byte - 1 : 0);  // byte counts from 1
+  const std::string before = text.substr(0, byte > 0 ? byte - 1 : 0);  // `byte` counts from 1
   auto line = std::ranges::count(before, '\n') + 1;
   size_t start = before.rfind('\n'), column = before.size() - (start == std::string::npos ? 0 : start + 1) + 1;
   throw Error(fmt::format("{}:{}:{}: it is no JSON from here on; write the file again with xhat tune", path, line, column));

@@ -8,8 +8,8 @@
 
 namespace xhat::runtime {
 
-// Calls the machine code of one tile. argv: pointers to the arguments in the order of KernelArguments, after the user
-// context, which the code supplies as the first one.
+// Calls the machine code of one tile. argv[1], …: pointers to the arguments, in the order of KernelArguments. argv[0] is the user context, which
+// call() fills in.
 class TileCode {
  public:
   virtual ~TileCode() = default;

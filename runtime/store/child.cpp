@@ -17,9 +17,9 @@ extern char** environ;
 namespace xhat::runtime {
 namespace {
 
-// Waits for the child, but no longer than that; true if it has ended, or its status went to somebody else.
+// Waits for the child, at most `seconds`. True if it has ended, or if other code took its status.
 bool wait_for(pid_t child, int& status, double seconds) {
-  constexpr auto kLook = std::chrono::microseconds(500);  // a linker takes some 10 ms
+  constexpr auto kLook = std::chrono::microseconds(500);  // time between two polls; a linker takes some 10 ms
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
     const pid_t waited = waitpid(child, &status, WNOHANG);
@@ -45,7 +45,7 @@ ChildEnd run_child(const std::vector<std::string>& command, const std::string& l
   if (!folder.empty()) posix_spawn_file_actions_addchdir_np(&files, folder.c_str());
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  if (seconds > 0) {  // a group of its own, so that what it has started can be killed with it
+  if (seconds > 0) {  // a process group of its own, so that its child processes can be killed with it
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes, 0);
   }
@@ -57,7 +57,7 @@ ChildEnd run_child(const std::vector<std::string>& command, const std::string& l
   if (end.failed) return end;
   int status = 0;
   if (seconds > 0) {
-    constexpr double kDying = 5;  // seconds; one that waits for a file system which does not answer cannot even be killed
+    constexpr double kDying = 5;  // seconds to wait after the kill: a process blocked in a file system that does not answer does not end
     if (wait_for(child, status, seconds)) {
       end.status = status;
     } else {

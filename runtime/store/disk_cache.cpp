@@ -27,11 +27,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char *kCode = ".so", *kBytes = ".gpu";  // ends of names
-constexpr const char* kWork = "work-";  // begins the names of folders in which kernels are being made
-constexpr double kKept = 0.9;  // of the limit, when some must go: else every new kernel would look through the folder
+constexpr const char *kCode = ".so", *kBytes = ".gpu";  // extensions of file names
+constexpr const char* kWork = "work-";  // prefix of the folders in which kernels are made
+constexpr double kKept = 0.9;  // share of the limit that is kept when files are removed: otherwise every new kernel would scan the folder
 
-// Ours, and nobody else can write to it.
+// Is it ours, and not writable for others?
 bool is_private(const struct stat& s) { return s.st_uid == geteuid() && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0; }
 
 bool is_private_folder(const std::string& path) {
@@ -40,7 +40,7 @@ bool is_private_folder(const std::string& path) {
 }
 
 std::string folder_of_environment() {
-  // Not of a program that runs with more rights than who called it.
+  // secure_getenv ignores the environment of a program that runs with more rights than its caller (setuid).
   if (const char* given = secure_getenv("XHAT_CACHE_DIR")) return given;
   if (const char* given = secure_getenv("XDG_CACHE_HOME"); given && *given == '/') return std::string(given) + "/xhat/kernels";
   if (const char* home = secure_getenv("HOME"); home && *home == '/') return std::string(home) + "/.cache/xhat/kernels";
@@ -56,7 +56,7 @@ DiskCache::DiskCache(const std::string& folder, int64_t bytes)
 
 std::shared_ptr<DiskCache> DiskCache::of_environment() {
   static const std::shared_ptr<DiskCache> cache = []() -> std::shared_ptr<DiskCache> {
-    // Kernels with Halide's own checks call its runtime, and are for looking at.
+    // Kernels with Halide's own checks call its runtime, so they are not kept.
     std::string folder = std::getenv("XHAT_HALIDE_CHECKS") ? "" : folder_of_environment();
     if (folder.empty()) return nullptr;
     int64_t bytes = kDefaultBytes;
@@ -86,7 +86,7 @@ struct DiskCache::Found {
   std::unique_ptr<File> file;
   std::string content;
   KernelRecord record;
-  void used() const { futimens(*file, nullptr); }  // just now
+  void used() const { futimens(*file, nullptr); }  // sets the time of last use
 };
 
 std::optional<DiskCache::Found> DiskCache::find(const std::string& key, const char* kind) const {
@@ -122,10 +122,10 @@ void DiskCache::store_bytes(const std::string& key, const std::string& bytes) {
   std::string made = folder_ + "/" + kWork + "XXXXXX";
   if (!has_folder()) return;
   clean();
-  File file(mkostemp(made.data(), O_CLOEXEC));  // which is private
+  File file(mkostemp(made.data(), O_CLOEXEC));  // mkostemp makes a private file
   const std::string content = bytes + trailer(bytes, {fingerprint_, key, {}});
   if (file < 0) return give_up(std::strerror(errno));
-  if (!lock_and_keep(file, made)) return;  // another process took it for abandoned: the kernel is kept the next time
+  if (!lock_and_keep(file, made)) return;  // another process removed it as abandoned; the kernel is kept next time
   if (!write_all(file, content) || rename(made.c_str(), path_of(key, kBytes).c_str()) != 0) {
     give_up(std::strerror(errno));
     unlink(made.c_str());
@@ -173,14 +173,14 @@ std::unique_ptr<TileCode> DiskCache::store(const std::string& key, const KernelA
     if (!written) why = std::strerror(errno);
   }
   std::unique_ptr<TileCode> code;
-  // Not before it has its name: the loader takes two files for one if they had the same name, one after the other.
+  // Loaded only under its final name: the loader takes two successive files of the same name for one.
   if (why.empty()) code = load_tile(path, arguments.streams, &why);
   if (!code) give_up(why);
   else make_room(static_cast<int64_t>(content.size()));
   return code;
 }
 
-// Once is enough: what is abandoned later, the next process finds.
+// Once per process is enough; the next process removes what is abandoned later.
 void DiskCache::clean() {
   std::call_once(cleaned_, [&] { remove_stale(folder_ + "/" + kWork); });
 }
@@ -198,7 +198,7 @@ void DiskCache::make_room(int64_t written) {
   used_ = 0;
   std::error_code failed;
   for (fs::directory_iterator it(folder_, failed), end; !failed && it != end; it.increment(failed)) {
-    std::error_code gone;  // another process makes room as well
+    std::error_code gone;  // an error if another process has removed the file
     auto time = it->last_write_time(gone);
     if (gone) continue;
     if (it->path().extension() == kCode || it->path().extension() == kBytes) {

@@ -1,14 +1,13 @@
-// Kernels on disk: what one process compiled, the next ones load, with no compiler and in well under a millisecond.
+// Kernels on disk: later processes load what one process compiled, without a compiler and in well under a millisecond.
 //
-// One file per kernel (runtime/store/kernel_file.h), a shared object, or of a GPU's kernel its text and launches, in a folder that only
-// its user can write to. Files appear by
-// rename, whole, and are never changed afterwards, so any number of processes may use a folder at once. They are made in folders that
-// are locked meanwhile; those of a process that was killed, which nobody has locked, the next process that keeps a kernel removes. Whatever cannot be
-// used, be it torn, damaged, somebody else's or of another build or processor, is as if it were not there, and is written anew.
-// Nothing here is ever an error for who runs an op: where kernels cannot be kept, one line on stderr says why.
+// There is one file per kernel (runtime/store/kernel_file.h): a shared object, or for a GPU its text and launches. The folder is writable for
+// its user only. Files get their name by rename when they are complete, and are never changed afterwards, so any number of processes may use
+// a folder at once. They are made in locked folders; the next process that keeps a kernel removes unlocked ones, which killed processes left.
+// A file that is torn, damaged, of another user, build or processor counts as absent and is written anew. Nothing here is an error for the
+// caller of an op: if kernels cannot be kept, one line on stderr says why.
 //
 //   XHAT_CACHE_DIR     the folder; empty: none (default: $XDG_CACHE_HOME/xhat/kernels, ~/.cache/xhat/kernels)
-//   XHAT_CACHE_BYTES   what its files may take; those that were not used for longest go (default: 1 GiB)
+//   XHAT_CACHE_BYTES   most bytes of its files; the least recently used are removed (default: 1 GiB)
 //   XHAT_LINK_SECONDS  how long the linker may take (runtime/store/link_kernel.h)
 #pragma once
 #include <atomic>
@@ -26,20 +25,20 @@ class DiskCache {
  public:
   static constexpr int64_t kDefaultBytes = int64_t{1} << 30;
   explicit DiskCache(const std::string& folder, int64_t bytes = kDefaultBytes);
-  // Where the environment says, as it was when first asked for; null if it says nowhere. One for the process.
+  // The process's cache, in the folder that the environment names at the first call; null if it names none.
   static std::shared_ptr<DiskCache> of_environment();
 
-  // Null: not there, or of no use.
+  // Null if there is no usable file.
   std::unique_ptr<CompiledKernel> load(const std::string& key);
 
-  // The same of any bytes, which nobody loads as code. What cannot be kept is not kept.
+  // The same for bytes that are not loaded as code. If they cannot be kept, nothing happens.
   std::optional<std::string> load_bytes(const std::string& key);
   void store_bytes(const std::string& key, const std::string& bytes);
 
   // Can kernels be kept here? Else the caller compiles into memory.
   bool stores();
-  // emit: writes an object file, without a runtime, in which kTileSymbol is the code, to this path; what it throws is handed on.
-  // Null if it could not be kept after all.
+  // Links, keeps and loads a kernel. emit writes an object file without a runtime, whose function is kTileSymbol, to the given path; its exceptions
+  // are passed on. Null if the kernel could not be kept.
   std::unique_ptr<TileCode> store(const std::string& key, const KernelArguments& arguments,
                                   const std::function<void(const std::string& path)>& emit);
 
@@ -57,7 +56,7 @@ class DiskCache {
   std::atomic<bool> gave_up_ = false;
   std::once_flag cleaned_;
   std::mutex mutex_;
-  int64_t used_ = -1;  // bytes in the folder, as far as known; -1: nobody looked
+  int64_t used_ = -1;  // bytes in the folder, as last counted; -1: not counted yet
 };
 
 }  // namespace xhat::runtime

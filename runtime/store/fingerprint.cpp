@@ -12,7 +12,7 @@
 #include <cpuid.h>
 #endif
 
-#include <HalideRuntime.h>  // for its version: no code
+#include <HalideRuntime.h>  // for its version only
 #include <fmt/format.h>
 
 #include "source_hash.h"  // generated: cmake/fingerprint.cmake
@@ -20,15 +20,15 @@
 namespace xhat::runtime {
 namespace {
 
-// A file that was replaced has another size or time.
+// Identifies a file by size and time, which change when it is replaced.
 std::string library_version() {
   struct stat file;
   if (stat(loaded_library("libHalide").c_str(), &file) != 0) return "linked in";
   return fmt::format("{} bytes of {}.{:09}", file.st_size, file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
 }
 
-// Model and extensions, as the processor and the operating system report them. /proc/cpuinfo says the same, but takes
-// milliseconds where there are many cores.
+// Model and extensions, as the processor and the operating system report them. /proc/cpuinfo has the same, but reading it takes milliseconds on
+// machines with many cores.
 std::string processor() {
 #if defined(__x86_64__)
   std::string words;
@@ -45,7 +45,7 @@ std::string processor() {
   leaf(0x80000001u, 0, true);
   leaf(0x24, 0);  // AVX10
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {  // registers that the operating system saves
+  if (__get_cpuid(1, &a, &b, &c, &d) && (c & bit_OSXSAVE)) {  // which registers the operating system saves
     unsigned low = 0, high = 0;
     __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
     words += fmt::format("xcr0:{:x}{:08x}", high, low);
@@ -73,7 +73,7 @@ std::string loaded_library(const std::string& beginning) {
 }
 
 std::string code_fingerprint() {
-  const char* options = std::getenv(kLlvmVariable);  // what its user tells Halide's compiler
+  const char* options = std::getenv(kLlvmVariable);  // the user's options for Halide's compiler
   if (options && std::string_view(options) == kLlvmOptions) options = nullptr;
   return fmt::format("xhat {} {}; Halide {}.{}.{} {} {}; {}", XHAT_VERSION, XHAT_SOURCE_HASH, HALIDE_VERSION_MAJOR,
                      HALIDE_VERSION_MINOR, HALIDE_VERSION_PATCH, library_version(), options ? options : "",

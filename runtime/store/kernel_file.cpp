@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr char kMagic[] = "xhat kernel 1\n\n";  // the number: of this layout
+constexpr char kMagic[] = "xhat kernel 1\n\n";  // the number is the version of the layout
 
 struct Tail {
   char magic[16];
@@ -18,7 +18,7 @@ struct Tail {
 };
 static_assert(sizeof kMagic == sizeof Tail::magic && sizeof(Tail) == 40);
 
-// Every step can be undone, so a change of one word always changes the result, wherever it is.
+// Every step is invertible, so a change of one word always changes the result.
 uint64_t hash(std::string_view bytes, uint64_t h) {
   auto mix = [&](uint64_t word) {
     h = (h ^ word) * 0x9e3779b97f4a7c15u;
@@ -75,7 +75,7 @@ std::optional<KernelRecord> read_record(std::string_view file) {
     KernelRecord r{json.at("fingerprint"), json.at("key"), {{}, json.at("inputs"), json.at("results"), json.at("streams")}, object.size()};
     for (const Json& s : json.at("scalars")) r.arguments.scalars.push_back({s.at(0), s.at(1)});
     return r;
-  } catch (const Json::exception&) {  // of another writer, with the right sum
+  } catch (const Json::exception&) {  // another writer made it, with a correct checksum
     return {};
   }
 }

@@ -1,5 +1,5 @@
-// The file of a kernel on disk: a shared object (of a GPU's kernel other bytes), and behind its end, where no loader looks, what it
-// is and a checksum over all of it. All that could be wrong with a file is found before it is loaded.
+// The file of a kernel on disk: a shared object (for a GPU other bytes), followed by a record that describes it and a checksum of both, where
+// the loader does not look. A wrong or damaged file is detected before it is loaded.
 //
 //   shared object | record, as JSON | magic, sizes, checksum
 #pragma once
@@ -15,17 +15,17 @@ struct KernelRecord {
   std::string fingerprint;  // runtime/store/fingerprint.h
   std::string key;          // KernelSpec::key
   KernelArguments arguments;
-  size_t object_bytes = 0;  // known when it is read
+  size_t object_bytes = 0;  // set by read_record()
   bool operator==(const KernelRecord&) const = default;
 };
 
-// What goes behind a shared object.
+// The bytes to append to a shared object: record, sizes, checksum.
 std::string trailer(std::string_view object, const KernelRecord& record);
 
-// None if the file is torn, damaged, or none of ours.
+// None if the file is torn, damaged, or not a kernel file.
 std::optional<KernelRecord> read_record(std::string_view file);
 
-// 128 bits as 32 hex digits, to name a file by.
+// A 128-bit hash as 32 hex digits, for file names.
 std::string name_hash(std::string_view text);
 
 }  // namespace xhat::runtime

@@ -57,7 +57,7 @@ class LoadedTile : public TileCode {
 
   int call(size_t, const void* const* argv) const override {
     const TileServices* context = &tile_services();
-    auto args = const_cast<void**>(argv);  // slot 0 is ours
+    auto args = const_cast<void**>(argv);  // argv[0] is for the context
     args[0] = &context;
     int status = code_(args);
     if (streams_) end_streaming();
@@ -86,7 +86,7 @@ std::string services_object() {
     Elf64_Sym s = {};
     s.st_name = name(kServices[i]);
     s.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
-    s.st_other = STV_HIDDEN;  // nobody else's halide_malloc takes its place
+    s.st_other = STV_HIDDEN;  // no other halide_malloc of the process may replace it
     s.st_shndx = kText;
     s.st_value = code.size();
     jump_through_context(code, i);
@@ -112,8 +112,8 @@ std::string services_object() {
   section(kSymbols, ".symtab", SHT_SYMTAB, 0, bytes_of(symbols.data(), symbols.size()));
   sections[kSymbols].sh_entsize = sizeof(Elf64_Sym);
   sections[kSymbols].sh_link = kNames;
-  sections[kSymbols].sh_info = 1;  // the first global one
-  section(kNames, ".strtab", SHT_STRTAB, 0, names);  // with its own name, which comes to it first
+  sections[kSymbols].sh_info = 1;  // index of the first global symbol
+  section(kNames, ".strtab", SHT_STRTAB, 0, names);  // contains its own name, which was added before
   Elf64_Ehdr header = {};
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = ELFCLASS64;
@@ -148,7 +148,7 @@ static std::atomic<bool> hung = false;
 bool linker_hangs() { return hung; }
 
 static double link_seconds() {
-  constexpr double kDefault = 30;  // linking takes some 10 ms, on a machine that swaps or compiles much else some seconds
+  constexpr double kDefault = 30;  // seconds. Linking takes some 10 ms, on a machine that swaps or compiles other code some seconds
   const char* given = std::getenv("XHAT_LINK_SECONDS");
   const double seconds = given ? std::strtod(given, nullptr) : 0;
   return seconds > 0 ? seconds : kDefault;
@@ -166,8 +166,8 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
     }
   };
   tell({"--as-needed"});
-  // The process's own C and math libraries, where they lie: the machine needs no packages to develop with, and symbols get
-  // the version that xhat itself uses.
+  // Links the C and math libraries that this process has loaded. So the machine needs no development packages, and symbols get the versions
+  // that xhat itself uses.
   for (const char* name : {"libm.so", "libc.so"})
     if (std::string path = loaded_library(name); !path.empty()) command.push_back(path);
   tell({"-z", "defs", "-z", "now", "-z", "noexecstack", "-z", "noseparate-code", "-z", "max-page-size=4096", "-s",
@@ -176,7 +176,7 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
   const double seconds = link_seconds();
   const std::string late = fmt::format("{} has not ended within {:g} s (XHAT_LINK_SECONDS) and was stopped", linker.program, seconds);
   if (hung) return late;
-  // Where nobody knows how it ended, loading the result will tell.
+  // If the exit status is unknown, loading the result shows whether it succeeded.
   ChildEnd end = run_child(command, folder + "/log", "", seconds);
   if (end.failed) return linker.program + ": " + std::strerror(end.failed);
   if (end.stopped) {
@@ -190,7 +190,7 @@ std::string link_shared(const Linker& linker, const std::string& folder, const s
 
 std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
                         const std::function<void(const std::string& path)>& emit, const std::string& shared) {
-  // In memory: where the disk is full, LLVM ends the process.
+  // A file in memory, because LLVM ends the process if the disk is full.
   File object(memfd_create("xhat kernel", MFD_CLOEXEC));
   if (object < 0) return std::strerror(errno);
   emit("/proc/self/fd/" + std::to_string(static_cast<int>(object)));

@@ -1,8 +1,8 @@
-// An object file of Halide's, without a runtime, into a shared object, by the system's linker; and into the process.
+// Links Halide's object file, without a runtime, to a shared object by the system's linker, and loads it.
 //
-// What the code calls beside the C library are the few services of runtime/host/tile_services.h. An object of our own is linked
-// to it, in which each of these is a jump through the context that every call of the kernel carries as its first argument:
-// no symbols to resolve at load time, no second runtime, nothing that differs between processes.
+// Beside the C library, the code calls only the services of runtime/host/tile_services.h. It is linked with an object of ours, in which each
+// service is a jump through the context that every call of the kernel has as its first argument. So there are no symbols to resolve
+// at load time, there is no second runtime, and nothing differs between processes.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,29 +14,29 @@
 
 namespace xhat::runtime {
 
-constexpr const char* kTileSymbol = "xhat_tile";  // what Halide is to call the code
+constexpr const char* kTileSymbol = "xhat_tile";  // name of the function in Halide's object
 
 struct Linker {
   std::string program;  // its path
-  bool compiler;        // cc, which is told options for the linker in its own way
+  bool compiler;        // cc, which takes options for the linker by -Xlinker
 };
 // The first of ld, ld.lld and cc on PATH.
 std::optional<Linker> find_linker();
 
-// The object with the services; empty for a processor that it is not written for.
+// The object with the services; empty for an unsupported processor.
 std::string services_object();
 
-// Empty if all is well, else what is wrong. A linker that has not ended within XHAT_LINK_SECONDS (default: 30) is stopped, and no other
-// is started by this process: it would not end either.
+// Returns "" or an error message. A linker that has not ended within XHAT_LINK_SECONDS (default: 30) is stopped, and the process starts no
+// further one, which would hang as well.
 std::string link_shared(const Linker& linker, const std::string& folder, const std::vector<std::string>& objects,
                         const std::string& shared);
 bool linker_hangs();  // has one been stopped?
 
-// The same of what `emit` writes to a path, an object file with kTileSymbol in it, and of the services. What emit throws is handed on.
+// Links the object file with kTileSymbol that `emit` writes to the given path, and the services. Exceptions of emit are passed on.
 std::string link_kernel(const Linker& linker, const WorkFolder& work, bool streams,
                         const std::function<void(const std::string& path)>& emit, const std::string& shared);
 
-// Null if it cannot be loaded; then `why` says why. The file must be known to be ours.
+// Null if the file cannot be loaded; then `why` has the reason. The caller must know that the file is ours.
 std::unique_ptr<TileCode> load_tile(const std::string& shared, bool streams, std::string* why = nullptr);
 
 }  // namespace xhat::runtime

@@ -15,19 +15,19 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr uint8_t kPrefetch = 0x18, kNop = 0x1f, kStore = 0x11, kAlignedStore = 0x29, kNonTemporal = 0x2b;  // second bytes: 0f ..
-constexpr uint8_t kAllCaches = 1 << 3;  // in a prefetch's ModRM: T0 instead of NTA
+constexpr uint8_t kPrefetch = 0x18, kNop = 0x1f, kStore = 0x11, kAlignedStore = 0x29, kNonTemporal = 0x2b;  // second bytes of opcodes 0f ..
+constexpr uint8_t kAllCaches = 1 << 3;  // bit of a prefetch's ModRM: T0 instead of NTA
 
 // The memory operand of an instruction.
 struct Operand {
   int mod = 0, base = 0, index = 0, scale = 0;
   int64_t offset = 0;
-  size_t bytes = 0;  // of ModRM, SIB and displacement
+  size_t bytes = 0;  // length of ModRM, SIB and displacement
   bool operator==(const Operand& o) const { return base == o.base && index == o.index && scale == o.scale && offset == o.offset; }
 };
 
-// x, b: the bits that make register numbers 8 to 15. unit: what a displacement of one byte counts. None if it is a register,
-// or relative to the instruction, or the code ends.
+// Decodes a memory operand. x, b: the prefix bits for registers 8 to 15. unit: bytes per unit of a one-byte displacement. None if the operand is
+// a register or relative to the instruction pointer, or if the code ends.
 std::optional<Operand> operand_at(std::span<const uint8_t> code, int x, int b, int unit) {
   if (code.empty() || code[0] >> 6 == 3) return {};
   Operand o{code[0] >> 6, (code[0] & 7) | b << 3, -1, 0, 0, 1};
@@ -52,11 +52,11 @@ std::optional<Operand> operand_at(std::span<const uint8_t> code, int x, int b, i
 }
 
 struct StoreCode {
-  size_t opcode;  // position of the byte that says so
+  size_t opcode;  // position of the opcode byte
   Operand to;
 };
 
-// If all of the code is one store of a whole vector of floats, f32 or f64. By prefix: EVEX, VEX of three bytes and of two, SSE.
+// Decodes `code` if it is exactly one store of a whole f32 or f64 vector. Cases by prefix: EVEX, VEX of three and of two bytes, SSE.
 std::optional<StoreCode> store_of(std::span<const uint8_t> code) {
   size_t at = 0;
   int x = 0, b = 0, unit = 1;
@@ -85,7 +85,7 @@ std::optional<StoreCode> store_of(std::span<const uint8_t> code) {
   return StoreCode{at, *to};
 }
 
-// A fetch at code[begin] of what the store before it wrote: they become a non-temporal store and a nop.
+// If the prefetch at code[begin] follows a store to the same address: turns the two into a non-temporal store and a nop.
 bool change_store(std::span<uint8_t> code, size_t begin, size_t fetch, const Operand& of) {
   constexpr size_t kLongest = 15;  // bytes of an instruction
   for (size_t length = 3; length <= std::min(kLongest, begin); ++length) {
@@ -98,7 +98,7 @@ bool change_store(std::span<uint8_t> code, size_t begin, size_t fetch, const Ope
   return false;
 }
 
-// A fetch, code[begin, end), and behind it the same again: they become one into all caches and a nop.
+// If the prefetch code[begin, end) is followed by an equal one: turns the two into a prefetch to all caches and a nop.
 bool change_fetch(std::span<uint8_t> code, size_t begin, size_t end, size_t fetch) {
   const size_t length = end - begin;
   if (end + length > code.size() || !std::ranges::equal(code.subspan(begin, length), code.subspan(end, length))) return false;

@@ -1,4 +1,4 @@
-// Files in one go, by the system's calls: nothing is thrown, errno says why.
+// Reads and writes whole files by system calls. Nothing throws; errno has the reason of a failure.
 #pragma once
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ class File {
   int descriptor_;
 };
 
-// All of it; false if that fails.
+// Reads the whole file; false on failure.
 inline bool read_all(int file, std::string& content) {
   struct stat s;
   if (fstat(file, &s) != 0) return false;
@@ -41,7 +41,7 @@ inline bool read_all(int file, std::string& content) {
   return true;
 }
 
-// Where the file stands; false if that fails.
+// Writes at the file's position; false on failure.
 inline bool write_all(int file, std::string_view content) {
   while (file >= 0 && !content.empty()) {
     ssize_t n = write(file, content.data(), content.size());
@@ -52,7 +52,7 @@ inline bool write_all(int file, std::string_view content) {
   return file >= 0;
 }
 
-// Behind what is there; only its owner may read it. close() counts: some file systems say only then that the disk is full.
+// Appends to the file, which is private if it is new. Checks close() too, because some file systems report a full disk only then.
 inline bool write_all(const std::string& path, std::string_view content) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   const bool written = write_all(file, content);
@@ -62,9 +62,8 @@ inline bool write_all(const std::string& path, std::string_view content) {
   return written && closed;
 }
 
-// Afterwards the file holds the content, or, if that fails, what it held before (nothing, if it was not there): the content goes into
-// a file beside it, which takes its name when every step has succeeded. Where the name is that of a link, the file that the link
-// points to is replaced. What is no regular file, such as /dev/stdout, is written to in place.
+// Replaces the file's content, or leaves the file as it was if any step fails: the content is written to a file beside it, which is then renamed.
+// For a symbolic link the file that it points to is replaced. A file that is not regular, such as /dev/stdout, is written in place.
 inline bool replace_file(const std::string& path, std::string_view content) {
   struct stat old;
   const bool exists = stat(path.c_str(), &old) == 0;

@@ -18,8 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kRandom = "XXXXXX";  // what mkdtemp() replaces
-constexpr time_t kAbandoned_s = 3600;      // who works in a folder for longer than this has died: a kernel takes seconds
+constexpr const char* kRandom = "XXXXXX";  // the letters that mkdtemp() replaces
+constexpr time_t kAbandoned_s = 3600;      // older folders are abandoned: a kernel takes seconds
 
 bool is_at(int file, const std::string& path) {
   struct stat open, named;
@@ -28,8 +28,8 @@ bool is_at(int file, const std::string& path) {
 
 }  // namespace
 
-// remove_stale() of another process may have found the folder in the moment between its making and its lock. It removes what it has
-// locked: so when we have the lock, the folder is either gone or ours.
+// remove_stale() of another process may find the folder between its creation and its lock. It removes only what it has locked, so when we get
+// the lock the folder is either gone or ours.
 bool lock_and_keep(int file, const std::string& path) {
   while (flock(file, LOCK_EX) != 0 && errno == EINTR) {
   }
@@ -67,7 +67,7 @@ void remove_stale(const std::string& begins) {
     if (file < 0 || fstat(file, &s) != 0 || s.st_uid != geteuid() || !is_at(file, path)) continue;
     const bool locked = flock(file, LOCK_EX | LOCK_NB) == 0;
     if (!locked && (errno == EWOULDBLOCK || time(nullptr) - s.st_mtime < kAbandoned_s)) continue;
-    if (is_at(file, path)) fs::remove_all(path, ignored);  // of another process, it may have been renamed meanwhile
+    if (is_at(file, path)) fs::remove_all(path, ignored);  // not if another process has renamed it meanwhile
   }
 }
 

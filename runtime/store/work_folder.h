@@ -1,5 +1,5 @@
-// A new folder of one's own to work in, gone with this. It is locked (flock) for as long as this lives, and the system unlocks it when
-// the process ends, however that happens: so what a killed process has left behind can be told from what others work in.
+// A new private folder, removed by the destructor. It is locked (flock) while the object exists, and the system unlocks it when the process
+// ends for any reason. So folders that a killed process left can be told from folders in use.
 #pragma once
 #include <string>
 
@@ -7,7 +7,7 @@ namespace xhat::runtime {
 
 class WorkFolder {
  public:
-  // begins: how its path begins. Where it cannot be made the path is empty, and errno says why.
+  // begins: prefix of its path. If the folder cannot be made, the path is empty, and errno has the reason.
   explicit WorkFolder(const std::string& begins);
   ~WorkFolder();
   WorkFolder(const WorkFolder&) = delete;
@@ -21,11 +21,11 @@ class WorkFolder {
   int lock_ = -1;
 };
 
-// Locks an open file or folder that others find by remove_stale(), and says whether it is still there under that path.
+// Locks an open file or folder against remove_stale() of other processes. Returns whether it still exists under that path.
 bool lock_and_keep(int file, const std::string& path);
 
-// Removes folders and files of ours whose path begins so, with the six letters of mkdtemp() or mkstemp() behind, and that nobody has
-// locked. Where the file system knows no locks: those that nobody has changed for an hour.
+// Removes our unlocked folders and files whose path is `begins` and six letters of mkdtemp() or mkstemp(). On a file system without locks: those
+// that have not been changed for an hour.
 void remove_stale(const std::string& begins);
 
 }  // namespace xhat::runtime
