@@ -1,4 +1,4 @@
-// Memory on a device; without gaps.
+// Owns memory on a device.
 #pragma once
 #include "runtime/device/drivers/driver.h"
 #include "runtime/host/tensor_view.h"

@@ -1,5 +1,5 @@
-// Code for a device in a library that was compiled ahead of time: kernels as text, and for each side what is launched, in which
-// order, on which memory. A size is built into the code, or comes with the launches.
+// The device code of a library compiled ahead of time: kernels as text, and for each side (infer, forward, backward) its launches in order, with
+// their buffers. A size is a constant of the code, or comes with the launches.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace xhat::runtime {
 
-// Of a kernel: a scalar that is given with the call, or a number that follows from the sizes.
+// A number that a kernel takes: a scalar argument of the call, or a value that follows from the sizes.
 struct AheadDeviceValue {
   int64_t tensor = -1;  // -1: `value`
   DType type = DType::f32;
@@ -24,11 +24,11 @@ struct AheadDeviceStep {
 };
 
 struct AheadDeviceBytes {
-  int64_t step = 0;  // whose values the amount speaks of
+  int64_t step = 0;  // the step whose values `bytes` refers to
   Amount bytes;
 };
 
-// A side at some sizes. Of a temporary: what it must have room for, not all at the same time.
+// The plan of a side at some sizes. A temporary must hold the largest of its entries; they are not needed at the same time.
 struct AheadDevicePlan {
   std::vector<std::vector<AheadDeviceBytes>> temporaries;
   std::vector<AheadDeviceStep> steps;
@@ -39,11 +39,11 @@ struct AheadDevice {
   std::string known_sizes;  // for messages
   std::vector<DeviceKernel> kernels;
   std::vector<std::vector<AheadVariant>> sides;
-  // Of the data, before a side runs; none: there is nothing to check. Its results are AheadSide::checks.
+  // Per side: the plans of the checks of its data, whose results are AheadSide::checks. Empty if there is nothing to check.
   std::vector<std::vector<AheadVariant>> checks;
 };
 
-// A plan as the numbers of a variant. A: SlotWriter or SlotReader.
+// Serializes a plan as the numbers of a variant. A: SlotWriter or SlotReader.
 template <class A>
 void transfer_device_plan(A& a, AheadDevicePlan& plan) {
   constexpr auto kStructure = SlotKind::structure, kSize = SlotKind::size, kCode = SlotKind::code;

@@ -1,4 +1,4 @@
-// Tensors where the host can look at them.
+// Copies of device tensors for the host.
 #pragma once
 #include <vector>
 
@@ -8,10 +8,10 @@
 
 namespace xhat::runtime {
 
-// v, or what lies on a device, copied into `memory`.
+// v itself if the host can read it, else a view of its copy in `memory`.
 TensorView on_host(TensorView v, std::vector<uint8_t>& memory, const DeviceQueue& queue);
 
-// The numbers of a tensor on the host.
+// The elements of a tensor as an array on the host.
 Array array_of(const TensorView& v);
 
 }  // namespace xhat::runtime

@@ -9,7 +9,7 @@
 namespace xhat::runtime {
 namespace {
 
-// What Halide's runtime aborts without. Of Vulkan's header we need these lines only.
+// Halide's runtime aborts without these functions. They are the only part of Vulkan's header that we need.
 bool vulkan_is_there() {
   struct CreateInfo {
     int type = 1;
@@ -32,10 +32,10 @@ bool vulkan_is_there() {
     if (count(instance, &devices, nullptr) != 0) devices = 0;
     destroy(instance, nullptr);
   }
-  return devices > 0;  // the library stays, for Halide
+  return devices > 0;  // the library stays loaded, for Halide
 }
 
-// What the runtime says while it is called; thrown by ok().
+// Collects the runtime's message during a call; ok() throws it.
 class HalideCall {
  public:
   HalideCall() {
@@ -92,8 +92,8 @@ class VulkanDriver : public DeviceDriver {
  public:
   VulkanDriver() {
     if (!vulkan_is_there()) throw no_device(Target::vulkan, DeviceFailure::no_device, "no driver has one");
-    // Halide's memory for Vulkan is cut into pieces of 32 MB blocks, and rounded to what it takes for the driver's alignment; where
-    // that is too little, copies read and write beyond the end (v21). 256 bytes are enough everywhere.
+    // Halide cuts Vulkan memory from blocks of 32 MB and rounds sizes to an alignment. If that is smaller than the driver's, copies read and write
+    // beyond the end (v21). 256 bytes suffice for all drivers.
     setenv("HL_VK_ALLOC_CONFIG", "0:32:0:0:256", 0);
     device_ = Halide::get_device_interface_for_device_api(Halide::DeviceAPI::Vulkan, vulkan_target());
     if (!device_) throw no_device(Target::vulkan, DeviceFailure::no_driver, "this build of Halide has no runtime for it");
@@ -105,7 +105,7 @@ class VulkanDriver : public DeviceDriver {
   std::unique_ptr<LoadedKernel> load(const DeviceKernel&) override { throw Bug("Vulkan's kernels come with their pipeline"); }
 
   DeviceMemory allocate(int64_t bytes) override {
-    constexpr int64_t kBlock = 64;  // words: Halide's memory for Vulkan fails with sizes in between (v21)
+    constexpr int64_t kBlock = 64;  // words: Halide's Vulkan allocations fail for sizes that are no multiple of this (v21)
     int64_t words = std::max<int64_t>(1, (bytes + kWord - 1) / kWord);
     words = std::min<int64_t>((words + kBlock - 1) / kBlock * kBlock, INT32_MAX);
     auto made = std::make_unique<Memory>();
@@ -141,13 +141,13 @@ class VulkanDriver : public DeviceDriver {
   }
 
   bool capturing(DeviceStream) override { return false; }
-  // Asked about memory of callers, who cannot have any.
+  // Callers cannot have memory of Vulkan, so every pointer is the host's.
   MemoryPlace place_of(DeviceMemory, int64_t) override { return MemoryPlace::host; }
 
  private:
-  static constexpr int64_t kWord = 4;  // so that two billion elements of f32 are no more words than an int can count
+  static constexpr int64_t kWord = 4;  // bytes: the words of 2^31 - 1 elements of f32 fit an int
 
-  // The buffer with host memory of `bytes`; a word at the end that is not full goes through one of ours.
+  // Calls copy with the buffer and host memory of `bytes` bytes, padded to whole words in memory of ours if necessary.
   template <class F>
   static void by_words(const halide_buffer_t& raw, void* host, int64_t bytes, bool to_host, F&& copy) {
     if (bytes == 0) return;
@@ -173,7 +173,7 @@ class VulkanDriver : public DeviceDriver {
 }  // namespace
 
 DeviceDriver& vulkan_driver() {
-  static auto* driver = new VulkanDriver;  // Halide's runtime may be gone before what is static
+  static auto* driver = new VulkanDriver;  // never destroyed, because Halide's runtime may be destroyed before static objects
   return *driver;
 }
 

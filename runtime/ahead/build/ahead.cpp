@@ -1,5 +1,5 @@
-// The steps: plan, compile tiles to object files, write the source and compile it, gather all in one archive. Works in a folder
-// beside the result, which goes away again; the library appears when it is whole.
+// The steps: plan, compile tiles to object files, write the source and compile it, put all objects into one archive. Works in a temporary folder
+// beside the result; the library gets its name when it is complete.
 #include "runtime/ahead/build/ahead.h"
 
 #include <unistd.h>
@@ -37,14 +37,14 @@ void write_file(const std::string& path, const std::string& text) {
   if (!out) throw Error(fmt::format("{}: it cannot be written: {}", path, std::strerror(errno)));
 }
 
-// Runs a program in a folder; throws Error with what it says if it fails.
+// Runs a program in a folder. If it fails, throws Error with its output.
 void run_program(const WorkFolder& work, const std::vector<std::string>& command) {
   runtime::ChildEnd end = runtime::run_child(command, work.file("said"), work.path());
   if (end.failed) throw Error(fmt::format("{} cannot be run: {}", command[0], std::strerror(end.failed)));
   if (!end.fine()) throw Error(fmt::format("{} failed:\n{}", fmt::join(command, " "), end.said));
 }
 
-// A compiler may be several words, as in CXX="ccache g++".
+// Splits a compiler command of several words, as in CXX="ccache g++".
 std::vector<std::string> words(const std::string& text) {
   std::istringstream in(text);
   std::vector<std::string> found;
@@ -58,12 +58,12 @@ void check_name(const std::string& name) {
   if (!fine) throw Error(fmt::format("'{}' cannot be the name of a library and of C functions; letters, digits and _ can", name));
 }
 
-// Of the support: a third of its bytes, for those only who have code for a GPU.
+// Is this object of the support library for devices only? These are a third of its bytes, and only libraries with code for a GPU need them.
 bool for_devices(const std::string& object) {
   return object.starts_with("unity_device") || object.starts_with("device_") || object.starts_with("cu") || object.ends_with("driver.cpp.o");  // cu: CUDA and its libraries
 }
 
-// Compiles all tiles, several at a time; returns the object files.
+// Compiles all tiles in parallel; returns the object files.
 std::vector<std::string> compile_tiles(const runtime::AheadPlans& plans, const AheadOptions& options, const std::string& name,
                                        const WorkFolder& work) {
   struct Job {

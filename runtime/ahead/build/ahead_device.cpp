@@ -17,22 +17,22 @@
 namespace xhat::runtime {
 namespace {
 
-// Memory that nobody gives: what kernels keep for themselves, and what they hand to the next one. Kernels run one after the other,
-// so two that are not needed at the same time may share.
+// Assigns memory to the temporaries of kernels and between kernels. Kernels run in order, so temporaries that are not needed at the same time share a
+// place.
 class Temporaries {
  public:
-  // Returns its number, for which a place is found by settle().
+  // Adds a temporary that is first needed at `step`; returns its number. settle() finds its place.
   size_t add(const Amount& bytes, size_t step) {
     wanted_.push_back({{static_cast<int64_t>(step), bytes}, step, step});
     return wanted_.size() - 1;
   }
   void used(size_t number, size_t step) { wanted_[number].last = step; }
 
-  // Places by number; what they hold by place.
+  // places: per number, its place. Returns, per place, the temporaries that it must hold.
   std::vector<std::vector<AheadDeviceBytes>> settle(std::vector<int64_t>& places) const {
     std::vector<std::vector<AheadDeviceBytes>> held;
-    std::vector<size_t> free_after;  // by place
-    for (const Wanted& w : wanted_) {  // in order of their first steps
+    std::vector<size_t> free_after;  // per place: the last step that uses it
+    for (const Wanted& w : wanted_) {  // sorted by their first steps
       size_t p = 0;
       while (p < held.size() && free_after[p] >= w.first) ++p;
       if (p == held.size()) held.emplace_back(), free_after.push_back(0);
@@ -46,12 +46,12 @@ class Temporaries {
  private:
   struct Wanted {
     AheadDeviceBytes bytes;
-    size_t first, last;  // steps
+    size_t first, last;  // the steps that use it
   };
   std::vector<Wanted> wanted_;
 };
 
-// Kernels that plans speak of, each once. They are compiled when it is known which of them are wanted.
+// The kernels of all tried plans, without duplicates. Only those of the final plans are compiled.
 class DeviceKernels {
  public:
   explicit DeviceKernels(Target target) : target_(target) {}
@@ -65,7 +65,7 @@ class DeviceKernels {
     }
     return it->second;
   }
-  const DeviceCode& described(size_t kernel) const { return known_[kernel].described; }  // without text
+  const DeviceCode& described(size_t kernel) const { return known_[kernel].described; }  // the launches, without text
   DeviceKernel compiled(size_t kernel) const { return device_code(known_[kernel].of).kernel; }
   size_t size() const { return known_.size(); }
 
@@ -75,7 +75,7 @@ class DeviceKernels {
     DeviceCode described;
   };
   Target target_;
-  std::map<std::string, size_t> numbers_;  // by key
+  std::map<std::string, size_t> numbers_;  // kernel number by key
   std::vector<Known> known_;
 };
 
@@ -104,7 +104,7 @@ class Maker {
   }
 
  private:
-  static constexpr size_t kMaxKernels = 200;  // of a direction's: a dim that asks for more is not open
+  static constexpr size_t kMaxKernels = 200;  // kernels of a direction: a dim that needs more cannot stay open
 
   static std::map<std::string, std::vector<int64_t>> sizes_given(const AheadOptions& options) {
     std::map<std::string, std::vector<int64_t>> given = options.device_sizes;
@@ -133,7 +133,7 @@ class Maker {
     std::vector<KernelSpec> specs = gpu_specs(direction, plan, sizes, target_);
     AheadDevicePlan made;
     Temporaries temporaries;
-    std::map<TensorId, size_t> handed_on;  // temporaries that are tensors of the program
+    std::map<TensorId, size_t> handed_on;  // the number of each temporary that is a tensor of the program
     for (KernelSpec& spec : specs) {
       for (SpecTensor& t : spec.tensors)
         t.by_value = t.use == SpecTensor::Use::input && t.shape.empty() && std::ranges::find(p_.inputs, t.original) != p_.inputs.end();
@@ -180,7 +180,7 @@ class Maker {
     return bytes;
   }
 
-  // Sizes of two classes may have the same code.
+  // Kernels of two classes of sizes may have the same code; it is stored once.
   int64_t number_of(const DeviceKernel& kernel) {
     auto known = std::ranges::find(made_.kernels, kernel);
     auto number = known - made_.kernels.begin();

@@ -1,4 +1,4 @@
-// What a library must know of its op, from the program; its plans, by asking the planner (runtime/ahead/build/plan_ranges.h).
+// Makes a library's table: the description of its op from the program, its plans from the planner (runtime/ahead/build/plan_ranges.h).
 #include "runtime/ahead/build/ahead_plans.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr size_t kMaxKernels = 400;  // of a side's: a dim that asks for more is not open
+constexpr size_t kMaxKernels = 400;  // kernels of a side: a dim that needs more cannot stay open
 
 // --- expressions over dims as formulas ---------------------------------------------------------------------
 
@@ -64,7 +64,7 @@ PlannedDirection direction_of(Program program, const CompileOptions& options, co
   return d;
 }
 
-// What a rule says of an axis that no tile takes a part of does not count.
+// Clears the tile rules of axes that are not cut into tiles, so that they do not make plans differ.
 void forget_idle_rules(WalkKernel& k) {
   for (size_t p = 0; p < k.planned.size(); ++p) {
     bool used = std::ranges::any_of(k.shared, [&](const WalkAxis& x) {
@@ -141,7 +141,7 @@ class Planner {
     }
     for (const Precondition& c : p_.preconditions) {
       if (!is_open_question(*p_.arena, c.condition)) t.preconditions.push_back({formulas.of(c.condition), c.reason});
-      // At given sizes it was decided when these were solved, and the library serves no others.
+      // At given sizes the condition was decided when the dims were solved, and the library serves no others.
       else if (!sizes_.open().empty())
         throw Error(fmt::format("{}: {}, which is not proved for every {}; give the size, as --dims {}=VALUE", p_.name, c.reason,
                                 sizes_.open(), sizes_.open()));
@@ -153,7 +153,7 @@ class Planner {
     for (TensorId i = 0; i < p_.tensors.size(); ++i) {
       t.tensors.push_back({p_.tensors[i].name, p_.tensors[i].type, {}});
       if (!bound.contains(i)) continue;
-      // A library refuses sizes at which the caller's extents are negative; what is kept may run over nothing.
+      // A library refuses negative extents of the caller's tensors. A stashed tensor may have them: it then has no elements.
       Arena& a = *p_.arena;
       const bool inside = std::ranges::find(kept, i) != kept.end();
       for (Id e : p_.tensors[i].shape) t.tensors.back().shape.push_back(formulas.of(inside ? a.binary(Op::maximum, a.integer(0), e) : e));
@@ -205,7 +205,7 @@ class Planner {
     });
   }
 
-  // Looking for ranges has met kernels that no range has.
+  // Removes kernels that were planned during the search for ranges but belong to no range.
   void drop_unused() {
     std::unordered_map<int64_t, int64_t> number;
     std::vector<size_t> next(made_.table.sides.size(), 0);
@@ -234,7 +234,7 @@ class Planner {
 
 FusionOptions planned_so(FusionOptions fusion, int way) {
   fusion.cut_small = way > 0;
-  if (way > 1) fusion.policy = FusePolicy::off;  // what is fused with a sum over a batch has all of it in a tile
+  if (way > 1) fusion.policy = FusePolicy::off;  // a definition fused with a sum over a batch would have the whole batch in a tile
   return fusion;
 }
 

@@ -1,4 +1,4 @@
-// The table of a library that is compiled ahead of time, and the kernels that it speaks of.
+// The table of a library compiled ahead of time, and the kernels that it refers to.
 #pragma once
 #include <optional>
 
@@ -8,10 +8,10 @@
 
 namespace xhat::runtime {
 
-// Kernels to compile, each once, however many plans have it.
+// The kernels to compile, without duplicates.
 class AheadKernels {
  public:
-  size_t add(KernelSpec spec);  // its number
+  size_t add(KernelSpec spec);  // returns its number
   const KernelArguments& arguments(size_t kernel) const { return arguments_[kernel]; }
   const KernelSpec& spec(size_t kernel) const { return specs_[kernel]; }
   size_t size() const { return specs_.size(); }
@@ -24,12 +24,12 @@ class AheadKernels {
 
 struct AheadPlans {
   AheadTable table;
-  std::vector<KernelSpec> kernels;  // by code
-  std::string open;                 // dim
-  std::string stash_sizes;          // that the stash was chosen for, in words
+  std::vector<KernelSpec> kernels;  // indexed by code
+  std::string open;                 // the open dim
+  std::string stash_sizes;          // the sizes that the stash was chosen for, as text
 };
 
-// Ways of planning: as the engine does; then such that code depends less on sizes.
+// Way 0 plans like the engine; further ways give code that depends less on sizes.
 constexpr int kWaysToPlan = 3;
 FusionOptions planned_so(FusionOptions fusion, int way);
 

@@ -58,7 +58,7 @@ std::vector<DimValues> all_choices(const std::map<std::string, std::vector<int64
   return all;
 }
 
-// All dims; none if the op cannot run at these sizes, or needs tensors that are too large.
+// The values of all dims; none if the op cannot run at these sizes, or needs tensors that are too large.
 std::optional<DimValues> AheadSizes::sizes_of(const DimValues& given) const {
   DimValues all;
   try {
@@ -115,7 +115,7 @@ void AheadSizes::find_at(const DimValues& given, const SlotsAt& at, int ways, co
     if (last + step <= kMaxElements && with_open(last + step)) last += step;
   auto slots_at = [&](int64_t n, int way) {
     auto sizes = with_open(n);
-    if (!sizes) throw TooManyPlans();  // preconditions leave gaps
+    if (!sizes) throw TooManyPlans();  // the op's preconditions exclude this size
     return at(*sizes, way);
   };
   try {

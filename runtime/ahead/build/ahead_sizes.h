@@ -1,4 +1,4 @@
-// The sizes that a library is made for: every choice of those that are given, and all values of the one that stays open.
+// The sizes that a library serves: every choice of the given values, and all values of the open dim.
 #pragma once
 #include <functional>
 #include <map>
@@ -10,26 +10,26 @@
 
 namespace xhat::runtime {
 
-// Every choice of one value for each dim.
+// All choices of one value per dim.
 std::vector<DimValues> all_choices(const std::map<std::string, std::vector<int64_t>>& given);
 
 class AheadSizes {
  public:
-  // given: values by dim. option: where users give them, "--dims". Throws Error for names that are none of its dims, and where more
-  // than one dim stays open.
+  // given: values per dim. option: the name of the user's option for them, "--dims". Throws Error for unknown dims, and if more than one dim stays
+  // open.
   AheadSizes(const Program& op, std::map<std::string, std::vector<int64_t>> given, std::string option);
 
-  const std::vector<std::string>& dims() const { return dims_; }  // those that calls name come first
-  size_t arguments() const { return arguments_; }                 // how many they are
+  const std::vector<std::string>& dims() const { return dims_; }  // the arguments of calls come first
+  size_t arguments() const { return arguments_; }                 // number of dims that are arguments of calls
   const std::string& open() const { return open_; }               // empty: none
 
-  // The plans of a direction, for all sizes: variant by variant, with the numbers of the plan at its first size. Throws Error naming
-  // the dim that must be given, if plans are too many.
+  // Finds the plans of a direction for all sizes: calls `found` with each variant and the numbers of the plan at its first size. Throws Error naming
+  // the dim that must be given, if there are too many plans.
   using SlotsAt = std::function<Slots(const DimValues& sizes, int way)>;
   using Found = std::function<void(AheadVariant, const Slots&)>;
   void find(const SlotsAt& at, int ways, const Found& found);
 
-  std::string known() const;  // for messages, once all plans are found
+  std::string known() const;  // the served sizes as text, for messages; valid once all plans are found
 
  private:
   [[noreturn]] void fail(const std::string& what) const { throw Error("op " + p_.name + ": " + what); }
@@ -42,7 +42,7 @@ class AheadSizes {
   std::string option_, open_;
   std::vector<std::string> dims_;
   size_t arguments_ = 0;
-  int64_t most_served_ = INT64_MAX;  // of the open dim, if not all that tensors allow
+  int64_t most_served_ = INT64_MAX;  // largest served value of the open dim, if it is less than tensors allow
 };
 
 }  // namespace xhat::runtime

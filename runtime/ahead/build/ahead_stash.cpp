@@ -22,7 +22,7 @@ int64_t stash_bytes(const Program& p, const DimValues& sizes, int64_t otherwise)
 
 void check_budget(const Program& p, const AheadOptions& options) {
   const StashOptions& stash = options.compile.stash;
-  constexpr int64_t kSome = 64, kMore = 129;  // of the open dim: what is kept at both takes the same bytes if it does not grow
+  constexpr int64_t kSome = 64, kMore = 129;  // values of the open dim: a stash of equal bytes at both does not grow with it
   for (const DimValues& sizes : all_choices(options.sizes)) {
     const int64_t bytes = stash_bytes(p, sizes, kSome);
     const std::string at = sizes.empty() ? "" : " with " + dims_text(sizes);

@@ -9,7 +9,7 @@
 namespace xhat::runtime {
 namespace {
 
-// Also what the generated functions call their own.
+// Keywords of C and C++, and names that the generated functions use.
 const std::set<std::string, std::less<>> kTaken = {
     "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr", "continue",
     "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
@@ -245,7 +245,7 @@ std::string Text::source_stash_bytes(const std::string& target) const {
                      name_, target.empty() ? "" : "_" + target, dims_parameter(""), target.empty() ? "" : "_device", dims_argument());
 }
 
-// call: up to the argument before the tensors.
+// call: the text of the call up to the argument before the tensors.
 std::string Text::source_call(const TextSide& side, const std::string& signature, const std::string& call) const {
   std::string arguments;
   for (const Parameter& p : side.parameters) arguments += fmt::format("erased({}{}), ", p.value ? "&" : "", p.name);

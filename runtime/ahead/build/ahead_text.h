@@ -1,5 +1,5 @@
-// The generated texts of a library that is compiled ahead of time: headers for its users, and the source that stands between the
-// C functions and runtime/ahead/support/run.h.
+// The generated texts of a library compiled ahead of time: headers for its users, and the source whose C functions call
+// runtime/ahead/support/run.h.
 #pragma once
 #include <string>
 
@@ -13,7 +13,7 @@ struct AheadTexts {
   std::string source;      // C++, includes the C header
 };
 
-// The function that tile `code` has at a level; in the object file with "_argv" behind it.
+// The name of the function of tile `code` at a level. In the object file "_argv" is appended.
 std::string tile_symbol(const std::string& name, CpuLevel level, size_t code);
 
 AheadTexts ahead_texts(const Program& p, const AheadPlans& plans, const std::string& name);

@@ -3,7 +3,7 @@
 namespace xhat::runtime {
 namespace {
 
-// What all C++ headers share; the first one that is included has it.
+// The part that all generated C++ headers share; include guards keep the first.
 constexpr const char* kShared = R"(#ifndef XHAT_OPS_SHARED
 #define XHAT_OPS_SHARED
 namespace xhat_ops {

@@ -5,7 +5,7 @@
 namespace xhat::runtime {
 namespace {
 
-// What differs between devices in the eyes of a caller.
+// The words for a device in the generated comments.
 struct DeviceWords {
   Target target;
   const char *device, *stream, *memory;
@@ -30,7 +30,7 @@ const DeviceWords& words_of(const AheadDevice& d) { return *std::ranges::find(kW
 
 }  // namespace
 
-// Scalars of the op are numbers here, too. What is computed stays where it is: a loss, and its gradient, lie on the device.
+// Scalar inputs of the op are passed by value. Computed scalars, such as a loss and its gradient, are device memory.
 TextSide Text::on_device(const TextSide& side) const {
   TextSide made = side;
   for (Parameter& p : made.parameters) p.value = p.value && std::ranges::find(p_.inputs, p.tensor) != p_.inputs.end();

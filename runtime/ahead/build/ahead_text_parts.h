@@ -1,5 +1,5 @@
-// The texts of a library while they are written: what ahead_text.cpp (C header, source), ahead_text_cpp.cpp (C++ header) and
-// ahead_text_device.cpp (what both say of devices) share. For these only.
+// Shared by the writers of a library's texts: ahead_text.cpp (C header, source), ahead_text_cpp.cpp (C++ header) and ahead_text_device.cpp (the
+// parts of both for devices). For these only.
 #pragma once
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 namespace xhat::runtime {
 
-std::string word(std::string name);  // a name that C and C++ take
+std::string word(std::string name);  // the name, changed if C or C++ reserve it
 std::string upper(std::string text);
 
 // An argument of a side.
@@ -25,7 +25,7 @@ struct TextSide {
   bool forward() const { return std::string(name) == "forward"; }
 };
 
-// Side by side: `const float *x, float eps`, and so on.
+// Joins f(parameter) of all parameters by commas: `const float *x, float eps`.
 template <class F>
 std::string list(const std::vector<Parameter>& parameters, F&& f) {
   std::vector<std::string> parts;
@@ -45,10 +45,10 @@ class Text {
   Parameter parameter(TensorId i, bool written) const;
   std::string shapes(const TextSide& side) const;
   std::string c_signature(const TextSide& side) const;
-  std::string source_stash_bytes(const std::string& target) const;  // "": of the CPU
+  std::string source_stash_bytes(const std::string& target) const;  // target "": the CPU
   std::string cpp_size_checks(const TextSide& side) const;
   std::string source_call(const TextSide& side, const std::string& signature, const std::string& call) const;
-  // The dims that functions about sizes take.
+  // The parameter and the argument for dims of functions that depend on sizes.
   std::string dims_parameter(const char* comma) const { return dims_.empty() ? "" : fmt::format("const {}_dims *dims{}", name_, comma); }
   std::string dims_argument() const { return dims_.empty() ? "nullptr" : "reinterpret_cast<const int64_t*>(dims)"; }
 

@@ -1,5 +1,5 @@
-// Ranges are found by halving: where both ends and the middle are alike, all between is taken to be; neighbours that are alike
-// become one.
+// Ranges are found by halving: if the plans at both ends and in the middle are alike, all plans between count as alike. Neighbouring ranges with
+// like plans are merged.
 #include "runtime/ahead/build/plan_ranges.h"
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr size_t kMaxPlans = 12;  // from a size to its double: then plans that differ only in what the planner preferred are one
-constexpr int64_t kMinServed = 4096;  // sizes of which a library serves fewer are none that stay open
+constexpr size_t kMaxPlans = 12;  // ranges between a size and its double; if there are more, plans that differ only in choices count as alike
+constexpr int64_t kMinServed = 4096;  // a library that could serve fewer sizes of the open dim is refused
 
 bool same_number(double x, double y, bool narrow) {
   if (narrow) return static_cast<float>(x) == static_cast<float>(y) || (std::isnan(x) && std::isnan(y));
   return x == y || (std::isnan(x) && std::isnan(y));
 }
 
-// lenient: plans that differ in what the planner preferred are alike; the first one's preferences are taken.
+// lenient: plans that differ only in choices agree; the choices of the first one are used.
 bool agrees(const PlanFit& f, const Slots& s, int64_t n, bool lenient) {
   if (s.numbers.size() != f.base.size() || s.reals.size() != f.reals.size()) return false;
   for (size_t i = 0; i < f.base.size(); ++i)
@@ -29,7 +29,7 @@ bool agrees(const PlanFit& f, const Slots& s, int64_t n, bool lenient) {
 }
 
 AheadReal line_through(double a, double b, int64_t first, int64_t last, bool inverse, bool narrow) {
-  auto exact = [&](double v) { return narrow ? std::round(v * 256) / 256 : v; };  // floats have lost what is below
+  auto exact = [&](double v) { return narrow ? std::round(v * 256) / 256 : v; };  // an f32 has no digits below 1/256 here
   AheadReal r;
   r.inverse = inverse;
   if (inverse) a = 1 / a, b = 1 / b;
@@ -64,14 +64,14 @@ std::optional<PlanFit> fit(const Slots& a, const Slots& b, int64_t first, int64_
   return f;
 }
 
-// The ranges of one direction, of one open dim.
+// Finds the ranges of one direction for one open dim.
 class Ranges {
  public:
   Ranges(const PlansAt& at, int ways, int64_t first, int64_t last) : at_(at), ways_(ways), first_(first), last_(last) {}
 
   std::vector<PlanRange> find() {
     int64_t served = first_ - 1;
-    // Doubling, so that what happens to small batches is seen.
+    // The spans double, so that small batches are sampled densely.
     while (served < last_) {
       int64_t last = std::min(last_, std::max(served + 1, 2 * served + 1));
       if (!find_within(served + 1, last)) break;
@@ -103,7 +103,7 @@ class Ranges {
     return it->second;
   }
 
-  // A size that is built into the code gives other code for each.
+  // Do all sampled sizes have different code? Then the size is a constant of the code.
   bool all_differ(int64_t first, int64_t last) {
     if (last - first < 3) return false;
     for (int64_t n = first; n < first + 3; ++n)
@@ -154,7 +154,7 @@ class Ranges {
   int way_ = 0;
   bool lenient_ = false;
   size_t most_found_ = 0;
-  std::map<std::pair<int64_t, int>, Slots> known_;  // by size and way
+  std::map<std::pair<int64_t, int>, Slots> known_;  // key: size and way
   std::vector<PlanRange> found_;
 };
 

@@ -1,5 +1,5 @@
-// The ranges of sizes with the same plan. A plan at one size is a row of numbers (runtime/host/walk_archive.h); two plans are alike if
-// the numbers that say what is done are equal, and those that are sizes lie on a line.
+// Ranges of sizes with the same plan. A plan at one size is a row of numbers (runtime/host/walk_archive.h). The plans of a range are alike:
+// numbers of kind `structure`, `code` and `choice` are equal, those of kind `size` are linear in the size.
 #pragma once
 #include <functional>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace xhat::runtime {
 
-// The plans of a range: numbers as base + slope * size.
+// The plans of a range: each number is base + slope * size.
 struct PlanFit {
   std::vector<int64_t> base, slope;
   std::vector<AheadReal> reals;
@@ -24,18 +24,18 @@ struct PlanFit {
 struct PlanRange {
   int64_t first, last;
   int way;
-  bool lenient;  // the planner would have preferred other numbers at some of the sizes
+  bool lenient;  // at some of the sizes the planner would have made other choices
   PlanFit fit;
 };
 
-// Thrown where hardly any two sizes have the same plan.
+// Thrown if hardly any two sizes have the same plan.
 struct TooManyPlans {};
 
-// The plan at a size, planned in one of several ways. May throw TooManyPlans.
+// Plans at a size, in one of several ways. May throw TooManyPlans.
 using PlansAt = std::function<Slots(int64_t size, int way)>;
 
-// Of the sizes from first to last, or to some thousand at least if plans become too many beyond. Where the first way gives other
-// code for each size, the next one is tried. Asks for the plans of some hundred sizes.
+// The ranges of the sizes first to last, or up to at least some thousand if there are too many plans beyond. Where a way gives other code for each
+// size, the next way is tried. Plans at some hundred sizes.
 std::vector<PlanRange> find_ranges(const PlansAt& at, int ways, int64_t first, int64_t last);
 
 PlanRange range_of_one(const Slots& slots);

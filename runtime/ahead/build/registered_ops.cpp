@@ -10,7 +10,7 @@ namespace xhat {
 namespace {
 
 std::vector<RegisteredOp>& ops() {
-  static std::vector<RegisteredOp> all;  // made by the first that registers: sources start in no certain order
+  static std::vector<RegisteredOp> all;  // a local static, because sources are initialized in no fixed order
   return all;
 }
 

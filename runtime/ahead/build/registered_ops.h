@@ -1,5 +1,5 @@
-// Ops that a generator compiles ahead of time: xhat_add_op(TARGET SOURCES ops.cpp) links a source with such ops to a program of
-// ours, which takes the options of xhat build.
+// Ops in C++ sources that are compiled ahead of time: xhat_add_op(TARGET SOURCES ops.cpp) links such sources to a generator, a program with the
+// options of xhat build.
 //
 //   #include "xhat.h"
 //   using namespace xhat::dsl;
@@ -14,7 +14,7 @@
 //     return op.build();
 //   }
 //
-// The body is a function that returns a Program, however it comes by it: parse_op(text) and hvp(program) will do.
+// The body is a function that returns a Program, built in any way: parse_op(text) and hvp(program) work too.
 #pragma once
 #include <string>
 #include <vector>
@@ -37,7 +37,7 @@ struct RegisteredOp {
 bool register_op(const RegisteredOp& op);
 const std::vector<RegisteredOp>& registered_ops();
 
-// The op of that name; of none, the only one. Throws Error naming those that there are.
+// The op of that name; for an empty name, the only op. Otherwise throws Error naming the registered ops.
 Program registered_op(const std::string& name);
 
 }  // namespace xhat

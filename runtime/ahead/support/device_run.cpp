@@ -1,15 +1,14 @@
-// Calls of a library on a device: checks a call, picks the plan for its sizes, enqueues its kernels.
+// Calls of a library on a device: checks a call, chooses the plan for its sizes, enqueues its kernels.
 //
-// Memory beside the caller's (temporaries, gradients that nobody wants) and loaded code are made by the first call of a side at
-// some sizes on a stream, and stay; a call at larger sizes makes larger memory. What is enqueued on a stream runs in order, so one
-// set per side is enough for it; and while the stream is being captured into a graph, nothing is allocated, and what the graph uses
-// is there whenever it is launched.
+// The first call of a side at some sizes on a stream loads the code and allocates temporaries and unwanted gradients. They are kept; a call at larger
+// sizes allocates larger memory. Work on a stream runs in order, so one set of memory per side and stream suffices. During a capture
+// nothing is allocated, and memory that a graph uses is never released.
 //
-// Indices in the data are looked at by kernels before all others, and the call waits for what they say, unless the caller says that
-// they are in range.
+// Kernels that check indices in the data run before all others, and the call waits for their results, unless the caller says that the
+// indices are in range.
 //
-// A stash is one block of the caller's: the stashed tensors, each at a multiple of 512 bytes. Nothing in it says who wrote it: to
-// look, one would have to wait for the device.
+// A stash is one block of the caller's memory: the stashed tensors, each at a multiple of 512 bytes. It does not record which call wrote it,
+// because reading that would mean waiting for the device.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -24,20 +23,20 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kStashAlignment = 512;  // what OpenCL's devices ask of a part of a buffer, at most
+constexpr int64_t kStashAlignment = 512;  // bytes: the largest alignment that OpenCL devices require of a sub-buffer
 constexpr int64_t kWidestAccess = 16;     // bytes that a thread loads or stores at once
 
-// Of a side, or of its checks, on one stream.
+// Memory of a side, or of its checks, on one stream.
 struct Temporaries {
-  std::vector<std::unique_ptr<DeviceBuffer>> of_kernels;     // by temporary
-  std::map<int64_t, std::unique_ptr<DeviceBuffer>> results;  // by tensor: gradients that nobody wants, what checks found
-  bool in_graph = false;                                     // some graph has its addresses
-  std::vector<std::unique_ptr<DeviceBuffer>> of_graphs;      // became too small
+  std::vector<std::unique_ptr<DeviceBuffer>> of_kernels;     // per temporary
+  std::map<int64_t, std::unique_ptr<DeviceBuffer>> results;  // by tensor: unwanted gradients, results of checks
+  bool in_graph = false;                                     // a graph uses these addresses
+  std::vector<std::unique_ptr<DeviceBuffer>> of_graphs;      // memory that became too small, but that graphs use
 };
 
 struct StreamMemory {
-  std::mutex mutex;  // held while a call is enqueued, so that no other comes between its kernels
-  std::map<std::pair<int, bool>, Temporaries> of_sides;  // the side's number, whether of its checks
+  std::mutex mutex;  // held while a call is enqueued, so that its kernels are not interleaved with another call's
+  std::map<std::pair<int, bool>, Temporaries> of_sides;  // key: the side's number, and whether it is for the checks
 };
 
 struct DeviceContext {
@@ -51,7 +50,7 @@ struct DeviceContext {
 struct DeviceCalls {
   std::atomic<bool> trust_data = false;
   KnownPlans<AheadDevicePlan> plans;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards contexts
   std::map<DeviceDriver*, std::unique_ptr<DeviceContext>> contexts;
 };
 
@@ -80,7 +79,7 @@ int64_t aligned(int64_t bytes) { return (bytes + kStashAlignment - 1) / kStashAl
 int64_t device_stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims) {
   int64_t bytes = 0;
   for (int64_t s : t.stash) bytes += aligned(bytes_of(t, s, dims));
-  return std::max(bytes, kStashAlignment);  // 0 says that something is wrong
+  return std::max(bytes, kStashAlignment);  // 0 would mean an error
 }
 
 class CallOnDevice {
@@ -143,7 +142,7 @@ class CallOnDevice {
 
   const std::string& name(int64_t tensor) const { return t_.tensors[static_cast<size_t>(tensor)].name; }
 
-  // The op's own scalars are numbers of the caller's; those that are computed lie on the device.
+  // Scalar inputs of the op are passed by value; computed scalars are device memory.
   bool by_value(int64_t tensor) const {
     const auto& inputs = t_.sides[kInfer].inputs;
     return t_.tensors[static_cast<size_t>(tensor)].shape.empty() && std::ranges::find(inputs, tensor) != inputs.end();
@@ -195,7 +194,7 @@ class CallOnDevice {
   }
 
   void check_overlap() const {
-    const bool addresses = device_.target == Target::cuda;  // OpenCL has handles
+    const bool addresses = device_.target == Target::cuda;  // OpenCL's handles cannot be compared as address ranges
     auto called = [&](const Bound& b) { return b.tensor < 0 ? std::string("the stash") : name(b.tensor); };
     for (size_t i = 0; i < bound_.size(); ++i)
       for (size_t j = 0; j < bound_.size(); ++j) {
@@ -235,10 +234,10 @@ class CallOnDevice {
     memory = std::make_unique<DeviceBuffer>(driver_, std::max<int64_t>(1, bytes));
   }
 
-  // What the steps of a plan take.
+  // The values of all steps of a plan.
   struct StepValues {
-    std::vector<SizeValue> all;  // step after step
-    std::vector<size_t> first;   // by step; and the end
+    std::vector<SizeValue> all;  // concatenated, in the order of the steps
+    std::vector<size_t> first;   // per step: index of its first value; then the end
     std::span<const SizeValue> of(size_t step) const { return std::span(all).subspan(first[step], first[step + 1] - first[step]); }
   };
 
@@ -261,7 +260,7 @@ class CallOnDevice {
     return values;
   }
 
-  // Memory of ours for what kernels give.
+  // Gives a tensor that the caller does not provide memory of ours.
   void result(Temporaries& t, int64_t tensor, int64_t bytes) {
     make_room(t, t.results[tensor], bytes, "memory for results must be allocated");
     memory_[static_cast<size_t>(tensor)] = t.results[tensor]->memory();
@@ -306,16 +305,16 @@ class CallOnDevice {
   std::vector<int64_t> dims_;
   DeviceCalls& calls_;
   std::shared_ptr<const AheadDevicePlan> plan_;
-  std::shared_ptr<const AheadDevicePlan> checks_;  // if the data are to be looked at
+  std::shared_ptr<const AheadDevicePlan> checks_;  // null if the data are not checked
   DeviceStream stream_;
   DeviceDriver& driver_;
   DeviceContext& context_;
-  std::vector<DeviceMemory> memory_;  // by tensor
-  std::vector<SizeValue> values_;     // by tensor
+  std::vector<DeviceMemory> memory_;  // per tensor
+  std::vector<SizeValue> values_;     // per tensor
   std::vector<Bound> bound_;
   std::vector<int64_t> unwanted_;
-  std::vector<DeviceMemory> parts_;  // of the stash
-  std::optional<bool> capturing_;  // the stream, once somebody asks
+  std::vector<DeviceMemory> parts_;  // parts of the stash, to be released
+  std::optional<bool> capturing_;  // whether the stream is being captured, once queried
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Plans of a library that calls have made, each for some sizes, so that the next call at these sizes finds it.
+// A cache of the plans that calls of a library have made, each for some sizes, for later calls at these sizes.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -8,13 +8,13 @@
 
 namespace xhat::runtime {
 
-// Used from many threads. Of more plans than are kept, the oldest goes; a call that runs it holds it.
+// Safe from many threads. When it is full, the oldest plan is dropped; a call that runs it still owns it.
 template <class Plan>
 class KnownPlans {
  public:
-  static constexpr size_t kKept = 96;  // of all sides: 32 sizes, if infer, forward and backward are all called
+  static constexpr size_t kKept = 96;  // plans of all sides: 32 sizes, if infer, forward and backward are all called
 
-  // make() is not called under the lock, so that known sizes do not wait for new ones.
+  // make() runs without the lock, so calls at known sizes do not wait for it.
   template <class Make>
   std::shared_ptr<const Plan> find(const std::vector<AheadVariant>& of, const std::vector<int64_t>& dims, Make&& make) {
     if (auto found = known(of, dims)) return found;

@@ -120,7 +120,7 @@ int guarded(const std::function<void()>& call) {
     return failed(AheadStatus::no_memory, "out of memory");
   } catch (const DeviceError& e) {
     return failed(status_of(e.why()), e.message());
-  } catch (const Error& e) {  // scratch.h
+  } catch (const Error& e) {  // memory is exhausted (scratch.h)
     return failed(AheadStatus::no_memory, e.message());
   } catch (const std::exception& e) {
     return failed(AheadStatus::internal, e.what());

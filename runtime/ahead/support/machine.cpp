@@ -51,7 +51,7 @@ size_t choose_level(const std::vector<CpuLevel>& levels) {
 void set_threads(int threads) {
   auto made = std::make_shared<ThreadPool>(threads_or_all(threads));
   std::lock_guard lock(pool_mutex);
-  pool.swap(made);  // those who use the old one keep it until they are done
+  pool.swap(made);  // running calls keep the old pool until they end
 }
 
 std::shared_ptr<ThreadPool> thread_pool() {

@@ -1,4 +1,4 @@
-// The processor and the threads that a library which was compiled ahead of time runs on.
+// The processor level and the threads that a library compiled ahead of time runs on.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace xhat::runtime {
 
-// Position of the level to use: the best that this processor has, or what XHAT_CPU_LEVEL asks for. Throws Failure.
+// The position of the level to use: that of XHAT_CPU_LEVEL, else the best that this processor supports. Throws Failure if there is none.
 size_t choose_level(const std::vector<CpuLevel>& levels);
 
-// One pool for all libraries of the process. Whoever holds one may use it on after another took its place.
+// One pool for all libraries of the process. A caller may keep using a pool after set_threads() has replaced it.
 void set_threads(int threads);  // 0: one per core
 std::shared_ptr<ThreadPool> thread_pool();
 

@@ -1,6 +1,6 @@
-// Part of every library that was compiled ahead of time: checks a call for the CPU, picks the plan for its sizes, runs it.
+// Part of every library compiled ahead of time: checks a call for the CPU, chooses the plan for its sizes, runs it.
 //
-// A stash is one block: who wrote it and for which sizes, then the stashed tensors, each at a multiple of 64 bytes.
+// A stash is one block: a head that names the library and the sizes, then the stashed tensors, each at a multiple of 64 bytes.
 #include "runtime/ahead/support/run.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class AheadTile : public TileCode {
   AheadTile(int (*code)(void**), bool streams) : code_(code), streams_(streams) {}
   int call(size_t, const void* const* argv) const override {
     const void* context = nullptr;
-    auto args = const_cast<const void**>(argv);  // slot 0 is ours
+    auto args = const_cast<const void**>(argv);  // argv[0] is for the context
     args[0] = &context;
     int status = code_(const_cast<void**>(args));
     if (streams_) end_streaming();
@@ -36,7 +36,7 @@ class AheadTile : public TileCode {
 
 struct Plans {
   std::unique_ptr<TileWalk> walk, checks;
-  std::vector<std::vector<int64_t>> shapes;  // by tensor
+  std::vector<std::vector<int64_t>> shapes;  // per tensor
 };
 
 }  // namespace
@@ -50,7 +50,7 @@ struct CpuCalls {
 
 namespace {
 
-// Throws Failure where the library has no code for this processor.
+// Throws Failure if the library has no code for this processor.
 CpuCalls& cpu_of(Opened& o, const xhat_ahead_library& library) {
   std::lock_guard lock(o.mutex);
   if (o.cpu) return *o.cpu;
@@ -90,11 +90,11 @@ int64_t rounded(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * 
 struct StashHead {
   uint64_t mark;
   const void* library;
-  uint64_t sizes;  // a hash
+  uint64_t sizes;  // hash of the dims
 };
 constexpr uint64_t kStashMark = 0x6873617453746168;
 
-uint64_t hash_of(const std::vector<int64_t>& dims) {  // FNV-1a, by words
+uint64_t hash_of(const std::vector<int64_t>& dims) {  // FNV-1a over 64-bit words
   uint64_t h = 14695981039346656037u;
   for (int64_t d : dims) h = (h ^ static_cast<uint64_t>(d)) * 1099511628211u;
   return h;
@@ -139,7 +139,7 @@ class Call {
     TensorView v = view_of(tensor, data);
     const std::string& name = t_.tensors[static_cast<size_t>(tensor)].name;
     if (!data && v.elements() > 0) {
-      // A gradient that nobody wants is computed into memory of ours.
+      // A gradient that the caller does not want (null) is computed into memory of ours.
       if (!written || number_ != kBackward)
         fail(t_, AheadStatus::bad_argument, name + " is null; it has " + std::to_string(v.elements()) + " elements");
       unwanted_.push_back(allocate(v.bytes()));
@@ -191,7 +191,7 @@ class Call {
       }
   }
 
-  // Indices in the data, before anything is written.
+  // Checks indices in the data, before anything is written.
   void check_data(ThreadPool& threads) {
     if (!plans_->checks) return;
     std::vector<TensorView> views = views_;
@@ -248,7 +248,8 @@ const char* xhat_ahead_level(xhat_ahead_library* library) {
   return name;
 }
 
-// What compiled tiles call. Weak: of several definitions in a program (another such library's, Halide's) any will do.
+// The services that compiled tiles call. They are weak, because a program may have several equivalent definitions (of another such library, of
+// Halide).
 __attribute__((weak)) void* halide_malloc(void*, size_t size) { return tile_services().allocate(nullptr, size); }
 __attribute__((weak)) void halide_free(void*, void* data) { tile_services().release(nullptr, data); }
 __attribute__((weak)) int xhat_stream(void*, void* result, int first, void* scratch, int elements, int bytes, bool begins, bool ends) {

@@ -1,4 +1,4 @@
-// How a call of a library that was compiled ahead of time ends. The library's header says the same.
+// The status codes of a library compiled ahead of time; its generated header has the same.
 #pragma once
 #include <string>
 

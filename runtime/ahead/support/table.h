@@ -1,5 +1,5 @@
-// What a library that was compiled ahead of time knows of its op: a table of numbers and names, and the tiles' code beside it.
-// xhat build writes it (runtime/ahead/build/ahead.h), the library's calls read it (runtime/ahead/support/run.cpp).
+// The description of an op in a library compiled ahead of time: a table of numbers and names, beside the code of tiles. xhat build
+// (runtime/ahead/build/ahead.h) writes it, and the library's calls (runtime/ahead/support/run.cpp) read it.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,21 +13,21 @@
 
 namespace xhat::runtime {
 
-constexpr int64_t kAheadFormat = 4;  // of tables, and of what generated sources call; a change of either counts it up
+constexpr int64_t kAheadFormat = 4;  // version of the table and of the functions that generated sources call; increment it with any change of them
 
-// An integer expression over dims: nodes, children first. The last one of a formula is its value.
+// A node of an integer expression over dims. A formula is a list of nodes, children first; the last one is its value.
 struct FormulaNode {
   Op op = Op::constant;
   int64_t number = 0;  // a constant's value; a dim's position
   std::vector<int64_t> args;
 };
 using Formula = std::vector<FormulaNode>;
-// Throws Bug for an op that no size has. Division and remainder floor; by 0 they are 0.
+// Division and remainder round down, and are 0 for a divisor of 0. Throws Bug for an op that does not occur in sizes.
 int64_t evaluate(const Formula& f, const std::vector<int64_t>& dims);
 
 struct AheadDim {
   std::string name;
-  Formula definition;  // empty: an argument of every call. The arguments come first
+  Formula definition;  // empty: the dim is an argument of every call. Such dims come first
 };
 
 struct AheadCondition {
@@ -42,17 +42,17 @@ struct AheadTensor {
 };
 
 struct AheadCheck {
-  int64_t tensor = 0;  // of the check's program, behind those of the op: a bool
-  std::string text;    // what is wrong if it is true
+  int64_t tensor = 0;  // a bool of the check's program, whose tensors are numbered after the op's
+  std::string text;    // the error if it is true
 };
 
-// infer, forward, backward
+// A side of the op: infer, forward or backward.
 struct AheadSide {
-  std::vector<int64_t> inputs, outputs;  // tensors, as the call takes them; stashed ones not among them
-  std::vector<AheadCondition> fails;     // where `holds` is true, it cannot run at these sizes
+  std::vector<int64_t> inputs, outputs;  // tensors in the order of the call's arguments, without stashed ones
+  std::vector<AheadCondition> fails;     // the side cannot run at sizes where one of these holds
   std::vector<AheadCheck> checks;
-  int64_t check_tensors = 0;  // of the check's program; 0: there is none
-  std::vector<AheadVariant> variants;  // of the walk, then of the check's walk if there is one
+  int64_t check_tensors = 0;  // number of tensors of the check's program; 0: there is none
+  std::vector<AheadVariant> variants;  // numbers of the walk, then of the check's walk if there is one
 };
 
 struct AheadTable {
@@ -63,7 +63,7 @@ struct AheadTable {
   std::vector<int64_t> stash;  // tensors
   std::vector<AheadSide> sides;
   std::vector<CpuLevel> levels;
-  std::vector<uint8_t> streams;  // by code: are results written past the cache?
+  std::vector<uint8_t> streams;  // per code: does it use non-temporal stores?
   std::string known_sizes;    // for messages
   std::vector<AheadDevice> devices;
 };

@@ -1,7 +1,7 @@
-// Products of matrices by cuBLAS, as of CUDA 11: declared here, found in libcublas.so.
+// Matrix products by cuBLAS, of CUDA 11 or later: declared here, found in libcublas.so.
 //
-// Its matrices lie column by column. Ours, c[i,j] with neighbours along j, is its transpose: then C^T = B^T * A^T is computed. What a
-// matrix is with neighbours along the other axis it calls transposed.
+// cuBLAS has column-major matrices. A row-major c[i,j] is the transpose of one, so C^T = B^T * A^T is computed. An operand that is contiguous along
+// the other axis is passed as transposed.
 #include <algorithm>
 #include <climits>
 
@@ -13,8 +13,8 @@ namespace {
 enum Operation : int { kPlain = 0, kTransposed = 1 };
 enum ComputeType : int { kCompute32 = 68, kCompute64 = 70 };
 constexpr int kDefaultAlgorithm = -1;
-constexpr int kNoReducedPrecision = 16;  // CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION; and no TF32, which needs a word too
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // as NVIDIA recommends for Hopper; 4 MB are enough before
+constexpr int kNoReducedPrecision = 16;  // CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION; TF32 is off unless it is asked for
+constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // NVIDIA's recommendation for Hopper; earlier GPUs need 4 MB
 
 struct BlasType {
   DType type;
@@ -53,12 +53,12 @@ const Cublas& cublas() {
   return loaded;
 }
 
-// A matrix as cuBLAS has it: neighbours along the axis that it calls rows.
+// A matrix for cuBLAS, contiguous along the axis that it calls rows.
 struct Matrix {
   Operation operation;
-  int leading;  // elements from one of its columns to the next
+  int leading;  // elements between two columns
 };
-// first: the axis that is to be its rows.
+// first: the axis that becomes the rows.
 Matrix matrix(int64_t first, int64_t first_step, int64_t second, int64_t second_step) {
   auto wide = [](int64_t step, int64_t extent, int64_t least) { return static_cast<int>(std::max(extent == 1 ? least : step, least)); };
   const bool plain = (first == 1 || first_step == 1) && (second == 1 || second_step >= first);
@@ -79,7 +79,7 @@ class BlasProduct : public MathCall {
       std::lock_guard lock(handle_.mutex);
       api.ok(api.set_stream(handle_.handle, stream), "taking a stream");
       api.ok(api.set_workspace(handle_.handle, pointer(scratch, 0, DType::u8), kWorkspaceBytes), "taking memory for scratch");
-      // A call for every point of the batch, but for its last axis.
+      // One call per point of the batch without its last axis.
       int64_t calls = 1;
       for (size_t i = 0; i + 1 < m_.batch.size(); ++i) calls *= m_.batch[i];
       for (int64_t call = 0; call < calls; ++call) {
@@ -111,10 +111,10 @@ class BlasProduct : public MathCall {
     const void* data;
     const LibrarySide* side;
     Matrix matrix;
-    long long step;  // from one to the next of the batch
+    long long step;  // elements between two matrices of the batch
   };
 
-  // c = alpha * a * b, or transposed: c^T = alpha * b^T * a^T.
+  // Computes c = alpha * a * b, or c^T = alpha * b^T * a^T if c is row-major.
   void one(const void* a, const void* b, void* c) const {
     auto operand = [&](const void* data, const LibrarySide& s, int64_t down, int64_t across) {
       const Matrix m = by_columns_ ? matrix(down, s.steps[0], across, s.steps[1]) : matrix(across, s.steps[1], down, s.steps[0]);
@@ -141,7 +141,7 @@ class BlasProduct : public MathCall {
 };
 
 LibraryHandle& cublas_handle(DeviceDriver& driver) {
-  static auto& handles = *new LibraryHandles;  // stays: when static things end, contexts may have ended before
+  static auto& handles = *new LibraryHandles;  // never destroyed: contexts may be destroyed before static objects
   return handles.of(driver, [] {
     Handle made = nullptr;
     cublas().ok(cublas().create(&made), "starting");

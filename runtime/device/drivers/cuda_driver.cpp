@@ -1,4 +1,4 @@
-// CUDA by its driver's API, as of CUDA 11: declared here, found in libcuda.so.1.
+// CUDA through its driver API, of CUDA 11 or later: declared here, found in libcuda.so.1.
 #include <algorithm>
 #include <cstdint>
 
@@ -13,15 +13,15 @@ using Module = void*;
 using Function = void*;
 using Pointer = uint64_t;  // CUdeviceptr
 
-// Of cuda.h's CUresult, those that need words of ours.
+// Values of CUresult (cuda.h) that get messages of ours.
 enum CudaResult : int { kCudaOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kInvalidHandle = 400 };
 enum JitOption : int { kMaxRegisters = 0, kErrorLog = 5, kErrorLogBytes = 6 };
 enum PointerAttribute : int { kPointerContext = 1, kPointerType = 2, kPointerManaged = 8, kPointerDevice = 9 };
 constexpr unsigned kTypeHost = 1;  // CU_MEMORYTYPE_HOST
-// Streams that are not pointers: the default one of a context, and of a thread.
+// Stream handles that are not pointers: the default streams of a context and of a thread.
 constexpr uintptr_t kLastSpecialStream = 2;
 
-// The functions that we call: by the name that the library has them by.
+// The functions that we call, with their names in the library.
 #define XHAT_CUDA_FUNCTIONS(F)                                                                              \
   F(init, "cuInit", (unsigned))                                                                             \
   F(error_name, "cuGetErrorName", (CudaResult, const char**))                                                   \
@@ -79,13 +79,13 @@ struct Cuda {
   }
 };
 
-// Loaded once; where that fails, every call tries again, and says why.
+// Loads the library once. After a failure every call tries again, and throws the reason.
 const Cuda& cuda() {
   static const Cuda loaded;
   return loaded;
 }
 
-// The context is current in this thread while this lives.
+// Makes the context current in this thread while the object exists.
 class Current {
  public:
   explicit Current(Context context) {
@@ -106,8 +106,8 @@ class Current {
   bool pushed_ = false;
 };
 
-// While somebody captures a stream, in any thread, allocating and loading are refused, and break the capture, unless the thread says
-// that this is none of the graph.
+// While any thread captures a stream, CUDA refuses allocating and loading, and they break the capture, unless the calling thread declares them
+// unrelated to the graph. This object does so while it exists.
 class NotCaptured {
  public:
   NotCaptured() { cuda().exchange_capture_mode(&mode_); }
@@ -116,13 +116,13 @@ class NotCaptured {
   NotCaptured& operator=(const NotCaptured&) = delete;
 
  private:
-  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; what it was, once exchanged
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; after the exchange, the thread's previous mode
 };
 
 class CudaKernel : public LoadedKernel {
  public:
   CudaKernel(Context context, const DeviceKernel& kernel)
-      : CudaKernel(context, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
+      : CudaKernel(context, kernel.zeros, kernel.launches) {  // delegates, so that the destructor runs if this constructor throws
     if (launches_.empty()) return;
     Current current(context_);
     NotCaptured no_part_of_a_graph;
@@ -201,14 +201,14 @@ class CudaDriver : public DeviceDriver {
       Current current(context_);
       NotCaptured no_part_of_a_graph;
       cuda().release(memory);
-    } catch (const DeviceError&) {  // the context is gone, and the memory with it
+    } catch (const DeviceError&) {  // the context has been destroyed, with its memory
     }
   }
 
   void upload(DeviceStream stream, DeviceMemory to, const void* from, int64_t bytes) override {
     Current current(context_);
     cuda().ok(cuda().to_device(to, from, static_cast<size_t>(bytes), stream), "a copy to the device");
-    // The driver has copied what the system may page out; what is pinned it reads later.
+    // The driver copies pageable memory at once, but reads pinned memory later.
     cuda().ok(cuda().synchronize(stream), "a copy to the device");
   }
   void download(DeviceStream stream, void* to, DeviceMemory from, int64_t bytes) override {
@@ -243,7 +243,7 @@ class CudaDriver : public DeviceDriver {
     int device = 0;
     cuda().ok(cuda().pointer_attribute(&device, kPointerDevice, memory), "asking where a pointer leads");
     if (device != device_) return MemoryPlace::other_device;
-    Context owner = nullptr;  // none: memory of a pool, which belongs to the device
+    Context owner = nullptr;  // null: memory of a pool, which belongs to the device
     if (cuda().pointer_attribute(&owner, kPointerContext, memory) == kCudaOk && owner && owner != context_) return MemoryPlace::other_context;
     return MemoryPlace::here;
   }
@@ -257,7 +257,7 @@ class CudaDriver : public DeviceDriver {
   static Access access_to(Pointer memory) {
     unsigned type = 0, managed = 0;
     CudaResult r = cuda().pointer_attribute(&type, kPointerType, memory);
-    if (r == kInvalidValue) return Access::host;  // the driver has never heard of it
+    if (r == kInvalidValue) return Access::host;  // the driver does not know the address
     cuda().ok(r, "asking where a pointer leads");
     cuda().ok(cuda().pointer_attribute(&managed, kPointerManaged, memory), "asking where a pointer leads");
     if (managed & 0xff) return Access::both;

@@ -1,4 +1,4 @@
-// What cublas.cpp and cudnn.cpp share. For runtime/device/drivers/ only.
+// Shared by cublas.cpp and cudnn.cpp. For runtime/device/drivers/ only.
 #pragma once
 #include <functional>
 #include <map>
@@ -14,11 +14,11 @@ using Handle = void*;  // cublasHandle_t, cudnnHandle_t
 
 // A library's state in one context.
 struct LibraryHandle {
-  std::mutex mutex;  // held while it is told a stream and called
+  std::mutex mutex;  // held while the stream is set and a function is called
   Handle handle = nullptr;
 };
 
-// One per context, made when it is first asked for and kept: the driver stays, too.
+// One handle per context, made at first use and never destroyed, like the driver.
 class LibraryHandles {
  public:
   LibraryHandle& of(DeviceDriver& driver, const std::function<Handle()>& create);
@@ -31,7 +31,7 @@ class LibraryHandles {
 std::unique_ptr<MathCall> cublas_call(DeviceDriver& driver, const MatrixProduct& m);
 std::unique_ptr<MathCall> cudnn_call(DeviceDriver& driver, const Convolution& c);
 
-// The first that the process has loaded already, as PyTorch's own; else the first that is installed; else the first.
+// The first file that the process has loaded already, for example PyTorch's; else the first that is installed; else files[0].
 const char* first_installed(std::span<const char* const> files);
 DeviceError library_failure(const std::string& library, int status, const std::string& text, const std::string& what);
 

@@ -1,5 +1,5 @@
-// Convolutions by cuDNN, versions 8 and 9: declared here, found in libcudnn.so. Its heuristics choose the algorithm, once per call;
-// of those that give the same bits every time, the first that takes no TF32 and little memory.
+// Convolutions by cuDNN, versions 8 and 9: declared here, found in libcudnn.so. Its heuristics rank the algorithms, once per LibraryCall. The first
+// deterministic one without TF32 and with at most kMaxScratch of memory is used.
 #include <algorithm>
 #include <array>
 #include <climits>
@@ -14,7 +14,7 @@ enum Mode : int { kFlipped = 0, kAsWritten = 1 };           // cudnnConvolutionM
 enum MathType : int { kOrdinary = 0, kTensorCores = 1, kFma = 3 };  // cudnnMathType_t; ordinary: TF32 for f32
 constexpr int kChannelsFirst = 0;                           // cudnnTensorFormat_t
 constexpr int kDeterministic = 1;
-constexpr int64_t kMaxScratch = int64_t{1} << 30;  // bytes; algorithms that want more are faster by little
+constexpr int64_t kMaxScratch = int64_t{1} << 30;  // bytes; algorithms that need more are hardly faster
 constexpr int kMaxAlgorithms = 10;
 
 struct DnnType {
@@ -23,7 +23,7 @@ struct DnnType {
 };
 constexpr DnnType kDnnTypes[] = {{DType::f32, 0, 0}, {DType::f64, 1, 1}, {DType::f16, 2, 0}, {DType::bf16, 9, 0}};
 
-// cudnnConvolutionFwdAlgoPerf_t, and those of the other two.
+// cudnnConvolutionFwdAlgoPerf_t, and the equal structs of the other two kinds.
 struct Algorithm {
   int number;
   int status;
@@ -34,7 +34,7 @@ struct Algorithm {
   int reserved[3];
 };
 
-// Two things read, and what is written, in the order of operands_of.
+// The two operands read and the one written, in the order of operands_of.
 using Choose = int(Handle, Descriptor, Descriptor, Descriptor, Descriptor, int, int*, Algorithm*);
 using Convolve = int(Handle, const void*, Descriptor, const void*, Descriptor, const void*, Descriptor, int, void*, size_t, const void*,
                      Descriptor, void*);
@@ -54,7 +54,7 @@ using Convolve = int(Handle, const void*, Descriptor, const void*, Descriptor, c
   F(set_math, "cudnnSetConvolutionMathType", (Descriptor, MathType))                                                      \
   F(drop_convolution, "cudnnDestroyConvolutionDescriptor", (Descriptor))
 
-// By Convolution::Kind.
+// Indexed by Convolution::Kind.
 constexpr const char* kChoose[] = {"cudnnGetConvolutionForwardAlgorithm_v7", "cudnnGetConvolutionBackwardDataAlgorithm_v7",
                                    "cudnnGetConvolutionBackwardFilterAlgorithm_v7"};
 constexpr const char* kConvolve[] = {"cudnnConvolutionForward", "cudnnConvolutionBackwardData", "cudnnConvolutionBackwardFilter"};
@@ -97,7 +97,7 @@ class Prepared : public MathCall {
     if (convolution_) cudnn().drop_convolution(convolution_);
   }
 
-  // Whether cuDNN does this one.
+  // Makes the descriptors and chooses an algorithm. Can cuDNN do this convolution?
   bool settle() {
     const Cudnn& api = cudnn();
     const DnnType& type = *std::ranges::find(kDnnTypes, c_.input.type, &DnnType::type);
@@ -114,11 +114,11 @@ class Prepared : public MathCall {
       strides.push_back(number(s.stride));
       dilations.push_back(number(s.dilation));
     };
-    // It knows images of two dimensions and of three.
+    // cuDNN has images of two and of three dimensions, so one dimension gets a second of extent 1.
     if (c_.space.size() == 1) add({}, c_.input.steps[2] * c_.space[0].input, c_.output.steps[2] * c_.space[0].output);
     for (size_t i = 0; i < c_.space.size(); ++i) add(c_.space[i], c_.input.steps[2 + i], c_.output.steps[2 + i]);
     const int rank = static_cast<int>(input.size());
-    // Of one image, and of one channel, as if there were more.
+    // A dimension of extent 1 gets the step that it would have if it were larger.
     if (input[1] == 1) input_steps[1] = input_steps[2] * input[2];
     if (output[1] == 1) output_steps[1] = output_steps[2] * output[2];
     if (input[0] == 1) input_steps[0] = input_steps[1] * input[1];
@@ -145,7 +145,7 @@ class Prepared : public MathCall {
       if (!narrow && a.math != kFma && a.math != kOrdinary) continue;
       algorithm_ = a.number;
       scratch_bytes_ = static_cast<int64_t>(a.memory);
-      // The heuristics say what an algorithm computes with; for f32 the word stays that forbids TF32.
+      // f16 and bf16 take the algorithm's math type; for f32 kFma stays, which forbids TF32.
       return !narrow || api.set_math(convolution_, a.math) == 0;
     }
     return false;
@@ -193,7 +193,7 @@ class Prepared : public MathCall {
 };
 
 LibraryHandle& cudnn_handle(DeviceDriver& driver) {
-  static auto& handles = *new LibraryHandles;  // stays: when static things end, contexts may have ended before
+  static auto& handles = *new LibraryHandles;  // never destroyed: contexts may be destroyed before static objects
   return handles.of(driver, [] {
     Handle made = nullptr;
     cudnn().ok(cudnn().create(&made), "starting");

@@ -1,4 +1,4 @@
-// What the drivers share. For runtime/device/drivers/ only.
+// Shared by the drivers. For runtime/device/drivers/ only.
 #pragma once
 #include <map>
 #include <mutex>
@@ -10,12 +10,12 @@ namespace xhat::runtime {
 DeviceDriver& cuda_driver(DeviceStream stream);
 DeviceDriver& opencl_driver(DeviceStream stream);
 
-// What a user lacks if there is no such device, and the error that says so.
+// What to install if a target has no device, and the errors that say so.
 std::string remedy_for(Target target);
 DeviceError no_device(Target target, DeviceFailure why, const std::string& detail);
 DeviceError no_memory(Target target, int64_t bytes, const std::string& detail);
 
-// The drivers of one target, by context and device. They stay: nothing tells us that nobody will call any more.
+// The drivers of one target, by context and device. They are never destroyed, because a later call may need them.
 template <class Driver>
 class DriversByContext {
  public:

@@ -1,4 +1,4 @@
-// A driver's library, loaded at run time: its functions by name.
+// A driver's library, loaded at run time, and its functions by name.
 #pragma once
 #include <string>
 
@@ -6,13 +6,13 @@ namespace xhat::runtime {
 
 class DriverLibrary {
  public:
-  // Looks for `file`, or for what the environment variable says instead. It stays for as long as the process runs.
+  // Loads the file that the environment variable names, else `file`. It stays loaded until the process ends.
   DriverLibrary(const char* variable, const char* file);
   template <class F>
   void find(F*& function, const char* name) {
     function = reinterpret_cast<F*>(address(name));
   }
-  const std::string& problem() const { return problem_; }  // not empty: it was not found, or a function was missing
+  const std::string& problem() const { return problem_; }  // empty, or: the library was not found, or a function was missing
 
  private:
   void* address(const char* name);

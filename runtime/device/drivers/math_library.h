@@ -1,7 +1,7 @@
-// Functions of libraries on a device's memory, in the order of a stream: products of matrices and convolutions.
+// Calls of vendors' libraries on device memory, in the order of a stream: matrix products and convolutions.
 //
 //   MathLibrary* math = cuda_math();                     // cuBLAS and cuDNN; null: neither is there
-//   auto product = math->prepare(driver, call);          // once; null: it does not do that one
+//   auto product = math->prepare(driver, call);          // once; null: the library cannot do this call
 //   product->run(stream, a, b, c, scratch);              // enqueued; returns at once
 #pragma once
 #include <memory>
@@ -12,30 +12,30 @@
 
 namespace xhat::runtime {
 
-// Immutable, and may be run from many threads, each with scratch memory of its own while what was enqueued runs.
+// Immutable. May be run from many threads, each with its own scratch memory, which must stay untouched until the enqueued work has ended.
 class MathCall {
  public:
   virtual ~MathCall() = default;
   virtual int64_t scratch_bytes() const = 0;
-  // a, b: what is read, in the order of operands_of(call); c: what is written. Throws DeviceError.
+  // a, b: the operands read, in the order of operands_of(call). c: the operand written. Throws DeviceError.
   virtual void run(DeviceStream stream, DeviceMemory a, DeviceMemory b, DeviceMemory c, DeviceMemory scratch) const = 0;
 };
 
 class MathLibrary {
  public:
   virtual ~MathLibrary() = default;
-  // Not while a stream is being captured. Throws DeviceError where the library is there and cannot be used.
+  // Must not be called while a stream is being captured. Throws DeviceError if the library is installed but cannot be used.
   virtual std::unique_ptr<MathCall> prepare(DeviceDriver& driver, const LibraryCall& call) = 0;
 };
 
-// f32 is computed in f32, not in TF32; f16 and bf16 are added up in f32. Only algorithms that give the same bits every time.
+// f32 is computed in f32, not in TF32; f16 and bf16 are accumulated in f32. Only deterministic algorithms are used.
 MathLibrary& cuda_math();
-// Why there are none; empty: they are there.
+// Why the library cannot be used; empty: it can.
 std::string cublas_problem();
 std::string cudnn_problem();
 
-// Where another one is to be taken, the environment names it: XHAT_CUBLAS_LIBRARY, XHAT_CUDNN_LIBRARY.
-// Else what the process has loaded already, else the newest that is installed.
+// XHAT_CUBLAS_LIBRARY and XHAT_CUDNN_LIBRARY name other files. Without them: the library that the process has loaded already, else the newest
+// installed one.
 constexpr const char* kCublasLibraries[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"};
 constexpr const char* kCudnnLibraries[] = {"libcudnn.so.9", "libcudnn.so.8"};
 

@@ -1,4 +1,4 @@
-// OpenCL 1.2, declared here, found in libOpenCL.so.1: on GPUs without CUDA, and on the CPU (PoCL), where tests run it.
+// OpenCL 1.2, declared here, found in libOpenCL.so.1: for GPUs without CUDA, and for the CPU (PoCL), where tests run it.
 #include <algorithm>
 #include <cstring>
 
@@ -10,7 +10,7 @@ namespace {
 
 using Handle = void*;  // cl_platform_id, cl_device_id, cl_context, …
 
-// Of CL/cl.h.
+// Constants of CL/cl.h.
 enum ClResult : int {
   kClOk = 0, kNoMemory = -4, kOutOfResources = -5, kBuildFailed = -11, kInvalidMemory = -38, kInvalidSize = -61, kNoPlatform = -1001
 };
@@ -85,19 +85,19 @@ std::string text_of(Handle device, Info what) {
   if (opencl().device_info(device, what, 0, nullptr, &bytes) || bytes == 0) return "";
   std::string text(bytes, '\0');
   opencl().device_info(device, what, bytes, text.data(), nullptr);
-  return text.c_str();  // without the 0 at its end
+  return text.c_str();  // without the terminating 0
 }
 
 class OpenClKernel : public LoadedKernel {
  public:
   OpenClKernel(Handle context, Handle device, Handle own_queue, const DeviceKernel& kernel)
-      : OpenClKernel(own_queue, kernel.zeros, kernel.launches) {  // so its end also runs if this throws
+      : OpenClKernel(own_queue, kernel.zeros, kernel.launches) {  // delegates, so that the destructor runs if this constructor throws
     if (launches_.empty()) return;
     ClResult r = kClOk;
     const char* text = kernel.text.c_str();
     program_ = opencl().create_program(context, 1, &text, nullptr, &r);
     OpenCl::ok(r, "taking OpenCL C");
-    // Halide's code asks for these, to choose where small buffers lie.
+    // Halide's code uses these macros to decide where small buffers are placed.
     uint64_t bytes = 0;
     unsigned args = 0;
     opencl().device_info(device, kDeviceConstantBytes, sizeof bytes, &bytes, nullptr);
@@ -143,7 +143,7 @@ class OpenClKernel : public LoadedKernel {
         OpenCl::ok(r, "argument " + std::to_string(n) + " of " + l.entry, why);
         ++n;
       }
-      // Memory that a block shares is the last argument, always there.
+      // The shared memory of a block is the last argument of every function.
       auto shared = static_cast<size_t>(std::max<int64_t>(1, l.shared_bytes));
       OpenCl::ok(opencl().set_argument(functions_[i], n, shared, nullptr), "shared memory of " + l.entry);
       OpenCl::ok(opencl().launch(queue, functions_[i], 1, nullptr, &all, &threads, 0, nullptr, nullptr), "launching " + l.entry);
@@ -158,13 +158,13 @@ class OpenClKernel : public LoadedKernel {
   std::vector<DeviceLaunch> launches_;
   Handle program_ = nullptr;
   std::vector<Handle> functions_;
-  mutable std::mutex mutex_;  // a kernel object holds its arguments until it is launched
+  mutable std::mutex mutex_;  // held from setting arguments to the launch: the kernel object stores them
 };
 
 class OpenClDriver : public DeviceDriver {
  public:
   OpenClDriver(Handle context, Handle device) : context_(context), device_(device) { opencl().retain_context(context_); }
-  void make_queue() {  // for calls without one
+  void make_queue() {  // for calls without a queue
     ClResult r = kClOk;
     queue_ = opencl().create_queue(context_, device_, 0, &r);
     OpenCl::ok(r, "making a command queue");
@@ -221,8 +221,8 @@ class OpenClDriver : public DeviceDriver {
   }
 
  private:
-  // An object of the driver, as cl_mem is, begins, as a context does, with the table of its driver's functions (cl_khr_icd): by that
-  // it is told from other pointers, which the library would follow without looking.
+  // Objects of an OpenCL driver, such as cl_mem and cl_context, begin with a pointer to the driver's function table (cl_khr_icd). Comparing it tells
+  // them from other pointers, which the library would dereference without a check.
   bool is_object(const void* p) const {
     void *table = nullptr, *ours = nullptr;
     if (reinterpret_cast<uintptr_t>(p) % alignof(void*) != 0) return false;
