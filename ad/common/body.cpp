@@ -14,7 +14,7 @@ bool is_active_node(Differentiation& d, const Node& n, const std::unordered_set<
   if (n.op == Op::select) return on(1) || on(2);
   if (n.op == Op::cast || is_reduction(n.op)) return on(0);
   for (size_t i = 0; i < n.arg_count; ++i)
-    if (on(i) && !d.partials.is_zero(n.op, i)) return true;
+    if (on(i) && !partial_is_zero(n.op, i)) return true;
   return false;
 }
 

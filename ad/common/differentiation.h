@@ -22,7 +22,6 @@ struct Differentiation {
   std::vector<Definition> derived;      // in order
   std::vector<TensorAdjoint> adjoints;  // per tensor
   std::vector<char> active;             // per tensor: depends on an input asked for
-  Partials partials;
 
   Arena& arena() { return *program.arena; }
   TensorAdjoint& adjoint(TensorId t) {

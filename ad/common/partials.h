@@ -1,8 +1,6 @@
-// The derivative column of ops.def, parsed once per op and operand, and multiplied onto an adjoint.
+// The derivative column of ops.def, multiplied onto an adjoint. It is read when the first derivative is asked for.
 #pragma once
-#include <map>
-#include <utility>
-#include <vector>
+#include <span>
 
 #include "ad/common/guards.h"
 
@@ -17,25 +15,8 @@ struct Scaled {
   bool singular = false;  // the partial can be infinite or NaN at finite operands (1/a, log, a^-1/2, exp)
 };
 
-class Partials {
- public:
-  // "0" for this operand (or an op without partials).
-  bool is_zero(Op op, size_t operand);
-  Scaled scale(Arena& a, Id adjoint, Op op, size_t operand, std::span<const Id> args, Id result);
-
-  // A parsed text; children before parents, the last node is the root.
-  struct Term {
-    enum class Kind : uint8_t { number, operand, apply, choose } kind;
-    double number = 0;      // number
-    int operand = 0;        // operand: 0 1 2 for a b c, 3 for r
-    Op op = Op::add;        // apply
-    std::vector<int> args;  // apply, choose (condition, then, else)
-  };
-  using Template = std::vector<Term>;
-
- private:
-  const Template& of(Op op, size_t operand);
-  std::map<std::pair<Op, size_t>, Template> templates_;
-};
+// "0" for this operand (or an op without partials).
+bool partial_is_zero(Op op, size_t operand);
+Scaled scale_by_partial(Arena& a, Id adjoint, Op op, size_t operand, std::span<const Id> args, Id result);
 
 }  // namespace xhat

@@ -72,7 +72,7 @@ class Push {
   // Where the tangent is zero, an infinite partial must not see it.
   void scale(Contribution& c, Id id, size_t i, std::vector<Contribution>& terms) {
     const Node& n = a_[id];
-    Scaled s = d_.partials.scale(a_, c.value, n.op, i, n.args(), b_.value_of(id, b_.own_axes()));
+    Scaled s = scale_by_partial(a_, c.value, n.op, i, n.args(), b_.value_of(id, b_.own_axes()));
     if (s.value == kNone) return;
     Contribution term{{}, std::move(s.guards), {}, s.value};
     for (Id x : c.guards) add_literals(a_, term.guards, x);

@@ -146,7 +146,7 @@ class Sweep {
     }
     for (size_t i = 0; i < n.arg_count; ++i) {
       if (!b_.is_active(n.arg(i))) continue;
-      Scaled s = d_.partials.scale(a_, c.value, n.op, i, n.args(), b_.value_of(id, c.axes));
+      Scaled s = scale_by_partial(a_, c.value, n.op, i, n.args(), b_.value_of(id, c.axes));
       if (s.value == kNone) continue;
       Contribution down{c.axes, c.guards, c.implied, s.value};
       restore(down, s);

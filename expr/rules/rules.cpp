@@ -3,79 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <sstream>
 
 #include "expr/core/error.h"
-#include "expr/text/ast.h"
 
 namespace xhat {
 namespace {
 
 using PatternKind = PatternNode::Kind;
-
-bool is_type_letter(const std::string& name) { return name.size() == 1 && name[0] >= 'A' && name[0] <= 'Z'; }
-
-Op infix_named(const std::string& sign) {
-  for (int op = static_cast<int>(Op::neg); op <= static_cast<int>(Op::random); ++op)
-    if (const OpInfo& row = info(static_cast<Op>(op)); row.syntax == Syntax::infix && row.text == sign)
-      return static_cast<Op>(op);
-  throw Bug("rules.def: no operator " + sign);
-}
-
-// Text -> tree -> pattern: a row is read by the parser that reads programs.
-class Reader {
- public:
-  explicit Reader(const std::string& text) : file_(ast::parse("op rule() -> (y) {\n  y = " + text + "\n}\n")) {
-    add(file_->ops[0].body.statements[0].body);
-  }
-  RulePattern take() { return std::move(made_); }
-
- private:
-  int push(PatternNode n) {
-    made_.push_back(std::move(n));
-    return static_cast<int>(made_.size()) - 1;
-  }
-
-  std::vector<int> all(const std::vector<ast::Ref>& refs) {
-    std::vector<int> made;
-    for (ast::Ref r : refs) made.push_back(add(r));
-    return made;
-  }
-
-  // Recursive: rows are short.
-  int add(ast::Ref ref) {
-    const ast::Node& n = file_->nodes[ref];
-    switch (n.kind) {
-      case ast::Kind::number: return push({PatternKind::number, 0, std::strtod(n.text.c_str(), nullptr)});
-      case ast::Kind::boolean: return push({PatternKind::boolean, 0, n.text == "true" ? 1.0 : 0.0});
-      case ast::Kind::name:
-        if (n.text.size() != 1) throw Bug("rules.def: variables are single letters, not " + n.text);
-        return push({PatternKind::variable, n.text[0]});
-      case ast::Kind::unary: return unary(n);
-      case ast::Kind::binary: return push({PatternKind::apply, 0, 0, infix_named(n.text), all(n.args)});
-      case ast::Kind::choose: return push({PatternKind::choose, 0, 0, Op::select, all(n.args)});
-      case ast::Kind::call:
-        if (is_type_letter(n.text)) return push({PatternKind::cast, n.text[0], 0, Op::cast, all(n.args)});
-        if (const Op* op = function_named(n.text)) return push({PatternKind::apply, 0, 0, *op, all(n.args)});
-        throw Bug("rules.def: no function " + n.text);
-      case ast::Kind::read:
-      case ast::Kind::let:
-      case ast::Kind::reduce: break;
-    }
-    throw Bug("rules.def: a pattern has no reads, lets or reductions");
-  }
-
-  int unary(const ast::Node& n) {
-    const ast::Node& operand = file_->nodes[n.args[0]];
-    if (n.text == "-" && operand.kind == ast::Kind::number)
-      return push({PatternKind::number, 0, -std::strtod(operand.text.c_str(), nullptr)});
-    return push({PatternKind::apply, 0, 0, n.text == "-" ? Op::neg : Op::lnot, all(n.args)});
-  }
-
-  std::shared_ptr<ast::File> file_;
-  RulePattern made_;
-};
 
 std::vector<RuleCondition> conditions_of(const std::string& text) {
   std::vector<RuleCondition> result;
@@ -99,7 +34,7 @@ std::string letters_of(const RulePattern& pattern) {
 }
 
 Rule rule_of(const char* name, const char* pattern, const char* replacement, const char* where) {
-  Rule rule{name, Reader(pattern).take(), Reader(replacement).take(), conditions_of(where), {}, {}, {}};
+  Rule rule{name, read_pattern(pattern), read_pattern(replacement), conditions_of(where), {}, {}, {}};
   rule.letters = letters_of(rule.pattern);
   std::string kept = letters_of(rule.replacement);
   for (const RuleCondition& c : rule.where)
@@ -229,48 +164,6 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
   throw Bug("rules.def: unknown condition '" + c.word + "'");
 }
 
-// The type that a part has by itself; numbers have none.
-std::optional<DType> own_type(const Arena& a, const RulePattern& pattern, int at, const RuleBinding& binding) {
-  const PatternNode& n = pattern[static_cast<size_t>(at)];
-  switch (n.kind) {
-    case PatternKind::variable: return a[binding.of(n.letter)].type;
-    case PatternKind::number: return std::nullopt;
-    case PatternKind::boolean: return DType::boolean;
-    case PatternKind::cast: return binding.type(n.letter);
-    case PatternKind::choose: break;
-    case PatternKind::apply:
-      if (TypeRule rule = info(n.op).type;
-          rule == TypeRule::compare || rule == TypeRule::logic || rule == TypeRule::classify)
-        return DType::boolean;
-      break;
-  }
-  for (size_t i = n.kind == PatternKind::choose ? 1 : 0; i < n.args.size(); ++i)
-    if (auto type = own_type(a, pattern, n.args[i], binding)) return type;
-  return std::nullopt;
-}
-
-Id build(Arena& a, const RulePattern& pattern, int at, const RuleBinding& binding, DType wanted) {
-  const PatternNode& n = pattern[static_cast<size_t>(at)];
-  switch (n.kind) {
-    case PatternKind::variable: return binding.of(n.letter);
-    case PatternKind::number:
-      if (!is_float(wanted) && round_to(wanted, n.number) != n.number) throw Bug("a rule's number does not fit its type");
-      return a.constant(wanted, n.number);
-    case PatternKind::boolean: return a.boolean(n.number != 0);
-    case PatternKind::cast: return a.cast(*binding.type(n.letter), build(a, pattern, n.args[0], binding, wanted));
-    case PatternKind::choose:
-    case PatternKind::apply: break;
-  }
-  DType operand = wanted;
-  size_t first = n.kind == PatternKind::choose ? 1 : 0;
-  for (size_t i = n.args.size(); i-- > first;)
-    if (auto type = own_type(a, pattern, n.args[i], binding)) operand = *type;
-  std::vector<Id> args;
-  for (size_t i = 0; i < n.args.size(); ++i)
-    args.push_back(build(a, pattern, n.args[i], binding, i < first ? DType::boolean : operand));
-  return n.kind == PatternKind::choose ? a.select(args[0], args[1], args[2]) : a.apply(n.op, args);
-}
-
 }  // namespace
 
 const std::vector<Rule>& rules() {
@@ -307,10 +200,6 @@ std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node) {
   for (char letter : rule.dropped)
     if (checks_data(a, binding.of(letter))) return std::nullopt;
   return binding;
-}
-
-Id instantiate(Arena& a, const RulePattern& pattern, const RuleBinding& binding, DType type) {
-  return build(a, pattern, static_cast<int>(pattern.size()) - 1, binding, type);
 }
 
 }  // namespace xhat
