@@ -24,9 +24,9 @@ struct RuleBinding {
 
 struct PatternNode {
   enum class Kind : uint8_t { variable, number, boolean, apply, choose, cast } kind;
-  char letter = 0;      // variable; cast: the type's
-  double number = 0;    // boolean: 0 or 1
-  Op op = Op::add;      // apply
+  char letter = 0;    // variable; cast: the type's
+  double number = 0;  // boolean: 0 or 1
+  Op op = Op::add;    // apply
   std::vector<int> args = {};
 };
 

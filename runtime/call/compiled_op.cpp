@@ -16,6 +16,7 @@
 #include "runtime/call/data_checks.h"
 #include "runtime/call/gpu_direction.h"
 #include "runtime/call/machine.h"
+#include "runtime/call/show_kernels.h"
 #include "runtime/call/stash_memory.h"
 #include "runtime/device/host_copy.h"
 #include "runtime/host/finish.h"
@@ -41,6 +42,7 @@ struct HostSum {
 
 struct CompiledOp::Impl {
   CompileOptions options;
+  const runtime::Debug debug = runtime::debug_options();
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
   ReadyList infer_calls;
@@ -103,6 +105,10 @@ struct CompiledOp::Impl {
     });
   }
 
+  std::string direction_name(const OpPlan& plan, const Side& side) const {
+    return program().name + (&side == &plan.infer ? "_infer" : &side == &plan.forward ? "_forward" : "_backward");
+  }
+
   std::shared_ptr<Ready> make(const OpPlan& plan, const Side& side, const DimValues& dims, const std::vector<bool>& dense,
                               const DeviceQueue& queue, const std::vector<runtime::OutputOver>& over = {}) const {
     runtime::refuse_in_capture(queue, "compile kernels");
@@ -114,6 +120,8 @@ struct CompiledOp::Impl {
     if (on_gpu())
       made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.fusion, queue, libraries(), cache->disk().get());
     else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.fusion, cache, over);
+    if (debug.devices) runtime::show_device(queue);
+    runtime::show_kernels(debug, direction_name(plan, side), made->direction->program(), made->direction->plan(), dims, options.target);
     for (Id test : side.checks.of_sizes) made->fails |= evaluate_extent(*side.program.arena, test, dims) != 0;
     if (side.checks.of_data)
       made->checks = std::make_unique<runtime::DataChecks>(side.checks, dims, dense, options.fusion, cache);
@@ -216,7 +224,13 @@ struct CompiledOp::Impl {
     check_overlap(*ready.side, views);
     if (ready.fails) explain_failure(ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(views, ready, queue);
-    auto c = ready.direction->run(*pool, views, options.on_kernel, queue, sums);
+    runtime::Direction::Timed shown;  // only if asked for: kernels that are timed run apart
+    if (debug.kernels && !queue.capturing)
+      shown = [&](const Kernel& k, double ns) {
+        runtime::show_run(direction_name(*ready.plan, *ready.side), k, ns);
+        if (options.on_kernel) options.on_kernel(k, ns);
+      };
+    auto c = ready.direction->run(*pool, views, shown ? shown : options.on_kernel, queue, sums);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
   }
 

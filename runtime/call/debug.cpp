@@ -1,5 +1,7 @@
 #include "runtime/call/debug.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,22 +11,38 @@
 
 namespace xhat::runtime {
 
+namespace {
+
+struct Word {
+  const char* text;
+  bool Debug::*on;
+};
+// The first are the levels of DEBUG: each of them, and those before it.
+constexpr size_t kLevels = 7;
+const Word kWords[] = {{"devices", &Debug::devices},   {"kernels", &Debug::kernels}, {"schedule", &Debug::schedule},
+                       {"loops", &Debug::loops},       {"source", &Debug::source},   {"passes", &Debug::passes},
+                       {"assembly", &Debug::assembly}, {"time", &Debug::time},       {"check", &Debug::check}};
+
+}  // namespace
+
 Debug debug_options() {
   Debug d;
+  if (const std::string level = std::getenv("DEBUG") ? std::getenv("DEBUG") : ""; level.size() == 1 && level >= "0" && level <= "7")
+    for (size_t i = 0; i < std::min(kLevels, static_cast<size_t>(level[0] - '0')); ++i) d.*kWords[i].on = true;
   const char* text = std::getenv("XHAT");
   std::stringstream in(text ? text : "");
   for (std::string item; std::getline(in, item, ',');) {
     std::string key = item.substr(0, item.find('=')), value = item.find('=') == std::string::npos ? "" : item.substr(item.find('=') + 1);
-    if (key == "dump")
+    const Word* word = std::ranges::find(kWords, key, &Word::text);
+    if (word != std::end(kWords))
+      d.*word->on = true;
+    else if (key == "dump")
       d.dump = value;
-    else if (key == "time")
-      d.time = true;
-    else if (key == "check")
-      d.check = true;
     else if (key == "limit")
       d.limit = std::atoi(value.c_str());
     else
-      throw Error("XHAT: unknown word '" + key + "'; known are dump=DIR, time, check, limit=N");
+      throw Error("XHAT: unknown word '" + key +
+                  "'; known are dump=DIR, time, check, limit=N, devices, kernels, schedule, loops, source, passes, assembly");
   }
   return d;
 }
@@ -38,5 +56,7 @@ void write_dump(const Debug& debug, const std::string& name, const std::string& 
   out.close();
   if (!out) throw Error("XHAT=dump: " + path.string() + " cannot be written");
 }
+
+void show_text(const std::string& text) { fprintf(stderr, "xhat: %s\n", text.c_str()); }
 
 }  // namespace xhat::runtime

@@ -33,7 +33,9 @@ struct Passes::Pipeline {
     double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     if (debug_.check) verify(current_);
     if (debug_.time) fprintf(stderr, "xhat: %-12s %8.3f ms  %zu nodes\n", name.c_str(), ms, current_.arena->size());
-    if (!debug_.dump.empty()) write_dump(debug_, current_.name + "." + std::to_string(steps_.size()) + "." + name + ".xh", print(current_));
+    const std::string file = current_.name + "." + std::to_string(steps_.size()) + "." + name + ".xh";
+    if (debug_.passes) show_text(file + "\n" + print(current_));
+    if (!debug_.dump.empty()) write_dump(debug_, file, print(current_));
     inner_ = 1;
     steps_.push_back({name, current_, ms});
   }

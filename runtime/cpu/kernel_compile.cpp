@@ -94,6 +94,8 @@ void emit_object(LoweredKernel& lowered, const std::string& symbol, const Halide
   emit(lowered, symbol, target, {{Halide::OutputFileType::object, path}});
 }
 
+std::string path_of(const File& file) { return "/proc/self/fd/" + std::to_string(static_cast<int>(file)); }
+
 using Emit = std::function<void(const std::string& path)>;
 
 // Linked in a folder that is gone when this returns. Null where that cannot be done. tell: nobody else says that the linker hung.
@@ -159,7 +161,7 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
     // By way of memory: where the disk is full, LLVM ends the process.
     const File object(memfd_create("xhat object", MFD_CLOEXEC));
     std::string content;
-    if (object >= 0) emit_object(lowered, symbol, target, "/proc/self/fd/" + std::to_string(static_cast<int>(object)));
+    if (object >= 0) emit_object(lowered, symbol, target, path_of(object));
     bool written = object >= 0 && read_all(object, content);
     if (written && spec.streams) make_nontemporal_in(content);
     written = written && write_all(path, content);
@@ -168,12 +170,15 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
   });
 }
 
-void write_listings(const KernelSpec& spec, const std::string& stem) {
-  with_vectors_or_without(spec, [&](bool vectors) {
+Listings listings_of(const KernelSpec& spec) {
+  return with_vectors_or_without(spec, [&](bool vectors) {
     const Halide::Target target = object_target();
     LoweredKernel lowered = lower(spec, target, vectors);
-    emit(lowered, kTileSymbol, target, {{Halide::OutputFileType::stmt, stem + ".stmt"}, {Halide::OutputFileType::assembly, stem + ".s"}});
-    return true;
+    const File statements(memfd_create("xhat statements", MFD_CLOEXEC)), assembly(memfd_create("xhat assembly", MFD_CLOEXEC));
+    Listings made;
+    emit(lowered, kTileSymbol, target, {{Halide::OutputFileType::stmt, path_of(statements)}, {Halide::OutputFileType::assembly, path_of(assembly)}});
+    if (!read_all(statements, made.statements) || !read_all(assembly, made.assembly)) throw Error("no memory for listings of " + spec.name);
+    return made;
   });
 }
 

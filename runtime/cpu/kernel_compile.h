@@ -20,7 +20,10 @@ KernelArguments arguments_of(const KernelSpec& spec);
 // halide_malloc, halide_free and xhat_stream must be linked (runtime/ahead/support/run.cpp).
 void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string& symbol, const std::string& path);
 
-// Writes stem.stmt, the loops as Halide has them after its passes and ours, and stem.s, the assembly for this machine.
-void write_listings(const KernelSpec& spec, const std::string& stem);
+// The loops as Halide has them after its passes and ours, and the assembly for this machine.
+struct Listings {
+  std::string statements, assembly;
+};
+Listings listings_of(const KernelSpec& spec);
 
 }  // namespace xhat::runtime

@@ -10,11 +10,10 @@
 #include "fusion/library/library_plan.h"
 #include "fusion/plan/chunked_variance.h"
 #include "fusion/relay/relay_kernels.h"
-#include "runtime/call/debug.h"
 #include "runtime/call/gpu_options.h"
 #include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
-#include "runtime/explain/dump_kernels.h"
+#include "runtime/call/show_kernels.h"
 
 namespace xhat {
 namespace {
@@ -166,11 +165,10 @@ class Explainer {
     LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
     const KernelPlan& plan = made.plan;
     program = std::move(made.program);
-    if (const runtime::Debug debug = runtime::debug_options(); !debug.dump.empty()) {
-      const std::string file = name == e_.op ? name + "_infer" : name;
-      if (parts > 0) runtime::write_dump(debug, file + ".chunked_variance.xh", print(program));
-      if (options_.target == Target::cpu) runtime::dump_kernels(debug, file, program, plan, e_.sizes);
-    }
+    const runtime::Debug debug = runtime::debug_options();
+    const std::string file = name == e_.op ? name + "_infer" : name;
+    if (parts > 0 && !debug.dump.empty()) runtime::write_dump(debug, file + ".chunked_variance.xh", print(program));
+    runtime::show_kernels(debug, file, program, plan, e_.sizes, options_.target);
     d.kernel_count = plan.sweeps();
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;

@@ -273,5 +273,26 @@ TEST_F(ToolExplain, DumpsEveryStepToTheEnd) {
   EXPECT_HAS(testing::content(path("steps/softmax_backward.0.grad_x.stmt")), "for ");
 }
 
+// Each level of DEBUG shows what it promises, and what those below it do; what is no level is ignored.
+TEST_F(ToolExplain, DebugLevels) {
+  write("small.xh", "op small(x: f32[N,D]) -> (y) {\n  y[n,d] = x[n,d] / sum(k: abs(x[n,k]))\n}\n");
+  const std::pair<const char*, const char*> promised[] = {{"2", "xhat: small_backward grad_x: "},
+                                                          {"3", "small_backward.plan.txt"},
+                                                          {"4", ".spec.txt"},
+                                                          {"5", ".stmt"},
+                                                          {"6", "small.0.grad.xh"},
+                                                          {"7", ".s\n"}};
+  for (const char* level : {"2", "3", "5", "7", "8"}) {
+    setenv("DEBUG", level, 1);
+    const Result r = call("check $T/small.xh");
+    unsetenv("DEBUG");
+    EXPECT_EQ(r.status, 0) << r.err;
+    const bool is_level = level[0] <= '7';
+    EXPECT_EQ(r.err.find("xhat: ") != std::string::npos, is_level) << r.err;
+    for (const auto& [from, text] : promised)
+      EXPECT_EQ(r.err.find(text) != std::string::npos, is_level && level[0] >= from[0]) << level << ": " << text << "\n" << r.err;
+  }
+}
+
 }  // namespace
 }  // namespace xhat
