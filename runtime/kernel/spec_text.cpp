@@ -35,6 +35,15 @@ std::string joined(const Arena& a, const std::vector<Id>& axes) {
   return text;
 }
 
+// The member's body, or the reduction of it.
+Id value_of(const KernelSpec& spec, const SpecMember& m) {
+  if (m.op == Op::constant) return m.body;
+  Arena& a = *spec.arena;
+  std::vector<AxisRange> ranges;
+  for (Id x : m.reduced) ranges.push_back({x, a.integer(0), a.integer(spec.axes.at(x).extent)});
+  return a.reduce(m.op, ranges, m.condition, m.body);
+}
+
 const char* use_text(SpecTensor::Use use) {
   switch (use) {
     case SpecTensor::Use::input: return "input";
@@ -62,12 +71,7 @@ std::string to_text(const KernelSpec& spec) {
   std::ranges::sort(others);
   for (Id x : others) text += "  each " + axis_text(spec, x) + "\n";
   for (const SpecMember& m : spec.members) {
-    std::string value = print(p, m.body);
-    if (m.op != Op::constant) {
-      const std::string condition = is_true(*spec.arena, m.condition) ? "" : " if " + print(p, m.condition);
-      value = fmt::format("{}({}{}: {})", info(m.op).text, joined(*spec.arena, m.reduced), condition, value);
-    }
-    text += fmt::format("  t{}[{}] = {}\n", m.tensor, joined(*spec.arena, m.left), value);
+    text += fmt::format("  t{}[{}] = {}\n", m.tensor, joined(*spec.arena, m.left), print(p, value_of(spec, m)));
     for (const auto& [axis, index] : m.scatter)
       text += fmt::format("    added at {} = {}\n", spec.arena->name(axis), print(p, index));
   }
