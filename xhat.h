@@ -60,6 +60,7 @@ using xhat::DType;
 using xhat::Error;
 using xhat::FusePolicy;
 using xhat::FusionOptions;
+using xhat::MachineModel;
 using xhat::Stash;
 using xhat::StashOptions;
 using xhat::TensorView;
@@ -70,7 +71,7 @@ using xhat::device_view;
 using xhat::synchronize;
 using xhat::Target;
 
-// Choices that were measured by `xhat tune`: options.fusion.choices = choices_of(read_tuning("tuned.json")).
+// Choices that were measured by `xhat tune`: options.choices = choices_of(read_tuning("tuned.json")).
 using xhat::choices_of;
 using xhat::read_tuning;
 

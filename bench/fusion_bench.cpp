@@ -1,7 +1,7 @@
-// Choices of the kernel planner with and without: axes tied to others, sums carried from tile to tile, moments of parts (docs/design.md,
-// "Kernels").
+// Choices of the kernel planner with and without: axes tied to others, sums carried from tile to tile (docs/design.md, "Kernels"). Without:
+// tiles in any order, as on a GPU.
 //
-//     build/bench/xhat_bench --benchmark_filter='ties/|sequential/|moments/'
+//     build/bench/xhat_bench --benchmark_filter='ties/|sequential/'
 //
 // Calls alternate. without_ms, with_ms: the least times.
 #include <memory>
@@ -20,23 +20,21 @@ struct Case {
   const char* op;  // bench/peer_ops/<op>.xh
   DimValues dims;
   std::vector<Phase> phases;
-  bool FusionOptions::*choice;
 };
 const std::vector<Case>& cases() {
   static const std::vector<Case> table = {
-      {"ties", "group_norm", {{"N", 16}, {"G", 8}, {"H", 64}, {"W", 96}}, {Phase::forward, Phase::backward}, &FusionOptions::tie_groups},
-      {"ties", "group_norm", {{"N", 8}, {"G", 32}, {"H", 64}, {"W", 64}}, {Phase::forward, Phase::backward}, &FusionOptions::tie_groups},
-      {"sequential", "attention", {{"B", 4}, {"H", 8}, {"S", 256}, {"T", 256}, {"D", 64}}, {Phase::backward}, &FusionOptions::carry_sums},
-      {"sequential", "attention", {{"B", 4}, {"H", 8}, {"S", 1024}, {"T", 1024}, {"D", 64}}, {Phase::backward}, &FusionOptions::carry_sums},
-      {"moments", "batch_norm_train", {{"N", 32}, {"C", 64}, {"H", 112}, {"W", 112}}, {Phase::forward}, &FusionOptions::variance_by_chunks},
+      {"ties", "group_norm", {{"N", 16}, {"G", 8}, {"H", 64}, {"W", 96}}, {Phase::forward, Phase::backward}},
+      {"ties", "group_norm", {{"N", 8}, {"G", 32}, {"H", 64}, {"W", 64}}, {Phase::forward, Phase::backward}},
+      {"sequential", "attention", {{"B", 4}, {"H", 8}, {"S", 256}, {"T", 256}, {"D", 64}}, {Phase::backward}},
+      {"sequential", "attention", {{"B", 4}, {"H", 8}, {"S", 1024}, {"T", 1024}, {"D", 64}}, {Phase::backward}},
   };
   return table;
 }
 
-CompiledOp compiled(const Case& c, bool chosen) {
+CompiledOp compiled(const Case& c, bool in_order) {
   CompileOptions options;
   options.threads = 2;
-  options.fusion.*c.choice = chosen;
+  options.machine.tiles_in_order = in_order;
   options.cache = std::make_shared<runtime::KernelCache>();
   return compile(parse_op(bench::peer_op(c.op)), options);
 }

@@ -120,7 +120,7 @@ Program planned(const Case& c, bool dropped, std::optional<int64_t> budget) {
     return derive(c.program, options).program;
   } catch (const Error&) {
     options.stash.policy = StashOptions::Policy::cost;
-    options.stash.prices.memory_ps_per_byte = kDearMemory;
+    options.machine.memory_ps_per_byte = kDearMemory;
     return derive(c.program, options).program;
   }
 }

@@ -34,23 +34,23 @@ const std::vector<Case>& cases() {
   return table;
 }
 
-CompiledOp compiled(const Case& c, const FusionOptions& fusion) {
+CompiledOp compiled(const Case& c, const MachineModel& machine) {
   CompileOptions options;
   options.threads = 2;
-  options.fusion = fusion;
+  options.machine = machine;
   options.cache = std::make_shared<runtime::KernelCache>();
   return compile(parse_op(bench::peer_op(c.op)), options);
 }
 
 struct Options {
   const char* name;
-  FusionOptions fusion;
+  MachineModel machine;
   size_t behind = 0;  // a line, bytes
 };
 
 void run(benchmark::State& state, const Case& c, Phase phase, const Options& a, const Options& b) {
   try {
-    bench::InTurn first(compiled(c, a.fusion), c.dims, a.behind), second(compiled(c, b.fusion), c.dims, b.behind);
+    bench::InTurn first(compiled(c, a.machine), c.dims, a.behind), second(compiled(c, b.machine), c.dims, b.behind);
     bench::InTurn::run(state, phase, a.name, first, b.name, second);
   } catch (const std::exception& e) {
     state.SkipWithError(e.what());
@@ -58,7 +58,7 @@ void run(benchmark::State& state, const Case& c, Phase phase, const Options& a, 
 }
 
 [[maybe_unused]] const bool registered = [] {
-  FusionOptions plain, past, short_tiles;
+  MachineModel plain, past, short_tiles;
   plain.stream_bytes = INT64_MAX;
   past.stream_bytes = 1;
   // One thing at a time: long tiles go with what is past the cache.

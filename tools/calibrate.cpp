@@ -72,7 +72,7 @@ double time_ps(const std::string& text, int64_t n, FusePolicy fuse = FusePolicy:
 int64_t rounded(double ps) { return std::max<int64_t>(0, std::llround(ps)); }
 
 Json measured() {
-  const StashPrices reference;
+  const MachineModel reference;
   Json prices = {{"machine", machine()}};
   constexpr double kBytes = 4.0 * kInMemory;
   prices["read_ps_per_byte"] =

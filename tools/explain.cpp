@@ -153,7 +153,7 @@ Json json_of(const Explanation& e) {
 
 int explain_command(const Command& c, const Source& source) {
   CompileOptions options = compile_options(c);
-  if (options.target == Target::cpu) options.fusion = for_this_machine(options.fusion);  // what would run here
+  if (options.target == Target::cpu) options.machine = for_this_machine(options.machine);  // what would run here
   if (c.pareto) {
     ExplainedFront front = explain_pareto(source.op, options, dims_of(c));
     std::cout << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));

@@ -100,23 +100,23 @@ int64_t price_of(const std::string& path, const std::string& key, const nlohmann
   return value.get<int64_t>();
 }
 
-void read_op_prices(const std::string& path, const nlohmann::json& table, StashPrices& prices) {
+void read_op_prices(const std::string& path, const nlohmann::json& table, MachineModel& machine) {
   if (!table.is_object()) throw UsageError(path + ": ops is an object of prices. " + kPricesHelp);
   for (const auto& [name, value] : table.items()) {
     int op = 0;
     while (op < kOpCount && info(static_cast<Op>(op)).id != name) ++op;
     if (op == kOpCount)
       throw UsageError(fmt::format("{}: there is no op '{}' (the names of expr/core/ops.def)", path, name));
-    prices.op_ps[static_cast<Op>(op)] = price_of(path, name, value, 1'000'000);
+    machine.op_ps[static_cast<Op>(op)] = price_of(path, name, value, 1'000'000);
   }
 }
 
-StashPrices read_prices(const std::string& path) {
-  StashPrices prices;
-  const std::map<std::string, int64_t*> known = {{"read_ps_per_byte", &prices.read_ps_per_byte},
-                                                 {"write_ps_per_byte", &prices.write_ps_per_byte},
-                                                 {"pass_ps", &prices.pass_ps},
-                                                 {"memory_ps_per_byte", &prices.memory_ps_per_byte}};
+MachineModel read_prices(const std::string& path) {
+  MachineModel machine;
+  const std::map<std::string, int64_t*> known = {{"read_ps_per_byte", &machine.read_ps_per_byte},
+                                                 {"write_ps_per_byte", &machine.write_ps_per_byte},
+                                                 {"pass_ps", &machine.pass_ps},
+                                                 {"memory_ps_per_byte", &machine.memory_ps_per_byte}};
   nlohmann::json table;
   try {
     table = nlohmann::json::parse(read_text(path));
@@ -128,7 +128,7 @@ StashPrices read_prices(const std::string& path) {
   for (const auto& [key, value] : table.items()) {
     if (key == "machine") continue;  // for people
     if (key == "ops") {
-      read_op_prices(path, value, prices);
+      read_op_prices(path, value, machine);
       continue;
     }
     auto it = known.find(key);
@@ -137,7 +137,7 @@ StashPrices read_prices(const std::string& path) {
     // Beyond a microsecond per byte, or a second per pass, the sums would not fit 64 bits.
     *it->second = price_of(path, key, value, key == "pass_ps" ? 1'000'000'000'000 : 1'000'000);
   }
-  return prices;
+  return machine;
 }
 
 // Options that take several NAME=FILE also swallow a FILE that stands behind them.
@@ -380,9 +380,9 @@ CompileOptions compile_options(const Command& c) {
   o.fusion.relay = relay_options(c);
   if (c.keep) o.stash.kept_by_caller = names(*c.keep);
   if (c.drop) o.stash.dropped = names(*c.drop);
-  if (!c.prices.empty()) o.stash.prices = read_prices(c.prices);
+  if (!c.prices.empty()) o.machine = read_prices(c.prices);
   if (!c.tuned.empty()) try {
-      o.fusion.choices = choices_of(read_tuning(c.tuned), c.threads);
+      o.choices = choices_of(read_tuning(c.tuned), c.threads);
     } catch (const Error& e) {
       throw UsageError(e.message());
     }

@@ -243,7 +243,7 @@ class Tune {
   // Adds a variant, unless its kernels are those of another one.
   void add(std::vector<Variant>& variants, Phase phase, KernelChoices choices) const {
     CompileOptions o = options_;
-    o.fusion.choices = choices;
+    o.choices = choices;
     Variant v;
     v.kernels = compile(op_, o).plan(phase, dims_).kernels;
     v.choices = std::move(choices);
@@ -283,7 +283,7 @@ class Tune {
 
   void prepare(Variant& v, Phase phase) const {
     CompileOptions o = options_;
-    o.fusion.choices = v.choices;
+    o.choices = v.choices;
     v.op = std::make_unique<MeasuredOp>(op_, o, dims_, shared_, &base_->stash);
     timer(*v.op, phase).warm_up();
     kernels(*v.op, phase).clear();

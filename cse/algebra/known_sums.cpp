@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/machine_model.h"
 
 namespace xhat {
 

@@ -7,6 +7,7 @@
 #include "cse/algebra/known_sums.h"
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/machine_model.h"
 #include "expr/index/affine.h"
 
 namespace xhat {

@@ -7,6 +7,7 @@
 
 #include "cse/match/bodies.h"
 #include "cse/normalize/lift_reductions.h"
+#include "expr/core/machine_model.h"
 
 namespace xhat {
 namespace {

@@ -22,8 +22,6 @@ Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
 // Picoseconds per element of evaluating a map's body once (reference prices of ops.def). The inliner and the stash
 // planner ask the same function, or they would undo each other.
 int64_t evaluation_cost_ps(const Arena& a, Id body);
-// What costs no more is computed where it is used rather than read: about one exp.
-inline constexpr int64_t kCheap_ps = 150;
 
 // Is it at least that much? Looks at no more nodes than it takes to tell, so that it can be asked of every node of a long expression.
 // visited, if given: counts them.

@@ -4,13 +4,11 @@
 #include <cmath>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/machine_model.h"
 
 namespace xhat {
 namespace {
 
-// Below this a value is recomputed rather than stored: about one addition and one multiplication, less than
-// the read would cost.
-constexpr int64_t kWorthStoring_ps = 100;
 constexpr int kMaxFolds = 8;          // occurrences of one value in one product, under different axes
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 

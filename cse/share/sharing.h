@@ -8,9 +8,6 @@
 
 namespace xhat {
 
-// Of a read, and of storing and reading again, per element of f32, as stash_planner prices them.
-constexpr int64_t kRead_ps = 240, kKept_ps = 720;
-
 // A product inside a forward body, with the axes in scope there.
 struct ForwardPart {
   Product form;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "expr/core/machine_model.h"
+
 namespace xhat {
 namespace {
 

@@ -34,7 +34,7 @@ constexpr int64_t kMaxBytes = int64_t{1} << 60;  // of a tensor: sums of some ar
 // At given sizes.
 class Planner {
  public:
-  Planner(PreparedStash prepared, const StashOptions& o, const DimValues& sizes);
+  Planner(PreparedStash prepared, const StashOptions& o, const MachineModel& machine, const DimValues& sizes);
   StashChoice choose();
   StashPlan plan(const Cut& cut);
   std::vector<ParetoPoint> front();
@@ -68,6 +68,7 @@ class Planner {
   Program p_;
   Arena& a_;
   const StashOptions& o_;
+  const MachineModel& machine_;
   RememberBounds remember_{a_};
   const NominalSizes sizes_;   // that bytes are of
   const NominalSizes priced_;  // that prices are of
@@ -84,8 +85,8 @@ DimValues with(DimValues sizes, const DimValues& others) {
   return sizes;
 }
 
-Planner::Planner(PreparedStash prepared, const StashOptions& o, const DimValues& sizes)
-    : prepared_(std::move(prepared)), p_(prepared_.program), a_(*p_.arena), o_(o),
+Planner::Planner(PreparedStash prepared, const StashOptions& o, const MachineModel& machine, const DimValues& sizes)
+    : prepared_(std::move(prepared)), p_(prepared_.program), a_(*p_.arena), o_(o), machine_(machine),
       sizes_(p_, with(o.nominal, sizes), o.nominal_extent), priced_(p_, with(sizes, o.nominal), o.nominal_extent) {
   for (TensorId t = 0; t < p_.tensors.size(); ++t)
     if (std::max(bytes(t, p_.tensors[t].type), bytes(priced_, t, p_.tensors[t].type)) > kMaxBytes)
@@ -100,7 +101,6 @@ Planner::Planner(PreparedStash prepared, const StashOptions& o, const DimValues&
 }
 
 CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
-  const StashPrices& prices = o_.prices;
   const Tensor& tensor = p_.tensors[t];
   const DType type = stored_type(t);
   const int64_t size = bytes(priced_, t, type);
@@ -109,11 +109,11 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   auto add = [&](int64_t& to, int64_t amount, int64_t price) {
     to = std::min(highest_ps_, saturating_add(to, saturating_mul(amount, price)));
   };
-  add(n.keep_ps, size, prices.read_ps_per_byte);
-  if (!retained(t)) add(n.keep_ps, size, prices.memory_ps_per_byte);
+  add(n.keep_ps, size, machine_.read_ps_per_byte);
+  if (!retained(t)) add(n.keep_ps, size, machine_.memory_ps_per_byte);
   // Inputs and outputs that the caller drops are copied; a reduction's or a part's value is written only
   // for this.
-  if (!retained(t)) add(n.keep_ps, size, prices.write_ps_per_byte);
+  if (!retained(t)) add(n.keep_ps, size, machine_.write_ps_per_byte);
   // The forward computes a mask for this alone.
   if (d && is_mask(t)) add(n.keep_ps, priced_.elements(tensor.shape), evaluation_cost_ps(a_, d->body));
   if (!d || strict) return n;
@@ -135,16 +135,16 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
       if (is_reduction(node.op))
         for (const AxisRange& r : reduce_axes(node)) axes.push_back(r.axis);
       auto price = [&](Op op) {
-        auto priced = prices.op_ps.find(op);
-        return priced == prices.op_ps.end() ? int64_t{info(op).cost_ps} : priced->second;
+        auto priced = machine_.op_ps.find(op);
+        return priced == machine_.op_ps.end() ? int64_t{info(op).cost_ps} : priced->second;
       };
       add(n.recompute_ps, NominalSizes::elements(axes, sizes), cost_ps(a_, node, price));
     }
   }
   if (is_reduction(root.op)) {
     // Another pass over its inputs.
-    add(n.recompute_ps, 1, prices.pass_ps);
-    for (TensorId u : read) add(n.recompute_ps, bytes(priced_, u, p_.tensors[u].type), prices.read_ps_per_byte);
+    add(n.recompute_ps, 1, machine_.pass_ps);
+    for (TensorId u : read) add(n.recompute_ps, bytes(priced_, u, p_.tensors[u].type), machine_.read_ps_per_byte);
   }
   return n;
 }
@@ -400,8 +400,8 @@ std::vector<ParetoPoint> Planner::front() {
 
 }  // namespace
 
-StashPlanner::StashPlanner(const Program& p, StashOptions options)
-    : options_(std::move(options)), prepared_(std::make_unique<PreparedStash>(prepare_stash(p, options_))) {}
+StashPlanner::StashPlanner(const Program& p, StashOptions options, MachineModel machine)
+    : options_(std::move(options)), machine_(std::move(machine)), prepared_(std::make_unique<PreparedStash>(prepare_stash(p, options_))) {}
 StashPlanner::~StashPlanner() = default;
 
 // Nodes that one question adds to an arena must not change the answer to the next one.
@@ -411,9 +411,11 @@ PreparedStash StashPlanner::own_prepared() const {
   return own;
 }
 
-StashChoice StashPlanner::choose(const DimValues& sizes) const { return Planner(own_prepared(), options_, sizes).choose(); }
+StashChoice StashPlanner::choose(const DimValues& sizes) const { return Planner(own_prepared(), options_, machine_, sizes).choose(); }
 
-StashPlan StashPlanner::plan(const StashChoice& choice) const { return Planner(own_prepared(), options_, choice.sizes).plan(choice.cut); }
+StashPlan StashPlanner::plan(const StashChoice& choice) const {
+  return Planner(own_prepared(), options_, machine_, choice.sizes).plan(choice.cut);
+}
 
 void StashPlanner::require_budget(const StashChoice& choice) const {
   if (!choice.over_budget) return;
@@ -423,17 +425,17 @@ void StashPlanner::require_budget(const StashChoice& choice) const {
                           choice.cut.bytes));
 }
 
-StashPlan plan_stash(const Program& p, const StashOptions& options) {
-  StashPlanner planner(p, options);
+StashPlan plan_stash(const Program& p, const StashOptions& options, const MachineModel& machine) {
+  StashPlanner planner(p, options, machine);
   StashChoice choice = planner.choose({});
   planner.require_budget(choice);
   return planner.plan(choice);
 }
 
-std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options) {
+std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options, const MachineModel& machine) {
   StashOptions priced = options;
   priced.policy = Policy::budget;
-  return Planner(prepare_stash(p, priced), priced, {}).front();
+  return Planner(prepare_stash(p, priced), priced, machine, {}).front();
 }
 
 }  // namespace xhat

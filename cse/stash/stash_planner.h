@@ -8,7 +8,7 @@
 //   outputs, inputs and shared subexpressions; BatchNorm keeps two sums per channel and reads x again
 // - budget: the cheapest choice that keeps at most so many bytes
 //
-// A pure function of program, options, prices and sizes. Needs: the normal form of auto_inliner. The result
+// A pure function of program, options, prices (of the machine model) and sizes. Needs: the normal form of auto_inliner. The result
 // is in it, its backward simplified (reduction_algebra) and reading outputs where it can (cse_optimizer).
 // A maximum or minimum, and a reduction that a comparison reads, is never recomputed under `cost` and `budget`: both
 // passes must see the same bits.
@@ -20,22 +20,13 @@
 #include <vector>
 
 #include "cse/stash/stash_cut.h"
+#include "expr/core/machine_model.h"
 #include "expr/core/program.h"
 #include "expr/index/dims.h"
 
 namespace xhat {
 
 struct PreparedStash;
-
-// The fixed reference table: one thread of an AVX-512 machine, tensors in memory. Scalar work is priced by
-// ops.def. Another machine's: xhat calibrate.
-struct StashPrices {
-  int64_t read_ps_per_byte = 60;    // measured 0.24 ns per 4-byte element
-  int64_t write_ps_per_byte = 120;  // a write also fetches the line
-  int64_t pass_ps = 1'000'000;      // starting one more sweep before its readers can go on
-  int64_t memory_ps_per_byte = 0;   // of what is kept beyond what the caller retains
-  std::map<Op, int64_t> op_ps = {};  // per element, where they are others than ops.def's
-};
 
 struct StashOptions {
   enum class Policy : uint8_t { none, largest, cost, budget } policy = Policy::cost;
@@ -46,7 +37,6 @@ struct StashOptions {
   // bf16 or f16: wider floats that are kept are rounded to it where they are stored, and computed with as before. Not what
   // a comparison depends on.
   std::optional<DType> store_as = {};
-  StashPrices prices = {};
   // The sizes that prices are for, by dim, where they are not to be those of the call: so an op has one plan for all of them. Bytes,
   // which a budget counts, are always those of the call. Of a dim of which nothing is known: nominal_extent.
   std::map<std::string, int64_t> nominal = {};
@@ -92,7 +82,7 @@ struct StashChoice {
 class StashPlanner {
  public:
   // Throws Error for an unknown name among kept_by_caller or dropped, and for another store_as.
-  explicit StashPlanner(const Program& p, StashOptions options = {});
+  explicit StashPlanner(const Program& p, StashOptions options = {}, MachineModel machine = {});
   ~StashPlanner();
 
   // sizes: by dim. Those that are missing: as in StashOptions::nominal. Throws Error where a tensor has more bytes than a number holds.
@@ -104,11 +94,12 @@ class StashPlanner {
  private:
   PreparedStash own_prepared() const;
   StashOptions options_;
+  MachineModel machine_;
   std::unique_ptr<PreparedStash> prepared_;
 };
 
 // A plan for the nominal sizes. Throws Error as StashPlanner does, and for a budget that cannot be met.
-StashPlan plan_stash(const Program& p, const StashOptions& options = {});
+StashPlan plan_stash(const Program& p, const StashOptions& options = {}, const MachineModel& machine = {});
 
 // What a budget buys: from the cheapest choice of all to the one that keeps the fewest bytes. Along it, strictly fewer
 // bytes mean strictly more time; plan_stash with policy budget and a point's bytes chooses that point. Exact where
@@ -120,6 +111,6 @@ struct ParetoPoint {
   bool optimal = false;
   std::vector<std::string> kept;
 };
-std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options = {});
+std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& options = {}, const MachineModel& machine = {});
 
 }  // namespace xhat

@@ -54,16 +54,16 @@ double our_seconds(const Program& p, const Kernel& k) {
 
 class Chooser {
  public:
-  Chooser(const LibraryCandidates& candidates, const DimValues& sizes, const FusionOptions& fusion)
-      : candidates_(candidates), sizes_(sizes), fusion_(fusion) {}
+  Chooser(const LibraryCandidates& candidates, const DimValues& sizes, const PlanRequest& request)
+      : candidates_(candidates), sizes_(sizes), request_(request) {}
 
   LibraryPlan plan(const std::vector<bool>& chosen) const {
     LibraryPlan made;
     made.program = with_operands(candidates_, chosen);
-    FusionOptions options = fusion_;
+    PlanRequest request = request_;
     for (size_t i = 0; i < chosen.size(); ++i)
-      if (chosen[i]) options.alone.push_back(result_of(candidates_.all[i].call).tensor);
-    made.plan = plan_kernels(made.program, sizes_, options);
+      if (chosen[i]) request.alone.push_back(result_of(candidates_.all[i].call).tensor);
+    made.plan = plan_kernels(made.program, sizes_, request);
     for (const Kernel& k : made.plan.kernels) {
       auto& call = made.calls.emplace_back();
       if (k.members.size() != 1) continue;
@@ -108,23 +108,23 @@ class Chooser {
  private:
   const LibraryCandidates& candidates_;
   const DimValues& sizes_;
-  const FusionOptions& fusion_;
+  const PlanRequest& request_;
 };
 
 }  // namespace
 
-LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryOptions& libraries) {
+LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const PlanRequest& request, const LibraryOptions& libraries) {
   auto as_it_is = [&] {
-    LibraryPlan made{p, plan_kernels(p, sizes, fusion), {}};
+    LibraryPlan made{p, plan_kernels(p, sizes, request), {}};
     made.calls.resize(made.plan.kernels.size());
     return made;
   };
-  // The groups of the classic policy refer to the program without materialized operands.
-  if (libraries.use == LibraryUse::off || fusion.policy == FusePolicy::relay) return as_it_is();
+  // The classic policy's groups are of the program as it is.
+  if (libraries.use == LibraryUse::off || request.options.policy == FusePolicy::relay) return as_it_is();
   LibraryCandidates candidates = fusion::library_candidates(p, sizes);
   if (libraries.takes) std::erase_if(candidates.all, [&](const auto& c) { return !libraries.takes(c.call); });
   if (candidates.all.empty()) return as_it_is();
-  Chooser chooser(candidates, sizes, fusion);
+  Chooser chooser(candidates, sizes, request);
   if (libraries.use == LibraryUse::on) return chooser.plan(std::vector<bool>(candidates.all.size(), true));
   return chooser.cheapest();
 }

@@ -24,7 +24,7 @@ struct LibraryPlan {
   std::vector<std::optional<LibraryCall>> calls;  // per kernel: the call that replaces it, if any
 };
 
-// Deterministic. With use off, or without a sum that a library can compute: the program unchanged, and the plan of plan_kernels.
-LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryOptions& libraries);
+// Deterministic. With use off, or no sum that a library knows: the program as it is, and plan_kernels' plan.
+LibraryPlan plan_with_libraries(const Program& p, const DimValues& sizes, const PlanRequest& request, const LibraryOptions& libraries);
 
 }  // namespace xhat

@@ -9,8 +9,7 @@ namespace {
 
 class Moments {
  public:
-  Moments(const Program& p, const DimValues& sizes, const FusionOptions& options)
-      : p_(p), a_(*p.arena), sizes_(sizes), options_(options) {}
+  Moments(const Program& p, const DimValues& sizes, int64_t cache_bytes) : p_(p), a_(*p.arena), sizes_(sizes), cache_bytes_(cache_bytes) {}
 
   Program run() {
     for (size_t v = 1; v < p_.forward.definitions.size(); ++v)
@@ -61,9 +60,9 @@ class Moments {
     double terms = 1;
     for (const AxisRange& r : axes) terms *= static_cast<double>(evaluate_extent(a_, r.end, sizes_));
     const auto count = number(divisor);
-    if (!count || std::fabs(*count - terms) > 1e-3 * terms || bytes(term, axes, 0) <= options_.cache_bytes) return {};
+    if (!count || std::fabs(*count - terms) > 1e-3 * terms || bytes(term, axes, 0) <= cache_bytes_) return {};
     size_t outer = 1;
-    while (outer < axes.size() && bytes(term, axes, outer) > options_.cache_bytes) ++outer;
+    while (outer < axes.size() && bytes(term, axes, outer) > cache_bytes_) ++outer;
     if (outer == axes.size()) return {};
     return Pair{term, divisor, axes, outer};
   }
@@ -172,13 +171,13 @@ class Moments {
   Program p_;
   Arena& a_;
   const DimValues& sizes_;
-  const FusionOptions& options_;
+  const int64_t cache_bytes_;
 };
 
 }  // namespace
 
-Program variance_by_chunks(const Program& p, const DimValues& sizes, const FusionOptions& options) {
-  return options.variance_by_chunks && options.policy == FusePolicy::full ? Moments(p, sizes, options).run() : p;
+Program variance_by_chunks(const Program& p, const DimValues& sizes, const PlanRequest& request) {
+  return request.options.policy == FusePolicy::full ? Moments(p, sizes, request.machine.cache_bytes).run() : p;
 }
 
 }  // namespace xhat

@@ -14,12 +14,13 @@
 // The shift is 0 where the first term is not finite or very large: then what is infinite stays so.
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: tensors and their numbers (new ones are appended), and values
-// as real numbers. Does nothing where the terms of one result fit the cache, the chunks do not, or the sum has a condition.
+// as real numbers. Does nothing where the terms of one result fit the cache, the chunks do not, the sum has a condition, or the policy is
+// another than full.
 #pragma once
 #include "fusion/plan/plan.h"
 
 namespace xhat {
 
-Program variance_by_chunks(const Program& p, const DimValues& sizes, const FusionOptions& options);
+Program variance_by_chunks(const Program& p, const DimValues& sizes, const PlanRequest& request);
 
 }  // namespace xhat

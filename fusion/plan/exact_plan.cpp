@@ -130,9 +130,9 @@ PlanCost Planner::cost(const std::vector<Draft>& drafts) const {
 
 // The plan that was found stays unless another one is clearly cheaper: figures within a few percent do not say which is
 // faster (lstm_cell's backward was 1.3% fewer bytes in one kernel less, and took 1.6 ms instead of 0.9).
-void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const {
+void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons, size_t exact_definitions) const {
   if (shapes_.size() < 2) return;
-  const bool exact = shapes_.size() <= options_.exact_definitions;
+  const bool exact = shapes_.size() <= exact_definitions;
   const PlanCost found = cost(drafts);
   if (!exact && (small_ || static_cast<double>(outside()) > kClearly * static_cast<double>(found.bytes))) return;  // nothing to gain
   std::vector<Draft> best;

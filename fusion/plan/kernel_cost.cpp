@@ -14,13 +14,6 @@ bool reduced_by_all(const Draft& d, int c) {
 
 constexpr int64_t kMinRows = 4, kMinColumns = 8;  // of a product's block
 
-// A run of bytes that lie side by side takes memory as long as so many more. Columns of a matrix summed up in blocks, one thread, GB/s
-// of what is used: runs of 16 bytes 0.3, of 64 1.1, of 256 2.0, of 1024 3.4; by this constant and 4 GB/s 0.3, 1.0, 2.2, 3.3.
-constexpr int64_t kRunStart = 200;
-
-// Bytes that two threads move while they multiply and add two f32 in a product's block: 28 GB/s and 140 Gflop/s.
-constexpr double kMultiply = 0.4;
-
 }  // namespace
 
 std::optional<Shape::Product> Planner::product_of(const Shape& s) {
@@ -86,7 +79,7 @@ int64_t Planner::multiplied_in_vain(const Draft& d, const Member& m, int64_t til
     beyond += static_cast<double>(wanders) / 2 / static_cast<double>(elements);
   }
   const auto size = static_cast<double>(byte_size(p_.tensors[p_.forward.definitions[m.definition].target()].type));
-  return static_cast<int64_t>(all * beyond * kMultiply * size / 4);
+  return static_cast<int64_t>(all * beyond * machine_.multiply_bytes * size / 4);
 }
 
 // Columns of one tile of a product, as many as make whole vectors and divide all of them; 0: all. A tile packs the operand
@@ -117,10 +110,10 @@ int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& memb
 // May the sums over a class be carried from tile to tile, all of which one thread takes in order? If there are products among them,
 // which as partial results would be as large as what a tile is made of; and where other axes leave enough tiles for all threads.
 bool Planner::may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const {
-  if (!options_.carry_sums || reduced_by_all(d, c)) return false;
+  if (!machine_.tiles_in_order || reduced_by_all(d, c)) return false;
   int64_t others = 1;
   for (int o : order) others *= o == c ? 1 : std::max<int64_t>(1, d.axes[static_cast<size_t>(o)].extent);
-  if (others < options_.least_tiles) return false;
+  if (others < machine_.least_tiles) return false;
   bool products = false;
   for (const Member& m : members) {
     if (std::ranges::find(m.reduced, c) == m.reduced.end()) continue;
@@ -181,7 +174,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     auto few_of = [&](int64_t partials) {
       return 10.0 * static_cast<double>(left) * static_cast<double>(partials) <= static_cast<double>(read);
     };
-    bool few = options_.cut_small || few_of(steps) || few_of(options_.least_tiles);
+    bool few = options_.cut_small || few_of(steps) || few_of(machine_.least_tiles);
     if (reduced_by_all(d, c) && !((i == 0 || only) && few)) {
       d.shared[static_cast<size_t>(c)] = false;
       order.erase(order.begin() + static_cast<std::ptrdiff_t>(i));
@@ -205,20 +198,20 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   });
   const bool tuned = k.choice.tile_bytes > 0;
   const bool products = product != k.members.end();
-  const bool large = options_.fills_the_cache(total) && !partial && !products;
-  const int64_t factor = (partial ? options_.partial_tile_factor : 1) * (products ? options_.product_tile_factor : 1) *
-                         (large ? options_.long_tile_factor : 1);
-  const int64_t wanted = tuned ? k.choice.tile_bytes : options_.tile_bytes * factor;
-  const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : options_.least_tiles;
+  const bool large = machine_.fills_the_cache(total) && !partial && !products;
+  const int64_t factor = (partial ? machine_.partial_tile_factor : 1) * (products ? machine_.product_tile_factor : 1) *
+                         (large ? machine_.long_tile_factor : 1);
+  const int64_t wanted = tuned ? k.choice.tile_bytes : machine_.tile_bytes * factor;
+  const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : machine_.least_tiles;
   auto take = [](KernelAxis& axis, const TileRule& rule, int64_t slower = 1) {
     axis.rule = rule;
     axis.tile = tile_by(rule, std::max<int64_t>(1, axis.extent), slower);
   };
   for (int c : order) take(d.axes[static_cast<size_t>(c)], {.kind = TileRule::Kind::fixed});
-  if (total <= options_.serial_bytes && !tuned) {
+  if (total <= machine_.serial_bytes && !tuned) {
     for (int c : order) take(d.axes[static_cast<size_t>(c)], {});
   } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
-    const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : options_.scatter_tiles.value_or(least_tiles);
+    const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : machine_.scatter_tiles.value_or(least_tiles);
     for (size_t i = 0; i < order.size(); ++i) {
       auto kind = i > 0 ? TileRule::Kind::whole : TileRule::Kind::split;
       take(d.axes[static_cast<size_t>(order[i])], {.kind = kind, .least_tiles = tiles});
@@ -247,12 +240,12 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       TileRule rule{.kind = TileRule::Kind::fit, .least_tiles = least_tiles, .phases = axis.phases};
       // What every tile touches anyway may fill half of it, however large: the fewer tiles, the fewer times.
       // No thread waits for a tile that is taken in order.
-      const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, options_.cache_bytes);
+      const int64_t room = i < in_parallel.size() || tuned ? wanted : std::max(wanted, machine_.cache_bytes);
       rule.most = std::max<int64_t>(1, std::max(room - (one - step), wanted / 2) / step);
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) rule.at_least = 64;
       if (column_tiles > 1) {
-        rule.at_least_cached = options_.cache_bytes / step;
+        rule.at_least_cached = machine_.cache_bytes / step;
         rule.column_tiles = column_tiles;
       }
       // Contiguous vectors: whole cache lines, so that no two tiles write one line.
@@ -284,7 +277,7 @@ int64_t Planner::waited_for(const Draft& draft, TensorId t, int64_t moved, const
     (ends ? runs : run) *= taken;
     ends |= taken < whole;
   }
-  return runs == 1 ? 0 : moved / run * kRunStart;
+  return runs == 1 ? 0 : moved / run * machine_.run_start_bytes;
 }
 
 void Planner::count_bytes(const Draft& draft, Kernel& k) const {
@@ -296,7 +289,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   };
   int64_t tiles = 1;
   for (int c : k.shared) tiles *= tiles_along(c);
-  bool in_cache = footprint(draft, true) <= options_.reference_l2_bytes;
+  bool in_cache = footprint(draft, true) <= machine_.l2_bytes;
   std::set<TensorId> results(k.results.begin(), k.results.end());
   const auto read = windows(draft, true);
   auto window_bytes = [&](TensorId t) {
@@ -318,7 +311,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
       if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
       // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
       bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.walked(c); });
-      if (!tiled && size > options_.reference_l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
+      if (!tiled && size > machine_.l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
     }
     k.bytes_moved += moved;
     k.bytes_waited += waited_for(draft, t, moved, produced ? nullptr : &read.at(t));

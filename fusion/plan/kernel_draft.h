@@ -68,10 +68,14 @@ struct PlanCost {
   auto operator<=>(const PlanCost&) const = default;
 };
 
+// Planning 6 definitions exactly takes about a millisecond, 8 ten.
+constexpr size_t kExactDefinitions = 6;
+
 class Planner {
  public:
-  Planner(const Program& p, const DimValues& sizes, const FusionOptions& options);
-  KernelPlan run();
+  Planner(const Program& p, const DimValues& sizes, const PlanRequest& request);
+  // exact: programs of at most so many definitions are planned exactly (exact_plan.cpp).
+  KernelPlan run(size_t exact = kExactDefinitions);
   // These definitions, in order, as one kernel; none if the template does not have it.
   std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
   int64_t outside() const;  // bytes of what comes from outside and what leaves: no kernels move fewer
@@ -81,7 +85,7 @@ class Planner {
   std::vector<std::vector<size_t>> cheapest_runs() const;
   int64_t handled(const Draft& draft) const;
   PlanCost cost(const std::vector<Draft>& drafts) const;
-  void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
+  void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons, size_t exact) const;
   void group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
   int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
   int64_t bytes(TensorId t) const;
@@ -114,6 +118,7 @@ class Planner {
   static std::optional<Shape::Product> product_of(const Shape& s);
   static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
   const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
+  bool may_share_a_sweep() const { return machine_.tiles_in_order && !request_.in_turn; }
   bool reads_from(const Kernel& k, const Kernel& maker) const;
   void find_epilogues(std::vector<Kernel>& kernels) const;
   void find_horizontal_groups(std::vector<Kernel>& kernels) const;
@@ -130,8 +135,10 @@ class Planner {
 
   const Program& p_;
   const DimValues& sizes_;
+  const PlanRequest& request_;
   const FusionOptions& options_;
   const Uses uses_{p_};
+  const MachineModel& machine_;
   std::vector<Shape> shapes_;
   bool small_ = false;  // all that is read takes no second thread
   bool ties_ = false;   // axes may be tied to others

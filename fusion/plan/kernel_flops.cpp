@@ -28,9 +28,6 @@ bool is_arithmetic(const Node& n) {
 }
 
 constexpr int64_t kLine = 64;  // bytes
-// Rows off lines go past the cache from so many times as much as others on. Cross entropy's backward, rows of 4000 bytes, two threads
-// and 32 MiB of cache, plain and past it: 33 MB 0.52 and 0.82 ms, 66 MB 1.30 and 1.65, 131 MB 3.56 and 3.36.
-constexpr int64_t kOffLines = 4;
 
 // Numbers for expressions over classes of axes; equal expressions, equal numbers.
 class Numbers {
@@ -112,8 +109,8 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
       work_ps += v * cost_ps(a, n);
     }
   }
-  const int64_t beyond = k.bytes_unavoidable / (rows_off_lines(draft, k) ? kOffLines : 1);
-  k.streams = options_.fills_the_cache(beyond) && work_ps <= k.bytes_unavoidable * options_.stream_ps_per_byte;
+  const int64_t beyond = k.bytes_unavoidable / (rows_off_lines(draft, k) ? machine_.off_lines_factor : 1);
+  k.streams = machine_.fills_the_cache(beyond) && work_ps <= k.bytes_unavoidable * machine_.stream_ps_per_byte;
 }
 
 }  // namespace xhat::fusion

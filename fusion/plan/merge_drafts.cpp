@@ -82,7 +82,7 @@ std::optional<Draft> Planner::merged(const Draft& into, const Draft& from, std::
       for (size_t i = 0; i < m.left.size(); ++i)
         if (i != product->rows && i != product->columns && both.shared[static_cast<size_t>(class_in_both(m.left[i]))])
           batch *= part.axes[static_cast<size_t>(m.left[i])].extent;
-      return batch < options_.least_tiles && std::ranges::any_of(m.left, [&](int c) {
+      return batch < machine_.least_tiles && std::ranges::any_of(m.left, [&](int c) {
         return part.shared[static_cast<size_t>(c)] && !both.shared[static_cast<size_t>(class_in_both(c))];
       });
     });

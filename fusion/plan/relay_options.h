@@ -1,7 +1,6 @@
 // Limits of the classic fusion policy (fusion/relay/relay.h), which plans are made with where it is asked for.
 #pragma once
 #include <cstddef>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,6 @@ struct RelayOptions {
   bool link_constants = false;   // tensors of constants stand inside kernels, not among their parameters
   int phases = kRelayPhases;     // fewer: to see what each of them does
   std::vector<std::string> opaque = {};  // ops that are called, and definitions, that stay nodes that nothing is fused with
-  std::map<std::string, std::string> nodes = {};  // which tensors make up these nodes (ad/common/opaque_ops.h): compile() fills it in
 };
 
 }  // namespace xhat::fusion

@@ -21,7 +21,7 @@ void Planner::find_epilogues(std::vector<Kernel>& kernels) const {
     while (host > 0 && !reads_from(kernels[k], kernels[host - 1])) --host;
     if (host == 0) continue;
     const Kernel& last = kernels[host - 1];
-    if (kernels[k].combines_partials || kernels[k].bytes_unavoidable > options_.serial_bytes) continue;
+    if (kernels[k].combines_partials || kernels[k].bytes_unavoidable > machine_.serial_bytes) continue;
     auto of_parts = [&](const Member& m) {
       return std::ranges::all_of(shape(m).reads, [&](Id r) {
         const TensorId t = (*p_.arena)[r].symbol;
@@ -30,7 +30,7 @@ void Planner::find_epilogues(std::vector<Kernel>& kernels) const {
       });
     };
     auto sums = [&](const Member& m) { return shape(m).is_reduction; };
-    const bool partials = options_.sweep_together && std::ranges::any_of(kernels[k].members, sums) &&
+    const bool partials = may_share_a_sweep() && std::ranges::any_of(kernels[k].members, sums) &&
                           std::ranges::all_of(kernels[k].members, of_parts);
     if (!last.combines_partials && !last.epilogue && !partials) continue;
     kernels[k].epilogue = true;

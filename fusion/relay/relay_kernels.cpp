@@ -45,13 +45,13 @@ Program with_written_ops(const Program& planned, const Program& written) {
 
 namespace {
 
-// The opaque nodes of the options that this program has. A reduction lifted out of a member m is called m_…, and belongs to m's node if
-// nothing else reads it.
-std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options) {
+// The nodes that are kept, as far as this program has them. A reduction that was lifted out of a member m is called m_…, and belongs
+// to it if nobody else reads it.
+std::vector<DataflowNode> nodes_of(const Program& p, const OpaqueNodes& opaque) {
   const Uses uses(p);
   std::map<std::string, DataflowNode> nodes;
   for (const Definition& d : p.forward.definitions)
-    if (auto it = options.nodes.find(p.tensors[d.target()].name); it != options.nodes.end()) {
+    if (auto it = opaque.find(p.tensors[d.target()].name); it != opaque.end()) {
       nodes[it->second].name = it->second;
       nodes[it->second].members.push_back(d.target());
     }
@@ -65,7 +65,7 @@ std::vector<DataflowNode> nodes_of(const Program& p, const RelayOptions& options
       return std::ranges::all_of(uses.readers(d.target()), [&](const Definition* reader) { return is_member(reader->target()); });
     };
     for (const Definition& d : p.forward.definitions)
-      if (!options.nodes.contains(p.tensors[d.target()].name) && is_part(d)) node.members.push_back(d.target());
+      if (!opaque.contains(p.tensors[d.target()].name) && is_part(d)) node.members.push_back(d.target());
     found.push_back(convex(p, std::move(node)));
   }
   return found;
@@ -95,16 +95,16 @@ class Grouper {
  public:
   explicit Grouper(const Program& direction) : direction_(direction) {}
 
-  RelayKernels run(const RelayOptions& options) {
+  RelayKernels run(const RelayOptions& options, const OpaqueNodes& opaque) {
     kernels_.dump = to_text(options) + "\n";
-    group(direction_, options);
+    group(direction_, options, opaque);
     kernels_.program = inline_maps(direction_, results_);
     return std::move(kernels_);
   }
 
  private:
-  void group(const Program& p, const RelayOptions& options) {
-    const std::vector<DataflowNode> nodes = nodes_of(p, options);
+  void group(const Program& p, const RelayOptions& options, const OpaqueNodes& opaque) {
+    const std::vector<DataflowNode> nodes = nodes_of(p, opaque);
     const DataflowGraph ops = dataflow(p, nodes);
     const ForwardGraph graph = forward_graph(ops);
     const std::vector<PostDominator> tree = post_dominators(graph);
@@ -118,9 +118,7 @@ class Grouper {
       const std::string& name = graph.op(g.root).name;
       if (auto node = std::ranges::find(nodes, name, &DataflowNode::name); node != nodes.end()) {
         kernels_.dump += "inside of " + name + "\n";
-        RelayOptions inside = options;
-        inside.nodes.clear();
-        group(program_of(p, *node), inside);
+        group(program_of(p, *node), options, {});
         continue;
       }
       FusionGroup made;
@@ -139,13 +137,15 @@ class Grouper {
 
 }  // namespace
 
-RelayKernels relay_kernels(const Program& direction, const RelayOptions& options) { return Grouper(direction).run(options); }
+RelayKernels relay_kernels(const Program& direction, const RelayOptions& options, const OpaqueNodes& nodes) {
+  return Grouper(direction).run(options, nodes);
+}
 
-std::string group_by_policy(Program& direction, FusionOptions& options) {
-  if (options.policy != FusePolicy::relay) return {};
-  RelayKernels kernels = relay_kernels(direction, options.relay);
+std::string group_by_policy(Program& direction, PlanRequest& request, const OpaqueNodes& nodes) {
+  if (request.options.policy != FusePolicy::relay) return {};
+  RelayKernels kernels = relay_kernels(direction, request.options.relay, nodes);
   direction = std::move(kernels.program);
-  options.groups = std::move(kernels.groups);
+  request.groups = std::move(kernels.groups);
   return std::move(kernels.dump);
 }
 

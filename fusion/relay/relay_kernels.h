@@ -17,16 +17,17 @@ namespace xhat {
 // definition of its own. The stashes that planning added and the backward stay. Keeps values to the bit.
 Program with_written_ops(const Program& planned, const Program& written);
 
-// For one direction's program (fusion/plan/plan.h): the program with groups inlined, and the groups, for FusionOptions::groups.
+// For one direction's program (fusion/plan/plan.h): the program with groups inlined, and the groups, for PlanRequest::groups.
 struct RelayKernels {
   Program program;
   std::vector<FusionGroup> groups;
   std::string dump;  // the limits; every op with its kind, post-dominator and group (fusion/relay/relay_text.h)
 };
-RelayKernels relay_kernels(const Program& direction, const fusion::RelayOptions& options = {});
+// nodes: which tensors make up the nodes that nothing is fused with (ad/common/opaque_ops.h).
+using OpaqueNodes = std::map<std::string, std::string>;
+RelayKernels relay_kernels(const Program& direction, const fusion::RelayOptions& options = {}, const OpaqueNodes& nodes = {});
 
-// If the options ask for this policy: replaces program and options by the grouped program and its groups, for the planner, and returns the
-// dump. Otherwise changes nothing and returns "".
-std::string group_by_policy(Program& direction, FusionOptions& options);
+// For the planner, if the request is for this policy: turns both to that program and its groups. What it dumps, else nothing.
+std::string group_by_policy(Program& direction, PlanRequest& request, const OpaqueNodes& nodes);
 
 }  // namespace xhat

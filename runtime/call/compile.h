@@ -37,6 +37,10 @@ struct CompileOptions {
   Target target = Target::cpu;
   StashOptions stash = {};        // what the backward may keep, by which policy; a budget holds for the sizes of each call
   FusionOptions fusion = {};
+  // What prices and tiles go by: the reference machine, with what depends on caches and threads filled in for this one
+  // (runtime/call/machine.h), where nothing is given.
+  MachineModel machine = {};
+  KernelChoices choices = {};     // of tiles and vectors, that measuring found faster for a kernel (runtime/explain/tuning.h)
   std::vector<std::string> wrt = {};  // gradients wanted; empty: of every float input that is not const
   int threads = 0;                // 0: one per core
   bool differentiate = true;      // false: infer only
@@ -63,7 +67,7 @@ struct PassStep {
 struct Derivation {
   Program program;  // forward and backward, normal form, stash chosen
   StashPlan stash;
-  std::map<std::string, std::string> opaque_nodes;  // of FusionOptions::relay
+  std::map<std::string, std::string> opaque_nodes;  // policy relay: which tensors make up the ops that nothing is fused with
   std::vector<PassStep> steps;
 };
 // sizes: by dim; those that are missing count as StashOptions::nominal, nominal_extent. Throws Error for a stash budget that cannot be

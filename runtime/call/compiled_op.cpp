@@ -118,13 +118,13 @@ struct CompiledOp::Impl {
     made->plan = &plan;
     made->side = &side;
     if (on_gpu())
-      made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.fusion, queue, libraries(), cache->disk().get());
-    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.fusion, cache, over);
+      made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.request, queue, libraries(), cache->disk().get());
+    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over);
     if (debug.devices) runtime::show_device(queue);
     runtime::show_kernels(debug, direction_name(plan, side), made->direction->program(), made->direction->plan(), dims, options.target);
     for (Id test : side.checks.of_sizes) made->fails |= evaluate_extent(*side.program.arena, test, dims) != 0;
     if (side.checks.of_data)
-      made->checks = std::make_unique<runtime::DataChecks>(side.checks, dims, dense, options.fusion, cache);
+      made->checks = std::make_unique<runtime::DataChecks>(side.checks, dims, dense, runtime::request_of(options, Target::cpu), cache);
     return made;
   }
 
@@ -420,7 +420,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
       if (r->dims == dims) return r->direction->plan();
   }
   check_kernel_sizes(side.program, dims);
-  return plan_kernels(op.on_gpu() ? side.program : variance_by_chunks(side.program, dims, side.fusion), dims, side.fusion);
+  return plan_kernels(op.on_gpu() ? side.program : variance_by_chunks(side.program, dims, side.request), dims, side.request);
 }
 
 Target CompiledOp::target() const { return impl_->options.target; }
@@ -439,7 +439,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   made.impl_ = std::make_shared<CompiledOp::Impl>();
   CompiledOp::Impl& i = *made.impl_;
   i.options = options;
-  if (i.options.target == Target::cpu) i.options.fusion = for_this_machine(i.options.fusion);
+  if (i.options.target == Target::cpu) i.options.machine = for_this_machine(i.options.machine);
   i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
   i.pool = runtime::shared_pool(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);

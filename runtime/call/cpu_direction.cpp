@@ -67,15 +67,15 @@ std::vector<WalkTemporary> temporaries_of(const Program& p, const KernelPlan& pl
   return found;
 }
 
-DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const FusionOptions& fusion,
+DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const PlanRequest& request,
                                    std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over)
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
-  program_ = variance_by_chunks(program_, sizes_, fusion);
-  plan_ = plan_kernels(program_, sizes_, fusion);
+  program_ = variance_by_chunks(program_, sizes_, request);
+  plan_ = plan_kernels(program_, sizes_, request);
   if (reads_beside(program_, plan_, over)) {  // who else reads what is written over does so before: one kernel after the other
-    FusionOptions in_turn = fusion;
-    in_turn.sweep_together = false;
+    PlanRequest in_turn = request;
+    in_turn.in_turn = true;
     plan_ = plan_kernels(program_, sizes_, in_turn);
   }
   auto made_by = [&](size_t i, OutputOver o) {

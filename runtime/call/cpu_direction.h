@@ -53,7 +53,7 @@ class DirectionKernels : public Direction {
  public:
   // dense: per tensor of the program, whether the caller's buffer has no gaps. Compiles the kernels, two at a time. over: throws
   // Error if a kernel, or a later one, reads the input elsewhere.
-  DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const FusionOptions& fusion,
+  DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const PlanRequest& request,
                    std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over = {});
   ~DirectionKernels() override;
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}, const DeviceQueue& queue = {},

@@ -25,16 +25,16 @@ bool any_holds(const Direction& d, ThreadPool& pool, std::span<const TensorView>
 
 }  // namespace
 
-DataChecks::DataChecks(const Checks& checks, DimValues dims, std::vector<bool> dense, const FusionOptions& fusion,
+DataChecks::DataChecks(const Checks& checks, DimValues dims, std::vector<bool> dense, const PlanRequest& request,
                        std::shared_ptr<KernelCache> cache)
-    : checks_(checks), dims_(std::move(dims)), dense_(std::move(dense)), fusion_(fusion), cache_(std::move(cache)) {
+    : checks_(checks), dims_(std::move(dims)), dense_(std::move(dense)), request_(request), cache_(std::move(cache)) {
   first_ = compiled(checks_.first());
 }
 
 std::unique_ptr<Direction> DataChecks::compiled(const Program& p) const {
   std::vector<bool> dense = dense_;
   dense.resize(p.tensors.size(), true);
-  return std::make_unique<DirectionKernels>(p, dims_, dense, fusion_, cache_);
+  return std::make_unique<DirectionKernels>(p, dims_, dense, request_, cache_);
 }
 
 bool DataChecks::fail(ThreadPool& pool, std::span<const TensorView> views, const DeviceQueue& queue) const {

@@ -12,7 +12,7 @@ namespace xhat::runtime {
 class DataChecks {
  public:
   // checks outlives this. dense: per tensor of the direction.
-  DataChecks(const Checks& checks, DimValues dims, std::vector<bool> dense, const FusionOptions& fusion,
+  DataChecks(const Checks& checks, DimValues dims, std::vector<bool> dense, const PlanRequest& request,
              std::shared_ptr<KernelCache> cache);
 
   // views: per tensor of the direction. Safe from many threads; allocates nothing once warm.
@@ -24,7 +24,7 @@ class DataChecks {
   const Checks& checks_;
   DimValues dims_;
   std::vector<bool> dense_;
-  FusionOptions fusion_;
+  PlanRequest request_;
   std::shared_ptr<KernelCache> cache_;
   std::unique_ptr<Direction> first_;
   // Made when the first look at the data was not enough.

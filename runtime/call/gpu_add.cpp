@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "runtime/call/gpu_direction.h"
+#include "runtime/call/machine.h"
 
 namespace xhat::runtime {
 namespace {
@@ -20,7 +21,7 @@ const GpuDirection& adder(DType type, int64_t elements, const DeviceQueue& queue
   if (!made) {
     refuse_in_capture(queue, "compile a kernel that adds to a gradient");
     Program p = parse_op(fmt::format("op add(total: {0}[N], more: {0}[N]) -> (sum) {{ sum[n] = total[n] + more[n] }}", name_of(type)));
-    made = std::make_unique<GpuDirection>(infer_program(p), DimValues{{"N", elements}}, for_gpu({}), queue);
+    made = std::make_unique<GpuDirection>(infer_program(p), DimValues{{"N", elements}}, PlanRequest{.machine = for_gpu({})}, queue);
   }
   return *made;
 }

@@ -10,22 +10,6 @@
 
 namespace xhat::runtime {
 
-FusionOptions for_gpu(FusionOptions o) {
-  // A tile is a block of some hundred threads: what it touches comes by way of L1, temporaries lie in 40 KB of shared memory.
-  o.tile_bytes = 16 << 10;
-  o.partial_tile_factor = 4;
-  o.product_tile_factor = 1;
-  o.long_tile_factor = 1;
-  // A launch costs about as much as one block takes for so much.
-  o.serial_bytes = 16 << 10;
-  o.least_tiles = 64;
-  // Blocks of threads run in any order.
-  o.carry_sums = false;
-  o.sweep_together = false;
-  o.tie_groups = false;
-  return o;
-}
-
 std::vector<DType> stored_types(const Program& program) {
   std::vector<DType> types;
   for (const Tensor& t : program.tensors) types.push_back(t.type);
@@ -86,12 +70,12 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
 
 }  // namespace
 
-GpuDirection::GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
+GpuDirection::GpuDirection(Program program, DimValues sizes, const PlanRequest& request, const DeviceQueue& queue,
                            const LibraryChoice& libraries, DiskCache* disk)
     : Direction(std::move(program), std::move(sizes)) {
   const Target target = queue.driver->target();
   auto start = std::chrono::steady_clock::now();
-  PlanWithLibraries made = plan_for_device(program_, sizes_, fusion, libraries, queue);
+  PlanWithLibraries made = plan_for_device(program_, sizes_, request, libraries, queue);
   program_ = std::move(made.planned.program);
   plan_ = std::move(made.planned.plan);
   std::vector<DType> stored = stored_types(program_);

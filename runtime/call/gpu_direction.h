@@ -1,7 +1,6 @@
 // One direction of an op on a GPU: its kernels one after the other, what they hand on kept on the device.
 #pragma once
 #include "runtime/call/cpu_direction.h"
-#include "runtime/call/gpu_options.h"
 #include "runtime/call/library_kernel.h"
 #include "runtime/gpu/gpu_kernel.h"
 
@@ -9,7 +8,7 @@ namespace xhat::runtime {
 
 class GpuDirection : public Direction {
  public:
-  GpuDirection(Program program, DimValues sizes, const FusionOptions& fusion, const DeviceQueue& queue,
+  GpuDirection(Program program, DimValues sizes, const PlanRequest& request, const DeviceQueue& queue,
                const LibraryChoice& libraries = {}, DiskCache* disk = nullptr);
   ~GpuDirection() override;
   // Enqueues its kernels. Waits only for copies from and to the host, of what does not lie on the device, and if timed.

@@ -41,7 +41,7 @@ MathLibrary* library_of(const LibraryChoice& choice, DeviceDriver& driver) {
 
 }  // namespace
 
-PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryChoice& choice,
+PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, const PlanRequest& request, const LibraryChoice& choice,
                                   const DeviceQueue& queue) {
   MathLibrary* library = library_of(choice, *queue.driver);
   std::map<TensorId, std::shared_ptr<const LibraryKernel>> prepared;  // by result
@@ -58,7 +58,7 @@ PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, cons
     prepared[result_of(call).tensor] = kernel;
     return true;
   };
-  PlanWithLibraries made{plan_with_libraries(p, sizes, fusion, options), {}};
+  PlanWithLibraries made{plan_with_libraries(p, sizes, request, options), {}};
   for (const auto& call : made.planned.calls) made.kernels.push_back(call ? prepared.at(result_of(*call).tensor) : nullptr);
   return made;
 }

@@ -37,7 +37,7 @@ struct PlanWithLibraries {
 };
 
 // Throws Error where use is on and there is no library.
-PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, const FusionOptions& fusion, const LibraryChoice& choice,
+PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, const PlanRequest& request, const LibraryChoice& choice,
                                   const DeviceQueue& queue);
 
 }  // namespace xhat::runtime

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "fusion/plan/plan.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/host/thread_pool.h"
 
@@ -77,12 +76,23 @@ int64_t stream_bytes_here() {
   return here;
 }
 
-int64_t scatter_tiles_here() { return 2 * runtime::threads_or_all(); }
+MachineModel for_this_machine(MachineModel model) {
+  if (!model.stream_bytes) model.stream_bytes = stream_bytes_here();
+  if (!model.scatter_tiles) model.scatter_tiles = 2 * runtime::threads_or_all();
+  return model;
+}
 
-FusionOptions for_this_machine(FusionOptions options) {
-  if (!options.stream_bytes) options.stream_bytes = stream_bytes_here();
-  if (!options.scatter_tiles) options.scatter_tiles = scatter_tiles_here();
-  return options;
+MachineModel for_gpu(MachineModel model) {
+  // A tile is a block of some hundred threads: what it touches comes by way of L1, temporaries lie in 40 KB of shared memory.
+  model.tile_bytes = 16 << 10;
+  model.partial_tile_factor = 4;
+  model.product_tile_factor = 1;
+  model.long_tile_factor = 1;
+  // A launch costs about as much as one block takes for so much.
+  model.serial_bytes = 16 << 10;
+  model.least_tiles = 64;
+  model.tiles_in_order = false;
+  return model;
 }
 
 }  // namespace xhat

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "expr/core/machine_model.h"
+
 namespace xhat {
 
 struct Machine {
@@ -16,14 +18,13 @@ struct Machine {
 Machine this_machine();
 
 // A kernel that touches as much writes its results past the cache, if memory is what it waits for
-// (FusionOptions::stream_bytes): what the last cache holds. Caches as above.
+// (MachineModel::stream_bytes): what the last cache holds. Caches as above.
 int64_t stream_bytes_of(const std::vector<int64_t>& cache_bytes, int threads);
 int64_t stream_bytes_here();
 
-int64_t scatter_tiles_here();  // FusionOptions::scatter_tiles: two for each thread that it runs at a time
-
-// What the options leave open about the CPU is that of this machine.
-struct FusionOptions;
-FusionOptions for_this_machine(FusionOptions options);
+// What the model leaves open about the CPU is that of this machine.
+MachineModel for_this_machine(MachineModel model);
+// Tiles as blocks of a GPU's threads want them.
+MachineModel for_gpu(MachineModel model);
 
 }  // namespace xhat

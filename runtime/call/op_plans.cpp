@@ -5,7 +5,6 @@
 
 #include "expr/index/without_points.h"
 #include "fusion/relay/relay_kernels.h"
-#include "runtime/call/gpu_options.h"
 
 namespace xhat::runtime {
 
@@ -32,9 +31,8 @@ OpPlans::OpPlans(const Program& op, const CompileOptions& options) : id_(next_id
 
 Side OpPlans::side_of(Program direction, Checks checks, const Derivation& derivation) const {
   Side side;
-  side.fusion = options_.target == Target::cpu ? options_.fusion : for_gpu(options_.fusion);
-  side.fusion.relay.nodes = derivation.opaque_nodes;
-  group_by_policy(direction, side.fusion);
+  side.request = request_of(options_, options_.target);
+  group_by_policy(direction, side.request, derivation.opaque_nodes);
   side.program = std::move(direction);
   side.checks = std::move(checks);
   side.bound = side.program.inputs;

@@ -33,7 +33,7 @@ struct ReadyList {
 
 struct Side {
   Program program;
-  FusionOptions fusion;
+  PlanRequest request;
   Checks checks;
   std::vector<TensorId> bound;  // inputs, then outputs
 };

@@ -18,6 +18,7 @@
 #include "expr/text/import.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/debug.h"
+#include "runtime/call/machine.h"
 
 namespace xhat {
 namespace runtime {
@@ -61,6 +62,10 @@ struct Passes::Pipeline {
   int inner_ = 1;
 };
 
+PlanRequest request_of(const CompileOptions& options, Target target) {
+  return {options.fusion, target == Target::cpu ? options.machine : for_gpu(options.machine), options.choices};
+}
+
 Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
   Pipeline& pipeline = *first_half_;
   if (options_.differentiate) {
@@ -76,7 +81,8 @@ Passes::Passes(const Program& op, const CompileOptions& options) : options_(opti
   // Inlining brings constants together: reads at fixed places, what the user named.
   pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
   if (options_.differentiate && pipeline.open())
-    pipeline.watched([&] { stash_.emplace(pipeline.current(), options_.stash); });  // the half of step "stash" that knows no sizes
+    // The half of step "stash" that knows no sizes.
+    pipeline.watched([&] { stash_.emplace(pipeline.current(), options_.stash, options_.machine); });
 }
 
 Passes::~Passes() = default;

@@ -9,6 +9,9 @@
 
 namespace xhat::runtime {
 
+// What a direction is planned with on this target.
+PlanRequest request_of(const CompileOptions& options, Target target);
+
 // Of one op. One thread at a time.
 class Passes {
  public:

@@ -10,7 +10,7 @@
 #include "fusion/library/library_plan.h"
 #include "fusion/plan/chunked_variance.h"
 #include "fusion/relay/relay_kernels.h"
-#include "runtime/call/gpu_options.h"
+#include "runtime/call/debug.h"
 #include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/call/show_kernels.h"
@@ -78,7 +78,6 @@ class Explainer {
     passes.require_budget(choice);
     derivation_ = passes.derive(choice);
     p_ = &derivation_.program;
-    options_.fusion.relay.nodes = derivation_.opaque_nodes;
     for (const Dim& d : p_->dims) {
       const std::string& name = p_->arena->name(d.dim);
       if (d.definition == kNone && !given.contains(name)) e_.nominal[name] = e_.sizes.at(name);
@@ -152,17 +151,16 @@ class Explainer {
     ExplainedDirection d;
     // A direction may have nothing to compute: integers have no gradients.
     d.text = program.outputs.empty() ? "" : text_of(program);
-    FusionOptions fusion = options_.fusion;
-    d.ops = group_by_policy(program, fusion);
+    PlanRequest request = runtime::request_of(options_, options_.target);
+    d.ops = group_by_policy(program, request, derivation_.opaque_nodes);
     d.checks = checks_of(program);
     LibraryOptions libraries;  // all libraries, because the machine that runs the op may have them
     libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
-    if (options_.target != Target::cpu) fusion = runtime::for_gpu(fusion);
     const size_t definitions = program.forward.definitions.size();
     check_kernel_sizes(program, e_.sizes);
-    if (options_.target == Target::cpu) program = variance_by_chunks(program, e_.sizes, fusion);
-    const size_t parts = program.forward.definitions.size() - definitions;  // one for each sum that was split
-    LibraryPlan made = plan_with_libraries(program, e_.sizes, fusion, libraries);
+    if (options_.target == Target::cpu) program = variance_by_chunks(program, e_.sizes, request);
+    const size_t parts = program.forward.definitions.size() - definitions;  // a sum each, that is split
+    LibraryPlan made = plan_with_libraries(program, e_.sizes, request, libraries);
     const KernelPlan& plan = made.plan;
     program = std::move(made.program);
     const runtime::Debug debug = runtime::debug_options();
@@ -289,7 +287,7 @@ ExplainedFront explain_pareto(const Program& op, const CompileOptions& options, 
   }
   StashOptions at_sizes = options.stash;
   at_sizes.nominal = front.sizes;
-  front.points = pareto_front(runtime::Passes(op, options).halfway(), at_sizes);
+  front.points = pareto_front(runtime::Passes(op, options).halfway(), at_sizes, options.machine);
   return front;
 }
 

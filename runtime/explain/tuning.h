@@ -1,7 +1,7 @@
 // The file that `xhat tune` writes: for each kernel the tiles and vectors that were faster than the planner's rules, on one machine.
 //
 //   xhat::CompileOptions options;
-//   options.fusion.choices = xhat::choices_of(xhat::read_tuning("tuned.json"));
+//   options.choices = xhat::choices_of(xhat::read_tuning("tuned.json"));
 //
 // A choice applies only to the kernel that it was measured for (fusion/plan/kernel_key.h: its computation and sizes). It does not change accuracy,
 // but where a kernel sums across tiles it changes the order of addition.

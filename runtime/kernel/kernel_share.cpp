@@ -4,13 +4,11 @@
 #include <set>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/machine_model.h"
 #include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
 namespace {
-
-// Less is computed sooner than read again.
-constexpr int64_t kReadAgain_ps = 20;
 
 // Axes in the order in which some read or write of the kernel walks them, so that the temporary is walked alike.
 std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {

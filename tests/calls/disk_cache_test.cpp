@@ -41,8 +41,8 @@ TEST_F(KernelsOnDisk, HaveTheSameBits) {
       CompileOptions options;
       options.cache = std::make_shared<KernelCache>(disk);
       options.threads = 2;
-      options.fusion.serial_bytes = 0;
-      if (c.streams) options.fusion.stream_bytes = 0, options.fusion.stream_ps_per_byte = std::numeric_limits<int32_t>::max();
+      options.machine.serial_bytes = 0;
+      if (c.streams) options.machine.stream_bytes = 0, options.machine.stream_ps_per_byte = std::numeric_limits<int32_t>::max();
       CompiledOp compiled = compile(op, options);
       return c.gradient ? run_both(compiled, data, dims) : run_infer(compiled, data, dims);
     };

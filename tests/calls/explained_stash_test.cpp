@@ -62,7 +62,7 @@ TEST_P(ExplainedPlan, IsThePlanThatRuns) {
   const Program op = parse_op(content(kOps / (GetParam().name + ".xh")));
   const CompiledOp compiled = compile(op);
   CompileOptions here;
-  here.fusion = for_this_machine(here.fusion);
+  here.machine = for_this_machine(here.machine);
   for (const DimValues& sizes : GetParam().sizes) {
     SCOPED_TRACE(dims_text(sizes));
     const Explanation e = explain(op, here, sizes);

@@ -70,7 +70,7 @@ TEST(InOrder, AttentionKeepsRowStatistics) {
         EXPECT_LE(n, largest) << p.tensor(t).name;
       }
   }
-  options.fusion = in_small_tiles(16 << 10).fusion;
+  options.machine = in_small_tiles(16 << 10).machine;
   const Program derived = gradient(parse_op(kAttention));
   const DimValues small = {{"B", 3}, {"S", 41}, {"T", 29}, {"D", 20}};
   options.stash.budget = 2 * 4 * 3 * 41;

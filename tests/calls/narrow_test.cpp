@@ -43,8 +43,8 @@ TEST(Narrow, SumsAcrossTilesAreRoundedOnce) {
   // 4096 halves of 1: in f16 itself a sum would stop at 2048.
   Program op = parse_op("op f(x: f16[N,D]) -> (s) { s[d] = sum(n: x[n,d]) }");
   CompileOptions options;
-  options.fusion.serial_bytes = 0;
-  options.fusion.tile_bytes = 4096;
+  options.machine.serial_bytes = 0;
+  options.machine.tile_bytes = 4096;
   Arrays data = random_data(op, {{"N", 4096}, {"D", 40}}, 1);
   for (double& v : data.at("x").reals) v = 1;
   Arrays got = run_infer(compile(op, options), data, {{"N", 4096}, {"D", 40}});

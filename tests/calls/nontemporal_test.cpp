@@ -20,8 +20,8 @@ namespace {
 
 using namespace xhat::testing;
 
-FusionOptions streaming() {
-  FusionOptions o;
+MachineModel streaming() {
+  MachineModel o;
   o.serial_bytes = 0;
   o.tile_bytes = 8192;
   o.stream_bytes = 0;
@@ -89,8 +89,8 @@ TEST_F(KernelsOnDisk, WriteWholeLinesPastTheCacheWhereverTheyBegin) {
       auto run = [&](std::shared_ptr<runtime::DiskCache> disk, bool streams) {
         CompileOptions options;
         options.cache = std::make_shared<runtime::KernelCache>(disk);
-        options.fusion = streaming();
-        if (!streams) options.fusion.stream_bytes = std::numeric_limits<int64_t>::max();
+        options.machine = streaming();
+        if (!streams) options.machine.stream_bytes = std::numeric_limits<int64_t>::max();
         options.differentiate = false;
         const CompiledOp compiled = compile(op, options);
         const Program& p = compiled.program();

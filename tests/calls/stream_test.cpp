@@ -18,7 +18,7 @@ class StreamFetchesAhead : public ::testing::Test {
     const Program forward = infer_program(derive(parse_op(text), o).program);
     Halide::Target target = runtime::cpu_target();
     target.processor_tune = tuned_for;
-    return lowered_code(only_spec(forward, {{"N", 3}, {"H", 70}, {"W", width}}, o.fusion), target);
+    return lowered_code(only_spec(forward, {{"N", 3}, {"H", 70}, {"W", width}}, o.machine), target);
   }
 };
 
@@ -104,7 +104,7 @@ TEST(Stream, CompilesForThisMachine) {
   EXPECT_EQ(stream_bytes_here(), stream_bytes_of(m.cache_bytes, m.threads));
   EXPECT_TRUE(streams(here, stream_bytes_here()));
   EXPECT_FALSE(streams(here, stream_bytes_here() - 8));
-  given.fusion.stream_bytes = 1 << 20;
+  given.machine.stream_bytes = 1 << 20;
   EXPECT_TRUE(streams(given, 1 << 20));
   EXPECT_FALSE(streams(given, (1 << 20) - 8));
 }

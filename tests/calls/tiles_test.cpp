@@ -70,9 +70,9 @@ TEST(Tiles, ReadsBackwardsAtAnyLength) {
 
 TEST(Tiles, StencilsMeetAtTheirEdges) {
   CompileOptions small_tiles;  // the evaluator's gradient takes time quadratic in the size
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (int64_t bytes : {64, 512, 4096}) {
-    small_tiles.fusion.tile_bytes = bytes;
+    small_tiles.machine.tile_bytes = bytes;
     expect_agreement(R"(op blur(x: f32[N,H,W]) -> (y) {
       y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r-1,j+s-1 else 0])
     })", {{"N", 2}, {"H", 13}, {"W", 21}}, small_tiles);
@@ -90,8 +90,8 @@ TEST(Tiles, BlocksOfAChoice) {
       "op f(x: f32[N,2*H]) -> (y, z) { y[j in 0..2*H] = sum(n: if j >= H then tanh(exp(x[n,j])*x[n,j-H]) else sin(x[n,j]))\n"
       " z[n,j in 0..2*H] = (if H <= j then tanh(x[n,j-H]) else exp(x[n,j+H]))*(if j <= H-1 then sin(x[n,j]) else cos(x[n,j])) }";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
-  small_tiles.fusion.tile_bytes = 2048;
+  small_tiles.machine.serial_bytes = 0;
+  small_tiles.machine.tile_bytes = 2048;
   for (const char* text : {gates, summed}) {
     expect_agreement(text, {{"N", 5}, {"H", 16}});
     expect_agreement(text, {{"N", 5}, {"H", 33}}, small_tiles);
@@ -101,7 +101,7 @@ TEST(Tiles, BlocksOfAChoice) {
 // s[n,c] lives in the tile of one channel: n is its only dimension there, and C no bound for it.
 TEST(Tiles, AValueOfOneChannelIsReadOutsideOfItsOtherAxis) {
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = small_tiles.fusion.tile_bytes = 0;
+  small_tiles.machine.serial_bytes = small_tiles.machine.tile_bytes = 0;
   for (auto [n, c] : {std::pair{7, 33}, {33, 7}})
     expect_agreement("op f(x: f32[N,C,H]) -> (y) {\n m[c] = sum(n,h: x[n,c,h])\n s[n,c] = sum(h: (x[n,c,h] - m[c])^2)\n"
                      " y[n,c,h] = x[n,c,h]*s[n+1,c else 0.5] }",
@@ -116,7 +116,7 @@ TEST(Tiles, SumsOverTheSameNeighboursAreOneLoop) {
     y[n,i,j] = sum(r,s: w[n,i,j,r,s] * x[n,i+r-1,j+s-1 else 0]) / sum(r,s: w[n,i,j,r,s])
   })";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (const CompileOptions& options : {CompileOptions{}, small_tiles}) {
     expect_agreement(bilateral, {{"N", 2}, {"H", 9}, {"W", 37}}, options);
     expect_agreement(bilateral, {{"N", 1}, {"H", 4}, {"W", 300}}, options);

@@ -3,6 +3,7 @@
 
 #include "fusion/plan/plan.h"
 #include "runtime/call/gpu_direction.h"
+#include "runtime/call/machine.h"
 #include "tests/helpers/need_device.h"
 
 namespace xhat {
@@ -21,7 +22,7 @@ class GpuKernelsOnDisk : public KernelsOnDisk {
 
   KernelSpec spec(int64_t n) const {
     const DimValues sizes = {{"N", n}, {"D", 64}};
-    auto specs = runtime::gpu_specs(program_, plan_kernels(program_, sizes, runtime::for_gpu({})), sizes, Target::cuda);
+    auto specs = runtime::gpu_specs(program_, plan_kernels(program_, sizes, {.machine = for_gpu({})}), sizes, Target::cuda);
     EXPECT_EQ(specs.size(), 1u);
     return specs[0];
   }

@@ -23,6 +23,7 @@
 #include "fusion/plan/plan.h"
 #include "runtime/call/compile.h"
 #include "runtime/call/gpu_direction.h"
+#include "runtime/call/machine.h"
 #include "tests/helpers/gpu_ops.h"
 
 namespace xhat {
@@ -89,7 +90,7 @@ class GpuCodeTest : public ::testing::TestWithParam<GpuOp> {
   std::string direction(const std::string& name, const Program& p) {
     SCOPED_TRACE(name);
     const DimValues& sizes = GetParam().real;
-    KernelPlan plan = plan_kernels(p, sizes, runtime::for_gpu({}));
+    KernelPlan plan = plan_kernels(p, sizes, {.machine = for_gpu({})});
     std::vector<DType> stored = runtime::stored_types(p);
     int launches = 0, whole = 0, registers = 0, wide = 0, shuffles = 0, atomics = 0;
     int64_t shared = 0;

@@ -67,8 +67,8 @@ class Ahead : public Tool {
   }
   // Several tiles soon.
   static AheadOptions small_tiles(AheadOptions o) {
-    o.compile.fusion.serial_bytes = 4 << 10;
-    o.compile.fusion.tile_bytes = 2 << 10;
+    o.compile.machine.serial_bytes = 4 << 10;
+    o.compile.machine.tile_bytes = 2 << 10;
     return o;
   }
 };

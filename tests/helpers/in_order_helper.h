@@ -13,10 +13,10 @@ inline constexpr const char* kAttention = R"(op f(q: f32[B,S,D], k: f32[B,T,D], 
 
 inline CompileOptions in_small_tiles(int64_t cache_bytes) {
   CompileOptions o;
-  o.fusion.serial_bytes = 0;
-  o.fusion.tile_bytes = 1024;
-  o.fusion.cache_bytes = cache_bytes;
-  o.fusion.least_tiles = 2;
+  o.machine.serial_bytes = 0;
+  o.machine.tile_bytes = 1024;
+  o.machine.cache_bytes = cache_bytes;
+  o.machine.least_tiles = 2;
   return o;
 }
 

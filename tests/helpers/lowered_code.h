@@ -13,8 +13,8 @@
 
 namespace xhat::testing {
 
-inline runtime::KernelSpec only_spec(const Program& direction, const DimValues& sizes, const FusionOptions& fusion = {}) {
-  const KernelPlan plan = plan_kernels(direction, sizes, fusion);
+inline runtime::KernelSpec only_spec(const Program& direction, const DimValues& sizes, const MachineModel& machine = {}) {
+  const KernelPlan plan = plan_kernels(direction, sizes, {.machine = machine});
   EXPECT_EQ(plan.kernels.size(), 1u) << print(direction);
   return runtime::make_spec(direction, plan.kernels.at(0), sizes, std::vector<bool>(direction.tensors.size(), true));
 }

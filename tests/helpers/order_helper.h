@@ -12,8 +12,8 @@ namespace xhat::testing {
 
 inline CompileOptions small_tiles() {
   CompileOptions o;
-  o.fusion.serial_bytes = 0;
-  o.fusion.tile_bytes = 512;
+  o.machine.serial_bytes = 0;
+  o.machine.tile_bytes = 512;
   o.fusion.cut_small = true;
   return o;
 }

@@ -59,8 +59,8 @@ TEST_F(AheadOfManyKernels, Products) {
 // Tiles in order, and several kernels in one sweep.
 TEST_F(AheadOfManyKernels, SumsThatAreCarried) {
   AheadOptions small = small_tiles(best_level());
-  small.compile.fusion.cache_bytes = 16 << 10;
-  small.compile.fusion.least_tiles = 2;
+  small.compile.machine.cache_bytes = 16 << 10;
+  small.compile.machine.least_tiles = 2;
   same_bits(R"(op attention(q: f32[N,S,D], k: f32[N,T,D], v: f32[N,T,D]) -> (y) {
     s[n,i,j] = sum(d: q[n,i,d] * k[n,j,d]); m[n,i] = stop_gradient(max(j: s[n,i,j])); e[n,i,j] = exp(s[n,i,j] - m[n,i])
     y[n,i,d] = sum(j: e[n,i,j] * v[n,j,d]) / sum(j: e[n,i,j]) })",

@@ -22,8 +22,8 @@ TEST(BatchSizesOfManyKernels, ValuesAgreeAtTheEdges) {
                             {kDepthwise, {{"C", 3}, {"H", 9}, {"W", 18}}}}) {
     Program written = parse_op(op.text), all = gradient(written);
     CompileOptions options;
-    options.fusion.serial_bytes = 4 << 10;  // several tiles soon
-    options.fusion.tile_bytes = 2 << 10;
+    options.machine.serial_bytes = 4 << 10;  // several tiles soon
+    options.machine.tile_bytes = 2 << 10;
     options.cache = std::make_shared<runtime::KernelCache>();
     CompiledOp compiled = compile(written, options);
     DimValues dims = op.dims;

@@ -145,8 +145,8 @@ void rewrite(const fs::path& file, const Expected& e, const std::map<std::string
 
 // Operations of a direction as it was written: gradients derived, every definition computed once, nothing inlined.
 int64_t flops_as_written(const Derivation& d, const std::string& direction, const DimValues& sizes) {
-  FusionOptions off;
-  off.policy = FusePolicy::off;
+  PlanRequest off;
+  off.options.policy = FusePolicy::off;
   const Program* written = nullptr;
   for (const PassStep& step : d.steps)
     if (step.name == "gather" || step.name == "calls") written = &step.program;
@@ -158,7 +158,7 @@ CompiledOp compiled(const Row& row, const Expected& e, CompileOptions options = 
   options.wrt = e.wrt;
   options.differentiate = row.has_backward();
   options.threads = 1;
-  options.fusion.stream_bytes = kStreamBytes;  // whatever this machine's last cache holds
+  options.machine.stream_bytes = kStreamBytes;  // whatever this machine's last cache holds
   return compile(parse_op(text_of(row.file), row.op), options);
 }
 
@@ -223,8 +223,8 @@ TEST_P(KernelCounts, ComputeTheValues) {
   Program p = parse_op(text_of(row.file), row.op);
   DimValues dims = sample_dims(p, 3);
   CompileOptions many_tiles;
-  many_tiles.fusion.serial_bytes = 16;
-  many_tiles.fusion.tile_bytes = 256;
+  many_tiles.machine.serial_bytes = 16;
+  many_tiles.machine.tile_bytes = 256;
   for (const std::string& dim : free_dims(p)) many_tiles.dims[dim] = dims.at(dim);
   CompiledOp op = compiled(row, row.expected[0], many_tiles);
   Program derived = row.has_backward() ? gradient(p, {row.expected[0].wrt}) : p;

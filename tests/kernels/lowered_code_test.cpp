@@ -160,8 +160,8 @@ class LoweredCode : public ::testing::TestWithParam<Case> {};
 CompileOptions options(const Case& c, int threads) {
   CompileOptions o;
   o.threads = threads;
-  o.fusion.serial_bytes = 0;
-  o.fusion.tile_bytes = c.tile_bytes;
+  o.machine.serial_bytes = 0;
+  o.machine.tile_bytes = c.tile_bytes;
   return o;
 }
 
@@ -171,7 +171,7 @@ TEST_P(LoweredCode, HasThePhrases) {
   const Program derived = derive(parse_op(c.text), o).program;
   const Program direction = c.backward ? backward_program(derived) : infer_program(derived);
   ::testing::internal::CaptureStderr();
-  const std::string code = lowered_code(only_spec(direction, c.dims, o.fusion));
+  const std::string code = lowered_code(only_spec(direction, c.dims, o.machine));
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(times_in(said, "Warning:"), 0) << "Halide warns whoever compiles: " << said;
   for (const Phrase& p : c.phrases) {

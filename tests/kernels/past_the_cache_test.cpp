@@ -71,7 +71,7 @@ TEST_P(PastTheCache, GoesWhatIsWrittenInRuns) {
   const Case& c = GetParam();
   CompileOptions o = stream_options(true, 4096);
   Program forward = infer_program(derive(parse_op(c.text), o).program);
-  const std::string code = lowered_code(only_spec(forward, c.dims, o.fusion));
+  const std::string code = lowered_code(only_spec(forward, c.dims, o.machine));
   EXPECT_EQ(times_in(code, "xhat_stream"), c.streams) << code;
 }
 

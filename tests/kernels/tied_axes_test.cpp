@@ -40,11 +40,11 @@ void expect_agreement(const std::string& text, const DimValues& dims, bool ties)
   const Arrays data = random_data(derived, dims, 7), right = evaluate_on(derived, data, dims);
   for (int64_t tile_bytes : {256, 8192}) {
     CompileOptions options;
-    options.fusion.serial_bytes = 16;
-    options.fusion.stream_bytes = 16;  // all is beyond the last cache
-    options.fusion.tile_bytes = tile_bytes;
-    options.fusion.cache_bytes = 2048;
-    options.fusion.least_tiles = 2;
+    options.machine.serial_bytes = 16;
+    options.machine.stream_bytes = 16;  // all is beyond the last cache
+    options.machine.tile_bytes = tile_bytes;
+    options.machine.cache_bytes = 2048;
+    options.machine.least_tiles = 2;
     Arrays one;
     for (int threads : {1, 2}) {
       options.threads = threads;

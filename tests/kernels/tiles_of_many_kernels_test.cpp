@@ -20,8 +20,8 @@ TEST(TilesOfManyKernels, SumsOfFewTerms) {
   const char* conditions =
       "op f(x: f32[N,M]) -> (y) { y[n,i in 0..M] = sum(r in 0..4 if r <= i && x[n,i] > 0: x[n,i-r]*x[n,min(i+r,M-1)]) }";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
-  small_tiles.fusion.tile_bytes = 2048;
+  small_tiles.machine.serial_bytes = 0;
+  small_tiles.machine.tile_bytes = 2048;
   for (int64_t n : {3, 40, 1001}) expect_agreement(line, {{"N", n}}, small_tiles);
   for (int64_t m : {2, 17, 70})
     for (const char* text : {backwards, weighed, conditions, depthwise})
@@ -38,7 +38,7 @@ TEST(TilesOfManyKernels, ColumnsOfSlidingWindows) {
   const char* no =
       "op f(x: f32[H,W], w: f32[3]) -> (y) { y[i in 0..H,j in 0..W] = sum(r in 0..3, s in 0..3: x[i+r-1,j+s-1 else 0]*w[s]) + 1 }";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (const char* text : {blur, valid, top, weights, no})
     for (int64_t w : {256, 261}) {
       DimValues dims = {{"H", 4}, {"W", w}};
@@ -59,7 +59,7 @@ TEST(TilesOfManyKernels, WhatLiesAcrossIsTurned) {
   const char* deep = "op f(x: f32[3,N,M]) -> (y) { y[m,c,n] = x[c,n,m] }";
   const char* bytes = "op f(x: u8[N,M] const) -> (y) { y[m,n] = f32(x[n,m])*0.5 }";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (const char* text : {transpose, wide, costly, mixed, both, shifted, two, deep, bytes})
     for (DimValues dims : {DimValues{{"N", 1}, {"M", 20}}, {{"N", 16}, {"M", 16}}, {{"N", 5}, {"M", 33}}, {{"N", 70}, {"M", 131}}})
       expect_agreement(text, dims, dims["N"] == 70 ? small_tiles : CompileOptions{});
@@ -75,7 +75,7 @@ TEST(TilesOfManyKernels, ProductsOfAnySize) {
   const char* triangle = "op f(a: f32[M,K], b: f32[K,N]) -> (y) { y[m,n] = sum(k if k <= m: a[m,k]*b[k,n]) }";
   const char* batched = "op f(a: f32[B,M,K], b: f32[B,K,N]) -> (y) { y[c,m,n] = sum(k: a[c,m,k]*b[c,k,n]) }";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (const char* text : {product, transposed, distance, largest, computed, triangle})
     for (DimValues dims : {DimValues{{"M", 4}, {"K", 8}, {"N", 8}}, {{"M", 3}, {"K", 9}, {"N", 7}},
                            {{"M", 29}, {"K", 11}, {"N", 50}}, {{"M", 70}, {"K", 33}, {"N", 96}}})
@@ -93,7 +93,7 @@ TEST(TilesOfManyKernels, ConvolutionsAndTheirGradients) {
   const char* strided = R"(op f(x: f32[N,C,2*H,2*W], w: f32[K,C,3,3]) -> (y) {
     y[n,k,i in 0..H,j in 0..W] = sum(c,r,s: x[n,c,2*i+r-1,2*j+s-1 else 0]*w[k,c,r,s]) })";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (const char* text : {conv, strided})
     for (DimValues dims : {DimValues{{"N", 2}, {"C", 3}, {"K", 5}, {"H", 6}, {"W", 9}},
                            {{"N", 1}, {"C", 9}, {"K", 8}, {"H", 7}, {"W", 20}},
@@ -113,7 +113,7 @@ TEST(TilesOfManyKernels, StridesArePhases) {
   const char* transposed = R"(op f(x: f32[C,W], w: f32[K,C,4]) -> (y) {
     y[k,j in 0..2*W] = sum(c, i in max(0,(j-1)/2)..min((j+1)/2+1, W): x[c,i]*w[k,c,clamp(j+1-2*i, 0, 3)]) })";
   CompileOptions small_tiles;
-  small_tiles.fusion.serial_bytes = 0;
+  small_tiles.machine.serial_bytes = 0;
   for (const char* text : {after_relu, three, patches, transposed}) {
     expect_agreement(text, {{"N", 2}, {"C", 9}, {"K", 8}, {"H", 3}, {"W", 20}});
     expect_agreement(text, {{"N", 1}, {"C", 33}, {"K", 12}, {"H", 5}, {"W", 9}}, small_tiles);

@@ -15,7 +15,7 @@ CompileOptions with_choice(const Program& op, const DimValues& dims, const Kerne
   CompiledOp rules = compile(op);
   CompileOptions options;
   for (CompiledOp::Phase phase : {CompiledOp::Phase::forward, CompiledOp::Phase::backward})
-    for (const Kernel& k : rules.plan(phase, dims).kernels) options.fusion.choices[k.key] = choice;
+    for (const Kernel& k : rules.plan(phase, dims).kernels) options.choices[k.key] = choice;
   return options;
 }
 

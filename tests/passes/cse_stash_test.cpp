@@ -381,8 +381,9 @@ TEST(CseStashMasks, RandomNumbersAreDrawnAgainFromTheSeed) {
       StashOptions options;
       options.policy = policy;
       options.dropped = {"y"};
-      options.prices.write_ps_per_byte = options.prices.read_ps_per_byte = 0;  // whatever keeping costs
-      StashPlan plan = plan_stash(before, options);
+      MachineModel machine;
+      machine.write_ps_per_byte = machine.read_ps_per_byte = 0;  // whatever keeping costs
+      StashPlan plan = plan_stash(before, options, machine);
       for (TensorId t : stashes(plan.program)) {
         const Definition* d = plan.program.definition_of(t);
         auto read = tensors_read(*plan.program.arena, d->body);

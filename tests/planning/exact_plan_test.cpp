@@ -77,13 +77,13 @@ struct Compared {
 
 void compare(const Program& p, const DimValues& sizes, Compared& all) {
   const size_t n = p.forward.definitions.size();
-  FusionOptions exact, greedy;
-  if (n < 2 || n > exact.exact_definitions) return;
-  exact.serial_bytes = greedy.serial_bytes = -1;  // else everything is one tile
-  greedy.exact_definitions = 0;
+  if (n < 2 || n > fusion::kExactDefinitions) return;
+  PlanRequest request;
+  request.machine.serial_bytes = -1;  // else everything is one tile
+  Planner planner(p, sizes, request);
   Groups groups;
-  const int64_t best = fewest_bytes(Planner(p, sizes, exact), p, groups, 0);
-  const int64_t found = bytes_of(plan_kernels(p, sizes, greedy)), chosen = bytes_of(plan_kernels(p, sizes, exact));
+  const int64_t best = fewest_bytes(planner, p, groups, 0);
+  const int64_t found = bytes_of(planner.run(0)), chosen = bytes_of(planner.run());
   // What is within a few percent stays as it was found. That may also be better: kernels of several parts are put together in
   // one order only, step by step in another.
   EXPECT_TRUE(chosen == best || (chosen == found && 0.95 * static_cast<double>(found) < static_cast<double>(best)))

@@ -11,8 +11,8 @@
 namespace xhat {
 namespace {
 
-KernelPlan forward_plan(const std::string& text, const DimValues& sizes, const FusionOptions& options = {}) {
-  return plan_kernels(infer_program(inline_injective(parse_op(text))), sizes, options);
+KernelPlan forward_plan(const std::string& text, const DimValues& sizes, const PlanRequest& request = {}) {
+  return plan_kernels(infer_program(inline_injective(parse_op(text))), sizes, request);
 }
 
 Program with_backward(const std::string& text) {
@@ -142,8 +142,8 @@ TEST(Fusion, AProducerReadElsewhereAlongAnAxisIsComplete) {
 }
 
 TEST(Fusion, OffKeepsEveryDefinitionApart) {
-  FusionOptions off;
-  off.policy = FusePolicy::off;
+  PlanRequest off;
+  off.options.policy = FusePolicy::off;
   KernelPlan p = forward_plan(kSoftmax, {{"N", 4096}, {"D", 1024}}, off);
   EXPECT_EQ(p.kernels.size(), 3u);
   EXPECT_GT(p.bytes_moved, p.bytes_unavoidable);
@@ -225,15 +225,15 @@ TEST(Fusion, AScatterHasFewTilesAndCountsEachValueOnce) {
   DimValues sizes = {{"V", 10000}, {"D", 128}, {"B", 1024}, {"L", 20}};
   Program p = with_backward("op f(t: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: t[ids[b,l],d]) }");
   for (auto wanted : {std::optional<int64_t>(), std::optional<int64_t>(4)}) {
-    FusionOptions options;
-    options.scatter_tiles = wanted;
-    KernelPlan plan = plan_kernels(backward_program(p), sizes, options);
+    MachineModel machine;
+    machine.scatter_tiles = wanted;
+    KernelPlan plan = plan_kernels(backward_program(p), sizes, {.machine = machine});
     int64_t tiles = 1;
     for (int c : only(plan).shared) {
       const KernelAxis& axis = only(plan).axes[static_cast<size_t>(c)];
       tiles *= (axis.extent + axis.tile - 1) / axis.tile;
     }
-    EXPECT_EQ(tiles, wanted.value_or(options.least_tiles));
+    EXPECT_EQ(tiles, wanted.value_or(machine.least_tiles));
     EXPECT_EQ(plan.flops, 1024 * 20 * 128);
   }
 }

@@ -10,11 +10,11 @@ namespace {
 const char kRows[] = "op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] / s[n] }";
 const DimValues kSizes = {{"N", 4096}, {"D", 256}};
 
-KernelPlan plan_of(const std::string& text, const DimValues& sizes, const FusionOptions& options = {}) {
-  return plan_kernels(infer_program(inline_injective(parse_op(text))), sizes, options);
+KernelPlan plan_of(const std::string& text, const DimValues& sizes, const PlanRequest& request = {}) {
+  return plan_kernels(infer_program(inline_injective(parse_op(text))), sizes, request);
 }
-std::string key_of(const std::string& text, const DimValues& sizes, const FusionOptions& options = {}) {
-  KernelPlan plan = plan_of(text, sizes, options);
+std::string key_of(const std::string& text, const DimValues& sizes, const PlanRequest& request = {}) {
+  KernelPlan plan = plan_of(text, sizes, request);
   EXPECT_EQ(plan.kernels.size(), 1u) << text;
   return plan.kernels.at(0).key;
 }
@@ -23,8 +23,8 @@ TEST(KernelKey, NamesAndTilesAreNotInIt) {
   std::string key = key_of(kRows, kSizes);
   EXPECT_EQ(key.size(), 16u);
   EXPECT_EQ(key, key_of("op g(u: f32[K,L]) -> (v) { t[k] = sum(l: u[k,l]); v[k,l] = u[k,l] / t[k] }", {{"K", 4096}, {"L", 256}}));
-  FusionOptions small;
-  small.tile_bytes = 16 << 10;
+  PlanRequest small;
+  small.machine.tile_bytes = 16 << 10;
   EXPECT_EQ(key, key_of(kRows, kSizes, small));
 }
 
@@ -45,8 +45,8 @@ TEST(KernelKey, WhatIsComputedIs) {
 
 TEST(KernelKey, AChoiceIsForItsKernelAlone) {
   const std::string two = "op f(x: f32[N,D]) -> (y, z) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] / s[n]; z[d,n] = tanh(x[n,d]) }";
-  FusionOptions apart, tuned;
-  apart.policy = tuned.policy = FusePolicy::off;
+  PlanRequest apart, tuned;
+  apart.options.policy = tuned.options.policy = FusePolicy::off;
   KernelPlan rules = plan_of(two, kSizes, apart);
   ASSERT_EQ(rules.kernels.size(), 3u);
   tuned.choices[rules.kernels[1].key] = {32 << 10, 0, 2};
@@ -70,7 +70,7 @@ TEST(KernelKey, AChoiceMayCutWhatIsSmall) {
   KernelPlan rules = plan_of(kRows, sizes);
   auto rows = [](const KernelPlan& plan) { return plan.kernels.at(0).axes[static_cast<size_t>(plan.kernels[0].shared.at(0))].tile; };
   EXPECT_EQ(rows(rules), 32);
-  FusionOptions tuned;
+  PlanRequest tuned;
   tuned.choices[rules.kernels.at(0).key] = {1 << 20, 4, 0};
   EXPECT_EQ(rows(plan_of(kRows, sizes, tuned)), 8);
   tuned.choices[rules.kernels.at(0).key] = {int64_t{1} << 40, 1, 0};

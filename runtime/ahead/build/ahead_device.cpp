@@ -11,6 +11,7 @@
 #include "runtime/ahead/build/ahead_plans.h"
 #include "runtime/ahead/build/ahead_sizes.h"
 #include "runtime/call/gpu_direction.h"
+#include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/gpu/gpu_kernel.h"
 
@@ -126,10 +127,9 @@ class Maker {
   }
 
   AheadDevicePlan plan_at(Program direction, const DimValues& sizes, int way) {
-    FusionOptions fusion = planned_so(for_gpu(options_.compile.fusion), way);
-    fusion.relay.nodes = nodes_;
-    group_by_policy(direction, fusion);
-    KernelPlan plan = plan_kernels(direction, sizes, fusion);
+    PlanRequest request = planned_so(request_of(options_.compile, target_), way);
+    group_by_policy(direction, request, nodes_);
+    KernelPlan plan = plan_kernels(direction, sizes, request);
     std::vector<KernelSpec> specs = gpu_specs(direction, plan, sizes, target_);
     AheadDevicePlan made;
     Temporaries temporaries;

@@ -9,6 +9,7 @@
 #include "expr/index/affine.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/ahead/build/ahead_sizes.h"
+#include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/cpu/kernel_compile.h"
 #include "runtime/kernel/kernel_access.h"
@@ -52,14 +53,13 @@ class Formulas {
 
 struct PlannedDirection {
   Program program;
-  FusionOptions fusion;
+  PlanRequest request;
   Checks checks;
 };
 
 PlannedDirection direction_of(Program program, const CompileOptions& options, const Derivation& derivation) {
-  PlannedDirection d{std::move(program), options.fusion, {}};
-  d.fusion.relay.nodes = derivation.opaque_nodes;
-  group_by_policy(d.program, d.fusion);
+  PlannedDirection d{std::move(program), request_of(options, Target::cpu), {}};
+  group_by_policy(d.program, d.request, derivation.opaque_nodes);
   d.checks = run_time_checks(d.program);
   return d;
 }
@@ -74,8 +74,8 @@ void forget_idle_rules(WalkKernel& k) {
   }
 }
 
-WalkPlan plan_at(const Program& p, const FusionOptions& fusion, const DimValues& sizes, AheadKernels& kernels) {
-  KernelPlan plan = plan_kernels(p, sizes, fusion);
+WalkPlan plan_at(const Program& p, const PlanRequest& request, const DimValues& sizes, AheadKernels& kernels) {
+  KernelPlan plan = plan_kernels(p, sizes, request);
   WalkPlan walk{{}, temporaries_of(p, plan, sizes), static_cast<int64_t>(p.tensors.size())};
   const std::vector<bool> dense(p.tensors.size(), true);
   for (const Kernel& k : plan.kernels) {
@@ -96,10 +96,10 @@ WalkPlan plan_at(const Program& p, const FusionOptions& fusion, const DimValues&
 
 Slots slots_at(const PlannedDirection& d, const CompileOptions& options, const DimValues& sizes, AheadKernels& kernels, int way = 0) {
   SlotWriter writer;
-  WalkPlan walk = plan_at(d.program, way == 0 ? d.fusion : planned_so(d.fusion, way), sizes, kernels);
+  WalkPlan walk = plan_at(d.program, way == 0 ? d.request : planned_so(d.request, way), sizes, kernels);
   transfer_plan(writer, walk);
   if (d.checks.of_data) {
-    WalkPlan checks = plan_at(*d.checks.of_data, planned_so(options.fusion, std::max(way, 1)), sizes, kernels);
+    WalkPlan checks = plan_at(*d.checks.of_data, planned_so(request_of(options, Target::cpu), std::max(way, 1)), sizes, kernels);
     transfer_plan(writer, checks);
   }
   return std::move(writer.slots);
@@ -232,10 +232,10 @@ class Planner {
 
 }  // namespace
 
-FusionOptions planned_so(FusionOptions fusion, int way) {
-  fusion.cut_small = way > 0;
-  if (way > 1) fusion.policy = FusePolicy::off;  // a definition fused with a sum over a batch would have the whole batch in a tile
-  return fusion;
+PlanRequest planned_so(PlanRequest request, int way) {
+  request.options.cut_small = way > 0;
+  if (way > 1) request.options.policy = FusePolicy::off;  // what is fused with a sum over a batch has all of it in a tile
+  return request;
 }
 
 size_t AheadKernels::add(KernelSpec spec) {

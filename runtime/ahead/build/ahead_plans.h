@@ -31,7 +31,7 @@ struct AheadPlans {
 
 // Way 0 plans like the engine; further ways give code that depends less on sizes.
 constexpr int kWaysToPlan = 3;
-FusionOptions planned_so(FusionOptions fusion, int way);
+PlanRequest planned_so(PlanRequest request, int way);
 
 // Throws Error naming the dims that must be given.
 AheadPlans plan_ahead(const Derivation& derivation, const AheadOptions& options);
