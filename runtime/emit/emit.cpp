@@ -117,7 +117,8 @@ Expr Walk::read(const Node& n) {
     bool told = !e.mostly_inside || n.op == Op::read_or;
     // Nor where there are remainders: Halide's simplifier takes a clamp away by what it knows of them, and its bounds, which know less,
     // then find reads outside.
-    told = told && std::ranges::none_of(reachable(arena(), ids[i]), [&](Id id) { return arena()[id].op == Op::mod; });
+    auto is_remainder = [&](Id id) { return arena()[id].op == Op::mod; };
+    told = told && !(e.loops_by_halide && std::ranges::any_of(reachable(arena(), ids[i]), is_remainder));
     bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.static_extent));
     extents.back() = known ? Expr(static_cast<int32_t>(t.shape[i]))
                            : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
@@ -156,7 +157,7 @@ Expr Walk::chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise)
 // at all other places as well, though the condition is another there (v21: PartitionLoops.cpp replaces every occurrence of a node,
 // whatever its variables are let be). It cannot solve this one for an axis, neither to be true nor to be false.
 Expr Walk::not_to_cut_by(const Expr& condition) const {
-  return e.cuts_loops ? (condition && hidden_zero() == 0) || hidden_zero() < 0 : condition;
+  return e.loops_by_halide ? (condition && hidden_zero() == 0) || hidden_zero() < 0 : condition;
 }
 
 // What a select asks.

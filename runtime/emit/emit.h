@@ -36,7 +36,7 @@ struct Emitter {
   // Most places are inside, where read_or reads and conditions hold: Halide makes a loop of its own for these, with
   // neither clamps nor choices.
   bool mostly_inside = false;
-  bool cuts_loops = true;   // Halide makes the loops, and cuts them where it knows what a select chooses: on CPUs
+  bool loops_by_halide = true;  // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
   Id inside_along = kNone;  // all reads at places that depend on this axis are inside there
   Padding* padding = nullptr;  // null: reads outside are clamped where they stand
   bool values_once = true;     // with padding: also what is computed from reads of one place

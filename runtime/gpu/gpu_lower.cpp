@@ -41,7 +41,7 @@ int threads_for(const Count& n, int lanes) {
 
 GpuLowering::GpuLowering(const KernelSpec& spec, DeviceKind kind, const std::vector<DType>& stored)
     : spec_(spec), kind_(kind), stored_(stored), emit_{spec, {}, {}, {}, {}, {}} {
-  emit_.cuts_loops = false;
+  emit_.loops_by_halide = false;
   emit_.inputs.resize(spec_.tensors.size());
   for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
     const SpecTensor& x = spec_.tensors[t];
