@@ -395,8 +395,8 @@ Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
   return a_.with_args(atom, args);
 }
 
-// What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as. Operands first, and every node once,
-// however many conditions it is part of.
+// What decides a branch keeps its bits: what is replaced is exactly what a stored value is defined as. Operands are
+// rewritten before users, and every node once, however many conditions it is part of.
 Id Sharing::walk_condition(Id condition, Wanted& wanted, const Step& f, int depth) {
   if (!holds_below(condition, wanted, 0)) return condition;
   std::set<Id> met;

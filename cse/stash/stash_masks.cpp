@@ -101,7 +101,7 @@ class Finder {
     return found;
   }
 
-  // Of every node of a body, operands first: each node is looked at once, however many conditions it is part of.
+  // Classifies the nodes of a body, operands before users. A node is visited once, however many conditions it is part of.
   void classify(Id body) {
     for (Id id : reachable(a_, body)) {
       if (kinds_.contains(id)) continue;
@@ -114,7 +114,7 @@ class Finder {
         kind.reads |= kinds_[x].reads;
         kind.of_forward &= kinds_[x].of_forward;
       }
-      // A condition of positions guards what stands beside it.
+      // A condition that reads nothing is about positions, and guards its neighbours: it must not move away from them.
       if (n.type == DType::boolean && n.op != Op::constant && !kind.reads) kind.of_forward = false;
       kinds_[id] = kind;
     }

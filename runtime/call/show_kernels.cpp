@@ -49,7 +49,7 @@ void show_kernels(const Debug& debug, const std::string& name, const Program& p,
     show(debug.loops, kernel + ".spec.txt", to_text(specs[i]));
     if (!code || writes_nothing(specs[i])) continue;
     if (on_gpu) {
-      const bool text = target != Target::vulkan;  // SPIR-V is none
+      const bool text = target != Target::vulkan;  // SPIR-V is binary
       if (text)
         show(debug.source || debug.assembly, kernel + ".code", device_code(class_of(target, specs[i], stored_types(p))).kernel.text);
       continue;

@@ -1,4 +1,5 @@
-// What becomes of an op behind the passes: on standard error, and in files where XHAT=dump=DIR asks for them (docs/passes.md).
+// Shows what follows the passes of an op: plans, kernel specs, code, and kernels as they run. Prints to standard error by DEBUG or XHAT, and
+// writes files by XHAT=dump=DIR (docs/passes.md).
 #pragma once
 #include "fusion/plan/plan.h"
 #include "runtime/call/debug.h"
@@ -6,15 +7,15 @@
 
 namespace xhat::runtime {
 
-// A line about the processor, or the device behind the queue; each once in a process.
+// Prints a line about the processor, or about the queue's device; one line each per process.
 void show_device(const DeviceQueue& queue);
 
-// Of one direction, p as it was planned: NAME.plan.txt, and for each kernel, in order, NAME.<number>.<kernel>.spec.txt, .stmt and .s, on
-// a GPU .code in their place.
+// Shows the plan of one direction (p is the program that was planned) as NAME.plan.txt, and each kernel, in order, as
+// NAME.<number>.<kernel>.spec.txt, .stmt and .s; for a GPU, .code takes the place of the last two.
 void show_kernels(const Debug& debug, const std::string& name, const Program& p, const KernelPlan& plan, const DimValues& sizes,
                   Target target);
 
-// A line about a kernel that ran: what it took, and what it moved and computed by the plan.
+// Prints a line about a kernel that ran: its time (ns), and the bytes and operations that the plan counts for it.
 void show_run(const std::string& direction, const Kernel& kernel, double ns);
 
 }  // namespace xhat::runtime

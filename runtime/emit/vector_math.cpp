@@ -426,7 +426,7 @@ Expr min(const Expr& a, const Expr& b) {
 }
 
 Expr is_nan(const Expr& x) { return x != x; }
-// By bits: of two floats compared with infinity LLVM's code for SSE4.1 left out the second, which it knew to be 0/0.
+// Compares bits: where LLVM knows that the second of two floats is 0/0, its SSE4.1 code for their comparison with infinity leaves it out.
 Expr is_finite(const Expr& x) {
   const Type whole = Int(x.type().bits());
   return reinterpret(whole, bits_of(vmath::abs(x))) < reinterpret(whole, bits_of(number(x.type(), infinity)));
