@@ -29,6 +29,7 @@ struct Tensor {
 };
 
 struct Program;
+struct Step;  // expr/core/steps.h
 
 // target[axes] = body, for all axes in their ranges (left axes start at 0 and end at the tensor's shape), or a call
 // (targets) = callee(arguments), kept until ad so that custom gradients survive (ad/common/expand_calls removes it).
@@ -100,6 +101,8 @@ struct Program {
   std::vector<Dim> dims;             // in order of first appearance
   std::vector<Precondition> preconditions;
   Region forward, backward;          // forward never reads backward
+  // What runs instead of the forward region, of a program with loops or branches that stay (expr/core/steps.h); null: an op.
+  std::shared_ptr<const std::vector<Step>> steps;
   std::shared_ptr<const Program> custom_gradient;  // `grad NAME(inputs, outputs?, cotangents) -> (gradients)`
   std::string file;                  // for messages; may be empty
   std::shared_ptr<const std::string> text;

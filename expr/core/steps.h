@@ -1,0 +1,79 @@
+// The body of a program with loops and branches: steps in the order in which they run. Every tensor is given a value by one step
+// (static single assignment), nothing is overwritten, and views are gone: what `prog` becomes once it is functionalized
+// (expr/imperative). A program that is one straight run of definitions needs no steps: it is an op.
+//
+// TensorIds are those of the Program whose `steps` these are. Indices and bounds are i64 expressions of its arena over
+// dims, loop variables (axis nodes) and reads of scalar tensors that stand before.
+#pragma once
+#include <variant>
+#include <vector>
+
+#include "expr/core/program.h"
+
+namespace xhat {
+
+// What a block's op is handed for one of its inputs.
+struct Operand {
+  TensorId value = 0;
+  std::vector<Id> row;  // leading indices: the op's input is value[row..., all of the other dimensions]
+  Id scalar = kNone;    // instead of a tensor: an i64 expression of loop variables and dims, handed as an i64 scalar
+};
+
+// A straight run of definitions: a call of an op. One operand per input of the op, one result per output.
+// A result's shape is that of the op's output with the operands' extents put in.
+struct Block {
+  std::shared_ptr<const Program> op;
+  std::vector<Operand> operands;
+  std::vector<TensorId> results;
+};
+
+// result = base, but result[row..., :] = value. Indices are already counted from the front; one outside its extent is an error
+// when the program runs. Done in place where nothing else needs base.
+struct Update {
+  TensorId base = 0;
+  std::vector<Id> row;
+  TensorId value = 0;
+  TensorId result = 0;
+  Pos pos;
+};
+
+// A value that goes from one iteration to the next, all of one shape and type.
+struct Carried {
+  TensorId initial = 0;   // before the loop
+  TensorId entering = 0;  // at the start of an iteration: initial, or leaving of the one before
+  TensorId leaving = 0;   // at the end of an iteration (may be entering, or a value from outside the loop)
+  TensorId result = 0;    // after the loop: leaving of the last iteration, initial where there was none
+};
+
+struct Step;
+
+// For variable = begin, begin + stride, ... < end (at most `end` iterations of a while loop, whose variable counts from 0).
+struct Loop {
+  Id variable = kNone;  // an axis node
+  Id begin = kNone, end = kNone;
+  int64_t stride = 1;
+  std::vector<Carried> carried;
+  // of a while loop: run before each iteration, on the entering values; the loop ends where `condition`, a bool scalar, is false
+  std::vector<Step> test;
+  std::optional<TensorId> condition;
+  std::vector<Step> body;
+  std::string why;  // why it is a loop: "h[t] depends on h[t-1]", for explain
+  Pos pos;
+};
+
+// The branch that the condition, a bool scalar, takes.
+struct Branch {
+  struct Merge {
+    TensorId then = 0, otherwise = 0, result = 0;
+  };
+  TensorId condition = 0;
+  std::vector<Step> then, otherwise;
+  std::vector<Merge> merges;
+  Pos pos;
+};
+
+struct Step {
+  std::variant<Block, Update, Loop, Branch> is;
+};
+
+}  // namespace xhat
