@@ -10,6 +10,7 @@
 #include "runtime/cpu/ir/scatter_list.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
+#include "runtime/emit/emit_ops.h"
 #include "runtime/cpu/assumptions.h"
 #include "runtime/kernel/kernel_access.h"
 #include "runtime/emit/read_always.h"
@@ -173,8 +174,7 @@ class Lowering {
   }
 
   Expr to_storage(const SpecMember& m, const Expr& e) const {
-    Halide::Type t = storage_type(spec_.tensors[m.tensor].type);
-    return e.type() == t ? e : Halide::cast(t, e);
+    return ops::as_stored(storage_type(spec_.tensors[m.tensor].type), e);
   }
 
   void member(const std::vector<size_t>& group);

@@ -75,6 +75,30 @@ Expr cast_to(DType t, const Expr& e) {
   return Halide::cast(to, e);
 }
 
+namespace {
+
+// The bits of a number of 16-bit floating type that was widened to f32, or undefined if e may be another one.
+Expr bits_of_narrow(Halide::Type to, const Expr& e) {
+  using namespace Halide::Internal;
+  Halide::Type bits = to.with_code(halide_type_uint);
+  if (const Cast* c = e.as<Cast>(); c && c->value.type() == to) return Halide::reinterpret(bits, c->value);
+  if (const FloatImm* f = e.as<FloatImm>())
+    return make_const(bits, to.is_bfloat() ? Halide::bfloat16_t(f->value).to_bits() : Halide::float16_t(f->value).to_bits());
+  const Select* s = e.as<Select>();
+  if (!s) return {};
+  Expr then = bits_of_narrow(to, s->true_value), otherwise = bits_of_narrow(to, s->false_value);
+  return then.defined() && otherwise.defined() ? Halide::select(s->condition, then, otherwise) : Expr();
+}
+
+}  // namespace
+
+Expr as_stored(Halide::Type to, const Expr& e) {
+  if (e.type() == to) return e;
+  if (e.as<Halide::Internal::Select>() && to.is_float() && to.bits() == 16)
+    if (Expr bits = bits_of_narrow(to, e); bits.defined()) return Halide::reinterpret(to, bits);
+  return Halide::cast(to, e);
+}
+
 // Philox4x32-10, word 0: Salmon et al., SC 2011. Counter = i, key = seed.
 Expr philox(const Expr& seed, const Expr& i) {
   auto u32 = [](uint32_t v) { return Halide::Internal::make_const(Halide::UInt(32), v); };
