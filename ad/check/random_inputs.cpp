@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "ad/common/differentiation.h"
+#include "expr/core/steps.h"
 
 namespace xhat {
 namespace {
@@ -56,6 +57,13 @@ class Limits {
       else
         definition(d);
     }
+    if (p.steps)
+      for_each_list(*p.steps, [&](const Steps& list) {
+        for (const Step& step : list | std::views::reverse) {
+          if (auto* block = std::get_if<Block>(&step.is)) call(*block);
+          if (auto* update = std::get_if<Update>(&step.is)) rows(update->base, update->row);
+        }
+      });
   }
   std::optional<int64_t> of(TensorId t) const {
     auto it = limit.find(t);
@@ -103,6 +111,25 @@ class Limits {
         for (auto [axis, other] : {std::pair(n.arg(0), n.arg(1)), std::pair(n.arg(1), n.arg(0))})
           if (auto it = axis_end.find(axis); it != axis_end.end()) integers_in(other, it->second);
     }
+  }
+
+  void rows(TensorId t, const std::vector<Id>& row) {
+    const std::vector<int64_t> shape = shape_of(p, t, dims);
+    for (size_t k = 0; k < row.size(); ++k) integers_in(row[k], shape[k]);
+  }
+
+  void call(const Block& b) {
+    Shapes shapes;
+    for (size_t k = 0; k < b.operands.size(); ++k) {
+      const Operand& o = b.operands[k];
+      std::vector<int64_t> shape;
+      if (o.scalar == kNone) shape = shape_of(p, o.value, dims), rows(o.value, o.row);
+      shapes[b.op->tensor(b.op->inputs[k]).name] = {shape.begin() + static_cast<std::ptrdiff_t>(o.row.size()), shape.end()};
+    }
+    const DimValues inner = dims_of_call(*b.op, shapes, dims);
+    Limits limits(*b.op, inner);
+    for (size_t k = 0; k < b.operands.size(); ++k)
+      if (auto bound = limits.of(b.op->inputs[k]); bound && b.operands[k].scalar == kNone) lower(b.operands[k].value, *bound);
   }
 
   void call(const Definition& d) {

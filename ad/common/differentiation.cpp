@@ -5,6 +5,7 @@
 
 #include "ad/common/body.h"
 #include "ad/common/guards.h"
+#include "expr/core/steps.h"
 
 namespace xhat {
 
@@ -121,6 +122,12 @@ Program without_backward(const Program& p) {
   f.gradient_of.clear();
   f.cotangents.clear();
   f.custom_gradient = nullptr;
+  if (p.steps)
+    f.steps = std::make_shared<const Steps>(map_blocks(*p.steps, [](const Block& block) {
+      Block b = block;
+      b.with_gradient = nullptr;
+      return b;
+    }));
   return f;
 }
 

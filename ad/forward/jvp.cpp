@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "ad/forward/steps_jvp.h"
 #include "ad/forward/tangent.h"
 #include "ad/gather/gather.h"
 #include "ad/reverse/custom_gradient.h"
@@ -107,6 +108,7 @@ Program vjp(const Program& op, const GradientOptions& options) {
 }
 
 Program jvp(const Program& source, const JvpOptions& options) {
+  if (source.steps) return jvp_of_steps(source, options);
   Program op = as_forward(source);
   std::map<TensorId, std::string> named;
   for (TensorId t : op.outputs)
@@ -117,6 +119,7 @@ Program jvp(const Program& source, const JvpOptions& options) {
 }
 
 Program hvp(const Program& source, const HvpOptions& options) {
+  if (source.steps) throw Error(source.name + ": second derivatives of a program with loops or branches are not there yet");
   Program op = as_forward(source);
   std::vector<std::string> along = names_of(op, asked_for(op, options.along));
   Program g = gather(gradient(op, {options.wrt}));

@@ -5,6 +5,7 @@
 
 #include "ad/common/expand_calls.h"
 #include "ad/reverse/custom_gradient.h"
+#include "ad/reverse/steps_gradient.h"
 #include "ad/reverse/sweep.h"
 
 namespace xhat {
@@ -56,6 +57,7 @@ void add_gradients(Differentiation& d, const std::vector<TensorId>& wrt) {
 }  // namespace
 
 Program gradient(const Program& source, const GradientOptions& options) {
+  if (source.steps) return gradient_of_steps(source, options);
   Differentiation d;
   d.program = ordered(expand_calls(as_forward(source), true));
   std::vector<TensorId> wrt = asked_for(d.program, options.wrt);

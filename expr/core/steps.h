@@ -5,6 +5,11 @@
 // TensorIds are those of the Program whose `steps` these are. Indices and bounds are i64 expressions of its arena over
 // dims, loop variables (axis nodes) and reads of scalar tensors that stand before.
 #pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -25,6 +30,7 @@ struct Block {
   std::shared_ptr<const Program> op;
   std::vector<Operand> operands;
   std::vector<TensorId> results;
+  std::shared_ptr<const Program> with_gradient = nullptr;  // the op with the gradients that the program's need; null: none
 };
 
 // result = base, but result[row..., :] = value. Indices are already counted from the front; one outside its extent is an error
@@ -74,6 +80,32 @@ struct Branch {
 
 struct Step {
   std::variant<Block, Update, Loop, Branch> is;
+};
+using Steps = std::vector<Step>;
+
+// Calls f(steps) for each list that stands in this one, at whatever depth, and for this one first.
+void for_each_list(const Steps& steps, const std::function<void(const Steps&)>& f);
+void for_each_block(const Steps& steps, const std::function<void(const Block&)>& f);
+// The same steps with f(block) in place of each block.
+Steps map_blocks(const Steps& steps, const std::function<Block(const Block&)>& f);
+
+// The values whose last use in their list is a step of it: they are dropped when it is done, or may be taken over by it. Values from
+// outside of a loop's body or a branch are dropped outside.
+class Lifetimes {
+ public:
+  explicit Lifetimes(const Program& p);
+  std::span<const TensorId> last_used(const Steps& list, size_t step) const { return lists_.at(&list)[step]; }
+  bool ends_at(const Steps& list, size_t step, TensorId t) const;
+  // Does the loop, or what stands in it, read t from outside?
+  bool is_read_within(const Loop& loop, TensorId t) const { return within_.at(&loop).contains(t); }
+  // Is part of t, or of a value that t shares memory with, overwritten by an Update?
+  bool is_updated(TensorId t) const { return updated_[t]; }
+
+ private:
+  void note(const Program& p, const Steps& list, std::vector<TensorId> made, const std::vector<TensorId>& left);
+  std::unordered_map<const Steps*, std::vector<std::vector<TensorId>>> lists_;
+  std::unordered_map<const Loop*, std::unordered_set<TensorId>> within_;
+  std::vector<bool> updated_;
 };
 
 }  // namespace xhat

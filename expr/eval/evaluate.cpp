@@ -6,6 +6,7 @@
 #include "expr/core/uses.h"
 #include "expr/eval/evaluate_code.h"
 #include "expr/eval/evaluate_machine.h"
+#include "expr/eval/evaluate_steps.h"
 
 namespace xhat {
 namespace {
@@ -26,6 +27,7 @@ class Evaluation {
 
   Arrays run() {
     take_inputs();
+    if (p.steps) return run_steps();
     auto dies_after = last_uses();
     auto definitions = p.definitions();
     if (!backward) definitions.count = definitions.firsts;
@@ -109,6 +111,14 @@ class Evaluation {
     for (TensorId t = 0; t < p.tensors.size(); ++t)
       if (!wanted(t)) dies[uses.readers(t).empty() ? uses.definition(t) : uses.readers(t).back()].push_back(t);
     return dies;
+  }
+
+  Arrays run_steps() const {
+    Arrays taken;
+    for (const auto* list : {&p.inputs, &p.cotangents})
+      for (TensorId t : *list)
+        if (arrays[t]) taken[p.tensor(t).name] = *arrays[t];
+    return evaluate_steps(p, taken, dims, options);
   }
 
   void compute(const Definition& d) {

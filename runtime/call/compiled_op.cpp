@@ -18,6 +18,7 @@
 #include "runtime/call/machine.h"
 #include "runtime/call/show_kernels.h"
 #include "runtime/call/stash_memory.h"
+#include "runtime/call/steps_op.h"
 #include "runtime/device/host_copy.h"
 #include "runtime/host/finish.h"
 
@@ -43,6 +44,7 @@ struct HostSum {
 struct CompiledOp::Impl {
   CompileOptions options;
   const runtime::Debug debug = runtime::debug_options();
+  std::unique_ptr<runtime::StepsOp> steps;  // of a program with loops or branches, instead of all that follows
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
   ReadyList infer_calls;
@@ -51,7 +53,7 @@ struct CompiledOp::Impl {
   std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
 
   // Without what is kept, which depends on sizes.
-  const Program& program() const { return plans->op(); }
+  const Program& program() const { return steps ? steps->derivation().program : plans->op(); }
   runtime::LibraryChoice libraries() const { return {options.libraries, options.math}; }
   bool on_gpu() const { return options.target != Target::cpu; }
   const std::string& name(TensorId t) const { return program().tensors[t].name; }
@@ -302,6 +304,7 @@ struct CompiledOp::Impl {
 };
 
 CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const {
+  if (impl_->steps) return impl_->steps->infer(arguments, call);
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
   Impl& op = *impl_;
@@ -316,6 +319,10 @@ CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const
 }
 
 CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOptions& call) const {
+  if (impl_->steps) {
+    if (!stash.impl_) stash.impl_ = std::make_unique<Stash::Impl>();
+    return impl_->steps->forward(arguments, stash.impl_->tape, call);
+  }
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
   Impl& op = *impl_;
@@ -352,6 +359,10 @@ Stash CompiledOp::forward(Arguments arguments, const CallOptions& call) const {
 }
 
 CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const CallOptions& call) const {
+  if (impl_->steps) {
+    if (!stash.impl_ || !stash.impl_->tape) impl_->fail("backward needs the stash that forward gave; this one is empty");
+    return impl_->steps->backward(arguments, *stash.impl_->tape, call);
+  }
   thread_local std::vector<TensorView> views;
   thread_local std::vector<bool> given;
   thread_local std::vector<HostSum> sums;
@@ -393,6 +404,7 @@ void synchronize(Target target, void* stream) {
 
 double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   Impl& op = *impl_;
+  if (op.steps) return op.steps->prepare(which, dims);
   const DeviceQueue queue = runtime::queue_of(op.options.target, nullptr);
   const auto plan = op.plans->at(dims, which != Phase::infer);
   const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
@@ -411,6 +423,7 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
 
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   Impl& op = *impl_;
+  if (op.steps) op.fail("a program with loops or branches has a plan per block, not one");
   const auto plan = op.plans->at(dims, which != Phase::infer);
   const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
   ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
@@ -424,12 +437,20 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
 }
 
 Target CompiledOp::target() const { return impl_->options.target; }
-const Derivation& CompiledOp::derivation() const { return impl_->plans->nominal()->derivation; }
-const Program& CompiledOp::program(const DimValues& dims) const { return impl_->plans->at(dims, false)->program(); }
+const Derivation& CompiledOp::derivation() const { return impl_->steps ? impl_->steps->derivation() : impl_->plans->nominal()->derivation; }
+const Program& CompiledOp::program(const DimValues& dims) const {
+  return impl_->steps ? impl_->steps->derivation().program : impl_->plans->at(dims, false)->program();
+}
 
-std::vector<std::string> CompiledOp::kept(const DimValues& dims) const { return impl_->plans->at(dims, true)->kept(); }
-std::vector<std::string> CompiledOp::kept() const { return impl_->plans->nominal()->kept(); }
+std::vector<std::string> CompiledOp::kept(const DimValues& dims) const {
+  return impl_->steps ? impl_->steps->kept(nullptr) : impl_->plans->at(dims, true)->kept();
+}
+std::vector<std::string> CompiledOp::kept() const { return impl_->steps ? impl_->steps->kept(nullptr) : impl_->plans->nominal()->kept(); }
 std::vector<std::string> CompiledOp::kept(const Stash& stash) const {
+  if (impl_->steps) {
+    if (!stash.impl_ || !stash.impl_->tape) impl_->fail("kept() wants a stash that forward gave; this one is empty");
+    return impl_->steps->kept(stash.impl_->tape.get());
+  }
   if (!stash.impl_ || !stash.impl_->plan) impl_->fail("kept() wants a stash that forward gave; this one is empty");
   return impl_->plan_of(*stash.impl_)->kept();
 }
@@ -440,6 +461,10 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   CompiledOp::Impl& i = *made.impl_;
   i.options = options;
   if (i.options.target == Target::cpu) i.options.machine = for_this_machine(i.options.machine);
+  if (op.steps) {
+    i.steps = std::make_unique<runtime::StepsOp>(op, i.options);
+    return made;
+  }
   i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
   i.pool = runtime::shared_pool(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);

@@ -1,6 +1,7 @@
 #include "runtime/call/stash_memory.h"
 
 #include "expr/index/size_limits.h"
+#include "runtime/call/steps_op.h"
 #include "runtime/device/device.h"
 
 namespace xhat {
@@ -11,6 +12,7 @@ Stash::Stash(Stash&&) noexcept = default;
 Stash& Stash::operator=(Stash&&) noexcept = default;
 
 int64_t Stash::bytes() const {
+  if (impl_ && impl_->tape) return runtime::bytes_of(*impl_->tape);
   int64_t n = 0;
   if (impl_)
     for (const TensorView& v : impl_->views) n += v.bytes();

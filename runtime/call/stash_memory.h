@@ -6,7 +6,12 @@
 
 namespace xhat {
 
+namespace runtime {
+class StepsTape;
+}
+
 struct Stash::Impl {
+  std::shared_ptr<runtime::StepsTape> tape;  // of a program with loops or branches, instead of all that follows
   DimValues dims;
   std::shared_ptr<runtime::OpPlan> plan;  // that says what is kept; null: no forward has run with it yet
   std::vector<runtime::Scratch> memory;

@@ -1,0 +1,193 @@
+#include "expr/core/steps.h"
+
+#include <algorithm>
+
+namespace xhat {
+namespace {
+
+// What step reads itself or within, of tensors; what it makes for those after it.
+struct StepUses {
+  std::vector<TensorId> read, made;
+};
+
+class Finder {
+ public:
+  explicit Finder(const Program& p) : p_(p) {}
+
+  StepUses of(const Step& step) {
+    uses_ = {};
+    std::visit([&](const auto& s) { note(s); }, step.is);
+    return std::move(uses_);
+  }
+
+ private:
+  void read(TensorId t) { uses_.read.push_back(t); }
+  void read_in(Id expression) {
+    if (expression == kNone) return;
+    for (TensorId t : tensors_read(*p_.arena, expression)) read(t);
+  }
+  void read_in(const std::vector<Id>& list) {
+    for (Id x : list) read_in(x);
+  }
+
+  void note(const Block& b) {
+    for (const Operand& o : b.operands) {
+      read_in(o.scalar);
+      read_in(o.row);
+      if (o.scalar == kNone) read(o.value);
+    }
+    uses_.made.insert(uses_.made.end(), b.results.begin(), b.results.end());
+  }
+  void note(const Update& u) {
+    read(u.base);
+    read(u.value);
+    read_in(u.row);
+    uses_.made.push_back(u.result);
+  }
+  void note(const Loop& l) {
+    for (Id bound : {l.begin, l.end}) read_in(bound);
+    for (const Carried& c : l.carried) {
+      read(c.initial);
+      read(c.leaving);
+    }
+    if (l.condition) read(*l.condition);
+    within(l.test);
+    within(l.body);
+    for (const Carried& c : l.carried) uses_.made.push_back(c.result);
+  }
+  void note(const Branch& b) {
+    read(b.condition);
+    within(b.then);
+    within(b.otherwise);
+    for (const Branch::Merge& m : b.merges) {
+      read(m.then);
+      read(m.otherwise);
+    }
+    for (const Branch::Merge& m : b.merges) uses_.made.push_back(m.result);
+  }
+  void within(const Steps& steps) {
+    const std::vector<TensorId> outer = uses_.made;
+    for (const Step& s : steps) std::visit([&](const auto& x) { note(x); }, s.is);
+    uses_.made = outer;
+  }
+
+  const Program& p_;
+  StepUses uses_;
+};
+
+}  // namespace
+
+void for_each_list(const Steps& steps, const std::function<void(const Steps&)>& f) {
+  f(steps);
+  for (const Step& s : steps) {
+    if (auto* loop = std::get_if<Loop>(&s.is)) {
+      for_each_list(loop->test, f);
+      for_each_list(loop->body, f);
+    }
+    if (auto* branch = std::get_if<Branch>(&s.is)) {
+      for_each_list(branch->then, f);
+      for_each_list(branch->otherwise, f);
+    }
+  }
+}
+
+void for_each_block(const Steps& steps, const std::function<void(const Block&)>& f) {
+  for_each_list(steps, [&](const Steps& list) {
+    for (const Step& s : list)
+      if (auto* block = std::get_if<Block>(&s.is)) f(*block);
+  });
+}
+
+Steps map_blocks(const Steps& steps, const std::function<Block(const Block&)>& f) {
+  Steps mapped = steps;
+  for (Step& s : mapped) {
+    if (auto* block = std::get_if<Block>(&s.is)) *block = f(*block);
+    if (auto* loop = std::get_if<Loop>(&s.is)) {
+      loop->test = map_blocks(loop->test, f);
+      loop->body = map_blocks(loop->body, f);
+    }
+    if (auto* branch = std::get_if<Branch>(&s.is)) {
+      branch->then = map_blocks(branch->then, f);
+      branch->otherwise = map_blocks(branch->otherwise, f);
+    }
+  }
+  return mapped;
+}
+
+Lifetimes::Lifetimes(const Program& p) : updated_(p.tensors.size(), false) {
+  note(p, *p.steps, {}, p.outputs);
+  // Memory is shared by what an Update makes of its base, and by the values of a loop or a branch that stand for each other.
+  auto share = [&](TensorId a, TensorId b) {
+    const bool changed = updated_[a] != updated_[b];
+    if (changed) updated_[a] = updated_[b] = true;
+    return changed;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for_each_list(*p.steps, [&](const Steps& list) {
+      for (const Step& s : list) {
+        if (auto* u = std::get_if<Update>(&s.is)) {
+          changed |= !updated_[u->base] || !updated_[u->result];
+          updated_[u->base] = updated_[u->result] = true;
+        }
+        if (auto* l = std::get_if<Loop>(&s.is))
+          for (const Carried& c : l->carried) {
+            changed |= share(c.entering, c.initial);
+            changed |= share(c.entering, c.leaving);
+            changed |= share(c.result, c.leaving);
+          }
+        if (auto* b = std::get_if<Branch>(&s.is))
+          for (const Branch::Merge& m : b->merges) {
+            changed |= share(m.result, m.then);
+            changed |= share(m.result, m.otherwise);
+          }
+      }
+    });
+  }
+}
+
+bool Lifetimes::ends_at(const Steps& list, size_t step, TensorId t) const {
+  return std::ranges::find(last_used(list, step), t) != last_used(list, step).end();
+}
+
+// made: what belongs to the list from its start. left: what is read after its last step.
+void Lifetimes::note(const Program& p, const Steps& list, std::vector<TensorId> made, const std::vector<TensorId>& left) {
+  std::unordered_map<TensorId, size_t> last;
+  for (TensorId t : made) last.emplace(t, 0);
+  Finder finder(p);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const StepUses uses = finder.of(list[i]);
+    for (TensorId t : uses.read)
+      if (auto it = last.find(t); it != last.end()) it->second = i;
+    for (TensorId t : uses.made) last[t] = i;
+    if (auto* loop = std::get_if<Loop>(&list[i].is)) {
+      std::vector<TensorId> entering, leaving;
+      for (const Carried& c : loop->carried) entering.push_back(c.entering), leaving.push_back(c.leaving);
+      // What the test makes stays for the body, and entering values are read by both.
+      auto& within = within_[loop];
+      within.insert(leaving.begin(), leaving.end());
+      for (const Steps* inner : {&loop->test, &loop->body})
+        for (const Step& s : *inner)
+          for (TensorId t : finder.of(s).read) within.insert(t);
+      std::vector<TensorId> kept = entering;
+      if (loop->condition) kept.push_back(*loop->condition);
+      for (const Step& s : loop->test) std::ranges::copy(finder.of(s).made, std::back_inserter(kept));
+      note(p, loop->test, {}, kept);
+      note(p, loop->body, kept, leaving);
+    }
+    if (auto* branch = std::get_if<Branch>(&list[i].is)) {
+      std::vector<TensorId> then, otherwise;
+      for (const Branch::Merge& m : branch->merges) then.push_back(m.then), otherwise.push_back(m.otherwise);
+      note(p, branch->then, {}, then);
+      note(p, branch->otherwise, {}, otherwise);
+    }
+  }
+  for (TensorId t : left) last.erase(t);
+  auto& dies = lists_[&list];
+  dies.assign(list.size(), {});
+  for (auto [t, i] : last)
+    if (i < list.size()) dies[i].push_back(t);
+  for (auto& d : dies) std::ranges::sort(d);
+}
+
+}  // namespace xhat

@@ -1,0 +1,149 @@
+#include "expr/eval/evaluate_steps.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "expr/eval/run_steps.h"
+
+namespace xhat {
+namespace {
+
+int64_t row_size(const Array& a, size_t indices) { return element_count(std::span(a.shape).subspan(indices)); }
+
+int64_t row_offset(const Array& a, const std::vector<int64_t>& row) {
+  int64_t at = 0;
+  for (size_t k = 0; k < row.size(); ++k) at = at * a.shape[k] + row[k];
+  return at * row_size(a, row.size());
+}
+
+// Calls f with both vectors' parts: those of floats, or those of integers.
+void on_rows(Array& to, int64_t to_at, const Array& from, int64_t from_at, int64_t count, auto f) {
+  for (int64_t i = 0; i < count; ++i)
+    from.real() ? f(to.reals[static_cast<size_t>(to_at + i)], from.reals[static_cast<size_t>(from_at + i)])
+                : f(to.integers[static_cast<size_t>(to_at + i)], from.integers[static_cast<size_t>(from_at + i)]);
+}
+
+class ArrayMachine {
+ public:
+  using Value = std::shared_ptr<Array>;
+  using Saved = Arrays;  // the block's inputs
+
+  ArrayMachine(const Program& p, const DimValues& dims, const EvaluateOptions& options) : p_(p), dims_(dims), options_(options) {
+    options_.every_tensor = false;
+  }
+
+  void block(const Block& b, const std::vector<RunOperand<Value>>& operands, std::vector<Value>& results, Saved* saved) {
+    Arrays inputs;
+    for (size_t k = 0; k < operands.size(); ++k) inputs[name(b, b.op->inputs[k])] = array_of_operand(operands[k]);
+    Arrays made = evaluate(*b.op, inputs, dims_of_call(*b.op, shapes_of(inputs), dims_), options_);
+    for (size_t k = 0; k < results.size(); ++k) results[k] = std::make_shared<Array>(made.at(name(b, b.op->outputs[k])));
+    if (saved) *saved = std::move(inputs);
+  }
+
+  Value update(Value base, const std::vector<int64_t>& row, const Value& value) const {
+    if (base.use_count() > 1) base = std::make_shared<Array>(*base);
+    on_rows(*base, row_offset(*base, row), *value, 0, static_cast<int64_t>(value->size()), [](auto& to, auto from) { to = from; });
+    return base;
+  }
+
+  static int64_t integer(const Value& v) { return v->integers[0]; }
+  Value zeros(TensorId t) const { return std::make_shared<Array>(xhat::zeros(p_.tensors[t].type, shape_of(p_, t, dims_))); }
+
+  void add(Value& into, Value v) const {
+    if (!into) {
+      into = std::move(v);
+      return;
+    }
+    if (into.use_count() > 1) into = std::make_shared<Array>(*into);
+    on_rows(*into, 0, *v, 0, static_cast<int64_t>(v->size()), [](auto& to, auto from) { to += from; });
+    settle(*into);
+  }
+
+  Value take_row(Value& from, const std::vector<int64_t>& row) const {
+    if (from.use_count() > 1) from = std::make_shared<Array>(*from);
+    auto taken = std::make_shared<Array>(row_of(*from, row));
+    const Array nothing = xhat::zeros(from->type, taken->shape);
+    on_rows(*from, row_offset(*from, row), nothing, 0, static_cast<int64_t>(nothing.size()), [](auto& to, auto zero) { to = zero; });
+    return taken;
+  }
+
+  void block_back(const Block& b, const Saved& saved, const std::vector<std::vector<int64_t>>& rows, const std::vector<Value>& cotangents,
+                  std::vector<Value>& adjoints) {
+    const Program& op = *b.with_gradient;
+    const DimValues dims = dims_of_call(op, shapes_of(saved), dims_);
+    Arrays inputs = saved;
+    size_t next = 0;
+    for (TensorId t : op.outputs) {
+      if (!is_float(op.tensors[t].type)) continue;
+      const TensorId cotangent = op.cotangents[next];
+      inputs[op.tensors[cotangent].name] =
+          cotangents[next] ? *cotangents[next] : xhat::zeros(op.tensors[cotangent].type, shape_of(op, cotangent, dims));
+      ++next;
+    }
+    Arrays gradients = evaluate(op, inputs, dims, options_);
+    for (size_t k = 0; k < b.operands.size(); ++k) {
+      const auto it = std::ranges::find(op.gradient_of, op.inputs[k]);
+      if (it == op.gradient_of.end()) continue;
+      const Array& g = gradients.at(op.tensors[op.gradients[static_cast<size_t>(it - op.gradient_of.begin())]].name);
+      Value& into = adjoints[b.operands[k].value];
+      if (rows[k].empty()) {
+        add(into, std::make_shared<Array>(g));
+        continue;
+      }
+      if (!into) into = zeros(b.operands[k].value);
+      if (into.use_count() > 1) into = std::make_shared<Array>(*into);
+      on_rows(*into, row_offset(*into, rows[k]), g, 0, static_cast<int64_t>(g.size()), [](auto& to, auto from) { to += from; });
+      settle(*into);
+    }
+  }
+
+ private:
+  const Program& p_;
+  const DimValues& dims_;
+  EvaluateOptions options_;
+
+  static const std::string& name(const Block& b, TensorId t) { return b.op->tensors[t].name; }
+  void settle(Array& a) const {
+    if (options_.rounding == Rounding::declared) a = rounded(std::move(a));
+  }
+
+  static Array row_of(const Array& from, const std::vector<int64_t>& row) {
+    Array taken = xhat::zeros(from.type, {from.shape.begin() + static_cast<std::ptrdiff_t>(row.size()), from.shape.end()});
+    on_rows(taken, 0, from, row_offset(from, row), static_cast<int64_t>(taken.size()), [](auto& to, auto value) { to = value; });
+    return taken;
+  }
+  static Array array_of_operand(const RunOperand<Value>& o) {
+    if (!o.value) {
+      Array scalar = xhat::zeros(DType::i64, {});
+      scalar.integers[0] = o.scalar;
+      return scalar;
+    }
+    return o.row.empty() ? *o.value : row_of(*o.value, o.row);
+  }
+};
+
+}  // namespace
+
+Arrays evaluate_steps(const Program& p, const Arrays& inputs, const DimValues& dims, const EvaluateOptions& options) {
+  const bool backward =
+      !p.gradients.empty() && std::ranges::any_of(p.cotangents, [&](TensorId t) { return inputs.contains(p.tensors[t].name); });
+  ArrayMachine machine(p, dims, options);
+  const Lifetimes lifetimes(p);
+  StepRun<ArrayMachine> run(p, lifetimes, dims, machine, backward);
+  for (TensorId t : p.inputs) run.set(t, std::make_shared<Array>(inputs.at(p.tensors[t].name)));
+  run.run();
+  Arrays results;
+  for (TensorId t : p.outputs) results[p.tensors[t].name] = *run.value(t);
+  if (!backward) return results;
+  size_t next = 0;
+  for (TensorId t : p.outputs)
+    if (is_float(p.tensors[t].type)) run.set_adjoint(t, std::make_shared<Array>(inputs.at(p.tensors[p.cotangents[next++]].name)));
+  run.run_back();
+  for (size_t i = 0; i < p.gradients.size(); ++i) {
+    const auto found = run.adjoint(p.gradient_of[i]);
+    results[p.tensors[p.gradients[i]].name] = found ? *found : *machine.zeros(p.gradient_of[i]);
+  }
+  return results;
+}
+
+}  // namespace xhat

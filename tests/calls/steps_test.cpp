@@ -1,0 +1,214 @@
+// Programs of steps, put together by hand: loops, branches, rows that are read and written, by the evaluator and by kernels.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ad/check/gradcheck.h"
+#include "ad/reverse/gradient.h"
+#include "expr/core/steps.h"
+#include "runtime/call/compile.h"
+
+namespace xhat {
+namespace {
+
+// Builds a program whose parameters are those of a text, and whose values are defined by steps.
+class Builder {
+ public:
+  explicit Builder(const std::string& head) : p(parse_op(head)) {
+    p.forward.definitions.clear();
+    p.outputs.clear();
+  }
+
+  Id number(int64_t v) { return p.arena->integer(v); }
+  Id dim(const std::string& name) { return p.arena->dim(name); }
+  Id variable(const std::string& name) { return p.arena->axis(name); }
+  TensorId find(const std::string& name) { return *p.find(name); }
+  TensorId value(const std::string& name, DType type, std::vector<Id> shape) { return p.add_tensor(name, type, std::move(shape)); }
+  static Step block(const std::string& op, std::vector<Operand> operands, std::vector<TensorId> results) {
+    return {Block{std::make_shared<const Program>(parse_op(op)), std::move(operands), std::move(results)}};
+  }
+  Program build(Steps steps, std::vector<TensorId> outputs) {
+    p.outputs = std::move(outputs);
+    p.steps = std::make_shared<const Steps>(std::move(steps));
+    return p;
+  }
+
+  Program p;
+};
+
+// h = tanh(w h + x[t]), y[t] = h, T times.
+Program recurrence() {
+  Builder b("op rnn(x: f32[T,H], h0: f32[H], w: f32[H,H]) -> (y) { y[t,i] = x[t,i] + h0[i] + w[i,i] }");
+  const Id T = b.dim("T"), H = b.dim("H"), t = b.variable("t");
+  const TensorId x = b.find("x"), h0 = b.find("h0"), w = b.find("w");
+  const TensorId y0 = b.value("y0", DType::f32, {T, H}), y1 = b.value("y1", DType::f32, {T, H}), y2 = b.value("y2", DType::f32, {T, H}),
+                 ys = b.value("ys", DType::f32, {T, H}), h1 = b.value("h1", DType::f32, {H}), h2 = b.value("h2", DType::f32, {H}),
+                 hs = b.value("hs", DType::f32, {H});
+  Loop loop;
+  loop.variable = t;
+  loop.begin = b.number(0);
+  loop.end = T;
+  loop.carried = {{h0, h1, h2, hs}, {y0, y1, y2, ys}};
+  loop.body = {Builder::block("op cell(x: f32[H], h: f32[H], w: f32[H,H]) -> (y) { y[i] = tanh(x[i] + sum(j: w[i,j] * h[j])) }",
+                              {{x, {t}, kNone}, {h1, {}, kNone}, {w, {}, kNone}}, {h2}),
+               {Update{y1, {t}, h2, y2, {}}}};
+  return b.build({Builder::block("op zeros() -> (y) { y[t in 0..T, i in 0..H] = 0 }", {}, {y0}), {loop}}, {ys, hs});
+}
+
+Arrays random_data(const Program& p, const DimValues& dims) {
+  Arrays data = random_inputs(p, dims, 3);
+  return data;
+}
+
+// By kernels, values and gradients beside the evaluator's.
+void expect_kernels_agree(const Program& p, const DimValues& dims) {
+  const Program derived = gradient(p);
+  Arrays data = random_data(derived, dims);
+  Arrays all = data;
+  for (auto& [name, array] : random_cotangents(derived, dims, 5)) all[name] = array;
+  const Arrays wanted = evaluate(derived, all, dims);
+  CompiledOp op = compile(p, {.dims = dims});
+  std::map<std::string, std::vector<float>> memory;
+  std::vector<Argument> forward, backward;
+  auto give = [&](std::vector<Argument>& to, TensorId t, bool filled) {
+    const std::string& name = derived.tensors[t].name;
+    std::vector<float>& m = memory[name];
+    const std::vector<int64_t> shape = shape_of(derived, t, dims);
+    m.resize(static_cast<size_t>(element_count(shape)) + 1);
+    if (filled)
+      for (size_t i = 0; i + 1 < m.size(); ++i) m[i] = static_cast<float>(all.at(name).reals[i]);
+    to.push_back({name, TensorView(m.data(), shape)});
+  };
+  for (TensorId t : derived.inputs) give(forward, t, true);
+  backward = forward;
+  for (TensorId t : derived.outputs) give(forward, t, false);
+  for (TensorId t : derived.cotangents) give(backward, t, true);
+  for (TensorId t : derived.gradients) give(backward, t, false);
+  auto compare = [&](const std::vector<TensorId>& tensors) {
+    for (TensorId t : tensors) {
+      const Array& want = wanted.at(derived.tensors[t].name);
+      for (size_t i = 0; i < want.size(); ++i)
+        ASSERT_NEAR(memory.at(derived.tensors[t].name)[i], want.reals[i], 1e-5 * (1 + std::fabs(want.reals[i]))) << derived.tensors[t].name;
+    }
+  };
+  op.infer(forward);
+  compare(derived.outputs);
+  for (TensorId t : derived.outputs) std::ranges::fill(memory.at(derived.tensors[t].name), -9.0F);
+  Stash stash = op.forward(forward);
+  compare(derived.outputs);
+  for (int again = 0; again < 2; ++again) {
+    for (TensorId t : derived.gradients) std::ranges::fill(memory.at(derived.tensors[t].name), -9.0F);
+    op.backward(backward, stash);
+    compare(derived.gradients);
+  }
+}
+
+TEST(Steps, ARecurrenceIsWhatItsLoopSays) {
+  const Program p = recurrence();
+  const DimValues dims = {{"T", 4}, {"H", 3}};
+  const Arrays data = random_data(p, dims);
+  const Arrays results = evaluate(p, data, dims, kExact);
+  std::vector<double> h = data.at("h0").reals;
+  for (size_t t = 0; t < 4; ++t) {
+    std::vector<double> next(3);
+    for (size_t i = 0; i < 3; ++i) {
+      double sum = data.at("x").reals[t * 3 + i];
+      for (size_t j = 0; j < 3; ++j) sum += data.at("w").reals[i * 3 + j] * h[j];
+      next[i] = std::tanh(sum);
+      EXPECT_NEAR(results.at("ys").reals[t * 3 + i], next[i], 1e-12);
+    }
+    h = next;
+  }
+  EXPECT_NEAR(results.at("hs").reals[0], h[0], 1e-12);
+}
+
+TEST(Steps, GradientsOfALoopAgreeWithFiniteDifferences) {
+  for (int64_t T : {0, 1, 5}) {
+    const GradcheckReport report = gradcheck(recurrence(), {{"T", T}, {"H", 3}});
+    EXPECT_TRUE(report.passed) << report.text();
+  }
+}
+
+TEST(Steps, KernelsOfALoopAgreeWithTheEvaluator) {
+  for (int64_t T : {0, 1, 7}) expect_kernels_agree(recurrence(), {{"T", T}, {"H", 5}});
+}
+
+// The number of kernels that are compiled does not depend on the number of iterations, and rows are written where they belong: no copy of
+// the whole per iteration.
+TEST(Steps, AnIterationAllocatesNothing) {
+  const Program p = recurrence();
+  auto allocations = [&](int64_t T) {
+    CompiledOp op = compile(p);
+    std::vector<float> x(static_cast<size_t>(T) * 4), h0(4), w(16), ys(x.size()), hs(4);
+    return op
+        .infer({{"x", TensorView(x.data(), {T, 4})},
+                {"h0", TensorView(h0.data(), {4})},
+                {"w", TensorView(w.data(), {4, 4})},
+                {"ys", TensorView(ys.data(), {T, 4})},
+                {"hs", TensorView(hs.data(), {4})}})
+        .allocations;
+  };
+  EXPECT_EQ(allocations(5), allocations(50));
+}
+
+// if c: y = sin(x) else y = x x, three times.
+Program branches() {
+  Builder b("op choose(x: f32[N], c: bool) -> (y) { y[i] = if c then x[i] else 0 }");
+  const Id N = b.dim("N");
+  const TensorId x = b.find("x"), c = b.find("c");
+  const TensorId s = b.value("s", DType::f32, {N}), q = b.value("q", DType::f32, {N}), m = b.value("m", DType::f32, {N}),
+                 e = b.value("e", DType::f32, {N}), r = b.value("r", DType::f32, {N});
+  Branch branch;
+  branch.condition = c;
+  branch.then = {Builder::block("op taken(x: f32[N]) -> (y) { y[i] = sin(x[i]) }", {{e, {}, kNone}}, {s})};
+  branch.otherwise = {Builder::block("op other(x: f32[N]) -> (y) { y[i] = x[i] * x[i] }", {{e, {}, kNone}}, {q})};
+  branch.merges = {{s, q, m}};
+  Loop loop;
+  loop.variable = b.variable("k");
+  loop.begin = b.number(0);
+  loop.end = b.number(3);
+  loop.carried = {{x, e, m, r}};
+  loop.body = {{branch}};
+  return b.build({{loop}}, {r});
+}
+
+TEST(Steps, GradientsOfABranchAreThoseOfTheSideTaken) {
+  for (uint64_t seed : {1, 2, 3, 4}) {
+    const GradcheckReport report = gradcheck(branches(), {{"N", 5}}, {.seed = seed});
+    EXPECT_TRUE(report.passed) << report.text();
+  }
+}
+
+// while v < 10, at most 9 times: v = 2 v.
+TEST(Steps, AWhileLoopEndsWhereItsConditionDoes) {
+  Builder b("op grow(v: f32) -> (y) { y = v }");
+  const TensorId v = b.find("v"), e = b.value("e", DType::f32, {}), l = b.value("l", DType::f32, {}), r = b.value("r", DType::f32, {}),
+                 go = b.value("go", DType::boolean, {});
+  Loop loop;
+  loop.variable = b.variable("k");
+  loop.begin = b.number(0);
+  loop.end = b.number(9);
+  loop.carried = {{v, e, l, r}};
+  loop.test = {Builder::block("op test(v: f32) -> (y) { y = v < 10 }", {{e, {}, kNone}}, {go})};
+  loop.condition = go;
+  loop.body = {Builder::block("op twice(v: f32) -> (y) { y = 2 * v }", {{e, {}, kNone}}, {l})};
+  const Program p = b.build({{loop}}, {r});
+  EXPECT_EQ(evaluate(p, {{"v", scalar_of(DType::f32, 3)}}).at("r").reals[0], 12);
+  EXPECT_EQ(evaluate(p, {{"v", scalar_of(DType::f32, 11)}}).at("r").reals[0], 11);
+  EXPECT_EQ(evaluate(p, {{"v", scalar_of(DType::f32, 0.001)}}).at("r").reals[0], 0.001F * 512);
+  const Arrays g = evaluate(gradient(p), {{"v", scalar_of(DType::f32, 3)}, {"dr", scalar_of(DType::f32, 1)}});
+  EXPECT_EQ(g.at("grad_v").reals[0], 4);
+}
+
+TEST(Steps, AnIndexOutsideIsAnError) {
+  Builder b("op put(x: f32[N], i: i64, v: f32) -> (y) { y[n] = x[n] + v + f32(i) }");
+  const TensorId x = b.find("x"), i = b.find("i"), v = b.find("v"), y = b.value("y1", DType::f32, {b.dim("N")});
+  const Program p = b.build({{Update{x, {b.p.arena->read(i, DType::i64, {})}, v, y, {}}}}, {y});
+  Arrays data = {{"x", zeros(DType::f32, {3})}, {"i", scalar_of(DType::i64, 2)}, {"v", scalar_of(DType::f32, 7)}};
+  EXPECT_EQ(evaluate(p, data).at("y1").reals, (std::vector<double>{0, 0, 7}));
+  data["i"] = scalar_of(DType::i64, 3);
+  EXPECT_THROW(evaluate(p, data), Error);
+}
+
+}  // namespace
+}  // namespace xhat
