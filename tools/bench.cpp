@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "ad/reverse/gradient.h"
 #include "runtime/cpu/kernel_cache.h"
 #include "runtime/explain/explain.h"
 #include "runtime/host/thread_pool.h"
@@ -36,9 +37,9 @@ class Bench {
   }
 
   int run() {
-    Derivation derivation = derive(op_, options_, dims_);
+    const Program derived = op_.steps ? gradient(op_, {options_.wrt}) : derive(op_, options_, dims_).program;
     progress_.show("making data");
-    Buffers shared = random_data(c_, op_, derivation.program, dims_);
+    Buffers shared = random_data(c_, op_, derived, dims_);
 
     MeasuredOp main(op_, options_, dims_, shared);
     CompileOptions o = options_;

@@ -43,6 +43,7 @@ std::vector<CpuLevel> levels_of(const Command& c) {
 }  // namespace
 
 int build_command(const Command& c, const Program& op) {
+  if (op.steps) throw Error(op.name + ": libraries of programs with loops or branches that stay are not there yet; run it, or write an op");
   if (c.out.empty()) throw UsageError("build wants a folder for the library: -o DIR");
   Progress progress("build");
   AheadOptions options;

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "expr/core/steps.h"
+#include "runtime/call/steps_blocks.h"
+
 namespace xhat::tool {
 namespace {
 
@@ -54,6 +57,16 @@ double tolerance(double epsilon, int64_t length) {
 
 std::map<TensorId, double> coarsest_epsilons(const Program& p) {
   std::map<TensorId, double> coarsest;
+  if (p.steps) {  // a loop carries the error of any step to all results
+    double all = 0;
+    for (const Tensor& t : p.tensors) all = std::max(all, epsilon_of(t.type));
+    for_each_block(*p.steps, [&](const Block& b) {
+      for (const auto& [t, epsilon] : coarsest_epsilons(b.with_gradient ? *b.with_gradient : *b.op)) all = std::max(all, epsilon);
+    });
+    for (const auto* list : {&p.outputs, &p.gradients})
+      for (TensorId t : *list) coarsest[t] = is_float(p.tensors[t].type) ? all : 0;
+    return coarsest;
+  }
   for (const Definition& d : p.definitions()) {
     if (d.is_call()) throw Bug("check looks at types once calls are expanded");
     coarsest[d.target()] = std::max(epsilon_of(p.tensor(d.target()).type), coarsest_epsilon(p, d.body, coarsest));
@@ -64,6 +77,14 @@ std::map<TensorId, double> coarsest_epsilons(const Program& p) {
 int64_t longest_reduction(const Program& p, const DimValues& dims) {
   const Arena& a = *p.arena;
   int64_t longest = 1;
+  if (p.steps) {  // and every run adds its own
+    int64_t runs = 0;
+    for (const runtime::BlockAt& at : runtime::blocks_at(p, dims)) {
+      longest = std::max(longest, longest_reduction(at.block->with_gradient ? *at.block->with_gradient : *at.block->op, at.dims));
+      runs += at.runs;
+    }
+    return longest * std::max<int64_t>(1, runs);
+  }
   for (const Definition& d : p.definitions())
     for (Id id : reachable(a, d.body)) {
       if (!is_reduction(a[id].op)) continue;

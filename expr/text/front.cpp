@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "expr/text/elaborate.h"
+#include "expr/text/print_steps.h"
 #include "expr/text/reify_expression.h"
 
 namespace xhat {
@@ -27,7 +28,7 @@ Program parse_op(const std::string& text, const std::string& op_name) {
   return *found;
 }
 
-std::string print(const Program& p) { return ast::print(*reify(p)); }
+std::string print(const Program& p) { return p.steps ? print_steps(p) : ast::print(*reify(p)); }
 
 std::string print(const Program& p, Id expression) {
   ast::File file;

@@ -423,7 +423,7 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
 
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   Impl& op = *impl_;
-  if (op.steps) op.fail("a program with loops or branches has a plan per block, not one");
+  if (op.steps) return op.steps->plan(which, dims);
   const auto plan = op.plans->at(dims, which != Phase::infer);
   const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
   ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;

@@ -12,6 +12,7 @@
 #include "ad/reverse/gradient.h"
 #include "expr/eval/run_steps.h"
 #include "runtime/call/check_view.h"
+#include "runtime/call/steps_blocks.h"
 #include "expr/core/array.h"
 #include "runtime/device/device.h"
 #include "runtime/host/finish.h"
@@ -282,6 +283,17 @@ class KernelMachine {
 
 }  // namespace
 
+namespace {
+
+// What a block does in that phase of the program: none, where it has no gradients.
+std::optional<CompiledOp::Phase> phase_of(const Block& b, CompiledOp::Phase phase) {
+  if (b.with_gradient) return phase;
+  if (phase == CompiledOp::Phase::backward) return {};
+  return CompiledOp::Phase::infer;
+}
+
+}  // namespace
+
 class StepsTape {
  public:
   StepsTape(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<KernelMachine::Ops> ops, std::shared_ptr<Pool> pool)
@@ -467,20 +479,31 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
 double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
   const auto ops = impl_->at(dims);
   double ms = 0;
-  std::set<std::pair<const Program*, DimValues>> done;
-  for_each_block(*impl_->program().steps, [&](const Block& b) {
-    Shapes shapes;
-    for (size_t k = 0; k < b.operands.size(); ++k) {
-      const Operand& o = b.operands[k];
-      auto& shape = shapes[b.op->tensors[b.op->inputs[k]].name];
-      if (o.scalar == kNone) shape.assign(ops->shapes[o.value].begin() + static_cast<std::ptrdiff_t>(o.row.size()), ops->shapes[o.value].end());
-    }
-    const DimValues inner = dims_of_call(*b.op, shapes, dims);
-    const bool forward = phase == CompiledOp::Phase::infer || !b.with_gradient;
-    if (!done.insert({key(b), inner}).second || (forward && phase == CompiledOp::Phase::backward)) return;
-    ms += ops->compiled.at(key(b)).op.prepare(forward ? CompiledOp::Phase::infer : phase, inner);
-  });
+  for (const BlockAt& at : blocks_at(impl_->program(), dims))
+    if (const auto own = phase_of(*at.block, phase)) ms += ops->compiled.at(key(*at.block)).op.prepare(*own, at.dims);
   return ms;
+}
+
+KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
+  const auto ops = impl_->at(dims);
+  const Program& p = impl_->program();
+  KernelPlan all;
+  for (const BlockAt& at : blocks_at(p, dims)) {
+    const auto own = phase_of(*at.block, phase);
+    if (!own) continue;
+    KernelPlan plan = ops->compiled.at(key(*at.block)).op.plan(*own, at.dims);
+    all.bytes_moved += at.runs * plan.bytes_moved;
+    all.flops += at.runs * plan.flops;
+    all.reductions += plan.reductions;
+    std::ranges::move(plan.kernels, std::back_inserter(all.kernels));
+  }
+  auto add = [&](const std::vector<TensorId>& tensors) {
+    for (TensorId t : tensors) all.bytes_unavoidable += TensorView(nullptr, p.tensors[t].type, ops->shapes[t], {}).bytes();
+  };
+  add(p.inputs);
+  add(phase == CompiledOp::Phase::backward ? p.cotangents : p.outputs);
+  if (phase == CompiledOp::Phase::backward) add(p.gradients);
+  return all;
 }
 
 std::vector<std::string> StepsOp::kept(const StepsTape* tape) const {

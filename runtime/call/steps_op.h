@@ -22,6 +22,8 @@ class StepsOp {
   // Consumes the tape: a forward is good for one backward.
   CallCounts backward(CompiledOp::Arguments arguments, StepsTape& tape, const CallOptions& call);
   double prepare(CompiledOp::Phase phase, const DimValues& dims);
+  // The kernels of all blocks, each once, as one run of it is; bytes moved and operations are of all runs.
+  KernelPlan plan(CompiledOp::Phase phase, const DimValues& dims);
   // The inputs that the backward needs from the caller.
   std::vector<std::string> kept(const StepsTape* tape) const;
   const Derivation& derivation() const;

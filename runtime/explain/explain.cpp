@@ -14,6 +14,7 @@
 #include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/call/show_kernels.h"
+#include "runtime/explain/explain_steps.h"
 
 namespace xhat {
 namespace {
@@ -25,6 +26,8 @@ std::vector<std::string> shape_texts(const Program& p, const std::vector<Id>& sh
   return texts;
 }
 
+}  // namespace
+
 std::vector<ExplainedTensor> tensors_of(const Program& p, const std::vector<TensorId>& list) {
   std::vector<ExplainedTensor> result;
   for (TensorId t : list)
@@ -32,11 +35,15 @@ std::vector<ExplainedTensor> tensors_of(const Program& p, const std::vector<Tens
   return result;
 }
 
+namespace {
+
 int64_t bytes_of(const Program& p, TensorId t, const DimValues& sizes) {
   auto n = static_cast<int64_t>(byte_size(p.tensors[t].type));
   for (Id e : p.tensors[t].shape) n *= std::max<int64_t>(0, evaluate_extent(*p.arena, e, sizes));
   return n;
 }
+
+}  // namespace
 
 // The sizes to plan with: the given ones, else nominal ones. The nominal extent is doubled until the op's preconditions hold.
 DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimValues& given) {
@@ -57,6 +64,8 @@ DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimVal
     }
   }
 }
+
+namespace {
 
 // Sizes for the dims of the derived program, whose preconditions may require more than the op's.
 DimValues sizes_of(const Program& op, const Program& derived, StashOptions stash, const DimValues& given) {
@@ -274,7 +283,7 @@ void ExplainedKernel::join(const ExplainedKernel& other) {
 }
 
 Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given) {
-  return Explainer(op, options, given).run();
+  return op.steps ? explain_steps(op, options, given) : Explainer(op, options, given).run();
 }
 
 ExplainedFront explain_pareto(const Program& op, const CompileOptions& options, const DimValues& given) {

@@ -1,0 +1,99 @@
+#include "runtime/explain/explain_steps.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ad/common/differentiation.h"
+#include "ad/reverse/gradient.h"
+#include "expr/text/print_steps.h"
+#include "runtime/call/steps_blocks.h"
+
+namespace xhat {
+namespace {
+
+void add(ExplainedDirection& to, const ExplainedDirection& block, const std::string& name, int64_t runs) {
+  for (ExplainedKernel k : block.kernels) {
+    k.name = name + "." + k.name;
+    for (std::string& computed : k.computes) computed = name + "." + computed;
+    k.bytes_moved *= runs;
+    k.bytes_unavoidable *= runs;
+    k.flops *= runs;
+    if (runs != 1) k.reason = fmt::format("runs {} times{}", runs, k.reason.empty() ? "" : "; " + k.reason);
+    to.kernels.push_back(std::move(k));
+  }
+  for (ExplainedCheck c : block.checks) {
+    c.definition = name + "." + c.definition;
+    to.checks.push_back(std::move(c));
+  }
+  to.kernel_count += block.kernel_count;
+  to.bytes_moved += runs * block.bytes_moved;
+  to.flops += runs * block.flops;
+  to.reductions += block.reductions;
+}
+
+int64_t bytes_of(const Program& p, const std::vector<TensorId>& tensors, const DimValues& dims) {
+  int64_t bytes = 0;
+  for (TensorId t : tensors) {
+    auto n = static_cast<int64_t>(byte_size(p.tensors[t].type));
+    for (int64_t extent : shape_of(p, t, dims)) n *= extent;
+    bytes += n;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Explanation explain_steps(const Program& op, const CompileOptions& options, const DimValues& given) {
+  const Program p = options.differentiate ? gradient(op, {options.wrt}) : op;
+  Explanation e;
+  e.op = p.name;
+  e.text = print(op);
+  e.inputs = tensors_of(p, p.inputs);
+  e.outputs = tensors_of(p, p.outputs);
+  e.gradients = tensors_of(p, p.gradients);
+  e.sizes = choose_sizes(op, options.stash, given);
+  for (const Dim& d : p.dims)
+    if (const std::string& name = p.arena->name(d.dim); d.definition == kNone && !given.contains(name)) e.nominal[name] = e.sizes.at(name);
+  e.optimal = true;
+  for (const runtime::BlockAt& at : runtime::blocks_at(p, e.sizes)) {
+    CompileOptions own = options;
+    own.dims.clear();
+    own.differentiate = at.block->with_gradient != nullptr;
+    own.wrt = own.differentiate ? names_of(*at.block->with_gradient, at.block->with_gradient->gradient_of) : std::vector<std::string>{};
+    DimValues dims = at.dims;
+    for (const Dim& d : at.block->op->dims)
+      if (d.definition != kNone) dims.erase(at.block->op->arena->name(d.dim));
+    const Explanation block = explain(*at.block->op, own, dims);
+    const std::string& name = at.block->op->name;
+    add(e.infer, block.infer, name, at.runs);
+    add(e.forward, own.differentiate ? block.forward : block.infer, name, at.runs);
+    if (!own.differentiate) continue;
+    add(e.backward, block.backward, name, at.runs);
+    for (ExplainedStash s : block.stash) {
+      s.name = name + "." + s.name;
+      s.bytes *= at.runs;
+      e.stash.push_back(std::move(s));
+    }
+    for (ExplainedValue v : block.values) {
+      v.name = name + "." + v.name;
+      e.values.push_back(std::move(v));
+    }
+    e.cost_ns += static_cast<double>(at.runs) * block.cost_ns;
+    e.lower_bound_ns += static_cast<double>(at.runs) * block.lower_bound_ns;
+    e.optimal &= block.optimal;
+  }
+  const int64_t forward = bytes_of(p, p.inputs, e.sizes) + bytes_of(p, p.outputs, e.sizes);
+  e.infer.text = e.forward.text = print_steps(op);
+  e.infer.bytes_unavoidable = e.forward.bytes_unavoidable = forward;
+  if (options.differentiate) {
+    e.backward.text = "the steps that ran, the other way round, each block by its own gradient\n";
+    e.backward.bytes_unavoidable = bytes_of(p, p.inputs, e.sizes) + bytes_of(p, p.cotangents, e.sizes) + bytes_of(p, p.gradients, e.sizes);
+    e.kept_by_caller = names_of(p, p.inputs);
+  } else {
+    e.forward = e.infer;
+  }
+  return e;
+}
+
+}  // namespace xhat
