@@ -3,7 +3,7 @@
 # expr/index/affine*. Of what goes into libraries that need no Halide (runtime/ahead/support, runtime/device/drivers) no file may include
 # Halide's compiler, nor the drivers anything of the engine but what is listed.
 set(rooms
-  expr/core expr/index expr/text expr/dsl expr/rules expr/eval
+  expr/core expr/index expr/text expr/dsl expr/rules expr/imperative expr/eval
   ad/common ad/gather ad/reverse ad/forward ad/check
   cse/match cse/normalize cse/algebra cse/share cse/stash
   fusion/relations fusion/plan fusion/relay fusion/library

@@ -15,7 +15,7 @@ Pos place_of(const Source& s) {
   auto file = ast::parse(s.text, s.file);
   Pos place;
   for (const ast::Op& op : file->ops)
-    if (op.kind == ast::Op::Kind::op && op.name == s.op.name) place = op.pos;
+    if (op.kind != ast::Op::Kind::grad && op.name == s.op.name) place = op.pos;
   return place;
 }
 

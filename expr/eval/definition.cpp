@@ -8,7 +8,7 @@
 namespace xhat {
 namespace {
 
-struct Value {
+struct Computed {
   double real = 0;      // of floats
   int64_t integer = 0;  // of integers and bools
 };
@@ -49,21 +49,21 @@ class Meaning {
     for (size_t i = 0; i < made.size(); ++i) {
       const std::vector<int64_t> position = position_of(i, made.shape);
       for (size_t k = 0; k < d.axes.size(); ++k) axes_[d.axes[k].axis] = position[k];
-      const Value v = at(d.body);
+      const Computed v = at(d.body);
       made.real() ? void(made.reals[i] = v.real) : void(made.integers[i] = v.integer);
     }
     tensors_[t] = std::move(made);
   }
 
   double round(DType type, double v) const { return rounding_ == Rounding::declared ? round_to(type, v) : v; }
-  Value settled(DType type, Value v) const {
-    return is_float(type) ? Value{round(type, v.real), 0} : Value{0, type == DType::boolean ? v.integer : integer_from(type, v.integer)};
+  Computed settled(DType type, Computed v) const {
+    return is_float(type) ? Computed{round(type, v.real), 0} : Computed{0, type == DType::boolean ? v.integer : integer_from(type, v.integer)};
   }
 
-  Value at(Id id) {
+  Computed at(Id id) {
     const Node& n = a_[id];
     switch (n.op) {
-      case Op::constant: return is_float(n.type) ? Value{round(n.type, n.value), 0} : Value{0, n.integer};
+      case Op::constant: return is_float(n.type) ? Computed{round(n.type, n.value), 0} : Computed{0, n.integer};
       case Op::axis: return {0, axes_.at(id)};
       case Op::dim: return {0, dims_.at(a_.name(id))};
       case Op::read:
@@ -74,7 +74,7 @@ class Meaning {
     }
   }
 
-  Value cast(DType to, DType from, Value v) const {
+  Computed cast(DType to, DType from, Computed v) const {
     if (is_float(to))
       return {is_float(from)                    ? round(to, v.real)
               : rounding_ == Rounding::declared ? real_from(to, v.integer)
@@ -83,7 +83,7 @@ class Meaning {
     return {0, is_float(from) ? integer_from(to, v.real) : integer_from(to, v.integer)};
   }
 
-  Value read(const Node& n) {
+  Computed read(const Node& n) {
     const Array& from = tensors_.at(n.symbol);
     size_t place = 0;
     for (size_t k = 0; k < read_indices(n).size(); ++k) {
@@ -95,19 +95,19 @@ class Meaning {
       }
       place = place * static_cast<size_t>(from.shape[k]) + static_cast<size_t>(index);
     }
-    return from.real() ? Value{from.reals[place], 0} : Value{0, from.integers[place]};
+    return from.real() ? Computed{from.reals[place], 0} : Computed{0, from.integers[place]};
   }
 
-  Value computed(const Node& n) {
+  Computed computed(const Node& n) {
     double reals[3] = {};
     int64_t integers[3] = {};
     for (size_t k = 0; k < n.arg_count; ++k) {
-      const Value v = at(n.arg(k));
+      const Computed v = at(n.arg(k));
       reals[k] = v.real, integers[k] = v.integer;
     }
     const ScalarOp& f = scalar(n.op);
-    if (is_float(a_[n.arg(0)].type)) return is_float(n.type) ? settled(n.type, {f.reals.at(reals), 0}) : Value{0, f.tests.at(reals)};
-    return settled(n.type, is_float(n.type) ? Value{f.draws.at(integers), 0} : Value{0, f.integers.at(integers)});
+    if (is_float(a_[n.arg(0)].type)) return is_float(n.type) ? settled(n.type, {f.reals.at(reals), 0}) : Computed{0, f.tests.at(reals)};
+    return settled(n.type, is_float(n.type) ? Computed{f.draws.at(integers), 0} : Computed{0, f.integers.at(integers)});
   }
 
   // Calls step at each point at which the condition holds; axes from the k-th on are still to be walked.
@@ -124,23 +124,23 @@ class Meaning {
     }
   }
 
-  Value reduced(const Node& n) {
+  Computed reduced(const Node& n) {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const DType type = a_[reduce_body(n)].type;
     const std::vector<AxisRange> axes = reduce_axes(n);
     const bool floats = is_float(type), largest = n.op == Op::max || n.op == Op::argmax;
-    auto better = [&](Value v, Value than) {
+    auto better = [&](Computed v, Computed than) {
       if (floats) return std::isnan(v.real) ? !std::isnan(than.real) : largest ? v.real > than.real : v.real < than.real;
       return largest ? v.integer > than.integer : v.integer < than.integer;
     };
     auto whole = [](uint64_t v) { return static_cast<int64_t>(v); };
-    Value r, best;
+    Computed r, best;
     bool any = false;
     if (n.op == Op::prod) r = {1, 1};
     if (n.op == Op::all) r.integer = 1;
     if (n.op == Op::max) r = {-kInfinity, floats ? 0 : lowest_of(type)};
     if (n.op == Op::min) r = {kInfinity, floats ? 0 : highest_of(type)};
-    each_point(n, axes, 0, [&](Value v) {
+    each_point(n, axes, 0, [&](Computed v) {
       switch (n.op) {
         case Op::sum: r = {r.real + v.real, whole(static_cast<uint64_t>(r.integer) + static_cast<uint64_t>(v.integer))}; break;
         case Op::prod:

@@ -60,7 +60,12 @@ class Reader {
         throw Bug("a pattern: no function " + n.text);
       case ast::Kind::read:
       case ast::Kind::let:
-      case ast::Kind::reduce: break;
+      case ast::Kind::reduce:
+      case ast::Kind::slice:
+      case ast::Kind::index:
+      case ast::Kind::method:
+      case ast::Kind::filled:
+      case ast::Kind::range: break;
     }
     throw Bug("a pattern has no reads, lets or reductions");
   }

@@ -27,7 +27,13 @@ enum class Kind : uint8_t {
   choose,   // if args[0] then args[1] else args[2]
   let,      // let text = args[0] in args[1]
   call,     // text(args): a function of ops.def, a cast by dtype name, or (call statements) an op
-  reduce    // text(axes if condition: args[0]); text in sum prod max min any all argmax argmin mean
+  reduce,   // text(axes if condition: args[0]); text in sum prod max min any all argmax argmin mean
+  // Of programs only. There a read may have slices among its args, and fewer args than dimensions: it is a view
+  slice,   // args[0]:args[1]:args[2] inside index brackets; each may be absent
+  index,   // args[0][the other args]: the brackets behind anything but a name
+  method,  // args[0].text(the other args); text in transpose squeeze unsqueeze diagonal and, in brackets, reshape expand
+  filled,  // zeros text[the other args], or full(args[0]) text[the other args] where args[0] is there; text is a type
+  range    // text in args[0]..args[1]: a new axis in the brackets on the left of an assignment
 };
 
 struct Axis {
@@ -42,9 +48,9 @@ struct Node {
   Pos pos;
   std::string text;
   std::vector<Ref> args;
-  std::vector<Axis> axes;     // reduce
-  Ref condition = kAbsent;    // reduce
-  Ref otherwise = kAbsent;    // read
+  std::vector<Axis> axes;   // reduce
+  Ref condition = kAbsent;  // reduce
+  Ref otherwise = kAbsent;  // read
 };
 
 struct Name {
@@ -53,12 +59,30 @@ struct Name {
 };
 
 struct Statement {
-  enum class Kind : uint8_t { definition, call, dim } kind = Kind::definition;
+  enum class Kind : uint8_t {
+    definition,  // of ops: targets[0][axes] = body
+    call,        // (targets) = body; in an op also with one target
+    dim,         // dim targets[0] = body
+    // Of programs. A place is a name, a read, an index or a method (a view); which of the names in its brackets are new axes, the
+    // scope decides
+    variable,  // var targets[0] = body
+    assign,    // place sign body; sign in = += -= *= /=
+    loop,      // for targets[0] in begin..end { statements }
+    repeat,    // while body max end { statements }
+    branch     // if body { statements } else { otherwise }; `else if` is a branch alone in otherwise
+  } kind = Kind::definition;
   std::vector<Name> targets;  // one, except in a call
   std::vector<Axis> axes;     // definition
   Ref body = kAbsent;         // call: a Kind::call node whose arguments are whole-tensor expressions
   Pos pos;
-  Pos end;                    // just after it; unknown where no text was parsed
+  Pos end;  // just after it; unknown where no text was parsed
+  Ref place = kAbsent;
+  std::string sign = {};
+  Ref first = kAbsent;  // loop: begin
+  Ref last = kAbsent;   // loop: end; repeat: the most iterations
+  std::vector<Statement> statements = {}, otherwise = {};
+  bool has_otherwise = false;
+  Pos otherwise_pos = {};  // of `else`
 };
 
 struct Parameter {
@@ -66,7 +90,8 @@ struct Parameter {
   DType type = DType::f32;
   std::vector<Ref> extents;
   bool constant = false;
-  bool typed = true;  // false: a parameter of a grad that is a name only
+  bool typed = true;   // false: a parameter of a grad that is a name only
+  bool inout = false;  // of a program, which writes it
   Pos pos;
 };
 
@@ -79,10 +104,10 @@ struct Block {  // (parameters) -> (outputs) { statements }
 };
 
 struct Op {
-  enum class Kind : uint8_t { op, grad } kind = Kind::op;
+  enum class Kind : uint8_t { op, grad, prog } kind = Kind::op;
   std::string name;
-  Block body;                      // `grad f(x, w, y, dy)`: parameters are names only, types follow from op f
-  std::optional<Block> backward;   // op …{…} backward (cotangents) -> (gradients) {…}: a program after ad
+  Block body;                     // `grad f(x, w, y, dy)`: parameters are names only, types follow from op f
+  std::optional<Block> backward;  // op …{…} backward (cotangents) -> (gradients) {…}: a program after ad
   Pos pos;
 };
 

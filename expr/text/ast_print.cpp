@@ -77,7 +77,12 @@ class ExpressionPrinter {
       case Kind::name:
       case Kind::read:
       case Kind::call:
-      case Kind::reduce: return level_primary;
+      case Kind::reduce:
+      case Kind::index:
+      case Kind::method:
+      case Kind::filled: return level_primary;
+      case Kind::slice:
+      case Kind::range: return level_open;
     }
     throw Bug("unknown kind of syntax node");
   }
@@ -115,7 +120,40 @@ class ExpressionPrinter {
         list(node.args, tight);
         return add(")");
       case Kind::reduce: return reduce(node, tight);
+      case Kind::slice: return slice(node);
+      case Kind::index: add(node.args[0], level_primary, tight); return brackets(node, 1);
+      case Kind::method: return method(node, tight);
+      case Kind::filled: return filled(node);
+      case Kind::range:
+        add(node.text + " in ");
+        add(node.args[0], level_open, true);
+        add("..");
+        return add(node.args[1], level_open, true);
     }
+  }
+
+  // 1:, :2, ::2 and the like: a step has both colons before it.
+  void slice(const Node& node) {
+    for (size_t part = 0; part < 3; ++part) {
+      if (part == 1 || (part == 2 && node.args[2] != kAbsent)) add(":");
+      if (node.args[part] != kAbsent) add(node.args[part], level_open, true);
+    }
+  }
+  void method(const Node& node, bool tight) {
+    const bool extents = node.text == "reshape" || node.text == "expand";
+    add(node.args[0], level_primary, tight);
+    add("." + node.text + (extents ? "[" : "("));
+    list({node.args.begin() + 1, node.args.end()}, true);
+    add(extents ? "]" : ")");
+  }
+  void filled(const Node& node) {
+    add(node.args[0] == kAbsent ? "zeros " : "full(");
+    if (node.args[0] != kAbsent) {
+      add(node.args[0], level_open, false);
+      add(") ");
+    }
+    add(node.text);
+    if (node.args.size() > 1) brackets(node, 1);
   }
 
   void binary(const Node& node, bool tight) {
@@ -135,8 +173,17 @@ class ExpressionPrinter {
   }
 
   void read(const Node& node) {
-    add(node.text + "[");
-    list(node.args, true);
+    add(node.text);
+    brackets(node, 0);
+  }
+  void brackets(const Node& node, size_t first) {
+    const auto begin = node.args.begin() + static_cast<std::ptrdiff_t>(first);
+    const bool spaced = std::any_of(begin, node.args.end(), [&](Ref r) { return file_.nodes[r].kind == Kind::range; });
+    add("[");
+    for (auto at = begin; at != node.args.end(); ++at) {
+      if (at != begin) add(spaced ? ", " : ",");
+      add(*at, level_open, true);
+    }
     if (node.otherwise != kAbsent) {
       add(" else ");
       add(node.otherwise, level_open, true);
@@ -177,7 +224,7 @@ class FilePrinter {
       blank_line_before(line.pos.line, closes);
       out_ += indent(line.depth) + line.text + line.beside + '\n';
       last_line_ = std::max({last_line_, line.pos.line, line.end_line});
-      after_op_ = line.text == "}";
+      after_op_ = line.text == "}" && line.depth == 0;
       opened_ = line.text.ends_with("{");
     }
     for (const Comment* comment : at_end_) own_line(*comment, 0);
@@ -199,20 +246,48 @@ class FilePrinter {
 
   void list_lines() {
     for (const Op& op : file_.ops) {
-      std::string head = (op.kind == Op::Kind::op ? "op " : "grad ") + op.name + block_head(op.body);
+      const char* words[] = {"op ", "grad ", "prog "};
+      std::string head = words[static_cast<int>(op.kind)] + op.name + block_head(op.body);
       lines_.push_back({head, 0, op.pos, op.pos.line, 0});
-      statements(op.body);
+      statements(op.body.statements, 1);
       if (op.backward) {
-        lines_.push_back(
-            {"} backward " + block_head(*op.backward), 0, op.body.end, op.backward->pos.line, 1});
-        statements(*op.backward);
+        lines_.push_back({"} backward " + block_head(*op.backward), 0, op.body.end, op.backward->pos.line, 1});
+        statements(op.backward->statements, 1);
       }
       Pos end = op.backward ? op.backward->end : op.body.end;
       lines_.push_back({"}", 0, end, end.line, 1});
     }
   }
-  void statements(const Block& block) {
-    for (const Statement& s : block.statements) lines_.push_back({statement(s), 1, s.pos, s.end.line, 1});
+  void statements(const std::vector<Statement>& list, int depth) {
+    for (const Statement& s : list) {
+      const bool control = s.kind == Statement::Kind::loop || s.kind == Statement::Kind::repeat || s.kind == Statement::Kind::branch;
+      if (control) {
+        control_lines(s, depth, "");
+      } else {
+        lines_.push_back({statement(s), depth, s.pos, s.end.line, depth});
+      }
+    }
+  }
+  // `before`: the closing brace and `else` of the branch that this one continues.
+  void control_lines(const Statement& s, int depth, const std::string& before) {
+    auto text = [&](Ref r, bool tight) {
+      std::string out;
+      ExpressionPrinter(file_, out).run(r, tight);
+      return out;
+    };
+    std::string head = before;
+    if (s.kind == Statement::Kind::loop) head += "for " + s.targets[0].text + " in " + text(s.first, true) + ".." + text(s.last, true);
+    if (s.kind == Statement::Kind::repeat) head += "while " + text(s.body, false) + " max " + text(s.last, false);
+    if (s.kind == Statement::Kind::branch) head += "if " + text(s.body, false);
+    lines_.push_back({head + " {", depth, s.pos, s.pos.line, before.empty() ? depth : depth + 1});
+    statements(s.statements, depth + 1);
+    if (s.has_otherwise && s.otherwise.size() == 1 && s.otherwise[0].kind == Statement::Kind::branch)
+      return control_lines(s.otherwise[0], depth, "} else ");
+    if (s.has_otherwise) {
+      lines_.push_back({"} else {", depth, s.otherwise_pos, s.otherwise_pos.line, depth + 1});
+      statements(s.otherwise, depth + 1);
+    }
+    lines_.push_back({"}", depth, s.end, s.end.line, depth + 1});
   }
 
   // A comment on its own line goes before the line of ours that comes next, another one beside the line it
@@ -255,7 +330,7 @@ class FilePrinter {
 
   std::string parameter(const Parameter& p) {
     if (!p.typed) return p.name;
-    std::string text = p.name + ": " + std::string(name_of(p.type));
+    std::string text = p.name + (p.inout ? ": inout " : ": ") + std::string(name_of(p.type));
     for (size_t i = 0; i < p.extents.size(); ++i) {
       text += i > 0 ? "," : "[";
       ExpressionPrinter(file_, text).run(p.extents[i], true);
@@ -265,7 +340,13 @@ class FilePrinter {
   }
 
   std::string statement(const Statement& s) {
-    std::string text = s.kind == Statement::Kind::dim ? "dim " : "";
+    std::string text = s.kind == Statement::Kind::dim ? "dim " : s.kind == Statement::Kind::variable ? "var " : "";
+    if (s.kind == Statement::Kind::assign) {
+      ExpressionPrinter(file_, text).run(s.place, false);
+      text += " " + s.sign + " ";
+      ExpressionPrinter(file_, text).run(s.body, false);
+      return text;
+    }
     bool several = s.targets.size() > 1;
     if (several) text += "(";
     for (size_t i = 0; i < s.targets.size(); ++i) text += (i > 0 ? ", " : "") + s.targets[i].text;

@@ -70,6 +70,7 @@ class Cursor {
   Pos after_last() const { return after_last_; }
 
   int depth = 0;  // brackets open in the expression being parsed
+  bool views = false;  // in a program: slices, methods and brackets behind anything
 
  private:
   void refuse_bad() const {

@@ -25,7 +25,7 @@ std::map<std::string, OpAst> collect_ops(const ast::File& file) {
   std::map<std::string, OpAst> ops;
   std::vector<std::string> names;
   for (const ast::Op& op : file.ops) {
-    if (op.kind != ast::Op::Kind::op) continue;
+    if (op.kind == ast::Op::Kind::grad) continue;
     if (ast::is_function_name(op.name) || ast::is_reduction_name(op.name))
       throw Error(op.name + " is built in; give the op another name", op.pos);
     auto [it, fresh] = ops.emplace(op.name, OpAst{&op, nullptr});
@@ -58,8 +58,7 @@ struct Call {
 std::vector<Call> calls_of(const ast::File& file, const OpAst& op, const std::map<std::string, OpAst>& ops) {
   std::vector<Call> calls;
   std::vector<ast::Ref> below;
-  for (const ast::Block* block : blocks_of(op))
-    for (const ast::Statement& s : block->statements) collect_below(file, s.body, below);
+  for (const ast::Block* block : blocks_of(op)) collect_below(file, block->statements, below);
   for (ast::Ref r : below)
     if (file.nodes[r].kind == ast::Kind::call && ops.contains(file.nodes[r].text))
       calls.push_back({file.nodes[r].text, file.nodes[r].pos});
@@ -77,7 +76,7 @@ std::vector<std::string> call_order(const ast::File& file, const std::map<std::s
     size_t next = 0;
   };
   for (const ast::Op& start : file.ops) {
-    if (start.kind != ast::Op::Kind::op || marks[start.name] != Mark::white) continue;
+    if (start.kind == ast::Op::Kind::grad || marks[start.name] != Mark::white) continue;
     std::vector<Visit> stack = {{start.name, calls_of(file, ops.at(start.name), ops)}};
     marks[start.name] = Mark::grey;
     while (!stack.empty()) {
@@ -198,6 +197,14 @@ void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& 
   std::sort(found.begin() + static_cast<std::ptrdiff_t>(begin), found.end());
 }
 
+void collect_below(const ast::File& file, const std::vector<ast::Statement>& statements, std::vector<ast::Ref>& found) {
+  for (const ast::Statement& s : statements) {
+    for (ast::Ref r : {s.place, s.first, s.last, s.body}) collect_below(file, r, found);
+    collect_below(file, s.statements, found);
+    collect_below(file, s.otherwise, found);
+  }
+}
+
 bool reads_behind(const ast::File& file, ast::Ref root) {
   std::vector<ast::Ref> below;
   collect_below(file, root, below);
@@ -216,7 +223,9 @@ Module elaborate(const ast::File& file) {
   Ops done;
   Expansions expansions;
   for (const std::string& name : call_order(file, ops)) {
-    auto made = std::make_shared<const Program>(elaborate_op(file, arena, ops.at(name), done));
+    auto made = std::make_shared<const Program>(ops.at(name).op->kind == ast::Op::Kind::prog
+                                                     ? elaborate_prog(file, arena, *ops.at(name).op, done)
+                                                     : elaborate_op(file, arena, ops.at(name), done));
     const Expansion expansion = expansion_of(*made, expansions);
     check_expansion(*ops.at(name).op, expansion);
     expansions[made.get()] = expansion;
@@ -224,7 +233,7 @@ Module elaborate(const ast::File& file) {
   }
   Module module;
   for (const ast::Op& op : file.ops)
-    if (op.kind == ast::Op::Kind::op) module.ops.push_back(done.at(op.name));
+    if (op.kind != ast::Op::Kind::grad) module.ops.push_back(done.at(op.name));
   return module;
 }
 

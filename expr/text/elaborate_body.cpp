@@ -73,6 +73,11 @@ Ref Walk::step(Frame& f, const ast::Node& n) {
     case Kind::choose: return step_choose(f, n);
     case Kind::let: return step_let(f, n);
     case Kind::reduce: return step_reduce(f, n);
+    case Kind::slice:
+    case Kind::index:
+    case Kind::method:
+    case Kind::filled:
+    case Kind::range: throw Bug("a view of a program stands in an op");
   }
   throw Bug("unreachable surface node");
 }

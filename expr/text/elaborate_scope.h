@@ -89,6 +89,8 @@ void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& int
 
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found);  // ascending
 
+void collect_below(const ast::File& file, const std::vector<ast::Statement>& statements, std::vector<ast::Ref>& found);
+
 // Is there a read that may depend on what stands left of root in `a && root`? Then elaboration makes a select of it.
 bool reads_behind(const ast::File& file, ast::Ref root);
 
@@ -98,5 +100,8 @@ struct OpAst {
 };
 Program elaborate_op(const ast::File& file, const std::shared_ptr<Arena>& arena, const OpAst& op,
                      const std::map<std::string, std::shared_ptr<const Program>>& ops);
+// A `prog`; it stands in a later room, expr/imperative/functionalize.cpp.
+Program elaborate_prog(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog,
+                       const std::map<std::string, std::shared_ptr<const Program>>& ops);
 
 }  // namespace xhat

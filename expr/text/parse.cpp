@@ -1,10 +1,13 @@
 // Ops and statements by recursive descent, one function per rule; expressions are expr/text/parse_expression.
 //
-//   file      := (op | grad)*
+//   file      := (op | grad | prog)*
 //   op        := op NAME block [backward block]          grad := grad NAME block
 //   block     := ( parameters ) -> ( outputs ) { statements }
 //   parameter := NAME : dtype [ [extents] ] [const]      in a grad: NAME alone will do
 //   statement := dim NAME = e | NAME [ [axes] ] = e | ( names ) = CALL(arguments)
+//   prog      := prog NAME block                         a parameter may be `inout`
+//   statement := var NAME = e | place (= | += | -= | *= | /=) e | ( names ) = CALL(arguments) | dim NAME = e
+//              | for NAME in e..e { statements } | while e max e { statements } | if e { statements } [else ({ statements } | if ...)]
 #include "expr/core/syntax.h"
 #include "expr/text/cursor.h"
 #include "expr/text/parse_expression.h"
@@ -22,27 +25,27 @@ class Parser {
       file_.ops.push_back(op());
       cursor_.skip_line_ends();
     }
-    if (file_.ops.empty())
-      cursor_.fail("there is no op here; write op NAME(parameters) -> (outputs) { definitions }");
+    if (file_.ops.empty()) cursor_.fail("there is no op here; write op NAME(parameters) -> (outputs) { definitions }");
   }
 
  private:
   Op op() {
     Op result;
-    if (cursor_.is_name("prog")) cursor_.fail("not yet: imperative programs (prog) come later");
-    if (!cursor_.is_name("op") && !cursor_.is_name("grad")) cursor_.expected("op or grad");
-    bool grad = cursor_.take().text == "grad";
-    result.kind = grad ? Op::Kind::grad : Op::Kind::op;
-    Name name = cursor_.expect_name(grad ? "the name of the op after grad" : "a name after op");
+    if (!cursor_.is_name("op") && !cursor_.is_name("grad") && !cursor_.is_name("prog")) cursor_.expected("op, prog or grad");
+    const std::string word(cursor_.take().text);
+    bool grad = word == "grad";
+    result.kind = grad ? Op::Kind::grad : word == "prog" ? Op::Kind::prog : Op::Kind::op;
+    cursor_.views = result.kind == Op::Kind::prog;
+    Name name = cursor_.expect_name(grad ? "the name of the op after grad" : "a name after " + word);
     if (is_function_name(name.text) || is_reduction_name(name.text)) {
-      throw Error(name.text + " is built in; " +
-                      (grad ? "only ops of the file have a grad" : "give the op another name"),
+      throw Error(name.text + " is built in; " + (grad ? "only ops of the file have a grad" : "give the " + word + " another name"),
                   name.pos);
     }
     result.name = name.text;
     result.pos = name.pos;
     result.body = block(grad);
-    if (!grad) backward(result);
+    if (result.kind == Op::Kind::op) backward(result);
+    if (result.kind == Op::Kind::prog) end_of_statement("the program");
     return result;
   }
 
@@ -73,23 +76,23 @@ class Parser {
     cursor_.expect_sign("->", "an op's head is op NAME(parameters) -> (outputs)");
     open = cursor_.expect_sign("(", "outputs stand in parentheses, as in -> (y)");
     if (cursor_.is_sign(")")) cursor_.expected("the name of an output", "an op has at least one");
-    result.outputs =
-        names("the name of an output", "types and shapes of outputs follow from their definitions");
+    result.outputs = names("the name of an output", "types and shapes of outputs follow from their definitions");
     close(open, ")", ", or ");
     cursor_.skip_line_ends();
     open = cursor_.expect_sign("{");
-    statements(result, open);
+    result.end = statements(result.statements, open);
     return result;
   }
 
-  void statements(Block& result, const Token& open) {
+  // Up to and including the closing brace, whose place it returns.
+  Pos statements(std::vector<Statement>& result, const Token& open) {
     for (;;) {
       cursor_.skip_line_ends();
       if (cursor_.is_sign("}") || cursor_.peek().kind == TokenKind::end) break;
-      result.statements.push_back(statement(open));
+      result.push_back(statement(open));
     }
     if (!cursor_.is_sign("}")) cursor_.expected("} to close the { at " + place(open.pos));
-    result.end = cursor_.take().pos;
+    return cursor_.take().pos;
   }
 
   void close(const Token& open, const std::string& partner, const std::string& before = "") {
@@ -115,10 +118,12 @@ class Parser {
       result.typed = false;
       return result;
     }
-    cursor_.expect_sign(":",
-                        "a parameter is " + name.text + ": f32[N,C], a scalar one " + name.text + ": f32");
-    if (cursor_.is_name("inout"))
-      cursor_.fail("inout belongs to imperative programs (prog); an op never writes its parameters");
+    cursor_.expect_sign(":", "a parameter is " + name.text + ": f32[N,C], a scalar one " + name.text + ": f32");
+    if (cursor_.is_name("inout")) {
+      if (!cursor_.views) cursor_.fail("inout belongs to imperative programs (prog); an op never writes its parameters");
+      cursor_.take();
+      result.inout = true;
+    }
     std::optional<DType> type;
     if (cursor_.peek().kind == TokenKind::name) type = dtype_from_name(cursor_.peek().text);
     if (!type) cursor_.expected("a type", "types are f64 f32 f16 bf16 i64 i32 u32 u8 bool");
@@ -135,8 +140,7 @@ class Parser {
   std::vector<Ref> extents(const std::string& name) {
     std::vector<Ref> result;
     Token open = cursor_.take();
-    if (cursor_.is_sign("]"))
-      cursor_.fail("an extent is missing; a scalar is written without brackets, " + name + ": f32");
+    if (cursor_.is_sign("]")) cursor_.fail("an extent is missing; a scalar is written without brackets, " + name + ": f32");
     do {
       result.push_back(parse_expression(cursor_, file_));
     } while (cursor_.accept_sign(","));
@@ -150,15 +154,118 @@ class Parser {
     if (name_follows && (cursor_.is_name("op") || cursor_.is_name("grad") || cursor_.is_name("prog"))) {
       cursor_.expected("} to close the { at " + place(open.pos), "ops do not stand inside each other");
     }
+    if (cursor_.views && is_control()) return control();
     if (name_follows && cursor_.is_name("dim")) {
       result = dim();
     } else if (cursor_.is_sign("(")) {
       result = several_targets();
+    } else if (cursor_.views) {
+      result = name_follows && cursor_.is_name("var") ? variable() : assignment();
     } else {
       result = definition();
     }
     result.end = cursor_.after_last();
     end_of_statement("the statement");
+    return result;
+  }
+
+  // for, while or if: statements with blocks of their own.
+  bool is_control() const {
+    if (cursor_.is_word("if")) return true;
+    if (cursor_.is_name("for")) return cursor_.peek_after().kind == TokenKind::name;
+    return cursor_.is_name("while") && !cursor_.is_sign_after("=") && !cursor_.is_sign_after("[") && !cursor_.is_sign_after(".");
+  }
+
+  Statement control() {
+    if (cursor_.depth == kMaxNesting) cursor_.fail("blocks nest more than 256 levels deep");
+    ++cursor_.depth;
+    Statement result = cursor_.is_word("if") ? branch() : cursor_.is_name("for") ? loop() : repeat();
+    --cursor_.depth;
+    return result;
+  }
+
+  // { statements }, and what may follow the closing brace on its line.
+  void body(Statement& result, std::vector<Statement>& into, const std::string& after) {
+    if (!cursor_.is_sign("{")) cursor_.expected("{ after " + after);
+    const Token open = cursor_.take();
+    result.end = statements(into, open);
+  }
+
+  Statement loop() {
+    Statement result;
+    result.kind = Statement::Kind::loop;
+    result.pos = cursor_.take().pos;
+    result.targets = {cursor_.expect_name("the loop variable", "as in for i in 0..N { }")};
+    if (!cursor_.is_word("in")) cursor_.expected("in after for " + result.targets[0].text, "as in for i in 0..N { }");
+    cursor_.take();
+    result.first = parse_expression(cursor_, file_);
+    if (!cursor_.is_sign("..")) cursor_.expected(".. and the end of the range", "as in for i in 0..N { }");
+    cursor_.take();
+    result.last = parse_expression(cursor_, file_);
+    body(result, result.statements, "the range of the loop");
+    end_of_statement("the loop");
+    return result;
+  }
+
+  Statement repeat() {
+    Statement result;
+    result.kind = Statement::Kind::repeat;
+    result.pos = cursor_.take().pos;
+    result.body = parse_expression(cursor_, file_);
+    if (!cursor_.is_name("max")) cursor_.expected("max and the most iterations", "as in while x > 0 max 50 { }");
+    cursor_.take();
+    result.last = parse_expression(cursor_, file_);
+    body(result, result.statements, "the most iterations of the loop");
+    end_of_statement("the loop");
+    return result;
+  }
+
+  Statement branch() {
+    Statement result;
+    result.kind = Statement::Kind::branch;
+    result.pos = cursor_.take().pos;
+    result.body = parse_expression(cursor_, file_);
+    if (cursor_.is_word("then")) cursor_.fail("if c then a else b stands inside an expression; the statement is if c { } else { }");
+    body(result, result.statements, "the condition");
+    if (cursor_.is_word("else")) {
+      result.otherwise_pos = cursor_.take().pos;
+      result.has_otherwise = true;
+      if (cursor_.is_word("if")) {
+        result.otherwise.push_back(control());
+        result.end = result.otherwise[0].end;
+        return result;  // the inner one has seen the end of the statement
+      }
+      body(result, result.otherwise, "else");
+    }
+    end_of_statement("the branch");
+    return result;
+  }
+
+  Statement variable() {
+    Statement result;
+    result.kind = Statement::Kind::variable;
+    result.pos = cursor_.take().pos;
+    result.targets = {cursor_.expect_name("the name of a variable after var", "as in var x = zeros f32[N]")};
+    if (!cursor_.is_sign("="))
+      cursor_.expected("= after var " + result.targets[0].text, "a variable begins with a value, as in var x = zeros f32[N]");
+    cursor_.take();
+    result.body = parse_expression(cursor_, file_);
+    return result;
+  }
+
+  Statement assignment() {
+    Statement result;
+    result.kind = Statement::Kind::assign;
+    result.pos = cursor_.peek().pos;
+    result.place = parse_place(cursor_, file_);
+    for (const char* sign : {"+", "-", "*", "/"})
+      if (cursor_.is_sign(sign) && cursor_.is_sign_after("=")) result.sign = cursor_.take().text;
+    if (!cursor_.is_sign("=")) {
+      if (cursor_.is_sign("==")) cursor_.expected("=", "== compares, = assigns");
+      cursor_.expected("= or [ after " + print(file_, result.place), "statements are x = e, x[...] = e, x += e, var x = e, for, while, if");
+    }
+    result.sign += cursor_.take().text;
+    result.body = parse_expression(cursor_, file_);
     return result;
   }
 
@@ -184,8 +291,7 @@ class Parser {
     Pos body = cursor_.peek().pos;
     result.body = parse_expression(cursor_, file_);
     if (!is_op_call(result.body)) {
-      throw Error("names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none",
-                  body);
+      throw Error("names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none", body);
     }
     return result;
   }
@@ -214,9 +320,8 @@ class Parser {
     Token open = cursor_.take();
     do {
       if (cursor_.peek().kind != TokenKind::name && cursor_.peek().kind != TokenKind::word) {
-        cursor_.expected(
-            "the name of an axis",
-            "the left side has new, distinct axes only, as in y[i,j] = ...; an index stands on the right");
+        cursor_.expected("the name of an axis",
+                         "the left side has new, distinct axes only, as in y[i,j] = ...; an index stands on the right");
       }
       result.push_back(parse_axis(cursor_, file_, "the name of an axis"));
     } while (cursor_.accept_sign(","));
@@ -231,16 +336,14 @@ class Parser {
     if (cursor_.accept_sign("=")) return;
     if (cursor_.is_sign("==")) cursor_.expected("=", "== compares, = defines");
     if (infix_level(cursor_.peek().text) != level_open && cursor_.is_sign_after("=")) {
-      cursor_.fail(std::string(cursor_.peek().text) +
-                   "= belongs to imperative programs (prog); an op defines each name once");
+      cursor_.fail(std::string(cursor_.peek().text) + "= belongs to imperative programs (prog); an op defines each name once");
     }
     if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
     if (target.text == "var" || target.text == "for" || target.text == "while") refuse_program_word(target);
     cursor_.expected("= or [ after " + target.text, "a definition is NAME[axes] = expression");
   }
   [[noreturn]] void refuse_program_word() const {
-    cursor_.fail(
-        "if as a statement belongs to imperative programs (prog); here it stands inside an expression");
+    cursor_.fail("if as a statement belongs to imperative programs (prog); here it stands inside an expression");
   }
   [[noreturn]] static void refuse_program_word(const Name& word) {
     throw Error(word.text + " belongs to imperative programs (prog); an op holds definitions only", word.pos);

@@ -40,8 +40,7 @@ class Bracket {
   void close(std::string before = "", const std::string& hint = "") {
     std::string partner = open_.text == "(" ? ")" : "]";
     if (!cursor_.is_sign(partner)) {
-      cursor_.expected(
-          before + partner + " to close the " + std::string(open_.text) + " at " + place(open_.pos), hint);
+      cursor_.expected(before + partner + " to close the " + std::string(open_.text) + " at " + place(open_.pos), hint);
     }
     cursor_.take();
   }
@@ -92,9 +91,8 @@ class ExpressionParser {
       value = close_last(value);
     }
     if (level == level_compare && !open_.empty() && open_.back().level == level_compare) {
-      cursor_.fail("comparisons do not chain: this " + std::string(cursor_.peek().text) + " follows the " +
-                   open_.back().text + " at " + place(open_.back().pos) +
-                   "; write a < b && b < c, or parentheses");
+      cursor_.fail("comparisons do not chain: this " + std::string(cursor_.peek().text) + " follows the " + open_.back().text + " at " +
+                   place(open_.back().pos) + "; write a < b && b < c, or parentheses");
     }
     Token sign = cursor_.take();
     open_.push_back({State::binary, level, std::string(sign.text), sign.pos, value});
@@ -121,9 +119,7 @@ class ExpressionParser {
     return true;
   }
 
-  static bool waits(State state) {
-    return state == State::condition || state == State::then || state == State::let_value;
-  }
+  static bool waits(State state) { return state == State::condition || state == State::then || state == State::let_value; }
   static std::string_view word_awaited(State state) {
     if (state == State::condition) return "then";
     return state == State::then ? "else" : "in";
@@ -138,8 +134,7 @@ class ExpressionParser {
         if (cursor_.peek().kind == TokenKind::line_end) {
           hint += (hint.empty() ? "" : "; ") + std::string("a line goes on only inside ( ) or [ ]");
         }
-        cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos),
-                         hint);
+        cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos), hint);
       }
       value = close_last(value);
     }
@@ -178,44 +173,42 @@ class ExpressionParser {
     Node node{Kind::number, token.pos, std::string(token.text), {}, {}};
     if (token.kind == TokenKind::number || cursor_.is_word("inf") || cursor_.is_word("nan")) {
       cursor_.take();
-      return no_suffix(file_.add(std::move(node)), "a number");
+      return suffixed(file_.add(std::move(node)), "a number");
     }
     if (cursor_.is_word("true") || cursor_.is_word("false")) {
       cursor_.take();
       node.kind = Kind::boolean;
-      return no_suffix(file_.add(std::move(node)), "a truth value");
+      return suffixed(file_.add(std::move(node)), "a truth value");
     }
     if (cursor_.is_sign("(")) {
       Bracket bracket(cursor_);
       Ref inner = parse_expression(cursor_, file_);
       bracket.close();
-      return no_suffix(inner, "an expression in parentheses");
+      return suffixed(inner, "an expression in parentheses");
     }
     if (token.kind != TokenKind::name) no_operand();
     cursor_.take();
-    if (cursor_.is_sign("[")) return no_suffix(read(std::move(node)), "an element");
+    if (cursor_.views && is_filled(token.text)) return suffixed(filled(std::move(node)), "a tensor");
+    if (cursor_.is_sign("[")) return suffixed(read(std::move(node)), "an element");
     if (!cursor_.is_sign("(")) {
       node.kind = Kind::name;
-      return no_suffix(file_.add(std::move(node)), token.text);
+      return suffixed(file_.add(std::move(node)), token.text);
     }
     bool reduction = is_reduction_name(token.text);
-    if (reduction && cursor_.peek().has_colon)
-      return no_suffix(reduce(std::move(node)), "a reduction's result");
+    if (reduction && cursor_.peek().has_colon) return suffixed(reduce(std::move(node)), "a reduction's result");
     if (reduction && !is_function_name(token.text)) {
       std::string name(token.text);
-      throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])",
-                  token.pos);
+      throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])", token.pos);
     }
-    return no_suffix(call(std::move(node)), "a call's result");
+    return suffixed(call(std::move(node)), "a call's result");
   }
 
   [[noreturn]] void no_operand() {
     std::string hint;
     const Token& token = cursor_.peek();
-    if (token.kind == TokenKind::line_end && token.text != ";")
-      hint = "a line goes on only inside ( ) or [ ]";
-    if (!open_.empty() && open_.back().pos.line == token.pos.line &&
-        open_.back().pos.column + 1 == token.pos.column && open_.back().text == token.text) {
+    if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on only inside ( ) or [ ]";
+    if (!open_.empty() && open_.back().pos.line == token.pos.line && open_.back().pos.column + 1 == token.pos.column &&
+        open_.back().text == token.text) {
       if (token.text == "*") hint = "a power is written a^b";
       if (token.text == "/") hint = "a comment starts with #";
     }
@@ -223,29 +216,115 @@ class ExpressionParser {
     cursor_.expected("an expression", hint);
   }
 
-  // Only names can be indexed or called; views belong to programs.
-  Ref no_suffix(Ref value, std::string_view what) {
+  // In an op only names can be indexed; views belong to programs.
+  Ref suffixed(Ref value, std::string_view what) {
+    if (cursor_.views) return views(value, what);
     if (cursor_.is_sign("[")) {
-      cursor_.fail(std::string(what) +
-                   " cannot be indexed; give it a definition of its own and index its name");
+      cursor_.fail(std::string(what) + " cannot be indexed; give it a definition of its own and index its name");
     }
-    if (cursor_.is_sign("("))
-      cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
+    if (cursor_.is_sign("(")) cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
     if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
     return value;
   }
 
+  Ref views(Ref value, std::string_view what) {
+    for (;;) {
+      const Pos pos = cursor_.peek().pos;
+      if (cursor_.is_sign("[")) {
+        Node node{Kind::index, pos, {}, {value}, {}};
+        value = read(std::move(node));
+      } else if (cursor_.is_sign(".")) {
+        value = method(value);
+      } else if (cursor_.is_sign("(")) {
+        cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
+      } else {
+        return value;
+      }
+    }
+  }
+
+  // .transpose(0,1) or .reshape[N,4]
+  Ref method(Ref value) {
+    cursor_.take();
+    Node node{Kind::method, cursor_.peek().pos, {}, {value}, {}};
+    node.text = cursor_.expect_name("the name of a view after the point", kMethodsHint).text;
+    const bool extents = node.text == "reshape" || node.text == "expand";
+    if (!extents && node.text != "transpose" && node.text != "squeeze" && node.text != "unsqueeze" && node.text != "diagonal")
+      throw Error("there is no view ." + node.text + "; " + kMethodsHint, node.pos);
+    if (!cursor_.is_sign(extents ? "[" : "(")) cursor_.expected(std::string(extents ? "[" : "(") + " after ." + node.text, kMethodsHint);
+    Bracket bracket(cursor_);
+    if (!cursor_.is_sign(extents ? "]" : ")")) expressions(node);
+    bracket.close(", or ");
+    return file_.add(std::move(node));
+  }
+  static constexpr const char* kMethodsHint = "views are .transpose(i,j) .reshape[...] .squeeze(i) .unsqueeze(i) .expand[...] .diagonal()";
+
+  void expressions(Node& node) {
+    do {
+      node.args.push_back(parse_expression(cursor_, file_));
+    } while (cursor_.accept_sign(","));
+  }
+
+  // zeros f32[N,C] or full(...) f32[N,C]: the type, which stands nowhere else behind a name, tells it from a name or a call.
+  bool is_filled(std::string_view name) const {
+    if (name == "zeros") return cursor_.peek().kind == TokenKind::name && dtype_from_name(cursor_.peek().text);
+    return name == "full" && cursor_.is_sign("(");
+  }
+  Ref filled(Node node) {
+    node.kind = Kind::filled;
+    node.args = {kAbsent};
+    if (node.text == "full") {
+      Bracket bracket(cursor_);
+      node.args[0] = parse_expression(cursor_, file_);
+      bracket.close();
+    }
+    std::optional<DType> type;
+    if (cursor_.peek().kind == TokenKind::name) type = dtype_from_name(cursor_.peek().text);
+    if (!type) cursor_.expected("a type", "as in full(1) f32[N,C]; types are f64 f32 f16 bf16 i64 i32 u32 u8 bool");
+    node.text = cursor_.take().text;
+    if (cursor_.is_sign("[")) {
+      Bracket bracket(cursor_);
+      expressions(node);
+      bracket.close(", or ");
+    }
+    return file_.add(std::move(node));
+  }
+
+ public:
+  Ref left_side() {
+    Node node{Kind::name, cursor_.peek().pos, {}, {}, {}};
+    node.text = cursor_.expect_name("a statement", "as in x = e, x[0] = e, var x = e, for, while, if").text;
+    left_ = true;
+    if (!cursor_.is_sign("[")) return views(file_.add(std::move(node)), "a name");
+    return views(read(std::move(node)), "an element");
+  }
+
+ private:
+  // An index, a slice or, on the left, a new axis with its range.
+  Ref bracket_entry() {
+    const Pos pos = cursor_.peek().pos;
+    if (left_ && cursor_.peek().kind == TokenKind::name && cursor_.peek_after().kind == TokenKind::word &&
+        cursor_.peek_after().text == "in") {
+      Axis axis = parse_axis(cursor_, file_, "the name of an axis");
+      return file_.add({Kind::range, axis.pos, axis.name, {axis.begin, axis.end}, {}});
+    }
+    Node node{Kind::slice, pos, {}, {kAbsent, kAbsent, kAbsent}, {}};
+    if (!cursor_.is_sign(":")) node.args[0] = parse_expression(cursor_, file_);
+    if (!cursor_.is_sign(":")) return node.args[0];
+    if (!cursor_.views) slice();
+    for (size_t part = 1; part < 3 && cursor_.accept_sign(":"); ++part)
+      if (!cursor_.is_sign(":") && !cursor_.is_sign(",") && !cursor_.is_sign("]")) node.args[part] = parse_expression(cursor_, file_);
+    return file_.add(std::move(node));
+  }
+
   Ref read(Node node) {
-    node.kind = Kind::read;
+    if (node.kind != Kind::index) node.kind = Kind::read;
     Bracket bracket(cursor_);
     if (cursor_.is_sign("]")) {
-      cursor_.fail("an index is missing: write one index for each dimension, or " + node.text +
-                   " for a scalar");
+      cursor_.fail("an index is missing: write one index for each dimension, or " + node.text + " for a scalar");
     }
     do {
-      if (cursor_.is_sign(":")) slice();
-      node.args.push_back(parse_expression(cursor_, file_));
-      if (cursor_.is_sign(":")) slice();
+      node.args.push_back(bracket_entry());
     } while (cursor_.accept_sign(","));
     if (cursor_.is_word("else")) {
       cursor_.take();
@@ -256,9 +335,7 @@ class ExpressionParser {
     }
     return file_.add(std::move(node));
   }
-  [[noreturn]] void slice() {
-    cursor_.fail("slices such as x[:,c] belong to imperative programs (prog); name an axis");
-  }
+  [[noreturn]] void slice() { cursor_.fail("slices such as x[:,c] belong to imperative programs (prog); name an axis"); }
 
   Ref call(Node node) {
     node.kind = Kind::call;
@@ -293,11 +370,14 @@ class ExpressionParser {
   Cursor& cursor_;
   File& file_;
   std::vector<Open> open_;
+  bool left_ = false;  // in the brackets of a place
 };
 
 }  // namespace
 
 Ref parse_expression(Cursor& cursor, File& file) { return ExpressionParser(cursor, file).run(); }
+
+Ref parse_place(Cursor& cursor, File& file) { return ExpressionParser(cursor, file).left_side(); }
 
 Axis parse_axis(Cursor& cursor, File& file, const std::string& what) {
   Name name = cursor.expect_name(what);
@@ -305,8 +385,7 @@ Axis parse_axis(Cursor& cursor, File& file, const std::string& what) {
   if (cursor.is_word("in")) {
     cursor.take();
     axis.begin = parse_expression(cursor, file);
-    if (!cursor.is_sign(".."))
-      cursor.expected(".. and the end of the range of " + axis.name, "as in " + axis.name + " in 0..N");
+    if (!cursor.is_sign("..")) cursor.expected(".. and the end of the range of " + axis.name, "as in " + axis.name + " in 0..N");
     cursor.take();
     axis.end = parse_expression(cursor, file);
   }

@@ -29,6 +29,11 @@ std::string grouped(const File& file, Ref ref) {
       if (n.condition != kAbsent) axes += "if " + grouped(file, n.condition);
       return n.text + "{" + axes + "}" + g(0);
     }
+    case Kind::slice:
+    case Kind::index:
+    case Kind::method:
+    case Kind::filled:
+    case Kind::range: return print(file, ref);
     case Kind::read:
     case Kind::call: {
       std::string text = n.text + (n.kind == Kind::read ? "[" : "(");
