@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "expr/core/steps.h"
-#include "runtime/call/steps_blocks.h"
+#include "expr/index/steps_blocks.h"
 
 namespace xhat::tool {
 namespace {
@@ -79,7 +79,7 @@ int64_t longest_reduction(const Program& p, const DimValues& dims) {
   int64_t longest = 1;
   if (p.steps) {  // and every run adds its own
     int64_t runs = 0;
-    for (const runtime::BlockAt& at : runtime::blocks_at(p, dims)) {
+    for (const BlockAt& at : blocks_at(p, dims)) {
       longest = std::max(longest, longest_reduction(at.block->with_gradient ? *at.block->with_gradient : *at.block->op, at.dims));
       runs += at.runs;
     }

@@ -276,9 +276,9 @@ class Interpreter {
 
   int64_t integer(Ref r) { return integer_of(eval(r, true)); }
   static Op infix(const std::string& sign) {
-    const Op* op = function_named(sign);
-    if (!op) throw Bug("no operator " + sign);
-    return *op;
+    for (int i = 0; i < kOpCount; ++i)
+      if (const auto op = static_cast<Op>(i); info(op).syntax == Syntax::infix && info(op).text == sign) return op;
+    throw Bug("there is no operator " + sign);
   }
 
   // integers: literals and dims are integers, and / floors: in indices, ranges and bounds.

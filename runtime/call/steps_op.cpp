@@ -12,7 +12,7 @@
 #include "ad/reverse/gradient.h"
 #include "expr/eval/run_steps.h"
 #include "runtime/call/check_view.h"
-#include "runtime/call/steps_blocks.h"
+#include "expr/index/steps_blocks.h"
 #include "expr/core/array.h"
 #include "runtime/device/device.h"
 #include "runtime/host/finish.h"

@@ -7,7 +7,7 @@
 #include "ad/common/differentiation.h"
 #include "ad/reverse/gradient.h"
 #include "expr/text/print_steps.h"
-#include "runtime/call/steps_blocks.h"
+#include "expr/index/steps_blocks.h"
 
 namespace xhat {
 namespace {
@@ -56,7 +56,7 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
   for (const Dim& d : p.dims)
     if (const std::string& name = p.arena->name(d.dim); d.definition == kNone && !given.contains(name)) e.nominal[name] = e.sizes.at(name);
   e.optimal = true;
-  for (const runtime::BlockAt& at : runtime::blocks_at(p, e.sizes)) {
+  for (const BlockAt& at : blocks_at(p, e.sizes)) {
     CompileOptions own = options;
     own.dims.clear();
     own.differentiate = at.block->with_gradient != nullptr;

@@ -1,8 +1,8 @@
-#include "runtime/call/steps_blocks.h"
+#include "expr/index/steps_blocks.h"
 
 #include <algorithm>
 
-namespace xhat::runtime {
+namespace xhat {
 namespace {
 
 class Blocks {
@@ -62,4 +62,4 @@ class Blocks {
 
 std::vector<BlockAt> blocks_at(const Program& p, const DimValues& dims) { return Blocks(p, dims).run(); }
 
-}  // namespace xhat::runtime
+}  // namespace xhat

@@ -3,7 +3,7 @@
 #include "expr/core/steps.h"
 #include "expr/index/dims.h"
 
-namespace xhat::runtime {
+namespace xhat {
 
 struct BlockAt {
   const Block* block;
@@ -14,4 +14,4 @@ struct BlockAt {
 // In the order of the steps. A loop whose bounds only a run knows counts once.
 std::vector<BlockAt> blocks_at(const Program& p, const DimValues& dims);
 
-}  // namespace xhat::runtime
+}  // namespace xhat
