@@ -75,6 +75,84 @@ class Finder {
   StepUses uses_;
 };
 
+// What the steps of a loop look at, other than by writing a part of it or handing it on, and what is handed on as what.
+class Looks {
+ public:
+  explicit Looks(const Program& p) : p_(p) {}
+
+  void list(const Steps& steps) {
+    for (const Step& s : steps) std::visit([&](const auto& x) { note(x); }, s.is);
+  }
+  bool only_written(TensorId t) const {
+    std::vector<TensorId> open = {t};
+    std::unordered_set<TensorId> met = {t};
+    while (!open.empty()) {
+      const TensorId at = open.back();
+      open.pop_back();
+      if (looked_at_.contains(at)) return false;
+      for (auto [from, to] : handed_)
+        if (from == at && met.insert(to).second) open.push_back(to);
+    }
+    return true;
+  }
+  void hand(TensorId from, TensorId to) { handed_.emplace_back(from, to); }
+
+ private:
+  void look(TensorId t) { looked_at_.insert(t); }
+  void look_in(const std::vector<Id>& ids) {
+    for (Id id : ids)
+      if (id != kNone)
+        for (TensorId t : tensors_read(*p_.arena, id)) look(t);
+  }
+  void note(const Block& b) {
+    for (const Operand& o : b.operands) {
+      look_in({o.scalar});
+      look_in(o.row);
+      if (o.scalar == kNone) look(o.value);
+    }
+  }
+  void note(const Update& u) {
+    look_in(u.row);
+    look(u.value);
+    hand(u.base, u.result);
+  }
+  void note(const Loop& l) {
+    look_in({l.begin, l.end});
+    if (l.condition) look(*l.condition);
+    for (const Carried& c : l.carried) {
+      hand(c.initial, c.entering);
+      hand(c.leaving, c.entering);
+      hand(c.leaving, c.result);
+      hand(c.initial, c.result);
+    }
+    list(l.test);
+    list(l.body);
+  }
+  void note(const Branch& b) {
+    look(b.condition);
+    list(b.then);
+    list(b.otherwise);
+    for (const Branch::Merge& m : b.merges) {
+      hand(m.then, m.result);
+      hand(m.otherwise, m.result);
+    }
+  }
+
+  const Program& p_;
+  std::unordered_set<TensorId> looked_at_;
+  std::vector<std::pair<TensorId, TensorId>> handed_;
+};
+
+std::vector<bool> writes_alone(const Program& p, const Loop& loop) {
+  Looks looks(p);
+  looks.list(loop.test);
+  looks.list(loop.body);
+  for (const Carried& c : loop.carried) looks.hand(c.leaving, c.entering);
+  std::vector<bool> alone;
+  for (const Carried& c : loop.carried) alone.push_back(looks.only_written(c.entering));
+  return alone;
+}
+
 }  // namespace
 
 void for_each_list(const Steps& steps, const std::function<void(const Steps&)>& f) {
@@ -169,6 +247,7 @@ void Lifetimes::note(const Program& p, const Steps& list, std::vector<TensorId> 
       for (const Steps* inner : {&loop->test, &loop->body})
         for (const Step& s : *inner)
           for (TensorId t : finder.of(s).read) within.insert(t);
+      only_written_[loop] = writes_alone(p, *loop);
       std::vector<TensorId> kept = entering;
       if (loop->condition) kept.push_back(*loop->condition);
       for (const Step& s : loop->test) std::ranges::copy(finder.of(s).made, std::back_inserter(kept));

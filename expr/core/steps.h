@@ -98,6 +98,9 @@ class Lifetimes {
   bool ends_at(const Steps& list, size_t step, TensorId t) const;
   // Does the loop, or what stands in it, read t from outside?
   bool is_read_within(const Loop& loop, TensorId t) const { return within_.at(&loop).contains(t); }
+  const std::unordered_set<TensorId>& read_within(const Loop& loop) const { return within_.at(&loop); }
+  // Carried values of the loop, in order, that its steps write but never look at: an iteration does without.
+  const std::vector<bool>& only_written(const Loop& loop) const { return only_written_.at(&loop); }
   // Is part of t, or of a value that t shares memory with, overwritten by an Update?
   bool is_updated(TensorId t) const { return updated_[t]; }
 
@@ -105,6 +108,7 @@ class Lifetimes {
   void note(const Program& p, const Steps& list, std::vector<TensorId> made, const std::vector<TensorId>& left);
   std::unordered_map<const Steps*, std::vector<std::vector<TensorId>>> lists_;
   std::unordered_map<const Loop*, std::unordered_set<TensorId>> within_;
+  std::unordered_map<const Loop*, std::vector<bool>> only_written_;
   std::vector<bool> updated_;
 };
 

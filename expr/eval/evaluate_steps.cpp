@@ -46,6 +46,12 @@ class ArrayMachine {
     return base;
   }
 
+  static int64_t bytes(const Value& v) { return v ? static_cast<int64_t>(v->size() * byte_size(v->type)) : 0; }
+  static int64_t bytes(const Saved& saved) {
+    int64_t sum = 0;
+    for (const auto& [name, array] : saved) sum += static_cast<int64_t>(array.size() * byte_size(array.type));
+    return sum;
+  }
   static int64_t integer(const Value& v) { return v->integers[0]; }
   Value zeros(TensorId t) const { return std::make_shared<Array>(xhat::zeros(p_.tensors[t].type, shape_of(p_, t, dims_))); }
 

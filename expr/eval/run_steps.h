@@ -10,9 +10,14 @@
 //   Value zeros(tensor)                              a new one, of that tensor's type and shape
 //   void add(Value& into, value)                     into becomes value where it is empty
 //   Value take_row(Value& from, row)                 a copy of that row, which becomes zero
+//   int64_t bytes(value), bytes(saved)               of memory that is kept for the backward
 #pragma once
 #include <algorithm>
+#include <optional>
+#include <unordered_set>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "expr/core/scalar.h"
 #include "expr/core/steps.h"
@@ -33,9 +38,10 @@ class StepRun {
  public:
   using Value = typename Machine::Value;
 
-  // keep: note what a backward needs.
-  StepRun(const Program& p, const Lifetimes& lifetimes, const DimValues& dims, Machine& machine, bool keep)
-      : p_(p), lifetimes_(lifetimes), dims_(dims), machine_(machine), keep_(keep), values_(p.tensors.size()) {}
+  // keep: note what a backward needs; of loops for which that is more than `budget` bytes, only what some of their iterations began with,
+  // and run the others again (Griewank, Walther: Algorithm 799, revolve).
+  StepRun(const Program& p, const Lifetimes& lifetimes, const DimValues& dims, Machine& machine, bool keep, std::optional<int64_t> budget = {})
+      : p_(p), lifetimes_(lifetimes), dims_(dims), machine_(machine), keep_(keep), budget_(budget), values_(p.tensors.size()) {}
 
   void set(TensorId t, Value v) { values_[t] = std::move(v); }
   const Value& value(TensorId t) const { return values_[t]; }
@@ -49,8 +55,21 @@ class StepRun {
   Value adjoint(TensorId t) const { return t < adjoints_.size() ? adjoints_[t] : Value(); }
   void run_back() {
     adjoints_.resize(p_.tensors.size());
-    for (auto entry = tape_.rbegin(); entry != tape_.rend(); ++entry) std::visit([&](const auto& e) { back(e); }, *entry);
+    std::vector<Entry> tape = std::exchange(tape_, {});
+    undo(tape);
+    tape_ = std::move(tape);
   }
+  // Of the states that segments begin with.
+  int64_t segment_bytes() const {
+    int64_t sum = 0;
+    for (const Entry& e : tape_)
+      if (auto* s = std::get_if<Segment>(&e))
+        for (const auto& [t, v] : s->values)
+          if (made_within(*s->loop, t)) sum += Machine::bytes(v);
+    return sum;
+  }
+  // Iterations that the backward ran again.
+  int64_t replayed() const { return replayed_; }
   // For another backward of the same run.
   void forget_adjoints() { adjoints_.clear(); }
   // What the blocks saved, for who asks what of the caller's is needed.
@@ -73,13 +92,25 @@ class StepRun {
   struct Moves {  // each `to` became `from`, all at once
     std::vector<std::pair<TensorId, TensorId>> to_from;
   };
-  using Entry = std::variant<BlockRun, UpdateRun, Moves>;
+  struct Segment {  // iterations of a loop of which only the beginning is kept
+    const Loop* loop;
+    std::vector<int64_t> variables;                     // the loop's, one per iteration
+    std::vector<std::pair<TensorId, Value>> values;     // those from outside, and what the first iteration begins with
+    AxisValues around;                                  // variables of the loops around it
+    int64_t slots;                                      // how many states may be kept while it is undone
+  };
+  using Entry = std::variant<BlockRun, UpdateRun, Moves, Segment>;
 
   const Program& p_;
   const Lifetimes& lifetimes_;
   const DimValues& dims_;
   Machine& machine_;
   const bool keep_;
+  const std::optional<int64_t> budget_;
+  bool within_segments_ = false;
+  bool rehearsing_ = false;  // runs as if for a backward, but notes nothing
+  int64_t used_ = 0;         // bytes noted
+  int64_t replayed_ = 0;
   std::vector<Value> values_;  // by TensorId
   AxisValues variables_;
   std::vector<Value> adjoints_;
@@ -130,7 +161,9 @@ class StepRun {
     typename Machine::Saved saved;
     machine_.block(b, operands, results, kept ? &saved : nullptr);
     for (size_t k = 0; k < results.size(); ++k) values_[b.results[k]] = std::move(results[k]);
-    if (kept) tape_.push_back(BlockRun{&b, std::move(saved), std::move(rows)});
+    if (!kept || rehearsing_) return;
+    used_ += machine_.bytes(saved);
+    tape_.push_back(BlockRun{&b, std::move(saved), std::move(rows)});
   }
 
   // Indices into t, in range.
@@ -149,8 +182,8 @@ class StepRun {
     std::vector<int64_t> row = row_of(u.base, u.row, u.pos);
     Value base = values_[u.base];
     if (lifetimes_.ends_at(steps, i, u.base) && u.base != u.value) values_[u.base] = Value();
-    values_[u.result] = machine_.update(std::move(base), row, values_[u.value]);
-    if (keep_) tape_.push_back(UpdateRun{&u, std::move(row)});
+    if (base) values_[u.result] = machine_.update(std::move(base), row, values_[u.value]);
+    note(UpdateRun{&u, std::move(row)});
   }
 
   // Each `to` becomes `from`, all at once; a value that nobody reads any more (is_over) is handed over, so that nobody else has it.
@@ -161,7 +194,10 @@ class StepRun {
     for (auto [to, from] : moves.to_from)
       if (is_over(from)) values_[from] = Value();
     for (size_t k = 0; k < taken.size(); ++k) values_[moves.to_from[k].first] = std::move(taken[k]);
-    if (keep_ && !moves.to_from.empty()) tape_.push_back(moves);
+    if (!moves.to_from.empty()) note(moves);
+  }
+  void note(Entry e) {
+    if (keep_ && !rehearsing_) tape_.push_back(std::move(e));
   }
 
   void run(const Loop& l, const Steps& steps, size_t i) {
@@ -172,17 +208,101 @@ class StepRun {
       last.to_from.emplace_back(c.result, c.entering);
     }
     const int64_t begin = integer(l.begin), end = integer(l.end);
+    const auto iterations = (end - begin + l.stride - 1) / l.stride;
+    const bool may_segment = keep_ && budget_ && !within_segments_ && iterations > 1;
     move(first, [&](TensorId t) { return lifetimes_.ends_at(steps, i, t) && !lifetimes_.is_read_within(l, t); });
-    for (int64_t v = begin; v < end; v += l.stride) {
-      variables_[l.variable] = v;
-      if (l.condition) {
-        list(l.test);
-        if (machine_.integer(values_[*l.condition]) == 0) break;
-      }
-      list(l.body);
-      move(next, [&](TensorId t) { return made_within(l, t); });
-    }
+    if (!may_segment || !in_segments(l, next, begin, iterations))
+      for (int64_t v = begin; v < end; v += l.stride)
+        if (!iterate(l, next, v)) break;
     move(last, [](TensorId) { return true; });
+  }
+
+  // One iteration; false where the condition ends the loop.
+  bool iterate(const Loop& l, const Moves& next, int64_t variable) {
+    variables_[l.variable] = variable;
+    if (l.condition) {
+      list(l.test);
+      if (machine_.integer(values_[*l.condition]) == 0) return false;
+    }
+    list(l.body);
+    move(next, [&](TensorId t) { return made_within(l, t); });
+    return true;
+  }
+
+  // What an iteration begins with, and what it reads from outside.
+  std::vector<std::pair<TensorId, Value>> state(const Loop& l) const {
+    std::vector<std::pair<TensorId, Value>> kept;
+    std::unordered_set<TensorId> own;
+    for (size_t k = 0; k < l.carried.size(); ++k) {
+      own.insert(l.carried[k].entering);
+      if (!lifetimes_.only_written(l)[k]) kept.emplace_back(l.carried[k].entering, values_[l.carried[k].entering]);
+    }
+    for (TensorId t : lifetimes_.read_within(l))
+      if (values_[t] && !own.contains(t)) kept.emplace_back(t, values_[t]);
+    return kept;
+  }
+
+  // Runs the loop and notes segments of it, if all of it would be more than the budget; else false, and nothing has happened.
+  bool in_segments(const Loop& l, const Moves& next, int64_t begin, int64_t iterations) {
+    const auto noted = tape_.size();
+    const int64_t before = used_;
+    // The second iteration says what one costs: the first may begin with what is the caller's. Both are taken back.
+    std::vector<std::pair<TensorId, Value>> kept;
+    for (const Carried& c : l.carried) kept.emplace_back(c.entering, values_[c.entering]);
+    within_segments_ = true;
+    int64_t each = 0;
+    if (iterate(l, next, begin)) {
+      const int64_t one = used_;
+      iterate(l, next, begin + l.stride);
+      each = std::max(one - before, used_ - one);
+    }
+    within_segments_ = false;
+    int64_t carried = 1;  // of what an iteration begins with
+    for (const auto& [t, v] : state(l))
+      if (made_within(l, t)) carried += machine_.bytes(v);
+    tape_.erase(tape_.begin() + static_cast<std::ptrdiff_t>(noted), tape_.end());
+    used_ = before;
+    for (auto& [t, v] : kept) values_[t] = v;
+    kept.clear();
+    if (used_ + each * iterations <= *budget_) return false;
+    if (used_ + each + carried > *budget_)
+      throw op_error(p_, fmt::format("what the backward needs does not fit in the budget of {} bytes: one iteration keeps {}, and what it "
+                                     "begins with has {}; the least possible is {}", *budget_, each, carried, used_ + each + carried), l.pos);
+    int64_t slots = std::max<int64_t>(1, (*budget_ - used_ - each) / carried);
+    used_ += slots * carried + (l.condition ? each : 0);
+    rehearsing_ = within_segments_ = true;
+    // The last iteration is undone first: it is noted as it runs, where it is known to be the last.
+    const int64_t segmented = l.condition ? iterations : iterations - 1;
+    for (int64_t done = 0; done < segmented;) {
+      Segment s{&l, {}, state(l), variables_, slots};
+      const int64_t length = slots > 1 ? first_part(iterations - done, slots--) : segmented - done;
+      bool goes_on = true;
+      for (int64_t k = 0; k < length && goes_on; ++k) {
+        const int64_t v = begin + (done + k) * l.stride;
+        goes_on = iterate(l, next, v);
+        if (goes_on) s.variables.push_back(v);
+      }
+      done = goes_on ? done + length : segmented;
+      if (!s.variables.empty()) tape_.push_back(std::move(s));
+    }
+    rehearsing_ = false;
+    if (!l.condition) iterate(l, next, begin + segmented * l.stride);
+    within_segments_ = false;
+    return true;
+  }
+
+  // Of n iterations that are undone with this many states, that of the first among them: how many come before the next of these states,
+  // so that the fewest iterations in all run again. With s states, and every iteration run at most r times, C(s + r, s) can be undone.
+  static int64_t first_part(int64_t n, int64_t states) {
+    if (n <= 1) return n;
+    auto reach = [&](int64_t s, int64_t r) {
+      int64_t c = 1;
+      for (int64_t k = 1; k <= s && c < n * 4; ++k) c = c * (r + k) / k;
+      return c;
+    };
+    int64_t r = 1;
+    while (reach(states, r) < n) ++r;
+    return std::clamp<int64_t>(std::max(n - reach(states - 1, r), r > 1 ? reach(states, r - 2) : 1), 1, n - 1);
   }
   static bool made_within(const Loop& l, TensorId t) {
     for (const Carried& c : l.carried)
@@ -210,6 +330,47 @@ class StepRun {
     Moves merged;
     for (const Branch::Merge& m : b.merges) merged.to_from.emplace_back(m.result, then ? m.then : m.otherwise);
     move(merged, [&](TensorId t) { return std::ranges::any_of(then ? b.then : b.otherwise, [&](const Step& s) { return makes(s, t); }); });
+  }
+
+  void undo(const std::vector<Entry>& entries) {
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) std::visit([&](const auto& e) { back(e); }, *entry);
+  }
+
+  void back(const Segment& s) {
+    variables_ = s.around;
+    within_segments_ = true;
+    for (const Carried& c : s.loop->carried) values_[c.entering] = Value();
+    undo_iterations(*s.loop, s.variables, s.values, s.slots);
+    within_segments_ = false;
+  }
+
+  void undo_iterations(const Loop& l, std::span<const int64_t> variables, const std::vector<std::pair<TensorId, Value>>& start, int64_t slots) {
+    Moves next;
+    for (const Carried& c : l.carried) next.to_from.emplace_back(c.entering, c.leaving);
+    const auto n = static_cast<int64_t>(variables.size());
+    auto begin_at = [&](const std::vector<std::pair<TensorId, Value>>& values) {
+      for (const auto& [t, v] : values) values_[t] = v;
+    };
+    begin_at(start);
+    if (n == 1) {
+      ++replayed_;
+      const int64_t used = used_;
+      iterate(l, next, variables[0]);
+      const std::vector<Entry> own = std::exchange(tape_, {});
+      undo(own);
+      used_ = used;
+      return;
+    }
+    const int64_t length = slots > 1 ? first_part(n, slots) : n - 1;
+    rehearsing_ = true;
+    for (int64_t k = 0; k < length; ++k) {
+      ++replayed_;
+      iterate(l, next, variables[static_cast<size_t>(k)]);
+    }
+    rehearsing_ = false;
+    const auto at = static_cast<size_t>(length);
+    undo_iterations(l, variables.subspan(at), state(l), slots - 1);
+    undo_iterations(l, variables.first(at), start, slots);
   }
 
   void back(const BlockRun& run) {

@@ -233,7 +233,7 @@ struct CompiledOp::Impl {
         if (options.on_kernel) options.on_kernel(k, ns);
       };
     auto c = ready.direction->run(*pool, views, shown ? shown : options.on_kernel, queue, sums);
-    return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, c.library_calls};
+    return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, 0, c.library_calls};
   }
 
   void need(const std::vector<TensorId>& tensors, const std::vector<bool>& given) const {

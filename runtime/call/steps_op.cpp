@@ -168,6 +168,12 @@ class KernelMachine {
     return base;
   }
 
+  static int64_t bytes(const Value& v) { return v ? v->bytes : 0; }
+  static int64_t bytes(const Saved& saved) {
+    int64_t sum = saved.stash->bytes();
+    for (const auto& [name, operand] : saved.kept) sum += operand.value->bytes;
+    return sum;
+  }
   int64_t integer(const Value& v) const {
     const TensorView x = view(v);
     switch (x.type) {
@@ -296,14 +302,16 @@ std::optional<CompiledOp::Phase> phase_of(const Block& b, CompiledOp::Phase phas
 
 class StepsTape {
  public:
-  StepsTape(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<KernelMachine::Ops> ops, std::shared_ptr<Pool> pool)
-      : machine(p, lifetimes, ops, std::move(pool)), run(p, lifetimes, ops->dims, machine, true) {}
+  StepsTape(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<KernelMachine::Ops> ops, std::shared_ptr<Pool> pool,
+            std::optional<int64_t> budget)
+      : machine(p, lifetimes, ops, std::move(pool)), run(p, lifetimes, ops->dims, machine, true, budget) {}
   KernelMachine machine;
   StepRun<KernelMachine> run;
 };
 
 struct StepsOp::Impl {
-  CompileOptions options;
+  CompileOptions options;        // of blocks
+  std::optional<int64_t> budget;  // of all that a forward keeps
   Derivation derivation;
   std::unique_ptr<Lifetimes> lifetimes;
   std::unordered_map<std::string_view, TensorId> names;
@@ -406,6 +414,12 @@ struct StepsOp::Impl {
 StepsOp::StepsOp(const Program& p, const CompileOptions& options) : impl_(std::make_unique<Impl>()) {
   Impl& i = *impl_;
   i.options = options;
+  if (options.stash.policy == StashOptions::Policy::budget) {
+    i.budget = options.stash.budget;
+    i.options.stash.policy = StashOptions::Policy::cost;
+  }
+  if (options.stash.kept_by_caller || !options.stash.dropped.empty())
+    throw Error(p.name + ": which inputs and outputs stay with the caller cannot be chosen for programs with loops or branches yet");
   i.derivation.program = options.differentiate ? gradient(p, {options.wrt}) : p;
   i.derivation.steps.push_back({"parse", p, 0});
   i.lifetimes = std::make_unique<Lifetimes>(i.program());
@@ -434,7 +448,7 @@ CallCounts StepsOp::forward(CompiledOp::Arguments arguments, std::shared_ptr<Ste
   impl_->need(given, impl_->program().inputs, false);
   impl_->need(given, impl_->program().outputs, true);
   tape.reset();  // what it holds is used again
-  tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, impl_->ops_for(given), std::make_shared<Pool>());
+  tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, impl_->ops_for(given), std::make_shared<Pool>(), impl_->budget);
   impl_->run(tape->machine, tape->run, given, call);
   return tape->machine.counts;
 }
@@ -461,7 +475,9 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
     impl_->check_shape(ops, cotangent, given[cotangent]->view);
     tape.run.set_adjoint(t, machine.copy(given[cotangent]->view));
   }
+  const int64_t replayed = tape.run.replayed();
   tape.run.run_back();
+  machine.counts.replayed = tape.run.replayed() - replayed;
   for (size_t i = 0; i < p.gradients.size(); ++i) {
     const auto& wanted = given[p.gradients[i]];
     if (!wanted) continue;
@@ -521,7 +537,7 @@ std::vector<std::string> StepsOp::kept(const StepsTape* tape) const {
 }
 
 int64_t bytes_of(const StepsTape& tape) {
-  int64_t bytes = 0;
+  int64_t bytes = tape.run.segment_bytes();
   std::set<const Held*> seen;
   tape.run.for_each_saved([&](const KernelMachine::Saved& saved) {
     bytes += saved.stash->bytes();

@@ -151,6 +151,56 @@ TEST(Steps, AnIterationAllocatesNothing) {
   EXPECT_EQ(allocations(5), allocations(50));
 }
 
+// With less memory than all iterations need: the same gradients, bit for bit, and no more kept than the budget.
+TEST(Steps, GradientsWithinABudget) {
+  const Program p = recurrence();
+  const int64_t T = 20, H = 8;
+  std::vector<float> x(static_cast<size_t>(T * H)), h0(static_cast<size_t>(H)), w(static_cast<size_t>(H * H)), ys(x.size()), hs(h0.size());
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < w.size(); ++i) w[i] = 0.3F * std::cos(static_cast<float>(3 * i));
+  auto gradients = [&](const StashOptions& stash, int64_t& kept, int64_t& replayed) {
+    std::vector<float> dys(x.size(), 1), dhs(h0.size(), 1), gx(x.size()), gh(h0.size()), gw(w.size());
+    const TensorView vx(x.data(), {T, H}), vh(h0.data(), {H}), vw(w.data(), {H, H});
+    CompiledOp op = compile(p, {.stash = stash});
+    Stash s = op.forward({{"x", vx}, {"h0", vh}, {"w", vw}, {"ys", TensorView(ys.data(), {T, H})}, {"hs", TensorView(hs.data(), {H})}});
+    kept = s.bytes();
+    replayed = op.backward({{"x", vx},
+                            {"h0", vh},
+                            {"w", vw},
+                            {"dys", TensorView(dys.data(), {T, H})},
+                            {"dhs", TensorView(dhs.data(), {H})},
+                            {"grad_x", TensorView(gx.data(), {T, H})},
+                            {"grad_h0", TensorView(gh.data(), {H})},
+                            {"grad_w", TensorView(gw.data(), {H, H})}},
+                           s)
+                   .replayed;
+    gx.insert(gx.end(), gh.begin(), gh.end());
+    gx.insert(gx.end(), gw.begin(), gw.end());
+    return gx;
+  };
+  int64_t all = 0, replayed = 0;
+  const std::vector<float> wanted = gradients({}, all, replayed);
+  EXPECT_EQ(replayed, 0);
+  const int64_t step = 8 * H, state = 4 * H + 1;  // bytes that an iteration keeps, and that it begins with
+  for (int64_t states : {1, 2, 3, 5, 9}) {
+    int64_t kept = 0;
+    const int64_t budget = step + states * state;
+    ASSERT_LT(budget, all);
+    EXPECT_EQ(gradients({.policy = StashOptions::Policy::budget, .budget = budget}, kept, replayed), wanted) << budget;
+    EXPECT_LE(kept, budget);
+    // The fewest possible (Griewank, Walther): T - 1 of these run as parts of the forward, and as many are run for what they keep.
+    auto choose = [](int64_t n, int64_t k) {
+      int64_t c = 1;
+      for (int64_t i = 1; i <= k; ++i) c = c * (n - k + i) / i;
+      return c;
+    };
+    int64_t r = 1;
+    while (choose(states + r, states) < T) ++r;
+    EXPECT_EQ(replayed, r * T - choose(states + r, states + 1)) << states;
+  }
+  EXPECT_THROW(gradients({.policy = StashOptions::Policy::budget, .budget = 10}, all, replayed), Error);
+}
+
 // if c: y = sin(x) else y = x x, three times.
 Program branches() {
   Builder b("op choose(x: f32[N], c: bool) -> (y) { y[i] = if c then x[i] else 0 }");
