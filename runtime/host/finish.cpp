@@ -78,12 +78,16 @@ void combine(Op op, const void* partials, int64_t rows, const TensorView& out, i
 
 template <class T, class A = T>
 void add(const TensorView& target, const TensorView& value) {
-  auto* t = static_cast<T*>(target.data);
-  auto* v = static_cast<const T*>(value.data);
+  auto* __restrict t = static_cast<T*>(target.data);
+  const auto* __restrict v = static_cast<const T*>(value.data);
   auto sum = [](T a, T b) { return static_cast<T>(static_cast<A>(a) + static_cast<A>(b)); };
   if (target.dense() && value.dense()) {
-    int64_t n = target.elements();
-    for (int64_t i = 0; i < n; ++i) t[i] = sum(t[i], v[i]);
+    const int64_t n = target.elements();
+    constexpr int64_t kBlock = 16;  // a loop of known length, which becomes vectors
+    int64_t i = 0;
+    for (; i + kBlock <= n; i += kBlock)
+      for (int64_t k = 0; k < kBlock; ++k) t[i + k] = sum(t[i + k], v[i + k]);
+    for (; i < n; ++i) t[i] = sum(t[i], v[i]);
     return;
   }
   // value is one of our temporaries, so it is dense.
