@@ -109,12 +109,20 @@ class CallBuilder {
                               callee->outputs.size(), callee->outputs.size() == 1 ? "" : "s", targets.size(),
                               targets.size() == 1 ? " stands" : "s stand"),
                   targets[0].pos);
+    std::vector<TensorId> arguments;
+    for (size_t i = 0; i < n.args.size(); ++i)
+      arguments.push_back(
+          argument(n.args[i], callee->tensors[callee->inputs[i]], fmt::format("{}_arg{}", n.text, i + 1)));
+    add(callee, std::move(arguments), n, targets);
+  }
+
+ public:
+  void add(const std::shared_ptr<const Program>& callee, std::vector<TensorId> arguments, const ast::Node& n,
+           const std::vector<ast::Name>& targets) {
     Definition d;
     d.callee = callee;
     d.pos = statement_.pos;
-    for (size_t i = 0; i < n.args.size(); ++i)
-      d.arguments.push_back(
-          argument(n.args[i], callee->tensors[callee->inputs[i]], fmt::format("{}_arg{}", n.text, i + 1)));
+    d.arguments = std::move(arguments);
     Replacements dims = solve(*callee, d.arguments, n);
     inherit_preconditions(*callee, dims, n.pos);
     for (size_t i = 0; i < targets.size(); ++i) {
@@ -125,6 +133,7 @@ class CallBuilder {
     into_.definitions.push_back(std::move(d));
   }
 
+ private:
   std::vector<Id> substituted(const std::vector<Id>& shape, const Replacements& dims) {
     std::vector<Id> result;
     for (Id extent : shape) result.push_back(substitute(a_, extent, dims));
@@ -288,5 +297,14 @@ class CallBuilder {
 }  // namespace
 
 void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& into) { CallBuilder(scope, statement, into).run(); }
+
+Definition call_definition(OpScope& scope, const std::shared_ptr<const Program>& callee, std::vector<TensorId> arguments,
+                           const ast::Node& call, const std::vector<ast::Name>& targets) {
+  ast::Statement statement;
+  statement.pos = call.pos;
+  Region region;
+  CallBuilder(scope, statement, region).add(callee, std::move(arguments), call, targets);
+  return region.definitions.back();
+}
 
 }  // namespace xhat

@@ -87,6 +87,10 @@ void check_bounds(OpScope& scope, BodyResult& result);
 // (targets) = callee(arguments); also makes helper definitions for arguments that are expressions.
 void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& into);
 
+// The same where the arguments are tensors already; adds the targets to the program.
+Definition call_definition(OpScope& scope, const std::shared_ptr<const Program>& callee, std::vector<TensorId> arguments,
+                           const ast::Node& call, const std::vector<ast::Name>& targets);
+
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found);  // ascending
 
 void collect_below(const ast::File& file, const std::vector<ast::Statement>& statements, std::vector<ast::Ref>& found);

@@ -1,0 +1,21 @@
+// Where a write writes: the point of its axes that belongs to an element.
+#pragma once
+#include "expr/imperative/state.h"
+
+namespace xhat::imperative {
+
+// Values of unknowns at which every index equals its target, if the conditions hold; elsewhere there are none.
+struct Solution {
+  Replacements values;          // of the unknowns that were solved
+  std::vector<AxisRange> open;  // the others
+  std::vector<Id> conditions;
+};
+// Indices that are linear in the unknowns, or quotients and remainders of such; none where these are not enough.
+std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices, std::span<const Id> targets);
+
+// The write as a definition of its result, `if the element is written then body else base`.
+Definition select_form(Context& c, const Write& w);
+// Its value at an element, given what the base's is there.
+Id value_at(Context& c, const Write& w, std::span<const Id> element, std::span<const AxisRange> around, std::span<const Id> known, Id base);
+
+}  // namespace xhat::imperative

@@ -1,0 +1,106 @@
+// The state of a program that is run symbolically: names are views of storages, and a storage has a current value.
+#pragma once
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "expr/imperative/form.h"
+#include "expr/text/elaborate_scope.h"
+
+namespace xhat::imperative {
+
+using Shape = std::vector<Id>;
+
+struct Storage {
+  std::string name;  // what messages and new values are called by
+  DType type = DType::f32;
+  Shape shape;
+  TensorId value = 0;
+  bool parameter = false;  // is never written
+  bool inout = false;
+  // Which name is bound to this storage in one branch, or in the first iteration, and to another of these in the other: the storage
+  // holds what it merged, and is written only where that makes no difference.
+  std::vector<size_t> merged_from;
+  std::string merged_why;
+};
+
+// Element `axes` of the view is element `indices` of the storage.
+struct View {
+  size_t storage = 0;
+  std::vector<AxisRange> axes;  // from 0
+  std::vector<Id> indices;      // one for each dimension of the storage, over axes, loop variables and scalars
+  Shape shape() const {
+    Shape s;
+    for (const AxisRange& r : axes) s.push_back(r.end);
+    return s;
+  }
+};
+
+struct Binding {
+  View view;
+  bool variable = false;  // declared with var
+  size_t depth = 0;       // of the block that declares it
+  Pos pos;
+};
+
+struct LoopVariable {
+  std::string name;
+  AxisRange range;
+  size_t depth = 0;
+  bool bounds_read = false;  // its range depends on data
+};
+
+struct State {
+  std::map<std::string, Binding> names;
+  std::vector<Storage> storages;
+  std::map<std::string, Id> numbers;  // loop variables of unrolled loops: i64 expressions
+  std::vector<LoopVariable> loops;    // that are being run symbolically, outer first
+  std::vector<Id> conditions;         // of branches around, which hold here
+  std::vector<Id> guards;             // those of them whose sides are run one after the other, so that writes must ask
+  size_t depth = 0;
+};
+
+// What all parts share: the program that grows, what its text says, the state, and the items of the block that is being run.
+struct Context {
+  const ast::File& file;
+  Program program;
+  OpScope scope;
+  State state;
+  Items* items = nullptr;
+  std::set<std::string> words;  // every name in the text of the program
+  std::string axis_prefix;      // axes of elements are called axis_prefix0, ...
+
+  Context(const ast::File& f, const std::shared_ptr<Arena>& arena, const std::map<std::string, std::shared_ptr<const Program>>& ops)
+      : file(f), scope{f, *arena, program, ops} {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  Arena& arena() { return *program.arena; }
+  // The same integer: constants folded, sums collected.
+  Id tidy(Id index);
+  Id element_axis(size_t k) { return arena().axis(axis_prefix + std::to_string(k)); }
+  std::vector<AxisRange> element_axes(const Shape& shape);
+  TensorId new_tensor(const std::string& base, DType type, Shape shape);
+  size_t new_storage(const std::string& name, DType type, Shape shape, TensorId value);
+  View whole(size_t storage);
+  // The condition of all branches around, kNone if there are none.
+  Id guard();
+  // A value that is looked at only where all branches around are taken; 0 elsewhere, so that nothing is read there.
+  Id guarded(Id value);
+  std::vector<AxisRange> loop_ranges() const;
+  TensorId define(const std::string& base, const std::vector<AxisRange>& axes, Id body, Pos pos);
+
+  // Facts (facts.cpp): hold for all values of the axes in their ranges at which the conditions hold.
+  bool never(std::span<const AxisRange> axes, std::span<const Id> conditions);
+  bool implied(std::span<const AxisRange> axes, std::span<const Id> conditions, Id fact);
+  bool excluded(std::span<const AxisRange> axes, std::span<const Id> conditions, Id fact);
+  // An index that looks at no element axis must be inside: proved, a precondition, left to the run (data), or an error.
+  void require_inside(Id index, Id extent, const std::string& what, Pos pos, std::span<const AxisRange> axes = {});
+};
+
+bool reads_data(const Arena& a, Id expression);
+std::string shape_text(const OpScope& s, const Shape& shape);
+
+}  // namespace xhat::imperative

@@ -1,0 +1,54 @@
+// Runs the statements of a program symbolically: every write makes a new value of a storage, and loops and branches hand values on.
+#pragma once
+#include "expr/imperative/expression.h"
+
+namespace xhat::imperative {
+
+class Symbolic {
+ public:
+  explicit Symbolic(Context& context) : c_(context), a_(context.arena()) {}
+
+  void run(const std::vector<ast::Statement>& statements);
+
+ private:
+  void statement(const ast::Statement& s);
+  void variable(const ast::Statement& s);
+  void assign(const ast::Statement& s);
+  void call(const ast::Statement& s);
+  void branch(const ast::Statement& s);
+  void loop(const ast::Statement& s);
+  void repeat(const ast::Statement& s);
+
+  void rebind(const ast::Name& name, const Binding* old, Expression& e, ast::Ref body);
+  void define(const ast::Statement& s, const Binding* old);
+  void write(const ast::Statement& s);
+  void put(const View& v, const std::vector<AxisRange>& axes, Id body, const std::string& name, Pos pos);
+  void bind_value(const ast::Name& name, const Binding* old, DType type, const Shape& shape, TensorId value);
+  Binding* assignable(const ast::Name& name);
+  void check_new_name(const ast::Name& name, const char* what);
+  bool is_new_axis(const ast::Node& n, const Expression& e) const;
+  void check_written(const View& v, const std::string& name, Pos pos);
+
+  void guarded_sides(const ast::Statement& s, Id condition);
+  void separate_sides(const ast::Statement& s, Id condition);
+  void merge_names(const State& before, const std::map<std::string, Binding>& then, const std::map<std::string, Binding>& otherwise,
+                   Id condition, Pos pos);
+  void drop_locals();
+  Id shared_condition(Id condition, Pos pos);
+
+  LoopItem iterate(const ast::Statement& s, LoopItem loop, const LoopVariable& variable);
+  void unroll(const ast::Statement& s, int64_t begin, int64_t end);
+  std::set<std::string> rebound_names(const std::vector<ast::Statement>& statements) const;
+  void finish(LoopItem loop);
+  TensorId value_of(const View& v, const std::string& name, Pos pos);
+
+  const ast::Node& node(ast::Ref r) const { return c_.file.nodes[r]; }
+
+  Context& c_;
+  Arena& a_;
+};
+
+// A loop whose iterations are independent, or that only adds up, as definitions; what keeps it from that in `why` else (loops.cpp).
+std::optional<Items> without_loop(Context& context, const LoopItem& loop, std::string& why);
+
+}  // namespace xhat::imperative
