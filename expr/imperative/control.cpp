@@ -337,6 +337,7 @@ void Symbolic::loop(const Statement& s) {
   const State before = c_.state;
   const size_t preconditions = c_.program.preconditions.size(), size = c_.items->size();
   std::optional<Error> problem;
+  Items* const outer = c_.items;  // an error leaves it where the body was
   try {
     LoopItem item;
     item.variable = a_.axis(name.text);
@@ -357,6 +358,7 @@ void Symbolic::loop(const Statement& s) {
     if (!known || a_[trips].integer > kUnrolledShapes) throw;
     problem = e;
   }
+  c_.items = outer;
   c_.state = before;
   c_.items->resize(size);
   c_.program.preconditions.resize(preconditions);

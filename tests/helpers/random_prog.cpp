@@ -151,7 +151,7 @@ class Generator {
         if (chance(60)) return line(depth, fmt::format("{}[{}] {} {}", t.name, row_index(), sign, whole(Shape::row, 1)));
         if (chance(50)) return line(depth, fmt::format("{}[:,{}] {} {}", t.name, column_index(), sign, whole(Shape::column, 1)));
         if (chance(50)) return line(depth, fmt::format("{}[1:N] {} {}[0:N-1]", t.name, sign, name_of(Shape::matrix)));
-        return line(depth, fmt::format("{}[0:N:2, 1:] {} 0.5 * {}[1:N:2, :-1]", t.name, sign, name_of(Shape::matrix)));
+        return line(depth, fmt::format("{}[0:N-1, 1:] {} 0.5 * {}[1:N, :-1]", t.name, sign, name_of(Shape::matrix)));
       case Shape::row: return line(depth, fmt::format("{}[{}] {} {}", t.name, column_index(), sign, whole(Shape::scalar, 1)));
       case Shape::column: return line(depth, fmt::format("{}[{}] {} {}", t.name, row_index(), sign, whole(Shape::scalar, 1)));
       case Shape::scalar: return;
