@@ -52,7 +52,7 @@ std::vector<TensorId> Expression::call(Ref ref, size_t results) {
   for (size_t i = 0; i < results; ++i) targets.push_back({n.text + "_result", n.pos});
   Definition d = call_definition(c_.scope, callee, std::move(arguments), n, targets);
   std::vector<TensorId> made = d.targets;
-  c_.items->push_back({std::move(d)});
+  c_.items->emplace_back().is = std::move(d);
   return made;
 }
 

@@ -268,6 +268,17 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
   c_.items = &loop.body;
   ++c_.state.depth;
   c_.state.loops.push_back(variable);
+  if (variable.bounds_read && s.kind == Statement::Kind::loop) {
+    // How far it runs is data, and so it is data itself: what it is an index of is checked in the run.
+    Binding b;
+    b.depth = c_.state.depth;
+    b.pos = s.targets[0].pos;
+    const size_t storage = c_.new_storage(variable.name, DType::i64, {}, c_.define(variable.name, {}, variable.range.axis, s.pos));
+    c_.state.storages[storage].loop_variable = true;
+    b.view = c_.whole(storage);
+    c_.state.names[variable.name] = std::move(b);
+    c_.state.loops.back().name = "";
+  }
   run(s.statements);
   c_.state.loops.pop_back();
   --c_.state.depth;
@@ -335,6 +346,7 @@ void Symbolic::loop(const Statement& s) {
   const bool known = a_[trips].op == Op::constant && a_[begin].op == Op::constant;
   if (known && a_[trips].integer <= 0) return;
   const State before = c_.state;
+  Items* const items = c_.items;
   const size_t preconditions = c_.program.preconditions.size(), size = c_.items->size();
   std::optional<Error> problem;
   Items* const outer = c_.items;  // an error leaves it where the body was
@@ -351,7 +363,7 @@ void Symbolic::loop(const Statement& s) {
       return;
     }
     if (!known || a_[trips].integer > kUnrolled) {
-      c_.items->push_back({std::move(item)});
+      c_.items->emplace_back().is = std::move(item);
       return;
     }
   } catch (const Error& e) {
@@ -360,6 +372,7 @@ void Symbolic::loop(const Statement& s) {
   }
   c_.items = outer;
   c_.state = before;
+  c_.items = items;
   c_.items->resize(size);
   c_.program.preconditions.resize(preconditions);
   unroll(s, a_[begin].integer, a_[end].integer);
@@ -379,7 +392,7 @@ void Symbolic::repeat(const Statement& s) {
   item.why = "it runs until its condition fails";
   LoopVariable variable{name, {item.variable, item.begin, item.end}, c_.state.depth, reads_data(a_, item.end)};
   item = iterate(s, std::move(item), variable);
-  c_.items->push_back({std::move(item)});
+  c_.items->emplace_back().is = std::move(item);
 }
 
 }  // namespace xhat::imperative

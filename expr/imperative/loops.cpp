@@ -304,7 +304,7 @@ class WithoutLoop {
                         ? v.result
                         : c_.new_tensor(name(v.entering), c_.program.tensors[w->result].type, c_.program.tensors[w->result].shape);
       base = wide.result;
-      out_.push_back({std::move(wide)});
+      out_.emplace_back().is = std::move(wide);
     }
   }
 
@@ -323,7 +323,7 @@ class WithoutLoop {
     d.body = tidied(substitute(a_, value, {{l_.variable, end}}));
     const Id any = a_.binary(Op::lt, l_.begin, l_.end);
     if (!c_.implied(around_, c_.state.conditions, any)) d.body = a_.select(any, d.body, a_.read(v.initial, t.type, element_at));
-    out_.push_back({std::move(d)});
+    out_.emplace_back().is = std::move(d);
   }
 
   // Sums and the like.
@@ -438,7 +438,7 @@ class WithoutLoop {
       std::vector<Id> at;
       for (const AxisRange& r : d.axes) at.push_back(r.axis);
       d.body = joined(total.sum.op, a_.read(v.initial, type, at), reduced(total.sum.op, {&range_, 1}, kNone, value));
-      out_.push_back({std::move(d)});
+      out_.emplace_back().is = std::move(d);
       return;
     }
     TensorId base = v.initial;
@@ -460,7 +460,7 @@ class WithoutLoop {
         wide.result = result;
         wide.guard = kNone;
         wide.body = joined(sum.op, a_.read(base, type, w->indices), reduced(sum.op, {&range_, 1}, guard, value));
-        out_.push_back({std::move(wide)});
+        out_.emplace_back().is = std::move(wide);
       } else {
         out_.push_back({scattered(*w, sum.op, guard, value, base, result)});
       }

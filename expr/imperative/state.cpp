@@ -112,7 +112,7 @@ TensorId Context::define(const std::string& base, const std::vector<AxisRange>& 
   d.body = body;
   d.pos = pos;
   TensorId t = d.target();
-  items->push_back({std::move(d)});
+  items->emplace_back().is = std::move(d);
   return t;
 }
 

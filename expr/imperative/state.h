@@ -20,6 +20,7 @@ struct Storage {
   TensorId value = 0;
   bool parameter = false;  // is never written
   bool inout = false;
+  bool loop_variable = false;  // of a loop whose bounds are data
   // Which name is bound to this storage in one branch, or in the first iteration, and to another of these in the other: the storage
   // holds what it merged, and is written only where that makes no difference.
   std::vector<size_t> merged_from;

@@ -69,6 +69,8 @@ Binding* Symbolic::assignable(const ast::Name& name) {
     return nullptr;
   }
   Binding& b = it->second;
+  if (c_.state.storages[b.view.storage].loop_variable)
+    throw Error(fmt::format("{} is a loop variable, and is not assigned", name.text), name.pos);
   if (!b.variable && b.depth < c_.state.depth)
     throw Error(fmt::format("{} is assigned in a loop or branch, and {} has no var; what goes from one iteration to the next, or out of a "
                             "branch, is declared as in var {} = …",
@@ -180,6 +182,7 @@ void Symbolic::define(const Statement& s, const Binding* old) {
 
 void Symbolic::check_written(const View& v, const std::string& name, Pos pos) {
   const Storage& s = c_.state.storages[v.storage];
+  if (s.loop_variable) throw Error(fmt::format("{} is a loop variable, and is not assigned", name), pos);
   if (s.parameter)
     throw Error(
         name == s.name
@@ -306,7 +309,7 @@ void Symbolic::put(const View& v, const std::vector<AxisRange>& axes, Id body, c
   w.pos = pos;
   w.result = c_.new_tensor(s.name, s.type, s.shape);
   c_.state.storages[v.storage].value = w.result;
-  c_.items->push_back({std::move(w)});
+  c_.items->emplace_back().is = std::move(w);
 }
 
 void Symbolic::call(const Statement& s) {
