@@ -14,16 +14,16 @@
 #include "expr/text/elaborate.h"
 
 namespace xhat {
+namespace memory {
 namespace {
 
-using namespace memory;
-using ast::kAbsent;
-using ast::Kind;
-using ast::Node;
-using ast::Ref;
-using ast::Statement;
-
 class Interpreter {
+  static constexpr ast::Ref kAbsent = ast::kAbsent;
+  using Kind = ast::Kind;
+  using Node = ast::Node;
+  using Ref = ast::Ref;
+  using Statement = ast::Statement;
+
  public:
   Interpreter(const ast::File& file, const ast::Op& program, const DimValues& dims) : file_(file), program_(program), dims_(dims) {}
 
@@ -488,9 +488,10 @@ class Interpreter {
 };
 
 }  // namespace
+}  // namespace memory
 
 Arrays interpret(const ast::File& file, const ast::Op& program, const Arrays& inputs, const DimValues& dims) {
-  return Interpreter(file, program, dims).run(inputs);
+  return memory::Interpreter(file, program, dims).run(inputs);
 }
 
 }  // namespace xhat

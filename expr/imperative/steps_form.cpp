@@ -8,6 +8,7 @@
 
 #include "expr/core/conditions.h"
 #include "expr/core/steps.h"
+#include "expr/core/uses.h"
 #include "expr/imperative/block.h"
 #include "expr/imperative/finish.h"
 #include "expr/imperative/image.h"
