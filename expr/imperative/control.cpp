@@ -182,9 +182,10 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
   c_.items->back().is = std::move(item);
 }
 
-// Names that are bound anew somewhere in these statements, and are declared outside.
-std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& statements) const {
+// Names that are bound anew somewhere in a loop, and are declared outside.
+std::set<std::string> Symbolic::rebound_names(const Statement& loop) const {
   std::set<std::string> found, local;
+  if (loop.kind == Statement::Kind::loop) local.insert(loop.targets[0].text);
   auto walk = [&](auto& self, const std::vector<Statement>& list) -> void {
     for (const Statement& s : list) {
       auto bound = [&](const std::string& name) {
@@ -212,13 +213,13 @@ std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& stat
       self(self, s.otherwise);
     }
   };
-  walk(walk, statements);
+  walk(walk, loop.statements);
   return found;
 }
 
 LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable& variable) {
   const State before = c_.state;
-  const std::set<std::string> rebound = rebound_names(s.statements);
+  const std::set<std::string> rebound = rebound_names(s);
   struct Entering {
     size_t storage;
     std::string name;  // of a name that is bound anew; else empty

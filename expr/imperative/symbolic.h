@@ -38,7 +38,7 @@ class Symbolic {
 
   LoopItem iterate(const ast::Statement& s, LoopItem loop, const LoopVariable& variable);
   void unroll(const ast::Statement& s, int64_t begin, int64_t end);
-  std::set<std::string> rebound_names(const std::vector<ast::Statement>& statements) const;
+  std::set<std::string> rebound_names(const ast::Statement& loop) const;
   void finish(LoopItem loop);
   TensorId value_of(const View& v, const std::string& name, Pos pos);
 
