@@ -195,15 +195,27 @@ void Symbolic::check_written(const View& v, const std::string& name, Pos pos) {
   auto fail = [&](const Storage& merged) {
     throw Error(fmt::format("not yet: {} is written here, and {}; clone it before", name, merged.merged_why), pos);
   };
-  for (size_t from : s.merged_from) {
+  const std::set<size_t> own = may_be(v.storage);
+  for (size_t from : own)
     if (c_.state.storages[from].parameter) fail(s);
-    for (const auto& [other, binding] : c_.state.names)
-      if (binding.view.storage == from) fail(s);
-  }
   for (const auto& [other, binding] : c_.state.names) {
-    const Storage& seen = c_.state.storages[binding.view.storage];
-    if (std::ranges::find(seen.merged_from, v.storage) != seen.merged_from.end()) fail(seen);
+    if (binding.view.storage == v.storage) continue;
+    for (size_t from : may_be(binding.view.storage))
+      if (own.contains(from)) fail(s.merged_from.empty() ? c_.state.storages[binding.view.storage] : s);
   }
+}
+
+// The storages that this one may be, by what branches and iterations bind.
+std::set<size_t> Symbolic::may_be(size_t storage) const {
+  std::set<size_t> found = {storage};
+  std::vector<size_t> open = {storage};
+  while (!open.empty()) {
+    const size_t at = open.back();
+    open.pop_back();
+    for (size_t from : c_.state.storages[at].merged_from)
+      if (found.insert(from).second) open.push_back(from);
+  }
+  return found;
 }
 
 // place sign e, where place is a view of a storage, whose elements change.

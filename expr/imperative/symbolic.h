@@ -28,6 +28,7 @@ class Symbolic {
   void check_new_name(const ast::Name& name, const char* what);
   bool is_new_axis(const ast::Node& n, const Expression& e) const;
   void check_written(const View& v, const std::string& name, Pos pos);
+  std::set<size_t> may_be(size_t storage) const;
 
   void guarded_sides(const ast::Statement& s, Id condition);
   void separate_sides(const ast::Statement& s, Id condition);
