@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "expr/imperative/finish.h"
+#include "expr/imperative/hoist.h"
 #include "expr/imperative/symbolic.h"
 
 namespace xhat {
@@ -34,7 +35,7 @@ class Functionalizer {
     dims();
     Symbolic(c_).run(prog_.body.statements);
     const std::vector<Output> results = outputs();
-    return is_straight(items) ? as_op(c_, std::move(items), results) : as_steps(c_, std::move(items), results);
+    return is_straight(items) ? as_op(c_, std::move(items), results) : hoist_products(as_steps(c_, std::move(items), results));
   }
 
  private:
