@@ -266,7 +266,7 @@ class StepRun {
     kept.clear();
     if (used_ + each * iterations <= *budget_) return false;
     if (used_ + each + carried > *budget_)
-      throw op_error(p_, fmt::format("what the backward needs does not fit in the budget of {} bytes: one iteration keeps {}, and what it "
+      throw op_error(p_, fmt::format("the stash budget cannot be met: {} bytes, but one iteration keeps {}, and what it "
                                      "begins with has {}; the least possible is {}", *budget_, each, carried, used_ + each + carried), l.pos);
     int64_t slots = std::max<int64_t>(1, (*budget_ - used_ - each) / carried);
     used_ += slots * carried + (l.condition ? each : 0);

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "ad/check/random_inputs.h"
+#include "expr/eval/interpret.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
@@ -48,7 +50,7 @@ AuditCase read_case(const std::filesystem::path& file, const std::string& line) 
 
 // Every `parts`-th case, from the part-th on: ctest runs the parts side by side.
 std::vector<AuditCase> audit_cases(size_t part, size_t parts) {
-  const std::string check = "# check:", op = "op ";
+  const std::string check = "# check:";
   std::vector<AuditCase> all, waiting;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(golden_folder().parent_path() / "audit"))
@@ -58,12 +60,14 @@ std::vector<AuditCase> audit_cases(size_t part, size_t parts) {
     std::ifstream in(file);
     for (std::string line; std::getline(in, line);) {
       if (line.starts_with(check)) waiting.push_back(read_case(file, line.substr(check.size())));
-      if (!line.starts_with(op)) continue;
-      for (AuditCase& c : waiting) {
-        c.op = line.substr(op.size(), line.find('(') - op.size());
-        all.push_back(c);
+      for (const std::string word : {"op ", "prog "}) {
+        if (!line.starts_with(word)) continue;
+        for (AuditCase& c : waiting) {
+          c.op = line.substr(word.size(), line.find('(') - word.size());
+          all.push_back(c);
+        }
+        waiting.clear();
       }
-      waiting.clear();
     }
   }
   std::vector<AuditCase> mine;
@@ -71,14 +75,31 @@ std::vector<AuditCase> audit_cases(size_t part, size_t parts) {
   return mine;
 }
 
+// An imperative program, as what it was made into and by the interpreter that overwrites memory.
+std::string difference_from_text(const std::string& text, const Program& made, const AuditCase& c, const DimValues& dims) {
+  const auto file = ast::parse(text);
+  for (const ast::Op& op : file->ops) {
+    if (op.name != c.op || op.kind != ast::Op::Kind::prog) continue;
+    const Arrays data = random_inputs(made, dims, c.seed);
+    Arrays wanted = interpret(*file, op, data, dims), got = evaluate(made, data, dims, kExact);
+    for (const ast::Parameter& p : op.body.parameters)
+      if (p.inout) wanted.erase(p.name);  // delivered by another name
+    for (auto it = got.begin(); it != got.end();) it = wanted.contains(it->first) ? std::next(it) : got.erase(it);
+    return difference(wanted, got, 1e-9);
+  }
+  return "";
+}
+
 class AuditTest : public ::testing::TestWithParam<AuditCase> {};
 
 TEST_P(AuditTest, PassesWhatCheckCompares) {
   const AuditCase& c = GetParam();
   std::ifstream in(c.file);
-  Program op = parse_op({std::istreambuf_iterator<char>(in), {}}, c.op);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  Program op = parse_op(text, c.op);
   DimValues dims = solve_dims(op, {}, sample_dims(op, c.seed, c.dims));
   for (const auto& [dim, value] : c.dims) ASSERT_TRUE(dims.contains(dim)) << "the op has no dim " << dim;
+  EXPECT_EQ(difference_from_text(text, op, c, dims), "");
   for (const CheckConfig& config : check_configs(std::hash<std::string>{}(c.name()), long_run()))
     EXPECT_EQ(check_failure(op, dims, c.seed, config), "") << check_command(c.file.string() + " --op " + c.op, c.dims, c.seed, config);
 }
