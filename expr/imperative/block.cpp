@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "expr/index/linear.h"
+
 namespace xhat::imperative {
 
 namespace {
@@ -107,6 +109,50 @@ class BlockMaker {
     return size;
   }
 
+  // The largest (or least) that an expression is in all iterations.
+  Id extreme(Id x, bool largest, Pos pos) {
+    for (size_t k = loops_.size(); k-- > 0;) {
+      const AxisRange& r = loops_[k];
+      if (std::ranges::count(a_[x].free_axes(), r.axis) == 0) continue;
+      const Linear l = linear(a_, x);
+      auto it = l.terms.find(r.axis);
+      bool alone = it != l.terms.end();
+      for (auto [node, factor] : l.terms) alone = alone && (node == r.axis || std::ranges::count(a_[node].free_axes(), r.axis) == 0);
+      if (!alone) throw not_yet(x, pos);
+      x = c_.tidy(substitute(a_, x, {{r.axis, (it->second > 0) == largest ? c_.tidy(a_.sub(r.end, a_.integer(1))) : r.begin}}));
+    }
+    if (std::ranges::any_of(a_[x].free_axes(), [&](Id y) { return is_variable(y); })) throw not_yet(x, pos);
+    return x;
+  }
+  Error not_yet(Id x, Pos pos) const {
+    return Error(fmt::format("not yet: a reduction whose range ({}) depends on a loop that stays in another way than by a sum",
+                             text_of(c_.scope, x)),
+                 pos);
+  }
+
+  // sum(k in 0..t: ..) with the loop's t becomes sum(k in 0..T-1 if k < t: ..): ranges depend on sizes only.
+  Id with_fixed_ranges(Id body, Pos pos) {
+    return rewrite(a_, body, [&](Id x) {
+      const Node n = a_[x];
+      if (!is_reduction(n.op)) return x;
+      std::vector<AxisRange> ranges = reduce_axes(n);
+      Id condition = reduce_condition(n);
+      auto varies = [&](Id y) { return std::ranges::any_of(a_[y].free_axes(), [&](Id axis) { return is_variable(axis); }); };
+      for (AxisRange& r : ranges) {
+        auto also = [&](Id part) { condition = is_true(a_, condition) ? part : a_.select(part, condition, a_.boolean(false)); };
+        if (varies(r.begin)) {
+          also(a_.binary(Op::le, r.begin, r.axis));
+          r.begin = extreme(r.begin, false, pos);
+        }
+        if (varies(r.end)) {
+          also(a_.binary(Op::lt, r.axis, r.end));
+          r.end = extreme(r.end, true, pos);
+        }
+      }
+      return a_.reduce(n.op, ranges, condition, reduce_body(n));
+    });
+  }
+
   Definition definition(const Definition& d) {
     Definition made = d;
     for (AxisRange& r : made.axes) r = {r.axis, c_.scope.expanded(r.begin), c_.scope.expanded(r.end)};
@@ -115,7 +161,7 @@ class BlockMaker {
         if (!own_.contains(t)) t = input({t, {}, kNone}, c_.program.tensors[t]);
       return made;
     }
-    Id body = c_.scope.expanded(d.body);
+    const Id body = with_fixed_ranges(c_.scope.expanded(d.body), d.pos);
     // Rows before the variables themselves are replaced.
     std::unordered_map<Id, Id> done;
     std::vector<Id> args;

@@ -80,47 +80,55 @@ void Symbolic::guarded_sides(const Statement& s, Id condition) {
     drop_locals();
     names[k] = c_.state.names;
   }
-  merge_names(before, names[0], names[1], condition, s.pos);
+  merge_names(before, names[0], names[1], condition);
 }
 
-// The shared storage of a name that only one side binds anew.
+// A name that the sides bind to different things stands for one of them by the condition.
 void Symbolic::merge_names(const State& before, const std::map<std::string, Binding>& then, const std::map<std::string, Binding>& otherwise,
-                           Id condition, Pos pos) {
-  auto same = [](const View& x, const View& y) { return x.storage == y.storage && x.indices == y.indices && x.axes == y.axes; };
+                           Id condition) {
   for (const auto& [name, old] : before.names) {
-    const View x = then.at(name).view, y = otherwise.at(name).view;
-    if (same(x, y)) {
-      c_.state.names[name].view = x;
-      continue;
+    const View &x = then.at(name).view, &y = otherwise.at(name).view;
+    View v = y;
+    if (x != y) {
+      v.unless.clear(), v.others.clear();
+      auto add = [&](Id c, const View& view) {
+        v.unless.push_back(c);
+        v.others.push_back(View{view.storage, view.axes, view.indices});
+      };
+      for (size_t k = 0; k < x.others.size(); ++k) add(a_.select(condition, x.unless[k], a_.boolean(false)), x.others[k]);
+      add(condition, x);
+      for (size_t k = 0; k < y.others.size(); ++k) add(y.unless[k], y.others[k]);
     }
-    const std::vector<AxisRange> axes = c_.element_axes(old.view.shape());
-    auto value = [&](const View& v) {
-      Replacements to;
-      for (size_t k = 0; k < axes.size(); ++k) to[v.axes[k].axis] = axes[k].axis;
-      std::vector<Id> indices;
-      for (Id index : v.indices) indices.push_back(substitute(a_, index, to));
-      const Storage& s = c_.state.storages[v.storage];
-      return a_.read(s.value, s.type, indices);
-    };
-    const Id body = a_.select(condition, value(x), value(y));
-    const Storage like = c_.state.storages[old.view.storage];
-    const TensorId t = c_.define(name, axes, c_.guarded(body), pos);
-    const size_t storage = c_.new_storage(name, like.type, old.view.shape(), t);
-    for (const View* v : {&x, &y})
-      if (v->storage < before.storages.size()) c_.state.storages[storage].merged_from.push_back(v->storage);
-    c_.state.storages[storage].merged_why = fmt::format("{} names another storage or not, by the branch at {}", name, place(pos));
-    Binding b = old;
-    b.view = c_.whole(storage);
-    c_.state.names[name] = std::move(b);
+    c_.state.names[name].view = v;
   }
 }
 
 TensorId Symbolic::value_of(const View& v, const std::string& name, Pos pos) {
-  const Storage s = c_.state.storages[v.storage];
-  bool all = v.axes.size() == s.shape.size();
-  for (size_t d = 0; all && d < v.axes.size(); ++d) all = v.indices[d] == v.axes[d].axis && c_.scope.same_extent(v.axes[d].end, s.shape[d]);
-  if (all) return s.value;
-  return c_.define(name, v.axes, c_.guarded(a_.read(s.value, s.type, v.indices)), pos);
+  if (std::optional<TensorId> t = c_.whole_value(v)) return *t;
+  std::vector<Id> positions;
+  for (const AxisRange& r : v.axes) positions.push_back(r.axis);
+  return c_.define(name, v.axes, c_.guarded(c_.element(v, positions)), pos);
+}
+
+Id Symbolic::moved(const View& v, const View& old) {
+  const std::vector<size_t> before = storages_of(old);
+  auto is_new = [&](size_t storage) { return a_.boolean(std::ranges::find(before, storage) == before.end()); };
+  Id result = is_new(v.storage);
+  for (size_t k = v.others.size(); k-- > 0;) result = a_.select(v.unless[k], is_new(v.others[k].storage), result);
+  return simplify(a_, result);
+}
+
+View Symbolic::unless_moved(size_t storage, Id moved, const View& old) {
+  View v = c_.whole(storage);
+  if (is_true(a_, moved)) return v;
+  const Id stays = simplify(a_, negation(a_, moved));
+  for (size_t k = 0; k < old.others.size(); ++k) {
+    v.unless.push_back(a_.select(stays, old.unless[k], a_.boolean(false)));
+    v.others.push_back(old.others[k]);
+  }
+  v.unless.push_back(stays);
+  v.others.push_back(View{old.storage, old.axes, old.indices});
+  return v;
 }
 
 void Symbolic::separate_sides(const Statement& s, Id condition) {
@@ -147,13 +155,17 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
     drop_locals();
     after[k] = c_.state;
   }
-  auto same = [](const View& x, const View& y) { return x.storage == y.storage && x.indices == y.indices && x.axes == y.axes; };
   for (const auto& [name, old] : before.names)
-    if (!same(after[0].names.at(name).view, old.view) || !same(after[1].names.at(name).view, old.view)) rebound.push_back(name);
+    if (after[0].names.at(name).view != old.view || after[1].names.at(name).view != old.view) rebound.push_back(name);
+  std::map<std::string, TensorId> flags[2];
   for (int k = 0; k < 2; ++k) {
     c_.state = after[k];
     c_.items = sides[k];
-    for (const std::string& name : rebound) values[k][name] = value_of(c_.state.names.at(name).view, name, s.pos);
+    for (const std::string& name : rebound) {
+      const View& v = c_.state.names.at(name).view;
+      values[k][name] = value_of(v, name, s.pos);
+      flags[k][name] = c_.define(name + "_moved", {}, moved(v, before.names.at(name).view), s.pos);
+    }
   }
   c_.items = outer;
   c_.state = before;
@@ -172,20 +184,23 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
     const Storage like = before.storages[old.view.storage];
     const TensorId t = merged(name, like.type, old.view.shape(), values[0].at(name), values[1].at(name));
     const size_t storage = c_.new_storage(name, like.type, old.view.shape(), t);
-    for (int k = 0; k < 2; ++k)
-      if (const size_t from = after[k].names.at(name).view.storage; from < before.storages.size())
-        c_.state.storages[storage].merged_from.push_back(from);
-    c_.state.storages[storage].merged_why = fmt::format("{} names another storage or not, by the branch at {}", name, place(s.pos));
-    c_.state.names[name].view = c_.whole(storage);
+    const Id both[2] = {moved(after[0].names.at(name).view, old.view), moved(after[1].names.at(name).view, old.view)};
+    Id flag = a_.boolean(true);
+    if (a_[both[0]].op == Op::constant && a_[both[1]].op == Op::constant) {
+      flag = simplify(a_, a_.select(a_.read(item.condition, DType::boolean, {}), both[0], both[1]));
+    } else {
+      flag = a_.read(merged(name + "_moved", DType::boolean, {}, flags[0].at(name), flags[1].at(name)), DType::boolean, {});
+    }
+    c_.state.names[name].view = unless_moved(storage, flag, old.view);
   }
   c_.items->emplace_back();
   c_.items->back().is = std::move(item);
 }
 
-// Names that are bound anew somewhere in a loop, and are declared outside.
-std::set<std::string> Symbolic::rebound_names(const Statement& loop) const {
+// Names that are bound anew somewhere in these statements, and are declared outside.
+std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& statements, const std::string* variable) const {
   std::set<std::string> found, local;
-  if (loop.kind == Statement::Kind::loop) local.insert(loop.targets[0].text);
+  if (variable) local.insert(*variable);
   auto walk = [&](auto& self, const std::vector<Statement>& list) -> void {
     for (const Statement& s : list) {
       auto bound = [&](const std::string& name) {
@@ -213,51 +228,52 @@ std::set<std::string> Symbolic::rebound_names(const Statement& loop) const {
       self(self, s.otherwise);
     }
   };
-  walk(walk, loop.statements);
+  walk(walk, statements);
   return found;
 }
 
 LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable& variable) {
   const State before = c_.state;
-  const std::set<std::string> rebound = rebound_names(s);
+  const std::set<std::string> rebound = rebound_names(s.statements, s.targets.empty() ? nullptr : &s.targets[0].text);
   struct Entering {
     size_t storage;
     std::string name;  // of a name that is bound anew; else empty
     TensorId initial, entering;
+    size_t flag = 0;  // the storage that says whether it was; 0: not asked for
   };
   std::vector<Entering> all;
+  // Names that are bound anew have a storage of their own in an iteration, which the first one enters with what they stood for.
+  for (const std::string& name : rebound) {
+    const Binding b = before.names.at(name);
+    if (!b.variable && b.depth <= before.depth) continue;  // refused where it is assigned, with the place
+    all.push_back({0, name, value_of(b.view, name, s.pos), 0});
+  }
   std::set<size_t> seen;
-  for (const auto& [name, binding] : before.names) {
-    const size_t i = binding.view.storage;
-    const Storage st = c_.state.storages[i];
-    if (!st.parameter && seen.insert(i).second) {
+  for (const auto& [name, binding] : before.names)
+    for (size_t i : storages_of(binding.view)) {
+      const Storage st = c_.state.storages[i];
+      if (st.parameter || !seen.insert(i).second) continue;
       all.push_back({i, "", st.value, c_.new_tensor(st.name, st.type, st.shape)});
       c_.state.storages[i].value = all.back().entering;
     }
-  }
-  for (const std::string& name : rebound) {
-    const Binding b = before.names.at(name);
-    if (!b.variable && b.depth <= before.depth) {
-      // Refused where it is assigned, with the place.
+  std::vector<Entering> flags;
+  for (Entering& e : all) {
+    if (e.name.empty()) continue;
+    const View old = before.names.at(e.name).view;
+    const DType type = before.storages[old.storage].type;
+    e.entering = c_.new_tensor(e.name, type, old.shape());
+    e.storage = c_.new_storage(e.name, type, old.shape(), e.entering);
+    if (!c_.handed_on.contains({&s, e.name})) {
+      c_.state.storages[e.storage].maybe = storages_of(old);
+      c_.state.storages[e.storage].maybe_by = {&s, e.name};
+      c_.state.names[e.name].view = c_.whole(e.storage);
       continue;
     }
-    const Storage like = before.storages[b.view.storage];
-    c_.state.storages[b.view.storage].value = before.storages[b.view.storage].value;
-    const TensorId initial = value_of(b.view, name, s.pos);
-    for (const Entering& e : all)
-      if (e.storage == b.view.storage) c_.state.storages[b.view.storage].value = e.entering;
-    const size_t storage = c_.new_storage(name, like.type, b.view.shape(), 0);
-    const TensorId entering = c_.new_tensor(name, like.type, b.view.shape());
-    c_.state.storages[storage].value = entering;
-    const bool shared = like.parameter || std::ranges::any_of(before.names, [&](const auto& other) {
-                          return other.first != name && other.second.view.storage == b.view.storage;
-                        });
-    if (shared) {
-      c_.state.storages[storage].merged_from = {b.view.storage};
-      c_.state.storages[storage].merged_why = fmt::format("{} names {} in the first iteration only", name, like.name);
-    }
-    c_.state.names[name].view = c_.whole(storage);
-    all.push_back({storage, name, initial, entering});
+    const TensorId initial = c_.define(e.name + "_moved", {}, a_.boolean(false), s.pos);
+    const TensorId entering = c_.new_tensor(e.name + "_moved", DType::boolean, {});
+    e.flag = c_.new_storage(e.name + "_moved", DType::boolean, {}, entering);
+    flags.push_back({e.flag, "", initial, entering});
+    c_.state.names[e.name].view = unless_moved(e.storage, a_.read(entering, DType::boolean, {}), old);
   }
   Items* outer = c_.items;
   if (s.kind == Statement::Kind::repeat) {
@@ -284,10 +300,24 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
   c_.state.loops.pop_back();
   --c_.state.depth;
   drop_locals();
+  for (const Entering& e : all)
+    if (e.flag != 0)
+      c_.state.storages[e.flag].value =
+          c_.define(e.name + "_moved", {}, moved(c_.state.names.at(e.name).view, before.names.at(e.name).view), s.pos);
+  all.insert(all.end(), flags.begin(), flags.end());
   State after = c_.state;
+  for (const auto& [name, binding] : before.names)
+    if (!rebound.contains(name) && after.names.at(name).view.storage != binding.view.storage)
+      throw Bug("a loop binds " + name + " anew unseen");
+  std::set<std::string> always_moves;
+  for (const std::string& name : rebound)
+    if (is_true(a_, moved(after.names.at(name).view, before.names.at(name).view)) &&
+        std::ranges::none_of(all, [&](const Entering& e) { return e.name == name && e.storage == after.names.at(name).view.storage; }))
+      always_moves.insert(name);
   std::map<TensorId, TensorId> unchanged;
   std::vector<std::pair<size_t, CarriedValue>> results;
-  std::vector<std::pair<std::string, CarriedValue>> named;
+  std::vector<std::pair<Entering, CarriedValue>> named;
+  std::map<size_t, TensorId> flag_results;
   for (const Entering& e : all) {
     CarriedValue v{e.initial, e.entering, after.storages[e.storage].value, 0};
     if (!e.name.empty()) v.leaving = value_of(after.names.at(e.name).view, e.name, s.pos);
@@ -298,10 +328,12 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
     const Storage& st = after.storages[e.storage];
     v.result = c_.new_tensor(e.name.empty() ? st.name : e.name, st.type, st.shape);
     loop.carried.push_back(v);
-    if (e.name.empty())
+    if (!e.name.empty())
+      named.push_back({e, v});
+    else if (e.storage < before.storages.size())
       results.push_back({e.storage, v});
     else
-      named.push_back({e.name, v});
+      flag_results[e.storage] = v.result;
   }
   // What leaves may be what enters another way.
   for (CarriedValue& v : loop.carried)
@@ -311,17 +343,20 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
   c_.items = outer;
   c_.state = before;
   for (const auto& [storage, v] : results) c_.state.storages[storage].value = v.result;
-  for (const auto& [name, v] : named) {
-    const View old = before.names.at(name).view;
-    const size_t storage = c_.new_storage(name, before.storages[old.storage].type, old.shape(), v.result);
+  for (const auto& [e, v] : named) {
+    const View old = before.names.at(e.name).view;
+    const size_t storage = c_.new_storage(e.name, before.storages[old.storage].type, old.shape(), v.result);
     const Id trips = c_.tidy(a_.sub(loop.end, loop.begin));
     const bool runs = s.kind == Statement::Kind::loop && a_[trips].op == Op::constant && a_[trips].integer > 0;
-    if (!runs) {
-      c_.state.storages[storage].merged_from = {old.storage};
-      c_.state.storages[storage].merged_why =
-          fmt::format("{} names another storage or not, by how often the loop at {} runs", name, place(s.pos));
+    Id flag = a_.boolean(true);
+    if (e.flag != 0) {
+      auto it = flag_results.find(e.flag);
+      flag = it == flag_results.end() ? a_.boolean(false) : a_.read(it->second, DType::boolean, {});
+    } else if (!runs || always_moves.count(e.name) == 0) {
+      c_.state.storages[storage].maybe = storages_of(old);
+      c_.state.storages[storage].maybe_by = {&s, e.name};
     }
-    c_.state.names[name].view = c_.whole(storage);
+    c_.state.names[e.name].view = unless_moved(storage, flag, old);
   }
   return loop;
 }

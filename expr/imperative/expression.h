@@ -90,6 +90,7 @@ class Expression {
   Value read(TensorId t, std::span<const Id> indices, ast::Ref ref);
   Value read(const View& v, std::span<const Id> p, ast::Ref ref);
 
+  View composed(const View& base, const Mapping& m);
   Mapping brackets(ast::Ref ref, const Shape& base, size_t first);
   Mapping method(const ast::Node& n, const Shape& base);
   Mapping mapping(ast::Ref ref, const ast::Node& n);

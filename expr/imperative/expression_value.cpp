@@ -97,11 +97,10 @@ Value Expression::read(TensorId t, std::span<const Id> indices, Ref ref) {
 }
 
 Value Expression::read(const View& v, std::span<const Id> p, Ref ref) {
-  Replacements to;
-  for (size_t k = 0; k < p.size(); ++k) to[v.axes[k].axis] = p[k];
-  std::vector<Id> indices;
-  for (Id index : v.indices) indices.push_back(c_.tidy(substitute(a_, index, to)));
-  return read(c_.state.storages[v.storage].value, indices, ref);
+  const Id value = c_.element(v, p);
+  for (Id x : reachable(a_, value))
+    if (a_[x].op == Op::read) reads_[x].push_back({ref, Chains::kEmpty});
+  return typed_value(value);
 }
 
 // Of a name, or of one with indices; p are the positions in what it names.
@@ -308,11 +307,7 @@ TensorId Expression::tensor(Ref ref, std::optional<DType> type, const std::strin
   if (node(ref).kind == Kind::call && node(ref).text == "clone" && !is_op(node(ref)) && node(ref).args.size() == 1)
     return tensor(node(ref).args[0], type, name);
   if (std::optional<View> v = view(ref)) {
-    const Storage& s = c_.state.storages[v->storage];
-    bool all = v->axes.size() == s.shape.size() && (!type || s.type == *type);
-    for (size_t d = 0; all && d < v->axes.size(); ++d)
-      all = v->indices[d] == v->axes[d].axis && c_.scope.same_extent(v->axes[d].end, s.shape[d]);
-    if (all) return s.value;
+    if (std::optional<TensorId> t = c_.whole_value(*v); t && (!type || c_.program.tensors[*t].type == *type)) return *t;
   }
   const std::vector<AxisRange> axes = c_.element_axes(shape(ref));
   std::vector<Id> p;

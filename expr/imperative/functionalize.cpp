@@ -16,8 +16,9 @@ namespace {
 class Functionalizer {
  public:
   Functionalizer(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog,
-                 const std::map<std::string, std::shared_ptr<const Program>>& ops)
+                 const std::map<std::string, std::shared_ptr<const Program>>& ops, const std::set<LoopName>& handed_on)
       : c_(file, arena, ops), prog_(prog) {
+    c_.handed_on = handed_on;
     c_.program.arena = arena;
     c_.program.file = file.name;
     c_.program.text = file.text;
@@ -114,13 +115,12 @@ class Functionalizer {
 
   // A tensor of its own for each output.
   TensorId delivered(const View& v, const std::string& name, Pos pos, std::set<TensorId>& taken) {
-    const Storage s = c_.state.storages[v.storage];
-    bool all = v.axes.size() == s.shape.size();
-    for (size_t d = 0; all && d < v.axes.size(); ++d)
-      all = v.indices[d] == v.axes[d].axis && c_.scope.same_extent(v.axes[d].end, s.shape[d]);
-    const bool input = std::ranges::find(c_.program.inputs, s.value) != c_.program.inputs.end();
-    if (all && !input && taken.insert(s.value).second) return s.value;
-    const TensorId t = c_.define(name, v.axes, c_.arena().read(s.value, s.type, v.indices), pos);
+    const std::optional<TensorId> value = c_.whole_value(v);
+    const bool input = value && std::ranges::find(c_.program.inputs, *value) != c_.program.inputs.end();
+    if (value && !input && taken.insert(*value).second) return *value;
+    std::vector<Id> positions;
+    for (const AxisRange& r : v.axes) positions.push_back(r.axis);
+    const TensorId t = c_.define(name, v.axes, c_.element(v, positions), pos);
     taken.insert(t);
     return t;
   }
@@ -169,7 +169,16 @@ class Functionalizer {
 
 Program elaborate_prog(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog,
                        const std::map<std::string, std::shared_ptr<const Program>>& ops) {
-  return imperative::Functionalizer(file, arena, prog, ops).run();
+  std::set<imperative::LoopName> handed_on;
+  for (;;) {
+    try {
+      return imperative::Functionalizer(file, arena, prog, ops, handed_on).run();
+    } catch (const imperative::Ambiguous& a) {
+      const size_t before = handed_on.size();
+      handed_on.insert(a.names.begin(), a.names.end());
+      if (handed_on.size() == before) throw Bug("what a name stands for is handed on, and is not known");
+    }
+  }
 }
 
 }  // namespace xhat

@@ -306,14 +306,19 @@ std::optional<View> Expression::view(Ref ref) {
   if (!base) return std::nullopt;
   shape(ref);
   const Mapping m = mapping(ref, n);
+  return composed(*base, m);
+}
+
+View Expression::composed(const View& base, const Mapping& m) {
   Replacements to;
-  for (size_t k = 0; k < m.indices.size(); ++k) to[base->axes[k].axis] = m.indices[k];
-  View v{base->storage, m.axes, {}};
-  for (Id index : base->indices) {
-    Id composed = c_.tidy(substitute(a_, index, to));
-    if (!reads_data(a_, composed)) composed = fusion::simplified_index(a_, composed, v.axes);
-    v.indices.push_back(composed);
+  for (size_t k = 0; k < m.indices.size(); ++k) to[base.axes[k].axis] = m.indices[k];
+  View v{base.storage, m.axes, {}, base.unless, {}};
+  for (Id index : base.indices) {
+    Id made = c_.tidy(substitute(a_, index, to));
+    if (!reads_data(a_, made)) made = fusion::simplified_index(a_, made, v.axes);
+    v.indices.push_back(made);
   }
+  for (const View& other : base.others) v.others.push_back(composed(other, m));
   return v;
 }
 

@@ -70,6 +70,25 @@ View Context::whole(size_t storage) {
   return v;
 }
 
+std::optional<TensorId> Context::whole_value(const View& v) {
+  const Storage& s = state.storages[v.storage];
+  if (v.axes.size() != s.shape.size() || !v.others.empty()) return std::nullopt;
+  for (size_t d = 0; d < v.axes.size(); ++d)
+    if (v.indices[d] != v.axes[d].axis || !scope.same_extent(v.axes[d].end, s.shape[d])) return std::nullopt;
+  return s.value;
+}
+
+Id Context::element(const View& v, std::span<const Id> positions) {
+  Replacements to;
+  for (size_t k = 0; k < positions.size(); ++k) to[v.axes[k].axis] = positions[k];
+  std::vector<Id> indices;
+  for (Id index : v.indices) indices.push_back(tidy(substitute(arena(), index, to)));
+  const Storage& s = state.storages[v.storage];
+  Id value = arena().read(s.value, s.type, indices);
+  for (size_t k = v.others.size(); k-- > 0;) value = arena().select(v.unless[k], element(v.others[k], positions), value);
+  return value;
+}
+
 Id Context::guard() {
   Id all = kNone;
   for (Id c : state.guards) all = all == kNone ? c : arena().select(all, c, arena().boolean(false));

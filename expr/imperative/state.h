@@ -13,6 +13,12 @@ namespace xhat::imperative {
 
 using Shape = std::vector<Id>;
 
+// A name that a loop binds anew.
+using LoopName = std::pair<const ast::Statement*, std::string>;
+struct Ambiguous {
+  std::set<LoopName> names;
+};
+
 struct Storage {
   std::string name;  // what messages and new values are called by
   DType type = DType::f32;
@@ -21,10 +27,10 @@ struct Storage {
   bool parameter = false;  // is never written
   bool inout = false;
   bool loop_variable = false;  // of a loop whose bounds are data
-  // Which name is bound to this storage in one branch, or in the first iteration, and to another of these in the other: the storage
-  // holds what it merged, and is written only where that makes no difference.
-  std::vector<size_t> merged_from;
-  std::string merged_why;
+  // The name of this storage may stand for one of these, by how often a loop runs: the storage holds the value, and is written only where
+  // that makes no difference. Else the program is made anew with the loop handing on which it is (Ambiguous).
+  std::vector<size_t> maybe;
+  LoopName maybe_by;
 };
 
 // Element `axes` of the view is element `indices` of the storage.
@@ -32,11 +38,15 @@ struct View {
   size_t storage = 0;
   std::vector<AxisRange> axes;  // from 0
   std::vector<Id> indices;      // one for each dimension of the storage, over axes, loop variables and scalars
+  // Where unless[k] holds, and none before it, it is others[k] instead. Axes are the same.
+  std::vector<Id> unless = {};
+  std::vector<View> others = {};
   Shape shape() const {
     Shape s;
     for (const AxisRange& r : axes) s.push_back(r.end);
     return s;
   }
+  bool operator==(const View&) const = default;
 };
 
 struct Binding {
@@ -70,8 +80,9 @@ struct Context {
   OpScope scope;
   State state;
   Items* items = nullptr;
-  std::set<std::string> words;  // every name in the text of the program
-  std::string axis_prefix;      // axes of elements are called axis_prefix0, ...
+  std::set<std::string> words;   // every name in the text of the program
+  std::set<LoopName> handed_on;  // names of which loops hand on what they stand for
+  std::string axis_prefix;       // axes of elements are called axis_prefix0, ...
 
   Context(const ast::File& f, const std::shared_ptr<Arena>& arena, const std::map<std::string, std::shared_ptr<const Program>>& ops)
       : file(f), scope{f, *arena, program, ops} {}
@@ -86,6 +97,9 @@ struct Context {
   TensorId new_tensor(const std::string& base, DType type, Shape shape);
   size_t new_storage(const std::string& name, DType type, Shape shape, TensorId value);
   View whole(size_t storage);
+  // The value of the storage that the view is all of.
+  std::optional<TensorId> whole_value(const View& v);
+  Id element(const View& v, std::span<const Id> positions);
   // The condition of all branches around, kNone if there are none.
   Id guard();
   // A value that is looked at only where all branches around are taken; 0 elsewhere, so that nothing is read there.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "expr/core/conditions.h"
+
 namespace xhat::imperative {
 
 using ast::Kind;
@@ -180,41 +182,51 @@ void Symbolic::define(const Statement& s, const Binding* old) {
   bind_value({place.text, place.pos}, old, c_.program.tensors[t].type, c_.program.tensors[t].shape, t);
 }
 
-void Symbolic::check_written(const View& v, const std::string& name, Pos pos) {
+void Symbolic::check_written(const View& v, const std::string& name, Pos pos, bool maybe) {
+  for (const View& other : v.others) check_written(other, name, pos, true);
   const Storage& s = c_.state.storages[v.storage];
   if (s.loop_variable) throw Error(fmt::format("{} is a loop variable, and is not assigned", name), pos);
+  if (s.parameter && maybe)
+    throw Error(
+        fmt::format("{} may still name the parameter {} here, by which branch was taken or how often a loop ran, and parameters are never "
+                    "written; clone it, as in var {} = clone({})",
+                    name, s.name, name, s.name),
+        pos);
   if (s.parameter)
     throw Error(
         name == s.name
             ? fmt::format("{} is a parameter, which is never written; clone it, as in var y = clone({}), or declare it inout", name, name)
-            : fmt::format("{} is a view of the parameter {}, which is never written; clone it, as in var {} = clone({}), or declare "
-                          "{} inout",
-                          name, s.name, name, s.name, s.name),
+            : fmt::format(
+                  "{} is a view of the parameter {}, which is never written; clone it, as in var {} = clone({}), or declare {} inout", name,
+                  s.name, name, s.name, s.name),
         pos);
-  // What a branch or an iteration may have bound to other storage is not written while the other one is seen, or is a parameter.
-  auto fail = [&](const Storage& merged) {
-    throw Error(fmt::format("not yet: {} is written here, and {}; clone it before", name, merged.merged_why), pos);
+  // What this storage may stand for, and may stand for in turn.
+  auto closure = [&](size_t from) {
+    std::set<LoopName> by;
+    std::set<size_t> found;
+    std::vector<size_t> stack = {from};
+    while (!stack.empty()) {
+      const Storage& at = c_.state.storages[stack.back()];
+      stack.pop_back();
+      if (!at.maybe.empty()) by.insert(at.maybe_by);
+      for (size_t next : at.maybe)
+        if (found.insert(next).second) stack.push_back(next);
+    }
+    return std::pair(found, by);
   };
-  const std::set<size_t> own = may_be(v.storage);
-  for (size_t from : own)
-    if (c_.state.storages[from].parameter) fail(s);
-  for (const auto& [other, binding] : c_.state.names) {
-    if (binding.view.storage == v.storage) continue;
-    for (size_t from : may_be(binding.view.storage))
-      if (own.contains(from)) fail(s.merged_from.empty() ? c_.state.storages[binding.view.storage] : s);
-  }
+  const auto [mine, mine_by] = closure(v.storage);
+  for (size_t from : mine)
+    if (c_.state.storages[from].parameter) throw Ambiguous{mine_by};
+  for (const auto& [other, binding] : c_.state.names)
+    for (size_t seen : storages_of(binding.view)) {
+      if (mine.contains(seen)) throw Ambiguous{mine_by};
+      if (const auto [theirs, by] = closure(seen); theirs.contains(v.storage)) throw Ambiguous{by};
+    }
 }
 
-// The storages that this one may be, by what branches and iterations bind.
-std::set<size_t> Symbolic::may_be(size_t storage) const {
-  std::set<size_t> found = {storage};
-  std::vector<size_t> open = {storage};
-  while (!open.empty()) {
-    const size_t at = open.back();
-    open.pop_back();
-    for (size_t from : c_.state.storages[at].merged_from)
-      if (found.insert(from).second) open.push_back(from);
-  }
+std::vector<size_t> storages_of(const View& v) {
+  std::vector<size_t> found = {v.storage};
+  for (const View& other : v.others) found.push_back(other.storage);
   return found;
 }
 
@@ -275,7 +287,19 @@ void Symbolic::write(const Statement& s) {
   } else {
     body = e.updated(s.place, s.sign[0], s.body, axes, p, storage.type, base.text);
   }
-  put(*v, axes, body, base.text, s.pos);
+  // Each thing that the name may stand for is written where it does.
+  Id none = kNone;
+  for (size_t k = 0; k <= v->others.size(); ++k) {
+    Id here = none;
+    if (k < v->others.size()) {
+      here = none == kNone ? v->unless[k] : a_.select(none, v->unless[k], a_.boolean(false));
+      const Id not_here = negation(a_, v->unless[k]);
+      none = none == kNone ? not_here : a_.select(none, not_here, a_.boolean(false));
+    }
+    if (here != kNone) c_.state.guards.push_back(here), c_.state.conditions.push_back(here);
+    put(k < v->others.size() ? v->others[k] : *v, axes, body, base.text, s.pos);
+    if (here != kNone) c_.state.guards.pop_back(), c_.state.conditions.pop_back();
+  }
 }
 
 void Symbolic::put(const View& v, const std::vector<AxisRange>& axes, Id body, const std::string& name, Pos pos) {

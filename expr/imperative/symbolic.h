@@ -27,20 +27,23 @@ class Symbolic {
   Binding* assignable(const ast::Name& name);
   void check_new_name(const ast::Name& name, const char* what);
   bool is_new_axis(const ast::Node& n, const Expression& e) const;
-  void check_written(const View& v, const std::string& name, Pos pos);
-  std::set<size_t> may_be(size_t storage) const;
+  void check_written(const View& v, const std::string& name, Pos pos, bool maybe = false);
 
   void guarded_sides(const ast::Statement& s, Id condition);
   void separate_sides(const ast::Statement& s, Id condition);
   void merge_names(const State& before, const std::map<std::string, Binding>& then, const std::map<std::string, Binding>& otherwise,
-                   Id condition, Pos pos);
+                   Id condition);
   void drop_locals();
   Id shared_condition(Id condition, Pos pos);
 
   LoopItem iterate(const ast::Statement& s, LoopItem loop, const LoopVariable& variable);
   void unroll(const ast::Statement& s, int64_t begin, int64_t end);
-  std::set<std::string> rebound_names(const ast::Statement& loop) const;
+  std::set<std::string> rebound_names(const std::vector<ast::Statement>& statements, const std::string* variable) const;
   void finish(LoopItem loop);
+  // Where the name does not stand any more for what it did.
+  Id moved(const View& v, const View& old);
+  // The view of this storage, but the old one where it has not moved.
+  View unless_moved(size_t storage, Id moved, const View& old);
   TensorId value_of(const View& v, const std::string& name, Pos pos);
 
   const ast::Node& node(ast::Ref r) const { return c_.file.nodes[r]; }
@@ -48,6 +51,8 @@ class Symbolic {
   Context& c_;
   Arena& a_;
 };
+
+std::vector<size_t> storages_of(const View& v);
 
 // A loop whose iterations are independent, or that only adds up, as definitions; what keeps it from that in `why` else (loops.cpp).
 std::optional<Items> without_loop(Context& context, const LoopItem& loop, std::string& why);
