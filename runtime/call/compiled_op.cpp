@@ -236,6 +236,21 @@ struct CompiledOp::Impl {
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, 0, c.library_calls};
   }
 
+  // target += value, in slices by all threads where it is large.
+  void add(const TensorView& target, const TensorView& value) const {
+    constexpr int64_t kSlice = 16384;  // elements
+    const int64_t n = target.elements(), slices = (n + kSlice - 1) / kSlice;
+    if (slices < 2 || !target.dense()) return runtime::add_into(target, value);
+    auto part = [&](const TensorView& v, int64_t i) {
+      const int64_t begin = i * kSlice;
+      TensorView slice(static_cast<char*>(v.data) + begin * static_cast<int64_t>(byte_size(v.type)), v.type,
+                       std::array{std::min(kSlice, n - begin)}, {});
+      return slice;
+    };
+    auto task = [&](int, int64_t i) { runtime::add_into(part(target, i), part(value, i)); };
+    pool->run(slices, task);
+  }
+
   void need(const std::vector<TensorId>& tensors, const std::vector<bool>& given) const {
     for (TensorId t : tensors)
       if (!given[t]) fail(fmt::format("'{}' is missing", name(t)));
@@ -391,7 +406,7 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   const int64_t allocations = op.place_gradients(*plan, kept.dims, arguments, given, views, sums, device_sums, queue);
   auto ready = op.get(plan->backward_calls, *plan, side, kept.dims, views, queue);
   CallCounts ran = op.run(views, *ready, call, queue, device_sums);
-  for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output]);
+  for (const HostSum& s : sums) op.add(s.target, views[s.output]);
   ran.allocations += allocations;
   return ran;
 }
