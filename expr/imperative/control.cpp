@@ -323,6 +323,9 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
     if (!e.name.empty()) v.leaving = value_of(after.names.at(e.name).view, e.name, s.pos);
     if (v.leaving == v.entering) {
       unchanged[v.entering] = v.initial;
+      // The value stays, but the name may have become one of its own for it.
+      v.result = v.initial;
+      if (!e.name.empty() && after.names.at(e.name).view.storage != e.storage) named.push_back({e, v});
       continue;
     }
     const Storage& st = after.storages[e.storage];

@@ -102,21 +102,42 @@ std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, s
   return s;
 }
 
+namespace {
+
+struct Inverse {
+  Replacements apart;  // the write's axes, under names that no element has
+  std::optional<Solution> solution;
+};
+
+Inverse inverse(Context& c, const Write& w, std::span<const Id> element) {
+  Arena& a = c.arena();
+  Inverse i;
+  std::vector<AxisRange> unknowns;
+  for (const AxisRange& r : w.axes) {
+    const Id axis = a.axis("$" + a.name(r.axis));
+    unknowns.push_back({axis, substitute(a, r.begin, i.apart), substitute(a, r.end, i.apart)});
+    i.apart[r.axis] = axis;
+  }
+  std::vector<Id> indices;
+  for (Id index : w.indices) indices.push_back(substitute(a, index, i.apart));
+  i.solution = solve(c, unknowns, indices, element);
+  if (i.solution && !i.solution->open.empty()) i.solution.reset();
+  return i;
+}
+
+}  // namespace
+
+bool is_invertible(Context& c, const Write& w) {
+  std::vector<Id> element;
+  for (const AxisRange& r : c.element_axes(c.program.tensors[w.result].shape)) element.push_back(r.axis);
+  return inverse(c, w, element).solution.has_value();
+}
+
 Id value_at(Context& c, const Write& w, std::span<const Id> element, std::span<const AxisRange> around, std::span<const Id> known,
             Id base) {
   Arena& a = c.arena();
-  // Unknowns apart from the axes of the element, which may have the same names.
-  std::vector<AxisRange> unknowns;
-  Replacements apart;
-  for (const AxisRange& r : w.axes) {
-    const Id axis = a.axis("$" + a.name(r.axis));
-    unknowns.push_back({axis, substitute(a, r.begin, apart), substitute(a, r.end, apart)});
-    apart[r.axis] = axis;
-  }
-  std::vector<Id> indices;
-  for (Id index : w.indices) indices.push_back(substitute(a, index, apart));
-  const std::optional<Solution> s = solve(c, unknowns, indices, element);
-  if (!s || !s->open.empty()) throw Error("not yet: a write through this view; its elements cannot be told from their places", w.pos);
+  const auto [apart, s] = inverse(c, w, element);
+  if (!s) throw Error("not yet: a write through this view; its elements cannot be told from their places", w.pos);
   std::vector<Id> conditions, all(known.begin(), known.end());
   for (Id condition : s->conditions) {
     if (c.implied(around, all, condition)) continue;

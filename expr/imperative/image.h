@@ -13,6 +13,8 @@ struct Solution {
 // Indices that are linear in the unknowns, or quotients and remainders of such; none where these are not enough.
 std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices, std::span<const Id> targets);
 
+// Can the point of the write's axes be told from the element?
+bool is_invertible(Context& c, const Write& w);
 // The write as a definition of its result, `if the element is written then body else base`.
 Definition select_form(Context& c, const Write& w);
 // Its value at an element, given what the base's is there.

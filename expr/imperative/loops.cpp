@@ -283,6 +283,8 @@ class WithoutLoop {
     TensorId base = v.initial;
     const std::vector<const Write*> writes = chain(v);
     for (const Write* w : writes) {
+      if (std::ranges::none_of(w->indices, [&](Id i) { return std::ranges::count(a_[i].free_axes(), l_.variable) > 0; }))
+        throw Dependent{fmt::format("which iteration writes an element of {} is not said by its place", name(v.entering))};
       Write wide = *w;
       const Known known = around(w->axes);
       Known guarded = known;
@@ -299,6 +301,8 @@ class WithoutLoop {
         wide.body = a_.select(wide.guard, wide.body, before);
         wide.guard = kNone;
       }
+      if (!is_invertible(c_, wide))
+        throw Dependent{fmt::format("which iteration writes an element of {} is not said by its place", name(v.entering))};
       wide.base = base;
       wide.result = w == writes.back()
                         ? v.result
@@ -499,7 +503,6 @@ class WithoutLoop {
     } else {
       for (size_t k = 0; k < indices.size(); ++k) conditions.push_back(a_.eq(indices[k], element_at[k]));
     }
-    if (guard != kNone) conditions.push_back(substitute(a_, moved(guard), to, avoid));
     Known known{around_, c_.state.conditions};
     known.axes.insert(known.axes.end(), d.axes.begin(), d.axes.end());
     known.axes.insert(known.axes.end(), axes.begin(), axes.end());
@@ -510,6 +513,11 @@ class WithoutLoop {
                   : reads_data(a_, part) ? a_.select(condition, part, a_.boolean(false))
                                          : a_.land(condition, part);
       known.conditions.push_back(part);
+    }
+    // The definition is looked at where the guard fails, too, although what stands here is known to hold.
+    if (guard != kNone) {
+      const Id part = substitute(a_, moved(guard), to, avoid);
+      condition = condition == kNone ? part : a_.select(condition, part, a_.boolean(false));
     }
     const Id summand = substitute(a_, moved(value), to, avoid);
     const Id old = a_.read(base, t.type, element_at);
