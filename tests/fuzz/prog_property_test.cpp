@@ -8,6 +8,7 @@
 #include "ad/check/gradcheck.h"
 #include "expr/eval/interpret.h"
 #include "tests/helpers/random_prog.h"
+#include "tests/helpers/random_program.h"
 
 namespace xhat {
 namespace {
@@ -54,7 +55,7 @@ void check(uint64_t seed) {
 }
 
 TEST(ProgProperty, FunctionalizedProgramsComputeWhatIsWritten) {
-  const uint64_t first = number_of("XHAT_PROPERTY_SEED", 1), count = number_of("XHAT_PROPERTY_COUNT", 500);
+  const uint64_t first = number_of("XHAT_PROPERTY_SEED", 1), count = number_of("XHAT_PROPERTY_COUNT", testing::long_run() ? 10000 : 500);
   for (uint64_t seed = first; seed < first + count; ++seed) {
     check(seed);
     if (HasFailure()) return;
