@@ -18,6 +18,7 @@ foreach(folder IN ITEMS expr ad cse fusion runtime)
   install(DIRECTORY ${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/xhat/${folder} FILES_MATCHING PATTERN "*.h" PATTERN "*.def")
 endforeach()
 install(FILES xhat.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/xhat)
+install(FILES xhat/lazy.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/xhat/xhat)  # #include "xhat/lazy.h", in the tree as well
 install(EXPORT xhatEngine NAMESPACE xhat:: DESTINATION ${package})
 
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/xhatConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -1,0 +1,170 @@
+// Arrays to begin with, and what an array can be asked.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <iostream>
+
+#include "runtime/lazy/functions.h"
+#include "runtime/lazy/memory.h"
+#include "runtime/lazy/movement.h"
+#include "runtime/lazy/options.h"
+#include "runtime/lazy/realize.h"
+#include "runtime/lazy/state.h"
+
+namespace xhat::lazy {
+
+using namespace detail;
+
+namespace {
+
+Array variable(std::shared_ptr<Storage> storage) {
+  auto state = std::make_shared<State>();
+  state->variable = std::make_shared<Variable>();
+  state->variable->storage = storage;
+  storage->claimed = true;
+  state->variable->current = state->variable->memory = leaf(std::move(storage));
+  return Array(std::move(state));
+}
+
+}  // namespace
+
+Options& options() {
+  static auto* held = new Options;
+  return *held;
+}
+
+Array array(const TensorView& memory, std::shared_ptr<void> owner) {
+  auto storage = std::make_shared<Storage>();
+  storage->view = memory;
+  storage->owner = std::move(owner);
+  return variable(std::move(storage));
+}
+
+Array array_of(const TensorView& values, const Shape& shape, const Location& at) {
+  if (values.elements() != shape.elements()) fail({"array", at}, fmt::format("{} numbers for shape {}", values.elements(), text(shape)));
+  auto storage = new_storage(values.type, shape);
+  TensorView flat = storage->view;
+  flat.rank = values.rank;
+  flat.shape = values.shape;
+  int64_t step = 1;
+  for (auto d = static_cast<size_t>(flat.rank); d-- > 0;) flat.strides[d] = step, step *= flat.shape[d];
+  copy_elements(flat, values);
+  return variable(std::move(storage));
+}
+
+Array full(const Shape& shape, double value, DType type) { return of_node(constant(type, value, shape)); }
+
+Array arange(int64_t end, DType type) { return of_node(cast_node(iota({std::max<int64_t>(end, 0)}), type)); }
+
+Array arange(double begin, double end, double step, DType type) {
+  const auto count = static_cast<int64_t>(std::max(0.0, std::ceil((end - begin) / step)));
+  const Array steps = arange(count, type);
+  return steps * full({}, step, type) + full({}, begin, type);
+}
+
+Array random(const Array& seed, const Shape& shape, DType type) {
+  const Array operands[] = {cast(seed, DType::i64), of_node(iota(shape))};
+  return cast(function("random", operands), type);
+}
+
+void detail::ragged_numbers(const Location& at) { fail({"array", at}, "the rows of the numbers given differ in length"); }
+
+Array Array::of_number(double value, bool is_float, bool is_bool) {
+  NodePtr n = is_float ? detail::constant(DType::f32, 0) : constant_integer(is_bool ? DType::boolean : DType::i64, static_cast<int64_t>(value));
+  if (is_float) {
+    n->value = value;  // not rounded until it meets an operand that has a type
+    n->type = DType::f64;
+  }
+  n->weak = true;
+  return of_node(std::move(n));
+}
+
+const Shape& Array::shape() const { return node_of(*this)->shape; }
+int64_t Array::size(int dimension) const { return shape()[axis_of(dimension, shape().size(), {"size", Location::current()})]; }
+DType Array::dtype() const {
+  const NodePtr& n = node_of(*this);
+  return n->weak && is_float(n->type) ? DType::f32 : n->type;
+}
+bool Array::is_realized() const { return alias_of(*node_of(*this)).has_value(); }
+
+const Array& Array::realize() const {
+  lazy::realize(std::span<const Array>(this, 1));
+  return *this;
+}
+
+double Array::number_at(const Location& at) const {
+  if (elements() != 1) fail({"item", at}, fmt::format("shape {} has more than one element", text(shape())));
+  realize();
+  const TensorView v = view();
+  double value = 0;
+  copy_elements(TensorView(&value, std::span<const int64_t>()), scalar_view(v));
+  return value;
+}
+
+TensorView Array::view() const {
+  realize();
+  const auto v = alias_of(*node_of(*this));
+  if (!v) throw Bug("an array without memory after it was realized");
+  return *v;
+}
+
+void Array::to(const TensorView& memory, const Location& at) const {
+  const Site site{"to", at};
+  if (!std::ranges::equal(memory.extents(), shape()) || memory.type != dtype())
+    fail(site, fmt::format("memory of {}{} for an array of {}{}", name_of(memory.type), text(Shape(memory.extents())), name_of(dtype()), text(shape())));
+  copy_to(memory);
+}
+
+void Array::copy_to(const TensorView& memory) const {
+  realize();
+  if (elements() > 0) copy_elements(memory, view());
+}
+
+const Array& Array::operator+=(const Array& other) const { return assign(*this + other); }
+const Array& Array::operator-=(const Array& other) const { return assign(*this - other); }
+const Array& Array::operator*=(const Array& other) const { return assign(*this * other); }
+const Array& Array::operator/=(const Array& other) const { return assign(*this / other); }
+
+Array Array::reshape(const Shape& s, const Location& at) const { return lazy::reshape(*this, s, at); }
+Array Array::permute(const std::vector<int>& order, const Location& at) const { return lazy::permute(*this, order, at); }
+Array Array::transpose(int i, int j, const Location& at) const { return lazy::transpose(*this, i, j, at); }
+Array Array::expand(const Shape& s, const Location& at) const { return lazy::expand(*this, s, at); }
+Array Array::squeeze(int axis, const Location& at) const { return lazy::squeeze(*this, axis, at); }
+Array Array::unsqueeze(int axis, const Location& at) const { return lazy::unsqueeze(*this, axis, at); }
+Array Array::sum(const Axes& axes, bool keep, const Location& at) const { return lazy::sum(*this, axes, keep, at); }
+Array Array::mean(const Axes& axes, bool keep, const Location& at) const { return lazy::mean(*this, axes, keep, at); }
+Array Array::max(const Axes& axes, bool keep, const Location& at) const { return lazy::max(*this, axes, keep, at); }
+Array Array::min(const Axes& axes, bool keep, const Location& at) const { return lazy::min(*this, axes, keep, at); }
+Array Array::cast(DType type) const { return lazy::cast(*this, type); }
+
+Array Array::contiguous() const {
+  const NodePtr& n = node_of(*this);
+  const auto v = n->realized() ? alias_of(*n) : std::nullopt;
+  if ((v && v->dense()) || n->kind == Kind::contiguous) return *this;
+  return of_node(make(Kind::contiguous, n->type, n->shape, {n}));
+}
+
+Array Array::detach() const {
+  const NodePtr& n = node_of(*this);
+  return n->kind == Kind::constant ? *this : lazy::stop_gradient(*this);
+}
+
+const Array& Array::assign(const Array& value, const Location& at) const {
+  const Site site{"assign", at};
+  const NodePtr& old = node_of(*this);
+  NodePtr v = node_of(value);
+  if (old->weak) fail(site, "a plain number cannot be assigned to");
+  if (broadcast(old->shape, v->shape) != old->shape) fail(site, fmt::format("shape {} cannot be assigned to shape {}", text(v->shape), text(old->shape)));
+  if (!v->weak && v->type != old->type && promote(v->type, old->type) != old->type)
+    fail(site, fmt::format("{} cannot be assigned to {}; cast it", name_of(v->type), name_of(old->type)));
+  v = expanded(cast_node(v, old->type), old->shape);
+  if (v == old) return *this;
+  assign_value(*state_, v, site);
+  return *this;
+}
+
+std::ostream& operator<<(std::ostream& out, const Array& x) { return out << x.describe(); }
+void print(const Array& x, bool values) { std::cout << x.describe(values) << "\n"; }
+
+}  // namespace xhat::lazy

@@ -1,0 +1,227 @@
+#include "runtime/lazy/graph.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+
+namespace xhat::lazy::detail {
+namespace {
+
+class Walker {
+ public:
+  Walker(Walk& w, uint64_t assumed) : w_(w), leaf_epoch_(next_epoch()), assumed_(assumed) {}
+
+  void main(std::span<const NodePtr> roots) {
+    // Losses come last: one that is derived anyway is not computed a second time.
+    std::vector<Node*> order;
+    for (const NodePtr& n : roots)
+      if (!n->is_loss) order.push_back(n.get());
+    for (const NodePtr& n : roots)
+      if (n->is_loss) order.push_back(n.get());
+    collect(w_.graph, order);
+    for (const NodePtr& n : roots) add_root(n.get(), position_.at(n.get()));
+    for (uint32_t i = 0; i < w_.graph.items.size(); ++i) {
+      Node* n = w_.graph.items[i].node;
+      if (w_.graph.items[i].role == Role::value && is_pending(*n) && std::ranges::find(w_.roots, n) == w_.roots.end()) add_root(n, i);
+    }
+    describe(w_.graph);
+  }
+
+ private:
+  void add_root(Node* n, uint32_t item) {
+    w_.roots.push_back(n);
+    w_.graph.roots.push_back(item);
+  }
+  bool is_leaf(const Node& n) const { return n.realized() || (assumed_ != 0 && n.assumed_mark == assumed_); }
+
+  // One visit of a node, whose operands are taken one after the other.
+  struct Visit {
+    Node* node;
+    Node* as;  // what its operands are those of: the node, or its origin
+    size_t next = 0;
+  };
+
+  void collect(Graph& g, const std::vector<Node*>& roots) {
+    const uint64_t epoch = next_epoch();
+    for (Node* root : roots) {
+      if (root->mark != epoch && root->is_loss && is_derived(g, root)) add(g, root, epoch, {root, Role::loss, 0, 0, derived_, 0});
+      else visit(g, root, epoch, false);
+    }
+    for (Node* root : roots) position_[root] = root->index;
+    for (auto& d : g.derivatives) {
+      for (Node* by : d->wrt) d->wrt_items.push_back(by->index);
+    }
+    for (auto& d : g.derivatives) derive(*d);
+  }
+
+  bool is_derived(const Graph& g, const Node* loss) {
+    for (size_t i = 0; i < g.derivatives.size(); ++i)
+      if (g.derivatives[i]->loss == loss) return derived_ = static_cast<uint32_t>(i), true;
+    return false;
+  }
+
+  void add(Graph& g, Node* n, uint64_t epoch, Item item) {
+    n->mark = epoch;
+    n->index = static_cast<uint32_t>(g.items.size());
+    g.items.push_back(item);
+  }
+
+  void leaf(Graph& g, Node* n, uint64_t epoch) {
+    if (n->leaf_mark != leaf_epoch_) {
+      n->leaf_mark = leaf_epoch_;
+      n->leaf_index = static_cast<uint32_t>(w_.leaves.size());
+      w_.leaves.push_back(n);
+    }
+    if (n->expired)
+      throw Error("grad: an array that the loss was computed from has been assigned to since; take the gradient before, or compute the loss again");
+    add(g, n, epoch, {n, Role::leaf, 0, 0, n->leaf_index, 0});
+  }
+
+  // The operands that have to be there before a node can be added.
+  static std::span<const NodePtr> below(const Node& n) {
+    return n.kind == Kind::grad ? std::span<const NodePtr>(n.args).subspan(1) : std::span<const NodePtr>(n.args);
+  }
+
+  // In a derivative, realized values that depend on what it is by are computed again from their origin.
+  void visit(Graph& g, Node* root, uint64_t epoch, bool in_derivative) {
+    auto open = [&](Node* n) {
+      if (n->mark == epoch) return;
+      const bool again = in_derivative && n->realized() && n->need_mark == need_epoch_ && n->need && n->origin;
+      if (is_leaf(*n) && !again) leaf(g, n, epoch);
+      else stack_.push_back({n, again ? n->origin.get() : n});
+    };
+    const size_t bottom = stack_.size();
+    open(root);
+    while (stack_.size() > bottom) {
+      Visit& v = stack_.back();
+      const auto operands = below(*v.as);
+      if (v.next < operands.size()) {
+        open(operands[v.next++].get());
+        continue;
+      }
+      const Visit done = v;
+      stack_.pop_back();
+      if (done.node->mark == epoch) continue;
+      Item item{done.as};
+      if (done.as->kind == Kind::grad) {
+        item.role = Role::grad;
+        std::tie(item.number, item.which) = derivative_of(g, done.as);
+      }
+      item.first = static_cast<uint32_t>(g.args.size());
+      item.count = static_cast<uint32_t>(operands.size());
+      for (const NodePtr& a : operands) g.args.push_back(a->index);
+      add(g, done.node, epoch, item);
+    }
+  }
+
+  std::pair<uint32_t, uint32_t> derivative_of(Graph& g, const Node* n) {
+    Node *loss = n->args[0].get(), *by = n->args[1].get();
+    if (!is_derived(g, loss)) {
+      derived_ = static_cast<uint32_t>(g.derivatives.size());
+      g.derivatives.push_back(std::make_unique<Derivative>());
+      g.derivatives.back()->loss = loss;
+    }
+    auto& wrt = g.derivatives[derived_]->wrt;
+    const auto at = static_cast<size_t>(std::ranges::find(wrt, by) - wrt.begin());
+    if (at == wrt.size()) wrt.push_back(by);
+    return {derived_, static_cast<uint32_t>(at)};
+  }
+
+  void derive(Derivative& d) {
+    need_epoch_ = next_epoch();
+    find_need(d);
+    const uint64_t epoch = next_epoch();
+    for (Node* by : d.wrt) add(d.graph, by, epoch, {by, Role::cut, 0, 0, static_cast<uint32_t>(d.graph.items.size()), 0});
+    visit(d.graph, d.loss, epoch, true);
+    d.graph.roots = {d.loss->index};
+    for (auto& inner : d.graph.derivatives)
+      for (Node* by : inner->wrt) inner->wrt_items.push_back(by->index);
+    for (auto& inner : d.graph.derivatives) derive(*inner);
+  }
+
+  // Marks which nodes below the loss depend on what it is derived by.
+  void find_need(const Derivative& d) {
+    for (Node* by : d.wrt) by->need_mark = need_epoch_, by->need = true;
+    std::vector<Visit> stack;
+    auto open = [&](Node* n) {
+      if (n->need_mark == need_epoch_) return;
+      n->need_mark = need_epoch_;
+      n->need = false;
+      if (n->kind == Kind::elementwise && n->op == Op::stop_gradient) return;
+      if (n->forgotten)
+        throw Error(
+            "grad: the loss depends on an array that was realized long ago, by a chain of realized arrays, whose origin is not known any "
+            "more; detach() it if it counts as a constant, or keep the chain lazy");
+      stack.push_back({n, n->realized() && n->origin ? n->origin.get() : n});
+    };
+    open(d.loss);
+    while (!stack.empty()) {
+      Visit& v = stack.back();
+      if (v.next < v.as->args.size()) {
+        open(v.as->args[v.next++].get());
+        continue;
+      }
+      for (const NodePtr& a : v.as->args) v.node->need |= a->need_mark == need_epoch_ && a->need;
+      stack.pop_back();
+    }
+  }
+
+  void describe(const Graph& g) {
+    auto& k = w_.key;
+    k.push_back(g.items.size());
+    for (const Item& i : g.items) {
+      const Node& n = *i.node;
+      k.push_back(static_cast<uint64_t>(n.kind) | static_cast<uint64_t>(n.op) << 8 | static_cast<uint64_t>(n.type) << 16 |
+                  static_cast<uint64_t>(i.role) << 24 | static_cast<uint64_t>(i.count) << 32 | static_cast<uint64_t>(n.params.size()) << 48);
+      for (uint32_t a : g.args_of(i)) k.push_back(a);
+      if (i.role != Role::value) {
+        k.push_back(static_cast<uint64_t>(i.number) << 32 | i.which);
+        if (i.role != Role::leaf) continue;
+      }
+      if (i.role == Role::value) k.insert(k.end(), n.params.begin(), n.params.end());
+      k.push_back(n.shape.size());
+      k.insert(k.end(), n.shape.begin(), n.shape.end());
+      if (i.role != Role::value) continue;
+      if (n.kind == Kind::constant) w_.numbers.push_back(i.node);
+      if (n.kind == Kind::call) k.push_back(std::bit_cast<uint64_t>(n.program.get()));
+      for (const ViewStep& s : n.views) {
+        k.push_back(static_cast<uint64_t>(s.kind));
+        k.insert(k.end(), s.params.begin(), s.params.end());
+        k.insert(k.end(), s.shape.begin(), s.shape.end());
+      }
+    }
+    k.insert(k.end(), g.roots.begin(), g.roots.end());
+    for (const auto& d : g.derivatives) {
+      k.insert(k.end(), d->wrt_items.begin(), d->wrt_items.end());
+      describe(d->graph);
+    }
+  }
+
+  Walk& w_;
+  const uint64_t leaf_epoch_, assumed_;
+  uint64_t need_epoch_ = 0;
+  uint32_t derived_ = 0;
+  std::vector<Visit> stack_;
+  std::unordered_map<Node*, uint32_t> position_;
+};
+
+}  // namespace
+
+uint64_t next_epoch() {
+  static uint64_t epoch = 0;
+  return ++epoch;
+}
+
+bool is_pending(const Node& n) {
+  if (n.kind != Kind::assign && n.kind != Kind::update) return false;
+  const auto v = n.variable.lock();
+  return v && v->current.get() == &n;
+}
+
+Walk walk(std::span<const NodePtr> roots, uint64_t assumed) {
+  Walk w;
+  Walker(w, assumed).main(roots);
+  return w;
+}
+
+}  // namespace xhat::lazy::detail

@@ -1,0 +1,34 @@
+// Graphs that were seen before: their programs, compiled.
+//
+// A graph is looked for twice. By its structure with all sizes, which is found in microseconds, and then as a program, whose sizes are
+// symbols: other sizes are another plan of the same compiled op. Numbers that a graph contains are part of its program at first; those
+// that differ the next time the structure is seen (a learning rate that decays) become arguments.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/call/compile.h"
+#include "runtime/lazy/graph.h"
+
+namespace xhat::lazy::detail {
+
+struct Plan {
+  CompiledOp op;
+  std::vector<std::string> leaf_names, number_names, output_names;
+  std::vector<uint32_t> leaves, numbers;  // which of Walk::leaves and Walk::numbers
+  std::vector<uint32_t> outputs;          // per root
+  DimValues dims;
+  std::vector<uint64_t> fixed;            // per number of the walk: its bits, or 0 where it is an argument
+  bool in_place = true;                   // may results be written over what was read? Learned from the first call
+};
+
+struct PlanCounts {
+  int64_t compiles = 0, plans = 0;
+};
+
+// Makes it if there is none. parts: of roots that are updates, is only the part written? Under engine_mutex().
+Plan& plan_of(Walk& w, const std::vector<char>& parts);
+PlanCounts plan_counts();
+
+}  // namespace xhat::lazy::detail

@@ -1,0 +1,388 @@
+// realize(): which nodes are computed by which program, and what happens to memory. Values kept for others, when memory that they read is
+// about to be written, are in needs.cpp.
+#include "runtime/lazy/realize.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "runtime/lazy/functions.h"
+#include "runtime/lazy/memory.h"
+#include "runtime/lazy/movement.h"
+#include "runtime/lazy/needs.h"
+#include "runtime/lazy/options.h"
+#include "runtime/lazy/plans.h"
+
+namespace xhat::lazy {
+namespace detail {
+namespace {
+
+// A realized node remembers what it was computed from; through so many realized nodes, so that a state that is carried along for ever
+// does not hold all of its past.
+constexpr int kGenerations = 8;
+
+struct Totals {
+  int64_t realizes = 0, kernels = 0, copies = 0;
+};
+Totals totals;
+
+// From the memory of the whole to that of the part that an update writes; none if strides cannot say it.
+std::optional<TensorView> part_of(const TensorView& whole, const std::vector<ViewStep>& views) {
+  TensorView v = whole;
+  for (const ViewStep& s : views)
+    if (!step_view(v, s.kind, s.shape, s.params)) return std::nullopt;
+  return v;
+}
+
+class Realizer {
+ public:
+  // planned: only asks what it would cost.
+  explicit Realizer(Cost* planned = nullptr) : planned_(planned), assumed_(planned ? next_epoch() : 0) {}
+
+  void compute(std::vector<NodePtr> roots) {
+    std::erase_if(roots, [&](const NodePtr& n) { return is_there(*n) || without_kernel(n); });
+    if (roots.empty()) return;
+    Walk w = walk(roots, assumed_);
+    if (breakpoints_first(w, roots) || pieces_first(w, roots)) return compute(std::move(roots));
+    run(w);
+  }
+
+ private:
+  bool is_there(const Node& n) const { return n.realized() || (assumed_ != 0 && n.assumed_mark == assumed_); }
+
+  // Constants are written by the host, and arrays without elements not at all.
+  bool without_kernel(const NodePtr& n) {
+    if (n->kind != Kind::constant && n->kind != Kind::iota && n->shape.elements() != 0) return false;
+    if (is_pending(*n)) return false;
+    if (planned_) return true;
+    auto storage = new_storage(n->weak && is_float(n->type) ? DType::f32 : n->type, n->shape);
+    if (n->shape.elements() != 0) fill(storage->view, *n);
+    become_leaf(*n, std::move(storage), false, 0);
+    return true;
+  }
+
+  // contiguous() nodes below the roots are computed by themselves, those that do not need each other together.
+  bool breakpoints_first(const Walk& w, const std::vector<NodePtr>& roots) {
+    std::vector<NodePtr> ready;
+    std::vector<char> above(w.graph.items.size(), 0);
+    for (size_t i = 0; i < w.graph.items.size(); ++i) {
+      const Item& item = w.graph.items[i];
+      for (uint32_t a : w.graph.args_of(item)) above[i] |= above[a];
+      if (item.role != detail::Role::value || item.node->kind != Kind::contiguous) continue;
+      const bool root = std::ranges::any_of(roots, [&](const NodePtr& n) { return n.get() == item.node; });
+      if (!above[i] && (!root || has_user(w.graph, static_cast<uint32_t>(i)))) ready.push_back(item.node->shared_from_this());
+      above[i] = 1;
+    }
+    if (ready.empty() || ready.size() == roots.size() + w.graph.items.size()) return false;
+    if (std::ranges::all_of(ready, [&](const NodePtr& n) { return std::ranges::find(roots, n) != roots.end(); }) && ready.size() == w.roots.size())
+      return false;
+    waiting_.push_back(roots);
+    compute_together(ready);
+    waiting_.pop_back();
+    return true;
+  }
+
+  static bool has_user(const Graph& g, uint32_t item) {
+    return std::ranges::find(g.args, item) != g.args.end();
+  }
+
+  // A graph that is too large for one program is cut into pieces of the order in which it is listed. What later pieces read of one is
+  // kept until the end.
+  bool pieces_first(const Walk& w, const std::vector<NodePtr>& roots) {
+    const size_t limit = options().nodes_per_program;
+    const Graph& g = w.graph;
+    if (limit == 0 || g.items.size() <= limit + limit / 4) return false;
+    waiting_.push_back(roots);
+    for (const auto& d : g.derivatives) {
+      std::vector<NodePtr> gradients;
+      for (const Item& item : g.items)
+        if (item.role == detail::Role::grad && g.derivatives[item.number].get() == d.get()) gradients.push_back(item.node->shared_from_this());
+      compute_together(gradients);
+    }
+    std::vector<size_t> piece(g.items.size(), 0);
+    std::vector<std::vector<NodePtr>> crossing;
+    std::vector<char> crosses(g.items.size(), 0);
+    size_t current = 0, filled = 0;
+    auto real = [&](uint32_t i) { return g.items[i].role == detail::Role::value && !is_free(g.items[i].node->kind); };
+    for (size_t i = 0; i < g.items.size(); ++i) {
+      piece[i] = current;
+      if (real(static_cast<uint32_t>(i)) && ++filled == limit) ++current, filled = 0;
+    }
+    crossing.resize(current + 1);
+    std::vector<uint32_t> stack;
+    for (size_t i = 0; i < g.items.size(); ++i) {
+      if (g.items[i].role == detail::Role::value && is_free(g.items[i].node->kind)) continue;
+      stack.assign(g.args_of(g.items[i]).begin(), g.args_of(g.items[i]).end());
+      while (!stack.empty()) {
+        const uint32_t a = stack.back();
+        stack.pop_back();
+        if (!real(a)) {
+          if (g.items[a].role == detail::Role::value) stack.insert(stack.end(), g.args_of(g.items[a]).begin(), g.args_of(g.items[a]).end());
+        } else if (piece[a] != piece[i] && !crosses[a]) {
+          crosses[a] = 1;
+          crossing[piece[a]].push_back(g.items[a].node->shared_from_this());
+        }
+      }
+    }
+    bool any = !g.derivatives.empty();
+    for (std::vector<NodePtr>& together : crossing) {
+      std::erase_if(together, [&](const NodePtr& n) { return is_pending(*n); });
+      any |= !together.empty();
+      compute_together(together);
+    }
+    waiting_.pop_back();
+    return any;
+  }
+
+  void compute_together(std::vector<NodePtr>& nodes) {
+    std::erase_if(nodes, [&](const NodePtr& n) { return is_there(*n) || without_kernel(n); });
+    if (nodes.empty()) return;
+    Walk w = walk(nodes, assumed_);
+    run(w);
+  }
+
+  // Where an assignment writes.
+  struct Target {
+    std::shared_ptr<Variable> variable;
+    TensorView view;
+    bool part = false;
+  };
+
+  static Target target_of(const Node& n) {
+    Target t;
+    if (!is_pending(n)) return t;
+    t.variable = n.variable.lock();
+    t.view = t.variable->storage->view;
+    if (n.kind != Kind::update || n.args[0] != t.variable->memory) return t;
+    if (const auto part = part_of(t.view, n.views)) t.view = *part, t.part = true;
+    return t;
+  }
+
+  void run(Walk& w) {
+    std::vector<Target> targets;
+    std::vector<char> parts;
+    for (Node* n : w.roots) {
+      targets.push_back(target_of(*n));
+      parts.push_back(targets.back().part);
+    }
+    Plan& plan = plan_of(w, parts);
+    if (planned_) return count(w, plan);
+
+    std::vector<Node*> written;
+    for (const Target& t : targets)
+      if (t.variable) written.push_back(t.variable->memory.get());
+    std::vector<char> kept = keep_needed(written, w.roots, waiting_);
+    for (char k : kept) totals.copies += k;
+
+    std::vector<std::shared_ptr<Storage>> made(w.roots.size());
+    std::vector<TensorView> outputs(plan.output_names.size());
+    std::vector<char> given(outputs.size(), 0);
+    bool direct = plan.in_place;
+    auto bind = [&] {
+      std::ranges::fill(given, 0);
+      for (size_t r = 0; r < w.roots.size(); ++r) {
+        const uint32_t o = plan.outputs[r];
+        if (targets[r].variable && direct && !given[o]) {
+          outputs[o] = targets[r].view;
+          given[o] = 1;
+        }
+      }
+      for (size_t r = 0; r < w.roots.size(); ++r) {
+        const uint32_t o = plan.outputs[r];
+        if (targets[r].variable && (direct || given[o])) continue;
+        if (given[o]) continue;
+        const Shape shape = targets[r].part ? Shape(targets[r].view.extents()) : w.roots[r]->shape;
+        made[r] = new_storage(w.roots[r]->type, shape);
+        outputs[o] = made[r]->view;
+        given[o] = 1;
+      }
+    };
+    bind();
+    if (direct && !written.empty()) {
+      try {
+        call(w, plan, outputs);
+      } catch (const Error&) {
+        // A result would be written over what is still to be read: aside first, and copied in the end.
+        direct = plan.in_place = false;
+        bind();
+        call(w, plan, outputs);
+      }
+    } else {
+      call(w, plan, outputs);
+    }
+
+    int generation = 0;
+    for (Node* n : w.leaves) generation = std::max(generation, n->generation);
+    for (size_t r = 0; r < w.roots.size(); ++r) {
+      Node& n = *w.roots[r];
+      const TensorView& result = outputs[plan.outputs[r]];
+      if (!targets[r].variable) {
+        if (!made[r]) {  // the same value is another root as well
+          made[r] = new_storage(n.type, n.shape);
+          copy_elements(made[r]->view, result);
+          ++totals.copies;
+        }
+        become_leaf(n, made[r], true, generation + 1);
+        continue;
+      }
+      if (result.data != targets[r].view.data || !direct) {
+        copy_elements(targets[r].view, result);
+        ++totals.copies;
+      }
+      Variable& v = *targets[r].variable;
+      const NodePtr old = v.memory;
+      if (old->storage == v.storage) old->expired = true;
+      v.memory = v.current;
+      become_leaf(n, v.storage, false, 0);
+    }
+  }
+
+  void call(const Walk& w, const Plan& plan, const std::vector<TensorView>& outputs) {
+    std::vector<Argument> arguments;
+    arguments.reserve(plan.leaves.size() + plan.numbers.size() + outputs.size());
+    for (size_t i = 0; i < plan.leaves.size(); ++i) arguments.push_back({plan.leaf_names[i], w.leaves[plan.leaves[i]]->storage->view});
+    std::vector<uint64_t> numbers(plan.numbers.size());
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const Node& n = *w.numbers[plan.numbers[i]];
+      const TensorView v(&numbers[i], n.type, {}, {});
+      fill(v, n);
+      arguments.push_back({plan.number_names[i], v});
+    }
+    for (size_t o = 0; o < outputs.size(); ++o) arguments.push_back({plan.output_names[o], outputs[o]});
+    const CallCounts c = plan.op.infer(arguments);
+    ++totals.realizes;
+    totals.kernels += c.kernels;
+  }
+
+  void count(const Walk& w, const Plan& plan) {
+    const KernelPlan k = plan.op.plan(CompiledOp::Phase::infer, plan.dims);
+    ++planned_->programs;
+    planned_->kernels += static_cast<int64_t>(k.kernels.size());
+    planned_->bytes += k.bytes_moved;
+    for (Node* n : w.roots) n->assumed_mark = assumed_;
+  }
+
+  static void become_leaf(Node& n, std::shared_ptr<Storage> storage, bool with_origin, int generation) {
+    if (with_origin && generation <= kGenerations) {
+      n.origin = std::make_shared<Node>(n);
+      n.generation = generation;
+    } else {
+      n.forgotten = with_origin;
+      n.generation = 0;
+    }
+    n.kind = Kind::leaf;
+    n.type = storage->view.type;
+    n.weak = false;
+    n.storage = std::move(storage);
+    n.args.clear();
+    n.params.clear();
+    n.views.clear();
+    n.program.reset();
+  }
+
+  Cost* planned_;
+  const uint64_t assumed_;
+  std::vector<std::vector<NodePtr>> waiting_;
+};
+
+// What has to be computed so that the array has memory: movement of what is not there yet is that, and no copy.
+NodePtr computed_root(NodePtr n) {
+  while (n->kind == Kind::reshape) {
+    const Node* base = n.get();
+    while (is_movement(base->kind)) base = base->args[0].get();
+    if (base->realized()) break;
+    n = n->args[0];
+  }
+  return n;
+}
+
+// An expression that has memory of its own by now can be assigned to.
+void claim(State& s) {
+  if (s.variable || s.base || !s.node || !s.node->realized() || s.node->storage->claimed || s.node->expired) return;
+  s.node->storage->claimed = true;
+  s.variable = std::make_shared<Variable>();
+  s.variable->storage = s.node->storage;
+  s.variable->current = s.variable->memory = std::move(s.node);
+}
+
+}  // namespace
+
+void assign_value(State& s, const NodePtr& value, const Site& site) {
+  std::lock_guard lock(engine_mutex());
+  State* root = &s;
+  std::vector<ViewStep> views;
+  for (; root->base; root = root->base.get()) {
+    if (root->step.kind == Kind::expand) fail(site, "several elements of an expanded view are one element; assign to what it views");
+    views.insert(views.begin(), root->step);
+  }
+  claim(*root);
+  const NodePtr old = node_of(*root);
+  NodePtr n = value;
+  if (!views.empty()) {
+    n = make(Kind::update, old->type, old->shape, {old, value});
+    n->views = std::move(views);
+  } else if (root->variable) {
+    n = make(Kind::assign, old->type, old->shape, {root->variable->memory, value});
+  }
+  if (!root->variable) {
+    root->node = n;
+    return;
+  }
+  if (!root->variable->storage->view.writable) fail(site, "the memory of this array can only be read");
+  n->variable = root->variable;
+  root->variable->current = n;
+}
+
+Cost cost_of(const std::vector<NodePtr>& wanted) {
+  std::lock_guard lock(engine_mutex());
+  std::vector<NodePtr> roots;
+  for (const NodePtr& n : wanted)
+    if (!alias_of(*n)) roots.push_back(computed_root(n));
+  Cost cost;
+  Realizer(&cost).compute(roots);
+  return cost;
+}
+
+}  // namespace detail
+
+using namespace detail;
+
+void realize(std::span<const Array> arrays) {
+  std::lock_guard lock(engine_mutex());
+  std::vector<NodePtr> roots;
+  for (const Array& x : arrays) {
+    const NodePtr& n = node_of(x);
+    if (alias_of(*n)) continue;
+    NodePtr root = computed_root(n);
+    if (std::ranges::find(roots, root) == roots.end()) roots.push_back(std::move(root));
+  }
+  Realizer().compute(std::move(roots));
+  for (const Array& x : arrays) claim(*x.state());
+}
+
+Counts counts() {
+  const PlanCounts p = plan_counts();
+  return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes()};
+}
+
+std::string Array::describe(bool values) const {
+  const NodePtr n = node_of(*this);
+  std::string text = fmt::format("{}{} ", name_of(dtype()), lazy::text(shape()));
+  if (values) realize();
+  if (is_realized()) {
+    text += "realized";
+  } else {
+    const Cost c = cost_of({n});
+    text += fmt::format("lazy: {} kernel{}, {} bytes", c.kernels, c.kernels == 1 ? "" : "s", c.bytes);
+    if (c.programs > 1) text += fmt::format(" in {} programs", c.programs);
+  }
+  if (!values) return text;
+  constexpr size_t kShown = 64;
+  const std::vector<double> all_of_them = vector<double>();
+  text += ":";
+  for (size_t i = 0; i < std::min(all_of_them.size(), kShown); ++i) text += fmt::format(" {:g}", all_of_them[i]);
+  return all_of_them.size() > kShown ? text + " …" : text;
+}
+
+}  // namespace xhat::lazy
