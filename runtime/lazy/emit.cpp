@@ -119,7 +119,7 @@ void Emitter::need(uint32_t i) {
   Ids shape, indices;
   for (size_t d = 0; d < terms_[i].size(); ++d) {
     shape.push_back(extent(terms_[i][d]));
-    indices.push_back(s_.extents.is_one(terms_[i][d]) ? integer(0) : s_.axis("i", d));
+    indices.push_back(s_.axis("i", d));
   }
   const Id value = body(i, indices);
   const TensorId t = s_.add(fmt::format("v{}", s_.made++), item.node->type, shape);
@@ -128,8 +128,17 @@ void Emitter::need(uint32_t i) {
 }
 
 TensorId Emitter::part(uint32_t i) {
-  const Item& item = g_.items[i];
-  return tensor(g_.args_of(item)[1]);
+  tensor(i);  // what is below it
+  const uint32_t value = g_.args_of(g_.items[i])[1];
+  Ids shape, indices;
+  for (size_t d = 0; d < terms_[value].size(); ++d) {
+    shape.push_back(extent(terms_[value][d]));
+    indices.push_back(s_.axis("i", d));
+  }
+  const Id body = at(value, indices);
+  const TensorId t = s_.add(fmt::format("v{}", s_.made++), g_.items[value].node->type, shape);
+  s_.define(t, body);
+  return t;
 }
 
 Id Emitter::plus(Id a, int64_t b) {
@@ -147,8 +156,9 @@ Id Emitter::operand(const Item& item, size_t k, const Ids& indices) {
   const uint32_t a = g_.args_of(item)[k];
   const size_t rank = terms_[a].size();
   Ids own(indices.end() - static_cast<std::ptrdiff_t>(rank), indices.end());
+  const Terms& result = terms_[static_cast<size_t>(&item - g_.items.data())];
   for (size_t d = 0; d < rank; ++d)
-    if (s_.extents.is_one(terms_[a][d])) own[d] = integer(0);
+    if (s_.extents.is_one(terms_[a][d]) && !s_.extents.is_one(result[result.size() - rank + d])) own[d] = integer(0);
   return at(a, own);
 }
 
@@ -333,7 +343,7 @@ Ids Emitter::stepped(Kind kind, const Ids& indices, const std::vector<int64_t>& 
     if (kind == Kind::permute) {
       own[static_cast<size_t>(params[d])] = indices[d];
     } else if (kind == Kind::expand) {
-      if (s_.extents.is_one(from[d])) own[d] = integer(0);
+      if (s_.extents.is_one(from[d]) && !s_.extents.is_one(to[d])) own[d] = integer(0);
     } else {
       const SliceStep s = slice_step(params, d, s_.extents.value(from[d]));
       const Id begin = s.from_end ? plus(extent(from[d]), params[3 * d]) : integer(s.begin);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 #include "ad/gather/gather.h"
 #include "ad/reverse/gradient.h"
 #include "runtime/lazy/emit.h"
@@ -120,26 +122,34 @@ class Lowering {
     above.derived(d, loss, std::move(gradients));
   }
 
+  // Of the inputs that nothing reads, those stay that give the size of something.
   void drop_unused_inputs() {
     Program& p = s_.program;
     std::vector<char> read(p.tensors.size(), 0);
     for (const Definition& d : p.forward.definitions)
       for (TensorId t : d.is_call() ? d.arguments : tensors_read(*p.arena, d.body)) read[t] = 1;
-    for (size_t i = p.inputs.size(); i-- > 0;) {
-      if (read[p.inputs[i]]) continue;
-      p.inputs.erase(p.inputs.begin() + static_cast<std::ptrdiff_t>(i));
-      auto& from = i < result_.leaves.size() ? result_.leaves : result_.numbers;
-      from.erase(from.begin() + static_cast<std::ptrdiff_t>(i < result_.leaves.size() ? i : i - result_.leaves.size()));
+    std::unordered_set<Id> given;
+    auto give = [&](TensorId t) {
+      bool fresh = false;
+      for (Id extent : p.tensors[t].shape)
+        for (Id id : reachable(*p.arena, extent))
+          if ((*p.arena)[id].op == Op::dim) fresh |= given.insert(id).second;
+      return fresh;
+    };
+    for (TensorId t : p.inputs)
+      if (read[t]) give(t);
+    std::vector<TensorId> inputs;
+    std::vector<uint32_t> leaves, numbers;
+    for (size_t i = 0; i < p.inputs.size(); ++i) {
+      const TensorId t = p.inputs[i];
+      if (!read[t] && !give(t)) continue;
+      inputs.push_back(t);
+      if (i < result_.leaves.size()) leaves.push_back(result_.leaves[i]);
+      else numbers.push_back(result_.numbers[i - result_.leaves.size()]);
     }
-    // A dim that no input is left to give: nothing reads it either, or it would have been an extent of what is read.
-    std::erase_if(p.dims, [&](const Dim& dim) {
-      return std::ranges::none_of(p.inputs, [&](TensorId t) {
-        return std::ranges::any_of(p.tensors[t].shape, [&](Id extent) {
-          const auto below = reachable(*p.arena, extent);
-          return std::ranges::find(below, dim.dim) != below.end();
-        });
-      });
-    });
+    p.inputs = std::move(inputs);
+    result_.leaves = std::move(leaves);
+    result_.numbers = std::move(numbers);
   }
 
   const Walk& w_;

@@ -202,7 +202,8 @@ class Realizer {
     if (direct && !written.empty()) {
       try {
         call(w, plan, outputs);
-      } catch (const Error&) {
+      } catch (const Error& e) {
+        if (getenv("LAZYDBG")) fprintf(stderr, "%s\n", e.what());
         // A result would be written over what is still to be read: aside first, and copied in the end.
         direct = plan.in_place = false;
         bind();
