@@ -19,12 +19,18 @@ using namespace detail;
 namespace {
 
 Array variable(std::shared_ptr<Storage> storage) {
-  auto state = std::make_shared<State>();
+  auto state = pooled<State>();
   state->variable = std::make_shared<Variable>();
   state->variable->storage = storage;
   storage->claimed = true;
   state->variable->current = state->variable->memory = leaf(std::move(storage));
   return Array(std::move(state));
+}
+
+TensorView memory_of(const Array& realized) {
+  const auto v = alias_of(*node_of(realized));
+  if (!v) throw Bug("an array without memory after it was realized");
+  return *v;
 }
 
 }  // namespace
@@ -35,9 +41,10 @@ Options& options() {
 }
 
 Array array(const TensorView& memory, std::shared_ptr<void> owner) {
-  auto storage = std::make_shared<Storage>();
+  auto storage = pooled<Storage>();
   storage->view = memory;
   storage->owner = std::move(owner);
+  storage->exposed = true;
   return variable(std::move(storage));
 }
 
@@ -96,17 +103,17 @@ const Array& Array::realize() const {
 double Array::number_at(const Location& at) const {
   if (elements() != 1) fail({"item", at}, fmt::format("shape {} has more than one element", text(shape())));
   realize();
-  const TensorView v = view();
   double value = 0;
-  copy_elements(TensorView(&value, std::span<const int64_t>()), scalar_view(v));
+  copy_elements(TensorView(&value, std::span<const int64_t>()), scalar_view(memory_of(*this)));
   return value;
 }
 
 TensorView Array::view() const {
   realize();
-  const auto v = alias_of(*node_of(*this));
-  if (!v) throw Bug("an array without memory after it was realized");
-  return *v;
+  const Node* n = node_of(*this).get();
+  while (!n->realized() && !n->args.empty()) n = n->args[0].get();
+  if (n->storage) n->storage->exposed = true;
+  return memory_of(*this);
 }
 
 void Array::to(const TensorView& memory, const Location& at) const {
@@ -118,7 +125,7 @@ void Array::to(const TensorView& memory, const Location& at) const {
 
 void Array::copy_to(const TensorView& memory) const {
   realize();
-  if (elements() > 0) copy_elements(memory, view());
+  if (elements() > 0) copy_elements(memory, memory_of(*this));
 }
 
 const Array& Array::operator+=(const Array& other) const { return assign(*this + other); }
@@ -140,7 +147,7 @@ Array Array::cast(DType type) const { return lazy::cast(*this, type); }
 
 Array Array::contiguous() const {
   const NodePtr& n = node_of(*this);
-  const auto v = n->realized() ? alias_of(*n) : std::nullopt;
+  const auto v = alias_of(*n);
   if ((v && v->dense()) || n->kind == Kind::contiguous) return *this;
   return of_node(make(Kind::contiguous, n->type, n->shape, {n}));
 }

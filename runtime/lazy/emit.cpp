@@ -78,11 +78,25 @@ void Emitter::choose_definitions() {
       if (kind == Kind::call) defined_[a] = 1;
     }
   }
+  // A reduction that is only used transposed is computed in that order.
+  for (size_t i = 0; i < g_.items.size(); ++i) {
+    const Item& item = g_.items[i];
+    if (item.role != Role::value || item.node->kind != Kind::permute) continue;
+    const uint32_t a = g_.args_of(item)[0];
+    if (uses[a] != 1 || !is_heavy(g_.items[a]) || g_.items[a].role != Role::value || g_.items[a].node->kind == Kind::call) continue;
+    if (std::ranges::find(g_.roots, a) != g_.roots.end() || is_wanted(a)) continue;
+    defined_[a] = 0;
+    defined_[i] = 1;
+  }
   for (size_t i = 0; i < g_.items.size(); ++i) {
     const Item& item = g_.items[i];
     for (uint32_t a : g_.args_of(item)) depth[i] = std::max(depth[i], defined_[a] ? 1 : depth[a] + 1);
     if (depth[i] > kDepth && item.role == Role::value) defined_[i] = 1;
   }
+}
+
+bool Emitter::is_wanted(uint32_t i) const {
+  return std::ranges::any_of(g_.derivatives, [&](const auto& d) { return std::ranges::find(d->wrt_items, i) != d->wrt_items.end(); });
 }
 
 void Emitter::derived(const Derivative& d, TensorId loss, std::vector<TensorId> gradients) {
@@ -242,7 +256,8 @@ Id Emitter::contract(const Item& item, const Ids& indices) {
 Id Emitter::guarded(uint32_t item, const Ids& indices, const std::vector<char>& outside, Id otherwise) {
   Arena& a = s_.arena();
   if (std::ranges::none_of(outside, [](char c) { return c != 0; })) return at(item, indices);
-  if (tensors_[item] != kNone) return a.read_or(tensors_[item], g_.items[item].node->type, indices, otherwise);
+  const bool memory = g_.items[item].role != Role::value;
+  if (tensors_[item] != kNone && memory) return a.read_or(tensors_[item], g_.items[item].node->type, indices, otherwise);
   Id inside = kNone;
   for (size_t d = 0; d < indices.size(); ++d) {
     if (!outside[d]) continue;

@@ -41,6 +41,7 @@ class Emitter {
 
  private:
   void choose_definitions();
+  bool is_wanted(uint32_t item) const;  // a derivative is by it
   void need(uint32_t item);  // emits definitions below, operands first, so that recursion stays shallow
   Id at(uint32_t item, const Ids& indices);
   Id operand(const Item& item, size_t k, const Ids& indices);  // at, broadcast by trailing dimensions

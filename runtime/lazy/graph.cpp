@@ -4,6 +4,8 @@
 
 #include <bit>
 
+#include "runtime/lazy/movement.h"
+
 namespace xhat::lazy::detail {
 namespace {
 
@@ -14,6 +16,8 @@ class Walker {
   void main(std::span<const NodePtr> roots) {
     // Losses come last: one that is derived anyway is not computed a second time.
     std::vector<Node*> order;
+    for (const NodePtr& n : roots)
+      if (n->kind == Kind::update && is_pending(*n) && n->args[0]->realized()) n->args[0]->parts_mark = leaf_epoch_;
     for (const NodePtr& n : roots)
       if (!n->is_loss) order.push_back(n.get());
     for (const NodePtr& n : roots)
@@ -33,6 +37,14 @@ class Walker {
     w_.graph.roots.push_back(item);
   }
   bool is_leaf(const Node& n) const { return n.realized() || (assumed_ != 0 && n.assumed_mark == assumed_); }
+
+  // Views of memory that is written in part are read as memory of their own, so that what is written and what is read can be told apart.
+  bool is_part(const Node& n) const {
+    if (!is_movement(n.kind)) return false;
+    const Node* base = &n;
+    while (is_movement(base->kind)) base = base->args[0].get();
+    return base->realized() && base->parts_mark == leaf_epoch_ && alias_of(n).has_value();
+  }
 
   // One visit of a node, whose operands are taken one after the other.
   struct Visit {
@@ -87,7 +99,7 @@ class Walker {
     auto open = [&](Node* n) {
       if (n->mark == epoch) return;
       const bool again = in_derivative && n->realized() && n->need_mark == need_epoch_ && n->need && n->origin;
-      if (is_leaf(*n) && !again) leaf(g, n, epoch);
+      if ((is_leaf(*n) && !again) || (!in_derivative && is_part(*n))) leaf(g, n, epoch);
       else stack_.push_back({n, again ? n->origin.get() : n});
     };
     const size_t bottom = stack_.size();
@@ -171,8 +183,9 @@ class Walker {
     k.push_back(g.items.size());
     for (const Item& i : g.items) {
       const Node& n = *i.node;
-      k.push_back(static_cast<uint64_t>(n.kind) | static_cast<uint64_t>(n.op) << 8 | static_cast<uint64_t>(n.type) << 16 |
-                  static_cast<uint64_t>(i.role) << 24 | static_cast<uint64_t>(i.count) << 32 | static_cast<uint64_t>(n.params.size()) << 48);
+      const uint64_t what = i.role == Role::value ? static_cast<uint64_t>(n.kind) | static_cast<uint64_t>(n.op) << 8 : 0;
+      k.push_back(what | static_cast<uint64_t>(n.type) << 16 | static_cast<uint64_t>(i.role) << 24 | static_cast<uint64_t>(i.count) << 32 |
+                  static_cast<uint64_t>(i.role == Role::value ? n.params.size() : 0) << 48);
       for (uint32_t a : g.args_of(i)) k.push_back(a);
       if (i.role != Role::value) {
         k.push_back(static_cast<uint64_t>(i.number) << 32 | i.which);

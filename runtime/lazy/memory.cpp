@@ -101,7 +101,7 @@ Element converted(DType to, DType from, const Element& e) {
 }  // namespace
 
 std::shared_ptr<Storage> new_storage(DType type, const Shape& shape) {
-  auto s = std::make_shared<Storage>();
+  auto s = pooled<Storage>();
   s->view = TensorView(nullptr, type, shape, {});
   const auto wanted = static_cast<size_t>(std::max<int64_t>(s->view.bytes(), 1));
   const size_t bytes = (wanted + kAlignment - 1) / kAlignment * kAlignment;

@@ -18,7 +18,7 @@ size_t axis_of(int64_t axis, size_t rank, const Site& site) {
 
 NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, std::vector<int64_t> params) {
   if (x->kind == Kind::constant) {
-    NodePtr n = std::make_shared<Node>(*x);
+    NodePtr n = pooled<Node>(*x);
     n->shape = shape;
     n->weak = x->weak && shape.empty();
     return n;

@@ -56,22 +56,21 @@ class Search {
 
 }  // namespace
 
-std::vector<char> keep_needed(const std::vector<Node*>& written, const std::vector<Node*>& computed,
+std::vector<char> find_needed(const std::vector<Node*>& written, const std::vector<Node*>& computed,
                               const std::vector<std::vector<NodePtr>>& waiting) {
-  std::vector<char> kept(written.size(), 0);
-  if (written.empty()) return kept;
   Search search(computed);
   for_each_expression([&](const NodePtr& n) { search.from(n); });
   for (const auto& roots : waiting)
     for (const NodePtr& n : roots) search.from(n);
-  for (size_t i = 0; i < written.size(); ++i) {
-    if (!search.found(written[i])) continue;
-    auto own = new_storage(written[i]->type, written[i]->shape);
-    copy_elements(own->view, written[i]->storage->view);
-    written[i]->storage = std::move(own);
-    kept[i] = 1;
-  }
-  return kept;
+  std::vector<char> needed;
+  for (const Node* n : written) needed.push_back(search.found(n));
+  return needed;
+}
+
+void keep(Node& leaf) {
+  auto own = new_storage(leaf.type, leaf.shape);
+  copy_elements(own->view, leaf.storage->view);
+  leaf.storage = std::move(own);
 }
 
 }  // namespace xhat::lazy::detail

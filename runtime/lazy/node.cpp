@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 
 namespace xhat::lazy {
@@ -20,6 +21,16 @@ void release(std::vector<NodePtr>& held, NodePtr& one) {
 }
 
 }  // namespace
+
+uint64_t next_serial() {
+  static std::atomic<uint64_t> last = 0;
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+Node::Node(const Node& o)
+    : std::enable_shared_from_this<Node>(), kind(o.kind), op(o.op), type(o.type), weak(o.weak), is_loss(o.is_loss), expired(o.expired),
+      forgotten(o.forgotten), generation(o.generation), shape(o.shape), args(o.args), params(o.params), value(o.value), integer(o.integer),
+      storage(o.storage), variable(o.variable), views(o.views), origin(o.origin), program(o.program) {}
 
 // A chain of 100,000 nodes must not be released by 100,000 calls inside of each other.
 Node::~Node() {
@@ -46,7 +57,7 @@ std::string file_and_line(const std::source_location& at) {
 void fail(const Site& site, const std::string& what) { throw Error(fmt::format("{}: {}: {}", file_and_line(site.at), site.call, what)); }
 
 NodePtr make(Kind kind, DType type, const Shape& shape, std::vector<NodePtr> args, std::vector<int64_t> params) {
-  auto n = std::make_shared<Node>();
+  auto n = pooled<Node>();
   n->kind = kind;
   n->type = type;
   n->shape = shape;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "expr/core/program.h"
+#include "runtime/lazy/block_pool.h"
 #include "runtime/lazy/shape.h"
 
 namespace xhat::lazy::detail {
@@ -42,6 +43,8 @@ enum class Kind : uint8_t {
   grad,         // the derivative of operand 0, a scalar, by operand 1
 };
 
+uint64_t next_serial();
+
 struct Node;
 using NodePtr = std::shared_ptr<Node>;
 
@@ -50,6 +53,7 @@ struct Storage {
   TensorView view;
   std::shared_ptr<void> owner;
   bool claimed = false;  // a variable has it
+  bool exposed = false;  // somebody outside knows the address: the caller, or who asked for a view
 };
 
 // An array that can be assigned to: memory, and the node that says what it holds now, or will hold when that is realized.
@@ -87,13 +91,14 @@ struct Node : std::enable_shared_from_this<Node> {
   std::shared_ptr<const Program> program;  // call
 
   // Notes of walks over graphs, valid while an epoch lasts (runtime/lazy/graph.h).
-  uint64_t mark = 0, leaf_mark = 0, need_mark = 0, assumed_mark = 0;
+  const uint64_t serial = next_serial();  // told apart from nodes that were at this address before
+  uint64_t mark = 0, leaf_mark = 0, need_mark = 0, assumed_mark = 0, parts_mark = 0;
   uint32_t index = 0, leaf_index = 0;
   bool need = false;
 
   Node() = default;
   ~Node();
-  Node(const Node&) = default;
+  Node(const Node& other);  // all but the notes and the serial
   Node& operator=(const Node&) = delete;
 
   bool realized() const { return kind == Kind::leaf; }

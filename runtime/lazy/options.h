@@ -22,6 +22,7 @@ struct Counts {
   int64_t compiles = 0;   // programs derived and planned
   int64_t plans = 0;      // graphs looked at for the first time: other sizes, mostly
   int64_t bytes = 0;      // memory of values, now
+  int64_t nanoseconds = 0;  // spent in calls of compiled ops; what realize() takes beyond is its own
 };
 Counts counts();
 

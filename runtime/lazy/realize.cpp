@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -23,7 +24,7 @@ namespace {
 constexpr int kGenerations = 8;
 
 struct Totals {
-  int64_t realizes = 0, kernels = 0, copies = 0;
+  int64_t realizes = 0, kernels = 0, copies = 0, nanoseconds = 0;
 };
 Totals totals;
 
@@ -104,10 +105,14 @@ class Realizer {
     std::vector<std::vector<NodePtr>> crossing;
     std::vector<char> crosses(g.items.size(), 0);
     size_t current = 0, filled = 0;
+    bool elements_only = true;
     auto real = [&](uint32_t i) { return g.items[i].role == detail::Role::value && !is_free(g.items[i].node->kind); };
     for (size_t i = 0; i < g.items.size(); ++i) {
       piece[i] = current;
-      if (real(static_cast<uint32_t>(i)) && ++filled == limit) ++current, filled = 0;
+      if (!real(static_cast<uint32_t>(i))) continue;
+      elements_only &= g.items[i].node->kind == Kind::elementwise;
+      // One kernel of 256 operations takes LLVM longer than four of 64: 0.9 s and 4 * 0.07 s, a fifth of them tanh.
+      if (++filled >= (elements_only ? limit / 4 : limit)) ++current, filled = 0, elements_only = true;
     }
     crossing.resize(current + 1);
     std::vector<uint32_t> stack;
@@ -146,7 +151,8 @@ class Realizer {
   struct Target {
     std::shared_ptr<Variable> variable;
     TensorView view;
-    bool part = false;
+    bool part = false, movable = false;
+    bool needed = false;  // what its memory holds is needed later
   };
 
   static Target target_of(const Node& n) {
@@ -169,42 +175,47 @@ class Realizer {
     Plan& plan = plan_of(w, parts);
     if (planned_) return count(w, plan);
 
+    // Memory of ours whose address nobody knows need not be written over: the array gets other memory.
+    bool direct = plan.in_place;
     std::vector<Node*> written;
-    for (const Target& t : targets)
-      if (t.variable) written.push_back(t.variable->memory.get());
-    std::vector<char> kept = keep_needed(written, w.roots, waiting_);
-    for (char k : kept) totals.copies += k;
+    for (Target& t : targets) {
+      if (!t.variable) continue;
+      t.movable = !t.part && !t.variable->storage->exposed;
+      written.push_back(t.variable->memory.get());
+    }
+    if (!written.empty()) {
+      const std::vector<char> needed = find_needed(written, w.roots, waiting_);
+      for (size_t r = 0, k = 0; r < targets.size(); ++r) {
+        if (!targets[r].variable) continue;
+        targets[r].needed = needed[k++];
+        if (!targets[r].needed || targets[r].movable) continue;
+        keep(*targets[r].variable->memory);
+        ++totals.copies;
+        targets[r].needed = false;
+      }
+    }
 
     std::vector<std::shared_ptr<Storage>> made(w.roots.size());
     std::vector<TensorView> outputs(plan.output_names.size());
     std::vector<char> given(outputs.size(), 0);
-    bool direct = plan.in_place;
     auto bind = [&] {
       std::ranges::fill(given, 0);
+      auto give = [&](size_t r, const TensorView& v) { outputs[plan.outputs[r]] = v, given[plan.outputs[r]] = 1; };
+      for (size_t r = 0; r < w.roots.size(); ++r)
+        if (targets[r].variable && direct && !targets[r].needed && !given[plan.outputs[r]]) give(r, targets[r].view);
       for (size_t r = 0; r < w.roots.size(); ++r) {
-        const uint32_t o = plan.outputs[r];
-        if (targets[r].variable && direct && !given[o]) {
-          outputs[o] = targets[r].view;
-          given[o] = 1;
-        }
-      }
-      for (size_t r = 0; r < w.roots.size(); ++r) {
-        const uint32_t o = plan.outputs[r];
-        if (targets[r].variable && (direct || given[o])) continue;
-        if (given[o]) continue;
+        if (given[plan.outputs[r]]) continue;
         const Shape shape = targets[r].part ? Shape(targets[r].view.extents()) : w.roots[r]->shape;
         made[r] = new_storage(w.roots[r]->type, shape);
-        outputs[o] = made[r]->view;
-        given[o] = 1;
+        give(r, made[r]->view);
       }
     };
     bind();
     if (direct && !written.empty()) {
       try {
         call(w, plan, outputs);
-      } catch (const Error& e) {
-        if (getenv("LAZYDBG")) fprintf(stderr, "%s\n", e.what());
-        // A result would be written over what is still to be read: aside first, and copied in the end.
+      } catch (const Error&) {
+        // A result would be written over what is still to be read: aside first.
         direct = plan.in_place = false;
         bind();
         call(w, plan, outputs);
@@ -227,12 +238,15 @@ class Realizer {
         become_leaf(n, made[r], true, generation + 1);
         continue;
       }
-      if (result.data != targets[r].view.data || !direct) {
+      Variable& v = *targets[r].variable;
+      const NodePtr old = v.memory;
+      if (made[r] && targets[r].movable) {
+        made[r]->claimed = true;
+        v.storage = made[r];
+      } else if (result.data != targets[r].view.data) {
         copy_elements(targets[r].view, result);
         ++totals.copies;
       }
-      Variable& v = *targets[r].variable;
-      const NodePtr old = v.memory;
       if (old->storage == v.storage) old->expired = true;
       v.memory = v.current;
       become_leaf(n, v.storage, false, 0);
@@ -242,7 +256,7 @@ class Realizer {
   void call(const Walk& w, const Plan& plan, const std::vector<TensorView>& outputs) {
     std::vector<Argument> arguments;
     arguments.reserve(plan.leaves.size() + plan.numbers.size() + outputs.size());
-    for (size_t i = 0; i < plan.leaves.size(); ++i) arguments.push_back({plan.leaf_names[i], w.leaves[plan.leaves[i]]->storage->view});
+    for (size_t i = 0; i < plan.leaves.size(); ++i) arguments.push_back({plan.leaf_names[i], *alias_of(*w.leaves[plan.leaves[i]])});
     std::vector<uint64_t> numbers(plan.numbers.size());
     for (size_t i = 0; i < numbers.size(); ++i) {
       const Node& n = *w.numbers[plan.numbers[i]];
@@ -251,7 +265,9 @@ class Realizer {
       arguments.push_back({plan.number_names[i], v});
     }
     for (size_t o = 0; o < outputs.size(); ++o) arguments.push_back({plan.output_names[o], outputs[o]});
+    const auto start = std::chrono::steady_clock::now();
     const CallCounts c = plan.op.infer(arguments);
+    totals.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
     ++totals.realizes;
     totals.kernels += c.kernels;
   }
@@ -266,7 +282,7 @@ class Realizer {
 
   static void become_leaf(Node& n, std::shared_ptr<Storage> storage, bool with_origin, int generation) {
     if (with_origin && generation <= kGenerations) {
-      n.origin = std::make_shared<Node>(n);
+      n.origin = pooled<Node>(n);
       n.generation = generation;
     } else {
       n.forgotten = with_origin;
@@ -364,7 +380,7 @@ void realize(std::span<const Array> arrays) {
 
 Counts counts() {
   const PlanCounts p = plan_counts();
-  return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes()};
+  return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes(), totals.nanoseconds};
 }
 
 std::string Array::describe(bool values) const {

@@ -35,7 +35,7 @@ Shape without(const Shape& shape, const std::vector<int64_t>& axes, bool keep) {
 // The reduction of n equal numbers.
 NodePtr of_constant(Op op, const NodePtr& x, int64_t count, const Shape& shape) {
   if (count == 0) return is_float(x->type) ? constant(x->type, identity_of(op), shape) : constant_integer(x->type, identity_of(op, x->type), shape);
-  NodePtr n = std::make_shared<Node>(*x);
+  NodePtr n = pooled<Node>(*x);
   n->shape = shape;
   n->weak = false;
   if (op == Op::sum) n->value = round_to(x->type, x->value * static_cast<double>(count)), n->integer = x->integer * count;

@@ -37,7 +37,7 @@ void for_each_expression(const std::function<void(const NodePtr&)>& f) {
 }
 
 Array of_node(NodePtr node) {
-  auto state = std::make_shared<State>();
+  auto state = pooled<State>();
   state->node = std::move(node);
   return Array(std::move(state));
 }
@@ -60,7 +60,7 @@ const NodePtr& node_of(const Array& x) {
 
 Array view_of(const Array& x, Kind kind, const Shape& shape, std::vector<int64_t> params) {
   const Shape from = node_of(x)->shape;
-  auto state = std::make_shared<State>();
+  auto state = pooled<State>();
   state->base = x.state();
   state->step = {kind, from, shape, std::move(params)};
   return Array(std::move(state));
