@@ -13,7 +13,7 @@ namespace detail {
 namespace {
 
 // The type of the operands that are no plain numbers; plain numbers alone keep their own kind.
-DType common_type(const std::vector<NodePtr>& operands, const Site& site) {
+DType common_type(const NodeList& operands, const Site& site) {
   std::optional<DType> common;
   bool real_number = false;
   for (const NodePtr& n : operands) {
@@ -29,7 +29,7 @@ DType common_type(const std::vector<NodePtr>& operands, const Site& site) {
   return real_number && is_integer(*common) ? DType::f32 : *common;  // 0.5f * integers
 }
 
-Shape common_shape(const std::vector<NodePtr>& operands, const Site& site) {
+Shape common_shape(const NodeList& operands, const Site& site) {
   Shape shape = operands[0]->shape;
   for (size_t i = 1; i < operands.size(); ++i) {
     const auto both = broadcast(shape, operands[i]->shape);
@@ -44,7 +44,7 @@ Shape common_shape(const std::vector<NodePtr>& operands, const Site& site) {
 bool is_plain(const NodePtr& n) { return n->kind == Kind::constant; }
 
 // The value of an operation on constants.
-NodePtr folded(Op op, DType type, const Shape& shape, const std::vector<NodePtr>& operands) {
+NodePtr folded(Op op, DType type, const Shape& shape, const NodeList& operands) {
   const bool from_float = is_float(operands[0]->type), to_float = is_float(type);
   NodePtr n = make(Kind::constant, type, shape, {});
   if (op == Op::cast) {
@@ -70,7 +70,7 @@ NodePtr folded(Op op, DType type, const Shape& shape, const std::vector<NodePtr>
 }
 
 // x of `x op c`, where that is x; the operand itself must have the result's shape.
-NodePtr without_neutral(Op op, const std::vector<NodePtr>& o, const Shape& shape) {
+NodePtr without_neutral(Op op, const NodeList& o, const Shape& shape) {
   if (o.size() == 1) {
     const bool twice = (op == Op::neg || op == Op::lnot) && o[0]->kind == Kind::elementwise && o[0]->op == op;
     return twice ? o[0]->args[0] : nullptr;
@@ -92,7 +92,7 @@ NodePtr without_neutral(Op op, const std::vector<NodePtr>& o, const Shape& shape
 }
 
 // (x + 3) + 4 = x + 7, and the same of products: exact for integers, for floats only where asked for.
-NodePtr with_one_constant(Op op, const std::vector<NodePtr>& o, const Shape& shape, const Site& site) {
+NodePtr with_one_constant(Op op, const NodeList& o, const Shape& shape, const Site& site) {
   if (o.size() != 2 || !is_plain(o[1]) || !(op == Op::add || op == Op::sub || op == Op::mul)) return nullptr;
   const NodePtr& inner = o[0];
   if (is_float(inner->type) && !options().fast_math) return nullptr;
@@ -117,7 +117,7 @@ DType result_type(Op op, DType operand) {
   return operand;
 }
 
-NodePtr operation(Op op, DType type, const Shape& shape, std::vector<NodePtr> operands) {
+NodePtr operation(Op op, DType type, const Shape& shape, NodeList operands) {
   if (std::ranges::all_of(operands, is_plain))
     if (NodePtr n = folded(op, type, shape, operands)) {
       n->weak = std::ranges::all_of(operands, [](const NodePtr& x) { return x->weak; });
@@ -160,7 +160,7 @@ NodePtr expanded(const NodePtr& x, const Shape& shape) {
   return moved(same_rank, Kind::expand, shape, {});
 }
 
-NodePtr elementwise(Op op, std::vector<NodePtr> operands, const Site& site) {
+NodePtr elementwise(Op op, NodeList operands, const Site& site) {
   DType type = common_type(operands, site);
   const OpInfo& row = info(op);
   if (row.type == TypeRule::same_float && is_integer(type)) type = DType::f32;  // exp of integers
@@ -211,7 +211,7 @@ Array function(const char* name, std::span<const Array> operands, const Location
   if (!op) fail(site, "there is no such function in the table of operations");
   if (info(*op).arity != static_cast<int>(operands.size()))
     fail(site, fmt::format("takes {} operands, and was given {}", info(*op).arity, operands.size()));
-  std::vector<NodePtr> nodes;
+  NodeList nodes;
   for (const Array& x : operands) nodes.push_back(node_of(x));
   if (*op != Op::random) return of_node(elementwise(*op, std::move(nodes), site));
   const auto shape = broadcast(nodes[0]->shape, nodes[1]->shape);

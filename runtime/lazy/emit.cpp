@@ -221,7 +221,7 @@ Id Emitter::reduce(const Item& item, const Ids& indices) {
 }
 
 Id Emitter::contract(const Item& item, const Ids& indices) {
-  const std::vector<int64_t>& p = item.node->params;
+  const Params& p = item.node->params;
   std::map<int64_t, Id> letters;
   const auto free = static_cast<size_t>(p[0]);
   for (size_t d = 0; d < free; ++d) letters[p[d + 1]] = indices[d];
@@ -269,7 +269,7 @@ Id Emitter::guarded(uint32_t item, const Ids& indices, const std::vector<char>& 
 
 Id Emitter::conv(const Item& item, const Ids& indices) {
   Arena& a = s_.arena();
-  const std::vector<int64_t>& p = item.node->params;
+  const Params& p = item.node->params;
   const uint32_t x = g_.args_of(item)[0], w = g_.args_of(item)[1];
   std::vector<AxisRange> axes = {{s_.axis("r", 0), integer(0), extent(terms_[w][1])}};
   Ids of_x = {indices[0], axes[0].axis}, of_w = {indices[1], axes[0].axis};
@@ -351,7 +351,7 @@ Ids Emitter::reshaped(const Ids& indices, const Terms& from, const Terms& to) {
   return own;
 }
 
-Ids Emitter::stepped(Kind kind, const Ids& indices, const std::vector<int64_t>& params, const Terms& from, const Terms& to) {
+Ids Emitter::stepped(Kind kind, const Ids& indices, const Params& params, const Terms& from, const Terms& to) {
   if (kind == Kind::reshape) return reshaped(indices, from, to);
   Ids own = indices;
   for (size_t d = 0; d < indices.size(); ++d) {

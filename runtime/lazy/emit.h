@@ -58,7 +58,7 @@ class Emitter {
   // The operand at indices that may lie outside of it, where it is `otherwise`. outside: which indices may.
   Id guarded(uint32_t item, const Ids& indices, const std::vector<char>& outside, Id otherwise);
   Ids reshaped(const Ids& indices, const Terms& from, const Terms& to);
-  Ids stepped(Kind kind, const Ids& indices, const std::vector<int64_t>& params, const Terms& from, const Terms& to);
+  Ids stepped(Kind kind, const Ids& indices, const Params& params, const Terms& from, const Terms& to);
   Id extent(Extents::Term t) { return s_.extents.in(s_.program, t); }
   Id integer(int64_t v) { return s_.arena().integer(v); }
   Id plus(Id a, int64_t b);

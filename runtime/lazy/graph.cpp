@@ -22,8 +22,12 @@ class Walker {
       if (!n->is_loss) order.push_back(n.get());
     for (const NodePtr& n : roots)
       if (n->is_loss) order.push_back(n.get());
-    collect(w_.graph, order);
-    for (const NodePtr& n : roots) add_root(n.get(), position_.at(n.get()));
+    const size_t items = w_.leaves.capacity();
+    w_.graph.items.reserve(items);
+    w_.graph.args.reserve(2 * items);
+    w_.structures.reserve(items);
+    w_.key.reserve(16 * items);
+    collect(w_.graph, order, roots);
     for (uint32_t i = 0; i < w_.graph.items.size(); ++i) {
       Node* n = w_.graph.items[i].node;
       if (w_.graph.items[i].role == Role::value && is_pending(*n) && std::ranges::find(w_.roots, n) == w_.roots.end()) add_root(n, i);
@@ -53,13 +57,13 @@ class Walker {
     size_t next = 0;
   };
 
-  void collect(Graph& g, const std::vector<Node*>& roots) {
+  void collect(Graph& g, const std::vector<Node*>& roots, std::span<const NodePtr> wanted) {
     const uint64_t epoch = next_epoch();
     for (Node* root : roots) {
-      if (root->mark != epoch && root->is_loss && is_derived(g, root)) add(g, root, epoch, {root, Role::loss, 0, 0, derived_, 0});
+      if (root->mark != epoch && root->is_loss && is_derived(g, root)) add(g, root, epoch, {root, Role::loss, 0, 0, derived_, 0}), w_.structures.push_back({root->serial, 0});
       else visit(g, root, epoch, false);
     }
-    for (Node* root : roots) position_[root] = root->index;
+    for (const NodePtr& n : wanted) add_root(n.get(), n->index);
     for (auto& d : g.derivatives) {
       for (Node* by : d->wrt) d->wrt_items.push_back(by->index);
     }
@@ -87,6 +91,23 @@ class Walker {
     if (n->expired)
       throw Error("grad: an array that the loss was computed from has been assigned to since; take the gradient before, or compute the loss again");
     add(g, n, epoch, {n, Role::leaf, 0, 0, n->leaf_index, 0});
+    note(g, *n, {});
+  }
+
+  // In the graph itself: what the node computes, and whether that is there already.
+  void note(const Graph& g, Node& n, std::span<const uint32_t> operands) {
+    if (&g != &w_.graph) return;
+    below_.clear();
+    for (uint32_t a : operands) below_.push_back(w_.structures[a]);
+    w_.structures.push_back(structure_of(n, below_));
+    if (n.realized() || is_free(n.kind) || known_values().empty()) return;
+    const NodePtr same = known_values().find(w_.structures.back());
+    if (!same || same.get() == &n || same->shape != n.shape) return;
+    n.kind = Kind::reshape;
+    n.args = {same};
+    n.params.clear();
+    n.program.reset();
+    w_.reused = true;
   }
 
   // The operands that have to be there before a node can be added.
@@ -123,6 +144,7 @@ class Walker {
       item.count = static_cast<uint32_t>(operands.size());
       for (const NodePtr& a : operands) g.args.push_back(a->index);
       add(g, done.node, epoch, item);
+      note(g, *done.node, g.args_of(item));
     }
   }
 
@@ -191,7 +213,7 @@ class Walker {
         k.push_back(static_cast<uint64_t>(i.number) << 32 | i.which);
         if (i.role != Role::leaf) continue;
       }
-      if (i.role == Role::value) k.insert(k.end(), n.params.begin(), n.params.end());
+      if (i.role == Role::value) for (int64_t v : n.params) k.push_back(static_cast<uint64_t>(v));
       k.push_back(n.shape.size());
       k.insert(k.end(), n.shape.begin(), n.shape.end());
       if (i.role != Role::value) continue;
@@ -199,7 +221,7 @@ class Walker {
       if (n.kind == Kind::call) k.push_back(std::bit_cast<uint64_t>(n.program.get()));
       for (const ViewStep& s : n.views) {
         k.push_back(static_cast<uint64_t>(s.kind));
-        k.insert(k.end(), s.params.begin(), s.params.end());
+        for (int64_t v : s.params) k.push_back(static_cast<uint64_t>(v));
         k.insert(k.end(), s.shape.begin(), s.shape.end());
       }
     }
@@ -215,7 +237,7 @@ class Walker {
   uint64_t need_epoch_ = 0;
   uint32_t derived_ = 0;
   std::vector<Visit> stack_;
-  std::unordered_map<Node*, uint32_t> position_;
+  std::vector<Structure> below_;
 };
 
 }  // namespace
@@ -232,7 +254,9 @@ bool is_pending(const Node& n) {
 }
 
 Walk walk(std::span<const NodePtr> roots, uint64_t assumed) {
+  constexpr size_t kExpected = 128;  // nodes of a step of a small model: no vector has to grow
   Walk w;
+  w.leaves.reserve(kExpected);
   Walker(w, assumed).main(roots);
   return w;
 }

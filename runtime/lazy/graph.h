@@ -5,6 +5,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "runtime/lazy/known_values.h"
 #include "runtime/lazy/node.h"
 
 namespace xhat::lazy::detail {
@@ -45,6 +46,8 @@ struct Walk {
   std::vector<Node*> leaves;
   std::vector<Node*> numbers;       // constants, in order: the key has none of their values
   std::vector<Node*> roots;         // parallel to Graph::roots; the wanted ones come first
+  std::vector<Structure> structures;  // per item of the graph
+  bool reused = false;              // a node was found to be computed already, and reads that: walk again
   std::vector<uint64_t> key;
 };
 

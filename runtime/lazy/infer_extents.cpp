@@ -108,14 +108,14 @@ class Inference {
     return t;
   }
 
-  static Terms without(const Terms& from, const std::vector<int64_t>& axes) {
+  static Terms without(const Terms& from, const Params& axes) {
     Terms t;
     for (size_t d = 0; d < from.size(); ++d)
       if (std::ranges::find(axes, static_cast<int64_t>(d)) == axes.end()) t.push_back(from[d]);
     return t;
   }
 
-  Terms step(Kind kind, const Shape& shape, const std::vector<int64_t>& params, const Terms& from) {
+  Terms step(Kind kind, const Shape& shape, const Params& params, const Terms& from) {
     Terms t;
     for (size_t d = 0; d < shape.size(); ++d) {
       if (kind == Kind::permute) {
@@ -164,7 +164,7 @@ class Inference {
 
   Terms contract(const Item& item) {
     std::map<int64_t, Term> letters;
-    const std::vector<int64_t>& p = item.node->params;
+    const Params& p = item.node->params;
     size_t at = static_cast<size_t>(p[0]) + 1;
     for (size_t k = 0; k < item.count; ++k) {
       const auto count = static_cast<size_t>(p[at++]);
@@ -181,7 +181,7 @@ class Inference {
 
   Terms conv(const Item& item) {
     const Terms &x = operand(item, 0), &w = operand(item, 1);
-    const std::vector<int64_t>& p = item.node->params;
+    const Params& p = item.node->params;
     if (p[0] == 1) {
       e_.equate(x[1], w[1]);
     } else {

@@ -16,7 +16,7 @@ size_t axis_of(int64_t axis, size_t rank, const Site& site) {
   return static_cast<size_t>(axis < 0 ? axis + n : axis);
 }
 
-NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, std::vector<int64_t> params) {
+NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, Params params) {
   if (x->kind == Kind::constant) {
     NodePtr n = pooled<Node>(*x);
     n->shape = shape;
@@ -35,7 +35,7 @@ NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, std::vector<int64
       break;
     case Kind::permute: {
       if (x->kind == Kind::permute) {
-        std::vector<int64_t> both;
+        Params both;
         for (int64_t d : params) both.push_back(x->params[static_cast<size_t>(d)]);
         return moved(x->args[0], Kind::permute, shape, both);
       }
@@ -53,12 +53,12 @@ NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, std::vector<int64
   return make(kind, x->type, shape, {x}, std::move(params));
 }
 
-SliceStep slice_step(const std::vector<int64_t>& params, size_t d, int64_t extent) {
+SliceStep slice_step(const Params& params, size_t d, int64_t extent) {
   const int64_t begin = params[3 * d];
   return {begin < 0 ? begin + extent : begin, params[3 * d + 1], begin < 0, params[3 * d + 2] != 0};
 }
 
-bool step_view(TensorView& v, Kind kind, const Shape& shape, const std::vector<int64_t>& params) {
+bool step_view(TensorView& v, Kind kind, const Shape& shape, const Params& params) {
   const TensorView from = v;
   const size_t width = byte_size(v.type);
   v.rank = static_cast<int>(shape.size());
@@ -149,7 +149,7 @@ Array permute(const Array& x, const std::vector<int>& order, const Location& at)
   const Shape from = node_of(x)->shape;
   if (order.size() != from.size()) fail(site, fmt::format("an order of {} dimensions for shape {}", order.size(), text(from)));
   Shape shape;
-  std::vector<int64_t> params;
+  Params params;
   for (int d : order) {
     const size_t axis = axis_of(d, from.size(), site);
     if (std::ranges::find(params, static_cast<int64_t>(axis)) != params.end()) fail(site, fmt::format("dimension {} stands twice", d));
@@ -197,12 +197,12 @@ Array stride(const Array& x, const std::vector<int64_t>& steps, const Location& 
   const Shape from = node_of(x)->shape;
   if (steps.size() != from.size()) fail(site, fmt::format("{} steps for shape {}", steps.size(), text(from)));
   Shape shape;
-  std::vector<int64_t> params;
+  Params params;
   for (size_t d = 0; d < steps.size(); ++d) {
     const int64_t step = std::abs(steps[d]);
     if (step == 0) fail(site, "a step of 0");
     shape.push_back((from[d] + step - 1) / step);
-    params.insert(params.end(), {steps[d] < 0 ? -1 : 0, steps[d], 1});
+    params.append(std::initializer_list<int64_t>{steps[d] < 0 ? -1 : 0, steps[d], 1});
   }
   return view_of(x, Kind::slice, shape, params);
 }
@@ -249,7 +249,7 @@ Array Array::sliced(std::span<const Slice> slices, const Location& at) const {
   const Shape from = shape();
   if (slices.size() > from.size()) fail(site, fmt::format("{} subscripts for shape {}", slices.size(), text(from)));
   Shape counts, kept;
-  std::vector<int64_t> params;
+  Params params;
   for (size_t d = 0; d < from.size(); ++d) {
     const int64_t extent = from[d];
     const Slice s = d < slices.size() ? slices[d] : Slice(all);
@@ -257,7 +257,7 @@ Array Array::sliced(std::span<const Slice> slices, const Location& at) const {
       if (s.range.begin < -extent || s.range.begin >= extent)
         fail(site, fmt::format("position {} of dimension {}, whose extent is {} in {}", s.range.begin, d, extent, text(from)));
       counts.push_back(1);
-      params.insert(params.end(), {s.range.begin, 1, 0});
+      params.append(std::initializer_list<int64_t>{s.range.begin, 1, 0});
       continue;
     }
     const int64_t step = s.range.step;
@@ -269,7 +269,7 @@ Array Array::sliced(std::span<const Slice> slices, const Location& at) const {
                              extent, text(from)));
     counts.push_back((end - begin + step - 1) / step);
     kept.push_back(counts.back());
-    params.insert(params.end(), {s.range.begin, step, end == extent ? 1 : 0});
+    params.append(std::initializer_list<int64_t>{s.range.begin, step, end == extent ? 1 : 0});
   }
   const Array part = view_of(*this, Kind::slice, counts, params);
   return lazy::reshape(part, kept, at);
@@ -281,13 +281,13 @@ Array pad(const Array& x, const Pairs& padding, const Array& value, const Locati
   const Shape& from = n->shape;
   if (padding.size() > from.size()) fail(site, fmt::format("{} pairs for shape {}", padding.size(), text(from)));
   Shape shape;
-  std::vector<int64_t> params;
+  Params params;
   const size_t untouched = from.size() - padding.size();
   for (size_t d = 0; d < from.size(); ++d) {
     const auto [before, after] = d < untouched ? std::pair<int64_t, int64_t>{0, 0} : padding[d - untouched];
     if (before < 0 || after < 0) fail(site, "negative padding; shrink() cuts off");
     shape.push_back(from[d] + before + after);
-    params.insert(params.end(), {before, after});
+    params.append(std::initializer_list<int64_t>{before, after});
   }
   if (shape == from) return x;
   const NodePtr& v = node_of(value);
@@ -298,7 +298,7 @@ Array pad(const Array& x, const Pairs& padding, const Array& value, const Locati
 Array concat(const std::vector<Array>& parts, int axis, const Location& at) {
   const Site site{"concat", at};
   if (parts.empty()) fail(site, "nothing to join");
-  std::vector<NodePtr> nodes;
+  NodeList nodes;
   Shape shape = node_of(parts[0])->shape;
   const size_t along = axis_of(axis, shape.size(), site);
   std::optional<DType> type;

@@ -10,10 +10,10 @@ struct SliceStep {
   bool from_end;  // begin was counted from the end
   bool to_end;    // takes all that follows
 };
-SliceStep slice_step(const std::vector<int64_t>& params, size_t d, int64_t extent);
+SliceStep slice_step(const Params& params, size_t d, int64_t extent);
 
 // Moves the view by one step; false where strides cannot say it.
-bool step_view(TensorView& v, Kind kind, const Shape& shape, const std::vector<int64_t>& params);
+bool step_view(TensorView& v, Kind kind, const Shape& shape, const Params& params);
 
 // Where the value of a node lies, if it is memory, or movement of memory that strides can say.
 std::optional<TensorView> alias_of(const Node& n);

@@ -14,7 +14,7 @@ namespace {
 
 thread_local std::vector<NodePtr>* releasing = nullptr;
 
-void release(std::vector<NodePtr>& held, NodePtr& one) {
+void release(NodeList& held, NodePtr& one) {
   for (NodePtr& n : held)
     if (n) releasing->push_back(std::move(n));
   if (one) releasing->push_back(std::move(one));
@@ -56,7 +56,7 @@ std::string file_and_line(const std::source_location& at) {
 
 void fail(const Site& site, const std::string& what) { throw Error(fmt::format("{}: {}: {}", file_and_line(site.at), site.call, what)); }
 
-NodePtr make(Kind kind, DType type, const Shape& shape, std::vector<NodePtr> args, std::vector<int64_t> params) {
+NodePtr make(Kind kind, DType type, const Shape& shape, NodeList args, Params params) {
   auto n = pooled<Node>();
   n->kind = kind;
   n->type = type;

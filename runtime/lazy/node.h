@@ -15,6 +15,7 @@
 #include "expr/core/program.h"
 #include "runtime/lazy/block_pool.h"
 #include "runtime/lazy/shape.h"
+#include "runtime/lazy/small_vector.h"
 
 namespace xhat::lazy::detail {
 
@@ -47,6 +48,8 @@ uint64_t next_serial();
 
 struct Node;
 using NodePtr = std::shared_ptr<Node>;
+using NodeList = SmallVector<NodePtr, 3>;
+using Params = SmallVector<int64_t, 6>;
 
 // Memory of one value, ours or the caller's.
 struct Storage {
@@ -67,7 +70,7 @@ struct Variable {
 struct ViewStep {
   Kind kind;
   Shape from, shape;
-  std::vector<int64_t> params;
+  Params params;
 };
 
 struct Node : std::enable_shared_from_this<Node> {
@@ -80,8 +83,8 @@ struct Node : std::enable_shared_from_this<Node> {
   bool forgotten = false;  // a leaf whose origin was let go
   int generation = 0;    // how many realized nodes stand one behind the other in the origin
   Shape shape;
-  std::vector<NodePtr> args;
-  std::vector<int64_t> params;
+  NodeList args;
+  Params params;
   double value = 0;
   int64_t integer = 0;
   std::shared_ptr<Storage> storage;
@@ -117,7 +120,7 @@ struct Site {
 [[noreturn]] void fail(const Site& site, const std::string& what);
 std::string file_and_line(const std::source_location& at);
 
-NodePtr make(Kind kind, DType type, const Shape& shape, std::vector<NodePtr> args, std::vector<int64_t> params = {});
+NodePtr make(Kind kind, DType type, const Shape& shape, NodeList args, Params params = {});
 NodePtr constant(DType type, double value, const Shape& shape = {});
 NodePtr constant_integer(DType type, int64_t value, const Shape& shape = {});
 NodePtr iota(const Shape& shape);

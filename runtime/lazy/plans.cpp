@@ -21,13 +21,13 @@ struct KeyHash {
   }
 };
 
-struct Structure {
+struct SeenGraph {
   std::vector<char> varying;
   std::vector<std::unique_ptr<Plan>> plans;
 };
 
 struct Known {
-  std::unordered_map<std::vector<uint64_t>, Structure, KeyHash> structures;
+  std::unordered_map<std::vector<uint64_t>, SeenGraph, KeyHash> structures;
   std::unordered_map<std::string, CompiledOp> programs;
   PlanCounts counts;
 };
@@ -72,7 +72,7 @@ Plan& plan_of(Walk& w, const std::vector<char>& parts) {
   Known& k = known();
   w.key.insert(w.key.end(), parts.begin(), parts.end());
   if (k.structures.size() >= kStructures) k.structures.clear();
-  Structure& s = k.structures[w.key];
+  SeenGraph& s = k.structures[w.key];
   s.varying.resize(w.numbers.size());
   for (auto& plan : s.plans) {
     bool same = true;

@@ -17,7 +17,7 @@ namespace {
 using Letters = std::vector<int64_t>;
 
 // sum over the letters that the result lacks of the product of the operands.
-NodePtr contraction(std::vector<NodePtr> operands, const Letters& result, const std::vector<Letters>& letters, const Site& site) {
+NodePtr contraction(NodeList operands, const Letters& result, const std::vector<Letters>& letters, const Site& site) {
   std::optional<DType> type;
   for (const NodePtr& n : operands) {
     const auto both = type ? promote(*type, n->type) : n->type;
@@ -38,7 +38,7 @@ NodePtr contraction(std::vector<NodePtr> operands, const Letters& result, const 
       if (here != 1) extent = here;
     }
   Shape shape;
-  std::vector<int64_t> params = {static_cast<int64_t>(result.size())};
+  Params params = {static_cast<int64_t>(result.size())};
   for (int64_t l : result) {
     if (!extents.contains(l)) fail(site, "the result has a letter that no operand has");
     shape.push_back(extents[l]);
@@ -46,7 +46,7 @@ NodePtr contraction(std::vector<NodePtr> operands, const Letters& result, const 
   }
   for (const Letters& of : letters) {
     params.push_back(static_cast<int64_t>(of.size()));
-    params.insert(params.end(), of.begin(), of.end());
+    params.append(of);
   }
   for (NodePtr& n : operands) n = cast_node(n, *type);
   return make(Kind::contract, *type, shape, std::move(operands), std::move(params));
@@ -133,7 +133,7 @@ Array einsum(const std::string& subscripts, const std::vector<Array>& operands, 
   const Subscripts s = read_subscripts(subscripts);
   if (s.operands.size() != operands.size())
     fail(site, fmt::format("\"{}\" has {} operands, and {} were given", subscripts, s.operands.size(), operands.size()));
-  std::vector<NodePtr> nodes;
+  NodeList nodes;
   std::vector<Letters> letters;
   std::map<int64_t, int> uses;
   size_t dots = 0;
@@ -184,13 +184,13 @@ Array conv(const Array& array, const Array& weights, const ConvOptions& options,
   if (groups < 1 || xs[1] != ws[1] * groups || ws[0] % groups != 0)
     fail(site, fmt::format("{}: {} channels in {} groups, and weights for {} channels", shapes, xs[1], groups, ws[1]));
   Shape shape = {xs[0], ws[0]};
-  std::vector<int64_t> params = {groups};
+  Params params = {groups};
   const size_t spatial = xs.size() - 2;
   for (size_t d = 0; d < spatial; ++d) {
     const int64_t stride = of_dimension(options.stride, d, site, spatial), padding = of_dimension(options.padding, d, site, spatial),
                   dilation = of_dimension(options.dilation, d, site, spatial);
     shape.push_back(positions(xs[d + 2], ws[d + 2], stride, padding, dilation, site, shapes));
-    params.insert(params.end(), {stride, padding, dilation});
+    params.append(std::initializer_list<int64_t>{stride, padding, dilation});
   }
   const auto type = promote(x->type, w->type);
   if (!type || !is_float(*type)) fail(site, fmt::format("operands of type {} and {}; floats are needed", name_of(x->type), name_of(w->type)));
@@ -203,14 +203,14 @@ Array pool(const Array& array, const std::vector<int64_t>& size, Pool kind, cons
   if (size.empty() || size.size() > x->shape.size()) fail(site, fmt::format("a window of {} dimensions for shape {}", size.size(), text(x->shape)));
   if ((kind == Pool::mean || kind == Pool::sum) && !is_float(x->type)) x = cast_node(x, kind == Pool::mean ? DType::f32 : DType::i64);
   Shape shape = x->shape;
-  std::vector<int64_t> params;
+  Params params;
   double elements = 1;
   const size_t first = shape.size() - size.size();
   for (size_t d = 0; d < size.size(); ++d) {
     const int64_t stride = options.stride.empty() ? size[d] : of_dimension(options.stride, d, site, size.size());
     const int64_t padding = of_dimension(options.padding, d, site, size.size()), dilation = of_dimension(options.dilation, d, site, size.size());
     shape[first + d] = positions(shape[first + d], size[d], stride, padding, dilation, site, "shape " + text(x->shape));
-    params.insert(params.end(), {size[d], stride, padding, dilation});
+    params.append(std::initializer_list<int64_t>{size[d], stride, padding, dilation});
     elements *= static_cast<double>(size[d]);
   }
   NodePtr n = make(Kind::window, x->type, shape, {x}, params);
@@ -224,7 +224,7 @@ std::vector<Array> apply_all(const Program& program, const std::vector<Array>& a
   if (program.inputs.size() != arguments.size())
     fail(site, fmt::format("the op has {} parameters, and {} arrays were given", program.inputs.size(), arguments.size()));
   Shapes shapes;
-  std::vector<NodePtr> nodes;
+  NodeList nodes;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const Tensor& t = program.tensor(program.inputs[i]);
     NodePtr n = node_of(arguments[i]);

@@ -45,12 +45,13 @@ class Realizer {
     std::erase_if(roots, [&](const NodePtr& n) { return is_there(*n) || without_kernel(n); });
     if (roots.empty()) return;
     Walk w = walk(roots, assumed_);
+    if (w.reused) return compute(std::move(roots));
     if (breakpoints_first(w, roots) || pieces_first(w, roots)) return compute(std::move(roots));
     run(w);
   }
 
  private:
-  bool is_there(const Node& n) const { return n.realized() || (assumed_ != 0 && n.assumed_mark == assumed_); }
+  bool is_there(const Node& n) const { return alias_of(n).has_value() || (assumed_ != 0 && n.assumed_mark == assumed_); }
 
   // Constants are written by the host, and arrays without elements not at all.
   bool without_kernel(const NodePtr& n) {
@@ -144,6 +145,7 @@ class Realizer {
     std::erase_if(nodes, [&](const NodePtr& n) { return is_there(*n) || without_kernel(n); });
     if (nodes.empty()) return;
     Walk w = walk(nodes, assumed_);
+    if (w.reused) return compute_together(nodes);
     run(w);
   }
 
@@ -236,6 +238,7 @@ class Realizer {
           ++totals.copies;
         }
         become_leaf(n, made[r], true, generation + 1);
+        known_values().add(w.structures[w.graph.roots[r]], n.shared_from_this());
         continue;
       }
       Variable& v = *targets[r].variable;

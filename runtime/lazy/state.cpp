@@ -58,7 +58,7 @@ const NodePtr& node_of(const Array& x) {
   return node_of(*x.state());
 }
 
-Array view_of(const Array& x, Kind kind, const Shape& shape, std::vector<int64_t> params) {
+Array view_of(const Array& x, Kind kind, const Shape& shape, Params params) {
   const Shape from = node_of(x)->shape;
   auto state = pooled<State>();
   state->base = x.state();

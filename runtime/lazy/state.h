@@ -35,13 +35,13 @@ Array of_node(NodePtr node);
 // The node of what the array stands for now.
 const NodePtr& node_of(const Array& x);
 NodePtr& node_of(State& s);
-Array view_of(const Array& x, Kind kind, const Shape& shape, std::vector<int64_t> params);
+Array view_of(const Array& x, Kind kind, const Shape& shape, Params params);
 
 // The node that a step of movement makes; folds movement of movement, and movement of constants.
-NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, std::vector<int64_t> params);
+NodePtr moved(const NodePtr& x, Kind kind, const Shape& shape, Params params);
 
 // Elements of one operation: types promoted, shapes broadcast, constants and neutral operands folded.
-NodePtr elementwise(Op op, std::vector<NodePtr> operands, const Site& site);
+NodePtr elementwise(Op op, NodeList operands, const Site& site);
 NodePtr cast_node(const NodePtr& x, DType type);
 NodePtr expanded(const NodePtr& x, const Shape& shape);  // broadcast to shape, which it must fit
 // The shape that operands broadcast to; none where they do not.

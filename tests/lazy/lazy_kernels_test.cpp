@@ -79,7 +79,7 @@ std::vector<Row> rows() {
   add("C4", "a + b realized, then another a + b", 0, [] {
     const Array a = some({16}, 1), b = some({16}, 2);
     const Array first = (a + b).realize();
-    return List{a + b, (a + b).reshape({16, 1})};
+    return List{first, a + b, (a + b).reshape({16, 1})};
   });
   add("C6", "outputs a + b, a + b", 1, [] {
     const Array a = some({16}, 1), b = some({16}, 2);
