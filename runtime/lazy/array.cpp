@@ -78,7 +78,8 @@ Array random(const Array& seed, const Shape& shape, DType type) {
 void detail::ragged_numbers(const Location& at) { fail({"array", at}, "the rows of the numbers given differ in length"); }
 
 Array Array::of_number(double value, bool is_float, bool is_bool) {
-  NodePtr n = is_float ? detail::constant(DType::f32, 0) : constant_integer(is_bool ? DType::boolean : DType::i64, static_cast<int64_t>(value));
+  NodePtr n =
+      is_float ? detail::constant(DType::f32, 0) : constant_integer(is_bool ? DType::boolean : DType::i64, static_cast<int64_t>(value));
   if (is_float) {
     n->value = value;  // not rounded until it meets an operand that has a type
     n->type = DType::f64;
@@ -119,7 +120,8 @@ TensorView Array::view() const {
 void Array::to(const TensorView& memory, const Location& at) const {
   const Site site{"to", at};
   if (!std::ranges::equal(memory.extents(), shape()) || memory.type != dtype())
-    fail(site, fmt::format("memory of {}{} for an array of {}{}", name_of(memory.type), text(Shape(memory.extents())), name_of(dtype()), text(shape())));
+    fail(site, fmt::format("memory of {}{} for an array of {}{}", name_of(memory.type), text(Shape(memory.extents())), name_of(dtype()),
+                           text(shape())));
   copy_to(memory);
 }
 
@@ -162,7 +164,8 @@ const Array& Array::assign(const Array& value, const Location& at) const {
   const NodePtr& old = node_of(*this);
   NodePtr v = node_of(value);
   if (old->weak) fail(site, "a plain number cannot be assigned to");
-  if (broadcast(old->shape, v->shape) != old->shape) fail(site, fmt::format("shape {} cannot be assigned to shape {}", text(v->shape), text(old->shape)));
+  if (broadcast(old->shape, v->shape) != old->shape)
+    fail(site, fmt::format("shape {} cannot be assigned to shape {}", text(v->shape), text(old->shape)));
   if (!v->weak && v->type != old->type && promote(v->type, old->type) != old->type)
     fail(site, fmt::format("{} cannot be assigned to {}; cast it", name_of(v->type), name_of(old->type)));
   v = expanded(cast_node(v, old->type), old->shape);

@@ -58,8 +58,10 @@ struct PooledAllocator {
   PooledAllocator(const PooledAllocator<U>&) {}
   T* allocate(size_t n) { return static_cast<T*>(n == 1 ? BlockPool<sizeof(T)>::take() : ::operator new(n * sizeof(T))); }
   void deallocate(T* p, size_t n) {
-    if (n == 1) BlockPool<sizeof(T)>::give(p);
-    else ::operator delete(p);
+    if (n == 1)
+      BlockPool<sizeof(T)>::give(p);
+    else
+      ::operator delete(p);
   }
   bool operator==(const PooledAllocator&) const { return true; }
 };

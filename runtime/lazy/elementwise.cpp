@@ -22,7 +22,8 @@ DType common_type(const NodeList& operands, const Site& site) {
       continue;
     }
     const auto both = common ? promote(*common, n->type) : n->type;
-    if (!both) fail(site, fmt::format("operands of type {} and {}; cast one: cast(x, {})", name_of(*common), name_of(n->type), name_of(*common)));
+    if (!both)
+      fail(site, fmt::format("operands of type {} and {}; cast one: cast(x, {})", name_of(*common), name_of(n->type), name_of(*common)));
     common = both;
   }
   if (!common) return real_number ? DType::f32 : operands[0]->type;
@@ -48,8 +49,10 @@ NodePtr folded(Op op, DType type, const Shape& shape, const NodeList& operands) 
   const bool from_float = is_float(operands[0]->type), to_float = is_float(type);
   NodePtr n = make(Kind::constant, type, shape, {});
   if (op == Op::cast) {
-    if (to_float) n->value = round_to(type, from_float ? operands[0]->value : real_from(type, operands[0]->integer));
-    else n->integer = from_float ? integer_from(type, operands[0]->value) : integer_from(type, operands[0]->integer);
+    if (to_float)
+      n->value = round_to(type, from_float ? operands[0]->value : real_from(type, operands[0]->integer));
+    else
+      n->integer = from_float ? integer_from(type, operands[0]->value) : integer_from(type, operands[0]->integer);
     return n;
   }
   if (op == Op::select) {
@@ -62,10 +65,14 @@ NodePtr folded(Op op, DType type, const Shape& shape, const NodeList& operands) 
   double reals[3] = {};
   int64_t integers[3] = {};
   for (size_t i = 0; i < operands.size(); ++i) reals[i] = operands[i]->value, integers[i] = operands[i]->integer;
-  if (from_float && to_float && row.reals) n->value = round_to(type, row.reals.at(reals));
-  else if (from_float && row.tests) n->integer = row.tests.at(reals);
-  else if (!from_float && !to_float && row.integers) n->integer = type == DType::boolean ? row.integers.at(integers) : wrap_to(type, row.integers.at(integers));
-  else return nullptr;
+  if (from_float && to_float && row.reals)
+    n->value = round_to(type, row.reals.at(reals));
+  else if (from_float && row.tests)
+    n->integer = row.tests.at(reals);
+  else if (!from_float && !to_float && row.integers)
+    n->integer = type == DType::boolean ? row.integers.at(integers) : wrap_to(type, row.integers.at(integers));
+  else
+    return nullptr;
   return n;
 }
 
@@ -137,8 +144,10 @@ std::optional<Shape> broadcast(const Shape& a, const Shape& b) {
   for (size_t i = 0; i < shorter.size(); ++i) {
     int64_t& extent = shape[longer.size() - 1 - i];
     const int64_t other = shorter[shorter.size() - 1 - i];
-    if (extent == 1) extent = other;
-    else if (other != 1 && other != extent) return std::nullopt;
+    if (extent == 1)
+      extent = other;
+    else if (other != 1 && other != extent)
+      return std::nullopt;
   }
   return shape;
 }

@@ -45,8 +45,15 @@ void Emission::define(TensorId target, Id body) {
 }
 
 Emitter::Emitter(Emission& s, const Graph& g, const std::vector<Terms>& terms, std::vector<TensorId> cuts)
-    : s_(s), g_(g), terms_(terms), cuts_(std::move(cuts)), tensors_(g.items.size(), kNone), defined_(g.items.size(), 0),
-      number_of_(g.items.size(), 0), loss_(g.derivatives.size(), kNone), gradients_(g.derivatives.size()) {
+    : s_(s),
+      g_(g),
+      terms_(terms),
+      cuts_(std::move(cuts)),
+      tensors_(g.items.size(), kNone),
+      defined_(g.items.size(), 0),
+      number_of_(g.items.size(), 0),
+      loss_(g.derivatives.size(), kNone),
+      gradients_(g.derivatives.size()) {
   for (size_t i = 0; i < g.items.size(); ++i) {
     const Item& item = g.items[i];
     if (item.role == Role::leaf) tensors_[i] = s_.leaves[item.number];
@@ -126,9 +133,12 @@ TensorId Emitter::tensor(uint32_t root) {
 void Emitter::need(uint32_t i) {
   const Item& item = g_.items[i];
   if (tensors_[i] != kNone) return;
-  if (item.role == Role::loss) tensors_[i] = loss_[item.number];
-  else if (item.role == Role::grad) tensors_[i] = gradients_[item.number][item.which];
-  else if (item.node->kind == Kind::call) call(item, i);
+  if (item.role == Role::loss)
+    tensors_[i] = loss_[item.number];
+  else if (item.role == Role::grad)
+    tensors_[i] = gradients_[item.number][item.which];
+  else if (item.node->kind == Kind::call)
+    call(item, i);
   if (tensors_[i] != kNone) return;
   Ids shape, indices;
   for (size_t d = 0; d < terms_[i].size(); ++d) {
@@ -321,7 +331,8 @@ Id Emitter::concat(const Item& item, const Ids& indices) {
   const auto axis = static_cast<size_t>(item.node->params[0]);
   const auto parts = g_.args_of(item);
   Ids begins = {integer(0)};
-  for (size_t k = 0; k + 1 < parts.size(); ++k) begins.push_back(k == 0 ? extent(terms_[parts[0]][axis]) : a.add(begins[k], extent(terms_[parts[k]][axis])));
+  for (size_t k = 0; k + 1 < parts.size(); ++k)
+    begins.push_back(k == 0 ? extent(terms_[parts[0]][axis]) : a.add(begins[k], extent(terms_[parts[k]][axis])));
   Id value = kNone;
   for (size_t k = parts.size(); k-- > 0;) {
     Ids own = indices;
@@ -363,8 +374,10 @@ Ids Emitter::stepped(Kind kind, const Ids& indices, const Params& params, const 
       const SliceStep s = slice_step(params, d, s_.extents.value(from[d]));
       const Id begin = s.from_end ? plus(extent(from[d]), params[3 * d]) : integer(s.begin);
       const Id offset = times(indices[d], std::abs(s.step));
-      if (s.step < 0) own[d] = s_.arena().sub(begin, offset);
-      else own[d] = s.from_end ? s_.arena().add(begin, offset) : plus(offset, s.begin);
+      if (s.step < 0)
+        own[d] = s_.arena().sub(begin, offset);
+      else
+        own[d] = s.from_end ? s_.arena().add(begin, offset) : plus(offset, s.begin);
       if (s_.extents.is_one(to[d])) own[d] = begin;
     }
   }

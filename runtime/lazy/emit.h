@@ -42,7 +42,7 @@ class Emitter {
  private:
   void choose_definitions();
   bool is_wanted(uint32_t item) const;  // a derivative is by it
-  void need(uint32_t item);  // emits definitions below, operands first, so that recursion stays shallow
+  void need(uint32_t item);             // emits definitions below, operands first, so that recursion stays shallow
   Id at(uint32_t item, const Ids& indices);
   Id operand(const Item& item, size_t k, const Ids& indices);  // at, broadcast by trailing dimensions
   Id body(uint32_t item, const Ids& indices);
@@ -70,8 +70,8 @@ class Emitter {
   const Graph& g_;
   const std::vector<Terms>& terms_;
   std::vector<TensorId> cuts_;
-  std::vector<TensorId> tensors_;   // per item; kNone: not yet, or an expression
-  std::vector<char> defined_;       // per item: it has a definition of its own
+  std::vector<TensorId> tensors_;    // per item; kNone: not yet, or an expression
+  std::vector<char> defined_;        // per item: it has a definition of its own
   std::vector<uint32_t> number_of_;  // per item that is a constant: which of Walk::numbers
   std::vector<TensorId> loss_;
   std::vector<std::vector<TensorId>> gradients_;

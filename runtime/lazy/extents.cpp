@@ -136,7 +136,8 @@ Id Extents::in(Program& p, Term a) {
   Arena& arena = *p.arena;
   const Entry e = terms_[t];
   Id id = kNone;
-  const bool known = e.what != What::number && e.what != What::unknown && is_number(e.a) && (e.what == What::divide || e.b == t || is_number(e.b));
+  const bool known =
+      e.what != What::number && e.what != What::unknown && is_number(e.a) && (e.what == What::divide || e.b == t || is_number(e.b));
   switch (known ? What::number : e.what) {
     case What::number: id = arena.integer(e.value); break;
     case What::unknown: {

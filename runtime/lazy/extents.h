@@ -25,7 +25,7 @@ class Extents {
   Term divide(Term a, int64_t by);  // rounded down
   Term broadcast(Term a, Term b);   // one of them 1, or both equal
   void equate(Term a, Term b);
-  void fix(Term a);                 // all its unknowns become numbers
+  void fix(Term a);  // all its unknowns become numbers
   int64_t value(Term a) const { return terms_[a].value; }
   bool is_one(Term a) const { return value(a) == 1; }
   bool same(Term a, Term b) { return find(a) == find(b); }

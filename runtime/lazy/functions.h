@@ -34,9 +34,7 @@ requires(!std::same_as<T, bool>) Array array(const std::vector<T>& values, const
   return array_of(TensorView(values.data(), {static_cast<int64_t>(values.size())}), shape, at);
 }
 template <Number T>
-requires(!std::same_as<T, bool>) Array array(const std::vector<T>& values) {
-  return array(values, {static_cast<int64_t>(values.size())});
-}
+requires(!std::same_as<T, bool>) Array array(const std::vector<T>& values) { return array(values, {static_cast<int64_t>(values.size())}); }
 template <Number T>
 Array array(std::initializer_list<T> values, const Shape& shape, const Location& at = Location::current()) {
   return array(std::vector<T>(values), shape, at);
@@ -55,8 +53,10 @@ struct NestedNumbers<std::initializer_list<T>> {
   using Element = typename NestedNumbers<T>::Element;
   static void put(const std::initializer_list<T>& values, std::vector<Element>& into, Shape& shape, size_t depth, const Location& at) {
     const auto count = static_cast<int64_t>(values.size());
-    if (shape.size() == depth) shape.push_back(count);
-    else if (shape[depth] != count) ragged(at);
+    if (shape.size() == depth)
+      shape.push_back(count);
+    else if (shape[depth] != count)
+      ragged(at);
     for (const T& v : values) NestedNumbers<T>::put(v, into, shape, depth + 1, at);
   }
   [[noreturn]] static void ragged(const Location& at);
@@ -77,18 +77,26 @@ Array of_nested(const List& values, const Location& at) {
 template <class T>
 using NumberList = std::initializer_list<T>;
 template <Number T>
-Array array(NumberList<T> v, const Location& at = Location::current()) { return detail::of_nested(v, at); }
+Array array(NumberList<T> v, const Location& at = Location::current()) {
+  return detail::of_nested(v, at);
+}
 template <Number T>
-Array array(NumberList<NumberList<T>> v, const Location& at = Location::current()) { return detail::of_nested(v, at); }
+Array array(NumberList<NumberList<T>> v, const Location& at = Location::current()) {
+  return detail::of_nested(v, at);
+}
 template <Number T>
-Array array(NumberList<NumberList<NumberList<T>>> v, const Location& at = Location::current()) { return detail::of_nested(v, at); }
+Array array(NumberList<NumberList<NumberList<T>>> v, const Location& at = Location::current()) {
+  return detail::of_nested(v, at);
+}
 template <Number T>
 Array array(NumberList<NumberList<NumberList<NumberList<T>>>> v, const Location& at = Location::current()) {
   return detail::of_nested(v, at);
 }
 // Of another type than the numbers: array({1, 2, 3}, f32).
 template <Number T>
-Array array(NumberList<T> v, dsl::Type type, const Location& at = Location::current()) { return cast(array(v, at), type).realize(); }
+Array array(NumberList<T> v, dsl::Type type, const Location& at = Location::current()) {
+  return cast(array(v, at), type).realize();
+}
 template <Number T>
 Array array(NumberList<NumberList<T>> v, dsl::Type type, const Location& at = Location::current()) {
   return cast(array(v, at), type).realize();
@@ -132,10 +140,8 @@ Array operator!(const Operand& a);
 
 // Any function of the table (expr/core/ops.def) by name; those below are the same with less to write.
 Array function(const char* name, std::span<const Array> operands, const Location& at = Location::current());
-#define XHAT_LAZY_FUNCTION(name)                                                         \
-  inline Array name(const Array& x, const Location& at = Location::current()) { \
-    return function(#name, {&x, 1}, at);                                                 \
-  }
+#define XHAT_LAZY_FUNCTION(name) \
+  inline Array name(const Array& x, const Location& at = Location::current()) { return function(#name, {&x, 1}, at); }
 XHAT_LAZY_FUNCTION(exp)
 XHAT_LAZY_FUNCTION(log)
 XHAT_LAZY_FUNCTION(log1p)
@@ -180,22 +186,22 @@ XHAT_LAZY_REDUCTION(argmax)  // i64; over all: of the elements in row-major orde
 XHAT_LAZY_REDUCTION(argmin)
 #undef XHAT_LAZY_REDUCTION
 // max(x, 1), max(x, {0, 1}) reduce, as sum(x, 1) does; max(x, y) and max(x, 0.5f) compare elements.
-#define XHAT_LAZY_EXTREME(name, of_elements)                                                                                       \
-  template <std::same_as<int> I>                                                                                                   \
-  Array name(const Array& x, I axis, bool keep = false, const Location& at = Location::current()) {                                \
-    return name(x, Axes{axis}, keep, at);                                                                                          \
-  }                                                                                                                                \
+#define XHAT_LAZY_EXTREME(name, of_elements)                                                                                        \
+  template <std::same_as<int> I>                                                                                                    \
+  Array name(const Array& x, I axis, bool keep = false, const Location& at = Location::current()) {                                 \
+    return name(x, Axes{axis}, keep, at);                                                                                           \
+  }                                                                                                                                 \
   inline Array name(const Array& x, std::initializer_list<int> axes, bool keep = false, const Location& at = Location::current()) { \
-    return name(x, Axes(axes), keep, at);                                                                                          \
-  }                                                                                                                                \
-  inline Array name(const Array& a, const Array& b, const Location& at = Location::current()) { return of_elements(a, b, at); }    \
-  template <std::floating_point F>                                                                                                 \
-  Array name(const Array& a, F b, const Location& at = Location::current()) {                                                      \
-    return of_elements(a, Array(b), at);                                                                                           \
-  }                                                                                                                                \
-  template <Number F>                                                                                                              \
-  Array name(F a, const Array& b, const Location& at = Location::current()) {                                                      \
-    return of_elements(Array(a), b, at);                                                                                           \
+    return name(x, Axes(axes), keep, at);                                                                                           \
+  }                                                                                                                                 \
+  inline Array name(const Array& a, const Array& b, const Location& at = Location::current()) { return of_elements(a, b, at); }     \
+  template <std::floating_point F>                                                                                                  \
+  Array name(const Array& a, F b, const Location& at = Location::current()) {                                                       \
+    return of_elements(a, Array(b), at);                                                                                            \
+  }                                                                                                                                 \
+  template <Number F>                                                                                                               \
+  Array name(F a, const Array& b, const Location& at = Location::current()) {                                                       \
+    return of_elements(Array(a), b, at);                                                                                            \
   }
 XHAT_LAZY_EXTREME(max, maximum)
 XHAT_LAZY_EXTREME(min, minimum)

@@ -60,8 +60,10 @@ class Walker {
   void collect(Graph& g, const std::vector<Node*>& roots, std::span<const NodePtr> wanted) {
     const uint64_t epoch = next_epoch();
     for (Node* root : roots) {
-      if (root->mark != epoch && root->is_loss && is_derived(g, root)) add(g, root, epoch, {root, Role::loss, 0, 0, derived_, 0}), w_.structures.push_back({root->serial, 0});
-      else visit(g, root, epoch, false);
+      if (root->mark != epoch && root->is_loss && is_derived(g, root))
+        add(g, root, epoch, {root, Role::loss, 0, 0, derived_, 0}), w_.structures.push_back({root->serial, 0});
+      else
+        visit(g, root, epoch, false);
     }
     for (const NodePtr& n : wanted) add_root(n.get(), n->index);
     for (auto& d : g.derivatives) {
@@ -89,7 +91,8 @@ class Walker {
       w_.leaves.push_back(n);
     }
     if (n->expired)
-      throw Error("grad: an array that the loss was computed from has been assigned to since; take the gradient before, or compute the loss again");
+      throw Error(
+          "grad: an array that the loss was computed from has been assigned to since; take the gradient before, or compute the loss again");
     add(g, n, epoch, {n, Role::leaf, 0, 0, n->leaf_index, 0});
     note(g, *n, {});
   }
@@ -120,8 +123,10 @@ class Walker {
     auto open = [&](Node* n) {
       if (n->mark == epoch) return;
       const bool again = in_derivative && n->realized() && n->need_mark == need_epoch_ && n->need && n->origin;
-      if ((is_leaf(*n) && !again) || (!in_derivative && is_part(*n))) leaf(g, n, epoch);
-      else stack_.push_back({n, again ? n->origin.get() : n});
+      if ((is_leaf(*n) && !again) || (!in_derivative && is_part(*n)))
+        leaf(g, n, epoch);
+      else
+        stack_.push_back({n, again ? n->origin.get() : n});
     };
     const size_t bottom = stack_.size();
     open(root);
@@ -213,7 +218,8 @@ class Walker {
         k.push_back(static_cast<uint64_t>(i.number) << 32 | i.which);
         if (i.role != Role::leaf) continue;
       }
-      if (i.role == Role::value) for (int64_t v : n.params) k.push_back(static_cast<uint64_t>(v));
+      if (i.role == Role::value)
+        for (int64_t v : n.params) k.push_back(static_cast<uint64_t>(v));
       k.push_back(n.shape.size());
       k.insert(k.end(), n.shape.begin(), n.shape.end());
       if (i.role != Role::value) continue;

@@ -27,7 +27,7 @@ struct Item {
 
 struct Derivative;
 struct Graph {
-  std::vector<Item> items;      // operands before those that use them
+  std::vector<Item> items;  // operands before those that use them
   std::vector<uint32_t> args;
   std::vector<uint32_t> roots;  // items
   std::vector<std::unique_ptr<Derivative>> derivatives;
@@ -44,10 +44,10 @@ struct Derivative {
 struct Walk {
   Graph graph;
   std::vector<Node*> leaves;
-  std::vector<Node*> numbers;       // constants, in order: the key has none of their values
-  std::vector<Node*> roots;         // parallel to Graph::roots; the wanted ones come first
+  std::vector<Node*> numbers;         // constants, in order: the key has none of their values
+  std::vector<Node*> roots;           // parallel to Graph::roots; the wanted ones come first
   std::vector<Structure> structures;  // per item of the graph
-  bool reused = false;              // a node was found to be computed already, and reads that: walk again
+  bool reused = false;                // a node was found to be computed already, and reads that: walk again
   std::vector<uint64_t> key;
 };
 

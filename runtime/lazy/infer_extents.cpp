@@ -125,8 +125,10 @@ class Inference {
       } else {
         const SliceStep s = slice_step(params, d, e_.value(from[d]));
         const int64_t step = std::abs(s.step);
-        if (!s.to_end || (s.from_end && s.step > 0)) t.push_back(e_.number(shape[d]));
-        else t.push_back(e_.divide(e_.offset(from[d], (s.step < 0 ? 0 : -s.begin) + step - 1), step));
+        if (!s.to_end || (s.from_end && s.step > 0))
+          t.push_back(e_.number(shape[d]));
+        else
+          t.push_back(e_.divide(e_.offset(from[d], (s.step < 0 ? 0 : -s.begin) + step - 1), step));
       }
     }
     return t;
@@ -156,8 +158,10 @@ class Inference {
     Terms t = operand(item, 0);
     for (size_t k = 1; k < item.count; ++k)
       for (size_t d = 0; d < t.size(); ++d) {
-        if (d == axis) t[d] = e_.add(t[d], operand(item, k)[d]);
-        else e_.equate(t[d], operand(item, k)[d]);
+        if (d == axis)
+          t[d] = e_.add(t[d], operand(item, k)[d]);
+        else
+          e_.equate(t[d], operand(item, k)[d]);
       }
     return t;
   }

@@ -11,7 +11,8 @@ Structure structure_of(const Node& n, std::span<const Structure> operands) {
     s.a = std::rotl((s.a ^ v) * 0xbf58476d1ce4e5b9, 31);
     s.b = (std::rotl(s.b, 27) ^ v) * 0xff51afd7ed558ccd;
   };
-  mix(static_cast<uint64_t>(n.kind) | static_cast<uint64_t>(n.op) << 8 | static_cast<uint64_t>(n.type) << 16 | uint64_t{n.params.size()} << 32);
+  mix(static_cast<uint64_t>(n.kind) | static_cast<uint64_t>(n.op) << 8 | static_cast<uint64_t>(n.type) << 16 |
+      uint64_t{n.params.size()} << 32);
   const bool itself = n.kind == Kind::leaf || n.kind == Kind::grad || n.kind == Kind::assign || n.kind == Kind::update;
   if (itself) {
     mix(n.serial);

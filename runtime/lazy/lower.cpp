@@ -144,8 +144,10 @@ class Lowering {
       const TensorId t = p.inputs[i];
       if (!read[t] && !give(t)) continue;
       inputs.push_back(t);
-      if (i < result_.leaves.size()) leaves.push_back(result_.leaves[i]);
-      else numbers.push_back(result_.numbers[i - result_.leaves.size()]);
+      if (i < result_.leaves.size())
+        leaves.push_back(result_.leaves[i]);
+      else
+        numbers.push_back(result_.numbers[i - result_.leaves.size()]);
     }
     p.inputs = std::move(inputs);
     result_.leaves = std::move(leaves);

@@ -11,11 +11,11 @@
 namespace xhat::lazy::detail {
 
 struct Lowered {
-  Program program;                           // forward only; inputs x<leaf> and c<number>
-  std::vector<uint32_t> leaves;              // per input of memory: which of Walk::leaves
-  std::vector<uint32_t> numbers;             // per input that is a number: which of Walk::numbers
-  std::vector<uint32_t> outputs;             // per root: which of the program's outputs
-  std::map<std::string, int64_t> dims;       // at the sizes of the graph
+  Program program;                      // forward only; inputs x<leaf> and c<number>
+  std::vector<uint32_t> leaves;         // per input of memory: which of Walk::leaves
+  std::vector<uint32_t> numbers;        // per input that is a number: which of Walk::numbers
+  std::vector<uint32_t> outputs;        // per root: which of the program's outputs
+  std::map<std::string, int64_t> dims;  // at the sizes of the graph
 };
 
 // varying: per number of the walk, is it an argument of the program (and not part of it)?

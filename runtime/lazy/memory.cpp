@@ -11,8 +11,8 @@
 namespace xhat::lazy::detail {
 namespace {
 
-constexpr size_t kAlignment = 64;                  // a cache line, and a vector of AVX-512
-constexpr size_t kPooled = size_t{1} << 28;        // bytes kept for later; the rest goes back to the system
+constexpr size_t kAlignment = 64;            // a cache line, and a vector of AVX-512
+constexpr size_t kPooled = size_t{1} << 28;  // bytes kept for later; the rest goes back to the system
 
 // Blocks by size. Never destroyed: arrays of static storage duration give their memory back late.
 struct Pool {
@@ -85,10 +85,14 @@ Element load(DType type, const char* p) {
 
 void store(DType type, char* p, const Element& e) {
   with_type(type, [&](auto zero) {
-    if (type == DType::f16) zero = static_cast<decltype(zero)>(f16_bits(e.real));
-    else if (type == DType::bf16) zero = static_cast<decltype(zero)>(bf16_bits(e.real));
-    else if (is_float(type)) zero = static_cast<decltype(zero)>(e.real);
-    else zero = static_cast<decltype(zero)>(e.integer);
+    if (type == DType::f16)
+      zero = static_cast<decltype(zero)>(f16_bits(e.real));
+    else if (type == DType::bf16)
+      zero = static_cast<decltype(zero)>(bf16_bits(e.real));
+    else if (is_float(type))
+      zero = static_cast<decltype(zero)>(e.real);
+    else
+      zero = static_cast<decltype(zero)>(e.integer);
     std::memcpy(p, &zero, sizeof(zero));
   });
 }
@@ -114,7 +118,8 @@ std::shared_ptr<Storage> new_storage(DType type, const Shape& shape) {
 int64_t storage_bytes() { return pool().used; }
 
 void copy_elements(const TensorView& to, const TensorView& from) {
-  if (from.on_device() || to.on_device()) throw Error("the memory of a device is not read by the host; realize on that device, or copy it first");
+  if (from.on_device() || to.on_device())
+    throw Error("the memory of a device is not read by the host; realize on that device, or copy it first");
   const size_t width = byte_size(from.type), to_width = byte_size(to.type);
   if (to.type == from.type && to.dense() && from.dense()) {
     std::memmove(to.data, from.data, static_cast<size_t>(from.bytes()));
@@ -126,8 +131,10 @@ void copy_elements(const TensorView& to, const TensorView& from) {
   runtime::for_each_offset(to, [&](int64_t i, int64_t offset) {
     const char* p = static_cast<const char*>(from.data) + offsets[static_cast<size_t>(i)] * static_cast<int64_t>(width);
     char* q = static_cast<char*>(to.data) + offset * static_cast<int64_t>(to_width);
-    if (to.type == from.type) std::memcpy(q, p, width);
-    else store(to.type, q, converted(to.type, from.type, load(from.type, p)));
+    if (to.type == from.type)
+      std::memcpy(q, p, width);
+    else
+      store(to.type, q, converted(to.type, from.type, load(from.type, p)));
   });
 }
 
@@ -135,6 +142,15 @@ TensorView scalar_view(const TensorView& one) {
   TensorView v = one;
   v.rank = 0;
   return v;
+}
+
+void write_array(const TensorView& to, const xhat::Array& values) {
+  const size_t width = byte_size(to.type);
+  runtime::for_each_offset(to, [&](int64_t i, int64_t offset) {
+    const auto k = static_cast<size_t>(i);
+    const Element e = values.real() ? Element{values.reals[k], 0} : Element{0, values.integers[k]};
+    store(to.type, static_cast<char*>(to.data) + offset * static_cast<int64_t>(width), e);
+  });
 }
 
 void fill(const TensorView& to, const Node& n) {

@@ -87,15 +87,24 @@ bool step_view(TensorView& v, Kind kind, const Shape& shape, const Params& param
       size_t i = 0, j = 0;
       const auto n = static_cast<size_t>(from.rank);
       while (i < n || j < shape.size()) {
-        if (i < n && from.shape[i] == 1) { ++i; continue; }
-        if (j < shape.size() && shape[j] == 1) { v.strides[j++] = 1; continue; }
+        if (i < n && from.shape[i] == 1) {
+          ++i;
+          continue;
+        }
+        if (j < shape.size() && shape[j] == 1) {
+          v.strides[j++] = 1;
+          continue;
+        }
         if (i == n || j == shape.size()) return false;
         const size_t i0 = i, j0 = j;
         int64_t a = from.shape[i++], b = shape[j++];
         while (a != b) {
-          if (a < b && i < n) a *= from.shape[i++];
-          else if (b < a && j < shape.size()) b *= shape[j++];
-          else return false;
+          if (a < b && i < n)
+            a *= from.shape[i++];
+          else if (b < a && j < shape.size())
+            b *= shape[j++];
+          else
+            return false;
         }
         int64_t step = 0;
         for (size_t k = i; k-- > i0;) {
@@ -132,8 +141,10 @@ Array reshape(const Array& x, const Shape& wanted, const Location& at) {
   int open = 0;
   for (int64_t e : shape) {
     if (e < -1) fail(site, fmt::format("{} has a negative extent", text(shape)));
-    if (e == -1) ++open;
-    else known *= e;
+    if (e == -1)
+      ++open;
+    else
+      known *= e;
   }
   if (open > 1) fail(site, fmt::format("{} leaves more than one extent open", text(wanted)));
   if (open == 1)
@@ -178,7 +189,8 @@ Array expand(const Array& x, const Shape& wanted, const Location& at) {
   for (size_t d = 0; d < wanted.size(); ++d) {
     const int64_t have = d < added ? 1 : from[d - added];
     if (shape[d] == -1) shape[d] = have;
-    if (have != 1 && have != shape[d]) fail(site, fmt::format("shape {} does not expand to {}: only extents of 1 can change", text(from), text(wanted)));
+    if (have != 1 && have != shape[d])
+      fail(site, fmt::format("shape {} does not expand to {}: only extents of 1 can change", text(from), text(wanted)));
     same_rank.push_back(have);
   }
   const Array ranked = reshape(x, same_rank, at);
@@ -265,8 +277,8 @@ Array Array::sliced(std::span<const Slice> slices, const Location& at) const {
     const int64_t end = s.range.open ? extent : s.range.end < 0 ? s.range.end + extent : s.range.end;
     if (step <= 0) fail(site, fmt::format("a step of {}; flip() and stride() go backwards", step));
     if (begin < 0 || begin > end || end > extent)
-      fail(site, fmt::format("range [{}, {}) of dimension {}, whose extent is {} in {}", s.range.begin, s.range.open ? extent : s.range.end, d,
-                             extent, text(from)));
+      fail(site, fmt::format("range [{}, {}) of dimension {}, whose extent is {} in {}", s.range.begin, s.range.open ? extent : s.range.end,
+                             d, extent, text(from)));
     counts.push_back((end - begin + step - 1) / step);
     kept.push_back(counts.back());
     params.append(std::initializer_list<int64_t>{s.range.begin, step, end == extent ? 1 : 0});
@@ -354,7 +366,8 @@ Array take(const Array& x, const Array& indices, int axis, const Location& at) {
   if (!is_integer(i->type)) fail(site, fmt::format("indices must be integers, and are {}", name_of(i->type)));
   Shape shape;
   for (size_t d = 0; d < n->shape.size(); ++d) {
-    if (d != along) shape.push_back(n->shape[d]);
+    if (d != along)
+      shape.push_back(n->shape[d]);
     else
       for (int64_t e : i->shape) shape.push_back(e);
   }
@@ -368,7 +381,8 @@ Array gather(const Array& x, const Array& indices, int axis, const Location& at)
   if (!is_integer(i->type)) fail(site, fmt::format("indices must be integers, and are {}", name_of(i->type)));
   bool fits = i->shape.size() == n->shape.size();
   for (size_t d = 0; fits && d < n->shape.size(); ++d) fits = d == along || i->shape[d] <= n->shape[d];
-  if (!fits) fail(site, fmt::format("indices of shape {} for an array of shape {} along dimension {}", text(i->shape), text(n->shape), axis));
+  if (!fits)
+    fail(site, fmt::format("indices of shape {} for an array of shape {} along dimension {}", text(i->shape), text(n->shape), axis));
   return of_node(make(Kind::gather, n->type, i->shape, {n, i}, {static_cast<int64_t>(along)}));
 }
 

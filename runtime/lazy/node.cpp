@@ -12,6 +12,7 @@ std::string text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shap
 namespace detail {
 namespace {
 
+std::atomic<int64_t> living = 0;
 thread_local std::vector<NodePtr>* releasing = nullptr;
 
 void release(NodeList& held, NodePtr& one) {
@@ -27,13 +28,35 @@ uint64_t next_serial() {
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
+Node::Node() { ++living; }
+int64_t living_nodes() { return living; }
+
 Node::Node(const Node& o)
-    : std::enable_shared_from_this<Node>(), kind(o.kind), op(o.op), type(o.type), weak(o.weak), is_loss(o.is_loss), expired(o.expired),
-      forgotten(o.forgotten), generation(o.generation), shape(o.shape), args(o.args), params(o.params), value(o.value), integer(o.integer),
-      storage(o.storage), variable(o.variable), views(o.views), origin(o.origin), program(o.program) {}
+    : std::enable_shared_from_this<Node>(),
+      kind(o.kind),
+      op(o.op),
+      type(o.type),
+      weak(o.weak),
+      is_loss(o.is_loss),
+      expired(o.expired),
+      forgotten(o.forgotten),
+      generation(o.generation),
+      shape(o.shape),
+      args(o.args),
+      params(o.params),
+      value(o.value),
+      integer(o.integer),
+      storage(o.storage),
+      variable(o.variable),
+      views(o.views),
+      origin(o.origin),
+      program(o.program) {
+  ++living;
+}
 
 // A chain of 100,000 nodes must not be released by 100,000 calls inside of each other.
 Node::~Node() {
+  --living;
   if (releasing) {
     release(args, origin);
     return;

@@ -34,14 +34,14 @@ enum class Kind : uint8_t {
   concat,       // along dimension params[0]
   take,         // operand 0 along dimension params[0] at the indices of operand 1, whose dimensions stand in its place
   gather,       // operand 0 along dimension params[0] at the indices of operand 1, which has the result's shape
-  contract,     // einsum: sum of the products of the operands. params: letters of the result, then of each operand, each with its length first
-  conv,         // x[n,c,...], w[o,c/groups,...]; params: groups, then per spatial dimension: stride, padding, dilation
-  window,       // Node::op over windows of the last dimensions; params: per such dimension: size, stride, padding, dilation
-  call,         // result params[0] of an op, applied to the operands
-  contiguous,   // the operand, computed by itself and kept
-  assign,       // operand 0, which becomes the variable's value
-  update,       // operand 0 with operand 1 in place of a part, which `views` says
-  grad,         // the derivative of operand 0, a scalar, by operand 1
+  contract,  // einsum: sum of the products of the operands. params: letters of the result, then of each operand, each with its length first
+  conv,      // x[n,c,...], w[o,c/groups,...]; params: groups, then per spatial dimension: stride, padding, dilation
+  window,    // Node::op over windows of the last dimensions; params: per such dimension: size, stride, padding, dilation
+  call,      // result params[0] of an op, applied to the operands
+  contiguous,  // the operand, computed by itself and kept
+  assign,      // operand 0, which becomes the variable's value
+  update,      // operand 0 with operand 1 in place of a part, which `views` says
+  grad,        // the derivative of operand 0, a scalar, by operand 1
 };
 
 uint64_t next_serial();
@@ -77,11 +77,11 @@ struct Node : std::enable_shared_from_this<Node> {
   Kind kind = Kind::constant;
   Op op = Op::constant;
   DType type = DType::f32;
-  bool weak = false;     // a number of the host language: takes the other operand's type
-  bool is_loss = false;  // somebody asked for its derivatives
-  bool expired = false;  // a leaf whose memory holds something else by now
+  bool weak = false;       // a number of the host language: takes the other operand's type
+  bool is_loss = false;    // somebody asked for its derivatives
+  bool expired = false;    // a leaf whose memory holds something else by now
   bool forgotten = false;  // a leaf whose origin was let go
-  int generation = 0;    // how many realized nodes stand one behind the other in the origin
+  int generation = 0;      // how many realized nodes stand one behind the other in the origin
   Shape shape;
   NodeList args;
   Params params;
@@ -99,7 +99,7 @@ struct Node : std::enable_shared_from_this<Node> {
   uint32_t index = 0, leaf_index = 0;
   bool need = false;
 
-  Node() = default;
+  Node();
   ~Node();
   Node(const Node& other);  // all but the notes and the serial
   Node& operator=(const Node&) = delete;
@@ -125,6 +125,7 @@ NodePtr constant(DType type, double value, const Shape& shape = {});
 NodePtr constant_integer(DType type, int64_t value, const Shape& shape = {});
 NodePtr iota(const Shape& shape);
 NodePtr leaf(std::shared_ptr<Storage> storage);
+int64_t living_nodes();
 bool is_number(const NodePtr& n, double value);  // a constant of that value
 
 }  // namespace xhat::lazy::detail

@@ -4,6 +4,8 @@
 #include <list>
 #include <unordered_map>
 
+#include "expr/core/array.h"
+#include "expr/index/dims.h"
 #include "runtime/lazy/lower.h"
 #include "runtime/lazy/options.h"
 
@@ -49,19 +51,43 @@ CompiledOp compiled(const Program& p) {
   return k.programs.emplace(std::move(text), compile(p, wanted)).first->second;
 }
 
+// Does it compute a few numbers of nothing but numbers and sizes?
+bool is_constant_program(const Program& p, const DimValues& dims) {
+  constexpr int64_t kSteps = 4096;  // evaluated in less time than a kernel takes to compile
+  int64_t steps = 0;
+  for (const Definition& d : p.forward.definitions) {
+    if (d.is_call()) return false;
+    int64_t terms = 1;  // of its largest reduction
+    for (Id id : reachable(*p.arena, d.body)) {
+      const xhat::Node& n = (*p.arena)[id];
+      if (n.op == Op::random || (is_read(n.op) && std::ranges::find(p.inputs, n.symbol) != p.inputs.end())) return false;
+      if (!is_reduction(n.op)) continue;
+      int64_t here = 1;
+      for (const AxisRange& r : reduce_axes(n))
+        if ((*p.arena)[r.end].free_axes().empty()) here *= evaluate_extent(*p.arena, r.end, dims);
+      terms = std::max(terms, here);
+    }
+    steps += terms * element_count(shape_of(p, d.target(), dims));
+  }
+  return steps <= kSteps;
+}
+
 std::unique_ptr<Plan> make_plan(const Walk& w, const std::vector<char>& varying, const std::vector<char>& parts) {
   ++known().counts.plans;
   Lowered l = lower(w, varying, parts);
   const Program& p = l.program;
   auto plan = std::make_unique<Plan>();
-  plan->op = compiled(p);
+  for (auto& [name, value] : l.dims) plan->dims[name] = value;
+  if (is_constant_program(p, plan->dims))
+    plan->constant = p;
+  else
+    plan->op = compiled(p);
   for (size_t i = 0; i < p.inputs.size(); ++i)
     (i < l.leaves.size() ? plan->leaf_names : plan->number_names).push_back(p.tensor(p.inputs[i]).name);
   for (TensorId t : p.outputs) plan->output_names.push_back(p.tensor(t).name);
   plan->leaves = std::move(l.leaves);
   plan->numbers = std::move(l.numbers);
   plan->outputs = std::move(l.outputs);
-  for (auto& [name, value] : l.dims) plan->dims[name] = value;
   for (size_t i = 0; i < w.numbers.size(); ++i) plan->fixed.push_back(varying[i] ? 0 : bits_of(*w.numbers[i]));
   return plan;
 }

@@ -5,6 +5,7 @@
 // that differ the next time the structure is seen (a learning rate that decays) become arguments.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct Plan {
   std::vector<uint32_t> leaves, numbers;  // which of Walk::leaves and Walk::numbers
   std::vector<uint32_t> outputs;          // per root
   DimValues dims;
-  std::vector<uint64_t> fixed;            // per number of the walk: its bits, or 0 where it is an argument
-  bool in_place = true;                   // may results be written over what was read? Learned from the first call
+  std::vector<uint64_t> fixed;      // per number of the walk: its bits, or 0 where it is an argument
+  std::optional<Program> constant;  // set: nothing is read but sizes, and it is small; the host evaluates it
+  bool in_place = true;             // may results be written over what was read? Learned from the first call
 };
 
 struct PlanCounts {

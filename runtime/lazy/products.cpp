@@ -62,7 +62,8 @@ Subscripts read_subscripts(const std::string& all) {
   std::string current;
   for (size_t i = 0; i < all.size(); ++i) {
     if (all[i] == ' ') continue;
-    if (all[i] == ',' ) s.operands.push_back(std::exchange(current, ""));
+    if (all[i] == ',')
+      s.operands.push_back(std::exchange(current, ""));
     else if (all[i] == '-' && i + 1 < all.size() && all[i + 1] == '>') {
       s.operands.push_back(std::exchange(current, ""));
       s.result = "";
@@ -71,8 +72,10 @@ Subscripts read_subscripts(const std::string& all) {
       current += all[i];
     }
   }
-  if (s.result) s.result = current;
-  else s.operands.push_back(current);
+  if (s.result)
+    s.result = current;
+  else
+    s.operands.push_back(current);
   return s;
 }
 
@@ -101,7 +104,8 @@ int64_t of_dimension(const std::vector<int64_t>& given, size_t d, const Site& si
   return given.size() == 1 ? given[0] : given[d];
 }
 
-int64_t positions(int64_t extent, int64_t size, int64_t stride, int64_t padding, int64_t dilation, const Site& site, const std::string& what) {
+int64_t positions(int64_t extent, int64_t size, int64_t stride, int64_t padding, int64_t dilation, const Site& site,
+                  const std::string& what) {
   if (size < 1 || stride < 1 || dilation < 1 || padding < 0) fail(site, "sizes, strides and dilations are at least 1, padding at least 0");
   const int64_t room = extent + 2 * padding - dilation * (size - 1) - 1;
   if (room < 0) fail(site, what + ": the window is larger than the padded array");
@@ -179,7 +183,8 @@ Array conv(const Array& array, const Array& weights, const ConvOptions& options,
   NodePtr x = node_of(array), w = node_of(weights);
   const Shape &xs = x->shape, &ws = w->shape;
   const std::string shapes = fmt::format("shapes {} and {}", text(xs), text(ws));
-  if (xs.size() < 3 || xs.size() != ws.size()) fail(site, shapes + ": wanted are x[n, channels, ...] and w[out, channels / groups, ...] of one rank");
+  if (xs.size() < 3 || xs.size() != ws.size())
+    fail(site, shapes + ": wanted are x[n, channels, ...] and w[out, channels / groups, ...] of one rank");
   const int64_t groups = options.groups;
   if (groups < 1 || xs[1] != ws[1] * groups || ws[0] % groups != 0)
     fail(site, fmt::format("{}: {} channels in {} groups, and weights for {} channels", shapes, xs[1], groups, ws[1]));
@@ -193,14 +198,16 @@ Array conv(const Array& array, const Array& weights, const ConvOptions& options,
     params.append(std::initializer_list<int64_t>{stride, padding, dilation});
   }
   const auto type = promote(x->type, w->type);
-  if (!type || !is_float(*type)) fail(site, fmt::format("operands of type {} and {}; floats are needed", name_of(x->type), name_of(w->type)));
+  if (!type || !is_float(*type))
+    fail(site, fmt::format("operands of type {} and {}; floats are needed", name_of(x->type), name_of(w->type)));
   return of_node(make(Kind::conv, *type, shape, {cast_node(x, *type), cast_node(w, *type)}, params));
 }
 
 Array pool(const Array& array, const std::vector<int64_t>& size, Pool kind, const PoolOptions& options, const Location& at) {
   const Site site{"pool", at};
   NodePtr x = node_of(array);
-  if (size.empty() || size.size() > x->shape.size()) fail(site, fmt::format("a window of {} dimensions for shape {}", size.size(), text(x->shape)));
+  if (size.empty() || size.size() > x->shape.size())
+    fail(site, fmt::format("a window of {} dimensions for shape {}", size.size(), text(x->shape)));
   if ((kind == Pool::mean || kind == Pool::sum) && !is_float(x->type)) x = cast_node(x, kind == Pool::mean ? DType::f32 : DType::i64);
   Shape shape = x->shape;
   Params params;
@@ -208,7 +215,8 @@ Array pool(const Array& array, const std::vector<int64_t>& size, Pool kind, cons
   const size_t first = shape.size() - size.size();
   for (size_t d = 0; d < size.size(); ++d) {
     const int64_t stride = options.stride.empty() ? size[d] : of_dimension(options.stride, d, site, size.size());
-    const int64_t padding = of_dimension(options.padding, d, site, size.size()), dilation = of_dimension(options.dilation, d, site, size.size());
+    const int64_t padding = of_dimension(options.padding, d, site, size.size()),
+                  dilation = of_dimension(options.dilation, d, site, size.size());
     shape[first + d] = positions(shape[first + d], size[d], stride, padding, dilation, site, "shape " + text(x->shape));
     params.append(std::initializer_list<int64_t>{size[d], stride, padding, dilation});
     elements *= static_cast<double>(size[d]);
@@ -230,7 +238,8 @@ std::vector<Array> apply_all(const Program& program, const std::vector<Array>& a
     NodePtr n = node_of(arguments[i]);
     if (n->weak) n = cast_node(n, t.type);
     if (n->type != t.type || n->shape.size() != t.shape.size())
-      fail(site, fmt::format("{} is {} of {} dimensions, and was given {}{}", t.name, name_of(t.type), t.shape.size(), name_of(n->type), text(n->shape)));
+      fail(site, fmt::format("{} is {} of {} dimensions, and was given {}{}", t.name, name_of(t.type), t.shape.size(), name_of(n->type),
+                             text(n->shape)));
     shapes[t.name] = n->shape.vector();
     nodes.push_back(std::move(n));
   }
@@ -261,7 +270,8 @@ std::vector<Array> grad(const Array& loss, std::span<const Array> wrt, const Loc
   const Site site{"grad", at};
   const NodePtr& n = node_of(loss);
   if (n->shape.elements() != 1 || !is_float(n->type))
-    fail(site, fmt::format("a derivative is of one float number, and this is {}{}; sum() makes one of many", name_of(n->type), text(n->shape)));
+    fail(site,
+         fmt::format("a derivative is of one float number, and this is {}{}; sum() makes one of many", name_of(n->type), text(n->shape)));
   std::vector<Array> results;
   for (const Array& x : wrt) {
     const NodePtr& by = node_of(x);

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "expr/eval/evaluate.h"
+#include "expr/index/dims.h"
 #include "runtime/lazy/functions.h"
 #include "runtime/lazy/memory.h"
 #include "runtime/lazy/movement.h"
@@ -77,7 +79,8 @@ class Realizer {
       above[i] = 1;
     }
     if (ready.empty() || ready.size() == roots.size() + w.graph.items.size()) return false;
-    if (std::ranges::all_of(ready, [&](const NodePtr& n) { return std::ranges::find(roots, n) != roots.end(); }) && ready.size() == w.roots.size())
+    if (std::ranges::all_of(ready, [&](const NodePtr& n) { return std::ranges::find(roots, n) != roots.end(); }) &&
+        ready.size() == w.roots.size())
       return false;
     waiting_.push_back(roots);
     compute_together(ready);
@@ -85,9 +88,7 @@ class Realizer {
     return true;
   }
 
-  static bool has_user(const Graph& g, uint32_t item) {
-    return std::ranges::find(g.args, item) != g.args.end();
-  }
+  static bool has_user(const Graph& g, uint32_t item) { return std::ranges::find(g.args, item) != g.args.end(); }
 
   // A graph that is too large for one program is cut into pieces of the order in which it is listed. What later pieces read of one is
   // kept until the end.
@@ -99,7 +100,8 @@ class Realizer {
     for (const auto& d : g.derivatives) {
       std::vector<NodePtr> gradients;
       for (const Item& item : g.items)
-        if (item.role == detail::Role::grad && g.derivatives[item.number].get() == d.get()) gradients.push_back(item.node->shared_from_this());
+        if (item.role == detail::Role::grad && g.derivatives[item.number].get() == d.get())
+          gradients.push_back(item.node->shared_from_this());
       compute_together(gradients);
     }
     std::vector<size_t> piece(g.items.size(), 0);
@@ -268,6 +270,7 @@ class Realizer {
       arguments.push_back({plan.number_names[i], v});
     }
     for (size_t o = 0; o < outputs.size(); ++o) arguments.push_back({plan.output_names[o], outputs[o]});
+    if (plan.constant) return evaluate_constant(plan, outputs);
     const auto start = std::chrono::steady_clock::now();
     const CallCounts c = plan.op.infer(arguments);
     totals.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
@@ -275,12 +278,21 @@ class Realizer {
     totals.kernels += c.kernels;
   }
 
+  static void evaluate_constant(const Plan& plan, const std::vector<TensorView>& outputs) {
+    const Program& p = *plan.constant;
+    Arrays inputs;
+    for (TensorId t : p.inputs) inputs[p.tensor(t).name] = xhat::zeros(p.tensor(t).type, shape_of(p, t, plan.dims));
+    const Arrays results = evaluate(p, inputs, plan.dims);
+    for (size_t o = 0; o < outputs.size(); ++o) write_array(outputs[o], results.at(plan.output_names[o]));
+  }
+
   void count(const Walk& w, const Plan& plan) {
+    for (Node* n : w.roots) n->assumed_mark = assumed_;
+    if (plan.constant) return;
     const KernelPlan k = plan.op.plan(CompiledOp::Phase::infer, plan.dims);
     ++planned_->programs;
     planned_->kernels += static_cast<int64_t>(k.kernels.size());
     planned_->bytes += k.bytes_moved;
-    for (Node* n : w.roots) n->assumed_mark = assumed_;
   }
 
   static void become_leaf(Node& n, std::shared_ptr<Storage> storage, bool with_origin, int generation) {
@@ -383,7 +395,7 @@ void realize(std::span<const Array> arrays) {
 
 Counts counts() {
   const PlanCounts p = plan_counts();
-  return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes(), totals.nanoseconds};
+  return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes(), living_nodes(), totals.nanoseconds};
 }
 
 std::string Array::describe(bool values) const {

@@ -34,7 +34,8 @@ Shape without(const Shape& shape, const std::vector<int64_t>& axes, bool keep) {
 
 // The reduction of n equal numbers.
 NodePtr of_constant(Op op, const NodePtr& x, int64_t count, const Shape& shape) {
-  if (count == 0) return is_float(x->type) ? constant(x->type, identity_of(op), shape) : constant_integer(x->type, identity_of(op, x->type), shape);
+  if (count == 0)
+    return is_float(x->type) ? constant(x->type, identity_of(op), shape) : constant_integer(x->type, identity_of(op, x->type), shape);
   NodePtr n = pooled<Node>(*x);
   n->shape = shape;
   n->weak = false;
@@ -97,8 +98,12 @@ Array any(const Array& x, const Axes& axes, bool keep, const Location& at) { ret
 Array All::operator()(const Array& x, const Axes& axes, bool keep, const Location& at) const {
   return reduction(Op::all, x, axes, keep, {"all", at});
 }
-Array argmax(const Array& x, const Axes& axes, bool keep, const Location& at) { return position(Op::argmax, x, axes, keep, {"argmax", at}); }
-Array argmin(const Array& x, const Axes& axes, bool keep, const Location& at) { return position(Op::argmin, x, axes, keep, {"argmin", at}); }
+Array argmax(const Array& x, const Axes& axes, bool keep, const Location& at) {
+  return position(Op::argmax, x, axes, keep, {"argmax", at});
+}
+Array argmin(const Array& x, const Axes& axes, bool keep, const Location& at) {
+  return position(Op::argmin, x, axes, keep, {"argmin", at});
+}
 
 Array mean(const Array& x, const Axes& axes, bool keep, const Location& at) {
   const Site site{"mean", at};

@@ -25,8 +25,10 @@ State::State() {
 
 State::~State() {
   std::lock_guard lock(list_mutex());
-  if (before) before->after = after;
-  else first_state = after;
+  if (before)
+    before->after = after;
+  else
+    first_state = after;
   if (after) after->before = before;
 }
 

@@ -17,7 +17,8 @@ TEST(LazyGradients, OfReductions) {
   expect_gradient([](const Array& x) { return weighted(softmax(x)); }, {3, 5});
   expect_gradient([](const Array& x) { return -weighted(log_softmax(x, 0)); }, {4, 2});
   expect_gradient([](const Array& x) { return weighted(max(x, 1)) + weighted(mean(square(x), {0}, keepdim)); }, {3, 4});
-  expect_gradient([](const Array& x) { return weighted((x - mean(x, 0)) / sqrt(mean(square(x - mean(x, 0)), 0) + 1e-3)); }, {6, 3}, 3, 1e-5);
+  expect_gradient([](const Array& x) { return weighted((x - mean(x, 0)) / sqrt(mean(square(x - mean(x, 0)), 0) + 1e-3)); }, {6, 3}, 3,
+                  1e-5);
 }
 
 TEST(LazyGradients, OfMovement) {
@@ -53,15 +54,15 @@ TEST(LazyGradients, SeveralAtOnceAndByExpressions) {
   const Read hs(h), xs(x);
   expect_values(gh, loop({4, 2}, [&](const std::vector<int64_t>& i) { return 2 * hs(i[0], i[1]); }));
   expect_values(gb, loop({2}, [&](const std::vector<int64_t>& i) {
-    double s = 0;
-    for (int k = 0; k < 4; ++k) s += 2 * hs(k, i[0]);
-    return s;
-  }));
+                  double s = 0;
+                  for (int k = 0; k < 4; ++k) s += 2 * hs(k, i[0]);
+                  return s;
+                }));
   expect_values(gw, loop({3, 2}, [&](const std::vector<int64_t>& i) {
-    double s = 0;
-    for (int k = 0; k < 4; ++k) s += 2 * hs(k, i[1]) * xs(k, i[0]);
-    return s;
-  }));
+                  double s = 0;
+                  for (int k = 0; k < 4; ++k) s += 2 * hs(k, i[1]) * xs(k, i[0]);
+                  return s;
+                }));
   auto [none] = grad(loss, {some({2})});
   expect_values(none, {0, 0});
 }

@@ -28,8 +28,10 @@ inline void expect_values(const Array& x, const std::vector<double>& wanted, dou
   const std::vector<double> got = x.vector<double>();
   ASSERT_EQ(got.size(), wanted.size()) << x;
   for (size_t i = 0; i < got.size(); ++i) {
-    if (std::isnan(wanted[i])) EXPECT_TRUE(std::isnan(got[i])) << "element " << i;
-    else EXPECT_NEAR(got[i], wanted[i], tolerance * (1 + std::fabs(wanted[i]))) << "element " << i << " of " << x;
+    if (std::isnan(wanted[i]))
+      EXPECT_TRUE(std::isnan(got[i])) << "element " << i;
+    else
+      EXPECT_NEAR(got[i], wanted[i], tolerance * (1 + std::fabs(wanted[i]))) << "element " << i << " of " << x;
   }
 }
 

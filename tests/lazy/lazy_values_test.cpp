@@ -56,12 +56,25 @@ TEST(LazyValues, EveryFunctionOfTheTable) {
     const char* name;
     double (*f)(double);
   };
-  const Row rows[] = {{"exp", std::exp}, {"log", std::log}, {"log1p", std::log1p}, {"expm1", std::expm1}, {"sqrt", std::sqrt},
-                      {"rsqrt", [](double v) { return 1 / std::sqrt(v); }}, {"sin", std::sin}, {"cos", std::cos}, {"tan", std::tan},
-                      {"tanh", std::tanh}, {"sigmoid", [](double v) { return 1 / (1 + std::exp(-v)); }}, {"erf", std::erf},
-                      {"abs", [](double v) { return std::fabs(v); }}, {"sign", [](double v) { return v > 0 ? 1.0 : 0.0; }},
-                      {"floor", std::floor}, {"ceil", std::ceil}, {"round", std::nearbyint},
-                      {"relu", [](double v) { return v > 0 ? v : 0.0; }}, {"softplus", [](double v) { return std::log1p(std::exp(v)); }},
+  const Row rows[] = {{"exp", std::exp},
+                      {"log", std::log},
+                      {"log1p", std::log1p},
+                      {"expm1", std::expm1},
+                      {"sqrt", std::sqrt},
+                      {"rsqrt", [](double v) { return 1 / std::sqrt(v); }},
+                      {"sin", std::sin},
+                      {"cos", std::cos},
+                      {"tan", std::tan},
+                      {"tanh", std::tanh},
+                      {"sigmoid", [](double v) { return 1 / (1 + std::exp(-v)); }},
+                      {"erf", std::erf},
+                      {"abs", [](double v) { return std::fabs(v); }},
+                      {"sign", [](double v) { return v > 0 ? 1.0 : 0.0; }},
+                      {"floor", std::floor},
+                      {"ceil", std::ceil},
+                      {"round", std::nearbyint},
+                      {"relu", [](double v) { return v > 0 ? v : 0.0; }},
+                      {"softplus", [](double v) { return std::log1p(std::exp(v)); }},
                       {"stop_gradient", [](double v) { return v; }}};
   std::vector<Array> results;
   for (const Row& r : rows) results.push_back(function(r.name, {&x, 1}));
@@ -78,27 +91,27 @@ TEST(LazyValues, Reductions) {
   const Array x = some({3, 4, 5});
   const Read a(x);
   expect_values(sum(x, 1), loop({3, 5}, [&](At i) {
-    double s = 0;
-    for (int k = 0; k < 4; ++k) s += a(i[0], k, i[1]);
-    return s;
-  }));
+                  double s = 0;
+                  for (int k = 0; k < 4; ++k) s += a(i[0], k, i[1]);
+                  return s;
+                }));
   EXPECT_EQ(max(x, {0, -1}, keepdim).shape(), (Shape{1, 4, 1}));
   expect_values(max(x, {0, -1}), loop({4}, [&](At i) {
-    double s = -9;
-    for (int k = 0; k < 3; ++k)
-      for (int l = 0; l < 5; ++l) s = std::max(s, a(k, i[0], l));
-    return s;
-  }));
+                  double s = -9;
+                  for (int k = 0; k < 3; ++k)
+                    for (int l = 0; l < 5; ++l) s = std::max(s, a(k, i[0], l));
+                  return s;
+                }));
   double total = 0;
   for (double v : a.values()) total += v;
   EXPECT_NEAR(sum(x).item(), total, 1e-5);
   EXPECT_NEAR(mean(x).item(), total / 60, 1e-6);
   expect_values(argmax(x, 2), loop({3, 4}, [&](At i) {
-    int best = 0;
-    for (int k = 1; k < 5; ++k)
-      if (a(i[0], i[1], k) > a(i[0], i[1], best)) best = k;
-    return best;
-  }));
+                  int best = 0;
+                  for (int k = 1; k < 5; ++k)
+                    if (a(i[0], i[1], k) > a(i[0], i[1], best)) best = k;
+                  return best;
+                }));
   EXPECT_EQ(a[static_cast<size_t>(argmin(x).item())], *std::ranges::min_element(a.values()));
   EXPECT_EQ(sum(array({1, 2, 3})).dtype(), DType::i64);
   EXPECT_EQ(sum(array({1, 2, 3}) > 1).item(), 2);
@@ -125,12 +138,12 @@ TEST(LazyValues, Movement) {
   expect_values(pad(x + 1, {{1, 1}}), loop({2, 3, 6}, [&](At i) { return i[2] < 1 || i[2] > 4 ? 0 : a(i[0], i[1], i[2] - 1) + 1; }));
   expect_values(reshape(permute(x, {1, 0, 2}), {6, -1}), loop({6, 4}, [&](At i) { return a(i[0] % 2, i[0] / 2, i[1]); }));
   expect_values(reshape(transpose(x) + 1, {4, 6}), loop({4, 6}, [&](At i) {
-    const auto n = i[0] * 6 + i[1];
-    return a(n / 12, n % 3, n / 3 % 4) + 1;
-  }));
+                  const auto n = i[0] * 6 + i[1];
+                  return a(n / 12, n % 3, n / 3 % 4) + 1;
+                }));
   expect_values(concat({x, x + 100, x(all, range(0, 1))}, 1), loop({2, 7, 4}, [&](At i) {
-    return i[1] < 3 ? a(i[0], i[1], i[2]) : i[1] < 6 ? a(i[0], i[1] - 3, i[2]) + 100 : a(i[0], 0, i[2]);
-  }));
+                  return i[1] < 3 ? a(i[0], i[1], i[2]) : i[1] < 6 ? a(i[0], i[1] - 3, i[2]) + 100 : a(i[0], 0, i[2]);
+                }));
   const std::vector<Array> parts = split(x, std::vector<int64_t>{1, 3}, 2);
   expect_values(parts[1], loop({2, 3, 3}, [&](At i) { return a(i[0], i[1], i[2] + 1); }));
   EXPECT_EQ(split(x, 2, 1).size(), 2u);
@@ -157,22 +170,22 @@ TEST(LazyValues, Products) {
   expect_values(einsum("bik,bkj->bij", x, y), product(b));
   expect_values(einsum("...ik,...kj", x, y), product(b));
   expect_values(einsum("bij->b", x), loop({2}, [&](At i) {
-    double s = 0;
-    for (int k = 0; k < 12; ++k) s += a[static_cast<size_t>(i[0] * 12 + k)];
-    return s;
-  }));
+                  double s = 0;
+                  for (int k = 0; k < 12; ++k) s += a[static_cast<size_t>(i[0] * 12 + k)];
+                  return s;
+                }));
   expect_values(einsum("ii->i", arange(9).reshape({3, 3})), {0, 4, 8});
   expect_values(matmul(w, some({5}, 4)), loop({4}, [&](At i) {
-    double s = 0;
-    const std::vector<float> v = numbers(5, 4);
-    for (size_t k = 0; k < 5; ++k) s += c(i[0], k) * v[k];
-    return s;
-  }));
+                  double s = 0;
+                  const std::vector<float> v = numbers(5, 4);
+                  for (size_t k = 0; k < 5; ++k) s += c(i[0], k) * v[k];
+                  return s;
+                }));
   expect_values(matmul(relu(x), relu(w)), loop({2, 3, 5}, [&](At i) {
-    double s = 0;
-    for (int k = 0; k < 4; ++k) s += std::max(a(i[0], i[1], k), 0.0) * std::max(c(k, i[2]), 0.0);
-    return s;
-  }));
+                  double s = 0;
+                  for (int k = 0; k < 4; ++k) s += std::max(a(i[0], i[1], k), 0.0) * std::max(c(k, i[2]), 0.0);
+                  return s;
+                }));
 }
 
 TEST(LazyValues, Convolutions) {
@@ -181,37 +194,37 @@ TEST(LazyValues, Convolutions) {
   const Array y = conv(x, w, {.stride = {2, 1}, .padding = {1, 0}, .dilation = {1, 2}, .groups = 2});
   EXPECT_EQ(y.shape(), (Shape{2, 6, 3, 3}));
   expect_values(y, loop(y.shape(), [&](At i) {
-    double s = 0;
-    for (int64_t c = 0; c < 2; ++c)
-      for (int64_t r = 0; r < 3; ++r)
-        for (int64_t q = 0; q < 2; ++q) {
-          const int64_t h = 2 * i[2] + r - 1, v = i[3] + 2 * q;
-          if (h >= 0 && h < 6) s += a(i[0], i[1] / 3 * 2 + c, h, v) * b(i[1], c, r, q);
-        }
-    return s;
-  }));
+                  double s = 0;
+                  for (int64_t c = 0; c < 2; ++c)
+                    for (int64_t r = 0; r < 3; ++r)
+                      for (int64_t q = 0; q < 2; ++q) {
+                        const int64_t h = 2 * i[2] + r - 1, v = i[3] + 2 * q;
+                        if (h >= 0 && h < 6) s += a(i[0], i[1] / 3 * 2 + c, h, v) * b(i[1], c, r, q);
+                      }
+                  return s;
+                }));
   const Array line = conv(some({1, 3, 8}, 3), some({2, 3, 1}, 4));
   EXPECT_EQ(line.shape(), (Shape{1, 2, 8}));
   const Array m = pool(x, {2, 2}), padded = pool(x, {3, 3}, Pool::max, {.stride = {2}, .padding = {1}});
   expect_values(m, loop({2, 4, 3, 2}, [&](At i) {
-    double s = -9;
-    for (int r = 0; r < 2; ++r)
-      for (int q = 0; q < 2; ++q) s = std::max(s, a(i[0], i[1], 2 * i[2] + r, 2 * i[3] + q));
-    return s;
-  }));
+                  double s = -9;
+                  for (int r = 0; r < 2; ++r)
+                    for (int q = 0; q < 2; ++q) s = std::max(s, a(i[0], i[1], 2 * i[2] + r, 2 * i[3] + q));
+                  return s;
+                }));
   expect_values(padded, loop({2, 4, 3, 3}, [&](At i) {
-    double s = -9;
-    for (int64_t r = 2 * i[2] - 1; r < 2 * i[2] + 2; ++r)
-      for (int64_t q = 2 * i[3] - 1; q < 2 * i[3] + 2; ++q)
-        if (r >= 0 && r < 6 && q >= 0 && q < 5) s = std::max(s, a(i[0], i[1], r, q));
-    return s;
-  }));
+                  double s = -9;
+                  for (int64_t r = 2 * i[2] - 1; r < 2 * i[2] + 2; ++r)
+                    for (int64_t q = 2 * i[3] - 1; q < 2 * i[3] + 2; ++q)
+                      if (r >= 0 && r < 6 && q >= 0 && q < 5) s = std::max(s, a(i[0], i[1], r, q));
+                  return s;
+                }));
   expect_values(pool(x, {2, 2}, Pool::mean), loop({2, 4, 3, 2}, [&](At i) {
-    double s = 0;
-    for (int r = 0; r < 2; ++r)
-      for (int q = 0; q < 2; ++q) s += a(i[0], i[1], 2 * i[2] + r, 2 * i[3] + q) / 4;
-    return s;
-  }));
+                  double s = 0;
+                  for (int r = 0; r < 2; ++r)
+                    for (int q = 0; q < 2; ++q) s += a(i[0], i[1], 2 * i[2] + r, 2 * i[3] + q) / 4;
+                  return s;
+                }));
 }
 
 TEST(LazyValues, OpsOfTheLanguage) {
@@ -221,10 +234,10 @@ TEST(LazyValues, OpsOfTheLanguage) {
   const Read a(x), b(s);
   expect_values(results[0] - 1.f, loop({3, 4}, [&](At i) { return (a(i[0], i[1]) + 1) * b(i[1]) - 1; }));
   expect_values(results[1], loop({3}, [&](At i) {
-    double total = 0;
-    for (int d = 0; d < 4; ++d) total += (a(i[0], d) + 1) * b(d);
-    return total;
-  }));
+                  double total = 0;
+                  for (int d = 0; d < 4; ++d) total += (a(i[0], d) + 1) * b(d);
+                  return total;
+                }));
   const Program one = parse_op("op twice(x: f32[N]) -> (y) { y[n] = 2*x[n] }");
   expect_values(apply(one, {array({1.f, 2.f})}), {2, 4});
   EXPECT_THROW(apply(op, {x, s}), Error);
@@ -253,7 +266,8 @@ TEST(LazyValues, ErrorsNameTheCallTheShapesAndTheLine) {
   const std::string product = message([&] { matmul(x, y); });
   EXPECT_EQ(product, "lazy_values_test.cpp:" + std::to_string(line) + ": matmul: shapes [2,3] and [4,5] do not fit: 3 columns and 4 rows");
   const std::string total = message([&] { x + y; });
-  EXPECT_NE(total.find("lazy_values_test.cpp:" + std::to_string(line + 2) + ": +: shapes [2,3] and [4,5] do not broadcast"), total.npos) << total;
+  EXPECT_NE(total.find("lazy_values_test.cpp:" + std::to_string(line + 2) + ": +: shapes [2,3] and [4,5] do not broadcast"), total.npos)
+      << total;
   EXPECT_NE(message([&] { x.reshape({4}); }).find("reshape: [2,3] has 6 elements"), std::string::npos);
   EXPECT_NE(message([&] { x(2); }).find("slice: position 2 of dimension 0, whose extent is 2"), std::string::npos);
   EXPECT_NE(message([&] { grad(x, {x}); }).find("grad: a derivative is of one float number"), std::string::npos);
