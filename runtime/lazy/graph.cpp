@@ -42,12 +42,17 @@ class Walker {
   }
   bool is_leaf(const Node& n) const { return n.realized() || (assumed_ != 0 && n.assumed_mark == assumed_); }
 
-  // Views of memory that is written in part are read as memory of their own, so that what is written and what is read can be told apart.
-  bool is_part(const Node& n) const {
+  // A slice of memory is read as memory of its own: wherever it begins, it is the same program. Slices that are written in part are so
+  // whatever their strides, so that what is written and what is read can be told apart.
+  bool is_memory(const Node& n) const {
     if (!is_movement(n.kind)) return false;
     const Node* base = &n;
-    while (is_movement(base->kind)) base = base->args[0].get();
-    return base->realized() && base->parts_mark == leaf_epoch_ && alias_of(n).has_value();
+    bool sliced = true;
+    for (; is_movement(base->kind); base = base->args[0].get()) sliced &= base->kind == Kind::slice || base->kind == Kind::reshape;
+    if (!base->realized() || base->expired || (!sliced && base->parts_mark != leaf_epoch_)) return false;
+    const auto v = alias_of(n);
+    if (!v) return false;
+    return base->parts_mark == leaf_epoch_ || v->rank == 0 || v->strides[static_cast<size_t>(v->rank) - 1] == 1;
   }
 
   // One visit of a node, whose operands are taken one after the other.
@@ -84,11 +89,24 @@ class Walker {
     g.items.push_back(item);
   }
 
+  static bool is_same_slice(const Node& n, const Node& o) {
+    if (!is_movement(n.kind) || !is_movement(o.kind) || n.shape != o.shape) return false;
+    const TensorView a = *alias_of(n), b = *alias_of(o);
+    return a.data == b.data && a.type == b.type && std::equal(a.strides.begin(), a.strides.begin() + a.rank, b.strides.begin());
+  }
+
+  static Structure slice_structure(const Node& n) {
+    if (!is_movement(n.kind)) return structure_of(n, {});
+    const Structure below = slice_structure(*n.args[0]);
+    return structure_of(n, {&below, 1});
+  }
+
   void leaf(Graph& g, Node* n, uint64_t epoch) {
     if (n->leaf_mark != leaf_epoch_) {
       n->leaf_mark = leaf_epoch_;
-      n->leaf_index = static_cast<uint32_t>(w_.leaves.size());
-      w_.leaves.push_back(n);
+      n->leaf_index =
+          static_cast<uint32_t>(std::ranges::find_if(w_.leaves, [&](const Node* o) { return is_same_slice(*n, *o); }) - w_.leaves.begin());
+      if (n->leaf_index == w_.leaves.size()) w_.leaves.push_back(n);
     }
     if (n->expired)
       throw Error(
@@ -102,7 +120,7 @@ class Walker {
     if (&g != &w_.graph) return;
     below_.clear();
     for (uint32_t a : operands) below_.push_back(w_.structures[a]);
-    w_.structures.push_back(structure_of(n, below_));
+    w_.structures.push_back(operands.empty() && is_movement(n.kind) ? slice_structure(n) : structure_of(n, below_));
     if (n.realized() || is_free(n.kind) || known_values().empty()) return;
     const NodePtr same = known_values().find(w_.structures.back());
     if (!same || same.get() == &n || same->shape != n.shape) return;
@@ -123,7 +141,8 @@ class Walker {
     auto open = [&](Node* n) {
       if (n->mark == epoch) return;
       const bool again = in_derivative && n->realized() && n->need_mark == need_epoch_ && n->need && n->origin;
-      if ((is_leaf(*n) && !again) || (!in_derivative && is_part(*n)))
+      const bool needed = in_derivative && n->need_mark == need_epoch_ && n->need;
+      if ((is_leaf(*n) && !again) || (!needed && is_memory(*n)))
         leaf(g, n, epoch);
       else
         stack_.push_back({n, again ? n->origin.get() : n});
