@@ -180,6 +180,10 @@ class Check {
   // Normals, then what is harder.
   std::vector<Draw> draws(const Program& derived) {
     std::vector<Draw> list = {normals(plain_, all_)};
+    if (op_.steps) {
+      notes_.push_back("loops multiply what rounding does to large, tiny or equal numbers: kernels are compared on normals only");
+      return list;
+    }
     Arrays cotangents;
     for (TensorId t : plain_.cotangents) cotangents[plain_.tensors[t].name] = all_.at(plain_.tensors[t].name);
     std::map<std::string, double> unit = epsilons(plain_);

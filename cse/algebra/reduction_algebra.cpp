@@ -152,7 +152,7 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   return tree_.form(read_at(a_, p_, d.target(), indices));
 }
 
-// Does it read only what is there also where the sum runs over nothing?
+// Does it read only what is there also where the sum runs over nothing? An index that is data may be inside for the sum's condition alone.
 bool Simplifier::safe_outside(Id factor, const Sum& s) {
   for (Id id : reachable(a_, factor)) {
     const Node n = a_[id];
@@ -160,7 +160,9 @@ bool Simplifier::safe_outside(Id factor, const Sum& s) {
     for (size_t i = 0; i < n.arg_count; ++i) {
       Id index = n.arg(i), extent = p_.tensors[n.symbol].shape[i];
       if (std::ranges::any_of(s.scope, [&](const AxisRange& r) { return r.axis == index && r.end == extent; })) continue;
-      if (prove_bounds(a_, {s.scope, {}, index, extent}).verdict == BoundsAnswer::Verdict::violated) return false;
+      const auto verdict = prove_bounds(a_, {s.scope, {}, index, extent}).verdict;
+      if (verdict == BoundsAnswer::Verdict::violated) return false;
+      if (verdict == BoundsAnswer::Verdict::unknown && !is_true(a_, s.condition)) return false;
     }
   }
   return true;

@@ -484,7 +484,8 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
     impl_->need(given, {p.gradients[i]}, true);
     impl_->check_shape(ops, p.gradients[i], wanted->view);
     auto found = tape.run.adjoint(p.gradient_of[i]);
-    const TensorView from = machine.view(found ? found : machine.zeros(p.gradient_of[i]));
+    if (!found) found = machine.zeros(p.gradient_of[i]);
+    const TensorView from = machine.view(found);
     if (wanted->accumulate) add_into(wanted->view, from);
     else Impl::deliver(wanted->view, from);
   }
