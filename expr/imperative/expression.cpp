@@ -29,7 +29,7 @@ void Expression::unknown(const ast::Node& n) const {
   for (const LoopVariable& l : c_.state.loops) names.push_back(l.name);
   for (const auto& [name, value] : c_.state.numbers) names.push_back(name);
   std::string hint = did_you_mean(n.text, names);
-  if (hint.empty() && c_.words.contains(n.text)) hint = "; a name without var ends with the iteration or branch that it is assigned in";
+  if (hint.empty() && c_.assigned.contains(n.text)) hint = "; a name without var ends with the iteration or branch that it is assigned in";
   throw Error(fmt::format("{} is not a tensor, dim, axis or loop variable in scope{}", n.text, hint), n.pos);
 }
 

@@ -52,7 +52,8 @@ class Functionalizer {
   }
   void targets(const std::vector<ast::Statement>& statements) {
     for (const ast::Statement& s : statements) {
-      for (const ast::Name& t : s.targets) c_.words.insert(t.text);
+      for (const ast::Name& t : s.targets) c_.words.insert(t.text), c_.assigned.insert(t.text);
+      if (s.kind == ast::Statement::Kind::assign) c_.assigned.insert(c_.file.nodes[s.place].text);
       targets(s.statements);
       targets(s.otherwise);
     }

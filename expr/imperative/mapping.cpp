@@ -34,9 +34,9 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
   const Pos pos = node(ref).pos;
   Id id = c_.tidy(a_.to(DType::i64, as_index(a_, at(ref, {}), pos, "an index")));
   auto from_end = [&](Id x) { return c_.tidy(a_.add(extent, x)); };
-  auto what = [&](Id x) {
-    return fmt::format("{} of {}: element {} of dimension {}, which has extent {},", text(ref), of, text_of(c_.scope, x), d,
-                       text_of(c_.scope, extent));
+  auto require = [&](Id x) {
+    c_.require_inside(x, extent, "index " + text_of(c_.scope, x),
+                      fmt::format("dimension {} of {}, which has extent {}", d, of, text_of(c_.scope, extent)), pos);
   };
   if (a_[id].op == Op::constant) {
     const int64_t given = a_[id].integer;
@@ -47,7 +47,7 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
               given, d, of, a_[extent].integer, -a_[extent].integer, a_[extent].integer - 1),
           pos);
     if (given < 0) id = from_end(id);
-    c_.require_inside(id, extent, what(id), pos);
+    require(id);
     return id;
   }
   if (reads_data(a_, id)) {
@@ -71,7 +71,7 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
     if (inside(wrapped)) return wrapped;
     if (loops.empty() || a_[id].free_axes().empty()) id = c_.implied(loops, known, negative) ? wrapped : id;
   }
-  c_.require_inside(id, extent, what(id), pos);
+  require(id);
   return id;
 }
 
@@ -87,9 +87,8 @@ Id Expression::slice_end(Ref ref, Id extent, const std::string& of) {
       throw Error(fmt::format("the bound {} of the slice lies beyond {}, which has extent {} here", given, of, a_[extent].integer), pos);
     if (given < 0) id = c_.tidy(a_.add(extent, id));
   }
-  c_.require_inside(id, a_.add(extent, a_.integer(1)),
-                    fmt::format("the bound {} of the slice of {}, which has extent {} here,", text(ref), of, text_of(c_.scope, extent)),
-                    pos);
+  c_.require_inside(id, a_.add(extent, a_.integer(1)), fmt::format("the bound {} of a slice", text(ref)),
+                    fmt::format("{}, which has extent {} here", of, text_of(c_.scope, extent)), pos);
   return id;
 }
 
@@ -111,7 +110,7 @@ AxisRange Expression::slice(Ref ref, Id extent, size_t k, Id& index, const std::
   if (a_[length].free_axes().empty())
     c_.scope.require_extent(length, fmt::format("the slice {} of {}", text(ref), of), n.pos);
   else
-    c_.require_inside(length, a_.add(extent, a_.integer(1)), fmt::format("the length of the slice {} of {}", text(ref), of), n.pos);
+    c_.require_inside(length, a_.add(extent, a_.integer(1)), fmt::format("the length of the slice {}", text(ref)), of, n.pos);
   if (step > 1) length = c_.tidy(a_.div(c_.tidy(a_.add(length, a_.integer(step - 1))), a_.integer(step)));
   const Id axis = c_.element_axis(k);
   index = c_.tidy(a_.add(begin, step == 1 ? axis : a_.mul(a_.integer(step), axis)));

@@ -176,7 +176,8 @@ bool Context::excluded(std::span<const AxisRange> axes, std::span<const Id> cond
   return never(axes, all);
 }
 
-void Context::require_inside(Id index, Id extent, const std::string& what, Pos pos, std::span<const AxisRange> axes) {
+void Context::require_inside(Id index, Id extent, const std::string& what, const std::string& of, Pos pos,
+                             std::span<const AxisRange> axes) {
   Arena& a = arena();
   if (reads_data(a, index)) return;
   std::vector<AxisRange> ranges = loop_ranges();
@@ -191,11 +192,13 @@ void Context::require_inside(Id index, Id extent, const std::string& what, Pos p
   switch (answer.verdict) {
     case BoundsAnswer::Verdict::proved: return;
     case BoundsAnswer::Verdict::precondition:
-      for (auto [dim, least] : answer.safe) scope.require(a.binary(Op::le, a.integer(least), dim), what, pos);
+      for (auto [dim, least] : answer.safe) scope.require(a.binary(Op::le, a.integer(least), dim), what + " is inside of " + of, pos);
       return;
     case BoundsAnswer::Verdict::violated:
-      throw Error(fmt::format("{} is out of range{}{}", what, answer.example.empty() ? "" : ": ", answer.example), pos);
-    case BoundsAnswer::Verdict::unknown: scope.require(open_question(a, q), what, pos); return;
+      throw Error(fmt::format("{} can fall outside {}{}{}; write a condition around it, or a range that keeps it inside", what, of,
+                              answer.example.empty() ? "" : ": ", answer.example),
+                  pos);
+    case BoundsAnswer::Verdict::unknown: scope.require(open_question(a, q), what + " is inside of " + of, pos); return;
   }
 }
 

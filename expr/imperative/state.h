@@ -80,7 +80,8 @@ struct Context {
   OpScope scope;
   State state;
   Items* items = nullptr;
-  std::set<std::string> words;   // every name in the text of the program
+  std::set<std::string> words;     // every name in the text of the program
+  std::set<std::string> assigned;  // those that it assigns
   std::set<LoopName> handed_on;  // names of which loops hand on what they stand for
   std::string axis_prefix;       // axes of elements are called axis_prefix0, ...
 
@@ -111,8 +112,8 @@ struct Context {
   bool never(std::span<const AxisRange> axes, std::span<const Id> conditions);
   bool implied(std::span<const AxisRange> axes, std::span<const Id> conditions, Id fact);
   bool excluded(std::span<const AxisRange> axes, std::span<const Id> conditions, Id fact);
-  // An index that looks at no element axis must be inside: proved, a precondition, left to the run (data), or an error.
-  void require_inside(Id index, Id extent, const std::string& what, Pos pos, std::span<const AxisRange> axes = {});
+  // `what` must be inside of `of` for all iterations and axes: proved, a precondition, left to the run (data), or an error.
+  void require_inside(Id index, Id extent, const std::string& what, const std::string& of, Pos pos, std::span<const AxisRange> axes = {});
 };
 
 bool reads_data(const Arena& a, Id expression);

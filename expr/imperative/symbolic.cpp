@@ -258,7 +258,8 @@ void Symbolic::write(const Statement& s) {
         if (const Id begin = e.number(n.args[0], false, "the range of a left axis"); !is_constant(a_, begin, 0))
           throw Error(fmt::format("left axis {} begins at {}; such axes begin at 0", n.text, text_of(c_.scope, begin)), n.pos);
         end = e.number(n.args[1], false, "the range of a left axis");
-        c_.require_inside(end, a_.add(shape[d], a_.integer(1)), fmt::format("the end of {}", n.text), n.pos);
+        c_.require_inside(end, a_.add(shape[d], a_.integer(1)), "the end of " + n.text, fmt::format("dimension {} of {}", d, base.text),
+                          n.pos);
       }
       e.bind(n.text, end, n.pos);
     }
@@ -319,7 +320,9 @@ void Symbolic::put(const View& v, const std::vector<AxisRange>& axes, Id body, c
         std::ranges::any_of(axes, [&](const AxisRange& r) { return std::ranges::count(a_[v.indices[d]].free_axes(), r.axis) > 0; });
     if (moves && reads_data(a_, v.indices[d]))
       throw Error(fmt::format("an index of {} depends on data and on an axis, and could name an element twice; use a loop", name), pos);
-    if (moves) c_.require_inside(v.indices[d], s.shape[d], fmt::format("a write to {}", name), pos, axes);
+    if (moves)
+      c_.require_inside(v.indices[d], s.shape[d], fmt::format("the index {} of a write", text_of(c_.scope, v.indices[d])),
+                        fmt::format("dimension {} of {}, which has extent {}", d, name, text_of(c_.scope, s.shape[d])), pos, axes);
   }
   bool plain = axes.size() == s.shape.size();
   for (size_t d = 0; plain && d < axes.size(); ++d) plain = v.indices[d] == axes[d].axis && c_.scope.same_extent(axes[d].end, s.shape[d]);
