@@ -109,6 +109,33 @@ struct Inverse {
   std::optional<Solution> solution;
 };
 
+// Quotients and remainders that are mixed with sums (slices of reshaped views) are solved by isl.
+std::optional<Solution> by_inversion(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices,
+                                     std::span<const Id> element, const Shape& shape) {
+  Arena& a = c.arena();
+  std::vector<AxisRange> bound, targets;
+  std::vector<Id> expanded;
+  for (const AxisRange& r : unknowns) bound.push_back({r.axis, c.scope.expanded(r.begin), c.scope.expanded(r.end)});
+  for (Id index : indices) {
+    if (reads_data(a, index)) return std::nullopt;
+    expanded.push_back(c.scope.expanded(index));
+  }
+  Replacements to;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    targets.push_back({a.axis("$element" + std::to_string(d)), a.integer(0), c.scope.expanded(shape[d])});
+    to[targets.back().axis] = element[d];
+  }
+  const std::optional<InvertAnswer> answer = invert(a, {bound, kNone, expanded, targets, {}});
+  if (!answer || !answer->remaining.empty()) return std::nullopt;
+  Solution s;
+  for (auto [axis, value] : answer->solved) s.values[axis] = substitute(a, value, to);
+  if (answer->guard != kNone)
+    for (Id part : conjuncts(a, answer->guard)) s.conditions.push_back(substitute(a, part, to));
+  for (const AxisRange& r : unknowns)
+    if (!s.values.contains(r.axis)) return std::nullopt;
+  return s;
+}
+
 Inverse inverse(Context& c, const Write& w, std::span<const Id> element) {
   Arena& a = c.arena();
   Inverse i;
@@ -122,6 +149,7 @@ Inverse inverse(Context& c, const Write& w, std::span<const Id> element) {
   for (Id index : w.indices) indices.push_back(substitute(a, index, i.apart));
   i.solution = solve(c, unknowns, indices, element);
   if (i.solution && !i.solution->open.empty()) i.solution.reset();
+  if (!i.solution) i.solution = by_inversion(c, unknowns, indices, element, c.program.tensors[w.result].shape);
   return i;
 }
 

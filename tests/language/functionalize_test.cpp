@@ -1,0 +1,116 @@
+// What imperative programs become: tests/programs/<name>.xh holds programs, each followed by what it is made into:
+//
+//   prog f(x: f32[N]) -> (y) { ... }
+//   ==>
+//   op f(x: f32[N]) -> (y) { ... }
+//
+// XHAT_UPDATE_GOLDEN=1 writes what comes out now, for people to read in the diff. Each program is printed and read again, and its values
+// are compared with the interpreter's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ad/check/gradcheck.h"
+#include "expr/eval/interpret.h"
+#include "expr/text/ast.h"
+
+namespace xhat {
+namespace {
+
+struct Example {
+  std::string program, expected;
+};
+
+std::vector<std::filesystem::path> files() {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(XHAT_SOURCE_DIR) / "tests" / "programs"))
+    if (entry.path().extension() == ".xh") found.push_back(entry.path());
+  std::ranges::sort(found);
+  return found;
+}
+
+std::vector<Example> examples_of(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::vector<Example> found;
+  std::string line;
+  bool expected = false;
+  while (std::getline(in, line)) {
+    if (line.starts_with("prog ")) {
+      found.emplace_back();
+      expected = false;
+    }
+    if (found.empty()) found.emplace_back();
+    if (line == "==>") {
+      expected = true;
+      continue;
+    }
+    if (expected && line.starts_with("// ")) expected = false;
+    (expected ? found.back().expected : found.back().program) += line + "\n";
+  }
+  return found;
+}
+
+// What a line of a text begins with may not be `prog `, which begins the next example.
+std::string made_of(const Example& e) {
+  std::string text = print(parse_op(e.program));
+  return text.starts_with("prog ") ? "steps of " + text.substr(5) : text;
+}
+
+std::string trimmed(std::string s) {
+  while (!s.empty() && s.back() == '\n') s.pop_back();
+  return s;
+}
+
+void expect_values(const Example& e) {
+  const Program made = parse_op(e.program);
+  const auto file = ast::parse(e.program);
+  const ast::Op* prog = &file->ops.back();
+  const DimValues given = sample_dims(made, 1);
+  const Arrays data = random_inputs(made, given, 7);
+  Arrays wanted = interpret(*file, *prog, data, given);
+  const Arrays got = evaluate(made, data, given, kExact);
+  for (const ast::Parameter& p : prog->body.parameters)
+    if (p.inout) {
+      wanted[p.name + "_out"] = wanted.at(p.name);
+      wanted.erase(p.name);
+    }
+  for (const auto& [name, array] : wanted) {
+    ASSERT_TRUE(got.contains(name)) << name;
+    ASSERT_EQ(got.at(name).shape, array.shape) << name;
+    for (size_t i = 0; i < array.size(); ++i) {
+      if (std::isnan(array.at(i)) && std::isnan(got.at(name).at(i))) continue;
+      if (array.at(i) == got.at(name).at(i)) continue;  // infinities
+      EXPECT_NEAR(got.at(name).at(i), array.at(i), 1e-9 * (1 + std::fabs(array.at(i)))) << name << " at " << i << "\n" << e.program;
+    }
+  }
+}
+
+class FunctionalizeTest : public ::testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(FunctionalizeTest, BecomesWhatIsWritten) {
+  const bool update = std::getenv("XHAT_UPDATE_GOLDEN") != nullptr;
+  std::string text;
+  for (const Example& e : examples_of(GetParam())) {
+    SCOPED_TRACE(e.program);
+    const auto file = ast::parse(e.program);
+    const std::string printed = ast::print(*file);
+    EXPECT_EQ(ast::print(*ast::parse(printed)), printed);
+    const std::string made = made_of(e);
+    EXPECT_EQ(made_of({printed, ""}), made);
+    text += trimmed(e.program) + "\n==>\n" + trimmed(made) + "\n\n";
+    if (!update) EXPECT_EQ(trimmed(made), trimmed(e.expected));
+    expect_values(e);
+  }
+  if (update) std::ofstream(GetParam()) << trimmed(text) << "\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, FunctionalizeTest, ::testing::ValuesIn(files()),
+                         [](const auto& info) { return info.param.stem().string(); });
+
+}  // namespace
+}  // namespace xhat
