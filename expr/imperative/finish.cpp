@@ -35,6 +35,7 @@ Program as_op(Context& c, Items items, const std::vector<Output>& outputs) {
     if (const auto* w = std::get_if<Write>(&item.is)) item.is = select_form(c, *w);
     p.forward.definitions.push_back(std::get<Definition>(item.is));
   }
+  p.forward.definitions.insert(p.forward.definitions.begin(), c.tables.begin(), c.tables.end());
   for (const Output& o : outputs) p.outputs.push_back(o.value);
   for (Definition& d : p.forward.definitions)
     if (!d.is_call()) d.body = simplify(*p.arena, d.body);

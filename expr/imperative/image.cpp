@@ -13,7 +13,7 @@ namespace xhat::imperative {
 namespace {
 
 struct Equation {
-  Id index, target;
+  Id index, target, extent;
 };
 
 // X / C == t and X % C == u  =>  X == C*t + u, if 0 <= u < C. X may itself be a quotient: w / (C*D) is (w / D) / C.
@@ -33,7 +33,7 @@ bool join_radix(Context& c, std::vector<Equation>& equations, std::vector<Id>& c
       if (!fits) continue;
       const Id u = equations[r].target;
       for (Id part : {a.binary(Op::le, a.integer(0), u), a.binary(Op::lt, u, divisor)}) conditions.push_back(part);
-      equations[q] = {rest.arg(0), c.tidy(a.add(a.mul(divisor, equations[q].target), u))};
+      equations[q] = {rest.arg(0), c.tidy(a.add(a.mul(divisor, equations[q].target), u)), equations[q].extent};
       equations.erase(equations.begin() + static_cast<std::ptrdiff_t>(r));
       return true;
     }
@@ -43,11 +43,24 @@ bool join_radix(Context& c, std::vector<Equation>& equations, std::vector<Id>& c
 
 }  // namespace
 
-std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices, std::span<const Id> targets) {
+Id all_hold(Context& c, std::span<const Id> conditions, Id guard) {
+  Arena& a = c.arena();
+  Id all = kNone;
+  for (Id part : conditions)
+    if (!reads_data(a, part)) all = all == kNone ? part : a.land(all, part);
+  auto also = [&](Id part) { all = all == kNone ? part : a.select(all, part, a.boolean(false)); };
+  if (guard != kNone) also(guard);
+  for (Id part : conditions)
+    if (reads_data(a, part)) also(part);
+  return all;
+}
+
+std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices, std::span<const Id> targets,
+                              const Shape& shape) {
   Arena& a = c.arena();
   Solution s;
   std::vector<Equation> equations;
-  for (size_t d = 0; d < indices.size(); ++d) equations.push_back({indices[d], targets[d]});
+  for (size_t d = 0; d < indices.size(); ++d) equations.push_back({indices[d], targets[d], shape[d]});
   while (join_radix(c, equations, s.conditions)) {
   }
   std::vector<AxisRange> open(unknowns.begin(), unknowns.end());
@@ -84,7 +97,7 @@ std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, s
   }
   for (const Equation& e : equations) {
     if (opens_in(e.index)) return std::nullopt;
-    if (e.index != e.target) s.conditions.push_back(a.eq(e.target, e.index));
+    if (e.index != e.target) s.conditions.push_back(a.eq(e.target, reads_data(a, e.index) ? c.looked_up(e.index, e.extent) : e.index));
   }
   // An extent of 1 leaves no choice.
   for (size_t i = open.size(); i-- > 0;)
@@ -147,7 +160,7 @@ Inverse inverse(Context& c, const Write& w, std::span<const Id> element) {
   }
   std::vector<Id> indices;
   for (Id index : w.indices) indices.push_back(substitute(a, index, i.apart));
-  i.solution = solve(c, unknowns, indices, element);
+  i.solution = solve(c, unknowns, indices, element, c.program.tensors[w.result].shape);
   if (i.solution && !i.solution->open.empty()) i.solution.reset();
   if (!i.solution) i.solution = by_inversion(c, unknowns, indices, element, c.program.tensors[w.result].shape);
   return i;
@@ -173,19 +186,18 @@ Id value_at(Context& c, const Write& w, std::span<const Id> element, std::span<c
     conditions.push_back(condition);
     all.push_back(condition);
   }
+  Id guard = kNone;
   if (w.guard != kNone && !c.implied(around, all, w.guard)) {
     if (c.excluded(around, all, w.guard)) return base;
-    conditions.push_back(w.guard);
+    guard = w.guard;
   }
   Replacements to;
   for (const AxisRange& r : w.axes) to[r.axis] = s->values.at(apart.at(r.axis));
   std::vector<Id> avoid;
   for (const AxisRange& r : around) avoid.push_back(r.axis);
   const Id body = substitute(a, w.body, to, avoid);
-  if (conditions.empty()) return body;
-  Id condition = conditions[0];
-  for (size_t i = 1; i < conditions.size(); ++i)
-    condition = reads_data(a, conditions[i]) ? a.select(condition, conditions[i], a.boolean(false)) : a.land(condition, conditions[i]);
+  const Id condition = all_hold(c, conditions, guard);
+  if (condition == kNone) return body;
   return a.select(condition, body, base);
 }
 

@@ -11,7 +11,11 @@ struct Solution {
   std::vector<Id> conditions;
 };
 // Indices that are linear in the unknowns, or quotients and remainders of such; none where these are not enough.
-std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices, std::span<const Id> targets);
+// An index that depends on data is looked up in a table of the positions, so that one outside of `shape` is an error in the run.
+std::optional<Solution> solve(Context& c, std::span<const AxisRange> unknowns, std::span<const Id> indices, std::span<const Id> targets,
+                              const Shape& shape);
+// All of them hold: those of positions first, then the guard, then those that depend on data. kNone: nothing to ask.
+Id all_hold(Context& c, std::span<const Id> conditions, Id guard);
 
 // Can the point of the write's axes be told from the element?
 bool is_invertible(Context& c, const Write& w);

@@ -493,7 +493,7 @@ class WithoutLoop {
     auto moved = [&](Id x) { return substitute(a_, x, apart, avoid); };
     std::vector<Id> indices, conditions;
     for (Id index : w.indices) indices.push_back(moved(index));
-    std::optional<Solution> s = solve(c_, unknowns, indices, element_at);
+    std::optional<Solution> s = solve(c_, unknowns, indices, element_at, t.shape);
     std::vector<AxisRange> axes = unknowns;
     Replacements to;
     if (s) {
@@ -501,24 +501,22 @@ class WithoutLoop {
       to = s->values;
       conditions = s->conditions;
     } else {
-      for (size_t k = 0; k < indices.size(); ++k) conditions.push_back(a_.eq(indices[k], element_at[k]));
+      for (size_t k = 0; k < indices.size(); ++k) {
+        const Id index = reads_data(a_, indices[k]) ? c_.looked_up(indices[k], t.shape[k]) : indices[k];
+        conditions.push_back(a_.eq(index, element_at[k]));
+      }
     }
     Known known{around_, c_.state.conditions};
     known.axes.insert(known.axes.end(), d.axes.begin(), d.axes.end());
     known.axes.insert(known.axes.end(), axes.begin(), axes.end());
-    Id condition = kNone;
+    std::vector<Id> asked;
     for (Id part : conditions) {
       if (c_.implied(known.axes, known.conditions, part)) continue;
-      condition = condition == kNone     ? part
-                  : reads_data(a_, part) ? a_.select(condition, part, a_.boolean(false))
-                                         : a_.land(condition, part);
+      asked.push_back(part);
       known.conditions.push_back(part);
     }
     // The definition is looked at where the guard fails, too, although what stands here is known to hold.
-    if (guard != kNone) {
-      const Id part = substitute(a_, moved(guard), to, avoid);
-      condition = condition == kNone ? part : a_.select(condition, part, a_.boolean(false));
-    }
+    const Id condition = all_hold(c_, asked, guard == kNone ? kNone : substitute(a_, moved(guard), to, avoid));
     const Id summand = substitute(a_, moved(value), to, avoid);
     const Id old = a_.read(base, t.type, element_at);
     if (axes.empty()) {

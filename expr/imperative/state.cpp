@@ -89,6 +89,23 @@ Id Context::element(const View& v, std::span<const Id> positions) {
   return value;
 }
 
+// positions[k] = k, as a sum of one number, so that it stays a tensor whose reads are checked.
+Id Context::looked_up(Id index, Id extent) {
+  auto [it, fresh] = positions.emplace(extent, 0);
+  if (fresh) {
+    Arena& a = arena();
+    const Id k = element_axis(0), j = element_axis(1);
+    Definition d;
+    it->second = new_tensor("positions", DType::i64, {extent});
+    d.targets = {it->second};
+    d.axes = {{k, a.integer(0), extent}};
+    const AxisRange one{j, k, a.add(k, a.integer(1))};
+    d.body = a.reduce(Op::sum, {&one, 1}, kNone, j);
+    tables.push_back(std::move(d));
+  }
+  return arena().read(it->second, DType::i64, {{index}});
+}
+
 Id Context::guard() {
   Id all = kNone;
   for (Id c : state.guards) all = all == kNone ? c : arena().select(all, c, arena().boolean(false));

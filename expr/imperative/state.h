@@ -80,10 +80,12 @@ struct Context {
   OpScope scope;
   State state;
   Items* items = nullptr;
-  std::set<std::string> words;     // every name in the text of the program
-  std::set<std::string> assigned;  // those that it assigns
-  std::set<LoopName> handed_on;  // names of which loops hand on what they stand for
-  std::string axis_prefix;       // axes of elements are called axis_prefix0, ...
+  std::set<std::string> words;       // every name in the text of the program
+  std::set<std::string> assigned;    // those that it assigns
+  std::map<Id, TensorId> positions;  // tables of the positions in a dimension, by extent
+  std::vector<Definition> tables;    // their definitions, which stand before all others
+  std::set<LoopName> handed_on;      // names of which loops hand on what they stand for
+  std::string axis_prefix;           // axes of elements are called axis_prefix0, ...
 
   Context(const ast::File& f, const std::shared_ptr<Arena>& arena, const std::map<std::string, std::shared_ptr<const Program>>& ops)
       : file(f), scope{f, *arena, program, ops} {}
@@ -101,6 +103,8 @@ struct Context {
   // The value of the storage that the view is all of.
   std::optional<TensorId> whole_value(const View& v);
   Id element(const View& v, std::span<const Id> positions);
+  // An index by way of the table of positions.
+  Id looked_up(Id index, Id extent);
   // The condition of all branches around, kNone if there are none.
   Id guard();
   // A value that is looked at only where all branches around are taken; 0 elsewhere, so that nothing is read there.

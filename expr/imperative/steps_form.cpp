@@ -44,6 +44,11 @@ class StepsForm {
 
   Program run(Items items) {
     Forms forms = formed(items);
+    if (!c_.tables.empty()) {
+      if (forms.empty() || !std::holds_alternative<Run>(forms.front())) forms.insert(forms.begin(), Run{});
+      std::vector<Definition>& first = std::get<Run>(forms.front()).definitions;
+      first.insert(first.begin(), c_.tables.begin(), c_.tables.end());
+    }
     for (const Output& o : outputs_) ++uses_[o.value];
     count(forms, 1);
     while (drop(forms)) {
