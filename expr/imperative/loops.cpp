@@ -13,7 +13,7 @@
 
 #include "expr/core/conditions.h"
 #include "expr/imperative/image.h"
-#include "expr/imperative/rename.h"
+#include "expr/imperative/iteration.h"
 #include "expr/imperative/symbolic.h"
 #include "expr/index/affine.h"
 
@@ -21,34 +21,12 @@ namespace xhat::imperative {
 
 namespace {
 
-// Thrown where iterations depend on each other; the reason goes to the loop.
-struct Dependent {
-  std::string why;
-};
-
-struct Known {
-  std::vector<AxisRange> axes;
-  std::vector<Id> conditions;
-};
-
-class WithoutLoop {
+class WithoutLoop : private Iteration {
  public:
-  WithoutLoop(Context& context, const LoopItem& loop) : c_(context), a_(context.arena()), l_(loop) {}
+  using Iteration::Iteration;
 
   Items run() {
-    if (!is_straight(l_.body)) throw Dependent{"a loop or branch in it stays"};
-    if (reads_data(a_, l_.begin) || reads_data(a_, l_.end)) throw Dependent{"how often it runs depends on data"};
-    for (size_t k = 0; k < l_.carried.size(); ++k) entering_[l_.carried[k].entering] = k;
-    for (const Item& item : l_.body) {
-      if (const auto* w = std::get_if<Write>(&item.is))
-        writes_[w->result] = w;
-      else if (const auto* d = std::get_if<Definition>(&item.is)) {
-        if (d->is_call()) throw Dependent{"an op is called in it"};
-        definitions_[d->target()] = d;
-      }
-    }
-    around_ = c_.loop_ranges();
-    range_ = {l_.variable, l_.begin, l_.end};
+    enter();
     std::vector<bool> sums;
     for (const CarriedValue& v : l_.carried) {
       const bool apart = disjoint(v);
@@ -69,179 +47,6 @@ class WithoutLoop {
   }
 
  private:
-  struct Lifted {
-    TensorId tensor;
-    bool by_iteration;
-  };
-
-  const std::string& name(TensorId t) const { return c_.program.tensors[t].name; }
-
-  // The writes from what enters to what leaves, first one first.
-  std::vector<const Write*> chain(const CarriedValue& v) const {
-    std::vector<const Write*> found;
-    for (TensorId t = v.leaving; writes_.contains(t); t = found.back()->base) found.push_back(writes_.at(t));
-    std::ranges::reverse(found);
-    return found;
-  }
-  bool ends_in_entering(const CarriedValue& v) const {
-    const std::vector<const Write*> writes = chain(v);
-    return (writes.empty() ? v.leaving : writes[0]->base) == v.entering;
-  }
-
-  // The write of another iteration: its indices, ranges and guard, with axes of their own.
-  struct Other {
-    std::vector<AxisRange> axes;
-    std::vector<Id> indices;
-    Id guard = kNone;
-  };
-  Other other(const Write& w, Id variable, const char* mark) {
-    Other o;
-    Replacements to{{l_.variable, variable}};
-    for (const AxisRange& r : w.axes) {
-      const Id axis = a_.axis(mark + a_.name(r.axis));
-      o.axes.push_back({axis, substitute(a_, r.begin, to), substitute(a_, r.end, to)});
-      to[r.axis] = axis;
-    }
-    for (Id index : w.indices) o.indices.push_back(substitute(a_, index, to));
-    if (w.guard != kNone) o.guard = substitute(a_, w.guard, to);
-    return o;
-  }
-
-  // No element is written by two iterations.
-  bool disjoint(const CarriedValue& v) {
-    if (!ends_in_entering(v)) return true;
-    const std::vector<const Write*> writes = chain(v);
-    const Id earlier = a_.axis("$earlier");
-    for (const Write* x : writes)
-      for (const Write* y : writes) {
-        const Other p = other(*x, l_.variable, "$x_"), q = other(*y, earlier, "$y_");
-        std::vector<AxisRange> axes = around_;
-        axes.push_back(range_);
-        axes.push_back({earlier, l_.begin, l_.variable});
-        axes.insert(axes.end(), p.axes.begin(), p.axes.end());
-        axes.insert(axes.end(), q.axes.begin(), q.axes.end());
-        std::vector<Id> conditions = c_.state.conditions;
-        for (size_t d = 0; d < p.indices.size(); ++d) conditions.push_back(a_.eq(p.indices[d], q.indices[d]));
-        for (Id g : {p.guard, q.guard})
-          if (g != kNone) conditions.push_back(g);
-        if (!c_.never(axes, conditions)) return false;
-      }
-    return true;
-  }
-
-  // The read of what enters at this element is one of what entered the loop: no earlier iteration wrote it.
-  Id from_before(const Node& read, const Known& known) {
-    const CarriedValue& v = l_.carried[entering_.at(read.symbol)];
-    const std::string why = fmt::format("{} depends on its value in the iteration before", name(v.entering));
-    if (!ends_in_entering(v)) throw Dependent{why};
-    const Id earlier = a_.axis("$earlier");
-    for (const Write* w : chain(v)) {
-      const Other q = other(*w, earlier, "$y_");
-      std::vector<AxisRange> axes = known.axes;
-      axes.push_back({earlier, l_.begin, l_.variable});
-      axes.insert(axes.end(), q.axes.begin(), q.axes.end());
-      std::vector<Id> conditions = known.conditions;
-      for (size_t d = 0; d < q.indices.size(); ++d) conditions.push_back(a_.eq(q.indices[d], read.arg(d)));
-      if (q.guard != kNone) conditions.push_back(q.guard);
-      if (!c_.never(axes, conditions)) throw Dependent{why};
-    }
-    std::vector<Id> args(read.args().begin(), read.args().end());
-    if (read.op == Op::read) return a_.read(v.initial, read.type, args);
-    return a_.read_or(v.initial, read.type, std::span(args).first(args.size() - 1), args.back());
-  }
-
-  bool is_inner(TensorId t) const { return entering_.contains(t) || writes_.contains(t) || definitions_.contains(t); }
-  bool touches(Id x) {
-    if (auto it = touches_.find(x); it != touches_.end()) return it->second;
-    for (Id id : reachable(a_, x)) {
-      if (touches_.contains(id)) continue;
-      const Node& n = a_[id];
-      touches_[id] = (is_read(n.op) && is_inner(n.symbol)) || std::ranges::any_of(n.args(), [&](Id y) { return touches_.at(y); });
-    }
-    return touches_.at(x);
-  }
-
-  // The expression in terms of what stands before the loop, at an iteration.
-  Id resolved(Id x, const Known& known) {
-    std::unordered_map<Id, Id> memo;
-    return resolved(x, known, memo);
-  }
-  Id resolved(Id x, const Known& known, std::unordered_map<Id, Id>& memo) {
-    if (!touches(x)) return x;
-    if (auto it = memo.find(x); it != memo.end()) return it->second;
-    return memo[x] = resolved_node(x, known, memo);
-  }
-  Id resolved_node(Id x, const Known& known, std::unordered_map<Id, Id>& memo) {
-    const Node n = a_[x];
-    if (n.op == Op::select) {
-      const Id condition = resolved(n.arg(0), known, memo);
-      Known then = known, otherwise = known;
-      for (Id part : conjuncts(a_, condition)) then.conditions.push_back(part);
-      for (Id part : negated_conjuncts(a_, condition)) otherwise.conditions.push_back(part);
-      const Id sides[] = {condition, touches(n.arg(1)) ? resolved(n.arg(1), then) : n.arg(1),
-                          touches(n.arg(2)) ? resolved(n.arg(2), otherwise) : n.arg(2)};
-      return a_.with_args(x, sides);
-    }
-    std::vector<Id> args;
-    if (is_reduction(n.op)) {
-      Known inner = known;
-      for (const AxisRange& r : reduce_axes(n)) inner.axes.push_back(r);
-      const Id condition = resolved(reduce_condition(n), inner);
-      if (!is_true(a_, condition))
-        for (Id part : conjuncts(a_, condition)) inner.conditions.push_back(part);
-      args.assign(n.args().begin(), n.args().end());
-      args[0] = resolved(reduce_body(n), inner);
-      args[1] = condition;
-      return a_.with_args(x, args);
-    }
-    for (Id y : n.args()) args.push_back(resolved(y, known, memo));
-    if (!is_read(n.op) || !is_inner(n.symbol)) return a_.with_args(x, args);
-    return element(a_.with_args(x, args), known);
-  }
-
-  // A read, its indices resolved, of something that an iteration has.
-  Id element(Id x, const Known& known) {
-    const Node n = a_[x];
-    const TensorId t = n.symbol;
-    const std::vector<Id> at(read_indices(n).begin(), read_indices(n).end());
-    if (n.op == Op::read_or && !entering_.contains(t)) {
-      // Outside it is the other value; inside, what is read.
-      Id inside = a_.boolean(true);
-      for (size_t d = 0; d < at.size(); ++d)
-        for (Id part : {a_.binary(Op::le, a_.integer(0), at[d]), a_.binary(Op::lt, at[d], c_.program.tensors[t].shape[d])})
-          inside = is_true(a_, inside) ? part : a_.land(inside, part);
-      Known then = known;
-      for (Id part : conjuncts(a_, inside)) then.conditions.push_back(part);
-      return a_.select(inside, element(a_.read(t, n.type, at), then), n.args().back());
-    }
-    if (entering_.contains(t)) return from_before(n, known);
-    if (auto it = writes_.find(t); it != writes_.end()) {
-      const Write& w = *it->second;
-      // What was there before is resolved only where it can matter.
-      const Id before = a_.read(w.base, n.type, at);
-      const Id value = value_at(c_, w, at, known.axes, known.conditions, before);
-      return value == x ? x : resolved(value, known);
-    }
-    const Definition& d = *definitions_.at(t);
-    Replacements to;
-    std::vector<Id> avoid;
-    for (size_t k = 0; k < at.size(); ++k) to[d.axes[k].axis] = at[k];
-    for (const AxisRange& r : known.axes) avoid.push_back(r.axis);
-    if (auto it = lifted_.find(t); it != lifted_.end()) {
-      std::vector<Id> indices = at;
-      if (it->second.by_iteration) indices.insert(indices.begin(), c_.tidy(a_.sub(l_.variable, l_.begin)));
-      return a_.read(it->second.tensor, n.type, indices);
-    }
-    return resolved(substitute(a_, d.body, to, avoid), known);
-  }
-
-  Known around(std::span<const AxisRange> axes) const {
-    Known known{around_, c_.state.conditions};
-    known.axes.push_back(range_);
-    known.axes.insert(known.axes.end(), axes.begin(), axes.end());
-    return known;
-  }
-
   // The number of iterations, where it is the same for all that stands around.
   Id trips() {
     Id count = c_.tidy(a_.sub(l_.end, l_.begin));
@@ -267,15 +72,6 @@ class WithoutLoop {
     Items* outer = std::exchange(c_.items, &out_);
     lifted_[d.target()] = {c_.define(name(d.target()), axes, body, d.pos), varies};
     c_.items = outer;
-  }
-  Id tidied(Id body) {
-    return rewrite(a_, body, [&](Id x) {
-      const Node n = a_[x];
-      if (!is_read(n.op)) return x;
-      std::vector<Id> args(n.args().begin(), n.args().end());
-      for (size_t d = 0; d < read_indices(n).size(); ++d) args[d] = c_.tidy(args[d]);
-      return a_.with_args(x, args);
-    });
   }
 
   // Each write with the loop variable as one more axis.
@@ -528,18 +324,8 @@ class WithoutLoop {
     return d;
   }
 
-  Context& c_;
-  Arena& a_;
-  const LoopItem& l_;
-  std::vector<AxisRange> around_;
-  AxisRange range_{};
-  std::map<TensorId, size_t> entering_;
-  std::map<TensorId, const Write*> writes_;
-  std::map<TensorId, const Definition*> definitions_;
-  std::map<TensorId, Lifted> lifted_;
   std::set<TensorId> accumulator_definitions_;
   std::map<TensorId, Total> totals_;
-  std::unordered_map<Id, bool> touches_;
   Items out_;
 };
 

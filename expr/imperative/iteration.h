@@ -1,0 +1,72 @@
+// One iteration of a loop, in terms of what stands before the loop.
+//
+// A read of what enters is one of what entered the loop, if no earlier iteration wrote that element; a read of what the iteration wrote
+// is what it wrote there.
+#pragma once
+#include <unordered_map>
+
+#include "expr/imperative/state.h"
+
+namespace xhat::imperative {
+
+// Thrown where iterations depend on each other; the reason goes to the loop.
+struct Dependent {
+  std::string why;
+};
+
+// The axes around an expression and what holds there.
+struct Known {
+  std::vector<AxisRange> axes;
+  std::vector<Id> conditions;
+};
+
+class Iteration {
+ public:
+  Iteration(Context& context, const LoopItem& loop) : c_(context), a_(context.arena()), l_(loop) {}
+
+ protected:
+  struct Lifted {
+    TensorId tensor;
+    bool by_iteration;
+  };
+  // The write of another iteration: its indices, ranges and guard, with axes of their own.
+  struct Other {
+    std::vector<AxisRange> axes;
+    std::vector<Id> indices;
+    Id guard = kNone;
+  };
+  const std::string& name(TensorId t) const { return c_.program.tensors[t].name; }
+  // Finds what the iteration defines. Throws Dependent where it has more than definitions and writes.
+  void enter();
+  // The writes from what enters to what leaves, first one first.
+  std::vector<const Write*> chain(const CarriedValue& v) const;
+  bool ends_in_entering(const CarriedValue& v) const;
+  Other other(const Write& w, Id variable, const char* mark);
+  // No element is written by two iterations.
+  bool disjoint(const CarriedValue& v);
+  // The read of what enters at this element is one of what entered the loop: no earlier iteration wrote it.
+  Id from_before(const Node& read, const Known& known);
+  bool touches(Id x);
+  // The expression in terms of what stands before the loop, at an iteration.
+  Id resolved(Id x, const Known& known);
+  Id resolved(Id x, const Known& known, std::unordered_map<Id, Id>& memo);
+  Id resolved_node(Id x, const Known& known, std::unordered_map<Id, Id>& memo);
+  // A read, its indices resolved, of something that an iteration has.
+  Id element(Id x, const Known& known);
+  Known around(std::span<const AxisRange> axes) const;
+  Id tidied(Id body);
+  bool is_inner(TensorId t) const { return entering_.contains(t) || writes_.contains(t) || definitions_.contains(t); }
+
+  Context& c_;
+  Arena& a_;
+  const LoopItem& l_;
+  std::vector<AxisRange> around_;  // ranges of the loops around
+  AxisRange range_{};              // of this one
+  std::map<TensorId, size_t> entering_;
+  std::map<TensorId, const Write*> writes_;
+  std::map<TensorId, const Definition*> definitions_;
+  std::map<TensorId, Lifted> lifted_;  // definitions that are made for all iterations at once
+  std::unordered_map<Id, bool> touches_;
+};
+
+}  // namespace xhat::imperative
