@@ -111,6 +111,16 @@ double Array::number_at(const Location& at) const {
 
 TensorView Array::view() const {
   realize();
+  // Who has the address may write there: an expression whose value is another array's memory gets memory of its own.
+  if (!state_->variable && !state_->base) {
+    auto own = new_storage(dtype(), shape());
+    copy_elements(own->view, memory_of(*this));
+    own->claimed = true;
+    state_->variable = std::make_shared<Variable>();
+    state_->variable->storage = own;
+    state_->variable->current = state_->variable->memory = leaf(std::move(own));
+    state_->node = nullptr;
+  }
   const Node* n = node_of(*this).get();
   while (!n->realized() && !n->args.empty()) n = n->args[0].get();
   if (n->storage) n->storage->exposed = true;

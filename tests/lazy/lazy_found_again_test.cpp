@@ -90,6 +90,10 @@ TEST(LazyFoundAgain, AnExpressionThatIsThereIsRead) {
   const Array first = exp(a + b).realize();
   EXPECT_EQ(kernels({exp(a + b)}), 0);
   EXPECT_EQ(kernels({exp(a + b).reshape({4, 4})}), 0);
+  const Array second = exp(a + b);
+  EXPECT_NE(second.view().data, first.view().data);  // who has the address may write there
+  second.assign(0.f).realize();
+  EXPECT_NE(first.vector<float>()[0], 0);
   a += 1.f;
   const Array other = exp(a + b);
   EXPECT_EQ(kernels({other}), 1);  // a is another by now
