@@ -155,6 +155,11 @@ Array Array::sum(const Axes& axes, bool keep, const Location& at) const { return
 Array Array::mean(const Axes& axes, bool keep, const Location& at) const { return lazy::mean(*this, axes, keep, at); }
 Array Array::max(const Axes& axes, bool keep, const Location& at) const { return lazy::max(*this, axes, keep, at); }
 Array Array::min(const Axes& axes, bool keep, const Location& at) const { return lazy::min(*this, axes, keep, at); }
+Array Array::prod(const Axes& axes, bool keep, const Location& at) const { return lazy::prod(*this, axes, keep, at); }
+Array Array::any(const Axes& axes, bool keep, const Location& at) const { return lazy::any(*this, axes, keep, at); }
+Array Array::all(const Axes& axes, bool keep, const Location& at) const { return lazy::all(*this, axes, keep, at); }
+Array Array::argmax(const Axes& axes, bool keep, const Location& at) const { return lazy::argmax(*this, axes, keep, at); }
+Array Array::argmin(const Axes& axes, bool keep, const Location& at) const { return lazy::argmin(*this, axes, keep, at); }
 Array Array::cast(DType type) const { return lazy::cast(*this, type); }
 
 Array Array::contiguous() const {

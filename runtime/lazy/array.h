@@ -128,6 +128,12 @@ class Array {
   Array mean(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
   Array max(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
   Array min(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
+  Array prod(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
+  Array any(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
+  Array all(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
+  Array argmax(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
+  Array argmin(const Axes& axes = {}, bool keep = false, const Location& at = Location::current()) const;
+  Array T() const { return transpose(); }
   Array cast(DType type) const;
   Array contiguous() const;
   Array detach() const;  // the same value, of which nothing is differentiated

@@ -16,3 +16,13 @@
 #include "runtime/lazy/array.h"
 #include "runtime/lazy/functions.h"
 #include "runtime/lazy/options.h"
+
+// So that a program needs to open this namespace only.
+namespace xhat::lazy {
+using xhat::CompileOptions;
+using xhat::DType;
+using xhat::Error;
+using xhat::parse_op;
+using xhat::Program;
+using xhat::TensorView;
+}  // namespace xhat::lazy

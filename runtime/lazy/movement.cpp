@@ -264,7 +264,7 @@ Array Array::sliced(std::span<const Slice> slices, const Location& at) const {
   Params params;
   for (size_t d = 0; d < from.size(); ++d) {
     const int64_t extent = from[d];
-    const Slice s = d < slices.size() ? slices[d] : Slice(all);
+    const Slice s = d < slices.size() ? slices[d] : Slice(lazy::all);
     if (s.one) {
       if (s.range.begin < -extent || s.range.begin >= extent)
         fail(site, fmt::format("position {} of dimension {}, whose extent is {} in {}", s.range.begin, d, extent, text(from)));

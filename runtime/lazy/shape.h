@@ -40,6 +40,7 @@ class Shape {
   }
   operator std::span<const int64_t>() const { return {extents_.data(), rank_}; }
   std::vector<int64_t> vector() const { return {begin(), end()}; }
+  operator std::vector<int64_t>() const { return vector(); }
   bool operator==(const Shape& other) const { return std::ranges::equal(*this, other); }
 
  private:
