@@ -57,6 +57,7 @@ class Emitter {
   void call(const Item& item, uint32_t number);
   // The operand at indices that may lie outside of it, where it is `otherwise`. outside: which indices may.
   Id guarded(uint32_t item, const Ids& indices, const std::vector<char>& outside, Id otherwise);
+  Id index_of(uint32_t table, Id index);
   Ids reshaped(const Ids& indices, const Terms& from, const Terms& to);
   Ids stepped(Kind kind, const Ids& indices, const Params& params, const Terms& from, const Terms& to);
   Id extent(Extents::Term t) { return s_.extents.in(s_.program, t); }

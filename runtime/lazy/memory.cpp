@@ -120,6 +120,7 @@ int64_t storage_bytes() { return pool().used; }
 void copy_elements(const TensorView& to, const TensorView& from) {
   if (from.on_device() || to.on_device())
     throw Error("the memory of a device is not read by the host; realize on that device, or copy it first");
+  if (from.elements() == 0) return;
   const size_t width = byte_size(from.type), to_width = byte_size(to.type);
   if (to.type == from.type && to.dense() && from.dense()) {
     std::memmove(to.data, from.data, static_cast<size_t>(from.bytes()));
