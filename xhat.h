@@ -23,6 +23,7 @@
 //   }
 //
 // An op may as well come from a text: compile(parse_op("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }")).
+// Arrays that compute when they are asked, without ops: xhat/lazy.h.
 // Errors are xhat::Error and say what to do. Eigen's matrices and tensors: runtime/eigen.h. Lessons:
 // examples/.
 #pragma once

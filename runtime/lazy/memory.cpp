@@ -15,19 +15,19 @@ constexpr size_t kAlignment = 64;            // a cache line, and a vector of AV
 constexpr size_t kPooled = size_t{1} << 28;  // bytes kept for later; the rest goes back to the system
 
 // Blocks by size. Never destroyed: arrays of static storage duration give their memory back late.
-struct Pool {
+struct MemoryPool {
   std::mutex mutex;
   std::map<size_t, std::vector<void*>> free;
   size_t pooled = 0;
   std::atomic<int64_t> used = 0;
 };
-Pool& pool() {
-  static auto* held = new Pool;
+MemoryPool& pool() {
+  static auto* held = new MemoryPool;
   return *held;
 }
 
 void* take_block(size_t bytes) {
-  Pool& p = pool();
+  MemoryPool& p = pool();
   p.used += static_cast<int64_t>(bytes);
   {
     std::lock_guard lock(p.mutex);
@@ -44,7 +44,7 @@ void* take_block(size_t bytes) {
 }
 
 void give_block(void* block, size_t bytes) {
-  Pool& p = pool();
+  MemoryPool& p = pool();
   p.used -= static_cast<int64_t>(bytes);
   std::lock_guard lock(p.mutex);
   if (p.pooled + bytes > kPooled) return std::free(block);

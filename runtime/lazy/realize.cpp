@@ -394,6 +394,7 @@ void realize(std::span<const Array> arrays) {
 }
 
 Counts counts() {
+  std::lock_guard lock(engine_mutex());
   const PlanCounts p = plan_counts();
   return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes(), living_nodes(), totals.nanoseconds};
 }
