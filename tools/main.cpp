@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "expr/eval/nonfinite.h"
 #include "expr/text/ast.h"
 #include "tools/commands.h"
 
@@ -37,6 +38,9 @@ int dispatch(Command& c) {
     if (c.name == "bench") return bench_command(c, source);
     if (c.name == "tune") return tune_command(c, source);
     if (c.name == "build") return build_command(c, source.op);
+  } catch (const NonFinite& e) {
+    fail(located(e, source));
+    return kCheckFailed;
   } catch (const Error& e) {
     return fail(located(e, source));
   }

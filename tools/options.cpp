@@ -191,6 +191,8 @@ void declare(CLI::App& app, Command& c) {
       ->type_name("NAME=FILE ...");
   run->add_option("--hvp", c.hvp, "directions, for hvp_<input>.npy; with --dy: x=v.npy")
       ->type_name("NAME=FILE ...");
+  run->add_flag("--check-values", c.check_values,
+                "a NaN or an infinity among the results is a failure (exit status 1), and its origin is named: definition, position, operands");
   run->add_option("--out", c.out,
                   "folder for <output>.npy, grad_<input>.npy, jvp_<output>.npy, hvp_<input>.npy")
       ->required();
@@ -388,6 +390,7 @@ CompileOptions compile_options(const Command& c) {
     }
   o.wrt = c.wrt;
   o.threads = c.threads;
+  o.check_values = c.check_values;
   return o;
 }
 

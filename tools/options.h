@@ -39,6 +39,7 @@ struct Command {
   std::string libraries = "auto";
   int threads = 0;
   bool ignore_memory = false;  // take sizes that the machine seems to have no memory for
+  bool check_values = false;
   bool json = false;
   bool pareto = false;
   bool relations = false;

@@ -45,6 +45,9 @@ struct CompileOptions {
   int threads = 0;                // 0: one per core
   bool differentiate = true;      // false: infer only
   DimValues dims = {};            // of dims that no parameter's shape gives
+  // After each call, results that are NaN or infinite make it throw NonFinite (expr/eval/nonfinite.h), which names the first definition,
+  // the position and the operands that gave one. Slow: results are looked at, and the forward keeps a copy of its inputs.
+  bool check_values = false;
   bool disk_cache = true;         // false: kernels are neither read from disk nor kept there (runtime/store/disk_cache.h)
   std::shared_ptr<runtime::KernelCache> cache = {};  // null: the process's own
   // On CUDA: products of matrices and convolutions by cuBLAS and cuDNN, where these are installed.

@@ -11,6 +11,7 @@
 #include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"
 #include "fusion/plan/chunked_variance.h"
+#include "runtime/call/check_values.h"
 #include "runtime/call/check_view.h"
 #include "runtime/call/compile.h"
 #include "runtime/call/data_checks.h"
@@ -179,13 +180,28 @@ struct CompiledOp::Impl {
     return solve_dims(program(), shapes, options.dims);
   }
 
-  static Arrays inputs_of(const Side& side, const std::vector<TensorView>& views, const DeviceQueue& queue) {
-    Arrays inputs;
-    for (TensorId t : side.program.inputs) {
+  static Arrays arrays_of(const Program& p, const std::vector<TensorId>& tensors, const std::vector<TensorView>& views,
+                          const DeviceQueue& queue) {
+    Arrays arrays;
+    for (TensorId t : tensors) {
       std::vector<uint8_t> fetched;
-      inputs[side.program.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
+      arrays[p.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
     }
-    return inputs;
+    return arrays;
+  }
+  static Arrays inputs_of(const Side& side, const std::vector<TensorView>& views, const DeviceQueue& queue) {
+    return arrays_of(side.program, side.program.inputs, views, queue);
+  }
+
+  // inputs: of the side, before it ran, for a result may lie over one.
+  void check_values(const Ready& ready, const Arrays& inputs, const Arrays& written, const std::vector<TensorView>& views,
+                    const DeviceQueue& queue) const {
+    std::vector<TensorId> results;
+    for (TensorId t : ready.side->program.outputs)
+      if (views[t].data && std::ranges::find(ready.plan->stash, t) == ready.plan->stash.end()) results.push_back(t);
+    if (queue.driver) queue.driver->synchronize(queue.stream);
+    runtime::check_values(*ready.plan, ready.side->program, ready.dims, inputs, written,
+                          arrays_of(ready.side->program, results, views, queue));
   }
 
   // Runs the reference evaluator on the definitions as the user wrote them, if these are what runs: throws Error for an index that is out
@@ -330,7 +346,11 @@ CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const
   for (TensorId t : op.program().outputs) op.check_view(t, views[t], true, queue);
   auto ready = op.get_infer(views, queue);
   views.resize(ready->side->program.tensors.size());
-  return op.run(views, *ready, call, queue);
+  if (!op.options.check_values) return op.run(views, *ready, call, queue);
+  const Arrays inputs = Impl::arrays_of(op.program(), op.program().inputs, views, queue);
+  const CallCounts ran = op.run(views, *ready, call, queue);
+  op.check_values(*ready, inputs, inputs, views, queue);
+  return ran;
 }
 
 CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOptions& call) const {
@@ -362,7 +382,9 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOpti
   OpPlan& plan = *kept.plan;
   Impl::show(kept, plan, views);
   auto ready = op.get(plan.forward_calls, plan, plan.forward, kept.dims, views, queue);
+  if (op.options.check_values) kept.inputs = Impl::arrays_of(op.program(), op.program().inputs, views, queue);
   CallCounts ran = op.run(views, *ready, call, queue);
+  if (op.options.check_values) op.check_values(*ready, kept.inputs, kept.inputs, views, queue);
   ran.allocations += allocations;
   return ran;
 }
@@ -405,7 +427,18 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   device_sums.clear();
   const int64_t allocations = op.place_gradients(*plan, kept.dims, arguments, given, views, sums, device_sums, queue);
   auto ready = op.get(plan->backward_calls, *plan, side, kept.dims, views, queue);
+  Arrays inputs, written;
+  if (op.options.check_values) {
+    inputs = Impl::inputs_of(side, views, queue);
+    // All cotangents, also those that no gradient depends on.
+    std::vector<TensorId> cotangents = op.program().cotangents;
+    std::erase_if(cotangents, [&](TensorId t) { return !given[t]; });
+    written = Impl::arrays_of(op.program(), cotangents, views, queue);
+    if (kept.inputs.empty() || cotangents.size() < op.program().cotangents.size()) written.clear();
+    else written.insert(kept.inputs.begin(), kept.inputs.end());
+  }
   CallCounts ran = op.run(views, *ready, call, queue, device_sums);
+  if (op.options.check_values) op.check_values(*ready, inputs, written, views, queue);
   for (const HostSum& s : sums) op.add(s.target, views[s.output]);
   ran.allocations += allocations;
   return ran;

@@ -160,5 +160,26 @@ TEST_F(ToolRun, WrongArraysAreErrorsThatNameOpAndTensor) {
   }
 }
 
+TEST_F(ToolRun, CheckValuesNamesWhatMadeANaN) {
+  write("log.xh", "op f(x: f32[N]) -> (y) {\n  t[i] = log(x[i])\n  y[i] = t[i] - t[i]\n}\n");
+  write_npy<float>("x.npy", "<f4", "(3,)", {1, 0, 2});
+  write_npy<float>("good.npy", "<f4", "(3,)", {1, 3, 2});
+  write_npy<float>("dy.npy", "<f4", "(3,)", {1, 1, 1});
+  EXPECT_EQ(call("run $T/log.xh --in x=$T/x.npy --out $T/o").status, 0);
+  EXPECT_EQ(call("run $T/log.xh --in x=$T/good.npy --dy y=$T/dy.npy --out $T/o --check-values").status, 0);
+  Result r = call("run $T/log.xh --in x=$T/x.npy --out $T/o --check-values");
+  EXPECT_EQ(r.status, 1);
+  EXPECT_HAS(r.err, "log.xh:2:3: error: op f: t[1] is -inf: log(x[i]) makes it of x[i] = 0; y[1] is nan because of it");
+}
+
+TEST_F(ToolRun, CheckValuesLooksAtGradientsToo) {
+  write("root.xh", "op f(x: f32[N]) -> (y) {\n  y[i] = sqrt(x[i])\n}\n");
+  write_npy<float>("x.npy", "<f4", "(2,)", {4, 0});
+  write_npy<float>("dy.npy", "<f4", "(2,)", {1, 1});
+  Result r = call("run $T/root.xh --in x=$T/x.npy --dy y=$T/dy.npy --out $T/o --check-values");
+  EXPECT_EQ(r.status, 1);
+  EXPECT_HAS(r.err, "grad_x[1] is inf: dy[i] * 0.5 / y[i] makes it of dy[i] * 0.5 = 0.5, y[i] = 0");
+}
+
 }  // namespace
 }  // namespace xhat
