@@ -8,7 +8,7 @@ set(rooms
   cse/match cse/normalize cse/algebra cse/share cse/stash
   fusion/relations fusion/plan fusion/relay fusion/library
   runtime/host runtime/kernel runtime/emit runtime/store runtime/device/drivers runtime/device runtime/cpu/ir runtime/cpu runtime/gpu
-  runtime/ahead/support runtime/call runtime/explain runtime/ahead/build runtime/interop runtime/lazy)
+  runtime/ahead/support runtime/call runtime/explain runtime/viz runtime/ahead/build runtime/interop runtime/lazy)
 set(wrong "")
 
 file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} expr/*.h expr/*.cpp ad/*.h ad/*.cpp cse/*.h cse/*.cpp

@@ -29,3 +29,12 @@ set_target_properties(Halide::Halide PROPERTIES
   IMPORTED_LOCATION ${XHAT_HALIDE_DIR}/lib64/libHalide.so
   INTERFACE_INCLUDE_DIRECTORIES ${XHAT_HALIDE_DIR}/include
   INTERFACE_COMPILE_DEFINITIONS "HALIDE_WITH_EXCEPTIONS;HALIDE_ENABLE_RTTI")
+
+# What the page of `xhat viz` draws with: d3, and dagre as netron keeps it, each a file of JavaScript.
+set(XHAT_D3 ${PROJECT_SOURCE_DIR}/.deps/mpld3-0.5.12/d3.v5.min.js CACHE FILEPATH "d3, version 5")
+set(XHAT_DAGRE ${PROJECT_SOURCE_DIR}/.deps/netron-9.3.3/dagre.js CACHE FILEPATH "dagre.js of netron")
+foreach(file IN ITEMS ${XHAT_D3} ${XHAT_DAGRE})
+  if(NOT EXISTS ${file})
+    message(FATAL_ERROR "${file} is missing. Run cmake/setup.sh, which fetches it, and configure again.")
+  endif()
+endforeach()

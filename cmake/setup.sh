@@ -6,6 +6,7 @@
 #   XHAT_SKIP_PACKAGES=1         do not look at packages (they come from elsewhere, or this is not Debian or Ubuntu)
 #   XHAT_HALIDE_WHEEL=FILE.whl   unpack this copy of the wheel instead of downloading it
 #   XHAT_NVCC_WHEEL=FILE.whl     the same for CUDA's assembler
+#   XHAT_NETRON_WHEEL, XHAT_MPLD3_WHEEL  the same for what the page of `xhat viz` draws with
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -22,6 +23,14 @@ halide_dir=.deps/halide-$halide_version
 nvcc_version=12.9.86
 nvcc_sha256=5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0
 nvcc_dir=.deps/nvcc-$nvcc_version
+
+# What the page of `xhat viz` draws with: netron's copy of dagre lays out graphs, d3 draws; mpld3 is a package that has d3.
+netron_version=9.3.3
+netron_sha256=37e94827e9eddadc27b94b70aacdd531436ce56b467dcba3c52144709e3612bb
+netron_dir=.deps/netron-$netron_version
+mpld3_version=0.5.12
+mpld3_sha256=bea31799a4041029a906f53f2662bbf1c49903e0c0bc712b412354158ec7cf54
+mpld3_dir=.deps/mpld3-$mpld3_version
 
 say() { echo "setup: $*" >&2; }
 fail() {
@@ -101,6 +110,7 @@ with zipfile.ZipFile(wheel) as archive:
 PYTHON
   [[ -d $temporary/unpacked ]] || fail "the wheel does not contain $files."
   mv -T "$temporary/unpacked" "$folder"
+  rm -rf "$temporary"
   say "$name is ready after $((SECONDS - start)) s"
 }
 
@@ -110,6 +120,13 @@ install_halide() {
     'halide/(include/.+|lib64/lib(?:Halide|autoschedule_\w+)\.so)|.*/(LICENSE\.txt)' --platform manylinux_2_28_x86_64 --abi cp311
   [[ -f $halide_dir/include/Halide.h && -f $halide_dir/lib64/libHalide.so ]] ||
     fail "$halide_dir lacks include/Halide.h or lib64/libHalide.so." "remove $halide_dir and run this again."
+}
+
+install_page_libraries() {
+  install_wheel netron "$netron_version" "$netron_sha256" "$netron_dir" "${XHAT_NETRON_WHEEL:-}" 4 \
+    'netron/(dagre\.js)|.*/(METADATA)' --platform any --abi none
+  install_wheel mpld3 "$mpld3_version" "$mpld3_sha256" "$mpld3_dir" "${XHAT_MPLD3_WHEEL:-}" 1 \
+    'mpld3/js/(d3\.v5\.min\.js)|.*/(METADATA)' --platform any --abi none
 }
 
 install_ptxas() {
@@ -127,4 +144,5 @@ flock 9 # two builds started at once: the second waits and then finds everything
 [[ ${1:-} != tests ]] || packages+=("${test_packages[@]}")
 install_packages
 install_halide
+install_page_libraries
 [[ ${1:-} != tests ]] || install_ptxas

@@ -15,6 +15,7 @@ int check_command(const Command& c, const Source& source);
 int run_command(const Command& c, const Source& source);
 int bench_command(const Command& c, const Source& source);
 int tune_command(const Command& c, const Source& source);
+int viz_command(const Command& c, const Source& source);
 int build_command(const Command& c, const Program& op);
 int format_command(const Command& c);
 int calibrate_command(const Command& c);

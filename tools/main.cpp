@@ -37,6 +37,7 @@ int dispatch(Command& c) {
     if (c.name == "run") return run_command(c, source);
     if (c.name == "bench") return bench_command(c, source);
     if (c.name == "tune") return tune_command(c, source);
+    if (c.name == "viz") return viz_command(c, source);
     if (c.name == "build") return build_command(c, source.op);
   } catch (const NonFinite& e) {
     fail(located(e, source));

@@ -228,10 +228,16 @@ void declare(CLI::App& app, Command& c) {
   declare_build(*subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
                             "xhat build batch_norm.xh --dims C=64,H=56,W=56 -o lib"),
                 c);
-  auto* viz =
-      subcommand(app, c, "viz", "Not yet: the graph as a page", "xhat viz softmax.xh -o softmax.html");
+  auto* viz = subcommand(app, c, "viz", "One page to look at: the graph, the stash, kernels with loops and source, every pass, a run's timeline",
+                         "xhat viz softmax.xh --dims N=4096,D=1024 -o softmax.html");
   declare_planning(*viz, c);
-  viz->add_option("-o", c.out, "the page");
+  declare_tuned(*viz, c);
+  ignore_memory(viz);
+  viz->add_option("-o", c.out, "the page (default: <op>.html)");
+  viz->add_option("--seed", c.seed, "of the data that it runs on, if --dims gives all sizes")->capture_default_str();
+  viz->add_option("--listed", c.listed, "kernels of a direction whose loops and source are on the page")->capture_default_str()->check(CLI::NonNegativeNumber);
+  viz->add_flag("--no-run", c.no_run, "no timeline: the op does not run");
+  viz->add_flag("--json", c.json, "what the page shows as one JSON object, to standard output");
 }
 
 void declare_build(CLI::App& build, Command& c) {
@@ -261,10 +267,9 @@ void declare_build(CLI::App& build, Command& c) {
 
 void settle(Command& c) {
   auto not_yet = [](const std::string& what) { throw UsageError("not yet: " + what); };
-  if (c.name == "viz") not_yet("xhat viz comes later; xhat explain shows the same as text");
   const bool gpu = c.name != "build" && target_of(c.target) != Target::cpu;
-  if (gpu && c.name != "run" && c.name != "check" && c.name != "bench" && c.name != "explain")
-    not_yet("xhat " + c.name + " for target " + c.target + "; run, check, bench and explain take it");
+  if (gpu && c.name != "run" && c.name != "check" && c.name != "bench" && c.name != "explain" && c.name != "viz")
+    not_yet("xhat " + c.name + " for target " + c.target + "; run, check, bench, explain and viz take it");
   if (c.name != "calibrate") give_back_file(c);
   const int here = runtime::threads_or_all(), most = std::max(kMaxThreads, kMaxThreadsPerCore * here);
   if (c.threads > most)

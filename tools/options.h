@@ -41,6 +41,8 @@ struct Command {
   bool ignore_memory = false;  // take sizes that the machine seems to have no memory for
   bool check_values = false;
   bool json = false;
+  int listed = 24;
+  bool no_run = false;
   bool pareto = false;
   bool relations = false;
   uint64_t seed = 1;

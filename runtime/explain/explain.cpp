@@ -6,15 +6,13 @@
 #include <fmt/format.h>
 
 #include "expr/core/uses.h"
-#include "expr/index/size_limits.h"
-#include "fusion/library/library_plan.h"
-#include "fusion/plan/chunked_variance.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/debug.h"
 #include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/call/show_kernels.h"
 #include "runtime/explain/explain_steps.h"
+#include "runtime/explain/planned.h"
 
 namespace xhat {
 namespace {
@@ -163,24 +161,18 @@ class Explainer {
     PlanRequest request = runtime::request_of(options_, options_.target);
     d.ops = group_by_policy(program, request, derivation_.opaque_nodes);
     d.checks = checks_of(program);
-    LibraryOptions libraries;  // all libraries, because the machine that runs the op may have them
-    libraries.use = options_.target == Target::cuda ? options_.libraries : LibraryUse::off;
-    const size_t definitions = program.forward.definitions.size();
-    check_kernel_sizes(program, e_.sizes);
-    if (options_.target == Target::cpu) program = variance_by_chunks(program, e_.sizes, request);
-    const size_t parts = program.forward.definitions.size() - definitions;  // a sum each, that is split
-    LibraryPlan made = plan_with_libraries(program, e_.sizes, request, libraries);
+    PlannedDirection made = plan_direction(std::move(program), derivation_, options_, e_.sizes);
     const KernelPlan& plan = made.plan;
     program = std::move(made.program);
     const runtime::Debug debug = runtime::debug_options();
     const std::string file = name == e_.op ? name + "_infer" : name;
-    if (parts > 0 && !debug.dump.empty()) runtime::write_dump(debug, file + ".chunked_variance.xh", print(program));
+    if (made.parts > 0 && !debug.dump.empty()) runtime::write_dump(debug, file + ".chunked_variance.xh", print(program));
     runtime::show_kernels(debug, file, program, plan, e_.sizes, options_.target);
     d.kernel_count = plan.sweeps();
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
-    d.reductions = plan.reductions - static_cast<int>(parts);
+    d.reductions = plan.reductions - static_cast<int>(made.parts);
     size_t after = 0;  // index of the last sweep
     for (size_t i = 0; i < plan.kernels.size(); ++i) {
       const Kernel& k = plan.kernels[i];

@@ -1,0 +1,18 @@
+// One direction of a derived op, planned as it would run at these sizes: for reports.
+#pragma once
+#include "fusion/library/library_plan.h"
+#include "runtime/call/compile.h"
+
+namespace xhat {
+
+struct PlannedDirection {
+  Program program;  // as it was planned: sums may be split, operands of library calls have definitions
+  KernelPlan plan;
+  std::vector<std::optional<LibraryCall>> calls;  // per kernel
+  size_t parts = 0;                               // definitions that are parts of split sums
+};
+// direction: of derivation.program, by infer_program, forward_program or backward_program. sizes: all dims. Throws Error for sizes that
+// kernels cannot have.
+PlannedDirection plan_direction(Program direction, const Derivation& derivation, const CompileOptions& options, const DimValues& sizes);
+
+}  // namespace xhat

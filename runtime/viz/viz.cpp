@@ -1,0 +1,336 @@
+#include "runtime/viz/viz.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+#include <unordered_map>
+
+#include <nlohmann/json.hpp>
+
+#include "expr/core/array.h"
+#include "expr/core/uses.h"
+#include "fusion/plan/plan_text.h"
+#include "fusion/relations/needs.h"
+#include "runtime/call/gpu_direction.h"
+#include "runtime/call/machine.h"
+#include "runtime/cpu/kernel_compile.h"
+#include "runtime/explain/explain.h"
+#include "runtime/explain/planned.h"
+#include "runtime/kernel/kernel_access.h"
+#include "runtime/kernel/spec_text.h"
+#include "runtime/viz/viz_page.h"
+
+namespace xhat {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using runtime::KernelSpec;
+
+// A page of a program of 1,000 definitions shall stay below 3 MB; the libraries in it have 0.4.
+constexpr size_t kLongestText = 40'000;       // bytes of one text
+constexpr size_t kAllTexts = 1'800'000;       // of all texts together, each counted once
+constexpr size_t kLongestDefinition = 4'000;  // bytes of a node's text
+constexpr size_t kMostRelations = 400;        // definitions of a direction, for relations by isl; beyond, reads stand as written
+constexpr size_t kMostForPareto = 400;        // candidates for the stash
+
+// Lines and listings that many parts of the page have stand once in the data.
+class Texts {
+ public:
+  // The number of the text; null where the page has no room for it any more.
+  Json add(std::string text) {
+    if (text.size() > kLongestText) text = text.substr(0, kLongestText) + "\n… (the rest is left out)";
+    auto it = known_.find(text);
+    if (it != known_.end()) return it->second;
+    if (bytes_ + text.size() > kAllTexts) {
+      ++left_out_;
+      return nullptr;
+    }
+    bytes_ += text.size();
+    known_.emplace(text, all_.size());
+    all_.push_back(std::move(text));
+    return all_.size() - 1;
+  }
+  Json lines(const std::string& text) {
+    Json numbers = Json::array();
+    std::istringstream in(text);
+    for (std::string line; std::getline(in, line);) numbers.push_back(add(std::move(line)));
+    return numbers;
+  }
+  const std::vector<std::string>& all() const { return all_; }
+  size_t left_out() const { return left_out_; }
+
+ private:
+  std::vector<std::string> all_;
+  std::unordered_map<std::string, size_t> known_;
+  size_t bytes_ = 0, left_out_ = 0;
+};
+
+std::string shortened(std::string text, size_t longest) { return text.size() <= longest ? text : text.substr(0, longest) + " …"; }
+
+class Collector {
+ public:
+  Collector(const Program& op, CompileOptions options, const DimValues& given, const VizOptions& viz_options)
+      : op_(op), options_(std::move(options)), viz_(viz_options) {
+    if (options_.target == Target::cpu) options_.machine = for_this_machine(options_.machine);
+    e_ = explain(op, options_, given);
+    given_ = given;
+    d_ = derive(op, options_, e_.sizes);
+  }
+
+  std::string run() {
+    Json& j = data_;
+    j["op"] = e_.op;
+    j["written"] = texts_.lines(e_.text);
+    j["target"] = name_of(options_.target);
+    j["dims"] = e_.sizes.empty() ? Json::object() : Json(e_.sizes);
+    j["nominal"] = e_.nominal.empty() ? Json::object() : Json(e_.nominal);
+    j["roof"] = {{"ps_per_byte", options_.machine.read_ps_per_byte}, {"ps_per_flop", ps_per_flop()}};
+    j["differentiated"] = options_.differentiate;
+    j["nodes"] = Json::array();
+    j["edges"] = Json::array();
+    j["kernels"] = Json::array();
+    direction(options_.differentiate ? forward_program(d_.program) : infer_program(d_.program), "forward", e_.forward);
+    if (options_.differentiate) direction(backward_program(d_.program), "backward", e_.backward);
+    stash();
+    passes();
+    pareto();
+    j["timeline"] = Json::array();
+    for (const VizEvent& v : viz_.timeline)
+      j["timeline"].push_back({{"direction", v.direction}, {"kernel", v.kernel}, {"start", v.start_ns}, {"ns", v.ns}});
+    j["timeline_of"] = viz_.timeline_of;
+    j["texts"] = texts_.all();
+    j["left_out"] = texts_.left_out();
+    return j.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+
+ private:
+  const Program& op_;
+  CompileOptions options_;
+  const VizOptions& viz_;
+  DimValues given_;
+  Explanation e_;
+  Derivation d_;
+  Json data_ = Json::object();
+  Texts texts_;
+  std::map<std::string, size_t> node_of_;  // by name with direction: "f:y", "b:grad_x", "i:x"
+
+  // The kernel planner's own price of arithmetic: a multiplication and an addition, in bytes that memory moves meanwhile.
+  double ps_per_flop() const { return options_.machine.multiply_bytes / 2 * static_cast<double>(options_.machine.read_ps_per_byte); }
+
+  int64_t bytes_of(const Program& p, TensorId t) const {
+    return element_count(shape_of(p, t, e_.sizes)) * static_cast<int64_t>(byte_size(p.tensors[t].type));
+  }
+
+  size_t node(const Program& p, TensorId t, const std::string& key, const std::string& kind) {
+    auto [it, added] = node_of_.emplace(key, data_["nodes"].size());
+    if (!added) return it->second;
+    Json shape = Json::array();
+    for (Id extent : p.tensors[t].shape) shape.push_back(print(p, extent));
+    data_["nodes"].push_back({{"id", it->second},
+                              {"name", p.tensors[t].name},
+                              {"kind", kind},
+                              {"dtype", std::string(name_of(p.tensors[t].type))},
+                              {"shape", shape},
+                              {"bytes", bytes_of(p, t)}});
+    return it->second;
+  }
+
+  // A parameter of a direction: of the op, or of the backward a cotangent, or a value of the forward.
+  size_t parameter(const Program& p, TensorId t) {
+    const std::string& name = p.tensors[t].name;
+    if (auto it = node_of_.find("f:" + name); it != node_of_.end()) return it->second;
+    const bool cotangent = std::ranges::find(d_.program.cotangents, t) != d_.program.cotangents.end();
+    return node(p, t, "i:" + name, cotangent ? "cotangent" : "input");
+  }
+
+  using Needed = std::map<std::pair<TensorId, TensorId>, std::vector<std::string>>;  // by consumer and producer
+  static Needed relations_of(const Program& p) {
+    Needed needed;
+    if (p.forward.definitions.size() > kMostRelations) return needed;
+    for (const Definition& d : p.forward.definitions)
+      for (const fusion::Relation& r : fusion::direct_relations(p, d)) {
+        auto& list = needed[{d.target(), r.input}];
+        std::string text = fusion::needed_text(p, r);
+        if (std::ranges::find(list, text) == list.end()) list.push_back(std::move(text));
+      }
+    return needed;
+  }
+
+  // The reads of t in the definition, as they are written.
+  static std::vector<std::string> reads_of(const Program& p, const Definition& d, TensorId t) {
+    std::vector<std::string> list;
+    for (Id id : reachable(*p.arena, d.body))
+      if (const Node& n = (*p.arena)[id]; is_read(n.op) && n.symbol == t) {
+        std::string text = shortened(print(p, id), 200);
+        if (list.size() < 8 && std::ranges::find(list, text) == list.end()) list.push_back(std::move(text));
+      }
+    return list;
+  }
+
+  void direction(const Program& program, const std::string& name, const ExplainedDirection& explained) {
+    if (program.outputs.empty()) return;
+    const PlannedDirection planned = plan_direction(program, d_, options_, e_.sizes);
+    const Program& p = planned.program;
+    for (TensorId t : p.inputs) parameter(p, t);
+    const Needed needed = relations_of(p);
+    const std::string prefix = name == "forward" ? "f:" : "b:";
+    const std::vector<TensorId> kept = stashes(d_.program);
+    const size_t first_kernel = data_["kernels"].size();
+    for (const Definition& d : p.forward.definitions) {
+      const TensorId t = d.target();
+      const std::string& target = p.tensors[t].name;
+      const bool stashed = name == "forward" && t < d_.program.tensors.size() && std::ranges::find(kept, t) != kept.end();
+      const bool result = std::ranges::find(p.outputs, t) != p.outputs.end();
+      const size_t id = node(p, t, prefix + target, stashed ? "stash" : result ? (name == "forward" ? "output" : "gradient") : "value");
+      Json& n = data_["nodes"][id];
+      n["direction"] = name;
+      n["text"] = shortened(print(p, d), kLongestDefinition);
+      if (d.pos.known()) n["line"] = d.pos.line;
+      for (TensorId from : tensors_read(*p.arena, d)) {
+        auto local = node_of_.find(prefix + p.tensors[from].name);
+        const size_t source = local != node_of_.end() ? local->second : parameter(p, from);
+        Json edge = {{"from", source}, {"to", id}};
+        if (auto it = needed.find({t, from}); it != needed.end()) edge["needs"] = it->second;
+        edge["reads"] = reads_of(p, d, from);
+        edge["element"] = element_of(p, d);
+        data_["edges"].push_back(std::move(edge));
+      }
+    }
+    kernels(planned, name, prefix);
+    // Bytes and work as explain has them, where the two lists have the same kernels.
+    data_[name] = {{"bytes_moved", explained.bytes_moved},
+                   {"bytes_unavoidable", explained.bytes_unavoidable},
+                   {"flops", explained.flops},
+                   {"kernel_count", explained.kernel_count},
+                   {"reductions", explained.reductions},
+                   {"first_kernel", first_kernel},
+                   {"text", texts_.lines(explained.text)}};
+  }
+
+  static std::string element_of(const Program& p, const Definition& d) {
+    std::string text = p.tensors[d.target()].name;
+    for (size_t k = 0; k < d.axes.size(); ++k) text += (k ? "," : "[") + p.arena->name(d.axes[k].axis);
+    return d.axes.empty() ? text : text + "]";
+  }
+
+  void kernels(const PlannedDirection& planned, const std::string& name, const std::string& prefix) {
+    const Program& p = planned.program;
+    std::vector<KernelSpec> specs;
+    const bool on_gpu = options_.target != Target::cpu;
+    const std::vector<bool> dense(p.tensors.size(), true);
+    for (size_t i = 0; i < planned.plan.kernels.size(); ++i) {
+      const Kernel& k = planned.plan.kernels[i];
+      const size_t number = data_["kernels"].size();
+      Json computes = Json::array(), axes = Json::array();
+      for (const Member& m : k.members) {
+        const size_t id = node_of_.at(prefix + p.tensors[p.forward.definitions[m.definition].target()].name);
+        data_["nodes"][id]["kernel"] = number;
+        computes.push_back(id);
+      }
+      for (TensorId t : k.results) data_["nodes"][node_of_.at(prefix + p.tensors[t].name)]["stored"] = true;
+      for (size_t a = 0; a < k.axes.size(); ++a)
+        axes.push_back({{"name", k.axes[a].name},
+                        {"extent", k.axes[a].extent},
+                        {"tile", k.axes[a].tile},
+                        {"grid", std::ranges::find(k.shared, static_cast<int>(a)) != k.shared.end()}});
+      KernelPlan alone;
+      alone.kernels = {k};
+      Json made = {{"name", k.name},
+                   {"direction", name},
+                   {"computes", computes},
+                   {"axes", axes},
+                   {"bytes_moved", k.bytes_moved},
+                   {"bytes_unavoidable", k.bytes_unavoidable},
+                   {"bytes_priced", k.bytes_priced()},
+                   {"flops", k.flops},
+                   {"finish", k.epilogue},
+                   {"combines", k.combines_partials},
+                   {"streams", k.streams},
+                   {"joined", k.horizontal},
+                   {"reason", k.reason},
+                   {"schedule", texts_.add(to_text(p, alone))}};
+      if (planned.calls[i]) made["library"] = to_text(*planned.calls[i]);
+      if (static_cast<int>(i) < viz_.listed_kernels && !on_gpu) {
+        const KernelSpec spec = runtime::make_spec(p, k, e_.sizes, dense);
+        made["loops"] = texts_.add(to_text(spec));
+        if (!runtime::writes_nothing(spec)) made["source"] = texts_.add(runtime::listings_of(runtime::with_class_representatives(spec)).statements);
+      }
+      data_["kernels"].push_back(std::move(made));
+    }
+    if (!on_gpu || viz_.listed_kernels == 0) return;
+    specs = runtime::gpu_specs(p, planned.plan, e_.sizes, options_.target);
+    for (size_t i = 0; i < specs.size() && static_cast<int>(i) < viz_.listed_kernels; ++i)
+      data_["kernels"][data_["kernels"].size() - planned.plan.kernels.size() + i]["loops"] = texts_.add(to_text(specs[i]));
+  }
+
+  void stash() {
+    auto price = [](double ns) { return std::isfinite(ns) ? Json(ns) : Json(); };
+    Json values = Json::array(), kept = Json::array();
+    for (const ExplainedValue& v : e_.values) {
+      using Verdict = StashCandidate::Verdict;
+      Json made = {{"name", v.name},
+                   {"expression", shortened(v.expression, kLongestDefinition)},
+                   {"shape", v.shape},
+                   {"bytes", v.bytes},
+                   {"uses", v.uses},
+                   {"keep_ns", price(v.keep_ns)},
+                   {"recompute_ns", price(v.recompute_ns)},
+                   {"verdict", v.verdict == Verdict::kept   ? "keep"
+                               : v.verdict == Verdict::free ? "free"
+                                                            : "recompute"},
+                   {"reason", v.reason}};
+      if (auto it = node_of_.find("f:" + v.name); it != node_of_.end())
+        made["node"] = it->second;
+      else if (it = node_of_.find("i:" + v.name); it != node_of_.end())
+        made["node"] = it->second;
+      values.push_back(std::move(made));
+    }
+    for (const ExplainedStash& s : e_.stash)
+      kept.push_back(
+          {{"name", s.name}, {"expression", shortened(s.expression, kLongestDefinition)}, {"bytes", s.bytes}, {"reason", s.reason}});
+    data_["stash"] = {{"values", values},          {"kept", kept},
+                      {"bytes", e_.stash_bytes()}, {"by_caller", e_.kept_by_caller},
+                      {"cost_ns", e_.cost_ns},     {"lower_bound_ns", e_.lower_bound_ns},
+                      {"optimal", e_.optimal}};
+  }
+
+  void passes() {
+    Json list = Json::array();
+    for (const PassStep& s : d_.steps) {
+      list.push_back({{"name", s.name}, {"ms", s.ms}, {"lines", texts_.lines(print(s.program))}});
+    }
+    data_["passes"] = list;
+  }
+
+  void pareto() {
+    data_["pareto"] = Json::array();
+    if (!options_.differentiate || e_.values.size() > kMostForPareto) return;
+    for (const ParetoPoint& point : explain_pareto(op_, options_, given_).points)
+      data_["pareto"].push_back({{"bytes", point.bytes}, {"cost_ns", point.cost_ns}, {"optimal", point.optimal}, {"kept", point.kept}});
+  }
+};
+
+}  // namespace
+
+std::string viz_data(const Program& op, const CompileOptions& options, const DimValues& given, const VizOptions& viz_options) {
+  return Collector(op, options, given, viz_options).run();
+}
+
+std::string viz(const Program& op, const CompileOptions& options, const DimValues& given, const VizOptions& viz_options) {
+  std::string page = viz_page(), data = viz_data(op, options, given, viz_options);
+  auto put = [&](const std::string& mark, const std::string& text) {
+    const size_t at = page.find(mark);
+    if (at == std::string::npos) throw Bug("the page has no place for " + mark);
+    page.replace(at, mark.size(), text);
+  };
+  // "</script>" in a text would end the data.
+  std::string safe;
+  safe.reserve(data.size());
+  for (char c : data) c == '<' ? safe += "\\u003c" : safe += c;
+  put("{{title}}", op.name);
+  put("{{data}}", safe);
+  return page;
+}
+
+}  // namespace xhat
