@@ -95,9 +95,11 @@ class Walker {
     return a.data == b.data && a.type == b.type && std::equal(a.strides.begin(), a.strides.begin() + a.rank, b.strides.begin());
   }
 
-  static Structure slice_structure(const Node& n) {
+  // Memory whose address somebody knows may hold something else each time: what was computed of it is never read instead.
+  Structure memory_structure(const Node& n) const {
+    if (n.realized()) return n.storage->exposed ? Structure{leaf_epoch_, n.serial} : structure_of(n, {});
     if (!is_movement(n.kind)) return structure_of(n, {});
-    const Structure below = slice_structure(*n.args[0]);
+    const Structure below = memory_structure(*n.args[0]);
     return structure_of(n, {&below, 1});
   }
 
@@ -120,7 +122,7 @@ class Walker {
     if (&g != &w_.graph) return;
     below_.clear();
     for (uint32_t a : operands) below_.push_back(w_.structures[a]);
-    w_.structures.push_back(operands.empty() && is_movement(n.kind) ? slice_structure(n) : structure_of(n, below_));
+    w_.structures.push_back(operands.empty() && (n.realized() || is_movement(n.kind)) ? memory_structure(n) : structure_of(n, below_));
     if (n.realized() || is_free(n.kind) || known_values().empty()) return;
     const NodePtr same = known_values().find(w_.structures.back());
     if (!same || same.get() == &n || same->shape != n.shape) return;

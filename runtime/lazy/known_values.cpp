@@ -30,7 +30,7 @@ NodePtr KnownValues::find(const Structure& s) {
   const auto it = values_.find(s);
   if (it == values_.end()) return nullptr;
   NodePtr n = it->second.lock();
-  if (n && n->realized() && !n->expired) return n;
+  if (n && n->realized() && !n->expired && !n->storage->exposed) return n;
   values_.erase(it);
   return nullptr;
 }
