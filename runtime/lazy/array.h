@@ -7,13 +7,13 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "expr/core/dtype.h"
+#include "runtime/lazy/location.h"
 #include "runtime/lazy/shape.h"
 
 namespace xhat::lazy {
@@ -23,7 +23,6 @@ struct State;
 struct Node;
 }  // namespace detail
 
-using Location = std::source_location;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 

@@ -45,12 +45,14 @@ namespace detail {
 template <class T>
 struct NestedNumbers {
   static constexpr bool is_number = true;
-  static void put(const T& value, std::vector<T>& into, Shape&, size_t, const Location&) { into.push_back(value); }
-  using Element = T;
+  using Element = std::conditional_t<std::same_as<T, bool>, uint8_t, T>;
+  static constexpr DType type = dtype_of<T>();
+  static void put(const T& value, std::vector<Element>& into, Shape&, size_t, const Location&) { into.push_back(value); }
 };
 template <class T>
 struct NestedNumbers<std::initializer_list<T>> {
   using Element = typename NestedNumbers<T>::Element;
+  static constexpr DType type = NestedNumbers<T>::type;
   static void put(const std::initializer_list<T>& values, std::vector<Element>& into, Shape& shape, size_t depth, const Location& at) {
     const auto count = static_cast<int64_t>(values.size());
     if (shape.size() == depth)
@@ -71,34 +73,34 @@ Array of_nested(const List& values, const Location& at) {
   std::vector<typename NestedNumbers<List>::Element> flat;
   Shape shape;
   NestedNumbers<List>::put(values, flat, shape, 0, at);
-  return array(flat, shape, at);
+  const int64_t count[] = {static_cast<int64_t>(flat.size())};
+  return array_of(TensorView(static_cast<void*>(flat.data()), NestedNumbers<List>::type, count, {}), shape, at);
 }
 }  // namespace detail
-template <class T>
-using NumberList = std::initializer_list<T>;
 template <Number T>
-Array array(NumberList<T> v, const Location& at = Location::current()) {
+Array array(std::initializer_list<T> v, const Location& at = Location::current()) {
   return detail::of_nested(v, at);
 }
 template <Number T>
-Array array(NumberList<NumberList<T>> v, const Location& at = Location::current()) {
+Array array(std::initializer_list<std::initializer_list<T>> v, const Location& at = Location::current()) {
   return detail::of_nested(v, at);
 }
 template <Number T>
-Array array(NumberList<NumberList<NumberList<T>>> v, const Location& at = Location::current()) {
+Array array(std::initializer_list<std::initializer_list<std::initializer_list<T>>> v, const Location& at = Location::current()) {
   return detail::of_nested(v, at);
 }
 template <Number T>
-Array array(NumberList<NumberList<NumberList<NumberList<T>>>> v, const Location& at = Location::current()) {
+Array array(std::initializer_list<std::initializer_list<std::initializer_list<std::initializer_list<T>>>> v,
+            const Location& at = Location::current()) {
   return detail::of_nested(v, at);
 }
 // Of another type than the numbers: array({1, 2, 3}, f32).
 template <Number T>
-Array array(NumberList<T> v, dsl::Type type, const Location& at = Location::current()) {
+Array array(std::initializer_list<T> v, dsl::Type type, const Location& at = Location::current()) {
   return cast(array(v, at), type).realize();
 }
 template <Number T>
-Array array(NumberList<NumberList<T>> v, dsl::Type type, const Location& at = Location::current()) {
+Array array(std::initializer_list<std::initializer_list<T>> v, dsl::Type type, const Location& at = Location::current()) {
   return cast(array(v, at), type).realize();
 }
 

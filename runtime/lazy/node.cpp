@@ -71,7 +71,7 @@ Node::~Node() {
   releasing = nullptr;
 }
 
-std::string file_and_line(const std::source_location& at) {
+std::string file_and_line(const Location& at) {
   const std::string_view file = at.file_name();
   const size_t slash = file.find_last_of('/');
   return fmt::format("{}:{}", slash == file.npos ? file : file.substr(slash + 1), at.line());

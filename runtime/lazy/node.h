@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "expr/core/program.h"
 #include "runtime/lazy/block_pool.h"
+#include "runtime/lazy/location.h"
 #include "runtime/lazy/shape.h"
 #include "runtime/lazy/small_vector.h"
 
@@ -114,11 +114,11 @@ inline bool is_free(Kind k) { return is_movement(k) || k == Kind::leaf || k == K
 // Where a call stands in the caller's program.
 struct Site {
   const char* call;
-  std::source_location at;
+  Location at;
 };
 // "model.cpp:12: matmul: shapes [2,3] and [4,5]: …"
 [[noreturn]] void fail(const Site& site, const std::string& what);
-std::string file_and_line(const std::source_location& at);
+std::string file_and_line(const Location& at);
 
 NodePtr make(Kind kind, DType type, const Shape& shape, NodeList args, Params params = {});
 NodePtr constant(DType type, double value, const Shape& shape = {});

@@ -14,6 +14,7 @@ TEST(LazyValues, ArraysOfNumbers) {
   EXPECT_EQ(array({{{1.0}, {2.0}}}).shape(), (Shape{1, 2, 1}));
   EXPECT_EQ(array({1, 2, 3}, f32).dtype(), DType::f32);
   expect_values(array({1, 2, 3, 4}, {2, 2}).transpose(), {1, 3, 2, 4});
+  EXPECT_EQ(array({true, false}).dtype(), DType::boolean);
   EXPECT_EQ(array(2.5f).item(), 2.5);
   expect_values(full({2, 2}, 3), {3, 3, 3, 3});
   expect_values(arange(4), {0, 1, 2, 3});
