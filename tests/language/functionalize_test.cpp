@@ -3,6 +3,7 @@
 //   prog f(x: f32[N]) -> (y) { ... }
 //   ==>
 //   op f(x: f32[N]) -> (y) { ... }
+//   ---
 //
 // XHAT_UPDATE_GOLDEN=1 writes what comes out now, for people to read in the diff. Each program is printed and read again, and its values
 // are compared with the interpreter's.
@@ -39,27 +40,21 @@ std::vector<Example> examples_of(const std::filesystem::path& path) {
   std::vector<Example> found;
   std::string line;
   bool expected = false;
+  found.emplace_back();
   while (std::getline(in, line)) {
-    if (line.starts_with("prog ")) {
+    if (line == "---") {
       found.emplace_back();
       expected = false;
-    }
-    if (found.empty()) found.emplace_back();
-    if (line == "==>") {
+    } else if (line == "==>") {
       expected = true;
-      continue;
+    } else {
+      (expected ? found.back().expected : found.back().program) += line + "\n";
     }
-    if (expected && line.starts_with("// ")) expected = false;
-    (expected ? found.back().expected : found.back().program) += line + "\n";
   }
   return found;
 }
 
-// What a line of a text begins with may not be `prog `, which begins the next example.
-std::string made_of(const Example& e) {
-  std::string text = print(parse_op(e.program));
-  return text.starts_with("prog ") ? "steps of " + text.substr(5) : text;
-}
+std::string made_of(const Example& e) { return print(parse_op(e.program)); }
 
 std::string trimmed(std::string s) {
   while (!s.empty() && s.back() == '\n') s.pop_back();
@@ -102,15 +97,15 @@ TEST_P(FunctionalizeTest, BecomesWhatIsWritten) {
     EXPECT_EQ(ast::print(*ast::parse(printed)), printed);
     const std::string made = made_of(e);
     EXPECT_EQ(made_of({printed, ""}), made);
-    text += trimmed(e.program) + "\n==>\n" + trimmed(made) + "\n\n";
-    if (!update) { EXPECT_EQ(trimmed(made), trimmed(e.expected)); }
+    text += (text.empty() ? "" : "---\n") + trimmed(e.program) + "\n==>\n" + trimmed(made) + "\n";
+    if (!update) EXPECT_EQ(trimmed(made), trimmed(e.expected));
     expect_values(e);
   }
-  if (update) std::ofstream(GetParam()) << trimmed(text) << "\n";
+  if (update) std::ofstream(GetParam()) << text;
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, FunctionalizeTest, ::testing::ValuesIn(files()),
-                         [](const auto& file) { return file.param.stem().string(); });
+                         [](const auto& info) { return info.param.stem().string(); });
 
 }  // namespace
 }  // namespace xhat
