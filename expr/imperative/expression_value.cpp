@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "expr/core/distinct_axes.h"
+#include "expr/core/conditions.h"
 #include "expr/imperative/expression.h"
 #include "expr/index/simplify_index.h"
 
@@ -53,8 +53,15 @@ Value Expression::value_of(Ref ref, const ast::Node& n, std::vector<Id> p) {
     case Kind::binary: return binary(ref, p);
     case Kind::choose: {
       const Value c = at(n.args[0], p);
-      as_condition(a_, c, node(n.args[0]).pos, "the condition of if");
-      return choose_value(a_, c, at(n.args[1], p), at(n.args[2], p), n.pos);
+      const Id condition = as_condition(a_, c, node(n.args[0]).pos, "the condition of if");
+      // Indices in a branch are inside where its condition holds.
+      const std::vector<Id> before = c_.state.conditions;
+      c_.state.conditions.push_back(condition);
+      const Value then = at(n.args[1], p);
+      c_.state.conditions.back() = negation(a_, condition);
+      const Value otherwise = at(n.args[2], p);
+      c_.state.conditions = before;
+      return choose_value(a_, c, then, otherwise, n.pos);
     }
     case Kind::let: {
       lets_[n.text] = n.args[0];

@@ -23,6 +23,27 @@ void Iteration::enter() {
   }
   around_ = c_.loop_ranges();
   range_ = {l_.variable, l_.begin, l_.end};
+  // A write of all elements is a value made anew.
+  for (const Item& item : l_.body) {
+    const auto* w = std::get_if<Write>(&item.is);
+    if (!w || w->guard != kNone || w->axes.empty()) continue;
+    if (std::ranges::any_of(w->indices, [&](Id i) { return std::ranges::count(a_[i].free_axes(), l_.variable) > 0; })) continue;
+    if (!is_invertible(c_, *w)) continue;
+    const Tensor t = c_.program.tensors[w->result];
+    Definition d;
+    d.targets = {w->result};
+    d.axes = c_.element_axes(t.shape);
+    d.pos = w->pos;
+    std::vector<Id> at;
+    for (const AxisRange& r : d.axes) at.push_back(r.axis);
+    const Known known = around(d.axes);
+    const Id base = a_.read(w->base, t.type, at);
+    d.body = value_at(c_, *w, at, known.axes, known.conditions, base);
+    const std::vector<TensorId> read = tensors_read(a_, d.body);
+    if (std::ranges::find(read, w->base) != read.end()) continue;
+    writes_.erase(w->result);
+    definitions_[w->result] = &anew_.emplace_back(std::move(d));
+  }
 }
 
 std::vector<const Write*> Iteration::chain(const CarriedValue& v) const {

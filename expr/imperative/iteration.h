@@ -3,6 +3,7 @@
 // A read of what enters is one of what entered the loop, if no earlier iteration wrote that element; a read of what the iteration wrote
 // is what it wrote there.
 #pragma once
+#include <deque>
 #include <unordered_map>
 
 #include "expr/imperative/state.h"
@@ -65,6 +66,7 @@ class Iteration {
   std::map<TensorId, size_t> entering_;
   std::map<TensorId, const Write*> writes_;
   std::map<TensorId, const Definition*> definitions_;
+  std::deque<Definition> anew_;        // writes of all elements
   std::map<TensorId, Lifted> lifted_;  // definitions that are made for all iterations at once
   std::unordered_map<Id, bool> touches_;
 };

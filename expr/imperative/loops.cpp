@@ -35,6 +35,7 @@ class WithoutLoop : private Iteration {
     }
     for (const Item& item : l_.body)
       if (const auto* d = std::get_if<Definition>(&item.is); d && !accumulator_definitions_.contains(d->target())) define(*d);
+    for (const Definition& d : anew_) define(d);
     for (size_t k = 0; k < l_.carried.size(); ++k) {
       if (sums[k])
         reduce(l_.carried[k]);
@@ -184,6 +185,25 @@ class WithoutLoop : private Iteration {
     return std::ranges::find(below, node) != below.end();
   }
 
+  // The body with the definitions written out that read what enters: m_1 = max(m, x), m_2 = if c then m_1 else m.
+  Id inlined(Id body, TensorId entering) {
+    for (int round = 0; round < 8; ++round) {
+      const Id next = rewrite(a_, body, [&](Id x) {
+        const Node n = a_[x];
+        auto it = n.op == Op::read ? definitions_.find(n.symbol) : definitions_.end();
+        if (it == definitions_.end() || !reads(it->second->body, entering)) return x;
+        const Definition& d = *it->second;
+        if (std::ranges::any_of(reachable(a_, d.body), [&](Id y) { return is_reduction(a_[y].op); })) return x;
+        Replacements to;
+        for (size_t k = 0; k < d.axes.size(); ++k) to[d.axes[k].axis] = n.arg(k);
+        return substitute(a_, d.body, to);
+      });
+      if (next == body) break;
+      body = next;
+    }
+    return body;
+  }
+
   // Is it only added to? Then nothing but the sum reads it, which is seen when the rest is resolved.
   bool accumulates(const CarriedValue& v) {
     Total total;
@@ -193,7 +213,7 @@ class WithoutLoop : private Iteration {
       std::vector<Id> at;
       for (const AxisRange& r : d.axes) at.push_back(r.axis);
       const Id self = a_.read(v.entering, c_.program.tensors[v.entering].type, at);
-      const Id value = stripped(d.body, self, op);
+      const Id value = stripped(inlined(d.body, v.entering), self, op);
       if (value == kNone || !op || reads(value, v.entering)) return false;
       total.definition = &d;
       total.sum = {*op, value};
