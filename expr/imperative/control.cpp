@@ -397,6 +397,10 @@ void Symbolic::loop(const Statement& s) {
     item.pos = s.pos;
     LoopVariable variable{name.text, {item.variable, begin, end}, c_.state.depth, reads_data(a_, begin) || reads_data(a_, end)};
     item = iterate(s, std::move(item), variable);
+    if (c_.all_loops) {
+      c_.items->emplace_back().is = std::move(item);
+      return;
+    }
     if (std::optional<Items> straight = without_loop(c_, item, item.why)) {
       c_.items->insert(c_.items->end(), straight->begin(), straight->end());
       return;

@@ -16,16 +16,18 @@ namespace {
 class Functionalizer {
  public:
   Functionalizer(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog,
-                 const std::map<std::string, std::shared_ptr<const Program>>& ops, const std::set<LoopName>& handed_on)
+                 const std::map<std::string, std::shared_ptr<const Program>>& ops, const std::set<LoopName>& handed_on, bool all_loops)
       : c_(file, arena, ops), prog_(prog) {
     c_.handed_on = handed_on;
+    c_.all_loops = all_loops;
     c_.program.arena = arena;
     c_.program.file = file.name;
     c_.program.text = file.text;
     c_.program.name = prog.name;
   }
 
-  Program run() {
+  // `items`: takes the text of what runs before its last stage.
+  Program run(std::string* items_text) {
     words(prog_.body.statements);
     for (const ast::Parameter& p : prog_.body.parameters) c_.words.insert(p.name);
     for (const ast::Name& o : prog_.body.outputs) c_.words.insert(o.text);
@@ -36,6 +38,7 @@ class Functionalizer {
     dims();
     Symbolic(c_).run(prog_.body.statements);
     const std::vector<Output> results = outputs();
+    if (items_text) *items_text = dump(c_.program, items);
     return is_straight(items) ? as_op(c_, std::move(items), results) : hoist_products(as_steps(c_, std::move(items), results));
   }
 
@@ -165,21 +168,45 @@ class Functionalizer {
   std::vector<Inout> inout_;
 };
 
-}  // namespace
-}  // namespace imperative
+using Ops = std::map<std::string, std::shared_ptr<const Program>>;
 
-Program elaborate_prog(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog,
-                       const std::map<std::string, std::shared_ptr<const Program>>& ops) {
-  std::set<imperative::LoopName> handed_on;
+Program made(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog, const Ops& ops, bool all_loops = false,
+             std::string* items_text = nullptr) {
+  std::set<LoopName> handed_on;
   for (;;) {
     try {
-      return imperative::Functionalizer(file, arena, prog, ops, handed_on).run();
-    } catch (const imperative::Ambiguous& a) {
+      return Functionalizer(file, arena, prog, ops, handed_on, all_loops).run(items_text);
+    } catch (const Ambiguous& a) {
       const size_t before = handed_on.size();
       handed_on.insert(a.names.begin(), a.names.end());
       if (handed_on.size() == before) throw Bug("what a name stands for is handed on, and is not known");
     }
   }
+}
+
+}  // namespace
+
+std::vector<Stage> stages(const std::string& text, const std::string& name) {
+  const Module module = parse(text);
+  const auto file = ast::parse(text);
+  Ops ops;
+  const ast::Op* prog = nullptr;
+  for (const ast::Op& op : file->ops)
+    if (op.kind == ast::Op::Kind::prog && (name.empty() || op.name == name)) prog = &op;
+  if (!prog) throw Error("the text holds no program " + name);
+  for (const auto& op : module.ops)
+    if (op->name != prog->name) ops[op->name] = op;
+  std::vector<Stage> found = {{"values", ""}, {"without loops", ""}, {"result", ""}};
+  made(*file, module.ops[0]->arena, *prog, ops, true, &found[0].text);
+  found[2].text = print(made(*file, module.ops[0]->arena, *prog, ops, false, &found[1].text));
+  return found;
+}
+
+}  // namespace imperative
+
+Program elaborate_prog(const ast::File& file, const std::shared_ptr<Arena>& arena, const ast::Op& prog,
+                       const std::map<std::string, std::shared_ptr<const Program>>& ops) {
+  return imperative::made(file, arena, prog, ops);
 }
 
 }  // namespace xhat

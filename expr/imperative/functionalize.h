@@ -5,14 +5,21 @@
 //   to definitions     writes become selects, or rows of what a loop hands on; straight runs become blocks (image, steps_form)
 //   clean              what nothing reads is dropped, names are chosen
 #pragma once
-#include "expr/core/steps.h"
+#include <string>
+#include <vector>
+
 #include "expr/imperative/form.h"
 
 namespace xhat::imperative {
 
-// What runs, as text: definitions as they are, blocks as calls with their ops behind, loops and branches around them. For people and tests.
-std::string dump(const Program& p);
-// The items of a program that is being made pure, for debugging.
-std::string dump(const Program& p, const Items& items);
+struct Stage {
+  std::string name, text;
+};
+// What one program of a text (the last one by default) is after each stage: its values in order, with all loops; these without the loops
+// that become axes and reductions; the op, or the steps.
+std::vector<Stage> stages(const std::string& text, const std::string& name = "");
+
+// Items as text: `y_1 = y with [i] = x[i] for i` is a write.
+std::string dump(Program p, const Items& items);
 
 }  // namespace xhat::imperative

@@ -84,6 +84,7 @@ struct Context {
   std::set<std::string> assigned;    // those that it assigns
   std::map<Id, TensorId> positions;  // tables of the positions in a dimension, by extent
   std::vector<Definition> tables;    // their definitions, which stand before all others
+  bool all_loops = false;            // loops stay, whatever they could become
   std::set<LoopName> handed_on;      // names of which loops hand on what they stand for
   std::string axis_prefix;           // axes of elements are called axis_prefix0, ...
 

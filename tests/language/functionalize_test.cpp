@@ -18,6 +18,7 @@
 
 #include "ad/check/gradcheck.h"
 #include "expr/eval/interpret.h"
+#include "expr/imperative/functionalize.h"
 #include "expr/text/ast.h"
 
 namespace xhat {
@@ -98,14 +99,40 @@ TEST_P(FunctionalizeTest, BecomesWhatIsWritten) {
     const std::string made = made_of(e);
     EXPECT_EQ(made_of({printed, ""}), made);
     text += (text.empty() ? "" : "---\n") + trimmed(e.program) + "\n==>\n" + trimmed(made) + "\n";
-    if (!update) EXPECT_EQ(trimmed(made), trimmed(e.expected));
+    if (!update) {
+      EXPECT_EQ(trimmed(made), trimmed(e.expected));
+    }
     expect_values(e);
   }
   if (update) std::ofstream(GetParam()) << text;
 }
 
+TEST(FunctionalizeStages, EachIsText) {
+  const auto stages =
+      imperative::stages("prog f(x: f32[N]) -> (s, y) { var s = 0.0; var y = clone(x); for i in 0..N { s += x[i]; y[i] *= 2 } }");
+  ASSERT_EQ(stages.size(), 3u);
+  EXPECT_EQ(stages[0].text,
+            "s = 0\n"
+            "for i in 0..N {\n"
+            "  carry s_1 = s, then s_2, to s_3\n"
+            "  carry y = x, then y_1, to y_2\n"
+            "  s_2 = s_1 + x[i]\n"
+            "  y_1 = y with [i] = y[i] * 2\n"
+            "}\n");
+  EXPECT_EQ(stages[1].text,
+            "s = 0\n"
+            "s_3 = s + sum(i: x[i])\n"
+            "y_2 = x with [i] = x[i] * 2 for i\n");
+  EXPECT_EQ(stages[2].text,
+            "op f(x: f32[N]) -> (s, y) {\n"
+            "  s_1 = 0\n"
+            "  s = s_1 + sum(i: x[i])\n"
+            "  y[i0] = x[i0] * 2\n"
+            "}\n");
+}
+
 INSTANTIATE_TEST_SUITE_P(Files, FunctionalizeTest, ::testing::ValuesIn(files()),
-                         [](const auto& info) { return info.param.stem().string(); });
+                         [](const auto& file) { return file.param.stem().string(); });
 
 }  // namespace
 }  // namespace xhat
