@@ -112,7 +112,15 @@ Value Expression::read(const View& v, std::span<const Id> p, Ref ref) {
 
 // Of a name, or of one with indices; p are the positions in what it names.
 Value Expression::name_value(Ref ref, const ast::Node& n, std::span<const Id> p) {
-  if (auto it = lets_.find(n.text); it != lets_.end()) return at(it->second, p);
+  if (auto it = lets_.find(n.text); it != lets_.end()) {
+    // A reduction in it may have the axis of one around: let m = max(k: x[k]) in sum(k: x[k] * m).
+    Value v = at(it->second, p);
+    std::vector<Id> open;
+    for (const BoundAxis& axis : axes_) open.push_back(axis.range.axis);
+    for (Id* part : {&v.typed, &v.as_int, &v.as_float})
+      if (*part != kNone) *part = substitute(a_, *part, {}, open);
+    return v;
+  }
   for (size_t i = axes_.size(); i-- > 0;)
     if (axes_[i].name == n.text) return typed_value(axes_[i].range.axis);
   if (auto it = c_.state.numbers.find(n.text); it != c_.state.numbers.end()) return typed_value(it->second);
