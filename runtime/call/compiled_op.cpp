@@ -10,6 +10,7 @@
 #include "ad/common/differentiation.h"
 #include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"
+#include "expr/text/import.h"
 #include "fusion/plan/chunked_variance.h"
 #include "runtime/call/check_values.h"
 #include "runtime/call/check_view.h"
@@ -20,6 +21,7 @@
 #include "runtime/call/show_kernels.h"
 #include "runtime/call/stash_memory.h"
 #include "runtime/call/steps_op.h"
+#include "runtime/call/watch_calls.h"
 #include "runtime/device/host_copy.h"
 #include "runtime/host/finish.h"
 
@@ -46,6 +48,7 @@ struct CompiledOp::Impl {
   CompileOptions options;
   const runtime::Debug debug = runtime::debug_options();
   std::unique_ptr<runtime::StepsOp> steps;  // of a program with loops or branches, instead of all that follows
+  std::unique_ptr<runtime::WatchedOp> watched;  // XHAT_VIZ
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
   ReadyList infer_calls;
@@ -243,12 +246,15 @@ struct CompiledOp::Impl {
     if (ready.fails) explain_failure(ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(views, ready, queue);
     runtime::Direction::Timed shown;  // only if asked for: kernels that are timed run apart
-    if (debug.kernels && !queue.capturing)
+    if ((debug.kernels || watched) && !queue.capturing)
       shown = [&](const Kernel& k, double ns) {
-        runtime::show_run(direction_name(*ready.plan, *ready.side), k, ns);
+        if (debug.kernels) runtime::show_run(direction_name(*ready.plan, *ready.side), k, ns);
+        if (watched) watched->kernel(k, ns);
         if (options.on_kernel) options.on_kernel(k, ns);
       };
     auto c = ready.direction->run(*pool, views, shown ? shown : options.on_kernel, queue, sums);
+    if (watched && !queue.capturing)
+      watched->ran(ready.side == &ready.plan->infer ? "infer" : ready.side == &ready.plan->forward ? "forward" : "backward", ready.dims);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, 0, c.library_calls};
   }
 
@@ -514,6 +520,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
     return made;
   }
   i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
+  if (!runtime::viz_folder().empty()) i.watched = std::make_unique<runtime::WatchedOp>(own_copy(op), i.options);
   i.pool = runtime::shared_pool(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.plans->op();

@@ -32,7 +32,8 @@ constexpr size_t kLongestText = 40'000;       // bytes of one text
 constexpr size_t kAllTexts = 1'800'000;       // of all texts together, each counted once
 constexpr size_t kLongestDefinition = 4'000;  // bytes of a node's text
 constexpr size_t kMostRelations = 400;        // definitions of a direction, for relations by isl; beyond, reads stand as written
-constexpr size_t kMostForPareto = 400;        // candidates for the stash
+// Candidates for the stash. The exact front takes 0.1 s with 10, and minutes with 70; beyond, the choices of the policies stand for it.
+constexpr size_t kMostForPareto = 24;
 
 // Lines and listings that many parts of the page have stand once in the data.
 class Texts {
@@ -85,7 +86,7 @@ class Collector {
     j["target"] = name_of(options_.target);
     j["dims"] = e_.sizes.empty() ? Json::object() : Json(e_.sizes);
     j["nominal"] = e_.nominal.empty() ? Json::object() : Json(e_.nominal);
-    j["roof"] = {{"ps_per_byte", options_.machine.read_ps_per_byte}, {"ps_per_flop", ps_per_flop()}};
+    j["roof"] = {{"ps_per_byte", ps_per_byte()}, {"ps_per_flop", ps_per_flop()}};
     j["differentiated"] = options_.differentiate;
     j["nodes"] = Json::array();
     j["edges"] = Json::array();
@@ -115,8 +116,12 @@ class Collector {
   Texts texts_;
   std::map<std::string, size_t> node_of_;  // by name with direction: "f:y", "b:grad_x", "i:x"
 
-  // The kernel planner's own price of arithmetic: a multiplication and an addition, in bytes that memory moves meanwhile.
-  double ps_per_flop() const { return options_.machine.multiply_bytes / 2 * static_cast<double>(options_.machine.read_ps_per_byte); }
+  // Two threads of the reference machine move 28 GB/s, where one reads a byte in kReadByte_ps (expr/core/machine_model.h). The kernel planner's
+  // price of a multiplication and an addition is in bytes that memory moves meanwhile.
+  double ps_per_byte() const {
+    return 1000.0 / 28 * static_cast<double>(options_.machine.read_ps_per_byte) / static_cast<double>(kReadByte_ps);
+  }
+  double ps_per_flop() const { return options_.machine.multiply_bytes / 2 * ps_per_byte(); }
 
   int64_t bytes_of(const Program& p, TensorId t) const {
     return element_count(shape_of(p, t, e_.sizes)) * static_cast<int64_t>(byte_size(p.tensors[t].type));
@@ -254,7 +259,8 @@ class Collector {
       if (static_cast<int>(i) < viz_.listed_kernels && !on_gpu) {
         const KernelSpec spec = runtime::make_spec(p, k, e_.sizes, dense);
         made["loops"] = texts_.add(to_text(spec));
-        if (!runtime::writes_nothing(spec)) made["source"] = texts_.add(runtime::listings_of(runtime::with_class_representatives(spec)).statements);
+        if (!runtime::writes_nothing(spec))
+          made["source"] = texts_.add(runtime::listings_of(runtime::with_class_representatives(spec)).statements);
       }
       data_["kernels"].push_back(std::move(made));
     }
@@ -305,9 +311,28 @@ class Collector {
 
   void pareto() {
     data_["pareto"] = Json::array();
-    if (!options_.differentiate || e_.values.size() > kMostForPareto) return;
-    for (const ParetoPoint& point : explain_pareto(op_, options_, given_).points)
-      data_["pareto"].push_back({{"bytes", point.bytes}, {"cost_ns", point.cost_ns}, {"optimal", point.optimal}, {"kept", point.kept}});
+    if (!options_.differentiate) return;
+    auto add = [&](int64_t bytes, double ns, bool optimal, const std::vector<std::string>& kept, const char* policy) {
+      data_["pareto"].push_back({{"bytes", bytes}, {"cost_ns", ns}, {"optimal", optimal}, {"kept", kept}, {"policy", policy}});
+    };
+    if (e_.values.size() <= kMostForPareto) {
+      for (const ParetoPoint& p : explain_pareto(op_, options_, given_).points) add(p.bytes, p.cost_ns, p.optimal, p.kept, "");
+      return;
+    }
+    // The chosen one, and the two ends that cost no search.
+    std::vector<std::string> kept;
+    for (const ExplainedStash& s : e_.stash) kept.push_back(s.name);
+    add(e_.stash_bytes(), e_.cost_ns, e_.optimal, kept, "chosen");
+    using Policy = StashOptions::Policy;
+    for (const auto& [policy, name] : {std::pair(Policy::none, "none"), std::pair(Policy::cost, "cost")}) {
+      CompileOptions other = options_;
+      if (other.stash.policy == policy) continue;
+      other.stash.policy = policy;
+      const Derivation d = derive(op_, other, e_.sizes);
+      kept.clear();
+      for (TensorId t : stashes(d.program)) kept.push_back(d.program.tensors[t].name);
+      add(d.stash.stash_bytes, d.stash.cost_ns, d.stash.optimal, kept, name);
+    }
   }
 };
 

@@ -3,7 +3,7 @@ function keysOf(lines) {
   let block = 0;
   const seen = new Map();
   return lines.map((line) => {
-    if (/^\s*}\s*backward/.test(line)) block = 1;
+    if (line.startsWith("}")) return `${block++}}`;  // ends the forward, or the backward
     const defined = line.match(/^\s+([A-Za-z_]\w*)\s*(\[[^=]*\])?\s*=/);
     let key = block + ":" + (defined ? defined[1] : line.trim().split(/[\s(]/)[0]);
     const count = seen.get(key) || 0;

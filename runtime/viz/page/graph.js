@@ -1,5 +1,7 @@
 // The graph: definitions, or kernels as boxes, laid out in layers by dagre in a worker, drawn by d3.
 const kFewNodes = 150;      // of more, kernels begin as one box each
+const kNearNodes = 80;      // of more boxes, what comes from far away stands as a name beside its reader: long lines take long to lay out, and to follow
+const kNearLayers = 4;
 const kSimplexNodes = 250;  // of more, layers are found by the quicker method
 const kLongestLabel = 26;   // characters
 
@@ -10,6 +12,22 @@ if (!grouped) D.kernels.forEach((k, i) => graph.open.add(i));
 const boxOf = (n) => (n.kernel === undefined || graph.open.has(n.kernel) ? "n" + n.id : "k" + n.kernel);
 const measure = document.createElement("canvas").getContext("2d");
 function widthOf(text, font) { measure.font = font + ' system-ui, "DejaVu Sans", sans-serif'; return measure.measureText(text).width; }
+
+// How many lines lead down to a box, at most.
+function layersOf(boxes, lines) {
+  const layer = new Map([...boxes.keys()].map((id) => [id, 0])), open = new Map([...boxes.keys()].map((id) => [id, 0])), below = new Map();
+  for (const l of lines.values()) { open.set(l.to, open.get(l.to) + 1); below.set(l.from, (below.get(l.from) || []).concat(l.to)); }
+  const ready = [...open].filter(([, count]) => count === 0).map(([id]) => id);
+  while (ready.length) {
+    const id = ready.pop();
+    for (const to of below.get(id) || []) {
+      layer.set(to, Math.max(layer.get(to), layer.get(id) + 1));
+      open.set(to, open.get(to) - 1);
+      if (open.get(to) === 0) ready.push(to);
+    }
+  }
+  return layer;
+}
 
 // Boxes and lines between them, as they are to be seen.
 function visible() {
@@ -23,8 +41,10 @@ function visible() {
       : { id, node: n.id, name: cut(n.name, kLongestLabel), what: `${n.shape.length ? "[" + cut(n.shape.join(","), 16) + "] " : ""}${bytes(n.bytes)}`,
         kind: (n.direction || "input") + (n.kind === "stash" ? " stash" : "") + (n.kind === "output" || n.kind === "gradient" ? " result" : ""),
         parent: k && k.computes.length > 1 ? "g" + n.kernel : undefined };
-    box.width = Math.max(70, 22 + Math.max(widthOf(box.name, "600 12px"), widthOf(box.what, "10.5px")));
-    box.height = box.kind.startsWith("kernel") ? 50 : 40;
+    const price = box.node !== undefined && n.kind === "stash" && n.price;
+    if (price) box.why = `keep ${time(price.keep_ns)}, again ${time(price.recompute_ns)}`;
+    box.width = Math.max(70, 22 + Math.max(widthOf(box.name, "600 12px"), widthOf(box.what, "10.5px"), widthOf(box.why || "", "10.5px")));
+    box.height = box.kind.startsWith("kernel") ? 50 : box.why ? 54 : 40;
     boxes.set(id, box);
   }
   for (const e of D.edges) {
@@ -34,6 +54,29 @@ function visible() {
     line.edges.push(e);
     lines.set(from + " " + to, line);
   }
+  const names = new Map(), far = boxes.size > kNearNodes;
+  if (far) {
+    const layer = layersOf(boxes, lines);
+    for (const [key, line] of [...lines]) {
+      const outer = !D.nodes[line.edges[0].from].direction || D.nodes[line.edges[0].from].direction !== D.nodes[line.edges[0].to].direction;
+      if (!outer && layer.get(line.to) - layer.get(line.from) <= kNearLayers) continue;
+      const from = "r" + line.to;
+      lines.delete(key);
+      const sources = names.get(from) || new Set();
+      for (const e of line.edges) sources.add(D.nodes[e.from]);
+      names.set(from, sources);
+      const line2 = lines.get(from + " " + line.to) || { from, to: line.to, edges: [] };
+      line2.edges.push(...line.edges);
+      lines.set(from + " " + line.to, line2);
+    }
+  }
+  for (const [id, sources] of names) {
+    const list = [...sources], text = list.map((n) => n.name).join(", ");
+    const box = { id, node: list[0].id, names: list, name: cut(text, kLongestLabel), what: list.some((n) => n.direction) ? "from far above" : "given", kind: "input name", height: 40 };
+    box.width = Math.max(60, 22 + Math.max(widthOf(box.name, "600 12px"), widthOf(box.what, "10.5px")));
+    boxes.set(id, box);
+  }
+  if (far) for (const [id, box] of boxes) if (box.node !== undefined && !box.names && !D.nodes[box.node].direction) boxes.delete(id);
   return { boxes, lines: [...lines.values()] };
 }
 
@@ -97,11 +140,12 @@ function paint(groups) {
     .attr("transform", (b) => `translate(${b.x - b.width / 2},${b.y - b.height / 2})`)
     .on("click", (b) => choose(b.node === undefined ? { kernel: b.kernel } : { node: b.node }))
     .on("dblclick", (b) => b.kernel !== undefined && openKernel(b.kernel))
-    .on("mousemove", (b) => { light(b.id); tip(d3.event, b.node === undefined ? kernelTip(b.kernel) : nodeTip(b.node)); })
+    .on("mousemove", (b) => { light(b.id); tip(d3.event, b.names ? b.names.map((n) => `${n.name}: ${n.kind} ${n.dtype}[${n.shape.join(",")}], ${bytes(n.bytes)}`).join("\n") : b.node === undefined ? kernelTip(b.kernel) : nodeTip(b.node)); })
     .on("mouseout", () => { light(null); tip(null); });
   node.append("rect").attr("class", "box").attr("width", (b) => b.width).attr("height", (b) => b.height).attr("rx", 5);
   node.append("text").attr("class", "name").attr("x", 11).attr("y", 17).text((b) => b.name);
   node.append("text").attr("class", "what").attr("x", 11).attr("y", 32).text((b) => b.what);
+  node.filter((b) => b.why).append("text").attr("class", "what").attr("x", 11).attr("y", 46).text((b) => b.why);
   const shares = node.filter((b) => b.share !== undefined);
   shares.append("rect").attr("class", "room").attr("x", 11).attr("y", 39).attr("width", (b) => b.width - 22).attr("height", 5).attr("rx", 2);
   shares.append("rect").attr("class", "share").attr("x", 11).attr("y", 39).attr("width", (b) => (b.width - 22) * Math.min(1, b.share)).attr("height", 5).attr("rx", 2);
@@ -177,10 +221,17 @@ function graphView(view) {
       element("button", { id: "in", title: "larger (+)", click: () => graph.svg.call(graph.zoom.scaleBy, 1.3) }, "+"),
       element("button", { id: "out", title: "smaller (-)", click: () => graph.svg.call(graph.zoom.scaleBy, 1 / 1.3) }, "−"),
       element("button", { id: "open-all", title: "kernels as boxes, or what they compute (k)", click: toggleKernels }, "kernels as boxes")));
-  drawGraph(fit);
+  drawGraph(start);
+}
+// All of it, where names can be read then; else where it begins.
+function start() {
+  fit();
+  if (d3.zoomTransform(graph.svg.node()).k > 0.3) return;
+  const forward = [...graph.boxes.values()].filter((b) => b.kind.includes("forward"));
+  if (forward.length) centre(forward.reduce((a, b) => (b.y < a.y ? b : a)).id);
 }
 function toggleKernels() {
   if (graph.open.size) graph.open.clear();
   else D.kernels.forEach((k, i) => graph.open.add(i));
-  drawGraph(fit);
+  drawGraph(start);
 }

@@ -24,8 +24,12 @@ function choose(what) {
   const node = what.node === undefined ? null : D.nodes[what.node];
   if (node) showNode(what.node); else showKernel(what.kernel);
   graph.chosen = node ? boxOf(node) : graph.open.has(what.kernel) ? boxOf(D.nodes[D.kernels[what.kernel].computes[0]]) : "k" + what.kernel;
+  if (!graph.boxes.has(graph.chosen)) {  // its name stands beside who reads it
+    const beside = [...graph.boxes.values()].find((b) => b.names && b.names.includes(node));
+    if (beside) graph.chosen = beside.id;
+  }
   mark();
-  if (current === "graph" && !what.still) bringIn(graph.chosen);
+  if (current === "graph") bringIn(graph.chosen);
   for (const row of document.querySelectorAll("tr[data-kernel]")) row.classList.toggle("chosen", !node && Number(row.dataset.kernel) === what.kernel);
 }
 // The view moves only if the box is outside of it.
@@ -61,6 +65,7 @@ function find(text) {
     const rank = (h) => (h.text.toLowerCase() === wanted ? 0 : h.kind === "in its definition" ? 2 : 1);
     found.list.sort((a, b) => rank(a) - rank(b));
     for (const h of found.list) found.boxes.add(h.go.node === undefined ? "k" + h.go.kernel : boxOf(D.nodes[h.go.node]));
+    for (const b of graph.boxes.values()) if (b.names && b.names.some((n) => n.name.toLowerCase().includes(wanted))) found.boxes.add(b.id);
   }
   hits.hidden = !wanted;
   hits.replaceChildren(...found.list.slice(0, 60).map((h, i) => element("li", { class: i === 0 ? "at" : undefined, mousedown: (e) => { e.preventDefault(); take(i); } }, h.text, " ", element("span", { class: "what" }, h.kind))),
@@ -122,11 +127,11 @@ document.addEventListener("keydown", (e) => {
 function overview() {
   const dims = Object.entries(D.dims).map(([name, value]) => `${name} = ${value}${name in D.nominal ? " (nominal)" : ""}`);
   const sum = (direction) => D.kernels.filter((k) => k.direction === direction).reduce((ns, k) => ns + k.ns, 0);
-  const row = (d) => ({ cells: [d, D[d].kernel_count, bytes(D[d].bytes_moved), bytes(D[d].bytes_unavoidable), flops(D[d].flops), time(sum(d))] });
+  const row = (d) => ({ cells: [d, D[d].kernel_count, bytes(D[d].bytes_moved), flops(D[d].flops), time(sum(d))] });
   details.replaceChildren(element("h2", {}, "op " + D.op),
     element("div", { class: "soft" }, `for ${D.target}` + (dims.length ? "; " + dims.join(", ") : "")),
-    table(["", "kernels", "moved", "unavoidable", "work", "time"], ["forward", "backward"].filter((d) => D[d]).map(row), [1, 2, 3, 4, 5]),
-    ...(D.differentiated ? [element("p", {}, `kept for the backward: ${D.stash.kept.length ? D.stash.kept.map((s) => s.name).join(", ") : "nothing"}, ${bytes(D.stash.bytes)}`)] : []),
+    table(["", "kernels", "moved", "work", "time"], ["forward", "backward"].filter((d) => D[d]).map(row), [1, 2, 3, 4]),
+    ...(D.differentiated ? [element("p", {}, `kept for the backward: ${D.stash.kept.length ? cut(D.stash.kept.map((s) => s.name).join(", "), 200) : "nothing"}, ${bytes(D.stash.bytes)}`)] : []),
     element("h3", {}, "as it was written"), element("pre", { class: "wrap" }, D.written.map(lineOf).join("\n")),
     ...(D.left_out ? [element("p", { class: "soft" }, `${D.left_out} texts are left out, the page would be too large.`)] : []));
   mark();

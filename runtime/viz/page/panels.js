@@ -56,9 +56,9 @@ function showKernelTable(view) {
     view.append(element("h2", {}, `${direction}: ${d.kernel_count} kernel${d.kernel_count === 1 ? "" : "s"}, ${bytes(d.bytes_moved)} moved, ${bytes(d.bytes_unavoidable)} unavoidable, ${flops(d.flops)}`),
       table(["kernel", "moved", "unavoidable", "work", D.timeline.length ? "time" : "time (model)", "", "roofline", ""], rows(direction), [1, 2, 3, 4, 6]));
   }
-  view.append(element("p", { class: "soft" }, `The roofline's time is the longer of the unavoidable bytes at ${D.roof.ps_per_byte} ps each and the work at ${D.roof.ps_per_flop.toFixed(1)} ps a flop, ` +
-    "the kernel planner's prices for one thread. Times are " + (D.timeline.length ? "measured, where a kernel ran, else " : "") +
-    "the model's: the longer of all bytes moved and the work at these prices. Threads, and tensors that lie in a cache, can be faster than the line."));
+  view.append(element("p", { class: "soft" }, `The roofline's time is the longer of the unavoidable bytes at ${(1000 / D.roof.ps_per_byte).toFixed(0)} GB/s and the work at ` +
+    `${(1000 / D.roof.ps_per_flop).toFixed(0)} Gflop/s, what two threads reach by the prices that plans are made with. ` + "Times are " + (D.timeline.length ? "measured, where a kernel ran, else " : "") +
+    "the model's: the longer of all bytes moved and the work at these rates. More threads, another machine, and tensors that lie in a cache can be faster than that line."));
 }
 
 function showStash(view) {

@@ -7,7 +7,7 @@ function plot(view, width, height) {
 
 function paretoPlot(view) {
   const points = D.pareto;
-  if (!points.length) return view.append(element("p", { class: "soft" }, "The front is not on this page: there are too many candidates, or none. xhat explain --pareto computes it."));
+  if (!points.length) return view.append(element("p", { class: "soft" }, "There is nothing to choose."));
   const width = 620, height = 280, left = 80, bottom = 46, svg = plot(view, width, height);
   const most = d3.max(points, (p) => p.bytes), slowest = d3.max(points, (p) => p.cost_ns);
   const x = d3.scaleLinear().domain([0, most || 1]).range([left, width - 24]).nice(5), y = d3.scaleLinear().domain([0, slowest || 1]).range([height - bottom, 16]).nice(5);
@@ -19,10 +19,11 @@ function paretoPlot(view) {
   svg.append("path").attr("class", "front").attr("d", d3.line().x((p) => x(p.bytes)).y((p) => y(p.cost_ns)).curve(d3.curveStepAfter)(sorted));
   svg.selectAll("circle").data(sorted).enter().append("circle").attr("r", 6).attr("cx", (p) => x(p.bytes)).attr("cy", (p) => y(p.cost_ns))
     .classed("here", (p) => p.bytes === D.stash.bytes)
-    .on("mousemove", function (p) { tip(d3.event, `${bytes(p.bytes)}, ${time(p.cost_ns)}: keeps ${p.kept.length ? p.kept.join(", ") : "nothing"}`); })
+    .on("mousemove", function (p) { tip(d3.event, `${bytes(p.bytes)}, ${time(p.cost_ns)}: keeps ${cut(p.kept.join(", ") || "nothing", 300)}`); })
     .on("mouseout", () => tip(null));
-  view.append(table(["stash", "time", "keeps"], sorted.map((p) => ({ cells: [bytes(p.bytes), time(p.cost_ns), p.kept.join(", ") || "nothing"] })), [0, 1]),
-    element("p", { class: "soft" }, "The marked point is what was chosen. --stash budget=BYTES chooses another."));
+  view.append(table(["stash", "time", "policy", "keeps"], sorted.map((p) => ({ cells: [bytes(p.bytes), time(p.cost_ns), p.policy, cut(p.kept.join(", ") || "nothing", 300)] })), [0, 1]),
+    element("p", { class: "soft" }, "The marked point is what was chosen. --stash budget=BYTES chooses another." +
+      (points.some((p) => p.policy) ? " There are too many candidates for the whole front on this page; xhat explain --pareto computes it." : "")));
 }
 
 function timelineView(view) {
