@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh [tests]: installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
-# tests: also what the tests of the GPU targets need: OpenCL and Vulkan on the CPU, and CUDA's assembler.
+# setup.sh [tests [browser]]: installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
+# tests: also what the tests of the GPU targets need: OpenCL and Vulkan on the CPU, and CUDA's assembler; browser: also Chromium.
 # When nothing is missing it says nothing, touches no network and takes a few milliseconds.
 #
 #   XHAT_SKIP_PACKAGES=1         do not look at packages (they come from elsewhere, or this is not Debian or Ubuntu)
@@ -142,6 +142,7 @@ mkdir -p .deps
 exec 9>.deps/lock
 flock 9 # two builds started at once: the second waits and then finds everything there
 [[ ${1:-} != tests ]] || packages+=("${test_packages[@]}")
+[[ ${2:-} != browser ]] || packages+=(chromium-headless-shell)
 install_packages
 install_halide
 install_page_libraries

@@ -130,6 +130,10 @@ function paint(groups) {
   const group = root.append("g").selectAll("g").data(groups).enter().append("g").attr("class", "group")
     .on("click", (g) => choose({ kernel: Number(g.v.slice(1)) }));
   group.append("rect").attr("x", (g) => g.x - g.width / 2).attr("y", (g) => g.y - g.height / 2).attr("width", (g) => g.width).attr("height", (g) => g.height).attr("rx", 8);
+  group.append("text").attr("x", (g) => g.x - g.width / 2 + 9).attr("y", (g) => g.y - g.height / 2 + 15).text((g) => {
+    const k = D.kernels[Number(g.v.slice(1))], long = `${bytes(k.bytes_moved)}, ${flops(k.flops)}, ${time(k.ns)}, ${percent(k.share)} of the roofline`;
+    return [long, long.split(", ").slice(0, 3).join(", "), time(k.ns)].find((text) => widthOf(text, "10.5px") < g.width - 14) || "";
+  });
   const lines = root.append("g").selectAll("g").data(graph.lines).enter().append("g");
   lines.append("path").attr("class", (l) => "edge" + (l.edges.some((e) => D.nodes[e.from].kind === "stash" && D.nodes[e.to].direction === "backward") ? " stash" : ""))
     .attr("d", (l) => curve(l.points)).attr("marker-end", "url(#arrow)");
@@ -209,7 +213,7 @@ function walk(key) {
 function graphView(view) {
   graph.view = view;
   graph.svg = d3.select(view).append("svg").attr("class", "canvas").attr("tabindex", 0);
-  graph.svg.append("defs").append("marker").attr("id", "arrow").attr("viewBox", "0 0 8 8").attr("refX", 7).attr("refY", 4).attr("markerWidth", 7).attr("markerHeight", 7).attr("orient", "auto")
+  graph.svg.append("defs").append("marker").attr("id", "arrow").attr("viewBox", "0 0 8 8").attr("refX", 7).attr("refY", 4).attr("markerUnits", "userSpaceOnUse").attr("markerWidth", 8).attr("markerHeight", 8).attr("orient", "auto")
     .append("path").attr("class", "arrow").attr("d", "M0,0L8,4L0,8z");
   graph.root = graph.svg.append("g");
   graph.zoom = d3.zoom().scaleExtent([0.02, 6]).on("zoom", () => graph.root.attr("transform", d3.event.transform));
@@ -228,7 +232,8 @@ function start() {
   fit();
   if (d3.zoomTransform(graph.svg.node()).k > 0.3) return;
   const forward = [...graph.boxes.values()].filter((b) => b.kind.includes("forward"));
-  if (forward.length) centre(forward.reduce((a, b) => (b.y < a.y ? b : a)).id);
+  const first = forward.length && forward.reduce((a, b) => (b.y < a.y ? b : a)), scale = 0.7;
+  if (first) graph.svg.call(graph.zoom.transform, d3.zoomIdentity.translate(graph.view.clientWidth / 3 - scale * first.x, 130 - scale * first.y).scale(scale));
 }
 function toggleKernels() {
   if (graph.open.size) graph.open.clear();
