@@ -16,6 +16,7 @@
 #include "runtime/call/check_view.h"
 #include "runtime/call/compile.h"
 #include "runtime/call/data_checks.h"
+#include "runtime/call/evaluated_calls.h"
 #include "runtime/call/gpu_direction.h"
 #include "runtime/call/machine.h"
 #include "runtime/call/show_kernels.h"
@@ -183,51 +184,6 @@ struct CompiledOp::Impl {
     return solve_dims(program(), shapes, options.dims);
   }
 
-  static Arrays arrays_of(const Program& p, const std::vector<TensorId>& tensors, const std::vector<TensorView>& views,
-                          const DeviceQueue& queue) {
-    Arrays arrays;
-    for (TensorId t : tensors) {
-      std::vector<uint8_t> fetched;
-      arrays[p.tensors[t].name] = runtime::array_of(runtime::on_host(views[t], fetched, queue));
-    }
-    return arrays;
-  }
-  static Arrays inputs_of(const Side& side, const std::vector<TensorView>& views, const DeviceQueue& queue) {
-    return arrays_of(side.program, side.program.inputs, views, queue);
-  }
-
-  // inputs: of the side, before it ran, for a result may lie over one.
-  void check_values(const Ready& ready, const Arrays& inputs, const Arrays& written, const std::vector<TensorView>& views,
-                    const DeviceQueue& queue) const {
-    std::vector<TensorId> results;
-    for (TensorId t : ready.side->program.outputs)
-      if (views[t].data && std::ranges::find(ready.plan->stash, t) == ready.plan->stash.end()) results.push_back(t);
-    if (queue.driver) queue.driver->synchronize(queue.stream);
-    runtime::check_values(*ready.plan, ready.side->program, ready.dims, inputs, written,
-                          arrays_of(ready.side->program, results, views, queue));
-  }
-
-  // Runs the reference evaluator on the definitions as the user wrote them, if these are what runs: throws Error for an index that is out
-  // of range, or an argmax over nothing.
-  static void evaluate_written(const Ready& ready, const Arrays& inputs) {
-    if (ready.side == &ready.plan->backward || ready.plan->derivation.steps.empty()) return;
-    Program written = without_dead(without_backward(ready.plan->derivation.steps[0].program));
-    if (!std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) return;
-    Arrays taken;
-    for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);
-    evaluate(written, taken, ready.dims);
-  }
-
-  // A check failed: runs the reference evaluator to say which index of which tensor is out of range, or which argmax is over nothing, and
-  // where, and throws that as an Error. Returns where a range is empty and only what was derived reads there.
-  void explain_failure(const Ready& ready, const std::vector<TensorView>& views, const DeviceQueue& queue) const {
-    const Arrays inputs = inputs_of(*ready.side, views, queue);
-    evaluate_written(ready, inputs);
-    if (ready.plan->without_points) return;
-    evaluate(ready.side->program, inputs, ready.dims);
-    fail("an index in the data is out of range, or an argmax runs over nothing");
-  }
-
   // Looks at the data, which can be wrong at no other time.
   void check_data(const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
     if (queue.capturing)
@@ -237,13 +193,13 @@ struct CompiledOp::Impl {
     const auto start = std::chrono::steady_clock::now();
     const bool fails = ready.checks->fail(*pool, views, queue);
     if (options.on_checks) options.on_checks(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
-    if (fails) explain_failure(ready, views, queue);
+    if (fails) runtime::explain_failure(ready, views, queue);
   }
 
   CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
                  const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
     check_overlap(*ready.side, views);
-    if (ready.fails) explain_failure(ready, views, queue);
+    if (ready.fails) runtime::explain_failure(ready, views, queue);
     if (ready.checks && !call.trust_data) check_data(views, ready, queue);
     runtime::Direction::Timed shown;  // only if asked for: kernels that are timed run apart
     if ((debug.kernels || watched) && !queue.capturing)
@@ -256,21 +212,6 @@ struct CompiledOp::Impl {
     if (watched && !queue.capturing)
       watched->ran(ready.side == &ready.plan->infer ? "infer" : ready.side == &ready.plan->forward ? "forward" : "backward", ready.dims);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, 0, c.library_calls};
-  }
-
-  // target += value, in slices by all threads where it is large.
-  void add(const TensorView& target, const TensorView& value) const {
-    constexpr int64_t kSlice = 16384;  // elements
-    const int64_t n = target.elements(), slices = (n + kSlice - 1) / kSlice;
-    if (slices < 2 || !target.dense()) return runtime::add_into(target, value);
-    auto part = [&](const TensorView& v, int64_t i) {
-      const int64_t begin = i * kSlice;
-      TensorView slice(static_cast<char*>(v.data) + begin * static_cast<int64_t>(byte_size(v.type)), v.type,
-                       std::array{std::min(kSlice, n - begin)}, {});
-      return slice;
-    };
-    auto task = [&](int, int64_t i) { runtime::add_into(part(target, i), part(value, i)); };
-    pool->run(slices, task);
   }
 
   void need(const std::vector<TensorId>& tensors, const std::vector<bool>& given) const {
@@ -353,9 +294,9 @@ CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const
   auto ready = op.get_infer(views, queue);
   views.resize(ready->side->program.tensors.size());
   if (!op.options.check_values) return op.run(views, *ready, call, queue);
-  const Arrays inputs = Impl::arrays_of(op.program(), op.program().inputs, views, queue);
+  const Arrays inputs = runtime::arrays_of(op.program(), op.program().inputs, views, queue);
   const CallCounts ran = op.run(views, *ready, call, queue);
-  op.check_values(*ready, inputs, inputs, views, queue);
+  runtime::check_results(*ready, inputs, inputs, views, queue);
   return ran;
 }
 
@@ -388,9 +329,9 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOpti
   OpPlan& plan = *kept.plan;
   Impl::show(kept, plan, views);
   auto ready = op.get(plan.forward_calls, plan, plan.forward, kept.dims, views, queue);
-  if (op.options.check_values) kept.inputs = Impl::arrays_of(op.program(), op.program().inputs, views, queue);
+  if (op.options.check_values) kept.inputs = runtime::arrays_of(op.program(), op.program().inputs, views, queue);
   CallCounts ran = op.run(views, *ready, call, queue);
-  if (op.options.check_values) op.check_values(*ready, kept.inputs, kept.inputs, views, queue);
+  if (op.options.check_values) runtime::check_results(*ready, kept.inputs, kept.inputs, views, queue);
   ran.allocations += allocations;
   return ran;
 }
@@ -435,17 +376,17 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   auto ready = op.get(plan->backward_calls, *plan, side, kept.dims, views, queue);
   Arrays inputs, written;
   if (op.options.check_values) {
-    inputs = Impl::inputs_of(side, views, queue);
+    inputs = runtime::arrays_of(side.program, side.program.inputs, views, queue);
     // All cotangents, also those that no gradient depends on.
     std::vector<TensorId> cotangents = op.program().cotangents;
     std::erase_if(cotangents, [&](TensorId t) { return !given[t]; });
-    written = Impl::arrays_of(op.program(), cotangents, views, queue);
+    written = runtime::arrays_of(op.program(), cotangents, views, queue);
     if (kept.inputs.empty() || cotangents.size() < op.program().cotangents.size()) written.clear();
     else written.insert(kept.inputs.begin(), kept.inputs.end());
   }
   CallCounts ran = op.run(views, *ready, call, queue, device_sums);
-  if (op.options.check_values) op.check_values(*ready, inputs, written, views, queue);
-  for (const HostSum& s : sums) op.add(s.target, views[s.output]);
+  if (op.options.check_values) runtime::check_results(*ready, inputs, written, views, queue);
+  for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output], *op.pool);
   ran.allocations += allocations;
   return ran;
 }

@@ -121,4 +121,17 @@ void add_into(const TensorView& target, const TensorView& value) {
   }
 }
 
+void add_into(const TensorView& target, const TensorView& value, ThreadPool& pool) {
+  constexpr int64_t kSlice = 16384;  // elements
+  const int64_t n = target.elements(), slices = (n + kSlice - 1) / kSlice;
+  if (slices < 2 || !target.dense()) return add_into(target, value);
+  auto part = [&](const TensorView& v, int64_t i) {
+    const int64_t begin = i * kSlice;
+    return TensorView(static_cast<char*>(v.data) + begin * static_cast<int64_t>(byte_size(v.type)), v.type,
+                      std::array{std::min(kSlice, n - begin)}, {});
+  };
+  auto task = [&](int, int64_t i) { add_into(part(target, i), part(value, i)); };
+  pool.run(slices, task);
+}
+
 }  // namespace xhat::runtime

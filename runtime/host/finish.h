@@ -2,6 +2,7 @@
 #pragma once
 #include "expr/core/expr.h"
 #include "runtime/host/tensor_view.h"
+#include "runtime/host/thread_pool.h"
 
 namespace xhat::runtime {
 
@@ -14,5 +15,7 @@ inline void combine_partials(Op op, const void* partial, int64_t rows, const Ten
 
 // target += value, element by element.
 void add_into(const TensorView& target, const TensorView& value);
+// In slices by all threads where it is large.
+void add_into(const TensorView& target, const TensorView& value, ThreadPool& pool);
 
 }  // namespace xhat::runtime

@@ -1,0 +1,285 @@
+// Values and kernels of a program with loops and branches: the Machine of runtime/call/steps_op.cpp (expr/eval/run_steps.h says what one is).
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "expr/eval/run_steps.h"
+#include "runtime/call/compile.h"
+#include "runtime/host/finish.h"
+#include "runtime/host/scratch.h"
+
+namespace xhat::runtime {
+
+// Memory of values that are gone, for those to come: an iteration allocates nothing that one before it has given back.
+class Pool {
+ public:
+  OwnedMemory take(int64_t bytes, int64_t& allocations) {
+    auto& list = free_[bytes];
+    if (list.empty() || memory_source) {
+      ++allocations;
+      return allocate(bytes);
+    }
+    OwnedMemory m = std::move(list.back());
+    list.pop_back();
+    return m;
+  }
+  void give(int64_t bytes, OwnedMemory m) {
+    if (!m.get_deleter().source) free_[bytes].push_back(std::move(m));
+  }
+
+ private:
+  std::unordered_map<int64_t, std::vector<OwnedMemory>> free_;
+};
+
+// A value: memory of ours, or an input of the caller's, which is found by name again in each call.
+struct Held {
+  TensorView view;
+  OwnedMemory memory;
+  std::shared_ptr<Pool> pool;
+  int64_t bytes = 0;
+  std::optional<TensorId> input;
+
+  Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  ~Held() {
+    if (memory) pool->give(bytes, std::move(memory));
+  }
+};
+
+inline TensorView row_of(TensorView v, const std::vector<int64_t>& row) {
+  int64_t at = 0;
+  for (size_t k = 0; k < row.size(); ++k) at += row[k] * v.strides[k];
+  v.data = static_cast<char*>(v.data) + at * static_cast<int64_t>(byte_size(v.type));
+  const int left = v.rank - static_cast<int>(row.size());
+  std::copy_n(v.shape.begin() + row.size(), left, v.shape.begin());
+  std::copy_n(v.strides.begin() + row.size(), left, v.strides.begin());
+  v.rank = left;
+  return v;
+}
+
+// to has no gaps.
+inline void copy_into(const TensorView& to, const TensorView& from) {
+  if (from.dense()) {
+    if (from.bytes() > 0) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
+    return;
+  }
+  const size_t size = byte_size(from.type);
+  for_each_offset(from, [&](int64_t i, int64_t offset) {
+    std::memcpy(static_cast<char*>(to.data) + static_cast<size_t>(i) * size,
+                static_cast<const char*>(from.data) + offset * static_cast<int64_t>(size), size);
+  });
+}
+
+// Blocks with the same key are compiled as one.
+inline const Program* key(const Block& b) { return b.with_gradient ? b.with_gradient.get() : b.op.get(); }
+
+// One run's values, and the kernels for its sizes.
+class KernelMachine {
+ public:
+  using Value = std::shared_ptr<Held>;
+  struct Operand {
+    Value value;
+    std::vector<int64_t> row;
+  };
+  struct Saved {
+    std::shared_ptr<Stash> stash;
+    std::vector<std::pair<const std::string*, Operand>> kept;  // by name in the block's op
+  };
+  struct Compiled {
+    CompiledOp op;
+    std::vector<std::unique_ptr<Stash>> free;  // to be used again
+  };
+  struct Ops {  // for one set of sizes
+    DimValues dims;
+    std::vector<std::vector<int64_t>> shapes;  // by tensor
+    std::map<const Program*, Compiled> compiled;
+    std::mutex mutex;  // of `free`
+  };
+
+  KernelMachine(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<Ops> ops, std::shared_ptr<Pool> pool)
+      : p_(p), lifetimes_(lifetimes), ops_(std::move(ops)), pool_(std::move(pool)), inputs_(p.tensors.size()) {}
+
+  CallCounts counts;
+  CallOptions call;
+
+  void give_input(TensorId t, const TensorView& v) { inputs_[t] = v; }
+  const Ops& ops() const { return *ops_; }
+  Value input(TensorId t) const {
+    auto v = std::make_shared<Held>();
+    v->input = t;
+    return v;
+  }
+  TensorView view(const Value& v) const { return v->input ? inputs_[*v->input] : v->view; }
+
+  Value fresh(DType type, const std::vector<int64_t>& shape) {
+    auto v = std::make_shared<Held>();
+    v->view = TensorView(nullptr, type, shape, {});
+    v->bytes = v->view.bytes();
+    v->pool = pool_;
+    v->memory = pool_->take(v->bytes, counts.allocations);
+    v->view.data = v->memory.get();
+    return v;
+  }
+  Value fresh(TensorId t) { return fresh(p_.tensors[t].type, ops_->shapes[t]); }
+  Value copy(const TensorView& v) {
+    Value made = fresh(v.type, {v.extents().begin(), v.extents().end()});
+    copy_into(made->view, v);
+    return made;
+  }
+
+  void block(const Block& b, const std::vector<RunOperand<Value>>& operands, std::vector<Value>& results, Saved* saved) {
+    const Program& op = *b.op;
+    std::vector<Operand> given(operands.size());
+    std::vector<Argument> arguments;
+    for (size_t k = 0; k < operands.size(); ++k) {
+      given[k] = {operands[k].value, operands[k].row};
+      if (!given[k].value) {
+        given[k].value = fresh(DType::i64, {});
+        std::memcpy(given[k].value->view.data, &operands[k].scalar, sizeof(int64_t));
+      }
+      arguments.push_back({op.tensors[op.inputs[k]].name, row_of(view(given[k].value), given[k].row)});
+    }
+    for (size_t k = 0; k < results.size(); ++k) {
+      results[k] = fresh(b.results[k]);
+      arguments.push_back({op.tensors[op.outputs[k]].name, results[k]->view});
+    }
+    Compiled& compiled = ops_->compiled.at(key(b));
+    if (!saved) return count(compiled.op.infer(arguments, call));
+    saved->stash = take_stash(compiled);
+    count(compiled.op.forward(arguments, *saved->stash, call));
+    for (const std::string& name : compiled.op.kept(*saved->stash)) saved->kept.push_back(keep(b, name, given, results));
+  }
+
+  Value update(Value base, const std::vector<int64_t>& row, const Value& value) {
+    if (base->input || base.use_count() > 1) base = copy(view(base));
+    copy_into(row_of(base->view, row), view(value));
+    return base;
+  }
+
+  static int64_t bytes(const Value& v) { return v ? v->bytes : 0; }
+  static int64_t bytes(const Saved& saved) {
+    int64_t sum = saved.stash->bytes();
+    for (const auto& [name, operand] : saved.kept) sum += operand.value->bytes;
+    return sum;
+  }
+  int64_t integer(const Value& v) const {
+    const TensorView x = view(v);
+    switch (x.type) {
+      case DType::i64: return *static_cast<const int64_t*>(x.data);
+      case DType::i32: return *static_cast<const int32_t*>(x.data);
+      case DType::u32: return *static_cast<const uint32_t*>(x.data);
+      default: return *static_cast<const uint8_t*>(x.data);
+    }
+  }
+
+  Value zeros(TensorId t) {
+    Value v = fresh(t);
+    std::memset(v->view.data, 0, static_cast<size_t>(v->bytes));
+    return v;
+  }
+
+  void add(Value& into, Value v) {
+    if (!into) {
+      into = std::move(v);
+      return;
+    }
+    own(into);
+    add_into(into->view, view(v));
+  }
+
+  Value take_row(Value& from, const std::vector<int64_t>& row) {
+    own(from);
+    const TensorView taken = row_of(from->view, row);
+    Value made = copy(taken);
+    std::memset(taken.data, 0, static_cast<size_t>(taken.bytes()));
+    return made;
+  }
+
+  void block_back(const Block& b, const Saved& saved, const std::vector<std::vector<int64_t>>& rows, const std::vector<Value>& cotangents,
+                  std::vector<Value>& adjoints) {
+    const Program& op = *b.with_gradient;
+    std::vector<Argument> arguments;
+    std::vector<Value> made;  // stay until the call is done
+    for (const auto& [name, kept] : saved.kept) arguments.push_back({*name, row_of(view(kept.value), kept.row)});
+    size_t next = 0;
+    for (size_t k = 0; k < b.results.size(); ++k) {
+      if (!is_float(op.tensors[op.outputs[k]].type)) continue;
+      made.push_back(cotangents[next] ? cotangents[next] : zeros(b.results[k]));
+      arguments.push_back({op.tensors[op.cotangents[next++]].name, view(made.back())});
+    }
+    for (size_t k = 0; k < b.operands.size(); ++k) {
+      const auto it = std::ranges::find(op.gradient_of, op.inputs[k]);
+      if (it == op.gradient_of.end()) continue;
+      const TensorId t = b.operands[k].value;
+      const bool first = !adjoints[t];
+      if (first) adjoints[t] = rows[k].empty() ? fresh(t) : zeros(t);
+      own(adjoints[t]);
+      arguments.push_back({op.tensors[op.gradients[static_cast<size_t>(it - op.gradient_of.begin())]].name,
+                           row_of(adjoints[t]->view, rows[k]), !first || !rows[k].empty()});
+    }
+    count(ops_->compiled.at(key(b)).op.backward(arguments, *saved.stash, call));
+  }
+
+ private:
+  const Program& p_;
+  const Lifetimes& lifetimes_;
+  std::shared_ptr<Ops> ops_;
+  std::shared_ptr<Pool> pool_;
+  std::vector<TensorView> inputs_;  // of the caller's, in this call
+
+  void own(Value& v) {
+    if (v->input || v.use_count() > 1) v = copy(view(v));
+  }
+
+  void count(const CallCounts& c) {
+    counts.kernels += c.kernels;
+    counts.tiles += c.tiles;
+    counts.finishes += c.finishes;
+    counts.allocations += c.allocations;
+    counts.launches += c.launches;
+    counts.uploads += c.uploads;
+    counts.downloads += c.downloads;
+    counts.library_calls += c.library_calls;
+  }
+
+  // Goes back to be used again when the tape is gone.
+  std::shared_ptr<Stash> take_stash(Compiled& compiled) {
+    std::unique_ptr<Stash> s;
+    {
+      std::lock_guard lock(ops_->mutex);
+      if (!compiled.free.empty()) {
+        s = std::move(compiled.free.back());
+        compiled.free.pop_back();
+      }
+    }
+    if (!s) s = std::make_unique<Stash>();
+    return {s.release(), [ops = ops_, c = &compiled](Stash* stash) {
+              std::lock_guard lock(ops->mutex);
+              c->free.emplace_back(stash);
+            }};
+  }
+
+  // An operand that is a row of what is overwritten later is copied: the rest need not stay for it.
+  std::pair<const std::string*, Operand> keep(const Block& b, const std::string& name, const std::vector<Operand>& given,
+                                              const std::vector<Value>& results) {
+    const Program& op = *b.op;
+    for (size_t k = 0; k < given.size(); ++k) {
+      const std::string& own = op.tensors[op.inputs[k]].name;
+      if (own != name) continue;
+      const bool alone = given[k].row.empty() || b.operands[k].scalar != kNone || !lifetimes_.is_updated(b.operands[k].value);
+      return {&own, alone ? given[k] : Operand{copy(row_of(view(given[k].value), given[k].row)), {}}};
+    }
+    for (size_t k = 0; k < results.size(); ++k)
+      if (op.tensors[op.outputs[k]].name == name) return {&op.tensors[op.outputs[k]].name, {results[k], {}}};
+    throw Bug("a block keeps " + name + ", which it neither reads nor makes");
+  }
+};
+
+}  // namespace xhat::runtime
