@@ -1,4 +1,4 @@
-// xhat as a program of the protocol in protocol.h: ops from bench/peer_ops/<op>.xh, or from FOLDER/<op>.xh.
+// xhat as a program of the protocol in protocol.h: ops from bench/peer_ops/<op>.xh or bench/programs/<op>.xh, or from FOLDER/<op>.xh.
 //
 //     build/bench/xhat_peer [FOLDER]
 //
@@ -171,8 +171,11 @@ void start_compiler() {
   compile(op, options).prepare(Phase::infer, {{"N", 8}});
 }
 
-bench::LoadedOp load(const std::string& path, const std::string& folder) {
-  std::ifstream file(path);
+bench::LoadedOp load(const std::vector<std::string>& ops, const std::string& op_name, const std::string& folder) {
+  std::string path;
+  std::ifstream file;
+  for (const std::string& place : ops)
+    if (!file.is_open()) file.open(path = place + "/" + op_name + ".xh");
   if (!file) throw bench::Skip("there is no " + path);
   std::stringstream text;
   text << file.rdbuf();
@@ -194,8 +197,9 @@ bench::LoadedOp load(const std::string& path, const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::string ops = argc > 1 ? argv[1] : XHAT_SOURCE_DIR "/bench/peer_ops";
+  const std::string bench = XHAT_SOURCE_DIR "/bench/";
+  const std::vector<std::string> ops = argc > 1 ? std::vector<std::string>{argv[1]} : std::vector{bench + "peer_ops", bench + "programs"};
   return bench::serve("0.1", start_compiler, [&](const std::string& op, const std::string& folder) {
-    return load(ops + "/" + op + ".xh", folder);
+    return load(ops, op, folder);
   });
 }
