@@ -91,19 +91,27 @@ class Explainer {
     }
   }
 
-  Explanation run() {
+  Explanation run(ExplainedParts* parts = nullptr) {
+    parts_ = parts;
+    Explanation made = report();
+    if (parts_) parts_->derivation = std::move(derivation_);
+    return made;
+  }
+
+ private:
+  Explanation report() {
     const Program& p = *p_;
     e_.op = p.name;
     e_.inputs = tensors_of(p, p.inputs);
     e_.outputs = tensors_of(p, p.outputs);
     e_.gradients = tensors_of(p, p.gradients);
-    e_.infer = direction(infer_program(p), p.name);
+    e_.infer = direction(infer_program(p), p.name, parts_ && !options_.differentiate ? &parts_->forward : nullptr);
     if (!options_.differentiate) {
       e_.forward = e_.infer;
       return std::move(e_);
     }
-    e_.forward = direction(forward_program(p), p.name + "_forward");
-    e_.backward = direction(backward_program(p), p.name + "_backward");
+    e_.forward = direction(forward_program(p), p.name + "_forward", parts_ ? &parts_->forward : nullptr);
+    e_.backward = direction(backward_program(p), p.name + "_backward", parts_ ? &parts_->backward : nullptr);
     values();
     stash();
     e_.cost_ns = derivation_.stash.cost_ns;
@@ -112,8 +120,8 @@ class Explainer {
     return std::move(e_);
   }
 
- private:
   CompileOptions options_;
+  ExplainedParts* parts_ = nullptr;
   Derivation derivation_;
   const Program* p_ = nullptr;
   Explanation e_;
@@ -153,7 +161,7 @@ class Explainer {
     }
   }
 
-  ExplainedDirection direction(Program program, const std::string& name) {
+  ExplainedDirection direction(Program program, const std::string& name, PlannedDirection* kept) {
     program.name = name;
     ExplainedDirection d;
     // A direction may have nothing to compute: integers have no gradients.
@@ -196,6 +204,10 @@ class Explainer {
       sweep.flops = std::max<int64_t>(0, sweep.flops - second.flops);
       add();
       d.kernels.push_back(std::move(second));
+    }
+    if (kept) {
+      made.program = std::move(program);
+      *kept = std::move(made);
     }
     return d;
   }
@@ -276,6 +288,10 @@ void ExplainedKernel::join(const ExplainedKernel& other) {
 
 Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given) {
   return op.steps ? explain_steps(op, options, given) : Explainer(op, options, given).run();
+}
+
+Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given, ExplainedParts& parts) {
+  return Explainer(op, options, given).run(&parts);
 }
 
 ExplainedFront explain_pareto(const Program& op, const CompileOptions& options, const DimValues& given) {

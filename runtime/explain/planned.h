@@ -2,6 +2,7 @@
 #pragma once
 #include "fusion/library/library_plan.h"
 #include "runtime/call/compile.h"
+#include "runtime/explain/explain.h"
 
 namespace xhat {
 
@@ -14,5 +15,12 @@ struct PlannedDirection {
 // direction: of derivation.program, by infer_program, forward_program or backward_program. sizes: all dims. Throws Error for sizes that
 // kernels cannot have.
 PlannedDirection plan_direction(Program direction, const Derivation& derivation, const CompileOptions& options, const DimValues& sizes);
+
+// What an explanation was made from: planning a large program takes long, so it is done once.
+struct ExplainedParts {
+  Derivation derivation;
+  PlannedDirection forward, backward;  // the forward that keeps the stash; the backward is empty without one
+};
+Explanation explain(const Program& op, const CompileOptions& options, const DimValues& given, ExplainedParts& parts);
 
 }  // namespace xhat

@@ -74,9 +74,12 @@ class Collector {
   Collector(const Program& op, CompileOptions options, const DimValues& given, const VizOptions& viz_options)
       : op_(op), options_(std::move(options)), viz_(viz_options) {
     if (options_.target == Target::cpu) options_.machine = for_this_machine(options_.machine);
-    e_ = explain(op, options_, given);
+    ExplainedParts parts;
+    e_ = explain(op, options_, given, parts);
     given_ = given;
-    d_ = derive(op, options_, e_.sizes);
+    d_ = std::move(parts.derivation);
+    forward_ = std::move(parts.forward);
+    backward_ = std::move(parts.backward);
   }
 
   std::string run() {
@@ -91,8 +94,8 @@ class Collector {
     j["nodes"] = Json::array();
     j["edges"] = Json::array();
     j["kernels"] = Json::array();
-    direction(options_.differentiate ? forward_program(d_.program) : infer_program(d_.program), "forward", e_.forward);
-    if (options_.differentiate) direction(backward_program(d_.program), "backward", e_.backward);
+    direction(forward_, "forward", e_.forward);
+    if (options_.differentiate) direction(backward_, "backward", e_.backward);
     stash();
     passes();
     pareto();
@@ -112,6 +115,7 @@ class Collector {
   DimValues given_;
   Explanation e_;
   Derivation d_;
+  PlannedDirection forward_, backward_;
   Json data_ = Json::object();
   Texts texts_;
   std::map<std::string, size_t> node_of_;  // by name with direction: "f:y", "b:grad_x", "i:x"
@@ -173,10 +177,9 @@ class Collector {
     return list;
   }
 
-  void direction(const Program& program, const std::string& name, const ExplainedDirection& explained) {
-    if (program.outputs.empty()) return;
-    const PlannedDirection planned = plan_direction(program, d_, options_, e_.sizes);
+  void direction(const PlannedDirection& planned, const std::string& name, const ExplainedDirection& explained) {
     const Program& p = planned.program;
+    if (p.outputs.empty()) return;
     for (TensorId t : p.inputs) parameter(p, t);
     const Needed needed = relations_of(p);
     const std::string prefix = name == "forward" ? "f:" : "b:";
