@@ -34,10 +34,12 @@
 #include "expr/core/program.h"
 #include "expr/dsl/dsl.h"
 #include "expr/eval/evaluate.h"
+#include "expr/eval/nonfinite.h"
 #include "runtime/ahead/build/registered_ops.h"
 #include "runtime/call/compile.h"
 #include "runtime/explain/explain.h"
 #include "runtime/explain/tuning.h"
+#include "runtime/viz/viz.h"
 
 // What a program that writes ops needs beside the language itself. In xhat, Op, Tensor and Dim are the
 // engine's own and would clash with those of the language, so nobody should have to open that namespace.
