@@ -5,6 +5,8 @@ file(READ ${D3} d3)
 file(READ ${DAGRE} dagre)
 # The layout runs in a worker of the page, which is made of text and is no module.
 string(REGEX REPLACE "export const { layout, Graph } = dagre;[ \n]*$" "" dagre "${dagre}")
+# netron 9.3.3 asks where a line goes that ends there.
+string(REPLACE "node0d.out[0].wNode === node1d.out[0].wNode" "node0d.out[0] && node0d.out[0].wNode === node1d.out[0]?.wNode" dagre "${dagre}")
 if(dagre MATCHES "\nexport ")
   message(FATAL_ERROR "${DAGRE} is not the layout library that the page knows: it exports something else than layout and Graph")
 endif()

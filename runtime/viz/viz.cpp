@@ -29,11 +29,16 @@ using runtime::KernelSpec;
 
 // A page of a program of 1,000 definitions shall stay below 3 MB; the libraries in it have 0.4.
 constexpr size_t kLongestText = 40'000;       // bytes of one text
-constexpr size_t kAllTexts = 1'800'000;       // of all texts together, each counted once
+constexpr size_t kAllTexts = 1'000'000;       // of all texts together, each counted once
+constexpr size_t kLongestLine = 2'000;        // bytes of a definition, in passes
+constexpr size_t kAllDefinitions = 500'000;   // bytes of all nodes' texts: of more, the longest are cut further
+constexpr size_t kLongestExpression = 300;    // of a value that may be kept
 constexpr size_t kLongestDefinition = 4'000;  // bytes of a node's text
 constexpr size_t kMostRelations = 400;        // definitions of a direction, for relations by isl; beyond, reads stand as written
 // Candidates for the stash. The exact front takes 0.1 s with 10, and minutes with 70; beyond, the choices of the policies stand for it.
 constexpr size_t kMostForPareto = 24;
+
+std::string shortened(std::string text, size_t longest) { return text.size() <= longest ? text : text.substr(0, longest) + " …"; }
 
 // Lines and listings that many parts of the page have stand once in the data.
 class Texts {
@@ -55,7 +60,7 @@ class Texts {
   Json lines(const std::string& text) {
     Json numbers = Json::array();
     std::istringstream in(text);
-    for (std::string line; std::getline(in, line);) numbers.push_back(add(std::move(line)));
+    for (std::string line; std::getline(in, line);) numbers.push_back(add(shortened(std::move(line), kLongestLine)));
     return numbers;
   }
   const std::vector<std::string>& all() const { return all_; }
@@ -66,8 +71,6 @@ class Texts {
   std::unordered_map<std::string, size_t> known_;
   size_t bytes_ = 0, left_out_ = 0;
 };
-
-std::string shortened(std::string text, size_t longest) { return text.size() <= longest ? text : text.substr(0, longest) + " …"; }
 
 class Collector {
  public:
@@ -92,10 +95,11 @@ class Collector {
     j["roof"] = {{"ps_per_byte", ps_per_byte()}, {"ps_per_flop", ps_per_flop()}};
     j["differentiated"] = options_.differentiate;
     j["nodes"] = Json::array();
-    j["edges"] = Json::array();
+    j["patterns"] = Json::array();
     j["kernels"] = Json::array();
     direction(forward_, "forward", e_.forward);
     if (options_.differentiate) direction(backward_, "backward", e_.backward);
+    cut_definitions();
     stash();
     passes();
     pareto();
@@ -118,6 +122,7 @@ class Collector {
   PlannedDirection forward_, backward_;
   Json data_ = Json::object();
   Texts texts_;
+  std::map<std::string, size_t> patterns_;
   std::map<std::string, size_t> node_of_;  // by name with direction: "f:y", "b:grad_x", "i:x"
 
   // Two threads of the reference machine move 28 GB/s, where one reads a byte in kReadByte_ps (expr/core/machine_model.h). The kernel planner's
@@ -195,15 +200,20 @@ class Collector {
       n["direction"] = name;
       n["text"] = shortened(print(p, d), kLongestDefinition);
       if (d.pos.known()) n["line"] = d.pos.line;
+      std::map<size_t, std::vector<size_t>> by_pattern;
       for (TensorId from : tensors_read(*p.arena, d)) {
         auto local = node_of_.find(prefix + p.tensors[from].name);
         const size_t source = local != node_of_.end() ? local->second : parameter(p, from);
-        Json edge = {{"from", source}, {"to", id}};
-        if (auto it = needed.find({t, from}); it != needed.end()) edge["needs"] = it->second;
-        edge["reads"] = reads_of(p, d, from);
-        edge["element"] = element_of(p, d);
-        data_["edges"].push_back(std::move(edge));
+        auto it = needed.find({t, from});
+        by_pattern[pattern(it != needed.end() ? it->second : reads_of(p, d, from), p.tensors[from].name)].push_back(source);
       }
+      Json reads = Json::array();
+      for (const auto& [number, sources] : by_pattern) {
+        reads.push_back({number});
+        for (size_t source : sources) reads.back().push_back(source);
+      }
+      data_["nodes"][id]["element"] = element_of(p, d);
+      data_["nodes"][id]["reads"] = reads;  // lists of a pattern's number and the producers
     }
     kernels(planned, name, prefix);
     // Bytes and work as explain has them, where the two lists have the same kernels.
@@ -214,6 +224,31 @@ class Collector {
                    {"reductions", explained.reductions},
                    {"first_kernel", first_kernel},
                    {"text", texts_.lines(explained.text)}};
+  }
+
+  // The number of a text of a relation, in which "@" stands for the producer's name: there are few, and 100,000 reads of 1,000 definitions.
+  size_t pattern(std::vector<std::string> needs, const std::string& name) {
+    std::string text;
+    for (std::string& need : needs) {
+      if (const size_t at = need.find(name); at != std::string::npos) need.replace(at, name.size(), "@");
+      text += (text.empty() ? "" : ", ") + need;
+    }
+    auto [it, added] = patterns_.emplace(std::move(text), patterns_.size());
+    if (added) data_["patterns"].push_back(it->first);
+    return it->second;
+  }
+
+  // The longest definitions are cut until there is room for all.
+  void cut_definitions() {
+    for (size_t longest = kLongestDefinition;; longest /= 2) {
+      size_t all = 0;
+      for (const Json& n : data_["nodes"])
+        if (n.contains("text")) all += std::min(longest, n["text"].get_ref<const std::string&>().size());
+      if (all > kAllDefinitions && longest > 100) continue;
+      for (Json& n : data_["nodes"])
+        if (n.contains("text")) n["text"] = shortened(n["text"], longest);
+      return;
+    }
   }
 
   static std::string element_of(const Program& p, const Definition& d) {
@@ -279,7 +314,7 @@ class Collector {
     for (const ExplainedValue& v : e_.values) {
       using Verdict = StashCandidate::Verdict;
       Json made = {{"name", v.name},
-                   {"expression", shortened(v.expression, kLongestDefinition)},
+                   {"expression", shortened(v.expression, kLongestExpression)},
                    {"shape", v.shape},
                    {"bytes", v.bytes},
                    {"uses", v.uses},
@@ -295,9 +330,7 @@ class Collector {
         made["node"] = it->second;
       values.push_back(std::move(made));
     }
-    for (const ExplainedStash& s : e_.stash)
-      kept.push_back(
-          {{"name", s.name}, {"expression", shortened(s.expression, kLongestDefinition)}, {"bytes", s.bytes}, {"reason", s.reason}});
+    for (const ExplainedStash& s : e_.stash) kept.push_back({{"name", s.name}, {"bytes", s.bytes}, {"reason", s.reason}});
     data_["stash"] = {{"values", values},          {"kept", kept},
                       {"bytes", e_.stash_bytes()}, {"by_caller", e_.kept_by_caller},
                       {"cost_ns", e_.cost_ns},     {"lower_bound_ns", e_.lower_bound_ns},

@@ -17,9 +17,11 @@ TEST_F(ToolViz, TheDataHaveBothDirectionsWithPricesAndKernels) {
   };
   EXPECT_EQ(named("mean_sum")["kind"], "stash");
   EXPECT_EQ(named("grad_x")["direction"], "backward");
+  EXPECT_EQ(named("y")["element"], "y[n,c,h,w]");
   bool relation = false;
-  for (const Json& e : d["edges"])
-    relation |= e["to"] == named("y")["id"] && e["from"] == named("x")["id"] && e["needs"][0] == "x[n,c,h,w]";
+  for (const Json& list : named("y")["reads"])
+    for (size_t i = 1; i < list.size(); ++i)
+      relation |= list[i] == named("x")["id"] && d["patterns"][list[0].get<size_t>()] == "@[n,c,h,w]";
   EXPECT_TRUE(relation);
   for (const Json& k : d["kernels"]) {
     EXPECT_GT(k["bytes_unavoidable"], 0);

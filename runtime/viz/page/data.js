@@ -25,6 +25,11 @@ for (const k of D.kernels) {
   k.ns = k.measured === null ? k.model : k.measured;
   k.share = k.ns > 0 ? k.least / k.ns : 1;
 }
+// Who reads what, and which elements: "@" stands for the producer's name.
+D.edges = [];
+for (const n of D.nodes)
+  for (const [pattern, ...producers] of n.reads || [])
+    for (const from of producers) D.edges.push({from, to: n.id, pattern});
 for (const n of D.nodes) {
   n.reads = [];
   n.readers = [];

@@ -135,8 +135,14 @@ function layOut(nodes, edges, options, done) {
     here();  // a browser that lets no page of a file have workers
   }
   function here() {
-    const m = {nodes, edges, options};
-    new Function('m', layoutCode + '\n' + call)(m);
+    const run = new Function('m', layoutCode + '\n' + call);
+    let m = structuredClone({nodes, edges, options});
+    try {
+      run(m);
+    } catch (failed) {  // with frames; without them layouts have fewer ways to fail
+      m = {nodes: nodes.filter((n) => n.v[0] !== 'g').map((n) => ({...n, parent: undefined})), edges, options};
+      run(m);
+    }
     done(m);
   }
 }

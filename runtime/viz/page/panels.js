@@ -6,10 +6,7 @@ function showText(head, number, wrap) {
   return text === undefined ? [] : [element('h3', {}, head), element('pre', {class: wrap ? 'wrap' : undefined}, text)];
 }
 const nodeLink = (id) => element('button', {click: () => choose({node: id})}, D.nodes[id].name);
-const edgeText = (e) => {
-  const what = e.needs && e.needs.length ? e.needs : e.reads;
-  return (e.element || D.nodes[e.to].name) + ' ← ' + what.join(', ');
-};
+const edgeText = (e) => D.nodes[e.to].element + ' ← ' + D.patterns[e.pattern].replaceAll('@', D.nodes[e.from].name);
 
 function showNode(id) {
   const n = D.nodes[id], k = n.kernel === undefined ? null : D.kernels[n.kernel], p = n.price;
