@@ -29,10 +29,10 @@ using runtime::KernelSpec;
 
 // A page of a program of 1,000 definitions shall stay below 3 MB; the libraries in it have 0.4.
 constexpr size_t kLongestText = 40'000;       // bytes of one text
-constexpr size_t kAllTexts = 1'000'000;       // of all texts together, each counted once
-constexpr size_t kLongestLine = 2'000;        // bytes of a definition, in passes
-constexpr size_t kAllDefinitions = 500'000;   // bytes of all nodes' texts: of more, the longest are cut further
-constexpr size_t kLongestExpression = 300;    // of a value that may be kept
+constexpr size_t kAllTexts = 800'000;         // of all texts together, each counted once
+constexpr size_t kLongestLine = 700;          // bytes of a definition, in passes
+constexpr size_t kAllDefinitions = 300'000;   // bytes of all nodes' texts: of more, the longest are cut further
+constexpr size_t kLongestExpression = 160;    // of a value that may be kept
 constexpr size_t kLongestDefinition = 4'000;  // bytes of a node's text
 constexpr size_t kMostRelations = 400;        // definitions of a direction, for relations by isl; beyond, reads stand as written
 // Candidates for the stash. The exact front takes 0.1 s with 10, and minutes with 70; beyond, the choices of the policies stand for it.
@@ -208,12 +208,13 @@ class Collector {
         by_pattern[pattern(it != needed.end() ? it->second : reads_of(p, d, from), p.tensors[from].name)].push_back(source);
       }
       Json reads = Json::array();
-      for (const auto& [number, sources] : by_pattern) {
+      for (auto& [number, sources] : by_pattern) {
         reads.push_back({number});
-        for (size_t source : sources) reads.back().push_back(source);
+        std::ranges::sort(sources);
+        for (size_t i = 0; i < sources.size(); ++i) reads.back().push_back(i ? sources[i] - sources[i - 1] : sources[i]);
       }
       data_["nodes"][id]["element"] = element_of(p, d);
-      data_["nodes"][id]["reads"] = reads;  // lists of a pattern's number and the producers
+      data_["nodes"][id]["reads"] = reads;  // lists: a pattern's number, a producer, and how far it is to each next one
     }
     kernels(planned, name, prefix);
     // Bytes and work as explain has them, where the two lists have the same kernels.
@@ -285,14 +286,12 @@ class Collector {
                    {"axes", axes},
                    {"bytes_moved", k.bytes_moved},
                    {"bytes_unavoidable", k.bytes_unavoidable},
-                   {"bytes_priced", k.bytes_priced()},
                    {"flops", k.flops},
-                   {"finish", k.epilogue},
-                   {"combines", k.combines_partials},
-                   {"streams", k.streams},
-                   {"joined", k.horizontal},
                    {"reason", k.reason},
                    {"schedule", texts_.add(to_text(p, alone))}};
+      for (const auto& [flag, holds] : {std::pair("finish", k.epilogue), std::pair("combines", k.combines_partials),
+                                        std::pair("streams", k.streams), std::pair("joined", k.horizontal)})
+        if (holds) made[flag] = true;
       if (planned.calls[i]) made["library"] = to_text(*planned.calls[i]);
       if (static_cast<int>(i) < viz_.listed_kernels && !on_gpu) {
         const KernelSpec spec = runtime::make_spec(p, k, e_.sizes, dense);

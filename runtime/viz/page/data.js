@@ -28,8 +28,10 @@ for (const k of D.kernels) {
 // Who reads what, and which elements: "@" stands for the producer's name.
 D.edges = [];
 for (const n of D.nodes)
-  for (const [pattern, ...producers] of n.reads || [])
-    for (const from of producers) D.edges.push({from, to: n.id, pattern});
+  for (const [pattern, ...steps] of n.reads || []) {
+    let from = 0;
+    for (const step of steps) D.edges.push({from: from += step, to: n.id, pattern});
+  }
 for (const n of D.nodes) {
   n.reads = [];
   n.readers = [];
