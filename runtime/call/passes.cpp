@@ -67,6 +67,8 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 }
 
 Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
+  // What looks at one list of passes, plans or kernels for the whole has none to look at.
+  if (op.steps) throw op_error(op, "not yet for programs with loops or branches that stay; explain shows their blocks");
   Pipeline& pipeline = *first_half_;
   if (options_.differentiate) {
     pipeline.step("grad", [&](const Program& p) { return gradient(recognize(own_copy(p)), {options_.wrt}); });

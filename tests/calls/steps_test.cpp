@@ -1,12 +1,14 @@
 // Programs of steps, put together by hand: loops, branches, rows that are read and written, by the evaluator and by kernels.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ad/check/gradcheck.h"
 #include "ad/reverse/gradient.h"
 #include "expr/core/steps.h"
 #include "runtime/call/compile.h"
+#include "runtime/explain/explain.h"
 
 namespace xhat {
 namespace {
@@ -248,6 +250,16 @@ TEST(Steps, AWhileLoopEndsWhereItsConditionDoes) {
   EXPECT_EQ(evaluate(p, {{"v", scalar_of(DType::f32, 0.001)}}).at("r").reals[0], 0.001F * 512);
   const Arrays g = evaluate(gradient(p), {{"v", scalar_of(DType::f32, 3)}, {"dr", scalar_of(DType::f32, 1)}});
   EXPECT_EQ(g.at("grad_v").reals[0], 4);
+}
+
+// Of what looks at the whole as one list of passes and kernels, explain shows the blocks; the rest says that it is not there.
+TEST(Steps, AreExplainedBlockByBlock) {
+  const Explanation e = explain(recurrence(), {}, {{"T", 5}, {"H", 4}});
+  ASSERT_GE(e.infer.kernels.size(), 2U);
+  EXPECT_NE(e.text.find("next h1 = h2"), std::string::npos) << e.text;
+  EXPECT_TRUE(std::ranges::any_of(e.infer.kernels, [](const ExplainedKernel& k) { return k.reason.find("runs 5 times") != std::string::npos; }));
+  EXPECT_THROW(derive(recurrence()), Error);
+  EXPECT_THROW(explain_pareto(recurrence()), Error);
 }
 
 TEST(Steps, AnIndexOutsideIsAnError) {
