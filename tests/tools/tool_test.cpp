@@ -107,9 +107,9 @@ TEST_F(ToolUsage, ErrorsPointIntoTheFile) {
 }
 
 TEST_F(ToolUsage, NotYet) {
-  write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n}\n");
+  write("p.xh", "prog p(x: f32[N]) -> (y) {\n  var y = clone(x)\n  for i in 1..N { y[i] = tanh(y[i-1]) }\n}\n");
   for (const char* arguments :
-       {"build $F/softmax.xh --target cpu,vulkan -o $T/lib", "explain $T/p.xh",
+       {"build $F/softmax.xh --target cpu,vulkan -o $T/lib", "explain $T/p.xh --pareto", "viz $T/p.xh -o $T/p.html",
         "tune $F/softmax.xh --target cuda -o $T/t.json"}) {
     Result r = call(arguments);
     EXPECT_EQ(r.status, 2) << arguments;
