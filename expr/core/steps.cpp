@@ -5,23 +5,19 @@
 namespace xhat {
 namespace {
 
-// What step reads itself or within, of tensors; what it makes for those after it.
-struct StepUses {
-  std::vector<TensorId> read, made;
-};
-
+// What a step reads itself or within.
 class Finder {
  public:
   explicit Finder(const Program& p) : p_(p) {}
 
-  StepUses of(const Step& step) {
-    uses_ = {};
+  std::vector<TensorId> reads_of(const Step& step) {
+    found_.clear();
     std::visit([&](const auto& s) { note(s); }, step.is);
-    return std::move(uses_);
+    return std::move(found_);
   }
 
  private:
-  void read(TensorId t) { uses_.read.push_back(t); }
+  void read(TensorId t) { found_.push_back(t); }
   void read_in(Id expression) {
     if (expression == kNone) return;
     for (TensorId t : tensors_read(*p_.arena, expression)) read(t);
@@ -36,13 +32,11 @@ class Finder {
       read_in(o.row);
       if (o.scalar == kNone) read(o.value);
     }
-    uses_.made.insert(uses_.made.end(), b.results.begin(), b.results.end());
   }
   void note(const Update& u) {
     read(u.base);
     read(u.value);
     read_in(u.row);
-    uses_.made.push_back(u.result);
   }
   void note(const Loop& l) {
     for (Id bound : {l.begin, l.end}) read_in(bound);
@@ -53,7 +47,6 @@ class Finder {
     if (l.condition) read(*l.condition);
     within(l.test);
     within(l.body);
-    for (const Carried& c : l.carried) uses_.made.push_back(c.result);
   }
   void note(const Branch& b) {
     read(b.condition);
@@ -63,16 +56,13 @@ class Finder {
       read(m.then);
       read(m.otherwise);
     }
-    for (const Branch::Merge& m : b.merges) uses_.made.push_back(m.result);
   }
   void within(const Steps& steps) {
-    const std::vector<TensorId> outer = uses_.made;
     for (const Step& s : steps) std::visit([&](const auto& x) { note(x); }, s.is);
-    uses_.made = outer;
   }
 
   const Program& p_;
-  StepUses uses_;
+  std::vector<TensorId> found_;
 };
 
 // What the steps of a loop look at, other than by writing a part of it or handing it on, and what is handed on as what.
@@ -155,6 +145,31 @@ std::vector<bool> writes_alone(const Program& p, const Loop& loop) {
 
 }  // namespace
 
+std::vector<TensorId> made_by(const Step& step) {
+  if (auto* b = std::get_if<Block>(&step.is)) return b->results;
+  if (auto* u = std::get_if<Update>(&step.is)) return {u->result};
+  std::vector<TensorId> made;
+  if (auto* l = std::get_if<Loop>(&step.is))
+    for (const Carried& c : l->carried) made.push_back(c.result);
+  if (auto* b = std::get_if<Branch>(&step.is))
+    for (const Branch::Merge& m : b->merges) made.push_back(m.result);
+  return made;
+}
+
+std::unordered_set<TensorId> made_within(const Loop& loop) {
+  std::unordered_set<TensorId> made;
+  for (const Carried& c : loop.carried) made.insert(c.entering);
+  for (const Steps* inner : {&loop.test, &loop.body})
+    for_each_list(*inner, [&](const Steps& list) {
+      for (const Step& s : list) {
+        for (TensorId t : made_by(s)) made.insert(t);
+        if (auto* l = std::get_if<Loop>(&s.is))
+          for (const Carried& c : l->carried) made.insert(c.entering);
+      }
+    });
+  return made;
+}
+
 void for_each_list(const Steps& steps, const std::function<void(const Steps&)>& f) {
   f(steps);
   for (const Step& s : steps) {
@@ -234,10 +249,9 @@ void Lifetimes::note(const Program& p, const Steps& list, std::vector<TensorId> 
   for (TensorId t : made) last.emplace(t, 0);
   Finder finder(p);
   for (size_t i = 0; i < list.size(); ++i) {
-    const StepUses uses = finder.of(list[i]);
-    for (TensorId t : uses.read)
+    for (TensorId t : finder.reads_of(list[i]))
       if (auto it = last.find(t); it != last.end()) it->second = i;
-    for (TensorId t : uses.made) last[t] = i;
+    for (TensorId t : made_by(list[i])) last[t] = i;
     if (auto* loop = std::get_if<Loop>(&list[i].is)) {
       std::vector<TensorId> entering, leaving;
       for (const Carried& c : loop->carried) entering.push_back(c.entering), leaving.push_back(c.leaving);
@@ -246,11 +260,12 @@ void Lifetimes::note(const Program& p, const Steps& list, std::vector<TensorId> 
       within.insert(leaving.begin(), leaving.end());
       for (const Steps* inner : {&loop->test, &loop->body})
         for (const Step& s : *inner)
-          for (TensorId t : finder.of(s).read) within.insert(t);
+          for (TensorId t : finder.reads_of(s)) within.insert(t);
+      made_within_[loop] = xhat::made_within(*loop);
       only_written_[loop] = writes_alone(p, *loop);
       std::vector<TensorId> kept = entering;
       if (loop->condition) kept.push_back(*loop->condition);
-      for (const Step& s : loop->test) std::ranges::copy(finder.of(s).made, std::back_inserter(kept));
+      for (const Step& s : loop->test) std::ranges::copy(made_by(s), std::back_inserter(kept));
       note(p, loop->test, {}, kept);
       note(p, loop->body, kept, leaving);
     }

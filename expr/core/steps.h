@@ -83,6 +83,11 @@ struct Step {
 };
 using Steps = std::vector<Step>;
 
+// What a step gives to those after it; not what stands within a loop or a branch.
+std::vector<TensorId> made_by(const Step& step);
+// What a loop's iterations begin with and make, at whatever depth.
+std::unordered_set<TensorId> made_within(const Loop& loop);
+
 // Calls f(steps) for each list that stands in this one, at whatever depth, and for this one first.
 void for_each_list(const Steps& steps, const std::function<void(const Steps&)>& f);
 void for_each_block(const Steps& steps, const std::function<void(const Block&)>& f);
@@ -99,6 +104,7 @@ class Lifetimes {
   // Does the loop, or what stands in it, read t from outside?
   bool is_read_within(const Loop& loop, TensorId t) const { return within_.at(&loop).contains(t); }
   const std::unordered_set<TensorId>& read_within(const Loop& loop) const { return within_.at(&loop); }
+  const std::unordered_set<TensorId>& made_within(const Loop& loop) const { return made_within_.at(&loop); }
   // Carried values of the loop, in order, that its steps write but never look at: an iteration does without.
   const std::vector<bool>& only_written(const Loop& loop) const { return only_written_.at(&loop); }
   // Is part of t, or of a value that t shares memory with, overwritten by an Update?
@@ -107,7 +113,7 @@ class Lifetimes {
  private:
   void note(const Program& p, const Steps& list, std::vector<TensorId> made, const std::vector<TensorId>& left);
   std::unordered_map<const Steps*, std::vector<std::vector<TensorId>>> lists_;
-  std::unordered_map<const Loop*, std::unordered_set<TensorId>> within_;
+  std::unordered_map<const Loop*, std::unordered_set<TensorId>> within_, made_within_;
   std::unordered_map<const Loop*, std::vector<bool>> only_written_;
   std::vector<bool> updated_;
 };

@@ -304,32 +304,14 @@ class StepRun {
     while (reach(states, r) < n) ++r;
     return std::clamp<int64_t>(std::max(n - reach(states - 1, r), r > 1 ? reach(states, r - 2) : 1), 1, n - 1);
   }
-  static bool made_within(const Loop& l, TensorId t) {
-    for (const Carried& c : l.carried)
-      if (c.entering == t) return true;
-    bool found = false;
-    for (const Steps* list : {&l.test, &l.body})
-      for (const Step& s : *list) found |= makes(s, t);
-    return found;
-  }
-  static bool makes(const Step& s, TensorId t) {
-    auto among = [&](const auto& results, auto id) {
-      for (const auto& r : results)
-        if (id(r) == t) return true;
-      return false;
-    };
-    if (auto* b = std::get_if<Block>(&s.is)) return among(b->results, [](TensorId r) { return r; });
-    if (auto* u = std::get_if<Update>(&s.is)) return u->result == t;
-    if (auto* l = std::get_if<Loop>(&s.is)) return among(l->carried, [](const Carried& c) { return c.result; });
-    return among(std::get<Branch>(s.is).merges, [](const Branch::Merge& m) { return m.result; });
-  }
+  bool made_within(const Loop& l, TensorId t) const { return lifetimes_.made_within(l).contains(t); }
 
   void run(const Branch& b, const Steps&, size_t) {
     const bool then = machine_.integer(values_[b.condition]) != 0;
     list(then ? b.then : b.otherwise);
     Moves merged;
     for (const Branch::Merge& m : b.merges) merged.to_from.emplace_back(m.result, then ? m.then : m.otherwise);
-    move(merged, [&](TensorId t) { return std::ranges::any_of(then ? b.then : b.otherwise, [&](const Step& s) { return makes(s, t); }); });
+    move(merged, [&](TensorId t) { return std::ranges::any_of(then ? b.then : b.otherwise, [&](const Step& s) { return std::ranges::count(made_by(s), t) > 0; }); });
   }
 
   void undo(const std::vector<Entry>& entries) {

@@ -15,7 +15,7 @@ namespace {
 // The products of one block that can be computed before the loop.
 class BlockHoist {
  public:
-  BlockHoist(Program& p, const Loop& loop, const std::set<TensorId>& inside) : p_(p), a_(*p.arena), loop_(loop), inside_(inside) {}
+  BlockHoist(Program& p, const Loop& loop, const std::unordered_set<TensorId>& inside) : p_(p), a_(*p.arena), loop_(loop), inside_(inside) {}
 
   // The block that computes them, and `block` without them. None: there are none.
   std::optional<Block> run(Block& block) {
@@ -33,7 +33,7 @@ class BlockHoist {
   Program& p_;
   Arena& a_;
   const Loop& loop_;
-  const std::set<TensorId>& inside_;  // what the loop makes
+  const std::unordered_set<TensorId>& inside_;  // what the loop makes
   std::map<TensorId, size_t> early_;  // inputs of the op that are there before the loop, and their operands
 
   // From outside, and if it is a row, one that all iterations find.
@@ -137,7 +137,7 @@ class BlockHoist {
     const Id row = from_zero ? loop_.variable : tidy_index(a_, a_.sub(loop_.variable, loop_.begin));
 
     Program rest = op;
-    std::map<Id, TensorId> inputs;  // of `rest`, by product
+    Replacements reads;  // in `rest`, by product
     for (const auto& [product, d] : found) {
       const Id body = rewrite(a_, product, [&](Id x) {
         const Node n = a_[x];
@@ -152,8 +152,10 @@ class BlockHoist {
       std::vector<Id> shape, places;
       for (const AxisRange& r : axes) shape.push_back(r.end), places.push_back(r.axis);
       const std::string name = op.tensors[d.target()].name + "_all";
-      inputs[product] = rest.add_tensor(name, a_[product].type, shape);
-      rest.tensors[inputs.at(product)].role = Role::input;
+      const TensorId input = rest.add_tensor(name, a_[product].type, shape);
+      rest.tensors[input].role = Role::input;
+      rest.inputs.push_back(input);
+      reads[product] = a_.read(input, a_[product].type, places);
       axes.insert(axes.begin(), {loop_.variable, a_.integer(0), trips});
       shape.insert(shape.begin(), trips);
       const TensorId made = before.add_tensor(name, a_[product].type, shape);
@@ -161,40 +163,14 @@ class BlockHoist {
       before.forward.definitions.push_back({{made}, axes, body, d.pos, nullptr, {}});
       first.results.push_back(p_.add_tensor(name, a_[product].type, shape));
       block.operands.push_back({first.results.back(), {row}, kNone});
-      rest.inputs.push_back(inputs.at(product));
     }
-    for (Definition& d : rest.forward.definitions) {
-      if (d.is_call()) continue;
-      d.body = rewrite_products(d.body, [&](Id x) {
-        const auto it = found.find(x);
-        if (it == found.end()) return kNone;
-        std::vector<Id> places;
-        for (const AxisRange& r : ranges(it->second, x)) places.push_back(r.axis);
-        return a_.read(inputs.at(x), a_[x].type, places);
-      });
-    }
+    for (Definition& d : rest.forward.definitions)
+      if (!d.is_call()) d.body = substitute(a_, d.body, reads);
     before = without_unused_dims(std::move(before));
     first.op = std::make_shared<const Program>(std::move(before));
     drop_unused(rest, block);
     block.op = std::make_shared<const Program>(without_unused_dims(std::move(rest)));
     return first;
-  }
-
-  // From the top: f(node) in place of the node where it gives one.
-  template <class F>
-  Id rewrite_products(Id root, F f) {
-    std::map<Id, Id> done;
-    for (Id id : reachable(a_, root)) {
-      Id made = f(id);
-      if (made == kNone) {
-        const Node n = a_[id];
-        std::vector<Id> args;
-        for (Id x : n.args()) args.push_back(done.at(x));
-        made = std::ranges::equal(args, n.args()) ? id : a_.with_args(id, args);
-      }
-      done[id] = made;
-    }
-    return done.at(root);
   }
 
   // Inputs that nothing reads any more.
@@ -297,23 +273,10 @@ class Hoist {
   }
 
   void before(Loop& l, Steps& made) {
-    std::set<TensorId> inside;
-    for (const Carried& c : l.carried) inside.insert(c.entering);
-    for_each_list(l.body, [&](const Steps& steps) {
-      for (const Step& s : steps) note(s, inside);
-    });
+    const std::unordered_set<TensorId> inside = made_within(l);
     for (Step& s : l.body)
       if (auto* block = std::get_if<Block>(&s.is); block && block->op->arena == p_.arena)
         if (std::optional<Block> first = BlockHoist(p_, l, inside).run(*block)) made.push_back({std::move(*first)});
-  }
-
-  static void note(const Step& s, std::set<TensorId>& made) {
-    if (auto* b = std::get_if<Block>(&s.is)) made.insert(b->results.begin(), b->results.end());
-    if (auto* u = std::get_if<Update>(&s.is)) made.insert(u->result);
-    if (auto* l = std::get_if<Loop>(&s.is))
-      for (const Carried& c : l->carried) made.insert({c.entering, c.result});
-    if (auto* b = std::get_if<Branch>(&s.is))
-      for (const Branch::Merge& m : b->merges) made.insert(m.result);
   }
 };
 

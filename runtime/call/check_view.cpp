@@ -105,4 +105,19 @@ void check_view(const Program& p, TensorId t, const TensorView& v, bool written,
   Check(p, t, v, written, queue).run();
 }
 
+ArgumentNames argument_names(const Program& p) {
+  ArgumentNames names;
+  for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
+    for (TensorId t : *list) names[p.tensors[t].name] = t;
+  return names;
+}
+
+TensorId argument_of(const Program& p, const ArgumentNames& names, std::string_view name) {
+  if (auto it = names.find(name); it != names.end()) return it->second;
+  std::vector<std::string_view> known;
+  for (const auto& [n, t] : names) known.push_back(n);
+  std::ranges::sort(known);
+  throw Error(fmt::format("{}: there is no tensor '{}'; known are {}", p.name, name, fmt::join(known, ", ")));
+}
+
 }  // namespace xhat::runtime

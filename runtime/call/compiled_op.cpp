@@ -55,7 +55,7 @@ struct CompiledOp::Impl {
   ReadyList infer_calls;
   std::shared_ptr<ThreadPool> pool;
   std::shared_ptr<runtime::KernelCache> cache;
-  std::unordered_map<std::string_view, TensorId> names;  // of everything a caller may pass
+  runtime::ArgumentNames names;
 
   // Without what is kept, which depends on sizes.
   const Program& program() const { return steps ? steps->derivation().program : plans->op(); }
@@ -69,16 +69,10 @@ struct CompiledOp::Impl {
     views.assign(program().tensors.size(), TensorView());
     given.assign(program().tensors.size(), false);
     for (const Argument& a : arguments) {
-      auto it = names.find(a.name);
-      if (it == names.end()) {
-        std::vector<std::string_view> known;
-        for (auto& [n, t] : names) known.push_back(n);
-        std::ranges::sort(known);
-        fail(fmt::format("there is no tensor '{}'; known are {}", a.name, fmt::join(known, ", ")));
-      }
-      if (given[it->second]) fail(fmt::format("'{}' is given twice", a.name));
-      given[it->second] = true;
-      views[it->second] = a.view;
+      const TensorId t = runtime::argument_of(program(), names, a.name);
+      if (given[t]) fail(fmt::format("'{}' is given twice", a.name));
+      given[t] = true;
+      views[t] = a.view;
     }
   }
 
@@ -465,8 +459,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   i.pool = runtime::shared_pool(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.plans->op();
-  for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients})
-    for (TensorId t : *list) i.names[p.tensors[t].name] = t;
+  i.names = runtime::argument_names(p);
   i.infer_bound = p.inputs;
   i.infer_bound.insert(i.infer_bound.end(), p.outputs.begin(), p.outputs.end());
   return made;

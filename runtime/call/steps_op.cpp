@@ -45,7 +45,7 @@ struct StepsOp::Impl {
   std::optional<int64_t> budget;  // of all that a forward keeps
   Derivation derivation;
   std::unique_ptr<Lifetimes> lifetimes;
-  std::unordered_map<std::string_view, TensorId> names;
+  ArgumentNames names;
   std::mutex mutex;
   std::map<DimValues, std::shared_ptr<KernelMachine::Ops>> by_dims;
 
@@ -55,16 +55,10 @@ struct StepsOp::Impl {
   std::vector<std::optional<Argument>> collect(CompiledOp::Arguments arguments) const {
     std::vector<std::optional<Argument>> given(program().tensors.size());
     for (const Argument& a : arguments) {
-      auto it = names.find(a.name);
-      if (it == names.end()) {
-        std::vector<std::string_view> known;
-        for (auto& [n, t] : names) known.push_back(n);
-        std::ranges::sort(known);
-        fail(fmt::format("there is no tensor '{}'; known are {}", a.name, fmt::join(known, ", ")));
-      }
-      if (given[it->second]) fail(fmt::format("'{}' is given twice", a.name));
+      const TensorId t = argument_of(program(), names, a.name);
+      if (given[t]) fail(fmt::format("'{}' is given twice", a.name));
       if (a.view.on_device()) fail(fmt::format("'{}' lies on a device; programs with loops or branches take memory of the host as yet", a.name));
-      given[it->second] = a;
+      given[t] = a;
     }
     return given;
   }
@@ -154,9 +148,7 @@ StepsOp::StepsOp(const Program& p, const CompileOptions& options) : impl_(std::m
   i.derivation.program = options.differentiate ? gradient(p, {options.wrt}) : p;
   i.derivation.steps.push_back({"parse", p, 0});
   i.lifetimes = std::make_unique<Lifetimes>(i.program());
-  const Program& made = i.program();
-  for (auto* list : {&made.inputs, &made.outputs, &made.cotangents, &made.gradients})
-    for (TensorId t : *list) i.names[made.tensors[t].name] = t;
+  i.names = argument_names(i.program());
 }
 StepsOp::~StepsOp() = default;
 
