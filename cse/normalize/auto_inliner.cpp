@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "cse/match/bodies.h"
+#include "cse/normalize/checked_index.h"
 #include "cse/normalize/lift_reductions.h"
 #include "expr/core/machine_model.h"
 
@@ -53,10 +54,26 @@ class Inliner {
   }
 
   Id inlined(const Definition& d) {
+    const bool reduces = is_reduction(a_[d.body].op);
+    auto wanted = [&](Id read, const std::vector<Id>& scope) { return !(reduces && repeats(a_[read], scope)); };
+    Id body = expanded(d, d.body, [&](Id, Id read, const std::vector<Id>& scope) { return wanted(read, scope) && !loses_check(read); });
+    // Where an index is proved to be inside, there is no check to lose.
+    for (std::vector<Id> proved = proved_reads(d, body); !proved.empty(); proved = proved_reads(d, body)) {
+      const Id before = body;
+      body = expanded(d, body, [&](Id id, Id read, const std::vector<Id>& scope) {
+        return std::ranges::find(proved, id) != proved.end() && wanted(read, scope);
+      });
+      if (body == before) break;
+    }
+    return body;
+  }
+
+  // The body with those reads of maps substituted of which `take(as it stands, with its indices rewritten, axes in scope)` holds.
+  template <class Take>
+  Id expanded(const Definition& d, Id body, Take take) {
     std::vector<Id> scope;
     for (const AxisRange& r : d.axes) scope.push_back(r.axis);
-    const bool reduces = is_reduction(a_[d.body].op);
-    std::vector<Id> ids = reachable(a_, d.body);
+    std::vector<Id> ids = reachable(a_, body);
     for (Id id : ids)
       if (a_[id].op == Op::axis && std::ranges::find(scope, id) == scope.end()) scope.push_back(id);
     std::unordered_map<Id, Id> done;
@@ -66,10 +83,42 @@ class Inliner {
       for (Id x : a_[id].args()) args.push_back(done.at(x));
       Id rebuilt = a_.with_args(id, args);
       const Node& n = a_[rebuilt];
-      if (is_read(n.op) && maps_.contains(n.symbol) && !(reduces && repeats(n, scope))) rebuilt = expand(rebuilt, scope);
+      if (is_read(n.op) && maps_.contains(n.symbol) && take(id, rebuilt, scope)) rebuilt = expand(rebuilt, scope);
       done[id] = rebuilt;
     }
-    return done.at(d.body);
+    return done.at(body);
+  }
+
+  // The run-time check of an index that depends on data goes with the read: p[k in 0..4] = 2*k; y = p[id]. It stays where the map reads a
+  // tensor of the same extent there.
+  bool loses_check(Id read) {
+    const Node n = a_[read];
+    if (n.op != Op::read) return false;
+    const Definition& map = maps_.at(n.symbol);
+    for (size_t i = 0; i < n.arg_count; ++i)
+      if (depends_on_data(a_, n.arg(i)) && !reads_whole_axis(a_, p_.tensors, map, i)) return true;
+    return false;
+  }
+
+  // Reads of maps that would lose a check, but are inside for sure.
+  std::vector<Id> proved_reads(const Definition& d, Id body) {
+    std::vector<Id> open, proved;
+    for (Id id : reachable(a_, body))
+      if (is_read(a_[id].op) && maps_.contains(a_[id].symbol) && loses_check(id)) open.push_back(id);
+    if (open.empty()) return proved;
+    const Uses uses(p_);
+    const auto when = conditions_on_paths(a_, body);
+    std::vector<AxisRange> axes = d.axes;
+    if (is_reduction(a_[body].op))
+      for (const AxisRange& r : reduce_axes(a_[body])) axes.push_back(r);
+    for (Id id : open) {
+      const Node n = a_[id];
+      bool inside = true;
+      for (size_t i = 0; inside && i < n.arg_count; ++i)
+        inside = !depends_on_data(a_, n.arg(i)) || proved_inside(a_, uses, n.arg(i), p_.tensors[n.symbol].shape[i], axes, when.at(id));
+      if (inside) proved.push_back(id);
+    }
+    return proved;
   }
 
   // Would a reduction evaluate it again for steps of an axis it doesn't depend on?
@@ -158,8 +207,6 @@ bool costs_at_least(const Arena& a, Id body, int64_t ps, int64_t* visited) {
 }
 
 Program inline_maps(const Program& p, std::span<const TensorId> keep) { return Inliner(p, keep).run(); }
-Program inline_injective(const Program& p, std::span<const TensorId> keep) {
-  return inline_maps(lift_reductions(ordered(p)), keep);
-}
+Program inline_injective(const Program& p, std::span<const TensorId> keep) { return inline_maps(lift_reductions(ordered(p)), keep); }
 
 }  // namespace xhat

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "cse/normalize/auto_inliner.h"
-#include "cse/normalize/path_conditions.h"
+#include "cse/normalize/checked_index.h"
 #include "expr/core/conditions.h"
 #include "expr/core/uses.h"
 #include "expr/index/affine.h"
@@ -14,20 +14,6 @@
 
 namespace xhat::runtime {
 namespace {
-
-bool depends_on_data(const Arena& a, Id index) {
-  return std::ranges::any_of(reachable(a, index), [&](Id id) { return is_read(a[id].op); });
-}
-
-// Under which condition each node of a body is evaluated: any of the ways that lead to it.
-std::unordered_map<Id, Id> conditions(Arena& a, Id root) {
-  auto narrow = [&](Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : a.land(x, y); };
-  auto join = [&](Id& known, Id other) {
-    if (known == other || is_true(a, known)) return;
-    known = is_true(a, other) ? other : a.binary(Op::lor, known, other);
-  };
-  return known_on_paths(a, root, a.boolean(true), narrow, join);
-}
 
 Id either(Arena& a, Id x, Id y) { return x == kNone ? y : y == kNone ? x : a.binary(Op::lor, x, y); }
 
@@ -66,7 +52,7 @@ class Finder {
  private:
   void add(size_t definition) {
     const Definition& d = direction_.forward.definitions[definition];
-    auto when = conditions(a_, d.body);
+    auto when = conditions_on_paths(a_, d.body);
     // A definition's own reduction binds axes of what stands in it.
     std::vector<AxisRange> inside = d.axes;
     if (is_reduction(a_[d.body].op))
@@ -106,7 +92,7 @@ class Finder {
       for (size_t i = 0; i < n.arg_count; ++i) {
         if (!depends_on_data(a_, n.arg(i))) continue;
         const Id extent = direction_.tensors[n.symbol].shape[i];
-        if (proved(n.arg(i), extent, axes, when)) continue;
+        if (proved_inside(a_, uses_, n.arg(i), extent, axes, when)) continue;
         found.push_back(outside(a_.to(DType::i64, n.arg(i)), extent, axes, when));
         found.back().checked = print(direction_, id);
       }
@@ -148,34 +134,6 @@ class Finder {
     nothing = here;
     for (const AxisRange& x : axes) nothing = a_.land(nothing, a_.binary(Op::lt, x.begin, x.end));
     checks_.of_sizes.push_back(nothing);
-  }
-
-  // By the types of data, by what %, min and clamp do to them, by conditions around the read: in a gradient, under nbr[n,k] == v, the index
-  // is v. And an argmax is one of its axis's values.
-  bool proved(Id index, Id extent, std::vector<AxisRange> axes, Id when) {
-    std::vector<Id> known = conjuncts(a_, when);
-    std::erase_if(known, [&](Id c) { return !is_about_positions_or_data(c); });
-    Replacements positions;
-    for (Id id : reachable(a_, index)) {
-      const Node n = a_[id];
-      const Definition* d = n.op == Op::read ? uses_.definition(n.symbol) : nullptr;
-      if (!d || d->is_call() || (a_[d->body].op != Op::argmax && a_[d->body].op != Op::argmin)) continue;
-      Replacements at;
-      for (size_t i = 0; i < d->axes.size(); ++i) at[d->axes[i].axis] = a_.to(DType::i64, n.arg(i));
-      const AxisRange r = reduce_axes(a_[d->body])[0];
-      std::vector<Id> taken{index, extent, when};
-      for (const AxisRange& x : axes) taken.insert(taken.end(), {x.axis, x.begin, x.end});
-      const Id fresh = a_.fresh_axis(r.axis, all_axes(a_, taken));
-      axes.push_back({fresh, substitute(a_, r.begin, at), substitute(a_, r.end, at)});
-      positions[id] = fresh;
-    }
-    const Id position = a_.to(DType::i64, substitute(a_, index, positions));
-    return prove_bounds(a_, {axes, known, position, extent}).verdict == BoundsAnswer::Verdict::proved;
-  }
-
-  // Comparisons of integers, of data as well.
-  bool is_about_positions_or_data(Id condition) const {
-    return std::ranges::none_of(reachable(a_, condition), [&](Id id) { return is_float(a_[id].type) || is_reduction(a_[id].op); });
   }
 
   // The exact test and the quick one; kNone if an earlier definition has the same.
