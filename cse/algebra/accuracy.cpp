@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "cse/normalize/auto_inliner.h"
 #include "expr/core/scalar.h"
 
 namespace xhat {
@@ -235,11 +236,22 @@ class Accuracy::Walk {
   std::vector<size_t> stored_;
 };
 
+// Maps that the algebra takes for tensors.
+bool Accuracy::is_stored(const Definition& map) {
+  if (!stored_) {
+    stored_.emplace();
+    const Uses uses(p_);
+    for (const Definition& d : p_.definitions())
+      if (reads_many(a_, uses, d)) stored_->insert(d.target());
+  }
+  return stored_->contains(map.target());
+}
+
 Id Accuracy::written_out(Id expression, std::vector<Id>& values) {
   return rewrite(a_, expression, [&](Id id) {
     const Node n = a_[id];
     const Definition* d = n.op == Op::read && is_float(n.type) ? p_.definition_of(n.symbol) : nullptr;
-    if (!d || d->is_call() || is_reduction(a_[d->body].op)) return id;
+    if (!d || d->is_call() || is_reduction(a_[d->body].op) || is_stored(*d)) return id;
     std::vector<Id> inner;
     auto known = written_out_.find(n.symbol);
     if (known == written_out_.end()) known = written_out_.emplace(n.symbol, written_out(d->body, inner)).first;

@@ -15,6 +15,8 @@
 // good as 0 where y rounds to 1. The grid has magnitudes from 1e-6 to 1e6 of either sign for each read.
 #pragma once
 #include <map>
+#include <optional>
+#include <set>
 
 #include "cse/match/tensor_expr_tree.h"
 #include "expr/core/program.h"
@@ -33,6 +35,7 @@ class Accuracy {
   bool nonnegative(Id expression) const;
   void forget() {
     written_out_.clear();
+    stored_.reset();
     known_.clear();
   }
 
@@ -40,11 +43,13 @@ class Accuracy {
   class Walk;
   // The expression with reads of maps replaced by what they are of inputs and reductions; values: these.
   Id written_out(Id expression, std::vector<Id>& values);
+  bool is_stored(const Definition& map);
 
   const Program& p_;
   TensorExprTree& tree_;
   Arena& a_;
   std::map<TensorId, Id> written_out_;
+  std::optional<std::set<TensorId>> stored_;
   std::map<std::pair<Id, Id>, bool> known_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -17,6 +18,9 @@ bool has_reduction(const Arena& a, Id body) {
   return std::ranges::any_of(reachable(a, body), [&](Id id) { return is_reduction(a[id].op); });
 }
 
+// Tensors of a map's own size that each of its users reads again.
+constexpr size_t kMostReadAgain = 3;
+
 class Inliner {
  public:
   Inliner(const Program& p, std::span<const TensorId> keep) : p_(p), a_(*p.arena), keep_(keep) {}
@@ -30,7 +34,7 @@ class Inliner {
                       std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
                       std::ranges::find(keep_, d.target()) != keep_.end();
         if (!leaves && is_reduction(a_[d.body].op)) d.body = shared(d);
-        if (!leaves && !has_reduction(a_, d.body)) maps_[d.target()] = d;
+        if (!leaves && !has_reduction(a_, d.body) && !reads_many(a_, uses_, d)) maps_[d.target()] = d;
         if (is_reduction(a_[d.body].op)) reductions_.try_emplace(key(d), d.target());
       }
     }
@@ -150,12 +154,24 @@ class Inliner {
   Program p_;
   Arena& a_;
   std::span<const TensorId> keep_;
+  const Uses uses_{p_};
   std::unordered_map<TensorId, Definition> maps_;
   std::unordered_map<TensorId, int64_t> cost_;
   std::map<std::vector<Id>, TensorId> reductions_;  // of the region
 };
 
 }  // namespace
+
+bool reads_many(const Arena& a, const Uses& uses, const Definition& map) {
+  if (map.is_call() || is_reduction(a[map.body].op) || uses.readers(map.target()).size() < 2) return false;
+  std::set<TensorId> read;
+  for (Id id : reachable(a, map.body)) {
+    const Node& n = a[id];
+    auto has = [&](const AxisRange& r) { return std::ranges::binary_search(n.free_axes(), r.axis); };
+    if (is_read(n.op) && std::ranges::all_of(map.axes, has)) read.insert(n.symbol);
+  }
+  return read.size() > kMostReadAgain;
+}
 
 // Is there a read in the expression? In a chain it is found behind a few nodes.
 static bool reads_anything(const Arena& a, Id root, int64_t* visited) {

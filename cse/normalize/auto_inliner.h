@@ -7,6 +7,7 @@
 #include <span>
 
 #include "expr/core/program.h"
+#include "expr/core/uses.h"
 
 namespace xhat {
 
@@ -18,6 +19,11 @@ Program inline_injective(const Program& p, std::span<const TensorId> keep = {});
 // into a reduction that would evaluate it once per step of an axis it does not depend on, only cheap ones go.
 // Reductions of one region that are equal then become one.
 Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
+
+// A map over more than three tensors of its own size that several definitions read. It is not substituted: written once, it is one tensor
+// to read, where the terms of a stream that each layer adds to would be read again by all layers after it. To the algebra it is a tensor,
+// too. (What is read within one kernel only is not written.)
+bool reads_many(const Arena& a, const Uses& uses, const Definition& map);
 
 // Picoseconds per element of evaluating a map's body once (reference prices of ops.def). The inliner and the stash
 // planner ask the same function, or they would undo each other.

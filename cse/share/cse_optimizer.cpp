@@ -4,6 +4,7 @@
 
 #include "cse/algebra/accuracy.h"
 #include "cse/algebra/reduction_algebra.h"
+#include "cse/normalize/auto_inliner.h"
 #include "cse/share/sharing.h"
 #include "cse/share/stored_branches.h"
 #include "expr/core/watch.h"
@@ -119,6 +120,7 @@ class Optimizer {
 // backward's. Kept ones are read by the backward, and so by these.
 void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
   forward_.clear();
+  const Uses uses(p_);
   std::map<TensorId, PointValue> values;
   std::set<TensorId> pinned;
   for (const Definition& d : p_.definitions())
@@ -129,7 +131,7 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
     Definition open = d;
     open.body = inline_reads(a_, d.body, values, d.axes);
     bool map = !is_reduction(a_[d.body].op);
-    if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()))
+    if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()) && !reads_many(a_, uses, d))
       values[d.target()] = {axes_of(d.axes), open.body};
     // Most of them are as in the round before.
     auto known = patterns_.find(open.body);
