@@ -293,6 +293,8 @@ std::string dims_text(const DimValues& dims) {
 
 int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const AxisValues& axes) {
   if (a[extent].op == Op::constant) return a[extent].integer;
+  if (a[extent].op == Op::dim)
+    if (auto it = dims.find(a.name(extent)); it != dims.end()) return it->second;
   struct Number {
     int64_t integer = 0;
     double real = 0;

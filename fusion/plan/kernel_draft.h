@@ -87,7 +87,11 @@ class Planner {
   PlanCost cost(const std::vector<Draft>& drafts) const;
   void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons, size_t exact) const;
   void group(std::vector<Draft>& drafts, std::vector<std::string>& reasons) const;
-  int64_t extent(Id e) const { return evaluate_extent(*p_.arena, e, sizes_); }
+  int64_t extent(Id e) const {
+    auto [known, fresh] = extents_.try_emplace(e, 0);
+    if (fresh) known->second = evaluate_extent(*p_.arena, e, sizes_);
+    return known->second;
+  }
   int64_t bytes(TensorId t) const;
   Shape take_apart(const Definition& d) const;
   std::vector<Id> axes_of(Id read, const Replacements& windows, const Replacements& apart = {}) const;
@@ -135,6 +139,7 @@ class Planner {
 
   const Program& p_;
   const DimValues& sizes_;
+  mutable std::unordered_map<Id, int64_t> extents_;  // at these sizes
   const PlanRequest& request_;
   const FusionOptions& options_;
   const Uses uses_{p_};
