@@ -320,13 +320,19 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   for (const Var& x : left)
     if (std::ranges::none_of(walk, [&](const VarOrRVar& w) { return w.name() == x.name(); })) walk.push_back(x);
   acc.compute_at(r, yo).bound_extent(v, panel).bound_extent(y, c.rows);
+  // Lanes side by side, also where results lie along the rows: v[d,j] beside u[j,d] in tiles of whole d.
+  std::vector<Var> layout = {v};
+  if (c.phase != kNone) layout.push_back(vars_.at(c.phase));
+  for (const Var& x : left)
+    if (std::ranges::none_of(layout, [&](const Var& known) { return known.same_as(x); })) layout.push_back(x);
+  acc.reorder_storage(layout);
   acc.vectorize(v, c.width).unroll(v).unroll(y);
   acc.update(0).reorder(walk).vectorize(v, c.width).unroll(v).unroll(y);
   if (c.phase != kNone) {
     // Which steps of the sum belong to which phase is known only if both are.
     Var p = vars_.at(c.phase);
     r.unroll(p);
-    acc.bound_extent(p, phases(c)).unroll(p).reorder_storage({v, p});
+    acc.bound_extent(p, phases(c)).unroll(p);
     acc.update(0).unroll(p);
     for (int i = 0; i < k.dimensions(); ++i) {
       Id x = m.reduced[m.reduced.size() - 1 - static_cast<size_t>(i)];
