@@ -30,8 +30,7 @@ const std::vector<OpInfo>& table() {
       {"all", "all", Syntax::special, -1, TypeRule::any, 10, {}},
       {"argmax", "argmax", Syntax::special, -1, TypeRule::any, 60, {}},
       {"argmin", "argmin", Syntax::special, -1, TypeRule::any, 60, {}},
-#define XHAT_OP(id, text, syntax, arity, type, cost, ...) \
-  {#id, text, Syntax::syntax, arity, TypeRule::type, cost, {__VA_ARGS__}},
+#define XHAT_OP(id, text, syntax, arity, type, cost, ...) {#id, text, Syntax::syntax, arity, TypeRule::type, cost, {__VA_ARGS__}},
 #include "expr/core/ops.def"
   };
   return rows;
@@ -60,8 +59,7 @@ uint64_t hash_of(const Node& n, std::span<const Id> args) {
 }
 
 bool same_node(const Node& a, const Node& b, std::span<const Id> args) {
-  return a.op == b.op && a.type == b.type && a.symbol == b.symbol && a.integer == b.integer &&
-         std::ranges::equal(a.args(), args);
+  return a.op == b.op && a.type == b.type && a.symbol == b.symbol && a.integer == b.integer && std::ranges::equal(a.args(), args);
 }
 
 DType result_type(const Arena& a, Op op, std::span<const Id> args) {
@@ -107,9 +105,21 @@ std::optional<int> whole_power(const Arena& a, const Node& n) {
   return static_cast<int>(k);
 }
 
+std::optional<int> quarter_power(const Arena& a, const Node& n) {
+  if (n.op != Op::pow || !is_float(n.type) || a[n.arg(1)].op != Op::constant) return {};
+  const double quarters = 4 * a[n.arg(1)].value;
+  if (quarters != std::floor(quarters) || std::abs(quarters) >= 16 || std::fmod(quarters, 4) == 0) return {};
+  return static_cast<int>(quarters);
+}
+
 int64_t cost_ps(const Arena& a, const Node& n, const std::function<int64_t(Op)>& price) {
-  auto k = whole_power(a, n);
-  if (!k) return price(n.op);
+  auto k = whole_power(a, n), quarters = quarter_power(a, n);
+  if (!k && !quarters) return price(n.op);
+  if (quarters) {
+    const int magnitude = std::abs(*quarters);
+    const int roots = magnitude % 2 == 1 ? 2 : 1, products = magnitude / 4 + (magnitude % 4 == 3);
+    return roots * price(Op::sqrt) + products * price(Op::mul) + (*quarters < 0 ? (magnitude > 4 ? 2 : 1) * price(Op::div) : 0);
+  }
   auto magnitude = static_cast<unsigned>(std::abs(*k));
   int products = std::max(0, static_cast<int>(std::bit_width(magnitude)) + std::popcount(magnitude) - 2);
   return products * price(Op::mul) + (*k < 0 ? price(Op::div) : 0);
@@ -118,8 +128,7 @@ int64_t cost_ps(const Arena& a, const Node& n, const std::function<int64_t(Op)>&
 const Op* reduction_named(std::string_view name) {
   static const NameIndex index = [] {
     NameIndex m;
-    for (auto i = static_cast<size_t>(Op::sum); i <= static_cast<size_t>(Op::argmin); ++i)
-      m[table()[i].text] = static_cast<Op>(i);
+    for (auto i = static_cast<size_t>(Op::sum); i <= static_cast<size_t>(Op::argmin); ++i) m[table()[i].text] = static_cast<Op>(i);
     return m;
   }();
   auto it = index.find(name);
@@ -159,7 +168,8 @@ Id Arena::intern(Node node, std::span<const Id> args) {
 
   std::vector<Id> axes;
   for (Id a : args) {
-    if (axes.empty()) axes.assign(nodes_[a].free_axes().begin(), nodes_[a].free_axes().end());
+    if (axes.empty())
+      axes.assign(nodes_[a].free_axes().begin(), nodes_[a].free_axes().end());
     else if (nodes_[a].axes_count && !std::ranges::equal(axes, nodes_[a].free_axes())) {
       std::vector<Id> merged;
       std::ranges::set_union(axes, nodes_[a].free_axes(), std::back_inserter(merged));
@@ -197,16 +207,10 @@ Id Arena::integer(int64_t value, DType type) {
 }
 
 Id Arena::boolean(bool value) { return integer(value, DType::boolean); }
-Id Arena::axis(std::string_view name) {
-  return intern(plain(Op::axis, DType::i64, symbol(name)), {});
-}
-Id Arena::dim(std::string_view name) {
-  return intern(plain(Op::dim, DType::i64, symbol(name)), {});
-}
+Id Arena::axis(std::string_view name) { return intern(plain(Op::axis, DType::i64, symbol(name)), {}); }
+Id Arena::dim(std::string_view name) { return intern(plain(Op::dim, DType::i64, symbol(name)), {}); }
 
-Id Arena::read(TensorId tensor, DType type, std::span<const Id> indices) {
-  return intern(plain(Op::read, type, tensor), indices);
-}
+Id Arena::read(TensorId tensor, DType type, std::span<const Id> indices) { return intern(plain(Op::read, type, tensor), indices); }
 
 Id Arena::read_or(TensorId tensor, DType type, std::span<const Id> indices, Id otherwise) {
   std::vector<Id> args(indices.begin(), indices.end());
@@ -230,9 +234,7 @@ Id Arena::reduce(Op op, std::span<const AxisRange> axes, Id condition, Id body) 
   return intern(plain(op, type), args);
 }
 
-Id Arena::apply(Op op, std::span<const Id> args) {
-  return intern(plain(op, result_type(*this, op, args)), args);
-}
+Id Arena::apply(Op op, std::span<const Id> args) { return intern(plain(op, result_type(*this, op, args)), args); }
 
 Id Arena::with_args(Id node, std::span<const Id> args) {
   const Node& old = nodes_[node];
@@ -260,8 +262,8 @@ Id Arena::with_args(Id node, std::span<const Id> args) {
 Id Arena::fresh_axis(Id base, std::span<const Id> avoid) {
   std::string stem = name(base);
   // Strip an earlier suffix, so that k, k_1, k_2 and not k_1_1.
-  if (auto at = stem.rfind('_'); at != std::string::npos && at > 0 && at + 1 < stem.size() &&
-                                 stem.find_first_not_of("0123456789", at + 1) == std::string::npos)
+  if (auto at = stem.rfind('_');
+      at != std::string::npos && at > 0 && at + 1 < stem.size() && stem.find_first_not_of("0123456789", at + 1) == std::string::npos)
     stem.resize(at);
   for (int i = 0;; ++i) {
     Id candidate = axis(i == 0 ? stem : stem + "_" + std::to_string(i));
@@ -281,9 +283,7 @@ bool is_constant(const Arena& a, Id id, double value) {
   return is_float(n.type) ? n.value == value : static_cast<double>(n.integer) == value;
 }
 
-bool is_true(const Arena& a, Id id) {
-  return a[id].op == Op::constant && a[id].type == DType::boolean && a[id].integer != 0;
-}
+bool is_true(const Arena& a, Id id) { return a[id].op == Op::constant && a[id].type == DType::boolean && a[id].integer != 0; }
 
 namespace {
 

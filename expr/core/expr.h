@@ -74,7 +74,10 @@ class Arena;
 struct Node;
 // x^k with a constant whole k, which is computed by products: k. Limit: 64.
 std::optional<int> whole_power(const Arena& a, const Node& n);
-// What the node costs per element, its operands not included: by the table, a whole power by the products it takes.
+// x^k with a constant k in quarters, -4 < k < 4 and not whole, which is computed by square roots: 4*k.
+std::optional<int> quarter_power(const Arena& a, const Node& n);
+// What the node costs per element, its operands not included: by the table, a power by whole numbers or quarters by the products and roots
+// that it takes.
 int64_t cost_ps(const Arena& a, const Node& n, const std::function<int64_t(Op)>& price = [](Op op) { return info(op).cost_ps; });
 // The function, operator or reduction of that name in the language ("tanh", "max" as a function, ...), or none.
 const Op* function_named(std::string_view name);

@@ -60,8 +60,7 @@ Expr cast_to(DType t, const Expr& e) {
     double high = to.is_uint() ? std::ldexp(1.0, to.bits()) - 1 : std::ldexp(1.0, to.bits() - 1) - 1;
     auto real = [](double v) { return Halide::Internal::make_const(Halide::Float(64), v); };
     double largest = to.bits() == 64 ? std::nextafter(high, 0.0) : high;
-    Expr inside = Halide::cast(
-        to, Halide::clamp(Halide::select(vmath::is_nan(wide), real(0), wide), real(low), real(largest)));
+    Expr inside = Halide::cast(to, Halide::clamp(Halide::select(vmath::is_nan(wide), real(0), wide), real(low), real(largest)));
     if (to.bits() < 64) return inside;
     return Halide::select(wide >= real(high), to.max(), inside);
   }
@@ -192,20 +191,37 @@ Expr compare(Op op, const Expr& a, const Expr& b) {
   }
 }
 
-// x^2, x^0.5 and the like by what they are; the general one costs a log and an exp.
+static Expr whole_power_of(const Expr& x, int k) {
+  Expr result, base = x;
+  for (; k; k >>= 1) {
+    if (k & 1) result = result.defined() ? result * base : base;
+    base = base * base;
+  }
+  return result.defined() ? result : Halide::Internal::make_one(x.type());
+}
+
+// x^(quarters/4) by square roots, within 4 ulp. A reciprocal is taken of each part, as x^1.5 may be subnormal where x^-1.5 is not. abs: zeros
+// and infinities have no sign, as in C.
+static Expr root_power(const Expr& x, int quarters) {
+  const Expr infinity = Halide::Internal::make_const(x.type(), std::numeric_limits<double>::infinity());
+  const Expr base = Halide::select(x == -infinity, infinity, x);  // whose powers C takes for those of infinity
+  const int whole = std::abs(quarters) / 4, rest = std::abs(quarters) % 4;
+  const Expr half = vmath::sqrt(base);
+  Expr root = rest == 2 ? half : vmath::sqrt(half);
+  if (rest == 3) root = half * root;
+  Expr one = Halide::Internal::make_one(x.type()), power = base;
+  if (quarters < 0) {
+    root = vmath::quotient(one, root);
+    power = vmath::quotient(one, base);
+  }
+  return vmath::abs(whole ? root * whole_power_of(power, whole) : root);
+}
+
+// x^2, x^-1.5 and the like by products and roots; the general one costs a log and an exp.
 Expr power(const Arena& a, const Node& n, const std::vector<Expr>& x) {
-  const Node& e = a[n.arg(1)];
-  if (e.op == Op::constant && is_float(e.type) && e.value == 0.5) return vmath::sqrt(x[0]);
+  if (auto quarters = quarter_power(a, n)) return root_power(x[0], *quarters);
   if (auto whole = whole_power(a, n)) {
-    Expr result = Halide::Internal::make_one(x[0].type()), base = x[0];
-    bool first = true;
-    for (int k = std::abs(*whole); k; k >>= 1) {
-      if (k & 1) {
-        result = first ? base : result * base;
-        first = false;
-      }
-      base = base * base;
-    }
+    const Expr result = whole_power_of(x[0], std::abs(*whole));
     if (*whole == 0) return Halide::select(vmath::is_nan(x[0]), x[0], result);
     return *whole < 0 ? vmath::quotient(Halide::Internal::make_one(x[0].type()), result) : result;
   }
@@ -223,7 +239,7 @@ Expr divide_by_invariant(const Expr& x, const Expr& s) {
   bool wide = s.type().bits() == 64;
   double near = wide ? 0x1p-900 : 0x1p-96, far = wide ? 0x1p900 : 0x1p96, step = wide ? 0x1p200 : 0x1p32;
   Expr size = vmath::abs(s);
-  Expr scale = Halide::select(size < number(near), number(step), size > number(far), number(1 / step), number(1));
+  Expr scale = Halide::select(size<number(near), number(step), size> number(far), number(1 / step), number(1));
   return x * vmath::quotient(number(1), s * scale) * scale;
 }
 
