@@ -104,6 +104,8 @@ Program finished(Program p, const std::string& name) {
 }  // namespace
 
 Program vjp(const Program& op, const GradientOptions& options) {
+  if (op.steps)
+    throw Error(op.name + ": the gradient of a program with loops or branches is no op of its own yet; compile the program, and call forward and backward");
   return finished(as_forward(gather(gradient(op, options))), op.name + "_vjp");
 }
 

@@ -17,7 +17,8 @@
 namespace xhat {
 
 // Reverse mode as an op. Inputs: the op's, then the cotangent d<output> of every float output. Outputs: the op's, then
-// grad_<input> for the inputs asked for. Shapes: a cotangent has its output's, a gradient its input's.
+// grad_<input> for the inputs asked for. Shapes: a cotangent has its output's, a gradient its input's. Throws Error for a program with
+// loops or branches that stay.
 Program vjp(const Program& op, const GradientOptions& options = {});
 
 struct JvpOptions {

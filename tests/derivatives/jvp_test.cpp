@@ -98,6 +98,12 @@ TEST(ProductText, VjpAndHvpAreOpsToo) {
             "}\n");
 }
 
+// vjp() of loops once made a program whose gradients nothing defines.
+TEST(ProductText, LoopsAreRefusedByName) {
+  Program p = parse_op("prog f(x: f32[T]) -> (h) { var h = 0.0\n for t in 0..T { h = tanh(h) + x[t] } }");
+  EXPECT_NE(error_of([&] { vjp(p); }).find("f: the gradient of a program with loops or branches is no op of its own yet"), std::string::npos);
+}
+
 TEST(ProductText, ConvolutionsVisitOnlyTheTapsThatHit) {
   Program p = hvp(
       parse_op("op f(x: f32[H], w: f32[3]) -> (y) { y[i in 0..H/2] = sum(r: x[2*i+r-1 else 0] * w[r]) }"));
