@@ -6,7 +6,7 @@
 //   kernels    what the compiled kernels deliver against the evaluator, in the declared types
 //   precision  how far gradients by kernels and by the formula as derived, in the same types, are off what it gives in f64
 #include <cmath>
-#include <iostream>
+#include <ostream>
 
 #include <fmt/format.h>
 
@@ -347,18 +347,18 @@ class Check {
   }
 
   void report() const {
-    std::cout << fmt::format("op {}{}{}, seed {}\n\n", op_.name, dims_.empty() ? "" : ", ", dims_text(dims_),
+    *c_.answer << fmt::format("op {}{}{}, seed {}\n\n", op_.name, dims_.empty() ? "" : ", ", dims_text(dims_),
                              c_.seed);
     for (const std::string& read : open_reads(op_))
-      std::cout << fmt::format("not proved for all sizes, but inside at these: {}\n", read);
-    std::cout << table_text(rows_, {4, 5, 8, 9}, "  ");
-    for (const std::string& note : notes_) std::cout << "\n" << note << "\n";
-    std::cout
+      *c_.answer << fmt::format("not proved for all sizes, but inside at these: {}\n", read);
+    *c_.answer << table_text(rows_, {4, 5, 8, 9}, "  ");
+    for (const std::string& note : notes_) *c_.answer << "\n" << note << "\n";
+    *c_.answer
         << "\ngradient, jvp, hvp: derived against finite differences of the forward (hvp: of the gradient), "
            "in f64\n"
            "inner product: <grad, v> by reverse mode against <dy, J v> by forward mode, in f64\n"
            "passes: the program after all passes against the one before, both evaluated in f64\n";
-    std::cout << "infer, forward, backward, jvp and hvp kernels: against the evaluator; the first three also on data "
+    *c_.answer << "infer, forward, backward, jvp and hvp kernels: against the evaluator; the first three also on data "
                  "that are\nlarge, tiny, alternate in magnitude, have zeros, are equal, are whole, as far as all "
                  "results are finite then\n"
               << fmt::format(
@@ -368,11 +368,11 @@ class Check {
                      "times the evaluator's own rounding besides\n",
                      kOperations, kStored, kSensitivity);
     if (!precision_.empty())
-      std::cout << fmt::format(
+      *c_.answer << fmt::format(
           "precision: a gradient by kernels and by the derived formula, operation by operation (plain), in the declared types, "
           "against\nthat formula in f64; wrong beyond {:g} times plain's error and the tolerance\n",
           kBesidePlain);
-    std::cout << (passed_ ? "passed\n" : "FAILED\n");
+    *c_.answer << (passed_ ? "passed\n" : "FAILED\n");
   }
 };
 

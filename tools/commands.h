@@ -9,6 +9,8 @@ namespace xhat::tool {
 // Runs a program; what it throws becomes a message and an exit status.
 int exit_status_of(const std::function<int()>& program);
 int fail(const std::string& message);  // prints it, returns kBadInput
+// The error's text with its place, a line of the source and a caret; where it has no place, with that of the op's name.
+std::string located(const Error& e, const Source& s);
 
 int explain_command(const Command& c, const Source& source);
 int check_command(const Command& c, const Source& source);

@@ -2,7 +2,7 @@
 #include "runtime/explain/explain.h"
 
 #include <cmath>
-#include <iostream>
+#include <ostream>
 
 #include <nlohmann/json.hpp>
 
@@ -156,19 +156,19 @@ int explain_command(const Command& c, const Source& source) {
   if (options.target == Target::cpu) options.machine = for_this_machine(options.machine);  // what would run here
   if (c.pareto) {
     ExplainedFront front = explain_pareto(source.op, options, dims_of(c));
-    std::cout << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));
+    *c.answer << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));
     return kFine;
   }
   if (c.relations) {
     ExplainedRelations r = explain_relations(source.op, options, dims_of(c));
-    std::cout << (c.json ? json_of(r).dump(2) + "\n" : to_text(r));
+    *c.answer << (c.json ? json_of(r).dump(2) + "\n" : to_text(r));
     return kFine;
   }
   Explanation e = explain(source.op, options, dims_of(c));
   if (c.json)
-    std::cout << json_of(e).dump(2) << "\n";
+    *c.answer << json_of(e).dump(2) << "\n";
   else
-    std::cout << to_text(e);
+    *c.answer << to_text(e);
   return kFine;
 }
 

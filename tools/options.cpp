@@ -233,7 +233,7 @@ void declare(CLI::App& app, Command& c) {
   declare_planning(*viz, c);
   declare_tuned(*viz, c);
   ignore_memory(viz);
-  viz->add_option("-o", c.out, "the page (default: <op>.html)");
+  viz->add_option("-o", c.out, "the page (default: <op>.html); -: to standard output");
   viz->add_option("--seed", c.seed, "of the data that it runs on, if --dims gives all sizes")->capture_default_str();
   viz->add_option("--listed", c.listed, "kernels of a direction whose loops and source are on the page")->capture_default_str()->check(CLI::NonNegativeNumber);
   viz->add_flag("--no-run", c.no_run, "no timeline: the op does not run");

@@ -1,6 +1,7 @@
 // The command line, taken apart: one struct for all subcommands.
 #pragma once
 #include <cstdint>
+#include <iostream>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -56,6 +57,7 @@ struct Command {
   std::vector<std::string> gpu_dims;
   std::vector<std::string> stash_dims;
   std::string support;  // libxhat_ahead.a; empty: beside the program
+  std::ostream* answer = &std::cout;  // of explain, check and viz: where they say what was asked for
 };
 
 // A mistake in the call or in a file other than the op's: has no place in the op's text.

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iostream>
+#include <ostream>
 #include <limits>
 
 #include <fmt/format.h>
@@ -71,10 +71,14 @@ int viz_command(const Command& c, const Source& source) {
   const CompileOptions options = compile_options(c);
   const VizOptions run = run_once(c, source.op, options);
   if (c.json) {
-    std::cout << viz_data(source.op, options, dims_of(c), run) << "\n";
+    *c.answer << viz_data(source.op, options, dims_of(c), run) << "\n";
     return kFine;
   }
   const std::string path = c.out.empty() ? source.op.name + ".html" : c.out, page = viz(source.op, options, dims_of(c), run);
+  if (path == "-") {
+    *c.answer << page;
+    return kFine;
+  }
   std::ofstream file(path, std::ios::binary);
   file << page;
   file.close();
