@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # setup.sh [tests [browser]]: installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
-# tests: also what the tests of the GPU targets need: OpenCL and Vulkan on the CPU, and CUDA's assembler; browser: also Chromium.
+# tests: also what the tests of the GPU targets need: OpenCL and Vulkan on the CPU, and CUDA's assembler; NumPy and pytest for those of the
+# Python package; browser: also Chromium.
 # When nothing is missing it says nothing, touches no network and takes a few milliseconds.
 #
 #   XHAT_SKIP_PACKAGES=1         do not look at packages (they come from elsewhere, or this is not Debian or Ubuntu)
 #   XHAT_HALIDE_WHEEL=FILE.whl   unpack this copy of the wheel instead of downloading it
 #   XHAT_NVCC_WHEEL=FILE.whl     the same for CUDA's assembler
+#   XHAT_NANOBIND_WHEEL=FILE.whl the same for what binds C++ to Python
 #   XHAT_NETRON_WHEEL, XHAT_MPLD3_WHEEL  the same for what the page of `xhat viz` draws with
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -14,7 +16,7 @@ packages=(
   g++ cmake ninja-build
   libisl-dev libfmt-dev libcli11-dev nlohmann-json3-dev libboost-graph-dev libeigen3-dev
   libgtest-dev libbenchmark-dev
-  python3 python3-pip # pip only fetches the wheels
+  python3 python3-dev python3-pip # pip only fetches the wheels
 )
 test_packages=(ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers)
 halide_version=21.0.0
@@ -31,6 +33,11 @@ netron_dir=.deps/netron-$netron_version
 mpld3_version=0.5.12
 mpld3_sha256=bea31799a4041029a906f53f2662bbf1c49903e0c0bc712b412354158ec7cf54
 mpld3_dir=.deps/mpld3-$mpld3_version
+
+# Binds C++ to Python.
+nanobind_version=3.1.0
+nanobind_sha256=96984dbe8154ffb86e653b1b60aaeed6985c710c5e75ad0279eb87943c66292d
+nanobind_dir=.deps/nanobind-$nanobind_version
 
 say() { echo "setup: $*" >&2; }
 fail() {
@@ -129,6 +136,32 @@ install_page_libraries() {
     'mpld3/js/(d3\.v5\.min\.js)|.*/(METADATA)' --platform any --abi none
 }
 
+install_nanobind() {
+  install_wheel nanobind "$nanobind_version" "$nanobind_sha256" "$nanobind_dir" "${XHAT_NANOBIND_WHEEL:-}" 1 \
+    'nanobind/((?:cmake|ext|include|src)/.+)|.*/licenses/(LICENSE)' --platform any --abi none
+}
+
+# NumPy and pytest for the python3 that CMake finds, each file with its hash (tests/python/requirements.txt).
+install_python_tests() {
+  local version folder python candidate
+  version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  folder=.deps/python-tests-$version
+  [[ -d $folder ]] && return
+  for candidate in python3 /usr/bin/python3; do
+    "$candidate" -m pip --version >/dev/null 2>&1 && python=$candidate && break
+  done
+  [[ -n ${python:-} ]] || fail "python3 has no pip, which fetches NumPy and pytest." "install python3-pip and run this again."
+  say "installing NumPy and pytest to $folder (17 MB)"
+  temporary=$(mktemp -d .deps/python.XXXXXX)
+  trap 'rm -rf "$temporary"' EXIT
+  "$python" -m pip --disable-pip-version-check install --quiet --no-deps --only-binary=:all: --require-hashes --implementation cp \
+    --python-version "$version" --target "$temporary/packages" -r tests/python/requirements.txt </dev/null ||
+    fail "pip could not install tests/python/requirements.txt for Python $version." "it has hashes for Python 3.11 to 3.14;" \
+      "check the network and pip's configuration (python3 -m pip config list), then run this again."
+  mv -T "$temporary/packages" "$folder"
+  rm -rf "$temporary"
+}
+
 install_ptxas() {
   install_wheel nvidia-cuda-nvcc-cu12 "$nvcc_version" "$nvcc_sha256" "$nvcc_dir" "${XHAT_NVCC_WHEEL:-}" 41 \
     'nvidia/cuda_nvcc/bin/(ptxas)|.*/(License\.txt)' --platform manylinux2010_x86_64 --abi none
@@ -146,4 +179,6 @@ flock 9 # two builds started at once: the second waits and then finds everything
 install_packages
 install_halide
 install_page_libraries
+install_nanobind
 [[ ${1:-} != tests ]] || install_ptxas
+[[ ${1:-} != tests ]] || install_python_tests

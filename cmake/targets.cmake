@@ -24,6 +24,15 @@ function(xhat_joined target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${XHAT_JOIN} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
+# xhat_shareable(TARGET): a static library that the Python extension, which is a shared library, takes in. Functions of ours are not replaced
+# when a program is loaded, so that the compiler may still inline them.
+function(xhat_shareable target)
+  if(XHAT_PYTHON)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    target_compile_options(${target} PRIVATE -fno-semantic-interposition)
+  endif()
+endfunction()
+
 # xhat_library(FOLDER [EXCLUDE REGEX] PUBLIC ... PRIVATE ...): the library xhat_FOLDER, of all rooms of the folder. A folder without
 # sources makes an interface library, so that what links it need not care.
 function(xhat_library folder)
@@ -36,6 +45,7 @@ function(xhat_library folder)
     target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:xhat_flags>)
     target_compile_features(${name} PUBLIC cxx_std_20)  # of the headers: who links it need not say so
     xhat_joined(${name})
+    xhat_shareable(${name})
   else()
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})

@@ -163,7 +163,7 @@ TEST(DocsTest, ProductsAreTheOnesShown) {
 }
 
 TEST(DocsTest, FencesAreKnown) {
-  const std::set<std::string> known = {"", "text", "sh", "cpp", "cmake", "xh", "xh error", "mermaid"};
+  const std::set<std::string> known = {"", "text", "sh", "cpp", "cmake", "xh", "xh error", "mermaid", "python"};
   for (const fs::path& page : pages())
     for (const Block& b : blocks_of(page))
       EXPECT_TRUE(known.contains(b.fence)) << b.place() << ": ```" << b.fence;

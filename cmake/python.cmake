@@ -1,0 +1,46 @@
+# The Python package, in build/python: the extension beside links to python/xhat/*.py, so that PYTHONPATH=build/python is enough. And as
+# the install component `python`, for wheels (pyproject.toml).
+find_package(Python 3.11 COMPONENTS Interpreter Development.Module)
+if(NOT Python_Development.Module_FOUND)
+  message(FATAL_ERROR "the Python package needs Python 3.11 or newer with its headers (Debian: python3-dev; found: ${Python_EXECUTABLE} "
+                      "${Python_VERSION}). Run cmake/setup.sh, or configure with -DXHAT_PYTHON=OFF.")
+endif()
+set(XHAT_NANOBIND ${PROJECT_SOURCE_DIR}/.deps/nanobind-3.1.0 CACHE PATH "Folder with nanobind's cmake/, include/ and src/")
+if(NOT EXISTS ${XHAT_NANOBIND}/cmake/nanobind-config.cmake)
+  message(FATAL_ERROR "nanobind is not in ${XHAT_NANOBIND}. Run cmake/setup.sh, which fetches it, and configure again.")
+endif()
+find_package(nanobind CONFIG REQUIRED PATHS ${XHAT_NANOBIND}/cmake NO_DEFAULT_PATH)
+
+xhat_sources(python_sources python/src "")
+nanobind_add_module(xhat_python STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${python_sources})  # of one ABI from Python 3.12 on
+target_link_libraries(xhat_python PRIVATE xhat_commands xhat_flags)
+target_include_directories(xhat_python PRIVATE ${PROJECT_SOURCE_DIR})
+set(package ${PROJECT_BINARY_DIR}/python/xhat)
+set_target_properties(xhat_python PROPERTIES OUTPUT_NAME _xhat LIBRARY_OUTPUT_DIRECTORY ${package} INSTALL_RPATH "$ORIGIN")
+file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/xhat/*.py)
+file(MAKE_DIRECTORY ${package})
+foreach(module IN LISTS modules)
+  cmake_path(GET module FILENAME name)
+  file(CREATE_LINK ${module} ${package}/${name} SYMBOLIC)
+endforeach()
+
+install(TARGETS xhat_python LIBRARY DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES ${modules} DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES ${XHAT_HALIDE_DIR}/lib64/libHalide.so DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
+
+# Tests, by pytest. PyTorch and JAX are used if some Python has them: that of the comparison with other engines (bench/compare/run --setup),
+# or another one. Tests that lack theirs are skipped.
+set(XHAT_PYTHON_FRAMEWORKS ${Python_EXECUTABLE} CACHE FILEPATH "Python for tests with PyTorch and JAX, of the version of the extension")
+set(compare_python ${PROJECT_SOURCE_DIR}/.deps/compare-venv/bin/python)
+if(XHAT_PYTHON_FRAMEWORKS STREQUAL "${Python_EXECUTABLE}" AND EXISTS ${compare_python})
+  set(XHAT_PYTHON_FRAMEWORKS ${compare_python})
+endif()
+set(python_tests ${PROJECT_SOURCE_DIR}/.deps/python-tests-${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
+file(GLOB test_modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/python/test_*.py)
+foreach(module IN LISTS test_modules)
+  cmake_path(GET module STEM name)
+  string(REPLACE test_ "" name ${name})
+  add_test(NAME python.${name} COMMAND ${XHAT_PYTHON_FRAMEWORKS} -B -m pytest -q -p no:cacheprovider ${module} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(python.${name} PROPERTIES LABELS python TIMEOUT 600 SKIP_RETURN_CODE 5
+                       ENVIRONMENT "PYTHONPATH=${PROJECT_BINARY_DIR}/python:${python_tests};${xhat_test_environment}")
+endforeach()

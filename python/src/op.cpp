@@ -1,0 +1,435 @@
+#include "python/src/op.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ad/common/differentiation.h"
+#include "ad/forward/jvp.h"
+#include "expr/eval/nonfinite.h"
+#include "expr/index/dims.h"
+#include "fusion/plan/plan.h"
+
+namespace xhat::python {
+namespace {
+
+constexpr size_t kSeenShapes = 16;  // of a variant: shapes of results by shapes of arguments
+
+std::vector<Parameter> parameters(const Program& p, const std::vector<TensorId>& tensors) {
+  std::vector<Parameter> list;
+  for (TensorId t : tensors) list.push_back({p.tensors[t].name, p.tensors[t].type, t});
+  return list;
+}
+
+std::string_view text_of(PyObject* name) {
+  Py_ssize_t size = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(name, &size);
+  if (!text) throw nb::python_error();
+  return {text, static_cast<size_t>(size)};
+}
+
+std::string list_of(const std::vector<Parameter>& list) {
+  std::vector<std::string> names;
+  for (const Parameter& p : list) names.push_back(p.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+int64_t whole(PyObject* value, std::string_view name) {
+  nb::object number = nb::steal(PyNumber_Index(value));
+  if (!number.is_valid()) {
+    PyErr_Clear();
+    throw Error(fmt::format("{} = {}: a dim is a whole number", name, nb::cast<std::string>(nb::repr(nb::handle(value)))));
+  }
+  const int64_t result = PyLong_AsLongLong(number.ptr());
+  if (result == -1 && PyErr_Occurred()) throw nb::python_error();
+  return result;
+}
+
+}  // namespace
+
+Variant::Variant(const Program& op, const CompileOptions& options)
+    : compiled(compile(op, options)), given(options.dims), program_(compiled.program()) {
+  inputs = parameters(op, op.inputs);
+  outputs = parameters(op, op.outputs);
+  if (!options.differentiate) return;
+  cotangents = parameters(program_, program_.cotangents);
+  gradients = parameters(program_, program_.gradients);
+}
+
+const Variant::ShapeList& Variant::shapes_of(const std::vector<Parameter>& results, std::span<const TensorView> views, size_t which) {
+  auto fits = [&](const Seen& s) {
+    size_t at = 0;
+    for (const TensorView& v : views)
+      for (int64_t extent : v.extents())
+        if (at == s.extents.size() || s.extents[at++] != extent) return false;
+    return at == s.extents.size();
+  };
+  for (const Seen& s : seen_[which])
+    if (fits(s)) return s.shapes;
+  Seen made;
+  Shapes shapes;
+  for (size_t i = 0; i < views.size(); ++i) {
+    const auto extents = views[i].extents();
+    const Parameter& input = inputs[i];
+    if (extents.size() != program_.tensors[input.tensor].shape.size())
+      throw Error(fmt::format("op {}: {} has {} dimension(s), but {} are declared", program_.name, input.name, extents.size(),
+                              program_.tensors[input.tensor].shape.size()));
+    made.extents.insert(made.extents.end(), extents.begin(), extents.end());
+    shapes[input.name].assign(extents.begin(), extents.end());
+  }
+  const DimValues dims = solve_dims(program_, shapes, given);
+  for (const Parameter& r : results) made.shapes.push_back(shape_of(program_, r.tensor, dims));
+  if (seen_[which].size() < kSeenShapes) return seen_[which].emplace_back(std::move(made)).shapes;
+  return (seen_[which][next_++ % kSeenShapes] = std::move(made)).shapes;
+}
+
+// One call: what was given, by position and by name; views of it.
+struct PyOp::Call {
+  explicit Call(PyOp& o) : op(o) {}
+
+  PyOp& op;
+  std::vector<PyObject*> given;
+  DimValues dims;
+  PyObject* out = nullptr;
+  std::vector<ArrayView> arrays;
+  std::vector<Argument> arguments;
+  std::vector<TensorView> views;  // of inputs
+  Library library;
+  std::vector<nb::object> results;
+
+  // parameters: those that positions and names mean; needed: all of them.
+  void take(const nb::args& args, const nb::kwargs& kwargs, const std::vector<Parameter>& parameters, bool with_dims) {
+    given.assign(parameters.size(), nullptr);
+    const size_t count = args.size();
+    if (count > parameters.size())
+      throw Error(
+          fmt::format("op {} takes {} arrays ({}), but {} are given", op.program().name, parameters.size(), list_of(parameters), count));
+    for (size_t i = 0; i < count; ++i) given[i] = PyTuple_GetItem(args.ptr(), static_cast<Py_ssize_t>(i));
+    PyObject *key = nullptr, *value = nullptr;
+    for (Py_ssize_t at = 0; PyDict_Next(kwargs.ptr(), &at, &key, &value);) {
+      const std::string_view name = text_of(key);
+      auto p = std::ranges::find(parameters, name, &Parameter::name);
+      if (p != parameters.end()) {
+        PyObject*& place = given[static_cast<size_t>(p - parameters.begin())];
+        if (place) throw Error(fmt::format("op {}: {} is given twice, by position and by name", op.program().name, name));
+        place = value;
+      } else if (with_dims && std::ranges::find(op.dims_, name) != op.dims_.end()) {
+        dims[std::string(name)] = whole(value, name);
+      } else if (name == "out") {
+        if (value != Py_None) out = value;
+      } else {
+        throw Error(fmt::format("op {} has no '{}'; arrays: {}{}; and out", op.program().name, name, list_of(parameters),
+                                with_dims && !op.dims_.empty() ? fmt::format("; dims: {}", fmt::join(op.dims_, ", ")) : ""));
+      }
+    }
+    for (size_t i = 0; i < given.size(); ++i)
+      if (!given[i]) throw Error(fmt::format("op {}: '{}' is missing", op.program().name, parameters[i].name));
+  }
+
+  void look(const Parameter& p, PyObject* object, bool written) {
+    ArrayView& a = arrays.emplace_back();
+    try {
+      a.look_at(object, p.type, written);
+    } catch (const Error& e) {
+      throw Error(fmt::format("op {}: {}: {}", op.program().name, p.name, e.message()));
+    }
+    arguments.push_back({p.name, a.view()});
+  }
+
+  void look_at_inputs(const std::vector<Parameter>& parameters, size_t more) {
+    arrays.reserve(parameters.size() + more);  // numbers lie in them: they stay where they are
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      look(parameters[i], given[i], false);
+      arrays[i].note_library(library, given[i]);
+      views.push_back(arguments.back().view);
+    }
+  }
+
+  // Memory for the results: the caller's, or new.
+  void place(const std::vector<Parameter>& parameters, const Variant::ShapeList& shapes) {
+    if (out) {
+      const bool several = PyTuple_Check(out) || PyList_Check(out);
+      nb::object list = several ? nb::borrow(out) : nb::object(nb::make_tuple(nb::handle(out)));
+      if (nb::len(list) != parameters.size())
+        throw Error(fmt::format("op {}: out has {} arrays, but there are {} results: {}", op.program().name, nb::len(list),
+                                parameters.size(), list_of(parameters)));
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        results.push_back(nb::steal(PySequence_GetItem(list.ptr(), static_cast<Py_ssize_t>(i))));
+        look(parameters[i], results.back().ptr(), true);
+      }
+      return;
+    }
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      TensorView v;
+      results.push_back(library.empty(parameters[i].type, shapes[i], v));
+      arguments.push_back({parameters[i].name, v});
+    }
+  }
+
+  nb::object answer() {
+    if (results.size() == 1) return std::move(results[0]);
+    nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(results.size())));
+    for (size_t i = 0; i < results.size(); ++i) PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), results[i].release().ptr());
+    return tuple;
+  }
+};
+
+PyOp::PyOp(tool::Source source, tool::Command options) : source_(std::move(source)), options_(std::move(options)) {
+  inputs_ = parameters(source_.op, source_.op.inputs);
+  for (const Dim& d : source_.op.dims) dims_.push_back(source_.op.arena->name(d.dim));
+  tool::compile_options(options_);  // complains of what options cannot mean
+}
+
+std::shared_ptr<Variant> PyOp::variant(const DimValues& dims, bool differentiate) {
+  if (dims.empty() && plain_[differentiate]) return plain_[differentiate];
+  std::shared_ptr<Variant>& v = variants_[{dims, differentiate}];
+  if (!v) {
+    CompileOptions o = tool::compile_options(options_);
+    o.differentiate = differentiate;
+    for (const auto& [name, value] : dims) o.dims[name] = value;
+    v = std::make_shared<Variant>(source_.op, o);
+  }
+  if (dims.empty()) plain_[differentiate] = v;
+  return v;
+}
+
+void PyOp::rethrow(const Error& e) const {
+  std::string text = tool::located(e, source_);
+  if (text.starts_with("error: ")) text.erase(0, std::string_view("error: ").size());
+  if (dynamic_cast<const NonFinite*>(&e)) throw NonFinite(text);
+  throw Error(text);
+}
+
+nb::object PyOp::call(const nb::args& args, const nb::kwargs& kwargs) {
+  Call c(*this);
+  try {
+    c.take(args, kwargs, inputs_, true);
+    std::shared_ptr<Variant> v = variant(c.dims, false);
+    c.look_at_inputs(inputs_, v->outputs.size());
+    c.place(v->outputs, c.out ? Variant::ShapeList() : v->shapes_of(v->outputs, c.views, 0));
+    nb::gil_scoped_release others_may_run;
+    v->compiled.infer(c.arguments);
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+  return c.answer();
+}
+
+nb::object PyOp::forward(const nb::args& args, const nb::kwargs& kwargs) {
+  Call c(*this);
+  auto kept = std::make_unique<Kept>();
+  try {
+    c.take(args, kwargs, inputs_, true);
+    std::shared_ptr<Variant> v = variant(c.dims, true);
+    c.look_at_inputs(inputs_, v->outputs.size());
+    c.place(v->outputs, c.out ? Variant::ShapeList() : v->shapes_of(v->outputs, c.views, 0));
+    {
+      nb::gil_scoped_release others_may_run;
+      v->compiled.forward(c.arguments, kept->stash);
+      kept->names = v->compiled.kept(kept->stash);
+    }
+    kept->variant = v;
+    kept->inputs = c.views;
+    kept->library = c.library;
+    for (const std::string& name : kept->names) {
+      auto input = std::ranges::find(v->inputs, name, &Parameter::name);
+      const bool is_input = input != v->inputs.end();
+      const auto at = is_input ? input - v->inputs.begin() : std::ranges::find(v->outputs, name, &Parameter::name) - v->outputs.begin();
+      kept->objects.push_back(is_input ? nb::borrow(c.given[static_cast<size_t>(at)]) : c.results[static_cast<size_t>(at)]);
+    }
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+  return nb::make_tuple(c.answer(), nb::cast(kept.release(), nb::rv_policy::take_ownership));
+}
+
+nb::object PyOp::backward(Kept& kept, const nb::args& args, const nb::kwargs& kwargs) {
+  Call c(*this);
+  try {
+    Variant& v = *kept.variant;
+    if (std::ranges::none_of(variants_, [&](const auto& known) { return known.second == kept.variant; }))
+      throw Error(fmt::format("op {}: this was kept by a forward of another op", program().name));
+    c.take(args, kwargs, v.cotangents, false);
+    c.library = kept.library;
+    c.look_at_inputs(v.cotangents, kept.names.size() + v.gradients.size());
+    for (size_t i = 0; i < kept.names.size(); ++i) {
+      auto input = std::ranges::find(v.inputs, kept.names[i], &Parameter::name);
+      const Parameter& p = input != v.inputs.end() ? *input : *std::ranges::find(v.outputs, kept.names[i], &Parameter::name);
+      c.look(p, kept.objects[i].ptr(), false);
+    }
+    c.place(v.gradients, c.out ? Variant::ShapeList() : v.shapes_of(v.gradients, kept.inputs, 1));
+    nb::gil_scoped_release others_may_run;
+    v.compiled.backward(c.arguments, kept.stash);
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+  return c.answer();
+}
+
+std::shared_ptr<PyOp> PyOp::derived(Program program, tool::Command options) const {
+  tool::Source source = source_;
+  source.op = std::move(program);
+  return std::make_shared<PyOp>(std::move(source), std::move(options));
+}
+
+std::shared_ptr<PyOp> PyOp::product(Product which) const {
+  tool::Command options = options_;
+  options.wrt.clear();
+  options.keep.reset();
+  options.drop.reset();
+  const std::vector<std::string>& wrt = options_.wrt;
+  try {
+    switch (which) {
+      case Product::vjp: return derived(vjp(source_.op, {wrt}), options);
+      case Product::jvp: return derived(jvp(source_.op, {wrt}), options);
+      case Product::hvp: return derived(hvp(source_.op, {.wrt = wrt, .along = wrt}), options);
+    }
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+  throw Bug("unreachable product");
+}
+
+std::vector<std::shared_ptr<PyOp>> PyOp::directions(const nb::dict& dims) const {
+  tool::Command options = options_;
+  options.wrt.clear();
+  options.keep.reset();
+  options.drop.reset();
+  if (source_.op.steps) throw Error("the directions of a program with loops that stay are no ops: call its forward and backward");
+  DimValues given;
+  for (auto [name, value] : dims) given[nb::cast<std::string>(name)] = whole(value.ptr(), nb::cast<std::string>(name));
+  try {
+    const Derivation d = derive(source_.op, tool::compile_options(options_), given);
+    std::vector<std::shared_ptr<PyOp>> list;
+    for (Program p : {infer_program(d.program), forward_program(d.program), backward_program(d.program)})
+      list.push_back(derived(std::move(p), options));
+    return list;
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+}
+
+std::shared_ptr<PyOp> PyOp::only(const std::vector<std::string>& outputs) const {
+  Program p = source_.op;
+  p.outputs.clear();
+  for (const std::string& name : outputs) {
+    const auto t = source_.op.find(name);
+    if (!t || std::ranges::find(source_.op.outputs, *t) == source_.op.outputs.end())
+      throw Error(fmt::format("op {} has no output {}", p.name, name));
+    p.outputs.push_back(*t);
+  }
+  return derived(p.steps ? p : without_dead(p), options_);
+}
+
+std::vector<std::string> PyOp::gradients() {
+  std::vector<std::string> list;
+  for (const Parameter& p : variant({}, true)->gradients) list.push_back(p.name);
+  return list;
+}
+
+std::vector<std::string> PyOp::cotangents() {
+  std::vector<std::string> list;
+  for (const Parameter& p : variant({}, true)->cotangents) list.push_back(p.name);
+  return list;
+}
+
+std::vector<std::string> PyOp::differentiable() const {
+  try {
+    return names_of(source_.op, asked_for(source_.op, options_.wrt));
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+}
+
+std::shared_ptr<PyOp> PyOp::with_options(const nb::kwargs& options) const {
+  tool::Command c = options_;
+  set_options(c, options);
+  return std::make_shared<PyOp>(source_, std::move(c));
+}
+
+std::pair<int, std::string> PyOp::tool(const std::string& name, const nb::dict& dims, const nb::dict& options) const {
+  tool::Command c = options_;
+  c.name = name;
+  for (auto [key, value] : dims) {
+    const auto dim = nb::cast<std::string>(key);
+    c.dims.push_back(fmt::format("{}={}", dim, whole(value.ptr(), dim)));
+  }
+  std::ostringstream answer;
+  c.answer = &answer;
+  for (auto [key, value] : options) {
+    const auto option = nb::cast<std::string>(key);
+    if (option == "json")
+      c.json = nb::cast<bool>(value);
+    else if (option == "pareto")
+      c.pareto = nb::cast<bool>(value);
+    else if (option == "relations")
+      c.relations = nb::cast<bool>(value);
+    else if (option == "no_run")
+      c.no_run = nb::cast<bool>(value);
+    else if (option == "seed")
+      c.seed = nb::cast<uint64_t>(value);
+    else
+      throw Error("there is no option " + option);
+  }
+  c.out = "-";
+  nb::gil_scoped_release others_may_run;
+  try {
+    const int status = name == "explain" ? tool::explain_command(c, source_)
+                       : name == "check" ? tool::check_command(c, source_)
+                                         : tool::viz_command(c, source_);
+    return {status, answer.str()};
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+}
+
+void set_options(tool::Command& c, const nb::dict& options) {
+  auto names = [](nb::handle value) {
+    std::vector<std::string> list;
+    if (nb::isinstance<nb::str>(value)) {
+      std::istringstream text(nb::cast<std::string>(value));
+      for (std::string item; std::getline(text, item, ',');) list.push_back(item);
+    } else {
+      for (nb::handle item : value) list.push_back(nb::cast<std::string>(item));
+    }
+    return list;
+  };
+  auto joined = [&](nb::handle value) { return fmt::format("{}", fmt::join(names(value), ",")); };
+  struct Known {
+    const char* name;
+    std::function<void(nb::handle)> set;
+  };
+  const Known known[] = {
+      {"stash", [&](nb::handle v) { c.stash = nb::cast<std::string>(v); }},
+      {"stash_dtype", [&](nb::handle v) { c.stash_dtype = nb::cast<std::string>(v); }},
+      {"fuse", [&](nb::handle v) { c.fuse = nb::cast<std::string>(v); }},
+      {"keep", [&](nb::handle v) { c.keep = joined(v), c.drop.reset(); }},
+      {"drop", [&](nb::handle v) { c.drop = joined(v), c.keep.reset(); }},
+      {"wrt", [&](nb::handle v) { c.wrt = names(v); }},
+      {"threads", [&](nb::handle v) { c.threads = nb::cast<int>(v); }},
+      {"prices", [&](nb::handle v) { c.prices = nb::cast<std::string>(v); }},
+      {"tuned", [&](nb::handle v) { c.tuned = nb::cast<std::string>(v); }},
+      {"check_values", [&](nb::handle v) { c.check_values = nb::cast<bool>(v); }},
+  };
+  for (auto [key, value] : options) {
+    const auto name = nb::cast<std::string>(key);
+    auto option = std::ranges::find_if(known, [&](const Known& k) { return name == k.name; });
+    if (option == std::end(known)) {
+      std::vector<std::string> all;
+      for (const Known& k : known) all.push_back(k.name);
+      throw Error(fmt::format("there is no option '{}'; there are {}", name, fmt::join(all, ", ")));
+    }
+    try {
+      if (!value.is_none()) option->set(value);
+    } catch (const nb::cast_error&) {
+      throw Error(fmt::format("option {} cannot be {}", name, nb::cast<std::string>(nb::repr(value))));
+    }
+  }
+  if (!c.stash_dtype.empty() && c.stash_dtype != "bf16" && c.stash_dtype != "f16")
+    throw Error("option stash_dtype is bf16 or f16, not '" + c.stash_dtype + "'");
+  if (c.threads < 0) throw Error("option threads is 0 (one per core) or more");
+}
+
+}  // namespace xhat::python
