@@ -11,6 +11,14 @@ if(NOT EXISTS ${XHAT_NANOBIND}/cmake/nanobind-config.cmake)
 endif()
 find_package(nanobind CONFIG REQUIRED PATHS ${XHAT_NANOBIND}/cmake NO_DEFAULT_PATH)
 
+# PyTorch and JAX are used if some Python has them: that of the comparison with other engines (bench/compare/run --setup), or another one. Tests
+# that lack theirs are skipped.
+set(XHAT_PYTHON_FRAMEWORKS ${Python_EXECUTABLE} CACHE FILEPATH "Python for tests with PyTorch and JAX, of the version of the extension")
+set(compare_python ${PROJECT_SOURCE_DIR}/.deps/compare-venv/bin/python)
+if(XHAT_PYTHON_FRAMEWORKS STREQUAL "${Python_EXECUTABLE}" AND EXISTS ${compare_python})
+  set(XHAT_PYTHON_FRAMEWORKS ${compare_python})
+endif()
+
 xhat_sources(python_sources python/src "")
 nanobind_add_module(xhat_python STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${python_sources})  # of one ABI from Python 3.12 on
 target_link_libraries(xhat_python PRIVATE xhat_commands xhat_flags)
@@ -28,13 +36,7 @@ install(TARGETS xhat_python LIBRARY DESTINATION xhat COMPONENT python EXCLUDE_FR
 install(FILES ${modules} DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES ${XHAT_HALIDE_DIR}/lib64/libHalide.so DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
 
-# Tests, by pytest. PyTorch and JAX are used if some Python has them: that of the comparison with other engines (bench/compare/run --setup),
-# or another one. Tests that lack theirs are skipped.
-set(XHAT_PYTHON_FRAMEWORKS ${Python_EXECUTABLE} CACHE FILEPATH "Python for tests with PyTorch and JAX, of the version of the extension")
-set(compare_python ${PROJECT_SOURCE_DIR}/.deps/compare-venv/bin/python)
-if(XHAT_PYTHON_FRAMEWORKS STREQUAL "${Python_EXECUTABLE}" AND EXISTS ${compare_python})
-  set(XHAT_PYTHON_FRAMEWORKS ${compare_python})
-endif()
+# Tests, by pytest.
 set(python_tests ${PROJECT_SOURCE_DIR}/.deps/python-tests-${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
 file(GLOB test_modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/python/test_*.py)
 foreach(module IN LISTS test_modules)

@@ -55,6 +55,7 @@ NB_MODULE(_xhat, m) {
   using namespace xhat::python;
   using xhat::Program;
   using Product = PyOp::Product;
+  nb::set_leak_warnings(false);  // what PyTorch and JAX have registered stays to the end of the process
   // Python's own classes, so that they are found by who unpickles them; the order of translators is from last to first.
   static PyObject* error = PyErr_NewExceptionWithDoc(
       "xhat.Error", "What is wrong with an op, its data or a call: where, what is known, what to do.", PyExc_ValueError, nullptr);
@@ -93,6 +94,7 @@ NB_MODULE(_xhat, m) {
       .def_prop_ro(
           "hvp", [](const PyOp& op) { return op.product(Product::hvp); }, "The op (inputs, cotangents, directions) -> (Hessian products).")
       .def("only", &PyOp::only, nb::arg("outputs"), "The op with these outputs only, and what they need.")
+      .def("_identity", &PyOp::identity)
       .def("_directions", &PyOp::directions)
       .def("_tool", &PyOp::tool)
       .def_prop_ro("name", [](const PyOp& op) { return op.program().name; })

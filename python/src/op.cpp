@@ -47,6 +47,12 @@ int64_t whole(PyObject* value, std::string_view name) {
   return result;
 }
 
+DimValues sizes(const nb::dict& dims) {
+  DimValues values;
+  for (auto [name, value] : dims) values[nb::cast<std::string>(name)] = whole(value.ptr(), nb::cast<std::string>(name));
+  return values;
+}
+
 }  // namespace
 
 Variant::Variant(const Program& op, const CompileOptions& options)
@@ -69,6 +75,13 @@ const Variant::ShapeList& Variant::shapes_of(const std::vector<Parameter>& resul
   for (const Seen& s : seen_[which])
     if (fits(s)) return s.shapes;
   Seen made;
+  for (const TensorView& v : views) made.extents.insert(made.extents.end(), v.extents().begin(), v.extents().end());
+  made.shapes = shapes_now(results, views);
+  if (seen_[which].size() < kSeenShapes) return seen_[which].emplace_back(std::move(made)).shapes;
+  return (seen_[which][next_++ % kSeenShapes] = std::move(made)).shapes;
+}
+
+Variant::ShapeList Variant::shapes_now(const std::vector<Parameter>& results, std::span<const TensorView> views) const {
   Shapes shapes;
   for (size_t i = 0; i < views.size(); ++i) {
     const auto extents = views[i].extents();
@@ -76,13 +89,12 @@ const Variant::ShapeList& Variant::shapes_of(const std::vector<Parameter>& resul
     if (extents.size() != program_.tensors[input.tensor].shape.size())
       throw Error(fmt::format("op {}: {} has {} dimension(s), but {} are declared", program_.name, input.name, extents.size(),
                               program_.tensors[input.tensor].shape.size()));
-    made.extents.insert(made.extents.end(), extents.begin(), extents.end());
     shapes[input.name].assign(extents.begin(), extents.end());
   }
   const DimValues dims = solve_dims(program_, shapes, given);
-  for (const Parameter& r : results) made.shapes.push_back(shape_of(program_, r.tensor, dims));
-  if (seen_[which].size() < kSeenShapes) return seen_[which].emplace_back(std::move(made)).shapes;
-  return (seen_[which][next_++ % kSeenShapes] = std::move(made)).shapes;
+  ShapeList list;
+  for (const Parameter& r : results) list.push_back(shape_of(program_, r.tensor, dims));
+  return list;
 }
 
 // One call: what was given, by position and by name; views of it.
@@ -195,6 +207,14 @@ std::shared_ptr<Variant> PyOp::variant(const DimValues& dims, bool differentiate
   return v;
 }
 
+std::shared_ptr<Variant> PyOp::variant_of(const nb::dict& dims, bool differentiate) {
+  try {
+    return variant(sizes(dims), differentiate);
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+}
+
 void PyOp::rethrow(const Error& e) const {
   std::string text = tool::located(e, source_);
   if (text.starts_with("error: ")) text.erase(0, std::string_view("error: ").size());
@@ -298,10 +318,8 @@ std::vector<std::shared_ptr<PyOp>> PyOp::directions(const nb::dict& dims) const 
   options.keep.reset();
   options.drop.reset();
   if (source_.op.steps) throw Error("the directions of a program with loops that stay are no ops: call its forward and backward");
-  DimValues given;
-  for (auto [name, value] : dims) given[nb::cast<std::string>(name)] = whole(value.ptr(), nb::cast<std::string>(name));
   try {
-    const Derivation d = derive(source_.op, tool::compile_options(options_), given);
+    const Derivation d = derive(source_.op, tool::compile_options(options_), sizes(dims));
     std::vector<std::shared_ptr<PyOp>> list;
     for (Program p : {infer_program(d.program), forward_program(d.program), backward_program(d.program)})
       list.push_back(derived(std::move(p), options));
@@ -321,6 +339,15 @@ std::shared_ptr<PyOp> PyOp::only(const std::vector<std::string>& outputs) const 
     p.outputs.push_back(*t);
   }
   return derived(p.steps ? p : without_dead(p), options_);
+}
+
+std::string PyOp::identity() const {
+  const tool::Command& c = options_;
+  return fmt::format(
+      "{}\n#\n{}\n#\n{}", source_.text, print(source_.op),
+      fmt::join({c.stash, c.stash_dtype, c.fuse, c.keep.value_or("-"), c.drop.value_or("-"), fmt::format("{}", fmt::join(c.wrt, ",")),
+                 std::to_string(c.threads), c.prices, c.tuned, std::to_string(c.check_values)},
+                ";"));
 }
 
 std::vector<std::string> PyOp::gradients() {

@@ -28,6 +28,7 @@ class Variant {
   // The shapes of `results`, in order, for a call with these inputs (and more views behind them); kept for the last few shapes seen.
   using ShapeList = std::vector<std::vector<int64_t>>;
   const ShapeList& shapes_of(const std::vector<Parameter>& results, std::span<const TensorView> inputs, size_t which);
+  ShapeList shapes_now(const std::vector<Parameter>& results, std::span<const TensorView> inputs) const;  // from any thread
 
   CompiledOp compiled;
   DimValues given;
@@ -63,6 +64,7 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
   nb::object forward(const nb::args& args, const nb::kwargs& kwargs);
   nb::object backward(Kept& kept, const nb::args& args, const nb::kwargs& kwargs);
 
+  std::shared_ptr<Variant> variant_of(const nb::dict& dims, bool differentiate);
   // The subcommand on this op: exit status and answer.
   std::pair<int, std::string> tool(const std::string& name, const nb::dict& dims, const nb::dict& options) const;
 
@@ -76,6 +78,7 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
 
   const Program& program() const { return source_.op; }
   const tool::Source& source() const { return source_; }
+  std::string identity() const;  // all that decides what it computes and how
   std::vector<std::string> gradients();
   std::vector<std::string> cotangents();
   std::vector<std::string> differentiable() const;  // the inputs that gradients are of, in this order
