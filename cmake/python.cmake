@@ -23,6 +23,16 @@ xhat_sources(python_sources python/src "")
 nanobind_add_module(xhat_python STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${python_sources})  # of one ABI from Python 3.12 on
 target_link_libraries(xhat_python PRIVATE xhat_commands xhat_flags)
 target_include_directories(xhat_python PRIVATE ${PROJECT_SOURCE_DIR})
+# The handler that XLA calls, for xhat.jax, by the headers that jaxlib brings; without them xhat.jax calls back to Python.
+set(XHAT_JAX_PYTHON ${XHAT_PYTHON_FRAMEWORKS} CACHE FILEPATH "Python with JAX, whose jax.ffi.include_dir() has XLA's headers")
+execute_process(COMMAND ${XHAT_JAX_PYTHON} -c "import importlib.util as u; s = u.find_spec('jaxlib'); print(s.submodule_search_locations[0] + '/include' if s else '')"
+                OUTPUT_VARIABLE jax_include OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(jax_include AND EXISTS ${jax_include}/xla/ffi/api/ffi.h)
+  target_include_directories(xhat_python SYSTEM PRIVATE ${jax_include})
+  target_compile_definitions(xhat_python PRIVATE XHAT_JAX)
+  # XLA's headers give members the names of their types, which g++ takes with this alone.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/python/src/xla_call.cpp PROPERTIES COMPILE_OPTIONS -fpermissive)
+endif()
 set(package ${PROJECT_BINARY_DIR}/python/xhat)
 set_target_properties(xhat_python PROPERTIES OUTPUT_NAME _xhat LIBRARY_OUTPUT_DIRECTORY ${package} INSTALL_RPATH "$ORIGIN")
 file(GLOB modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/xhat/*.py)
