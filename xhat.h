@@ -30,6 +30,7 @@
 #include "ad/check/gradcheck.h"
 #include "ad/check/random_inputs.h"
 #include "ad/forward/jvp.h"
+#include "ad/forward/transform.h"
 #include "ad/reverse/gradient.h"
 #include "expr/core/program.h"
 #include "expr/dsl/dsl.h"
@@ -83,12 +84,15 @@ using xhat::explain;
 using xhat::Explanation;
 using xhat::to_text;
 
-// Deriving: gradient() is what compile() does by itself; vjp, jvp and hvp give ops of their own, which are compiled with
+// Deriving: gradient() is what compile() does by itself; vjp, jvp, hvp, jacobian, hessian and vmap give ops of their own, which are compiled with
 // differentiate = false and run by infer().
 using xhat::gradient;
+using xhat::hessian;
 using xhat::hvp;
+using xhat::jacobian;
 using xhat::jvp;
 using xhat::vjp;
+using xhat::vmap;
 
 // Checking: the evaluator, which says what an op means, and finite differences.
 using xhat::Array;

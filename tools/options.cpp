@@ -15,6 +15,8 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "ad/forward/jvp.h"
+#include "ad/forward/transform.h"
 #include "runtime/explain/tuning.h"
 #include "runtime/host/thread_pool.h"
 
@@ -33,6 +35,10 @@ const char kPricesHelp[] =
 
 void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--op", c.op, "the op to take (default: the file's only or last one)");
+  sub.add_option("--derive", c.derive,
+                 "take what is made of the op, one after the other: vjp, jvp, hvp, jacobian, hessian, vmap (or vmap=x+w: of these inputs)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")
       ->capture_default_str();
   sub.add_option(
@@ -409,6 +415,24 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
+namespace {
+
+Program derived(const Program& op, const std::string& what) {
+  if (what == "vjp") return vjp(op);
+  if (what == "jvp") return jvp(op);
+  if (what == "hvp") return hvp(op);
+  if (what == "jacobian") return jacobian(op);
+  if (what == "hessian") return hessian(op);
+  if (what == "vmap") return vmap(op);
+  if (!what.starts_with("vmap=")) throw UsageError("--derive is vjp, jvp, hvp, jacobian, hessian, vmap or vmap=x+w, not '" + what + "'");
+  VmapOptions o;
+  std::stringstream in(what.substr(what.find('=') + 1));
+  for (std::string item; std::getline(in, item, '+');) o.inputs.push_back(item);
+  return vmap(op, o);
+}
+
+}  // namespace
+
 Source load(const Command& c) {
   Source s{c.file, read_text(c.file), {}};
   Module module = parse(s.text, s.file);
@@ -421,6 +445,11 @@ Source load(const Command& c) {
         fmt::format("{}: there is no op '{}'; there are {}", c.file, c.op, fmt::join(known, ", ")));
   }
   s.op = *found;
+  for (const std::string& what : c.derive) try {
+      s.op = derived(s.op, what);
+    } catch (const Error& e) {
+      throw Error(e.message(), e.pos()).located(s.file, s.text);
+    }
   return s;
 }
 

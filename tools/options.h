@@ -29,6 +29,7 @@ struct Command {
   std::string stash = "cost";
   std::string stash_dtype;  // empty: as computed
   std::string fuse = "full";
+  std::vector<std::string> derive;  // what is made of the op, one after the other
   std::vector<std::string> opaque, relay;
   std::optional<std::string> keep, drop;
   std::vector<std::string> wrt;

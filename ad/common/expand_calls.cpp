@@ -176,4 +176,11 @@ Program with_clear_axes(const Program& p) {
   return result;
 }
 
+Program finished_op(Program p, const std::string& name) {
+  p.name = name;
+  p = with_clear_axes(without_dead(ordered(p)));
+  verify(p);
+  return p;
+}
+
 }  // namespace xhat

@@ -2,6 +2,7 @@
 // names of their own (`softmax_m`), calls inside it are expanded as well.
 //   y = softmax(z)   =>   softmax_m[n] = max(d: z[n,d]) …  y[n,d] = softmax_e[n,d] / …
 #pragma once
+#include <string>
 #include <vector>
 
 #include "expr/core/program.h"
@@ -26,5 +27,8 @@ std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<T
 // Axes called like a tensor or a dim get another name: a pass that adds tensors cannot know the names of all
 // axes.
 Program with_clear_axes(const Program& p);
+
+// A derived program as an op of that name: ordered, without what nothing needs, with clear axes, verified.
+Program finished_op(Program p, const std::string& name);
 
 }  // namespace xhat

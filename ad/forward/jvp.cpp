@@ -94,19 +94,12 @@ class Forward {
   Tangents tangents_;
 };
 
-Program finished(Program p, const std::string& name) {
-  p.name = name;
-  p = with_clear_axes(without_dead(ordered(p)));
-  verify(p);
-  return p;
-}
-
 }  // namespace
 
 Program vjp(const Program& op, const GradientOptions& options) {
   if (op.steps)
     throw Error(op.name + ": the gradient of a program with loops or branches is no op of its own yet; compile the program, and call forward and backward");
-  return finished(as_forward(gather(gradient(op, options))), op.name + "_vjp");
+  return finished_op(as_forward(gather(gradient(op, options))), op.name + "_vjp");
 }
 
 Program jvp(const Program& source, const JvpOptions& options) {
@@ -117,7 +110,7 @@ Program jvp(const Program& source, const JvpOptions& options) {
     if (is_float(op.tensor(t).type)) named[t] = "jvp_" + op.tensor(t).name;
   auto [p, results] = Forward(op, options.wrt, named).run();
   p.outputs.insert(p.outputs.end(), results.begin(), results.end());
-  return finished(std::move(p), op.name + "_jvp");
+  return finished_op(std::move(p), op.name + "_jvp");
 }
 
 Program hvp(const Program& source, const HvpOptions& options) {
@@ -130,7 +123,7 @@ Program hvp(const Program& source, const HvpOptions& options) {
     named[g.gradients[i]] = "hvp_" + g.tensor(g.gradient_of[i]).name;
   auto [p, results] = Forward(as_forward(g), along, named).run();
   p.outputs = results;
-  return finished(std::move(p), op.name + "_hvp");
+  return finished_op(std::move(p), op.name + "_hvp");
 }
 
 }  // namespace xhat

@@ -95,6 +95,12 @@ NB_MODULE(_xhat, m) {
           "jvp", [](const PyOp& op) { return op.product(Product::jvp); }, "The op (inputs, tangents) -> (outputs, their tangents).")
       .def_prop_ro(
           "hvp", [](const PyOp& op) { return op.product(Product::hvp); }, "The op (inputs, cotangents, directions) -> (Hessian products).")
+      .def_prop_ro(
+          "jacobian", [](const PyOp& op) { return op.product(Product::jacobian); }, "The op inputs -> (outputs, jac_<output>_<input>).")
+      .def_prop_ro(
+          "hessian", [](const PyOp& op) { return op.product(Product::hessian); },
+          "Of an op with one float output, a scalar: the op inputs -> (outputs, gradients, hess_<input>_<other>).")
+      .def("vmap", &PyOp::vmap, "The op for each element of a new first axis of the inputs named; of all, if none is.")
       .def("only", &PyOp::only, nb::arg("outputs"), "The op with these outputs only, and what they need.")
       .def("_identity", &PyOp::identity)
       .def("_directions", &PyOp::directions)

@@ -4,10 +4,10 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "ad/common/differentiation.h"
 #include "ad/forward/jvp.h"
+#include "ad/forward/transform.h"
 #include "expr/eval/nonfinite.h"
 #include "expr/index/dims.h"
 #include "fusion/plan/plan.h"
@@ -304,6 +304,8 @@ std::shared_ptr<PyOp> PyOp::product(Product which) const {
     switch (which) {
       case Product::vjp: return derived(vjp(source_.op, {wrt}), options);
       case Product::jvp: return derived(jvp(source_.op, {wrt}), options);
+      case Product::jacobian: return derived(jacobian(source_.op, {wrt}), options);
+      case Product::hessian: return derived(hessian(source_.op, {wrt}), options);
       case Product::hvp: return derived(hvp(source_.op, {.wrt = wrt, .along = wrt}), options);
     }
   } catch (const Error& e) {
@@ -329,6 +331,17 @@ std::vector<std::shared_ptr<PyOp>> PyOp::directions(const nb::dict& dims) const 
   }
 }
 
+std::shared_ptr<PyOp> PyOp::vmap(const nb::args& inputs) const {
+  VmapOptions o;
+  for (nb::handle name : inputs) o.inputs.push_back(nb::cast<std::string>(name));
+  tool::Command options = options_;
+  try {
+    return derived(xhat::vmap(source_.op, o), options);
+  } catch (const Error& e) {
+    rethrow(e);
+  }
+}
+
 std::shared_ptr<PyOp> PyOp::only(const std::vector<std::string>& outputs) const {
   Program p = source_.op;
   p.outputs.clear();
@@ -343,11 +356,17 @@ std::shared_ptr<PyOp> PyOp::only(const std::vector<std::string>& outputs) const 
 
 std::string PyOp::identity() const {
   const tool::Command& c = options_;
-  return fmt::format(
-      "{}\n#\n{}\n#\n{}", source_.text, print(source_.op),
-      fmt::join({c.stash, c.stash_dtype, c.fuse, c.keep.value_or("-"), c.drop.value_or("-"), fmt::format("{}", fmt::join(c.wrt, ",")),
-                 std::to_string(c.threads), c.prices, c.tuned, std::to_string(c.check_values)},
-                ";"));
+  const std::vector<std::string> options = {c.stash,
+                                            c.stash_dtype,
+                                            c.fuse,
+                                            c.keep.value_or("-"),
+                                            c.drop.value_or("-"),
+                                            std::to_string(c.threads),
+                                            c.prices,
+                                            c.tuned,
+                                            fmt::format("{}", fmt::join(c.wrt, ",")),
+                                            std::to_string(c.check_values)};
+  return fmt::format("{}\n#\n{}\n#\n{}", source_.text, print(source_.op), fmt::join(options, ";"));
 }
 
 std::vector<std::string> PyOp::gradients() {

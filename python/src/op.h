@@ -69,8 +69,9 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
   std::pair<int, std::string> tool(const std::string& name, const nb::dict& dims, const nb::dict& options) const;
 
   std::shared_ptr<PyOp> with_options(const nb::kwargs& options) const;
-  enum class Product : uint8_t { vjp, jvp, hvp };
+  enum class Product : uint8_t { vjp, jvp, hvp, jacobian, hessian };
   std::shared_ptr<PyOp> product(Product which) const;
+  std::shared_ptr<PyOp> vmap(const nb::args& inputs) const;
   // The op with these outputs only, and what they need.
   std::shared_ptr<PyOp> only(const std::vector<std::string>& outputs) const;
   // Inference, forward (whose further outputs are the stash) and backward as ops of their own, at the nominal sizes or those given.

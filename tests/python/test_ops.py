@@ -174,3 +174,37 @@ def test_one_op_from_many_threads():
         y, kept = op.forward(x, g)
         np.testing.assert_array_equal(results[i][0], y)
         np.testing.assert_array_equal(results[i][1], op.backward(kept, x)[0])
+
+
+def test_many_calls_in_one():
+    op, rng = xhat.op(NORM), np.random.default_rng(5)
+    xs, gs = rng.normal(size=(3, 4, 6)), rng.normal(size=(3, 6))
+    np.testing.assert_allclose(op.vmap("x")(xs, gs[0]), [op(x, gs[0]) for x in xs], rtol=1e-12)
+    np.testing.assert_allclose(op.vmap()(xs, gs), [op(x, g) for x, g in zip(xs, gs)], rtol=1e-12)
+    np.testing.assert_allclose(op.vmap("g").vmap("x")(xs, gs), [[op(x, g) for g in gs] for x in xs], rtol=1e-12)
+    batched = op.vmap("x")
+    y, kept = batched.forward(xs, gs[0])
+    grad_x, grad_g = batched.backward(kept, y)
+    each = [op.vjp(x, gs[0], op(x, gs[0])) for x in xs]
+    np.testing.assert_allclose(grad_x, [e[1] for e in each], rtol=1e-9)
+    np.testing.assert_allclose(grad_g, sum(e[2] for e in each), rtol=1e-9)  # one g for all
+    assert batched(xs[:0], gs[0]).shape == (0, 4, 6)
+
+
+def test_whole_derivatives():
+    op, rng = xhat.op(NORM), np.random.default_rng(6)
+    x, g = rng.normal(size=(3, 4)), rng.normal(size=4)
+    y, by_x, by_g = op.jacobian(x, g)
+    assert op.jacobian.outputs == ["y", "jac_y_x", "jac_y_g"] and by_x.shape == (3, 4, 3, 4) and by_g.shape == (3, 4, 4)
+    for i in range(3):
+        for j in range(4):
+            unit = np.zeros((3, 4))
+            unit[i, j] = 1
+            np.testing.assert_allclose(by_x[:, :, i, j], op.jvp(x, g, unit, np.zeros(4))[1], rtol=1e-9, atol=1e-12)
+    f = xhat.op("op f(x: f64[N]) -> (l) { l = sum(i: x[i]^4) + x[0] * x[N-1] }")
+    l, gradient, h = f.hessian(np.array([1.0, 2, 3]))
+    assert l == 101 and gradient.tolist() == [7, 32, 109] and h.tolist() == [[12, 0, 1], [0, 48, 0], [1, 0, 108]]
+    with pytest.raises(xhat.Error, match="of one float output, a scalar"):
+        op.hessian
+    with pytest.raises(xhat.Error, match="vmap of a program with loops"):
+        xhat.op(DECAY).vmap()

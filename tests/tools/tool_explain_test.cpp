@@ -14,6 +14,16 @@ using ToolExplain = testing::Tool;
 const std::vector<std::string> kDirectionKeys = {
     "text", "kernels", "kernel_count", "bytes_moved", "bytes_unavoidable", "flops", "reductions"};
 
+// What is made of an op is an op, for every subcommand.
+TEST_F(ToolExplain, DerivedOpsAreTakenInItsPlace) {
+  EXPECT_EQ(json("explain --json --derive vmap=x,vjp $F/softmax.xh")["op"], "softmax_vmap_vjp");
+  EXPECT_EQ(json("explain --json --derive jacobian $F/softmax.xh")["outputs"][1]["shape"], Json::parse(R"(["N", "D", "N", "D"])"));
+  for (const char* what : {"vmap", "jacobian", "hvp"}) {
+    Result r = call(std::string("check --dims N=3,D=4 --derive ") + what + " $F/softmax.xh");
+    EXPECT_EQ(r.status, 0) << what << r.out << r.err;
+  }
+}
+
 TEST_F(ToolExplain, JsonHasEveryKey) {
   Json j = json("explain $F/softmax.xh --json --dims N=256,D=128");
   for (const char* key :

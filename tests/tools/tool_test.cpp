@@ -189,6 +189,7 @@ TEST_F(ToolUsage, WrongCallsExitWithTwo) {
         "explain $F/softmax.xh --dims N", "explain $F/softmax.xh --dims N=1,N=2",
         "explain $F/softmax.xh --dims K=3", "explain $F/softmax.xh --dims N=-1",
         "explain $F/softmax.xh --op nobody", "explain $F/softmax.xh --keep y --drop x",
+        "explain --derive half $F/softmax.xh", "explain --derive hessian $F/softmax.xh", "explain --derive vmap=q $F/softmax.xh",
         "explain $F/softmax.xh --drop z", "explain $F/nothing.xh", "run $F/softmax.xh",
         "check $F/softmax.xh --target abacus", "bench $F/softmax.xh --threads -1"}) {
     Result r = call(arguments);
