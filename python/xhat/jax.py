@@ -34,6 +34,19 @@ def op(op, **dims):
     return _derived(op, dims)
 
 
+@functools.cache
+def _vmap_or_none(op, mapped):
+    try:
+        return op.vmap(*mapped)
+    except Error:  # loops that stay, stated gradients
+        return None
+
+
+def _vmap(op, mapped, dims):
+    made = _vmap_or_none(op, mapped)
+    return None if made is None else _derived(made, dims)
+
+
 def _derived(op, dims):
     key = unique_name(op, op.name, dims)
     if key not in _made:
@@ -125,37 +138,39 @@ class Function:
                 raise
             return None
 
+    def vmap(self, mapped):
+        """The op for each element of a first axis of these inputs; None where it has to be called one by one."""
+        return _vmap(self.op, tuple(mapped), self.dims)
+
     def call(self, stash):
         return self.forward if stash else self.inference
 
     @functools.cached_property
-    def forward(self):
-        """inputs -> outputs, stash"""
+    def with_stash(self):
+        """inputs -> outputs, stash: a Function; this one if nothing is kept."""
         if self._directions is None or self._directions[0].outputs == self.op.outputs:
-            return self.inference
-        return _Call(self._directions[0], self.key + "_forward", self.dims)
+            return self
+        return _derived(self._directions[0], self.dims)
+
+    @property
+    def forward(self):
+        return self.with_stash.inference
 
     @functools.cache
-    def pull(self, wrt):
-        """(inputs, outputs and stash, cotangents) -> gradients of these inputs, as a function."""
-        count = len(self.op.inputs)
-        key = f"{self.key}_backward_{'_'.join(wrt)}"
-        if self._directions is None:
-            call = _Call(self.op.with_options(wrt=list(wrt)), key, self.dims, gradient=True)
-            return lambda inputs, kept, cotangents: call(*inputs, *cotangents)
+    def backward(self, wrt):
+        """The gradients of these inputs by what was kept: a Function, and where its arguments stand among inputs, kept and cotangents."""
         forward, backward = self._directions
-        chosen = backward.only([backward.outputs[self.wrt.index(n)] for n in wrt])
-        call = _Call(chosen, key, self.dims)
-        place = {n: ("inputs", i) for i, n in enumerate(self.op.inputs)}
-        place.update({n: ("cotangents", i) for i, n in enumerate(self.op.cotangents)})
-        place.update({n: ("kept", i) for i, n in enumerate(forward.outputs) if n not in place})
-        order = [place[n] for n in call.names]
+        chosen = _derived(backward.only([backward.outputs[self.wrt.index(n)] for n in wrt]), self.dims)
+        count = len(self.op.inputs)
+        place = {n: i for i, n in enumerate(self.op.inputs)}
+        place.update({n: count + len(forward.outputs) + i for i, n in enumerate(self.op.cotangents)})
+        place.update({n: count + i for i, n in enumerate(forward.outputs) if n not in place})
+        return chosen, [place[n] for n in chosen.op.inputs]
 
-        def run(inputs, kept, cotangents):
-            lists = {"inputs": inputs, "kept": kept, "cotangents": cotangents}
-            return call(*(lists[which][i] for which, i in order))
-
-        return run
+    @functools.cache
+    def backward_of_loops(self, wrt):
+        """(inputs, cotangents) -> gradients, by the forward again."""
+        return _Call(self.op.with_options(wrt=list(wrt)), f"{self.key}_backward_{'_'.join(wrt)}", self.dims, gradient=True)
 
     @functools.cache
     def push(self, wrt):
@@ -190,7 +205,10 @@ def _run_push(*arrays, function, wrt, kept):
 
 def _run_pull(*arrays, function, wrt, kept):
     count = len(function.op.inputs)
-    return function.pull(wrt)(arrays[:count], arrays[count: count + kept], arrays[count + kept:])
+    if function._directions is None:
+        return function.backward_of_loops(wrt)(*arrays[:count], *arrays[count + kept:])
+    chosen, order = function.backward(wrt)
+    return chosen.inference(*(arrays[i] for i in order))
 
 
 def _avals_of_call(*avals, function, stash):
@@ -228,12 +246,15 @@ def _call_jvp(primals, tangents, *, function, stash):
     if not wrt:
         results = call_p.bind(*primals, function=function, stash=stash)
         return results, [_zero(r) for r in results]
+    if stash and function.forward is not function.inference:
+        # What is kept moves too: under vmap the backward is an op like any other, which is differentiated by all that it reads.
+        return _call_jvp(primals, tangents, function=function.with_stash, stash=False)
     results = call_p.bind(*primals, function=function, stash=True)
     moving = [t for n, t in zip(function.op.inputs, tangents) if n in wrt]
     made = iter(push_p.bind(*primals, *results, *moving, function=function, wrt=wrt, kept=len(results)))
     outputs = len(function.op.outputs)
     pushed = [next(made) if moves else _zero(r) for r, moves in zip(results, function._floats)]
-    return (results, [*pushed, *(_zero(r) for r in results[outputs:])]) if stash else (results[:outputs], pushed)
+    return results[:outputs], pushed
 
 
 def _linear_jvp(primitive, primals, tangents, linear, product, product_inputs):
@@ -286,27 +307,70 @@ def _pull_transpose(cotangents, *arrays, function, wrt, kept):
     return [None] * (count + kept) + list(push_p.bind(*known, *tangents, function=function, wrt=wrt, kept=kept))
 
 
-def _batched(primitive):
-    def rule(arrays, axes, **parameters):
-        """Call by call: what the op makes of one says nothing of another."""
-        moving = [jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes) if axis is not None]
+def _one_by_one(primitive, arrays, axes, parameters):
+    """Call by call; what is made of one says nothing of another."""
+    moving = [jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes) if axis is not None]
 
-        def one(parts):
-            parts = iter(parts)
-            return primitive.bind(*(a if axis is None else next(parts) for a, axis in zip(arrays, axes)), **parameters)
+    def one(parts):
+        parts = iter(parts)
+        return primitive.bind(*(a if axis is None else next(parts) for a, axis in zip(arrays, axes)), **parameters)
 
-        results = jax.lax.map(one, moving)
-        return results, [0] * len(results)
-
-    return rule
+    results = jax.lax.map(one, moving)
+    return results, [0] * len(results)
 
 
-for primitive, run, avals, jvp in ((call_p, _run_call, _avals_of_call, _call_jvp), (push_p, _run_push, _avals_of_push, _push_jvp),
-                                   (pull_p, _run_pull, _avals_of_pull, _pull_jvp)):
+def _in_front(arrays, axes):
+    return [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes)]
+
+
+def _at_once(function, arrays, axes):
+    """All calls of a Function as one op with another axis; None where there is none."""
+    batched = function.vmap(n for n, axis in zip(function.op.inputs, axes) if axis is not None)
+    if batched is None:
+        return None
+    results = call_p.bind(*_in_front(arrays, axes), function=batched, stash=False)
+    return results, [0] * len(results)
+
+
+def _call_vmap(arrays, axes, *, function, stash):
+    every = function.with_stash if stash else function  # what is kept has the axis like all else
+    return _at_once(every, arrays, axes) or _one_by_one(call_p, arrays, axes, {"function": function, "stash": stash})
+
+
+def _pull_vmap(arrays, axes, *, function, wrt, kept):
+    made = None
+    if function._directions is not None:
+        chosen, order = function.backward(wrt)
+        if any(axes[i] is not None for i in order):  # else only tensors that the backward does not read have the axis
+            made = _at_once(chosen, [arrays[i] for i in order], [axes[i] for i in order])
+    return made or _one_by_one(pull_p, arrays, axes, {"function": function, "wrt": wrt, "kept": kept})
+
+
+def _push_vmap(arrays, axes, *, function, wrt, kept):
+    # Of the op for all calls, so that it stays linear in its tangents: an input has the axis if it or its tangent does.
+    count, inputs = len(function.op.inputs), function.op.inputs
+    tangents = dict(zip(wrt, range(count + kept, len(arrays))))
+    mapped = tuple(n for i, n in enumerate(inputs) if axes[i] is not None or n in tangents and axes[tangents[n]] is not None)
+    batched = function.vmap(mapped) if mapped else None
+    if batched is None:
+        return _one_by_one(push_p, arrays, axes, {"function": function, "wrt": wrt, "kept": kept})
+    size = next(a.shape[axis] for a, axis in zip(arrays, axes) if axis is not None)
+    arrays = _in_front(arrays, axes)
+    for i in [*range(count), *tangents.values()]:
+        name = inputs[i] if i < count else wrt[i - count - kept]
+        if name in mapped and axes[i] is None:
+            arrays[i] = jnp.broadcast_to(arrays[i], (size, *arrays[i].shape))
+    results = push_p.bind(*arrays[:count], *arrays[count + kept:], function=batched, wrt=wrt, kept=0)
+    return results, [0] * len(results)
+
+
+for primitive, run, avals, jvp, vmap in ((call_p, _run_call, _avals_of_call, _call_jvp, _call_vmap),
+                                         (push_p, _run_push, _avals_of_push, _push_jvp, _push_vmap),
+                                         (pull_p, _run_pull, _avals_of_pull, _pull_jvp, _pull_vmap)):
     primitive.def_impl(_eagerly(primitive))
     primitive.def_abstract_eval(avals)
     ad.primitive_jvps[primitive] = jvp
-    batching.primitive_batchers[primitive] = _batched(primitive)
+    batching.primitive_batchers[primitive] = vmap
     mlir.register_lowering(primitive, mlir.lower_fun(run, multiple_results=True))
 ad.primitive_transposes[push_p] = _push_transpose
 ad.primitive_transposes[pull_p] = _pull_transpose

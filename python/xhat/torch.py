@@ -7,6 +7,8 @@
 What the forward keeps for the backward are tensors of PyTorch, results of the op `xhat::NAME_forward`, so PyTorch sees, frees, offloads and
 recomputes them like its own. docs/python.md says more.
 """
+import functools
+
 import torch
 from torch.autograd import forward_ad
 
@@ -51,7 +53,7 @@ class _Registered:
 
     def __init__(self, name, inputs, outputs, kernel, fake, more=""):
         self.name, self.single, self.kernel = name, len(outputs) == 1, kernel
-        self.function = self.eager = None
+        self.function = self.eager = self.batched = None
         arguments = ", ".join(f"Tensor {n}_" for n in inputs) + more  # some names are PyTorch's own words
         _library.define(f"{self.name}({arguments}) -> " + ("Tensor" if self.single else f"({', '.join(['Tensor'] * len(outputs))})"),
                         tags=(torch.Tag.needs_exact_strides,) if hasattr(torch.Tag, "needs_exact_strides") else ())
@@ -96,7 +98,11 @@ class _Registered:
                                  backward=pull, jvp=lambda ctx, *tangents: jvp(ctx, *tangents), generate_vmap_rule=True)
 
     def _vmap(self, info, in_dims, *tensors):
-        """Call by call; what the op makes of one says nothing of another."""
+        batched = self.batched and self.batched(tuple(d is not None for d in in_dims), tensors)
+        if batched is not None:
+            results = batched(*[t if d is None else t.movedim(d, 0) for t, d in zip(tensors, in_dims)])
+            return (results, 0) if self.single else (results, (0,) * len(results))
+        # Call by call; what the op makes of one says nothing of another.
         calls = []
         for i in range(info.batch_size):
             results = self.overload(*[t if d is None else t.select(d, i) for t, d in zip(tensors, in_dims)])
@@ -105,6 +111,20 @@ class _Registered:
             raise Error(f"xhat::{self.name}: vmap over no elements at all does not tell the shapes of its results")
         results = tuple(torch.stack(r) for r in zip(*calls))
         return (results[0], 0) if self.single else (results, (0,) * len(results))
+
+
+@functools.cache
+def _vmap(op, mapped, dims):
+    """The op for each element of a first axis of these inputs, registered; None for loops that stay and stated gradients."""
+    try:
+        batched = op.vmap(*(n for n, m in zip(op.inputs, mapped) if m))
+    except Error:
+        return None
+    dims = {n: v for n, v in dims if n in op.dims}
+    name = unique_name(batched, batched.name, dims)
+    if name not in _made:
+        _made[name] = _register(name, batched, dims)
+    return _made[name].overload if isinstance(_made[name], _Registered) else _made[name].inference.overload
 
 
 def _register(name, op, dims=None):
@@ -117,7 +137,9 @@ def _register(name, op, dims=None):
         return made[0] if single else tuple(made)
 
     kernel = (lambda *tensors: op(*tensors, **dims)) if dims else op.__call__
-    return _Registered(name, op.inputs, op.outputs, kernel, fake)
+    made = _Registered(name, op.inputs, op.outputs, kernel, fake)
+    made.batched = lambda mapped, tensors: _vmap(op, mapped, tuple(dims.items()))
+    return made
 
 
 class CustomOp:
@@ -248,7 +270,6 @@ class CustomOp:
         return tuple(results)
 
     def _register_backward(self):
-        count = len(self._inputs)
         names = [*self._inputs, *(f"kept{i}" for i in self._kept), *self._cotangents]
 
         def fake(*arguments):
@@ -262,18 +283,24 @@ class CustomOp:
             if run is None:
                 run = self._narrow[wanted] = self._narrowed(wanted)
             results = run(arguments)
-            return results if len(self._places) == 1 else results if wanted == (1 << len(self._places)) - 1 else spread(results, wanted)
-
-        def spread(results, wanted):
-            results = iter((results,) if isinstance(results, torch.Tensor) else results)
-            return tuple(next(results) if wanted >> i & 1 else torch.empty(0, dtype=self._dtypes[p]) for i, p in enumerate(self._places))
+            return results if len(self._places) == 1 else results if wanted == (1 << len(self._places)) - 1 else self._spread(results, wanted)
 
         self._narrow = {0: lambda arguments: ()}
         self.backward = _Registered(f"{self.name}_backward", names, self._places, kernel, fake, ", int wanted")
+        self.backward.batched = self._backward_for_all
         self.backward.differentiate(lambda ctx, inputs, output: self._save_backward(ctx, inputs), self._pull_backward, self._push_backward)
 
+    def _chosen(self, wanted):
+        """The backward for these gradients, and where its inputs stand among the arguments of NAME_backward."""
+        op = self._gradient_op.only([n for i, n in enumerate(self._gradient_op.outputs) if wanted >> i & 1])
+        count = len(self._inputs)
+        where = {n: i for i, n in enumerate(self._inputs)}
+        where.update({n: count + len(self._kept) + i for i, n in enumerate(self._cotangents)})
+        where.update({n: count + i for i, n in enumerate(n for n in self._gradient_op.inputs if n not in where)})
+        return op, [where[n] for n in op.inputs]
+
     def _narrowed(self, wanted):
-        """The backward for these gradients: a function of the arguments of NAME_backward."""
+        """A function of the arguments of NAME_backward that gives these gradients."""
         count, dims = len(self._inputs), self._dims
         if self._gradient_op is None:  # a program with loops: its forward runs again
             op = self.op.with_options(wrt=[n for i, n in enumerate(self._wrt) if wanted >> i & 1])
@@ -283,15 +310,34 @@ class CustomOp:
                 return op.backward(kept, *arguments[count:-1])
 
             return run
-        op = self._gradient_op.only([n for i, n in enumerate(self._gradient_op.outputs) if wanted >> i & 1])
-        where = {n: i for i, n in enumerate(self._inputs)}
-        where.update({n: count + len(self._kept) + i for i, n in enumerate(self._cotangents)})
-        where.update({n: count + i for i, n in enumerate(n for n in self._gradient_op.inputs if n not in where)})
-        order = [where[n] for n in op.inputs]
+        op, order = self._chosen(wanted)
         dims = {n: v for n, v in dims.items() if n in op.dims}
-        if not dims and order == [*range(len(where))]:
+        if not dims and order == [*range(count + len(self._kept) + len(self._cotangents))]:
             return lambda arguments: op(*arguments[:-1])
         return lambda arguments: op(*[arguments[i] for i in order], **dims)
+
+    def _spread(self, results, wanted, first=()):
+        """The gradients that are wanted, and empty tensors in place of the others. first: extents of an axis before all others."""
+        results = iter((results,) if isinstance(results, torch.Tensor) else results)
+        return tuple(next(results) if wanted >> i & 1 else torch.empty((*first, 0), dtype=self._dtypes[p]) for i, p in enumerate(self._places))
+
+    def _backward_for_all(self, mapped, arguments):
+        if self._gradient_op is None:
+            return None
+        wanted = arguments[-1]
+        op, order = self._chosen(wanted)
+        if not any(mapped[i] for i in order):  # then only tensors that the backward does not read have the axis
+            return None
+        batched = _vmap(op, tuple(mapped[i] for i in order), tuple(self._dims.items()))
+        if batched is None:
+            return None
+
+        def run(*arguments):
+            results = batched(*[arguments[i] for i in order])
+            first = next(t.shape[:1] for t, m in zip(arguments, mapped) if m)
+            return results if len(self._places) == 1 else self._spread(results, wanted, first)
+
+        return run
 
     def _save_backward(self, ctx, inputs):
         ctx.set_materialize_grads(_transformed())  # torch.func wants zeros

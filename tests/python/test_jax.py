@@ -115,6 +115,14 @@ def test_vmap(name):
     same(*through)
 
 
+def test_vmap_is_one_call():
+    for name in OPS:
+        f, _, arrays, moving = case(name)
+        axes = (0, *[None] * (len(arrays) - 1))
+        for g in (loss(f), jax.grad(loss(f)), jax.grad(lambda *a: jax.vmap(loss(f), axes)(a[0][None], *a[1:]).sum())):
+            assert "scan" not in str(jax.make_jaxpr(jax.vmap(g, axes))(arrays[0][None], *arrays[1:])), name
+
+
 def test_under_checkpointing_and_scans():
     f, wanted, (x, g), _ = case("norm")
     same(jax.grad(jax.checkpoint(loss(f)))(x, g), jax.grad(loss(wanted))(x, g))

@@ -133,6 +133,12 @@ def test_vmap(name):
         torch.testing.assert_close(got[i] if isinstance(got, torch.Tensor) else tuple(r[i] for r in got), wanted)
 
 
+def test_vmap_is_one_call():
+    f, (x, g) = case("norm")
+    calls = torch.vmap(f, (0, None))(torch.randn(0, 4, 6, dtype=torch.float64), g.detach())  # one by one, no shape would be known
+    assert calls.shape == (0, 4, 6)
+
+
 def test_transformations_of_torch_func():
     f, (x, g) = case("norm")
     x, g = x.detach(), g.detach()
