@@ -10,6 +10,7 @@
 #include "ad/forward/transform.h"
 #include "expr/eval/nonfinite.h"
 #include "expr/index/dims.h"
+#include "expr/text/import.h"
 #include "fusion/plan/plan.h"
 
 namespace xhat::python {
@@ -56,7 +57,7 @@ DimValues sizes(const nb::dict& dims) {
 }  // namespace
 
 Variant::Variant(const Program& op, const CompileOptions& options)
-    : compiled(compile(op, options)), given(options.dims), program_(compiled.program()) {
+    : compiled(compile(op, options)), given(options.dims), program_(own_copy(compiled.program())) {
   inputs = parameters(op, op.inputs);
   outputs = parameters(op, op.outputs);
   if (!options.differentiate) return;
@@ -64,7 +65,8 @@ Variant::Variant(const Program& op, const CompileOptions& options)
   gradients = parameters(program_, program_.gradients);
 }
 
-const Variant::ShapeList& Variant::shapes_of(const std::vector<Parameter>& results, std::span<const TensorView> views, size_t which) {
+std::shared_ptr<const Variant::ShapeList> Variant::shapes_of(const std::vector<Parameter>& results, std::span<const TensorView> views,
+                                                             size_t which) {
   auto fits = [&](const Seen& s) {
     size_t at = 0;
     for (const TensorView& v : views)
@@ -76,7 +78,7 @@ const Variant::ShapeList& Variant::shapes_of(const std::vector<Parameter>& resul
     if (fits(s)) return s.shapes;
   Seen made;
   for (const TensorView& v : views) made.extents.insert(made.extents.end(), v.extents().begin(), v.extents().end());
-  made.shapes = shapes_now(results, views);
+  made.shapes = std::make_shared<const ShapeList>(shapes_now(results, views));
   if (seen_[which].size() < kSeenShapes) return seen_[which].emplace_back(std::move(made)).shapes;
   return (seen_[which][next_++ % kSeenShapes] = std::move(made)).shapes;
 }
@@ -160,7 +162,7 @@ struct PyOp::Call {
   }
 
   // Memory for the results: the caller's, or new.
-  void place(const std::vector<Parameter>& parameters, const Variant::ShapeList& shapes) {
+  void place(const std::vector<Parameter>& parameters, const std::shared_ptr<const Variant::ShapeList>& shapes) {
     if (out) {
       const bool several = PyTuple_Check(out) || PyList_Check(out);
       nb::object list = several ? nb::borrow(out) : nb::object(nb::make_tuple(nb::handle(out)));
@@ -175,7 +177,7 @@ struct PyOp::Call {
     }
     for (size_t i = 0; i < parameters.size(); ++i) {
       TensorView v;
-      results.push_back(library.empty(parameters[i].type, shapes[i], v));
+      results.push_back(library.empty(parameters[i].type, (*shapes)[i], v));
       arguments.push_back({parameters[i].name, v});
     }
   }
@@ -228,7 +230,7 @@ nb::object PyOp::call(const nb::args& args, const nb::kwargs& kwargs) {
     c.take(args, kwargs, inputs_, true);
     std::shared_ptr<Variant> v = variant(c.dims, false);
     c.look_at_inputs(inputs_, v->outputs.size());
-    c.place(v->outputs, c.out ? Variant::ShapeList() : v->shapes_of(v->outputs, c.views, 0));
+    c.place(v->outputs, c.out ? nullptr : v->shapes_of(v->outputs, c.views, 0));
     nb::gil_scoped_release others_may_run;
     v->compiled.infer(c.arguments);
   } catch (const Error& e) {
@@ -244,7 +246,7 @@ nb::object PyOp::forward(const nb::args& args, const nb::kwargs& kwargs) {
     c.take(args, kwargs, inputs_, true);
     std::shared_ptr<Variant> v = variant(c.dims, true);
     c.look_at_inputs(inputs_, v->outputs.size());
-    c.place(v->outputs, c.out ? Variant::ShapeList() : v->shapes_of(v->outputs, c.views, 0));
+    c.place(v->outputs, c.out ? nullptr : v->shapes_of(v->outputs, c.views, 0));
     {
       nb::gil_scoped_release others_may_run;
       v->compiled.forward(c.arguments, kept->stash);
@@ -279,7 +281,7 @@ nb::object PyOp::backward(Kept& kept, const nb::args& args, const nb::kwargs& kw
       const Parameter& p = input != v.inputs.end() ? *input : *std::ranges::find(v.outputs, kept.names[i], &Parameter::name);
       c.look(p, kept.objects[i].ptr(), false);
     }
-    c.place(v.gradients, c.out ? Variant::ShapeList() : v.shapes_of(v.gradients, kept.inputs, 1));
+    c.place(v.gradients, c.out ? nullptr : v.shapes_of(v.gradients, kept.inputs, 1));
     nb::gil_scoped_release others_may_run;
     v.compiled.backward(c.arguments, kept.stash);
   } catch (const Error& e) {
@@ -420,11 +422,13 @@ std::pair<int, std::string> PyOp::tool(const std::string& name, const nb::dict& 
       throw Error("there is no option " + option);
   }
   c.out = "-";
+  tool::Source source = source_;  // its own copy: others may derive of this one meanwhile
+  source.op = own_copy(source.op);
   nb::gil_scoped_release others_may_run;
   try {
-    const int status = name == "explain" ? tool::explain_command(c, source_)
-                       : name == "check" ? tool::check_command(c, source_)
-                                         : tool::viz_command(c, source_);
+    const int status = name == "explain" ? tool::explain_command(c, source)
+                       : name == "check" ? tool::check_command(c, source)
+                                         : tool::viz_command(c, source);
     return {status, answer.str()};
   } catch (const Error& e) {
     rethrow(e);

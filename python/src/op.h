@@ -27,7 +27,7 @@ class Variant {
 
   // The shapes of `results`, in order, for a call with these inputs (and more views behind them); kept for the last few shapes seen.
   using ShapeList = std::vector<std::vector<int64_t>>;
-  const ShapeList& shapes_of(const std::vector<Parameter>& results, std::span<const TensorView> inputs, size_t which);
+  std::shared_ptr<const ShapeList> shapes_of(const std::vector<Parameter>& results, std::span<const TensorView> inputs, size_t which);
   ShapeList shapes_now(const std::vector<Parameter>& results, std::span<const TensorView> inputs) const;  // from any thread
 
   CompiledOp compiled;
@@ -37,9 +37,9 @@ class Variant {
  private:
   struct Seen {
     std::vector<int64_t> extents;  // of all inputs, one after the other
-    ShapeList shapes;
+    std::shared_ptr<const ShapeList> shapes;
   };
-  const Program& program_;     // forward, and backward if there is one
+  const Program program_;      // forward, and backward if there is one; its own copy: others plan with the compiled op's meanwhile
   std::vector<Seen> seen_[2];  // of outputs, of gradients
   size_t next_ = 0;
 };
