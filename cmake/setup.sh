@@ -154,7 +154,7 @@ install_python_tests() {
   say "installing NumPy and pytest to $folder (17 MB)"
   temporary=$(mktemp -d .deps/python.XXXXXX)
   trap 'rm -rf "$temporary"' EXIT
-  "$python" -m pip --disable-pip-version-check install --quiet --no-deps --only-binary=:all: --require-hashes --implementation cp \
+  "$python" -m pip --disable-pip-version-check install --quiet --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --implementation cp \
     --python-version "$version" --target "$temporary/packages" -r tests/python/requirements.txt </dev/null ||
     fail "pip could not install tests/python/requirements.txt for Python $version." "it has hashes for Python 3.11 to 3.14;" \
       "check the network and pip's configuration (python3 -m pip config list), then run this again."
