@@ -69,6 +69,19 @@ std::vector<std::pair<std::string, std::string>> dims_from_shapes(const PyOp& op
 }  // namespace
 
 void bind_extents(nb::module_& m) {
+  // Names of the language: functions of the op table, and reductions.
+  m.def("functions", [] {
+    Texts names = {"pow"};
+    for (int i = 0; i < kOpCount; ++i)
+      if (const OpInfo& row = info(static_cast<Op>(i)); row.syntax == Syntax::function) names.emplace_back(row.text);
+    return names;
+  });
+  m.def("reductions", [] {
+    Texts names = {"mean"};
+    for (int i = 0; i < kOpCount; ++i)
+      if (is_reduction(static_cast<Op>(i))) names.emplace_back(info(static_cast<Op>(i)).text);
+    return names;
+  });
   m.def("shapes", &shapes, nb::arg("op"), nb::arg("outputs"));
   m.def("dims_from_shapes", &dims_from_shapes, nb::arg("op"));
 }

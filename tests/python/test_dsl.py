@@ -1,0 +1,77 @@
+"""Ops written with Python's operators are those that the text says."""
+import numpy as np
+import pytest
+
+import xhat
+from xhat import dsl
+from xhat.dsl import Builder, axes, dims, f32, f64, i64, where
+
+
+def rms_norm():
+    op = Builder("rms_norm")
+    N, D = dims("N D")
+    n, d, k = axes("n d k")
+    x, gain = op.input("x", f32, N, D), op.input("gain", f32, D)
+    y = op.output("y")
+    y[n, d] = gain[d] * x[n, d] / dsl.sqrt(dsl.mean(k, x[n, k] * x[n, k]) + 1e-6)
+    return op
+
+
+def test_the_same_op_as_its_text():
+    text = "op rms_norm(x: f32[N,D], gain: f32[D]) -> (y) { y[n,d] = gain[d] * x[n,d] / sqrt(mean(k: x[n,k] * x[n,k]) + 1e-6) }"
+    assert rms_norm().build().text == xhat.op(text).text
+    x = np.ones((2, 3), np.float32)
+    np.testing.assert_allclose(rms_norm().build(threads=1)(x, np.ones(3, np.float32)), x, rtol=1e-5)
+
+
+def test_everything_that_can_be_written():
+    op = Builder("f")
+    N = dims("N")
+    i, k = axes("i k")
+    x, w, s, ids = op.input("x", f64, N), op.input("w", f64, 3), op.input("s", f64), op.input("ids", i64, N, const=True)
+    M = op.dim("M", (N + 1) // 2)
+    a, b, c, m, total = (op.output(n) for n in ("a", "b", "c", "m", "total"))
+    t = op.tensor("t")
+    t[i] = where((x[i] > 0) & ~(s == 0) | (x[i] <= -1), -x[i], 2 ** s - x[i] % 3)
+    a[i.range(0, M)] = dsl.sum(k, x.get(2 * i + k - 1, otherwise=0) * w[k])
+    b[i.range(0, N)] = dsl.max(k.range(0, i + 1), t[k], where=t[k] != 0)
+    c[i] = x[ids[i]] + f64(i) * 1e-3 + dsl.min(x[i], -0.5) + dsl.clamp(x[i], -1, 1)
+    m.set(dsl.argmax(i, x[i]))
+    total.set(s * dsl.sum((i, k), x[i] * w[k]) - s)
+    text = """op f(x: f64[N], w: f64[3], s: f64, ids: i64[N] const) -> (a, b, c, m, total) {
+      dim M = (N + 1)/2
+      t[i] = if x[i] > 0 && !(s == 0) || x[i] <= -1 then -x[i] else 2^s - x[i] % 3
+      a[i in 0..M] = sum(k: x[2*i+k-1 else 0] * w[k])
+      b[i in 0..N] = max(k in 0..i+1 if t[k] != 0: t[k])
+      c[i] = x[ids[i]] + f64(i) * 1e-3 + min(x[i], -0.5) + clamp(x[i], -1, 1)
+      m = argmax(i: x[i])
+      total = s * sum(i, k: x[i] * w[k]) - s
+    }"""
+    assert op.build().text == xhat.op(text).text
+
+
+def test_every_function_and_reduction_of_the_language_is_there():
+    for name in ("exp", "tanh", "erf", "pow", "softplus", "isnan", "max", "sum", "argmin", "mean", "any"):
+        assert callable(getattr(dsl, name)) and name in dsl.__all__
+    i = axes("i")
+    assert repr(dsl.max(i, i + 1)) == "max(i: (i + 1))" and repr(dsl.max(i + 1, 2)) == "max((i + 1), 2)"
+
+
+def test_mistakes_are_named():
+    op = rms_norm()
+    x, y, i = op.input("z", f32, 3), op.output("q"), axes("i")
+    for call, words in [
+        (lambda: 1 if x[i] > 0 else 2, r"\(z\[i\] > 0\) has no value while the op is written; where"),
+        (lambda: x[i] + "1", "a str cannot stand in an op"),
+        (lambda: dsl.sum(x[i], x[i]), "sum runs over axes"),
+        (lambda: dsl.sum(i), "one body"),
+        (lambda: (y.__setitem__(i, x[i]), y.__setitem__(i, x[i])), "q is defined twice"),
+        (lambda: Builder("g").build(), "error"),
+    ]:
+        with pytest.raises(xhat.Error, match=words):
+            call()
+    op = Builder("late")
+    x, y = op.input("x", f32, dims("N")), op.output("y")
+    y[i] = x[i + 1]
+    with pytest.raises(xhat.Error, match="axis i has no range"):
+        op.build()
