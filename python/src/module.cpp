@@ -102,6 +102,7 @@ NB_MODULE(_xhat, m) {
           "Of an op with one float output, a scalar: the op inputs -> (outputs, gradients, hess_<input>_<other>).")
       .def("vmap", &PyOp::vmap, "The op for each element of a new first axis of the inputs named; of all, if none is.")
       .def("only", &PyOp::only, nb::arg("outputs"), "The op with these outputs only, and what they need.")
+      .def("_state", &PyOp::state)
       .def("_identity", &PyOp::identity)
       .def("_directions", &PyOp::directions)
       .def("_tool", &PyOp::tool)

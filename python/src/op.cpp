@@ -293,7 +293,9 @@ nb::object PyOp::backward(Kept& kept, const nb::args& args, const nb::kwargs& kw
 std::shared_ptr<PyOp> PyOp::derived(Program program, tool::Command options) const {
   tool::Source source = source_;
   source.op = std::move(program);
-  return std::make_shared<PyOp>(std::move(source), std::move(options));
+  auto op = std::make_shared<PyOp>(std::move(source), std::move(options));
+  op->derived_ = true;
+  return op;
 }
 
 std::shared_ptr<PyOp> PyOp::product(Product which) const {
@@ -356,6 +358,22 @@ std::shared_ptr<PyOp> PyOp::only(const std::vector<std::string>& outputs) const 
   return derived(p.steps ? p : without_dead(p), options_);
 }
 
+nb::tuple PyOp::state() const {
+  const tool::Command& c = options_;
+  nb::dict options;
+  options["stash"] = c.stash;
+  options["stash_dtype"] = c.stash_dtype;
+  options["fuse"] = c.fuse;
+  if (c.keep) options["keep"] = *c.keep;
+  if (c.drop) options["drop"] = *c.drop;
+  options["wrt"] = fmt::format("{}", fmt::join(c.wrt, ","));
+  options["threads"] = c.threads;
+  options["prices"] = c.prices;
+  options["tuned"] = c.tuned;
+  options["check_values"] = c.check_values;
+  return nb::make_tuple(derived_ ? print(source_.op) : source_.text, source_.file, source_.op.name, options);
+}
+
 std::string PyOp::identity() const {
   const tool::Command& c = options_;
   const std::vector<std::string> options = {c.stash,
@@ -394,7 +412,9 @@ std::vector<std::string> PyOp::differentiable() const {
 std::shared_ptr<PyOp> PyOp::with_options(const nb::kwargs& options) const {
   tool::Command c = options_;
   set_options(c, options);
-  return std::make_shared<PyOp>(source_, std::move(c));
+  auto op = std::make_shared<PyOp>(source_, std::move(c));
+  op->derived_ = derived_;
+  return op;
 }
 
 std::pair<int, std::string> PyOp::tool(const std::string& name, const nb::dict& dims, const nb::dict& options) const {

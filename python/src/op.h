@@ -79,6 +79,7 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
 
   const Program& program() const { return source_.op; }
   const tool::Source& source() const { return source_; }
+  nb::tuple state() const;       // (text, file, name, options) that make() takes: for pickle
   std::string identity() const;  // all that decides what it computes and how
   std::vector<std::string> gradients();
   std::vector<std::string> cotangents();
@@ -88,6 +89,7 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
   struct Call;
   std::shared_ptr<Variant> variant(const DimValues& dims, bool differentiate);
   [[noreturn]] void rethrow(const Error& e) const;  // with its place in the text
+  bool derived_ = false;                            // not what the source says, but made of it
   std::shared_ptr<PyOp> derived(Program program, tool::Command options) const;
 
   const tool::Source source_;

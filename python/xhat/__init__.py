@@ -41,6 +41,10 @@ def load(path, name=None, **options):
     return _make(text, path, name or "", options)
 
 
+def _rebuilt(text, file, name, options):
+    return _make(text, file, name, options)
+
+
 class Report(str):
     """A text that is shown as it is. Of check(), true if everything held."""
 
@@ -86,3 +90,5 @@ def _viz(self, *, run=True, **dims):
 
 
 Op.explain, Op.check, Op.viz = _explain, _check, _viz
+# Ops never change: a copy is the op itself, and a pickle is its text with its options.
+Op.__copy__, Op.__deepcopy__, Op.__reduce__ = lambda self: self, lambda self, memo: self, lambda self: (_rebuilt, self._state())

@@ -125,6 +125,12 @@ class Function:
         results = call_p.bind(*arrays, function=self, stash=False)
         return results[0] if len(results) == 1 else tuple(results)
 
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _derived, (self.op, self.dims)
+
     def __repr__(self):
         return f"<xhat.jax {self.op!r}>"
 

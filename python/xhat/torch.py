@@ -31,10 +31,11 @@ def custom_op(op, name=None, **dims):
     return _custom_op(op, name or op.name, dims)
 
 
-def _custom_op(op, name, dims):
-    name = unique_name(op, name, dims)
+def _custom_op(op, wanted, dims):
+    name = unique_name(op, wanted, dims)
     if name not in _made:
         _made[name] = CustomOp(op, name, dims)
+        _made[name].made_by = op, wanted, dims
     return _made[name]
 
 
@@ -48,6 +49,17 @@ def _nobody_looks_on():
     return not _transformed() and not torch._C._len_torch_dispatch_stack()
 
 
+def _guarded(name, kernel):
+    """What PyTorch registers has no forward mode: it would drop tangents without a word."""
+
+    def run(*arguments):
+        if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled():  # functions of autograd switch it off
+            raise Error(f"xhat::{name} itself has no forward mode, nor under torch.compile; call what custom_op gave, eagerly")
+        return kernel(*arguments)
+
+    return run
+
+
 class _Registered:
     """One op in torch.ops.xhat: its kernel, what is known of its results before it runs, its rule for vmap."""
 
@@ -57,8 +69,8 @@ class _Registered:
         arguments = ", ".join(f"Tensor {n}_" for n in inputs) + more  # some names are PyTorch's own words
         _library.define(f"{self.name}({arguments}) -> " + ("Tensor" if self.single else f"({', '.join(['Tensor'] * len(outputs))})"),
                         tags=(torch.Tag.needs_exact_strides,) if hasattr(torch.Tag, "needs_exact_strides") else ())
-        _library.impl(self.name, kernel, "CPU")
-        torch.library.register_fake(f"xhat::{self.name}", fake, lib=_library)
+        _library.impl(self.name, _guarded(self.name, kernel), "CPU")
+        torch.library.register_fake(f"xhat::{self.name}", _guarded(self.name, fake), lib=_library)
         self.overload = getattr(torch.ops.xhat, self.name).default
         torch.library.register_vmap(f"xhat::{self.name}", self._vmap, lib=_library)
 
@@ -71,7 +83,10 @@ class _Registered:
         if torch.compiler.is_compiling():
             return self.overload(*tensors)
         if _transformed():
-            return self.overload(*tensors) if self.function is None else self.function.apply(*tensors)
+            if self.function is not None:
+                return self.function.apply(*tensors)
+            with forward_ad._set_fwd_grad_enabled(False):  # there is nothing to differentiate
+                return self.overload(*tensors)
         if not _nobody_looks_on() or not all(type(t) is int or type(t) in _PLAIN and t.is_cpu for t in tensors):
             return self.overload(*tensors)
         if self.eager is not None and torch.is_grad_enabled() and any(type(t) is not int and t.requires_grad for t in tensors):
@@ -191,6 +206,12 @@ class CustomOp:
 
     def __repr__(self):
         return f"<xhat.torch {self.op!r}>"
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _custom_op, self.made_by
 
     def _in_order(self, tensors, named):
         if len(tensors) > len(self._inputs):

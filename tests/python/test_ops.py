@@ -1,5 +1,7 @@
 """Derivatives, options, reports, programs."""
+import copy
 import gc
+import pickle
 import threading
 import time
 import weakref
@@ -208,3 +210,15 @@ def test_whole_derivatives():
         op.hessian
     with pytest.raises(xhat.Error, match="vmap of a program with loops"):
         xhat.op(DECAY).vmap()
+
+
+def test_copies_and_pickles():
+    op = xhat.op(NORM, threads=1, wrt=["x"], stash="largest")
+    assert copy.deepcopy(op) is op
+    rng = np.random.default_rng(7)
+    x, g = rng.normal(size=(3, 4)), rng.normal(size=4)
+    for one in (op, op.vmap("g"), op.vjp.only(["grad_x"]), xhat.op(DECAY)):
+        again = pickle.loads(pickle.dumps(one))
+        assert again.text == one.text and again._state() == one._state() and again.inputs == one.inputs
+    assert pickle.loads(pickle.dumps(op)).gradients == ["grad_x"]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(op))(x, g), op(x, g))

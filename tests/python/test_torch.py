@@ -167,6 +167,21 @@ def test_forward_mode():
     torch.testing.assert_close(tangent, (f(x + 1e-6 * v, g) - f(x - 1e-6 * v, g)) / 2e-6, rtol=1e-5, atol=1e-7)
 
 
+def test_what_has_no_forward_mode_does_not_drop_tangents():
+    f, (x, g) = case("norm")
+    x, g = x.detach(), g.detach()
+    with pytest.raises(xhat.Error, match="no forward mode"):
+        torch.func.jvp(lambda x: f.inference.overload(x, g), (x,), (x,))
+    torch._dynamo.reset()
+    inside = torch.compile(lambda x: torch.func.jvp(lambda x: f(x, g), (x,), (x,))[1], fullgraph=True)
+    with pytest.raises(Exception):
+        inside(x)
+    around = torch.func.jvp(torch.compile(lambda x: f(x, g)), (x,), (x,))[1]
+    torch.testing.assert_close(around, torch.func.jvp(lambda x: f(x, g), (x,), (x,))[1])
+    at = xhat.torch.custom_op(xhat.op("op at(x: f64[N]) -> (y) { y = argmax(i: x[i]) }"))
+    assert torch.func.jvp(lambda x: (x * 2, at(x))[0], (x[0],), (x[0],))[1].equal(2 * x[0])
+
+
 def test_only_gradients_that_are_wanted_are_computed():
     f, (x, g) = case("norm")
     y = f(x.detach(), g)
@@ -208,6 +223,14 @@ def test_two_ops_of_one_name():
     assert a(torch.zeros(1)).item() == 1 and b(torch.zeros(1)).item() == 2
     assert a.name != b.name
     assert xhat.torch.custom_op(xhat.op(one)) is a
+
+
+def test_a_model_with_an_op_is_copied_and_pickled():
+    import copy
+    import pickle
+    model = torch.nn.ReLU()
+    model.norm = case("norm")[0]
+    assert copy.deepcopy(model).norm is model.norm and pickle.loads(pickle.dumps(model)).norm is model.norm
 
 
 def test_an_op_without_gradients():
