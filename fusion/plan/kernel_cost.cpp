@@ -8,8 +8,7 @@ namespace xhat::fusion {
 namespace {
 
 bool reduced_by_all(const Draft& d, int c) {
-  return std::ranges::all_of(d.members,
-                             [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
+  return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
 
 constexpr int64_t kMinRows = 4, kMinColumns = 8;  // of a product's block
@@ -35,8 +34,7 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     if (steps(v) < kMinColumns || !reads(v, v)) continue;
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)
-      if (y != v && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best)))
-        best = y;
+      if (y != v && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best))) best = y;
     if (best) return Shape::Product{*best, v, in_phases};
   }
   return std::nullopt;
@@ -85,18 +83,22 @@ int64_t Planner::multiplied_in_vain(const Draft& d, const Member& m, int64_t til
 // Columns of one tile of a product, as many as make whole vectors and divide all of them; 0: all. A tile packs the operand
 // along its columns once, for all its rows: with fewer columns a tile can have more rows, and less is packed twice. Rows that
 // lie across (a[k,y]) are packed as well, from beyond L2, before anything is multiplied: then tiles are twice as wide (512 x
-// 1024 x 1024, one thread: 110 and 126 Gflop/s).
-int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns) const {
-  constexpr int64_t kMinTiles = 2;
+// 1024 x 1024, one thread: 110 and 126 Gflop/s). Where there are few rows they are cut less, and columns more: each tile of rows packs all
+// of the other operand, however few it has.
+// rows: what all other axes of the loop make together.
+int64_t Planner::columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const {
+  constexpr int64_t kMinTiles = 2, kRowsWorthPacking = 64, kTiles = 8, kNarrowest = 32;
   const bool across = std::ranges::any_of(members, [&](const Member& m) {
     const Shape& s = shape(m);
     return s.product && std::ranges::any_of(s.reads, [&](Id read) {
-      const auto indices = read_indices((*p_.arena)[read]);
-      return !indices.empty() && indices.back() == s.axes[s.product->rows].axis;
-    });
+             const auto indices = read_indices((*p_.arena)[read]);
+             return !indices.empty() && indices.back() == s.axes[s.product->rows].axis;
+           });
   });
-  const int64_t fewest = across ? 256 : 128, most = 2 * fewest;
   const KernelAxis& axis = d.axes[static_cast<size_t>(columns)];
+  int64_t fewest = across ? 256 : 128;
+  while (fewest > kNarrowest && axis.extent / fewest * rows < kRowsWorthPacking * kTiles) fewest /= 2;
+  const int64_t most = 2 * fewest;
   if (axis.phases > 1) return 0;
   for (const Member& m : members) {  // what runtime/kernel/kernel_phases.cpp cannot split
     if (!shape(m).scatter_targets.empty() || std::ranges::count(m.left, columns) > 1) return 0;
@@ -140,9 +142,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   for (auto& [t, classes] : d.dims) tensors.push_back(t);
   // Those that are read at computed places come last: they don't say how the tile lies in them.
   auto computed = [&](TensorId t) { return std::ranges::find(d.dims.at(t), -1) != d.dims.at(t).end(); };
-  std::ranges::stable_sort(tensors, [&](TensorId x, TensorId y) {
-    return computed(x) != computed(y) ? computed(y) : bytes(x) > bytes(y);
-  });
+  std::ranges::stable_sort(tensors, [&](TensorId x, TensorId y) { return computed(x) != computed(y) ? computed(y) : bytes(x) > bytes(y); });
   std::vector<int> order;
   for (TensorId t : tensors)
     for (int c : d.dims[t])
@@ -228,7 +228,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       int64_t one = footprint(d, true);
       if (order[i] == columns) {
         take(axis, {});
-        if (int64_t n = columns_in_tile(d, k.members, order[i])) {
+        if (int64_t n = columns_in_tile(d, k.members, order[i], tiles)) {
           take(axis, {.kind = TileRule::Kind::fixed, .most = n});
           axis.phases = n;
           column_tiles = full / n;
@@ -271,8 +271,10 @@ int64_t Planner::waited_for(const Draft& draft, TensorId t, int64_t moved, const
   for (size_t i = classes.size(); i-- > 0;) {
     const int64_t whole = std::max<int64_t>(1, extent(p_.tensors[t].shape[i]));
     int64_t taken = whole;
-    if (classes[i] >= 0 && draft.walked(classes[i])) taken = in_tile(draft, classes[i], true);
-    else if (window) taken = (*window)[i];
+    if (classes[i] >= 0 && draft.walked(classes[i]))
+      taken = in_tile(draft, classes[i], true);
+    else if (window)
+      taken = (*window)[i];
     taken = std::clamp<int64_t>(taken, 1, whole);
     (ends ? runs : run) *= taken;
     ends |= taken < whole;
@@ -306,8 +308,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
     if (!produced) {
       // Looked at again: in as many members as read it, unless the tile stays in cache.
       int64_t looks = 0;
-      for (const Member& m : k.members)
-        looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
+      for (const Member& m : k.members) looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
       if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
       // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
       bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.walked(c); });

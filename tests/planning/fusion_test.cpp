@@ -129,15 +129,14 @@ TEST(Fusion, SiblingsThatReadTheSameShareAKernel) {
 }
 
 TEST(Fusion, StrangersDoNot) {
-  KernelPlan p = forward_plan("op f(x: f32[N], z: f32[M]) -> (a, b) { a[i] = x[i] * 2; b[j] = z[j] * 3 }",
-                              {{"N", 100000}, {"M", 200000}});
+  KernelPlan p = forward_plan("op f(x: f32[N], z: f32[M]) -> (a, b) { a[i] = x[i] * 2; b[j] = z[j] * 3 }", {{"N", 100000}, {"M", 200000}});
   EXPECT_EQ(p.kernels.size(), 2u);
 }
 
 TEST(Fusion, AProducerReadElsewhereAlongAnAxisIsComplete) {
   // s is read at n-1 too: it must be whole before y starts, so n cannot be tiled through both.
-  KernelPlan p = forward_plan("op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] + s[n] + s[N-1-n] }",
-                              {{"N", 4096}, {"D", 1024}});
+  KernelPlan p =
+      forward_plan("op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] + s[n] + s[N-1-n] }", {{"N", 4096}, {"D", 1024}});
   EXPECT_EQ(p.kernels.size(), 2u);
 }
 
@@ -204,8 +203,9 @@ TEST(Fusion, AStrideIsWalkedInPhasesIfThatMakesAProduct) {
     return found;
   };
   using Found = std::map<std::string, int64_t>;
-  std::string conv = "op f(x: f32[N,C,H,W], w: f32[K,C,3,3] const) -> (y) { y[n,k,i in 0..28,j in 0..28] = "
-                     "sum(c,r,s: x[n,c,2*i+r-1,2*j+s-1 else 0]*w[k,c,r,s]) }";
+  std::string conv =
+      "op f(x: f32[N,C,H,W], w: f32[K,C,3,3] const) -> (y) { y[n,k,i in 0..28,j in 0..28] = "
+      "sum(c,r,s: x[n,c,2*i+r-1,2*j+s-1 else 0]*w[k,c,r,s]) }";
   DimValues sizes = {{"N", 8}, {"C", 64}, {"K", 64}, {"H", 56}, {"W", 56}};
   EXPECT_EQ(phases(conv, sizes), (Found{{"h", 2}, {"l", 2}}));
   sizes["W"] = 57;  // odd: that axis has no phases, and with it there is no product over l
@@ -248,15 +248,23 @@ TEST(Fusion, ShortRunsArePricedNotMoved) {
   } cases[] = {
       {"column_means", "op f(x: f32[N,C]) -> (y) { m[c] = mean(n: x[n,c]); y[n,c] = x[n,c] - m[c] }", {{"N", 20000}, {"C", 64}}, 2},
       {"column_largest", "op f(x: f32[N,C]) -> (y) { m[c] = max(n: x[n,c]); y[n,c] = exp(x[n,c] - m[c]) }", {{"N", 4096}, {"C", 512}}, 2},
-      {"channels_last", "op f(x: f32[N,H,W,C]) -> (y) { m[c] = mean(n,h,w: x[n,h,w,c]); y[n,h,w,c] = x[n,h,w,c] - m[c] }",
-       {{"N", 16}, {"H", 56}, {"W", 56}, {"C", 64}}, 2},
-      {"gathered_columns", "op f(t: f32[V,C], id: i32[N]) -> (y) { m[c] = mean(n: t[id[n],c]); y[n,c] = t[id[n],c] - m[c] }",
-       {{"N", 8192}, {"V", 30000}, {"C", 128}}, 2},
-      {"channels_first", "op f(x: f32[N,C,H,W]) -> (y) { m[c] = mean(n,h,w: x[n,c,h,w]); y[n,c,h,w] = x[n,c,h,w] - m[c] }",
-       {{"N", 16}, {"C", 64}, {"H", 56}, {"W", 56}}, 1},
+      {"channels_last",
+       "op f(x: f32[N,H,W,C]) -> (y) { m[c] = mean(n,h,w: x[n,h,w,c]); y[n,h,w,c] = x[n,h,w,c] - m[c] }",
+       {{"N", 16}, {"H", 56}, {"W", 56}, {"C", 64}},
+       2},
+      {"gathered_columns",
+       "op f(t: f32[V,C], id: i32[N]) -> (y) { m[c] = mean(n: t[id[n],c]); y[n,c] = t[id[n],c] - m[c] }",
+       {{"N", 8192}, {"V", 30000}, {"C", 128}},
+       2},
+      {"channels_first",
+       "op f(x: f32[N,C,H,W]) -> (y) { m[c] = mean(n,h,w: x[n,c,h,w]); y[n,c,h,w] = x[n,c,h,w] - m[c] }",
+       {{"N", 16}, {"C", 64}, {"H", 56}, {"W", 56}},
+       1},
       {"rows", "op f(x: f32[N,C]) -> (y) { m[n] = mean(c: x[n,c]); y[n,c] = x[n,c] - m[n] }", {{"N", 20000}, {"C", 64}}, 1},
-      {"middle_axis", "op f(x: f32[N,M,C]) -> (y) { m[n,c] = mean(k: x[n,k,c]); y[n,k,c] = x[n,k,c] - m[n,c] }",
-       {{"N", 64}, {"M", 128}, {"C", 96}}, 1},
+      {"middle_axis",
+       "op f(x: f32[N,M,C]) -> (y) { m[n,c] = mean(k: x[n,k,c]); y[n,k,c] = x[n,k,c] - m[n,c] }",
+       {{"N", 64}, {"M", 128}, {"C", 96}},
+       1},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.name);
@@ -273,10 +281,34 @@ TEST(Fusion, ShortRunsArePricedNotMoved) {
 
 // A tile of a product that has all rows of a triangle multiplies the square: as one kernel with another product, which shares but the batch
 // with it, it took 32 ms where the two took 18.
+// Every tile of rows packs the operand along the columns: with few rows it is the columns that are cut.
+TEST(Fusion, AProductOfFewRowsIsCutAlongItsColumns) {
+  const char* text = "op f(x: f32[M,K], w: f32[K,N]) -> (y) { y[m,n] = sum(k: x[m,k] * w[k,n]) }";
+  constexpr int64_t kWeights = 4 * 512 * 512;
+  for (int64_t rows : {1, 16, 32, 64, 512}) {
+    const KernelPlan p = forward_plan(text, {{"M", rows}, {"K", 512}, {"N", 512}});
+    EXPECT_LE(only(p).bytes_packed, (rows == 512 ? 8 : rows == 64 ? 2 : 1) * kWeights) << rows;
+    EXPECT_GE(only(p).shared.size(), 1u) << rows;
+  }
+}
+
+// The gradient of an LSTM cell: the products of its few rows are not computed beside the slopes, where each tile of rows would pack all weights.
+TEST(Fusion, WeightsAreNotPackedForEveryFewRows) {
+  const char* text = R"(op f(dy: f32[B,J], z: f32[B,J], w: f32[J,H]) -> (d, g) {
+    d[b,j] = dy[b,j] * (1 - tanh(z[b,j])^2)
+    g[b,h] = sum(j: d[b,j] * w[j,h])
+  })";
+  const KernelPlan p = forward_plan(text, {{"B", 64}, {"J", 1024}, {"H", 256}});
+  int64_t packed = 0;
+  for (const Kernel& k : p.kernels) packed += k.bytes_packed;
+  EXPECT_LE(packed, 2 * 4 * 1024 * 256);
+}
+
 TEST(Fusion, WhatLiesBeyondATriangleIsPriced) {
   const DimValues sizes = {{"B", 8}, {"T", 1024}, {"D", 64}};
   const double square = 8.0 * 1024 * 512 * 64 * 0.4;  // B*T*T/2*D multiplications more than the triangle, as bytes
-  const std::string two = "op f(z: f32[B,T,T], m: f32[B,T], v: f32[B,T,D], w: f32[B,T,D]) -> (s, g) { s[b,t,u] = sum(d: v[b,u,d] * w[b,t,d]); ";
+  const std::string two =
+      "op f(z: f32[B,T,T], m: f32[B,T], v: f32[B,T,D], w: f32[B,T,D]) -> (s, g) { s[b,t,u] = sum(d: v[b,u,d] * w[b,t,d]); ";
   for (const char* triangle : {"t in u..T", "t in 0..u+1", "t in max(0,u-3)..T"}) {
     SCOPED_TRACE(triangle);
     const KernelPlan plan = forward_plan(two + "g[b,u,d] = sum(" + triangle + ": exp(z[b,t,u] - m[b,t]) * w[b,t,d]) }", sizes);
@@ -285,7 +317,8 @@ TEST(Fusion, WhatLiesBeyondATriangleIsPriced) {
     EXPECT_GT(plan.kernels[1].bytes_in_vain, 0);
     EXPECT_LT(static_cast<double>(plan.kernels[1].bytes_in_vain), square / 4) << "tiles have few rows";
   }
-  for (const Kernel& k : forward_plan(two + "g[b,u,d] = sum(t: exp(z[b,t,u] - m[b,t]) * w[b,t,d]) }", sizes).kernels) EXPECT_EQ(k.bytes_in_vain, 0);
+  for (const Kernel& k : forward_plan(two + "g[b,u,d] = sum(t: exp(z[b,t,u] - m[b,t]) * w[b,t,d]) }", sizes).kernels)
+    EXPECT_EQ(k.bytes_in_vain, 0);
 }
 
 TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {
