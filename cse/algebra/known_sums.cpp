@@ -6,18 +6,30 @@
 #include "expr/core/machine_model.h"
 
 namespace xhat {
+namespace {
+
+// The factors that do not depend on the bound axes, taken out of the body.
+Product taken_out(const Arena& a, Product& body, std::span<const AxisRange> bound) {
+  Product outside{1, {}}, inside{body.coefficient, {}};
+  for (const Factor& f : body.factors) (depends_on_any(a, f.atom, bound) ? inside : outside).factors.push_back(f);
+  body = std::move(inside);
+  return outside;
+}
+
+}  // namespace
 
 void KnownSums::remember(const Definition& d) {
   const Node n = a_[d.body];
   if (n.op != Op::sum || !is_float(n.type)) return;
   Pattern pattern = pattern_of(a_, d);
   Product body = tree_.form(pattern.body);
+  Product outside = taken_out(a_, body, pattern.bound);
   if (body.is_number()) return;
   double coefficient = body.coefficient;
   body.coefficient = 1;
   Nested flat = opened(body, pattern.bound, "$f");
   const uint64_t shape = shape_of(body), flat_shape = shape_of(flat.body);
-  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(flat), shape, flat_shape});
+  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(outside), std::move(flat), shape, flat_shape});
 }
 
 // Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
@@ -30,9 +42,7 @@ Nested KnownSums::opened(const Product& body, const std::vector<AxisRange>& boun
     bool changed = false;
     for (const Factor& f : flat.body.factors) {
       const Node n = a_[f.atom];
-      auto k = n.op == Op::read && f.halves == 2 && !changed
-                   ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor)
-                   : sums_.end();
+      auto k = n.op == Op::read && f.halves == 2 && !changed ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor) : sums_.end();
       if (k == sums_.end() || !is_true(a_, k->pattern.condition)) {
         next = tree_.multiply(next, {1, {f}});
         continue;
@@ -46,11 +56,13 @@ Nested KnownSums::opened(const Product& body, const std::vector<AxisRange>& boun
         at[r.axis] = axis;
       }
       Product inner = tree_.form(substitute(a_, tree_.to_expression(k->body, n.type), at));
-      next = tree_.multiply(next, tree_.multiply({k->coefficient, {}}, inner));
+      Product outside = tree_.form(substitute(a_, tree_.to_expression(k->outside, n.type), at));
+      next = tree_.multiply(tree_.multiply(next, outside), tree_.multiply({k->coefficient, {}}, inner));
     }
     if (!changed) break;
     flat.body = next;
   }
+  flat.outside = taken_out(a_, flat.body, flat.bound);
   return flat;
 }
 
@@ -58,7 +70,7 @@ std::optional<Product> KnownSums::known(const Product& body, const Sum& s) {
   const uint64_t shape = shape_of(body);
   for (const KnownSum& k : sums_) {
     if (k.shape != shape) continue;
-    if (auto v = matched(k, {k.body, k.pattern.bound}, {body, s.bound}, s)) return v;
+    if (auto v = matched(k, {k.body, k.pattern.bound, k.outside}, {body, s.bound}, s)) return v;
   }
   // Once more with all sums written as one: the order of summation does not matter.
   if (!is_true(a_, s.condition)) return std::nullopt;
@@ -72,11 +84,8 @@ std::optional<Product> KnownSums::known(const Product& body, const Sum& s) {
   return std::nullopt;
 }
 
-std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& pattern, const Nested& target,
-                                           const Sum& s) {
-  if (pattern.bound.size() != target.bound.size() ||
-      pattern.body.factors.size() != target.body.factors.size())
-    return std::nullopt;
+std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s) {
+  if (pattern.bound.size() != target.bound.size() || pattern.body.factors.size() != target.body.factors.size()) return std::nullopt;
   if (p_.tensors[k.tensor].type != s.type) return std::nullopt;
   std::set<Id> axes = k.pattern.axes();
   for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
@@ -88,8 +97,7 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
     bool fits = now(k.pattern.condition) == s.condition;
     for (const AxisRange& r : pattern.bound) {
       auto it = found.find(r.axis);
-      auto to = it == found.end() ? target.bound.end()
-                                  : std::ranges::find(target.bound, it->second, &AxisRange::axis);
+      auto to = it == found.end() ? target.bound.end() : std::ranges::find(target.bound, it->second, &AxisRange::axis);
       fits = fits && to != target.bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
       if (fits) std::erase(left, to->axis);
     }
@@ -102,9 +110,19 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
     if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
     Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
     value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
-    return value;
+    Product outside = tree_.form(now(tree_.to_expression(pattern.outside, s.type)));
+    if (auto divided = over(tree_.multiply(value, target.outside), outside)) return divided;
   }
   return std::nullopt;
+}
+
+// No division that was not there: what it divides by may be 0.
+std::optional<Product> KnownSums::over(const Product& value, const Product& outside) {
+  Product quotient = tree_.multiply(value, tree_.power(outside, -2));
+  for (const Factor& f : quotient.factors)
+    if (f.halves < 0 && std::ranges::none_of(value.factors, [&](const Factor& g) { return g.atom == f.atom && g.halves <= f.halves; }))
+      return std::nullopt;
+  return quotient;
 }
 
 // Of the axes of a sum, those that the known one in it goes over, and what is left: some.
@@ -148,9 +166,11 @@ std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, 
       if (!fits) continue;
       Sum parts = s;
       parts.bound = left->stay;
-      Product value = tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices)));
-      value.coefficient /= k.coefficient;
-      return {{value, parts}};
+      auto value = over(tree_.multiply(rest, tree_.form(read_at(a_, p_, k.tensor, indices))),
+                        tree_.form(substitute(a_, tree_.to_expression(k.outside, s.type), at)));
+      if (!value) continue;
+      value->coefficient /= k.coefficient;
+      return {{*value, parts}};
     }
   }
   return std::nullopt;
@@ -168,24 +188,22 @@ std::optional<std::pair<Product, Sum>> KnownSums::regrouped(const Product& body,
     if (!has_tensor(p_.outputs, k.tensor) || p_.tensors[k.tensor].type != s.type) continue;
     if (!is_true(a_, k.pattern.condition)) continue;
     // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.
-    Product core{1, {}}, outer{k.coefficient, {}};
-    for (const Factor& f : k.body.factors) (depends_on_any(a_, f.atom, k.pattern.bound) ? core : outer).factors.push_back(f);
-    if (core.is_number()) continue;
-    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(core.factors, flat.body.factors))
-      if (auto made = regrouped_by(k, found, flat, core, outer, s)) return made;
+    Product outer = tree_.multiply({k.coefficient, {}}, k.outside);
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, flat.body.factors))
+      if (auto made = regrouped_by(k, found, flat, outer, s)) return made;
   }
   return std::nullopt;
 }
 
 std::optional<std::pair<Product, Sum>> KnownSums::regrouped_by(const KnownSum& k, const Binding& found, const Nested& flat,
-                                                               const Product& core, const Product& outer, const Sum& s) {
+                                                               const Product& outer, const Sum& s) {
   Replacements at(found.begin(), found.end());
   auto now = [&](Id id) { return substitute(a_, id, at); };
   // The axes that the output's own sum goes over leave, and take with them all that depends on them.
   auto apart = without_bound(k, found, flat.bound);
   if (!apart) return std::nullopt;
   const auto& [gone, left] = *apart;
-  Product inner = tree_.form(now(tree_.to_expression(core, s.type)));
+  Product inner = tree_.form(now(tree_.to_expression(k.body, s.type)));
   Product rest = tree_.multiply(flat.body, tree_.power(inner, -2));
   auto goes = [&](Id id) { return depends_on_any(a_, id, gone); };
   if (std::ranges::any_of(rest.factors, [&](const Factor& f) { return goes(f.atom); })) return std::nullopt;
@@ -206,13 +224,9 @@ std::optional<std::pair<Product, Sum>> KnownSums::regrouped_by(const KnownSum& k
   Sum regrouped = s;
   regrouped.bound = left;
   for (AxisRange& r : regrouped.bound) r.axis = named.at(r.axis);
-  Product scale = tree_.power(tree_.form(now(tree_.to_expression(outer, s.type))), -2);
-  Product value = tree_.multiply(rest, scale);
-  // No division that was not there: what it divides by may be 0.
-  bool divides = std::ranges::any_of(value.factors, [&](const Factor& f) {
-    return f.halves < 0 && std::ranges::find(rest.factors, f) == rest.factors.end();
-  });
-  if (divides) return std::nullopt;
+  auto divided = over(tree_.multiply(flat.outside, rest), tree_.form(now(tree_.to_expression(outer, s.type))));
+  if (!divided) return std::nullopt;
+  Product value = *divided;
   value = tree_.multiply(value, tree_.form(read_at(a_, p_, k.tensor, indices)));
   return {{tree_.form(substitute(a_, tree_.to_expression(value, s.type), named)), regrouped}};
 }

@@ -6,19 +6,20 @@
 
 namespace xhat {
 
-// A product under a sum over more axes: a sum in it was opened, sum(d: a*sum(j: b)) is sum(d, j: a*b).
+// outside * sum(bound: body): nothing outside depends on the bound axes.
 struct Nested {
   Product body;
   std::vector<AxisRange> bound;
+  Product outside = {1, {}};
 };
 
-// tensor[free] = coefficient * sum(bound if condition: body)
+// tensor[free] = coefficient * outside * sum(bound if condition: body)
 struct KnownSum {
   TensorId tensor;
   Pattern pattern;
   double coefficient;
-  Product body;
-  Nested flat;  // with the sums in it opened; as body if there are none
+  Product body, outside;
+  Nested flat;                 // with the sums in it opened, sum(d: a*sum(j: b)) is sum(d, j: a*b); as body if there are none
   uint64_t shape, flat_shape;  // of the factors of body and flat: only what has the same can match
 };
 
@@ -58,8 +59,9 @@ class KnownSums {
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
   std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);
-  std::optional<std::pair<Product, Sum>> regrouped_by(const KnownSum& k, const Binding& found, const Nested& flat,
-                                                      const Product& core, const Product& outer, const Sum& s);
+  std::optional<Product> over(const Product& value, const Product& outside);
+  std::optional<std::pair<Product, Sum>> regrouped_by(const KnownSum& k, const Binding& found, const Nested& flat, const Product& outer,
+                                                      const Sum& s);
 
   const Program& p_;
   TensorExprTree& tree_;
