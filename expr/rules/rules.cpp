@@ -47,8 +47,8 @@ Rule rule_of(const char* name, const char* pattern, const char* replacement, con
 }
 
 bool commutes(Op op) {
-  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne ||
-         op == Op::land || op == Op::lor;
+  return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne || op == Op::land ||
+         op == Op::lor;
 }
 
 // By bits: 0 is not -0.
@@ -67,14 +67,15 @@ struct Goal {
 // conditions hold as well.
 class Matcher {
  public:
-  Matcher(const Arena& arena, const Rule& rule) : a_(arena), rule_(rule), p_(rule.pattern) {}
+  Matcher(const Arena& arena, const Rule& rule, const SeenAs& seen_as) : a_(arena), rule_(rule), p_(rule.pattern), seen_as_(seen_as) {}
 
   bool meet(std::vector<Goal> goals, RuleBinding& binding) const {
     while (!goals.empty()) {
       Goal goal = goals.back();
       goals.pop_back();
       const PatternNode& want = p_[static_cast<size_t>(goal.pattern)];
-      const Node& n = a_[goal.node];
+      if (seen_as_ && want.kind != PatternKind::variable) goal.node = seen_as_(goal.node);
+      const Node n = a_[goal.node];
       switch (want.kind) {
         case PatternKind::variable: {
           Id& bound = binding.of(want.letter);
@@ -122,6 +123,7 @@ class Matcher {
   const Arena& a_;
   const Rule& rule_;
   const RulePattern& p_;
+  const SeenAs& seen_as_;
 };
 
 // Could evaluating it fail on some data? What is indexed by data is checked at run time, argmax over nothing is an error.
@@ -144,6 +146,25 @@ bool has_exact_reciprocal(const Node& n) {
   return mantissa == 0.5 && exponent >= -13 && exponent <= 15;
 }
 
+// Is a number added to it: x - 14, 2*(3 - x)? What is too long to say counts as shifted.
+bool is_shifted(const Arena& a, Id root) {
+  constexpr size_t kMost = 64;
+  std::vector<Id> open = {root};
+  for (size_t k = 0; k < open.size(); ++k) {
+    if (k == kMost) return true;
+    const Node& n = a[open[k]];
+    const bool sum = n.op == Op::add || n.op == Op::sub;
+    if (!sum && n.op != Op::mul && n.op != Op::div && n.op != Op::neg) continue;
+    for (Id x : n.args()) {
+      const Node& part = a[x];
+      const bool number = part.op == Op::constant || (part.op == Op::cast && part.axes_count == 0);
+      if (sum && number) return true;
+      if (!number) open.push_back(x);
+    }
+  }
+  return false;
+}
+
 DType type_of(const Arena& a, const RuleBinding& binding, char letter) {
   if (std::islower(letter)) return a[binding.of(letter)].type;
   return *binding.type(letter);
@@ -157,6 +178,8 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
   if (c.word == "bool") return type == DType::boolean;
   if (c.word == "constant") return a[binding.of(c.letters[0])].op == Op::constant;
   if (c.word == "varying") return a[binding.of(c.letters[0])].op != Op::constant;
+  if (c.word == "negative") return a[binding.of(c.letters[0])].op == Op::constant && a[binding.of(c.letters[0])].value < 0;
+  if (c.word == "unshifted") return !is_shifted(a, binding.of(c.letters[0]));
   if (c.word == "reciprocal") return has_exact_reciprocal(a[binding.of(c.letters[0])]);
   if (c.word == "same") return type == type_of(a, binding, c.letters.at(1));
   if (c.word == "wider") return promote(type, type_of(a, binding, c.letters.at(1))) == type;
@@ -177,6 +200,16 @@ const std::vector<Rule>& rules() {
 const std::vector<Rule>& idioms() {
   static const std::vector<Rule> all = {
 #define XHAT_IDIOM(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
+#define XHAT_SPELLING(name, pattern, replacement, where)
+#include "expr/rules/idioms.def"
+  };
+  return all;
+}
+
+const std::vector<Rule>& spellings() {
+  static const std::vector<Rule> all = {
+#define XHAT_IDIOM(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
+#define XHAT_SPELLING XHAT_IDIOM
 #include "expr/rules/idioms.def"
   };
   return all;
@@ -194,9 +227,9 @@ bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding) {
   return std::ranges::all_of(rule.where, [&](const RuleCondition& c) { return condition_holds(a, c, binding); });
 }
 
-std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node) {
+std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node, const SeenAs& seen_as) {
   RuleBinding binding;
-  if (!Matcher(a, rule).meet({{static_cast<int>(rule.pattern.size()) - 1, node}}, binding)) return std::nullopt;
+  if (!Matcher(a, rule, seen_as).meet({{static_cast<int>(rule.pattern.size()) - 1, node}}, binding)) return std::nullopt;
   for (char letter : rule.dropped)
     if (checks_data(a, binding.of(letter))) return std::nullopt;
   return binding;

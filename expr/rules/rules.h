@@ -1,5 +1,6 @@
 // The rows of rules.def, parsed: a pattern each, matched against nodes, and what comes in its place.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,13 +24,16 @@ struct Rule {
   Op root;              // of the pattern
 };
 
-const std::vector<Rule>& rules();   // exact: expr/rules/rules.def
-const std::vector<Rule>& idioms();  // of real numbers: expr/rules/idioms.def
+const std::vector<Rule>& rules();         // exact: expr/rules/rules.def
+const std::vector<Rule>& idioms();        // of real numbers: expr/rules/idioms.def
+const std::vector<Rule>& spellings();     // idioms, and what is recognized only where a user wrote it
 const std::vector<Rule>& closed_forms();  // likewise: expr/rules/closed_forms.def
 
 // Do the row's conditions hold?
 bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding);
+// What a node below the pattern's root is taken for, such as a read for the value of the map that it reads.
+using SeenAs = std::function<Id(Id)>;
 // The rule's pattern at this node, every condition met; none if it does not apply.
-std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node);
+std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node, const SeenAs& seen_as = {});
 
 }  // namespace xhat

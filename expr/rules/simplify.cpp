@@ -23,9 +23,7 @@ struct Readings {
 
 Readings readings(const Node& n) { return {n.value, round_to(n.type, n.value)}; }
 
-bool same_bits(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
+bool same_bits(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // The constant that is `exact` in the one reading and `declared` in the other, if there is one.
 Id float_constant(Arena& a, DType type, double exact, double declared) {
@@ -65,8 +63,7 @@ Id folded(Arena& a, Id id) {
     exact.push_back(r.exact);
     declared.push_back(r.declared);
   }
-  if (is_float(n.type))
-    return row.reals ? float_constant(a, n.type, row.reals.at(exact.data()), row.reals.at(declared.data())) : kNone;
+  if (is_float(n.type)) return row.reals ? float_constant(a, n.type, row.reals.at(exact.data()), row.reals.at(declared.data())) : kNone;
   if (!row.tests) return kNone;
   int64_t value = row.tests.at(exact.data());
   return value == row.tests.at(declared.data()) ? a.integer(value, n.type) : kNone;
@@ -91,7 +88,9 @@ class Simplifier {
     add(rules(), on);
   }
 
-  Simplifier(Arena& arena, const std::vector<Rule>& all) : a_(arena), fold_(false) {
+  // seen_as: what rows take a node for; branches_agree: the value of an `if`, where both branches have the same.
+  Simplifier(Arena& arena, const std::vector<Rule>& all, SeenAs seen_as = {}, SeenAs branches_agree = {})
+      : a_(arena), fold_(false), seen_as_(std::move(seen_as)), branches_agree_(std::move(branches_agree)) {
     add(all, [](const std::string&) { return true; });
   }
 
@@ -100,6 +99,7 @@ class Simplifier {
       if (!d.is_call()) d.body = run(d.body);
     return p;
   }
+  void fold_constants() { fold_ = true; }
 
   Id run(Id root) {
     for (int round = 0; round < kRounds; ++round) {
@@ -140,27 +140,90 @@ class Simplifier {
     if (fold_)
       if (Id constant = folded(a_, id); constant != kNone) return constant;
     for (const Rule* rule : by_root_[static_cast<size_t>(a_[id].op)])
-      if (auto binding = match(a_, *rule, id)) return instantiate(a_, rule->replacement, *binding, a_[id].type);
-    return kNone;
+      if (auto binding = match(a_, *rule, id, seen_as_)) return instantiate(a_, rule->replacement, *binding, a_[id].type);
+    return branches_agree_ && a_[id].op == Op::select ? branches_agree_(id) : kNone;
   }
 
   Arena& a_;
   bool fold_ = true;
   std::vector<std::vector<const Rule*>> by_root_;
   std::unordered_map<Id, Id> done_;
+  SeenAs seen_as_, branches_agree_;
+};
+
+// recognize: rows see the value of a map in a read of it, and an `if` whose branches are one function goes.
+class Recognizer {
+ public:
+  explicit Recognizer(Program p)
+      : p_(std::move(p)),
+        a_(*p_.arena),
+        rows_(
+            a_, spellings(), [this](Id id) { return seen_as(id); }, [this](Id id) { return without_choice(id); }) {
+    rows_.fold_constants();
+  }
+
+  Program run() {
+    for (Definition& d : p_.definitions()) {
+      if (d.is_call()) continue;
+      d.body = rows_.run(d.body);
+      const bool sums = std::ranges::any_of(reachable(a_, d.body), [&](Id id) { return is_reduction(a_[id].op); });
+      if (is_float(a_[d.body].type) && !sums) maps_[d.target()] = {&d, {}};
+    }
+    return p_;
+  }
+
+ private:
+  Id seen_as(Id id) {
+    const Node n = a_[id];
+    if (n.op != Op::read) return id;
+    auto map = maps_.find(n.symbol);
+    if (map == maps_.end()) return id;
+    auto [known, fresh] = map->second.seen.emplace(id, kNone);
+    if (!fresh) return known->second;
+    Replacements at;
+    for (size_t i = 0; i < n.arg_count; ++i) at[map->second.definition->axes[i].axis] = a_.to(DType::i64, n.arg(i));
+    return known->second = substitute(a_, map->second.definition->body, at);
+  }
+
+  Id written_out(Id root) {
+    return rewrite(a_, root, [&](Id id) {
+      Id value = seen_as(id);
+      return value == id ? id : written_out(value);
+    });
+  }
+
+  // if c then f(a) else g(a), where rows make one formula of both: 1/(1 + exp(-a)) and exp(a)/(1 + exp(a)). The row same_either_way
+  // does the rest. Not through abs(a) as a or -a: its derivative at 0 is 0.
+  Id without_choice(Id id) {
+    constexpr size_t kLargest = 100;  // nodes of a branch; formulas of one function have some twenty
+    const Node n = a_[id];
+    if (!is_float(n.type) || n.arg(1) == n.arg(2)) return kNone;
+    for (size_t i : {1, 2})
+      if (reachable(a_, n.arg(i)).size() > kLargest) return kNone;
+    const Id value = rows_.run(written_out(n.arg(1)));
+    return value == rows_.run(written_out(n.arg(2))) ? a_.select(n.arg(0), value, value) : kNone;
+  }
+
+  struct Map {
+    const Definition* definition;
+    std::unordered_map<Id, Id> seen;  // by read
+  };
+
+  Program p_;
+  Arena& a_;
+  std::unordered_map<TensorId, Map> maps_;
+  Simplifier rows_;
 };
 
 }  // namespace
 
-Id simplify(Arena& a, Id root, const SimplifyOptions& options) {
-  return Simplifier(a, options).run(root);
-}
+Id simplify(Arena& a, Id root, const SimplifyOptions& options) { return Simplifier(a, options).run(root); }
 
-Program simplify(const Program& p, const SimplifyOptions& options) {
-  return Simplifier(*p.arena, options).run(p);
-}
+Program simplify(const Program& p, const SimplifyOptions& options) { return Simplifier(*p.arena, options).run(p); }
 
-Program recognize(const Program& p) { return Simplifier(*p.arena, idioms()).run(p); }
+Program recognize(const Program& p) { return Recognizer(p).run(); }
+
+Program recognize_derived(const Program& p) { return Simplifier(*p.arena, idioms()).run(p); }
 
 Program in_closed_form(const Program& p) {
   Program found = p;

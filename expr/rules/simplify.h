@@ -20,9 +20,13 @@ Program simplify(const Program& p, const SimplifyOptions& options = {});
 // One expression; equal ids mean nothing was to be done.
 Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 
-// Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/rules/idioms.def). Exact for
-// real numbers; values differ by rounding.
+// Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/rules/idioms.def), also where parts of
+// it have names: e[i] = exp(-a[i]), y[i] = 1/(1 + e[i]). For what a user wrote, before gradients are derived; calls should be expanded.
+// Exact for real numbers, derivatives at kinks included; values differ by rounding. An `if` that chooses between two formulas of one
+// function becomes that function.
 Program recognize(const Program& p);
+// Once gradients are derived and definitions inlined: the rows that hold for derivatives, too.
+Program recognize_derived(const Program& p);
 // Formulas that are better computed otherwise, once nobody derives them any more: tanh(softplus(a)) becomes a quotient
 // (expr/rules/closed_forms.def).
 Program in_closed_form(const Program& p);

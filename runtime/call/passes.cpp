@@ -71,7 +71,7 @@ Passes::Passes(const Program& op, const CompileOptions& options) : options_(opti
   if (op.steps) throw op_error(op, "not yet for programs with loops or branches that stay; explain shows their blocks");
   Pipeline& pipeline = *first_half_;
   if (options_.differentiate) {
-    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(own_copy(p)), {options_.wrt}); });
+    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(expand_calls(own_copy(p), true)), {options_.wrt}); });
     pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
     pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
@@ -81,7 +81,7 @@ Passes::Passes(const Program& op, const CompileOptions& options) : options_(opti
   if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
-  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize(p))); });
+  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize_derived(p))); });
   if (options_.differentiate && pipeline.open())
     // The half of step "stash" that knows no sizes.
     pipeline.watched([&] { stash_.emplace(pipeline.current(), options_.stash, options_.machine); });

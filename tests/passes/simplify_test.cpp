@@ -1,4 +1,6 @@
 #include "expr/rules/simplify.h"
+#include "ad/common/expand_calls.h"
+#include "ad/reverse/gradient.h"
 
 #include <gtest/gtest.h>
 
@@ -6,6 +8,8 @@
 #include <cmath>
 #include <limits>
 
+#include "ad/common/expand_calls.h"
+#include "ad/reverse/gradient.h"
 #include "expr/core/scalar.h"
 #include "expr/eval/evaluate.h"
 #include "expr/rules/rules.h"
@@ -32,24 +36,26 @@ std::vector<double> constants_of(const Rule& rule, char letter, DType type) {
 }
 bool is_constant_letter(const Rule& rule, char letter) {
   for (const RuleCondition& c : rule.where)
-    if (c.letters[0] == letter && (c.word == "constant" || c.word == "reciprocal")) return true;
+    if (c.letters[0] == letter && (c.word == "constant" || c.word == "reciprocal" || c.word == "negative")) return true;
   return false;
 }
 
-bool same(double a, double b) {
-  return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
+bool same(double a, double b) { return (std::isnan(a) && std::isnan(b)) || std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
 // A rule with a type for each of its letters: before[i] and after[i] over every combination of values.
 class Instance {
  public:
-  Instance(const Rule& r, const std::map<char, DType>& types) : rule(r) {
+  // numbers: of the constants in order; empty: those of choose_constants.
+  Instance(const Rule& r, const std::map<char, DType>& types, const std::vector<double>& numbers = {}) : rule(r) {
     program.name = "rule";
     program.arena = std::make_shared<Arena>();
     for (char letter : rule.letters) {
-      if (std::isupper(letter)) binding.type(letter) = types.at(letter);
-      else if (is_constant_letter(rule, letter)) constants.push_back(letter);
-      else variables.push_back(letter);
+      if (std::isupper(letter))
+        binding.type(letter) = types.at(letter);
+      else if (is_constant_letter(rule, letter))
+        constants.push_back(letter);
+      else
+        variables.push_back(letter);
     }
     Arena& a = *program.arena;
     for (char letter : variables) {
@@ -61,8 +67,14 @@ class Instance {
       binding.of(letter) = a.read(t, type, {{i}});
     }
     program.dims.push_back({a.dim("N"), kNone, {}});
-    choose_constants(types, 0);
+    if (numbers.empty()) {
+      choose_constants(types, 0);
+      return;
+    }
+    for (size_t i = 0; i < constants.size(); ++i) binding.of(constants[i]) = a.constant(types.at(constants[i]), numbers.at(i));
+    if (holds_now()) make_sides(types);
   }
+  bool holds_now() const { return holds(*program.arena, rule, binding); }
 
   // Throws Bug where the types do not fit.
   void choose_constants(const std::map<char, DType>& types, size_t which) {
@@ -74,7 +86,11 @@ class Instance {
       binding.of(letter) = program.arena->constant(types.at(letter), all[pick]);
     }
     constant_choices = constants.size() == 2 ? constant_choices * constant_choices : std::max<size_t>(constant_choices, 1);
-    if (!holds(*program.arena, rule, binding)) throw Bug("the conditions do not hold");
+    if (!holds_now()) throw Bug("the conditions do not hold");
+    make_sides(types);
+  }
+
+  void make_sides(const std::map<char, DType>& types) {
     DType root = types.begin()->second;
     for (auto [letter, type] : types)
       if (type != DType::boolean && std::islower(letter)) root = type;
@@ -99,22 +115,42 @@ class Instance {
       inputs[program.tensor(t).name] = rounding == Rounding::exact && is_float(type) ? array : rounded(array);
     }
     Arrays results[2];
-    for (int side = 0; side < 2; ++side) {
-      Program p = program;
-      Arena& a = *p.arena;
-      Id body = side == 0 ? before : after;
-      TensorId y = p.add_tensor("y", a[body].type, {a.dim("N")});
-      p.outputs = {y};
-      Definition d;
-      d.targets = {y};
-      d.axes = {{a.axis("i"), a.integer(0), a.dim("N")}};
-      d.body = body;
-      p.forward.definitions = {d};
-      results[side] = evaluate(p, inputs, {{"N", static_cast<int64_t>(count)}}, {.rounding = rounding});
-    }
+    for (int side = 0; side < 2; ++side)
+      results[side] =
+          evaluate(side_program(side == 0 ? before : after), inputs, {{"N", static_cast<int64_t>(count)}}, {.rounding = rounding});
     for (size_t i = 0; i < count; ++i) f(results[0].at("y").at(i), results[1].at("y").at(i));
+    last_inputs = inputs;
   }
 
+  Program side_program(Id body) const {
+    Program p = program;
+    Arena& a = *p.arena;
+    TensorId y = p.add_tensor("y", a[body].type, {a.dim("N")});
+    p.outputs = {y};
+    Definition d;
+    d.targets = {y};
+    d.axes = {{a.axis("i"), a.integer(0), a.dim("N")}};
+    d.body = body;
+    p.forward.definitions = {d};
+    return p;
+  }
+
+  // The derivatives of both sides, at kinks too, on the inputs of the last comparison.
+  template <class F>
+  void compare_derivatives(F&& f) {
+    Arrays inputs = last_inputs;
+    const int64_t count = inputs.begin()->second.shape[0];
+    inputs["dy"] = array_of(DType::f64, {count}, std::vector<double>(static_cast<size_t>(count), 1));
+    Arrays results[2];
+    for (int side = 0; side < 2; ++side)
+      results[side] = evaluate(gradient(side_program(side == 0 ? before : after)), inputs, {{"N", count}}, kExact);
+    for (const auto& [name, slopes] : results[0])
+      if (name != "y")
+        for (size_t i = 0; i < slopes.size(); ++i)
+          if (std::isfinite(results[0].at("y").at(i))) f(slopes.at(i), results[1].at(name).at(i));
+  }
+
+  Arrays last_inputs;
   const Rule& rule;
   Program program;
   RuleBinding binding;
@@ -179,27 +215,41 @@ INSTANTIATE_TEST_SUITE_P(Rules, SimplifyRuleTest, testing::Range<size_t>(0, rule
                          [](const auto& instance) { return rules()[instance.param].name; });
 
 std::vector<Rule> of_real_numbers() {
-  std::vector<Rule> all = idioms();
+  std::vector<Rule> all = spellings();
   all.insert(all.end(), closed_forms().begin(), closed_forms().end());
   return all;
 }
 
 class IdiomTest : public testing::TestWithParam<Rule> {};
 
-// Where nothing overflows both sides are the same number, but for rounding.
+// Where nothing overflows, and the left side is a number, both sides are the same number, but for rounding; derivatives too.
 TEST_P(IdiomTest, IsTheSameNumber) {
   const Rule& rule = GetParam();
   std::map<char, DType> types;
-  for (char letter : rule.letters) types[letter] = DType::f64;
-  Instance instance(rule, types);
-  auto values = [](DType) { return std::vector<double>{-30, -12.5, -3, -1, -0.25, -1e-3, 0, 1e-3, 0.25, 1, 3, 12.5, 30}; };
-  instance.compare(Rounding::exact, values, [&](double x, double y) {
-    EXPECT_NEAR(x, y, 1e-14 * (1 + std::fabs(x))) << rule.name;
-  });
+  for (char letter : rule.letters) types[letter] = letter == 'c' && rule.root == Op::select ? DType::boolean : DType::f64;
+  auto values = [](DType type) {
+    if (type == DType::boolean) return std::vector<double>{0, 1};
+    return std::vector<double>{-30, -12.5, -3, -1, -0.25, -1e-3, 0, 1e-3, 0.25, 1, 3, 12.5, 30};
+  };
+  int compared = 0;
+  for (double number : {-3.0, -0.5, 0.25, 2.0, 7.0})
+    for (double other : {2.0, -0.25}) {
+      Instance instance(rule, types, {number, other});
+      if (!instance.holds_now()) continue;
+      auto near = [&](double tolerance) {
+        return [&rule, &compared, tolerance](double x, double y) {
+          if (!std::isfinite(x)) return;
+          ++compared;
+          EXPECT_NEAR(x, y, tolerance * (1 + std::fabs(x))) << rule.name;
+        };
+      };
+      instance.compare(Rounding::exact, values, near(1e-14));
+      instance.compare_derivatives(near(1e-12));
+    }
+  EXPECT_GT(compared, 0) << "no numbers fit this row";
 }
 
-INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, testing::ValuesIn(of_real_numbers()),
-                         [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, testing::ValuesIn(of_real_numbers()), [](const auto& instance) { return instance.param.name; });
 
 std::string recognized(const std::string& body) {
   Program p = recognize(parse_op("op f(x: f32[N], t: f32[N]) -> (y) { y[i] = " + body + " }"));
@@ -216,10 +266,35 @@ TEST(Idioms, AreFoundHoweverTheyAreWritten) {
   EXPECT_EQ(recognized("max(x[i], 0) - x[i]*t[i] + log1p(exp(-abs(x[i])))"), "softplus(x[i]) - x[i] * t[i]");
   EXPECT_EQ(recognized("x[i] / (1 + exp(-x[i]))"), "x[i] * sigmoid(x[i])");
   EXPECT_EQ(recognized("x[i] * tanh(log1p(exp(x[i])))"), "x[i] * tanh(softplus(x[i]))");
+  EXPECT_EQ(recognized("2 / (1 + exp(-x[i]))"), "2 * sigmoid(x[i])");
+  EXPECT_EQ(recognized("1 / (1 + exp(x[i]))"), "sigmoid(-x[i])");
+  EXPECT_EQ(recognized("(1 + exp(-x[i]))^-1"), "sigmoid(x[i])");
+  for (const char* tanh :
+       {"(exp(x[i]) - exp(-x[i])) / (exp(-x[i]) + exp(x[i]))", "(exp(2*x[i]) - 1) / (exp(2*x[i]) + 1)",
+        "(1 - exp(-2*x[i])) / (1 + exp(-2*x[i]))", "1 - 2/(1 + exp(x[i]*2))", "2/(exp(-2*x[i]) + 1) - 1", "2*sigmoid(2*x[i]) - 1"})
+    EXPECT_EQ(recognized(tanh), "tanh(x[i])") << tanh;
+  for (const char* sigmoid :
+       {"if x[i] >= 0 then 1/(1 + exp(-x[i])) else exp(x[i])/(1 + exp(x[i]))", "1 - 1/(1 + exp(x[i]))", "0.5 + 0.5*tanh(x[i]/2)"})
+    EXPECT_EQ(recognized(sigmoid), "sigmoid(x[i])") << sigmoid;
+  EXPECT_EQ(recognized("if x[i] > 0 then x[i] + log1p(exp(-x[i])) else log1p(exp(x[i]))"), "softplus(x[i])");
+  // abs has the derivative 0 at 0.
+  EXPECT_EQ(recognized("sign(x[i])*tanh(abs(x[i]))"), "sign(x[i]) * tanh(abs(x[i]))");
+  EXPECT_EQ(recognized("if x[i] < 0 then sigmoid(-abs(x[i])) else sigmoid(abs(x[i]))"),
+            "let t1 = abs(x[i]) in if x[i] < 0 then sigmoid(-t1) else sigmoid(t1)");
   // Other numbers, other functions.
-  EXPECT_EQ(recognized("2 / (1 + exp(-x[i]))"), "2 / (1 + exp(-x[i]))");
-  EXPECT_EQ(recognized("1 / (1 + exp(x[i]))"), "1 / (1 + exp(x[i]))");
+  EXPECT_EQ(recognized("1 / (1 + exp(x[i] - 14))"), "1 / (1 + exp(x[i] - 14))");
+  EXPECT_EQ(recognized("(exp(2*x[i]) - 1) / (exp(3*x[i]) + 1)"), "(exp(2 * x[i]) - 1) * sigmoid(-(3 * x[i]))");
+  EXPECT_EQ(recognized("if x[i] > 1 then 1/(1 + exp(-abs(x[i]))) else 0.5"), "if 1 < x[i] then sigmoid(abs(x[i])) else 0.5");
   EXPECT_EQ(recognized("max(t[i], 0) + log1p(exp(-abs(x[i])))"), "max(t[i], 0) + softplus(-abs(x[i]))");
+}
+
+// Parts of a formula may have names, and calls of ops.
+TEST(Idioms, AreFoundThroughNames) {
+  Program p = recognize(expand_calls(
+      parse_op("op grow(x: f32[N]) -> (e) { e[i] = exp(-x[i]) }\n"
+               "op f(x: f32[N]) -> (y) {\n u[i] = 2*x[i]\n e = grow(u)\n d[i] = e[i] + 1\n n[i] = 1 - e[i]\n y[i] = n[i]/d[i]\n}")));
+  const std::string text = print(p);
+  EXPECT_NE(text.find("y[i] = tanh(x[i])"), std::string::npos) << text;
 }
 
 std::string simplified(const std::string& parameters, const std::string& body, const SimplifyOptions& options = {}) {
@@ -240,8 +315,7 @@ TEST(SimplifyTest, FoldsConstantsWhereBothReadingsAgree) {
 
 TEST(SimplifyTest, WorksUpwardsUntilStable) {
   EXPECT_EQ(simplified("x: f32[N]", "-(-(x[i] * 1)) - 0"), "x[i]");
-  EXPECT_EQ(simplified("x: f32[N], c: bool[N]", "if !(!(!c[i])) then x[i] else x[i] * -1"),
-            "if c[i] then -x[i] else x[i]");
+  EXPECT_EQ(simplified("x: f32[N], c: bool[N]", "if !(!(!c[i])) then x[i] else x[i] * -1"), "if c[i] then -x[i] else x[i]");
   EXPECT_EQ(simplified("x: i32[N]", "((x[i] + 1) + 1) - 2"), "x[i]");
 }
 

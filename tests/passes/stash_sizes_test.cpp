@@ -18,7 +18,7 @@ using Policy = StashOptions::Policy;
 
 Program prepared(const std::string& text) {
   Program p = gather(lift_reductions(ordered(gradient(recognize(parse_op(text)))), true));
-  return simplify(recognize(inline_injective(p)));
+  return simplify(recognize_derived(inline_injective(p)));
 }
 
 int64_t bytes_of_stash(const Program& p, const DimValues& sizes) {
