@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cse/algebra/solved_conditions.h"
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/machine_model.h"
 
@@ -23,6 +24,8 @@ void KnownSums::remember(const Definition& d) {
   if (n.op != Op::sum || !is_float(n.type)) return;
   Pattern pattern = pattern_of(a_, d);
   Product body = tree_.form(pattern.body);
+  solve_conditions(tree_, pattern.bound, pattern.condition, body, pattern.free);
+  if (pattern.bound.empty()) return;
   Product outside = taken_out(a_, body, pattern.bound);
   if (body.is_number()) return;
   double coefficient = body.coefficient;

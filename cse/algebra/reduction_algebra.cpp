@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
+#include "ad/common/guards.h"
 #include "cse/algebra/accuracy.h"
 #include "cse/algebra/known_sums.h"
+#include "cse/algebra/solved_conditions.h"
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/machine_model.h"
@@ -13,8 +16,8 @@
 namespace xhat {
 namespace {
 
-constexpr size_t kMaxTerms = 32;   // of a product multiplied out for a proof
-constexpr int kMaxSplits = 8;      // nested splits of one sum; each makes it smaller, this is a belt
+constexpr size_t kMaxTerms = 32;  // of a product multiplied out for a proof
+constexpr int kMaxSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
 
 class Simplifier {
  public:
@@ -24,11 +27,13 @@ class Simplifier {
 
  private:
   void backward(Definition d);
-  Product total(const Product& body, Sum s, bool create, int splits);
+  Product total(Product body, Sum s, bool create, int splits);
   bool safe_outside(Id factor, const Sum& s);
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
   bool like_signs(const std::vector<Product>& terms, DType type);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
+  Product under_guard(const Product& value, DType type);
+  Id taken_out(const Product& body, Sum& s);
   Product create_sum(const Product& body, const Sum& s);
   bool single_term(const Product& value);
   std::vector<Definition> by_level() const;
@@ -79,6 +84,24 @@ bool Simplifier::single_term(const Product& value) {
   return terms && terms->size() <= 1;
 }
 
+// a*(if c then b else 0) as if c then a*b else 0, so that equal products are equal.
+Product Simplifier::under_guard(const Product& value, DType type) {
+  for (const Factor& f : value.factors) {
+    const Node n = a_[f.atom];
+    if (n.op != Op::select || f.halves != 2 || !is_constant(a_, n.arg(2), 0)) continue;
+    Product inside{1, value.factors};
+    std::erase(inside.factors, f);
+    if (inside.is_number()) return value;
+    inside = tree_.multiply(inside, tree_.form(n.arg(1)));
+    const double coefficient = value.coefficient * inside.coefficient;
+    inside.coefficient = 1;
+    Product guarded = tree_.form(a_.select(n.arg(0), tree_.to_expression(inside, type), n.arg(2)));
+    guarded.coefficient *= coefficient;
+    return guarded;
+  }
+  return value;
+}
+
 std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int splits) {
   auto terms = tree_.expand(body, kMaxTerms);
   if (!terms || terms->size() < 2) return std::nullopt;
@@ -86,7 +109,7 @@ std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int
   for (const Product& t : *terms) {
     Product v = total(t, s, false, splits + 1);
     if (v.coefficient != v.coefficient) return std::nullopt;
-    values.push_back(std::move(v));
+    values.push_back(under_guard(v, s.type));
   }
   Product sum = tree_.add(s.type, values);
   if (!sum.is_zero()) {
@@ -101,8 +124,7 @@ std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int
 // Parts that are zero go; what is left stays in one sum, unless it can be told apart without a difference of sums: the
 // rounding of sum(x) - sum(y) is that of the larger, which sum(x - y) may have nothing of.
 std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool create, int splits) {
-  const std::vector<Product>* found =
-      body.factors.size() == 1 && body.factors[0].halves == 2 ? tree_.terms(body.factors[0].atom) : nullptr;
+  const std::vector<Product>* found = body.factors.size() == 1 && body.factors[0].halves == 2 ? tree_.terms(body.factors[0].atom) : nullptr;
   if (!found) return std::nullopt;
   std::vector<Product> terms = *found, known, rest, left;
   for (Product& t : terms) {
@@ -169,10 +191,30 @@ bool Simplifier::safe_outside(Id factor, const Sum& s) {
   return true;
 }
 
+// Conditions that do not depend on the summed axes, taken out of the sum if all that it reads is there without them; kNone if there are none.
+Id Simplifier::taken_out(const Product& body, Sum& s) {
+  Literals all, outer, inner;
+  add_literals(a_, all, s.condition);
+  for (Id x : all) (depends_on_any(a_, x, s.bound) ? inner : outer).push_back(x);
+  if (outer.empty() || s.bound.empty()) return kNone;
+  const std::vector<AxisRange> axes = s.all_axes();
+  if (!reads_inside(a_, p_, tree_.to_expression(body, s.type), axes, inner)) return kNone;
+  s.condition = inner.empty() ? a_.boolean(true) : conjunction(a_, inner);
+  return conjunction(a_, outer);
+}
+
 // sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that
 // it would need a sum that does not exist.
-Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
+Product Simplifier::total(Product body, Sum s, bool create, int splits) {
   if (body.is_zero()) return {0, {}};
+  solve_conditions(tree_, s.bound, s.condition, body, s.scope);
+  if (Id outer = taken_out(body, s); outer != kNone) {
+    // What holds for all terms or for none.
+    Product value = total(body, s, create, splits);
+    if (value.coefficient != value.coefficient || value.is_zero()) return value;
+    const double coefficient = std::exchange(value.coefficient, 1);
+    return tree_.multiply({coefficient, {}}, tree_.form(a_.select(outer, tree_.to_expression(value, s.type), a_.constant(s.type, 0))));
+  }
   Product outside{body.coefficient, {}}, inside{1, {}};
   for (const Factor& f : body.factors)
     (depends_on_any(a_, f.atom, s.bound) || !safe_outside(f.atom, s) ? inside : outside).factors.push_back(f);
@@ -180,8 +222,7 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
   for (size_t i = s.bound.size(); i-- > 0;) {
     AxisRange r = s.bound[i];
     auto uses = [&](Id id) { return depends_on_any(a_, id, std::span(&r, 1)); };
-    bool used = uses(s.condition) ||
-                std::ranges::any_of(inside.factors, [&](const Factor& f) { return uses(f.atom); });
+    bool used = uses(s.condition) || std::ranges::any_of(inside.factors, [&](const Factor& f) { return uses(f.atom); });
     for (const AxisRange& other : s.bound) used = used || uses(other.begin) || uses(other.end);
     if (used || a_[r.begin].axes_count + a_[r.end].axes_count > 0) continue;
     s.bound.erase(s.bound.begin() + static_cast<std::ptrdiff_t>(i));
@@ -197,12 +238,12 @@ Product Simplifier::total(const Product& body, Sum s, bool create, int splits) {
       if (auto v = split(inside, s, create, splits)) return with_outside(*v);
     }
   }
-  if (!create) return {std::nan(""), {}};
   if (s.bound.empty()) {
     // A sum over nothing but a condition, which guards all there is: 0 times what stays outside could be nan.
     Id guarded = tree_.to_expression(tree_.multiply({1, outside.factors}, inside), s.type);
     return tree_.multiply({outside.coefficient, {}}, tree_.form(a_.select(s.condition, guarded, a_.constant(s.type, 0))));
   }
+  if (!create) return {std::nan(""), {}};
   if (splits < kMaxSplits) {
     if (auto v = sums_.in_parts(inside, s)) return with_outside(total(v->first, v->second, true, kMaxSplits));
     if (auto v = sums_.regrouped(inside, s)) return with_outside(total(v->first, v->second, true, kMaxSplits));
@@ -225,9 +266,7 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   for (Id id : reachable(a_, d.body)) {
     auto it = is_read(a_[id].op) ? values.find(a_[id].symbol) : values.end();
     if (it == values.end() || !depends_on_any(a_, id, bound)) continue;
-    bool everywhere = std::ranges::all_of(all, [&](const AxisRange& r) {
-      return depends_on_any(a_, id, {&r, 1});
-    });
+    bool everywhere = std::ranges::all_of(all, [&](const AxisRange& r) { return depends_on_any(a_, id, {&r, 1}); });
     if (everywhere || evaluation_cost_ps(a_, it->second.value) <= kCheap_ps) continue;
     if (auto d2 = written_out_.find(it->first); d2 != written_out_.end()) {
       done_.push_back(d2->second);
@@ -272,9 +311,8 @@ void Simplifier::backward(Definition d) {
     Product body = tree_.form(reduce_body(n));
     size_t before = done_.size();
     value = total(body, s, true, 0);
-    bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 &&
-               value.factors[0].halves == 2 && a_[value.factors[0].atom].symbol == done_.back().target() &&
-               done_.back().axes.size() == d.axes.size();
+    bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 && value.factors[0].halves == 2 &&
+               a_[value.factors[0].atom].symbol == done_.back().target() && done_.back().axes.size() == d.axes.size();
     if (own) {
       // The new sum is the definition itself; a number that was pulled out goes back in.
       Definition made = done_.back();
@@ -287,8 +325,7 @@ void Simplifier::backward(Definition d) {
         Product scaled = tree_.form(reduce_body(sum));
         scaled.coefficient *= value.coefficient;
         if (known) known->coefficient *= value.coefficient;
-        made.body =
-            a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
+        made.body = a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
       }
       made.targets = d.targets;
       p_.tensors.pop_back();
@@ -312,12 +349,10 @@ void name_after_gradients(Program& p) {
   for (size_t i = 0; i < all.size(); ++i) {
     const Definition& copy = all[i];
     const Node n = a[copy.body];
-    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol))
-      continue;
+    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol)) continue;
     auto sum = std::ranges::find(all, n.symbol, &Definition::target);
     if (sum == all.end()) continue;
-    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type &&
-                std::ranges::equal(n.args(), axes_of(copy.axes)) &&
+    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type && std::ranges::equal(n.args(), axes_of(copy.axes)) &&
                 p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
     if (!same) continue;
     TensorId from = n.symbol, to = copy.target();
@@ -327,8 +362,7 @@ void name_after_gradients(Program& p) {
       d.body = rewrite(a, d.body, [&](Id id) {
         const Node r = a[id];
         if (!is_read(r.op) || r.symbol != from) return id;
-        return r.op == Op::read ? a.read(to, r.type, r.args())
-                                : a.read_or(to, r.type, read_indices(r), r.args().back());
+        return r.op == Op::read ? a.read(to, r.type, r.args()) : a.read_or(to, r.type, read_indices(r), r.args().back());
       });
   }
 }
@@ -354,8 +388,7 @@ Program Simplifier::run() {
 
 }  // namespace
 
-Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept,
-                            const std::vector<TensorId>& hidden) {
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden) {
   TensorExprTree tree(*p.arena);
   return Simplifier(p, tree, kept, hidden).run();
 }

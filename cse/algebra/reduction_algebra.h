@@ -3,6 +3,7 @@
 //   bwd s[c] = sum(n: g[c]*dy[n,c] + k[c]*(x[n,c] - sx[c]/N))   =>   bwd t[c] = sum(n: dy[n,c]); s[c] is g[c]*t[c]
 //
 // - Factors that do not depend on the summed axes are pulled out; a sum of nothing else is a count.
+// - Conditions become ranges of the summed axes, or their values (solved_conditions.h); those of no summed axis are taken out.
 // - A sum that exists already (forward or backward, up to axes and the order of nested sums) is read.
 // - A sum that contains one of these, over some of its axes, sums what that gives.
 // - A sum over terms loses those that are zero; it is split where a part pulls out or exists already, and all have one sign:

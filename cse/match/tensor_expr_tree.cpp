@@ -262,7 +262,21 @@ Product TensorExprTree::compute(Id id) {
         number = number && !is_read(a_[x].op) && !is_reduction(a_[x].op);
       return number ? from_dims(n.type, n.arg(0), kDepth) : opaque();
     }
-    case Op::select: return sub(1) == sub(2) ? sub(1) : opaque();
+    case Op::select: {
+      const Node condition = a_[n.arg(0)];
+      if (is_true(a_, n.arg(0)) || (condition.op == Op::eq && condition.arg(0) == condition.arg(1) && is_integer(a_[condition.arg(0)].type)))
+        return sub(1);
+      if (sub(1) == sub(2)) return sub(1);
+      // if c then a*(if c then b else 0) else d
+      Product chosen{sub(1).coefficient, {}};
+      for (const Factor& f : sub(1).factors) {
+        const Node guard = a_[f.atom];
+        const bool again = guard.op == Op::select && guard.arg(0) == n.arg(0) && f.halves > 0;
+        multiply_in(chosen, again ? forms_.at(guard.arg(1)) : atom(f.atom), f.halves);
+      }
+      if (chosen == sub(1)) return opaque();
+      return form(a_.select(n.arg(0), to_expression(chosen, n.type), n.arg(2)));
+    }
     case Op::neg: return multiply({-1, {}}, sub(0));
     case Op::add: return add(n.type, {sub(0), sub(1)});
     case Op::sub: return add(n.type, {sub(0), multiply({-1, {}}, sub(1))});

@@ -1,0 +1,125 @@
+#include "cse/algebra/solved_conditions.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ad/common/guards.h"
+#include "cse/match/bodies.h"
+
+namespace xhat {
+namespace {
+
+class Solver {
+ public:
+  Solver(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope)
+      : tree_(tree), a_(tree.arena()), bound_(bound), condition_(condition), body_(body), scope_(scope) {}
+
+  bool run() {
+    bool changed = false;
+    while (condition_step() || guard_step()) changed = true;
+    return changed;
+  }
+
+ private:
+  bool condition_step() {
+    Literals all;
+    add_literals(a_, all, condition_);
+    for (size_t i = 0; i < all.size(); ++i) {
+      Literals rest = all;
+      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+      if (solved(all[i], rest, {})) return true;
+    }
+    return false;
+  }
+
+  // A factor `if c then x else 0`: what of c can be solved leaves it.
+  bool guard_step() {
+    for (const Factor& f : body_.factors) {
+      const Node n = a_[f.atom];
+      if (f.halves <= 0 || n.op != Op::select || !is_constant(a_, n.arg(2), 0) || !depends_on_any(a_, n.arg(0), bound_)) continue;
+      Literals given, guards;
+      add_literals(a_, given, condition_);
+      add_literals(a_, guards, n.arg(0));
+      for (size_t i = 0; i < guards.size(); ++i) {
+        Literals rest = guards;
+        rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+        Product open = body_;
+        std::erase(open.factors, f);
+        tree_.multiply_in(open, tree_.form(guarded(a_, rest, n.arg(1))), f.halves);
+        if (solved(guards[i], given, open)) return true;
+      }
+    }
+    return false;
+  }
+
+  // The literal as a range of a bound axis, or as its value; then `rest` are the conditions, and `body`, if there is one, the body.
+  bool solved(Id literal, const Literals& rest, std::optional<Product> body) {
+    const Node n = a_[literal];
+    if (n.op != Op::eq && n.op != Op::lt && n.op != Op::le) return false;
+    for (size_t side : {0u, 1u}) {
+      auto axis = std::ranges::find(bound_, counted(n.arg(side)), &AxisRange::axis);
+      const Id other = a_.to(DType::i64, n.arg(1 - side));
+      if (axis == bound_.end() || depends_on_any(a_, other, bound_)) continue;
+      if (depends_on_any(a_, axis->begin, bound_) || depends_on_any(a_, axis->end, bound_)) continue;
+      if (n.op == Op::eq) return at_value(*axis, other, rest, body.value_or(body_));
+      if (!narrowed(*axis, other, n.op == Op::le, side == 0)) continue;
+      condition_ = all_of(rest);
+      if (body) body_ = *body;
+      return true;
+    }
+    return false;
+  }
+
+  // The axis of i32(d): an axis has less than 2^31 steps.
+  Id counted(Id id) const {
+    const Node& n = a_[id];
+    return n.op == Op::cast && (n.type == DType::i32 || n.type == DType::u32) && a_[n.arg(0)].op == Op::axis ? n.arg(0) : id;
+  }
+
+  bool at_value(AxisRange axis, Id value, Literals rest, const Product& body) {
+    const DType type = float_type(body);
+    const Replacements at = {{axis.axis, value}};
+    std::erase_if(bound_, [&](const AxisRange& r) { return r.axis == axis.axis; });
+    for (AxisRange& r : bound_) r.begin = substitute(a_, r.begin, at), r.end = substitute(a_, r.end, at);
+    Literals now;
+    const Id extent = a_.sub(axis.end, axis.begin), from = is_constant(a_, axis.begin, 0) ? value : a_.sub(value, axis.begin);
+    if (!in_bounds(a_, from, is_constant(a_, axis.begin, 0) ? axis.end : extent, scope_)) {
+      add_literals(a_, now, a_.binary(Op::le, axis.begin, value));
+      add_literals(a_, now, a_.binary(Op::lt, value, axis.end));
+    }
+    for (Id x : rest) add_literals(a_, now, substitute(a_, x, at));
+    condition_ = all_of(now);
+    body_ = tree_.form(substitute(a_, tree_.to_expression(body, type), at));
+    return true;
+  }
+
+  // axis <= other, axis < other, or turned; only where the new end is inside the range, so that no hull gets larger.
+  bool narrowed(AxisRange& axis, Id other, bool equal, bool above) {
+    if (!tensors_read(a_, other).empty()) return false;
+    const Id one = a_.integer(1);
+    const Id edge = above == equal ? a_.add(other, one) : other;
+    const Id width = a_.add(a_.sub(axis.end, axis.begin), one);
+    const bool from_zero = is_constant(a_, axis.begin, 0);
+    if (!in_bounds(a_, from_zero ? edge : a_.sub(edge, axis.begin), from_zero ? a_.add(axis.end, one) : width, scope_)) return false;
+    (above ? axis.end : axis.begin) = edge;
+    return true;
+  }
+
+  Id all_of(const Literals& literals) { return literals.empty() ? a_.boolean(true) : conjunction(a_, literals); }
+  DType float_type(const Product& p) const { return p.factors.empty() ? DType::f32 : a_[p.factors[0].atom].type; }
+
+  TensorExprTree& tree_;
+  Arena& a_;
+  std::vector<AxisRange>& bound_;
+  Id& condition_;
+  Product& body_;
+  std::span<const AxisRange> scope_;
+};
+
+}  // namespace
+
+bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope) {
+  return Solver(tree, bound, condition, body, scope).run();
+}
+
+}  // namespace xhat
