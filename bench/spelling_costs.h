@@ -1,9 +1,15 @@
-// What a derivation of an op costs, by its plan; nothing is timed. For bench/spellings.cpp.
+// The functions of bench/spellings, and what a derivation of one of their ops costs by its plan; nothing is timed. For bench/spellings.cpp
+// and tests/fuzz.
 #pragma once
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +18,52 @@
 #include "runtime/explain/explain.h"
 
 namespace xhat::bench {
+
+struct Function {
+  std::string name;
+  DimValues sizes, small;
+  std::vector<std::shared_ptr<const Program>> spellings;
+};
+
+// "# sizes: N=64,D=1024"
+inline DimValues dims_after(const std::string& word, const std::string& text, const std::string& file) {
+  const std::string mark = "\n# " + word + ": ";
+  const size_t at = text.find(mark);
+  if (at == std::string::npos) throw Error(file + ": there is no line '# " + word + ": N=64,…' at its head");
+  std::istringstream line(text.substr(at + mark.size(), text.find('\n', at + 1) - at - mark.size()));
+  DimValues dims;
+  for (std::string part; std::getline(line, part, ',');) dims[part.substr(0, part.find('='))] = std::stoll(part.substr(part.find('=') + 1));
+  return dims;
+}
+
+inline void names_called(const Program& p, std::set<std::string>& names) {
+  for (const Definition& d : p.definitions())
+    if (d.is_call() && names.insert(d.callee->name).second) names_called(*d.callee, names);
+}
+
+inline Function read_function(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  Function f{path.stem(), dims_after("sizes", text.str(), path), dims_after("small", text.str(), path), {}};
+  const Module module = parse(text.str(), path);
+  std::set<std::string> parts;
+  for (const auto& op : module.ops) names_called(*op, parts);
+  for (const auto& op : module.ops)
+    if (!parts.contains(op->name)) f.spellings.push_back(op);
+  return f;
+}
+
+// All of bench/spellings, or those with these names.
+inline std::vector<Function> read_functions(const std::vector<std::string>& names = {}) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& file : std::filesystem::directory_iterator(XHAT_SOURCE_DIR "/bench/spellings"))
+    if (names.empty() || std::ranges::count(names, file.path().stem().string())) files.push_back(file.path());
+  std::ranges::sort(files);
+  std::vector<Function> functions;
+  for (const auto& file : files) functions.push_back(read_function(file));
+  return functions;
+}
 
 // Forward and backward together.
 struct SpellingCost {

@@ -3,58 +3,23 @@
 //     build/bench/spellings [FUNCTION...]     the table, and how many rows are not the best
 //     build/bench/spellings --worse           these rows only
 //     build/bench/spellings --most N          fails if more than N rows are not the best
+//     build/bench/spellings --random N        N random respellings of the first spellings (bench/respelling.h), in turn: how many are
+//                                             worse than it, and which
 //
 // Functions: bench/spellings/*.xh, one op per spelling; ops that others call are parts of them. The first lines have the sizes of the
 // plans, and small ones at which every spelling's results and gradients, after all passes, are compared with the first one's.
 // Nothing is timed. A row is not the best if another spelling is better by more than a tenth in a column (a star), and worse in none
 // (bench/spelling_costs.h); that one stands in the last column.
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <set>
-#include <sstream>
 
+#include "bench/respelling.h"
 #include "bench/spelling_costs.h"
 
 namespace {
 
 using namespace xhat;
+using bench::Function;
 using bench::SpellingCost;
-
-struct Function {
-  std::string name;
-  DimValues sizes, small;
-  std::vector<std::shared_ptr<const Program>> spellings;
-};
-
-// "# sizes: N=64,D=1024"
-DimValues dims_after(const std::string& word, const std::string& text, const std::string& file) {
-  const std::string mark = "\n# " + word + ": ";
-  const size_t at = text.find(mark);
-  if (at == std::string::npos) throw Error(file + ": there is no line '# " + word + ": N=64,…' at its head");
-  std::istringstream line(text.substr(at + mark.size(), text.find('\n', at + 1) - at - mark.size()));
-  DimValues dims;
-  for (std::string part; std::getline(line, part, ',');) dims[part.substr(0, part.find('='))] = std::stoll(part.substr(part.find('=') + 1));
-  return dims;
-}
-
-void names_called(const Program& p, std::set<std::string>& names) {
-  for (const Definition& d : p.definitions())
-    if (d.is_call() && names.insert(d.callee->name).second) names_called(*d.callee, names);
-}
-
-Function read_function(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  Function f{path.stem(), dims_after("sizes", text.str(), path), dims_after("small", text.str(), path), {}};
-  const Module module = parse(text.str(), path);
-  std::set<std::string> parts;
-  for (const auto& op : module.ops) names_called(*op, parts);
-  for (const auto& op : module.ops)
-    if (!parts.contains(op->name)) f.spellings.push_back(op);
-  return f;
-}
 
 struct Count {
   int rows = 0, worse = 0, different = 0;
@@ -91,28 +56,64 @@ Count print_function(const Function& f, bool worse_only) {
   return count;
 }
 
+Count random_respellings(const std::vector<Function>& functions, int count, bool show) {
+  constexpr int kSteps = 12;
+  Count all;
+  std::map<std::string, Count> by_function;
+  for (int k = 0; k < count; ++k) {
+    const Function& f = functions[static_cast<size_t>(k) % functions.size()];
+    const Program& plain = *f.spellings[0];
+    const Program other = parse_op(bench::Respelling(plain, static_cast<uint64_t>(k) + 1).text(kSteps));
+    const SpellingCost least = bench::cost_of(plain, f.sizes), cost = bench::cost_of(other, f.sizes);
+    const Arrays data = bench::data_for(plain, f.small);
+    const std::string differs = bench::difference(bench::results_of(plain, data, f.small), bench::results_of(other, data, f.small));
+    const bool worse = bench::worse(cost, least);
+    ++all.rows;
+    all.worse += worse;
+    all.different += !differs.empty();
+    ++by_function[f.name].rows;
+    by_function[f.name].worse += worse;
+    if (!differs.empty()) std::cout << f.name << ", seed " << k + 1 << ": " << differs << "\n" << print(other) << "\n";
+    if (!worse || !show) continue;
+    std::cout << "# " << f.name << ", seed " << k + 1 << ":";
+    for (size_t i = 0; i < cost.values.size(); ++i)
+      if (bench::worse(cost, least, i))
+        std::cout << fmt::format(" {} {} instead of {}", SpellingCost::kColumns[i], cost.values[i], least.values[i]);
+    std::cout << "\n" << print(other) << "\n";
+  }
+  for (const auto& [name, c] : by_function)
+    if (c.worse > 0) std::cout << fmt::format("{:20} {} of {} worse\n", name, c.worse, c.rows);
+  return all;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     std::vector<std::string> words(argv + 1, argv + argc);
-    int most = INT_MAX;
-    if (auto at = std::ranges::find(words, "--most"); at != words.end() && at + 1 != words.end()) {
-      most = std::stoi(*(at + 1));
+    auto number_after = [&](const char* word, int otherwise) {
+      auto at = std::ranges::find(words, word);
+      if (at == words.end() || at + 1 == words.end()) return otherwise;
+      const int number = std::stoi(*(at + 1));
       words.erase(at, at + 2);
-    }
+      return number;
+    };
+    const int most = number_after("--most", INT_MAX), random = number_after("--random", 0);
     const bool worse_only = std::erase(words, "--worse") > 0;
-    std::vector<std::filesystem::path> files;
-    for (const auto& file : std::filesystem::directory_iterator(XHAT_SOURCE_DIR "/bench/spellings"))
-      if (words.empty() || std::ranges::count(words, file.path().stem().string())) files.push_back(file.path());
-    std::ranges::sort(files);
+    const std::vector<Function> functions = bench::read_functions(words);
+    if (random > 0) {
+      const Count c = random_respellings(functions, random, worse_only);
+      std::cout << fmt::format("{} random respellings: {} are worse than the plain spelling, {} give another result\n", c.rows, c.worse,
+                               c.different);
+      return c.different > 0 || c.worse > most;
+    }
     Count all;
-    for (const auto& file : files) {
-      const Count c = print_function(read_function(file), worse_only);
+    for (const Function& f : functions) {
+      const Count c = print_function(f, worse_only);
       all = {all.rows + c.rows, all.worse + c.worse, all.different + c.different};
     }
-    std::cout << fmt::format("{} functions, {} spellings: {} are not the best of their function, {} give another result\n", files.size(),
-                             all.rows, all.worse, all.different);
+    std::cout << fmt::format("{} functions, {} spellings: {} are not the best of their function, {} give another result\n",
+                             functions.size(), all.rows, all.worse, all.different);
     return all.different > 0 || all.worse > most;
   } catch (const std::exception& e) {
     std::cerr << "spellings: " << e.what() << "\n";

@@ -1,0 +1,54 @@
+// Ops of bench/spellings, written otherwise at random (bench/respelling.h): the same results and gradients after all passes, and mostly
+// the same plan. No kernel is compiled. XHAT_PROPERTY_SEED and XHAT_PROPERTY_COUNT as in property_test.cpp.
+#include <gtest/gtest.h>
+
+#include "bench/respelling.h"
+#include "bench/spelling_costs.h"
+#include "tests/helpers/random_program.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+TEST(Respelling, KeepsResultsAndMostPlans) {
+  constexpr int kSteps = 12;
+  const std::vector<bench::Function> functions = bench::read_functions();
+  const int count = property_count(static_cast<int>(functions.size()), 20 * static_cast<int>(functions.size()));
+  const uint64_t first = property_seed();
+  int worse = 0;
+  for (int k = 0; k < count; ++k) {
+    const uint64_t seed = first + static_cast<uint64_t>(k);
+    const bench::Function& f = functions[static_cast<size_t>(k) % functions.size()];
+    const Program& plain = *f.spellings[0];
+    const Program other = parse_op(bench::Respelling(plain, seed).text(kSteps));
+    const Arrays data = bench::data_for(plain, f.small);
+    const std::string differs = bench::difference(bench::results_of(plain, data, f.small), bench::results_of(other, data, f.small));
+    EXPECT_EQ(differs, "") << f.name << ", seed " << seed << "\n" << print(other);
+    worse += bench::worse(bench::cost_of(other, f.sizes), bench::cost_of(plain, f.sizes));
+  }
+  RecordProperty("worse", worse);
+  // One in five today (build/bench/spellings --random 216).
+  EXPECT_LE(worse, std::max(1, count * 3 / 10));
+}
+
+// The steps do change ops, and change them in every way that bench/respelling.h lists.
+TEST(Respelling, WritesOpsOtherwise) {
+  const Program plain =
+      parse_op("op f(x: f32[N,M], w: f32[M]) -> (y) { y[n] = sum(m: (x[n,m] + w[m])*x[n,m])/sqrt(sum(m: x[n,m]*x[n,m]) + 1) }");
+  std::set<std::string> texts;
+  bool named = false, power = false, reversed = false;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const std::string text = bench::Respelling(plain, seed).text(12);
+    EXPECT_NO_THROW(verify(parse_op(text))) << text;
+    named = named || text.find("part[") != std::string::npos;
+    reversed = reversed || text.find("M - 1 - m") != std::string::npos || text.find("M-1-m") != std::string::npos;
+    power = power || text.find("^0.5") != std::string::npos || text.find("^ 0.5") != std::string::npos;
+    texts.insert(text);
+  }
+  EXPECT_GE(texts.size(), 35u);
+  EXPECT_TRUE(named && power && reversed);
+}
+
+}  // namespace
+}  // namespace xhat
