@@ -12,8 +12,10 @@
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
-#include "expr/index/without_points.h"
+#include "cse/normalize/nested_sums.h"
+#include "cse/normalize/orientation.h"
 #include "expr/core/watch.h"
+#include "expr/index/without_points.h"
 #include "expr/rules/simplify.h"
 #include "expr/text/import.h"
 #include "fusion/relay/relay_kernels.h"
@@ -66,16 +68,20 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
   return {options.fusion, target == Target::cpu ? options.machine : for_gpu(options.machine), options.choices};
 }
 
+// What a user may write in several ways, in one of them.
+Program written_alike(const Program& p) { return without_nested_sums(in_one_direction(recognize(p))); }
+
 Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
   // What looks at one list of passes, plans or kernels for the whole has none to look at.
   if (op.steps) throw op_error(op, "not yet for programs with loops or branches that stay; explain shows their blocks");
   Pipeline& pipeline = *first_half_;
   if (options_.differentiate) {
-    pipeline.step("grad", [&](const Program& p) { return gradient(recognize(expand_calls(own_copy(p), true)), {options_.wrt}); });
+    pipeline.step("grad",
+                  [&](const Program& p) { return gradient(written_alike(expand_calls(own_copy(p), true)), {options_.wrt}); });
     pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
     pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
-    pipeline.step("calls", [](const Program& p) { return recognize(expand_calls(own_copy(p))); });
+    pipeline.step("calls", [](const Program& p) { return written_alike(expand_calls(own_copy(p))); });
   }
   written_ = pipeline.current();
   if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);

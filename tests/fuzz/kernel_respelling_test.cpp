@@ -28,8 +28,8 @@ TEST(Respelling, KeepsResultsAndMostPlans) {
     worse += bench::worse(bench::cost_of(other, f.sizes), bench::cost_of(plain, f.sizes));
   }
   RecordProperty("worse", worse);
-  // One in five today (build/bench/spellings --random 216).
-  EXPECT_LE(worse, std::max(1, count * 3 / 10));
+  // 14 of 216 today (build/bench/spellings --random 216).
+  EXPECT_LE(worse, std::max(1, count / 8));
 }
 
 // The steps do change ops, and change them in every way that bench/respelling.h lists.

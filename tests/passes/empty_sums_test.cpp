@@ -25,9 +25,7 @@ struct EmptyCase {
 };
 void PrintTo(const EmptyCase& of, std::ostream* out) { *out << of.name; }
 
-std::string plain(const std::string& name) {
-  return std::ranges::find(testing::plain_ops(), name, &testing::PlainOp::name)->text;
-}
+std::string plain(const std::string& name) { return std::ranges::find(testing::plain_ops(), name, &testing::PlainOp::name)->text; }
 
 const std::vector<EmptyCase>& cases() {
   static const std::string masked_attention =
@@ -45,9 +43,7 @@ const std::vector<EmptyCase>& cases() {
       {"MeanOfRows",
        "op f(table: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: table[ids[b,l],d]) / L }",
        {{"V", 3}, {"D", 2}, {"B", 2}, {"L", 0}}},
-      {"WeightInsideTheMean",
-       "op f(x: f32[N,C], g: f32[C]) -> (y) { y[c] = sum(n: g[c] * x[n,c] / N) }",
-       {{"N", 0}, {"C", 2}}},
+      {"WeightInsideTheMean", "op f(x: f32[N,C], g: f32[C]) -> (y) { y[c] = sum(n: g[c] * x[n,c] / N) }", {{"N", 0}, {"C", 2}}},
       {"Several",
        "op f(x: f32[N,C], u: f32[M,C], g: f32[C], v: f32[C]) -> (y, z) {\n y[n,c] = g[c] * x[n,c] / sum(k: "
        "v[c] * x[k,c])\n"
@@ -74,13 +70,11 @@ TEST_P(EmptySumsTest, GradientsAreThePlainOnes) {
     options.policy = policy;
     Program after = plan_stash(before, options).program;
     verify(after);
-    EXPECT_EQ(testing::difference(expected, testing::evaluate_on(after, data, dims), 1e-9), "")
-        << print(after);
+    EXPECT_EQ(testing::difference(expected, testing::evaluate_on(after, data, dims), 1e-9), "") << print(after);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, EmptySumsTest, ::testing::ValuesIn(cases()),
-                         [](const auto& of) { return of.param.name; });
+INSTANTIATE_TEST_SUITE_P(Ops, EmptySumsTest, ::testing::ValuesIn(cases()), [](const auto& of) { return of.param.name; });
 
 // What the axes show to have terms is left alone, as is what is finite anyway.
 TEST(EmptySumGuards, StandOnlyWhereNeeded) {

@@ -1,0 +1,66 @@
+#include "cse/normalize/orientation.h"
+
+#include <algorithm>
+#include <set>
+
+#include "expr/index/linear.h"
+
+namespace xhat {
+namespace {
+
+// E-1-index
+Id mirrored(Arena& a, Id extent, Id index) { return tidy_index(a, a.sub(a.sub(extent, a.integer(1)), a.to(DType::i64, index))); }
+
+Id tidied(Arena& a, Id body) {
+  return rewrite(a, body, [&](Id id) { return tidy_index(a, id); });
+}
+
+bool depends(const Arena& a, Id body, Id axis) { return std::ranges::binary_search(a[body].free_axes(), axis); }
+
+// The body for the axis from its other end, if it needs the mirror image only.
+std::optional<Id> turned(Arena& a, Id body, const AxisRange& r) {
+  if (!range_is_plain(a, r) || !depends(a, body, r.axis)) return std::nullopt;
+  const Id image = mirrored(a, r.end, r.axis);
+  const Id now = a.axis("$turned");  // no name of the language
+  const Id rest = rewrite(a, body, [&](Id id) { return id == image ? now : id; });
+  if (rest == body || depends(a, rest, r.axis)) return std::nullopt;
+  return substitute(a, rest, {{now, r.axis}});
+}
+
+}  // namespace
+
+Program in_one_direction(const Program& given) {
+  Program p = given;
+  Arena& a = *p.arena;
+  const std::set<TensorId> fixed = [&] {
+    std::set<TensorId> all(p.outputs.begin(), p.outputs.end());
+    all.insert(p.gradients.begin(), p.gradients.end());
+    return all;
+  }();
+  std::set<std::pair<TensorId, size_t>> turns;  // of these tensors, these dimensions
+  for (Definition& d : p.definitions()) {
+    if (d.is_call()) return given;
+    const Id body = rewrite(a, d.body, [&](Id id) {
+      const Node n = a[id];
+      if (!is_read(n.op)) return id;
+      std::vector<Id> indices(read_indices(n).begin(), read_indices(n).end());
+      for (size_t i = 0; i < indices.size(); ++i)
+        if (turns.contains({n.symbol, i})) indices[i] = mirrored(a, p.tensors[n.symbol].shape[i], indices[i]);
+      return n.op == Op::read ? a.read(n.symbol, n.type, indices) : a.read_or(n.symbol, n.type, indices, n.args().back());
+    });
+    const Id straight = tidied(a, body);
+    bool changed = body != d.body;
+    Id best = straight;
+    if (!fixed.contains(d.target()))
+      for (size_t i = 0; i < d.axes.size(); ++i)
+        if (auto other = turned(a, best, d.axes[i])) {
+          best = *other;
+          turns.insert({d.target(), i});
+          changed = true;
+        }
+    if (changed) d.body = best;
+  }
+  return p;
+}
+
+}  // namespace xhat

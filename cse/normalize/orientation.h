@@ -1,0 +1,15 @@
+// Definitions that hold a tensor from its end are turned round, with the reads of them.
+//
+//   s[n] = sum(d: x[N-1-n,d])   y[n] = f(s[N-1-n])     =>     s[n] = sum(d: x[n,d])   y[n] = f(s[n])
+//
+// A kernel computes what its members need tile by tile: s and y, from opposite ends, would be two kernels. An axis is turned if all of the
+// body depends on its mirror image N-1-n only; index expressions are tidied on the way (N-1-(N-1-n) is n).
+// Exact. Keeps: outputs, and the sums' order. Needs: calls expanded.
+#pragma once
+#include "expr/core/program.h"
+
+namespace xhat {
+
+Program in_one_direction(const Program& p);
+
+}  // namespace xhat
