@@ -72,6 +72,7 @@ struct Derivation {
   StashPlan stash;
   std::map<std::string, std::string> opaque_nodes;  // policy relay: which tensors make up the ops that nothing is fused with
   std::vector<PassStep> steps;
+  Program source;  // the op as it was given, which messages speak of
 };
 // sizes: by dim; those that are missing count as StashOptions::nominal, nominal_extent. Throws Error for a stash budget that cannot be
 // met at these sizes, saying what the least possible is.

@@ -4,6 +4,7 @@
 
 #include "ad/common/differentiation.h"
 #include "expr/eval/evaluate.h"
+#include "expr/text/import.h"
 #include "runtime/call/check_values.h"
 #include "runtime/device/host_copy.h"
 
@@ -13,8 +14,8 @@ namespace {
 // Runs the evaluator on the definitions as the user wrote them, if these are what runs: throws Error for an index that is out of range, or
 // an argmax over nothing.
 void evaluate_written(const Ready& ready, const Arrays& inputs) {
-  if (ready.side == &ready.plan->backward || ready.plan->derivation.steps.empty()) return;
-  Program written = without_dead(without_backward(ready.plan->derivation.steps[0].program));
+  if (ready.side == &ready.plan->backward || !ready.plan->derivation.source.arena) return;
+  Program written = without_dead(without_backward(own_copy(ready.plan->derivation.source)));
   if (!std::ranges::all_of(written.inputs, [&](TensorId t) { return inputs.contains(written.tensors[t].name); })) return;
   Arrays taken;
   for (TensorId t : written.inputs) taken[written.tensors[t].name] = inputs.at(written.tensors[t].name);

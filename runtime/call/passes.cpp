@@ -71,13 +71,13 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) { return without_nested_sums(in_one_direction(recognize(p))); }
 
-Passes::Passes(const Program& op, const CompileOptions& options) : options_(options), first_half_(std::make_unique<Pipeline>(op)) {
+Passes::Passes(const Program& op, const CompileOptions& options)
+    : options_(options), source_(op), first_half_(std::make_unique<Pipeline>(op)) {
   // What looks at one list of passes, plans or kernels for the whole has none to look at.
   if (op.steps) throw op_error(op, "not yet for programs with loops or branches that stay; explain shows their blocks");
   Pipeline& pipeline = *first_half_;
   if (options_.differentiate) {
-    pipeline.step("grad",
-                  [&](const Program& p) { return gradient(written_alike(expand_calls(own_copy(p), true)), {options_.wrt}); });
+    pipeline.step("grad", [&](const Program& p) { return gradient(written_alike(expand_calls(own_copy(p), true)), {options_.wrt}); });
     pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
     pipeline.step("gather", [](const Program& p) { return gather(p); });
   } else {
@@ -132,6 +132,7 @@ Derivation Passes::derive(const StashChoice& choice) const {
   pipeline.step("narrow", [&](const Program& p) { return narrow(own(p)); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
+  d.source = source_;
   return d;
 }
 

@@ -32,6 +32,7 @@ class Passes {
  private:
   struct Pipeline;
   CompileOptions options_;
+  Program source_;
   std::unique_ptr<Pipeline> first_half_;
   std::optional<StashPlanner> stash_;  // none: the op is not differentiated
   Program written_;

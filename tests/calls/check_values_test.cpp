@@ -51,5 +51,16 @@ TEST(CheckValues, OfTheBackward) {
   EXPECT_EQ(message([&] { f.backward(); }), "op f: cotangent dy[1] is inf when it comes in; grad_x[1] is inf because of it");
 }
 
+// Positions and formulas are the user's, also where passes turn t round and make a sigmoid of y.
+TEST(CheckValues, SpeaksOfWhatIsWritten) {
+  CompiledOp op = compile(parse_op("op f(x: f32[N]) -> (y) {\n t[i in 0..N] = log(x[N-1-i])\n y[i in 0..N] = t[N-1-i]/(1 + exp(-x[i]))\n}"),
+                          {.check_values = true});
+  std::vector<float> x = {0, 1, 2}, y(3);
+  EXPECT_EQ(message([&] {
+              op.infer({{"x", TensorView(x.data(), {3})}, {"y", TensorView(y.data(), {3})}});
+            }),
+            "op f: t[2] is -inf: log(x[N-1-i]) makes it of x[N-1-i] = 0; y[0] is -inf because of it");
+}
+
 }  // namespace
 }  // namespace xhat
