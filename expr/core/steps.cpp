@@ -145,6 +145,13 @@ std::vector<bool> writes_alone(const Program& p, const Loop& loop) {
 
 }  // namespace
 
+bool is_step_index(const Arena& a, Id index) {
+  return std::ranges::all_of(reachable(a, index), [&](Id x) {
+    const Node& n = a[x];
+    return !is_float(n.type) && !is_reduction(n.op) && n.op != Op::random;
+  });
+}
+
 std::vector<TensorId> made_by(const Step& step) {
   if (auto* b = std::get_if<Block>(&step.is)) return b->results;
   if (auto* u = std::get_if<Update>(&step.is)) return {u->result};

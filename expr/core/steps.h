@@ -3,7 +3,7 @@
 // (expr/imperative). A program that is one straight run of definitions needs no steps: it is an op.
 //
 // TensorIds are those of the Program whose `steps` these are. Indices and bounds are i64 expressions of its arena over
-// dims, loop variables (axis nodes) and reads of scalar tensors that stand before.
+// dims, loop variables (axis nodes) and elements of tensors of integers that stand before (is_step_index).
 #pragma once
 #include <functional>
 #include <optional>
@@ -82,6 +82,9 @@ struct Step {
   std::variant<Block, Update, Loop, Branch> is;
 };
 using Steps = std::vector<Step>;
+
+// Can steps compute it by themselves? Integers and bools without reductions; anything else is a block's result.
+bool is_step_index(const Arena& a, Id index);
 
 // What a step gives to those after it; not what stands within a loop or a branch.
 std::vector<TensorId> made_by(const Step& step);

@@ -267,6 +267,7 @@ class Verifier {
   void indices(const std::vector<Id>& list) {
     for (Id x : list) {
       check(a_[x].type == DType::i64, 13, "an index or a bound of steps is no i64");
+      check(is_step_index(a_, x), 13, "an index or a bound of steps is made of floats or reductions");
       for (TensorId t : tensors_read(a_, x)) used(t, "an index");
     }
   }

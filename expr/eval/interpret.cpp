@@ -105,8 +105,10 @@ class Interpreter {
       case Statement::Kind::loop: return loop(s);
       case Statement::Kind::repeat: return repeat(s);
       case Statement::Kind::branch:
-        if (truth(s.body)) block(s.statements);
-        else if (s.has_otherwise) block(s.otherwise);
+        if (truth(s.body))
+          block(s.statements);
+        else if (s.has_otherwise)
+          block(s.otherwise);
         return;
     }
   }
@@ -243,9 +245,10 @@ class Interpreter {
   }
 
   // The extent of the dimensions where an axis stands alone as an index; of reads with `else` if there are no others.
-  int64_t extent_of(const std::string& axis, Ref body) {
+  int64_t extent_of(const std::string& axis, Ref body, Ref condition = kAbsent) {
     std::optional<int64_t> plain, otherwise;
     look_for(axis, body, plain, otherwise);
+    look_for(axis, condition, plain, otherwise);
     if (plain) return *plain;
     if (otherwise) return *otherwise;
     throw Error("nothing says how far the axis " + axis + " runs", node(body).pos);
@@ -258,7 +261,7 @@ class Interpreter {
       const size_t first = n.kind == Kind::index ? 1 : 0;
       std::optional<View> base;
       if (n.kind == Kind::read && find(n.text)) base = find(n.text)->view;
-      if (n.kind == Kind::index && is_view(n.args[0])) base = eval(n.args[0]);
+      if (n.kind == Kind::index && (is_view(n.args[0]) || node(n.args[0]).kind == Kind::call)) base = eval(n.args[0]);
       for (size_t k = first; base && k < n.args.size(); ++k)
         if (node(n.args[k]).kind == Kind::name && node(n.args[k]).text == axis)
           (n.otherwise == kAbsent ? plain : otherwise) = base->shape.at(k - first);
@@ -445,10 +448,13 @@ class Interpreter {
         arguments[p.name] = array_of(v.weak ? to_type(v, p.type) : v);
       }
       if (!ops_) ops_ = elaborate(file_);
-      const Program* pure = ops_->find(op.name);
-      if (!pure) throw Error("there is no op " + n.text);
-      Arrays made = evaluate(*pure, arguments, dims_of_call(*pure, shapes_of(arguments), dims_), kExact);
+      const Program& pure = *ops_->find(op.name);
+      const DimValues dims = dims_of_call(pure, shapes_of(arguments), dims_);
+      const bool prog = op.kind == ast::Op::Kind::prog;
+      Arrays made = prog ? interpret(file_, op, arguments, dims) : evaluate(pure, arguments, dims, kExact);
       for (const ast::Name& name : op.body.outputs) results.push_back(of(made.at(name.text)));
+      for (const ast::Parameter& p : op.body.parameters)
+        if (p.inout) results.push_back(of(made.at(p.name)));
       return results;
     }
     throw Error("there is no function or op " + n.text, n.pos);
@@ -469,21 +475,13 @@ class Interpreter {
     }
     const ast::Axis& a = n.axes[axis];
     const int64_t begin = a.begin == kAbsent ? 0 : integer(a.begin);
-    const int64_t end = a.end == kAbsent ? reduced_extent(a.name, n) : integer(a.end);
+    const int64_t end = a.end == kAbsent ? extent_of(a.name, n.args[0], n.condition) : integer(a.end);
     if (axis == 0) first_of_argument_ = begin;
     for (int64_t i = begin; i < end; ++i) {
       axes_[a.name] = i;
       points(n, axis + 1, values);
     }
     axes_.erase(a.name);
-  }
-  int64_t reduced_extent(const std::string& axis, const Node& n) {
-    std::optional<int64_t> plain, otherwise;
-    look_for(axis, n.args[0], plain, otherwise);
-    look_for(axis, n.condition, plain, otherwise);
-    if (plain) return *plain;
-    if (otherwise) return *otherwise;
-    throw Error("nothing says how far the axis " + axis + " runs", n.pos);
   }
 };
 

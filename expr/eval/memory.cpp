@@ -48,8 +48,10 @@ int64_t integer_of(const View& v) {
 Array array_of(const View& v) {
   Array a = zeros(v.type(), v.shape);
   for (size_t i = 0; i < v.places.size(); ++i) {
-    if (a.real()) a.reals[i] = v.memory->reals[v.places[i]];
-    else a.integers[i] = v.memory->integers[v.places[i]];
+    if (a.real())
+      a.reals[i] = v.memory->reals[v.places[i]];
+    else
+      a.integers[i] = v.memory->integers[v.places[i]];
   }
   return a;
 }
@@ -102,7 +104,8 @@ View gathered(const View& v, std::vector<int64_t> shape, const std::function<std
 View selected(const View& v, size_t d, int64_t index) {
   if (d >= v.rank()) throw Error(fmt::format("{} indices, but {} dimensions", d + 1, v.rank()));
   const int64_t at = index < 0 ? index + v.shape[d] : index;
-  if (at < 0 || at >= v.shape[d]) throw Error(fmt::format("index {} is outside of dimension {}, which has extent {}", index, d, v.shape[d]));
+  if (at < 0 || at >= v.shape[d])
+    throw Error(fmt::format("index {} is outside of dimension {}, which has extent {}", index, d, v.shape[d]));
   std::vector<int64_t> shape = v.shape;
   const auto place = static_cast<std::ptrdiff_t>(d);
   shape.erase(shape.begin() + place);
@@ -115,7 +118,8 @@ View sliced(const View& v, size_t d, std::optional<int64_t> begin, std::optional
   const int64_t extent = v.shape[d];
   auto bound = [&](std::optional<int64_t> b, int64_t otherwise) {
     const int64_t at = !b ? otherwise : *b < 0 ? *b + extent : *b;
-    if (at < 0 || at > extent) throw Error(fmt::format("a slice's bound {} is outside of dimension {}, which has extent {}", *b, d, extent));
+    if (at < 0 || at > extent)
+      throw Error(fmt::format("a slice's bound {} is outside of dimension {}, which has extent {}", *b, d, extent));
     return at;
   };
   const int64_t first = bound(begin, 0), last = bound(end, extent);
@@ -145,10 +149,12 @@ View unsqueezed(const View& v, int64_t i) {
   return r;
 }
 
-View expanded(const View& v, const std::vector<int64_t>& shape) {
+View expanded(const View& v, std::vector<int64_t> shape) {
   auto refuse = [&] { throw Error("a tensor of shape " + shape_text(v.shape) + " does not expand to " + shape_text(shape)); };
   if (shape.size() < v.rank()) refuse();
   const size_t more = shape.size() - v.rank();
+  for (size_t d = 0; d < v.rank(); ++d)
+    if (shape[more + d] == -1) shape[more + d] = v.shape[d];
   for (size_t d = 0; d < v.rank(); ++d)
     if (v.shape[d] != shape[more + d] && v.shape[d] != 1) refuse();
   return gathered(v, shape, [&](std::vector<int64_t> p) {
@@ -161,12 +167,21 @@ View expanded(const View& v, const std::vector<int64_t>& shape) {
 
 View diagonal(const View& v) {
   if (v.rank() < 2) throw Error("a diagonal needs two dimensions");
-  std::vector<int64_t> shape(v.shape.begin(), v.shape.end() - 2);
-  shape.push_back(std::min(v.shape[v.rank() - 2], v.shape[v.rank() - 1]));
-  return gathered(v, shape, [&](std::vector<int64_t> p) { return p.push_back(p.back()), p; });
+  std::vector<int64_t> shape(v.shape.begin() + 2, v.shape.end());
+  shape.push_back(std::min(v.shape[0], v.shape[1]));
+  return gathered(v, shape, [&](std::vector<int64_t> p) {
+    p.insert(p.begin(), 2, p.back());
+    p.pop_back();
+    return p;
+  });
 }
 
-View reshaped(const View& v, const std::vector<int64_t>& shape) {
+View reshaped(const View& v, std::vector<int64_t> shape) {
+  for (int64_t& extent : shape)
+    if (extent == -1) {
+      const int64_t others = -element_count(shape);
+      extent = others == 0 ? 0 : static_cast<int64_t>(v.elements()) / others;
+    }
   if (element_count(shape) != v.elements()) throw Error(fmt::format("{} elements do not reshape to {}", v.elements(), shape_text(shape)));
   View r = v;
   r.shape = shape;
@@ -202,12 +217,17 @@ View apply(Op op, std::vector<View> operands) {
     double reals[3] = {};
     int64_t integers[3] = {};
     for (size_t k = 0; k < operands.size(); ++k) {
-      if (operands[k].memory->real()) reals[k] = operands[k].memory->reals[operands[k].places[i]];
-      else integers[k] = operands[k].memory->integers[operands[k].places[i]];
+      if (operands[k].memory->real())
+        reals[k] = operands[k].memory->reals[operands[k].places[i]];
+      else
+        integers[k] = operands[k].memory->integers[operands[k].places[i]];
     }
-    if (made.memory->real()) made.memory->reals[i] = real ? f.reals.at(reals) : f.draws.at(integers);
-    else if (real) made.memory->integers[i] = f.tests.at(reals);
-    else made.memory->integers[i] = tests ? f.integers.at(integers) : integer_from(made.type(), f.integers.at(integers));
+    if (made.memory->real())
+      made.memory->reals[i] = real ? f.reals.at(reals) : f.draws.at(integers);
+    else if (real)
+      made.memory->integers[i] = f.tests.at(reals);
+    else
+      made.memory->integers[i] = tests ? f.integers.at(integers) : integer_from(made.type(), f.integers.at(integers));
   }
   return made;
 }
@@ -222,8 +242,10 @@ View choose(const View& condition, const View& then_in, const View& otherwise_in
   const View c = expanded(condition, shape);
   for (size_t i = 0; i < c.places.size(); ++i) {
     if (!c.memory->integers[c.places[i]]) continue;
-    if (made.memory->real()) made.memory->reals[i] = then.memory->reals[then.places[i]];
-    else made.memory->integers[i] = then.memory->integers[then.places[i]];
+    if (made.memory->real())
+      made.memory->reals[i] = then.memory->reals[then.places[i]];
+    else
+      made.memory->integers[i] = then.memory->integers[then.places[i]];
   }
   return made;
 }
@@ -291,8 +313,10 @@ void write(const View& to, const View& from) {
     throw Error(fmt::format("{} goes into {}: cast it", name_of(from.type()), name_of(to.type())));
   const Array values = array_of(expanded(to_type(from, to.type()), to.shape));
   for (size_t i = 0; i < to.places.size(); ++i) {
-    if (values.real()) to.memory->reals[to.places[i]] = values.reals[i];
-    else to.memory->integers[to.places[i]] = values.integers[i];
+    if (values.real())
+      to.memory->reals[to.places[i]] = values.reals[i];
+    else
+      to.memory->integers[to.places[i]] = values.integers[i];
   }
 }
 

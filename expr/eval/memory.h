@@ -15,7 +15,7 @@ struct View {
   std::shared_ptr<Array> memory;
   std::vector<int64_t> shape;
   std::vector<size_t> places;  // in memory, by position in row-major order
-  bool weak = false;  // made of literals and dims only: takes the other operand's type
+  bool weak = false;           // made of literals and dims only: takes the other operand's type
 
   DType type() const { return memory->type; }
   size_t rank() const { return shape.size(); }
@@ -42,9 +42,9 @@ View sliced(const View& v, size_t dimension, std::optional<int64_t> begin, std::
 View transposed(const View& v, int64_t i, int64_t j);
 View squeezed(const View& v, int64_t i);
 View unsqueezed(const View& v, int64_t i);
-View expanded(const View& v, const std::vector<int64_t>& shape);  // by trailing dimensions
+View expanded(const View& v, std::vector<int64_t> shape);  // by trailing dimensions; -1: as it is
 View diagonal(const View& v);
-View reshaped(const View& v, const std::vector<int64_t>& shape);
+View reshaped(const View& v, std::vector<int64_t> shape);  // -1: what is left
 
 std::vector<int64_t> broadcast_shape(const std::vector<int64_t>& a, const std::vector<int64_t>& b);
 // An operation of ops.def, element by element, operands broadcast and of one type.

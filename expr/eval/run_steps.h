@@ -5,7 +5,7 @@
 //   Value, Saved                                     copies of a Value share it; an empty one is false
 //   void block(block, operands, results, Saved*)     Saved: what the backward of this run will need; null where there will be none
 //   Value update(Value base, row, value)             may overwrite base where nobody else has it
-//   int64_t integer(value)                           of a scalar of an integer type or bool
+//   int64_t integer(value, indices)                  an element of an integer type or bool
 //   void block_back(block, saved, cotangents, into)  adds to into[k], the adjoint of operand k; cotangents may be empty ones
 //   Value zeros(tensor)                              a new one, of that tensor's type and shape
 //   void add(Value& into, value)                     into becomes value where it is empty
@@ -123,7 +123,13 @@ class StepRun {
       case Op::constant: return n.integer;
       case Op::axis: return variables_.at(id);
       case Op::dim: return dims_.at(a.name(id));
-      case Op::read: return machine_.integer(values_[n.symbol]);
+      case Op::read: return machine_.integer(values_[n.symbol], element_of(n));
+      case Op::read_or: {
+        const std::vector<int64_t> at = integers({read_indices(n).begin(), read_indices(n).end()});
+        for (size_t k = 0; k < at.size(); ++k)
+          if (at[k] < 0 || at[k] >= extent(n.symbol, k)) return integer(n.args().back());
+        return machine_.integer(values_[n.symbol], at);
+      }
       case Op::select: return integer(integer(n.arg(0)) ? n.arg(1) : n.arg(2));
       case Op::cast: return n.type == DType::boolean ? integer(n.arg(0)) != 0 : integer_from(n.type, integer(n.arg(0)));
       default: break;
@@ -166,14 +172,19 @@ class StepRun {
     tape_.push_back(BlockRun{&b, std::move(saved), std::move(rows)});
   }
 
+  int64_t extent(TensorId t, size_t dimension) const { return evaluate_extent(*p_.arena, p_.tensors[t].shape[dimension], dims_); }
+  std::vector<int64_t> element_of(const Node& read) {
+    if (read.arg_count == 0) return {};
+    return row_of(read.symbol, {read_indices(read).begin(), read_indices(read).end()}, {});
+  }
+
   // Indices into t, in range.
   std::vector<int64_t> row_of(TensorId t, const std::vector<Id>& ids, Pos pos) {
     std::vector<int64_t> row = integers(ids);
     for (size_t k = 0; k < row.size(); ++k) {
-      const int64_t extent = evaluate_extent(*p_.arena, p_.tensors[t].shape[k], dims_);
-      if (row[k] < 0 || row[k] >= extent)
+      if (row[k] < 0 || row[k] >= extent(t, k))
         throw op_error(p_, p_.tensors[t].name + " is used at index " + std::to_string(row[k]) + " of its dimension " + std::to_string(k) +
-                               ", which has extent " + std::to_string(extent), pos);
+                               ", which has extent " + std::to_string(extent(t, k)), pos);
     }
     return row;
   }
@@ -222,7 +233,7 @@ class StepRun {
     variables_[l.variable] = variable;
     if (l.condition) {
       list(l.test);
-      if (machine_.integer(values_[*l.condition]) == 0) return false;
+      if (machine_.integer(values_[*l.condition], {}) == 0) return false;
     }
     list(l.body);
     move(next, [&](TensorId t) { return made_within(l, t); });
@@ -307,7 +318,7 @@ class StepRun {
   bool made_within(const Loop& l, TensorId t) const { return lifetimes_.made_within(l).contains(t); }
 
   void run(const Branch& b, const Steps&, size_t) {
-    const bool then = machine_.integer(values_[b.condition]) != 0;
+    const bool then = machine_.integer(values_[b.condition], {}) != 0;
     list(then ? b.then : b.otherwise);
     Moves merged;
     for (const Branch::Merge& m : b.merges) merged.to_from.emplace_back(m.result, then ? m.then : m.otherwise);

@@ -85,6 +85,7 @@ class StepsForm {
         LoopForm form;
         form.item = *l;
         form.item.body.clear(), form.item.test.clear();
+        for (Id* bound : {&form.item.begin, &form.item.end}) *bound = step_index(*bound, "bound", l->pos, definition);
         const bool known = !reads_data(a_, l->begin) && !reads_data(a_, l->end);
         axes_.insert(l->variable);
         c_.state.loops.push_back({a_.name(l->variable), {l->variable, l->begin, l->end}, 0, !known});
@@ -107,6 +108,18 @@ class StepsForm {
     return forms;
   }
 
+  // What steps cannot compute by themselves is a scalar that a block makes.
+  Id step_index(Id index, const char* name, Pos pos, const std::function<void(Definition)>& definition) {
+    if (is_step_index(a_, index)) return index;
+    Definition d;
+    d.targets = {c_.new_tensor(name, DType::i64, {})};
+    d.body = index;
+    d.pos = pos;
+    const TensorId t = d.target();
+    definition(std::move(d));
+    return a_.read(t, DType::i64, {});
+  }
+
   // result[row..., :] = value, if the write is of that kind: some leading indices, and all of the rest.
   std::optional<Update> row(const Write& w, const std::function<void(Definition)>& definition) {
     const Tensor t = c_.program.tensors[w.result];
@@ -124,7 +137,7 @@ class StepsForm {
     }
     Update u;
     u.base = w.base;
-    u.row.assign(w.indices.begin(), w.indices.begin() + static_cast<std::ptrdiff_t>(rows));
+    for (size_t d = 0; d < rows; ++d) u.row.push_back(step_index(w.indices[d], "index", w.pos, definition));
     u.result = w.result;
     u.pos = w.pos;
     // A row that is a tensor already needs no other one.

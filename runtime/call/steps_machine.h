@@ -169,8 +169,8 @@ class KernelMachine {
     for (const auto& [name, operand] : saved.kept) sum += operand.value->bytes;
     return sum;
   }
-  int64_t integer(const Value& v) const {
-    const TensorView x = view(v);
+  int64_t integer(const Value& v, const std::vector<int64_t>& at) const {
+    const TensorView x = row_of(view(v), at);
     switch (x.type) {
       case DType::i64: return *static_cast<const int64_t*>(x.data);
       case DType::i32: return *static_cast<const int32_t*>(x.data);
