@@ -4,7 +4,7 @@
 #include <map>
 
 #include "ad/common/differentiation.h"
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 
 namespace xhat {
 namespace {

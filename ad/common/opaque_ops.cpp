@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 
 namespace xhat {
 

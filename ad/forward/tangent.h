@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ad/common/differentiation.h"
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 
 namespace xhat {
 

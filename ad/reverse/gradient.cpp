@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/reverse/custom_gradient.h"
 #include "ad/reverse/steps_gradient.h"
 #include "ad/reverse/sweep.h"

@@ -32,7 +32,7 @@ struct Program;
 struct Step;  // expr/core/steps.h
 
 // target[axes] = body, for all axes in their ranges (left axes start at 0 and end at the tensor's shape), or a call
-// (targets) = callee(arguments), kept until ad so that custom gradients survive (ad/common/expand_calls removes it).
+// (targets) = callee(arguments), kept until ad so that custom gradients survive (expr/index/expand_calls removes it).
 struct Definition {
   std::vector<TensorId> targets;  // one, unless a call
   std::vector<AxisRange> axes;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "expr/index/linear.h"
+#include "expr/index/hull.h"
 
 namespace xhat::imperative {
 
@@ -109,45 +109,51 @@ class BlockMaker {
     return size;
   }
 
-  // The largest (or least) that an expression is in all iterations.
-  Id extreme(Id x, bool largest, Pos pos) {
-    for (size_t k = loops_.size(); k-- > 0;) {
-      const AxisRange& r = loops_[k];
-      if (std::ranges::count(a_[x].free_axes(), r.axis) == 0) continue;
-      const Linear l = linear(a_, x);
-      auto it = l.terms.find(r.axis);
-      bool alone = it != l.terms.end();
-      for (auto [node, factor] : l.terms) alone = alone && (node == r.axis || std::ranges::count(a_[node].free_axes(), r.axis) == 0);
-      if (!alone) throw not_yet(x, pos);
-      x = c_.tidy(substitute(a_, x, {{r.axis, (it->second > 0) == largest ? c_.tidy(a_.sub(r.end, a_.integer(1))) : r.begin}}));
+  // Ranges of all axes that a range in the definition may use; of one that stands in several reductions with different ranges: none.
+  Ranges ranges_around(const Definition& d, Id body) const {
+    Ranges all;
+    std::set<Id> several;
+    auto add = [&](const AxisRange& r) {
+      auto [it, fresh] = all.try_emplace(r.axis, r);
+      if (!fresh && it->second != r) several.insert(r.axis);
+    };
+    for (const AxisRange& r : loops_) add(r);
+    for (const AxisRange& r : d.axes) add(r);
+    for (Id x : reachable(a_, body))
+      if (is_reduction(a_[x].op))
+        for (const AxisRange& r : reduce_axes(a_[x])) add(r);
+    for (Id axis : several) all.erase(axis);
+    auto known = [&](Id end) { return std::ranges::all_of(a_[end].free_axes(), [&](Id axis) { return all.contains(axis); }); };
+    while (std::erase_if(all, [&](const auto& entry) { return !known(entry.second.begin) || !known(entry.second.end); }) > 0) {
     }
-    if (std::ranges::any_of(a_[x].free_axes(), [&](Id y) { return is_variable(y); })) throw not_yet(x, pos);
-    return x;
-  }
-  Error not_yet(Id x, Pos pos) const {
-    return Error(fmt::format("not yet: a reduction whose range ({}) depends on a loop that stays in another way than by a sum",
-                             text_of(c_.scope, x)),
-                 pos);
+    return all;
   }
 
   // sum(k in 0..t: ..) with the loop's t becomes sum(k in 0..T-1 if k < t: ..): ranges depend on sizes only.
-  Id with_fixed_ranges(Id body, Pos pos) {
+  Id with_fixed_ranges(const Definition& d, Id body) {
+    auto varies = [&](Id y) { return std::ranges::any_of(a_[y].free_axes(), [&](Id axis) { return is_variable(axis); }); };
+    std::optional<Ranges> around;
     return rewrite(a_, body, [&](Id x) {
       const Node n = a_[x];
       if (!is_reduction(n.op)) return x;
       std::vector<AxisRange> ranges = reduce_axes(n);
       Id condition = reduce_condition(n);
-      auto varies = [&](Id y) { return std::ranges::any_of(a_[y].free_axes(), [&](Id axis) { return is_variable(axis); }); };
       for (AxisRange& r : ranges) {
+        const AxisRange was = r;
+        if (!varies(was.begin) && !varies(was.end)) continue;
+        if (!around) around = ranges_around(d, body);
+        std::optional<AxisRange> box;
+        const std::vector<Id> ends = {was.begin, was.end};
+        if (std::ranges::all_of(all_axes(a_, ends), [&](Id axis) { return around->contains(axis); })) box = Hull(a_, *around).box(was);
+        if (!box)
+          throw Error(
+              fmt::format("not yet: a reduction in a loop that stays whose range is {}..{}, of which no bounds are known before the run",
+                          text_of(c_.scope, was.begin), text_of(c_.scope, was.end)),
+              d.pos);
+        r = *box;
         auto also = [&](Id part) { condition = is_true(a_, condition) ? part : a_.select(part, condition, a_.boolean(false)); };
-        if (varies(r.begin)) {
-          also(a_.binary(Op::le, r.begin, r.axis));
-          r.begin = extreme(r.begin, false, pos);
-        }
-        if (varies(r.end)) {
-          also(a_.binary(Op::lt, r.axis, r.end));
-          r.end = extreme(r.end, true, pos);
-        }
+        if (r.begin != was.begin) also(a_.binary(Op::le, was.begin, r.axis));
+        if (r.end != was.end) also(a_.binary(Op::lt, r.axis, was.end));
       }
       return a_.reduce(n.op, ranges, condition, reduce_body(n));
     });
@@ -161,7 +167,7 @@ class BlockMaker {
         if (!own_.contains(t)) t = input({t, {}, kNone}, c_.program.tensors[t]);
       return made;
     }
-    const Id body = with_fixed_ranges(c_.scope.expanded(d.body), d.pos);
+    const Id body = with_fixed_ranges(d, c_.scope.expanded(d.body));
     // Rows before the variables themselves are replaced.
     std::unordered_map<Id, Id> done;
     std::vector<Id> args;

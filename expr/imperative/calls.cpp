@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "expr/imperative/expression.h"
+#include "expr/imperative/inline_steps.h"
 
 namespace xhat::imperative {
 
@@ -13,15 +14,27 @@ using ast::Ref;
 void Expression::run_calls(Ref ref) {
   std::vector<Ref> below;
   collect_below(c_.file, ref, below);
-  std::set<Ref> inside;  // of reductions
-  for (Ref r : below)
-    if (node(r).kind == Kind::reduce || node(r).kind == Kind::let) {
-      std::vector<Ref> parts;
-      collect_below(c_.file, r, parts);
-      inside.insert(parts.begin(), parts.end());
+  // Names that a reduction or a let binds around a call; one that uses none of them can be defined before.
+  std::unordered_map<Ref, std::set<std::string>> bound;
+  for (Ref r : below) {
+    const ast::Node& n = node(r);
+    if (n.kind != Kind::reduce && n.kind != Kind::let) continue;
+    std::vector<Ref> parts;
+    collect_below(c_.file, r, parts);
+    for (Ref part : parts) {
+      if (n.kind == Kind::let) bound[part].insert(n.text);
+      for (const ast::Axis& axis : n.axes) bound[part].insert(axis.name);
     }
+  }
+  auto stands_alone = [&](Ref call) {
+    auto it = bound.find(call);
+    if (it == bound.end()) return true;
+    std::vector<Ref> parts;
+    collect_below(c_.file, call, parts);
+    return std::ranges::none_of(parts, [&](Ref part) { return it->second.contains(node(part).text); });
+  };
   for (Ref r : below)
-    if (is_op(node(r)) && !inside.contains(r) && !calls_.contains(r)) calls_[r] = call(r, 1)[0];
+    if (is_op(node(r)) && !calls_.contains(r) && stands_alone(r)) calls_[r] = call(r, 1)[0];
 }
 
 std::vector<TensorId> Expression::call(Ref ref, size_t results) {
@@ -33,9 +46,6 @@ std::vector<TensorId> Expression::call(Ref ref, size_t results) {
     throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(n.text, names)), n.pos);
   }
   const std::shared_ptr<const Program>& callee = it->second;
-  if (callee->steps)
-    throw Error(fmt::format("not yet: {} has loops or branches that stay, and is called; only programs that become pure can be", n.text),
-                n.pos);
   if (n.args.size() != callee->inputs.size())
     throw Error(fmt::format("op {} takes {} arguments, not {}", n.text, callee->inputs.size(), n.args.size()), n.pos);
   if (results != callee->outputs.size())
@@ -46,13 +56,21 @@ std::vector<TensorId> Expression::call(Ref ref, size_t results) {
   for (size_t i = 0; i < n.args.size(); ++i) {
     run_calls(n.args[i]);
     const Tensor parameter = callee->tensors[callee->inputs[i]];
+    if (const Shape given = shape(n.args[i]); std::ranges::any_of(given, [&](Id extent) { return c_.varies(extent); }))
+      throw Error(fmt::format("not yet: {} is called with {}, whose shape {} depends on the iteration", n.text, text(n.args[i]),
+                              shape_text(c_.scope, given)),
+                  node(n.args[i]).pos);
     arguments.push_back(tensor(n.args[i], parameter.type, fmt::format("{}_arg{}", n.text, i + 1)));
   }
   std::vector<ast::Name> targets;
   for (size_t i = 0; i < results; ++i) targets.push_back({n.text + "_result", n.pos});
   Definition d = call_definition(c_.scope, callee, std::move(arguments), n, targets);
   std::vector<TensorId> made = d.targets;
-  c_.items->emplace_back().is = std::move(d);
+  if (callee->steps) {
+    for (Item& item : inline_steps(c_, *callee, d.arguments, made)) c_.items->push_back(std::move(item));
+  } else {
+    c_.items->emplace_back().is = std::move(d);
+  }
   return made;
 }
 

@@ -21,6 +21,10 @@ namespace {
 // with more.
 constexpr int64_t kUnrolled = 8;
 constexpr int64_t kUnrolledShapes = 64;
+
+// Thrown from a branch that stands in sides which are run one after the other, and in which something stays: then those sides are run
+// apart from each other, too, and the outermost branch begins anew.
+struct Stays {};
 }  // namespace
 
 // A condition that costs more than a few operations is a tensor of its own.
@@ -45,18 +49,26 @@ void Symbolic::branch(const Statement& s) {
     drop_locals();
     return;
   }
-  condition = shared_condition(condition, s.pos);
+  const Id shared = shared_condition(condition, s.pos);
   const State before = c_.state;
   Items sides;
   Items* outer = std::exchange(c_.items, &sides);
-  guarded_sides(s, condition);
+  bool straight = true;
+  try {
+    guarded_sides(s, shared);
+    straight = is_straight(sides);
+  } catch (const Stays&) {
+    if (!before.guards.empty()) throw;
+    straight = false;
+  }
   c_.items = outer;
-  if (is_straight(sides)) {
+  if (straight) {
     outer->insert(outer->end(), sides.begin(), sides.end());
     return;
   }
+  if (!before.guards.empty()) throw Stays();
   c_.state = before;
-  separate_sides(s, condition);
+  separate_sides(s, shared);
 }
 
 void Symbolic::drop_locals() {
@@ -132,7 +144,6 @@ View Symbolic::unless_moved(size_t storage, Id moved, const View& old) {
 }
 
 void Symbolic::separate_sides(const Statement& s, Id condition) {
-  if (!c_.state.guards.empty()) throw Error("not yet: a loop that stays in a branch that stands in a straight branch", s.pos);
   BranchItem item;
   item.pos = s.pos;
   item.condition = c_.define("condition", {}, condition, s.pos);

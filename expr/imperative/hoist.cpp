@@ -15,7 +15,8 @@ namespace {
 // The products of one block that can be computed before the loop.
 class BlockHoist {
  public:
-  BlockHoist(Program& p, const Loop& loop, const std::unordered_set<TensorId>& inside) : p_(p), a_(*p.arena), loop_(loop), inside_(inside) {}
+  BlockHoist(Program& p, const Loop& loop, const std::unordered_set<TensorId>& inside)
+      : p_(p), a_(*p.arena), loop_(loop), inside_(inside) {}
 
   // The block that computes them, and `block` without them. None: there are none.
   std::optional<Block> run(Block& block) {
@@ -34,7 +35,7 @@ class BlockHoist {
   Arena& a_;
   const Loop& loop_;
   const std::unordered_set<TensorId>& inside_;  // what the loop makes
-  std::map<TensorId, size_t> early_;  // inputs of the op that are there before the loop, and their operands
+  std::map<TensorId, size_t> early_;            // inputs of the op that are there before the loop, and their operands
 
   // From outside, and if it is a row, one that all iterations find.
   bool is_early(const Operand& o) const {
@@ -44,7 +45,8 @@ class BlockHoist {
       for (Id axis : a_[o.row[k]].free_axes())
         if (axis != loop_.variable) return false;
       if (!tensors_read(a_, o.row[k]).empty()) return false;
-      if (prove_bounds(a_, {{&range, 1}, {}, o.row[k], p_.tensors[o.value].shape[k]}).verdict != BoundsAnswer::Verdict::proved) return false;
+      if (prove_bounds(a_, {{&range, 1}, {}, o.row[k], p_.tensors[o.value].shape[k]}).verdict != BoundsAnswer::Verdict::proved)
+        return false;
     }
     return true;
   }
@@ -97,7 +99,8 @@ class BlockHoist {
     for (Id id : below) {
       if (a_[id].op != Op::read) continue;
       for (size_t k = 0; k < a_[id].arg_count; ++k)
-        if (prove_bounds(a_, {axes, {}, a_[id].arg(k), op.tensors[a_[id].symbol].shape[k]}).verdict != BoundsAnswer::Verdict::proved) return false;
+        if (prove_bounds(a_, {axes, {}, a_[id].arg(k), op.tensors[a_[id].symbol].shape[k]}).verdict != BoundsAnswer::Verdict::proved)
+          return false;
     }
     return true;
   }

@@ -6,23 +6,27 @@
 
 #include "expr/core/conditions.h"
 #include "expr/imperative/image.h"
+#include "expr/index/expand_calls.h"
 
 namespace xhat::imperative {
 
 void Iteration::enter() {
   if (!is_straight(l_.body)) throw Dependent{"a loop or branch in it stays"};
   if (reads_data(a_, l_.begin) || reads_data(a_, l_.end)) throw Dependent{"how often it runs depends on data"};
+  around_ = c_.loop_ranges();
+  range_ = {l_.variable, l_.begin, l_.end};
   for (size_t k = 0; k < l_.carried.size(); ++k) entering_[l_.carried[k].entering] = k;
   for (const Item& item : l_.body) {
     if (const auto* w = std::get_if<Write>(&item.is))
       writes_[w->result] = w;
     else if (const auto* d = std::get_if<Definition>(&item.is)) {
-      if (d->is_call()) throw Dependent{"an op is called in it"};
-      definitions_[d->target()] = d;
+      if (d->is_call())
+        expand(*d);
+      else
+        order_.push_back(d);
     }
   }
-  around_ = c_.loop_ranges();
-  range_ = {l_.variable, l_.begin, l_.end};
+  for (const Definition* d : order_) definitions_[d->target()] = d;
   // A write of all elements is a value made anew.
   for (const Item& item : l_.body) {
     const auto* w = std::get_if<Write>(&item.is);
@@ -43,6 +47,30 @@ void Iteration::enter() {
     if (std::ranges::find(read, w->base) != read.end()) continue;
     writes_.erase(w->result);
     definitions_[w->result] = &anew_.emplace_back(std::move(d));
+  }
+}
+
+// A call is no border: it is what it computes.
+void Iteration::expand(const Definition& call) {
+  auto own_gradient = [](const auto& self, const Program& op) -> bool {
+    return op.custom_gradient ||
+           std::ranges::any_of(op.forward.definitions, [&](const Definition& d) { return d.is_call() && self(self, *d.callee); });
+  };
+  if (own_gradient(own_gradient, *call.callee))
+    throw Dependent{fmt::format("{} is called in it, whose gradient is stated", call.callee->name)};
+  // Axes of the callee that are called like a loop variable get other names.
+  std::vector<Id> avoid = {l_.variable};
+  for (const AxisRange& r : around_) avoid.push_back(r.axis);
+  for (Definition& d : expanded(c_.program, call)) {
+    std::vector<Id> used = avoid, roots = {d.body};
+    for (const AxisRange& r : d.axes) roots.push_back(r.axis);
+    for (Id axis : all_axes(a_, roots)) used.push_back(axis);
+    Replacements to;
+    for (const AxisRange& r : d.axes)
+      if (std::ranges::find(avoid, r.axis) != avoid.end()) used.push_back(to[r.axis] = a_.fresh_axis(r.axis, used));
+    for (AxisRange& r : d.axes) r = {substitute(a_, r.axis, to), substitute(a_, r.begin, to), substitute(a_, r.end, to)};
+    d.body = substitute(a_, d.body, to, avoid);
+    order_.push_back(&expanded_.emplace_back(std::move(d)));
   }
 }
 
@@ -193,7 +221,9 @@ Id Iteration::element(Id x, const Known& known) {
     if (it->second.by_iteration) indices.insert(indices.begin(), c_.tidy(a_.sub(l_.variable, l_.begin)));
     return a_.read(it->second.tensor, n.type, indices);
   }
-  return resolved(substitute(a_, d.body, to, avoid), known);
+  Id body = substitute(a_, d.body, to, avoid);
+  if (c_.padded.contains(t) && c_.implied(known.axes, known.conditions, a_[body].arg(0))) body = a_[body].arg(1);
+  return resolved(body, known);
 }
 
 Known Iteration::around(std::span<const AxisRange> axes) const {

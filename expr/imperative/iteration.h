@@ -39,6 +39,7 @@ class Iteration {
   const std::string& name(TensorId t) const { return c_.program.tensors[t].name; }
   // Finds what the iteration defines. Throws Dependent where it has more than definitions and writes.
   void enter();
+  void expand(const Definition& call);
   // The writes from what enters to what leaves, first one first.
   std::vector<const Write*> chain(const CarriedValue& v) const;
   bool ends_in_entering(const CarriedValue& v) const;
@@ -66,6 +67,8 @@ class Iteration {
   std::map<TensorId, size_t> entering_;
   std::map<TensorId, const Write*> writes_;
   std::map<TensorId, const Definition*> definitions_;
+  std::vector<const Definition*> order_;  // those that stand in it, calls expanded
+  std::deque<Definition> expanded_;
   std::deque<Definition> anew_;        // writes of all elements
   std::map<TensorId, Lifted> lifted_;  // definitions that are made for all iterations at once
   std::unordered_map<Id, bool> touches_;

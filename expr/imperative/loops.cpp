@@ -33,8 +33,8 @@ class WithoutLoop : private Iteration {
       sums.push_back(!(apart && writes_.contains(v.leaving)) && accumulates(v));
       if (!apart && !sums.back()) throw Dependent{fmt::format("iterations write the same elements of {}", name(v.entering))};
     }
-    for (const Item& item : l_.body)
-      if (const auto* d = std::get_if<Definition>(&item.is); d && !accumulator_definitions_.contains(d->target())) define(*d);
+    for (const Definition* d : order_)
+      if (!accumulator_definitions_.contains(d->target())) define(*d);
     for (const Definition& d : anew_) define(d);
     for (size_t k = 0; k < l_.carried.size(); ++k) {
       if (sums[k])
@@ -282,7 +282,7 @@ class WithoutLoop : private Iteration {
         wide.body = joined(sum.op, a_.read(base, type, w->indices), reduced(sum.op, {&range_, 1}, guard, value));
         out_.emplace_back().is = std::move(wide);
       } else {
-        out_.push_back({scattered(*w, sum.op, guard, value, base, result)});
+        out_.emplace_back().is = scattered(*w, sum.op, guard, value, base, result);
       }
       base = result;
     }

@@ -7,6 +7,7 @@
 #include "expr/core/conditions.h"
 #include "expr/index/affine.h"
 #include "expr/index/dims.h"
+#include "expr/index/hull.h"
 #include "expr/index/linear.h"
 
 namespace xhat::imperative {
@@ -47,7 +48,7 @@ TensorId Context::new_tensor(const std::string& base, DType type, Shape shape) {
   Tensor t;
   t.name = base;
   t.type = type;
-  t.shape = std::move(shape);
+  for (Id extent : shape) t.shape.push_back(largest(extent, base));
   program.tensors.push_back(std::move(t));
   return static_cast<TensorId>(program.tensors.size() - 1);
 }
@@ -74,7 +75,9 @@ std::optional<TensorId> Context::whole_value(const View& v) {
   const Storage& s = state.storages[v.storage];
   if (v.axes.size() != s.shape.size() || !v.others.empty()) return std::nullopt;
   for (size_t d = 0; d < v.axes.size(); ++d)
-    if (v.indices[d] != v.axes[d].axis || !scope.same_extent(v.axes[d].end, s.shape[d])) return std::nullopt;
+    if (v.indices[d] != v.axes[d].axis || !scope.same_extent(v.axes[d].end, s.shape[d]) ||
+        (varies(v.axes[d].end) && !scope.same_extent(largest(v.axes[d].end, s.name), program.tensors[s.value].shape[d])))
+      return std::nullopt;
   return s.value;
 }
 
@@ -132,19 +135,41 @@ std::vector<AxisRange> Context::loop_ranges() const {
   return ranges;
 }
 
+bool Context::varies(Id extent) const { return !(*program.arena)[extent].free_axes().empty(); }
+
+Id Context::largest(Id extent, const std::string& of) {
+  if (!varies(extent)) return extent;
+  Arena& a = arena();
+  Ranges ranges;
+  for (const AxisRange& r : loop_ranges()) ranges[r.axis] = r;
+  std::optional<AxisRange> box;
+  if (std::ranges::all_of(a[extent].free_axes(), [&](Id axis) { return ranges.contains(axis); }))
+    box = Hull(a, ranges).box({kNone, a.integer(0), extent});
+  if (!box)
+    throw Error(fmt::format("not yet: the shape of {} depends on the iteration ({}), and its largest size is not known before the run", of,
+                            text_of(scope, extent)));
+  // Without an iteration it means nothing.
+  if (prove_nonnegative(a, scope.expanded(box->end)).verdict == BoundsAnswer::Verdict::proved) return box->end;
+  return a.binary(Op::maximum, box->end, a.integer(0));
+}
+
 TensorId Context::define(const std::string& base, const std::vector<AxisRange>& axes, Id body, Pos pos) {
+  Arena& a = arena();
   Definition d;
   Shape shape;
-  for (const AxisRange& r : axes) {
-    if (!arena()[r.end].free_axes().empty() || reads_data(arena(), r.end))
-      throw Error(fmt::format("not yet: the shape of {} depends on the iteration ({}); tensors have one shape for all iterations of a loop",
-                              base, text_of(scope, r.end)),
-                  pos);
-    shape.push_back(r.end);
-  }
-  d.targets = {new_tensor(base, arena()[body].type, std::move(shape))};
-  program.tensors[d.target()].pos = pos;
   d.axes = axes;
+  Id inside = kNone;
+  for (AxisRange& r : d.axes) {
+    shape.push_back(r.end);
+    if (!varies(r.end)) continue;
+    const Id part = a.binary(Op::lt, r.axis, r.end);
+    inside = inside == kNone ? part : a.land(inside, part);
+    r.end = largest(r.end, base);
+  }
+  if (inside != kNone) body = a.select(inside, body, a[body].type == DType::boolean ? a.boolean(false) : a.constant(a[body].type, 0));
+  d.targets = {new_tensor(base, a[body].type, std::move(shape))};
+  if (inside != kNone) padded.insert(d.target());
+  program.tensors[d.target()].pos = pos;
   d.body = body;
   d.pos = pos;
   TensorId t = d.target();

@@ -22,7 +22,7 @@ struct Ambiguous {
 struct Storage {
   std::string name;  // what messages and new values are called by
   DType type = DType::f32;
-  Shape shape;
+  Shape shape;  // may depend on the iteration; the shape of its value then does not (Context::define)
   TensorId value = 0;
   bool parameter = false;  // is never written
   bool inout = false;
@@ -84,6 +84,7 @@ struct Context {
   std::set<std::string> assigned;    // those that it assigns
   std::map<Id, TensorId> positions;  // tables of the positions in a dimension, by extent
   std::vector<Definition> tables;    // their definitions, which stand before all others
+  std::set<TensorId> padded;         // larger than what they hold in some iterations
   bool all_loops = false;            // loops stay, whatever they could become
   std::set<LoopName> handed_on;      // names of which loops hand on what they stand for
   std::string axis_prefix;           // axes of elements are called axis_prefix0, ...
@@ -111,7 +112,12 @@ struct Context {
   // A value that is looked at only where all branches around are taken; 0 elsewhere, so that nothing is read there.
   Id guarded(Id value);
   std::vector<AxisRange> loop_ranges() const;
+  // The tensor of the body at all axes. Where ranges depend on the iteration, it is as large as the largest, and 0 behind them.
   TensorId define(const std::string& base, const std::vector<AxisRange>& axes, Id body, Pos pos);
+  // Does the extent depend on the iteration?
+  bool varies(Id extent) const;
+  // The largest that it is in any iteration of the loops around, over sizes alone.
+  Id largest(Id extent, const std::string& of);
 
   // Facts (facts.cpp): hold for all values of the axes in their ranges at which the conditions hold.
   bool never(std::span<const AxisRange> axes, std::span<const Id> conditions);

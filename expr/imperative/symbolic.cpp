@@ -106,7 +106,7 @@ void Symbolic::rebind(const ast::Name& name, const Binding* old, Expression& e, 
     type = c_.state.storages[old->view.storage].type;
   }
   const TensorId t = e.tensor(body, type, name.text);
-  bind_value(name, old, c_.program.tensors[t].type, c_.program.tensors[t].shape, t);
+  bind_value(name, old, c_.program.tensors[t].type, shape, t);
 }
 
 bool Symbolic::is_new_axis(const ast::Node& n, const Expression& e) const {
@@ -179,7 +179,9 @@ void Symbolic::define(const Statement& s, const Binding* old) {
   if (old) type = c_.state.storages[old->view.storage].type;
   const Id body = e.body(s.body, axes, {}, type, place.text);
   const TensorId t = c_.define(place.text, axes, c_.guarded(body), s.pos);
-  bind_value({place.text, place.pos}, old, c_.program.tensors[t].type, c_.program.tensors[t].shape, t);
+  Shape shape;
+  for (const AxisRange& r : axes) shape.push_back(r.end);
+  bind_value({place.text, place.pos}, old, c_.program.tensors[t].type, shape, t);
 }
 
 void Symbolic::check_written(const View& v, const std::string& name, Pos pos, bool maybe) {
@@ -327,7 +329,10 @@ void Symbolic::put(const View& v, const std::vector<AxisRange>& axes, Id body, c
   bool plain = axes.size() == s.shape.size();
   for (size_t d = 0; plain && d < axes.size(); ++d) plain = v.indices[d] == axes[d].axis && c_.scope.same_extent(axes[d].end, s.shape[d]);
   if (plain && c_.state.guards.empty()) {
-    s.value = c_.define(s.name, axes, body, pos);
+    std::vector<AxisRange> all = axes;
+    for (size_t d = 0; d < all.size(); ++d) all[d].end = s.shape[d];
+    const TensorId t = c_.define(s.name, all, body, pos);
+    c_.state.storages[v.storage].value = t;
     return;
   }
   // A reduction is a tensor of its own, which is computed once.

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/common/opaque_ops.h"
 #include "ad/gather/gather.h"
 #include "ad/reverse/gradient.h"

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "cse/normalize/lift_reductions.h"
 #include "fusion/plan/plan.h"
 #include "fusion/relations/needs.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/gather/gather.h"
 #include "expr/eval/evaluate.h"
 #include "tests/helpers/derivatives.h"

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "ad/check/random_inputs.h"
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/forward/jvp.h"
 #include "ad/gather/gather.h"
 #include "cse/algebra/empty_sums.h"

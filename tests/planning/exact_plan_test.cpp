@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <map>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "cse/normalize/auto_inliner.h"
 #include "expr/index/dims.h"
 #include "expr/rules/simplify.h"

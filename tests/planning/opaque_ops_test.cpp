@@ -1,7 +1,7 @@
 // Ops that nothing is fused with: calls and definitions that the classic policy keeps as nodes, and its limits as options.
 #include <gtest/gtest.h>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/common/opaque_ops.h"
 #include "cse/normalize/lift_reductions.h"
 #include "fusion/relay/relay_kernels.h"

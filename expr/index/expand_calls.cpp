@@ -1,4 +1,4 @@
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 
 #include <algorithm>
 #include <set>
@@ -47,15 +47,13 @@ Replacements dims_of(Program& p, const Program& op, const Arena& from, const std
   for (const Dim& d : op.dims) {
     Id dim = ours(d.dim);
     if (dims.contains(dim)) continue;
-    if (std::ranges::none_of(p.dims, [&](const Dim& x) { return x.dim == dim; }))
-      p.dims.push_back({dim, kNone, d.pos});
+    if (std::ranges::none_of(p.dims, [&](const Dim& x) { return x.dim == dim; })) p.dims.push_back({dim, kNone, d.pos});
   }
   return dims;
 }
 
 // root with other dims and other tensors.
-Id moved(Arena& a, Id root, const Replacements& dims, const std::vector<TensorId>& tensors,
-         std::unordered_map<Id, Id>& done) {
+Id moved(Arena& a, Id root, const Replacements& dims, const std::vector<TensorId>& tensors, std::unordered_map<Id, Id>& done) {
   if (root == kNone) return kNone;
   std::vector<Id> args;
   for (Id id : reachable(a, root)) {
@@ -106,11 +104,25 @@ std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<T
   }
   for (const Precondition& c : op.preconditions) {
     Id condition = ported(c.condition);
-    if (std::ranges::none_of(p.preconditions,
-                             [&](const Precondition& x) { return x.condition == condition; }))
+    if (std::ranges::none_of(p.preconditions, [&](const Precondition& x) { return x.condition == condition; }))
       p.preconditions.push_back({condition, "in " + op.name + ": " + c.reason, {}});
   }
   return made;
+}
+
+Replacements dims_of_call(Program& p, const Program& op, const std::vector<TensorId>& arguments) {
+  std::vector<TensorId> tensors(op.tensors.size(), kNoTensor);
+  for (size_t k = 0; k < arguments.size(); ++k) tensors[op.inputs[k]] = arguments[k];
+  std::unordered_map<Id, Id> memo;
+  return dims_of(p, op, *op.arena, tensors, memo);
+}
+
+std::vector<Definition> expanded(Program& p, const Definition& call) {
+  const Program callee = expand_calls(*call.callee);
+  std::vector<TensorId> tensors(callee.tensors.size(), kNoTensor);
+  for (size_t i = 0; i < callee.inputs.size(); ++i) tensors[callee.inputs[i]] = call.arguments[i];
+  for (size_t i = 0; i < callee.outputs.size(); ++i) tensors[callee.outputs[i]] = call.targets[i];
+  return instantiate(p, callee, tensors, callee.name);
 }
 
 Program expand_calls(const Program& p, bool keep_custom, std::vector<ExpandedCall>* calls) {
@@ -167,9 +179,7 @@ Program with_clear_axes(const Program& p) {
     }
     if (map.empty()) continue;
     // The new names are new to the definition, so free and bound ones can be exchanged alike.
-    auto exchanged = [&](Id root) {
-      return rewrite(a, root, [&](Id id) { return map.contains(id) ? map.at(id) : id; });
-    };
+    auto exchanged = [&](Id root) { return rewrite(a, root, [&](Id id) { return map.contains(id) ? map.at(id) : id; }); };
     d.body = exchanged(d.body);
     for (AxisRange& r : d.axes) r.axis = exchanged(r.axis);
   }

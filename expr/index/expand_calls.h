@@ -18,11 +18,17 @@ struct ExpandedCall {
 // keep_custom: calls of ops that state their own gradient stay. calls: gets what was expanded, outer calls before those inside of them.
 Program expand_calls(const Program& p, bool keep_custom = false, std::vector<ExpandedCall>* calls = nullptr);
 
+// What a call of p computes, with calls inside it expanded: definitions of p, whose tensors p gets.
+std::vector<Definition> expanded(Program& p, const Definition& call);
+
 // The definitions that compute op's tensors (op without calls) inside p. tensors: op's tensor -> p's; entries
 // that are kNoTensor get a new tensor, named prefix_<name>. Dims follow from the extents of op's inputs.
 // Preconditions and dims that op needs are added to p.
 constexpr TensorId kNoTensor = UINT32_MAX;
 std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<TensorId>& tensors, const std::string& prefix);
+
+// op's dims in p, where its inputs are these tensors of p; op is in the same arena.
+Replacements dims_of_call(Program& p, const Program& op, const std::vector<TensorId>& arguments);
 
 // Axes called like a tensor or a dim get another name: a pass that adds tensors cannot know the names of all
 // axes.
