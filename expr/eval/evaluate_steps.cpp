@@ -52,6 +52,7 @@ class ArrayMachine {
     for (const auto& [name, array] : saved) sum += static_cast<int64_t>(array.size() * byte_size(array.type));
     return sum;
   }
+  int64_t extent(TensorId t, size_t d) const { return evaluate_extent(*p_.arena, p_.tensors[t].shape[d], dims_); }
   static int64_t integer(const Value& v, const std::vector<int64_t>& at) { return v->integers[static_cast<size_t>(row_offset(*v, at))]; }
   Value zeros(TensorId t) const { return std::make_shared<Array>(xhat::zeros(p_.tensors[t].type, shape_of(p_, t, dims_))); }
 

@@ -5,6 +5,7 @@
 //   Value, Saved                                     copies of a Value share it; an empty one is false
 //   void block(block, operands, results, Saved*)     Saved: what the backward of this run will need; null where there will be none
 //   Value update(Value base, row, value)             may overwrite base where nobody else has it
+//   int64_t extent(tensor, dimension)
 //   int64_t integer(value, indices)                  an element of an integer type or bool
 //   void block_back(block, saved, cotangents, into)  adds to into[k], the adjoint of operand k; cotangents may be empty ones
 //   Value zeros(tensor)                              a new one, of that tensor's type and shape
@@ -40,7 +41,8 @@ class StepRun {
 
   // keep: note what a backward needs; of loops for which that is more than `budget` bytes, only what some of their iterations began with,
   // and run the others again (Griewank, Walther: Algorithm 799, revolve).
-  StepRun(const Program& p, const Lifetimes& lifetimes, const DimValues& dims, Machine& machine, bool keep, std::optional<int64_t> budget = {})
+  StepRun(const Program& p, const Lifetimes& lifetimes, const DimValues& dims, Machine& machine, bool keep,
+          std::optional<int64_t> budget = {})
       : p_(p), lifetimes_(lifetimes), dims_(dims), machine_(machine), keep_(keep), budget_(budget), values_(p.tensors.size()) {}
 
   void set(TensorId t, Value v) { values_[t] = std::move(v); }
@@ -94,12 +96,13 @@ class StepRun {
   };
   struct Segment {  // iterations of a loop of which only the beginning is kept
     const Loop* loop;
-    std::vector<int64_t> variables;                     // the loop's, one per iteration
-    std::vector<std::pair<TensorId, Value>> values;     // those from outside, and what the first iteration begins with
-    AxisValues around;                                  // variables of the loops around it
-    int64_t slots;                                      // how many states may be kept while it is undone
+    std::vector<int64_t> variables;                  // the loop's, one per iteration
+    std::vector<std::pair<TensorId, Value>> values;  // those from outside, and what the first iteration begins with
+    AxisValues around;                               // variables of the loops around it
+    int64_t slots;                                   // how many states may be kept while it is undone
   };
-  using Entry = std::variant<BlockRun, UpdateRun, Moves, Segment>;
+  using MovesRun = std::shared_ptr<const Moves>;
+  using Entry = std::variant<BlockRun, UpdateRun, MovesRun, Segment>;
 
   const Program& p_;
   const Lifetimes& lifetimes_;
@@ -114,6 +117,7 @@ class StepRun {
   std::vector<Value> values_;  // by TensorId
   AxisValues variables_;
   std::vector<Value> adjoints_;
+  std::vector<Value> taken_;  // while values move
   std::vector<Entry> tape_;
 
   int64_t integer(Id id) {
@@ -122,7 +126,11 @@ class StepRun {
     switch (n.op) {
       case Op::constant: return n.integer;
       case Op::axis: return variables_.at(id);
-      case Op::dim: return dims_.at(a.name(id));
+      case Op::dim: {
+        auto [it, fresh] = variables_.try_emplace(id, 0);
+        if (fresh) it->second = dims_.at(a.name(id));
+        return it->second;
+      }
       case Op::read: return machine_.integer(values_[n.symbol], element_of(n));
       case Op::read_or: {
         const std::vector<int64_t> at = integers({read_indices(n).begin(), read_indices(n).end()});
@@ -157,8 +165,10 @@ class StepRun {
     std::vector<std::vector<int64_t>> rows;
     for (const Operand& o : b.operands) {
       RunOperand<Value> r;
-      if (o.scalar != kNone) r.scalar = integer(o.scalar);
-      else r.value = values_[o.value], r.row = row_of(o.value, o.row, {});
+      if (o.scalar != kNone)
+        r.scalar = integer(o.scalar);
+      else
+        r.value = values_[o.value], r.row = row_of(o.value, o.row, {});
       rows.push_back(r.row);
       operands.push_back(std::move(r));
     }
@@ -172,7 +182,7 @@ class StepRun {
     tape_.push_back(BlockRun{&b, std::move(saved), std::move(rows)});
   }
 
-  int64_t extent(TensorId t, size_t dimension) const { return evaluate_extent(*p_.arena, p_.tensors[t].shape[dimension], dims_); }
+  int64_t extent(TensorId t, size_t dimension) const { return machine_.extent(t, dimension); }
   std::vector<int64_t> element_of(const Node& read) {
     if (read.arg_count == 0) return {};
     return row_of(read.symbol, {read_indices(read).begin(), read_indices(read).end()}, {});
@@ -183,8 +193,10 @@ class StepRun {
     std::vector<int64_t> row = integers(ids);
     for (size_t k = 0; k < row.size(); ++k) {
       if (row[k] < 0 || row[k] >= extent(t, k))
-        throw op_error(p_, p_.tensors[t].name + " is used at index " + std::to_string(row[k]) + " of its dimension " + std::to_string(k) +
-                               ", which has extent " + std::to_string(extent(t, k)), pos);
+        throw op_error(p_,
+                       p_.tensors[t].name + " is used at index " + std::to_string(row[k]) + " of its dimension " + std::to_string(k) +
+                           ", which has extent " + std::to_string(extent(t, k)),
+                       pos);
     }
     return row;
   }
@@ -199,25 +211,21 @@ class StepRun {
 
   // Each `to` becomes `from`, all at once; a value that nobody reads any more (is_over) is handed over, so that nobody else has it.
   template <class Over>
-  void move(const Moves& moves, Over is_over) {
-    std::vector<Value> taken;
-    for (auto [to, from] : moves.to_from) taken.push_back(values_[from]);
-    for (auto [to, from] : moves.to_from)
+  void move(const MovesRun& moves, Over is_over) {
+    taken_.clear();
+    for (auto [to, from] : moves->to_from) taken_.push_back(values_[from]);
+    for (auto [to, from] : moves->to_from)
       if (is_over(from)) values_[from] = Value();
-    for (size_t k = 0; k < taken.size(); ++k) values_[moves.to_from[k].first] = std::move(taken[k]);
-    if (!moves.to_from.empty()) note(moves);
+    for (size_t k = 0; k < taken_.size(); ++k) values_[moves->to_from[k].first] = std::move(taken_[k]);
+    if (!moves->to_from.empty()) note(moves);
   }
   void note(Entry e) {
     if (keep_ && !rehearsing_) tape_.push_back(std::move(e));
   }
 
   void run(const Loop& l, const Steps& steps, size_t i) {
-    Moves first, next, last;
-    for (const Carried& c : l.carried) {
-      first.to_from.emplace_back(c.entering, c.initial);
-      next.to_from.emplace_back(c.entering, c.leaving);
-      last.to_from.emplace_back(c.result, c.entering);
-    }
+    const MovesRun first = moves(l, &Carried::entering, &Carried::initial), next = moves(l, &Carried::entering, &Carried::leaving),
+                   last = moves(l, &Carried::result, &Carried::entering);
     const int64_t begin = integer(l.begin), end = integer(l.end);
     const auto iterations = (end - begin + l.stride - 1) / l.stride;
     const bool may_segment = keep_ && budget_ && !within_segments_ && iterations > 1;
@@ -228,8 +236,14 @@ class StepRun {
     move(last, [](TensorId) { return true; });
   }
 
+  static MovesRun moves(const Loop& l, TensorId Carried::*to, TensorId Carried::*from) {
+    auto made = std::make_shared<Moves>();
+    for (const Carried& c : l.carried) made->to_from.emplace_back(c.*to, c.*from);
+    return made;
+  }
+
   // One iteration; false where the condition ends the loop.
-  bool iterate(const Loop& l, const Moves& next, int64_t variable) {
+  bool iterate(const Loop& l, const MovesRun& next, int64_t variable) {
     variables_[l.variable] = variable;
     if (l.condition) {
       list(l.test);
@@ -254,7 +268,7 @@ class StepRun {
   }
 
   // Runs the loop and notes segments of it, if all of it would be more than the budget; else false, and nothing has happened.
-  bool in_segments(const Loop& l, const Moves& next, int64_t begin, int64_t iterations) {
+  bool in_segments(const Loop& l, const MovesRun& next, int64_t begin, int64_t iterations) {
     const auto noted = tape_.size();
     const int64_t before = used_;
     // The second iteration says what one costs: the first may begin with what is the caller's. Both are taken back.
@@ -277,8 +291,11 @@ class StepRun {
     kept.clear();
     if (used_ + each * iterations <= *budget_) return false;
     if (used_ + each + carried > *budget_)
-      throw op_error(p_, fmt::format("the stash budget cannot be met: {} bytes, but one iteration keeps {}, and what it "
-                                     "begins with has {}; the least possible is {}", *budget_, each, carried, used_ + each + carried), l.pos);
+      throw op_error(p_,
+                     fmt::format("the stash budget cannot be met: {} bytes, but one iteration keeps {}, and what it "
+                                 "begins with has {}; the least possible is {}",
+                                 *budget_, each, carried, used_ + each + carried),
+                     l.pos);
     int64_t slots = std::max<int64_t>(1, (*budget_ - used_ - each) / carried);
     used_ += slots * carried + (l.condition ? each : 0);
     rehearsing_ = within_segments_ = true;
@@ -320,9 +337,11 @@ class StepRun {
   void run(const Branch& b, const Steps&, size_t) {
     const bool then = machine_.integer(values_[b.condition], {}) != 0;
     list(then ? b.then : b.otherwise);
-    Moves merged;
-    for (const Branch::Merge& m : b.merges) merged.to_from.emplace_back(m.result, then ? m.then : m.otherwise);
-    move(merged, [&](TensorId t) { return std::ranges::any_of(then ? b.then : b.otherwise, [&](const Step& s) { return std::ranges::count(made_by(s), t) > 0; }); });
+    auto merged = std::make_shared<Moves>();
+    for (const Branch::Merge& m : b.merges) merged->to_from.emplace_back(m.result, then ? m.then : m.otherwise);
+    move(merged, [&](TensorId t) {
+      return std::ranges::any_of(then ? b.then : b.otherwise, [&](const Step& s) { return std::ranges::count(made_by(s), t) > 0; });
+    });
   }
 
   void undo(const std::vector<Entry>& entries) {
@@ -337,9 +356,9 @@ class StepRun {
     within_segments_ = false;
   }
 
-  void undo_iterations(const Loop& l, std::span<const int64_t> variables, const std::vector<std::pair<TensorId, Value>>& start, int64_t slots) {
-    Moves next;
-    for (const Carried& c : l.carried) next.to_from.emplace_back(c.entering, c.leaving);
+  void undo_iterations(const Loop& l, std::span<const int64_t> variables, const std::vector<std::pair<TensorId, Value>>& start,
+                       int64_t slots) {
+    const MovesRun next = moves(l, &Carried::entering, &Carried::leaving);
     const auto n = static_cast<int64_t>(variables.size());
     auto begin_at = [&](const std::vector<std::pair<TensorId, Value>>& values) {
       for (const auto& [t, v] : values) values_[t] = v;
@@ -382,11 +401,11 @@ class StepRun {
     machine_.add(adjoints_[run.update->value], machine_.take_row(g, run.row));
     machine_.add(adjoints_[run.update->base], std::move(g));
   }
-  void back(const Moves& moves) {
-    std::vector<Value> taken;
-    for (auto [to, from] : moves.to_from) taken.push_back(std::exchange(adjoints_[to], Value()));
-    for (size_t k = 0; k < taken.size(); ++k)
-      if (taken[k]) machine_.add(adjoints_[moves.to_from[k].second], std::move(taken[k]));
+  void back(const MovesRun& moves) {
+    taken_.clear();
+    for (auto [to, from] : moves->to_from) taken_.push_back(std::exchange(adjoints_[to], Value()));
+    for (size_t k = 0; k < taken_.size(); ++k)
+      if (taken_[k]) machine_.add(adjoints_[moves->to_from[k].second], std::move(taken_[k]));
   }
 };
 

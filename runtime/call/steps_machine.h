@@ -100,8 +100,22 @@ class KernelMachine {
     DimValues dims;
     std::vector<std::vector<int64_t>> shapes;  // by tensor
     std::map<const Program*, Compiled> compiled;
-    std::mutex mutex;  // of `free`
+    std::vector<std::unique_ptr<Pool>> pools;  // of runs that are over
+    std::mutex mutex;                          // of what is free
   };
+  // For one run and what it leaves; goes back when nothing holds its memory any more.
+  static std::shared_ptr<Pool> take_pool(const std::shared_ptr<Ops>& ops) {
+    std::lock_guard lock(ops->mutex);
+    std::unique_ptr<Pool> pool = std::make_unique<Pool>();
+    if (!ops->pools.empty()) {
+      pool = std::move(ops->pools.back());
+      ops->pools.pop_back();
+    }
+    return {pool.release(), [ops](Pool* p) {
+              std::lock_guard back(ops->mutex);
+              ops->pools.emplace_back(p);
+            }};
+  }
 
   KernelMachine(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<Ops> ops, std::shared_ptr<Pool> pool)
       : p_(p), lifetimes_(lifetimes), ops_(std::move(ops)), pool_(std::move(pool)), inputs_(p.tensors.size()) {}
@@ -169,6 +183,7 @@ class KernelMachine {
     for (const auto& [name, operand] : saved.kept) sum += operand.value->bytes;
     return sum;
   }
+  int64_t extent(TensorId t, size_t d) const { return ops_->shapes[t][d]; }
   int64_t integer(const Value& v, const std::vector<int64_t>& at) const {
     const TensorView x = row_of(view(v), at);
     switch (x.type) {

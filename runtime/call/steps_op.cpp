@@ -10,12 +10,12 @@
 
 #include "ad/common/differentiation.h"
 #include "ad/reverse/gradient.h"
-#include "expr/eval/run_steps.h"
-#include "runtime/call/check_view.h"
-#include "expr/index/steps_blocks.h"
 #include "expr/core/array.h"
-#include "runtime/device/device.h"
+#include "expr/eval/run_steps.h"
+#include "expr/index/steps_blocks.h"
+#include "runtime/call/check_view.h"
 #include "runtime/call/steps_machine.h"
+#include "runtime/device/device.h"
 #include "runtime/host/finish.h"
 
 namespace xhat::runtime {
@@ -41,7 +41,7 @@ class StepsTape {
 };
 
 struct StepsOp::Impl {
-  CompileOptions options;        // of blocks
+  CompileOptions options;         // of blocks
   std::optional<int64_t> budget;  // of all that a forward keeps
   Derivation derivation;
   std::unique_ptr<Lifetimes> lifetimes;
@@ -57,7 +57,8 @@ struct StepsOp::Impl {
     for (const Argument& a : arguments) {
       const TensorId t = argument_of(program(), names, a.name);
       if (given[t]) fail(fmt::format("'{}' is given twice", a.name));
-      if (a.view.on_device()) fail(fmt::format("'{}' lies on a device; programs with loops or branches take memory of the host as yet", a.name));
+      if (a.view.on_device())
+        fail(fmt::format("'{}' lies on a device; programs with loops or branches take memory of the host as yet", a.name));
       given[t] = a;
     }
     return given;
@@ -107,7 +108,8 @@ struct StepsOp::Impl {
   }
 
   // Runs forward and delivers the outputs.
-  void run(KernelMachine& machine, StepRun<KernelMachine>& steps, const std::vector<std::optional<Argument>>& given, const CallOptions& call) {
+  void run(KernelMachine& machine, StepRun<KernelMachine>& steps, const std::vector<std::optional<Argument>>& given,
+           const CallOptions& call) {
     machine.call = call;
     for (TensorId t : program().inputs) {
       machine.give_input(t, given[t]->view);
@@ -116,8 +118,10 @@ struct StepsOp::Impl {
     steps.run();
     for (TensorId t : program().outputs) {
       const TensorView from = machine.view(steps.value(t)), to = given[t]->view;
-      if (to.dense()) copy_into(to, from);
-      else deliver(to, from);
+      if (to.dense())
+        copy_into(to, from);
+      else
+        deliver(to, from);
     }
   }
   // from has no gaps, to has.
@@ -159,7 +163,7 @@ CallCounts StepsOp::infer(CompiledOp::Arguments arguments, const CallOptions& ca
   impl_->need(given, impl_->program().inputs, false);
   impl_->need(given, impl_->program().outputs, true);
   const auto ops = impl_->ops_for(given);
-  KernelMachine machine(impl_->program(), *impl_->lifetimes, ops, std::make_shared<Pool>());
+  KernelMachine machine(impl_->program(), *impl_->lifetimes, ops, KernelMachine::take_pool(ops));
   StepRun<KernelMachine> run(impl_->program(), *impl_->lifetimes, ops->dims, machine, false);
   impl_->run(machine, run, given, call);
   return machine.counts;
@@ -171,7 +175,8 @@ CallCounts StepsOp::forward(CompiledOp::Arguments arguments, std::shared_ptr<Ste
   impl_->need(given, impl_->program().inputs, false);
   impl_->need(given, impl_->program().outputs, true);
   tape.reset();  // what it holds is used again
-  tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, impl_->ops_for(given), std::make_shared<Pool>(), impl_->budget);
+  const auto ops = impl_->ops_for(given);
+  tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, ops, KernelMachine::take_pool(ops), impl_->budget);
   impl_->run(tape->machine, tape->run, given, call);
   return tape->machine.counts;
 }
@@ -209,8 +214,10 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
     auto found = tape.run.adjoint(p.gradient_of[i]);
     if (!found) found = machine.zeros(p.gradient_of[i]);
     const TensorView from = machine.view(found);
-    if (wanted->accumulate) add_into(wanted->view, from);
-    else Impl::deliver(wanted->view, from);
+    if (wanted->accumulate)
+      add_into(wanted->view, from);
+    else
+      Impl::deliver(wanted->view, from);
   }
   tape.run.forget_adjoints();
   return machine.counts;
@@ -253,7 +260,8 @@ std::vector<std::string> StepsOp::kept(const StepsTape* tape) const {
       for (const auto& [name, operand] : saved.kept)
         if (operand.value->input) needed.insert(*operand.value->input);
     });
-  else needed.insert(impl_->program().inputs.begin(), impl_->program().inputs.end());
+  else
+    needed.insert(impl_->program().inputs.begin(), impl_->program().inputs.end());
   std::vector<TensorId> in_order;
   for (TensorId t : impl_->program().inputs)
     if (needed.contains(t)) in_order.push_back(t);
