@@ -34,6 +34,7 @@
 #include "ad/reverse/gradient.h"
 #include "expr/core/program.h"
 #include "expr/dsl/dsl.h"
+#include "expr/dsl/prog.h"
 #include "expr/eval/evaluate.h"
 #include "expr/eval/nonfinite.h"
 #include "runtime/ahead/build/registered_ops.h"

@@ -13,22 +13,22 @@
 namespace xhat::dsl {
 
 using detail::CallState;
+using detail::check_name;
 using detail::DimState;
+using detail::make_node;
 using detail::Node;
 using detail::NodePtr;
 using detail::OpState;
 using detail::TensorState;
 
-namespace {
-
-void check_name(const std::string& what, const std::string& name) {
+void detail::check_name(const std::string& what, const std::string& name) {
   if (ast::is_valid_name(name)) return;
   throw Error(what + " \"" + name +
               "\" has no valid name; names are made of letters, digits and _, do not start " +
               "with a digit, and are not if then else let in inf nan true false");
 }
 
-NodePtr make(ast::Kind kind, std::string text, std::vector<NodePtr> args) {
+NodePtr detail::make_node(ast::Kind kind, std::string text, std::vector<NodePtr> args) {
   auto node = std::make_shared<Node>();
   node->kind = kind;
   node->text = std::move(text);
@@ -37,9 +37,11 @@ NodePtr make(ast::Kind kind, std::string text, std::vector<NodePtr> args) {
   return node;
 }
 
+namespace {
+
 Expr number(bool negative, const std::string& text) {
-  NodePtr node = make(ast::Kind::number, text, {});
-  return Expr(negative ? make(ast::Kind::unary, "-", {node}) : node);
+  NodePtr node = make_node(ast::Kind::number, text, {});
+  return Expr(negative ? make_node(ast::Kind::unary, "-", {node}) : node);
 }
 
 // The shortest text that reads back as the same value; 2.0 keeps its point, since in the language 2 may be an
@@ -71,7 +73,7 @@ bool reads(const NodePtr& expression, const TensorState* tensor) {
 }  // namespace
 
 // Literals.
-Expr Expr::of_bool(bool value) { return Expr(make(ast::Kind::boolean, value ? "true" : "false", {})); }
+Expr Expr::of_bool(bool value) { return Expr(make_node(ast::Kind::boolean, value ? "true" : "false", {})); }
 Expr Expr::of_integer(const std::string& digits) {
   bool negative = digits.starts_with('-');
   return number(negative, digits.substr(negative));
@@ -199,20 +201,30 @@ Call call(const Op& op, const std::vector<Expr>& arguments) {
   return Call(state);
 }
 
+Call::operator Expr() const {
+  auto node = std::make_shared<Node>();
+  node->kind = ast::Kind::call;
+  node->text = state_->name;
+  node->children = state_->arguments;
+  node->arg_count = node->children.size();
+  node->callee = state_->callee;
+  return Expr(node);
+}
+
 // Operators.
-Expr unary(const char* sign, const Expr& a) { return Expr(make(ast::Kind::unary, sign, {a.node()})); }
+Expr unary(const char* sign, const Expr& a) { return Expr(make_node(ast::Kind::unary, sign, {a.node()})); }
 Expr binary(const char* sign, const Expr& a, const Expr& b) {
-  return Expr(make(ast::Kind::binary, sign, {a.node(), b.node()}));
+  return Expr(make_node(ast::Kind::binary, sign, {a.node(), b.node()}));
 }
 Expr select(const Expr& condition, const Expr& then, const Expr& otherwise) {
-  return Expr(make(ast::Kind::choose, "", {condition.node(), then.node(), otherwise.node()}));
+  return Expr(make_node(ast::Kind::choose, "", {condition.node(), then.node(), otherwise.node()}));
 }
 Expr function(const char* name, const std::vector<Expr>& arguments) {
   if (!ast::is_function_name(name))
     throw Error(std::string(name) + " is no function of the language; ops are called by call()");
   std::vector<NodePtr> args;
   for (const Expr& argument : arguments) args.push_back(argument.node());
-  return Expr(make(ast::Kind::call, name, std::move(args)));
+  return Expr(make_node(ast::Kind::call, name, std::move(args)));
 }
 Expr reduction(const char* name, Ranges axes, const NodePtr& condition, const Expr& body) {
   if (axes.size() == 0) throw Error(std::string(name) + " needs at least one axis");

@@ -181,6 +181,8 @@ class Call {
  public:
   explicit Call(std::shared_ptr<detail::CallState> state) : state_(std::move(state)) {}
   Tensor result(const std::string& name);
+  operator Expr() const;  // the result of an op that has one, as part of an expression: of programs (expr/dsl/prog.h) only
+  const std::shared_ptr<detail::CallState>& state() const { return state_; }
 
  private:
   std::shared_ptr<detail::CallState> state_;

@@ -1,4 +1,4 @@
-// What the handles of expr/dsl/dsl.h share. Private to dsl.cpp and dsl_tree.cpp.
+// What the handles of expr/dsl/dsl.h and prog.h share. Private to expr/dsl.
 //
 // Ownership is shared and acyclic: nodes own their children and the tensors that they read, tensors own their
 // definition. (Access::define refuses a definition that reads its own tensor, and a call holds the tree of
@@ -35,6 +35,8 @@ struct Node {
   bool is_axis = false;
   std::shared_ptr<TensorState> tensor;  // read, or named
   std::shared_ptr<DimState> dim;        // a dim with a definition
+  std::shared_ptr<const ast::File> callee;  // a call in an expression of a program
+  bool absent = false;                      // what is left out, as a bound of a slice
 
   Node() = default;
   Node(const Node&) = delete;
@@ -72,6 +74,11 @@ struct TensorState {
   std::vector<NodePtr> parts() const;
   const char* role_text() const;
 };
+
+// Makes a node of these arguments.
+NodePtr make_node(ast::Kind kind, std::string text, std::vector<NodePtr> args);
+// Throws Error where the name is none: "an axis", "1x".
+void check_name(const std::string& what, const std::string& name);
 
 struct OpState {
   std::string name;

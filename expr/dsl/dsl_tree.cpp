@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "expr/dsl/dsl_state.h"
+#include "expr/dsl/tree_writer.h"
 #include "expr/text/elaborate.h"
 
 namespace xhat::dsl {
@@ -14,37 +15,6 @@ namespace {
 
 using namespace detail;
 using TensorPtr = std::shared_ptr<TensorState>;
-
-// The text is a tree. Beyond this (about 1 GB), sharing that the C++ had has exploded: x = x*x, 30 times.
-constexpr size_t kMaxTreeNodes = 4'000'000;
-
-// How many nodes the expression has when shared ones are written out at each use; at most kMaxTreeNodes + 1.
-size_t tree_size(const NodePtr& root) {
-  std::unordered_map<const Node*, size_t> size;
-  std::vector<const Node*> work{root.get()};
-  while (!work.empty()) {
-    const Node* node = work.back();
-    if (size.contains(node)) {
-      work.pop_back();
-      continue;
-    }
-    size_t total = 1;
-    bool complete = true;
-    for (const NodePtr& child : node->children) {
-      auto it = size.find(child.get());
-      if (it == size.end()) {
-        work.push_back(child.get());
-        complete = false;
-      } else {
-        total = std::min(total + it->second, kMaxTreeNodes + 1);
-      }
-    }
-    if (!complete) continue;
-    size[node] = total;
-    work.pop_back();
-  }
-  return size[root.get()];
-}
 
 // One op or grad: the parameters it knows, and what its outputs need.
 class BlockBuilder {
@@ -199,52 +169,7 @@ class BlockBuilder {
     return statement;
   }
 
-  // The expression as a tree: every use of a shared node is written out, since the scopes of its uses may
-  // differ.
-  ast::Ref write(const NodePtr& root) {
-    if (tree_size(root) > kMaxTreeNodes) {
-      throw Error("an expression of op " + op_ +
-                  " is too large once its shared parts are written out; give these tensors of their own");
-    }
-    struct Visit {
-      const Node* node;
-      size_t next = 0;
-    };
-    std::vector<Visit> stack{{root.get()}};
-    std::vector<ast::Ref> done;  // children that wait for their parent
-    while (!stack.empty()) {
-      Visit& top = stack.back();
-      if (top.next < top.node->children.size()) {
-        const Node* child = top.node->children[top.next++].get();
-        stack.push_back({child});
-        continue;
-      }
-      const Node* node = top.node;
-      stack.pop_back();
-      size_t first = done.size() - node->children.size();
-      ast::Ref ref = one(*node, done.data() + first);
-      done.resize(first);
-      done.push_back(ref);
-    }
-    return done[0];
-  }
-
-  ast::Ref one(const Node& node, const ast::Ref* child) {
-    ast::Node result{node.kind, {}, node.text, {}, {}};
-    for (const Node::Axis& axis : node.axes) {
-      ast::Axis written{axis.name, ast::kAbsent, ast::kAbsent, {}};
-      if (axis.ranged) {
-        written.begin = *child++;
-        written.end = *child++;
-      }
-      result.axes.push_back(std::move(written));
-    }
-    if (node.has_condition) result.condition = *child++;
-    result.args.assign(child, child + node.arg_count);
-    child += node.arg_count;
-    if (node.has_otherwise) result.otherwise = *child;
-    return file_.add(std::move(result));
-  }
+  ast::Ref write(const NodePtr& root) { return write_tree(file_, root, "op " + op_, false); }
 
   ast::File& file_;
   std::string op_;
@@ -257,60 +182,6 @@ class BlockBuilder {
   std::set<const CallState*> called_;
   std::vector<const CallState*> calls_;
 };
-
-// Appends the ops of another file, except those that are here already.
-void append(ast::File& file, const ast::File& other) {
-  auto offset = static_cast<ast::Ref>(file.nodes.size());
-  auto moved = [offset](ast::Ref ref) { return ref == ast::kAbsent ? ref : ref + offset; };
-  auto move_axes = [&](std::vector<ast::Axis>& axes) {
-    for (ast::Axis& axis : axes) axis.begin = moved(axis.begin), axis.end = moved(axis.end);
-  };
-  for (ast::Node node : other.nodes) {
-    for (ast::Ref& arg : node.args) arg = moved(arg);
-    move_axes(node.axes);
-    node.condition = moved(node.condition);
-    node.otherwise = moved(node.otherwise);
-    file.nodes.push_back(std::move(node));
-  }
-  for (ast::Op op : other.ops) {
-    for (ast::Parameter& p : op.body.parameters) {
-      for (ast::Ref& extent : p.extents) extent = moved(extent);
-    }
-    for (ast::Statement& s : op.body.statements) {
-      move_axes(s.axes);
-      s.body = moved(s.body);
-    }
-    file.ops.push_back(std::move(op));
-  }
-}
-
-const ast::Op* find(const ast::File& file, const std::string& name) {
-  for (const ast::Op& op : file.ops) {
-    if (op.name == name && op.kind == ast::Op::Kind::op) return &op;
-  }
-  return nullptr;
-}
-
-// The text of one op and its grad.
-std::string text_of(const ast::File& file, const std::string& name) {
-  ast::File part;
-  part.nodes = file.nodes;
-  for (const ast::Op& op : file.ops) {
-    if (op.name == name) part.ops.push_back(op);
-  }
-  return ast::print(part);
-}
-
-void append_callee(ast::File& file, const ast::File& callee) {
-  ast::File fresh = callee;
-  std::erase_if(fresh.ops, [&](const ast::Op& op) {
-    if (!find(file, op.name)) return false;
-    if (text_of(file, op.name) != text_of(callee, op.name))
-      throw Error("two different ops named " + op.name + " are called");
-    return true;
-  });
-  if (!fresh.ops.empty()) append(file, fresh);
-}
 
 ast::Op grad_of(ast::File& file, const OpState& op) {
   BlockBuilder builder(file, op.name);
@@ -360,7 +231,7 @@ std::shared_ptr<ast::File> Op::tree() const {
   OpState own = op;
   own.cotangents = in_order(op.cotangents, op.outputs, "output", op.name);
   own.gradients = in_order(op.gradients, op.inputs, "input", op.name);
-  if (find(*file, op.name)) throw Error("op " + op.name + " calls another op of its name; rename one");
+  if (find_op(*file, op.name)) throw Error("op " + op.name + " calls another op of its name; rename one");
   file->ops.push_back(std::move(result));
   if (!own.gradients.empty()) {
     ast::Op grad = grad_of(*file, own);

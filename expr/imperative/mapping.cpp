@@ -243,9 +243,17 @@ void Expression::reshape(const ast::Node& n, const Shape& base, Shape& to, Mappi
   };
   for (size_t k = 0; k < to.size(); ++k) {
     if (!is_constant(a_, to[k], -1)) continue;
-    Shape others = to;
+    // What all have in common is left out: [N,4] to [N,2,-1] is 2, whatever N is.
+    Shape all = base, others = to;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(k));
-    to[k] = c_.tidy(a_.div(product(a_, base), product(a_, others)));
+    std::erase_if(others, [&](Id extent) {
+      auto it = std::ranges::find_if(all, [&](Id x) { return c_.scope.same_extent(x, extent); });
+      if (it == all.end()) return false;
+      all.erase(it);
+      return true;
+    });
+    const Id left = c_.tidy(product(a_, all)), by = c_.tidy(product(a_, others));
+    to[k] = is_constant(a_, by, 1) ? left : c_.tidy(a_.div(left, by));
   }
   m.axes = c_.element_axes(to);
   m.indices.resize(base.size(), a_.integer(0));

@@ -1,0 +1,336 @@
+// Statements are noted in the block that is open: For, While and If run their bodies once, with a block of their own.
+#include "expr/dsl/prog.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+#include "expr/core/syntax.h"
+#include "expr/dsl/tree_writer.h"
+#include "expr/text/elaborate.h"
+
+namespace xhat::dsl {
+
+using detail::make_node;
+using detail::NodePtr;
+
+namespace detail {
+
+struct Noted {
+  ast::Statement::Kind kind = ast::Statement::Kind::assign;
+  std::vector<std::string> targets;
+  std::string sign;
+  NodePtr place, body, first, last;  // as in ast::Statement
+  std::shared_ptr<const ast::File> callee;
+  std::vector<Noted> statements, otherwise;
+  bool has_otherwise = false;
+};
+
+struct ProgState {
+  struct Parameter {
+    std::string name;
+    DType type;
+    std::vector<NodePtr> extents;
+    bool constant, inout;
+  };
+  std::string name;
+  std::vector<Parameter> parameters;
+  std::vector<std::string> outputs;
+  std::vector<Noted> statements;
+  std::vector<std::vector<Noted>*> open = {&statements};  // the blocks around what is noted next
+
+  ProgState() = default;
+  ProgState(const ProgState&) = delete;
+  ProgState& operator=(const ProgState&) = delete;
+};
+
+}  // namespace detail
+
+using detail::Noted;
+using detail::ProgState;
+
+namespace {
+
+std::vector<NodePtr> nodes_of(const std::vector<Expr>& list) {
+  std::vector<NodePtr> nodes;
+  for (const Expr& e : list) nodes.push_back(e.node());
+  return nodes;
+}
+
+NodePtr absent() {
+  auto node = std::make_shared<detail::Node>();
+  node->absent = true;
+  return node;
+}
+
+NodePtr name_node(const std::string& name) { return make_node(ast::Kind::name, name, {}); }
+
+// The statements of body, in a block of their own.
+std::vector<Noted> noted(ProgState& program, const Prog::Body& body) {
+  std::vector<Noted> statements;
+  struct Open {
+    ProgState& program;
+    Open(ProgState& p, std::vector<Noted>& block) : program(p) { p.open.push_back(&block); }
+    ~Open() { program.open.pop_back(); }
+  } open(program, statements);
+  if (body) body();
+  return statements;
+}
+
+// Writes what was noted as a tree.
+class ProgTree {
+ public:
+  explicit ProgTree(const ProgState& program) : program_(program), file_(std::make_shared<ast::File>()) {}
+
+  std::shared_ptr<ast::File> run() {
+    ast::Op op;
+    op.kind = ast::Op::Kind::prog;
+    op.name = program_.name;
+    for (const ProgState::Parameter& p : program_.parameters) {
+      ast::Parameter parameter;
+      parameter.name = p.name;
+      parameter.type = p.type;
+      parameter.constant = p.constant;
+      parameter.inout = p.inout;
+      for (const NodePtr& extent : p.extents) parameter.extents.push_back(written(extent));
+      op.body.parameters.push_back(std::move(parameter));
+    }
+    for (const std::string& name : program_.outputs) op.body.outputs.push_back({name, {}});
+    std::vector<ast::Statement> statements = list(program_.statements);
+    for (const detail::DimState* dim : dims_) {
+      ast::Statement s;
+      s.kind = ast::Statement::Kind::dim;
+      s.targets = {{dim->name, {}}};
+      s.body = write_tree(*file_, dim->definition, of(), true);
+      op.body.statements.push_back(std::move(s));
+    }
+    for (ast::Statement& s : statements) op.body.statements.push_back(std::move(s));
+    if (find_op(*file_, program_.name)) throw Error(of() + " calls another op of its name; rename one");
+    file_->ops.push_back(std::move(op));
+    return file_;
+  }
+
+ private:
+  std::string of() const { return "prog " + program_.name; }
+
+  ast::Ref written(const NodePtr& root) {
+    if (!root) return ast::kAbsent;
+    find_below(root);
+    return write_tree(*file_, root, of(), true);
+  }
+
+  // Dims with definitions, and what is called.
+  void find_below(const NodePtr& root) {
+    std::unordered_set<const detail::Node*> seen;
+    std::vector<const detail::Node*> work{root.get()};
+    while (!work.empty()) {
+      const detail::Node* node = work.back();
+      work.pop_back();
+      if (!seen.insert(node).second) continue;
+      if (node->callee) append_callee(*file_, *node->callee);
+      if (node->dim) add_dim(node->dim.get());
+      for (const NodePtr& child : node->children) work.push_back(child.get());
+    }
+  }
+  void add_dim(const detail::DimState* dim) {
+    auto [it, added] = dim_of_.insert({dim->name, dim});
+    if (!added && it->second != dim) throw Error(of() + " has two definitions of dim " + dim->name);
+    if (!added) return;
+    find_below(dim->definition);
+    dims_.push_back(dim);
+  }
+
+  std::vector<ast::Statement> list(const std::vector<Noted>& statements) {
+    std::vector<ast::Statement> made;
+    for (const Noted& n : statements) {
+      ast::Statement s;
+      s.kind = n.kind;
+      for (const std::string& target : n.targets) s.targets.push_back({target, {}});
+      if (n.callee) append_callee(*file_, *n.callee);
+      s.sign = n.sign;
+      s.place = written(n.place);
+      s.first = written(n.first);
+      s.last = written(n.last);
+      s.body = written(n.body);
+      s.statements = list(n.statements);
+      s.otherwise = list(n.otherwise);
+      s.has_otherwise = n.has_otherwise;
+      made.push_back(std::move(s));
+    }
+    return made;
+  }
+
+  const ProgState& program_;
+  std::shared_ptr<ast::File> file_;
+  std::map<std::string, const detail::DimState*> dim_of_;
+  std::vector<const detail::DimState*> dims_;
+};
+
+}  // namespace
+
+Subscript slice(const std::optional<Expr>& begin, const std::optional<Expr>& end, const std::optional<Expr>& step) {
+  std::vector<NodePtr> parts;
+  for (const std::optional<Expr>* part : {&begin, &end, &step}) parts.push_back(*part ? (*part)->node() : absent());
+  return Subscript(Expr(make_node(ast::Kind::slice, "", std::move(parts))));
+}
+
+Var Var::brackets(const std::vector<Subscript>& subscripts) const {
+  if (subscripts.empty()) return *this;
+  const bool name = node_->kind == ast::Kind::name;
+  std::vector<NodePtr> args;
+  if (!name) args.push_back(node_);
+  for (const Subscript& s : subscripts) args.push_back(s.begin ? make_node(ast::Kind::range, s.axis->text, {s.begin, s.end}) : s.axis);
+  return {make_node(name ? ast::Kind::read : ast::Kind::index, name ? node_->text : "", std::move(args)), program_};
+}
+
+Var Var::method(const char* name, const std::vector<Expr>& arguments) const {
+  std::vector<NodePtr> args = nodes_of(arguments);
+  args.insert(args.begin(), node_);
+  return {make_node(ast::Kind::method, name, std::move(args)), program_};
+}
+
+Expr Var::otherwise(const Expr& outside) const {
+  if (node_->kind != ast::Kind::read && node_->kind != ast::Kind::index)
+    throw Error("otherwise(…) belongs to an element, as in x(i + 1).otherwise(0)");
+  auto node = std::make_shared<detail::Node>();
+  node->kind = node_->kind;
+  node->text = node_->text;
+  node->children = node_->children;
+  node->arg_count = node_->arg_count;
+  node->children.push_back(outside.node());
+  node->has_otherwise = true;
+  return Expr(node);
+}
+
+void Var::assign(const char* sign, const Expr& value) const {
+  if (!program_) throw Error("a value is no place to assign to; what is assigned is a Var of a Prog, or a view of one");
+  Noted s;
+  s.place = node_;
+  s.sign = sign;
+  s.body = value.node();
+  program_->open.back()->push_back(std::move(s));
+}
+
+Var view(const Expr& value) { return {value.node(), nullptr}; }
+
+Expr clone(const Expr& value) { return Expr(make_node(ast::Kind::call, "clone", {value.node()})); }
+Expr zeros(DType type, const std::vector<Expr>& extents) {
+  std::vector<NodePtr> args = nodes_of(extents);
+  args.insert(args.begin(), absent());
+  return Expr(make_node(ast::Kind::filled, std::string(name_of(type)), std::move(args)));
+}
+Expr full(const Expr& value, DType type, const std::vector<Expr>& extents) {
+  std::vector<NodePtr> args = nodes_of(extents);
+  args.insert(args.begin(), value.node());
+  return Expr(make_node(ast::Kind::filled, std::string(name_of(type)), std::move(args)));
+}
+Expr concat(const Expr& axis, const std::vector<Expr>& parts) {
+  std::vector<NodePtr> args = nodes_of(parts);
+  args.insert(args.begin(), axis.node());
+  return Expr(make_node(ast::Kind::call, "concat", std::move(args)));
+}
+Expr flip(const Expr& axis, const Expr& value) { return Expr(make_node(ast::Kind::call, "flip", {axis.node(), value.node()})); }
+Expr roll(const Expr& axis, const Expr& by, const Expr& value) {
+  return Expr(make_node(ast::Kind::call, "roll", {axis.node(), by.node(), value.node()}));
+}
+
+Prog::Prog(const std::string& name) : state_(std::make_shared<ProgState>()) {
+  detail::check_name("a prog", name);
+  if (ast::is_function_name(name) || ast::is_reduction_name(name)) throw Error(name + " is built in; give the prog another name");
+  state_->name = name;
+}
+const std::string& Prog::name() const { return state_->name; }
+
+Var Prog::parameter(const std::string& name, DType type, const std::vector<Expr>& extents, bool constant, bool inout) {
+  detail::check_name("a parameter", name);
+  state_->parameters.push_back({name, type, nodes_of(extents), constant, inout});
+  return {name_node(name), state_};
+}
+Var Prog::input(const std::string& name, DType type, const std::vector<Expr>& extents) {
+  return parameter(name, type, extents, false, false);
+}
+Var Prog::constant(const std::string& name, DType type, const std::vector<Expr>& extents) {
+  return parameter(name, type, extents, true, false);
+}
+Var Prog::inout(const std::string& name, DType type, const std::vector<Expr>& extents) {
+  return parameter(name, type, extents, false, true);
+}
+
+void Prog::output(const Var& name) {
+  if (name.node_->kind != ast::Kind::name) throw Error("an output of prog " + state_->name + " is a name, and this is a view of one");
+  state_->outputs.push_back(name.node_->text);
+}
+
+Var Prog::local(const std::string& name) {
+  detail::check_name("a variable", name);
+  return {name_node(name), state_};
+}
+
+Var Prog::var(const std::string& name, const Expr& value) {
+  Var made = local(name);
+  Noted s;
+  s.kind = ast::Statement::Kind::variable;
+  s.targets = {name};
+  s.body = value.node();
+  state_->open.back()->push_back(std::move(s));
+  return made;
+}
+
+void Prog::assign(const std::vector<Var>& names, const Call& call) {
+  Noted s;
+  s.kind = ast::Statement::Kind::call;
+  for (const Var& name : names) {
+    if (name.node_->kind != ast::Kind::name) throw Error("results of a call are assigned to names, and one of these is a view");
+    s.targets.push_back(name.node_->text);
+  }
+  s.body = static_cast<Expr>(call).node();
+  state_->open.back()->push_back(std::move(s));
+}
+
+void Prog::For(const Axis& variable, const Expr& begin, const Expr& end, const Body& body) {
+  Noted s;
+  s.kind = ast::Statement::Kind::loop;
+  s.targets = {static_cast<Expr>(variable).node()->text};
+  s.first = begin.node();
+  s.last = end.node();
+  s.statements = noted(*state_, body);
+  state_->open.back()->push_back(std::move(s));
+}
+
+void Prog::While(const Expr& condition, const Expr& most, const Body& body) {
+  Noted s;
+  s.kind = ast::Statement::Kind::repeat;
+  s.body = condition.node();
+  s.last = most.node();
+  s.statements = noted(*state_, body);
+  state_->open.back()->push_back(std::move(s));
+}
+
+void Prog::If(const Expr& condition, const Body& then, const Body& otherwise) {
+  Noted s;
+  s.kind = ast::Statement::Kind::branch;
+  s.body = condition.node();
+  s.statements = noted(*state_, then);
+  s.has_otherwise = otherwise != nullptr;
+  s.otherwise = noted(*state_, otherwise);
+  state_->open.back()->push_back(std::move(s));
+}
+
+std::shared_ptr<ast::File> Prog::tree() const { return ProgTree(*state_).run(); }
+std::string Prog::text() const { return ast::print(*tree()); }
+
+Program Prog::build() const {
+  if (state_->outputs.empty() && std::ranges::none_of(state_->parameters, [](const auto& p) { return p.inout; }))
+    throw Error("prog " + state_->name + " has no output yet; name it with output(…)");
+  return parse_op(text(), state_->name);
+}
+
+Call call(const Prog& program, const std::vector<Expr>& arguments) {
+  auto state = std::make_shared<detail::CallState>();
+  state->callee = program.tree();
+  state->name = program.name();
+  state->arguments = nodes_of(arguments);
+  return Call(state);
+}
+
+}  // namespace xhat::dsl
