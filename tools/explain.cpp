@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/call/machine.h"
+#include "runtime/explain/c_loops.h"
 #include "runtime/explain/explain_relations.h"
 #include "tools/commands.h"
 
@@ -162,6 +163,10 @@ int explain_command(const Command& c, const Source& source) {
   if (c.relations) {
     ExplainedRelations r = explain_relations(source.op, options, dims_of(c));
     *c.answer << (c.json ? json_of(r).dump(2) + "\n" : to_text(r));
+    return kFine;
+  }
+  if (c.c) {
+    std::cout << explain_c(source.op, options, dims_of(c));
     return kFine;
   }
   Explanation e = explain(source.op, options, dims_of(c));

@@ -174,6 +174,8 @@ void declare(CLI::App& app, Command& c) {
   explain->add_flag("--relations", c.relations,
                     "which elements of the inputs each result needs, and what tiles of a consumer compute again of a producer")
       ->excludes("--pareto");
+  explain->add_flag("--c", c.c, "both directions as plain C loops, for g++ -O3 -march=native -fopenmp -x c++")
+      ->excludes("--pareto", "--relations", "--json");
 
   auto ignore_memory = [&](CLI::App* sub) {
     sub->add_flag("--ignore-memory", c.ignore_memory, "also sizes that this machine seems to have no memory for");

@@ -4,11 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "ad/check/random_inputs.h"
 #include "expr/eval/interpret.h"
-#include "tests/helpers/golden.h"
+#include "tests/helpers/audit_cases.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
@@ -16,64 +15,6 @@ namespace xhat {
 namespace {
 
 using namespace xhat::testing;
-
-struct AuditCase {
-  std::filesystem::path file;
-  std::string op;
-  DimValues dims;
-  uint64_t seed = 1;
-  std::string name() const {
-    std::string n = file.stem().string() + "_" + op;
-    for (const auto& [dim, value] : dims) n += "_" + dim + std::to_string(value);
-    return n;
-  }
-};
-void PrintTo(const AuditCase& c, std::ostream* out) { *out << c.file << " " << c.op; }
-
-// "N=3,M=17 seed=4"
-AuditCase read_case(const std::filesystem::path& file, const std::string& line) {
-  AuditCase c{file, "", {}};
-  std::string spaced = line;
-  std::ranges::replace(spaced, ',', ' ');
-  std::istringstream words(spaced);
-  for (std::string word; words >> word;) {
-    const size_t at = word.find('=');
-    if (at == std::string::npos) throw std::runtime_error(file.string() + ": no value in '# check:" + line + "'");
-    const int64_t value = std::stoll(word.substr(at + 1));
-    if (std::string key = word.substr(0, at); key == "seed")
-      c.seed = static_cast<uint64_t>(value);
-    else
-      c.dims[key] = value;
-  }
-  return c;
-}
-
-// Every `parts`-th case, from the part-th on: ctest runs the parts side by side.
-std::vector<AuditCase> audit_cases(size_t part, size_t parts) {
-  const std::string check = "# check:";
-  std::vector<AuditCase> all, waiting;
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(golden_folder().parent_path() / "audit"))
-    if (entry.path().extension() == ".xh") files.push_back(entry.path());
-  std::ranges::sort(files);
-  for (const auto& file : files) {
-    std::ifstream in(file);
-    for (std::string line; std::getline(in, line);) {
-      if (line.starts_with(check)) waiting.push_back(read_case(file, line.substr(check.size())));
-      for (const std::string word : {"op ", "prog "}) {
-        if (!line.starts_with(word)) continue;
-        for (AuditCase& c : waiting) {
-          c.op = line.substr(word.size(), line.find('(') - word.size());
-          all.push_back(c);
-        }
-        waiting.clear();
-      }
-    }
-  }
-  std::vector<AuditCase> mine;
-  for (size_t i = part; i < all.size(); i += parts) mine.push_back(all[i]);
-  return mine;
-}
 
 // An imperative program, as what it was made into and by the interpreter that overwrites memory.
 std::string difference_from_text(const std::string& text, const Program& made, const AuditCase& c, const DimValues& dims) {
