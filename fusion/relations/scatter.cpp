@@ -3,28 +3,35 @@
 #include <algorithm>
 
 namespace xhat {
-namespace {
-
-bool reads_tensor(const Arena& a, Id e) {
-  return std::ranges::any_of(reachable(a, e), [&](Id id) { return is_read(a[id].op); });
-}
-
-}  // namespace
-
 std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
   const Node& root = a[d.body];
-  if (root.op != Op::sum) return std::nullopt;
+  if (root.op != Op::sum && root.op != Op::prod && root.op != Op::max && root.op != Op::min) return std::nullopt;
   Scatter s{{}, a.boolean(true)};
   auto bounds_ranges = [&](Id axis) {
     auto in = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), axis); };
     return std::ranges::any_of(reduce_axes(root), [&](const AxisRange& r) { return in(r.begin) || in(r.end); });
+  };
+  // Of places that no data decide (c % 4 * C + c / 4) only those count whose quotients and remainders are of axes: Halide refuses a scatter to
+  // remainders of what descends.
+  auto is_place = [&](Id index) {
+    const std::vector<Id> parts = reachable(a, index);
+    if (std::ranges::any_of(parts, [&](Id id) { return is_read(a[id].op); })) return true;
+    auto odd = [&](Id id) { return (a[id].op == Op::mod || a[id].op == Op::div) && a[a[id].arg(0)].op != Op::axis; };
+    const bool walked = std::ranges::any_of(reduce_axes(root),
+                                            [&](const AxisRange& r) { return std::ranges::binary_search(a[index].free_axes(), r.axis); });
+    return walked && std::ranges::none_of(parts, odd);
+  };
+  auto is_target = [&](Id axis) { return std::ranges::any_of(s.targets, [&](auto& t) { return d.axes[t.first].axis == axis; }); };
+  auto asked_for = [&](Id axis) {  // by an index that was found
+    return std::ranges::any_of(s.targets, [&](auto& t) { return std::ranges::binary_search(a[t.second].free_axes(), axis); });
   };
   std::vector<Id> conjuncts = {reduce_condition(root)};
   while (!conjuncts.empty()) {
     Id c = conjuncts.back();
     conjuncts.pop_back();
     const Node& n = a[c];
-    if (n.op == Op::land) {
+    const bool lazy = n.op == Op::select && a[n.arg(2)].op == Op::constant && a[n.arg(2)].integer == 0;  // if p then q else false
+    if (n.op == Op::land || lazy) {
       conjuncts.push_back(n.arg(0));
       conjuncts.push_back(n.arg(1));
       continue;
@@ -35,13 +42,10 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
         Id axis = n.arg(static_cast<size_t>(side)), index = n.arg(static_cast<size_t>(1 - side));
         while (a[axis].op == Op::cast && !is_float(a[axis].type)) axis = a[axis].arg(0);
         for (size_t i = 0; i < d.axes.size() && !taken; ++i) {
-          bool used = std::ranges::any_of(s.targets, [&](auto& t) { return t.first == i; });
+          if (d.axes[i].axis != axis || is_target(axis) || !is_place(index) || bounds_ranges(axis)) continue;
+          // The index may depend on other axes of the result, ids[n,b] in row n, but not on one that an index decides.
           auto free = a[index].free_axes();
-          if (d.axes[i].axis != axis || used || !reads_tensor(a, index) || bounds_ranges(axis)) continue;
-          if (std::ranges::any_of(d.axes, [&](const AxisRange& r) {
-                return std::ranges::find(free, r.axis) != free.end();
-              }))
-            continue;
+          if (asked_for(axis) || std::ranges::find(free, axis) != free.end() || std::ranges::any_of(free, is_target)) continue;
           s.targets.emplace_back(i, index);
           taken = true;
         }

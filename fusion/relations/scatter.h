@@ -1,6 +1,6 @@
-// Recognizes the printed form of scatter-add, sum(b, l if ids[b,l] == v: dy[b,d]): a reduction whose condition pins a
-// left axis to a data-dependent index. Testing every v for every (b, l) would cost extent(v) times too much, so kernels let every (b, l) add
-// to the one v that it names.
+// Recognizes the printed form of scatter-add, sum(b, l if ids[b,l] == v: dy[b,d]), also of products, maxima and minima: a reduction whose
+// condition pins a left axis to an index that data decide, or that gather could not solve for. Testing every v for every (b, l) would cost
+// extent(v) times too much, so kernels let every (b, l) add to the one v that it names.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,7 +10,7 @@
 namespace xhat {
 
 struct Scatter {
-  std::vector<std::pair<size_t, Id>> targets;  // left axis number, index expression over the reduced axes
+  std::vector<std::pair<size_t, Id>> targets;  // left axis number, index expression over the reduced axes and other left axes
   Id rest;                                     // the rest of the condition (constant true if there is none)
 };
 

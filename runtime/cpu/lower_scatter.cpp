@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kWorthListing = 64;  // terms
 
+// Of a place that no data decide Halide's simplifier knows enough to take the clamp away, and its bounds too little to do without it.
+Expr hidden(const Arena& a, Id index, const Expr& place) { return tensors_read(a, index).empty() ? place + hidden_zero() : place; }
+
 }  // namespace
 
 // The loop over the terms that fall into the tile, or into a row of it where `into` is computed in a loop over these; and what
@@ -26,7 +29,7 @@ Lowering::Loops Lowering::listed(const SpecMember& m, Func into, Id row, Func ro
   }
   Expr inside, of_row = 0;
   for (auto& [x, index] : m.scatter) {
-    Expr place = emit_.local_index(index, x, at), here = place >= 0 && place < extent(x);
+    Expr place = hidden(*spec_.arena, index, emit_.local_index(index, x, at)), here = place >= 0 && place < extent(x);
     inside = inside.defined() ? inside && here : here;
     if (x == row) of_row = Halide::cast<int>(place);
   }
@@ -96,7 +99,13 @@ void Lowering::scatter(const SpecMember& m) {
   acc(left) = Emitter::identity(m.op, accumulated(m));
   const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(s.first).kind() != AxisKind::untiled; });
   const bool unknown = std::ranges::any_of(m.reduced, [&](Id x) { return !constant(x); });
-  const bool lists = vectors_ && cut && (unknown || spec_.terms(m) >= kWorthListing);
+  // Of a place that depends on other axes of the result (ids[n,b] in row n) there would be a list per point of these.
+  const auto places_need = [&](Id x) {
+    return std::ranges::any_of(m.scatter,
+                               [&](const auto& s) { return std::ranges::binary_search((*spec_.arena)[s.second].free_axes(), x); });
+  };
+  const bool by_row = std::ranges::any_of(m.left, places_need);
+  const bool lists = vectors_ && cut && !by_row && (unknown || spec_.terms(m) >= kWorthListing);
   if (lists && summed_by_row(m)) return scatter_rows(m);
   auto [r, axes] = lists ? listed(m, acc, kNone, acc) : loops_of(m);
   std::vector<Expr> at;
@@ -108,7 +117,7 @@ void Lowering::scatter(const SpecMember& m) {
   }
   for (auto& [x, index] : m.scatter) {
     // It may lie outside of the whole result, too: what a read with else does not find has no place.
-    Expr place_in_tile = emit_.local_index(index, x, axes);
+    Expr place_in_tile = hidden(*spec_.arena, index, emit_.local_index(index, x, axes));
     if (!lists) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
     auto dim = std::ranges::find(dims, x, [&](size_t i) { return m.left[i]; });
     if (dim == dims.end()) continue;
@@ -125,21 +134,24 @@ void Lowering::scatter(const SpecMember& m) {
   mention(r, next);
   define(acc, at, {next});
   if (!pure.empty()) {
-    Id v = kNone;
-    for (Id x : m.left)
-      if (vars_.at(x).name() == pure[0].name()) v = x;
-    std::vector<VarOrRVar> order = {pure[0]};
+    // Vectors run along the fastest axis, if a term's place is the same for all of them; else term by term.
+    auto axis_of = [&](const Var& v) { return *std::ranges::find(m.left, v.name(), [&](Id x) { return vars_.at(x).name(); }); };
+    const Id v = axis_of(pure[0]);
+    std::vector<VarOrRVar> order;
+    const size_t first = places_need(v) ? 0 : 1;
+    if (first == 1) order.emplace_back(pure[0]);
     for (int i = 0; i < r.dimensions(); ++i) order.push_back(RVar(r[i]));
-    for (size_t i = 1; i < pure.size(); ++i) order.push_back(pure[i]);
+    for (size_t i = first; i < pure.size(); ++i) order.push_back(pure[i]);
     acc.update(0).reorder(order);
-    vectorize(acc.update(0), pure[0], v, widest(m), 4);
+    if (first == 1) vectorize(acc.update(0), pure[0], v, widest(m), 4);
   } else {
     acc.update(0).unscheduled();  // term by term
   }
   along_memory(acc, m);
   if (itself) return publish(m, acc);
   place(acc);
-  results_of({static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); }, true);
+  results_of(
+      {static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); }, true);
 }
 
 }  // namespace xhat::runtime

@@ -13,12 +13,11 @@ namespace xhat::runtime {
 
 using namespace ops;
 
-namespace {
-
-// A zero that only LLVM knows to be one.
 Expr hidden_zero() {
   return Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
 }
+
+namespace {
 
 // Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
 // CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of

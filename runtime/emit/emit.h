@@ -14,6 +14,7 @@
 namespace xhat::runtime {
 
 Halide::Type storage_type(DType t);  // bool is stored as UInt(8)
+Halide::Expr hidden_zero();          // that only LLVM knows to be one
 
 // What a tile reads of an input, copied with what `else` says (or anything, where nobody looks) around it: then vectors are
 // read without clamps, masks and gathers. By input and `else`; arguments: the input's dimensions, innermost first.

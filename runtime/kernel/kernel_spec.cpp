@@ -268,7 +268,7 @@ struct Builder {
       return;
     }
     Definition scattered = d;
-    bool may_scatter = scatters == Scatters::all || (scatters == Scatters::words && byte_size((*p.arena)[d.body].type) == 4);
+    bool may_scatter = scatters == Scatters::all || (scatters == Scatters::words && root.op == Op::sum && byte_size((*p.arena)[d.body].type) == 4);
     if (auto scatter = may_scatter ? as_scatter(*p.arena, scattered) : std::nullopt) {
       Replacements found;
       for (auto [at, index] : scatter->targets) {
