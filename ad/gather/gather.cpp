@@ -49,6 +49,7 @@ class Gatherer {
     for (const AxisRange& r : axes_) bound_.push_back(r.axis);
     literals_.clear();
     add_literals(a_, literals_, reduce_condition(n));
+    if (Id found = found_by_data(n); found != kNone) return solved_inside(found);
     std::vector<Equation> equations = find_equations();
     // All at once; if that is out of reach, those that can be solved one by one.
     if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
@@ -60,6 +61,40 @@ class Gatherer {
   }
 
  private:
+  // The sum that is left, under its guards.
+  Id solved_inside(Id id) {
+    const Node& n = a_[id];
+    if (n.op == Op::select) return a_.select(n.arg(0), solved_inside(n.arg(1)), n.arg(2));
+    return n.op == Op::sum ? solved(id) : id;
+  }
+
+  // Of sum(v if ids[b] == v: dy[v]) one term is left, that at v = ids[b], if this is in the range of v. (What reads no tensor is solved
+  // with all other equations.)
+  Id found_by_data(const Node& n) {
+    for (Id literal : literals_) {
+      const Node& eq = a_[literal];
+      if (eq.op != Op::eq || a_[eq.arg(0)].type != DType::i64) continue;
+      for (size_t side : {0u, 1u}) {
+        const Id axis = eq.arg(side), place = eq.arg(1 - side);
+        if (!contains(bound_, axis) || contains(a_[place].free_axes(), axis) || tensors_read(a_, place).empty()) continue;
+        auto asks = [&](const AxisRange& r) { return contains(a_[r.begin].free_axes(), axis) || contains(a_[r.end].free_axes(), axis); };
+        if (std::ranges::any_of(axes_, asks)) continue;
+        InvertAnswer answer;
+        answer.solved.emplace_back(axis, place);
+        for (const AxisRange& r : axes_) {
+          if (r.axis != axis)
+            answer.remaining.push_back(r);
+          else
+            answer.guard = a_.land(a_.binary(Op::le, r.begin, place), a_.binary(Op::lt, place, r.end));
+        }
+        Literals rest = literals_;
+        std::erase(rest, literal);
+        return rebuilt(n, answer, rest);
+      }
+    }
+    return kNone;
+  }
+
   std::vector<Equation> find_equations() const {
     std::vector<Equation> found;
     std::vector<Id> targets;
@@ -164,8 +199,7 @@ class Gatherer {
       open.pop_back();
       if (at == ranges_.end() || std::ranges::find(found, at->second) != found.end()) continue;
       found.push_back(at->second);
-      for (Id e : {at->second.begin, at->second.end})
-        open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
+      for (Id e : {at->second.begin, at->second.end}) open.insert(open.end(), a_[e].free_axes().begin(), a_[e].free_axes().end());
     }
     std::ranges::stable_sort(found, {}, [&](const AxisRange& r) { return a_[r.begin].axes_count + a_[r.end].axes_count; });
     return found;
@@ -181,18 +215,41 @@ class Gatherer {
   std::vector<std::pair<Question, std::optional<InvertAnswer>>> asked_;
 };
 
+// Has the sum, wherever it stands now, fewer conditions than it had? What a user wrote stays as it is otherwise.
+bool has_fewer_conditions(const Arena& a, Id was, Id made) {
+  while (a[made].op == Op::select) made = a[made].arg(1);
+  if (a[made].op != Op::sum) return true;
+  Literals before, after;
+  add_literals(a, before, reduce_condition(a[was]));
+  add_literals(a, after, reduce_condition(a[made]));
+  // Ranges by squares become conditions again.
+  auto curved = [&](Id id) {
+    const bool product = a[id].op == Op::mul && a[a[id].arg(0)].op != Op::constant && a[a[id].arg(1)].op != Op::constant;
+    return product || a[id].op == Op::pow;
+  };
+  for (const AxisRange& r : reduce_axes(a[made]))
+    if (std::ranges::any_of(reachable(a, std::vector<Id>{r.begin, r.end}), curved)) return false;
+  return after.size() < before.size();
+}
+
 }  // namespace
 
 Program gather(const Program& p) {
   Arena& a = *p.arena;
   Program result = p;
-  for (Definition& d : result.backward.definitions) {
+  size_t number = 0;
+  for (Definition& d : result.definitions()) {
+    const bool written = number++ < result.forward.definitions.size();
     if (d.is_call()) continue;
     Ranges ranges = ranges_of(a, d);
     std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
     for (const AxisRange& r : d.axes) taken.push_back(r.axis);
     Gatherer gatherer(p, ranges, std::move(taken));
-    d.body = rewrite(a, d.body, [&](Id id) { return a[id].op == Op::sum ? gatherer.solved(id) : id; });
+    d.body = rewrite(a, d.body, [&](Id id) {
+      if (a[id].op != Op::sum) return id;
+      const Id made = gatherer.solved(id);
+      return made == id || !written || has_fewer_conditions(a, id, made) ? made : id;
+    });
   }
   return result;
 }

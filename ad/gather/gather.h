@@ -1,9 +1,12 @@
-// Turns scatter into gather: solves the equations that reads leave in the conditions of backward sums, so
+// Turns scatter into gather: solves the equations that reads leave in the conditions of backward sums, and those that users write, so
 // that a loop visits only what contributes. No zero-stuffing, no atomics, and a fixed order of addition.
 //   grad_x[n] = sum(i, r if 2 * i + r - 1 == n: dy[i] * w[r])
 //     =>   grad_x[n] = sum(i in n/2..min((n+1)/2+1,(N+1)/2): dy[i] * w[n-2*i+1])
 // And the comparisons that ranges leave: y[i] = sum(j in 0..i+1: x[j]) has the gradient sum(i in j..N: dy[i]).
-// Keeps values up to the order of addition. What cannot be solved (`ids[b,l] == v`) stays: it is the form of
+// An axis that data decide is no loop either: the gradient of y[s] = sum(n if seg[n] == s: x[n]),
+//   grad_x[n] = sum(s if seg[n] == s: dy[s])
+//     =>   grad_x[n] = if 0 <= seg[n] && seg[n] < S then dy[seg[n]] else 0
+// Keeps values up to the order of addition. What cannot be solved (`ids[b,l] == v` for v from outside) stays: it is the form of
 // scatter-add.
 #pragma once
 #include "expr/core/program.h"

@@ -173,6 +173,32 @@ TEST(Fusion, RecognizesScatter) {
   EXPECT_TRUE(is_true(*p.arena, s->rest));
 }
 
+// How many axes of the gradient by the first input data decide; 0 if it is no scatter.
+size_t places_of_gradient(const std::string& text) {
+  Program p = gather(gradient(parse_op(text)));
+  auto s = as_scatter(*p.arena, *p.definition_of(p.gradients.at(0)));
+  return s ? s->targets.size() : 0;
+}
+
+TEST(Fusion, RecognizesScatterByTwoIndicesBesideAxesAndOfMaxima) {
+  EXPECT_EQ(places_of_gradient("op two(x: f32[N,M], r: i32[B], c: i32[B]) -> (y) { y[b] = x[r[b],c[b]] }"), 2u);
+  EXPECT_EQ(places_of_gradient("op rows(x: f32[N,M], id: i32[N,B]) -> (y) { y[n,b] = x[n,id[n,b]] }"), 1u);
+  EXPECT_EQ(places_of_gradient("op beside(x: f32[N,H,W,D], r: i32[N,B], c: i32[N,B]) -> (y) { y[n,b,d] = x[n,r[n,b],c[n,b],d] }"), 2u);
+  // The second index depends on what the first decides: one of them is a condition.
+  EXPECT_EQ(places_of_gradient("op chain(x: f32[N,N], id: i32[N], p: i32[B]) -> (y) { y[b] = x[p[b],id[p[b]]] }"), 2u);
+  for (const std::string op : {"sum", "prod", "max", "min"}) {
+    Program p = parse_op("op f(x: f32[N], seg: i32[N]) -> (y) { y[s in 0..S] = " + op + "(n if seg[n] == s: x[n]) }");
+    EXPECT_TRUE(as_scatter(*p.arena, p.forward.definitions[0]).has_value()) << op;
+  }
+}
+
+TEST(Fusion, WhatDataPickIsReadNotSearched) {
+  Program p = gather(gradient(parse_op("op f(x: f32[N,D], seg: i32[N]) -> (y) { y[s in 0..S, d] = sum(n if seg[n] == s: x[n,d]) }")));
+  const Definition* d = p.definition_of(p.gradients.at(0));
+  ASSERT_NE(d, nullptr);
+  EXPECT_TRUE(std::ranges::none_of(reachable(*p.arena, d->body), [&](Id id) { return is_reduction((*p.arena)[id].op); })) << print(p, *d);
+}
+
 TEST(Fusion, AStencilsTileIsAWindowNotTheWholeImage) {
   DimValues sizes = {{"N", 8}, {"H", 1024}, {"W", 1024}};
   std::string text = R"(op blur(x: f32[N,H,W]) -> (y) {
