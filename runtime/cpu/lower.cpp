@@ -17,13 +17,13 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
+#include "runtime/cpu/assumptions.h"
 #include "runtime/cpu/ir/prefetch_next.h"
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/ir/stream_stores.h"
 #include "runtime/cpu/ir/sums_beside.h"
 #include "runtime/cpu/ir/write_over.h"
 #include "runtime/cpu/lowering.h"
-#include "runtime/cpu/assumptions.h"
 #include "runtime/host/tile_services.h"
 
 namespace xhat::runtime {
@@ -162,13 +162,10 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
     if (!emitted[i]) pending.insert(spec_.members[i].tensor);
   for (size_t i = first + 1; i < spec_.members.size(); ++i) {
     const SpecMember& m = spec_.members[i];
-    if (emitted[i] || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty())
-      continue;
+    if (emitted[i] || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) continue;
     if (!same_walk(m, f) || combines_in_parts(m.op, accumulated(m)) != combines_in_parts(f.op, accumulated(f))) continue;
     if (m.condition != f.condition && spec_.terms(f) > kFewTerms) continue;
-    auto waits = [&](Id e) {
-      return std::ranges::any_of(tensors_read(*spec_.arena, e), [&](TensorId t) { return pending.contains(t); });
-    };
+    auto waits = [&](Id e) { return std::ranges::any_of(tensors_read(*spec_.arena, e), [&](TensorId t) { return pending.contains(t); }); };
     if (waits(m.body) || waits(m.condition)) continue;
     group.push_back(i);
   }
@@ -180,16 +177,19 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::point ? kNone : m.left.back();
   if (m.op == Op::constant) return written;
   const Arena& a = *spec_.arena;
-  const bool in_parts = std::ranges::all_of(group, [&](size_t g) {
-    return combines_in_parts(spec_.members[g].op, accumulated(spec_.members[g]));
-  });
+  const bool in_parts =
+      std::ranges::all_of(group, [&](size_t g) { return combines_in_parts(spec_.members[g].op, accumulated(spec_.members[g])); });
   std::vector<Id> candidates = in_parts ? m.reduced : std::vector<Id>{};
-  if (written != kNone) candidates.push_back(written);
+  // Of a sliding window, whose neighbours lie along both, vectors of results need no sum across a vector.
+  const bool fills = written != kNone && (!constant(written) || axis(written).extent >= natural(widest(m)));
+  if (written != kNone) candidates.insert(fills ? candidates.begin() : candidates.end(), written);
   std::erase_if(candidates, [&](Id x) {
     bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));
     return axis(x).kind() == AxisKind::point || too_short;
   });
+  // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts.
   std::unordered_map<Id, double> score;
+  std::unordered_map<Id, int> strided;
   std::vector<Id> roots;
   for (size_t g : group) roots.push_back(spec_.members[g].body);
   for (Id id : reachable(a, roots)) {
@@ -197,12 +197,17 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     if (!is_read(n.op) || read_indices(n).empty()) continue;
     double points = 1;
     for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).in_tile());
-    for (Id x : candidates)
+    const auto slower = read_indices(n).first(read_indices(n).size() - 1);
+    for (Id x : candidates) {
+      const bool row = std::ranges::none_of(slower, [&](Id index) { return std::ranges::binary_search(a[index].free_axes(), x); });
       if (step_along(*spec_.arena, read_indices(n).back(), x) == 1) score[x] += points;
+      if (std::ranges::binary_search(n.free_axes(), x) && !(row && step_along(*spec_.arena, read_indices(n).back(), x) == 1)) ++strided[x];
+    }
   }
   Id best = kNone;
+  auto better = [&](Id x, Id than) { return strided[x] != strided[than] ? strided[x] < strided[than] : score[x] > score[than]; };
   for (Id x : candidates)
-    if (score.contains(x) && (best == kNone || score[x] > score[best])) best = x;
+    if (score.contains(x) && (best == kNone || better(x, best))) best = x;
   if (best == kNone) best = written != kNone ? written : candidates.empty() ? kNone : candidates.back();
   return best;
 }
@@ -311,8 +316,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   Id v = vector_axis(group);
   if (one_in_row(v)) v = kNone;
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
-  bool long_enough = v != kNone && (!constant(v) ||
-                                    axis(v).extent >= natural(spec_.tensors[m.tensor].type));
+  bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= natural(spec_.tensors[m.tensor].type));
   bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
@@ -360,8 +364,8 @@ std::vector<Expr> Lowering::identities(const std::vector<size_t>& group) const {
   return init;
 }
 
-std::vector<Expr> Lowering::steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
-                                  const Emitter::Axes& axes, const RDom& r) const {
+std::vector<Expr> Lowering::steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args, const Emitter::Axes& axes,
+                                  const RDom& r) const {
   std::vector<Expr> now;
   for (size_t i = 0; i < group.size(); ++i) now.push_back(element(f, args, i, group.size()));
   std::vector<Expr> next = emit_.steps(members_of(group), std::move(now), axes);
@@ -371,9 +375,7 @@ std::vector<Expr> Lowering::steps(const std::vector<size_t>& group, Func f, cons
 
 // Halide finds the loops of an update by the variables in it: sum(k: x[i]), or a sum over an axis of which a tile has
 // one element, would not loop at all. Halide's simplifier knows that the condition holds.
-void Lowering::mention(const RDom& r, Expr& value) {
-  value = Halide::select(r[0] >= 0, value, Halide::Internal::make_zero(value.type()));
-}
+void Lowering::mention(const RDom& r, Expr& value) { value = Halide::select(r[0] >= 0, value, Halide::Internal::make_zero(value.type())); }
 
 // Of the tile, in a tensor whose elements m computes one by one.
 Expr Lowering::begin_of(const SpecMember& m, const std::string& buffer) const {
@@ -461,8 +463,8 @@ void Lowering::finish() {
   }
   for (const ScatterList& s : scatter_lists_) list_scattered(out_.pipeline, s);
   if (spec_.streams || !scatter_lists_.empty())
-    out_.pipeline.set_jit_externs({{kStreamSymbol, Halide::JITExtern(tile_services().stream)},
-                                   {kListSymbol, Halide::JITExtern(tile_services().list)}});
+    out_.pipeline.set_jit_externs(
+        {{kStreamSymbol, Halide::JITExtern(tile_services().stream)}, {kListSymbol, Halide::JITExtern(tile_services().list)}});
 }
 
 std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m) {
@@ -472,7 +474,9 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
   return dims;
 }
 
-bool element_by_element(const KernelSpec& spec) { return Lowering(with_class_representatives(spec), cpu_target(), true).element_by_element(); }
+bool element_by_element(const KernelSpec& spec) {
+  return Lowering(with_class_representatives(spec), cpu_target(), true).element_by_element();
+}
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
   const KernelSpec compiled = with_class_representatives(spec);
