@@ -1,6 +1,7 @@
 // Tiles of a finished kernel, and the bytes that it moves and cannot avoid.
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "fusion/plan/kernel_draft.h"
 
@@ -80,6 +81,31 @@ int64_t Planner::multiplied_in_vain(const Draft& d, const Member& m, int64_t til
   return static_cast<int64_t>(all * beyond * machine_.multiply_bytes * size / 4);
 }
 
+// What a sum's vectors compute for nobody where tiles cut the axis that they run along into less than a vector: the same instructions for
+// fewer results. In bytes that could be moved meanwhile. A sum whose terms lie side by side has vectors of terms.
+int64_t Planner::idle_lanes(const Draft& d, const Member& m, int64_t tiles) const {
+  constexpr int64_t kVectorBytes = 64;
+  const Arena& a = *p_.arena;
+  const Shape& s = shape(m);
+  if (!s.is_reduction || s.left == 0 || !s.scatter_targets.empty()) return 0;
+  const int64_t size = static_cast<int64_t>(byte_size(p_.tensors[p_.forward.definitions[m.definition].target()].type));
+  const size_t along = s.left - 1;
+  const int64_t lanes = std::min(s.extents[along], kVectorBytes / size), taken = in_tile(d, m.left[along], true);
+  if (taken >= lanes) return 0;
+  auto strides = [&](size_t i, Id read) {
+    const auto indices = read_indices(a[read]);
+    auto has = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), s.axes[i].axis); };
+    return std::ranges::any_of(indices.first(indices.empty() ? 0 : indices.size() - 1), has);
+  };
+  for (size_t i = s.left; i < s.axes.size(); ++i)
+    if (std::ranges::none_of(s.reads, [&](Id read) { return strides(i, read); })) return 0;
+  double points = static_cast<double>(tiles);
+  for (size_t i = 0; i < s.axes.size(); ++i)
+    points *= static_cast<double>(in_tile(d, i < s.left ? m.left[i] : m.reduced[i - s.left], true));
+  const double idle = static_cast<double>(lanes) / static_cast<double>(taken) - 1;
+  return static_cast<int64_t>(points * idle * machine_.multiply_bytes * static_cast<double>(size) / 4);
+}
+
 // Columns of one tile of a product, as many as make whole vectors and divide all of them; 0: all. A tile packs the operand
 // along its columns once, for all its rows: with fewer columns a tile can have more rows, and less is packed twice. Rows that
 // lie across (a[k,y]) are packed as well, from beyond L2, before anything is multiplied: then tiles are twice as wide (512 x
@@ -149,6 +175,16 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       if (c >= 0 && d.walked(c) && std::ranges::find(order, d.walked_by(c)) == order.end()) order.push_back(d.walked_by(c));
   for (size_t c = 0; c < d.axes.size(); ++c)
     if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
+
+  // Of g[i,j,k] = dy[k,i,j] both k and j lie side by side in memory: tiles take some i, and runs of both.
+  auto side_by_side = [&](int c) {
+    return std::ranges::any_of(tensors, [&](TensorId t) {
+      const std::vector<int>& classes = d.dims.at(t);
+      return !classes.empty() && 2 * bytes(t) >= bytes(tensors[0]) && classes.back() >= 0 && d.walked(classes.back()) &&
+             d.walked_by(classes.back()) == c;
+    });
+  };
+  std::ranges::stable_partition(order, [&](int c) { return !side_by_side(c); });
 
   // A product's columns are whole in the tile, and its rows the next to vary.
   auto product = std::ranges::find_if(k.members, [&](const Member& m) { return shape(m).product.has_value(); });
@@ -319,7 +355,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   }
   for (const Member& m : k.members) {
     k.bytes_packed += tiles * packed_in_tile(draft, m);
-    k.bytes_in_vain += multiplied_in_vain(draft, m, tiles);
+    k.bytes_in_vain += multiplied_in_vain(draft, m, tiles) + idle_lanes(draft, m, tiles);
     int64_t partials = 1;
     for (int c : m.reduced)
       if (k.leaves_partials(c)) partials *= tiles_along(c);

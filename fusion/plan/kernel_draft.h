@@ -33,8 +33,8 @@ struct Shape {
   };
   std::vector<std::vector<Form>> forms;
   bool is_reduction = false;
-  bool in_parts = false;  // a reduction that tiles may compute in parts
-  bool plain_ranges = true;  // every axis runs over [0, its extent), whatever the others are
+  bool in_parts = false;                // a reduction that tiles may compute in parts
+  bool plain_ranges = true;             // every axis runs over [0, its extent), whatever the others are
   std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
   // Of a product of matrices in the widest sense, the axes of its result's rows and columns: no read depends on both, some
   // on either.
@@ -130,6 +130,7 @@ class Planner {
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const;
+  int64_t idle_lanes(const Draft& d, const Member& m, int64_t tiles) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void order_and_tile(const Draft& draft, Kernel& k) const;
   int64_t waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const;

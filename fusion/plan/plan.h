@@ -82,15 +82,15 @@ struct KernelAxis {
 };
 
 struct Member {
-  size_t definition = 0;        // index into the definitions of the program's forward
-  std::vector<int> left;        // per axis of its output: the index in Kernel::axes
-  std::vector<int> reduced;     // per axis of its root reduction: the same
+  size_t definition = 0;     // index into the definitions of the program's forward
+  std::vector<int> left;     // per axis of its output: the index in Kernel::axes
+  std::vector<int> reduced;  // per axis of its root reduction: the same
 };
 
 struct Kernel {
   std::string name;
   std::vector<KernelAxis> axes;
-  std::vector<int> shared;      // grid axes (indices into axes), slowest-varying first
+  std::vector<int> shared;  // grid axes (indices into axes), slowest-varying first
   // The last `sequential` grid axes run in order on one thread; reductions over them accumulate into the output and leave no partial results.
   size_t sequential = 0;
   std::vector<Member> members;
@@ -99,12 +99,12 @@ struct Kernel {
   // Unavoidable: each element from outside once, each result once.
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
-  int64_t bytes_packed = 0;     // operands of products that tiles copy into the order in which they read them
+  int64_t bytes_packed = 0;  // operands of products that tiles copy into the order in which they read them
   // The cost of short runs, as bytes that memory could have moved meanwhile: a tile that takes a few columns of a matrix waits for a line
   // of memory in each row.
   int64_t bytes_waited = 0;
-  // The cost of multiplying outside of a triangle, as bytes that memory could have moved meanwhile: all rows of a tile run over the
-  // widest range of any of them.
+  // The cost of computing what nobody asked for, as bytes that memory could have moved meanwhile: outside of a triangle, because all rows of a
+  // tile run over the widest range of any of them; in the idle lanes of vectors, where a tile has fewer columns than a vector.
   int64_t bytes_in_vain = 0;
   int64_t bytes_priced() const { return bytes_moved + bytes_packed + bytes_waited + bytes_in_vain; }  // what plans are compared by
   int64_t flops = 0;
@@ -124,8 +124,8 @@ struct KernelPlan {
   int64_t bytes_moved = 0;
   int64_t bytes_unavoidable = 0;
   int64_t flops = 0;
-  int reductions = 0;           // distinct reduction nodes
-  int sweeps() const;           // parallel loops: kernels that are neither epilogues nor horizontally fused with the one before
+  int reductions = 0;  // distinct reduction nodes
+  int sweeps() const;  // parallel loops: kernels that are neither epilogues nor horizontally fused with the one before
 };
 
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.
