@@ -11,7 +11,7 @@
 #include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"
 #include "expr/text/import.h"
-#include "fusion/plan/chunked_variance.h"
+#include "fusion/plan/prefix_sums.h"
 #include "runtime/call/check_values.h"
 #include "runtime/call/check_view.h"
 #include "runtime/call/compile.h"
@@ -422,7 +422,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
       if (r->dims == dims) return r->direction->plan();
   }
   check_kernel_sizes(side.program, dims);
-  return plan_kernels(op.on_gpu() ? side.program : variance_by_chunks(side.program, dims, side.request), dims, side.request);
+  return plan_kernels(op.on_gpu() ? side.program : rewritten_for_sizes(side.program, dims, side.request), dims, side.request);
 }
 
 Target CompiledOp::target() const { return impl_->options.target; }

@@ -5,7 +5,7 @@
 #include <iterator>
 
 #include "expr/index/size_limits.h"
-#include "fusion/plan/chunked_variance.h"
+#include "fusion/plan/prefix_sums.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/kernel/kernel_access.h"
 
@@ -71,7 +71,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
                                    std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over)
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
-  program_ = variance_by_chunks(program_, sizes_, request);
+  program_ = rewritten_for_sizes(program_, sizes_, request);
   plan_ = plan_kernels(program_, sizes_, request);
   if (reads_beside(program_, plan_, over)) {  // who else reads what is written over does so before: one kernel after the other
     PlanRequest in_turn = request;

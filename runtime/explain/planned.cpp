@@ -1,7 +1,7 @@
 #include "runtime/explain/planned.h"
 
 #include "expr/index/size_limits.h"
-#include "fusion/plan/chunked_variance.h"
+#include "fusion/plan/prefix_sums.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/passes.h"
 
@@ -12,7 +12,7 @@ PlannedDirection plan_direction(Program direction, const Derivation& derivation,
   group_by_policy(direction, request, derivation.opaque_nodes);
   check_kernel_sizes(direction, sizes);
   const size_t definitions = direction.forward.definitions.size();
-  if (options.target == Target::cpu) direction = variance_by_chunks(direction, sizes, request);
+  if (options.target == Target::cpu) direction = rewritten_for_sizes(direction, sizes, request);
   PlannedDirection made;
   made.parts = direction.forward.definitions.size() - definitions;
   LibraryOptions libraries;  // all libraries, because the machine that runs the op may have them

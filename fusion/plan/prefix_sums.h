@@ -1,0 +1,24 @@
+// Prefix sums, maxima and minima in n log n instead of n^2.
+//
+//   y[i] = sum(k in 0..i+1: f[k])      =>     s0[u] = f[u]
+//                                             s1[u] = sum(t in 0..4: s0[u-t else 0])        of 4 terms
+//                                             s2[u] = sum(t in 0..4: s1[u-4*t else 0])      of 16
+//                                             …  y[i], of all
+//
+// Each step is a map of a few shifted reads, so it runs in vectors along any axis (Hillis and Steele, Data parallel algorithms, 1986, with four
+// reads a step instead of two: half as many steps over the cache). A range that ends with the axis (`k in i..N`) goes the other way.
+//
+// Needs: a program of one direction in normal form, sizes for all dims. Keeps: tensors and their numbers (new ones are appended), and values up to
+// the order of addition. Does nothing for other reductions, for terms that depend on the axis themselves (`d^(i-k)`), for 16-bit floats and
+// integers, and under a policy other than full.
+#pragma once
+#include "fusion/plan/plan.h"
+
+namespace xhat {
+
+Program prefix_sums_by_steps(const Program& p, const DimValues& sizes, const PlanRequest& request);
+
+// What sizes decide before kernels are planned: this, then variance_by_chunks.
+Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request);
+
+}  // namespace xhat
