@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "ad/common/differentiation.h"
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/forward/jvp.h"
 
 namespace xhat {

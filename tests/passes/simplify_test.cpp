@@ -1,5 +1,5 @@
 #include "expr/rules/simplify.h"
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/reverse/gradient.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ad/common/expand_calls.h"
+#include "expr/index/expand_calls.h"
 #include "ad/reverse/gradient.h"
 #include "expr/core/scalar.h"
 #include "expr/eval/evaluate.h"
