@@ -198,7 +198,11 @@ Id Simplifier::taken_out(const Product& body, Sum& s) {
   for (Id x : all) (depends_on_any(a_, x, s.bound) ? inner : outer).push_back(x);
   if (outer.empty() || s.bound.empty()) return kNone;
   const std::vector<AxisRange> axes = s.all_axes();
-  if (!reads_inside(a_, p_, tree_.to_expression(body, s.type), axes, inner)) return kNone;
+  auto stays_inside = [&](Id x, std::span<const AxisRange> over, const Literals& known) { return reads_inside(a_, p_, x, over, known); };
+  if (!stays_inside(tree_.to_expression(body, s.type), axes, inner)) return kNone;
+  // Conditions read, too: an index that another one has solved is inside for what is taken out.
+  if (!std::ranges::all_of(inner, [&](Id x) { return stays_inside(x, axes, inner); })) return kNone;
+  if (!std::ranges::all_of(outer, [&](Id x) { return stays_inside(x, s.scope, outer); })) return kNone;
   s.condition = inner.empty() ? a_.boolean(true) : conjunction(a_, inner);
   return conjunction(a_, outer);
 }

@@ -184,7 +184,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
              d.walked_by(classes.back()) == c;
     });
   };
-  std::ranges::stable_partition(order, [&](int c) { return !side_by_side(c); });
+  // A scatter's tiles had better take some columns of all terms than some places of few.
+  const bool scatters = std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); });
+  if (!scatters) std::ranges::stable_partition(order, [&](int c) { return !side_by_side(c); });
 
   // A product's columns are whole in the tile, and its rows the next to vary.
   auto product = std::ranges::find_if(k.members, [&](const Member& m) { return shape(m).product.has_value(); });
@@ -246,7 +248,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   for (int c : order) take(d.axes[static_cast<size_t>(c)], {.kind = TileRule::Kind::fixed});
   if (total <= machine_.serial_bytes && !tuned) {
     for (int c : order) take(d.axes[static_cast<size_t>(c)], {});
-  } else if (std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); })) {
+  } else if (scatters) {
     const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : machine_.scatter_tiles.value_or(least_tiles);
     for (size_t i = 0; i < order.size(); ++i) {
       auto kind = i > 0 ? TileRule::Kind::whole : TileRule::Kind::split;

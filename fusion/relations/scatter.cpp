@@ -11,15 +11,20 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
     auto in = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), axis); };
     return std::ranges::any_of(reduce_axes(root), [&](const AxisRange& r) { return in(r.begin) || in(r.end); });
   };
-  // Of places that no data decide (c % 4 * C + c / 4) only those count whose quotients and remainders are of axes: Halide refuses a scatter to
-  // remainders of what descends.
+  // Of places that no data decide only sums and multiples of axes, and of their quotients and remainders, count (c % 4 * C + c / 4):
+  // Halide refuses a scatter to places that descend, or turn round.
   auto is_place = [&](Id index) {
     const std::vector<Id> parts = reachable(a, index);
     if (std::ranges::any_of(parts, [&](Id id) { return is_read(a[id].op); })) return true;
-    auto odd = [&](Id id) { return (a[id].op == Op::mod || a[id].op == Op::div) && a[a[id].arg(0)].op != Op::axis; };
+    auto ascends = [&](Id id) {
+      const Node& n = a[id];
+      if (n.op == Op::mod || n.op == Op::div) return a[n.arg(0)].op == Op::axis;
+      if (n.op == Op::constant) return n.integer >= 0;
+      return n.op == Op::axis || n.op == Op::dim || n.op == Op::add || n.op == Op::mul || n.op == Op::cast;
+    };
     const bool walked = std::ranges::any_of(reduce_axes(root),
                                             [&](const AxisRange& r) { return std::ranges::binary_search(a[index].free_axes(), r.axis); });
-    return walked && std::ranges::none_of(parts, odd);
+    return walked && std::ranges::all_of(parts, ascends);
   };
   auto is_target = [&](Id axis) { return std::ranges::any_of(s.targets, [&](auto& t) { return d.axes[t.first].axis == axis; }); };
   auto asked_for = [&](Id axis) {  // by an index that was found

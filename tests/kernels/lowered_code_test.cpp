@@ -120,9 +120,9 @@ std::vector<Case> cases() {
        "op f(x: f32[N,H,W]) -> (y) { y[n, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: x[n,i+r,j+s+W else 2]) }",
        {{"N", 3}, {"H", 9}, {"W", 269}}, false, {}, 1 << 14},
       {"rows_a_page_apart", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
-       {{"N", 30}, {"K", 1024}, {"O", 256}}, false, {{"allocate xh_part", 1, 1}}},
+       {{"N", 128}, {"K", 1024}, {"O", 512}}, false, {{"allocate xh_part", 2, 2}}},
       {"rows_elsewhere", "op f(x: f32[N,K], w: f32[K,O]) -> (y) { y[n,o] = sum(k: x[n,k] * w[k,o]) }",
-       {{"N", 30}, {"K", 1016}, {"O", 256}}, false, {{"allocate xh_part", 0, 0}}},
+       {{"N", 128}, {"K", 1016}, {"O", 512}}, false, {{"allocate xh_part", 1, 1}}},
       {"sums_of_the_batch_and_of_each", "op f(x: f32[N,C,H]) -> (y, t) {\n"
        " t[c] = sum(n,h: x[n,c,h]); s[n,c] = sum(h: x[n,c,h]^2); y[n,c,h] = x[n,c,h] * s[n,c]\n}",
        {{"N", 40}, {"C", 8}, {"H", 512}}, false, {{"produce xh_acc", 1, 1}}},

@@ -123,6 +123,7 @@ class RecomputeTest : public ::testing::TestWithParam<std::string> {
 
 TEST_P(RecomputeTest, HasTheForwardsBits) {
   Program op = parse_op(read_golden(GetParam()).program), normal;
+  if (op.steps) return;  // their blocks are ops of their own
   for (const PassStep& s : derive(op).steps)
     if (s.name == "simplify") normal = s.program;
   StashOptions cost, none, least;
