@@ -48,6 +48,10 @@ bool reads_what_is_guarded(const Arena& a, Id before, Id condition) {
   });
 }
 
+void positions_first(const Arena& a, Literals& literals) {
+  std::ranges::stable_partition(literals, [&](Id x) { return tensors_read(a, x).empty(); });
+}
+
 Id conjunction(Arena& a, std::span<const Id> literals) {
   Id all = kNone;
   for (Id id : literals) {

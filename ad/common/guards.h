@@ -14,6 +14,8 @@ using Literals = std::vector<Id>;  // all hold; distinct, outer conditions first
 
 // Adds condition's conjuncts that are not there yet.
 void add_literals(const Arena& a, Literals& literals, Id condition);
+// Conditions on positions before those that read tensors: they keep what the others read in bounds.
+void positions_first(const Arena& a, Literals& literals);
 // kNone if there are none.
 Id conjunction(Arena& a, std::span<const Id> literals);
 // value where all literals hold, else 0.

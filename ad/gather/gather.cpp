@@ -49,7 +49,7 @@ class Gatherer {
     for (const AxisRange& r : axes_) bound_.push_back(r.axis);
     literals_.clear();
     add_literals(a_, literals_, reduce_condition(n));
-    if (Id found = found_by_data(n); found != kNone) return solved_inside(found);
+    if (Id found = found_by_data(id); found != kNone) return solved_inside(found);
     std::vector<Equation> equations = find_equations();
     // All at once; if that is out of reach, those that can be solved one by one.
     if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
@@ -70,15 +70,15 @@ class Gatherer {
 
   // Of sum(v if ids[b] == v: dy[v]) one term is left, that at v = ids[b], if this is in the range of v. (What reads no tensor is solved
   // with all other equations.)
-  Id found_by_data(const Node& n) {
+  Id found_by_data(Id id) {
+    const Node& n = a_[id];
     for (Id literal : literals_) {
       const Node& eq = a_[literal];
       if (eq.op != Op::eq || a_[eq.arg(0)].type != DType::i64) continue;
       for (size_t side : {0u, 1u}) {
         const Id axis = eq.arg(side), place = eq.arg(1 - side);
         if (!contains(bound_, axis) || contains(a_[place].free_axes(), axis) || tensors_read(a_, place).empty()) continue;
-        auto asks = [&](const AxisRange& r) { return contains(a_[r.begin].free_axes(), axis) || contains(a_[r.end].free_axes(), axis); };
-        if (std::ranges::any_of(axes_, asks)) continue;
+        if (bounds_a_range(a_, id, axis)) continue;
         InvertAnswer answer;
         answer.solved.emplace_back(axis, place);
         for (const AxisRange& r : axes_) {
@@ -181,8 +181,7 @@ class Gatherer {
     Literals all;
     add_literals(a_, all, answer.guard);
     for (Id literal : rest) add_literals(a_, all, moved(literal));
-    // Positions first: they keep what the others read in bounds.
-    std::ranges::stable_partition(all, [&](Id x) { return tensors_read(a_, x).empty(); });
+    positions_first(a_, all);
     std::vector<AxisRange> around = ranges_around(n);
     auto [inner, outer] = split_guards(a_, p_, all, remaining, around);
     Id body = moved(reduce_body(n));

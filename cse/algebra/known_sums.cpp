@@ -31,6 +31,7 @@ void KnownSums::remember(const Definition& d) {
   double coefficient = body.coefficient;
   body.coefficient = 1;
   Nested flat = opened(body, pattern.bound, "$f");
+  flat.outside = tree_.multiply(flat.outside, outside);
   const uint64_t shape = shape_of(body), flat_shape = shape_of(flat.body);
   sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(outside), std::move(flat), shape, flat_shape});
 }

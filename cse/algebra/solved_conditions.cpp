@@ -61,6 +61,7 @@ class Solver {
       const Id other = a_.to(DType::i64, n.arg(1 - side));
       if (axis == bound_.end() || depends_on_any(a_, other, bound_)) continue;
       if (depends_on_any(a_, axis->begin, bound_) || depends_on_any(a_, axis->end, bound_)) continue;
+      if (n.op == Op::eq && !tensors_read(a_, other).empty() && asked_for_by_a_range(axis->axis)) continue;
       if (n.op == Op::eq) return at_value(*axis, other, rest, body.value_or(body_));
       if (!narrowed(*axis, other, n.op == Op::le, side == 0)) continue;
       condition_ = all_of(rest);
@@ -68,6 +69,13 @@ class Solver {
       return true;
     }
     return false;
+  }
+
+  // No range reads a tensor: data do not stand for an axis that one depends on.
+  bool asked_for_by_a_range(Id axis) const {
+    return std::ranges::any_of(bound_, [&](const AxisRange& r) {
+      return depends_on(a_, r.begin, std::span(&axis, 1)) || depends_on(a_, r.end, std::span(&axis, 1));
+    });
   }
 
   // The axis of i32(d): an axis has less than 2^31 steps.
@@ -88,6 +96,7 @@ class Solver {
       add_literals(a_, now, a_.binary(Op::lt, value, axis.end));
     }
     for (Id x : rest) add_literals(a_, now, substitute(a_, x, at));
+    positions_first(a_, now);
     condition_ = all_of(now);
     body_ = tree_.form(substitute(a_, tree_.to_expression(body, type), at));
     return true;

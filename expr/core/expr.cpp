@@ -346,6 +346,15 @@ std::vector<Id> reachable(const Arena& a, std::span<const Id> roots) {
   return found;
 }
 
+bool bounds_a_range(const Arena& a, Id root, Id axis) {
+  auto depends = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), axis); };
+  return std::ranges::any_of(reachable(a, root), [&](Id id) {
+    if (!is_reduction(a[id].op)) return false;
+    const std::vector<AxisRange> ranges = reduce_axes(a[id]);
+    return std::ranges::any_of(ranges, [&](const AxisRange& r) { return depends(r.begin) || depends(r.end); });
+  });
+}
+
 std::vector<Id> all_axes(const Arena& a, std::span<const Id> roots) {
   std::vector<Id> axes;
   for (Id id : reachable(a, roots))

@@ -180,6 +180,8 @@ inline std::vector<Id> reachable(const Arena& a, Id root) { return reachable(a, 
 std::vector<Id> operands_of(const Arena& a, Id root, Op op);
 // Every axis node that occurs, free or bound.
 std::vector<Id> all_axes(const Arena& a, std::span<const Id> roots);
+// Does the range of a reduction in it depend on the axis? What data decide may not stand for the axis then: no range reads a tensor.
+bool bounds_a_range(const Arena& a, Id root, Id axis);
 
 // Replaces nodes (usually axes, dims or reads) by others, everywhere below root. Keys are looked up by the original
 // node, so replacements are not rewritten again. Bound axes that are in avoid, or free in a replacement, are renamed,

@@ -7,10 +7,6 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
   const Node& root = a[d.body];
   if (root.op != Op::sum && root.op != Op::prod && root.op != Op::max && root.op != Op::min) return std::nullopt;
   Scatter s{{}, a.boolean(true)};
-  auto bounds_ranges = [&](Id axis) {
-    auto in = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), axis); };
-    return std::ranges::any_of(reduce_axes(root), [&](const AxisRange& r) { return in(r.begin) || in(r.end); });
-  };
   // Of places that no data decide only sums and multiples of axes, and of their quotients and remainders, count (c % 4 * C + c / 4):
   // Halide refuses a scatter to places that descend, or turn round.
   auto is_place = [&](Id index) {
@@ -47,7 +43,7 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
         Id axis = n.arg(static_cast<size_t>(side)), index = n.arg(static_cast<size_t>(1 - side));
         while (a[axis].op == Op::cast && !is_float(a[axis].type)) axis = a[axis].arg(0);
         for (size_t i = 0; i < d.axes.size() && !taken; ++i) {
-          if (d.axes[i].axis != axis || is_target(axis) || !is_place(index) || bounds_ranges(axis)) continue;
+          if (d.axes[i].axis != axis || is_target(axis) || !is_place(index) || bounds_a_range(a, d.body, axis)) continue;
           // The index may depend on other axes of the result, ids[n,b] in row n, but not on one that an index decides.
           auto free = a[index].free_axes();
           if (asked_for(axis) || std::ranges::find(free, axis) != free.end() || std::ranges::any_of(free, is_target)) continue;
