@@ -88,6 +88,8 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
  private:
   struct Call;
   std::shared_ptr<Variant> variant(const DimValues& dims, bool differentiate);
+  // With the arguments looked at, and place for results.
+  std::shared_ptr<Variant> ready(Call& c, const nb::args& args, const nb::kwargs& kwargs, bool differentiate);
   [[noreturn]] void rethrow(const Error& e) const;  // with its place in the text
   bool derived_ = false;                            // not what the source says, but made of it
   std::shared_ptr<PyOp> derived(Program program, tool::Command options) const;

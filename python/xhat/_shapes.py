@@ -1,7 +1,22 @@
-"""What frameworks ask of an op beside its results: their shapes before there are any, and a name that no other op has."""
+"""What frameworks ask of an op beside its results: its arguments in order, shapes before there are any, and a name that no other op has."""
 import hashlib
 
-from . import _xhat
+from . import Error, _xhat
+
+
+def in_order(op, inputs, given, named, kind):
+    """The arguments as the op has them, by position first, then by name. kind: what they are called in errors."""
+    if len(given) > len(inputs):
+        raise Error(f"op {op} takes {len(inputs)} {kind} ({', '.join(inputs)}), but {len(given)} are given")
+    for name in named:
+        if name not in inputs:
+            raise Error(f"op {op} has no '{name}'; {kind}: {', '.join(inputs)}")
+        if name in inputs[: len(given)]:
+            raise Error(f"op {op}: {name} is given twice, by position and by name")
+    for name in inputs[len(given):]:
+        if name not in named:
+            raise Error(f"op {op}: '{name}' is missing")
+    return (*given, *(named[name] for name in inputs[len(given):]))
 
 
 def unique_name(op, name, dims):

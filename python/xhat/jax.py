@@ -15,7 +15,7 @@ import numpy as np
 from jax.interpreters import ad, batching, mlir
 
 from . import Error, Op, _xhat
-from ._shapes import shape_function, unique_name
+from ._shapes import in_order, shape_function, unique_name
 
 __all__ = ["Function", "backend", "op"]
 
@@ -109,17 +109,7 @@ class Function:
 
     def __call__(self, *arrays, **named):
         op = self.op
-        if len(arrays) > len(op.inputs):
-            raise Error(f"op {op.name} takes {len(op.inputs)} arrays ({', '.join(op.inputs)}), but {len(arrays)} are given")
-        for name in named:
-            if name not in op.inputs:
-                raise Error(f"op {op.name} has no '{name}'; arrays: {', '.join(op.inputs)}")
-            if name in op.inputs[: len(arrays)]:
-                raise Error(f"op {op.name}: {name} is given twice, by position and by name")
-        for name in op.inputs[len(arrays):]:
-            if name not in named:
-                raise Error(f"op {op.name}: '{name}' is missing")
-        arrays = [*arrays, *(named[name] for name in op.inputs[len(arrays):])]
+        arrays = in_order(op.name, op.inputs, arrays, named, "arrays")
         # Numbers take the declared type.
         arrays = [jnp.asarray(a, t) if isinstance(a, (bool, int, float)) else jnp.asarray(a) for a, t in zip(arrays, self.inference.dtypes)]
         results = call_p.bind(*arrays, function=self, stash=False)

@@ -13,7 +13,7 @@ import torch
 from torch.autograd import forward_ad
 
 from . import Error, Op, _xhat
-from ._shapes import shape_function, unique_name
+from ._shapes import in_order, shape_function, unique_name
 
 __all__ = ["CustomOp", "custom_op"]
 
@@ -179,7 +179,7 @@ class CustomOp:
 
     def __call__(self, *tensors, **named):
         if named or len(tensors) != len(self._inputs):
-            tensors = self._in_order(tensors, named)
+            tensors = in_order(self.name, self._inputs, tensors, named, "tensors")
         elif self.forward is not None and not torch.compiler.is_compiling() and _nobody_looks_on():
             moves = False  # plain eager execution: the short way, said once more for its speed
             for t in tensors:
@@ -212,19 +212,6 @@ class CustomOp:
 
     def __reduce__(self):
         return _custom_op, self.made_by
-
-    def _in_order(self, tensors, named):
-        if len(tensors) > len(self._inputs):
-            raise Error(f"op {self.name} takes {len(self._inputs)} tensors ({', '.join(self._inputs)}), but {len(tensors)} are given")
-        for name in named:
-            if name not in self._inputs:
-                raise Error(f"op {self.name} has no '{name}'; tensors: {', '.join(self._inputs)}")
-            if name in self._inputs[: len(tensors)]:
-                raise Error(f"op {self.name}: {name} is given twice, by position and by name")
-        for name in self._inputs[len(tensors):]:
-            if name not in named:
-                raise Error(f"op {self.name}: '{name}' is missing")
-        return (*tensors, *(named[name] for name in self._inputs[len(tensors):]))
 
     def _as_tensors(self, values):
         made = []
