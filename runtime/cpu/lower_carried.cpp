@@ -1,6 +1,7 @@
 // Sums that are carried from tile to tile (Kernel::sequential): the result itself holds what the tiles before have summed up. The code gets
 // it as an input as well, whole, and reads each element just before it writes it (read_results, runtime/cpu/ir/write_over.h).
 #include "runtime/cpu/lowering.h"
+#include "runtime/emit/emit_ops.h"
 
 namespace xhat::runtime {
 
@@ -26,8 +27,7 @@ Expr Lowering::carry(const SpecMember& m, const Expr& own) const {
     auto origin = emit_.origin.find(m.left[i]);
     at.push_back(origin == emit_.origin.end() ? local.at(m.left[i]) : Expr(origin->second) + local.at(m.left[i]));
   }
-  Halide::ImageParam before = carried_.at(m.tensor);
-  return Halide::select(Expr(emit_.origin.at(over)) == 0, own, before(at) + own);
+  return Halide::select(Expr(emit_.origin.at(over)) == 0, own, ops::element(carried_.at(m.tensor), at) + own);
 }
 
 Func Lowering::added_up(const SpecMember& m, Func own) {

@@ -124,7 +124,7 @@ Expr Walk::read(const Node& n) {
   }
   Expr inside = clamp_to(args, extents);
   if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
-  Expr loaded = made == e.made.end() ? Expr(e.inputs[n.symbol](args)) : Expr(made->second(args));
+  Expr loaded = made == e.made.end() ? element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (t.type == DType::boolean) loaded = boolean(loaded);
   if (n.op == Op::read_or && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));
   return loaded;

@@ -18,6 +18,10 @@ namespace ops {
 Expr boolean(const Expr& stored) { return stored.type().is_bool() ? stored : stored != Halide::cast<uint8_t>(0); }
 Expr stored(const Expr& e) { return e.type().is_bool() ? Halide::cast<uint8_t>(e) : e; }
 
+Expr element(const Halide::ImageParam& input, const std::vector<Expr>& place) {
+  return Halide::Internal::Call::make(input.parameter(), place);
+}
+
 Expr number(DType t, double v) { return Halide::Internal::make_const(storage_type(t), v); }
 
 Expr constant(const Node& n) {

@@ -143,7 +143,7 @@ Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
   const auto* variable = place[0].as<Halide::Internal::Variable>();
   if (variable && variable->reduction_domain.defined()) extents[0] = Expr();  // along the row
   Expr inside = clamp_to(args, extents);
-  Expr loaded = image(args);
+  Expr loaded = element(image, args);
   if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = ops::boolean(loaded);
   return n.op == Op::read_or && inside.defined() ? chosen(inside, loaded, value(n.args().back())) : loaded;
 }

@@ -17,7 +17,7 @@ struct ReadsInBranches : IRGraphVisitor {
   explicit ReadsInBranches(bool branches) : in_branches(branches) {}
 
   void visit(const Call* op) override {
-    if (op->call_type == Call::Halide && !op->name.ends_with("_im")) found.emplace(op->name, Expr(op));
+    if (op->call_type == Call::Halide) found.emplace(op->name, Expr(op));
     IRGraphVisitor::visit(op);
   }
   void visit(const Select* op) override {

@@ -133,8 +133,8 @@ struct ForDevice::Rewriter : IRGraphMutator {
     if (op->is_intrinsic({Call::likely, Call::likely_if_innermost, Call::unsafe_promise_clamped, Call::promise_clamped}))
       return mutate(op->args[0]);
     for (const Expr& x : op->args) args.push_back(mutate(x));
-    if (op->call_type == Call::Halide) {  // an image parameter is the Func NAME_im
-      ElementPlace at = place(op->name.substr(0, op->name.rfind("_im")), args);
+    if (op->call_type == Call::Image) {
+      ElementPlace at = place(op->name, args);
       return Load::make(held(op->type), at.buffer, at.index, {}, {}, const_true(), {});
     }
     if (op->call_type == Call::PureExtern) {
