@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -45,7 +44,8 @@ class Interpreter {
  private:
   struct Variable {
     View view;
-    bool is_var = false;  // by `var`, or a parameter
+    bool is_var = false;                // by `var`, or a parameter
+    std::optional<int64_t> meant = {};  // beside integers and as an index: of a scalar that was untyped when it was named
   };
   using Scope = std::map<std::string, Variable>;
 
@@ -169,8 +169,15 @@ class Interpreter {
     const Node& place = node(s.place);
     const std::string op = s.sign.size() == 2 ? s.sign.substr(0, 1) : "";
     if (place.kind == Kind::name) {
-      if (op.empty()) return rebind(place.text, eval(s.body));
-      return update(variable(place.text, place.pos).view, op, s.body);
+      if (!op.empty()) {
+        variable(place.text, place.pos).meant.reset();
+        return update(variable(place.text, place.pos).view, op, s.body);
+      }
+      const View value = eval(s.body);
+      const View meant = value.is_scalar() && (value.weak || names_integer(s.body)) ? eval(s.body, true) : value;
+      rebind(place.text, value);
+      if (!meant.weak && is_integer(meant.type()) && !is_integer(value.type())) variable(place.text, place.pos).meant = integer_of(meant);
+      return;
     }
     const std::vector<std::string> fresh_axes = new_axes(place);
     if (fresh_axes.empty()) return update(eval(s.place), op, s.body);
@@ -290,19 +297,9 @@ class Interpreter {
     return at(n.pos, [&] { return value(n, integers); });
   }
 
-  View number(const Node& n, bool integers) const {
-    if (integers && n.text.find_first_of(".eEn") == std::string::npos) return integer_view(std::stoll(n.text));
-    const double v = n.text == "inf"   ? std::numeric_limits<double>::infinity()
-                     : n.text == "nan" ? std::numeric_limits<double>::quiet_NaN()
-                                       : std::stod(n.text);
-    View made = scalar_view(DType::f64, v);
-    made.weak = true;
-    return made;
-  }
-
   View value(const Node& n, bool integers) {
     switch (n.kind) {
-      case Kind::number: return number(n, integers);
+      case Kind::number: return literal(n.text, integers);
       case Kind::boolean: return boolean_view(n.text == "true");
       case Kind::name: return named(n, integers);
       case Kind::read: return read(n, variable(n.text, n.pos).view, 0);
@@ -335,21 +332,29 @@ class Interpreter {
   View named(const Node& n, bool integers) {
     if (auto it = lets_.find(n.text); it != lets_.end()) return it->second;
     if (auto it = axes_.find(n.text); it != axes_.end()) return integer_view(it->second);
-    if (Variable* v = find(n.text)) return v->view;
-    if (auto it = dims_.find(n.text); it != dims_.end()) {
-      if (integers) return integer_view(it->second);
-      View made = scalar_view(DType::f64, static_cast<double>(it->second));
-      made.weak = true;
-      return made;
-    }
+    if (Variable* v = find(n.text)) return integers && v->meant ? integer_view(*v->meant) : v->view;
+    if (auto it = dims_.find(n.text); it != dims_.end())
+      return integers ? integer_view(it->second) : weak_view(static_cast<double>(it->second));
     throw Error("there is no " + n.text + " here", n.pos);
+  }
+
+  // Made of names of scalars that were untyped, and of literals and dims.
+  bool names_integer(Ref r) {
+    const Node& n = node(r);
+    if (n.kind == Kind::name) {
+      const Variable* v = find(n.text);
+      return v && v->meant && !axes_.contains(n.text) && !lets_.contains(n.text);
+    }
+    if (n.kind != Kind::unary && n.kind != Kind::binary) return false;
+    auto is_weak = [&](Ref x) { return names_integer(x) || node(x).kind == Kind::number || dims_.contains(node(x).text); };
+    return std::ranges::all_of(n.args, is_weak) && std::ranges::any_of(n.args, [&](Ref x) { return names_integer(x); });
   }
 
   View binary(const Node& n, bool integers) {
     View a = eval(n.args[0], integers), b = eval(n.args[1], integers);
     // Literals and dims beside an integer are integers.
     auto again = [&](View& x, Ref r, const View& other) {
-      if (x.weak && !other.weak && is_integer(other.type())) x = eval(r, true);
+      if ((x.weak || names_integer(r)) && !other.weak && is_integer(other.type())) x = eval(r, true);
     };
     again(a, n.args[0], b);
     again(b, n.args[1], a);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -39,6 +40,19 @@ View integer_view(int64_t value) {
   return of(std::move(a));
 }
 View boolean_view(bool value) { return of(scalar_of(DType::boolean, value)); }
+
+View weak_view(double value) {
+  View made = scalar_view(DType::f64, value);
+  made.weak = true;
+  return made;
+}
+
+View literal(const std::string& text, bool integers) {
+  if (integers && text.find_first_of(".eEn") == std::string::npos) return integer_view(std::stoll(text));
+  if (text == "inf") return weak_view(std::numeric_limits<double>::infinity());
+  if (text == "nan") return weak_view(std::numeric_limits<double>::quiet_NaN());
+  return weak_view(std::stod(text));
+}
 
 int64_t integer_of(const View& v) {
   if (!v.is_scalar()) throw Error("an index or a bound must be a scalar, not a tensor of shape " + shape_text(v.shape));

@@ -28,6 +28,8 @@ View of(Array a);
 View scalar_view(DType type, double value);
 View integer_view(int64_t value);
 View boolean_view(bool value);
+View weak_view(double value);
+View literal(const std::string& text, bool integers);  // a number as it is written; of digits only, it may be an integer
 
 int64_t integer_of(const View& scalar);  // of an integer type, bool, or a weak number
 Array array_of(const View& v);           // a copy

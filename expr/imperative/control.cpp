@@ -243,6 +243,19 @@ std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& stat
   return found;
 }
 
+// Names that statements assign, write, or give another name to: what these stand for may change.
+std::set<std::string> Symbolic::touched_names(const std::vector<Statement>& statements) const {
+  std::set<std::string> found;
+  for (const Statement& s : statements) {
+    for (const ast::Name& target : s.targets) found.insert(target.text);
+    if (s.kind == Statement::Kind::assign) found.insert(node(root(s.place)).text);
+    if (s.kind == Statement::Kind::variable) found.insert(node(root(s.body)).text);
+    found.merge(touched_names(s.statements));
+    found.merge(touched_names(s.otherwise));
+  }
+  return found;
+}
+
 LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable& variable) {
   const State before = c_.state;
   const std::set<std::string> rebound = rebound_names(s.statements, s.targets.empty() ? nullptr : &s.targets[0].text);
@@ -259,6 +272,11 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
     if (!b.variable && b.depth <= before.depth) continue;  // refused where it is assigned, with the place
     all.push_back({0, name, value_of(b.view, name, s.pos), 0});
   }
+  const std::set<std::string> touched = touched_names(s.statements);
+  std::set<size_t> changing;
+  for (const auto& [name, binding] : before.names)
+    if (touched.contains(name))
+      for (size_t i : storages_of(binding.view)) changing.insert(i);
   std::set<size_t> seen;
   for (const auto& [name, binding] : before.names)
     for (size_t i : storages_of(binding.view)) {
@@ -266,6 +284,8 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
       if (st.parameter || !seen.insert(i).second) continue;
       all.push_back({i, "", st.value, c_.new_tensor(st.name, st.type, st.shape)});
       c_.state.storages[i].value = all.back().entering;
+      if (auto number = c_.numbers.find(st.value); number != c_.numbers.end() && !changing.contains(i))
+        c_.numbers.emplace(all.back().entering, Value(number->second));
     }
   std::vector<Entering> flags;
   for (Entering& e : all) {

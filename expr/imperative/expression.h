@@ -36,6 +36,8 @@ class Expression {
   // A scalar, i64, over dims, loop variables and scalar tensors. new_dims: names that are nothing else are dims from outside.
   Id number(ast::Ref ref, bool new_dims, const char* what);
   Id condition(ast::Ref ref, const char* what);
+  // The value of a scalar that sizes and loop variables alone decide, an integer or a bool; none for others.
+  std::optional<Value> decided(ast::Ref ref);
   // The same expression, whose reads are inside (an error else).
   Id checked(Id expression);
   // Calls of ops below: their results are defined before the statement.
@@ -115,6 +117,7 @@ class Expression {
   std::vector<BoundAxis> axes_;
   std::map<std::string, ast::Ref> lets_;
   bool new_dims_ = false;
+  bool decided_names_ = true;  // names of typed scalars stand for what these are `decided` to hold
   std::unordered_map<Id, std::vector<Occurrence>> reads_;
 };
 

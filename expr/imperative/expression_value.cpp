@@ -126,7 +126,18 @@ Value Expression::name_value(Ref ref, const ast::Node& n, std::span<const Id> p)
   if (auto it = c_.state.numbers.find(n.text); it != c_.state.numbers.end()) return typed_value(it->second);
   for (const LoopVariable& l : c_.state.loops)
     if (l.name == n.text) return typed_value(l.range.axis);
-  if (auto it = c_.state.names.find(n.text); it != c_.state.names.end()) return read(it->second.view, p, ref);
+  if (auto it = c_.state.names.find(n.text); it != c_.state.names.end()) {
+    if (const std::optional<TensorId> whole = c_.whole_value(it->second.view))
+      if (auto number = c_.numbers.find(*whole); number != c_.numbers.end()) {
+        Value v = number->second;
+        if (!v.untyped() && decided_names_) return v;
+        if (v.untyped()) {
+          v.typed = read(it->second.view, p, ref).typed;
+          return v;
+        }
+      }
+    return read(it->second.view, p, ref);
+  }
   if (auto it = c_.scope.dims.find(n.text); it != c_.scope.dims.end()) return dim_value(a_, it->second);
   unknown(n);
 }
@@ -263,6 +274,17 @@ Id Expression::number(Ref ref, bool new_dims, const char* what) {
   return id;
 }
 
+std::optional<Value> Expression::decided(Ref ref) {
+  if (!shape(ref).empty()) return std::nullopt;
+  const Value v = at(ref, {});
+  if (v.as_int != kNone) return v.among_integers();
+  if (v.untyped()) return std::nullopt;
+  const DType type = a_[v.typed].type;
+  const bool plain = (type == DType::i64 || type == DType::boolean) &&
+                     std::ranges::none_of(reachable(a_, v.typed), [&](Id x) { return is_read(a_[x].op) || is_reduction(a_[x].op); });
+  return plain ? std::optional(v) : std::nullopt;
+}
+
 Id Expression::condition(Ref ref, const char* what) {
   if (!shape(ref).empty())
     throw Error(fmt::format("{} is a scalar, and {} has the shape {}; reduce it with any or all", what, text(ref),
@@ -284,10 +306,12 @@ Id Expression::updated(Ref place, char op, Ref value, std::span<const AxisRange>
 }
 
 Id Expression::finished(const Value& v, std::span<const AxisRange> axes, std::optional<DType> type, const std::string& target, Pos pos) {
-  Id id = v.untyped() ? materialise(a_, v, type.value_or(DType::f32), pos) : v.typed;
+  const Value given_value = type && is_integer(*type) ? v.among_integers() : v;
+  Id id = given_value.untyped() ? materialise(a_, given_value, type.value_or(DType::f32), pos) : v.typed;
   const DType given = a_[id].type;
   if (type && given != *type && promote(given, *type) != *type)
-    throw Error(fmt::format("{} holds {}, and this is {}; cast it, as in {}(…)", target, name_of(*type), name_of(given), name_of(*type)),
+    throw Error(fmt::format("{0} holds {1}, and this is {2}; cast it, as in {1}(…), or let {0} begin as {2}, as in var {0} = {2}(0)",
+                            target, name_of(*type), name_of(given)),
                 pos);
   if (type) id = a_.to(*type, id);
   // Indices of views of views, simplified by the ranges of the axes; a read of a new form stands where the old one did.

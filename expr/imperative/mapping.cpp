@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "expr/imperative/expression.h"
 #include "expr/index/affine.h"
@@ -32,7 +33,13 @@ size_t Expression::dimension(Ref ref, size_t rank, const char* what) {
 // An index of a view. Those of constants and of the run count from the end when negative; those with axes are positions.
 Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
   const Pos pos = node(ref).pos;
-  Id id = c_.tidy(a_.to(DType::i64, as_index(a_, at(ref, {}), pos, "an index")));
+  auto value = [&](bool decided_names) {
+    const bool before = std::exchange(decided_names_, decided_names);
+    const Id index = c_.tidy(a_.to(DType::i64, as_index(a_, at(ref, {}), pos, "an index")));
+    decided_names_ = before;
+    return index;
+  };
+  Id id = value(true);
   auto from_end = [&](Id x) { return c_.tidy(a_.add(extent, x)); };
   auto require = [&](Id x) {
     c_.require_inside(x, extent, "index " + text_of(c_.scope, x),
@@ -50,27 +57,36 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
     require(id);
     return id;
   }
-  if (reads_data(a_, id)) {
-    for (Id x : a_[id].free_axes())
-      if (std::ranges::any_of(axes_, [&](const BoundAxis& b) { return b.range.axis == x; })) return id;
-    return a_.select(a_.binary(Op::lt, id, a_.integer(0)), a_.add(id, extent), id);
-  }
+  auto of_the_run = [&](Id x) {
+    for (Id axis : a_[x].free_axes())
+      if (std::ranges::any_of(axes_, [&](const BoundAxis& b) { return b.range.axis == axis; })) return x;
+    return a_.select(a_.binary(Op::lt, x, a_.integer(0)), a_.add(x, extent), x);
+  };
+  if (reads_data(a_, id)) return of_the_run(id);
   const std::vector<AxisRange> loops = c_.loop_ranges();
-  for (Id x : a_[id].free_axes())
-    if (std::ranges::none_of(loops, [&](const AxisRange& r) { return r.axis == x; })) return id;
-  // Of loop variables and sizes: as it stands where that is inside, else counted from the end where that is.
+  std::vector<AxisRange> around = loops;
+  for (const BoundAxis& b : axes_)
+    if (b.range.end != kNone) around.push_back(b.range);
   std::vector<Id> known;
   for (Id c : c_.state.conditions) known.push_back(c);
   auto inside = [&](Id x) {
-    return c_.implied(loops, known, a_.binary(Op::le, a_.integer(0), x)) && c_.implied(loops, known, a_.binary(Op::lt, x, extent));
+    return c_.implied(around, known, a_.binary(Op::le, a_.integer(0), x)) && c_.implied(around, known, a_.binary(Op::lt, x, extent));
   };
-  if (inside(id)) return id;
+  // What a name holds stands for the name where that is inside; else the run looks at it.
+  const Id written = value(false);
+  const bool named = written != id && reads_data(a_, written);
+  if (named && inside(id)) return id;
+  for (Id x : a_[id].free_axes())
+    if (std::ranges::none_of(loops, [&](const AxisRange& r) { return r.axis == x; })) return named ? of_the_run(written) : id;
+  // Of loop variables and sizes: as it stands where that is inside, else counted from the end where that is.
+  if (!named && inside(id)) return id;
   const Id negative = a_.binary(Op::lt, id, a_.integer(0));
   if (!c_.excluded(loops, known, negative)) {
     const Id wrapped = c_.implied(loops, known, negative) ? from_end(id) : a_.select(negative, from_end(id), id);
     if (inside(wrapped)) return wrapped;
     if (loops.empty() || a_[id].free_axes().empty()) id = c_.implied(loops, known, negative) ? wrapped : id;
   }
+  if (named) return of_the_run(written);
   require(id);
   return id;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "expr/imperative/form.h"
+#include "expr/text/elaborate_number.h"
 #include "expr/text/elaborate_scope.h"
 
 namespace xhat::imperative {
@@ -80,14 +81,15 @@ struct Context {
   OpScope scope;
   State state;
   Items* items = nullptr;
-  std::set<std::string> words;       // every name in the text of the program
-  std::set<std::string> assigned;    // those that it assigns
-  std::map<Id, TensorId> positions;  // tables of the positions in a dimension, by extent
-  std::vector<Definition> tables;    // their definitions, which stand before all others
-  std::set<TensorId> padded;         // larger than what they hold in some iterations
-  bool all_loops = false;            // loops stay, whatever they could become
-  std::set<LoopName> handed_on;      // names of which loops hand on what they stand for
-  std::string axis_prefix;           // axes of elements are called axis_prefix0, ...
+  std::set<std::string> words;        // every name in the text of the program
+  std::set<std::string> assigned;     // those that it assigns
+  std::map<Id, TensorId> positions;   // tables of the positions in a dimension, by extent
+  std::map<TensorId, Value> numbers;  // what scalars are that sizes and loop variables alone decide
+  std::vector<Definition> tables;     // their definitions, which stand before all others
+  std::set<TensorId> padded;          // larger than what they hold in some iterations
+  bool all_loops = false;             // loops stay, whatever they could become
+  std::set<LoopName> handed_on;       // names of which loops hand on what they stand for
+  std::string axis_prefix;            // axes of elements are called axis_prefix0, ...
 
   Context(const ast::File& f, const std::shared_ptr<Arena>& arena, const std::map<std::string, std::shared_ptr<const Program>>& ops)
       : file(f), scope{f, *arena, program, ops} {}

@@ -44,6 +44,14 @@ void Symbolic::check_new_name(const ast::Name& name, const char* what) {
     if (l.name == name.text) fail("a loop variable");
 }
 
+// e.tensor, which notes what a scalar is decided to hold. (An untyped variable is f32 everywhere: an iteration hands it on as that.)
+TensorId Symbolic::scalar_or_tensor(Expression& e, ast::Ref body, std::optional<DType> type, const std::string& name, bool variable) {
+  const std::optional<Value> decided = e.decided(body);
+  const TensorId t = e.tensor(body, type, name);
+  if (decided && !(variable && decided->untyped())) c_.numbers.emplace(t, *decided);
+  return t;
+}
+
 void Symbolic::variable(const Statement& s) {
   const ast::Name& name = s.targets[0];
   check_new_name(name, "variable");
@@ -57,7 +65,7 @@ void Symbolic::variable(const Statement& s) {
     b.view = *v;
   } else {
     const Shape shape = e.shape(s.body);
-    const TensorId t = e.tensor(s.body, std::nullopt, name.text);
+    const TensorId t = scalar_or_tensor(e, s.body, std::nullopt, name.text, true);
     b.view = c_.whole(c_.new_storage(name.text, c_.program.tensors[t].type, shape, t));
   }
   c_.state.names[name.text] = std::move(b);
@@ -105,7 +113,7 @@ void Symbolic::rebind(const ast::Name& name, const Binding* old, Expression& e, 
                   node(body).pos);
     type = c_.state.storages[old->view.storage].type;
   }
-  const TensorId t = e.tensor(body, type, name.text);
+  const TensorId t = scalar_or_tensor(e, body, type, name.text, old && old->variable);
   bind_value(name, old, c_.program.tensors[t].type, shape, t);
 }
 
@@ -232,15 +240,17 @@ std::vector<size_t> storages_of(const View& v) {
   return found;
 }
 
+ast::Ref Symbolic::root(ast::Ref ref) const {
+  while (node(ref).kind == Kind::index || node(ref).kind == Kind::method) ref = node(ref).args[0];
+  return ref;
+}
+
 // place sign e, where place is a view of a storage, whose elements change.
 void Symbolic::write(const Statement& s) {
   const ast::Node& place = node(s.place);
   Expression e(c_);
   e.run_calls(s.body);
-  // The name that the view is of.
-  ast::Ref root = s.place;
-  while (node(root).kind == Kind::index || node(root).kind == Kind::method) root = node(root).args[0];
-  const ast::Node& base = node(root);
+  const ast::Node& base = node(root(s.place));
   auto it = c_.state.names.find(base.text);
   if (it == c_.state.names.end()) {
     if (e.known(base.text)) throw Error(fmt::format("{} is no tensor, and is not assigned", base.text), base.pos);

@@ -19,6 +19,7 @@ class Symbolic {
   void loop(const ast::Statement& s);
   void repeat(const ast::Statement& s);
 
+  TensorId scalar_or_tensor(Expression& e, ast::Ref body, std::optional<DType> type, const std::string& name, bool variable);
   void rebind(const ast::Name& name, const Binding* old, Expression& e, ast::Ref body);
   void define(const ast::Statement& s, const Binding* old);
   void write(const ast::Statement& s);
@@ -38,6 +39,9 @@ class Symbolic {
 
   LoopItem iterate(const ast::Statement& s, LoopItem loop, const LoopVariable& variable);
   void unroll(const ast::Statement& s, int64_t begin, int64_t end);
+  std::set<std::string> touched_names(const std::vector<ast::Statement>& statements) const;
+  // What an expression is a view of: a name, if it is a place.
+  ast::Ref root(ast::Ref ref) const;
   std::set<std::string> rebound_names(const std::vector<ast::Statement>& statements, const std::string* variable) const;
   void finish(LoopItem loop);
   // Where the name does not stand any more for what it did.

@@ -185,23 +185,30 @@ class Recognizer {
     return known->second = substitute(a_, map->second.definition->body, at);
   }
 
-  Id written_out(Id root) {
+  // With the bodies of `left` definitions at most in place of their names; 0 are left where there are more.
+  Id written_out(Id root, size_t& left) {
     return rewrite(a_, root, [&](Id id) {
-      Id value = seen_as(id);
-      return value == id ? id : written_out(value);
+      Id value = left == 0 ? id : seen_as(id);
+      if (value == id || --left == 0) return id;
+      return written_out(value, left);
     });
   }
 
   // if c then f(a) else g(a), where rows make one formula of both: 1/(1 + exp(-a)) and exp(a)/(1 + exp(a)). The row same_either_way
   // does the rest. Not through abs(a) as a or -a: its derivative at 0 is 0.
   Id without_choice(Id id) {
-    constexpr size_t kLargest = 100;  // nodes of a branch; formulas of one function have some twenty
+    constexpr size_t kLargest = 100;     // nodes of a branch; formulas of one function have some twenty
+    constexpr size_t kDefinitions = 20;  // whose names stand in them
     const Node n = a_[id];
     if (!is_float(n.type) || n.arg(1) == n.arg(2)) return kNone;
-    for (size_t i : {1, 2})
-      if (reachable(a_, n.arg(i)).size() > kLargest) return kNone;
-    const Id value = rows_.run(written_out(n.arg(1)));
-    return value == rows_.run(written_out(n.arg(2))) ? a_.select(n.arg(0), value, value) : kNone;
+    Id values[2];
+    for (size_t i : {0, 1}) {
+      size_t left = kDefinitions;
+      values[i] = reachable(a_, n.arg(i + 1)).size() > kLargest ? kNone : written_out(n.arg(i + 1), left);
+      if (values[i] == kNone || left == 0 || reachable(a_, values[i]).size() > kLargest) return kNone;
+      values[i] = rows_.run(values[i]);
+    }
+    return values[0] == values[1] ? a_.select(n.arg(0), values[0], values[0]) : kNone;
   }
 
   struct Map {

@@ -21,10 +21,9 @@ bool fits_int64(double v) { return v >= -0x1p63 && v < 0x1p63; }
 
 Id integer_of_type(Arena& a, int64_t v, DType t, Pos pos) {
   if (v < lowest_of(t) || v > highest_of(t))
-    throw Error(
-        fmt::format("{} does not fit in {}, which holds {} to {}; cast the other operand to a wider type", v,
-                    name_of(t), lowest_of(t), highest_of(t)),
-        pos);
+    throw Error(fmt::format("{} does not fit in {}, which holds {} to {}; cast the other operand to a wider type", v, name_of(t),
+                            lowest_of(t), highest_of(t)),
+                pos);
   return a.integer(v, t);
 }
 
@@ -168,10 +167,8 @@ DType common_type(Arena& a, std::span<const Value> operands, Pos pos, const std:
     if (!wider) {
       DType to = is_float(t) ? t : is_float(*type) ? *type : DType::f32;
       bool with_bool = t == DType::boolean || *type == DType::boolean;
-      throw Error(fmt::format("{} beside {} in {}; these do not mix by themselves: {}", name_of(*type),
-                              name_of(t), sign,
-                              with_bool ? "compare, or cast one, as in f32(c)"
-                                        : fmt::format("cast the integer, as in {}(i)", name_of(to))),
+      throw Error(fmt::format("{} beside {} in {}; these do not mix by themselves: {}", name_of(*type), name_of(t), sign,
+                              with_bool ? "compare, or cast one, as in f32(c)" : fmt::format("cast the integer, as in {}(i)", name_of(to))),
                   pos);
     }
     type = wider;
@@ -179,14 +176,39 @@ DType common_type(Arena& a, std::span<const Value> operands, Pos pos, const std:
   return *type;
 }
 
+// Beside an integer all that can be one is.
+std::vector<Value> read_among(const Arena& a, std::span<const Value> operands) {
+  std::vector<Value> read(operands.begin(), operands.end());
+  if (std::ranges::any_of(operands, [&](const Value& v) { return !v.untyped() && is_integer(a[v.typed].type); }))
+    for (Value& v : read) v = v.among_integers();
+  return read;
+}
+
+// A typed value that is an integer too, if all that it is made of are.
+Value with_integer(Value typed, const Value& integer) {
+  typed.as_int = integer.as_int;
+  typed.as_float = integer.as_float;
+  return typed;
+}
+
+bool all_among_integers(std::span<const Value> operands) {
+  return std::ranges::all_of(operands, [](const Value& v) { return v.as_int != kNone; });
+}
+
+std::vector<Value> among_integers(std::span<const Value> operands) {
+  std::vector<Value> read;
+  for (const Value& v : operands) read.push_back(v.among_integers());
+  return read;
+}
+
 // All operands in one type; untyped ones take the typed ones' type.
-std::vector<Id> unified(Arena& a, std::span<const Value> operands, Pos pos, const std::string& sign) {
+std::vector<Id> unified(Arena& a, std::span<const Value> given, Pos pos, const std::string& sign) {
+  const std::vector<Value> operands = read_among(a, given);
   DType type = common_type(a, operands, pos, sign);
   std::vector<Value> nodes;
   for (const Value& v : operands) {
     if (v.untyped() && type == DType::boolean)
-      throw Error(fmt::format("a number beside bool in {}; write true or false, or compare first", sign),
-                  pos);
+      throw Error(fmt::format("a number beside bool in {}; write true or false, or compare first", sign), pos);
     nodes.push_back(v.untyped() ? typed_value(materialise(a, v, type, pos)) : v);
   }
   type = common_type(a, nodes, pos, sign);
@@ -224,15 +246,14 @@ Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
   DType type = a[ids[0]].type;
   TypeRule rule = info(op).type;
   if (rule == TypeRule::same_float && !is_float(type))
-    throw Error(
-        fmt::format("{} takes floats, not {}; cast first, as in {}(f32(…))", sign, name_of(type), sign), pos);
+    throw Error(fmt::format("{} takes floats, not {}; cast first, as in {}(f32(…))", sign, name_of(type), sign), pos);
   if (rule == TypeRule::same && type == DType::boolean)
     throw Error(fmt::format("{} takes numbers, not bool; write if c then 1 else 0, or f32(c)", sign), pos);
   if (zero_divisor(a, op, ids)) throw Error(fmt::format("integer {} by the constant 0", sign), pos);
   if (op == Op::pow && !is_float(type) && (a[ids[1]].op != Op::constant || a[ids[1]].integer < 0))
-    throw Error("an integer power needs a constant exponent that is not negative; cast the base to a float",
-                pos);
-  return typed_pure(a.apply(op, ids), all_pure(operands));
+    throw Error("an integer power needs a constant exponent that is not negative; cast the base to a float", pos);
+  const Value result = typed_pure(a.apply(op, ids), all_pure(operands));
+  return all_among_integers(operands) && is_float(type) ? with_integer(result, apply_untyped(a, op, among_integers(operands))) : result;
 }
 
 }  // namespace
@@ -288,13 +309,10 @@ Value literal_value(Arena& a, const ast::Node& number) {
 
 Id materialise(Arena& a, const Value& v, DType t, Pos pos) {
   if (!v.untyped()) return a.to(t, v.typed);
-  if (t == DType::boolean)
-    throw Error("a number stands where a bool is needed; compare it, as in x != 0", pos);
+  if (t == DType::boolean) throw Error("a number stands where a bool is needed; compare it, as in x != 0", pos);
   if (is_float(t)) return rebuild(a, v.as_float, t, pos);
   if (v.as_int == kNone)
-    throw Error(fmt::format("{}, and it stands beside an integer ({}); cast the integer, as in f32(i)",
-                            v.no_int, name_of(t)),
-                pos);
+    throw Error(fmt::format("{}, and it stands beside an integer ({}); cast the integer, as in f32(i)", v.no_int, name_of(t)), pos);
   return rebuild(a, v.as_int, has_integer_sum(a, v.as_int) ? DType::i64 : t, pos);
 }
 
@@ -303,24 +321,18 @@ Id as_index(Arena& a, const Value& v, Pos pos, const char* what) {
     if (v.as_int == kNone) throw Error(fmt::format("{} must be an integer, but {}", what, v.no_int), pos);
     return v.as_int;
   }
+  if (v.as_int != kNone) return v.as_int;
   DType t = a[v.typed].type;
-  if (!is_integer(t))
-    throw Error(fmt::format("{} must be an integer, and this is {}; cast it, as in i32(x)", what, name_of(t)),
-                pos);
+  if (!is_integer(t)) throw Error(fmt::format("{} must be an integer, and this is {}; cast it, as in i32(x)", what, name_of(t)), pos);
   return t == DType::i64 || t == DType::i32 ? v.typed : a.cast(DType::i64, v.typed);
 }
 
-Id settled(Arena& a, const Value& v, Pos pos) {
-  return v.untyped() ? materialise(a, v, DType::f32, pos) : v.typed;
-}
+Id settled(Arena& a, const Value& v, Pos pos) { return v.untyped() ? materialise(a, v, DType::f32, pos) : v.typed; }
 
 Id as_condition(Arena& a, const Value& v, Pos pos, const char* what) {
-  if (v.untyped())
-    throw Error(fmt::format("{} must be bool, and this is a number; compare it, as in x != 0", what), pos);
+  if (v.untyped()) throw Error(fmt::format("{} must be bool, and this is a number; compare it, as in x != 0", what), pos);
   if (a[v.typed].type != DType::boolean)
-    throw Error(fmt::format("{} must be bool, and this is {}; compare it, as in x != 0", what,
-                            name_of(a[v.typed].type)),
-                pos);
+    throw Error(fmt::format("{} must be bool, and this is {}; compare it, as in x != 0", what, name_of(a[v.typed].type)), pos);
   return v.typed;
 }
 
@@ -331,14 +343,12 @@ Value apply_value(Arena& a, Op op, std::span<const Value> operands, Pos pos, con
     case TypeRule::compare: return apply_compare(a, op, operands, pos, sign);
     case TypeRule::logic: {
       std::vector<Id> ids;
-      for (const Value& v : operands)
-        ids.push_back(as_condition(a, v, pos, ("an operand of " + sign).c_str()));
+      for (const Value& v : operands) ids.push_back(as_condition(a, v, pos, ("an operand of " + sign).c_str()));
       return typed_pure(a.apply(op, ids), all_pure(operands));
     }
     case TypeRule::classify: {
       Id x = operands[0].untyped() ? materialise(a, operands[0], DType::f64, pos) : operands[0].typed;
-      if (!is_float(a[x].type))
-        throw Error(fmt::format("{} takes a float, not {}", sign, name_of(a[x].type)), pos);
+      if (!is_float(a[x].type)) throw Error(fmt::format("{} takes a float, not {}", sign, name_of(a[x].type)), pos);
       return typed_pure(a.apply(op, {{x}}), all_pure(operands));
     }
     case TypeRule::same_or_bool: {
@@ -348,8 +358,7 @@ Value apply_value(Arena& a, Op op, std::span<const Value> operands, Pos pos, con
     }
     case TypeRule::any: {
       std::vector<Id> ids;
-      for (const Value& v : operands)
-        ids.push_back(a.to(DType::i64, as_index(a, v, pos, ("an operand of " + sign).c_str())));
+      for (const Value& v : operands) ids.push_back(a.to(DType::i64, as_index(a, v, pos, ("an operand of " + sign).c_str())));
       return typed_value(a.apply(op, ids));
     }
   }
@@ -371,7 +380,10 @@ Value choose_value(Arena& a, const Value& condition, const Value& then, const Va
   bool pure = condition.pure && all_pure(branches);
   if (!all_untyped(branches)) {
     std::vector<Id> ids = unified(a, branches, pos, "the branches of if");
-    return typed_pure(a.select(c, ids[0], ids[1]), pure);
+    const Value result = typed_pure(a.select(c, ids[0], ids[1]), pure);
+    return all_among_integers(branches)
+               ? with_integer(result, choose_value(a, condition, then.among_integers(), otherwise.among_integers(), pos))
+               : result;
   }
   Value result;
   result.pure = pure;

@@ -15,6 +15,8 @@
 
 namespace xhat {
 
+// A scalar that a program named and that was untyped when it did (`half = N/2`) is f32, and beside integers the integer that was meant: it has
+// all three.
 struct Value {
   Id typed = kNone;     // set: the value has a type
   Id as_int = kNone;    // untyped: i64 reading; kNone where there is none, see no_int
@@ -22,6 +24,12 @@ struct Value {
   std::string no_int = {};
   bool pure = false;  // made of literals and dims only
   bool untyped() const { return typed == kNone; }
+  // What it is beside integers, and as an index.
+  Value among_integers() const {
+    Value v = *this;
+    if (as_int != kNone) v.typed = kNone;
+    return v;
+  }
 };
 
 Value typed_value(Id node);
@@ -42,7 +50,6 @@ Value apply_value(Arena& a, Op op, std::span<const Value> operands, Pos pos, con
 Value cast_value(Arena& a, DType t, const Value& v, Pos pos);
 Value choose_value(Arena& a, const Value& condition, const Value& then, const Value& otherwise, Pos pos);
 // sum prod max min any all argmax argmin mean.
-Value reduce_value(Arena& a, const std::string& name, std::span<const AxisRange> axes, Id condition,
-                   const Value& body, Pos pos);
+Value reduce_value(Arena& a, const std::string& name, std::span<const AxisRange> axes, Id condition, const Value& body, Pos pos);
 
 }  // namespace xhat
