@@ -46,8 +46,9 @@ install(TARGETS xhat_python LIBRARY DESTINATION xhat COMPONENT python EXCLUDE_FR
 install(FILES ${modules} DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES ${XHAT_HALIDE_DIR}/lib64/libHalide.so DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
 
-# Tests, by pytest.
-set(python_tests ${PROJECT_SOURCE_DIR}/.deps/python-tests-${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
+# Tests, by pytest. ONNX is there if cmake/setup.sh boards has installed it.
+set(python_version ${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
+set(python_tests ${PROJECT_SOURCE_DIR}/.deps/python-tests-${python_version}:${PROJECT_SOURCE_DIR}/.deps/onnx-${python_version})
 file(GLOB test_modules CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/python/test_*.py)
 foreach(module IN LISTS test_modules)
   cmake_path(GET module STEM name)

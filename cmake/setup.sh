@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# setup.sh [tests [browser]]: installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
+# setup.sh [tests [browser] | boards]: installs what xhat needs and this machine lacks: packages from the distribution, and Halide into .deps/.
 # tests: also what the tests of the GPU targets need: OpenCL and Vulkan on the CPU, and CUDA's assembler; NumPy and pytest for those of the
 # Python package; browser: also Chromium.
+# boards: what boards of others need: ONNX with its tests' data, and NumPy.
 # When nothing is missing it says nothing, touches no network and takes a few milliseconds.
 #
 #   XHAT_SKIP_PACKAGES=1         do not look at packages (they come from elsewhere, or this is not Debian or Ubuntu)
@@ -141,22 +142,22 @@ install_nanobind() {
     'nanobind/((?:cmake|ext|include|src)/.+)|.*/licenses/(LICENSE)' --platform any --abi none
 }
 
-# NumPy and pytest for the python3 that CMake finds, each file with its hash (tests/python/requirements.txt).
-install_python_tests() {
-  local version folder python candidate
+# install_python_packages NAME REQUIREMENTS MEGABYTES: for the python3 that CMake finds, to .deps/NAME-VERSION, each file with its hash.
+install_python_packages() {
+  local name=$1 requirements=$2 megabytes=$3 version folder python candidate
   version=$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-  folder=.deps/python-tests-$version
+  folder=.deps/$name-$version
   [[ -d $folder ]] && return
   for candidate in python3 /usr/bin/python3; do
     "$candidate" -m pip --version >/dev/null 2>&1 && python=$candidate && break
   done
-  [[ -n ${python:-} ]] || fail "python3 has no pip, which fetches NumPy and pytest." "install python3-pip and run this again."
-  say "installing NumPy and pytest to $folder (17 MB)"
+  [[ -n ${python:-} ]] || fail "python3 has no pip, which fetches $requirements." "install python3-pip and run this again."
+  say "installing $requirements to $folder ($megabytes MB)"
   temporary=$(mktemp -d .deps/python.XXXXXX)
   trap 'rm -rf "$temporary"' EXIT
   "$python" -m pip --disable-pip-version-check install --quiet --root-user-action=ignore --no-deps --only-binary=:all: --require-hashes --implementation cp \
-    --python-version "$version" --target "$temporary/packages" -r tests/python/requirements.txt </dev/null ||
-    fail "pip could not install tests/python/requirements.txt for Python $version." "it has hashes for Python 3.11 to 3.14;" \
+    --python-version "$version" --target "$temporary/packages" -r "$requirements" </dev/null ||
+    fail "pip could not install $requirements for Python $version." "it has hashes for Python 3.11 to 3.14;" \
       "check the network and pip's configuration (python3 -m pip config list), then run this again."
   mv -T "$temporary/packages" "$folder"
   rm -rf "$temporary"
@@ -181,4 +182,5 @@ install_halide
 install_page_libraries
 install_nanobind
 [[ ${1:-} != tests ]] || install_ptxas
-[[ ${1:-} != tests ]] || install_python_tests
+[[ ${1:-} != tests && ${1:-} != boards ]] || install_python_packages python-tests tests/python/requirements.txt 17
+[[ ${1:-} != boards ]] || install_python_packages onnx tests/onnx/requirements.txt 20

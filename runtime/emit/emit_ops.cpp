@@ -52,6 +52,19 @@ Expr floor_mod(const Expr& a, const Expr& b) {
   return Halide::select(b < 0 && r != 0, r + b, r);
 }
 
+// An f64 as an f32 that rounds to f16 and bf16 as the f64 itself does: digits that are lost leave their trace in the last bit (rounding to
+// odd). It works on bits, because LLVM would make one conversion of two: from f64 to f16 at once, for which neither processors have an
+// instruction nor Halide's runtime a function.
+static Expr narrowed_to_odd(const Expr& e) {
+  using Halide::Internal::make_const;
+  const Expr below = make_const(Halide::UInt(64), 0x1fffffff);  // the 29 digits that an f32 has not
+  Expr bits = Halide::reinterpret<uint64_t>(e);
+  Expr kept = Halide::reinterpret<uint32_t>(Halide::cast<float>(Halide::reinterpret<double>(bits & ~below)));
+  Expr finite = (kept & make_const(Halide::UInt(32), 0x7fffffff)) < make_const(Halide::UInt(32), 0x7f800000);
+  Expr trace = Halide::select((bits & below) != 0 && finite, make_const(Halide::UInt(32), 1), make_const(Halide::UInt(32), 0));
+  return Halide::reinterpret<float>(Halide::select(vmath::is_nan(e), make_const(Halide::UInt(32), 0x7fc00000), kept | trace));
+}
+
 Expr cast_to(DType t, const Expr& e) {
   if (t == DType::boolean) return e.type().is_bool() ? e : e != Halide::cast(e.type(), 0);
   Halide::Type to = storage_type(t);
@@ -69,7 +82,11 @@ Expr cast_to(DType t, const Expr& e) {
     return Halide::select(wide >= real(high), to.max(), inside);
   }
   // Halide narrows f32 to f16 and bf16 by itself; anything else by way of f32.
-  if (to.is_float() && to.bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
+  if (to.is_float() && to.bits() == 16) {
+    if (e.type() == Halide::Float(64)) return Halide::cast(to, narrowed_to_odd(e));
+    const bool exact = e.type().bits() <= 16 || !to.is_bfloat();  // integers that f16 holds are exact in f32
+    return Halide::cast(to, e.type().is_float() || exact ? Halide::cast<float>(e) : narrowed_to_odd(Halide::cast<double>(e)));
+  }
   if (e.type().is_float() && e.type().bits() == 16) return Halide::cast(to, Halide::cast<float>(e));
   // An index may be made of it. Halide's bounds know nothing of 32 unsigned bits, and its simplifier takes away the clamp to 0 that
   // would bound them: it knows that they are not negative. This it does not see through.

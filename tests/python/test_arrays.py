@@ -42,6 +42,19 @@ def test_every_dtype(name):
     np.testing.assert_array_equal(op(x), x[::-1])
 
 
+def test_doubles_are_rounded_to_16_bits_once():
+    """A trace of what lies beyond f32's digits decides where f16 is half way between two numbers."""
+    tie = 1 + 2.0**-11
+    x = np.array([tie, tie + 2.0**-40, tie - 2.0**-40, -tie - 2.0**-40, 65519.999999, 1e300, -1e-300, 2.0**-25 + 2.0**-60, np.inf, np.nan, 0.1, 3.0])
+    for shape in ((12,), (3, 4)):
+        y = xhat.op(f"op f(x: f64{list(shape)}) -> (y) {{ y[{'i,j'[:2 * len(shape) - 1]}] = f16(x[{'i,j'[:2 * len(shape) - 1]}]) }}")(x.reshape(shape))
+        with np.errstate(over="ignore"):
+            np.testing.assert_array_equal(y, x.astype(np.float16).reshape(shape))
+    k = np.array([2**32 + 2**24, 2**32 + 2**24 + 1, -(2**32) - 2**24 - 1])
+    y = np.asarray(xhat.op("op f(k: i64[N]) -> (y) { y[i] = bf16(k[i]) }")(k)).view(np.uint16)
+    assert y.tolist() == [0x4F80, 0x4F81, 0xCF81]
+
+
 def test_bf16_is_its_bits_where_numpy_has_no_type_for_it():
     op = xhat.op("op twice(x: bf16[N]) -> (y) { y[i] = x[i] + x[i] }")
     y = op(np.array([0x3F80, 0xC040], np.uint16))  # 1, -3
