@@ -87,7 +87,7 @@ class Tensor:
         self.graph.read(self)
         if not index:
             return self.name
-        return f"{self.name}[{','.join(map(str, index))}{'' if otherwise is None else f' else {otherwise}'}]"
+        return f"{self.name}[{', '.join(map(str, index)) if any(' ' in str(i) for i in index) else ','.join(map(str, index))}{'' if otherwise is None else f' else {otherwise}'}]"
 
     def spread(self, index):
         """The text of an element where the tensor is broadcast to more or larger dimensions, of which `index` are the axes."""
@@ -102,7 +102,7 @@ class Graph:
     def name(self, wanted):
         """A name of the language that is not taken, and that no axis has."""
         name = re.sub(r"^.*_function_", "", re.sub(r"\W", "_", wanted)) or "t"  # of nodes that stand for a function, the name inside of it
-        if name[0].isdigit() or re.fullmatch(r"[ir]\d+", name):
+        if name[0].isdigit() or re.fullmatch(r"[ir]\d+|b|j", name):
             name = f"t_{name}"
         unique, n = name, 1
         while unique in self.names:

@@ -120,7 +120,7 @@ class Scope:
         elif proto.op_type in OPS:
             results = OPS[proto.op_type](Node(self, proto))
         else:
-            raise NotExpressible(f"op {proto.op_type}")
+            raise NotExpressible({"ImageDecoder": "files of images"}.get(proto.op_type, f"op {proto.op_type}"))
         results = [results] if isinstance(results, Tensor) else results
         self.tensors.update((o, r) for o, r in zip(proto.output, results) if o)
 
