@@ -40,6 +40,8 @@ std::vector<Factor> shared_factors(const std::vector<Product>& terms) {
 
 }  // namespace
 
+bool jumps(Op op) { return op == Op::floor || op == Op::ceil || op == Op::round || op == Op::mod; }
+
 bool negligible(double sum, double largest) { return std::abs(sum) <= 1e-13 * std::abs(largest); }
 
 const std::vector<Product>* TensorExprTree::terms(Id atom) const {
@@ -301,7 +303,7 @@ Product TensorExprTree::compute(Id id) {
     }
     case Op::stop_gradient: return sub(0);
     case Op::read: return atom(id);
-    default: return is_reduction(n.op) ? atom(id) : opaque();
+    default: return is_reduction(n.op) || jumps(n.op) ? atom(id) : opaque();
   }
 }
 

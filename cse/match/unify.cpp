@@ -277,8 +277,8 @@ bool Unifier::Search::operands(const Node& p, const Node& t, bool crossed) {
   for (size_t i = 0; i < p.arg_count; ++i) {
     size_t j = crossed && i < 2 ? 1 - i : i;
     Id x = p.arg(i), y = t.arg(j);
-    // Below a function, operands are products again; below a comparison, they stay as written.
-    bool algebra = is_float(a_[x].type) && is_float(p.type) && a_[x].type == a_[y].type;
+    // Below a function, operands are products again; below a comparison, and below what jumps, they stay as written.
+    bool algebra = is_float(a_[x].type) && is_float(p.type) && a_[x].type == a_[y].type && !jumps(p.op);
     if (!algebra || !u_.has_axes(x)) {
       node(x, y);
       continue;

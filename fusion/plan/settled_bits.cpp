@@ -19,7 +19,7 @@ class Settler {
 
   Program run() {
     for (const Definition& d : p_.definitions())
-      if (!d.is_call() && is_extreme(a_[d.body].op)) extremes_.insert(d.target());
+      if (!d.is_call() && (is_extreme(a_[d.body].op) || chooses_extreme(d.body))) extremes_.insert(d.target());
     for (const Definition& d : p_.definitions())
       if (!d.is_call()) find_deciders(d);
     for (const Definition& d : p_.definitions() | std::views::reverse)
@@ -41,8 +41,10 @@ class Settler {
       if (!is_float(a_[n.arg(0)].type)) continue;
       if (n.op == Op::eq || n.op == Op::ne)
         for (Id x : n.args()) compared_for_equality(x);
-      else if (decides(n) || (reads_extreme(id) && (n.op == Op::add || n.op == Op::sub)))
+      else if (decides(n))
         for (Id x : n.args()) each_rounded(x);
+      else if ((n.op == Op::add || n.op == Op::sub) && may_cancel(n))
+        each_rounded(id);  // itself too: x*w - max(x*w) by an fma would be what the maximum lost by rounding
     }
   }
 
@@ -52,9 +54,40 @@ class Settler {
     return steps || (!is_float(n.type) && n.op != Op::select);
   }
 
-  // Of add and sub: is one operand an extreme?
-  bool reads_extreme(Id id) const {
-    return std::ranges::any_of(a_[id].args(), [&](Id x) { return is_read(a_[x].op) && extremes_.contains(a_[x].symbol); });
+  static bool is_choice(Op op) { return op == Op::maximum || op == Op::minimum || op == Op::clamp || op == Op::select || op == Op::neg; }
+
+  static bool is_rounding(Op op) { return op == Op::floor || op == Op::ceil || op == Op::round || op == Op::cast; }
+
+  // Does `is` hold for the value, or for one that it is found from through nodes for which `through` holds?
+  template <class Through, class Is>
+  bool found_from(Id root, Through through, Is is) const {
+    std::vector<Id> found = {root};
+    std::unordered_set<Id> seen = {root};
+    for (size_t i = 0; i < found.size(); ++i) {
+      if (is(found[i])) return true;
+      const Node& n = a_[found[i]];
+      if (!through(n.op)) continue;
+      for (uint32_t k = n.op == Op::select ? 1 : 0; k < n.arg_count; ++k)
+        if (seen.insert(n.arg(k)).second) found.push_back(n.arg(k));
+    }
+    return false;
+  }
+
+  // An extreme, or a choice among several of which one is an extreme: if m > -inf then m else 0.
+  bool chooses_extreme(Id id) const {
+    return found_from(id, is_choice, [&](Id x) { return is_read(a_[x].op) && extremes_.contains(a_[x].symbol); });
+  }
+
+  // Is the product a choice of the value's, or what the value is rounded from? x*w of max(x*w, b), or of floor(x*w).
+  bool is_made_of(Id value, Id product) const {
+    auto through = [](Op op) { return is_choice(op) || is_rounding(op); };
+    return a_[product].op == Op::mul && found_from(value, through, [&](Id x) { return x == product; });
+  }
+
+  // Of add and sub: what is left of an operand where the other is about as large, and the difference is known to lie on one side of 0.
+  bool may_cancel(const Node& n) const {
+    const Id l = n.arg(0), r = n.arg(1);
+    return chooses_extreme(l) || chooses_extreme(r) || is_made_of(l, r) || is_made_of(r, l);
   }
 
   void each_rounded(Id root) {

@@ -18,7 +18,9 @@
 //     and the products (prod) of other definitions, of which one kernel may store the value and another compute it. Not through sums: each
 //     has a definition that is computed once (cse/stash/stash_planner.h keeps those that decide);
 //   - what other comparisons, and roundings to integers, look at, in the definition where they stand, and what an extreme is
-//     subtracted from (exp(x - max(x)) is at most 1). There f16 and bf16 are only rounded where they are compared.
+//     subtracted from, with the subtraction: exp(x*w - max(x*w)) is at most 1, but an fma would leave what rounding took from x*w, which
+//     is large where x*w is. An extreme is also what an extreme is chosen as (if m > -inf then m else 0), and max(a, b) or floor(a)
+//     subtracted from a. There f16 and bf16 are only rounded where they are compared.
 // Where a marked expression stands a second time, under nothing that decides, it is the marked one: it is computed once.
 //
 // Needs: the program after all passes, with both directions. Keeps: every value but for roundings; the order of everything.

@@ -32,8 +32,9 @@ TEST(SettledBits, ThroughMapsAndNotThroughSums) {
 }
 
 TEST(SettledBits, WhatDecidesNothingStaysAsItIs) {
-  const char* text = "op f(x: f32[N,M], w: f32[N]) -> (y) { y[i,j] = relu(x[i,j]*w[i] + x[i,j]/w[i]) }";
-  EXPECT_EQ(settled(text), print(parse_op(text)));
+  for (const char* text : {"op f(x: f32[N,M], w: f32[N]) -> (y) { y[i,j] = relu(x[i,j]*w[i] + x[i,j]/w[i]) }",
+                           "op f(x: f32[N,M], w: f32[N]) -> (y) { y[i,j] = max(x[i,j], w[i]) + x[i,j]*w[i] }"})
+    EXPECT_EQ(settled(text), print(parse_op(text)));
 }
 
 TEST(SettledBits, NarrowTypesAreRoundedWhereTheyAreComparedForEquality) {
@@ -55,6 +56,23 @@ TEST(SettledBits, AComparisonOfTheBackwardReachesTheForward) {
   y[i] = stop_gradient(x[i] * w[i]) + 1
 } backward (dy: f32[N]) -> (grad_x) {
   grad_x[i] = if y[i] == 1 then dy[i] else 0
+}
+)");
+}
+
+// An fma would leave the rounding of the product, in which the two cancel.
+TEST(SettledBits, WhatAnExtremeIsSubtractedFromIsRoundedBefore) {
+  EXPECT_EQ(settled("op f(x: f32[N], w: f32) -> (y) { m = max(i: x[i]*w); s = if m > -inf then m else 0; y[i] = exp(x[i]*w - s) }"),
+            R"(op f(x: f32[N], w: f32) -> (y) {
+  m = max(i: x[i] * w)
+  s = if -inf < m then m else 0
+  y[i] = exp(stop_gradient(x[i] * w) - s)
+}
+)");
+  EXPECT_EQ(settled("op f(x: f32[N], z: f32[N], w: f32) -> (y, t) { y[i] = x[i]*w - max(x[i]*w, z[i]); t[i] = x[i]*w - f32(i32(x[i]*w)) }"),
+            R"(op f(x: f32[N], z: f32[N], w: f32) -> (y, t) {
+  y[i] = let t1 = x[i] * w in stop_gradient(t1) - max(t1, z[i])
+  t[i] = let t1 = x[i] * w in stop_gradient(t1) - f32(i32(t1))
 }
 )");
 }
