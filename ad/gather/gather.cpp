@@ -44,11 +44,7 @@ class Gatherer {
   // The sum with its equations solved, or itself.
   Id solved(Id id) {
     const Node& n = a_[id];
-    axes_ = reduce_axes(n);
-    bound_.clear();
-    for (const AxisRange& r : axes_) bound_.push_back(r.axis);
-    literals_.clear();
-    add_literals(a_, literals_, reduce_condition(n));
+    look_at(n);
     if (Id found = found_by_data(id); found != kNone) return solved_inside(found);
     std::vector<Equation> equations = find_equations();
     // All at once; if that is out of reach, those that can be solved one by one.
@@ -60,7 +56,24 @@ class Gatherer {
     return id;
   }
 
+  // Another reduction, with the conditions that its ranges can say in them.
+  Id narrowed(Id id) {
+    const Node& n = a_[id];
+    look_at(n);
+    if (std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
+    const Id made = attempt(n, {});
+    return made != kNone && a_[made].op == n.op ? made : id;
+  }
+
  private:
+  void look_at(const Node& n) {
+    axes_ = reduce_axes(n);
+    bound_.clear();
+    for (const AxisRange& r : axes_) bound_.push_back(r.axis);
+    literals_.clear();
+    add_literals(a_, literals_, reduce_condition(n));
+  }
+
   // The sum that is left, under its guards.
   Id solved_inside(Id id) {
     const Node& n = a_[id];
@@ -185,7 +198,7 @@ class Gatherer {
     std::vector<AxisRange> around = ranges_around(n);
     auto [inner, outer] = split_guards(a_, p_, all, remaining, around);
     Id body = moved(reduce_body(n));
-    if (!remaining.empty()) body = a_.reduce(Op::sum, answer.remaining, conjunction(a_, inner), body);
+    if (!remaining.empty()) body = a_.reduce(n.op, answer.remaining, conjunction(a_, inner), body);
     return guarded(a_, outer, body);
   }
 
@@ -217,7 +230,7 @@ class Gatherer {
 // Has the sum, wherever it stands now, fewer conditions than it had? What a user wrote stays as it is otherwise.
 bool has_fewer_conditions(const Arena& a, Id was, Id made) {
   while (a[made].op == Op::select) made = a[made].arg(1);
-  if (a[made].op != Op::sum) return true;
+  if (!is_reduction(a[made].op)) return true;
   Literals before, after;
   add_literals(a, before, reduce_condition(a[was]));
   add_literals(a, after, reduce_condition(a[made]));
@@ -245,8 +258,9 @@ Program gather(const Program& p) {
     for (const AxisRange& r : d.axes) taken.push_back(r.axis);
     Gatherer gatherer(p, ranges, std::move(taken));
     d.body = rewrite(a, d.body, [&](Id id) {
-      if (a[id].op != Op::sum) return id;
-      const Id made = gatherer.solved(id);
+      const Op op = a[id].op;
+      if (op != Op::sum && op != Op::prod && op != Op::max && op != Op::min) return id;
+      const Id made = op == Op::sum ? gatherer.solved(id) : gatherer.narrowed(id);
       return made == id || !written || has_fewer_conditions(a, id, made) ? made : id;
     });
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "expr/core/scalar.h"
+
 namespace xhat {
 namespace {
 
@@ -20,47 +22,122 @@ bool once_each(const Arena& a, Id outer, Id inner) {
   });
 }
 
+// The same number everywhere: made of literals and dims.
+bool is_number(const Arena& a, Id id) {
+  if (a[id].axes_count > 0) return false;
+  const std::vector<Id> all = reachable(a, id);
+  return std::ranges::none_of(all, [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); });
+}
+
+// What is multiplied and divided by numbers: -(s/N)*2 is s.
+Id without_numbers(const Arena& a, Id id) {
+  for (;;) {
+    const Node& n = a[id];
+    if (n.op == Op::neg || (n.op == Op::div && is_number(a, n.arg(1))) || (n.op == Op::mul && is_number(a, n.arg(1))))
+      id = n.arg(0);
+    else if (n.op == Op::mul && is_number(a, n.arg(0)))
+      id = n.arg(1);
+    else
+      return id;
+  }
+}
+
+class Merger {
+ public:
+  explicit Merger(const Program& p) : p_(p), a_(*p_.arena) {
+    for (const Definition& d : p_.definitions())
+      for (Id id : reachable(a_, d.body))
+        if (is_read(a_[id].op)) ++reads_[a_[id].symbol];
+    for (TensorId t : p_.outputs) reads_[t] = 2;
+    for (TensorId t : p_.gradients) reads_[t] = 2;
+  }
+
+  Program run() {
+    bool changed = false;
+    for (Definition& d : p_.definitions()) {
+      taken_ = all_axes(a_, std::span<const Id>(&d.body, 1));
+      for (const AxisRange& r : d.axes) taken_.push_back(r.axis);
+      const Id body = rewrite(a_, d.body, [&](Id id) { return is_mean(id) ? mean_of_means(id) : is_sum(a_[id]) ? merged(id, false) : id; });
+      changed = changed || body != d.body;
+      d.body = body;
+      if (is_sum(a_[without_numbers(a_, d.body)])) sums_[d.target()] = &d;
+    }
+    return changed ? without_dead(p_) : p_;
+  }
+
+ private:
+  // A sum that is divided by the size of all that it goes over.
+  bool is_mean(Id id) const {
+    const Node n = a_[id];
+    if (n.op != Op::div || !is_sum(a_[n.arg(0)]) || !is_number(a_, n.arg(1))) return false;
+    const std::vector<Id> size = reachable(a_, n.arg(1));
+    for (const AxisRange& r : reduce_axes(a_[n.arg(0)]))
+      if (a_[r.end].op != Op::constant && !std::ranges::binary_search(size, r.end)) return false;
+    return true;
+  }
+
+  // Of nothing the mean is NaN either way; a sum over nothing of what is divided by a dim of 0 is 0, and would be 0/0 if the dim came out.
+  Id mean_of_means(Id mean) {
+    const Node n = a_[mean];
+    const Id sum = merged(n.arg(0), true);
+    return sum == n.arg(0) ? mean : a_.div(sum, n.arg(1));
+  }
+
+  Id merged(Id id, bool scaled) {
+    const Node outer = a_[id];
+    Id whole = reduce_body(outer), inner = scaled ? without_numbers(a_, whole) : whole;
+    if (!once_each(a_, id, inner)) return id;
+    if (const Node read = a_[inner]; read.op == Op::read && reads_[read.symbol] == 1 && sums_.contains(read.symbol)) {
+      const Definition& named = *sums_.at(read.symbol);
+      Replacements at;
+      for (size_t i = 0; i < read.arg_count; ++i) at[named.axes[i].axis] = a_.to(DType::i64, read.arg(i));
+      const Id value = substitute(a_, named.body, at, taken_);
+      whole = rewrite(a_, whole, [&](Id x) { return x == inner ? value : x; });
+      inner = scaled ? without_numbers(a_, value) : value;
+    }
+    const Node sum = a_[inner];
+    if (!is_sum(sum) || sum.type != outer.type) return id;
+    std::vector<AxisRange> axes = reduce_axes(outer), more = reduce_axes(sum);
+    for (const AxisRange& r : more)
+      if (std::ranges::find(axes, r.axis, &AxisRange::axis) != axes.end()) return id;
+    axes.insert(axes.end(), more.begin(), more.end());
+    const Id one = a_.reduce(Op::sum, axes, both(a_, reduce_condition(outer), reduce_condition(sum)), reduce_body(sum));
+    return rewrite(a_, whole, [&](Id x) { return x == inner ? one : x; });
+  }
+
+  Program p_;
+  Arena& a_;
+  std::map<TensorId, int> reads_;  // nodes that read it, in all bodies
+  std::map<TensorId, const Definition*> sums_;
+  std::vector<Id> taken_;
+};
+
+bool has_calls(const Program& p) {
+  for (const Definition& d : p.definitions())
+    if (d.is_call()) return true;
+  return false;
+}
+
 }  // namespace
 
-Program without_nested_sums(const Program& given) {
+Program without_nested_sums(const Program& p) { return has_calls(p) ? p : Merger(p).run(); }
+
+Program without_neutral_terms(const Program& given) {
+  if (has_calls(given)) return given;
   Program p = given;
   Arena& a = *p.arena;
-  std::map<TensorId, int> reads;  // nodes that read it, in all bodies
-  std::map<TensorId, const Definition*> sums;
-  for (const Definition& d : p.definitions()) {
-    if (d.is_call()) return given;
-    for (Id id : reachable(a, d.body))
-      if (is_read(a[id].op)) ++reads[a[id].symbol];
-  }
-  for (TensorId t : p.outputs) reads[t] = 2;
-  for (TensorId t : p.gradients) reads[t] = 2;
-  bool changed = false;
-  for (Definition& d : p.definitions()) {
-    std::vector<Id> taken = all_axes(a, std::span<const Id>(&d.body, 1));
-    for (const AxisRange& r : d.axes) taken.push_back(r.axis);
+  auto neutral = [&](Op op, Id value) { return is_float(a[value].type) && is_constant(a, value, identity_of(op)); };
+  for (Definition& d : p.definitions())
     d.body = rewrite(a, d.body, [&](Id id) {
-      const Node outer = a[id];
-      if (!is_sum(outer)) return id;
-      Id inner = reduce_body(outer);
-      if (!once_each(a, id, inner)) return id;
-      if (const Node read = a[inner]; read.op == Op::read && reads[read.symbol] == 1 && sums.contains(read.symbol)) {
-        const Definition& named = *sums.at(read.symbol);
-        Replacements at;
-        for (size_t i = 0; i < read.arg_count; ++i) at[named.axes[i].axis] = a.to(DType::i64, read.arg(i));
-        inner = substitute(a, named.body, at, taken);
-      }
-      const Node sum = a[inner];
-      if (!is_sum(sum) || sum.type != outer.type) return id;
-      std::vector<AxisRange> axes = reduce_axes(outer), more = reduce_axes(sum);
-      for (const AxisRange& r : more)
-        if (std::ranges::find(axes, r.axis, &AxisRange::axis) != axes.end()) return id;
-      axes.insert(axes.end(), more.begin(), more.end());
-      changed = true;
-      return a.reduce(Op::sum, axes, both(a, reduce_condition(outer), reduce_condition(sum)), reduce_body(sum));
+      const Node n = a[id];
+      if (n.op != Op::sum && n.op != Op::prod && n.op != Op::max && n.op != Op::min) return id;
+      const Node choice = a[reduce_body(n)];
+      if (choice.op != Op::select || !neutral(n.op, choice.arg(2)) || a[choice.arg(1)].op == Op::constant) return id;
+      const std::vector<Id> asked = reachable(a, choice.arg(0));
+      if (std::ranges::any_of(asked, [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op) || is_float(a[x].type); })) return id;
+      return a.reduce(n.op, reduce_axes(n), both(a, reduce_condition(n), choice.arg(0)), choice.arg(1));
     });
-    if (is_sum(a[d.body])) sums[d.target()] = &d;
-  }
-  return changed ? without_dead(p) : p;
+  return p;
 }
 
 }  // namespace xhat

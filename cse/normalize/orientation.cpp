@@ -11,6 +11,25 @@ namespace {
 // E-1-index
 Id mirrored(Arena& a, Id extent, Id index) { return tidy_index(a, a.sub(a.sub(extent, a.integer(1)), a.to(DType::i64, index))); }
 
+std::optional<Id> turned(Arena& a, Id body, const AxisRange& r);
+
+// A reduction that walks its axis from the end, where the order of its terms is open: sum(d: x[N-1-d]) is sum(d: x[d]).
+Id walked_forward(Arena& a, Id id) {
+  const Node n = a[id];
+  if (n.op != Op::sum && n.op != Op::max && n.op != Op::min && n.op != Op::any && n.op != Op::all) return id;
+  const std::vector<AxisRange> axes = reduce_axes(n);
+  Id body = reduce_body(n);
+  for (const AxisRange& r : axes) {
+    const bool asked =
+        std::ranges::binary_search(a[reduce_condition(n)].free_axes(), r.axis) || std::ranges::any_of(axes, [&](const AxisRange& other) {
+          return std::ranges::binary_search(a[other.begin].free_axes(), r.axis) ||
+                 std::ranges::binary_search(a[other.end].free_axes(), r.axis);
+        });
+    if (auto other = asked ? std::nullopt : turned(a, body, r)) body = *other;
+  }
+  return body == reduce_body(n) ? id : a.reduce(n.op, axes, reduce_condition(n), body);
+}
+
 Id tidied(Arena& a, Id body) {
   return rewrite(a, body, [&](Id id) { return tidy_index(a, id); });
 }
@@ -48,8 +67,8 @@ Program in_one_direction(const Program& given) {
         if (turns.contains({n.symbol, i})) indices[i] = mirrored(a, p.tensors[n.symbol].shape[i], indices[i]);
       return n.op == Op::read ? a.read(n.symbol, n.type, indices) : a.read_or(n.symbol, n.type, indices, n.args().back());
     });
-    const Id straight = tidied(a, body);
-    bool changed = body != d.body;
+    const Id tidy = tidied(a, body), straight = rewrite(a, tidy, [&](Id id) { return walked_forward(a, id); });
+    bool changed = body != d.body || straight != tidy;
     Id best = straight;
     if (!fixed.contains(d.target()))
       for (size_t i = 0; i < d.axes.size(); ++i)

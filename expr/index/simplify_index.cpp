@@ -23,13 +23,22 @@ class IndexSimplifier {
       if (!is_integer(n.type)) continue;
       auto x = [&](size_t i) -> const Poly& { return done.at(n.arg(i)); };
       Poly p;
-      if (n.op == Op::constant) p = Poly::constant(n.integer);
-      else if (n.op == Op::add) p = x(0) + x(1);
-      else if (n.op == Op::sub) p = x(0) - x(1);
-      else if (n.op == Op::neg) p = -x(0);
-      else if (n.op == Op::mul) p = x(0) * x(1);
-      else if (auto d = divisor(n, done)) p = n.op == Op::div ? quotient(x(0), *d) : rest(x(0), *d);
-      else p = Poly::atom(rebuilt(id, n, done));
+      if (n.op == Op::constant)
+        p = Poly::constant(n.integer);
+      else if (n.op == Op::add)
+        p = x(0) + x(1);
+      else if (n.op == Op::sub)
+        p = x(0) - x(1);
+      else if (n.op == Op::neg)
+        p = -x(0);
+      else if (n.op == Op::mul)
+        p = x(0) * x(1);
+      else if (auto d = divisor(n, done))
+        p = n.op == Op::div ? quotient(x(0), *d) : rest(x(0), *d);
+      else if (auto by = symbolic_divisor(n, done))
+        p = by_dims(n, x(0), *by);
+      else
+        p = Poly::atom(rebuilt(id, n, done));
       done[id] = joined(p);
     }
     return affine::expression(a_, done.at(index));
@@ -40,6 +49,24 @@ class IndexSimplifier {
     if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64) return std::nullopt;
     auto d = done.at(n.arg(1)).as_constant();
     return d && *d > 0 ? d : std::nullopt;
+  }
+
+  // A product of dims and a number.
+  std::optional<Poly> symbolic_divisor(const Node& n, const std::unordered_map<Id, Poly>& done) const {
+    if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64) return std::nullopt;
+    const Poly& d = done.at(n.arg(1));
+    if (d.terms.size() != 1 || d.terms.begin()->second <= 0) return std::nullopt;
+    const bool dims = std::ranges::all_of(d.terms.begin()->first, [&](Id x) { return a_[x].op == Op::dim; });
+    return dims ? std::optional(d) : std::nullopt;
+  }
+
+  // (h*W + w)/W is h, and % W is w, for w in 0..W. Where W is 0, no position is read.
+  Poly by_dims(const Node& n, const Poly& p, const Poly& d) {
+    auto [whole, left] = affine::divide(p, d);
+    const bool all =
+        prove_bounds(a_, {axes_, {}, affine::expression(a_, left), affine::expression(a_, d)}).verdict == BoundsAnswer::Verdict::proved;
+    if (all) return n.op == Op::div ? whole : left;
+    return Poly::atom(a_.binary(n.op, affine::expression(a_, p), affine::expression(a_, d)));
   }
 
   Id rebuilt(Id id, const Node& n, const std::unordered_map<Id, Poly>& done) {
@@ -68,8 +95,7 @@ class IndexSimplifier {
 
   bool within(const Poly& p, int64_t extent) {
     if (auto c = p.as_constant()) return 0 <= *c && *c < extent;
-    return prove_bounds(a_, {axes_, {}, affine::expression(a_, p), a_.integer(extent)}).verdict ==
-           BoundsAnswer::Verdict::proved;
+    return prove_bounds(a_, {axes_, {}, affine::expression(a_, p), a_.integer(extent)}).verdict == BoundsAnswer::Verdict::proved;
   }
 
   // A common divisor g of d and of all terms but those that together stay in 0..g: p = g*large + small.

@@ -4,6 +4,7 @@
 //   (p/20)*20 + p%20 => p
 //   (4*i + j)/8 => i/2                  j in 0..4
 //   (4*i + j)%8 => 4*(i%2) + j
+//   (h*W + w)/W => h                    w in 0..W, a dim
 //
 // Exact. What is compared are sums with their terms collected, so equal indices mostly become equal nodes.
 #pragma once

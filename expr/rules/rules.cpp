@@ -5,6 +5,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "expr/core/dtype.h"
 #include "expr/core/error.h"
 
 namespace xhat {
@@ -67,14 +68,19 @@ struct Goal {
 // conditions hold as well.
 class Matcher {
  public:
-  Matcher(const Arena& arena, const Rule& rule, const SeenAs& seen_as) : a_(arena), rule_(rule), p_(rule.pattern), seen_as_(seen_as) {}
+  Matcher(const Arena& arena, const Rule& rule, const SeenAs& seen_as)
+      : a_(arena),
+        rule_(rule),
+        p_(rule.pattern),
+        seen_as_(seen_as),
+        alone_(std::ranges::count(rule.where, "alone", &RuleCondition::word) > 0) {}
 
   bool meet(std::vector<Goal> goals, RuleBinding& binding) const {
     while (!goals.empty()) {
       Goal goal = goals.back();
       goals.pop_back();
       const PatternNode& want = p_[static_cast<size_t>(goal.pattern)];
-      if (seen_as_ && want.kind != PatternKind::variable) goal.node = seen_as_(goal.node);
+      if (seen_as_ && want.kind != PatternKind::variable) goal.node = seen_as_(goal.node, alone_);
       const Node n = a_[goal.node];
       switch (want.kind) {
         case PatternKind::variable: {
@@ -124,6 +130,7 @@ class Matcher {
   const Rule& rule_;
   const RulePattern& p_;
   const SeenAs& seen_as_;
+  const bool alone_;
 };
 
 // Could evaluating it fail on some data? What is indexed by data is checked at run time, argmax over nothing is an error.
@@ -179,11 +186,17 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
   if (c.word == "constant") return a[binding.of(c.letters[0])].op == Op::constant;
   if (c.word == "varying") return a[binding.of(c.letters[0])].op != Op::constant;
   if (c.word == "negative") return a[binding.of(c.letters[0])].op == Op::constant && a[binding.of(c.letters[0])].value < 0;
+  if (c.word == "positive") return a[binding.of(c.letters[0])].op == Op::constant && a[binding.of(c.letters[0])].value > 0;
+  if (c.word == "below" || c.word == "most") {
+    const double k = a[binding.of(c.letters[0])].value, m = a[binding.of(c.letters.at(1))].value, near = round_to(type, k),
+                 far = round_to(type, m);
+    return c.word == "below" ? k < m && near < far : k <= m && near <= far;
+  }
   if (c.word == "unshifted") return !is_shifted(a, binding.of(c.letters[0]));
   if (c.word == "reciprocal") return has_exact_reciprocal(a[binding.of(c.letters[0])]);
   if (c.word == "same") return type == type_of(a, binding, c.letters.at(1));
   if (c.word == "wider") return promote(type, type_of(a, binding, c.letters.at(1))) == type;
-  if (c.word == "unused") return true;
+  if (c.word == "unused" || c.word == "smooth" || c.word == "alone") return true;
   throw Bug("rules.def: unknown condition '" + c.word + "'");
 }
 
@@ -228,8 +241,14 @@ bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding) {
 }
 
 std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node, const SeenAs& seen_as) {
+  return match(a, rule, {{static_cast<int>(rule.pattern.size()) - 1, node}}, seen_as);
+}
+
+std::optional<RuleBinding> match(const Arena& a, const Rule& rule, const std::vector<std::pair<int, Id>>& parts, const SeenAs& seen_as) {
   RuleBinding binding;
-  if (!Matcher(a, rule, seen_as).meet({{static_cast<int>(rule.pattern.size()) - 1, node}}, binding)) return std::nullopt;
+  std::vector<Goal> goals;
+  for (size_t i = parts.size(); i-- > 0;) goals.push_back({parts[i].first, parts[i].second});
+  if (!Matcher(a, rule, seen_as).meet(std::move(goals), binding)) return std::nullopt;
   for (char letter : rule.dropped)
     if (checks_data(a, binding.of(letter))) return std::nullopt;
   return binding;

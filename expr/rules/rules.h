@@ -31,9 +31,12 @@ const std::vector<Rule>& closed_forms();  // likewise: expr/rules/closed_forms.d
 
 // Do the row's conditions hold?
 bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding);
-// What a node below the pattern's root is taken for, such as a read for the value of the map that it reads.
-using SeenAs = std::function<Id(Id)>;
+// What a node below the pattern's root is taken for, such as a read for the value of the map that it reads. alone: only if nothing else
+// reads it.
+using SeenAs = std::function<Id(Id, bool alone)>;
 // The rule's pattern at this node, every condition met; none if it does not apply.
 std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node, const SeenAs& seen_as = {});
+// Parts of it, by index in the pattern, at these nodes.
+std::optional<RuleBinding> match(const Arena& a, const Rule& rule, const std::vector<std::pair<int, Id>>& parts, const SeenAs& seen_as);
 
 }  // namespace xhat

@@ -5,16 +5,18 @@
 #include <chrono>
 #include <cstdio>
 
-#include "expr/index/expand_calls.h"
 #include "ad/common/opaque_ops.h"
 #include "ad/gather/gather.h"
 #include "ad/reverse/gradient.h"
 #include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/flattened_axes.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
 #include "cse/normalize/nested_sums.h"
 #include "cse/normalize/orientation.h"
+#include "cse/normalize/simple_indices.h"
 #include "expr/core/watch.h"
+#include "expr/index/expand_calls.h"
 #include "expr/index/without_points.h"
 #include "expr/rules/simplify.h"
 #include "expr/text/import.h"
@@ -69,7 +71,9 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 }
 
 // What a user may write in several ways, in one of them.
-Program written_alike(const Program& p) { return without_nested_sums(in_one_direction(recognize(p))); }
+Program written_alike(const Program& p) {
+  return gather(without_nested_sums(without_flattened_axes(without_neutral_terms(in_one_direction(recognize(p))))));
+}
 
 Passes::Passes(const Program& op, const CompileOptions& options)
     : options_(options), source_(op), first_half_(std::make_unique<Pipeline>(op)) {
@@ -87,7 +91,7 @@ Passes::Passes(const Program& op, const CompileOptions& options)
   if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
   // Inlining brings constants together: reads at fixed places, what the user named.
-  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize_derived(p))); });
+  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize_derived(with_simple_indices(p)))); });
   if (options_.differentiate && pipeline.open())
     // The half of step "stash" that knows no sizes.
     pipeline.watched([&] { stash_.emplace(pipeline.current(), options_.stash, options_.machine); });

@@ -29,10 +29,34 @@ TEST(NestedSums, StayWhereTheInnerOneIsReadElsewhereOrScaled) {
        {"op f(x: f64[N,D]) -> (y, z) { r[n] = sum(d: x[n,d]); y = sum(n: r[n]); z[n] = r[n]*2 }",
         "op f(x: f64[N,D]) -> (y, r) { r[n] = sum(d: x[n,d]); y = sum(n: r[n]) }",
         "op f(x: f64[N,D]) -> (y) { y = sum(n: sum(d: x[n,d])/D) }", "op f(x: f64[N,D]) -> (y) { y = max(n: sum(d: x[n,d])) }",
-        "op f(x: bf16[N,D]) -> (y) { y = sum(n: sum(d: x[n,d])) }"}) {
+        "op f(x: bf16[N,D]) -> (y) { y = sum(n: sum(d: x[n,d])) }", "op f(x: bf16[N,D]) -> (y) { y = mean(n: mean(d: x[n,d])) }",
+        "op f(x: f64[N,D], a: f64[N]) -> (y) { y = mean(n: a[n]*sum(d: x[n,d])) }",
+        "op f(x: f64[N,D]) -> (y) { y = sum(n: sum(d: x[n,d])/D)/2 }"}) {
     Program p = parse_op(text);
     EXPECT_TRUE(equal(p, without_nested_sums(p))) << text;
   }
+}
+
+TEST(NestedSums, MeansOfMeansAreOneSum) {
+  EXPECT_EQ(body_of(merged("op f(x: f64[N,D]) -> (y) { y = mean(n: mean(d: x[n,d])) }"), "y"), "sum(n,d: x[n,d]) / D / N");
+  EXPECT_EQ(body_of(merged("op f(x: f64[N,D]) -> (y) { r[n] = mean(d: x[n,d]^2)*3; y = -mean(n: r[n]) }"), "y"),
+            "-(sum(n,d: x[n,d]^2) / D * 3 / N)");
+  EXPECT_EQ(body_of(merged("op f(x: f64[N,D,K]) -> (y) { y[k] = mean(n: 2*mean(d: x[n,d,k])) }"), "y"), "2 * (sum(n,d: x[n,d,k]) / D) / N");
+}
+
+TEST(NestedSums, TermsThatAConditionMakesNeutralAreLeftOut) {
+  auto without = [](const std::string& body) {
+    Program p = parse_op("op f(x: f64[N,N], s: f64[N]) -> (y) { y[n in 0..N] = " + body + " }"), after = without_neutral_terms(p);
+    verify(after);
+    expect_same_values(p, after);
+    return body_of(after, "y");
+  };
+  EXPECT_EQ(without("prod(k: if k <= n then x[n,k] else 1)"), "prod(k if k <= n: x[n,k])");
+  EXPECT_EQ(without("2*sum(k if k > 1: if k <= n then x[n,k] else 0)"), "2 * sum(k if 1 < k && k <= n: x[n,k])");
+  EXPECT_EQ(without("max(k: if k <= n then x[n,k] else -inf)"), "max(k if k <= n: x[n,k])");
+  EXPECT_EQ(without("prod(k: if k <= n then x[n,k] else 0)"), "prod(k: if k <= n then x[n,k] else 0)");
+  EXPECT_EQ(without("sum(k: if s[k] > 0 then x[n,k] else 0)"), "sum(k: if 0 < s[k] then x[n,k] else 0)");
+  EXPECT_EQ(without("sum(k: x[n,k]*(if k <= n then s[k] else 0))"), "sum(k: x[n,k] * (if k <= n then s[k] else 0))");
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// Flattened positions taken apart (cse/normalize/flattened_axes.h), and divisions in indices done (simple_indices.h).
+#include <gtest/gtest.h>
+
+#include "cse/normalize/flattened_axes.h"
+#include "cse/normalize/simple_indices.h"
+#include "tests/helpers/cse_helper.h"
+
+namespace xhat {
+namespace {
+
+using testing::body_of;
+using testing::expect_same_values;
+
+std::string apart(const std::string& text, const std::string& tensor = "y") {
+  Program p = parse_op(text), after = without_flattened_axes(p);
+  verify(after);
+  expect_same_values(p, after);
+  return body_of(after, tensor);
+}
+
+TEST(FlattenedAxes, BecomeTheAxesThatTheyAreMadeOf) {
+  EXPECT_EQ(apart("op f(x: f64[H,W]) -> (y) { y = sum(p in 0..H*W: x[p/W,p%W]) }"), "sum(p_1,p_2: x[p_1,p_2])");
+  EXPECT_EQ(apart("op f(x: f64[N,C,H,W]) -> (y) {\n z[c, p in 0..N*H*W] = x[p/(H*W),c,p%(H*W)/W,p%W]\n m[c] = max(p: z[c,p])\n"
+                  " y[c] = sum(p: (z[c,p] - m[c])^2)\n}"),
+            "sum(p_1,p_3,p_4: (x[p_1,c,p_3,p_4] - m[c])^2)");
+  EXPECT_EQ(apart("op f(x: f64[N,8]) -> (y) { y[n] = prod(p in 0..8: x[n,p]) }"), "prod(p: x[n,p])");
+  EXPECT_EQ(apart("op f(x: f64[4,S]) -> (y) { y = sum(p in 0..4*S if p/S > 1: x[p/S,p%S]) }"), "sum(p_1, p_2 if 1 < p_1: x[p_1,p_2])");
+}
+
+TEST(FlattenedAxes, StayWhereThePositionItselfCounts) {
+  for (const char* text : {"op f(x: f64[H,W], s: f64[H*W]) -> (y) { y = sum(p in 0..H*W: x[p/W,p%W]*s[p]) }",
+                           "op f(x: f64[H,W]) -> (y) { y = sum(p in 0..H*W if p > 3: x[p/W,p%W]) }",
+                           "op f(x: f64[H,W]) -> (y) { y = sum(p in 0..H*W: sum(q in 0..p: x[p/W,p%W])) }",
+                           "op f(x: f64[H,W]) -> (y) { y[i] = f64(argmax(p in 0..H*W: x[p/W,p%W]*x[i,0])) }"}) {
+    Program p = parse_op(text);
+    EXPECT_TRUE(equal(p, without_flattened_axes(p))) << text;
+  }
+}
+
+TEST(SimpleIndices, ReadTheSamePlaces) {
+  auto simple = [](const std::string& text) {
+    Program p = parse_op(text), after = with_simple_indices(p);
+    verify(after);
+    expect_same_values(p, after);
+    return body_of(after, "y");
+  };
+  EXPECT_EQ(simple("op f(x: f64[H,W]) -> (y) { y[h in 0..H, w in 0..W] = 2*x[(h*W+w)/W,(h*W+w)%W] }"), "2 * x[h,w]");
+  EXPECT_EQ(simple("op f(v: f64[G], s: f64[4*G]) -> (y) { y[g in 0..G] = sum(c in 0..4: v[(4*g+c)/4]*s[4*((4*g+c)/4)+c%4]) }"),
+            "sum(c in 0..4: v[g] * s[4*g+c])");
+  EXPECT_EQ(simple("op f(x: f64[N]) -> (y) { y[i in 0..N] = x[i/2] }"), "x[i/2]");
+  EXPECT_EQ(simple("op f(x: f64[H,W]) -> (y) { y[h in 0..H, w in 0..W] = x[(h*W+w)/W,(h*W+w+1)%W] }"), "x[h,(W*h+w+1)%W]");
+}
+
+}  // namespace
+}  // namespace xhat
