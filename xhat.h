@@ -1,7 +1,7 @@
 // xhat: write a tensor op once; get its gradient, what is worth keeping for it, and fused kernels.
 //
 //   #include <cstdio>
-//   #include "xhat.h"
+//   #include <xhat/xhat.h>
 //   using namespace xhat::dsl;  // the only namespace a program needs
 //
 //   int main() {
@@ -17,15 +17,14 @@
 //     float ys[3], dxs[3], ds;
 //     TensorView vx(xs, {3}), vs(&s, {}), vy(ys, {3});
 //     Stash stash = run.forward({{"x", vx}, {"scale", vs}, {"y", vy}});   // ... and run on your own memory
-//     run.backward({{"x", vx}, {"scale", vs}, {"y", vy}, {"dy", TensorView(dys, {3})},
-//                   {"grad_x", TensorView(dxs, {3})}, {"grad_scale", TensorView(&ds, {})}}, stash);
+//     run.backward({{"dy", TensorView(dys, {3})}, {"grad_x", TensorView(dxs, {3})}, {"grad_scale", TensorView(&ds, {})}}, stash);
 //     std::printf("y(1) = %g, dy/dx(0) = %g\n", ys[2], dxs[1]);           // y(1) = 1.52319, dy/dx(0) = 2
 //   }
 //
 // An op may as well come from a text: compile(parse_op("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }")).
-// Arrays that compute when they are asked, without ops: xhat/lazy.h.
-// Errors are xhat::Error and say what to do. Eigen's matrices and tensors: runtime/eigen.h. Lessons:
-// examples/.
+// TensorView also takes std::vector, std::span and std::array, whose lengths it checks. Elements of f16 and bf16 are float16 and bfloat16.
+// Arrays that compute when they are asked, without ops: <xhat/lazy.h>.
+// Errors are xhat::Error and say what to do. Eigen's matrices and tensors: <xhat/eigen.h>; std::mdspan: <xhat/mdspan.h>. Lessons: examples/.
 #pragma once
 #include "ad/check/gradcheck.h"
 #include "ad/check/random_inputs.h"
@@ -56,6 +55,7 @@ using xhat::print;
 
 // Compiling and running.
 using xhat::Argument;
+using xhat::bfloat16;
 using xhat::CallCounts;
 using xhat::compile;
 using xhat::CompiledOp;
@@ -63,6 +63,7 @@ using xhat::CompileOptions;
 using xhat::DimValues;
 using xhat::DType;
 using xhat::Error;
+using xhat::float16;
 using xhat::FusePolicy;
 using xhat::FusionOptions;
 using xhat::MachineModel;

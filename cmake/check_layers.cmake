@@ -15,7 +15,7 @@ file(GLOB_RECURSE files RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} expr/*.h expr/*.cpp
      fusion/*.h fusion/*.cpp runtime/*.h runtime/*.cpp)
 foreach(file IN LISTS files)
   cmake_path(GET file PARENT_PATH room)
-  if(file MATCHES "^runtime/(eigen|dlpack)\\.h$")  # the names that users include
+  if(file MATCHES "^runtime/(eigen|dlpack|mdspan)\\.h$")  # the names that users include
     continue()
   endif()
   list(FIND rooms "${room}" place)

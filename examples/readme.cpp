@@ -1,7 +1,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "xhat.h"
+#include <xhat/xhat.h>
 
 using namespace xhat::dsl;  // the only namespace a program needs
 
@@ -26,14 +26,8 @@ int main() {
   CompiledOp run = compile(program);
   std::vector<float> xs = {1, 2, 3, 4, -1, 0, 1, 2}, gains = {1, 1, 2, 2}, ys(8);
   std::vector<float> dys = {1, 0, 0, 0, 0, 0, 0, 1}, dxs(8), dgains(4);
-  TensorView vx(xs.data(), {2, 4}), vgain(gains.data(), {4}), vy(ys.data(), {2, 4});
-  Stash stash = run.forward({{"x", vx}, {"gain", vgain}, {"y", vy}});
-  run.backward({{"x", vx},
-                {"gain", vgain},
-                {"dy", TensorView(dys.data(), {2, 4})},
-                {"grad_x", TensorView(dxs.data(), {2, 4})},
-                {"grad_gain", TensorView(dgains.data(), {4})}},
-               stash);
+  Stash stash = run.forward({{"x", {xs, {2, 4}}}, {"gain", gains}, {"y", {ys, {2, 4}}}});
+  run.backward({{"dy", {dys, {2, 4}}}, {"grad_x", {dxs, {2, 4}}}, {"grad_gain", dgains}}, stash);
   std::printf("y[0,0] = %.4f, dL/dx[0,0] = %.4f, dL/dgain[3] = %.4f; kept for it: %d bytes\n", ys[0], dxs[0],
               dgains[3], static_cast<int>(stash.bytes()));
 }

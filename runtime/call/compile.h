@@ -3,7 +3,7 @@
 //   xhat::CompiledOp op = xhat::compile(program);
 //   op.infer({{"x", x}, {"y", y}});                                   // forward alone
 //   xhat::Stash stash = op.forward({{"x", x}, {"y", y}});             // forward that keeps what backward needs
-//   op.backward({{"x", x}, {"y", y}, {"dy", dy}, {"grad_x", gx}}, stash);
+//   op.backward({{"dy", dy}, {"grad_x", gx}}, stash);                 // and reads x and y again, where the forward found them
 //
 // What the forward keeps is chosen, and kernels are compiled, when sizes are first seen. Both stay: sizes of outer loops may change without
 // compiling again, and what is kept is a new program only where other sizes make another choice cheaper.
@@ -42,9 +42,9 @@ struct CompileOptions {
   MachineModel machine = {};
   KernelChoices choices = {};     // of tiles and vectors, that measuring found faster for a kernel (runtime/explain/tuning.h)
   std::vector<std::string> wrt = {};  // gradients wanted; empty: of every float input that is not const
-  int threads = 0;                // 0: one per core
-  bool differentiate = true;      // false: infer only
-  DimValues dims = {};            // of dims that no parameter's shape gives
+  int threads = 0;                    // 0: one per core; see also CompiledOp::set_threads
+  bool differentiate = true;          // false: infer only
+  DimValues dims = {};                // of dims that no parameter's shape gives
   // After each call, results that are NaN or infinite make it throw NonFinite (expr/eval/nonfinite.h), which names the first definition,
   // the position and the operands that gave one. Slow: results are looked at, and the forward keeps a copy of its inputs.
   bool check_values = false;
@@ -55,6 +55,8 @@ struct CompileOptions {
   std::shared_ptr<runtime::MathLibrary> math = {};  // in their place (runtime/device/drivers/math_library.h); any GPU
   // Told after each kernel of every call how long it took, in nanoseconds; in the thread that made the call.
   std::function<void(const Kernel&, double ns)> on_kernel = {};
+  // Told from any thread, while kernels of a direction are compiled or read from disk, how many are there, of how many. On the CPU.
+  std::function<void(size_t ready, size_t all)> on_compile = {};
   // Told before the kernels of a call how long it took to look at its data: at indices, and at what an argmax runs over.
   std::function<void(double ns)> on_checks = {};
 };
@@ -145,12 +147,17 @@ class CompiledOp {
     return forward(Arguments(arguments.begin(), arguments.size()), stash, call);
   }
 
-  // Inputs and outputs that stay with the caller, cotangents, and any of the gradients (those left out are computed
-  // into memory of ours and dropped; ask for fewer with CompileOptions::wrt instead). Names not needed are ignored.
+  // Cotangents, and any of the gradients (those left out are computed into memory of ours and dropped; ask for fewer with
+  // CompileOptions::wrt instead). The cotangent of an op's only float output is 1 if it is a scalar and nothing else is given. Inputs and
+  // outputs that the backward reads (kept()) are read where the forward found them, so that memory must still be there and hold the same
+  // values; they may be given again, at another place too. Scalar inputs are kept with the stash. Names not needed are ignored.
   CallCounts backward(Arguments arguments, const Stash& stash, const CallOptions& call = {}) const;
   CallCounts backward(List arguments, const Stash& stash, const CallOptions& call = {}) const {
     return backward(Arguments(arguments.begin(), arguments.size()), stash, call);
   }
+
+  // From now on calls run on so many threads (0: one per core), those of copies too. Nothing is compiled again.
+  void set_threads(int threads);
 
   // Compiles ahead of the first call; milliseconds spent (0 if it was there). dims: all of them.
   enum class Phase : uint8_t { infer, forward, backward };

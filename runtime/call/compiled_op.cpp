@@ -1,5 +1,7 @@
 // Binding the caller's buffers to an op's directions, with every check before anything runs.
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
@@ -8,8 +10,8 @@
 #include <fmt/format.h>
 
 #include "ad/common/differentiation.h"
-#include "expr/index/size_limits.h"
 #include "expr/eval/evaluate.h"
+#include "expr/index/size_limits.h"
 #include "expr/text/import.h"
 #include "fusion/plan/prefix_sums.h"
 #include "runtime/call/check_values.h"
@@ -19,6 +21,7 @@
 #include "runtime/call/evaluated_calls.h"
 #include "runtime/call/gpu_direction.h"
 #include "runtime/call/machine.h"
+#include "runtime/call/show_compiled.h"
 #include "runtime/call/show_kernels.h"
 #include "runtime/call/stash_memory.h"
 #include "runtime/call/steps_op.h"
@@ -53,7 +56,8 @@ struct CompiledOp::Impl {
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
   ReadyList infer_calls;
-  std::shared_ptr<ThreadPool> pool;
+  std::atomic<std::shared_ptr<ThreadPool>> pool;
+  mutable std::array<std::atomic<int>, 3> directions = {};  // that were made, by phase: XHAT=compiles asks
   std::shared_ptr<runtime::KernelCache> cache;
   runtime::ArgumentNames names;
 
@@ -107,11 +111,18 @@ struct CompiledOp::Impl {
   }
 
   std::string direction_name(const OpPlan& plan, const Side& side) const {
-    return program().name + (&side == &plan.infer ? "_infer" : &side == &plan.forward ? "_forward" : "_backward");
+    static constexpr const char* kNames[] = {"_infer", "_forward", "_backward"};
+    return program().name + kNames[static_cast<size_t>(phase_of(plan, side))];
   }
 
-  std::shared_ptr<Ready> make(const OpPlan& plan, const Side& side, const DimValues& dims, const std::vector<bool>& dense,
-                              const DeviceQueue& queue, const std::vector<runtime::OutputOver>& over = {}) const {
+  static Phase phase_of(const OpPlan& plan, const Side& side) {
+    return &side == &plan.infer ? Phase::infer : &side == &plan.forward ? Phase::forward : Phase::backward;
+  }
+
+  // list: of the directions that are there already.
+  std::shared_ptr<Ready> make(const ReadyList& list, const OpPlan& plan, const Side& side, const DimValues& dims,
+                              const std::vector<bool>& dense, const DeviceQueue& queue,
+                              const std::vector<runtime::OutputOver>& over = {}) const {
     runtime::refuse_in_capture(queue, "compile kernels");
     check_kernel_sizes(side.program, dims);
     auto made = std::make_shared<Ready>();
@@ -120,7 +131,10 @@ struct CompiledOp::Impl {
     made->side = &side;
     if (on_gpu())
       made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.request, queue, libraries(), cache->disk().get());
-    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over);
+    else
+      made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over, options.on_compile);
+    const bool again = directions[static_cast<size_t>(phase_of(plan, side))]++ > 0;
+    if (debug.compiles) runtime::show_compiled(direction_name(plan, side), *made->direction, runtime::cause_of(list, dims, again));
     if (debug.devices) runtime::show_device(queue);
     runtime::show_kernels(debug, direction_name(plan, side), made->direction->program(), made->direction->plan(), dims, options.target);
     for (Id test : side.checks.of_sizes) made->fails |= evaluate_extent(*side.program.arena, test, dims) != 0;
@@ -146,7 +160,7 @@ struct CompiledOp::Impl {
     for (runtime::OutputOver o : over)
       if (&side == &plan.forward && std::ranges::find(plan.backward.program.inputs, o.input) != plan.backward.program.inputs.end())
         runtime::refuse_over(p, o, "the backward needs " + name(o.input));
-    auto made = make(plan, side, dims, dense, queue, over);
+    auto made = make(list, plan, side, dims, dense, queue, over);
     made->signature = signature;
     list.all.push_back(made);
     return made;
@@ -179,13 +193,13 @@ struct CompiledOp::Impl {
   }
 
   // Looks at the data, which can be wrong at no other time.
-  void check_data(const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
+  void check_data(ThreadPool& threads, const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
     if (queue.capturing)
       throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
                                  program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
                                  "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
     const auto start = std::chrono::steady_clock::now();
-    const bool fails = ready.checks->fail(*pool, views, queue);
+    const bool fails = ready.checks->fail(threads, views, queue);
     if (options.on_checks) options.on_checks(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     if (fails) runtime::explain_failure(ready, views, queue);
   }
@@ -194,7 +208,8 @@ struct CompiledOp::Impl {
                  const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
     check_overlap(*ready.side, views);
     if (ready.fails) runtime::explain_failure(ready, views, queue);
-    if (ready.checks && !call.trust_data) check_data(views, ready, queue);
+    const std::shared_ptr<ThreadPool> threads = pool.load();
+    if (ready.checks && !call.trust_data) check_data(*threads, views, ready, queue);
     runtime::Direction::Timed shown;  // only if asked for: kernels that are timed run apart
     if ((debug.kernels || watched) && !queue.capturing)
       shown = [&](const Kernel& k, double ns) {
@@ -202,7 +217,7 @@ struct CompiledOp::Impl {
         if (watched) watched->kernel(k, ns);
         if (options.on_kernel) options.on_kernel(k, ns);
       };
-    auto c = ready.direction->run(*pool, views, shown ? shown : options.on_kernel, queue, sums);
+    auto c = ready.direction->run(*threads, views, shown ? shown : options.on_kernel, queue, sums);
     if (watched && !queue.capturing)
       watched->ran(ready.side == &ready.plan->infer ? "infer" : ready.side == &ready.plan->forward ? "forward" : "backward", ready.dims);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, 0, c.library_calls};
@@ -275,6 +290,12 @@ struct CompiledOp::Impl {
   }
 };
 
+void CompiledOp::set_threads(int threads) {
+  runtime::check_threads(threads);
+  if (impl_->steps) return impl_->steps->set_threads(threads);
+  impl_->pool.store(runtime::shared_pool(threads));
+}
+
 CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const {
   if (impl_->steps) return impl_->steps->infer(arguments, call);
   thread_local std::vector<TensorView> views;
@@ -324,7 +345,9 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOpti
   Impl::show(kept, plan, views);
   auto ready = op.get(plan.forward_calls, plan, plan.forward, kept.dims, views, queue);
   if (op.options.check_values) kept.inputs = runtime::arrays_of(op.program(), op.program().inputs, views, queue);
+  kept.caller.forget();
   CallCounts ran = op.run(views, *ready, call, queue);
+  kept.caller.remember(op.program(), views);
   if (op.options.check_values) runtime::check_results(*ready, kept.inputs, kept.inputs, views, queue);
   ran.allocations += allocations;
   return ran;
@@ -353,7 +376,10 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   const std::shared_ptr<OpPlan> plan = op.plan_of(kept);
   const Side& side = plan->backward;
   given.resize(plan->program().tensors.size());
+  views.resize(plan->program().tensors.size());
   for (TensorId t : plan->stash) given[t] = true;
+  for (TensorId t : side.program.inputs)
+    if (!given[t]) given[t] = kept.caller.supply(op.program(), t, views[t]);
   op.need(side.program.inputs, given);
   for (TensorId t : plan->stash) given[t] = false;
   const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
@@ -380,15 +406,12 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   }
   CallCounts ran = op.run(views, *ready, call, queue, device_sums);
   if (op.options.check_values) runtime::check_results(*ready, inputs, written, views, queue);
-  for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output], *op.pool);
+  if (!sums.empty()) {
+    const std::shared_ptr<ThreadPool> threads = op.pool.load();
+    for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output], *threads);
+  }
   ran.allocations += allocations;
   return ran;
-}
-
-void synchronize(Target target, void* stream) {
-  const DeviceQueue queue = runtime::queue_of(target, stream);
-  runtime::refuse_in_capture(queue, "wait for it");
-  if (queue.driver) queue.driver->synchronize(stream);
 }
 
 double CompiledOp::prepare(Phase which, const DimValues& dims) const {
@@ -404,7 +427,7 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   Impl::signature(side.program, side.bound, views, s);
   std::lock_guard lock(list.mutex);
   if (list.find(s)) return 0;
-  auto made = op.make(*plan, side, dims, std::vector<bool>(plan->program().tensors.size(), true), queue);
+  auto made = op.make(list, *plan, side, dims, std::vector<bool>(plan->program().tensors.size(), true), queue);
   made->signature = s;
   list.all.push_back(made);
   return made->direction->compile_ms();
@@ -445,6 +468,11 @@ std::vector<std::string> CompiledOp::kept(const Stash& stash) const {
 }
 
 CompiledOp compile(const Program& op, const CompileOptions& options) {
+  try {
+    runtime::check_threads(options.threads);
+  } catch (const Error& e) {
+    throw Error(op.name + ": CompileOptions::threads: " + e.message());
+  }
   CompiledOp made;
   made.impl_ = std::make_shared<CompiledOp::Impl>();
   CompiledOp::Impl& i = *made.impl_;

@@ -1,6 +1,7 @@
 #include "runtime/call/cpu_direction.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <iterator>
 
@@ -68,7 +69,8 @@ std::vector<WalkTemporary> temporaries_of(const Program& p, const KernelPlan& pl
 }
 
 DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const PlanRequest& request,
-                                   std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over)
+                                   std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over,
+                                   const std::function<void(size_t, size_t)>& progress)
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
   program_ = rewritten_for_sizes(program_, sizes_, request);
@@ -96,7 +98,14 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
   }
   // Distinct pipelines compile in parallel; the first one of a process also builds Halide's runtime (0.4 s).
   code_.resize(specs.size());
-  run_jobs(specs.size(), threads_or_all(), [&](size_t i) { code_[i] = cache->get(specs[i]); });
+  std::vector<KernelCache::Source> sources(specs.size());
+  std::atomic<size_t> ready = 0;
+  run_jobs(specs.size(), threads_or_all(), [&](size_t i) {
+    code_[i] = cache->get(specs[i], &sources[i]);
+    if (progress) progress(++ready, specs.size());
+  });
+  compiled_ = static_cast<int>(std::ranges::count(sources, KernelCache::Source::compiler));
+  loaded_ = static_cast<int>(std::ranges::count(sources, KernelCache::Source::disk));
   WalkPlan walk{{}, std::move(temporaries), static_cast<int64_t>(program_.tensors.size())};
   std::vector<const TileCode*> codes;
   for (size_t i = 0; i < specs.size(); ++i) {

@@ -33,6 +33,9 @@ class Direction {
   const DimValues& sizes() const { return sizes_; }
   const KernelPlan& plan() const { return plan_; }
   double compile_ms() const { return compile_ms_; }
+  // Its kernels, by where their code came from: this call's compiler, the disk; the others were in memory.
+  int compiled() const { return compiled_; }
+  int loaded() const { return loaded_; }
 
   // views: per tensor of the program; inputs and outputs must be set, of the sizes planned for. Checked by the caller.
   // timed: told after each kernel what it took. queue: of the GPU that it was made for; sums: there.
@@ -46,15 +49,17 @@ class Direction {
   DimValues sizes_;
   KernelPlan plan_;
   double compile_ms_ = 0;
+  int compiled_ = 0, loaded_ = 0;
 };
 
 // On the CPU.
 class DirectionKernels : public Direction {
  public:
   // dense: per tensor of the program, whether the caller's buffer has no gaps. Compiles the kernels, two at a time. over: throws
-  // Error if a kernel, or a later one, reads the input elsewhere.
+  // Error if a kernel, or a later one, reads the input elsewhere. progress: CompileOptions::on_compile.
   DirectionKernels(Program program, DimValues sizes, std::vector<bool> dense, const PlanRequest& request,
-                   std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over = {});
+                   std::shared_ptr<KernelCache> cache, const std::vector<OutputOver>& over = {},
+                   const std::function<void(size_t, size_t)>& progress = {});
   ~DirectionKernels() override;
   RunCounts run(ThreadPool& pool, std::span<const TensorView> views, const Timed& timed = {}, const DeviceQueue& queue = {},
                 std::span<const DeviceSum> sums = {}) const override;

@@ -21,7 +21,8 @@ struct Word {
 constexpr size_t kLevels = 7;
 const Word kWords[] = {{"devices", &Debug::devices},   {"kernels", &Debug::kernels}, {"schedule", &Debug::schedule},
                        {"loops", &Debug::loops},       {"source", &Debug::source},   {"passes", &Debug::passes},
-                       {"assembly", &Debug::assembly}, {"time", &Debug::time},       {"check", &Debug::check}};
+                       {"assembly", &Debug::assembly}, {"time", &Debug::time},       {"check", &Debug::check},
+                       {"compiles", &Debug::compiles}};
 
 }  // namespace
 
@@ -42,7 +43,7 @@ Debug debug_options() {
       d.limit = std::atoi(value.c_str());
     else
       throw Error("XHAT: unknown word '" + key +
-                  "'; known are dump=DIR, time, check, limit=N, devices, kernels, schedule, loops, source, passes, assembly");
+                  "'; known are dump=DIR, time, check, compiles, limit=N, devices, kernels, schedule, loops, source, passes, assembly");
   }
   return d;
 }

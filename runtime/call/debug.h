@@ -1,4 +1,4 @@
-// What the environment variables XHAT and DEBUG ask for: XHAT=dump=DIR,time,check,limit=N,WORD…, DEBUG=0..7 (docs/passes.md).
+// What the environment variables XHAT and DEBUG ask for: XHAT=dump=DIR,time,check,compiles,limit=N,WORD…, DEBUG=0..7 (docs/passes.md).
 #pragma once
 #include <string>
 
@@ -8,7 +8,8 @@ struct Debug {
   std::string dump;   // folder that every step is written to; empty: none
   bool time = false;
   bool check = false;
-  int limit = 1000;   // steps of passes that run
+  bool compiles = false;  // a line on standard error when kernels are compiled, with the cause
+  int limit = 1000;       // steps of passes that run
   // Written to standard error, the first so many by DEBUG.
   bool devices = false, kernels = false, schedule = false, loops = false, source = false, passes = false, assembly = false;
 };

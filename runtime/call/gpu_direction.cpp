@@ -236,3 +236,13 @@ RunCounts GpuDirection::run(ThreadPool& pool, std::span<const TensorView> views,
 }
 
 }  // namespace xhat::runtime
+
+namespace xhat {
+
+void synchronize(Target target, void* stream) {
+  const DeviceQueue queue = runtime::queue_of(target, stream);
+  runtime::refuse_in_capture(queue, "wait for it");
+  if (queue.driver) queue.driver->synchronize(stream);
+}
+
+}  // namespace xhat

@@ -1,6 +1,7 @@
 // A stash from within: the memory for what a forward keeps, at the sizes of its call.
 #pragma once
 #include "expr/core/array.h"
+#include "runtime/call/callers_memory.h"
 #include "runtime/call/op_plans.h"
 #include "runtime/device/device_buffer.h"
 #include "runtime/host/scratch.h"
@@ -18,7 +19,8 @@ struct Stash::Impl {
   std::vector<runtime::Scratch> memory;
   std::vector<std::unique_ptr<runtime::DeviceBuffer>> on_device;  // in its place, if the op runs on a GPU
   std::vector<TensorView> views;                                  // parallel to the plan's stash, as the memory is
-  Arrays inputs;  // that the forward ran on, if values are checked
+  runtime::CallersMemory caller;                                  // of the forward that filled it
+  Arrays inputs;                                                  // that the forward ran on, if values are checked
 
   // For these sizes, whatever it was for before; memory that is large enough is used again. How much had to be allocated.
   int64_t resize(std::shared_ptr<runtime::OpPlan> for_plan, const DimValues& sizes, const runtime::DeviceQueue& queue);

@@ -13,6 +13,7 @@
 #include "expr/core/array.h"
 #include "expr/eval/run_steps.h"
 #include "expr/index/steps_blocks.h"
+#include "runtime/call/callers_memory.h"
 #include "runtime/call/check_view.h"
 #include "runtime/call/steps_machine.h"
 #include "runtime/device/device.h"
@@ -38,6 +39,7 @@ class StepsTape {
       : machine(p, lifetimes, ops, std::move(pool)), run(p, lifetimes, ops->dims, machine, true, budget) {}
   KernelMachine machine;
   StepRun<KernelMachine> run;
+  CallersMemory caller;
 };
 
 struct StepsOp::Impl {
@@ -178,22 +180,32 @@ CallCounts StepsOp::forward(CompiledOp::Arguments arguments, std::shared_ptr<Ste
   const auto ops = impl_->ops_for(given);
   tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, ops, KernelMachine::take_pool(ops), impl_->budget);
   impl_->run(tape->machine, tape->run, given, call);
+  std::vector<TensorView> views(given.size());
+  for (size_t t = 0; t < given.size(); ++t)
+    if (given[t]) views[t] = given[t]->view;
+  tape->caller.remember(impl_->program(), views);
   return tape->machine.counts;
 }
 
 CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, const CallOptions& call) {
   const Program& p = impl_->program();
-  const auto given = impl_->collect(arguments);
+  auto given = impl_->collect(arguments);
   KernelMachine& machine = tape.machine;
   const KernelMachine::Ops& ops = machine.ops();
   machine.counts = {};
   machine.call = call;
+  auto supply = [&](TensorId t) {
+    TensorView view;
+    if (!given[t] && tape.caller.supply(p, t, view)) given[t] = Argument{p.tensors[t].name, view};
+  };
   for (const std::string& name : kept(&tape)) {
     const TensorId t = impl_->names.at(name);
+    supply(t);
     impl_->need(given, {t}, false);
     impl_->check_shape(ops, t, given[t]->view);
     machine.give_input(t, given[t]->view);
   }
+  for (TensorId t : p.cotangents) supply(t);
   impl_->need(given, p.cotangents, false);
   tape.run.forget_adjoints();
   size_t next = 0;
@@ -221,6 +233,13 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
   }
   tape.run.forget_adjoints();
   return machine.counts;
+}
+
+void StepsOp::set_threads(int threads) {
+  std::lock_guard lock(impl_->mutex);
+  impl_->options.threads = threads;
+  for (auto& [dims, ops] : impl_->by_dims)
+    for (auto& [block, compiled] : ops->compiled) compiled.op.set_threads(threads);
 }
 
 double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {

@@ -21,6 +21,7 @@ class StepsOp {
   CallCounts forward(CompiledOp::Arguments arguments, std::shared_ptr<StepsTape>& tape, const CallOptions& call);
   // Consumes the tape: a forward is good for one backward.
   CallCounts backward(CompiledOp::Arguments arguments, StepsTape& tape, const CallOptions& call);
+  void set_threads(int threads);
   double prepare(CompiledOp::Phase phase, const DimValues& dims);
   // The kernels of all blocks, each once, as one run of it is; bytes moved and operations are of all runs.
   KernelPlan plan(CompiledOp::Phase phase, const DimValues& dims);

@@ -8,15 +8,17 @@
 namespace xhat::runtime {
 namespace {
 
-std::shared_ptr<const CompiledKernel> made(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
+std::shared_ptr<const CompiledKernel> made(const KernelSpec& spec, const std::string& key, DiskCache* disk, KernelCache::Source* source) {
   std::unique_ptr<CompiledKernel> kernel;
   if (disk) kernel = disk->load(key);
+  if (source) *source = kernel ? KernelCache::Source::disk : KernelCache::Source::compiler;
   return kernel ? std::move(kernel) : compile(spec, key, disk);
 }
 
 }  // namespace
 
-std::shared_ptr<const CompiledKernel> KernelCache::get(const KernelSpec& spec) {
+std::shared_ptr<const CompiledKernel> KernelCache::get(const KernelSpec& spec, Source* source) {
+  if (source) *source = Source::memory;
   std::string key = spec.key();
   if (const char* level = std::getenv("XHAT_CPU_LEVEL")) key += std::string("\ncpu ") + level;  // the next process, or call, may ask for another
   std::promise<std::shared_ptr<const CompiledKernel>> promise;
@@ -31,7 +33,7 @@ std::shared_ptr<const CompiledKernel> KernelCache::get(const KernelSpec& spec) {
   }
   if (!mine) return entry.get();
   try {
-    promise.set_value(made(spec, key, disk_.get()));
+    promise.set_value(made(spec, key, disk_.get(), source));
   } catch (...) {
     promise.set_exception(std::current_exception());
     std::lock_guard lock(mutex_);

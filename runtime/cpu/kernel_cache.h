@@ -16,8 +16,9 @@ namespace xhat::runtime {
 class KernelCache {
  public:
   explicit KernelCache(std::shared_ptr<DiskCache> disk = nullptr) : disk_(std::move(disk)) {}
-  // The kernel for this spec; compiles it if it is new. Safe from many threads; each kernel is compiled once.
-  std::shared_ptr<const CompiledKernel> get(const KernelSpec& spec);
+  enum class Source : uint8_t { memory, disk, compiler };
+  // The kernel for this spec; compiles it if it is new, and says so. Safe from many threads; each kernel is compiled once.
+  std::shared_ptr<const CompiledKernel> get(const KernelSpec& spec, Source* source = nullptr);
   size_t size() const;
   const std::shared_ptr<DiskCache>& disk() const { return disk_; }  // may be null
   // The one that compile() uses unless told otherwise; on_disk: with the disk cache that the environment names.

@@ -4,11 +4,14 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <string>
 #include <unordered_map>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "expr/core/error.h"
 
 namespace xhat::runtime {
 namespace {
@@ -22,7 +25,17 @@ void pause() {
 // How long a worker spins for the next batch before it sleeps.
 constexpr auto kSpin = std::chrono::microseconds(200);
 
+constexpr int kMaxThreadsPerCore = 4, kMaxThreads = 64;
+
 }  // namespace
+
+void check_threads(int wanted) {
+  const int here = threads_or_all(), most = std::max(kMaxThreads, kMaxThreadsPerCore * here);
+  if (wanted < 0) throw Error(std::to_string(wanted) + " threads: it is 0, which is one per core, or a positive number");
+  if (wanted > most)
+    throw Error(std::to_string(wanted) + " threads: this machine runs " + std::to_string(here) + " at a time; " + std::to_string(most) +
+                " are the most that are started");
+}
 
 int threads_or_all(int wanted) { return wanted > 0 ? wanted : std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 

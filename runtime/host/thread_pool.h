@@ -16,6 +16,10 @@ namespace xhat::runtime {
 // `wanted`, if it is positive, else the number of threads that the machine runs at a time.
 int threads_or_all(int wanted = 0);
 
+// More threads than a machine runs at a time only wait for each other; a few times as many are good for trying that nothing depends on
+// their number. Throws Error for a negative number and for more.
+void check_threads(int wanted);
+
 // Starts threads that run work(1), …, work(count), or the first of them if the system grants fewer (ulimit -u, a container's limit). The
 // first time in a process that it grants fewer, one line on stderr says so; the caller must do with the threads returned.
 std::vector<std::thread> start_threads(int count, const std::function<void(int)>& work);
