@@ -28,6 +28,8 @@ void detail::check_name(const std::string& what, const std::string& name) {
               "with a digit, and are not if then else let in inf nan true false");
 }
 
+std::string detail::prefix(const Where& where) { return where.line() > 0 ? fmt::format("{}:{}: ", where.file_name(), where.line()) : ""; }
+
 NodePtr detail::make_node(ast::Kind kind, std::string text, std::vector<NodePtr> args) {
   auto node = std::make_shared<Node>();
   node->kind = kind;
@@ -93,12 +95,12 @@ Expr Type::operator()(const Expr& value) const {
 // Names.
 namespace {
 
-Expr dim_expr(const std::string& name, NodePtr definition) {
+Expr dim_expr(const std::string& name, NodePtr definition, const Where& where = {}) {
   check_name("a dim", name);
   auto node = std::make_shared<Node>();
   node->kind = ast::Kind::name;
   node->text = name;
-  if (definition) node->dim = std::make_shared<DimState>(DimState{name, std::move(definition)});
+  if (definition) node->dim = std::make_shared<DimState>(DimState{name, std::move(definition), where});
   return Expr(node);
 }
 
@@ -114,7 +116,7 @@ Expr axis_expr(const std::string& name) {
 }  // namespace
 
 Dim::Dim(const std::string& name) : expr_(dim_expr(name, nullptr)) {}
-Dim::Dim(const std::string& name, const Expr& definition) : expr_(dim_expr(name, definition.node())) {}
+Dim::Dim(const std::string& name, const Expr& definition, Where where) : expr_(dim_expr(name, definition.node(), where)) {}
 Axis::Axis(const std::string& name) : expr_(axis_expr(name)) {}
 
 Range::Range(const Axis& a) : axis(static_cast<Expr>(a).node()) {}
@@ -126,9 +128,10 @@ Range in(const Axis& axis, const Expr& begin, const Expr& end) {
 }
 
 // Tensors.
-Tensor::Tensor(const std::string& name) : state_(std::make_shared<TensorState>()) {
+Tensor::Tensor(const std::string& name, Where where) : state_(std::make_shared<TensorState>()) {
   check_name("a tensor", name);
   state_->name = name;
+  state_->where = where;
 }
 
 Tensor::operator Expr() const {
@@ -163,24 +166,23 @@ Expr Access::read(NodePtr outside) const {
   return Expr(node);
 }
 
-void Access::define(const Expr& body) const {
+void Access::define(const Expr& body, const Where& where) const {
   const std::string& name = tensor_->name;
+  const std::string at = detail::prefix(where);
   if (tensor_->role != TensorState::Role::undefined) {
-    throw Error(name + " is " + tensor_->role_text() +
-                " already and cannot be defined (again); use a new tensor");
+    throw Error(at + name + " is " + tensor_->role_text() + " already and cannot be defined (again); use a new tensor");
   }
   for (const Subscript& s : subscripts_) {
     if (s.axis->is_axis) continue;
-    throw Error("the left side of the definition of " + name + " takes axes only, as in " + name +
-                "(i, in(j, 0, N)) = …");
+    throw Error(at + "the left side of the definition of " + name + " takes axes only, as in " + name + "(i, in(j, 0, N)) = …");
   }
   bool itself = reads(body.node(), tensor_.get());
   for (const Subscript& s : subscripts_)
     itself = itself || (s.begin && (reads(s.begin, tensor_.get()) || reads(s.end, tensor_.get())));
   // Refusing cycles here is also what lets shared ownership work: there are none among the nodes.
-  if (itself)
-    throw Error(name + " is defined by itself: its definition reads " + name + ", or a tensor that does");
+  if (itself) throw Error(at + name + " is defined by itself: its definition reads " + name + ", or a tensor that does");
   tensor_->role = TensorState::Role::defined;
+  if (where.line() > 0) tensor_->where = where;
   for (const Subscript& s : subscripts_) tensor_->axes.push_back({s.axis->text, s.begin, s.end});
   tensor_->body = body.node();
 }
@@ -244,11 +246,12 @@ Expr reduction(const char* name, Ranges axes, const NodePtr& condition, const Ex
 }
 
 // Ops.
-Op::Op(const std::string& name) : state_(std::make_shared<OpState>()) {
+Op::Op(const std::string& name, Where where) : state_(std::make_shared<OpState>()) {
   check_name("an op", name);
   if (ast::is_function_name(name) || ast::is_reduction_name(name))
     throw Error(name + " is built in; give the op another name");
   state_->name = name;
+  state_->where = where;
 }
 const std::string& Op::name() const { return state_->name; }
 

@@ -30,11 +30,12 @@
 // handle or expression needs it. Expressions never change. A tensor belongs to no op until an output of the
 // op needs it; definitions come in the order in which the outputs read them. An expression in a C++ variable
 // is written out at each use: what is large and used often is better a tensor of its own. Mind C++: 1/2 is 0
-// there, 1.0/2 is not. Errors (xhat::Error) have no place in a text.
+// there, 1.0/2 is not. Errors (xhat::Error) show the definition as text, and name the line of the caller's source where it stands.
 #pragma once
 #include <concepts>
 #include <initializer_list>
 #include <memory>
+#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -77,6 +78,17 @@ class Expr {
   detail::NodePtr node_;
 };
 
+// Where in the caller's source something is said, for messages: an argument that nobody gives.
+using Where = std::source_location;
+
+// What is assigned to a tensor's element, and where.
+struct Assigned {
+  template <std::convertible_to<Expr> T>
+  Assigned(const T& assigned, Where place = Where::current()) : value(static_cast<Expr>(assigned)), where(place) {}
+  Expr value;
+  Where where;
+};
+
 // An element type, and the cast to it: f32(i).
 struct Type {
   DType dtype;
@@ -90,7 +102,7 @@ inline constexpr Type f64{DType::f64}, f32{DType::f32}, f16{DType::f16}, bf16{DT
 class Dim {
  public:
   explicit Dim(const std::string& name);
-  Dim(const std::string& name, const Expr& definition);
+  Dim(const std::string& name, const Expr& definition, Where where = Where::current());
   operator Expr() const { return expr_; }
 
  private:
@@ -132,19 +144,20 @@ class Access {
   Access(const Access&) = default;
   operator Expr() const { return read(nullptr); }
   Expr otherwise(const Expr& outside) const { return read(outside.node()); }
-  void operator=(const Expr& body) const { define(body); }
-  void operator=(const Access& body) const { define(body); }
+  void operator=(const Assigned& body) const { define(body.value, body.where); }
+  // Of one that has a name in C++, which says nothing of its place: that of the tensor's name is taken. (y(i) = x(i) goes the other way.)
+  void operator=(const Access& body) & { define(body, Where()); }
 
  private:
   Expr read(detail::NodePtr outside) const;
-  void define(const Expr& body) const;
+  void define(const Expr& body, const Where& where) const;
   std::shared_ptr<detail::TensorState> tensor_;
   std::vector<Subscript> subscripts_;
 };
 
 class Tensor {
  public:
-  explicit Tensor(const std::string& name);
+  explicit Tensor(const std::string& name, Where where = Where::current());
   explicit Tensor(std::shared_ptr<detail::TensorState> state) : state_(std::move(state)) {}
   template <class... Subscripts>
   Access operator()(const Subscripts&... subscripts) const {
@@ -159,7 +172,7 @@ class Tensor {
 
 class Op {
  public:
-  explicit Op(const std::string& name);
+  explicit Op(const std::string& name, Where where = Where::current());
   Tensor input(const std::string& name, DType type, const std::vector<Expr>& extents = {});
   Tensor constant(const std::string& name, DType type,
                   const std::vector<Expr>& extents = {});  // not differentiated

@@ -17,6 +17,7 @@ namespace xhat::dsl::detail {
 struct DimState {
   std::string name;
   NodePtr definition;
+  Where where;
 };
 
 struct Node {
@@ -54,6 +55,7 @@ struct CallState {
 struct TensorState {
   enum class Role : uint8_t { undefined, input, defined, result, cotangent } role = Role::undefined;
   std::string name;
+  Where where;                   // of its definition; before there is one, of its name
   DType type = DType::f32;       // input
   std::vector<NodePtr> extents;  // input
   bool constant = false;         // input
@@ -77,11 +79,14 @@ struct TensorState {
 
 // Makes a node of these arguments.
 NodePtr make_node(ast::Kind kind, std::string text, std::vector<NodePtr> args);
+// "main.cpp:14: ", or nothing where the place is not known.
+std::string prefix(const Where& where);
 // Throws Error where the name is none: "an axis", "1x".
 void check_name(const std::string& what, const std::string& name);
 
 struct OpState {
   std::string name;
+  Where where;
   std::vector<std::shared_ptr<TensorState>> inputs, outputs;
   using Pair = std::pair<std::shared_ptr<TensorState>, std::shared_ptr<TensorState>>;
   std::vector<Pair> cotangents;  // (output, cotangent)

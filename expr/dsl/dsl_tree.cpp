@@ -7,8 +7,8 @@
 #include <unordered_set>
 
 #include "expr/dsl/dsl_state.h"
+#include "expr/dsl/elaborated.h"
 #include "expr/dsl/tree_writer.h"
-#include "expr/text/elaborate.h"
 
 namespace xhat::dsl {
 namespace {
@@ -45,15 +45,22 @@ class BlockBuilder {
 
   ast::Block finish() {
     for (const DimState* dim : dims_) {
+      places_.push_back(dim->where);
       ast::Statement statement;
       statement.kind = ast::Statement::Kind::dim;
       statement.targets = {{dim->name, {}}};
       statement.body = write(dim->definition);
       block_.statements.push_back(std::move(statement));
     }
-    for (const TensorState* tensor : order_) block_.statements.push_back(definition(*tensor));
+    for (const TensorState* tensor : order_) {
+      places_.push_back(tensor->where);
+      block_.statements.push_back(definition(*tensor));
+    }
     return std::move(block_);
   }
+
+  // Of the statements, once it is finished.
+  const std::vector<Where>& places() const { return places_; }
 
   // The ops that the block calls, in order.
   const std::vector<const CallState*>& calls() const { return calls_; }
@@ -94,7 +101,7 @@ class BlockBuilder {
   void check(const TensorState& tensor) const {
     if (tensor.role == TensorState::Role::defined || tensor.role == TensorState::Role::result) return;
     if (tensor.role == TensorState::Role::undefined) {
-      throw Error("op " + op_ + " needs " + tensor.name + ", which has no definition; write " + tensor.name +
+      throw Error(prefix(tensor.where) + "op " + op_ + " needs " + tensor.name + ", which has no definition; write " + tensor.name +
                   "(…) = …");
     }
     throw Error("op " + op_ + " needs " + tensor.name + ", which is " + tensor.role_text() +
@@ -181,9 +188,10 @@ class BlockBuilder {
   std::vector<const DimState*> dims_;  // with a definition, each after those it needs
   std::set<const CallState*> called_;
   std::vector<const CallState*> calls_;
+  std::vector<Where> places_;
 };
 
-ast::Op grad_of(ast::File& file, const OpState& op) {
+ast::Op grad_of(ast::File& file, const OpState& op, Places& places) {
   BlockBuilder builder(file, op.name);
   for (const TensorPtr& input : op.inputs) builder.parameter(input, false);
   for (const TensorPtr& output : op.outputs) builder.parameter(output, false);
@@ -194,6 +202,7 @@ ast::Op grad_of(ast::File& file, const OpState& op) {
   grad.kind = ast::Op::Kind::grad;
   grad.name = op.name;
   grad.body = builder.finish();
+  places.gradient = builder.places();
   return grad;
 }
 
@@ -215,11 +224,9 @@ std::vector<OpState::Pair> in_order(const std::vector<OpState::Pair>& pairs,
   return result;
 }
 
-}  // namespace
-
-std::shared_ptr<ast::File> Op::tree() const {
-  const OpState& op = *state_;
-  if (op.outputs.empty()) throw Error("op " + op.name + " has no output yet; name it with output(…)");
+// With the ops that it calls, which come first.
+std::shared_ptr<ast::File> tree_of(const OpState& op, Places& places) {
+  if (op.outputs.empty()) throw Error(prefix(op.where) + "op " + op.name + " has no output yet; name it with output(…)");
   auto file = std::make_shared<ast::File>();
   BlockBuilder builder(*file, op.name);
   for (const TensorPtr& input : op.inputs) builder.parameter(input, true);
@@ -228,23 +235,31 @@ std::shared_ptr<ast::File> Op::tree() const {
   ast::Op result;
   result.name = op.name;
   result.body = builder.finish();
+  places.whole = op.where;
+  places.statements = builder.places();
   OpState own = op;
   own.cotangents = in_order(op.cotangents, op.outputs, "output", op.name);
   own.gradients = in_order(op.gradients, op.inputs, "input", op.name);
   if (find_op(*file, op.name)) throw Error("op " + op.name + " calls another op of its name; rename one");
   file->ops.push_back(std::move(result));
   if (!own.gradients.empty()) {
-    ast::Op grad = grad_of(*file, own);
+    ast::Op grad = grad_of(*file, own, places);
     file->ops.push_back(std::move(grad));
   }
   return file;
 }
 
+}  // namespace
+
+std::shared_ptr<ast::File> Op::tree() const {
+  Places places;
+  return tree_of(*state_, places);
+}
+
 Program Op::build() const {
-  Module module = elaborate(*tree());
-  const Program* program = module.find(name());
-  if (!program) throw Bug("elaborate lost op " + name());
-  return *program;
+  Places places;
+  const std::shared_ptr<ast::File> tree = tree_of(*state_, places);
+  return elaborated(*tree, name(), places);
 }
 
 }  // namespace xhat::dsl

@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "expr/core/syntax.h"
+#include "expr/dsl/elaborated.h"
 #include "expr/dsl/tree_writer.h"
-#include "expr/text/elaborate.h"
 
 namespace xhat::dsl {
 
@@ -24,6 +24,7 @@ struct Noted {
   std::shared_ptr<const ast::File> callee;
   std::vector<Noted> statements, otherwise;
   bool has_otherwise = false;
+  Where where = {};
 };
 
 struct ProgState {
@@ -34,6 +35,7 @@ struct ProgState {
     bool constant, inout;
   };
   std::string name;
+  Where where;
   std::vector<Parameter> parameters;
   std::vector<std::string> outputs;
   std::vector<Noted> statements;
@@ -97,18 +99,23 @@ class ProgTree {
     }
     for (const std::string& name : program_.outputs) op.body.outputs.push_back({name, {}});
     std::vector<ast::Statement> statements = list(program_.statements);
+    std::vector<Where> places = std::move(places_.statements);
     for (const detail::DimState* dim : dims_) {
+      places_.statements.push_back(dim->where);
       ast::Statement s;
       s.kind = ast::Statement::Kind::dim;
       s.targets = {{dim->name, {}}};
       s.body = write_tree(*file_, dim->definition, of(), true);
       op.body.statements.push_back(std::move(s));
     }
+    places_.statements.insert(places_.statements.end(), places.begin(), places.end());
+    places_.whole = program_.where;
     for (ast::Statement& s : statements) op.body.statements.push_back(std::move(s));
     if (find_op(*file_, program_.name)) throw Error(of() + " calls another op of its name; rename one");
     file_->ops.push_back(std::move(op));
     return file_;
   }
+  const Places& places() const { return places_; }  // once it has run
 
  private:
   std::string of() const { return "prog " + program_.name; }
@@ -143,6 +150,7 @@ class ProgTree {
   std::vector<ast::Statement> list(const std::vector<Noted>& statements) {
     std::vector<ast::Statement> made;
     for (const Noted& n : statements) {
+      places_.statements.push_back(n.where);
       ast::Statement s;
       s.kind = n.kind;
       for (const std::string& target : n.targets) s.targets.push_back({target, {}});
@@ -164,6 +172,7 @@ class ProgTree {
   std::shared_ptr<ast::File> file_;
   std::map<std::string, const detail::DimState*> dim_of_;
   std::vector<const detail::DimState*> dims_;
+  Places places_;
 };
 
 }  // namespace
@@ -202,12 +211,14 @@ Expr Var::otherwise(const Expr& outside) const {
   return Expr(node);
 }
 
-void Var::assign(const char* sign, const Expr& value) const {
-  if (!program_) throw Error("a value is no place to assign to; what is assigned is a Var of a Prog, or a view of one");
+void Var::assign(const char* sign, const Expr& value, const Where& where) const {
+  if (!program_)
+    throw Error(detail::prefix(where) + "a value is no place to assign to; what is assigned is a Var of a Prog, or a view of one");
   Noted s;
   s.place = node_;
   s.sign = sign;
   s.body = value.node();
+  s.where = where;
   program_->open.back()->push_back(std::move(s));
 }
 
@@ -234,10 +245,11 @@ Expr roll(const Expr& axis, const Expr& by, const Expr& value) {
   return Expr(make_node(ast::Kind::call, "roll", {axis.node(), by.node(), value.node()}));
 }
 
-Prog::Prog(const std::string& name) : state_(std::make_shared<ProgState>()) {
+Prog::Prog(const std::string& name, Where where) : state_(std::make_shared<ProgState>()) {
   detail::check_name("a prog", name);
   if (ast::is_function_name(name) || ast::is_reduction_name(name)) throw Error(name + " is built in; give the prog another name");
   state_->name = name;
+  state_->where = where;
 }
 const std::string& Prog::name() const { return state_->name; }
 
@@ -266,19 +278,21 @@ Var Prog::local(const std::string& name) {
   return {name_node(name), state_};
 }
 
-Var Prog::var(const std::string& name, const Expr& value) {
+Var Prog::var(const std::string& name, const Expr& value, Where where) {
   Var made = local(name);
   Noted s;
   s.kind = ast::Statement::Kind::variable;
   s.targets = {name};
   s.body = value.node();
+  s.where = where;
   state_->open.back()->push_back(std::move(s));
   return made;
 }
 
-void Prog::assign(const std::vector<Var>& names, const Call& call) {
+void Prog::assign(const std::vector<Var>& names, const Call& call, Where where) {
   Noted s;
   s.kind = ast::Statement::Kind::call;
+  s.where = where;
   for (const Var& name : names) {
     if (name.node_->kind != ast::Kind::name) throw Error("results of a call are assigned to names, and one of these is a view");
     s.targets.push_back(name.node_->text);
@@ -287,8 +301,9 @@ void Prog::assign(const std::vector<Var>& names, const Call& call) {
   state_->open.back()->push_back(std::move(s));
 }
 
-void Prog::For(const Axis& variable, const Expr& begin, const Expr& end, const Body& body) {
+void Prog::For(const Axis& variable, const Expr& begin, const Expr& end, const Body& body, Where where) {
   Noted s;
+  s.where = where;
   s.kind = ast::Statement::Kind::loop;
   s.targets = {static_cast<Expr>(variable).node()->text};
   s.first = begin.node();
@@ -297,8 +312,9 @@ void Prog::For(const Axis& variable, const Expr& begin, const Expr& end, const B
   state_->open.back()->push_back(std::move(s));
 }
 
-void Prog::While(const Expr& condition, const Expr& most, const Body& body) {
+void Prog::While(const Expr& condition, const Expr& most, const Body& body, Where where) {
   Noted s;
+  s.where = where;
   s.kind = ast::Statement::Kind::repeat;
   s.body = condition.node();
   s.last = most.node();
@@ -306,8 +322,9 @@ void Prog::While(const Expr& condition, const Expr& most, const Body& body) {
   state_->open.back()->push_back(std::move(s));
 }
 
-void Prog::If(const Expr& condition, const Body& then, const Body& otherwise) {
+void Prog::If(const Expr& condition, const Body& then, const Body& otherwise, Where where) {
   Noted s;
+  s.where = where;
   s.kind = ast::Statement::Kind::branch;
   s.body = condition.node();
   s.statements = noted(*state_, then);
@@ -321,8 +338,9 @@ std::string Prog::text() const { return ast::print(*tree()); }
 
 Program Prog::build() const {
   if (state_->outputs.empty() && std::ranges::none_of(state_->parameters, [](const auto& p) { return p.inout; }))
-    throw Error("prog " + state_->name + " has no output yet; name it with output(…)");
-  return parse_op(text(), state_->name);
+    throw Error(detail::prefix(state_->where) + "prog " + state_->name + " has no output yet; name it with output(…)");
+  ProgTree tree(*state_);
+  return read_back(ast::print(*tree.run()), state_->name, tree.places());
 }
 
 Call call(const Prog& program, const std::vector<Expr>& arguments) {

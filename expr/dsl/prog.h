@@ -31,7 +31,8 @@
 //   x: inout f32[N]                        p.inout("x", f32, {N})
 //
 // An expression is text, and means what it means where it is assigned: `Expr e = h * 2; h = h + 1; y = e;` doubles the new h. A Var is a
-// name, or a view of one; C++ copies of it are the same name. build() reads the text (Prog::text), so that errors say where in it.
+// name, or a view of one; C++ copies of it are the same name. build() reads the text (Prog::text); errors show the statement in it, and name
+// the line of the caller's source where it stands.
 #pragma once
 #include <functional>
 #include <optional>
@@ -67,17 +68,19 @@ class Var {
   Var expand(const std::vector<Expr>& extents) const { return method("expand", extents); }
 
   // Statements.
-  void operator=(const Expr& value) const { assign("=", value); }
-  void operator=(const Var& value) const { assign("=", value); }
-  void operator+=(const Expr& value) const { assign("+=", value); }
-  void operator-=(const Expr& value) const { assign("-=", value); }
-  void operator*=(const Expr& value) const { assign("*=", value); }
-  void operator/=(const Expr& value) const { assign("/=", value); }
+  void operator=(const Assigned& value) const { assign("=", value.value, value.where); }
+  void operator=(const Var& value) & {
+    assign("=", value, Where());
+  }  // C++ says nothing of the place: x = y, but x(i) = y goes the other way
+  void operator+=(const Assigned& value) const { assign("+=", value.value, value.where); }
+  void operator-=(const Assigned& value) const { assign("-=", value.value, value.where); }
+  void operator*=(const Assigned& value) const { assign("*=", value.value, value.where); }
+  void operator/=(const Assigned& value) const { assign("/=", value.value, value.where); }
 
  private:
   Var brackets(const std::vector<Subscript>& subscripts) const;
   Var method(const char* name, const std::vector<Expr>& arguments) const;
-  void assign(const char* sign, const Expr& value) const;
+  void assign(const char* sign, const Expr& value, const Where& where) const;
   friend class Prog;
 
   detail::NodePtr node_;
@@ -98,18 +101,18 @@ class Prog {
  public:
   using Body = std::function<void()>;
 
-  explicit Prog(const std::string& name);
+  explicit Prog(const std::string& name, Where where = Where::current());
   Var input(const std::string& name, DType type, const std::vector<Expr>& extents = {});
   Var constant(const std::string& name, DType type, const std::vector<Expr>& extents = {});  // not differentiated
   Var inout(const std::string& name, DType type, const std::vector<Expr>& extents = {});     // written, and an output, too
   void output(const Var& name);
 
-  Var var(const std::string& name, const Expr& value);
+  Var var(const std::string& name, const Expr& value, Where where = Where::current());
   Var local(const std::string& name);  // its first assignment makes it
-  void assign(const std::vector<Var>& names, const Call& call);
-  void For(const Axis& variable, const Expr& begin, const Expr& end, const Body& body);
-  void While(const Expr& condition, const Expr& most, const Body& body);
-  void If(const Expr& condition, const Body& then, const Body& otherwise = {});
+  void assign(const std::vector<Var>& names, const Call& call, Where where = Where::current());
+  void For(const Axis& variable, const Expr& begin, const Expr& end, const Body& body, Where where = Where::current());
+  void While(const Expr& condition, const Expr& most, const Body& body, Where where = Where::current());
+  void If(const Expr& condition, const Body& then, const Body& otherwise = {}, Where where = Where::current());
 
   const std::string& name() const;
   std::shared_ptr<ast::File> tree() const;  // with the ops that it calls, which come first

@@ -8,6 +8,7 @@
 
 #include "expr/core/syntax.h"
 #include "expr/text/elaborate_scope.h"
+#include "expr/text/errors.h"
 
 namespace xhat {
 namespace {
@@ -222,15 +223,23 @@ Module elaborate(const ast::File& file) {
   std::map<std::string, OpAst> ops = collect_ops(file);
   Ops done;
   Expansions expansions;
-  for (const std::string& name : call_order(file, ops)) {
-    auto made = std::make_shared<const Program>(ops.at(name).op->kind == ast::Op::Kind::prog
-                                                     ? elaborate_prog(file, arena, *ops.at(name).op, done)
-                                                     : elaborate_op(file, arena, ops.at(name), done));
-    const Expansion expansion = expansion_of(*made, expansions);
-    check_expansion(*ops.at(name).op, expansion);
-    expansions[made.get()] = expansion;
-    done[name] = std::move(made);
-  }
+  std::vector<Error> wrong;
+  for (const std::string& name : call_order(file, ops)) try {
+      const bool callee_is_wrong =
+          std::ranges::any_of(calls_of(file, ops.at(name), ops), [&](const Call& c) { return !done.contains(c.callee); });
+      if (callee_is_wrong) continue;
+      auto made =
+          std::make_shared<const Program>(ops.at(name).op->kind == ast::Op::Kind::prog ? elaborate_prog(file, arena, *ops.at(name).op, done)
+                                                                                       : elaborate_op(file, arena, ops.at(name), done));
+      const Expansion expansion = expansion_of(*made, expansions);
+      check_expansion(*ops.at(name).op, expansion);
+      expansions[made.get()] = expansion;
+      done[name] = std::move(made);
+    } catch (const Error& e) {
+      for (const Error& one : all_of(e)) wrong.push_back(one);
+      if (!e.pos().known() || wrong.size() >= kMaxErrors) break;
+    }
+  if (!wrong.empty()) throw_all(std::move(wrong));
   Module module;
   for (const ast::Op& op : file.ops)
     if (op.kind != ast::Op::Kind::grad) module.ops.push_back(done.at(op.name));

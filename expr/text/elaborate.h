@@ -7,7 +7,8 @@
 
 namespace xhat {
 
-// All ops of the file, in order, sharing one arena. Throws Error at the place in the text.
+// All ops of the file, in order, sharing one arena. Throws Error at the place in the text; Errors (expr/text/errors.h) where several
+// definitions are wrong.
 Module elaborate(const ast::File& file);
 
 // The tree of a program, with `let` for every non-leaf node that is used twice, so that elaborate(reify(p)) equals p.

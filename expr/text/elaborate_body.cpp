@@ -240,6 +240,26 @@ AxisRange Walk::close_axis() {
   return range;
 }
 
+// "; did you mean z[n,d]?" where exchanging two indices of that read gives the axis the extent that it has elsewhere.
+std::string Walk::swapped(const OpenAxis& axis, const Evidence& e, Id wanted) {
+  const ast::Node& read = s_.file.nodes[e.read];
+  auto known = s_.tensors.find(read.text);
+  if (known == s_.tensors.end()) return "";
+  const std::vector<Id>& shape = s_.program.tensors[known->second].shape;
+  auto is_name = [&](size_t d) { return s_.file.nodes[read.args[d]].kind == ast::Kind::name; };
+  for (size_t d = 0; d < read.args.size() && d < shape.size(); ++d) {
+    if (!is_name(d) || s_.file.nodes[read.args[d]].text != axis.name) continue;
+    for (size_t other = 0; other < read.args.size(); ++other) {
+      if (other == d || !is_name(other) || !s_.same_extent(shape[other], wanted)) continue;
+      std::vector<std::string> indices;
+      for (Ref r : read.args) indices.push_back(ast::print(s_.file, r));
+      std::swap(indices[d], indices[other]);
+      return fmt::format("; did you mean {}[{}]?", read.text, fmt::join(indices, ","));
+    }
+  }
+  return "";
+}
+
 // The extent of the dimensions where the axis stands alone; reads with else count only if there are no others.
 void Walk::infer(OpenAxis& axis) {
   if (axis.range.end != kNone) return;
@@ -253,10 +273,16 @@ void Walk::infer(OpenAxis& axis) {
     }
     if (s_.same_extent(first->extent, e.extent)) continue;
     Pos before = s_.file.nodes[first->read].pos;
+    auto once = [&](const Evidence& x) {
+      return std::ranges::count_if(s_.file.nodes[x.read].args, [&](Ref r) { return s_.file.nodes[r].text == axis.name; }) == 1;
+    };
+    std::string advice;
+    if (once(e) && once(*first)) advice = swapped(axis, e, first->extent);
+    if (once(e) && once(*first) && advice.empty()) advice = swapped(axis, *first, e.extent);
+    if (advice.empty()) advice = fmt::format("; write its range, as in {} in 0..{}", axis.name, text_of(s_, first->extent));
     throw Error(
-        fmt::format("axis {} runs to {} in {}, but to {} in {} ({}); write its range, as in {} in 0..{}",
-                    axis.name, text_of(s_, e.extent), ast::print(s_.file, e.read), text_of(s_, first->extent),
-                    ast::print(s_.file, first->read), place(before), axis.name, text_of(s_, first->extent)),
+        fmt::format("axis {} runs to {} in {}, but to {} in {} ({}){}", axis.name, text_of(s_, e.extent), ast::print(s_.file, e.read),
+                    text_of(s_, first->extent), ast::print(s_.file, first->read), place(before), advice),
         s_.file.nodes[e.read].pos);
   }
   if (!first)

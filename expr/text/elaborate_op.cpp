@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
+#include <set>
 
 #include "expr/index/size_limits.h"
 #include "expr/text/elaborate_scope.h"
+#include "expr/text/errors.h"
 
 namespace xhat {
 
@@ -27,7 +30,10 @@ class OpBuilder {
     program_.text = file.text;
   }
 
-  Program op(const OpAst& op);
+  // skip: statements that are known to be wrong. With any, it looks only at those that do not read what these define, and gives no program.
+  Program op(const OpAst& op, const std::set<size_t>& skip = {});
+  // The statement of the op that was looked at last.
+  std::optional<size_t> statement() const { return statement_; }
   // `grad f(…)` of an op that stands.
   Program gradient(const ast::Op& grad, const Program& op);
 
@@ -50,7 +56,7 @@ class OpBuilder {
   void declare(const ast::Block& block);
   void dim_statements(const ast::Block& block);
   void dims_of_ranges(const ast::Block& block);
-  void statements(const ast::Block& block, Region& into);
+  void statements(const ast::Block& block, Region& into, const std::set<size_t>& skip = {});
   void define(const ast::Statement& s, Region& into);
   std::vector<size_t> order(const ast::Block& block) const;
   std::vector<TensorId> outputs(const ast::Block& block, const char* what) const;
@@ -64,6 +70,7 @@ class OpBuilder {
   std::vector<Product> products_;
   std::set<std::string> in_ranges_;  // dims
   std::string at_;                   // what is being elaborated: "definition of y"
+  std::optional<size_t> statement_;  // of the op's own block
 };
 
 void OpBuilder::parameters(const ast::Block& block) {
@@ -282,8 +289,20 @@ void OpBuilder::define(const ast::Statement& s, Region& into) {
   into.definitions.push_back(std::move(d));
 }
 
-void OpBuilder::statements(const ast::Block& block, Region& into) {
-  for (size_t i : order(block)) define(block.statements[i], into);
+void OpBuilder::statements(const ast::Block& block, Region& into, const std::set<size_t>& skip) {
+  std::set<std::string> unknown;
+  for (size_t i : order(block)) {
+    const ast::Statement& s = block.statements[i];
+    std::vector<ast::Ref> below;
+    if (!unknown.empty()) collect_below(file_, s.body, below);
+    const bool reads = std::ranges::any_of(below, [&](ast::Ref r) { return unknown.contains(file_.nodes[r].text); });
+    if (&into == &program_.forward) statement_ = i;
+    if (!reads && !skip.contains(i))
+      define(s, into);
+    else
+      for (const ast::Name& target : s.targets) unknown.insert(target.text);
+  }
+  statement_.reset();
   at_.clear();
 }
 
@@ -372,7 +391,7 @@ void OpBuilder::backward(const ast::Block& block) {
   }
 }
 
-Program OpBuilder::op(const OpAst& op) {
+Program OpBuilder::op(const OpAst& op, const std::set<size_t>& skip) {
   const ast::Block& block = op.op->body;
   program_.name = op.op->name;
   parameters(block);
@@ -380,7 +399,8 @@ Program OpBuilder::op(const OpAst& op) {
   dim_statements(block);
   dims_of_ranges(block);
   check_products();
-  statements(block, program_.forward);
+  statements(block, program_.forward, skip);
+  if (!skip.empty()) return {};
   program_.outputs = outputs(block, "output");
   if (op.gradient) {
     OpBuilder stated(file_, program_.arena, s_.ops);
@@ -458,12 +478,21 @@ Program OpBuilder::gradient(const ast::Op& grad, const Program& op) {
 
 Program elaborate_op(const ast::File& file, const std::shared_ptr<Arena>& arena, const OpAst& op,
                      const std::map<std::string, std::shared_ptr<const Program>>& ops) {
-  OpBuilder builder(file, arena, ops);
-  try {
-    return builder.op(op);
-  } catch (const Error& e) {
-    throw builder.named(e);
-  }
+  std::vector<Error> wrong;
+  std::set<size_t> statements;  // that are
+  do {
+    OpBuilder builder(file, arena, ops);
+    try {
+      Program made = builder.op(op, statements);
+      if (wrong.empty()) return made;
+      break;
+    } catch (const Error& e) {
+      wrong.push_back(builder.named(e));
+      if (!builder.statement() || !e.pos().known()) break;
+      statements.insert(*builder.statement());
+    }
+  } while (wrong.size() < kMaxErrors);
+  throw_all(std::move(wrong));
 }
 
 }  // namespace xhat

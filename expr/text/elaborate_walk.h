@@ -57,6 +57,7 @@ class Walk {
   void open_axis(const ast::Axis& axis, Id begin, Id end);
   AxisRange close_axis();
   void infer(OpenAxis& axis);
+  std::string swapped(const OpenAxis& axis, const Evidence& e, Id wanted);
   void open_left_axes();
   void check_callable(const ast::Node& n) const;
   [[noreturn]] void unknown(const ast::Node& n) const;

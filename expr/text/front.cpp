@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "expr/text/elaborate.h"
+#include "expr/text/errors.h"
 #include "expr/text/print_steps.h"
 #include "expr/text/reify_expression.h"
 
@@ -10,6 +11,8 @@ namespace xhat {
 Module parse(const std::string& text, const std::string& file) {
   try {
     return elaborate(*ast::parse(text, file));
+  } catch (const Errors& errors) {
+    throw errors.located(file, text);
   } catch (const Error& error) {
     throw error.located(file, text);
   }

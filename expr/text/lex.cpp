@@ -89,12 +89,21 @@ class Lexer {
   }
 
   void newline() {
-    if (open_.empty() || look_at(open_.back()) == "{") add_end(TokenKind::line_end, text_.substr(at_, 1));
+    if ((open_.empty() || look_at(open_.back()) == "{") && !wants_more()) add_end(TokenKind::line_end, text_.substr(at_, 1));
     ++at_;
     ++line_;
     line_begin_ = at_;
     line_has_tokens_ = false;
   }
+
+  // Behind a sign or word that something must follow, a line goes on.
+  bool wants_more() const {
+    if (result_.list.empty()) return false;
+    const Token& last = result_.list.back();
+    if (last.kind == TokenKind::word) return joins(last.text);
+    return last.kind == TokenKind::sign && (last.text == "=" || last.text == "!" || infix_level(last.text) != level_open);
+  }
+  static bool joins(std::string_view word) { return word == "then" || word == "else" || word == "in"; }
 
   void comment() {
     size_t end = std::min(text_.find('\n', at_), text_.size());
@@ -169,6 +178,9 @@ class Lexer {
   std::string_view look_at(size_t token) const { return result_.list[token].text; }
 
   void add(TokenKind kind, size_t size) {
+    if (kind == TokenKind::word && joins(text_.substr(at_, size)))  // no statement begins with it: the line before goes on
+      while (!result_.list.empty() && result_.list.back().kind == TokenKind::line_end && result_.list.back().text == "\n")
+        result_.list.pop_back();
     result_.list.push_back({kind, text_.substr(at_, size), here()});
     at_ += size;
     after_token_ = here();

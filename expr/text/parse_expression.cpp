@@ -132,7 +132,7 @@ class ExpressionParser {
         std::string of = last.state == State::let_value ? "let " + last.text : "if";
         std::string hint = last.state == State::then ? "every if has an else" : "";
         if (cursor_.peek().kind == TokenKind::line_end) {
-          hint += (hint.empty() ? "" : "; ") + std::string("a line goes on only inside ( ) or [ ]");
+          hint += (hint.empty() ? "" : "; ") + std::string("a line goes on inside ( ) or [ ], and behind a sign");
         }
         cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos), hint);
       }
@@ -206,7 +206,7 @@ class ExpressionParser {
   [[noreturn]] void no_operand() {
     std::string hint;
     const Token& token = cursor_.peek();
-    if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on only inside ( ) or [ ]";
+    if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on inside ( ) or [ ], and behind a sign";
     if (!open_.empty() && open_.back().pos.line == token.pos.line && open_.back().pos.column + 1 == token.pos.column &&
         open_.back().text == token.text) {
       if (token.text == "*") hint = "a power is written a^b";

@@ -16,7 +16,13 @@ namespace {
 using namespace xhat::dsl;
 namespace ast = xhat::ast;
 using xhat::Error;
-using xhat::testing::error_of;
+// The message, without the place in this file with which it may begin.
+template <class F>
+std::string error_of(F&& f) {
+  const std::string said = xhat::testing::error_of(std::forward<F>(f)), here = "dsl_test.cpp:";
+  const size_t at = said.find(here);
+  return at == std::string::npos ? said : said.substr(said.find(": ", at) + 2);
+}
 
 // The op's text is `text`, and its Program the one that the text gives.
 void expect_is(const Op& op, const std::string& text) {
@@ -313,7 +319,61 @@ TEST(DslErrorTest, SharingThatExplodes) {
             "their own");
 }
 
-// Nothing here has a place in a text: an error says in which definition of which op it is.
+int line_of(const std::string& what, const char* file) {
+  const size_t at = what.find(std::string(file) + ":");
+  return at == std::string::npos ? 0 : std::atoi(what.c_str() + at + std::string(file).size() + 1);
+}
+
+// The definition as text with a caret, behind the line of this file where it stands.
+TEST(DslTest, ErrorsNameTheLineOfTheSource) {
+  Dim N("N");
+  Axis i("i"), j("j");
+  Op op("f");
+  Tensor x = op.input("x", f32, {N}), good("good"), bad("bad"), sum_of("sum_of");
+  good(i) = x(i) * 2;
+  const int line = __LINE__ + 1;
+  bad(i) = good(i + 1);
+  sum_of() = sum({j}, bad(j));
+  op.output(sum_of);
+  try {
+    op.build();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(line_of(e.what(), "dsl_test.cpp"), line) << e.what();
+    EXPECT_NE(std::string(e.what()).find("  bad[i] = good[i+1]\n"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find(": error: op f, definition of bad: axis i has no range"), std::string::npos) << e.what();
+  }
+  try {
+    const int again = __LINE__ + 1;
+    EXPECT_EQ(line_of(xhat::testing::error_of([&] { x(i) = good(i); }), "dsl_test.cpp"), again);
+    Access named = x(i);
+    EXPECT_EQ(line_of(xhat::testing::error_of([&] { named = good(i); }), "dsl_test.cpp"), 0);  // C++ says nothing of copies
+  } catch (const Error& e) {
+    FAIL() << e.what();
+  }
+}
+
+// A dim with a definition, and a gradient that is stated.
+TEST(DslTest, ErrorsOfDimsAndGradientsNameTheirLines) {
+  Dim N("N");
+  Axis i("i");
+  Op op("f");
+  Tensor x = op.input("x", f32, {N}), y("y"), dx("dx");
+  y(i) = x(i);
+  op.output(y);
+  Tensor dy = op.cotangent(y);
+  const int line = __LINE__ + 1;
+  dx(i) = dy(i + 1);
+  op.gradient(x, dx);
+  try {
+    op.build();
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(line_of(e.what(), "dsl_test.cpp"), line) << e.what();
+  }
+}
+
+// An error says in which definition of which op it is.
 TEST(DslTest, ErrorsNameTheDefinition) {
   Dim N("N"), M("M");
   Axis i("i"), j("j");

@@ -165,19 +165,23 @@ TEST(ProgDsl, Errors) {
   EXPECT_EQ(error_of([] { Prog("tanh"); }), "tanh is built in; give the prog another name");
   Prog p("f");
   Var x = p.input("x", f32, {N});
-  EXPECT_EQ(error_of([&] { p.build(); }), "prog f has no output yet; name it with output(…)");
-  EXPECT_EQ(error_of([&] { view(x * 2)(0) = 1; }),
-            "a value is no place to assign to; what is assigned is a Var of a Prog, or a view of one");
+  EXPECT_TRUE(error_of([&] { p.build(); }).ends_with("prog f has no output yet; name it with output(…)"));
+  EXPECT_TRUE(error_of([&] {
+                view(x * 2)(0) = 1;
+              }).ends_with("a value is no place to assign to; what is assigned is a Var of a Prog, or a view of one"));
   EXPECT_EQ(error_of([&] { p.output(x(0)); }), "an output of prog f is a name, and this is a view of one");
   EXPECT_EQ(error_of([&] { x(slice()).transpose(0, 1).otherwise(0); }), "otherwise(…) belongs to an element, as in x(i + 1).otherwise(0)");
   Var y = p.var("y", x);
+  const int line = __LINE__ + 1;
   y(0) = 1;
   p.output(y);
   try {
     p.build();
     ADD_FAILURE() << "a parameter is written";
-  } catch (const xhat::Error& e) {  // with its place in the text
-    EXPECT_EQ(std::string(e.what()).substr(0, 59), "3:3: error: y is a view of the parameter x, which is never ");
+  } catch (const xhat::Error& e) {  // with its place in this file, and in the text
+    const std::string said = e.what(),
+                      place = "prog_dsl_test.cpp:" + std::to_string(line) + ": f:3:3: error: y is a view of the parameter x, ";
+    EXPECT_NE(said.find(place), std::string::npos) << said;
   }
   // Ops have no views, and programs no tensors of ops.
   Op op("g");
