@@ -27,6 +27,8 @@ constexpr double kBudgetMs = 3000;  // for all samples together
 constexpr int kMin = 5, kMax = 200;
 // By which a direction must be faster unfused before it is said: least times of two runs of the same code differ by a few percent.
 constexpr double kWorthSaying = 1.1;
+// A median by which the least time is exceeded so far is that of a busy machine: on an idle one the two are within a tenth.
+constexpr double kNoisy = 1.3;
 Json json(const Times& t) { return {{"min", t.least()}, {"median", t.median()}}; }
 
 class Bench {
@@ -147,11 +149,11 @@ class Bench {
             {"kernels", {{"forward", kernels(forward, main.forward_kernels)}, {"backward", kernels(backward, main.backward_kernels)}}},
             {"checks_ms", checks},
             {"stash_bytes", main.stash.bytes()},
-            {"compile_ms",
-             {{"infer", compile_ms_[0]}, {"forward", compile_ms_[1]}, {"backward", compile_ms_[2]}}},
+            {"compile_ms", {{"infer", compile_ms_[0]}, {"forward", compile_ms_[1]}, {"backward", compile_ms_[2]}}},
             {"compiler_start_ms", startup_ms_},
             {"ablations", {{"no_stash", ablation(no_stash)}, {"no_fusion", ablation(no_fusion)}}},
             {"faster_unfused", faster_unfused(main, no_fusion)},
+            {"noisy", noisy({{"infer", &main.infer}, {"forward", &main.forward}, {"backward", &main.backward}})},
             {"repeats", repeats_}};
   }
 
@@ -164,6 +166,15 @@ class Bench {
     };
     compare("forward", main.forward, no_fusion.forward);
     compare("backward", main.backward, no_fusion.backward);
+    return found;
+  }
+
+  // How many times its least time the median is, of what is noisy.
+  static Json noisy(const std::vector<std::pair<const char*, const Timer*>>& timers) {
+    Json found = Json::object();
+    for (const auto& [name, timer] : timers)
+      if (timer->times.ms.size() > 1 && timer->times.median() > kNoisy * timer->times.least())
+        found[name] = timer->times.median() / timer->times.least();
     return found;
   }
 
@@ -208,6 +219,9 @@ class Bench {
     for (const auto& [direction, times] : j["faster_unfused"].items())
       std::cout << fmt::format("{} is {:.1f} times faster without fusion: here the planner is wrong; --fuse off goes around it\n", direction,
                                times.get<double>());
+    for (const auto& [direction, times] : j["noisy"].items())
+      std::cout << fmt::format("{} is noisy: its median is {:.1f} times its least time; something else runs here, or sizes are small\n",
+                               direction, times.get<double>());
   }
 };
 

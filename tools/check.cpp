@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "ad/check/gradcheck.h"
 #include "ad/check/harder_ranges.h"
@@ -20,6 +21,7 @@
 #include "tools/commands.h"
 #include "tools/data.h"
 #include "tools/memory.h"
+#include "tools/progress.h"
 
 namespace xhat::tool {
 namespace {
@@ -31,23 +33,37 @@ class Check {
   Check(const Command& c, const Program& op) : c_(c), op_(op), options_(compile_options(c)) {}
 
   int run() {
-    dims_ = solve_dims(op_, {}, sample_dims(op_, c_.seed, dims_of(c_)));
+    for (const auto& [name, path] : pairs_of(c_.in, "--in")) given_[name] = read_array(op_, input_named(op_, name, "--in"), path, name);
+    dims_ = solve_dims(op_, {}, sample_dims(op_, c_.seed, dims_of_given()));
+    for (const auto& [name, array] : given_)
+      if (const auto want = shape_of(op_, *op_.find(name), dims_); array.shape != want)
+        throw Error(fmt::format("op {}: {} has shape {}, but {} with {}", op_.name, name, shape_text(array.shape), shape_text(want),
+                                dims_text(dims_)),
+                    op_.tensors[*op_.find(name)].pos);
     options_.dims = dims_of(c_);
+    options_.on_compile = [this](size_t ready, size_t all) { progress_.show(fmt::format("kernel {} of {}", ready, all), true); };
     const Program derived = gradient(op_, {options_.wrt});
     plain_ = readable_at(derived, dims_);
     check_kernel_sizes(plain_, dims_);
     // Every value of the evaluator has 8 bytes; two programs are compared, and results kept of a third.
     check_memory(c_, op_, dims_, kEvaluations * bytes_of_all(plain_, dims_, 8));
     data_ = random_inputs(derived, dims_, c_.seed);
+    for (const auto& [name, array] : given_) data_[name] = to_array(array);
     for (auto& [name, value] : scalars_of(c_, op_)) data_[name] = value;
     all_ = data_;
     for (auto& [name, array] : random_cotangents(plain_, dims_, c_.seed)) all_[name] = array;
+    progress_.show("derivatives against finite differences", true);
     check_gradients();
+    progress_.show("passes", true);
     // Passes are of blocks, and their kernels are checked with all that is around them.
     if (!op_.steps) check_passes(readable_at(derive(op_, options_, dims_).program, dims_));
     check_kernels();
     if (!plain_.gradients.empty()) check_products();
-    report();
+    progress_.show("");
+    if (c_.json)
+      *c_.answer << json().dump(2) << "\n";
+    else
+      report();
     return passed_ ? kFine : kCheckFailed;
   }
 
@@ -58,6 +74,8 @@ class Check {
   Program plain_;  // forward and gradients as derived, before any pass
   DimValues dims_;
   Arrays data_, all_;  // inputs; inputs and cotangents
+  std::map<std::string, NpyArray> given_;  // by --in
+  Progress progress_{"check"};
   bool passed_ = true;
   bool has_jvp_ = true;  // not: a gradient was stated that no jvp follows from
   std::vector<std::string> notes_;
@@ -91,6 +109,35 @@ class Check {
            const Worst& w, const std::string& compared, const std::string& where = "") {
     row(check, tensor, std::string(name_of(wanted.type)), compared, w.error, tolerance, w.passed,
         wanted.size() ? shape_text(position_of(w.element, wanted.shape)) + where : "", w.got, w.wanted);
+  }
+
+  // Sizes that are given, and those that the shapes of given arrays say at once.
+  DimValues dims_of_given() const {
+    DimValues dims = dims_of(c_);
+    for (const auto& [name, array] : given_) {
+      const std::vector<Id>& shape = op_.tensors[*op_.find(name)].shape;
+      for (size_t d = 0; d < shape.size() && d < array.shape.size(); ++d)
+        if ((*op_.arena)[shape[d]].op == Op::dim) dims.try_emplace(op_.arena->name(shape[d]), array.shape[d]);
+    }
+    return dims;
+  }
+
+  static bool is_number(size_t column) { return column == 4 || column == 5 || column >= 8; }  // errors, tolerances, values
+
+  nlohmann::ordered_json json() const {
+    nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+    for (size_t i = 1; i < rows_.size(); ++i) {
+      nlohmann::ordered_json row;
+      for (size_t k = 0; k < rows_[i].size(); ++k)
+        row[rows_[0][k].empty() ? "passed" : rows_[0][k]] = rows_[0][k].empty() ? nlohmann::ordered_json(rows_[i][k] == "ok")
+                                                            : is_number(k) && !rows_[i][k].empty()
+                                                                ? nlohmann::ordered_json(std::stod(rows_[i][k]))
+                                                                : nlohmann::ordered_json(rows_[i][k]);
+      rows.push_back(std::move(row));
+    }
+    return {{"op", op_.name},  {"dims", dims_.empty() ? nlohmann::ordered_json::object() : nlohmann::ordered_json(dims_)},
+            {"seed", c_.seed}, {"passed", passed_},
+            {"checks", rows},  {"notes", notes_}};
   }
 
   void check_gradients() {
@@ -228,6 +275,7 @@ class Check {
     add("backward", p.gradients, stored);
     const std::vector<Draw> list = draws(p);
     for (const Draw& draw : list) {
+      progress_.show(fmt::format("kernels, data {} of {}", &draw - list.data() + 1, list.size()), true);
       bool again = false;
       at_both_edges([&] {
         std::map<std::string, Buffers> got = run_all(compiled, draw);
@@ -296,6 +344,7 @@ class Check {
   }
 
   void check_products() {
+    progress_.show("products with the derivatives", true);
     std::vector<std::string> moving;
     for (TensorId t : plain_.gradient_of) moving.push_back(plain_.tensors[t].name);
     try {

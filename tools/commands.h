@@ -21,5 +21,6 @@ int viz_command(const Command& c, const Source& source);
 int build_command(const Command& c, const Program& op);
 int format_command(const Command& c);
 int calibrate_command(const Command& c);
+int manual_command(const Command& c, const CLI::App& app);
 
 }  // namespace xhat::tool

@@ -4,9 +4,12 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include <fmt/format.h>
+
+#include "ad/common/differentiation.h"
 
 namespace xhat::tool {
 namespace {
@@ -66,6 +69,42 @@ std::vector<Argument> arguments_of(const Buffers& buffers) {
   std::vector<Argument> list;
   for (const auto& [name, buffer] : buffers) list.push_back({name, buffer.view()});
   return list;
+}
+
+NpyArray read_array(const Program& op, TensorId t, const std::string& path, const std::string& what) {
+  NpyArray a;
+  try {
+    a = read_npy(path);
+  } catch (const Error& e) {
+    throw UsageError(e.message());
+  }
+  const Tensor& tensor = op.tensors[t];
+  if (a.type != tensor.type)  // shown with the tensor's declaration
+    throw Error(fmt::format("op {}: {} is declared {}, but {} holds {}; convert the array, or declare it so", op.name, what,
+                            name_of(tensor.type), path, name_of(a.type)),
+                tensor.pos);
+  return a;
+}
+
+TensorId input_named(const Program& op, const std::string& name, const std::string& option) {
+  auto t = op.find(name);
+  if (t && std::ranges::find(op.inputs, *t) != op.inputs.end()) return *t;
+  throw UsageError(
+      fmt::format("{} {}: op {} has no input of that name; it has {}", option, name, op.name, fmt::join(names_of(op, op.inputs), ", ")));
+}
+
+std::optional<double> number_for(const std::string& text) {
+  bool good = false;
+  const double value = real(text, good);
+  std::error_code unknown;
+  if (!good || std::filesystem::exists(text, unknown)) return {};
+  return value;
+}
+
+NpyArray filled(DType type, const std::vector<int64_t>& shape, double value) {
+  Array a = zeros(type, shape);
+  std::ranges::fill(a.reals, value);
+  return to_npy(rounded(std::move(a)));
 }
 
 Arrays scalars_of(const Command& c, const Program& op) {

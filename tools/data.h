@@ -43,6 +43,15 @@ using Buffers = std::map<std::string, Buffer>;
 
 std::vector<Argument> arguments_of(const Buffers& buffers);
 
+// The array of that file for a tensor of the op, whose type must be its own; what: "x", "the cotangent of y", for messages.
+NpyArray read_array(const Program& op, TensorId t, const std::string& path, const std::string& what);
+// The input of that name. Throws UsageError, which says which there are; option: "--in".
+TensorId input_named(const Program& op, const std::string& name, const std::string& option);
+// NAME=FILE or NAME=NUMBER: the number, if there is no such file and it is one.
+std::optional<double> number_for(const std::string& text);
+// An array of that type and shape, all of whose elements are the number.
+NpyArray filled(DType type, const std::vector<int64_t>& shape, double value);
+
 // The values of --set, by parameter. Throws UsageError for what is no scalar parameter, or no value of its
 // type.
 Arrays scalars_of(const Command& c, const Program& op);

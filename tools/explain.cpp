@@ -1,9 +1,11 @@
 // xhat explain: runtime/explain/explain.h as text or as JSON.
 #include "runtime/explain/explain.h"
 
+#include <algorithm>
 #include <cmath>
 #include <ostream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "runtime/call/machine.h"
@@ -150,6 +152,45 @@ Json json_of(const Explanation& e) {
   return out;
 }
 
+// Is it the value `name` of the op as written, or what the passes call a part of it (mean_sum, y_part_1), or its gradient?
+bool belongs(const std::string& value, const std::string& name) {
+  const std::string own = value.starts_with("grad_") ? value.substr(5) : value;
+  return own == name || (own.starts_with(name) && own[name.size()] == '_');
+}
+
+std::string about(const Explanation& e, const Program& op, const std::string& name) {
+  std::vector<std::string> known;
+  std::string text;
+  for (const Definition& d : op.definitions())
+    for (TensorId t : d.targets) {
+      known.push_back(op.tensors[t].name);
+      if (op.tensors[t].name == name) text += print(op, d) + "\n";
+    }
+  if (text.empty()) throw UsageError(fmt::format("--definition {}: op {} defines {}", name, op.name, fmt::join(known, ", ")));
+  std::vector<std::vector<std::string>> rows = {{"value", "shape", "bytes", "uses", "verdict", "because"}};
+  for (const ExplainedValue& v : e.values)
+    if (belongs(v.name, name))
+      rows.push_back({v.name, fmt::format("[{}]", fmt::join(v.shape, ",")), bytes_text(static_cast<double>(v.bytes)),
+                      fmt::format("{}", v.uses), word(v.verdict), v.reason});
+  if (rows.size() > 1) text += "\nwhat the backward needs of it\n" + table_text(rows, {2, 3}, "  ");
+  for (const auto& [direction, d] : {std::pair{"forward", &e.forward}, std::pair{"backward", &e.backward}}) {
+    std::string found;
+    for (size_t at = 0; at < d->text.size();) {  // its definitions there
+      const size_t end = std::min(d->text.find('\n', at), d->text.size());
+      const std::string line = d->text.substr(at, end - at);
+      const size_t begin = line.find_first_not_of(' '), stop = line.find_first_of("[ ", begin);
+      if (begin != std::string::npos && stop != std::string::npos && belongs(line.substr(begin, stop - begin), name)) found += line + "\n";
+      at = end + 1;
+    }
+    for (const ExplainedKernel& k : d->kernels)
+      if (std::ranges::any_of(k.computes, [&](const std::string& c) { return belongs(c, name); }))
+        found += fmt::format("  in kernel {}, which computes {}: moves {}, {} cannot be avoided\n", k.name, fmt::join(k.computes, ", "),
+                             bytes_text(static_cast<double>(k.bytes_moved)), bytes_text(static_cast<double>(k.bytes_unavoidable)));
+    if (!found.empty()) text += fmt::format("\n{}\n{}", direction, found);
+  }
+  return text;
+}
+
 }  // namespace
 
 int explain_command(const Command& c, const Source& source) {
@@ -170,7 +211,9 @@ int explain_command(const Command& c, const Source& source) {
     return kFine;
   }
   Explanation e = explain(source.op, options, dims_of(c));
-  if (c.json)
+  if (!c.definition.empty())
+    *c.answer << about(e, source.op, c.definition);
+  else if (c.json)
     *c.answer << json_of(e).dump(2) << "\n";
   else
     *c.answer << to_text(e);

@@ -7,15 +7,18 @@
 #include "expr/eval/nonfinite.h"
 #include "expr/text/ast.h"
 #include "tools/commands.h"
+#include "tools/data.h"
 
 namespace xhat::tool {
 namespace {
 
-int dispatch(Command& c) {
+int dispatch(Command& c, const CLI::App& app) {
   settle(c);
+  if (c.name == "manual") return manual_command(c, app);
   if (c.name == "fmt") return format_command(c);
   if (c.name == "calibrate") return calibrate_command(c);
   Source source = load(c);
+  scalars_of(c, source.op);  // --set of what there is not is a mistake, whether the command needs it or not
   try {
     if (c.name == "explain") return explain_command(c, source);
     if (c.name == "check") return check_command(c, source);
@@ -61,5 +64,5 @@ int main(int argc, char** argv) {
               << "; xhat --help and xhat SUBCOMMAND --help say what there is\n";
     return kBadInput;
   }
-  return exit_status_of([&] { return dispatch(command); });
+  return exit_status_of([&] { return dispatch(command, app); });
 }

@@ -17,15 +17,13 @@
 
 #include "ad/forward/jvp.h"
 #include "ad/forward/transform.h"
+#include "expr/text/ast.h"
+#include "expr/text/warnings.h"
 #include "runtime/explain/tuning.h"
 #include "runtime/host/thread_pool.h"
 
 namespace xhat::tool {
 namespace {
-
-// More threads than a machine runs at a time only wait for each other; a few times as many are good for trying that nothing depends on
-// their number.
-constexpr int kMaxThreadsPerCore = 4, kMaxThreads = 64;
 
 const char kPricesHelp[] =
     "JSON with any of these prices, in picoseconds (default: the fixed reference table):\n"
@@ -40,13 +38,15 @@ void declare_planning(CLI::App& sub, Command& c) {
       ->delimiter(',')
       ->allow_extra_args(false);
   sub.add_option("--stash", c.stash, "what the forward keeps: cost, largest, none or budget=BYTES")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->type_name("{cost,largest,none,budget=}");
   sub.add_option(
          "--stash-dtype", c.stash_dtype,
          "bf16 or f16: wider floats that are kept are stored so, except for what comparisons depend on")
       ->check(CLI::IsMember({"bf16", "f16"}));
   sub.add_option("--fuse", c.fuse, "full: by cost; relay: the groups of classic graph compilers; off: one kernel per definition")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->type_name("{full,relay,off}");
   sub.add_option("--opaque", c.opaque, "with --fuse relay: ops that are called, and definitions, that nothing is fused with: softmax,h")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -59,11 +59,12 @@ void declare_planning(CLI::App& sub, Command& c) {
   sub.add_option("--wrt", c.wrt, "gradients wanted: x,w (default: of every float input that is not const)")
       ->delimiter(',')
       ->allow_extra_args(false);
-  sub.add_option("--prices", c.prices, kPricesHelp);
+  sub.add_option("--prices", c.prices, kPricesHelp)->type_name("FILE");
   sub.add_option("--dims", c.dims, "sizes: N=32,C=64")->delimiter(',')->allow_extra_args(false);
-  sub.add_option("--threads", c.threads, "threads to run on (default: one per core)")
-      ->check(CLI::NonNegativeNumber);
-  sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench, explain)")->capture_default_str();
+  sub.add_option("--threads", c.threads, "threads to run on (default: one per core)");
+  sub.add_option("--target", c.target, "where to run: cpu, cuda, opencl or vulkan (run, check, bench, explain)")
+      ->capture_default_str()
+      ->type_name("{cpu,cuda,opencl,vulkan}");
   sub.add_option("--libraries", c.libraries, "on cuda, products by cuBLAS, convolutions by cuDNN: auto: where that seems faster; on, off")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "on", "off"}));
@@ -71,7 +72,7 @@ void declare_planning(CLI::App& sub, Command& c) {
 }
 
 void declare_tuned(CLI::App& sub, Command& c) {
-  sub.add_option("--tuned", c.tuned, "choices that xhat tune found, for the kernels that they were measured for");
+  sub.add_option("--tuned", c.tuned, "choices that xhat tune found, for the kernels that they were measured for")->type_name("FILE");
 }
 
 CLI::App* subcommand(CLI::App& app, Command& c, const std::string& name, const std::string& what,
@@ -168,6 +169,8 @@ void declare(CLI::App& app, Command& c) {
                  "xhat explain softmax.xh --dims N=4096,D=1024 --stash largest");
   declare_planning(*explain, c);
   declare_tuned(*explain, c);
+  explain->add_option("--definition", c.definition, "of this one only: its text, what is kept or computed again of it, its kernels")
+      ->type_name("NAME");
   explain->add_flag("--json", c.json, "one JSON object instead of text");
   explain->add_flag("--pareto", c.pareto,
                     "what a budget for the stash buys: the best choice for each, bytes against time");
@@ -175,7 +178,7 @@ void declare(CLI::App& app, Command& c) {
                     "which elements of the inputs each result needs, and what tiles of a consumer compute again of a producer")
       ->excludes("--pareto");
   explain->add_flag("--c", c.c, "both directions as plain C loops, for g++ -O3 -march=native -fopenmp -x c++")
-      ->excludes("--pareto", "--relations", "--json");
+      ->excludes("--pareto", "--relations", "--json", "--definition");
 
   auto ignore_memory = [&](CLI::App* sub) {
     sub->add_flag("--ignore-memory", c.ignore_memory, "also sizes that this machine seems to have no memory for");
@@ -185,6 +188,8 @@ void declare(CLI::App& app, Command& c) {
                            "xhat check softmax.xh --dims N=5,D=7");
   declare_planning(*check, c);
   declare_tuned(*check, c);
+  check->add_option("--in", c.in, "data for some inputs, in place of random ones: x=x.npy")->type_name("NAME=FILE ...");
+  check->add_flag("--json", c.json, "one JSON object instead of text");
   check->add_option("--seed", c.seed, "of the data")->capture_default_str();
   ignore_memory(check);
 
@@ -193,11 +198,11 @@ void declare(CLI::App& app, Command& c) {
   declare_planning(*run, c);
   declare_tuned(*run, c);
   ignore_memory(run);
-  run->add_option("--in", c.in, "inputs: x=x.npy w=w.npy")->type_name("NAME=FILE ...");
-  run->add_option("--dy", c.dy, "a cotangent per float output: y=dy.npy")->type_name("NAME=FILE ...");
-  run->add_option("--jvp", c.jvp, "tangents of inputs, for jvp_<output>.npy: x=tx.npy; of others: zero")
-      ->type_name("NAME=FILE ...");
-  run->add_option("--hvp", c.hvp, "directions, for hvp_<input>.npy; with --dy: x=v.npy")
+  run->add_option("--in", c.in, "inputs: x=x.npy w=w.npy; of a scalar float, a number: s=0.5")->type_name("NAME=FILE ...");
+  run->add_option("--dy", c.dy, "a cotangent per float output: y=dy.npy, or one number for all of it: loss=1")->type_name("NAME=FILE ...");
+  run->add_flag("--grad", c.grad, "gradients without --dy, of an op whose only float output is a scalar: its cotangent is 1");
+  run->add_option("--jvp", c.jvp, "tangents of inputs, for jvp_<output>.npy: x=tx.npy or x=1; of others: zero")->type_name("NAME=FILE ...");
+  run->add_option("--hvp", c.hvp, "directions, for hvp_<input>.npy; with --dy, unless the output is one scalar: x=v.npy or x=1")
       ->type_name("NAME=FILE ...");
   run->add_flag("--check-values", c.check_values,
                 "a NaN or an infinity among the results is a failure (exit status 1), and its origin is named: definition, position, operands");
@@ -213,8 +218,7 @@ void declare(CLI::App& app, Command& c) {
   ignore_memory(bench);
   bench->add_flag("--json", c.json, "one JSON object instead of text");
   bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
-  bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")
-      ->check(CLI::PositiveNumber);
+  bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")->check(CLI::Range(1, 1000000));
 
   auto* tune = subcommand(app, c, "tune", "Searches tiles and vectors by measuring; keeps what is faster in a file for --tuned",
                           "xhat tune softmax.xh --dims N=8192,D=1024 -o tuned.json");
@@ -231,6 +235,11 @@ void declare(CLI::App& app, Command& c) {
   calibrate->callback([&c] { c.name = "calibrate"; });
   calibrate->add_option("-o", c.out, "the file to write (default: to standard output)");
 
+  auto* manual = app.add_subcommand("manual", "Prints the manual page, or completion for bash or zsh");
+  manual->footer("Example: xhat manual bash > ~/.local/share/bash-completion/completions/xhat");
+  manual->callback([&c] { c.name = "manual"; });
+  manual->add_option("PAGE", c.page, "man, bash or zsh")->required()->check(CLI::IsMember({"man", "bash", "zsh"}));
+
   subcommand(app, c, "fmt", "Prints the file in canonical form; comments stay",
              "xhat fmt softmax.xh > tidy.xh");
   declare_build(*subcommand(app, c, "build", "Compiles ahead of time, to a static library with a C and a C++ header",
@@ -243,7 +252,9 @@ void declare(CLI::App& app, Command& c) {
   ignore_memory(viz);
   viz->add_option("-o", c.out, "the page (default: <op>.html); -: to standard output");
   viz->add_option("--seed", c.seed, "of the data that it runs on, if --dims gives all sizes")->capture_default_str();
-  viz->add_option("--listed", c.listed, "kernels of a direction whose loops and source are on the page")->capture_default_str()->check(CLI::NonNegativeNumber);
+  viz->add_option("--listed", c.listed, "kernels of a direction whose loops and source are on the page")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
   viz->add_flag("--no-run", c.no_run, "no timeline: the op does not run");
   viz->add_flag("--json", c.json, "what the page shows as one JSON object, to standard output");
 }
@@ -278,10 +289,12 @@ void settle(Command& c) {
   const bool gpu = c.name != "build" && target_of(c.target) != Target::cpu;
   if (gpu && c.name != "run" && c.name != "check" && c.name != "bench" && c.name != "explain" && c.name != "viz")
     not_yet("xhat " + c.name + " for target " + c.target + "; run, check, bench, explain and viz take it");
-  if (c.name != "calibrate") give_back_file(c);
-  const int here = runtime::threads_or_all(), most = std::max(kMaxThreads, kMaxThreadsPerCore * here);
-  if (c.threads > most)
-    throw UsageError(fmt::format("--threads {}: this machine runs {} at a time; {} are the most that are started", c.threads, here, most));
+  if (c.name != "calibrate" && c.name != "manual") give_back_file(c);
+  try {
+    runtime::check_threads(c.threads);
+  } catch (const Error& e) {
+    throw UsageError("--threads: " + e.message());
+  }
 }
 
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::vector<std::string>& items,
@@ -447,6 +460,7 @@ Source load(const Command& c) {
         fmt::format("{}: there is no op '{}'; there are {}", c.file, c.op, fmt::join(known, ", ")));
   }
   s.op = *found;
+  for (const Warning& w : warnings_of(*ast::parse(s.text, s.file), s.op)) std::cerr << located(w, s.file, s.text) << "\n";
   for (const std::string& what : c.derive) try {
       s.op = derived(s.op, what);
     } catch (const Error& e) {

@@ -42,6 +42,8 @@ struct Command {
   int threads = 0;
   bool ignore_memory = false;  // take sizes that the machine seems to have no memory for
   bool check_values = false;
+  bool grad = false;       // of run: gradients too, where no --dy says so
+  std::string definition;  // of explain: the one to look at; empty: all
   bool json = false;
   int listed = 24;
   bool no_run = false;
@@ -58,6 +60,7 @@ struct Command {
   bool infer_only = false;
   std::vector<std::string> gpu_dims;
   std::vector<std::string> stash_dims;
+  std::string page;     // of manual: man, bash or zsh
   std::string support;  // libxhat_ahead.a; empty: beside the program
   std::ostream* answer = &std::cout;  // of explain, check and viz: where they say what was asked for
 };

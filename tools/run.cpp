@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/data.h"
 #include "tools/memory.h"
+#include "tools/progress.h"
 
 namespace xhat::tool {
 namespace {
@@ -37,15 +38,19 @@ class Run {
     Shapes shapes;
     for (const auto& [name, array] : inputs_) shapes[name] = array.shape;
     dims_ = solve_dims(op_, shapes, dims_of(c_));
+    for (const Number& n : numbers_)
+      (*n.into)[op_.tensors[n.tensor].name] = filled(op_.tensors[n.tensor].type, shape_of(op_, n.tensor, dims_), n.value);
     check_shapes();
 
     options_ = compile_options(c_);
+    options_.on_compile = [this](size_t ready, size_t all) { progress_.show(fmt::format("kernel {} of {}", ready, all), true); };
     options_.differentiate = !cotangents_.empty();
     options_.dims = dims_of(c_);
     if (options_.differentiate || jvp_.empty()) run_kernels();
     options_.differentiate = false;
     if (!jvp_.empty()) run_jvp();
     if (!hvp_.empty()) run_hvp();
+    progress_.show("");
     write();
     return kFine;
   }
@@ -58,32 +63,20 @@ class Run {
   std::map<std::string, NpyArray> inputs_, cotangents_;  // by input, by output
   std::map<std::string, NpyArray> jvp_, hvp_;            // tangents by input
   std::map<std::string, NpyArray> results_;              // by file name
+  struct Number {                                        // that stands for a whole array
+    std::map<std::string, NpyArray>* into;
+    TensorId tensor;
+    double value;
+  };
+  std::vector<Number> numbers_;
+  Progress progress_{"run"};
   DimValues dims_;
-
-  // A file's mistakes are shown with the tensor's declaration.
-  NpyArray read(TensorId t, const std::string& path, const std::string& what) const {
-    NpyArray a;
-    try {
-      a = read_npy(path);
-    } catch (const Error& e) {
-      throw UsageError(e.message());
-    }
-    const Tensor& tensor = op_.tensors[t];
-    if (a.type != tensor.type)
-      throw Error(
-          fmt::format("op {}: {} is declared {}, but {} holds {}; convert the array, or declare it so",
-                      op_.name, what, name_of(tensor.type), path, name_of(a.type)),
-          tensor.pos);
-    return a;
-  }
 
   void read_inputs() {
     for (const auto& [name, path] : pairs_of(c_.in, "--in")) {
-      auto t = op_.find(name);
-      if (!t || std::ranges::find(op_.inputs, *t) == op_.inputs.end())
-        throw UsageError(fmt::format("--in {}: op {} has no input of that name; it has {}", name, op_.name,
-                                     list_of(op_, op_.inputs)));
-      inputs_[name] = read(*t, path, name);
+      const TensorId t = input_named(op_, name, "--in");
+      const auto number = op_.tensors[t].shape.empty() && is_float(op_.tensors[t].type) ? number_for(path) : std::nullopt;
+      inputs_[name] = number ? filled(op_.tensors[t].type, {}, *number) : read_array(op_, t, path, name);
     }
     for (const auto& [name, value] : scalars_of(c_, op_)) {
       if (inputs_.contains(name)) throw UsageError(fmt::format("{} is given by --in and by --set", name));
@@ -110,27 +103,34 @@ class Run {
         throw UsageError(
             fmt::format("--dy {}: this output of op {} is {} and has no cotangent; those that have are {}",
                         name, op_.name, name_of(op_.tensors[*t].type), list_of(op_, float_outputs_)));
-      cotangents_[name] = read(*t, path, "the cotangent of " + name);
+      if (const auto number = number_for(path))
+        numbers_.push_back({&cotangents_, *t, *number});
+      else
+        cotangents_[name] = read_array(op_, *t, path, "the cotangent of " + name);
     }
-    if (c_.dy.empty() && c_.hvp.empty()) return;
+    if (c_.dy.empty() && c_.hvp.empty() && !c_.grad) return;
+    for (const Number& n : numbers_) cotangents_[op_.tensors[n.tensor].name];  // filled when its shape is known
+    if (cotangents_.empty() && float_outputs_.size() == 1 && op_.tensors[float_outputs_[0]].shape.empty())
+      cotangents_[op_.tensors[float_outputs_[0]].name] = filled(op_.tensors[float_outputs_[0]].type, {}, 1);  // of a loss
     for (TensorId t : float_outputs_)
       if (!cotangents_.contains(op_.tensors[t].name))
-        throw Error(
-            fmt::format(
-                "op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE: gradients and "
-                "--hvp need one for every float output ({})",
-                op_.name, op_.tensors[t].name, op_.tensors[t].name, list_of(op_, float_outputs_)),
-            op_.tensors[t].pos);
+        throw Error(fmt::format("op {}: the cotangent of output {} is missing; give it, as --dy {}=FILE or a number: gradients and "
+                                "--hvp need one for every float output ({})",
+                                op_.name, op_.tensors[t].name, op_.tensors[t].name, list_of(op_, float_outputs_)),
+                    op_.tensors[t].pos);
   }
 
   void read_tangents(const std::vector<std::string>& items, const std::string& option,
                      std::map<std::string, NpyArray>& tangents) {
     for (const auto& [name, path] : pairs_of(items, option)) {
-      if (auto t = op_.find(name); !t || std::ranges::find(op_.inputs, *t) == op_.inputs.end())
-        throw UsageError(fmt::format("{} {}: op {} has no input of that name; it has {}", option, name,
-                                     op_.name, list_of(op_, op_.inputs)));
+      input_named(op_, name, option);
       TensorId t = asked_for(op_, {name}).at(0);  // throws for one that does not move
-      tangents[name] = read(t, path, "the tangent of " + name);
+      if (const auto number = number_for(path)) {
+        tangents[name];
+        numbers_.push_back({&tangents, t, *number});
+      } else {
+        tangents[name] = read_array(op_, t, path, "the tangent of " + name);
+      }
     }
   }
 

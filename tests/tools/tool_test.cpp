@@ -64,6 +64,7 @@ TEST_F(ToolBench, JsonHasEveryKey) {
   EXPECT_EQ(j["repeats"], 3);
   EXPECT_EQ(j["target"], "cpu");
   EXPECT_EQ(j["stash_bytes"], 0);
+  EXPECT_TRUE(j["noisy"].is_object());
 }
 
 TEST_F(ToolBench, AllDimsMustBeGiven) {
@@ -202,7 +203,7 @@ TEST_F(ToolUsage, WrongCallsExitWithTwo) {
 TEST_F(ToolUsage, HelpShowsAnExamplePerCommand) {
   Result all = call("--help");
   EXPECT_EQ(all.status, 0);
-  for (const char* command : {"explain", "check", "run", "bench", "tune", "calibrate", "fmt", "build", "viz"}) {
+  for (const char* command : {"explain", "check", "run", "bench", "tune", "calibrate", "fmt", "build", "viz", "manual"}) {
     EXPECT_HAS(all.out, command);
     Result r = call(std::string(command) + " --help");
     EXPECT_EQ(r.status, 0);
@@ -270,7 +271,7 @@ TEST_F(ToolUsage, SizesThatTheMachineCannotTakeAreRefusedAtOnce) {
   EXPECT_HAS(r.err, "say --ignore-memory");
   r = call("run $F/softmax.xh --threads 1000000 --out $T/o");
   EXPECT_EQ(r.status, 2);
-  EXPECT_HAS(r.err, "--threads 1000000: this machine runs ");
+  EXPECT_HAS(r.err, "--threads: 1000000 threads: this machine runs ");
 }
 
 }  // namespace
