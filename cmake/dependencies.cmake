@@ -1,4 +1,7 @@
-# Everything but Halide comes from the distribution; cmake/setup.sh installs it all.
+# Everything but Halide comes from the distribution; cmake/setup.sh installs it all. `pip install .` (which sets SKBUILD) runs it.
+if(SKBUILD AND NOT EXISTS ${PROJECT_SOURCE_DIR}/.deps/halide-21.0.0)
+  execute_process(COMMAND ${PROJECT_SOURCE_DIR}/cmake/setup.sh COMMAND_ERROR_IS_FATAL ANY)
+endif()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)

@@ -41,7 +41,8 @@ function(xhat_library folder)
   xhat_sources(sources ${folder} "" EXCLUDE "${arg_EXCLUDE}" ROOMS)
   if(sources)
     add_library(${name} STATIC ${sources})
-    target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/xhat>)
+    target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+      "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR};${CMAKE_INSTALL_INCLUDEDIR}/xhat>")  # <xhat/xhat.h>; and what its headers include
     target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:xhat_flags>)
     target_compile_features(${name} PUBLIC cxx_std_20)  # of the headers: who links it need not say so
     xhat_joined(${name})

@@ -62,6 +62,7 @@ NB_MODULE(_xhat, m) {
       "xhat.Error", "What is wrong with an op, its data or a call: where, what is known, what to do.", PyExc_ValueError, nullptr);
   static PyObject* non_finite = PyErr_NewExceptionWithDoc(
       "xhat.NonFinite", "A run with check_values gave a NaN or an infinity; says where it comes from.", error, nullptr);
+  m.attr("__version__") = XHAT_VERSION;
   m.attr("Error") = nb::handle(error);
   m.attr("NonFinite") = nb::handle(non_finite);
   nb::register_exception_translator([](const std::exception_ptr& e, void*) {
@@ -87,7 +88,8 @@ NB_MODULE(_xhat, m) {
       .def("__call__", &PyOp::call, "The outputs: one array, or a tuple. Arrays by position or by name, dims by name, out=... for memory.")
       .def("forward", &PyOp::forward, "(outputs, kept): what __call__ gives, and what backward() needs.")
       .def("backward", &PyOp::backward, nb::arg("kept"), nb::arg("args"), nb::arg("kwargs"),
-           "The gradients, in the order of the inputs: one array, or a tuple. Takes a cotangent for each float output.")
+           "The gradients, in the order of the inputs: one array, or a tuple. Takes a cotangent for each float output; "
+           "of a loss, one scalar, it is 1 where none is given.")
       .def("with_options", &PyOp::with_options, "The same op with other options; those that are not named stay.")
       .def_prop_ro(
           "vjp", [](const PyOp& op) { return op.product(Product::vjp); }, "The op (inputs, cotangents) -> (outputs, gradients).")

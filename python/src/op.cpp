@@ -275,9 +275,14 @@ nb::object PyOp::backward(Kept& kept, const nb::args& args, const nb::kwargs& kw
     Variant& v = *kept.variant;
     if (std::ranges::none_of(variants_, [&](const auto& known) { return known.second == kept.variant; }))
       throw Error(fmt::format("op {}: this was kept by a forward of another op", program().name));
-    c.take(args, kwargs, v.cotangents, false);
+    // That of a scalar loss is 1 where none is given (CompiledOp::backward).
+    static const std::vector<Parameter> none;
+    const bool loss = args.size() == 0 && v.cotangents.size() == 1 && !kwargs.contains(v.cotangents[0].name.c_str()) &&
+                      v.compiled.program().tensors[v.cotangents[0].tensor].shape.empty();
+    const std::vector<Parameter>& cotangents = loss ? none : v.cotangents;
+    c.take(args, kwargs, cotangents, false);
     c.library = kept.library;
-    c.look_at_inputs(v.cotangents, kept.names.size() + v.gradients.size());
+    c.look_at_inputs(cotangents, kept.names.size() + v.gradients.size());
     for (size_t i = 0; i < kept.names.size(); ++i) {
       auto input = std::ranges::find(v.inputs, kept.names[i], &Parameter::name);
       const Parameter& p = input != v.inputs.end() ? *input : *std::ranges::find(v.outputs, kept.names[i], &Parameter::name);

@@ -15,11 +15,10 @@ import json
 import os
 import pathlib
 
-from ._xhat import Error, Kept, NonFinite, Op
+from ._xhat import Error, Kept, NonFinite, Op, __version__
 from ._xhat import make as _make
 
 __all__ = ["Error", "Kept", "NonFinite", "Op", "Page", "Report", "load", "op"]
-__version__ = "0.1.0"
 
 
 def op(text, name=None, **options):

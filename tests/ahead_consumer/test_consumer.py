@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_consumer.py BUILD: installs xhat from its build folder, builds the consumer project against it, and runs it on every
-processor level. What it computes must be, bit by bit, what `xhat run` computes on that level."""
+processor level. What it computes must be, bit by bit, what `xhat run` computes on that level. The installed tree itself is looked at by
+tests/packages/installed.py."""
 import os
 import pathlib
 import subprocess
@@ -8,6 +9,8 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(SOURCE.parent / "packages"))
+import installed  # noqa: E402
 BUILD = pathlib.Path(sys.argv[1]).resolve()
 MOST_BYTES = 2_000_000  # of the library of a BatchNorm for three levels and CUDA
 
@@ -48,6 +51,12 @@ def main():
         work = pathlib.Path(temporary)
         prefix, build = work / "prefix", work / "build"
         call("cmake", "--install", BUILD, "--prefix", prefix)
+        manifest = work / "manifest.txt"
+        manifest.write_text((BUILD / "install_manifest.txt").read_text())
+        installed.check_files(prefix)
+        installed.check_versions(prefix, SOURCE.parent.parent)
+        installed.check_manual(prefix)
+        installed.check_pkg_config(prefix, work)
         tool = prefix / "bin" / "xhat"
         call("cmake", "-S", SOURCE, "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
         call("cmake", "--build", build)
@@ -74,6 +83,7 @@ def main():
             assert says in said, said
         unknown = call(build / "consumer", work / "none", env={"XHAT_CPU_LEVEL": "avx3"}, fine=(3,)).stdout
         assert "XHAT_CPU_LEVEL asks for avx3" in unknown, unknown
+        installed.check_uninstall(manifest, prefix, SOURCE.parent.parent)
 
 
 main()

@@ -1,4 +1,6 @@
 """Calls on NumPy's arrays and on everything else that shows its memory."""
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -121,6 +123,26 @@ def test_the_shapes_of_results_follow_those_of_arguments():
     op = xhat.op("op halves(x: f32[N]) -> (y) { y[i in 0..N/2] = x[2*i] }")
     for n in [*range(40), *range(40)]:
         np.testing.assert_array_equal(op(np.arange(n, dtype=np.float32)), np.arange(0, n // 2 * 2, 2))
+
+
+def test_a_loss_has_the_cotangent_one():
+    op = xhat.op("op f(x: f32[N]) -> (loss) { loss = sum(i: x[i]^2) }")
+    x = np.arange(4, dtype=np.float32)
+    loss, kept = op.forward(x)
+    np.testing.assert_array_equal(op.backward(kept), 2 * x)
+    memory = np.empty_like(x)
+    op.backward(kept, out=memory)
+    np.testing.assert_array_equal(memory, 2 * x)
+    np.testing.assert_array_equal(op.backward(kept, dloss=np.float32(3)), 6 * x)
+    other = xhat.op(TANH)
+    _, kept = other.forward(x, 1)
+    with pytest.raises(xhat.Error, match="'dy' is missing"):
+        other.backward(kept)
+
+
+def test_the_version_is_that_of_the_build():
+    lists = (pathlib.Path(__file__).resolve().parents[2] / "CMakeLists.txt").read_text()
+    assert f"project(xhat VERSION {xhat.__version__} " in lists
 
 
 def test_mistakes_are_named():
