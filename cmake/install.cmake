@@ -1,6 +1,6 @@
 # cmake --install: the tool, which brings its Halide; what libraries compiled ahead of time take in; the engine with its headers; the CMake
 # package (cmake/xhatConfig.cmake) and a file for pkg-config; the manual page, completion for shells, licences. docs/installing.md.
-# The target `uninstall` removes what was installed; `package` (CPack) makes a .deb and a .tar.gz.
+# The target `uninstall` removes what was installed; cpack makes a .deb and a .tar.gz.
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/xhat)
 set(generated ${PROJECT_BINARY_DIR}/generated)

@@ -18,7 +18,7 @@ endforeach()
 list(REMOVE_DUPLICATES folders)
 list(SORT folders ORDER DESCENDING)  # what lies inside comes first
 foreach(folder IN LISTS folders)
-  file(GLOB rest LIST_DIRECTORIES true "${folder}/*")
+  file(GLOB_RECURSE rest "${folder}/*")  # files; folders without any came with the headers
   if(IS_DIRECTORY "${folder}" AND NOT rest)
     file(REMOVE_RECURSE "${folder}")
   endif()

@@ -22,7 +22,7 @@ def project(work, way, *options, build=True):
 
 
 def packages(work):
-    call("cmake", "--build", BUILD, "--target", "package")
+    call("cpack", cwd=BUILD)
     for package in sorted((BUILD / "packages").glob("*")):
         tree = work / package.name
         tree.mkdir()
