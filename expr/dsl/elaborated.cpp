@@ -1,9 +1,12 @@
 #include "expr/dsl/elaborated.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "expr/dsl/dsl_state.h"
 #include "expr/text/elaborate.h"
+#include "expr/text/errors.h"
 
 namespace xhat::dsl {
 namespace {
@@ -36,11 +39,15 @@ Where place_of(const ast::File& parsed, const std::string& name, const Places& p
   return found;
 }
 
-// The error of the printed text, at its place there and in the caller's source; said, if it is not empty, in the place of its message.
-[[noreturn]] void fail_at(const ast::File& parsed, const Error& error, const std::string& said, const std::string& text,
+// The errors of the printed text, at their places there and in the caller's source. said: in the place of the message, if there is one error.
+[[noreturn]] void fail_at(const ast::File& parsed, const std::vector<Error>& errors, const std::string& said, const std::string& text,
                           const std::string& name, const Places& places) {
-  const std::string where = detail::prefix(place_of(parsed, name, places, error.pos()));
-  throw Error(said.empty() ? error.message() : said, error.pos()).located(where + name, text);
+  std::vector<Error> all;
+  for (const Error& e : errors) {
+    const std::string& message = errors.size() == 1 && !said.empty() ? said : e.message();
+    all.push_back(Error(message, e.pos()).located(detail::prefix(place_of(parsed, name, places, e.pos())) + name, text));
+  }
+  throw_all(std::move(all));
 }
 
 Program read(const std::string& text, const std::string& said, const std::string& name, const Places& places) {
@@ -51,7 +58,7 @@ Program read(const std::string& text, const std::string& said, const std::string
     if (!program) throw Bug("elaborate lost op " + name);
     return *program;
   } catch (const Error& error) {
-    fail_at(*parsed, error, said, text, name, places);
+    fail_at(*parsed, all_of(error), said, text, name, places);
   }
 }
 

@@ -353,6 +353,26 @@ TEST(DslTest, ErrorsNameTheLineOfTheSource) {
   }
 }
 
+TEST(DslTest, SeveralErrorsNameTheirLines) {
+  Dim N("N");
+  Axis i("i");
+  Op op("f");
+  Tensor x = op.input("x", f32, {N}), ids = op.input("ids", i32, {N}), a("a"), b("b");
+  const int line = __LINE__ + 1;
+  a(i) = x(i + 1);
+  b(i) = x(i) * ids(i);
+  op.output(a);
+  op.output(b);
+  try {
+    op.build();
+    FAIL();
+  } catch (const Error& e) {
+    const std::string said = e.what();
+    EXPECT_EQ(line_of(said, "dsl_test.cpp"), line) << said;
+    EXPECT_EQ(line_of(said.substr(said.rfind("dsl_test.cpp")), "dsl_test.cpp"), line + 1) << said;
+  }
+}
+
 // A dim with a definition, and a gradient that is stated.
 TEST(DslTest, ErrorsOfDimsAndGradientsNameTheirLines) {
   Dim N("N");
