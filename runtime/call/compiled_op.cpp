@@ -3,9 +3,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <mutex>
-#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -56,7 +54,9 @@ struct CompiledOp::Impl {
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
   ReadyList infer_calls;
-  std::atomic<std::shared_ptr<ThreadPool>> pool;
+  std::atomic<ThreadPool*> pool = nullptr;  // of the next call
+  std::mutex pools_mutex;
+  std::vector<std::shared_ptr<ThreadPool>> pools;  // and those before it, on which calls may still run
   mutable std::array<std::atomic<int>, 3> directions = {};  // that were made, by phase: XHAT=compiles asks
   std::shared_ptr<runtime::KernelCache> cache;
   runtime::ArgumentNames names;
@@ -115,6 +115,13 @@ struct CompiledOp::Impl {
     return program().name + kNames[static_cast<size_t>(phase_of(plan, side))];
   }
 
+  void use_threads(int threads) {
+    auto wanted = runtime::shared_pool(threads);
+    std::lock_guard lock(pools_mutex);
+    if (std::ranges::find(pools, wanted) == pools.end()) pools.push_back(wanted);
+    pool = wanted.get();
+  }
+
   static Phase phase_of(const OpPlan& plan, const Side& side) {
     return &side == &plan.infer ? Phase::infer : &side == &plan.forward ? Phase::forward : Phase::backward;
   }
@@ -131,8 +138,7 @@ struct CompiledOp::Impl {
     made->side = &side;
     if (on_gpu())
       made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.request, queue, libraries(), cache->disk().get());
-    else
-      made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over, options.on_compile);
+    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over, options.on_compile);
     const bool again = directions[static_cast<size_t>(phase_of(plan, side))]++ > 0;
     if (debug.compiles) runtime::show_compiled(direction_name(plan, side), *made->direction, runtime::cause_of(list, dims, again));
     if (debug.devices) runtime::show_device(queue);
@@ -208,8 +214,8 @@ struct CompiledOp::Impl {
                  const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
     check_overlap(*ready.side, views);
     if (ready.fails) runtime::explain_failure(ready, views, queue);
-    const std::shared_ptr<ThreadPool> threads = pool.load();
-    if (ready.checks && !call.trust_data) check_data(*threads, views, ready, queue);
+    ThreadPool& threads = *pool.load();
+    if (ready.checks && !call.trust_data) check_data(threads, views, ready, queue);
     runtime::Direction::Timed shown;  // only if asked for: kernels that are timed run apart
     if ((debug.kernels || watched) && !queue.capturing)
       shown = [&](const Kernel& k, double ns) {
@@ -217,7 +223,7 @@ struct CompiledOp::Impl {
         if (watched) watched->kernel(k, ns);
         if (options.on_kernel) options.on_kernel(k, ns);
       };
-    auto c = ready.direction->run(*threads, views, shown ? shown : options.on_kernel, queue, sums);
+    auto c = ready.direction->run(threads, views, shown ? shown : options.on_kernel, queue, sums);
     if (watched && !queue.capturing)
       watched->ran(ready.side == &ready.plan->infer ? "infer" : ready.side == &ready.plan->forward ? "forward" : "backward", ready.dims);
     return {c.kernels, c.tiles, c.finishes, c.allocations, c.launches, c.uploads, c.downloads, 0, c.library_calls};
@@ -293,7 +299,7 @@ struct CompiledOp::Impl {
 void CompiledOp::set_threads(int threads) {
   runtime::check_threads(threads);
   if (impl_->steps) return impl_->steps->set_threads(threads);
-  impl_->pool.store(runtime::shared_pool(threads));
+  impl_->use_threads(threads);
 }
 
 CallCounts CompiledOp::infer(Arguments arguments, const CallOptions& call) const {
@@ -406,10 +412,7 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   }
   CallCounts ran = op.run(views, *ready, call, queue, device_sums);
   if (op.options.check_values) runtime::check_results(*ready, inputs, written, views, queue);
-  if (!sums.empty()) {
-    const std::shared_ptr<ThreadPool> threads = op.pool.load();
-    for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output], *threads);
-  }
+  for (const HostSum& s : sums) runtime::add_into(s.target, views[s.output], *op.pool.load());
   ran.allocations += allocations;
   return ran;
 }
@@ -484,7 +487,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   }
   i.plans = std::make_unique<runtime::OpPlans>(op, i.options);
   if (!runtime::viz_folder().empty()) i.watched = std::make_unique<runtime::WatchedOp>(own_copy(op), i.options);
-  i.pool = runtime::shared_pool(options.threads);
+  i.use_threads(options.threads);
   i.cache = options.cache ? options.cache : runtime::KernelCache::process(options.disk_cache);
   const Program& p = i.plans->op();
   i.names = runtime::argument_names(p);
