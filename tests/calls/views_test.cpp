@@ -98,7 +98,9 @@ TEST(Backward, FindsWhatForwardWasGiven) {
   std::vector<float> elsewhere = {4, 6};
   op.backward({{"y", elsewhere}, {"dy", dy}, {"grad_x", dx}}, stash);
   for (const std::string& kept : op.kept(stash))
-    if (kept == "y") EXPECT_EQ(dx, elsewhere);
+    if (kept == "y") {
+      EXPECT_EQ(dx, elsewhere);
+    }
   EXPECT_EQ(error_of([&] { op.backward({{"grad_x", dx}}, stash); }), "f: 'dy' is missing");
 }
 
