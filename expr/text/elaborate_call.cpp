@@ -10,6 +10,7 @@
 #include "expr/index/affine.h"
 #include "expr/index/dims.h"
 #include "expr/text/elaborate_scope.h"
+#include "expr/text/strangers.h"
 
 namespace xhat {
 
@@ -96,8 +97,8 @@ class CallBuilder {
     if (n.kind != ast::Kind::call || it == s_.ops.end()) {
       std::vector<std::string> known;
       for (const auto& [name, program] : s_.ops) known.push_back(name);
-      throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(n.text, known)),
-                  n.pos);
+      const std::string hint = ast::stranger(ast::Stranger::function, n.text);
+      throw Error(fmt::format("there is no op {} in this file{}", n.text, hint.empty() ? did_you_mean(n.text, known) : hint), n.pos);
     }
     const std::shared_ptr<const Program>& callee = it->second;
     if (n.args.size() != callee->inputs.size())

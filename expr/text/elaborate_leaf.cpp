@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "expr/text/elaborate_walk.h"
+#include "expr/text/strangers.h"
 
 namespace xhat {
 
@@ -28,7 +29,8 @@ void Walk::unknown(const ast::Node& n) const {
   for (const auto& [name, dim] : s_.dims) known.push_back(name);
   for (const OpenAxis& axis : axes_) known.push_back(axis.name);
   for (const auto& [name, value] : lets_) known.push_back(name);
-  std::string hint = did_you_mean(n.text, known);
+  std::string hint = ast::stranger(ast::Stranger::name, n.text);
+  if (hint.empty()) hint = did_you_mean(n.text, known);
   if (hint.empty() && n.kind == Kind::name)
     hint = fmt::format("; bind an axis on the left or in a reduction, as in sum({}: …)", n.text);
   throw Error(fmt::format("{} is not a tensor, dim or axis in scope{}", n.text, hint), n.pos);
@@ -143,7 +145,8 @@ void Walk::check_callable(const ast::Node& n) const {
   for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i)
     known.emplace_back(info(static_cast<Op>(i)).text);
   for (const auto& [name, program] : s_.ops) known.push_back(name);
-  throw Error(fmt::format("there is no function {}{}", n.text, did_you_mean(n.text, known)), n.pos);
+  const std::string hint = ast::stranger(ast::Stranger::function, n.text);
+  throw Error(fmt::format("there is no function {}{}", n.text, hint.empty() ? did_you_mean(n.text, known) : hint), n.pos);
 }
 
 Value Walk::call_value(Ref, const ast::Node& n) {

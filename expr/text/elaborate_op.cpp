@@ -252,7 +252,7 @@ std::vector<size_t> OpBuilder::order(const ast::Block& block) const {
           inside |= i == child;
           if (inside) names += block.statements[i].targets[0].text + " -> ";
         }
-        throw Error(fmt::format("definitions form a cycle: {}{}; each reads the next", names,
+        throw Error(fmt::format("definitions form a cycle: {}{}; each reads the next. What depends on its own elements before it is a loop of a prog", names,
                                 block.statements[child].targets[0].text),
                     file_.nodes[ref].pos);
       }

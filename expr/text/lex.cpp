@@ -5,6 +5,7 @@
 
 #include "expr/core/dtype.h"
 #include "expr/core/syntax.h"
+#include "expr/text/strangers.h"
 
 namespace xhat::ast {
 namespace {
@@ -149,14 +150,16 @@ class Lexer {
       track_brackets();
       return;
     }
-    if (rest[0] == '&') return bad("& is no sign of the language; 'and' is written &&");
-    if (rest[0] == '|') return bad("| is no sign of the language; 'or' is written ||");
+    if (rest[0] == '&') return bad("& is no sign of the language; 'and' is written &&, of bits bit_and(a, b)");
+    if (rest[0] == '|') return bad("| is no sign of the language; 'or' is written ||, of bits bit_or(a, b), the absolute value abs(a)");
     size_t size = 1;
     while (size < rest.size() && (static_cast<unsigned char>(rest[size]) & 0xC0) == 0x80) ++size;  // UTF-8
     unsigned char c = static_cast<unsigned char>(rest[0]);
     bool printable = c > ' ' && c != 0x7F && (c < 0x80 || size > 1);
     std::string shown =
         printable ? "character " + std::string(rest.substr(0, size)) : "byte " + std::to_string(c);
+    const std::string known = stranger_sign(rest);
+    if (!known.empty()) return bad("unexpected " + shown + known);
     bad("unexpected " + shown + "; names are made of letters, digits and _");
   }
 

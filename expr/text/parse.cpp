@@ -11,6 +11,7 @@
 #include "expr/core/syntax.h"
 #include "expr/text/cursor.h"
 #include "expr/text/parse_expression.h"
+#include "expr/text/strangers.h"
 
 namespace xhat::ast {
 namespace {
@@ -357,6 +358,7 @@ class Parser {
       hint = "a newline or ; ends it";
     else if (kind == TokenKind::name || kind == TokenKind::number)
       hint = "a newline or ; ends it; is a sign missing?";
+    if (const std::string known = stranger_sign(cursor_.peek().text); !known.empty()) hint = known.substr(2);
     if (cursor_.is_sign("=")) hint = "equality is written ==";
     if (cursor_.is_sign("..")) hint = "a range stands after in, as in y[i in 0..N]";
     if (cursor_.is_sign(")") || cursor_.is_sign("]")) hint = "it closes nothing";

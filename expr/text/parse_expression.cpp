@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "expr/core/syntax.h"
+#include "expr/text/strangers.h"
 
 namespace xhat::ast {
 namespace {
@@ -209,10 +210,10 @@ class ExpressionParser {
     if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on inside ( ) or [ ], and behind a sign";
     if (!open_.empty() && open_.back().pos.line == token.pos.line && open_.back().pos.column + 1 == token.pos.column &&
         open_.back().text == token.text) {
-      if (token.text == "*") hint = "a power is written a^b";
-      if (token.text == "/") hint = "a comment starts with #";
+      if (const std::string known = stranger_sign(std::string(open_.back().text) + std::string(token.text)); !known.empty())
+        hint = known.substr(2);
     }
-    if (!open_.empty() && token.text == "=") hint = "signs are == != < <= > >=";
+    if (hint.empty() && !open_.empty() && token.text == "=") hint = "signs are == != < <= > >=";
     cursor_.expected("an expression", hint);
   }
 
@@ -223,7 +224,10 @@ class ExpressionParser {
       cursor_.fail(std::string(what) + " cannot be indexed; give it a definition of its own and index its name");
     }
     if (cursor_.is_sign("(")) cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
-    if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
+    if (cursor_.is_sign(".")) {
+      if (const std::string hint = stranger(Stranger::module, what); !hint.empty()) cursor_.fail("there are no modules" + hint);
+      cursor_.fail("views such as .transpose belong to imperative programs (prog); a reduction names its axes, as in sum(i: x[i])");
+    }
     return value;
   }
 
@@ -345,7 +349,7 @@ class ExpressionParser {
         node.args.push_back(parse_expression(cursor_, file_));
       } while (cursor_.accept_sign(","));
     }
-    bracket.close(", or ");
+    bracket.close(", or ", cursor_.is_sign("=") && is_reduction_name(node.text) ? "a reduction names its axes, as in " + node.text + "(i: x[i])" : "");
     return file_.add(std::move(node));
   }
 

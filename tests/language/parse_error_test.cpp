@@ -119,11 +119,11 @@ TEST(ParseErrorTest, Expressions) {
       {"y = a < b < c", "2:11: comparisons do not chain: this < follows the < at 2:7; write a < b && b < c, or parentheses"},
       {"y = a == b + 1 != c", "2:16: comparisons do not chain: this != follows the == at 2:7; write a < b && b < c, or parentheses"},
       {"y = a ** b", "2:8: expected an expression, found *; a power is written a^b"},
-      {"y = a // b", "2:8: expected an expression, found /; a comment starts with #"},
+      {"y = a // b", "2:8: expected an expression, found /; a comment starts with #; of integers a / b is rounded down"},
       {"y = a <> b", "2:8: expected an expression, found >"},
       {"y = a => b", "2:7: expected the end of the statement, found =; equality is written =="},
-      {"y = a & b", "2:7: & is no sign of the language; 'and' is written &&"},
-      {"y = a | b", "2:7: | is no sign of the language; 'or' is written ||"},
+      {"y = a & b", "2:7: & is no sign of the language; 'and' is written &&, of bits bit_and(a, b)"},
+      {"y = a | b", "2:7: | is no sign of the language; 'or' is written ||, of bits bit_or(a, b), the absolute value abs(a)"},
       {"y = a $ b", "2:7: unexpected character $; names are made of letters, digits and _"},
       {"y = \xCE\xBB", "2:5: unexpected character \xCE\xBB; names are made of letters, digits and _"},
       {"y = \x01", "2:5: unexpected byte 1; names are made of letters, digits and _"},
@@ -158,7 +158,7 @@ TEST(ParseErrorTest, Expressions) {
        "2:12: an expression in parentheses cannot be indexed; give it a definition of its own and "
        "index its name"},
       {"y = 2(a + b)", "2:6: a number cannot be called; a product is written a * b"},
-      {"y = x.transpose(0,1)", "2:6: views such as .transpose belong to imperative programs (prog)"},
+      {"y = x.transpose(0,1)", "2:6: views such as .transpose belong to imperative programs (prog); a reduction names its axes, as in sum(i: x[i])"},
   };
   for (auto [text, want] : rows) EXPECT_EQ(error_in(text), want) << text;
 }

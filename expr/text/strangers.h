@@ -1,0 +1,15 @@
+// What users of other languages write, and what it is here (strangers.def).
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace xhat::ast {
+
+enum class Stranger : uint8_t { function, name, sign, module };
+
+// "; write ..." for a text that is known as one of that kind, else nothing.
+std::string stranger(Stranger kind, std::string_view text);
+// The longest known sign that the text begins with.
+std::string stranger_sign(std::string_view text);
+
+}  // namespace xhat::ast
