@@ -33,6 +33,7 @@
 #include "ad/reverse/gradient.h"
 #include "expr/core/program.h"
 #include "expr/dsl/dsl.h"
+#include "expr/dsl/formulas.h"
 #include "expr/dsl/prog.h"
 #include "expr/eval/evaluate.h"
 #include "expr/eval/nonfinite.h"

@@ -164,8 +164,8 @@ class Measured {
     off.fusion.policy = FusePolicy::off;
     const Program derived = derive(op_, full, dims_).program;
     const Program forward = forward_program(derived), backward = backward_program(derived);
-    const bench::CompiledC c(c_prelude() + c_function(forward, "forward", dims_) + c_entry(forward, "forward") +
-                             c_function(backward, "backward", dims_) + c_entry(backward, "backward"));
+    const bench::CompiledC c(c_with_prelude(c_function(forward, "forward", dims_) + c_entry(forward, "forward") +
+                                            c_function(backward, "backward", dims_) + c_entry(backward, "backward")));
     if (!c.entry("forward")) throw Error("the loops of " + z.op + " do not compile: " + c.messages);
 
     RandomOptions as_it_comes;

@@ -146,11 +146,19 @@ class Instance {
     return !is_number(divisor);
   }
 
+  bool overflows() const {
+    return op_ == Op::exp || op_ == Op::expm1 || op_ == Op::rsqrt || op_ == Op::exp2 || op_ == Op::sinh || op_ == Op::erfinv;
+  }
+  static bool has_poles(Op op) {
+    return op == Op::log || op == Op::rsqrt || op == Op::digamma || op == Op::polygamma || op == Op::sinh;
+  }
+
   // Division, logarithm, a power whose exponent is not known to be >= 0, or a result that overflows.
   bool singular(int at) {
     const PatternNode& t = node(at);
-    if (t.kind == PatternKind::variable) return t.letter == 'r' && (op_ == Op::exp || op_ == Op::expm1 || op_ == Op::rsqrt);
-    if (applies(t, Op::log) || (applies(t, Op::div) && can_vanish(t.args[1]))) return true;
+    if (t.kind == PatternKind::variable) return t.letter == 'r' && overflows();
+    if (t.kind == PatternKind::apply && has_poles(t.op)) return true;
+    if ( (applies(t, Op::div) && can_vanish(t.args[1]))) return true;
     if (applies(t, Op::pow)) {
       auto exponent = number_of(arena_, build(t.args[1]));
       if (!exponent || *exponent < 0) return true;

@@ -39,13 +39,14 @@ Format format_of(DType type) {
 
 // Values that a function of this kind tells apart are about 1.
 bool has_own_scale(Op op) {
-  return op == Op::exp || op == Op::expm1 || op == Op::tanh || op == Op::sigmoid || op == Op::softplus || op == Op::erf;
+  return op == Op::exp || op == Op::expm1 || op == Op::tanh || op == Op::sigmoid || op == Op::softplus || op == Op::erf ||
+         op == Op::erfc || op == Op::atan || op == Op::sinc || op == Op::i0e || op == Op::i1e || op == Op::exp2 || op == Op::sinh || op == Op::cosh;
 }
 
 // Results are one of the operands, or have its digits.
 bool is_exact(Op op) {
   return op == Op::neg || op == Op::abs || op == Op::select || op == Op::minimum || op == Op::maximum || op == Op::clamp ||
-         op == Op::relu || op == Op::sign || op == Op::floor || op == Op::ceil || op == Op::round || op == Op::stop_gradient;
+         op == Op::relu || op == Op::sign || op == Op::floor || op == Op::ceil || op == Op::round || op == Op::trunc || op == Op::copysign || op == Op::stop_gradient;
 }
 
 }  // namespace
@@ -271,6 +272,11 @@ bool Accuracy::nonnegative(Id expression) const {
     case Op::sqrt:
     case Op::sigmoid:
     case Op::softplus:
+    case Op::exp2:
+    case Op::cosh:
+    case Op::hypot:
+    case Op::erfc:
+    case Op::i0e:
     case Op::relu: return true;
     case Op::mul: return n.arg(0) == n.arg(1) || (nonnegative(n.arg(0)) && nonnegative(n.arg(1)));
     case Op::add:

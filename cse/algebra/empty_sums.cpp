@@ -105,6 +105,8 @@ bool EmptySums::positive(Id id) {
     case Op::mul:
     case Op::div: return positive(n.arg(0)) && positive(n.arg(1));
     case Op::exp:
+    case Op::exp2:
+    case Op::cosh:
     case Op::sigmoid:
     case Op::softplus: return true;
     default: return false;
@@ -126,7 +128,19 @@ bool EmptySums::finite_node(const Node& n) {
     case Op::min:
     case Op::mod:
     case Op::log:
-    case Op::log1p: return false;
+    case Op::log1p:
+    case Op::log2:
+    case Op::log10:
+    case Op::asin:
+    case Op::acos:
+    case Op::acosh:
+    case Op::atanh:
+    case Op::erfinv:
+    case Op::lgamma:
+    case Op::digamma:
+    case Op::polygamma:
+    case Op::fmod:
+    case Op::remainder: return false;
     case Op::div: return known(0) && known(1) && positive(n.arg(1));
     case Op::sqrt:
     case Op::rsqrt: return known(0) && positive(n.arg(0));

@@ -74,6 +74,7 @@ DType result_type(const Arena& a, Op op, std::span<const Id> args) {
     case TypeRule::same_float: return uniform && is_float(first) ? first : fail("floats of one type");
     case TypeRule::same: return uniform && first != DType::boolean ? first : fail("numbers of one type");
     case TypeRule::same_or_bool: return first;
+    case TypeRule::whole: return uniform && is_integer(first) ? first : fail("integers of one type");
     case TypeRule::compare: return uniform ? DType::boolean : fail("operands of one type");
     case TypeRule::logic: return uniform && first == DType::boolean ? first : fail("bools");
     case TypeRule::classify: return is_float(first) ? DType::boolean : fail("a float");

@@ -55,7 +55,7 @@ constexpr int kOpCount = static_cast<int>(Op::argmin) + 1
 #include "expr/core/ops.def"
     ;
 
-enum class TypeRule : uint8_t { same_float, same, same_or_bool, compare, logic, classify, any };
+enum class TypeRule : uint8_t { same_float, same, same_or_bool, whole, compare, logic, classify, any };
 enum class Syntax : uint8_t { function, infix, prefix, special };
 
 struct OpInfo {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "expr/core/error.h"
+#include "expr/core/special.h"
 
 namespace xhat {
 namespace {
@@ -137,6 +138,20 @@ double softplus(double a) {
 
 double sign_of(double a) { return std::isnan(a) ? a : static_cast<double>((a > 0) - (a < 0)); }
 
+// C's hypot(inf, nan) is inf, its copysign(1, nan) 1.
+double hypotenuse(double a, double b) { return std::isnan(a) || std::isnan(b) ? a + b : std::hypot(a, b); }
+double with_sign_of(double a, double b) { return std::isnan(b) ? b : std::copysign(a, b); }
+double lgamma_of(double a) {  // std::lgamma writes to a global variable
+  int sign = 0;
+  return ::lgamma_r(a, &sign);
+}
+
+// A count below 0 or of 64 and more shifts everything out; at narrower types what is shifted beyond them is cut off by the caller.
+int64_t shifted_left(int64_t a, int64_t count) {
+  return count < 0 || count > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(a) << count);
+}
+int64_t shifted_right(int64_t a, int64_t count) { return a >> (count < 0 || count > 63 ? 63 : count); }
+
 // --- The table ---------------------------------------------------------------------------------------------
 
 struct FormsRow {
@@ -223,6 +238,39 @@ std::vector<ScalarOp> build_table() {
       {Op::softplus, {real([](D a) { return softplus(a); }), {}, {}, {}}},
       {Op::isnan, {{}, {}, test([](D a) -> I { return std::isnan(a); }), {}}},
       {Op::isfinite, {{}, {}, test([](D a) -> I { return std::isfinite(a); }), {}}},
+      {Op::exp2, {real([](D a) { return std::exp2(a); }), {}, {}, {}}},
+      {Op::log2, {real([](D a) { return std::log2(a); }), {}, {}, {}}},
+      {Op::log10, {real([](D a) { return std::log10(a); }), {}, {}, {}}},
+      {Op::sinh, {real([](D a) { return std::sinh(a); }), {}, {}, {}}},
+      {Op::cosh, {real([](D a) { return std::cosh(a); }), {}, {}, {}}},
+      {Op::asin, {real([](D a) { return std::asin(a); }), {}, {}, {}}},
+      {Op::acos, {real([](D a) { return std::acos(a); }), {}, {}, {}}},
+      {Op::atan, {real([](D a) { return std::atan(a); }), {}, {}, {}}},
+      {Op::atan2, {real([](D a, D b) { return std::atan2(a, b); }), {}, {}, {}}},
+      {Op::asinh, {real([](D a) { return std::asinh(a); }), {}, {}, {}}},
+      {Op::acosh, {real([](D a) { return std::acosh(a); }), {}, {}, {}}},
+      {Op::atanh, {real([](D a) { return std::atanh(a); }), {}, {}, {}}},
+      {Op::hypot, {real([](D a, D b) { return hypotenuse(a, b); }), {}, {}, {}}},
+      {Op::cbrt, {real([](D a) { return std::cbrt(a); }), {}, {}, {}}},
+      {Op::erfc, {real([](D a) { return std::erfc(a); }), {}, {}, {}}},
+      {Op::erfinv, {real([](D a) { return special::erfinv(a); }), {}, {}, {}}},
+      {Op::lgamma, {real([](D a) { return lgamma_of(a); }), {}, {}, {}}},
+      {Op::digamma, {real([](D a) { return special::digamma(a); }), {}, {}, {}}},
+      {Op::polygamma, {real([](D a, D b) { return special::polygamma(a, b); }), {}, {}, {}}},
+      {Op::i0e, {real([](D a) { return special::scaled_bessel(0, a); }), {}, {}, {}}},
+      {Op::i1e, {real([](D a) { return special::scaled_bessel(1, a); }), {}, {}, {}}},
+      {Op::sinc, {real([](D a) { return special::sinc(a); }), {}, {}, {}}},
+      {Op::logaddexp, {real([](D a, D b) { return special::logaddexp(a, b); }), {}, {}, {}}},
+      {Op::fmod, {real([](D a, D b) { return std::fmod(a, b); }), {}, {}, {}}},
+      {Op::remainder, {real([](D a, D b) { return std::remainder(a, b); }), {}, {}, {}}},
+      {Op::copysign, {real([](D a, D b) { return with_sign_of(a, b); }), {}, {}, {}}},
+      {Op::trunc, {real([](D a) { return std::trunc(a); }), {}, {}, {}}},
+      {Op::bit_and, {{}, integer([](I a, I b) { return a & b; }), {}, {}}},
+      {Op::bit_or, {{}, integer([](I a, I b) { return a | b; }), {}, {}}},
+      {Op::bit_xor, {{}, integer([](I a, I b) { return a ^ b; }), {}, {}}},
+      {Op::bit_not, {{}, integer([](I a) { return ~a; }), {}, {}}},
+      {Op::shift_left, {{}, integer([](I a, I b) { return shifted_left(a, b); }), {}, {}}},
+      {Op::shift_right, {{}, integer([](I a, I b) { return shifted_right(a, b); }), {}, {}}},
       {Op::stop_gradient, {real([](D a) { return a; }), integer([](I a) { return a; }), {}, {}}},
       {Op::random, {{}, {}, {}, form<I, D>([](I seed, I i) { return random_at(seed, i); })}},
   };

@@ -230,6 +230,7 @@ class Verifier {
       case TypeRule::same_float: fine &= is_float(first) && n.type == first; break;
       case TypeRule::same: fine &= first != DType::boolean && n.type == first; break;
       case TypeRule::same_or_bool: fine &= n.type == first; break;
+      case TypeRule::whole: fine &= is_integer(first) && n.type == first; break;
       case TypeRule::compare: fine &= n.type == DType::boolean; break;
       case TypeRule::logic: fine &= first == DType::boolean && n.type == DType::boolean; break;
       case TypeRule::classify: fine &= is_float(first) && n.type == DType::boolean; break;

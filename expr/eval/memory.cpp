@@ -224,6 +224,7 @@ View apply(Op op, std::vector<View> operands) {
   const bool tests = rule == TypeRule::compare || rule == TypeRule::classify || rule == TypeRule::logic;
   const bool real = operands[0].memory->real();
   if (rule == TypeRule::same_float && !real) throw Error(std::string(info(op).text) + " takes floats");
+  if (rule == TypeRule::whole && !is_integer(operands[0].type())) throw Error(std::string(info(op).text) + " takes integers");
   View made = fresh(tests ? DType::boolean : op == Op::random ? DType::f32 : operands[0].type(), shape);
   made.weak = weak && !tests;
   for (View& v : operands) v = expanded(v, shape);

@@ -119,6 +119,11 @@ Hull::Interval Hull::computed(Id e) {
     case Op::abs: return {nonnegative(x(0).low) ? x(0).low : zero, largest_magnitude(x(0))};
     case Op::sign: return {a_.integer(-1), one};
     case Op::relu: return {x(0).low == kNone ? zero : largest(zero, x(0).low), largest(zero, x(0).high)};
+    case Op::bit_and:
+      for (size_t i : {0u, 1u})
+        if (nonnegative(x(i).low)) return {zero, x(i).high};
+      return {};
+    case Op::shift_right: return nonnegative(x(0).low) ? Interval{zero, x(0).high} : Interval{};
     case Op::select: return {least(x(1).low, x(2).low), largest(x(1).high, x(2).high)};
     case Op::stop_gradient: return x(0);
     case Op::cast: return converted(n);
@@ -159,15 +164,22 @@ std::optional<Hull::Interval> Hull::of_float(const Node& n) {
     case Op::pow: return nonnegative(x(1).low) ? std::nullopt : std::optional(Interval{});
     case Op::floor:
     case Op::ceil:
-    case Op::round: return x(0);
+    case Op::round:
+    case Op::trunc: return x(0);
     case Op::sqrt: return Interval{zero, largest(one, x(0).high)};
     case Op::log: return Interval{kNone, largest(zero, x(0).high)};
     case Op::softplus: return Interval{zero, apply(Op::add, one, largest(zero, x(0).high))};
     case Op::sin:
     case Op::cos:
     case Op::tanh:
-    case Op::erf: return Interval{minus, one};
+    case Op::erf:
+    case Op::i1e:
+    case Op::sinc: return Interval{minus, one};
+    case Op::atan: return Interval{a_.integer(-2), a_.integer(2)};
+    case Op::atan2: return Interval{a_.integer(-4), a_.integer(4)};
+    case Op::erfc: return Interval{zero, a_.integer(2)};
     case Op::sigmoid:
+    case Op::i0e:
     case Op::random: return Interval{zero, one};
     default: return std::nullopt;
   }

@@ -241,6 +241,11 @@ Value apply_compare(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
 }
 
 Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, const std::string& sign) {
+  if (all_untyped(operands) && info(op).type == TypeRule::whole) {
+    std::vector<Value> whole;
+    for (const Value& v : operands) whole.push_back(typed_pure(as_index(a, v, pos, ("an operand of " + sign).c_str()), v.pure));
+    return apply_numbers(a, op, whole, pos, sign);
+  }
   if (all_untyped(operands)) return apply_untyped(a, op, operands);
   std::vector<Id> ids = unified(a, operands, pos, sign);
   DType type = a[ids[0]].type;
@@ -249,9 +254,16 @@ Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
     throw Error(fmt::format("{} takes floats, not {}; cast first, as in {}(f32(…))", sign, name_of(type), sign), pos);
   if (rule == TypeRule::same && type == DType::boolean)
     throw Error(fmt::format("{} takes numbers, not bool; write if c then 1 else 0, or f32(c)", sign), pos);
+  if (rule == TypeRule::whole && !is_integer(type))
+    throw Error(fmt::format("{} takes integers, not {}{}", sign, name_of(type), type == DType::boolean ? "; of bools there are && || != !" : ""), pos);
   if (zero_divisor(a, op, ids)) throw Error(fmt::format("integer {} by the constant 0", sign), pos);
   if (op == Op::pow && !is_float(type) && (a[ids[1]].op != Op::constant || a[ids[1]].integer < 0))
     throw Error("an integer power needs a constant exponent that is not negative; cast the base to a float", pos);
+  if (op == Op::polygamma) {
+    const Node& order = a[ids[0]];
+    if (order.op != Op::constant || order.value < 0 || order.value > 20 || std::trunc(order.value) != order.value)
+      throw Error("the order of polygamma, its first operand, is a constant: 0 (digamma), 1, ... 20", pos);
+  }
   const Value result = typed_pure(a.apply(op, ids), all_pure(operands));
   return all_among_integers(operands) && is_float(type) ? with_integer(result, apply_untyped(a, op, among_integers(operands))) : result;
 }
@@ -339,6 +351,7 @@ Id as_condition(Arena& a, const Value& v, Pos pos, const char* what) {
 Value apply_value(Arena& a, Op op, std::span<const Value> operands, Pos pos, const std::string& sign) {
   switch (info(op).type) {
     case TypeRule::same_float:
+    case TypeRule::whole:
     case TypeRule::same: return apply_numbers(a, op, operands, pos, sign);
     case TypeRule::compare: return apply_compare(a, op, operands, pos, sign);
     case TypeRule::logic: {

@@ -345,7 +345,7 @@ class Reifier {
 
   static bool is_number(const OpInfo& row) {
     return row.type == TypeRule::same || row.type == TypeRule::same_float ||
-           row.type == TypeRule::same_or_bool;
+           row.type == TypeRule::same_or_bool || row.type == TypeRule::whole;
   }
 
   // Would elaboration give this node for bare operands? It folds constants, and makes one number of a pure expression.
@@ -355,6 +355,7 @@ class Reifier {
     bool pure = std::ranges::all_of(args, &Emitted::pure);
     bool native = type == DType::f64 || type == DType::i64;
     switch (row.type) {
+      case TypeRule::whole: return pure ? type == DType::i64 : true;
       case TypeRule::same:
       case TypeRule::same_float: return pure ? native && !constants : true;
       case TypeRule::same_or_bool: return !pure;

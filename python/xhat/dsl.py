@@ -180,6 +180,53 @@ def where(condition, then, otherwise):
     return Expression(f"(if {_text(condition)} then {_text(then)} else {_text(otherwise)})")
 
 
+def random_normal(seed, i):
+    """Of the normal distribution with mean 0 and variance 1 (expr/dsl/formulas.h)."""
+    return Expression(f"(1.4142135623730951 * erfinv(2 * random({_text(seed)}, {_text(i)}) - 0.99999994039535522))")
+
+
+def random_int(seed, i, low, high):
+    """Of the whole numbers from low to before high, at most 2^24 of them."""
+    return Expression(f"({_text(low)} + shift_right(i64(16777216 * random({_text(seed)}, {_text(i)})) * ({_text(high)} - {_text(low)}), 24))")
+
+
+def einsum(result, subscripts, *operands):
+    """Defines result: einsum(y, "bik,bkj->bij", x, w) is y[b, i, j] = sum(k, x[b, i, k] * w[b, k, j]). Each letter is an axis of that name; letters
+    that the result lacks are summed over; without "->" the result has the letters that occur once, in alphabetical order."""
+    def wrong(what):
+        raise Error(f'einsum "{subscripts}": {what}; it is written as in "bik,bkj->bij"')
+
+    inputs, arrow, output = subscripts.replace(" ", "").partition("->")
+    parts = inputs.split(",")
+    if "..." in subscripts:
+        wrong("... is not for ops, whose axes have names; write a letter for each dimension")
+    for c in inputs.replace(",", "") + output:
+        if not c.isalpha():
+            wrong(f"{c} is no letter")
+    if len(parts) != len(operands):
+        wrong(f"it has {len(parts)} operands, and {len(operands)} are given")
+    letters = "".join(parts)
+    if not arrow:
+        output = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    for c in output:
+        if output.count(c) > 1:
+            wrong(f"{c} is twice in the result")
+        if c not in letters:
+            wrong(f"{c} of the result is in no operand")
+    taken = {_text(x) for x in (result, *operands)}
+    axis = {c: Axis(c + "_" if c in taken or c.isupper() else c) for c in letters}
+    product = None
+    for part, x in zip(parts, operands):
+        factor = x[tuple(axis[c] for c in part)] if part else x
+        product = factor if product is None else product * factor
+    summed = tuple(axis[c] for c in dict.fromkeys(letters) if c not in output)
+    body = _reduction("sum", None)(summed, product) if summed else product
+    if output:
+        result[tuple(axis[c] for c in output)] = body
+    else:
+        result.set(body)
+
+
 def _function(name):
     def function(*arguments):
         return Expression(f"{name}({', '.join(_text(a) for a in arguments)})")
@@ -207,5 +254,5 @@ for _name in _reductions:
 for _name in ("f64", "f32", "f16", "bf16", "i64", "i32", "u32", "u8"):
     globals()[_name] = DType(_name)
 boolean = DType("bool")
-__all__ = ["Axis", "Builder", "DType", "Dim", "Expression", "Tensor", "axes", "boolean", "dims", "where", *_functions, *_reductions, "f64", "f32", "f16",
+__all__ = ["Axis", "Builder", "DType", "Dim", "Expression", "Tensor", "axes", "boolean", "dims", "einsum", "random_int", "random_normal", "where", *_functions, *_reductions, "f64", "f32", "f16",
            "bf16", "i64", "i32", "u32", "u8"]

@@ -165,6 +165,16 @@ Expr float_op(const Node& n, const std::vector<Expr>& x) {
   }
 }
 
+// A count below 0 or not below the width shifts everything out.
+static Expr shifted(bool left, const Expr& a, const Expr& count) {
+  const Halide::Type unsigned_type = a.type().with_code(halide_type_uint);
+  const Expr width = Halide::Internal::make_const(unsigned_type, a.type().bits()), by = Halide::reinterpret(unsigned_type, count);
+  const Expr inside = by < width, last = width - Halide::Internal::make_one(unsigned_type), places = Halide::min(by, last);
+  if (!left && a.type().is_int()) return a >> places;  // of a negative number the sign fills
+  const Expr bits = Halide::reinterpret(unsigned_type, a), moved = left ? bits << places : bits >> places;
+  return Halide::reinterpret(a.type(), Halide::select(inside, moved, Halide::Internal::make_zero(unsigned_type)));
+}
+
 Expr integer_op(const Node& n, const std::vector<Expr>& x) {
   Halide::Type t = x[0].type();
   switch (n.op) {
@@ -183,6 +193,12 @@ Expr integer_op(const Node& n, const std::vector<Expr>& x) {
                             Halide::Internal::make_const(t, -1));
     case Op::relu: return Halide::max(x[0], Halide::Internal::make_zero(t));
     case Op::stop_gradient: return x[0];
+    case Op::bit_and: return x[0] & x[1];
+    case Op::bit_or: return x[0] | x[1];
+    case Op::bit_xor: return x[0] ^ x[1];
+    case Op::bit_not: return ~x[0];
+    case Op::shift_left:
+    case Op::shift_right: return shifted(n.op == Op::shift_left, x[0], x[1]);
     case Op::pow: {
       // Exponents are not negative (elaborate sees to constants); by squaring, as the evaluator does.
       Expr result = Halide::Internal::make_one(t), base = x[0], e = x[1];

@@ -18,40 +18,20 @@
 
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 
+#include "runtime/emit/vector_parts.h"
+
 namespace xhat::vmath {
-namespace {
+namespace parts {
 
 using Halide::cast;
 using Halide::Float;
 using Halide::Int;
 using Halide::reinterpret;
 using Halide::select;
-using Halide::Type;
 using Halide::UInt;
 using Halide::Internal::Call;
-using Coefficients = std::vector<double>;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double quiet_nan = std::numeric_limits<double>::quiet_NaN();
-
-// What differs between f32 and f64.
-struct Format {
-  Type type, bits;
-  int mantissa;              // stored bits
-  uint64_t bias;             // of the exponent
-  double magic;              // 1.5 * 2^mantissa: adding it rounds to an integer in the low bits
-  double ln2_hi, ln2_lo;     // their sum is ln 2; n*ln2_hi is subtracted by fma, so it may use all bits
-  double exp_low, exp_high;  // beyond these exp is 0 and infinity for certain; of exp_low, n is 1 - bias
-  double expm1_high;         // expm1 is infinite here already, and still n = bias + 1
-  double saturation;         // exp(-saturation) is nothing beside 1
-  uint64_t two_thirds;       // bits of 2/3
-  double smallest_normal, subnormal_scale;  // the scale is 2^mantissa
-  Coefficients expm1;                       // (e^r - 1 - r) / r^2 on |r| <= ln2/2
-  Coefficients log;                         // (log(1+f) - f + f^2/2) / f^3 on |f| <= 1/3
-};
 
 const Format& format(const Expr& x) {
   // clang-format off
@@ -79,7 +59,6 @@ const Format& format(const Expr& x) {
 Expr number(Type t, double value) { return Halide::Internal::make_const(t, value); }
 Expr word(Type t, uint64_t value) { return Halide::Internal::make_const(t, value); }
 
-// Clamps that keep NaN.
 Expr at_most(const Expr& x, double c) { return vmath::min(x, number(x.type(), c)); }
 Expr at_least(const Expr& x, double c) { return vmath::max(x, number(x.type(), c)); }
 
@@ -94,21 +73,16 @@ Expr bits_of(const Expr& x) { return reinterpret(UInt(x.type().bits()), x); }
 Expr sign_bit(const Expr& x) {
   return bits_of(x) & word(UInt(x.type().bits()), uint64_t{1} << (x.type().bits() - 1));
 }
-Expr with_sign(const Expr& magnitude, const Expr& sign) {  // magnitude >= 0 or NaN
+Expr with_sign(const Expr& magnitude, const Expr& sign) {
   return reinterpret(magnitude.type(), bits_of(magnitude) | sign);
 }
 Expr rounding(const char* name, const Expr& x) {
   return Call::make(x.type(), name + std::string(x.type().bits() == 32 ? ".f32" : ".f64"), {x},
                     Call::PureExtern);
 }
-Expr libm(const char* name, const Expr& x) { return Call::make(Float(64), name, {x}, Call::PureExtern); }
+Expr libm(const char* name, const std::vector<Expr>& x) { return Call::make(Float(64), name, x, Call::PureExtern); }
 
 // --- exp and its family ------------------------------------------------------------------------------------
-
-struct Reduced {
-  Expr bits;  // low bits hold n + offset
-  Expr r;     // x - n ln2
-};
 
 Reduced reduce_exp(const Expr& x, double offset) {
   const Format& f = format(x);
@@ -119,13 +93,11 @@ Reduced reduce_exp(const Expr& x, double offset) {
   return {bits_of(t), vmath::fma(n, number(f.type, -f.ln2_lo), r)};
 }
 
-// 2^(biased - bias), from the low bits of `biased`; 0 gives 0 and 2 bias + 1 gives infinity.
 Expr power_of_two(const Format& f, const Expr& biased) {
   return reinterpret(f.type, biased << word(f.bits, f.mantissa));
 }
 
-// e^r, or twice that, for |r| <= ln2/2.
-Expr exp_reduced(const Expr& r, double factor = 1) {
+Expr exp_reduced(const Expr& r, double factor) {
   Coefficients c = format(r).expm1;
   c.insert(c.begin(), {1.0, 1.0});
   for (double& v : c) v *= factor;
@@ -145,12 +117,6 @@ Expr expm1_negative(const Expr& x) {
 
 // --- log and its family ------------------------------------------------------------------------------------
 
-struct Scaled {
-  Expr m, k;   // u = m * 2^k, 2/3 <= m < 4/3
-  Expr field;  // (k + bias + 1) where the exponent stands
-};
-
-// For positive normal u; else garbage, which the caller replaces. `shift` is subtracted from k.
 Scaled scale_log(const Expr& u, const Expr& shift) {
   const Format& f = format(u);
   uint64_t mantissa = (uint64_t{1} << f.mantissa) - 1;
@@ -171,7 +137,6 @@ Expr log_reduced(const Expr& f, const Expr& k) {
   return vmath::fma(k, number(f.type(), format(f).ln2_hi), r);
 }
 
-// log's specials, given its argument u and the value y for positive finite u.
 Expr log_specials(const Expr& u, const Expr& y) {
   Type t = u.type();
   Expr low = select(u == number(t, 0), number(t, -infinity), number(t, quiet_nan));
@@ -236,10 +201,6 @@ Quadrant reduce_angle(const Expr& x) {
   return {select(large, far.r, r), select(large, far.n, bits_of(t))};
 }
 
-struct SinCos {
-  Expr sin, cos;  // of r
-};
-
 SinCos sincos_reduced(const Expr& r) {
   Expr t = r * r;
   Expr s = polynomial(t, {-0.166666552, 0.00833217707, -0.000195171699});
@@ -284,7 +245,9 @@ Expr exp2_double_to_single(const Expr& z) {
   return cast(Float(32), p * power_of_two(f, bits_of(t)));
 }
 
-}  // namespace
+}  // namespace parts
+
+using namespace parts;
 
 Expr fma(const Expr& a, const Expr& b, const Expr& c) {
   return Call::make(a.type(), a.type().bits() == 32 ? "llvm.fma.f32" : "llvm.fma.f64", {a, b, c},
@@ -359,7 +322,7 @@ Expr softplus(const Expr& x) {
 }
 
 Expr erf(const Expr& x) {
-  if (x.type().bits() == 64) return libm("erf", x);
+  if (x.type().bits() == 64) return libm("erf", {x});
   const Format& f = format(x);
   Expr a = vmath::abs(x), t = a * a, one = number(f.type, 1);
   Expr p = polynomial(t, {0.128379166, -0.376126349, 0.112837195, -0.0268607531, 0.0052044359,
@@ -374,11 +337,11 @@ Expr erf(const Expr& x) {
   return with_sign(select(a < number(f.type, 0.9), near, far), sign_bit(x));
 }
 
-Expr sin(const Expr& x) { return x.type().bits() == 64 ? libm("sin", x) : sin_quarter(x, 0, sign_bit(x)); }
-Expr cos(const Expr& x) { return x.type().bits() == 64 ? libm("cos", x) : sin_quarter(x, 1, Expr()); }
+Expr sin(const Expr& x) { return x.type().bits() == 64 ? libm("sin", {x}) : sin_quarter(x, 0, sign_bit(x)); }
+Expr cos(const Expr& x) { return x.type().bits() == 64 ? libm("cos", {x}) : sin_quarter(x, 1, Expr()); }
 
 Expr tan(const Expr& x) {
-  if (x.type().bits() == 64) return libm("tan", x);
+  if (x.type().bits() == 64) return libm("tan", {x});
   Quadrant q = reduce_angle(x);
   SinCos v = sincos_reduced(q.r);
   Expr odd = q.n & word(UInt(32), 1), even = odd == word(UInt(32), 0);  // tan(r + pi/2) = -cos/sin
@@ -450,7 +413,7 @@ Expr mod(const Expr& x, const Expr& y) { return x - y * vmath::floor(quotient(x,
 const std::vector<Row>& rows() {
   using Args = std::span<const Expr>;
   constexpr double big = std::numeric_limits<float>::max();
-  static const std::vector<Row> table{
+  static const std::vector<Row> own{
       {"exp", 1, -86.9, 90, 1, 2, [](Args a) { return vmath::exp(a[0]); }},
       {"expm1", 1, -110, 90, 3, 3, [](Args a) { return vmath::expm1(a[0]); }},
       {"log", 1, 0, big, 1, 2, [](Args a) { return vmath::log(a[0]); }},
@@ -475,6 +438,11 @@ const std::vector<Row>& rows() {
       {"mod", 2, -big, big, 0, 0, [](Args a) { return vmath::mod(a[0], a[1]); }},
       {"fma", 3, -big, big, 0.5, 0.5, [](Args a) { return vmath::fma(a[0], a[1], a[2]); }},
   };
+  static const std::vector<Row> table = [] {
+    std::vector<Row> all = own;
+    for (const std::vector<Row>& more : {elementary_rows(), special_rows()}) all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return table;
 }
 

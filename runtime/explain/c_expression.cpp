@@ -6,68 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "runtime/explain/c_operations.h"
+
 namespace xhat {
 namespace {
 
 // Functions that cost this much and more leave the loops that they do not depend on: picoseconds, as a division of ops.def.
 constexpr int kWorthNaming = 60;
-
-// Precedences of C, the larger the tighter.
-enum : int { kTernary = 3, kOr = 4, kAnd = 5, kEqual = 9, kLess = 10, kSum = 12, kProduct = 13, kUnary = 15 };
-
-struct Row {
-  Op op;
-  const char* real;     // of floats: {0}, {1}, {2} operands, {T} the type
-  const char* integer;  // of data; null: as for floats
-  int precedence = 20;
-};
-const Row kRows[] = {
-    {Op::neg, "-{0}", "wrap_sub<{T}>(0, {0})", kUnary},
-    {Op::lnot, "!{0}", nullptr, kUnary},
-    {Op::add, "{0} + {1}", "wrap_add<{T}>({0}, {1})", kSum},
-    {Op::sub, "{0} - {1}", "wrap_sub<{T}>({0}, {1})", kSum},
-    {Op::mul, "{0} * {1}", "wrap_mul<{T}>({0}, {1})", kProduct},
-    {Op::div, "{0} / {1}", "floor_div<{T}>({0}, {1})", kProduct},
-    {Op::mod, "real_mod<{T}>({0}, {1})", "floor_mod<{T}>({0}, {1})"},
-    {Op::pow, "real_power<{T}>({0}, {1})", "integer_power<{T}>({0}, {1})"},
-    {Op::eq, "{0} == {1}", nullptr, kEqual},
-    {Op::ne, "{0} != {1}", nullptr, kEqual},
-    {Op::lt, "{0} < {1}", nullptr, kLess},
-    {Op::le, "{0} <= {1}", nullptr, kLess},
-    {Op::land, "{0} && {1}", nullptr, kAnd},
-    {Op::lor, "{0} || {1}", nullptr, kOr},
-    {Op::minimum, "minimum<{T}>({0}, {1})", nullptr},
-    {Op::maximum, "maximum<{T}>({0}, {1})", nullptr},
-    {Op::clamp, "clamped<{T}>({0}, {1}, {2})", nullptr},
-    {Op::exp, "std::exp({0})", nullptr},
-    {Op::log, "std::log({0})", nullptr},
-    {Op::log1p, "std::log1p({0})", nullptr},
-    {Op::expm1, "std::expm1({0})", nullptr},
-    {Op::sqrt, "std::sqrt({0})", nullptr},
-    {Op::rsqrt, "1 / std::sqrt({0})", nullptr, kProduct},
-    {Op::sin, "std::sin({0})", nullptr},
-    {Op::cos, "std::cos({0})", nullptr},
-    {Op::tan, "std::tan({0})", nullptr},
-    {Op::tanh, "std::tanh({0})", nullptr},
-    {Op::sigmoid, "sigmoid<{T}>({0})", nullptr},
-    {Op::erf, "std::erf({0})", nullptr},
-    {Op::abs, "std::fabs({0})", "magnitude<{T}>({0})"},
-    {Op::sign, "sign_of<{T}>({0})", nullptr},
-    {Op::floor, "std::floor({0})", nullptr},
-    {Op::ceil, "std::ceil({0})", nullptr},
-    {Op::round, "std::nearbyint({0})", nullptr},
-    {Op::relu, "rectified<{T}>({0})", nullptr},
-    {Op::softplus, "softplus<{T}>({0})", nullptr},
-    {Op::isnan, "std::isnan({0})", nullptr},
-    {Op::isfinite, "std::isfinite({0})", nullptr},
-    {Op::random, "random_at({0}, {1})", nullptr},
-};
-
-const Row& row_of(Op op) {
-  for (const Row& r : kRows)
-    if (r.op == op) return r;
-  throw Bug("c_expression: no row for op " + std::string(info(op).id));
-}
 
 bool has_read(const Arena& a, Id id) { return !tensors_read(a, id).empty(); }
 
@@ -102,7 +47,8 @@ std::string legal(const std::string& name) {
       "static",   "struct",   "switch",    "this",     "throw",    "true",     "try",      "typedef",   "union",     "using",
       "virtual",  "void",     "while",     "xor",      "typeof",   "std",      "bf16",     "power",     "sigmoid",   "softplus",
       "maximum",  "minimum",  "clamped",   "larger",   "smaller",  "unsigned", "operator", "namespace", "template",  "typename",
-      "INFINITY", "NAN",      "protected", "volatile", "explicit", "main",     "linux",    "unix",      "magnitude", "rectified"};
+      "INFINITY", "NAN",      "protected", "volatile", "explicit", "main",     "linux",    "unix",      "magnitude", "rectified", "erfinv", "digamma",
+      "polygamma", "sinc", "logaddexp", "scaled_bessel", "shift_left", "shift_right"};
   return taken.contains(name) || name.starts_with("_") ? name + "_" : name;
 }
 }  // namespace
@@ -384,7 +330,7 @@ bool CWriter::never_negative(Id id) const {
 CText CWriter::operation(Id id) {
   const Node& n = a_[id];
   const bool floats = is_float(a_[n.arg(0)].type);
-  const Row& row = row_of(n.op);
+  const COperation& row = c_operation(n.op);
   if (n.op == Op::pow && floats)
     if (auto k = whole_power(a_, n)) return {fmt::format("power<{}, {}>({})", *k, c_arithmetic(n.type), argument(n.arg(0)))};
   // Index arithmetic is small and seldom negative: C's own operators.

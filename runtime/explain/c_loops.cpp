@@ -287,8 +287,8 @@ std::string explain_c(const Program& op, const CompileOptions& options, const Di
     throw Error("op " + op.name + ": a program with loops or branches that stay has no plain loops yet; write its blocks as ops");
   const Program derived = derive(op, options, choose_sizes(op, options.stash, given)).program;
   const DimValues sizes = choose_sizes(derived, options.stash, given);
-  return c_prelude() + "\n" + c_function(forward_program(derived), op.name + "_forward", sizes) + "\n" +
-         c_function(backward_program(derived), op.name + "_backward", sizes);
+  return c_with_prelude("\n" + c_function(forward_program(derived), op.name + "_forward", sizes) + "\n" +
+                        c_function(backward_program(derived), op.name + "_backward", sizes));
 }
 
 }  // namespace xhat

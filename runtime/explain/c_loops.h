@@ -15,6 +15,8 @@ namespace xhat {
 
 // What functions need: types, and operations whose meaning is not that of C (division, casts, NaN in extremes).
 std::string c_prelude();
+// Functions, with the prelude before them, and with those functions of the language that C has not, if one is called.
+std::string c_with_prelude(const std::string& code);
 
 // One direction (infer_program, forward_program, backward_program) as one function, `void name(const float* x, float* y)`: the inputs, then
 // the outputs, in their order. What is not delivered stands in static arrays, so a function must not run twice at a time. Indices that are

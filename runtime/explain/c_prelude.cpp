@@ -1,7 +1,46 @@
 // The text that stands above all functions, and how each row of ops.def is written in C.
+#include <regex>
+
+#include "expr/core/special.h"
 #include "runtime/explain/c_loops.h"
 
 namespace xhat {
+namespace {
+
+// The preprocessor has made one line of each function: a line per statement again.
+std::string laid_out(const std::string& text) {
+  std::string out;
+  int parentheses = 0;
+  std::string indent;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const bool list = c == '{' && out.ends_with("= ");  // a list's braces count as parentheses
+    parentheses += c == '(' || list || (c == '[') ? 1 : c == ')' || c == ']' || (c == '}' && parentheses > 0) ? -1 : 0;
+    const bool ends = parentheses == 0 && (c == ';' || c == '{' || (c == '}' && !text.substr(i).starts_with("};")));
+    if (parentheses == 0 && c == '{') indent += "  ";
+    if (ends && c == '}' && !indent.empty()) {
+      indent.resize(indent.size() - 2);
+      if (out.ends_with("  ")) out.resize(out.size() - 2);
+    }
+    out += c;
+    if (!ends) continue;
+    out += "\n" + indent;
+    while (i + 1 < text.size() && text[i + 1] == ' ') ++i;
+  }
+  return out;
+}
+
+bool calls_special(const std::string& code) {
+  static const std::regex calls("\\b(sinc|logaddexp|erfinv|digamma|polygamma|scaled_bessel)\\(");
+  return std::regex_search(code, calls);
+}
+
+}  // namespace
+
+std::string c_with_prelude(const std::string& code) {
+  const std::string prelude = c_prelude();
+  return calls_special(code) ? prelude + "namespace {\n\n" + laid_out(special::source()) + "\n}  // namespace\n" + code : prelude + code;
+}
 
 std::string c_prelude() {
   return R"(#include <cfloat>
@@ -67,6 +106,11 @@ template <class T> inline T softplus(T a) { return maximum<T>(a, T(0)) + std::lo
 template <class T> inline T rectified(T a) { return a <= T(0) ? T(0) : a; }
 template <class T> inline T sign_of(T a) { return a != a ? a : T((a > T(0)) - (a < T(0))); }
 template <class T> inline T magnitude(T a) { return a < T(0) ? T(-a) : a; }
+template <class T> inline T shift_left(T a, T count) { return count < 0 || count >= T(8 * sizeof(T)) ? T(0) : T(uint64_t(a) << count); }
+template <class T> inline T shift_right(T a, T count) {
+  const bool out = count < 0 || count >= T(8 * sizeof(T));
+  return out ? T(a < 0 ? -1 : 0) : T(a >> count);
+}
 template <class T> inline T to_integer(double v) {
   if (v != v) return 0;
   const double most = sizeof(T) == 8 ? 0x1p63 : T(-1) < T(0) ? 0x1p31 : double(T(-1)) + 1;

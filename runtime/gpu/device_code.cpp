@@ -42,6 +42,8 @@ constexpr Builtin kBuiltins[] = {
     {"tan", "tan_f64", "tan", nullptr},
     {"pow", "pow_f64", "pow", nullptr},
     {"erf", "__nv_erf", "erf", nullptr},
+    {"fmod", "__nv_fmod", "fmod", nullptr},
+    {"remainder", "__nv_remainder", "remainder", nullptr},
 };
 
 const char* name_on(const Builtin& b, DeviceKind kind) {
@@ -103,8 +105,8 @@ struct ForDevice::Rewriter : IRGraphMutator {
   }
 
   Expr visit(const FloatImm* op) override {
-    // Halide writes doubles as floats in OpenCL C (v21).
-    if (kind == DeviceKind::opencl && op->type.bits() == 64 && static_cast<double>(static_cast<float>(op->value)) != op->value) {
+    // Halide writes doubles as floats in OpenCL C (v21), which loses digits, and makes vectors of floats of them.
+    if (kind == DeviceKind::opencl && op->type.bits() == 64) {
       uint64_t bits;
       std::memcpy(&bits, &op->value, sizeof bits);
       return Halide::reinterpret(op->type, make_const(UInt(64), bits));

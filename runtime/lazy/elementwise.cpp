@@ -119,6 +119,7 @@ DType result_type(Op op, DType operand) {
     case TypeRule::same_float:
     case TypeRule::same:
     case TypeRule::same_or_bool:
+    case TypeRule::whole:
     case TypeRule::any: return operand;
   }
   return operand;
@@ -179,6 +180,8 @@ NodePtr elementwise(Op op, NodeList operands, const Site& site) {
     fail(site, fmt::format("operands must be bool, and are {}; compare them first: x != 0", name_of(type)));
   if ((row.type == TypeRule::classify || row.type == TypeRule::same_float) && !is_float(type))
     fail(site, fmt::format("operands must be floats, and are {}; cast them: cast(x, f32)", name_of(type)));
+  if (row.type == TypeRule::whole && !is_integer(type))
+    fail(site, fmt::format("operands must be integers, and are {}; cast them: cast(x, i64)", name_of(type)));
   for (NodePtr& n : operands) n = cast_node(n, type);
   const Shape shape = common_shape(operands, site);
   if (NodePtr same = without_neutral(op, operands, shape)) return same;

@@ -37,7 +37,7 @@ TEST(CLoops, OfAuditOpsComputeWhatTheEvaluatorDoes) {
     std::string name;
   };
   std::vector<Case> cases;
-  std::string code = c_prelude();
+  std::string code;
   const size_t parts = long_run() ? 1 : 7;
   for (const AuditCase& from : audit_cases(0, parts)) {
     std::ifstream in(from.file);
@@ -52,7 +52,7 @@ TEST(CLoops, OfAuditOpsComputeWhatTheEvaluatorDoes) {
     code += c_function(backward, c.name + "_backward", dims) + c_entry(backward, c.name + "_backward");
     cases.push_back(std::move(c));
   }
-  const bench::CompiledC loops(code, "-O1");
+  const bench::CompiledC loops(c_with_prelude(code), "-O1");
   for (const Case& c : cases) {
     SCOPED_TRACE("xhat explain --c " + c.from.file.string() + " --op " + c.from.op + " --dims " + dims_text(c.dims));
     ASSERT_TRUE(loops.entry(c.name + "_forward")) << loops.messages;

@@ -106,7 +106,11 @@ TEST(GradientCheck, EveryFunctionOfOneOperand) {
        {"-u",        "exp(u)",     "log(u)",  "log1p(u)",    "expm1(u)", "sqrt(u)", "rsqrt(u)",  "sin(u)",
         "cos(u)",    "tan(u/4)",   "tanh(u)", "sigmoid(u)",  "erf(u)",   "abs(u)",  "sign(u)*u", "floor(u)+u",
         "ceil(u)*u", "round(u)*u", "relu(u)", "softplus(u)", "u^2",      "u^3",     "u^0.5",     "2^u",
-        "u^u",       "1/u",        "u^-1",    "u^0",         "u^1",      "u % 0.7"}) {
+        "u^u",       "1/u",        "u^-1",    "u^0",         "u^1",      "u % 0.7",
+        "exp2(u)",   "log2(u)",    "log10(u)", "sinh(u)",    "cosh(u)",  "atan(u)", "asinh(u)",  "acosh(1.1+u)",
+        "cbrt(u)",   "erfc(u)",    "lgamma(u)", "digamma(u)", "i0e(u)",  "i1e(u)",  "sinc(u)",   "sinc(u/9)",
+        "trunc(u)*u", "asin(u/(1+u))", "acos(u/(1+u))", "atanh(u/(1+u))", "erfinv(u/(1+u))", "polygamma(1,u)",
+        "polygamma(2,u)", "polygamma(3,u+1)", "i1e(0.5-u)", "lgamma(-0.3-u/9)", "digamma(-0.3-u/9)", "sinc(-u)"}) {
     std::string body = f;
     for (size_t i; (i = body.find('u')) != std::string::npos;) {
       bool word = (i > 0 && std::isalpha(body[i - 1])) || (i + 1 < body.size() && std::isalpha(body[i + 1]));
@@ -121,7 +125,8 @@ TEST(GradientCheck, EveryFunctionOfMoreOperands) {
   for (const char* f :
        {"a[i]+b[i]", "a[i]-b[i]", "a[i]*b[i]", "a[i]/b[i]", "a[i]^b[i]", "min(a[i],b[i])*a[i]",
         "max(a[i],b[i])*b[i]", "clamp(a[i]*b[i],0.2,0.9)*a[i]", "clamp(0.5*a[i],b[i],a[i]+b[i])",
-        "a[i] % b[i]", "if a[i] < b[i] then a[i]*b[i] else exp(a[i])", "a[i]*random(3,i)",
+        "a[i] % b[i]", "atan2(a[i],b[i])", "atan2(a[i],-b[i])", "hypot(a[i],b[i])", "logaddexp(a[i],b[i])",
+        "logaddexp(a[i],a[i])", "copysign(a[i]*a[i],b[i]-0.5)", "fmod(a[i],b[i])*a[i]", "remainder(a[i],b[i])*b[i]", "if a[i] < b[i] then a[i]*b[i] else exp(a[i])", "a[i]*random(3,i)",
         "if a[i] < b[i] && a[i] > 0.1 || b[i] < 0.5 then sin(a[i]) else cos(b[i])*a[i]"})
     check("op f(a: f64[N], b: f64[N]) -> (y) { y[i] = " + std::string(f) + " }",
           {.dims = {{"N", 4}}, .shift = 0.2});

@@ -237,12 +237,14 @@ class Composer {
   std::string unary(const std::string& e) {
     return fill({"tanh({})", "sigmoid({})", "sin({})", "exp(-abs({}))", "relu({})", "abs({})", "softplus({})", "log1p({0}^2)",
                  "sqrt(0.5 + abs({}))", "rsqrt(1 + {0}^2)", "erf({})", "expm1(tanh({}))", "-{}", "(1/3*{})", "round({})",
-                 "clamp({}, -0.6, 0.9)", "log(1.5 + abs({}))"},
+                 "clamp({}, -0.6, 0.9)", "log(1.5 + abs({}))", "atan({})", "sinc({})", "cosh(tanh({}))", "asinh({})", "erfc({})", "i0e({})",
+                 "lgamma(1.5 + abs({}))", "exp2(tanh({}))"},
                 e);
   }
 
   std::string guarded_binary(const Scope& scope, int budget) {
     return fill({"{} / (1.5 + cos({}))", "max({}, {})", "min({}, {})", "({})^2 * {}", "(1.2 + sin({0}))^cos({1})", "{} % (1.5 + abs({}))",
+                 "hypot({}, 1 + abs({}))", "logaddexp({}, {})", "atan2({}, 1.5 + abs({}))",
                  "(if {0} > 0.2 then {1} / {0} else {1})"},
                 part(scope, budget), part(scope, budget));
   }

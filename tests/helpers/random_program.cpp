@@ -168,8 +168,12 @@ class Generator {
 
   std::string binary(const std::vector<Axis>& scope, int depth) {
     std::string a = real(scope, depth - 1), b = real(scope, depth - 1);
-    switch (pick(7)) {
+    switch (pick(11)) {
       case 0: return fmt::format("{} / (2 + sin({}))", a, b);
+      case 7: return fmt::format("hypot(0.5 + abs({}), {})", a, b);
+      case 8: return fmt::format("atan2({}, 1.5 + abs({}))", a, b);
+      case 9: return fmt::format("logaddexp({}, {})", a, b);
+      case 10: return fmt::format("copysign({}, {})", a, b);
       case 1: return fmt::format("min({}, {})", a, b);
       case 2: return fmt::format("max({}, {})", a, b);
       case 3: return fmt::format("pow(1.5 + sin({}), cos({}))", a, b);
@@ -184,9 +188,12 @@ class Generator {
                            "abs({})",         "relu({})",        "softplus({})",  "exp(sin({}))",  "log(1.5 + abs({}))",
                            "log1p(abs({}))",  "expm1(cos({}))",  "sqrt(1 + abs({}))", "rsqrt(0.5 + abs({}))",
                            "tan(sin({}))",    "floor({})",       "ceil({})",      "round({})",     "sign({})",
+                           "atan({})",         "asinh({})",       "sinh(sin({}))", "cosh(sin({}))", "cbrt(1.5 + abs({}))", "exp2(sin({}))",
+                           "log2(1.5 + abs({}))", "erfc({})",    "sinc({})",      "i0e({})",       "lgamma(1.5 + abs({}))", "erfinv(0.9*sin({}))",
+                           "acos(0.9*sin({}))", "trunc({})",     "i1e({})",       "digamma(1.5 + abs({}))",
                            "(-{})",           "({} * 0.5)",      "(1 / (1 + exp(-{})))", "(1/2*{})", "f64({})"};
-    int which = pick(24);
-    if (which == 23 && type_ != "f64") which = 0;
+    int which = pick(40);
+    if (which == 39 && type_ != "f64") which = 0;
     return fmt::format(fmt::runtime(forms[which]), e);
   }
 

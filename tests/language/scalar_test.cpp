@@ -74,6 +74,35 @@ TEST(Scalar, RealFunctions) {
       {Op::relu, -1, 0, 0, 0},
       {Op::relu, 3, 0, 0, 3},
       {Op::softplus, 0, 0, 0, std::log(2.0)},
+      {Op::exp2, 10, 0, 0, 1024},
+      {Op::log2, 8, 0, 0, 3},
+      {Op::log10, 1000, 0, 0, 3},
+      {Op::sinh, 0.5, 0, 0, std::sinh(0.5)},
+      {Op::cosh, 0.5, 0, 0, std::cosh(0.5)},
+      {Op::asin, 0.5, 0, 0, std::asin(0.5)},
+      {Op::acos, 0.5, 0, 0, std::acos(0.5)},
+      {Op::atan, 2, 0, 0, std::atan(2.0)},
+      {Op::atan2, 1, -1, 0, std::atan2(1.0, -1.0)},
+      {Op::asinh, 2, 0, 0, std::asinh(2.0)},
+      {Op::acosh, 2, 0, 0, std::acosh(2.0)},
+      {Op::atanh, 0.5, 0, 0, std::atanh(0.5)},
+      {Op::hypot, 3, -4, 0, 5},
+      {Op::cbrt, -27, 0, 0, -3},
+      {Op::erfc, 2, 0, 0, std::erfc(2.0)},
+      {Op::erfinv, std::erf(0.75), 0, 0, 0.75},
+      {Op::lgamma, 5, 0, 0, std::log(24.0)},
+      {Op::digamma, 1, 0, 0, -0.57721566490153286},
+      {Op::polygamma, 1, 1, 0, 1.6449340668482264},
+      {Op::polygamma, 0, 1, 0, -0.57721566490153286},
+      {Op::i0e, 1, 0, 0, 0.46575960759364043},
+      {Op::i1e, -1, 0, 0, -0.20791041534970844},
+      {Op::sinc, 0.5, 0, 0, 0.63661977236758134},
+      {Op::sinc, 3, 0, 0, 0},
+      {Op::logaddexp, 2, 2, 0, 2 + std::log(2.0)},
+      {Op::fmod, -5.5, 2, 0, -1.5},
+      {Op::remainder, 5.5, 2, 0, -0.5},
+      {Op::copysign, 3, -0.0, 0, -3},
+      {Op::trunc, -2.7, 0, 0, -2},
       {Op::stop_gradient, 3, 0, 0, 3},
   };
   for (const RealRow& r : rows)
@@ -95,6 +124,11 @@ TEST(Scalar, RealSpecials) {
       {Op::sqrt, -1, 0, 0, kNan},      {Op::rsqrt, 0, 0, 0, kInf},       {Op::tanh, kInf, 0, 0, 1},
       {Op::erf, -kInf, 0, 0, -1},      {Op::div, 1, 0, 0, kInf},         {Op::div, 0, 0, 0, kNan},
       {Op::mod, 1, 0, 0, kNan},        {Op::mul, 0, kInf, 0, kNan},      {Op::sub, kInf, kInf, 0, kNan},
+      {Op::hypot, kInf, kNan, 0, kNan},  // unlike C
+      {Op::hypot, kInf, -1, 0, kInf},  {Op::atan2, 0, 0, 0, 0},          {Op::erfinv, 1, 0, 0, kInf},
+      {Op::erfinv, 2, 0, 0, kNan},     {Op::lgamma, -2, 0, 0, kInf},     {Op::digamma, 0, 0, 0, -kInf},
+      {Op::digamma, -2, 0, 0, kNan},   {Op::polygamma, 0.5, 1, 0, kNan}, {Op::sinc, kInf, 0, 0, 0},
+      {Op::logaddexp, -kInf, -kInf, 0, -kInf}, {Op::logaddexp, kInf, -kInf, 0, kInf}, {Op::i0e, kInf, 0, 0, 0},
   };
   for (const RealRow& r : rows)
     EXPECT_PRED2(same, real(r.op, r.a, r.b, r.c), r.result)
@@ -161,6 +195,16 @@ TEST(Scalar, IntegersFloorAndWrap) {
   EXPECT_EQ(integer(Op::pow, -1, -3), -1);
   EXPECT_EQ(integer(Op::clamp, 9, 0, 4), 4);
   EXPECT_EQ(integer(Op::relu, -9), 0);
+  EXPECT_EQ(integer(Op::bit_and, 12, 10), 8);
+  EXPECT_EQ(integer(Op::bit_or, 12, 10), 14);
+  EXPECT_EQ(integer(Op::bit_xor, -1, 10), -11);
+  EXPECT_EQ(integer(Op::bit_not, 5), -6);
+  EXPECT_EQ(integer(Op::shift_left, 3, 62), int64_t{3} << 62);
+  EXPECT_EQ(integer(Op::shift_left, 1, 64), 0);
+  EXPECT_EQ(integer(Op::shift_left, 1, -1), 0);
+  EXPECT_EQ(integer(Op::shift_right, -9, 2), -3);
+  EXPECT_EQ(integer(Op::shift_right, -9, 99), -1);
+  EXPECT_EQ(integer(Op::shift_right, 9, -1), 0);
 }
 
 TEST(Scalar, Casts) {

@@ -69,6 +69,17 @@ TEST(LazyValues, EveryFunctionOfTheTable) {
                       {"tanh", std::tanh},
                       {"sigmoid", [](double v) { return 1 / (1 + std::exp(-v)); }},
                       {"erf", std::erf},
+                      {"exp2", std::exp2},
+                      {"log2", std::log2},
+                      {"log10", std::log10},
+                      {"sinh", std::sinh},
+                      {"cosh", std::cosh},
+                      {"atan", std::atan},
+                      {"asinh", std::asinh},
+                      {"cbrt", std::cbrt},
+                      {"erfc", std::erfc},
+                      {"lgamma", [](double v) { return std::lgamma(v); }},
+                      {"trunc", std::trunc},
                       {"abs", [](double v) { return std::fabs(v); }},
                       {"sign", [](double v) { return v > 0 ? 1.0 : 0.0; }},
                       {"floor", std::floor},
@@ -84,6 +95,11 @@ TEST(LazyValues, EveryFunctionOfTheTable) {
     SCOPED_TRACE(rows[i].name);
     expect_values(results[i], loop({8}, [&](At at) { return rows[i].f(a(at[0])); }));
   }
+  expect_values(hypot(x, 2), loop({8}, [&](At at) { return std::hypot(a(at[0]), 2.0); }));
+  expect_values(atan2(x, -x), loop({8}, [&](At at) { return std::atan2(a(at[0]), -a(at[0])); }));
+  const Array bits = array({12, 10, -1});
+  EXPECT_TRUE(all(bit_xor(shift_left(bits, 2), bit_and(bits, 6)) == array({52, 42, -6})).item<bool>());
+  EXPECT_THROW(bit_and(x, x), Error);
   EXPECT_TRUE(all(isfinite(x)).item<bool>());
   EXPECT_FALSE(any(isnan(x)).item<bool>());
 }

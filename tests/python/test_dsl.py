@@ -75,3 +75,28 @@ def test_mistakes_are_named():
     y[i] = x[i + 1]
     with pytest.raises(xhat.Error, match="axis i has no range"):
         op.build()
+
+
+def test_sums_of_products_as_einsum_text():
+    op = Builder("f")
+    B, N, K, M = dims("B N K M")
+    x, w, y = op.input("x", f32, B, N, K), op.input("w", f32, B, K, M), op.output("y")
+    dsl.einsum(y, "bik,bkj->bij", x, w)
+    assert "y[b, i, j] = sum(k: (x[b, i, k] * w[b, k, j]))" in op.text
+    a, b = np.random.rand(2, 3, 4).astype(np.float32), np.random.rand(2, 4, 5).astype(np.float32)
+    np.testing.assert_allclose(op.build()(a, b), np.einsum("bik,bkj->bij", a, b), rtol=1e-5)
+    for wrong, message in (("bik->bij", "1 operands, and 2"), ("bik,bkj->bim", "m of the result"), ("bik,bkj->bii", "twice"), ("...k,bkj->j", "names")):
+        with pytest.raises(xhat.Error, match=message):
+            dsl.einsum(y, wrong, x, w)
+
+
+def test_random_numbers_of_other_distributions():
+    op = Builder("f")
+    N = dims("N")
+    i = axes("i")
+    seed, z, k = op.input("seed", i64), op.output("z"), op.output("k")
+    z[i.range(0, N)] = dsl.random_normal(seed, i)
+    k[i.range(0, N)] = dsl.random_int(seed, i, 2, 5)
+    normal, whole = op.build(dims={"N": 20000})(np.int64(3))
+    assert abs(normal.mean()) < 0.04 and abs(normal.var() - 1) < 0.06
+    assert sorted(set(whole.tolist())) == [2, 3, 4]
