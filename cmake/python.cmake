@@ -46,6 +46,8 @@ endforeach()
 install(TARGETS xhat_python LIBRARY DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES ${modules} DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
 install(FILES ${XHAT_HALIDE_DIR}/lib64/libHalide.so DESTINATION xhat COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES ${XHAT_HALIDE_DIR}/LICENSE.txt DESTINATION xhat RENAME LICENSE.Halide COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES runtime/viz/page/licences.txt DESTINATION xhat RENAME LICENSE.viz_page COMPONENT python EXCLUDE_FROM_ALL)
 
 # Tests, by pytest. ONNX is there if cmake/setup.sh boards has installed it.
 set(python_version ${Python_VERSION_MAJOR}.${Python_VERSION_MINOR})
