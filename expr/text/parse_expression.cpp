@@ -135,6 +135,7 @@ class ExpressionParser {
         if (cursor_.peek().kind == TokenKind::line_end) {
           hint += (hint.empty() ? "" : "; ") + std::string("a line goes on inside ( ) or [ ], and behind a sign");
         }
+        if (const std::string known = stranger_sign(cursor_.peek().text); !known.empty()) hint = known.substr(2);
         cursor_.expected(std::string(word_awaited(last.state)) + " for the " + of + " at " + place(last.pos), hint);
       }
       value = close_last(value);
@@ -208,8 +209,7 @@ class ExpressionParser {
     std::string hint;
     const Token& token = cursor_.peek();
     if (token.kind == TokenKind::line_end && token.text != ";") hint = "a line goes on inside ( ) or [ ], and behind a sign";
-    if (!open_.empty() && open_.back().pos.line == token.pos.line && open_.back().pos.column + 1 == token.pos.column &&
-        open_.back().text == token.text) {
+    if (!open_.empty() && open_.back().pos.line == token.pos.line && open_.back().pos.column + 1 == token.pos.column) {
       if (const std::string known = stranger_sign(std::string(open_.back().text) + std::string(token.text)); !known.empty())
         hint = known.substr(2);
     }
