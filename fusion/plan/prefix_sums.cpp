@@ -6,12 +6,16 @@
 #include "expr/core/scalar.h"
 #include "expr/index/linear.h"
 #include "fusion/plan/chunked_variance.h"
+#include "fusion/plan/invariants.h"
+#include "fusion/plan/prefix_terms.h"
+#include "fusion/plan/quotient_ranges.h"
 
 namespace xhat {
 namespace {
 
-constexpr int64_t kReads = 4;     // of a step
-constexpr int64_t kWorthIt = 96;  // elements: below, all pairs in vectors take less than the steps' copies
+constexpr int64_t kReads = 4;           // of a step
+constexpr int64_t kWorthIt = 96;        // elements: below, all pairs in vectors take less than the steps' copies
+constexpr int64_t kWorthWeighing = 32;  // the same where each pair has a power or an exponential
 
 class Prefixes {
  public:
@@ -38,6 +42,10 @@ class Prefixes {
     int64_t count = 0;   // terms in all
     int64_t offset = 0;  // y[i] is the step's value at i + offset
     bool suffix = false;
+    // Of weighted terms.
+    fusion::PairTerm pair;
+    int64_t beyond = 0;  // from the nearest term to its result
+    bool weighted() const { return !pair.weights.empty(); }
   };
 
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
@@ -62,12 +70,12 @@ class Prefixes {
     return std::pair(*found, rest);
   }
 
-  std::optional<Prefix> matched(const Definition& d) const {
+  std::optional<Prefix> matched(const Definition& d) {
     if (d.is_call()) return {};
     const Node& root = a_[d.body];
     if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return {};
     const DType type = a_[reduce_body(root)].type;
-    if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type || !is_true(a_, reduce_condition(root))) return {};
+    if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
     const std::vector<AxisRange> axes = reduce_axes(root);
     if (axes.size() != 1) return {};
     Prefix f{0, axes[0]};
@@ -80,8 +88,24 @@ class Prefixes {
     f.first = f.suffix ? moving->second : other;
     f.count = f.suffix ? other - f.first : results - 1 + moving->second - f.first;
     f.offset = f.suffix ? 0 : moving->second - f.first - 1;
-    auto has = [&](Id axis) { return std::ranges::binary_search(a_[reduce_body(root)].free_axes(), axis); };
-    if (has(d.axes[f.axis].axis) || !has(f.terms.axis) || std::min(f.count, results) < kWorthIt) return {};
+    const Id result = d.axes[f.axis].axis, body = reduce_body(root), condition = reduce_condition(root);
+    auto has = [&](Id e, Id axis) { return std::ranges::binary_search(a_[e].free_axes(), axis); };
+    const bool plain = !has(condition, result) && !has(body, result);
+    if (plain && !has(body, f.terms.axis)) return {};
+    if (std::min(f.count, results) < (plain ? kWorthIt : kWorthWeighing)) return {};
+    if (plain) {
+      f.pair.term = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, identity_of(root.op)));
+      return f;
+    }
+    if (root.op != Op::sum) return {};
+    auto pair = fusion::pair_term(p_, sizes_, body, condition, result, f.terms.axis, f.suffix);
+    if (!pair) return {};
+    f.pair = std::move(*pair);
+    f.beyond = f.suffix ? moving->second : 1 - moving->second;
+    // Levels and ties are looked at where results are.
+    const bool in_step = f.first == 0 && f.offset == 0 && f.beyond == 0 && f.count == results;
+    auto power = [](const fusion::PairWeight& w) { return w.kind == fusion::PairWeight::Kind::power; };
+    if (!in_step && (f.pair.outer != kNone || f.beyond < 0 || !std::ranges::all_of(f.pair.weights, power))) return {};
     return f;
   }
 
@@ -93,6 +117,12 @@ class Prefixes {
     d.axes = axes;
     d.body = body;
     return d;
+  }
+
+  // Do the terms, or their weights, depend on it?
+  bool runs_over(const Prefix& f, Id axis) const {
+    auto has = [&](Id e) { return e != kNone && std::ranges::binary_search(a_[e].free_axes(), axis); };
+    return has(f.pair.term) || std::ranges::any_of(f.pair.weights, [&](const auto& w) { return has(w.base) || has(w.level); });
   }
 
   void split(const Definition& d, const Prefix& f, std::vector<Definition>* all) {
@@ -107,7 +137,7 @@ class Prefixes {
       if (i == f.axis) {
         place = axes.size();
         axes.push_back({u, a_.integer(0), a_.integer(f.count)});
-      } else if (std::ranges::binary_search(a_[reduce_body(root)].free_axes(), d.axes[i].axis)) {
+      } else if (runs_over(f, d.axes[i].axis)) {
         axes.push_back(d.axes[i]);
       }
     }
@@ -117,13 +147,25 @@ class Prefixes {
       indices[place] = where;
       return a_.read_or(t, type, indices, nothing);
     };
+    const std::vector<Id> weights = weights_of(d, f, all);
     const Id element = f.first == 0 ? u : a_.add(u, a_.integer(f.first));
-    all->push_back(define(d, name + "_terms", axes, substitute(a_, reduce_body(root), {{f.terms.axis, element}})));
-    for (int64_t step = 1; step < f.count; step *= kReads) {
+    Id first_term = f.pair.term;
+    for (const fusion::PairWeight& w : f.pair.weights)
+      if (f.beyond > 0)
+        first_term = a_.mul(first_term, a_.binary(Op::pow, w.base, a_.constant(a_[w.base].type, static_cast<double>(w.rate * f.beyond))));
+    all->push_back(define(d, name + "_terms", axes, substitute(a_, first_term, {{f.terms.axis, element}})));
+    int64_t number_of_step = 0;
+    for (int64_t step = 1; step < f.count; step *= kReads, ++number_of_step) {
       const Id t = f.terms.axis, shift = step == 1 ? t : a_.mul(a_.integer(step), t);
-      const Id term = at(all->back().target(), f.suffix ? a_.add(u, shift) : a_.sub(u, shift));
+      const Id place_of_term = f.suffix ? a_.add(u, shift) : a_.sub(u, shift);
+      Id term = at(all->back().target(), place_of_term), inside = kNone;
+      if (f.weighted()) {
+        const Id carried = weighed(f, weights, term, u, place_of_term, a_.add(t, a_.integer(number_of_step * kReads)));
+        term = a_.select(a_.eq(t, a_.integer(0)), term, carried);
+        inside = f.suffix ? a_.binary(Op::lt, place_of_term, a_.integer(f.count)) : a_.binary(Op::le, a_.integer(0), place_of_term);
+      }
       const std::vector<AxisRange> reads = {{t, a_.integer(0), a_.integer(std::min(kReads, (f.count + step - 1) / step))}};
-      all->push_back(define(d, name + "_step", axes, a_.reduce(root.op, reads, kNone, term)));
+      all->push_back(define(d, name + "_step", axes, a_.reduce(root.op, reads, inside, term)));
     }
     Definition result = d;
     const TensorId last = all->back().target();
@@ -134,7 +176,68 @@ class Prefixes {
     } else {
       result.body = at(last, f.offset == 0 ? u : a_.add(u, a_.integer(f.offset)));
     }
+    if (f.pair.outer != kNone) result.body = a_.mul(f.pair.outer, result.body);
     all->push_back(result);
+  }
+
+  // The powers that all steps multiply by, per weight: [4*step + t, …] is base^(rate * 4^step * t). kNone: it is no power.
+  std::vector<Id> weights_of(const Definition& d, const Prefix& f, std::vector<Definition>* all) {
+    std::vector<Id> reads;
+    for (const fusion::PairWeight& w : f.pair.weights) {
+      reads.push_back(kNone);
+      if (w.kind != fusion::PairWeight::Kind::power) continue;
+      const DType type = a_[w.base].type;
+      const Id s = f.terms.axis;
+      Id distance = a_.integer(0);
+      int64_t powers = 0, step = 1;
+      for (; step < f.count; step *= kReads, powers += kReads) {
+        const Id here = a_.mul(a_.integer(step), a_.sub(s, a_.integer(powers)));
+        distance = powers == 0 ? here : a_.select(a_.binary(Op::lt, s, a_.integer(powers)), distance, here);
+      }
+      std::vector<AxisRange> axes = {{s, a_.integer(0), a_.integer(powers)}};
+      for (const AxisRange& r : d.axes)
+        if (std::ranges::binary_search(a_[w.base].free_axes(), r.axis)) axes.push_back(r);
+      const Id exponent = a_.cast(type, w.rate == 1 ? distance : a_.mul(a_.integer(w.rate), distance));
+      all->push_back(define(d, p_.tensor(d.target()).name + "_powers", axes, a_.binary(Op::pow, w.base, exponent)));
+      std::vector<Id> indices;
+      for (const AxisRange& r : axes) indices.push_back(r.axis);
+      reads.back() = a_.read(all->back().target(), type, indices);
+    }
+    return reads;
+  }
+
+  // What is summed up at `from`, as it counts at `to`. power: the place of the step's power among all.
+  Id weighed(const Prefix& f, const std::vector<Id>& powers, Id value, Id to, Id from, Id power) {
+    const DType type = a_[value].type;
+    const Id zero = a_.constant(type, 0);
+    for (size_t i = 0; i < powers.size(); ++i) {
+      const fusion::PairWeight& w = f.pair.weights[i];
+      if (w.kind == fusion::PairWeight::Kind::power) {
+        value = a_.mul(substitute(a_, powers[i], {{f.terms.axis, power}}), value);
+        continue;
+      }
+      const Id there = reading_anywhere(substitute(a_, w.level, {{to, from}}), from);
+      if (w.kind == fusion::PairWeight::Kind::same) {
+        value = a_.select(a_.eq(w.level, there), value, zero);
+        continue;
+      }
+      // From an infinite level nothing is carried on to a finite one: where all before are masked, their sum is NaN.
+      // At most 1, also where sums of large numbers are rounded so that the level rises.
+      const Id weight = a_.unary(Op::exp, a_.binary(Op::minimum, a_.sub(w.level, there), zero));
+      const Id nothing = a_.land(a_.eq(weight, zero), a_.unary(Op::lnot, a_.unary(Op::isfinite, there)));
+      value = a_.select(nothing, zero, a_.mul(weight, value));
+    }
+    return value;
+  }
+
+  // Its reads at the place may lie outside, where nobody looks at them.
+  Id reading_anywhere(Id root, Id place) {
+    return rewrite(a_, root, [&](Id id) {
+      const Node n = a_[id];
+      if (n.op != Op::read || std::ranges::find(n.args(), place) == n.args().end()) return id;
+      const std::vector<Id> indices(n.args().begin(), n.args().end());
+      return a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
+    });
   }
 
   Program p_;
@@ -149,7 +252,8 @@ Program prefix_sums_by_steps(const Program& p, const DimValues& sizes, const Pla
 }
 
 Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request) {
-  return variance_by_chunks(prefix_sums_by_steps(p, sizes, request), sizes, request);
+  const Program ranged = invariants_apart(quotients_as_ranges(p, sizes), sizes, request);
+  return variance_by_chunks(prefix_sums_by_steps(ranged, sizes, request), sizes, request);
 }
 
 }  // namespace xhat

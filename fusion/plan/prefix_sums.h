@@ -6,11 +6,14 @@
 //                                             …  y[i], of all
 //
 // Each step is a map of a few shifted reads, so it runs in vectors along any axis (Hillis and Steele, Data parallel algorithms, 1986, with four
-// reads a step instead of two: half as many steps over the cache). A range that ends with the axis (`k in i..N`) goes the other way.
+// reads a step instead of two: half as many steps over the cache). A range that ends with the axis (`k in i..N`) goes the other way. Where a term
+// depends on the result by a weight that carries over (`d^(i-k)`, prefix_terms.h), a step multiplies what it reads by the weight from there:
+//
+//   y[i] = sum(k in 0..i+1: d^(i-k)*f[k])   =>   s1[u] = sum(t in 0..4: d^t * s0[u-t else 0]),   s2[u] = sum(t in 0..4: d^(4*t) * s1[u-4*t else 0]),  …
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: tensors and their numbers (new ones are appended), and values up to
-// the order of addition. Does nothing for other reductions, for terms that depend on the axis themselves (`d^(i-k)`), for 16-bit floats and
-// integers, and under a policy other than full.
+// the order of additions and of the factors of a weight. Does nothing for other reductions, for other terms that depend on the axis themselves,
+// for 16-bit floats and integers, and under a policy other than full.
 #pragma once
 #include "fusion/plan/plan.h"
 
@@ -18,7 +21,7 @@ namespace xhat {
 
 Program prefix_sums_by_steps(const Program& p, const DimValues& sizes, const PlanRequest& request);
 
-// What sizes decide before kernels are planned: this, then variance_by_chunks.
+// What sizes decide before kernels are planned: quotients_as_ranges, invariants_apart, this, then variance_by_chunks.
 Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request);
 
 }  // namespace xhat

@@ -20,6 +20,7 @@
 #include "expr/index/without_points.h"
 #include "expr/rules/simplify.h"
 #include "expr/text/import.h"
+#include "fusion/plan/running_extremes.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/debug.h"
 #include "runtime/call/machine.h"
@@ -133,7 +134,7 @@ Derivation Passes::derive(const StashChoice& choice) const {
     });
   }
   // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
-  pipeline.step("narrow", [&](const Program& p) { return narrow(own(p)); });
+  pipeline.step("narrow", [&](const Program& p) { return recompute_running_extremes(narrow(own(p))); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   d.source = source_;

@@ -204,8 +204,17 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
       if (std::ranges::binary_search(n.free_axes(), x) && !(row && step_along(*spec_.arena, read_indices(n).back(), x) == 1)) ++strided[x];
     }
   }
+  // Beside what is folded up at the end of each row, a few vectors of terms are little (16 taps of a filter, their weights in one vector:
+  // 12 times as long as with results along the vectors).
+  constexpr int64_t kWorthFolding = 4;
+  auto folds_few = [&](Id x) { return x != written && constant(x) && axis(x).extent < kWorthFolding * natural(widest(m)); };
   Id best = kNone;
-  auto better = [&](Id x, Id than) { return strided[x] != strided[than] ? strided[x] < strided[than] : score[x] > score[than]; };
+  auto better = [&](Id x, Id than) {
+    if (strided[x] != strided[than]) return strided[x] < strided[than];
+    if (fills && x == written && folds_few(than)) return true;
+    if (fills && than == written && folds_few(x)) return false;
+    return score[x] > score[than];
+  };
   for (Id x : candidates)
     if (score.contains(x) && (best == kNone || better(x, best))) best = x;
   if (best == kNone) best = written != kNone ? written : candidates.empty() ? kNone : candidates.back();

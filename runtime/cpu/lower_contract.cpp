@@ -19,13 +19,13 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMinContractRows = 4;      // of y, for anything to be gained
-constexpr int64_t kMinContractTerms = 8;     // of the sum
-constexpr int64_t kMaxUnrolled = 4;   // steps of the sum, to tell phases apart
-constexpr int64_t kRowsToPack = 24;    // below, copying costs more than it helps
-constexpr int64_t kRowsToTurn = 8;     // the same where steps of the sum are beside each other, and each would gather a vector
+constexpr int64_t kMinContractRows = 4;   // of y, for anything to be gained
+constexpr int64_t kMinContractTerms = 8;  // of the sum
+constexpr int64_t kMaxUnrolled = 4;       // steps of the sum, to tell phases apart
+constexpr int64_t kRowsToPack = 24;       // below, copying costs more than it helps
+constexpr int64_t kRowsToTurn = 8;        // the same where steps of the sum are beside each other, and each would gather a vector
 constexpr int64_t kLargestPack = 1 << 20;
-constexpr int64_t kMinPanels = 2;   // that a copy of what is read along the rows is worth
+constexpr int64_t kMinPanels = 2;  // that a copy of what is read along the rows is worth
 constexpr int64_t kPageBytes = 4096;
 
 bool reads_data(const Arena& a, Id id) {
@@ -89,8 +89,7 @@ Id Lowering::phase_of(const SpecMember& m, Id v) const {
   constexpr int64_t kMaxPhases = 4;
   const SpecTensor& t = spec_.tensors[m.tensor];
   for (size_t i = 0; i + 1 < m.left.size(); ++i)
-    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) &&
-        axis(m.left[i + 1]).extent <= kMaxPhases)
+    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) && axis(m.left[i + 1]).extent <= kMaxPhases)
       return m.left[i + 1];
   return kNone;
 }
@@ -105,9 +104,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
   auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(a, r, x); }); };
-  auto separate = [&](Id x, Id y) {
-    return std::ranges::none_of(reads, [&](Id r) { return has(a, r, x) && has(a, r, y); });
-  };
+  auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return has(a, r, x) && has(a, r, y); }); };
   // Along the last axis that will do, for its results are next to each other.
   for (size_t i = m.left.size(); i-- > 0;) {
     Id v = m.left[i];
@@ -145,9 +142,9 @@ std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not)
 
 // A part of the body as a stage of its own: over `axes` first, then the sum's as they are walked, then the result's. Rows in
 // blocks: [block][..][row of the block], so that a block is read in order.
-Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at,
-                                 const Contraction* rows_of) {
+Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of) {
   Part p;
+  const bool panel = !axes.empty();
   Emitter::Axes inside = left_locals(m);
   std::vector<Var> vars;
   std::vector<Expr> from;
@@ -173,7 +170,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   }
   p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
   if (!rows_of && !p.axes.empty()) {
-    p.turned = turned({part}, p.axes[0], (*spec_.arena)[part].type);
+    p.turned = panel ? turned_panel(m, part, p.axes[0]) : turned({part}, p.axes[0], (*spec_.arena)[part].type);
     choose_transposes(p.turned, vars, inside);
   }
   define(p.func, exprs(vars), {reading_always(emit_.value(part, inside), p.turned.reads)});
@@ -186,6 +183,12 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   }
   p.read = p.func(from);
   return p;
+}
+
+// A panel is packed for one element of the result's other axes at a time: along these it has no square.
+Lowering::Turned Lowering::turned_panel(const SpecMember& m, Id part, Id v) const {
+  const Turned found = turned({part}, v, (*spec_.arena)[part].type);
+  return std::ranges::find(m.left, found.along) != m.left.end() ? Turned() : found;
 }
 
 int64_t Lowering::bytes_in_tile(Id part) const {
@@ -240,8 +243,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   Var v = vars_.at(c.v), y = vars_.at(c.y);
   const int panel = c.width * c.vectors;
   std::vector<Id> in_blocks, in_lines;  // parts along the rows
-  for (Id id : parts_along(m, c.y, c.v))
-    (worth_packing_rows(c, id, spec_.terms(m)) ? in_blocks : in_lines).push_back(id);
+  for (Id id : parts_along(m, c.y, c.v)) (worth_packing_rows(c, id, spec_.terms(m)) ? in_blocks : in_lines).push_back(id);
   bool whole_rows = constant(c.y) && axis(c.y).extent >= c.rows && in_blocks.empty();
 
   auto [k, axes] = loops_of(m);
@@ -265,7 +267,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   Emitter emit = emit_;
   if (fits && rows >= kRowsToTurn)
     for (Id id : parts_along(m, c.v, c.y)) {
-      if (is_window(m, c, id) || (rows < kRowsToPack && turned({id}, c.v, a[id].type).along == kNone)) continue;
+      if (is_window(m, c, id) || (rows < kRowsToPack && turned_panel(m, id, c.v).along == kNone)) continue;
       Part p = part_of(m, id, {c.v}, axes);
       emit.given[id] = p.read;
       packs.push_back(p);

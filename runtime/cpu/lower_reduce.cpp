@@ -106,16 +106,17 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   for (size_t i = beside; i < dims.size(); ++i) axes.push_back(m.left[dims[dims.size() - 1 - i]]);
   size_t around = loops.size();
   while (around > 0 && !(axes[around - 1] == kNone || moves_window(m, axes[around - 1]))) --around;
+  Func one(name("vec", m.tensor));
   if (around > 0 && around < loops.size()) {
+    // The loops over results are those of the fold, in which the sums are computed one by one.
     const VarOrRVar& loop = loops[around];
     if (!loop.is_rvar)
-      pads_at({acc, loop.var});
+      pads_at({one, loop.var});
     else if (!tail)
       pads_at({acc, loop.rvar});
   }
 
   // Tree: lanes -> one vector, then pairs.
-  Func one(name("vec", m.tensor));
   std::vector<Expr> folded;
   for (size_t i = 0; i < group.size(); ++i) {
     std::vector<Expr> parts;

@@ -336,6 +336,7 @@ class Lowering {
   int parts_ = 0, squares_ = 0;
   // rows_of: its rows in blocks of their own.
   Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
+  Turned turned_panel(const SpecMember& m, Id part, Id v) const;
   int64_t bytes_in_tile(Id part) const;
   int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
   bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;

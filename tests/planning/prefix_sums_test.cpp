@@ -28,12 +28,65 @@ TEST(PrefixSums, RunInStepsOfFourReads) {
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(k in i+2..N: x[k]) }", sizes), 6u);
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N-9] = sum(k in 3..i+7: x[k]) }", sizes), 6u);
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[b in 0..B, i in 0..N] = sum(k in 0..i+1: x[k]) }", sizes), 6u);
+  EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(k in 0..i+1 if x[k] > 0: x[k]) }", sizes), 6u);
+  EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = max(k in i..N if x[k] < 1: x[k]) }", sizes), 6u);
+}
+
+TEST(PrefixSums, WeightsCarryOver) {
+  const DimValues sizes = {{"B", 3}, {"N", 150}};
+  auto count = [&](const std::string& body) { return definitions("op f(x: f32[B,N], a: f32[B]) -> (y) { " + body + " }", sizes); };
+  // Beside the terms, steps and the result a table of powers.
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: 0.9^f32(t-k)*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: (1-a[b])*sigmoid(a[b])^f32(2*t-2*k)*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t: 0.9^f32(t-k)*x[b,k])"), 7u) << "without its own";
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t: 0.9^(f32(t)-f32(k)+2)*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*pow(a[b]^2, f32(k-t)))"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t+3..N: 0.9^f32(k-t)*x[b,k])"), 7u);
+  // A factor of the result, of which the terms know nothing.
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: 0.9^f32(t-k)*x[b,k]*cos(x[b,t]))"), 7u);
+}
+
+TEST(PrefixSums, ExponentialsThatFall) {
+  const DimValues sizes = {{"B", 3}, {"N", 150}};
+  auto count = [&](const std::string& body) { return definitions("op f(x: f32[B,N], z: f32[B,N]) -> (y) { " + body + " }", sizes); };
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in 0..i+1: x[b,k]); y[b, i in 0..N] = sum(k in 0..i+1: exp(x[b,k]-m[b,i]))"), 12u);
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in i..N: x[b,k]); y[b, i in 0..N] = sum(k in i..N: z[b,k]*exp(x[b,k]-m[b,i]))"), 12u);
+  EXPECT_EQ(count("c[b, i in 0..N] = sum(k in 0..i+1: -abs(z[b,k])); y[b, i in 0..N] = sum(k in 0..i+1: exp(c[b,i]-c[b,k])*x[b,k])"), 12u);
+  // The level is the terms' here: the gradient of the first.
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in 0..i+1: x[b,k]); y[b, k in 0..N] = sum(i in k..N: z[b,i]*exp(x[b,k]-m[b,i]))"), 12u);
+  // An exponent that may rise could overflow where the terms do not.
+  EXPECT_EQ(count("c[b, i in 0..N] = sum(k in 0..i+1: z[b,k]); y[b, i in 0..N] = sum(k in 0..i+1: exp(c[b,i]-c[b,k])*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, i in 0..N] = sum(k in 0..i+1: exp(z[b,i]-z[b,k])*x[b,k])"), 1u);
+}
+
+TEST(PrefixSums, TiesOfRunningExtremes) {
+  const DimValues sizes = {{"B", 3}, {"N", 150}};
+  auto count = [&](const std::string& body) { return definitions("op f(x: f32[B,N], z: f32[B,N]) -> (y) { " + body + " }", sizes); };
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in 0..i+1: x[b,k]); y[b, i in 0..N] = sum(k in 0..i+1 if x[b,k] == m[b,i]: z[b,k])"), 12u);
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in 0..i+1: x[b,k]); y[b, k in 0..N] = sum(i in k..N if x[b,k] == m[b,i]: z[b,i])"), 12u);
+  EXPECT_EQ(count("m[b, i in 0..N] = min(k in i..N: x[b,k]); y[b, k in 0..N] = sum(i in 0..k+1 if x[b,k] == m[b,i]: z[b,i])"), 12u);
+  // An extreme of something else, or from the other side.
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in 0..i+1: z[b,k]); y[b, i in 0..N] = sum(k in 0..i+1 if x[b,k] == m[b,i]: z[b,k])"), 7u);
+  EXPECT_EQ(count("m[b, i in 0..N] = max(k in i..N: x[b,k]); y[b, i in 0..N] = sum(k in 0..i+1 if x[b,k] == m[b,i]: z[b,k])"), 7u);
+}
+
+// Masked with infinities: from a level of -inf nothing is carried to a finite one.
+TEST(PrefixSums, InfiniteLevels) {
+  const DimValues sizes = {{"N", 60}};
+  const Program p = infer_program(
+      parse_op("op f(x: f32[N]) -> (y) { m[i in 0..N] = max(k in 0..i+1: x[k]); y[i in 0..N] = sum(k in 0..i+1: exp(x[k]-m[i])) }"));
+  Arrays data = random_data(p, sizes, 4);
+  for (size_t i = 0; i < 20; ++i) data.at("x").reals[i] = -INFINITY;
+  data.at("x").reals[40] = -INFINITY;
+  EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(prefix_sums_by_steps(p, sizes, {}), data, sizes), 1e-9), "");
 }
 
 TEST(PrefixSums, OtherReductionsStay) {
   const DimValues sizes = {{"B", 3}, {"N", 150}};
-  for (const std::string body : {"sum(k in 0..i+1: x[k]*x[i])", "sum(k in 0..2*i/2+1: x[k])", "prod(k in 0..i+1: x[k])",
-                                 "sum(k in i/2..i+1: x[k])", "sum(k in 0..i+1 if x[k] > 0: x[k])", "sum(k: x[k])"})
+  for (const std::string body :
+       {"sum(k in 0..i+1: x[k]*x[i])", "sum(k in 0..2*i/2+1: x[k])", "prod(k in 0..i+1: x[k])", "sum(k in i/2..i+1: x[k])",
+        "sum(k in 0..i+1 if x[k] > x[i]: x[k])", "sum(k: x[k])", "sum(k in 0..i+1: 0.9^f32(k-i)*x[k])",
+        "sum(k in 0..i+1: 0.9^f32(i+k)*x[k])", "sum(k in 0..i+1: x[i]^f32(i-k)*x[k])"})
     EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = " + body + " }", sizes), 1u) << body;
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(k in 0..i+1: x[k]) }", {{"N", 40}}), 1u) << "short";
 }

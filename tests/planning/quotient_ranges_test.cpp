@@ -1,0 +1,44 @@
+// Conditions on quotients as ranges: which become one, and that values stay.
+#include "fusion/plan/quotient_ranges.h"
+
+#include <gtest/gtest.h>
+
+#include "fusion/plan/plan.h"
+#include "tests/helpers/golden.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+// Are there conditions left?
+bool conditions_left(const std::string& text, const DimValues& sizes) {
+  const Program p = infer_program(parse_op(text)), made = quotients_as_ranges(p, sizes);
+  verify(made);
+  const Arrays data = random_data(p, sizes, 4);
+  EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(made, data, sizes), 0), "") << print(made);
+  const Node& root = (*made.arena)[made.forward.definitions.back().body];
+  return !is_true(*made.arena, reduce_condition(root));
+}
+
+TEST(QuotientRanges, OfAdaptivePooling) {
+  for (int64_t n : {1, 2, 6, 7, 8, 30, 31}) {
+    const DimValues sizes = {{"N", n}};
+    EXPECT_FALSE(
+        conditions_left("op f(dy: f32[7], x: f32[N]) -> (g) { g[r in 0..N] = sum(i if i*N/7 <= r && r < (i+1)*N/7: dy[i]) }", sizes))
+        << n;
+    EXPECT_FALSE(conditions_left("op f(dy: f32[7], x: f32[N]) -> (g) { g[r in 0..N] = sum(i if r > i*N/7 && i*2/3 >= r/5: dy[i]) }", sizes))
+        << n;
+    EXPECT_FALSE(conditions_left("op f(dy: f32[7,7], x: f32[N]) -> (g) { g[r in 0..N] = sum(i, j if j*3/2 < i+r: dy[i,j]) }", sizes)) << n;
+  }
+}
+
+TEST(QuotientRanges, OtherConditionsStay) {
+  const DimValues sizes = {{"N", 9}};
+  for (const std::string condition : {"(7-i)/2 <= r", "i%3 < r", "i/2 == r", "i*i/2 < r", "i/2 < r || i > 5"})
+    EXPECT_TRUE(conditions_left("op f(dy: f32[7], x: f32[N]) -> (g) { g[r in 0..N] = sum(i if " + condition + ": dy[i]) }", sizes))
+        << condition;
+}
+
+}  // namespace
+}  // namespace xhat
