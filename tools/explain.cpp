@@ -11,6 +11,7 @@
 #include "runtime/call/machine.h"
 #include "runtime/explain/c_loops.h"
 #include "runtime/explain/explain_relations.h"
+#include "runtime/explain/explain_why.h"
 #include "tools/commands.h"
 
 namespace xhat::tool {
@@ -199,6 +200,10 @@ int explain_command(const Command& c, const Source& source) {
   if (c.pareto) {
     ExplainedFront front = explain_pareto(source.op, options, dims_of(c));
     *c.answer << (c.json ? json_of(front).dump(2) + "\n" : to_text(front));
+    return kFine;
+  }
+  if (!c.why.empty()) {
+    *c.answer << explain_why(source.op, options, dims_of(c), c.why);
     return kFine;
   }
   if (c.relations) {

@@ -177,6 +177,11 @@ void declare(CLI::App& app, Command& c) {
   explain->add_flag("--relations", c.relations,
                     "which elements of the inputs each result needs, and what tiles of a consumer compute again of a producer")
       ->excludes("--pareto");
+  explain
+      ->add_option("--why", c.why,
+                   "one value of the forward that the backward needs: who reads it, what keeping and recomputing it cost, and what would change "
+                   "the verdict")
+      ->excludes("--pareto", "--relations", "--json");
   explain->add_flag("--c", c.c, "both directions as plain C loops, for g++ -O3 -march=native -fopenmp -x c++")
       ->excludes("--pareto", "--relations", "--json", "--definition");
 

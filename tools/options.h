@@ -49,6 +49,7 @@ struct Command {
   bool no_run = false;
   bool pareto = false;
   bool relations = false;
+  std::string why;
   bool c = false;  // plain loops
   uint64_t seed = 1;
   int repeats = 0;  // 0: as many as fit a few seconds

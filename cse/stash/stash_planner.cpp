@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cse/algebra/empty_sums.h"
+#include "cse/algebra/joined_sums.h"
 #include "cse/algebra/reduction_algebra.h"
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"
@@ -16,6 +17,7 @@
 #include "cse/stash/stash_budget.h"
 #include "cse/stash/stash_masks.h"
 #include "cse/stash/stash_prepare.h"
+#include "cse/stash/stash_reason.h"
 #include "expr/core/watch.h"
 #include "expr/text/import.h"
 
@@ -37,6 +39,7 @@ class Planner {
   Planner(PreparedStash prepared, const StashOptions& o, const MachineModel& machine, const DimValues& sizes);
   StashChoice choose();
   StashPlan plan(const Cut& cut);
+  StashReason why(const Cut& cut, const std::string& name);
   std::vector<ParetoPoint> front();
 
  private:
@@ -367,6 +370,10 @@ void Planner::rebuild(const Cut& cut) {
   step_done("cut", p_);
   p_ = simplify_reductions(p_, kept, hidden);
   step_done("reduction_algebra", p_);
+  if (Program joined = with_joined_sums(p_); joined.tensors.size() > p_.tensors.size()) {
+    p_ = simplify_reductions(joined, kept, hidden);
+    step_done("joined_sums", p_);
+  }
   p_ = reuse_backward(p_);
   step_done("shared_in_backward", p_);
   p_ = guard_empty_sums(p_);
@@ -385,6 +392,29 @@ StashPlan Planner::plan(const Cut& cut) {
   rebuild(cut);
   for (TensorId t : stashes(plan_.program)) plan_.stash_bytes += bytes(t, p_.tensors[t].type);
   return std::move(plan_);
+}
+
+StashReason Planner::why(const Cut& cut, const std::string& name) {
+  report(cut);
+  auto found = std::ranges::find(plan_.candidates, name, &StashCandidate::name);
+  if (found == plan_.candidates.end()) {
+    std::string known;
+    for (const StashCandidate& c : plan_.candidates) known += (known.empty() ? "" : ", ") + c.name;
+    throw Error(fmt::format("op {}: the backward needs no value {} of the forward; it needs {}", p_.name, name, known.empty() ? "none" : known));
+  }
+  StashReason why{*found, {}, {}, nanoseconds(cut.cost_ps), std::numeric_limits<double>::infinity()};
+  const auto at = static_cast<size_t>(std::ranges::find(tensors_, found->tensor) - tensors_.begin());
+  for (const Definition& d : p_.backward.definitions)
+    if (has_tensor(tensors_read(a_, d.body), found->tensor)) why.read_by.push_back(p_.tensors[d.target()].name);
+  for (size_t i = 0; i < nodes_.size(); ++i)
+    if (cut.choices[i] == Choice::recomputed && std::ranges::count(nodes_[i].operands, at) > 0) why.read_by.push_back(p_.tensors[tensors_[i]].name);
+  for (size_t operand : nodes_[at].operands) why.made_of.push_back(p_.tensors[tensors_[operand]].name);
+  std::vector<CutNode> otherwise = nodes_;
+  (cut.choices[at] == Choice::kept ? otherwise[at].keep_ps : otherwise[at].recompute_ps) = kNever;
+  const bool possible = otherwise[at].keep_ps != kNever || otherwise[at].recompute_ps != kNever;
+  // Forced: where it is not needed to recompute others, either.
+  if (possible) why.other_ns = nanoseconds(cheapest_cut(otherwise).cost_ps);
+  return why;
 }
 
 std::vector<ParetoPoint> Planner::front() {
@@ -436,6 +466,12 @@ std::vector<ParetoPoint> pareto_front(const Program& p, const StashOptions& opti
   StashOptions priced = options;
   priced.policy = Policy::budget;
   return Planner(prepare_stash(p, priced), priced, machine, {}).front();
+}
+
+StashReason stash_reason(const Program& p, const StashOptions& options, const MachineModel& machine, const DimValues& sizes,
+                         const std::string& name) {
+  Planner planner(prepare_stash(p, options), options, machine, sizes);
+  return planner.why(planner.choose().cut, name);
 }
 
 }  // namespace xhat

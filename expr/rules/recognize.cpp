@@ -20,9 +20,15 @@ class Recognizer {
         in_parts_(a_, spellings(), [this](Id id, bool alone) { return seen_as(id, alone); }) {
     for (const Definition& d : p_.definitions())
       for (Id id : reachable(a_, d.body))
-        for (Id x : a_[id].args())
-          if (x != kNone && a_[x].op == Op::read) ++reads_[a_[x].symbol];
+        for (Id x : a_[id].args()) {
+          if (x == kNone) continue;
+          ++uses_[x];
+          if (a_[x].op == Op::read) ++reads_[a_[x].symbol];
+        }
     rows_.fold_constants();
+    rows_.watch([this](Id was, Id is) {
+      if (was != is) uses_[is] = std::max(uses_[is], uses_[was]);
+    });
     rows_.before([this](Id id) { return in_parts_.applied(id); });
     rows_.then([this](Id id) { return in_parts_.factored(id); });
     rows_.then([this](Id id) { return without_choice(id); });
@@ -41,9 +47,9 @@ class Recognizer {
   }
 
  private:
-  // The value of a map in a read of it. alone: if nothing else reads it.
+  // The value of a map in a read of it.
   Id seen_as(Id id, bool alone = false) {
-    if (alone && a_[id].op == Op::read && reads_[a_[id].symbol] > 1) return id;
+    if (alone && (a_[id].op == Op::read ? reads_[a_[id].symbol] : uses_[id]) > 1) return kNone;
     return value_of(id, true);
   }
 
@@ -221,7 +227,9 @@ class Recognizer {
   Program p_;
   Arena& a_;
   std::unordered_map<TensorId, Value> values_;
-  std::map<TensorId, int> reads_;   // nodes that have a read of it as an operand
+  // Nodes that have it, or a read of it, as an operand.
+  std::unordered_map<Id, int> uses_;
+  std::map<TensorId, int> reads_;
   std::map<Id, AxisRange> ranges_;  // of the axes of the definition that is looked at
   std::vector<Id> taken_;           // these axes
   Rewriter rows_;

@@ -105,6 +105,7 @@ Id Rewriter::once(Id root) {
       now = next;
     }
     done_[id] = now;
+    if (watcher_) watcher_(id, now);
   }
   return done_.at(root);
 }

@@ -21,6 +21,8 @@ class Rewriter {
   // Tried before the rows, and on nodes to which none applies, in order.
   void before(Step step) { first_.push_back(std::move(step)); }
   void then(Step step) { last_.push_back(std::move(step)); }
+  // Told of every node what it has become.
+  void watch(std::function<void(Id was, Id is)> watcher) { watcher_ = std::move(watcher); }
   // Until nothing changes. Operands come first; what has been rewritten is not looked at again.
   Id run(Id root);
 
@@ -34,6 +36,7 @@ class Rewriter {
   std::unordered_map<Id, Id> done_;
   SeenAs seen_as_;
   std::vector<Step> first_, last_;
+  std::function<void(Id, Id)> watcher_;
 };
 
 }  // namespace xhat

@@ -80,7 +80,11 @@ class Matcher {
       Goal goal = goals.back();
       goals.pop_back();
       const PatternNode& want = p_[static_cast<size_t>(goal.pattern)];
-      if (seen_as_ && want.kind != PatternKind::variable) goal.node = seen_as_(goal.node, alone_);
+      if (seen_as_ && want.kind != PatternKind::variable) {
+        const bool alone = alone_ && want.kind == PatternKind::apply && std::ranges::count(p_.back().args, goal.pattern) > 0;
+        goal.node = seen_as_(goal.node, alone);
+        if (goal.node == kNone) return false;
+      }
       const Node n = a_[goal.node];
       switch (want.kind) {
         case PatternKind::variable: {

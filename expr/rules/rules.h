@@ -31,8 +31,8 @@ const std::vector<Rule>& closed_forms();  // likewise: expr/rules/closed_forms.d
 
 // Do the row's conditions hold?
 bool holds(const Arena& a, const Rule& rule, const RuleBinding& binding);
-// What a node below the pattern's root is taken for, such as a read for the value of the map that it reads. alone: only if nothing else
-// reads it.
+// What a node below the pattern's root is taken for, such as a read for the value of the map that it reads. alone: kNone if anything else
+// uses it.
 using SeenAs = std::function<Id(Id, bool alone)>;
 // The rule's pattern at this node, every condition met; none if it does not apply.
 std::optional<RuleBinding> match(const Arena& a, const Rule& rule, Id node, const SeenAs& seen_as = {});

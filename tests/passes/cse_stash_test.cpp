@@ -9,6 +9,7 @@
 #include "cse/algebra/reduction_algebra.h"
 #include "cse/share/cse_optimizer.h"
 #include "cse/stash/stash_planner.h"
+#include "cse/stash/stash_reason.h"
 #include "expr/index/dims.h"
 #include "tests/helpers/cse_helper.h"
 
@@ -402,6 +403,28 @@ TEST(CseStashPlan, WhatDecidesABranchIsNotRecomputed) {
   StashPlan plan = plan_stash(p);
   ASSERT_EQ(stashes(plan.program).size(), 1u) << print(plan.program);
   EXPECT_EQ(plan.program.tensors[stashes(plan.program)[0]].name, "s");
+}
+
+// Of one value: who needs it, and what the other verdict would cost.
+TEST(StashReason, SaysWhatTheOtherVerdictCosts) {
+  const Program p = derived_op("batch_norm");
+  const DimValues sizes = {{"N", 32}, {"C", 64}, {"H", 56}, {"W", 56}};
+  StashOptions options;
+  options.nominal = sizes;
+  const StashPlan plan = plan_stash(p, options);
+  for (const StashCandidate& c : plan.candidates) {
+    const StashReason r = stash_reason(p, options, {}, sizes, c.name);
+    EXPECT_EQ(r.candidate.verdict, c.verdict);
+    EXPECT_DOUBLE_EQ(r.cost_ns, plan.cost_ns);
+    EXPECT_GE(r.other_ns, r.cost_ns) << c.name;
+    EXPECT_FALSE(r.read_by.empty()) << c.name;
+  }
+  const auto kept = std::ranges::find(plan.candidates, StashCandidate::Verdict::kept, &StashCandidate::verdict);
+  ASSERT_NE(kept, plan.candidates.end());
+  const StashReason r = stash_reason(p, options, {}, sizes, kept->name);
+  EXPECT_GT(r.other_ns, r.cost_ns);
+  EXPECT_EQ(std::ranges::count(r.made_of, "x"), 1);
+  EXPECT_THROW(stash_reason(p, options, {}, sizes, "nothing"), Error);
 }
 
 }  // namespace

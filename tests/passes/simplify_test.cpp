@@ -320,6 +320,7 @@ TEST(Idioms, OneLessASigmoidThatIsReadElsewhereStays) {
   EXPECT_NE(print(p).find("y[i] = z[i] * a[i] + (1 - z[i]) * b[i]"), std::string::npos) << print(p);
   const Program q = recognize(parse_op("op f(x: f32[N], b: f32[N]) -> (y) { z[i] = sigmoid(-x[i]); y[i] = (1 - z[i])*b[i] }"));
   EXPECT_NE(print(q).find("y[i] = sigmoid(x[i]) * b[i]"), std::string::npos) << print(q);
+  EXPECT_EQ(recognized("sigmoid(x[i])*t[i] + (1 - sigmoid(x[i]))*x[i]"), "let t1 = sigmoid(x[i]) in t1 * t[i] + (1 - t1) * x[i]");
 }
 
 // exp(u - log(s)) is exp(u)/s where exp(u) is a term of s, over the same range.

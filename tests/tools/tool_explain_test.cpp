@@ -304,5 +304,20 @@ TEST_F(ToolExplain, DebugLevels) {
   }
 }
 
+TEST_F(ToolExplain, WhySaysWhatWouldChangeAVerdict) {
+  const std::string op = "explain --dims N=32,C=64,H=56,W=56 $F/batch_norm.xh --why ";
+  const Result kept = call(op + "mean_sum"), recomputed = call(op + "y_part"), given = call(op + "x"), unknown = call(op + "nope");
+  EXPECT_EQ(kept.status, 0) << kept.err;
+  EXPECT_HAS(kept.out, "mean_sum [C]: kept, because");
+  EXPECT_HAS(kept.out, "  made of          x\n");
+  EXPECT_HAS(kept.out, "  would go         if keeping it cost more than");
+  EXPECT_HAS(recomputed.out, "y_part [N,C,H,W]: recomputed, because");
+  EXPECT_HAS(recomputed.out, "  read by          grad_gamma");
+  EXPECT_HAS(recomputed.out, "  would be kept    if keeping it cost less than");
+  EXPECT_HAS(given.out, "x [N,C,H,W]: free, because it stays with the caller");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_HAS(unknown.err, "needs no value nope of the forward; it needs x, gamma, mean_sum");
+}
+
 }  // namespace
 }  // namespace xhat
