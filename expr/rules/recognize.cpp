@@ -83,33 +83,17 @@ class Recognizer {
   }
 
   // if c then f(a) else g(a), where rows make one formula of both: 1/(1 + exp(-a)) and exp(a)/(1 + exp(a)). The row same_either_way
-  // does the rest. Where c asks for the sign of a, abs(a) is a or -a: what comes out is smooth at 0, and so has a derivative there, which
-  // abs'(0) = 0 would not give.
+  // does the rest. Not through abs(a) as a or -a: its derivative at 0 is 0.
   Id without_choice(Id id) {
     const Node n = a_[id];
     if (n.op != Op::select || !is_float(n.type) || n.arg(1) == n.arg(2)) return kNone;
-    const auto asked = sign_asked_for(n.arg(0));
-    auto branch = [&](size_t i) {
-      Id value = written_out(n.arg(i));
-      if (value == kNone) return value;
-      if (!asked) return rows_.run(value);
-      const bool positive = asked->second == (i == 1);
-      return rows_.run(rewrite(a_, value, [&](Id x) {
-        if (a_[x].op != Op::abs || a_[x].arg(0) != asked->first) return x;
-        return positive ? asked->first : a_.unary(Op::neg, asked->first);
-      }));
-    };
-    const Id value = branch(1);
-    return value != kNone && value == branch(2) ? a_.select(n.arg(0), value, value) : kNone;
-  }
-
-  // 0 < u, 0 <= u (true), or u < 0, u <= 0 (false), and u.
-  std::optional<std::pair<Id, bool>> sign_asked_for(Id condition) {
-    const Node& n = a_[condition];
-    if ((n.op != Op::lt && n.op != Op::le) || !is_float(a_[n.arg(0)].type)) return std::nullopt;
-    if (is_constant(a_, n.arg(0), 0)) return {{written_out(n.arg(1)), true}};
-    if (is_constant(a_, n.arg(1), 0)) return {{written_out(n.arg(0)), false}};
-    return std::nullopt;
+    Id values[2];
+    for (size_t i : {0, 1}) {
+      values[i] = written_out(n.arg(i + 1));
+      if (values[i] == kNone) return kNone;
+      values[i] = rows_.run(values[i]);
+    }
+    return values[0] == values[1] ? a_.select(n.arg(0), values[0], values[0]) : kNone;
   }
 
   // exp(u - log(s)) where exp(u) is a term of the sum s: exp(u)/s, as softmax has it. It is at most 1, and where exp(u) overflows so does s.

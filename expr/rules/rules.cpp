@@ -200,7 +200,7 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
   if (c.word == "reciprocal") return has_exact_reciprocal(a[binding.of(c.letters[0])]);
   if (c.word == "same") return type == type_of(a, binding, c.letters.at(1));
   if (c.word == "wider") return promote(type, type_of(a, binding, c.letters.at(1))) == type;
-  if (c.word == "unused" || c.word == "smooth" || c.word == "alone") return true;
+  if (c.word == "unused" || c.word == "alone") return true;
   throw Bug("rules.def: unknown condition '" + c.word + "'");
 }
 
