@@ -39,7 +39,7 @@ class Settler {
         continue;
       }
       if (!is_float(a_[n.arg(0)].type)) continue;
-      if (n.op == Op::eq || n.op == Op::ne)
+      if (n.op == Op::eq || n.op == Op::ne || (rounds(n) && !is_narrow(a_[n.arg(0)].type)))
         for (Id x : n.args()) compared_for_equality(x);
       else if (decides(n))
         for (Id x : n.args()) each_rounded(x);
@@ -48,11 +48,13 @@ class Settler {
     }
   }
 
-  // The value jumps where the operand changes by its last bit.
-  static bool decides(const Node& n) {
-    const bool steps = n.op == Op::floor || n.op == Op::ceil || n.op == Op::round || n.op == Op::sign || n.op == Op::mod;
-    return steps || (!is_float(n.type) && n.op != Op::select);
+  // To an integer. Of a float.
+  static bool rounds(const Node& n) {
+    return n.op == Op::floor || n.op == Op::ceil || n.op == Op::round || n.op == Op::mod || (n.op == Op::cast && is_integer(n.type));
   }
+
+  // The value jumps where the operand changes by its last bit.
+  static bool decides(const Node& n) { return rounds(n) || n.op == Op::sign || (!is_float(n.type) && n.op != Op::select); }
 
   static bool is_choice(Op op) { return op == Op::maximum || op == Op::minimum || op == Op::clamp || op == Op::select || op == Op::neg; }
 

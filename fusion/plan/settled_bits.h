@@ -14,10 +14,11 @@
 //   stop_gradient(a*b), in f16           rounded to f16
 //
 // Marked are, in both directions alike:
-//   - what max, min, argmax or argmin are taken of, and what == or != compares, with all that it is computed from, through the maps
-//     and the products (prod) of other definitions, of which one kernel may store the value and another compute it. Not through sums: each
-//     has a definition that is computed once (cse/stash/stash_planner.h keeps those that decide);
-//   - what other comparisons, and roundings to integers, look at, in the definition where they stand, and what an extreme is
+//   - what max, min, argmax or argmin are taken of, what == or != compares, and what is rounded to an integer (x[i64(floor(p))] and
+//     p - floor(p) belong together), with all that it is computed from, through the maps and the products (prod) of other definitions, of
+//     which one kernel may store the value and another compute it. Not through sums: each has a definition that is computed once
+//     (cse/stash/stash_planner.h keeps those that decide);
+//   - what other comparisons, and roundings of f16 and bf16, look at, in the definition where they stand, and what an extreme is
 //     subtracted from, with the subtraction: exp(x*w - max(x*w)) is at most 1, but an fma would leave what rounding took from x*w, which
 //     is large where x*w is. An extreme is also what an extreme is chosen as (if m > -inf then m else 0), and max(a, b) or floor(a)
 //     subtracted from a. There f16 and bf16 are only rounded where they are compared.

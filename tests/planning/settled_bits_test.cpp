@@ -77,5 +77,15 @@ TEST(SettledBits, WhatAnExtremeIsSubtractedFromIsRoundedBefore) {
 )");
 }
 
+// One kernel may read p, where another computes it.
+TEST(SettledBits, WhatIsRoundedToAnIntegerReachesOtherDefinitions) {
+  EXPECT_EQ(settled("op f(g: f32[N], w: f32, b: f32) -> (y, p) { p[i] = g[i]*w + b; y[i in 0..N-1] = i64(p[i+1]) }"),
+            R"(op f(g: f32[N], w: f32, b: f32) -> (y, p) {
+  p[i] = stop_gradient(g[i] * w) + b
+  y[i in 0..N-1] = i64(p[i+1])
+}
+)");
+}
+
 }  // namespace
 }  // namespace xhat
