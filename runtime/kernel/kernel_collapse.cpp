@@ -71,18 +71,19 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
 
   std::set<uint32_t> narrowed;
   auto drop = [&](uint32_t tensor, std::vector<Id> indices) {
-    auto at = std::ranges::find(indices, slow);
-    if (at == indices.end()) return indices;
-    size_t i = static_cast<size_t>(at - indices.begin());
-    *std::next(at) = made;
-    indices.erase(at);
-    if (narrowed.insert(tensor).second) {
-      SpecTensor& t = spec.tensors[tensor];
+    const bool first = std::ranges::find(indices, slow) != indices.end() && narrowed.insert(tensor).second;
+    SpecTensor& t = spec.tensors[tensor];
+    for (size_t i = indices.size(); i-- > 0;) {  // a diagonal has the pair at several places: x[i,j,i,j]
+      if (indices[i] != slow) continue;
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      indices[i + 1] = made;
+      indices.erase(indices.begin() + at);
+      if (!first) continue;
       t.shape[i] *= t.shape[i + 1];
       t.groups[i].second = t.groups[i + 1].second;
-      t.shape.erase(t.shape.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      t.groups.erase(t.groups.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      t.steps.erase(t.steps.begin() + static_cast<std::ptrdiff_t>(i));
+      t.shape.erase(t.shape.begin() + at + 1);
+      t.groups.erase(t.groups.begin() + at + 1);
+      t.steps.erase(t.steps.begin() + at);
     }
     return indices;
   };
