@@ -1,12 +1,13 @@
 """Attention and what belongs to it: rotary embeddings, attention with a state, causal convolutions with a state."""
+
 import math
 
 import numpy as np
 
 from elementwise import cast_to, elementwise, number
-from graph import F32, KINDS, NotExpressible, kind_of, literal
-from importer import Scope, dtype_of, op
-from reductions import elementwise_named, reduced, softmax_parts
+from graph import F32, kind_of, literal
+from importer import dtype_of, op
+from reductions import elementwise_named, softmax_parts
 from views import joined
 
 
@@ -44,7 +45,7 @@ def attention(n):
         text, last = capped(b, h, i, j), mask.shape[-1] if mask else 0
         seen = []
         if mask:
-            index = [0 if e == 1 else k for e, k in zip(mask.shape, (b, h, i)[4 - mask.rank:])]
+            index = [0 if e == 1 else k for e, k in zip(mask.shape, (b, h, i)[4 - mask.rank :])]
             inside = "" if last == total else f"{j} < {last}"
             at = (*index, j if last > 1 or total == 1 else 0)
             if mask.kind.is_bool:
@@ -61,13 +62,13 @@ def attention(n):
     wide = cast_to(n, score, kind_of(dtype_of(n.get("softmax_precision")))) if "softmax_precision" in n.attributes else score
     e, total_e, _ = softmax_parts(n, wide, [3])
     p = elementwise_named(n, "{0} / {1}", [e, total_e], "p")
-    y = define(q.kind, (b, h, s, present_v.shape[3]), lambda b, h, i, d: f"{q.kind.text}(sum(r0 in 0..{total}: {p(b, h, i, 'r0')} * {p.kind.text}({present_v(b, of(h), 'r0', d)})))",
-               "y4" if three else n.name)
-    shown = (capped if cap and mode == 1 else product if mode == 0 else score if mode == 2 else p if mode == 3 else score)
-    if mode == 0 and cap:
-        shown = capped
-    if mode == 1:
-        shown = capped if cap else product
+    y = define(
+        q.kind,
+        (b, h, s, present_v.shape[3]),
+        lambda b, h, i, d: f"{q.kind.text}(sum(r0 in 0..{total}: {p(b, h, i, 'r0')} * {p.kind.text}({present_v(b, of(h), 'r0', d)})))",
+        "y4" if three else n.name,
+    )
+    shown = {0: capped, 1: capped, 2: score, 3: p}[mode]
     shown = elementwise_named(n, f"{q.kind.text}({{0}})", [shown], "shown", q.kind)
     return merged(n, y) if three else y, present_k, present_v, shown
 
@@ -85,7 +86,9 @@ def rotary_embedding(n):
         pair = f"{d}/2" if apart else f"{d}%{half}"
         inside = f"clamp({pair}, 0, {half - 1})" if turned < size else pair
         at = (ids(b, t), inside) if ids else (b, t, inside)
-        first, second = (x4(b, h, t, f"{inside}*2"), x4(b, h, t, f"{inside}*2 + 1")) if apart else (x4(b, h, t, inside), x4(b, h, t, f"{inside} + {half}"))
+        first, second = (
+            (x4(b, h, t, f"{inside}*2"), x4(b, h, t, f"{inside}*2 + 1")) if apart else (x4(b, h, t, inside), x4(b, h, t, f"{inside} + {half}"))
+        )
         real = f"{cos(*at)} * {first} - {sin(*at)} * {second}"
         imaginary = f"{sin(*at)} * {first} + {cos(*at)} * {second}"
         text = f"if {f'{d}%2 == 0' if apart else f'{d} < {half}'} then {real} else {imaginary}"
@@ -119,9 +122,18 @@ def linear_attention(n):
         lines = [f"var {s} = {begin}", f"var {out.name} = zeros f32[{steps},{b},{q_heads},{dv}]", f"for t in 0..{steps} {{"]
         if gate:
             lines.append(f"  {s}[{box}, i2 in 0..{dk}, i3 in 0..{dv}] = {s}[i0,i1,i2,i3] * exp({gate('t')})")
-        lines.append(f"  {value}[{box}, i2 in 0..{dv}] = " + (f"{rate('t')} * ({v('i0', 'i1', 't', 'i2')} - sum(r0 in 0..{dk}: {s}[i0,i1,r0,i2] * {k('i0', 'i1', 't', 'r0')}))" if rate else v("i0", "i1", "t", "i2")))
+        lines.append(
+            f"  {value}[{box}, i2 in 0..{dv}] = "
+            + (
+                f"{rate('t')} * ({v('i0', 'i1', 't', 'i2')} - sum(r0 in 0..{dk}: {s}[i0,i1,r0,i2] * {k('i0', 'i1', 't', 'r0')}))"
+                if rate
+                else v("i0", "i1", "t", "i2")
+            )
+        )
         lines.append(f"  {s}[{box}, i2 in 0..{dk}, i3 in 0..{dv}] = {s}[i0,i1,i2,i3] + {k('i0', 'i1', 't', 'i2')} * {value}[i0,i1,i3]")
-        lines.append(f"  {row}[i0 in 0..{b}, i1 in 0..{q_heads}, i2 in 0..{dv}] = {number(scale)} * sum(r0 in 0..{dk}: {q('i0', 'i1', 't', 'r0')} * {s}[i0,i1/{group},r0,i2])")
+        lines.append(
+            f"  {row}[i0 in 0..{b}, i1 in 0..{q_heads}, i2 in 0..{dv}] = {number(scale)} * sum(r0 in 0..{dk}: {q('i0', 'i1', 't', 'r0')} * {s}[i0,i1/{group},r0,i2])"
+        )
         lines += [f"  {out.name}[t] = {row}", "}"]
         return "\n".join(lines)
 
@@ -136,7 +148,16 @@ def causal_conv_with_state(n):
     x, w, bias, past = n[0], n[1], n[2], n[3]
     b, c, length = x.shape
     k = w.shape[2]
-    padded = joined(n, [past, x], 2, "padded") if past and k > 1 else n.graph.define(x.kind, (b, c, length + k - 1), lambda b, c, t: x(b, c, f"{t} - {k - 1}", otherwise=0), "padded")
-    y = n.graph.define(x.kind, x.shape, lambda b, c, t: f"sum(r0 in 0..{k}: {padded(b, c, f'{t} + r0')} * {w(c, 0, 'r0')})" + (f" + {bias(c)}" if bias else ""), "conv")
+    padded = (
+        joined(n, [past, x], 2, "padded")
+        if past and k > 1
+        else n.graph.define(x.kind, (b, c, length + k - 1), lambda b, c, t: x(b, c, f"{t} - {k - 1}", otherwise=0), "padded")
+    )
+    y = n.graph.define(
+        x.kind,
+        x.shape,
+        lambda b, c, t: f"sum(r0 in 0..{k}: {padded(b, c, f'{t} + r0')} * {w(c, 0, 'r0')})" + (f" + {bias(c)}" if bias else ""),
+        "conv",
+    )
     y = elementwise(n, "{0} * sigmoid({0})" if n.get("activation", "none") != "none" else "{0}", [y])
     return y, n.graph.define(x.kind, (b, c, k - 1), lambda b, c, t: padded(b, c, f"{t} + {length}"), "present")

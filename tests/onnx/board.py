@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
 """board.py [OPTIONS] [NAME…]: ONNX's backend node tests by xhat; prints what passed, what is not expressible and why, and what failed.
 
-    board.py                    all cases, in some processes; the table
-    board.py softmax            cases whose name contains a word; each with its verdict
-    board.py --show NAME        the program of a case
-    board.py --gradients        derivatives of float cases too: `check` of ops, against finite differences
-    board.py --json FILE        verdicts as lines of JSON, appended to the file as they come
+board.py                    all cases, in some processes; the table
+board.py softmax            cases whose name contains a word; each with its verdict
+board.py --show NAME        the program of a case
+board.py --gradients        derivatives of float cases too: `check` of ops, against finite differences
+board.py --json FILE        verdicts as lines of JSON, appended to the file as they come
 """
+
 import argparse
 import collections
-
-
 import json
 import multiprocessing
 import multiprocessing.connection
@@ -58,7 +57,11 @@ def load(name):
 
 def carried(value, kind):
     """The array as the type that the program declares."""
-    return np.ascontiguousarray(value).reshape(value.shape).astype(CARRIER[kind.text], copy=False) if kind.bits else np.ascontiguousarray(value).reshape(value.shape)
+    return (
+        np.ascontiguousarray(value).reshape(value.shape).astype(CARRIER[kind.text], copy=False)
+        if kind.bits
+        else np.ascontiguousarray(value).reshape(value.shape)
+    )
 
 
 def tolerances(name):

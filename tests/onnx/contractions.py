@@ -1,10 +1,10 @@
 """Products: matrices, einsum, convolutions, attention of matrices that are given."""
+
 import itertools
 
 import numpy as np
 import onnx
 
-from elementwise import elementwise
 from graph import KINDS, NotExpressible, kind_of
 from importer import dtype_of, op
 
@@ -24,8 +24,8 @@ def matmul_of(n, a, b, kind=None, name=None, left=str, right=str):
         i = list(i)
         j = [i.pop()] if columns else []
         m = [i.pop()] if rows else []
-        ab = [0 if e == 1 else k for e, k in zip(a.shape[:-2], i[len(i) - max(a.rank - 2, 0):])]
-        bb = [0 if e == 1 else k for e, k in zip(b.shape[:-2], i[len(i) - max(b.rank - 2, 0):])]
+        ab = [0 if e == 1 else k for e, k in zip(a.shape[:-2], i[len(i) - max(a.rank - 2, 0) :])]
+        bb = [0 if e == 1 else k for e, k in zip(b.shape[:-2], i[len(i) - max(b.rank - 2, 0) :])]
         return narrow(kind, f"sum(r0 in 0..{a.shape[-1]}: {left(a(*ab, *m, 'r0'))} * {right(b(*bb, 'r0', *j))})")
 
     return n.define(kind, shape, body, name)
@@ -100,7 +100,9 @@ def zero_point(n, k, channel=None, name=None):
 
 @op("MatMulInteger")
 def matmul_integer(n):
-    return matmul_of(n, n[0], n[1], KINDS["int32"], left=lambda e: f"(i32({e}) - {zero_point(n, 2)})", right=lambda e: f"(i32({e}) - {zero_point(n, 3)})")
+    return matmul_of(
+        n, n[0], n[1], KINDS["int32"], left=lambda e: f"(i32({e}) - {zero_point(n, 2)})", right=lambda e: f"(i32({e}) - {zero_point(n, 3)})"
+    )
 
 
 def limits(kind):
@@ -159,6 +161,14 @@ def dynamic_quantize_linear(n):
 @op("QLinearMatMul")
 def qlinear_matmul(n):
     a, b = n[0], n[3]
-    product = matmul_of(n, a, b, KINDS["int32"], "product", left=lambda e: f"(i32({e}) - i32({scalar(n[2])}))", right=lambda e: f"(i32({e}) - i32({scalar(n[5])}))")
+    product = matmul_of(
+        n, a, b, KINDS["int32"], "product", left=lambda e: f"(i32({e}) - i32({scalar(n[2])}))", right=lambda e: f"(i32({e}) - i32({scalar(n[5])}))"
+    )
     kind = n[7].kind
-    return n.define(kind, product.shape, lambda *i: saturated(kind, f"round(f32({product(*i)}) * (f32({scalar(n[1])}) * f32({scalar(n[4])}) / f32({scalar(n[6])}))) + f32({scalar(n[7])})"))
+    return n.define(
+        kind,
+        product.shape,
+        lambda *i: saturated(
+            kind, f"round(f32({product(*i)}) * (f32({scalar(n[1])}) * f32({scalar(n[4])}) / f32({scalar(n[6])}))) + f32({scalar(n[7])})"
+        ),
+    )

@@ -1,10 +1,11 @@
 """Graphs inside of nodes: both sides of an If by a condition, loops and scans of known length written out step by step."""
+
 import math
 
 import numpy as np
 
-from elementwise import cast_to, elementwise, number
-from graph import I64, NotExpressible
+from elementwise import elementwise, number
+from graph import NotExpressible
 from importer import Scope, op
 from reductions import elementwise_named, softmax_parts
 
@@ -27,11 +28,15 @@ def if_(n):
     then, otherwise = (inlined(n, g, {})[0] for g in sides)
     if any(a.shape != b.shape for a, b in zip(then, otherwise)):
         return then if n.known(0).reshape(-1)[0] else otherwise
-    return [n.define(a.kind, a.shape, lambda *i: f"if {condition(*[0] * condition.rank)} then {a(*i)} else {b(*i)}", name) for a, b, name in zip(then, otherwise, n.proto.output)]
+    return [
+        n.define(a.kind, a.shape, lambda *i: f"if {condition(*[0] * condition.rank)} then {a(*i)} else {b(*i)}", name)
+        for a, b, name in zip(then, otherwise, n.proto.output)
+    ]
 
 
 def stacked(n, rows, name):
     """Tensors beside each other along a new first axis."""
+
     def body(t, *i):
         text = rows[-1](*i)
         for k in reversed(range(len(rows) - 1)):
@@ -54,12 +59,12 @@ def loop(n):
     while step < trips and go:
         given = dict(zip([i.name for i in body.input], [n.graph.constant(np.array(step, np.int64)), n.graph.constant(np.array(True)), *carried]))
         results, scope = inlined(n, body, given)
-        carried = results[1:1 + len(carried)]
-        for row, r in zip(rows, results[1 + len(carried):]):
+        carried = results[1 : 1 + len(carried)]
+        for row, r in zip(rows, results[1 + len(carried) :]):
             row.append(r)
         go = bool(scope.known(body.output[0].name).reshape(-1)[0])
         step += 1
-    return carried + [stacked(n, row, name) for row, name in zip(rows, n.proto.output[len(carried):])]
+    return carried + [stacked(n, row, name) for row, name in zip(rows, n.proto.output[len(carried) :])]
 
 
 @op("Scan")
@@ -82,17 +87,22 @@ def scan(n):
         for s, a, turned in zip(scanned, axes_in, back):
             a %= s.rank
             k = steps - 1 - step if turned else step
-            at.append(n.graph.define(s.kind, s.shape[:a] + s.shape[a + 1:], lambda *i, s=s, a=a, k=k: s(*i[:a], k, *i[a:]), "at"))
+            at.append(n.graph.define(s.kind, s.shape[:a] + s.shape[a + 1 :], lambda *i, s=s, a=a, k=k: s(*i[:a], k, *i[a:]), "at"))
         results, _ = inlined(n, body, dict(zip([i.name for i in body.input], states + at)))
-        states = results[:len(states)]
-        for row, r in zip(rows, results[len(states):]):
+        states = results[: len(states)]
+        for row, r in zip(rows, results[len(states) :]):
             row.append(r)
     results = list(states)
-    for row, axis, name in zip(rows, axes_out, n.proto.output[len(states):]):
+    for row, axis, name in zip(rows, axes_out, n.proto.output[len(states) :]):
         y = stacked(n, row, name)
         axis %= y.rank
         if axis:
-            y = n.define(y.kind, (*y.shape[1:axis + 1], y.shape[0], *y.shape[axis + 1:]), lambda *i, y=y, axis=axis: y(i[axis], *i[:axis], *i[axis + 1:]), name)
+            y = n.define(
+                y.kind,
+                (*y.shape[1 : axis + 1], y.shape[0], *y.shape[axis + 1 :]),
+                lambda *i, y=y, axis=axis: y(i[axis], *i[:axis], *i[axis + 1 :]),
+                name,
+            )
         results.append(y)
     if first:
         results = [n.graph.define(r.kind, (1, *r.shape), lambda _, *i, r=r: r(*i), name) for r, name in zip(results, n.proto.output)]
@@ -111,7 +121,9 @@ def flex_attention(n):
     group, scale = q.shape[1] // k.shape[1], number(n.get("scale", 1 / math.sqrt(q.shape[3])))
     of = lambda h: f"{h}/{group}" if group > 1 else h
     shape = (*q.shape[:3], k.shape[2])
-    score = n.graph.define(q.kind, shape, lambda b, h, i, j: f"{scale} * sum(r0 in 0..{q.shape[3]}: {q(b, h, i, 'r0')} * {k(b, of(h), j, 'r0')})", "score")
+    score = n.graph.define(
+        q.kind, shape, lambda b, h, i, j: f"{scale} * sum(r0 in 0..{q.shape[3]}: {q(b, h, i, 'r0')} * {k(b, of(h), j, 'r0')})", "score"
+    )
     if "score_mod" in n.attributes:
         g = n.attributes["score_mod"]
         score = inlined(n, g, {g.input[0].name: score})[0][0]

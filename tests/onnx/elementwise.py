@@ -1,20 +1,44 @@
 """Ops on single elements, with broadcasting: a row each. {0}, {1}, … are operands, other names attributes with the defaults that stand beside."""
+
 import numpy as np
 
 from graph import BOOL, KINDS, NotExpressible, kind_of, literal
 from importer import dtype_of, op
 
 UNARY = {
-    "Identity": "{0}", "Abs": "abs({0})", "Neg": "-{0}", "Reciprocal": "1 / {0}", "Exp": "exp({0})", "Log": "log({0})", "Sqrt": "sqrt({0})", "Sin": "sin({0})",
-    "Cos": "cos({0})", "Tan": "tan({0})", "Tanh": "tanh({0})", "Sigmoid": "sigmoid({0})", "Erf": "erf({0})", "Sign": "sign({0})", "Floor": "floor({0})",
-    "Ceil": "ceil({0})", "Round": "round({0})", "Relu": "relu({0})", "Softplus": "softplus({0})", "Softsign": "{0} / (1 + abs({0}))", "Not": "!{0}",
-    "HardSwish": "{0} * clamp({0} / 6 + 0.5, 0, 1)", "Mish": "{0} * tanh(softplus({0}))",
+    "Identity": "{0}",
+    "Abs": "abs({0})",
+    "Neg": "-{0}",
+    "Reciprocal": "1 / {0}",
+    "Exp": "exp({0})",
+    "Log": "log({0})",
+    "Sqrt": "sqrt({0})",
+    "Sin": "sin({0})",
+    "Cos": "cos({0})",
+    "Tan": "tan({0})",
+    "Tanh": "tanh({0})",
+    "Sigmoid": "sigmoid({0})",
+    "Erf": "erf({0})",
+    "Sign": "sign({0})",
+    "Floor": "floor({0})",
+    "Ceil": "ceil({0})",
+    "Round": "round({0})",
+    "Relu": "relu({0})",
+    "Softplus": "softplus({0})",
+    "Softsign": "{0} / (1 + abs({0}))",
+    "Not": "!{0}",
+    "HardSwish": "{0} * clamp({0} / 6 + 0.5, 0, 1)",
+    "Mish": "{0} * tanh(softplus({0}))",
 }
 # Functions that the language may have as its own: the row is tried first, then the formula beside it, if there is one.
 FUNCTIONS = {
-    "Asin": ("asin({0})", None), "Acos": ("acos({0})", None), "Atan": ("atan({0})", None),
-    "Sinh": ("sinh({0})", "(exp({0}) - exp(-{0})) / 2"), "Cosh": ("cosh({0})", "(exp({0}) + exp(-{0})) / 2"),
-    "Asinh": ("asinh({0})", "sign({0}) * log(abs({0}) + sqrt({0}*{0} + 1))"), "Acosh": ("acosh({0})", "log({0} + sqrt({0}*{0} - 1))"),
+    "Asin": ("asin({0})", None),
+    "Acos": ("acos({0})", None),
+    "Atan": ("atan({0})", None),
+    "Sinh": ("sinh({0})", "(exp({0}) - exp(-{0})) / 2"),
+    "Cosh": ("cosh({0})", "(exp({0}) + exp(-{0})) / 2"),
+    "Asinh": ("asinh({0})", "sign({0}) * log(abs({0}) + sqrt({0}*{0} + 1))"),
+    "Acosh": ("acosh({0})", "log({0} + sqrt({0}*{0} - 1))"),
     "Atanh": ("atanh({0})", "0.5 * log((1 + {0}) / (1 - {0}))"),
 }
 PARAMETRIC = {
@@ -29,14 +53,24 @@ PARAMETRIC = {
     "Binarizer": ("if {0} > {threshold} then 1 else 0", dict(threshold=0.0)),
 }
 BINARY = {"Add": "{0} + {1}", "Sub": "{0} - {1}", "Mul": "{0} * {1}", "PRelu": "if {0} < 0 then {1} * {0} else {0}"}
-COMPARE = {"Equal": "{0} == {1}", "Greater": "{0} > {1}", "GreaterOrEqual": "{0} >= {1}", "Less": "{0} < {1}", "LessOrEqual": "{0} <= {1}",
-           "And": "{0} && {1}", "Or": "{0} || {1}", "Xor": "{0} != {1}", "IsNaN": "isnan({0})"}
+COMPARE = {
+    "Equal": "{0} == {1}",
+    "Greater": "{0} > {1}",
+    "GreaterOrEqual": "{0} >= {1}",
+    "Less": "{0} < {1}",
+    "LessOrEqual": "{0} <= {1}",
+    "And": "{0} && {1}",
+    "Or": "{0} || {1}",
+    "Xor": "{0} != {1}",
+    "IsNaN": "isnan({0})",
+}
 VARIADIC = {"Sum": "{0} + {1}", "Max": "max({0}, {1})", "Min": "min({0}, {1})", "Mean": "{0} + {1}"}
 HAS = {}  # functions of the language that were looked for
 
 
 def language_has(function):
     import xhat
+
     if function not in HAS:
         try:
             xhat.op(f"op f(x: f32) -> (y) {{ y = {function}(x) }}")
@@ -122,7 +156,11 @@ def mod(n):
 def power(n):
     a, b = n[0], n[1]
     if a.kind.is_int and b.kind.is_int:
-        return elementwise(n, "prod(r in 0..64 if r < i64({1}): {0})", [a, b]) if a.kind.text == "i64" else elementwise(n, f"{a.kind.text}(prod(r in 0..64 if r < i64({{1}}): {{0}}))", [a, b])
+        return (
+            elementwise(n, "prod(r in 0..64 if r < i64({1}): {0})", [a, b])
+            if a.kind.text == "i64"
+            else elementwise(n, f"{a.kind.text}(prod(r in 0..64 if r < i64({{1}}): {{0}}))", [a, b])
+        )
     if a.kind.is_int:
         return elementwise(n, f"{a.kind.text}(f64({{0}}) ^ f64({{1}}))", [a, b])
     return elementwise(n, f"{{0}} ^ {a.kind.text}({{1}})", [a, b])
@@ -188,7 +226,9 @@ def bitwise(n):
     terms = []
     for b in range(bits):
         weight = literal(-(1 << b) if b == bits - 1 and (signed or bits == 64) else 1 << b, KINDS["int64"])
-        terms.append(f"({BITWISE[n.proto.op_type].format(f'({bit(chr(123) + str(0) + chr(125), b)})', f'({bit(chr(123) + str(1) + chr(125), b)})')}) * ({weight})")
+        terms.append(
+            f"({BITWISE[n.proto.op_type].format(f'({bit(chr(123) + str(0) + chr(125), b)})', f'({bit(chr(123) + str(1) + chr(125), b)})')}) * ({weight})"
+        )
     return elementwise(n, f"{kind.text}({' + '.join(terms)})", n.inputs())
 
 
@@ -247,7 +287,10 @@ def affine_grid(n):
 @op("Adagrad", "Adam", "Momentum")
 def optimizer(n):
     """Updates of weights; tensors come as x1, x2, …, g1, g2, …, and so on."""
-    a = {k: number(n.get(k, v)) for k, v in dict(norm_coefficient=0.0, norm_coefficient_post=0.0, epsilon=0.0, decay_factor=0.0, alpha=0.9, beta=0.999).items()}
+    a = {
+        k: number(n.get(k, v))
+        for k, v in dict(norm_coefficient=0.0, norm_coefficient_post=0.0, epsilon=0.0, decay_factor=0.0, alpha=0.9, beta=0.999).items()
+    }
     if "beta" in n.attributes:
         a["beta"] = number(n.get("beta"))
     rate, step, rest = n[0], n[1], [n[i] for i in range(2, len(n))]
@@ -259,7 +302,16 @@ def optimizer(n):
         g = elementwise(n, "{norm} * {0} + {1}", [x, g], norm=a["norm_coefficient"])
         if n.proto.op_type == "Adagrad":
             h = elementwise(n, "{0} + {1} * {1}", [s[0], g])
-            new = [elementwise(n, "{0} - {3} / (1 + f32({4}) * {decay}) * {1} / (sqrt({2}) + {eps})", [x, g, h, rate, step], decay=a["decay_factor"], eps=a["epsilon"]), h]
+            new = [
+                elementwise(
+                    n,
+                    "{0} - {3} / (1 + f32({4}) * {decay}) * {1} / (sqrt({2}) + {eps})",
+                    [x, g, h, rate, step],
+                    decay=a["decay_factor"],
+                    eps=a["epsilon"],
+                ),
+                h,
+            ]
         elif n.proto.op_type == "Momentum":
             v = elementwise(n, "{alpha} * {0} + (if {2} > 0 then {beta} else 1) * {1}", [s[0], g, step], **a)
             formula = "{0} - {2} * ({1} + {alpha} * {3})" if n.get("mode") == "nesterov" else "{0} - {2} * {3}"
@@ -267,8 +319,12 @@ def optimizer(n):
         else:
             v = elementwise(n, "{alpha} * {0} + (1 - {alpha}) * {1}", [s[0], g], **a)
             h = elementwise(n, "{beta} * {0} + (1 - {beta}) * {1} * {1}", [s[1], g], **a)
-            formula = ("(1 - {post}) * ({0} - (if {4} > 0 then {3} * sqrt(1 - {beta} ^ f32({4})) / (1 - {alpha} ^ f32({4})) else {3}) * {1} / (sqrt({2}) + {eps}))")
-            new = [elementwise(n, formula, [x, v, h, rate, step], post=a["norm_coefficient_post"], eps=a["epsilon"], alpha=a["alpha"], beta=a["beta"]), v, h]
+            formula = "(1 - {post}) * ({0} - (if {4} > 0 then {3} * sqrt(1 - {beta} ^ f32({4})) / (1 - {alpha} ^ f32({4})) else {3}) * {1} / (sqrt({2}) + {eps}))"
+            new = [
+                elementwise(n, formula, [x, v, h, rate, step], post=a["norm_coefficient_post"], eps=a["epsilon"], alpha=a["alpha"], beta=a["beta"]),
+                v,
+                h,
+            ]
         for made, t in zip(results, new):
             made.append(t)
     return sum(results, [])

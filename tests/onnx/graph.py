@@ -6,6 +6,7 @@ An importer of an op says what an element of its result is, as a text with names
 
 Only what an output needs becomes a statement. Tensors that no statement defines are parameters.
 """
+
 import re
 
 import numpy as np
@@ -39,10 +40,24 @@ class Kind:
         return hash(self.name)
 
 
-KINDS = {k.name: k for k in [
-    Kind("float64", "f64"), Kind("float32", "f32"), Kind("float16", "f16"), Kind("bfloat16", "bf16"), Kind("int64", "i64"), Kind("int32", "i32"),
-    Kind("uint32", "u32"), Kind("uint8", "u8"), Kind("bool", "bool"), Kind("int8", "i32", 8), Kind("int16", "i32", 16), Kind("uint16", "i32", 16, False),
-    Kind("uint64", "i64", 64, False)]}
+KINDS = {
+    k.name: k
+    for k in [
+        Kind("float64", "f64"),
+        Kind("float32", "f32"),
+        Kind("float16", "f16"),
+        Kind("bfloat16", "bf16"),
+        Kind("int64", "i64"),
+        Kind("int32", "i32"),
+        Kind("uint32", "u32"),
+        Kind("uint8", "u8"),
+        Kind("bool", "bool"),
+        Kind("int8", "i32", 8),
+        Kind("int16", "i32", 16),
+        Kind("uint16", "i32", 16, False),
+        Kind("uint64", "i64", 64, False),
+    ]
+}
 BOOL, I64, F32 = KINDS["bool"], KINDS["int64"], KINDS["float32"]
 CARRIER = {"i32": np.int32, "i64": np.int64}  # of the types that the language has not
 
@@ -59,7 +74,7 @@ def literal(value, kind):
     if kind.is_bool:
         return "true" if value else "false"
     if kind.is_int:
-        text = str(int(value)) if int(value) > -2**63 else f"-{2**63 - 1} - 1"
+        text = str(int(value)) if int(value) > -(2**63) else f"-{2**63 - 1} - 1"
     else:
         text = repr(float(value)).replace("e+", "e")
     return f"{kind.text}({text})"
@@ -69,7 +84,7 @@ class Tensor:
     def __init__(self, graph, name, kind, shape, value=None):
         self.graph, self.name, self.kind, self.shape, self.value = graph, name, kind, tuple(int(n) for n in shape), value
         self.statement, self.reads = None, set()  # its statement, and the tensors that this reads
-        self.constant = False                     # a value of the model, which has no gradient
+        self.constant = False  # a value of the model, which has no gradient
 
     @property
     def rank(self):
@@ -91,7 +106,7 @@ class Tensor:
 
     def spread(self, index):
         """The text of an element where the tensor is broadcast to more or larger dimensions, of which `index` are the axes."""
-        last = index[len(index) - self.rank:]
+        last = index[len(index) - self.rank :]
         return self(*[0 if n == 1 else i for n, i in zip(self.shape, last)])
 
 
@@ -166,6 +181,11 @@ class Graph:
             visit(t)
         parameters = [t for t in order if t.statement is None]
         word = "prog" if any(getattr(t, "imperative", False) for t in order) else "op"
-        head = ", ".join(f"{t.name}: {t.kind.text}{list(t.shape) if t.shape else ''}{' const' if t.constant and t.kind.is_float else ''}" for t in parameters)
+        head = ", ".join(
+            f"{t.name}: {t.kind.text}{list(t.shape) if t.shape else ''}{' const' if t.constant and t.kind.is_float else ''}" for t in parameters
+        )
         lines = [line for t in order if t.statement for line in t.statement.splitlines()]
-        return (f"{word} {name}({head}) -> ({', '.join(t.name for t in outputs)}) {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n", parameters)
+        return (
+            f"{word} {name}({head}) -> ({', '.join(t.name for t in outputs)}) {{\n" + "".join(f"  {line}\n" for line in lines) + "}\n",
+            parameters,
+        )

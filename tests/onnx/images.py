@@ -1,8 +1,9 @@
 """Images read between their elements."""
+
 import numpy as np
 
 from elementwise import elementwise, number
-from graph import F32, NotExpressible, literal
+from graph import F32, NotExpressible
 from importer import op
 
 CUBIC = "((a + 2)*d - (a + 3))*d*d + 1"
@@ -12,11 +13,16 @@ def source(mode, o, scale, size, result, start=0.0, end=1.0):
     """The text of the position in an image of `size` of element o of the result."""
     o = f"f32({o})"
     return {
-        "half_pixel": f"({o} + 0.5) / {scale} - 0.5", "asymmetric": f"{o} / {scale}", "pytorch_half_pixel": f"({o} + 0.5) / {scale} - 0.5" if result > 1 else "0.0",
+        "half_pixel": f"({o} + 0.5) / {scale} - 0.5",
+        "asymmetric": f"{o} / {scale}",
+        "pytorch_half_pixel": f"({o} + 0.5) / {scale} - 0.5" if result > 1 else "0.0",
         "align_corners": f"{o} * {number((size - 1) / (scale * size - 1) if result > 1 else 0.0)}",
         "half_pixel_symmetric": f"{size / 2} * (1 - {result} / ({scale} * {size})) + ({o} + 0.5) / {scale} - 0.5",
-        "tf_crop_and_resize": f"{start * (size - 1)} + {o} * {(end - start) * (size - 1) / max(result - 1, 1)}" if result > 1 else f"{0.5 * (start + end) * (size - 1)}",
-        "tf_half_pixel_for_nn": f"({o} + 0.5) / {scale}"}[mode]
+        "tf_crop_and_resize": (
+            f"{start * (size - 1)} + {o} * {(end - start) * (size - 1) / max(result - 1, 1)}" if result > 1 else f"{0.5 * (start + end) * (size - 1)}"
+        ),
+        "tf_half_pixel_for_nn": f"({o} + 0.5) / {scale}",
+    }[mode]
 
 
 NEAREST = {"round_prefer_floor": "ceil({p} - 0.5)", "round_prefer_ceil": "floor({p} + 0.5)", "floor": "floor({p})", "ceil": "ceil({p})"}
@@ -40,10 +46,28 @@ def resize(n):
     span = [(0.0, 1.0)] * x.rank
     for k, a in enumerate(axes):
         span[a] = (roi[k], roi[k + len(axes)]) if len(roi) == 2 * len(axes) else (0.0, 1.0)
-        shape[a] = sizes[k] if sizes else int(np.floor(x.shape[a] * (scales[k] * (span[a][1] - span[a][0]) if n.get("coordinate_transformation_mode") == "tf_crop_and_resize" else scales[k])))
+        shape[a] = (
+            sizes[k]
+            if sizes
+            else int(
+                np.floor(
+                    x.shape[a]
+                    * (scales[k] * (span[a][1] - span[a][0]) if n.get("coordinate_transformation_mode") == "tf_crop_and_resize" else scales[k])
+                )
+            )
+        )
         scale[a] = scales[k]
-    mode, place, anti = n.get("mode", "nearest"), n.get("coordinate_transformation_mode", "asymmetric" if old or n.version < 11 else "half_pixel"), n.get("antialias", 0)
-    rounding, a, exclude, outside = n.get("nearest_mode", "floor" if old else "round_prefer_floor"), n.get("cubic_coeff_a", -0.75), n.get("exclude_outside", 0), n.get("extrapolation_value", 0.0)
+    mode, place, anti = (
+        n.get("mode", "nearest"),
+        n.get("coordinate_transformation_mode", "asymmetric" if old or n.version < 11 else "half_pixel"),
+        n.get("antialias", 0),
+    )
+    rounding, a, exclude, outside = (
+        n.get("nearest_mode", "floor" if old else "round_prefer_floor"),
+        n.get("cubic_coeff_a", -0.75),
+        n.get("exclude_outside", 0),
+        n.get("extrapolation_value", 0.0),
+    )
 
     result, last = x, None
     for d in range(x.rank):  # one dimension after the other
@@ -52,9 +76,14 @@ def resize(n):
         result = resized(n, result, d, shape[d], scale[d], span[d], mode, place, anti, rounding, a, exclude)
     result = elementwise(n, "{0}", [result])
     if place == "tf_crop_and_resize":  # what lies outside has a value of its own
+
         def body(*i):
-            tests = [f"0 <= {t} && {t} <= {e - 1}" for t, e in ((source(place, i[d], scale[d], x.shape[d], shape[d], *span[d]), x.shape[d]) for d in range(x.rank) if d in axes)]
+            tests = [
+                f"0 <= {t} && {t} <= {e - 1}"
+                for t, e in ((source(place, i[d], scale[d], x.shape[d], shape[d], *span[d]), x.shape[d]) for d in range(x.rank) if d in axes)
+            ]
             return f"if {' && '.join(tests)} then {result(*i)} else {number(outside)}"
+
         return n.define(x.kind, shape, body)
     return result
 
@@ -65,7 +94,7 @@ def resized(n, x, d, count, scale, span, mode, place, anti, rounding, a, exclude
     shape[d] = count
     define = n.graph.define
     position = define(F32, (count,), lambda o: source(place, o, scale, size, count, *span), "position")
-    at = lambda i, k: x(*i[:d], f"clamp({k}, 0, {size - 1})", *i[d + 1:])
+    at = lambda i, k: x(*i[:d], f"clamp({k}, 0, {size - 1})", *i[d + 1 :])
     if mode == "nearest":
         return define(x.kind, shape, lambda *i: at(i, f"i64({NEAREST[rounding].format(p=position(i[d]))})"), "near")
     wide = min(scale, 1.0) if anti else 1.0  # when it shrinks, the filter is as wide as what becomes one element
@@ -118,8 +147,15 @@ def grid_sample(n):
     where = []
     for k in range(d):
         raw = define(F32, (grid.shape[0], *points), lambda b, *o: place(k, b, o), "place")
-        where.append(define(F32, raw.shape, lambda b, *o: f"clamp({reflected(raw(b, *o), k)}, 0, {space[k] - 1})", "turned") if reflect and mode != "cubic" else
-                     define(F32, raw.shape, lambda b, *o: f"clamp({raw(b, *o)}, 0, {space[k] - 1})", "held") if padding == "border" and mode != "cubic" else raw)
+        where.append(
+            define(F32, raw.shape, lambda b, *o: f"clamp({reflected(raw(b, *o), k)}, 0, {space[k] - 1})", "turned")
+            if reflect and mode != "cubic"
+            else (
+                define(F32, raw.shape, lambda b, *o: f"clamp({raw(b, *o)}, 0, {space[k] - 1})", "held")
+                if padding == "border" and mode != "cubic"
+                else raw
+            )
+        )
 
     def read(b, c, at):
         if padding == "border":
@@ -135,10 +171,27 @@ def grid_sample(n):
     ranges = ", ".join(f"r{k} in 0..{taps}" for k in range(d))
     if mode == "cubic":
         a = -0.75
-        weights = [define(F32, (*w.shape, 4), lambda *i: (lambda t: f"if {t} <= 1 then ((({a}) + 2)*{t} - (({a}) + 3))*{t}^2 + 1 else ((({a})*{t} - 5*({a}))*{t} + 8*({a}))*{t} - 4*({a})")
-                          (f"abs(f32({i[-1]}) - 1 - ({w(*i[:-1])} - floor({w(*i[:-1])})))"), "weight") for w in where]
+        weights = [
+            define(
+                F32,
+                (*w.shape, 4),
+                lambda *i: (
+                    lambda t: f"if {t} <= 1 then ((({a}) + 2)*{t} - (({a}) + 3))*{t}^2 + 1 else ((({a})*{t} - 5*({a}))*{t} + 8*({a}))*{t} - 4*({a})"
+                )(f"abs(f32({i[-1]}) - 1 - ({w(*i[:-1])} - floor({w(*i[:-1])})))"),
+                "weight",
+            )
+            for w in where
+        ]
     else:
-        weights = [define(F32, (*w.shape, 2), lambda *i: f"if {i[-1]} == 0 then 1 - ({w(*i[:-1])} - floor({w(*i[:-1])})) else {w(*i[:-1])} - floor({w(*i[:-1])})", "weight") for w in where]
+        weights = [
+            define(
+                F32,
+                (*w.shape, 2),
+                lambda *i: f"if {i[-1]} == 0 then 1 - ({w(*i[:-1])} - floor({w(*i[:-1])})) else {w(*i[:-1])} - floor({w(*i[:-1])})",
+                "weight",
+            )
+            for w in where
+        ]
 
     def body(b, c, *o):
         product = " * ".join(w(b, *o, f"r{k}") for k, w in enumerate(weights))
@@ -165,7 +218,12 @@ def roi_align(n):
 
     # Samples: [roi, bin, sample of the bin] along each axis.
     def places(k, bins, limit, name):
-        made = n.graph.define(F32, (rois.shape[0], bins, ratio), lambda r, b, s: f"{start(r, k)} + (f32({b}) + (f32({s}) + 0.5) / {ratio}) * {extent(r, k)} / {bins}", name)
+        made = n.graph.define(
+            F32,
+            (rois.shape[0], bins, ratio),
+            lambda r, b, s: f"{start(r, k)} + (f32({b}) + (f32({s}) + 0.5) / {ratio}) * {extent(r, k)} / {bins}",
+            name,
+        )
         return made, n.graph.define(F32, made.shape, lambda *i: f"clamp({made(*i)}, 0, {limit - 1})", f"{name}_held")
 
     (y, y_held), (x_, x_held) = places(1, h, rows, "row"), places(0, w, columns, "column")

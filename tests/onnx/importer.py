@@ -3,19 +3,21 @@
 Shapes are those of the model and its data. What decides a shape (the `shape` of Reshape, `axes`, `pads`) is taken as it stands in the data, as a
 compiler with static shapes does; `Import.taken` lists such inputs. Nodes that only compute such values are evaluated by onnx.reference.
 """
+
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
 from graph import Graph, NotExpressible, Tensor, kind_of
 
-OPS = {}   # name of an op: function of a Node that gives a tensor, or several
+OPS = {}  # name of an op: function of a Node that gives a tensor, or several
 
 
 def op(*names):
     def register(function):
         OPS.update((name, function) for name in names)
         return function
+
     return register
 
 
@@ -132,7 +134,12 @@ class Scope:
         if name in scope.values:
             return True
         proto = scope.producer[name]
-        return proto.op_type in FOLDED or proto.op_type in OPS and proto.op_type not in OPS_OF_GRAPHS and all(scope.is_constant(i) for i in proto.input if i)
+        return (
+            proto.op_type in FOLDED
+            or proto.op_type in OPS
+            and proto.op_type not in OPS_OF_GRAPHS
+            and all(scope.is_constant(i) for i in proto.input if i)
+        )
 
     def known(self, name):
         scope = self.owner(name)
@@ -156,7 +163,7 @@ class Scope:
             if proto.op_type == "Size":
                 return [np.array(int(np.prod(shape)), np.int64)]
             attributes = {a.name: a.i for a in proto.attribute}
-            return [np.array(shape[attributes.get("start", 0):attributes.get("end", None)], np.int64)]
+            return [np.array(shape[attributes.get("start", 0) : attributes.get("end", None)], np.int64)]
         if proto.op_type == "If":
             side = "then_branch" if self.known(proto.input[0]).reshape(-1)[0] else "else_branch"
             body = next(a.g for a in proto.attribute if a.name == side)
@@ -175,9 +182,12 @@ OPS_OF_GRAPHS = {"If", "Loop", "Scan"}
 def evaluate(proto, feeds, versions):
     """A node alone, by the reference implementation."""
     from onnx.reference import ReferenceEvaluator
+
     infos = [onnx.helper.make_tensor_value_info(i, onnx.helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for i, v in feeds.items()]
     outputs = [onnx.helper.make_tensor_value_info(o, onnx.TensorProto.UNDEFINED, None) for o in proto.output if o]
-    model = onnx.helper.make_model(onnx.helper.make_graph([proto], "g", infos, outputs), opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in versions.items()])
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph([proto], "g", infos, outputs), opset_imports=[onnx.helper.make_opsetid(d, v) for d, v in versions.items()]
+    )
     return [np.asarray(v) for v in ReferenceEvaluator(model).run(None, feeds)]
 
 
@@ -185,9 +195,12 @@ class Import:
     """A model with data for its inputs: `text`, the program; `parameters`, arrays by name; `outputs`, which the program names so."""
 
     def __init__(self, model, data):
-        self.taken = set()   # inputs of which the values became part of the program
-        self.declared = {o.name: [d.dim_value if d.HasField("dim_value") else None for d in o.type.tensor_type.shape.dim]
-                         for o in model.graph.output if o.type.WhichOneof("value") == "tensor_type"}
+        self.taken = set()  # inputs of which the values became part of the program
+        self.declared = {
+            o.name: [d.dim_value if d.HasField("dim_value") else None for d in o.type.tensor_type.shape.dim]
+            for o in model.graph.output
+            if o.type.WhichOneof("value") == "tensor_type"
+        }
         versions = {o.domain: o.version for o in model.opset_import}
         graph = Graph()
         given = {}

@@ -1,4 +1,5 @@
 """All importers, registered in importer.OPS."""
+
 import attention  # noqa: F401
 import contractions  # noqa: F401
 import control  # noqa: F401

@@ -1,4 +1,5 @@
 """Recurrent layers, as loops of a `prog`; of one direction, from the first element to the last."""
+
 from graph import NotExpressible
 from importer import op
 from views import whole
@@ -7,10 +8,24 @@ from views import whole
 # state; {box} the axes b and j with their ranges; {pi}, {po}, {pf} the peepholes.
 CELLS = {
     "RNN": (1, ["{h}[{box}] = tanh({x0} + {h0})"]),
-    "LSTM": (4, ["{i}[{box}] = sigmoid({x0} + {h0} + {pi} * {c}[b,j])", "{f}[{box}] = sigmoid({x2} + {h2} + {pf} * {c}[b,j])",
-                 "{c}[{box}] = {f}[b,j] * {c}[b,j] + {i}[b,j] * tanh({x3} + {h3})", "{h}[{box}] = sigmoid({x1} + {h1} + {po} * {c}[b,j]) * tanh({c}[b,j])"]),
-    "GRU": (3, ["{z}[{box}] = sigmoid({x0} + {h0})", "{r}[{box}] = sigmoid({x1} + {h1})", "{n}[{box}] = tanh({x2} + {reset})",
-                "{h}[{box}] = (1 - {z}[b,j]) * {n}[b,j] + {z}[b,j] * {h}[b,j]"]),
+    "LSTM": (
+        4,
+        [
+            "{i}[{box}] = sigmoid({x0} + {h0} + {pi} * {c}[b,j])",
+            "{f}[{box}] = sigmoid({x2} + {h2} + {pf} * {c}[b,j])",
+            "{c}[{box}] = {f}[b,j] * {c}[b,j] + {i}[b,j] * tanh({x3} + {h3})",
+            "{h}[{box}] = sigmoid({x1} + {h1} + {po} * {c}[b,j]) * tanh({c}[b,j])",
+        ],
+    ),
+    "GRU": (
+        3,
+        [
+            "{z}[{box}] = sigmoid({x0} + {h0})",
+            "{r}[{box}] = sigmoid({x1} + {h1})",
+            "{n}[{box}] = tanh({x2} + {reset})",
+            "{h}[{box}] = (1 - {z}[b,j]) * {n}[b,j] + {z}[b,j] * {h}[b,j]",
+        ],
+    ),
 }
 
 
@@ -39,7 +54,9 @@ def recurrent(n):
             return f"sum(r0 in 0..{size}: {at} * {w(0, f'j + {gate * hidden}', 'r0')})" + (f" + {bias(0, f'j + {gate * hidden}')}" if bias else "")
 
         def of_state(gate, factor=""):
-            return f"sum(r0 in 0..{hidden}: {factor}{h.name}[b,r0] * {r(0, f'j + {gate * hidden}', 'r0')})" + (f" + {bias(0, f'j + {(gate + gates) * hidden}')}" if bias else "")
+            return f"sum(r0 in 0..{hidden}: {factor}{h.name}[b,r0] * {r(0, f'j + {gate * hidden}', 'r0')})" + (
+                f" + {bias(0, f'j + {(gate + gates) * hidden}')}" if bias else ""
+            )
 
         names |= {f"x{g}": of_input(g) for g in range(gates)} | {f"h{g}": of_state(g) for g in range(gates)}
         if layer == "GRU":

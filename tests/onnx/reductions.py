@@ -1,9 +1,10 @@
 """Reductions, what runs along one axis, and the norms and losses that are made of them."""
+
 import numpy as np
 
 from elementwise import elementwise, number
-from graph import F32, I64, KINDS, NotExpressible, kind_of, literal
-from importer import dtype_of, op
+from graph import F32, I64, literal
+from importer import op
 
 
 def over(axes, shape):
@@ -27,9 +28,16 @@ def reduced(n, x, axes, text, keep=True, kind=None, name=None):
 
 
 REDUCTIONS = {
-    "ReduceSum": "sum({r}: {x})", "ReduceProd": "prod({r}: {x})", "ReduceL1": "sum({r}: abs({x}))", "ReduceL2": "sqrt(sum({r}: {x} * {x}))",
-    "ReduceSumSquare": "sum({r}: {x} * {x})", "ReduceLogSum": "log(sum({r}: {x}))", "ReduceMean": "sum({r}: {x}) / {count}",
-    "ReduceMax": "max({r}: {x})", "ReduceMin": "min({r}: {x})", "ReduceLogSumExp": "log(sum({r}: exp({x})))",
+    "ReduceSum": "sum({r}: {x})",
+    "ReduceProd": "prod({r}: {x})",
+    "ReduceL1": "sum({r}: abs({x}))",
+    "ReduceL2": "sqrt(sum({r}: {x} * {x}))",
+    "ReduceSumSquare": "sum({r}: {x} * {x})",
+    "ReduceLogSum": "log(sum({r}: {x}))",
+    "ReduceMean": "sum({r}: {x}) / {count}",
+    "ReduceMax": "max({r}: {x})",
+    "ReduceMin": "min({r}: {x})",
+    "ReduceLogSumExp": "log(sum({r}: exp({x})))",
 }
 OF_BOOLS = {"ReduceMax": "any({r}: {x})", "ReduceMin": "all({r}: {x})"}
 
@@ -39,7 +47,13 @@ def reduction(n):
     x, axes = n[0], n.ints("axes", 1)
     if not axes:
         if axes is not None and n.get("noop_with_empty_axes", 0) or axes is None and n.get("noop_with_empty_axes", 0):
-            return elementwise(n, {"ReduceL1": "abs({0})", "ReduceL2": "abs({0})", "ReduceSumSquare": "{0} * {0}", "ReduceLogSum": "log({0})"}.get(n.proto.op_type, "{0}"), [x])
+            return elementwise(
+                n,
+                {"ReduceL1": "abs({0})", "ReduceL2": "abs({0})", "ReduceSumSquare": "{0} * {0}", "ReduceLogSum": "log({0})"}.get(
+                    n.proto.op_type, "{0}"
+                ),
+                [x],
+            )
         axes = range(x.rank)
     axes = sorted(a % x.rank for a in axes)
     formula = (OF_BOOLS if x.kind.is_bool else REDUCTIONS)[n.proto.op_type]
@@ -62,7 +76,7 @@ def arg(n):
 
     def body(*i):
         at = list(i)
-        at[axis:axis + keep] = [f"{extent - 1}-r0" if last else "r0"]
+        at[axis : axis + keep] = [f"{extent - 1}-r0" if last else "r0"]
         found = f"{which}(r0 in 0..{extent}: {x(*at)})"
         return f"{extent - 1} - {found}" if last else found
 
@@ -114,8 +128,17 @@ def log_softmax(n):
 @op("Hardmax")
 def hardmax(n):
     x, axis = n[0], n.axis(n[0].rank, -1)
-    first = n.define(I64, [1 if d == axis else e for d, e in enumerate(x.shape)], lambda *i: f"argmax(r0 in 0..{x.shape[axis]}: {x(*i[:axis], 'r0', *i[axis + 1:])})", "first")
-    return n.define(x.kind, x.shape, lambda *i: f"if {i[axis]} == {first.spread((*i[:axis], 0, *i[axis + 1:]))} then {literal(1, x.kind)} else {literal(0, x.kind)}")
+    first = n.define(
+        I64,
+        [1 if d == axis else e for d, e in enumerate(x.shape)],
+        lambda *i: f"argmax(r0 in 0..{x.shape[axis]}: {x(*i[:axis], 'r0', *i[axis + 1:])})",
+        "first",
+    )
+    return n.define(
+        x.kind,
+        x.shape,
+        lambda *i: f"if {i[axis]} == {first.spread((*i[:axis], 0, *i[axis + 1:]))} then {literal(1, x.kind)} else {literal(0, x.kind)}",
+    )
 
 
 @op("LpNormalization")
@@ -144,7 +167,9 @@ def layer_normalization(n):
     x, axis = n[0], n.axis(n[0].rank, -1)
     wide, mean, var = statistics(n, x, list(range(axis, x.rank)))
     inverse = elementwise_named(n, f"1 / sqrt({{0}} + {number(n.get('epsilon', 1e-5))})", [var], "inverse")
-    y = elementwise(n, "({0} - {1}) * {2} * {3} + {4}" if n.has(2) else "({0} - {1}) * {2} * {3}", [wide, mean, inverse, n[1]] + ([n[2]] if n.has(2) else []))
+    y = elementwise(
+        n, "({0} - {1}) * {2} * {3} + {4}" if n.has(2) else "({0} - {1}) * {2} * {3}", [wide, mean, inverse, n[1]] + ([n[2]] if n.has(2) else [])
+    )
     return y, mean, inverse
 
 
@@ -160,7 +185,11 @@ def rms_normalization(n):
 def instance_normalization(n):
     x = n[0]
     _, mean, var = statistics(n, x, list(range(2, x.rank)))
-    return elementwise(n, f"{{3}} * ({{0}} - {{1}}) / sqrt({{2}} + {number(n.get('epsilon', 1e-5))}) + {{4}}", [x, mean, var, per_channel(n, n[1], x), per_channel(n, n[2], x)])
+    return elementwise(
+        n,
+        f"{{3}} * ({{0}} - {{1}}) / sqrt({{2}} + {number(n.get('epsilon', 1e-5))}) + {{4}}",
+        [x, mean, var, per_channel(n, n[1], x), per_channel(n, n[2], x)],
+    )
 
 
 @op("GroupNormalization")
@@ -171,7 +200,9 @@ def group_normalization(n):
     inside = [f"r{d + 1}" for d in range(len(rest))]
     count = size * int(np.prod(rest))
     mean = n.graph.define(x.kind, (x.shape[0], groups), lambda b, g: f"sum({ranges}: {x(b, f'{g}*{size} + r0', *inside)}) / {count}", "mean")
-    var = n.graph.define(x.kind, (x.shape[0], groups), lambda b, g: f"sum({ranges}: ({x(b, f'{g}*{size} + r0', *inside)} - {mean(b, g)})^2) / {count}", "var")
+    var = n.graph.define(
+        x.kind, (x.shape[0], groups), lambda b, g: f"sum({ranges}: ({x(b, f'{g}*{size} + r0', *inside)} - {mean(b, g)})^2) / {count}", "var"
+    )
 
     def body(b, c, *i):
         g = f"{c}/{size}"
@@ -209,7 +240,9 @@ def lrn(n):
     x, size = n[0], n.get("size")
     low = (size - 1) // 2
     a, b, k = number(n.get("alpha", 1e-4) / size), number(n.get("beta", 0.75)), number(n.get("bias", 1.0))
-    return n.define(x.kind, x.shape, lambda i, c, *s: f"{x(i, c, *s)} / ({k} + {a} * sum(r0 in 0..{size}: {x(i, f'{c} + r0 - {low}', *s, otherwise=0)}^2)) ^ {b}")
+    return n.define(
+        x.kind, x.shape, lambda i, c, *s: f"{x(i, c, *s)} / ({k} + {a} * sum(r0 in 0..{size}: {x(i, f'{c} + r0 - {low}', *s, otherwise=0)}^2)) ^ {b}"
+    )
 
 
 def class_loss(n, score, target, weights):
@@ -222,7 +255,9 @@ def class_loss(n, score, target, weights):
 
     at = lambda b, *i: f"clamp({target(b, *i)}, 0, {classes - 1})" if ignored is not None and not 0 <= ignored < classes else target(b, *i)
     weight = n.graph.define(score.kind, target.shape, part(lambda b, *i: weights(at(b, *i)) if weights else "1"), "weight")
-    loss = n.graph.define(score.kind, target.shape, lambda b, *i: f"-{score(b, at(b, *i), *i)} * {weight(b, *i)}", n.name if reduction == "none" else "each")
+    loss = n.graph.define(
+        score.kind, target.shape, lambda b, *i: f"-{score(b, at(b, *i), *i)} * {weight(b, *i)}", n.name if reduction == "none" else "each"
+    )
     if reduction == "none":
         return loss
     axes = list(range(loss.rank))

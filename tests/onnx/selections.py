@@ -1,7 +1,7 @@
 """Ops that sort and select: by how many come before. Where data decide the size of a result, it is the one that the model declares."""
+
 from graph import BOOL, F32, I64, NotExpressible, literal
 from importer import op
-from reductions import over
 from views import reshaped, unflat
 
 
@@ -11,11 +11,16 @@ def top_k(n):
     x, axis = n[0], n.axis(n[0].rank, -1)
     count, extent = int(n.known(1).reshape(-1)[0]) if n.has(1) else n.get("k"), n[0].shape[n.axis(n[0].rank, -1)]
     before = ">" if n.get("largest", 1) else "<"
-    rank = n.define(I64, x.shape, lambda *i: f"sum(r0 in 0..{extent}: if {x(*i[:axis], 'r0', *i[axis + 1:])} {before} {x(*i)} || "
-                    f"{x(*i[:axis], 'r0', *i[axis + 1:])} == {x(*i)} && r0 < {i[axis]} then i64(1) else 0)", "rank")
-    shape = (*x.shape[:axis], count, *x.shape[axis + 1:])
+    rank = n.define(
+        I64,
+        x.shape,
+        lambda *i: f"sum(r0 in 0..{extent}: if {x(*i[:axis], 'r0', *i[axis + 1:])} {before} {x(*i)} || "
+        f"{x(*i[:axis], 'r0', *i[axis + 1:])} == {x(*i)} && r0 < {i[axis]} then i64(1) else 0)",
+        "rank",
+    )
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     where = n.define(I64, shape, lambda *i: f"sum(r0 in 0..{extent} if {rank(*i[:axis], 'r0', *i[axis + 1:])} == {i[axis]}: r0)", n.proto.output[1])
-    return n.define(x.kind, shape, lambda *i: x(*i[:axis], where(*i), *i[axis + 1:])), where
+    return n.define(x.kind, shape, lambda *i: x(*i[:axis], where(*i), *i[axis + 1 :])), where
 
 
 @op("Compress")
@@ -29,7 +34,7 @@ def compress(n):
     shape, extent = n.declared(0), min(condition.shape[0], x.shape[axis])
     before = n.graph.define(I64, (extent,), lambda i: f"sum(r0 in 0..{i}: i64({condition('r0')}))", "before")
     place = n.graph.define(I64, (shape[axis],), lambda k: f"sum(r0 in 0..{extent} if {condition('r0')} && {before('r0')} == {k}: r0)", "place")
-    return n.define(x.kind, shape, lambda *i: x(*i[:axis], place(i[axis]), *i[axis + 1:]))
+    return n.define(x.kind, shape, lambda *i: x(*i[:axis], place(i[axis]), *i[axis + 1 :]))
 
 
 @op("NonZero")
@@ -59,7 +64,12 @@ def unique(n):
     slices = n.graph.define(x.kind, (extent, size), lambda a, p: x(*(at := unflat(p, inside))[:axis], a, *at[axis:]), "slices")
     define = n.graph.define
     same = define(BOOL, (extent, extent), lambda a, b: f"all(r0 in 0..{size}: {slices(a, 'r0')} == {slices(b, 'r0')})", "same")
-    less = define(BOOL, (extent, extent), lambda a, b: f"any(r0 in 0..{size}: {slices(a, 'r0')} < {slices(b, 'r0')} && all(r1 in 0..r0: {slices(a, 'r1')} == {slices(b, 'r1')}))", "less")
+    less = define(
+        BOOL,
+        (extent, extent),
+        lambda a, b: f"any(r0 in 0..{size}: {slices(a, 'r0')} < {slices(b, 'r0')} && all(r1 in 0..r0: {slices(a, 'r1')} == {slices(b, 'r1')}))",
+        "less",
+    )
     first = define(BOOL, (extent,), lambda a: f"!any(r0 in 0..{a}: {same(a, 'r0')})", "first")
     if n.get("sorted", 1):
         place = define(I64, (extent,), lambda a: f"sum(r0 in 0..{extent}: i64({first('r0')} && {less('r0', a)}))", "place")
@@ -67,7 +77,7 @@ def unique(n):
         place = define(I64, (extent,), lambda a: f"min(r0 in 0..{extent} if {same('r0', a)}: sum(r1 in 0..r0: i64({first('r1')})))", "place")
     outputs = dict(enumerate([*n.proto.output, *[""] * 4]))
     index = define(I64, (count,), lambda k: f"min(r0 in 0..{extent} if {place('r0')} == {k}: r0)", outputs[1] or "index")
-    y = n.define(x.kind, n.declared(0), lambda *i: x(*i[:axis], f"clamp({index(i[axis])}, 0, {extent - 1})", *i[axis + 1:]))
+    y = n.define(x.kind, n.declared(0), lambda *i: x(*i[:axis], f"clamp({index(i[axis])}, 0, {extent - 1})", *i[axis + 1 :]))
     inverse = define(I64, (extent,), lambda a: place(a), outputs[2] or "inverse")
     counts = define(I64, (count,), lambda k: f"sum(r0 in 0..{extent} if {place('r0')} == {k}: i64(1))", outputs[3] or "counts")
     return y, index, inverse, counts
@@ -80,7 +90,9 @@ def tf_idf(n):
     if n.get("mode") != "TF" or "pool_int64s" not in a:
         raise NotExpressible("strings" if "pool_strings" in a else "TfIdfVectorizer with weights")
     pool, starts, columns = a["pool_int64s"], [*a["ngram_counts"], len(a["pool_int64s"])], a["ngram_indexes"]
-    grams = [(pool[b + k * length:b + (k + 1) * length]) for length, (b, e) in enumerate(zip(starts, starts[1:]), 1) for k in range((e - b) // length)]
+    grams = [
+        (pool[b + k * length : b + (k + 1) * length]) for length, (b, e) in enumerate(zip(starts, starts[1:]), 1) for k in range((e - b) // length)
+    ]
     words = x.shape[-1]
 
     def count(row, gram):

@@ -1,10 +1,11 @@
 """Fourier transforms as sums, windows, and what is made of tables of a model."""
+
 import math
 
 import numpy as np
 
 from elementwise import number
-from graph import F32, I64, KINDS, NotExpressible, kind_of, literal
+from graph import F32, I64, NotExpressible, kind_of, literal
 from importer import dtype_of, op
 
 TAU = 6.283185307179586
@@ -55,7 +56,12 @@ def stft(n):
     x, step, window = n[0], int(n.known(1).reshape(-1)[0]), n[2]
     length = int(n.known(3).reshape(-1)[0]) if n.has(3) else window.shape[0]
     frames = (x.shape[1] - length) // step + 1
-    cut = n.graph.define(x.kind, (x.shape[0], frames, length, x.shape[2]), lambda b, f, t, c: x(b, f"{f}*{step} + {t}", c) + (f" * {window(t)}" if window else ""), "cut")
+    cut = n.graph.define(
+        x.kind,
+        (x.shape[0], frames, length, x.shape[2]),
+        lambda b, f, t, c: x(b, f"{f}*{step} + {t}", c) + (f" * {window(t)}" if window else ""),
+        "cut",
+    )
     return transformed(n, cut, 2, length, 0, n.get("onesided", 1))
 
 
@@ -67,7 +73,11 @@ def window(n):
     a, b, c = WINDOWS[n.proto.op_type]
     size = int(n.known(0).reshape(-1)[0])
     over = size if n.get("periodic", 1) else size - 1
-    return n.define(kind_of(dtype_of(n.get("output_datatype", 1))), (size,), lambda i: f"{a} - {b} * cos({TAU / over!r} * f32({i})) + {c} * cos({2 * TAU / over!r} * f32({i}))")
+    return n.define(
+        kind_of(dtype_of(n.get("output_datatype", 1))),
+        (size,),
+        lambda i: f"{a} - {b} * cos({TAU / over!r} * f32({i})) + {c} * cos({2 * TAU / over!r} * f32({i}))",
+    )
 
 
 @op("MelWeightMatrix")
@@ -75,7 +85,12 @@ def mel_weight_matrix(n):
     bins, length, rate, low, high = (float(n.known(k).reshape(-1)[0]) for k in range(5))
     mel = lambda hertz: 2595 * math.log10(1 + hertz / 700)
     step = (mel(high) - mel(low)) / (bins + 2)
-    edges = n.graph.define(I64, (int(bins) + 2,), lambda k: f"i64(floor({length + 1} * (700 * (10^((f32({k}) * {step!r} + {mel(low)!r}) / 2595) - 1)) / {rate}))", "edges")
+    edges = n.graph.define(
+        I64,
+        (int(bins) + 2,),
+        lambda k: f"i64(floor({length + 1} * (700 * (10^((f32({k}) * {step!r} + {mel(low)!r}) / 2595) - 1)) / {rate}))",
+        "edges",
+    )
 
     def body(i, k):
         left, middle, right = edges(k), edges(f"{k}+1"), edges(f"{k}+2")
@@ -90,6 +105,7 @@ def tree_ensemble(n):
     """Trees as nested conditions; each target sums the weights of the leaves that are its own."""
     x, a = n[0], n.attributes
     from onnx import numpy_helper
+
     splits, weights, modes = (numpy_helper.to_array(a[k]) for k in ("nodes_splits", "leaf_weights", "nodes_modes"))
     if any(m > 5 for m in modes) or n.get("post_transform", 0) or n.get("aggregate_function", 1) != 1:
         raise NotExpressible("TreeEnsemble with sets or a transform")

@@ -1,13 +1,13 @@
 """Ops that only move elements: index expressions. Those that write where data say are loops of a `prog`."""
+
 import numpy as np
 
-from elementwise import cast_to, elementwise
-from graph import BOOL, I64, NotExpressible, kind_of, literal
+from graph import NotExpressible, kind_of, literal
 from importer import dtype_of, op
 
 
 def strides(shape):
-    return [int(np.prod(shape[d + 1:], dtype=np.int64)) for d in range(len(shape))]
+    return [int(np.prod(shape[d + 1 :], dtype=np.int64)) for d in range(len(shape))]
 
 
 def flat(index, shape):
@@ -96,7 +96,7 @@ def joined(n, parts, axis, name=None):
     def body(*i):
         text, begin = "", 0
         for k, p in enumerate(parts):
-            read = p(*i[:axis], f"{i[axis]}-{begin}" if begin else i[axis], *i[axis + 1:])
+            read = p(*i[:axis], f"{i[axis]}-{begin}" if begin else i[axis], *i[axis + 1 :])
             begin += p.shape[axis]
             text += f"if {i[axis]} < {begin} then {read} else " if k < len(parts) - 1 else read
         return text
@@ -116,7 +116,7 @@ def split(n):
     for size, name in zip(sizes, n.proto.output):
         shape = list(x.shape)
         shape[axis] = size
-        results.append(n.define(x.kind, shape, lambda *i, b=begin: x(*i[:axis], f"{i[axis]}+{b}" if b else i[axis], *i[axis + 1:]), name))
+        results.append(n.define(x.kind, shape, lambda *i, b=begin: x(*i[:axis], f"{i[axis]}+{b}" if b else i[axis], *i[axis + 1 :]), name))
         begin += size
     return results
 
@@ -131,8 +131,13 @@ def slice_(n):
         a %= x.rank
         begin, end, step = slice(b, e if e >= 0 or e < -x.shape[a] - 1 or s > 0 else e, s).indices(x.shape[a])
         shape[a], at[a] = len(range(begin, end, step)), (begin, step)
-    return n.define(x.kind, shape, lambda *i: x(*[f"{at[d][0]} + {at[d][1]}*{k}" if d in at else k for d, k in enumerate(i)])
-                    if x.size and np.prod(shape) else literal(0, x.kind))
+    return n.define(
+        x.kind,
+        shape,
+        lambda *i: (
+            x(*[f"{at[d][0]} + {at[d][1]}*{k}" if d in at else k for d, k in enumerate(i)]) if x.size and np.prod(shape) else literal(0, x.kind)
+        ),
+    )
 
 
 @op("CenterCropPad")
@@ -178,7 +183,11 @@ def depth_to_space(n):
     x, s = n[0], n.get("blocksize")
     b, c, h, w = x.shape
     inner = c // (s * s)
-    channel = f"({{i}} % {s} * {s} + {{j}} % {s}) * {inner} + {{c}}" if n.get("mode", "DCR") == "DCR" else f"({{c}} * {s} + {{i}} % {s}) * {s} + {{j}} % {s}"
+    channel = (
+        f"({{i}} % {s} * {s} + {{j}} % {s}) * {inner} + {{c}}"
+        if n.get("mode", "DCR") == "DCR"
+        else f"({{c}} * {s} + {{i}} % {s}) * {s} + {{j}} % {s}"
+    )
     return n.define(x.kind, (b, inner, h * s, w * s), lambda b, c, i, j: x(b, channel.format(c=c, i=i, j=j), f"{i}/{s}", f"{j}/{s}"))
 
 
@@ -186,7 +195,9 @@ def depth_to_space(n):
 def space_to_depth(n):
     x, s = n[0], n.get("blocksize")
     b, c, h, w = x.shape
-    return n.define(x.kind, (b, c * s * s, h // s, w // s), lambda b, k, i, j: x(b, f"{k} % {c}", f"{i}*{s} + {k} / {c} / {s}", f"{j}*{s} + {k} / {c} % {s}"))
+    return n.define(
+        x.kind, (b, c * s * s, h // s, w // s), lambda b, k, i, j: x(b, f"{k} % {c}", f"{i}*{s} + {k} / {c} / {s}", f"{j}*{s} + {k} / {c} % {s}")
+    )
 
 
 @op("Trilu")
@@ -226,8 +237,8 @@ def index_at(t, index, extent):
 @op("Gather")
 def gather(n):
     x, ids, axis = n[0], n[1], n.axis(n[0].rank, 0)
-    shape = (*x.shape[:axis], *ids.shape, *x.shape[axis + 1:])
-    return n.define(x.kind, shape, lambda *i: x(*i[:axis], index_at(ids, i[axis:axis + ids.rank], x.shape[axis]), *i[axis + ids.rank:]))
+    shape = (*x.shape[:axis], *ids.shape, *x.shape[axis + 1 :])
+    return n.define(x.kind, shape, lambda *i: x(*i[:axis], index_at(ids, i[axis : axis + ids.rank], x.shape[axis]), *i[axis + ids.rank :]))
 
 
 @op("ArrayFeatureExtractor")
@@ -240,7 +251,7 @@ def array_feature_extractor(n):
 @op("GatherElements")
 def gather_elements(n):
     x, ids, axis = n[0], n[1], n.axis(n[0].rank, 0)
-    return n.define(x.kind, ids.shape, lambda *i: x(*i[:axis], index_at(ids, i, x.shape[axis]), *i[axis + 1:]))
+    return n.define(x.kind, ids.shape, lambda *i: x(*i[:axis], index_at(ids, i, x.shape[axis]), *i[axis + 1 :]))
 
 
 @op("GatherND")
@@ -248,7 +259,7 @@ def gather_nd(n):
     x, ids, batch = n[0], n[1], n.get("batch_dims", 0)
     k = ids.shape[-1]
     outer = ids.rank - 1
-    shape = (*ids.shape[:-1], *x.shape[batch + k:])
+    shape = (*ids.shape[:-1], *x.shape[batch + k :])
     return n.define(x.kind, shape, lambda *i: x(*i[:batch], *[index_at(ids, (*i[:outer], d), x.shape[batch + d]) for d in range(k)], *i[outer:]))
 
 
@@ -265,6 +276,7 @@ def loops(extents, body):
 
 def scattered(n, x, extents, target, value, reduction):
     """x, with value(axes) combined into the elements target(axes)."""
+
     def body(y):
         loop = loops(extents, lambda *r: REDUCE_INTO[reduction].format(f"{y.name}[{','.join(map(str, target(*r)))}]", value(*r)))
         return f"var {y.name} = clone({whole(n, x)})\n{loop}"
@@ -281,15 +293,21 @@ def whole(n, x):
 @op("ScatterElements", "Scatter")
 def scatter_elements(n):
     x, ids, updates, axis = n[0], n[1], n[2], n.axis(n[0].rank, 0)
-    return scattered(n, x, ids.shape, lambda *r: (*r[:axis], ids(*r), *r[axis + 1:]), lambda *r: updates(*r), n.get("reduction", "none"))
+    return scattered(n, x, ids.shape, lambda *r: (*r[:axis], ids(*r), *r[axis + 1 :]), lambda *r: updates(*r), n.get("reduction", "none"))
 
 
 @op("ScatterND")
 def scatter_nd(n):
     x, ids, updates = n[0], n[1], n[2]
     k, outer = ids.shape[-1], ids.rank - 1
-    return scattered(n, x, (*ids.shape[:-1], *x.shape[k:]), lambda *r: (*[ids(*r[:outer], d) for d in range(k)], *r[outer:]), lambda *r: updates(*r),
-                     n.get("reduction", "none"))
+    return scattered(
+        n,
+        x,
+        (*ids.shape[:-1], *x.shape[k:]),
+        lambda *r: (*[ids(*r[:outer], d) for d in range(k)], *r[outer:]),
+        lambda *r: updates(*r),
+        n.get("reduction", "none"),
+    )
 
 
 @op("TensorScatter")

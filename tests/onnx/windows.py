@@ -1,11 +1,8 @@
 """Windows over images of any number of dimensions: convolutions, pooling, and resizing."""
-import itertools
-import math
 
 import numpy as np
 
 from contractions import narrow, saturated, scalar
-from elementwise import elementwise, number
 from graph import I64, KINDS, NotExpressible, literal
 from importer import op
 from views import flat
@@ -42,10 +39,12 @@ class Window:
 
     def at(self, i):
         """The texts of the indices of the window's element r of result i."""
+
         def index(k, o):
             text = f"{o}*{self.stride[k]}" if self.stride[k] != 1 else o
             text += f" + r{k}*{self.dilation[k]}" if self.dilation[k] != 1 else f" + r{k}"
             return text + (f" - {self.before[k]}" if self.before[k] else "")
+
         return [index(k, o) for k, o in enumerate(i)]
 
     def inside(self, i):
@@ -62,7 +61,11 @@ def convolution(n, x, w, bias, kind=None, left=str, right=str, name=None):
     def body(b, k, *o):
         of = f"{k}/{per}*{channels} + r{d}" if group > 1 else f"r{d}"
         read = x(b, of, *window.at(o), otherwise=literal(0, x.kind) if left is str else left.outside)
-        term = f"{left(read)} * {right(w(k, f'r{d}', *[f'r{j}' for j in range(d)]), k)}" if left is not str else f"{read} * {w(k, f'r{d}', *[f'r{j}' for j in range(d)])}"
+        term = (
+            f"{left(read)} * {right(w(k, f'r{d}', *[f'r{j}' for j in range(d)]), k)}"
+            if left is not str
+            else f"{read} * {w(k, f'r{d}', *[f'r{j}' for j in range(d)])}"
+        )
         text = narrow(kind, f"sum({window.ranges()}, r{d} in 0..{channels}: {term})")
         return text + (f" + {bias(k)}" if bias else "")
 
@@ -96,7 +99,11 @@ def conv_integer(n):
 def qlinear_conv(n):
     product = convolution(n, n[0], n[3], n[8], KINDS["int32"], Shifted(n[0], n[2]), Shifted(n[3], n[5]), "product")
     kind, scale = n[7].kind, lambda k: scalar(n[4]) if n[4].size == 1 else n[4](k)
-    return n.define(kind, product.shape, lambda b, k, *o: saturated(kind, f"round(f32({product(b, k, *o)}) * ({scalar(n[1])} * {scale(k)} / {scalar(n[6])})) + f32({scalar(n[7])})"))
+    return n.define(
+        kind,
+        product.shape,
+        lambda b, k, *o: saturated(kind, f"round(f32({product(b, k, *o)}) * ({scalar(n[1])} * {scale(k)} / {scalar(n[6])})) + f32({scalar(n[7])})"),
+    )
 
 
 @op("ConvTranspose")
@@ -113,7 +120,9 @@ def conv_transpose(n):
     out = [full[k] - pads[k] - pads[k + d] for k in range(d)]
     if wanted is not None:
         total = [max(f - e, 0) for f, e in zip(full, wanted[-d:])]
-        before = [t - t // 2 if auto != "SAME_UPPER" and auto != "NOTSET" else t // 2 for t in total] if auto == "SAME_LOWER" else [t // 2 for t in total]
+        before = (
+            [t - t // 2 if auto != "SAME_UPPER" and auto != "NOTSET" else t // 2 for t in total] if auto == "SAME_LOWER" else [t // 2 for t in total]
+        )
         out = list(wanted[-d:])
     per_in, per_out = x.shape[1] // group, w.shape[1]
     ranges = ", ".join([f"r{k} in 0..{size[k]}" for k in range(d)] + [f"r{k + d} in 0..{space[k]}" for k in range(d)] + [f"r{2 * d} in 0..{per_in}"])
@@ -160,7 +169,9 @@ def max_unpool(n):
     ranges, inner = ", ".join(f"r{k} in 0..{e}" for k, e in enumerate(x.shape[2:])), [f"r{k}" for k in range(d)]
 
     def body(b, c, *o):
-        hits = [f"{ids(b, c, *inner)} == {flat((b, c, *o), (*x.shape[:2], *space))}"] + [f"{i} < {e}" for i, e, s in zip(o, space, shape[2:]) if s > e]
+        hits = [f"{ids(b, c, *inner)} == {flat((b, c, *o), (*x.shape[:2], *space))}"] + [
+            f"{i} < {e}" for i, e, s in zip(o, space, shape[2:]) if s > e
+        ]
         return f"sum({ranges} if {' && '.join(hits)}: {x(b, c, *inner)})"
 
     return n.define(x.kind, shape, body)
@@ -174,7 +185,11 @@ def average_pool(n):
 
     def body(b, c, *o):
         total = f"sum({window.ranges()}: {x(b, c, *window.at(o), otherwise=0)})"
-        held = f"i64({' && '.join(f'{a} < {e + p}' for a, e, p in zip(window.at(o), window.space, window.after))})" if padded else f"i64({window.inside(o)})"
+        held = (
+            f"i64({' && '.join(f'{a} < {e + p}' for a, e, p in zip(window.at(o), window.space, window.after))})"
+            if padded
+            else f"i64({window.inside(o)})"
+        )
         return f"{total} / {x.kind.text}(sum({window.ranges()}: {held}))"
 
     return n.define(x.kind, (*x.shape[:2], *window.out), body)
@@ -184,7 +199,9 @@ def average_pool(n):
 def lp_pool(n):
     x, p = n[0], n.get("p", 2)
     window = Window(n, x.shape[2:], n.ints("kernel_shape"))
-    return n.define(x.kind, (*x.shape[:2], *window.out), lambda b, c, *o: f"sum({window.ranges()}: abs({x(b, c, *window.at(o), otherwise=0)})^{p}) ^ (1/{p})")
+    return n.define(
+        x.kind, (*x.shape[:2], *window.out), lambda b, c, *o: f"sum({window.ranges()}: abs({x(b, c, *window.at(o), otherwise=0)})^{p}) ^ (1/{p})"
+    )
 
 
 @op("GlobalAveragePool", "GlobalMaxPool")
@@ -211,8 +228,10 @@ def deform_conv(n):
         place = lambda d, base, extent: f"f32({base}) + {offset(b, f'({part}*{kh * kw} + {k})*2 + {d}', i, j)}"
         row = place(0, f"{i}*{window.stride[0]} + {k}/{kw}*{window.dilation[0]} - {window.before[0]}", 0)
         column = place(1, f"{j}*{window.stride[1]} + {k}%{kw}*{window.dilation[1]} - {window.before[1]}", 0)
-        value = (f"let y = {row} in let x0 = {column} in let v = i64(floor(y)) in let u = i64(floor(x0)) in let s = y - floor(y) in let t = x0 - floor(x0) in "
-                 f"(1-s)*(1-t)*{x(b, c, 'v', 'u', otherwise=0)} + (1-s)*t*{x(b, c, 'v', 'u+1', otherwise=0)} + s*(1-t)*{x(b, c, 'v+1', 'u', otherwise=0)} + s*t*{x(b, c, 'v+1', 'u+1', otherwise=0)}")
+        value = (
+            f"let y = {row} in let x0 = {column} in let v = i64(floor(y)) in let u = i64(floor(x0)) in let s = y - floor(y) in let t = x0 - floor(x0) in "
+            f"(1-s)*(1-t)*{x(b, c, 'v', 'u', otherwise=0)} + (1-s)*t*{x(b, c, 'v', 'u+1', otherwise=0)} + s*(1-t)*{x(b, c, 'v+1', 'u', otherwise=0)} + s*t*{x(b, c, 'v+1', 'u+1', otherwise=0)}"
+        )
         return f"({value})" + (f" * {mask(b, f'{part}*{kh * kw} + {k}', i, j)}" if mask else "")
 
     n.graph.names |= {"y", "x0", "v", "u", "s", "t"}
