@@ -30,6 +30,11 @@ struct Format {
   Coefficients log;                         // (log(1+f) - f + f^2/2) / f^3 on |f| <= 1/3
 };
 const Format& format(const Expr& x);
+inline bool is_single(const Expr& x) { return x.type().bits() == 32; }
+// Of a polynomial, by the type of x.
+inline const Coefficients& fit(const Expr& x, const Coefficients& single, const Coefficients& twice) {
+  return is_single(x) ? single : twice;
+}
 
 Expr number(Type t, double value);
 Expr word(Type t, uint64_t value);

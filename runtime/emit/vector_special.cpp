@@ -23,8 +23,6 @@ namespace {
 
 constexpr double pi = 3.14159265358979323846;
 
-bool is_single(const Expr& x) { return x.type().bits() == 32; }
-const Coefficients& fit(const Expr& x, const Coefficients& single, const Coefficients& twice) { return is_single(x) ? single : twice; }
 Expr negated(const Expr& x) { return x * number(x.type(), -1); }
 Expr real(double v) { return number(Float(64), v); }
 
