@@ -78,7 +78,7 @@ class Prefixes {
     if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
     const std::vector<AxisRange> axes = reduce_axes(root);
     if (axes.size() != 1) return {};
-    Prefix f{0, axes[0]};
+    Prefix f{.axis = 0, .terms = axes[0], .pair = {}};
     f.suffix = a_[f.terms.end].free_axes().empty();
     if (f.suffix == a_[f.terms.begin].free_axes().empty()) return {};
     auto moving = axis_and_number(d, f.suffix ? f.terms.begin : f.terms.end);

@@ -24,7 +24,6 @@ using Halide::UInt;
 namespace {
 
 constexpr double ln2 = 0.69314718055994531, log2_e = 1.4426950408889634, log10_e = 0.43429448190325183, log10_2 = 0.30102999566398120;
-constexpr double pi = 3.14159265358979323846;
 
 // high - x for a constant that needs two numbers of x's type.
 Expr constant_minus(double high, double low, const Expr& x) {

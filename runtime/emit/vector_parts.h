@@ -13,6 +13,7 @@ using Coefficients = std::vector<double>;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double quiet_nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double pi = 3.14159265358979323846;
 
 // What differs between f32 and f64.
 struct Format {

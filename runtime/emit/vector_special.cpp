@@ -21,7 +21,6 @@ using Halide::select;
 
 namespace {
 
-constexpr double pi = 3.14159265358979323846;
 
 Expr negated(const Expr& x) { return x * number(x.type(), -1); }
 Expr real(double v) { return number(Float(64), v); }
