@@ -12,7 +12,8 @@ constexpr double kOften = 8;  // times that a value is used: with fewer the tabl
 
 class Invariants {
  public:
-  Invariants(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
+  Invariants(const Program& p, const DimValues& sizes, const MachineModel& machine)
+      : p_(p), a_(*p.arena), sizes_(sizes), pass_(static_cast<double>(machine.pass_ps)) {}
 
   Program run() {
     std::vector<Definition> all;
@@ -53,7 +54,7 @@ class Invariants {
     const double table = points(n.free_axes());
     if (table * kOften > all_) return false;
     const int64_t cost = evaluation_cost_ps(a_, id);
-    return cost > kCheap_ps && static_cast<double>(cost - kReadAgain_ps) * all_ > static_cast<double>(cost + kKept_ps) * table &&
+    return cost > kCheap_ps && static_cast<double>(cost - kReadAgain_ps) * all_ > static_cast<double>(cost + kKept_ps) * table + pass_ &&
            is_everywhere(id);
   }
 
@@ -117,13 +118,14 @@ class Invariants {
   const DimValues& sizes_;
   std::unordered_map<Id, int64_t> extents_;  // of the definition's axes with plain ranges
   double all_ = 1;                           // points of all these
+  double pass_ = 0;                          // what the sweep that a table may need costs, in picoseconds
   Id along_ = kNone;                         // the fastest of its axes
 };
 
 }  // namespace
 
 Program invariants_apart(const Program& p, const DimValues& sizes, const PlanRequest& request) {
-  return request.options.policy == FusePolicy::full ? Invariants(p, sizes).run() : p;
+  return request.options.policy == FusePolicy::full ? Invariants(p, sizes, request.machine).run() : p;
 }
 
 }  // namespace xhat

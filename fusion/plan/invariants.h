@@ -3,8 +3,9 @@
 //   y[b,t,h,k] = x[b,t,h,k] * cos(f32(t) * exp(-0.2*f32(k)))     =>     y_each[t,k] = cos(f32(t) * exp(-0.2*f32(k)))
 //                                                                      y[b,t,h,k] = x[b,t,h,k] * y_each[t,k]
 //
-// Only what depends on the axis that vectors run along, or it is computed once per row anyhow. It costs a write and reads, which are priced as the
-// stash planner prices them; the reads come from cache, where a table is small beside what is computed with it.
+// Only what depends on the axis that vectors run along, or it is computed once per row anyhow. It costs a write, reads and
+// one more sweep, which are priced as the stash planner prices them; the reads come from cache, where a table is small beside what is computed
+// with it.
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: every value and every bit. Does nothing under a policy other than
 // full.

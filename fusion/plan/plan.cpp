@@ -429,15 +429,20 @@ KernelPlan Planner::run(size_t exact) {
     find_epilogues(plan.kernels);
     if (may_share_a_sweep()) find_horizontal_groups(plan.kernels);
   }
-  std::set<Id> reductions;
-  for (const Definition& d : p_.forward.definitions)
-    for (Id id : reachable(*p_.arena, d.body))
-      if (is_reduction((*p_.arena)[id].op)) reductions.insert(id);
-  plan.reductions = static_cast<int>(reductions.size());
+  plan.reductions = distinct_reductions(p_);
   return plan;
 }
 
 }  // namespace fusion
+
+int distinct_reductions(const Program& p) {
+  std::set<Id> found;
+  for (const Definition& d : p.forward.definitions)
+    if (!d.is_call())
+      for (Id id : reachable(*p.arena, d.body))
+        if (is_reduction((*p.arena)[id].op)) found.insert(id);
+  return static_cast<int>(found.size());
+}
 
 bool Kernel::leaves_partials(int c) const {
   const auto parallel = std::span(shared).first(shared.size() - sequential);

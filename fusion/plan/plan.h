@@ -129,6 +129,8 @@ struct KernelPlan {
 };
 
 // Deterministic; a pure function of its arguments. sizes must give every dim a value.
+// Reduction nodes, each once.
+int distinct_reductions(const Program& p);
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const PlanRequest& request = {});
 
 // One direction of a program with a backward, as a program of its own (its definitions are all in the forward region).

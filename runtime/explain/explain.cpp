@@ -174,13 +174,13 @@ class Explainer {
     program = std::move(made.program);
     const runtime::Debug debug = runtime::debug_options();
     const std::string file = name == e_.op ? name + "_infer" : name;
-    if (made.parts > 0 && !debug.dump.empty()) runtime::write_dump(debug, file + ".chunked_variance.xh", print(program));
+    if (made.rewritten && !debug.dump.empty()) runtime::write_dump(debug, file + ".for_sizes.xh", print(program));
     runtime::show_kernels(debug, file, program, plan, e_.sizes, options_.target);
     d.kernel_count = plan.sweeps();
     d.bytes_moved = plan.bytes_moved;
     d.bytes_unavoidable = plan.bytes_unavoidable;
     d.flops = plan.flops;
-    d.reductions = plan.reductions - static_cast<int>(made.parts);
+    d.reductions = made.reductions;
     size_t after = 0;  // index of the last sweep
     for (size_t i = 0; i < plan.kernels.size(); ++i) {
       const Kernel& k = plan.kernels[i];

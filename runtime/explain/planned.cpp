@@ -11,10 +11,11 @@ PlannedDirection plan_direction(Program direction, const Derivation& derivation,
   PlanRequest request = runtime::request_of(options, options.target);
   group_by_policy(direction, request, derivation.opaque_nodes);
   check_kernel_sizes(direction, sizes);
+  PlannedDirection made;
+  made.reductions = distinct_reductions(direction);
   const size_t definitions = direction.forward.definitions.size();
   if (options.target == Target::cpu) direction = rewritten_for_sizes(direction, sizes, request);
-  PlannedDirection made;
-  made.parts = direction.forward.definitions.size() - definitions;
+  made.rewritten = direction.forward.definitions.size() != definitions;
   LibraryOptions libraries;  // all libraries, because the machine that runs the op may have them
   libraries.use = options.target == Target::cuda ? options.libraries : LibraryUse::off;
   LibraryPlan planned = plan_with_libraries(direction, sizes, request, libraries);

@@ -10,7 +10,8 @@ struct PlannedDirection {
   Program program;  // as it was planned: sums may be split, operands of library calls have definitions
   KernelPlan plan;
   std::vector<std::optional<LibraryCall>> calls;  // per kernel
-  size_t parts = 0;                               // definitions that are parts of split sums
+  int reductions = 0;                             // before any was split or taken in steps
+  bool rewritten = false;                         // for these sizes
 };
 // direction: of derivation.program, by infer_program, forward_program or backward_program. sizes: all dims. Throws Error for sizes that
 // kernels cannot have.

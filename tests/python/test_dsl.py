@@ -97,6 +97,6 @@ def test_random_numbers_of_other_distributions():
     seed, z, k = op.input("seed", i64), op.output("z"), op.output("k")
     z[i.range(0, N)] = dsl.random_normal(seed, i)
     k[i.range(0, N)] = dsl.random_int(seed, i, 2, 5)
-    normal, whole = op.build(dims={"N": 20000})(np.int64(3))
+    normal, whole = op.build()(np.int64(3), N=20000)
     assert abs(normal.mean()) < 0.04 and abs(normal.var() - 1) < 0.06
     assert sorted(set(whole.tolist())) == [2, 3, 4]
