@@ -12,7 +12,7 @@
 namespace xhat {
 namespace {
 
-constexpr int kMaxRounds = 3;         // of reading outputs
+constexpr int kMaxRounds = 3;           // of reading outputs
 constexpr size_t kMaxProducts = 10000;  // compared on either side; larger ops share what comes first
 
 // Products of which one is as good as the other.
@@ -30,10 +30,10 @@ class Optimizer {
       : p_(p),
         a_(*p.arena),
         tree_(a_),
-        sharing_(tree_, [this](Id read, Id value) { return same_bits(read, value); },
-                 [this](TensorId t) { return kept_for_backward(t); },
-                 [this](const Product& before, const Product& after) { return keeps_digits(before, after); },
-                 {dropped.begin(), dropped.end()}),
+        sharing_(
+            tree_, [this](Id read, Id value) { return same_bits(read, value); }, [this](TensorId t) { return kept_for_backward(t); },
+            [this](const Product& before, const Product& after) { return keeps_digits(before, after); },
+            [this](Id value) { return accuracy_.nonnegative(value); }, {dropped.begin(), dropped.end()}),
         accuracy_(p_, tree_),
         deciding_(feeds_control(p)),
         dropped_(dropped.begin(), dropped.end()),
@@ -290,12 +290,9 @@ Program Optimizer::reuse_backward() {
       if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
       bool changed = with_digits(d, [&](Definition& now) {
-        in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
-          return sharing_.fold(p_, p, forms, scope);
-        });
+        in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) { return sharing_.fold(p_, p, forms, scope); });
       });
-      if (changed && has_tensor(tensors_read(a_, d.body), source.target()))
-        below[d.target()].insert(source.target());
+      if (changed && has_tensor(tensors_read(a_, d.body), source.target())) below[d.target()].insert(source.target());
     }
   }
   return ordered(p_);
@@ -424,8 +421,7 @@ std::optional<Share> Optimizer::next_share(const std::vector<TensorId>& kept, co
   parts_.clear();
   met_.clear();
   for (const Forward& f : forward_)
-    if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target()))
-      collect_parts(f);
+    if (!has_tensor(kept, f.definition.target()) || has_tensor(p_.outputs, f.definition.target())) collect_parts(f);
   return largest_share(refused);
 }
 
@@ -451,8 +447,7 @@ Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, cons
 
 Program reuse_backward(const Program& p) { return Optimizer(ordered(p)).reuse_backward(); }
 
-Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped,
-                     bool save_reads) {
+Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped, bool save_reads) {
   Optimizer optimizer(p, dropped, save_reads);
   Program now = simplify_reductions(optimizer.reuse(stored), stored, optimizer.tree());
   optimizer.turn_to(now);

@@ -9,7 +9,7 @@
 namespace xhat {
 namespace {
 
-constexpr int kMaxFolds = 8;          // occurrences of one value in one product, under different axes
+constexpr int kMaxFolds = 8;           // occurrences of one value in one product, under different axes
 constexpr double kNominalExtent = 64;  // for comparing shares of different rank
 
 const Factor* factor_of(const Product& p, Id atom) {
@@ -56,8 +56,7 @@ const Product& Sharing::instance(Id atom, const Binding& binding) {
 
 Product Sharing::instance(const Product& pattern, const Binding& binding) {
   Product result{pattern.coefficient, {}};
-  for (const Factor& f : pattern.factors)
-    tree_.multiply_in(result, instance(f.atom, binding), f.halves);
+  for (const Factor& f : pattern.factors) tree_.multiply_in(result, instance(f.atom, binding), f.halves);
   return result;
 }
 
@@ -99,12 +98,10 @@ int64_t Sharing::saved_ps(const Program& p, TensorId chosen, const Product& befo
     return sum;
   };
   auto reads = [&](const std::vector<Id>& ids, auto&& which) {
-    return std::ranges::any_of(ids, [&](Id id) {
-      return is_read(a_[id].op) && a_[id].axes_count >= rank && which(a_[id].symbol);
-    });
+    return std::ranges::any_of(ids, [&](Id id) { return is_read(a_[id].op) && a_[id].axes_count >= rank && which(a_[id].symbol); });
   };
-  bool beside = has_tensor(p.outputs, chosen) && reads(come, [&](TensorId t) { return t == chosen; }) &&
-                !reads(gone, [](TensorId) { return true; });
+  bool beside =
+      has_tensor(p.outputs, chosen) && reads(come, [&](TensorId t) { return t == chosen; }) && !reads(gone, [](TensorId) { return true; });
   return price(gone) - price(come) - (beside ? kRead_ps : 0);
 }
 
@@ -113,8 +110,7 @@ std::vector<Factor> Sharing::required(const StoredValue& v) const {
   std::vector<Factor> found;
   for (const Factor& f : v.form.factors) {
     std::span<const Id> free = a_[f.atom].free_axes();
-    if (std::ranges::all_of(v.free, [&](const AxisRange& r) { return std::ranges::find(free, r.axis) != free.end(); }))
-      found.push_back(f);
+    if (std::ranges::all_of(v.free, [&](const AxisRange& r) { return std::ranges::find(free, r.axis) != free.end(); })) found.push_back(f);
   }
   return found.empty() || v.whole ? v.form.factors : found;
 }
@@ -126,8 +122,8 @@ Wanted Sharing::wanted(const std::vector<StoredValue>& forms) {
   return w;
 }
 
-std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v,
-                                          std::span<const AxisRange> scope, bool any_price) {
+std::optional<Product> Sharing::fold_once(const Program& p, const Product& target, const StoredValue& v, std::span<const AxisRange> scope,
+                                          bool any_price) {
   const std::vector<Factor> required = this->required(v);
   for (const Binding& found : unifier(v.free).contained(required, target.factors)) {
     if (!covers(a_, v.free, found, scope)) continue;
@@ -145,6 +141,12 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
       });
     };
     if (!contained_in(target)) continue;
+    // The square of a root stands for u itself only where u cannot be negative: elsewhere it is NaN, and u may be read in a branch that asks.
+    if (!std::ranges::all_of(whole.factors, [&](const Factor& f) {
+          const Factor* t = factor_of(target, f.atom);
+          return f.halves % 2 == 0 || !t || t->halves % 2 != 0 || nonnegative_(f.atom);
+        }))
+      continue;
     Product inverse = tree_.power(whole, -2);
     do result = tree_.multiply(tree_.multiply(result, inverse), by);
     while (!result.is_zero() && contained_in(result));
@@ -156,8 +158,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
   return std::nullopt;
 }
 
-Product Sharing::fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
-                      std::span<const AxisRange> scope) {
+Product Sharing::fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms, std::span<const AxisRange> scope) {
   auto all = [&](bool any_price) {
     Product result = target;
     for (const StoredValue& v : forms)
@@ -382,8 +383,7 @@ Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
     for (Product& t : terms) t = walk(t, wanted, f, depth);
     return tree_.to_expression(tree_.add(n.type, terms), n.type);
   }
-  if (const Product* product = tree_.factors(atom))
-    return tree_.to_expression(walk(Product(*product), wanted, f, depth), n.type);
+  if (const Product* product = tree_.factors(atom)) return tree_.to_expression(walk(Product(*product), wanted, f, depth), n.type);
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {

@@ -42,15 +42,16 @@ class Sharing {
  public:
   // same_bits: is a read of a stored value the same as this expression to the bit? dropped: inputs and outputs
   // that are gone after the forward, if it does not keep a copy. kept: would this tensor be kept for the backward to read?
-  // keeps_digits: is `after` as accurate as `before` (accuracy.h)?
+  // keeps_digits: is `after` as accurate as `before`; nonnegative: can the value not be negative (accuracy.h)?
   using KeepsDigits = std::function<bool(const Product& before, const Product& after)>;
   Sharing(TensorExprTree& tree, std::function<bool(Id read, Id value)> same_bits, std::function<bool(TensorId)> kept,
-          KeepsDigits keeps_digits, std::set<TensorId> dropped)
+          KeepsDigits keeps_digits, std::function<bool(Id)> nonnegative, std::set<TensorId> dropped)
       : tree_(tree),
         a_(tree.arena()),
         same_bits_(std::move(same_bits)),
         kept_(std::move(kept)),
         keeps_digits_(std::move(keeps_digits)),
+        nonnegative_(std::move(nonnegative)),
         dropped_(std::move(dropped)) {}
 
   // The product with occurrences of the value (all forms are of one tensor) read instead, if that is
@@ -109,6 +110,7 @@ class Sharing {
   std::function<bool(Id, Id)> same_bits_;
   std::function<bool(TensorId)> kept_;
   KeepsDigits keeps_digits_;
+  std::function<bool(Id)> nonnegative_;
   std::set<TensorId> dropped_;
   std::map<Id, Id> memo_;
   std::unordered_map<Id, Id> in_conditions_;  // what stands for a node inside a condition

@@ -43,7 +43,7 @@ std::pair<int64_t, int64_t> products_met(const std::string& text) {
   Arena& a = *p.arena;
   TensorExprTree tree(a);
   Sharing sharing(tree, [](Id, Id) { return false; }, [](TensorId) { return false; },
-                  [](const Product&, const Product&) { return true; }, {});
+                  [](const Product&, const Product&) { return true; }, [](Id) { return false; }, {});
   const Id body = p.definition_of(p.gradients[0])->body;
   std::pair<int64_t, int64_t> met = {0, 0};
   sharing.each_product(tree.form(body), [&](const Product&) { ++met.first; });
