@@ -58,6 +58,21 @@ class Invariants {
            is_everywhere(id);
   }
 
+  // The axis that vectors run along: the last index of what is read at the most places.
+  Id fastest(Id body, Id last) const {
+    double most = 0;
+    for (Id id : reachable(a_, body)) {
+      const Node& n = a_[id];
+      if (!is_read(n.op) || read_indices(n).empty()) continue;
+      const Id index = read_indices(n).back();
+      double places = 1;
+      for (Id x : n.free_axes())
+        if (auto at = extents_.find(x); at != extents_.end()) places *= static_cast<double>(at->second);
+      if (places > most && extents_.contains(index)) most = places, last = index;
+    }
+    return last;
+  }
+
   Definition without(const Definition& d, std::vector<Definition>* all) {
     const Node root = a_[d.body];
     std::vector<AxisRange> axes = d.axes;
@@ -71,7 +86,7 @@ class Invariants {
       all_ *= static_cast<double>(extents_[r.axis]);
     }
     if (axes.empty() || all_ == 0) return d;
-    along_ = axes.back().axis;
+    along_ = fastest(d.body, axes.back().axis);
     // The largest such parts, from the root down.
     std::vector<Id> stack = {d.body}, found;
     std::vector<bool> seen(a_.size(), false);

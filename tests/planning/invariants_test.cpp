@@ -28,6 +28,7 @@ TEST(Invariants, AreComputedOnce) {
 
 TEST(Invariants, OthersStay) {
   EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(m[n])"), 0u) << "once per row anyhow";
+  EXPECT_EQ(tables("y[k] = sum(n: x[n,k]*exp(m[n]))"), 0u) << "once per row anyhow, where columns are summed";
   EXPECT_EQ(tables("y[n,k] = x[n,k]*(s[k]+1)"), 0u) << "cheap";
   EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(s[k])", {{"N", 3}, {"K", 12}}), 0u) << "few uses";
   EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(s[k])", {{"N", 20}, {"K", 12}}), 0u) << "not worth a sweep";
