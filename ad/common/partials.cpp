@@ -158,7 +158,7 @@ class Instance {
     const PatternNode& t = node(at);
     if (t.kind == PatternKind::variable) return t.letter == 'r' && overflows();
     if (t.kind == PatternKind::apply && has_poles(t.op)) return true;
-    if ( (applies(t, Op::div) && can_vanish(t.args[1]))) return true;
+    if (applies(t, Op::div) && can_vanish(t.args[1])) return true;
     if (applies(t, Op::pow)) {
       auto exponent = number_of(arena_, build(t.args[1]));
       if (!exponent || *exponent < 0) return true;

@@ -9,7 +9,7 @@
 // long stands as one atom in larger ones, so that a chain of n multiplications has n factors, not n².
 // Real-only: association, cancellation and (x^2)^1/2-like identities hold for numbers, not for floats;
 // never apply it to a forward definition that the user wrote. Bool and integer expressions are atoms as
-// they stand: what decides a branch keeps its bits. So do operands of floor, ceil, round and %, which jump where the last bit changes:
+// they stand: what decides a branch keeps its bits. So do operands of floor, ceil, round, trunc, % and the like, which jump where the last bit changes:
 // x[i64(floor(p))] and p - floor(p) are one position and its fraction in the backward only if both floor the same bits.
 #pragma once
 #include <optional>
@@ -99,6 +99,8 @@ class TensorExprTree {
   std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
 };
 
+// Of floats: the value is a whole number, the one that the operand is rounded to.
+bool rounds_to_whole(Op op);
 // Of floats: the value jumps where an operand changes by its last bit.
 bool jumps(Op op);
 // Is the sum of coefficients that cancel up to rounding.

@@ -50,13 +50,17 @@ Where place_of(const ast::File& parsed, const std::string& name, const Places& p
   throw_all(std::move(all));
 }
 
+Program op_of(const ast::File& tree, const std::string& name) {
+  const Module module = elaborate(tree);
+  const Program* program = module.find(name);
+  if (!program) throw Bug("elaborate lost op " + name);
+  return *program;
+}
+
 Program read(const std::string& text, const std::string& said, const std::string& name, const Places& places) {
   const std::shared_ptr<ast::File> parsed = ast::parse(text);
   try {
-    const Module module = elaborate(*parsed);
-    const Program* program = module.find(name);
-    if (!program) throw Bug("elaborate lost op " + name);
-    return *program;
+    return op_of(*parsed, name);
   } catch (const Error& error) {
     fail_at(*parsed, all_of(error), said, text, name, places);
   }
@@ -69,10 +73,7 @@ Program read_back(const std::string& text, const std::string& name, const Places
 Program elaborated(const ast::File& tree, const std::string& name, const Places& places) {
   std::string said;
   try {
-    const Module module = elaborate(tree);
-    const Program* program = module.find(name);
-    if (!program) throw Bug("elaborate lost op " + name);
-    return *program;
+    return op_of(tree, name);
   } catch (const Error& error) {  // which names the definition, but has no place
     said = error.message();
   }

@@ -69,9 +69,8 @@ class Var {
 
   // Statements.
   void operator=(const Assigned& value) const { assign("=", value.value, value.where); }
-  void operator=(const Var& value) & {
-    assign("=", value, Where());
-  }  // C++ says nothing of the place: x = y, but x(i) = y goes the other way
+  // C++ says nothing of the place of x = y; x(i) = y goes the other way.
+  void operator=(const Var& value) & { assign("=", value, Where()); }
   void operator+=(const Assigned& value) const { assign("+=", value.value, value.where); }
   void operator-=(const Assigned& value) const { assign("-=", value.value, value.where); }
   void operator*=(const Assigned& value) const { assign("*=", value.value, value.where); }

@@ -5,7 +5,6 @@
 
 #include "expr/imperative/expression.h"
 #include "expr/imperative/inline_steps.h"
-#include "expr/text/strangers.h"
 
 namespace xhat::imperative {
 
@@ -44,8 +43,7 @@ std::vector<TensorId> Expression::call(Ref ref, size_t results) {
   if (it == c_.scope.ops.end()) {
     std::vector<std::string> names;
     for (const auto& [name, program] : c_.scope.ops) names.push_back(name);
-    const std::string hint = ast::stranger(ast::Stranger::function, n.text);
-    throw Error(fmt::format("there is no op {} in this file{}", n.text, hint.empty() ? did_you_mean(n.text, names) : hint), n.pos);
+    throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(ast::Stranger::function, n.text, names)), n.pos);
   }
   const std::shared_ptr<const Program>& callee = it->second;
   if (n.args.size() != callee->inputs.size())

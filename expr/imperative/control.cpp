@@ -284,8 +284,8 @@ LoopItem Symbolic::iterate(const Statement& s, LoopItem loop, const LoopVariable
       if (st.parameter || !seen.insert(i).second) continue;
       all.push_back({i, "", st.value, c_.new_tensor(st.name, st.type, st.shape)});
       c_.state.storages[i].value = all.back().entering;
-      if (auto number = c_.numbers.find(st.value); number != c_.numbers.end() && !changing.contains(i))
-        c_.numbers.emplace(all.back().entering, Value(number->second));
+      if (auto number = c_.decided.find(st.value); number != c_.decided.end() && !changing.contains(i))
+        c_.decided.emplace(all.back().entering, number->second);
     }
   std::vector<Entering> flags;
   for (Entering& e : all) {

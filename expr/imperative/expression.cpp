@@ -7,7 +7,6 @@
 
 #include "expr/core/syntax.h"
 #include "expr/index/affine.h"
-#include "expr/text/strangers.h"
 
 namespace xhat::imperative {
 
@@ -29,8 +28,7 @@ void Expression::unknown(const ast::Node& n) const {
   for (const BoundAxis& x : axes_) names.push_back(x.name);
   for (const LoopVariable& l : c_.state.loops) names.push_back(l.name);
   for (const auto& [name, value] : c_.state.numbers) names.push_back(name);
-  std::string hint = ast::stranger(ast::Stranger::name, n.text);
-  if (hint.empty()) hint = did_you_mean(n.text, names);
+  std::string hint = did_you_mean(ast::Stranger::name, n.text, names);
   if (hint.empty() && c_.assigned.contains(n.text)) hint = "; a name without var ends with the iteration or branch that it is assigned in";
   throw Error(fmt::format("{} is not a tensor, dim, axis or loop variable in scope{}", n.text, hint), n.pos);
 }
@@ -293,8 +291,7 @@ Shape Expression::call_shape(Ref ref, const ast::Node& n) {
     for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i)
       names.emplace_back(info(static_cast<Op>(i)).text);
     for (const auto& [name, program] : c_.scope.ops) names.push_back(name);
-    const std::string hint = ast::stranger(ast::Stranger::function, n.text);
-    throw Error(fmt::format("there is no function {}{}", n.text, hint.empty() ? did_you_mean(n.text, names) : hint), n.pos);
+    throw Error(fmt::format("there is no function {}{}", n.text, did_you_mean(ast::Stranger::function, n.text, names)), n.pos);
   }
   return broadcast(n.args, n.pos);
 }

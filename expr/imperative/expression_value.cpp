@@ -127,16 +127,14 @@ Value Expression::name_value(Ref ref, const ast::Node& n, std::span<const Id> p)
   for (const LoopVariable& l : c_.state.loops)
     if (l.name == n.text) return typed_value(l.range.axis);
   if (auto it = c_.state.names.find(n.text); it != c_.state.names.end()) {
-    if (const std::optional<TensorId> whole = c_.whole_value(it->second.view))
-      if (auto number = c_.numbers.find(*whole); number != c_.numbers.end()) {
-        Value v = number->second;
-        if (!v.untyped() && decided_names_) return v;
-        if (v.untyped()) {
-          v.typed = read(it->second.view, p, ref).typed;
-          return v;
-        }
-      }
-    return read(it->second.view, p, ref);
+    const Value v = read(it->second.view, p, ref);
+    const std::optional<TensorId> whole = c_.whole_value(it->second.view);
+    const auto known = whole ? c_.decided.find(*whole) : c_.decided.end();
+    if (known == c_.decided.end()) return v;
+    Value number = known->second;
+    if (!number.untyped()) return decided_names_ ? number : v;
+    number.typed = v.typed;
+    return number;
   }
   if (auto it = c_.scope.dims.find(n.text); it != c_.scope.dims.end()) return dim_value(a_, it->second);
   unknown(n);

@@ -72,14 +72,14 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
   auto inside = [&](Id x) {
     return c_.implied(around, known, a_.binary(Op::le, a_.integer(0), x)) && c_.implied(around, known, a_.binary(Op::lt, x, extent));
   };
-  // What a name holds stands for the name where that is inside; else the run looks at it.
-  const Id written = value(false);
+  // What a name holds stands for the name where that is inside; else the run looks at it. Without names, positions are checked where they are read,
+  // and what is of loop variables and sizes stands where it is inside, else is counted from the end where that is.
+  const Id written = c_.decided.empty() ? id : value(false);
   const bool named = written != id && reads_data(a_, written);
-  if (named && inside(id)) return id;
-  for (Id x : a_[id].free_axes())
-    if (std::ranges::none_of(loops, [&](const AxisRange& r) { return r.axis == x; })) return named ? of_the_run(written) : id;
-  // Of loop variables and sizes: as it stands where that is inside, else counted from the end where that is.
-  if (!named && inside(id)) return id;
+  const bool position =
+      std::ranges::any_of(a_[id].free_axes(), [&](Id x) { return std::ranges::find(loops, x, &AxisRange::axis) == loops.end(); });
+  if ((named || !position) && inside(id)) return id;
+  if (position) return named ? of_the_run(written) : id;
   const Id negative = a_.binary(Op::lt, id, a_.integer(0));
   if (!c_.excluded(loops, known, negative)) {
     const Id wrapped = c_.implied(loops, known, negative) ? from_end(id) : a_.select(negative, from_end(id), id);

@@ -48,7 +48,7 @@ void Symbolic::check_new_name(const ast::Name& name, const char* what) {
 TensorId Symbolic::scalar_or_tensor(Expression& e, ast::Ref body, std::optional<DType> type, const std::string& name, bool variable) {
   const std::optional<Value> decided = e.decided(body);
   const TensorId t = e.tensor(body, type, name);
-  if (decided && !(variable && decided->untyped())) c_.numbers.emplace(t, *decided);
+  if (decided && !(variable && decided->untyped())) c_.decided.emplace(t, *decided);
   return t;
 }
 

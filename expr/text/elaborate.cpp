@@ -163,6 +163,11 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+std::string did_you_mean(ast::Stranger kind, const std::string& name, const std::vector<std::string>& known) {
+  const std::string hint = ast::stranger(kind, name);
+  return hint.empty() ? did_you_mean(name, known) : hint;
+}
+
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known) {
   // At most one letter in three may be wrong, and no more than two: of names that have less in common a guess misleads. Of equally
   // near names, one of the same length.

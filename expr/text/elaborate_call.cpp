@@ -10,7 +10,6 @@
 #include "expr/index/affine.h"
 #include "expr/index/dims.h"
 #include "expr/text/elaborate_scope.h"
-#include "expr/text/strangers.h"
 
 namespace xhat {
 
@@ -26,9 +25,7 @@ Id OpScope::declare_dim(const std::string& name, Pos pos) {
 void OpScope::declare_tensor(const std::string& name, Pos pos) {
   if (dims.contains(name)) throw Error(fmt::format("{} is a dim already; take a new name", name), pos);
   auto [it, fresh] = declared.emplace(name, pos);
-  if (!fresh)
-    throw Error(fmt::format("{} is defined already, at {}; a name is defined once", name, place(it->second)),
-                pos);
+  if (!fresh) throw Error(fmt::format("{} is defined already, at {}; a name is defined once", name, place(it->second)), pos);
 }
 
 TensorId OpScope::add_tensor(const std::string& name, DType type, std::vector<Id> shape, Role role, Pos pos) {
@@ -54,8 +51,8 @@ bool is_affine(const Arena& a, Id extent) {
   for (Id id : reachable(a, extent)) {
     const Node& n = a[id];
     auto constant = [&](size_t i) { return a[n.arg(i)].op == Op::constant; };
-    bool fine = n.op == Op::constant || n.op == Op::dim || n.op == Op::add || n.op == Op::sub ||
-                n.op == Op::neg || (n.op == Op::mul && (constant(0) || constant(1))) ||
+    bool fine = n.op == Op::constant || n.op == Op::dim || n.op == Op::add || n.op == Op::sub || n.op == Op::neg ||
+                (n.op == Op::mul && (constant(0) || constant(1))) ||
                 ((n.op == Op::div || n.op == Op::mod) && constant(1) && a[n.arg(1)].integer > 0);
     if (!fine) return false;
   }
@@ -97,23 +94,18 @@ class CallBuilder {
     if (n.kind != ast::Kind::call || it == s_.ops.end()) {
       std::vector<std::string> known;
       for (const auto& [name, program] : s_.ops) known.push_back(name);
-      const std::string hint = ast::stranger(ast::Stranger::function, n.text);
-      throw Error(fmt::format("there is no op {} in this file{}", n.text, hint.empty() ? did_you_mean(n.text, known) : hint), n.pos);
+      throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(ast::Stranger::function, n.text, known)), n.pos);
     }
     const std::shared_ptr<const Program>& callee = it->second;
     if (n.args.size() != callee->inputs.size())
-      throw Error(
-          fmt::format("op {} takes {} arguments, not {}", n.text, callee->inputs.size(), n.args.size()),
-          n.pos);
+      throw Error(fmt::format("op {} takes {} arguments, not {}", n.text, callee->inputs.size(), n.args.size()), n.pos);
     if (targets.size() != callee->outputs.size())
-      throw Error(fmt::format("op {} has {} output{}, and {} name{} on the left", n.text,
-                              callee->outputs.size(), callee->outputs.size() == 1 ? "" : "s", targets.size(),
-                              targets.size() == 1 ? " stands" : "s stand"),
+      throw Error(fmt::format("op {} has {} output{}, and {} name{} on the left", n.text, callee->outputs.size(),
+                              callee->outputs.size() == 1 ? "" : "s", targets.size(), targets.size() == 1 ? " stands" : "s stand"),
                   targets[0].pos);
     std::vector<TensorId> arguments;
     for (size_t i = 0; i < n.args.size(); ++i)
-      arguments.push_back(
-          argument(n.args[i], callee->tensors[callee->inputs[i]], fmt::format("{}_arg{}", n.text, i + 1)));
+      arguments.push_back(argument(n.args[i], callee->tensors[callee->inputs[i]], fmt::format("{}_arg{}", n.text, i + 1)));
     add(callee, std::move(arguments), n, targets);
   }
 
@@ -128,8 +120,7 @@ class CallBuilder {
     inherit_preconditions(*callee, dims, n.pos);
     for (size_t i = 0; i < targets.size(); ++i) {
       const Tensor& out = callee->tensors[callee->outputs[i]];
-      d.targets.push_back(s_.add_tensor(targets[i].text, out.type, substituted(out.shape, dims),
-                                        Role::defined, targets[i].pos));
+      d.targets.push_back(s_.add_tensor(targets[i].text, out.type, substituted(out.shape, dims), Role::defined, targets[i].pos));
     }
     into_.definitions.push_back(std::move(d));
   }
@@ -162,9 +153,8 @@ class CallBuilder {
     DType given = a_[body.body].type;
     Pos pos = s_.file.nodes[ref].pos;
     if (given != parameter.type && promote(given, parameter.type) != parameter.type)
-      throw Error(fmt::format("{} takes {} for {}, and this is {}; cast it, as in {}(…)",
-                              helper.substr(0, helper.rfind('_')), name_of(parameter.type), parameter.name,
-                              name_of(given), name_of(parameter.type)),
+      throw Error(fmt::format("{} takes {} for {}, and this is {}; cast it, as in {}(…)", helper.substr(0, helper.rfind('_')),
+                              name_of(parameter.type), parameter.name, name_of(given), name_of(parameter.type)),
                   pos);
     body.body = a_.to(parameter.type, body.body);
     check_bounds(s_, body);
@@ -203,18 +193,15 @@ class CallBuilder {
         else if (is_constant(a_, shape[i], 1))
           shape[i] = extent;
         else if (!is_constant(a_, extent, 1) && !s_.same_extent(shape[i], extent))
-          throw Error(
-              fmt::format(
-                  "shape {} does not broadcast with the others here: {} against {}, counted from the last "
-                  "dimension {}",
-                  extents_text(s_, other), text_of(s_, extent), text_of(s_, shape[i]), i + 1),
-              s_.file.nodes[r].pos);
+          throw Error(fmt::format("shape {} does not broadcast with the others here: {} against {}, counted from the last "
+                                  "dimension {}",
+                                  extents_text(s_, other), text_of(s_, extent), text_of(s_, shape[i]), i + 1),
+                      s_.file.nodes[r].pos);
       }
     }
     std::vector<AxisRange> axes;
     for (size_t i = 0; i < shape.size(); ++i)
-      axes.push_back(
-          {a_.axis(s_.unused_name(fmt::format("i{}", i))), a_.integer(0), shape[shape.size() - 1 - i]});
+      axes.push_back({a_.axis(s_.unused_name(fmt::format("i{}", i))), a_.integer(0), shape[shape.size() - 1 - i]});
     return axes;
   }
 
@@ -225,28 +212,23 @@ class CallBuilder {
     for (size_t i = 0; i < arguments.size(); ++i) {
       const std::vector<Id>& shape = s_.program.tensors[arguments[i]].shape;
       if (shape.size() != parameter(i).shape.size())
-        throw Error(
-            fmt::format("op {} takes {} with {} dimension{}, and this has {}", call.text, parameter(i).name,
-                        parameter(i).shape.size(), parameter(i).shape.size() == 1 ? "" : "s", shape.size()),
-            s_.file.nodes[call.args[i]].pos);
+        throw Error(fmt::format("op {} takes {} with {} dimension{}, and this has {}", call.text, parameter(i).name,
+                                parameter(i).shape.size(), parameter(i).shape.size() == 1 ? "" : "s", shape.size()),
+                    s_.file.nodes[call.args[i]].pos);
       for (size_t d = 0; d < shape.size(); ++d)
-        if (auto x = linear_form(a_, parameter(i).shape[d]); x && !dims.contains(x->dim))
-          dims[x->dim] = solved(*x, shape[d]);
+        if (auto x = linear_form(a_, parameter(i).shape[d]); x && !dims.contains(x->dim)) dims[x->dim] = solved(*x, shape[d]);
     }
     for (const Dim& d : callee.dims)
-      if (d.definition == kNone && !dims.contains(d.dim))
-        dims[d.dim] = s_.declare_dim(a_.name(d.dim), call.pos);
+      if (d.definition == kNone && !dims.contains(d.dim)) dims[d.dim] = s_.declare_dim(a_.name(d.dim), call.pos);
     define_dims(callee, dims);
     for (size_t i = 0; i < arguments.size(); ++i) {
       const std::vector<Id>& shape = s_.program.tensors[arguments[i]].shape;
       for (size_t d = 0; d < shape.size(); ++d) {
         Id wanted = substitute(a_, parameter(i).shape[d], dims);
         if (s_.same_extent(wanted, shape[d])) continue;
-        throw Error(
-            fmt::format("op {} takes {} with extent {} in dimension {}, which is {} here, and this has {}",
-                        call.text, parameter(i).name, text_of(s_, parameter(i).shape[d]), d,
-                        text_of(s_, wanted), text_of(s_, shape[d])),
-            s_.file.nodes[call.args[i]].pos);
+        throw Error(fmt::format("op {} takes {} with extent {} in dimension {}, which is {} here, and this has {}", call.text,
+                                parameter(i).name, text_of(s_, parameter(i).shape[d]), d, text_of(s_, wanted), text_of(s_, shape[d])),
+                    s_.file.nodes[call.args[i]].pos);
       }
     }
     return dims;
@@ -281,8 +263,7 @@ class CallBuilder {
         BoundsAnswer answer = prove_bounds(a_, q);
         if (answer.verdict == BoundsAnswer::Verdict::proved) continue;
         bool constant = std::ranges::none_of(reachable(a_, room), [&](Id x) { return a_[x].op == Op::dim; });
-        if (constant)
-          throw Error(fmt::format("op {} cannot run on these shapes: {}", callee.name, p.reason), pos);
+        if (constant) throw Error(fmt::format("op {} cannot run on these shapes: {}", callee.name, p.reason), pos);
       }
       s_.require(condition, fmt::format("in op {}: {}", callee.name, p.reason), pos);
     }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "expr/text/elaborate_walk.h"
-#include "expr/text/strangers.h"
 
 namespace xhat {
 
@@ -15,9 +14,8 @@ namespace {
 
 const std::map<std::string, Op, std::less<>>& infix_signs() {
   static const std::map<std::string, Op, std::less<>> signs = {
-      {"+", Op::add}, {"-", Op::sub}, {"*", Op::mul},   {"/", Op::div}, {"%", Op::mod},
-      {"^", Op::pow}, {"==", Op::eq}, {"!=", Op::ne},   {"<", Op::lt},  {"<=", Op::le},
-      {">", Op::lt},  {">=", Op::le}, {"&&", Op::land}, {"||", Op::lor}};
+      {"+", Op::add}, {"-", Op::sub}, {"*", Op::mul}, {"/", Op::div}, {"%", Op::mod}, {"^", Op::pow},   {"==", Op::eq},
+      {"!=", Op::ne}, {"<", Op::lt},  {"<=", Op::le}, {">", Op::lt},  {">=", Op::le}, {"&&", Op::land}, {"||", Op::lor}};
   return signs;
 }
 
@@ -29,10 +27,8 @@ void Walk::unknown(const ast::Node& n) const {
   for (const auto& [name, dim] : s_.dims) known.push_back(name);
   for (const OpenAxis& axis : axes_) known.push_back(axis.name);
   for (const auto& [name, value] : lets_) known.push_back(name);
-  std::string hint = ast::stranger(ast::Stranger::name, n.text);
-  if (hint.empty()) hint = did_you_mean(n.text, known);
-  if (hint.empty() && n.kind == Kind::name)
-    hint = fmt::format("; bind an axis on the left or in a reduction, as in sum({}: …)", n.text);
+  std::string hint = did_you_mean(ast::Stranger::name, n.text, known);
+  if (hint.empty() && n.kind == Kind::name) hint = fmt::format("; bind an axis on the left or in a reduction, as in sum({}: …)", n.text);
   throw Error(fmt::format("{} is not a tensor, dim or axis in scope{}", n.text, hint), n.pos);
 }
 
@@ -41,8 +37,7 @@ Value Walk::name_value(Ref ref, const ast::Node& n) {
   for (size_t i = axes_.size(); i-- > 0;)
     if (axes_[i].name == n.text) return typed_value(axes_[i].range.axis);
   if (auto it = s_.dims.find(n.text); it != s_.dims.end()) return dim_value(a_, it->second);
-  if (auto it = s_.tensors.find(n.text); it != s_.tensors.end() && !only_dims_)
-    return tensor_value(it->second, ref, n);
+  if (auto it = s_.tensors.find(n.text); it != s_.tensors.end() && !only_dims_) return tensor_value(it->second, ref, n);
   if (only_dims_ && s_.declared.contains(n.text))
     throw Error(fmt::format("{} is a tensor; an extent may use integers and dims only", n.text), n.pos);
   if (new_dims_) return dim_value(a_, s_.declare_dim(n.text, n.pos));
@@ -56,14 +51,12 @@ Value Walk::tensor_value(TensorId t, Ref ref, const ast::Node& n) {
     // The trailing dimensions; an extent of 1 is read at 0 everywhere.
     size_t skip = request_.whole->size() - tensor.shape.size();
     for (size_t i = 0; i < tensor.shape.size(); ++i)
-      indices.push_back(is_constant(a_, tensor.shape[i], 1) ? a_.integer(0)
-                                                            : (*request_.whole)[skip + i].axis);
+      indices.push_back(is_constant(a_, tensor.shape[i], 1) ? a_.integer(0) : (*request_.whole)[skip + i].axis);
   } else if (!tensor.shape.empty()) {
     std::string example;
-    for (size_t i = 0; i < tensor.shape.size(); ++i)
-      example += (i ? ", " : "") + std::string(1, static_cast<char>('i' + i % 16));
-    throw Error(fmt::format("{} has {} dimension{}, and stands here without indices; write {}[{}]", n.text,
-                            tensor.shape.size(), tensor.shape.size() == 1 ? "" : "s", n.text, example),
+    for (size_t i = 0; i < tensor.shape.size(); ++i) example += (i ? ", " : "") + std::string(1, static_cast<char>('i' + i % 16));
+    throw Error(fmt::format("{} has {} dimension{}, and stands here without indices; write {}[{}]", n.text, tensor.shape.size(),
+                            tensor.shape.size() == 1 ? "" : "s", n.text, example),
                 n.pos);
   }
   Id read = a_.read(t, tensor.type, indices);
@@ -82,13 +75,11 @@ Value Walk::read_value(Ref ref, const ast::Node& n) {
     if (other) throw Error(fmt::format("{} is not a tensor, so it takes no indices", n.text), n.pos);
     unknown(n);
   }
-  if (only_dims_)
-    throw Error(fmt::format("{} is a tensor; an extent may use integers and dims only", n.text), n.pos);
+  if (only_dims_) throw Error(fmt::format("{} is a tensor; an extent may use integers and dims only", n.text), n.pos);
   const Tensor& tensor = s_.program.tensors[it->second];
   if (tensor.shape.size() != values.size())
-    throw Error(fmt::format("{} has {} dimension{}, and {} {} given; write one index for each", n.text,
-                            tensor.shape.size(), tensor.shape.size() == 1 ? "" : "s", values.size(),
-                            values.size() == 1 ? "index is" : "indices are"),
+    throw Error(fmt::format("{} has {} dimension{}, and {} {} given; write one index for each", n.text, tensor.shape.size(),
+                            tensor.shape.size() == 1 ? "" : "s", values.size(), values.size() == 1 ? "index is" : "indices are"),
                 n.pos);
   std::vector<Id> indices;
   for (size_t i = 0; i < values.size(); ++i) {
@@ -104,13 +95,12 @@ Value Walk::read_value(Ref ref, const ast::Node& n) {
     return typed_value(read);
   }
   Pos pos = s_.file.nodes[n.otherwise].pos;
-  Id outside =
-      materialise(a_, otherwise.untyped() ? otherwise : typed_value(otherwise.typed), tensor.type, pos);
+  Id outside = materialise(a_, otherwise.untyped() ? otherwise : typed_value(otherwise.typed), tensor.type, pos);
   if (!otherwise.untyped()) {
     DType given = a_[otherwise.typed].type;
     if (given != tensor.type && promote(given, tensor.type) != tensor.type)
-      throw Error(fmt::format("{} holds {}, and the value outside it is {}; cast it, as in {}(…)", n.text,
-                              name_of(tensor.type), name_of(given), name_of(tensor.type)),
+      throw Error(fmt::format("{} holds {}, and the value outside it is {}; cast it, as in {}(…)", n.text, name_of(tensor.type),
+                              name_of(given), name_of(tensor.type)),
                   pos);
   }
   return typed_value(a_.read_or(it->second, tensor.type, indices, outside));
@@ -125,10 +115,8 @@ Value Walk::operation_value(const ast::Node& n) {
   Value result = apply_value(a_, it->second, v, n.pos, n.text);
   // Both operands of && are evaluated wherever it stands, a branch only where it is taken: `i > 0 && x[i-1] > 0` must
   // not read x[-1], so it is `if i > 0 then x[i-1] > 0 else false`.
-  if (it->second == Op::land && reads_behind(s_.file, n.args[1]))
-    return typed_value(a_.select(v[0].typed, v[1].typed, a_.boolean(false)));
-  if (it->second == Op::lor && reads_behind(s_.file, n.args[1]))
-    return typed_value(a_.select(v[0].typed, a_.boolean(true), v[1].typed));
+  if (it->second == Op::land && reads_behind(s_.file, n.args[1])) return typed_value(a_.select(v[0].typed, v[1].typed, a_.boolean(false)));
+  if (it->second == Op::lor && reads_behind(s_.file, n.args[1])) return typed_value(a_.select(v[0].typed, a_.boolean(true), v[1].typed));
   return result;
 }
 
@@ -136,17 +124,12 @@ Value Walk::operation_value(const ast::Node& n) {
 void Walk::check_callable(const ast::Node& n) const {
   if (dtype_from_name(n.text) || function_named(n.text)) return;
   if (s_.ops.contains(n.text))
-    throw Error(
-        fmt::format(
-            "{} is an op, and works on whole tensors; call it in a statement of its own, as in y = {}(x)",
-            n.text, n.text),
-        n.pos);
+    throw Error(fmt::format("{} is an op, and works on whole tensors; call it in a statement of its own, as in y = {}(x)", n.text, n.text),
+                n.pos);
   std::vector<std::string> known = {"f32", "f64", "i64", "i32"};
-  for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i)
-    known.emplace_back(info(static_cast<Op>(i)).text);
+  for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i) known.emplace_back(info(static_cast<Op>(i)).text);
   for (const auto& [name, program] : s_.ops) known.push_back(name);
-  const std::string hint = ast::stranger(ast::Stranger::function, n.text);
-  throw Error(fmt::format("there is no function {}{}", n.text, hint.empty() ? did_you_mean(n.text, known) : hint), n.pos);
+  throw Error(fmt::format("there is no function {}{}", n.text, did_you_mean(ast::Stranger::function, n.text, known)), n.pos);
 }
 
 Value Walk::call_value(Ref, const ast::Node& n) {
@@ -157,9 +140,7 @@ Value Walk::call_value(Ref, const ast::Node& n) {
   }
   const Op* op = function_named(n.text);
   if (static_cast<int>(v.size()) != info(*op).arity)
-    throw Error(fmt::format("{} takes {} operand{}, not {}", n.text, info(*op).arity,
-                            info(*op).arity == 1 ? "" : "s", v.size()),
-                n.pos);
+    throw Error(fmt::format("{} takes {} operand{}, not {}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s", v.size()), n.pos);
   return apply_value(a_, *op, v, n.pos, n.text);
 }
 

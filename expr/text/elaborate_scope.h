@@ -11,6 +11,7 @@
 #include "expr/core/program.h"
 #include "expr/text/ast.h"
 #include "expr/text/elaborate_number.h"
+#include "expr/text/strangers.h"
 
 namespace xhat {
 
@@ -52,6 +53,8 @@ struct OpScope {
 std::string text_of(const OpScope& s, Id expression);  // for messages
 // ". did you mean X?" or nothing.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
+// The same; before it, what is written here for a name of another language.
+std::string did_you_mean(ast::Stranger kind, const std::string& name, const std::vector<std::string>& known);
 
 // A read in the text: its place, and the conditions around it there.
 struct Occurrence {

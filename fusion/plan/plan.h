@@ -128,9 +128,9 @@ struct KernelPlan {
   int sweeps() const;  // parallel loops: kernels that are neither epilogues nor horizontally fused with the one before
 };
 
-// Deterministic; a pure function of its arguments. sizes must give every dim a value.
 // Reduction nodes, each once.
 int distinct_reductions(const Program& p);
+// Deterministic; a pure function of its arguments. sizes must give every dim a value.
 KernelPlan plan_kernels(const Program& p, const DimValues& sizes, const PlanRequest& request = {});
 
 // One direction of a program with a backward, as a program of its own (its definitions are all in the forward region).

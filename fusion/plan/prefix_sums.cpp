@@ -5,10 +5,7 @@
 
 #include "expr/core/scalar.h"
 #include "expr/index/linear.h"
-#include "fusion/plan/chunked_variance.h"
-#include "fusion/plan/invariants.h"
 #include "fusion/plan/prefix_terms.h"
-#include "fusion/plan/quotient_ranges.h"
 
 namespace xhat {
 namespace {
@@ -249,11 +246,6 @@ class Prefixes {
 
 Program prefix_sums_by_steps(const Program& p, const DimValues& sizes, const PlanRequest& request) {
   return request.options.policy == FusePolicy::full ? Prefixes(p, sizes).run() : p;
-}
-
-Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request) {
-  const Program ranged = invariants_apart(quotients_as_ranges(p, sizes), sizes, request);
-  return variance_by_chunks(prefix_sums_by_steps(ranged, sizes, request), sizes, request);
 }
 
 }  // namespace xhat

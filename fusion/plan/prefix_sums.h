@@ -21,7 +21,4 @@ namespace xhat {
 
 Program prefix_sums_by_steps(const Program& p, const DimValues& sizes, const PlanRequest& request);
 
-// What sizes decide before kernels are planned: quotients_as_ranges, invariants_apart, this, then variance_by_chunks.
-Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request);
-
 }  // namespace xhat

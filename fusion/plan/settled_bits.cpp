@@ -6,6 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "cse/match/tensor_expr_tree.h"
+
 namespace xhat {
 namespace {
 
@@ -49,16 +51,12 @@ class Settler {
   }
 
   // To an integer. Of a float.
-  static bool rounds(const Node& n) {
-    return n.op == Op::floor || n.op == Op::ceil || n.op == Op::round || n.op == Op::mod || (n.op == Op::cast && is_integer(n.type));
-  }
+  static bool rounds(const Node& n) { return jumps(n.op) || (n.op == Op::cast && is_integer(n.type)); }
 
   // The value jumps where the operand changes by its last bit.
   static bool decides(const Node& n) { return rounds(n) || n.op == Op::sign || (!is_float(n.type) && n.op != Op::select); }
 
   static bool is_choice(Op op) { return op == Op::maximum || op == Op::minimum || op == Op::clamp || op == Op::select || op == Op::neg; }
-
-  static bool is_rounding(Op op) { return op == Op::floor || op == Op::ceil || op == Op::round || op == Op::cast; }
 
   // Does `is` hold for the value, or for one that it is found from through nodes for which `through` holds?
   template <class Through, class Is>
@@ -82,7 +80,7 @@ class Settler {
 
   // Is the product a choice of the value's, or what the value is rounded from? x*w of max(x*w, b), or of floor(x*w).
   bool is_made_of(Id value, Id product) const {
-    auto through = [](Op op) { return is_choice(op) || is_rounding(op); };
+    auto through = [](Op op) { return is_choice(op) || rounds_to_whole(op) || op == Op::cast; };
     return a_[product].op == Op::mul && found_from(value, through, [&](Id x) { return x == product; });
   }
 

@@ -11,7 +11,7 @@
 #include "expr/eval/evaluate.h"
 #include "expr/index/size_limits.h"
 #include "expr/text/import.h"
-#include "fusion/plan/prefix_sums.h"
+#include "fusion/plan/for_sizes.h"
 #include "runtime/call/check_values.h"
 #include "runtime/call/check_view.h"
 #include "runtime/call/compile.h"

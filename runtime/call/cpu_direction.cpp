@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "expr/index/size_limits.h"
-#include "fusion/plan/prefix_sums.h"
+#include "fusion/plan/for_sizes.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/kernel/kernel_access.h"
 

@@ -1,4 +1,4 @@
-// The text that stands above all functions, and how each row of ops.def is written in C.
+// The text that stands above all functions.
 #include <regex>
 
 #include "expr/core/special.h"

@@ -1,7 +1,7 @@
 #include "runtime/explain/planned.h"
 
 #include "expr/index/size_limits.h"
-#include "fusion/plan/prefix_sums.h"
+#include "fusion/plan/for_sizes.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/passes.h"
 
