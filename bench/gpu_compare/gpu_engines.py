@@ -99,6 +99,8 @@ class Jax:
         import jax_engine
         if jax.default_backend() != "gpu":
             raise ImportError("this JAX has no GPU")
+        # Products and convolutions in f32, as all others compute them.
+        jax.config.update("jax_default_matmul_precision", "highest")
         self.version = jax.__version__
         self.wait, self.jax = jax.block_until_ready, jax
         self.worker = jax_engine.JaxWorker("jax")

@@ -67,7 +67,7 @@ class AheadCuda : public Tool {
   std::unique_ptr<Loaded> load() { return std::make_unique<Loaded>(lib_, "norm", derived_, copies_++, "cuda"); }
   static void* at(uint64_t p) { return reinterpret_cast<void*>(p); }
   int forward(void* stream) { return library_->side(1, dims_, {stream, at(x_), at(g_), &eps_, at(y_), at(stash_)}); }
-  int backward(void* stream) { return library_->side(2, dims_, {stream, at(x_), at(g_), at(dy_), at(dx_), at(dg_), at(stash_)}); }
+  int backward(void* stream) { return library_->side(2, dims_, {stream, at(x_), at(g_), &eps_, at(dy_), at(dx_), at(dg_), at(stash_)}); }
   int infer(void* stream, uint64_t x, uint64_t y) { return library_->side(0, dims_, {stream, at(x), at(g_), &eps_, at(y)}); }
 
   // What launches since `first` take that is not the caller's: temporaries.

@@ -339,6 +339,8 @@ Result cuModuleLoadDataEx(void** module, const void* text, unsigned options, int
   std::lock_guard lock(mutex);
   if (Result r = outside_capture("cuModuleLoadDataEx")) return r;
   if (!now()) return kInvalidContext;
+  for (unsigned i = 0; i < options; ++i)
+    if (names[i] == 0 && !values[i]) return kInvalidValue;  // no code does with no register
   auto m = std::make_unique<Module>();
   read_ptx(static_cast<const char*>(text), *m);
   if (m->functions.empty()) {

@@ -1,5 +1,5 @@
-// Kernels of the GPU targets against the evaluator, on devices that any machine has: PoCL runs OpenCL and lavapipe runs Vulkan
-// on the CPU.
+// Kernels of the GPU targets against the evaluator: on CUDA where there is a device, else on those that any machine has: PoCL runs
+// OpenCL and lavapipe runs Vulkan on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,21 +37,21 @@ void expect_agreement(const Program& op, Target target, const DimValues& dims) {
   EXPECT_EQ(difference(evaluate_on(derived, data, dims), run_both(kernels, data, dims), tolerance_of(op)), "") << "forward and backward";
 }
 
-class GpuOpenclTest : public ::testing::TestWithParam<GpuOp> {};
+class GpuOpsTest : public ::testing::TestWithParam<GpuOp> {};
 
-TEST_P(GpuOpenclTest, SmallOddSizesAgreeWithTheEvaluator) {
-  XHAT_NEED_DEVICE(Target::opencl);
-  expect_agreement(GetParam().parse(), Target::opencl, GetParam().small);
+TEST_P(GpuOpsTest, SmallOddSizesAgreeWithTheEvaluator) {
+  XHAT_NEED_DEVICE(tested_gpu());
+  expect_agreement(GetParam().parse(), tested_gpu(), GetParam().small);
 }
 
-TEST_P(GpuOpenclTest, ManyTilesAgreeWithTheEvaluator) {
-  XHAT_NEED_DEVICE(Target::opencl);
-  expect_agreement(GetParam().parse(), Target::opencl, GetParam().large);
+TEST_P(GpuOpsTest, ManyTilesAgreeWithTheEvaluator) {
+  XHAT_NEED_DEVICE(tested_gpu());
+  expect_agreement(GetParam().parse(), tested_gpu(), GetParam().large);
 }
 
 TEST(GpuTiles, AnArgmaxHasAllOfItsAxis) {
-  XHAT_NEED_DEVICE(Target::opencl);
-  expect_agreement(parse_op("op f(x: f32[N,D]) -> (z, best) { z[d] = sum(n: x[n,d]*x[n,d]); best[n] = argmax(d: x[n,d]) }"), Target::opencl,
+  XHAT_NEED_DEVICE(tested_gpu());
+  expect_agreement(parse_op("op f(x: f32[N,D]) -> (z, best) { z[d] = sum(n: x[n,d]*x[n,d]); best[n] = argmax(d: x[n,d]) }"), tested_gpu(),
                    {{"N", 33}, {"D", 12}});
 }
 
@@ -63,15 +63,15 @@ TEST_P(GpuVulkanTest, SmallOddSizesAgreeWithTheEvaluator) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, GpuVulkanTest, ::testing::ValuesIn(gpu_ops()), name_of_gpu_op);
-INSTANTIATE_TEST_SUITE_P(Ops, GpuOpenclTest, ::testing::ValuesIn(gpu_ops()), name_of_gpu_op);
+INSTANTIATE_TEST_SUITE_P(Ops, GpuOpsTest, ::testing::ValuesIn(gpu_ops()), name_of_gpu_op);
 
 // What ops of neural networks don't use: types, random numbers, odd indices, reductions of every kind.
 class GpuLanguageTest : public ::testing::TestWithParam<GoldenFile> {};
 
 TEST_P(GpuLanguageTest, AgreesWithTheEvaluator) {
-  XHAT_NEED_DEVICE(Target::opencl);
+  XHAT_NEED_DEVICE(tested_gpu());
   Program op = parse_op(GetParam().program);
-  expect_agreement(op, Target::opencl, sample_dims(op, 3));
+  expect_agreement(op, tested_gpu(), sample_dims(op, 3));
 }
 
 std::vector<GoldenFile> language_files() {

@@ -10,8 +10,8 @@ namespace {
 using namespace xhat::testing;
 
 TEST(OrderGpu, ProductsAreMultipliedUpInOrder) {
-  XHAT_NEED_DEVICE(Target::opencl);
-  for (const std::string& text : kProducts) expect_in_order(text, "f32", 9, Target::opencl);
+  XHAT_NEED_DEVICE(tested_gpu());
+  for (const std::string& text : kProducts) expect_in_order(text, "f32", 9, tested_gpu());
 }
 
 }  // namespace

@@ -20,6 +20,12 @@ inline std::string missing(Target target) {
   return "";
 }
 
+// Where tests of a GPU's code run: on CUDA if this machine has a device for it, else on OpenCL, which PoCL runs on the CPU.
+inline Target tested_gpu() {
+  static const Target target = missing(Target::cuda).empty() ? Target::cuda : Target::opencl;
+  return target;
+}
+
 }  // namespace xhat::testing
 
 #define XHAT_NEED_DEVICE(target)                                         \

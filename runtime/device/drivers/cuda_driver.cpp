@@ -15,7 +15,7 @@ using Pointer = uint64_t;  // CUdeviceptr
 
 // Values of CUresult (cuda.h) that get messages of ours.
 enum CudaResult : int { kCudaOk = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidContext = 201, kInvalidHandle = 400 };
-enum JitOption : int { kMaxRegisters = 0, kErrorLog = 5, kErrorLogBytes = 6 };
+enum class JitOption : int { max_registers = 0, error_log = 5, error_log_bytes = 6 };
 enum PointerAttribute : int { kPointerContext = 1, kPointerType = 2, kPointerManaged = 8, kPointerDevice = 9 };
 constexpr unsigned kTypeHost = 1;  // CU_MEMORYTYPE_HOST
 // Stream handles that are not pointers: the default streams of a context and of a thread.
@@ -127,7 +127,7 @@ class CudaKernel : public LoadedKernel {
     Current current(context_);
     NotCaptured no_part_of_a_graph;
     char said[4096] = "";
-    JitOption options[] = {kMaxRegisters, kErrorLog, kErrorLogBytes};
+    JitOption options[] = {JitOption::max_registers, JitOption::error_log, JitOption::error_log_bytes};
     auto number = [](uintptr_t n) { return reinterpret_cast<void*>(n); };
     void* values[] = {number(kMaxRegisters), said, number(sizeof said - 1)};
     CudaResult r = cuda().load(&module_, kernel.text.c_str(), std::size(options), options, values);
