@@ -6,6 +6,7 @@
 // memory, 16 terms at a time: the block reads it once, side by side.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "runtime/emit/emit_ops.h"
 #include "runtime/gpu/gpu_lowering.h"
@@ -17,14 +18,15 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int kSide = 16;         // threads of a block along rows, and along columns
-constexpr int kChunk = 16;        // terms that are staged at once
-constexpr int kMaxPerSide = 8;   // rows or columns of a thread
-constexpr int kMinRows = 4;      // of a tile; with fewer there is little to gain
+constexpr int kSide = 16;          // threads of a block along rows, and along columns
+constexpr int kChunk = 16;         // terms that are staged at once
+constexpr int kMaxPerSide = 8;     // rows or columns of a thread
+constexpr int kMinRows = 4;        // of a tile; with fewer there is little to gain
 constexpr int kAccumulators = 64;  // of a thread; half of its registers
 constexpr int64_t kSharedOfBlock = 48 << 10;
-constexpr int64_t kEnoughBlocks = 132;  // multiprocessors of a large GPU
-constexpr int64_t kMinTerms = 8, kManyTerms = 2048;
+constexpr double kMultiprocessors = 132;  // of a large GPU
+constexpr int64_t kMinTerms = 8, kTermsOfPart = 128;
+constexpr int64_t kUnrolled = 128;  // products that follow each other without a branch
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -39,13 +41,12 @@ Expr variable(const std::string& name) { return Variable::make(Halide::Int(32), 
 
 }  // namespace
 
-// Axes of the sums' results of which some reads depend on one only: row and column; the one before the last as rows, if it can be.
-std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vector<size_t>>& groups, const Points& points,
-                                                    int64_t least_rows) const {
+// If the groups are sums, and maps of what these come to at the same point: the reads of the sums.
+std::optional<std::vector<Id>> GpuLowering::sums_and_maps(const std::vector<std::vector<size_t>>& groups) const {
   const Arena& a = *spec_.arena;
   const SpecMember& f = spec_.members[groups[0][0]];
   bool maps = false;
-  std::vector<Id> reads;  // of the sums
+  std::vector<Id> reads;
   for (const auto& group : groups)
     for (size_t g : group) {
       const SpecMember& m = spec_.members[g];
@@ -62,9 +63,19 @@ std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vecto
         if (!maps) reads.push_back(id);
       }
     }
+  return reads;
+}
+
+// Axes of the sums' results of which some reads depend on one only: row and column; the one before the last as rows, if it can be.
+std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vector<size_t>>& groups, const Points& points,
+                                                    int64_t least_rows) const {
+  const Arena& a = *spec_.arena;
+  const SpecMember& f = spec_.members[groups[0][0]];
+  const auto reads = sums_and_maps(groups);
+  if (!reads) return std::nullopt;
   auto depends = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
   auto shares = [&](Id row, Id column) {
-    return std::ranges::any_of(reads, [&](Id id) { return depends(id, column) && !depends(id, row); });
+    return std::ranges::any_of(*reads, [&](Id id) { return depends(id, column) && !depends(id, row); });
   };
   for (size_t c = f.left.size(); c-- > 0;)
     for (size_t r = f.left.size(); r-- > 0;)
@@ -80,34 +91,68 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   auto axes = reuse(groups, points, least_rows);
   if (!axes || threads < kSide * kSide) return std::nullopt;
   int64_t terms = 0, results = 0;
+  auto is_sum = [&](const std::vector<size_t>& group) { return spec_.members[group[0]].op != Op::constant; };
   for (const auto& group : groups) {
     const SpecMember& m = spec_.members[group[0]];
-    if (m.op == Op::constant) continue;
+    if (!is_sum(group)) continue;
     terms = std::max(terms, span(m.reduced).total().like());
     results += static_cast<int64_t>(group.size());
   }
   if (terms < kMinTerms || results == 0) return std::nullopt;
   auto count = [&](Id x) { return points.counts[static_cast<size_t>(std::ranges::find(points.axes, x) - points.axes.begin())].like(); };
-  Rectangle best;
-  best.row = axes->first;
-  best.column = axes->second;
-  best.down = static_cast<int>(std::min<uint64_t>(kSide, std::bit_floor(static_cast<uint64_t>(count(best.row)))));
-  best.across = threads / best.down;
-  if (best.across > 2 * count(best.column)) return std::nullopt;
-  auto fitting = [&](Id x, int side) {
+  auto most = [&](Id x, int side) {
     return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(count(x), side)))));
   };
-  best.rows = fitting(best.row, best.down);
-  best.columns = fitting(best.column, best.across);
-  auto too_large = [&] {
-    if (best.rows * best.columns * results > kAccumulators) return true;
-    if (scratch_ + int64_t{8} * (kChunk + 1) * (best.size_of(best.row) + best.size_of(best.column)) > kSharedOfBlock) return true;
-    return !in_tile && rectangles(best, points).total().like() < kEnoughBlocks;
+  auto fits = [&](const Rectangle& r) {
+    if (r.rows * r.columns == 1) return true;
+    const int64_t staged = int64_t{8} * (kChunk + 1) * (r.size_of(r.row) + r.size_of(r.column));
+    return r.rows * r.columns * results <= kAccumulators && scratch_ + staged <= kSharedOfBlock;
   };
-  while (best.rows * best.columns > 1 && too_large()) (best.rows >= best.columns ? best.rows : best.columns) /= 2;
-  // Better many threads for each result.
-  if (!in_tile && rectangles(best, points).total().like() < kEnoughBlocks / 4 && terms >= kManyTerms) return std::nullopt;
+  const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
+  std::optional<Rectangle> best;
+  double least = 0;
+  auto consider = [&](const Rectangle& r) {
+    const int64_t blocks = rectangles(r, points).total().like();
+    const double cycles = in_tile ? static_cast<double>(blocks) * cycles_of(r, results, terms, 1) : cycles_of(r, results, terms, blocks);
+    if (best && cycles >= least) return;
+    best = r;
+    least = cycles;
+  };
+  Rectangle r;
+  r.row = axes->first;
+  r.column = axes->second;
+  for (r.down = static_cast<int>(std::min<uint64_t>(kSide, std::bit_floor(static_cast<uint64_t>(count(r.row))))); r.down >= kMinRows;
+       r.down /= 2) {
+    r.across = threads / r.down;
+    if (r.across > 2 * count(r.column)) break;
+    for (r.rows = most(r.row, r.down); r.rows > 0; r.rows /= 2)
+      for (r.columns = most(r.column, r.across); r.columns > 0; r.columns /= 2) {
+        r.split = {};
+        if (!fits(r)) continue;
+        consider(r);
+        for (int64_t parts = 2; alone && terms / parts >= kTermsOfPart; parts *= 2) {
+          r.split = split(*std::ranges::find_if(groups, is_sum), parts);
+          if (!r.split.some()) break;
+          consider(r);
+        }
+      }
+  }
   return best;
+}
+
+// Cycles of a large GPU for that many rectangles, each by a block of 8 warps on a multiprocessor that issues for 4 at once; of one block for
+// one rectangle, too. Only their ratios matter.
+double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks) {
+  constexpr double kIssues = 4, kWarps = 8, kOfTerm = 4, kWaits = 700, kLaunch = 5000, kBytes = 1500;
+  const auto parts = static_cast<double>(r.split.parts), n = static_cast<double>(blocks);
+  const double chunks = static_cast<double>(terms) / parts / kChunk;
+  const double issued = kChunk * (static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + r.rows + r.columns + kOfTerm);
+  const double at_once = std::max(1.0, std::ceil(n * parts / kMultiprocessors));
+  // A multiprocessor issues for all blocks that it runs; one alone waits for its loads.
+  const double chunk = std::max(kWarps / kIssues * issued * at_once, kWaits + kWarps / kIssues * issued);
+  const double added_up =
+      r.split.some() ? kLaunch + n * r.size_of(r.row) * r.size_of(r.column) * static_cast<double>(results) * 8 * parts / kBytes : 0;
+  return chunks * chunk + added_up;
 }
 
 // The points that are rectangles.
@@ -136,8 +181,9 @@ std::vector<Id> GpuLowering::staged_reads(const std::vector<size_t>& group, cons
   return found;
 }
 
-// Copies what the block reads of a tensor, from where its axes begin, to shared memory.
-Stmt GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins) {
+// What the block reads of a tensor, from where its axes begin: into registers of its threads, and from there to shared memory. Between the
+// two, the threads multiply what they have.
+GpuLowering::Staged GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins, const std::string& registers) {
   const Node& n = (*spec_.arena)[read];
   auto indices = read_indices(n);
   const SpecTensor& t = spec_.tensors[n.symbol];
@@ -178,14 +224,23 @@ Stmt GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axe
     from = (i > 0 ? from * static_cast<int>(t.shape[i]) : from) + at;
     to = to * static_cast<int>(lies.extents[i]) + local[i];
   }
+  const int64_t turns = ceil_div(total, threads);
+  Staged staged;
+  staged.registers = registers;
+  staged.type = type;
+  staged.turns = static_cast<int>(turns);
+  auto guarded = [&](const Stmt& s) {
+    return total % threads == 0 ? s : IfThenElse::make(variable(turn) * threads + thread() < static_cast<int>(total), s);
+  };
   Expr value = Load::make(type, buffer_of(n.symbol), simplify(from), {}, {}, const_true(), {});
-  Stmt copy = Store::make("xh_shared", value, simplify(to + static_cast<int>(scratch_ / type.bytes())), {}, const_true(), {});
-  if (total % threads != 0) copy = IfThenElse::make(variable(turn) * threads + thread() < static_cast<int>(total), copy);
-  lies_[n.symbol] = lies;
+  staged.load = unrolled(turn, turns, guarded(Store::make(staged.registers, value, variable(turn), {}, const_true(), {})));
+  Expr loaded = Load::make(type, staged.registers, variable(turn), {}, {}, const_true(), {});
+  Expr place = simplify(to + static_cast<int>(scratch_ / type.bytes()));
+  staged.store = unrolled(turn, turns, guarded(Store::make("xh_shared", loaded, place, {}, const_true(), {})));
+  staged.lies = lies;
   scratch_ += (kept * type.bytes() + 15) / 16 * 16;
   shared_bytes_ = std::max(shared_bytes_, scratch_);
-  int64_t turns = ceil_div(total, threads);
-  return turns <= kMaxPerSide ? unrolled(turn, turns, copy) : serial(turn, turns, copy);
+  return staged;
 }
 
 // Rectangle `number` of the points, or all in turns if that is undefined. store: what to do with a point and the sums of all groups.
@@ -272,12 +327,13 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
   std::vector<std::pair<std::string, Count>> loops;
   Expr inside;
   Count steps = 1;
-  Expr origin = 0;  // of the staged axis
+  Expr origin = 0, end;  // of the staged axis
   for (size_t i = 0; i < terms.axes.size(); ++i) {
     Id x = terms.axes[i];
     Expr begin = terms.origins[i].defined() ? terms.origins[i] : Expr(0);
     if (x == term) {
       steps = terms.counts[i];
+      end = terms.limits[i];
       origin = begin;
       continue;
     }
@@ -286,7 +342,7 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
   }
   auto update = [&] {
     for (size_t i = 0; i < terms.axes.size(); ++i)
-      if (terms.limits[i].defined()) {
+      if (terms.limits[i].defined() && terms.axes[i] != term) {
         Expr here = at.at(terms.axes[i]) < terms.limits[i];
         inside = inside.defined() ? inside && here : here;
       }
@@ -305,35 +361,84 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
   if (term == kNone) {
     body = update();
   } else {
-    auto chunk = [&](const Expr& first, const Expr& count) {
-      const int64_t scratch = scratch_;
-      from[term] = first;
-      std::vector<Stmt> stmts = {barrier()};  // nobody reads the last chunk any more
-      for (Id read : staged) stmts.push_back(stage(read, c.r, term, from));
-      stmts.push_back(barrier());
-      std::string step = fresh("k");
-      at[term] = first + variable(step);
-      inside = Expr();
-      stmts.push_back(For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, update()));
-      for (Id read : staged) lies_[(*spec_.arena)[read].symbol] = {};
+    // Elements of the next chunk are loaded while this one is multiplied.
+    const int64_t scratch = scratch_;
+    std::vector<std::string> registers;
+    for (size_t i = 0; i < staged.size(); ++i) registers.push_back(fresh("ahead"));
+    auto staging = [&](const Expr& first) {
       scratch_ = scratch;
+      from[term] = first;
+      std::vector<Staged> made;
+      for (size_t i = 0; i < staged.size(); ++i) made.push_back(stage(staged[i], c.r, term, from, registers[i]));
+      return made;
+    };
+    auto part = [](const std::vector<Staged>& of, Stmt Staged::*which) {
+      std::vector<Stmt> stmts;
+      for (const Staged& s : of) stmts.push_back(s.*which);
       return Block::make(stmts);
     };
-    std::string number = fresh("chunk");
-    Expr begin = variable(number) * kChunk;
-    auto chunks = [&](const Count& n, const Expr& count) { return serial(number, n, chunk(simplify(origin + begin), count)); };
-    std::vector<Stmt> parts;
-    if (steps.open()) {
-      parts.push_back(chunks(steps.over(kChunk), Halide::min(kChunk, steps.expr() - begin)));
+    const std::string number = fresh("chunk");
+    const Expr begin = variable(number) * kChunk;
+    const std::vector<Staged> first = staging(simplify(origin)), next = staging(simplify(origin + begin + kChunk)),
+                              here = staging(simplify(origin + begin));
+    for (size_t i = 0; i < staged.size(); ++i) lies_[(*spec_.arena)[staged[i]].symbol] = here[i].lies;
+    std::string step = fresh("k");
+    const Expr k = variable(step);
+    // Some terms at once, so that few instructions are spent on their addresses.
+    const int at_once = static_cast<int>(std::clamp<int64_t>(kUnrolled / (c.r.rows * c.r.columns), 1, kChunk));
+    auto multiplied = [&](const Expr& count, int unroll) {
+      inside = Expr();
+      at[term] = simplify(origin + begin) + k;
+      if (unroll == 1) return For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, update());
+      const std::string one = fresh("k");
+      at[term] = simplify(origin + begin) + k * unroll + variable(one);
+      return For::make(step, 0, simplify(count / unroll), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
+                       unrolled(one, unroll, update()));
+    };
+    auto chunk = [&](const Stmt& products, bool last) {
+      std::vector<Stmt> stmts = {barrier(), part(first, &Staged::store), barrier()};  // nobody reads the last chunk any more
+      if (!last) stmts.push_back(part(next, &Staged::load));
+      stmts.push_back(products);
+      return Block::make(stmts);
+    };
+    const Stmt products = multiplied(kChunk, at_once);
+    std::vector<Stmt> parts = {part(first, &Staged::load)};
+    if (steps.open() || end.defined()) {
+      Expr all = steps.expr();
+      if (end.defined()) all = Halide::clamp(end - origin, 0, all);
+      const std::string terms_here = fresh("terms");
+      const Expr n = variable(terms_here);
+      Stmt full =
+          For::make(number, 0, n / kChunk, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, chunk(products, false));
+      Stmt rest = LetStmt::make(number, n / kChunk, chunk(multiplied(n % kChunk, 1), true));
+      parts.push_back(LetStmt::make(terms_here, simplify(all), Block::make(full, IfThenElse::make(n % kChunk > 0, rest))));
     } else {
       const auto full = static_cast<int>(steps.like() / kChunk), rest = static_cast<int>(steps.like() % kChunk);
-      if (full > 0) parts.push_back(chunks(full, kChunk));
-      if (rest > 0) parts.push_back(chunk(simplify(origin + full * kChunk), rest));
+      if (full > 0) parts.push_back(serial(number, full, chunk(products, rest == 0 && full == 1)));
+      if (rest > 0) parts.push_back(LetStmt::make(number, full, chunk(multiplied(rest, 1), true)));
     }
+    for (size_t i = 0; i < staged.size(); ++i) lies_[(*spec_.arena)[staged[i]].symbol] = {};
+    scratch_ = scratch;
     body = Block::make(parts);
+    for (const Staged& s : first)
+      body = Allocate::make(s.registers, s.type, Halide::MemoryType::Register, {s.turns}, const_true(),
+                            Block::make(body, Free::make(s.registers)));
   }
   for (size_t i = loops.size(); i-- > 0;) body = serial(loops[i].first, loops[i].second, body);
   return body;
+}
+
+// Groups of sums, and the members of all groups of maps.
+std::pair<std::vector<std::vector<size_t>>, std::vector<size_t>> GpuLowering::apart(const std::vector<std::vector<size_t>>& groups) const {
+  std::vector<std::vector<size_t>> sums;
+  std::vector<size_t> maps;
+  for (const auto& group : groups) {
+    if (spec_.members[group[0]].op == Op::constant)
+      maps.insert(maps.end(), group.begin(), group.end());
+    else
+      sums.push_back(group);
+  }
+  return {sums, maps};
 }
 
 bool GpuLowering::contract_launch(const std::vector<std::vector<size_t>>& groups) {
@@ -342,29 +447,22 @@ bool GpuLowering::contract_launch(const std::vector<std::vector<size_t>>& groups
   const Span span = [this](const std::vector<Id>& axes) { return all_of(axes); };
   auto r = rectangle(groups, points, false, kSide * kSide, span);
   if (!r) return false;
-  std::vector<std::vector<size_t>> sums;
-  std::vector<size_t> maps;
-  for (const auto& group : groups) {
-    if (spec_.members[group[0]].op == Op::constant) maps.insert(maps.end(), group.begin(), group.end());
-    else sums.push_back(group);
+  const auto parts = apart(groups);
+  const auto& sums = parts.first;
+  const std::vector<size_t>& maps = parts.second;
+  if (r->split.some()) {
+    // The sums are not there before they are added up, so what is made of them comes after that.
+    const Count blocks = rectangles(*r, points).total();
+    const Expr part = block() / blocks.expr();
+    auto rows = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return write(sums[0], values[0], at, part); };
+    const Span terms = [&](const std::vector<Id>& axes) { return part_of(axes, r->split, part); };
+    launch("contract", blocks * r->split.parts, kSide * kSide, {contract_stage(sums, *r, points, block() % blocks.expr(), terms, rows)});
+    finish_launches(
+        sums[0], [&](const SpecMember&) { return Count(r->split.parts); }, maps);
+    return true;
   }
-  auto write = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) {
-    auto given = emit_.given;
-    std::vector<Stmt> stores;
-    for (size_t g = 0; g < sums.size(); ++g)
-      for (size_t i = 0; i < sums[g].size(); ++i) {
-        const SpecMember& m = spec_.members[sums[g][i]];
-        const SpecTensor& t = spec_.tensors[m.tensor];
-        Expr value = values[g][i];
-        if (leaves(m) || maps.empty()) stores.push_back(store(m, value, at));
-        if (value.type() != storage_type(t.type)) value = Halide::cast(storage_type(t.type), value);
-        emit_.given[spec_.arena->read(m.tensor, t.type, m.left)] = t.type == DType::boolean ? ops::boolean(value) : value;
-      }
-    if (!maps.empty()) stores.push_back(map_at(maps, at));
-    emit_.given = given;
-    return Block::make(stores);
-  };
-  Stmt s = contract_stage(sums, *r, points, block(), span, write);
+  auto stores = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return with_maps(sums, values, maps, at); };
+  Stmt s = contract_stage(sums, *r, points, block(), span, stores);
   launch("contract", rectangles(*r, points).total(), kSide * kSide, {s});
   return true;
 }

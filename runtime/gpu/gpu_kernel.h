@@ -17,8 +17,8 @@ DeviceKind kind_of(Target target);
 
 // Plain data; no device is needed to make it.
 struct DeviceCode {
-  DeviceKernel kernel;            // its text as PTX, OpenCL C or SPIR-V; Vulkan's launches have no entries
-  std::vector<uint32_t> values;   // tensors of the spec that are passed as numbers, by number of a LaunchArg
+  DeviceKernel kernel;             // its text as PTX, OpenCL C or SPIR-V; Vulkan's launches have no entries
+  std::vector<uint32_t> values;    // tensors of the spec that are passed as numbers, by number of a LaunchArg
   std::vector<GpuBuffer> buffers;  // by number of a LaunchArg
   bool idle() const { return kernel.launches.empty() && kernel.zeros.empty(); }
 };

@@ -26,6 +26,9 @@ namespace {
 constexpr int kThreads = 256;            // of a block with enough to do
 constexpr int64_t kSharedBytes = 40960;  // of 48 KB that every device has: temporaries; the rest is for adding up
 constexpr int64_t kOneBlock = 1 << 17;   // elements; more are not left to one block
+constexpr double kShares = 1.2;          // prices are rough: members share a launch unless that is clearly slower
+constexpr int64_t kTermsOfLane = 16;     // at least, where a sum is split among blocks
+constexpr int64_t kEnoughBlocks = 264;   // two for each multiprocessor of a large GPU
 
 // A number that comes with a launch: a half as its bits.
 Halide::Type passed_as(DType t) { return t == DType::f16 || t == DType::bf16 ? Halide::UInt(16) : storage_type(t); }
@@ -126,8 +129,10 @@ std::vector<std::vector<size_t>> GpuLowering::groups() const {
     });
   };
   for (size_t i = 0; i < spec_.members.size(); ++i) {
-    if (!all.empty() && joins(all.back(), spec_.members[i])) all.back().push_back(i);
-    else all.push_back({i});
+    if (!all.empty() && joins(all.back(), spec_.members[i]))
+      all.back().push_back(i);
+    else
+      all.push_back({i});
   }
   return all;
 }
@@ -143,7 +148,8 @@ bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups
       for (Id x : *list) n *= axis(x).in_tile();
     points = std::max(points, n);
   }
-  return spec_.tiles() > 1 || points <= kOneBlock;
+  if (spec_.tiles() == 1) return points <= kOneBlock;
+  return tile_ns(groups) <= kShares * launches_ns(groups);
 }
 
 void GpuLowering::launch(const std::string& what, const Count& blocks, int threads, const std::vector<Stmt>& stages) {
@@ -167,7 +173,16 @@ void GpuLowering::launch(const std::string& what, const Count& blocks, int threa
   out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_, {}, {}});
 }
 
-void GpuLowering::flat_launch(const std::vector<size_t>& group) {
+// Sums over the same terms, and maps of what they come to at the same point, which is then in a register.
+bool GpuLowering::sum_launch(const std::vector<std::vector<size_t>>& groups) {
+  const auto [sums, maps] = apart(groups);
+  if (sums.size() != 1 || maps.empty() || !sums_and_maps(groups)) return false;
+  flat_launch(sums[0], maps);
+  return true;
+}
+
+// maps: of what the group's sums come to.
+void GpuLowering::flat_launch(const std::vector<size_t>& group, const std::vector<size_t>& maps) {
   reset();
   const SpecMember& m = spec_.members[group[0]];
   Points points = all_of(m.left);
@@ -180,21 +195,58 @@ void GpuLowering::flat_launch(const std::vector<size_t>& group) {
     launch("map", n.over(threads), threads, {map_stage(group, points, number, 0)});
     return;
   }
-  Points terms = all_of(m.reduced);
   Accumulation a = accumulation(group);
   Count n = points.total();
-  Sharing s = sharing(group, n.like(), terms.total().like(), kThreads);
+  const int64_t all_terms = all_of(m.reduced).total().like();
+  Sharing s = sharing(group, n.like(), all_terms, kThreads);
   s.threads = threads_for(n, s.lanes);
-  auto write = [&](const Point& p, const std::vector<Expr>& values) {
-    std::vector<Stmt> stores;
-    for (size_t i = 0; i < group.size(); ++i) {
-      const SpecMember& x = spec_.members[group[i]];
-      stores.push_back(store(x, is_index_of_extreme(x.op) ? Halide::cast<int64_t>(values[1]) : values[i], p.axes));
-    }
-    return Block::make(stores);
+  const Count blocks = n.over(s.results());
+  const int64_t enough = std::min(kEnoughBlocks / std::max<int64_t>(1, blocks.like()), all_terms / (s.lanes * kTermsOfLane));
+  const Split split = this->split(group, enough);
+  Expr number = block(), part = 0;
+  if (split.some()) {
+    part = number / blocks.expr();
+    number = number % blocks.expr();
+  }
+  auto stores = [&](const Point& p, const std::vector<Expr>& values) {
+    if (!maps.empty() && !split.some()) return with_maps({group}, {values}, maps, p.axes);
+    return write(group, values, p.axes, split.some() ? part : Expr());
   };
-  Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
-  launch("reduce", n.over(s.results()), s.threads, {stage});
+  Stmt stage = reduce_stage(a, points, part_of(m.reduced, split, part), s, number * s.results(), stores);
+  launch("reduce", blocks * split.parts, s.threads, {stage});
+  if (split.some())
+    finish_launches(
+        group, [&](const SpecMember&) { return Count(split.parts); }, maps);
+}
+
+// What a group's accumulation came to, at a point; in row `row` of the partial results if that is defined.
+Stmt GpuLowering::write(const std::vector<size_t>& group, const std::vector<Expr>& values, const Emitter::Axes& at, const Expr& row) {
+  std::vector<Stmt> stores;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const SpecMember& x = spec_.members[group[i]];
+    Expr value = is_index_of_extreme(x.op) ? Halide::cast<int64_t>(values[1]) : values[i];
+    stores.push_back(row.defined() ? store_partial(x, value, at, row) : store(x, value, at));
+  }
+  return Block::make(stores);
+}
+
+// What groups of sums came to at a point, and what maps make of them there.
+Stmt GpuLowering::with_maps(const std::vector<std::vector<size_t>>& sums, const std::vector<std::vector<Expr>>& values,
+                            const std::vector<size_t>& maps, const Emitter::Axes& at) {
+  auto given = emit_.given;
+  std::vector<Stmt> all;
+  for (size_t g = 0; g < sums.size(); ++g)
+    for (size_t i = 0; i < sums[g].size(); ++i) {
+      const SpecMember& m = spec_.members[sums[g][i]];
+      const SpecTensor& t = spec_.tensors[m.tensor];
+      Expr value = values[g][i];
+      if (leaves(m) || maps.empty()) all.push_back(store(m, value, at));
+      if (value.type() != storage_type(t.type)) value = Halide::cast(storage_type(t.type), value);
+      emit_.given[spec_.arena->read(m.tensor, t.type, m.left)] = t.type == DType::boolean ? ops::boolean(value) : value;
+    }
+  if (!maps.empty()) all.push_back(map_at(maps, at));
+  emit_.given = given;
+  return Block::make(all);
 }
 
 void GpuLowering::scatter_launches(const SpecMember& m) {
@@ -306,69 +358,83 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
     Expr row = 0;  // of the partial results
     for (Id x : shared)
       if (std::ranges::find(m.reduced, x) != m.reduced.end()) row = row * tiles_along(x).expr() + position.at(x);
-    bool partial = spec_.across_tiles(m);
-    auto write_at = [&](const Emitter::Axes& at, const std::vector<Expr>& values) {
-      std::vector<Stmt> stores;
-      for (size_t i = 0; i < group.size(); ++i) {
-        const SpecMember& x = spec_.members[group[i]];
-        Expr value = is_index_of_extreme(x.op) ? Halide::cast<int64_t>(values[1]) : values[i];
-        stores.push_back(partial ? store_partial(x, value, at, row) : store(x, value, at));
-      }
-      return Block::make(stores);
-    };
+    if (!spec_.across_tiles(m)) row = Expr();
     if (auto r = rectangle({group}, points, true, threads, in_tile)) {
-      auto write = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return write_at(at, values[0]); };
-      stages.push_back(contract_stage({group}, *r, points, Expr(), in_tile, write));
+      auto stores = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return write(group, values[0], at, row); };
+      stages.push_back(contract_stage({group}, *r, points, Expr(), in_tile, stores));
       continue;
     }
     Sharing s = sharing(group, points.total().like(), terms.total().like(), threads);
-    auto write = [&](const Point& p, const std::vector<Expr>& values) { return write_at(p.axes, values); };
-    stages.push_back(reduce_stage(accumulation(group), points, terms, s, Expr(), write));
+    auto stores = [&](const Point& p, const std::vector<Expr>& values) { return write(group, values, p.axes, row); };
+    stages.push_back(reduce_stage(accumulation(group), points, terms, s, Expr(), stores));
   }
   launch("tile", tiles, threads, {with_lets(lets, Block::make(stages))});
-  for (const SpecMember& m : spec_.members) {
-    if (!spec_.across_tiles(m)) continue;
+  std::vector<size_t> partial;
+  for (size_t i = 0; i < spec_.members.size(); ++i)
+    if (spec_.across_tiles(spec_.members[i])) partial.push_back(i);
+  finish_launches(partial, [&](const SpecMember& m) {
     Count rows = 1;
     for (Id x : shared)
       if (std::ranges::find(m.reduced, x) != m.reduced.end()) rows = rows * tiles_along(x);
-    finish_launch(m, rows);
-  }
+    return rows;
+  });
 }
 
-void GpuLowering::finish_launch(const SpecMember& m, const Count& rows) {
+// Members that have as many rows of results over the same axes share a launch. maps: what is made of all of them, at the same points.
+void GpuLowering::finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows,
+                                  const std::vector<size_t>& maps) {
+  std::vector<std::vector<size_t>> together;
+  for (size_t i : members) {
+    const SpecMember& m = spec_.members[i];
+    auto joins = [&](const std::vector<size_t>& others) {
+      const SpecMember& o = spec_.members[others[0]];
+      return o.left == m.left && rows(o).amount() == rows(m).amount();
+    };
+    auto group = std::ranges::find_if(together, joins);
+    if (group == together.end())
+      together.push_back({i});
+    else
+      group->push_back(i);
+  }
+  for (const auto& group : together) finish_launch(group, rows(spec_.members[group[0]]), maps);
+}
+
+void GpuLowering::finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps) {
   std::vector<Lies> lay = lies_;
   reset();
-  const SpecTensor& t = spec_.tensors[m.tensor];
+  const SpecMember& m = spec_.members[members[0]];
+  for (size_t i : members) rows_.insert_or_assign(spec_.members[i].tensor, rows);
   Points points = all_of(m.left), terms;
   Count n = points.total();
   Id row = spec_.arena->axis("row of " + std::to_string(m.tensor));
   terms = {{row}, {rows}, {Expr()}, {Expr()}};
   Accumulation a;
-  a.identities = {Emitter::identity(m.op, t.type)};
+  for (size_t i : members) a.identities.push_back(Emitter::identity(spec_.members[i].op, spec_.tensors[spec_.members[i].tensor].type));
   a.step = [&](const std::vector<Expr>& now, const Emitter::Axes& axes) {
-    std::vector<Expr> at;
+    std::vector<Expr> at, next;
     for (Id x : m.left) at.push_back(axes.at(x));
-    Expr index = simplify(axes.at(row) * n.expr() + index_of(m.tensor, at));
-    Expr value = Load::make(storage_type(t.type), buffer_of(m.tensor, true), index, {}, {}, const_true(), {});
-    return std::vector<Expr>{Emitter::combine(m.op, now[0], value)};
+    for (size_t i = 0; i < members.size(); ++i) {
+      const SpecMember& x = spec_.members[members[i]];
+      Expr index = simplify(axes.at(row) * n.expr() + index_of(x.tensor, at));
+      Halide::Type type = storage_type(spec_.tensors[x.tensor].type);
+      next.push_back(Emitter::combine(x.op, now[i], Load::make(type, buffer_of(x.tensor, true), index, {}, {}, const_true(), {})));
+    }
+    return next;
   };
-  a.combine = [&](const std::vector<Expr>& x, const std::vector<Expr>& y) { return std::vector<Expr>{Emitter::combine(m.op, x[0], y[0])}; };
+  a.combine = [&](const std::vector<Expr>& x, const std::vector<Expr>& y) {
+    std::vector<Expr> both;
+    for (size_t i = 0; i < members.size(); ++i) both.push_back(Emitter::combine(spec_.members[members[i]].op, x[i], y[i]));
+    return both;
+  };
   Sharing s;
-  int64_t lanes = std::clamp<int64_t>(kThreads * 16 / std::max<int64_t>(1, n.like()), 1,
+  int64_t lanes = std::clamp<int64_t>(kThreads * kEnoughBlocks / std::max<int64_t>(1, n.like()), 1,
                                       std::min<int64_t>(kThreads, std::max<int64_t>(1, rows.like() / 2)));
   s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(lanes)));
   s.lanes_first = n.like() < kWarp;
   if (!s.lanes_first) s.lanes = std::min(s.lanes, kThreads / kWarp);
   s.threads = threads_for(n, s.lanes);
-  auto write = [&](const Point& p, const std::vector<Expr>& values) {
-    Halide::Type leaves_as = storage_type(t.original == kInternal ? t.type : stored_[t.original]);
-    std::vector<Expr> at;
-    for (Id x : m.left) at.push_back(p.axes.at(x));
-    Expr v = values[0];
-    return Store::make(buffer_of(m.tensor), device(v.type() == leaves_as ? v : Halide::cast(leaves_as, v)), device(index_of(m.tensor, at)),
-                       {}, const_true(), {});
-  };
-  Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), write);
+  auto stores = [&](const Point& p, const std::vector<Expr>& values) { return with_maps({members}, {values}, maps, p.axes); };
+  Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), stores);
   launch("finish", n.over(s.results()), s.threads, {stage});
   lies_ = lay;
 }
@@ -398,7 +464,7 @@ struct Buffers : IRVisitor {
 
 GpuKernel GpuLowering::run() {
   auto all = groups();
-  if (contract_launch(all)) {
+  if (contract_launch(all) || sum_launch(all)) {
   } else if (one_tile_launch(all)) {
     tile_launch(all);
   } else {
@@ -422,10 +488,7 @@ GpuKernel GpuLowering::run() {
       GpuBuffer b{t, partial};
       if (partial || x.use == SpecTensor::Use::temporary) {
         Count bytes = elements(t);
-        auto maker = std::ranges::find(spec_.members, t, &SpecMember::tensor);
-        if (partial)
-          for (Id s : shared_axes())
-            if (std::ranges::find(maker->reduced, s) != maker->reduced.end()) bytes = bytes * tiles_along(s);
+        if (partial) bytes = bytes * rows_.at(t);
         b.bytes = (bytes * static_cast<int64_t>(byte_size(x.type))).amount();
       }
       if (!partial && std::ranges::find(zeros_, t) != zeros_.end())

@@ -26,9 +26,9 @@ struct GpuKernel {
   Halide::Pipeline pipeline;
   // Arguments in order: sizes as numbers (values), buffers, and a result of the pipeline's that nothing writes.
   std::vector<Halide::Argument> arguments;
-  std::vector<uint32_t> values;    // tensors that are sizes
+  std::vector<uint32_t> values;  // tensors that are sizes
   std::vector<GpuBuffer> buffers;
-  std::vector<DeviceZeros> zeros;  // before the launches
+  std::vector<DeviceZeros> zeros;      // before the launches
   std::vector<DeviceLaunch> launches;  // entries and arguments have names when Halide has made the text
 };
 

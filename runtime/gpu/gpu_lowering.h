@@ -27,9 +27,7 @@ struct Points {
     for (const Count& c : counts) n = n * c;
     return n;
   }
-  bool open() const {
-    return std::ranges::any_of(counts, &Count::open);
-  }
+  bool open() const { return std::ranges::any_of(counts, &Count::open); }
 };
 
 // A point: names to give first, where each axis is, and whether there is one.
@@ -44,6 +42,15 @@ struct Sharing {
   int threads = 0, lanes = 1;
   bool lanes_first = true;  // neighbouring threads: lanes of a result, else results
   int results() const { return threads / lanes; }
+};
+
+// A sum whose terms several blocks share: each takes a part of the terms along `axis` and leaves a row of partial results, which the launch
+// `finish` adds up.
+struct Split {
+  Id axis = kNone;
+  int64_t parts = 1;
+  Count each = 1;  // points of the axis in a part
+  bool some() const { return parts > 1; }
 };
 
 // What is accumulated for a group of members.
@@ -62,9 +69,9 @@ class GpuLowering {
  private:
   struct Lies {
     enum class In : uint8_t { global, shared } in = In::global;
-    int64_t offset = 0;               // bytes, in shared memory
-    std::vector<int64_t> extents;     // of what lies there
-    std::vector<Expr> origins;        // per dimension: where in the tensor that begins
+    int64_t offset = 0;            // bytes, in shared memory
+    std::vector<int64_t> extents;  // of what lies there
+    std::vector<Expr> origins;     // per dimension: where in the tensor that begins
   };
   const KernelSpec& spec_;
   DeviceKind kind_;
@@ -73,8 +80,9 @@ class GpuLowering {
   GpuKernel out_;
   std::vector<Lies> lies_;  // by tensor, in the launch being made
   std::vector<Stmt> launches_;
-  std::vector<uint32_t> zeros_;  // tensors that are set to zero first
-  int64_t shared_bytes_ = 0, scratch_ = 0;  // of the launch being made; where its scratch begins
+  std::vector<uint32_t> zeros_;               // tensors that are set to zero first
+  std::unordered_map<uint32_t, Count> rows_;  // of partial results, by tensor
+  int64_t shared_bytes_ = 0, scratch_ = 0;    // of the launch being made; where its scratch begins
   int names_ = 0;
 
   const SpecAxis& axis(Id id) const { return spec_.axes.at(id); }
@@ -86,9 +94,15 @@ class GpuLowering {
   std::vector<std::vector<size_t>> groups() const;
   bool one_tile_launch(const std::vector<std::vector<size_t>>& groups) const;
   void tile_launch(const std::vector<std::vector<size_t>>& groups);
-  void flat_launch(const std::vector<size_t>& group);
+  bool sum_launch(const std::vector<std::vector<size_t>>& groups);
+  void flat_launch(const std::vector<size_t>& group, const std::vector<size_t>& maps = {});
   void scatter_launches(const SpecMember& m);
-  void finish_launch(const SpecMember& m, const Count& rows);
+  Stmt write(const std::vector<size_t>& group, const std::vector<Expr>& values, const Emitter::Axes& at, const Expr& row);
+  void finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows,
+                       const std::vector<size_t>& maps = {});
+  void finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps);
+  Stmt with_maps(const std::vector<std::vector<size_t>>& sums, const std::vector<std::vector<Expr>>& values,
+                 const std::vector<size_t>& maps, const Emitter::Axes& at);
   void reset();
   void launch(const std::string& what, const Count& blocks, int threads, const std::vector<Stmt>& stages);
   Expr device(const Expr& e);
@@ -103,8 +117,17 @@ class GpuLowering {
   Count elements(uint32_t tensor) const;
   Count tiles_along(Id x) const { return extent(x).over(axis(x).tile); }
 
+  // gpu_price.cpp
+  double tile_ns(const std::vector<std::vector<size_t>>& groups) const;
+  double launches_ns(const std::vector<std::vector<size_t>>& groups) const;
+  double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool contracts,
+                  const std::vector<bool>& kept_in_tile) const;
+  bool contracts(const std::vector<size_t>& group, const Points& points) const;
+  Split split(const std::vector<size_t>& group, int64_t wanted) const;
+
   // gpu_stages.cpp
   Points all_of(const std::vector<Id>& axes) const;
+  Points part_of(const std::vector<Id>& axes, const Split& split, const Expr& part) const;
   Point point(const Points& points, const Expr& number, int vector = 1);
   Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
   bool side_by_side(const std::vector<size_t>& group, Id last) const;
@@ -128,6 +151,7 @@ class GpuLowering {
     Id row = kNone, column = kNone;  // axes
     int down = 0, across = 0;        // threads
     int rows = 0, columns = 0;       // of a thread
+    Split split = {};                // of the terms
     int size_of(Id x) const { return x == row ? down * rows : across * columns; }
   };
   struct Contraction {  // under way
@@ -136,6 +160,8 @@ class GpuLowering {
     std::string row, column;   // of a thread's: loops
     Expr slot;                 // of its registers
   };
+  std::optional<std::vector<Id>> sums_and_maps(const std::vector<std::vector<size_t>>& groups) const;
+  std::pair<std::vector<std::vector<size_t>>, std::vector<size_t>> apart(const std::vector<std::vector<size_t>>& groups) const;
   std::optional<std::pair<Id, Id>> reuse(const std::vector<std::vector<size_t>>& groups, const Points& points, int64_t least_rows) const;
   std::optional<Rectangle> rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points, bool in_tile, int threads,
                                      const Span& span) const;
@@ -144,7 +170,15 @@ class GpuLowering {
   Stmt contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number,
                       const Span& span, const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store);
   std::vector<Id> staged_reads(const std::vector<size_t>& group, const Rectangle& r, Id term) const;
-  Stmt stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins);
+  struct Staged {  // what a block reads of a tensor for some terms
+    std::string registers;
+    Halide::Type type;
+    int turns = 0;  // elements of a thread
+    Stmt load, store;
+    Lies lies;
+  };
+  Staged stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins, const std::string& registers);
+  static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks);
   Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
                 const std::vector<Expr>& now, const Points& terms);
   static Stmt each(const Contraction& c, const Stmt& s);

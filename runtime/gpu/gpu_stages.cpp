@@ -41,6 +41,19 @@ Points GpuLowering::all_of(const std::vector<Id>& axes) const {
   return p;
 }
 
+// The same, of the axis that is split only its part of that number.
+Points GpuLowering::part_of(const std::vector<Id>& axes, const Split& split, const Expr& part) const {
+  Points p = all_of(axes);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (!split.some() || axes[i] != split.axis) continue;
+    const Count whole = p.counts[i];
+    p.counts[i] = split.each;
+    p.origins[i] = part * split.each.expr();
+    if (whole.open() || !whole.is(split.each.like() * split.parts)) p.limits[i] = whole.expr();
+  }
+  return p;
+}
+
 // The last axis counts in steps of `vector`.
 Point GpuLowering::point(const Points& points, const Expr& number, int vector) {
   Point p;
@@ -65,7 +78,10 @@ Stmt GpuLowering::store(const SpecMember& m, const Expr& value, const Emitter::A
   std::vector<Expr> at;
   for (Id x : m.left) at.push_back(axes.at(x));
   const Lies& lies = lies_[m.tensor];
-  Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
+  // A sum that tiles leave parts of may be added up in a wider type than the caller's.
+  const SpecTensor& t = spec_.tensors[m.tensor];
+  const bool callers = t.use == SpecTensor::Use::partial && t.original != kInternal;
+  Halide::Type type = storage_type(callers ? stored_[t.original] : t.type);
   Expr stored = device(value.type() == type ? value : Halide::cast(type, value));
   Expr index = device(index_of(m.tensor, at));
   if (lies.in == Lies::In::shared) index = index + static_cast<int>(lies.offset / stored.type().bytes());
@@ -249,7 +265,8 @@ Sharing GpuLowering::sharing(const std::vector<size_t>& group, int64_t results, 
     }
   Sharing s;
   s.threads = threads;
-  s.lanes_first = along_terms >= along_results;
+  // Neighbours along both (a window): results, where there are enough of them, for nothing is left to add up then.
+  s.lanes_first = along_terms > along_results || (along_terms == along_results && results < kEnough);
   int64_t wanted = s.lanes_first        ? std::max<int64_t>(1, terms / kTermsPerLane)
                    : results >= kEnough ? 1
                                         : std::max<int64_t>(1, kEnough / std::max<int64_t>(1, results));
@@ -308,8 +325,7 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
     }
     Stmt body = update(at);
     for (size_t i = loops.size(); i-- > 0;)
-      body = For::make(loops[i], 0, terms.counts[i].expr(), loop(terms.counts[i]), Halide::Partition::Auto,
-                       Halide::DeviceAPI::None, body);
+      body = For::make(loops[i], 0, terms.counts[i].expr(), loop(terms.counts[i]), Halide::Partition::Auto, Halide::DeviceAPI::None, body);
     return body;
   }
   Count n = terms.total().over(vector);

@@ -6,8 +6,8 @@
 
 #include "expr/core/reduction_order.h"
 #include "expr/core/scalar.h"
-#include "expr/index/size_limits.h"
 #include "expr/index/affine.h"
+#include "expr/index/size_limits.h"
 #include "expr/rules/simplify.h"
 #include "fusion/relations/scatter.h"
 
@@ -138,19 +138,27 @@ struct Builder {
       args.clear();
       for (Id x : n.args()) args.push_back(sizes_alone ? done.at(x) : handed_on(x));
       Id made = kNone;
-      if (n.op == Op::constant && is_narrow(n.type)) made = arena().constant(DType::f32, round_to(n.type, n.value));
-      else if (n.op == Op::constant) made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
-      else if (n.op == Op::axis) made = axis_of(axes, id);
-      else if (n.op == Op::dim) made = arena().integer(sizes.at(from.name(id)));
+      if (n.op == Op::constant && is_narrow(n.type))
+        made = arena().constant(DType::f32, round_to(n.type, n.value));
+      else if (n.op == Op::constant)
+        made = is_float(n.type) ? arena().constant(n.type, n.value) : arena().integer(n.integer, n.type);
+      else if (n.op == Op::axis)
+        made = axis_of(axes, id);
+      else if (n.op == Op::dim)
+        made = arena().integer(sizes.at(from.name(id)));
       else if (is_read(n.op) && has_nothing(n.symbol))
         made = value_of_nothing(n, args.empty() ? kNone : args.back());
-      else if (n.op == Op::read) made = arena().read(tensor(n.symbol), n.type, args);
+      else if (n.op == Op::read)
+        made = arena().read(tensor(n.symbol), n.type, args);
       else if (n.op == Op::read_or)
         made = arena().read_or(tensor(n.symbol), n.type, std::span(args).first(args.size() - 1),
                                is_narrow(n.type) ? arena().cast(n.type, args.back()) : args.back());
-      else if (n.op == Op::select) made = arena().select(args[0], args[1], args[2]);
-      else if (n.op == Op::cast) made = arena().cast(n.type, args[0]);
-      else if (is_reduction(n.op)) unknown_range(n.arg(2));
+      else if (n.op == Op::select)
+        made = arena().select(args[0], args[1], args[2]);
+      else if (n.op == Op::cast)
+        made = arena().cast(n.type, args[0]);
+      else if (is_reduction(n.op))
+        unknown_range(n.arg(2));
       else {
         if (is_comparison(n.op) || n.op == Op::stop_gradient)
           for (size_t i = 0; i < args.size(); ++i) args[i] = rounded(from[n.arg(i)].type, args[i]);
@@ -268,7 +276,8 @@ struct Builder {
       return;
     }
     Definition scattered = d;
-    bool may_scatter = scatters == Scatters::all || (scatters == Scatters::words && root.op == Op::sum && byte_size((*p.arena)[d.body].type) == 4);
+    bool may_scatter =
+        scatters == Scatters::all || (scatters == Scatters::words && root.op == Op::sum && byte_size((*p.arena)[d.body].type) == 4);
     if (auto scatter = may_scatter ? as_scatter(*p.arena, scattered) : std::nullopt) {
       Replacements found;
       for (auto [at, index] : scatter->targets) {
@@ -451,6 +460,33 @@ void make_enough_tiles(KernelSpec& spec) {
   }
 }
 
+// Each tile leaves a row of the sums across tiles, and the rows are read again to add them up: no more tiles than are enough, as far as
+// what a tile keeps has room in shared memory.
+void make_few_rows(KernelSpec& spec) {
+  constexpr int64_t kEnough = 264, kSharedBytes = 32 << 10;
+  auto kept = [&] {
+    int64_t bytes = 0;
+    for (const SpecMember& m : spec.members) {
+      if (spec.tensors[m.tensor].use != SpecTensor::Use::temporary) continue;
+      int64_t n = static_cast<int64_t>(byte_size(spec.tensors[m.tensor].type));
+      for (Id x : m.left) n *= spec.axes.at(x).in_tile();
+      bytes += n;
+    }
+    return bytes;
+  };
+  for (Id x : spec.shared) {
+    SpecAxis& axis = spec.axes.at(x);
+    const bool rows = std::ranges::any_of(
+        spec.members, [&](const SpecMember& m) { return spec.across_tiles(m) && std::ranges::find(m.reduced, x) != m.reduced.end(); });
+    while (rows && axis.kind() != AxisKind::untiled && spec.tiles() >= 2 * kEnough) {
+      axis.tile *= 2;
+      if (kept() <= kSharedBytes) continue;
+      axis.tile /= 2;
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics) {
@@ -459,6 +495,8 @@ KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& siz
   begin(b);
   open_for_gpu(b.spec);
   make_enough_tiles(b.spec);
+  make_few_rows(b.spec);
+  join_windows(b.spec);
   share_expensive(b.spec);
   collapse(b.spec);
   b.uses();

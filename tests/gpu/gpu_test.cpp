@@ -55,6 +55,46 @@ TEST(GpuTiles, AnArgmaxHasAllOfItsAxis) {
                    {{"N", 33}, {"D", 12}});
 }
 
+// Sums of few results and many terms, which several blocks share, alone and with what is made of them; and such as cannot be shared.
+struct SumInParts {
+  const char* name;
+  const char* program;
+  DimValues dims;
+};
+void PrintTo(const SumInParts& sum, std::ostream* out) { *out << sum.name; }
+
+class GpuSumsInParts : public ::testing::TestWithParam<SumInParts> {};
+
+TEST_P(GpuSumsInParts, AgreeWithTheEvaluator) {
+  XHAT_NEED_DEVICE(tested_gpu());
+  expect_agreement(parse_op(GetParam().program), tested_gpu(), GetParam().dims);
+}
+
+const SumInParts kSumsInParts[] = {
+    {"Columns", "op f(x: f32[N,C]) -> (y) { y[c] = sum(n: x[n,c]*x[n,c]) }", {{"N", 9001}, {"C", 3}}},
+    {"AllOfARow", "op f(x: f32[N]) -> (y) { y = sum(i: cos(x[i])) }", {{"N", 70001}}},
+    {"RowsOfFew", "op f(x: f32[N,K]) -> (y) { y[n] = tanh(mean(k: x[n,k])) }", {{"N", 3}, {"K", 20003}}},
+    {"Images",
+     "op f(x: f32[N,C,H,W]) -> (y) { m[c] = mean(n,h,w: x[n,c,h,w]); y[n,c,h,w] = (x[n,c,h,w]-m[c])^2 }",
+     {{"N", 7}, {"C", 3}, {"H", 31}, {"W", 33}}},
+    {"Product", "op f(x: f32[N,A], w: f32[N,B]) -> (y) { y[a,b] = sum(n: x[n,a]*w[n,b]) }", {{"N", 3001}, {"A", 20}, {"B", 37}}},
+    {"ProductAndMap",
+     "op f(x: f32[A,K], w: f32[K,B], b: f32[B]) -> (y) { y[i,j] = tanh(sum(k: x[i,k]*w[k,j])*0.02 + b[j]) }",
+     {{"A", 33}, {"B", 49}, {"K", 2051}}},
+    {"TwoOfAProduct",
+     "op f(x: f32[A,K], w: f32[K,B]) -> (y, z) { y[i,j] = sum(k: x[i,k]*w[k,j]); z[i,j] = sum(k: x[i,k]*sin(w[k,j])) }",
+     {{"A", 33}, {"B", 49}, {"K", 1025}}},
+    {"Convolution",
+     "op f(x: f32[N,C,H,W], w: f32[K,C,3,3]) -> (y) { y[n,k,i in 0..H,j in 0..W] = sum(c,r,s: x[n,c,i+r-1,j+s-1 else 0]*w[k,c,r,s]) }",
+     {{"N", 4}, {"C", 16}, {"H", 18}, {"W", 23}, {"K", 18}}},
+    {"LargestOfMany", "op f(x: f32[N,C]) -> (y, best) { y[c] = max(n: x[n,c]); best[c] = argmin(n: x[n,c]) }", {{"N", 9001}, {"C", 3}}},
+    {"Narrow", "op f(x: f16[N,C]) -> (y) { y[c] = sum(n: f32(x[n,c])); }", {{"N", 9001}, {"C", 3}}},
+    {"NarrowResult", "op f(x: f32[N,C]) -> (y) { y[c] = f16(0.01*sum(n: x[n,c])) }", {{"N", 9001}, {"C", 3}}},
+    {"Counts", "op f(x: f32[N,C]) -> (y) { y[c] = sum(n if x[n,c] > 0: 1) }", {{"N", 9001}, {"C", 3}}},
+    {"AnyOfMany", "op f(x: f32[N,C]) -> (y) { y[c] = any(n: x[n,c] > 5) }", {{"N", 9001}, {"C", 3}}},
+};
+INSTANTIATE_TEST_SUITE_P(Sums, GpuSumsInParts, ::testing::ValuesIn(kSumsInParts), [](const auto& sum) { return sum.param.name; });
+
 class GpuVulkanTest : public ::testing::TestWithParam<GpuOp> {};
 
 TEST_P(GpuVulkanTest, SmallOddSizesAgreeWithTheEvaluator) {
