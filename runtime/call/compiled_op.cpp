@@ -448,7 +448,7 @@ KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
       if (r->dims == dims) return r->direction->plan();
   }
   check_kernel_sizes(side.program, dims);
-  return plan_kernels(op.on_gpu() ? side.program : rewritten_for_sizes(side.program, dims, side.request), dims, side.request);
+  return plan_kernels(rewritten_for_sizes(side.program, dims, side.request), dims, side.request);
 }
 
 Target CompiledOp::target() const { return impl_->options.target; }

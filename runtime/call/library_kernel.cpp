@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "fusion/plan/for_sizes.h"
+
 namespace xhat::runtime {
 
 const MathCall* LibraryKernel::find_on(const DeviceQueue& queue) const {
@@ -58,7 +60,7 @@ PlanWithLibraries plan_for_device(const Program& p, const DimValues& sizes, cons
     prepared[result_of(call).tensor] = kernel;
     return true;
   };
-  PlanWithLibraries made{plan_with_libraries(p, sizes, request, options), {}};
+  PlanWithLibraries made{plan_with_libraries(rewritten_for_sizes(p, sizes, request), sizes, request, options), {}};
   for (const auto& call : made.planned.calls) made.kernels.push_back(call ? prepared.at(result_of(*call).tensor) : nullptr);
   return made;
 }

@@ -14,7 +14,7 @@ PlannedDirection plan_direction(Program direction, const Derivation& derivation,
   PlannedDirection made;
   made.reductions = distinct_reductions(direction);
   const size_t definitions = direction.forward.definitions.size();
-  if (options.target == Target::cpu) direction = rewritten_for_sizes(direction, sizes, request);
+  direction = rewritten_for_sizes(direction, sizes, request);
   made.rewritten = direction.forward.definitions.size() != definitions;
   LibraryOptions libraries;  // all libraries, because the machine that runs the op may have them
   libraries.use = options.target == Target::cuda ? options.libraries : LibraryUse::off;
