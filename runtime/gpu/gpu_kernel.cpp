@@ -95,6 +95,13 @@ void name_after_place(DeviceKernel& kernel) {
   kernel.text = std::move(text);
 }
 
+// Halide lets OpenCL C contract a*b + c as the driver likes (v21). What is one fma has been decided (emit.h): the same expression has the
+// same bits in every kernel.
+void keep_roundings(DeviceKernel& kernel) {
+  const std::string_view on = "#pragma OPENCL FP_CONTRACT ON", off = "#pragma OPENCL FP_CONTRACT OFF";
+  if (size_t at = kernel.text.find(on); at != std::string::npos) kernel.text.replace(at, on.size(), off);
+}
+
 // A: ByteWriter or ByteReader.
 template <class A>
 void transfer_code(A& a, DeviceCode& code) {
@@ -124,6 +131,7 @@ DeviceCode compile(Target target, GpuKernel lowered) {
   for (const auto& f : module.functions()) f.body.accept(&launches);
   if (launches.found != made.kernel.launches.size()) throw Bug("launches were lost on the way through Halide");
   name_after_place(made.kernel);
+  keep_roundings(made.kernel);
   return made;
 }
 

@@ -168,6 +168,7 @@ void GpuLowering::launch(const std::string& what, const Count& blocks, int threa
   s = unroll_loops(s);
   s = vectorize_loops(s, {});
   s = Halide::Internal::simplify(s);
+  if (is_no_op(s)) return;  // a scatter whose terms all lie outside, as sizes say
   if (kind_ == DeviceKind::opencl) s = with_vector_masks(s);
   launches_.push_back(s);
   out_.launches.push_back({what, blocks.amount(), threads, shared_bytes_, {}, {}});

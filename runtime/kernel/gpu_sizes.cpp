@@ -39,11 +39,15 @@ std::set<Id> batches(const KernelSpec& spec) {
   for (Id x : spec.shared)
     if (slowest.contains(x) && std::exchange(tiled, true)) slowest.erase(x);
   for (const SpecMember& m : spec.members) {
-    bool reduced = false, left = false;
-    for (Id x : m.reduced)
+    bool reduced = false, left = false, in_tiles = false;
+    for (Id x : m.reduced) {
       if (slowest.contains(x) && std::exchange(reduced, true)) slowest.erase(x);
+      in_tiles |= slowest.contains(x) && spec.axes.at(x).shared >= 0;
+    }
+    // A scatter's terms are counted over both, and so are the partial results of tiles: a row of results for each.
+    const bool both = reduced && (in_tiles || !m.scatter.empty());
     for (Id x : m.left)
-      if (slowest.contains(x) && (std::exchange(left, true) || (reduced && !m.scatter.empty()))) slowest.erase(x);
+      if (slowest.contains(x) && (std::exchange(left, true) || both)) slowest.erase(x);
   }
   return slowest;
 }

@@ -10,6 +10,7 @@
 #include "expr/index/size_limits.h"
 #include "expr/rules/simplify.h"
 #include "fusion/relations/scatter.h"
+#include "runtime/kernel/kernel_access.h"
 
 namespace xhat::runtime {
 namespace {
@@ -487,6 +488,20 @@ void make_few_rows(KernelSpec& spec) {
   }
 }
 
+// Members whose values nobody reads, now that sizes are numbers: a sum over nothing that stood beside a factor that is zero.
+void drop_unread(KernelSpec& spec) {
+  std::set<uint32_t> read;
+  for (size_t i = spec.members.size(); i-- > 0;) {
+    const SpecMember& m = spec.members[i];
+    if (spec.tensors[m.tensor].use == SpecTensor::Use::temporary && !read.contains(m.tensor)) {
+      spec.members.erase(spec.members.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    for (Id id : reachable(*spec.arena, roots(m)))
+      if (const Node& n = (*spec.arena)[id]; is_read(n.op)) read.insert(n.symbol);
+  }
+}
+
 }  // namespace
 
 KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics) {
@@ -500,6 +515,7 @@ KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& siz
   share_expensive(b.spec);
   collapse(b.spec);
   b.uses();
+  drop_unread(b.spec);
   give_counts(b.spec);
   return std::move(b.spec);
 }
