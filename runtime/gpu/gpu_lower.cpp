@@ -152,6 +152,31 @@ bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups
   return tile_ns(groups) <= kShares * launches_ns(groups);
 }
 
+namespace {
+
+// Elements of several widths lie in a block's shared memory. Halide takes a store for overwritten where the next one has the same buffer
+// and index, whatever is stored (v21), though element 24 of the halves is not where element 24 of the floats is. So while it simplifies,
+// each width has a name.
+struct SharedByWidth : IRMutator {
+  using IRMutator::visit;
+  bool apart;
+  explicit SharedByWidth(bool a) : apart(a) {}
+  std::string name(const std::string& buffer, const Halide::Type& type) const {
+    const std::string shared = "xh_shared";
+    if (!buffer.starts_with(shared)) return buffer;
+    return apart ? shared + std::to_string(type.bits()) : shared;
+  }
+  Expr visit(const Load* op) override {
+    return Load::make(op->type, name(op->name, op->type), mutate(op->index), op->image, op->param, mutate(op->predicate), op->alignment);
+  }
+  Stmt visit(const Store* op) override {
+    return Store::make(name(op->name, op->value.type()), mutate(op->value), mutate(op->index), op->param, mutate(op->predicate),
+                       op->alignment);
+  }
+};
+
+}  // namespace
+
 void GpuLowering::launch(const std::string& what, const Count& blocks, int threads, const std::vector<Stmt>& stages) {
   constexpr int64_t kAtOnce = 16;
   if (blocks.is(0)) return;
@@ -167,7 +192,9 @@ void GpuLowering::launch(const std::string& what, const Count& blocks, int threa
   // These see the loops over threads: what is atomic stays so.
   s = unroll_loops(s);
   s = vectorize_loops(s, {});
+  s = SharedByWidth(true).mutate(s);
   s = Halide::Internal::simplify(s);
+  s = SharedByWidth(false).mutate(s);
   if (is_no_op(s)) return;  // a scatter whose terms all lie outside, as sizes say
   if (kind_ == DeviceKind::opencl) s = with_vector_masks(s);
   launches_.push_back(s);
