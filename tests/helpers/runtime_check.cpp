@@ -161,6 +161,7 @@ std::string check_failure(const Program& op, const DimValues& dims, uint64_t see
     options.stash = config.stash;
     options.fusion.policy = config.fuse;
     options.threads = 1;
+    options.target = config.target;
     options.cache = std::make_shared<runtime::KernelCache>();
     for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
     if (!op.steps)
@@ -181,8 +182,9 @@ std::string check_command(const std::string& file, const DimValues& dims, uint64
   for (const auto& [name, value] : dims) sizes += fmt::format("{}{}={}", sizes.empty() ? " --dims " : ",", name, value);
   const char* policies[] = {"none", "largest", "cost", "budget=0"};
   const char* fusions[] = {"full", "relay", "off"};
-  return fmt::format("XHAT_CPU_LEVEL={} xhat check {}{} --seed {} --stash {} --fuse {}", name_of(config.level), file, sizes, seed,
-                     policies[static_cast<int>(config.stash.policy)], fusions[static_cast<int>(config.fuse)]);
+  return fmt::format("XHAT_CPU_LEVEL={} xhat check {}{} --seed {} --stash {} --fuse {}{}", name_of(config.level), file, sizes, seed,
+                     policies[static_cast<int>(config.stash.policy)], fusions[static_cast<int>(config.fuse)],
+                     config.target == Target::cpu ? "" : " --target " + std::string(name_of(config.target)));
 }
 
 }  // namespace xhat::testing

@@ -11,6 +11,7 @@
 #include "expr/index/dims.h"
 #include "fusion/plan/plan.h"
 #include "runtime/host/cpu_level.h"
+#include "runtime/host/target.h"
 
 namespace xhat::testing {
 
@@ -19,6 +20,7 @@ struct CheckConfig {
   FusePolicy fuse = FusePolicy::full;
   CpuLevel level = CpuLevel::avx2;
   bool products = false;  // the kernels of jvp and hvp as well
+  Target target = Target::cpu;
 };
 
 // One combination of stash policy, fusion policy and a level that this processor has, by a hash of the program; every: all
