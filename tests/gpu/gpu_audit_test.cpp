@@ -46,8 +46,9 @@ std::vector<AuditCase> tested_cases() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, GpuAuditTest, ::testing::ValuesIn(tested_cases()),
-                         [](const ::testing::TestParamInfo<AuditCase>& c) { return c.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Ops, GpuAuditTest, ::testing::ValuesIn(tested_cases()), [](const ::testing::TestParamInfo<AuditCase>& c) {
+  return c.param.name() + "_seed" + std::to_string(c.param.seed);
+});
 
 }  // namespace
 }  // namespace xhat
