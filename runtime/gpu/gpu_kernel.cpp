@@ -77,7 +77,7 @@ void name_after_place(DeviceKernel& kernel) {
       kernel.text.replace(at, given.size(), name);
   for (size_t i = 0; i < kernel.launches.size(); ++i) kernel.launches[i].entry = fmt::format("xhat_launch_{}", i);
 
-  auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$' || c == '.'; };
+  auto in_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '$'; };  // not .s0, of a vector
   std::unordered_map<std::string, size_t> place;
   std::string text;
   for (size_t at = 0, end = 0; at < kernel.text.size(); at = end) {
