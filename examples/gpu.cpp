@@ -1,8 +1,9 @@
 // An op on a GPU, on memory that stays there: no call copies anything, none waits. With OpenCL, which every machine can have (for
-// CPUs: the package pocl-opencl-icd); with CUDA it reads the same.
+// CPUs: the package pocl-opencl-icd), or, called as `gpu cuda`, on an NVIDIA GPU.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "runtime/device/device.h"
@@ -12,19 +13,18 @@ using namespace xhat::dsl;
 using xhat::runtime::DeviceBuffer;
 using xhat::runtime::DeviceDriver;
 
-constexpr Target kTarget = Target::opencl;
 constexpr int64_t kRows = 1000, kWidth = 256;
 
-int run() {
+int run(Target target) {
   CompileOptions options;
-  options.target = kTarget;
+  options.target = target;
   CompiledOp op = compile(parse_op(R"(
     op rms_norm(x: f32[N,D], gain: f32[D]) -> (y) {
       y[n,d] = gain[d] * x[n,d] / sqrt(mean(k: x[n,k] * x[n,k]) + 1e-6)
     })"), options);
 
-  // Memory of the device. It may come from anywhere: device_view(kTarget, pointer or cl_mem, shape) describes what others allocated.
-  DeviceDriver& gpu = xhat::runtime::driver_of(kTarget);
+  // Memory of the device. It may come from anywhere: device_view(target, pointer or cl_mem, shape) describes what others allocated.
+  DeviceDriver& gpu = xhat::runtime::driver_of(target);
   auto floats = [&](int64_t n) { return DeviceBuffer(gpu, n * static_cast<int64_t>(sizeof(float))); };
   DeviceBuffer x = floats(kRows * kWidth), y = floats(kRows * kWidth), dy = floats(kRows * kWidth), gain = floats(kWidth);
   DeviceBuffer grad_x = floats(kRows * kWidth), grad_gain = floats(kWidth);
@@ -44,7 +44,7 @@ int run() {
                             {"grad_gain", grad_gain.view(f32, row)}},
                            stash);
   }
-  synchronize(kTarget);
+  synchronize(target);
 
   std::vector<float> grads(kWidth);
   gpu.download(nullptr, grads.data(), grad_gain.memory(), grad_gain.bytes());
@@ -56,8 +56,8 @@ int run() {
   return right ? 0 : 1;
 }
 
-int main() try {
-  return run();
+int main(int count, char** words) try {
+  return run(count > 1 && std::string(words[1]) == "cuda" ? Target::cuda : Target::opencl);
 } catch (const xhat::runtime::DeviceError& e) {
   std::printf("%s\n", e.what());
   bool missing = e.why() == xhat::runtime::DeviceFailure::no_driver || e.why() == xhat::runtime::DeviceFailure::no_device;
