@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <unordered_set>
 
 #include "runtime/emit/emit_ops.h"
 #include "runtime/gpu/gpu_lowering.h"
@@ -105,8 +106,7 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   };
   auto fits = [&](const Rectangle& r) {
     if (r.rows * r.columns == 1) return true;
-    const int64_t staged = int64_t{8} * (kChunk + 1) * (r.size_of(r.row) + r.size_of(r.column));
-    return r.rows * r.columns * results <= kAccumulators && scratch_ + staged <= kSharedOfBlock;
+    return r.rows * r.columns * results <= kAccumulators && scratch_ + staged_bytes(groups, r, span) <= kSharedOfBlock;
   };
   const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
   std::optional<Rectangle> best;
@@ -140,6 +140,23 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   return best;
 }
 
+// Of shared memory, for the group that needs most.
+int64_t GpuLowering::staged_bytes(const std::vector<std::vector<size_t>>& groups, const Rectangle& r, const Span& span) const {
+  const Arena& a = *spec_.arena;
+  int64_t most = 0;
+  for (const auto& group : groups) {
+    if (spec_.members[group[0]].op == Op::constant) continue;
+    const Id term = staged_axis(group, r.row, r.column, span(spec_.members[group[0]].reduced));
+    int64_t bytes = 0;
+    if (term != kNone)
+      for (Id id : staged_operands(group, r.row, r.column, term))
+        bytes += static_cast<int64_t>(byte_size(a[id].type)) * (kChunk + 1) *
+                 r.size_of(std::ranges::binary_search(a[id].free_axes(), r.row) ? r.row : r.column);
+    most = std::max(most, bytes);
+  }
+  return most;
+}
+
 // Cycles of a large GPU for that many rectangles, each by a block of 8 warps on a multiprocessor that issues for 4 at once; of one block for
 // one rectangle, too. Only their ratios matter.
 double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks) {
@@ -162,85 +179,105 @@ Points GpuLowering::rectangles(const Rectangle& r, Points points) {
   return points;
 }
 
-// Reads of the group's bodies that are staged along the axis `term`.
-std::vector<Id> GpuLowering::staged_reads(const std::vector<size_t>& group, const Rectangle& r, Id term) const {
+// What of the group's bodies is computed once for the block along the axis `term`: the largest expressions that depend on it and on the rows
+// or the columns, and read memory. A product of the two sides then multiplies what lies in shared memory, however it is indexed.
+std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, Id row, Id column, Id term) const {
   const Arena& a = *spec_.arena;
-  std::vector<Id> all, found;
-  for (size_t g : group)
-    for (Id id : reachable(a, roots(spec_.members[g])))
-      if (is_read(a[id].op) && std::ranges::find(all, id) == all.end()) all.push_back(id);
-  for (Id id : all) {
-    const Node& n = a[id];
-    if (n.op != Op::read || spec_.tensors[n.symbol].is_number() || lies_[n.symbol].in == Lies::In::shared) continue;
-    if (std::ranges::count_if(all, [&](Id other) { return a[other].symbol == n.symbol; }) != 1) continue;
-    auto indices = read_indices(n);
-    bool plain = std::ranges::all_of(indices, [&](Id i) { return a[i].op == Op::axis && std::ranges::count(indices, i) == 1; });
-    auto has = [&](Id x) { return std::ranges::find(indices, x) != indices.end(); };
-    if (plain && has(term) && has(r.row) != has(r.column)) found.push_back(id);
+  std::vector<Id> found, open;
+  std::unordered_set<Id> seen;
+  auto depends = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
+  auto reads_memory = [&](Id root) {
+    return std::ranges::any_of(reachable(a, root), [&](Id id) {
+      const Node& n = a[id];
+      return is_read(n.op) && !spec_.tensors[n.symbol].is_number() && lies_[n.symbol].in != Lies::In::shared && depends(id, term);
+    });
+  };
+  for (size_t g : group) open.push_back(spec_.members[g].body);
+  while (!open.empty()) {
+    const Id id = open.back();
+    open.pop_back();
+    if (!seen.insert(id).second || !depends(id, term)) continue;
+    const bool one_side = depends(id, row) != depends(id, column);
+    if (one_side && is_float(a[id].type) && reads_memory(id)) {
+      found.push_back(id);
+      continue;
+    }
+    if (is_read(a[id].op)) continue;  // of both sides, or an index
+    for (Id x : a[id].args()) open.push_back(x);
   }
+  std::ranges::sort(found);
   return found;
 }
 
-// What the block reads of a tensor, from where its axes begin: into registers of its threads, and from there to shared memory. Between the
-// two, the threads multiply what they have.
-GpuLowering::Staged GpuLowering::stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins, const std::string& registers) {
-  const Node& n = (*spec_.arena)[read];
-  auto indices = read_indices(n);
-  const SpecTensor& t = spec_.tensors[n.symbol];
-  Halide::Type type = storage_type(t.type);
-  if (type.is_float() && type.bits() == 16) type = type.with_code(halide_type_uint);
-  Lies lies;
-  lies.in = Lies::In::shared;
-  lies.offset = scratch_;
-  std::vector<int64_t> counts;
-  for (Id x : indices) {
-    counts.push_back(x == r.row || x == r.column ? r.size_of(x) : x == term ? kChunk : 1);
-    lies.origins.push_back(begins.at(x));
+// The axis along which most is staged, of these the longest, of these the last; kNone: nothing is.
+Id GpuLowering::staged_axis(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const {
+  Id best = kNone;
+  std::pair<size_t, int64_t> most = {1, 0};
+  for (size_t i = 0; i < terms.axes.size(); ++i) {
+    const std::pair<size_t, int64_t> here = {staged_operands(group, row, column, terms.axes[i]).size(), terms.counts[i].like()};
+    if (here < most) continue;
+    best = terms.axes[i];
+    most = here;
   }
-  lies.extents = counts;
+  return best;
+}
+
+// Whether neighbours along `term` rather than along `side` lie side by side in what is read, mostly.
+bool GpuLowering::lies_along(Id value, Id term, Id side) const {
+  Arena& a = *spec_.arena;
+  int votes = 0;
+  for (Id id : reachable(a, value)) {
+    if (!is_read(a[id].op) || read_indices(a[id]).empty()) continue;
+    const Id last = read_indices(a[id]).back();
+    votes += step_along(a, last, term) == 1;
+    votes -= step_along(a, last, side) == 1;
+  }
+  return votes >= 0;
+}
+
+// An operand for a chunk of terms, from where the block's axes begin: into registers of its threads, and from there to shared memory. Between
+// the two, the threads multiply what they have.
+GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, const Emitter::Axes& begins, const std::string& registers) {
+  const Arena& a = *spec_.arena;
+  const bool of_rows = std::ranges::binary_search(a[value].free_axes(), c.r.row);
+  const Id side = of_rows ? c.r.row : c.r.column;
+  const int length = c.r.size_of(side), threads = c.r.down * c.r.across;
+  const bool terms_first = lies_along(value, term, side);
   // Threads that read a column of it must not meet in a bank.
-  for (size_t i = indices.size(); i-- > 0;) {
-    if (counts[i] == 1) continue;
-    if (indices[i] == term) ++lies.extents[i];
-    break;
-  }
-  int64_t total = 1, kept = 1;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    total *= counts[i];
-    kept *= lies.extents[i];
-  }
-  const int threads = r.down * r.across;
-  std::string turn = fresh("turn");
-  Expr rest = variable(turn) * threads + thread();
-  std::vector<Expr> local(counts.size());
-  for (size_t i = counts.size(); i-- > 0;) {
-    local[i] = counts[i] == 1 ? Expr(0) : rest % static_cast<int>(counts[i]);
-    if (counts[i] > 1) rest = rest / static_cast<int>(counts[i]);
-  }
-  Expr from = 0, to = 0;
-  for (size_t i = 0; i < counts.size(); ++i) {
-    Expr at = lies.origins[i] + local[i];
-    if (counts[i] > 1) at = Halide::min(at, dimension(n.symbol, i).expr() - 1);
-    from = (i > 0 ? from * static_cast<int>(t.shape[i]) : from) + at;
-    to = to * static_cast<int>(lies.extents[i]) + local[i];
-  }
-  const int64_t turns = ceil_div(total, threads);
+  const int inner = terms_first ? kChunk : length, outer = terms_first ? length : kChunk, pitch = terms_first ? kChunk + 1 : length;
+  const std::string turn = fresh("turn");
+  const Expr number = variable(turn) * threads + thread();
+  const Expr slow = number / inner, fast = number % inner;
+  auto inside = [&](Id x, const Expr& local) { return Halide::min(begins.at(x) + local, extent(x).expr() - 1); };
+  Emitter::Axes at = begins;
+  at[term] = inside(term, terms_first ? fast : slow);
+  at[side] = inside(side, terms_first ? slow : fast);
   Staged staged;
+  staged.value = value;
+  staged.of_rows = of_rows;
   staged.registers = registers;
-  staged.type = type;
-  staged.turns = static_cast<int>(turns);
-  auto guarded = [&](const Stmt& s) {
-    return total % threads == 0 ? s : IfThenElse::make(variable(turn) * threads + thread() < static_cast<int>(total), s);
-  };
-  Expr value = Load::make(type, buffer_of(n.symbol), simplify(from), {}, {}, const_true(), {});
-  staged.load = unrolled(turn, turns, guarded(Store::make(staged.registers, value, variable(turn), {}, const_true(), {})));
-  Expr loaded = Load::make(type, staged.registers, variable(turn), {}, {}, const_true(), {});
-  Expr place = simplify(to + static_cast<int>(scratch_ / type.bytes()));
-  staged.store = unrolled(turn, turns, guarded(Store::make("xh_shared", loaded, place, {}, const_true(), {})));
-  staged.lies = lies;
-  scratch_ += (kept * type.bytes() + 15) / 16 * 16;
+  staged.turns = static_cast<int>(ceil_div(int64_t{inner} * outer, threads));
+  const Expr computed = device(emit_.value(value, at));
+  staged.type = computed.type();
+  auto guarded = [&](const Stmt& s) { return inner * outer % threads == 0 ? s : IfThenElse::make(number < inner * outer, s); };
+  staged.load = unrolled(turn, staged.turns, guarded(Store::make(registers, computed, variable(turn), {}, const_true(), {})));
+  const Expr loaded = Load::make(staged.type, registers, variable(turn), {}, {}, const_true(), {});
+  staged.offset = static_cast<int>(scratch_ / staged.type.bytes());
+  staged.side_step = terms_first ? pitch : 1;
+  staged.term_step = terms_first ? 1 : pitch;
+  const Expr place = slow * pitch + fast + staged.offset;
+  staged.store = unrolled(turn, staged.turns, guarded(Store::make("xh_shared", loaded, place, {}, const_true(), {})));
+  scratch_ += (int64_t{pitch} * outer * staged.type.bytes() + 15) / 16 * 16;
   shared_bytes_ = std::max(shared_bytes_, scratch_);
   return staged;
+}
+
+// What a thread reads of it, for its row or column of now and that term of the chunk.
+Expr GpuLowering::kept(const Staged& s, const Contraction& c, const Expr& term) const {
+  const Expr local =
+      s.of_rows ? thread() / c.r.across * c.r.rows + variable(c.row) : thread() % c.r.across + variable(c.column) * c.r.across;
+  const Expr index = local * s.side_step + term * s.term_step + s.offset;
+  return as_read(Load::make(s.type, "xh_shared", index, {}, {}, const_true(), {}), (*spec_.arena)[s.value].type);
 }
 
 // Rectangle `number` of the points, or all in turns if that is undefined. store: what to do with a point and the sums of all groups.
@@ -317,12 +354,7 @@ Stmt GpuLowering::each(const Contraction& c, const Stmt& s) { return unrolled(c.
 // The terms of a group's sums, one after the other; a chunk at a time of the last axis along which something can be staged.
 Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum,
                            const std::vector<std::string>& names, const std::vector<Expr>& now, const Points& terms) {
-  Id term = kNone;
-  std::vector<Id> staged;
-  for (size_t i = terms.axes.size(); i-- > 0 && staged.empty();) {
-    staged = staged_reads(group, c.r, terms.axes[i]);
-    if (!staged.empty()) term = terms.axes[i];
-  }
+  const Id term = staged_axis(group, c.r.row, c.r.column, terms);
   Emitter::Axes at = c.at, from = c.begins;
   std::vector<std::pair<std::string, Count>> loops;
   Expr inside;
@@ -364,12 +396,13 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
     // Elements of the next chunk are loaded while this one is multiplied.
     const int64_t scratch = scratch_;
     std::vector<std::string> registers;
-    for (size_t i = 0; i < staged.size(); ++i) registers.push_back(fresh("ahead"));
+    const std::vector<Id> operands = staged_operands(group, c.r.row, c.r.column, term);
+    for (size_t i = 0; i < operands.size(); ++i) registers.push_back(fresh("ahead"));
     auto staging = [&](const Expr& first) {
       scratch_ = scratch;
       from[term] = first;
       std::vector<Staged> made;
-      for (size_t i = 0; i < staged.size(); ++i) made.push_back(stage(staged[i], c.r, term, from, registers[i]));
+      for (size_t i = 0; i < operands.size(); ++i) made.push_back(stage(operands[i], c, term, from, registers[i]));
       return made;
     };
     auto part = [](const std::vector<Staged>& of, Stmt Staged::*which) {
@@ -379,21 +412,24 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
     };
     const std::string number = fresh("chunk");
     const Expr begin = variable(number) * kChunk;
-    const std::vector<Staged> first = staging(simplify(origin)), next = staging(simplify(origin + begin + kChunk)),
-                              here = staging(simplify(origin + begin));
-    for (size_t i = 0; i < staged.size(); ++i) lies_[(*spec_.arena)[staged[i]].symbol] = here[i].lies;
+    const std::vector<Staged> first = staging(origin), next = staging(origin + begin + kChunk);
+    const auto given = emit_.given;
     std::string step = fresh("k");
     const Expr k = variable(step);
     // Some terms at once, so that few instructions are spent on their addresses.
     const int at_once = static_cast<int>(std::clamp<int64_t>(kUnrolled / (c.r.rows * c.r.columns), 1, kChunk));
-    auto multiplied = [&](const Expr& count, int unroll) {
+    auto multiply = [&](const Expr& number_of_term) {
       inside = Expr();
-      at[term] = simplify(origin + begin) + k;
-      if (unroll == 1) return For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, update());
+      at[term] = origin + begin + number_of_term;
+      for (const Staged& s : first) emit_.given[s.value] = kept(s, c, number_of_term);
+      return update();
+    };
+    auto multiplied = [&](const Expr& count, int unroll) {
       const std::string one = fresh("k");
-      at[term] = simplify(origin + begin) + k * unroll + variable(one);
+      const Stmt products_of_term = multiply(unroll == 1 ? k : k * unroll + variable(one));
+      if (unroll == 1) return For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, products_of_term);
       return For::make(step, 0, simplify(count / unroll), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
-                       unrolled(one, unroll, update()));
+                       unrolled(one, unroll, products_of_term));
     };
     auto chunk = [&](const Stmt& products, bool last) {
       std::vector<Stmt> stmts = {barrier(), part(first, &Staged::store), barrier()};  // nobody reads the last chunk any more
@@ -411,13 +447,14 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
       Stmt full =
           For::make(number, 0, n / kChunk, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, chunk(products, false));
       Stmt rest = LetStmt::make(number, n / kChunk, chunk(multiplied(n % kChunk, 1), true));
-      parts.push_back(LetStmt::make(terms_here, simplify(all), Block::make(full, IfThenElse::make(n % kChunk > 0, rest))));
+      const Stmt some = Block::make({parts[0], full, IfThenElse::make(n % kChunk > 0, rest)});
+      parts = {LetStmt::make(terms_here, simplify(all), IfThenElse::make(n > 0, some))};
     } else {
       const auto full = static_cast<int>(steps.like() / kChunk), rest = static_cast<int>(steps.like() % kChunk);
       if (full > 0) parts.push_back(serial(number, full, chunk(products, rest == 0 && full == 1)));
       if (rest > 0) parts.push_back(LetStmt::make(number, full, chunk(multiplied(rest, 1), true)));
     }
-    for (size_t i = 0; i < staged.size(); ++i) lies_[(*spec_.arena)[staged[i]].symbol] = {};
+    emit_.given = given;
     scratch_ = scratch;
     body = Block::make(parts);
     for (const Staged& s : first)

@@ -129,6 +129,7 @@ class GpuLowering {
   Points all_of(const std::vector<Id>& axes) const;
   Points part_of(const std::vector<Id>& axes, const Split& split, const Expr& part) const;
   Point point(const Points& points, const Expr& number, int vector = 1);
+  static Expr as_read(const Expr& kept, DType type);
   Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
   bool side_by_side(const std::vector<size_t>& group, Id last) const;
   int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
@@ -169,15 +170,21 @@ class GpuLowering {
   bool contract_launch(const std::vector<std::vector<size_t>>& groups);
   Stmt contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number,
                       const Span& span, const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store);
-  std::vector<Id> staged_reads(const std::vector<size_t>& group, const Rectangle& r, Id term) const;
-  struct Staged {  // what a block reads of a tensor for some terms
+  std::vector<Id> staged_operands(const std::vector<size_t>& group, Id row, Id column, Id term) const;
+  Id staged_axis(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const;
+  bool lies_along(Id value, Id term, Id side) const;
+  struct Staged {  // an operand of a block, for some terms
+    Id value = kNone;
+    bool of_rows = false;
     std::string registers;
     Halide::Type type;
     int turns = 0;  // elements of a thread
     Stmt load, store;
-    Lies lies;
+    int offset = 0, side_step = 0, term_step = 0;  // in shared memory, in elements
   };
-  Staged stage(Id read, const Rectangle& r, Id term, const Emitter::Axes& begins, const std::string& registers);
+  Staged stage(Id value, const Contraction& c, Id term, const Emitter::Axes& begins, const std::string& registers);
+  Expr kept(const Staged& s, const Contraction& c, const Expr& term) const;
+  int64_t staged_bytes(const std::vector<std::vector<size_t>>& groups, const Rectangle& r, const Span& span) const;
   static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks);
   Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
                 const std::vector<Expr>& now, const Points& terms);

@@ -97,6 +97,14 @@ Stmt GpuLowering::store_partial(const SpecMember& m, const Expr& value, const Em
                      const_true(), {});
 }
 
+// What a device's code keeps of a value, as whoever reads the value expects it: a half is kept as its bits.
+Expr GpuLowering::as_read(const Expr& kept, DType type) {
+  const Halide::Type stored = storage_type(type);
+  if (type == DType::boolean) return ops::boolean(kept);
+  if (!stored.is_float() || stored.bits() != 16) return kept;
+  return Halide::cast(stored, stored.is_bfloat() ? bfloat16_to_float32(kept) : float16_to_float32(kept));
+}
+
 // Members of the group one after the other; what one makes of this point the next ones take from its register.
 Stmt GpuLowering::map_at(const std::vector<size_t>& group, const Emitter::Axes& axes) {
   std::vector<std::pair<std::string, Expr>> lets;
@@ -126,12 +134,7 @@ Stmt GpuLowering::map_at(const std::vector<size_t>& group, const Emitter::Axes& 
       if (lies.in == Lies::In::shared) index = index + static_cast<int>(lies.offset / type.bytes());
       stores.push_back(Store::make(lies.in == Lies::In::shared ? "xh_shared" : buffer_of(m.tensor), kept, index, {}, const_true(), {}));
     }
-    // A half is its bits by now: whoever reads it converts them.
-    Expr read = kept;
-    if (type.is_float() && type.bits() == 16)
-      read = type.is_bfloat() ? Halide::cast(type, bfloat16_to_float32(kept)) : Halide::cast(type, float16_to_float32(kept));
-    if (t.type == DType::boolean) read = ops::boolean(kept);
-    emit_.given[spec_.arena->read(m.tensor, t.type, m.left)] = read;
+    emit_.given[spec_.arena->read(m.tensor, t.type, m.left)] = as_read(kept, t.type);
   }
   emit_.given = given;
   return with_lets(lets, Block::make(stores));
