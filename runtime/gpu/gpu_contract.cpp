@@ -427,7 +427,8 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
     auto multiplied = [&](const Expr& count, int unroll) {
       const std::string one = fresh("k");
       const Stmt products_of_term = multiply(unroll == 1 ? k : k * unroll + variable(one));
-      if (unroll == 1) return For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, products_of_term);
+      if (unroll == 1)
+        return For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, products_of_term);
       return For::make(step, 0, simplify(count / unroll), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
                        unrolled(one, unroll, products_of_term));
     };

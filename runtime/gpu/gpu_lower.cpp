@@ -26,7 +26,7 @@ namespace {
 constexpr int kThreads = 256;            // of a block with enough to do
 constexpr int64_t kSharedBytes = 40960;  // of 48 KB that every device has: temporaries; the rest is for adding up
 constexpr int64_t kOneBlock = 1 << 17;   // elements; more are not left to one block
-constexpr double kShares = 1.2;          // prices are rough: members share a launch unless that is clearly slower
+constexpr double kShares = 1.1;          // prices are rough: members share a launch unless that is clearly slower
 constexpr int64_t kTermsOfLane = 16;     // at least, where a sum is split among blocks
 constexpr int64_t kEnoughBlocks = 264;   // two for each multiprocessor of a large GPU
 
@@ -459,7 +459,7 @@ void GpuLowering::finish_launch(const std::vector<size_t>& members, const Count&
                                       std::min<int64_t>(kThreads, std::max<int64_t>(1, rows.like() / 2)));
   s.lanes = static_cast<int>(std::bit_floor(static_cast<uint64_t>(lanes)));
   s.lanes_first = n.like() < kWarp;
-  if (!s.lanes_first) s.lanes = std::min(s.lanes, kThreads / kWarp);
+  if (!s.lanes_first) s.lanes = std::min(s.lanes, kThreads / kSector);
   s.threads = threads_for(n, s.lanes);
   auto stores = [&](const Point& p, const std::vector<Expr>& values) { return with_maps({members}, {values}, maps, p.axes); };
   Stmt stage = reduce_stage(a, points, terms, s, block() * s.results(), stores);

@@ -15,6 +15,7 @@ using Halide::Internal::Stmt;
 
 constexpr int kWarp = 32;
 constexpr int kVector = 4;  // words of 32 bits: the widest load
+constexpr int kSector = 8;  // such words: what memory moves at least
 
 // Points of some axes, slowest first: how many along each, where they begin, and where they must end (undefined: never
 // beyond).
@@ -120,8 +121,7 @@ class GpuLowering {
   // gpu_price.cpp
   double tile_ns(const std::vector<std::vector<size_t>>& groups) const;
   double launches_ns(const std::vector<std::vector<size_t>>& groups) const;
-  double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool contracts,
-                  const std::vector<bool>& kept_in_tile) const;
+  double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool contracts, bool tiled) const;
   bool contracts(const std::vector<size_t>& group, const Points& points) const;
   Split split(const std::vector<size_t>& group, int64_t wanted) const;
 

@@ -275,7 +275,7 @@ Sharing GpuLowering::sharing(const std::vector<size_t>& group, int64_t results, 
                                         : std::max<int64_t>(1, kEnough / std::max<int64_t>(1, results));
   wanted = std::min({wanted, std::max<int64_t>(1, terms / kTermsPerLane), static_cast<int64_t>(threads)});
   if (!s.lanes_first)
-    wanted = std::min<int64_t>(wanted, std::max<int64_t>(1, threads / std::max<int64_t>(1, std::min<int64_t>(results, kWarp))));
+    wanted = std::min<int64_t>(wanted, std::max<int64_t>(1, threads / std::max<int64_t>(1, std::min<int64_t>(results, kSector))));
   for (size_t g : group) {
     const SpecMember& x = spec_.members[g];
     if (x.op == Op::prod && !combines_in_parts(x.op, (*spec_.arena)[x.body].type)) wanted = 1;
