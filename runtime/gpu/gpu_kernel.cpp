@@ -95,11 +95,16 @@ void name_after_place(DeviceKernel& kernel) {
   kernel.text = std::move(text);
 }
 
-// Halide lets OpenCL C contract a*b + c as the driver likes (v21). What is one fma has been decided (emit.h): the same expression has the
-// same bits in every kernel.
+// What is one fma has been decided (emit.h): the same expression has the same bits in every kernel. Halide lets OpenCL C contract a*b + c as
+// the driver likes (v21). NVIDIA's assembler contracts what names no rounding: here what LLVM made of NVIDIA's functions of f64, as our
+// own operations name theirs (device_code.cpp).
 void keep_roundings(DeviceKernel& kernel) {
-  const std::string_view on = "#pragma OPENCL FP_CONTRACT ON", off = "#pragma OPENCL FP_CONTRACT OFF";
-  if (size_t at = kernel.text.find(on); at != std::string::npos) kernel.text.replace(at, on.size(), off);
+  auto replace = [&](std::string_view what, std::string_view by) {
+    for (size_t at = 0; (at = kernel.text.find(what, at)) != std::string::npos; at += by.size()) kernel.text.replace(at, what.size(), by);
+  };
+  replace("#pragma OPENCL FP_CONTRACT ON", "#pragma OPENCL FP_CONTRACT OFF");
+  for (const std::string operation : {"\tadd.", "\tsub.", "\tmul."})
+    for (const char* type : {"f32 ", "f64 "}) replace(operation + type, operation + "rn." + type);
 }
 
 // A: ByteWriter or ByteReader.
