@@ -64,6 +64,14 @@ struct AsBits : IRMutator {
   }
 };
 
+// Halide's conversions of halves walk what they convert as a tree, which never ends where each value is used twice. So they convert a name,
+// in whose place the value comes afterwards.
+template <class Convert>
+Expr converted(const Expr& x, Convert convert) {
+  const std::string name = "xh_converted";
+  return graph_substitute(name, x, convert(Variable::make(x.type(), name)));
+}
+
 bool is_half(const Type& t) { return t.is_float() && t.bits() == 16; }
 Type held(const Type& t) { return is_half(t) ? t.with_code(halide_type_uint) : t; }
 
@@ -136,13 +144,13 @@ struct ForDevice::Rewriter : IRGraphMutator {
     Type to = op->type, from = op->value.type();
     Expr v = mutate(op->value);
     if (is_half(from)) {
-      Expr wide = from.is_bfloat() ? bfloat16_to_float32(v) : float16_to_float32(v);
+      Expr wide = converted(v, from.is_bfloat() ? bfloat16_to_float32 : float16_to_float32);
       return to == wide.type() ? wide : Halide::cast(held(to), wide);
     }
     if (is_half(to)) {
       if (v.type() != Float(32)) v = Halide::cast<float>(v);
-      Expr bits = to.is_bfloat() ? float32_to_bfloat16(v) : float32_to_float16(v);
-      return AsBits().mutate(bits);
+      auto bits = to.is_bfloat() ? float32_to_bfloat16 : float32_to_float16;
+      return converted(v, [&](const Expr& x) { return AsBits().mutate(bits(x)); });
     }
     return Cast::make(to, v);
   }

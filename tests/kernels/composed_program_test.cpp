@@ -13,6 +13,7 @@
 
 #include "ad/reverse/gradient.h"
 #include "tests/helpers/composed_program.h"
+#include "tests/helpers/need_device.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
@@ -82,7 +83,7 @@ std::optional<DimValues> dims_for(const Program& op, uint64_t seed) {
   return dims;
 }
 
-std::string failure(const std::string& text, uint64_t seed, int& without_sizes) {
+std::string failure(const std::string& text, uint64_t seed, Target target, int& without_sizes) {
   Program op;
   try {
     op = parse_op(text);
@@ -94,16 +95,15 @@ std::string failure(const std::string& text, uint64_t seed, int& without_sizes) 
     ++without_sizes;
     return "";
   }
-  for (const CheckConfig& config : check_configs(seed, false)) {
+  for (CheckConfig& config : check_configs(seed, false)) {
+    config.target = target;
     std::string f = check_failure(op, *dims, seed, config);
     if (!f.empty() && !f.starts_with(kNoData)) return f + "\n" + check_command("FILE", *dims, seed, config) + "\n";
   }
   return "";
 }
 
-class ComposedProgramTest : public ::testing::TestWithParam<int> {};
-
-TEST_P(ComposedProgramTest, PassesWhatCheckCompares) {
+std::string failing(int part, int parts, int count, Target target) {
   int refused = 0, programs = 0, without_sizes = 0;
   auto program = [&](uint64_t seed) {
     ComposedProgram p = composed_program(seed);
@@ -111,10 +111,18 @@ TEST_P(ComposedProgramTest, PassesWhatCheckCompares) {
     ++programs;
     return p.text;
   };
-  std::string report = failing_programs(GetParam(), kParts, property_count(300, 20000), program,
-                                        [&](const std::string& text, uint64_t seed) { return failure(text, seed, without_sizes); });
+  std::string report = failing_programs(part, parts, count, program, [&](const std::string& text, uint64_t seed) {
+    return failure(text, seed, target, without_sizes);
+  });
   std::cout << fmt::format("{} programs, {} of them without small sizes, {} more refused by the front end\n", programs, without_sizes, refused);
   EXPECT_LE(refused + without_sizes, programs) << "the generator writes too much that is not valid";
+  return report;
+}
+
+class ComposedProgramTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ComposedProgramTest, PassesWhatCheckCompares) {
+  std::string report = failing(GetParam(), kParts, property_count(300, 20000), Target::cpu);
   EXPECT_TRUE(report.empty()) << report;
 }
 // A prefix each makes a suite each, and a suite is what ctest runs.
@@ -122,6 +130,12 @@ INSTANTIATE_TEST_SUITE_P(First, ComposedProgramTest, ::testing::Values(0));
 INSTANTIATE_TEST_SUITE_P(Second, ComposedProgramTest, ::testing::Values(1));
 INSTANTIATE_TEST_SUITE_P(Third, ComposedProgramTest, ::testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Fourth, ComposedProgramTest, ::testing::Values(3));
+
+TEST(GpuComposedProgramTest, PassesWhatCheckCompares) {
+  XHAT_NEED_DEVICE(tested_gpu());
+  std::string report = failing(0, 1, property_count(25, 2000), tested_gpu());
+  EXPECT_TRUE(report.empty()) << report;
+}
 
 }  // namespace
 }  // namespace xhat
