@@ -150,7 +150,7 @@ int64_t GpuLowering::staged_bytes(const std::vector<std::vector<size_t>>& groups
     int64_t bytes = 0;
     if (term != kNone)
       for (Id id : staged_operands(group, r.row, r.column, term))
-        bytes += static_cast<int64_t>(byte_size(a[id].type)) * (kChunk + 1) *
+        bytes += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * (kChunk + 1) *
                  r.size_of(std::ranges::binary_search(a[id].free_axes(), r.row) ? r.row : r.column);
     most = std::max(most, bytes);
   }
@@ -179,7 +179,7 @@ Points GpuLowering::rectangles(const Rectangle& r, Points points) {
   return points;
 }
 
-// What of the group's bodies is computed once for the block along the axis `term`: the largest expressions that depend on it and on the rows
+// What of the group's bodies and conditions is computed once for the block along the axis `term`: the largest expressions that depend on it and on the rows
 // or the columns, and read memory. A product of the two sides then multiplies what lies in shared memory, however it is indexed.
 std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, Id row, Id column, Id term) const {
   const Arena& a = *spec_.arena;
@@ -192,13 +192,16 @@ std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, I
       return is_read(n.op) && !spec_.tensors[n.symbol].is_number() && lies_[n.symbol].in != Lies::In::shared && depends(id, term);
     });
   };
-  for (size_t g : group) open.push_back(spec_.members[g].body);
+  for (size_t g : group) {
+    open.push_back(spec_.members[g].body);
+    open.push_back(spec_.members[g].condition);
+  }
   while (!open.empty()) {
     const Id id = open.back();
     open.pop_back();
     if (!seen.insert(id).second || !depends(id, term)) continue;
     const bool one_side = depends(id, row) != depends(id, column);
-    if (one_side && is_float(a[id].type) && reads_memory(id)) {
+    if (one_side && (is_float(a[id].type) || a[id].type == DType::boolean) && reads_memory(id)) {
       found.push_back(id);
       continue;
     }
@@ -257,7 +260,9 @@ GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, 
   staged.of_rows = of_rows;
   staged.registers = registers;
   staged.turns = static_cast<int>(ceil_div(int64_t{inner} * outer, threads));
-  const Expr computed = device(emit_.value(value, at));
+  const bool truth = a[value].type == DType::boolean;  // a word each
+  Expr computed = emit_.value(value, at);
+  computed = device(truth ? Halide::cast<int32_t>(computed) : computed);
   staged.type = computed.type();
   auto guarded = [&](const Stmt& s) { return inner * outer % threads == 0 ? s : IfThenElse::make(number < inner * outer, s); };
   staged.load = unrolled(turn, staged.turns, guarded(Store::make(registers, computed, variable(turn), {}, const_true(), {})));
@@ -277,7 +282,9 @@ Expr GpuLowering::kept(const Staged& s, const Contraction& c, const Expr& term) 
   const Expr local =
       s.of_rows ? thread() / c.r.across * c.r.rows + variable(c.row) : thread() % c.r.across + variable(c.column) * c.r.across;
   const Expr index = local * s.side_step + term * s.term_step + s.offset;
-  return as_read(Load::make(s.type, "xh_shared", index, {}, {}, const_true(), {}), (*spec_.arena)[s.value].type);
+  const DType type = (*spec_.arena)[s.value].type;
+  const Expr loaded = Load::make(s.type, "xh_shared", index, {}, {}, const_true(), {});
+  return type == DType::boolean ? loaded != 0 : as_read(loaded, type);
 }
 
 // Rectangle `number` of the points, or all in turns if that is undefined. store: what to do with a point and the sums of all groups.
