@@ -1,6 +1,7 @@
 #include "ad/gather/gather.h"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 
@@ -41,18 +42,25 @@ class Gatherer {
   Gatherer(const Program& p, const Ranges& ranges, std::vector<Id> taken)
       : p_(p), a_(*p.arena), ranges_(ranges), taken_(std::move(taken)) {}
 
-  // The sum with its equations solved, or itself.
-  Id solved(Id id) {
+  // The sum with its equations solved, or itself; kNone unless it has fewer of them than that. (An answer may leave the equation and
+  // narrow a range, if sum(r: ...) has both clamp(i + (r - 1) % 2, 0, H - 1) == h and clamp(j + r % 2, 0, W - 1) == w.)
+  Id solved(Id id, size_t fewer_than = std::numeric_limits<size_t>::max()) {
     const Node& n = a_[id];
     look_at(n);
     if (Id found = found_by_data(id); found != kNone) return solved_inside(found);
     std::vector<Equation> equations = find_equations();
+    if (equations.size() >= fewer_than) return kNone;
     // All at once; if that is out of reach, those that can be solved one by one.
     if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
     if (Id whole = attempt(n, equations); whole != kNone) return whole;
     if (equations.size() <= 1) return id;
-    for (const Equation& e : equations)
-      if (Id part = attempt(n, {e}); part != kNone) return a_[part].op == Op::sum ? solved(part) : part;
+    for (const Equation& e : equations) {
+      const Id part = attempt(n, {e});
+      if (part == kNone) continue;
+      const Id whole = a_[part].op == Op::sum ? solved(part, equations.size()) : part;
+      if (whole != kNone) return whole;
+      look_at(n);
+    }
     return id;
   }
 
