@@ -228,67 +228,11 @@ Expr select(const Expr& condition, const Expr& then, const Expr& otherwise);
 
 // Any function of the table (expr/core/ops.def) by name; those below are the same with less to write.
 Expr function(const char* name, const std::vector<Expr>& arguments);
-#define XHAT_DSL_FUNCTION(name) \
+#define XHAT_UNARY(name) \
   inline Expr name(const Expr& a) { return function(#name, {a}); }
-XHAT_DSL_FUNCTION(exp)
-XHAT_DSL_FUNCTION(log)
-XHAT_DSL_FUNCTION(log1p)
-XHAT_DSL_FUNCTION(expm1)
-XHAT_DSL_FUNCTION(sqrt)
-XHAT_DSL_FUNCTION(rsqrt)
-XHAT_DSL_FUNCTION(sin)
-XHAT_DSL_FUNCTION(cos)
-XHAT_DSL_FUNCTION(tan)
-XHAT_DSL_FUNCTION(tanh)
-XHAT_DSL_FUNCTION(sigmoid)
-XHAT_DSL_FUNCTION(erf)
-XHAT_DSL_FUNCTION(exp2)
-XHAT_DSL_FUNCTION(log2)
-XHAT_DSL_FUNCTION(log10)
-XHAT_DSL_FUNCTION(sinh)
-XHAT_DSL_FUNCTION(cosh)
-XHAT_DSL_FUNCTION(asin)
-XHAT_DSL_FUNCTION(acos)
-XHAT_DSL_FUNCTION(atan)
-XHAT_DSL_FUNCTION(asinh)
-XHAT_DSL_FUNCTION(acosh)
-XHAT_DSL_FUNCTION(atanh)
-XHAT_DSL_FUNCTION(cbrt)
-XHAT_DSL_FUNCTION(erfc)
-XHAT_DSL_FUNCTION(erfinv)
-XHAT_DSL_FUNCTION(lgamma)
-XHAT_DSL_FUNCTION(digamma)
-XHAT_DSL_FUNCTION(i0e)
-XHAT_DSL_FUNCTION(i1e)
-XHAT_DSL_FUNCTION(sinc)
-XHAT_DSL_FUNCTION(trunc)
-XHAT_DSL_FUNCTION(bit_not)
-XHAT_DSL_FUNCTION(abs)
-XHAT_DSL_FUNCTION(sign)
-XHAT_DSL_FUNCTION(floor)
-XHAT_DSL_FUNCTION(ceil)
-XHAT_DSL_FUNCTION(round)
-XHAT_DSL_FUNCTION(relu)
-XHAT_DSL_FUNCTION(softplus)
-XHAT_DSL_FUNCTION(isnan)
-XHAT_DSL_FUNCTION(isfinite)
-XHAT_DSL_FUNCTION(stop_gradient)
-#undef XHAT_DSL_FUNCTION
-#define XHAT_DSL_FUNCTION(name) \
+#define XHAT_BINARY(name) \
   inline Expr name(const Expr& a, const Expr& b) { return function(#name, {a, b}); }
-XHAT_DSL_FUNCTION(atan2)
-XHAT_DSL_FUNCTION(hypot)
-XHAT_DSL_FUNCTION(polygamma)
-XHAT_DSL_FUNCTION(logaddexp)
-XHAT_DSL_FUNCTION(fmod)
-XHAT_DSL_FUNCTION(remainder)
-XHAT_DSL_FUNCTION(copysign)
-XHAT_DSL_FUNCTION(bit_and)
-XHAT_DSL_FUNCTION(bit_or)
-XHAT_DSL_FUNCTION(bit_xor)
-XHAT_DSL_FUNCTION(shift_left)
-XHAT_DSL_FUNCTION(shift_right)
-#undef XHAT_DSL_FUNCTION
+#include "expr/core/functions.def"
 inline Expr min(const Expr& a, const Expr& b) { return function("min", {a, b}); }
 inline Expr max(const Expr& a, const Expr& b) { return function("max", {a, b}); }
 inline Expr clamp(const Expr& x, const Expr& lo, const Expr& hi) { return function("clamp", {x, lo, hi}); }

@@ -105,8 +105,8 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(count(x), side)))));
   };
   auto fits = [&](const Rectangle& r) {
-    if (r.rows * r.columns == 1) return true;
-    return r.rows * r.columns * results <= kAccumulators && scratch_ + staged_bytes(groups, r, span) <= kSharedOfBlock;
+    if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
+    return scratch_ + staged_bytes(groups, r, span) <= kSharedOfBlock;
   };
   const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
   std::optional<Rectangle> best;

@@ -142,70 +142,15 @@ Array operator!(const Operand& a);
 
 // Any function of the table (expr/core/ops.def) by name; those below are the same with less to write.
 Array function(const char* name, std::span<const Array> operands, const Location& at = Location::current());
-#define XHAT_LAZY_FUNCTION(name) \
+#define XHAT_UNARY(name) \
   inline Array name(const Array& x, const Location& at = Location::current()) { return function(#name, {&x, 1}, at); }
-XHAT_LAZY_FUNCTION(exp)
-XHAT_LAZY_FUNCTION(log)
-XHAT_LAZY_FUNCTION(log1p)
-XHAT_LAZY_FUNCTION(expm1)
-XHAT_LAZY_FUNCTION(sqrt)
-XHAT_LAZY_FUNCTION(rsqrt)
-XHAT_LAZY_FUNCTION(sin)
-XHAT_LAZY_FUNCTION(cos)
-XHAT_LAZY_FUNCTION(tan)
-XHAT_LAZY_FUNCTION(tanh)
-XHAT_LAZY_FUNCTION(sigmoid)
-XHAT_LAZY_FUNCTION(erf)
-XHAT_LAZY_FUNCTION(exp2)
-XHAT_LAZY_FUNCTION(log2)
-XHAT_LAZY_FUNCTION(log10)
-XHAT_LAZY_FUNCTION(sinh)
-XHAT_LAZY_FUNCTION(cosh)
-XHAT_LAZY_FUNCTION(asin)
-XHAT_LAZY_FUNCTION(acos)
-XHAT_LAZY_FUNCTION(atan)
-XHAT_LAZY_FUNCTION(asinh)
-XHAT_LAZY_FUNCTION(acosh)
-XHAT_LAZY_FUNCTION(atanh)
-XHAT_LAZY_FUNCTION(cbrt)
-XHAT_LAZY_FUNCTION(erfc)
-XHAT_LAZY_FUNCTION(erfinv)
-XHAT_LAZY_FUNCTION(lgamma)
-XHAT_LAZY_FUNCTION(digamma)
-XHAT_LAZY_FUNCTION(i0e)
-XHAT_LAZY_FUNCTION(i1e)
-XHAT_LAZY_FUNCTION(sinc)
-XHAT_LAZY_FUNCTION(trunc)
-XHAT_LAZY_FUNCTION(bit_not)
-XHAT_LAZY_FUNCTION(abs)
-XHAT_LAZY_FUNCTION(sign)
-XHAT_LAZY_FUNCTION(floor)
-XHAT_LAZY_FUNCTION(ceil)
-XHAT_LAZY_FUNCTION(round)
-XHAT_LAZY_FUNCTION(relu)
-XHAT_LAZY_FUNCTION(softplus)
-XHAT_LAZY_FUNCTION(isnan)
-XHAT_LAZY_FUNCTION(isfinite)
-XHAT_LAZY_FUNCTION(stop_gradient)
-#undef XHAT_LAZY_FUNCTION
-#define XHAT_LAZY_FUNCTION(name)                                                                            \
-  inline Array name(const Array& a, const Array& b, const Location& at = Location::current()) {             \
-    const Array operands[] = {a, b};                                                                        \
-    return function(#name, operands, at);                                                                   \
+#define XHAT_BINARY(name)                                                                       \
+  inline Array name(const Array& a, const Array& b, const Location& at = Location::current()) { \
+    const Array operands[] = {a, b};                                                            \
+    return function(#name, operands, at);                                                       \
   }
-XHAT_LAZY_FUNCTION(atan2)
-XHAT_LAZY_FUNCTION(hypot)
-XHAT_LAZY_FUNCTION(polygamma)
-XHAT_LAZY_FUNCTION(logaddexp)
-XHAT_LAZY_FUNCTION(fmod)
-XHAT_LAZY_FUNCTION(remainder)
-XHAT_LAZY_FUNCTION(copysign)
-XHAT_LAZY_FUNCTION(bit_and)
-XHAT_LAZY_FUNCTION(bit_or)
-XHAT_LAZY_FUNCTION(bit_xor)
-XHAT_LAZY_FUNCTION(shift_left)
-XHAT_LAZY_FUNCTION(shift_right)
-#undef XHAT_LAZY_FUNCTION
+#include "expr/core/functions.def"
+
 // Element i of the normal distribution with mean 0 and variance 1, and of the whole numbers from low to before high (i64, at most 2^24 of them),
 // as random_normal and random_int of expr/dsl/formulas.h.
 inline Array random_normal(const Array& seed, const Shape& shape, DType type = DType::f32) {
