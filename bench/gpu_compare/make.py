@@ -25,6 +25,7 @@ def arguments():
     p = argparse.ArgumentParser(prog="bench/gpu_compare/make", description=__doc__)
     p.add_argument("--out", default="gpu_compare", help="the folder; what it held is lost")
     p.add_argument("--ops", default=",".join(n for n in OPS if source(n).exists()), help="comma-separated; default: all that xhat has")
+    p.add_argument("--engine", action="store_true", help="also the tool and the tests of kernels, with the libraries that they need: OUT/engine")
     p.add_argument("--build", default=str(ROOT / "build"), help="the build folder")
     return p.parse_args()
 
@@ -87,6 +88,19 @@ def compile_op(op, a, out, scratch):
             "plan": bytes_of_plan(xhat, source(op.name), asked), "so_bytes": so.stat().st_size}
 
 
+def pack_engine(a, out):
+    """The tool and the tests, stripped, and what they load that is not part of every system."""
+    engine = out / "engine"
+    (engine / "lib").mkdir(parents=True)
+    for program in ("xhat", "tests/xhat_kernel_tests", "examples/gpu"):
+        made = Path(a.build) / program
+        call(["strip", "-o", engine / made.name, made])
+        for name, path in re.findall(r"(\S+) => (/\S+)", call(["ldd", made])):
+            if not re.match(r"lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so", name):
+                call(["strip", "-o", engine / "lib" / name, path])
+    shutil.copy(HERE / "each_op.py", engine / "each_op.py")
+
+
 def main():
     a = arguments()
     out = Path(a.out)
@@ -107,6 +121,8 @@ def main():
         shutil.copy(HERE / script, out / script)
     for script in SHARED:
         shutil.copy(ROOT / "bench" / "compare" / script, out / "compare" / script)
+    if a.engine:
+        pack_engine(a, out)
     keep()
     print(f"wrote {out}; carry it to a machine with an NVIDIA GPU, and start {out.name}/run there")
 

@@ -47,7 +47,7 @@ except library.Failed as refused:
 def main(build):
     with tempfile.TemporaryDirectory() as folder:
         out = f"{folder}/carried"
-        call([HERE / "make", "--build", build, "--ops", "dense_gelu,adam_step", "--out", out])
+        call([HERE / "make", "--build", build, "--ops", "dense_gelu,adam_step", "--engine", "--out", out])
         text = call([f"{out}/run", "--dry-run"])
         # The stash of a dense layer is what goes into the gelu: 512 x 1024 floats.
         line = next(l for l in text.splitlines() if l.startswith("dense_gelu"))
@@ -61,6 +61,16 @@ def main(build):
         (Path(out) / "lib" / "adam_step.so").unlink()
         assert "adam_step.so" in call([f"{out}/run", "--dry-run"], fails=True)
         assert "has no op silu" in call([f"{out}/run", "--ops", "silu", "--dry-run"], fails=True)
+        # The engine beside it runs with the libraries that came along.
+        engine = ["env", f"LD_LIBRARY_PATH={out}/engine/lib"]
+        each = [*engine, sys.executable, "-B", f"{out}/engine/each_op.py"]
+        op = Path(folder) / "ops.xh"
+        op.write_text("# bench: N=64\nop twice(x: f32[N]) -> (y) { y[i] = 2*x[i] }\nop kink(x: f32[N]) -> (y) { y[i] = floor(x[i])*x[i] }\n")
+        assert "2 ops, 0 failed" in call([*each, "check", f"{out}/engine/xhat", op, "--target", "cpu"])
+        text = call([*each, "bench", f"{out}/engine/xhat", op, "--target", "cpu", "--jobs", "1"])
+        assert "twice forward: y" in text and "2 ops, 0 failed" in text, text
+        op.write_text("op wrong(x: f32[N]) -> (y) { y[i] = x[i] + }\n")
+        assert "1 ops, 1 failed" in call([*each, "check", f"{out}/engine/xhat", op, "--target", "cpu"], fails=True)
     print("the bundle is as it should be")
 
 
