@@ -2,6 +2,7 @@
 // gpu_stages.cpp (what a block does for a member). Includes Halide; for these files only.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <optional>
 
 #include "runtime/emit/emit.h"
@@ -14,8 +15,19 @@ using Halide::Expr;
 using Halide::Internal::Stmt;
 
 constexpr int kWarp = 32;
-constexpr int kVector = 4;  // words of 32 bits: the widest load
-constexpr int kSector = 8;  // such words: what memory moves at least
+constexpr int kVector = 4;              // words of 32 bits: the widest load
+constexpr int kSector = 8;              // such words: what memory moves at least
+constexpr int kThreads = 256;           // of a block with enough to do
+constexpr int64_t kEnoughBlocks = 264;  // two for each multiprocessor of a large GPU
+constexpr int kSide = 16;               // threads of a rectangle along rows, and along columns
+constexpr int kChunk = 16;              // terms of a product that are staged at once
+
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Of a block, where there are n results with so many threads for each.
+inline int threads_for(const Count& n, int lanes) {
+  return static_cast<int>(std::min<int64_t>(kThreads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n.like()))) * lanes));
+}
 
 // Points of some axes, slowest first: how many along each, where they begin, and where they must end (undefined: never
 // beyond).
@@ -146,7 +158,7 @@ class GpuLowering {
   Stmt store(const SpecMember& m, const Expr& value, const Emitter::Axes& axes);
   Stmt store_partial(const SpecMember& m, const Expr& value, const Emitter::Axes& axes, const Expr& row);
 
-  // gpu_contract.cpp
+  // gpu_rectangle.cpp and gpu_contract.cpp
   using Span = std::function<Points(const std::vector<Id>& axes)>;  // what of the axes a block takes
   struct Rectangle {
     Id row = kNone, column = kNone;  // axes
