@@ -10,7 +10,7 @@ namespace {
 using fusion::LibraryCandidates;
 
 // Rates of a large GPU, per second. Estimated, not measured: an H100 has 67 Tflop/s of f32 on ordinary units. Libraries reach about three
-// quarters of that, our register blocks without double buffering a third. For f16 and bf16 libraries use tensor cores, our kernels do not.
+// quarters of that, our register blocks a third (before they loaded ahead). For f16 and bf16 libraries use tensor cores, our kernels do not.
 // Convolutions reach a third less than products of their size.
 struct Rate {
   DType type;
@@ -26,7 +26,7 @@ constexpr double kBytesPerSecond = 2.5e12;
 constexpr double kLaunchSeconds = 3e-6;
 constexpr int64_t kLibraryTile = 64;  // rows and columns of a library's smallest tile
 constexpr double kClearly = 0.9;      // the library's estimate must be below this share of ours: closer estimates say nothing
-constexpr size_t kMaxSingly = 12;    // more candidates than this are tried only all at once
+constexpr size_t kMaxSingly = 12;     // more candidates than this are tried only all at once
 
 DType type_of(const LibraryCall& call) {
   const auto* m = std::get_if<MatrixProduct>(&call);

@@ -30,8 +30,8 @@ Expr variable(const std::string& name) { return Variable::make(Halide::Int(32), 
 
 }  // namespace
 
-// What of the group's bodies and conditions is computed once for the block along the axis `term`: the largest expressions that depend on it and on the rows
-// or the columns, and read memory. A product of the two sides then multiplies what lies in shared memory, however it is indexed.
+// What of the group's bodies and conditions is computed once for the block along the axis `term`: the largest expressions that depend on it
+// and on either the rows or the columns, and read memory. A product of the two sides then multiplies what lies in shared memory.
 std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, Id row, Id column, Id term) const {
   const Arena& a = *spec_.arena;
   std::vector<Id> found, open;
@@ -353,8 +353,7 @@ bool GpuLowering::contract_launch(const std::vector<std::vector<size_t>>& groups
     auto rows = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return write(sums[0], values[0], at, part); };
     const Span terms = [&](const std::vector<Id>& axes) { return part_of(axes, r->split, part); };
     launch("contract", blocks * r->split.parts, kSide * kSide, {contract_stage(sums, *r, points, block() % blocks.expr(), terms, rows)});
-    finish_launches(
-        sums[0], [&](const SpecMember&) { return Count(r->split.parts); }, maps);
+    finish_launch(sums[0], r->split.parts, maps);
     return true;
   }
   auto stores = [&](const Emitter::Axes& at, const std::vector<std::vector<Expr>>& values) { return with_maps(sums, values, maps, at); };

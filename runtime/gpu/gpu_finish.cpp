@@ -9,9 +9,8 @@ namespace xhat::runtime {
 
 using namespace Halide::Internal;
 
-// Members that have as many rows of results over the same axes share a launch. maps: what is made of all of them, at the same points.
-void GpuLowering::finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows,
-                                  const std::vector<size_t>& maps) {
+// Members that have as many rows of results over the same axes share a launch.
+void GpuLowering::finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows) {
   std::vector<std::vector<size_t>> together;
   for (size_t i : members) {
     const SpecMember& m = spec_.members[i];
@@ -25,9 +24,10 @@ void GpuLowering::finish_launches(const std::vector<size_t>& members, const std:
     else
       group->push_back(i);
   }
-  for (const auto& group : together) finish_launch(group, rows(spec_.members[group[0]]), maps);
+  for (const auto& group : together) finish_launch(group, rows(spec_.members[group[0]]));
 }
 
+// maps: what is made of all that the members come to, at the same points.
 void GpuLowering::finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps) {
   std::vector<Lies> lay = lies_;
   reset();

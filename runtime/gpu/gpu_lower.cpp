@@ -25,9 +25,9 @@ namespace {
 
 constexpr int64_t kSharedBytes = 40960;  // of 48 KB that every device has: temporaries; the rest is for adding up
 constexpr int64_t kOneBlock = 1 << 17;   // elements; more are not left to one block
-constexpr double kKept = 4;
-constexpr double kShares = 1.1;       // prices are rough: members share a launch unless that is clearly slower
-constexpr int64_t kTermsOfLane = 16;  // at least, where a sum is split among blocks
+constexpr double kKept = 4;              // times what the caller has: more is not handed on from launch to launch
+constexpr double kShares = 1.1;          // prices are rough: members share a launch unless that is clearly slower
+constexpr int64_t kTermsOfLane = 16;     // at least, where a sum is split among blocks
 
 // A number that comes with a launch: a half as its bits.
 Halide::Type passed_as(DType t) { return t == DType::f16 || t == DType::bf16 ? Halide::UInt(16) : storage_type(t); }
@@ -143,13 +143,11 @@ bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups
     points = std::max(points, n);
   }
   if (spec_.tiles() == 1) return points <= kOneBlock;
-  // What a tile keeps to itself, launches of their own hand on in memory: no more of it than some times what the caller has.
+  // What a tile keeps to itself, launches of their own hand on in memory.
   double kept = 0, callers = 0;
   for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
     const SpecTensor& x = spec_.tensors[t];
-    if (!x.is_number())
-      (x.use == SpecTensor::Use::temporary ? kept : callers) +=
-          static_cast<double>(elements(t).like()) * static_cast<double>(byte_size(x.type));
+    if (!x.is_number()) (x.use == SpecTensor::Use::temporary ? kept : callers) += bytes(t);
   }
   if (kept > kKept * callers) return true;
   return tile_ns(groups) <= kShares * launches_ns(groups);
@@ -245,9 +243,7 @@ void GpuLowering::flat_launch(const std::vector<size_t>& group, const std::vecto
   };
   Stmt stage = reduce_stage(a, points, part_of(m.reduced, split, part), s, number * s.results(), stores);
   launch("reduce", blocks * split.parts, s.threads, {stage});
-  if (split.some())
-    finish_launches(
-        group, [&](const SpecMember&) { return Count(split.parts); }, maps);
+  if (split.some()) finish_launch(group, split.parts, maps);
 }
 
 // What a group's accumulation came to, at a point; in row `row` of the partial results if that is defined.

@@ -15,12 +15,11 @@ using Halide::Expr;
 using Halide::Internal::Stmt;
 
 constexpr int kWarp = 32;
-constexpr int kVector = 4;              // words of 32 bits: the widest load
-constexpr int kSector = 8;              // such words: what memory moves at least
-constexpr int kThreads = 256;           // of a block with enough to do
-constexpr int64_t kEnoughBlocks = 264;  // two for each multiprocessor of a large GPU
-constexpr int kSide = 16;               // threads of a rectangle along rows, and along columns
-constexpr int kChunk = 16;              // terms of a product that are staged at once
+constexpr int kVector = 4;     // words of 32 bits: the widest load
+constexpr int kSector = 8;     // such words: what memory moves at least
+constexpr int kThreads = 256;  // of a block with enough to do
+constexpr int kSide = 16;      // threads of a rectangle along rows, and along columns
+constexpr int kChunk = 16;     // terms of a product that are staged at once
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -111,9 +110,8 @@ class GpuLowering {
   void flat_launch(const std::vector<size_t>& group, const std::vector<size_t>& maps = {});
   void scatter_launches(const SpecMember& m);
   Stmt write(const std::vector<size_t>& group, const std::vector<Expr>& values, const Emitter::Axes& at, const Expr& row);
-  void finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows,
-                       const std::vector<size_t>& maps = {});
-  void finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps);
+  void finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows);
+  void finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps = {});
   Stmt with_maps(const std::vector<std::vector<size_t>>& sums, const std::vector<std::vector<Expr>>& values,
                  const std::vector<size_t>& maps, const Emitter::Axes& at);
   void reset();
@@ -128,12 +126,16 @@ class GpuLowering {
     return given(spec_.tensors[tensor].shape[i], i == 0 ? spec_.tensors[tensor].count : kNoCount, 1);
   }
   Count elements(uint32_t tensor) const;
+  double bytes(uint32_t tensor) const {
+    return static_cast<double>(elements(tensor).like()) * static_cast<double>(byte_size(spec_.tensors[tensor].type));
+  }
   Count tiles_along(Id x) const { return extent(x).over(axis(x).tile); }
 
   // gpu_price.cpp
   double tile_ns(const std::vector<std::vector<size_t>>& groups) const;
   double launches_ns(const std::vector<std::vector<size_t>>& groups) const;
   double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool contracts, bool tiled) const;
+  double terms_of(const SpecMember& m) const;
   bool contracts(const std::vector<size_t>& group, const Points& points) const;
   Split split(const std::vector<size_t>& group, int64_t wanted) const;
 
@@ -196,7 +198,7 @@ class GpuLowering {
   };
   Staged stage(Id value, const Contraction& c, Id term, const Emitter::Axes& begins, const std::string& registers);
   Expr kept(const Staged& s, const Contraction& c, const Expr& term) const;
-  int64_t staged_bytes(const std::vector<std::vector<size_t>>& groups, const Rectangle& r, const Span& span) const;
+  std::pair<int64_t, int64_t> staged_bytes(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const;
   static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks);
   Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
                 const std::vector<Expr>& now, const Points& terms);

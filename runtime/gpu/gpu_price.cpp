@@ -12,14 +12,13 @@ namespace xhat::runtime {
 
 namespace {
 
-constexpr double kLaunch_ns = 2000;       // from the end of one to the start of the next
-constexpr double kBytes = 2500;           // of memory, per ns
-constexpr double kResident = 132 * 2048;  // threads that run at once
-constexpr double kBusy = 132 * 512;       // threads that multiply as fast as all: registers leave room for no more
+constexpr double kLaunch_ns = 2000;                    // from the end of one to the start of the next
+constexpr double kBytes = 2500;                        // of memory, per ns
+constexpr double kResident = kMultiprocessors * 2048;  // threads that run at once
+constexpr double kBusy = kMultiprocessors * 512;       // threads that multiply as fast as all: registers leave room for no more
 // Per ns and thread: what waits for memory rather than for anything else (batch_norm by 64 blocks), and what is in registers and shared
 // memory (dense_gelu, 0.54 G products by 65536 threads in 84 us).
 constexpr double kLoads = 0.02, kOperations = 0.06, kProducts = 0.1;
-constexpr int64_t kThreadsOfBlock = 256;
 constexpr double kTermsOfThread = 32;  // a sum whose terms are split leaves so many to each
 // What is computed in a tile takes so many times as long: its threads wait at barriers, and have fewer results each (backward, one launch for all
 // and one for each: attention 115 and 91 us, bilateral3x3 466 and 318, mlp2 138 and 125; what moves memory does not: layer_norm 62 and 99).
@@ -46,7 +45,7 @@ double GpuLowering::group_ns(const std::vector<size_t>& group, double points, do
     const bool temporary = spec_.tensors[t].use == SpecTensor::Use::temporary;
     if ((tiled && temporary) || std::ranges::find(seen, t) != seen.end()) return;
     seen.push_back(t);
-    bytes += static_cast<double>(elements(t).like()) * static_cast<double>(byte_size(spec_.tensors[t].type));
+    bytes += this->bytes(t);
   };
   for (size_t g : group) {
     const SpecMember& m = spec_.members[g];
@@ -65,25 +64,22 @@ double GpuLowering::group_ns(const std::vector<size_t>& group, double points, do
   return std::max({bytes / kBytes, n * loads / (resident * kLoads), slower * n * operations / (resident * kOperations)});
 }
 
+double GpuLowering::terms_of(const SpecMember& m) const { return static_cast<double>(all_of(m.reduced).total().like()); }
+
 // Of one launch for all: a block per tile.
 double GpuLowering::tile_ns(const std::vector<std::vector<size_t>>& groups) const {
-  double tiles = 1;
-  for (Id x : shared_axes()) tiles *= static_cast<double>(tiles_along(x).like());
+  const double threads = static_cast<double>(spec_.tiles()) * kThreads;
   double ns = kLaunch_ns;
   for (const auto& group : groups) {
     const SpecMember& m = spec_.members[group[0]];
     Points points = all_of(m.left);
-    double results = 1, terms = 1;
-    for (Id x : m.reduced) terms *= static_cast<double>(extent(x).like());
-    for (size_t i = 0; i < m.left.size(); ++i) {
-      results *= static_cast<double>(points.counts[i].like());
-      points.counts[i] = axis(m.left[i]).in_tile();
-    }
+    auto results = static_cast<double>(points.total().like());
+    for (size_t i = 0; i < m.left.size(); ++i) points.counts[i] = axis(m.left[i]).in_tile();
     // A member that does not have all grid axes is computed by each tile along the others.
     for (Id x : shared_axes())
       if (std::ranges::find(m.left, x) == m.left.end() && std::ranges::find(m.reduced, x) == m.reduced.end())
         results *= static_cast<double>(tiles_along(x).like());
-    ns += group_ns(group, results, terms, tiles * kThreadsOfBlock, contracts(group, points), true);
+    ns += group_ns(group, results, terms_of(m), threads, contracts(group, points), true);
     if (std::ranges::any_of(group, [&](size_t g) { return spec_.across_tiles(spec_.members[g]); })) ns += kLaunch_ns;
   }
   return ns;
@@ -95,13 +91,12 @@ double GpuLowering::launches_ns(const std::vector<std::vector<size_t>>& groups) 
   for (const auto& group : groups) {
     const SpecMember& m = spec_.members[group[0]];
     Points points = all_of(m.left);
-    double terms = 1;
-    for (Id x : m.reduced) terms *= static_cast<double>(extent(x).like());
     const auto results = static_cast<double>(points.total().like());
+    const double terms = terms_of(m);
     const bool in_parts = split(group, 2).some();
-    const double most = in_parts ? results * std::max(1.0, terms / kTermsOfThread) : results * std::min<double>(terms, kThreadsOfBlock);
+    const double most = in_parts ? results * std::max(1.0, terms / kTermsOfThread) : results * std::min<double>(terms, kThreads);
     ns += kLaunch_ns + group_ns(group, results, terms, most, contracts(group, points), false);
-    if (in_parts && results < kBusy && terms > kTermsOfThread * kThreadsOfBlock) ns += kLaunch_ns;  // that adds up
+    if (in_parts && results < kBusy && terms > kTermsOfThread * kThreads) ns += kLaunch_ns;  // that adds up
   }
   return ns;
 }

@@ -13,7 +13,6 @@ constexpr int kMaxPerSide = 8;     // rows or columns of a thread
 constexpr int kMinRows = 4;        // of a tile; with fewer there is little to gain
 constexpr int kAccumulators = 64;  // of a thread; half of its registers
 constexpr int64_t kSharedOfBlock = 48 << 10;
-constexpr double kMultiprocessors = 132;  // of a large GPU
 constexpr int64_t kMinTerms = 8, kTermsOfPart = 128;
 
 }  // namespace
@@ -80,9 +79,14 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   auto most = [&](Id x, int side) {
     return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(count(x), side)))));
   };
+  std::vector<std::pair<int64_t, int64_t>> staged;  // of each group, one after the other in the same memory
+  for (const auto& group : groups)
+    if (is_sum(group)) staged.push_back(staged_bytes(group, axes->first, axes->second, span(spec_.members[group[0]].reduced)));
   auto fits = [&](const Rectangle& r) {
     if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
-    return scratch_ + staged_bytes(groups, r, span) <= kSharedOfBlock;
+    return std::ranges::all_of(staged, [&](const auto& bytes) {
+      return scratch_ + bytes.first * r.size_of(r.row) + bytes.second * r.size_of(r.column) <= kSharedOfBlock;
+    });
   };
   const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
   std::optional<Rectangle> best;
@@ -116,21 +120,17 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   return best;
 }
 
-// Of shared memory, for the group that needs most.
-int64_t GpuLowering::staged_bytes(const std::vector<std::vector<size_t>>& groups, const Rectangle& r, const Span& span) const {
+// Of shared memory for a chunk of the group's terms: for each row, and for each column.
+std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const {
   const Arena& a = *spec_.arena;
-  int64_t most = 0;
-  for (const auto& group : groups) {
-    if (spec_.members[group[0]].op == Op::constant) continue;
-    const Id term = staged_axis(group, r.row, r.column, span(spec_.members[group[0]].reduced));
-    int64_t bytes = 0;
-    if (term != kNone)
-      for (Id id : staged_operands(group, r.row, r.column, term))
-        bytes += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * (kChunk + 1) *
-                 r.size_of(std::ranges::binary_search(a[id].free_axes(), r.row) ? r.row : r.column);
-    most = std::max(most, bytes);
+  std::pair<int64_t, int64_t> bytes = {0, 0};
+  const Id term = staged_axis(group, row, column, terms);
+  if (term == kNone) return bytes;
+  for (Id id : staged_operands(group, row, column, term)) {
+    int64_t& side = std::ranges::binary_search(a[id].free_axes(), row) ? bytes.first : bytes.second;
+    side += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * (kChunk + 1);
   }
-  return most;
+  return bytes;
 }
 
 // Cycles of a large GPU for that many rectangles, each by a block of 8 warps on a multiprocessor that issues for 4 at once; of one block for
@@ -140,7 +140,7 @@ double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms
   const auto parts = static_cast<double>(r.split.parts), n = static_cast<double>(blocks);
   const double chunks = static_cast<double>(terms) / parts / kChunk;
   const double issued = kChunk * (static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + r.rows + r.columns + kOfTerm);
-  const double at_once = std::max(1.0, std::ceil(n * parts / kMultiprocessors));
+  const double at_once = std::max(1.0, std::ceil(n * parts / static_cast<double>(kMultiprocessors)));
   // A multiprocessor issues for all blocks that it runs; one alone waits for its loads.
   const double chunk = std::max(kWarps / kIssues * issued * at_once, kWaits + kWarps / kIssues * issued);
   const double added_up =

@@ -121,6 +121,15 @@ void choose_static_extents(KernelSpec& spec);
 // The spec that is lowered: with sizes that represent all those that the compiled code serves. Equal for all kernels of one key.
 KernelSpec with_class_representatives(const KernelSpec& spec);
 
+// Of a large GPU (an H100), for which tiles and launches are made. Two blocks for each multiprocessor are enough.
+constexpr int64_t kMultiprocessors = 132, kEnoughBlocks = 2 * kMultiprocessors;
+
+// Steps of make_gpu_spec alone (gpu_tiles.cpp). make_enough_tiles shrinks tiles, which are blocks of threads, until there are enough;
+// make_few_rows makes those larger that leave partial results; drop_unread drops members whose values nobody reads.
+void make_enough_tiles(KernelSpec& spec);
+void make_few_rows(KernelSpec& spec);
+void drop_unread(KernelSpec& spec);
+
 // The same for a GPU (gpu_sizes.cpp). open_for_gpu: which extents the code need not know. give_counts: these become arguments of a launch.
 void open_for_gpu(KernelSpec& spec);
 void give_counts(KernelSpec& spec);
