@@ -47,8 +47,7 @@ std::optional<LinearExtent> linear_form(const Arena& a, Id extent) {
   for (Id id : reachable(a, extent)) {
     const Node& n = a[id];
     std::optional<LinearExtent> f;
-    if (n.op == Op::constant && n.type != DType::boolean && is_integer(n.type))
-      f = LinearExtent{kNone, 0, n.integer};
+    if (n.op == Op::constant && n.type != DType::boolean && is_integer(n.type)) f = LinearExtent{kNone, 0, n.integer};
     if (n.op == Op::dim) f = LinearExtent{id, 1, 0};
     if (n.op == Op::cast) f = form[n.arg(0)];
     if (n.op == Op::neg)
@@ -94,6 +93,7 @@ class DimSolver {
     check_names();
     solve_from_inputs();
     take_given();
+    solve_from_the_known();
     compute_defined();
     check_extents();
     check_conditions();
@@ -109,8 +109,7 @@ class DimSolver {
   std::map<std::string, std::string> source;  // of a value, for messages: "y, with shape [5,4],"
 
   bool is_parameter(TensorId t) const {
-    return std::ranges::find(p.inputs, t) != p.inputs.end() ||
-           std::ranges::find(p.cotangents, t) != p.cotangents.end();
+    return std::ranges::find(p.inputs, t) != p.inputs.end() || std::ranges::find(p.cotangents, t) != p.cotangents.end();
   }
 
   void check_names() const {
@@ -119,19 +118,16 @@ class DimSolver {
       if (!t || !is_parameter(*t)) throw op_error(p, "there is no parameter " + name);
       size_t rank = p.tensor(*t).shape.size();
       if (shape.size() != rank)
-        throw op_error(p, name + " has shape " + shape_text(shape) + ", but is declared with " +
-                             std::to_string(rank) + (rank == 1 ? " dimension" : " dimensions") + ", not " +
-                             std::to_string(shape.size()));
+        throw op_error(p, name + " has shape " + shape_text(shape) + ", but is declared with " + std::to_string(rank) +
+                              (rank == 1 ? " dimension" : " dimensions") + ", not " + std::to_string(shape.size()));
     }
     for (const auto& [name, value] : given) {
       if (!std::ranges::any_of(p.dims, [&](const Dim& d) { return a.name(d.dim) == name; })) {
         std::string known;
         for (const Dim& d : p.dims) known += (known.empty() ? "" : ", ") + a.name(d.dim);
-        throw op_error(p, "there is no dim " + name + "; " +
-                             (known.empty() ? "it has no dims" : "its dims are " + known));
+        throw op_error(p, "there is no dim " + name + "; " + (known.empty() ? "it has no dims" : "its dims are " + known));
       }
-      if (value < 0)
-        throw op_error(p, "dim " + name + " = " + std::to_string(value) + " is negative; give 0 or more");
+      if (value < 0) throw op_error(p, "dim " + name + " = " + std::to_string(value) + " is negative; give 0 or more");
     }
   }
 
@@ -148,14 +144,44 @@ class DimSolver {
                             computed(Op::neg, rest, 0, rest) && rest % f->factor == 0 && rest / f->factor >= 0;
         if (!solved)
           throw op_error(p,
-                        tensor.name + " has shape " + shape_text(it->second) + ", but its dimension " +
-                            std::to_string(d) + " is " + extent_text(a, tensor.shape[d]) + ", which is " +
-                            std::to_string(it->second[d]) + " for no " + a.name(f->dim) + " >= 0",
-                        tensor.pos);
+                         tensor.name + " has shape " + shape_text(it->second) + ", but its dimension " + std::to_string(d) + " is " +
+                             extent_text(a, tensor.shape[d]) + ", which is " + std::to_string(it->second[d]) + " for no " + a.name(f->dim) +
+                             " >= 0",
+                         tensor.pos);
         values[a.name(f->dim)] = rest / f->factor;
         source[a.name(f->dim)] = tensor.name + ", with shape " + shape_text(it->second) + ",";
       }
     }
+  }
+
+  // An extent of several dims, as G*C, says the one that nothing else does, where it is affine in it.
+  void solve_from_the_known() {
+    for (bool more = true; more;) {
+      more = false;
+      for (TensorId t : p.inputs) {
+        auto it = shapes.find(p.tensor(t).name);
+        for (size_t d = 0; it != shapes.end() && d < it->second.size(); ++d) more |= solve_for_the_unknown(p.tensor(t), d, it->second);
+      }
+    }
+  }
+
+  bool solve_for_the_unknown(const Tensor& tensor, size_t d, const std::vector<int64_t>& shape) {
+    std::vector<Id> unknown;
+    for (Id id : reachable(a, tensor.shape[d]))
+      if (a[id].op == Op::dim && !values.contains(a.name(id))) unknown.push_back(id);
+    if (unknown.size() != 1 || is_defined(unknown[0])) return false;
+    auto extent = [&](int64_t value) {
+      DimValues tried = values;
+      tried[a.name(unknown[0])] = value;
+      return evaluate_extent(a, tensor.shape[d], tried);
+    };
+    int64_t step = 0, rest = 0;
+    if (!computed(Op::sub, extent(1), extent(0), step) || step == 0) return false;
+    if (!computed(Op::sub, shape[d], extent(0), rest) || rest % step != 0 || rest / step < 0 || extent(rest / step) != shape[d])
+      return false;
+    values[a.name(unknown[0])] = rest / step;
+    source[a.name(unknown[0])] = tensor.name + ", with shape " + shape_text(shape) + ",";
+    return true;
   }
 
   bool is_defined(Id dim) const {
@@ -166,9 +192,8 @@ class DimSolver {
     for (const auto& [name, value] : given) {
       auto [it, fresh] = values.emplace(name, value);
       if (!fresh && it->second != value)
-        throw op_error(p, name + " = " + std::to_string(value) + " was given, but " + source[name] + " says " +
-                             name + " = " + std::to_string(it->second) +
-                             "; leave it out, or make them agree");
+        throw op_error(p, name + " = " + std::to_string(value) + " was given, but " + source[name] + " says " + name + " = " +
+                              std::to_string(it->second) + "; leave it out, or make them agree");
       if (fresh) source[name] = "the given value";
     }
   }
@@ -183,14 +208,14 @@ class DimSolver {
         const std::string& name = a.name(d.dim);
         if (value < 0)
           throw op_error(p,
-                        "dim " + name + " = " + std::to_string(value) + " is negative with " +
-                            dims_in(a, d.definition, values) + "; the inputs are too small",
-                        d.pos);
+                         "dim " + name + " = " + std::to_string(value) + " is negative with " + dims_in(a, d.definition, values) +
+                             "; the inputs are too small",
+                         d.pos);
         if (auto [it, fresh] = values.emplace(name, value); !fresh && it->second != value)
           throw op_error(p,
-                        source[name] + " says " + name + " = " + std::to_string(it->second) +
-                            ", but by its definition it is " + std::to_string(value),
-                        d.pos);
+                         source[name] + " says " + name + " = " + std::to_string(it->second) + ", but by its definition it is " +
+                             std::to_string(value),
+                         d.pos);
         source[name] = "its definition";
         computed_[d.dim] = true;
         more = true;
@@ -199,15 +224,13 @@ class DimSolver {
     for (const Dim& d : p.dims)
       if (!values.contains(a.name(d.dim)))
         throw op_error(p,
-                      "the value of dim " + a.name(d.dim) +
-                          " is not known; no input that was given determines it; give it, as --dims " +
-                          a.name(d.dim) + "=VALUE",
-                      d.pos);
+                       "the value of dim " + a.name(d.dim) + " is not known; no input that was given determines it; give it, as --dims " +
+                           a.name(d.dim) + "=VALUE",
+                       d.pos);
   }
 
   bool all_known(Id expression) const {
-    return std::ranges::all_of(reachable(a, expression),
-                               [&](Id id) { return a[id].op != Op::dim || values.contains(a.name(id)); });
+    return std::ranges::all_of(reachable(a, expression), [&](Id id) { return a[id].op != Op::dim || values.contains(a.name(id)); });
   }
 
   void check_extents() const {
@@ -228,10 +251,9 @@ class DimSolver {
         int64_t extent = extent_of(tensor, d);
         if (extent < 0)
           throw op_error(p,
-                        "dimension " + std::to_string(d) + " of " + tensor.name + " would have " +
-                            std::to_string(extent) + " elements with " + dims_in(a, tensor.shape[d], values) +
-                            "; extents are 0 or more",
-                        tensor.pos);
+                         "dimension " + std::to_string(d) + " of " + tensor.name + " would have " + std::to_string(extent) +
+                             " elements with " + dims_in(a, tensor.shape[d], values) + "; extents are 0 or more",
+                         tensor.pos);
       }
     }
   }
@@ -252,19 +274,18 @@ class DimSolver {
     if (f && f->factor == 1 && f->offset == 0) {
       const std::string& name = a.name(f->dim);
       throw op_error(p,
-                    has + ", so " + name + " = " + std::to_string(shape[d]) + " in its dimension " +
-                        std::to_string(d) + ", but " + source.at(name) + " says " + name + " = " +
-                        std::to_string(expected) + "; make the two agree",
-                    tensor.pos);
+                     has + ", so " + name + " = " + std::to_string(shape[d]) + " in its dimension " + std::to_string(d) + ", but " +
+                         source.at(name) + " says " + name + " = " + std::to_string(expected) + "; make the two agree",
+                     tensor.pos);
     }
     std::string known = dims_in(a, tensor.shape[d], values);
     throw op_error(p,
-                  has + ", but its dimension " + std::to_string(d) + " must be " + std::to_string(expected) +
-                      (known.empty() ? ""
-                       : f           ? " (" + extent_text(a, tensor.shape[d]) + " with " + known + ")"
-                                     : " (with " + known + ")") +
-                      ", not " + std::to_string(shape[d]),
-                  tensor.pos);
+                   has + ", but its dimension " + std::to_string(d) + " must be " + std::to_string(expected) +
+                       (known.empty() ? ""
+                        : f           ? " (" + extent_text(a, tensor.shape[d]) + " with " + known + ")"
+                                      : " (with " + known + ")") +
+                       ", not " + std::to_string(shape[d]),
+                   tensor.pos);
   }
 
   void check_conditions() const {
@@ -286,8 +307,7 @@ class DimSolver {
 
 std::string dims_text(const DimValues& dims) {
   std::string text;
-  for (const auto& [name, value] : dims)
-    text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
+  for (const auto& [name, value] : dims) text += (text.empty() ? "" : ", ") + name + " = " + std::to_string(value);
   return text;
 }
 
@@ -307,8 +327,7 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
       value[id].integer = it->second;
       continue;
     }
-    if (is_read(n.op) || is_reduction(n.op) || n.op == Op::axis)
-      throw Bug("an extent holds a node that is no function of dims");
+    if (is_read(n.op) || is_reduction(n.op) || n.op == Op::axis) throw Bug("an extent holds a node that is no function of dims");
     int64_t x[3] = {};
     double u[3] = {};
     bool lost = false;
@@ -321,8 +340,10 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
     bool from_real = n.arg_count > 0 && is_float(a[n.arg(0)].type);
     Number& v = value[id];
     if (n.op == Op::constant) {
-      if (is_float(n.type)) v.real = n.value;
-      else v.integer = n.integer;
+      if (is_float(n.type))
+        v.real = n.value;
+      else
+        v.integer = n.integer;
     } else if (n.op == Op::dim) {
       auto it = dims.find(a.name(id));
       if (it == dims.end()) throw Error("the value of dim " + a.name(id) + " is not known");
@@ -337,15 +358,19 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
       v.integer = from_real ? integer_from(n.type, u[0]) : integer_from(n.type, x[0]);
     } else {
       const ScalarOp& op = scalar(n.op);
-      if (from_real && is_float(n.type) && op.reals) v.real = op.reals.at(u);
-      else if (from_real && op.tests) v.integer = op.tests.at(u);
-      else if (!from_real && is_float(n.type) && op.draws) v.real = op.draws.at(x);
+      if (from_real && is_float(n.type) && op.reals)
+        v.real = op.reals.at(u);
+      else if (from_real && op.tests)
+        v.integer = op.tests.at(u);
+      else if (!from_real && is_float(n.type) && op.draws)
+        v.real = op.draws.at(x);
       else if (!from_real && op.integers) {
         v.integer = op.integers.at(x);
         const bool can_leave = n.type == DType::i64 && (n.op == Op::add || n.op == Op::sub || n.op == Op::mul || n.op == Op::neg);
         if (int64_t exact = 0; can_leave) lost |= !computed(n.op, x[0], x[1], exact);
         if (n.op == Op::pow) lost |= std::fabs(std::pow(static_cast<double>(x[0]), static_cast<double>(x[1]))) >= 0x1p63;
-      } else throw Bug("an extent holds " + std::string(info(n.op).id));
+      } else
+        throw Bug("an extent holds " + std::string(info(n.op).id));
     }
     v.lost = lost;
   }
@@ -382,8 +407,7 @@ std::vector<std::string> free_dims(const Program& p) {
       if (auto f = linear_form(*p.arena, extent)) determined.push_back(f->dim);
   std::vector<std::string> names;
   for (const Dim& d : p.dims)
-    if (d.definition == kNone && std::ranges::find(determined, d.dim) == determined.end())
-      names.push_back(p.arena->name(d.dim));
+    if (d.definition == kNone && std::ranges::find(determined, d.dim) == determined.end()) names.push_back(p.arena->name(d.dim));
   return names;
 }
 
@@ -427,8 +451,7 @@ DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given) {
       if (wanted == given) throw;  // nothing to choose
     }
   }
-  throw op_error(
-      p, "no small sizes meet all its preconditions; the last try: " + last + "; give some with --dims");
+  throw op_error(p, "no small sizes meet all its preconditions; the last try: " + last + "; give some with --dims");
 }
 
 }  // namespace xhat

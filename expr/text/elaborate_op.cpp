@@ -22,8 +22,7 @@ struct Signature {
 
 class OpBuilder {
  public:
-  OpBuilder(const ast::File& file, const std::shared_ptr<Arena>& arena,
-            const std::map<std::string, std::shared_ptr<const Program>>& ops)
+  OpBuilder(const ast::File& file, const std::shared_ptr<Arena>& arena, const std::map<std::string, std::shared_ptr<const Program>>& ops)
       : file_(file), s_{file, *arena, program_, ops} {
     program_.arena = arena;
     program_.file = file.name;
@@ -130,13 +129,11 @@ void OpBuilder::declare(const ast::Block& block) {
         continue;
       }
       if (s_.dims.contains(target.text))
-        throw Error(fmt::format("dim {} stands already in a parameter or another definition; take a new name",
-                                target.text),
-                    target.pos);
+        throw Error(fmt::format("dim {} stands already in a parameter or another definition; take a new name", target.text), target.pos);
       if (s_.declared.contains(target.text))
-        throw Error(fmt::format("dim {} has the name of the tensor of {}; take a new name", target.text,
-                                place(s_.declared.at(target.text))),
-                    target.pos);
+        throw Error(
+            fmt::format("dim {} has the name of the tensor of {}; take a new name", target.text, place(s_.declared.at(target.text))),
+            target.pos);
       s_.declare_dim(target.text, target.pos);
     }
 }
@@ -165,8 +162,7 @@ void OpBuilder::dim_statements(const ast::Block& block) {
       Id next = substitute(s_.arena, expression, found);
       stable &= next == expression;
       if (round == defined.size() && next != expression)
-        throw Error(fmt::format("dim {} is defined by itself, directly or through other dims",
-                                s_.arena.name(program_.dims[at].dim)),
+        throw Error(fmt::format("dim {} is defined by itself, directly or through other dims", s_.arena.name(program_.dims[at].dim)),
                     program_.dims[at].pos);
       expression = next;
     }
@@ -221,9 +217,13 @@ std::vector<size_t> OpBuilder::order(const ast::Block& block) const {
     std::vector<ast::Ref> below;
     collect_below(file_, block.statements[i].body, below);
     std::set<size_t> seen;
+    std::set<std::string> axes;  // a bare name of one of them is it, even where a definition has the same name, which is said later
+    for (const ast::Axis& axis : block.statements[i].axes) axes.insert(axis.name);
+    for (ast::Ref r : below)
+      for (const ast::Axis& axis : file_.nodes[r].axes) axes.insert(axis.name);
     for (ast::Ref r : below) {
       const ast::Node& n = file_.nodes[r];
-      if (n.kind != ast::Kind::name && n.kind != ast::Kind::read) continue;
+      if (n.kind != ast::Kind::read && (n.kind != ast::Kind::name || axes.contains(n.text))) continue;
       auto it = definer.find(n.text);
       if (it != definer.end() && seen.insert(it->second).second) needs[i].push_back({it->second, r});
     }
@@ -252,9 +252,11 @@ std::vector<size_t> OpBuilder::order(const ast::Block& block) const {
           inside |= i == child;
           if (inside) names += block.statements[i].targets[0].text + " -> ";
         }
-        throw Error(fmt::format("definitions form a cycle: {}{}; each reads the next. What depends on its own elements before it is a loop of a prog", names,
-                                block.statements[child].targets[0].text),
-                    file_.nodes[ref].pos);
+        throw Error(
+            fmt::format(
+                "definitions form a cycle: {}{}; each reads the next. What depends on its own elements before it is a loop of a prog",
+                names, block.statements[child].targets[0].text),
+            file_.nodes[ref].pos);
       }
       if (mark[child] == Mark::black) continue;
       mark[child] = Mark::grey;
@@ -279,8 +281,7 @@ void OpBuilder::define(const ast::Statement& s, Region& into) {
   check_bounds(s_, body);
   std::vector<Id> shape;
   for (const AxisRange& r : body.axes) shape.push_back(r.end);
-  TensorId t =
-      s_.add_tensor(s.targets[0].text, s_.arena[body.body].type, std::move(shape), Role::defined, s.pos);
+  TensorId t = s_.add_tensor(s.targets[0].text, s_.arena[body.body].type, std::move(shape), Role::defined, s.pos);
   Definition d;
   d.targets = {t};
   d.axes = std::move(body.axes);
@@ -314,11 +315,8 @@ std::vector<TensorId> OpBuilder::outputs(const ast::Block& block, const char* wh
   for (const ast::Name& name : block.outputs) {
     auto it = s_.tensors.find(name.text);
     if (it == s_.tensors.end())
-      throw Error(
-          fmt::format("{} {} is not defined in the block{}", what, name.text, did_you_mean(name.text, known)),
-          name.pos);
-    if (std::ranges::count(found, it->second))
-      throw Error(fmt::format("{} {} is listed twice", what, name.text), name.pos);
+      throw Error(fmt::format("{} {} is not defined in the block{}", what, name.text, did_you_mean(name.text, known)), name.pos);
+    if (std::ranges::count(found, it->second)) throw Error(fmt::format("{} {} is listed twice", what, name.text), name.pos);
     found.push_back(it->second);
   }
   return found;
@@ -337,16 +335,14 @@ void OpBuilder::parameter_like(const ast::Parameter& p, const Tensor& like, Role
   std::vector<Id> shape = like.shape;
   if (p.typed) {
     if (p.type != like.type)
-      throw Error(fmt::format("{} is {} here, but {}, which it belongs to, is {}", p.name, name_of(p.type),
-                              like.name, name_of(like.type)),
+      throw Error(fmt::format("{} is {} here, but {}, which it belongs to, is {}", p.name, name_of(p.type), like.name, name_of(like.type)),
                   p.pos);
     bool same = p.extents.size() == like.shape.size();
     for (size_t i = 0; same && i < shape.size(); ++i) {
       shape[i] = elaborate_extent(s_, p.extents[i], false, "an extent");
       same = s_.same_extent(shape[i], like.shape[i]);
     }
-    if (!same)
-      throw Error(fmt::format("{} has another shape than {}, which it belongs to", p.name, like.name), p.pos);
+    if (!same) throw Error(fmt::format("{} has another shape than {}, which it belongs to", p.name, like.name), p.pos);
     shape = like.shape;
   }
   DType type = like.type;
@@ -358,12 +354,10 @@ void OpBuilder::parameter_like(const ast::Parameter& p, const Tensor& like, Role
 void OpBuilder::backward(const ast::Block& block) {
   std::vector<TensorId> needed = float_outputs(program_);
   if (block.parameters.size() != needed.size())
-    throw Error(
-        fmt::format(
-            "the backward block takes {} cotangents, and op {} has {} float outputs; list one for each, in "
-            "order",
-            block.parameters.size(), program_.name, needed.size()),
-        block.pos);
+    throw Error(fmt::format("the backward block takes {} cotangents, and op {} has {} float outputs; list one for each, in "
+                            "order",
+                            block.parameters.size(), program_.name, needed.size()),
+                block.pos);
   for (size_t i = 0; i < needed.size(); ++i) {
     Tensor like = program_.tensors[needed[i]];
     parameter_like(block.parameters[i], like, Role::cotangent);
@@ -376,17 +370,14 @@ void OpBuilder::backward(const ast::Block& block) {
   for (size_t i = 0; i < program_.gradients.size(); ++i) {
     const std::string& name = block.outputs[i].text;
     auto of = [&](const std::string& gradient) {
-      return std::ranges::find_if(program_.inputs,
-                                  [&](TensorId t) { return "grad_" + program_.tensors[t].name == gradient; });
+      return std::ranges::find_if(program_.inputs, [&](TensorId t) { return "grad_" + program_.tensors[t].name == gradient; });
     };
     auto input = of(name);
     // grad_x_1: a second derivative, where grad_x is an output already.
     const size_t end = name.find_last_not_of("0123456789");
-    if (input == program_.inputs.end() && end + 1 < name.size() && end > 0 && name[end] == '_')
-      input = of(name.substr(0, end));
+    if (input == program_.inputs.end() && end + 1 < name.size() && end > 0 && name[end] == '_') input = of(name.substr(0, end));
     if (input == program_.inputs.end())
-      throw Error(fmt::format("gradient {} belongs to no input; it is called grad_<input>", name),
-                  block.outputs[i].pos);
+      throw Error(fmt::format("gradient {} belongs to no input; it is called grad_<input>", name), block.outputs[i].pos);
     program_.gradient_of.push_back(*input);
   }
 }
@@ -430,8 +421,7 @@ Program OpBuilder::gradient(const ast::Op& grad, const Program& op) {
   size_t at = 0;
   for (TensorId t : op.inputs) {
     if (at == given.size() || given[at].name != op.tensors[t].name)
-      throw Error(fmt::format("grad {} lacks the input {} at place {}; {}", grad.name, op.tensors[t].name,
-                              at + 1, head),
+      throw Error(fmt::format("grad {} lacks the input {} at place {}; {}", grad.name, op.tensors[t].name, at + 1, head),
                   at < given.size() ? given[at].pos : grad.pos);
     parameter_like(given[at++], op.tensors[t], Role::input);
   }
@@ -439,8 +429,8 @@ Program OpBuilder::gradient(const ast::Op& grad, const Program& op) {
     if (at < given.size() && given[at].name == op.tensors[t].name && !s_.declared.contains(given[at].name))
       parameter_like(given[at++], op.tensors[t], Role::input);
   if (given.size() - at != cotangents_of.size())
-    throw Error(fmt::format("grad {} lists {} cotangents, and op {} has {} float outputs; {}", grad.name,
-                            given.size() - at, grad.name, cotangents_of.size(), head),
+    throw Error(fmt::format("grad {} lists {} cotangents, and op {} has {} float outputs; {}", grad.name, given.size() - at, grad.name,
+                            cotangents_of.size(), head),
                 at < given.size() ? given[at].pos : grad.pos);
   for (TensorId t : cotangents_of) parameter_like(given[at++], op.tensors[t], Role::input);
   for (const ast::Parameter& p : given) program_.inputs.push_back(s_.tensors.at(p.name));
@@ -454,22 +444,18 @@ Program OpBuilder::gradient(const ast::Op& grad, const Program& op) {
   for (TensorId t : op.inputs)
     if (is_float(op.tensors[t].type) && !op.tensors[t].constant) wanted.push_back(t);
   if (wanted.size() != program_.outputs.size())
-    throw Error(
-        fmt::format(
-            "grad {} delivers {} gradients, and op {} has {} float inputs that are not const; list one for "
-            "each, in order",
-            grad.name, program_.outputs.size(), grad.name, wanted.size()),
-        grad.body.outputs[0].pos);
+    throw Error(fmt::format("grad {} delivers {} gradients, and op {} has {} float inputs that are not const; list one for "
+                            "each, in order",
+                            grad.name, program_.outputs.size(), grad.name, wanted.size()),
+                grad.body.outputs[0].pos);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const Tensor& input = op.tensors[wanted[i]];
     const Tensor& output = program_.tensors[program_.outputs[i]];
     bool same = input.type == output.type && input.shape.size() == output.shape.size();
-    for (size_t d = 0; same && d < input.shape.size(); ++d)
-      same = s_.same_extent(input.shape[d], output.shape[d]);
+    for (size_t d = 0; same && d < input.shape.size(); ++d) same = s_.same_extent(input.shape[d], output.shape[d]);
     if (!same)
-      throw Error(
-          fmt::format("{} is the gradient of {}, and has another type or shape", output.name, input.name),
-          grad.body.outputs[i].pos);
+      throw Error(fmt::format("{} is the gradient of {}, and has another type or shape", output.name, input.name),
+                  grad.body.outputs[i].pos);
   }
   return std::move(program_);
 }
