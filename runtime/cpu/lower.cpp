@@ -172,55 +172,6 @@ std::vector<size_t> Lowering::same_domain(size_t first, const std::vector<bool>&
   return group;
 }
 
-Id Lowering::vector_axis(const std::vector<size_t>& group) const {
-  const SpecMember& m = spec_.members[group[0]];
-  Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::point ? kNone : m.left.back();
-  if (m.op == Op::constant) return written;
-  const Arena& a = *spec_.arena;
-  const bool in_parts =
-      std::ranges::all_of(group, [&](size_t g) { return combines_in_parts(spec_.members[g].op, accumulated(spec_.members[g])); });
-  std::vector<Id> candidates = in_parts ? m.reduced : std::vector<Id>{};
-  // Of a sliding window, whose neighbours lie along both, vectors of results need no sum across a vector.
-  const bool fills = written != kNone && (!constant(written) || axis(written).extent >= natural(widest(m)));
-  if (written != kNone) candidates.insert(fills ? candidates.begin() : candidates.end(), written);
-  std::erase_if(candidates, [&](Id x) {
-    bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));
-    return axis(x).kind() == AxisKind::point || too_short;
-  });
-  // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts.
-  std::unordered_map<Id, double> score;
-  std::unordered_map<Id, int> strided;
-  std::vector<Id> roots;
-  for (size_t g : group) roots.push_back(spec_.members[g].body);
-  for (Id id : reachable(a, roots)) {
-    const Node& n = a[id];
-    if (!is_read(n.op) || read_indices(n).empty()) continue;
-    double points = 1;
-    for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).in_tile());
-    const auto slower = read_indices(n).first(read_indices(n).size() - 1);
-    for (Id x : candidates) {
-      const bool row = std::ranges::none_of(slower, [&](Id index) { return std::ranges::binary_search(a[index].free_axes(), x); });
-      if (step_along(*spec_.arena, read_indices(n).back(), x) == 1) score[x] += points;
-      if (std::ranges::binary_search(n.free_axes(), x) && !(row && step_along(*spec_.arena, read_indices(n).back(), x) == 1)) ++strided[x];
-    }
-  }
-  // Beside what is folded up at the end of each row, a few vectors of terms are little (16 taps of a filter, their weights in one vector:
-  // 12 times as long as with results along the vectors).
-  constexpr int64_t kWorthFolding = 4;
-  auto folds_few = [&](Id x) { return x != written && constant(x) && axis(x).extent < kWorthFolding * natural(widest(m)); };
-  Id best = kNone;
-  auto better = [&](Id x, Id than) {
-    if (strided[x] != strided[than]) return strided[x] < strided[than];
-    if (fills && x == written && folds_few(than)) return true;
-    if (fills && than == written && folds_few(x)) return false;
-    return score[x] > score[than];
-  };
-  for (Id x : candidates)
-    if (score.contains(x) && (best == kNone || better(x, best))) best = x;
-  if (best == kNone) best = written != kNone ? written : candidates.empty() ? kNone : candidates.back();
-  return best;
-}
-
 Expr Lowering::extent(Id x) const {
   if (auto it = counts_.find(x); it != counts_.end()) return it->second;
   return axis(x).kind() == AxisKind::point ? 1 : static_cast<int>(axis(x).extent);

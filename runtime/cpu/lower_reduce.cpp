@@ -10,13 +10,14 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int kLanes = 64;  // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
-constexpr int kLongRow = 16;  // vectors, beside which the fold of the last one is little
+constexpr int kLanes = 64;       // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
+constexpr int64_t kLatency = 4;  // cycles of an fma, two of which begin in each
+constexpr int kLongRow = 16;     // vectors, beside which the fold of the last one is little
 
 }  // namespace
 
 size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
-  constexpr int64_t kMin = 4, kMax = 12;
+  constexpr int64_t kMin = 2, kMax = 12;
   const Arena& a = *spec_.arena;
   // Of sums that share nothing, each reads rows of its own, far from the others'.
   auto shares = [&](Id x) {
@@ -49,7 +50,13 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   size_t beside = axes_beside(m, v, group.size());
   // Half vectors, if these leave no tail: it would go through the stack, for all sums.
   if (beside > 0 && !part && axis(v).extent % width != 0 && axis(v).extent % (width / 2) == 0) width /= 2;
-  if (beside > 0) lanes = width;
+  // Sums side by side hide the latency of an fma as lanes of one do.
+  if (beside > 0) {
+    auto sums = static_cast<int64_t>(group.size());
+    const auto dims = tile_dimensions(spec_, m);
+    for (size_t i = 0; i < beside; ++i) sums *= axis(m.left[dims[dims.size() - 1 - i]]).extent;
+    lanes = std::min<int>(lanes, width * std::max(1, static_cast<int>(kLatency / sums)));
+  }
 
   Func acc(name("acc", m.tensor));
   std::vector<Expr> at = exprs(args);
@@ -94,8 +101,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   acc.update(0).reorder(loops).vectorize(u, width).unroll(u);
   if (tail) acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
   for (size_t i = 0; i < beside; ++i)
-    for (int stage = 0; stage < 2 + tail; ++stage)
-      (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(left[i]);
+    for (int stage = 0; stage < 2 + tail; ++stage) (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(left[i]);
 
   // Copies with a border: in the loop around those that a window moves along.
   const auto dims = tile_dimensions(spec_, m);
@@ -133,15 +139,18 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   place(one);
   // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
   const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;
-  results_of(group, [&](size_t i) {
-    std::vector<Expr> parts;
-    for (int l = 0; l < width; ++l) {
-      std::vector<Expr> from = at;
-      from[0] = l;
-      parts.push_back(element(one, from, i, group.size()));
-    }
-    return pairwise(spec_.members[group[i]].op, parts);
-  }, false, rows_by_vectors);
+  results_of(
+      group,
+      [&](size_t i) {
+        std::vector<Expr> parts;
+        for (int l = 0; l < width; ++l) {
+          std::vector<Expr> from = at;
+          from[0] = l;
+          parts.push_back(element(one, from, i, group.size()));
+        }
+        return pairwise(spec_.members[group[i]].op, parts);
+      },
+      false, rows_by_vectors);
 }
 
 void Lowering::place_beside(Func inner, Func outer, const std::vector<Var>& left) const {
@@ -194,7 +203,8 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   } else {
     place(acc);
   }
-  results_of(group, [&](size_t i) { return element(acc, at, i, group.size()); }, true);
+  results_of(
+      group, [&](size_t i) { return element(acc, at, i, group.size()); }, true);
 }
 
 int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
@@ -251,8 +261,8 @@ bool Lowering::part_of_a_map(const SpecMember& m) const {
 }
 
 // The sum of the group's terms over these axes, each written out.
-std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
-                                        bool long_row, Id inside_along) const {
+std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes, bool long_row,
+                                        Id inside_along) const {
   Emitter inside = emit_;
   inside.inside_along = inside_along;
   inside.mostly_inside = long_row;
@@ -276,8 +286,8 @@ bool Lowering::moves_window(const SpecMember& m, Id x) const {
   const Arena& a = *spec_.arena;
   return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
     return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id index) {
-      return std::ranges::binary_search(a[index].free_axes(), x) && a[index].free_axes().size() > 1;
-    });
+             return std::ranges::binary_search(a[index].free_axes(), x) && a[index].free_axes().size() > 1;
+           });
   });
 }
 
@@ -421,7 +431,8 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   }
   if (group.size() == 1) return publish(m, all);
   place(all);
-  results_of(group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);
+  results_of(
+      group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);
 }
 
 void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
@@ -454,7 +465,8 @@ void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   for (int i = 0; i < r.dimensions(); ++i) step.never_partition(RVar(r[i]));
   if (group.size() == 1) return publish(m, result);
   place(result);
-  results_of(group, [&](size_t i) { return element(result, at, i, group.size()); }, true);
+  results_of(
+      group, [&](size_t i) { return element(result, at, i, group.size()); }, true);
 }
 
 void Lowering::extreme_index(const SpecMember& m) {
@@ -473,8 +485,7 @@ void Lowering::extreme_index(const SpecMember& m) {
   if (!is_true(*spec_.arena, m.condition)) better = better && emit_.condition(m.condition, axes);
   define(acc, exprs(left), {Halide::select(better, v, best), Halide::select(better, Expr(r.x), where)});
   place(acc);
-  results_of({static_cast<size_t>(&m - spec_.members.data())},
-             [&](size_t) { return Halide::cast<int64_t>(acc(left)[1]); });
+  results_of({static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Halide::cast<int64_t>(acc(left)[1]); });
 }
 
 }  // namespace xhat::runtime

@@ -38,9 +38,8 @@ bool Walk::worth_padding(const Node& n) const {
 
 Expr Walk::padded(const Node& n) {
   Id otherwise = n.op == Op::read_or ? n.args().back() : kNone;
-  return copied(e.padding->funcs[{n.symbol, otherwise}], {&n, 1}, [&](Walk& walk, const std::vector<Expr>& place) {
-    return walk.load_inside(n, place);
-  });
+  return copied(e.padding->funcs[{n.symbol, otherwise}], {&n, 1},
+                [&](Walk& walk, const std::vector<Expr>& place) { return walk.load_inside(n, place); });
 }
 
 // f at the place where n reads, made if it is not yet: of what `value` says for each place of the input.
@@ -90,9 +89,9 @@ bool Walk::whole_rows(std::span<const Node> reads) const {
   auto length = [&](const Node& n) { return e.spec.tensors[n.symbol].shape.back(); };
   auto reaches_over = [&](const Node& n) { return length(n) == length(reads[0]) && 2 * (high - low) >= length(n); };
   return std::ranges::all_of(reads, reaches_over) && std::ranges::all_of(arena()[last].free_axes(), [&](Id x) {
-    const SpecAxis& its = e.spec.axes.at(x);
-    return its.kind() == AxisKind::untiled && its.static_extent;
-  });
+           const SpecAxis& its = e.spec.axes.at(x);
+           return its.kind() == AxisKind::untiled && its.static_extent;
+         });
 }
 
 // How far the kernel reads beyond the ends of this tensor's rows from copies. Places that are computed from data, or are far away for
@@ -136,14 +135,13 @@ Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
   for (size_t d = 0; d < ids.size(); ++d) {
     // Along the row copies are whole vectors.
     const size_t i = ids.size() - 1 - d;
-    const bool within = d > 0 && is_within(ids[i], e.spec.tensors[n.symbol].shape[i]) &&
-                        no_window_along(n.symbol, i, ids[i]);
+    const bool within = d > 0 && is_within(ids[i], e.spec.tensors[n.symbol].shape[i]) && no_window_along(n.symbol, i, ids[i]);
     extents.push_back(within ? Expr() : image.dim(static_cast<int>(d)).extent());
   }
   const auto* variable = place[0].as<Halide::Internal::Variable>();
   if (variable && variable->reduction_domain.defined()) extents[0] = Expr();  // along the row
   Expr inside = clamp_to(args, extents);
-  Expr loaded = element(image, args);
+  Expr loaded = ops::element(image, args);
   if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = ops::boolean(loaded);
   return n.op == Op::read_or && inside.defined() ? chosen(inside, loaded, value(n.args().back())) : loaded;
 }
