@@ -66,14 +66,28 @@ class TakenApart {
     const Id upper = a_.fresh_axis(axis_.axis, taken_);
     taken_.push_back(upper);
     const Id lower = a_.fresh_axis(axis_.axis, taken_);
+    const bool moves = moves_a_window(body) || moves_a_window(condition);
+    const Id whole_again = a_.add(a_.mul(upper, expression(a_, *part)), lower);
     for (Id* x : {&body, &condition}) {
       *x = rewrite(a_, *x, [&](Id id) { return split(id, *part, upper, lower); });
+      if (moves) *x = rewrite(a_, *x, [&](Id id) { return is_read(a_[id].op) ? substitute(a_, id, {{axis_.axis, whole_again}}) : id; });
       if (std::ranges::binary_search(a_[*x].free_axes(), axis_.axis)) return std::nullopt;
     }
     return {{{upper, a_.integer(0), expression(a_, rest)}, {lower, a_.integer(0), expression(a_, *part)}}};
   }
 
  private:
+  // Is a quotient or remainder of it added to another axis, or compared with one?
+  bool moves_a_window(Id root) const {
+    auto others = [&](Id id) { return std::ranges::any_of(a_[id].free_axes(), [&](Id x) { return x != axis_.axis; }); };
+    return std::ranges::any_of(reachable(a_, root), [&](Id id) {
+      const Node& n = a_[id];
+      if (n.op != Op::add && n.op != Op::sub && n.op != Op::eq && n.op != Op::lt && n.op != Op::le) return false;
+      if (!is_integer(a_[n.arg(0)].type) || !others(id)) return false;
+      return std::ranges::any_of(reachable(a_, id), [&](Id x) { return modulus(x).has_value(); });
+    });
+  }
+
   // B of p/B, p%B and p/C%(B/C).
   std::optional<Size> modulus(Id id) const {
     const Node& n = a_[id];

@@ -87,7 +87,7 @@ Passes::Passes(const Program& op, const CompileOptions& options)
     pipeline.step("calls", [](const Program& p) { return written_alike(expand_calls(own_copy(p))); });
   }
   pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
-  pipeline.step("gather", [](const Program& p) { return gather(p); });
+  pipeline.step("gather", [](const Program& p) { return gather(without_flattened_axes(p)); });
   written_ = pipeline.current();
   if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });

@@ -27,6 +27,11 @@ TEST(FlattenedAxes, BecomeTheAxesThatTheyAreMadeOf) {
   EXPECT_EQ(apart("op f(x: f64[4,S]) -> (y) { y = sum(p in 0..4*S if p/S > 1: x[p/S,p%S]) }"), "sum(p_1, p_2 if 1 < p_1: x[p_1,p_2])");
 }
 
+TEST(FlattenedAxes, ThatMoveWindowsAreTakenApartInAnyCase) {
+  EXPECT_EQ(apart("op f(x: f64[3*H,W], g: f64[H*W]) -> (y) { y[r in 0..3] = sum(p in 0..H*W: x[3*(p/W)+r,p%W]*g[p]) }"),
+            "sum(p_1,p_2: x[3*p_1+r,p_2] * g[W*p_1+p_2])");
+}
+
 TEST(FlattenedAxes, StayWhereThePositionItselfCounts) {
   for (const char* text : {"op f(x: f64[H,W], s: f64[H*W]) -> (y) { y = sum(p in 0..H*W: x[p/W,p%W]*s[p]) }",
                            "op f(x: f64[H,W]) -> (y) { y = sum(p in 0..H*W if p > 3: x[p/W,p%W]) }",
