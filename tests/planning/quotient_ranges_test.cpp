@@ -33,9 +33,20 @@ TEST(QuotientRanges, OfAdaptivePooling) {
   }
 }
 
+TEST(QuotientRanges, OfGroups) {
+  for (int64_t n : {1, 2, 3, 4}) {
+    const DimValues sizes = {{"G", n}, {"K", 3}};
+    EXPECT_FALSE(conditions_left("op f(dy: f32[G*K]) -> (g) { g[c in 0..4*G] = sum(o if o/K == c/4: dy[o]) }", sizes)) << n;
+    EXPECT_FALSE(conditions_left("op f(dy: f32[G*K]) -> (g) { g[c in 0..7*G] = sum(o if c/3 == (2*o+1)/5: dy[o]) }", sizes)) << n;
+  }
+  const Program p = infer_program(parse_op("op f(dy: f32[G*8]) -> (g) { g[c in 0..4*G] = sum(o if o/8 == c/4: dy[o]) }"));
+  const Program made = quotients_as_ranges(p, {{"G", 3}});
+  EXPECT_NE(print(made).find("sum(o in 8*(c/4)..8*(c/4)+8: dy[o])"), std::string::npos) << print(made);
+}
+
 TEST(QuotientRanges, OtherConditionsStay) {
   const DimValues sizes = {{"N", 9}};
-  for (const std::string condition : {"(7-i)/2 <= r", "i%3 < r", "i/2 == r", "i*i/2 < r", "i/2 < r || i > 5"})
+  for (const std::string condition : {"(7-i)/2 <= r", "i%3 < r", "i/2 != r", "i*i/2 < r", "i/2 < r || i > 5"})
     EXPECT_TRUE(conditions_left("op f(dy: f32[7], x: f32[N]) -> (g) { g[r in 0..N] = sum(i if " + condition + ": dy[i]) }", sizes))
         << condition;
 }
