@@ -126,8 +126,39 @@ class Pairs {
     }
   }
 
+  // rate * whole number, the rate the same for all of both axes: a[d]*f32(t-k), -f32(t-k)/h. kNone: 1.
+  std::optional<std::pair<Id, Whole>> rate_and_distance(Id id) {
+    if (auto d = whole(id)) return std::pair(kNone, *d);
+    const Node n = a_[id];
+    auto fixed = [&](Id x) { return !has(x, result_) && !has(x, term_); };
+    auto with = [&](size_t at, auto&& rate) -> std::optional<std::pair<Id, Whole>> {
+      auto inner = rate_and_distance(n.arg(at));
+      if (inner) inner->first = rate(inner->first == kNone ? a_.constant(n.type, 1) : inner->first);
+      return inner;
+    };
+    if (n.op == Op::neg) return with(0, [&](Id r) { return a_.unary(Op::neg, r); });
+    if (n.op == Op::div && fixed(n.arg(1))) return with(0, [&](Id r) { return a_.div(r, n.arg(1)); });
+    if (n.op == Op::mul && fixed(n.arg(0))) return with(1, [&](Id r) { return a_.mul(n.arg(0), r); });
+    if (n.op == Op::mul && fixed(n.arg(1))) return with(0, [&](Id r) { return a_.mul(n.arg(1), r); });
+    return {};
+  }
+
+  // exp(a*(i-k)) as a power of exp(a).
+  bool decay(Id argument) {
+    const DType type = a_[argument].type;
+    const auto found = rate_and_distance(argument);
+    if (!found || found->second.of_term != -found->second.of_result || found->second.of_result == 0) return false;
+    const Whole& d = found->second;
+    const int64_t rate = suffix_ ? d.of_term : d.of_result;  // per step from the result to the term
+    const Id each = found->first == kNone ? a_.constant(type, 1) : found->first;
+    if (d.constant != 0) times(made_.term, a_.unary(Op::exp, a_.mul(each, a_.constant(type, static_cast<double>(d.constant)))), false);
+    made_.weights.push_back({PairWeight::Kind::power, a_.unary(Op::exp, rate < 0 ? a_.unary(Op::neg, each) : each), std::abs(rate)});
+    return true;
+  }
+
   bool exponential(Id id) {
     const Id argument = a_[id].arg(0);
+    if (decay(argument)) return true;
     std::vector<std::pair<Id, bool>> parts;
     addends(argument, false, parts);
     Id of_result = kNone, of_term = kNone;

@@ -2,6 +2,7 @@
 // one position to the next.
 //
 //   sum(k in 0..i+1: a[i] * d^(i-k) * x[k])       outer a[i], term x[k], weight from k to i: d^(i-k)
+//   sum(k in 0..i+1: exp(-a*(i-k)) * x[k])        term x[k], weight exp(-a)^(i-k)
 //   sum(k in 0..i+1: exp(x[k] - m[i]))            with m the prefix maximum of x: term exp(x[k] - m[k]), weight exp(m[k] - m[i])
 //   sum(i in k..N if x[k] == m[i]: g[i])          outer [x[k] == m[k]], term g[i], weight [m[i] == m[k]]
 //

@@ -46,6 +46,17 @@ TEST(PrefixSums, WeightsCarryOver) {
   EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: 0.9^f32(t-k)*x[b,k]*cos(x[b,t]))"), 7u);
 }
 
+TEST(PrefixSums, ExponentialsOfTheDistance) {
+  const DimValues sizes = {{"B", 3}, {"N", 150}};
+  auto count = [&](const std::string& body) { return definitions("op f(x: f32[B,N], a: f32[B]) -> (y) { " + body + " }", sizes); };
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: exp(-a[b]*f32(t-k))*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t+1: exp(f32(k-t)/(1+a[b]^2))*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in 0..t: exp(-0.1*f32(t-k-1))*x[b,k])"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*exp(a[b]*f32(t-k)*0.5))"), 7u);
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*exp(a[b]*f32(t+k)))"), 1u) << "no distance";
+  EXPECT_EQ(count("y[b, t in 0..N] = sum(k in t..N: x[b,k]*exp(x[b,t]*f32(t-k)))"), 1u) << "a rate of each result";
+}
+
 TEST(PrefixSums, ExponentialsThatFall) {
   const DimValues sizes = {{"B", 3}, {"N", 150}};
   auto count = [&](const std::string& body) { return definitions("op f(x: f32[B,N], z: f32[B,N]) -> (y) { " + body + " }", sizes); };
