@@ -70,6 +70,8 @@ struct MachineModel {
   int64_t long_tile_factor = 4;
   // Below this footprint, in bytes, a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
+  // And with at most so much arithmetic: all pairs of 1024 points, 12 KB, take a million times what one takes.
+  double serial_ps = 20e6;
   // Fewest tiles of a kernel, so that threads share its work evenly.
   int64_t least_tiles = 16;
   // Tiles of a scatter. Each goes over all updates, so there are no more than the threads need (embedding_sum's backward on two threads:

@@ -246,7 +246,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     axis.tile = tile_by(rule, std::max<int64_t>(1, axis.extent), slower);
   };
   for (int c : order) take(d.axes[static_cast<size_t>(c)], {.kind = TileRule::Kind::fixed});
-  if (total <= machine_.serial_bytes && !tuned) {
+  double work_ps = 0;
+  for (const Member& m : d.members) work_ps += shape(m).work_ps;
+  if (total <= machine_.serial_bytes && work_ps <= machine_.serial_ps && !tuned) {
     for (int c : order) take(d.axes[static_cast<size_t>(c)], {});
   } else if (scatters) {
     const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : machine_.scatter_tiles.value_or(least_tiles);

@@ -43,6 +43,7 @@ struct Shape {
     bool in_phases;  // only with the axes' phases apart
   };
   std::optional<Product> product;
+  double work_ps = 0;  // of all its points; of a scatter, of its updates
 };
 
 struct Draft {

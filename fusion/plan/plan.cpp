@@ -13,6 +13,7 @@
 #include <numeric>
 #include <set>
 
+#include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
 #include "expr/index/affine_poly.h"
 #include "fusion/plan/kernel_draft.h"
@@ -30,7 +31,12 @@ Planner::Planner(const Program& p, const DimValues& sizes, const PlanRequest& re
   // In smaller programs reading twice is cheaper than the coarse tiles that tied axes make. GroupNorm of 16x64x56x56 (13 MB) on two threads,
   // tied and not: backward 1.10 and 0.93 ms; of 8x256x64x64 (34 MB): 2.25 and 3.77.
   ties_ = machine_.tiles_in_order && machine_.fills_the_cache(everything);
-  for (const Definition& d : p.forward.definitions) shapes_.push_back(take_apart(d));
+  double work_ps = 0;
+  for (const Definition& d : p.forward.definitions) {
+    shapes_.push_back(take_apart(d));
+    work_ps += shapes_.back().work_ps;
+  }
+  small_ = small_ && work_ps <= machine_.serial_ps;
 }
 
 int64_t Planner::bytes(TensorId t) const {
@@ -80,6 +86,9 @@ Shape Planner::take_apart(const Definition& d) const {
   if (auto scatter = as_scatter(*p_.arena, d))
     for (auto& [axis, index] : scatter->targets) s.scatter_targets.push_back(axis);
   s.product = product_of(s);
+  s.work_ps = static_cast<double>(evaluation_cost_ps(a, s.is_reduction ? reduce_body(root) : d.body));
+  for (size_t i = 0; i < s.axes.size(); ++i)
+    if (std::ranges::find(s.scatter_targets, i) == s.scatter_targets.end()) s.work_ps *= static_cast<double>(s.extents[i]);
   return s;
 }
 

@@ -1,0 +1,157 @@
+#include "fusion/plan/blocks.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+namespace xhat {
+namespace {
+
+constexpr int64_t kLongSum = 8;  // terms, beside which a result's copy is little
+
+class Blocks {
+ public:
+  Blocks(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
+
+  Program run() {
+    std::vector<Definition> all;
+    for (const Definition& d : std::vector<Definition>(p_.forward.definitions))
+      if (d.is_call() || !in_blocks(d, &all)) all.push_back(d);
+    p_.forward.definitions = std::move(all);
+    return std::move(p_);
+  }
+
+ private:
+  // How a body uses an axis: by its quotient and remainder by this number, and in reads also as it is.
+  struct Use {
+    int64_t by = 0;  // 0: in other ways
+    bool bare = false;
+  };
+
+  Use use(Id body, Id axis, int64_t extent) const {
+    Use u;
+    for (Id id : reachable(a_, body)) {
+      const Node& n = a_[id];
+      const auto args = n.args();
+      if (std::ranges::find(args, axis) == args.end()) continue;
+      if (is_read(n.op)) {
+        u.bare = true;
+        continue;
+      }
+      const bool divided = (n.op == Op::div || n.op == Op::mod) && n.arg(0) == axis && a_[n.arg(1)].op == Op::constant;
+      if (!divided || (u.by != 0 && a_[n.arg(1)].integer != u.by)) return {};
+      u.by = a_[n.arg(1)].integer;
+    }
+    return u.by > 1 && extent % u.by == 0 && u.by < extent && read_apart(body, axis, u.by) ? u : Use{};
+  }
+
+  // Do quotient and remainder stand in different reads? In one they are a walk along it, as of the rows of an image. The axis itself is both.
+  bool read_apart(Id body, Id axis, int64_t by) const {
+    auto readers = [&](Op op) {
+      const Id part = a_.binary(op, axis, a_.integer(by));
+      std::set<Id> found;
+      for (Id id : reachable(a_, body)) {
+        if (!is_read(a_[id].op)) continue;
+        const auto indices = read_indices(a_[id]);
+        if (std::ranges::binary_search(reachable(a_, id), part) || std::ranges::find(indices, axis) != indices.end()) found.insert(id);
+      }
+      return found;
+    };
+    return readers(Op::div) != readers(Op::mod);
+  }
+
+  bool in_blocks(const Definition& d, std::vector<Definition>* all) {
+    const Node root = a_[d.body];
+    if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return false;
+    int64_t terms = 1;
+    for (const AxisRange& r : reduce_axes(root))
+      if (range_is_plain(a_, r)) terms *= evaluate_extent(a_, r.end, sizes_);
+    if (terms < kLongSum) return false;
+    std::vector<Id> taken = all_axes(a_, std::span<const Id>(&d.body, 1));
+    for (const AxisRange& r : d.axes) taken.push_back(r.axis);
+    std::vector<AxisRange> axes;
+    std::vector<Id> places;  // of the axes, in terms of the result's
+    Replacements parts, wholes;
+    for (const AxisRange& r : d.axes) {
+      const int64_t extent = range_is_plain(a_, r) ? evaluate_extent(a_, r.end, sizes_) : 0;
+      const auto [by, bare] = extent > 0 ? use(d.body, r.axis, extent) : Use{};
+      if (by == 0) {
+        if (!range_is_plain(a_, r)) return false;
+        axes.push_back(r);
+        places.push_back(r.axis);
+        continue;
+      }
+      for (Op op : {Op::div, Op::mod}) {
+        const Id part = a_.binary(op, r.axis, a_.integer(by)), axis = a_.fresh_axis(r.axis, taken);
+        taken.push_back(axis);
+        parts[part] = axis;
+        axes.push_back({axis, a_.integer(0), a_.integer(op == Op::div ? extent / by : by)});
+        places.push_back(part);
+      }
+      if (bare) wholes[r.axis] = a_.add(a_.mul(axes[axes.size() - 2].axis, a_.integer(by)), axes.back().axis);
+    }
+    if (parts.empty()) return false;
+    Definition made = d;
+    made.body = substitute(a_, substitute(a_, d.body, parts), wholes);
+    // What reads each axis.
+    std::vector<std::set<Id>> readers(axes.size());
+    std::vector<Id> reads;
+    for (Id id : reachable(a_, made.body))
+      if (is_read(a_[id].op)) reads.push_back(id);
+    std::vector<size_t> order;
+    for (size_t i = 0; i < axes.size(); ++i) {
+      for (Id id : reads)
+        if (std::ranges::binary_search(a_[id].free_axes(), axes[i].axis)) readers[i].insert(id);
+      const bool used = std::ranges::binary_search(a_[made.body].free_axes(), axes[i].axis);
+      if (used || std::ranges::find(d.axes, axes[i].axis, &AxisRange::axis) != d.axes.end()) order.push_back(i);
+    }
+    // Where the axis itself is read, the order of memory is kept.
+    std::vector<size_t> sorted = wholes.empty() ? std::vector<size_t>{} : order;
+    for (size_t i : order)
+      for (size_t j : order)
+        if (readers[i] == readers[j] && std::ranges::find(sorted, j) == sorted.end()) sorted.push_back(j);
+    std::vector<Id> shape, at;
+    made.axes.clear();
+    for (size_t i : sorted) {
+      made.axes.push_back(axes[i]);
+      shape.push_back(axes[i].end);
+      at.push_back(places[i]);
+    }
+    const Tensor result = p_.tensor(d.target());
+    made.targets = {p_.add_tensor(result.name + "_blocks", result.type, shape)};
+    Definition copy = d;
+    copy.body = a_.read(made.target(), result.type, at);
+    all->push_back(made);
+    all->push_back(copy);
+    return true;
+  }
+
+  Program p_;
+  Arena& a_;
+  const DimValues& sizes_;
+};
+
+}  // namespace
+
+Program with_numbers_as_divisors(const Program& p, const DimValues& sizes) {
+  Program made = p;
+  Arena& a = *made.arena;
+  for (Definition& d : made.forward.definitions) {
+    if (d.is_call()) continue;
+    d.body = rewrite(a, d.body, [&](Id id) {
+      const Node n = a[id];
+      if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64) return id;
+      const Node& by = a[n.arg(1)];
+      if (by.op == Op::constant || !by.free_axes().empty() || !tensors_read(a, n.arg(1)).empty()) return id;
+      return a.binary(n.op, n.arg(0), a.integer(evaluate_extent(a, n.arg(1), sizes)));
+    });
+  }
+  return made;
+}
+
+Program blocks_as_axes(const Program& p, const DimValues& sizes, const PlanRequest& request) {
+  return request.options.policy == FusePolicy::full ? Blocks(p, sizes).run() : p;
+}
+
+}  // namespace xhat

@@ -1,0 +1,40 @@
+// Tensors of short rows in planes: which are copied, and that values stay.
+#include "fusion/plan/planes.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/helpers/golden.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+// Copies there and back.
+size_t copies(const std::string& body, const DimValues& sizes = {{"N", 150}, {"M", 140}}) {
+  const Program p = infer_program(parse_op("op f(x: f32[N,3], z: f32[M,3], w: f32[N,M]) -> (y) { " + body + " }"));
+  const Program made = short_rows_as_planes(p, sizes, {});
+  verify(made);
+  const Arrays data = random_data(p, sizes, 4);
+  EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(made, data, sizes), 0), "") << print(made);
+  return made.forward.definitions.size() - p.forward.definitions.size();
+}
+
+TEST(Planes, OfPointsThatPairsRead) {
+  EXPECT_EQ(copies("y[i,j] = sum(d: (x[i,d]-z[j,d])^2)"), 1u) << "z";
+  EXPECT_EQ(copies("y[i] = sum(j: exp(-sum(d: (x[i,d]-z[j,d])^2)))"), 1u) << "z";
+  EXPECT_EQ(copies("y[i,d] = sum(j: w[i,j]*(x[i,d]-z[j,d]))"), 1u) << "z";
+  EXPECT_EQ(copies("y[j in 0..M,d in 0..3] = sum(i: w[i,j]*(x[i,d]-z[j,d]))"), 2u) << "z, and the results";
+  EXPECT_EQ(copies("y[i] = sum(j if j != i && j < 9: w[i,j]*(x[i,0]-z[j,1 else 0]))"), 1u) << "z";
+  EXPECT_EQ(copies("y[i] = sum(j in 0..i if j < M: x[j,0]*x[i,1])"), 1u) << "a triangle";
+}
+
+TEST(Planes, OthersStay) {
+  EXPECT_EQ(copies("y[i,d] = 2*x[i,d]"), 0u) << "each is read once";
+  EXPECT_EQ(copies("y[i] = sum(d: x[i,d]^2)"), 0u) << "each is read once";
+  EXPECT_EQ(copies("y[i,j] = sum(d: (x[i,d]-z[j,d])^2)", {{"N", 9}, {"M", 12}}), 0u) << "few points";
+  EXPECT_EQ(copies("y[i,j] = x[i,1]*w[i,j]"), 0u) << "the same for all of a row";
+}
+
+}  // namespace
+}  // namespace xhat
