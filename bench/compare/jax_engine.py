@@ -1,5 +1,6 @@
 """JAX: the ops from primitives under jax.jit ("jax"), under jax.checkpoint as well ("jax-remat"), and those that
 jax.nn or jax.lax has ("jax-native")."""
+import importlib
 import re
 
 import jax
@@ -8,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ops import ADAM, EPS, SIGMA2
+from ops import ADAM, EPS, SIGMA2, SUITE
 from worker import Skip, Worker, clock
 
 
 def jax_ops():
+    if SUITE:
+        return importlib.import_module(f"{SUITE}.in_jax").ops()
+
     stop = jax.lax.stop_gradient
 
     def gelu(x):

@@ -5,6 +5,8 @@ data.py makes the numbers. Nothing but the standard library is imported: the rep
 
     python bench/compare/ops.py        prints the table
 """
+import importlib
+import os
 from dataclasses import dataclass, field
 from math import prod
 
@@ -166,7 +168,11 @@ def images():
     yield Op("bilateral3x3", {"x": s}, ("x",), {"y": s}, F * 2 * n, 0, "", F * 3 * n, exps=4 * n, bwd_exps=4 * n)
 
 
-OPS = {o.name: o for group in (activations, normalizations, losses, networks, images) for o in group()}
+SUITE = os.environ.get("COMPARE_SUITE")  # the name of a folder beside this file, whose ops are measured instead
+if SUITE:
+    OPS = importlib.import_module(f"{SUITE}.ops").suite(Op)
+else:
+    OPS = {o.name: o for group in (activations, normalizations, losses, networks, images) for o in group()}
 
 if __name__ == "__main__":
     for op in OPS.values():

@@ -1,5 +1,6 @@
 """PyTorch: the ops from primitives, eager ("torch-eager") and compiled ("torch-compile"); torch's own hand-written ops
 ("torch-native"), and these compiled ("torch-native-compile")."""
+import importlib
 import re
 
 import numpy as np
@@ -7,11 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ops import ADAM, EPS, SIGMA2
+from ops import ADAM, EPS, SIGMA2, SUITE
 from worker import THREADS, Skip, Worker, clock
 
 
 def torch_ops():
+    if SUITE:
+        return importlib.import_module(f"{SUITE}.in_torch").ops()
+
     def gelu(x):
         return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
 
@@ -178,7 +182,7 @@ class TorchWorker(Worker):
         torch.set_num_threads(THREADS)
         torch.manual_seed(0)
         self.compiled, self.native = "compile" in peer, "native" in peer
-        self.fns = torch_native_ops() if self.native else torch_ops()
+        self.fns = torch_ops() if not self.native else {} if SUITE else torch_native_ops()
         self.codes = []
         if self.compiled:
             from torch._inductor.graph import GraphLowering

@@ -1,6 +1,7 @@
-// xhat as a program of the protocol in protocol.h: ops from bench/peer_ops/<op>.xh or bench/programs/<op>.xh, or from FOLDER/<op>.xh.
+// xhat as a program of the protocol in protocol.h: ops from bench/peer_ops/<op>.xh or bench/programs/<op>.xh, or from FOLDER/<op>.xh,
+// or those of a file with many.
 //
-//     build/bench/xhat_peer [FOLDER]
+//     build/bench/xhat_peer [FOLDER or FILE.xh]
 //
 // Stash policy: cost, all inputs and outputs stay with the caller, and the stash is handed to forward() again.
 #include <algorithm>
@@ -30,12 +31,10 @@ const std::map<std::string, std::map<std::string, std::string>> kInPlace = {{"ad
 // One op with its data: compiled, and its calls.
 class XhatOp {
  public:
-  XhatOp(const std::string& text, const std::string& folder) {
+  XhatOp(const std::string& text, const std::string& wanted, const std::string& folder) {
     double start = now();
-    Program op = parse_op(text);
-    trained_ = std::ranges::any_of(op.inputs, [&](TensorId t) {
-      return is_float(op.tensor(t).type) && !op.tensor(t).constant;
-    });
+    Program op = parse_op(text, wanted);
+    trained_ = std::ranges::any_of(op.inputs, [&](TensorId t) { return is_float(op.tensor(t).type) && !op.tensor(t).constant; });
     compile_s_ = {{"infer", now() - start}};
 
     Shapes shapes;
@@ -88,9 +87,7 @@ class XhatOp {
       kernels["bwd"] = op_.plan(Phase::backward, dims_).sweeps();
       kernels["total"] = kernels["fwd"].get<int>() + kernels["bwd"].get<int>();
       forward();  // makes the stash
-      saved = {{"inputs", kept_bytes(program().inputs)},
-               {"outputs", kept_bytes(program().outputs)},
-               {"extra", stash_.bytes()}};
+      saved = {{"inputs", kept_bytes(program().inputs)}, {"outputs", kept_bytes(program().outputs)}, {"extra", stash_.bytes()}};
     }
     return {{"compile_s", compile_s_}, {"saved", saved}, {"kernels", kernels}};
   }
@@ -146,8 +143,7 @@ class XhatOp {
     int64_t bytes = 0;
     std::vector<std::string> kept = op_.kept();
     for (TensorId t : among)
-      if (std::ranges::find(kept, program().tensor(t).name) != kept.end())
-        bytes += static_cast<int64_t>(of_tensor_[t]->bytes());
+      if (std::ranges::find(kept, program().tensor(t).name) != kept.end()) bytes += static_cast<int64_t>(of_tensor_[t]->bytes());
     return bytes;
   }
 
@@ -175,11 +171,11 @@ bench::LoadedOp load(const std::vector<std::string>& ops, const std::string& op_
   std::string path;
   std::ifstream file;
   for (const std::string& place : ops)
-    if (!file.is_open()) file.open(path = place + "/" + op_name + ".xh");
+    if (!file.is_open()) file.open(path = place.ends_with(".xh") ? place : place + "/" + op_name + ".xh");
   if (!file) throw bench::Skip("there is no " + path);
   std::stringstream text;
   text << file.rdbuf();
-  auto op = std::make_shared<XhatOp>(text.str(), folder);
+  auto op = std::make_shared<XhatOp>(text.str(), op_name, folder);
   bench::LoadedOp loaded;
   loaded.described = op->describe();
   loaded.infer = [op] { op->infer(); };
@@ -199,7 +195,5 @@ bench::LoadedOp load(const std::vector<std::string>& ops, const std::string& op_
 int main(int argc, char** argv) {
   const std::string bench = XHAT_SOURCE_DIR "/bench/";
   const std::vector<std::string> ops = argc > 1 ? std::vector<std::string>{argv[1]} : std::vector{bench + "peer_ops", bench + "programs"};
-  return bench::serve("0.1", start_compiler, [&](const std::string& op, const std::string& folder) {
-    return load(ops, op, folder);
-  });
+  return bench::serve("0.1", start_compiler, [&](const std::string& op, const std::string& folder) { return load(ops, op, folder); });
 }
