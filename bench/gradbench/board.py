@@ -1,0 +1,130 @@
+"""GradBench's evals on xhat, JAX and PyTorch, in one run: board.py --build BUILD_FOLDER [--evals lse,gmm] [--out FILE]. README.md says more."""
+import argparse
+import math
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import data
+import oracle
+from session import Session, runs_of
+
+HERE = Path(__file__).resolve().parent
+
+
+def tools_of(names, build, python):
+    """One process each, all on one core: only one of them works at a time."""
+    core = {max(os.sched_getaffinity(0))}
+    os.sched_setaffinity(0, core)
+    commands = {"xhat": [f"{build}/bench/gradbench_tool"]}
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    return {name: Session(commands.get(name, [python, str(HERE / "peers.py"), name]), env) for name in names}
+
+
+def short(ns):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def measure(tools, module, functions, given, rounds, seconds):
+    """(function, tool) -> the least of the rounds' medians; what was wrong, by tool."""
+    times, first, problems = {}, {}, {name: [] for name in tools}
+    names = list(tools)
+    for turn in range(rounds):
+        for name in names[turn % len(names):] + names[: turn % len(names)]:
+            for function in functions:
+                if problems[name]:
+                    continue
+                answer = tools[name].evaluate(module, function, given, 1, seconds)
+                if not answer["success"]:
+                    problems[name] = [answer.get("error", "no reason given")]
+                    continue
+                median = statistics.median(runs_of(answer))
+                times[function, name] = min(median, times.get((function, name), math.inf))
+                if turn == 0:
+                    first[function, name] = answer["output"]
+    # Each is held against another engine, and the objectives against NumPy besides.
+    for function in functions:
+        others = [n for n in names if (function, n) in first]
+        for name in others:
+            judge = next((n for n in ("jax", "torch", "xhat") if n in others and n != name), None)
+            if judge:
+                problems[name] += oracle.mismatches(first[function, judge], first[function, name], f"{function} beside {judge}")
+    for name in names:
+        if (functions[0], name) in first:
+            problems[name] += oracle.mismatches(oracle.expected(module, functions[0], given), first[functions[0], name], functions[0])
+    return times, problems
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--build", required=True)
+    parser.add_argument("--python", default=sys.executable, help="one with NumPy, JAX and PyTorch")
+    parser.add_argument("--tools", default="xhat,jax,torch")
+    parser.add_argument("--evals", default="")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=0.2, help="for each function, in each round")
+    parser.add_argument("--small", action="store_true", help="the sizes of the tests")
+    parser.add_argument("--out", help="also write the table there")
+    arguments = parser.parse_args()
+    names = arguments.tools.split(",")
+    tools = tools_of(names, arguments.build, arguments.python)
+    lines = []
+
+    def say(line):
+        print(line, flush=True)
+        lines.append(line)
+
+    say(f"{time.strftime('%Y-%m-%d')}, one core of {os.cpu_count()}; per function the least of {arguments.rounds} medians; grad/obj: gradient over objective")
+    say("")
+    say("| eval | size | " + " | ".join(f"{n} obj | {n} grad | grad/obj" for n in names) + " | valid |")
+    say("|---|---|" + "---:|" * (3 * len(names)) + "---|")
+    means = {}
+    wrong = []
+    for module, (functions, inputs) in data.board(arguments.small).items():
+        if arguments.evals and module not in arguments.evals.split(","):
+            continue
+        for name, tool in tools.items():
+            if not tool.define(module)["success"]:
+                print(f"{name} has no {module}", file=sys.stderr)
+        for size, make in inputs.items():
+            times, problems = measure(tools, module, functions, make(), arguments.rounds, arguments.seconds)
+            cells = []
+            for name in names:
+                objective, gradient = (times.get((f, name)) for f in functions)
+                if not objective or not gradient:
+                    cells.append("- | - | -")
+                    continue
+                cells.append(f"{short(objective)} | {short(gradient)} | {gradient / objective:.2f}")
+                if not problems[name]:
+                    means.setdefault(module, {}).setdefault(name, []).append(math.log(gradient))
+            valid = [n for n in names if not problems[n]]
+            say(f"| {module} | {size} | " + " | ".join(cells) + f" | {'all' if valid == names else ', '.join(valid)} |")
+            for name, found in problems.items():
+                for line in found[:3]:
+                    wrong.append(f"{module} {size} {name}: {line}")
+    # Of each eval the mean over the sizes that all have; of these the mean over evals.
+    say("")
+    overall = {}
+    for module, by_tool in means.items():
+        if {len(v) for v in by_tool.values()} == {len(next(iter(by_tool.values())))} and len(by_tool) == len(names):
+            for name, logs in by_tool.items():
+                overall.setdefault(name, []).append(statistics.mean(logs))
+    for name, logs in overall.items():
+        factor = math.exp(statistics.mean(logs) - statistics.mean(overall[names[0]]))
+        say(f"gradients, geometric mean over {len(logs)} evals: {name} {short(math.exp(statistics.mean(logs)))}, {factor:.2f} times {names[0]}")
+    for line in wrong:
+        say("not valid: " + line)
+    for tool in tools.values():
+        tool.close()
+    if arguments.out:
+        Path(arguments.out).write_text("\n".join(lines) + "\n")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
