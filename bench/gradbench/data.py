@@ -86,3 +86,8 @@ def board(small):
         "ba": (("objective", "jacobian"), {"n49_m7776_p31843": lambda: ba(49, 7776, 31843), "n372_m47423_p204472": lambda: ba(372, 47423, 204472)}),
         "ht": (("objective", "jacobian"), {f"t26_c{c}": lambda c=c: hand(c, 10000) for c in (100, 1600, 12800)}),
     }
+
+
+# Evals with four functions, by modes.
+DESCENTS = {"particle": {"w": 0.0}, "saddle": {"start": [1.0, 1.0]}}
+MODES = ("ff", "fr", "rf", "rr")

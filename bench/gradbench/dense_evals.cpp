@@ -70,8 +70,8 @@ json gmm_gradient(Problem& problem, size_t d) {
           {"l", rows_of(problem.values("grad_l"), std::max<size_t>(1, d * (d - 1) / 2))}};
 }
 
-Shared kmeans(const json& input, const Program& program, bool differentiate) {
-  auto problem = std::make_shared<Problem>(program, ProblemOptions{.differentiate = differentiate});
+Shared kmeans(const json& input, const Program& program) {
+  auto problem = std::make_shared<Problem>(program);
   const json &points = input["points"], &centroids = input["centroids"];
   const int64_t d = size(points[0]);
   problem->input("points", {size(points), d}, flat(points));
@@ -79,21 +79,25 @@ Shared kmeans(const json& input, const Program& program, bool differentiate) {
   return problem;
 }
 
-// Newton's step: the gradient over the diagonal of the Hessian, which has nothing else, and so is its product with ones.
+// Newton's step: the gradient over the diagonal of the Hessian, which has nothing else, and so is its product with ones. The gradient is an op
+// of its own here, and its backward that product, for the Hessian is symmetric.
+Program slope_of_cost() {
+  const Program derived = vjp(parse_op(op_text("kmeans.xh")));
+  return parse_op(print(derived) +
+                  "op slope(points: f64[N,D] const, centroids: f64[K,D]) -> (first) {\n  one = f64(1)\n  (cost, first) = " + derived.name +
+                  "(points, centroids, one)\n}\n");
+}
+
 Call kmeans_step(const json& input) {
-  static const Program newton = jvp(vjp(parse_op(op_text("kmeans.xh"))), {.wrt = {"centroids"}});
-  const json& centroids = input["centroids"];
-  const int64_t d = size(centroids[0]), k = size(centroids);
-  Shared problem = kmeans(input, newton, false);
-  problem->input("dcost", 1.0);
-  problem->input("t_centroids", {k, d}, std::vector<double>(static_cast<size_t>(k * d), 1.0));
-  auto step = std::make_shared<std::vector<double>>(k * d);
+  static const Program slope = slope_of_cost();
+  Shared problem = kmeans(input, slope);
+  auto step = std::make_shared<std::vector<double>>(flat(input["centroids"]).size());
   auto run = [=] {
-    problem->infer();
-    const double *first = problem->data("grad_centroids"), *second = problem->data("jvp_grad_centroids");
+    problem->gradient();
+    const double *first = problem->data("first"), *second = problem->data("grad_centroids");
     for (size_t i = 0; i < step->size(); ++i) (*step)[i] = first[i] / second[i];
   };
-  return {run, [=] { return rows_of(*step, static_cast<size_t>(d)); }};
+  return {run, [=, d = input["points"][0].size()] { return rows_of(*step, d); }};
 }
 
 Shared ode(const json& input) {
@@ -112,10 +116,9 @@ Call ode_gradient(const json& input) {
   return gradient_of(problem, [](Problem& p) { return json(p.values("grad_x")); });
 }
 
-// The layers are written out in the op.
 Shared lstm(const json& input) {
   const int64_t layers = size(input["main_params"]) / 2, bits = size(input["extra_params"][0]), characters = size(input["sequence"]);
-  auto problem = std::make_shared<Problem>(parse_op(op_text("lstm.xh", {{"L", layers}})));
+  auto problem = std::make_shared<Problem>(parse_op(op_text("lstm.xh")));
   problem->input("main", {layers, 2, 4, bits}, flat(input["main_params"]));
   problem->input("extra", {3, bits}, flat(input["extra_params"]));
   problem->input("state", {layers, 2, bits}, flat(input["state"]));
@@ -145,7 +148,7 @@ std::map<std::string, Module> dense_modules() {
         {"jacobian",
          [](const json& in) { return gradient_of(gmm(in), [d = in["d"].get<size_t>()](Problem& p) { return gmm_gradient(p, d); }); }}}},
       {"kmeans",
-       {{"cost", [](const json& in) { return value_of(kmeans(in, parse_op(op_text("kmeans.xh")), true), "cost"); }}, {"dir", kmeans_step}}},
+       {{"cost", [](const json& in) { return value_of(kmeans(in, parse_op(op_text("kmeans.xh"))), "cost"); }}, {"dir", kmeans_step}}},
       {"ode",
        {{"primal",
          [](const json& in) {

@@ -145,6 +145,47 @@ def ht(i):
     return np.concatenate([[0, 0], i["theta"]]), f
 
 
+def descend(f, x):
+    """Gradient descent as the evals want it: steps twice as long after ten gains, half as long after a loss."""
+    value, rate, gains, down = f(x), 1e-5, 0, differences(f, x)
+    while np.linalg.norm(down) > 1e-5:
+        if gains == 10:
+            rate, gains = 2 * rate, 0
+            continue
+        after = x - rate * down
+        if np.linalg.norm(x - after) <= 1e-5:
+            break
+        if f(after) < value:
+            x, value, gains, down = after, f(after), gains + 1, differences(f, after)
+        else:
+            rate, gains = rate / 2, 0
+    return x
+
+
+def particle(i):
+    def force(x, w):
+        apart = np.array([x - [10, 10 - w], x - [10, 0]])
+        return (apart / np.linalg.norm(apart, axis=1)[:, None] ** 3).sum(0)
+
+    def miss(w):
+        x, v = np.array([0.0, 8.0]), np.array([0.75, 0.0])
+        while True:
+            pushed = force(x, w[0])
+            x = x + 0.1 * v
+            if x[1] <= 0:
+                return (x - x[1] / v[1] * v)[0] ** 2
+            v = v + 0.1 * pushed
+
+    return descend(miss, np.array([i["w"]]))[0].item()
+
+
+def saddle(i):
+    """The largest value for a point is taken at the end of the same descent from the start, wherever the point is."""
+    start = np.array(i["start"])
+    there = descend(lambda y: y @ y, start)
+    return [*descend(lambda x: x @ x - there @ there, start).tolist(), *there.tolist()]
+
+
 def differences(f, x, step=1e-6):
     """Row by row of f's results, the slopes along each element of x."""
     columns = []

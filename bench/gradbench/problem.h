@@ -17,8 +17,8 @@
 
 namespace xhat::gradbench {
 
-// The text of ops/FILE, in which whole words are replaced: sizes that are written into an op rather than given to it.
-std::string op_text(const std::string& file, const std::map<std::string, int64_t>& written = {});
+// The text of ops/FILE.
+std::string op_text(const std::string& file);
 
 struct ProblemOptions {
   bool differentiate = true;  // false: the program holds its derivatives already

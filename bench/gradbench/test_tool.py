@@ -37,6 +37,13 @@ def main(build):
                     failures.append(f"{module} {name} {function}")
                 elif function == functions[-1]:
                     check(oracle.mismatches(oracle.expected(module, function, given), scaled(answer["output"])), f"a wrong {module} is found")
+    for module, given in data.DESCENTS.items():
+        want = getattr(oracle, module)(given)
+        for modes in data.MODES:
+            answer = tool.evaluate(module, modes, given)
+            problems = oracle.mismatches(want, answer["output"]) if answer["success"] else [answer["error"]]
+            print(f"{module} {modes}: {'valid' if not problems else problems}")
+            check(not problems, f"{module} {modes}")
     check(not tool.define("none")["success"], "an unknown module is refused")
     check(not tool.evaluate("lse", "none", {"x": [1.0]})["success"], "an unknown function is refused")
     answer = tool.evaluate("lse", "primal", {"x": []})
