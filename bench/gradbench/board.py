@@ -9,18 +9,18 @@ from pathlib import Path
 
 import data
 import oracle
-from session import Session, runs_of
+from session import Programs, Session, runs_of
 
 HERE = Path(__file__).resolve().parent
 
 
-def tools_of(names, build, python):
-    """One process each, all on one core: only one of them works at a time."""
+def tools_of(names, build, python, manual):
+    """A process each, all on one core: only one of them works at a time."""
     core = {max(os.sched_getaffinity(0))}
     os.sched_setaffinity(0, core)
     commands = {"xhat": [f"{build}/bench/gradbench_tool"]}
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    return {name: Session(commands.get(name, [python, str(HERE / "peers.py"), name]), env) for name in names}
+    return {name: Programs(manual) if name == "manual" else Session(commands.get(name, [python, str(HERE / "peers.py"), name]), env) for name in names}
 
 
 def short(ns):
@@ -50,7 +50,7 @@ def measure(tools, module, functions, given, rounds, seconds):
     for function in functions:
         others = [n for n in names if (function, n) in first]
         for name in others:
-            judge = next((n for n in ("jax", "torch", "xhat") if n in others and n != name), None)
+            judge = next((n for n in ("jax", "torch", "manual", "xhat") if n in others and n != name), None)
             if judge:
                 problems[name] += oracle.mismatches(first[function, judge], first[function, name], f"{function} beside {judge}")
     for name in names:
@@ -64,14 +64,15 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--python", default=sys.executable, help="one with NumPy, JAX and PyTorch")
     parser.add_argument("--tools", default="xhat,jax,torch")
+    parser.add_argument("--manual", metavar="BIN", help="also a tool of GradBench in C++, such as tools/manual/bin, once make has built it")
     parser.add_argument("--evals", default="")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.2, help="for each function, in each round")
     parser.add_argument("--small", action="store_true", help="the sizes of the tests")
     parser.add_argument("--out", help="also write the table there")
     arguments = parser.parse_args()
-    names = arguments.tools.split(",")
-    tools = tools_of(names, arguments.build, arguments.python)
+    names = arguments.tools.split(",") + (["manual"] if arguments.manual else [])
+    tools = tools_of(names, arguments.build, arguments.python, arguments.manual)
     lines = []
 
     def say(line):

@@ -42,7 +42,7 @@ def ba(n, m, p):
 
 def hand(correspondences, vertices, places=True):
     r = np.random.default_rng(correspondences)
-    parents = [-1] + [0 if (b - 1) % 4 == 1 or b == 1 else b - 1 for b in range(1, BONES)]
+    parents = [-1] + [0 if b % 4 == 1 else b - 1 for b in range(1, BONES)]  # a wrist, five fingers of four bones, a forearm
     relative = np.tile(np.eye(4), (BONES, 1, 1))
     relative[:, :3, 3] = r.normal(size=(BONES, 3)) * 0.3
     absolute = relative.copy()

@@ -1,6 +1,8 @@
 """One conversation with a tool, as GradBench's intermediary leads it."""
 import json
 import subprocess
+import tempfile
+from pathlib import Path
 
 
 class Session:
@@ -35,6 +37,29 @@ class Session:
     def close(self):
         self.process.stdin.close()
         self.process.wait(timeout=60)
+
+
+class Programs:
+    """GradBench's tools in C++ are a program for each module, which is given a file and a function: the folder bin/ of such a tool as a session."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def define(self, module):
+        return {"success": (self.folder / module).exists()}
+
+    def evaluate(self, module, function, data, min_runs=1, min_seconds=0.0):
+        with tempfile.NamedTemporaryFile("w") as file:
+            json.dump({**data, "min_runs": min_runs, "min_seconds": min_seconds}, file)
+            file.flush()
+            done = subprocess.run([self.folder / module, file.name, function], capture_output=True, text=True)
+        if done.returncode:
+            return {"success": False, "error": done.stderr}
+        output, *timings = map(json.loads, done.stdout.splitlines())
+        return {"success": True, "output": output, "timings": timings}
+
+    def close(self):
+        pass
 
 
 def runs_of(answer):
