@@ -50,10 +50,40 @@ const char* TensorView::end() const {
   return begin() + (last + 1) * static_cast<int64_t>(byte_size(type));
 }
 
+namespace {
+
+// Where a view lies in every line of `pitch` bytes, if it lies in the same place of each: its strides are whole lines, or stay within one.
+struct Columns {
+  int64_t first = 0, bytes = 0;
+  Columns(const TensorView& v, int64_t pitch) {
+    const auto size = static_cast<int64_t>(byte_size(v.type));
+    first = static_cast<int64_t>(reinterpret_cast<uintptr_t>(v.data) % static_cast<uintptr_t>(pitch));
+    bytes = size;
+    for (size_t i = 0; i < static_cast<size_t>(v.rank); ++i)
+      if (v.strides[i] * size % pitch != 0) bytes += (v.shape[i] - 1) * v.strides[i] * size;
+  }
+};
+
+// Columns of one matrix that share none, such as x[:,0] and x[:,1:]: with some stride of either as the length of a line.
+bool in_columns_apart(const TensorView& a, const TensorView& b) {
+  for (const TensorView* v : {&a, &b})
+    for (size_t i = 0; i < static_cast<size_t>(v->rank); ++i) {
+      const int64_t pitch = v->shape[i] > 1 ? v->strides[i] * static_cast<int64_t>(byte_size(v->type)) : 0;
+      if (pitch <= 0) continue;
+      const Columns left(a, pitch), right(b, pitch);
+      const int64_t on = (right.first - left.first + pitch) % pitch;  // from the beginning of the one to that of the other
+      if (left.bytes <= on && right.bytes <= pitch - on) return true;
+    }
+  return false;
+}
+
+}  // namespace
+
 bool runtime::overlap(const TensorView& a, const TensorView& b) {
   if (a.place != b.place || !a.data || !b.data || a.elements() == 0 || b.elements() == 0) return false;
   const bool addresses = a.place == Target::cpu || a.place == Target::cuda;
-  return addresses ? a.begin() < b.end() && b.begin() < a.end() : a.data == b.data;
+  if (!addresses) return a.data == b.data;
+  return a.begin() < b.end() && b.begin() < a.end() && !in_columns_apart(a, b);
 }
 
 }  // namespace xhat

@@ -166,7 +166,8 @@ TensorView device_view(Target place, const void* memory, std::initializer_list<i
 
 namespace runtime {
 
-// Do the two views share memory? For a cl_mem, which is no address, only equal objects are known to.
+// Do the two views share memory? Columns of one matrix that have no element in common do not. Of a cl_mem, which is no address, only equal
+// objects are known to.
 bool overlap(const TensorView& a, const TensorView& b);
 
 // Calls f(position, offset) for every element of v: its number in row-major order, and its offset from data, in elements.

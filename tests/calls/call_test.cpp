@@ -118,6 +118,40 @@ TEST_F(CallTest, RefusesOverlap) {
                   "y overlaps x");
 }
 
+// Results and an operand may be columns of one matrix, side by side, but not share any.
+TEST_F(CallTest, TakesColumnsOfOneMatrix) {
+  CompiledOp both = compile(parse_op(R"(
+op both(x: f32[N,2], s: f32[N]) -> (y, z) {
+  y[n,d] = s[n] * x[n,d]
+  z[n] = x[n,0] + s[n]
+})"),
+                            {.differentiate = false});
+  std::vector<float> m(7 * 9 + 1, -1), s(9);
+  for (size_t n = 0; n < 9; ++n) {
+    m[n * 7 + 1] = static_cast<float>(n);
+    m[n * 7 + 2] = static_cast<float>(2 * n);
+    s[n] = 3;
+  }
+  auto run = [&](int y_column, int z_column) {
+    both.infer({{"x", {m.data() + 1, {9, 2}, {7, 1}}},
+                {"s", {s.data(), {9}}},
+                {"y", {m.data() + y_column, {9, 2}, {7, 1}}},
+                {"z", {m.data() + z_column, {9}, {7}}}});
+  };
+  run(4, 3);
+  for (int64_t n = 0; n < 9; ++n) {
+    const std::vector<float> row(m.begin() + n * 7, m.begin() + (n + 1) * 7);
+    const auto f = static_cast<float>(n);
+    EXPECT_EQ(row, (std::vector<float>{-1, f, 2 * f, f + 3, 3 * f, 6 * f, -1}));
+  }
+  run(6, 4);  // y has one column in the next line
+  EXPECT_EQ(m[6], 0);
+  EXPECT_EQ(m[7 + 6], 3);
+  expect_contains(error_of([&] { run(4, 5); }), "y overlaps z");
+  expect_contains(error_of([&] { run(2, 5); }), "y overlaps x");
+  expect_contains(error_of([&] { run(6, 0); }), "y overlaps z");
+}
+
 TEST_F(CallTest, RefusesHugeExtents) {
   int64_t huge = int64_t{1} << 31;
   expect_contains(error_of([&] { op.infer({{"x", {x.data(), {huge, 4}}}, {"w", {w.data(), {4}}}, {"y", {y.data(), {huge, 4}}}}); }),
