@@ -76,7 +76,7 @@ def board(small):
             "ht": (("objective", "jacobian"), {"complicated": lambda: hand(7, 40), "simple": lambda: hand(7, 40, False)}),
         }
     return {
-        "lse": (("primal", "gradient"), {f"n={n}": lambda n=n: lse(n) for n in (2500, 40000, 1280000)}),
+        "lse": (("primal", "gradient"), {f"n={n}": lambda n=n: lse(n) for n in (2500, 40000, 320000)}),
         "llsq": (("primal", "gradient"), {f"n={n},m=128": lambda n=n: llsq(n) for n in (128, 2048, 16392)}),
         "gmm": (("objective", "jacobian"), {f"{d}_{k}_1000": lambda d=d, k=k: gmm(d, k) for d, k in ((2, 5), (10, 25), (32, 25))}),
         "kmeans": (("cost", "dir"), {f"k={k},n={n},d={d}": lambda k=k, n=n, d=d: kmeans(k, n, d)
