@@ -23,6 +23,7 @@ namespace xhat {
 using Id = uint32_t;      // a node of an Arena
 using TensorId = uint32_t;  // an index into Program::tensors
 constexpr Id kNone = UINT32_MAX;
+constexpr TensorId kNoTensor = UINT32_MAX;
 
 enum class Op : uint8_t {
   // Leaves

@@ -173,6 +173,7 @@ struct Comparison {
   }
 
   bool tensor(TensorId x, TensorId y) {
+    if (x == kNoTensor || y == kNoTensor) return x == y;
     const Tensor& a = p.tensors[x];
     const Tensor& b = q.tensors[y];
     return a.name == b.name && a.type == b.type && a.role == b.role && a.constant == b.constant &&

@@ -97,7 +97,9 @@ struct Program {
   std::vector<TensorId> outputs;
   std::vector<TensorId> cotangents;  // one per float output, in order; empty before grad
   std::vector<TensorId> gradients;   // grad_<input> per input asked for; empty before grad
-  std::vector<TensorId> gradient_of;  // the inputs that gradients belong to, parallel to gradients
+  // The inputs that gradients belong to, parallel to gradients. kNoTensor: of none; the backward hands it on for who runs it
+  // (ad/reverse/deferred_gradients.h).
+  std::vector<TensorId> gradient_of;
   std::vector<Dim> dims;             // in order of first appearance
   std::vector<Precondition> preconditions;
   Region forward, backward;          // forward never reads backward

@@ -333,6 +333,7 @@ class Verifier {
     check(p_.gradients.size() == p_.gradient_of.size(), 12, "gradients and their inputs differ in number");
     for (size_t i = 0; i < p_.gradients.size(); ++i) {
       TensorId input = p_.gradient_of[i];
+      if (input == kNoTensor) continue;
       check(std::ranges::count(p_.inputs, input) == 1, 12,
             name(p_.gradients[i]) + " is the gradient of no input");
       const Tensor& g = p_.tensors[p_.gradients[i]];

@@ -11,6 +11,8 @@
 //   Value zeros(tensor)                              a new one, of that tensor's type and shape
 //   void add(Value& into, value)                     into becomes value where it is empty
 //   Value take_row(Value& from, row)                 a copy of that row, which becomes zero
+//   void settle(t, adjoints)                         adjoints[t] is about to be read: what block_back still has to add to it is added
+//   void settle_all(adjoints), forget_waiting()      the same of all adjoints; what block_back still has to add is dropped
 //   int64_t bytes(value), bytes(saved)               of memory that is kept for the backward
 #pragma once
 #include <algorithm>
@@ -59,6 +61,7 @@ class StepRun {
     adjoints_.resize(p_.tensors.size());
     std::vector<Entry> tape = std::exchange(tape_, {});
     undo(tape);
+    machine_.settle_all(adjoints_);
     tape_ = std::move(tape);
   }
   // Of the states that segments begin with.
@@ -73,7 +76,10 @@ class StepRun {
   // Iterations that the backward ran again.
   int64_t replayed() const { return replayed_; }
   // For another backward of the same run.
-  void forget_adjoints() { adjoints_.clear(); }
+  void forget_adjoints() {
+    adjoints_.clear();
+    machine_.forget_waiting();
+  }
   // What the blocks saved, for who asks what of the caller's is needed.
   template <class F>
   void for_each_saved(F f) const {
@@ -385,25 +391,30 @@ class StepRun {
     undo_iterations(l, variables.first(at), start, slots);
   }
 
+  Value take_adjoint(TensorId t) {
+    machine_.settle(t, adjoints_);
+    return std::exchange(adjoints_[t], Value());
+  }
+
   void back(const BlockRun& run) {
     std::vector<Value> cotangents;
     bool any = false;
     for (size_t k = 0; k < run.block->results.size(); ++k) {
       if (!is_float(p_.tensors[run.block->results[k]].type)) continue;
-      cotangents.push_back(std::exchange(adjoints_[run.block->results[k]], Value()));
+      cotangents.push_back(take_adjoint(run.block->results[k]));
       any |= static_cast<bool>(cotangents.back());
     }
     if (any) machine_.block_back(*run.block, run.saved, run.rows, cotangents, adjoints_);
   }
   void back(const UpdateRun& run) {
-    Value g = std::exchange(adjoints_[run.update->result], Value());
+    Value g = take_adjoint(run.update->result);
     if (!g) return;
     machine_.add(adjoints_[run.update->value], machine_.take_row(g, run.row));
     machine_.add(adjoints_[run.update->base], std::move(g));
   }
   void back(const MovesRun& moves) {
     taken_.clear();
-    for (auto [to, from] : moves->to_from) taken_.push_back(std::exchange(adjoints_[to], Value()));
+    for (auto [to, from] : moves->to_from) taken_.push_back(take_adjoint(to));
     for (size_t k = 0; k < taken_.size(); ++k)
       if (taken_[k]) machine_.add(adjoints_[moves->to_from[k].second], std::move(taken_[k]));
   }

@@ -24,7 +24,6 @@ std::vector<Definition> expanded(Program& p, const Definition& call);
 // The definitions that compute op's tensors (op without calls) inside p. tensors: op's tensor -> p's; entries
 // that are kNoTensor get a new tensor, named prefix_<name>. Dims follow from the extents of op's inputs.
 // Preconditions and dims that op needs are added to p.
-constexpr TensorId kNoTensor = UINT32_MAX;
 std::vector<Definition> instantiate(Program& p, const Program& op, std::vector<TensorId>& tensors, const std::string& prefix);
 
 // op's dims in p, where its inputs are these tensors of p; op is in the same arena.

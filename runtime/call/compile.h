@@ -44,6 +44,7 @@ struct CompileOptions {
   std::vector<std::string> wrt = {};  // gradients wanted; empty: of every float input that is not const
   int threads = 0;                    // 0: one per core; see also CompiledOp::set_threads
   bool differentiate = true;          // false: infer only
+  bool differentiated = false;        // true: the op has its backward already, which is compiled as it stands; wrt is empty then
   DimValues dims = {};                // of dims that no parameter's shape gives
   // After each call, results that are NaN or infinite make it throw NonFinite (expr/eval/nonfinite.h), which names the first definition,
   // the position and the operands that gave one. Slow: results are looked at, and the forward keeps a copy of its inputs.

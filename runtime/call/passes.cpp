@@ -76,13 +76,19 @@ Program written_alike(const Program& p) {
   return gather(without_nested_sums(without_flattened_axes(without_neutral_terms(in_one_direction(recognize(p))))));
 }
 
+Program with_gradients(const Program& op, const std::vector<std::string>& wrt) {
+  return gradient(written_alike(expand_calls(own_copy(op), true)), {wrt});
+}
+
 Passes::Passes(const Program& op, const CompileOptions& options)
     : options_(options), source_(op), first_half_(std::make_unique<Pipeline>(op)) {
   // What looks at one list of passes, plans or kernels for the whole has none to look at.
   if (op.steps) throw op_error(op, "not yet for programs with loops or branches that stay; explain shows their blocks");
   Pipeline& pipeline = *first_half_;
-  if (options_.differentiate) {
-    pipeline.step("grad", [&](const Program& p) { return gradient(written_alike(expand_calls(own_copy(p), true)), {options_.wrt}); });
+  if (options_.differentiate && options_.differentiated) {
+    pipeline.step("grad", [](const Program& p) { return own_copy(p); });
+  } else if (options_.differentiate) {
+    pipeline.step("grad", [&](const Program& p) { return with_gradients(p, options_.wrt); });
   } else {
     pipeline.step("calls", [](const Program& p) { return written_alike(expand_calls(own_copy(p))); });
   }

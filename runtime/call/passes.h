@@ -12,6 +12,9 @@ namespace xhat::runtime {
 // What a direction is planned with on this target.
 PlanRequest request_of(const CompileOptions& options, Target target);
 
+// The first pass: the op and its gradients, as they are compiled.
+Program with_gradients(const Program& op, const std::vector<std::string>& wrt);
+
 // Of one op. One thread at a time.
 class Passes {
  public:

@@ -11,6 +11,7 @@
 
 #include "expr/eval/run_steps.h"
 #include "runtime/call/compile.h"
+#include "runtime/call/sums_over_runs.h"
 #include "runtime/host/finish.h"
 #include "runtime/host/scratch.h"
 
@@ -44,6 +45,7 @@ struct Held {
   std::shared_ptr<Pool> pool;
   int64_t bytes = 0;
   std::optional<TensorId> input;
+  std::vector<bool> unwritten;  // of an adjoint: the rows, by leading index, that nothing was added to and that hold anything
 
   Held() = default;
   Held(const Held&) = delete;
@@ -77,9 +79,6 @@ inline void copy_into(const TensorView& to, const TensorView& from) {
   });
 }
 
-// Blocks with the same key are compiled as one.
-inline const Program* key(const Block& b) { return b.with_gradient ? b.with_gradient.get() : b.op.get(); }
-
 // One run's values, and the kernels for its sizes.
 class KernelMachine {
  public:
@@ -95,6 +94,7 @@ class KernelMachine {
   struct Compiled {
     CompiledOp op;
     std::vector<std::unique_ptr<Stash>> free;  // to be used again
+    std::optional<SumsOverRuns> sums;
   };
   struct Ops {  // for one set of sizes
     DimValues dims;
@@ -169,6 +169,10 @@ class KernelMachine {
     saved->stash = take_stash(compiled);
     count(compiled.op.forward(arguments, *saved->stash, call));
     for (const std::string& name : compiled.op.kept(*saved->stash)) saved->kept.push_back(keep(b, name, given, results));
+    if (!compiled.sums) return;
+    for (size_t k : compiled.sums->operands)
+      if (const std::string& name = op.tensors[op.inputs[k]].name; !find_kept(*saved, name))
+        saved->kept.push_back(keep(b, name, given, results));
   }
 
   Value update(Value base, const std::vector<int64_t>& row, const Value& value) {
@@ -205,6 +209,7 @@ class KernelMachine {
       into = std::move(v);
       return;
     }
+    clear_unwritten(into);
     own(into);
     add_into(into->view, view(v));
   }
@@ -220,6 +225,7 @@ class KernelMachine {
   void block_back(const Block& b, const Saved& saved, const std::vector<std::vector<int64_t>>& rows, const std::vector<Value>& cotangents,
                   std::vector<Value>& adjoints) {
     const Program& op = *b.with_gradient;
+    Compiled& compiled = ops_->compiled.at(key(b));
     std::vector<Argument> arguments;
     std::vector<Value> made;  // stay until the call is done
     for (const auto& [name, kept] : saved.kept) arguments.push_back({*name, row_of(view(kept.value), kept.row)});
@@ -231,26 +237,132 @@ class KernelMachine {
     }
     for (size_t k = 0; k < b.operands.size(); ++k) {
       const auto it = std::ranges::find(op.gradient_of, op.inputs[k]);
-      if (it == op.gradient_of.end()) continue;
-      const TensorId t = b.operands[k].value;
-      const bool first = !adjoints[t];
-      if (first) adjoints[t] = rows[k].empty() ? fresh(t) : zeros(t);
-      own(adjoints[t]);
+      if (it == op.gradient_of.end() || (compiled.sums && compiled.sums->gives(k))) continue;
+      const bool add = prepare_to_add(adjoints[b.operands[k].value], b.operands[k].value, rows[k]);
       arguments.push_back({op.tensors[op.gradients[static_cast<size_t>(it - op.gradient_of.begin())]].name,
-                           row_of(adjoints[t]->view, rows[k]), !first || !rows[k].empty()});
+                           row_of(adjoints[b.operands[k].value]->view, rows[k]), add});
     }
-    count(ops_->compiled.at(key(b)).op.backward(arguments, *saved.stash, call));
+    if (!compiled.sums) return count(compiled.op.backward(arguments, *saved.stash, call));
+    Waiting& waiting = waiting_[&b];
+    if (waiting.stacks.empty()) begin_to_wait(waiting, *compiled.sums, b, saved);
+    for (size_t i = 0; i < waiting.stacks.size(); ++i) {
+      const SumsOverRuns::Part& part = compiled.sums->parts[i];
+      const TensorView row = row_of(waiting.stacks[i]->view, {waiting.runs});
+      if (part.operand)
+        copy_into(row, kept_operand(b, saved, *part.operand));
+      else
+        arguments.push_back({part.made, row});
+    }
+    count(compiled.op.backward(arguments, *saved.stash, call));
+    if (++waiting.runs == compiled.sums->runs_at_once) add_up(b, waiting, adjoints);
   }
 
+  // Before the adjoint of t is read, or added to by others than blocks.
+  void settle(TensorId t, std::vector<Value>& adjoints) {
+    for (auto& [block, waiting] : waiting_)
+      if (waiting.runs > 0 && std::ranges::any_of(ops_->compiled.at(key(*block)).sums->gradients,
+                                                  [&](const auto& g) { return block->operands[g.second].value == t; }))
+        add_up(*block, waiting, adjoints);
+    if (adjoints[t]) clear_unwritten(adjoints[t]);
+  }
+  void settle_all(std::vector<Value>& adjoints) {
+    for (auto& [block, waiting] : waiting_)
+      if (waiting.runs > 0) add_up(*block, waiting, adjoints);
+    waiting_.clear();
+    for (Value& v : adjoints)
+      if (v) clear_unwritten(v);
+  }
+  void forget_waiting() { waiting_.clear(); }
+
  private:
+  // Parts of runs whose gradients are not added up yet.
+  struct Waiting {
+    std::vector<Value> stacks;  // by part; a run has a row
+    std::vector<std::pair<Value, std::vector<int64_t>>> shared;
+    int64_t runs = 0;
+  };
+
   const Program& p_;
   const Lifetimes& lifetimes_;
+  std::map<const Block*, Waiting> waiting_;
   std::shared_ptr<Ops> ops_;
   std::shared_ptr<Pool> pool_;
   std::vector<TensorView> inputs_;  // of the caller's, in this call
 
   void own(Value& v) {
     if (v->input || v.use_count() > 1) v = copy(view(v));
+  }
+
+  static const Operand* find_kept(const Saved& saved, const std::string& name) {
+    const auto it = std::ranges::find_if(saved.kept, [&](const auto& kept) { return *kept.first == name; });
+    return it == saved.kept.end() ? nullptr : &it->second;
+  }
+  TensorView kept_operand(const Block& b, const Saved& saved, size_t k) const {
+    const Operand& kept = *find_kept(saved, b.op->tensors[b.op->inputs[k]].name);
+    return row_of(view(kept.value), kept.row);
+  }
+
+  // Makes the adjoint, if it is not there. False: that row of it holds nothing yet, and is to be written.
+  bool prepare_to_add(Value& adjoint, TensorId t, const std::vector<int64_t>& row) {
+    const bool first = !adjoint;
+    if (first) adjoint = fresh(t);
+    if (row.empty()) {
+      if (!first) clear_unwritten(adjoint);
+      own(adjoint);
+      return !first;
+    }
+    if (first) adjoint->unwritten.assign(static_cast<size_t>(adjoint->view.shape[0]), true);
+    if (adjoint->unwritten.empty()) {
+      own(adjoint);
+      return true;
+    }
+    const auto at = static_cast<size_t>(row[0]);
+    const bool written = !adjoint->unwritten[at];
+    adjoint->unwritten[at] = false;
+    if (!written && row.size() > 1) clear_row(adjoint, row[0]);
+    return written || row.size() > 1;
+  }
+  static void clear_row(const Value& v, int64_t at) {
+    const TensorView row = row_of(v->view, {at});
+    std::memset(row.data, 0, static_cast<size_t>(row.bytes()));
+  }
+  static void clear_unwritten(const Value& v) {
+    for (size_t i = 0; i < v->unwritten.size(); ++i)
+      if (v->unwritten[i]) clear_row(v, static_cast<int64_t>(i));
+    v->unwritten.clear();
+  }
+
+  void begin_to_wait(Waiting& waiting, const SumsOverRuns& sums, const Block& b, const Saved& saved) {
+    const Program& p = sums.op.program();
+    const DimValues dims = sums.full();
+    for (const SumsOverRuns::Part& part : sums.parts) {
+      const TensorId t = *p.find(part.name);
+      waiting.stacks.push_back(fresh(p.tensors[t].type, shape_of(p, t, dims)));
+    }
+    for (const auto& [name, k] : sums.shared) {
+      const Operand* kept = find_kept(saved, b.op->tensors[b.op->inputs[k]].name);
+      waiting.shared.emplace_back(kept->value, kept->row);
+    }
+  }
+
+  void add_up(const Block& b, Waiting& waiting, std::vector<Value>& adjoints) {
+    const SumsOverRuns& sums = *ops_->compiled.at(key(b)).sums;
+    std::vector<Argument> arguments;
+    for (size_t i = 0; i < waiting.stacks.size(); ++i) {
+      TensorView v = waiting.stacks[i]->view;
+      v.shape[0] = waiting.runs;
+      arguments.push_back({sums.parts[i].name, v});
+    }
+    for (size_t i = 0; i < sums.shared.size(); ++i)
+      arguments.push_back({sums.shared[i].first, row_of(view(waiting.shared[i].first), waiting.shared[i].second)});
+    std::vector<Value> made;
+    for (const auto& [name, k] : sums.gradients) {
+      made.push_back(fresh(b.operands[k].value));
+      arguments.push_back({name, made.back()->view});
+    }
+    count(sums.op.infer(arguments, call));
+    for (size_t i = 0; i < made.size(); ++i) add(adjoints[b.operands[sums.gradients[i].second].value], std::move(made[i]));
+    waiting.runs = 0;
   }
 
   void count(const CallCounts& c) {

@@ -87,16 +87,11 @@ struct StepsOp::Impl {
     auto made = std::make_shared<KernelMachine::Ops>();
     made->dims = dims;
     for (TensorId t = 0; t < program().tensors.size(); ++t) made->shapes.push_back(shape_of(program(), t, dims));
-    for_each_block(*program().steps, [&](const Block& b) {
-      if (made->compiled.contains(key(b))) return;
-      CompileOptions o = options;
-      o.dims.clear();
-      for (const Dim& d : b.op->dims)  // those of the program have the same names
-        if (auto it = dims.find(b.op->arena->name(d.dim)); it != dims.end() && d.definition == kNone) o.dims.insert(*it);
-      o.differentiate = b.with_gradient != nullptr;
-      o.wrt = o.differentiate ? names_of(*b.with_gradient, b.with_gradient->gradient_of) : std::vector<std::string>{};
-      made->compiled[key(b)].op = compile(*b.op, o);
-    });
+    for (auto& [block, op] : block_ops(program(), options, dims)) {
+      KernelMachine::Compiled& compiled = made->compiled[block];
+      compiled.op = compile(op.op, op.options);
+      if (op.deferred) compiled.sums.emplace(op);
+    }
     return ops = made;
   }
 
@@ -245,8 +240,12 @@ void StepsOp::set_threads(int threads) {
 double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
   const auto ops = impl_->at(dims);
   double ms = 0;
-  for (const BlockAt& at : blocks_at(impl_->program(), dims))
-    if (const auto own = phase_of(*at.block, phase)) ms += ops->compiled.at(key(*at.block)).op.prepare(*own, at.dims);
+  for (const BlockAt& at : blocks_at(impl_->program(), dims)) {
+    const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
+    if (const auto own = phase_of(*at.block, phase)) ms += compiled.op.prepare(*own, at.dims);
+    if (phase == CompiledOp::Phase::backward && compiled.sums)
+      ms += compiled.sums->op.prepare(CompiledOp::Phase::infer, compiled.sums->full());
+  }
   return ms;
 }
 
@@ -257,11 +256,16 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
   for (const BlockAt& at : blocks_at(p, dims)) {
     const auto own = phase_of(*at.block, phase);
     if (!own) continue;
-    KernelPlan plan = ops->compiled.at(key(*at.block)).op.plan(*own, at.dims);
-    all.bytes_moved += at.runs * plan.bytes_moved;
-    all.flops += at.runs * plan.flops;
-    all.reductions += plan.reductions;
-    std::ranges::move(plan.kernels, std::back_inserter(all.kernels));
+    const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
+    auto add = [&](KernelPlan plan, int64_t runs) {
+      all.bytes_moved += runs * plan.bytes_moved;
+      all.flops += runs * plan.flops;
+      all.reductions += plan.reductions;
+      std::ranges::move(plan.kernels, std::back_inserter(all.kernels));
+    };
+    add(compiled.op.plan(*own, at.dims), at.runs);
+    if (phase == CompiledOp::Phase::backward && compiled.sums)
+      add(compiled.sums->op.plan(CompiledOp::Phase::infer, compiled.sums->full()), compiled.sums->times(at.runs));
   }
   auto add = [&](const std::vector<TensorId>& tensors) {
     for (TensorId t : tensors) all.bytes_unavoidable += TensorView(nullptr, p.tensors[t].type, ops->shapes[t], {}).bytes();

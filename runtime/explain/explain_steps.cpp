@@ -6,8 +6,9 @@
 
 #include "ad/common/differentiation.h"
 #include "ad/reverse/gradient.h"
-#include "expr/text/print_steps.h"
 #include "expr/index/steps_blocks.h"
+#include "expr/text/print_steps.h"
+#include "runtime/call/block_ops.h"
 
 namespace xhat {
 namespace {
@@ -30,6 +31,18 @@ void add(ExplainedDirection& to, const ExplainedDirection& block, const std::str
   to.bytes_moved += runs * block.bytes_moved;
   to.flops += runs * block.flops;
   to.reductions += block.reductions;
+}
+
+// What is added up once for many runs.
+void add_sums(ExplainedDirection& to, const runtime::BlockOp& block, const std::string& name, int64_t runs) {
+  DimValues dims = block.sums_options.dims;
+  dims[block.deferred->runs] = block.runs_at_once;
+  CompileOptions own = block.sums_options;
+  own.dims.clear();
+  ExplainedDirection sums = explain(block.deferred->sums, own, dims).infer;
+  for (ExplainedKernel& k : sums.kernels)
+    k.reason = fmt::format("over {} iterations at once{}", block.runs_at_once, k.reason.empty() ? "" : "; " + k.reason);
+  add(to, sums, name, (runs + block.runs_at_once - 1) / block.runs_at_once);
 }
 
 int64_t bytes_of(const Program& p, const std::vector<TensorId>& tensors, const DimValues& dims) {
@@ -56,20 +69,18 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
   for (const Dim& d : p.dims)
     if (const std::string& name = p.arena->name(d.dim); d.definition == kNone && !given.contains(name)) e.nominal[name] = e.sizes.at(name);
   e.optimal = true;
+  const auto ops = runtime::block_ops(p, options, e.sizes);
   for (const BlockAt& at : blocks_at(p, e.sizes)) {
-    CompileOptions own = options;
+    const runtime::BlockOp& made = ops.at(runtime::key(*at.block));
+    CompileOptions own = made.options;
     own.dims.clear();
-    own.differentiate = at.block->with_gradient != nullptr;
-    own.wrt = own.differentiate ? names_of(*at.block->with_gradient, at.block->with_gradient->gradient_of) : std::vector<std::string>{};
-    DimValues dims = at.dims;
-    for (const Dim& d : at.block->op->dims)
-      if (d.definition != kNone) dims.erase(at.block->op->arena->name(d.dim));
-    const Explanation block = explain(*at.block->op, own, dims);
+    const Explanation block = explain(made.op, own, runtime::given_dims(made.op, at.dims));
     const std::string& name = at.block->op->name;
     add(e.infer, block.infer, name, at.runs);
     add(e.forward, own.differentiate ? block.forward : block.infer, name, at.runs);
     if (!own.differentiate) continue;
     add(e.backward, block.backward, name, at.runs);
+    if (made.deferred) add_sums(e.backward, made, name, at.runs);
     for (ExplainedStash s : block.stash) {
       s.name = name + "." + s.name;
       s.bytes *= at.runs;
