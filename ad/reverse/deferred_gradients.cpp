@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "expr/index/expand_calls.h"
 #include "expr/text/import.h"
 
 namespace xhat {
@@ -187,7 +188,8 @@ class Deferral {
     s.text = p_.text;
     s.dims = p_.dims;
     made.runs = "runs";
-    while (std::ranges::any_of(p_.dims, [&](const Dim& d) { return a_.name(d.dim) == made.runs; })) made.runs += "_1";
+    auto taken = [&](const Dim& d) { return a_.name(d.dim) == made.runs; };
+    while (p_.find(made.runs) || std::ranges::any_of(p_.dims, taken)) made.runs += "_1";
     const Id runs = a_.dim(made.runs);
     s.dims.push_back({runs, kNone, {}});
     std::vector<Id> bodies;
@@ -236,6 +238,7 @@ class Deferral {
       s.forward.definitions.push_back({{target}, d.axes, total, d.pos, nullptr, {}});
       s.outputs.push_back(target);
     }
+    s = with_clear_axes(s);
     verify(s);
   }
 
@@ -252,7 +255,7 @@ class Deferral {
       p_.gradients.push_back(t);
       p_.gradient_of.push_back(kNoTensor);
     }
-    made.op = without_dead(p_);
+    made.op = with_clear_axes(without_dead(p_));
     verify(made.op);
   }
 

@@ -204,7 +204,8 @@ class WithoutLoop : private Iteration {
     return body;
   }
 
-  // Is it only added to? Then nothing but the sum reads it, which is seen when the rest is resolved.
+  // Is it only added to? Then nothing reads what the sum has added, which is seen when the rest is resolved: x[i] -= l[i,j] * x[j] for j before
+  // i reads elements that the loop does not write.
   bool accumulates(const CarriedValue& v) {
     Total total;
     std::optional<Op> op;
@@ -225,7 +226,7 @@ class WithoutLoop : private Iteration {
         const Id self = a_.read(w->base, c_.program.tensors[v.entering].type, w->indices);
         std::optional<Op> one;
         const Id value = stripped(w->body, self, one);
-        if (value == kNone || !one || (op && *op != *one) || reads(value, v.entering)) return false;
+        if (value == kNone || !one || (op && *op != *one)) return false;
         op = one;
         total.writes.push_back({w, {*one, value}});
       }
