@@ -114,15 +114,11 @@ struct StepsOp::Impl {
     }
     steps.run();
     for (TensorId t : program().outputs) {
-      const TensorView from = machine.view(steps.value(t)), to = given[t]->view;
-      if (to.dense())
-        copy_into(to, from);
-      else
-        deliver(to, from);
+      deliver(given[t]->view, machine.view(steps.value(t)));
     }
   }
-  // from has no gaps, to has.
   static void deliver(const TensorView& to, const TensorView& from) {
+    if (to.dense()) return copy_into(to, from);
     const auto size = static_cast<int64_t>(byte_size(to.type));
     std::vector<char> dense;
     const char* source = static_cast<const char*>(from.data);
