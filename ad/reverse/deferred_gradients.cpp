@@ -117,10 +117,19 @@ class Deferral {
   Id sum_of_parts(const Definition& d, const Node& sum) {
     std::vector<AxisRange> ranges = reduce_axes(sum);
     ranges.insert(ranges.end(), d.axes.begin(), d.axes.end());
+    Id total = kNone;
+    for (Id term : operands_of(a_, reduce_body(sum), Op::add)) {
+      const Id product = product_of_parts(term, ranges);
+      total = total == kNone ? product : a_.add(total, product);
+    }
+    return a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), total);
+  }
+
+  Id product_of_parts(Id term, const std::vector<AxisRange>& ranges) {
     std::vector<std::pair<std::vector<Id>, Id>> groups;  // axes, and the product of the factors that have these or fewer
     Id numbers = kNone;
     auto times = [&](Id product, Id factor) { return product == kNone ? factor : a_.mul(product, factor); };
-    std::vector<Id> factors = operands_of(a_, reduce_body(sum), Op::mul);
+    std::vector<Id> factors = operands_of(a_, term, Op::mul);
     std::ranges::stable_sort(factors, std::greater(), [&](Id x) { return a_[x].free_axes().size(); });
     for (Id factor : factors) {
       const std::vector<Id> axes(a_[factor].free_axes().begin(), a_[factor].free_axes().end());
@@ -134,8 +143,7 @@ class Deferral {
     }
     Id product = numbers;
     for (const auto& [axes, value] : groups) product = times(product, part(axes, value, ranges));
-    return product == kNone ? a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), reduce_body(sum))
-                            : a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), product);
+    return product;
   }
 
   // A read of a new part that holds the value, if it is of fewer axes than `all`; or of one that holds it already.
