@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/gpu/gpu_lowering.h"
+#include "runtime/kernel/kernel_access.h"
 
 namespace xhat::runtime {
 
