@@ -1,4 +1,4 @@
-"""The blocks of docs/python.md and of README.md run, one after the other, and print what stands there. Those that import what is not installed are
+"""The blocks of docs/python.md, docs/howto.md and README.md run, one after the other, and print what stands there. Those that import what is not installed are
 left out."""
 import contextlib
 import importlib.util
@@ -26,7 +26,7 @@ def missing(code):
     return sorted(name for name in names if importlib.util.find_spec(name) is None)
 
 
-@pytest.mark.parametrize("name, least", [("docs/python.md", 3), ("README.md", 1)])
+@pytest.mark.parametrize("name, least", [("docs/python.md", 3), ("docs/howto.md", 1), ("README.md", 1)])
 def test_what_the_page_shows_is_what_happens(name, least, monkeypatch):
     monkeypatch.chdir(ROOT)
     page, names, left_out = ROOT / name, {}, []
