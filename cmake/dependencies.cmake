@@ -9,8 +9,10 @@ find_package(Boost REQUIRED)  # headers only: Boost.Graph's max-flow
 find_package(Eigen3 REQUIRED NO_MODULE)
 if(PROJECT_IS_TOP_LEVEL)
   find_package(CLI11 REQUIRED)
-  find_package(GTest REQUIRED)
-  find_package(benchmark REQUIRED)
+  if(XHAT_TESTS)
+    find_package(GTest REQUIRED)
+    find_package(benchmark REQUIRED)
+  endif()
 endif()
 
 # isl brings no CMake package.

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_packages.py BUILD: in long runs (XHAT_TEST_LONG=1) makes the .deb and the .tar.gz, unpacks them, and builds a program against each; builds the
-same with xhat as add_subdirectory and by FetchContent. Otherwise only configures the latter two. `all` or names of parts behind BUILD ask for these."""
+same with xhat as add_subdirectory and by FetchContent. Otherwise only configures the latter two. `all` or names of parts behind BUILD ask for these.
+`conan` is no part of `all`: it needs Conan 2 (pip install conan), and compiles the engine."""
 import os
 import pathlib
 import sys
@@ -43,6 +44,13 @@ def packages(work):
     project(work, "find", f"-DCMAKE_PREFIX_PATH={prefix}")
 
 
+def conan(work):
+    os.environ["CONAN_HOME"] = str(work / "conan")
+    call("conan", "profile", "detect")
+    said = call("conan", "create", SOURCE)
+    assert "\n14 6\n" in said, said
+
+
 def main():
     long = os.environ.get("XHAT_TEST_LONG", "0") not in ("", "0")
     parts = sys.argv[2:] or (["all"] if long else [])
@@ -54,6 +62,8 @@ def main():
             project(work, way, *launcher, build=build)
         if "packages" in parts or "all" in parts:
             packages(work)
+        if "conan" in parts:
+            conan(work)
 
 
 main()
