@@ -107,14 +107,12 @@ Ref Walk::step_choose(Frame& f, const ast::Node& n) {
     case 0: return n.args[0];
     case 1:
       f.saved_conditions = conditions_;
-      for (Id c : conjuncts(
-               a_, as_condition(a_, values_.back(), s_.file.nodes[n.args[0]].pos, "the condition of if")))
+      for (Id c : conjuncts(a_, as_condition(a_, values_.back(), s_.file.nodes[n.args[0]].pos, "the condition of if")))
         conditions_ = result_.conditions.push(conditions_, c);
       return n.args[1];
     case 2:
       conditions_ = f.saved_conditions;
-      for (Id c : negated_conjuncts(a_, values_[values_.size() - 2].typed))
-        conditions_ = result_.conditions.push(conditions_, c);
+      for (Id c : negated_conjuncts(a_, values_[values_.size() - 2].typed)) conditions_ = result_.conditions.push(conditions_, c);
       return n.args[2];
     default: break;
   }
@@ -146,15 +144,13 @@ Ref Walk::step_reduce(Frame& f, const ast::Node& n) {
       if (stage % 3 == 1 && written) return axis.end;
       if (stage % 3 != 2) continue;
       std::vector<Value> range = written ? pop(2) : std::vector<Value>{};
-      open_axis(axis, written ? range_end(range[0], axis.begin) : kNone,
-                written ? range_end(range[1], axis.end) : kNone);
+      open_axis(axis, written ? range_end(range[0], axis.begin) : kNone, written ? range_end(range[1], axis.end) : kNone);
     } else if (stage == 3 * count) {
       f.saved_conditions = conditions_;
       if (n.condition != ast::kAbsent) return n.condition;
     } else if (stage == 3 * count + 1) {
       if (n.condition != ast::kAbsent) {
-        Id condition =
-            as_condition(a_, values_.back(), s_.file.nodes[n.condition].pos, "the condition of a reduction");
+        Id condition = as_condition(a_, values_.back(), s_.file.nodes[n.condition].pos, "the condition of a reduction");
         for (Id c : conjuncts(a_, condition)) conditions_ = result_.conditions.push(conditions_, c);
       }
       return n.args[0];
@@ -240,22 +236,40 @@ AxisRange Walk::close_axis() {
   return range;
 }
 
-// "; did you mean z[n,d]?" where exchanging two indices of that read gives the axis the extent that it has elsewhere.
-std::string Walk::swapped(const OpenAxis& axis, const Evidence& e, Id wanted) {
+// Whether an axis that has this extent in `read`, whatever that says, has it everywhere.
+bool Walk::agrees(const OpenAxis& axis, Id extent, Ref read) const {
+  if (axis.range.end != kNone) return s_.same_extent(axis.range.end, extent);
+  return std::ranges::all_of(axis.evidence, [&](const Evidence& e) { return e.read == read || s_.same_extent(e.extent, extent); });
+}
+
+// "; did you mean z[n,d]?" where another index of that read, or two indices in the other order, give all axes one extent each.
+std::string Walk::better_indices(const OpenAxis& axis, const Evidence& e, Id wanted) const {
   const ast::Node& read = s_.file.nodes[e.read];
   auto known = s_.tensors.find(read.text);
-  if (known == s_.tensors.end()) return "";
+  if (known == s_.tensors.end() || !agrees(axis, wanted, e.read)) return "";
   const std::vector<Id>& shape = s_.program.tensors[known->second].shape;
-  auto is_name = [&](size_t d) { return s_.file.nodes[read.args[d]].kind == ast::Kind::name; };
-  for (size_t d = 0; d < read.args.size() && d < shape.size(); ++d) {
-    if (!is_name(d) || s_.file.nodes[read.args[d]].text != axis.name) continue;
-    for (size_t other = 0; other < read.args.size(); ++other) {
-      if (other == d || !is_name(other) || !s_.same_extent(shape[other], wanted)) continue;
-      std::vector<std::string> indices;
-      for (Ref r : read.args) indices.push_back(ast::print(s_.file, r));
-      std::swap(indices[d], indices[other]);
-      return fmt::format("; did you mean {}[{}]?", read.text, fmt::join(indices, ","));
-    }
+  std::vector<std::string> indices;
+  for (Ref r : read.args) indices.push_back(ast::print(s_.file, r));
+  auto suggestion = [&] { return fmt::format("; did you mean {}[{}]?", read.text, fmt::join(indices, ",")); };
+  const size_t d = static_cast<size_t>(std::ranges::find(indices, axis.name) - indices.begin());
+  if (d >= std::min(indices.size(), shape.size())) return "";
+  const OpenAxis* instead = nullptr;
+  for (const OpenAxis& other : axes_) {
+    if (other.name == axis.name || std::ranges::count(indices, other.name) || (other.evidence.empty() && other.range.end == kNone))
+      continue;
+    if (!agrees(other, shape[d], e.read)) continue;
+    if (instead) return "";  // there are several
+    instead = &other;
+  }
+  if (instead) {
+    indices[d] = instead->name;
+    return suggestion();
+  }
+  for (size_t at = 0; at < std::min(indices.size(), shape.size()); ++at) {
+    auto other = std::ranges::find(axes_, indices[at], &OpenAxis::name);
+    if (at == d || other == axes_.end() || !s_.same_extent(shape[at], wanted) || !agrees(*other, shape[d], e.read)) continue;
+    std::swap(indices[d], indices[at]);
+    return suggestion();
   }
   return "";
 }
@@ -277,8 +291,8 @@ void Walk::infer(OpenAxis& axis) {
       return std::ranges::count_if(s_.file.nodes[x.read].args, [&](Ref r) { return s_.file.nodes[r].text == axis.name; }) == 1;
     };
     std::string advice;
-    if (once(e) && once(*first)) advice = swapped(axis, e, first->extent);
-    if (once(e) && once(*first) && advice.empty()) advice = swapped(axis, *first, e.extent);
+    if (once(e) && once(*first)) advice = better_indices(axis, e, first->extent);
+    if (once(e) && once(*first) && advice.empty()) advice = better_indices(axis, *first, e.extent);
     if (advice.empty()) advice = fmt::format("; write its range, as in {} in 0..{}", axis.name, text_of(s_, first->extent));
     throw Error(
         fmt::format("axis {} runs to {} in {}, but to {} in {} ({}){}", axis.name, text_of(s_, e.extent), ast::print(s_.file, e.read),
@@ -286,8 +300,7 @@ void Walk::infer(OpenAxis& axis) {
         s_.file.nodes[e.read].pos);
   }
   if (!first)
-    throw Error(fmt::format("axis {} has no range: it stands alone in no index; write one, as in {} in 0..N",
-                            axis.name, axis.name),
+    throw Error(fmt::format("axis {} has no range: it stands alone in no index; write one, as in {} in 0..N", axis.name, axis.name),
                 axis.pos);
   axis.range.begin = a_.integer(0);
   axis.range.end = first->extent;
@@ -298,8 +311,7 @@ void Walk::open_left_axes() {
   for (const ast::Axis& axis : *request_.axes) {
     for (const OpenAxis& other : axes_)
       if (other.name == axis.name)
-        throw Error(fmt::format("axis {} stands twice on the left; every left axis is a new one", axis.name),
-                    axis.pos);
+        throw Error(fmt::format("axis {} stands twice on the left; every left axis is a new one", axis.name), axis.pos);
     if (axis.end == ast::kAbsent) {
       open_axis(axis, kNone, kNone);
       continue;
@@ -307,10 +319,9 @@ void Walk::open_left_axes() {
     Id begin = extent(axis.begin, false, "the range of a left axis");
     Id end = extent(axis.end, false, "the range of a left axis");
     if (!is_constant(a_, begin, 0))
-      throw Error(
-          fmt::format("left axis {} begins at {}; the left side is the whole tensor, so its axes begin at 0",
-                      axis.name, text_of(s_, begin)),
-          s_.file.nodes[axis.begin].pos);
+      throw Error(fmt::format("left axis {} begins at {}; the left side is the whole tensor, so its axes begin at 0", axis.name,
+                              text_of(s_, begin)),
+                  s_.file.nodes[axis.begin].pos);
     s_.require_extent(end, "axis " + axis.name, s_.file.nodes[axis.end].pos);
     open_axis(axis, begin, end);
   }

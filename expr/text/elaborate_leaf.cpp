@@ -126,6 +126,8 @@ void Walk::check_callable(const ast::Node& n) const {
   if (s_.ops.contains(n.text))
     throw Error(fmt::format("{} is an op, and works on whole tensors; call it in a statement of its own, as in y = {}(x)", n.text, n.text),
                 n.pos);
+  if (s_.declared.contains(n.text))
+    throw Error(fmt::format("{} is a tensor; its elements are written in brackets, as in {}[i,j]", n.text, n.text), n.pos);
   std::vector<std::string> known = {"f32", "f64", "i64", "i32"};
   for (auto i = static_cast<size_t>(Op::neg); i <= static_cast<size_t>(Op::random); ++i) known.emplace_back(info(static_cast<Op>(i)).text);
   for (const auto& [name, program] : s_.ops) known.push_back(name);

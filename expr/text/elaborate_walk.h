@@ -57,7 +57,8 @@ class Walk {
   void open_axis(const ast::Axis& axis, Id begin, Id end);
   AxisRange close_axis();
   void infer(OpenAxis& axis);
-  std::string swapped(const OpenAxis& axis, const Evidence& e, Id wanted);
+  bool agrees(const OpenAxis& axis, Id extent, ast::Ref read) const;
+  std::string better_indices(const OpenAxis& axis, const Evidence& e, Id wanted) const;
   void open_left_axes();
   void check_callable(const ast::Node& n) const;
   [[noreturn]] void unknown(const ast::Node& n) const;

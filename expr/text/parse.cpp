@@ -127,7 +127,10 @@ class Parser {
     }
     std::optional<DType> type;
     if (cursor_.peek().kind == TokenKind::name) type = dtype_from_name(cursor_.peek().text);
-    if (!type) cursor_.expected("a type", "types are f64 f32 f16 bf16 i64 i32 u32 u8 bool");
+    if (!type) {
+      const std::string known = stranger(Stranger::type, cursor_.peek().text);
+      cursor_.expected("a type", known.empty() ? "types are f64 f32 f16 bf16 i64 i32 u32 u8 bool" : known.substr(2));
+    }
     cursor_.take();
     result.type = *type;
     if (cursor_.is_sign("[")) result.extents = extents(name.text);
@@ -341,6 +344,9 @@ class Parser {
     }
     if (cursor_.is_sign(".")) cursor_.fail("views such as .transpose belong to imperative programs (prog)");
     if (target.text == "var" || target.text == "for" || target.text == "while") refuse_program_word(target);
+    if (target.text == "return")
+      throw Error("there is no return: what an op gives is named behind its parameters, as in -> (y)", target.pos);
+    if (cursor_.is_sign("(")) cursor_.fail("elements are written in brackets: " + target.text + "[i,j] = ...");
     cursor_.expected("= or [ after " + target.text, "a definition is NAME[axes] = expression");
   }
   [[noreturn]] void refuse_program_word() const {

@@ -221,7 +221,10 @@ class ExpressionParser {
   Ref suffixed(Ref value, std::string_view what) {
     if (cursor_.views) return views(value, what);
     if (cursor_.is_sign("[")) {
-      cursor_.fail(std::string(what) + " cannot be indexed; give it a definition of its own and index its name");
+      const bool element = file_.nodes[value].kind == Kind::read;
+      cursor_.fail(
+          std::string(what) + " cannot be indexed; " +
+          (element ? "all indices stand in one pair of brackets, as in x[i,j]" : "give it a definition of its own and index its name"));
     }
     if (cursor_.is_sign("(")) cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
     if (cursor_.is_sign(".")) {
@@ -349,7 +352,9 @@ class ExpressionParser {
         node.args.push_back(parse_expression(cursor_, file_));
       } while (cursor_.accept_sign(","));
     }
-    bracket.close(", or ", cursor_.is_sign("=") && is_reduction_name(node.text) ? "a reduction names its axes, as in " + node.text + "(i: x[i])" : "");
+    bracket.close(", or ", cursor_.is_sign("=") && is_reduction_name(node.text)
+                               ? "a reduction names its axes, as in " + node.text + "(i: x[i])"
+                               : "");
     return file_.add(std::move(node));
   }
 
