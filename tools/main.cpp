@@ -1,4 +1,5 @@
 // xhat: explains, checks, runs and times ops written in .xh files.
+#include <algorithm>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 
 #include "expr/eval/nonfinite.h"
 #include "expr/text/ast.h"
+#include "expr/text/elaborate_scope.h"
 #include "tools/commands.h"
 #include "tools/data.h"
 
@@ -36,6 +38,26 @@ int dispatch(Command& c, const CLI::App& app) {
   throw Bug("subcommand " + c.name + " is not dispatched");
 }
 
+// "there is no option --dim; did you mean --dims?", or what CLI11 says.
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& words) {
+  const CLI::App* at = &app;
+  for (const std::string& word : words) {
+    if (at == &app && !word.starts_with('-')) {
+      std::vector<std::string> names;
+      for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+      if (!std::ranges::count(names, word)) return "there is no subcommand " + word + did_you_mean(word, names);
+      at = app.get_subcommand(word);
+    }
+    const std::string option = word.substr(0, word.find('='));
+    if (!option.starts_with("--") || at->get_option_no_throw(option)) continue;
+    std::vector<std::string> names;
+    for (const CLI::Option* o : at->get_options())
+      for (const std::string& name : o->get_lnames()) names.push_back("--" + name);
+    return "there is no option " + option + did_you_mean(option, names);
+  }
+  return error.what();
+}
+
 }  // namespace
 
 int format_command(const Command& c) {
@@ -60,8 +82,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help
-    std::cerr << "xhat: error: " << e.what()
-              << "; xhat --help and xhat SUBCOMMAND --help say what there is\n";
+    const std::string said = usage_error(app, e, {argv + 1, argv + argc});
+    std::cerr << "xhat: error: " << said << (said.ends_with('?') ? " " : "; ")
+              << "xhat --help and xhat SUBCOMMAND --help say what there is\n";
     return kBadInput;
   }
   return exit_status_of([&] { return dispatch(command, app); });

@@ -84,6 +84,18 @@ std::string dims_in(const Arena& a, Id expression, const DimValues& dims) {
   return dims_text(used);
 }
 
+// Throws Error for a name that is no dim of the program, and for a negative size.
+void check_dims(const Program& p, const DimValues& given) {
+  for (const auto& [name, value] : given) {
+    if (!std::ranges::any_of(p.dims, [&](const Dim& d) { return p.arena->name(d.dim) == name; })) {
+      std::string known;
+      for (const Dim& d : p.dims) known += (known.empty() ? "" : ", ") + p.arena->name(d.dim);
+      throw op_error(p, "there is no dim " + name + "; " + (known.empty() ? "it has no dims" : "its dims are " + known));
+    }
+    if (value < 0) throw op_error(p, "dim " + name + " = " + std::to_string(value) + " is negative; give 0 or more");
+  }
+}
+
 class DimSolver {
  public:
   DimSolver(const Program& program, const Shapes& input_shapes, const DimValues& given_dims)
@@ -121,14 +133,7 @@ class DimSolver {
         throw op_error(p, name + " has shape " + shape_text(shape) + ", but is declared with " + std::to_string(rank) +
                               (rank == 1 ? " dimension" : " dimensions") + ", not " + std::to_string(shape.size()));
     }
-    for (const auto& [name, value] : given) {
-      if (!std::ranges::any_of(p.dims, [&](const Dim& d) { return a.name(d.dim) == name; })) {
-        std::string known;
-        for (const Dim& d : p.dims) known += (known.empty() ? "" : ", ") + a.name(d.dim);
-        throw op_error(p, "there is no dim " + name + "; " + (known.empty() ? "it has no dims" : "its dims are " + known));
-      }
-      if (value < 0) throw op_error(p, "dim " + name + " = " + std::to_string(value) + " is negative; give 0 or more");
-    }
+    check_dims(p, given);
   }
 
   void solve_from_inputs() {
@@ -426,6 +431,7 @@ DimValues sample_dims(const Program& p, uint64_t seed, const DimValues& given) {
   constexpr int kAttemptsPerSize = 40;
   constexpr size_t kSizes = 3;      // to choose from at least
   constexpr size_t kMoreSizes = 5;  // if there are so many dims
+  check_dims(p, given);
   size_t choices = std::clamp(p.dims.size() - std::min(p.dims.size(), given.size()), kSizes, kMoreSizes);
   std::mt19937_64 random(seed);
   std::string last = "no sizes found";

@@ -183,6 +183,20 @@ TEST_F(ToolUsage, BuildSaysWhatItNeeds) {
   EXPECT_FALSE(std::filesystem::exists(path("lib/libsoftmax.a")));
 }
 
+TEST_F(ToolUsage, WrongWordsAreAnsweredWithTheNearest) {
+  const std::vector<std::pair<const char*, const char*>> calls = {
+      {"explan $F/softmax.xh", "there is no subcommand explan; did you mean explain?"},
+      {"dance", "there is no subcommand dance; xhat --help"},
+      {"check $F/softmax.xh --dim N=3", "there is no option --dim; did you mean --dims?"},
+      {"explain $F/softmax.xh --bogus=1", "there is no option --bogus; xhat --help"},
+      {"check $F/softmax.xh --dims M=3", "op softmax: there is no dim M; its dims are N, D"}};
+  for (const auto& [arguments, says] : calls) {
+    Result r = call(arguments);
+    EXPECT_EQ(r.status, 2) << arguments;
+    EXPECT_HAS(r.err, says);
+  }
+}
+
 TEST_F(ToolUsage, WrongCallsExitWithTwo) {
   for (const char* arguments :
        {"", "dance", "explain", "explain $F/softmax.xh --bogus", "explain $F/softmax.xh --stash most",
