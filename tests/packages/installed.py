@@ -35,6 +35,7 @@ def check_versions(prefix, source):
     version = call(pathlib.Path(prefix) / "bin" / "xhat", "--version").split()[-1]
     assert f"project(xhat VERSION {version} " in (source / "CMakeLists.txt").read_text()
     assert f"\n## {version}" in (source / "CHANGELOG.md").read_text(), f"CHANGELOG.md has no section {version}"
+    assert f'"version": "{version}"' in (source / "cmake/vcpkg-port/xhat/vcpkg.json").read_text()
     environment = {**os.environ, "PKG_CONFIG_PATH": str(library_folder(prefix) / "pkgconfig")}
     if shutil.which("pkg-config"):
         assert call("pkg-config", "--modversion", "xhat", env=environment).strip() == version
