@@ -128,6 +128,7 @@ class Planner {
   void find_epilogues(std::vector<Kernel>& kernels) const;
   void find_horizontal_groups(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
+  bool leaves_threads_idle(const Kernel& k, int64_t tiles) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const;

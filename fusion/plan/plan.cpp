@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <span>
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
@@ -22,6 +23,11 @@
 
 namespace xhat {
 namespace fusion {
+namespace {
+
+constexpr int64_t kFewTiles = 4;  // with fewer, threads wait for each other
+
+}  // namespace
 
 Planner::Planner(const Program& p, const DimValues& sizes, const PlanRequest& request)
     : p_(p), sizes_(sizes), request_(request), options_(request.options), machine_(request.machine) {
@@ -325,6 +331,19 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
+// Its tiles, some of which may take whole axes, are fewer than its threads need, and each has much to compute. tiles: the fewest of one of its
+// parts, if their axes were cut.
+bool Planner::leaves_threads_idle(const Kernel& k, int64_t tiles) const {
+  double work_ps = 0;
+  for (const Member& m : k.members) work_ps += shape(m).work_ps;
+  int64_t in_parallel = 1;
+  for (int c : std::span(k.shared).first(k.shared.size() - k.sequential)) {
+    const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
+    in_parallel *= axis.tile > 0 ? (axis.extent + axis.tile - 1) / axis.tile : 1;
+  }
+  return work_ps > machine_.serial_ps && in_parallel < std::min(kFewTiles, tiles);
+}
+
 // Why the template does not have this kernel; empty if it has. tiles: the fewest of one of its parts.
 std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::string& why) const {
   auto apart = [&](const Member& m) { return alone(m); };
@@ -332,7 +351,7 @@ std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::strin
   if (small_) return "";
   if (depth(joined) > 1 && footprint(joined, false) > machine_.cache_bytes) return "a tile would not fit the cache";
   bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
-  if (!has_shared || shared_tiles(joined) < std::min<int64_t>(4, tiles)) return why.empty() ? "too few tiles" : why;
+  if (!has_shared || shared_tiles(joined) < std::min(kFewTiles, tiles)) return why.empty() ? "too few tiles" : why;
   return "";
 }
 
@@ -342,6 +361,7 @@ std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::func
   if (small_ || !reason.empty()) return reason;
   Kernel both = finished(joined);
   if (cuts_a_product(both)) return "a product would be cut along its sum";
+  if (leaves_threads_idle(both, tiles)) return "too few tiles";
   const int64_t parts = apart();
   if (both.bytes_moved + both.bytes_packed > parts) return "together they would move and pack more bytes";
   return both.bytes_priced() > parts ? "together they would wait longer for memory, which they would touch in short runs" : "";

@@ -20,11 +20,11 @@ TEST(Dims, SolvedFromPlainAndLinearExtents) {
 }
 
 TEST(Dims, ProductsSayTheDimThatNothingElseDoes) {
-  Program p = parse_op("op f(x: f32[N,G*C], w: f32[G*K+2,C], b: f32[H*(G+1)]) -> (y) { y[n,o] = w[o,0]*x[n,0] + b[0] }");
-  EXPECT_EQ(solve_dims(p, {{"x", {3, 10}}, {"w", {8, 5}}, {"b", {12}}}), (DimValues{{"N", 3}, {"C", 5}, {"G", 2}, {"K", 3}, {"H", 4}}));
-  const std::string e = error_of([&] { solve_dims(p, {{"x", {3, 11}}, {"w", {8, 5}}, {"b", {12}}}); });
+  Program p = parse_op("op f(x: f32[N,G*C], w: f32[G*K,C]) -> (y) { y[n, o in 0..G*K] = sum(c in 0..C: w[o,c]*x[n,o/K*C+c]) }");
+  EXPECT_EQ(solve_dims(p, {{"x", {3, 10}}, {"w", {6, 5}}}), (DimValues{{"N", 3}, {"C", 5}, {"G", 2}, {"K", 3}}));
+  const std::string e = error_of([&] { solve_dims(p, {{"x", {3, 11}}, {"w", {6, 5}}}); });
   EXPECT_MENTIONS(e, "the value of dim");
-  Program two = parse_op("op f(x: f32[G*C]) -> (y) { y[n] = x[n] }");
+  Program two = parse_op("op f(x: f32[G*C]) -> (y) { y[g in 0..G, c in 0..C] = x[g*C+c] }");
   EXPECT_EQ(solve_dims(two, {{"x", {6}}}, {{"C", 2}}).at("G"), 3);
   EXPECT_MENTIONS(error_of([&] { solve_dims(two, {{"x", {6}}}); }), "--dims");
 }

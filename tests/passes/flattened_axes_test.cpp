@@ -29,7 +29,7 @@ TEST(FlattenedAxes, BecomeTheAxesThatTheyAreMadeOf) {
 
 TEST(FlattenedAxes, ThatMoveWindowsAreTakenApartInAnyCase) {
   EXPECT_EQ(apart("op f(x: f64[3*H,W], g: f64[H*W]) -> (y) { y[r in 0..3] = sum(p in 0..H*W: x[3*(p/W)+r,p%W]*g[p]) }"),
-            "sum(p_1,p_2: x[3*p_1+r,p_2] * g[W*p_1+p_2])");
+            "sum(p_1 in 0..H, p_2: x[3*p_1+r,p_2] * g[p_1*W+p_2])");
 }
 
 TEST(FlattenedAxes, StayWhereThePositionItselfCounts) {
