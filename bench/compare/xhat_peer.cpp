@@ -175,7 +175,7 @@ bench::LoadedOp load(const std::vector<std::string>& ops, const std::string& op_
   if (!file) throw bench::Skip("there is no " + path);
   std::stringstream text;
   text << file.rdbuf();
-  auto op = std::make_shared<XhatOp>(text.str(), op_name, folder);
+  auto op = std::make_shared<XhatOp>(text.str(), path.ends_with("/" + op_name + ".xh") ? "" : op_name, folder);
   bench::LoadedOp loaded;
   loaded.described = op->describe();
   loaded.infer = [op] { op->infer(); };

@@ -5,10 +5,13 @@
 #include <optional>
 #include <set>
 
+#include "expr/index/linear.h"
+
 namespace xhat {
 namespace {
 
-constexpr int64_t kLongSum = 8;  // terms, beside which a result's copy is little
+constexpr int64_t kLongSum = 8;        // terms, beside which a result's copy is little
+constexpr int64_t kLargerProduct = 4;  // times as many rows and columns, for the copy to be worth it
 
 class Blocks {
  public:
@@ -61,6 +64,39 @@ class Blocks {
     return readers(Op::div) != readers(Op::mod);
   }
 
+  // The axes that each read depends on, places in a window that moves counted from its beginning: of dy[i]*w[h+1-i], i in max(0,h-1)..h+2, dy
+  // depends on h and w does not.
+  std::vector<std::set<Id>> axes_of_reads(Id body) const {
+    Replacements windows;
+    for (const AxisRange& r : reduce_axes(a_[body])) {
+      const auto begins = operands_of(a_, r.begin, Op::maximum);
+      const auto moves = std::ranges::find_if(begins, [&](Id bound) { return !a_[bound].free_axes().empty(); });
+      if (moves != begins.end()) windows[r.axis] = a_.add(*moves, r.axis);
+    }
+    std::vector<std::set<Id>> found;
+    for (Id id : reachable(a_, body)) {
+      if (!is_read(a_[id].op)) continue;
+      std::set<Id>& axes = found.emplace_back();
+      for (Id index : read_indices(a_[id]))
+        for (const auto& [node, times] : linear(a_, substitute(a_, index, windows)).terms)
+          axes.insert(a_[node].free_axes().begin(), a_[node].free_axes().end());
+    }
+    return found;
+  }
+
+  // Rows times columns of the largest product of matrices that it is: of axes that no read depends on both of. At least 1.
+  int64_t product_size(Id body, const std::vector<AxisRange>& axes) const {
+    const std::vector<std::set<Id>> reads = axes_of_reads(body);
+    int64_t largest = 1;
+    for (size_t i = 0; i < axes.size(); ++i)
+      for (size_t j = 0; j < i; ++j) {
+        const bool apart =
+            std::ranges::none_of(reads, [&](const auto& read) { return read.contains(axes[i].axis) && read.contains(axes[j].axis); });
+        if (apart) largest = std::max(largest, evaluate_extent(a_, axes[i].end, sizes_) * evaluate_extent(a_, axes[j].end, sizes_));
+      }
+    return largest;
+  }
+
   bool in_blocks(const Definition& d, std::vector<Definition>* all) {
     const Node root = a_[d.body];
     if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return false;
@@ -106,6 +142,7 @@ class Blocks {
       const bool used = std::ranges::binary_search(a_[made.body].free_axes(), axes[i].axis);
       if (used || std::ranges::find(d.axes, axes[i].axis, &AxisRange::axis) != d.axes.end()) order.push_back(i);
     }
+    if (order.size() == axes.size() && product_size(made.body, axes) < kLargerProduct * product_size(d.body, d.axes)) return false;
     // Where the axis itself is read, the order of memory is kept.
     std::vector<size_t> sorted = wholes.empty() ? std::vector<size_t>{} : order;
     for (size_t i : order)

@@ -5,7 +5,8 @@
 //                                                                    g[i,c] = g_blocks[i/16,c,i%16]
 //
 // which is a product of matrices: gradients of patches, of strided convolutions whose windows do not overlap, of pixels rearranged. What depends
-// on no remainder is computed once per block. So are groups that are said as quotients, y[o] = sum(c: w[o,c]*x[o/8*4+c]): a product for each.
+// on no remainder is computed once per block. So are groups that are said as quotients, y[o] = sum(c: w[o,c]*x[o/8*4+c]): a product for each. Only
+// where a larger product comes of it, or fewer points.
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: every value and every bit. Does nothing under a policy other than
 // full.

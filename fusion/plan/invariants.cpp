@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "cse/normalize/auto_inliner.h"
+#include "fusion/relations/scatter.h"
 
 namespace xhat {
 namespace {
@@ -74,6 +75,7 @@ class Invariants {
   }
 
   Definition without(const Definition& d, std::vector<Definition>* all) {
+    if (as_scatter(a_, d)) return d;  // each update is computed once, for the place that it falls on
     const Node root = a_[d.body];
     std::vector<AxisRange> axes = d.axes;
     if (is_reduction(root.op))

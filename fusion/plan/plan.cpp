@@ -23,11 +23,6 @@
 
 namespace xhat {
 namespace fusion {
-namespace {
-
-constexpr int64_t kFewTiles = 4;  // with fewer, threads wait for each other
-
-}  // namespace
 
 Planner::Planner(const Program& p, const DimValues& sizes, const PlanRequest& request)
     : p_(p), sizes_(sizes), request_(request), options_(request.options), machine_(request.machine) {
@@ -37,12 +32,7 @@ Planner::Planner(const Program& p, const DimValues& sizes, const PlanRequest& re
   // In smaller programs reading twice is cheaper than the coarse tiles that tied axes make. GroupNorm of 16x64x56x56 (13 MB) on two threads,
   // tied and not: backward 1.10 and 0.93 ms; of 8x256x64x64 (34 MB): 2.25 and 3.77.
   ties_ = machine_.tiles_in_order && machine_.fills_the_cache(everything);
-  double work_ps = 0;
-  for (const Definition& d : p.forward.definitions) {
-    shapes_.push_back(take_apart(d));
-    work_ps += shapes_.back().work_ps;
-  }
-  small_ = small_ && work_ps <= machine_.serial_ps;
+  for (const Definition& d : p.forward.definitions) shapes_.push_back(take_apart(d));
 }
 
 int64_t Planner::bytes(TensorId t) const {
@@ -331,7 +321,7 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
-// Its tiles, some of which may take whole axes, are fewer than its threads need, and each has much to compute. tiles: the fewest of one of its
+// Tiles take all axes whole, so that one thread computes all of it, and that is much. tiles: the fewest of one of its
 // parts, if their axes were cut.
 bool Planner::leaves_threads_idle(const Kernel& k, int64_t tiles) const {
   double work_ps = 0;
@@ -341,7 +331,7 @@ bool Planner::leaves_threads_idle(const Kernel& k, int64_t tiles) const {
     const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
     in_parallel *= axis.tile > 0 ? (axis.extent + axis.tile - 1) / axis.tile : 1;
   }
-  return work_ps > machine_.serial_ps && in_parallel < std::min(kFewTiles, tiles);
+  return work_ps > machine_.serial_ps && in_parallel == 1 && k.sequential == 0 && tiles > 1;
 }
 
 // Why the template does not have this kernel; empty if it has. tiles: the fewest of one of its parts.
@@ -351,7 +341,7 @@ std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::strin
   if (small_) return "";
   if (depth(joined) > 1 && footprint(joined, false) > machine_.cache_bytes) return "a tile would not fit the cache";
   bool has_shared = std::ranges::find(joined.shared, true) != joined.shared.end() || joined.axes.empty();
-  if (!has_shared || shared_tiles(joined) < std::min(kFewTiles, tiles)) return why.empty() ? "too few tiles" : why;
+  if (!has_shared || shared_tiles(joined) < std::min<int64_t>(4, tiles)) return why.empty() ? "too few tiles" : why;
   return "";
 }
 

@@ -85,7 +85,7 @@ class QuotientRanges {
           add_scaled(scaled, bound, q->divisor);
           add_scaled(scaled, q->added, -1);
           scaled.constant += q->times - 1;  // rounded up
-          return a_.div(to_index(a_, scaled), a_.integer(q->times));
+          return q->times == 1 ? to_index(a_, scaled) : a_.div(to_index(a_, scaled), a_.integer(q->times));
         };
         const bool equal = known.op == Op::eq, strict = known.op == Op::lt;
         const AxisRange old = r;
