@@ -11,14 +11,6 @@
 namespace xhat {
 namespace {
 
-int64_t bytes_of_one(const Program& p, TensorId t, const DimValues& sizes) {
-  auto bytes = static_cast<int64_t>(byte_size(p.tensors[t].type));
-  for (int64_t extent : shape_of(p, t, sizes)) bytes *= extent;
-  return bytes;
-}
-
-bool is_among(const std::vector<TensorId>& list, TensorId t) { return std::ranges::find(list, t) != list.end(); }
-
 class Deferral {
  public:
   Deferral(const Program& derived, const std::vector<std::string>& unchanging, const DimValues& sizes)
@@ -32,10 +24,10 @@ class Deferral {
     if (chosen_.empty()) return {};
     DeferredGradients made;
     made.parts.assign(parts_.begin(), parts_.end());
-    for (TensorId t : made.parts) made.part_bytes += bytes_of_one(p_, t, sizes_);
+    for (TensorId t : made.parts) made.part_bytes += bytes_of(p_, t, sizes_);
     for (size_t i : chosen_) {
       made.of.push_back(p_.gradient_of[i]);
-      made.gradient_bytes += bytes_of_one(p_, p_.gradients[i], sizes_);
+      made.gradient_bytes += bytes_of(p_, p_.gradients[i], sizes_);
     }
     sums(made);
     rest(made);
@@ -97,9 +89,9 @@ class Deferral {
     for (const AxisRange& r : d->axes)
       if (!tensors_read(a_, r.begin).empty() || !tensors_read(a_, r.end).empty()) return false;
     for (TensorId part : parts_of(body))
-      if (!is_among(p_.inputs, part) && !is_float(p_.tensors[part].type)) return false;
+      if (!has_tensor(p_.inputs, part) && !is_float(p_.tensors[part].type)) return false;
     return std::ranges::none_of(p_.backward.definitions, [&](const Definition& other) {
-      if (other.is_call()) return is_among(other.arguments, t);
+      if (other.is_call()) return has_tensor(other.arguments, t);
       return std::ranges::count(tensors_read(a_, other.body), t) > 0;
     });
   }
@@ -171,14 +163,14 @@ class Deferral {
   void choose() {
     std::vector<std::pair<int64_t, size_t>> by_size;
     for (size_t i = 0; i < p_.gradients.size(); ++i)
-      if (may_wait(i)) by_size.emplace_back(-bytes_of_one(p_, p_.gradients[i], sizes_), i);
+      if (may_wait(i)) by_size.emplace_back(-bytes_of(p_, p_.gradients[i], sizes_), i);
     std::ranges::sort(by_size);
     for (const auto& [negative, i] : by_size) {
       int64_t more = 0;
       const Id body = with_parts(bodies_.at(i), definition(i));
       const std::set<TensorId> own = parts_of(body);
       for (TensorId t : own)
-        if (!parts_.contains(t)) more += bytes_of_one(p_, t, sizes_);
+        if (!parts_.contains(t)) more += bytes_of(p_, t, sizes_);
       if (own.empty() || more > -negative) continue;
       parts_.insert(own.begin(), own.end());
       chosen_.push_back(i);
@@ -258,8 +250,8 @@ class Deferral {
       p_.gradient_of.erase(p_.gradient_of.begin() + static_cast<std::ptrdiff_t>(k));
     }
     for (TensorId& t : made.parts) {
-      if (is_among(p_.inputs, t)) continue;
-      if (!p_.backward.definition_of(t) || is_among(p_.gradients, t)) t = copy(t);
+      if (has_tensor(p_.inputs, t)) continue;
+      if (!p_.backward.definition_of(t) || has_tensor(p_.gradients, t)) t = copy(t);
       p_.gradients.push_back(t);
       p_.gradient_of.push_back(kNoTensor);
     }

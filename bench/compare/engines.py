@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from ops import SUITE
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 clock = time.monotonic
@@ -15,7 +17,7 @@ clock = time.monotonic
 PROGRAMS = {"xhat": "xhat_peer", "eigen": "eigen_peer", "halide": "halide_peer", "hand": "hand_peer"}  # build/bench/<program>
 PYTHON = ["jax", "jax-remat", "jax-native", "torch-compile", "torch-native", "torch-eager", "torch-native-compile"]
 ENGINES = [*PROGRAMS, *PYTHON]
-USUAL = ["xhat", "jax", "torch-compile", *(["torch-eager"] if os.environ.get("COMPARE_SUITE") else ["torch-native", "halide", "eigen"])]
+USUAL = ["xhat", "jax", "torch-compile", *(["torch-eager"] if SUITE else ["torch-native", "halide", "eigen"])]
 
 # glibc: one heap that is kept and reused, with huge pages. An engine that returns new arrays from every call is at its
 # best so; with the C library's defaults it pays for fresh pages with every large result.
@@ -27,8 +29,7 @@ def command_of(engine, build):
     if "=" in engine:  # NAME=COMMAND
         return shlex.split(engine.split("=", 1)[1])
     if engine in PROGRAMS:
-        suite = os.environ.get("COMPARE_SUITE")
-        return [str(Path(build) / "bench" / PROGRAMS[engine]), *([str(HERE / suite / f"{suite}.xh")] if suite else [])]
+        return [str(Path(build) / "bench" / PROGRAMS[engine]), *([str(HERE / SUITE / f"{SUITE}.xh")] if SUITE else [])]
     return [sys.executable, str(HERE / "worker.py"), engine]
 
 

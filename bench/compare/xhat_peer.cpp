@@ -170,12 +170,16 @@ void start_compiler() {
 bench::LoadedOp load(const std::vector<std::string>& ops, const std::string& op_name, const std::string& folder) {
   std::string path;
   std::ifstream file;
-  for (const std::string& place : ops)
-    if (!file.is_open()) file.open(path = place.ends_with(".xh") ? place : place + "/" + op_name + ".xh");
+  bool of_many = false;  // in one file; else the op of the file with its name is taken, whatever it is called there
+  for (const std::string& place : ops) {
+    if (file.is_open()) break;
+    of_many = place.ends_with(".xh");
+    file.open(path = of_many ? place : place + "/" + op_name + ".xh");
+  }
   if (!file) throw bench::Skip("there is no " + path);
   std::stringstream text;
   text << file.rdbuf();
-  auto op = std::make_shared<XhatOp>(text.str(), path.ends_with("/" + op_name + ".xh") ? "" : op_name, folder);
+  auto op = std::make_shared<XhatOp>(text.str(), of_many ? op_name : "", folder);
   bench::LoadedOp loaded;
   loaded.described = op->describe();
   loaded.infer = [op] { op->infer(); };

@@ -141,8 +141,4 @@ std::vector<Id> axes_of(std::span<const AxisRange> ranges) {
   return axes;
 }
 
-bool has_tensor(std::span<const TensorId> list, TensorId t) {
-  return std::ranges::find(list, t) != list.end();
-}
-
 }  // namespace xhat

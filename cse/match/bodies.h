@@ -63,6 +63,5 @@ std::set<TensorId> feeds_control(const Program& p, Through through = Through::ev
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);
 std::vector<Id> axes_of(std::span<const AxisRange> ranges);
-bool has_tensor(std::span<const TensorId> list, TensorId t);
 
 }  // namespace xhat

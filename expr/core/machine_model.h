@@ -70,7 +70,8 @@ struct MachineModel {
   int64_t long_tile_factor = 4;
   // Below this footprint, in bytes, a kernel is one tile: waking a second thread costs more than it saves.
   int64_t serial_bytes = 64 << 10;
-  // And with at most so much arithmetic: all pairs of 1024 points, 12 KB, take a million times what one takes.
+  // So is none that has more than this much arithmetic, in picoseconds of one thread: sums over all pairs of 1024 points read 12 KB and take
+  // milliseconds.
   double serial_ps = 20e6;
   // Fewest tiles of a kernel, so that threads share its work evenly.
   int64_t least_tiles = 16;

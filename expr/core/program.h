@@ -1,9 +1,11 @@
 // The program: inputs, a forward and a backward region of definitions, outputs. The one value that all passes take and
 // return. A pass is a pure function Program -> Program; the arena is shared by the programs a pass derives.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,21 +94,21 @@ struct Precondition {
 struct Program {
   std::string name;
   std::shared_ptr<Arena> arena;
-  std::vector<Tensor> tensors;       // append only
-  std::vector<TensorId> inputs;      // in order of the parameter list
+  std::vector<Tensor> tensors;   // append only
+  std::vector<TensorId> inputs;  // in order of the parameter list
   std::vector<TensorId> outputs;
   std::vector<TensorId> cotangents;  // one per float output, in order; empty before grad
   std::vector<TensorId> gradients;   // grad_<input> per input asked for; empty before grad
   // The inputs that gradients belong to, parallel to gradients. kNoTensor: of none; the backward hands it on for who runs it
   // (ad/reverse/deferred_gradients.h).
   std::vector<TensorId> gradient_of;
-  std::vector<Dim> dims;             // in order of first appearance
+  std::vector<Dim> dims;  // in order of first appearance
   std::vector<Precondition> preconditions;
-  Region forward, backward;          // forward never reads backward
+  Region forward, backward;  // forward never reads backward
   // What runs instead of the forward region, of a program with loops or branches that stay (expr/core/steps.h); null: an op.
   std::shared_ptr<const std::vector<Step>> steps;
   std::shared_ptr<const Program> custom_gradient;  // `grad NAME(inputs, outputs?, cotangents) -> (gradients)`
-  std::string file;                  // for messages; may be empty
+  std::string file;                                // for messages; may be empty
   std::shared_ptr<const std::string> text;
 
   const Tensor& tensor(TensorId t) const { return tensors[t]; }
@@ -126,6 +128,7 @@ void map_regions(Program& p, auto f) {
 
 // Forward definitions that the backward reads and that are not outputs: what the forward keeps beyond them.
 std::vector<TensorId> stashes(const Program& p);
+inline bool has_tensor(std::span<const TensorId> list, TensorId t) { return std::ranges::find(list, t) != list.end(); }
 
 // Tensors read by an expression, ascending.
 std::vector<TensorId> tensors_read(const Arena& a, Id root);

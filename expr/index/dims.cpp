@@ -394,6 +394,12 @@ std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dim
   return shape;
 }
 
+int64_t bytes_of(const Program& p, TensorId t, const DimValues& dims) {
+  auto bytes = static_cast<int64_t>(byte_size(p.tensor(t).type));
+  for (int64_t extent : shape_of(p, t, dims)) bytes *= extent;
+  return bytes;
+}
+
 DimValues solve_dims(const Program& p, const Shapes& input_shapes, const DimValues& given) {
   return DimSolver(p, input_shapes, given).solve();
 }

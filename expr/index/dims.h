@@ -14,7 +14,8 @@ using DimValues = std::map<std::string, int64_t>;
 using Shapes = std::map<std::string, std::vector<int64_t>>;  // by tensor name
 
 // The values of all dims of a program. A dim is solved from the first parameter extent that is linear in it
-// alone (`2*C`, `H+1`), else taken from `given`, else computed from its definition. Then everything is
+// alone (`2*C`, `H+1`), else taken from `given`, else solved from an extent in which all other dims are known
+// (`G*C`), else computed from its definition. Then everything is
 // checked: every extent of every shape that was handed in, given values against solved ones, extents >= 0,
 // and the preconditions. input_shapes may lack tensors (nothing is solved from them) and may hold cotangents.
 // Throws Error naming the op, the tensor, the dimension and both values.
@@ -32,7 +33,8 @@ struct LinearExtent {
 // The extent as a linear function of one dim alone (`2*C+1`), if it is one: what a dim is solved from.
 std::optional<LinearExtent> linear_form(const Arena& a, Id extent);
 
-// Dims that no parameter's extent determines and no definition computes: they must be given.
+// Dims that no parameter's extent determines by itself and no definition computes: they must be given, but for one that shapes decide
+// together (G of `G*C`, where C is known).
 std::vector<std::string> free_dims(const Program& p);
 
 // An i64 (or, for conditions, bool) expression over dims and constants, and axes whose values are given. Throws Error for a
@@ -42,6 +44,7 @@ int64_t evaluate_extent(const Arena& a, Id extent, const DimValues& dims, const 
 
 // What a definition computes over a range that ends before it begins (0..N-1 at N = 0) has no elements.
 std::vector<int64_t> shape_of(const Program& p, TensorId t, const DimValues& dims);
+int64_t bytes_of(const Program& p, TensorId t, const DimValues& dims);
 
 // The reads that are not proved in bounds for all sizes, but decided each time when sizes are known: "x[i*M+j] reads element
 // i * M + j of x's dimension 0 (K)".

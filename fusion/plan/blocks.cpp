@@ -11,6 +11,7 @@ namespace xhat {
 namespace {
 
 constexpr int64_t kLongSum = 8;        // terms, beside which a result's copy is little
+constexpr size_t kVector = 32;         // bytes
 constexpr int64_t kLargerProduct = 4;  // times as many rows and columns, for the copy to be worth it
 
 class Blocks {
@@ -97,6 +98,15 @@ class Blocks {
     return largest;
   }
 
+  // Of y[n,o] = sum(c: w[c,o]*x[n,o/3,c]) vectors run along o, as w lies: blocks of three would leave most of their lanes idle.
+  bool splits_vectors(const Definition& d, const AxisRange& last, const Replacements& wholes) const {
+    const Id axis = d.axes.back().axis;
+    const bool short_blocks = evaluate_extent(a_, last.end, sizes_) * byte_size(p_.tensor(d.target()).type) < kVector;
+    return wholes.contains(axis) && short_blocks && std::ranges::any_of(reachable(a_, d.body), [&](Id id) {
+             return is_read(a_[id].op) && !read_indices(a_[id]).empty() && read_indices(a_[id]).back() == axis;
+           });
+  }
+
   bool in_blocks(const Definition& d, std::vector<Definition>* all) {
     const Node root = a_[d.body];
     if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return false;
@@ -142,6 +152,7 @@ class Blocks {
       const bool used = std::ranges::binary_search(a_[made.body].free_axes(), axes[i].axis);
       if (used || std::ranges::find(d.axes, axes[i].axis, &AxisRange::axis) != d.axes.end()) order.push_back(i);
     }
+    if (splits_vectors(d, axes.back(), wholes)) return false;
     if (order.size() == axes.size() && product_size(made.body, axes) < kLargerProduct * product_size(d.body, d.axes)) return false;
     // Where the axis itself is read, the order of memory is kept.
     std::vector<size_t> sorted = wholes.empty() ? std::vector<size_t>{} : order;
@@ -170,22 +181,6 @@ class Blocks {
 };
 
 }  // namespace
-
-Program with_numbers_as_divisors(const Program& p, const DimValues& sizes) {
-  Program made = p;
-  Arena& a = *made.arena;
-  for (Definition& d : made.forward.definitions) {
-    if (d.is_call()) continue;
-    d.body = rewrite(a, d.body, [&](Id id) {
-      const Node n = a[id];
-      if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64) return id;
-      const Node& by = a[n.arg(1)];
-      if (by.op == Op::constant || !by.free_axes().empty() || !tensors_read(a, n.arg(1)).empty()) return id;
-      return a.binary(n.op, n.arg(0), a.integer(evaluate_extent(a, n.arg(1), sizes)));
-    });
-  }
-  return made;
-}
 
 Program blocks_as_axes(const Program& p, const DimValues& sizes, const PlanRequest& request) {
   return request.options.policy == FusePolicy::full ? Blocks(p, sizes).run() : p;

@@ -8,15 +8,13 @@
 // on no remainder is computed once per block. So are groups that are said as quotients, y[o] = sum(c: w[o,c]*x[o/8*4+c]): a product for each. Only
 // where a larger product comes of it, or fewer points.
 //
-// Needs: a program of one direction in normal form, sizes for all dims. Keeps: every value and every bit. Does nothing under a policy other than
+// Needs: a program of one direction in normal form, sizes for all dims, divisors that are numbers (with_numbers_as_divisors). Keeps: every value and every bit. Does nothing under a policy other than
 // full.
 #pragma once
 #include "fusion/plan/plan.h"
 
 namespace xhat {
 
-// Divisors that are expressions of dims become numbers.
-Program with_numbers_as_divisors(const Program& p, const DimValues& sizes);
 Program blocks_as_axes(const Program& p, const DimValues& sizes, const PlanRequest& request);
 
 }  // namespace xhat

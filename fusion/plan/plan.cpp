@@ -321,8 +321,7 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
-// Tiles take all axes whole, so that one thread computes all of it, and that is much. tiles: the fewest of one of its
-// parts, if their axes were cut.
+// Does one thread compute all of it, and much, because its tiles take all axes whole? tiles: how many the part with the fewest could have.
 bool Planner::leaves_threads_idle(const Kernel& k, int64_t tiles) const {
   double work_ps = 0;
   for (const Member& m : k.members) work_ps += shape(m).work_ps;

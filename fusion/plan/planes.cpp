@@ -1,7 +1,6 @@
 #include "fusion/plan/planes.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,12 +10,13 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/conditions.h"
 #include "expr/index/linear.h"
+#include "fusion/plan/vector_price.h"
 
 namespace xhat {
 namespace {
 
 constexpr int64_t kShortRow = 32;  // bytes: half a vector of AVX-512, all of one of AVX2
-constexpr double kVector = 64;     // bytes
+constexpr int64_t kVector = 64;    // bytes
 constexpr double kOften = 16;      // points of a definition for each element that is copied
 constexpr double kManyPoints = 1 << 14;
 constexpr double kGain = 0.7;  // of the time: copies and one more sweep cost something
@@ -111,16 +111,10 @@ class Planes {
 
   // What a point costs if vectors run along v.
   double price(const Loops& l, Id v, DType type, const std::set<TensorId>& turned) const {
-    const double natural = kVector / static_cast<double>(byte_size(type));
-    double lanes = natural;
-    if (const auto extent = static_cast<uint64_t>(l.extent.at(v)); static_cast<double>(extent) < natural) {
-      const uint64_t width = std::bit_floor(std::max<uint64_t>(extent, 1));
-      lanes = static_cast<double>(extent) / static_cast<double>((extent + width - 1) / width);
-    }
     double strided = 0;
     for (Id read : l.reads)
       if (std::ranges::binary_search(a_[read].free_axes(), v) && !runs_along(indices(read, turned), v)) ++strided;
-    return (l.term + strided) / lanes + strided;
+    return vector_price(l.term, strided, lanes_filled(l.extent.at(v), kVector / static_cast<int64_t>(byte_size(type))));
   }
 
   std::pair<double, Id> best(const Loops& l, Id written, DType type, const std::set<TensorId>& turned) const {

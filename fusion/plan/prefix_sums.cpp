@@ -101,8 +101,8 @@ class Prefixes {
     f.beyond = f.suffix ? moving->second : 1 - moving->second;
     // Levels and ties are looked at where results are.
     const bool in_step = f.first == 0 && f.offset == 0 && f.beyond == 0 && f.count == results;
-    auto power = [](const fusion::PairWeight& w) { return w.kind == fusion::PairWeight::Kind::power; };
-    if (!in_step && (f.pair.outer != kNone || f.beyond < 0 || !std::ranges::all_of(f.pair.weights, power))) return {};
+    const bool of_distance = std::ranges::all_of(f.pair.weights, &fusion::PairWeight::of_distance);
+    if (!in_step && (f.pair.outer != kNone || f.beyond < 0 || !of_distance)) return {};
     return f;
   }
 
@@ -148,8 +148,7 @@ class Prefixes {
     const Id element = f.first == 0 ? u : a_.add(u, a_.integer(f.first));
     Id first_term = f.pair.term;
     for (const fusion::PairWeight& w : f.pair.weights)
-      if (f.beyond > 0)
-        first_term = a_.mul(first_term, a_.binary(Op::pow, w.base, a_.constant(a_[w.base].type, static_cast<double>(w.rate * f.beyond))));
+      if (f.beyond > 0) first_term = a_.mul(first_term, w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(w.rate * f.beyond))));
     all->push_back(define(d, name + "_terms", axes, substitute(a_, first_term, {{f.terms.axis, element}})));
     int64_t number_of_step = 0;
     for (int64_t step = 1; step < f.count; step *= kReads, ++number_of_step) {
@@ -177,12 +176,12 @@ class Prefixes {
     all->push_back(result);
   }
 
-  // The powers that all steps multiply by, per weight: [4*step + t, …] is base^(rate * 4^step * t). kNone: it is no power.
+  // What all steps multiply by, per weight of the distance: [4*step + t, …] is that of 4^step * t places. kNone: it is none of the distance.
   std::vector<Id> weights_of(const Definition& d, const Prefix& f, std::vector<Definition>* all) {
     std::vector<Id> reads;
     for (const fusion::PairWeight& w : f.pair.weights) {
       reads.push_back(kNone);
-      if (w.kind != fusion::PairWeight::Kind::power) continue;
+      if (!w.of_distance()) continue;
       const DType type = a_[w.base].type;
       const Id s = f.terms.axis;
       Id distance = a_.integer(0);
@@ -195,7 +194,7 @@ class Prefixes {
       for (const AxisRange& r : d.axes)
         if (std::ranges::binary_search(a_[w.base].free_axes(), r.axis)) axes.push_back(r);
       const Id exponent = a_.cast(type, w.rate == 1 ? distance : a_.mul(a_.integer(w.rate), distance));
-      all->push_back(define(d, p_.tensor(d.target()).name + "_powers", axes, a_.binary(Op::pow, w.base, exponent)));
+      all->push_back(define(d, p_.tensor(d.target()).name + "_powers", axes, w.over(a_, exponent)));
       std::vector<Id> indices;
       for (const AxisRange& r : axes) indices.push_back(r.axis);
       reads.back() = a_.read(all->back().target(), type, indices);
@@ -209,7 +208,7 @@ class Prefixes {
     const Id zero = a_.constant(type, 0);
     for (size_t i = 0; i < powers.size(); ++i) {
       const fusion::PairWeight& w = f.pair.weights[i];
-      if (w.kind == fusion::PairWeight::Kind::power) {
+      if (w.of_distance()) {
         value = a_.mul(substitute(a_, powers[i], {{f.terms.axis, power}}), value);
         continue;
       }

@@ -103,15 +103,20 @@ class Pairs {
     return sum(*x, *y, n.op == Op::add ? 1 : -1);
   }
 
-  // A positive rate: with a negative one zero would be divided by.
-  bool power(Id base, Id exponent) {
-    const auto d = whole(exponent);
-    if (!d || d->of_term != -d->of_result || d->constant < 0) return false;
-    const int64_t rate = suffix_ ? d->of_term : d->of_result;  // per step from the result to the term
-    if (rate <= 0) return false;
-    if (d->constant > 0) times(made_.term, a_.binary(Op::pow, base, a_.constant(a_[base].type, static_cast<double>(d->constant))), false);
-    made_.weights.push_back({PairWeight::Kind::power, base, rate});
+  // A weight of the distance alone, of which `places` is a multiple and a number: d^(2*(i-k)+1).
+  bool carries(PairWeight w, const Whole& places) {
+    w.rate = suffix_ ? places.of_term : places.of_result;  // per step from the result to the term
+    if (w.rate == 0 || places.of_term != -places.of_result) return false;
+    // Zero to a negative power is a division by it.
+    if (w.kind == PairWeight::Kind::power && (w.rate < 0 || places.constant < 0)) return false;
+    if (places.constant != 0) times(made_.term, w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(places.constant))), false);
+    made_.weights.push_back(w);
     return true;
+  }
+
+  bool power(Id base, Id exponent) {
+    const auto places = whole(exponent);
+    return places && carries({PairWeight::Kind::power, base}, *places);
   }
 
   void addends(Id id, bool minus, std::vector<std::pair<Id, bool>>& found) const {
@@ -126,14 +131,14 @@ class Pairs {
     }
   }
 
-  // rate * whole number, the rate the same for all of both axes: a[d]*f32(t-k), -f32(t-k)/h. kNone: 1.
-  std::optional<std::pair<Id, Whole>> rate_and_distance(Id id) {
-    if (auto d = whole(id)) return std::pair(kNone, *d);
+  // A factor that is the same for all of both axes, and a whole number: a[d]*f32(t-k), -f32(t-k)/h.
+  std::optional<std::pair<Id, Whole>> factor_and_places(Id id) {
     const Node n = a_[id];
+    if (auto places = whole(id)) return std::pair(a_.constant(n.type, 1), *places);
     auto fixed = [&](Id x) { return !has(x, result_) && !has(x, term_); };
-    auto with = [&](size_t at, auto&& rate) -> std::optional<std::pair<Id, Whole>> {
-      auto inner = rate_and_distance(n.arg(at));
-      if (inner) inner->first = rate(inner->first == kNone ? a_.constant(n.type, 1) : inner->first);
+    auto with = [&](size_t at, auto&& around) {
+      auto inner = factor_and_places(n.arg(at));
+      if (inner) inner->first = around(inner->first);
       return inner;
     };
     if (n.op == Op::neg) return with(0, [&](Id r) { return a_.unary(Op::neg, r); });
@@ -143,22 +148,9 @@ class Pairs {
     return {};
   }
 
-  // exp(a*(i-k)) as a power of exp(a).
-  bool decay(Id argument) {
-    const DType type = a_[argument].type;
-    const auto found = rate_and_distance(argument);
-    if (!found || found->second.of_term != -found->second.of_result || found->second.of_result == 0) return false;
-    const Whole& d = found->second;
-    const int64_t rate = suffix_ ? d.of_term : d.of_result;  // per step from the result to the term
-    const Id each = found->first == kNone ? a_.constant(type, 1) : found->first;
-    if (d.constant != 0) times(made_.term, a_.unary(Op::exp, a_.mul(each, a_.constant(type, static_cast<double>(d.constant)))), false);
-    made_.weights.push_back({PairWeight::Kind::power, a_.unary(Op::exp, rate < 0 ? a_.unary(Op::neg, each) : each), std::abs(rate)});
-    return true;
-  }
-
   bool exponential(Id id) {
     const Id argument = a_[id].arg(0);
-    if (decay(argument)) return true;
+    if (const auto found = factor_and_places(argument)) return carries({PairWeight::Kind::exponential, found->first}, found->second);
     std::vector<std::pair<Id, bool>> parts;
     addends(argument, false, parts);
     Id of_result = kNone, of_term = kNone;
@@ -311,6 +303,10 @@ class Pairs {
 };
 
 }  // namespace
+
+Id PairWeight::over(Arena& a, Id number) const {
+  return kind == Kind::power ? a.binary(Op::pow, base, number) : a.unary(Op::exp, a.mul(base, number));
+}
 
 std::optional<PairTerm> pair_term(const Program& p, const DimValues& sizes, Id body, Id condition, Id result, Id term, bool suffix) {
   return Pairs(p, sizes, result, term, suffix).run(body, condition);

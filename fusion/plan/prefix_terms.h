@@ -2,7 +2,7 @@
 // one position to the next.
 //
 //   sum(k in 0..i+1: a[i] * d^(i-k) * x[k])       outer a[i], term x[k], weight from k to i: d^(i-k)
-//   sum(k in 0..i+1: exp(-a*(i-k)) * x[k])        term x[k], weight exp(-a)^(i-k)
+//   sum(k in 0..i+1: exp(-a*(i-k)) * x[k])        term x[k], weight exp(-a*(i-k)), not exp(-a)^(i-k), which would be off by i-k roundings
 //   sum(k in 0..i+1: exp(x[k] - m[i]))            with m the prefix maximum of x: term exp(x[k] - m[k]), weight exp(m[k] - m[i])
 //   sum(i in k..N if x[k] == m[i]: g[i])          outer [x[k] == m[k]], term g[i], weight [m[i] == m[k]]
 //
@@ -20,13 +20,18 @@ namespace xhat::fusion {
 
 struct PairWeight {
   enum class Kind : uint8_t {
-    power,      // base^(rate * distance)
-    potential,  // exp(level at the result - level at the term)
-    same        // level at the result == level at the term
+    power,        // base^(rate * distance)
+    exponential,  // exp(base * rate * distance)
+    potential,    // exp(level at the result - level at the term)
+    same          // level at the result == level at the term
   } kind;
   Id base = kNone;
   int64_t rate = 0;
   Id level = kNone;  // in terms of the result's axis
+
+  bool of_distance() const { return kind == Kind::power || kind == Kind::exponential; }
+  // The weight of so many places times the rate: base^number or exp(base * number).
+  Id over(Arena& a, Id number) const;
 };
 
 struct PairTerm {

@@ -78,7 +78,7 @@ class QuotientRanges {
         const Id other = known.arg(1 - side);
         const auto q = quotient(known.arg(side), r.axis);
         if (!q || later(other) || std::ranges::any_of(q->added.terms, [&](auto& t) { return later(t.first); })) continue;
-        // times*axis + added < divisor*(other + more), or at least that, and so on for the other side.
+        // The first place of the axis where times*axis + added >= divisor*(other + more): the end for `less`, the beginning for `at least`.
         auto limit = [&](int64_t more) {
           Linear bound = linear(a_, other), scaled;
           bound.constant += more;
@@ -136,6 +136,22 @@ class QuotientRanges {
 };
 
 }  // namespace
+
+Program with_numbers_as_divisors(const Program& p, const DimValues& sizes) {
+  Program made = p;
+  Arena& a = *made.arena;
+  for (Definition& d : made.forward.definitions) {
+    if (d.is_call()) continue;
+    d.body = rewrite(a, d.body, [&](Id id) {
+      const Node n = a[id];
+      if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64) return id;
+      const Node& by = a[n.arg(1)];
+      if (by.op == Op::constant || !by.free_axes().empty() || !tensors_read(a, n.arg(1)).empty()) return id;
+      return a.binary(n.op, n.arg(0), a.integer(evaluate_extent(a, n.arg(1), sizes)));
+    });
+  }
+  return made;
+}
 
 Program quotients_as_ranges(const Program& p, const DimValues& sizes) {
   Program made = p;

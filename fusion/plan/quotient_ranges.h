@@ -13,6 +13,8 @@
 
 namespace xhat {
 
+// Divisors that are expressions of dims become numbers.
+Program with_numbers_as_divisors(const Program& p, const DimValues& sizes);
 Program quotients_as_ranges(const Program& p, const DimValues& sizes);
 
 }  // namespace xhat

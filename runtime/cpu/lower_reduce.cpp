@@ -16,7 +16,7 @@ constexpr int kLongRow = 16;     // vectors, beside which the fold of the last o
 
 }  // namespace
 
-size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
+Lowering::SumsInRegisters Lowering::sums_in_registers(const SpecMember& m, Id v, size_t sums) const {
   constexpr int64_t kMin = 2, kMax = 12;
   const Arena& a = *spec_.arena;
   // Of sums that share nothing, each reads rows of its own, far from the others'.
@@ -33,7 +33,7 @@ size_t Lowering::axes_beside(const SpecMember& m, Id v, size_t sums) const {
     if (!constant(x) || beside * axis(x).extent > kMax || !shares(x)) break;
     beside *= axis(x).extent;
   }
-  return beside >= kMin ? n : 0;
+  return beside >= kMin ? SumsInRegisters{n, beside} : SumsInRegisters{};
 }
 
 void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
@@ -47,16 +47,11 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   std::vector<Var> left = func_vars(m), args = {u};
   args.insert(args.end(), left.begin(), left.end());
   // The taps of a window's weights: their sums side by side, one accumulator each, read the rest once.
-  size_t beside = axes_beside(m, v, group.size());
+  const auto [beside, together] = sums_in_registers(m, v, group.size());
   // Half vectors, if these leave no tail: it would go through the stack, for all sums.
   if (beside > 0 && !part && axis(v).extent % width != 0 && axis(v).extent % (width / 2) == 0) width /= 2;
   // Sums side by side hide the latency of an fma as lanes of one do.
-  if (beside > 0) {
-    auto sums = static_cast<int64_t>(group.size());
-    const auto dims = tile_dimensions(spec_, m);
-    for (size_t i = 0; i < beside; ++i) sums *= axis(m.left[dims[dims.size() - 1 - i]]).extent;
-    lanes = std::min<int>(lanes, width * std::max(1, static_cast<int>(kLatency / sums)));
-  }
+  if (beside > 0) lanes = std::min<int>(lanes, width * std::max(1, static_cast<int>(kLatency / together)));
 
   Func acc(name("acc", m.tensor));
   std::vector<Expr> at = exprs(args);

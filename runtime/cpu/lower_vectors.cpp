@@ -1,9 +1,9 @@
 // Along which axis the vectors of a member run.
 #include <algorithm>
-#include <bit>
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
+#include "fusion/plan/vector_price.h"
 #include "runtime/cpu/lowering.h"
 
 namespace xhat::runtime {
@@ -48,13 +48,10 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   double term = 0;
   for (Id root : roots) term += static_cast<double>(evaluation_cost_ps(a, root)) / static_cast<double>(info(Op::add).cost_ps);
   auto lanes = [&](Id x) {
-    const int64_t natural_lanes = natural(widest(m));
-    if (!constant(x) || axis(x).extent >= natural_lanes) return static_cast<double>(natural_lanes);
-    const auto vectors = static_cast<double>((axis(x).extent + std::bit_floor(static_cast<uint64_t>(axis(x).extent)) - 1) /
-                                             std::bit_floor(static_cast<uint64_t>(axis(x).extent)));
-    return static_cast<double>(axis(x).extent) / vectors;
+    const int64_t all = natural(widest(m));
+    return lanes_filled(constant(x) ? axis(x).extent : all, all);
   };
-  auto price = [&](Id x) { return (term + static_cast<double>(strided[x])) / lanes(x) + strided[x]; };
+  auto price = [&](Id x) { return vector_price(term, strided[x], lanes(x)); };
   Id best = kNone;
   auto better = [&](Id x, Id than) {
     if (lanes(x) != lanes(than)) return price(x) < price(than);

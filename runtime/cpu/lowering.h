@@ -264,8 +264,12 @@ class Lowering {
     if (!dims.empty()) vectorize(f, vars_.at(m.left[dims.back()]), m.left[dims.back()], widest(m), 1);
   }
 
-  // Innermost dimensions of the result that are so short that all their sums have a register.
-  size_t axes_beside(const SpecMember& m, Id v, size_t sums) const;
+  // Innermost dimensions of the result that are so short that all their sums have a register, and how many sums these are. None: 0.
+  struct SumsInRegisters {
+    size_t dimensions = 0;
+    int64_t sums = 0;
+  };
+  SumsInRegisters sums_in_registers(const SpecMember& m, Id v, size_t sums) const;
   void row_sum(const std::vector<size_t>& group, Id v);
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.

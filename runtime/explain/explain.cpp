@@ -33,16 +33,6 @@ std::vector<ExplainedTensor> tensors_of(const Program& p, const std::vector<Tens
   return result;
 }
 
-namespace {
-
-int64_t bytes_of(const Program& p, TensorId t, const DimValues& sizes) {
-  auto n = static_cast<int64_t>(byte_size(p.tensors[t].type));
-  for (Id e : p.tensors[t].shape) n *= std::max<int64_t>(0, evaluate_extent(*p.arena, e, sizes));
-  return n;
-}
-
-}  // namespace
-
 // The sizes to plan with: the given ones, else nominal ones. The nominal extent is doubled until the op's preconditions hold.
 DimValues choose_sizes(const Program& p, const StashOptions& stash, const DimValues& given) {
   constexpr int64_t kLargestNominal = 1 << 14;

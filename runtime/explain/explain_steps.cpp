@@ -47,11 +47,7 @@ void add_sums(ExplainedDirection& to, const runtime::BlockOp& block, const std::
 
 int64_t bytes_of(const Program& p, const std::vector<TensorId>& tensors, const DimValues& dims) {
   int64_t bytes = 0;
-  for (TensorId t : tensors) {
-    auto n = static_cast<int64_t>(byte_size(p.tensors[t].type));
-    for (int64_t extent : shape_of(p, t, dims)) n *= extent;
-    bytes += n;
-  }
+  for (TensorId t : tensors) bytes += xhat::bytes_of(p, t, dims);
   return bytes;
 }
 

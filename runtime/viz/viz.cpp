@@ -132,10 +132,6 @@ class Collector {
   }
   double ps_per_flop() const { return options_.machine.multiply_bytes / 2 * ps_per_byte(); }
 
-  int64_t bytes_of(const Program& p, TensorId t) const {
-    return element_count(shape_of(p, t, e_.sizes)) * static_cast<int64_t>(byte_size(p.tensors[t].type));
-  }
-
   size_t node(const Program& p, TensorId t, const std::string& key, const std::string& kind) {
     auto [it, added] = node_of_.emplace(key, data_["nodes"].size());
     if (!added) return it->second;
@@ -146,7 +142,7 @@ class Collector {
                               {"kind", kind},
                               {"dtype", std::string(name_of(p.tensors[t].type))},
                               {"shape", shape},
-                              {"bytes", bytes_of(p, t)}});
+                              {"bytes", bytes_of(p, t, e_.sizes)}});
     return it->second;
   }
 

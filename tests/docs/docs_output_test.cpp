@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <sstream>
 
@@ -11,21 +10,15 @@
 #include "runtime/explain/explain.h"
 #include "runtime/explain/explain_relations.h"
 #include "runtime/kernel/spec_text.h"
+#include "tests/helpers/pages.h"
 
 namespace xhat {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(XHAT_SOURCE_DIR);
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path << " cannot be read";
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+using testing::kRoot;
+using testing::read;
 
 // The first block with this fence after `mark`.
 std::string block_after(const std::string& page, const std::string& mark, const std::string& fence) {
@@ -68,8 +61,7 @@ TEST(DocsOutputTest, PassesShowsWhatEachStepGives) {
   const PassStep& written = ops.steps.at(ops.steps.size() - 2);
   EXPECT_EQ(written.name, "ops");
   EXPECT_EQ(block_after(page, "\n## ops\n", "xh"), print(written.program));
-  Derivation shrink = derive(parse_op(
-      "op shrink(x: f32[N], w: f32[3]) -> (y) { y[i in 0..(N+1)/2] = sum(r: x[2*i+r-1 else 0] * w[r]) }"));
+  Derivation shrink = derive(parse_op("op shrink(x: f32[N], w: f32[3]) -> (y) { y[i in 0..(N+1)/2] = sum(r: x[2*i+r-1 else 0] * w[r]) }"));
   for (const PassStep& step : softmax.steps) {
     EXPECT_NE(page.find("\n## " + step.name + "\n"), std::string::npos) << "no section on " << step.name;
     if (step.name == "gather" || step.name == "simplify" || step.name == "tidy") continue;  // other ops; nothing shown
@@ -97,7 +89,8 @@ TEST(DocsOutputTest, SoftmaxShowsEveryStep) {
   EXPECT_EQ(block_after(page, "`softmax.5.2.reduction_algebra.xh`", "xh"), inner.at("reduction_algebra"));
   EXPECT_EQ(block_after(page, "`softmax.5.3.shared.xh`", "xh"), inner.at("shared"));
   EXPECT_EQ(inner.at("shared"), print(derived.steps.at(7).program)) << "the page says that nothing changes after that";
-  for (const auto& [direction, text] : {std::pair(forward_program(derived.program), "`softmax_forward"), {backward_program(derived.program), "`softmax_backward"}}) {
+  for (const auto& [direction, text] :
+       {std::pair(forward_program(derived.program), "`softmax_forward"), {backward_program(derived.program), "`softmax_backward"}}) {
     const KernelPlan plan = plan_kernels(direction, sizes);
     EXPECT_EQ(block_after(page, std::string(text) + ".plan.txt`", "text"), to_text(direction, plan));
     if (std::string(text) != "`softmax_forward") continue;

@@ -4,26 +4,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
+
+#include "tests/helpers/pages.h"
 
 namespace xhat {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(XHAT_SOURCE_DIR);
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path << " cannot be read";
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
+using testing::kRoot;
+using testing::read;
 
 // The pages that docs/site/mkdocs.yml names below `nav:`, as paths of the repository.
 std::vector<std::string> navigation() {

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <sstream>
 
@@ -20,29 +19,23 @@
 #include "ad/forward/jvp.h"
 #include "expr/core/program.h"
 #include "expr/index/dims.h"
+#include "tests/helpers/pages.h"
 
 namespace xhat {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRoot = fs::path(XHAT_SOURCE_DIR);
+using testing::kRoot;
+using testing::read;
 
 struct Block {
   fs::path page;
-  int line = 0;  // of the fence
+  int line = 0;       // of the fence
   std::string fence;  // what stands after ```
   std::string text;
   std::string place() const { return fs::relative(page, kRoot).string() + ":" + std::to_string(line); }
 };
-
-std::string read(const fs::path& path) {
-  std::ifstream in(path);
-  EXPECT_TRUE(in) << path << " cannot be read";
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::vector<fs::path> pages() {
   std::vector<fs::path> found = {kRoot / "README.md"};
@@ -166,8 +159,7 @@ TEST(DocsTest, ProductsAreTheOnesShown) {
 TEST(DocsTest, FencesAreKnown) {
   const std::set<std::string> known = {"", "text", "sh", "cpp", "cmake", "xh", "xh error", "mermaid", "python", "c"};
   for (const fs::path& page : pages())
-    for (const Block& b : blocks_of(page))
-      EXPECT_TRUE(known.contains(b.fence)) << b.place() << ": ```" << b.fence;
+    for (const Block& b : blocks_of(page)) EXPECT_TRUE(known.contains(b.fence)) << b.place() << ": ```" << b.fence;
 }
 
 TEST(DocsTest, TheReadmesProgramIsAnExample) {
@@ -197,8 +189,7 @@ TEST(DocsTest, EveryFunctionAndReductionIsInTheLanguagePage) {
   for (auto i = static_cast<size_t>(Op::sum); i <= static_cast<size_t>(Op::random); ++i) {
     const OpInfo& row = info(static_cast<Op>(i));
     if (row.syntax == Syntax::function || is_reduction(static_cast<Op>(i))) {
-      EXPECT_NE(text.find("`" + std::string(row.text)), std::string::npos)
-          << row.text << " is not explained in docs/language.md";
+      EXPECT_NE(text.find("`" + std::string(row.text)), std::string::npos) << row.text << " is not explained in docs/language.md";
     }
   }
 }

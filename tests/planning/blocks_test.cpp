@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "fusion/plan/quotient_ranges.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat {
@@ -29,6 +30,10 @@ TEST(Blocks, OfPatches) {
 }
 
 TEST(Blocks, OfGroups) {
+  EXPECT_EQ(
+      made_of("op f(w: f32[C,12], x: f32[N,4*C]) -> (y) { y[n,o in 0..12] = sum(c in 0..C: w[c,o]*x[n,o/3*C+c]) }", {{"C", 9}, {"N", 30}}),
+      "")
+      << "vectors run along the outputs of all groups";
   EXPECT_EQ(made_of("op f(w: f32[G*K,C], x: f32[N,G*C], u: f32[K]) -> (y) { y[n, o in 0..G*K] = sum(c in 0..C: w[o,c]*x[n,o/K*C+c]) }",
                     {{"G", 2}, {"K", 4}, {"C", 9}, {"N", 3}}),
             "y_blocks[n, o_1 in 0..2, o_2 in 0..4] = sum(c: w[o_1*4+o_2,c] * x[n,o_1*C+c])");
