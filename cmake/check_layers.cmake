@@ -7,7 +7,7 @@ set(rooms
   ad/common ad/gather ad/reverse ad/forward ad/check
   cse/match cse/normalize cse/algebra cse/share cse/stash
   fusion/relations fusion/plan fusion/relay fusion/library
-  runtime/host runtime/kernel runtime/emit runtime/store runtime/device/drivers runtime/device runtime/cpu/ir runtime/cpu runtime/gpu
+  runtime/host runtime/kernel runtime/emit runtime/store runtime/device/drivers runtime/device runtime/cpu/ir runtime/cpu runtime/loops runtime/gpu
   runtime/ahead/support runtime/call runtime/explain runtime/viz runtime/ahead/build runtime/interop runtime/lazy)
 set(wrong "")
 

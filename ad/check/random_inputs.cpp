@@ -115,7 +115,8 @@ class Limits {
 
   void rows(TensorId t, const std::vector<Id>& row) {
     const std::vector<int64_t> shape = shape_of(p, t, dims);
-    for (size_t k = 0; k < row.size(); ++k) integers_in(row[k], shape[k]);
+    for (size_t k = 0; k < row.size(); ++k)
+      if (row[k] != kNone) integers_in(row[k], shape[k]);
   }
 
   void call(const Block& b) {
@@ -124,7 +125,7 @@ class Limits {
       const Operand& o = b.operands[k];
       std::vector<int64_t> shape;
       if (o.scalar == kNone) shape = shape_of(p, o.value, dims), rows(o.value, o.row);
-      shapes[b.op->tensor(b.op->inputs[k]).name] = {shape.begin() + static_cast<std::ptrdiff_t>(o.row.size()), shape.end()};
+      shapes[b.op->tensor(b.op->inputs[k]).name] = of_row(shape, o.row);
     }
     const DimValues inner = dims_of_call(*b.op, shapes, dims);
     Limits limits(*b.op, inner);

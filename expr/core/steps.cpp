@@ -145,6 +145,14 @@ std::vector<bool> writes_alone(const Program& p, const Loop& loop) {
 
 }  // namespace
 
+Row in_value(const Row& row, std::span<const Id> element) {
+  Row all;
+  size_t next = 0;
+  for (Id index : row) all.push_back(index == kNone ? element[next++] : index);
+  all.insert(all.end(), element.begin() + static_cast<std::ptrdiff_t>(next), element.end());
+  return all;
+}
+
 bool is_step_index(const Arena& a, Id index) {
   return std::ranges::all_of(reachable(a, index), [&](Id x) {
     const Node& n = a[x];

@@ -17,10 +17,28 @@
 
 namespace xhat {
 
+// A part of a value: by dimension an index, or kNone for all of it. Dimensions that it does not name are whole, too; the last one that it
+// names has an index. a[i] is {i}, a[:,j] is {kNone, j}, a itself is {}.
+using Row = std::vector<Id>;
+// Of a value's extents, or of whatever its dimensions have, those of the row.
+template <class T>
+std::vector<T> of_row(std::span<const T> dimensions, const Row& row) {
+  std::vector<T> left;
+  for (size_t d = 0; d < dimensions.size(); ++d)
+    if (d >= row.size() || row[d] == kNone) left.push_back(dimensions[d]);
+  return left;
+}
+template <class T>
+std::vector<T> of_row(const std::vector<T>& dimensions, const Row& row) {
+  return of_row(std::span<const T>(dimensions), row);
+}
+// Indices into the value of an element of its row.
+Row in_value(const Row& row, std::span<const Id> element);
+
 // What a block's op is handed for one of its inputs.
 struct Operand {
   TensorId value = 0;
-  std::vector<Id> row;  // leading indices: the op's input is value[row..., all of the other dimensions]
+  Row row;              // the op's input is this part of the value
   Id scalar = kNone;    // instead of a tensor: an i64 expression of loop variables and dims, handed as an i64 scalar
 };
 
@@ -33,11 +51,11 @@ struct Block {
   std::shared_ptr<const Program> with_gradient = nullptr;  // the op with the gradients that the program's need; null: none
 };
 
-// result = base, but result[row..., :] = value. Indices are already counted from the front; one outside its extent is an error
+// result = base, but this row of it is value. Indices are already counted from the front; one outside its extent is an error
 // when the program runs. Done in place where nothing else needs base.
 struct Update {
   TensorId base = 0;
-  std::vector<Id> row;
+  Row row;
   TensorId value = 0;
   TensorId result = 0;
   Pos pos;

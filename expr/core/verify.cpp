@@ -267,6 +267,7 @@ class Verifier {
   }
   void indices(const std::vector<Id>& list) {
     for (Id x : list) {
+      if (x == kNone) continue;
       check(a_[x].type == DType::i64, 13, "an index or a bound of steps is no i64");
       check(is_step_index(a_, x), 13, "an index or a bound of steps is made of floats or reductions");
       for (TensorId t : tensors_read(a_, x)) used(t, "an index");
@@ -292,7 +293,7 @@ class Verifier {
       used(o.value, "a block");
       indices(o.row);
       const Tensor& value = p_.tensors[o.value];
-      check(value.type == want.type && value.shape.size() == want.shape.size() + o.row.size(), 13,
+      check(value.type == want.type && of_row(value.shape, o.row).size() == want.shape.size(), 13,
             want.name + " of " + b.op->name + " is handed another type or rank: " + value.name);
     }
     for (TensorId t : b.results) given(t);
@@ -302,7 +303,7 @@ class Verifier {
     indices(u.row);
     alike(u.base, u.result);
     check(p_.tensors[u.value].type == p_.tensors[u.base].type &&
-              p_.tensors[u.value].shape.size() + u.row.size() == p_.tensors[u.base].shape.size(),
+              p_.tensors[u.value].shape.size() == of_row(p_.tensors[u.base].shape, u.row).size(),
           13, "a row of " + name(u.base) + " becomes a value of another type or rank");
     given(u.result);
   }

@@ -8,29 +8,46 @@
 namespace xhat {
 namespace {
 
-int64_t row_size(const Array& a, size_t indices) { return element_count(std::span(a.shape).subspan(indices)); }
-
-int64_t row_offset(const Array& a, const std::vector<int64_t>& row) {
-  int64_t at = 0;
-  for (size_t k = 0; k < row.size(); ++k) at = at * a.shape[k] + row[k];
-  return at * row_size(a, row.size());
+// Extents of a row.
+std::vector<int64_t> row_shape(const Array& a, const std::vector<int64_t>& row) {
+  std::vector<int64_t> left;
+  for (size_t d = 0; d < a.shape.size(); ++d)
+    if (d >= row.size() || row[d] == kWhole) left.push_back(a.shape[d]);
+  return left;
 }
 
-// Calls f with both vectors' parts: those of floats, or those of integers.
-void on_rows(Array& to, int64_t to_at, const Array& from, int64_t from_at, int64_t count, auto f) {
-  for (int64_t i = 0; i < count; ++i)
-    from.real() ? f(to.reals[static_cast<size_t>(to_at + i)], from.reals[static_cast<size_t>(from_at + i)])
-                : f(to.integers[static_cast<size_t>(to_at + i)], from.integers[static_cast<size_t>(from_at + i)]);
+// Where the elements of a row are, in their order.
+template <class F>
+void for_each_place(const Array& a, const std::vector<int64_t>& row, size_t d, int64_t at, F&& f) {
+  if (d == a.shape.size()) return f(at);
+  at *= a.shape[d];
+  if (d < row.size() && row[d] != kWhole) return for_each_place(a, row, d + 1, at + row[d], f);
+  for (int64_t i = 0; i < a.shape[d]; ++i) for_each_place(a, row, d + 1, at + i, f);
+}
+
+// Calls f with each element of the row and that of `other` in its place: floats, or integers.
+void on_row(Array& whole, const std::vector<int64_t>& row, const Array& other, auto f) {
+  size_t next = 0;
+  for_each_place(whole, row, 0, 0, [&](int64_t at) {
+    const auto i = static_cast<size_t>(at);
+    whole.real() ? f(whole.reals[i], other.reals[next]) : f(whole.integers[i], other.integers[next]);
+    ++next;
+  });
 }
 
 class ArrayMachine {
  public:
   using Value = std::shared_ptr<Array>;
   using Saved = Arrays;  // the block's inputs
+  struct LoopSaved {};
 
   ArrayMachine(const Program& p, const DimValues& dims, const EvaluateOptions& options) : p_(p), dims_(dims), options_(options) {
     options_.every_tensor = false;
   }
+
+  static bool whole(const Loop&) { return false; }
+  static bool loop(const Loop&, const auto&, const auto&, std::vector<Value>&, LoopSaved*) { return false; }
+  static void loop_back(const Loop&, const LoopSaved&, std::vector<Value>&, std::vector<Value>&) {}
 
   void block(const Block& b, const std::vector<RunOperand<Value>>& operands, std::vector<Value>& results, Saved* saved) {
     Arrays inputs;
@@ -42,7 +59,7 @@ class ArrayMachine {
 
   Value update(Value base, const std::vector<int64_t>& row, const Value& value) const {
     if (base.use_count() > 1) base = std::make_shared<Array>(*base);
-    on_rows(*base, row_offset(*base, row), *value, 0, static_cast<int64_t>(value->size()), [](auto& to, auto from) { to = from; });
+    on_row(*base, row, *value, [](auto& to, auto from) { to = from; });
     return base;
   }
 
@@ -53,7 +70,11 @@ class ArrayMachine {
     return sum;
   }
   int64_t extent(TensorId t, size_t d) const { return evaluate_extent(*p_.arena, p_.tensors[t].shape[d], dims_); }
-  static int64_t integer(const Value& v, const std::vector<int64_t>& at) { return v->integers[static_cast<size_t>(row_offset(*v, at))]; }
+  static int64_t integer(const Value& v, const std::vector<int64_t>& at) {
+    int64_t place = 0;
+    for (size_t d = 0; d < at.size(); ++d) place = place * v->shape[d] + at[d];
+    return v->integers[static_cast<size_t>(place)];
+  }
   Value zeros(TensorId t) const { return std::make_shared<Array>(xhat::zeros(p_.tensors[t].type, shape_of(p_, t, dims_))); }
 
   void add(Value& into, Value v) const {
@@ -62,7 +83,7 @@ class ArrayMachine {
       return;
     }
     if (into.use_count() > 1) into = std::make_shared<Array>(*into);
-    on_rows(*into, 0, *v, 0, static_cast<int64_t>(v->size()), [](auto& to, auto from) { to += from; });
+    on_row(*into, {}, *v, [](auto& to, auto from) { to += from; });
     settle(*into);
   }
 
@@ -70,7 +91,7 @@ class ArrayMachine {
     if (from.use_count() > 1) from = std::make_shared<Array>(*from);
     auto taken = std::make_shared<Array>(row_of(*from, row));
     const Array nothing = xhat::zeros(from->type, taken->shape);
-    on_rows(*from, row_offset(*from, row), nothing, 0, static_cast<int64_t>(nothing.size()), [](auto& to, auto zero) { to = zero; });
+    on_row(*from, row, nothing, [](auto& to, auto zero) { to = zero; });
     return taken;
   }
 
@@ -103,7 +124,7 @@ class ArrayMachine {
       }
       if (!into) into = zeros(b.operands[k].value);
       if (into.use_count() > 1) into = std::make_shared<Array>(*into);
-      on_rows(*into, row_offset(*into, rows[k]), g, 0, static_cast<int64_t>(g.size()), [](auto& to, auto from) { to += from; });
+      on_row(*into, rows[k], g, [](auto& to, auto from) { to += from; });
       settle(*into);
     }
   }
@@ -119,8 +140,13 @@ class ArrayMachine {
   }
 
   static Array row_of(const Array& from, const std::vector<int64_t>& row) {
-    Array taken = xhat::zeros(from.type, {from.shape.begin() + static_cast<std::ptrdiff_t>(row.size()), from.shape.end()});
-    on_rows(taken, 0, from, row_offset(from, row), static_cast<int64_t>(taken.size()), [](auto& to, auto value) { to = value; });
+    Array taken = xhat::zeros(from.type, row_shape(from, row));
+    size_t next = 0;
+    for_each_place(from, row, 0, 0, [&](int64_t at) {
+      const auto i = static_cast<size_t>(at);
+      from.real() ? void(taken.reals[next] = from.reals[i]) : void(taken.integers[next] = from.integers[i]);
+      ++next;
+    });
     return taken;
   }
   static Array array_of_operand(const RunOperand<Value>& o) {

@@ -14,6 +14,11 @@
 //   void settle(t, adjoints)                         adjoints[t] is about to be read: what block_back still has to add to it is added
 //   void settle_all(adjoints), forget_waiting()      the same of all adjoints; what block_back still has to add is dropped
 //   int64_t bytes(value), bytes(saved)               of memory that is kept for the backward
+// and, if it runs loops as a whole (whole() is false where it does not),
+//   bool whole(loop)
+//   bool loop(loop, variable, value, carried, LoopSaved*)   carried: of each carried value the initial one, then the result; false: an index
+//                                                    is outside of its tensor, and nothing has happened
+//   void loop_back(loop, saved, cotangents, into)    adds to into[k], the adjoint of tensor k
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -28,11 +33,13 @@
 
 namespace xhat {
 
+constexpr int64_t kWhole = -1;  // in a row (Row) of one run: all of the dimension
+
 // An operand of one run of a block.
 template <class Value>
 struct RunOperand {
   Value value;               // empty: a scalar
-  std::vector<int64_t> row;  // leading indices
+  std::vector<int64_t> row;  // by dimension an index, or kWhole; dimensions that it does not name are whole, too
   int64_t scalar = 0;
 };
 
@@ -84,7 +91,10 @@ class StepRun {
   template <class F>
   void for_each_saved(F f) const {
     for (const Entry& e : tape_)
-      if (auto* run = std::get_if<BlockRun>(&e)) f(run->saved);
+      if (auto* run = std::get_if<BlockRun>(&e))
+        f(run->saved);
+      else if (auto* loop = std::get_if<LoopRun>(&e))
+        f(loop->saved);
   }
 
  private:
@@ -107,8 +117,12 @@ class StepRun {
     AxisValues around;                               // variables of the loops around it
     int64_t slots;                                   // how many states may be kept while it is undone
   };
+  struct LoopRun {
+    const Loop* loop;
+    typename Machine::LoopSaved saved;
+  };
   using MovesRun = std::shared_ptr<const Moves>;
-  using Entry = std::variant<BlockRun, UpdateRun, MovesRun, Segment>;
+  using Entry = std::variant<BlockRun, UpdateRun, MovesRun, Segment, LoopRun>;
 
   const Program& p_;
   const Lifetimes& lifetimes_;
@@ -194,10 +208,12 @@ class StepRun {
     return row_of(read.symbol, {read_indices(read).begin(), read_indices(read).end()}, {});
   }
 
-  // Indices into t, in range.
+  // Indices into t, in range; all of a dimension where there is none.
   std::vector<int64_t> row_of(TensorId t, const std::vector<Id>& ids, Pos pos) {
-    std::vector<int64_t> row = integers(ids);
-    for (size_t k = 0; k < row.size(); ++k) {
+    std::vector<int64_t> row;
+    for (size_t k = 0; k < ids.size(); ++k) {
+      row.push_back(ids[k] == kNone ? kWhole : integer(ids[k]));
+      if (ids[k] == kNone) continue;
       if (row[k] < 0 || row[k] >= extent(t, k))
         throw op_error(p_,
                        p_.tensors[t].name + " is used at index " + std::to_string(row[k]) + " of its dimension " + std::to_string(k) +
@@ -229,7 +245,27 @@ class StepRun {
     if (keep_ && !rehearsing_) tape_.push_back(std::move(e));
   }
 
+  // By the machine, as a whole. False: nothing has happened.
+  bool run_whole(const Loop& l, const Steps& steps, size_t i) {
+    if (!machine_.whole(l)) return false;
+    std::vector<Value> carried;
+    for (const Carried& c : l.carried) {
+      carried.push_back(values_[c.initial]);
+      if (!carried.back()) return false;  // what is only written may be gone (a state that iterations run again from)
+    }
+    for (const Carried& c : l.carried)
+      if (lifetimes_.ends_at(steps, i, c.initial) && !lifetimes_.is_read_within(l, c.initial)) values_[c.initial] = Value();
+    typename Machine::LoopSaved saved;
+    const bool done = machine_.loop(
+        l, [&](Id variable) { return variables_.at(variable); }, [&](TensorId t) -> const Value& { return values_[t]; }, carried,
+        keep_ ? &saved : nullptr);
+    for (size_t k = 0; k < l.carried.size(); ++k) values_[done ? l.carried[k].result : l.carried[k].initial] = std::move(carried[k]);
+    if (done) note(LoopRun{&l, std::move(saved)});
+    return done;
+  }
+
   void run(const Loop& l, const Steps& steps, size_t i) {
+    if (run_whole(l, steps, i)) return;
     const MovesRun first = moves(l, &Carried::entering, &Carried::initial), next = moves(l, &Carried::entering, &Carried::leaving),
                    last = moves(l, &Carried::result, &Carried::entering);
     const int64_t begin = integer(l.begin), end = integer(l.end);
@@ -405,6 +441,15 @@ class StepRun {
       any |= static_cast<bool>(cotangents.back());
     }
     if (any) machine_.block_back(*run.block, run.saved, run.rows, cotangents, adjoints_);
+  }
+  void back(const LoopRun& run) {
+    std::vector<Value> cotangents;
+    bool any = false;
+    for (const Carried& c : run.loop->carried) {
+      cotangents.push_back(is_float(p_.tensors[c.result].type) ? take_adjoint(c.result) : Value());
+      any |= static_cast<bool>(cotangents.back());
+    }
+    if (any) machine_.loop_back(*run.loop, run.saved, cotangents, adjoints_);
   }
   void back(const UpdateRun& run) {
     Value g = take_adjoint(run.update->result);

@@ -94,19 +94,22 @@ class BlockMaker {
 
   bool is_variable(Id x) const { return variables_.contains(x); }
 
-  // Leading indices of loop variables and sizes only, up to the last one with a loop variable, if they are inside.
-  size_t row_size(const Node& read) {
+  // Indices of loop variables and sizes only, up to the last one with a loop variable, where they are inside.
+  Row row_of(const Node& read) {
+    Row row;
     size_t size = 0;
     const Shape& shape = c_.program.tensors[read.symbol].shape;
     for (size_t d = 0; d < read_indices(read).size(); ++d) {
       const Id index = read.arg(d);
       const std::span<const Id> free = a_[index].free_axes();
-      if (reads_data(a_, index) || !std::ranges::all_of(free, [&](Id x) { return is_variable(x); })) break;
-      if (!c_.implied(loops_, {}, a_.binary(Op::le, a_.integer(0), index)) || !c_.implied(loops_, {}, a_.binary(Op::lt, index, shape[d])))
-        break;
-      if (!free.empty()) size = d + 1;
+      const bool fixed = !reads_data(a_, index) && std::ranges::all_of(free, [&](Id x) { return is_variable(x); }) &&
+                         c_.implied(loops_, {}, a_.binary(Op::le, a_.integer(0), index)) &&
+                         c_.implied(loops_, {}, a_.binary(Op::lt, index, shape[d]));
+      row.push_back(fixed ? index : kNone);
+      if (fixed && !free.empty()) size = d + 1;
     }
-    return size;
+    row.resize(size);
+    return row;
   }
 
   // Ranges of all axes that a range in the definition may use; of one that stands in several reductions with different ranges: none.
@@ -186,12 +189,11 @@ class BlockMaker {
       Tensor like = c_.program.tensors[n.symbol];
       Operand operand;
       operand.value = n.symbol;
-      const size_t rows = row_size(n);
-      operand.row.assign(n.args().begin(), n.args().begin() + static_cast<std::ptrdiff_t>(rows));
-      like.shape.erase(like.shape.begin(), like.shape.begin() + static_cast<std::ptrdiff_t>(rows));
+      operand.row = row_of(n);
+      like.shape = of_row(like.shape, operand.row);
+      const std::vector<Id> rest = of_row(std::span<const Id>(args).first(read_indices(n).size()), operand.row);
       const TensorId t = input(std::move(operand), std::move(like));
-      const std::span<const Id> rest = std::span(args).subspan(rows);
-      done[id] = n.op == Op::read ? a_.read(t, n.type, rest) : a_.read_or(t, n.type, rest.first(rest.size() - 1), rest.back());
+      done[id] = n.op == Op::read ? a_.read(t, n.type, rest) : a_.read_or(t, n.type, rest, args.back());
     }
     made.body = done.at(body);
     Replacements scalars;

@@ -42,6 +42,7 @@ class BlockHoist {
     if (o.scalar != kNone || inside_.contains(o.value)) return false;
     const AxisRange range{loop_.variable, loop_.begin, loop_.end};
     for (size_t k = 0; k < o.row.size(); ++k) {
+      if (o.row[k] == kNone) continue;
       for (Id axis : a_[o.row[k]].free_axes())
         if (axis != loop_.variable) return false;
       if (!tensors_read(a_, o.row[k]).empty()) return false;
@@ -145,9 +146,10 @@ class BlockHoist {
       const Id body = rewrite(a_, product, [&](Id x) {
         const Node n = a_[x];
         if (!is_read(n.op)) return x;
-        std::vector<Id> args;
-        for (Id r : block.operands[early_.at(n.symbol)].row) args.push_back(substitute(a_, r, {{loop_.variable, variable}}));
-        args.insert(args.end(), read_indices(n).begin(), read_indices(n).end());
+        Row at = block.operands[early_.at(n.symbol)].row;
+        for (Id& index : at)
+          if (index != kNone) index = substitute(a_, index, {{loop_.variable, variable}});
+        const std::vector<Id> args = in_value(at, read_indices(n));
         const TensorId t = whole_of(n.symbol);
         return n.op == Op::read ? a_.read(t, n.type, args) : a_.read_or(t, n.type, args, n.args().back());
       });

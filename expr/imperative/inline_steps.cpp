@@ -39,6 +39,10 @@ class InlineSteps {
     return it != tensors_.end() ? it->second : tensors_[t] = made(callee_.tensors[t]);
   }
   // An expression over sizes, loop variables and scalars of the callee.
+  Row expressions(Row row) {
+    for (Id& x : row) x = expression(x);
+    return row;
+  }
   Id expression(Id x) {
     return x == kNone ? x : reads(substitute(a_, x, to_), [&](const Node& n, std::span<const Id> at) {
       return a_.read(tensor(n.symbol), n.type, at);
@@ -62,11 +66,6 @@ class InlineSteps {
     for (size_t k = 0; k < b.operands.size(); ++k) operands[b.op->inputs[k]] = &b.operands[k];
     for (size_t k = 0; k < b.results.size(); ++k) own[b.op->outputs[k]] = tensor(b.results[k]);
     // A definition reads rows of what it is handed; a call takes whole tensors.
-    auto row = [&](const Operand& o) {
-      std::vector<Id> indices;
-      for (Id x : o.row) indices.push_back(expression(x));
-      return indices;
-    };
     auto argument = [&](TensorId t) {
       auto it = operands.find(t);
       if (it == operands.end()) return own.at(t);
@@ -76,9 +75,10 @@ class InlineSteps {
       const TensorId whole = made(b.op->tensors[t]);
       d.targets = {whole};
       d.axes = c_.element_axes(c_.program.tensors[whole].shape);
-      std::vector<Id> at = row(o);
+      std::vector<Id> at;
       for (const AxisRange& r : d.axes) at.push_back(r.axis);
-      d.body = o.scalar != kNone ? expression(o.scalar) : a_.read(tensor(o.value), c_.program.tensors[whole].type, at);
+      d.body = o.scalar != kNone ? expression(o.scalar)
+                                 : a_.read(tensor(o.value), c_.program.tensors[whole].type, in_value(expressions(o.row), at));
       items.emplace_back().is = std::move(d);
       return whole;
     };
@@ -110,9 +110,7 @@ class InlineSteps {
         if (it == operands.end()) return a_.read(own.at(n.symbol), n.type, at);
         const Operand& o = *it->second;
         if (o.scalar != kNone) return expression(o.scalar);
-        std::vector<Id> indices = row(o);
-        indices.insert(indices.end(), at.begin(), at.end());
-        return a_.read(tensor(o.value), n.type, indices);
+        return a_.read(tensor(o.value), n.type, in_value(expressions(o.row), at));
       });
       items.emplace_back().is = std::move(copy);
     }
@@ -123,12 +121,10 @@ class InlineSteps {
     w.base = tensor(u.base);
     w.result = tensor(u.result);
     w.pos = u.pos;
-    for (Id x : u.row) w.indices.push_back(expression(x));
-    const Shape& shape = c_.program.tensors[w.base].shape;
-    w.axes = c_.element_axes({shape.begin() + static_cast<std::ptrdiff_t>(u.row.size()), shape.end()});
+    w.axes = c_.element_axes(of_row(c_.program.tensors[w.base].shape, u.row));
     std::vector<Id> at;
     for (const AxisRange& r : w.axes) at.push_back(r.axis);
-    w.indices.insert(w.indices.end(), at.begin(), at.end());
+    w.indices = in_value(expressions(u.row), at);
     w.body = a_.read(tensor(u.value), c_.program.tensors[w.base].type, at);
     items.emplace_back().is = std::move(w);
   }

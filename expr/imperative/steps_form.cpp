@@ -120,45 +120,82 @@ class StepsForm {
     return a_.read(t, DType::i64, {});
   }
 
-  // result[row..., :] = value, if the write is of that kind: some leading indices, and all of the rest.
+  // A row of result = value, if the write is of that kind: some of its indices are the same for all that it writes. What a part of the row,
+  // or a guard, leaves alone is what it was.
   std::optional<Update> row(const Write& w, const std::function<void(Definition)>& definition) {
     const Tensor t = c_.program.tensors[w.result];
-    const size_t rows = t.shape.size() - w.axes.size();
-    if (w.guard != kNone || w.axes.size() >= t.shape.size()) return std::nullopt;
-    for (size_t d = 0; d < t.shape.size(); ++d) {
-      const std::span<const Id> free = a_[w.indices[d]].free_axes();
-      if (d < rows) {
-        for (const AxisRange& r : w.axes)
-          if (std::ranges::count(free, r.axis) > 0) return std::nullopt;
-      } else {
-        const AxisRange& r = w.axes[d - rows];
-        if (w.indices[d] != r.axis || !is_constant(a_, r.begin, 0) || !c_.scope.same_extent(r.end, t.shape[d])) return std::nullopt;
-      }
+    Row fixed;
+    size_t size = 0;
+    for (Id index : w.indices) {
+      const bool varies =
+          std::ranges::any_of(w.axes, [&](const AxisRange& r) { return std::ranges::binary_search(a_[index].free_axes(), r.axis); });
+      fixed.push_back(varies ? kNone : index);
+      if (!varies) size = fixed.size();
     }
+    fixed.resize(size);
+    if (size == 0) return std::nullopt;
+    const Shape shape = of_row(t.shape, fixed);
+    Write part = w;  // of the row
+    part.indices = of_row(w.indices, fixed);
+    const bool whole = w.guard == kNone && covers(part, shape);
+    part.result = c_.new_tensor(t.name + "_row", t.type, shape);
+    if (!whole && !is_invertible(c_, part)) return std::nullopt;
     Update u;
     u.base = w.base;
-    for (size_t d = 0; d < rows; ++d) u.row.push_back(step_index(w.indices[d], "index", w.pos, definition));
+    for (size_t d = 0; d < size; ++d) {
+      u.row.push_back(fixed[d]);
+      if (fixed[d] == kNone) continue;
+      // Where the guard fails, the index may be outside.
+      const bool inside = w.guard == kNone || is_inside(fixed[d], t.shape[d]);
+      u.row[d] = step_index(inside ? fixed[d] : a_.select(w.guard, fixed[d], a_.integer(0)), "index", w.pos, definition);
+    }
     u.result = w.result;
     u.pos = w.pos;
-    // A row that is a tensor already needs no other one.
-    const Node& body = a_[w.body];
-    bool plain = body.op == Op::read && body.arg_count == w.axes.size() && c_.program.tensors[body.symbol].shape.size() == w.axes.size();
-    for (size_t k = 0; plain && k < w.axes.size(); ++k)
-      plain = body.arg(k) == w.axes[k].axis && c_.scope.same_extent(c_.program.tensors[body.symbol].shape[k], w.axes[k].end);
-    if (plain) {
-      u.value = body.symbol;
-      return u;
-    }
+    u.value = part.result;
     Definition d;
-    Shape shape;
-    for (const AxisRange& r : w.axes) shape.push_back(r.end);
-    d.targets = {c_.new_tensor(t.name + "_row", t.type, shape)};
-    d.axes = w.axes;
-    d.body = w.body;
     d.pos = w.pos;
-    u.value = d.target();
+    d.targets = {part.result};
+    if (whole) {
+      if (std::optional<TensorId> there = tensor_itself(w)) {
+        u.value = *there;
+        return u;
+      }
+      d.axes = w.axes;
+      d.body = w.body;
+    } else {
+      d.axes = c_.element_axes(shape);
+      std::vector<Id> element;
+      for (const AxisRange& r : d.axes) element.push_back(r.axis);
+      std::vector<AxisRange> around = c_.loop_ranges();
+      around.insert(around.end(), d.axes.begin(), d.axes.end());
+      d.body = value_at(c_, part, element, around, {}, a_.read(w.base, t.type, in_value(u.row, element)));
+    }
     definition(std::move(d));
     return u;
+  }
+
+  bool is_inside(Id index, Id extent) {
+    const std::vector<AxisRange> loops = c_.loop_ranges();
+    return !reads_data(a_, index) && c_.implied(loops, {}, a_.binary(Op::le, a_.integer(0), index)) &&
+           c_.implied(loops, {}, a_.binary(Op::lt, index, extent));
+  }
+
+  // Do the axes of the write run over all of this shape, in its order?
+  bool covers(const Write& part, const Shape& shape) const {
+    if (part.axes.size() != shape.size()) return false;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      const AxisRange& r = part.axes[d];
+      if (part.indices[d] != r.axis || !is_constant(a_, r.begin, 0) || !c_.scope.same_extent(r.end, shape[d])) return false;
+    }
+    return true;
+  }
+  // The tensor that a whole row is, if it is one already.
+  std::optional<TensorId> tensor_itself(const Write& w) const {
+    const Node& body = a_[w.body];
+    if (body.op != Op::read || body.arg_count != w.axes.size() || c_.program.tensors[body.symbol].shape.size() != w.axes.size()) return {};
+    for (size_t k = 0; k < w.axes.size(); ++k)
+      if (body.arg(k) != w.axes[k].axis || !c_.scope.same_extent(c_.program.tensors[body.symbol].shape[k], w.axes[k].end)) return {};
+    return body.symbol;
   }
 
   // How often each tensor is looked at.

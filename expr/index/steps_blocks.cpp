@@ -52,7 +52,7 @@ class Blocks {
       const Operand& o = b.operands[k];
       std::vector<int64_t> shape;
       if (o.scalar == kNone) shape = shape_of(p_, o.value, dims_);
-      shapes[b.op->tensors[b.op->inputs[k]].name] = {shape.begin() + static_cast<std::ptrdiff_t>(o.row.size()), shape.end()};
+      shapes[b.op->tensors[b.op->inputs[k]].name] = of_row(shape, o.row);
     }
     return dims_of_call(*b.op, shapes, dims_);
   }

@@ -45,7 +45,7 @@ class Printer {
   std::string expression(Id id) const { return print(p_, id); }
   std::string row(const std::vector<Id>& ids) const {
     std::vector<std::string> texts;
-    for (Id id : ids) texts.push_back(expression(id));
+    for (Id id : ids) texts.push_back(id == kNone ? ":" : expression(id));
     return ids.empty() ? "" : fmt::format("[{}]", fmt::join(texts, ", "));
   }
   // Ops of one name are told apart by a number.

@@ -12,6 +12,7 @@
 #include "expr/eval/run_steps.h"
 #include "runtime/call/compile.h"
 #include "runtime/call/sums_over_runs.h"
+#include "runtime/call/whole_loops.h"
 #include "runtime/host/finish.h"
 #include "runtime/host/scratch.h"
 
@@ -57,26 +58,43 @@ struct Held {
 
 inline TensorView row_of(TensorView v, const std::vector<int64_t>& row) {
   int64_t at = 0;
-  for (size_t k = 0; k < row.size(); ++k) at += row[k] * v.strides[k];
+  int left = 0;
+  for (int d = 0; d < v.rank; ++d) {
+    const auto k = static_cast<size_t>(d);
+    if (k < row.size() && row[k] != kWhole) {
+      at += row[k] * v.strides[k];
+      continue;
+    }
+    v.shape[static_cast<size_t>(left)] = v.shape[k];
+    v.strides[static_cast<size_t>(left++)] = v.strides[k];
+  }
   v.data = static_cast<char*>(v.data) + at * static_cast<int64_t>(byte_size(v.type));
-  const int left = v.rank - static_cast<int>(row.size());
-  std::copy_n(v.shape.begin() + row.size(), left, v.shape.begin());
-  std::copy_n(v.strides.begin() + row.size(), left, v.strides.begin());
   v.rank = left;
   return v;
 }
 
-// to has no gaps.
+// Of the same shape and type, in memory that does not overlap.
 inline void copy_into(const TensorView& to, const TensorView& from) {
-  if (from.dense()) {
+  if (to.dense() && from.dense()) {
     if (from.bytes() > 0) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
     return;
   }
-  const size_t size = byte_size(from.type);
-  for_each_offset(from, [&](int64_t i, int64_t offset) {
-    std::memcpy(static_cast<char*>(to.data) + static_cast<size_t>(i) * size,
-                static_cast<const char*>(from.data) + offset * static_cast<int64_t>(size), size);
-  });
+  const auto size = static_cast<int64_t>(byte_size(from.type));
+  auto element = [&](const TensorView& v, int64_t offset) { return static_cast<char*>(v.data) + offset * size; };
+  if (to.dense())
+    return for_each_offset(from, [&](int64_t i, int64_t at) { std::memcpy(element(to, i), element(from, at), static_cast<size_t>(size)); });
+  if (from.dense())
+    return for_each_offset(to, [&](int64_t i, int64_t at) { std::memcpy(element(to, at), element(from, i), static_cast<size_t>(size)); });
+  std::vector<char> between(static_cast<size_t>(from.bytes()));
+  const TensorView dense(between.data(), from.type, from.extents(), {});
+  copy_into(dense, from);
+  copy_into(to, dense);
+}
+
+inline void clear(const TensorView& v) {
+  const size_t size = byte_size(v.type);
+  if (v.dense()) return void(std::memset(v.data, 0, static_cast<size_t>(v.bytes())));
+  for_each_offset(v, [&](int64_t, int64_t at) { std::memset(static_cast<char*>(v.data) + at * static_cast<int64_t>(size), 0, size); });
 }
 
 // One run's values, and the kernels for its sizes.
@@ -91,6 +109,12 @@ class KernelMachine {
     std::shared_ptr<Stash> stash;
     std::vector<std::pair<const std::string*, Operand>> kept;  // by name in the block's op
   };
+  struct LoopSaved {
+    std::vector<Value> outside;  // as CompiledLoop::outside has them
+    std::vector<Value> tapes;
+    std::vector<int32_t> status;
+    AxisValues around;
+  };
   struct Compiled {
     CompiledOp op;
     std::vector<std::unique_ptr<Stash>> free;  // to be used again
@@ -100,6 +124,7 @@ class KernelMachine {
     DimValues dims;
     std::vector<std::vector<int64_t>> shapes;  // by tensor
     std::map<const Program*, Compiled> compiled;
+    WholeLoops whole;
     std::vector<std::unique_ptr<Pool>> pools;  // of runs that are over
     std::mutex mutex;                          // of what is free
   };
@@ -175,6 +200,81 @@ class KernelMachine {
         saved->kept.push_back(keep(b, name, given, results));
   }
 
+  bool whole(const Loop& l) const { return ops_->whole.contains(&l); }
+
+  template <class Variable, class ValueOf>
+  bool loop(const Loop& l, const Variable& variable, const ValueOf& value_of, std::vector<Value>& carried, LoopSaved* saved) {
+    CompiledLoop& code = *ops_->whole.at(&l);
+    const LoopPhase phase = saved ? LoopPhase::forward : LoopPhase::infer;
+    if (!code.ready(phase)) return false;
+    std::vector<Value> outside, results, memory;
+    for (TensorId t : code.outside()) outside.push_back(dense(value_of(t)));
+    const bool may_fail = code.may_fail(phase);
+    for (Value& v : carried) {
+      results.push_back(may_fail ? v : std::move(v));
+      own(results.back());
+    }
+    AxisValues around;
+    for (Id x : code.variables()) around[x] = variable(x);
+    std::vector<Value> tapes;
+    if (saved)
+      for (const CompiledLoop::Tape& t : code.tapes(around)) tapes.push_back(room(t.elements * t.element_bytes));
+    std::vector<int32_t> status(1 + tapes.size());
+    code.run(
+        phase,
+        [&](const LoopArgument& a) -> void* {
+          switch (a.is) {
+            case LoopArgument::Is::outside: return view(outside[a.number]).data;
+            case LoopArgument::Is::carried: return results[a.number]->view.data;
+            case LoopArgument::Is::tape: return tapes[a.number]->view.data;
+            case LoopArgument::Is::status: return status.data();
+            default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
+          }
+        },
+        [&](Id x) { return around.at(x); });
+    ++counts.kernels;
+    if (status[0] != 0) return false;
+    carried = std::move(results);
+    if (saved) *saved = {std::move(outside), std::move(tapes), std::move(status), std::move(around)};
+    return true;
+  }
+
+  void loop_back(const Loop& l, const LoopSaved& saved, const std::vector<Value>& cotangents, std::vector<Value>& adjoints) {
+    CompiledLoop& code = *ops_->whole.at(&l);
+    code.ready(LoopPhase::backward);
+    std::vector<Value> outside, memory, made(cotangents.size());
+    for (const Value& v : saved.outside) outside.push_back(dense(v));
+    std::vector<int32_t> status = saved.status;
+    code.run(
+        LoopPhase::backward,
+        [&](const LoopArgument& a) -> void* {
+          switch (a.is) {
+            case LoopArgument::Is::outside: return view(outside[a.number]).data;
+            case LoopArgument::Is::tape: return saved.tapes[a.number]->view.data;
+            case LoopArgument::Is::status: return status.data();
+            case LoopArgument::Is::adjoint: {
+              Value& v = made[a.number];
+              v = cotangents[a.number] ? cotangents[a.number] : zeros(l.carried[a.number].result);
+              clear_unwritten(v);
+              own(v);
+              return v->view.data;
+            }
+            case LoopArgument::Is::outside_adjoint: {
+              const TensorId t = code.outside()[a.number];
+              settle(t, adjoints);
+              if (!adjoints[t]) adjoints[t] = zeros(t);
+              own(adjoints[t]);
+              return adjoints[t]->view.data;
+            }
+            default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
+          }
+        },
+        [&](Id x) { return saved.around.at(x); });
+    ++counts.kernels;
+    for (size_t k = 0; k < made.size(); ++k)
+      if (made[k]) add(adjoints[l.carried[k].initial], std::move(made[k]));
+  }
+
   Value update(Value base, const std::vector<int64_t>& row, const Value& value) {
     if (base->input || base.use_count() > 1) base = copy(view(base));
     copy_into(row_of(base->view, row), view(value));
@@ -185,6 +285,12 @@ class KernelMachine {
   static int64_t bytes(const Saved& saved) {
     int64_t sum = saved.stash->bytes();
     for (const auto& [name, operand] : saved.kept) sum += operand.value->bytes;
+    return sum;
+  }
+  static int64_t bytes(const LoopSaved& saved) {
+    int64_t sum = 0;
+    for (const Value& v : saved.tapes) sum += v->bytes;
+    for (const Value& v : saved.outside) sum += v->bytes;
     return sum;
   }
   int64_t extent(TensorId t, size_t d) const { return ops_->shapes[t][d]; }
@@ -218,7 +324,7 @@ class KernelMachine {
     own(from);
     const TensorView taken = row_of(from->view, row);
     Value made = copy(taken);
-    std::memset(taken.data, 0, static_cast<size_t>(taken.bytes()));
+    clear(taken);
     return made;
   }
 
@@ -289,6 +395,8 @@ class KernelMachine {
   std::shared_ptr<Pool> pool_;
   std::vector<TensorView> inputs_;  // of the caller's, in this call
 
+  Value room(int64_t bytes) { return fresh(DType::u8, {bytes}); }
+  Value dense(const Value& v) { return view(v).dense() ? v : copy(view(v)); }
   void own(Value& v) {
     if (v->input || v.use_count() > 1) v = copy(view(v));
   }
@@ -311,6 +419,12 @@ class KernelMachine {
       own(adjoint);
       return !first;
     }
+    if (row[0] == kWhole) {
+      if (first) clear(adjoint->view);
+      clear_unwritten(adjoint);
+      own(adjoint);
+      return true;
+    }
     if (first) adjoint->unwritten.assign(static_cast<size_t>(adjoint->view.shape[0]), true);
     if (adjoint->unwritten.empty()) {
       own(adjoint);
@@ -322,10 +436,7 @@ class KernelMachine {
     if (!written && row.size() > 1) clear_row(adjoint, row[0]);
     return written || row.size() > 1;
   }
-  static void clear_row(const Value& v, int64_t at) {
-    const TensorView row = row_of(v->view, {at});
-    std::memset(row.data, 0, static_cast<size_t>(row.bytes()));
-  }
+  static void clear_row(const Value& v, int64_t at) { clear(row_of(v->view, {at})); }
   static void clear_unwritten(const Value& v) {
     for (size_t i = 0; i < v->unwritten.size(); ++i)
       if (v->unwritten[i]) clear_row(v, static_cast<int64_t>(i));

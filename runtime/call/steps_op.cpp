@@ -30,6 +30,22 @@ std::optional<CompiledOp::Phase> phase_of(const Block& b, CompiledOp::Phase phas
   return CompiledOp::Phase::infer;
 }
 
+// What a block or a loop saved: values, and memory of its own.
+template <class F>
+void for_each_value(const KernelMachine::Saved& saved, F f) {
+  for (const auto& [name, operand] : saved.kept) f(operand.value);
+}
+template <class F>
+void for_each_value(const KernelMachine::LoopSaved& saved, F f) {
+  for (const auto& v : saved.outside) f(v);
+}
+int64_t own_bytes(const KernelMachine::Saved& saved) { return saved.stash->bytes(); }
+int64_t own_bytes(const KernelMachine::LoopSaved& saved) {
+  int64_t sum = 0;
+  for (const auto& v : saved.tapes) sum += v->bytes;
+  return sum;
+}
+
 }  // namespace
 
 class StepsTape {
@@ -80,6 +96,12 @@ struct StepsOp::Impl {
                        dims_text(ops.dims), shape_text(v.extents())));
   }
 
+  CompileOptions loop_options() const {
+    CompileOptions o = options;
+    if (budget) o.stash.policy = StashOptions::Policy::budget;
+    return o;
+  }
+
   std::shared_ptr<KernelMachine::Ops> at(const DimValues& dims) {
     std::lock_guard lock(mutex);
     auto& ops = by_dims[dims];
@@ -92,6 +114,7 @@ struct StepsOp::Impl {
       compiled.op = compile(op.op, op.options);
       if (op.deferred) compiled.sums.emplace(op);
     }
+    made->whole = whole_loops(program(), loop_options(), made->dims, made->shapes);
     return ops = made;
   }
 
@@ -114,22 +137,8 @@ struct StepsOp::Impl {
     }
     steps.run();
     for (TensorId t : program().outputs) {
-      deliver(given[t]->view, machine.view(steps.value(t)));
+      copy_into(given[t]->view, machine.view(steps.value(t)));
     }
-  }
-  static void deliver(const TensorView& to, const TensorView& from) {
-    if (to.dense()) return copy_into(to, from);
-    const auto size = static_cast<int64_t>(byte_size(to.type));
-    std::vector<char> dense;
-    const char* source = static_cast<const char*>(from.data);
-    if (!from.dense()) {
-      dense.resize(static_cast<size_t>(from.bytes()));
-      copy_into(TensorView(dense.data(), from.type, from.extents(), {}), from);
-      source = dense.data();
-    }
-    for_each_offset(to, [&](int64_t i, int64_t offset) {
-      std::memcpy(static_cast<char*>(to.data) + offset * size, source + i * size, static_cast<size_t>(size));
-    });
   }
 };
 
@@ -220,7 +229,7 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
     if (wanted->accumulate)
       add_into(wanted->view, from);
     else
-      Impl::deliver(wanted->view, from);
+      copy_into(wanted->view, from);
   }
   tape.run.forget_adjoints();
   return machine.counts;
@@ -236,7 +245,16 @@ void StepsOp::set_threads(int threads) {
 double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
   const auto ops = impl_->at(dims);
   double ms = 0;
+  const auto in_whole = blocks_of(ops->whole);
+  for (const auto& [loop, code] : ops->whole) {
+    const double before = code->compile_ms();
+    code->ready(phase == CompiledOp::Phase::infer     ? LoopPhase::infer
+                : phase == CompiledOp::Phase::forward ? LoopPhase::forward
+                                                      : LoopPhase::backward);
+    ms += code->compile_ms() - before;
+  }
   for (const BlockAt& at : blocks_at(impl_->program(), dims)) {
+    if (in_whole.contains(at.block)) continue;
     const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
     if (const auto own = phase_of(*at.block, phase)) ms += compiled.op.prepare(*own, at.dims);
     if (phase == CompiledOp::Phase::backward && compiled.sums)
@@ -249,10 +267,26 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
   const auto ops = impl_->at(dims);
   const Program& p = impl_->program();
   KernelPlan all;
+  const auto in_whole = blocks_of(ops->whole);
+  std::map<const Loop*, size_t> whole;  // its kernel
+  for (const auto& [loop, code] : ops->whole) {
+    Kernel k;
+    k.name = "loop over " + p.arena->name(loop->variable);
+    k.bytes_moved = k.bytes_unavoidable = bytes_of(p, *loop, *code, ops->shapes);
+    all.bytes_moved += k.bytes_moved;
+    whole[loop] = all.kernels.size();
+    all.kernels.push_back(std::move(k));
+  }
   for (const BlockAt& at : blocks_at(p, dims)) {
     const auto own = phase_of(*at.block, phase);
     if (!own) continue;
     const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
+    if (auto it = in_whole.find(at.block); it != in_whole.end()) {
+      const int64_t flops = at.runs * compiled.op.plan(*own, at.dims).flops;
+      all.kernels[whole.at(it->second)].flops += flops;
+      all.flops += flops;
+      continue;
+    }
     auto add = [&](KernelPlan plan, int64_t runs) {
       all.bytes_moved += runs * plan.bytes_moved;
       all.flops += runs * plan.flops;
@@ -275,9 +309,10 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
 std::vector<std::string> StepsOp::kept(const StepsTape* tape) const {
   std::set<TensorId> needed;
   if (tape)
-    tape->run.for_each_saved([&](const KernelMachine::Saved& saved) {
-      for (const auto& [name, operand] : saved.kept)
-        if (operand.value->input) needed.insert(*operand.value->input);
+    tape->run.for_each_saved([&](const auto& saved) {
+      for_each_value(saved, [&](const KernelMachine::Value& v) {
+        if (v->input) needed.insert(*v->input);
+      });
     });
   else
     needed.insert(impl_->program().inputs.begin(), impl_->program().inputs.end());
@@ -290,10 +325,11 @@ std::vector<std::string> StepsOp::kept(const StepsTape* tape) const {
 int64_t bytes_of(const StepsTape& tape) {
   int64_t bytes = tape.run.segment_bytes();
   std::set<const Held*> seen;
-  tape.run.for_each_saved([&](const KernelMachine::Saved& saved) {
-    bytes += saved.stash->bytes();
-    for (const auto& [name, operand] : saved.kept)
-      if (seen.insert(operand.value.get()).second) bytes += operand.value->bytes;
+  tape.run.for_each_saved([&](const auto& saved) {
+    bytes += own_bytes(saved);
+    for_each_value(saved, [&](const KernelMachine::Value& v) {
+      if (seen.insert(v.get()).second) bytes += v->bytes;
+    });
   });
   return bytes;
 }

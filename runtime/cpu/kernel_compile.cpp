@@ -150,6 +150,15 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
   });
 }
 
+std::unique_ptr<TileCode> compile_function(const std::string& key, DiskCache* disk, const Emit& emit) {
+  set_up_halide();
+  if (disk)
+    if (auto found = disk->load(key)) return std::move(found->code);
+  if (disk && disk->stores())
+    if (auto made = disk->store(key, {}, emit)) return made;
+  return by_way_of_a_file(false, disk == nullptr, emit);
+}
+
 KernelArguments arguments_of(const KernelSpec& spec) {
   return with_vectors_or_without(spec, [&](bool vectors) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), vectors)); });
 }

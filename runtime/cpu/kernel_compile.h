@@ -1,5 +1,6 @@
 // A kernel spec to machine code, in this process or in a file.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,10 @@ namespace xhat::runtime {
 
 // Keeps it in the disk cache, if there is one. Throws Bug if Halide refuses it.
 std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk);
+
+// A function kTileSymbol that `emit` writes to an object file without a runtime; from the disk cache, if it is there. Null if there is neither a
+// disk cache that keeps it nor a linker.
+std::unique_ptr<TileCode> compile_function(const std::string& key, DiskCache* disk, const std::function<void(const std::string& path)>& emit);
 
 // What the code's arguments are, without the code. For any level: they are the same for all.
 KernelArguments arguments_of(const KernelSpec& spec);

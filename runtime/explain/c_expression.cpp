@@ -91,7 +91,7 @@ int64_t CWriter::extent_of(const AxisRange& r) const {
 }
 bool CWriter::known_positive(const AxisRange& r) const { return extent_of(r) > 0; }
 
-void CWriter::open_loop(const AxisRange& range, const CBounds& bounds, bool parallel) {
+void CWriter::open_loop(const AxisRange& range, const LoopBounds& bounds, bool parallel) {
   auto joined = [&](Id first, const std::vector<Id>& more, const char* f) {
     std::string text = argument(first);
     for (Id id : more)
@@ -137,7 +137,7 @@ size_t CWriter::open_loops(const std::vector<AxisRange>& axes, std::vector<Id> c
   guard();
   for (const AxisRange& r : axes) {
     left.erase(r.axis);
-    CBounds bounds;
+    LoopBounds bounds;
     take([&](Id c) { return !waits(c) && bound_by(a_, c, r.axis, &bounds); });
     open_loop(r, bounds);
     ++opened;

@@ -8,6 +8,7 @@
 
 #include "expr/core/program.h"
 #include "expr/index/dims.h"
+#include "expr/index/loop_bounds.h"
 
 namespace xhat {
 
@@ -19,17 +20,6 @@ struct CText {
 
 const char* c_type(DType stored);      // of memory
 const char* c_arithmetic(DType type);  // of values: 16-bit floats are computed as float
-
-bool is_free_in(const Arena& a, Id axis, Id id);
-
-// Runs over the axes of a loop: from the largest of begins to the smallest of ends.
-struct CBounds {
-  std::vector<Id> begins, ends;
-};
-// Splits `p && q`, also where it is written as `if p then q else false`.
-std::vector<Id> conjuncts_of(const Arena& a, Id condition);
-// Makes of a condition on an axis a bound of its loop: k <= i + 1 ends at i + 2. Arena nodes are made for the bound. False: it is none.
-bool bound_by(Arena& a, Id condition, Id axis, CBounds* bounds);
 
 class CWriter {
  public:
@@ -49,7 +39,7 @@ class CWriter {
   void open(const std::string& head, std::set<Id> axes, bool conditional, bool parallel = false);  // "for (…)", without brace
   void close(const std::string& tail = "}");
   // Opens the loop of an axis over its range cut by bounds.
-  void open_loop(const AxisRange& range, const CBounds& bounds, bool parallel = false);
+  void open_loop(const AxisRange& range, const LoopBounds& bounds, bool parallel = false);
   // The opening of a reduction's loops in this order, conditions as bounds where they can be and else as guards. How many were opened.
   size_t open_loops(const std::vector<AxisRange>& axes, std::vector<Id> conditions);
   void count_uses(Id root);

@@ -159,7 +159,7 @@ class Function {
   // The axis, of these, that an equation gives: k of `k + r == h`. The last one that it can be solved for.
   Id solved_axis(Id condition, const std::vector<AxisRange>& over) const {
     for (size_t k = over.size(); k-- > 0;) {
-      CBounds bounds;
+      LoopBounds bounds;
       if (a_[condition].op == Op::eq && is_free_in(a_, over[k].axis, condition) && bound_by(a_, condition, over[k].axis, &bounds))
         return over[k].axis;
     }

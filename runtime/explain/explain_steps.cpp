@@ -9,6 +9,7 @@
 #include "expr/index/steps_blocks.h"
 #include "expr/text/print_steps.h"
 #include "runtime/call/block_ops.h"
+#include "runtime/call/whole_loops.h"
 
 namespace xhat {
 namespace {
@@ -31,6 +32,20 @@ void add(ExplainedDirection& to, const ExplainedDirection& block, const std::str
   to.bytes_moved += runs * block.bytes_moved;
   to.flops += runs * block.flops;
   to.reductions += block.reductions;
+}
+
+// Of a block in a loop that is one function.
+void add_to_loop(Explanation& e, const Explanation& block, const std::string& name, const std::string& loop, int64_t runs) {
+  for (auto [to, from] :
+       {std::pair(&e.infer, &block.infer), std::pair(&e.forward, &block.forward), std::pair(&e.backward, &block.backward)})
+    for (ExplainedKernel& k : to->kernels) {
+      if (k.name != loop) continue;
+      for (const ExplainedKernel& part : from->kernels)
+        for (const std::string& computed : part.computes) k.computes.push_back(name + "." + computed);
+      k.flops += runs * from->flops;
+      to->flops += runs * from->flops;
+      to->reductions += from->reductions;
+    }
 }
 
 // What is added up once for many runs.
@@ -66,12 +81,31 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
     if (const std::string& name = p.arena->name(d.dim); d.definition == kNone && !given.contains(name)) e.nominal[name] = e.sizes.at(name);
   e.optimal = true;
   const auto ops = runtime::block_ops(p, options, e.sizes);
+  std::vector<std::vector<int64_t>> shapes;
+  for (TensorId t = 0; t < p.tensors.size(); ++t) shapes.push_back(shape_of(p, t, e.sizes));
+  const runtime::WholeLoops whole = runtime::whole_loops(p, options, e.sizes, shapes);
+  const auto in_whole = runtime::blocks_of(whole);
+  for (const auto& [loop, code] : whole)
+    for (ExplainedDirection* d : {&e.infer, &e.forward, &e.backward}) {
+      if (d == &e.backward && !options.differentiate) continue;
+      ExplainedKernel k;
+      k.name = "loop over " + p.arena->name(loop->variable);
+      k.bytes_moved = k.bytes_unavoidable = runtime::bytes_of(p, *loop, *code, shapes);
+      k.reason = "one function: calling kernels for its blocks would take longer than what they compute";
+      d->bytes_moved += k.bytes_moved;
+      ++d->kernel_count;
+      d->kernels.push_back(std::move(k));
+    }
   for (const BlockAt& at : blocks_at(p, e.sizes)) {
     const runtime::BlockOp& made = ops.at(runtime::key(*at.block));
     CompileOptions own = made.options;
     own.dims.clear();
     const Explanation block = explain(made.op, own, runtime::given_dims(made.op, at.dims));
     const std::string& name = at.block->op->name;
+    if (auto it = in_whole.find(at.block); it != in_whole.end()) {
+      add_to_loop(e, block, name, "loop over " + p.arena->name(it->second->variable), at.runs);
+      continue;
+    }
     add(e.infer, block.infer, name, at.runs);
     add(e.forward, own.differentiate ? block.forward : block.infer, name, at.runs);
     if (!own.differentiate) continue;

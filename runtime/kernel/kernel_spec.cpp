@@ -378,10 +378,10 @@ int64_t KernelSpec::tiles() const {
 
 namespace {
 
-void begin(Builder& b) {
+void begin(Builder& b, bool open_batch = true) {
   const Kernel& k = b.k;
   b.spec.name = k.name;
-  b.batch_dims = batch_dims_of(b.p);
+  if (open_batch) b.batch_dims = batch_dims_of(b.p);
   b.spec.arena = std::make_shared<Arena>();
   for (size_t c = 0; c < k.axes.size(); ++c) {
     b.class_axis.push_back(b.arena().axis("a" + std::to_string(c)));
@@ -436,6 +436,30 @@ KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& siz
   b.uses();
   drop_unread(b.spec);
   give_counts(b.spec);
+  return std::move(b.spec);
+}
+
+KernelSpec make_nest_spec(const Program& p, const DimValues& sizes) {
+  const std::vector<bool> dense(p.tensors.size(), true);
+  Kernel k;
+  k.name = p.name;
+  k.results = p.outputs;
+  auto axis = [&](Id id, int64_t extent) {
+    k.axes.push_back({p.arena->name(id), extent, extent});
+    return static_cast<int>(k.axes.size()) - 1;
+  };
+  for (size_t i = 0; i < p.forward.definitions.size(); ++i) {
+    const Definition& d = p.forward.definitions[i];
+    Member m{i, {}, {}};
+    const std::vector<int64_t> shape = shape_of(p, d.target(), sizes);
+    for (size_t j = 0; j < d.axes.size(); ++j) m.left.push_back(axis(d.axes[j].axis, shape[j]));
+    if (const Node& root = (*p.arena)[d.body]; is_reduction(root.op))
+      for (const AxisRange& r : reduce_axes(root)) m.reduced.push_back(axis(r.axis, 1));
+    k.members.push_back(std::move(m));
+  }
+  Builder b{p, k, sizes, dense};
+  begin(b, false);
+  b.uses();
   return std::move(b.spec);
 }
 

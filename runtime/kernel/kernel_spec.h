@@ -93,6 +93,9 @@ KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, 
 // reductions that test every term.
 KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& sizes, bool atomics);
 
+// All definitions of a program of one direction, in order, each with axes of its own, and all sizes known: for plain loops (runtime/loops).
+KernelSpec make_nest_spec(const Program& p, const DimValues& sizes);
+
 // With the sums in indices and comparisons collected, so that axes which cancel disappear: w[h+1-i] is w[2-t] for i = h-1+t.
 Id with_collected_indices(Arena& a, Id root);
 

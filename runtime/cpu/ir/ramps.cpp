@@ -65,5 +65,6 @@ struct Ramps : IRMutator {
 }  // namespace
 
 void mend_ramps(Halide::Pipeline& pipeline) { pipeline.add_custom_lowering_pass(new Ramps); }
+Stmt with_mended_ramps(const Stmt& lowered) { return Ramps().mutate(lowered); }
 
 }  // namespace xhat::runtime

@@ -13,5 +13,7 @@ namespace xhat::runtime {
 
 // Adds the pass to the pipeline: such pairs are {a, b} again, and such places ascend, their vectors turned over.
 void mend_ramps(Halide::Pipeline& pipeline);
+// The same, of lowered code at hand.
+Halide::Internal::Stmt with_mended_ramps(const Halide::Internal::Stmt& lowered);
 
 }  // namespace xhat::runtime

@@ -1,7 +1,6 @@
-// Conditions as bounds of loops.
-#include <algorithm>
+#include "expr/index/loop_bounds.h"
 
-#include "runtime/explain/c_expression.h"
+#include <algorithm>
 
 namespace xhat {
 namespace {
@@ -33,7 +32,7 @@ std::vector<Id> conjuncts_of(const Arena& a, Id condition) {
   return all;
 }
 
-bool bound_by(Arena& a, Id condition, Id axis, CBounds* bounds) {
+bool bound_by(Arena& a, Id condition, Id axis, LoopBounds* bounds) {
   const Op op = a[condition].op;
   if (op != Op::lt && op != Op::le && op != Op::eq) return false;
   if (!is_integer(a[a[condition].arg(0)].type)) return false;

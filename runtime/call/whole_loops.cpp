@@ -1,0 +1,227 @@
+#include "runtime/call/whole_loops.h"
+
+#include <algorithm>
+
+#include "ad/common/differentiation.h"
+#include "expr/core/array.h"
+#include "expr/index/steps_blocks.h"
+#include "runtime/call/debug.h"
+#include "runtime/call/op_plans.h"
+#include "runtime/loops/loop_code.h"
+
+namespace xhat::runtime {
+namespace {
+
+// What a kernel call costs beside its kernels, in picoseconds of one thread: forward and backward of a block of a few scalars.
+constexpr double kInfer_ps = 3e6, kForward_ps = 6e6, kBackward_ps = 7e6;
+// How much longer plain loops take than kernels that share rows of products, keep them in registers, and run on all threads.
+constexpr double kPlainProduct = 3, kPlain = 1.5;
+constexpr size_t kMostDefinitions = 300;         // of one function: compiling is not linear in them
+constexpr int64_t kMostTape = int64_t{1} << 30;  // bytes
+
+using Role = LoopBlock::Role;
+
+class Blocks {
+ public:
+  Blocks(const Program& p, const CompileOptions& options, const DimValues& dims) : p_(p), options_(options) {
+    for (BlockAt& at : blocks_at(p, dims)) at_[at.block] = std::move(at);
+  }
+
+  // Of all blocks of the loop; none where one has no plain loops.
+  std::optional<LoopBlocks> of(const Loop& loop) {
+    LoopBlocks all;
+    bool possible = true;
+    size_t definitions = 0;
+    auto add = [&](const Block& b) {
+      if (!possible || all.contains(&b)) return;
+      std::optional<LoopBlock> made = block(b);
+      possible = made.has_value();
+      if (!possible) return;
+      definitions += made->infer.spec.members.size();
+      all.emplace(&b, std::move(*made));
+    };
+    for_each_block(loop.test, add);
+    for_each_block(loop.body, add);
+    if (!possible || definitions > kMostDefinitions) return {};
+    return all;
+  }
+
+  // Is it done earlier as one function than by kernels?
+  bool pays(const LoopBlocks& blocks) const {
+    double plain = 0, kernels = 0;
+    for (const auto& [b, block] : blocks) {
+      const auto runs = static_cast<double>(at_.at(b).runs);
+      const bool differentiated = block.backward.has_value();
+      double work = 0, plain_work = 0;
+      auto count = [&](const KernelSpec& spec) {
+        const double ps = price_ps(spec);
+        const bool product = std::ranges::any_of(
+            spec.members, [&](const SpecMember& m) { return m.left.size() + m.reduced.size() >= 3 && !m.reduced.empty(); });
+        work += ps;
+        plain_work += ps * (product ? kPlainProduct : kPlain);
+      };
+      count(differentiated ? block.forward->spec : block.infer.spec);
+      if (differentiated) count(block.backward->spec);
+      plain += runs * plain_work;
+      kernels += runs * (work + (differentiated ? kForward_ps + kBackward_ps : kInfer_ps));
+    }
+    return plain < kernels;
+  }
+
+ private:
+  const Program& p_;
+  const CompileOptions& options_;
+  std::map<const Block*, BlockAt> at_;
+  // Blocks of one op at the same sizes have the same nests.
+  std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
+
+  std::optional<LoopBlock> block(const Block& b) {
+    const BlockAt& at = at_.at(&b);
+    const Program* key = b.with_gradient ? b.with_gradient.get() : b.op.get();
+    auto [it, fresh] = made_.try_emplace({key, at.dims});
+    if (fresh) it->second = make(b, at.dims);
+    return it->second;
+  }
+
+  std::optional<LoopBlock> make(const Block& b, const DimValues& dims) const {
+    CompileOptions o = options_;
+    o.dims.clear();
+    o.differentiate = b.with_gradient != nullptr;
+    o.wrt = o.differentiate ? names_of(*b.with_gradient, b.with_gradient->gradient_of) : std::vector<std::string>{};
+    OpPlans plans(*b.op, o);
+    const std::shared_ptr<OpPlan> plan = plans.at(dims, false);
+    for (Id of_sizes : plan->infer.checks.of_sizes)
+      if (evaluate_extent(*plan->program().arena, of_sizes, dims) != 0) return {};
+    try {
+      LoopBlock made;
+      Names names = names_of_block(b, plan->program());
+      auto direction = [&](const Program& p) { return LoopBlock::Direction{make_nest_spec(p, dims), roles(p, names)}; };
+      if (plan->infer.checks.of_data) made.check = direction(plan->infer.checks.first());
+      made.infer = direction(plan->infer.program);
+      if (o.differentiate) {
+        const Program& f = plan->forward.program;
+        for (TensorId t : plan->stash) {
+          names[f.tensors[t].name] = {Role::Is::kept, made.kept.size()};
+          made.kept.push_back({f.tensors[t].type, shape_of(f, t, dims)});
+        }
+        made.forward = direction(f);
+        made.backward = direction(plan->backward.program);
+      }
+      for (const auto* d : {made.check ? &*made.check : nullptr, &made.infer, made.forward ? &*made.forward : nullptr,
+                            made.backward ? &*made.backward : nullptr})
+        if (d && !has_nest(d->spec)) return {};
+      return made;
+    } catch (const Error&) {
+      return {};  // ranges without bounds that are known, or too many steps: the call says so
+    }
+  }
+
+  using Names = std::map<std::string, Role>;
+  static Names names_of_block(const Block& b, const Program& with_gradient) {
+    Names names;
+    auto number = [](const std::vector<TensorId>& list, TensorId t) {
+      return static_cast<size_t>(std::ranges::find(list, t) - list.begin());
+    };
+    for (size_t k = 0; k < b.op->inputs.size(); ++k) names[b.op->tensors[b.op->inputs[k]].name] = {Role::Is::operand, k};
+    size_t next = 0;
+    for (size_t k = 0; k < b.op->outputs.size(); ++k) {
+      const Tensor& t = b.op->tensors[b.op->outputs[k]];
+      names[t.name] = {Role::Is::result, k};
+      if (is_float(t.type) && next < with_gradient.cotangents.size())
+        names[with_gradient.tensors[with_gradient.cotangents[next++]].name] = {Role::Is::cotangent, k};
+    }
+    for (size_t i = 0; i < with_gradient.gradients.size(); ++i)
+      names[with_gradient.tensors[with_gradient.gradients[i]].name] = {Role::Is::gradient,
+                                                                       number(with_gradient.inputs, with_gradient.gradient_of[i])};
+    return names;
+  }
+  static std::unordered_map<TensorId, Role> roles(const Program& p, const Names& names) {
+    std::unordered_map<TensorId, Role> found;
+    for (TensorId t = 0; t < p.tensors.size(); ++t)
+      if (auto it = names.find(p.tensors[t].name); it != names.end()) found[t] = it->second;
+    return found;
+  }
+};
+
+class Choice {
+ public:
+  Choice(const Program& p, const CompileOptions& options, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes)
+      : p_(p), options_(options), dims_(dims), shapes_(shapes), blocks_(p, options, dims) {}
+
+  WholeLoops run() {
+    list(*p_.steps);
+    return std::move(found_);
+  }
+
+ private:
+  const Program& p_;
+  const CompileOptions& options_;
+  const DimValues& dims_;
+  const std::vector<std::vector<int64_t>>& shapes_;
+  Blocks blocks_;
+  WholeLoops found_;
+
+  void list(const Steps& steps) {
+    for (const Step& s : steps) {
+      if (auto* branch = std::get_if<Branch>(&s.is)) list(branch->then), list(branch->otherwise);
+      auto* loop = std::get_if<Loop>(&s.is);
+      if (loop && !take(*loop)) list(loop->test), list(loop->body);
+    }
+  }
+  bool take(const Loop& loop) {
+    std::optional<LoopBlocks> blocks = blocks_.of(loop);
+    if (!blocks || !blocks_.pays(*blocks)) return false;
+    DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
+    auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
+    if (!made->has(options_.differentiate ? LoopPhase::forward : LoopPhase::infer)) return false;
+    if (options_.differentiate && made->variables().empty()) {
+      int64_t bytes = 0;
+      for (const CompiledLoop::Tape& t : made->tapes({})) {
+        bytes += t.elements * t.element_bytes;
+        if (t.elements > INT32_MAX) return false;
+      }
+      if (bytes > kMostTape) return false;
+    }
+    show(loop, *made);
+    found_[&loop] = std::move(made);
+    return true;
+  }
+
+  // The statements of each direction as NAME.loop_VARIABLE.DIRECTION.stmt.
+  void show(const Loop& loop, CompiledLoop& made) const {
+    const Debug debug = debug_options();
+    if (debug.dump.empty() && !debug.source) return;
+    std::vector<std::pair<LoopPhase, const char*>> phases = {{LoopPhase::infer, "infer"}};
+    if (options_.differentiate) phases.insert(phases.end(), {{LoopPhase::forward, "forward"}, {LoopPhase::backward, "backward"}});
+    for (auto [phase, name] : phases) {
+      const std::string file = p_.name + ".loop_" + p_.arena->name(loop.variable) + "." + name + ".stmt", text = made.listing(phase);
+      if (debug.source) show_text(file + "\n" + text);
+      if (!debug.dump.empty()) write_dump(debug, file, text);
+    }
+  }
+};
+
+}  // namespace
+
+WholeLoops whole_loops(const Program& p, const CompileOptions& options, const DimValues& dims,
+                       const std::vector<std::vector<int64_t>>& shapes) {
+  if (options.check_values || options.stash.policy == StashOptions::Policy::budget || options.fusion.policy != FusePolicy::full) return {};
+  return Choice(p, options, dims, shapes).run();
+}
+
+std::map<const Block*, const Loop*> blocks_of(const WholeLoops& loops) {
+  std::map<const Block*, const Loop*> found;
+  for (const auto& [loop, code] : loops)
+    for (const Steps* steps : {&loop->test, &loop->body}) for_each_block(*steps, [&, l = loop](const Block& b) { found[&b] = l; });
+  return found;
+}
+
+int64_t bytes_of(const Program& p, const Loop& loop, const CompiledLoop& code, const std::vector<std::vector<int64_t>>& shapes) {
+  int64_t bytes = 0;
+  auto add = [&](TensorId t) { bytes += element_count(shapes[t]) * static_cast<int64_t>(byte_size(p.tensors[t].type)); };
+  for (TensorId t : code.outside()) add(t);
+  for (const Carried& c : loop.carried) add(c.result);
+  return bytes;
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,69 @@
+// Steps of a loop, backward.
+#include "runtime/loops/loop_writer.h"
+
+#include <algorithm>
+
+namespace xhat::runtime {
+
+Stmt LoopWriter::list_back(const Steps& steps) {
+  std::vector<Stmt> made;
+  for (size_t i = steps.size(); i-- > 0;) std::visit([&](const auto& x) { made.push_back(back(x)); }, steps[i].is);
+  return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
+}
+
+Stmt LoopWriter::back(const Block& b) {
+  const LoopBlock& block = blocks.at(&b);
+  std::vector<Stmt> made;
+  std::vector<Temporary> temporaries;
+  if (block.backward) made.push_back(nest_of(b, *block.backward, temporaries));
+  for (TensorId r : b.results)
+    if (is_float_value(r)) made.push_back(clear(adjoint(r)));
+  for (size_t k = block.forward ? block.kept.size() : 0; k-- > 0;) pop(made, kept_part(&b, k));
+  for (size_t k = b.results.size(); k-- > 0;) take_back(made, b.results[k], value(b.results[k]));
+  return with_temporaries(complete(std::move(made)), temporaries);
+}
+
+Stmt LoopWriter::back(const Update& u) {
+  std::vector<Stmt> made;
+  const Expr at = row_offset(u.base, u.row);
+  const bool same = place(u.base) == place(u.result);
+  if (is_float_value(u.base)) {
+    const Part all = adjoint(u.result), row = row_of(all, u.row, at);
+    made.push_back(copy(adjoint(u.value).region, row.region, row, true));
+    made.push_back(clear(row));
+    if (!same) {
+      made.push_back(copy(adjoint(u.base).region, all.region, all, true));
+      made.push_back(clear(all));
+    }
+  }
+  take_back(made, u.result, same ? row_of(value(u.result), u.row, at) : value(u.result));
+  return complete(std::move(made));
+}
+
+Stmt LoopWriter::turns_back(const Loop& l) {
+  const Turns turns = turns_of(l);
+  auto outer_lets = std::exchange(lets, {});
+  const std::string name = names("loop");
+  const Expr turn = turns.count - 1 - variable(Halide::Int(32), name);
+  const Stmt body = with_variable(
+      l, turns, turn, [&] { return hi::Block::make(moved_back(moves(l, &Carried::entering, &Carried::leaving)), list_back(l.body)); });
+  lets = std::move(outer_lets);
+  return complete({serial(name, turns.count, body)});
+}
+
+Stmt LoopWriter::back(const Loop& l) {
+  std::vector<Stmt> made = {moved_back(moves(l, &Carried::result, &Carried::entering)), turns_back(l),
+                            moved_back(moves(l, &Carried::entering, &Carried::initial))};
+  return hi::Block::make(made);
+}
+
+Stmt LoopWriter::back(const Branch& b) {
+  const std::string taken = names("taken");
+  std::vector<Stmt> made;
+  pop(made, number_in(taken));
+  made.push_back(where(loaded(Halide::Int(32), taken, 0), hi::Block::make(moved_back(merged(b, &Branch::Merge::then)), list_back(b.then)),
+                       hi::Block::make(moved_back(merged(b, &Branch::Merge::otherwise)), list_back(b.otherwise))));
+  return hi::Allocate::make(taken, Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(), hi::Block::make(made));
+}
+
+}  // namespace xhat::runtime

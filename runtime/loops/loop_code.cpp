@@ -1,0 +1,26 @@
+#include "runtime/loops/loop_code.h"
+
+#include "runtime/loops/loop_writer.h"
+
+namespace xhat::runtime {
+
+LoopCode::LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
+                   const LoopBlocks& blocks, const Halide::Target& target)
+    : impl_(std::make_unique<LoopWriter>(p, loop, dims, shapes, blocks, target)) {}
+LoopCode::~LoopCode() = default;
+
+bool LoopCode::has(LoopPhase phase) const { return impl_->in_place && (phase == LoopPhase::infer || impl_->bounded); }
+LoopFunction LoopCode::function(LoopPhase phase) { return impl_->function(phase); }
+const LoopMemory& LoopCode::memory() const { return impl_->memory; }
+const std::vector<Id>& LoopCode::variables() const { return impl_->around; }
+
+LoopTapes LoopCode::tapes(const AxisValues& around) const {
+  LoopTapes t;
+  for (const std::string& name : impl_->tape_order) t.types.push_back(impl_->tapes.at(name));
+  t.elements.assign(t.types.size(), 0);
+  AxisValues at = around;
+  impl_->count(impl_->pushes, at, 1, t.elements);
+  return t;
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,72 @@
+// A loop with all that is in it as one function: of values only (infer), of values and a tape (forward), and of adjoints (backward).
+//
+// The tape follows Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 4 (store what is overwritten): before the forward writes
+// over memory that the backward reads, it puts what was there on the tape; at the end, all of that memory. The backward goes through the steps
+// the other way round; after each it takes back from the tape what the step overwrote, so that each step finds memory as it was.
+#pragma once
+#include <memory>
+#include <optional>
+#include <unordered_map>
+
+#include "runtime/loops/loop_argument.h"
+#include "runtime/loops/loop_memory.h"
+#include "runtime/loops/nest.h"
+
+namespace xhat::runtime {
+
+// A block of the loop at its sizes.
+struct LoopBlock {
+  // What a tensor of one of the nests is to the block.
+  struct Role {
+    enum class Is : uint8_t { operand, result, kept, cotangent, gradient, temporary } is = Is::temporary;
+    size_t number = 0;  // of the operand (also of a gradient), the result (also of a cotangent), or of what is kept
+  };
+  struct Direction {
+    KernelSpec spec;
+    std::unordered_map<TensorId, Role> roles;  // by SpecTensor::original
+  };
+  struct Kept {
+    DType type;
+    std::vector<int64_t> shape;
+  };
+  std::optional<Direction> check;  // its results are true where an index in the data is outside
+  Direction infer;
+  std::optional<Direction> forward, backward;  // where it has gradients
+  std::vector<Kept> kept;                      // beside operands and results
+};
+using LoopBlocks = std::unordered_map<const Block*, LoopBlock>;
+
+struct LoopFunction {
+  std::vector<LoopArgument> arguments;
+  std::vector<std::string> names;  // of the arguments
+  Halide::Internal::Stmt body;
+};
+
+// How many elements go on the tapes: by type, in the order of LoopFunction's tapes.
+struct LoopTapes {
+  std::vector<Halide::Type> types;
+  std::vector<int64_t> elements;
+};
+
+struct LoopWriter;
+
+class LoopCode {
+ public:
+  // variables: of the loops around. shapes: of all tensors of p.
+  LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
+           const LoopBlocks& blocks, const Halide::Target& target);
+  ~LoopCode();
+
+  // False: not with the memory that its values would share (LoopMemory), or nothing bounds what goes on the tape.
+  bool has(LoopPhase phase) const;
+  LoopFunction function(LoopPhase phase);
+  // Variables of loops around are at these values.
+  LoopTapes tapes(const AxisValues& around) const;
+  const LoopMemory& memory() const;
+  const std::vector<Id>& variables() const;
+
+ private:
+  std::unique_ptr<LoopWriter> impl_;
+};
+
+}  // namespace xhat::runtime

@@ -1,0 +1,347 @@
+// Steps of a loop, forward.
+#include "runtime/loops/loop_writer.h"
+
+#include <algorithm>
+
+#include "expr/core/array.h"
+#include "expr/core/scalar.h"
+#include "runtime/emit/emit.h"
+#include "runtime/emit/emit_ops.h"
+
+namespace xhat::runtime {
+
+namespace {
+constexpr int64_t kFar = int64_t{1} << 40;
+constexpr int64_t kStackBytes = 4096;
+}  // namespace
+
+std::pair<int64_t, int64_t> LoopWriter::range(Id id) const {
+  const Node& n = (*p.arena)[id];
+  auto bounded_to = [](double low, double high) {
+    return std::pair(static_cast<int64_t>(std::max(low, -static_cast<double>(kFar))),
+                     static_cast<int64_t>(std::min(high, static_cast<double>(kFar))));
+  };
+  auto x = [&](size_t i) { return range(n.arg(i)); };
+  switch (n.op) {
+    case Op::constant: return {n.integer, n.integer};
+    case Op::axis:
+      if (auto it = ranges.find(id); it != ranges.end()) return it->second;
+      break;
+    case Op::dim: return {dims.at(p.arena->name(id)), dims.at(p.arena->name(id))};
+    case Op::add: {
+      const auto a = x(0), b = x(1);
+      return bounded_to(double(a.first) + double(b.first), double(a.second) + double(b.second));
+    }
+    case Op::sub: {
+      const auto a = x(0), b = x(1);
+      return bounded_to(double(a.first) - double(b.second), double(a.second) - double(b.first));
+    }
+    case Op::mul: {
+      const auto a = x(0), b = x(1);
+      const double all[] = {double(a.first) * double(b.first), double(a.first) * double(b.second), double(a.second) * double(b.first),
+                            double(a.second) * double(b.second)};
+      return bounded_to(*std::ranges::min_element(all), *std::ranges::max_element(all));
+    }
+    case Op::minimum: return {std::min(x(0).first, x(1).first), std::min(x(0).second, x(1).second)};
+    case Op::maximum: return {std::max(x(0).first, x(1).first), std::max(x(0).second, x(1).second)};
+    default: break;
+  }
+  return {-kFar, kFar};
+}
+
+Expr LoopWriter::number(Id id) {
+  const Node& n = (*p.arena)[id];
+  std::vector<Expr> x;
+  if (!is_read(n.op))
+    for (Id arg : n.args()) x.push_back(number(arg));
+  switch (n.op) {
+    case Op::constant: return ops::constant(n);
+    case Op::axis: return variables.at(id);
+    case Op::dim: return hi::make_const(Halide::Int(64), dims.at(p.arena->name(id)));
+    case Op::read:
+    case Op::read_or: return element(n);
+    case Op::select: return Halide::select(x[0], x[1], x[2]);
+    case Op::cast: return ops::cast_to(n.type, x[0]);
+    case Op::land: return x[0] && x[1];
+    case Op::lor: return x[0] || x[1];
+    case Op::lnot: return !x[0];
+    case Op::eq:
+    case Op::ne:
+    case Op::lt:
+    case Op::le: return ops::compare(n.op, ops::stored(x[0]), ops::stored(x[1]));
+    default: return ops::integer_op(n, x);
+  }
+}
+
+// An element of a tensor of integers; outside of it what `else` says, or an error.
+Expr LoopWriter::element(const Node& n) {
+  const TensorId t = n.symbol;
+  const std::vector<Id> at{read_indices(n).begin(), read_indices(n).end()};
+  Expr inside = hi::const_true();
+  const Expr index = offset(t, at, &inside);
+  Expr v = loaded(type(t), value_name(t), index);
+  if (p.tensors[t].type == DType::boolean) v = ops::boolean(v);
+  if (n.op == Op::read_or) return Halide::select(inside, v, number(n.args().back()));
+  guard(inside);
+  return v;
+}
+
+// Where a row begins, in elements, clamped into the tensor; inside: whether it was there.
+Expr LoopWriter::offset(TensorId t, const std::vector<Id>& row, Expr* inside) {
+  const std::vector<int64_t> strides = strides_of(shapes[t]);
+  Expr sum = 0;
+  for (size_t k = 0; k < row.size(); ++k) {
+    if (row[k] == kNone) continue;
+    Expr i = named(number(row[k]));
+    const auto [low, high] = range(row[k]);
+    const int64_t extent = shapes[t][k];
+    if (low < 0 || high >= extent) {
+      const Expr end = hi::make_const(i.type(), extent);
+      *inside = *inside && i >= hi::make_zero(i.type()) && i < end;
+      i = Halide::clamp(i, hi::make_zero(i.type()), hi::make_const(i.type(), std::max<int64_t>(extent - 1, 0)));
+    }
+    sum = sum + Halide::cast<int32_t>(i) * static_cast<int32_t>(strides[k]);
+  }
+  return sum;
+}
+
+Expr LoopWriter::row_offset(TensorId t, const std::vector<Id>& row) {
+  if (row.empty()) return 0;
+  Expr inside = hi::const_true();
+  const Expr at = named(offset(t, row, &inside));
+  guard(inside);
+  return at;
+}
+
+Expr LoopWriter::named(const Expr& e) {
+  if (hi::is_const(e) || e.as<hi::Variable>()) return e;
+  const std::string name = names("n");
+  lets.emplace_back(name, e);
+  return variable(e.type(), name);
+}
+
+// The step with what it computed for itself.
+Stmt LoopWriter::complete(std::vector<Stmt> made) {
+  if (phase != LoopPhase::backward)
+    for (const Expr& g : guards) made.insert(made.begin(), hi::IfThenElse::make(!g, stored_at("xh_status", 1, 0)));
+  guards.clear();
+  Stmt s = made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
+  for (size_t i = lets.size(); i-- > 0;) s = hi::LetStmt::make(lets[i].first, lets[i].second, s);
+  lets.clear();
+  return s;
+}
+
+void LoopWriter::guard(const Expr& inside) {
+  if (!hi::is_const_one(inside)) guards.push_back(inside);
+}
+
+Stmt LoopWriter::list(const Steps& steps) {
+  std::vector<Stmt> made;
+  for (const Step& s : steps) std::visit([&](const auto& x) { made.push_back(step(x)); }, s.is);
+  return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
+}
+
+NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec,
+                               std::vector<Temporary>& temporaries) {
+  const SpecTensor& t = d.spec.tensors[number_in_spec];
+  const LoopBlock::Role role = d.roles.contains(t.original) ? d.roles.at(t.original) : LoopBlock::Role{};
+  NestPlace at;
+  at.strides = strides_of(t.shape);
+  using Is = LoopBlock::Role::Is;
+  switch (role.is) {
+    case Is::operand:
+    case Is::gradient: {
+      const Operand& o = b.operands[role.number];
+      if (o.scalar != kNone) {
+        at.value = named(number(o.scalar));
+        return at;
+      }
+      at.added = role.is == Is::gradient;
+      at.buffer = at.added ? adjoint_name(o.value) : value_name(o.value);
+      at.offset = row_offset(o.value, o.row);
+      at.strides = of_row(strides_of(shapes[o.value]), o.row);
+      return at;
+    }
+    case Is::result: at.buffer = value_name(b.results[role.number]); return at;
+    case Is::cotangent: at.buffer = adjoint_name(b.results[role.number]); return at;
+    case Is::kept: at.buffer = kept_name(&b, role.number); return at;
+    case Is::temporary: {
+      temporaries.push_back({names("temporary"), storage_type(t.type), element_count(t.shape), t.use == SpecTensor::Use::result});
+      at.buffer = temporaries.back().name;
+      return at;
+    }
+  }
+  return at;
+}
+
+Stmt LoopWriter::nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries) {
+  return nest(
+      d.spec, [&](uint32_t t) { return place_of(b, d, t, temporaries); }, target, names);
+}
+
+Stmt LoopWriter::with_temporaries(Stmt s, const std::vector<Temporary>& temporaries) {
+  for (const Temporary& t : temporaries) {
+    if (t.elements * t.type.bytes() > kStackBytes)
+      wanted.push_back({t.name, t.type, t.elements, false});
+    else
+      s = hi::Allocate::make(t.name, t.type, Halide::MemoryType::Stack, {static_cast<int>(std::max<int64_t>(t.elements, 1))},
+                             hi::const_true(), s);
+  }
+  return s;
+}
+
+Stmt LoopWriter::step(const Block& b) {
+  const LoopBlock& block = blocks.at(&b);
+  std::vector<Stmt> made;
+  std::vector<Temporary> temporaries;
+  if (block.check) {
+    made.push_back(nest_of(b, *block.check, temporaries));
+    for (const Temporary& t : temporaries)
+      if (t.leaves) made.push_back(where(loaded(t.type, t.name, 0), stored_at("xh_status", 1, 0)));
+  }
+  const bool taped = phase == LoopPhase::forward && block.forward;
+  if (phase == LoopPhase::forward) {
+    for (TensorId r : b.results) keep(made, r, value(r));
+    for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));
+  }
+  made.push_back(nest_of(b, taped ? *block.forward : block.infer, temporaries));
+  return with_temporaries(complete(std::move(made)), temporaries);
+}
+
+Stmt LoopWriter::step(const Update& u) {
+  std::vector<Stmt> made;
+  const Part all = value(u.result), row = row_of(all, u.row, row_offset(u.base, u.row));
+  if (place(u.base) == place(u.result)) {
+    keep(made, u.result, row);
+  } else {
+    keep(made, u.result, all);
+    made.push_back(copy(all.region, value(u.base).region, all));
+  }
+  made.push_back(copy(row.region, value(u.value).region, row));
+  return complete(std::move(made));
+}
+
+// Without those whose values lie in one place anyway.
+std::vector<LoopWriter::Move> LoopWriter::real(std::vector<Move> moves) const {
+  std::erase_if(moves, [&](const Move& m) { return place(m.to) == place(m.from); });
+  return moves;
+}
+
+// Is what it moves from overwritten by another of them?
+bool LoopWriter::is_overwritten(const std::vector<Move>& moves, TensorId from) const {
+  return std::ranges::any_of(moves, [&](const Move& m) { return place(m.to) == place(from); });
+}
+
+std::string LoopWriter::aside(TensorId t) { return wanted_memory("xh_aside" + std::to_string(t), type(t), elements(t), false, false); }
+
+Stmt LoopWriter::moved(const std::vector<Move>& all) {
+  const std::vector<Move> moves = real(all);
+  std::vector<Stmt> made;
+  for (const Move& m : moves)
+    if (is_overwritten(moves, m.from)) made.push_back(copy(put_aside(m.to).region, value(m.from).region, value(m.to)));
+  for (const Move& m : moves) {
+    const Part to = value(m.to);
+    keep(made, m.to, to);
+    made.push_back(copy(to.region, is_overwritten(moves, m.from) ? put_aside(m.to).region : value(m.from).region, to));
+  }
+  return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
+}
+
+Stmt LoopWriter::moved_back(const std::vector<Move>& all) {
+  const std::vector<Move> moves = real(all);
+  std::vector<Stmt> made;
+  for (size_t i = moves.size(); i-- > 0;) take_back(made, moves[i].to, value(moves[i].to));
+  for (const Move& m : moves) {
+    if (!is_float_value(m.to) || !is_overwritten(moves, m.from)) continue;
+    made.push_back(copy(put_aside(m.to).region, adjoint(m.to).region, adjoint(m.to)));
+    made.push_back(clear(adjoint(m.to)));
+  }
+  for (const Move& m : moves) {
+    if (!is_float_value(m.to)) continue;
+    const bool apart = is_overwritten(moves, m.from);
+    made.push_back(copy(adjoint(m.from).region, apart ? put_aside(m.to).region : adjoint(m.to).region, adjoint(m.to), true));
+    if (!apart) made.push_back(clear(adjoint(m.to)));
+  }
+  return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
+}
+
+std::vector<LoopWriter::Move> LoopWriter::moves(const Loop& l, TensorId Carried::*to, TensorId Carried::*from) {
+  std::vector<Move> all;
+  for (const Carried& c : l.carried) all.push_back({c.*to, c.*from});
+  return all;
+}
+
+LoopWriter::Turns LoopWriter::turns_of(const Loop& l) {
+  const Expr begin = named(number(l.begin)), end = named(number(l.end));
+  const Expr stride = hi::make_const(Halide::Int(64), l.stride);
+  Expr count = Halide::max(end - begin, hi::make_zero(Halide::Int(64)));
+  if (l.stride != 1) count = (count + (stride - 1)) / stride;
+  const auto low = range(l.begin).first, high = range(l.end).second;
+  ranges[l.variable] = {low, std::max(low, high - 1)};
+  return {begin, named(Halide::cast<int32_t>(count))};
+}
+
+// Body of one turn, for the variable.
+Stmt LoopWriter::with_variable(const Loop& l, const Turns& turns, const Expr& turn, const std::function<Stmt()>& body) {
+  const std::string name = names("turn");
+  variables[l.variable] = variable(Halide::Int(64), name);
+  const Stmt s = body();
+  variables.erase(l.variable);
+  return hi::LetStmt::make(name, turns.begin + Halide::cast<int64_t>(turn) * hi::make_const(Halide::Int(64), l.stride), s);
+}
+
+Stmt LoopWriter::serial(const std::string& name, const Expr& count, const Stmt& body) {
+  return hi::For::make(name, 0, count, hi::ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, body);
+}
+
+Stmt LoopWriter::turns(const Loop& l) {
+  auto each = std::make_shared<Pushes>();
+  const Turns turns = turns_of(l);
+  auto outer_lets = std::exchange(lets, {});
+  auto outer_guards = std::exchange(guards, {});
+  Pushes* around_it = std::exchange(pushing, each.get());
+  const std::string name = names("loop");
+  Stmt body = with_variable(l, turns, variable(Halide::Int(32), name), [&] {
+    Stmt s = hi::Block::make(list(l.body), moved(moves(l, &Carried::entering, &Carried::leaving)));
+    if (!l.condition) return s;
+    const std::string going = "xh_going" + std::to_string(l.variable);
+    const Expr on = loaded(type(*l.condition), value_name(*l.condition), 0);
+    const Expr goes = loaded(Halide::Int(32), going, 0);
+    return where(goes, hi::Block::make({list(l.test), stored_at(going, Halide::cast<int32_t>(on), 0), where(goes, s)}));
+  });
+  pushing = around_it;
+  if (pushing) pushing->loops.push_back({&l, each});
+  lets = std::move(outer_lets);
+  guards = std::move(outer_guards);
+  Stmt s = serial(name, turns.count, body);
+  if (l.condition) {
+    const std::string going = "xh_going" + std::to_string(l.variable);
+    s = hi::Allocate::make(going, Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(),
+                           hi::Block::make(stored_at(going, 1, 0), s));
+  }
+  return complete({s});
+}
+
+Stmt LoopWriter::step(const Loop& l) {
+  std::vector<Stmt> made = {moved(moves(l, &Carried::entering, &Carried::initial)), turns(l),
+                            moved(moves(l, &Carried::result, &Carried::entering))};
+  return hi::Block::make(made);
+}
+
+std::vector<LoopWriter::Move> LoopWriter::merged(const Branch& b, TensorId Branch::Merge::*from) {
+  std::vector<Move> all;
+  for (const Branch::Merge& m : b.merges) all.push_back({m.result, m.*from});
+  return all;
+}
+
+Stmt LoopWriter::step(const Branch& b) {
+  const Stmt then = hi::Block::make(list(b.then), moved(merged(b, &Branch::Merge::then)));
+  const Stmt otherwise = hi::Block::make(list(b.otherwise), moved(merged(b, &Branch::Merge::otherwise)));
+  const std::string taken = names("taken");
+  std::vector<Stmt> made = {stored_at(taken, Halide::cast<int32_t>(loaded(type(b.condition), value_name(b.condition), 0)), 0),
+                            where(loaded(Halide::Int(32), taken, 0), then, otherwise)};
+  push(made, number_in(taken));
+  return hi::Allocate::make(taken, Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(), hi::Block::make(made));
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,313 @@
+#include "runtime/loops/loop_writer.h"
+
+#include <algorithm>
+
+#include "expr/core/array.h"
+#include "runtime/emit/emit.h"
+
+namespace xhat::runtime {
+
+namespace {
+constexpr int64_t kStackBytes = 4096;  // of a value that lies on the stack, at most
+}  // namespace
+
+LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s,
+                       const LoopBlocks& b, const Halide::Target& t)
+    : p(p_), loop(l), dims(d), shapes(s), blocks(b), target(t), memory(p_, l) {
+  for (const Carried& c : loop.carried) in_place &= place(c.entering) == place(c.result);
+  std::set<Id> own, met;
+  note_loop(loop, own, met);
+  for (Id x : met)
+    if (!own.contains(x)) around.push_back(x);
+  find_read_back(loop.body);
+  if (loop.condition) find_read_back(loop.test);
+}
+
+// What stands in memory decides. By a name: Halide's simplifier takes a condition for true in all that is under it, also where what was loaded
+// has changed since.
+Stmt LoopWriter::where(const Expr& loaded, const Stmt& then, const Stmt& otherwise) {
+  const std::string name = names("side");
+  return hi::LetStmt::make(name, loaded,
+                           hi::IfThenElse::make(variable(loaded.type(), name) != hi::make_zero(loaded.type()), then, otherwise));
+}
+
+void LoopWriter::note_loop(const Loop& l, std::set<Id>& own, std::set<Id>& met) {
+  own.insert(l.variable);
+  note_axes(l.begin, met);
+  note_axes(l.end, met);
+  if (l.condition || !tensors_read(*p.arena, l.begin).empty() || !tensors_read(*p.arena, l.end).empty()) bounded = false;
+  note_list(l.test, own, met);
+  note_list(l.body, own, met);
+}
+
+void LoopWriter::note_axes(Id expression, std::set<Id>& met) {
+  if (expression != kNone) met.insert((*p.arena)[expression].free_axes().begin(), (*p.arena)[expression].free_axes().end());
+}
+
+void LoopWriter::note_list(const Steps& steps, std::set<Id>& own, std::set<Id>& met) {
+  for (const Step& s : steps) {
+    if (auto* b = std::get_if<Block>(&s.is))
+      for (const Operand& o : b->operands) {
+        note_axes(o.scalar, met);
+        for (Id x : o.row) note_axes(x, met);
+      }
+    if (auto* u = std::get_if<Update>(&s.is))
+      for (Id x : u->row) note_axes(x, met);
+    if (auto* l = std::get_if<Loop>(&s.is)) note_loop(*l, own, met);
+    if (auto* b = std::get_if<Branch>(&s.is)) note_list(b->then, own, met), note_list(b->otherwise, own, met);
+  }
+}
+
+void LoopWriter::back_reads(Id expression) {
+  if (expression == kNone) return;
+  for (TensorId t : tensors_read(*p.arena, expression)) read_back.insert(place(t));
+}
+
+void LoopWriter::find_read_back(const Steps& steps) {
+  for (const Step& s : steps) {
+    if (auto* b = std::get_if<Block>(&s.is); b && blocks.at(b).backward) {
+      for (const auto& [t, role] : blocks.at(b).backward->roles) {
+        if (role.is == LoopBlock::Role::Is::operand && b->operands[role.number].scalar == kNone)
+          read_back.insert(place(b->operands[role.number].value));
+        if (role.is == LoopBlock::Role::Is::result) read_back.insert(place(b->results[role.number]));
+      }
+      for (const Operand& o : b->operands) {
+        back_reads(o.scalar);
+        for (Id x : o.row) back_reads(x);
+      }
+    }
+    if (auto* u = std::get_if<Update>(&s.is))
+      for (Id x : u->row) back_reads(x);
+    if (auto* l = std::get_if<Loop>(&s.is)) find_read_back(l->test), find_read_back(l->body);
+    if (auto* b = std::get_if<Branch>(&s.is)) find_read_back(b->then), find_read_back(b->otherwise);
+  }
+}
+
+TensorId LoopWriter::place(TensorId t) const { return memory.place(t); }
+
+Halide::Type LoopWriter::type(TensorId t) const { return storage_type(p.tensors[t].type); }
+
+int64_t LoopWriter::elements(TensorId t) const { return element_count(shapes[t]); }
+
+bool LoopWriter::is_float_value(TensorId t) const { return is_float(p.tensors[t].type); }
+
+std::string LoopWriter::value_name(TensorId t) {
+  const TensorId at = place(t);
+  const std::string name = (memory.is_outside(at) ? "xh_outside" : "xh_value") + std::to_string(at);
+  return wanted_memory(name, type(at), elements(at), false, memory.is_outside(at));
+}
+
+std::string LoopWriter::adjoint_name(TensorId t) {
+  const TensorId at = place(t);
+  const std::string name = (memory.is_outside(at) ? "xh_outside_adjoint" : "xh_adjoint") + std::to_string(at);
+  return wanted_memory(name, type(at), elements(at), true, memory.is_outside(at));
+}
+
+std::string LoopWriter::kept_name(const Block* b, size_t k) {
+  const LoopBlock::Kept& kept = blocks.at(b).kept[k];
+  const std::string name = "xh_kept" + std::to_string(b->results[0]) + "_" + std::to_string(k);
+  return wanted_memory(name, storage_type(kept.type), element_count(kept.shape), false, false);
+}
+
+std::string LoopWriter::wanted_memory(const std::string& name, Halide::Type t, int64_t n, bool zero, bool given) {
+  if (has.emplace(name, true).second && !given) wanted.push_back({name, t, n, zero});
+  return name;
+}
+
+std::string LoopWriter::tape_of(Halide::Type t) {
+  const Halide::Type kept = t.is_float() ? t : t.with_code(halide_type_int);
+  const std::string name = "xh_tape_" + std::string(t.is_float() ? "f" : "i") + std::to_string(t.bits());
+  if (tapes.emplace(name, kept).second) tape_order.push_back(name);
+  return name;
+}
+
+size_t LoopWriter::number_of(const std::string& tape) const {
+  return static_cast<size_t>(std::ranges::find(tape_order, tape) - tape_order.begin());
+}
+
+std::string LoopWriter::top_of(const std::string& tape) { return tape + "_top"; }
+
+LoopWriter::Part LoopWriter::number_in(const std::string& buffer) { return {{buffer, 0, {}}, Halide::Int(32), {}}; }
+
+void LoopWriter::push(std::vector<Stmt>& made, const Part& part) {
+  const int64_t n = element_count(part.extents);
+  if (phase != LoopPhase::forward || n == 0) return;
+  const std::string tape = tape_of(part.type);
+  pushing->here[number_of(tape)] += n;
+  const std::string top = names("top");
+  const Expr here = variable(Halide::Int(32), top);
+  made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0),
+                                   hi::Block::make(copy({tape, here, strides_of(part.extents)}, part.region, part),
+                                                   stored_at(top_of(tape), here + static_cast<int32_t>(n), 0))));
+}
+
+void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
+  const int64_t n = element_count(part.extents);
+  if (n == 0) return;
+  const std::string tape = tape_of(part.type);
+  const std::string top = names("top");
+  const Expr here = variable(Halide::Int(32), top);
+  made.push_back(hi::LetStmt::make(
+      top, loaded(Halide::Int(32), top_of(tape), 0) - static_cast<int32_t>(n),
+      hi::Block::make(copy(part.region, {tape, here, strides_of(part.extents)}, part), stored_at(top_of(tape), here, 0))));
+}
+
+bool LoopWriter::is_read_back(TensorId t) const { return read_back.contains(place(t)); }
+
+// Memory of t is about to be overwritten: all of it, or a part.
+void LoopWriter::keep(std::vector<Stmt>& made, TensorId t, const Part& part) {
+  if (is_read_back(t)) push(made, part);
+}
+
+void LoopWriter::take_back(std::vector<Stmt>& made, TensorId t, const Part& part) {
+  if (is_read_back(t)) pop(made, part);
+}
+
+// part: for the type and the extents.
+Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bool added) {
+  return copied(to, from, part.type, part.extents, added, target, names);
+}
+
+Stmt LoopWriter::clear(const Part& part) { return copied(part.region, {}, part.type, part.extents, false, target, names); }
+
+// All of a value, or of its adjoint; or a row that begins at `at`.
+LoopWriter::Part LoopWriter::whole(const std::string& buffer, TensorId t) {
+  return {{buffer, 0, strides_of(shapes[t])}, type(t), shapes[t]};
+}
+
+LoopWriter::Part LoopWriter::value(TensorId t) { return whole(value_name(t), t); }
+
+LoopWriter::Part LoopWriter::adjoint(TensorId t) { return whole(adjoint_name(t), t); }
+
+LoopWriter::Part LoopWriter::put_aside(TensorId t) { return whole(aside(t), t); }
+
+LoopWriter::Part LoopWriter::row_of(Part of, const Row& row, const Expr& at) {
+  of.region.at = at;
+  of.region.strides = xhat::of_row(of.region.strides, row);
+  of.extents = xhat::of_row(of.extents, row);
+  return of;
+}
+
+LoopWriter::Part LoopWriter::kept_part(const Block* b, size_t k) {
+  const LoopBlock::Kept& kept = blocks.at(b).kept[k];
+  return {{kept_name(b, k), 0, strides_of(kept.shape)}, storage_type(kept.type), kept.shape};
+}
+
+// Memory that the backward begins with.
+std::vector<LoopWriter::Part> LoopWriter::kept_at_the_end() {
+  std::vector<Part> all;
+  for (TensorId t : memory.places())
+    if (is_read_back(t)) all.push_back(value(t));
+  std::vector<const Block*> in_order;
+  for_each_block(loop.test, [&](const Block& b) { in_order.push_back(&b); });
+  for_each_block(loop.body, [&](const Block& b) { in_order.push_back(&b); });
+  for (const Block* b : in_order)
+    for (size_t k = 0; blocks.at(b).forward && k < blocks.at(b).kept.size(); ++k) all.push_back(kept_part(b, k));
+  return all;
+}
+
+LoopFunction LoopWriter::function(LoopPhase which) {
+  phase = which;
+  names = {};
+  wanted.clear(), has.clear(), tapes.clear(), tape_order.clear(), variables.clear(), ranges.clear();
+  if (phase == LoopPhase::forward) pushes = {};
+  pushing = phase == LoopPhase::forward ? &pushes : nullptr;
+  for (size_t k = 0; k < around.size(); ++k) variables[around[k]] = variable(Halide::Int(64), "xh_around" + std::to_string(k));
+  // Tapes have the same numbers in both directions.
+  for (auto t : {Halide::Float(32), Halide::Float(64), Halide::Int(32), Halide::Int(64), Halide::Int(8)}) tape_of(t);
+  std::vector<Stmt> made;
+  if (phase != LoopPhase::backward) {
+    made.push_back(turns(loop));
+    if (phase == LoopPhase::forward)
+      for (const Part& part : kept_at_the_end()) push(made, part);
+  } else {
+    const std::vector<Part> kept = kept_at_the_end();
+    for (size_t i = kept.size(); i-- > 0;) pop(made, kept[i]);
+    made.push_back(turns_back(loop));
+  }
+  return finished(std::move(made));
+}
+
+LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
+  LoopFunction f;
+  auto argument = [&](const std::string& name, LoopArgument a) {
+    f.names.push_back(name);
+    f.arguments.push_back(a);
+  };
+  using Is = LoopArgument::Is;
+  for (size_t k = 0; k < around.size(); ++k) argument("xh_around" + std::to_string(k), {Is::variable, k});
+  for (size_t k = 0; k < memory.outside().size(); ++k) {
+    const TensorId t = memory.outside()[k];
+    if (has.contains("xh_outside" + std::to_string(t))) argument("xh_outside" + std::to_string(t), {Is::outside, k});
+    if (has.contains("xh_outside_adjoint" + std::to_string(t)))
+      argument("xh_outside_adjoint" + std::to_string(t), {Is::outside_adjoint, k});
+  }
+  // What is carried lies with the caller.
+  std::set<std::string> callers;
+  for (size_t k = 0; k < loop.carried.size(); ++k) {
+    const TensorId t = loop.carried[k].result;
+    const bool back = phase == LoopPhase::backward;
+    if (back && !is_float_value(t)) continue;
+    const std::string name = back ? adjoint_name(t) : value_name(t);
+    callers.insert(name);
+    argument(name, {back ? Is::adjoint : Is::carried, k});
+  }
+  std::vector<Memory> on_stack;
+  std::vector<Stmt> first;
+  for (const Memory& m : wanted) {
+    if (callers.contains(m.name)) continue;
+    if (m.zero) first.push_back(clear({{m.name, 0, {1}}, m.type, {m.elements}}));
+    if (m.elements * m.type.bytes() <= kStackBytes)
+      on_stack.push_back(m);
+    else
+      argument(m.name, {Is::memory, 0, m.elements * m.type.bytes()});
+  }
+  argument("xh_status", {Is::status});
+  std::vector<Stmt> all;
+  if (phase != LoopPhase::infer)
+    for (size_t k = 0; k < tape_order.size(); ++k) {
+      argument(tape_order[k], {Is::tape, k});
+      const Expr top = phase == LoopPhase::backward ? loaded(Halide::Int(32), "xh_status", static_cast<int32_t>(k + 1)) : Expr(0);
+      all.push_back(stored_at(top_of(tape_order[k]), top, 0));
+    }
+  all.insert(all.end(), first.begin(), first.end());
+  all.insert(all.end(), made.begin(), made.end());
+  if (phase == LoopPhase::forward)
+    for (size_t k = 0; k < tape_order.size(); ++k)
+      all.push_back(stored_at("xh_status", loaded(Halide::Int(32), top_of(tape_order[k]), 0), static_cast<int32_t>(k + 1)));
+  Stmt s = hi::Block::make(all);
+  if (phase != LoopPhase::infer)
+    for (const std::string& tape : tape_order)
+      s = hi::Allocate::make(top_of(tape), Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+  for (const Memory& m : on_stack)
+    s = hi::Allocate::make(m.name, m.type, Halide::MemoryType::Stack, {static_cast<int>(std::max<int64_t>(m.elements, 1))},
+                           hi::const_true(), s);
+  f.body = ready_for_code(s, target);
+  return f;
+}
+
+void LoopWriter::count(const Pushes& of, AxisValues& at, int64_t times, std::vector<int64_t>& sums) const {
+  for (auto [tape, n] : of.here) sums[tape] += times * n;
+  for (const Pushes::Repeated& r : of.loops) {
+    const int64_t begin = evaluate_extent(*p.arena, r.loop->begin, dims, at), end = evaluate_extent(*p.arena, r.loop->end, dims, at);
+    const int64_t turns = std::max<int64_t>(0, (end - begin + r.loop->stride - 1) / r.loop->stride);
+    if (!depends(*r.each, r.loop->variable)) {
+      at[r.loop->variable] = begin;
+      count(*r.each, at, times * turns, sums);
+    } else {
+      for (int64_t k = 0; k < turns; ++k) {
+        at[r.loop->variable] = begin + k * r.loop->stride;
+        count(*r.each, at, times, sums);
+      }
+    }
+  }
+}
+
+bool LoopWriter::depends(const Pushes& of, Id variable) const {
+  return std::ranges::any_of(of.loops, [&](const Pushes::Repeated& r) {
+    auto has = [&](Id e) { return std::ranges::binary_search((*p.arena)[e].free_axes(), variable); };
+    return has(r.loop->begin) || has(r.loop->end) || depends(*r.each, variable);
+  });
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,169 @@
+// Writes the functions of a loop (loop_code.h): statements of its steps, forward and backward. For these files only.
+#pragma once
+#include <map>
+#include <set>
+
+#include "runtime/loops/loop_code.h"
+
+namespace xhat::runtime {
+
+namespace hi = Halide::Internal;
+using Halide::Expr;
+using hi::Stmt;
+
+inline Expr variable(Halide::Type t, const std::string& name) { return hi::Variable::make(t, name); }
+inline Expr loaded(Halide::Type type, const std::string& buffer, const Expr& index) {
+  return hi::Load::make(type, buffer, index, {}, {}, hi::const_true(), {});
+}
+inline Stmt stored_at(const std::string& buffer, const Expr& value, const Expr& index) {
+  return hi::Store::make(buffer, value, index, {}, hi::const_true(), {});
+}
+
+struct LoopWriter {
+  // A part of memory that is copied.
+  struct Part {
+    Region region;
+    Halide::Type type;
+    std::vector<int64_t> extents;
+  };
+  // Of what goes on the tapes, as far as it is known before the loop runs.
+  struct Pushes {
+    std::map<size_t, int64_t> here;  // elements, by tape
+    struct Repeated {
+      const Loop* loop;
+      std::shared_ptr<Pushes> each;
+    };
+    std::vector<Repeated> loops;
+  };
+
+  const Program& p;
+  const Loop& loop;
+  const DimValues& dims;
+  const std::vector<std::vector<int64_t>>& shapes;
+  const LoopBlocks& blocks;
+  const Halide::Target& target;
+  LoopMemory memory;
+  std::vector<Id> around;        // loop variables that it reads, of loops around
+  std::set<TensorId> read_back;  // places that the backward reads
+  bool bounded = true;           // what goes on the tape has a bound
+  bool in_place = true;          // what it carries lies where it leaves it
+
+  // Of the function being made.
+  NestNames names;
+  LoopPhase phase = LoopPhase::infer;
+  std::map<std::string, Halide::Type> tapes;  // by name
+  std::vector<std::string> tape_order;
+  struct Memory {
+    std::string name;
+    Halide::Type type;
+    int64_t elements;
+    bool zero;  // at the beginning
+  };
+  std::vector<Memory> wanted;
+  std::map<std::string, bool> has;                             // by name: is it wanted already?
+  std::unordered_map<Id, Expr> variables;                      // of loops, i64
+  std::unordered_map<Id, std::pair<int64_t, int64_t>> ranges;  // of these variables
+  std::vector<std::pair<std::string, Expr>> lets;              // of the step being made
+  Pushes pushes, *pushing = nullptr;
+
+  LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s, const LoopBlocks& b,
+             const Halide::Target& t);
+
+  // What stands in memory decides. By a name: Halide's simplifier takes a condition for true in all that is under it, also where what was loaded
+  // has changed since.
+  Stmt where(const Expr& loaded, const Stmt& then, const Stmt& otherwise = {});
+  void note_loop(const Loop& l, std::set<Id>& own, std::set<Id>& met);
+  void note_axes(Id expression, std::set<Id>& met);
+  void note_list(const Steps& steps, std::set<Id>& own, std::set<Id>& met);
+  void back_reads(Id expression);
+  void find_read_back(const Steps& steps);
+  TensorId place(TensorId t) const;
+  Halide::Type type(TensorId t) const;
+  int64_t elements(TensorId t) const;
+  bool is_float_value(TensorId t) const;
+  std::string value_name(TensorId t);
+  std::string adjoint_name(TensorId t);
+  std::string kept_name(const Block* b, size_t k);
+  std::string wanted_memory(const std::string& name, Halide::Type t, int64_t n, bool zero, bool given);
+  std::pair<int64_t, int64_t> range(Id id) const;
+  Expr number(Id id);
+  // An element of a tensor of integers; outside of it what `else` says, or an error.
+  Expr element(const Node& n);
+  // Where a row begins, in elements, clamped into the tensor; inside: whether it was there.
+  Expr offset(TensorId t, const std::vector<Id>& row, Expr* inside);
+  Expr row_offset(TensorId t, const std::vector<Id>& row);
+  std::vector<Expr> guards;  // of the step being made: must hold, or the call is an error
+  void guard(const Expr& inside);
+  Expr named(const Expr& e);
+  // The step with what it computed for itself.
+  Stmt complete(std::vector<Stmt> made);
+  std::string tape_of(Halide::Type t);
+  size_t number_of(const std::string& tape) const;
+  static std::string top_of(const std::string& tape);
+  static Part number_in(const std::string& buffer);
+  void push(std::vector<Stmt>& made, const Part& part);
+  void pop(std::vector<Stmt>& made, const Part& part);
+  bool is_read_back(TensorId t) const;
+  // Memory of t is about to be overwritten: all of it, or a part.
+  void keep(std::vector<Stmt>& made, TensorId t, const Part& part);
+  void take_back(std::vector<Stmt>& made, TensorId t, const Part& part);
+  // part: for the type and the extents.
+  Stmt copy(const Region& to, const Region& from, const Part& part, bool added = false);
+  Stmt clear(const Part& part);
+  // All of a value, or of its adjoint; or a row that begins at `at`.
+  Part whole(const std::string& buffer, TensorId t);
+  Part value(TensorId t);
+  Part adjoint(TensorId t);
+  Part put_aside(TensorId t);
+  static Part row_of(Part of, const Row& row, const Expr& at);
+  Part kept_part(const Block* b, size_t k);
+  Stmt list(const Steps& steps);
+  // Where the tensors of a block's nest lie. Its temporaries are collected.
+  struct Temporary {
+    std::string name;
+    Halide::Type type;
+    int64_t elements;
+    bool leaves;  // the nest is there for it
+  };
+  NestPlace place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries);
+  Stmt nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries);
+  Stmt with_temporaries(Stmt s, const std::vector<Temporary>& temporaries);
+  Stmt step(const Block& b);
+  Stmt step(const Update& u);
+  struct Move {
+    TensorId to, from;
+  };
+  // Without those whose values lie in one place anyway.
+  std::vector<Move> real(std::vector<Move> moves) const;
+  // Is what it moves from overwritten by another of them?
+  bool is_overwritten(const std::vector<Move>& moves, TensorId from) const;
+  std::string aside(TensorId t);
+  Stmt moved(const std::vector<Move>& all);
+  Stmt moved_back(const std::vector<Move>& all);
+  static std::vector<Move> moves(const Loop& l, TensorId Carried::*to, TensorId Carried::*from);
+  struct Turns {
+    Expr begin, count;  // i64, int32
+  };
+  Turns turns_of(const Loop& l);
+  // Body of one turn, for the variable.
+  Stmt with_variable(const Loop& l, const Turns& turns, const Expr& turn, const std::function<Stmt()>& body);
+  static Stmt serial(const std::string& name, const Expr& count, const Stmt& body);
+  Stmt turns(const Loop& l);
+  Stmt step(const Loop& l);
+  static std::vector<Move> merged(const Branch& b, TensorId Branch::Merge::*from);
+  Stmt step(const Branch& b);
+  Stmt list_back(const Steps& steps);
+  Stmt back(const Block& b);
+  Stmt back(const Update& u);
+  Stmt turns_back(const Loop& l);
+  Stmt back(const Loop& l);
+  Stmt back(const Branch& b);
+  // Memory that the backward begins with.
+  std::vector<Part> kept_at_the_end();
+  LoopFunction function(LoopPhase which);
+  LoopFunction finished(std::vector<Stmt> made);
+  void count(const Pushes& of, AxisValues& at, int64_t times, std::vector<int64_t>& sums) const;
+  bool depends(const Pushes& of, Id variable) const;
+};
+
+}  // namespace xhat::runtime

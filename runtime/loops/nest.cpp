@@ -1,0 +1,482 @@
+#include "runtime/loops/nest.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "expr/index/loop_bounds.h"
+#include "runtime/cpu/ir/ramps.h"
+#include "runtime/emit/emit.h"
+#include "runtime/emit/emit_ops.h"
+
+namespace xhat::runtime {
+namespace {
+
+namespace hi = Halide::Internal;
+using Halide::Expr;
+using hi::Stmt;
+
+Expr int_variable(const std::string& name) { return hi::Variable::make(Halide::Int(32), name); }
+Stmt serial(const std::string& name, const Expr& first, const Expr& count, const Stmt& body) {
+  return hi::For::make(name, first, count, hi::ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, body);
+}
+Stmt vectorized(const std::string& name, int lanes, const Stmt& body) {
+  return hi::For::make(name, 0, lanes, hi::ForType::Vectorized, Halide::Partition::Never, Halide::DeviceAPI::None, body);
+}
+Expr load(Halide::Type type, const std::string& buffer, const Expr& index) {
+  return hi::Load::make(type, buffer, index, {}, {}, hi::const_true(), {});
+}
+Stmt store(const std::string& buffer, const Expr& value, const Expr& index) {
+  return hi::Store::make(buffer, value, index, {}, hi::const_true(), {});
+}
+Stmt in_order(const std::vector<Stmt>& all) { return hi::Block::make(all); }
+
+// How the innermost loop over an axis walks through memory: along a tensor, at one place of it, or from row to row.
+enum class Along : uint8_t { fixed, contiguous, strided };
+
+Along along(const Arena& a, std::span<const Id> indices, Id axis) {
+  for (size_t k = 0; k < indices.size(); ++k) {
+    if (!is_free_in(a, axis, indices[k])) continue;
+    if (k + 1 < indices.size()) return Along::strided;
+    Id at = indices[k];
+    while (at != axis && (a[at].op == Op::add || a[at].op == Op::sub)) {
+      if (a[at].op == Op::sub && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
+      if (is_free_in(a, axis, a[at].arg(0)) && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
+      at = a[at].arg(is_free_in(a, axis, a[at].arg(0)) ? 0 : 1);
+    }
+    return at == axis ? Along::contiguous : Along::strided;
+  }
+  return Along::fixed;
+}
+
+std::vector<Id> reads_in(const Arena& a, std::initializer_list<Id> roots) {
+  std::set<Id> found;
+  for (Id root : roots)
+    for (Id id : reachable(a, root))
+      if (is_read(a[id].op)) found.insert(id);
+  return {found.begin(), found.end()};
+}
+
+// Loads and stores that an inner loop over the axis makes from row to row.
+int strided(const Arena& a, const SpecMember& m, Id axis) {
+  int count = along(a, m.left, axis) == Along::strided;
+  if (std::ranges::any_of(m.scatter, [&](const auto& s) { return is_free_in(a, axis, s.second); })) return 100;
+  for (Id id : reads_in(a, {m.body, m.condition})) count += along(a, read_indices(a[id]), axis) == Along::strided;
+  return count;
+}
+
+// The axis that vectors run along; kNone: none is long enough.
+constexpr int64_t kShortestVector = 4;
+Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
+  const Arena& a = *spec.arena;
+  Id best = kNone;
+  int least = 0;
+  auto try_axis = [&](Id axis) {
+    if (spec.axes.at(axis).extent < kShortestVector) return;
+    const int count = strided(a, m, axis);
+    if (best == kNone || count < least) best = axis, least = count;
+  };
+  if (!m.left.empty() && m.scatter.empty()) try_axis(m.left.back());
+  for (size_t k = m.reduced.size(); k-- > 0 && m.scatter.empty();) try_axis(m.reduced[k]);
+  for (size_t k = m.left.size(); k-- > 0 && m.scatter.empty();) try_axis(m.left[k]);
+  return best;
+}
+
+class Nest {
+ public:
+  Nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names)
+      : spec_(spec), a_(*spec.arena), target_(target), names_(names), emit_{spec_, {}, {}, {}, {}, {}} {
+    emit_.loops_by_halide = false;
+    for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
+      const std::string name = names_("t");
+      emit_.inputs.emplace_back(storage_type(spec_.tensors[t].type), static_cast<int>(spec_.tensors[t].shape.size()), name);
+      tensors_[name] = t;
+      places_.push_back(place(t));
+    }
+  }
+
+  Stmt all() {
+    std::vector<Stmt> made;
+    for (const SpecMember& m : spec_.members) made.push_back(member(m));
+    if (made.empty()) return hi::Evaluate::make(0);
+    return in_order(made);
+  }
+
+ private:
+  struct Loop {
+    Id axis;
+    std::vector<Id> guards;  // conditions that bound it
+  };
+
+  const KernelSpec& spec_;
+  Arena& a_;
+  const Halide::Target& target_;
+  NestNames& names_;
+  Emitter emit_;
+  std::vector<NestPlace> places_;
+  std::map<std::string, uint32_t> tensors_;
+  Emitter::Axes axes_;
+
+  struct Loads : hi::IRGraphMutator {
+    using hi::IRGraphMutator::visit;
+    explicit Loads(const Nest& n) : nest(n) {}
+    const Nest& nest;
+    Expr visit(const hi::Call* op) override {
+      if (op->is_intrinsic({hi::Call::likely, hi::Call::likely_if_innermost, hi::Call::unsafe_promise_clamped, hi::Call::promise_clamped}))
+        return mutate(op->args[0]);
+      if (op->call_type != hi::Call::Image) return hi::IRGraphMutator::visit(op);
+      std::vector<Expr> args;
+      for (const Expr& x : op->args) args.push_back(mutate(x));
+      std::ranges::reverse(args);
+      const NestPlace& place = nest.places_[nest.tensors_.at(op->name)];
+      if (place.value.defined()) return Halide::cast(op->type, place.value);
+      return load(op->type, place.buffer, element(place, args));
+    }
+  };
+  static Expr element(const NestPlace& place, const std::vector<Expr>& at) {
+    Expr index = place.offset;
+    for (size_t d = 0; d < at.size(); ++d) index = index + at[d] * static_cast<int32_t>(place.strides[d]);
+    return index;
+  }
+  Expr finished(const Expr& e) const { return hi::common_subexpression_elimination(hi::strictify_float(Loads(*this).mutate(e))); }
+  Expr value(Id id) const { return finished(emit_.value(id, axes_)); }
+  Expr index(Id id) const { return finished(emit_.local_index(id, kNone, axes_)); }
+
+  // One step of a loop nest, from its axes: a loop over each, conditions as its bounds.
+  Stmt loops(const std::vector<Loop>& list, size_t k, const std::function<Stmt()>& inside) {
+    if (k == list.size()) return inside();
+    const auto [first, end] = bounds(list[k]);
+    const std::string name = names_("i");
+    axes_[list[k].axis] = int_variable(name);
+    const Stmt body = loops(list, k + 1, inside);
+    axes_.erase(list[k].axis);
+    return serial(name, first, end - first, body);
+  }
+
+  std::pair<Expr, Expr> bounds(const Loop& l) {
+    Expr first = 0, end = static_cast<int32_t>(spec_.axes.at(l.axis).extent);
+    LoopBounds found;
+    for (Id c : l.guards) bound_by(a_, c, l.axis, &found);
+    for (Id b : found.begins) first = Halide::max(first, index(b));
+    for (Id e : found.ends) end = Halide::min(end, index(e));
+    if (found.begins.empty() && found.ends.empty()) return {first, end};
+    return {hi::simplify(first), hi::simplify(end)};
+  }
+
+  // Takes from the conditions those that bound one of the axes by what is known outside of its loop. The axis of vectors has no bounds that
+  // other axes inside of it need; where it is in a condition of an axis inside, lanes differ, and the condition stays.
+  std::vector<Loop> bounded(const std::vector<Id>& axes, std::set<Id> inside, Id vectors, std::vector<Id>* conditions) {
+    std::vector<Loop> list;
+    for (Id x : axes) {
+      list.push_back({x, {}});
+      inside.erase(x);
+      std::erase_if(*conditions, [&](Id c) {
+        if (!is_free_in(a_, x, c) || (vectors != kNone && x != vectors && is_free_in(a_, vectors, c))) return false;
+        if (std::ranges::any_of(inside, [&](Id other) { return is_free_in(a_, other, c); })) return false;
+        LoopBounds bounds;
+        if (!bound_by(a_, c, x, &bounds)) return false;
+        list.back().guards.push_back(c);
+        return true;
+      });
+    }
+    return list;
+  }
+
+  Id condition_of(const std::vector<Id>& list) {
+    Id all = a_.boolean(true);
+    for (Id c : list) all = is_true(a_, all) ? c : a_.land(all, c);
+    return all;
+  }
+
+  std::vector<Expr> at(const SpecMember& m) const {
+    std::vector<Expr> index;
+    for (Id x : m.left) index.push_back(axes_.at(x));
+    return index;
+  }
+
+  Stmt leave(const SpecMember& m, const Expr& computed, const std::vector<Expr>& at) const {
+    const NestPlace& place = places_[m.tensor];
+    const Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
+    Expr value = computed.type() == type ? computed : finished(ops::as_stored(type, computed));
+    const Expr index = element(place, at);
+    if (place.added) value = hi::strictify_float(load(type, place.buffer, index) + value);
+    return store(place.buffer, value, index);
+  }
+
+  Stmt member(const SpecMember& m) {
+    if (!m.scatter.empty()) return scatter(m);
+    SpecMember local = m;
+    const bool added = places_[m.tensor].added;
+    std::vector<Id> conditions = conjuncts_of(a_, m.condition);
+    if (m.reduced.empty() && added)
+      while (a_[local.body].op == Op::select && a_[a_[local.body].arg(2)].op == Op::constant && a_[a_[local.body].arg(2)].value == 0) {
+        for (Id c : conjuncts_of(a_, a_[local.body].arg(0))) conditions.push_back(c);
+        local.body = a_[local.body].arg(1);
+      }
+    const Id vectors = vector_axis(spec_, local);
+    std::vector<Id> reduced = local.reduced;
+    if (auto it = std::ranges::find(reduced, vectors); it != reduced.end()) {
+      reduced.erase(it);
+      reduced.push_back(vectors);
+    }
+    std::vector<Id> left = local.left;
+    const bool along_left = std::ranges::count(left, vectors) > 0;
+    if (along_left) {
+      std::erase(left, vectors);
+      left.push_back(vectors);
+    }
+    // Where it is added to, places for which nothing is added need no loop.
+    std::set<Id> inside(left.begin(), left.end());
+    inside.insert(reduced.begin(), reduced.end());
+    std::vector<Id> none, *bounding = added ? &conditions : &none;
+    const std::vector<Loop> outer = bounded(left, inside, along_left ? vectors : kNone, bounding);
+    for (Id x : left) inside.erase(x);
+    const std::vector<Loop> inner = bounded(reduced, inside, along_left ? vectors : kNone, &conditions);
+    local.condition = condition_of(conditions);
+    auto point = [&](int lanes) {
+      return local.reduced.empty() ? mapped(local) : summed(local, inner, along_left ? kNone : vectors, lanes);
+    };
+    if (!along_left) return loops(outer, 0, [&] { return point(1); });
+    const std::vector<Loop> scalar(outer.begin(), outer.end() - 1);
+    return loops(scalar, 0, [&] { return in_vectors(outer.back(), lanes_of(local), point); });
+  }
+
+  int lanes_of(const SpecMember& m) const {
+    Halide::Type widest = storage_type(a_[m.body].type == DType::boolean ? DType::i32 : a_[m.body].type);
+    for (Id id : reads_in(a_, {m.body, m.condition}))
+      if (Halide::Type t = storage_type(a_[id].type); t.bits() > widest.bits()) widest = t;
+    return target_.natural_vector_size(widest);
+  }
+
+  // A loop in vectors, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.
+  Stmt in_vectors(const Loop& l, int lanes, const std::function<Stmt(int)>& inside) {
+    const auto [first, end] = bounds(l);
+    const bool known = l.guards.empty();
+    const int64_t extent = spec_.axes.at(l.axis).extent;
+    const std::string block = names_("b"), lane = names_("v"), rest = names_("i");
+    std::vector<Stmt> made;
+    const Expr whole = known ? Expr(static_cast<int32_t>(extent / lanes)) : hi::simplify(Halide::max(end - first, 0) / lanes);
+    if (!known || extent >= lanes) {
+      axes_[l.axis] = first + int_variable(block) * lanes + int_variable(lane);
+      made.push_back(serial(block, 0, whole, inside(lanes_in_loop(lane, lanes))));
+    }
+    if (!known || extent % lanes != 0) {
+      axes_[l.axis] = int_variable(rest);
+      const Expr begin = known ? Expr(static_cast<int32_t>(extent / lanes * lanes)) : first + whole * lanes;
+      made.push_back(serial(rest, begin, end - begin, inside(lanes_in_loop("", 1))));
+    }
+    axes_.erase(l.axis);
+    return in_order(made);
+  }
+  int lanes_in_loop(const std::string& lane, int lanes) {
+    lane_ = lane;
+    return lanes;
+  }
+  std::string lane_;  // the variable of the vector that the point being made is in
+
+  // A statement at a point that is in a vector.
+  Stmt in_lanes(int lanes, const Stmt& s) const { return lane_.empty() ? s : vectorized(lane_, lanes, s); }
+
+  Stmt mapped(const SpecMember& m) {
+    const std::string lane = std::exchange(lane_, "");
+    const int lanes = lane.empty() ? 1 : lanes_of(m);
+    Stmt s;
+    if (is_true(a_, m.condition)) {
+      s = leave(m, value(m.body), at(m));
+    } else {
+      const Expr zero = hi::make_zero(storage_type(spec_.tensors[m.tensor].type));
+      s = leave(m, finished(Halide::select(emit_.condition(m.condition, axes_), emit_.value(m.body, axes_), zero)), at(m));
+    }
+    return lane.empty() ? s : vectorized(lane, lanes, s);
+  }
+
+  // A reduction at one point, or at a vector of points; along: the reduced axis that vectors run along.
+  Stmt summed(const SpecMember& m, const std::vector<Loop>& inner, Id along, int lanes) {
+    const std::string lane = std::exchange(lane_, "");
+    const DType type = a_[m.body].type;
+    const Halide::Type stored = type == DType::boolean ? Halide::UInt(8) : storage_type(type);
+    auto identity = [&] { return Halide::cast(stored, Emitter::identity(m.op, type)); };
+    const std::string sum = names_("sum");
+    auto in_vector = [&](const Stmt& s) { return lane.empty() ? s : vectorized(lane, lanes, s); };
+    const Expr slot = lane.empty() ? Expr(0) : int_variable(lane);
+    auto step = [&](const std::string& buffer, const Expr& place) {
+      return store(buffer, finished(Halide::cast(stored, emit_.step(m, load(stored, buffer, place), axes_))), place);
+    };
+    auto combined = [&](const Expr& x, const Expr& y) { return finished(Halide::cast(stored, Emitter::combine(m.op, x, y))); };
+    std::vector<Stmt> made = {in_vector(store(sum, identity(), slot))};
+    const Expr result = load(stored, sum, slot);
+    const Stmt last = in_vector(leave(m, type == DType::boolean ? ops::boolean(result) : result, at(m)));
+    if (along == kNone) {
+      made.push_back(loops(inner, 0, [&] { return in_vector(step(sum, slot)); }));
+      made.push_back(last);
+      return hi::Allocate::make(sum, stored, Halide::MemoryType::Stack, {lanes}, hi::const_true(), in_order(made));
+    }
+    // Lanes of a vector, and what is left, are added up apart.
+    const int width = lanes_of(m);
+    const std::string part = names_("part");
+    const std::string l = names_("v");
+    made.push_back(vectorized(l, width, store(part, identity(), int_variable(l))));
+    const std::vector<Loop> outer(inner.begin(), inner.end() - 1);
+    made.push_back(loops(outer, 0, [&] {
+      return in_vectors(inner.back(), width, [&](int n) {
+        const std::string at_lane = std::exchange(lane_, "");
+        return at_lane.empty() ? step(sum, 0) : vectorized(at_lane, n, step(part, int_variable(at_lane)));
+      });
+    }));
+    for (int half = width / 2; half >= 1; half /= 2) {
+      const std::string h = names_("v");
+      const Expr low = load(stored, part, int_variable(h)), high = load(stored, part, int_variable(h) + half);
+      const Stmt s = store(part, combined(low, high), int_variable(h));
+      made.push_back(half == 1 ? hi::substitute(h, 0, s) : vectorized(h, half, s));
+    }
+    made.push_back(store(sum, combined(load(stored, sum, 0), load(stored, part, 0)), 0));
+    made.push_back(last);
+    const Stmt s = hi::Allocate::make(part, stored, Halide::MemoryType::Stack, {width}, hi::const_true(), in_order(made));
+    return hi::Allocate::make(sum, stored, Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+  }
+
+  // Terms go where an index says, one by one.
+  Stmt scatter(const SpecMember& m) {
+    std::vector<Id> found, conditions = conjuncts_of(a_, m.condition);
+    for (const auto& [axis, index] : m.scatter) found.push_back(axis);
+    std::vector<Id> walked;
+    for (Id x : m.left)
+      if (std::ranges::count(found, x) == 0) walked.push_back(x);
+    const Halide::Type stored = storage_type(spec_.tensors[m.tensor].type);
+    const NestPlace& place = places_[m.tensor];
+    std::vector<Stmt> made;
+    if (!place.added) {
+      std::vector<Loop> all;
+      for (Id x : m.left) all.push_back({x, {}});
+      made.push_back(loops(all, 0, [&] {
+        return store(place.buffer, Halide::cast(stored, Emitter::identity(m.op, spec_.tensors[m.tensor].type)), element(place, at(m)));
+      }));
+    }
+    walked.insert(walked.end(), m.reduced.begin(), m.reduced.end());
+    const std::vector<Loop> list = bounded(walked, {walked.begin(), walked.end()}, kNone, &conditions);
+    SpecMember local = m;
+    local.condition = a_.boolean(true);
+    const Id rest = condition_of(conditions);
+    made.push_back(loops(list, 0, [&] {
+      Expr inside = is_true(a_, rest) ? hi::const_true() : Expr(value(rest));
+      for (const auto& [axis, index_of] : m.scatter) {
+        const Expr i = index(index_of);
+        axes_[axis] = i;
+        inside = inside && i >= 0 && i < static_cast<int32_t>(spec_.axes.at(axis).extent);
+      }
+      const Expr index = element(place, at(m));
+      const Expr next = finished(Halide::cast(stored, emit_.step(local, load(stored, place.buffer, index), axes_)));
+      const Stmt s = hi::IfThenElse::make(inside, store(place.buffer, next, index));
+      for (const auto& [axis, index_of] : m.scatter) axes_.erase(axis);
+      return s;
+    }));
+    return in_order(made);
+  }
+};
+
+struct Plain : hi::IRMutator {
+  using hi::IRMutator::visit;
+  explicit Plain(bool fma) : has_fma(fma) {}
+  bool has_fma;
+  Expr visit(const hi::Call* op) override {
+    if (op->is_intrinsic({hi::Call::likely, hi::Call::likely_if_innermost, hi::Call::unsafe_promise_clamped, hi::Call::promise_clamped}))
+      return mutate(op->args[0]);
+    return hi::IRMutator::visit(op);
+  }
+};
+
+}  // namespace
+
+bool has_nest(const KernelSpec& spec) {
+  for (const SpecTensor& t : spec.tensors)
+    if (t.type == DType::f16 || t.type == DType::bf16) return false;
+  return std::ranges::none_of(spec.members, [](const SpecMember& m) { return m.op == Op::argmax || m.op == Op::argmin; });
+}
+
+Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names) {
+  return Nest(spec, place, target, names).all();
+}
+
+std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> strides(shape.size());
+  int64_t step = 1;
+  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+  return strides;
+}
+
+Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::vector<int64_t>& extents, bool added,
+            const Halide::Target& target, NestNames& names) {
+  const bool zeros = from.buffer.empty();
+  struct Dimension {
+    int64_t extent, to, from;
+  };
+  std::vector<Dimension> dims;  // those that both walk through as one are one
+  for (size_t d = 0; d < extents.size(); ++d) {
+    const Dimension next{extents[d], to.strides[d], zeros ? to.strides[d] : from.strides[d]};
+    if (next.extent == 0) return hi::Evaluate::make(0);
+    if (next.extent == 1) continue;
+    if (!dims.empty() && dims.back().to == next.to * next.extent && dims.back().from == next.from * next.extent)
+      dims.back() = {dims.back().extent * next.extent, next.to, next.from};
+    else
+      dims.push_back(next);
+  }
+  Expr to_at = to.at, from_at = from.at;
+  auto element = [&](const Expr& i, int64_t to_step, int64_t from_step) {
+    const Expr place = to_at + i * static_cast<int32_t>(to_step);
+    Expr v = zeros ? hi::make_zero(type) : load(type, from.buffer, from_at + i * static_cast<int32_t>(from_step));
+    if (added) v = hi::strictify_float(load(type, to.buffer, place) + v);
+    return store(to.buffer, v, place);
+  };
+  if (dims.empty()) return element(0, 1, 1);
+  std::vector<std::pair<std::string, int64_t>> outer;
+  for (size_t d = 0; d + 1 < dims.size(); ++d) {
+    outer.emplace_back(names("i"), dims[d].extent);
+    to_at = to_at + int_variable(outer.back().first) * static_cast<int32_t>(dims[d].to);
+    from_at = from_at + int_variable(outer.back().first) * static_cast<int32_t>(dims[d].from);
+  }
+  const Dimension inner = dims.back();
+  const int lanes = inner.to == 1 && inner.from == 1 ? target.natural_vector_size(type) : 1;
+  const auto whole = static_cast<int32_t>(inner.extent / lanes), left = static_cast<int32_t>(inner.extent % lanes);
+  std::vector<Stmt> made;
+  const std::string block = names("b"), lane = names("v"), rest = names("i");
+  if (lanes > 1 && whole > 0)
+    made.push_back(serial(block, 0, whole, vectorized(lane, lanes, element(int_variable(block) * lanes + int_variable(lane), 1, 1))));
+  if (lanes > 1 && left > 0) made.push_back(serial(rest, whole * lanes, left, element(int_variable(rest), 1, 1)));
+  if (lanes == 1) made.push_back(serial(rest, 0, whole, element(int_variable(rest), inner.to, inner.from)));
+  Stmt s = in_order(made);
+  for (size_t d = outer.size(); d-- > 0;) s = serial(outer[d].first, 0, static_cast<int32_t>(outer[d].second), s);
+  return s;
+}
+
+Stmt ready_for_code(const Stmt& s, const Halide::Target& target) {
+  Stmt made = hi::simplify(s);
+  made = hi::vectorize_loops(made, {});
+  made = Plain(target.has_feature(Halide::Target::FMA)).mutate(made);
+  return with_mended_ramps(hi::simplify(made));
+}
+
+double price_ps(const KernelSpec& spec) {
+  constexpr double kLoad_ps = 60;    // of a vector that lies in L1, per element
+  constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
+  constexpr double kStart_ps = 500;  // of a loop
+  const Arena& a = *spec.arena;
+  double sum = 0;
+  for (const SpecMember& m : spec.members) {
+    const Id vectors = vector_axis(spec, m);
+    double each = 0;
+    for (Id id : reachable(a, m.body)) {
+      each += static_cast<double>(cost_ps(a, a[id]));
+      if (is_read(a[id].op))
+        each += vectors != kNone && along(a, read_indices(a[id]), vectors) == Along::strided ? kScalar * kLoad_ps : kLoad_ps;
+    }
+    double points = 1;
+    for (const auto* list : {&m.left, &m.reduced})
+      for (Id x : *list)
+        if (std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
+          points *= static_cast<double>(spec.axes.at(x).extent);
+    sum += kStart_ps + points * each * (vectors == kNone ? kScalar : 1);
+  }
+  return sum;
+}
+
+}  // namespace xhat::runtime

@@ -1,0 +1,55 @@
+// A straight program as plain loops: every definition in order, over true bounds (a condition `k < i` ends the loop over k), in vectors along
+// the axis along which most of memory is contiguous. No tiles, nothing is kept for later: for what is small, inside of a loop around.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "Halide.h"
+#include "runtime/kernel/kernel_spec.h"
+
+namespace xhat::runtime {
+
+// Where a tensor of a nest lies: element (i, j) is at offset + i*strides[0] + j*strides[1] of the buffer.
+struct NestPlace {
+  std::string buffer;
+  Halide::Expr offset = 0;       // in elements
+  std::vector<int64_t> strides;  // in elements, by dimension
+  Halide::Expr value = {};       // of a scalar that lies nowhere
+  bool added = false;            // what is computed is added to what is there
+};
+
+// Names that no other has.
+class NestNames {
+ public:
+  std::string operator()(const std::string& stem) { return "xh_" + stem + std::to_string(next_++); }
+
+ private:
+  int next_ = 0;
+};
+
+// Can it be written as loops here? Not arguments of extremes and 16-bit floats.
+bool has_nest(const KernelSpec& spec);
+
+// place: of a tensor of the spec, by its number there.
+Halide::Internal::Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target,
+                            NestNames& names);
+
+// A part of a buffer: its first element, and steps by dimension, in elements.
+struct Region {
+  std::string buffer;  // empty: zeros
+  Halide::Expr at = 0;
+  std::vector<int64_t> strides = {};
+};
+std::vector<int64_t> strides_of(const std::vector<int64_t>& shape);  // of a tensor without gaps
+// to = from, or to += from, over these extents. Where both are the same buffer, they do not overlap.
+Halide::Internal::Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::vector<int64_t>& extents, bool added,
+                              const Halide::Target& target, NestNames& names);
+
+// What Halide does to statements before it makes code of them: vectors, and no marks for its simplifier.
+Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Halide::Target& target);
+
+// What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not.
+double price_ps(const KernelSpec& spec);
+
+}  // namespace xhat::runtime

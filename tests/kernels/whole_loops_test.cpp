@@ -1,0 +1,175 @@
+// Loops that run as one function (runtime/loops), with what `xhat check` compares: random imperative programs, and programs of the kinds whose
+// memory is shared in another way each. XHAT_PROPERTY_SEED and XHAT_PROPERTY_COUNT choose other random programs.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ad/check/random_inputs.h"
+#include "runtime/call/compile.h"
+#include "tests/helpers/random_prog.h"
+#include "tests/helpers/random_program.h"
+#include "tests/helpers/runtime_check.h"
+
+namespace xhat {
+namespace {
+
+using namespace xhat::testing;
+
+uint64_t number_of(const char* name, uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+constexpr const char* kPrograms = R"(
+prog damped(x: f64[N], a: f64) -> (y) {
+  var y = clone(x)
+  var s = f64(0)
+  for i in 0..N { s = s*a + x[i]*cos(s); y[i] = s }
+}
+prog swapped(x: f64[N]) -> (a, b) {
+  var a = f64(1)
+  var b = f64(2)
+  for i in 0..N { var t = 0.3*a + b*x[i]; a = b; b = t }
+}
+prog cholesky(x: f64[N,N]) -> (l) {
+  var l = zeros f64[N,N]
+  l[i in 0..N, j in 0..N] = sum(k in 0..N: x[i,k]*x[j,k]) + if i == j then f64(N) else 0
+  for j in 0..N {
+    for i in j..N {
+      var s = l[i,j]
+      for k in 0..j { s -= l[i,k]*l[j,k] }
+      if i == j { l[j,j] = sqrt(s) } else { l[i,j] = s / l[j,j] }
+    }
+    for i in 0..j { l[i,j] = f64(0) }
+  }
+}
+prog seidel(x: f64[N,M]) -> (a) {
+  var a = clone(x)
+  for t in 0..3 {
+    for i in 1..N-1 { for j in 1..M-1 { a[i,j] = (a[i-1,j] + a[i,j-1] + sin(a[i,j]) + a[i,j+1] + a[i+1,j])/5.0 } }
+  }
+}
+prog gram_schmidt(a: f64[M,N]) -> (q, r) {
+  var v = clone(a)
+  var q = a * f64(0)
+  var r = zeros f64[N,N]
+  for k in 0..N {
+    var norm = f64(0)
+    for i in 0..M { norm += v[i,k]*v[i,k] }
+    r[k,k] = sqrt(norm)
+    q[:,k] = v[:,k] / r[k,k]
+    for j in k+1..N {
+      for i in 0..M { r[k,j] += q[i,k]*v[i,j] }
+      for i in 0..M { v[i,j] -= q[i,k]*r[k,j] }
+    }
+  }
+}
+prog columns(x: f64[N,M,3]) -> (y) {
+  var y = clone(x)
+  for j in 1..M { y[:,j] = 0.7*y[:,j-1] + sin(x[:,j]); if x[0,j,0] > 0 { y[1,j,:] = y[0,j,:] * 2 } }
+}
+prog part_of_a_row(x: f64[N,M]) -> (y) {
+  var y = clone(x)
+  for t in 1..N { y[t,1:M-1] = tanh(y[t-1,0:M-2] + y[t,2:M]) }
+}
+prog chosen(x: f64[N], n: i32) -> (a, b) {
+  var a = x * 1
+  var b = f64(1)
+  for i in 1..N {
+    if x[i] > 0.2 && n > 0 { a[i] = a[i-1]*b; b = 0.5*b + a[i] } else { if x[i] > -0.5 { b = b - a[i] } }
+  }
+}
+prog picked(x: f64[N], id: i32[T]) -> (y) {
+  var y = clone(x)
+  for t in 0..T { y[id[t]] = sin(y[id[t]]) + 0.5*y[t % N] }
+}
+prog iterated(x: f64[N]) -> (y, n) {
+  var y = clone(x)
+  var n = f64(0)
+  while sum(i: y[i]*y[i]) < 100 max 30 { y = y*1.5 + 0.1; n += 1 }
+}
+prog nested(x: f64[N,M]) -> (s) {
+  var s = f64(0)
+  for i in 0..N {
+    var p = f64(1)
+    for j in 0..min(i+1, M) { p = p*x[i,j] + s }
+    s = 0.5*s + p
+  }
+}
+prog cell(x: f32[T,D], h0: f32[D], w: f32[D,D]) -> (h) {
+  var h = clone(h0)
+  for t in 0..T { h[j in 0..D] = tanh(x[t,j] + sum(i in 0..D: h[i]*w[i,j])) }
+}
+)";
+
+class WholeLoops : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WholeLoops, ComputeWhatTheEvaluatorDoes) {
+  const Program op = parse_op(kPrograms, GetParam());
+  const std::vector<DimValues> sizes = {{{"N", 7}, {"M", 5}, {"T", 9}, {"D", 19}}, {{"N", 21}, {"M", 18}, {"T", 3}, {"D", 4}}};
+  for (uint64_t seed : {1, 2}) {
+    DimValues dims;
+    for (const Dim& d : op.dims) dims[op.arena->name(d.dim)] = sizes[seed - 1].at(op.arena->name(d.dim));
+    CheckConfig config;
+    config.products = true;
+    config.level = seed == 1 ? CpuLevel::avx2 : CpuLevel::sse41;
+    EXPECT_EQ(check_failure(op, dims, seed, config), "") << "seed " << seed;
+    const Arrays data = random_inputs(op, dims, seed);
+    // One call of a function, whatever the number of iterations; what stands before the loop and behind it has kernels.
+    CompiledOp compiled = compile(op, {.dims = dims});
+    std::map<std::string, std::vector<double>> memory;
+    std::map<std::string, std::vector<float>> floats;
+    std::map<std::string, std::vector<int32_t>> integers;
+    std::vector<Argument> arguments;
+    auto give = [&](TensorId t) {
+      const std::string& name = op.tensors[t].name;
+      const std::vector<int64_t> shape = shape_of(op, t, dims);
+      const auto n = static_cast<size_t>(element_count(shape));
+      const Array* array = data.contains(name) ? &data.at(name) : nullptr;
+      auto filled = [&](auto& values) {
+        values.resize(n);
+        for (size_t i = 0; array && i < n; ++i) values[i] = static_cast<std::decay_t<decltype(values[0])>>(array->at(i));
+        arguments.push_back({name, TensorView(values.data(), shape)});
+      };
+      if (op.tensors[t].type == DType::f64) filled(memory[name]);
+      if (op.tensors[t].type == DType::f32) filled(floats[name]);
+      if (op.tensors[t].type == DType::i32) filled(integers[name]);
+    };
+    for (TensorId t : op.inputs) give(t);
+    for (TensorId t : op.outputs) give(t);
+    EXPECT_LE(compiled.infer(arguments).kernels, 4);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
+                         ::testing::Values("damped", "swapped", "cholesky", "seidel", "gram_schmidt", "columns", "part_of_a_row", "chosen",
+                                           "picked", "iterated", "nested", "cell"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
+  const uint64_t first = number_of("XHAT_PROPERTY_SEED", 1), count = number_of("XHAT_PROPERTY_COUNT", long_run() ? 3000 : 120);
+  int loops = 0;
+  for (uint64_t seed = first; seed < first + count; ++seed) {
+    const std::string text = random_prog(seed);
+    Program op;
+    try {
+      op = parse_op(text);
+    } catch (const Error&) {
+      continue;  // "not yet": ProgProperty says of which kind
+    }
+    if (!op.steps) continue;
+    ++loops;
+    CheckConfig config;
+    config.level = seed % 3 == 0 ? CpuLevel::sse41 : CpuLevel::avx2;
+    const std::string failure = check_failure(op, {{"N", 4}, {"M", 3}}, seed, config);
+    if (!failure.starts_with(kNoData)) {
+      ASSERT_EQ(failure, "") << "seed " << seed << "\n" << text;
+    }
+  }
+  if (count >= 100) {
+    EXPECT_GT(loops, static_cast<int>(count / 20));
+  }
+}
+
+}  // namespace
+}  // namespace xhat
