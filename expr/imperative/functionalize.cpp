@@ -36,6 +36,7 @@ class Functionalizer {
     c_.items = &items;
     parameters();
     dims();
+    dims_of_extents(prog_.body.statements);
     Symbolic(c_).run(prog_.body.statements);
     const std::vector<Output> results = outputs();
     if (items_text) *items_text = dump(c_.program, items);
@@ -114,6 +115,44 @@ class Functionalizer {
       c_.program.dims.back().definition = definition;
       c_.scope.dim_definitions[dim] = expanded;
       c_.scope.require_extent(expanded, "dim " + name.text, name.pos);
+    }
+  }
+
+  // A name in a range, a bound of a loop or an extent that is nothing else is a dim from outside, also where it stands before that place.
+  void dims_of_extents(const std::vector<ast::Statement>& statements) {
+    std::vector<ast::Ref> all, sizes;
+    collect_below(c_.file, statements, all);
+    std::set<std::string> others = c_.assigned;
+    bounds(statements, sizes, others);
+    for (ast::Ref r : all) {
+      const ast::Node& n = c_.file.nodes[r];
+      if (n.kind == ast::Kind::let || n.kind == ast::Kind::range) others.insert(n.text);
+      for (const ast::Axis& axis : n.axes) {
+        others.insert(axis.name);
+        sizes.insert(sizes.end(), {axis.begin, axis.end});
+      }
+      const bool extents = n.kind == ast::Kind::filled || (n.kind == ast::Kind::method && (n.text == "reshape" || n.text == "expand"));
+      if (extents) sizes.insert(sizes.end(), n.args.begin() + 1, n.args.end());
+      if (n.kind == ast::Kind::range) sizes.insert(sizes.end(), n.args.begin(), n.args.end());
+    }
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      if (sizes[k] == ast::kAbsent) continue;
+      const ast::Node& n = c_.file.nodes[sizes[k]];
+      if (n.kind == ast::Kind::binary || n.kind == ast::Kind::unary) sizes.insert(sizes.end(), n.args.begin(), n.args.end());
+      if (n.kind != ast::Kind::name || others.contains(n.text) || c_.state.names.contains(n.text) || c_.scope.dims.contains(n.text))
+        continue;
+      c_.scope.declare_dim(n.text, n.pos);
+    }
+  }
+  // Of loops; and what stands in the brackets on the left of an assignment, which may be new axes.
+  void bounds(const std::vector<ast::Statement>& statements, std::vector<ast::Ref>& sizes, std::set<std::string>& others) const {
+    for (const ast::Statement& s : statements) {
+      if (s.kind == ast::Statement::Kind::loop) sizes.insert(sizes.end(), {s.first, s.last});
+      if (s.place != ast::kAbsent)
+        for (ast::Ref r : c_.file.nodes[s.place].args)
+          if (r != ast::kAbsent && c_.file.nodes[r].kind == ast::Kind::name) others.insert(c_.file.nodes[r].text);
+      bounds(s.statements, sizes, others);
+      bounds(s.otherwise, sizes, others);
     }
   }
 

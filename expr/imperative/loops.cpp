@@ -185,15 +185,15 @@ class WithoutLoop : private Iteration {
     return std::ranges::find(below, node) != below.end();
   }
 
-  // The body with the definitions written out that read what enters: m_1 = max(m, x), m_2 = if c then m_1 else m.
-  Id inlined(Id body, TensorId entering) {
+  // The body with the definitions written out that read the accumulator: m_1 = max(m, x), m_2 = if c then m_1 else m.
+  Id inlined(Id body, TensorId accumulator, std::set<TensorId>& written_out) {
     for (int round = 0; round < 8; ++round) {
       const Id next = rewrite(a_, body, [&](Id x) {
         const Node n = a_[x];
         auto it = n.op == Op::read ? definitions_.find(n.symbol) : definitions_.end();
-        if (it == definitions_.end() || !reads(it->second->body, entering)) return x;
+        if (it == definitions_.end() || !reads(it->second->body, accumulator)) return x;
         const Definition& d = *it->second;
-        if (std::ranges::any_of(reachable(a_, d.body), [&](Id y) { return is_reduction(a_[y].op); })) return x;
+        written_out.insert(d.target());
         Replacements to;
         for (size_t k = 0; k < d.axes.size(); ++k) to[d.axes[k].axis] = n.arg(k);
         return substitute(a_, d.body, to);
@@ -209,12 +209,13 @@ class WithoutLoop : private Iteration {
   bool accumulates(const CarriedValue& v) {
     Total total;
     std::optional<Op> op;
+    std::set<TensorId> written_out;
     if (auto it = definitions_.find(v.leaving); it != definitions_.end()) {
       const Definition& d = *it->second;
       std::vector<Id> at;
       for (const AxisRange& r : d.axes) at.push_back(r.axis);
       const Id self = a_.read(v.entering, c_.program.tensors[v.entering].type, at);
-      const Id value = stripped(inlined(d.body, v.entering), self, op);
+      const Id value = stripped(inlined(d.body, v.entering, written_out), self, op);
       if (value == kNone || !op || reads(value, v.entering)) return false;
       total.definition = &d;
       total.sum = {*op, value};
@@ -225,12 +226,14 @@ class WithoutLoop : private Iteration {
       for (const Write* w : writes) {
         const Id self = a_.read(w->base, c_.program.tensors[v.entering].type, w->indices);
         std::optional<Op> one;
-        const Id value = stripped(w->body, self, one);
+        const Id value = stripped(inlined(w->body, w->base, written_out), self, one);
         if (value == kNone || !one || (op && *op != *one)) return false;
         op = one;
         total.writes.push_back({w, {*one, value}});
       }
     }
+    // They read what enters, and are parts of the sum now.
+    accumulator_definitions_.insert(written_out.begin(), written_out.end());
     totals_[v.entering] = std::move(total);
     return true;
   }
@@ -263,27 +266,29 @@ class WithoutLoop : private Iteration {
       return;
     }
     TensorId base = v.initial;
-    for (const auto& [w, sum] : total.writes) {
+    for (const auto& [write, sum] : total.writes) {
       const TensorId result =
-          w == total.writes.back().first ? v.result : c_.new_tensor(name(v.entering), type, c_.program.tensors[v.result].shape);
-      Known known = around(w->axes);
-      const Id guard = w->guard == kNone ? kNone : resolved(w->guard, known);
+          write == total.writes.back().first ? v.result : c_.new_tensor(name(v.entering), type, c_.program.tensors[v.result].shape);
+      Known known = around(write->axes);
+      const Id guard = write->guard == kNone ? kNone : resolved(write->guard, known);
       if (guard != kNone)
         for (Id part : conjuncts(a_, guard)) known.conditions.push_back(part);
+      Write w = *write;
+      for (Id& index : w.indices) index = resolved(index, known);
       const Id value = resolved(sum.value, known);
-      const bool moves = std::ranges::any_of(w->indices, [&](Id i) { return std::ranges::count(a_[i].free_axes(), l_.variable) > 0; });
+      const bool moves = std::ranges::any_of(w.indices, [&](Id i) { return std::ranges::count(a_[i].free_axes(), l_.variable) > 0; });
       bool varies = moves;
-      for (const AxisRange& r : w->axes)
+      for (const AxisRange& r : w.axes)
         for (Id end : {r.begin, r.end}) varies = varies || std::ranges::count(a_[end].free_axes(), l_.variable) > 0;
       if (!varies) {
-        Write wide = *w;
+        Write wide = w;
         wide.base = base;
         wide.result = result;
         wide.guard = kNone;
-        wide.body = joined(sum.op, a_.read(base, type, w->indices), reduced(sum.op, {&range_, 1}, guard, value));
+        wide.body = joined(sum.op, a_.read(base, type, w.indices), reduced(sum.op, {&range_, 1}, guard, value));
         out_.emplace_back().is = std::move(wide);
       } else {
-        out_.emplace_back().is = scattered(*w, sum.op, guard, value, base, result);
+        out_.emplace_back().is = scattered(w, sum.op, guard, value, base, result);
       }
       base = result;
     }

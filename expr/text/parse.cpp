@@ -8,6 +8,8 @@
 //   prog      := prog NAME block                         a parameter may be `inout`
 //   statement := var NAME = e | place (= | += | -= | *= | /=) e | ( names ) = CALL(arguments) | dim NAME = e
 //              | for NAME in e..e { statements } | while e max e { statements } | if e { statements } [else ({ statements } | if ...)]
+#include <algorithm>
+
 #include "expr/core/syntax.h"
 #include "expr/text/cursor.h"
 #include "expr/text/parse_expression.h"
@@ -76,8 +78,10 @@ class Parser {
     cursor_.skip_line_ends();
     cursor_.expect_sign("->", "an op's head is op NAME(parameters) -> (outputs)");
     open = cursor_.expect_sign("(", "outputs stand in parentheses, as in -> (y)");
-    if (cursor_.is_sign(")")) cursor_.expected("the name of an output", "an op has at least one");
-    result.outputs = names("the name of an output", "types and shapes of outputs follow from their definitions");
+    // What a program writes of its parameters is an output by itself.
+    const bool writes = std::ranges::any_of(result.parameters, &Parameter::inout);
+    if (!writes && cursor_.is_sign(")")) cursor_.expected("the name of an output", "an op has at least one");
+    if (!cursor_.is_sign(")")) result.outputs = names("the name of an output", "types and shapes of outputs follow from their definitions");
     close(open, ")", ", or ");
     cursor_.skip_line_ends();
     open = cursor_.expect_sign("{");
