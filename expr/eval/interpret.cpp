@@ -309,7 +309,7 @@ class Interpreter {
       case Kind::unary: return apply(n.text == "-" ? Op::neg : Op::lnot, {eval(n.args[0], integers)});
       case Kind::binary: return binary(n, integers);
       case Kind::choose: {
-        const View c = eval(n.args[0], integers);
+        const View c = eval(n.args[0]);  // means the same, whatever the sides are wanted as
         if (c.is_scalar()) return eval(n.args[integer_of(c) ? 1 : 2], integers);
         return choose(c, eval(n.args[1], integers), eval(n.args[2], integers));
       }

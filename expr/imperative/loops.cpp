@@ -204,6 +204,25 @@ class WithoutLoop : private Iteration {
     return body;
   }
 
+  // The body in terms of what the write overwrites: where writes before it do not touch this element, it reads what stood there before them.
+  Id of_base(const Write& w) {
+    Known known = around(w.axes);
+    if (w.guard != kNone)
+      for (Id part : conjuncts(a_, w.guard)) known.conditions.push_back(part);
+    const DType type = c_.program.tensors[w.result].type;
+    const Id self = a_.read(w.base, type, w.indices);
+    Replacements same;
+    for (auto it = writes_.find(w.base); it != writes_.end(); it = writes_.find(it->second->base)) {
+      const Id before = a_.read(it->second->base, type, w.indices);
+      if (value_at(c_, *it->second, w.indices, known.axes, known.conditions, before) != before) break;
+      same[before] = self;
+    }
+    return same.empty() ? w.body : rewrite(a_, w.body, [&](Id x) {
+      auto it = same.find(x);
+      return it == same.end() ? x : it->second;
+    });
+  }
+
   // Is it only added to? Then nothing reads what the sum has added, which is seen when the rest is resolved: x[i] -= l[i,j] * x[j] for j before
   // i reads elements that the loop does not write.
   bool accumulates(const CarriedValue& v) {
@@ -226,7 +245,7 @@ class WithoutLoop : private Iteration {
       for (const Write* w : writes) {
         const Id self = a_.read(w->base, c_.program.tensors[v.entering].type, w->indices);
         std::optional<Op> one;
-        const Id value = stripped(inlined(w->body, w->base, written_out), self, one);
+        const Id value = stripped(inlined(of_base(*w), w->base, written_out), self, one);
         if (value == kNone || !one || (op && *op != *one)) return false;
         op = one;
         total.writes.push_back({w, {*one, value}});
