@@ -49,6 +49,45 @@ class Warnings {
     for (const ast::Parameter& p : op.body.parameters)
       if (!read.contains(p.name) && !p.inout) found_.push_back({fmt::format("input {} is never read", p.name), p.pos});
     if (op.kind == ast::Op::Kind::op) dead(op);
+    if (op.kind == ast::Op::Kind::prog) {
+      Names taken, inout;
+      for (const ast::Parameter& p : op.body.parameters) {
+        (p.inout ? inout : taken).insert(p.name);
+        std::vector<ast::Ref> below;
+        for (ast::Ref extent : p.extents) collect_below(file_, extent, below);
+        add_names(below, taken);
+      }
+      targets(op.body.statements, taken);
+      if (!inout.empty()) rebound(op.body.statements, inout, taken);
+    }
+  }
+
+  void targets(const std::vector<ast::Statement>& statements, Names& into) const {
+    for (const ast::Statement& s : statements) {
+      for (const ast::Name& t : s.targets) into.insert(t.text);
+      if (s.place != ast::kAbsent && file_.nodes[s.place].kind == ast::Kind::name) into.insert(file_.nodes[s.place].text);
+      targets(s.statements, into);
+      targets(s.otherwise, into);
+    }
+  }
+  // `u = e` and `u[i,j] = e` with new axes of an inout u, whose storage then stays as it is. taken: names that are no new axes.
+  void rebound(const std::vector<ast::Statement>& statements, const Names& inout, const Names& taken) {
+    auto is_axis = [&](ast::Ref r) {
+      const ast::Node& n = file_.nodes[r];
+      return n.kind == ast::Kind::range || (n.kind == ast::Kind::name && !taken.contains(n.text));
+    };
+    for (const ast::Statement& s : statements) {
+      rebound(s.statements, inout, taken);
+      rebound(s.otherwise, inout, taken);
+      if (s.kind != ast::Statement::Kind::assign || s.sign != "=") continue;
+      const ast::Node& place = file_.nodes[s.place];
+      const bool whole = place.kind == ast::Kind::name || (place.kind == ast::Kind::read && std::ranges::all_of(place.args, is_axis));
+      if (!whole || !inout.contains(place.text)) continue;
+      found_.push_back({fmt::format("{0} is bound to new storage here, and {0}_out is what the old one holds; to write that, "
+                                    "assign to the view {0}[:]",
+                                    place.text),
+                        s.pos});
+    }
   }
 
   // Definitions that no output needs, however indirectly. Only the last of a chain is named: the others are needed by it.

@@ -1,5 +1,5 @@
 // What the language allows and its author hardly meant: inputs that nothing reads, definitions that no output needs, casts of a quotient of
-// integers that is always 0 (f32(n/N), where f32(n)/N is meant).
+// integers that is always 0 (f32(n/N), where f32(n)/N is meant), inout parameters whose name goes to other storage.
 #pragma once
 #include <string>
 #include <vector>

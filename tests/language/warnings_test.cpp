@@ -94,6 +94,18 @@ TEST(Warnings, InputsThatNothingReads) {
   EXPECT_EQ(warnings("prog p(x: inout f32[N]) -> (y) { var y = 2 }").size(), 0U);
 }
 
+TEST(Warnings, InoutParametersWhoseNameGoesToOtherStorage) {
+  const std::string said = " u is bound to new storage here, and u_out is what the old one holds; to write that, assign to the view u[:]";
+  auto in_body = [](const std::string& body) { return warnings("prog p(u: inout f32[N,M], x: f32[M]) -> () {\n  x1 = x\n" + body + "\n}"); };
+  EXPECT_EQ(in_body("  u = 2 * u"), Lines{"3:3" + said});
+  EXPECT_EQ(in_body("  for t in 0..3 { u[i,j] = u[i,j] * 2 }"), Lines{"3:19" + said});
+  EXPECT_EQ(in_body("  u[:] = 2 * u"), Lines{});
+  EXPECT_EQ(in_body("  u *= 2"), Lines{});
+  EXPECT_EQ(in_body("  for i in 0..N { u[i] = x1 }"), Lines{});
+  EXPECT_EQ(in_body("  for i in 0..N { u[i,j] = x[j] }"), Lines{});
+  EXPECT_EQ(in_body("  for i in 0..N { for j in 0..M { u[i,j] = 1 } }"), Lines{});
+}
+
 TEST(Warnings, DefinitionsThatNoOutputNeeds) {
   EXPECT_EQ(warnings("op f(x: f32[N]) -> (y) {\n  a[i] = x[i] * 2\n  b[i] = a[i] + 1\n  y[i] = x[i]\n}"),
             Lines{"3:3 no output needs b; it is not computed"});
