@@ -10,6 +10,7 @@
 #include "cse/normalize/checked_index.h"
 #include "cse/normalize/lift_reductions.h"
 #include "expr/core/machine_model.h"
+#include "expr/index/affine.h"
 
 namespace xhat {
 namespace {
@@ -85,12 +86,27 @@ class Inliner {
     for (Id id : ids) {
       args.clear();
       for (Id x : a_[id].args()) args.push_back(done.at(x));
+      if (a_[id].op == Op::read) keep_checks(d, body, id, args);
       Id rebuilt = a_.with_args(id, args);
       const Node& n = a_[rebuilt];
       if (is_read(n.op) && maps_.contains(n.symbol) && take(id, rebuilt, scope)) rebuilt = expand(rebuilt, scope);
       done[id] = rebuilt;
     }
     return done.at(body);
+  }
+
+  // An index that is no longer made of data is not checked any more when a kernel runs: at[i] = 2*i; y = x[at[i]]. It stays as it was
+  // unless it is inside for sure.
+  void keep_checks(const Definition& d, Id body, Id read, std::vector<Id>& args) {
+    const Node n = a_[read];
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i] == n.arg(i) || !depends_on_data(a_, n.arg(i)) || depends_on_data(a_, args[i]) || out_of_reach(a_, args[i])) continue;
+      std::vector<AxisRange> axes = d.axes;
+      if (is_reduction(a_[body].op))
+        for (const AxisRange& r : reduce_axes(a_[body])) axes.push_back(r);
+      const Id when = conditions_on_paths(a_, body).at(read);
+      if (!proved_inside(a_, Uses(p_), args[i], p_.tensors[n.symbol].shape[i], axes, when)) args[i] = n.arg(i);
+    }
   }
 
   // The run-time check of an index that depends on data goes with the read: p[k in 0..4] = 2*k; y = p[id]. It stays where the map reads a

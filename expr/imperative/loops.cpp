@@ -343,7 +343,8 @@ class WithoutLoop : private Iteration {
       conditions = s->conditions;
     } else {
       for (size_t k = 0; k < indices.size(); ++k) {
-        const Id index = reads_data(a_, indices[k]) ? c_.looked_up(indices[k], t.shape[k]) : indices[k];
+        const bool at_run = reads_data(a_, indices[k]) || out_of_reach(a_, indices[k]);
+        const Id index = at_run ? c_.looked_up(indices[k], t.shape[k]) : indices[k];
         conditions.push_back(a_.eq(index, element_at[k]));
       }
     }

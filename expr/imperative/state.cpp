@@ -240,7 +240,9 @@ void Context::require_inside(Id index, Id extent, const std::string& what, const
       throw Error(fmt::format("{} can fall outside {}{}{}; write a condition around it, or a range that keeps it inside", what, of,
                               answer.example.empty() ? "" : ": ", answer.example),
                   pos);
-    case BoundsAnswer::Verdict::unknown: scope.require(open_question(a, q), what + " is inside of " + of, pos); return;
+    case BoundsAnswer::Verdict::unknown:
+      if (!out_of_reach(a, q.index)) scope.require(open_question(a, q), what + " is inside of " + of, pos);
+      return;
   }
 }
 

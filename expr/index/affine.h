@@ -48,6 +48,9 @@ BoundsAnswer try_sizes(Arena& a, const BoundsQuestion& q);
 
 // An unknown question as a bool over dims, to be decided when they are known: all(axes if conditions: 0 <= index && index < extent).
 Id open_question(Arena& a, const BoundsQuestion& q);
+// Has the index parts that no relation expresses at any sizes: bits, powers, products of axes, numbers that were floats? What is not
+// proved of it is asked when a kernel runs, as of an index that depends on data.
+bool out_of_reach(const Arena& a, Id index);
 bool is_open_question(const Arena& a, Id condition);
 // Its answer. The arena, which others may be reading, stays as it is.
 BoundsAnswer answer_at(const Arena& a, Id open_question, const std::map<std::string, int64_t>& dims);

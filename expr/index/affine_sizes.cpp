@@ -105,6 +105,40 @@ Id open_question(Arena& a, const BoundsQuestion& q) {
   return a.reduce(Op::all, q.axes, is_true(a, where) ? kNone : where, inside);
 }
 
+bool out_of_reach(const Arena& a, Id index) {
+  auto moves = [&](Id x) { return !a[x].free_axes().empty(); };
+  return std::ranges::any_of(reachable(a, index), [&](Id id) {
+    const Node& n = a[id];
+    if (is_read(n.op) || !moves(id)) return false;
+    switch (n.op) {
+      case Op::mul: return moves(n.arg(0)) && moves(n.arg(1));
+      case Op::div:
+      case Op::mod: return moves(n.arg(1));
+      case Op::axis:
+      case Op::add:
+      case Op::sub:
+      case Op::neg:
+      case Op::minimum:
+      case Op::maximum:
+      case Op::clamp:
+      case Op::abs:
+      case Op::relu:
+      case Op::sign:
+      case Op::select:
+      case Op::stop_gradient:
+      case Op::eq:
+      case Op::ne:
+      case Op::lt:
+      case Op::le:
+      case Op::land:
+      case Op::lor:
+      case Op::lnot: return false;
+      case Op::cast: return is_float(a[n.arg(0)].type);
+      default: return true;
+    }
+  });
+}
+
 bool is_open_question(const Arena& a, Id condition) { return a[condition].op == Op::all; }
 
 BoundsAnswer answer_at(const Arena& from, Id open_question, const Sizes& dims) {

@@ -181,7 +181,9 @@ class BoundsCheck {
     if (!proved && never_read(c, q)) return;
     switch (answer.verdict) {
       case BoundsAnswer::Verdict::proved: return;
-      case BoundsAnswer::Verdict::unknown: return leave_open(read, dimension, c, q);
+      case BoundsAnswer::Verdict::unknown:
+        if (out_of_reach(a_, q.index)) return;  // asked when a kernel runs
+        return leave_open(read, dimension, c, q);
       case BoundsAnswer::Verdict::precondition:
         for (auto [dim, least] : answer.safe)
           s_.require(a_.binary(Op::le, a_.integer(least), dim), reason(read, dimension, c),

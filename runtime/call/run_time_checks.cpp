@@ -90,7 +90,7 @@ class Finder {
     std::vector<Risk> found;
     if (n.op == Op::read)
       for (size_t i = 0; i < n.arg_count; ++i) {
-        if (!depends_on_data(a_, n.arg(i))) continue;
+        if (!depends_on_data(a_, n.arg(i)) && !out_of_reach(a_, n.arg(i))) continue;
         const Id extent = direction_.tensors[n.symbol].shape[i];
         if (proved_inside(a_, uses_, n.arg(i), extent, axes, when)) continue;
         found.push_back(outside(a_.to(DType::i64, n.arg(i)), extent, axes, when));

@@ -1,5 +1,5 @@
-// What can only fail on data, or at some sizes, is checked before a direction writes anything: indices that depend on data,
-// and an argmax over nothing.
+// What can only fail on data, or at some sizes, is checked before a direction writes anything: indices that depend on data
+// or that no relation expresses, and an argmax over nothing.
 //
 // A check costs one pass over the data that decide it (the indices, and what stands in conditions around the read), however many loops
 // stand around the read; equal checks of several definitions are made once, and what ranges and conditions prove is not checked.

@@ -89,7 +89,10 @@ Expr Walk::narrowed(Id id) {
   auto [low, high] = e.spec.interval(id);
   Expr wide = Halide::cast<int64_t>(stored(value(id)));
   auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
-  return Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
+  const Expr narrow = Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
+  // Of what is no data Halide has bounds of its own, which for bits and for numbers that were floats are none (v21), and takes the clamp away.
+  const bool of_data = std::ranges::any_of(reachable(arena(), id), [&](Id x) { return is_read(arena()[x].op); });
+  return of_data ? narrow : Halide::unsafe_promise_clamped(narrow + hidden_zero(), bound(low), bound(high));
 }
 
 Expr Walk::read(const Node& n) {
@@ -116,11 +119,11 @@ Expr Walk::read(const Node& n) {
     // Nor is Halide told where its loops read at remainders: by what its simplifier knows of them it takes the clamp away, and its bounds,
     // which know less, then find reads outside.
     auto is_remainder = [&](Id id) { return arena()[id].op == Op::mod; };
-    const bool told = (!e.mostly_inside || n.op == Op::read_or) &&
-                      !(e.loops_by_halide && std::ranges::any_of(reachable(arena(), ids[i]), is_remainder));
+    const bool told =
+        (!e.mostly_inside || n.op == Op::read_or) && !(e.loops_by_halide && std::ranges::any_of(reachable(arena(), ids[i]), is_remainder));
     bool known = made != e.made.end() || (told && (x == e.spec.axes.end() || x->second.static_extent));
-    extents.back() = known ? Expr(static_cast<int32_t>(t.shape[i]))
-                           : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
+    extents.back() =
+        known ? Expr(static_cast<int32_t>(t.shape[i])) : Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
   }
   Expr inside = clamp_to(args, extents);
   if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
@@ -148,7 +151,8 @@ Expr Walk::clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) c
 }
 
 Expr Walk::chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const {
-  return e.mostly_inside ? Halide::select(inside, Halide::likely(loaded), otherwise) : Halide::select(not_to_cut_by(inside), loaded, otherwise);
+  return e.mostly_inside ? Halide::select(inside, Halide::likely(loaded), otherwise)
+                         : Halide::select(not_to_cut_by(inside), loaded, otherwise);
 }
 
 // The same condition, by which Halide does not cut loops. Where vectors end beyond the end of a loop, their loads are masked, and
@@ -222,8 +226,8 @@ Expr Walk::make(Id id, const Node& n) {
   if (n.op == Op::div && is_float(n.type)) {
     const Node& divisor = arena()[n.arg(1)];
     // stop_gradient: what decides is divided as written (fusion/plan/settled_bits.h).
-    bool known = divisor.op == Op::constant || divisor.op == Op::stop_gradient ||
-                 (is_read(divisor.op) && e.spec.tensors[divisor.symbol].is_size());
+    bool known =
+        divisor.op == Op::constant || divisor.op == Op::stop_gradient || (is_read(divisor.op) && e.spec.tensors[divisor.symbol].is_size());
     if (!known && divisor.axes_count < n.axes_count) return divide_by_invariant(x[0], x[1]);
   }
   return is_float(n.type) ? float_op(n, x) : integer_op(n, x);
@@ -287,8 +291,7 @@ Expr Emitter::combine(Op op, Expr a, Expr v) {
   }
 }
 
-std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, std::vector<Expr> accumulated,
-                                 const Axes& axes) const {
+std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, std::vector<Expr> accumulated, const Axes& axes) const {
   const Arena& a = *spec.arena;
   Walk walk{*this, axes};
   for (size_t i = 0; i < group.size(); ++i) {

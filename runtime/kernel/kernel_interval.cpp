@@ -1,5 +1,7 @@
 // Between which values an index of a kernel lies, at the sizes that the kernel is made for.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 
@@ -66,10 +68,27 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
       case Op::minimum: r = {std::min(x(0).first, x(1).first), std::min(x(0).second, x(1).second)}; break;
       case Op::maximum: r = {std::max(x(0).first, x(1).first), std::max(x(0).second, x(1).second)}; break;
       case Op::clamp:
-        r = {std::min(std::max(x(0).first, x(1).first), x(2).first),
-             std::min(std::max(x(0).second, x(1).second), x(2).second)};
+        r = {std::min(std::max(x(0).first, x(1).first), x(2).first), std::min(std::max(x(0).second, x(1).second), x(2).second)};
         break;
       case Op::select: r = {std::min(x(1).first, x(2).first), std::max(x(1).second, x(2).second)}; break;
+      case Op::bit_and:
+        for (size_t i : {0u, 1u})
+          if (x(i).first >= 0) r = {0, std::min(r.second, x(i).second)};
+        break;
+      case Op::bit_or:
+      case Op::bit_xor:
+        // No digit before the first one of either.
+        if (x(0).first >= 0 && x(1).first >= 0)
+          r = {0, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(std::max(x(0).second, x(1).second)) + 1)) - 1};
+        break;
+      case Op::bit_not: r = {-plus(x(0).second, 1), -plus(x(0).first, 1)}; break;
+      case Op::shift_left:
+        if (x(0).first >= 0 && x(1).second < kFar)
+          r = {0, static_cast<int64_t>(
+                      std::min(std::ldexp(static_cast<double>(x(0).second), static_cast<int>(std::clamp<int64_t>(x(1).second, 0, 64))),
+                               static_cast<double>(kFar)))};
+        break;
+      case Op::shift_right: r = {std::min<int64_t>(x(0).first, 0), std::max<int64_t>(x(0).second, 0)}; break;
       case Op::cast:
         if (!is_float(a[n.arg(0)].type) && (n.type == DType::i64 || n.type == DType::i32)) r = x(0);
         break;

@@ -74,6 +74,10 @@ const Row kRows[] = {
     {"a_table_of_positions_proved",
      "op f(x: f32[V], ids: i32[B]) -> (y) { p[k in 0..V] = x[0]*f32(k); y[b] = if ids[b] >= 0 && i64(ids[b]) < V then p[ids[b]] else 0 }",
      0, 0, 0},
+    {"bits_proved", "op f(x: f32[N+1]) -> (y) { y[i in 0..N] = x[clamp(bit_xor(i, 1), 0, N)]^2 }", 0, 0, 0},
+    {"bits", "op f(x: f32[N]) -> (y) { y[i in 0..N] = x[bit_xor(i, 1)]^2 }", 1, 0, 1},
+    {"a_list_of_positions", "op f(x: f32[N]) -> (y) { at[i in 0..N] = 2*i; y[i in 0..N] = x[at[i]]^2 }", 1, 0, 1},
+    {"a_list_of_positions_proved", "op f(x: f32[N]) -> (y) { at[i in 0..N] = N-1-i; y[i in 0..N] = x[at[i]]^2 }", 0, 0, 0},
     {"an_argmax_is_inside", "op f(x: f32[N,4], z: f32[N,4]) -> (y) { y[n] = z[n, argmax(k: x[n,k])]^2 }", 0, 0, 0},
 };
 
@@ -212,6 +216,33 @@ TEST(RuntimeChecks, FailWhereTheEvaluatorDoes) {
     EXPECT_GT(ran, 0) << c.name;
     const bool reads_nothing = c.dims.contains("D") && c.dims.at("D") == 0;
     EXPECT_EQ(failed == 0, reads_nothing) << c.name;
+  }
+}
+
+// Indices that are no data, and that nothing proves.
+TEST(RuntimeChecks, OfPositionsFailWhereTheEvaluatorDoes) {
+  for (const char* text :
+       {"op f(x: f32[N]) -> (y) { y[i in 0..N] = x[bit_xor(i, 1)]^2 }", "op f(x: f32[N]) -> (y) { y[i in 0..5] = x[i64(f64(i)*1.75)]^2 }",
+        "op f(x: f32[N]) -> (y) { y[i in 0..3, j in 0..4] = x[i*j]^2 }",
+        "op f(x: f32[N]) -> (y) { at[i in 0..N] = bit_xor(i, 1); y[i in 0..N] = x[at[i]]^2 }",
+        "op f(x: f32[N]) -> (y) { at[i in 0..4] = 2*i; y[i] = x[at[i]]^2 }",
+        "op f(x: f32[N]) -> (y) { at[i in 0..4] = 2*i; y = sum(i: if at[i] > 2 then x[at[i]]^2 else 0) }"}) {
+    const Program p = parse_op(text), derived = gradient(p);
+    const CompiledOp op = compile(p);
+    int failed = 0;
+    for (int64_t n = 6; n <= 8; ++n) {
+      SCOPED_TRACE(std::string(text) + ", N = " + std::to_string(n));
+      const DimValues dims = {{"N", n}};
+      Arrays data = random_inputs(derived, dims, 1, {.finite = false});
+      data.merge(random_cotangents(derived, dims, 1));
+      const std::string want = error_of([&] { evaluate(p, {{"x", data.at("x")}}, dims); }, "");
+      EXPECT_EQ(error_of([&] { run_infer(op, data, dims); }, ""), want);
+      failed += !want.empty();
+      if (want.empty()) {
+        EXPECT_EQ(difference(evaluate(derived, data, dims), run_both(op, data, dims), 1e-4), "");
+      }
+    }
+    EXPECT_TRUE(failed > 0 && failed < 3) << text << ": " << failed;
   }
 }
 

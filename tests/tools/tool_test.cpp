@@ -67,6 +67,13 @@ TEST_F(ToolBench, JsonHasEveryKey) {
   EXPECT_TRUE(j["noisy"].is_object());
 }
 
+TEST_F(ToolBench, OpsThatSmallSizesDoNotFit) {
+  write("pairs.xh", "op pairs(x: f32[N]) -> (y) { at[i in 0..N] = bit_xor(i, 1); y[i in 0..N] = x[at[i]] }\n");  // N is even
+  Result r = call("bench $T/pairs.xh --dims N=64 --repeats 1");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(call("bench $T/pairs.xh --dims N=63 --repeats 1").status, 2);
+}
+
 TEST_F(ToolBench, AllDimsMustBeGiven) {
   Result r = call("bench $F/softmax.xh --dims N=64");
   EXPECT_EQ(r.status, 2);
