@@ -206,7 +206,7 @@ class KernelMachine {
   bool loop(const Loop& l, const Variable& variable, const ValueOf& value_of, std::vector<Value>& carried, LoopSaved* saved) {
     CompiledLoop& code = *ops_->whole.at(&l);
     const LoopPhase phase = saved ? LoopPhase::forward : LoopPhase::infer;
-    if (!code.ready(phase)) return false;
+    if (!code.has(phase) || !code.ready(phase)) return false;
     std::vector<Value> outside, results, memory;
     for (TensorId t : code.outside()) outside.push_back(dense(value_of(t)));
     const bool may_fail = code.may_fail(phase);

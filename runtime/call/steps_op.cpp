@@ -30,6 +30,15 @@ std::optional<CompiledOp::Phase> phase_of(const Block& b, CompiledOp::Phase phas
   return CompiledOp::Phase::infer;
 }
 
+LoopPhase loop_phase(CompiledOp::Phase phase) {
+  switch (phase) {
+    case CompiledOp::Phase::infer: return LoopPhase::infer;
+    case CompiledOp::Phase::forward: return LoopPhase::forward;
+    case CompiledOp::Phase::backward: break;
+  }
+  return LoopPhase::backward;
+}
+
 // What a block or a loop saved: values, and memory of its own.
 template <class F>
 void for_each_value(const KernelMachine::Saved& saved, F f) {
@@ -248,13 +257,11 @@ double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
   const auto in_whole = blocks_of(ops->whole);
   for (const auto& [loop, code] : ops->whole) {
     const double before = code->compile_ms();
-    code->ready(phase == CompiledOp::Phase::infer     ? LoopPhase::infer
-                : phase == CompiledOp::Phase::forward ? LoopPhase::forward
-                                                      : LoopPhase::backward);
+    if (const LoopPhase own = loop_phase(phase); code->has(own)) code->ready(own);
     ms += code->compile_ms() - before;
   }
   for (const BlockAt& at : blocks_at(impl_->program(), dims)) {
-    if (in_whole.contains(at.block)) continue;
+    if (auto it = in_whole.find(at.block); it != in_whole.end() && ops->whole.at(it->second)->has(loop_phase(phase))) continue;
     const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
     if (const auto own = phase_of(*at.block, phase)) ms += compiled.op.prepare(*own, at.dims);
     if (phase == CompiledOp::Phase::backward && compiled.sums)
@@ -270,6 +277,7 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
   const auto in_whole = blocks_of(ops->whole);
   std::map<const Loop*, size_t> whole;  // its kernel
   for (const auto& [loop, code] : ops->whole) {
+    if (!code->has(loop_phase(phase))) continue;
     Kernel k;
     k.name = "loop over " + p.arena->name(loop->variable);
     k.bytes_moved = k.bytes_unavoidable = bytes_of(p, *loop, *code, ops->shapes);
@@ -281,7 +289,7 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
     const auto own = phase_of(*at.block, phase);
     if (!own) continue;
     const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
-    if (auto it = in_whole.find(at.block); it != in_whole.end()) {
+    if (auto it = in_whole.find(at.block); it != in_whole.end() && whole.contains(it->second)) {
       const int64_t flops = at.runs * compiled.op.plan(*own, at.dims).flops;
       all.kernels[whole.at(it->second)].flops += flops;
       all.flops += flops;

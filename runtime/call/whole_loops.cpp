@@ -173,14 +173,14 @@ class Choice {
     if (!blocks || !blocks_.pays(*blocks)) return false;
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
     auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
-    if (!made->has(options_.differentiate ? LoopPhase::forward : LoopPhase::infer)) return false;
-    if (options_.differentiate && made->variables().empty()) {
-      int64_t bytes = 0;
+    if (!made->has(LoopPhase::infer)) return false;
+    if (options_.differentiate && made->has(LoopPhase::forward) && made->variables().empty()) {
+      int64_t bytes = 0, most = 0;
       for (const CompiledLoop::Tape& t : made->tapes({})) {
         bytes += t.elements * t.element_bytes;
-        if (t.elements > INT32_MAX) return false;
+        most = std::max(most, t.elements);
       }
-      if (bytes > kMostTape) return false;
+      if (bytes > kMostTape || most > INT32_MAX) made->leave_forward_to_kernels();
     }
     show(loop, *made);
     found_[&loop] = std::move(made);
@@ -192,7 +192,8 @@ class Choice {
     const Debug debug = debug_options();
     if (debug.dump.empty() && !debug.source) return;
     std::vector<std::pair<LoopPhase, const char*>> phases = {{LoopPhase::infer, "infer"}};
-    if (options_.differentiate) phases.insert(phases.end(), {{LoopPhase::forward, "forward"}, {LoopPhase::backward, "backward"}});
+    if (options_.differentiate && made.has(LoopPhase::forward))
+      phases.insert(phases.end(), {{LoopPhase::forward, "forward"}, {LoopPhase::backward, "backward"}});
     for (auto [phase, name] : phases) {
       const std::string file = p_.name + ".loop_" + p_.arena->name(loop.variable) + "." + name + ".stmt", text = made.listing(phase);
       if (debug.source) show_text(file + "\n" + text);

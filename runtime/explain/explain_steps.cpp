@@ -34,18 +34,17 @@ void add(ExplainedDirection& to, const ExplainedDirection& block, const std::str
   to.reductions += block.reductions;
 }
 
-// Of a block in a loop that is one function.
-void add_to_loop(Explanation& e, const Explanation& block, const std::string& name, const std::string& loop, int64_t runs) {
-  for (auto [to, from] :
-       {std::pair(&e.infer, &block.infer), std::pair(&e.forward, &block.forward), std::pair(&e.backward, &block.backward)})
-    for (ExplainedKernel& k : to->kernels) {
-      if (k.name != loop) continue;
-      for (const ExplainedKernel& part : from->kernels)
-        for (const std::string& computed : part.computes) k.computes.push_back(name + "." + computed);
-      k.flops += runs * from->flops;
-      to->flops += runs * from->flops;
-      to->reductions += from->reductions;
-    }
+std::string loop_name(const Program& p, const Loop& loop) { return "loop over " + p.arena->name(loop.variable); }
+
+// Of a block in a loop: where the loop is one function, a part of that.
+void add_to_loop(ExplainedDirection& to, const ExplainedDirection& block, const std::string& name, const std::string& loop, int64_t runs) {
+  auto whole = std::ranges::find(to.kernels, loop, &ExplainedKernel::name);
+  if (whole == to.kernels.end()) return add(to, block, name, runs);
+  for (const ExplainedKernel& part : block.kernels)
+    for (const std::string& computed : part.computes) whole->computes.push_back(name + "." + computed);
+  whole->flops += runs * block.flops;
+  to.flops += runs * block.flops;
+  to.reductions += block.reductions;
 }
 
 // What is added up once for many runs.
@@ -86,10 +85,11 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
   const runtime::WholeLoops whole = runtime::whole_loops(p, options, e.sizes, shapes);
   const auto in_whole = runtime::blocks_of(whole);
   for (const auto& [loop, code] : whole)
-    for (ExplainedDirection* d : {&e.infer, &e.forward, &e.backward}) {
-      if (d == &e.backward && !options.differentiate) continue;
+    for (auto [d, phase] : {std::pair(&e.infer, runtime::LoopPhase::infer), std::pair(&e.forward, runtime::LoopPhase::forward),
+                            std::pair(&e.backward, runtime::LoopPhase::backward)}) {
+      if (!code->has(phase) || (phase != runtime::LoopPhase::infer && !options.differentiate)) continue;
       ExplainedKernel k;
-      k.name = "loop over " + p.arena->name(loop->variable);
+      k.name = loop_name(p, *loop);
       k.bytes_moved = k.bytes_unavoidable = runtime::bytes_of(p, *loop, *code, shapes);
       k.reason = "one function: calling kernels for its blocks would take longer than what they compute";
       d->bytes_moved += k.bytes_moved;
@@ -102,15 +102,14 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
     own.dims.clear();
     const Explanation block = explain(made.op, own, runtime::given_dims(made.op, at.dims));
     const std::string& name = at.block->op->name;
-    if (auto it = in_whole.find(at.block); it != in_whole.end()) {
-      add_to_loop(e, block, name, "loop over " + p.arena->name(it->second->variable), at.runs);
-      continue;
-    }
-    add(e.infer, block.infer, name, at.runs);
-    add(e.forward, own.differentiate ? block.forward : block.infer, name, at.runs);
+    auto it = in_whole.find(at.block);
+    const std::string loop = it == in_whole.end() ? "" : loop_name(p, *it->second);
+    add_to_loop(e.infer, block.infer, name, loop, at.runs);
+    add_to_loop(e.forward, own.differentiate ? block.forward : block.infer, name, loop, at.runs);
     if (!own.differentiate) continue;
-    add(e.backward, block.backward, name, at.runs);
-    if (made.deferred) add_sums(e.backward, made, name, at.runs);
+    add_to_loop(e.backward, block.backward, name, loop, at.runs);
+    if (made.deferred && std::ranges::find(e.backward.kernels, loop, &ExplainedKernel::name) == e.backward.kernels.end())
+      add_sums(e.backward, made, name, at.runs);
     for (ExplainedStash s : block.stash) {
       s.name = name + "." + s.name;
       s.bytes *= at.runs;

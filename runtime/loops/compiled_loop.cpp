@@ -31,7 +31,7 @@ CompiledLoop::CompiledLoop(const Program& p, const Loop& loop, const DimValues& 
       disk_(disk) {}
 CompiledLoop::~CompiledLoop() = default;
 
-bool CompiledLoop::has(LoopPhase phase) const { return code_->has(phase); }
+bool CompiledLoop::has(LoopPhase phase) const { return code_->has(phase) && (phase == LoopPhase::infer || !infers_only_); }
 const std::vector<Id>& CompiledLoop::variables() const { return code_->variables(); }
 const std::vector<TensorId>& CompiledLoop::outside() const { return code_->memory().outside(); }
 

@@ -25,6 +25,7 @@ class CompiledLoop {
 
   // False: it is not to be had in this phase.
   bool has(LoopPhase phase) const;
+  void leave_forward_to_kernels() { infers_only_ = true; }
   const std::vector<Id>& variables() const;      // of loops around
   const std::vector<TensorId>& outside() const;  // that it reads
   // May it find an index outside of its tensor? Then what it carries may be anything.
@@ -51,6 +52,7 @@ class CompiledLoop {
   DiskCache* const disk_;
   std::mutex mutex_;
   double compile_ms_ = 0;
+  bool infers_only_ = false;
 };
 
 }  // namespace xhat::runtime

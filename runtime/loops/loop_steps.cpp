@@ -251,17 +251,20 @@ Stmt LoopWriter::moved_back(const std::vector<Move>& all) {
   const std::vector<Move> moves = real(all);
   std::vector<Stmt> made;
   for (size_t i = moves.size(); i-- > 0;) take_back(made, moves[i].to, value(moves[i].to));
-  for (const Move& m : moves) {
-    if (!is_float_value(m.to) || !is_overwritten(moves, m.from)) continue;
+  // Adjoints leave where others arrive before these do.
+  auto each = [&](bool apart, auto f) {
+    for (const Move& m : moves)
+      if (is_float_value(m.to) && is_overwritten(moves, m.from) == apart) f(m);
+  };
+  each(true, [&](const Move& m) {
     made.push_back(copy(put_aside(m.to).region, adjoint(m.to).region, adjoint(m.to)));
     made.push_back(clear(adjoint(m.to)));
-  }
-  for (const Move& m : moves) {
-    if (!is_float_value(m.to)) continue;
-    const bool apart = is_overwritten(moves, m.from);
-    made.push_back(copy(adjoint(m.from).region, apart ? put_aside(m.to).region : adjoint(m.to).region, adjoint(m.to), true));
-    if (!apart) made.push_back(clear(adjoint(m.to)));
-  }
+  });
+  each(false, [&](const Move& m) {
+    made.push_back(copy(adjoint(m.from).region, adjoint(m.to).region, adjoint(m.to), true));
+    made.push_back(clear(adjoint(m.to)));
+  });
+  each(true, [&](const Move& m) { made.push_back(copy(adjoint(m.from).region, put_aside(m.to).region, adjoint(m.to), true)); });
   return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
 }
 

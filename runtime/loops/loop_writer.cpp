@@ -9,6 +9,27 @@ namespace xhat::runtime {
 
 namespace {
 constexpr int64_t kStackBytes = 4096;  // of a value that lies on the stack, at most
+
+// Halide takes memory that is no parameter's for its own, which begins at a multiple of a vector.
+struct OfArguments : hi::IRMutator {
+  using hi::IRMutator::visit;
+  explicit OfArguments(const std::vector<std::string>& list) : names(list.begin(), list.end()) {}
+  std::set<std::string> names;
+  std::map<std::string, Halide::Parameter> parameters;
+
+  Halide::Parameter parameter(const std::string& name, Halide::Type type) {
+    return parameters.try_emplace(name, type.element_of(), true, 1, name).first->second;
+  }
+  Expr visit(const hi::Load* op) override {
+    if (!names.contains(op->name)) return hi::IRMutator::visit(op);
+    return hi::Load::make(op->type, op->name, mutate(op->index), {}, parameter(op->name, op->type), mutate(op->predicate), op->alignment);
+  }
+  Stmt visit(const hi::Store* op) override {
+    if (!names.contains(op->name)) return hi::IRMutator::visit(op);
+    return hi::Store::make(op->name, mutate(op->value), mutate(op->index), parameter(op->name, op->value.type()), mutate(op->predicate),
+                           op->alignment);
+  }
+};
 }  // namespace
 
 LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s,
@@ -282,7 +303,7 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
   for (const Memory& m : on_stack)
     s = hi::Allocate::make(m.name, m.type, Halide::MemoryType::Stack, {static_cast<int>(std::max<int64_t>(m.elements, 1))},
                            hi::const_true(), s);
-  f.body = ready_for_code(s, target);
+  f.body = OfArguments(f.names).mutate(ready_for_code(s, target));
   return f;
 }
 
