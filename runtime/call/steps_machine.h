@@ -11,91 +11,13 @@
 
 #include "expr/eval/run_steps.h"
 #include "runtime/call/compile.h"
+#include "runtime/call/steps_values.h"
 #include "runtime/call/sums_over_runs.h"
 #include "runtime/call/whole_loops.h"
 #include "runtime/host/finish.h"
 #include "runtime/host/scratch.h"
 
 namespace xhat::runtime {
-
-// Memory of values that are gone, for those to come: an iteration allocates nothing that one before it has given back.
-class Pool {
- public:
-  OwnedMemory take(int64_t bytes, int64_t& allocations) {
-    auto& list = free_[bytes];
-    if (list.empty() || memory_source) {
-      ++allocations;
-      return allocate(bytes);
-    }
-    OwnedMemory m = std::move(list.back());
-    list.pop_back();
-    return m;
-  }
-  void give(int64_t bytes, OwnedMemory m) {
-    if (!m.get_deleter().source) free_[bytes].push_back(std::move(m));
-  }
-
- private:
-  std::unordered_map<int64_t, std::vector<OwnedMemory>> free_;
-};
-
-// A value: memory of ours, or an input of the caller's, which is found by name again in each call.
-struct Held {
-  TensorView view;
-  OwnedMemory memory;
-  std::shared_ptr<Pool> pool;
-  int64_t bytes = 0;
-  std::optional<TensorId> input;
-  std::vector<bool> unwritten;  // of an adjoint: the rows, by leading index, that nothing was added to and that hold anything
-
-  Held() = default;
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-  ~Held() {
-    if (memory) pool->give(bytes, std::move(memory));
-  }
-};
-
-inline TensorView row_of(TensorView v, const std::vector<int64_t>& row) {
-  int64_t at = 0;
-  int left = 0;
-  for (int d = 0; d < v.rank; ++d) {
-    const auto k = static_cast<size_t>(d);
-    if (k < row.size() && row[k] != kWhole) {
-      at += row[k] * v.strides[k];
-      continue;
-    }
-    v.shape[static_cast<size_t>(left)] = v.shape[k];
-    v.strides[static_cast<size_t>(left++)] = v.strides[k];
-  }
-  v.data = static_cast<char*>(v.data) + at * static_cast<int64_t>(byte_size(v.type));
-  v.rank = left;
-  return v;
-}
-
-// Of the same shape and type, in memory that does not overlap.
-inline void copy_into(const TensorView& to, const TensorView& from) {
-  if (to.dense() && from.dense()) {
-    if (from.bytes() > 0) std::memcpy(to.data, from.data, static_cast<size_t>(from.bytes()));
-    return;
-  }
-  const auto size = static_cast<int64_t>(byte_size(from.type));
-  auto element = [&](const TensorView& v, int64_t offset) { return static_cast<char*>(v.data) + offset * size; };
-  if (to.dense())
-    return for_each_offset(from, [&](int64_t i, int64_t at) { std::memcpy(element(to, i), element(from, at), static_cast<size_t>(size)); });
-  if (from.dense())
-    return for_each_offset(to, [&](int64_t i, int64_t at) { std::memcpy(element(to, at), element(from, i), static_cast<size_t>(size)); });
-  std::vector<char> between(static_cast<size_t>(from.bytes()));
-  const TensorView dense(between.data(), from.type, from.extents(), {});
-  copy_into(dense, from);
-  copy_into(to, dense);
-}
-
-inline void clear(const TensorView& v) {
-  const size_t size = byte_size(v.type);
-  if (v.dense()) return void(std::memset(v.data, 0, static_cast<size_t>(v.bytes())));
-  for_each_offset(v, [&](int64_t, int64_t at) { std::memset(static_cast<char*>(v.data) + at * static_cast<int64_t>(size), 0, size); });
-}
 
 // One run's values, and the kernels for its sizes.
 class KernelMachine {
@@ -207,35 +129,33 @@ class KernelMachine {
     CompiledLoop& code = *ops_->whole.at(&l);
     const LoopPhase phase = saved ? LoopPhase::forward : LoopPhase::infer;
     if (!code.has(phase) || !code.ready(phase)) return false;
-    std::vector<Value> outside, results, memory;
-    for (TensorId t : code.outside()) outside.push_back(dense(value_of(t)));
+    LoopSaved made;
+    for (TensorId t : code.outside()) made.outside.push_back(dense(value_of(t)));
+    for (Id x : code.variables()) made.around[x] = variable(x);
+    made.status.resize(1);
+    if (saved) {
+      std::vector<CompiledLoop::Tape> tapes = code.tapes(made.around);
+      made.status.resize(1 + tapes.size());
+      if (!code.knows_tapes()) {
+        if (!code.ready(LoopPhase::count)) return false;
+        std::vector<Value> copies;
+        for (const Value& v : carried) copies.push_back(copy(view(v)));
+        run_loop(code, LoopPhase::count, made, copies);
+        if (made.status[0] != 0 || *std::max_element(made.status.begin(), made.status.end()) >= kMostOnTape) return false;
+        for (size_t k = 0; k < tapes.size(); ++k) tapes[k].elements = made.status[k + 1];
+      }
+      for (const CompiledLoop::Tape& t : tapes) made.tapes.push_back(room(t.elements * t.element_bytes));
+    }
+    std::vector<Value> results;
     const bool may_fail = code.may_fail(phase);
     for (Value& v : carried) {
       results.push_back(may_fail ? v : std::move(v));
       own(results.back());
     }
-    AxisValues around;
-    for (Id x : code.variables()) around[x] = variable(x);
-    std::vector<Value> tapes;
-    if (saved)
-      for (const CompiledLoop::Tape& t : code.tapes(around)) tapes.push_back(room(t.elements * t.element_bytes));
-    std::vector<int32_t> status(1 + tapes.size());
-    code.run(
-        phase,
-        [&](const LoopArgument& a) -> void* {
-          switch (a.is) {
-            case LoopArgument::Is::outside: return view(outside[a.number]).data;
-            case LoopArgument::Is::carried: return results[a.number]->view.data;
-            case LoopArgument::Is::tape: return tapes[a.number]->view.data;
-            case LoopArgument::Is::status: return status.data();
-            default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
-          }
-        },
-        [&](Id x) { return around.at(x); });
-    ++counts.kernels;
-    if (status[0] != 0) return false;
+    run_loop(code, phase, made, results);
+    if (made.status[0] != 0) return false;
     carried = std::move(results);
-    if (saved) *saved = {std::move(outside), std::move(tapes), std::move(status), std::move(around)};
+    if (saved) *saved = std::move(made);
     return true;
   }
 
@@ -395,6 +315,22 @@ class KernelMachine {
   std::shared_ptr<Pool> pool_;
   std::vector<TensorView> inputs_;  // of the caller's, in this call
 
+  void run_loop(CompiledLoop& code, LoopPhase phase, LoopSaved& with, const std::vector<Value>& carried) {
+    std::vector<Value> memory;
+    code.run(
+        phase,
+        [&](const LoopArgument& a) -> void* {
+          switch (a.is) {
+            case LoopArgument::Is::outside: return view(with.outside[a.number]).data;
+            case LoopArgument::Is::carried: return carried[a.number]->view.data;
+            case LoopArgument::Is::tape: return with.tapes[a.number]->view.data;
+            case LoopArgument::Is::status: return with.status.data();
+            default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
+          }
+        },
+        [&](Id x) { return with.around.at(x); });
+    ++counts.kernels;
+  }
   Value room(int64_t bytes) { return fresh(DType::u8, {bytes}); }
   Value dense(const Value& v) { return view(v).dense() ? v : copy(view(v)); }
   void own(Value& v) {

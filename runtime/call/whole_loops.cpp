@@ -174,7 +174,7 @@ class Choice {
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
     auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
     if (!made->has(LoopPhase::infer)) return false;
-    if (options_.differentiate && made->has(LoopPhase::forward) && made->variables().empty()) {
+    if (options_.differentiate && made->knows_tapes() && made->variables().empty()) {
       int64_t bytes = 0, most = 0;
       for (const CompiledLoop::Tape& t : made->tapes({})) {
         bytes += t.elements * t.element_bytes;

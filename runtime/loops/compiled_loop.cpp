@@ -31,7 +31,7 @@ CompiledLoop::CompiledLoop(const Program& p, const Loop& loop, const DimValues& 
       disk_(disk) {}
 CompiledLoop::~CompiledLoop() = default;
 
-bool CompiledLoop::has(LoopPhase phase) const { return code_->has(phase) && (phase == LoopPhase::infer || !infers_only_); }
+bool CompiledLoop::has(LoopPhase phase) const { return code_->is_possible() && (phase == LoopPhase::infer || !infers_only_); }
 const std::vector<Id>& CompiledLoop::variables() const { return code_->variables(); }
 const std::vector<TensorId>& CompiledLoop::outside() const { return code_->memory().outside(); }
 
@@ -61,6 +61,8 @@ bool CompiledLoop::may_fail(LoopPhase phase) {
   std::lock_guard lock(mutex_);
   return function(phase).may_fail;
 }
+
+bool CompiledLoop::knows_tapes() const { return code_->knows_tapes(); }
 
 std::vector<CompiledLoop::Tape> CompiledLoop::tapes(const AxisValues& around) {
   std::lock_guard lock(mutex_);

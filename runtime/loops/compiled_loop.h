@@ -30,7 +30,9 @@ class CompiledLoop {
   const std::vector<TensorId>& outside() const;  // that it reads
   // May it find an index outside of its tensor? Then what it carries may be anything.
   bool may_fail(LoopPhase phase);
-  // Elements and bytes of each tape for these values of variables of loops around.
+  // False: data decide how long the tapes are, and LoopPhase::count says so.
+  bool knows_tapes() const;
+  // Elements and bytes of each tape for these values of variables of loops around; elements are 0 where data decide.
   struct Tape {
     int64_t elements, element_bytes;
   };
@@ -48,7 +50,7 @@ class CompiledLoop {
 
   std::unique_ptr<LoopBlocks> blocks_;
   std::unique_ptr<LoopCode> code_;
-  std::unique_ptr<Function> functions_[3];
+  std::unique_ptr<Function> functions_[4];
   DiskCache* const disk_;
   std::mutex mutex_;
   double compile_ms_ = 0;

@@ -5,7 +5,11 @@
 
 namespace xhat::runtime {
 
-enum class LoopPhase : uint8_t { infer, forward, backward };
+// count: forward, but only how much would go on the tapes; where data decide how often a loop runs.
+enum class LoopPhase : uint8_t { infer, forward, backward, count };
+
+// Elements of a tape, at most.
+constexpr int32_t kMostOnTape = 1 << 30;
 
 struct LoopArgument {
   enum class Is : uint8_t {

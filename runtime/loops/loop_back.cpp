@@ -41,14 +41,40 @@ Stmt LoopWriter::back(const Update& u) {
 }
 
 Stmt LoopWriter::turns_back(const Loop& l) {
-  const Turns turns = turns_of(l);
-  auto outer_lets = std::exchange(lets, {});
   const std::string name = names("loop");
-  const Expr turn = turns.count - 1 - variable(Halide::Int(32), name);
-  const Stmt body = with_variable(
-      l, turns, turn, [&] { return hi::Block::make(moved_back(moves(l, &Carried::entering, &Carried::leaving)), list_back(l.body)); });
-  lets = std::move(outer_lets);
-  return complete({serial(name, turns.count, body)});
+  auto body = [&](const Turns& turns) {
+    const Expr turn = turns.count - 1 - variable(Halide::Int(32), name);
+    return with_variable(l, turns, turn, [&] {
+      const Stmt s = hi::Block::make(moved_back(moves(l, &Carried::entering, &Carried::leaving)), list_back(l.body));
+      return l.condition ? hi::Block::make(s, list_back(l.test)) : s;
+    });
+  };
+  if (!depends_on_data(l)) {
+    const Turns turns = turns_of(l);
+    auto outer_lets = std::exchange(lets, {});
+    const Stmt each = body(turns);
+    lets = std::move(outer_lets);
+    return complete({serial(name, turns.count, each)});
+  }
+  const std::string first = names("first"), done = names("done"), going = names("going"), begin = names("begin"), count = names("count");
+  std::vector<Stmt> made;
+  if (l.condition) pop(made, number_in(going));
+  pop(made, number_in(done));
+  pop(made, {{first, 0, {}}, Halide::Int(64), {}});
+  const Turns turns{variable(Halide::Int(64), begin), variable(Halide::Int(32), count)};
+  std::vector<Stmt> undone;
+  if (l.condition) {  // the test that ended it
+    const Stmt test = with_variable(l, turns, turns.count, [&] { return list_back(l.test); });
+    undone.push_back(where(Halide::cast<int32_t>(loaded(Halide::Int(32), going, 0) == 0), test));
+  }
+  undone.push_back(serial(name, turns.count, body(turns)));
+  made.push_back(hi::LetStmt::make(
+      begin, loaded(Halide::Int(64), first, 0),
+      hi::LetStmt::make(count, loaded(Halide::Int(32), done, 0), undone.size() == 1 ? undone[0] : hi::Block::make(undone))));
+  Stmt s = hi::Block::make(made);
+  for (const auto& [buffer, t] : {std::pair(going, Halide::Int(32)), std::pair(done, Halide::Int(32)), std::pair(first, Halide::Int(64))})
+    s = hi::Allocate::make(buffer, t, Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+  return s;
 }
 
 Stmt LoopWriter::back(const Loop& l) {

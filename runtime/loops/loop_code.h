@@ -57,9 +57,11 @@ class LoopCode {
            const LoopBlocks& blocks, const Halide::Target& target);
   ~LoopCode();
 
-  // False: not with the memory that its values would share (LoopMemory), or nothing bounds what goes on the tape.
-  bool has(LoopPhase phase) const;
+  // False: what it carries does not lie where it leaves it (LoopMemory).
+  bool is_possible() const;
   LoopFunction function(LoopPhase phase);
+  // False: data decide how much goes on the tapes.
+  bool knows_tapes() const;
   // Variables of loops around are at these values.
   LoopTapes tapes(const AxisValues& around) const;
   const LoopMemory& memory() const;

@@ -199,12 +199,12 @@ Stmt LoopWriter::step(const Block& b) {
     for (const Temporary& t : temporaries)
       if (t.leaves) made.push_back(where(loaded(t.type, t.name, 0), stored_at("xh_status", 1, 0)));
   }
-  const bool taped = phase == LoopPhase::forward && block.forward;
-  if (phase == LoopPhase::forward) {
+  const bool taped = is_taping() && block.forward;
+  if (is_taping()) {
     for (TensorId r : b.results) keep(made, r, value(r));
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));
   }
-  made.push_back(nest_of(b, taped ? *block.forward : block.infer, temporaries));
+  made.push_back(nest_of(b, taped && phase == LoopPhase::forward ? *block.forward : block.infer, temporaries));
   return with_temporaries(complete(std::move(made)), temporaries);
 }
 
@@ -297,32 +297,44 @@ Stmt LoopWriter::serial(const std::string& name, const Expr& count, const Stmt& 
   return hi::For::make(name, 0, count, hi::ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, body);
 }
 
+bool LoopWriter::depends_on_data(const Loop& l) const {
+  return l.condition || !tensors_read(*p.arena, l.begin).empty() || !tensors_read(*p.arena, l.end).empty();
+}
+
 Stmt LoopWriter::turns(const Loop& l) {
   auto each = std::make_shared<Pushes>();
   const Turns turns = turns_of(l);
   auto outer_lets = std::exchange(lets, {});
   auto outer_guards = std::exchange(guards, {});
   Pushes* around_it = std::exchange(pushing, each.get());
-  const std::string name = names("loop");
+  const std::string name = names("loop"), going = names("going"), done = names("done");
   Stmt body = with_variable(l, turns, variable(Halide::Int(32), name), [&] {
     Stmt s = hi::Block::make(list(l.body), moved(moves(l, &Carried::entering, &Carried::leaving)));
     if (!l.condition) return s;
-    const std::string going = "xh_going" + std::to_string(l.variable);
     const Expr on = loaded(type(*l.condition), value_name(*l.condition), 0);
     const Expr goes = loaded(Halide::Int(32), going, 0);
+    s = hi::Block::make(s, stored_at(done, loaded(Halide::Int(32), done, 0) + 1, 0));
     return where(goes, hi::Block::make({list(l.test), stored_at(going, Halide::cast<int32_t>(on), 0), where(goes, s)}));
   });
   pushing = around_it;
   if (pushing) pushing->loops.push_back({&l, each});
   lets = std::move(outer_lets);
   guards = std::move(outer_guards);
-  Stmt s = serial(name, turns.count, body);
-  if (l.condition) {
-    const std::string going = "xh_going" + std::to_string(l.variable);
-    s = hi::Allocate::make(going, Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(),
-                           hi::Block::make(stored_at(going, 1, 0), s));
-  }
-  return complete({s});
+  std::vector<Stmt> made;
+  if (l.condition) made = {stored_at(going, 1, 0), stored_at(done, 0, 0)};
+  made.push_back(serial(name, turns.count, body));
+  if (!depends_on_data(l)) return complete(std::move(made));
+  // What the backward cannot find out again.
+  const std::string first = names("first");
+  made.push_back(stored_at(first, turns.begin, 0));
+  if (!l.condition) made.push_back(stored_at(done, turns.count, 0));
+  push(made, {{first, 0, {}}, Halide::Int(64), {}});
+  push(made, number_in(done));
+  if (l.condition) push(made, number_in(going));
+  Stmt s = complete(std::move(made));
+  for (const auto& [buffer, t] : {std::pair(going, Halide::Int(32)), std::pair(done, Halide::Int(32)), std::pair(first, Halide::Int(64))})
+    s = hi::Allocate::make(buffer, t, Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+  return s;
 }
 
 Stmt LoopWriter::step(const Loop& l) {

@@ -56,7 +56,7 @@ void LoopWriter::note_loop(const Loop& l, std::set<Id>& own, std::set<Id>& met) 
   own.insert(l.variable);
   note_axes(l.begin, met);
   note_axes(l.end, met);
-  if (l.condition || !tensors_read(*p.arena, l.begin).empty() || !tensors_read(*p.arena, l.end).empty()) bounded = false;
+  if (depends_on_data(l)) bounded = false;
   note_list(l.test, own, met);
   note_list(l.body, own, met);
 }
@@ -152,11 +152,16 @@ LoopWriter::Part LoopWriter::number_in(const std::string& buffer) { return {{buf
 
 void LoopWriter::push(std::vector<Stmt>& made, const Part& part) {
   const int64_t n = element_count(part.extents);
-  if (phase != LoopPhase::forward || n == 0) return;
+  if (!is_taping() || n == 0) return;
   const std::string tape = tape_of(part.type);
   pushing->here[number_of(tape)] += n;
   const std::string top = names("top");
   const Expr here = variable(Halide::Int(32), top);
+  if (phase == LoopPhase::count) {  // of what is too much, not more than that it is
+    const Expr sum = Halide::min(here, kMostOnTape) + static_cast<int32_t>(std::min<int64_t>(n, kMostOnTape));
+    made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0), stored_at(top_of(tape), sum, 0)));
+    return;
+  }
   made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0),
                                    hi::Block::make(copy({tape, here, strides_of(part.extents)}, part.region, part),
                                                    stored_at(top_of(tape), here + static_cast<int32_t>(n), 0))));
@@ -231,15 +236,15 @@ LoopFunction LoopWriter::function(LoopPhase which) {
   phase = which;
   names = {};
   wanted.clear(), has.clear(), tapes.clear(), tape_order.clear(), variables.clear(), ranges.clear();
-  if (phase == LoopPhase::forward) pushes = {};
-  pushing = phase == LoopPhase::forward ? &pushes : nullptr;
+  if (is_taping()) pushes = {};
+  pushing = is_taping() ? &pushes : nullptr;
   for (size_t k = 0; k < around.size(); ++k) variables[around[k]] = variable(Halide::Int(64), "xh_around" + std::to_string(k));
   // Tapes have the same numbers in both directions.
   for (auto t : {Halide::Float(32), Halide::Float(64), Halide::Int(32), Halide::Int(64), Halide::Int(8)}) tape_of(t);
   std::vector<Stmt> made;
   if (phase != LoopPhase::backward) {
     made.push_back(turns(loop));
-    if (phase == LoopPhase::forward)
+    if (is_taping())
       for (const Part& part : kept_at_the_end()) push(made, part);
   } else {
     const std::vector<Part> kept = kept_at_the_end();
@@ -287,13 +292,13 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
   std::vector<Stmt> all;
   if (phase != LoopPhase::infer)
     for (size_t k = 0; k < tape_order.size(); ++k) {
-      argument(tape_order[k], {Is::tape, k});
+      if (phase != LoopPhase::count) argument(tape_order[k], {Is::tape, k});
       const Expr top = phase == LoopPhase::backward ? loaded(Halide::Int(32), "xh_status", static_cast<int32_t>(k + 1)) : Expr(0);
       all.push_back(stored_at(top_of(tape_order[k]), top, 0));
     }
   all.insert(all.end(), first.begin(), first.end());
   all.insert(all.end(), made.begin(), made.end());
-  if (phase == LoopPhase::forward)
+  if (is_taping())
     for (size_t k = 0; k < tape_order.size(); ++k)
       all.push_back(stored_at("xh_status", loaded(Halide::Int(32), top_of(tape_order[k]), 0), static_cast<int32_t>(k + 1)));
   Stmt s = hi::Block::make(all);

@@ -45,7 +45,7 @@ struct LoopWriter {
   LoopMemory memory;
   std::vector<Id> around;        // loop variables that it reads, of loops around
   std::set<TensorId> read_back;  // places that the backward reads
-  bool bounded = true;           // what goes on the tape has a bound
+  bool bounded = true;           // sizes decide how much goes on the tape
   bool in_place = true;          // what it carries lies where it leaves it
 
   // Of the function being made.
@@ -145,6 +145,8 @@ struct LoopWriter {
     Expr begin, count;  // i64, int32
   };
   Turns turns_of(const Loop& l);
+  bool depends_on_data(const Loop& l) const;
+  bool is_taping() const { return phase == LoopPhase::forward || phase == LoopPhase::count; }
   // Body of one turn, for the variable.
   Stmt with_variable(const Loop& l, const Turns& turns, const Expr& turn, const std::function<Stmt()>& body);
   static Stmt serial(const std::string& name, const Expr& count, const Stmt& body);

@@ -469,11 +469,17 @@ double price_ps(const KernelSpec& spec) {
       if (is_read(a[id].op))
         each += vectors != kNone && along(a, read_indices(a[id]), vectors) == Along::strided ? kScalar * kLoad_ps : kLoad_ps;
     }
+    std::vector<Id> conditions = conjuncts_of(a, m.condition);
+    for (Id body = m.body; a[body].op == Op::select; body = a[body].arg(1))
+      for (Id c : conjuncts_of(a, a[body].arg(0))) conditions.push_back(c);
     double points = 1;
     for (const auto* list : {&m.left, &m.reduced})
-      for (Id x : *list)
-        if (std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
+      for (Id x : *list) {
+        LoopBounds bounds;
+        const bool one = std::ranges::any_of(conditions, [&](Id c) { return a[c].op == Op::eq && bound_by(*spec.arena, c, x, &bounds); });
+        if (!one && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
           points *= static_cast<double>(spec.axes.at(x).extent);
+      }
     sum += kStart_ps + points * each * (vectors == kNone ? kScalar : 1);
   }
   return sum;
