@@ -42,6 +42,7 @@ class Bench {
     const Program derived = op_.steps ? gradient(op_, {options_.wrt}) : derive(op_, options_, dims_).program;
     progress_.show("making data");
     Buffers shared = random_data(c_, op_, derived, dims_);
+    if (c_.infer_only) return infer_alone(shared);
 
     MeasuredOp main(op_, options_, dims_, shared);
     CompileOptions o = options_;
@@ -64,6 +65,37 @@ class Bench {
   }
 
  private:
+  int infer_alone(const Buffers& shared) {
+    MeasuredOp main(op_, options_, dims_, shared);
+    measure({&main.infer});
+    progress_.show("");
+    const KernelPlan plan = main.compiled.plan(Phase::infer, dims_);
+    Json found = {{"op", op_.name},
+                  {"target", c_.target},
+                  {"threads", runtime::threads_or_all(c_.threads)},
+                  {"dims", dims_.empty() ? Json::object() : Json(dims_)},
+                  {"infer_ms", json(main.infer.times)},
+                  {"infer_gbps", static_cast<double>(plan.bytes_unavoidable) / (main.infer.times.median() * 1e6)},
+                  {"infer_gflops", static_cast<double>(plan.flops) / (main.infer.times.median() * 1e6)},
+                  {"kernels", {{"infer", kernels(plan, main.infer_kernels)}}},
+                  {"noisy", noisy({{"infer", &main.infer}})},
+                  {"repeats", repeats_}};
+    if (c_.json) {
+      std::cout << found.dump(2) << "\n";
+      return kFine;
+    }
+    std::vector<std::vector<std::string>> rows = {{"", "min", "median", "GB/s", "Gflop/s"}};
+    auto row = [&](const std::string& name, const Json& times, double gbps, double gflops) {
+      rows.push_back({name, time_text(times["min"].get<double>() * 1e6), time_text(times["median"].get<double>() * 1e6),
+                      fmt::format("{:.1f}", gbps), fmt::format("{:.1f}", gflops)});
+    };
+    row("infer", found["infer_ms"], found["infer_gbps"].get<double>(), found["infer_gflops"].get<double>());
+    for (const Json& k : found["kernels"]["infer"])
+      row("kernel " + k["name"].get<std::string>(), k["ms"], k["gbps"].get<double>(), k["gflops"].get<double>());
+    std::cout << fmt::format("op {}, {} rounds\n\n", op_.name, repeats_) << table_text(rows, {1, 2, 3, 4}, "  ");
+    return kFine;
+  }
+
   const Command& c_;
   const Program& op_;
   CompileOptions options_;

@@ -182,8 +182,10 @@ void declare(CLI::App& app, Command& c) {
                    "one value of the forward that the backward needs: who reads it, what keeping and recomputing it cost, and what would change "
                    "the verdict")
       ->excludes("--pareto", "--relations", "--json");
+  explain->add_flag("--infer-only", c.infer_only, "what runs where nothing is differentiated (again)")
+      ->excludes("--pareto", "--relations", "--why", "--definition");
   explain->add_flag("--c", c.c, "both directions as plain C loops, for g++ -O3 -march=native -fopenmp -x c++")
-      ->excludes("--pareto", "--relations", "--json", "--definition");
+      ->excludes("--pareto", "--relations", "--json", "--definition", "--infer-only");
 
   auto ignore_memory = [&](CLI::App* sub) {
     sub->add_flag("--ignore-memory", c.ignore_memory, "also sizes that this machine seems to have no memory for");
@@ -222,6 +224,7 @@ void declare(CLI::App& app, Command& c) {
   declare_tuned(*bench, c);
   ignore_memory(bench);
   bench->add_flag("--json", c.json, "one JSON object instead of text");
+  bench->add_flag("--infer-only", c.infer_only, "infer alone, of what is not differentiated (again)");
   bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
   bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")->check(CLI::Range(1, 1000000));
 
@@ -420,6 +423,7 @@ CompileOptions compile_options(const Command& c) {
       throw UsageError(e.message());
     }
   o.wrt = c.wrt;
+  o.differentiate = !c.infer_only;
   o.threads = c.threads;
   o.check_values = c.check_values;
   return o;

@@ -150,7 +150,10 @@ Program as_forward(const Program& p) {
   result.gradients.clear();
   result.gradient_of.clear();
   result.custom_gradient = nullptr;
-  for (Definition& d : std::exchange(result.backward, {}).definitions) result.forward.definitions.push_back(std::move(d));
+  for (Definition& d : std::exchange(result.backward, {}).definitions) {
+    d.derived = true;
+    result.forward.definitions.push_back(std::move(d));
+  }
   return result;
 }
 

@@ -35,7 +35,10 @@ class Forward {
 
     Program result = expand_calls(d_.program);  // the calls that were kept for their gradients
     result.custom_gradient = nullptr;
-    for (Definition& made : d_.derived) result.forward.definitions.push_back(std::move(made));
+    for (Definition& made : d_.derived) {
+      made.derived = true;
+      result.forward.definitions.push_back(std::move(made));
+    }
     return {std::move(result), std::move(results)};
   }
 

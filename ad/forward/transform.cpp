@@ -133,6 +133,7 @@ Program with_jacobian_along(Program op, const std::vector<TensorId>& of, const s
   }
   const DType type = p.tensors[tangent].type;
   Definition unit;
+  unit.derived = true;
   unit.targets = {tangent};
   unit.body = shape.empty() ? a.constant(type, 1) : a.select(one, a.constant(type, 1), a.constant(type, 0));
   unit.axes = own;
@@ -219,6 +220,7 @@ Program hessian(const Program& source, const JacobianOptions& options) {
   p.inputs.pop_back();
   p.tensors[cotangent].role = Role::defined;
   Definition one;
+  one.derived = true;
   one.targets = {cotangent};
   one.body = p.arena->constant(p.tensors[cotangent].type, 1);
   p.forward.definitions.insert(p.forward.definitions.begin(), one);

@@ -72,6 +72,7 @@ Program gradient(const Program& source, const GradientOptions& options) {
   Program result = expand_calls(d.program);  // the calls that were kept for their gradients
   result.custom_gradient = nullptr;
   result.backward.definitions = std::move(d.derived);
+  for (Definition& made : result.backward.definitions) made.derived = true;
   result = with_clear_axes(without_dead(ordered(result)));
   verify(result);
   return result;

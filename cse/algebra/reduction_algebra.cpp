@@ -12,20 +12,29 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/machine_model.h"
 #include "expr/index/affine.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat {
 namespace {
 
 constexpr size_t kMaxTerms = 32;  // of a product multiplied out for a proof
 constexpr int kMaxSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
+constexpr size_t kMaxOpen = 96;   // terms of a definition multiplied out for a proof about all of them: a gradient's of a gradient has 40
 
 class Simplifier {
  public:
   Simplifier(const Program& p, TensorExprTree& tree, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
       : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden), sums_(p_, tree_), accuracy_(p_, tree_) {}
   Program run();
+  // Multiplied out, all sums are of one term each. Definitions for which opaque holds stay as they are.
+  void multiply_out(std::set<TensorId> opaque) {
+    multiplied_out_ = true;
+    opaque_ = std::move(opaque);
+  }
+  const std::set<TensorId>& zeros() const { return zeros_; }
 
  private:
+  Product multiplied_out(const Product& value, DType type);
   void backward(Definition d);
   Product total(Product body, Sum s, bool create, int splits);
   bool safe_outside(Id factor, const Sum& s);
@@ -53,6 +62,9 @@ class Simplifier {
   std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
   std::map<TensorId, std::string> renamed_;     // the names of sums that may go
   std::vector<Definition> done_;                // of the backward
+  bool multiplied_out_ = false;
+  std::set<TensorId> opaque_;
+  std::set<TensorId> zeros_;  // of the backward: proved to be zero
 };
 
 // Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
@@ -207,6 +219,12 @@ Id Simplifier::taken_out(const Product& body, Sum& s) {
   return conjunction(a_, outer);
 }
 
+Product Simplifier::multiplied_out(const Product& value, DType type) {
+  if (!multiplied_out_ || value.is_number()) return value;
+  auto terms = tree_.expand(value, kMaxOpen);
+  return terms ? tree_.add(type, *terms) : value;
+}
+
 // sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that
 // it would need a sum that does not exist.
 Product Simplifier::total(Product body, Sum s, bool create, int splits) {
@@ -235,6 +253,15 @@ Product Simplifier::total(Product body, Sum s, bool create, int splits) {
   }
   if (s.bound.empty() && is_true(a_, s.condition)) return tree_.multiply(outside, inside);
   auto with_outside = [&](const Product& v) { return tree_.multiply(outside, v); };
+  if (multiplied_out_ && !s.bound.empty()) {
+    auto terms = tree_.expand(inside, kMaxOpen);
+    if (terms && !(terms->size() == 1 && (*terms)[0] == inside)) {
+      std::vector<Product> values;
+      for (const Product& t : *terms) values.push_back(total(t, s, create, splits));
+      return with_outside(tree_.add(s.type, values));
+    }
+    splits = kMaxSplits;
+  }
   if (!s.bound.empty() && !inside.is_number()) {
     if (auto v = sums_.known(inside, s)) return with_outside(*v);
     if (splits < kMaxSplits) {
@@ -259,7 +286,7 @@ Product Simplifier::total(Product body, Sum s, bool create, int splits) {
 // there are (an operand of a matrix product) stays a definition unless it is cheap.
 std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   const Node n = a_[d.body];
-  if (!is_reduction(n.op)) return values_;
+  if (!is_reduction(n.op) || multiplied_out_) return values_;
   std::map<TensorId, PointValue> values = values_;
   std::vector<AxisRange> bound = reduce_axes(n), all = d.axes;
   all.insert(all.end(), bound.begin(), bound.end());
@@ -297,9 +324,9 @@ void Simplifier::backward(Definition d) {
     written_out_[d.target()] = d;
     return;
   }
-  if (!is_float(n.type) || (!map && n.op != Op::sum) || deciding_.contains(d.target())) {
+  if (!is_float(n.type) || (!map && n.op != Op::sum) || deciding_.contains(d.target()) || opaque_.contains(d.target())) {
     done_.push_back(d);
-    if (n.op == Op::sum) sums_.remember(d);
+    if (n.op == Op::sum && !opaque_.contains(d.target())) sums_.remember(d);
     return;
   }
   Product value;
@@ -337,6 +364,8 @@ void Simplifier::backward(Definition d) {
       return;
     }
   }
+  value = multiplied_out(value, n.type);
+  if (value.is_zero()) zeros_.insert(d.target());
   d.body = tree_.to_expression(value, n.type);
   if (stays) {
     done_.push_back(d);
@@ -395,6 +424,52 @@ Program Simplifier::run() {
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden) {
   TensorExprTree tree(*p.arena);
   return Simplifier(p, tree, kept, hidden).run();
+}
+
+// Tensors that stand elsewhere than in terms and factors.
+static std::set<TensorId> not_linear(const Arena& a, Id body) {
+  std::set<TensorId> found;
+  for (Id id : reachable(a, body)) {
+    const Node& n = a[id];
+    for (size_t i = 0; i < n.arg_count; ++i) {
+      const bool term = n.op == Op::add || n.op == Op::sub || n.op == Op::neg || n.op == Op::mul || n.op == Op::cast;
+      if (term || ((n.op == Op::div || n.op == Op::sum) && i == 0) || (n.op == Op::select && i > 0)) continue;
+      for (TensorId t : tensors_read(a, n.arg(i))) found.insert(t);
+    }
+  }
+  return found;
+}
+
+Program without_idle_sums(const Program& p) {
+  const Arena& a = *p.arena;
+  std::set<TensorId> opaque;
+  for (const Definition& d : p.backward.definitions) {
+    const Node n = a[d.body];
+    if (n.op == Op::sum && !has_tensor(p.gradients, d.target()) && !tensors_read(a, reduce_condition(n)).empty()) opaque.insert(d.target());
+  }
+  if (opaque.empty()) return p;
+  TensorExprTree tree(*p.arena);
+  Simplifier open(p, tree, {}, {});
+  open.multiply_out(opaque);
+  const Program proof = open.run();
+  std::set<TensorId> idle = open.zeros();
+  std::erase_if(idle, [&](TensorId t) { return has_tensor(p.gradients, t); });
+  for (const Definition& d : proof.backward.definitions)
+    for (TensorId t : tensors_read(a, d.body)) opaque.erase(t);
+  idle.insert(opaque.begin(), opaque.end());
+  if (idle.empty()) return p;
+  // What cancels may have any value. It is 0, but where that would be divided by.
+  std::set<TensorId> divisors;
+  for (const Definition& d : p.backward.definitions)
+    for (TensorId t : not_linear(a, d.body))
+      if (opaque.contains(t)) divisors.insert(t);
+  Program result = p;
+  for (Definition& d : result.backward.definitions)
+    d.body = rewrite(*p.arena, d.body, [&](Id id) {
+      const Node n = a[id];
+      return n.op == Op::read && idle.contains(n.symbol) ? p.arena->constant(n.type, divisors.contains(n.symbol)) : id;
+    });
+  return simplify_reductions(simplify(without_dead(result)));
 }
 
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree) {

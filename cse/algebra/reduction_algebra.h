@@ -25,9 +25,17 @@ namespace xhat {
 
 // Backward bodies are compared with the forward's maps (outputs too) written out. Those in kept are read
 // instead. Forward reductions in hidden may not be read where they were not read before.
-Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept = {},
-                            const std::vector<TensorId>& hidden = {});
+Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept = {}, const std::vector<TensorId>& hidden = {});
 // The same; tree: over p's arena, with the forms that are known already.
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree);
+
+// Multiplied out, with all sums of one term, the backward tells what no sum by itself tells: which of its sums are zero, and which sums over
+// a condition that data decide (the tangent of a maximum) cancel in all that is asked for. These go.
+//
+//   t_m[n] = sum(d if x[n,d] == m[n]: t_x[n,d])    s[n] = sum(k: e[n,k]*(t_x[n,k] - t_m[n]))    g[n,d] = t_x[n,d] - t_m[n] - s[n]/sum(k: e[n,k])
+//     =>                                           s[n] = sum(k: e[n,k]*t_x[n,k])               g[n,d] = t_x[n,d] - s[n]/sum(k: e[n,k])
+//
+// Only asked where there are such conditions. Nothing is written multiplied out.
+Program without_idle_sums(const Program& p);
 
 }  // namespace xhat

@@ -369,6 +369,7 @@ class Lifter {
     reduction = reads_.made_total(reduction, box);
     Definition made;
     made.pos = definition_->pos;
+    made.derived = definition_->derived;
     std::vector<Id> shape, indices;
     Replacements shift;
     for (const AxisRange& r : box) {

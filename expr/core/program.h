@@ -42,6 +42,9 @@ struct Definition {
   Pos pos;
   std::shared_ptr<const Program> callee;
   std::vector<TensorId> arguments;
+  // Made by the rules of differentiation, and not written by somebody: algebra of real numbers may rewrite it, as it may the backward
+  // region. No part of the text: what is read back counts as written.
+  bool derived = false;
   TensorId target() const { return targets[0]; }
   bool is_call() const { return callee != nullptr; }
 };

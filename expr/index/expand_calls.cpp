@@ -137,6 +137,7 @@ Program expand_calls(const Program& p, bool keep_custom, std::vector<ExpandedCal
     for (size_t i = 0; i < callee.outputs.size(); ++i) tensors[callee.outputs[i]] = d.targets[i];
     ExpandedCall whole{callee.name, d.targets[0], {}};
     std::vector<Definition> made = instantiate(result, callee, tensors, callee.name);
+    for (Definition& m : made) m.derived |= d.derived;
     if (!calls) return made;
     for (const Definition& m : made) whole.members.push_back(m.target());
     calls->push_back(std::move(whole));

@@ -23,6 +23,7 @@
 #include "fusion/plan/running_extremes.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/call/debug.h"
+#include "runtime/call/derivatives.h"
 #include "runtime/call/machine.h"
 
 namespace xhat {
@@ -76,6 +77,16 @@ Program written_alike(const Program& p) {
   return gather(without_nested_sums(without_flattened_axes(without_neutral_terms(in_one_direction(recognize(p))))));
 }
 
+namespace {
+
+Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
+Program gathered(const Program& p) { return gather(without_flattened_axes(p)); }
+// Inlining brings constants together: reads at fixed places, what the user named.
+Program simplified(const Program& p) { return simplify(in_closed_form(recognize_derived(with_simple_indices(p)))); }
+Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }
+
+}  // namespace
+
 Program with_gradients(const Program& op, const std::vector<std::string>& wrt) {
   return gradient(written_alike(expand_calls(own_copy(op), true)), {wrt});
 }
@@ -91,14 +102,17 @@ Passes::Passes(const Program& op, const CompileOptions& options)
     pipeline.step("grad", [&](const Program& p) { return with_gradients(p, options_.wrt); });
   } else {
     pipeline.step("calls", [](const Program& p) { return written_alike(expand_calls(own_copy(p))); });
+    if (has_derivatives(pipeline.current())) {
+      expanded_ = pipeline.current();
+      pipeline.step("derivatives", [](const Program& p) { return with_simple_derivatives(p, in_normal_form); });
+    }
   }
-  pipeline.step("lift", [](const Program& p) { return lift_reductions(ordered(p), true); });
-  pipeline.step("gather", [](const Program& p) { return gather(without_flattened_axes(p)); });
+  pipeline.step("lift", lifted);
+  pipeline.step("gather", gathered);
   written_ = pipeline.current();
   if (options_.fusion.policy == FusePolicy::relay) opaque_nodes_ = opaque_nodes(own_copy(op), options_.fusion.relay.opaque);
   pipeline.step("inline", [](const Program& p) { return inline_injective(p); });
-  // Inlining brings constants together: reads at fixed places, what the user named.
-  pipeline.step("simplify", [](const Program& p) { return simplify(in_closed_form(recognize_derived(with_simple_indices(p)))); });
+  pipeline.step("simplify", simplified);
   if (options_.differentiate && pipeline.open())
     // The half of step "stash" that knows no sizes.
     pipeline.watched([&] { stash_.emplace(pipeline.current(), options_.stash, options_.machine); });
@@ -112,7 +126,7 @@ StashChoice Passes::choose(const DimValues& sizes) const { return stash_ ? stash
 
 bool Passes::without_points(const DimValues& sizes) const {
   const bool all_known = std::ranges::all_of(written_.dims, [&](const Dim& d) { return sizes.contains(written_.arena->name(d.dim)); });
-  return all_known && has_range_without_points(written_, sizes);
+  return all_known && (has_range_without_points(written_, sizes) || (expanded_ && has_range_without_points(*expanded_, sizes)));
 }
 
 void Passes::require_budget(const StashChoice& choice) const {

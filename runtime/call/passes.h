@@ -38,6 +38,7 @@ class Passes {
   Program source_;
   std::unique_ptr<Pipeline> first_half_;
   std::optional<StashPlanner> stash_;  // none: the op is not differentiated
+  std::optional<Program> expanded_;    // where it has derivatives: with the ranges that they had before they were made simple
   Program written_;
   std::map<std::string, std::string> opaque_nodes_;  // of Derivation
 };

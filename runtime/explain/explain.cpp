@@ -98,6 +98,7 @@ class Explainer {
     e_.infer = direction(infer_program(p), p.name, parts_ && !options_.differentiate ? &parts_->forward : nullptr);
     if (!options_.differentiate) {
       e_.forward = e_.infer;
+      e_.infer_only = true;
       return std::move(e_);
     }
     e_.forward = direction(forward_program(p), p.name + "_forward", parts_ ? &parts_->forward : nullptr);

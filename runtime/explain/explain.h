@@ -86,6 +86,7 @@ struct Explanation {
   std::vector<std::string> kept_by_caller;  // inputs and outputs that the backward reads
   double cost_ns = 0, lower_bound_ns = 0;
   bool optimal = false;
+  bool infer_only = false;     // CompileOptions::differentiate was off: forward is infer, and there is no backward
   ExplainedDirection infer;    // keeps no stash
   ExplainedDirection forward;  // keeps the stash
   ExplainedDirection backward;

@@ -205,6 +205,7 @@ std::string to_text(const Explanation& e) {
   std::string out = e.text + "\n" + sizes_text(e.sizes, e.nominal);
   for (const std::string& read : e.open_reads) out += "not proved for all sizes, but inside at these: " + read + "\n";
   if (!e.open_reads.empty()) out += "\n";
+  if (e.infer_only) return out + "infer\n" + indented(e.infer.text, "  ") + "\n" + kernels_text("infer", e.infer);
   out += "forward\n" + indented(e.forward.text, "  ");
   out += "\nbackward\n" +
          (e.backward.text.empty() ? "  nothing: no input has a gradient\n" : indented(e.backward.text, "  "));

@@ -43,6 +43,7 @@ uint64_t bits_of(const Node& n) { return is_float(n.type) ? std::bit_cast<uint64
 CompiledOp compiled(const Program& p) {
   Known& k = known();
   std::string text = print(p);
+  for (const Definition& d : p.forward.definitions) text += d.derived ? 'd' : 'w';
   if (auto it = k.programs.find(text); it != k.programs.end()) return it->second;
   CompileOptions wanted = options().compile;
   wanted.differentiate = false;
