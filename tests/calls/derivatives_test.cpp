@@ -12,7 +12,9 @@
 #include "ad/forward/jvp.h"
 #include "expr/index/without_points.h"
 #include "runtime/explain/explain.h"
+#include "tests/helpers/audit_cases.h"
 #include "tests/helpers/derivatives.h"
+#include "tests/helpers/tool_helper.h"
 
 namespace xhat {
 namespace {
@@ -252,6 +254,41 @@ TEST_P(Derivatives, LeaveTheBitsOfWhatWasWritten) {
             << name << " " << i;
     }
   }
+}
+
+class DerivativesOfAuditOps : public ::testing::TestWithParam<size_t> {};
+constexpr size_t kParts = 4;
+INSTANTIATE_TEST_SUITE_P(Part, DerivativesOfAuditOps, ::testing::Range(size_t{0}, kParts));
+
+// In doubles, as the program is derived and as it is compiled. One of vjp, jvp and hvp of each op, in turn.
+TEST_P(DerivativesOfAuditOps, AreWhatWasDerived) {
+  constexpr double kTolerance = 1e-7;  // of a tensor's largest value: what cancels has the roundings of its parts
+  size_t compared = 0, turn = GetParam();
+  for (const AuditCase& c : audit_cases(GetParam(), kParts)) {
+    const Program op = *parse(content(c.file), c.file.string()).find(c.op);
+    if (op.steps) continue;
+    const auto derived = derived_of(op);
+    for (const auto& [what, p] : {*std::next(derived.begin(), static_cast<std::ptrdiff_t>(turn++ % derived.size()))}) {
+      const DimValues dims = solve_dims(p, {}, c.dims);
+      const Arrays inputs = random_inputs(p, dims, c.seed, {.finite = false});
+      const Program simple = derive(p, infer_only(), dims).program;
+      const Arrays plain = evaluate(readable_at(p, dims), inputs, dims, kExact),
+                   got = evaluate(readable_at(simple, dims), inputs, dims, kExact);
+      for (TensorId t : p.outputs) {
+        const Array &x = plain.at(p.tensors[t].name), &y = got.at(p.tensors[t].name);
+        double largest = 0, worst = 0;
+        for (size_t i = 0; i < x.size(); ++i) {
+          if (!std::isfinite(x.at(i))) continue;
+          largest = std::max(largest, std::abs(x.at(i)));
+          worst = std::isfinite(y.at(i)) ? std::max(worst, std::abs(x.at(i) - y.at(i))) : std::numeric_limits<double>::infinity();
+        }
+        ++compared;
+        EXPECT_LE(worst, kTolerance * (1 + largest)) << c.name() << " " << what << " " << p.tensors[t].name << "\n"
+                                                     << print(p) << print(simple);
+      }
+    }
+  }
+  EXPECT_GT(compared, 100u);
 }
 
 // (x + c) - c is x for real numbers. Who writes it wants the roundings.
