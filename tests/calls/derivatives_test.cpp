@@ -262,7 +262,7 @@ INSTANTIATE_TEST_SUITE_P(Part, DerivativesOfAuditOps, ::testing::Range(size_t{0}
 
 // In doubles, as the program is derived and as it is compiled. One of vjp, jvp and hvp of each op, in turn.
 TEST_P(DerivativesOfAuditOps, AreWhatWasDerived) {
-  constexpr double kTolerance = 1e-7;  // of a tensor's largest value: what cancels has the roundings of its parts
+  constexpr double kTolerance = 1e-7;     // of a tensor's largest value: what cancels has the roundings of its parts
   constexpr int64_t kMostPoints = 20000;  // of all dims together: larger scatters take the evaluator a minute
   Module module;
   fs::path file;
