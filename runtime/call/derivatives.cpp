@@ -64,23 +64,24 @@ Program with_simple_derivatives(const Program& source, const NormalForm& normal_
     const std::vector<int> turn = turns(p);
     if (std::ranges::find(turn, derived) == turn.end()) return p;
     auto [q, later] = apart(p, turn, derived);
+    auto with_the_rest = [&, &later = later](Program simple) {
+      for (Definition& d : simple.backward.definitions) d.derived = true;
+      for (auto* list : {&simple.backward.definitions, &later})
+        simple.forward.definitions.insert(simple.forward.definitions.end(), list->begin(), list->end());
+      simple.backward = {};
+      simple.outputs = p.outputs;
+      simple.gradients.clear();
+      simple.gradient_of.clear();
+      return ordered(simple);
+    };
     q = normal_form(q);
-    step_done("normal_form", q);
+    step_done("normal_form", with_the_rest(q));
     q = without_idle_sums(simplify_reductions(reuse_equal_reductions(q)));
-    step_done("reduction_algebra", q);
+    step_done("reduction_algebra", with_the_rest(q));
     q = reuse_stored(q, q.outputs);
-    step_done("shared", q);
+    step_done("shared", with_the_rest(q));
     if (Program joined = with_joined_sums(q); joined.tensors.size() > q.tensors.size()) q = simplify_reductions(joined);
-    step_done("joined_sums", q);
-    q = guard_empty_sums(q);
-    for (Definition& d : q.backward.definitions) d.derived = true;
-    for (auto* list : {&q.backward.definitions, &later})
-      q.forward.definitions.insert(q.forward.definitions.end(), list->begin(), list->end());
-    q.backward = {};
-    q.outputs = p.outputs;
-    q.gradients.clear();
-    q.gradient_of.clear();
-    p = ordered(q);
+    p = with_the_rest(guard_empty_sums(q));
   }
 }
 
