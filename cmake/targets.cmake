@@ -18,8 +18,9 @@ function(xhat_sources var folder regex)
 endfunction()
 
 # xhat_joined(TARGET): its files are compiled a dozen at a time. What several of them include is then parsed once, and what they
-# instantiate is compiled once. So names in anonymous namespaces differ within a folder. -DXHAT_JOIN=OFF: each by itself.
-option(XHAT_JOIN "Compile the engine's files a dozen at a time" ON)
+# instantiate is compiled once. So names in anonymous namespaces differ within a folder; each test file has a namespace of its own, named as
+# the file is. -DXHAT_JOIN=OFF: each by itself.
+option(XHAT_JOIN "Compile files of the engine and of tests a dozen at a time" ON)
 function(xhat_joined target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${XHAT_JOIN} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
@@ -92,6 +93,7 @@ function(xhat_test_program name label runs sources)
     set(optional ON)
   endif()
   xhat_program(${name} tests "${sources}" ${ARGN} GTest::gtest_main)
+  xhat_joined(${name})
   # Parsed once and not in each of a hundred files: a third of the time that compiling tests takes.
   target_precompile_headers(${name} PRIVATE <gtest/gtest.h> <algorithm> <cmath> <filesystem> <fstream> <functional> <map> <memory> <optional>
                             <set> <sstream> <string> <unordered_map> <vector> <fmt/format.h>)

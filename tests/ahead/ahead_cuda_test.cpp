@@ -10,7 +10,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::ahead_cuda_test {
 namespace {
 
 using namespace xhat::testing;
@@ -258,4 +258,4 @@ TEST_F(AheadCuda, WhatTheDriverSays) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::ahead_cuda_test

@@ -4,7 +4,7 @@
 
 #include "tests/helpers/ahead_helper.h"
 
-namespace xhat {
+namespace xhat::ahead_test {
 namespace {
 
 using namespace xhat::testing;
@@ -43,4 +43,4 @@ TEST_F(Ahead, WhatMustBeGivenIsSaid) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::ahead_test

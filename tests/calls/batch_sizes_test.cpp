@@ -11,7 +11,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::batch_sizes_test {
 namespace {
 
 using namespace xhat::testing;
@@ -97,4 +97,4 @@ TEST(BatchSizes, NumbersMadeOfSizesAreArguments) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::batch_sizes_test

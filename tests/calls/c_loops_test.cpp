@@ -12,7 +12,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::c_loops_test {
 namespace {
 
 using namespace xhat::testing;
@@ -86,4 +86,4 @@ TEST(CLoops, HaveTheBoundsThatAreTrue) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::c_loops_test

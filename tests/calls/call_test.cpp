@@ -11,7 +11,7 @@
 #include "runtime/cpu/kernel_cache.h"
 #include "tests/helpers/error_of.h"
 
-namespace xhat {
+namespace xhat::call_test {
 namespace {
 
 using testing::error_of;
@@ -392,4 +392,4 @@ TEST(Call, RangesWhoseBoundsAreUnknownAreRefused) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::call_test

@@ -6,7 +6,7 @@
 #include "expr/eval/nonfinite.h"
 #include "runtime/call/compile.h"
 
-namespace xhat {
+namespace xhat::check_values_test {
 namespace {
 
 std::string message(const std::function<void()>& call) {
@@ -63,4 +63,4 @@ TEST(CheckValues, SpeaksOfWhatIsWritten) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::check_values_test

@@ -11,7 +11,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat::testing {
+namespace xhat::testing::checks_test {
 namespace {
 
 using runtime::Checks;
@@ -247,4 +247,4 @@ TEST(RuntimeChecks, OfPositionsFailWhereTheEvaluatorDoes) {
 }
 
 }  // namespace
-}  // namespace xhat::testing
+}  // namespace xhat::testing::checks_test

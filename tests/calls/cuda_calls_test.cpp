@@ -10,7 +10,7 @@
 #include "tests/helpers/device_failure.h"
 #include "tests/helpers/fake_cuda.h"
 
-namespace xhat {
+namespace xhat::cuda_calls_test {
 namespace {
 
 using namespace xhat::testing;
@@ -320,4 +320,4 @@ TEST_F(CudaCallsTest, FailuresOfTheDeviceAreErrorsAndLeaveTheOpUsable) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cuda_calls_test

@@ -3,7 +3,7 @@
 #include "tests/helpers/device_failure.h"
 #include "tests/helpers/fake_cuda.h"
 
-namespace xhat::runtime {
+namespace xhat::runtime::cuda_driver_test {
 namespace {
 
 using testing::expect_failure;
@@ -167,4 +167,4 @@ TEST_F(CudaDriverTest, CapturesElsewhereGoOn) {
 }
 
 }  // namespace
-}  // namespace xhat::runtime
+}  // namespace xhat::runtime::cuda_driver_test

@@ -12,7 +12,7 @@
 #include "tests/helpers/fake_cuda.h"
 #include "tests/helpers/reference_library.h"
 
-namespace xhat {
+namespace xhat::cuda_libraries_test {
 namespace {
 
 using namespace xhat::testing;
@@ -253,4 +253,4 @@ TEST_F(CudaLibraryOps, FailuresAreSaid) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cuda_libraries_test

@@ -10,7 +10,7 @@
 #include "runtime/call/compile.h"
 #include "runtime/explain/explain.h"
 
-namespace xhat {
+namespace xhat::deferred_gradients_test {
 namespace {
 
 Program cell() {
@@ -106,4 +106,4 @@ TEST(DeferredGradients, AreExplained) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::deferred_gradients_test

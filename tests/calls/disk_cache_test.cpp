@@ -13,7 +13,7 @@
 #include "ad/reverse/gradient.h"
 #include "runtime/store/work_folder.h"
 
-namespace xhat {
+namespace xhat::disk_cache_test {
 namespace {
 
 using namespace xhat::testing;
@@ -271,4 +271,4 @@ TEST_F(KernelsOnDisk, WhereTheDiskIsFullNoneAreKept) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::disk_cache_test

@@ -7,7 +7,7 @@
 #include "runtime/call/compile.h"
 #include "runtime/interop/dlpack.h"
 
-namespace xhat {
+namespace xhat::dlpack_test {
 namespace {
 
 // The ABI, number by number: other libraries were compiled with other headers.
@@ -107,4 +107,4 @@ TEST(DlpackTest, WithoutStridesItIsRowMajor) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::dlpack_test

@@ -6,6 +6,7 @@
 
 #include "xhat.h"
 
+namespace eigen_test {
 namespace {
 
 using namespace xhat::dsl;
@@ -222,3 +223,4 @@ TEST(Eigen, HalfPrecision) {
 }
 
 }  // namespace
+}  // namespace eigen_test

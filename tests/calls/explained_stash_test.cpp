@@ -12,7 +12,7 @@
 #include "tests/helpers/runtime_helper.h"
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::explained_stash_test {
 namespace {
 
 using namespace xhat::testing;
@@ -161,4 +161,4 @@ TEST(StashSizesAhead, ABudgetHoldsAtAllSizesOrIsRefused) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::explained_stash_test

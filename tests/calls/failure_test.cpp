@@ -7,7 +7,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat::testing {
+namespace xhat::testing::failure_test {
 namespace {
 
 Array f32(std::vector<int64_t> shape, std::vector<double> values) { return array_of(DType::f32, std::move(shape), std::move(values)); }
@@ -164,4 +164,4 @@ TEST(RuntimeFailure, NothingIsWritten) {
 }
 
 }  // namespace
-}  // namespace xhat::testing
+}  // namespace xhat::testing::failure_test

@@ -9,7 +9,7 @@
 #include "tests/helpers/in_order_helper.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::in_order_test {
 namespace {
 
 using namespace xhat::testing;
@@ -79,4 +79,4 @@ TEST(InOrder, AttentionKeepsRowStatistics) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::in_order_test

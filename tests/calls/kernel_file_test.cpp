@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-namespace xhat {
+namespace xhat::kernel_file_test {
 namespace {
 
 using namespace xhat::testing;
@@ -103,4 +103,4 @@ TEST_F(KernelFiles, WhatOthersCanWriteIsMadeAnew) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_file_test

@@ -5,7 +5,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat::testing {
+namespace xhat::testing::limits_test {
 namespace {
 
 #define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
@@ -96,4 +96,4 @@ TEST(RuntimeLimits, LargePositionsAreRight) {
 }
 
 }  // namespace
-}  // namespace xhat::testing
+}  // namespace xhat::testing::limits_test

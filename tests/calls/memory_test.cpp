@@ -12,7 +12,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::memory_test {
 namespace {
 
 using namespace xhat::testing;
@@ -127,4 +127,4 @@ TEST(Assumptions, ABrokenPromiseIsRefused) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::memory_test

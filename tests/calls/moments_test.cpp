@@ -10,7 +10,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::moments_test {
 namespace {
 
 using namespace xhat::testing;
@@ -102,4 +102,4 @@ TEST(Moments, SpecialFirstTerms) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::moments_test

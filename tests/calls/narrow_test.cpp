@@ -8,7 +8,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::narrow_test {
 namespace {
 
 using namespace xhat::testing;
@@ -161,4 +161,4 @@ TEST(Narrow, RandomNumbersFromAnUnsignedSeed) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::narrow_test

@@ -15,7 +15,7 @@
 #include "tests/helpers/disk_cache_helper.h"
 #include "tests/helpers/lowered_code.h"
 
-namespace xhat {
+namespace xhat::nontemporal_test {
 namespace {
 
 using namespace xhat::testing;
@@ -202,4 +202,4 @@ TEST(NonTemporal, LeavesOtherFilesAlone) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::nontemporal_test

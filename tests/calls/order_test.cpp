@@ -5,7 +5,7 @@
 #include "ad/reverse/gradient.h"
 #include "tests/helpers/order_helper.h"
 
-namespace xhat {
+namespace xhat::order_test {
 namespace {
 
 using namespace xhat::testing;
@@ -38,4 +38,4 @@ TEST(Order, ThePlaceOfAnExtreme) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::order_test

@@ -13,7 +13,7 @@
 #include "runtime/host/thread_pool.h"
 #include "tests/helpers/lowered_code.h"
 
-namespace xhat::runtime {
+namespace xhat::runtime::parts_test {
 namespace {
 
 KernelSpec spec_of(const std::string& text, const DimValues& sizes) {
@@ -201,4 +201,4 @@ TEST(Finish, MaxKeepsNaN) {
 }
 
 }  // namespace
-}  // namespace xhat::runtime
+}  // namespace xhat::runtime::parts_test

@@ -6,7 +6,7 @@
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat::runtime {
+namespace xhat::runtime::products_test {
 namespace {
 
 using Halide::Target;
@@ -56,4 +56,4 @@ TEST(PackedProducts, AreNumbers) {
 }
 
 }  // namespace
-}  // namespace xhat::runtime
+}  // namespace xhat::runtime::products_test

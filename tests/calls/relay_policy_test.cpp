@@ -11,7 +11,7 @@
 #include "tests/helpers/relay_helper.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::relay_policy_test {
 namespace {
 
 using namespace xhat::testing;
@@ -106,4 +106,4 @@ TEST(RelayPolicy, DepthIsLimitedInProgramsToo) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::relay_policy_test

@@ -7,7 +7,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::stash_test {
 namespace {
 
 using namespace xhat::testing;
@@ -72,4 +72,4 @@ TEST(StashType, BytesOfACall) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::stash_test

@@ -10,7 +10,7 @@
 #include "runtime/call/compile.h"
 #include "runtime/explain/explain.h"
 
-namespace xhat {
+namespace xhat::steps_test {
 namespace {
 
 // Builds a program whose parameters are those of a text, and whose values are defined by steps.
@@ -273,4 +273,4 @@ TEST(Steps, AnIndexOutsideIsAnError) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::steps_test

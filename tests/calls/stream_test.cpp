@@ -5,7 +5,7 @@
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/stream_options.h"
 
-namespace xhat {
+namespace xhat::stream_test {
 namespace {
 
 using namespace xhat::testing;
@@ -110,4 +110,4 @@ TEST(Stream, CompilesForThisMachine) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::stream_test

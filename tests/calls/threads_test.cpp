@@ -5,7 +5,7 @@
 #include "runtime/host/thread_pool.h"
 #include "tests/helpers/disk_cache_helper.h"
 
-namespace xhat::testing {
+namespace xhat::testing::threads_test {
 namespace {
 
 using FewThreads = Tool;
@@ -57,4 +57,4 @@ TEST(RunJobs, ThrowsWhatTheFirstOneThrew) {
 }
 
 }  // namespace
-}  // namespace xhat::testing
+}  // namespace xhat::testing::threads_test

@@ -7,7 +7,7 @@
 #include "tests/helpers/agreement.h"
 #include "tests/helpers/lowered_code.h"
 
-namespace xhat {
+namespace xhat::tiles_test {
 namespace {
 
 using namespace xhat::testing;
@@ -136,4 +136,4 @@ TEST(Tiles, SumsOverTheSameNeighboursAreOneLoop) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tiles_test

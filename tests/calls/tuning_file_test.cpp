@@ -7,7 +7,7 @@
 
 #include "runtime/explain/tuning.h"
 
-namespace xhat {
+namespace xhat::tuning_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -101,4 +101,4 @@ TEST_F(TuningFile, WhatIsWrongIsNamed) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tuning_file_test

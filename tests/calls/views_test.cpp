@@ -14,7 +14,7 @@
 #include "runtime/mdspan.h"
 #include "tests/helpers/error_of.h"
 
-namespace xhat {
+namespace xhat::views_test {
 namespace {
 
 using testing::error_of;
@@ -194,4 +194,4 @@ TEST(Compiles, AreLoggedWithTheirCause) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::views_test

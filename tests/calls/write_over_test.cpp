@@ -8,7 +8,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::write_over_test {
 namespace {
 
 using namespace xhat::testing;
@@ -158,4 +158,4 @@ TEST(WriteOverBackward, TakesTheCotangentAndRefusesWhatIsNeeded) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::write_over_test

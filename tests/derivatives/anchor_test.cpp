@@ -7,7 +7,7 @@
 #include "tests/helpers/anchor_ops.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::anchor_test {
 namespace {
 
 using namespace xhat::testing;
@@ -52,4 +52,4 @@ TEST_P(HalideTest, ClosedFormsHold) {
 INSTANTIATE_TEST_SUITE_P(Values, HalideTest, ::testing::ValuesIn(halide_values()), [](const auto& row) { return row.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::anchor_test

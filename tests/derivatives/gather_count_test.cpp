@@ -11,7 +11,7 @@
 #include "fusion/relations/scatter.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::gather_count_test {
 namespace {
 
 using namespace xhat::testing;
@@ -167,4 +167,4 @@ TEST(GatherCount, Rearrangements) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gather_count_test

@@ -6,7 +6,7 @@
 #include "ad/check/tangent_check.h"
 #include "ad/reverse/gradient.h"
 
-namespace xhat {
+namespace xhat::gradcheck_test {
 namespace {
 
 using Kind = DerivativeComparison::Kind;
@@ -389,4 +389,4 @@ TEST(RandomInputs, RedrawnUntilOutputsAreFinite) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gradcheck_test

@@ -13,7 +13,7 @@
 #include "expr/eval/evaluate.h"
 #include "tests/helpers/derivatives.h"
 
-namespace xhat {
+namespace xhat::gradient_test {
 namespace {
 
 using namespace xhat::testing;
@@ -402,4 +402,4 @@ TEST(CustomGradient, IsUsedForTheOpAndInCalls) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gradient_test

@@ -9,7 +9,7 @@
 
 #include "tests/helpers/derivatives.h"
 
-namespace xhat {
+namespace xhat::jvp_test {
 namespace {
 
 using namespace xhat::testing;
@@ -326,4 +326,4 @@ TEST(JvpOracle, ReverseOverReverseGivesTheSame) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::jvp_test

@@ -9,7 +9,7 @@
 #include "ad/forward/jvp.h"
 #include "ad/reverse/gradient.h"
 
-namespace xhat {
+namespace xhat::linear_size_test {
 namespace {
 
 // Every value is used twice: what repeats an adjoint instead of sharing it doubles with each step.
@@ -46,4 +46,4 @@ TEST(LinearSizeTest, TwiceTheDefinitionTwiceTheNodes) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::linear_size_test

@@ -6,7 +6,7 @@
 #include "ad/forward/transform.h"
 #include "tests/helpers/error_of.h"
 
-namespace xhat {
+namespace xhat::transform_test {
 namespace {
 
 using testing::error_of;
@@ -159,4 +159,4 @@ TEST(Transform, HessiansAreSymmetricAndTheirColumnsAreHvps) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::transform_test

@@ -12,7 +12,7 @@
 #include "runtime/kernel/spec_text.h"
 #include "tests/helpers/pages.h"
 
-namespace xhat {
+namespace xhat::docs_output_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ TEST(DocsOutputTest, SoftmaxShowsEveryStep) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::docs_output_test

@@ -11,7 +11,7 @@
 
 #include "tests/helpers/pages.h"
 
-namespace xhat {
+namespace xhat::docs_site_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,4 +130,4 @@ TEST(DocsSiteTest, TheCookbookHasFortyRecipes) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::docs_site_test

@@ -21,7 +21,7 @@
 #include "expr/index/dims.h"
 #include "tests/helpers/pages.h"
 
-namespace xhat {
+namespace xhat::docs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ TEST(DocsTest, EveryFunctionAndReductionIsInTheLanguagePage) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::docs_test

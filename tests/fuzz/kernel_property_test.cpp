@@ -13,7 +13,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::kernel_property_test {
 namespace {
 
 using namespace xhat::testing;
@@ -111,4 +111,4 @@ INSTANTIATE_TEST_SUITE_P(Third, KernelPropertyTest, ::testing::Values(2));
 INSTANTIATE_TEST_SUITE_P(Fourth, KernelPropertyTest, ::testing::Values(3));
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_property_test

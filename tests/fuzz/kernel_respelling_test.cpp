@@ -6,7 +6,7 @@
 #include "bench/spelling_costs.h"
 #include "tests/helpers/random_program.h"
 
-namespace xhat {
+namespace xhat::kernel_respelling_test {
 namespace {
 
 using namespace xhat::testing;
@@ -51,4 +51,4 @@ TEST(Respelling, WritesOpsOtherwise) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_respelling_test

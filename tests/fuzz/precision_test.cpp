@@ -16,7 +16,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 
-namespace xhat {
+namespace xhat::precision_test {
 namespace {
 
 using namespace xhat::testing;
@@ -200,4 +200,4 @@ TEST(Precision, RandomCompositions) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::precision_test

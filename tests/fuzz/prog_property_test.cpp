@@ -10,7 +10,7 @@
 #include "tests/helpers/random_prog.h"
 #include "tests/helpers/random_program.h"
 
-namespace xhat {
+namespace xhat::prog_property_test {
 namespace {
 
 uint64_t number_of(const char* name, uint64_t otherwise) {
@@ -64,4 +64,4 @@ TEST(ProgProperty, FunctionalizedProgramsComputeWhatIsWritten) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::prog_property_test

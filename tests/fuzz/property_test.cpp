@@ -15,7 +15,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/random_program.h"
 
-namespace xhat {
+namespace xhat::property_test {
 namespace {
 
 using namespace xhat::testing;
@@ -285,4 +285,4 @@ TEST(PropertyTest, EqualSeedsEqualPrograms) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::property_test

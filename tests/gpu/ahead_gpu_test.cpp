@@ -14,7 +14,7 @@
 #include "tests/helpers/opencl.h"
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::ahead_gpu_test {
 namespace {
 
 using namespace xhat::testing;
@@ -320,4 +320,4 @@ TEST_F(AheadGpu, GathersAndScattersOfAnyBatch) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::ahead_gpu_test

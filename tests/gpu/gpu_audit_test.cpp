@@ -11,7 +11,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
-namespace xhat {
+namespace xhat::gpu_audit_test {
 namespace {
 
 using namespace xhat::testing;
@@ -53,4 +53,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, GpuAuditTest, ::testing::ValuesIn(tested_cases()),
 });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_audit_test

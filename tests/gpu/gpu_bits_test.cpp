@@ -10,7 +10,7 @@
 #include "runtime/call/machine.h"
 #include "runtime/gpu/gpu_kernel.h"
 
-namespace xhat {
+namespace xhat::gpu_bits_test {
 namespace {
 
 // Of all kernels of both directions. The product is rounded before the sum, as both decide where the maximum is.
@@ -44,4 +44,4 @@ TEST(GpuBits, OpenClDoesNotContract) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_bits_test

@@ -6,7 +6,7 @@
 #include "runtime/call/machine.h"
 #include "tests/helpers/need_device.h"
 
-namespace xhat {
+namespace xhat::gpu_cache_test {
 namespace {
 
 using namespace xhat::testing;
@@ -117,4 +117,4 @@ TEST_F(GpuKernelsOnDisk, ServeTheNextProcess) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_cache_test

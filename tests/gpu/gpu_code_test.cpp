@@ -26,7 +26,7 @@
 #include "runtime/call/machine.h"
 #include "tests/helpers/gpu_ops.h"
 
-namespace xhat {
+namespace xhat::gpu_code_test {
 namespace {
 
 using namespace xhat::testing;
@@ -144,4 +144,4 @@ TEST_P(GpuCodeTest, IsAsTheTableSays) {
 INSTANTIATE_TEST_SUITE_P(Ops, GpuCodeTest, ::testing::ValuesIn(gpu_ops()), name_of_gpu_op);
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_code_test

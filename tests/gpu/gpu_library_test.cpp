@@ -12,7 +12,7 @@
 #include "tests/helpers/need_device.h"
 #include "tests/helpers/reference_library.h"
 
-namespace xhat {
+namespace xhat::gpu_library_test {
 namespace {
 
 using namespace xhat::testing;
@@ -163,4 +163,4 @@ TEST(GpuLibraryUses, TypesThatLibrariesHave) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_library_test

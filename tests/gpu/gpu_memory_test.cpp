@@ -14,7 +14,7 @@
 #include "tests/helpers/need_device.h"
 #include "tests/helpers/opencl.h"
 
-namespace xhat {
+namespace xhat::gpu_memory_test {
 namespace {
 
 using namespace xhat::testing;
@@ -290,4 +290,4 @@ TEST_F(GpuMemoryTest, IndicesInTheDataAreLookedAtUnlessTrusted) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_memory_test

@@ -10,7 +10,7 @@
 #include "tests/helpers/need_device.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::gpu_test {
 namespace {
 
 using namespace xhat::testing;
@@ -138,4 +138,4 @@ std::vector<GoldenFile> language_files() {
 INSTANTIATE_TEST_SUITE_P(Golden, GpuLanguageTest, ::testing::ValuesIn(language_files()), [](const auto& file) { return file.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::gpu_test

@@ -4,7 +4,7 @@
 #include "tests/helpers/need_device.h"
 #include "tests/helpers/order_helper.h"
 
-namespace xhat {
+namespace xhat::order_gpu_test {
 namespace {
 
 using namespace xhat::testing;
@@ -15,4 +15,4 @@ TEST(OrderGpu, ProductsAreMultipliedUpInOrder) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::order_gpu_test

@@ -11,6 +11,7 @@
 
 #include "runtime/device/drivers/driver.h"
 #include "runtime/host/cpu_level.h"
+#include "tests/helpers/environment.h"
 #include "tests/helpers/runtime_helper.h"
 
 namespace xhat::testing {
@@ -22,19 +23,6 @@ inline std::vector<CpuLevel> levels_here() {
     levels.push_back(CpuLevel::avx512);
   return levels;
 }
-
-class Environment {
- public:
-  Environment(const char* name, std::string_view value) : name_(name) {
-    if (const char* before = std::getenv(name)) before_ = before;
-    setenv(name, std::string(value).c_str(), 1);
-  }
-  ~Environment() { before_ ? setenv(name_, before_->c_str(), 1) : unsetenv(name_); }
-
- private:
-  const char* name_;
-  std::optional<std::string> before_;
-};
 
 // Linked as a shared object, so that one process can hold many libraries, and one at several levels.
 class Loaded {

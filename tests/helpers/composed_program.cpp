@@ -16,15 +16,15 @@ namespace {
 
 constexpr int kMaxTries = 60;  // a program in four is refused
 
-struct Tensor {
+struct ComposedTensor {
   std::string name, type;
   std::vector<std::string> shape;  // extents as text
 };
 
-struct Axis {
+struct ComposedAxis {
   std::string name, extent;  // in 0..extent, or in a part of it
 };
-using Scope = std::vector<Axis>;
+using Scope = std::vector<ComposedAxis>;
 
 class Composer {
  public:
@@ -76,24 +76,24 @@ class Composer {
 
   // --- tensors --------------------------------------------------------------------------------------------------
 
-  std::string parameter(const Tensor& t) {
+  std::string parameter(const ComposedTensor& t) {
     return t.shape.empty() ? fmt::format("{}: {}", t.name, t.type) : fmt::format("{}: {}[{}]", t.name, t.type, fmt::join(t.shape, ","));
   }
 
   std::string inputs() {
     std::vector<std::string> parameters;
-    Tensor first{"x", type_, extents_};
+    ComposedTensor first{"x", type_, extents_};
     if (chance(1, 3)) std::ranges::reverse(first.shape);
     if (first.shape.size() == 1 && chance(1, 3)) first.shape.push_back(first.shape[0]);
     floats_.push_back(first);
     for (int k = pick(3); k > 0; --k) {
-      Tensor t{fresh("v"), chance(1, 8) ? form({"f64", "f32", "f16", "bf16"}) : type_, {}};
+      ComposedTensor t{fresh("v"), chance(1, 8) ? form({"f64", "f32", "f16", "bf16"}) : type_, {}};
       for (int r = pick(4); r > 0; --r) t.shape.push_back(chance(1, 5) ? fill({"3", "4", "2*{}", "{}+1", "2*{}+1"}, extent()) : extent());
       floats_.push_back(t);
     }
-    for (const Tensor& t : floats_) parameters.push_back(parameter(t) + (t.name != "x" && chance(1, 10) ? " const" : ""));
+    for (const ComposedTensor& t : floats_) parameters.push_back(parameter(t) + (t.name != "x" && chance(1, 10) ? " const" : ""));
     for (int k = pick(3); k > 0; --k) {
-      Tensor t{fresh("n"), form({"i32", "i64", "u32", "u8"}), {extent()}};
+      ComposedTensor t{fresh("n"), form({"i32", "i64", "u32", "u8"}), {extent()}};
       if (chance(1, 3)) t.shape.push_back(extent());
       integers_.push_back(t);
       parameters.push_back(parameter(t));
@@ -113,9 +113,9 @@ class Composer {
   }
 
   std::string call(const std::string& name) {
-    for (const Tensor& t : floats_)
+    for (const ComposedTensor& t : floats_)
       if (t.shape.size() == 1 && t.type == type_) {
-        Tensor made{name, type_, t.shape};
+        ComposedTensor made{name, type_, t.shape};
         std::string argument = fill({"{}", "2 * {}", "sin({})"}, t.name);
         floats_.push_back(made);
         return fmt::format("  {} = helper({}, {})\n", name, argument, form({"0.5", "-1", "2"}));
@@ -124,13 +124,13 @@ class Composer {
   }
 
   std::string definition(const std::string& name) {
-    Tensor t{name, type_, {}};
+    ComposedTensor t{name, type_, {}};
     Scope scope;
     std::vector<std::string> left;
     for (int r = chance(1, 8) ? 0 : 1 + pick(3); r > 0; --r) {
       std::string e = extent();
       if (chance(1, 3)) e = fill({"3", "5", "{}-1", "{}+1", "2*{}", "{}/2+1"}, e);
-      Axis axis{fresh("i"), e};
+      ComposedAxis axis{fresh("i"), e};
       left.push_back(fmt::format("{} in 0..{}", axis.name, e));
       t.shape.push_back(e);
       scope.push_back(axis);
@@ -157,7 +157,7 @@ class Composer {
   // An axis of that extent, if there is one.
   std::string fitting(const Scope& scope, const std::string& extent) {
     Scope fit;
-    std::ranges::copy_if(scope, std::back_inserter(fit), [&](const Axis& a) { return a.extent == extent; });
+    std::ranges::copy_if(scope, std::back_inserter(fit), [&](const ComposedAxis& a) { return a.extent == extent; });
     return fit.empty() ? "" : one(fit).name;
   }
 
@@ -169,7 +169,7 @@ class Composer {
                    "if {0} > 0 then {0}-1 else {1}-1"},
                   own, e);
     if (!integers_.empty() && chance(1, 4)) {
-      const Tensor& t = one(integers_);
+      const ComposedTensor& t = one(integers_);
       bool inside = true;
       std::string n = fmt::format("{}[{}]", t.name, indices(scope, t.shape, inside));
       if (inside) return chance(1, 3) ? fmt::format("{}%{}", n, e) : n;
@@ -188,7 +188,7 @@ class Composer {
     return fmt::format("{}", fmt::join(parts, ","));
   }
 
-  std::string read(const Scope& scope, const Tensor& t) {
+  std::string read(const Scope& scope, const ComposedTensor& t) {
     if (t.shape.empty()) return t.name;
     bool sure = true;
     std::string at = indices(scope, t.shape, sure);
@@ -261,9 +261,9 @@ class Composer {
 
   // x[2*i+r-1 else 0] under a reduction over r.
   std::string window(const Scope& scope, int budget) {
-    const Tensor& t = one(floats_);
+    const ComposedTensor& t = one(floats_);
     if (t.shape.empty() || scope.empty()) return contraction(scope);
-    Axis r{fresh("r"), form({"2", "3", "3", "5"})};
+    ComposedAxis r{fresh("r"), form({"2", "3", "3", "5"})};
     Scope inner = scope;
     inner.push_back(r);
     std::vector<std::string> at;
@@ -291,10 +291,10 @@ class Composer {
     Scope inner = scope;
     bool nothing = false;
     for (int k = chance(1, 4) ? 2 : 1; k > 0; --k) {
-      Axis axis{fresh("r"), extent()};
+      ComposedAxis axis{fresh("r"), extent()};
       std::string range = fmt::format("0..{}", axis.extent);
       if (!scope.empty() && chance(1, 2)) {
-        const Axis& a = one(scope);
+        const ComposedAxis& a = one(scope);
         axis.extent = a.extent;
         nothing = true;
         range = fill({"0..{0}+1", "{0}..{1}", "0..{0}", "max({0}-1,0)..min({0}+2,{1})", "{0}/2..{0}+1", "{0}+1..{1}"}, a.name, a.extent);
@@ -311,7 +311,7 @@ class Composer {
   }
 
   std::string contraction(const Scope& scope) {
-    Axis k{fresh("k"), extent()};
+    ComposedAxis k{fresh("k"), extent()};
     Scope inner = scope;
     inner.push_back(k);
     return fmt::format("sum({} in 0..{}: {} * {})", k.name, k.extent, read(inner, one(floats_)), read(inner, one(floats_)));
@@ -319,7 +319,7 @@ class Composer {
 
   // A maximum or minimum over shifted and gathered values, some of them equal.
   std::string extreme(const Scope& scope, int budget) {
-    Axis k{fresh("k"), chance(1, 3) ? "3" : extent()};
+    ComposedAxis k{fresh("k"), chance(1, 3) ? "3" : extent()};
     Scope inner = scope;
     inner.push_back(k);
     std::string body = fill({"{}", "{} - {}", "{} * {}", "relu({})", "max({}, {})"}, read(inner, one(floats_)), part(inner, budget));
@@ -328,11 +328,11 @@ class Composer {
 
   // Softmax, norms, centered values of a tensor's row.
   std::string norm(const Scope& scope) {
-    const Tensor& t = one(floats_);
+    const ComposedTensor& t = one(floats_);
     if (t.shape.empty()) return leaf(scope);
-    Axis k{fresh("k"), t.shape.back()};
+    ComposedAxis k{fresh("k"), t.shape.back()};
     Scope rows = scope;
-    std::erase_if(rows, [&](const Axis& a) { return a.extent == k.extent && chance(1, 2); });
+    std::erase_if(rows, [&](const ComposedAxis& a) { return a.extent == k.extent && chance(1, 2); });
     bool sure = true;
     std::string outer = indices(rows, {t.shape.begin(), t.shape.end() - 1}, sure), own = fitting(scope, k.extent);
     if (own.empty() || !sure) return leaf(scope);
@@ -346,8 +346,8 @@ class Composer {
   // What depends on integers and bools of the data.
   std::string part_of_data(const Scope& scope, int budget) {
     if (!integers_.empty() && chance(1, 2)) {
-      const Tensor& t = one(integers_);
-      Axis k{fresh("k"), t.shape[0]};
+      const ComposedTensor& t = one(integers_);
+      ComposedAxis k{fresh("k"), t.shape[0]};
       Scope inner = scope;
       inner.push_back(k);
       bool sure = true;
@@ -369,7 +369,7 @@ class Composer {
       case 1: return fmt::format("{}(random({}, {}))", type_, 1 + pick(9), integer(scope, 1));
       case 2: return fill({"f32({})", "f64({})", "{0}"}, part(scope, budget));
       case 3: {  // the place of a maximum
-        const Tensor& t = floats_[0];
+        const ComposedTensor& t = floats_[0];
         if (t.shape.size() != 1) return leaf(scope);
         std::string k = fresh("k");
         return fmt::format("{0}[clamp(argmax({1} in 0..{2}+1: {0}[{1} else -9]), 0, {2}-1) else 0]", t.name, k, t.shape[0]);
@@ -383,7 +383,7 @@ class Composer {
   std::string integer(const Scope& scope, int depth) {
     if (depth <= 0) {
       if (!integers_.empty() && chance(1, 2)) {
-        const Tensor& t = one(integers_);
+        const ComposedTensor& t = one(integers_);
         bool sure = true;
         std::string at = indices(scope, t.shape, sure);
         return fmt::format("i64({}[{}{}])", t.name, at, sure ? "" : " else 1");
@@ -409,7 +409,7 @@ class Composer {
       case 5: return fmt::format("({}) || ({})", condition(scope, depth - 1), condition(scope, depth - 1));
       case 6: return fmt::format("!({})", condition(scope, depth - 1));
       default: {
-        Axis k{fresh("k"), extent()};
+        ComposedAxis k{fresh("k"), extent()};
         Scope inner = scope;
         inner.push_back(k);
         return fmt::format("{}({} in 0..{}: {})", form({"any", "all"}), k.name, k.extent, condition(inner, depth - 1));
@@ -420,7 +420,7 @@ class Composer {
   std::mt19937_64 random_;
   std::string type_;
   std::vector<std::string> extents_;
-  std::vector<Tensor> floats_, integers_, bools_;
+  std::vector<ComposedTensor> floats_, integers_, bools_;
   int next_ = 0;
 };
 

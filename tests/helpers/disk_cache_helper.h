@@ -5,36 +5,17 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "runtime/cpu/kernel_cache.h"
 #include "runtime/store/disk_cache.h"
 #include "runtime/store/kernel_file.h"
+#include "tests/helpers/environment.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 #include "tests/helpers/tool_helper.h"
 
 namespace xhat::testing {
-
-// For the processes that a test starts.
-class Environment {
- public:
-  Environment(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Environment() {
-    if (old_) setenv(name_, old_->c_str(), 1);
-    else unsetenv(name_);
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
 
 inline constexpr const char* kOp = "op f(x: f32[N,D]) -> (y) { y[n,d] = exp(x[n,d]) / sum(k: exp(x[n,k])) }";
 inline const DimValues kDims = {{"N", 5}, {"D", 37}};

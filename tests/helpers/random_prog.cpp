@@ -10,9 +10,9 @@ namespace {
 
 enum class Shape : uint8_t { matrix, row, column, scalar };  // [N,M], [M], [N], []
 
-class Generator {
+class ProgGenerator {
  public:
-  explicit Generator(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15u + 7) {}
+  explicit ProgGenerator(uint64_t seed) : random_(seed * 0x9E3779B97F4A7C15u + 7) {}
 
   std::string run() {
     text_ = "prog p(x: f64[N,M], y: f64[N,M], u: f64[N], r: f64[M], s: f64, c: bool, k: i32) -> (a, b, v, w) {\n";
@@ -221,6 +221,6 @@ class Generator {
 
 }  // namespace
 
-std::string random_prog(uint64_t seed) { return Generator(seed).run(); }
+std::string random_prog(uint64_t seed) { return ProgGenerator(seed).run(); }
 
 }  // namespace xhat::testing

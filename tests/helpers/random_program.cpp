@@ -13,12 +13,12 @@
 namespace xhat::testing {
 namespace {
 
-struct Tensor {
+struct RandomTensor {
   std::string name;
   std::vector<std::string> shape;  // extents as text
 };
 
-struct Axis {
+struct RandomAxis {
   std::string name, extent;
 };
 
@@ -72,7 +72,7 @@ class Generator {
     std::vector<std::string> parameters;
     int count = 1 + pick(3);
     for (int k = 0; k < count; ++k) {
-      Tensor t{fmt::format("x{}", k), {}};
+      RandomTensor t{fmt::format("x{}", k), {}};
       int rank = k == 0 ? 1 + pick(2) : pick(4);
       for (int r = 0; r < rank; ++r) t.shape.push_back(extent());
       // A dim must be found in a parameter's extent.
@@ -83,37 +83,37 @@ class Generator {
       floats_.push_back(t);
     }
     if (chance(1, 2)) {
-      Tensor t{"ids", {extent()}};
+      RandomTensor t{"ids", {extent()}};
       parameters.push_back(parameter(t, chance(1, 2) ? "i32" : "i64"));
       id_extent_ = extent();
       ids_ = t;
     }
     if (chance(1, 2)) {
-      Tensor t{"n0", {extent()}};
+      RandomTensor t{"n0", {extent()}};
       int_type_ = chance(1, 3) ? "i64" : "i32";
       parameters.push_back(parameter(t, int_type_));
       integers_.push_back(t);
     }
     if (chance(1, 3)) {
-      Tensor t{"flag", {extent()}};
+      RandomTensor t{"flag", {extent()}};
       parameters.push_back(parameter(t, "bool"));
       flags_.push_back(t);
     }
     return fmt::format("{}", fmt::join(parameters, ", "));
   }
 
-  static std::string parameter(const Tensor& t, const std::string& type) {
+  static std::string parameter(const RandomTensor& t, const std::string& type) {
     if (t.shape.empty()) return t.name + ": " + type;
     return fmt::format("{}: {}[{}]", t.name, type, fmt::join(t.shape, ","));
   }
 
   std::string definition(const std::string& name, int number) {
-    Tensor t{name, {}};
-    std::vector<Axis> axes;
+    RandomTensor t{name, {}};
+    std::vector<RandomAxis> axes;
     int rank = pick(4) == 0 ? 0 : 1 + pick(2);
     std::vector<std::string> left;
     for (int r = 0; r < rank; ++r) {
-      Axis axis{fmt::format("{}{}", "ijl"[r], number), extent()};
+      RandomAxis axis{fmt::format("{}{}", "ijl"[r], number), extent()};
       t.shape.push_back(axis.extent);
       axes.push_back(axis);
       left.push_back(fmt::format("{} in 0..{}", axis.name, axis.extent));
@@ -125,15 +125,15 @@ class Generator {
   }
 
   bool call(const std::string& name, std::string& statements) {
-    const Tensor* vector = nullptr;
-    const Tensor* scalar = nullptr;
-    for (const Tensor& t : floats_) {
+    const RandomTensor* vector = nullptr;
+    const RandomTensor* scalar = nullptr;
+    for (const RandomTensor& t : floats_) {
       if (t.shape.size() == 1) vector = &t;
       if (t.shape.empty()) scalar = &t;
     }
     if (!vector || !scalar) return false;
     statements += fmt::format("  {} = helper({}, {})\n", name, vector->name, scalar->name);
-    Tensor made{name, vector->shape};
+    RandomTensor made{name, vector->shape};
     floats_.push_back(made);
     return true;
   }
@@ -144,7 +144,7 @@ class Generator {
 
   // --- floats -------------------------------------------------------------------------------------------------
 
-  std::string real(const std::vector<Axis>& scope, int depth) {
+  std::string real(const std::vector<RandomAxis>& scope, int depth) {
     if (depth == 0) return leaf(scope);
     if (options_.shielded && chance(1, 4)) return shielded(scope, depth);
     switch (pick(13)) {
@@ -166,7 +166,7 @@ class Generator {
     }
   }
 
-  std::string binary(const std::vector<Axis>& scope, int depth) {
+  std::string binary(const std::vector<RandomAxis>& scope, int depth) {
     std::string a = real(scope, depth - 1), b = real(scope, depth - 1);
     switch (pick(11)) {
       case 0: return fmt::format("{} / (2 + sin({}))", a, b);
@@ -197,7 +197,7 @@ class Generator {
     return fmt::format(fmt::runtime(forms[which]), e);
   }
 
-  std::string other(const std::vector<Axis>& scope, int depth) {
+  std::string other(const std::vector<RandomAxis>& scope, int depth) {
     switch (pick(5)) {
       case 0: return fmt::format("(let v{0} = {1} in v{0} * v{0} + v{0})", next_let_++, real(scope, depth - 1));
       case 1: return fmt::format("{}({})", type_, integer(scope, depth - 1));
@@ -210,9 +210,9 @@ class Generator {
   }
 
   // A read that only its condition keeps inside.
-  std::string guarded(const std::vector<Axis>& scope) {
-    for (const Axis& axis : scope)
-      for (const Tensor& t : floats_)
+  std::string guarded(const std::vector<RandomAxis>& scope) {
+    for (const RandomAxis& axis : scope)
+      for (const RandomTensor& t : floats_)
         if (t.shape.size() == 1 && t.shape[0] == axis.extent)
           return chance(1, 2) ? fmt::format("(if {0} > 0 then {1}[{0}-1] else 0.25)", axis.name, t.name)
                               : fmt::format("(if {0} + 1 < {2} then {1}[{0}+1] else {1}[{0}])", axis.name, t.name, axis.extent);
@@ -221,9 +221,9 @@ class Generator {
 
   // What conditions around it must keep from being computed elsewhere: reads with reductions around them, functions that are
   // no number there, extremes over nothing.
-  std::string shielded(const std::vector<Axis>& scope, int depth) {
-    Axis k{fresh(), extent()};
-    std::vector<Axis> inner = scope;
+  std::string shielded(const std::vector<RandomAxis>& scope, int depth) {
+    RandomAxis k{fresh(), extent()};
+    std::vector<RandomAxis> inner = scope;
     inner.push_back(k);
     auto sum = [&](const std::string& body) { return fmt::format("sum({} in 0..{}: {})", k.name, k.extent, body); };
     if (scope.empty() || chance(1, 3)) {
@@ -234,9 +234,9 @@ class Generator {
       return fmt::format("(let {0} = {1} in if {0} > 0.1 then {2} else {3})", v, real(scope, depth - 1), body,
                          real(scope, depth - 1));
     }
-    const Axis& a = scope[static_cast<size_t>(pick(static_cast<int>(scope.size())))];
-    Axis below{fresh(), a.extent};  // in 0..a
-    std::vector<Axis> triangle = scope;
+    const RandomAxis& a = scope[static_cast<size_t>(pick(static_cast<int>(scope.size())))];
+    RandomAxis below{fresh(), a.extent};  // in 0..a
+    std::vector<RandomAxis> triangle = scope;
     triangle.push_back(below);
     std::string before = previous(inner, a);
     if (chance(1, 2)) before += " * " + real(inner, 0);
@@ -254,9 +254,9 @@ class Generator {
   }
 
   // A tensor's element at the place before the axis's: inside where the axis is not 0.
-  std::string previous(const std::vector<Axis>& scope, const Axis& a) {
+  std::string previous(const std::vector<RandomAxis>& scope, const RandomAxis& a) {
     for (size_t k = 0; k < floats_.size(); ++k) {
-      const Tensor& t = floats_[(k + static_cast<size_t>(next_axis_)) % floats_.size()];
+      const RandomTensor& t = floats_[(k + static_cast<size_t>(next_axis_)) % floats_.size()];
       auto at = std::find(t.shape.begin(), t.shape.end(), a.extent);
       if (at == t.shape.end()) continue;
       std::vector<std::string> indices;
@@ -268,7 +268,7 @@ class Generator {
     return leaf(scope);
   }
 
-  std::string leaf(const std::vector<Axis>& scope) {
+  std::string leaf(const std::vector<RandomAxis>& scope) {
     int which = pick(10);
     if (which == 0) {
       const char* literals[] = {"0.5", "2", "1e-3", "0", "1", "3/4"};
@@ -279,7 +279,7 @@ class Generator {
     return read(scope, floats_[static_cast<size_t>(pick(static_cast<int>(floats_.size())))]);
   }
 
-  std::string read(const std::vector<Axis>& scope, const Tensor& t) {
+  std::string read(const std::vector<RandomAxis>& scope, const RandomTensor& t) {
     if (t.shape.empty()) return t.name;
     std::vector<std::string> indices;
     bool outside = false;
@@ -289,9 +289,9 @@ class Generator {
   }
 
   // An index for a dimension of this extent; outside: it may be outside, so the read needs an else.
-  std::string index(const std::vector<Axis>& scope, const std::string& e, bool& outside) {
-    std::vector<Axis> fitting;
-    for (const Axis& a : scope)
+  std::string index(const std::vector<RandomAxis>& scope, const std::string& e, bool& outside) {
+    std::vector<RandomAxis> fitting;
+    for (const RandomAxis& a : scope)
       if (a.extent == e) fitting.push_back(a);
     if (fitting.empty() || chance(1, 8)) {
       outside = true;
@@ -302,7 +302,7 @@ class Generator {
     }
     const std::string& a = fitting[static_cast<size_t>(pick(static_cast<int>(fitting.size())))].name;
     if (ids_.name == "ids" && e == id_extent_ && chance(1, 4))
-      for (const Axis& s : scope)
+      for (const RandomAxis& s : scope)
         if (s.extent == ids_.shape[0]) return fmt::format("ids[{}]", s.name);
     switch (pick(9)) {
       case 0: return fmt::format("{}-1-{}", e, a);
@@ -313,16 +313,16 @@ class Generator {
     }
   }
 
-  std::string reduction(const std::vector<Axis>& scope, int depth) {
-    std::vector<Axis> inner = scope;
+  std::string reduction(const std::vector<RandomAxis>& scope, int depth) {
+    std::vector<RandomAxis> inner = scope;
     std::vector<std::string> axes;
     int count = chance(1, 4) ? 2 : 1;
     bool triangular = !scope.empty() && chance(1, 5);
-    Axis first;
+    RandomAxis first;
     for (int k = 0; k < count; ++k) {
-      Axis axis{fresh(), extent()};
+      RandomAxis axis{fresh(), extent()};
       if (k == 0 && triangular) {
-        const Axis& outer = scope.back();
+        const RandomAxis& outer = scope.back();
         axis.extent = outer.extent;
         axes.push_back(fmt::format("{} in 0..{}+1", axis.name, outer.name));
       } else {
@@ -344,10 +344,10 @@ class Generator {
 
   // --- integers and conditions ----------------------------------------------------------------------------------
 
-  std::string integer(const std::vector<Axis>& scope, int depth) {
+  std::string integer(const std::vector<RandomAxis>& scope, int depth) {
     if (depth <= 0 || chance(1, 4)) {
-      for (const Tensor& t : integers_)
-        for (const Axis& a : scope)
+      for (const RandomTensor& t : integers_)
+        for (const RandomAxis& a : scope)
           if (t.shape[0] == a.extent && chance(1, 2)) return fmt::format("i64({}[{}])", t.name, a.name);
       if (scope.empty()) return "i64(3)";
       return scope[static_cast<size_t>(pick(static_cast<int>(scope.size())))].name;
@@ -364,8 +364,8 @@ class Generator {
       case 7: return fmt::format("abs({} - 2)", a);
       case 8: return fmt::format("(if {} then {} else {})", condition(scope, depth - 1), a, b);
       case 9: {
-        std::vector<Axis> inner = scope;
-        Axis axis{fresh(), extent()};
+        std::vector<RandomAxis> inner = scope;
+        RandomAxis axis{fresh(), extent()};
         inner.push_back(axis);
         const char* kinds[] = {"sum", "max", "min", "argmax", "argmin"};
         int kind = pick(is_number(axis.extent) ? 5 : 1);  // argmax over nothing is an error
@@ -376,15 +376,15 @@ class Generator {
     }
   }
 
-  std::string condition(const std::vector<Axis>& scope, int depth) {
+  std::string condition(const std::vector<RandomAxis>& scope, int depth) {
     const char* signs[] = {"<", "<=", ">", ">=", "==", "!="};
     switch (pick(depth > 0 ? 9 : 4)) {
       case 0:
       case 1: return fmt::format("{} {} {}", integer(scope, depth - 1), signs[pick(6)], integer(scope, depth - 1));
       case 2: return fmt::format("{} {} 0.3", real(scope, std::max(depth - 1, 0)), signs[pick(4)]);
       case 3: {
-        for (const Tensor& t : flags_)
-          for (const Axis& a : scope)
+        for (const RandomTensor& t : flags_)
+          for (const RandomAxis& a : scope)
             if (t.shape[0] == a.extent) return fmt::format("{}[{}]", t.name, a.name);
         return fmt::format("{} > 1", integer(scope, depth - 1));
       }
@@ -392,8 +392,8 @@ class Generator {
       case 5: return fmt::format("({}) || ({})", condition(scope, depth - 1), condition(scope, depth - 1));
       case 6: return fmt::format("!({})", condition(scope, depth - 1));
       case 7: {
-        std::vector<Axis> inner = scope;
-        Axis axis{fresh(), extent()};
+        std::vector<RandomAxis> inner = scope;
+        RandomAxis axis{fresh(), extent()};
         inner.push_back(axis);
         return fmt::format("{}({} in 0..{}: {})", chance(1, 2) ? "any" : "all", axis.name, axis.extent,
                            condition(inner, depth - 1));
@@ -406,8 +406,8 @@ class Generator {
   RandomProgramOptions options_;
   std::string type_;
   std::vector<std::string> extents_;
-  std::vector<Tensor> floats_, integers_, flags_;
-  Tensor ids_;
+  std::vector<RandomTensor> floats_, integers_, flags_;
+  RandomTensor ids_;
   std::string id_extent_, int_type_;
   int next_axis_ = 0, next_let_ = 0;
 };

@@ -4,7 +4,7 @@
 
 #include "tests/helpers/ahead_helper.h"
 
-namespace xhat {
+namespace xhat::ahead_of_many_kernels_test {
 namespace {
 
 using namespace xhat::testing;
@@ -97,4 +97,4 @@ TEST_F(AheadOfManyKernels, ScattersAndPartialSums) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::ahead_of_many_kernels_test

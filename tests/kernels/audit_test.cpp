@@ -11,7 +11,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
-namespace xhat {
+namespace xhat::audit_test {
 namespace {
 
 using namespace xhat::testing;
@@ -54,4 +54,4 @@ INSTANTIATE_TEST_SUITE_P(Third, AuditTest, ::testing::ValuesIn(audit_cases(2, kP
 INSTANTIATE_TEST_SUITE_P(Fourth, AuditTest, ::testing::ValuesIn(audit_cases(3, kParts)), name_of_case);
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::audit_test

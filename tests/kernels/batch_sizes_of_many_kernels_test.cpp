@@ -9,7 +9,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::batch_sizes_of_many_kernels_test {
 namespace {
 
 using namespace xhat::testing;
@@ -48,4 +48,4 @@ TEST(BatchSizesOfManyKernels, ValuesAgreeAtTheEdges) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::batch_sizes_of_many_kernels_test

@@ -7,7 +7,7 @@
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::closed_forms_test {
 namespace {
 
 using namespace xhat::testing;
@@ -66,4 +66,4 @@ TEST(ClosedForms, ASlopeThatIsNothingIsZero) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::closed_forms_test

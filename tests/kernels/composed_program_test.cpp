@@ -17,7 +17,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
-namespace xhat {
+namespace xhat::composed_program_test {
 namespace {
 
 using namespace xhat::testing;
@@ -138,4 +138,4 @@ TEST(GpuComposedProgramTest, PassesWhatCheckCompares) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::composed_program_test

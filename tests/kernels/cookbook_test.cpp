@@ -8,7 +8,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
-namespace xhat {
+namespace xhat::cookbook_test {
 namespace {
 
 using namespace xhat::testing;
@@ -71,4 +71,4 @@ INSTANTIATE_TEST_SUITE_P(First, CookbookTest, ::testing::ValuesIn(part_of_recipe
 INSTANTIATE_TEST_SUITE_P(Second, CookbookTest, ::testing::ValuesIn(part_of_recipes(1)), name_of_recipe);
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cookbook_test

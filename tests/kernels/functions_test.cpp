@@ -7,7 +7,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::functions_test {
 namespace {
 
 using namespace xhat::testing;
@@ -77,4 +77,4 @@ TEST(Functions, OfBitsIndexTables) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::functions_test

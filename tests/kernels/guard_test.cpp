@@ -3,7 +3,7 @@
 
 #include "runtime/host/guarded_memory.h"
 
-namespace xhat {
+namespace xhat::guard_test {
 namespace {
 
 using runtime::Edge;
@@ -35,4 +35,4 @@ TEST(GuardDeathTest, WritingBesideATensorOnItsPageIsSeenAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::guard_test

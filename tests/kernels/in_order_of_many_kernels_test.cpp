@@ -7,7 +7,7 @@
 #include "tests/helpers/in_order_helper.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::in_order_of_many_kernels_test {
 namespace {
 
 using namespace xhat::testing;
@@ -68,4 +68,4 @@ TEST(InOrderOfManyKernels, OtherSumsBesideProducts) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::in_order_of_many_kernels_test

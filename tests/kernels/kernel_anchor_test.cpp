@@ -6,7 +6,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::kernel_anchor_test {
 namespace {
 
 using namespace xhat::testing;
@@ -32,4 +32,4 @@ INSTANTIATE_TEST_SUITE_P(Values, HalideKernelTest, ::testing::ValuesIn(halide_va
                          [](const auto& row) { return row.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_anchor_test

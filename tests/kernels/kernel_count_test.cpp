@@ -29,7 +29,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::kernel_count_test {
 namespace {
 
 using namespace xhat::testing;
@@ -237,4 +237,4 @@ TEST_P(KernelCounts, ComputeTheValues) {
 INSTANTIATE_TEST_SUITE_P(Rows, KernelCounts, ::testing::ValuesIn(rows()), [](const auto& row) { return row.param.op; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_count_test

@@ -11,7 +11,7 @@
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::kernel_golden_test {
 namespace {
 
 using namespace xhat::testing;
@@ -135,4 +135,4 @@ INSTANTIATE_TEST_SUITE_P(Files, KernelGoldenTest, ::testing::ValuesIn(golden_fil
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_golden_test

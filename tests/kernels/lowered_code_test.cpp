@@ -8,7 +8,7 @@
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::lowered_code_test {
 namespace {
 
 using namespace xhat::testing;
@@ -199,4 +199,4 @@ TEST_P(LoweredCode, HasTheValues) {
 INSTANTIATE_TEST_SUITE_P(Ops, LoweredCode, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::lowered_code_test

@@ -10,7 +10,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::oracle_test {
 namespace {
 
 using namespace xhat::testing;
@@ -80,4 +80,4 @@ TEST_P(OracleTest, TheKernelsAgree) {
 INSTANTIATE_TEST_SUITE_P(PyTorch, OracleTest, ::testing::ValuesIn(rows()), [](const auto& row) { return row.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::oracle_test

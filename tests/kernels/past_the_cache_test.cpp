@@ -8,7 +8,7 @@
 #include "tests/helpers/runtime_helper.h"
 #include "tests/helpers/stream_options.h"
 
-namespace xhat {
+namespace xhat::past_the_cache_test {
 namespace {
 
 using namespace xhat::testing;
@@ -78,4 +78,4 @@ TEST_P(PastTheCache, GoesWhatIsWrittenInRuns) {
 INSTANTIATE_TEST_SUITE_P(Stream, PastTheCache, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::past_the_cache_test

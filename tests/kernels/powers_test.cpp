@@ -9,7 +9,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::powers_test {
 namespace {
 
 using namespace xhat::testing;
@@ -72,4 +72,4 @@ TEST(PowersByQuarters, CostRootsAndProducts) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::powers_test

@@ -12,7 +12,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::recompute_test {
 namespace {
 
 using namespace xhat::testing;
@@ -149,4 +149,4 @@ std::string name_of_file(const ::testing::TestParamInfo<std::string>& file) {
 INSTANTIATE_TEST_SUITE_P(Ops, RecomputeTest, ::testing::ValuesIn(op_files()), name_of_file);
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::recompute_test

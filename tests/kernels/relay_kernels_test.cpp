@@ -7,7 +7,7 @@
 #include "tests/helpers/relay_helper.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::relay_kernels_test {
 namespace {
 
 using namespace xhat::testing;
@@ -156,4 +156,4 @@ TEST_P(RelayKernels, AreTheGroupsAndComputeTheValues) {
 INSTANTIATE_TEST_SUITE_P(Rows, RelayKernels, ::testing::ValuesIn(kRows), [](const auto& row) { return row.param.name; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::relay_kernels_test

@@ -6,6 +6,7 @@
 #include "expr/core/scalar.h"
 #include "tests/kernels/vector_math_reference.h"
 
+namespace special_functions_test {
 namespace {
 
 using namespace xhat::vmath_test;
@@ -66,3 +67,4 @@ TEST(VectorMathSpecialFunctions, AgreeWithAnotherProgram) {
 }
 
 }  // namespace
+}  // namespace special_functions_test

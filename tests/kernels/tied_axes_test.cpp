@@ -5,7 +5,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::tied_axes_test {
 namespace {
 
 using namespace xhat::testing;
@@ -71,4 +71,4 @@ TEST(TiedAxes, SumsOfSums) { expect_agreement(kSumsOfSums, {{"N", 4}, {"G", 5}, 
 TEST(TiedAxes, NotToAnotherGroup) { expect_agreement(kNeighbour, {{"N", 4}, {"G", 5}, {"H", 33}}, false); }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tied_axes_test

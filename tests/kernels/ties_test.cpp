@@ -8,7 +8,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::ties_test {
 namespace {
 
 using namespace xhat::testing;
@@ -112,4 +112,4 @@ TEST(Ties, WeightsOfAnInterpolationBelongToItsPlaces) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::ties_test

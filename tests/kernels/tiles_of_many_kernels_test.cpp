@@ -4,7 +4,7 @@
 
 #include "tests/helpers/agreement.h"
 
-namespace xhat {
+namespace xhat::tiles_of_many_kernels_test {
 namespace {
 
 using namespace xhat::testing;
@@ -121,4 +121,4 @@ TEST(TilesOfManyKernels, StridesArePhases) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tiles_of_many_kernels_test

@@ -5,7 +5,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/runtime_helper.h"
 
-namespace xhat {
+namespace xhat::tuning_test {
 namespace {
 
 using namespace xhat::testing;
@@ -63,4 +63,4 @@ TEST(Tuning, WithoutSumsAcrossTilesTheBitsStay) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tuning_test

@@ -17,6 +17,7 @@
 
 #include "tests/kernels/vector_math_reference.h"
 
+namespace vector_math_test {
 namespace {
 
 using namespace xhat::vmath_test;
@@ -187,7 +188,7 @@ void expect_accurate(const Row& row, double claim, const std::vector<std::vector
     std::printf("%-9s f%zu max ulp %.3Lf at %.9g\n", row.name, 8 * sizeof(T), worst, double(in[0][where]));
 }
 
-class VectorMath : public testing::TestWithParam<Row> {};
+class VectorMath : public ::testing::TestWithParam<Row> {};
 
 TEST_P(VectorMath, SingleWithinClaimAndSameBits) {
   expect_accurate(GetParam(), GetParam().max_ulp_f32, grid<float>(GetParam()));
@@ -364,7 +365,8 @@ void expect_specials(const Row& row) {
 TEST_P(VectorMath, SingleSpecials) { expect_specials<float>(GetParam()); }
 TEST_P(VectorMath, DoubleSpecials) { expect_specials<double>(GetParam()); }
 
-INSTANTIATE_TEST_SUITE_P(Rows, VectorMath, testing::ValuesIn(xhat::vmath::rows()),
+INSTANTIATE_TEST_SUITE_P(Rows, VectorMath, ::testing::ValuesIn(xhat::vmath::rows()),
                          [](const auto& row) { return std::string(row.param.name); });
 
 }  // namespace
+}  // namespace vector_math_test

@@ -5,7 +5,7 @@
 #include "expr/text/ast.h"
 #include "tests/helpers/ast_helpers.h"
 
-namespace xhat::ast {
+namespace xhat::ast::ast_print_test {
 namespace {
 
 constexpr const char* kContractCanonical = R"(# BatchNorm, training mode
@@ -181,4 +181,4 @@ TEST(FmtTest, BackwardAndGrad) {
 }
 
 }  // namespace
-}  // namespace xhat::ast
+}  // namespace xhat::ast::ast_print_test

@@ -7,7 +7,7 @@
 #include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::definition_test {
 namespace {
 
 using namespace xhat::testing;
@@ -92,4 +92,4 @@ TEST(Definition, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::definition_test

@@ -4,7 +4,7 @@
 
 #include "tests/helpers/error_of.h"
 
-namespace xhat {
+namespace xhat::dims_test {
 namespace {
 
 using testing::error_of;
@@ -140,4 +140,4 @@ TEST(Dims, ExtentsThroughFloats) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::dims_test

@@ -11,6 +11,7 @@
 #include "tests/helpers/error_of.h"
 
 // Outside of namespace xhat, as a user is: there, Op, Tensor and Dim are also the engine's own types.
+namespace dsl_test {
 namespace {
 
 using namespace xhat::dsl;
@@ -484,3 +485,4 @@ TEST(DslTest, ErrorsNameTheDefinition) {
 }
 
 }  // namespace
+}  // namespace dsl_test

@@ -10,7 +10,7 @@
 #include "expr/core/uses.h"
 #include "expr/index/dims.h"
 
-namespace xhat {
+namespace xhat::elaborate_test {
 namespace {
 
 // The definition of y in `op f(params) -> (y) { statements }`, printed: the canonical text shows what was understood.
@@ -382,4 +382,4 @@ TEST(ElaborateErrorsTest, CallsThatBecomeTooMuch) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::elaborate_test

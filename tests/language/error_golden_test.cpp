@@ -12,7 +12,7 @@
 
 #include "expr/core/program.h"
 
-namespace xhat {
+namespace xhat::error_golden_test {
 namespace {
 
 struct Expected {
@@ -49,7 +49,7 @@ std::vector<std::filesystem::path> golden_files() {
   return found;
 }
 
-class ErrorGoldenTest : public testing::TestWithParam<std::filesystem::path> {};
+class ErrorGoldenTest : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(ErrorGoldenTest, FailsAtItsPlace) {
   std::ifstream in(GetParam());
@@ -71,8 +71,8 @@ TEST_P(ErrorGoldenTest, FailsAtItsPlace) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, ErrorGoldenTest, testing::ValuesIn(golden_files()),
+INSTANTIATE_TEST_SUITE_P(Files, ErrorGoldenTest, ::testing::ValuesIn(golden_files()),
                          [](const auto& instance) { return instance.param.stem().string(); });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::error_golden_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace xhat {
+namespace xhat::evaluate_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -337,4 +337,4 @@ TEST(Evaluate, InputErrors) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::evaluate_test

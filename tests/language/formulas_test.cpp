@@ -10,7 +10,7 @@
 #include "expr/core/program.h"
 #include "expr/eval/evaluate.h"
 
-namespace xhat {
+namespace xhat::formulas_test {
 namespace {
 
 using namespace dsl;
@@ -109,4 +109,4 @@ TEST(RandomNumbers, HaveTheMomentsOfTheirDistribution) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::formulas_test

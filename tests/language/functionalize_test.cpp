@@ -21,7 +21,7 @@
 #include "expr/imperative/functionalize.h"
 #include "expr/text/ast.h"
 
-namespace xhat {
+namespace xhat::functionalize_test {
 namespace {
 
 struct Example {
@@ -135,4 +135,4 @@ INSTANTIATE_TEST_SUITE_P(Files, FunctionalizeTest, ::testing::ValuesIn(files()),
                          [](const auto& file) { return file.param.stem().string(); });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::functionalize_test

@@ -3,7 +3,7 @@
 
 #include "expr/eval/interpret.h"
 
-namespace xhat {
+namespace xhat::interpret_test {
 namespace {
 
 using Reals = std::vector<double>;
@@ -93,4 +93,4 @@ TEST(Interpret, WhatIsOutsideIsAnError) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::interpret_test

@@ -7,7 +7,7 @@
 
 #include "ad/reverse/gradient.h"
 
-namespace xhat {
+namespace xhat::nonfinite_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -57,4 +57,4 @@ TEST(NonFinite, OfGradients) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::nonfinite_test

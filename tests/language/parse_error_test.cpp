@@ -5,7 +5,7 @@
 #include "expr/text/ast.h"
 #include "tests/helpers/ast_helpers.h"
 
-namespace xhat::ast {
+namespace xhat::ast::parse_error_test {
 namespace {
 
 // The message and place of the error that the text causes.
@@ -247,4 +247,4 @@ TEST(ParseLimitTest, BrokenTextsFailCleanly) {
 }
 
 }  // namespace
-}  // namespace xhat::ast
+}  // namespace xhat::ast::parse_error_test

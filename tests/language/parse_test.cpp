@@ -5,7 +5,7 @@
 #include "expr/text/ast.h"
 #include "tests/helpers/ast_helpers.h"
 
-namespace xhat::ast {
+namespace xhat::ast::parse_test {
 namespace {
 
 TEST(ParseTest, Precedence) {
@@ -145,4 +145,4 @@ TEST(SyntaxTest, BuiltInNames) {
 }
 
 }  // namespace
-}  // namespace xhat::ast
+}  // namespace xhat::ast::parse_test

@@ -8,7 +8,7 @@
 #include "expr/core/program.h"
 #include "tests/helpers/ast_helpers.h"
 
-namespace xhat {
+namespace xhat::print_test {
 namespace {
 
 void expect_round_trip(const Program& p) {
@@ -226,4 +226,4 @@ TEST(PrintProgramTest, OneExpressionAndOneDefinition) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::print_test

@@ -8,6 +8,7 @@
 #include "tests/helpers/error_of.h"
 
 // Outside of namespace xhat, as a user is: there, Op, Tensor and Dim are also the engine's own types.
+namespace prog_dsl_test {
 namespace {
 
 using namespace xhat::dsl;
@@ -196,3 +197,4 @@ TEST(ProgDsl, Errors) {
 }
 
 }  // namespace
+}  // namespace prog_dsl_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace xhat {
+namespace xhat::scalar_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -274,4 +274,4 @@ TEST(Scalar, LanesAgreeWithPoints) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::scalar_test

@@ -5,7 +5,7 @@
 #include "expr/text/warnings.h"
 #include "tests/helpers/error_of.h"
 
-namespace xhat {
+namespace xhat::warnings_test {
 namespace {
 
 using testing::error_of;
@@ -124,4 +124,4 @@ TEST(Warnings, QuotientsThatAreAlwaysZero) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::warnings_test

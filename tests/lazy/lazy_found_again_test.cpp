@@ -4,7 +4,7 @@
 
 #include "tests/lazy/lazy_helper.h"
 
-namespace xhat::lazy::test {
+namespace xhat::lazy::test::lazy_found_again_test {
 namespace {
 
 // Two layers, and one step of training them.
@@ -196,4 +196,4 @@ TEST(LazyThreads, EachBuildsAndRealizesItsOwn) {
 }
 
 }  // namespace
-}  // namespace xhat::lazy::test
+}  // namespace xhat::lazy::test::lazy_found_again_test

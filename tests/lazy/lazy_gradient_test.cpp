@@ -1,7 +1,7 @@
 // Derivatives of lazy expressions, against differences of their values.
 #include "tests/lazy/lazy_helper.h"
 
-namespace xhat::lazy::test {
+namespace xhat::lazy::test::lazy_gradient_test {
 namespace {
 
 // Weights that make one number of an array without making its derivative constant.
@@ -115,4 +115,4 @@ TEST(LazyGradients, AStateThatIsCarriedAlongHasNoEndlessPast) {
 }
 
 }  // namespace
-}  // namespace xhat::lazy::test
+}  // namespace xhat::lazy::test::lazy_gradient_test

@@ -1,7 +1,7 @@
 // Assignments: in place, seen by views, and not seen by what was made from the old value.
 #include "tests/lazy/lazy_helper.h"
 
-namespace xhat::lazy::test {
+namespace xhat::lazy::test::lazy_in_place_test {
 namespace {
 
 TEST(LazyInPlace, TheCallersMemoryIsWritten) {
@@ -137,4 +137,4 @@ TEST(LazyInPlace, Refused) {
 }
 
 }  // namespace
-}  // namespace xhat::lazy::test
+}  // namespace xhat::lazy::test::lazy_in_place_test

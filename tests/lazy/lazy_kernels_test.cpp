@@ -8,7 +8,7 @@
 
 #include "tests/lazy/lazy_helper.h"
 
-namespace xhat::lazy::test {
+namespace xhat::lazy::test::lazy_kernels_test {
 namespace {
 
 struct Row {
@@ -409,4 +409,4 @@ TEST(LazyKernels, AtMostAsManyAsTinygrad) {
 }
 
 }  // namespace
-}  // namespace xhat::lazy::test
+}  // namespace xhat::lazy::test::lazy_kernels_test

@@ -3,7 +3,7 @@
 
 #include "tests/lazy/lazy_helper.h"
 
-namespace xhat::lazy::test {
+namespace xhat::lazy::test::lazy_random_test {
 namespace {
 
 class RandomProgram {
@@ -77,4 +77,4 @@ TEST(LazyRandomPrograms, AtTheEndAndStepByStep) {
 }
 
 }  // namespace
-}  // namespace xhat::lazy::test
+}  // namespace xhat::lazy::test::lazy_random_test

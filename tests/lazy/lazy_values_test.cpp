@@ -1,7 +1,7 @@
 // What lazy arrays compute, against plain loops.
 #include "tests/lazy/lazy_helper.h"
 
-namespace xhat::lazy::test {
+namespace xhat::lazy::test::lazy_values_test {
 namespace {
 
 using At = const std::vector<int64_t>&;
@@ -291,4 +291,4 @@ TEST(LazyValues, ErrorsNameTheCallTheShapesAndTheLine) {
 }
 
 }  // namespace
-}  // namespace xhat::lazy::test
+}  // namespace xhat::lazy::test::lazy_values_test

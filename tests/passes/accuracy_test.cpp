@@ -14,7 +14,7 @@
 #include "tests/helpers/cse_helper.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::accuracy_test {
 namespace {
 
 using namespace xhat::testing;
@@ -76,4 +76,4 @@ INSTANTIATE_TEST_SUITE_P(Ops, AccuracyTest,
                          [](const auto& of) { return of.param.op; });
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::accuracy_test

@@ -13,7 +13,7 @@
 
 #include "tests/helpers/affine_helper.h"
 
-namespace xhat {
+namespace xhat::affine_invert_test {
 namespace {
 
 using namespace xhat::testing;
@@ -251,6 +251,8 @@ const std::vector<Row>& rows() {
   return table;
 }
 // clang-format on
+#undef ROW
+#undef USE_AXES
 
 InvertQuestion question(const Relation& r) {
   return {.bound = r.bound, .condition = r.condition, .indices = r.indices, .targets = r.targets};
@@ -350,4 +352,4 @@ TEST(InvertRandom, AgreesWithEnumeration) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::affine_invert_test

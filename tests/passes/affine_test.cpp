@@ -10,7 +10,7 @@
 
 #include "tests/helpers/affine_helper.h"
 
-namespace xhat {
+namespace xhat::affine_test {
 namespace {
 
 using namespace xhat::testing;
@@ -129,6 +129,7 @@ const std::vector<Row>& rows() {
   return table;
 }
 // clang-format on
+#undef ROW
 
 class ProveBounds : public ::testing::TestWithParam<Row> {};
 
@@ -275,4 +276,4 @@ TEST(ProvablyEqual, NormalFormsAndPieces) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::affine_test

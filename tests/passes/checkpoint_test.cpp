@@ -11,7 +11,7 @@
 #include "cse/stash/stash_planner.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat::testing {
+namespace xhat::testing::checkpoint_test {
 namespace {
 
 using Policy = StashOptions::Policy;
@@ -147,4 +147,4 @@ TEST(CheckpointsOfSin, AsManyEvaluationsForAsManyBytes) {
 }
 
 }  // namespace
-}  // namespace xhat::testing
+}  // namespace xhat::testing::checkpoint_test

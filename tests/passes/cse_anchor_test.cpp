@@ -7,7 +7,7 @@
 #include "fusion/plan/plan.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat::testing {
+namespace xhat::testing::cse_anchor_test {
 namespace {
 
 struct Repeated {
@@ -107,4 +107,4 @@ INSTANTIATE_TEST_SUITE_P(Tvm, CommonSubexpressions, ::testing::ValuesIn(repeated
                          [](const auto& instance) { return instance.param.name; });
 
 }  // namespace
-}  // namespace xhat::testing
+}  // namespace xhat::testing::cse_anchor_test

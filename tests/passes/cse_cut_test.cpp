@@ -6,7 +6,7 @@
 
 #include "cse/stash/stash_budget.h"
 
-namespace xhat {
+namespace xhat::cse_cut_test {
 namespace {
 
 constexpr size_t kMaxCandidates = 12;
@@ -203,4 +203,4 @@ TEST(CseBudget, ALongFrontIsThinnedOut) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cse_cut_test

@@ -6,7 +6,7 @@
 #include "cse/share/cse_optimizer.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::cse_reductions_test {
 namespace {
 
 using testing::backward_reductions;
@@ -135,4 +135,4 @@ TEST(CseReductionRules, LongChainsPass) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cse_reductions_test

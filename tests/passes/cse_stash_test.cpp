@@ -13,7 +13,7 @@
 #include "expr/index/dims.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::cse_stash_test {
 namespace {
 
 using testing::backward_nodes;
@@ -428,4 +428,4 @@ TEST(StashReason, SaysWhatTheOtherVerdictCosts) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cse_stash_test

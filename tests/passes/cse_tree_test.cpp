@@ -8,7 +8,7 @@
 #include "cse/match/unify.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::cse_tree_test {
 namespace {
 
 class CseTree : public ::testing::Test {
@@ -171,4 +171,4 @@ TEST_F(CseTree, UnifyTellsAxesOfAnIndexByCoefficients) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::cse_tree_test

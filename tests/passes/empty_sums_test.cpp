@@ -10,7 +10,7 @@
 #include "tests/helpers/cse_helper.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::empty_sums_test {
 namespace {
 
 using testing::backward_nodes;
@@ -91,4 +91,4 @@ TEST(EmptySumGuards, AreBySizesWhereSizesTell) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::empty_sums_test

@@ -5,7 +5,7 @@
 #include "cse/normalize/simple_indices.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::flattened_axes_test {
 namespace {
 
 using testing::body_of;
@@ -57,4 +57,4 @@ TEST(SimpleIndices, ReadTheSamePlaces) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::flattened_axes_test

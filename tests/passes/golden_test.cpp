@@ -9,7 +9,7 @@
 #include "ad/reverse/gradient.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::golden_test {
 namespace {
 
 using namespace xhat::testing;
@@ -127,4 +127,4 @@ TEST(GoldenRunnerTest, DifferencesAreSeen) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::golden_test

@@ -5,7 +5,7 @@
 
 #include "expr/eval/evaluate.h"
 
-namespace xhat {
+namespace xhat::hull_test {
 namespace {
 
 // The range of k, with i in 0..N and j in 0..i+1 around it, and what it is boxed in.
@@ -80,4 +80,4 @@ INSTANTIATE_TEST_SUITE_P(
                       Boxed{"0..min(i64(exp(f32(i))),M)", "0..M"}, Boxed{"i64(tan(f32(i)))..3", "none"}));
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::hull_test

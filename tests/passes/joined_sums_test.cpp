@@ -4,7 +4,7 @@
 #include "cse/algebra/joined_sums.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::joined_sums_test {
 namespace {
 
 using testing::backward_reductions;
@@ -60,4 +60,4 @@ TEST(JoinedSums, OfABiasThatIsUsedTwice) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::joined_sums_test

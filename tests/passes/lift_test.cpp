@@ -8,7 +8,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::lift_test {
 namespace {
 
 using testing::difference;
@@ -185,4 +185,4 @@ TEST(Lift, UnderAConditionADefinitionIsReadThatIsSmaller) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::lift_test

@@ -4,7 +4,7 @@
 #include "cse/normalize/nested_sums.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::nested_sums_test {
 namespace {
 
 using testing::body_of;
@@ -60,4 +60,4 @@ TEST(NestedSums, TermsThatAConditionMakesNeutralAreLeftOut) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::nested_sums_test

@@ -4,7 +4,7 @@
 #include "cse/normalize/orientation.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::orientation_test {
 namespace {
 
 using testing::body_of;
@@ -49,4 +49,4 @@ TEST(Orientation, ReadsWithAValueOutsideAreTurnedToo) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::orientation_test

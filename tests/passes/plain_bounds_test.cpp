@@ -7,7 +7,7 @@
 
 #include "expr/index/affine.h"
 
-namespace xhat {
+namespace xhat::plain_bounds_test {
 namespace {
 
 using Verdict = BoundsAnswer::Verdict;
@@ -63,4 +63,4 @@ TEST(PlainBounds, AgreeWithIsl) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::plain_bounds_test

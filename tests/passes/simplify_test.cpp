@@ -14,7 +14,7 @@
 #include "expr/index/expand_calls.h"
 #include "expr/rules/rules.h"
 
-namespace xhat {
+namespace xhat::simplify_test {
 namespace {
 
 const std::vector<DType> kTypes = {DType::f64, DType::f32, DType::f16, DType::bf16,   DType::i64,
@@ -184,7 +184,7 @@ std::vector<std::map<char, DType>> assignments(const Rule& rule) {
   return all;
 }
 
-class SimplifyRuleTest : public testing::TestWithParam<size_t> {};
+class SimplifyRuleTest : public ::testing::TestWithParam<size_t> {};
 
 TEST_P(SimplifyRuleTest, KeepsValues) {
   const Rule& rule = rules()[GetParam()];
@@ -216,7 +216,7 @@ TEST_P(SimplifyRuleTest, KeepsValues) {
   EXPECT_GT(fitting, 0) << "no types fit this rule";
 }
 
-INSTANTIATE_TEST_SUITE_P(Rules, SimplifyRuleTest, testing::Range<size_t>(0, rules().size()),
+INSTANTIATE_TEST_SUITE_P(Rules, SimplifyRuleTest, ::testing::Range<size_t>(0, rules().size()),
                          [](const auto& instance) { return rules()[instance.param].name; });
 
 std::vector<Rule> of_real_numbers() {
@@ -225,7 +225,7 @@ std::vector<Rule> of_real_numbers() {
   return all;
 }
 
-class IdiomTest : public testing::TestWithParam<Rule> {};
+class IdiomTest : public ::testing::TestWithParam<Rule> {};
 
 // Where nothing overflows, and the left side is a number, both sides are the same number, but for rounding; derivatives too.
 TEST_P(IdiomTest, IsTheSameNumber) {
@@ -254,7 +254,7 @@ TEST_P(IdiomTest, IsTheSameNumber) {
   EXPECT_GT(compared, 0) << "no numbers fit this row";
 }
 
-INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, testing::ValuesIn(of_real_numbers()), [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, ::testing::ValuesIn(of_real_numbers()), [](const auto& instance) { return instance.param.name; });
 
 std::string recognized(const std::string& body) {
   Program p = recognize(parse_op("op f(x: f32[N], t: f32[N]) -> (y) { y[i] = " + body + " }"));
@@ -402,4 +402,4 @@ TEST(SimplifyTest, ChainsOfAnyLength) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::simplify_test

@@ -11,7 +11,7 @@
 #include "cse/stash/stash_planner.h"
 #include "expr/rules/simplify.h"
 
-namespace xhat {
+namespace xhat::stash_sizes_test {
 namespace {
 
 using Policy = StashOptions::Policy;
@@ -155,4 +155,4 @@ TEST(StashSizesTest, SizesBeyondAllNumbersAreRefused) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::stash_sizes_test

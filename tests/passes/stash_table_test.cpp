@@ -10,7 +10,7 @@
 #include "expr/eval/evaluate.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::stash_table_test {
 namespace {
 
 using testing::backward_reductions;
@@ -371,4 +371,4 @@ TEST(BackwardGraphTest, ALargeSumIsWrittenAndReadAndDeadNodesAreNot) {  // dy*tr
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::stash_table_test

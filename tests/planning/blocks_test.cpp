@@ -6,7 +6,7 @@
 #include "fusion/plan/quotient_ranges.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::blocks_test {
 namespace {
 
 using namespace xhat::testing;
@@ -57,4 +57,4 @@ TEST(Blocks, OthersStay) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::blocks_test

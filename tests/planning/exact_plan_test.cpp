@@ -12,7 +12,7 @@
 #include "fusion/plan/kernel_draft.h"
 #include "tests/helpers/random_program.h"
 
-namespace xhat {
+namespace xhat::exact_plan_test {
 namespace {
 
 using fusion::Planner;
@@ -135,4 +135,4 @@ TEST(ExactPlan, AnEarlierKernelMayBeTheBetterOne) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::exact_plan_test

@@ -8,7 +8,7 @@
 #include "fusion/plan/plan.h"
 #include "fusion/relations/scatter.h"
 
-namespace xhat {
+namespace xhat::fusion_test {
 namespace {
 
 KernelPlan forward_plan(const std::string& text, const DimValues& sizes, const PlanRequest& request = {}) {
@@ -358,4 +358,4 @@ TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::fusion_test

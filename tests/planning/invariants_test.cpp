@@ -5,7 +5,7 @@
 
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::invariants_test {
 namespace {
 
 using namespace xhat::testing;
@@ -37,4 +37,4 @@ TEST(Invariants, OthersStay) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::invariants_test

@@ -4,7 +4,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "fusion/plan/plan.h"
 
-namespace xhat {
+namespace xhat::kernel_key_test {
 namespace {
 
 const char kRows[] = "op f(x: f32[N,D]) -> (y) { s[n] = sum(d: x[n,d]); y[n,d] = x[n,d] / s[n] }";
@@ -78,4 +78,4 @@ TEST(KernelKey, AChoiceMayCutWhatIsSmall) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::kernel_key_test

@@ -11,7 +11,7 @@
 #include "tests/helpers/golden.h"
 #include "tests/helpers/reference_library.h"
 
-namespace xhat {
+namespace xhat::library_calls_test {
 namespace {
 
 using namespace xhat::testing;
@@ -263,4 +263,4 @@ TEST(LibraryPlans, EveryOpKeepsItsMeaning) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::library_calls_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace xhat::fusion {
+namespace xhat::fusion::needs_test {
 namespace {
 
 // "y <- x[n,d], x[n,0:D]" per output.
@@ -71,4 +71,4 @@ TEST(Needs, TilesOfAConsumer) {
 }
 
 }  // namespace
-}  // namespace xhat::fusion
+}  // namespace xhat::fusion::needs_test

@@ -6,7 +6,7 @@
 #include "cse/normalize/lift_reductions.h"
 #include "fusion/relay/relay_kernels.h"
 
-namespace xhat {
+namespace xhat::opaque_ops_test {
 namespace {
 
 const char* const kText = R"(
@@ -70,4 +70,4 @@ TEST(OpaqueOps, UnknownNamesAreErrors) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::opaque_ops_test

@@ -11,7 +11,7 @@
 #include "cse/share/sharing.h"
 #include "tests/helpers/cse_helper.h"
 
-namespace xhat {
+namespace xhat::plan_growth_test {
 namespace {
 
 using testing::derived;
@@ -147,4 +147,4 @@ TEST(PlanLimits, LongProductsUnderOtherAxes) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::plan_growth_test

@@ -5,7 +5,7 @@
 
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::prefix_sums_test {
 namespace {
 
 using namespace xhat::testing;
@@ -112,4 +112,4 @@ TEST(PrefixSums, OtherReductionsStay) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::prefix_sums_test

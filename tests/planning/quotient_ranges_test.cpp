@@ -6,7 +6,7 @@
 #include "fusion/plan/plan.h"
 #include "tests/helpers/golden.h"
 
-namespace xhat {
+namespace xhat::quotient_ranges_test {
 namespace {
 
 using namespace xhat::testing;
@@ -52,4 +52,4 @@ TEST(QuotientRanges, OtherConditionsStay) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::quotient_ranges_test

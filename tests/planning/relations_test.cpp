@@ -10,7 +10,7 @@
 #include "expr/index/simplify_index.h"
 #include "fusion/relations/relations.h"
 
-namespace xhat::fusion {
+namespace xhat::fusion::relations_test {
 namespace {
 
 TensorId named(const Program& p, const std::string& name) { return p.find(name).value(); }
@@ -384,4 +384,4 @@ TEST(Relations, IndicesAreSimplifiedByTheirRanges) {
 }
 
 }  // namespace
-}  // namespace xhat::fusion
+}  // namespace xhat::fusion::relations_test

@@ -14,7 +14,7 @@
 #include "fusion/relay/post_dominators.h"
 #include "fusion/relay/relay.h"
 
-namespace xhat::fusion {
+namespace xhat::fusion::relay_test {
 namespace {
 
 using Form = DataflowOp::Form;
@@ -482,4 +482,4 @@ TEST(Relay, EveryNodeIsInOneGroupAndOnlyRootsAreUsedOutside) {
 }
 
 }  // namespace
-}  // namespace xhat::fusion
+}  // namespace xhat::fusion::relay_test

@@ -3,7 +3,7 @@
 
 #include "fusion/plan/settled_bits.h"
 
-namespace xhat {
+namespace xhat::settled_bits_test {
 namespace {
 
 std::string settled(const std::string& text) { return print(settle_bits(parse_op(text))); }
@@ -99,4 +99,4 @@ TEST(SettledBits, OperandsOfAllThatJumps) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::settled_bits_test

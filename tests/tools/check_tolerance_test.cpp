@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace xhat {
+namespace xhat::check_tolerance_test {
 namespace {
 
 using namespace xhat::tool;
@@ -39,4 +39,4 @@ TEST(CheckTolerance, WhatThePlainFormulaLosesAltogetherIsNoMistakeOfOurs) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::check_tolerance_test

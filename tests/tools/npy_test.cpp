@@ -15,7 +15,7 @@
 #include "expr/core/array.h"
 #include "expr/core/error.h"
 
-namespace xhat {
+namespace xhat::npy_test {
 namespace {
 
 std::vector<std::byte> bytes_of(const std::string& s) {
@@ -131,7 +131,7 @@ TEST(Npy, LargeIntegersSurvive) {
 }
 
 TEST(Npy, ThroughAFile) {
-  std::string path = testing::TempDir() + "xhat_npy_test.npy";
+  std::string path = ::testing::TempDir() + "xhat_npy_test.npy";
   Array a = array_of(DType::f32, {2, 2}, {1, 2, 3, 4});
   write_npy(path, to_npy(a));
   EXPECT_EQ(to_array(read_npy(path)), a);
@@ -143,7 +143,7 @@ TEST(Npy, ThroughAFile) {
 // What the file held before is still there, and nothing else is.
 TEST(Npy, WhatCannotBeWrittenLeavesTheFileAsItWas) {
   namespace fs = std::filesystem;
-  std::string folder = testing::TempDir() + "xhat_npy_XXXXXX";
+  std::string folder = ::testing::TempDir() + "xhat_npy_XXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   const std::string path = folder + "/x.npy";
   Array small = array_of(DType::f32, {2}, {1, 2});
@@ -188,10 +188,10 @@ TEST(Npy, FoldersPipesAndDevicesAreNoArrays) {
     }
     return std::string("no error");
   };
-  EXPECT_MENTIONS(said(testing::TempDir()), "it is a folder");
+  EXPECT_MENTIONS(said(::testing::TempDir()), "it is a folder");
   EXPECT_MENTIONS(said("/dev/zero"), "no regular file");
   EXPECT_MENTIONS(said("/nonexistent/x.npy"), "it cannot be opened: No such file");
-  std::string pipe = testing::TempDir() + "xhat_npy_pipe";
+  std::string pipe = ::testing::TempDir() + "xhat_npy_pipe";
   std::remove(pipe.c_str());
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_MENTIONS(said(pipe), "no regular file");  // at once, though nobody writes
@@ -246,4 +246,4 @@ TEST(Npy, Errors) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::npy_test

@@ -2,7 +2,7 @@
 // explanation, the manual.
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::tool_answers_test {
 namespace {
 
 using testing::Json;
@@ -96,4 +96,4 @@ TEST_F(ToolAnswers, TheManualKnowsAllSubcommands) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tool_answers_test

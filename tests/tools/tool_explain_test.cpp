@@ -4,7 +4,7 @@
 #include "expr/core/program.h"
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::tool_explain_test {
 namespace {
 
 using testing::Json;
@@ -320,4 +320,4 @@ TEST_F(ToolExplain, WhySaysWhatWouldChangeAVerdict) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tool_explain_test

@@ -3,7 +3,7 @@
 
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::tool_run_test {
 namespace {
 
 using testing::Result;
@@ -182,4 +182,4 @@ TEST_F(ToolRun, CheckValuesLooksAtGradientsToo) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tool_run_test

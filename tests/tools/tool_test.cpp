@@ -2,7 +2,7 @@
 #include "runtime/explain/explain.h"
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::tool_test {
 namespace {
 
 using testing::Json;
@@ -296,4 +296,4 @@ TEST_F(ToolUsage, SizesThatTheMachineCannotTakeAreRefusedAtOnce) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tool_test

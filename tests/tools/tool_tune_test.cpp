@@ -1,7 +1,7 @@
 // `xhat tune`: its file is taken by the others, and nothing in it is lost.
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::tool_tune_test {
 namespace {
 
 using testing::Json;
@@ -87,4 +87,4 @@ TEST_F(ToolTune, AnInterruptKeepsWhatWasFound) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tool_tune_test

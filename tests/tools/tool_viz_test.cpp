@@ -1,7 +1,7 @@
 // `xhat viz`: what is on the page; tests/viz opens pages in a browser.
 #include "tests/helpers/tool_helper.h"
 
-namespace xhat {
+namespace xhat::tool_viz_test {
 namespace {
 
 using testing::Json;
@@ -58,4 +58,4 @@ TEST_F(ToolViz, PagesOfARunningProgram) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::tool_viz_test
