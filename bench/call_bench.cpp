@@ -3,7 +3,7 @@
 
 #include "xhat.h"
 
-namespace xhat {
+namespace xhat::call_bench {
 namespace {
 
 void call_64(benchmark::State& state) {
@@ -21,4 +21,4 @@ void call_64(benchmark::State& state) {
 BENCHMARK(call_64)->Name("call/64_elements");
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::call_bench

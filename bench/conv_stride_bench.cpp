@@ -13,6 +13,7 @@
 
 #include "bench/op_setup.h"
 
+namespace conv_stride_bench {
 namespace {
 
 using namespace xhat;
@@ -73,3 +74,4 @@ void run(benchmark::State& state) {
 BENCHMARK(run)->Name("conv_stride/backward_input")->UseRealTime()->Unit(benchmark::kMillisecond)->Iterations(7);
 
 }  // namespace
+}  // namespace conv_stride_bench

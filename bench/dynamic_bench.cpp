@@ -12,6 +12,7 @@
 #include "bench/peer_op.h"
 #include "runtime/cpu/kernel_cache.h"
 
+namespace dynamic_bench {
 namespace {
 
 using namespace xhat;
@@ -85,3 +86,4 @@ void run(benchmark::State& state, const Case& c, int64_t size, Phase phase) {
 }();
 
 }  // namespace
+}  // namespace dynamic_bench

@@ -10,6 +10,7 @@
 #include "bench/peer_op.h"
 #include "runtime/cpu/kernel_cache.h"
 
+namespace fusion_bench {
 namespace {
 
 using namespace xhat;
@@ -63,3 +64,4 @@ void run(benchmark::State& state, const Case& c, Phase phase) {
 }();
 
 }  // namespace
+}  // namespace fusion_bench

@@ -8,7 +8,7 @@
 #include "xhat.h"
 #include "xhat/lazy.h"
 
-namespace xhat {
+namespace xhat::lazy_bench {
 namespace {
 
 constexpr int64_t kWidths[] = {64, 64, 64, 64, 10};
@@ -141,4 +141,4 @@ void lazy_plan(benchmark::State& state) {
 BENCHMARK(lazy_plan)->Name("lazy/plan_nodes")->Arg(1000)->Arg(10000)->Iterations(3)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::lazy_bench

@@ -23,6 +23,7 @@
 #include "runtime/call/compile.h"
 #include "runtime/cpu/kernel_cache.h"
 
+namespace ops_bench {
 namespace {
 
 using namespace xhat;
@@ -164,3 +165,4 @@ void register_plan(const std::string& name, const std::string& text) {
 }();
 
 }  // namespace
+}  // namespace ops_bench

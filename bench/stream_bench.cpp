@@ -11,6 +11,7 @@
 #include "bench/peer_op.h"
 #include "runtime/cpu/kernel_cache.h"
 
+namespace stream_bench {
 namespace {
 
 using namespace xhat;
@@ -80,3 +81,4 @@ void run(benchmark::State& state, const Case& c, Phase phase, const Options& a, 
 }();
 
 }  // namespace
+}  // namespace stream_bench

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+namespace vector_math_bench {
 namespace {
 
 constexpr int elements = 16 * 1024;  // 64 KB per array: out of L1, well inside L2
@@ -79,3 +80,4 @@ void run(benchmark::State& state, const xhat::vmath::Row& row) {
 }();
 
 }  // namespace
+}  // namespace vector_math_bench

@@ -22,6 +22,7 @@ endif()
 xhat_sources(python_sources python/src "")
 nanobind_add_module(xhat_python STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${python_sources})  # of one ABI from Python 3.12 on
 target_link_libraries(xhat_python PRIVATE xhat_commands xhat_flags)
+xhat_joined(xhat_python)
 target_include_directories(xhat_python PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(xhat_python PRIVATE XHAT_VERSION="${PROJECT_VERSION}")
 # The handler that XLA calls, for xhat.jax, by the headers that jaxlib brings; without them xhat.jax calls back to Python.

@@ -20,7 +20,7 @@ endfunction()
 # xhat_joined(TARGET): its files are compiled a dozen at a time. What several of them include is then parsed once, and what they
 # instantiate is compiled once. So names in anonymous namespaces differ within a folder; each test file has a namespace of its own, named as
 # the file is. -DXHAT_JOIN=OFF: each by itself.
-option(XHAT_JOIN "Compile files of the engine and of tests a dozen at a time" ON)
+option(XHAT_JOIN "Compile files of the engine, of tests and of larger programs a dozen at a time" ON)
 function(xhat_joined target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${XHAT_JOIN} UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
