@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                          name_of_program);
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
-  const uint64_t first = number_of("XHAT_PROPERTY_SEED", 1), count = number_of("XHAT_PROPERTY_COUNT", long_run() ? 3000 : 120);
+  const uint64_t first = number_of("XHAT_PROPERTY_SEED", 1), count = number_of("XHAT_PROPERTY_COUNT", long_run() ? 3000 : 60);
   int loops = 0;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     const std::string text = random_prog(seed);
@@ -167,7 +167,7 @@ TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
       ASSERT_EQ(failure, "") << "seed " << seed << "\n" << text;
     }
   }
-  if (count >= 100) {
+  if (count >= 60) {
     EXPECT_GT(loops, static_cast<int>(count / 20));
   }
 }
