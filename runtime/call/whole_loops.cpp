@@ -1,6 +1,7 @@
 #include "runtime/call/whole_loops.h"
 
 #include <algorithm>
+#include <set>
 
 #include "ad/common/differentiation.h"
 #include "expr/core/array.h"
@@ -12,10 +13,16 @@
 namespace xhat::runtime {
 namespace {
 
-// What a kernel call costs beside its kernels, in picoseconds of one thread: forward and backward of a block of a few scalars.
-constexpr double kInfer_ps = 3e6, kForward_ps = 6e6, kBackward_ps = 7e6;
+// What a run of a block costs beside its kernels, in picoseconds, and what each operand and result adds to it (build/xhat bench of a loop of
+// one block of 16 elements: 0.8 us to infer, 2.5 forward, 1.2 backward; of an LSTM's with nine operands 2.8, 6.8 and 6.1).
+struct CallPrice {
+  double once, each;
+};
+constexpr CallPrice kInfer{0.6e6, 0.2e6}, kForward{2e6, 0.5e6}, kBackward{1e6, 0.5e6};
 // How much longer plain loops take than kernels that share rows of products, keep them in registers, and run on all threads.
 constexpr double kPlainProduct = 3, kPlain = 1.5;
+// An element that is copied in cache, or written to the tape and read again.
+constexpr double kCopy_ps = 60, kTape_ps = 1000;
 constexpr size_t kMostDefinitions = 300;         // of one function: compiling is not linear in them
 constexpr int64_t kMostTape = int64_t{1} << 30;  // bytes
 
@@ -23,7 +30,7 @@ using Role = LoopBlock::Role;
 
 class Blocks {
  public:
-  Blocks(const Program& p, const CompileOptions& options, const DimValues& dims) : p_(p), options_(options) {
+  Blocks(const Program& p, const CompileOptions& options, const DimValues& dims) : p_(p), options_(options), dims_(dims) {
     for (BlockAt& at : blocks_at(p, dims)) at_[at.block] = std::move(at);
   }
 
@@ -47,8 +54,10 @@ class Blocks {
   }
 
   // Is it done earlier as one function than by kernels?
-  bool pays(const LoopBlocks& blocks) const {
-    double plain = 0, kernels = 0;
+  bool pays(const Loop& loop, const LoopBlocks& blocks) const {
+    const LoopMemory memory(p_, loop);
+    const std::set<TensorId> kept = read_back(blocks, memory);
+    double plain = copies_ps(loop, memory, kept), kernels = 0;
     for (const auto& [b, block] : blocks) {
       const auto runs = static_cast<double>(at_.at(b).runs);
       const bool differentiated = block.backward.has_value();
@@ -62,8 +71,13 @@ class Blocks {
       };
       count(differentiated ? block.forward->spec : block.infer.spec);
       if (differentiated) count(block.backward->spec);
+      const auto values = static_cast<double>(b->operands.size() + b->results.size());
+      auto call = [&](CallPrice price) { return price.once + price.each * values; };
+      if (differentiated)
+        for (TensorId t : b->results)
+          if (kept.contains(memory.place(t))) plain_work += kTape_ps * elements(t);
       plain += runs * plain_work;
-      kernels += runs * (work + (differentiated ? kForward_ps + kBackward_ps : kInfer_ps));
+      kernels += runs * (work + (differentiated ? call(kForward) + call(kBackward) : call(kInfer)));
     }
     return plain < kernels;
   }
@@ -71,9 +85,41 @@ class Blocks {
  private:
   const Program& p_;
   const CompileOptions& options_;
+  const DimValues& dims_;
   std::map<const Block*, BlockAt> at_;
   // Blocks of one op at the same sizes have the same nests.
   std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
+
+  double elements(TensorId t) const { return static_cast<double>(element_count(shape_of(p_, t, dims_))); }
+
+  // Places that backwards read.
+  static std::set<TensorId> read_back(const LoopBlocks& blocks, const LoopMemory& memory) {
+    std::set<TensorId> found;
+    for (const auto& [b, block] : blocks) {
+      if (!block.backward) continue;
+      for (const SpecTensor& t : block.backward->spec.tensors) {
+        const auto role = block.backward->roles.find(t.original);
+        if (t.use != SpecTensor::Use::input || role == block.backward->roles.end()) continue;
+        const size_t k = role->second.number;
+        if (role->second.is == Role::Is::operand && b->operands[k].scalar == kNone) found.insert(memory.place(b->operands[k].value));
+        if (role->second.is == Role::Is::result) found.insert(memory.place(b->results[k]));
+      }
+    }
+    return found;
+  }
+
+  // Of what iterations leave elsewhere than the next one finds it.
+  double copies_ps(const Loop& loop, const LoopMemory& memory, const std::set<TensorId>& kept) const {
+    double sum = 0, runs = 0;
+    for (const Step& s : loop.body) {
+      if (auto* b = std::get_if<Block>(&s.is)) runs = std::max(runs, static_cast<double>(at_.at(b).runs));
+      if (auto* inner = std::get_if<Loop>(&s.is)) sum += copies_ps(*inner, memory, kept);
+    }
+    for (const Carried& c : loop.carried)
+      if (memory.place(c.leaving) != memory.place(c.entering))
+        sum += runs * elements(c.entering) * (kCopy_ps + (kept.contains(memory.place(c.entering)) ? kTape_ps : 0));
+    return sum;
+  }
 
   std::optional<LoopBlock> block(const Block& b) {
     const BlockAt& at = at_.at(&b);
@@ -170,7 +216,7 @@ class Choice {
   }
   bool take(const Loop& loop) {
     std::optional<LoopBlocks> blocks = blocks_.of(loop);
-    if (!blocks || !blocks_.pays(*blocks)) return false;
+    if (!blocks || !blocks_.pays(loop, *blocks)) return false;
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
     auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
     if (!made->has(LoopPhase::infer)) return false;

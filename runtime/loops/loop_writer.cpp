@@ -87,7 +87,10 @@ void LoopWriter::back_reads(Id expression) {
 void LoopWriter::find_read_back(const Steps& steps) {
   for (const Step& s : steps) {
     if (auto* b = std::get_if<Block>(&s.is); b && blocks.at(b).backward) {
-      for (const auto& [t, role] : blocks.at(b).backward->roles) {
+      const LoopBlock::Direction& backward = *blocks.at(b).backward;
+      for (const SpecTensor& t : backward.spec.tensors) {
+        if (t.use != SpecTensor::Use::input || !backward.roles.contains(t.original)) continue;
+        const LoopBlock::Role role = backward.roles.at(t.original);
         if (role.is == LoopBlock::Role::Is::operand && b->operands[role.number].scalar == kNone)
           read_back.insert(place(b->operands[role.number].value));
         if (role.is == LoopBlock::Role::Is::result) read_back.insert(place(b->results[role.number]));

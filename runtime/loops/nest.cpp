@@ -8,6 +8,8 @@
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
+#include "runtime/loops/nest_pieces.h"
+#include "runtime/loops/nest_vectors.h"
 
 namespace xhat::runtime {
 namespace {
@@ -31,61 +33,10 @@ Stmt store(const std::string& buffer, const Expr& value, const Expr& index) {
 }
 Stmt in_order(const std::vector<Stmt>& all) { return hi::Block::make(all); }
 
-// How the innermost loop over an axis walks through memory: along a tensor, at one place of it, or from row to row.
-enum class Along : uint8_t { fixed, contiguous, strided };
-
-Along along(const Arena& a, std::span<const Id> indices, Id axis) {
-  for (size_t k = 0; k < indices.size(); ++k) {
-    if (!is_free_in(a, axis, indices[k])) continue;
-    if (k + 1 < indices.size()) return Along::strided;
-    Id at = indices[k];
-    while (at != axis && (a[at].op == Op::add || a[at].op == Op::sub)) {
-      if (a[at].op == Op::sub && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
-      if (is_free_in(a, axis, a[at].arg(0)) && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
-      at = a[at].arg(is_free_in(a, axis, a[at].arg(0)) ? 0 : 1);
-    }
-    return at == axis ? Along::contiguous : Along::strided;
-  }
-  return Along::fixed;
-}
-
-std::vector<Id> reads_in(const Arena& a, std::initializer_list<Id> roots) {
-  std::set<Id> found;
-  for (Id root : roots)
-    for (Id id : reachable(a, root))
-      if (is_read(a[id].op)) found.insert(id);
-  return {found.begin(), found.end()};
-}
-
-// Loads and stores that an inner loop over the axis makes from row to row.
-int strided(const Arena& a, const SpecMember& m, Id axis) {
-  int count = along(a, m.left, axis) == Along::strided;
-  if (std::ranges::any_of(m.scatter, [&](const auto& s) { return is_free_in(a, axis, s.second); })) return 100;
-  for (Id id : reads_in(a, {m.body, m.condition})) count += along(a, read_indices(a[id]), axis) == Along::strided;
-  return count;
-}
-
-// The axis that vectors run along; kNone: none is long enough.
-constexpr int64_t kShortestVector = 4;
-Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
-  const Arena& a = *spec.arena;
-  Id best = kNone;
-  int least = 0;
-  auto try_axis = [&](Id axis) {
-    if (spec.axes.at(axis).extent < kShortestVector) return;
-    const int count = strided(a, m, axis);
-    if (best == kNone || count < least) best = axis, least = count;
-  };
-  if (!m.left.empty() && m.scatter.empty()) try_axis(m.left.back());
-  for (size_t k = m.reduced.size(); k-- > 0 && m.scatter.empty();) try_axis(m.reduced[k]);
-  for (size_t k = m.left.size(); k-- > 0 && m.scatter.empty();) try_axis(m.left[k]);
-  return best;
-}
-
 class Nest {
  public:
   Nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names)
-      : spec_(spec), a_(*spec.arena), target_(target), names_(names), emit_{spec_, {}, {}, {}, {}, {}} {
+      : spec_(spec), a_(*spec.arena), pieces_(all_pieces()), target_(target), names_(names), emit_{spec_, {}, {}, {}, {}, {}} {
     emit_.loops_by_halide = false;
     for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
       const std::string name = names_("t");
@@ -95,9 +46,19 @@ class Nest {
     }
   }
 
+  std::vector<Piece> all_pieces() {
+    std::vector<Piece> all;
+    for (const SpecMember& m : spec_.members)
+      for (Piece& piece : pieces_of(spec_, m)) all.push_back(std::move(piece));
+    return all;
+  }
+
   Stmt all() {
     std::vector<Stmt> made;
-    for (const SpecMember& m : spec_.members) made.push_back(member(m));
+    for (const Piece& piece : pieces_) {
+      first_ = piece.first;
+      made.push_back(member(piece.member));
+    }
     if (made.empty()) return hi::Evaluate::make(0);
     return in_order(made);
   }
@@ -108,8 +69,10 @@ class Nest {
     std::vector<Id> guards;  // conditions that bound it
   };
 
-  const KernelSpec& spec_;
+  KernelSpec spec_;
   Arena& a_;
+  std::vector<Piece> pieces_;
+  std::vector<int64_t> first_;  // of the piece being made
   const Halide::Target& target_;
   NestNames& names_;
   Emitter emit_;
@@ -190,7 +153,7 @@ class Nest {
 
   std::vector<Expr> at(const SpecMember& m) const {
     std::vector<Expr> index;
-    for (Id x : m.left) index.push_back(axes_.at(x));
+    for (size_t k = 0; k < m.left.size(); ++k) index.push_back(axes_.at(m.left[k]) + static_cast<int32_t>(first_[k]));
     return index;
   }
 
@@ -453,36 +416,6 @@ Stmt ready_for_code(const Stmt& s, const Halide::Target& target) {
   made = hi::vectorize_loops(made, {});
   made = Plain(target.has_feature(Halide::Target::FMA)).mutate(made);
   return with_mended_ramps(hi::simplify(made));
-}
-
-double price_ps(const KernelSpec& spec) {
-  constexpr double kLoad_ps = 60;    // of a vector that lies in L1, per element
-  constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
-  constexpr double kStart_ps = 500;  // of a loop
-  const Arena& a = *spec.arena;
-  double sum = 0;
-  for (const SpecMember& m : spec.members) {
-    const Id vectors = vector_axis(spec, m);
-    double each = 0;
-    for (Id id : reachable(a, m.body)) {
-      each += static_cast<double>(cost_ps(a, a[id]));
-      if (is_read(a[id].op))
-        each += vectors != kNone && along(a, read_indices(a[id]), vectors) == Along::strided ? kScalar * kLoad_ps : kLoad_ps;
-    }
-    std::vector<Id> conditions = conjuncts_of(a, m.condition);
-    for (Id body = m.body; a[body].op == Op::select; body = a[body].arg(1))
-      for (Id c : conjuncts_of(a, a[body].arg(0))) conditions.push_back(c);
-    double points = 1;
-    for (const auto* list : {&m.left, &m.reduced})
-      for (Id x : *list) {
-        LoopBounds bounds;
-        const bool one = std::ranges::any_of(conditions, [&](Id c) { return a[c].op == Op::eq && bound_by(*spec.arena, c, x, &bounds); });
-        if (!one && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
-          points *= static_cast<double>(spec.axes.at(x).extent);
-      }
-    sum += kStart_ps + points * each * (vectors == kNone ? kScalar : 1);
-  }
-  return sum;
 }
 
 }  // namespace xhat::runtime

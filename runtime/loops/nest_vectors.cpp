@@ -1,0 +1,97 @@
+#include "runtime/loops/nest_vectors.h"
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "expr/index/loop_bounds.h"
+#include "runtime/loops/nest.h"
+
+namespace xhat::runtime {
+
+std::vector<Id> reads_in(const Arena& a, std::initializer_list<Id> roots) {
+  std::set<Id> found;
+  for (Id root : roots)
+    for (Id id : reachable(a, root))
+      if (is_read(a[id].op)) found.insert(id);
+  return {found.begin(), found.end()};
+}
+
+namespace {
+
+constexpr int64_t kShortestVector = 4;
+
+// How the innermost loop over an axis walks through memory: along a tensor, at one place of it, or from row to row.
+enum class Along : uint8_t { fixed, contiguous, strided };
+
+Along along(const Arena& a, std::span<const Id> indices, Id axis) {
+  for (size_t k = 0; k < indices.size(); ++k) {
+    if (!is_free_in(a, axis, indices[k])) continue;
+    if (k + 1 < indices.size()) return Along::strided;
+    Id at = indices[k];
+    while (at != axis && (a[at].op == Op::add || a[at].op == Op::sub)) {
+      if (a[at].op == Op::sub && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
+      if (is_free_in(a, axis, a[at].arg(0)) && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
+      at = a[at].arg(is_free_in(a, axis, a[at].arg(0)) ? 0 : 1);
+    }
+    return at == axis ? Along::contiguous : Along::strided;
+  }
+  return Along::fixed;
+}
+
+// Loads and stores that an inner loop over the axis makes from row to row.
+int strided(const Arena& a, const SpecMember& m, Id axis) {
+  int count = along(a, m.left, axis) == Along::strided;
+  if (std::ranges::any_of(m.scatter, [&](const auto& s) { return is_free_in(a, axis, s.second); })) return 100;
+  for (Id id : reads_in(a, {m.body, m.condition})) count += along(a, read_indices(a[id]), axis) == Along::strided;
+  return count;
+}
+
+}  // namespace
+
+Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
+  const Arena& a = *spec.arena;
+  Id best = kNone;
+  int least = 0;
+  auto try_axis = [&](Id axis) {
+    if (spec.axes.at(axis).extent < kShortestVector) return;
+    const int count = strided(a, m, axis);
+    if (best == kNone || count < least) best = axis, least = count;
+  };
+  if (!m.left.empty() && m.scatter.empty()) try_axis(m.left.back());
+  for (size_t k = m.reduced.size(); k-- > 0 && m.scatter.empty();) try_axis(m.reduced[k]);
+  for (size_t k = m.left.size(); k-- > 0 && m.scatter.empty();) try_axis(m.left[k]);
+  return best;
+}
+
+double price_ps(const KernelSpec& spec) {
+  constexpr double kLoad_ps = 60;    // of a vector that lies in L1, per element
+  constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
+  constexpr double kStart_ps = 500;  // of a loop
+  const Arena& a = *spec.arena;
+  double sum = 0;
+  for (const SpecMember& m : spec.members) {
+    const Id vectors = vector_axis(spec, m);
+    double each = 0;
+    for (Id id : reachable(a, m.body)) {
+      each += static_cast<double>(cost_ps(a, a[id]));
+      if (is_read(a[id].op))
+        each += vectors != kNone && along(a, read_indices(a[id]), vectors) == Along::strided ? kScalar * kLoad_ps : kLoad_ps;
+    }
+    std::vector<Id> conditions = conjuncts_of(a, m.condition);
+    for (Id body = m.body; a[body].op == Op::select; body = a[body].arg(1))
+      for (Id c : conjuncts_of(a, a[body].arg(0))) conditions.push_back(c);
+    double points = 1;
+    for (const auto* list : {&m.left, &m.reduced})
+      for (Id x : *list) {
+        LoopBounds bounds;
+        const bool one = std::ranges::any_of(conditions, [&](Id c) { return a[c].op == Op::eq && bound_by(*spec.arena, c, x, &bounds); });
+        if (!one && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
+          points *= static_cast<double>(spec.axes.at(x).extent);
+      }
+    sum += kStart_ps + points * each * (vectors == kNone ? kScalar : 1);
+  }
+  return sum;
+}
+
+}  // namespace xhat::runtime
