@@ -449,7 +449,8 @@ Program without_idle_sums(const Program& p) {
   }
   if (opaque.empty()) return p;
   TensorExprTree tree(*p.arena);
-  Simplifier open(p, tree, {}, {});
+  const std::vector<TensorId> none;  // outlives it
+  Simplifier open(p, tree, none, none);
   open.multiply_out(opaque);
   const Program proof = open.run();
   std::set<TensorId> idle = open.zeros();

@@ -46,7 +46,11 @@ int64_t Planner::reach(Id index, const std::unordered_map<Id, int64_t>& points) 
   for (Id id : reachable(a, index)) {
     const Node& n = a[id];
     auto x = [&](size_t i) { return spans.at(n.arg(i)); };
-    auto times = [&](size_t i, Id factor) { return Span{x(i).width * std::abs(a[factor].integer), x(i).known}; };
+    auto times = [&](size_t i, Id factor) {
+      int64_t width = 0;
+      if (__builtin_mul_overflow(x(i).width, std::abs(a[factor].integer), &width)) return Span{0, false};
+      return Span{width, x(i).known};
+    };
     auto constant = [&](size_t i) { return a[n.arg(i)].op == Op::constant && a[n.arg(i)].integer != 0; };
     Span s;
     if (auto it = points.find(id); it != points.end()) s = {it->second - 1, true};
