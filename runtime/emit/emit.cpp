@@ -90,10 +90,9 @@ Expr Walk::narrowed(Id id) {
   auto [low, high] = e.spec.interval(id);
   Expr wide = Halide::cast<int64_t>(stored(value(id)));
   auto bound = [](int64_t v) { return Expr(static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX))); };
-  // Of bits, and of numbers that were floats, Halide has bounds of its own, which are none (v21), and takes the clamp away. It adds to those it
-  // is told, and refuses what overflows.
-  const bool beyond = out_of_reach(arena(), id);
-  if (beyond) low = std::max<int64_t>(low, -(1 << 30)), high = std::min<int64_t>(high, 1 << 30);
+  // Of bits, and of numbers that were floats, Halide has bounds of its own, which are none (v21), and takes the clamp away; not so of data.
+  const bool of_data = std::ranges::any_of(reachable(arena(), id), [&](Id x) { return is_read(arena()[x].op); });
+  const bool beyond = !of_data && out_of_reach(arena(), id);
   const Expr narrow = Halide::cast<int32_t>(Halide::clamp(wide, Halide::cast<int64_t>(bound(low)), Halide::cast<int64_t>(bound(high))));
   return beyond ? Halide::unsafe_promise_clamped(narrow + hidden_zero(), bound(low), bound(high)) : narrow;
 }
