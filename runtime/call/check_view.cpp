@@ -23,10 +23,8 @@ class Check {
     if (v_.elements() == 0) return;
     if (!v_.data) fail(fmt::format("{} has no memory: its buffer is null, its shape {}", x_.name, shape_text(v_.extents())));
     if (written_ && !v_.writable) fail(fmt::format("{} is written, but its buffer is const", x_.name));
-    if (v_.on_device())
-      memory_of_device();
-    else
-      memory_of_host();
+    if (v_.on_device()) memory_of_device();
+    else memory_of_host();
   }
 
  private:
@@ -36,7 +34,8 @@ class Check {
   }
 
   void shape() const {
-    if (v_.type != x_.type) fail(fmt::format("{} is {}, but the buffer given is {}", x_.name, name_of(x_.type), name_of(v_.type)));
+    if (v_.type != x_.type)
+      fail(fmt::format("{} is {}, but the buffer given is {}", x_.name, name_of(x_.type), name_of(v_.type)));
     if (v_.rank != static_cast<int>(x_.shape.size()))
       fail(fmt::format("{} has rank {}, but the buffer given has rank {}, shape {}", x_.name, x_.shape.size(), v_.rank,
                        shape_text(v_.extents())));
@@ -44,8 +43,8 @@ class Check {
     for (size_t d = 0; d < x_.shape.size(); ++d) {
       if (v_.shape[d] < 0) fail(fmt::format("{} has a negative extent: {}", x_.name, shape_text(v_.extents())));
       if (v_.shape[d] > kMaxElements)
-        fail(fmt::format("{} has extent {} in dimension {}; kernels take up to 2^31-1 = {}. split it into pieces", x_.name, v_.shape[d], d,
-                         kMaxElements));
+        fail(fmt::format("{} has extent {} in dimension {}; kernels take up to 2^31-1 = {}. split it into pieces", x_.name,
+                         v_.shape[d], d, kMaxElements));
       if (v_.strides[d] < 0) fail(fmt::format("{} has a negative stride in dimension {}", x_.name, d));
       elements *= static_cast<double>(v_.shape[d]);
       reach += static_cast<double>(v_.shape[d]) * static_cast<double>(v_.strides[d]);
@@ -54,7 +53,8 @@ class Check {
       if (written_ && v_.strides[d] == 0 && v_.shape[d] > 1 && elements > 0)
         fail(fmt::format("{} is written, but its buffer has stride 0 in dimension {}", x_.name, d));
     if (elements > 0 && std::max(elements, reach) > static_cast<double>(kMaxElements))
-      fail(fmt::format("{} spans {:.0f} elements; kernels take up to 2^31-1. split it into pieces", x_.name, std::max(elements, reach)));
+      fail(fmt::format("{} spans {:.0f} elements; kernels take up to 2^31-1. split it into pieces", x_.name,
+                       std::max(elements, reach)));
   }
 
   void memory_of_host() const {
@@ -81,10 +81,8 @@ class Check {
     switch (queue_.driver->place_of(memory, v_.bytes())) {
       case MemoryPlace::here: return;
       case MemoryPlace::host:
-        misplaced(
-            fmt::format(" is given as memory of target {}, but its driver knows of none there; if it lies on the host, describe it "
-                        "by a TensorView",
-                        name_of(v_.place)));
+        misplaced(fmt::format(" is given as memory of target {}, but its driver knows of none there; if it lies on the host, describe it "
+                              "by a TensorView", name_of(v_.place)));
       case MemoryPlace::other_device:
         misplaced(" lies on another device than the one that the call runs on; copy it, or pass a stream of that device");
       case MemoryPlace::other_context:

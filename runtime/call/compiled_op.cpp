@@ -49,14 +49,14 @@ struct HostSum {
 struct CompiledOp::Impl {
   CompileOptions options;
   const runtime::Debug debug = runtime::debug_options();
-  std::unique_ptr<runtime::StepsOp> steps;      // of a program with loops or branches, instead of all that follows
+  std::unique_ptr<runtime::StepsOp> steps;  // of a program with loops or branches, instead of all that follows
   std::unique_ptr<runtime::WatchedOp> watched;  // XHAT_VIZ
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
   ReadyList infer_calls;
   std::atomic<ThreadPool*> pool = nullptr;  // of the next call
   std::mutex pools_mutex;
-  std::vector<std::shared_ptr<ThreadPool>> pools;           // and those before it, on which calls may still run
+  std::vector<std::shared_ptr<ThreadPool>> pools;  // and those before it, on which calls may still run
   mutable std::array<std::atomic<int>, 3> directions = {};  // that were made, by phase: XHAT=compiles asks
   std::shared_ptr<runtime::KernelCache> cache;
   runtime::ArgumentNames names;
@@ -105,7 +105,9 @@ struct CompiledOp::Impl {
       s.push_back(v.rank * 2 + v.dense());
       s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
     }
-    runtime::for_each_over(direction, views, [&](runtime::OutputOver o) { s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}}); });
+    runtime::for_each_over(direction, views, [&](runtime::OutputOver o) {
+      s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}});
+    });
   }
 
   std::string direction_name(const OpPlan& plan, const Side& side) const {
@@ -136,8 +138,7 @@ struct CompiledOp::Impl {
     made->side = &side;
     if (on_gpu())
       made->direction = std::make_unique<runtime::GpuDirection>(side.program, dims, side.request, queue, libraries(), cache->disk().get());
-    else
-      made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over, options.on_compile);
+    else made->direction = std::make_unique<DirectionKernels>(side.program, dims, dense, side.request, cache, over, options.on_compile);
     const bool again = directions[static_cast<size_t>(phase_of(plan, side))]++ > 0;
     if (debug.compiles) runtime::show_compiled(direction_name(plan, side), *made->direction, runtime::cause_of(list, dims, again));
     if (debug.devices) runtime::show_device(queue);
@@ -201,17 +202,16 @@ struct CompiledOp::Impl {
   void check_data(ThreadPool& threads, const std::vector<TensorView>& views, const Ready& ready, const DeviceQueue& queue) const {
     if (queue.capturing)
       throw runtime::DeviceError(runtime::DeviceFailure::bad_stream,
-                                 program().name +
-                                     ": the stream is being captured into a graph, and indices in the data cannot be looked "
-                                     "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
+                                 program().name + ": the stream is being captured into a graph, and indices in the data cannot be looked "
+                                 "at then; set CallOptions::trust_data if all that the graph will ever see are in range");
     const auto start = std::chrono::steady_clock::now();
     const bool fails = ready.checks->fail(threads, views, queue);
     if (options.on_checks) options.on_checks(std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count());
     if (fails) runtime::explain_failure(ready, views, queue);
   }
 
-  CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call, const DeviceQueue& queue,
-                 std::span<const runtime::DeviceSum> sums = {}) const {
+  CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
+                 const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
     check_overlap(*ready.side, views);
     if (ready.fails) runtime::explain_failure(ready, views, queue);
     ThreadPool& threads = *pool.load();
@@ -391,9 +391,8 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
   const DeviceQueue queue = runtime::queue_of(op.options.target, call.stream);
   if (!kept.in_place(queue))
     throw runtime::DeviceError(runtime::DeviceFailure::bad_pointer,
-                               op.program().name +
-                                   ": the stash lies in another context than the one that this call runs in; pass a "
-                                   "stream of the context that forward ran in (CallOptions::stream)");
+                               op.program().name + ": the stash lies in another context than the one that this call runs in; pass a "
+                               "stream of the context that forward ran in (CallOptions::stream)");
   Impl::show(kept, *plan, views);
   for (TensorId t : side.program.inputs)
     if (given[t]) op.check_view(t, views[t], false, queue);
@@ -408,10 +407,8 @@ CallCounts CompiledOp::backward(Arguments arguments, const Stash& stash, const C
     std::vector<TensorId> cotangents = op.program().cotangents;
     std::erase_if(cotangents, [&](TensorId t) { return !given[t]; });
     written = runtime::arrays_of(op.program(), cotangents, views, queue);
-    if (kept.inputs.empty() || cotangents.size() < op.program().cotangents.size())
-      written.clear();
-    else
-      written.insert(kept.inputs.begin(), kept.inputs.end());
+    if (kept.inputs.empty() || cotangents.size() < op.program().cotangents.size()) written.clear();
+    else written.insert(kept.inputs.begin(), kept.inputs.end());
   }
   CallCounts ran = op.run(views, *ready, call, queue, device_sums);
   if (op.options.check_values) runtime::check_results(*ready, inputs, written, views, queue);

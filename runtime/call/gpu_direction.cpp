@@ -36,10 +36,10 @@ struct GpuDirection::Instance {
 // one stream use it, one after the other, as nobody waits for a run to end before it begins the next.
 struct GpuDirection::State {
   DeviceQueue queue;
-  bool in_graph = false;                                            // some graph has its addresses
-  std::vector<std::unique_ptr<DeviceBuffer>> tensors;               // per tensor of the program
+  bool in_graph = false;  // some graph has its addresses
+  std::vector<std::unique_ptr<DeviceBuffer>> tensors;              // per tensor of the program
   std::vector<std::vector<std::unique_ptr<DeviceBuffer>>> scratch;  // per kernel, per buffer; null: a tensor of the program
-  std::unique_ptr<DeviceBuffer> for_libraries;                      // they run one after the other
+  std::unique_ptr<DeviceBuffer> for_libraries;  // they run one after the other
   std::vector<DeviceMemory> arguments;
   int64_t allocations = 0;
 };
@@ -51,8 +51,9 @@ void upload(DeviceStream stream, const DeviceBuffer& to, const TensorView& v) {
   if (v.dense()) return to.driver().upload(stream, to.memory(), v.data, v.bytes());
   std::vector<uint8_t> packed(static_cast<size_t>(v.bytes()));
   auto* from = static_cast<const uint8_t*>(v.data);
-  for_each_offset(
-      v, [&](int64_t i, int64_t offset) { std::memcpy(packed.data() + i * size, from + offset * size, static_cast<size_t>(size)); });
+  for_each_offset(v, [&](int64_t i, int64_t offset) {
+    std::memcpy(packed.data() + i * size, from + offset * size, static_cast<size_t>(size));
+  });
   to.driver().upload(stream, to.memory(), packed.data(), v.bytes());
 }
 
@@ -62,8 +63,9 @@ void download(DeviceStream stream, const DeviceBuffer& from, const TensorView& v
   std::vector<uint8_t> packed(static_cast<size_t>(v.bytes()));
   from.driver().download(stream, packed.data(), from.memory(), v.bytes());
   auto* to = static_cast<uint8_t*>(v.data);
-  for_each_offset(v,
-                  [&](int64_t i, int64_t offset) { std::memcpy(to + offset * size, packed.data() + i * size, static_cast<size_t>(size)); });
+  for_each_offset(v, [&](int64_t i, int64_t offset) {
+    std::memcpy(to + offset * size, packed.data() + i * size, static_cast<size_t>(size));
+  });
 }
 
 }  // namespace
