@@ -56,7 +56,8 @@ class Blocks {
   // Is it done earlier as one function than by kernels?
   bool pays(const Loop& loop, const LoopBlocks& blocks) const {
     const LoopMemory memory(p_, loop);
-    const std::set<TensorId> kept = read_back(blocks, memory);
+    std::set<TensorId> kept;
+    for (const auto& [b, block] : blocks) add_read_back(*b, block, memory, kept);
     double plain = copies_ps(loop, memory, kept), kernels = 0;
     for (const auto& [b, block] : blocks) {
       const auto runs = static_cast<double>(at_.at(b).runs);
@@ -91,22 +92,6 @@ class Blocks {
   std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
 
   double elements(TensorId t) const { return static_cast<double>(element_count(shape_of(p_, t, dims_))); }
-
-  // Places that backwards read.
-  static std::set<TensorId> read_back(const LoopBlocks& blocks, const LoopMemory& memory) {
-    std::set<TensorId> found;
-    for (const auto& [b, block] : blocks) {
-      if (!block.backward) continue;
-      for (const SpecTensor& t : block.backward->spec.tensors) {
-        const auto role = block.backward->roles.find(t.original);
-        if (t.use != SpecTensor::Use::input || role == block.backward->roles.end()) continue;
-        const size_t k = role->second.number;
-        if (role->second.is == Role::Is::operand && b->operands[k].scalar == kNone) found.insert(memory.place(b->operands[k].value));
-        if (role->second.is == Role::Is::result) found.insert(memory.place(b->results[k]));
-      }
-    }
-    return found;
-  }
 
   // Of what iterations leave elsewhere than the next one finds it.
   double copies_ps(const Loop& loop, const LoopMemory& memory, const std::set<TensorId>& kept) const {

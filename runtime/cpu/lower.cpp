@@ -434,6 +434,8 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
   return dims;
 }
 
+Halide::Internal::Stmt without_fma(const Halide::Internal::Stmt& s) { return WithoutFma().mutate(s); }
+
 bool element_by_element(const KernelSpec& spec) {
   return Lowering(with_class_representatives(spec), cpu_target(), true).element_by_element();
 }

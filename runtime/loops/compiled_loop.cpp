@@ -67,8 +67,11 @@ bool CompiledLoop::knows_tapes() const { return code_->knows_tapes(); }
 std::vector<CompiledLoop::Tape> CompiledLoop::tapes(const AxisValues& around) {
   std::lock_guard lock(mutex_);
   function(LoopPhase::forward);
+  std::vector<int64_t> at;
+  for (Id x : code_->variables()) at.push_back(around.at(x));
+  std::vector<Tape>& made = tapes_[at];
+  if (!made.empty()) return made;
   const LoopTapes t = code_->tapes(around);
-  std::vector<Tape> made;
   for (size_t k = 0; k < t.types.size(); ++k) made.push_back({t.elements[k], t.types[k].bytes()});
   return made;
 }

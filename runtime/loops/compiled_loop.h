@@ -1,6 +1,7 @@
 // The functions of a loop (loop_code.h), compiled when they are first asked for.
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -51,6 +52,7 @@ class CompiledLoop {
   std::unique_ptr<LoopBlocks> blocks_;
   std::unique_ptr<LoopCode> code_;
   std::unique_ptr<Function> functions_[4];
+  std::map<std::vector<int64_t>, std::vector<Tape>> tapes_;  // by the values of `variables`
   DiskCache* const disk_;
   std::mutex mutex_;
   double compile_ms_ = 0;

@@ -54,7 +54,7 @@ Stmt LoopWriter::turns_back(const Loop& l) {
     auto outer_lets = std::exchange(lets, {});
     const Stmt each = body(turns);
     lets = std::move(outer_lets);
-    return complete({serial(name, turns.count, each)});
+    return complete({serial(name, 0, turns.count, each)});
   }
   const std::string first = names("first"), done = names("done"), going = names("going"), begin = names("begin"), count = names("count");
   std::vector<Stmt> made;
@@ -67,13 +67,13 @@ Stmt LoopWriter::turns_back(const Loop& l) {
     const Stmt test = with_variable(l, turns, turns.count, [&] { return list_back(l.test); });
     undone.push_back(where(Halide::cast<int32_t>(loaded(Halide::Int(32), going, 0) == 0), test));
   }
-  undone.push_back(serial(name, turns.count, body(turns)));
+  undone.push_back(serial(name, 0, turns.count, body(turns)));
   made.push_back(hi::LetStmt::make(
       begin, loaded(Halide::Int(64), first, 0),
       hi::LetStmt::make(count, loaded(Halide::Int(32), done, 0), undone.size() == 1 ? undone[0] : hi::Block::make(undone))));
   Stmt s = hi::Block::make(made);
   for (const auto& [buffer, t] : {std::pair(going, Halide::Int(32)), std::pair(done, Halide::Int(32)), std::pair(first, Halide::Int(64))})
-    s = hi::Allocate::make(buffer, t, Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+    s = on_stack(buffer, t, 1, s);
   return s;
 }
 
@@ -89,7 +89,7 @@ Stmt LoopWriter::back(const Branch& b) {
   pop(made, number_in(taken));
   made.push_back(where(loaded(Halide::Int(32), taken, 0), hi::Block::make(moved_back(merged(b, &Branch::Merge::then)), list_back(b.then)),
                        hi::Block::make(moved_back(merged(b, &Branch::Merge::otherwise)), list_back(b.otherwise))));
-  return hi::Allocate::make(taken, Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(), hi::Block::make(made));
+  return on_stack(taken, Halide::Int(32), 1, hi::Block::make(made));
 }
 
 }  // namespace xhat::runtime

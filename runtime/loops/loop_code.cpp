@@ -4,6 +4,18 @@
 
 namespace xhat::runtime {
 
+void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places) {
+  if (!block.backward) return;
+  using Is = LoopBlock::Role::Is;
+  for (const SpecTensor& t : block.backward->spec.tensors) {
+    const auto role = block.backward->roles.find(t.original);
+    if (t.use != SpecTensor::Use::input || role == block.backward->roles.end()) continue;
+    const size_t k = role->second.number;
+    if (role->second.is == Is::operand && b.operands[k].scalar == kNone) places.insert(memory.place(b.operands[k].value));
+    if (role->second.is == Is::result) places.insert(memory.place(b.results[k]));
+  }
+}
+
 LoopCode::LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
                    const LoopBlocks& blocks, const Halide::Target& target)
     : impl_(std::make_unique<LoopWriter>(p, loop, dims, shapes, blocks, target)) {}

@@ -36,6 +36,9 @@ struct LoopBlock {
 };
 using LoopBlocks = std::unordered_map<const Block*, LoopBlock>;
 
+// Adds the places of what the block's backward reads.
+void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places);
+
 struct LoopFunction {
   std::vector<LoopArgument> arguments;
   std::vector<std::string> names;  // of the arguments

@@ -12,7 +12,6 @@ namespace xhat::runtime {
 
 namespace {
 constexpr int64_t kFar = int64_t{1} << 40;
-constexpr int64_t kStackBytes = 4096;
 }  // namespace
 
 std::pair<int64_t, int64_t> LoopWriter::range(Id id) const {
@@ -73,7 +72,6 @@ Expr LoopWriter::number(Id id) {
   }
 }
 
-// An element of a tensor of integers; outside of it what `else` says, or an error.
 Expr LoopWriter::element(const Node& n) {
   const TensorId t = n.symbol;
   const std::vector<Id> at{read_indices(n).begin(), read_indices(n).end()};
@@ -86,7 +84,6 @@ Expr LoopWriter::element(const Node& n) {
   return v;
 }
 
-// Where a row begins, in elements, clamped into the tensor; inside: whether it was there.
 Expr LoopWriter::offset(TensorId t, const std::vector<Id>& row, Expr* inside) {
   const std::vector<int64_t> strides = strides_of(shapes[t]);
   Expr sum = 0;
@@ -120,7 +117,6 @@ Expr LoopWriter::named(const Expr& e) {
   return variable(e.type(), name);
 }
 
-// The step with what it computed for itself.
 Stmt LoopWriter::complete(std::vector<Stmt> made) {
   if (phase != LoopPhase::backward)
     for (const Expr& g : guards) made.insert(made.begin(), hi::IfThenElse::make(!g, stored_at("xh_status", 1, 0)));
@@ -184,8 +180,7 @@ Stmt LoopWriter::with_temporaries(Stmt s, const std::vector<Temporary>& temporar
     if (t.elements * t.type.bytes() > kStackBytes)
       wanted.push_back({t.name, t.type, t.elements, false});
     else
-      s = hi::Allocate::make(t.name, t.type, Halide::MemoryType::Stack, {static_cast<int>(std::max<int64_t>(t.elements, 1))},
-                             hi::const_true(), s);
+      s = on_stack(t.name, t.type, t.elements, s);
   }
   return s;
 }
@@ -221,13 +216,11 @@ Stmt LoopWriter::step(const Update& u) {
   return complete(std::move(made));
 }
 
-// Without those whose values lie in one place anyway.
 std::vector<LoopWriter::Move> LoopWriter::real(std::vector<Move> moves) const {
   std::erase_if(moves, [&](const Move& m) { return place(m.to) == place(m.from); });
   return moves;
 }
 
-// Is what it moves from overwritten by another of them?
 bool LoopWriter::is_overwritten(const std::vector<Move>& moves, TensorId from) const {
   return std::ranges::any_of(moves, [&](const Move& m) { return place(m.to) == place(from); });
 }
@@ -284,17 +277,12 @@ LoopWriter::Turns LoopWriter::turns_of(const Loop& l) {
   return {begin, named(Halide::cast<int32_t>(count))};
 }
 
-// Body of one turn, for the variable.
 Stmt LoopWriter::with_variable(const Loop& l, const Turns& turns, const Expr& turn, const std::function<Stmt()>& body) {
   const std::string name = names("turn");
   variables[l.variable] = variable(Halide::Int(64), name);
   const Stmt s = body();
   variables.erase(l.variable);
   return hi::LetStmt::make(name, turns.begin + Halide::cast<int64_t>(turn) * hi::make_const(Halide::Int(64), l.stride), s);
-}
-
-Stmt LoopWriter::serial(const std::string& name, const Expr& count, const Stmt& body) {
-  return hi::For::make(name, 0, count, hi::ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, body);
 }
 
 bool LoopWriter::depends_on_data(const Loop& l) const {
@@ -322,7 +310,7 @@ Stmt LoopWriter::turns(const Loop& l) {
   guards = std::move(outer_guards);
   std::vector<Stmt> made;
   if (l.condition) made = {stored_at(going, 1, 0), stored_at(done, 0, 0)};
-  made.push_back(serial(name, turns.count, body));
+  made.push_back(serial(name, 0, turns.count, body));
   if (!depends_on_data(l)) return complete(std::move(made));
   // What the backward cannot find out again.
   const std::string first = names("first");
@@ -333,7 +321,7 @@ Stmt LoopWriter::turns(const Loop& l) {
   if (l.condition) push(made, number_in(going));
   Stmt s = complete(std::move(made));
   for (const auto& [buffer, t] : {std::pair(going, Halide::Int(32)), std::pair(done, Halide::Int(32)), std::pair(first, Halide::Int(64))})
-    s = hi::Allocate::make(buffer, t, Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+    s = on_stack(buffer, t, 1, s);
   return s;
 }
 
@@ -356,7 +344,7 @@ Stmt LoopWriter::step(const Branch& b) {
   std::vector<Stmt> made = {stored_at(taken, Halide::cast<int32_t>(loaded(type(b.condition), value_name(b.condition), 0)), 0),
                             where(loaded(Halide::Int(32), taken, 0), then, otherwise)};
   push(made, number_in(taken));
-  return hi::Allocate::make(taken, Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(), hi::Block::make(made));
+  return on_stack(taken, Halide::Int(32), 1, hi::Block::make(made));
 }
 
 }  // namespace xhat::runtime

@@ -8,8 +8,6 @@
 namespace xhat::runtime {
 
 namespace {
-constexpr int64_t kStackBytes = 4096;  // of a value that lies on the stack, at most
-
 // Halide takes memory that is no parameter's for its own, which begins at a multiple of a vector.
 struct OfArguments : hi::IRMutator {
   using hi::IRMutator::visit;
@@ -44,8 +42,6 @@ LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, con
   if (loop.condition) find_read_back(loop.test);
 }
 
-// What stands in memory decides. By a name: Halide's simplifier takes a condition for true in all that is under it, also where what was loaded
-// has changed since.
 Stmt LoopWriter::where(const Expr& loaded, const Stmt& then, const Stmt& otherwise) {
   const std::string name = names("side");
   return hi::LetStmt::make(name, loaded,
@@ -87,14 +83,7 @@ void LoopWriter::back_reads(Id expression) {
 void LoopWriter::find_read_back(const Steps& steps) {
   for (const Step& s : steps) {
     if (auto* b = std::get_if<Block>(&s.is); b && blocks.at(b).backward) {
-      const LoopBlock::Direction& backward = *blocks.at(b).backward;
-      for (const SpecTensor& t : backward.spec.tensors) {
-        if (t.use != SpecTensor::Use::input || !backward.roles.contains(t.original)) continue;
-        const LoopBlock::Role role = backward.roles.at(t.original);
-        if (role.is == LoopBlock::Role::Is::operand && b->operands[role.number].scalar == kNone)
-          read_back.insert(place(b->operands[role.number].value));
-        if (role.is == LoopBlock::Role::Is::result) read_back.insert(place(b->results[role.number]));
-      }
+      add_read_back(*b, blocks.at(b), memory, read_back);
       for (const Operand& o : b->operands) {
         back_reads(o.scalar);
         for (Id x : o.row) back_reads(x);
@@ -134,7 +123,7 @@ std::string LoopWriter::kept_name(const Block* b, size_t k) {
 }
 
 std::string LoopWriter::wanted_memory(const std::string& name, Halide::Type t, int64_t n, bool zero, bool given) {
-  if (has.emplace(name, true).second && !given) wanted.push_back({name, t, n, zero});
+  if (has.insert(name).second && !given) wanted.push_back({name, t, n, zero});
   return name;
 }
 
@@ -183,7 +172,6 @@ void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
 
 bool LoopWriter::is_read_back(TensorId t) const { return read_back.contains(place(t)); }
 
-// Memory of t is about to be overwritten: all of it, or a part.
 void LoopWriter::keep(std::vector<Stmt>& made, TensorId t, const Part& part) {
   if (is_read_back(t)) push(made, part);
 }
@@ -192,14 +180,12 @@ void LoopWriter::take_back(std::vector<Stmt>& made, TensorId t, const Part& part
   if (is_read_back(t)) pop(made, part);
 }
 
-// part: for the type and the extents.
 Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bool added) {
   return copied(to, from, part.type, part.extents, added, target, names);
 }
 
 Stmt LoopWriter::clear(const Part& part) { return copied(part.region, {}, part.type, part.extents, false, target, names); }
 
-// All of a value, or of its adjoint; or a row that begins at `at`.
 LoopWriter::Part LoopWriter::whole(const std::string& buffer, TensorId t) {
   return {{buffer, 0, strides_of(shapes[t])}, type(t), shapes[t]};
 }
@@ -222,7 +208,6 @@ LoopWriter::Part LoopWriter::kept_part(const Block* b, size_t k) {
   return {{kept_name(b, k), 0, strides_of(kept.shape)}, storage_type(kept.type), kept.shape};
 }
 
-// Memory that the backward begins with.
 std::vector<LoopWriter::Part> LoopWriter::kept_at_the_end() {
   std::vector<Part> all;
   for (TensorId t : memory.places())
@@ -281,13 +266,13 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
     callers.insert(name);
     argument(name, {back ? Is::adjoint : Is::carried, k});
   }
-  std::vector<Memory> on_stack;
+  std::vector<Memory> small;
   std::vector<Stmt> first;
   for (const Memory& m : wanted) {
     if (callers.contains(m.name)) continue;
     if (m.zero) first.push_back(clear({{m.name, 0, {1}}, m.type, {m.elements}}));
     if (m.elements * m.type.bytes() <= kStackBytes)
-      on_stack.push_back(m);
+      small.push_back(m);
     else
       argument(m.name, {Is::memory, 0, m.elements * m.type.bytes()});
   }
@@ -306,11 +291,8 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
       all.push_back(stored_at("xh_status", loaded(Halide::Int(32), top_of(tape_order[k]), 0), static_cast<int32_t>(k + 1)));
   Stmt s = hi::Block::make(all);
   if (phase != LoopPhase::infer)
-    for (const std::string& tape : tape_order)
-      s = hi::Allocate::make(top_of(tape), Halide::Int(32), Halide::MemoryType::Stack, {1}, hi::const_true(), s);
-  for (const Memory& m : on_stack)
-    s = hi::Allocate::make(m.name, m.type, Halide::MemoryType::Stack, {static_cast<int>(std::max<int64_t>(m.elements, 1))},
-                           hi::const_true(), s);
+    for (const std::string& tape : tape_order) s = on_stack(top_of(tape), Halide::Int(32), 1, s);
+  for (const Memory& m : small) s = on_stack(m.name, m.type, m.elements, s);
   f.body = OfArguments(f.names).mutate(ready_for_code(s, target));
   return f;
 }

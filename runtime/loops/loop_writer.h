@@ -4,20 +4,9 @@
 #include <set>
 
 #include "runtime/loops/loop_code.h"
+#include "runtime/loops/statements.h"
 
 namespace xhat::runtime {
-
-namespace hi = Halide::Internal;
-using Halide::Expr;
-using hi::Stmt;
-
-inline Expr variable(Halide::Type t, const std::string& name) { return hi::Variable::make(t, name); }
-inline Expr loaded(Halide::Type type, const std::string& buffer, const Expr& index) {
-  return hi::Load::make(type, buffer, index, {}, {}, hi::const_true(), {});
-}
-inline Stmt stored_at(const std::string& buffer, const Expr& value, const Expr& index) {
-  return hi::Store::make(buffer, value, index, {}, hi::const_true(), {});
-}
 
 struct LoopWriter {
   // A part of memory that is copied.
@@ -60,7 +49,7 @@ struct LoopWriter {
     bool zero;  // at the beginning
   };
   std::vector<Memory> wanted;
-  std::map<std::string, bool> has;                             // by name: is it wanted already?
+  std::set<std::string> has;                                   // names of memory that is used
   std::unordered_map<Id, Expr> variables;                      // of loops, i64
   std::unordered_map<Id, std::pair<int64_t, int64_t>> ranges;  // of these variables
   std::vector<std::pair<std::string, Expr>> lets;              // of the step being made
@@ -149,7 +138,6 @@ struct LoopWriter {
   bool is_taping() const { return phase == LoopPhase::forward || phase == LoopPhase::count; }
   // Body of one turn, for the variable.
   Stmt with_variable(const Loop& l, const Turns& turns, const Expr& turn, const std::function<Stmt()>& body);
-  static Stmt serial(const std::string& name, const Expr& count, const Stmt& body);
   Stmt turns(const Loop& l);
   Stmt step(const Loop& l);
   static std::vector<Move> merged(const Branch& b, TensorId Branch::Merge::*from);

@@ -6,31 +6,16 @@
 
 #include "expr/index/loop_bounds.h"
 #include "runtime/cpu/ir/ramps.h"
+#include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
 #include "runtime/loops/nest_pieces.h"
 #include "runtime/loops/nest_vectors.h"
+#include "runtime/loops/statements.h"
 
 namespace xhat::runtime {
 namespace {
 
-namespace hi = Halide::Internal;
-using Halide::Expr;
-using hi::Stmt;
-
-Expr int_variable(const std::string& name) { return hi::Variable::make(Halide::Int(32), name); }
-Stmt serial(const std::string& name, const Expr& first, const Expr& count, const Stmt& body) {
-  return hi::For::make(name, first, count, hi::ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, body);
-}
-Stmt vectorized(const std::string& name, int lanes, const Stmt& body) {
-  return hi::For::make(name, 0, lanes, hi::ForType::Vectorized, Halide::Partition::Never, Halide::DeviceAPI::None, body);
-}
-Expr load(Halide::Type type, const std::string& buffer, const Expr& index) {
-  return hi::Load::make(type, buffer, index, {}, {}, hi::const_true(), {});
-}
-Stmt store(const std::string& buffer, const Expr& value, const Expr& index) {
-  return hi::Store::make(buffer, value, index, {}, hi::const_true(), {});
-}
 Stmt in_order(const std::vector<Stmt>& all) { return hi::Block::make(all); }
 
 class Nest {
@@ -93,7 +78,7 @@ class Nest {
       std::ranges::reverse(args);
       const NestPlace& place = nest.places_[nest.tensors_.at(op->name)];
       if (place.value.defined()) return Halide::cast(op->type, place.value);
-      return load(op->type, place.buffer, element(place, args));
+      return loaded(op->type, place.buffer, element(place, args));
     }
   };
   static Expr element(const NestPlace& place, const std::vector<Expr>& at) {
@@ -162,8 +147,8 @@ class Nest {
     const Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
     Expr value = computed.type() == type ? computed : finished(ops::as_stored(type, computed));
     const Expr index = element(place, at);
-    if (place.added) value = hi::strictify_float(load(type, place.buffer, index) + value);
-    return store(place.buffer, value, index);
+    if (place.added) value = hi::strictify_float(loaded(type, place.buffer, index) + value);
+    return stored_at(place.buffer, value, index);
   }
 
   Stmt member(const SpecMember& m) {
@@ -237,9 +222,6 @@ class Nest {
   }
   std::string lane_;  // the variable of the vector that the point being made is in
 
-  // A statement at a point that is in a vector.
-  Stmt in_lanes(int lanes, const Stmt& s) const { return lane_.empty() ? s : vectorized(lane_, lanes, s); }
-
   Stmt mapped(const SpecMember& m) {
     const std::string lane = std::exchange(lane_, "");
     const int lanes = lane.empty() ? 1 : lanes_of(m);
@@ -263,22 +245,22 @@ class Nest {
     auto in_vector = [&](const Stmt& s) { return lane.empty() ? s : vectorized(lane, lanes, s); };
     const Expr slot = lane.empty() ? Expr(0) : int_variable(lane);
     auto step = [&](const std::string& buffer, const Expr& place) {
-      return store(buffer, finished(Halide::cast(stored, emit_.step(m, load(stored, buffer, place), axes_))), place);
+      return stored_at(buffer, finished(Halide::cast(stored, emit_.step(m, loaded(stored, buffer, place), axes_))), place);
     };
     auto combined = [&](const Expr& x, const Expr& y) { return finished(Halide::cast(stored, Emitter::combine(m.op, x, y))); };
-    std::vector<Stmt> made = {in_vector(store(sum, identity(), slot))};
-    const Expr result = load(stored, sum, slot);
+    std::vector<Stmt> made = {in_vector(stored_at(sum, identity(), slot))};
+    const Expr result = loaded(stored, sum, slot);
     const Stmt last = in_vector(leave(m, type == DType::boolean ? ops::boolean(result) : result, at(m)));
     if (along == kNone) {
       made.push_back(loops(inner, 0, [&] { return in_vector(step(sum, slot)); }));
       made.push_back(last);
-      return hi::Allocate::make(sum, stored, Halide::MemoryType::Stack, {lanes}, hi::const_true(), in_order(made));
+      return on_stack(sum, stored, lanes, in_order(made));
     }
     // Lanes of a vector, and what is left, are added up apart.
     const int width = lanes_of(m);
     const std::string part = names_("part");
     const std::string l = names_("v");
-    made.push_back(vectorized(l, width, store(part, identity(), int_variable(l))));
+    made.push_back(vectorized(l, width, stored_at(part, identity(), int_variable(l))));
     const std::vector<Loop> outer(inner.begin(), inner.end() - 1);
     made.push_back(loops(outer, 0, [&] {
       return in_vectors(inner.back(), width, [&](int n) {
@@ -288,14 +270,14 @@ class Nest {
     }));
     for (int half = width / 2; half >= 1; half /= 2) {
       const std::string h = names_("v");
-      const Expr low = load(stored, part, int_variable(h)), high = load(stored, part, int_variable(h) + half);
-      const Stmt s = store(part, combined(low, high), int_variable(h));
+      const Expr low = loaded(stored, part, int_variable(h)), high = loaded(stored, part, int_variable(h) + half);
+      const Stmt s = stored_at(part, combined(low, high), int_variable(h));
       made.push_back(half == 1 ? hi::substitute(h, 0, s) : vectorized(h, half, s));
     }
-    made.push_back(store(sum, combined(load(stored, sum, 0), load(stored, part, 0)), 0));
+    made.push_back(stored_at(sum, combined(loaded(stored, sum, 0), loaded(stored, part, 0)), 0));
     made.push_back(last);
-    const Stmt s = hi::Allocate::make(part, stored, Halide::MemoryType::Stack, {width}, hi::const_true(), in_order(made));
-    return hi::Allocate::make(sum, stored, Halide::MemoryType::Stack, {1}, hi::const_true(), s);
+    const Stmt s = on_stack(part, stored, width, in_order(made));
+    return on_stack(sum, stored, 1, s);
   }
 
   // Terms go where an index says, one by one.
@@ -312,7 +294,7 @@ class Nest {
       std::vector<Loop> all;
       for (Id x : m.left) all.push_back({x, {}});
       made.push_back(loops(all, 0, [&] {
-        return store(place.buffer, Halide::cast(stored, Emitter::identity(m.op, spec_.tensors[m.tensor].type)), element(place, at(m)));
+        return stored_at(place.buffer, Halide::cast(stored, Emitter::identity(m.op, spec_.tensors[m.tensor].type)), element(place, at(m)));
       }));
     }
     walked.insert(walked.end(), m.reduced.begin(), m.reduced.end());
@@ -328,23 +310,12 @@ class Nest {
         inside = inside && i >= 0 && i < static_cast<int32_t>(spec_.axes.at(axis).extent);
       }
       const Expr index = element(place, at(m));
-      const Expr next = finished(Halide::cast(stored, emit_.step(local, load(stored, place.buffer, index), axes_)));
-      const Stmt s = hi::IfThenElse::make(inside, store(place.buffer, next, index));
+      const Expr next = finished(Halide::cast(stored, emit_.step(local, loaded(stored, place.buffer, index), axes_)));
+      const Stmt s = hi::IfThenElse::make(inside, stored_at(place.buffer, next, index));
       for (const auto& [axis, index_of] : m.scatter) axes_.erase(axis);
       return s;
     }));
     return in_order(made);
-  }
-};
-
-struct Plain : hi::IRMutator {
-  using hi::IRMutator::visit;
-  explicit Plain(bool fma) : has_fma(fma) {}
-  bool has_fma;
-  Expr visit(const hi::Call* op) override {
-    if (op->is_intrinsic({hi::Call::likely, hi::Call::likely_if_innermost, hi::Call::unsafe_promise_clamped, hi::Call::promise_clamped}))
-      return mutate(op->args[0]);
-    return hi::IRMutator::visit(op);
   }
 };
 
@@ -386,9 +357,9 @@ Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::
   Expr to_at = to.at, from_at = from.at;
   auto element = [&](const Expr& i, int64_t to_step, int64_t from_step) {
     const Expr place = to_at + i * static_cast<int32_t>(to_step);
-    Expr v = zeros ? hi::make_zero(type) : load(type, from.buffer, from_at + i * static_cast<int32_t>(from_step));
-    if (added) v = hi::strictify_float(load(type, to.buffer, place) + v);
-    return store(to.buffer, v, place);
+    Expr v = zeros ? hi::make_zero(type) : loaded(type, from.buffer, from_at + i * static_cast<int32_t>(from_step));
+    if (added) v = hi::strictify_float(loaded(type, to.buffer, place) + v);
+    return stored_at(to.buffer, v, place);
   };
   if (dims.empty()) return element(0, 1, 1);
   std::vector<std::pair<std::string, int64_t>> outer;
@@ -414,8 +385,8 @@ Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::
 Stmt ready_for_code(const Stmt& s, const Halide::Target& target) {
   Stmt made = hi::simplify(s);
   made = hi::vectorize_loops(made, {});
-  made = Plain(target.has_feature(Halide::Target::FMA)).mutate(made);
-  return with_mended_ramps(hi::simplify(made));
+  made = with_mended_ramps(hi::simplify(made));
+  return target.has_feature(Halide::Target::FMA) ? made : without_fma(made);
 }
 
 }  // namespace xhat::runtime

@@ -46,7 +46,7 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape);  // of a ten
 Halide::Internal::Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::vector<int64_t>& extents, bool added,
                               const Halide::Target& target, NestNames& names);
 
-// What Halide does to statements before it makes code of them: vectors, and no marks for its simplifier.
+// What Halide and we do to statements before code is made of them.
 Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Halide::Target& target);
 
 // What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not.
