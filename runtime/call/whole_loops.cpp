@@ -8,6 +8,7 @@
 #include "expr/index/steps_blocks.h"
 #include "runtime/call/debug.h"
 #include "runtime/call/op_plans.h"
+#include "runtime/host/thread_pool.h"
 #include "runtime/loops/loop_code.h"
 
 namespace xhat::runtime {
@@ -19,8 +20,11 @@ struct CallPrice {
   double once, each;
 };
 constexpr CallPrice kInfer{0.6e6, 0.2e6}, kForward{2e6, 0.5e6}, kBackward{1e6, 0.5e6};
-// How much longer plain loops take than kernels that share rows of products, keep them in registers, and run on all threads.
-constexpr double kPlainProduct = 3, kPlain = 1.5;
+// How much longer plain loops take than kernels on one thread that share rows of products and keep them in registers.
+constexpr double kPlainProduct = 3;
+// How much longer a kernel's threads take together, which write next to what they read (build/xhat bench of jacobi_2d, heat_3d, fdtd_2d of
+// bench/npbench, each way: 1.3 to 3), and what the other threads cost a kernel.
+constexpr double kKernel = 1.5, kWake_ps = 2.5e6;
 // An element that is copied in cache, or written to the tape and read again.
 constexpr double kCopy_ps = 60, kTape_ps = 1000;
 constexpr size_t kMostDefinitions = 300;         // of one function: compiling is not linear in them
@@ -54,21 +58,38 @@ class Blocks {
   }
 
   // Is it done earlier as one function than by kernels?
-  bool pays(const Loop& loop, const LoopBlocks& blocks) const {
-    const LoopMemory memory(p_, loop);
+  struct Pays {
+    bool infer, taped;  // values only; forward and backward
+  };
+  Pays pays(const Loop& loop, const LoopBlocks& blocks) const {
+    const LoopMemory memory(p_, loop, in_place_of(blocks));
     std::set<TensorId> kept;
     for (const auto& [b, block] : blocks) add_read_back(*b, block, memory, kept);
+    return {pays(loop, blocks, memory, {}, false), pays(loop, blocks, memory, kept, true)};
+  }
+
+ private:
+  const Program& p_;
+  const CompileOptions& options_;
+  const DimValues& dims_;
+  const int threads_ = threads_or_all(options_.threads);
+  std::map<const Block*, BlockAt> at_;
+  // Blocks of one op at the same sizes have the same nests.
+  std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
+
+  bool pays(const Loop& loop, const LoopBlocks& blocks, const LoopMemory& memory, const std::set<TensorId>& kept, bool taped) const {
     double plain = copies_ps(loop, memory, kept), kernels = 0;
     for (const auto& [b, block] : blocks) {
       const auto runs = static_cast<double>(at_.at(b).runs);
-      const bool differentiated = block.backward.has_value();
+      const bool differentiated = taped && block.backward;
       double work = 0, plain_work = 0;
       auto count = [&](const KernelSpec& spec) {
         const double ps = price_ps(spec);
+        const bool parallel = bytes(spec) > static_cast<double>(options_.machine.serial_bytes) || ps > options_.machine.serial_ps;
         const bool product = std::ranges::any_of(
             spec.members, [&](const SpecMember& m) { return m.left.size() + m.reduced.size() >= 3 && !m.reduced.empty(); });
-        work += ps;
-        plain_work += ps * (product ? kPlainProduct : kPlain);
+        work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
+        plain_work += product ? kPlainProduct * ps : ps;
       };
       count(differentiated ? block.forward->spec : block.infer.spec);
       if (differentiated) count(block.backward->spec);
@@ -83,14 +104,27 @@ class Blocks {
     return plain < kernels;
   }
 
- private:
-  const Program& p_;
-  const CompileOptions& options_;
-  const DimValues& dims_;
-  std::map<const Block*, BlockAt> at_;
-  // Blocks of one op at the same sizes have the same nests.
-  std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
+  // Kernels at least: what is read at other elements than it is written for is there before.
+  static int sweeps(const KernelSpec& spec) {
+    std::map<uint32_t, int> made_in;
+    int last = 1;
+    for (const SpecMember& m : spec.members) {
+      int& in = made_in[m.tensor] = 1;
+      for (Id id : reachable(*spec.arena, m.body)) {
+        const Node& n = (*spec.arena)[id];
+        if (!is_read(n.op) || !made_in.contains(n.symbol)) continue;
+        in = std::max(in, made_in[n.symbol] + (m.reduced.empty() && !std::ranges::equal(read_indices(n), m.left) ? 1 : 0));
+      }
+      last = std::max(last, in);
+    }
+    return last;
+  }
 
+  static double bytes(const KernelSpec& spec) {
+    double sum = 0;
+    for (const SpecTensor& t : spec.tensors) sum += static_cast<double>(element_count(t.shape)) * static_cast<double>(byte_size(t.type));
+    return sum;
+  }
   double elements(TensorId t) const { return static_cast<double>(element_count(shape_of(p_, t, dims_))); }
 
   // Of what iterations leave elsewhere than the next one finds it.
@@ -141,6 +175,7 @@ class Blocks {
       for (const auto* d : {made.check ? &*made.check : nullptr, &made.infer, made.forward ? &*made.forward : nullptr,
                             made.backward ? &*made.backward : nullptr})
         if (d && !has_nest(d->spec)) return {};
+      made.in_place = found_in_place(made);
       return made;
     } catch (const Error&) {
       return {};  // ranges without bounds that are known, or too many steps: the call says so
@@ -201,10 +236,15 @@ class Choice {
   }
   bool take(const Loop& loop) {
     std::optional<LoopBlocks> blocks = blocks_.of(loop);
-    if (!blocks || !blocks_.pays(loop, *blocks)) return false;
+    if (!blocks) return false;
+    const Blocks::Pays pays = blocks_.pays(loop, *blocks);
+    const bool differentiated =
+        options_.differentiate && std::ranges::any_of(*blocks, [](const auto& b) { return b.second.backward.has_value(); });
+    if (!pays.infer && !(pays.taped && differentiated)) return false;
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
     auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
     if (!made->has(LoopPhase::infer)) return false;
+    if (differentiated && !pays.taped) made->leave_forward_to_kernels();
     if (options_.differentiate && made->knows_tapes() && made->variables().empty()) {
       int64_t bytes = 0, most = 0;
       for (const CompiledLoop::Tape& t : made->tapes({})) {

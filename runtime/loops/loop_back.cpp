@@ -15,27 +15,32 @@ Stmt LoopWriter::back(const Block& b) {
   const LoopBlock& block = blocks.at(&b);
   std::vector<Stmt> made;
   std::vector<Temporary> temporaries;
+  auto take_results = [&](bool first) {
+    for (size_t k = b.results.size(); k-- > 0;)
+      if (is_undone_first(b, k) == first) take_back(made, b.results[k], value(b.results[k]));
+  };
+  take_results(true);
   if (block.backward) made.push_back(nest_of(b, *block.backward, temporaries));
   for (TensorId r : b.results)
     if (is_float_value(r)) made.push_back(clear(adjoint(r)));
   for (size_t k = block.forward ? block.kept.size() : 0; k-- > 0;) pop(made, kept_part(&b, k));
-  for (size_t k = b.results.size(); k-- > 0;) take_back(made, b.results[k], value(b.results[k]));
+  take_results(false);
   return with_temporaries(complete(std::move(made)), temporaries);
 }
 
 Stmt LoopWriter::back(const Update& u) {
   std::vector<Stmt> made;
   const Expr at = row_offset(u.base, u.row);
-  const bool same = place(u.base) == place(u.result);
   if (is_float_value(u.base)) {
     const Part all = adjoint(u.result), row = row_of(all, u.row, at);
     made.push_back(copy(adjoint(u.value).region, row.region, row, true));
     made.push_back(clear(row));
-    if (!same) {
+    if (adjoints.place(u.base) != adjoints.place(u.result)) {
       made.push_back(copy(adjoint(u.base).region, all.region, all, true));
       made.push_back(clear(all));
     }
   }
+  const bool same = place(u.base) == place(u.result);
   take_back(made, u.result, same ? row_of(value(u.result), u.row, at) : value(u.result));
   return complete(std::move(made));
 }

@@ -1,19 +1,76 @@
 #include "runtime/loops/loop_code.h"
 
+#include <algorithm>
+
+#include "expr/core/array.h"
 #include "runtime/loops/loop_writer.h"
 
 namespace xhat::runtime {
 
-void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places) {
-  if (!block.backward) return;
+bool LoopBlock::backward_reads(Role::Is is, size_t number) const {
+  return backward && std::ranges::any_of(backward->spec.tensors, [&](const SpecTensor& t) {
+           const auto role = backward->roles.find(t.original);
+           return t.use == SpecTensor::Use::input && role != backward->roles.end() && role->second.is == is &&
+                  role->second.number == number;
+         });
+}
+
+namespace {
+
+// Is the operand read only at the element of the result that is being written, and not after it?
+bool reads_in_place(const LoopBlock::Direction& d, size_t result, size_t operand) {
   using Is = LoopBlock::Role::Is;
-  for (const SpecTensor& t : block.backward->spec.tensors) {
-    const auto role = block.backward->roles.find(t.original);
-    if (t.use != SpecTensor::Use::input || role == block.backward->roles.end()) continue;
-    const size_t k = role->second.number;
-    if (role->second.is == Is::operand && b.operands[k].scalar == kNone) places.insert(memory.place(b.operands[k].value));
-    if (role->second.is == Is::result) places.insert(memory.place(b.results[k]));
+  const KernelSpec& spec = d.spec;
+  const Arena& a = *spec.arena;
+  auto is = [&](uint32_t t, Is what, size_t number) {
+    const auto role = d.roles.find(spec.tensors[t].original);
+    return role != d.roles.end() && role->second.is == what && role->second.number == number;
+  };
+  bool written = false;
+  for (const SpecMember& m : spec.members) {
+    const bool writes = is(m.tensor, Is::result, result);
+    if (writes && (written || !m.scatter.empty())) return false;
+    written |= writes;
+    for (Id root : {m.body, m.condition})
+      for (Id id : reachable(a, root)) {
+        const Node& n = a[id];
+        if (!is_read(n.op) || !is(n.symbol, Is::operand, operand)) continue;
+        if (written && !writes) return false;
+        const SpecTensor &from = spec.tensors[n.symbol], &to = spec.tensors[m.tensor];
+        if (writes && (from.shape != to.shape || !std::ranges::equal(read_indices(n), m.left))) return false;
+      }
   }
+  return written;
+}
+
+}  // namespace
+
+std::set<std::pair<size_t, size_t>> found_in_place(const LoopBlock& block) {
+  using Is = LoopBlock::Role::Is;
+  std::set<std::pair<size_t, size_t>> found;
+  std::map<Is, std::map<size_t, const SpecTensor*>> tensors;
+  for (const SpecTensor& t : block.infer.spec.tensors)
+    if (auto role = block.infer.roles.find(t.original); role != block.infer.roles.end()) tensors[role->second.is][role->second.number] = &t;
+  for (const auto& [r, to] : tensors[Is::result])
+    for (const auto& [o, from] : tensors[Is::operand]) {
+      if (from->type != to->type || element_count(from->shape) != element_count(to->shape)) continue;
+      // The backward finds one of them there.
+      if (block.backward_reads(Is::operand, o) && block.backward_reads(Is::result, r)) continue;
+      if (reads_in_place(block.infer, r, o) && (!block.forward || reads_in_place(*block.forward, r, o))) found.insert({r, o});
+    }
+  return found;
+}
+
+LoopMemory::InPlace in_place_of(const LoopBlocks& blocks) {
+  return [&](const Block& b, size_t result, size_t operand) { return blocks.at(&b).in_place.contains({result, operand}); };
+}
+
+void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places) {
+  using Is = LoopBlock::Role::Is;
+  for (size_t k = 0; k < b.operands.size(); ++k)
+    if (b.operands[k].scalar == kNone && block.backward_reads(Is::operand, k)) places.insert(memory.place(b.operands[k].value));
+  for (size_t k = 0; k < b.results.size(); ++k)
+    if (block.backward_reads(Is::result, k)) places.insert(memory.place(b.results[k]));
 }
 
 LoopCode::LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,

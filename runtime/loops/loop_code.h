@@ -33,8 +33,17 @@ struct LoopBlock {
   Direction infer;
   std::optional<Direction> forward, backward;  // where it has gradients
   std::vector<Kept> kept;                      // beside operands and results
+  // Results that can be written where an operand is: it is read at the element that is written, and not after that. By result and operand.
+  std::set<std::pair<size_t, size_t>> in_place;
+
+  bool backward_reads(Role::Is is, size_t number) const;
 };
 using LoopBlocks = std::unordered_map<const Block*, LoopBlock>;
+
+// For LoopBlock::in_place, from the rest.
+std::set<std::pair<size_t, size_t>> found_in_place(const LoopBlock& block);
+// As LoopMemory asks for it. The blocks outlive it.
+LoopMemory::InPlace in_place_of(const LoopBlocks& blocks);
 
 // Adds the places of what the block's backward reads.
 void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places);

@@ -4,7 +4,8 @@
 
 namespace xhat::runtime {
 
-LoopMemory::LoopMemory(const Program& p, const Loop& loop) : p_(p), made_(made_within(loop)) {
+LoopMemory::LoopMemory(const Program& p, const Loop& loop, InPlace in_place)
+    : p_(p), in_place_(std::move(in_place)), made_(made_within(loop)) {
   for (const Carried& c : loop.carried) made_.insert(c.result);
   Live live;
   std::vector<Move> last;
@@ -67,13 +68,19 @@ void LoopMemory::list(const Steps& steps, Live& live) {
 }
 
 void LoopMemory::step(const Block& b, Live& live) {
-  for (TensorId r : b.results) {
+  for (size_t k = 0; k < b.results.size(); ++k) {
+    const TensorId r = b.results[k];
     define(r, live, kNoTensor);
     for (TensorId other : b.results) interfere(r, other);
-    for (const Operand& o : b.operands) {
-      if (o.scalar == kNone) interfere(r, o.value);
+    for (size_t i = 0; i < b.operands.size(); ++i) {
+      const Operand& o = b.operands[i];
       for (Id index : o.row)
         for (TensorId t : tensors_read(*p_.arena, index)) interfere(r, t);
+      if (o.scalar != kNone) continue;
+      if (o.row.empty() && in_place_ && in_place_(b, k, i))
+        moves_.push_back({r, o.value});
+      else
+        interfere(r, o.value);
     }
   }
   for (TensorId r : b.results) live.erase(r);

@@ -3,8 +3,9 @@
 // Values are given once (expr/core/steps.h). A value that becomes another one - what an iteration leaves and what the next one begins with, a
 // tensor and the same with a row replaced, what both sides of a branch leave - lies in the same memory if nobody reads one of them where the
 // other one is needed: then nothing is copied. Live ranges by a backward walk, copies merged if their ranges do not interfere (Chaitin et al.,
-// Register allocation via coloring, 1981).
+// Register allocation via coloring, 1981). A block's result may lie where an operand lay, if the block can write it there (InPlace).
 #pragma once
+#include <functional>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -15,7 +16,10 @@ namespace xhat::runtime {
 
 class LoopMemory {
  public:
-  LoopMemory(const Program& p, const Loop& loop);
+  // May the block write this result where that operand is, as far as the block itself is concerned?
+  using InPlace = std::function<bool(const Block&, size_t result, size_t operand)>;
+  // Without in_place: none.
+  LoopMemory(const Program& p, const Loop& loop, InPlace in_place = {});
 
   // A tensor that stands for all that lie in the memory of t. A value from outside of the loop stands for itself.
   TensorId place(TensorId t) const;
@@ -46,6 +50,7 @@ class LoopMemory {
   void merge();
 
   const Program& p_;
+  const InPlace in_place_;
   std::unordered_set<TensorId> made_;
   std::unordered_set<TensorId> outside_;
   std::vector<TensorId> outside_in_order_;

@@ -185,6 +185,14 @@ Stmt LoopWriter::with_temporaries(Stmt s, const std::vector<Temporary>& temporar
   return s;
 }
 
+bool LoopWriter::is_undone_first(const Block& b, size_t result) const {
+  const LoopBlock& block = blocks.at(&b);
+  return std::ranges::any_of(block.in_place, [&](const std::pair<size_t, size_t>& i) {
+    return i.first == result && block.backward_reads(LoopBlock::Role::Is::operand, i.second) &&
+           place(b.operands[i.second].value) == place(b.results[result]);
+  });
+}
+
 Stmt LoopWriter::step(const Block& b) {
   const LoopBlock& block = blocks.at(&b);
   std::vector<Stmt> made;
@@ -196,8 +204,13 @@ Stmt LoopWriter::step(const Block& b) {
   }
   const bool taped = is_taping() && block.forward;
   if (is_taping()) {
-    for (TensorId r : b.results) keep(made, r, value(r));
+    auto keep_results = [&](bool first) {
+      for (size_t k = 0; k < b.results.size(); ++k)
+        if (is_undone_first(b, k) == first) keep(made, b.results[k], value(b.results[k]));
+    };
+    keep_results(false);
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));
+    keep_results(true);
   }
   made.push_back(nest_of(b, taped && phase == LoopPhase::forward ? *block.forward : block.infer, temporaries));
   return with_temporaries(complete(std::move(made)), temporaries);
@@ -216,38 +229,38 @@ Stmt LoopWriter::step(const Update& u) {
   return complete(std::move(made));
 }
 
-std::vector<LoopWriter::Move> LoopWriter::real(std::vector<Move> moves) const {
-  std::erase_if(moves, [&](const Move& m) { return place(m.to) == place(m.from); });
+std::vector<LoopWriter::Move> LoopWriter::real(const LoopMemory& in, std::vector<Move> moves) {
+  std::erase_if(moves, [&](const Move& m) { return in.place(m.to) == in.place(m.from); });
   return moves;
 }
 
-bool LoopWriter::is_overwritten(const std::vector<Move>& moves, TensorId from) const {
-  return std::ranges::any_of(moves, [&](const Move& m) { return place(m.to) == place(from); });
+bool LoopWriter::is_overwritten(const LoopMemory& in, const std::vector<Move>& moves, TensorId from) {
+  return std::ranges::any_of(moves, [&](const Move& m) { return in.place(m.to) == in.place(from); });
 }
 
 std::string LoopWriter::aside(TensorId t) { return wanted_memory("xh_aside" + std::to_string(t), type(t), elements(t), false, false); }
 
 Stmt LoopWriter::moved(const std::vector<Move>& all) {
-  const std::vector<Move> moves = real(all);
+  const std::vector<Move> moves = real(memory, all);
   std::vector<Stmt> made;
   for (const Move& m : moves)
-    if (is_overwritten(moves, m.from)) made.push_back(copy(put_aside(m.to).region, value(m.from).region, value(m.to)));
+    if (is_overwritten(memory, moves, m.from)) made.push_back(copy(put_aside(m.to).region, value(m.from).region, value(m.to)));
   for (const Move& m : moves) {
     const Part to = value(m.to);
     keep(made, m.to, to);
-    made.push_back(copy(to.region, is_overwritten(moves, m.from) ? put_aside(m.to).region : value(m.from).region, to));
+    made.push_back(copy(to.region, is_overwritten(memory, moves, m.from) ? put_aside(m.to).region : value(m.from).region, to));
   }
   return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
 }
 
 Stmt LoopWriter::moved_back(const std::vector<Move>& all) {
-  const std::vector<Move> moves = real(all);
+  const std::vector<Move> of_values = real(memory, all), moves = real(adjoints, all);
   std::vector<Stmt> made;
-  for (size_t i = moves.size(); i-- > 0;) take_back(made, moves[i].to, value(moves[i].to));
+  for (size_t i = of_values.size(); i-- > 0;) take_back(made, of_values[i].to, value(of_values[i].to));
   // Adjoints leave where others arrive before these do.
   auto each = [&](bool apart, auto f) {
     for (const Move& m : moves)
-      if (is_float_value(m.to) && is_overwritten(moves, m.from) == apart) f(m);
+      if (is_float_value(m.to) && is_overwritten(adjoints, moves, m.from) == apart) f(m);
   };
   each(true, [&](const Move& m) {
     made.push_back(copy(put_aside(m.to).region, adjoint(m.to).region, adjoint(m.to)));

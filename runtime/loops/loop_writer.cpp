@@ -32,8 +32,9 @@ struct OfArguments : hi::IRMutator {
 
 LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s,
                        const LoopBlocks& b, const Halide::Target& t)
-    : p(p_), loop(l), dims(d), shapes(s), blocks(b), target(t), memory(p_, l) {
-  for (const Carried& c : loop.carried) in_place &= place(c.entering) == place(c.result);
+    : p(p_), loop(l), dims(d), shapes(s), blocks(b), target(t), memory(p_, l, in_place_of(b)), adjoints(p_, l) {
+  for (const Carried& c : loop.carried)
+    in_place &= place(c.entering) == place(c.result) && adjoints.place(c.entering) == adjoints.place(c.result);
   std::set<Id> own, met;
   note_loop(loop, own, met);
   for (Id x : met)
@@ -96,8 +97,6 @@ void LoopWriter::find_read_back(const Steps& steps) {
   }
 }
 
-TensorId LoopWriter::place(TensorId t) const { return memory.place(t); }
-
 Halide::Type LoopWriter::type(TensorId t) const { return storage_type(p.tensors[t].type); }
 
 int64_t LoopWriter::elements(TensorId t) const { return element_count(shapes[t]); }
@@ -111,7 +110,7 @@ std::string LoopWriter::value_name(TensorId t) {
 }
 
 std::string LoopWriter::adjoint_name(TensorId t) {
-  const TensorId at = place(t);
+  const TensorId at = adjoints.place(t);
   const std::string name = (memory.is_outside(at) ? "xh_outside_adjoint" : "xh_adjoint") + std::to_string(at);
   return wanted_memory(name, type(at), elements(at), true, memory.is_outside(at));
 }

@@ -31,7 +31,7 @@ struct LoopWriter {
   const std::vector<std::vector<int64_t>>& shapes;
   const LoopBlocks& blocks;
   const Halide::Target& target;
-  LoopMemory memory;
+  LoopMemory memory, adjoints;   // of values, and of their adjoints
   std::vector<Id> around;        // loop variables that it reads, of loops around
   std::set<TensorId> read_back;  // places that the backward reads
   bool bounded = true;           // sizes decide how much goes on the tape
@@ -66,7 +66,7 @@ struct LoopWriter {
   void note_list(const Steps& steps, std::set<Id>& own, std::set<Id>& met);
   void back_reads(Id expression);
   void find_read_back(const Steps& steps);
-  TensorId place(TensorId t) const;
+  TensorId place(TensorId t) const { return memory.place(t); }
   Halide::Type type(TensorId t) const;
   int64_t elements(TensorId t) const;
   bool is_float_value(TensorId t) const;
@@ -117,15 +117,17 @@ struct LoopWriter {
   NestPlace place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries);
   Stmt nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries);
   Stmt with_temporaries(Stmt s, const std::vector<Temporary>& temporaries);
+  // Must the backward find the memory of this result as it was before the block?
+  bool is_undone_first(const Block& b, size_t result) const;
   Stmt step(const Block& b);
   Stmt step(const Update& u);
   struct Move {
     TensorId to, from;
   };
-  // Without those whose values lie in one place anyway.
-  std::vector<Move> real(std::vector<Move> moves) const;
+  // Without those from a place to itself.
+  static std::vector<Move> real(const LoopMemory& in, std::vector<Move> moves);
   // Is what it moves from overwritten by another of them?
-  bool is_overwritten(const std::vector<Move>& moves, TensorId from) const;
+  static bool is_overwritten(const LoopMemory& in, const std::vector<Move>& moves, TensorId from);
   std::string aside(TensorId t);
   Stmt moved(const std::vector<Move>& all);
   Stmt moved_back(const std::vector<Move>& all);

@@ -6,6 +6,7 @@
 
 #include "expr/index/loop_bounds.h"
 #include "runtime/loops/nest.h"
+#include "runtime/loops/nest_pieces.h"
 
 namespace xhat::runtime {
 
@@ -64,17 +65,21 @@ Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
   return best;
 }
 
-double price_ps(const KernelSpec& spec) {
-  constexpr double kLoad_ps = 60;    // of a vector that lies in L1, per element
+double price_ps(const KernelSpec& whole) {
+  constexpr double kLoad_ps = 30;    // of a vector that lies in L1, per element
   constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
   constexpr double kStart_ps = 500;  // of a loop
-  const Arena& a = *spec.arena;
+  KernelSpec spec = whole;
+  Arena& a = *spec.arena;
   double sum = 0;
-  for (const SpecMember& m : spec.members) {
+  std::vector<SpecMember> parts;
+  for (const SpecMember& m : whole.members)
+    for (const Piece& piece : pieces_of(spec, m)) parts.push_back(piece.member);
+  for (const SpecMember& m : parts) {
     const Id vectors = vector_axis(spec, m);
     double each = 0;
     for (Id id : reachable(a, m.body)) {
-      each += static_cast<double>(cost_ps(a, a[id]));
+      if (a[id].type != DType::i64 || a[m.body].type == DType::i64) each += static_cast<double>(cost_ps(a, a[id]));  // indices are free
       if (is_read(a[id].op))
         each += vectors != kNone && along(a, read_indices(a[id]), vectors) == Along::strided ? kScalar * kLoad_ps : kLoad_ps;
     }
@@ -85,7 +90,7 @@ double price_ps(const KernelSpec& spec) {
     for (const auto* list : {&m.left, &m.reduced})
       for (Id x : *list) {
         LoopBounds bounds;
-        const bool one = std::ranges::any_of(conditions, [&](Id c) { return a[c].op == Op::eq && bound_by(*spec.arena, c, x, &bounds); });
+        const bool one = std::ranges::any_of(conditions, [&](Id c) { return a[c].op == Op::eq && bound_by(a, c, x, &bounds); });
         if (!one && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
           points *= static_cast<double>(spec.axes.at(x).extent);
       }

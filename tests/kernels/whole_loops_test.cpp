@@ -100,6 +100,50 @@ prog cell(x: f32[T,D], h0: f32[D], w: f32[D,D]) -> (h) {
   var h = clone(h0)
   for t in 0..T { h[j in 0..D] = tanh(x[t,j] + sum(i in 0..D: h[i]*w[i,j])) }
 }
+prog two_planes(a: inout f64[N,M], b: inout f64[N,M]) -> () {
+  for t in 0..3 {
+    b[1:-1,1:-1] = 0.2*(a[1:-1,1:-1] + sin(a[1:-1,:-2]) + a[1:-1,2:] + a[2:,1:-1] + a[:-2,1:-1])
+    a[1:-1,1:-1] = 0.2*(b[1:-1,1:-1] + b[1:-1,:-2] + b[1:-1,2:] + b[2:,1:-1] + cos(b[:-2,1:-1]))
+  }
+}
+prog leapfrog(u: f64[N,M], v: f64[N,M]) -> (b) {
+  var a = clone(u)
+  var b = clone(v)
+  for t in 0..4 {
+    c = 2*b - a
+    a = b
+    b = c
+    b[1:-1,1:] += 0.1*(a[2:,1:]*a[:-2,:-1] - a[1:-1,1:])
+  }
+}
+prog element_by_element(x: f64[N,M]) -> (p, q, r) {
+  var p = clone(x)
+  var q = clone(x)
+  var r = clone(x)
+  for t in 0..3 { p = 0.4*p*p + x; q = 1/(1 + exp(-q)); r = 0.3*r*exp(r) - p*q }
+}
+prog read_later(x: f64[N]) -> (a, b) {
+  var a = clone(x)
+  var b = x*2
+  for t in 0..3 { b[i in 0..N] = sin(a[i])*b[i]; a[i in 0..N] = b[i] + a[(i+1) % N] }
+}
+prog own_sums(x: f64[N,M]) -> (s, k) {
+  var s = x[:,0]
+  var k = f64(0.5)
+  for t in 0..3 {
+    s[i in 0..N] = 0.5*s[i] + sum(j in 0..M: x[i,j]*s[i])
+    k = sum(i in 0..N: k*s[i])
+  }
+}
+prog same_twice(x: f64[N], n: i32) -> (y, z) {
+  var y = clone(x)
+  var z = clone(x)
+  for t in 0..4 {
+    if n > 0 { z = y } else { z = y*2 }
+    y[i in 0..N] = y[i]*z[N-1-i]
+    z = z + y
+  }
+}
 )";
 
 class WholeLoops : public ::testing::TestWithParam<const char*> {};
@@ -144,7 +188,8 @@ TEST_P(WholeLoops, ComputeWhatTheEvaluatorDoes) {
 std::string name_of_program(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                          ::testing::Values("damped", "swapped", "cholesky", "seidel", "gram_schmidt", "columns", "part_of_a_row", "chosen",
-                                           "picked", "iterated", "nested", "cell"),
+                                           "picked", "iterated", "nested", "cell", "two_planes", "leapfrog", "element_by_element",
+                                           "read_later", "own_sums", "same_twice"),
                          name_of_program);
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
