@@ -138,7 +138,7 @@ Stmt LoopWriter::list(const Steps& steps) {
 }
 
 NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec,
-                               std::vector<Temporary>& temporaries) {
+                               std::vector<Temporary>& temporaries, std::vector<Stmt>& after) {
   const SpecTensor& t = d.spec.tensors[number_in_spec];
   const LoopBlock::Role role = d.roles.contains(t.original) ? d.roles.at(t.original) : LoopBlock::Role{};
   NestPlace at;
@@ -152,11 +152,16 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
         at.value = named(number(o.scalar));
         return at;
       }
-      at.added = role.is == Is::gradient;
-      at.buffer = at.added ? adjoint_name(o.value) : value_name(o.value);
+      at.buffer = role.is == Is::gradient ? adjoint_name(o.value) : value_name(o.value);
       at.offset = row_offset(o.value, o.row);
       at.strides = of_row(strides_of(shapes[o.value]), o.row);
-      return at;
+      at.added = role.is == Is::gradient;
+      if (!at.added || !reads(d.spec, number_in_spec)) return at;
+      // Others of the block's definitions read it, so that it is not only a part of the adjoint.
+      temporaries.push_back({names("temporary"), storage_type(t.type), element_count(t.shape), false});
+      const Region own{temporaries.back().name, 0, strides_of(t.shape)};
+      after.push_back(copied({at.buffer, at.offset, at.strides}, own, storage_type(t.type), t.shape, true, target, names));
+      return {own.buffer, own.at, own.strides};
     }
     case Is::result: at.buffer = value_name(b.results[role.number]); return at;
     case Is::cotangent: at.buffer = adjoint_name(b.results[role.number]); return at;
@@ -171,8 +176,10 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
 }
 
 Stmt LoopWriter::nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries) {
-  return nest(
-      d.spec, [&](uint32_t t) { return place_of(b, d, t, temporaries); }, target, names);
+  std::vector<Stmt> all = {{}};
+  all[0] = nest(
+      d.spec, [&](uint32_t t) { return place_of(b, d, t, temporaries, all); }, target, names);
+  return all.size() == 1 ? all[0] : hi::Block::make(all);
 }
 
 Stmt LoopWriter::with_temporaries(Stmt s, const std::vector<Temporary>& temporaries) {

@@ -107,14 +107,15 @@ struct LoopWriter {
   static Part row_of(Part of, const Row& row, const Expr& at);
   Part kept_part(const Block* b, size_t k);
   Stmt list(const Steps& steps);
-  // Where the tensors of a block's nest lie. Its temporaries are collected.
+  // Where the tensors of a block's nest lie. Its temporaries are collected, and what comes after the nest.
   struct Temporary {
     std::string name;
     Halide::Type type;
     int64_t elements;
     bool leaves;  // the nest is there for it
   };
-  NestPlace place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries);
+  NestPlace place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries,
+                     std::vector<Stmt>& after);
   Stmt nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries);
   Stmt with_temporaries(Stmt s, const std::vector<Temporary>& temporaries);
   // Must the backward find the memory of this result as it was before the block?

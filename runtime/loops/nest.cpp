@@ -341,6 +341,14 @@ bool has_nest(const KernelSpec& spec) {
   return std::ranges::none_of(spec.members, [](const SpecMember& m) { return m.op == Op::argmax || m.op == Op::argmin; });
 }
 
+bool reads(const KernelSpec& spec, uint32_t tensor) {
+  const Arena& a = *spec.arena;
+  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    auto in = [&](Id root) { return std::ranges::any_of(reads_in(a, {root}), [&](Id id) { return a[id].symbol == tensor; }); };
+    return in(m.body) || in(m.condition) || std::ranges::any_of(m.scatter, [&](const auto& s) { return in(s.second); });
+  });
+}
+
 Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names) {
   return Nest(spec, place, target, names).all();
 }
