@@ -162,8 +162,8 @@ class ArrayMachine {
 }  // namespace
 
 Arrays evaluate_steps(const Program& p, const Arrays& inputs, const DimValues& dims, const EvaluateOptions& options) {
-  const bool backward =
-      !p.gradients.empty() && std::ranges::any_of(p.cotangents, [&](TensorId t) { return inputs.contains(p.tensors[t].name); });
+  auto given = [&](TensorId t) { return inputs.contains(p.tensors[t].name); };
+  const bool backward = !p.gradients.empty() && (p.cotangents.empty() || std::ranges::any_of(p.cotangents, given));
   ArrayMachine machine(p, dims, options);
   const Lifetimes lifetimes(p);
   StepRun<ArrayMachine> run(p, lifetimes, dims, machine, backward);
