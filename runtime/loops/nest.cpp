@@ -86,7 +86,8 @@ class Nest {
     for (size_t d = 0; d < at.size(); ++d) index = index + at[d] * static_cast<int32_t>(place.strides[d]);
     return index;
   }
-  Expr finished(const Expr& e) const { return hi::common_subexpression_elimination(hi::strictify_float(Loads(*this).mutate(e))); }
+  // Parts in common get names first: what makes floats strict walks through each of their uses.
+  Expr finished(const Expr& e) const { return hi::strictify_float(hi::common_subexpression_elimination(Loads(*this).mutate(e))); }
   Expr value(Id id) const { return finished(emit_.value(id, axes_)); }
   Expr index(Id id) const { return finished(emit_.local_index(id, kNone, axes_)); }
 
