@@ -243,7 +243,7 @@ bool Accuracy::is_stored(const Definition& map) {
     stored_.emplace();
     const Uses uses(p_);
     for (const Definition& d : p_.definitions())
-      if (reads_many(a_, uses, d)) stored_->insert(d.target());
+      if (stays_written(a_, uses, d)) stored_->insert(d.target());
   }
   return stored_->contains(map.target());
 }

@@ -318,7 +318,7 @@ void Simplifier::backward(Definition d) {
   d.body = inline_reads(a_, d.body, inlinable(d), d.axes);
   d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
   const Node n = a_[d.body];
-  bool map = !is_reduction(n.op), stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target()) || reads_many(a_, uses_, d);
+  bool map = !is_reduction(n.op), stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target()) || stays_written(a_, uses_, d);
   if (map && !stays && is_float(n.type) && deciding_.contains(d.target())) {
     values_[d.target()] = {axes_of(d.axes), d.body};
     written_out_[d.target()] = d;
@@ -410,7 +410,7 @@ Program Simplifier::run() {
     open.body = inline_reads(a_, d.body, values_, d.axes);
     bool map = !is_reduction(a_[d.body].op);
     if (!map && !has_tensor(hidden_, d.target())) sums_.remember(open);
-    if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()) && !reads_many(a_, uses_, d))
+    if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()) && !stays_written(a_, uses_, d))
       values_[d.target()] = {axes_of(d.axes), open.body};
   }
   for (const Definition& d : by_level()) backward(d);

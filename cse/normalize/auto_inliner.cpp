@@ -11,6 +11,7 @@
 #include "cse/normalize/lift_reductions.h"
 #include "expr/core/machine_model.h"
 #include "expr/index/affine.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat {
 namespace {
@@ -21,6 +22,12 @@ bool has_reduction(const Arena& a, Id body) {
 
 // Tensors of a map's own size that each of its users reads again.
 constexpr size_t kMostReadAgain = 3;
+
+// Nodes of a body from which on it is simplified before it is substituted into others: in a chain of stencils x[(i-1)+1] and x[i] would
+// otherwise be two, and twice as many in each that follows.
+constexpr size_t kLargeBody = 200;
+// Nodes of a map that is not substituted any more.
+constexpr size_t kLargestMap = 500;
 
 class Inliner {
  public:
@@ -35,7 +42,8 @@ class Inliner {
                       std::ranges::find(p_.gradients, d.target()) != p_.gradients.end() ||
                       std::ranges::find(keep_, d.target()) != keep_.end();
         if (!leaves && is_reduction(a_[d.body].op)) d.body = shared(d);
-        if (!leaves && !has_reduction(a_, d.body) && !reads_many(a_, uses_, d)) maps_[d.target()] = d;
+        if (reachable(a_, d.body).size() > kLargeBody) d.body = simplify(a_, d.body);
+        if (!leaves && !has_reduction(a_, d.body) && !stays_written(a_, uses_, d)) maps_[d.target()] = d;
         if (is_reduction(a_[d.body].op)) reductions_.try_emplace(key(d), d.target());
       }
     }
@@ -178,10 +186,13 @@ class Inliner {
 
 }  // namespace
 
-bool reads_many(const Arena& a, const Uses& uses, const Definition& map) {
-  if (map.is_call() || is_reduction(a[map.body].op) || uses.readers(map.target()).size() < 2) return false;
+bool stays_written(const Arena& a, const Uses& uses, const Definition& map) {
+  if (map.is_call() || is_reduction(a[map.body].op)) return false;
+  const std::vector<Id> nodes = reachable(a, map.body);
+  if (nodes.size() > kLargestMap) return true;
+  if (uses.readers(map.target()).size() < 2) return false;
   std::set<TensorId> read;
-  for (Id id : reachable(a, map.body)) {
+  for (Id id : nodes) {
     const Node& n = a[id];
     auto has = [&](const AxisRange& r) { return std::ranges::binary_search(n.free_axes(), r.axis); };
     if (is_read(n.op) && std::ranges::all_of(map.axes, has)) read.insert(n.symbol);

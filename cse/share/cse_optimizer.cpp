@@ -131,7 +131,7 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
     Definition open = d;
     open.body = inline_reads(a_, d.body, values, d.axes);
     bool map = !is_reduction(a_[d.body].op);
-    if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()) && !reads_many(a_, uses, d))
+    if (map && !has_tensor(kept, d.target()) && !pinned.contains(d.target()) && !stays_written(a_, uses, d))
       values[d.target()] = {axes_of(d.axes), open.body};
     // Most of them are as in the round before.
     auto known = patterns_.find(open.body);
