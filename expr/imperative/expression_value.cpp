@@ -328,8 +328,10 @@ Id Expression::finished(const Value& v, std::span<const AxisRange> axes, std::op
   });
   BodyResult result;
   result.body = id;
-  for (Id c : c_.state.conditions)
-    result.body = a_.select(c, result.body, a_[id].type == DType::boolean ? a_.boolean(false) : a_.constant(a_[id].type, 0));
+  // What is outside guards what is inside, also the conditions there.
+  for (size_t i = c_.state.conditions.size(); i-- > 0;)
+    result.body =
+        a_.select(c_.state.conditions[i], result.body, a_[id].type == DType::boolean ? a_.boolean(false) : a_.constant(a_[id].type, 0));
   result.axes = around;
   result.reads = reads_;
   check_bounds(c_.scope, result);
