@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "expr/core/scalar.h"
+#include "expr/index/affine.h"
 
 namespace xhat {
 namespace {
@@ -257,6 +258,7 @@ Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
   if (rule == TypeRule::whole && !is_integer(type))
     throw Error(fmt::format("{} takes integers, not {}{}", sign, name_of(type), type == DType::boolean ? "; of bools there are && || != !" : ""), pos);
   if (zero_divisor(a, op, ids)) throw Error(fmt::format("integer {} by the constant 0", sign), pos);
+  if (op == Op::pow && !is_float(type)) ids[1] = collected(a, ids[1]);
   if (op == Op::pow && !is_float(type) && (a[ids[1]].op != Op::constant || a[ids[1]].integer < 0))
     throw Error("an integer power needs a constant exponent that is not negative; cast the base to a float", pos);
   if (op == Op::polygamma) {
