@@ -26,8 +26,6 @@ constexpr size_t kMostReadAgain = 3;
 // Nodes of a body from which on it is simplified before it is substituted into others: in a chain of stencils x[(i-1)+1] and x[i] would
 // otherwise be two, and twice as many in each that follows.
 constexpr size_t kLargeBody = 200;
-// Nodes of a map that is not substituted any more.
-constexpr size_t kLargestMap = 500;
 
 class Inliner {
  public:
@@ -186,13 +184,28 @@ class Inliner {
 
 }  // namespace
 
+// Is it read at so many places that computing it for each takes longer than writing and reading it?
+static bool is_dear_at_its_places(const Arena& a, const Uses& uses, const Definition& map) {
+  int64_t places = 0;
+  bool shifted = false;
+  for (const Definition* user : uses.readers(map.target())) {
+    if (user->is_call()) return false;
+    int64_t own = 0;
+    for (Id id : reachable(a, user->body)) own += is_read(a[id].op) && a[id].symbol == map.target();
+    places += own;
+    shifted |= own > 1;
+  }
+  if (!shifted) return false;
+  const int64_t kept = kKept_ps * static_cast<int64_t>(byte_size(a[map.body].type)) / 4;
+  return costs_at_least(a, map.body, kept / (places - 1) + 1);
+}
+
 bool stays_written(const Arena& a, const Uses& uses, const Definition& map) {
   if (map.is_call() || is_reduction(a[map.body].op)) return false;
-  const std::vector<Id> nodes = reachable(a, map.body);
-  if (nodes.size() > kLargestMap) return true;
+  if (is_dear_at_its_places(a, uses, map)) return true;
   if (uses.readers(map.target()).size() < 2) return false;
   std::set<TensorId> read;
-  for (Id id : nodes) {
+  for (Id id : reachable(a, map.body)) {
     const Node& n = a[id];
     auto has = [&](const AxisRange& r) { return std::ranges::binary_search(n.free_axes(), r.axis); };
     if (is_read(n.op) && std::ranges::all_of(map.axes, has)) read.insert(n.symbol);
