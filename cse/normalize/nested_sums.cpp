@@ -1,8 +1,10 @@
 #include "cse/normalize/nested_sums.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 
+#include "ad/common/guards.h"
 #include "expr/core/scalar.h"
 
 namespace xhat {
@@ -10,7 +12,8 @@ namespace {
 
 bool is_sum(const Node& n) { return n.op == Op::sum && (n.type == DType::f32 || n.type == DType::f64); }
 
-Id both(Arena& a, Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : a.binary(Op::land, x, y); }
+// y is looked at where x holds.
+Id both(Arena& a, Id x, Id y) { return is_true(a, x) ? y : is_true(a, y) ? x : conjunction(a, std::array{x, y}); }
 
 // Is the inner sum, at every point of the outer one's, another one? Else it would be computed again and again: y[i] = sum(j in 0..i: r[j]).
 bool once_each(const Arena& a, Id outer, Id inner) {
