@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ad/check/gradcheck.h"
+#include "ad/check/perturbed.h"
 #include "ad/check/harder_ranges.h"
 #include "ad/forward/jvp.h"
 #include "expr/index/size_limits.h"
@@ -145,6 +146,8 @@ class Check {
     o.seed = c_.seed;
     o.wrt = options_.wrt;
     GradcheckReport report = gradcheck(op_, data_, dims_, o);
+    if (moves_what_is_stopped(op_))
+      notes_.push_back("stop_gradient in a loop or branch: derivatives are compared with each other, not with finite differences");
     for (const DerivativeComparison& g : report.comparisons) {
       std::string compared = fmt::format("{} elements, {} directions", g.elements, g.directions);
       if (g.kind == DerivativeComparison::Kind::inner_product) compared = "all elements, 1 direction";

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "ad/common/differentiation.h"
+#include "expr/core/steps.h"
 #include "expr/index/expand_calls.h"
 
 namespace xhat {
@@ -74,6 +75,12 @@ Perturbed::Perturbed(const Program& p, const Arrays& point) : program_(expand_ca
     if (auto copy = freezer.copies().find(t); copy != freezer.copies().end())
       frozen_[apart.tensor(copy->second).name] = point.at(program_.tensor(t).name);
   program_ = std::move(apart);
+}
+
+bool moves_what_is_stopped(const Program& p) {
+  bool found = false;
+  if (p.steps) for_each_block(*p.steps, [&](const Block& b) { found |= stops_gradients(expand_calls(*b.op)); });
+  return found;
 }
 
 Arrays Perturbed::evaluate(const Arrays& moved, const DimValues& dims) const {

@@ -24,4 +24,8 @@ class Perturbed {
   Arrays frozen_;  // inputs of program_ beside those of p
 };
 
+// Does something stand in stop_gradient inside of a loop or branch? That is not kept as it was: finite differences of such a program are no
+// derivatives.
+bool moves_what_is_stopped(const Program& p);
+
 }  // namespace xhat
