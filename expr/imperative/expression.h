@@ -35,6 +35,8 @@ class Expression {
   bool known(const std::string& name) const;
   // A scalar, i64, over dims, loop variables and scalar tensors. new_dims: names that are nothing else are dims from outside.
   Id number(ast::Ref ref, bool new_dims, const char* what);
+  Id integer(ast::Ref ref, const char* what);  // of a scalar
+  std::optional<ast::Ref> float_variable(ast::Ref ref) const;
   Id condition(ast::Ref ref, const char* what);
   // The value of a scalar that sizes and loop variables alone decide, an integer or a bool; none for others.
   std::optional<Value> decided(ast::Ref ref);

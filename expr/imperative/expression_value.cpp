@@ -14,6 +14,11 @@ using ast::Ref;
 
 namespace {
 
+std::string other_type(const std::string& name, DType holds, DType given) {
+  return fmt::format("{0} holds {1}, and this is {2}; cast it, as in {1}(…), or let {0} begin as {2}, as in var {0} = {2}(0)", name,
+                     name_of(holds), name_of(given));
+}
+
 std::optional<Op> infix_op(std::string_view sign) {
   if (sign == "+") return Op::add;
   if (sign == "-") return Op::sub;
@@ -267,9 +272,34 @@ Value Expression::call_value(Ref ref, const ast::Node& n, std::span<const Id> p)
 Id Expression::number(Ref ref, bool new_dims, const char* what) {
   const bool before = std::exchange(new_dims_, new_dims);
   if (!shape(ref).empty()) throw Error(fmt::format("{} is a scalar, and {} is a tensor; index it", what, text(ref)), node(ref).pos);
-  const Id id = c_.tidy(a_.to(DType::i64, as_index(a_, at(ref, {}), node(ref).pos, what)));
+  const Id id = c_.tidy(integer(ref, what));
   new_dims_ = before;
   return id;
+}
+
+Id Expression::integer(Ref ref, const char* what) {
+  const Value v = at(ref, {});
+  if (!v.untyped() && v.as_int == kNone && is_float(a_[v.typed].type))
+    if (const std::optional<Ref> name = float_variable(ref))
+      throw Error(fmt::format("{0} must be an integer, and {1} is {2}; let it begin as one, as in var {1} = i64(0), or cast it, as in i32({1})",
+                              what, node(*name).text, name_of(c_.state.storages[c_.state.names.at(node(*name).text).view.storage].type)),
+                  node(ref).pos);
+  return a_.to(DType::i64, as_index(a_, v, node(ref).pos, what));
+}
+
+// A variable that holds a float, among the names of an expression: what makes it one, most often.
+std::optional<Ref> Expression::float_variable(Ref ref) const {
+  const ast::Node& n = node(ref);
+  if (n.kind == Kind::name) {
+    const auto it = c_.state.names.find(n.text);
+    if (it == c_.state.names.end() || !it->second.variable) return std::nullopt;
+    const Storage& s = c_.state.storages[it->second.view.storage];
+    return is_float(s.type) && !s.parameter ? std::optional(ref) : std::nullopt;
+  }
+  if (n.kind != Kind::binary && n.kind != Kind::unary) return std::nullopt;
+  for (Ref part : n.args)
+    if (std::optional<Ref> found = float_variable(part)) return found;
+  return std::nullopt;
 }
 
 std::optional<Value> Expression::decided(Ref ref) {
@@ -299,6 +329,8 @@ Id Expression::body(Ref ref, std::span<const AxisRange> axes, std::span<const Id
 Id Expression::updated(Ref place, char op, Ref value, std::span<const AxisRange> axes, std::span<const Id> positions, DType type,
                        const std::string& target) {
   const std::vector<Value> v = {read(*view(place), positions, place), at(value, positions)};
+  if (const Value& x = v[1]; is_float(type) && !x.untyped() && x.as_int == kNone && is_integer(a_[x.typed].type))
+    throw Error(other_type(target, type, a_[x.typed].type), node(value).pos);
   const Op with = op == '+' ? Op::add : op == '-' ? Op::sub : op == '*' ? Op::mul : Op::div;
   return finished(apply_value(a_, with, v, node(value).pos, std::string(1, op) + "="), axes, type, target, node(value).pos);
 }
@@ -308,9 +340,7 @@ Id Expression::finished(const Value& v, std::span<const AxisRange> axes, std::op
   Id id = given_value.untyped() ? materialise(a_, given_value, type.value_or(DType::f32), pos) : v.typed;
   const DType given = a_[id].type;
   if (type && given != *type && promote(given, *type) != *type)
-    throw Error(fmt::format("{0} holds {1}, and this is {2}; cast it, as in {1}(…), or let {0} begin as {2}, as in var {0} = {2}(0)",
-                            target, name_of(*type), name_of(given)),
-                pos);
+    throw Error(other_type(target, *type, given), pos);
   if (type) id = a_.to(*type, id);
   // Indices of views of views, simplified by the ranges of the axes; a read of a new form stands where the old one did.
   std::vector<AxisRange> around = c_.loop_ranges();

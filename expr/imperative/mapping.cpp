@@ -35,7 +35,7 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
   const Pos pos = node(ref).pos;
   auto value = [&](bool decided_names) {
     const bool before = std::exchange(decided_names_, decided_names);
-    const Id index = c_.tidy(a_.to(DType::i64, as_index(a_, at(ref, {}), pos, "an index")));
+    const Id index = c_.tidy(integer(ref, "an index"));
     decided_names_ = before;
     return index;
   };
@@ -150,7 +150,7 @@ Mapping Expression::brackets(Ref ref, const Shape& base, size_t first) {
     } else if (node(n.args[arg]).kind == Kind::range) {
       m.indices.push_back(a_.axis(node(n.args[arg]).text));
     } else if (n.otherwise != ast::kAbsent) {
-      m.indices.push_back(a_.to(DType::i64, as_index(a_, at(n.args[arg], {}), node(n.args[arg]).pos, "an index")));
+      m.indices.push_back(integer(n.args[arg], "an index"));
     } else {
       m.indices.push_back(index(n.args[arg], base[d], d, of));
     }
