@@ -176,6 +176,8 @@ class Nest {
         for (Id c : conjuncts_of(a_, a_[local.body].arg(0))) conditions.push_back(c);
         local.body = a_[local.body].arg(1);
       }
+    // A piece to which nothing is added.
+    if (m.reduced.empty() && added && a_[local.body].op == Op::constant && a_[local.body].value == 0) return hi::Evaluate::make(0);
     const Id vectors = vector_axis(spec_, local);
     std::vector<Id> reduced = local.reduced;
     if (auto it = std::ranges::find(reduced, vectors); it != reduced.end()) {
