@@ -318,7 +318,8 @@ void Simplifier::backward(Definition d) {
   d.body = inline_reads(a_, d.body, inlinable(d), d.axes);
   d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
   const Node n = a_[d.body];
-  bool map = !is_reduction(n.op), stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target()) || stays_written(a_, uses_, d);
+  bool map = !is_reduction(n.op);
+  bool stays = has_tensor(p_.gradients, d.target()) || pinned_.contains(d.target()) || stays_written(a_, uses_, d);
   if (map && !stays && is_float(n.type) && deciding_.contains(d.target())) {
     values_[d.target()] = {axes_of(d.axes), d.body};
     written_out_[d.target()] = d;

@@ -281,7 +281,8 @@ Id Expression::integer(Ref ref, const char* what) {
   const Value v = at(ref, {});
   if (!v.untyped() && v.as_int == kNone && is_float(a_[v.typed].type))
     if (const std::optional<Ref> name = float_variable(ref))
-      throw Error(fmt::format("{0} must be an integer, and {1} is {2}; let it begin as one, as in var {1} = i64(0), or cast it, as in i32({1})",
+      throw Error(fmt::format("{0} must be an integer, and {1} is {2}; let it begin as one, as in var {1} = i64(0), or cast it, as in "
+                              "i32({1})",
                               what, node(*name).text, name_of(c_.state.storages[c_.state.names.at(node(*name).text).view.storage].type)),
                   node(ref).pos);
   return a_.to(DType::i64, as_index(a_, v, node(ref).pos, what));

@@ -174,7 +174,7 @@ void Symbolic::define(const Statement& s, const Binding* old) {
                         text_of(c_.scope, written)),
             n.pos);
       if (c_.varies(written))
-        c_.require_inside(written, a_.add(written, a_.integer(1)), fmt::format("the end of axis {}", n.text), "the numbers from 0 on", n.pos, {});
+        c_.require_inside(written, a_.add(written, a_.integer(1)), "the end of axis " + n.text, "the numbers from 0 on", n.pos);
       else
         c_.scope.require_extent(written, "axis " + n.text, n.pos);
       end = written;

@@ -13,6 +13,13 @@ constexpr int64_t kWorthListing = 64;  // terms
 // Of a place that no data decide Halide's simplifier knows enough to take the clamp away, and its bounds too little to do without it.
 Expr hidden(const Arena& a, Id index, const Expr& place) { return tensors_read(a, index).empty() ? place + hidden_zero() : place; }
 
+// Terms that are all the same do not ask which one of the list it is, and a tile of one place does not either. The loop over the list must
+// stay one: the value seems to depend on it.
+void mention_listed(const Arena& a, const SpecMember& m, const Emitter::Axes& axes, Expr& value) {
+  if (std::ranges::any_of(m.reduced, [&](Id x) { return std::ranges::binary_search(a[m.body].free_axes(), x); })) return;
+  value = Halide::select(axes.at(m.reduced.back()) + hidden_zero() >= 0, value, Halide::Internal::make_zero(value.type()));
+}
+
 }  // namespace
 
 // The loop over the terms that fall into the tile, or into a row of it where `into` is computed in a loop over these; and what
@@ -79,6 +86,7 @@ void Lowering::scatter_rows(const SpecMember& m) {
   auto [r, axes] = listed(m, acc, row, result);
   Expr next = emit_.step(m, acc(at), axes);
   mention(r, next);
+  mention_listed(*spec_.arena, m, axes, next);
   define(acc, at, {next});
   result(left) = to_storage(m, acc(at));
 
@@ -132,6 +140,7 @@ void Lowering::scatter(const SpecMember& m) {
   const bool itself = rows && storage_type(accumulated(m)) == storage_type(spec_.tensors[m.tensor].type);
   Expr next = emit_.step(m, acc(at), axes);
   mention(r, next);
+  if (lists) mention_listed(*spec_.arena, m, axes, next);
   define(acc, at, {next});
   if (!pure.empty()) {
     // Vectors run along the fastest axis, if a term's place is the same for all of them; else term by term.
