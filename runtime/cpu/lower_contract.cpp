@@ -142,7 +142,8 @@ std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not)
 
 // A part of the body as a stage of its own: over `axes` first, then the sum's as they are walked, then the result's. Rows in
 // blocks: [block][..][row of the block], so that a block is read in order.
-Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of) {
+Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of,
+                                 const Expr& row_at) {
   Part p;
   const bool panel = !axes.empty();
   Emitter::Axes inside = left_locals(m);
@@ -153,7 +154,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
     from.push_back(place);
   };
   Var row("row"), block("block");
-  if (rows_of) dimension(row, Expr(vars_.at(rows_of->y)) % rows_of->rows);
+  if (rows_of) dimension(row, row_at % rows_of->rows);
   axes.insert(axes.end(), m.reduced.rbegin(), m.reduced.rend());
   axes.insert(axes.end(), m.left.begin(), m.left.end());
   for (Id x : axes) {
@@ -165,7 +166,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
     inside[x] = vars_.at(x);
   }
   if (rows_of) {
-    dimension(block, Expr(vars_.at(rows_of->y)) / rows_of->rows);
+    dimension(block, row_at / rows_of->rows);
     inside[rows_of->y] = Halide::min(Halide::likely(block * rows_of->rows + row), extent(rows_of->y) - 1);
   }
   p.func = Func(name("part", m.tensor) + "_" + std::to_string(parts_++));
@@ -238,70 +239,64 @@ bool Lowering::rows_collide(const Contraction& c, Id part) const {
 
 void Lowering::contract(const SpecMember& m, const Contraction& c) {
   const Arena& a = *spec_.arena;
-  std::vector<Var> left = func_vars(m);
-  std::vector<Expr> at = exprs(left);
-  Var v = vars_.at(c.v), y = vars_.at(c.y);
+  Var v = vars_.at(c.v), y = vars_.at(c.y), vo("vo"), vi("vi"), yo("yo"), yi("yi");
   const int panel = c.width * c.vectors;
   std::vector<Id> in_blocks, in_lines;  // parts along the rows
   for (Id id : parts_along(m, c.y, c.v)) (worth_packing_rows(c, id, spec_.terms(m)) ? in_blocks : in_lines).push_back(id);
-  bool whole_rows = constant(c.y) && axis(c.y).extent >= c.rows && in_blocks.empty();
-
-  auto [k, axes] = loops_of(m);
-  // A last block of fewer rows computes the last one again, and does not write it.
-  if (!whole_rows) axes[c.y] = Halide::min(Expr(y), extent(c.y) - 1);
-  // Conditions that are the same for all of a block skip its step; the others choose in every lane.
-  SpecMember step = m;
-  step.condition = spec_.arena->boolean(true);
-  std::vector<Id> parts = conjuncts(*spec_.arena, m.condition);
-  for (Id part : parts) {
-    if (has(a, part, c.v) || has(a, part, c.y) || reads_data(a, part))
-      step.condition = is_true(a, step.condition) ? part : spec_.arena->land(step.condition, part);
-    else if (!is_true(a, part))
-      k.where(emit_.condition(part, axes));
-  }
+  const bool whole_rows = constant(c.y) && axis(c.y).extent >= c.rows && in_blocks.empty();
+  const BandSteps steps = band_steps(m, c, whole_rows);
+  const Block& block = steps.block;
 
   const int64_t rows = axis(c.y).in_tile();
   const bool fits = spec_.terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Part> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
-  Emitter emit = emit_;
+  std::map<Id, Expr> given;
+  const Emitter::Axes& axes = steps.loops[0].axes;
   if (fits && rows >= kRowsToTurn)
     for (Id id : parts_along(m, c.v, c.y)) {
       if (is_window(m, c, id) || (rows < kRowsToPack && turned_panel(m, id, c.v).along == kNone)) continue;
       Part p = part_of(m, id, {c.v}, axes);
-      emit.given[id] = p.read;
+      given[id] = p.read;
       packs.push_back(p);
       for (Id x : p.axes)
         if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
     }
   for (Id id : in_blocks) {
-    Part p = part_of(m, id, {}, axes, &c);
-    emit.given[id] = p.read;
+    Part p = part_of(m, id, {}, axes, &c, block.row_at);
+    given[id] = p.read;
     place(p.func);
   }
   for (Id id : in_lines) {
     if ((is_read(a[id].op) && !rows_collide(c, id)) || bytes_in_tile(id) > kLargestPack) continue;
     Part p = part_of(m, id, {}, axes);
     pad_rows(p.func, axis(p.axes[0]).in_tile());
-    emit.given[id] = p.read;
+    given[id] = p.read;
     if (axis(p.axes[0]).extent >= natural(a[id].type) && !read_backwards({static_cast<size_t>(&m - spec_.members.data())}))
       vectorize(p.func, vars_.at(p.axes[0]), p.axes[0], a[id].type, 1);
     place(p.func);
   }
 
   Func acc(name("acc", m.tensor));
-  acc(left) = Emitter::identity(m.op, accumulated(m));
-  std::vector<Expr> packed;
-  for (const Part& p : packs) packed.push_back(p.read);
-  Expr next = reading_always(emit.step(step, acc(at), axes), packed);
-  mention(k, next);
-  define(acc, at, {next});
+  const std::vector<Expr> at = exprs(block.args);
+  acc(block.args) = Emitter::identity(m.op, accumulated(m));
+  for (const BandSteps::Loop& loop : steps.loops) {
+    Emitter emit = emit_;
+    std::vector<Expr> packed;
+    for (const auto& [id, read] : given) emit.given[id] = in_loop(read, steps.loops[0].k, loop.k);
+    for (const Part& p : packs) packed.push_back(in_loop(p.read, steps.loops[0].k, loop.k));
+    SpecMember step = m;
+    step.condition = loop.chosen;
+    Expr next = reading_always(emit.step(step, acc(at), loop.axes), packed);
+    mention(loop.k, next);
+    define(acc, at, {next});
+  }
 
   Func r(name("red", m.tensor));
-  r(left) = carry(m, to_storage(m, acc(at)));
-  Var vo("vo"), vi("vi"), yo("yo"), yi("yi");
+  const Expr sum = acc(block.of_result);
+  r(func_vars(m)) = carry(m, to_storage(m, only_where(steps.kept, sum, m)));
   const bool once = spec_.carried_over(m) != kNone;  // each element, for it is added to
-  const auto tail = once ? TailStrategy::GuardWithIf : TailStrategy::ShiftInwards;
+  const auto tail = once || block.apart ? TailStrategy::GuardWithIf : TailStrategy::ShiftInwards;
   r.split(v, vo, vi, panel, tail);
   r.split(y, yo, yi, c.rows, whole_rows ? tail : TailStrategy::GuardWithIf);
   std::vector<VarOrRVar> order = {vi, yi, yo}, last;
@@ -316,29 +311,39 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   for (Id x : m.left)
     if (constant(x)) r.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
 
-  std::vector<VarOrRVar> walk = {v, y};
-  if (c.phase != kNone) walk.push_back(vars_.at(c.phase));
-  for (int i = 0; i < k.dimensions(); ++i) walk.push_back(RVar(k[i]));
-  for (const Var& x : left)
-    if (std::ranges::none_of(walk, [&](const VarOrRVar& w) { return w.name() == x.name(); })) walk.push_back(x);
-  acc.compute_at(r, yo).bound_extent(v, panel).bound_extent(y, c.rows);
+  const Var &lane = block.lane, &row = block.row;
+  acc.compute_at(r, yo);
+  if (block.apart)
+    acc.bound(lane, 0, panel).bound(row, 0, c.rows);
+  else
+    acc.bound_extent(lane, panel).bound_extent(row, c.rows);
   // Lanes side by side, also where results lie along the rows: v[d,j] beside u[j,d] in tiles of whole d.
-  std::vector<Var> layout = {v};
-  if (c.phase != kNone) layout.push_back(vars_.at(c.phase));
-  for (const Var& x : left)
-    if (std::ranges::none_of(layout, [&](const Var& known) { return known.same_as(x); })) layout.push_back(x);
-  acc.reorder_storage(layout);
-  acc.vectorize(v, c.width).unroll(v).unroll(y);
-  acc.update(0).reorder(walk).vectorize(v, c.width).unroll(v).unroll(y);
+  auto first = [&](std::vector<Var> known) {
+    for (const Var& x : block.args)
+      if (std::ranges::none_of(known, [&](const Var& other) { return other.same_as(x); })) known.push_back(x);
+    return known;
+  };
+  acc.reorder_storage(c.phase != kNone ? first({lane, vars_.at(c.phase)}) : first({lane}));
+  acc.vectorize(lane, c.width).unroll(lane).unroll(row);
+  for (size_t i = 0; i < steps.loops.size(); ++i) {
+    const RDom& k = steps.loops[i].k;
+    std::vector<VarOrRVar> walk = {lane, row};
+    if (c.phase != kNone) walk.push_back(vars_.at(c.phase));
+    for (int d = 0; d < k.dimensions(); ++d) walk.push_back(RVar(k[d]));
+    for (const Var& x : block.args)
+      if (std::ranges::none_of(walk, [&](const VarOrRVar& w) { return w.name() == x.name(); })) walk.push_back(x);
+    acc.update(static_cast<int>(i)).reorder(walk).vectorize(lane, c.width).unroll(lane).unroll(row);
+  }
   if (c.phase != kNone) {
     // Which steps of the sum belong to which phase is known only if both are.
     Var p = vars_.at(c.phase);
+    const RDom& k = steps.loops[0].k;
     r.unroll(p);
     acc.bound_extent(p, phases(c)).unroll(p);
     acc.update(0).unroll(p);
     for (int i = 0; i < k.dimensions(); ++i) {
       Id x = m.reduced[m.reduced.size() - 1 - static_cast<size_t>(i)];
-      if (axis(x).extent <= kMaxUnrolled && has_with(a, parts, x, c.phase)) acc.update(0).unroll(RVar(k[i]));
+      if (axis(x).extent <= kMaxUnrolled && has_with(a, conjuncts(*spec_.arena, m.condition), x, c.phase)) acc.update(0).unroll(RVar(k[i]));
     }
   }
   for (Part& p : packs) {

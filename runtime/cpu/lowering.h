@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "expr/index/linear.h"
 #include "runtime/cpu/ir/scatter_list.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
@@ -339,7 +340,8 @@ class Lowering {
   };
   int parts_ = 0, squares_ = 0;
   // rows_of: its rows in blocks of their own.
-  Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr);
+  Part part_of(const SpecMember& m, Id part, std::vector<Id> axes, const Emitter::Axes& at, const Contraction* rows_of = nullptr,
+               const Expr& row_at = {});
   Turned turned_panel(const SpecMember& m, Id part, Id v) const;
   int64_t bytes_in_tile(Id part) const;
   int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
@@ -347,6 +349,40 @@ class Lowering {
   bool is_window(const SpecMember& m, const Contraction& c, Id part) const;
   bool rows_collide(const Contraction& c, Id part) const;
   void contract(const SpecMember& m, const Contraction& c);
+
+  // The steps of a contraction, by what its conditions say of a whole block: see lower_bands.cpp.
+  struct Band {
+    Id condition;
+    Linear form;        // which is not negative where the condition holds
+    Id summed = kNone;  // the axis of the sum that it depends on, if any
+    bool is_begin() const { return form.terms.at(summed) > 0; }  // of that axis: 0 <= k - i
+  };
+  // Where a block of sums is kept: at its results' positions, or `apart`, at places in the block, with the block's numbers.
+  struct Block {
+    bool apart = false;
+    Var lane, row;
+    std::vector<Var> args;
+    std::vector<Expr> of_result;  // the arguments, at a result's position
+    Expr row_at;                  // the row's position, as it is before it is kept from passing the end
+    Emitter::Axes first, last, here;
+  };
+  struct BandSteps {
+    struct Loop {
+      RDom k;
+      Emitter::Axes axes;
+      Id chosen;  // in every lane
+    };
+    Block block;
+    std::vector<Loop> loops;
+    std::vector<Id> kept;  // conditions on results alone: the others have no terms
+  };
+  std::optional<Band> band(const SpecMember& m, const Contraction& c, Id condition) const;
+  Block block_of(const SpecMember& m, const Contraction& c, bool whole_rows, bool apart) const;
+  Expr at_end(const Band& b, const Contraction& c, const Block& block, Emitter::Axes axes, bool likeliest) const;
+  BandSteps::Loop loop_within(const SpecMember& m, const Contraction& c, const Block& block, const std::vector<Band>& bands) const;
+  BandSteps band_steps(const SpecMember& m, const Contraction& c, bool whole_rows) const;
+  static Expr in_loop(const Expr& e, const RDom& from, const RDom& to);
+  Expr only_where(const std::vector<Id>& conditions, const Expr& sum, const SpecMember& m) const;
 
   // First extreme, or the first NaN. Serial: ties must go to the first.
   void extreme_index(const SpecMember& m);
