@@ -6,6 +6,7 @@
 #include "fusion/plan/planes.h"
 #include "fusion/plan/prefix_sums.h"
 #include "fusion/plan/quotient_ranges.h"
+#include "fusion/plan/triangles.h"
 
 namespace xhat {
 
@@ -13,6 +14,7 @@ Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const Plan
   Program made = with_numbers_as_divisors(p, sizes);
   made = quotients_as_ranges(made, sizes);
   made = blocks_as_axes(made, sizes, request);
+  made = products_in_triangles(made, sizes, request);
   made = prefix_sums_by_steps(made, sizes, request);  // weights of pairs are no table then
   made = invariants_apart(made, sizes, request);
   if (request.machine.tiles_in_order) made = short_rows_as_planes(made, sizes, request);

@@ -176,13 +176,22 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   for (size_t c = 0; c < d.axes.size(); ++c)
     if (d.shared[c] && std::ranges::find(order, static_cast<int>(c)) == order.end()) order.push_back(static_cast<int>(c));
 
-  // Of g[i,j,k] = dy[k,i,j] both k and j lie side by side in memory: tiles take some i, and runs of both.
+  // Of g[i,j,k] = dy[k,i,j] both k and j lie side by side in memory, of x[i,j] + x[j,i] both i and j: tiles take some i, and runs of both.
+  auto is_large = [&](TensorId t) { return 2 * bytes(t) >= bytes(tensors[0]); };
   auto side_by_side = [&](int c) {
-    return std::ranges::any_of(tensors, [&](TensorId t) {
+    auto walks = [&](int last) { return last >= 0 && d.walked(last) && d.walked_by(last) == c; };
+    const bool as_it_lies = std::ranges::any_of(tensors, [&](TensorId t) {
       const std::vector<int>& classes = d.dims.at(t);
-      return !classes.empty() && 2 * bytes(t) >= bytes(tensors[0]) && classes.back() >= 0 && d.walked(classes.back()) &&
-             d.walked_by(classes.back()) == c;
+      return !classes.empty() && is_large(t) && walks(classes.back());
     });
+    return as_it_lies || std::ranges::any_of(d.members, [&](const Member& m) {
+             const Shape& s = shape(m);
+             for (size_t r = 0; r < s.reads.size(); ++r) {
+               if (s.is_reduction || s.forms[r].empty() || !s.forms[r].back().bare() || !is_large((*p_.arena)[s.reads[r]].symbol)) continue;
+               if (walks(m.left[s.forms[r].back().axis])) return true;
+             }
+             return false;
+           });
   };
   // A scatter's tiles had better take some columns of all terms than some places of few.
   const bool scatters = std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); });

@@ -76,8 +76,9 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
 void Lowering::choose_transposes(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside) {
   if (t.parts.empty()) return;
   Emitter::Axes at = inside;
-  // Squares are whole along v: beyond the last, the last again.
-  if (!constant(t.v)) at[t.v] = Halide::min(Halide::likely(vars_.at(t.v)), extent(t.v) - 1);
+  // Squares are whole: beyond the last, the last again.
+  for (Id x : {t.v, t.along})
+    if (!constant(x)) at[x] = Halide::min(Halide::likely(vars_.at(x)), extent(x) - 1);
   std::vector<Expr> values;
   for (Id part : t.parts) values.push_back(emit_.value(part, at));
   for (size_t i = 0; i < t.parts.size(); ++i) {
@@ -98,13 +99,8 @@ void Lowering::turn(const Turned& t, Func f, int vector) const {
       .reorder(vi, xi, vo, xo)
       .vectorize(vi)
       .unroll(xi);
-  for (Func square : t.squares) {
-    square.compute_at(f, vo).bound_extent(v, width).reorder(x, v).unroll(v);
-    if (whole)
-      square.bound_extent(x, width).vectorize(x, width);
-    else
-      square.bound_storage(x, width).vectorize(x, width, TailStrategy::PredicateLoads);
-  }
+  for (Func square : t.squares)
+    square.compute_at(f, vo).bound_extent(v, width).bound_extent(x, width).reorder(x, v).unroll(v).vectorize(x, width);
 }
 
 }  // namespace xhat::runtime

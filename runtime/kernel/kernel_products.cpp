@@ -76,6 +76,7 @@ class Product {
     Id mine = kNone, others = a_.boolean(true);
     for (Id c : conjuncts(a_, m_.condition)) {
       bool moves = walks(a_, c, v) && std::ranges::all_of(a_[c].free_axes(), [&](Id x) { return walks(a_, factor, x); });
+      moves = moves && !((a_[c].op == Op::lt || a_[c].op == Op::le) && along_long_sum(c));
       if (moves) mine = mine == kNone ? c : a_.land(mine, c);
       else others = is_true(a_, others) ? c : a_.land(others, c);
     }
@@ -83,6 +84,11 @@ class Product {
     m_.condition = others;
     const DType type = a_[factor].type;
     return a_.select(mine, anywhere(factor), a_.constant(type, 0));
+  }
+
+  // Blocks of a long sum leave out what its triangles and bands do (runtime/cpu/lower_bands.cpp).
+  bool along_long_sum(Id condition) const {
+    return std::ranges::any_of(m_.reduced, [&](Id x) { return walks(a_, condition, x) && spec_.axes.at(x).extent > 2 * kFewTerms; });
   }
 
   // Without reading outside where a condition is not met.

@@ -262,8 +262,10 @@ struct Builder {
       if (high - low > kMaxElements) too_many_steps(reduced[i].axis, d, high - low);
       Id value = low == 0 ? axis : arena().add(axis, arena().integer(low));
       axes[reduced[i].axis] = value;
-      if (arena()[begin].op != Op::constant) guards.push_back(arena().binary(Op::le, begin, value));
-      if (arena()[end].op != Op::constant) guards.push_back(arena().binary(Op::lt, value, end));
+      for (Id b : operands_of(arena(), begin, Op::maximum))
+        if (arena()[b].op != Op::constant || arena()[b].integer > low) guards.push_back(arena().binary(Op::le, b, value));
+      for (Id e : operands_of(arena(), end, Op::minimum))
+        if (arena()[e].op != Op::constant || arena()[e].integer < high) guards.push_back(arena().binary(Op::lt, value, e));
       if (info.shared < 0) info.extent = info.tile = std::max<int64_t>(0, high - low);
       s.reduced.push_back(axis);
     }
