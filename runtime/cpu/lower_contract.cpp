@@ -98,7 +98,6 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   const Arena& a = *spec_.arena;
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
-  if (std::ranges::any_of(m.reduced, [&](Id x) { return axis(x).kind() == AxisKind::tiled && !axis(x).sequential; })) return {};
   if (spec_.terms(m) < kMinContractTerms) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))

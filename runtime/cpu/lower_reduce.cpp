@@ -5,7 +5,6 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
 #include "runtime/cpu/lowering.h"
-#include "runtime/emit/vector_math.h"
 
 namespace xhat::runtime {
 namespace {
@@ -462,25 +461,6 @@ void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   place(result);
   results_of(
       group, [&](size_t i) { return element(result, at, i, group.size()); }, true);
-}
-
-void Lowering::extreme_index(const SpecMember& m) {
-  std::vector<Var> left = func_vars(m);
-  Func acc(name("acc", m.tensor));
-  DType type = accumulated(m);
-  Emitter::Axes axes = left_locals(m);
-  acc(left) = Halide::Tuple(Halide::Internal::make_zero(storage_type(type)), Expr(-1));
-  RDom r(0, extent(m.reduced[0]));
-  axes[m.reduced[0]] = r.x;
-  Expr v = emit_.value(m.body, axes), best = acc(left)[0], where = acc(left)[1];
-  if (v.type().is_bool()) v = Halide::cast<uint8_t>(v);
-  Expr better = m.op == Op::argmax ? v > best : v < best;
-  if (is_float(type)) better = (better || vmath::is_nan(v)) && !vmath::is_nan(best);
-  better = where < 0 || better;
-  if (!is_true(*spec_.arena, m.condition)) better = better && emit_.condition(m.condition, axes);
-  define(acc, exprs(left), {Halide::select(better, v, best), Halide::select(better, Expr(r.x), where)});
-  place(acc);
-  results_of({static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Halide::cast<int64_t>(acc(left)[1]); });
 }
 
 }  // namespace xhat::runtime

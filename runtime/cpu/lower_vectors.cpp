@@ -13,8 +13,11 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::point ? kNone : m.left.back();
   if (m.op == Op::constant) return written;
   const Arena& a = *spec_.arena;
-  const bool in_parts =
-      std::ranges::all_of(group, [&](size_t g) { return combines_in_parts(spec_.members[g].op, accumulated(spec_.members[g])); });
+  auto by_lanes = [&](size_t g) {
+    const SpecMember& its = spec_.members[g];
+    return its.op == Op::argmax || its.op == Op::argmin || combines_in_parts(its.op, accumulated(its));
+  };
+  const bool in_parts = std::ranges::all_of(group, by_lanes);
   std::vector<Id> candidates = in_parts ? m.reduced : std::vector<Id>{};
   // Of a sliding window, whose neighbours lie along both, vectors of results need no sum across a vector.
   const bool fills = written != kNone && (!constant(written) || axis(written).extent >= natural(widest(m)));
