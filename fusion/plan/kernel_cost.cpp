@@ -31,12 +31,22 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
     return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
+  // Both, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4.
+  auto together = [&](size_t x, size_t y) {
+    return std::ranges::all_of(s.read_axes, [&](const auto& axes) {
+      return std::ranges::binary_search(axes, s.axes[x].axis) == std::ranges::binary_search(axes, s.axes[y].axis);
+    });
+  };
   for (size_t v = s.left; v-- > 0;) {
-    if (steps(v) < kMinColumns || !reads(v, v)) continue;
+    if (!reads(v, v)) continue;
+    size_t beside = 0;
+    int64_t columns = steps(v);
+    for (; !in_phases && columns < kMinColumns && v > beside && together(v - beside - 1, v); ++beside) columns *= steps(v - beside - 1);
+    if (columns < kMinColumns) continue;
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)
-      if (y != v && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best))) best = y;
-    if (best) return Shape::Product{*best, v, in_phases};
+      if ((y > v || y < v - beside) && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best))) best = y;
+    if (best) return Shape::Product{*best, v, in_phases, beside};
   }
   return std::nullopt;
 }
@@ -206,9 +216,14 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     columns = product->left[s.product->columns];
     for (size_t i = 0; i < s.left && s.product->in_phases; ++i) d.axes[static_cast<size_t>(product->left[i])].phases = s.phases[i];
   }
-  if (columns >= 0)
-    for (int c : {rows, columns})
+  if (columns >= 0) {
+    std::vector<int> last = {rows};
+    const auto& p = *shape(*product).product;
+    for (size_t i = p.beside; i > 0; --i) last.push_back(product->left[p.columns - i]);
+    last.push_back(columns);
+    for (int c : last)
       if (auto at = std::ranges::find(order, c); at != order.end()) std::rotate(at, at + 1, order.end());
+  }
 
   // An axis that everybody reduces is tiled only if it is the slowest one (or nothing else is there) and the partial
   // results it leaves are few beside what is read; else it is walked whole inside the tile.
