@@ -40,8 +40,8 @@ struct Shape {
   // on either.
   struct Product {
     size_t rows, columns;
-    bool in_phases;      // only with the axes' phases apart
-    size_t beside = 0;   // short axes before the columns that all reads have together with these, and that become one loop with them
+    bool in_phases;     // only with the axes' phases apart
+    size_t beside = 0;  // short axes before the columns that all reads have together with these, and that become one loop with them
   };
   std::optional<Product> product;
   double work_ps = 0;  // of all its points; of a scatter, of its updates

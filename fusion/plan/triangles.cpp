@@ -41,7 +41,8 @@ class Triangles {
   bool is_product(const Definition& d) const {
     if (d.is_call()) return false;
     const Node& root = a_[d.body];
-    if (!is_reduction(root.op) || root.op == Op::argmax || root.op == Op::argmin || (root.type != DType::f32 && root.type != DType::f64)) return false;
+    if (!is_reduction(root.op) || root.op == Op::argmax || root.op == Op::argmin || (root.type != DType::f32 && root.type != DType::f64))
+      return false;
     std::vector<Id> reads;
     for (Id id : reachable(a_, reduce_body(root)))
       if (is_read(a_[id].op)) reads.push_back(id);
@@ -110,7 +111,9 @@ class Triangles {
       std::vector<Id> args;
       for (Id x : n.args()) args.push_back(done.at(x));
       const bool square = n.op == Op::pow && a_[n.arg(1)].op == Op::constant && whole_power(a_, n).value_or(1) % 2 == 0;
-      auto of_difference = [&](Id x) { return a_[x].op == Op::sub && a_[x].arg(1) < a_[x].arg(0) ? a_.sub(a_[x].arg(1), a_[x].arg(0)) : x; };
+      auto of_difference = [&](Id x) {
+        return a_[x].op == Op::sub && a_[x].arg(1) < a_[x].arg(0) ? a_.sub(a_[x].arg(1), a_[x].arg(0)) : x;
+      };
       if (n.op == Op::add || n.op == Op::mul) {
         std::ranges::sort(args);
         if (n.op == Op::mul && args[0] == args[1]) args = {of_difference(args[0]), of_difference(args[1])};
@@ -127,9 +130,7 @@ class Triangles {
     return unordered(substitute(a_, d.body, {{d.axes[i].axis, d.axes[j].axis}, {d.axes[j].axis, d.axes[i].axis}}));
   }
 
-  bool alike(const Definition& d, size_t i, size_t j) const {
-    return d.axes[i].begin == d.axes[j].begin && d.axes[i].end == d.axes[j].end;
-  }
+  bool alike(const Definition& d, size_t i, size_t j) const { return d.axes[i].begin == d.axes[j].begin && d.axes[i].end == d.axes[j].end; }
 
   // Sums that are others with two axes exchanged, as both halves of a covariance are.
   void read_what_is_mirrored() {
@@ -141,7 +142,8 @@ class Triangles {
       if (!may || std::ranges::none_of(kept, replaces)) kept.push_back(later);
     }
     // Bodies were rewritten in the program.
-    std::erase_if(all, [&](const Definition& d) { return std::ranges::none_of(kept, [&](const Definition& k) { return k.targets == d.targets; }); });
+    std::erase_if(
+        all, [&](const Definition& d) { return std::ranges::none_of(kept, [&](const Definition& k) { return k.targets == d.targets; }); });
   }
 
   bool replaced(const Definition& first, const Definition& later) {
@@ -278,7 +280,8 @@ class Triangles {
         const std::map<Id, int64_t> at = {{axes[0], extent(axes[0]) * i / kSteps}, {axes[1], extent(axes[1]) * j / kSteps}};
         within += std::ranges::all_of(known, [&](const Linear& l) {
           int64_t value = l.constant;
-          for (const auto& [node, times] : l.terms) value += times * (at.contains(node) ? at.at(node) : a_[node].free_axes().empty() ? number(node) : 0);
+          for (const auto& [node, times] : l.terms)
+            value += times * (at.contains(node) ? at.at(node) : a_[node].free_axes().empty() ? number(node) : 0);
           return value >= 0;
         });
       }
@@ -295,7 +298,9 @@ class Triangles {
     if (known.empty() || needed(d, known) > kWorthLeavingOut) return;
     Id condition = reduce_condition(root);
     for (size_t i = 0; i < known.size(); ++i) {
-      if (std::ranges::find(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(i), known[i]) != known.begin() + static_cast<std::ptrdiff_t>(i)) continue;
+      if (std::ranges::find(known.begin(), known.begin() + static_cast<std::ptrdiff_t>(i), known[i]) !=
+          known.begin() + static_cast<std::ptrdiff_t>(i))
+        continue;
       const Id c = a_.binary(Op::le, a_.integer(0), to_index(a_, known[i]));
       condition = is_true(a_, condition) ? c : a_.land(condition, c);
     }
@@ -316,7 +321,8 @@ class Triangles {
       const Node root = a_[d.body];
       Definition half = d, whole = d;
       const Id kept = a_.binary(Op::le, d.axes[j].axis, d.axes[i].axis);
-      half.body = a_.reduce(root.op, reduce_axes(root), is_true(a_, reduce_condition(root)) ? kept : a_.land(reduce_condition(root), kept), reduce_body(root));
+      half.body = a_.reduce(root.op, reduce_axes(root), is_true(a_, reduce_condition(root)) ? kept : a_.land(reduce_condition(root), kept),
+                            reduce_body(root));
       half.targets = {p_.add_tensor(result.name + "_half", result.type, result.shape)};
       std::vector<Id> at, mirrored;
       for (const AxisRange& r : d.axes) at.push_back(r.axis);
@@ -331,12 +337,14 @@ class Triangles {
 
   std::optional<std::pair<size_t, size_t>> symmetric(const Definition& d) {
     for (const Linear& l : of(reduce_condition(a_[d.body])))
-      if (std::ranges::count_if(l.terms, [&](const auto& t) { return std::ranges::find(d.axes, t.first, &AxisRange::axis) != d.axes.end(); }) > 1)
+      if (std::ranges::count_if(l.terms,
+                                [&](const auto& t) { return std::ranges::find(d.axes, t.first, &AxisRange::axis) != d.axes.end(); }) > 1)
         return {};  // a part of it already
     const Id mine = unordered(d.body);
     for (size_t j = d.axes.size(); j-- > 0;)
       for (size_t i = 0; i < j; ++i)
-        if (alike(d, i, j) && range_is_plain(a_, d.axes[i]) && number(d.axes[i].end) >= 4 * kColumns && exchanged(d, i, j) == mine) return std::pair(i, j);
+        if (alike(d, i, j) && range_is_plain(a_, d.axes[i]) && number(d.axes[i].end) >= 4 * kColumns && exchanged(d, i, j) == mine)
+          return std::pair(i, j);
     return {};
   }
 

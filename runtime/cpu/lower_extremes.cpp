@@ -10,7 +10,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int kPanel = 4;   // vectors of results at a time, and of lanes along the axis: 8 registers hold values and places
+constexpr int kPanel = 4;  // vectors of results at a time, and of lanes along the axis: 8 registers hold values and places
 constexpr int kNowhere = -1;
 
 struct Found {
@@ -26,7 +26,8 @@ struct FirstExtreme {
   }
   // Of two that may have come in any order.
   Expr wins(const Found& a, const Found& over) const {
-    const Expr both_nan = real ? vmath::is_nan(a.value) && vmath::is_nan(over.value) : Halide::Internal::make_zero(Halide::Bool(a.value.type().lanes()));
+    const Expr both_nan =
+        real ? vmath::is_nan(a.value) && vmath::is_nan(over.value) : Halide::Internal::make_zero(Halide::Bool(a.value.type().lanes()));
     const Expr before = (a.value == over.value || both_nan) && a.place < over.place;
     return a.place != kNowhere && (over.place == kNowhere || better(a.value, over.value) || before);
   }

@@ -101,6 +101,69 @@ void Lowering::scatter_rows(const SpecMember& m) {
   publish(m, result);
 }
 
+// The places of all terms first, in vectors, then the terms one by one; what they are, too, in vectors, where each is added once. (Vectors
+// along another axis of the result, such as channels, would touch a line of memory for each lane, often a power of two apart: bilinear
+// sampling of 16 channels, 64x64, backward: 4.8 ms so.)
+void Lowering::scatter_by_places(const SpecMember& m) {
+  const std::vector<Id> walked(m.reduced.rbegin(), m.reduced.rend());
+  std::vector<Var> vars;
+  Emitter::Axes at_term = left_locals(m);
+  for (Id x : walked) {
+    vars.emplace_back("t_" + spec_.arena->name(x));
+    at_term[x] = vars.back();
+  }
+  Expr inside, offset = 0;
+  for (auto& [x, index] : m.scatter) {
+    const Expr place = hidden(*spec_.arena, index, emit_.local_index(index, x, at_term)), here = place >= 0 && place < extent(x);
+    inside = inside.defined() ? inside && here : here;
+    offset = offset * extent(x) + Halide::clamp(place, 0, extent(x) - 1);
+  }
+  auto [r, axes] = loops_of(m);
+  std::vector<Expr> term;
+  for (int i = 0; i < r.dimensions(); ++i) term.emplace_back(r[i]);
+  auto table = [&](const char* kind, const Expr& value) {
+    Func f(name(kind, m.tensor));
+    f(vars) = value;
+    for (size_t i = 0; i < vars.size(); ++i) f.bound(vars[i], 0, extent(walked[i]));
+    vectorize(f, vars[0], walked[0], DType::f32, 1);
+    this->place(f);
+    return f(term);
+  };
+  Expr place = table("places", Halide::select(inside, Halide::cast<int>(offset), -1));
+  r.where(place >= 0);
+  const auto dims = tile_dimensions(spec_, m);
+  Emitter emit = emit_;
+  const bool once = dims.size() == m.scatter.size();
+  if (once && is_float(accumulated(m))) emit.given[m.body] = table("terms", emit_.value(m.body, at_term));
+
+  Func acc(name("acc", m.tensor));
+  const std::vector<Var> left = func_vars(m);
+  std::vector<Expr> at = exprs(left);
+  for (size_t i = m.scatter.size(); i-- > 0;) {
+    const Id x = m.scatter[i].first;
+    const auto dim = std::ranges::find(dims, x, [&](size_t d) { return m.left[d]; });
+    const Expr here = i == 0 ? place : place % extent(x);
+    if (dim != dims.end()) at[static_cast<size_t>(dims.end() - dim) - 1] = Halide::unsafe_promise_clamped(here, 0, extent(x) - 1);
+    place = place / extent(x);
+  }
+  acc(left) = Emitter::identity(m.op, accumulated(m));
+  Expr next = emit.step(m, acc(at), axes);
+  mention(r, next);
+  define(acc, at, {next});
+  std::vector<VarOrRVar> order;
+  for (int i = 0; i < r.dimensions(); ++i) order.emplace_back(RVar(r[i]));
+  for (size_t i = 0; i < left.size(); ++i)
+    if (const auto* var = at[i].as<Halide::Internal::Variable>(); var && var->name == left[i].name()) order.emplace_back(left[i]);
+  if (order.size() > 1)
+    acc.update(0).reorder(order);
+  else
+    acc.update(0).unscheduled();
+  along_memory(acc, m);
+  this->place(acc);
+  results_of(
+      {static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); }, true);
+}
+
 void Lowering::scatter(const SpecMember& m) {
   std::vector<Var> left = func_vars(m);
   Func acc(name("acc", m.tensor));
@@ -115,6 +178,12 @@ void Lowering::scatter(const SpecMember& m) {
   const bool by_row = std::ranges::any_of(m.left, places_need);
   const bool lists = vectors_ && cut && !by_row && (unknown || spec_.terms(m) >= kWorthListing);
   if (lists && summed_by_row(m)) return scatter_rows(m);
+  const auto all = tile_dimensions(spec_, m);
+  auto added_at = [&](Id x) { return std::ranges::find(m.scatter, x, &std::pair<Id, Id>::first) != m.scatter.end(); };
+  // What lies side by side are places that data decide: a term goes to each of the other axes by itself.
+  const bool apart = !all.empty() && added_at(m.left[all.back()]);
+  const bool same_for_all = std::ranges::none_of(m.left, [&](Id x) { return axis(x).kind() != AxisKind::point && places_need(x); });
+  if (vectors_ && apart && !cut && same_for_all && (unknown || spec_.terms(m) >= kWorthListing)) return scatter_by_places(m);
   auto [r, axes] = lists ? listed(m, acc, kNone, acc) : loops_of(m);
   std::vector<Expr> at;
   std::vector<Var> pure;

@@ -62,8 +62,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
     stack.pop_back();
     if (!seen.insert(id).second || !has(id, v) || !has(id, t.along)) continue;
     // Not a product: what adds it needs its factors, for one fma (emit.cpp).
-    bool as_it_is = is_read(a[id].op) ||
-                    (is_float(a[id].type) && a[id].op != Op::mul && evaluation_cost_ps(a, id) <= kMaxInSquare_ps);
+    bool as_it_is = is_read(a[id].op) || (is_float(a[id].type) && a[id].op != Op::mul && evaluation_cost_ps(a, id) <= kMaxInSquare_ps);
     if (as_it_is && turns(id))
       t.parts.push_back(id);
     else if (!is_read(a[id].op))

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "expr/index/linear.h"
+#include "runtime/cpu/assumptions.h"
 #include "runtime/cpu/ir/scatter_list.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
-#include "runtime/cpu/assumptions.h"
-#include "runtime/kernel/kernel_access.h"
 #include "runtime/emit/read_always.h"
+#include "runtime/kernel/kernel_access.h"
 
 namespace xhat::runtime {
 
@@ -174,9 +174,7 @@ class Lowering {
       place(f);
   }
 
-  Expr to_storage(const SpecMember& m, const Expr& e) const {
-    return ops::as_stored(storage_type(spec_.tensors[m.tensor].type), e);
-  }
+  Expr to_storage(const SpecMember& m, const Expr& e) const { return ops::as_stored(storage_type(spec_.tensors[m.tensor].type), e); }
 
   void member(const std::vector<size_t>& group);
   void emit_member(const std::vector<size_t>& group);
@@ -235,8 +233,8 @@ class Lowering {
   Loops loops_of(const SpecMember& m) const;
 
   // The group's next accumulated values, at a point of r.
-  std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args,
-                          const Emitter::Axes& axes, const RDom& r) const;
+  std::vector<Expr> steps(const std::vector<size_t>& group, Func f, const std::vector<Expr>& args, const Emitter::Axes& axes,
+                          const RDom& r) const;
   static void mention(const RDom& r, Expr& value);
 
   static std::vector<Expr> exprs(const std::vector<Var>& vars) { return {vars.begin(), vars.end()}; }
@@ -282,8 +280,8 @@ class Lowering {
   bool moves_window(const SpecMember& m, Id x) const;
   bool rows_together(Func f, const SpecMember& m, Id v) const;
   void unrolled(const std::vector<size_t>& group, Id v);
-  std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
-                                bool long_row, Id inside_along = kNone) const;
+  std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes, bool long_row,
+                                Id inside_along = kNone) const;
   Id slides_by(const SpecMember& m, Id v) const;
   struct Columns {
     Id v, slide;
@@ -319,6 +317,7 @@ class Lowering {
   Loops listed(const SpecMember& m, Func into, Id row, Func rows_of);
   bool summed_by_row(const SpecMember& m) const;
   void scatter_rows(const SpecMember& m);
+  void scatter_by_places(const SpecMember& m);
   std::vector<ScatterList> scatter_lists_;
 
   // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.
@@ -353,8 +352,8 @@ class Lowering {
   // The steps of a contraction, by what its conditions say of a whole block: see lower_bands.cpp.
   struct Band {
     Id condition;
-    Linear form;        // which is not negative where the condition holds
-    Id summed = kNone;  // the axis of the sum that it depends on, if any
+    Linear form;                                                 // which is not negative where the condition holds
+    Id summed = kNone;                                           // the axis of the sum that it depends on, if any
     bool is_begin() const { return form.terms.at(summed) > 0; }  // of that axis: 0 <= k - i
   };
   // Where a block of sums is kept: at its results' positions, or `apart`, at places in the block, with the block's numbers.

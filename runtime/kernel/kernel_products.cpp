@@ -77,8 +77,10 @@ class Product {
     for (Id c : conjuncts(a_, m_.condition)) {
       bool moves = walks(a_, c, v) && std::ranges::all_of(a_[c].free_axes(), [&](Id x) { return walks(a_, factor, x); });
       moves = moves && !((a_[c].op == Op::lt || a_[c].op == Op::le) && along_long_sum(c));
-      if (moves) mine = mine == kNone ? c : a_.land(mine, c);
-      else others = is_true(a_, others) ? c : a_.land(others, c);
+      if (moves)
+        mine = mine == kNone ? c : a_.land(mine, c);
+      else
+        others = is_true(a_, others) ? c : a_.land(others, c);
     }
     if (mine == kNone) return factor;
     m_.condition = others;

@@ -1,0 +1,53 @@
+// Scatters to places that data decide and that lie side by side in the result (Lowering::scatter_by_places).
+#include <gtest/gtest.h>
+
+#include "tests/helpers/golden.h"
+#include "tests/helpers/lowered_code.h"
+#include "tests/helpers/runtime_helper.h"
+
+namespace xhat::scatter_places_test {
+namespace {
+
+using namespace xhat::testing;
+
+constexpr const char* kPlane = R"(op f(x: f32[C,N], p: i32[N], q: i32[N], z: f32[H,W]) -> (y) {
+  y[c, h in 0..H, w in 0..W] = sum(n if i64(p[n]) == h && i64(q[n]) + 1 == w: x[c,n]*z[0,0]) })";
+constexpr const char* kLine =
+    "op f(x: f64[N,M], p: i32[N,M], z: f64[H]) -> (y) { y[h in 0..H] = sum(n,m if i64(p[n,m]) == h: exp(x[n,m])*z[0]) }";
+
+void expect_agreement(const char* text, const DimValues& dims) {
+  SCOPED_TRACE(text + dims_text(dims));
+  const Program op = parse_op(text);
+  Arrays data = random_data(op, dims, 9);
+  for (const char* place : {"p", "q"})
+    if (data.contains(place))  // some outside, too
+      for (size_t i = 0; i < data.at(place).size(); ++i) data.at(place).integers[i] = static_cast<int64_t>(i * 31 % 11) - 2;
+  const Arrays right = evaluate_on(op, data, dims);
+  Arrays one;
+  for (int threads : {1, 2}) {
+    CompileOptions options;
+    options.machine.serial_bytes = 16;
+    options.threads = threads;
+    const Arrays found = run_infer(compile(op, options), data, dims);
+    EXPECT_EQ(difference(right, found, 1e-5), "");
+    if (threads == 1) one = found;
+    EXPECT_EQ(found.at("y").reals, one.at("y").reals) << threads << " threads";
+  }
+}
+
+TEST(ScatterByPlaces, Values) {
+  for (int64_t n : {0, 1, 70, 1001}) {
+    expect_agreement(kPlane, {{"C", 5}, {"N", n}, {"H", 7}, {"W", 9}});
+    expect_agreement(kLine, {{"N", n}, {"M", 3}, {"H", 8}});
+  }
+}
+
+TEST(ScatterByPlaces, PlacesAreComputedOnceForAllChannels) {
+  Halide::Target target = runtime::target_of(CpuLevel::avx512);
+  target.set_feature(Halide::Target::JIT);
+  const std::string code = lowered_code(only_spec(infer_program(parse_op(kPlane)), {{"C", 4}, {"N", 100}, {"H", 8}, {"W", 8}}), target);
+  EXPECT_NE(code.find("produce xh_places"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace xhat::scatter_places_test
