@@ -4,14 +4,16 @@
 
 #include <bit>
 
+#include "runtime/lazy/kept.h"
 #include "runtime/lazy/movement.h"
+#include "runtime/lazy/needs.h"
 
 namespace xhat::lazy::detail {
 namespace {
 
 class Walker {
  public:
-  Walker(Walk& w, uint64_t assumed) : w_(w), leaf_epoch_(next_epoch()), assumed_(assumed) {}
+  Walker(Walk& w, uint64_t assumed) : w_(w), leaf_epoch_(next_epoch()), assumed_(assumed) { w.leaf_epoch = leaf_epoch_; }
 
   void main(std::span<const NodePtr> roots) {
     // Losses come last: one that is derived anyway is not computed a second time.
@@ -144,6 +146,8 @@ class Walker {
       if (n->mark == epoch) return;
       const bool again = in_derivative && n->realized() && n->need_mark == need_epoch_ && n->need && n->origin;
       const bool needed = in_derivative && n->need_mark == need_epoch_ && n->need;
+      if (again) again_.push_back(n);
+      if (!in_derivative && n->kind == Kind::grad) through_kept_(*n);
       if ((is_leaf(*n) && !again) || (!needed && is_memory(*n)))
         leaf(g, n, epoch);
       else
@@ -176,54 +180,57 @@ class Walker {
 
   std::pair<uint32_t, uint32_t> derivative_of(Graph& g, const Node* n) {
     Node *loss = n->args[0].get(), *by = n->args[1].get();
-    if (!is_derived(g, loss)) {
-      derived_ = static_cast<uint32_t>(g.derivatives.size());
-      g.derivatives.push_back(std::make_unique<Derivative>());
-      g.derivatives.back()->loss = loss;
+    const auto constants = std::span<const NodePtr>(n->args).subspan(2);
+    auto fits = [&](const Derivative& d) {
+      return d.loss == loss && std::ranges::equal(d.constants, constants, {}, {}, [](const NodePtr& c) { return c.get(); });
+    };
+    for (uint32_t i = 0; i < g.derivatives.size(); ++i) {
+      Derivative& d = *g.derivatives[i];
+      if (!fits(d)) continue;
+      const auto at = static_cast<size_t>(std::ranges::find(d.wrt, by) - d.wrt.begin());
+      if (at == d.wrt.size()) {
+        if (std::ranges::any_of(d.wrt, [&](Node* other) { return depends(by, other, d) || depends(other, by, d); })) continue;
+        d.wrt.push_back(by);
+      }
+      return {i, static_cast<uint32_t>(at)};
     }
-    auto& wrt = g.derivatives[derived_]->wrt;
-    const auto at = static_cast<size_t>(std::ranges::find(wrt, by) - wrt.begin());
-    if (at == wrt.size()) wrt.push_back(by);
-    return {derived_, static_cast<uint32_t>(at)};
+    g.derivatives.push_back(std::make_unique<Derivative>());
+    Derivative& d = *g.derivatives.back();
+    d.loss = loss;
+    for (const NodePtr& c : constants) d.constants.push_back(c.get());
+    d.wrt.push_back(by);
+    return {static_cast<uint32_t>(g.derivatives.size() - 1), 0};
+  }
+
+  // Is the one computed from the other? What a derivative is by is cut off from what it was computed from.
+  static bool depends(Node* n, const Node* other, const Derivative& d) {
+    if (n->realized() && !n->origin) return false;
+    const uint64_t epoch = next_epoch();
+    for (Node* c : d.constants) c->seen_mark = epoch;
+    std::vector<Node*> stack = {n};
+    while (!stack.empty()) {
+      Node* next = stack.back();
+      stack.pop_back();
+      if (next->seen_mark == epoch) continue;
+      next->seen_mark = epoch;
+      if (next == other) return true;
+      const Node& as = next->realized() && next->origin ? *next->origin : *next;
+      for (const NodePtr& a : as.args) stack.push_back(a.get());
+    }
+    return false;
   }
 
   void derive(Derivative& d) {
-    need_epoch_ = next_epoch();
-    find_need(d);
+    need_epoch_ = mark_dependents(d.loss, d.wrt, d.constants);
+    again_.clear();
     const uint64_t epoch = next_epoch();
     for (Node* by : d.wrt) add(d.graph, by, epoch, {by, Role::cut, 0, 0, static_cast<uint32_t>(d.graph.items.size()), 0});
     visit(d.graph, d.loss, epoch, true);
+    learn(again_, d.wrt);
     d.graph.roots = {d.loss->index};
     for (auto& inner : d.graph.derivatives)
       for (Node* by : inner->wrt) inner->wrt_items.push_back(by->index);
     for (auto& inner : d.graph.derivatives) derive(*inner);
-  }
-
-  // Marks which nodes below the loss depend on what it is derived by.
-  void find_need(const Derivative& d) {
-    for (Node* by : d.wrt) by->need_mark = need_epoch_, by->need = true;
-    std::vector<Visit> stack;
-    auto open = [&](Node* n) {
-      if (n->need_mark == need_epoch_) return;
-      n->need_mark = need_epoch_;
-      n->need = false;
-      if (n->kind == Kind::elementwise && n->op == Op::stop_gradient) return;
-      if (n->forgotten)
-        throw Error(
-            "grad: the loss depends on an array that was realized long ago, by a chain of realized arrays, whose origin is not known any "
-            "more; detach() it if it counts as a constant, or keep the chain lazy");
-      stack.push_back({n, n->realized() && n->origin ? n->origin.get() : n});
-    };
-    open(d.loss);
-    while (!stack.empty()) {
-      Visit& v = stack.back();
-      if (v.next < v.as->args.size()) {
-        open(v.as->args[v.next++].get());
-        continue;
-      }
-      for (const NodePtr& a : v.as->args) v.node->need |= a->need_mark == need_epoch_ && a->need;
-      stack.pop_back();
-    }
   }
 
   void describe(const Graph& g) {
@@ -265,6 +272,8 @@ class Walker {
   uint32_t derived_ = 0;
   std::vector<Visit> stack_;
   std::vector<Structure> below_;
+  std::vector<Node*> again_;  // of the derivative that is looked at: realized, and computed once more
+  ThroughKept through_kept_;
 };
 
 }  // namespace

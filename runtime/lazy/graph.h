@@ -36,7 +36,8 @@ struct Graph {
 
 struct Derivative {
   Node* loss;
-  std::vector<Node*> wrt;
+  std::vector<Node*> constants;
+  std::vector<Node*> wrt;           // none of them depends on another
   std::vector<uint32_t> wrt_items;  // where these stand in the graph that the derivative is used in
   Graph graph;                      // its items begin with one per wrt
 };
@@ -47,6 +48,7 @@ struct Walk {
   std::vector<Node*> numbers;         // constants, in order: the key has none of their values
   std::vector<Node*> roots;           // parallel to Graph::roots; the wanted ones come first
   std::vector<Structure> structures;  // per item of the graph
+  uint64_t leaf_epoch = 0;            // Node::leaf_mark of the leaves
   bool reused = false;                // a node was found to be computed already, and reads that: walk again
   std::vector<uint64_t> key;
 };

@@ -44,7 +44,7 @@ class Search {
       stack.pop_back();
       if (!past_.insert(n).second) continue;
       const Node* as = n->realized() && n->origin ? n->origin.get() : n;
-      if (n->realized() && !n->origin) n->need_mark = epoch_, n->need = true;
+      if (n->realized() && (!n->origin || n->kept)) n->need_mark = epoch_, n->need = true;
       for (const NodePtr& a : as->args) stack.push_back(a.get());
     }
   }
@@ -65,6 +65,40 @@ std::vector<char> find_needed(const std::vector<Node*>& written, const std::vect
   std::vector<char> needed;
   for (const Node* n : written) needed.push_back(search.found(n));
   return needed;
+}
+
+uint64_t mark_dependents(Node* loss, std::span<Node* const> by, std::span<Node* const> constants) {
+  const uint64_t epoch = next_epoch();
+  for (Node* n : constants) n->need_mark = epoch, n->need = false;
+  for (Node* n : by) n->need_mark = epoch, n->need = true;
+  struct Visit {
+    Node* node;
+    Node* as;  // what its operands are those of: the node, or its origin
+    size_t next = 0;
+  };
+  std::vector<Visit> stack;
+  auto open = [&](Node* n) {
+    if (n->need_mark == epoch) return;
+    n->need_mark = epoch;
+    n->need = false;
+    if (n->kind == Kind::elementwise && n->op == Op::stop_gradient) return;
+    if (n->forgotten)
+      throw Error(
+          "grad: the loss depends on an array that was realized long ago, by a chain of realized arrays, whose origin is not known any "
+          "more; detach() it if it counts as a constant, or keep the chain lazy");
+    stack.push_back({n, n->realized() && n->origin ? n->origin.get() : n});
+  };
+  open(loss);
+  while (!stack.empty()) {
+    Visit& v = stack.back();
+    if (v.next < v.as->args.size()) {
+      open(v.as->args[v.next++].get());
+      continue;
+    }
+    for (const NodePtr& a : v.as->args) v.node->need |= a->need_mark == epoch && a->need;
+    stack.pop_back();
+  }
+  return epoch;
 }
 
 void keep(Node& leaf) {

@@ -41,7 +41,7 @@ enum class Kind : uint8_t {
   contiguous,  // the operand, computed by itself and kept
   assign,      // operand 0, which becomes the variable's value
   update,      // operand 0 with operand 1 in place of a part, which `views` says
-  grad,        // the derivative of operand 0, a scalar, by operand 1
+  grad,        // the derivative of operand 0, a scalar, by operand 1; further operands count as constants
 };
 
 uint64_t next_serial();
@@ -65,6 +65,9 @@ struct Variable {
   NodePtr current;
   NodePtr memory;  // the leaf of what the memory holds
 };
+
+struct Kept;     // runtime/lazy/kept.h
+struct MadeHow;  // runtime/lazy/kept.h
 
 // One step from an array to a view of it.
 struct ViewStep {
@@ -91,11 +94,15 @@ struct Node : std::enable_shared_from_this<Node> {
   std::weak_ptr<Variable> variable;  // assign, update
   std::vector<ViewStep> views;       // update: from operand 0 to the part
   NodePtr origin;
+  // Realized: what the program that computed it kept for derivatives, and which of those results it is; how it was found.
+  std::shared_ptr<Kept> kept;
+  std::shared_ptr<const MadeHow> made;
+  uint32_t kept_as = 0, made_as = 0;
   std::shared_ptr<const Program> program;  // call
 
   // Notes of walks over graphs, valid while an epoch lasts (runtime/lazy/graph.h).
   const uint64_t serial = next_serial();  // told apart from nodes that were at this address before
-  uint64_t mark = 0, leaf_mark = 0, need_mark = 0, assumed_mark = 0, parts_mark = 0;
+  uint64_t mark = 0, leaf_mark = 0, need_mark = 0, assumed_mark = 0, parts_mark = 0, seen_mark = 0;
   uint32_t index = 0, leaf_index = 0;
   bool need = false;
 

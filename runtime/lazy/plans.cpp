@@ -23,9 +23,14 @@ struct KeyHash {
   }
 };
 
-struct SeenGraph {
+struct Variant {
+  Wants wants;
   std::vector<char> varying;
   std::vector<std::unique_ptr<Plan>> plans;
+};
+struct SeenGraph {
+  std::shared_ptr<Asked> asked;
+  std::vector<Variant> variants;  // by what is kept for later
 };
 
 struct Known {
@@ -40,10 +45,20 @@ Known& known() {
 
 uint64_t bits_of(const Node& n) { return is_float(n.type) ? std::bit_cast<uint64_t>(n.value) : static_cast<uint64_t>(n.integer); }
 
+// What tells one program from another: calls are printed by the name of what is called, which others may have as well.
+std::string whole_text(const Program& p) {
+  std::string text = print(p);
+  for (const Definition& d : p.forward.definitions) {
+    text += d.derived ? 'd' : 'w';
+    if (d.is_call()) text += whole_text(*d.callee);
+  }
+  if (p.custom_gradient) text += whole_text(*p.custom_gradient);
+  return text;
+}
+
 CompiledOp compiled(const Program& p) {
   Known& k = known();
-  std::string text = print(p);
-  for (const Definition& d : p.forward.definitions) text += d.derived ? 'd' : 'w';
+  std::string text = whole_text(p);
   if (auto it = k.programs.find(text); it != k.programs.end()) return it->second;
   CompileOptions wanted = options().compile;
   wanted.differentiate = false;
@@ -73,11 +88,28 @@ bool is_constant_program(const Program& p, const DimValues& dims) {
   return steps <= kSteps;
 }
 
-std::unique_ptr<Plan> make_plan(const Walk& w, const std::vector<char>& varying, const std::vector<char>& parts) {
+// What the program keeps, in the numbers of the lowered program; it gets further outputs.
+std::optional<Later> later_of(Lowered& l, const Wants& wants) {
+  std::vector<uint32_t> results, by;
+  for (size_t r = 0; r < wants.roots.size(); ++r)
+    if (wants.roots[r]) results.push_back(l.outputs[r]);
+  std::ranges::sort(results);
+  results.erase(std::unique(results.begin(), results.end()), results.end());
+  for (size_t i = 0; i < l.leaves.size(); ++i)
+    if (l.leaves[i] < wants.leaves.size() && wants.leaves[l.leaves[i]]) by.push_back(static_cast<uint32_t>(i));
+  DimValues dims;
+  for (auto& [name, value] : l.dims) dims[name] = value;
+  return keep_for_later(l.program, results, by, options().compile, dims);
+}
+
+std::unique_ptr<Plan> make_plan(const Walk& w, const Variant& v, const std::vector<char>& parts) {
   ++known().counts.plans;
+  const std::vector<char>& varying = v.varying;
   Lowered l = lower(w, varying, parts);
+  std::optional<Later> later = later_of(l, v.wants);
   const Program& p = l.program;
   auto plan = std::make_unique<Plan>();
+  plan->later = std::move(later);
   for (auto& [name, value] : l.dims) plan->dims[name] = value;
   if (is_constant_program(p, plan->dims))
     plan->constant = p;
@@ -100,18 +132,27 @@ Plan& plan_of(Walk& w, const std::vector<char>& parts) {
   w.key.insert(w.key.end(), parts.begin(), parts.end());
   if (k.structures.size() >= kStructures) k.structures.clear();
   SeenGraph& s = k.structures[w.key];
-  s.varying.resize(w.numbers.size());
-  for (auto& plan : s.plans) {
+  if (!s.asked) {
+    s.asked = std::make_shared<Asked>();
+    s.asked->roots.resize(w.roots.size());
+    s.asked->leaves.resize(w.leaves.size());
+  }
+  Wants wants = wants_of(w, *s.asked);
+  auto variant = std::ranges::find(s.variants, wants, &Variant::wants);
+  if (variant == s.variants.end()) variant = s.variants.insert(variant, {std::move(wants), std::vector<char>(w.numbers.size()), {}});
+  Variant& v = *variant;
+  for (auto& plan : v.plans) {
     bool same = true;
-    for (size_t i = 0; same && i < w.numbers.size(); ++i) same = s.varying[i] || plan->fixed[i] == bits_of(*w.numbers[i]);
+    for (size_t i = 0; same && i < w.numbers.size(); ++i) same = v.varying[i] || plan->fixed[i] == bits_of(*w.numbers[i]);
     if (same) return *plan;
   }
-  if (!s.plans.empty()) {
-    for (size_t i = 0; i < w.numbers.size(); ++i) s.varying[i] |= s.plans.back()->fixed[i] != bits_of(*w.numbers[i]);
-    s.plans.clear();
+  if (!v.plans.empty()) {
+    for (size_t i = 0; i < w.numbers.size(); ++i) v.varying[i] |= v.plans.back()->fixed[i] != bits_of(*w.numbers[i]);
+    v.plans.clear();
   }
-  s.plans.push_back(make_plan(w, s.varying, parts));
-  return *s.plans.back();
+  v.plans.push_back(make_plan(w, v, parts));
+  v.plans.back()->asked = s.asked;
+  return *v.plans.back();
 }
 
 PlanCounts plan_counts() { return known().counts; }

@@ -11,6 +11,8 @@
 
 #include "runtime/call/compile.h"
 #include "runtime/lazy/graph.h"
+#include "runtime/lazy/kept.h"
+#include "runtime/lazy/later.h"
 
 namespace xhat::lazy::detail {
 
@@ -22,6 +24,8 @@ struct Plan {
   DimValues dims;
   std::vector<uint64_t> fixed;      // per number of the walk: its bits, or 0 where it is an argument
   std::optional<Program> constant;  // set: nothing is read but sizes, and it is small; the host evaluates it
+  std::optional<Later> later;       // what is kept for derivatives comes behind the outputs of the roots
+  std::shared_ptr<Asked> asked;     // of the structure
   bool in_place = true;             // may results be written over what was read? Learned from the first call
 };
 

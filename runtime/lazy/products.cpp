@@ -6,6 +6,7 @@
 
 #include "expr/index/dims.h"
 #include "runtime/lazy/functions.h"
+#include "runtime/lazy/kept.h"
 #include "runtime/lazy/state.h"
 
 namespace xhat::lazy {
@@ -277,7 +278,9 @@ std::vector<Array> grad(const Array& loss, std::span<const Array> wrt, const Loc
     const NodePtr& by = node_of(x);
     if (!is_float(by->type)) fail(site, fmt::format("there is no derivative by {}{}", name_of(by->type), text(by->shape)));
     n->is_loss = true;
-    results.push_back(of_node(make(Kind::grad, by->type, by->shape, {n, by})));
+    NodePtr g = make(Kind::grad, by->type, by->shape, {n, by});
+    remember_derivative(g);
+    results.push_back(of_node(std::move(g)));
   }
   return results;
 }

@@ -214,6 +214,14 @@ class Realizer {
         give(r, made[r]->view);
       }
     };
+    std::vector<std::shared_ptr<Storage>> kept;
+    if (plan.later) {
+      const std::vector<Later::Value>& values = plan.later->kept;
+      for (size_t i = 0; i < values.size(); ++i) {
+        kept.push_back(new_storage(values[i].type, values[i].shape));
+        outputs[outputs.size() - values.size() + i] = kept[i]->view;
+      }
+    }
     bind();
     if (direct && !written.empty()) {
       try {
@@ -228,6 +236,8 @@ class Realizer {
       call(w, plan, outputs);
     }
 
+    const std::shared_ptr<const MadeHow> made_how = how_made(w, plan);
+    const std::shared_ptr<Kept> for_later = what_was_kept(w, plan, kept);
     int generation = 0;
     for (Node* n : w.leaves) generation = std::max(generation, n->generation);
     for (size_t r = 0; r < w.roots.size(); ++r) {
@@ -240,6 +250,7 @@ class Realizer {
           ++totals.copies;
         }
         become_leaf(n, made[r], true, generation + 1);
+        attach(for_later, made_how, w, plan, r);
         known_values().add(w.structures[w.graph.roots[r]], n.shared_from_this());
         continue;
       }

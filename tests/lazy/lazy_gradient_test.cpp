@@ -67,6 +67,19 @@ TEST(LazyGradients, SeveralAtOnceAndByExpressions) {
   expect_values(none, {0, 0});
 }
 
+TEST(LazyGradients, ByWhatDependsOnOneAnotherTogether) {
+  const Array x = array({1.f, 2.f}), h = x * 2.f, loss = sum(h * h + x);
+  auto [gx, gh] = grad(loss, {x, h});
+  realize(gx, gh);
+  expect_values(gx, {9, 17});
+  expect_values(gh, {4, 8});
+  const Array k = (x * 2.f).realize(), other = sum(k * k + x);
+  auto [gk, by_x] = grad(other, {k, x});
+  realize(gk, by_x);
+  expect_values(by_x, {9, 17});
+  expect_values(gk, {4, 8});
+}
+
 TEST(LazyGradients, AfterTheLossWasRealized) {
   const Array x = array({1.f, 2.f}), y = (x * x).realize(), loss = sum(y * x);
   EXPECT_FLOAT_EQ(static_cast<float>(loss.item()), 9);

@@ -1,0 +1,361 @@
+#include "runtime/lazy/kept.h"
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_set>
+
+#include "runtime/lazy/graph.h"
+#include "runtime/lazy/needs.h"
+#include "runtime/lazy/plans.h"
+#include "runtime/lazy/state.h"
+
+namespace xhat::lazy::detail {
+namespace {
+
+// What was kept so often in a row for nothing is not kept any more, until it is asked for again.
+constexpr int kMostUnused = 4;
+
+std::atomic<int64_t> living_kept = 0;
+
+struct Derivatives {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Node>> made;
+  size_t limit = 64;  // at which those are dropped that are gone
+};
+Derivatives& derivatives() {
+  static auto* held = new Derivatives;
+  return *held;
+}
+
+bool is_derivative(const Node& n) { return n.kind == Kind::grad && n.args.size() == 2; }
+
+// Those that are not computed yet.
+std::vector<NodePtr> living_derivatives() {
+  Derivatives& d = derivatives();
+  std::lock_guard lock(d.mutex);
+  std::vector<NodePtr> living;
+  for (const auto& weak : d.made)
+    if (NodePtr n = weak.lock(); n && is_derivative(*n)) living.push_back(std::move(n));
+  return living;
+}
+
+bool is_terminal(const Node& n) { return n.realized() && !n.origin; }
+
+}  // namespace
+
+Kept::Kept() { ++living_kept; }
+Kept::~Kept() {
+  --living_kept;
+  if (!used) ++asked->unused;
+}
+
+void remember_derivative(const NodePtr& grad) {
+  Derivatives& d = derivatives();
+  std::lock_guard lock(d.mutex);
+  d.made.push_back(grad);
+  if (d.made.size() < d.limit) return;
+  std::erase_if(d.made, [](const std::weak_ptr<Node>& n) { return n.expired(); });
+  d.limit = 2 * d.made.size() + 64;
+}
+
+void learn(std::span<Node* const> again, std::span<Node* const> wrt) {
+  if (again.empty()) return;
+  std::unordered_set<uint64_t> needed;
+  for (const Node* n : again) needed.insert(n->serial);
+  for (const Node* n : wrt) needed.insert(n->serial);
+  for (const Node* n : again) {
+    if (!n->made || n->kept) continue;
+    Asked& asked = *n->made->asked;
+    asked.roots[n->made_as] = 1;
+    for (size_t i = 0; i < asked.leaves.size(); ++i) asked.leaves[i] |= needed.contains(n->made->leaves[i]);
+  }
+}
+
+Wants wants_of(const Walk& w, Asked& asked) {
+  if (asked.unused >= kMostUnused) {
+    std::ranges::fill(asked.roots, 0);
+    asked.unused = 0;
+  }
+  Wants wants{asked.roots, asked.leaves};
+  std::unordered_set<const Node*> here;
+  for (const NodePtr& g : living_derivatives()) {
+    Node* loss = g->args[0].get();
+    if (loss->realized()) continue;
+    if (here.empty())
+      for (const Item& item : w.graph.items) here.insert(item.node);
+    Node* by = g->args[1].get();
+    // What is derived in this program needs nothing kept; what is by a value that the program computes cannot be had from its backward.
+    if (here.contains(g.get()) || (here.contains(by) && by->leaf_mark != w.leaf_epoch)) continue;
+    uint64_t epoch = 0;
+    try {
+      epoch = mark_dependents(loss, {&by, 1}, {});
+    } catch (const Error&) {
+      continue;  // it is refused when its turn comes
+    }
+    auto depends = [&](const Node* n) { return n->need_mark == epoch && n->need; };
+    std::vector<uint32_t> leaves;
+    bool parts = false;  // what is read of the leaf is read as memory of its own
+    for (uint32_t i = 0; i < w.leaves.size(); ++i)
+      if (depends(w.leaves[i])) leaves.push_back(i), parts |= !w.leaves[i]->realized();
+    if (leaves.empty() || parts) continue;
+    std::unordered_set<Node*> seen;
+    std::vector<Node*> stack = {loss};
+    while (!stack.empty()) {
+      Node* n = stack.back();
+      stack.pop_back();
+      if (!depends(n) || !seen.insert(n).second) continue;
+      const auto root = std::ranges::find(w.roots, n);
+      if (root != w.roots.end()) {
+        wants.roots[static_cast<size_t>(root - w.roots.begin())] = 1;
+        for (uint32_t i : leaves) wants.leaves[i] = 1;
+      } else if (!n->realized()) {
+        for (const NodePtr& a : n->args) stack.push_back(a.get());
+      }
+    }
+  }
+  for (size_t r = 0; r < wants.roots.size(); ++r) wants.roots[r] &= is_float(w.roots[r]->type) && !is_pending(*w.roots[r]);
+  for (size_t i = 0; i < wants.leaves.size(); ++i) wants.leaves[i] &= is_float(w.leaves[i]->type) && w.leaves[i]->realized();
+  auto any = [](const std::vector<char>& v) { return std::ranges::find(v, 1) != v.end(); };
+  if (!any(wants.roots) || !any(wants.leaves)) return {};
+  return wants;
+}
+
+std::shared_ptr<const MadeHow> how_made(const Walk& w, const Plan& plan) {
+  auto made = std::make_shared<MadeHow>();
+  made->asked = plan.asked;
+  made->leaves.reserve(w.leaves.size());
+  for (const Node* n : w.leaves) made->leaves.push_back(n->serial);
+  return made;
+}
+
+std::shared_ptr<Kept> what_was_kept(const Walk& w, const Plan& plan, std::span<const std::shared_ptr<Storage>> memory) {
+  if (!plan.later) return nullptr;
+  const Later& later = *plan.later;
+  auto kept = std::make_shared<Kept>();
+  kept->backward = later.backward;
+  kept->asked = plan.asked;
+  int generation = 0;
+  for (Node* n : w.leaves) {
+    kept->leaves.push_back(n->weak_from_this());
+    generation = std::max(generation, n->generation);
+  }
+  NodeList inputs;
+  for (uint32_t i : plan.leaves) inputs.push_back(w.leaves[i]->shared_from_this());
+  for (uint32_t i : plan.numbers) inputs.push_back(w.numbers[i]->shared_from_this());
+  for (uint32_t i : later.by) kept->by.push_back(inputs[i]);
+  std::vector<Node*> results;  // per result: a root that it is
+  for (uint32_t output : later.results)
+    results.push_back(w.roots[static_cast<size_t>(std::ranges::find(plan.outputs, output) - plan.outputs.begin())]);
+  for (const Node* n : results) kept->types.push_back(n->type), kept->shapes.push_back(n->shape);
+  NodeList values;
+  for (size_t k = 0; k < memory.size(); ++k) {
+    values.push_back(leaf(memory[k]));
+    Node& n = *values[k];
+    n.origin = make(Kind::call, n.type, n.shape, inputs, {static_cast<int64_t>(later.results.size() + k)});
+    n.origin->program = later.forward;
+    n.generation = generation + 1;
+  }
+  for (const Later::Argument& a : later.arguments) {
+    Kept::Input& input = kept->inputs.emplace_back();
+    switch (a.from) {
+      case Later::From::input: input.node = inputs[a.number]; break;
+      case Later::From::stash: input.node = values[a.number]; break;
+      case Later::From::result: input.result = results[a.number]->weak_from_this(); break;
+      case Later::From::cotangent: input.cotangent = static_cast<int>(a.number); break;
+    }
+  }
+  return kept;
+}
+
+void attach(const std::shared_ptr<Kept>& kept, const std::shared_ptr<const MadeHow>& made, const Walk& w, const Plan& plan, size_t root) {
+  Node& n = *w.roots[root];
+  if (!n.origin) return;
+  n.made = made;
+  n.made_as = static_cast<uint32_t>(root);
+  if (!kept) return;
+  const auto at = std::ranges::find(plan.later->results, plan.outputs[root]) - plan.later->results.begin();
+  if (at == std::ssize(plan.later->results)) return;
+  n.kept = kept;
+  n.kept_as = static_cast<uint32_t>(at);
+  for (size_t i = 0; i < kept->inputs.size(); ++i)
+    if (const Later::Argument& a = plan.later->arguments[i]; a.from == Later::From::result && a.number == n.kept_as)
+      kept->inputs[i].memory = n.storage;
+}
+
+class ThroughKept::Builder {
+ public:
+  Builder(Node* loss, std::vector<Node*> by) : loss_(loss), by_(by.begin(), by.end()) {
+    epoch_ = mark_dependents(loss, by, {});
+    collect();
+  }
+
+  std::unordered_map<Node*, NodePtr> run() {
+    if (nested_ || through_.empty()) return {};
+    active_ = through_;
+    for (size_t i = 0; i < active_.size(); ++i) {
+      Kept* k = active_[i]->kept.get();
+      if (std::ranges::find(kept_, k) != kept_.end()) continue;
+      kept_.push_back(k);
+      for (const NodePtr& leaf : k->by)
+        if (depends(leaf.get()) && !by_.contains(leaf.get()) && std::ranges::find(active_, leaf.get()) == active_.end())
+          active_.push_back(leaf.get());
+    }
+    std::unordered_map<Node*, NodePtr> found;
+    for (Node* b : by_)
+      if (NodePtr all = total(b)) found.emplace(b, std::move(all));
+    return found;
+  }
+
+ private:
+  bool depends(const Node* n) const { return n->need_mark == epoch_ && n->need; }
+
+  // From the loss down to what it is by, or to results of programs that kept something.
+  void collect() {
+    std::unordered_set<Node*> seen;
+    std::vector<Node*> stack = {loss_};
+    while (!stack.empty() && !nested_) {
+      Node* n = stack.back();
+      stack.pop_back();
+      if (!depends(n) || !seen.insert(n).second) continue;
+      if (by_.contains(n)) {
+        reached_.insert(n);
+      } else if (n->realized() && is_usable(n)) {
+        reached_.insert(n);
+        through_.push_back(n);
+      } else {
+        const Node& as = n->realized() && n->origin ? *n->origin : *n;
+        nested_ |= as.kind == Kind::grad;  // looks through realized values itself
+        for (const NodePtr& a : as.args) stack.push_back(a.get());
+      }
+    }
+  }
+
+  bool is_usable(Node* n) {
+    if (!n->kept) return false;
+    const auto [at, fresh] = usable_.try_emplace(n, false);
+    if (!fresh) return at->second;
+    const Kept& k = *n->kept;
+    std::vector<Node*> leaves;
+    for (const auto& weak : k.leaves)
+      if (const NodePtr leaf = weak.lock()) leaves.push_back(leaf.get());
+    auto is_there = [](const Kept::Input& i) {
+      if (i.cotangent >= 0) return true;
+      if (i.node) return !i.node->expired;
+      const NodePtr result = i.result.lock();
+      return !result || !result->expired;
+    };
+    bool fits = std::ranges::all_of(k.inputs, is_there);
+    for (Node* leaf : leaves) {
+      if (!fits || !depends(leaf)) continue;
+      const bool has = std::ranges::any_of(k.by, [&](const NodePtr& b) { return b.get() == leaf; });
+      fits = has && (by_.contains(leaf) || (leaf->realized() && is_usable(leaf)));
+    }
+    fits = fits && !has_inside(*n, leaves);
+    return usable_[n] = fits;
+  }
+
+  // Is a derivative wanted by a value inside of the program that computed n?
+  bool has_inside(const Node& n, const std::vector<Node*>& leaves) const {
+    std::unordered_set<const Node*> seen(leaves.begin(), leaves.end());
+    std::vector<Node*> stack;
+    auto push = [&](const Node& of) {
+      for (const NodePtr& a : of.args) stack.push_back(a.get());
+    };
+    push(*n.origin);
+    while (!stack.empty()) {
+      Node* next = stack.back();
+      stack.pop_back();
+      if (!seen.insert(next).second) continue;
+      if (by_.contains(next)) return true;
+      push(next->realized() && next->origin ? *next->origin : *next);
+    }
+    return false;
+  }
+
+  // The derivative of the loss by memory; null: it does not depend on it.
+  NodePtr total(Node* n) {
+    if (auto it = totals_.find(n); it != totals_.end()) return it->second;
+    NodePtr all;
+    auto add = [&](NodePtr part) { all = all ? elementwise(Op::add, {all, part}, {"grad", Location::current()}) : std::move(part); };
+    if (n == loss_) {
+      add(constant(n->type, 1, n->shape));
+    } else if (reached_.contains(n)) {
+      NodeList args = {loss_->shared_from_this(), n->shared_from_this()};
+      for (Node* t : through_) args.push_back(t->shared_from_this());
+      add(make(Kind::grad, n->type, n->shape, args));
+    }
+    for (Kept* k : kept_)
+      for (size_t o = 0; o < k->by.size(); ++o)
+        if (k->by[o].get() == n) add(call(*k, o));
+    return totals_[n] = all;
+  }
+
+  NodePtr call(Kept& k, size_t output) {
+    auto [it, fresh] = arguments_.try_emplace(&k);
+    if (fresh) {
+      NodeList args;
+      for (const Kept::Input& i : k.inputs) args.push_back(argument(k, i));
+      it = arguments_.insert_or_assign(&k, std::move(args)).first;  // others may have come meanwhile
+      k.used = true;
+      k.asked->unused = 0;
+    }
+    NodePtr n = make(Kind::call, k.by[output]->type, k.by[output]->shape, it->second, {static_cast<int64_t>(output)});
+    n->program = k.backward;
+    return n;
+  }
+
+  NodePtr argument(Kept& k, const Kept::Input& input) {
+    if (input.node) return input.node;
+    if (input.cotangent < 0) {
+      NodePtr result = input.result.lock();
+      return result ? result : leaf(input.memory);
+    }
+    NodePtr all;
+    for (Node* n : active_) {
+      if (n->kept.get() != &k || static_cast<int>(n->kept_as) != input.cotangent) continue;
+      NodePtr part = total(n);
+      if (part) all = all ? elementwise(Op::add, {all, part}, {"grad", Location::current()}) : part;
+    }
+    const auto c = static_cast<size_t>(input.cotangent);
+    return all ? all : constant(k.types[c], 0, k.shapes[c]);
+  }
+
+  Node* loss_;
+  const std::unordered_set<Node*> by_;
+  uint64_t epoch_ = 0;
+  bool nested_ = false;
+  std::vector<Node*> through_;         // where the direct part ends
+  std::unordered_set<Node*> reached_;  // by it
+  std::vector<Node*> active_;          // results whose cotangents go into calls
+  std::vector<Kept*> kept_;
+  std::unordered_map<Node*, bool> usable_;
+  std::unordered_map<Node*, NodePtr> totals_;
+  std::unordered_map<const Kept*, NodeList> arguments_;
+};
+
+void ThroughKept::operator()(Node& g) {
+  if (living_kept == 0 || !is_derivative(g)) return;
+  Node *loss = g.args[0].get(), *by = g.args[1].get();
+  Node* alone = is_terminal(*by) ? nullptr : by;
+  auto group = std::ranges::find_if(groups_, [&](const Group& o) { return o.loss == loss && o.alone == alone; });
+  if (group == groups_.end()) {
+    std::vector<Node*> all = {by};
+    if (!alone)
+      for (const NodePtr& other : living_derivatives())
+        if (Node* b = other->args[1].get(); other->args[0].get() == loss && is_terminal(*b) && std::ranges::find(all, b) == all.end())
+          all.push_back(b);
+    groups_.push_back({loss, alone, Builder(loss, all).run()});
+    group = groups_.end() - 1;
+  }
+  const auto found = group->totals.find(by);
+  if (found == group->totals.end()) return;
+  const Node& all = *found->second;
+  g.kind = all.kind;
+  g.op = all.op;
+  g.args = all.args;
+  g.params = all.params;
+  g.value = all.value;
+  g.program = all.program;
+}
+
+}  // namespace xhat::lazy::detail
