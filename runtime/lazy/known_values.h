@@ -17,7 +17,8 @@ Structure structure_of(const Node& n, std::span<const Structure> operands);
 
 class KnownValues {
  public:
-  bool empty() const { return values_.empty(); }
+  bool empty() const { return hidden_ || values_.empty(); }
+  void hide(bool hidden) { hidden_ = hidden; }  // nothing is found while it is
   // The realized node that computed the same, or null.
   NodePtr find(const Structure& s);
   void add(const Structure& s, const NodePtr& realized);
@@ -27,6 +28,7 @@ class KnownValues {
     size_t operator()(const Structure& s) const { return s.a; }
   };
   std::unordered_map<Structure, std::weak_ptr<Node>, Hash> values_;
+  bool hidden_ = false;
   size_t limit_ = 1024;  // entries at which those are dropped whose value is gone
 };
 KnownValues& known_values();  // under engine_mutex()

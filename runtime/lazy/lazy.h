@@ -16,6 +16,7 @@
 #include "runtime/lazy/array.h"
 #include "runtime/lazy/functions.h"
 #include "runtime/lazy/options.h"
+#include "runtime/lazy/viz.h"
 
 // So that a program needs to open this namespace only.
 namespace xhat::lazy {
@@ -25,4 +26,5 @@ using xhat::Error;
 using xhat::parse_op;
 using xhat::Program;
 using xhat::TensorView;
+using xhat::VizOptions;
 }  // namespace xhat::lazy

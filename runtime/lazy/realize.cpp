@@ -41,7 +41,8 @@ std::optional<TensorView> part_of(const TensorView& whole, const std::vector<Vie
 class Realizer {
  public:
   // planned: only asks what it would cost.
-  explicit Realizer(Cost* planned = nullptr) : planned_(planned), assumed_(planned ? next_epoch() : 0) {}
+  explicit Realizer(Cost* planned = nullptr, std::function<void(const Plan&)> on_plan = {})
+      : planned_(planned), on_plan_(std::move(on_plan)), assumed_(planned ? next_epoch() : 0) {}
 
   void compute(std::vector<NodePtr> roots) {
     std::erase_if(roots, [&](const NodePtr& n) { return is_there(*n) || without_kernel(n); });
@@ -299,6 +300,7 @@ class Realizer {
 
   void count(const Walk& w, const Plan& plan) {
     for (Node* n : w.roots) n->assumed_mark = assumed_;
+    if (on_plan_) on_plan_(plan);
     if (plan.constant) return;
     const KernelPlan k = plan.op.plan(CompiledOp::Phase::infer, plan.dims);
     ++planned_->programs;
@@ -325,6 +327,7 @@ class Realizer {
   }
 
   Cost* planned_;
+  const std::function<void(const Plan&)> on_plan_;
   const uint64_t assumed_;
   std::vector<std::vector<NodePtr>> waiting_;
 };
@@ -377,13 +380,13 @@ void assign_value(State& s, const NodePtr& value, const Site& site) {
   root->variable->current = n;
 }
 
-Cost cost_of(const std::vector<NodePtr>& wanted) {
+Cost cost_of(const std::vector<NodePtr>& wanted, std::function<void(const Plan&)> on_plan) {
   std::lock_guard lock(engine_mutex());
   std::vector<NodePtr> roots;
   for (const NodePtr& n : wanted)
     if (!alias_of(*n)) roots.push_back(computed_root(n));
   Cost cost;
-  Realizer(&cost).compute(roots);
+  Realizer(&cost, std::move(on_plan)).compute(roots);
   return cost;
 }
 

@@ -1,5 +1,6 @@
 // Computing values, and writing them over others.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,8 @@ struct Cost {
   int64_t programs = 0, kernels = 0, bytes = 0;
 };
 // What realizing the nodes would run.
-Cost cost_of(const std::vector<NodePtr>& roots);
+struct Plan;
+// on_plan: told of each program, in the order in which they would run.
+Cost cost_of(const std::vector<NodePtr>& roots, std::function<void(const Plan&)> on_plan = {});
 
 }  // namespace xhat::lazy::detail

@@ -168,6 +168,24 @@ class Pages(unittest.TestCase):
         b.scheme("light")
         self.fine()
 
+    def test_lazy_arrays(self):
+        b = self.browser
+        path = os.path.join(self.folder.name, "lazy.html")
+        tests = os.path.join(sys.argv[1], "tests", "xhat_kernel_tests")
+        subprocess.run([tests, "--gtest_filter=LazyViz.OfALossWithItsGradients"], check=True, stdout=subprocess.DEVNULL,
+                       env={**os.environ, "XHAT_LAZY_PAGE": path})
+        self.open(path)
+        self.assertEqual(b.ask(OVERLAPS), [])
+        self.assertEqual(b.ask(OUTSIDE), [])
+        for view in ("kernels", "stash", "passes", "timeline", "about", "graph"):
+            b.click("#tab-" + view)
+            self.assertEqual(b.ask(f"document.getElementById('view-{view}').hidden"), False)
+        b.key("/")
+        b.type("x1")
+        b.key("Enter")
+        self.assertEqual(self.head(), "x1")
+        self.fine()
+
     def test_a_large_program(self):
         b = self.browser
         layers = int(os.environ.get("XHAT_VIZ_LAYERS", "333" if os.environ.get("XHAT_TEST_LONG") else "60"))
