@@ -77,15 +77,15 @@ Wants wants_of(const Walk& w, Asked& asked) {
     asked.unused = 0;
   }
   Wants wants{asked.roots, asked.leaves};
-  std::unordered_set<const Node*> here;
+  const uint64_t epoch_here = next_epoch();
+  for (const Item& item : w.graph.items) item.node->seen_mark = epoch_here;
+  auto is_here = [&](const Node* n) { return n->seen_mark == epoch_here; };
   for (const NodePtr& g : living_derivatives()) {
     Node* loss = g->args[0].get();
     if (loss->realized()) continue;
-    if (here.empty())
-      for (const Item& item : w.graph.items) here.insert(item.node);
     Node* by = g->args[1].get();
     // What is derived in this program needs nothing kept; what is by a value that the program computes cannot be had from its backward.
-    if (here.contains(g.get()) || (here.contains(by) && by->leaf_mark != w.leaf_epoch)) continue;
+    if (is_here(g.get()) || (is_here(by) && by->leaf_mark != w.leaf_epoch)) continue;
     uint64_t epoch = 0;
     try {
       epoch = mark_dependents(loss, {&by, 1}, {});

@@ -56,17 +56,6 @@ std::string whole_text(const Program& p) {
   return text;
 }
 
-CompiledOp compiled(const Program& p) {
-  Known& k = known();
-  std::string text = whole_text(p);
-  if (auto it = k.programs.find(text); it != k.programs.end()) return it->second;
-  CompileOptions wanted = options().compile;
-  wanted.differentiate = false;
-  ++k.counts.compiles;
-  if (k.programs.size() >= kPrograms) k.programs.clear();
-  return k.programs.emplace(std::move(text), compile(p, wanted)).first->second;
-}
-
 // Does it compute a few numbers of nothing but numbers and sizes?
 bool is_constant_program(const Program& p, const DimValues& dims) {
   constexpr int64_t kSteps = 4096;  // evaluated in less time than a kernel takes to compile
@@ -153,6 +142,17 @@ Plan& plan_of(Walk& w, const std::vector<char>& parts) {
   v.plans.push_back(make_plan(w, v, parts));
   v.plans.back()->asked = s.asked;
   return *v.plans.back();
+}
+
+CompiledOp compiled(const Program& p) {
+  Known& k = known();
+  std::string text = whole_text(p);
+  if (auto it = k.programs.find(text); it != k.programs.end()) return it->second;
+  CompileOptions wanted = options().compile;
+  wanted.differentiate = false;
+  ++k.counts.compiles;
+  if (k.programs.size() >= kPrograms) k.programs.clear();
+  return k.programs.emplace(std::move(text), compile(p, wanted)).first->second;
 }
 
 PlanCounts plan_counts() { return known().counts; }

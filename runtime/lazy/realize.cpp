@@ -49,7 +49,7 @@ class Realizer {
     if (roots.empty()) return;
     Walk w = walk(roots, assumed_);
     if (w.reused) return compute(std::move(roots));
-    if (breakpoints_first(w, roots) || pieces_first(w, roots)) return compute(std::move(roots));
+    if (loops_first(w, roots) || breakpoints_first(w, roots) || pieces_first(w, roots)) return compute(std::move(roots));
     run(w);
   }
 
@@ -65,6 +65,67 @@ class Realizer {
     if (n->shape.elements() != 0) fill(storage->view, *n);
     become_leaf(*n, std::move(storage), false, 0);
     return true;
+  }
+
+  static bool has_loops(const Item& item) {
+    return item.role == detail::Role::value && item.node->kind == Kind::call && item.node->program->steps;
+  }
+
+  // Programs whose loops or branches stay run by themselves, when what they are called with is there.
+  bool loops_first(const Walk& w, const std::vector<NodePtr>& roots) {
+    const auto item = std::ranges::find_if(w.graph.items, has_loops);
+    if (item == w.graph.items.end()) return false;
+    std::vector<NodePtr> operands(item->node->args.begin(), item->node->args.end());
+    waiting_.push_back(roots);
+    compute(operands);
+    waiting_.pop_back();
+    std::vector<size_t> results;  // items: all results of this call that somebody reads
+    for (size_t i = 0; i < w.graph.items.size(); ++i)
+      if (const Item& o = w.graph.items[i];
+          has_loops(o) && o.node->program == item->node->program && std::ranges::equal(w.graph.args_of(o), w.graph.args_of(*item)))
+        results.push_back(i);
+    run_loops(w, results);
+    return true;
+  }
+
+  void run_loops(const Walk& w, const std::vector<size_t>& results) {
+    Node& first = *w.graph.items[results[0]].node;
+    const Program& p = *first.program;
+    if (planned_) {
+      ++planned_->programs;
+      for (size_t i : results) w.graph.items[i].node->assumed_mark = assumed_;
+      return;
+    }
+    std::vector<Argument> arguments;
+    int generation = 0;
+    Shapes shapes;
+    for (size_t k = 0; k < p.inputs.size(); ++k) {
+      Node& n = *first.args[k];
+      arguments.push_back({p.tensor(p.inputs[k]).name, *alias_of(n)});
+      shapes[p.tensor(p.inputs[k]).name] = n.shape.vector();
+      generation = std::max(generation, n.generation);
+    }
+    const DimValues dims = solve_dims(p, shapes);
+    std::vector<std::shared_ptr<Storage>> made;
+    for (TensorId t : p.outputs) {
+      made.push_back(new_storage(p.tensor(t).type, shape_of(p, t, dims)));
+      arguments.push_back({p.tensor(t).name, made.back()->view});
+    }
+    run(compiled(p), arguments);
+    for (size_t i : results) {
+      Node& n = *w.graph.items[i].node;
+      const std::shared_ptr<Storage>& result = made[static_cast<size_t>(n.params[0])];
+      become_leaf(n, result, true, generation + 1);
+      known_values().add(w.structures[i], n.shared_from_this());
+    }
+  }
+
+  static void run(const CompiledOp& op, const std::vector<Argument>& arguments) {
+    const auto start = std::chrono::steady_clock::now();
+    const CallCounts c = op.infer(arguments);
+    totals.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
+    ++totals.realizes;
+    totals.kernels += c.kernels;
   }
 
   // contiguous() nodes below the roots are computed by themselves, those that do not need each other together.
@@ -283,11 +344,7 @@ class Realizer {
     }
     for (size_t o = 0; o < outputs.size(); ++o) arguments.push_back({plan.output_names[o], outputs[o]});
     if (plan.constant) return evaluate_constant(plan, outputs);
-    const auto start = std::chrono::steady_clock::now();
-    const CallCounts c = plan.op.infer(arguments);
-    totals.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
-    ++totals.realizes;
-    totals.kernels += c.kernels;
+    run(plan.op, arguments);
   }
 
   static void evaluate_constant(const Plan& plan, const std::vector<TensorView>& outputs) {

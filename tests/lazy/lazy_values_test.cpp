@@ -261,6 +261,28 @@ TEST(LazyValues, OpsOfTheLanguage) {
   EXPECT_THROW(apply(one, {x}), Error);
 }
 
+TEST(LazyValues, ProgramsWhoseLoopsStay) {
+  const Program op = parse_op(
+      "prog f(x: f64[N], k: f64) -> (y, z) { var s = zeros f64[N]\n for t in 0..20 { s[i] = sin(s[i]) * k + x[i] }\n y[i] = s[i]\n z[i] = "
+      "2*s[i] }");
+  auto by_hand = [](double x) {
+    double s = 0;
+    for (int t = 0; t < 20; ++t) s = std::sin(s) * 0.5 + x;
+    return s;
+  };
+  const Array x = array({1.0, 2.0});
+  const std::vector<Array> made = apply_all(op, {x * 2.0, array(0.5)});
+  EXPECT_NE((made[0] + 1.0).describe().find("in 3 programs"), std::string::npos);
+  // Before it runs what it is called with, behind it what reads it; all results by one run.
+  EXPECT_EQ(spent([&] { expect_values(made[0] * 3.0 + made[1], {5 * by_hand(2), 5 * by_hand(4)}, 1e-12); }).programs, 3);
+  EXPECT_TRUE(made[1].is_realized());
+  // Of one another, and of a slice of memory.
+  const Array again = apply_all(op, {made[0](range(0, 1)), array(0.5)})[1];
+  expect_values(again, {2 * by_hand(by_hand(2))}, 1e-12);
+  const Array of_each_other = apply_all(op, {apply_all(op, {x, array(0.5)})[0], array(0.5)})[0];
+  expect_values(of_each_other, {by_hand(by_hand(1)), by_hand(by_hand(2))}, 1e-12);
+}
+
 TEST(LazyValues, NoElements) {
   const Array none = zeros({2, 0}) + some({2, 1});
   EXPECT_EQ(none.vector<float>().size(), 0u);
