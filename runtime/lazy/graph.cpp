@@ -226,7 +226,7 @@ class Walker {
     const uint64_t epoch = next_epoch();
     for (Node* by : d.wrt) add(d.graph, by, epoch, {by, Role::cut, 0, 0, static_cast<uint32_t>(d.graph.items.size()), 0});
     visit(d.graph, d.loss, epoch, true);
-    learn(again_, d.wrt);
+    learn(again_, need_epoch_);
     d.graph.roots = {d.loss->index};
     for (auto& inner : d.graph.derivatives)
       for (Node* by : inner->wrt) inner->wrt_items.push_back(by->index);

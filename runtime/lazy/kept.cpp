@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "runtime/lazy/graph.h"
+#include "runtime/lazy/movement.h"
 #include "runtime/lazy/needs.h"
 #include "runtime/lazy/plans.h"
 #include "runtime/lazy/state.h"
@@ -39,6 +40,41 @@ std::vector<NodePtr> living_derivatives() {
   return living;
 }
 
+// What movement of memory is movement of.
+Node* base_of(Node* n) {
+  while (is_movement(n->kind)) n = n->args[0].get();
+  return n;
+}
+
+// Can a derivative by this leaf be carried back to what it is movement of?
+bool has_way_back(const Node* n) {
+  for (; is_movement(n->kind); n = n->args[0].get()) {
+    if (n->kind == Kind::reshape) continue;
+    if (n->kind != Kind::slice) return false;
+    for (size_t d = 0; d < n->shape.size(); ++d)
+      if (slice_step(n->params, d, n->args[0]->shape[d]).step != 1) return false;
+  }
+  return n->realized();
+}
+
+// From a derivative by such a leaf to that by its base: outside of a slice it is zero.
+NodePtr taken_back(const Node* n, NodePtr derivative) {
+  for (; is_movement(n->kind); n = n->args[0].get()) {
+    const Shape& whole = n->args[0]->shape;
+    if (n->kind == Kind::reshape) {
+      derivative = make(Kind::reshape, n->type, whole, {derivative});
+      continue;
+    }
+    Params around;
+    for (size_t d = 0; d < whole.size(); ++d) {
+      const int64_t begin = slice_step(n->params, d, whole[d]).begin;
+      around.append(std::initializer_list<int64_t>{begin, whole[d] - begin - n->shape[d]});
+    }
+    derivative = make(Kind::pad, n->type, whole, {derivative, constant(n->type, 0)}, around);
+  }
+  return derivative;
+}
+
 bool is_terminal(const Node& n) { return n.realized() && !n.origin; }
 
 }  // namespace
@@ -58,16 +94,13 @@ void remember_derivative(const NodePtr& grad) {
   d.limit = 2 * d.made.size() + 64;
 }
 
-void learn(std::span<Node* const> again, std::span<Node* const> wrt) {
-  if (again.empty()) return;
-  std::unordered_set<uint64_t> needed;
-  for (const Node* n : again) needed.insert(n->serial);
-  for (const Node* n : wrt) needed.insert(n->serial);
+void learn(std::span<Node* const> again, uint64_t marked) {
   for (const Node* n : again) {
     if (!n->made || n->kept) continue;
     Asked& asked = *n->made->asked;
     asked.roots[n->made_as] = 1;
-    for (size_t i = 0; i < asked.leaves.size(); ++i) asked.leaves[i] |= needed.contains(n->made->leaves[i]);
+    for (size_t i = 0; i < asked.leaves.size(); ++i)
+      if (const NodePtr leaf = n->made->leaves[i].lock()) asked.leaves[i] |= leaf->need_mark == marked && leaf->need;
   }
 }
 
@@ -94,10 +127,10 @@ Wants wants_of(const Walk& w, Asked& asked) {
     }
     auto depends = [&](const Node* n) { return n->need_mark == epoch && n->need; };
     std::vector<uint32_t> leaves;
-    bool parts = false;  // what is read of the leaf is read as memory of its own
+    bool all = true;
     for (uint32_t i = 0; i < w.leaves.size(); ++i)
-      if (depends(w.leaves[i])) leaves.push_back(i), parts |= !w.leaves[i]->realized();
-    if (leaves.empty() || parts) continue;
+      if (depends(w.leaves[i])) leaves.push_back(i), all &= has_way_back(w.leaves[i]);
+    if (leaves.empty() || !all) continue;
     std::unordered_set<Node*> seen;
     std::vector<Node*> stack = {loss};
     while (!stack.empty()) {
@@ -114,7 +147,7 @@ Wants wants_of(const Walk& w, Asked& asked) {
     }
   }
   for (size_t r = 0; r < wants.roots.size(); ++r) wants.roots[r] &= is_float(w.roots[r]->type) && !is_pending(*w.roots[r]);
-  for (size_t i = 0; i < wants.leaves.size(); ++i) wants.leaves[i] &= is_float(w.leaves[i]->type) && w.leaves[i]->realized();
+  for (size_t i = 0; i < wants.leaves.size(); ++i) wants.leaves[i] &= is_float(w.leaves[i]->type) && has_way_back(w.leaves[i]);
   auto any = [](const std::vector<char>& v) { return std::ranges::find(v, 1) != v.end(); };
   if (!any(wants.roots) || !any(wants.leaves)) return {};
   return wants;
@@ -124,7 +157,7 @@ std::shared_ptr<const MadeHow> how_made(const Walk& w, const Plan& plan) {
   auto made = std::make_shared<MadeHow>();
   made->asked = plan.asked;
   made->leaves.reserve(w.leaves.size());
-  for (const Node* n : w.leaves) made->leaves.push_back(n->serial);
+  for (Node* n : w.leaves) made->leaves.push_back(n->weak_from_this());
   return made;
 }
 
@@ -196,9 +229,10 @@ class ThroughKept::Builder {
       Kept* k = active_[i]->kept.get();
       if (std::ranges::find(kept_, k) != kept_.end()) continue;
       kept_.push_back(k);
-      for (const NodePtr& leaf : k->by)
-        if (depends(leaf.get()) && !by_.contains(leaf.get()) && std::ranges::find(active_, leaf.get()) == active_.end())
-          active_.push_back(leaf.get());
+      for (const NodePtr& leaf : k->by) {
+        Node* base = by_.contains(leaf.get()) ? leaf.get() : base_of(leaf.get());
+        if (depends(base) && !by_.contains(base) && std::ranges::find(active_, base) == active_.end()) active_.push_back(base);
+      }
     }
     std::unordered_map<Node*, NodePtr> found;
     for (Node* b : by_)
@@ -240,7 +274,7 @@ class ThroughKept::Builder {
       if (const NodePtr leaf = weak.lock()) leaves.push_back(leaf.get());
     auto is_there = [](const Kept::Input& i) {
       if (i.cotangent >= 0) return true;
-      if (i.node) return !i.node->expired;
+      if (i.node) return !base_of(i.node.get())->expired;
       const NodePtr result = i.result.lock();
       return !result || !result->expired;
     };
@@ -248,7 +282,8 @@ class ThroughKept::Builder {
     for (Node* leaf : leaves) {
       if (!fits || !depends(leaf)) continue;
       const bool has = std::ranges::any_of(k.by, [&](const NodePtr& b) { return b.get() == leaf; });
-      fits = has && (by_.contains(leaf) || (leaf->realized() && is_usable(leaf)));
+      Node* base = base_of(leaf);
+      fits = has && (by_.contains(leaf) || by_.contains(base) || (base->realized() && is_usable(base)));
     }
     fits = fits && !has_inside(*n, leaves);
     return usable_[n] = fits;
@@ -286,7 +321,8 @@ class ThroughKept::Builder {
     }
     for (Kept* k : kept_)
       for (size_t o = 0; o < k->by.size(); ++o)
-        if (k->by[o].get() == n) add(call(*k, o));
+        if (k->by[o].get() == n || (!by_.contains(k->by[o].get()) && base_of(k->by[o].get()) == n))
+          add(k->by[o].get() == n ? call(*k, o) : taken_back(k->by[o].get(), call(*k, o)));
     return totals_[n] = all;
   }
 

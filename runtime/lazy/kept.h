@@ -29,7 +29,7 @@ struct Asked {
 // How a root was computed.
 struct MadeHow {
   std::shared_ptr<Asked> asked;
-  std::vector<uint64_t> leaves;  // serials
+  std::vector<std::weak_ptr<Node>> leaves;  // of the program
 };
 
 // What one run of a program kept.
@@ -56,8 +56,9 @@ struct Kept {
 
 // A derivative that somebody made.
 void remember_derivative(const NodePtr& grad);
-// Of the derivatives by wrt, these realized values are computed once more: next time their programs shall keep something.
-void learn(std::span<Node* const> again, std::span<Node* const> wrt);
+// For a derivative, these realized values are computed once more: next time their programs shall keep something. marked: what
+// mark_dependents() returned.
+void learn(std::span<Node* const> again, uint64_t marked);
 
 // Roots of a walk that will be differentiated, and leaves by which; empty: none.
 struct Wants {

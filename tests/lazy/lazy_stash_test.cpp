@@ -146,6 +146,35 @@ TEST(LazyStash, WhatIsAssignedMeanwhileIsNotRead) {
   }
 }
 
+// Parameters that lie in one piece of memory, and biases in another shape.
+TEST(LazyStash, ByMemoryThatIsReadInSlicesAndOtherShapes) {
+  const Array packed = some({3 * 4 + 4 + 5}, 1).realize(), x = some({6, 3}, 2).realize();
+  auto hidden = [&](float scale) {
+    const Array w = packed(range(0, 12)).reshape({3, 4}), b = packed(range(12, 16)).reshape({1, 4});
+    return tanh(matmul(x, w) * scale + b);
+  };
+  auto loss_of = [&](const Array& h) { return sum(square(h)) + sum(packed(range(14, 21)) * 0.5f); };
+  const auto wanted = values_of(derivatives(loss_of(hidden(1.0f)), {packed}));
+  for (int step = 0; step < 3; ++step)
+    for (bool ask_first : {false, true}) {
+      const Array h = hidden(1.0f), loss = loss_of(h);
+      std::vector<Array> found;
+      if (ask_first) found = derivatives(loss, {packed});
+      const int64_t made = bytes_made([&] { h.realize(); });
+      EXPECT_GE(made, 6 * 4 * 4);
+      if (!ask_first) found = derivatives(loss, {packed});
+      expect_same(found, wanted);
+    }
+  // Of a loss that is a number: the second time its program keeps the hidden layers.
+  std::vector<int64_t> made;
+  for (int step = 0; step < 2; ++step) {
+    const Array loss = mean(square(tanh(hidden(1.0f))));
+    made.push_back(bytes_made([&] { loss.realize(); }));
+    derivatives(loss, {packed})[0].realize();
+  }
+  EXPECT_GE(made[1], made[0] + 6 * 4 * 4);
+}
+
 TEST(LazyStash, SecondDerivativesLookThroughIt) {
   const Array x = array({0.5, -1.0, 2.0});
   for (int step = 0; step < 3; ++step) {
