@@ -1,6 +1,6 @@
 // Steps of training by lazy arrays, or by compiled ops; spoken to over pipes by board.py.
 //
-//   training_peer lazy|op THREADS
+//   training_peer lazy|lazy-in-two|op THREADS    in two: the loss is realized first, the updates then
 //   load MODEL FOLDER      reads the parameters that board.py wrote; one step compiles; answers "ok"
 //   run STEPS              seconds of each step
 //   loss                   of the last step
@@ -85,7 +85,7 @@ struct Steps {
   std::function<double()> loss;
 };
 
-Steps by_lazy_arrays(const std::shared_ptr<Model>& m) {
+Steps by_lazy_arrays(const std::shared_ptr<Model>& m, bool in_two) {
   using namespace xhat::lazy;
   struct State {
     std::shared_ptr<Model> model;
@@ -110,11 +110,12 @@ Steps by_lazy_arrays(const std::shared_ptr<Model>& m) {
     }
     return h;
   };
-  return {[s, scores] {
+  return {[s, scores, in_two] {
             s->loss = -mean(gather(log_softmax(scores(*s)), 1, s->labels));
             std::vector<Array> together = {s->loss};
             {
               const std::vector<Array> gradients = grad(s->loss, s->parameters);
+              if (in_two) s->loss.realize();
               for (size_t i = 0; i < s->parameters.size(); ++i) {
                 s->parameters[i] -= kRate * gradients[i];
                 together.push_back(s->parameters[i]);
@@ -159,7 +160,7 @@ std::string text_of(const Model& m) {
          "[n,j] - m[n]))) + m[n]\n" + "  loss = sum(n: e[n] - " + last + "[n,t[n]]) / N\n}";
 }
 
-Steps by_ops(const std::shared_ptr<Model>& m) {
+Steps by_ops(const std::shared_ptr<Model>& m, int threads) {
   struct State {
     std::shared_ptr<Model> model;
     CompiledOp op, update;
@@ -171,7 +172,7 @@ Steps by_ops(const std::shared_ptr<Model>& m) {
   };
   auto s = std::make_shared<State>();
   s->model = m;
-  s->op = xhat::compile(xhat::parse_op(text_of(*m)));
+  s->op = xhat::compile(xhat::parse_op(text_of(*m)), {.threads = threads});
   s->forward = {{"image", m->x.floats()}, {"t", m->labels.whole_numbers()}, {"loss", TensorView(&s->loss, {})}};
   std::string head = "op update(", results, body;
   const xhat::Program& op = s->op.program();
@@ -198,7 +199,7 @@ Steps by_ops(const std::shared_ptr<Model>& m) {
     s->updated.push_back({gradient, TensorView(reinterpret_cast<float*>(s->gradients[i].memory->data()), {count})});
     s->updated.push_back({s->names.emplace_back(name + "_new"), flat});
   }
-  s->update = xhat::compile(xhat::parse_op(head + ") -> (" + results + ") {\n" + body + "}"), {.differentiate = false});
+  s->update = xhat::compile(xhat::parse_op(head + ") -> (" + results + ") {\n" + body + "}"), {.threads = threads, .differentiate = false});
   return {[s] {
             s->op.forward(s->forward, s->stash);
             s->op.backward(s->backward, s->stash);
@@ -218,7 +219,7 @@ int serve(const std::string& engine, int threads) {
       std::string name, folder;
       in >> name >> folder;
       auto model = std::make_shared<Model>(load(name, folder));
-      steps = engine == "lazy" ? by_lazy_arrays(model) : by_ops(model);
+      steps = engine == "op" ? by_ops(model, threads) : by_lazy_arrays(model, engine == "lazy-in-two");
       steps.step();
       std::puts("ok");
     } else if (command == "run") {
@@ -241,7 +242,7 @@ int serve(const std::string& engine, int threads) {
 }  // namespace
 
 int main(int count, char** words) {
-  if (count != 3) return std::fprintf(stderr, "training_peer lazy|op THREADS\n"), 2;
+  if (count != 3) return std::fprintf(stderr, "training_peer lazy|lazy-in-two|op THREADS\n"), 2;
   try {
     return serve(words[1], std::atoi(words[2]));
   } catch (const std::exception& e) {
