@@ -24,7 +24,7 @@ constexpr CallPrice kInfer{0.6e6, 0.2e6}, kForward{2e6, 0.5e6}, kBackward{1e6, 0
 constexpr double kPlainProduct = 3;
 // How much longer a kernel's threads take together, which write next to what they read (build/xhat bench of jacobi_2d, heat_3d, fdtd_2d of
 // bench/npbench, each way: 1.3 to 3), and what the other threads cost a kernel.
-constexpr double kKernel = 1.5, kWake_ps = 2.5e6;
+constexpr double kKernel = 1.8, kWake_ps = 2.5e6;
 // An element that is copied in cache, or written to the tape and read again.
 constexpr double kCopy_ps = 60, kTape_ps = 1000;
 constexpr size_t kMostDefinitions = 300;         // of one function: compiling is not linear in them
