@@ -38,8 +38,7 @@ class Training:
         self.update = self.optimizer.step
         if compiled:
             self.loss_of, self.update = torch.compile(self.loss_of), torch.compile(self.update)
-        for _ in range(1):
-            self.step()
+        self.step()
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)

@@ -153,10 +153,8 @@ class Triangles {
     Definition renamed = first;
     Replacements to;
     for (size_t i = 0; i < first.axes.size(); ++i) to[later.axes[i].axis] = first.axes[i].axis;
-    for (size_t i = 0; i < bound.size(); ++i) {
-      if (bound[i].axis == others[i].axis) continue;
-      to[others[i].axis] = bound[i].axis;
-    }
+    for (size_t i = 0; i < bound.size(); ++i)
+      if (bound[i].axis != others[i].axis) to[others[i].axis] = bound[i].axis;
     auto now = [&](Id x) { return substitute(a_, x, to); };
     std::vector<AxisRange> ranges = others;
     for (size_t i = 0; i < bound.size(); ++i) ranges[i] = {bound[i].axis, now(others[i].begin), now(others[i].end)};
@@ -186,7 +184,7 @@ class Triangles {
     for (Id c : conjuncts(a_, condition)) {
       const Node n = a_[c];
       if ((n.op != Op::lt && n.op != Op::le) || a_[n.arg(0)].type != DType::i64) continue;
-      for (Id high : n.op == Op::lt || n.op == Op::le ? operands_of(a_, n.arg(1), Op::minimum) : std::vector<Id>{})
+      for (Id high : operands_of(a_, n.arg(1), Op::minimum))
         for (Id low : operands_of(a_, n.arg(0), Op::maximum)) known.push_back(not_negative(low, high, n.op == Op::lt));
     }
     return known;

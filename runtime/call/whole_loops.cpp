@@ -57,27 +57,12 @@ class Blocks {
     return all;
   }
 
-  // Is it done earlier as one function than by kernels?
-  struct Pays {
-    bool infer, taped;  // values only; forward and backward
-  };
-  Pays pays(const Loop& loop, const LoopBlocks& blocks) const {
+  // Is it done earlier as one function than by kernels? taped: forward and backward; else values only.
+  bool pays(const Loop& loop, const LoopBlocks& blocks, bool taped) const {
     const LoopMemory memory(p_, loop, in_place_of(blocks));
     std::set<TensorId> kept;
-    for (const auto& [b, block] : blocks) add_read_back(*b, block, memory, kept);
-    return {pays(loop, blocks, memory, {}, false), pays(loop, blocks, memory, kept, true)};
-  }
-
- private:
-  const Program& p_;
-  const CompileOptions& options_;
-  const DimValues& dims_;
-  const int threads_ = threads_or_all(options_.threads);
-  std::map<const Block*, BlockAt> at_;
-  // Blocks of one op at the same sizes have the same nests.
-  std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
-
-  bool pays(const Loop& loop, const LoopBlocks& blocks, const LoopMemory& memory, const std::set<TensorId>& kept, bool taped) const {
+    for (const auto& [b, block] : blocks)
+      if (taped) add_read_back(*b, block, memory, kept);
     double plain = copies_ps(loop, memory, kept), kernels = 0;
     for (const auto& [b, block] : blocks) {
       const auto runs = static_cast<double>(at_.at(b).runs);
@@ -103,6 +88,15 @@ class Blocks {
     }
     return plain < kernels;
   }
+
+ private:
+  const Program& p_;
+  const CompileOptions& options_;
+  const DimValues& dims_;
+  const int threads_ = threads_or_all(options_.threads);
+  std::map<const Block*, BlockAt> at_;
+  // Blocks of one op at the same sizes have the same nests.
+  std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
 
   // Kernels at least: what is read at other elements than it is written for is there before.
   static int sweeps(const KernelSpec& spec) {
@@ -237,14 +231,14 @@ class Choice {
   bool take(const Loop& loop) {
     std::optional<LoopBlocks> blocks = blocks_.of(loop);
     if (!blocks) return false;
-    const Blocks::Pays pays = blocks_.pays(loop, *blocks);
     const bool differentiated =
         options_.differentiate && std::ranges::any_of(*blocks, [](const auto& b) { return b.second.backward.has_value(); });
-    if (!pays.infer && !(pays.taped && differentiated)) return false;
+    const bool taped = differentiated && blocks_.pays(loop, *blocks, true);
+    if (!taped && !blocks_.pays(loop, *blocks, false)) return false;
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
     auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
     if (!made->has(LoopPhase::infer)) return false;
-    if (differentiated && !pays.taped) made->leave_forward_to_kernels();
+    if (differentiated && !taped) made->leave_forward_to_kernels();
     if (options_.differentiate && made->knows_tapes() && made->variables().empty()) {
       int64_t bytes = 0, most = 0;
       for (const CompiledLoop::Tape& t : made->tapes({})) {

@@ -383,7 +383,7 @@ class Lowering {
   static Expr in_loop(const Expr& e, const RDom& from, const RDom& to);
   Expr only_where(const std::vector<Id>& conditions, const Expr& sum, const SpecMember& m) const;
 
-  // First extreme, or the first NaN. Serial: ties must go to the first.
+  // The first place of the extreme, or of the first NaN: see lower_extremes.cpp.
   void extreme_index(const SpecMember& m);
   std::vector<SampleCall> sample_calls() const;
   void finish();

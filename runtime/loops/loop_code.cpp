@@ -4,6 +4,7 @@
 
 #include "expr/core/array.h"
 #include "runtime/loops/loop_writer.h"
+#include "runtime/loops/nest_vectors.h"
 
 namespace xhat::runtime {
 
@@ -31,14 +32,13 @@ bool reads_in_place(const LoopBlock::Direction& d, size_t result, size_t operand
     const bool writes = is(m.tensor, Is::result, result);
     if (writes && (written || !m.scatter.empty())) return false;
     written |= writes;
-    for (Id root : {m.body, m.condition})
-      for (Id id : reachable(a, root)) {
-        const Node& n = a[id];
-        if (!is_read(n.op) || !is(n.symbol, Is::operand, operand)) continue;
-        if (written && !writes) return false;
-        const SpecTensor &from = spec.tensors[n.symbol], &to = spec.tensors[m.tensor];
-        if (writes && (from.shape != to.shape || !std::ranges::equal(read_indices(n), m.left))) return false;
-      }
+    for (Id id : reads_of(a, m)) {
+      const Node& n = a[id];
+      if (!is(n.symbol, Is::operand, operand)) continue;
+      if (written && !writes) return false;
+      const SpecTensor &from = spec.tensors[n.symbol], &to = spec.tensors[m.tensor];
+      if (writes && (from.shape != to.shape || !std::ranges::equal(read_indices(n), m.left))) return false;
+    }
   }
   return written;
 }

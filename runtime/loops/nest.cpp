@@ -1,6 +1,7 @@
 #include "runtime/loops/nest.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -208,7 +209,7 @@ class Nest {
 
   int lanes_of(const SpecMember& m) const {
     Halide::Type widest = storage_type(a_[m.body].type == DType::boolean ? DType::i32 : a_[m.body].type);
-    for (Id id : reads_in(a_, {m.body, m.condition}))
+    for (Id id : reads_in(a_, std::array{m.body, m.condition}))
       if (Halide::Type t = storage_type(a_[id].type); t.bits() > widest.bits()) widest = t;
     return target_.natural_vector_size(widest);
   }
@@ -347,8 +348,7 @@ bool has_nest(const KernelSpec& spec) {
 bool reads(const KernelSpec& spec, uint32_t tensor) {
   const Arena& a = *spec.arena;
   return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
-    auto in = [&](Id root) { return std::ranges::any_of(reads_in(a, {root}), [&](Id id) { return a[id].symbol == tensor; }); };
-    return in(m.body) || in(m.condition) || std::ranges::any_of(m.scatter, [&](const auto& s) { return in(s.second); });
+    return std::ranges::any_of(reads_of(a, m), [&](Id id) { return a[id].symbol == tensor; });
   });
 }
 

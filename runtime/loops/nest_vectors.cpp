@@ -1,8 +1,8 @@
 #include "runtime/loops/nest_vectors.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
-#include <span>
 
 #include "expr/index/loop_bounds.h"
 #include "runtime/loops/nest.h"
@@ -10,12 +10,18 @@
 
 namespace xhat::runtime {
 
-std::vector<Id> reads_in(const Arena& a, std::initializer_list<Id> roots) {
+std::vector<Id> reads_in(const Arena& a, std::span<const Id> roots) {
   std::set<Id> found;
   for (Id root : roots)
     for (Id id : reachable(a, root))
       if (is_read(a[id].op)) found.insert(id);
   return {found.begin(), found.end()};
+}
+
+std::vector<Id> reads_of(const Arena& a, const SpecMember& m) {
+  std::vector<Id> roots = {m.body, m.condition};
+  for (const auto& [axis, index] : m.scatter) roots.push_back(index);
+  return reads_in(a, roots);
 }
 
 namespace {
@@ -44,7 +50,7 @@ Along along(const Arena& a, std::span<const Id> indices, Id axis) {
 int strided(const Arena& a, const SpecMember& m, Id axis) {
   int count = along(a, m.left, axis) == Along::strided;
   if (std::ranges::any_of(m.scatter, [&](const auto& s) { return is_free_in(a, axis, s.second); })) return 100;
-  for (Id id : reads_in(a, {m.body, m.condition})) count += along(a, read_indices(a[id]), axis) == Along::strided;
+  for (Id id : reads_in(a, std::array{m.body, m.condition})) count += along(a, read_indices(a[id]), axis) == Along::strided;
   return count;
 }
 

@@ -135,6 +135,24 @@ prog own_sums(x: f64[N,M]) -> (s, k) {
     k = sum(i in 0..N: k*s[i])
   }
 }
+prog counted(x: i32[N], z: f64[N], w: f64[T]) -> (idx, h) {
+  var idx = x % i32(N)
+  var h = zeros f64[N]
+  for t in 0..T {
+    next = (idx*2 + 1) % i32(N)
+    h[b in 0..N] = h[b] + w[t]*sum(i in 0..N if i64(idx[i]) == b: z[i])
+    idx = next
+  }
+}
+prog added_where_it_moves(x: i32[N], z: f64[N], w: f64[T]) -> (idx, h) {
+  var idx = x % i32(N)
+  var h = clone(z)
+  for t in 0..T {
+    next = (idx*2 + 1) % i32(N)
+    h[b in 0..N] = sum(i in 0..N if i64(idx[i]) == b: h[i]) + w[t]
+    idx = next
+  }
+}
 prog same_twice(x: f64[N], n: i32) -> (y, z) {
   var y = clone(x)
   var z = clone(x)
@@ -189,7 +207,7 @@ std::string name_of_program(const ::testing::TestParamInfo<const char*>& info) {
 INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                          ::testing::Values("damped", "swapped", "cholesky", "seidel", "gram_schmidt", "columns", "part_of_a_row", "chosen",
                                            "picked", "iterated", "nested", "cell", "two_planes", "leapfrog", "element_by_element",
-                                           "read_later", "own_sums", "same_twice"),
+                                           "read_later", "own_sums", "same_twice", "counted", "added_where_it_moves"),
                          name_of_program);
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
