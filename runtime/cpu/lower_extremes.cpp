@@ -129,15 +129,8 @@ void Lowering::extreme_index(const SpecMember& m) {
   Func result(name("where", m.tensor));
   result(left) = acc(exprs(left))[1];
   const int panel = width * static_cast<int>(std::min<int64_t>(kPanel, axis(v).extent / width));
-  Var in = vars_.at(v), outer("vo"), inner("vi");
-  order_rows(result, m, v);
-  result.bound(in, 0, static_cast<int>(axis(v).extent));
-  result.split(in, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
-  acc.compute_at(result, outer).bound_extent(in, panel).vectorize(in, width).unroll(in);
-  std::vector<VarOrRVar> order = {in, RVar(r.x)};
-  for (const Var& y : left)
-    if (y.name() != in.name()) order.push_back(y);
-  acc.update(0).reorder(order).vectorize(in, width).unroll(in);
+  result.bound(vars_.at(v), 0, static_cast<int>(axis(v).extent));
+  by_panels(result, acc, m, v, panel, r);
   place(result);
   results_of({me}, [&](size_t) { return Halide::cast<int64_t>(result(exprs(left))); });
 }

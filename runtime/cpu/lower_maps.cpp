@@ -236,4 +236,17 @@ void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
   write_out(f, m);
 }
 
+void Lowering::by_panels(Func result, Func acc, const SpecMember& m, Id v, int panel, const RDom& steps) const {
+  const int width = natural(widest(m));
+  const Var along = vars_.at(v), outer("vo"), inner("vi");
+  order_rows(result, m, v);
+  result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
+  acc.compute_at(result, outer).bound_extent(along, panel).vectorize(along, width).unroll(along);
+  std::vector<VarOrRVar> order = {along};
+  for (int i = 0; i < steps.dimensions(); ++i) order.emplace_back(RVar(steps[i]));
+  for (const Var& x : func_vars(m))
+    if (x.name() != along.name()) order.emplace_back(x);
+  acc.update(0).reorder(order).vectorize(along, width).unroll(along);
+}
+
 }  // namespace xhat::runtime

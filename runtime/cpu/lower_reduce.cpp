@@ -442,21 +442,11 @@ void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   if (group.size() == 1) results[0] = to_storage(m, results[0]);
   define(result, at, results);
 
-  Var along = vars_.at(v), outer("vo"), inner("vi");
-  order_rows(result, m, v);
-  result.bound(along, 0, static_cast<int>(axis(v).extent));  // or blocks would begin before what is needed
-  result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
-  std::vector<VarOrRVar> walk = {along};
-  acc.compute_at(result, outer).bound_extent(along, panel).vectorize(along, width).unroll(along);
-  for (int i = 0; i < r.dimensions(); ++i) walk.push_back(RVar(r[i]));
+  result.bound(vars_.at(v), 0, static_cast<int>(axis(v).extent));  // or blocks would begin before what is needed
+  by_panels(result, acc, m, v, panel, r);
   for (const Var& x : left)
-    if (x.name() != along.name()) {
-      walk.push_back(x);
-      result.never_partition(x);
-    }
-  Halide::Stage step = acc.update(0);
-  step.reorder(walk).vectorize(along, width).unroll(along);
-  for (int i = 0; i < r.dimensions(); ++i) step.never_partition(RVar(r[i]));
+    if (x.name() != vars_.at(v).name()) result.never_partition(x);
+  for (int i = 0; i < r.dimensions(); ++i) acc.update(0).never_partition(RVar(r[i]));
   if (group.size() == 1) return publish(m, result);
   place(result);
   results_of(

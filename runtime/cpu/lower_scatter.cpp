@@ -90,14 +90,7 @@ void Lowering::scatter_rows(const SpecMember& m) {
   define(acc, at, {next});
   result(left) = to_storage(m, acc(at));
 
-  Var along = vars_.at(v), outer("vo"), inner("vi");
-  order_rows(result, m, v);
-  result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);
-  acc.compute_at(result, outer).bound_extent(along, panel).vectorize(along, width).unroll(along);
-  std::vector<VarOrRVar> order = {along, RVar(r.x)};
-  for (const Var& x : left)
-    if (x.name() != along.name()) order.push_back(x);
-  acc.update(0).reorder(order).vectorize(along, width).unroll(along);
+  by_panels(result, acc, m, v, panel, r);
   publish(m, result);
 }
 

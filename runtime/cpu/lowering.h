@@ -197,6 +197,8 @@ class Lowering {
 
   // Shared axes outermost, so that a row is finished before the next; the vector axis innermost.
   void order_rows(Func f, const SpecMember& m, Id v) const;
+  // So many results along v at a time: their accumulators stay in registers over all steps.
+  void by_panels(Func result, Func acc, const SpecMember& m, Id v, int panel, const RDom& steps) const;
   std::vector<Id> rows_of(const SpecMember& m, Id v) const;  // its axes but v, the innermost first
   template <class Stage>
   void write_out(Stage stage, const SpecMember& m) const {
