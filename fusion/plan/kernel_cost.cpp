@@ -46,7 +46,13 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)
       if ((y > v || y < v - beside) && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best))) best = y;
-    if (best) return Shape::Product{*best, v, in_phases, beside};
+    // The innermost of axes that are rows together: a tile takes some of the outermost and all of those within, which become one.
+    size_t rows_beside = 0;
+    auto next_to = [&](size_t x, size_t y) { return steps(y) >= kMinRows && together(x, y); };
+    while (best && *best + 1 < s.left && *best + 1 < v - beside && next_to(*best, *best + 1)) ++*best;
+    while (best && *best > rows_beside && (*best - rows_beside - 1 > v) == (*best > v) && together(*best - rows_beside - 1, *best))
+      ++rows_beside;
+    if (best) return Shape::Product{*best, v, in_phases, beside, rows_beside};
   }
   return std::nullopt;
 }
@@ -217,8 +223,10 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
     for (size_t i = 0; i < s.left && s.product->in_phases; ++i) d.axes[static_cast<size_t>(product->left[i])].phases = s.phases[i];
   }
   if (columns >= 0) {
-    std::vector<int> last = {rows};
+    std::vector<int> last;
     const auto& p = *shape(*product).product;
+    for (size_t i = p.rows_beside; i > 0; --i) last.push_back(product->left[p.rows - i]);
+    last.push_back(rows);
     for (size_t i = p.beside; i > 0; --i) last.push_back(product->left[p.columns - i]);
     last.push_back(columns);
     for (int c : last)

@@ -112,7 +112,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
     Id y = kNone;
     for (Id x : m.left) {
       if (x == v || axis(x).kind() == AxisKind::point || axis(x).extent < kMinContractRows) continue;
-      if (depends(x) && separate(v, x) && (y == kNone || axis(x).extent > axis(y).extent)) y = x;
+      if (depends(x) && separate(v, x) && (y == kNone || axis(x).in_tile() > axis(y).in_tile())) y = x;
     }
     if (y == kNone) continue;
     Contraction c{v, y, phase_of(m, v)};

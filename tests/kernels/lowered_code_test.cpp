@@ -128,6 +128,10 @@ std::vector<Case> cases() {
        {{"N", 40}, {"C", 8}, {"H", 512}}, false, {{"produce xh_acc", 1, 1}}},
       {"few_rows_across", "op f(x: f32[N,8,8], w: f32[N,8,8]) -> (y) { y[n,i,j] = sum(k: x[n,i,k] * w[n,j,k]) }",
        {{"N", 40}}, false, {{"allocate xh_part", 1, 1}, {"allocate xh_square", 1, 1}}},
+      {"rows_along_two_axes", "op f(x: f32[T,N,K], w: f32[O,K]) -> (y) { y[t,n,o] = sum(k: x[t,n,k] * w[o,k]) }",
+       {{"T", 32}, {"N", 32}, {"K", 128}, {"O", 128}}, false, {{"allocate xh_part", 1, 1}, {"allocate xh_square", 1, 1}}},
+      {"few_rows_along_the_inner_axis", "op f(x: f32[T,N,K], w: f32[O,K], m: f32[N]) -> (y) { y[t,n,o] = m[n] * sum(k: x[t,n,k] * w[o,k]) }",
+       {{"T", 256}, {"N", 5}, {"K", 96}, {"O", 64}}, false, {{"allocate xh_part", 1, 1}, {"allocate xh_square", 1, 1}}},
       {"three_in_a_row",
        "op f(a: f32[N,M], t: f32[N,M], x: f32[N,K]) -> (y) {\n"
        " y[n,k in 0..K] = if (k+1)%2 == 0 && (k+1)/2 < M && x[n,2*((k+1)/2)-1 else 0] == t[n,(k+1)/2] then "
