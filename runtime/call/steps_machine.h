@@ -1,6 +1,7 @@
 // Values and kernels of a program with loops and branches: the Machine of runtime/call/steps_op.cpp (expr/eval/run_steps.h says what one is).
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -47,6 +48,7 @@ class KernelMachine {
     std::vector<std::vector<int64_t>> shapes;  // by tensor
     std::map<const Program*, Compiled> compiled;
     WholeLoops whole;
+    std::atomic<int> threads = 1;              // of these
     std::vector<std::unique_ptr<Pool>> pools;  // of runs that are over
     std::mutex mutex;                          // of what is free
   };
@@ -126,7 +128,7 @@ class KernelMachine {
 
   template <class Variable, class ValueOf>
   bool loop(const Loop& l, const Variable& variable, const ValueOf& value_of, std::vector<Value>& carried, LoopSaved* saved) {
-    CompiledLoop& code = *ops_->whole.at(&l);
+    TiledLoop& code = *ops_->whole.at(&l);
     const LoopPhase phase = saved ? LoopPhase::forward : LoopPhase::infer;
     if (!code.has(phase) || !code.ready(phase)) return false;
     LoopSaved made;
@@ -160,7 +162,7 @@ class KernelMachine {
   }
 
   void loop_back(const Loop& l, const LoopSaved& saved, const std::vector<Value>& cotangents, std::vector<Value>& adjoints) {
-    CompiledLoop& code = *ops_->whole.at(&l);
+    TiledLoop& code = *ops_->whole.at(&l);
     code.ready(LoopPhase::backward);
     std::vector<Value> outside, memory, made(cotangents.size());
     for (const Value& v : saved.outside) outside.push_back(dense(v));
@@ -189,8 +191,9 @@ class KernelMachine {
             default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
           }
         },
-        [&](Id x) { return saved.around.at(x); });
+        [&](Id x) { return saved.around.at(x); }, ops_->threads);
     ++counts.kernels;
+    counts.tiles += code.tiles();
     for (size_t k = 0; k < made.size(); ++k)
       if (made[k]) add(adjoints[l.carried[k].initial], std::move(made[k]));
   }
@@ -315,7 +318,7 @@ class KernelMachine {
   std::shared_ptr<Pool> pool_;
   std::vector<TensorView> inputs_;  // of the caller's, in this call
 
-  void run_loop(CompiledLoop& code, LoopPhase phase, LoopSaved& with, const std::vector<Value>& carried) {
+  void run_loop(TiledLoop& code, LoopPhase phase, LoopSaved& with, const std::vector<Value>& carried) {
     std::vector<Value> memory;
     code.run(
         phase,
@@ -328,8 +331,9 @@ class KernelMachine {
             default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
           }
         },
-        [&](Id x) { return with.around.at(x); });
+        [&](Id x) { return with.around.at(x); }, ops_->threads);
     ++counts.kernels;
+    counts.tiles += code.tiles();
   }
   Value room(int64_t bytes) { return fresh(DType::u8, {bytes}); }
   Value dense(const Value& v) { return view(v).dense() ? v : copy(view(v)); }

@@ -18,6 +18,7 @@
 #include "runtime/call/steps_machine.h"
 #include "runtime/device/device.h"
 #include "runtime/host/finish.h"
+#include "runtime/host/thread_pool.h"
 
 namespace xhat::runtime {
 
@@ -123,6 +124,7 @@ struct StepsOp::Impl {
       compiled.op = compile(op.op, op.options);
       if (op.deferred) compiled.sums.emplace(op);
     }
+    made->threads = threads_or_all(options.threads);
     made->whole = whole_loops(program(), loop_options(), made->dims, made->shapes);
     return ops = made;
   }
@@ -247,8 +249,10 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
 void StepsOp::set_threads(int threads) {
   std::lock_guard lock(impl_->mutex);
   impl_->options.threads = threads;
-  for (auto& [dims, ops] : impl_->by_dims)
+  for (auto& [dims, ops] : impl_->by_dims) {
+    ops->threads = threads_or_all(threads);
     for (auto& [block, compiled] : ops->compiled) compiled.op.set_threads(threads);
+  }
 }
 
 double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
@@ -280,6 +284,7 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
     if (!code->has(loop_phase(phase))) continue;
     Kernel k;
     k.name = "loop over " + p.arena->name(loop->variable);
+    if (code->tiles() > 1) k.name += fmt::format(" in {} tiles", code->tiles());
     k.bytes_moved = k.bytes_unavoidable = bytes_of(p, *loop, *code, ops->shapes);
     all.bytes_moved += k.bytes_moved;
     whole[loop] = all.kernels.size();

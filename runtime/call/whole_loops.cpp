@@ -57,9 +57,15 @@ class Blocks {
     return all;
   }
 
-  // Is it done earlier as one function than by kernels? taped: forward and backward; else values only.
-  bool pays(const Loop& loop, const LoopBlocks& blocks, bool taped) const {
+  // What it takes as one function, and by kernels.
+  struct Price {
+    double whole, kernels;
+  };
+  // taped: forward and backward; else values only. tiles: not of all points at once.
+  Price price(const Loop& loop, const LoopBlocks& blocks, bool taped, const LoopTiles* tiles) const {
     const LoopMemory memory(p_, loop, in_place_of(blocks));
+    const LoopBlocks in_tile = tiles ? restricted(blocks, *tiles, tiles->tile) : LoopBlocks();
+    const double count = tiles ? static_cast<double>(tiles->extent) / static_cast<double>(tiles->tile) : 1;
     std::set<TensorId> kept;
     for (const auto& [b, block] : blocks)
       if (taped) add_read_back(*b, block, memory, kept);
@@ -68,16 +74,17 @@ class Blocks {
       const auto runs = static_cast<double>(at_.at(b).runs);
       const bool differentiated = taped && block.backward;
       double work = 0, plain_work = 0;
-      auto count = [&](const KernelSpec& spec) {
+      auto add = [&](const KernelSpec& spec, const KernelSpec& plain_spec) {
         const double ps = price_ps(spec);
         const bool parallel = bytes(spec) > static_cast<double>(options_.machine.serial_bytes) || ps > options_.machine.serial_ps;
         const bool product = std::ranges::any_of(
             spec.members, [&](const SpecMember& m) { return m.left.size() + m.reduced.size() >= 3 && !m.reduced.empty(); });
         work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
-        plain_work += product ? kPlainProduct * ps : ps;
+        plain_work += (product ? kPlainProduct : 1) * (tiles ? count * price_ps(plain_spec) : ps);
       };
-      count(differentiated ? block.forward->spec : block.infer.spec);
-      if (differentiated) count(block.backward->spec);
+      const LoopBlock& plain_block = tiles ? in_tile.at(b) : block;
+      differentiated ? add(block.forward->spec, plain_block.forward->spec) : add(block.infer.spec, plain_block.infer.spec);
+      if (differentiated) add(block.backward->spec, plain_block.backward->spec);
       const auto values = static_cast<double>(b->operands.size() + b->results.size());
       auto call = [&](CallPrice price) { return price.once + price.each * values; };
       if (differentiated)
@@ -86,14 +93,25 @@ class Blocks {
       plain += runs * plain_work;
       kernels += runs * (work + (differentiated ? call(kForward) + call(kBackward) : call(kInfer)));
     }
-    return plain < kernels;
+    return {tiles ? plain / std::min(threads_, static_cast<int>(tiles->count())) : plain, kernels};
+  }
+
+  // The tiles with which it takes least, if that is less than without, and worth other threads.
+  std::optional<LoopTiles> best_tiles(const Loop& loop, const LoopBlocks& blocks, bool taped,
+                                      const std::vector<std::vector<int64_t>>& shapes) const {
+    std::optional<LoopTiles> best;
+    double least = price(loop, blocks, taped, nullptr).whole;
+    if (least <= options_.machine.serial_ps) return {};
+    for (LoopTiles& tiles : tiles_of(p_, loop, blocks, taped, shapes))
+      if (const double ps = price(loop, blocks, taped, &tiles).whole; ps < least) least = ps, best = std::move(tiles);
+    return best;
   }
 
  private:
   const Program& p_;
   const CompileOptions& options_;
   const DimValues& dims_;
-  const int threads_ = threads_or_all(options_.threads);
+  const int threads_ = threads_or_all();  // of the machine, not of the call: what is computed does not depend on that
   std::map<const Block*, BlockAt> at_;
   // Blocks of one op at the same sizes have the same nests.
   std::map<std::pair<const Program*, DimValues>, std::optional<LoopBlock>> made_;
@@ -233,10 +251,18 @@ class Choice {
     if (!blocks) return false;
     const bool differentiated =
         options_.differentiate && std::ranges::any_of(*blocks, [](const auto& b) { return b.second.backward.has_value(); });
-    const bool taped = differentiated && blocks_.pays(loop, *blocks, true);
-    if (!taped && !blocks_.pays(loop, *blocks, false)) return false;
+    std::optional<LoopTiles> tiles;
+    auto pays = [&](bool taped) {
+      tiles = blocks_.best_tiles(loop, *blocks, taped, shapes_);
+      const Blocks::Price price = blocks_.price(loop, *blocks, taped, tiles ? &*tiles : nullptr);
+      return price.whole < price.kernels;
+    };
+    const bool taped = differentiated && pays(true);
+    if (!taped && !pays(false)) return false;
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
-    auto made = std::make_unique<CompiledLoop>(p_, loop, dims_, shapes_, std::move(*blocks), disk);
+    auto made = std::make_unique<TiledLoop>(p_, loop, dims_, shapes_, *blocks, tiles, disk);
+    // How long the tapes of each tile are must be known before.
+    if (tiles && taped && !made->knows_tapes()) made = std::make_unique<TiledLoop>(p_, loop, dims_, shapes_, *blocks, std::nullopt, disk);
     if (!made->has(LoopPhase::infer)) return false;
     if (differentiated && !taped) made->leave_forward_to_kernels();
     if (options_.differentiate && made->knows_tapes() && made->variables().empty()) {
@@ -253,7 +279,7 @@ class Choice {
   }
 
   // The statements of each direction as NAME.loop_VARIABLE.DIRECTION.stmt.
-  void show(const Loop& loop, CompiledLoop& made) const {
+  void show(const Loop& loop, TiledLoop& made) const {
     const Debug debug = debug_options();
     if (debug.dump.empty() && !debug.source) return;
     std::vector<std::pair<LoopPhase, const char*>> phases = {{LoopPhase::infer, "infer"}};
@@ -282,7 +308,7 @@ std::map<const Block*, const Loop*> blocks_of(const WholeLoops& loops) {
   return found;
 }
 
-int64_t bytes_of(const Program& p, const Loop& loop, const CompiledLoop& code, const std::vector<std::vector<int64_t>>& shapes) {
+int64_t bytes_of(const Program& p, const Loop& loop, const TiledLoop& code, const std::vector<std::vector<int64_t>>& shapes) {
   int64_t bytes = 0;
   auto add = [&](TensorId t) { bytes += element_count(shapes[t]) * static_cast<int64_t>(byte_size(p.tensors[t].type)); };
   for (TensorId t : code.outside()) add(t);

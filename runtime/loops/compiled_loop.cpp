@@ -25,9 +25,9 @@ struct CompiledLoop::Function {
 };
 
 CompiledLoop::CompiledLoop(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
-                           LoopBlocks blocks, DiskCache* disk)
+                           const std::vector<std::vector<int64_t>>& callers_shapes, LoopBlocks blocks, DiskCache* disk)
     : blocks_(std::make_unique<LoopBlocks>(std::move(blocks))),
-      code_(std::make_unique<LoopCode>(p, loop, dims, shapes, *blocks_, loop_target())),
+      code_(std::make_unique<LoopCode>(p, loop, dims, shapes, callers_shapes, *blocks_, loop_target())),
       disk_(disk) {}
 CompiledLoop::~CompiledLoop() = default;
 
@@ -112,8 +112,12 @@ bool CompiledLoop::ready(LoopPhase phase) {
   return f.code != nullptr;
 }
 
+const std::vector<LoopArgument>& CompiledLoop::arguments(LoopPhase phase) const {
+  return functions_[static_cast<size_t>(phase)]->made.arguments;
+}
+
 void CompiledLoop::run(LoopPhase phase, const std::function<void*(const LoopArgument&)>& memory,
-                       const std::function<int64_t(Id)>& variable) {
+                       const std::function<int64_t(Id)>& variable) const {
   const Function& f = *functions_[static_cast<size_t>(phase)];
   const size_t n = f.made.arguments.size();
   struct Slots {

@@ -1,4 +1,4 @@
-// The functions of a loop (loop_code.h), compiled when they are first asked for.
+// The functions of a loop (loop_code.h) for its sizes, or for those of a tile, compiled when they are first asked for.
 #pragma once
 #include <functional>
 #include <map>
@@ -19,9 +19,9 @@ class LoopCode;
 
 class CompiledLoop {
  public:
-  // p, loop, dims and shapes (of all tensors of p) outlive it. disk may be null.
+  // p, loop, dims and both shapes (as LoopCode has them) outlive it. disk may be null.
   CompiledLoop(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
-               LoopBlocks blocks, DiskCache* disk);
+               const std::vector<std::vector<int64_t>>& callers_shapes, LoopBlocks blocks, DiskCache* disk);
   ~CompiledLoop();
 
   // False: it is not to be had in this phase.
@@ -41,8 +41,9 @@ class CompiledLoop {
   // Compiles it. Throws Bug if Halide refuses it; false: there is no linker, and it cannot be had.
   bool ready(LoopPhase phase);
   double compile_ms() const { return compile_ms_; }
+  const std::vector<LoopArgument>& arguments(LoopPhase phase) const;  // of what is ready
   // memory: where an argument lies; variables are asked for apart.
-  void run(LoopPhase phase, const std::function<void*(const LoopArgument&)>& memory, const std::function<int64_t(Id)>& variable);
+  void run(LoopPhase phase, const std::function<void*(const LoopArgument&)>& memory, const std::function<int64_t(Id)>& variable) const;
   std::string listing(LoopPhase phase);  // its statements
 
  private:

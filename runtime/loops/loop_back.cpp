@@ -30,9 +30,8 @@ Stmt LoopWriter::back(const Block& b) {
 
 Stmt LoopWriter::back(const Update& u) {
   std::vector<Stmt> made;
-  const Expr at = row_offset(u.base, u.row);
   if (is_float_value(u.base)) {
-    const Part all = adjoint(u.result), row = row_of(all, u.row, at);
+    const Part all = adjoint(u.result), row = row_of(all, u.row, row_offset(u.base, u.row, all.region.strides));
     made.push_back(copy(adjoint(u.value).region, row.region, row, true));
     made.push_back(clear(row));
     if (adjoints.place(u.base) != adjoints.place(u.result)) {
@@ -41,7 +40,8 @@ Stmt LoopWriter::back(const Update& u) {
     }
   }
   const bool same = place(u.base) == place(u.result);
-  take_back(made, u.result, same ? row_of(value(u.result), u.row, at) : value(u.result));
+  const Part all = value(u.result);
+  take_back(made, u.result, same ? row_of(all, u.row, row_offset(u.base, u.row, all.region.strides)) : all);
   return complete(std::move(made));
 }
 

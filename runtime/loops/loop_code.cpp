@@ -74,8 +74,8 @@ void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& mem
 }
 
 LoopCode::LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
-                   const LoopBlocks& blocks, const Halide::Target& target)
-    : impl_(std::make_unique<LoopWriter>(p, loop, dims, shapes, blocks, target)) {}
+                   const std::vector<std::vector<int64_t>>& callers_shapes, const LoopBlocks& blocks, const Halide::Target& target)
+    : impl_(std::make_unique<LoopWriter>(p, loop, dims, shapes, callers_shapes, blocks, target)) {}
 LoopCode::~LoopCode() = default;
 
 bool LoopCode::is_possible() const { return impl_->in_place; }

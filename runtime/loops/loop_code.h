@@ -64,9 +64,9 @@ struct LoopWriter;
 
 class LoopCode {
  public:
-  // variables: of the loops around. shapes: of all tensors of p.
+  // shapes: of all tensors of p; callers_shapes: of those of which it gets a part, how they lie with the caller.
   LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
-           const LoopBlocks& blocks, const Halide::Target& target);
+           const std::vector<std::vector<int64_t>>& callers_shapes, const LoopBlocks& blocks, const Halide::Target& target);
   ~LoopCode();
 
   // False: what it carries does not lie where it leaves it (LoopMemory).

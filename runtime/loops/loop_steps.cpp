@@ -76,7 +76,7 @@ Expr LoopWriter::element(const Node& n) {
   const TensorId t = n.symbol;
   const std::vector<Id> at{read_indices(n).begin(), read_indices(n).end()};
   Expr inside = hi::const_true();
-  const Expr index = offset(t, at, &inside);
+  const Expr index = offset(t, at, value_strides(t), &inside);
   Expr v = loaded(type(t), value_name(t), index);
   if (p.tensors[t].type == DType::boolean) v = ops::boolean(v);
   if (n.op == Op::read_or) return Halide::select(inside, v, number(n.args().back()));
@@ -84,8 +84,7 @@ Expr LoopWriter::element(const Node& n) {
   return v;
 }
 
-Expr LoopWriter::offset(TensorId t, const std::vector<Id>& row, Expr* inside) {
-  const std::vector<int64_t> strides = strides_of(shapes[t]);
+Expr LoopWriter::offset(TensorId t, const std::vector<Id>& row, const std::vector<int64_t>& strides, Expr* inside) {
   Expr sum = 0;
   for (size_t k = 0; k < row.size(); ++k) {
     if (row[k] == kNone) continue;
@@ -102,10 +101,10 @@ Expr LoopWriter::offset(TensorId t, const std::vector<Id>& row, Expr* inside) {
   return sum;
 }
 
-Expr LoopWriter::row_offset(TensorId t, const std::vector<Id>& row) {
+Expr LoopWriter::row_offset(TensorId t, const std::vector<Id>& row, const std::vector<int64_t>& strides) {
   if (row.empty()) return 0;
   Expr inside = hi::const_true();
-  const Expr at = named(offset(t, row, &inside));
+  const Expr at = named(offset(t, row, strides, &inside));
   guard(inside);
   return at;
 }
@@ -137,8 +136,8 @@ Stmt LoopWriter::list(const Steps& steps) {
   return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
 }
 
-NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec,
-                               std::vector<Temporary>& temporaries, std::vector<Stmt>& after) {
+NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries,
+                               std::vector<Stmt>& after) {
   const SpecTensor& t = d.spec.tensors[number_in_spec];
   const LoopBlock::Role role = d.roles.contains(t.original) ? d.roles.at(t.original) : LoopBlock::Role{};
   NestPlace at;
@@ -153,8 +152,9 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
         return at;
       }
       at.buffer = role.is == Is::gradient ? adjoint_name(o.value) : value_name(o.value);
-      at.offset = row_offset(o.value, o.row);
-      at.strides = of_row(strides_of(shapes[o.value]), o.row);
+      const std::vector<int64_t> strides = role.is == Is::gradient ? adjoint_strides(o.value) : value_strides(o.value);
+      at.offset = row_offset(o.value, o.row, strides);
+      at.strides = of_row(strides, o.row);
       at.added = role.is == Is::gradient;
       if (!at.added || !reads(d.spec, number_in_spec)) return at;
       // Others of the block's definitions read it, so that it is not only a part of the adjoint.
@@ -163,8 +163,13 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
       after.push_back(copied({at.buffer, at.offset, at.strides}, own, storage_type(t.type), t.shape, true, target, names));
       return {own.buffer, own.at, own.strides};
     }
-    case Is::result: at.buffer = value_name(b.results[role.number]); return at;
-    case Is::cotangent: at.buffer = adjoint_name(b.results[role.number]); return at;
+    case Is::result:
+    case Is::cotangent: {
+      const TensorId r = b.results[role.number];
+      at.buffer = role.is == Is::result ? value_name(r) : adjoint_name(r);
+      at.strides = role.is == Is::result ? value_strides(r) : adjoint_strides(r);
+      return at;
+    }
     case Is::kept: at.buffer = kept_name(&b, role.number); return at;
     case Is::temporary: {
       temporaries.push_back({names("temporary"), storage_type(t.type), element_count(t.shape), t.use == SpecTensor::Use::result});
@@ -225,7 +230,7 @@ Stmt LoopWriter::step(const Block& b) {
 
 Stmt LoopWriter::step(const Update& u) {
   std::vector<Stmt> made;
-  const Part all = value(u.result), row = row_of(all, u.row, row_offset(u.base, u.row));
+  const Part all = value(u.result), row = row_of(all, u.row, row_offset(u.base, u.row, all.region.strides));
   if (place(u.base) == place(u.result)) {
     keep(made, u.result, row);
   } else {

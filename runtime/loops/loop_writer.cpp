@@ -31,10 +31,12 @@ struct OfArguments : hi::IRMutator {
 }  // namespace
 
 LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s,
-                       const LoopBlocks& b, const Halide::Target& t)
-    : p(p_), loop(l), dims(d), shapes(s), blocks(b), target(t), memory(p_, l, in_place_of(b)), adjoints(p_, l) {
-  for (const Carried& c : loop.carried)
+                       const std::vector<std::vector<int64_t>>& callers, const LoopBlocks& b, const Halide::Target& t)
+    : p(p_), loop(l), dims(d), shapes(s), callers_shapes(callers), blocks(b), target(t), memory(p_, l, in_place_of(b)), adjoints(p_, l) {
+  for (const Carried& c : loop.carried) {
     in_place &= place(c.entering) == place(c.result) && adjoints.place(c.entering) == adjoints.place(c.result);
+    carried.insert(place(c.result)), carried_adjoints.insert(adjoints.place(c.result));
+  }
   std::set<Id> own, met;
   note_loop(loop, own, met);
   for (Id x : met)
@@ -185,15 +187,25 @@ Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bo
 
 Stmt LoopWriter::clear(const Part& part) { return copied(part.region, {}, part.type, part.extents, false, target, names); }
 
-LoopWriter::Part LoopWriter::whole(const std::string& buffer, TensorId t) {
-  return {{buffer, 0, strides_of(shapes[t])}, type(t), shapes[t]};
+std::vector<int64_t> LoopWriter::value_strides(TensorId t) const {
+  const bool callers = memory.is_outside(t) || (phase != LoopPhase::backward && carried.contains(place(t)));
+  return strides_of(callers ? callers_shapes[t] : shapes[t]);
 }
 
-LoopWriter::Part LoopWriter::value(TensorId t) { return whole(value_name(t), t); }
+std::vector<int64_t> LoopWriter::adjoint_strides(TensorId t) const {
+  const bool callers = memory.is_outside(t) || carried_adjoints.contains(adjoints.place(t));
+  return strides_of(callers ? callers_shapes[t] : shapes[t]);
+}
 
-LoopWriter::Part LoopWriter::adjoint(TensorId t) { return whole(adjoint_name(t), t); }
+LoopWriter::Part LoopWriter::whole(const std::string& buffer, TensorId t, std::vector<int64_t> strides) const {
+  return {{buffer, 0, std::move(strides)}, type(t), shapes[t]};
+}
 
-LoopWriter::Part LoopWriter::put_aside(TensorId t) { return whole(aside(t), t); }
+LoopWriter::Part LoopWriter::value(TensorId t) { return whole(value_name(t), t, value_strides(t)); }
+
+LoopWriter::Part LoopWriter::adjoint(TensorId t) { return whole(adjoint_name(t), t, adjoint_strides(t)); }
+
+LoopWriter::Part LoopWriter::put_aside(TensorId t) { return whole(aside(t), t, strides_of(shapes[t])); }
 
 LoopWriter::Part LoopWriter::row_of(Part of, const Row& row, const Expr& at) {
   of.region.at = at;

@@ -28,14 +28,15 @@ struct LoopWriter {
   const Program& p;
   const Loop& loop;
   const DimValues& dims;
-  const std::vector<std::vector<int64_t>>& shapes;
+  const std::vector<std::vector<int64_t>>&shapes, &callers_shapes;
   const LoopBlocks& blocks;
   const Halide::Target& target;
-  LoopMemory memory, adjoints;   // of values, and of their adjoints
-  std::vector<Id> around;        // loop variables that it reads, of loops around
-  std::set<TensorId> read_back;  // places that the backward reads
-  bool bounded = true;           // sizes decide how much goes on the tape
-  bool in_place = true;          // what it carries lies where it leaves it
+  LoopMemory memory, adjoints;                   // of values, and of their adjoints
+  std::vector<Id> around;                        // loop variables that it reads, of loops around
+  std::set<TensorId> read_back;                  // places that the backward reads
+  std::set<TensorId> carried, carried_adjoints;  // places of what the loop carries
+  bool bounded = true;                           // sizes decide how much goes on the tape
+  bool in_place = true;                          // what it carries lies where it leaves it
 
   // Of the function being made.
   NestNames names;
@@ -55,8 +56,8 @@ struct LoopWriter {
   std::vector<std::pair<std::string, Expr>> lets;              // of the step being made
   Pushes pushes, *pushing = nullptr;
 
-  LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s, const LoopBlocks& b,
-             const Halide::Target& t);
+  LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s,
+             const std::vector<std::vector<int64_t>>& callers, const LoopBlocks& b, const Halide::Target& t);
 
   // What stands in memory decides. By a name: Halide's simplifier takes a condition for true in all that is under it, also where what was loaded
   // has changed since.
@@ -79,8 +80,8 @@ struct LoopWriter {
   // An element of a tensor of integers; outside of it what `else` says, or an error.
   Expr element(const Node& n);
   // Where a row begins, in elements, clamped into the tensor; inside: whether it was there.
-  Expr offset(TensorId t, const std::vector<Id>& row, Expr* inside);
-  Expr row_offset(TensorId t, const std::vector<Id>& row);
+  Expr offset(TensorId t, const std::vector<Id>& row, const std::vector<int64_t>& strides, Expr* inside);
+  Expr row_offset(TensorId t, const std::vector<Id>& row, const std::vector<int64_t>& strides);
   std::vector<Expr> guards;  // of the step being made: must hold, or the call is an error
   void guard(const Expr& inside);
   Expr named(const Expr& e);
@@ -99,8 +100,11 @@ struct LoopWriter {
   // part: for the type and the extents.
   Stmt copy(const Region& to, const Region& from, const Part& part, bool added = false);
   Stmt clear(const Part& part);
+  // Between elements of a value, or of its adjoint, where it lies.
+  std::vector<int64_t> value_strides(TensorId t) const;
+  std::vector<int64_t> adjoint_strides(TensorId t) const;
   // All of a value, or of its adjoint; or a row that begins at `at`.
-  Part whole(const std::string& buffer, TensorId t);
+  Part whole(const std::string& buffer, TensorId t, std::vector<int64_t> strides) const;
   Part value(TensorId t);
   Part adjoint(TensorId t);
   Part put_aside(TensorId t);

@@ -49,7 +49,8 @@ std::string pass_failure(const Case& c, const Program& derived) {
 double tolerance_of(const Program& p) {
   double coarsest = kWide;
   if (p.steps)
-    for_each_block(*p.steps, [&](const Block& b) { coarsest = std::max(coarsest, tolerance_of(b.with_gradient ? *b.with_gradient : *b.op)); });
+    for_each_block(*p.steps,
+                   [&](const Block& b) { coarsest = std::max(coarsest, tolerance_of(b.with_gradient ? *b.with_gradient : *b.op)); });
   for (const Definition& d : p.definitions()) {
     if (d.is_call()) continue;
     for (Id id : reachable(*p.arena, d.body)) {
@@ -136,7 +137,8 @@ std::vector<CheckConfig> check_configs(uint64_t hash, bool every) {
   std::vector<CheckConfig> all;
   for (Policy policy : {Policy::none, Policy::largest, Policy::cost, Policy::budget})
     for (FusePolicy fuse : {FusePolicy::full, FusePolicy::relay, FusePolicy::off}) {
-      CheckConfig c{{}, fuse, levels[(bits / 64 + all.size()) % levels.size()]};
+      CheckConfig c;
+      c.fuse = fuse, c.level = levels[(bits / 64 + all.size()) % levels.size()];
       c.stash.policy = policy;
       c.products = (bits / 16 + all.size()) % 4 == 0;
       all.push_back(c);
@@ -162,6 +164,7 @@ std::string check_failure(const Program& op, const DimValues& dims, uint64_t see
     options.fusion.policy = config.fuse;
     options.threads = 1;
     options.target = config.target;
+    options.machine = config.machine;
     options.cache = std::make_shared<runtime::KernelCache>();
     for (const std::string& name : free_dims(op)) options.dims[name] = dims.at(name);
     if (!op.steps)

@@ -21,6 +21,7 @@ struct CheckConfig {
   CpuLevel level = CpuLevel::avx2;
   bool products = false;  // the kernels of jvp and hvp as well
   Target target = Target::cpu;
+  MachineModel machine;
 };
 
 // One combination of stash policy, fusion policy and a level that this processor has, by a hash of the program; every: all
