@@ -25,9 +25,8 @@ class Solver {
     Literals all;
     add_literals(a_, all, condition_);
     for (size_t i = 0; i < all.size(); ++i) {
-      Literals rest = all;
-      rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
-      if (solved(all[i], rest, {})) return true;
+      const auto here = all.begin() + static_cast<std::ptrdiff_t>(i);
+      if (solved(all[i], {{all.begin(), here}, {here + 1, all.end()}}, {})) return true;
     }
     return false;
   }
@@ -41,19 +40,29 @@ class Solver {
       add_literals(a_, given, condition_);
       add_literals(a_, guards, n.arg(0));
       for (size_t i = 0; i < guards.size(); ++i) {
-        Literals rest = guards;
-        rest.erase(rest.begin() + static_cast<std::ptrdiff_t>(i));
+        // What the data read by this guard need comes before it: it goes into the condition as well.
+        const auto here = guards.begin() + static_cast<std::ptrdiff_t>(i);
+        const bool needs = !tensors_read(a_, guards[i]).empty();
+        Literals before = given, rest(needs ? here : guards.begin(), guards.end());
+        std::erase(rest, guards[i]);
+        if (needs)
+          for (auto x = guards.begin(); x != here; ++x) add_literals(a_, before, *x);
         Product open = body_;
         std::erase(open.factors, f);
         tree_.multiply_in(open, tree_.form(guarded(a_, rest, n.arg(1))), f.halves);
-        if (solved(guards[i], given, open)) return true;
+        if (solved(guards[i], {before, {}}, open)) return true;
       }
     }
     return false;
   }
 
+  // The other conditions: what is asked before may keep inside what is read by those after.
+  struct Around {
+    Literals before, after;
+  };
+
   // The literal as a range of a bound axis, or as its value; then `rest` are the conditions, and `body`, if there is one, the body.
-  bool solved(Id literal, const Literals& rest, std::optional<Product> body) {
+  bool solved(Id literal, const Around& rest, std::optional<Product> body) {
     const Node n = a_[literal];
     if (n.op != Op::eq && n.op != Op::lt && n.op != Op::le) return false;
     for (size_t side : {0u, 1u}) {
@@ -64,7 +73,9 @@ class Solver {
       if (n.op == Op::eq && !tensors_read(a_, other).empty() && asked_for_by_a_range(axis->axis)) continue;
       if (n.op == Op::eq) return at_value(*axis, other, rest, body.value_or(body_));
       if (!narrowed(*axis, other, n.op == Op::le, side == 0)) continue;
-      condition_ = all_of(rest);
+      Literals all = rest.before;
+      all.insert(all.end(), rest.after.begin(), rest.after.end());
+      condition_ = all_of(all);
       if (body) body_ = *body;
       return true;
     }
@@ -84,18 +95,26 @@ class Solver {
     return n.op == Op::cast && (n.type == DType::i32 || n.type == DType::u32) && a_[n.arg(0)].op == Op::axis ? n.arg(0) : id;
   }
 
-  bool at_value(AxisRange axis, Id value, Literals rest, const Product& body) {
+  bool at_value(AxisRange axis, Id value, const Around& rest, const Product& body) {
     const DType type = float_type(body);
     const Replacements at = {{axis.axis, value}};
     std::erase_if(bound_, [&](const AxisRange& r) { return r.axis == axis.axis; });
     for (AxisRange& r : bound_) r.begin = substitute(a_, r.begin, at), r.end = substitute(a_, r.end, at);
     Literals now;
+    auto asked = [&](const Literals& literals) {
+      for (Id x : literals) add_literals(a_, now, substitute(a_, x, at));
+    };
+    // Those of the axis read at its value, which is inside its range then.
+    Literals before = rest.before;
+    const auto of_axis = std::ranges::stable_partition(before, [&](Id x) { return !depends_on_any(a_, x, std::span(&axis, 1)); });
+    asked({before.begin(), of_axis.begin()});
     const Id extent = a_.sub(axis.end, axis.begin), from = is_constant(a_, axis.begin, 0) ? value : a_.sub(value, axis.begin);
     if (!in_bounds(a_, from, is_constant(a_, axis.begin, 0) ? axis.end : extent, scope_)) {
       add_literals(a_, now, a_.binary(Op::le, axis.begin, value));
       add_literals(a_, now, a_.binary(Op::lt, value, axis.end));
     }
-    for (Id x : rest) add_literals(a_, now, substitute(a_, x, at));
+    asked({of_axis.begin(), of_axis.end()});
+    asked(rest.after);
     positions_first(a_, now);
     condition_ = all_of(now);
     body_ = tree_.form(substitute(a_, tree_.to_expression(body, type), at));
