@@ -174,7 +174,7 @@ class Interpreter {
         return update(variable(place.text, place.pos).view, op, s.body);
       }
       const View value = eval(s.body);
-      const View meant = value.is_scalar() && (value.weak || names_integer(s.body)) ? eval(s.body, true) : value;
+      const View meant = value.is_scalar() && ((value.weak && !reduces(s.body)) || names_integer(s.body)) ? eval(s.body, true) : value;
       rebind(place.text, value);
       if (!meant.weak && is_integer(meant.type()) && !is_integer(value.type())) variable(place.text, place.pos).meant = integer_of(meant);
       return;
@@ -282,8 +282,6 @@ class Interpreter {
     look_for(axis, n.otherwise, plain, otherwise);
   }
 
-  // Expressions.
-
   int64_t integer(Ref r) { return integer_of(eval(r, true)); }
   static Op infix(const std::string& sign) {
     for (int i = 0; i < kOpCount; ++i)
@@ -338,6 +336,10 @@ class Interpreter {
     throw Error("there is no " + n.text + " here", n.pos);
   }
 
+  // A sum over nothing is weak, whatever its terms would be.
+  bool reduces(Ref r) const {
+    return r != kAbsent && (node(r).kind == Kind::reduce || std::ranges::any_of(node(r).args, [&](Ref x) { return reduces(x); }));
+  }
   // Made of names of scalars that were untyped, and of literals and dims.
   bool names_integer(Ref r) {
     const Node& n = node(r);
@@ -429,7 +431,6 @@ class Interpreter {
   }
 
   static int64_t axis_of(int64_t axis, const View& v) { return axis < 0 ? axis + static_cast<int64_t>(v.rank()) : axis; }
-
   View concat(const Node& n) {
     std::vector<View> parts;
     for (size_t k = 1; k < n.args.size(); ++k) parts.push_back(eval(n.args[k]));
@@ -441,7 +442,6 @@ class Interpreter {
     const auto d = static_cast<size_t>(axis_of(integer(n.args[0]), v));
     return n.text == "flip" ? flipped(v, d) : rolled(v, d, integer(n.args[1]));
   }
-
   std::vector<View> call_op(const Node& n) {
     std::vector<View> results;
     Arrays arguments;

@@ -253,8 +253,12 @@ class StepRun {
       carried.push_back(values_[c.initial]);
       if (!carried.back()) return false;  // what is only written may be gone (a state that iterations run again from)
     }
+    auto is_read = [&](TensorId t) {  // by the loop: in an iteration, or where it asks how many there are
+      return lifetimes_.is_read_within(l, t) || has_tensor(tensors_read(*p_.arena, l.begin), t) ||
+             has_tensor(tensors_read(*p_.arena, l.end), t);
+    };
     for (const Carried& c : l.carried)
-      if (lifetimes_.ends_at(steps, i, c.initial) && !lifetimes_.is_read_within(l, c.initial)) values_[c.initial] = Value();
+      if (lifetimes_.ends_at(steps, i, c.initial) && !is_read(c.initial)) values_[c.initial] = Value();
     typename Machine::LoopSaved saved;
     const bool done = machine_.loop(
         l, [&](Id variable) { return variables_.at(variable); }, [&](TensorId t) -> const Value& { return values_[t]; }, carried,

@@ -273,7 +273,8 @@ class KernelMachine {
     }
     if (!compiled.sums) return count(compiled.op.backward(arguments, *saved.stash, call));
     Waiting& waiting = waiting_[&b];
-    if (waiting.stacks.empty()) begin_to_wait(waiting, *compiled.sums, b, saved);
+    if (waiting.stacks.empty()) begin_to_wait(waiting, *compiled.sums);
+    share(waiting, *compiled.sums, b, saved, adjoints);
     for (size_t i = 0; i < waiting.stacks.size(); ++i) {
       const SumsOverRuns::Part& part = compiled.sums->parts[i];
       const TensorView row = row_of(waiting.stacks[i]->view, {waiting.runs});
@@ -383,17 +384,25 @@ class KernelMachine {
     v->unwritten.clear();
   }
 
-  void begin_to_wait(Waiting& waiting, const SumsOverRuns& sums, const Block& b, const Saved& saved) {
+  void begin_to_wait(Waiting& waiting, const SumsOverRuns& sums) {
     const Program& p = sums.op.program();
     const DimValues dims = sums.full();
     for (const SumsOverRuns::Part& part : sums.parts) {
       const TensorId t = *p.find(part.name);
       waiting.stacks.push_back(fresh(p.tensors[t].type, shape_of(p, t, dims)));
     }
+  }
+
+  // What runs that wait have in common is the same in the innermost loop only: where a loop around it has changed it, they wait no longer.
+  void share(Waiting& waiting, const SumsOverRuns& sums, const Block& b, const Saved& saved, std::vector<Value>& adjoints) {
+    std::vector<std::pair<Value, std::vector<int64_t>>> shared;
     for (const auto& [name, k] : sums.shared) {
       const Operand* kept = find_kept(saved, b.op->tensors[b.op->inputs[k]].name);
-      waiting.shared.emplace_back(kept->value, kept->row);
+      shared.emplace_back(kept->value, kept->row);
     }
+    if (shared == waiting.shared) return;
+    if (waiting.runs > 0) add_up(b, waiting, adjoints);
+    waiting.shared = std::move(shared);
   }
 
   void add_up(const Block& b, Waiting& waiting, std::vector<Value>& adjoints) {
