@@ -175,14 +175,24 @@ class Check {
     Arrays before = evaluate(plain_, all_, dims_, kExact), after = evaluate(derived, all_, dims_, kExact);
     // Sums that cancel lose digits: a thousand times more than where nothing does.
     double most = 1000 * tolerance(epsilon_of(DType::f64), longest_reduction(derived, dims_));
+    const std::map<std::string, double> of_plain = roundings(plain_, before), of_derived = roundings(derived, after);
     for (const std::string& name : results(plain_)) {
       Array got = after.at(name), wanted = before.at(name);
       bool real = wanted.real();
-      Worst w = compare(got, wanted, real ? most : 0);
+      Worst w = compare(got, wanted, real ? most : 0, real ? kSensitivity * (of_plain.at(name) + of_derived.at(name)) : 0);
       row("passes", name, real ? "f64" : std::string(name_of(wanted.type)),
           fmt::format("{} elements", wanted.size()), w.error, real ? most : 0, w.passed,
           wanted.size() ? shape_text(position_of(w.element, wanted.shape)) : "", w.got, w.wanted);
     }
+  }
+
+  // What roundings in f64 amount to, by result.
+  std::map<std::string, double> roundings(const Program& p, const Arrays& exact) const {
+    HarderData d;
+    d.data = all_;
+    d.wanted = d.exact = exact;
+    note_moves({&p}, dims_, c_.seed, [](const std::string&) { return epsilon_of(DType::f64); }, d);
+    return d.moves;
   }
 
   // Each of two runs has its memory between guard pages, once at either end of it (runtime/host/guarded_memory.h).
@@ -200,12 +210,14 @@ class Check {
     Arrays data;       // inputs and cotangents
     Arrays wanted;
     Arrays exact;                         // the same in f64; of normals only
-    std::map<std::string, double> slack;  // by result
+    std::map<std::string, double> slack;  // by result: what roundings amount to, as meant and after the passes
     bool gradients = true;                // are compared, too
     bool usual_size = false;              // the data are as large as normals
+    std::map<std::string, double> plain_slack = {};  // as meant alone; of normals only
   };
 
-  Draw normals(const Program& p, const Arrays& data) const {
+  // p: as it is meant; run: after the passes.
+  Draw normals(const Program& p, const Program& run, const Arrays& data) const {
     HarderData d;
     d.data = data;
     d.wanted = evaluate(p, data, dims_);
@@ -215,9 +227,18 @@ class Check {
       auto known = unit.find(name);
       return known == unit.end() ? 0 : known->second;
     };
-    note_moves(p, dims_, c_.seed, unit_of, d);
+    note_moves({&p}, dims_, c_.seed, unit_of, d);
+    const std::map<std::string, double> plain = d.moves;
+    if (!p.steps) {
+      HarderData after = d;
+      after.wanted = evaluate(run, data, dims_);
+      after.exact = evaluate(run, data, dims_, kExact);
+      note_moves({&run}, dims_, c_.seed, unit_of, after);
+      for (auto& [name, most] : d.moves) most = std::max(most, after.moves.at(name));
+    }
     Draw draw{"", std::move(d.data), std::move(d.wanted), std::move(d.exact), std::move(d.moves)};
     for (auto& [name, slack] : draw.slack) slack *= kSensitivity;
+    for (const auto& [name, most] : plain) draw.plain_slack[name] = kSensitivity * most;
     return draw;
   }
 
@@ -229,7 +250,7 @@ class Check {
 
   // Normals, then what is harder.
   std::vector<Draw> draws(const Program& derived) {
-    std::vector<Draw> list = {normals(plain_, all_)};
+    std::vector<Draw> list = {normals(plain_, derived, all_)};
     if (op_.steps) {
       notes_.push_back("loops multiply what rounding does to large, tiny or equal numbers: kernels are compared on normals only");
       return list;
@@ -311,9 +332,9 @@ class Check {
       const Array& plain = draw.wanted.at(name);
       auto unit = epsilon.find(name);
       if (!plain.real() || unit == epsilon.end() || unit->second <= epsilon_of(DType::f64)) continue;
-      auto slack = draw.slack.find(name);
+      auto slack = draw.plain_slack.find(name);
       const double allowed = tolerance(unit->second, length) + stored;
-      Precision p = precision(got.at(name).array(), plain, draw.exact.at(name), allowed, slack == draw.slack.end() ? 0 : slack->second);
+      Precision p = precision(got.at(name).array(), plain, draw.exact.at(name), allowed, slack == draw.plain_slack.end() ? 0 : slack->second);
       precision_.push_back(row_of("precision", name, std::string(name_of(plain.type)), fmt::format("plain: off by {:.1e}", p.plain),
                                   p.ours.error, std::max(allowed, kBesidePlain * p.plain), p.ours.passed,
                                   plain.size() ? shape_text(position_of(p.ours.element, plain.shape)) : "", p.ours.got, p.ours.wanted));
@@ -374,7 +395,7 @@ class Check {
       data[t.name] =
           tangent ? random_normals(t.type, shape_of(p, p.inputs[i], dims_), c_.seed + i) : all_.at(t.name);
     }
-    const Draw draw = normals(product, data);
+    const Draw draw = normals(product, p, data);
     const std::map<std::string, double> epsilon = epsilons(product);
     const int64_t length = longest_reduction(p, dims_);
     std::map<std::string, Worst> worst;

@@ -15,6 +15,9 @@ constexpr double kTellingPart = 0.1;
 // moves a result than the smaller one, at least, if it is no jump.
 constexpr double kMove = 0x1p-40, kMoves = 16, kGrowth = 4;
 
+// Of f64: there is no wider type to say what its roundings amount to, so operations are moved as well.
+constexpr double kUnitOfWidest = 0x1p-52;
+
 bool has_decades(Range range) { return range == Range::large || range == Range::tiny || range == Range::alternating; }
 
 // Every element by a few steps, up or down by chance.
@@ -25,6 +28,29 @@ Arrays moved(const Arrays& inputs, double step, uint64_t seed) {
     for (size_t i = 0; i < a.reals.size(); ++i) a.reals[i] *= 1 + step * by.reals[i];
   }
   return result;
+}
+
+// Of one program: fills d.moves.
+void note_moves_of(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit, HarderData& d) {
+  struct Moved {
+    Arrays near, far;
+  };
+  auto inputs = [&](double step) { return evaluate(p, moved(d.data, step, seed), dims, kExact); };
+  auto operations = [&](double step) { return evaluate(p, d.data, dims, {.rounding = Rounding::exact, .noise = step}); };
+  std::vector<Moved> ways = {{inputs(kMove), inputs(kMove * kMoves)}};
+  if (std::ranges::any_of(d.exact, [&](const auto& named) { return named.second.real() && unit(named.first) == kUnitOfWidest; }))
+    ways.push_back({operations(kMove), operations(kMove * kMoves)});
+  for (const auto& [name, here] : d.exact) {
+    double most = 0;
+    for (size_t i = 0; i < here.reals.size(); ++i) {
+      for (const Moved& way : ways) {
+        const double one = std::fabs(way.near.at(name).reals[i] - here.reals[i]), many = std::fabs(way.far.at(name).reals[i] - here.reals[i]);
+        if (many >= kGrowth * one) most = std::max(most, many / (kMove * kMoves) * unit(name));
+      }
+      if (const double rounded = std::fabs(d.wanted.at(name).reals[i] - here.reals[i]); std::isfinite(rounded)) most = std::max(most, rounded);
+    }
+    d.moves[name] = most;
+  }
 }
 
 // results: of each program, in the declared types.
@@ -43,18 +69,17 @@ bool tells(const HarderData& d, const std::vector<Arrays>& results) {
 
 }  // namespace
 
-void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
-                HarderData& d) {
-  const Arrays near = evaluate(p, moved(d.data, kMove, seed), dims, kExact);
-  const Arrays far = evaluate(p, moved(d.data, kMove * kMoves, seed), dims, kExact);
-  for (const auto& [name, here] : d.exact) {
-    double most = 0;
-    for (size_t i = 0; i < here.reals.size(); ++i) {
-      const double one = std::fabs(near.at(name).reals[i] - here.reals[i]), many = std::fabs(far.at(name).reals[i] - here.reals[i]);
-      if (many >= kGrowth * one) most = std::max(most, many / (kMove * kMoves) * unit(name));
-      if (const double rounded = std::fabs(d.wanted.at(name).reals[i] - here.reals[i]); std::isfinite(rounded)) most = std::max(most, rounded);
+void note_moves(const std::vector<const Program*>& programs, const DimValues& dims, uint64_t seed,
+                const std::function<double(const std::string&)>& unit, HarderData& d) {
+  for (const Program* p : programs) {
+    HarderData own = d;
+    if (p != programs[0]) {
+      own.wanted = evaluate(*p, d.data, dims);
+      own.exact = evaluate(*p, d.data, dims, kExact);
     }
-    d.moves[name] = most;
+    note_moves_of(*p, dims, seed, unit, own);
+    for (const auto& [name, most] : own.moves)
+      if (d.exact.contains(name)) d.moves[name] = std::max(d.moves[name], most);
   }
 }
 
@@ -110,7 +135,7 @@ std::optional<HarderData> harder_data(const std::vector<const Program*>& program
       d.exact = evaluate(*programs[0], d.data, dims, kExact);
       d.finite &= all_finite(d.exact);
       if (d.decades > 0 && !d.finite) continue;
-      note_moves(*programs[0], dims, seed, unit, d);
+      note_moves(programs, dims, seed, unit, d);
       if (d.decades == 0 || tells(d, results)) return d;
     } catch (const Error&) {  // an index that is computed from floats
       if (!has_decades(range)) return std::nullopt;

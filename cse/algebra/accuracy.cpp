@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/exact_ops.h"
 #include "expr/core/scalar.h"
 
 namespace xhat {
@@ -41,12 +42,6 @@ Format format_of(DType type) {
 bool has_own_scale(Op op) {
   return op == Op::exp || op == Op::expm1 || op == Op::tanh || op == Op::sigmoid || op == Op::softplus || op == Op::erf ||
          op == Op::erfc || op == Op::atan || op == Op::sinc || op == Op::i0e || op == Op::i1e || op == Op::exp2 || op == Op::sinh || op == Op::cosh;
-}
-
-// Results are one of the operands, or have its digits.
-bool is_exact(Op op) {
-  return op == Op::neg || op == Op::abs || op == Op::select || op == Op::minimum || op == Op::maximum || op == Op::clamp ||
-         op == Op::relu || op == Op::sign || op == Op::floor || op == Op::ceil || op == Op::round || op == Op::trunc || op == Op::copysign || op == Op::stop_gradient;
 }
 
 }  // namespace

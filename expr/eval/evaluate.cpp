@@ -128,7 +128,7 @@ class Evaluation {
     if ((*p.arena)[d.body].type != tensor.type)
       throw Bug("evaluate: " + tensor.name + " and its definition have different types");
     evaluation::Code code = evaluation::translate(p, d, dims);
-    evaluation::Machine(p, d, code, arrays, result, options.rounding).run();
+    evaluation::Machine(p, d, code, arrays, result, options).run();
     owned[t] = std::move(result);
     arrays[t] = &owned[t];
   }

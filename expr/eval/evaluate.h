@@ -27,6 +27,9 @@ enum class Rounding : uint8_t {
 struct EvaluateOptions {
   Rounding rounding = Rounding::declared;
   bool every_tensor = false;  // deliver temporaries too, not only outputs and gradients
+  // Each result that an operation rounds, and each partial sum, is moved by at most this part of it: the difference says how much of
+  // rounding the formula keeps, in a type that has no wider one. Equal operands are moved alike.
+  double noise = 0;
 };
 
 inline constexpr EvaluateOptions kExact = {.rounding = Rounding::exact};

@@ -1,6 +1,7 @@
 #include "expr/eval/evaluate_machine.h"
 
 #include <algorithm>
+#include "expr/core/exact_ops.h"
 
 namespace xhat::evaluation {
 namespace {
@@ -19,8 +20,9 @@ std::vector<int64_t> strides_of(std::span<const int64_t> shape) {
 }  // namespace
 
 Machine::Machine(const Program& p, const Definition& d, const Code& code,
-                 std::span<const Array* const> arrays, Array& target, Rounding rounding)
-    : p_(p), d_(d), code_(code), arrays_(arrays), target_(target), declared_(rounding == Rounding::declared) {
+                 std::span<const Array* const> arrays, Array& target, const EvaluateOptions& options)
+    : p_(p), d_(d), code_(code), arrays_(arrays), target_(target), declared_(options.rounding == Rounding::declared),
+      noise_(options.noise) {
   size_t wide = 1 + static_cast<size_t>(std::ranges::count_if(code.registers, &Register::lanes));
   block_ = std::clamp(kRegisterLanes / wide, kMinLanes, kMaxLanes);
   size_t real_size = 0, integer_size = 0;
@@ -135,6 +137,14 @@ void Machine::elementwise(const Instruction& i, size_t n) {
       i.scalar->integers.lanes(n, integer(i.out), operands);
   }
   settle(i.type, i.out, n);
+  if (noise_ != 0 && i.kind == Instruction::Kind::reals) move(i, n);
+}
+
+void Machine::move(const Instruction& i, size_t n) {
+  if (is_exact(i.op)) return;
+  const Reg* x = code_.operands.data() + i.first;
+  double* v = real(i.out);
+  for (size_t k = 0; k < n; ++k) v[k] *= 1 + noise_ * chance_of(i.op, reals_of(x[0])[k], i.count > 1 ? reals_of(x[1])[k] : 0);
 }
 
 // Rounds or wraps to the declared type.
@@ -330,7 +340,7 @@ void Machine::store() {
 void Machine::run_again(size_t lane) {
   std::vector<int64_t> point;
   for (uint32_t loop : code_.axis_loops) point.push_back(integers_of(code_.loops[loop].axis)[lane]);
-  Machine again(p_, d_, code_, arrays_, target_, declared_ ? Rounding::declared : Rounding::exact);
+  Machine again(p_, d_, code_, arrays_, target_, {declared_ ? Rounding::declared : Rounding::exact, false, noise_});
   again.only_ = &point;
   again.run();
   throw Bug("evaluate: a failure at " + p_.tensor(d_.target()).name + shape_text(point) +

@@ -6,6 +6,7 @@
 // that leaves the value out. Only poison that reaches the definition's target is an error; that one point is
 // then run again, remembering what failed.
 #pragma once
+#include <bit>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,11 +16,21 @@
 
 namespace xhat::evaluation {
 
+// From -1 to 1, by the operation and its operands to the digits of f32: the same for operands that noise has moved differently far.
+inline double chance_of(Op op, double x, double y) {
+  uint64_t h = static_cast<uint64_t>(op) + 1;
+  for (double v : {x, y}) {
+    h = (h ^ std::bit_cast<uint32_t>(static_cast<float>(v))) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  }
+  return static_cast<double>(h >> 11) * 0x1p-52 - 1;
+}
+
 class Machine {
  public:
   // arrays: by TensorId; the target's entry is written through `target`.
   Machine(const Program& p, const Definition& d, const Code& code, std::span<const Array* const> arrays,
-          Array& target, Rounding rounding);
+          Array& target, const EvaluateOptions& options);
   // Throws Error for poison that reaches the target.
   void run();
 
@@ -46,6 +57,7 @@ class Machine {
   std::span<const Array* const> arrays_;
   Array& target_;
   bool declared_;
+  double noise_;  // EvaluateOptions
 
   size_t block_;               // lanes at once
   std::vector<double> reals_;  // registers; offset_ says where each begins
@@ -76,6 +88,7 @@ class Machine {
   void select(const Instruction& i, size_t n);
   void cast(const Instruction& i, size_t n);
   void settle(DType type, Reg out, size_t n);
+  void move(const Instruction& i, size_t n);
 
   void read(const Instruction& i, size_t n);
   bool read_straight(const Instruction& i, size_t n);

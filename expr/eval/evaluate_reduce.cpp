@@ -104,9 +104,10 @@ void Machine::fold(const Reduction& r, size_t count, T* into, Lanes<T> body) {
   auto nan = [](T v) { return floats && std::isnan(static_cast<double>(v)); };
   switch (r.op) {
     case Op::sum:
-      if constexpr (floats)
-        return fold_with(r, count, into, body, [](T x, T y) { return x + y; });
-      else
+      if constexpr (floats) {
+        if (noise_ == 0) return fold_with(r, count, into, body, [](T x, T y) { return x + y; });
+        return fold_with(r, count, into, body, [&](T x, T y) { return (x + y) * (1 + (x == 0 ? 0 : noise_ * chance_of(r.op, x, y))); });
+      } else
         return fold_with(r, count, into, body, [](T x, T y) {
           return static_cast<T>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
         });
