@@ -19,6 +19,9 @@ if(suites STREQUAL "" AND NOT optional)
   add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
   set_tests_properties(${label}.missing PROPERTIES LABELS "${label};${runs}")
 endif()
+# The longest first, so that no core waits for one that began late: a minute or more on one core. ctest orders the others by what they took
+# before, which a clean clone does not know.
+set(long_suites "/AuditTest$|/ComposedProgramTest$|/LoopsOfPlaces$|^Files/KernelGoldenTest$|OfManyKernels$|^Ops/LoweredCode$|^Rows/VectorMath$|^Part/DerivativesOfAuditOps$")
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
@@ -42,6 +45,9 @@ foreach(suite IN LISTS suites)
     list(APPEND labels tsan)
   endif()
   add_test(${label}.${suite} ${program} "--gtest_filter=${suite}.*" --gtest_brief=1)
+  if(suite MATCHES "${long_suites}")
+    set_tests_properties(${label}.${suite} PROPERTIES COST 100)
+  endif()
   set_tests_properties(${label}.${suite} PROPERTIES
     LABELS "${labels}" TIMEOUT ${limit} WORKING_DIRECTORY ${source_dir} ENVIRONMENT "${environment}")
 endforeach()
