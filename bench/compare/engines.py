@@ -18,6 +18,8 @@ PROGRAMS = {"xhat": "xhat_peer", "eigen": "eigen_peer", "halide": "halide_peer",
 PYTHON = ["jax", "jax-remat", "jax-native", "torch-compile", "torch-native", "torch-eager", "torch-native-compile"]
 ENGINES = [*PROGRAMS, *PYTHON]
 USUAL = ["xhat", "jax", "torch-compile", *(["torch-eager"] if SUITE else ["torch-native", "halide", "eigen"])]
+if SUITE and not (HERE / SUITE / "in_jax.py").exists():
+    USUAL.remove("jax")
 
 # glibc: one heap that is kept and reused, with huge pages. An engine that returns new arrays from every call is at its
 # best so; with the C library's defaults it pays for fresh pages with every large result.

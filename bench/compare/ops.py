@@ -5,10 +5,11 @@ data.py makes the numbers. Nothing but the standard library is imported: the rep
 
     python bench/compare/ops.py        prints the table
 """
-import importlib
 import os
 from dataclasses import dataclass, field
 from math import prod
+
+import annotated
 
 M = 1024 * 1024
 EPS = 1e-5
@@ -170,7 +171,7 @@ def images():
 
 SUITE = os.environ.get("COMPARE_SUITE")  # the name of a folder beside this file, whose ops are measured instead
 if SUITE:
-    OPS = importlib.import_module(f"{SUITE}.ops").suite(Op)
+    OPS = annotated.suite(SUITE, Op)
 else:
     OPS = {o.name: o for group in (activations, normalizations, losses, networks, images) for o in group()}
 

@@ -1,4 +1,4 @@
-"""The suite of strangers.xh as rows of ../ops.py: sizes, data and results from the comment before each op."""
+"""A suite of ops in one file, SUITE/SUITE.xh, as rows of ops.py: sizes, data and results from the comment before each op."""
 import re
 from math import prod
 from pathlib import Path
@@ -13,13 +13,13 @@ def shape(text, sizes):
 
 
 def kind(text, sizes):
-    """What make_input of ../data.py takes."""
-    return {"<": lambda v: sizes[v], "*": float, "+": lambda _: "square"}[text[0]](text[1:])
+    """What make_input of data.py takes."""
+    return {"<": lambda v: int(sizes.get(v, v)), "*": float, "+": lambda _: "square"}[text[0]](text[1:])
 
 
-def suite(Op):
+def suite(name, Op):
     found = {}
-    for m in OP.finditer((HERE / "strangers.xh").read_text()):
+    for m in OP.finditer((HERE / name / f"{name}.xh").read_text()):
         sizes = {k: int(v) for k, v in (e.split("=") for e in m["sizes"].split(","))}
         kinds = {re.match(r"\w+", k)[0]: kind(re.sub(r"^\w+", "", k), sizes) for k in m["kinds"].strip().split(",") if k}
         inputs, diff = {}, []
