@@ -107,7 +107,32 @@ class Blocks {
            });
   }
 
-  bool in_blocks(const Definition& d, std::vector<Definition>* all) {
+  // (e - 4*E)/E as e/E - 4, and its remainder as that of e: parts of a row that lie side by side, queries, keys and values.
+  Id counted_from_the_start(const Definition& d) {
+    return rewrite(a_, d.body, [&](Id id) {
+      const Node n = a_[id];
+      if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64 || a_[n.arg(1)].op != Op::constant) return id;
+      const Linear from = linear(a_, n.arg(0));
+      const int64_t by = a_[n.arg(1)].integer;
+      int64_t number = from.constant;
+      Id axis = kNone;
+      for (auto [node, k] : from.terms) {
+        if (a_[node].op == Op::dim)
+          number += k * evaluate_extent(a_, node, sizes_);
+        else if (k == 1 && axis == kNone && std::ranges::find(d.axes, node, &AxisRange::axis) != d.axes.end())
+          axis = node;
+        else
+          return id;
+      }
+      if (axis == kNone || number == 0 || by < 1 || number % by != 0) return id;
+      const Id part = a_.binary(n.op, axis, n.arg(1));
+      return n.op == Op::mod ? part : a_.add(part, a_.integer(number / by));
+    });
+  }
+
+  bool in_blocks(const Definition& as_it_is, std::vector<Definition>* all) {
+    Definition d = as_it_is;
+    d.body = counted_from_the_start(d);
     const Node root = a_[d.body];
     if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return false;
     int64_t terms = 1;

@@ -7,12 +7,14 @@
 #include "fusion/plan/prefix_sums.h"
 #include "fusion/plan/quotient_ranges.h"
 #include "fusion/plan/triangles.h"
+#include "fusion/plan/whole_phases.h"
 
 namespace xhat {
 
 Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request) {
   Program made = with_numbers_as_divisors(p, sizes);
   made = quotients_as_ranges(made, sizes);
+  made = phases_made_whole(made, sizes, request);
   made = blocks_as_axes(made, sizes, request);
   made = products_in_triangles(made, sizes, request);
   made = prefix_sums_by_steps(made, sizes, request);  // weights of pairs are no table then

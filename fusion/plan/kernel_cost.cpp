@@ -12,16 +12,17 @@ bool reduced_by_all(const Draft& d, int c) {
   return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
 
-constexpr int64_t kMinRows = 4, kMinColumns = 8;  // of a product's block
+// Of a product's block. Three rows: the colours of an image, by which a convolution has a gradient.
+constexpr int64_t kMinRows = 3, kMinColumns = 8;
 
 }  // namespace
 
 std::optional<Shape::Product> Planner::product_of(const Shape& s) {
   auto plain = product_of(s, false);
   if (s.phase_axes.empty()) return plain;
-  // Columns that lie closer in memory are worth the phases.
+  // Columns that lie closer in memory are worth the phases. Without them a condition that they decide is one of each product.
   auto apart = product_of(s, true);
-  return apart && (!plain || apart->columns > plain->columns) ? apart : plain;
+  return apart && (!plain || s.phases_decide || apart->columns > plain->columns) ? apart : plain;
 }
 
 std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases) {
@@ -31,17 +32,24 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
     return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
-  // Both, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4.
-  auto together = [&](size_t x, size_t y) {
-    return std::ranges::all_of(s.read_axes, [&](const auto& axes) {
-      return std::ranges::binary_search(axes, s.axes[x].axis) == std::ranges::binary_search(axes, s.axes[y].axis);
-    });
+  // Both, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4. Of x[i+r,j+s] the kernel makes no loop over r and s.
+  auto one_loop = [&](size_t x) {
+    for (size_t r = 0; r < s.reads.size(); ++r) {
+      auto on = [&](size_t i) { return std::ranges::binary_search(s.read_axes[r], s.axes[i].axis); };
+      if (!on(x) && !on(x + 1)) continue;
+      const auto& forms = s.forms[r];
+      bool beside = false;
+      for (size_t d = 0; d + 1 < forms.size(); ++d)
+        beside |= forms[d].bare() && forms[d].axis == x && forms[d + 1].bare() && forms[d + 1].axis == x + 1;
+      if (!beside) return false;
+    }
+    return true;
   };
   for (size_t v = s.left; v-- > 0;) {
     if (!reads(v, v)) continue;
     size_t beside = 0;
     int64_t columns = steps(v);
-    for (; !in_phases && columns < kMinColumns && v > beside && together(v - beside - 1, v); ++beside) columns *= steps(v - beside - 1);
+    for (; !in_phases && columns < kMinColumns && v > beside && one_loop(v - beside - 1); ++beside) columns *= steps(v - beside - 1);
     if (columns < kMinColumns) continue;
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)

@@ -10,7 +10,6 @@
 #include "fusion/plan/plan.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <span>
 
@@ -19,6 +18,7 @@
 #include "expr/index/affine_poly.h"
 #include "fusion/plan/kernel_draft.h"
 #include "fusion/plan/kernel_key.h"
+#include "fusion/plan/whole_phases.h"
 #include "fusion/relations/scatter.h"
 
 namespace xhat {
@@ -89,21 +89,18 @@ Shape Planner::take_apart(const Definition& d) const {
 }
 
 void Planner::find_phases(const Definition& d, Shape& s, const Replacements& windows) const {
-  constexpr int64_t kMaxPhases = 8;
   Arena& a = *p_.arena;
   s.phases.assign(s.axes.size(), 1);
-  for (Id id : reachable(a, d.body)) {
-    const Node& n = a[id];
-    if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64 || a[n.arg(1)].op != Op::constant) continue;
-    int64_t by = a[n.arg(1)].integer;
-    for (size_t i = 0; i < s.left; ++i)
-      if (by > 1 && by <= kMaxPhases && std::ranges::binary_search(n.free_axes(), s.axes[i].axis)) s.phases[i] = std::lcm(s.phases[i], by);
-  }
+  const Node root = a[d.body];
+  const Id condition = s.is_reduction ? reduce_condition(root) : kNone;
   Replacements apart;
   for (size_t i = 0; i < s.left; ++i) {
-    if (s.phases[i] > kMaxPhases || s.extents[i] % s.phases[i] != 0) s.phases[i] = 1;
+    const int64_t by = phases_along(a, d.body, s.axes[i].axis);
+    if (by == 1 || s.extents[i] % by != 0) continue;
+    s.phases[i] = by;
+    s.phases_decide |= condition != kNone && phases_along(a, condition, s.axes[i].axis) > 1;
     Id x = s.axes[i].axis;
-    if (s.phases[i] > 1) apart[x] = a.add(a.mul(a.integer(s.phases[i]), x), a.axis("phase"));
+    apart[x] = a.add(a.mul(a.integer(s.phases[i]), x), a.axis("phase"));
   }
   if (apart.empty()) return;
   for (Id id : s.reads) s.phase_axes.push_back(axes_of(id, windows, apart));

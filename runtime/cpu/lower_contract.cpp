@@ -19,7 +19,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMinContractRows = 4;   // of y, for anything to be gained
+constexpr int64_t kMinContractRows = 3;   // of y, for anything to be gained: the colours of an image
 constexpr int64_t kMinContractTerms = 8;  // of the sum
 constexpr int64_t kMaxUnrolled = 4;       // steps of the sum, to tell phases apart
 constexpr int64_t kRowsToPack = 24;       // below, copying costs more than it helps
@@ -39,11 +39,14 @@ bool has_with(const Arena& a, const std::vector<Id>& parts, Id x, Id y) {
   return std::ranges::any_of(parts, [&](Id part) { return has(a, part, x) && has(a, part, y); });
 }
 
-// Rows of so many elements do not lie a multiple of a page apart.
-void pad_rows(Func f, int64_t elements) {
-  constexpr int kLine = 64;
-  const int bytes = f.types()[0].bytes();
-  if (f.dimensions() > 1 && elements * bytes % kPageBytes == 0) f.align_storage(f.args()[0], static_cast<int>(elements) + kLine / bytes);
+// The rows of a copy, along the dimension `row`, do not lie a multiple of a page apart. `extents`: of its dimensions.
+void pad_rows(Func f, const std::vector<int64_t>& extents, size_t row) {
+  constexpr int64_t kLine = 64;
+  if (row == 0 || row >= extents.size()) return;
+  int64_t step = f.types()[0].bytes();  // of the dimension before
+  for (size_t d = 0; d + 1 < row; ++d) step *= extents[d];
+  const int64_t before = extents[row - 1];
+  if (before * step % kPageBytes == 0) f.align_storage(f.args()[row - 1], static_cast<int>(before + std::max<int64_t>(1, kLine / step)));
 }
 
 int64_t blocks_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
@@ -224,12 +227,16 @@ bool Lowering::is_window(const SpecMember& m, const Contraction& c, Id part) con
 
 // Do its rows lie multiples of a page apart? Then the lines of a block of them look alike to the L1 cache, which tells lines by the low
 // bits of their addresses (dense_gelu's forward: 5.9 ms, 8.2 where they lie). What is made in the tile has been there just now: copied
-// or padded, it gained nothing.
-bool Lowering::rows_collide(const Contraction& c, Id part) const {
+// or padded, it gained nothing. Lines along which the sum walks are needed at many steps, so a copy is worth it for one panel too (a gradient by
+// 3x3 weights, of planes of 32x32).
+bool Lowering::rows_collide(const SpecMember& m, const Contraction& c, Id part) const {
   Arena& a = *spec_.arena;
   const SpecTensor& t = spec_.tensors[a[part].symbol];
-  if (!t.dense || t.use == SpecTensor::Use::temporary || panels(c) < kMinPanels) return false;
+  if (!t.dense || t.use == SpecTensor::Use::temporary) return false;
   const auto indices = read_indices(a[part]);
+  constexpr int kWays = 8;  // of the L1 cache
+  const bool along_sum = c.rows > kWays && std::ranges::any_of(m.reduced, [&](Id x) { return step_along(a, indices.back(), x) == 1; });
+  if (panels(c) < kMinPanels && !along_sum) return false;
   int64_t apart = static_cast<int64_t>(byte_size(t.type));
   for (size_t d = indices.size(); d-- > 0; apart *= t.shape[d])
     if (has(a, indices[d], c.y)) return step_along(a, indices[d], c.y).value_or(1) * apart % kPageBytes == 0;
@@ -267,9 +274,11 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
     place(p.func);
   }
   for (Id id : in_lines) {
-    if ((is_read(a[id].op) && !rows_collide(c, id)) || bytes_in_tile(id) > kLargestPack) continue;
+    if ((is_read(a[id].op) && !rows_collide(m, c, id)) || bytes_in_tile(id) > kLargestPack) continue;
     Part p = part_of(m, id, {}, axes);
-    pad_rows(p.func, axis(p.axes[0]).in_tile());
+    std::vector<int64_t> extents;
+    for (Id x : p.axes) extents.push_back(axis(x).in_tile());
+    pad_rows(p.func, extents, static_cast<size_t>(std::ranges::find(p.axes, c.y) - p.axes.begin()));
     given[id] = p.read;
     if (axis(p.axes[0]).extent >= natural(a[id].type) && !read_backwards({static_cast<size_t>(&m - spec_.members.data())}))
       vectorize(p.func, vars_.at(p.axes[0]), p.axes[0], a[id].type, 1);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/conditions.h"
 #include "expr/core/reduction_order.h"
 #include "runtime/cpu/lowering.h"
 
@@ -205,7 +206,12 @@ int64_t Lowering::written_out_ps(const std::vector<size_t>& group) const {
   int64_t ps = 0;
   for (size_t g : group) {
     const SpecMember& m = spec_.members[g];
-    ps += spec_.terms(m) * (evaluation_cost_ps(*spec_.arena, m.body) + info(Op::add).cost_ps);
+    int64_t term = evaluation_cost_ps(*spec_.arena, m.body) + info(Op::add).cost_ps;
+    // Of the conditions those on data. Of places alone they are the edges of a window, and most of it has none.
+    for (Id c : conjuncts(*spec_.arena, m.condition))
+      if (std::ranges::any_of(reachable(*spec_.arena, c), [&](Id x) { return is_read((*spec_.arena)[x].op); }))
+        term += evaluation_cost_ps(*spec_.arena, c);
+    ps += spec_.terms(m) * term;
   }
   return ps;
 }

@@ -348,7 +348,7 @@ class Lowering {
   int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
   bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
   bool is_window(const SpecMember& m, const Contraction& c, Id part) const;
-  bool rows_collide(const Contraction& c, Id part) const;
+  bool rows_collide(const SpecMember& m, const Contraction& c, Id part) const;
   void contract(const SpecMember& m, const Contraction& c);
 
   // The steps of a contraction, by what its conditions say of a whole block: see lower_bands.cpp.

@@ -44,6 +44,12 @@ TEST(Blocks, OfWhatIsTheSameInABlock) {
             "y_blocks[i_1 in 0..4] = sum(k: x[i_1,k])");
 }
 
+TEST(Blocks, OfPartsSideBySide) {
+  EXPECT_EQ(made_of("op f(s: f32[6,T], z: f32[T,12]) -> (y) { y[e in 0..12] = sum(t if 0 <= (e-4)/2: s[(e-4)/2,t else 0]*z[t,(e-4)%2]) }",
+                    {{"T", 9}}),
+            "y_blocks[e_1 in 0..6, e_2 in 0..2] = sum(t if 0 <= e_1 + -2: s[e_1+-2,t else 0] * z[t,e_2])");
+}
+
 TEST(Blocks, OthersStay) {
   const DimValues sizes = {{"B", 2}, {"T", 12}, {"K", 9}};
   EXPECT_EQ(made_of("op f(q: f32[B,6,T,K], k: f32[B,3,T,K]) -> (z) { z[b,h,t,u] = sum(d: q[b,h,t,d]*k[b,h/2,u,d]) }", sizes), "")
