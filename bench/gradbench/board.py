@@ -14,13 +14,15 @@ from session import Programs, Session, runs_of
 HERE = Path(__file__).resolve().parent
 
 
-def tools_of(names, build, python, manual):
+def tools_of(names, build, python, programs):
+    """programs: name -> folder with a program for each module."""
     """A process each, all on one core: only one of them works at a time."""
     core = {max(os.sched_getaffinity(0))}
     os.sched_setaffinity(0, core)
     commands = {"xhat": [f"{build}/bench/gradbench_tool"]}
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    return {name: Programs(manual) if name == "manual" else Session(commands.get(name, [python, str(HERE / "peers.py"), name]), env) for name in names}
+    peer = [python, str(HERE / "peers.py")]
+    return {name: Programs(programs[name]) if name in programs else Session(commands.get(name, [*peer, name]), env) for name in names}
 
 
 def short(ns):
@@ -64,15 +66,17 @@ def main():
     parser.add_argument("--build", required=True)
     parser.add_argument("--python", default=sys.executable, help="one with NumPy, JAX and PyTorch")
     parser.add_argument("--tools", default="xhat,jax,torch")
-    parser.add_argument("--manual", metavar="BIN", help="also a tool of GradBench in C++, such as tools/manual/bin, once make has built it")
+    parser.add_argument("--programs", metavar="NAME=BIN", action="append", default=[],
+                        help="also a tool of GradBench in C++, such as manual=tools/manual/bin, once make has built it")
     parser.add_argument("--evals", default="")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.2, help="for each function, in each round")
     parser.add_argument("--small", action="store_true", help="the sizes of the tests")
     parser.add_argument("--out", help="also write the table there")
     arguments = parser.parse_args()
-    names = arguments.tools.split(",") + (["manual"] if arguments.manual else [])
-    tools = tools_of(names, arguments.build, arguments.python, arguments.manual)
+    programs = dict(given.split("=", 1) for given in arguments.programs)
+    names = arguments.tools.split(",") + list(programs)
+    tools = tools_of(names, arguments.build, arguments.python, programs)
     lines = []
 
     def say(line):
@@ -88,11 +92,12 @@ def main():
     for module, (functions, inputs) in data.board(arguments.small).items():
         if arguments.evals and module not in arguments.evals.split(","):
             continue
-        for name, tool in tools.items():
-            if not tool.define(module)["success"]:
+        able = {name: tool for name, tool in tools.items() if tool.define(module)["success"]}
+        for name in names:
+            if name not in able:
                 print(f"{name} has no {module}", file=sys.stderr)
         for size, make in inputs.items():
-            times, problems = measure(tools, module, functions, make(), arguments.rounds, arguments.seconds)
+            times, problems = measure(able, module, functions, make(), arguments.rounds, arguments.seconds)
             cells = []
             for name in names:
                 objective, gradient = (times.get((f, name)) for f in functions)
@@ -102,21 +107,20 @@ def main():
                 cells.append(f"{short(objective)} | {short(gradient)} | {gradient / objective:.2f}")
                 if not problems[name]:
                     means.setdefault(module, {}).setdefault(name, []).append(math.log(gradient))
-            valid = [n for n in names if not problems[n]]
-            say(f"| {module} | {size} | " + " | ".join(cells) + f" | {'all' if valid == names else ', '.join(valid)} |")
+            valid = [n for n in able if not problems[n]]
+            say(f"| {module} | {size} | " + " | ".join(cells) + f" | {'all' if valid == list(able) else ', '.join(valid)} |")
             for name, found in problems.items():
                 for line in found[:3]:
                     wrong.append(f"{module} {size} {name}: {line}")
-    # Of each eval the mean over the sizes that all have; of these the mean over evals.
+    # With each other tool: of each eval that both have at all sizes the mean over these, and of such means the mean over evals.
     say("")
-    overall = {}
-    for module, by_tool in means.items():
-        if {len(v) for v in by_tool.values()} == {len(next(iter(by_tool.values())))} and len(by_tool) == len(names):
-            for name, logs in by_tool.items():
-                overall.setdefault(name, []).append(statistics.mean(logs))
-    for name, logs in overall.items():
-        factor = math.exp(statistics.mean(logs) - statistics.mean(overall[names[0]]))
-        say(f"gradients, geometric mean over {len(logs)} evals: {name} {short(math.exp(statistics.mean(logs)))}, {factor:.2f} times {names[0]}")
+    for name in names[1:]:
+        shared = [m for m in means.values() if name in m and names[0] in m and len(m[name]) == len(m[names[0]])]
+        if not shared:
+            continue
+        first, other = (statistics.mean(statistics.mean(m[n]) for m in shared) for n in (names[0], name))
+        say(f"gradients, geometric mean over {len(shared)} evals: {names[0]} {short(math.exp(first))}, {name} {short(math.exp(other))}, "
+            f"{math.exp(other - first):.2f} times {names[0]}")
     if "xhat" in tools and not arguments.evals:
         for module, given in data.DESCENTS.items():
             want, took = getattr(oracle, module)(given), []
