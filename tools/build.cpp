@@ -51,6 +51,7 @@ int build_command(const Command& c, const Program& op) {
   options.compile.differentiate = !c.infer_only;
   options.compile.stash.nominal = stash_sizes_of(c);
   options.sizes = sizes_of(c);
+  options.strided = c.strided;
   options.devices = gpus_of(c);
   options.device_sizes = gpu_sizes_of(c);
   options.levels = levels_of(c);

@@ -271,7 +271,7 @@ void declare_build(CLI::App& build, Command& c) {
   declare_planning(build, c);
   declare_tuned(build, c);
   build.get_option("--dims")->description(
-      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. one dim, a batch, may be left out: it stays open");
+      "sizes that the code is made for: C=64,H=56; of several, C=64,C=128. dims that are left out stay open: the code serves any value");
   build.get_option("--threads")->description("compilers at a time (default: one per core)");
   build.get_option("--target")->description("processors and GPUs to make code for: cpu, or cpu,cuda, or cpu,opencl");
   build.add_option("--gpu-dims", c.gpu_dims,
@@ -279,7 +279,10 @@ void declare_build(CLI::App& build, Command& c) {
       ->delimiter(',')
       ->allow_extra_args(false);
   build.add_option("--stash-dims", c.stash_dims,
-                   "sizes that forward's stash is chosen for: N=4096 (default: the largest of those given, 64 for the dim that stays open)")
+                   "sizes that forward's stash is chosen for: N=4096 (default: the largest of those given, 64 for a dim that stays open)")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  build.add_option("--strided", c.strided, "arrays that calls may give with strides, with gaps or transposed: x,y,grad_x")
       ->delimiter(',')
       ->allow_extra_args(false);
   build.add_option("-o", c.out, "folder for lib<op>.a, <op>.h and <op>.hpp");

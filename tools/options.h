@@ -61,6 +61,7 @@ struct Command {
   bool infer_only = false;
   std::vector<std::string> gpu_dims;
   std::vector<std::string> stash_dims;
+  std::vector<std::string> strided;
   std::string page;     // of manual: man, bash or zsh
   std::string support;  // libxhat_ahead.a; empty: beside the program
   std::ostream* answer = &std::cout;  // of explain, check and viz: where they say what was asked for

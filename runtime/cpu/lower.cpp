@@ -107,6 +107,7 @@ void Lowering::declare() {
   for (Id id : unknown) {
     Halide::Param<int> count("n_" + spec_.arena->name(id));
     counts_.emplace(id, count);
+    if (spec_.any_size()) emit_.counts.emplace(id, count);
     out_.scalars.push_back({id, true});
     out_.arguments.push_back(count);
   }
@@ -116,7 +117,7 @@ void Lowering::declare() {
     if (x.use != SpecTensor::Use::input) continue;
     Halide::ImageParam image(storage_type(x.type), static_cast<int>(x.shape.size()), name("in", t));
     for (int d = 0; d < static_cast<int>(x.shape.size()); ++d) image.dim(d).set_min(0);
-    if (!x.shape.empty() && !x.dense) image.dim(0).set_stride(Expr());
+    if (!x.shape.empty() && !x.dense && !x.rows) image.dim(0).set_stride(Expr());
     emit_.inputs[t] = image;
     out_.inputs.push_back(t);
     out_.arguments.push_back(image);
@@ -259,7 +260,7 @@ void Lowering::pads_at(const Halide::LoopLevel& where) {
 void Lowering::emit_member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
-  emit_.padding = sum && vectors_ ? &padding_ : nullptr;  // others look at each place once or so
+  emit_.padding = sum && vectors_ && !spec_.any_size() ? &padding_ : nullptr;  // others look at each place once or so
   if (m.op == Op::constant) return map(group);
   if (!m.scatter.empty()) return scatter(m);
   if (m.op == Op::argmax || m.op == Op::argmin) return extreme_index(m);
@@ -394,9 +395,9 @@ void Lowering::finish() {
         if (element == 1) buffer.dim(static_cast<int>(i)).set_min(0);  // the others are where the first is
         if (constant(x)) f.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
       }
-      bool unit = !dims.empty() && dims.back() + 1 == m.left.size() && (t.dense || t.use == SpecTensor::Use::partial);
+      bool unit = !dims.empty() && dims.back() + 1 == m.left.size() && (t.dense || t.rows || t.use == SpecTensor::Use::partial);
       if (!dims.empty() && !unit) buffer.dim(0).set_stride(Expr());
-      if (unit && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
+      if (unit && !t.rows && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
         buffer.dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
       if (auto carried = carried_.find(m.tensor); carried != carried_.end())
         continued.push_back({carried->second.name(), buffer.name(), begin_of(m, carried->second.name())});

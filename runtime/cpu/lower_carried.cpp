@@ -11,7 +11,7 @@ void Lowering::declare_carried() {
     const SpecTensor& x = spec_.tensors[m.tensor];
     Halide::ImageParam image(storage_type(x.type), static_cast<int>(x.shape.size()), name("carried", m.tensor));
     for (int d = 0; d < static_cast<int>(x.shape.size()); ++d) image.dim(d).set_min(0);
-    if (!x.dense) image.dim(0).set_stride(Expr());
+    if (!x.dense && !x.rows) image.dim(0).set_stride(Expr());
     carried_.emplace(m.tensor, image);
     out_.inputs.push_back(m.tensor);
     out_.arguments.push_back(image);

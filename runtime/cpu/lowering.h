@@ -388,6 +388,7 @@ class Lowering {
   // The first place of the extreme, or of the first NaN: see lower_extremes.cpp.
   void extreme_index(const SpecMember& m);
   std::vector<SampleCall> sample_calls() const;
+  SampleCall sample_call(const KernelSpec& spec, int tile) const;
   void finish();
 };
 

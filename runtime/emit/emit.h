@@ -20,10 +20,10 @@ Halide::Expr hidden_zero();          // that only LLVM knows to be one
 // read without clamps, masks and gathers. By input and `else`; arguments: the input's dimensions, innermost first.
 struct Padding {
   std::map<std::pair<uint32_t, Id>, Halide::Func> funcs;
-  std::map<Id, Halide::Func> values;  // by node: what is computed from such reads, all at one place
-  std::set<std::string> used;                    // names of those that the sum under way reads
-  std::map<std::string, Halide::LoopLevel> at;   // where they are made
-  std::map<std::string, int64_t> rows;           // elements of a row, of those that are copied row by row
+  std::map<Id, Halide::Func> values;            // by node: what is computed from such reads, all at one place
+  std::set<std::string> used;                   // names of those that the sum under way reads
+  std::map<std::string, Halide::LoopLevel> at;  // where they are made
+  std::map<std::string, int64_t> rows;          // elements of a row, of those that are copied row by row
 };
 
 // Where the tensors and axes of a kernel are found.
@@ -34,13 +34,14 @@ struct Emitter {
   std::unordered_map<Id, Halide::Param<int>> origin;        // of shared axes that are not whole
   std::unordered_map<uint32_t, std::vector<Id>> left_axes;  // of tensors made here
   std::unordered_map<Id, Halide::Expr> given;               // what these nodes are, computed elsewhere
+  std::unordered_map<Id, Halide::Param<int>> counts = {};   // of axes whose extent in the tile is an argument; of dims, their value
   // Most places are inside, where read_or reads and conditions hold: Halide makes a loop of its own for these, with
   // neither clamps nor choices.
   bool mostly_inside = false;
   bool loops_by_halide = true;  // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
-  Id inside_along = kNone;  // all reads at places that depend on this axis are inside there
-  Padding* padding = nullptr;  // null: reads outside are clamped where they stand
-  bool values_once = true;     // with padding: also what is computed from reads of one place
+  Id inside_along = kNone;      // all reads at places that depend on this axis are inside there
+  Padding* padding = nullptr;   // null: reads outside are clamped where they stand
+  bool values_once = true;      // with padding: also what is computed from reads of one place
 
   // What each axis is at the place an expression is emitted for: a Var, an RVar, or 0 (local to the tile).
   using Axes = std::unordered_map<Id, Halide::Expr>;
@@ -52,9 +53,7 @@ struct Emitter {
   static Halide::Expr identity(Op op, DType type);
   static Halide::Expr combine(Op op, Halide::Expr accumulated, Halide::Expr value);
   // accumulated (op) body, with the product of a sum contracted, and only where condition holds.
-  Halide::Expr step(const SpecMember& m, Halide::Expr accumulated, const Axes& axes) const {
-    return steps({&m}, {accumulated}, axes)[0];
-  }
+  Halide::Expr step(const SpecMember& m, Halide::Expr accumulated, const Axes& axes) const { return steps({&m}, {accumulated}, axes)[0]; }
   std::vector<Halide::Expr> steps(const std::vector<const SpecMember*>& group, std::vector<Halide::Expr> accumulated,
                                   const Axes& axes) const;
   // What a read_or reads of an input, from a copy with what it says around it: at any place, not only where the axes are.

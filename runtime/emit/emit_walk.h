@@ -25,6 +25,7 @@ struct Walk {
   Expr narrowed(Id id);
   Expr read(const Node& n);
   bool is_within(Id index, int64_t extent) const;
+  bool surely_inside(const Node& read, size_t dimension) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;
   Expr chosen(const Expr& inside, const Expr& loaded, const Expr& otherwise) const;
   Expr not_to_cut_by(const Expr& condition) const;

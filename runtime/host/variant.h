@@ -1,4 +1,4 @@
-// A plan for a range of sizes: a row of numbers, some of which depend linearly on the one open dim. runtime/host/walk_archive.h and
+// A plan for a range of sizes: a row of numbers, some of which depend on the open dims. runtime/host/walk_archive.h and
 // runtime/device/device_table.h, which write and read plans, define the meaning and order of the numbers.
 #pragma once
 #include <cstdint>
@@ -7,25 +7,37 @@
 
 namespace xhat::runtime {
 
-// A number that depends on the open dim: base + slope * dim.
+// A number that depends on the one open dim: base + slope * dim.
 struct AheadReal {
   bool inverse = false;  // the number is 1 / (base + slope * dim)
   double base = 0, slope = 0;
 };
 
+// Adds `factor` times a product of dims to the number at `place`.
+struct AheadSlope {
+  int64_t place = 0, product = 0, factor = 0;
+};
+
+// How the arrays lie that the caller may give with strides.
+enum class AheadLayout : uint8_t {
+  dense,  // row-major without gaps
+  rows,   // elements of the last dimension are neighbours
+  any
+};
+
 struct AheadVariant {
-  std::vector<int64_t> fixed;  // per argument dim: its value; -1: open
-  int64_t open = -1;           // position of the open dim; -1: none
-  int64_t first = 0, last = 0;  // smallest and largest value of the open dim
-  // The row of integers, base + slope * dim each, then the reals.
-  std::vector<int64_t> base;
-  std::vector<std::pair<int64_t, int64_t>> slopes;  // (position in base, slope), for slopes other than 0
+  AheadLayout layout = AheadLayout::dense;
+  std::vector<int64_t> first, last;  // per argument dim: the smallest and the largest value served; equal for those that are given
+  std::vector<std::vector<int64_t>> products;  // of dims, by position; the first one is the open dim, if there is only one
+  std::vector<int64_t> base;                   // the row of integers, without what slopes add
+  std::vector<AheadSlope> slopes;
   std::vector<AheadReal> reals;
 
-  bool serves(const std::vector<int64_t>& dims) const {
-    for (size_t i = 0; i < fixed.size(); ++i)
-      if (fixed[i] >= 0 && fixed[i] != dims[i]) return false;
-    return open < 0 || (first <= dims[static_cast<size_t>(open)] && dims[static_cast<size_t>(open)] <= last);
+  bool serves(const std::vector<int64_t>& dims, AheadLayout wanted) const {
+    if (layout != wanted) return false;
+    for (size_t i = 0; i < first.size(); ++i)
+      if (dims[i] < first[i] || last[i] < dims[i]) return false;
+    return true;
   }
 };
 
@@ -35,11 +47,15 @@ struct AheadNumbers {
 };
 
 inline AheadNumbers numbers_at(const AheadVariant& v, const std::vector<int64_t>& dims) {
-  int64_t n = v.open < 0 ? 0 : dims[static_cast<size_t>(v.open)];
+  std::vector<int64_t> products;
+  for (const auto& of : v.products) {
+    products.push_back(1);
+    for (int64_t dim : of) products.back() *= dims[static_cast<size_t>(dim)];
+  }
   AheadNumbers at{v.base, {}};
-  for (auto [place, slope] : v.slopes) at.numbers[static_cast<size_t>(place)] += slope * n;
+  for (const AheadSlope& s : v.slopes) at.numbers[static_cast<size_t>(s.place)] += s.factor * products[static_cast<size_t>(s.product)];
   for (const AheadReal& r : v.reals) {
-    double value = r.base + r.slope * static_cast<double>(n);
+    double value = r.base + (products.empty() ? 0 : r.slope * static_cast<double>(products[0]));
     at.reals.push_back(r.inverse ? 1 / value : value);
   }
   return at;
@@ -54,14 +70,15 @@ void transfer_variants(A& a, std::vector<AheadVariant>& variants) {
   };
   auto number = [&](auto& x) { a.number(x); };
   each(variants, [&](AheadVariant& v) {
-    each(v.fixed, number);
-    a.number(v.open);
-    a.number(v.first);
-    a.number(v.last);
+    a.number(v.layout);
+    each(v.first, number);
+    each(v.last, number);
+    each(v.products, [&](auto& of) { each(of, number); });
     each(v.base, number);
-    each(v.slopes, [&](auto& s) {
-      a.number(s.first);
-      a.number(s.second);
+    each(v.slopes, [&](AheadSlope& s) {
+      a.number(s.place);
+      a.number(s.product);
+      a.number(s.factor);
     });
     each(v.reals, [&](AheadReal& r) {
       a.number(r.inverse);

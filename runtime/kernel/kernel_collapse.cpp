@@ -54,6 +54,7 @@ void collapse_pair(KernelSpec& spec, Id slow, Id fast) {
   axis.fixed = axis.fixed && old.fixed;
   axis.static_extent = axis.static_extent && old.static_extent;
   axis.open = axis.open || old.open;
+  axis.sized = axis.sized || old.sized;
   if (old.shared >= 0) {
     axis.tile *= old.kind() == AxisKind::point ? 1 : old.tile;
     axis.shared = old.shared;

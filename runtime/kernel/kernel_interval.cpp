@@ -38,7 +38,14 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
         if (!is_float(n.type)) r = {clip(n.integer), clip(n.integer)};
         break;
       case Op::axis:
-        if (auto it = axes.find(id); it != axes.end()) r = {0, std::max<int64_t>(0, it->second.extent - 1)};
+        if (auto it = axes.find(id); it != axes.end())
+          r = {0, sealed && it->second.sized ? kLargestSize - 1 : std::max<int64_t>(0, it->second.extent - 1)};
+        break;
+      case Op::dim:
+        if (auto it = sizes.find(id); it != sizes.end()) {
+          const int64_t size = axes.at(it->second).extent;
+          r = sealed ? std::pair(int64_t{1}, kLargestSize) : std::pair(size, size);
+        }
         break;
       case Op::add: r = {plus(x(0).first, x(1).first), -plus(-x(0).second, -x(1).second)}; break;
       case Op::sub: r = {plus(x(0).first, -x(1).second), -plus(-x(0).second, x(1).first)}; break;

@@ -28,6 +28,7 @@ class Split {
     q.extent /= phases;
     p.extent = p.tile = phases;
     p.planned.clear();
+    p.sized = false;
     if (tied != kNone) {
       spec.axes[phase_] = p;
       return;
@@ -146,14 +147,14 @@ class Split {
 // Members that have the axis in a way that cannot be split: reduced, scattered over, in a window of another's.
 bool in_the_way(const KernelSpec& spec, Id axis) {
   return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
-    return !m.scatter.empty() || std::ranges::find(m.reduced, axis) != m.reduced.end() ||
-           std::ranges::count(m.left, axis) > 1 || spec.tensors[m.tensor].shape.size() >= kMaxRank;
+    return !m.scatter.empty() || std::ranges::find(m.reduced, axis) != m.reduced.end() || std::ranges::count(m.left, axis) > 1 ||
+           spec.tensors[m.tensor].shape.size() >= kMaxRank;
   });
 }
 
 // Where conditions change along an axis.
 struct Breaks {
-  int64_t common = 0;  // divisor
+  int64_t common = 0;      // divisor
   bool elsewhere = false;  // a condition on the axis that holds for other than a range
 };
 

@@ -116,13 +116,37 @@ void choose_static_extents(KernelSpec& spec) {
         if (ids.size() > 1 || spec.tensors[place.first].shape[place.second] != it->second.extent) it->second.static_extent = true;
 }
 
+namespace {
+
+// Of make_open_spec: without the numbers that the code does not know.
+KernelSpec without_sizes(const KernelSpec& spec) {
+  KernelSpec c = spec;
+  for (auto& [id, axis] : c.axes) {
+    const AxisKind kind = axis.kind();
+    if (axis.sized) axis.extent = 0;
+    if (kind != AxisKind::untiled)
+      axis.tile = kind == AxisKind::point ? 1 : kAny;
+    else if (axis.sized)
+      axis.tile = 0;
+  }
+  for (SpecTensor& t : c.tensors)
+    for (size_t d = 0; d < t.shape.size(); ++d)
+      if (t.sized[d]) t.shape[d] = 0;
+  return c;
+}
+
+}  // namespace
+
 KernelSpec with_class_representatives(const KernelSpec& spec) {
+  if (spec.any_size()) return spec;
   KernelSpec c = spec;
   const std::set<Id> decides = decisive(spec);
   for (auto& [id, axis] : c.axes) {
     SpecAxis like = representative(axis, decides.contains(id));
-    if (!axis.static_extent) axis = like;
-    else if (axis.kind() == AxisKind::tiled) axis.tile = axis.open ? like.tile : std::min(like.tile, axis.extent - 1);
+    if (!axis.static_extent)
+      axis = like;
+    else if (axis.kind() == AxisKind::tiled)
+      axis.tile = axis.open ? like.tile : std::min(like.tile, axis.extent - 1);
   }
   for (const auto& [place, ids] : indices_of(spec))
     for (Id x : ids)
@@ -132,8 +156,9 @@ KernelSpec with_class_representatives(const KernelSpec& spec) {
 }
 
 std::string KernelSpec::key() const {
-  const KernelSpec c = with_class_representatives(*this);
-  std::string s = streams ? "past the cache;" : "";
+  const KernelSpec c = any_size() ? without_sizes(*this) : with_class_representatives(*this);
+  std::string s = any_size() ? "any size;" : "";
+  s += streams ? "past the cache;" : "";
   if (vectors > 0) s += fmt::format("v{};", vectors);
   for (auto [result, input] : over) s += fmt::format("{} over {};", result, input);
   for (Id x : shared) {
@@ -142,7 +167,7 @@ std::string KernelSpec::key() const {
   }
   for (uint32_t t = 0; t < tensors.size(); ++t) {
     const SpecTensor& x = c.tensors[t];
-    s += fmt::format("t{}{}{}[", static_cast<int>(x.type), static_cast<int>(x.use), x.by_value ? 'v' : x.dense ? 'd' : 's');
+    s += fmt::format("t{}{}{}[", static_cast<int>(x.type), static_cast<int>(x.use), x.by_value ? 'v' : x.dense ? 'd' : x.rows ? 'r' : 's');
     for (int64_t n : x.shape) s += fmt::format("{},", n);
     s += "]";
   }
@@ -161,6 +186,8 @@ std::string KernelSpec::key() const {
         if (it != c.axes.end()) s += fmt::format("{}{}", it->second.extent, it->second.static_extent ? "" : "?");
       } else if (n.op == Op::constant) {
         s += fmt::format("={:x}", n.integer);
+      } else if (n.op == Op::dim) {
+        s += fmt::format("={}", arena->name(id));
       } else if (is_read(n.op)) {
         s += fmt::format("={}", n.symbol);
       }

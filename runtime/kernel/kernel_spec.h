@@ -16,13 +16,14 @@ constexpr uint32_t kNoCount = UINT32_MAX;
 
 struct SpecAxis {
   int64_t extent = 0;
-  int64_t tile = 0;     // elements per tile (extent unless it is a grid axis)
-  int shared = -1;      // position among the grid axes, or -1
-  bool fixed = true;    // the program says the extent as a number
+  int64_t tile = 0;           // elements per tile (extent unless it is a grid axis)
+  int shared = -1;            // position among the grid axes, or -1
+  bool fixed = true;          // the program says the extent as a number
   bool static_extent = true;  // the compiled code knows the extent
-  bool open = false;    // the extent stays an argument of the code even if one tile covers the axis
-  bool unrolled = false;  // few elements, each with code of its own
-  bool sequential = false;  // one thread runs its tiles in order (Kernel::sequential)
+  bool open = false;          // the extent stays an argument of the code even if one tile covers the axis
+  bool unrolled = false;      // few elements, each with code of its own
+  bool sequential = false;    // one thread runs its tiles in order (Kernel::sequential)
+  bool sized = false;         // make_open_spec: the extent depends on dims that are known when the code is called
   // Kernels of GPUs, where the extent is not static: the tensor that holds it, and a number that divides it.
   uint32_t count = kNoCount;
   int64_t multiple = 1;
@@ -47,7 +48,9 @@ struct SpecTensor {
   std::vector<int64_t> shape;
   std::vector<std::pair<int, int>> groups;  // per dimension: first and last dimension of the program's tensor
   std::vector<int64_t> steps;               // per dimension: elements of the last of these that one step takes
+  std::vector<bool> sized = {};             // make_open_spec: per dimension, as SpecAxis::sized
   bool dense = true;                        // row-major without gaps; else only the strides given at the call are known
+  bool rows = false;                        // not dense, but elements of the last dimension are neighbours
   double value = 0;                         // of a size (is_size)
   bool by_value = false;                    // kernels of GPUs: a scalar that is passed as a number
   uint32_t count = kNoCount;                // kernels of GPUs: the tensor that holds the extent of its slowest dimension
@@ -56,12 +59,12 @@ struct SpecTensor {
 };
 
 struct SpecMember {
-  uint32_t tensor = 0;         // index into KernelSpec::tensors
-  std::vector<Id> left;        // axis nodes of its output
-  std::vector<Id> reduced;     // axis nodes; empty for a map
-  Op op = Op::constant;        // of the reduction, if any
+  uint32_t tensor = 0;      // index into KernelSpec::tensors
+  std::vector<Id> left;     // axis nodes of its output
+  std::vector<Id> reduced;  // axis nodes; empty for a map
+  Op op = Op::constant;     // of the reduction, if any
   Id body = kNone;
-  Id condition = kNone;        // constant true if none
+  Id condition = kNone;                    // constant true if none
   std::vector<std::pair<Id, Id>> scatter;  // an output axis -> the index at which terms are added
 };
 
@@ -71,23 +74,36 @@ struct KernelSpec {
   std::vector<SpecTensor> tensors;
   std::vector<SpecMember> members;
   std::unordered_map<Id, SpecAxis> axes;
-  std::vector<Id> shared;  // grid axes, slowest first
-  bool streams = false;    // uses non-temporal stores
+  std::vector<Id> shared;                                // grid axes, slowest first
+  bool streams = false;                                  // uses non-temporal stores
   std::vector<std::pair<uint32_t, uint32_t>> over = {};  // results and the inputs that share their memory
-  int vectors = 0;         // KernelChoice::vectors
+  int vectors = 0;                                       // KernelChoice::vectors
+  // make_open_spec: by dim that is known when the code is called, an axis that nothing runs over, whose extent is the dim's value.
+  std::unordered_map<Id, Id> sizes = {};
+  bool sealed = false;                           // make_open_spec is done: intervals are those of all sizes
+  std::shared_ptr<const KernelSpec> small = {};  // the same kernel at small sizes, at which the promises of its code are tried, too
+  bool any_size() const { return !sizes.empty(); }
   // Smallest and largest value that an integer expression can have.
-  std::pair<int64_t, int64_t> interval(Id e) const;  // ends of -kFar, kFar: unbounded
-  static constexpr int64_t kFar = int64_t{1} << 40;    // far from overflow when a few are added
-  bool across_tiles(const SpecMember& m) const;  // does it leave partial results?
-  Id carried_over(const SpecMember& m) const;    // the sequential grid axis that it reduces over; kNone: none
-  int64_t terms(const SpecMember& m) const;      // terms of its sum in one tile; 1 for a map
+  std::pair<int64_t, int64_t> interval(Id e) const;          // ends of -kFar, kFar: unbounded
+  static constexpr int64_t kFar = int64_t{1} << 40;          // far from overflow when a few are added
+  static constexpr int64_t kLargestSize = int64_t{1} << 28;  // of dims in `sizes`: sums of a few positions still fit 32 bits
+  bool across_tiles(const SpecMember& m) const;              // does it leave partial results?
+  Id carried_over(const SpecMember& m) const;                // the sequential grid axis that it reduces over; kNone: none
+  int64_t terms(const SpecMember& m) const;                  // terms of its sum in one tile; 1 for a map
   int64_t tiles() const;
   bool inside(const Node& read) const;  // are all its indices inside the tensor?
   std::string key() const;
 };
 
-// dense: per tensor of the program, whether the caller's buffer is row-major without gaps.
-KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense);
+// dense: per tensor of the program, whether the caller's buffer is row-major without gaps. in_rows: the others have gaps between rows only.
+KernelSpec make_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense, bool in_rows = false);
+
+// Code that serves all sizes of these dims, from 1 (or where extents become positive) to kLargestSize: extents, and the dims where the kernel
+// computes with them, are arguments. Of the program, every read must be inside at all sizes, or say what it gives outside (open_reads.h).
+// Kernels of the same plan at other sizes have the same key, or the code depends on the sizes. cut: per axis of the kernel, whether tiles have
+// some of it only.
+KernelSpec make_open_spec(const Program& p, const Kernel& k, const DimValues& sizes, const std::vector<bool>& dense,
+                          const std::vector<std::string>& open, const std::vector<bool>& cut, bool in_rows = false);
 
 // For a GPU: axes are not collapsed. atomics: scatters of 32-bit elements become atomic additions; all others, and all without atomics, are
 // reductions that test every term.

@@ -25,7 +25,7 @@ TEST_F(Ahead, SizesFromAList) {
 }
 
 TEST_F(Ahead, WhatMustBeGivenIsSaid) {
-  Program op = parse_op("op rows(x: f32[N,D,E]) -> (y) { y[n,e] = sum(d: x[n,d,e]^2) }");
+  Program op = parse_op("op rows(x: f32[N,D,E]) -> (y) { y[n,e in 0..E/2] = sum(d: x[n,d,2*e]^2) }");
   auto message = [&](const std::map<std::string, std::vector<int64_t>>& sizes) {
     AheadOptions o = best_level();
     o.sizes = sizes;
@@ -36,7 +36,7 @@ TEST_F(Ahead, WhatMustBeGivenIsSaid) {
     }
     return std::string("fine");
   };
-  EXPECT_EQ(message({}).substr(0, 58), "op rows: the sizes N, D, E are not given; all but one must");
+  EXPECT_EQ(message({}).substr(0, 42), "op rows: the sizes N, D, E must be given, ");
   EXPECT_EQ(message({{"N", {2}}, {"D", {3}}}).substr(0, 35), "op rows: the size E must be given, ");
   EXPECT_EQ(message({{"D", {3}}, {"E", {4}}, {"F", {4}}}), "op rows: there is no dim F; it has N, D, E");
   EXPECT_FALSE(fs::exists(path("lib")) && !fs::is_empty(path("lib"))) << "nothing is left of what failed";

@@ -1,6 +1,7 @@
 // consumer FOLDER: runs ops forward and backward at several batch sizes, from several threads, and writes what went in and what came
 // out as .npy files, for xhat run to compute the same.
 #include <Eigen/Dense>
+#include <array>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +15,7 @@
 #include "polynomial.hpp"
 #include "product.hpp"
 #include "rms_norm.hpp"
+#include "scaled.hpp"
 
 #define EXPECT(what) \
   if (!(what)) std::printf("main.cpp:%d: %s\n", __LINE__, #what), std::exit(1)
@@ -116,6 +118,35 @@ void polynomial() {
   EXPECT((dx == std::vector<float>{8, 2, 8, 62} && dw == std::vector<float>{4, 1.5f, 5.25f, 7.125f}));
 }
 
+// Forward and backward of arrays with gaps: the middle columns of wider ones.
+void any_sizes_and_strides() {
+  for (auto [b, t, c] : {std::array<int64_t, 3>{1, 1, 1}, {2, 3, 5}, {4, 9, 64}}) {
+    const auto size = static_cast<size_t>(b * t * c), wide_row = static_cast<size_t>(c + 8);
+    auto x = numbers(size, 1), w = numbers(static_cast<size_t>(c), 2), dy = numbers(size, 3);
+    std::vector<float> y(size), dx(size), dw(w.size()), dw_again(w.size()), wide_x(wide_row * size / w.size()), wide_dy(wide_x),
+        wide_y(wide_x), wide_dx(wide_x);
+    auto at = [&](std::vector<float>& wide, size_t i) -> float& { return wide[i / w.size() * wide_row + i % w.size() + 4]; };
+    for (size_t i = 0; i < size; ++i) at(wide_x, i) = x[i], at(wide_dy, i) = dy[i];
+    const scaled_dims dims = {b, t, c};
+    ops::scaled::stash_type stash;
+    ops::scaled::forward(dims, x, w, y, stash);
+    ops::scaled::backward(dims, x, w, dy, dx, dw, stash);
+    auto middle = [&](auto& wide) {
+      return ops::strided<std::remove_reference_t<decltype(wide[0])>>(wide.data() + 4, {t * (c + 8), c + 8, 1});
+    };
+    ops::scaled::forward(dims, middle(std::as_const(wide_x)), w, middle(wide_y), stash);
+    ops::scaled::backward(dims, middle(std::as_const(wide_x)), w, middle(std::as_const(wide_dy)), middle(wide_dx), dw_again, stash);
+    for (size_t i = 0; i < size; ++i) EXPECT(std::abs(at(wide_y, i) - y[i]) < 1e-5f && std::abs(at(wide_dx, i) - dx[i]) < 1e-5f);
+    for (size_t i = 0; i < w.size(); ++i) EXPECT(std::abs(dw_again[i] - dw[i]) < 1e-4f);
+    try {
+      ops::scaled::infer(dims, {wide_x.data(), {1, 1}}, w, y);
+      EXPECT(!"two strides for three dimensions were taken");
+    } catch (const ops::error& e) {
+      EXPECT(e.status() == SCALED_BAD_ARGUMENT);
+    }
+  }
+}
+
 void product_of_matrices() {
   for (int columns : {16, 48}) {  // the library was made for both
     Matrix a = Matrix::Random(33, 40), b = Matrix::Random(40, columns), c(33, columns);
@@ -187,6 +218,7 @@ int main(int argc, char** argv) {
       run(folder, n);
     }
   product_of_matrices();
+  any_sizes_and_strides();
   polynomial();
   wrong_stashes();
   on_a_gpu();

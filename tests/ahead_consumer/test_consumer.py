@@ -78,7 +78,7 @@ def main():
         generator, = build.glob("xhat_generator_*")  # one, for both ops of ops.cpp
         assert call(generator, "--list").stdout.split() == ["rms_norm", "polynomial"]
         for arguments, says in {"-o lib": "several ops: polynomial, rms_norm", "-o lib --op tanh": "there is no op 'tanh'",
-                                "-o lib --op rms_norm": "the sizes N, D are not given", "--op rms_norm": "-o DIR"}.items():
+                                "-o lib --op rms_norm --strided z": "there is no array z", "--op rms_norm": "-o DIR"}.items():
             said = call(generator, "--support", prefix / "lib" / "libxhat_ahead.a", *arguments.split(), fine=(2,)).stdout
             assert says in said, said
         unknown = call(build / "consumer", work / "none", env={"XHAT_CPU_LEVEL": "avx3"}, fine=(3,)).stdout

@@ -21,8 +21,8 @@ KernelSpec spec_of(const std::string& text, const DimValues& sizes) {
 }
 
 TEST(KernelSpec, AnElementWiseOpIsOneLoop) {
-  KernelSpec s = spec_of("op f(x: f32[A,B,C], z: f32[A,B,C]) -> (y) { y[a,b,c] = x[a,b,c] * z[a,b,c] }",
-                         {{"A", 64}, {"B", 100}, {"C", 50}});
+  KernelSpec s =
+      spec_of("op f(x: f32[A,B,C], z: f32[A,B,C]) -> (y) { y[a,b,c] = x[a,b,c] * z[a,b,c] }", {{"A", 64}, {"B", 100}, {"C", 50}});
   EXPECT_EQ(s.axes.size(), 1u);
   EXPECT_EQ(s.axes.begin()->second.extent, 64 * 100 * 50);
 }
@@ -63,9 +63,10 @@ TEST(KernelSpec, WhatAMemberWritesIsReadAgain) {
   EXPECT_FALSE(reads_alone(small, small.members[0]));
   EXPECT_TRUE(reads_alone(small, small.members[1]));
   // What goes past the cache is not: there both read a temporary.
-  KernelSpec large = spec_of("op f(x: f32[N,C], z: f32[N,C]) -> (y, s) {"
-                             " y[n,c] = tanh(x[n,c]) + z[n,c]; s[c] = sum(n: tanh(x[n,c]) + z[n,c]) }",
-                             {{"N", 8192}, {"C", 1024}});
+  KernelSpec large = spec_of(
+      "op f(x: f32[N,C], z: f32[N,C]) -> (y, s) {"
+      " y[n,c] = tanh(x[n,c]) + z[n,c]; s[c] = sum(n: tanh(x[n,c]) + z[n,c]) }",
+      {{"N", 8192}, {"C", 1024}});
   ASSERT_TRUE(large.streams);
   ASSERT_EQ(large.members.size(), 3u);
   EXPECT_TRUE(reads_alone(large, large.members[1]));
@@ -73,9 +74,10 @@ TEST(KernelSpec, WhatAMemberWritesIsReadAgain) {
 }
 
 TEST(KernelSpec, ConditionsOfAProductsVectorsAreZerosOfAFactor) {
-  KernelSpec s = spec_of("op f(dy: f32[N,K,W], w: f32[K,C,3]) -> (g) {"
-                         " g[n,c,l in 0..W] = sum(k, j in max(0,l-1)..min(l+2,W): dy[n,k,j] * w[k,c,l+1-j]) }",
-                         {{"N", 8}, {"K", 32}, {"C", 32}, {"W", 56}});
+  KernelSpec s = spec_of(
+      "op f(dy: f32[N,K,W], w: f32[K,C,3]) -> (g) {"
+      " g[n,c,l in 0..W] = sum(k, j in max(0,l-1)..min(l+2,W): dy[n,k,j] * w[k,c,l+1-j]) }",
+      {{"N", 8}, {"K", 32}, {"C", 32}, {"W", 56}});
   ASSERT_EQ(s.members.size(), 1u);
   const SpecMember& m = s.members[0];
   EXPECT_TRUE(is_true(*s.arena, m.condition));
@@ -101,8 +103,9 @@ TEST(KernelSpec, BlocksOfAChoiceAreWrittenOut) {
     }
     return n;
   };
-  std::string gates = "op f(x: f32[N,H], w: f32[N,H]) -> (y) { y[n,j in 0..3*H] = if j < H then exp(x[n,j]) else "
-                      "if j < 2*H then tanh(x[n,j-H])*sin(w[n,j-H]) else log(w[n,3*H-1-j]) }";
+  std::string gates =
+      "op f(x: f32[N,H], w: f32[N,H]) -> (y) { y[n,j in 0..3*H] = if j < H then exp(x[n,j]) else "
+      "if j < 2*H then tanh(x[n,j-H])*sin(w[n,j-H]) else log(w[n,3*H-1-j]) }";
   EXPECT_EQ(blocks(gates, {{"N", 300}, {"H", 64}}), 3);
   EXPECT_EQ(blocks(gates, {{"N", 300}, {"H", 4}}), 0);
   std::string uneven = "op f(x: f32[N,H]) -> (y) { y[n,j] = if j < 100 then exp(x[n,j])*sin(x[n,j]) else log(x[n,j])*tanh(x[n,j]) }";
@@ -114,7 +117,8 @@ TEST(KernelSpec, BlocksOfAChoiceAreWrittenOut) {
 // The gradient of a convolution looks at three places where the convolution had three taps, not at the whole image.
 TEST(KernelSpec, ARangeThatMovesIsAWindow) {
   KernelSpec s = spec_of(R"(op f(dy: f32[C,H], w: f32[C,3]) -> (dx) {
-    dx[h in 0..H] = sum(c, i in max(0,h-1)..min(h+2,H): dy[c,i]*w[c,h+1-i]) })", {{"C", 8}, {"H", 100}});
+    dx[h in 0..H] = sum(c, i in max(0,h-1)..min(h+2,H): dy[c,i]*w[c,h+1-i]) })",
+                         {{"C", 8}, {"H", 100}});
   const SpecMember& m = s.members.at(0);
   ASSERT_EQ(m.reduced.size(), 2u);
   EXPECT_EQ(s.axes.at(m.reduced[1]).extent, 3);
@@ -135,7 +139,7 @@ TEST(KnownPlans, AreMadeOnceForAVariantAndSizesAndTheOldestGoes) {
   Plans plans;
   int made = 0;
   auto find = [&](const std::vector<AheadVariant>& of, int64_t n) {
-    return *plans.find(of, {7, n}, [&] {
+    return *plans.find(of, {7, n}, AheadLayout::dense, [&] {
       ++made;
       return std::make_shared<const int64_t>(&of == &infer ? n : -n);
     });
@@ -158,8 +162,8 @@ TEST(KnownPlans, AreMadeOnceForAVariantAndSizesAndTheOldestGoes) {
 TEST(KnownPlans, MayFailToBeMade) {
   KnownPlans<int> plans;
   const std::vector<AheadVariant> variants;
-  EXPECT_THROW(plans.find(variants, {1}, []() -> std::shared_ptr<const int> { throw Error("no variant"); }), Error);
-  EXPECT_EQ(*plans.find(variants, {1}, [] { return std::make_shared<const int>(5); }), 5);
+  EXPECT_THROW(plans.find(variants, {1}, AheadLayout::dense, []() -> std::shared_ptr<const int> { throw Error("no variant"); }), Error);
+  EXPECT_EQ(*plans.find(variants, {1}, AheadLayout::dense, [] { return std::make_shared<const int>(5); }), 5);
 }
 
 TEST(ThreadPool, RunsEveryTaskOnce) {

@@ -23,21 +23,22 @@ namespace xhat {
 
 struct AheadOptions {
   CompileOptions compile = {};
-  std::map<std::string, std::vector<int64_t>> sizes = {};  // per dim: the values to compile for
-  std::vector<Target> devices = {};                        // devices in addition to the CPU: cuda, opencl
+  std::map<std::string, std::vector<int64_t>> sizes = {};         // per dim: the values to compile for
+  std::vector<std::string> strided = {};                          // arrays that calls may give with strides: inputs, outputs, gradients
+  std::vector<Target> devices = {};                               // devices in addition to the CPU: cuda, opencl
   std::map<std::string, std::vector<int64_t>> device_sizes = {};  // per dim: values for devices, if they differ
   std::vector<CpuLevel> levels = {CpuLevel::sse41, CpuLevel::avx2, CpuLevel::avx512};
-  std::string name = {};      // name of files and functions; empty: the op's
-  std::string support = {};   // libxhat_ahead.a, which becomes part of the library
+  std::string name = {};     // name of files and functions; empty: the op's
+  std::string support = {};  // libxhat_ahead.a, which becomes part of the library
   std::string compiler = "c++", archiver = "ar";
-  int jobs = 0;               // compilers that run at the same time; 0: one per core
+  int jobs = 0;  // compilers that run at the same time; 0: one per core
   std::function<void(const std::string& what, bool often)> progress = {};
 };
 
 struct AheadLibrary {
   std::string name;
   std::vector<std::string> files;  // the files written: the library, the C header, the C++ header
-  std::string open;                // the dim that stays open; empty: none
+  std::string open;                // the dims that stay open; empty: none
   size_t kernels = 0;              // kernels compiled per processor level
   size_t plans = 0;                // ranges of sizes of all sides
   size_t device_kernels = 0;       // kernels of all devices

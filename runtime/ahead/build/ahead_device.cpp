@@ -32,7 +32,7 @@ class Temporaries {
   // places: per number, its place. Returns, per place, the temporaries that it must hold.
   std::vector<std::vector<AheadDeviceBytes>> settle(std::vector<int64_t>& places) const {
     std::vector<std::vector<AheadDeviceBytes>> held;
-    std::vector<size_t> free_after;  // per place: the last step that uses it
+    std::vector<size_t> free_after;    // per place: the last step that uses it
     for (const Wanted& w : wanted_) {  // sorted by their first steps
       size_t p = 0;
       while (p < held.size() && free_after[p] >= w.first) ++p;
@@ -83,7 +83,12 @@ class DeviceKernels {
 class Maker {
  public:
   Maker(const Derivation& derivation, const AheadOptions& options, Target target)
-      : p_(derivation.program), nodes_(derivation.opaque_nodes), options_(options), target_(target), sizes_(p_, sizes_given(options), "--gpu-dims"), kernels_(target) {
+      : p_(derivation.program),
+        nodes_(derivation.opaque_nodes),
+        options_(options),
+        target_(target),
+        sizes_(p_, sizes_given(options), "--gpu-dims"),
+        kernels_(target) {
     made_.target = target;
     directions_.push_back(infer_program(p_));
     if (options.compile.differentiate) {
@@ -123,7 +128,12 @@ class Maker {
       transfer_device_plan(writer, plan);
       return std::move(writer.slots);
     };
-    sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots&) { variants.push_back(std::move(v)); });
+    try {
+      sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots&) { variants.push_back(std::move(v)); });
+    } catch (const TooManyPlans&) {
+      sizes_.fail_must_be_given(
+          "code for a GPU is made for them. one that is a batch, the slowest dimension of all tensors that have it, may stay open");
+    }
   }
 
   AheadDevicePlan plan_at(Program direction, const DimValues& sizes, int way) {

@@ -9,6 +9,7 @@
 #include "expr/index/affine.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/ahead/build/ahead_sizes.h"
+#include "runtime/ahead/build/open_plans.h"
 #include "runtime/call/passes.h"
 #include "runtime/call/run_time_checks.h"
 #include "runtime/cpu/kernel_compile.h"
@@ -67,19 +68,20 @@ PlannedDirection direction_of(Program program, const CompileOptions& options, co
 // Clears the tile rules of axes that are not cut into tiles, so that they do not make plans differ.
 void forget_idle_rules(WalkKernel& k) {
   for (size_t p = 0; p < k.planned.size(); ++p) {
-    bool used = std::ranges::any_of(k.shared, [&](const WalkAxis& x) {
-      return x.kind == AxisKind::tiled && std::ranges::find(x.planned, p) != x.planned.end();
-    });
+    bool used = std::ranges::any_of(
+        k.shared, [&](const WalkAxis& x) { return x.kind == AxisKind::tiled && std::ranges::find(x.planned, p) != x.planned.end(); });
     if (!used) k.planned[p].rule = {};
   }
 }
 
-WalkPlan plan_at(const Program& p, const PlanRequest& request, const DimValues& sizes, AheadKernels& kernels) {
+// dense: per tensor; in_rows: how the others lie.
+WalkPlan plan_at(const Program& p, const PlanRequest& request, const DimValues& sizes, std::vector<bool> dense, bool in_rows,
+                 AheadKernels& kernels) {
   KernelPlan plan = plan_kernels(p, sizes, request);
   WalkPlan walk{{}, temporaries_of(p, plan, sizes), static_cast<int64_t>(p.tensors.size())};
-  const std::vector<bool> dense(p.tensors.size(), true);
+  dense.resize(p.tensors.size(), true);
   for (const Kernel& k : plan.kernels) {
-    KernelSpec spec = make_spec(p, k, sizes, dense);
+    KernelSpec spec = make_spec(p, k, sizes, dense, in_rows);
     if (writes_nothing(spec)) continue;
     size_t code = kernels.add(spec);
     WalkKernel w = walk_of(p, k, spec, kernels.arguments(code));
@@ -94,12 +96,14 @@ WalkPlan plan_at(const Program& p, const PlanRequest& request, const DimValues& 
   return walk;
 }
 
-Slots slots_at(const PlannedDirection& d, const CompileOptions& options, const DimValues& sizes, AheadKernels& kernels, int way = 0) {
+Slots slots_at(const PlannedDirection& d, const CompileOptions& options, const DimValues& sizes, const std::vector<bool>& dense,
+               bool in_rows, AheadKernels& kernels, int way = 0) {
   SlotWriter writer;
-  WalkPlan walk = plan_at(d.program, way == 0 ? d.request : planned_so(d.request, way), sizes, kernels);
+  WalkPlan walk = plan_at(d.program, way == 0 ? d.request : planned_so(d.request, way), sizes, dense, in_rows, kernels);
   transfer_plan(writer, walk);
   if (d.checks.of_data) {
-    WalkPlan checks = plan_at(*d.checks.of_data, planned_so(request_of(options, Target::cpu), std::max(way, 1)), sizes, kernels);
+    WalkPlan checks =
+        plan_at(*d.checks.of_data, planned_so(request_of(options, Target::cpu), std::max(way, 1)), sizes, dense, in_rows, kernels);
     transfer_plan(writer, checks);
   }
   return std::move(writer.slots);
@@ -119,9 +123,10 @@ class Planner {
   }
 
   AheadPlans run() {
-    made_.open = sizes_.open();
+    made_.open = fmt::format("{}", fmt::join(sizes_.open(), ", "));
     describe();
-    for (size_t s = 0; s < directions_.size(); ++s) find_plans(s);
+    for (AheadLayout layout : layouts())
+      for (size_t s = 0; s < directions_.size(); ++s) find_plans(s, layout);
     drop_unused();
     made_.table.known_sizes = sizes_.known();
     made_.table.levels = options_.levels;
@@ -130,6 +135,18 @@ class Planner {
   }
 
  private:
+  std::vector<AheadLayout> layouts() const {
+    if (options_.strided.empty()) return {AheadLayout::dense};
+    return {AheadLayout::dense, AheadLayout::rows, AheadLayout::any};
+  }
+
+  std::vector<bool> dense_tensors(AheadLayout layout) const {
+    std::vector<bool> dense(p_.tensors.size(), true);
+    if (layout != AheadLayout::dense)
+      for (int64_t t : made_.table.strided) dense[static_cast<size_t>(t)] = false;
+    return dense;
+  }
+
   void describe() {
     AheadTable& t = made_.table;
     Formulas formulas(p_, sizes_.dims());
@@ -144,7 +161,7 @@ class Planner {
       // At given sizes the condition was decided when the dims were solved, and the library serves no others.
       else if (!sizes_.open().empty())
         throw Error(fmt::format("{}: {}, which is not proved for every {}; give the size, as --dims {}=VALUE", p_.name, c.reason,
-                                sizes_.open(), sizes_.open()));
+                                made_.open, sizes_.open().back()));
     }
     std::vector<TensorId> kept = directions_.size() > 1 ? stashes(p_) : std::vector<TensorId>();
     std::set<TensorId> bound;
@@ -168,6 +185,7 @@ class Planner {
       for (Id test : d.checks.of_sizes) side.fails.push_back({formulas.of(test), "argmax or argmin runs over nothing"});
       if (d.checks.of_data) describe_checks(d, side);
     }
+    find_strided();
   }
 
   static void describe_checks(const PlannedDirection& d, AheadSide& side) {
@@ -188,21 +206,65 @@ class Planner {
     }
   }
 
-  void find_plans(size_t side) {
+  void find_strided() {
+    std::set<std::string> known;
+    for (const AheadSide& side : made_.table.sides)
+      for (const auto* list : {&side.inputs, &side.outputs})
+        for (int64_t t : *list) {
+          const std::string& name = made_.table.tensors[static_cast<size_t>(t)].name;
+          const bool wanted = std::ranges::find(options_.strided, name) != options_.strided.end();
+          if (p_.tensors[static_cast<size_t>(t)].shape.empty()) continue;
+          if (wanted && known.insert(name).second) made_.table.strided.push_back(t);
+          known.insert(name);
+        }
+    for (const std::string& name : options_.strided)
+      if (!known.contains(name))
+        throw Error(fmt::format("op {}: there is no array {} that could have strides; it has {}", p_.name, name, fmt::join(known, ", ")));
+    if (!options_.strided.empty() && !options_.devices.empty())
+      throw Error(p_.name + ": arrays with strides are for the CPU; on a GPU they are dense");
+  }
+
+  void find_plans(size_t side, AheadLayout layout) {
+    const std::vector<bool> dense = dense_tensors(layout);
     size_t new_kernels = 0;
     auto at = [&](const DimValues& sizes, int way) {
       if (options_.progress && !made_.open.empty())
-        options_.progress(fmt::format("planning {}, {} = {}", kSideNames[side], made_.open, sizes.at(made_.open)), true);
+        options_.progress(fmt::format("planning {}, {} = {}", kSideNames[side], made_.open, sizes.at(sizes_.open()[0])), true);
       size_t before = kernels_.size();
-      Slots slots = slots_at(directions_[side], options_.compile, sizes, kernels_, way);
+      Slots slots = slots_at(directions_[side], options_.compile, sizes, dense, layout == AheadLayout::rows, kernels_, way);
       new_kernels += kernels_.size() - before;
       if (new_kernels > kMaxKernels && !made_.open.empty()) throw TooManyPlans();
       return slots;
     };
-    sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots& slots) {
+    const size_t variants = made_.table.sides[side].variants.size(), kinds = kinds_.size();
+    auto found = [&](AheadVariant v, const Slots& slots) {
+      v.layout = layout;
       made_.table.sides[side].variants.push_back(std::move(v));
       kinds_.push_back({side, slots.kinds});
-    });
+    };
+    try {
+      return sizes_.find(at, kWaysToPlan, found);
+    } catch (const TooManyPlans&) {
+      made_.table.sides[side].variants.resize(variants);
+      kinds_.resize(kinds);
+    }
+    find_open(side, layout, dense, found);
+  }
+
+  // Where code for each size would be too much, or several dims are open.
+  void find_open(size_t side, AheadLayout layout, std::vector<bool> dense, const FoundOpen& found) {
+    const PlannedDirection& d = directions_[side];
+    if (options_.progress) options_.progress(fmt::format("planning {} for all {}", kSideNames[side], made_.open), true);
+    std::vector<OpenPart> parts = {{d.program, planned_so(d.request, 1), dense}};
+    if (d.checks.of_data) {
+      dense.resize(d.checks.of_data->tensors.size(), true);
+      parts.push_back({*d.checks.of_data, planned_so(request_of(options_.compile, Target::cpu), 1), dense});
+    }
+    try {
+      find_open_plans(parts, sizes_, options_.compile.stash.nominal, kernels_, layout, found);
+    } catch (const SizesInCode& e) {
+      sizes_.fail_must_be_given("code that serves all of them cannot be made, since there would be " + e.why);
+    }
   }
 
   // Removes kernels that were planned during the search for ranges but belong to no range.

@@ -25,7 +25,7 @@ class AheadKernels {
 struct AheadPlans {
   AheadTable table;
   std::vector<KernelSpec> kernels;  // indexed by code
-  std::string open;                 // the open dim
+  std::string open;                 // the open dims, joined by commas
   std::string stash_sizes;          // the sizes that the stash was chosen for, as text
 };
 

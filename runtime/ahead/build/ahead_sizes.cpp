@@ -23,23 +23,33 @@ AheadSizes::AheadSizes(const Program& op, std::map<std::string, std::vector<int6
       fail("dim " + name + " follows from the others by its definition; it cannot be given");
     if (values.empty()) fail("dim " + name + " has no value");
   }
-  std::vector<std::string> open;
   for (size_t i = 0; i < arguments_; ++i)
-    if (!given_.contains(dims_[i])) open.push_back(dims_[i]);
-  if (open.size() > 1)
-    fail(fmt::format("the sizes {0} are not given; all but one must be, as {1} {2}=VALUE or, for several, {1} {2}=64,{2}=128: code is made "
-                     "for them. one that is a batch may stay open",
-                     fmt::join(open, ", "), option_, open.back()));
-  if (!open.empty()) open_ = open[0];
+    if (!given_.contains(dims_[i])) open_.push_back(dims_[i]);
+}
+
+void AheadSizes::fail_must_be_given(const std::string& why) const {
+  const bool one = open_.size() == 1;
+  fail(fmt::format("the {3} {0} must be given, as {1} {2}=VALUE or, for several, {1} {2}=64,{2}=128: {4}", fmt::join(open_, ", "), option_,
+                   open_.back(), one ? "size" : "sizes", why.empty() ? "code is made for them" : why));
+}
+
+void AheadSizes::serves_from(const std::string& dim, int64_t first) {
+  int64_t& least = least_served_[dim];
+  least = std::max(least, first);
 }
 
 std::string AheadSizes::known() const {
   std::vector<std::string> known;
   for (size_t i = 0; i < arguments_; ++i) {
     auto it = given_.find(dims_[i]);
-    if (it == given_.end() && most_served_ < INT64_MAX) known.push_back(fmt::format("any {} up to {}", dims_[i], most_served_));
-    else if (it == given_.end()) known.push_back("any " + dims_[i]);
-    else known.push_back(fmt::format("{} = {}", dims_[i], fmt::join(it->second, " or ")));
+    if (it == given_.end() && most_served_ < INT64_MAX)
+      known.push_back(fmt::format("any {} up to {}", dims_[i], most_served_));
+    else if (it == given_.end() && least_served_.contains(dims_[i]))
+      known.push_back(fmt::format("any {} from {}", dims_[i], least_served_.at(dims_[i])));
+    else if (it == given_.end())
+      known.push_back("any " + dims_[i]);
+    else
+      known.push_back(fmt::format("{} = {}", dims_[i], fmt::join(it->second, " or ")));
   }
   return fmt::format("{}", fmt::join(known, ", "));
 }
@@ -58,7 +68,6 @@ std::vector<DimValues> all_choices(const std::map<std::string, std::vector<int64
   return all;
 }
 
-// The values of all dims; none if the op cannot run at these sizes, or needs tensors that are too large.
 std::optional<DimValues> AheadSizes::sizes_of(const DimValues& given) const {
   DimValues all;
   try {
@@ -78,14 +87,13 @@ AheadVariant AheadSizes::variant(const DimValues& given, const PlanRange& r) con
   AheadVariant v;
   for (size_t i = 0; i < arguments_; ++i) {
     auto it = given.find(dims_[i]);
-    v.fixed.push_back(it == given.end() ? -1 : it->second);
-    if (dims_[i] == open_) v.open = static_cast<int64_t>(i);
+    v.first.push_back(it == given.end() ? r.first : it->second);
+    v.last.push_back(it == given.end() ? r.last : it->second);
+    if (it == given.end()) v.products.push_back({static_cast<int64_t>(i)});
   }
-  v.first = r.first;
-  v.last = r.last;
   v.base = r.fit.base;
   for (size_t i = 0; i < r.fit.slope.size(); ++i)
-    if (r.fit.slope[i] != 0) v.slopes.emplace_back(static_cast<int64_t>(i), r.fit.slope[i]);
+    if (r.fit.slope[i] != 0) v.slopes.push_back({static_cast<int64_t>(i), 0, r.fit.slope[i]});
   v.reals = r.fit.reals;
   return v;
 }
@@ -104,12 +112,13 @@ void AheadSizes::find_at(const DimValues& given, const SlotsAt& at, int ways, co
   }
   auto with_open = [&](int64_t n) {
     DimValues all = given;
-    all[open_] = n;
+    all[open_[0]] = n;
     return sizes_of(all);
   };
+  if (open_.size() > 1) throw TooManyPlans();
   int64_t first = 0, last = 1;
   while (first < 4096 && !with_open(first)) ++first;
-  if (!with_open(first)) fail("no value of " + open_ + " up to 4096 meets the preconditions with " + dims_text(given));
+  if (!with_open(first)) fail("no value of " + open_[0] + " up to 4096 meets the preconditions with " + dims_text(given));
   for (last = std::max<int64_t>(1, first); last < kMaxElements && with_open(2 * last);) last *= 2;
   for (int64_t step = last; step > 0; step /= 2)
     if (last + step <= kMaxElements && with_open(last + step)) last += step;
@@ -118,18 +127,12 @@ void AheadSizes::find_at(const DimValues& given, const SlotsAt& at, int ways, co
     if (!sizes) throw TooManyPlans();  // the op's preconditions exclude this size
     return at(*sizes, way);
   };
-  try {
-    int64_t served = 0;
-    for (const PlanRange& r : find_ranges(slots_at, ways, first, last)) {
-      found(variant(given, r), slots_at(r.first, r.way));
-      served = r.last;
-    }
-    if (served < last) most_served_ = std::min(most_served_, served);
-  } catch (const TooManyPlans&) {
-    fail(fmt::format("the size {0} must be given, as {1} {0}=VALUE or, for several, {1} {0}=64,{0}=128: code is made for it. only a batch, "
-                     "the slowest dimension of all tensors that have it, may stay open",
-                     open_, option_));
+  int64_t served = 0;
+  for (const PlanRange& r : find_ranges(slots_at, ways, first, last)) {
+    found(variant(given, r), slots_at(r.first, r.way));
+    served = r.last;
   }
+  if (served < last) most_served_ = std::min(most_served_, served);
 }
 
 }  // namespace xhat::runtime

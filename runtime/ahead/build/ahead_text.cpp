@@ -11,13 +11,14 @@ namespace {
 
 // Keywords of C and C++, and names that the generated functions use.
 const std::set<std::string, std::less<>> kTaken = {
-    "alignas", "alignof", "and", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr", "continue",
-    "default", "delete", "do", "double", "else", "enum", "explicit", "export", "extern", "false", "float", "for", "friend", "goto", "if",
-    "inline", "int", "long", "mutable", "namespace", "new", "noexcept", "not", "nullptr", "operator", "or", "private", "protected",
-    "public", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw",
-    "true", "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "xor", "linux", "unix",
-    "I", "dims", "stash", "stream", "library", "tensors", "erased", "check", "check_size", "array", "device_span",
-    "cuda", "opencl", "std"};
+    "alignas",    "alignof",   "and",         "asm",      "auto",    "bool",     "break",  "case",    "catch",     "char",     "class",
+    "const",      "constexpr", "continue",    "default",  "delete",  "do",       "double", "else",    "enum",      "explicit", "export",
+    "extern",     "false",     "float",       "for",      "friend",  "goto",     "if",     "inline",  "int",       "long",     "mutable",
+    "namespace",  "new",       "noexcept",    "not",      "nullptr", "operator", "or",     "private", "protected", "public",   "register",
+    "restrict",   "return",    "short",       "signed",   "sizeof",  "static",   "struct", "switch",  "template",  "this",     "throw",
+    "true",       "try",       "typedef",     "typename", "union",   "unsigned", "using",  "virtual", "void",      "volatile", "while",
+    "xor",        "linux",     "unix",        "I",        "dims",    "stash",    "stream", "library", "tensors",   "erased",   "check",
+    "check_size", "array",     "device_span", "cuda",     "opencl",  "std"};
 
 const char* c_type(DType t) {
   switch (t) {
@@ -57,10 +58,10 @@ Text::Text(const Program& p, const AheadPlans& plans, const std::string& name) :
     if (d.definition.empty()) dims_.push_back(d.name);
 }
 
-
 Parameter Text::parameter(TensorId i, bool written) const {
   const Tensor& t = p_.tensors[i];
-  Parameter made{word(t.name), c_type(t.type), "", i, written, !written && t.shape.empty()};
+  const bool strided = std::ranges::find(t_.strided, static_cast<int64_t>(i)) != t_.strided.end();
+  Parameter made{word(t.name), c_type(t.type), "", i, written, !written && t.shape.empty(), strided};
   std::vector<std::string> extents;
   for (Id e : t.shape) extents.push_back(print(p_, e));
   made.what = t.shape.empty() ? std::string(name_of(t.type)) : fmt::format("{}[{}]", name_of(t.type), fmt::join(extents, ", "));
@@ -77,7 +78,8 @@ std::string Text::shapes(const TextSide& side) const {
 
 std::string Text::c_signature(const TextSide& side) const {
   std::string parameters = list(side.parameters, [](const Parameter& p) {
-    return fmt::format("{}{} {}{}", p.written || p.value ? "" : "const ", p.type, p.value ? "" : "*", p.name);
+    const std::string strides = p.strided ? fmt::format(", const int64_t *{}_strides", p.name) : "";
+    return fmt::format("{}{} {}{}{}", p.written || p.value ? "" : "const ", p.type, p.value ? "" : "*", p.name, strides);
   });
   if (!dims_.empty()) parameters = fmt::format("const {}_dims *dims{}{}", name_, parameters.empty() ? "" : ", ", parameters);
   if (side.keeps()) parameters += side.forward() ? ", void *stash" : ", const void *stash";
@@ -91,6 +93,11 @@ constexpr const char* kDeviceStatuses = R"(,
   {0}_BAD_POINTER = 8,  /* memory of the host, of another device or of another context */
   {0}_DEVICE_FAILED = 9 /* what the driver says; a stream that is being captured before a first call */)";
 
+constexpr const char* kStrides =
+    R"( * Strides    Where an array is followed by its strides, it may have gaps or be transposed: a number for each dimension, in elements,
+ *            the slowest first; null means dense. Rows without gaps (a last stride of 1) are faster.
+)";
+
 }  // namespace
 
 std::string Text::header() const {
@@ -103,7 +110,7 @@ std::string Text::header() const {
  * Arrays     Dense and row-major: the last dimension is the fastest. Aligned to their elements; 64 bytes are faster. A bool is a
  *            byte, 0 or 1; f16 and bf16 are given as their bits. Arrays without elements may be null. Scalars that are read are
  *            passed by value.
- * Aliasing   What is written overlaps nothing else of the same call. What is read may overlap.
+{6} * Aliasing   What is written overlaps nothing else of the same call. What is read may overlap.
  * Sizes      Compiled for {2}. All others are refused.
 {3} * Errors     A status is returned; {0}_message() says what is wrong, for the last call of this thread that failed. Arguments, sizes
  *            and indices in the data are checked before anything is written.
@@ -126,7 +133,8 @@ extern "C" {{
 
 )",
                               name_, XHAT_VERSION, t_.known_sizes.empty() ? "fixed sizes" : t_.known_sizes,
-                              requirements.empty() ? "" : " *            The op also needs:\n" + requirements, levels, up);
+                              requirements.empty() ? "" : " *            The op also needs:\n" + requirements, levels, up,
+                              t_.strided.empty() ? "" : kStrides);
   if (!dims_.empty()) {
     s += fmt::format("typedef struct {}_dims {{\n", name_);
     for (const std::string& d : dims_) s += fmt::format("  int64_t {};\n", word(d));
@@ -153,7 +161,9 @@ size_t {0}_stash_bytes({1});
 
 )",
         name_, dims_.empty() ? "void" : dims_parameter(""),
-        plans_.stash_sizes.empty() ? "" : fmt::format(" What is kept was chosen as for\n * {}, whatever the sizes of the call.", plans_.stash_sizes));
+        plans_.stash_sizes.empty()
+            ? ""
+            : fmt::format(" What is kept was chosen as for\n * {}, whatever the sizes of the call.", plans_.stash_sizes));
   s += fmt::format(R"(/* Elements of the array of that name at these sizes; -1 if the sizes are wrong or there is none. */
 int64_t {0}_elements({1}const char *tensor);
 
@@ -196,7 +206,7 @@ struct xhat_ahead_library {{
   int64_t codes;
   void* opened;
 }};
-int xhat_ahead_call(xhat_ahead_library*, int, const int64_t*, void* const*, void*);
+int xhat_ahead_call(xhat_ahead_library*, int, const int64_t*, void* const*, const int64_t* const*, void*);
 int xhat_ahead_stash_bytes(xhat_ahead_library*, const int64_t*, int64_t*);
 int64_t xhat_ahead_elements(xhat_ahead_library*, const int64_t*, const char*);
 int xhat_ahead_device_call(xhat_ahead_library*, int, int, const int64_t*, void*, void* const*, void*);
@@ -223,9 +233,8 @@ extern "C" {{
 )",
                               name_, declared, bytes, tiles, kAheadFormat, plans_.kernels.size());
   for (size_t i = 0; i < sides_.size(); ++i)
-    s += source_call(sides_[i], c_signature(sides_[i]), fmt::format("xhat_ahead_call(&library, {}, {}", i, dims_argument()));
-  if (sides_.size() > 1)
-    s += source_stash_bytes("");
+    s += source_call(sides_[i], c_signature(sides_[i]), fmt::format("xhat_ahead_call(&library, {}, {}", i, dims_argument()), true);
+  if (sides_.size() > 1) s += source_stash_bytes("");
   s += fmt::format(R"(int64_t {0}_elements({1}const char* tensor) {{ return xhat_ahead_elements(&library, {2}, tensor); }}
 const char* {0}_message(void) {{ return xhat_ahead_message(); }}
 int {0}_set_threads(int threads) {{ return xhat_ahead_set_threads(threads); }}
@@ -246,11 +255,21 @@ std::string Text::source_stash_bytes(const std::string& target) const {
 }
 
 // call: the text of the call up to the argument before the tensors.
-std::string Text::source_call(const TextSide& side, const std::string& signature, const std::string& call) const {
-  std::string arguments;
-  for (const Parameter& p : side.parameters) arguments += fmt::format("erased({}{}), ", p.value ? "&" : "", p.name);
-  return fmt::format("{} {{\n  void* tensors[] = {{{}nullptr}};\n  return {}, tensors, {});\n}}\n", signature, arguments, call,
-                     side.keeps() ? "const_cast<void*>(stash)" : "nullptr");
+// strides: does the function that is called take any?
+std::string Text::source_call(const TextSide& side, const std::string& signature, const std::string& call, bool strides) const {
+  std::string arguments, given;
+  for (const Parameter& p : side.parameters) {
+    arguments += fmt::format("erased({}{}), ", p.value ? "&" : "", p.name);
+    given += p.strided ? p.name + "_strides, " : "nullptr, ";
+  }
+  const bool some = std::ranges::any_of(side.parameters, [](const Parameter& p) { return p.strided; });
+  std::string text = fmt::format("{} {{\n  void* tensors[] = {{{}nullptr}};\n", signature, arguments);
+  if (some) text += fmt::format("  const int64_t* strides[] = {{{}nullptr}};\n", given);
+  return text + fmt::format("  return {}, tensors, {}{});\n}}\n", call,
+                            !strides ? ""
+                            : some   ? "strides, "
+                                     : "nullptr, ",
+                            side.keeps() ? "const_cast<void*>(stash)" : "nullptr");
 }
 
 std::string tile_symbol(const std::string& name, CpuLevel level, size_t code) {

@@ -48,6 +48,55 @@ class array {
   std::int64_t size_ = -1;  // -1: none
 };
 
+// An array that may have gaps or be transposed: of what array takes, of a pointer and the strides of its dimensions in elements (the slowest
+// first), of a std::mdspan, or of an Eigen map or block in row-major order.
+template <class T>
+class strided {
+ public:
+  strided(std::nullptr_t) {}
+  strided(T* data, std::initializer_list<std::int64_t> strides) : data_(data) {
+    for (std::int64_t s : strides) add(s);
+  }
+  template <class A>
+    requires(!std::is_same_v<std::remove_cvref_t<A>, strided>)
+  strided(A&& a) {
+    using X = std::remove_cvref_t<A>;
+    if constexpr (requires { a.data_handle(); a.stride(0); X::rank(); }) {
+      data_ = a.data_handle();
+      size_ = static_cast<std::int64_t>(a.size());
+      for (std::size_t i = 0; i < X::rank(); ++i) add(static_cast<std::int64_t>(a.stride(i)));
+    } else if constexpr (requires { a.outerStride(); X::IsRowMajor; X::IsVectorAtCompileTime; }) {
+      static_assert(X::IsRowMajor || X::IsVectorAtCompileTime, "arrays are row-major: say Eigen::RowMajor");
+      data_ = a.data();
+      size_ = static_cast<std::int64_t>(a.size());
+      if constexpr (!X::IsVectorAtCompileTime) add(static_cast<std::int64_t>(a.outerStride()));
+      add(static_cast<std::int64_t>(a.innerStride()));
+    } else {
+      const array<T> dense(std::forward<A>(a));
+      data_ = dense.data();
+      size_ = dense.size();
+    }
+  }
+  T* data() const { return data_; }
+  std::int64_t size() const { return size_; }
+  const std::int64_t* strides(const char* name, std::size_t rank) const {
+    if (rank_ == 0) return nullptr;
+    if (rank_ != rank)
+      throw error(1, std::string(name) + " has " + std::to_string(rank) + " dimensions, but is given " + std::to_string(rank_) + " strides");
+    return strides_;
+  }
+
+ private:
+  void add(std::int64_t stride) {
+    if (rank_ == 12) throw error(1, "arrays have at most 12 dimensions");
+    strides_[rank_++] = stride;
+  }
+  T* data_ = nullptr;
+  std::int64_t size_ = -1;  // -1: not said
+  std::int64_t strides_[12] = {};
+  std::size_t rank_ = 0;  // 0: dense
+};
+
 // Memory of a CUDA device: a pointer, and its number of elements where that is to be checked.
 template <class T>
 class device_span {
@@ -90,10 +139,12 @@ std::string Text::cpp_header() const {
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <initializer_list>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "{0}.h"
 
@@ -145,9 +196,14 @@ class stash_type {{
   for (const TextSide& side : sides_) {
     std::string parameters = list(side.parameters, [](const Parameter& p) {
       if (p.value) return fmt::format("{} {}", p.type, p.name);
-      return fmt::format("array<{}{}> {}", p.written ? "" : "const ", p.type, p.name);
+      return fmt::format("{}<{}{}>{} {}", p.strided ? "const strided" : "array", p.written ? "" : "const ", p.type, p.strided ? "&" : "",
+                         p.name);
     });
-    std::string arguments = list(side.parameters, [](const Parameter& p) { return p.value ? p.name : p.name + ".data()"; });
+    std::string arguments = list(side.parameters, [&](const Parameter& p) {
+      if (p.value) return p.name;
+      const Tensor& t = p_.tensors[p.tensor];
+      return p.name + ".data()" + (p.strided ? fmt::format(", {}.strides(\"{}\", {})", p.name, t.name, t.shape.size()) : "");
+    });
     std::string first = dims_.empty() ? "" : "const dims_type& dims";
     bool forward = side.forward();
     std::string stash = !side.keeps() ? "" : forward ? "stash_type& stash" : "const stash_type& stash";

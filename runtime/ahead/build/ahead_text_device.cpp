@@ -132,7 +132,7 @@ std::string Text::device_source(size_t number) const {
   for (size_t i = 0; i < sides_.size(); ++i) {
     TextSide side = on_device(sides_[i]);
     std::string call = fmt::format("xhat_ahead_device_call(&library, {}, {}, {}, stream", number, i, dims_argument());
-    s += source_call(side, device_signature(side, d), call);
+    s += source_call(side, device_signature(side, d), call, false);
   }
   if (sides_.size() > 1) s += source_stash_bytes(std::string(target));
   if (checks_data(d))

@@ -15,6 +15,7 @@ struct Parameter {
   std::string name, type, what;
   TensorId tensor = 0;
   bool written = false, value = false;  // value: passed by value
+  bool strided = false;                 // its strides follow it
 };
 
 struct TextSide {
@@ -47,7 +48,7 @@ class Text {
   std::string c_signature(const TextSide& side) const;
   std::string source_stash_bytes(const std::string& target) const;  // target "": the CPU
   std::string cpp_size_checks(const TextSide& side) const;
-  std::string source_call(const TextSide& side, const std::string& signature, const std::string& call) const;
+  std::string source_call(const TextSide& side, const std::string& signature, const std::string& call, bool strides) const;
   // The parameter and the argument for dims of functions that depend on sizes.
   std::string dims_parameter(const char* comma) const { return dims_.empty() ? "" : fmt::format("const {}_dims *dims{}", name_, comma); }
   std::string dims_argument() const { return dims_.empty() ? "nullptr" : "reinterpret_cast<const int64_t*>(dims)"; }

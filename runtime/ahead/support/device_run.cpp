@@ -85,8 +85,16 @@ int64_t device_stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims
 class CallOnDevice {
  public:
   CallOnDevice(xhat_ahead_library* library, size_t device, int number, const int64_t* dims, DeviceStream stream)
-      : o_(open(library)), t_(o_.table), device_(t_.devices[device]), number_(number), side_(side_of(t_, number)), dims_(dims_of(o_, dims)),
-        calls_(calls_of(o_, device)), plan_(plan_for(device_.sides)), stream_(stream), driver_(driver_of(stream)),
+      : o_(open(library)),
+        t_(o_.table),
+        device_(t_.devices[device]),
+        number_(number),
+        side_(side_of(t_, number)),
+        dims_(dims_of(o_, dims)),
+        calls_(calls_of(o_, device)),
+        plan_(plan_for(device_.sides)),
+        stream_(stream),
+        driver_(driver_of(stream)),
         context_(context_of(o_, device, driver_)) {
     const bool look = !device_.checks[static_cast<size_t>(number)].empty() && !calls_.trust_data;
     if (look) checks_ = plan_for(device_.checks);
@@ -126,7 +134,7 @@ class CallOnDevice {
  private:
   std::shared_ptr<const AheadDevicePlan> plan_for(const std::vector<std::vector<AheadVariant>>& sides) const {
     const auto& variants = sides[static_cast<size_t>(number_)];
-    return calls_.plans.find(variants, dims_, [&] {
+    return calls_.plans.find(variants, dims_, AheadLayout::dense, [&] {
       const AheadNumbers at = numbers_for(t_, variants, dims_, device_.known_sizes, name_of(device_.target));
       SlotReader reader(at.numbers, at.reals);
       auto made = std::make_shared<AheadDevicePlan>();
@@ -268,8 +276,9 @@ class CallOnDevice {
 
   void check_data(Temporaries& t) {
     if (capturing())
-      fail(t_, AheadStatus::device_failed, "the stream is being captured, and a look at the indices in the data would wait for it; say "
-                                           "that they are in range, by _trust_data");
+      fail(t_, AheadStatus::device_failed,
+           "the stream is being captured, and a look at the indices in the data would wait for it; say "
+           "that they are in range, by _trust_data");
     const StepValues values = allocate(*checks_, t);
     for (const AheadCheck& c : side_.checks) result(t, c.tensor, 1);
     enqueue(*checks_, values, t);
@@ -314,7 +323,7 @@ class CallOnDevice {
   std::vector<Bound> bound_;
   std::vector<int64_t> unwanted_;
   std::vector<DeviceMemory> parts_;  // parts of the stash, to be released
-  std::optional<bool> capturing_;  // whether the stream is being captured, once queried
+  std::optional<bool> capturing_;    // whether the stream is being captured, once queried
 };
 
 }  // namespace

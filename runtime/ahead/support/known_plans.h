@@ -16,12 +16,12 @@ class KnownPlans {
 
   // make() runs without the lock, so calls at known sizes do not wait for it.
   template <class Make>
-  std::shared_ptr<const Plan> find(const std::vector<AheadVariant>& of, const std::vector<int64_t>& dims, Make&& make) {
-    if (auto found = known(of, dims)) return found;
+  std::shared_ptr<const Plan> find(const std::vector<AheadVariant>& of, const std::vector<int64_t>& dims, AheadLayout layout, Make&& make) {
+    if (auto found = known(of, dims, layout)) return found;
     std::shared_ptr<const Plan> made = make();
     std::lock_guard lock(mutex_);
     if (plans_.size() >= kKept) plans_.erase(plans_.begin());
-    plans_.push_back({&of, dims, made});
+    plans_.push_back({&of, dims, layout, made});
     return made;
   }
 
@@ -29,13 +29,14 @@ class KnownPlans {
   struct Known {
     const std::vector<AheadVariant>* of;
     std::vector<int64_t> dims;
+    AheadLayout layout;
     std::shared_ptr<const Plan> plan;
   };
 
-  std::shared_ptr<const Plan> known(const std::vector<AheadVariant>& of, const std::vector<int64_t>& dims) {
+  std::shared_ptr<const Plan> known(const std::vector<AheadVariant>& of, const std::vector<int64_t>& dims, AheadLayout layout) {
     std::lock_guard lock(mutex_);
     for (const Known& k : plans_)
-      if (k.of == &of && k.dims == dims) return k.plan;
+      if (k.of == &of && k.layout == layout && k.dims == dims) return k.plan;
     return nullptr;
   }
 

@@ -8,7 +8,7 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMax = INT32_MAX;  // kernels index with 32 bits
+constexpr int64_t kMax = INT32_MAX - (1 << 16);  // kernels index with 32 bits, and compute places beyond the end (Walk::narrowed)
 
 thread_local std::string message;
 
@@ -78,12 +78,20 @@ std::vector<int64_t> shape_of(const AheadTable& t, int64_t tensor, const std::ve
     shape.push_back(evaluate(f, dims));
     elements *= static_cast<double>(shape.back());
     if (shape.back() < 0)
-      fail(t, AheadStatus::bad_size, "dimension " + std::to_string(shape.size() - 1) + " of " + x.name + " would be negative with " +
-                                         sizes_text(t, dims));
+      fail(t, AheadStatus::bad_size,
+           "dimension " + std::to_string(shape.size() - 1) + " of " + x.name + " would be negative with " + sizes_text(t, dims));
   }
   if (elements > static_cast<double>(kMax))
-    fail(t, AheadStatus::bad_size, x.name + " would have more than 2^31-1 elements with " + sizes_text(t, dims) + "; split it into pieces");
+    fail(t, AheadStatus::bad_size,
+         x.name + " would have more than 2^31-2^16 elements with " + sizes_text(t, dims) + "; split it into pieces");
   return shape;
+}
+
+void check_elements(const AheadTable& t, const std::vector<int64_t>& shape, const std::vector<int64_t>& dims) {
+  double elements = 1;
+  for (int64_t n : shape) elements *= static_cast<double>(n);
+  if (elements > static_cast<double>(kMax))
+    fail(t, AheadStatus::bad_size, "an intermediate result would have more than 2^31-2^16 elements with " + sizes_text(t, dims));
 }
 
 int64_t bytes_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>& dims) {
@@ -93,12 +101,13 @@ int64_t bytes_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>
 }
 
 AheadNumbers numbers_for(const AheadTable& t, const std::vector<AheadVariant>& variants, const std::vector<int64_t>& dims,
-                         const std::string& known_sizes, std::string_view device) {
-  auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims); });
+                         const std::string& known_sizes, std::string_view device, AheadLayout layout) {
+  auto found = std::ranges::find_if(variants, [&](const AheadVariant& v) { return v.serves(dims, layout); });
   if (found != variants.end()) return numbers_at(*found, dims);
   const std::string on = device.empty() ? "" : " on " + std::string(device), option = device.empty() ? "--dims" : "--gpu-dims";
-  fail(t, AheadStatus::bad_size, "it was not compiled for " + sizes_text(t, dims) + on + ", but for " + known_sizes + "; build it with " +
-                                     option + " for these sizes too");
+  fail(t, AheadStatus::bad_size,
+       "it was not compiled for " + sizes_text(t, dims) + on + ", but for " + known_sizes + "; build it with " + option +
+           " for these sizes too");
 }
 
 void check_sizes(const AheadTable& t, const AheadSide& side, const std::vector<int64_t>& dims) {

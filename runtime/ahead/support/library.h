@@ -35,11 +35,13 @@ const AheadSide& side_of(const AheadTable& t, int number);
 // The values of all dims, from those that are arguments. Throws Failure for sizes that the op cannot have.
 std::vector<int64_t> dims_of(const Opened& o, const int64_t* given);
 std::vector<int64_t> shape_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>& dims);
+// Throws Failure for more elements than kernels can count.
+void check_elements(const AheadTable& t, const std::vector<int64_t>& shape, const std::vector<int64_t>& dims);
 int64_t bytes_of(const AheadTable& t, int64_t tensor, const std::vector<int64_t>& dims);
 std::string sizes_text(const AheadTable& t, const std::vector<int64_t>& dims);
 // The numbers of the plan for these sizes. Throws Failure, with the served sizes, if no variant serves them. device: its name; empty for the CPU.
 AheadNumbers numbers_for(const AheadTable& t, const std::vector<AheadVariant>& variants, const std::vector<int64_t>& dims,
-                         const std::string& known_sizes, std::string_view device = {});
+                         const std::string& known_sizes, std::string_view device = {}, AheadLayout layout = AheadLayout::dense);
 // Throws Failure if the side cannot run at these sizes with any data.
 void check_sizes(const AheadTable& t, const AheadSide& side, const std::vector<int64_t>& dims);
 

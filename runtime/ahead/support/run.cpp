@@ -63,12 +63,14 @@ CpuCalls& cpu_of(Opened& o, const xhat_ahead_library& library) {
   return *made;
 }
 
-std::shared_ptr<Plans> make_plans(const AheadTable& t, const CpuCalls& cpu, const AheadSide& side, const std::vector<int64_t>& dims) {
-  const AheadNumbers at = numbers_for(t, side.variants, dims, t.known_sizes);
+std::shared_ptr<Plans> make_plans(const AheadTable& t, const CpuCalls& cpu, const AheadSide& side, const std::vector<int64_t>& dims,
+                                  AheadLayout layout) {
+  const AheadNumbers at = numbers_for(t, side.variants, dims, t.known_sizes, {}, layout);
   SlotReader reader(at.numbers, at.reals);
   auto walk = [&] {
     WalkPlan plan;
     transfer_plan(reader, plan);
+    for (const WalkTemporary& temporary : plan.temporaries) check_elements(t, temporary.shape, dims);
     for (WalkKernel& k : plan.kernels) {
       std::vector<int64_t> tiles = tiles_by_rule(k);
       for (size_t i = 0; i < tiles.size(); ++i) k.shared[i].tile = tiles[i];
@@ -111,16 +113,26 @@ int64_t stash_bytes(const AheadTable& t, const std::vector<int64_t>& dims) {
 class Call {
  public:
   Call(xhat_ahead_library* library, int number, const int64_t* dims)
-      : library_(library), o_(open(library)), cpu_(cpu_of(o_, *library)), t_(o_.table), number_(number), side_(side_of(t_, number)),
+      : library_(library),
+        o_(open(library)),
+        cpu_(cpu_of(o_, *library)),
+        t_(o_.table),
+        number_(number),
+        side_(side_of(t_, number)),
         dims_(dims_of(o_, dims)) {}
 
-  void run(void* const* tensors, void* stash) {
-    plans_ = cpu_.plans.find(side_.variants, dims_, [&] { return make_plans(t_, cpu_, side_, dims_); });
+  void run(void* const* tensors, const int64_t* const* strides, void* stash) {
+    const AheadLayout layout = layout_of(strides);
+    plans_ = cpu_.plans.find(side_.variants, dims_, layout, [&] { return make_plans(t_, cpu_, side_, dims_, layout); });
     views_.assign(std::max(t_.tensors.size(), static_cast<size_t>(side_.check_tensors)), TensorView());
     check_sizes(t_, side_, dims_);
     size_t at = 0;
-    for (int64_t i : side_.inputs) bind(i, tensors[at++], false);
-    for (int64_t i : side_.outputs) bind(i, tensors[at++], true);
+    auto next = [&](int64_t i, bool written) {
+      bind(i, tensors[at], strides && layout != AheadLayout::dense ? strides[at] : nullptr, written);
+      ++at;
+    };
+    for (int64_t i : side_.inputs) next(i, false);
+    for (int64_t i : side_.outputs) next(i, true);
     if (number_ != kInfer) bind_stash(stash);
     check_overlap(stash);
     std::shared_ptr<ThreadPool> threads = thread_pool();
@@ -130,13 +142,52 @@ class Call {
   }
 
  private:
+  // The strides of an array that has gaps; none for one that is dense. Throws Failure for strides that no array has.
+  std::vector<int64_t> gaps(int64_t tensor, const int64_t* strides) const {
+    const std::vector<int64_t> shape = shape_of(t_, tensor, dims_);
+    const std::string& name = t_.tensors[static_cast<size_t>(tensor)].name;
+    std::vector<int64_t> found(strides, strides + shape.size());
+    const bool written = std::ranges::find(side_.outputs, tensor) != side_.outputs.end();
+    if (std::ranges::find(shape, 0) != shape.end()) return {};
+    double reach = 1;
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (found[d] < 0) fail(t_, AheadStatus::bad_argument, name + " has a negative stride in dimension " + std::to_string(d));
+      if (written && found[d] == 0 && shape[d] > 1)
+        fail(t_, AheadStatus::bad_argument, name + " is written, but has stride 0 in dimension " + std::to_string(d));
+      reach += static_cast<double>(shape[d] - 1) * static_cast<double>(found[d]);
+    }
+    if (reach > static_cast<double>(INT32_MAX))
+      fail(t_, AheadStatus::bad_argument, name + " spans more than 2^31-1 elements; split it into pieces");
+    const TensorView v(nullptr, t_.tensors[static_cast<size_t>(tensor)].type, shape, found);
+    if (v.dense()) return {};
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] == 1) found[d] = 1;  // it does not matter
+    return found;
+  }
+
+  AheadLayout layout_of(const int64_t* const* strides) {
+    AheadLayout layout = AheadLayout::dense;
+    size_t at = 0;
+    for (const auto* list : {&side_.inputs, &side_.outputs})
+      for (int64_t i : *list) {
+        const int64_t* given = strides ? strides[at] : nullptr;
+        ++at;
+        if (!given) continue;
+        const std::vector<int64_t> steps = gaps(i, given);
+        if (!steps.empty()) layout = std::max(layout, steps.back() == 1 ? AheadLayout::rows : AheadLayout::any);
+      }
+    return layout;
+  }
+
   TensorView view_of(int64_t tensor, void* data) const {
     auto i = static_cast<size_t>(tensor);
     return TensorView(data, t_.tensors[i].type, plans_->shapes[i], {});
   }
 
-  void bind(int64_t tensor, void* data, bool written) {
+  void bind(int64_t tensor, void* data, const int64_t* strides, bool written) {
     TensorView v = view_of(tensor, data);
+    if (strides && data)
+      if (const std::vector<int64_t> steps = gaps(tensor, strides); !steps.empty()) std::ranges::copy(steps, v.strides.begin());
     const std::string& name = t_.tensors[static_cast<size_t>(tensor)].name;
     if (!data && v.elements() > 0) {
       // A gradient that the caller does not want (null) is computed into memory of ours.
@@ -170,18 +221,22 @@ class Call {
   }
 
   void check_overlap(const void* stash) const {
-    auto clash = [&](int64_t out, const char* begin, const char* end, const std::string& other) {
+    auto clash = [&](int64_t out, const TensorView& with, const std::string& other) {
       const TensorView& v = views_[static_cast<size_t>(out)];
-      if (v.elements() > 0 && begin < end && v.begin() < end && begin < v.end())
+      if (v.elements() > 0 && with.elements() > 0 && overlap(v, with))
         fail(t_, AheadStatus::bad_argument,
              t_.tensors[static_cast<size_t>(out)].name + " overlaps " + other + " in memory; outputs need memory of their own");
     };
+    TensorView kept;
+    if (number_ != kInfer) {
+      const int64_t bytes = stash_end_ - static_cast<const char*>(stash);
+      kept = TensorView(const_cast<void*>(stash), DType::u8, std::span(&bytes, 1), {});
+    }
     for (int64_t out : side_.outputs) {
       for (const auto* list : {&side_.inputs, &side_.outputs})
         for (int64_t i : *list)
-          if (const TensorView& v = views_[static_cast<size_t>(i)]; i != out)
-            clash(out, v.begin(), v.end(), t_.tensors[static_cast<size_t>(i)].name);
-      if (number_ != kInfer) clash(out, static_cast<const char*>(stash), stash_end_, "the stash");
+          if (i != out) clash(out, views_[static_cast<size_t>(i)], t_.tensors[static_cast<size_t>(i)].name);
+      if (number_ != kInfer) clash(out, kept, "the stash");
     }
     if (number_ == kForward)
       for (int64_t i : side_.inputs) {
@@ -224,8 +279,9 @@ using namespace xhat::runtime;
 
 extern "C" {
 
-int xhat_ahead_call(xhat_ahead_library* library, int side, const int64_t* dims, void* const* tensors, void* stash) {
-  return guarded([&] { Call(library, side, dims).run(tensors, stash); });
+int xhat_ahead_call(xhat_ahead_library* library, int side, const int64_t* dims, void* const* tensors, const int64_t* const* strides,
+                    void* stash) {
+  return guarded([&] { Call(library, side, dims).run(tensors, strides, stash); });
 }
 
 int xhat_ahead_stash_bytes(xhat_ahead_library* library, const int64_t* dims, int64_t* bytes) {

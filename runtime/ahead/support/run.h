@@ -6,16 +6,17 @@
 extern "C" {
 
 struct xhat_ahead_library {
-  int64_t format;                // kAheadFormat
-  const uint8_t* table;          // AheadTable
-  int (*const* tiles)(void**);   // by level and code
-  int64_t codes;                 // number of tile functions per level
-  void* opened;                  // for this code; null at the start
+  int64_t format;               // kAheadFormat
+  const uint8_t* table;         // AheadTable
+  int (*const* tiles)(void**);  // by level and code
+  int64_t codes;                // number of tile functions per level
+  void* opened;                 // for this code; null at the start
 };
 
 // Runs a side: 0 infer, 1 forward, 2 backward. dims: the values of the op's dims that are arguments. tensors: the side's inputs, then its outputs.
-// stash: for forward and backward. Returns a status.
-int xhat_ahead_call(xhat_ahead_library* library, int side, const int64_t* dims, void* const* tensors, void* stash);
+// strides: null, or for each of these its strides in elements, null for row-major without gaps. stash: for forward and backward. Returns a status.
+int xhat_ahead_call(xhat_ahead_library* library, int side, const int64_t* dims, void* const* tensors, const int64_t* const* strides,
+                    void* stash);
 int xhat_ahead_stash_bytes(xhat_ahead_library* library, const int64_t* dims, int64_t* bytes);
 int64_t xhat_ahead_elements(xhat_ahead_library* library, const int64_t* dims, const char* tensor);  // -1: error
 

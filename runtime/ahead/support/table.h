@@ -13,7 +13,8 @@
 
 namespace xhat::runtime {
 
-constexpr int64_t kAheadFormat = 4;  // version of the table and of the functions that generated sources call; increment it with any change of them
+constexpr int64_t kAheadFormat =
+    5;  // version of the table and of the functions that generated sources call; increment it with any change of them
 
 // A node of an integer expression over dims. A formula is a list of nodes, children first; the last one is its value.
 struct FormulaNode {
@@ -51,7 +52,7 @@ struct AheadSide {
   std::vector<int64_t> inputs, outputs;  // tensors in the order of the call's arguments, without stashed ones
   std::vector<AheadCondition> fails;     // the side cannot run at sizes where one of these holds
   std::vector<AheadCheck> checks;
-  int64_t check_tensors = 0;  // number of tensors of the check's program; 0: there is none
+  int64_t check_tensors = 0;           // number of tensors of the check's program; 0: there is none
   std::vector<AheadVariant> variants;  // numbers of the walk, then of the check's walk if there is one
 };
 
@@ -60,11 +61,12 @@ struct AheadTable {
   std::vector<AheadDim> dims;
   std::vector<AheadCondition> preconditions;
   std::vector<AheadTensor> tensors;
-  std::vector<int64_t> stash;  // tensors
+  std::vector<int64_t> stash;    // tensors
+  std::vector<int64_t> strided;  // tensors that calls may give with strides
   std::vector<AheadSide> sides;
   std::vector<CpuLevel> levels;
   std::vector<uint8_t> streams;  // per code: does it use non-temporal stores?
-  std::string known_sizes;    // for messages
+  std::string known_sizes;       // for messages
   std::vector<AheadDevice> devices;
 };
 
@@ -99,6 +101,7 @@ void transfer_table(A& a, AheadTable& table) {
     each(t.shape, formula);
   });
   each(table.stash, number);
+  each(table.strided, number);
   each(table.sides, [&](AheadSide& side) {
     each(side.inputs, number);
     each(side.outputs, number);
