@@ -12,8 +12,7 @@ bool reduced_by_all(const Draft& d, int c) {
   return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
 
-// Of a product's block. Three rows: the colours of an image, by which a convolution has a gradient.
-constexpr int64_t kMinRows = 3, kMinColumns = 8;
+constexpr int64_t kMinRows = 4, kMinColumns = 8;  // of a product's block
 
 }  // namespace
 
@@ -32,7 +31,7 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
     return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
-  // Both, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4. Of x[i+r,j+s] the kernel makes no loop over r and s.
+  // Both side by side, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4. Of x[i+r,j+s] the kernel makes no loop over r and s.
   auto one_loop = [&](size_t x) {
     for (size_t r = 0; r < s.reads.size(); ++r) {
       auto on = [&](size_t i) { return std::ranges::binary_search(s.read_axes[r], s.axes[i].axis); };
@@ -45,7 +44,21 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     }
     return true;
   };
-  for (size_t v = s.left; v-- > 0;) {
+  // Of x[n,c,i+r,j+s] the columns c are packed again for each r and s.
+  auto packed_again = [&](size_t v) {
+    for (size_t r = 0; r < s.reads.size(); ++r) {
+      auto on = [&](size_t i) { return std::ranges::binary_search(s.read_axes[r], s.axes[i].axis); };
+      auto bare = [&](size_t i) { return std::ranges::any_of(s.forms[r], [&](const Shape::Form& f) { return f.bare() && f.axis == i; }); };
+      for (size_t x = 0; on(v) && bare(v) && x < s.left; ++x)
+        if (on(x) && !bare(x)) return true;
+    }
+    return false;
+  };
+  std::vector<size_t> tried;
+  for (const bool again : {false, true})
+    for (size_t v = s.left; v-- > 0;)
+      if (packed_again(v) == again) tried.push_back(v);
+  for (size_t v : tried) {
     if (!reads(v, v)) continue;
     size_t beside = 0;
     int64_t columns = steps(v);
@@ -54,12 +67,10 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     std::optional<size_t> best;
     for (size_t y = 0; y < s.left; ++y)
       if ((y > v || y < v - beside) && steps(y) >= kMinRows && reads(y, y) && !reads(y, v) && (!best || steps(y) > steps(*best))) best = y;
-    // The innermost of axes that are rows together: a tile takes some of the outermost and all of those within, which become one.
+    // The innermost of rows that are one loop: a tile takes some of the outermost and all of those within.
     size_t rows_beside = 0;
-    auto next_to = [&](size_t x, size_t y) { return steps(y) >= kMinRows && together(x, y); };
-    while (best && *best + 1 < s.left && *best + 1 < v - beside && next_to(*best, *best + 1)) ++*best;
-    while (best && *best > rows_beside && (*best - rows_beside - 1 > v) == (*best > v) && together(*best - rows_beside - 1, *best))
-      ++rows_beside;
+    while (best && *best + 1 < s.left && *best + 1 < v - beside && steps(*best + 1) >= kMinRows && one_loop(*best)) ++*best;
+    while (best && *best > rows_beside && (*best - rows_beside - 1 > v) == (*best > v) && one_loop(*best - rows_beside - 1)) ++rows_beside;
     if (best) return Shape::Product{*best, v, in_phases, beside, rows_beside};
   }
   return std::nullopt;

@@ -43,7 +43,7 @@ struct Shape {
     size_t rows, columns;
     bool in_phases;     // only with the axes' phases apart
     size_t beside = 0;  // short axes before the columns that all reads have together with these, and that become one loop with them
-    size_t rows_beside = 0;  // axes before the rows that all reads have together with these
+    size_t rows_beside = 0;  // axes before the rows that become one loop with them
   };
   std::optional<Product> product;
   double work_ps = 0;  // of all its points; of a scatter, of its updates

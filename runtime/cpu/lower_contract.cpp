@@ -107,9 +107,17 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
   auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(a, r, x); }); };
   auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return has(a, r, x) && has(a, r, y); }); };
-  // Along the last axis that will do, for its results are next to each other.
-  for (size_t i = m.left.size(); i-- > 0;) {
-    Id v = m.left[i];
+  // Along the last axis that will do, for its results are next to each other, but rather along one whose operand is packed once: of
+  // x[n,c,i+r,j+s] the columns c would be for each r and s.
+  auto packed_again = [&](Id v) {
+    return std::ranges::any_of(reads, [&](Id r) {
+      auto bare = [&](Id x) { return std::ranges::count(read_indices(a[r]), x) > 0; };
+      return bare(v) && std::ranges::any_of(m.left, [&](Id x) { return has(a, r, x) && !bare(x); });
+    });
+  };
+  std::vector<Id> tried(m.left.rbegin(), m.left.rend());
+  std::ranges::stable_partition(tried, [&](Id v) { return !packed_again(v); });
+  for (Id v : tried) {
     if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
     if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
     Id y = kNone;

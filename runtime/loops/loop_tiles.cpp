@@ -19,13 +19,15 @@ constexpr int64_t kSharedBytes = 4 << 10;  // of what a loop carries without the
 using Role = LoopBlock::Role;
 
 // The directions of a block, by number.
-enum : int { kCheck, kInfer, kForward, kBackward, kDirections };
+namespace side {
+enum : int { check, infer, forward, backward, count };
+}
 template <class B>
 auto direction_of(B& block, int number) -> decltype(&block.infer) {
   switch (number) {
-    case kCheck: return block.check ? &*block.check : nullptr;
-    case kInfer: return &block.infer;
-    case kForward: return block.forward ? &*block.forward : nullptr;
+    case side::check: return block.check ? &*block.check : nullptr;
+    case side::infer: return &block.infer;
+    case side::forward: return block.forward ? &*block.forward : nullptr;
     default: return block.backward ? &*block.backward : nullptr;
   }
 }
@@ -87,7 +89,7 @@ class Classes {
       : p_(p),
         loop_(loop),
         blocks_(blocks),
-        directions_(differentiated ? kDirections : kForward),
+        directions_(differentiated ? side::count : side::forward),
         shapes_(shapes),
         memory_(p, loop, in_place_of(blocks)),
         adjoints_(p, loop) {
@@ -112,7 +114,7 @@ class Classes {
   }
 
  private:
-  // A dimension d of a value, of a block's tensor in a direction, of what it keeps (direction kDirections); or an axis.
+  // A dimension d of a value, of a block's tensor in a direction, of what it keeps (direction side::count); or an axis.
   struct Key {
     const Block* block = nullptr;
     int direction = 0;
@@ -227,7 +229,7 @@ class Classes {
         for (size_t d = 0; d < dimensions; ++d) join(at(d), of_value(b.results[role.number], d));
         return;
       case Role::Is::kept:
-        for (size_t d = 0; d < dimensions; ++d) join(at(d), {&b, kDirections, static_cast<uint32_t>(role.number), d});
+        for (size_t d = 0; d < dimensions; ++d) join(at(d), {&b, side::count, static_cast<uint32_t>(role.number), d});
         return;
       case Role::Is::temporary: return;
     }
@@ -243,7 +245,7 @@ class Classes {
   // Are sums over the class's axes only of what may be left in parts? What a check finds in any tile is an error.
   bool sums_allow(size_t at) {
     for (const auto& [b, block] : blocks_)
-      for (int n = kInfer; n < directions_; ++n)
+      for (int n = side::infer; n < directions_; ++n)
         if (const LoopBlock::Direction* d = direction_of(block, n); d && !sums_allow(at, *b, n, *d)) return false;
     return true;
   }
@@ -261,7 +263,7 @@ class Classes {
     }
     for (const SpecMember& m : d.spec.members) {
       const bool sums = std::ranges::any_of(m.reduced, cut), points = std::ranges::any_of(m.left, cut);
-      if (sums && (n != kBackward || m.op != Op::sum || points)) return false;
+      if (sums && (n != side::backward || m.op != Op::sum || points)) return false;
       Part of_body = parts.of(m.body);
       for (const auto& [to, index] : m.scatter)
         if (parts.of(index) != Part::whole) return false;
@@ -310,7 +312,7 @@ class Classes {
       if (!key.block) {
         if (!made.dimension.emplace(key.tensor, key.d).second) return {};  // a diagonal
         extent = shapes_[key.tensor][key.d];
-      } else if (key.direction == kDirections) {
+      } else if (key.direction == side::count) {
         const LoopBlock::Kept& kept = blocks_.at(key.block).kept[key.tensor];
         if (!made.kept.emplace(std::pair(key.block, key.tensor), key.d).second) return {};
         extent = kept.shape[key.d];

@@ -12,7 +12,7 @@ namespace {
 
 using namespace xhat::testing;
 
-constexpr const char* kPrograms = R"(
+constexpr const char* kEnsembles = R"(
 prog ensemble(x0: f64[N], y0: f64[N], a: f64, b: f64, k: i32[T] const) -> (x, y) {
   var x = clone(x0)
   var y = clone(y0)
@@ -115,7 +115,7 @@ struct Case {
 class TiledLoops : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TiledLoops, ComputeWhatTheEvaluatorDoes) {
-  const Program op = parse_op(kPrograms, GetParam().name);
+  const Program op = parse_op(kEnsembles, GetParam().name);
   for (int64_t n : {64, 45, 21, 3}) {
     const std::map<std::string, int64_t> sizes = {{"N", n}, {"M", 3}, {"T", 6}};
     DimValues dims;
@@ -158,7 +158,7 @@ Arrays run(const Program& op, const CompileOptions& options, const DimValues& di
 }
 
 TEST_P(TiledLoops, AreCutWhereTheyCanBeWithTheSameBitsOnAnyThreads) {
-  const Program op = parse_op(kPrograms, GetParam().name);
+  const Program op = parse_op(kEnsembles, GetParam().name);
   const std::map<std::string, int64_t> sizes = {{"N", 77}, {"M", 3}, {"T", 6}};
   DimValues dims;
   for (const Dim& d : op.dims) dims[op.arena->name(d.dim)] = sizes.at(op.arena->name(d.dim));

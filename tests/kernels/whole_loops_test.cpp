@@ -225,6 +225,7 @@ TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
     ++loops;
     CheckConfig config;
     config.level = seed % 3 == 0 ? CpuLevel::sse41 : CpuLevel::avx2;
+    if (seed % 2 == 0) config.machine.serial_ps = 0;  // in tiles, where it can be
     const std::string failure = check_failure(op, {{"N", 4}, {"M", 3}}, seed, config);
     if (!failure.starts_with(kNoData)) {
       ASSERT_EQ(failure, "") << "seed " << seed << "\n" << text;
