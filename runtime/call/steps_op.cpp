@@ -283,8 +283,7 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
   for (const auto& [loop, code] : ops->whole) {
     if (!code->has(loop_phase(phase))) continue;
     Kernel k;
-    k.name = "loop over " + p.arena->name(loop->variable);
-    if (code->tiles() > 1) k.name += fmt::format(" in {} tiles", code->tiles());
+    k.name = name_of(p, *loop, *code);
     k.bytes_moved = k.bytes_unavoidable = bytes_of(p, *loop, *code, ops->shapes);
     all.bytes_moved += k.bytes_moved;
     whole[loop] = all.kernels.size();

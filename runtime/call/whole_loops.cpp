@@ -301,6 +301,11 @@ WholeLoops whole_loops(const Program& p, const CompileOptions& options, const Di
   return Choice(p, options, dims, shapes).run();
 }
 
+std::string name_of(const Program& p, const Loop& loop, const TiledLoop& code) {
+  const std::string name = "loop over " + p.arena->name(loop.variable);
+  return code.tiles() > 1 ? name + " in " + std::to_string(code.tiles()) + " tiles" : name;
+}
+
 std::map<const Block*, const Loop*> blocks_of(const WholeLoops& loops) {
   std::map<const Block*, const Loop*> found;
   for (const auto& [loop, code] : loops)

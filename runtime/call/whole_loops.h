@@ -16,6 +16,8 @@ using WholeLoops = std::map<const Loop*, std::unique_ptr<TiledLoop>>;
 WholeLoops whole_loops(const Program& p, const CompileOptions& options, const DimValues& dims,
                        const std::vector<std::vector<int64_t>>& shapes);
 
+// As a kernel: "loop over t", or "loop over t in 125 tiles".
+std::string name_of(const Program& p, const Loop& loop, const TiledLoop& code);
 // By block, the loop that it runs in.
 std::map<const Block*, const Loop*> blocks_of(const WholeLoops& loops);
 // Of a call, in one direction: what it reads from outside, and what it carries, once each.

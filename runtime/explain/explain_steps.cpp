@@ -34,8 +34,6 @@ void add(ExplainedDirection& to, const ExplainedDirection& block, const std::str
   to.reductions += block.reductions;
 }
 
-std::string loop_name(const Program& p, const Loop& loop) { return "loop over " + p.arena->name(loop.variable); }
-
 // Of a block in a loop: where the loop is one function, a part of that.
 void add_to_loop(ExplainedDirection& to, const ExplainedDirection& block, const std::string& name, const std::string& loop, int64_t runs) {
   auto whole = std::ranges::find(to.kernels, loop, &ExplainedKernel::name);
@@ -89,7 +87,7 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
                             std::pair(&e.backward, runtime::LoopPhase::backward)}) {
       if (!code->has(phase) || (phase != runtime::LoopPhase::infer && !options.differentiate)) continue;
       ExplainedKernel k;
-      k.name = loop_name(p, *loop);
+      k.name = runtime::name_of(p, *loop, *code);
       k.bytes_moved = k.bytes_unavoidable = runtime::bytes_of(p, *loop, *code, shapes);
       k.reason = "one function: calling kernels for its blocks would take longer than what they compute";
       d->bytes_moved += k.bytes_moved;
@@ -103,7 +101,7 @@ Explanation explain_steps(const Program& op, const CompileOptions& options, cons
     const Explanation block = explain(made.op, own, runtime::given_dims(made.op, at.dims));
     const std::string& name = at.block->op->name;
     auto it = in_whole.find(at.block);
-    const std::string loop = it == in_whole.end() ? "" : loop_name(p, *it->second);
+    const std::string loop = it == in_whole.end() ? "" : runtime::name_of(p, *it->second, *whole.at(it->second));
     add_to_loop(e.infer, block.infer, name, loop, at.runs);
     add_to_loop(e.forward, own.differentiate ? block.forward : block.infer, name, loop, at.runs);
     if (!own.differentiate) continue;

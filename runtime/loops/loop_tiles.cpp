@@ -14,6 +14,7 @@ namespace {
 constexpr int64_t kTileBytes = 4 << 10;
 constexpr int64_t kVectorBytes = 64;       // one vector of points, where other axes have none
 constexpr int64_t kLeastTiles = 16;        // so that threads share the work evenly
+constexpr int64_t kMostParts = 16 << 20;   // bytes of gradients that tiles leave in parts
 constexpr int64_t kSharedBytes = 4 << 10;  // of what a loop carries without the dimension: each tile computes it again
 
 using Role = LoopBlock::Role;
@@ -107,7 +108,7 @@ class Classes {
         LoopTiles tiles = along(at);
         for (const bool vectors : {true, false}) {
           const int64_t other = std::exchange(tiles.tile, tile_of(tiles, vectors));
-          if (tiles.tile > 0 && tiles.tile != other && tiles.count() > 1) all.push_back(tiles);
+          if (tiles.tile > 0 && tiles.tile != other && tiles.count() > 1 && parts_bytes(tiles) <= kMostParts) all.push_back(tiles);
         }
       }
     return all;
@@ -328,6 +329,15 @@ class Classes {
       if (extent != made.extent) return {};
     }
     return made;
+  }
+
+  // Of gradients of what is the same for all tiles: each has its own.
+  int64_t parts_bytes(const LoopTiles& made) const {
+    int64_t each = 0;
+    for (TensorId t : memory_.outside())
+      if (directions_ == side::count && is_float(p_.tensors[t].type) && !made.dimension.contains(t))
+        each += element_count(shapes_[t]) * static_cast<int64_t>(byte_size(p_.tensors[t].type));
+    return each * made.count();
   }
 
   // As many elements as fit, in equal tiles if they can be, but at least so many. 0: it is not worth it.

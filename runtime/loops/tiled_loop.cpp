@@ -36,85 +36,104 @@ std::vector<CompiledLoop::Tape> TiledLoop::tapes(const AxisValues& around) {
 // A run of all tiles.
 struct TiledLoop::Call {
   using Is = LoopArgument::Is;
-  TiledLoop& loop;
+  // Where an argument lies: for the first tile, for the second, and how far from tile to tile after that, in bytes.
+  struct Place {
+    char *first = nullptr, *second = nullptr;
+    int64_t step = 0;
+    char* at(int64_t tile) const { return tile == 0 ? first : second + (tile - 1) * step; }
+  };
+  // What every tile adds to: the first adds to the caller's.
+  struct Parts {
+    TensorId value;
+    Place place;
+  };
+  struct Code {
+    const CompiledLoop* loop = nullptr;
+    std::vector<Place> places;               // by argument
+    std::vector<std::vector<void*>> memory;  // by worker and argument, where it is memory
+  };
+
+  TiledLoop& of;
   const LoopTiles& tiles;
   const LoopPhase phase;
   const Memory& memory;
-  std::map<std::pair<Is, size_t>, char*> given;
-  // Of what is the same for all tiles and written by each: the first has the caller's, the others have a part of this.
-  struct Shared {
-    char* parts;
-    TensorId value;
-    int64_t bytes;
-  };
-  std::map<std::pair<Is, size_t>, Shared> shared;
-  std::map<std::pair<int, std::pair<const CompiledLoop*, size_t>>, void*> own;  // memory of a worker, by argument of the code
-  std::vector<std::vector<int32_t>> status;
-  std::vector<CompiledLoop::Tape> tapes, last_tapes;
-
-  const CompiledLoop& code(int64_t tile) const { return loop.rest_ && tile + 1 == tiles.count() ? *loop.rest_ : *loop.main_; }
-
-  TensorId value_of(const LoopArgument& a) const {
-    return a.is == Is::outside || a.is == Is::outside_adjoint ? loop.outside()[a.number] : loop.loop_.carried[a.number].result;
-  }
-  int64_t bytes_of(TensorId t) const { return element_count(loop.shapes_[t]) * static_cast<int64_t>(byte_size(loop.p_.tensors[t].type)); }
+  std::map<std::pair<Is, size_t>, Place> known;
+  std::vector<Parts> parts;
+  Code whole, rest;
+  std::vector<CompiledLoop::Tape> tapes;
+  std::vector<int32_t> status;  // of all tiles
+  size_t status_each = 0;
 
   void prepare(int workers, const AxisValues& around) {
-    for (const CompiledLoop* c : {loop.main_.get(), loop.rest_.get()}) {
-      if (!c) continue;
-      const std::vector<LoopArgument>& list = c->arguments(phase);
-      for (size_t k = 0; k < list.size(); ++k) {
-        if (list[k].is == Is::memory)
-          for (int w = 0; w < workers; ++w) own[{w, {c, k}}] = memory(list[k]);
-        else if (list[k].is != Is::variable && !given.contains({list[k].is, list[k].number}))
-          give(list[k]);
+    tapes = of.main_->tapes(around);
+    const std::vector<CompiledLoop::Tape> last = of.rest_ ? of.rest_->tapes(around) : tapes;
+    const auto count = static_cast<size_t>(tiles.count());
+    status_each = 1 + tapes.size();
+    status.assign(count * status_each, 0);
+    for (size_t i = 0; phase == LoopPhase::backward && i < count; ++i)
+      for (size_t k = 0; k < tapes.size(); ++k)
+        status[i * status_each + k + 1] = static_cast<int32_t>((i + 1 == count ? last : tapes)[k].elements);
+    whole.loop = of.main_.get(), rest.loop = of.rest_.get();
+    for (Code* c : {&whole, &rest}) {
+      if (!c->loop) continue;
+      c->memory.resize(static_cast<size_t>(workers));
+      for (const LoopArgument& a : c->loop->arguments(phase)) {
+        for (std::vector<void*>& own : c->memory) own.push_back(a.is == Is::memory ? memory(a) : nullptr);
+        c->places.push_back(a.is == Is::memory || a.is == Is::variable ? Place() : place_of(a));
       }
     }
-    tapes = loop.main_->tapes(around), last_tapes = loop.rest_ ? loop.rest_->tapes(around) : tapes;
-    status.assign(static_cast<size_t>(tiles.count()), std::vector<int32_t>(1 + tapes.size()));
-    if (phase != LoopPhase::backward) return;
-    for (size_t i = 0; i < status.size(); ++i)
-      for (size_t k = 0; k < tapes.size(); ++k)
-        status[i][k + 1] = static_cast<int32_t>((i + 1 == status.size() ? last_tapes : tapes)[k].elements);
   }
 
-  void give(const LoopArgument& a) {
+  Place place_of(const LoopArgument& a) {
     const std::pair key(a.is, a.number);
-    char* const whole = given[key] = static_cast<char*>(memory(a));
-    if (a.is != Is::carried && a.is != Is::adjoint && a.is != Is::outside_adjoint) return;
-    const TensorId t = value_of(a);
-    if (tiles.dimension.contains(t)) return;
-    const int64_t bytes = bytes_of(t), others = tiles.count() - 1;
+    if (const auto it = known.find(key); it != known.end()) return it->second;
+    return known[key] = found(a, static_cast<char*>(memory(a)));
+  }
+  Place found(const LoopArgument& a, char* given) {
+    auto from_tile_to_tile = [](char* first, int64_t step) { return Place{first, first + step, step}; };
+    if (a.is == Is::status)
+      return from_tile_to_tile(reinterpret_cast<char*>(status.data()), static_cast<int64_t>(status_each * sizeof(int32_t)));
+    if (a.is == Is::tape) return from_tile_to_tile(given, tapes[a.number].elements * tapes[a.number].element_bytes);
+    const bool outside = a.is == Is::outside || a.is == Is::outside_adjoint;
+    const TensorId t = outside ? of.outside()[a.number] : of.loop_.carried[a.number].result;
+    const auto element = static_cast<int64_t>(byte_size(of.p_.tensors[t].type));
+    if (const auto d = tiles.dimension.find(t); d != tiles.dimension.end())
+      return from_tile_to_tile(given, tiles.tile * strides_of(of.shapes_[t])[d->second] * element);
+    if (a.is == Is::outside) return {given, given, 0};
+    // The same for all tiles, but each writes it: they have their own.
+    const int64_t bytes = element_count(of.shapes_[t]) * element, others = tiles.count() - 1;
     LoopArgument room;
     room.bytes = bytes * others;
-    char* const parts = static_cast<char*>(memory(room));
-    shared[key] = {parts, t, bytes};
-    if (a.is != Is::carried) std::memset(parts, 0, static_cast<size_t>(room.bytes));
-    for (int64_t i = 0; a.is == Is::carried && i < others; ++i) std::memcpy(parts + i * bytes, whole, static_cast<size_t>(bytes));
+    const Place own{given, static_cast<char*>(memory(room)), bytes};
+    if (a.is == Is::carried) {
+      for (int64_t i = 1; i <= others; ++i) std::memcpy(own.at(i), given, static_cast<size_t>(bytes));
+    } else {
+      std::memset(own.second, 0, static_cast<size_t>(room.bytes));
+      parts.push_back({t, own});
+    }
+    return own;
   }
 
-  void* at(const LoopArgument& a, int64_t tile) {
-    if (a.is == Is::status) return status[static_cast<size_t>(tile)].data();
-    char* const whole = given.at({a.is, a.number});
-    if (a.is == Is::tape) return whole + tile * tapes[a.number].elements * tapes[a.number].element_bytes;
-    if (const auto it = shared.find({a.is, a.number}); it != shared.end())
-      return tile == 0 ? whole : it->second.parts + (tile - 1) * it->second.bytes;
-    const TensorId t = value_of(a);
-    const auto d = tiles.dimension.find(t);
-    if (d == tiles.dimension.end()) return whole;
-    return whole + tile * tiles.tile * strides_of(loop.shapes_[t])[d->second] * static_cast<int64_t>(byte_size(loop.p_.tensors[t].type));
+  void run(int worker, int64_t tile, const Variable& variable) const {
+    const Code& c = rest.loop && tile + 1 == tiles.count() ? rest : whole;
+    const LoopArgument* const first = c.loop->arguments(phase).data();
+    c.loop->run(
+        phase,
+        [&](const LoopArgument& a) -> void* {
+          const auto k = static_cast<size_t>(&a - first);
+          return a.is == Is::memory ? c.memory[static_cast<size_t>(worker)][k] : c.places[k].at(tile);
+        },
+        variable);
   }
 
-  // What tiles left in parts.
-  void add_up() {
-    for (const auto& [key, s] : shared) {
-      if (key.first == Is::carried) continue;
-      auto add = [&, whole = given.at(key)]<class T>(T) {
-        for (int64_t i = 0; i + 1 < tiles.count(); ++i)
-          for (int64_t k = 0; k < s.bytes / static_cast<int64_t>(sizeof(T)); ++k)
-            reinterpret_cast<T*>(whole)[k] += reinterpret_cast<const T*>(s.parts + i * s.bytes)[k];
+  void add_up() const {
+    for (const Parts& p : parts) {
+      auto add = [&]<class T>(T) {
+        for (int64_t i = 1; i < tiles.count(); ++i)
+          for (int64_t k = 0; k < p.place.step / static_cast<int64_t>(sizeof(T)); ++k)
+            reinterpret_cast<T*>(p.place.first)[k] += reinterpret_cast<const T*>(p.place.at(i))[k];
       };
-      loop.p_.tensors[s.value].type == DType::f64 ? add(double{}) : add(float{});
+      of.p_.tensors[p.value].type == DType::f64 ? add(double{}) : add(float{});
     }
   }
 };
@@ -126,18 +145,10 @@ void TiledLoop::run(LoopPhase phase, const Memory& memory, const Variable& varia
   const std::shared_ptr<ThreadPool> pool = shared_pool(threads);
   Call call{*this, *tiles_, phase, memory, {}, {}, {}, {}, {}, {}};
   call.prepare(pool->threads(), around);
-  std::vector<std::exception_ptr> failed(call.status.size());
+  std::vector<std::exception_ptr> failed(static_cast<size_t>(tiles_->count()));
   auto task = [&](int worker, int64_t tile) {
-    const CompiledLoop& code = call.code(tile);
-    const std::vector<LoopArgument>& list = code.arguments(phase);
     try {
-      code.run(
-          phase,
-          [&](const LoopArgument& a) {
-            return a.is == LoopArgument::Is::memory ? call.own.at({worker, {&code, static_cast<size_t>(&a - list.data())}})
-                                                    : call.at(a, tile);
-          },
-          [&](Id x) { return around.at(x); });
+      call.run(worker, tile, [&](Id x) { return around.at(x); });
     } catch (...) {
       failed[static_cast<size_t>(tile)] = std::current_exception();
     }
@@ -146,8 +157,10 @@ void TiledLoop::run(LoopPhase phase, const Memory& memory, const Variable& varia
   for (const std::exception_ptr& e : failed)
     if (e) std::rethrow_exception(e);
   call.add_up();
-  auto* const all = reinterpret_cast<int32_t*>(call.given.at({LoopArgument::Is::status, 0}));
-  for (const std::vector<int32_t>& s : call.status) all[0] |= s[0];
+  LoopArgument callers;
+  callers.is = LoopArgument::Is::status;
+  auto* const found = static_cast<int32_t*>(memory(callers));
+  for (size_t i = 0; i < call.status.size(); i += call.status_each) found[0] |= call.status[i];
 }
 
 }  // namespace xhat::runtime
