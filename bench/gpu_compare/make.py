@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "bench" / "compare"))
 from ops import OPS, shape_of  # noqa: E402
 
 SCRIPTS = ["run", "gpu_run.py", "gpu_engines.py", "gpu_report.py", "library.py"]
-SHARED = ["ops.py", "data.py", "worker.py", "torch_engine.py", "jax_engine.py", "report.py", "roof.py"]  # of ../compare
+SHARED = ["ops.py", "annotated.py", "data.py", "worker.py", "torch_engine.py", "jax_engine.py", "report.py", "roof.py"]  # of ../compare
 SIDES = ("infer", "forward", "backward")
 LEVEL = "avx2"  # of the code for processors, which libraries always have and nobody calls here
 

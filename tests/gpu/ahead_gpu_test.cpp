@@ -273,7 +273,7 @@ TEST_F(AheadGpu, WithoutADriver) {
   EXPECT_HAS(cuda.message(), "install an NVIDIA driver");
 }
 
-// Of the GPU alone: on the CPU, N is given.
+// Of the GPU alone: on the CPU, N is given, and D may be open.
 TEST_F(AheadGpu, WhatIsNoBatchMustBeGiven) {
   AheadOptions o = options(Target::cuda);
   o.sizes = {{"N", {70}}, {"D", {64}}};
@@ -288,7 +288,8 @@ TEST_F(AheadGpu, WhatIsNoBatchMustBeGiven) {
   };
   refused("dim N has no value");
   o.sizes = {{"N", {70}}};
-  refused("the size D must be given, as --dims D=VALUE");
+  o.device_sizes = {};
+  refused("the size D must be given, as --gpu-dims D=VALUE");
 }
 
 const std::vector<int64_t> kBatches = {0, 1, 3, 16, 33, 1000};
