@@ -191,7 +191,7 @@ class Check {
     HarderData d;
     d.data = all_;
     d.wanted = d.exact = exact;
-    note_moves({&p}, dims_, c_.seed, [](const std::string&) { return epsilon_of(DType::f64); }, d);
+    note_moves(p, dims_, c_.seed, [](const std::string&) { return epsilon_of(DType::f64); }, d);
     return d.moves;
   }
 
@@ -227,15 +227,9 @@ class Check {
       auto known = unit.find(name);
       return known == unit.end() ? 0 : known->second;
     };
-    note_moves({&p}, dims_, c_.seed, unit_of, d);
+    note_moves(p, dims_, c_.seed, unit_of, d);
     const std::map<std::string, double> plain = d.moves;
-    if (!p.steps) {
-      HarderData after = d;
-      after.wanted = evaluate(run, data, dims_);
-      after.exact = evaluate(run, data, dims_, kExact);
-      note_moves({&run}, dims_, c_.seed, unit_of, after);
-      for (auto& [name, most] : d.moves) most = std::max(most, after.moves.at(name));
-    }
+    if (!p.steps) raise_moves(run, dims_, c_.seed, unit_of, d);
     Draw draw{"", std::move(d.data), std::move(d.wanted), std::move(d.exact), std::move(d.moves)};
     for (auto& [name, slack] : draw.slack) slack *= kSensitivity;
     for (const auto& [name, most] : plain) draw.plain_slack[name] = kSensitivity * most;

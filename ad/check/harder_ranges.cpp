@@ -30,8 +30,23 @@ Arrays moved(const Arrays& inputs, double step, uint64_t seed) {
   return result;
 }
 
-// Of one program: fills d.moves.
-void note_moves_of(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit, HarderData& d) {
+// results: of each program, in the declared types.
+bool tells(const HarderData& d, const std::vector<Arrays>& results) {
+  return std::ranges::all_of(d.exact, [&](const auto& named) {
+    const auto& [name, exact] = named;
+    const double most = kTellingPart * rms(exact);
+    return d.moves.at(name) <= most && std::ranges::all_of(results, [&](const Arrays& of_program) {
+             const Array& got = of_program.at(name);
+             for (size_t i = 0; i < exact.reals.size(); ++i)
+               if (std::fabs(got.reals[i] - exact.reals[i]) > most) return false;
+             return true;
+           });
+  });
+}
+
+}  // namespace
+
+void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit, HarderData& d) {
   struct Moved {
     Arrays near, far;
   };
@@ -53,34 +68,14 @@ void note_moves_of(const Program& p, const DimValues& dims, uint64_t seed, const
   }
 }
 
-// results: of each program, in the declared types.
-bool tells(const HarderData& d, const std::vector<Arrays>& results) {
-  return std::ranges::all_of(d.exact, [&](const auto& named) {
-    const auto& [name, exact] = named;
-    const double most = kTellingPart * rms(exact);
-    return d.moves.at(name) <= most && std::ranges::all_of(results, [&](const Arrays& of_program) {
-             const Array& got = of_program.at(name);
-             for (size_t i = 0; i < exact.reals.size(); ++i)
-               if (std::fabs(got.reals[i] - exact.reals[i]) > most) return false;
-             return true;
-           });
-  });
-}
-
-}  // namespace
-
-void note_moves(const std::vector<const Program*>& programs, const DimValues& dims, uint64_t seed,
-                const std::function<double(const std::string&)>& unit, HarderData& d) {
-  for (const Program* p : programs) {
-    HarderData own = d;
-    if (p != programs[0]) {
-      own.wanted = evaluate(*p, d.data, dims);
-      own.exact = evaluate(*p, d.data, dims, kExact);
-    }
-    note_moves_of(*p, dims, seed, unit, own);
-    for (const auto& [name, most] : own.moves)
-      if (d.exact.contains(name)) d.moves[name] = std::max(d.moves[name], most);
-  }
+void raise_moves(const Program& other, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
+                 HarderData& d) {
+  HarderData own = d;
+  own.wanted = evaluate(other, d.data, dims);
+  own.exact = evaluate(other, d.data, dims, kExact);
+  note_moves(other, dims, seed, unit, own);
+  for (const auto& [name, most] : own.moves)
+    if (d.exact.contains(name)) d.moves[name] = std::max(d.moves[name], most);
 }
 
 std::string_view name_of(Range range) {
@@ -135,7 +130,8 @@ std::optional<HarderData> harder_data(const std::vector<const Program*>& program
       d.exact = evaluate(*programs[0], d.data, dims, kExact);
       d.finite &= all_finite(d.exact);
       if (d.decades > 0 && !d.finite) continue;
-      note_moves(programs, dims, seed, unit, d);
+      note_moves(*programs[0], dims, seed, unit, d);
+      for (size_t k = 1; k < programs.size(); ++k) raise_moves(*programs[k], dims, seed, unit, d);
       if (d.decades == 0 || tells(d, results)) return d;
     } catch (const Error&) {  // an index that is computed from floats
       if (!has_decades(range)) return std::nullopt;

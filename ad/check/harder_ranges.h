@@ -40,14 +40,16 @@ struct HarderData {
   Arrays wanted, exact;  // results of the first program: in the declared types, and in double
   bool finite = true;    // all results are
   // By result: how far it moves, at most, when every input, and in f64 the result of every operation (EvaluateOptions::noise), moves by a
-  // few of `unit`, its type's epsilon: what the roundings of any evaluation amount to. What jumps and does not grow with the step is a decision (a tie), which rounding does not excuse.
+  // few of `unit`, its type's epsilon: what the roundings of any evaluation amount to. What jumps and does not grow with the step is a
+  // decision (a tie), which rounding does not excuse.
   std::map<std::string, double> moves;
 };
 
-// Fills moves of what has all else of the first program: by the most that rounding moves any of the programs, which are one by the algebra
-// of real numbers. unit: of a result, by name.
-void note_moves(const std::vector<const Program*>& programs, const DimValues& dims, uint64_t seed,
-                const std::function<double(const std::string&)>& unit, HarderData& d);
+// Fills moves of what has all else of p. unit: of a result, by name.
+void note_moves(const Program& p, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit, HarderData& d);
+// Raises moves to those of `other`, which is the same program by the algebra of real numbers.
+void raise_moves(const Program& other, const DimValues& dims, uint64_t seed, const std::function<double(const std::string&)>& unit,
+                 HarderData& d);
 
 // The hardest data of the range: that with the most decades for which, in the declared types, all results of all programs (which are one
 // by the algebra of real numbers) are finite, and rounding moves none by more than a tenth of its tensor's usual size. None if there is

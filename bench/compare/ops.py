@@ -5,6 +5,7 @@ data.py makes the numbers. Nothing but the standard library is imported: the rep
 
     python bench/compare/ops.py        prints the table
 """
+import importlib.util
 import os
 from dataclasses import dataclass, field
 from math import prod
@@ -169,8 +170,11 @@ def images():
     yield Op("bilateral3x3", {"x": s}, ("x",), {"y": s}, F * 2 * n, 0, "", F * 3 * n, exps=4 * n, bwd_exps=4 * n)
 
 
-SUITE = os.environ.get("COMPARE_SUITE")  # the name of a folder beside this file, whose ops are measured instead
-if SUITE:
+# The name of a folder whose ops are measured instead: one with its own ops.py, or one beside this file with SUITE.xh.
+SUITE = os.environ.get("COMPARE_SUITE")
+if SUITE and importlib.util.find_spec(f"{SUITE}.ops"):
+    OPS = importlib.import_module(f"{SUITE}.ops").suite(Op)
+elif SUITE:
     OPS = annotated.suite(SUITE, Op)
 else:
     OPS = {o.name: o for group in (activations, normalizations, losses, networks, images) for o in group()}

@@ -1,8 +1,14 @@
-"""The report and the plot of a recorded run: python3 test_report.py. Standard library only."""
+"""The report and the plot of a recorded run, and what suites are read from: python3 test_report.py. Standard library only."""
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 import plot
 import report
+
+HERE = Path(__file__).resolve().parent
 
 
 def phase(ms):
@@ -54,6 +60,11 @@ def main():
     for e in picture.iter():
         x, y = e.get("cx"), e.get("cy")
         assert x is None or 0 < float(x) < width and 0 < float(y) < height, "a mark outside of the picture"
+    # Every suite can be read.
+    for suite, folder in (("strangers", HERE), ("kernelbench", HERE), ("npbench", HERE.parent)):
+        read = "import ops; assert len(ops.OPS) > 40, ops.OPS"
+        path = os.pathsep.join(map(str, (HERE, folder)))
+        subprocess.run([sys.executable, "-B", "-c", read], env={**os.environ, "COMPARE_SUITE": suite, "PYTHONPATH": path}, check=True)
     print("report and plot are as they should be")
 
 

@@ -20,12 +20,13 @@ namespace xhat {
 // A part of a value: by dimension an index, or kNone for all of it. Dimensions that it does not name are whole, too; the last one that it
 // names has an index. a[i] is {i}, a[:,j] is {kNone, j}, a itself is {}.
 using Row = std::vector<Id>;
+inline bool is_whole(const Row& row, size_t dimension) { return dimension >= row.size() || row[dimension] == kNone; }
 // Of a value's extents, or of whatever its dimensions have, those of the row.
 template <class T>
 std::vector<T> of_row(std::span<const T> dimensions, const Row& row) {
   std::vector<T> left;
   for (size_t d = 0; d < dimensions.size(); ++d)
-    if (d >= row.size() || row[d] == kNone) left.push_back(dimensions[d]);
+    if (is_whole(row, d)) left.push_back(dimensions[d]);
   return left;
 }
 template <class T>

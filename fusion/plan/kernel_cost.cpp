@@ -31,11 +31,12 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
     return std::ranges::any_of(in_phases ? s.phase_axes : s.read_axes, [&](const auto& axes) { return on(axes, x) && on(axes, y); });
   };
-  // Both side by side, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4. Of x[i+r,j+s] the kernel makes no loop over r and s.
+  auto depends = [&](size_t read, size_t i) { return std::ranges::binary_search(s.read_axes[read], s.axes[i].axis); };
+  // Both side by side, or neither: m[v,i,k] += b[i,k] has twelve columns where i is 3 and k is 4. Of x[i+r,j+s] the kernel makes no loop
+  // over r and s.
   auto one_loop = [&](size_t x) {
     for (size_t r = 0; r < s.reads.size(); ++r) {
-      auto on = [&](size_t i) { return std::ranges::binary_search(s.read_axes[r], s.axes[i].axis); };
-      if (!on(x) && !on(x + 1)) continue;
+      if (!depends(r, x) && !depends(r, x + 1)) continue;
       const auto& forms = s.forms[r];
       bool beside = false;
       for (size_t d = 0; d + 1 < forms.size(); ++d)
@@ -47,10 +48,9 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
   // Of x[n,c,i+r,j+s] the columns c are packed again for each r and s.
   auto packed_again = [&](size_t v) {
     for (size_t r = 0; r < s.reads.size(); ++r) {
-      auto on = [&](size_t i) { return std::ranges::binary_search(s.read_axes[r], s.axes[i].axis); };
       auto bare = [&](size_t i) { return std::ranges::any_of(s.forms[r], [&](const Shape::Form& f) { return f.bare() && f.axis == i; }); };
-      for (size_t x = 0; on(v) && bare(v) && x < s.left; ++x)
-        if (on(x) && !bare(x)) return true;
+      for (size_t x = 0; bare(v) && x < s.left; ++x)
+        if (depends(r, x) && !bare(x)) return true;
     }
     return false;
   };

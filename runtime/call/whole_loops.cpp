@@ -57,9 +57,11 @@ class Blocks {
     return all;
   }
 
-  // What it takes as one function, and by kernels.
+  // What it takes as one function, in tiles or not, and by kernels.
   struct Price {
     double whole, kernels;
+    std::optional<LoopTiles> tiles = {};
+    bool pays() const { return whole < kernels; }
   };
   // taped: forward and backward; else values only. tiles: not of all points at once.
   Price price(const Loop& loop, const LoopBlocks& blocks, bool taped, const LoopTiles* tiles) const {
@@ -96,14 +98,12 @@ class Blocks {
     return {tiles ? plain / std::min(threads_, static_cast<int>(tiles->count())) : plain, kernels};
   }
 
-  // The tiles with which it takes least, if that is less than without, and worth other threads.
-  std::optional<LoopTiles> best_tiles(const Loop& loop, const LoopBlocks& blocks, bool taped,
-                                      const std::vector<std::vector<int64_t>>& shapes) const {
-    std::optional<LoopTiles> best;
-    double least = price(loop, blocks, taped, nullptr).whole;
-    if (least <= options_.machine.serial_ps) return {};
+  // With the tiles with which it takes least, if that is less than without, and worth other threads.
+  Price least_price(const Loop& loop, const LoopBlocks& blocks, bool taped, const std::vector<std::vector<int64_t>>& shapes) const {
+    Price best = price(loop, blocks, taped, nullptr);
+    if (best.whole <= options_.machine.serial_ps) return best;
     for (LoopTiles& tiles : tiles_of(p_, loop, blocks, taped, shapes))
-      if (const double ps = price(loop, blocks, taped, &tiles).whole; ps < least) least = ps, best = std::move(tiles);
+      if (const double ps = price(loop, blocks, taped, &tiles).whole; ps < best.whole) best.whole = ps, best.tiles = std::move(tiles);
     return best;
   }
 
@@ -251,21 +251,18 @@ class Choice {
     if (!blocks) return false;
     const bool differentiated =
         options_.differentiate && std::ranges::any_of(*blocks, [](const auto& b) { return b.second.backward.has_value(); });
-    std::optional<LoopTiles> tiles;
-    auto pays = [&](bool taped) {
-      tiles = blocks_.best_tiles(loop, *blocks, taped, shapes_);
-      const Blocks::Price price = blocks_.price(loop, *blocks, taped, tiles ? &*tiles : nullptr);
-      return price.whole < price.kernels;
-    };
-    const bool taped = differentiated && pays(true);
-    if (!taped && !pays(false)) return false;
+    Blocks::Price price = blocks_.least_price(loop, *blocks, differentiated, shapes_);
+    const bool by_kernels = differentiated && !price.pays();  // forward and backward
+    if (by_kernels) price = blocks_.least_price(loop, *blocks, false, shapes_);
+    if (!price.pays()) return false;
     DiskCache* disk = options_.disk_cache ? DiskCache::of_environment().get() : nullptr;
-    auto made = std::make_unique<TiledLoop>(p_, loop, dims_, shapes_, *blocks, tiles, disk);
+    auto made = std::make_unique<TiledLoop>(p_, loop, dims_, shapes_, *blocks, price.tiles, disk);
     // How long the tapes of each tile are must be known before.
-    if (tiles && taped && !made->knows_tapes()) made = std::make_unique<TiledLoop>(p_, loop, dims_, shapes_, *blocks, std::nullopt, disk);
+    if (price.tiles && options_.differentiate && !by_kernels && !made->knows_tapes())
+      made = std::make_unique<TiledLoop>(p_, loop, dims_, shapes_, *blocks, std::nullopt, disk);
     if (!made->has(LoopPhase::infer)) return false;
-    if (differentiated && !taped) made->leave_forward_to_kernels();
-    if (options_.differentiate && made->knows_tapes() && made->variables().empty()) {
+    if (by_kernels) made->leave_forward_to_kernels();
+    if (options_.differentiate && !by_kernels && made->knows_tapes() && made->variables().empty()) {
       int64_t bytes = 0, most = 0;
       for (const CompiledLoop::Tape& t : made->tapes({})) {
         bytes += t.elements * t.element_bytes;

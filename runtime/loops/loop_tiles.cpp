@@ -170,7 +170,6 @@ class Classes {
     for (TensorId t : tensors_read(*p_.arena, expression))
       for (size_t d = 0; d < shapes_[t].size(); ++d) forbid(of_value(t, d));
   }
-  static bool is_whole(const Row& row, size_t d) { return d >= row.size() || row[d] == kNone; }
 
   void list(const Steps& steps) {
     for (const Step& s : steps) std::visit([&](const auto& x) { step(x); }, s.is);
@@ -331,12 +330,14 @@ class Classes {
     return made;
   }
 
+  int64_t size_of(TensorId t) const { return static_cast<int64_t>(byte_size(p_.tensors[t].type)); }
+  int64_t bytes_of(TensorId t) const { return element_count(shapes_[t]) * size_of(t); }
+
   // Of gradients of what is the same for all tiles: each has its own.
   int64_t parts_bytes(const LoopTiles& made) const {
     int64_t each = 0;
     for (TensorId t : memory_.outside())
-      if (directions_ == side::count && is_float(p_.tensors[t].type) && !made.dimension.contains(t))
-        each += element_count(shapes_[t]) * static_cast<int64_t>(byte_size(p_.tensors[t].type));
+      if (directions_ == side::count && is_float(p_.tensors[t].type) && !made.dimension.contains(t)) each += bytes_of(t);
     return each * made.count();
   }
 
@@ -345,13 +346,11 @@ class Classes {
     int64_t each = 0, widest = 1, shared = 0;
     std::set<TensorId> places;
     for (const auto& [t, d] : made.dimension) {
-      const auto size = static_cast<int64_t>(byte_size(p_.tensors[t].type));
-      widest = std::max(widest, size);
-      if (made.extent > 0 && places.insert(memory_.place(t)).second) each += element_count(shapes_[t]) / made.extent * size;
+      widest = std::max(widest, size_of(t));
+      if (made.extent > 0 && places.insert(memory_.place(t)).second) each += bytes_of(t) / made.extent;
     }
     for (const Carried& c : loop_.carried)
-      if (!made.dimension.contains(c.result))
-        shared += element_count(shapes_[c.result]) * static_cast<int64_t>(byte_size(p_.tensors[c.result].type));
+      if (!made.dimension.contains(c.result)) shared += bytes_of(c.result);
     if (each == 0 || shared > kSharedBytes) return 0;
     const int64_t least = vectors ? kVectorBytes / widest : 1;
     const int64_t most = std::max(least, std::min(kTileBytes / each, made.extent / kLeastTiles) / least * least);

@@ -87,12 +87,13 @@ struct TiledLoop::Call {
   Place place_of(const LoopArgument& a) {
     const std::pair key(a.is, a.number);
     if (const auto it = known.find(key); it != known.end()) return it->second;
-    return known[key] = found(a, static_cast<char*>(memory(a)));
+    return known[key] = found(a);
   }
-  Place found(const LoopArgument& a, char* given) {
+  Place found(const LoopArgument& a) {
     auto from_tile_to_tile = [](char* first, int64_t step) { return Place{first, first + step, step}; };
     if (a.is == Is::status)
       return from_tile_to_tile(reinterpret_cast<char*>(status.data()), static_cast<int64_t>(status_each * sizeof(int32_t)));
+    auto* const given = static_cast<char*>(memory(a));
     if (a.is == Is::tape) return from_tile_to_tile(given, tapes[a.number].elements * tapes[a.number].element_bytes);
     const bool outside = a.is == Is::outside || a.is == Is::outside_adjoint;
     const TensorId t = outside ? of.outside()[a.number] : of.loop_.carried[a.number].result;

@@ -15,7 +15,7 @@ double moves(const std::string& text, const std::vector<double>& x) {
   const DimValues dims = {{"N", static_cast<int64_t>(x.size())}};
   d.wanted = d.exact = evaluate(p, d.data, dims, kExact);
   note_moves(
-      {&p}, dims, 1, [](const std::string&) { return 0x1p-52; }, d);
+      p, dims, 1, [](const std::string&) { return 0x1p-52; }, d);
   return d.moves.at("y");
 }
 

@@ -80,6 +80,11 @@ prog narrow(x: f32[N,T], f: f32[T]) -> (y, n) {
   var n = zeros i32[N]
   for t in 1..T { y = if x[:,t] > 0 then y*f[t] + x[:,t] else y; n = if y > 0.1 then n + i32(1) else n }
 }
+prog counted_by_data(x: i32[N], z: f64[N], n: i32[T]) -> (c, y) {
+  var c = clone(x)
+  for t in 0..i64(n[0] % i32(5)) + 3 { c = if c % i32(2) == 0 then c / i32(2) else i32(3)*c + i32(1) }
+  y[i in 0..N] = z[i] * f64(c[i] % i32(7))
+}
 prog means(x: f64[N], a: f64, k: i32[T] const) -> (y) {
   var y = clone(x)
   for t in 0..T { y[n in 0..N] = a*y[n] - mean(j in 0..N: y[j]) }
@@ -180,9 +185,9 @@ INSTANTIATE_TEST_SUITE_P(Programs, TiledLoops,
                          ::testing::Values(Case{"ensemble", true}, Case{"steps_in_rows", true}, Case{"steps_in_columns", true},
                                            Case{"decaying", true}, Case{"recurrent", true}, Case{"of_points", true},
                                            Case{"tridiagonal", true}, Case{"in_the_middle", true}, Case{"nested", true},
-                                           Case{"looked_up", true}, Case{"narrow", true}, Case{"means", false}, Case{"neighbours", false},
-                                           Case{"mirrored", false}, Case{"numbered", false}, Case{"transposed", false},
-                                           Case{"first_of_all", false}),
+                                           Case{"looked_up", true}, Case{"narrow", true}, Case{"counted_by_data", false},
+                                           Case{"means", false}, Case{"neighbours", false}, Case{"mirrored", false},
+                                           Case{"numbered", false}, Case{"transposed", false}, Case{"first_of_all", false}),
                          [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
