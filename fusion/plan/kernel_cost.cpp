@@ -12,7 +12,7 @@ bool reduced_by_all(const Draft& d, int c) {
   return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
 
-constexpr int64_t kMinRows = 4, kMinColumns = 8;  // of a product's block
+constexpr int64_t kMinRows = 3, kMinColumns = 8;  // of a product's block
 
 }  // namespace
 

@@ -19,8 +19,6 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMinContractRows = 3;   // of y, for anything to be gained: the colours of an image
-constexpr int64_t kMinContractTerms = 8;  // of the sum
 constexpr int64_t kMaxUnrolled = 4;       // steps of the sum, to tell phases apart
 constexpr int64_t kRowsToPack = 24;       // below, copying costs more than it helps
 constexpr int64_t kRowsToTurn = 8;        // the same where steps of the sum are beside each other, and each would gather a vector
@@ -49,89 +47,7 @@ void pad_rows(Func f, const std::vector<int64_t>& extents, size_t row) {
   if (before * step % kPageBytes == 0) f.align_storage(f.args()[row - 1], static_cast<int>(before + std::max<int64_t>(1, kLine / step)));
 }
 
-int64_t blocks_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
-
 }  // namespace
-
-// Vectors and rows of a block that fit the registers and leave least over. Weights: four vectors were a tenth slower in
-// kernels written by hand; that one is slower still is an estimate.
-void Lowering::choose_block(Contraction& c, DType type) const {
-  bool wide_file = target_.has_feature(Halide::Target::AVX512) || target_.has_feature(Halide::Target::AVX512_Skylake) ||
-                   target_.has_feature(Halide::Target::AVX512_Cannonlake);
-  int registers = wide_file ? 32 : 16;
-  int64_t columns = axis(c.v).extent, rows = axis(c.y).in_tile();
-  constexpr std::pair<int, double> kVectors[] = {{3, 1.0}, {2, 1.0}, {4, 0.9}, {1, 0.7}};
-  auto rows_beside = [&](int vectors) { return (registers - 1 - vectors) / (vectors * phases(c)); };
-  const int wanted = spec_.vectors;  // if a block can have them
-  const bool chosen = wanted > 0 && wanted <= 4 && int64_t{4} * wanted <= columns && rows_beside(wanted) > 0;
-  double best = 0;
-  auto consider = [&](int width, int vectors, double speed) {
-    if (int64_t{vectors} * width > columns || (chosen && vectors != wanted)) return;
-    int64_t most = rows_beside(vectors);
-    if (most < 1) return;
-    int64_t size = std::min(most, blocks_of(rows, blocks_of(rows, most)));
-    double used = static_cast<double>(columns) / static_cast<double>(blocks_of(columns, vectors * width) * vectors * width) *
-                  static_cast<double>(rows) / static_cast<double>(blocks_of(rows, size) * size) *
-                  std::min(1.0, static_cast<double>(size * vectors * phases(c)) / 10) * speed;
-    if (used <= best) return;
-    best = used;
-    c.width = width;
-    c.vectors = vectors;
-    c.rows = static_cast<int>(size);
-  };
-  for (int width = natural(type); width >= 4 && best == 0; width /= 2)
-    for (auto [vectors, speed] : kVectors) consider(width, vectors, speed);
-  // Zen 4 takes 512 bits in two passes: vectors of half the length cost nothing but instructions, and fit more rows.
-  constexpr std::pair<int, double> kHalves[] = {{5, 0.95}, {6, 0.95}, {7, 0.95}};
-  if (wide_file && target_.processor_tune == Halide::Target::Processor::ZnVer4)
-    for (auto [vectors, speed] : kHalves) consider(natural(type) / 2, vectors, speed);
-}
-
-// The remainder of an axis of which v is the quotient.
-Id Lowering::phase_of(const SpecMember& m, Id v) const {
-  constexpr int64_t kMaxPhases = 4;
-  const SpecTensor& t = spec_.tensors[m.tensor];
-  for (size_t i = 0; i + 1 < m.left.size(); ++i)
-    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) && axis(m.left[i + 1]).extent <= kMaxPhases)
-      return m.left[i + 1];
-  return kNone;
-}
-
-std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) const {
-  const Arena& a = *spec_.arena;
-  if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
-  if (m.reduced.empty() || !is_float(accumulated(m))) return {};
-  if (spec_.terms(m) < kMinContractTerms) return {};
-  std::vector<Id> reads;
-  for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
-    if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
-  auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(a, r, x); }); };
-  auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return has(a, r, x) && has(a, r, y); }); };
-  // Along the last axis that will do, for its results are next to each other, but rather along one whose operand is packed once: of
-  // x[n,c,i+r,j+s] the columns c would be for each r and s.
-  auto packed_again = [&](Id v) {
-    return std::ranges::any_of(reads, [&](Id r) {
-      auto bare = [&](Id x) { return std::ranges::count(read_indices(a[r]), x) > 0; };
-      return bare(v) && std::ranges::any_of(m.left, [&](Id x) { return has(a, r, x) && !bare(x); });
-    });
-  };
-  std::vector<Id> tried(m.left.rbegin(), m.left.rend());
-  std::ranges::stable_partition(tried, [&](Id v) { return !packed_again(v); });
-  for (Id v : tried) {
-    if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
-    if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
-    Id y = kNone;
-    for (Id x : m.left) {
-      if (x == v || axis(x).kind() == AxisKind::point || axis(x).extent < kMinContractRows) continue;
-      if (depends(x) && separate(v, x) && (y == kNone || axis(x).in_tile() > axis(y).in_tile())) y = x;
-    }
-    if (y == kNone) continue;
-    Contraction c{v, y, phase_of(m, v)};
-    choose_block(c, widest(m));
-    if (c.width > 0) return c;
-  }
-  return {};
-}
 
 // The largest parts of the body that read and depend on one axis but not on the other.
 std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not) const {
@@ -223,6 +139,20 @@ bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) 
   return 2 * along_rows > reads;
 }
 
+// Results of one column, beside each other in the tile, that read the same of a part: rows, and what else it does not depend on, as the
+// steps of a window in w[k,c,r,s].
+int64_t Lowering::readers_of_column(const SpecMember& m, Id part) const {
+  int64_t readers = 1;
+  for (Id x : m.left)
+    if (!has(*spec_.arena, part, x)) readers *= axis(x).in_tile();
+  return readers;
+}
+
+bool Lowering::worth_packing_columns(const SpecMember& m, const Contraction& c, Id part) const {
+  if (spec_.terms(m) * c.width * c.vectors * static_cast<int64_t>(byte_size(widest(m))) > kLargestPack || is_window(m, c, part)) return false;
+  return readers_of_column(m, part) >= (turned_panel(m, part, c.v).along == kNone ? kRowsToPack : kRowsToTurn);
+}
+
 // A window that slides along v (x[ci,i+r,j+s], v being j): packed it is as many times as large as there are steps in it, and the
 // next vector of what is there lies beside the last one anyhow. Forward of a convolution of 32 channels, 56x56, 3x3: 2.68 ms
 // packed, 2.40 read where it lies.
@@ -261,21 +191,18 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
   const BandSteps steps = band_steps(m, c, whole_rows);
   const Block& block = steps.block;
 
-  const int64_t rows = axis(c.y).in_tile();
-  const bool fits = spec_.terms(m) * panel * static_cast<int64_t>(byte_size(widest(m))) <= kLargestPack;
   std::vector<Part> packs;
   std::set<Id> outer;  // axes of the result that packs depend on
   std::map<Id, Expr> given;
   const Emitter::Axes& axes = steps.loops[0].axes;
-  if (fits && rows >= kRowsToTurn)
-    for (Id id : parts_along(m, c.v, c.y)) {
-      if (is_window(m, c, id) || (rows < kRowsToPack && turned_panel(m, id, c.v).along == kNone)) continue;
-      Part p = part_of(m, id, {c.v}, axes);
-      given[id] = p.read;
-      packs.push_back(p);
-      for (Id x : p.axes)
-        if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
-    }
+  for (Id id : parts_along(m, c.v, c.y)) {
+    if (!worth_packing_columns(m, c, id)) continue;
+    Part p = part_of(m, id, {c.v}, axes);
+    given[id] = p.read;
+    packs.push_back(p);
+    for (Id x : p.axes)
+      if (x != c.v && x != c.phase && std::ranges::find(m.left, x) != m.left.end()) outer.insert(x);
+  }
   for (Id id : in_blocks) {
     Part p = part_of(m, id, {}, axes, &c, block.row_at);
     given[id] = p.read;

@@ -16,24 +16,61 @@ constexpr int kLongRow = 16;     // vectors, beside which the fold of the last o
 
 }  // namespace
 
-Lowering::SumsInRegisters Lowering::sums_in_registers(const SpecMember& m, Id v, size_t sums) const {
-  constexpr int64_t kMin = 2, kMax = 12;
+// The block of sums that loads least for each of them: dw[k,c,r,s] = sum(i,j: dy[k,i,j]*x[c,i+r,j+s]) with four k and three s loads seven
+// vectors for twelve products.
+Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>& group, Id v) const {
   const Arena& a = *spec_.arena;
-  // Of sums that share nothing, each reads rows of its own, far from the others'.
-  auto shares = [&](Id x) {
-    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
-      return is_read(a[id].op) && std::ranges::binary_search(a[id].free_axes(), v) && !std::ranges::binary_search(a[id].free_axes(), x);
-    });
-  };
-  auto dims = tile_dimensions(spec_, m);
-  int64_t beside = static_cast<int64_t>(sums);
-  size_t n = 0;
-  for (; n < dims.size(); ++n) {
-    const Id x = m.left[dims[dims.size() - 1 - n]];
-    if (!constant(x) || beside * axis(x).extent > kMax || !shares(x)) break;
-    beside *= axis(x).extent;
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Id> roots, reads;
+  for (size_t g : group) roots.push_back(spec_.members[g].body);
+  int operations = 0;
+  for (Id id : reachable(a, roots)) {
+    if (!std::ranges::binary_search(a[id].free_axes(), v)) continue;
+    if (is_read(a[id].op))
+      reads.push_back(id);
+    else
+      ++operations;
   }
-  return beside >= kMin ? SumsInRegisters{n, beside} : SumsInRegisters{};
+  // A read that does not go along memory is one load for each lane.
+  auto loads_of = [&](Id read) {
+    const bool beside = step_along(*spec_.arena, read_indices(a[read]).back(), v) == 1;
+    return beside ? load_price(bytes_in_tile(read)) : static_cast<double>(natural(widest(m)));
+  };
+  // What is computed of a term takes registers, too.
+  const int64_t most = operations <= static_cast<int>(group.size()) && target_.natural_vector_size<float>() == 16 ? 24 : 12;
+  SumsInRegisters best, now;
+  auto loads = [&](const SumsInRegisters& s) {
+    double all = 0;
+    for (Id read : reads) {
+      double of_read = loads_of(read);
+      for (const auto& [x, n] : s.along)
+        if (std::ranges::binary_search(a[read].free_axes(), x)) of_read *= static_cast<double>(n);
+      all += of_read;
+    }
+    return all / static_cast<double>(s.sums);
+  };
+  now.sums = static_cast<int64_t>(group.size());
+  const auto dims = tile_dimensions(spec_, m);
+  auto choose = [&](auto& self, size_t n) -> void {
+    if (n == dims.size()) {
+      now.loads = loads(now);
+      if (best.loads == 0 || now.loads < 0.98 * best.loads) best = now;
+      return;
+    }
+    self(self, n + 1);
+    const Id x = m.left[dims[dims.size() - 1 - n]];
+    if (!constant(x)) return;
+    const SumsInRegisters before = now;
+    for (int64_t of = 2; of <= axis(x).extent && before.sums * of <= most; ++of) {
+      if (axis(x).extent % of != 0) continue;
+      now.along.emplace_back(x, of);
+      now.sums = before.sums * of;
+      self(self, n + 1);
+      now = before;
+    }
+  };
+  choose(choose, 0);
+  return best;
 }
 
 void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
@@ -46,14 +83,31 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   Var u("u");
   std::vector<Var> left = func_vars(m), args = {u};
   args.insert(args.end(), left.begin(), left.end());
-  // The taps of a window's weights: their sums side by side, one accumulator each, read the rest once.
-  const auto [beside, together] = sums_in_registers(m, v, group.size());
-  // Half vectors, if these leave no tail: it would go through the stack, for all sums.
-  if (beside > 0 && !part && axis(v).extent % width != 0 && axis(v).extent % (width / 2) == 0) width /= 2;
-  // Sums side by side hide the latency of an fma as lanes of one do.
-  if (beside > 0) lanes = std::min<int>(lanes, width * std::max(1, static_cast<int>(kLatency / together)));
+  const SumsInRegisters block = sums_in_registers(group, v);
+  if (block.sums > static_cast<int64_t>(group.size())) {
+    // Sums side by side hide the latency of an fma as lanes of one do.
+    lanes = std::min<int>(lanes, width * std::max(1, static_cast<int>(kLatency / block.sums)));
+  }
+  // Loops over the result's axes: those of a block, and those around it.
+  struct Loop {
+    Id axis;
+    Var var;
+    int64_t of_block;  // of an axis that blocks cut
+  };
+  std::vector<Loop> inside, outside;
+  const auto dims = tile_dimensions(spec_, m);
+  for (size_t i = 0; i < left.size(); ++i) {
+    const Id x = m.left[dims[dims.size() - 1 - i]];
+    const auto found = std::ranges::find(block.along, x, &std::pair<Id, int64_t>::first);
+    const int64_t in_block = found == block.along.end() ? 1 : found->second;
+    if (in_block > 1) inside.push_back({x, left[i], in_block});
+    if (in_block == 1)
+      outside.push_back({x, left[i], 0});
+    else if (in_block < axis(x).extent)
+      outside.push_back({x, Var(left[i].name() + "_blocks"), in_block});
+  }
 
-  Func acc(name("acc", m.tensor));
+  Func acc(name("acc", m.tensor)), one(name("vec", m.tensor));
   std::vector<Expr> at = exprs(args);
   define(acc, at, identities(group));
 
@@ -77,8 +131,17 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   RDom blocks = domain(n / lanes);
   define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u), blocks));
   bool tail = part || axis(v).extent % lanes != 0;
+  // The last block of a row that has a whole one overlaps the one before, whose lanes it leaves as they are: what is summed stays in
+  // registers. Else what is left, element by element.
+  const bool overlaps = tail && !part;
   RDom rest;
-  if (tail) {
+  if (overlaps) {
+    const int before = lanes - static_cast<int>(axis(v).extent % lanes);
+    rest = domain(1);
+    std::vector<Expr> next = steps(group, acc, at, bind(rest, rest[0] + (n - lanes) + u), rest);
+    for (size_t i = 0; i < next.size(); ++i) next[i] = Halide::select(u >= before, next[i], element(acc, at, i, group.size()));
+    define(acc, at, next);
+  } else if (tail) {
     rest = domain(n % lanes);
     std::vector<Expr> in_tail = at;
     in_tail[0] = rest[0];
@@ -87,34 +150,20 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
   auto order = [&](const VarOrRVar& first, const RDom& r, int from) {
     std::vector<VarOrRVar> list = {first};
-    list.insert(list.end(), left.begin(), left.begin() + static_cast<std::ptrdiff_t>(beside));
+    for (const Loop& l : inside) list.emplace_back(l.var);
     for (int i = from; i <= static_cast<int>(others.size()); ++i) list.push_back(RVar(r[i]));
-    list.insert(list.end(), left.begin() + static_cast<std::ptrdiff_t>(beside), left.end());
+    for (const Loop& l : outside)
+      if (l.of_block == 0) list.emplace_back(l.var);
     return list;
   };
-  const std::vector<VarOrRVar> loops = order(u, blocks, 0);
-  acc.update(0).reorder(loops).vectorize(u, width).unroll(u);
-  if (tail) acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
-  for (size_t i = 0; i < beside; ++i)
-    for (int stage = 0; stage < 2 + tail; ++stage) (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(left[i]);
-
-  // Copies with a border: in the loop around those that a window moves along.
-  const auto dims = tile_dimensions(spec_, m);
-  std::vector<Id> axes = {kNone};
-  for (size_t i = 0; i < beside; ++i) axes.push_back(m.left[dims[dims.size() - 1 - i]]);
-  axes.push_back(v);
-  axes.insert(axes.end(), others.begin(), others.end());
-  for (size_t i = beside; i < dims.size(); ++i) axes.push_back(m.left[dims[dims.size() - 1 - i]]);
-  size_t around = loops.size();
-  while (around > 0 && !(axes[around - 1] == kNone || moves_window(m, axes[around - 1]))) --around;
-  Func one(name("vec", m.tensor));
-  if (around > 0 && around < loops.size()) {
-    // The loops over results are those of the fold, in which the sums are computed one by one.
-    const VarOrRVar& loop = loops[around];
-    if (!loop.is_rvar)
-      pads_at({one, loop.var});
-    else if (!tail)
-      pads_at({acc, loop.rvar});
+  acc.update(0).reorder(order(u, blocks, 0)).vectorize(u, width).unroll(u);
+  if (overlaps)
+    acc.update(1).reorder(order(u, rest, 0)).vectorize(u, width).unroll(u);
+  else if (tail)
+    acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
+  for (const Loop& l : inside) {
+    acc.bound_extent(l.var, static_cast<int>(l.of_block));
+    for (int stage = 0; stage < 2 + tail; ++stage) (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(l.var);
   }
 
   // Tree: lanes -> one vector, then pairs.
@@ -130,7 +179,33 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   }
   define(one, at, folded);
   one.bound(u, 0, width).vectorize(u, width);
-  place_beside(acc, one, {left.begin() + static_cast<std::ptrdiff_t>(beside), left.end()});
+  std::vector<VarOrRVar> walk = {u};
+  for (const Loop& l : inside) {
+    walk.emplace_back(l.var);
+    const auto cut = std::ranges::find(outside, l.axis, &Loop::axis);
+    if (cut == outside.end()) continue;
+    Var within(l.var.name() + "_within");
+    one.bound(l.var, 0, static_cast<int>(axis(l.axis).extent)).split(l.var, cut->var, within, static_cast<int>(l.of_block));
+    walk.back() = within;
+  }
+  for (const Loop& l : outside) walk.emplace_back(l.var);
+  one.reorder(walk);
+  if (outside.empty())
+    acc.compute_root();
+  else
+    acc.compute_at(one, outside[0].var);
+
+  // Copies with a border: in the loop around those that a window moves along. The loops over results are those of the fold, in which
+  // the sums are computed block by block.
+  const auto whole_tile = Halide::LoopLevel::root();
+  std::vector<std::pair<Id, Halide::LoopLevel>> around;
+  for (const Loop& l : inside) around.emplace_back(l.axis, whole_tile);
+  for (int i = 0; i <= static_cast<int>(others.size()); ++i)
+    around.emplace_back(i == 0 ? v : others[static_cast<size_t>(i) - 1], tail ? whole_tile : Halide::LoopLevel(acc, RVar(blocks[i])));
+  for (const Loop& l : outside) around.emplace_back(l.axis, Halide::LoopLevel(one, l.var));
+  size_t moved = around.size();
+  while (moved > 0 && !moves_window(m, around[moved - 1].first)) --moved;
+  if (moved < around.size()) pads_at(around[moved].second);
   place(one);
   // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
   const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;

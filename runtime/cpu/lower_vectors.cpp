@@ -20,7 +20,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   const bool in_parts = std::ranges::all_of(group, by_lanes);
   std::vector<Id> candidates = in_parts ? m.reduced : std::vector<Id>{};
   // Of a sliding window, whose neighbours lie along both, vectors of results need no sum across a vector.
-  const bool fills = written != kNone && (!constant(written) || axis(written).extent >= natural(widest(m)));
+  const bool fills = written != kNone && axis(written).in_tile() >= natural(widest(m));
   if (written != kNone) candidates.insert(fills ? candidates.begin() : candidates.end(), written);
   std::erase_if(candidates, [&](Id x) {
     bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));

@@ -265,12 +265,14 @@ class Lowering {
     if (!dims.empty()) vectorize(f, vars_.at(m.left[dims.back()]), m.left[dims.back()], widest(m), 1);
   }
 
-  // Innermost dimensions of the result that are so short that all their sums have a register, and how many sums these are. None: 0.
+  // Sums that are computed side by side, vectors along the terms, because they share what they read: so many along each of these axes
+  // of the result.
   struct SumsInRegisters {
-    size_t dimensions = 0;
-    int64_t sums = 0;
+    std::vector<std::pair<Id, int64_t>> along = {};
+    int64_t sums = 1;
+    double loads = 0;  // of vectors, by term and sum
   };
-  SumsInRegisters sums_in_registers(const SpecMember& m, Id v, size_t sums) const;
+  SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
   void row_sum(const std::vector<size_t>& group, Id v);
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
@@ -329,8 +331,13 @@ class Lowering {
     int width = 0, vectors = 0, rows = 0;
   };
   std::optional<Contraction> contraction(const SpecMember& m) const;
+  // What a vector of terms costs, in those that are multiplied and added meanwhile: in blocks, and with vectors along the terms.
+  double price_of(const SpecMember& m, const Contraction& c) const;
+  double price_along_terms(const SpecMember& m) const;
+  static double load_price(int64_t bytes);  // of a vector out of so many bytes that are loaded again and again
   Id phase_of(const SpecMember& m, Id v) const;
   int phases(const Contraction& c) const { return c.phase == kNone ? 1 : static_cast<int>(axis(c.phase).extent); }
+  bool halves_cost_half() const;  // of vectors
   void choose_block(Contraction& c, DType type) const;
   std::vector<Id> parts_along(const SpecMember& m, Id along, Id but_not) const;
   struct Part {
@@ -346,6 +353,8 @@ class Lowering {
   Turned turned_panel(const SpecMember& m, Id part, Id v) const;
   int64_t bytes_in_tile(Id part) const;
   int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
+  int64_t readers_of_column(const SpecMember& m, Id part) const;
+  bool worth_packing_columns(const SpecMember& m, const Contraction& c, Id part) const;
   bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
   bool is_window(const SpecMember& m, const Contraction& c, Id part) const;
   bool rows_collide(const SpecMember& m, const Contraction& c, Id part) const;
