@@ -252,6 +252,30 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       if (auto at = std::ranges::find(order, c); at != order.end()) std::rotate(at, at + 1, order.end());
   }
 
+  // The steps of a window whose places are summed over, dw[k,r] = sum(i: dy[k,i]*x[i+r]): each tile of them would read all of x again.
+  auto steps_of_window = [&](int c) {
+    bool any = false;
+    for (const Member& m : d.members) {
+      const auto at = std::ranges::find(m.left, c);
+      if (at == m.left.end()) continue;
+      const Shape& s = shape(m);
+      const auto i = static_cast<size_t>(at - m.left.begin());
+      auto longer_sum = [&](Id index) {
+        const auto has = [&](size_t x) { return std::ranges::binary_search((*p_.arena)[index].free_axes(), s.axes[x].axis); };
+        for (size_t x = s.left; x < s.axes.size() && has(i); ++x)
+          if (has(x) && s.extents[x] >= 2 * s.extents[i]) return true;
+        return false;
+      };
+      for (size_t r = 0; r < s.reads.size(); ++r) {
+        if (!std::ranges::binary_search(s.read_axes[r], s.axes[i].axis)) continue;
+        if (std::ranges::none_of(read_indices((*p_.arena)[s.reads[r]]), longer_sum)) return false;
+        any = true;
+      }
+    }
+    return any;
+  };
+  std::ranges::stable_partition(order, [&](int c) { return !steps_of_window(c); });
+
   // An axis that everybody reduces is tiled only if it is the slowest one (or nothing else is there) and the partial
   // results it leaves are few beside what is read; else it is walked whole inside the tile.
   int64_t read = 0, left = 0;
@@ -335,6 +359,8 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       rule.most = std::max<int64_t>(1, std::max(room - (one - step), wanted / 2) / step);
       // What every tile looks at anyway, the other operand of a product, is brought in for many rows at once.
       if (one - step > wanted / 2) rule.at_least = 64;
+      // Fewer rows than a block has share little of what is read along the columns.
+      if (order[i] == rows) rule.at_least = std::max<int64_t>(rule.at_least, 8);
       if (column_tiles > 1) {
         rule.at_least_cached = machine_.cache_bytes / step;
         rule.column_tiles = column_tiles;

@@ -353,10 +353,17 @@ Expr Lowering::begin_of(const SpecMember& m, const std::string& buffer) const {
 }
 
 void Lowering::finish() {
-  constexpr int kFewSteps = 8;  // are written out
+  constexpr int kFewSteps = 8;          // are written out
+  constexpr int64_t kSameLines = 2048;  // half of what addresses tell L1's lines apart by
   auto copied = [&](Func f, DType type) {
     f.compute_at(padding_.at.at(f.name()));
     if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
+    // Planes do not lie multiples of a page apart, where L1 has room for no more than eight of them.
+    if (auto plane = padding_.planes.find(f.name()); plane != padding_.planes.end()) {
+      const auto [length, high] = plane->second;
+      const int64_t lanes = natural(type), bytes = (length + lanes - 1) / lanes * lanes * static_cast<int64_t>(byte_size(type)) * high;
+      if (bytes % kSameLines == 0) f.align_storage(f.args()[1], static_cast<int>(high + 1));
+    }
     const int rows = f.num_update_definitions() - 1;  // after their ends
     for (int end = 0; end < rows; ++end) f.update(end).unroll(RVar(f.rvars(end)[0]));
     if (rows < 0) return;

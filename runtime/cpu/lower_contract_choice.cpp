@@ -75,7 +75,6 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return depends_on(a, r, x) && depends_on(a, r, y); }); };
   std::optional<Contraction> best;
   double least = price_along_terms(m);
-  if (getenv("PRICE")) fprintf(stderr, "PRICE along terms %.3f\n", least);
   for (size_t i = m.left.size(); i-- > 0;) {
     const Id v = m.left[i];
     if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
@@ -86,7 +85,6 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
       choose_block(c, widest(m));
       if (c.width == 0) continue;
       const double price = price_of(m, c);
-      if (getenv("PRICE")) fprintf(stderr, "PRICE v %ld y %ld (%ld) %dx%dx%d: %.3f\n", (long)axis(v).extent, (long)axis(y).extent, (long)axis(y).in_tile(), c.rows, c.vectors, c.width, price);
       // Of equals, the last columns: their results are next to each other.
       const bool longer = best && v == best->v && price == least && axis(y).in_tile() > axis(best->y).in_tile();
       if (price < least || longer) {

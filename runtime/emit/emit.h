@@ -24,6 +24,7 @@ struct Padding {
   std::set<std::string> used;                   // names of those that the sum under way reads
   std::map<std::string, Halide::LoopLevel> at;  // where they are made
   std::map<std::string, int64_t> rows;          // elements of a row, of those that are copied row by row
+  std::map<std::string, std::pair<int64_t, int64_t>> planes;  // elements of a row of a copy, rows of a plane
 };
 
 // Where the tensors and axes of a kernel are found.
