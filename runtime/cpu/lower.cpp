@@ -277,7 +277,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   Id v = vector_axis(group);
   if (one_in_row(v)) v = kNone;
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
-  bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= natural(spec_.tensors[m.tensor].type));
+  bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= kFewestLanes);
   bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
@@ -353,17 +353,10 @@ Expr Lowering::begin_of(const SpecMember& m, const std::string& buffer) const {
 }
 
 void Lowering::finish() {
-  constexpr int kFewSteps = 8;          // are written out
-  constexpr int64_t kSameLines = 2048;  // half of what addresses tell L1's lines apart by
+  constexpr int kFewSteps = 8;  // are written out
   auto copied = [&](Func f, DType type) {
     f.compute_at(padding_.at.at(f.name()));
     if (!f.args().empty()) f.vectorize(f.args()[0], natural(type), TailStrategy::RoundUp);
-    // Planes do not lie multiples of a page apart, where L1 has room for no more than eight of them.
-    if (auto plane = padding_.planes.find(f.name()); plane != padding_.planes.end()) {
-      const auto [length, high] = plane->second;
-      const int64_t lanes = natural(type), bytes = (length + lanes - 1) / lanes * lanes * static_cast<int64_t>(byte_size(type)) * high;
-      if (bytes % kSameLines == 0) f.align_storage(f.args()[1], static_cast<int>(high + 1));
-    }
     const int rows = f.num_update_definitions() - 1;  // after their ends
     for (int end = 0; end < rows; ++end) f.update(end).unroll(RVar(f.rvars(end)[0]));
     if (rows < 0) return;

@@ -142,13 +142,14 @@ double Lowering::price_along_terms(const SpecMember& m) const {
   constexpr double kFold = 8, kTail = 25;  // vectors, by sum
   const std::vector<size_t> alone = {static_cast<size_t>(&m - spec_.members.data())};
   const Id v = vector_axis(alone);
-  const double lanes = natural(widest(m));
   const double none = std::numeric_limits<double>::infinity();
   if (v == kNone || std::ranges::find(m.reduced, v) == m.reduced.end() || one_in_row(v) || read_backwards(alone, v)) return none;
-  if (constant(v) && axis(v).extent < natural(widest(m))) return none;
+  if (constant(v) && axis(v).extent < kFewestLanes) return none;
+  const double lanes = width_of_sum(m, v), shorter = natural(widest(m)) / lanes;  // vectors than the longest
   const double all = static_cast<double>(spec_.terms(m)) / lanes;
   const double along = static_cast<double>(axis(v).in_tile()) / lanes, used = constant(v) ? along / std::ceil(along) : 1;
-  return std::max(1.0, sums_in_registers(alone, v).loads) / used + kFold / all + (constant(v) ? 0 : kTail / along);
+  const double halves = shorter > 1 && halves_cost_half() ? 2 : 1;
+  return (std::max(1.0, sums_in_registers(alone, v).loads) / used + kFold / all + (constant(v) ? 0 : kTail / along)) * shorter / halves;
 }
 
 }  // namespace xhat::runtime

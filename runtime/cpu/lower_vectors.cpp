@@ -20,10 +20,10 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   const bool in_parts = std::ranges::all_of(group, by_lanes);
   std::vector<Id> candidates = in_parts ? m.reduced : std::vector<Id>{};
   // Of a sliding window, whose neighbours lie along both, vectors of results need no sum across a vector.
-  const bool fills = written != kNone && axis(written).in_tile() >= natural(widest(m));
+  const bool fills = written != kNone && (!constant(written) || axis(written).extent >= natural(widest(m)));
   if (written != kNone) candidates.insert(fills ? candidates.begin() : candidates.end(), written);
   std::erase_if(candidates, [&](Id x) {
-    bool too_short = x != written && constant(x) && axis(x).extent < natural(widest(m));
+    bool too_short = x != written && constant(x) && axis(x).extent < kFewestLanes;
     return axis(x).kind() == AxisKind::point || too_short;
   });
   // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts.

@@ -272,6 +272,9 @@ class Lowering {
     int64_t sums = 1;
     double loads = 0;  // of vectors, by term and sum
   };
+  static constexpr int kFewestLanes = 4;
+  int width_of_sum(const SpecMember& m, Id v) const;
+  int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
   void row_sum(const std::vector<size_t>& group, Id v);
 

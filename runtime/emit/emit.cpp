@@ -325,9 +325,13 @@ std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, st
     } else {
       next = combine(m.op, accumulated[i], walk.value(m.body));
     }
-    if (!is_true(a, m.condition))
-      next = mostly_inside ? Halide::select(walk.value(m.condition), Halide::likely(next), accumulated[i])
-                           : Halide::select(walk.choice(m.condition), next, accumulated[i]);
+    if (!is_true(a, m.condition)) {
+      // One choice: of two Halide 21 makes a negation that bounds inference refuses (argument of Not is not a bool).
+      const Expr chosen = mostly_inside ? walk.value(m.condition) : walk.choice(m.condition);
+      next = Halide::select(only.defined() ? only && chosen : chosen, mostly_inside ? Halide::likely(next) : next, accumulated[i]);
+    } else if (only.defined()) {
+      next = Halide::select(only, next, accumulated[i]);
+    }
     accumulated[i] = next;
   }
   return accumulated;

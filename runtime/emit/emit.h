@@ -24,7 +24,6 @@ struct Padding {
   std::set<std::string> used;                   // names of those that the sum under way reads
   std::map<std::string, Halide::LoopLevel> at;  // where they are made
   std::map<std::string, int64_t> rows;          // elements of a row, of those that are copied row by row
-  std::map<std::string, std::pair<int64_t, int64_t>> planes;  // elements of a row of a copy, rows of a plane
 };
 
 // Where the tensors and axes of a kernel are found.
@@ -41,6 +40,7 @@ struct Emitter {
   bool mostly_inside = false;
   bool loops_by_halide = true;  // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
   Id inside_along = kNone;      // all reads at places that depend on this axis are inside there
+  Halide::Expr only = {};       // steps of sums happen where this holds; undefined: everywhere
   Padding* padding = nullptr;   // null: reads outside are clamped where they stand
   bool values_once = true;      // with padding: also what is computed from reads of one place
 

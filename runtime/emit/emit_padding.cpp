@@ -56,15 +56,6 @@ Expr Walk::copied(Halide::Func& f, std::span<const Node> reads, Value value) {
     for (size_t d = 0; d < ids.size(); ++d) place.push_back(Halide::Var("p" + std::to_string(d)));
     size_t made = e.padding->funcs.size() + e.padding->values.size();
     f = Halide::Func("xh_pad" + std::to_string(n.symbol) + "_" + std::to_string(made));
-    if (ids.size() > 2) {
-      auto in_tile = [&](Id index) {
-        const auto [low, high] = e.spec.interval(index);
-        int64_t places = high - low + 1;
-        for (Id x : arena()[index].free_axes()) places -= e.spec.axes.at(x).extent - e.spec.axes.at(x).in_tile();
-        return std::max<int64_t>(1, places);
-      };
-      e.padding->planes[f.name()] = {in_tile(ids.back()), in_tile(ids[ids.size() - 2])};
-    }
     if (whole_rows(reads)) {
       const auto [left, right] = beyond_the_row(n.symbol);
       const int length = static_cast<int>(e.spec.tensors[n.symbol].shape.back());

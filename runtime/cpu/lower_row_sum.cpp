@@ -1,0 +1,265 @@
+// Sums whose terms lie side by side: vectors along the terms, folded at the end, with as many sums in registers as share what they read.
+#include <algorithm>
+
+#include "expr/core/conditions.h"
+#include "runtime/cpu/lowering.h"
+
+namespace xhat::runtime {
+namespace {
+
+constexpr int kLanes = 64;       // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
+constexpr int64_t kLatency = 4;  // cycles of an fma, two of which begin in each
+constexpr int kLongRow = 16;     // vectors, beside which the fold of the last one is little
+
+}  // namespace
+
+// Of vectors along the terms: a short row has shorter ones, and where halves cost half, one that they fill better.
+int Lowering::width_of_sum(const SpecMember& m, Id v) const {
+  int width = natural(widest(m));
+  if (!constant(v)) return width;
+  while (width > kFewestLanes && axis(v).extent < width) width /= 2;
+  auto lanes = [&](int64_t of) { return (axis(v).extent + of - 1) / of * of; };
+  const bool halves = width == natural(widest(m)) && halves_cost_half() && lanes(width / 2) < lanes(width);
+  return halves ? width / 2 : width;
+}
+
+// Lanes that the terms of a sum are added up in. A sum that is recomputed has the same, whatever is beside it: all that decides is how long
+// the row is, and whether the last axes of the result are so short that their sums share what they read.
+int Lowering::lanes_of_sum(const std::vector<size_t>& group, Id v) const {
+  constexpr int64_t kMost = 12;
+  const Arena& a = *spec_.arena;
+  const SpecMember& m = spec_.members[group[0]];
+  const int width = width_of_sum(m, v);
+  int lanes = kLanes * 4 / static_cast<int>(byte_size(widest(m)));
+  while (constant(v) && lanes > width && axis(v).extent < 2 * lanes) lanes /= 2;
+  // Of sums that share nothing, each reads rows of its own, far from the others'.
+  auto shares = [&](Id x) {
+    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+      return is_read(a[id].op) && std::ranges::binary_search(a[id].free_axes(), v) && !std::ranges::binary_search(a[id].free_axes(), x);
+    });
+  };
+  const auto dims = tile_dimensions(spec_, m);
+  int64_t beside = 1;
+  for (size_t n = dims.size(); n-- > 0;) {
+    const Id x = m.left[dims[n]];
+    if (!constant(x) || beside * axis(x).extent > kMost || !shares(x)) break;
+    beside *= axis(x).extent;
+  }
+  // Sums side by side hide the latency of an fma as lanes of one do.
+  return beside > 1 ? std::min<int>(lanes, width * std::max(1, static_cast<int>(kLatency / beside))) : lanes;
+}
+
+// The block of sums that loads least for each of them: dw[k,c,r,s] = sum(i,j: dy[k,i,j]*x[c,i+r,j+s]) with four k and three s loads seven
+// vectors for twelve products.
+Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>& group, Id v) const {
+  const Arena& a = *spec_.arena;
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Id> roots, reads;
+  for (size_t g : group) roots.push_back(spec_.members[g].body);
+  int operations = 0;
+  for (Id id : reachable(a, roots)) {
+    if (!std::ranges::binary_search(a[id].free_axes(), v)) continue;
+    if (is_read(a[id].op))
+      reads.push_back(id);
+    else
+      ++operations;
+  }
+  // A read that does not go along memory is one load for each lane.
+  auto loads_of = [&](Id read) {
+    const bool beside = step_along(*spec_.arena, read_indices(a[read]).back(), v) == 1;
+    return beside ? load_price(bytes_in_tile(read)) : static_cast<double>(natural(widest(m)));
+  };
+  // What is computed of a term takes registers, too.
+  const int64_t registers = operations <= static_cast<int>(group.size()) && target_.natural_vector_size<float>() == 16 ? 24 : 12;
+  const int64_t most = registers * width_of_sum(m, v) / lanes_of_sum(group, v);
+  SumsInRegisters best, now;
+  auto loads = [&](const SumsInRegisters& s) {
+    double all = 0;
+    for (Id read : reads) {
+      double of_read = loads_of(read);
+      for (const auto& [x, n] : s.along)
+        if (std::ranges::binary_search(a[read].free_axes(), x)) of_read *= static_cast<double>(n);
+      all += of_read;
+    }
+    return all / static_cast<double>(s.sums);
+  };
+  now.sums = static_cast<int64_t>(group.size());
+  const auto dims = tile_dimensions(spec_, m);
+  auto choose = [&](auto& self, size_t n) -> void {
+    if (n == dims.size()) {
+      now.loads = loads(now);
+      if (best.loads == 0 || now.loads < 0.98 * best.loads) best = now;
+      return;
+    }
+    self(self, n + 1);
+    const Id x = m.left[dims[dims.size() - 1 - n]];
+    if (!constant(x)) return;
+    const SumsInRegisters before = now;
+    for (int64_t of = 2; of <= axis(x).extent && before.sums * of <= most; ++of) {
+      if (axis(x).extent % of != 0) continue;
+      now.along.emplace_back(x, of);
+      now.sums = before.sums * of;
+      self(self, n + 1);
+      now = before;
+    }
+  };
+  choose(choose, 0);
+  return best;
+}
+
+void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
+  const SpecMember& m = spec_.members[group[0]];
+  const int width = width_of_sum(m, v);
+  bool part = !constant(v);
+  const int lanes = lanes_of_sum(group, v);
+  Var u("u");
+  std::vector<Var> left = func_vars(m), args = {u};
+  args.insert(args.end(), left.begin(), left.end());
+  const SumsInRegisters block = sums_in_registers(group, v);
+  // Loops over the result's axes: those of a block, and those around it.
+  struct Loop {
+    Id axis;
+    Var var;
+    int64_t of_block;  // of an axis that blocks cut
+  };
+  std::vector<Loop> inside, outside;
+  const auto dims = tile_dimensions(spec_, m);
+  for (size_t i = 0; i < left.size(); ++i) {
+    const Id x = m.left[dims[dims.size() - 1 - i]];
+    const auto found = std::ranges::find(block.along, x, &std::pair<Id, int64_t>::first);
+    const int64_t in_block = found == block.along.end() ? 1 : found->second;
+    if (in_block > 1) inside.push_back({x, left[i], in_block});
+    if (in_block == 1)
+      outside.push_back({x, left[i], 0});
+    else if (in_block < axis(x).extent)
+      outside.push_back({x, Var(left[i].name() + "_blocks"), in_block});
+  }
+
+  Func acc(name("acc", m.tensor)), one(name("vec", m.tensor));
+  std::vector<Expr> at = exprs(args);
+  define(acc, at, identities(group));
+
+  // Full blocks of `lanes`, then what is left.
+  Halide::Region region;
+  std::vector<Id> others;
+  Expr n = extent(v);
+  for (size_t i = m.reduced.size(); i-- > 0;)
+    if (m.reduced[i] != v) others.push_back(m.reduced[i]);
+  auto domain = [&](Expr first) {
+    std::vector<Halide::Range> ranges = {{0, first}};
+    for (Id x : others) ranges.emplace_back(0, extent(x));
+    return RDom(Halide::Region(ranges));
+  };
+  auto bind = [&](const RDom& r, Expr along) {
+    Emitter::Axes axes = left_locals(m);
+    axes[v] = along;
+    for (size_t i = 0; i < others.size(); ++i) axes[others[i]] = r[static_cast<int>(i) + 1];
+    return axes;
+  };
+  RDom blocks = domain(n / lanes);
+  define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u), blocks));
+  bool tail = part || axis(v).extent % lanes != 0;
+  // The last block of a row that has a whole one overlaps the one before, whose lanes it leaves as they are: what is summed stays in
+  // registers. Else what is left, element by element, as where more than comparisons of places chooses the terms: beside another choice
+  // Halide 21 refuses what it bounds then.
+  auto compares_places = [&](Id condition) {
+    Arena& a = *spec_.arena;
+    const Node& c = a[condition];
+    if (is_true(a, condition)) return true;
+    if ((c.op != Op::lt && c.op != Op::le && c.op != Op::eq) || a[c.arg(0)].type != DType::i64) return false;
+    Linear both = linear(a, c.arg(0));
+    add_scaled(both, linear(a, c.arg(1)), 1);
+    return std::ranges::all_of(both.terms, [&](const auto& term) { return a[term.first].op == Op::axis; });
+  };
+  auto plain = [&](size_t g) { return std::ranges::all_of(conjuncts(*spec_.arena, spec_.members[g].condition), compares_places); };
+  const bool overlaps = tail && !part && std::ranges::all_of(group, plain);
+  RDom rest;
+  if (overlaps) {
+    const int before = lanes - static_cast<int>(axis(v).extent % lanes);
+    rest = domain(1);
+    emit_.only = u >= before;
+    define(acc, at, steps(group, acc, at, bind(rest, rest[0] + (n - lanes) + u), rest));
+    emit_.only = {};
+  } else if (tail) {
+    rest = domain(n % lanes);
+    std::vector<Expr> in_tail = at;
+    in_tail[0] = rest[0];
+    define(acc, in_tail, steps(group, acc, in_tail, bind(rest, (n / lanes) * lanes + rest[0]), rest));
+  }
+  acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
+  auto order = [&](const VarOrRVar& first, const RDom& r, int from) {
+    std::vector<VarOrRVar> list = {first};
+    for (const Loop& l : inside) list.emplace_back(l.var);
+    for (int i = from; i <= static_cast<int>(others.size()); ++i) list.push_back(RVar(r[i]));
+    for (const Loop& l : outside)
+      if (l.of_block == 0) list.emplace_back(l.var);
+    return list;
+  };
+  acc.update(0).reorder(order(u, blocks, 0)).vectorize(u, width).unroll(u);
+  if (overlaps)
+    acc.update(1).reorder(order(u, rest, 0)).vectorize(u, width).unroll(u);
+  else if (tail)
+    acc.update(1).reorder(order(RVar(rest[0]), rest, 1)).vectorize(RVar(rest[0]), width, TailStrategy::GuardWithIf);
+  for (const Loop& l : inside) {
+    acc.bound_extent(l.var, static_cast<int>(l.of_block));
+    for (int stage = 0; stage < 2 + tail; ++stage) (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(l.var);
+  }
+
+  // Tree: lanes -> one vector, then pairs.
+  std::vector<Expr> folded;
+  for (size_t i = 0; i < group.size(); ++i) {
+    std::vector<Expr> parts;
+    for (int l = 0; l < lanes; l += width) {
+      std::vector<Expr> from = at;
+      from[0] = u + l;
+      parts.push_back(element(acc, from, i, group.size()));
+    }
+    folded.push_back(pairwise(spec_.members[group[i]].op, parts));
+  }
+  define(one, at, folded);
+  one.bound(u, 0, width).vectorize(u, width);
+  std::vector<VarOrRVar> walk = {u};
+  for (const Loop& l : inside) {
+    walk.emplace_back(l.var);
+    const auto cut = std::ranges::find(outside, l.axis, &Loop::axis);
+    if (cut == outside.end()) continue;
+    Var within(l.var.name() + "_within");
+    one.bound(l.var, 0, static_cast<int>(axis(l.axis).extent)).split(l.var, cut->var, within, static_cast<int>(l.of_block));
+    walk.back() = within;
+  }
+  for (const Loop& l : outside) walk.emplace_back(l.var);
+  one.reorder(walk);
+  if (outside.empty())
+    acc.compute_root();
+  else
+    acc.compute_at(one, outside[0].var);
+
+  // Copies with a border: in the loop around those that a window moves along. The loops over results are those of the fold, in which
+  // the sums are computed block by block.
+  const auto whole_tile = Halide::LoopLevel::root();
+  std::vector<std::pair<Id, Halide::LoopLevel>> around;
+  for (const Loop& l : inside) around.emplace_back(l.axis, whole_tile);
+  for (int i = 0; i <= static_cast<int>(others.size()); ++i)
+    around.emplace_back(i == 0 ? v : others[static_cast<size_t>(i) - 1], tail ? whole_tile : Halide::LoopLevel(acc, RVar(blocks[i])));
+  for (const Loop& l : outside) around.emplace_back(l.axis, Halide::LoopLevel(one, l.var));
+  size_t moved = around.size();
+  while (moved > 0 && !moves_window(m, around[moved - 1].first)) --moved;
+  if (moved < around.size()) pads_at(around[moved].second);
+  place(one);
+  // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
+  const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;
+  results_of(
+      group,
+      [&](size_t i) {
+        std::vector<Expr> parts;
+        for (int l = 0; l < width; ++l) {
+          std::vector<Expr> from = at;
+          from[0] = l;
+          parts.push_back(element(one, from, i, group.size()));
+        }
+        return pairwise(spec_.members[group[i]].op, parts);
+      },
+      false, rows_by_vectors);
+}
+
+}  // namespace xhat::runtime
