@@ -25,6 +25,18 @@ std::unordered_set<Id> active_nodes(Differentiation& d, Id root) {
   return active;
 }
 
+constexpr int64_t kFewFactors = 16;  // pairs of them are fewer operations than two running products, and one definition instead of two
+
+bool is_short_product(const Arena& a, const std::vector<AxisRange>& axes) {
+  int64_t factors = 1;
+  for (const AxisRange& r : axes) {
+    if (a[r.begin].op != Op::constant || a[r.end].op != Op::constant) return false;
+    factors *= std::clamp<int64_t>(a[r.end].integer - a[r.begin].integer, 0, kFewFactors + 1);
+    if (factors > kFewFactors) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool is_active(Differentiation& d, const Definition& definition) {
@@ -124,6 +136,37 @@ bool Body::inside_anywhere(Id node) {
 }
 
 Id Body::product_of_others(const Node& n) {
+  std::vector<AxisRange> axes = reduce_axes(n);
+  if (is_short_product(a_, axes)) return product_but_one(n);
+  Id others = kNone;
+  for (size_t at = 0; at < axes.size(); ++at)
+    for (bool before : {true, false}) {
+      const Id product = product_beside(n, axes, at, before);
+      others = others == kNone ? product : a_.mul(others, product);
+    }
+  return others;
+}
+
+// Of those that have the first `at` axes of this one: before it along the axis `at`, or behind it. Products of products, so that each is
+// over one axis.
+Id Body::product_beside(const Node& n, const std::vector<AxisRange>& axes, size_t at, bool before) {
+  Replacements map;
+  std::vector<AxisRange> inner;
+  for (size_t i = at; i < axes.size(); ++i) {
+    const Id axis = fresh(axes[i].axis);
+    inner.push_back({axis, substitute(a_, axes[i].begin, map), substitute(a_, axes[i].end, map)});
+    map[axes[i].axis] = axis;
+  }
+  if (before)
+    inner[0].end = axes[at].axis;
+  else
+    inner[0].begin = a_.add(axes[at].axis, a_.integer(1));
+  Id product = substitute(a_, reduce_body(n), map), condition = substitute(a_, reduce_condition(n), map);
+  for (size_t i = inner.size(); i-- > 0; condition = kNone) product = a_.reduce(Op::prod, std::span(&inner[i], 1), condition, product);
+  return product;
+}
+
+Id Body::product_but_one(const Node& n) {
   Replacements map;
   std::vector<AxisRange> axes = reduce_axes(n);
   std::vector<Id> equal;

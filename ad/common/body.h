@@ -46,10 +46,14 @@ class Body {
   Extreme extreme_of(Id reduction, const Literals& shields, bool named = true);
   // Are all of its reads in bounds at every point of the axes in scope, whatever conditions stand around it?
   bool inside_anywhere(Id node);
-  // prod(l' if l' != l: body(l')): right with any number of zeros.
+  // The product of what stands before l and of what stands behind it, prod(l' in 0..l: body(l')) * prod(l' in l+1..N: body(l')): right with any
+  // number of zeros, and of all l together linear in N, since both are running products. Of few, prod(l' if l' != l: body(l')).
   Id product_of_others(const Node& n);
 
  private:
+  Id product_but_one(const Node& n);
+  Id product_beside(const Node& n, const std::vector<AxisRange>& axes, size_t at, bool before);
+
   Differentiation& d_;
   Arena& a_;
   const Definition& definition_;

@@ -103,6 +103,14 @@ Planner::Planner(PreparedStash prepared, const StashOptions& o, const MachineMod
   build_nodes();
 }
 
+// prod(j in k+1..t+1: a[j]), over k and t: as a weight of a sum it is one factor per step of a recurrence, and never there for all pairs of
+// places.
+bool is_between_places(const Arena& a, const Node& root) {
+  if (root.op != Op::prod || reduce_axes(root).size() != 1) return false;
+  const AxisRange r = reduce_axes(root)[0];
+  return !a[r.begin].free_axes().empty() && !a[r.end].free_axes().empty();
+}
+
 CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   const Tensor& tensor = p_.tensors[t];
   const DType type = stored_type(t);
@@ -128,6 +136,7 @@ CutNode Planner::price(TensorId t, const Definition* d, bool strict) {
   if (is_reduction(root.op))
     for (const AxisRange& r : reduce_axes(root)) sizes[r.axis] = priced_.extent(a_.sub(r.end, r.begin));
   n.recompute_ps = 0;
+  if (is_between_places(a_, root)) return n;
   std::set<TensorId> read;
   for (Id id : reachable(a_, d->body)) {
     const Node node = a_[id];

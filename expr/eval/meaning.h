@@ -6,6 +6,7 @@
 
 #include "expr/core/scalar.h"
 #include "expr/eval/definition.h"
+#include "expr/index/recurrence.h"
 
 namespace xhat::evaluation {
 
@@ -48,14 +49,17 @@ class Meaning {
 
   void define(const Definition& d) {
     const TensorId t = d.target();
-    Array made = zeros(p_.tensor(t).type, shape_of(p_, t, dims_));
-    for (size_t i = 0; i < made.size(); ++i) {
-      const std::vector<int64_t> position = position_of(i, made.shape);
+    std::vector<Id> axes;
+    for (const AxisRange& r : d.axes) axes.push_back(r.axis);
+    const auto own = recurrence_of(a_, t, axes, d.body);  // reads what stands in the tensor by then
+    Array& made = tensors_[t] = zeros(p_.tensor(t).type, shape_of(p_, t, dims_));
+    for (size_t n = made.size(), i = 0; i < n; ++i) {
+      const size_t place = own && own->falls ? n - 1 - i : i;
+      const std::vector<int64_t> position = position_of(place, made.shape);
       for (size_t k = 0; k < d.axes.size(); ++k) axes_[d.axes[k].axis] = position[k];
       const Value v = at(d.body);
-      made.real() ? void(made.reals[i] = v.real) : void(made.integers[i] = v.integer);
+      made.real() ? void(made.reals[place] = v.real) : void(made.integers[place] = v.integer);
     }
-    tensors_[t] = std::move(made);
   }
 
   double round(DType type, double v) const { return rounding_ == Rounding::declared ? round_to(type, v) : v; }

@@ -36,6 +36,7 @@ struct Shape {
   bool is_reduction = false;
   bool in_parts = false;                // a reduction that tiles may compute in parts
   bool plain_ranges = true;             // every axis runs over [0, its extent), whatever the others are
+  std::optional<size_t> in_order;       // the left axis along which it reads its own results
   std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
   // Of a product of matrices in the widest sense, the axes of its result's rows and columns: no read depends on both, some
   // on either.

@@ -16,6 +16,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
 #include "expr/index/affine_poly.h"
+#include "expr/index/recurrence.h"
 #include "fusion/plan/kernel_draft.h"
 #include "fusion/plan/kernel_key.h"
 #include "fusion/plan/whole_phases.h"
@@ -48,6 +49,9 @@ Shape Planner::take_apart(const Definition& d) const {
   s.left = d.axes.size();
   const Node& root = a[d.body];
   s.is_reduction = is_reduction(root.op);
+  std::vector<Id> left;
+  for (const AxisRange& r : d.axes) left.push_back(r.axis);
+  if (auto own = recurrence_of(a, d.target(), left, d.body)) s.in_order = own->along;
   s.in_parts = s.is_reduction && combines_in_parts(root.op, root.type);
   if (s.is_reduction)
     for (const AxisRange& r : reduce_axes(root)) s.axes.push_back(r);
@@ -138,7 +142,7 @@ Draft Planner::start(size_t definition) const {
   // Alone, every axis with a plain range may be tiled, reduced ones too (they leave partial results).
   const bool combines = !s.is_reduction || s.in_parts;
   for (size_t i = 0; i < s.axes.size(); ++i)
-    d.shared[i] = range_is_plain(*p_.arena, s.axes[i]) && (i < s.left || (combines && s.plain_ranges));
+    d.shared[i] = s.in_order != i && range_is_plain(*p_.arena, s.axes[i]) && (i < s.left || (combines && s.plain_ranges));
   return d;
 }
 
@@ -208,6 +212,11 @@ std::optional<Draft> Planner::join(const Draft& draft, size_t definition, std::s
     if (const int walked = result.walked_by(c); s.is_reduction && !s.in_parts && result.shared[static_cast<size_t>(walked)]) {
       result.shared[static_cast<size_t>(walked)] = false;
       *why = p_.tensors[d.target()].name + " is not put together from parts, as of " + result.axes[static_cast<size_t>(c)].name;
+    }
+  if (s.in_order)
+    if (const int walked = result.walked_by(local[*s.in_order]); result.shared[static_cast<size_t>(walked)]) {
+      result.shared[static_cast<size_t>(walked)] = false;
+      *why = p_.tensors[d.target()].name + " goes along " + result.axes[static_cast<size_t>(walked)].name + " in order";
     }
   unshare_what_must_be_complete(result, m, why);
   result.producer[d.target()] = result.members.size();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kShortRow = 32;  // bytes: half a vector of AVX-512, all of one of AVX2
 constexpr int64_t kVector = 64;    // bytes
-constexpr double kOften = 16;      // points of a definition for each element that is copied
+constexpr double kPointsPerElement = 16;  // points of a definition for each element that is copied
 constexpr double kManyPoints = 1 << 14;
 constexpr double kGain = 0.7;  // of the time: copies and one more sweep cost something
 
@@ -59,7 +59,7 @@ class Planes {
     return row > 1 && row * byte_size(x.type) <= kShortRow;
   }
 
-  bool often_for(const Loops& l, TensorId t) const { return has_short_rows(t) && l.points >= kOften * elements(t); }
+  bool often_for(const Loops& l, TensorId t) const { return has_short_rows(t) && l.points >= kPointsPerElement * elements(t); }
 
   // Of ranges that depend on other axes: the widest at an end of these.
   int64_t widest(const AxisRange& r, const Loops& l) const {

@@ -1,4 +1,5 @@
 // Shapes of code, one per kind of member:
+//   recurrence along its axis in order, some rows at a time or vectors across it
 //   map        one nest, vectorized along its fastest axis
 //   row sum    reduced along the contiguous axis: kLanes independent accumulators (64 hide the latency of fma), a tail,
 //              then a tree; all sums over the same axes in one pass
@@ -84,7 +85,10 @@ Lowering::Groups Lowering::groups() const {
   for (size_t i = 0; i < spec_.members.size(); ++i) {
     if (emitted[i]) continue;
     bool is_map = spec_.members[i].op == Op::constant;
-    found.push_back(is_map ? side_by_side(i, emitted) : same_domain(i, emitted));
+    if (recurrence(spec_.members[i]))
+      found.push_back({i});
+    else
+      found.push_back(is_map ? side_by_side(i, emitted) : same_domain(i, emitted));
     for (size_t g : found.back()) emitted[g] = true;
   }
   join_temporaries(found);
@@ -212,6 +216,8 @@ bool Lowering::sums_columns_of(const std::vector<size_t>& sums, const std::vecto
 
 void Lowering::find_row_loop(const Groups& all) {
   // A scatter in a loop over rows would look at all its terms for each of them.
+  // Of a recurrence some rows go along together.
+  if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return recurrence(m).has_value(); })) return;
   auto whole = [&](const SpecMember& m) { return contraction(m).has_value() || spec_.carried_over(m) != kNone || !m.scatter.empty(); };
   if (std::ranges::any_of(spec_.members, whole)) return;
   const std::vector<size_t>* side = nullptr;  // the result, and those that are made beside it
@@ -261,6 +267,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
   emit_.padding = sum && vectors_ && !spec_.any_size() ? &padding_ : nullptr;  // others look at each place once or so
+  if (auto own = recurrence(m)) return walk(m, *own);
   if (m.op == Op::constant) return map(group);
   if (!m.scatter.empty()) return scatter(m);
   if (m.op == Op::argmax || m.op == Op::argmin) return extreme_index(m);

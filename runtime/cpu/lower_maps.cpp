@@ -34,7 +34,7 @@ std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>
   std::set<size_t> group = {first};
   for (size_t i = first + 1; leaves(f) && i < spec_.members.size(); ++i) {
     const SpecMember& m = spec_.members[i];
-    bool map = m.op == Op::constant && m.left == f.left && leaves(m);
+    bool map = m.op == Op::constant && !recurrence(m) && m.left == f.left && leaves(m);
     if (!emitted[i] && map && !read_backwards({i}, vector_axis({i}))) group.insert(i);
   }
   auto maker = [&](uint32_t t) {
@@ -67,7 +67,8 @@ std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>
 void Lowering::join_temporaries(Groups& groups) const {
   const Arena& a = *spec_.arena;
   auto plain_map = [&](const std::vector<size_t>& group) {
-    return spec_.members[group[0]].op == Op::constant && !read_backwards(group, vector_axis({group[0]}));
+    const SpecMember& m = spec_.members[group[0]];
+    return m.op == Op::constant && !recurrence(m) && !read_backwards(group, vector_axis({group[0]}));
   };
   auto may_join = [&](const SpecMember& m, const std::vector<size_t>& group) {
     int64_t cost = evaluation_cost_ps(a, m.body);

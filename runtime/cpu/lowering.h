@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "expr/index/linear.h"
+#include "expr/index/recurrence.h"
 #include "runtime/cpu/assumptions.h"
 #include "runtime/cpu/ir/scatter_list.h"
 #include "runtime/cpu/lower.h"
@@ -189,6 +190,9 @@ class Lowering {
   }
   int vectors_of_map(const std::vector<size_t>& group) const;
   void map(const std::vector<size_t>& group);
+  // A member that reads its own results of the place before: see lower_recurrence.cpp.
+  std::optional<Recurrence> recurrence(const SpecMember& m) const { return recurrence_of(*spec_.arena, m.tensor, m.left, m.body); }
+  void walk(const SpecMember& m, const Recurrence& own);
   void give_map(const Emitter::Axes& axes);
   // Axes of a map that it reads by their quotients (y[k/2,l/2] for g[k,l]), and by how much they are divided.
   using Quotients = std::map<Id, int>;

@@ -72,7 +72,7 @@ const std::vector<PlainOp>& plain_ops() {
       {"embedding",
        "op f(table: f32[V,D], ids: i32[B,L]) -> (y) { y[b,d] = sum(l: tanh(table[ids[b,l], d])) }", 1},
       {"cumulative", "op f(x: f32[N]) -> (y) { y[i in 0..N] = exp(sum(k in 0..i+1: x[k])) }", 1},
-      {"product", "op f(x: f32[N,M]) -> (y) { y[i] = prod(k: sin(x[i,k])) }", 1},
+      {"product", "op f(x: f32[N,M]) -> (y) { y[i] = prod(k: sin(x[i,k])) }", 2},
       {"dropout",
        "op f(x: f32[N], seed: i64) -> (y) { y[i] = if random(seed, i) < 0.9 then tanh(x[i])/0.9 else 0 }", 0},
       {"reversed", "op f(x: f32[N,C], g: f32[C]) -> (y) { y[n,c] = g[c]*tanh(x[n,C-1-c]) }", 1},

@@ -1,0 +1,325 @@
+#include "fusion/plan/recurrences.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "cse/normalize/auto_inliner.h"
+#include "expr/core/conditions.h"
+#include "expr/core/scalar.h"
+#include "expr/index/linear.h"
+#include "fusion/plan/interval_products.h"
+
+namespace xhat {
+namespace {
+
+constexpr int64_t kWorthIt = 16;    // results: below, all pairs in vectors take less than a loop in order
+constexpr int64_t kAgain_ps = 200;  // what is cheaper to compute in the loop, than to be written in vectors and read again
+constexpr int64_t kBetween = 4;     // factors that even the nearest term has, at most
+
+class Recurrences {
+ public:
+  Recurrences(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
+
+  Program run() {
+    std::vector<Definition> rest = p_.forward.definitions;
+    std::ranges::reverse(rest);
+    std::vector<Definition> all;
+    bool changed = false;
+    while (!rest.empty()) {
+      const Definition d = rest.back();
+      rest.pop_back();
+      if (auto parts = taken_apart(d)) {
+        rest.insert(rest.end(), parts->rbegin(), parts->rend());
+      } else if (auto walk = matched(d)) {
+        changed = true;
+        split(d, *walk, &all);
+      } else {
+        all.push_back(d);
+      }
+    }
+    if (!changed) return p_;
+    p_.forward.definitions = std::move(all);
+    drop_unread();
+    return std::move(p_);
+  }
+
+ private:
+  // The result of the axis `axis` at i is s[i + offset], with
+  //   s[u] = factor(u) * s[u-1] + term(u)     for u in 0..count; of a product, without a term and from 1 on
+  //   s[u] = factor(u) * s[u+1] + term(u)     if it falls.
+  // Both as expressions of the axis, which stands for u. Of the first place there is no factor if there is a term.
+  struct Walk {
+    size_t axis = 0;
+    bool falls = false;
+    int64_t count = 0, offset = 0;
+    Id factor = kNone, term = kNone;
+    Id outer = kNone;  // times this, at the result
+  };
+
+  int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
+  bool has(Id e, Id axis) const { return std::ranges::binary_search(a_[e].free_axes(), axis); }
+  Id plus(Id x, int64_t n) { return n == 0 ? x : tidy_index(a_, a_.add(x, a_.integer(n))); }
+  Id times(Id x, Id y) { return x == kNone ? y : a_.mul(x, y); }
+
+  void factors(Id id, std::vector<Id>& found) const {
+    const Node& n = a_[id];
+    if (n.op != Op::mul) return found.push_back(id);
+    factors(n.arg(0), found);
+    factors(n.arg(1), found);
+  }
+
+  // i + a number, for i among the axes.
+  std::optional<std::pair<size_t, int64_t>> axis_and_number(const Definition& d, Id bound) const {
+    Linear l = linear(a_, bound);
+    std::optional<size_t> found;
+    int64_t rest = l.constant;
+    for (auto [node, k] : l.terms) {
+      auto at = std::ranges::find(d.axes, node, &AxisRange::axis);
+      if (at != d.axes.end()) {
+        if (found || k != 1) return {};
+        found = static_cast<size_t>(at - d.axes.begin());
+      } else if (a_[node].free_axes().empty()) {
+        rest += k * number(node);
+      } else {
+        return {};
+      }
+    }
+    if (!found) return {};
+    return std::pair(*found, rest);
+  }
+
+  std::optional<Walk> matched(const Definition& d) {
+    if (d.is_call()) return {};
+    const Node root = a_[d.body];
+    if (root.op != Op::prod && root.op != Op::sum) return {};
+    const DType type = a_[reduce_body(root)].type;
+    if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
+    const std::vector<AxisRange> axes = reduce_axes(root);
+    if (axes.size() != 1) return {};
+    const AxisRange terms = axes[0];
+    const bool falls = a_[terms.end].free_axes().empty();
+    if (falls == a_[terms.begin].free_axes().empty()) return {};
+    const auto moving = axis_and_number(d, falls ? terms.begin : terms.end);
+    if (!moving) return {};
+    const auto [axis, by] = *moving;
+    const int64_t results = number(d.axes[axis].end), other = number(falls ? terms.end : terms.begin);
+    Walk w{.axis = axis, .falls = falls};
+    const int64_t first = falls ? by : other;  // term of the place 0
+    w.count = falls ? other - by : results - 1 + by - first;
+    w.offset = falls ? 0 : by - first - 1;
+    if (std::min(w.count, results) < kWorthIt) return {};
+    const Id result = d.axes[axis].axis, body = reduce_body(root), condition = reduce_condition(root);
+    auto at_place = [&](Id e, Id of, int64_t shift) { return substitute(a_, e, {{of, plus(result, shift)}}); };
+    if (root.op == Op::prod) {
+      if (has(body, result) || has(condition, result)) return {};
+      const Id counts = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, 1));
+      w.factor = at_place(counts, terms.axis, first);
+      return w;
+    }
+    if (has(condition, result)) return {};
+    std::vector<Id> all;
+    factors(body, all);
+    Id term = kNone;
+    for (Id x : all) {
+      if (!has(x, result)) {
+        term = times(term, at_place(x, terms.axis, first));
+      } else if (!has(x, terms.axis)) {
+        w.outer = times(w.outer, x);
+      } else if (auto between = fusion::interval_product(p_, sizes_, x, falls ? result : terms.axis, falls ? terms.axis : result)) {
+        // Factors of the step to a place, and those that its own term has already.
+        const int64_t step = falls ? between->first : first - by + between->end;
+        const int64_t own = between->end - between->first + (falls ? by : 1 - by);
+        if (own < 0 || own > kBetween) return {};
+        w.factor = times(w.factor, at_place(between->factor, between->axis, step));
+        const int64_t begin = falls ? between->first : first + between->first;
+        for (int64_t j = 0; j < own; ++j) term = times(term, at_place(between->factor, between->axis, begin + j));
+      } else {
+        return {};
+      }
+    }
+    if (w.factor == kNone) return {};
+    if (term == kNone) term = a_.constant(type, 1);
+    w.term = is_true(a_, condition) ? term : a_.select(at_place(condition, terms.axis, first), term, a_.constant(type, 0));
+    return w;
+  }
+
+  Definition define(const Definition& like, const std::string& name, const std::vector<AxisRange>& axes, Id body) {
+    std::vector<Id> shape;
+    for (const AxisRange& r : axes) shape.push_back(r.end);
+    Definition d = like;
+    d.targets = {p_.add_tensor(name, a_[body].type, shape)};
+    d.axes = axes;
+    d.body = body;
+    return d;
+  }
+
+  static std::vector<Id> indices_of(const std::vector<AxisRange>& axes) {
+    std::vector<Id> indices;
+    for (const AxisRange& r : axes) indices.push_back(r.axis);
+    return indices;
+  }
+
+  void split(const Definition& d, const Walk& w, std::vector<Definition>* all) {
+    const DType type = a_[w.factor].type;
+    const std::string name = p_.tensor(d.target()).name;
+    const Id u = d.axes[w.axis].axis;
+    std::vector<AxisRange> axes;
+    size_t place = 0;
+    for (size_t i = 0; i < d.axes.size(); ++i) {
+      if (i == w.axis) {
+        place = axes.size();
+        axes.push_back({u, a_.integer(0), a_.integer(w.count)});
+      } else if (has(w.factor, d.axes[i].axis) || (w.term != kNone && has(w.term, d.axes[i].axis))) {
+        axes.push_back(d.axes[i]);
+      }
+    }
+    const Id nothing = a_.constant(type, w.term == kNone ? 1 : 0);
+    // Of the first place no factor is asked for, and it may lie outside.
+    auto in_loop = [&](Id e, const char* what) {
+      if (evaluation_cost_ps(a_, e) <= kAgain_ps) return e;
+      all->push_back(define(d, name + what, axes, e));
+      return a_.read(all->back().target(), type, indices_of(axes));
+    };
+    Id factor = w.factor;
+    if (w.term != kNone) {
+      const Id first = a_.eq(u, a_.integer(w.falls ? w.count - 1 : 0));
+      factor = a_.select(first, a_.constant(type, 0), reading_anywhere(factor, u));
+    }
+    factor = in_loop(factor, "_factors");
+    const Id term = w.term == kNone ? kNone : in_loop(w.term, "_terms");
+    const bool same = w.offset == 0 && w.outer == kNone && axes.size() == d.axes.size() && number(d.axes[w.axis].end) == w.count;
+    const TensorId made = same ? d.target() : p_.add_tensor(name + "_walk", type, shape_of(axes));
+    std::vector<Id> before = indices_of(axes);
+    before[place] = plus(u, w.falls ? 1 : -1);
+    const Id carried = a_.mul(a_.read_or(made, type, before, nothing), factor);
+    Definition walk = d;
+    walk.targets = {made};
+    if (!same) walk.axes = axes;
+    walk.body = term == kNone ? carried : a_.add(carried, term);
+    all->push_back(walk);
+    if (same) return;
+    Definition result = d;
+    std::vector<Id> there = indices_of(axes);
+    there[place] = plus(u, w.offset);
+    const bool inside = w.offset == 0 && number(d.axes[w.axis].end) <= w.count;
+    result.body = inside ? a_.read(made, type, there) : a_.read_or(made, type, there, nothing);
+    if (w.outer != kNone) result.body = a_.mul(w.outer, result.body);
+    all->push_back(result);
+  }
+
+  static std::vector<Id> shape_of(const std::vector<AxisRange>& axes) {
+    std::vector<Id> shape;
+    for (const AxisRange& r : axes) shape.push_back(r.end);
+    return shape;
+  }
+
+  // Its reads at the place may lie outside, where nobody looks at them.
+  Id reading_anywhere(Id root, Id place) {
+    return rewrite(a_, root, [&](Id id) {
+      const Node n = a_[id];
+      if (n.op != Op::read || !has(id, place)) return id;
+      const std::vector<Id> indices(n.args().begin(), n.args().end());
+      if (std::ranges::find(indices, place) != indices.end()) return id;
+      return a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
+    });
+  }
+
+  // ---- sums over several axes ----
+
+  // sum(t, k: f(t)*g(k)) as sum(t: f(t)) * sum(k: g(k)), if a factor is a product between two places: else it is no recurrence.
+  std::optional<std::vector<Definition>> taken_apart(const Definition& d) {
+    if (d.is_call() || a_[d.body].op != Op::sum) return {};
+    const Node root = a_[d.body];
+    const std::vector<AxisRange> axes = reduce_axes(root);
+    if (axes.size() < 2) return {};
+    std::vector<Id> parts, conditions;
+    factors(reduce_body(root), parts);
+    if (!is_true(a_, reduce_condition(root))) conditions = conjuncts(a_, reduce_condition(root));
+    const bool between = std::ranges::any_of(parts, [&](Id x) { return is_between(d, axes, x); });
+    if (!between) return {};
+    // Axes that meet in a factor, a condition or a range are of one group.
+    std::vector<size_t> group(axes.size());
+    for (size_t i = 0; i < axes.size(); ++i) group[i] = i;
+    auto join = [&](const std::vector<Id>& together) {
+      std::optional<size_t> with;
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (std::ranges::any_of(together, [&](Id e) { return e == axes[i].axis || has(e, axes[i].axis); })) {
+          const size_t mine = group[i], its = with.value_or(mine);
+          std::ranges::replace(group, mine, its);
+          with = its;
+        }
+    };
+    for (Id x : parts) join({x});
+    for (Id x : conditions) join({x});
+    for (const AxisRange& r : axes) join({r.axis, r.begin, r.end});
+    const std::set<size_t> groups(group.begin(), group.end());
+    if (groups.size() < 2) return {};
+    Definition whole = d;
+    whole.body = kNone;
+    std::vector<Definition> made;
+    for (size_t g : groups) {
+      std::vector<AxisRange> own;
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (group[i] == g) own.push_back(axes[i]);
+      auto mine = [&](Id e) { return std::ranges::any_of(own, [&](const AxisRange& r) { return has(e, r.axis); }); };
+      Id body = kNone, condition = kNone;
+      for (Id x : parts)
+        if (mine(x)) body = times(body, x);
+      for (Id x : conditions)
+        if (mine(x)) condition = condition == kNone ? x : a_.land(condition, x);
+      if (body == kNone) body = a_.constant(a_[d.body].type, 1);
+      const Id sum = a_.reduce(Op::sum, own, condition, body);
+      std::vector<AxisRange> over;
+      for (const AxisRange& r : d.axes)
+        if (has(sum, r.axis)) over.push_back(r);
+      made.push_back(define(d, p_.tensor(d.target()).name + "_part", over, sum));
+      whole.body = times(whole.body, a_.read(made.back().target(), a_[sum].type, indices_of(over)));
+    }
+    auto outside = [&](Id e) { return std::ranges::none_of(axes, [&](const AxisRange& r) { return has(e, r.axis); }); };
+    for (Id x : parts)
+      if (outside(x)) whole.body = a_.mul(whole.body, x);
+    for (Id x : conditions)
+      if (outside(x)) whole.body = a_.select(x, whole.body, a_.constant(a_[whole.body].type, 0));
+    made.push_back(whole);
+    return made;
+  }
+
+  bool is_between(const Definition& d, const std::vector<AxisRange>& axes, Id x) {
+    for (const AxisRange& r : axes)
+      for (const AxisRange& other : d.axes)
+        if (has(x, r.axis) && has(x, other.axis) &&
+            (fusion::interval_product(p_, sizes_, x, r.axis, other.axis) || fusion::interval_product(p_, sizes_, x, other.axis, r.axis)))
+          return true;
+    return false;
+  }
+
+  // Products between all places, of which nobody asks any more.
+  void drop_unread() {
+    std::set<TensorId> read(p_.outputs.begin(), p_.outputs.end());
+    std::vector<Definition> kept;
+    for (const Definition& d : std::vector<Definition>(p_.forward.definitions.rbegin(), p_.forward.definitions.rend())) {
+      if (std::ranges::none_of(d.targets, [&](TensorId t) { return read.contains(t); })) continue;
+      if (d.is_call())
+        read.insert(d.arguments.begin(), d.arguments.end());
+      else
+        for (TensorId t : tensors_read(a_, d.body)) read.insert(t);
+      kept.push_back(d);
+    }
+    std::ranges::reverse(kept);
+    p_.forward.definitions = std::move(kept);
+  }
+
+  Program p_;
+  Arena& a_;
+  const DimValues& sizes_;
+};
+
+}  // namespace
+
+Program ranges_as_recurrences(const Program& p, const DimValues& sizes, const PlanRequest& request) {
+  const bool possible = request.options.policy != FusePolicy::relay && request.machine.tiles_in_order;
+  return possible ? Recurrences(p, sizes).run() : p;
+}
+
+}  // namespace xhat
