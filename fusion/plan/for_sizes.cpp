@@ -7,6 +7,7 @@
 #include "fusion/plan/prefix_sums.h"
 #include "fusion/plan/quotient_ranges.h"
 #include "fusion/plan/recurrences.h"
+#include "fusion/plan/running_parts.h"
 #include "fusion/plan/triangles.h"
 #include "fusion/plan/whole_phases.h"
 
@@ -18,6 +19,7 @@ Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const Plan
   made = phases_made_whole(made, sizes, request);
   made = blocks_as_axes(made, sizes, request);
   made = products_in_triangles(made, sizes, request);
+  made = running_sums_apart(made, sizes, request);
   made = ranges_as_recurrences(made, sizes, request);
   made = prefix_sums_by_steps(made, sizes, request);  // weights of pairs are no table then
   made = invariants_apart(made, sizes, request);

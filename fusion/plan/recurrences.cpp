@@ -22,21 +22,15 @@ class Recurrences {
   Recurrences(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
 
   Program run() {
-    std::vector<Definition> rest = p_.forward.definitions;
-    std::ranges::reverse(rest);
     std::vector<Definition> all;
     bool changed = false;
-    while (!rest.empty()) {
-      const Definition d = rest.back();
-      rest.pop_back();
-      if (auto parts = taken_apart(d)) {
-        rest.insert(rest.end(), parts->rbegin(), parts->rend());
-      } else if (auto walk = matched(d)) {
-        changed = true;
+    for (const Definition& d : std::vector<Definition>(p_.forward.definitions)) {
+      const auto walk = matched(d);
+      changed = changed || walk;
+      if (walk)
         split(d, *walk, &all);
-      } else {
+      else
         all.push_back(d);
-      }
     }
     if (!changed) return p_;
     p_.forward.definitions = std::move(all);
@@ -223,75 +217,6 @@ class Recurrences {
       if (std::ranges::find(indices, place) != indices.end()) return id;
       return a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
     });
-  }
-
-  // ---- sums over several axes ----
-
-  // sum(t, k: f(t)*g(k)) as sum(t: f(t)) * sum(k: g(k)), if a factor is a product between two places: else it is no recurrence.
-  std::optional<std::vector<Definition>> taken_apart(const Definition& d) {
-    if (d.is_call() || a_[d.body].op != Op::sum) return {};
-    const Node root = a_[d.body];
-    const std::vector<AxisRange> axes = reduce_axes(root);
-    if (axes.size() < 2) return {};
-    std::vector<Id> parts, conditions;
-    factors(reduce_body(root), parts);
-    if (!is_true(a_, reduce_condition(root))) conditions = conjuncts(a_, reduce_condition(root));
-    const bool between = std::ranges::any_of(parts, [&](Id x) { return is_between(d, axes, x); });
-    if (!between) return {};
-    // Axes that meet in a factor, a condition or a range are of one group.
-    std::vector<size_t> group(axes.size());
-    for (size_t i = 0; i < axes.size(); ++i) group[i] = i;
-    auto join = [&](const std::vector<Id>& together) {
-      std::optional<size_t> with;
-      for (size_t i = 0; i < axes.size(); ++i)
-        if (std::ranges::any_of(together, [&](Id e) { return e == axes[i].axis || has(e, axes[i].axis); })) {
-          const size_t mine = group[i], its = with.value_or(mine);
-          std::ranges::replace(group, mine, its);
-          with = its;
-        }
-    };
-    for (Id x : parts) join({x});
-    for (Id x : conditions) join({x});
-    for (const AxisRange& r : axes) join({r.axis, r.begin, r.end});
-    const std::set<size_t> groups(group.begin(), group.end());
-    if (groups.size() < 2) return {};
-    Definition whole = d;
-    whole.body = kNone;
-    std::vector<Definition> made;
-    for (size_t g : groups) {
-      std::vector<AxisRange> own;
-      for (size_t i = 0; i < axes.size(); ++i)
-        if (group[i] == g) own.push_back(axes[i]);
-      auto mine = [&](Id e) { return std::ranges::any_of(own, [&](const AxisRange& r) { return has(e, r.axis); }); };
-      Id body = kNone, condition = kNone;
-      for (Id x : parts)
-        if (mine(x)) body = times(body, x);
-      for (Id x : conditions)
-        if (mine(x)) condition = condition == kNone ? x : a_.land(condition, x);
-      if (body == kNone) body = a_.constant(a_[d.body].type, 1);
-      const Id sum = a_.reduce(Op::sum, own, condition, body);
-      std::vector<AxisRange> over;
-      for (const AxisRange& r : d.axes)
-        if (has(sum, r.axis)) over.push_back(r);
-      made.push_back(define(d, p_.tensor(d.target()).name + "_part", over, sum));
-      whole.body = times(whole.body, a_.read(made.back().target(), a_[sum].type, indices_of(over)));
-    }
-    auto outside = [&](Id e) { return std::ranges::none_of(axes, [&](const AxisRange& r) { return has(e, r.axis); }); };
-    for (Id x : parts)
-      if (outside(x)) whole.body = a_.mul(whole.body, x);
-    for (Id x : conditions)
-      if (outside(x)) whole.body = a_.select(x, whole.body, a_.constant(a_[whole.body].type, 0));
-    made.push_back(whole);
-    return made;
-  }
-
-  bool is_between(const Definition& d, const std::vector<AxisRange>& axes, Id x) {
-    for (const AxisRange& r : axes)
-      for (const AxisRange& other : d.axes)
-        if (has(x, r.axis) && has(x, other.axis) &&
-            (fusion::interval_product(p_, sizes_, x, r.axis, other.axis) || fusion::interval_product(p_, sizes_, x, other.axis, r.axis)))
-          return true;
-    return false;
   }
 
   // Products between all places, of which nobody asks any more.

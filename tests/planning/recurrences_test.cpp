@@ -5,6 +5,7 @@
 
 #include "expr/eval/definition.h"
 #include "expr/index/recurrence.h"
+#include "fusion/plan/running_parts.h"
 #include "tests/helpers/golden.h"
 
 namespace xhat::recurrences_test {
@@ -23,7 +24,7 @@ Arrays data_of(const Program& p, const DimValues& sizes, int zeros) {
 
 // The definitions, of which so many are recurrences.
 std::string rewritten(const std::string& text, const DimValues& sizes, size_t recurrences) {
-  const Program p = infer_program(parse_op(text)), made = ranges_as_recurrences(p, sizes, {});
+  const Program p = infer_program(parse_op(text)), made = ranges_as_recurrences(running_sums_apart(p, sizes, {}), sizes, {});
   for (int zeros : {0, 1, 2}) {
     const Arrays data = data_of(p, sizes, zeros);
     EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_by_definition(made, data, sizes, Rounding::exact), 1e-11), "")

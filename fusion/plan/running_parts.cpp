@@ -1,0 +1,264 @@
+#include "fusion/plan/running_parts.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "expr/core/conditions.h"
+#include "expr/index/linear.h"
+#include "fusion/plan/interval_products.h"
+#include "fusion/plan/prefix_terms.h"
+
+namespace xhat {
+namespace {
+
+constexpr int64_t kLongRange = 32;  // places: shorter ones are summed up in pairs
+constexpr double kMost = 1 << 28;   // elements of a running sum
+
+class RunningParts {
+ public:
+  RunningParts(const Program& p, const DimValues& sizes) : p_(p), a_(*p.arena), sizes_(sizes) {}
+
+  Program run() {
+    std::vector<Definition> all;
+    for (const Definition& d : std::vector<Definition>(p_.forward.definitions)) {
+      Definition rest = d;
+      while (auto inner = inner_of(&rest)) {
+        as_repeated(&*inner, &all);
+        all.push_back(*inner);
+      }
+      as_repeated(&rest, &all);
+      all.push_back(rest);
+    }
+    p_.forward.definitions = std::move(all);
+    return std::move(p_);
+  }
+
+ private:
+  bool has(Id e, Id axis) const { return e != kNone && std::ranges::binary_search(a_[e].free_axes(), axis); }
+  int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
+  Id times(Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); }
+  bool is_plain(const AxisRange& r) const { return is_constant(a_, r.begin, 0) && a_[r.end].free_axes().empty(); }
+
+  void factors(Id id, std::vector<Id>& found) const {
+    const Node& n = a_[id];
+    if (n.op != Op::mul) return found.push_back(id);
+    factors(n.arg(0), found);
+    factors(n.arg(1), found);
+  }
+
+  struct Sum {
+    std::vector<AxisRange> axes;
+    std::vector<Id> factors, conditions;
+  };
+
+  std::optional<Sum> sum_of(const Definition& d) {
+    if (d.is_call() || a_[d.body].op != Op::sum) return {};
+    const Node root = a_[d.body];
+    const DType type = a_[reduce_body(root)].type;
+    if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
+    Sum s{reduce_axes(root), {}, {}};
+    factors(reduce_body(root), s.factors);
+    if (!is_true(a_, reduce_condition(root))) s.conditions = conjuncts(a_, reduce_condition(root));
+    return s;
+  }
+
+  Definition define(const Definition& like, const std::vector<AxisRange>& axes, Id body) {
+    std::vector<Id> shape;
+    for (const AxisRange& r : axes) shape.push_back(r.end);
+    Definition d = like;
+    d.targets = {p_.add_tensor(p_.tensor(like.target()).name + "_run", a_[body].type, shape)};
+    d.axes = axes;
+    d.body = body;
+    return d;
+  }
+
+  static std::vector<Id> indices_of(const std::vector<AxisRange>& axes) {
+    std::vector<Id> indices;
+    for (const AxisRange& r : axes) indices.push_back(r.axis);
+    return indices;
+  }
+
+  // A range of which one end is an axis and a number: the axis, and whether it is the beginning.
+  struct Moving {
+    Id with = kNone;
+    bool suffix = false;
+    int64_t by = 0;
+  };
+  std::optional<Moving> moving(const AxisRange& r) const {
+    const bool suffix = a_[r.end].free_axes().empty();
+    if (suffix == a_[r.begin].free_axes().empty()) return {};
+    if (!suffix && !is_constant(a_, r.begin, 0)) return {};
+    const Linear l = linear(a_, suffix ? r.begin : r.end);
+    if (l.terms.size() != 1 || l.terms.begin()->second != 1 || a_[l.terms.begin()->first].op != Op::axis) return {};
+    return Moving{l.terms.begin()->first, suffix, l.constant};
+  }
+
+  // f(t - k), or of k - t if t is where the range begins.
+  bool is_distance(Id id, const Moving& m, Id term) const {
+    const Node& n = a_[id];
+    if (n.op != Op::cast || a_[n.arg(0)].type != DType::i64) return false;
+    return linear(a_, n.arg(0)) == Linear{{{m.with, m.suffix ? -1 : 1}, {term, m.suffix ? 1 : -1}}, 0};
+  }
+
+  // The sum over one of several axes, if it runs; d is left with what is outside.
+  std::optional<Definition> inner_of(Definition* d) {
+    auto s = sum_of(*d);
+    if (!s || s->axes.size() < 2) return {};
+    auto range_of = [&](Id axis) -> const AxisRange* {
+      for (const auto* list : {&d->axes, &s->axes})
+        if (auto at = std::ranges::find(*list, axis, &AxisRange::axis); at != list->end()) return &*at;
+      return nullptr;
+    };
+    for (const AxisRange& r : s->axes) {
+      const auto m = moving(r);
+      if (!m || std::ranges::any_of(s->axes, [&](const AxisRange& x) { return has(x.begin, r.axis) || has(x.end, r.axis); })) continue;
+      Id body = kNone, condition = kNone, outer = kNone, outside = kNone;
+      for (Id x : s->factors) (has(x, r.axis) ? body : outer) = times(has(x, r.axis) ? body : outer, x);
+      for (Id x : s->conditions) {
+        Id& side = has(x, r.axis) ? condition : outside;
+        side = side == kNone ? x : a_.land(side, x);
+      }
+      if (body == kNone || !runs(body, condition, *m, r.axis)) continue;
+      const Id sum = a_.reduce(Op::sum, std::span(&r, 1), condition, body);
+      std::vector<AxisRange> axes;
+      double elements = 1;
+      bool plain = true;
+      for (const auto* list : {&d->axes, &s->axes})
+        for (const AxisRange& x : *list)
+          if (has(sum, x.axis)) {
+            axes.push_back(x);
+            plain = plain && is_plain(x);
+            if (plain) elements *= static_cast<double>(number(x.end));
+          }
+      const AxisRange* with = range_of(m->with);
+      if (!plain || !with || number(with->end) < kLongRange || elements > kMost) continue;
+      Definition inner = define(*d, axes, sum);
+      std::vector<AxisRange> others;
+      for (const AxisRange& x : s->axes)
+        if (x.axis != r.axis) others.push_back(x);
+      const Id value = a_.read(inner.target(), a_[sum].type, indices_of(axes));
+      d->body = a_.reduce(Op::sum, others, outside, times(outer, value));
+      return inner;
+    }
+    return {};
+  }
+
+  // Will the sum over `term` be a running one: by prefix_sums.h, or by recurrences.h?
+  bool runs(Id body, Id condition, const Moving& m, Id term) {
+    std::vector<Id> all;
+    factors(body, all);
+    Id rest = kNone;
+    bool between = false, far = false;
+    for (Id x : all) {
+      if (has(x, m.with) && fusion::interval_product(p_, sizes_, x, m.suffix ? m.with : term, m.suffix ? term : m.with))
+        between = true;
+      else if (!far && is_distance(x, m, term))
+        far = true;
+      else
+        rest = times(rest, x);
+    }
+    const bool apart = !has(rest, m.with) && !has(condition, m.with);
+    if (far) return !between && repeated(rest, condition, m, term).has_value();
+    return apart || (!between && rest != kNone && pair(rest, condition, m, term));
+  }
+
+  std::optional<fusion::PairTerm> pair(Id body, Id condition, const Moving& m, Id term) {
+    return fusion::pair_term(p_, sizes_, body, condition == kNone ? a_.boolean(true) : condition, m.with, term, m.suffix);
+  }
+
+  // ---- terms that count by their distance ----
+
+  // The weights of such a sum, whose factor t - k is left out: those of the distance alone, of t-k-1 places if `less`.
+  struct Repeated {
+    fusion::PairTerm pair;
+    bool less = false;
+  };
+  std::optional<Repeated> repeated(Id body, Id condition, const Moving& m, Id term) {
+    if (body == kNone) return {};
+    std::vector<Id> all, conditions;
+    factors(body, all);
+    if (condition != kNone) conditions = conjuncts(a_, condition);
+    // Where the distance is 0 nothing is counted anyway.
+    std::erase_if(conditions,
+                  [&](Id c) { return a_[c].op == Op::ne && is_distance(a_[c].arg(0), m, term) && is_constant(a_, a_[c].arg(1), 0); });
+    Repeated made;
+    Id rest = kNone, counts = kNone, weight = kNone;
+    for (Id x : all) {
+      const Node n = a_[x];
+      // d^(t-k-1) as d^(t-k).
+      const bool less = n.op == Op::pow && a_[n.arg(1)].op == Op::sub && is_distance(a_[n.arg(1)].arg(0), m, term) &&
+                        is_constant(a_, a_[n.arg(1)].arg(1), 1);
+      if (less && weight != kNone) return {};
+      if (less) weight = x = a_.binary(Op::pow, n.arg(0), a_[n.arg(1)].arg(0)), made.less = true;
+      rest = times(rest, x);
+    }
+    for (Id c : conditions) counts = counts == kNone ? c : a_.land(counts, c);
+    auto found = pair(rest, counts, m, term);
+    if (!found || found->weights.empty() || !std::ranges::all_of(found->weights, &fusion::PairWeight::of_distance)) return {};
+    if (made.less && found->weights.size() != 1) return {};
+    made.pair = std::move(*found);
+    return made;
+  }
+
+  void as_repeated(Definition* d, std::vector<Definition>* all) {
+    const auto s = sum_of(*d);
+    if (!s || s->axes.size() != 1) return;
+    const AxisRange r = s->axes[0];
+    const auto m = moving(r);
+    if (!m || m->by < 0 || m->by > 1) return;
+    const auto at = std::ranges::find(d->axes, m->with, &AxisRange::axis);
+    if (at == d->axes.end() || !is_plain(*at)) return;
+    const int64_t places = number(at->end);
+    if (places < kLongRange || (m->suffix && number(r.end) != places)) return;
+    Id rest = kNone, condition = kNone;
+    bool far = false;
+    for (Id x : s->factors)
+      if (!far && is_distance(x, *m, r.axis))
+        far = true;
+      else
+        rest = times(rest, x);
+    if (!far) return;
+    for (Id c : s->conditions) condition = condition == kNone ? c : a_.land(condition, c);
+    const auto found = repeated(rest, condition, *m, r.axis);
+    if (!found) return;
+    const Id t = m->with, k = r.axis;
+    const DType type = a_[d->body].type;
+    Id weight = kNone, nearest = kNone;  // of t - k places, of one
+    for (const fusion::PairWeight& w : found->pair.weights) {
+      const Id distance = a_.mul(a_.integer(w.rate), m->suffix ? a_.sub(k, t) : a_.sub(t, k));
+      weight = times(weight, w.over(a_, a_.cast(a_[w.base].type, distance)));
+      nearest = times(nearest, w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(w.rate))));
+    }
+    const AxisRange range = m->suffix ? AxisRange{k, t, at->end} : AxisRange{k, a_.integer(0), a_.add(t, a_.integer(1))};
+    std::vector<AxisRange> axes;
+    for (const AxisRange& x : d->axes)
+      if (x.axis == t || has(weight, x.axis) || has(found->pair.term, x.axis)) axes.push_back(x);
+    Id term = found->pair.term;
+    Id place = kNone;
+    for (int i = 0; i < 2; ++i) {
+      all->push_back(define(*d, axes, a_.reduce(Op::sum, std::span(&range, 1), kNone, a_.mul(term, weight))));
+      auto read_at = [&](Id where) {
+        std::vector<Id> indices = indices_of(axes);
+        std::ranges::replace(indices, t, where);
+        return indices;
+      };
+      if (i == 0)
+        term = a_.read(all->back().target(), type, read_at(k));
+      else
+        place = a_.read_or(all->back().target(), type, read_at(a_.add(t, a_.integer(m->suffix ? 1 : -1))), a_.constant(type, 0));
+    }
+    d->body = times(times(found->pair.outer, found->less ? kNone : nearest), place);
+  }
+
+  Program p_;
+  Arena& a_;
+  const DimValues& sizes_;
+};
+
+}  // namespace
+
+Program running_sums_apart(const Program& p, const DimValues& sizes, const PlanRequest& request) {
+  return request.options.policy != FusePolicy::relay ? RunningParts(p, sizes).run() : p;
+}
+
+}  // namespace xhat
