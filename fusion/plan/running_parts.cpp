@@ -22,6 +22,7 @@ class RunningParts {
     std::vector<Definition> all;
     for (const Definition& d : std::vector<Definition>(p_.forward.definitions)) {
       Definition rest = d;
+      rest.body = by_the_middle(d);
       while (auto inner = inner_of(&rest)) {
         as_repeated(&*inner, &all);
         all.push_back(*inner);
@@ -99,6 +100,137 @@ class RunningParts {
     if (n.op != Op::cast || a_[n.arg(0)].type != DType::i64) return false;
     return linear(a_, n.arg(0)) == Linear{{{m.with, m.suffix ? -1 : 1}, {term, m.suffix ? 1 : -1}}, 0};
   }
+
+  // ---- products on both sides of a place ----
+
+  // What a product between places is multiplied with: itself, or a sum over one more axis (states), which becomes part of the sum around it.
+  bool is_weighted(const Definition* made) const {
+    if (!made || made->is_call()) return false;
+    if (a_[made->body].op == Op::prod) return true;
+    if (a_[made->body].op != Op::sum) return false;
+    std::vector<Id> all;
+    factors(reduce_body(a_[made->body]), all);
+    return std::ranges::any_of(all, [&](Id x) {
+      const Definition* its = is_read(a_[x].op) ? p_.definition_of(a_[x].symbol) : nullptr;
+      return its && !its->is_call() && a_[its->body].op == Op::prod;
+    });
+  }
+
+  // sum(t: if c then x*sum(s: y) else 0) as sum(t, s if c: x*y), where y has products between places.
+  Sum flat(const Sum& around, const Definition& d) {
+    Sum s{around.axes, {}, around.conditions};
+    std::vector<Id> open = around.factors, used;
+    for (const AxisRange& r : d.axes) used.push_back(r.axis);
+    for (const AxisRange& r : around.axes) used.push_back(r.axis);
+    while (!open.empty()) {
+      const Id x = open.back();
+      const Node n = a_[x];
+      open.pop_back();
+      const Definition* made = n.op == Op::read ? p_.definition_of(n.symbol) : nullptr;
+      if (n.op == Op::select && is_constant(a_, n.arg(2), 0)) {
+        for (Id c : conjuncts(a_, n.arg(0))) s.conditions.push_back(c);
+        factors(n.arg(1), open);
+      } else if (made && is_weighted(made) && a_[made->body].op == Op::sum) {
+        const Node root = a_[made->body];
+        Replacements here;
+        for (size_t i = 0; i < made->axes.size(); ++i) here[made->axes[i].axis] = n.arg(i);
+        for (const AxisRange& r : reduce_axes(root)) {
+          const Id fresh = a_.fresh_axis(r.axis, used);
+          used.push_back(fresh);
+          s.axes.push_back({fresh, substitute(a_, r.begin, here), substitute(a_, r.end, here)});
+          here[r.axis] = fresh;
+        }
+        if (!is_true(a_, reduce_condition(root)))
+          for (Id c : conjuncts(a_, substitute(a_, reduce_condition(root), here))) s.conditions.push_back(c);
+        factors(substitute(a_, reduce_body(root), here), open);
+      } else {
+        s.factors.push_back(x);
+      }
+    }
+    std::erase_if(s.conditions, [&](Id c) { return is_implied(c, s.axes); });
+    return s;
+  }
+
+  // Does a comparison of positions hold wherever the axes are in their ranges?
+  bool is_implied(Id condition, const std::vector<AxisRange>& axes) const {
+    const Node& n = a_[condition];
+    if ((n.op != Op::le && n.op != Op::lt) || a_[n.arg(0)].type != DType::i64) return false;
+    Linear l = linear(a_, n.arg(1));
+    add_scaled(l, linear(a_, n.arg(0)), -1);
+    if (n.op == Op::lt) l.constant -= 1;
+    for (size_t i = axes.size(); i-- > 0;) {
+      const auto at = l.terms.find(axes[i].axis);
+      if (at == l.terms.end()) continue;
+      const int64_t by = at->second;
+      l.terms.erase(at);
+      add_scaled(l, linear(a_, by > 0 ? axes[i].begin : axes[i].end), by);
+      if (by < 0) l.constant -= by;
+    }
+    std::erase_if(l.terms, [](const auto& t) { return t.second == 0; });
+    return l.terms.empty() && l.constant >= 0;
+  }
+
+  // sum(t in 0..N, k in 0..t+1, j in k+1..t+1: f) as sum(j in 0..N-1, k in 0..j+1, t in j+1..N: f at j+1): the gradient of a recurrence by what
+  // all its factors depend on.
+  Id by_the_middle(const Definition& d) {
+    auto s = sum_of(d);
+    if (!s) return d.body;
+    const bool weighted = std::ranges::any_of(reachable(a_, d.body),
+                                              [&](Id x) { return a_[x].op == Op::read && is_weighted(p_.definition_of(a_[x].symbol)); });
+    if (!weighted) return d.body;
+    Sum made = flat(*s, d);
+    for (size_t i = 0; i < made.axes.size(); ++i)
+      if (turned(made, i)) break;
+    Id body = kNone, condition = kNone;
+    for (Id x : made.factors) body = times(body, x);
+    for (Id c : made.conditions) condition = condition == kNone ? c : a_.land(condition, c);
+    return a_.reduce(Op::sum, made.axes, condition, body);
+  }
+
+  // An axis and a number.
+  std::optional<std::pair<Id, int64_t>> place(Id bound) const {
+    const Linear l = linear(a_, bound);
+    if (l.terms.size() != 1 || l.terms.begin()->second != 1 || a_[l.terms.begin()->first].op != Op::axis) return {};
+    return std::pair(l.terms.begin()->first, l.constant);
+  }
+
+  bool turned(Sum& s, size_t middle) {
+    const AxisRange j = s.axes[middle];
+    const auto begin = place(j.begin), end = place(j.end);
+    if (!begin || !end) return false;
+    const auto k = std::ranges::find(s.axes, begin->first, &AxisRange::axis), t = std::ranges::find(s.axes, end->first, &AxisRange::axis);
+    if (k == s.axes.end() || t == s.axes.end() || k == t) return false;
+    const int64_t p = begin->second, q = end->second;
+    if (p < 0 || q > 1 || !is_constant(a_, k->begin, 0) || !a_[t->end].free_axes().empty()) return false;
+    const int64_t places = number(t->end) + q - 1;
+    // What else is known of k and t follows from the place between them.
+    const auto below = place(k->end), above = place(t->begin);
+    if (below && is_constant(a_, t->begin, 0)) {
+      if (below->first != t->axis || q - p > below->second) return false;
+    } else if (above && a_[k->end].free_axes().empty()) {
+      if (above->first != k->axis || p - q + 1 < above->second || places - p > number(k->end)) return false;
+    } else {
+      return false;
+    }
+    for (const AxisRange& r : s.axes)
+      if (r.axis != j.axis && r.axis != k->axis && r.axis != t->axis)
+        for (Id x : {j.axis, k->axis, t->axis})
+          if (has(r.begin, x) || has(r.end, x)) return false;
+    // Counted from the first place that has one before it.
+    const AxisRange all{j.axis, a_.integer(0), a_.integer(places - p)};
+    const AxisRange before{k->axis, a_.integer(0), a_.add(j.axis, a_.integer(1))};
+    const AxisRange behind{t->axis, tidy_index(a_, a_.add(j.axis, a_.integer(p - q + 1))), t->end};
+    const Replacements from_first = {{j.axis, tidy_index(a_, a_.add(j.axis, a_.integer(p)))}};
+    for (Id& x : s.factors) x = substitute(a_, x, from_first);
+    for (Id& c : s.conditions) c = substitute(a_, c, from_first);
+    std::vector<AxisRange> axes = {all, before, behind};
+    for (const AxisRange& r : s.axes)
+      if (r.axis != j.axis && r.axis != before.axis && r.axis != behind.axis) axes.push_back(r);
+    s.axes = std::move(axes);
+    return true;
+  }
+
+  // ---- sums inside of sums ----
 
   // The sum over one of several axes, if it runs; d is left with what is outside.
   std::optional<Definition> inner_of(Definition* d) {

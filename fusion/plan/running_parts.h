@@ -8,6 +8,11 @@
 // The gradient of an exponential average by its decay is the first and the third: sums over all pairs of places. Of the third, a term x[k]
 // goes into r[k], …, r[t-1], which is t-k times, each time with the weight d^(t-1-k). Nothing is subtracted, as t*sum(…) - sum(k*…) would.
 //
+//   g = sum(t, k in 0..t+1, j in k+1..t+1: f)               =>   g = sum(j in 0..N-1, k in 0..j+1, t in j+1..N: f at j+1)
+//
+// if f has the products between k, j and t: the gradient of a recurrence by what all its factors depend on, two running sums for each j. A sum
+// over one more axis inside of such a sum becomes part of it.
+//
 // Then prefix_sums.h and recurrences.h make each n operations or n log n. Needs and keeps: as they do.
 #pragma once
 #include "fusion/plan/plan.h"

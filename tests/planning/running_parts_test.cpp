@@ -57,6 +57,35 @@ TEST(RunningParts, DecayOfZero) {
   for (size_t t = 1; t < 40; ++t) EXPECT_EQ(made.reals[t], data.at("x").reals[t - 1]);
 }
 
+// The gradient of a recurrence by what all its factors depend on: over three places, of which the middle one parts the others.
+TEST(RunningParts, BothSidesOfAPlaceInTheMiddle) {
+  const DimValues sizes = {{"N", 40}, {"S", 3}};
+  auto count = [&](const std::string& axes, const std::string& extra) {
+    return definitions(R"(op f(x: f64[N], g: f64[N,S], dy: f64[N]) -> (y) {
+      v[k in 0..N, j in 0..N, s in 0..S] = prod(l in k+1..j+1: g[l,s])
+      w[t in 0..N, j in 0..N, s in 0..S] = prod(l in j+2..t+1: g[l,s])
+      y = sum(s in 0..S, )" +
+                           axes + ": " + extra + R"(x[k]*dy[t]*g[j,s]*v[k,j-1,s]*w[t,j-1,s])
+    })",
+                       sizes);
+  };
+  EXPECT_EQ(count("t in 0..N, k in 0..t+1, j in k+1..t+1", ""), 5u);
+  EXPECT_EQ(count("t in 0..N, k in 0..t, j in k+1..t+1", ""), 5u);
+  EXPECT_EQ(count("k in 0..N, t in k..N, j in k+1..t+1", ""), 5u);
+  EXPECT_EQ(count("t in 0..N, k in 0..t-1, j in k+1..t+1", ""), 3u) << "t - k is not 1, though a place is between";
+  EXPECT_EQ(count("t in 0..N, k in 0..t+1, j in k+1..t+1", "g[j-1,s]*"), 5u);
+  EXPECT_EQ(count("t in 0..N, k in 0..t+1, j in k+1..t+1", "(x[t]+dy[k])*"), 3u) << "a factor of both";
+  // States are summed up first; what stands around them is under a condition that its ranges imply.
+  EXPECT_EQ(definitions(R"(op f(x: f64[N], g: f64[N,S], c: f64[S], dy: f64[N]) -> (y) {
+    v[k in 0..N, j in 0..N, s in 0..S] = prod(l in k+1..j if k+1 <= j: g[l,s])
+    w[t in 0..N, j in 0..N, s in 0..S] = prod(l in j+1..t+1: g[l,s])
+    u[k in 0..N, j in 0..N, t in 0..N] = sum(s: c[s]*v[k,j,s]*w[t,j,s])
+    y[j in 0..N] = sum(t in j..N, k in 0..j: if k+1 <= j && j < t+1 then x[k]*dy[t]*u[k,j,t] else 0)
+  })",
+                        sizes),
+            6u);
+}
+
 TEST(RunningParts, OthersStay) {
   const DimValues sizes = {{"B", 3}, {"N", 40}};
   auto count = [&](const std::string& body) { return definitions("op f(x: f64[B,N], m: f64[N,N]) -> (y) { " + body + " }", sizes); };
