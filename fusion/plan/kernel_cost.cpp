@@ -8,6 +8,9 @@
 namespace xhat::fusion {
 namespace {
 
+// Columns of a recurrence in a tile: four vectors of 16, in as many cycles as one takes. A running product of 256 x 64 in tiles of 4: 41 us.
+constexpr int64_t kColumnsBeside = 64;
+
 bool reduced_by_all(const Draft& d, int c) {
   return std::ranges::all_of(d.members, [&](const Member& m) { return std::ranges::find(m.reduced, c) != m.reduced.end(); });
 }
@@ -364,6 +367,12 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
       if (column_tiles > 1) {
         rule.at_least_cached = machine_.cache_bytes / step;
         rule.column_tiles = column_tiles;
+      }
+      // Beside a recurrence lie vectors that do not wait for each other.
+      auto goes_beside = [&](const Member& m) { return shape(m).in_order && m.left.back() == order[i] && *shape(m).in_order + 1 < m.left.size(); };
+      if (i + 1 == order.size() && std::ranges::any_of(k.members, goes_beside)) {
+        rule.at_least_cached = kColumnsBeside;
+        rule.column_tiles = std::max<int64_t>(1, least_tiles / 2);
       }
       // Contiguous vectors: whole cache lines, so that no two tiles write one line.
       rule.lines = i + 1 == order.size();

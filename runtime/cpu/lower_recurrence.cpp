@@ -49,22 +49,28 @@ void Lowering::walk(const SpecMember& m, const Recurrence& own) {
   const int width = lanes ? natural(widest(m)) : 1;
   int together = !vectors_ || beside == kNone ? 1 : lanes ? width * kVectors : kRows;
   while (together > 1 && constant(beside) && axis(beside).extent < together) together /= 2;
-  for (int s = 0; s < 2; ++s) {
-    auto stage = f.update(s);
+  auto schedule = [&](Halide::Stage stage, bool first, int group) {
     std::vector<VarOrRVar> order, outside;
-    if (together > 1) {
+    if (group > 1) {
       const Var outer("w_o"), inner("w_i");
-      stage.split(vars_.at(beside), outer, inner, together, TailStrategy::GuardWithIf);
-      if (lanes) stage.vectorize(inner, std::min(width, together));
+      stage.split(vars_.at(beside), outer, inner, group, TailStrategy::GuardWithIf);
+      if (lanes) stage.vectorize(inner, std::min(width, group));
       stage.unroll(inner);
       order.emplace_back(inner);
       outside.emplace_back(outer);
     }
     for (const Id x : others)
-      if (x != beside || together == 1) outside.emplace_back(vars_.at(x));
-    if (s == 1) order.emplace_back(RVar(r.x));
+      if (x != beside || group == 1) outside.emplace_back(vars_.at(x));
+    if (!first) order.emplace_back(RVar(r.x));
     order.insert(order.end(), outside.begin(), outside.end());
     if (order.size() > 1) stage.reorder(order);
+  };
+  for (int s = 0; s < 2; ++s) {
+    auto stage = f.update(s);
+    // Of a tile with few columns a part of a group would be stored under masks, and waited for in the cache by each step.
+    const bool narrow = lanes && !constant(beside);
+    if (narrow) schedule(stage.specialize(extent(beside) >= together), s == 0, together);
+    schedule(stage, s == 0, narrow ? width : together);
   }
   publish(m, f);
 }
