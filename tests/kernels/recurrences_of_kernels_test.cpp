@@ -79,7 +79,8 @@ TEST(RecurrencesOfKernels, RunningProducts) {
   for (size_t d : {2, 9, 32, 70}) expect_products(middle, {{"N", 3}, {"T", 37}, {"D", static_cast<int64_t>(d)}}, {3 * d, 37, d}, false);
   expect_products("op f(x: f64[T,D]) -> (y) { y[t in 0..T, d] = prod(k in t..T: x[k,d]) }", {{"T", 37}, {"D", 20}}, {20, 37, 20}, true);
   // In tiles of columns, the last one narrow.
-  expect_products("op f(x: f64[T,D]) -> (y) { y[t in 0..T, d] = prod(k in 0..t+1: x[k,d]) }", {{"T", 70}, {"D", 613}}, {613, 70, 613}, false);
+  expect_products("op f(x: f64[T,D]) -> (y) { y[t in 0..T, d] = prod(k in 0..t+1: x[k,d]) }", {{"T", 70}, {"D", 613}}, {613, 70, 613},
+                  false);
 }
 
 TEST(RecurrencesOfKernels, WholeProducts) {
