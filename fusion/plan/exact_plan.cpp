@@ -49,6 +49,7 @@ std::optional<PricedDraft> Planner::together(const std::vector<size_t>& definiti
     parts = std::move(others);
   }
   if (parts.size() > 1) return std::nullopt;
+  if (definitions.size() > 1) parts[0] = with_whole_products(std::move(parts[0]));
   if (definitions.size() > 1 && !misfit(parts[0], tiles, why).empty()) return std::nullopt;
   if (small_) return PricedDraft{std::move(parts[0]), 0};
   Kernel kernel = finished(parts[0]);

@@ -42,8 +42,8 @@ struct Shape {
   // on either.
   struct Product {
     size_t rows, columns;
-    bool in_phases;     // only with the axes' phases apart
-    size_t beside = 0;  // short axes before the columns that all reads have together with these, and that become one loop with them
+    bool in_phases;          // only with the axes' phases apart
+    size_t beside = 0;       // short axes before the columns that all reads have together with these, and that become one loop with them
     size_t rows_beside = 0;  // axes before the rows that become one loop with them
   };
   std::optional<Product> product;
@@ -132,6 +132,7 @@ class Planner {
   void find_epilogues(std::vector<Kernel>& kernels) const;
   void find_horizontal_groups(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
+  Draft with_whole_products(Draft d) const;
   bool leaves_threads_idle(const Kernel& k, int64_t tiles) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;

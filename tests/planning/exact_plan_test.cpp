@@ -134,5 +134,21 @@ TEST(ExactPlan, AnEarlierKernelMayBeTheBetterOne) {
   EXPECT_LT(static_cast<double>(plan.bytes_moved), 1.01 * static_cast<double>(plan.bytes_unavoidable));
 }
 
+// Over tiles of rows the gradient of k would be cut along its sum; over heads alone all is one kernel, whose tile fits the cache.
+TEST(ExactPlan, ProductsAreOneKernelOverWhatNoneOfThemSums) {
+  const std::string text = R"(op f(p: f32[H,S,T], g: f32[H,S,T], q: f32[H,S,D], k: f32[H,T,D]) -> (x, y) {
+    r[h,i] = sum(j: p[h,i,j]*g[h,i,j])
+    x[h,i,d] = sum(j: k[h,j,d]*(p[h,i,j]*(g[h,i,j] - r[h,i])))
+    y[h,j,d] = sum(i: q[h,i,d]*(p[h,i,j]*(g[h,i,j] - r[h,i])))
+  })";
+  const Program p = direction(text);
+  KernelPlan plan = plan_kernels(p, {{"H", 8}, {"S", 128}, {"T", 128}, {"D", 64}});
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  EXPECT_FALSE(plan.kernels[0].combines_partials);
+  // One head of these does not fit it.
+  plan = plan_kernels(p, {{"H", 8}, {"S", 1024}, {"T", 1024}, {"D", 64}});
+  EXPECT_EQ(plan.kernels.size(), 2u);
+}
+
 }  // namespace
 }  // namespace xhat::exact_plan_test
