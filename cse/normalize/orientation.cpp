@@ -68,7 +68,8 @@ Program in_one_direction(const Program& given) {
       return n.op == Op::read ? a.read(n.symbol, n.type, indices) : a.read_or(n.symbol, n.type, indices, n.args().back());
     });
     const Id tidy = tidied(a, body), straight = rewrite(a, tidy, [&](Id id) { return walked_forward(a, id); });
-    bool changed = body != d.body || straight != tidy;
+    // N-1-(N-1-n) is n.
+    bool changed = body != d.body || straight != tidy || reachable(a, tidy).size() < reachable(a, body).size();
     Id best = straight;
     if (!fixed.contains(d.target()))
       for (size_t i = 0; i < d.axes.size(); ++i)

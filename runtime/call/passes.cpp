@@ -14,6 +14,7 @@
 #include "cse/normalize/narrow.h"
 #include "cse/normalize/nested_sums.h"
 #include "cse/normalize/orientation.h"
+#include "cse/normalize/repeated_reductions.h"
 #include "cse/normalize/simple_indices.h"
 #include "expr/core/watch.h"
 #include "expr/index/expand_calls.h"
@@ -74,7 +75,8 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
-  return gather(without_nested_sums(without_flattened_axes(without_neutral_terms(in_one_direction(recognize(p))))));
+  return without_repeated_reductions(
+      gather(without_nested_sums(without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p)))))));
 }
 
 namespace {
