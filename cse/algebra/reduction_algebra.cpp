@@ -57,6 +57,7 @@ class Simplifier {
   Accuracy accuracy_;
   const Uses uses_{p_};
   std::map<TensorId, PointValue> values_;
+  std::map<TensorId, PointValue> guards_;       // of backward maps that stay: where they are not 0
   std::set<TensorId> deciding_;                 // keep their bits
   std::set<TensorId> pinned_;                   // read with a value outside: stay definitions
   std::map<TensorId, Definition> written_out_;  // backward values that so far have no definition
@@ -308,6 +309,8 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
         p_.tensors[it->first].name = again;
       }
     }
+    if (const Node guard = a_[it->second.value]; guard.op == Op::select && is_constant(a_, guard.arg(2), 0))
+      guards_[it->first] = {it->second.axes, guard.arg(0)};
     values.erase(it);
   }
   return values;
@@ -341,6 +344,7 @@ void Simplifier::backward(Definition d) {
       p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
     }
     Product body = tree_.form(reduce_body(n));
+    add_conditions_of_factors(a_, guards_, body, s.bound, s.condition);
     size_t before = done_.size();
     value = total(body, s, true, 0);
     bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 && value.factors[0].halves == 2 &&

@@ -150,4 +150,22 @@ bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& c
   return Solver(tree, bound, condition, body, scope).run();
 }
 
+void add_conditions_of_factors(Arena& a, const std::map<TensorId, PointValue>& guards, const Product& body,
+                               std::span<const AxisRange> bound, Id& condition) {
+  std::vector<Id> known = ranges_as_conditions(a, bound);
+  for (Id c : conjuncts(a, condition)) known.push_back(c);
+  for (const Factor& f : body.factors) {
+    const Node n = a[f.atom];
+    auto guard = n.op == Op::read && f.halves > 0 ? guards.find(n.symbol) : guards.end();
+    if (guard == guards.end()) continue;
+    Replacements at;
+    for (size_t i = 0; i < n.arg_count; ++i) at[guard->second.axes[i]] = a.to(DType::i64, n.arg(i));
+    for (Id c : conjuncts(a, substitute(a, guard->second.value, at))) {
+      if (!tensors_read(a, c).empty() || is_known(a, known, c)) continue;
+      known.push_back(c);
+      condition = is_true(a, condition) ? c : a.land(condition, c);
+    }
+  }
+}
+
 }  // namespace xhat

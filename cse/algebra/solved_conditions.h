@@ -8,14 +8,20 @@
 // that are data. What cannot be said by a range, or by a value of the axis, stays where it is.
 // Real-only: outside of its guard a factor is 0, whatever the others are.
 #pragma once
+#include <map>
 #include <span>
 #include <vector>
 
-#include "cse/match/tensor_expr_tree.h"
+#include "cse/match/bodies.h"
 
 namespace xhat {
 
 // sum(bound if condition: body) at the points of scope, rewritten. Did it change?
 bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope);
+
+// guards: of tensors, where they are not 0. A factor that reads one leaves out the terms elsewhere:
+//   d[i,j] = if j <= i then … else 0      sum(j: k[j]*d[i,j])   =>   sum(j if j <= i: k[j]*d[i,j])
+void add_conditions_of_factors(Arena& a, const std::map<TensorId, PointValue>& guards, const Product& body,
+                               std::span<const AxisRange> bound, Id& condition);
 
 }  // namespace xhat

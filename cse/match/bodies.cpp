@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "expr/index/affine.h"
+#include "expr/index/linear.h"
 #include "expr/index/plain_bounds.h"
 
 namespace xhat {
@@ -96,8 +97,7 @@ bool in_bounds(Arena& a, Id index, Id extent, std::span<const AxisRange> axes, s
   return proved;
 }
 
-bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
-            std::span<const AxisRange> scope) {
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope) {
   Replacements at(binding.begin(), binding.end());
   for (const AxisRange& r : pattern) {
     auto it = binding.find(r.axis);
@@ -125,15 +125,38 @@ std::set<TensorId> feeds_control(const Program& p, Through through) {
   return found;
 }
 
-bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes) {
-  return std::ranges::any_of(axes, [&](const AxisRange& r) {
-    return std::ranges::binary_search(a[expression].free_axes(), r.axis);
-  });
+std::vector<Id> ranges_as_conditions(Arena& a, std::span<const AxisRange> ranges) {
+  std::vector<Id> known;
+  for (const AxisRange& r : ranges) {
+    for (Id begin : operands_of(a, r.begin, Op::maximum)) known.push_back(a.binary(Op::le, begin, r.axis));
+    for (Id end : operands_of(a, r.end, Op::minimum)) known.push_back(a.binary(Op::lt, r.axis, end));
+  }
+  return known;
 }
 
-Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices) {
-  return a.read(t, p.tensors[t].type, indices);
+bool is_known(const Arena& a, std::span<const Id> known, Id condition) {
+  // What is not negative then.
+  auto bound = [&](Id id) -> std::optional<Linear> {
+    const Node& n = a[id];
+    if ((n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i64) return std::nullopt;
+    Linear form = linear(a, n.arg(1));
+    add_scaled(form, linear(a, n.arg(0)), -1);
+    if (n.op == Op::lt) --form.constant;
+    return form;
+  };
+  const auto wanted = bound(condition);
+  return std::ranges::any_of(known, [&](Id k) { return k == condition || (wanted && bound(k) == wanted); });
 }
+
+bool backward_reads(const Program& p, TensorId t) {
+  return std::ranges::any_of(p.backward.definitions, [&](const Definition& d) { return has_tensor(tensors_read(*p.arena, d.body), t); });
+}
+
+bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes) {
+  return std::ranges::any_of(axes, [&](const AxisRange& r) { return std::ranges::binary_search(a[expression].free_axes(), r.axis); });
+}
+
+Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices) { return a.read(t, p.tensors[t].type, indices); }
 
 std::vector<Id> axes_of(std::span<const AxisRange> ranges) {
   std::vector<Id> axes;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "cse/match/unify.h"
+#include "expr/core/conditions.h"
 #include "expr/core/program.h"
 
 namespace xhat {
@@ -51,8 +52,7 @@ class RememberBounds {
   std::unique_ptr<Answers> answers_;
 };
 // Does the binding give every one of the pattern's axes a value inside its range?
-bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding,
-            std::span<const AxisRange> scope);
+bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope);
 
 // Defined tensors whose values decide something in the backward, directly or through what they are computed from: they
 // stand in a condition, an argmax, or a cast to integers. In the backward these keep their bits: a tie found by x == max(x)
@@ -60,6 +60,12 @@ bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding
 enum class Through : uint8_t { everything, maps };
 std::set<TensorId> feeds_control(const Program& p, Through through = Through::everything);
 
+// What the ranges say of their axes, as conditions.
+std::vector<Id> ranges_as_conditions(Arena& a, std::span<const AxisRange> ranges);
+// Is the condition among those known to hold, as it is or as the same bound on positions (j < i + 1 is j <= i)?
+bool is_known(const Arena& a, std::span<const Id> known, Id condition);
+
+bool backward_reads(const Program& p, TensorId t);
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);
 std::vector<Id> axes_of(std::span<const AxisRange> ranges);

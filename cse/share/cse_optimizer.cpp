@@ -41,6 +41,9 @@ class Optimizer {
 
   Program reuse(const std::vector<TensorId>& stored);
   Program reuse_backward();
+  // Maps of the forward that sums of the backward read, as they would compute them again and again: others read them too, where that is
+  // cheaper. Those that are.
+  std::vector<TensorId> reuse_maps(const std::vector<TensorId>& kept);
   // The next value to share, or none.
   std::optional<Share> next_share(const std::vector<TensorId>& kept, const std::set<Id>& refused);
   // Makes it a forward definition, which the backward reads where that is cheaper.
@@ -111,6 +114,7 @@ class Optimizer {
   bool complete_ = true;  // no limit was met
   int64_t compared_ = 0;
   std::vector<Forward> forward_;
+  std::map<TensorId, PointValue> values_;     // of the forward's maps that are not kept
   std::unordered_map<Id, Forward> patterns_;  // by body
   std::vector<ForwardPart> parts_;
   std::set<std::vector<Id>> met_;  // among parts_
@@ -143,6 +147,7 @@ void Optimizer::collect_forward(const std::vector<TensorId>& kept) {
     known->second.definition = open;
     forward_.push_back(known->second);
   }
+  values_ = std::move(values);
 }
 
 void Optimizer::collect_parts(const Forward& f) {
@@ -196,7 +201,10 @@ void Optimizer::in_definition(Definition& d, Wanted& wanted, const Step& step) {
     if (!(after == before)) d.body = tree_.to_expression(after, n.type);
   } else if (n.op == Op::sum) {
     for (const AxisRange& r : reduce_axes(n)) scope.push_back(r);
+    sharing_.known = conjuncts(a_, reduce_condition(n));
+    std::ranges::copy(ranges_as_conditions(a_, reduce_axes(n)), std::back_inserter(sharing_.known));
     Product before = tree_.form(reduce_body(n)), after = sharing_.everywhere(before, wanted, here);
+    sharing_.known.clear();
     Id condition = sharing_.in_condition(reduce_condition(n), wanted, here);
     Id inside = after == before ? reduce_body(n) : tree_.to_expression(after, n.type);
     d.body = a_.reduce(n.op, reduce_axes(n), condition, inside);
@@ -225,13 +233,22 @@ bool Optimizer::fold_everywhere(const std::vector<std::vector<StoredValue>>& val
   Wanted wanted = sharing_.wanted(all);
   for (Definition& d : p_.backward.definitions) {
     if (deciding_.contains(d.target())) continue;
-    changed |= with_digits(d, [&](Definition& now) {
+    auto read_instead = [&](Definition& now) {
       in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) {
         Product folded = p;
         for (const auto& forms : values) folded = sharing_.fold(p_, folded, forms, scope);
         return folded;
       });
-    });
+    };
+    changed |= with_digits(d, read_instead);
+    // A sum reads maps that it would compute again and again; with them written out it may be found to read something else.
+    if (a_[d.body].op != Op::sum) continue;
+    Definition open = d;
+    open.body = inline_reads(a_, d.body, values_, d.axes);
+    if (open.body == d.body || !with_digits(open, read_instead)) continue;
+    if (evaluation_cost_ps(a_, reduce_body(a_[open.body])) > evaluation_cost_ps(a_, reduce_body(a_[d.body]))) continue;
+    d = std::move(open);
+    changed = true;
   }
   return changed;
 }
@@ -251,6 +268,17 @@ Program Optimizer::reuse(const std::vector<TensorId>& stored) {
   for (int round = 0; round < kMaxRounds && fold_everywhere(values); ++round) {
   }
   return p_;
+}
+
+std::vector<TensorId> Optimizer::reuse_maps(const std::vector<TensorId>& kept) {
+  collect_forward(kept);
+  std::vector<TensorId> reused;
+  for (const Forward& f : std::vector<Forward>(forward_)) {
+    const TensorId t = f.definition.target();
+    if (!f.map || has_tensor(kept, t) || !backward_reads(p_, t) || deciding_.contains(t)) continue;
+    if (fold_everywhere({forms_of(t, f.pattern.free, f.form)})) reused.push_back(t);
+  }
+  return reused;
 }
 
 void Optimizer::reuse_selects(const std::vector<StoredBranches>& branches) {
@@ -435,10 +463,6 @@ TensorId Optimizer::take(const Share& best, std::set<Id>& refused) {
   return *tensor;
 }
 
-bool backward_reads(const Program& p, TensorId t) {
-  return std::ranges::any_of(p.backward.definitions, [&](const Definition& d) { return has_tensor(tensors_read(*p.arena, d.body), t); });
-}
-
 }  // namespace
 
 Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped) {
@@ -463,6 +487,11 @@ Shared share_largest(const Program& p, const std::vector<TensorId>& stored, cons
     optimizer.turn_to(now);
     step_done("share", now);
     best = optimizer.next_share(kept, refused);
+  }
+  if (const auto maps = optimizer.reuse_maps(kept); !maps.empty()) {
+    kept.insert(kept.end(), maps.begin(), maps.end());
+    now = simplify_reductions(optimizer.program(), kept, optimizer.tree());
+    step_done("share", now);
   }
   return {now, !best && optimizer.complete(), optimizer.compared()};
 }

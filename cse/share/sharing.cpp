@@ -60,6 +60,11 @@ Product Sharing::instance(const Product& pattern, const Binding& binding) {
   return result;
 }
 
+bool Sharing::is_known(Id condition, const Binding& binding) {
+  const Id here = substitute(a_, condition, Replacements(binding.begin(), binding.end()));
+  return std::ranges::all_of(conjuncts(a_, here), [&](Id c) { return xhat::is_known(a_, known, c); });
+}
+
 Product Sharing::replacement(const Program& p, const StoredValue& v, const Binding& binding) {
   if (v.read != kNone) return v.value(tree_.form(v.read));
   std::vector<Id> indices;
@@ -118,6 +123,7 @@ std::vector<Factor> Sharing::required(const StoredValue& v) const {
 Wanted Sharing::wanted(const std::vector<StoredValue>& forms) {
   Wanted w;
   for (const StoredValue& v : forms) w.shapes.push_back(tree_.shape(required(v)[0].atom));
+  guards_ = std::ranges::any_of(forms, [](const StoredValue& v) { return v.condition != kNone; });
   std::ranges::sort(w.shapes);
   return w;
 }
@@ -126,7 +132,7 @@ std::optional<Product> Sharing::fold_once(const Program& p, const Product& targe
                                           bool any_price) {
   const std::vector<Factor> required = this->required(v);
   for (const Binding& found : unifier(v.free).contained(required, target.factors)) {
-    if (!covers(a_, v.free, found, scope)) continue;
+    if (!covers(a_, v.free, found, scope) || (v.condition != kNone && !is_known(v.condition, found))) continue;
     Product whole = instance(v.form, found), core = instance({1, required}, found);
     if (core.is_number()) continue;
     Product by = replacement(p, v, found);
@@ -364,9 +370,9 @@ Product Sharing::walk(const Product& root, Wanted& wanted, const Step& f, int de
   Product now = f(root);
   Product result{now.coefficient, {}};
   for (const Factor& factor : now.factors) {
-    auto it = memo_.find(factor.atom);
-    Id atom = it != memo_.end() ? it->second : walk_atom(factor.atom, wanted, f, depth + 1);
-    memo_[factor.atom] = atom;
+    auto it = memo_[known].find(factor.atom);
+    Id atom = it != memo_[known].end() ? it->second : walk_atom(factor.atom, wanted, f, depth + 1);
+    memo_[known][factor.atom] = atom;
     if (atom == factor.atom)
       tree_.multiply_in(result, factor);
     else
@@ -387,7 +393,12 @@ Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {
-    if (is_float(a_[x].type))
+    if (is_float(a_[x].type) && guards_ && n.op == Op::select && x == n.arg(1)) {
+      const std::vector<Id> around = known, holds = conjuncts(a_, n.arg(0));
+      known.insert(known.end(), holds.begin(), holds.end());
+      args.push_back(tree_.to_expression(walk(tree_.form(x), wanted, f, depth), a_[x].type));
+      known = around;
+    } else if (is_float(a_[x].type))
       args.push_back(tree_.to_expression(walk(tree_.form(x), wanted, f, depth), a_[x].type));
     else
       args.push_back(a_[x].type == DType::boolean ? walk_condition(x, wanted, f, depth) : x);

@@ -33,8 +33,8 @@ struct Share {
 
 // What a search is for, by shape: expressions without it are passed over.
 struct Wanted {
-  std::vector<uint64_t> shapes;  // of one factor that every occurrence has
-  std::unordered_map<Id, bool> below = {};  // does anything inside the node have one of them?
+  std::vector<uint64_t> shapes;               // of one factor that every occurrence has
+  std::unordered_map<Id, bool> below = {};    // does anything inside the node have one of them?
   std::unordered_map<Id, bool> reached = {};  // does the node, as a product of its own, or anything that it is made of?
 };
 
@@ -56,9 +56,10 @@ class Sharing {
 
   // The product with occurrences of the value (all forms are of one tensor) read instead, if that is
   // cheaper; and, if asked, where it loses no digits.
-  Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms,
-               std::span<const AxisRange> scope);
+  Product fold(const Program& p, const Product& target, const std::vector<StoredValue>& forms, std::span<const AxisRange> scope);
   bool with_all_digits = false;
+  // What is known to hold where the product stands that is folded: of the sum around it, and of the choices in which it is.
+  std::vector<Id> known;
   BackwardPart backward_part(const Product& form, std::span<const AxisRange> scope);
   // The best common sub-product, if any is worth storing.
   std::optional<Share> common(const ForwardPart& part, const BackwardPart& target);
@@ -79,10 +80,11 @@ class Sharing {
   bool each_product_in_condition(Id condition, const Look& look);
 
  private:
-  std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v,
-                                   std::span<const AxisRange> scope, bool any_price);
+  std::optional<Product> fold_once(const Program& p, const Product& target, const StoredValue& v, std::span<const AxisRange> scope,
+                                   bool any_price);
   int64_t spared_reads_ps(Id value, size_t rank) const;
   int64_t saved_ps(const Program& p, TensorId chosen, const Product& before, const Product& after);
+  bool is_known(Id condition, const Binding& binding);
   Product instance(const Product& pattern, const Binding& binding);
   const Product& instance(Id atom, const Binding& binding);
   Unifier& unifier(std::span<const AxisRange> axes);
@@ -112,7 +114,8 @@ class Sharing {
   KeepsDigits keeps_digits_;
   std::function<bool(Id)> nonnegative_;
   std::set<TensorId> dropped_;
-  std::map<Id, Id> memo_;
+  std::map<std::vector<Id>, std::map<Id, Id>> memo_;  // by what is known
+  bool guards_ = false;                               // is a form wanted that holds under a condition?
   std::unordered_map<Id, Id> in_conditions_;  // what stands for a node inside a condition
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.
   std::map<std::set<Id>, Unifier> unifiers_;

@@ -59,8 +59,7 @@ class Forms {
   }
 
   std::optional<Shifted> shifted(const Product& sum) const {
-    const auto* terms =
-        sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
+    const auto* terms = sum.factors.size() == 1 && sum.factors[0].halves == 2 ? tree_.terms(sum.factors[0].atom) : nullptr;
     if (!terms || terms->size() != 2 || !(*terms)[1].is_number()) return std::nullopt;
     const Product &rest = (*terms)[0], &number = (*terms)[1];
     return Shifted{{1, rest.factors}, rest.coefficient * sum.coefficient, number.coefficient * sum.coefficient};
@@ -127,11 +126,9 @@ class Forms {
     Product factors{1, {}};
     for (Product t : *terms) {
       t.coefficient *= form.coefficient;
-      bool log = t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::log &&
-                 std::abs(t.coefficient) == 1;
+      bool log = t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::log && std::abs(t.coefficient) == 1;
       if (log)
-        factors = tree_.multiply(
-            factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
+        factors = tree_.multiply(factors, tree_.power(tree_.form(a_[t.factors[0].atom].arg(0)), t.coefficient > 0 ? 2 : -2));
       else
         rest.push_back(t);
     }
@@ -148,8 +145,7 @@ class Forms {
     const Node n = a_[f.atom];
     Arithmetic math{&tree_, type_};
     double c = form.coefficient;
-    if (f.halves == 1)
-      put({1, {{f.atom, -1}}}, [=](const Product& read) { return math.tree->power(math.times(1 / c, value(read)), -2); });
+    if (f.halves == 1) put({1, {{f.atom, -1}}}, [=](const Product& read) { return math.tree->power(math.times(1 / c, value(read)), -2); });
     if (n.op == Op::pow && f.halves == 2 && a_[n.arg(1)].op == Op::constant) {
       double p = a_[n.arg(1)].value;
       bool whole = p == std::floor(p);
@@ -188,6 +184,18 @@ std::vector<StoredValue> stored_forms(TensorExprTree& tree, DType type, TensorId
 std::vector<StoredValue> stored_forms(TensorExprTree& tree, DType type, TensorId tensor, const std::vector<AxisRange>& free,
                                       const Product& form, const StoredValue::Recipe& value) {
   std::vector<StoredValue> forms = Forms(tree, type, tensor, free).all(form, value);
+  // Where a factor is guarded, the value without the guard.
+  for (const Factor& f : form.factors) {
+    const Node n = tree.arena()[f.atom];
+    if (n.op != Op::select || f.halves != 2 || !is_constant(tree.arena(), n.arg(2), 0)) continue;
+    Product open{form.coefficient, form.factors};
+    std::erase(open.factors, f);
+    for (StoredValue& v : Forms(tree, type, tensor, free).all(tree.multiply(open, tree.form(n.arg(1))), value)) {
+      v.condition = n.arg(0);
+      forms.push_back(std::move(v));
+    }
+    break;
+  }
   std::erase_if(forms, [](const StoredValue& v) { return v.form.is_number(); });
   return forms;
 }

@@ -5,6 +5,7 @@
 //   y = x - m - log(s)       exp(x-m)/s is exp(y)
 //   y = 2*sigmoid(2*x) - 1   sigmoid(2*x) is (y+1)/2
 //   y = x^3                  x^2 is abs(y)^(2/3)
+//   y = if c then u else 0   u is y where c holds
 //
 // Each is a pattern and how to get it from a read of y: a row below, not an equation solved in general. Where y comes
 // about by adding a number to something small, y does not have its digits: whether a form is used is decided where it is, by
@@ -27,6 +28,7 @@ struct StoredValue {
   bool whole = false;      // every factor must be there; else divisors over fewer axes may be missing
   bool numerator = false;  // only where no read is left in a denominator: 1/y is inf where y is 0
   Id read = kNone;         // where the pattern is about one place: the read of it
+  Id condition = kNone;    // over `free`: the pattern holds where it does
 };
 
 // The value itself first, then what it can stand for.

@@ -1,0 +1,65 @@
+// What is 0 but where a condition on positions holds: stored values under their guard (cse/share/stored_forms.h), and the sums that read
+// such (cse/algebra/solved_conditions.h).
+#include <gtest/gtest.h>
+
+#include "tests/helpers/cse_helper.h"
+
+namespace xhat::guarded_values_test {
+namespace {
+
+using testing::backward_reductions;
+using testing::body_of;
+using testing::derived;
+using testing::expect_same_values;
+
+StashPlan planned(const std::string& text) {
+  const Program p = derived(text);
+  StashOptions options;
+  options.nominal = {{"H", 4}, {"S", 256}, {"D", 64}};
+  StashPlan plan = plan_stash(p, options);
+  verify(plan.program);
+  expect_same_values(p, plan.program);
+  return plan;
+}
+
+std::string attention(const std::string& masked) {
+  return "op f(q: f64[H,S,D], k: f64[H,S,D], v: f64[H,S,D]) -> (y) {\n  s[h,i,j] = sum(d: q[h,i,d]*k[h,j,d])*0.125\n" + masked +
+         "  y[h,i,d] = sum(j: p[h,i,j]*v[h,j,d])\n}";
+}
+
+std::string kept(const StashPlan& plan) {
+  std::string names;
+  for (TensorId t : stashes(plan.program)) names += (names.empty() ? "" : " ") + plan.program.tensors[t].name;
+  return names;
+}
+
+// The weights alone are kept, as of attention without a mask, and the gradients go over what the mask leaves.
+TEST(GuardedValues, OfMaskedAttentionTheWeightsAreKept) {
+  for (const char* masked :
+       {"  m[h,i] = max(j if j <= i: s[h,i,j])\n  e[h,i,j] = if j <= i then exp(s[h,i,j] - m[h,i]) else 0\n"
+        "  p[h,i,j] = e[h,i,j]/sum(l: e[h,i,l])\n",
+        "  e[h,i,j] = if j <= i then exp(s[h,i,j]) else 0\n  z[h,i] = sum(l: e[h,i,l])\n  p[h,i,j] = e[h,i,j]/z[h,i]\n",
+        "  p[h,i,j] = if i - j < 64 && j <= i then exp(s[h,i,j]) else 0\n", "  p[h,i,j] = if j < i + 1 then tanh(s[h,i,j]) else 0\n",
+        "  e[h,i,j] = if j % 4 == i % 4 then exp(s[h,i,j]) else 0\n  p[h,i,j] = e[h,i,j]/sum(l: e[h,i,l])\n"}) {
+    SCOPED_TRACE(masked);
+    const StashPlan plan = planned(attention(masked));
+    EXPECT_EQ(kept(plan), "p") << print(plan.program);
+  }
+}
+
+TEST(GuardedValues, SumsGoOverWhatIsNotZero) {
+  const StashPlan plan = planned(attention("  p[h,i,j] = if j <= i then exp(s[h,i,j])/(1 + s[h,i,j]^2) else 0\n"));
+  EXPECT_NE(body_of(plan.program, "grad_q").find("j in 0..i+1"), std::string::npos) << print(plan.program);
+  EXPECT_NE(body_of(plan.program, "grad_k").find("i in j..S"), std::string::npos) << print(plan.program);
+}
+
+// A value that data guard is another one where they do not.
+TEST(GuardedValues, AnotherGuardIsAnotherValue) {
+  const StashPlan plan = planned(
+      "op f(x: f64[H,S], w: f64[H,S], u: f64[S]) -> (y) {\n  p[h,i] = if u[i] > 0 then exp(x[h,i]) else 0\n"
+      "  y[h,i] = p[h,i]*w[h,i] + (if u[i] < 1 then exp(x[h,i]) else 0)\n}");
+  EXPECT_EQ(backward_reductions(plan.program), 0);
+}
+
+}  // namespace
+}  // namespace xhat::guarded_values_test
