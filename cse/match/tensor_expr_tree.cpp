@@ -30,8 +30,7 @@ std::vector<Factor> shared_factors(const std::vector<Product>& terms) {
     for (const Factor& f : common) {
       auto it = std::ranges::lower_bound(t.factors, f.atom, {}, &Factor::atom);
       if (it == t.factors.end() || it->atom != f.atom || (it->halves > 0) != (f.halves > 0)) continue;
-      kept.push_back(
-          {f.atom, f.halves > 0 ? std::min(f.halves, it->halves) : std::max(f.halves, it->halves)});
+      kept.push_back({f.atom, f.halves > 0 ? std::min(f.halves, it->halves) : std::max(f.halves, it->halves)});
     }
     common = std::move(kept);
   }
@@ -151,12 +150,34 @@ Product TensorExprTree::root(const Product& x, int halves) {
   return multiply(outside, {1, {{kept, halves}}});
 }
 
+// k*(if c then a else b) + m*(if c then d else e) as if c then k*a + m*d else k*b + m*e.
+bool TensorExprTree::choose_once(DType type, std::vector<Product>& terms) {
+  auto choice = [&](const Product& t) {
+    return t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::select;
+  };
+  for (size_t i = 0; i < terms.size(); ++i)
+    for (size_t j = i + 1; j < terms.size(); ++j) {
+      if (!choice(terms[i]) || !choice(terms[j])) continue;
+      const Node x = a_[terms[i].factors[0].atom], y = a_[terms[j].factors[0].atom];
+      if (x.arg(0) != y.arg(0)) continue;
+      auto branch = [&](size_t k) {
+        const Product sum =
+            add(type, {multiply({terms[i].coefficient, {}}, form(x.arg(k))), multiply({terms[j].coefficient, {}}, form(y.arg(k)))});
+        return to_expression(sum, type);
+      };
+      const Id yes = branch(1), no = branch(2);
+      terms[i] = form(a_.select(x.arg(0), yes, no));
+      terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(j));
+      return true;
+    }
+  return false;
+}
+
 Product TensorExprTree::add(DType type, std::vector<Product> given) {
   for (;;) {
     std::vector<Product> flat;
     for (Product& t : given) {
-      const std::vector<Product>* inner =
-          t.factors.size() == 1 && t.factors[0].halves == 2 ? terms(t.factors[0].atom) : nullptr;
+      const std::vector<Product>* inner = t.factors.size() == 1 && t.factors[0].halves == 2 ? terms(t.factors[0].atom) : nullptr;
       if (inner && inner->size() + given.size() <= kLongestSum) {
         for (Product u : *inner) {
           u.coefficient *= t.coefficient;
@@ -179,6 +200,10 @@ Product TensorExprTree::add(DType type, std::vector<Product> given) {
       i = j;
     }
     if (collected.empty()) return {0, {}};
+    if (collected.size() > 1 && choose_once(type, collected)) {
+      given = std::move(collected);
+      continue;
+    }
     if (collected.size() == 1) return collected[0];
     Product outside{1, shared_factors(collected)};
     if (outside.factors.empty()) return sum_of(type, std::move(collected));
@@ -200,8 +225,7 @@ Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
     if (rank(t) < rank(*leading)) leading = &t;
   double scale = leading->coefficient < 0 ? -1 : 1;
   double size = std::abs(terms[0].coefficient);
-  if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; }))
-    scale *= size;
+  if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; })) scale *= size;
   for (Product& t : terms) t.coefficient /= scale;
   Id id = sum_expression(type, terms);
   if (sums_.emplace(id, std::move(terms)).second) forms_[id] = atom(id);
@@ -262,13 +286,13 @@ Product TensorExprTree::compute(Id id) {
     case Op::constant: return std::isfinite(n.value) ? Product{n.value, {}} : atom(id);
     case Op::cast: {
       bool number = n.axes_count == 0 && a_[n.arg(0)].type != DType::boolean;
-      for (Id x : number ? reachable(a_, n.arg(0)) : std::vector<Id>{})
-        number = number && !is_read(a_[x].op) && !is_reduction(a_[x].op);
+      for (Id x : number ? reachable(a_, n.arg(0)) : std::vector<Id>{}) number = number && !is_read(a_[x].op) && !is_reduction(a_[x].op);
       return number ? from_dims(n.type, n.arg(0), kDepth) : opaque();
     }
     case Op::select: {
       const Node condition = a_[n.arg(0)];
-      if (is_true(a_, n.arg(0)) || (condition.op == Op::eq && condition.arg(0) == condition.arg(1) && is_integer(a_[condition.arg(0)].type)))
+      if (is_true(a_, n.arg(0)) ||
+          (condition.op == Op::eq && condition.arg(0) == condition.arg(1) && is_integer(a_[condition.arg(0)].type)))
         return sub(1);
       if (sub(1) == sub(2)) return sub(1);
       // if c then a*(if c then b else 0) else d
@@ -296,8 +320,7 @@ Product TensorExprTree::compute(Id id) {
     case Op::pow: {
       Product exponent = sub(1);
       double halves = 2 * exponent.coefficient;
-      bool small =
-          exponent.is_number() && halves == std::floor(halves) && std::abs(halves) <= 2 * kHighestPower;
+      bool small = exponent.is_number() && halves == std::floor(halves) && std::abs(halves) <= 2 * kHighestPower;
       Product base = sub(0);
       if (!small || base.is_number()) return opaque();
       Product r = power(base, static_cast<int>(halves));
@@ -311,8 +334,7 @@ Product TensorExprTree::compute(Id id) {
 
 std::vector<Id> TensorExprTree::free_axes(const Product& p) const {
   std::vector<Id> axes;
-  for (const Factor& f : p.factors)
-    axes.insert(axes.end(), a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
+  for (const Factor& f : p.factors) axes.insert(axes.end(), a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
   std::ranges::sort(axes);
   axes.erase(std::ranges::unique(axes).begin(), axes.end());
   return axes;
@@ -400,8 +422,7 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
   std::ranges::stable_sort(groups, {}, [](const Group& g) { return g.axes.size(); });
   // Dims join the next group, which reads better (s[c]/N, not 1/N*s[c]) and costs nothing where that is
   // invariant itself.
-  bool dims = std::ranges::all_of(
-      p.factors, [&](const Factor& f) { return a_[f.atom].axes_count > 0 || a_[f.atom].op == Op::cast; });
+  bool dims = std::ranges::all_of(p.factors, [&](const Factor& f) { return a_[f.atom].axes_count > 0 || a_[f.atom].op == Op::cast; });
   if (groups.size() > 1 && groups[0].axes.empty() && dims) {
     auto join = [&](Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); };
     groups[1].above = join(groups[1].above, groups[0].above);

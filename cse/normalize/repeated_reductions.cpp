@@ -76,7 +76,7 @@ class Repeated {
   Program run() {
     for (size_t i = 0; i < p_.forward.definitions.size(); ++i) look_at(i);
     for (Class& c : classes_) keep_what_fits(c);
-    if (std::ranges::none_of(classes_, [](const Class& c) { return c.instances.size() > 1; })) return p_;
+    if (std::ranges::none_of(classes_, &Class::worth_a_name)) return p_;
     std::vector<Definition> done;
     for (size_t i = 0; i < p_.forward.definitions.size(); ++i) {
       Definition d = p_.forward.definitions[i];
@@ -95,12 +95,17 @@ class Repeated {
     std::vector<AxisRange> around;  // of all axes there
     bool root;                      // it is all that the definition says
     Comparison::Axes axes;          // of the first instance, those here
+    Replacements groups;            // c/4, where c is asked for in no other way, by the axis that stands for it
   };
   struct Class {
     Id form;  // of the first instance
     std::vector<Instance> instances;
     std::map<Id, Id> ends;  // of the axes of the first instance, where one of them runs over all from 0
     TensorId tensor = kNoTensor;
+    // Of c in groups, too: it is the same for all of a group.
+    bool worth_a_name() const {
+      return instances.size() > 1 || std::ranges::any_of(instances, [](const Instance& i) { return !i.groups.empty(); });
+    }
   };
 
   void look_at(size_t index) {
@@ -114,13 +119,12 @@ class Repeated {
       else if (!(it->second == r))
         it->second.begin = kNone;  // two ranges of one name
     };
-    taken_.clear();
-    for (const AxisRange& r : d.axes) note(r), taken_.push_back(r.axis);
+    take_names(d);
+    for (const AxisRange& r : d.axes) note(r);
     const std::vector<Id> all = reachable(a_, d.body);
     for (Id id : all | std::views::reverse)
       if (is_reduction(a_[id].op))
         for (const AxisRange& r : reduce_axes(a_[id])) note(r);
-    for (Id axis : all_axes(a_, std::span<const Id>(&d.body, 1))) taken_.push_back(axis);
     std::vector<AxisRange> around;
     for (Id axis : order)
       if (ranges.at(axis).begin != kNone) around.push_back(ranges.at(axis));
@@ -134,13 +138,50 @@ class Repeated {
       const Node n = a_[id];
       if (!is_reduction(n.op)) continue;
       reduces = true;
-      Instance here{index, id, {}, around, id == d.body, {}};
+      Instance here{index, id, {}, around, id == d.body, {}, {}};
       for (Id axis : order)
         if (std::ranges::binary_search(n.free_axes(), axis)) here.free.push_back(ranges.at(axis));
-      here.root = here.root && here.free.size() == d.axes.size();
       if (auto found = class_of(std::move(here), forms.at(id))) forms[id] = *found;
     }
     if (!reduces && !is_integer(a_[d.body].type)) maps_[d.target()] = &d;
+  }
+
+  void take_names(const Definition& d) {
+    taken_ = all_axes(a_, std::span<const Id>(&d.body, 1));
+    for (const AxisRange& r : d.axes) taken_.push_back(r.axis);
+  }
+
+  // An axis that is asked for its quotient by one number only gives way to that quotient.
+  void group(Id reduction, AxisRange& r, Replacements& groups) {
+    Id quotient = kNone;
+    for (Id id : reachable(a_, reduction)) {
+      const Node n = a_[id];
+      if (std::ranges::count(n.args(), r.axis) == 0) continue;
+      if (n.op != Op::div || n.arg(0) != r.axis || (quotient != kNone && quotient != id)) return;
+      quotient = id;
+    }
+    if (quotient == kNone || r.begin == kNone || !range_is_plain(a_, r)) return;
+    const Id by = a_[quotient].arg(1);
+    const Node end = a_[r.end];
+    if (a_[by].op != Op::constant || a_[by].integer < 2 || end.op != Op::mul || (end.arg(0) != by && end.arg(1) != by)) return;
+    const Id whole = a_.fresh_axis(r.axis, taken_);
+    groups[quotient] = whole;
+    r = {whole, r.begin, end.arg(0) == by ? end.arg(1) : end.arg(0)};
+  }
+
+  // What an axis of it is in the definition.
+  static Id index_of(const Instance& i, Id axis) {
+    for (const auto& [quotient, whole] : i.groups)
+      if (whole == axis) return quotient;
+    return axis;
+  }
+
+  Id grouped(const Instance& i, Id node) {
+    if (i.groups.empty()) return node;
+    return rewrite(a_, node, [&](Id id) {
+      auto it = i.groups.find(id);
+      return it == i.groups.end() ? id : it->second;
+    });
   }
 
   // The read that stands for it in what contains it; of a class of its own if there is none like it.
@@ -149,9 +190,13 @@ class Repeated {
     if (n.op == Op::argmax || n.op == Op::argmin) return std::nullopt;
     if (std::ranges::any_of(here.free, [](const AxisRange& r) { return r.begin == kNone; })) return std::nullopt;
     if (std::ranges::any_of(reachable(a_, reduce_body(n)), [&](Id id) { return is_reduction(a_[id].op); })) return std::nullopt;
-    const Id open = written_out(with_inner_ones);
-    const Id form = open == kNone ? kNone : simplify(a_, open);
-    if (form == kNone || !is_reduction(a_[form].op)) return std::nullopt;
+    Id open = written_out(with_inner_ones);
+    if (open == kNone) return std::nullopt;
+    for (AxisRange& r : here.free) group(open, r, here.groups);
+    here.root = here.root && here.free.size() == p_.forward.definitions[here.definition].axes.size() && here.groups.empty();
+    open = grouped(here, open);
+    const Id form = simplify(a_, open);
+    if (!is_reduction(a_[form].op)) return std::nullopt;
     for (size_t c = 0; c < classes_.size(); ++c)
       if (auto axes = same(classes_[c], form, here)) {
         here.axes = *axes;
@@ -184,8 +229,9 @@ class Repeated {
         return range_is_plain(a_, r) ? r.end != end->second : !in_bounds(a_, axis, end->second, i.around);
       });
     });
-    if (c.instances.size() > 1 && !(is_inside(a_[c.form], whole(c)) && is_inside(a_[c.instances[0].node], whole(c, c.instances[0]))))
-      c.instances.clear();
+    if (!c.worth_a_name()) return;
+    const Instance& first = c.instances[0];
+    if (!is_inside(a_[c.form], whole(c)) || (first.groups.empty() && !is_inside(a_[first.node], whole(c, first)))) c.instances.clear();
   }
 
   // The axes of an instance, from 0 to the tensor's ends.
@@ -206,7 +252,7 @@ class Repeated {
   Id token(size_t c, const Instance& at) {
     std::vector<Id> indices;
     const Instance& first = classes_[c].instances.empty() ? at : classes_[c].instances[0];
-    for (const AxisRange& r : first.free) indices.push_back(at.axes.at(r.axis));
+    for (const AxisRange& r : first.free) indices.push_back(index_of(at, at.axes.at(r.axis)));
     return a_.read(static_cast<TensorId>(p_.tensors.size() + c), a_[at.node].type, indices);
   }
 
@@ -269,8 +315,9 @@ class Repeated {
     std::map<Id, std::pair<Class*, const Instance*>> wanted;
     for (Class& c : classes_)
       for (const Instance& i : c.instances)
-        if (i.definition == index && c.instances.size() > 1) wanted[i.node] = {&c, &i};
+        if (i.definition == index && c.worth_a_name()) wanted[i.node] = {&c, &i};
     if (wanted.empty()) return d.body;
+    take_names(d);
     std::unordered_map<Id, Id> done;
     std::vector<Id> args;
     for (Id id : reachable(a_, d.body)) {
@@ -291,7 +338,7 @@ class Repeated {
         std::vector<Id> shape;
         for (const AxisRange& r : free) shape.push_back(r.end);
         made.axes = free;
-        made.body = done.at(id);
+        made.body = here->groups.empty() ? done.at(id) : grouped(*here, written_out(done.at(id)));
         made.pos = d.pos;
         made.derived = d.derived;
         c->tensor = p_.add_tensor(p_.tensors[d.target()].name + "_" + std::string(info(a_[id].op).text), a_[id].type, shape);
@@ -300,7 +347,7 @@ class Repeated {
         shape_of_[c->tensor] = free;
       }
       std::vector<Id> indices;
-      for (const AxisRange& r : shape_of_.at(c->tensor)) indices.push_back(here->axes.at(r.axis));
+      for (const AxisRange& r : shape_of_.at(c->tensor)) indices.push_back(index_of(*here, here->axes.at(r.axis)));
       done[id] = a_.read(c->tensor, a_[id].type, indices);
     }
     return done.at(d.body);

@@ -20,6 +20,10 @@ Program simplify(const Program& p, const SimplifyOptions& options = {});
 // One expression; equal ids mean nothing was to be done.
 Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 
+// if x == 0 then (if x < 6 then a else b) else c   =>   if x == 0 then a else c
+// Choices that others around them have made already, of comparisons of one value with numbers. Exact.
+Program with_decided_choices(const Program& p);
+
 // Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/rules/idioms.def), also where parts of
 // it have names: e[i] = exp(-a[i]), y[i] = 1/(1 + e[i]). For what a user wrote, before gradients are derived; calls should be expanded.
 // Exact for real numbers, derivatives at kinks included; values differ by rounding. An `if` that chooses between two formulas of one

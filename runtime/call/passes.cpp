@@ -84,7 +84,7 @@ namespace {
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
 Program gathered(const Program& p) { return gather(without_flattened_axes(p)); }
 // Inlining brings constants together: reads at fixed places, what the user named.
-Program simplified(const Program& p) { return simplify(in_closed_form(recognize_derived(with_simple_indices(p)))); }
+Program simplified(const Program& p) { return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(p))))); }
 Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // such (cse/algebra/solved_conditions.h).
 #include <gtest/gtest.h>
 
+#include "expr/rules/simplify.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat::guarded_values_test {
@@ -51,6 +52,26 @@ TEST(GuardedValues, SumsGoOverWhatIsNotZero) {
   const StashPlan plan = planned(attention("  p[h,i,j] = if j <= i then exp(s[h,i,j])/(1 + s[h,i,j]^2) else 0\n"));
   EXPECT_NE(body_of(plan.program, "grad_q").find("j in 0..i+1"), std::string::npos) << print(plan.program);
   EXPECT_NE(body_of(plan.program, "grad_k").find("i in j..S"), std::string::npos) << print(plan.program);
+}
+
+// Choices by one condition are one, and those that another one has made are made.
+TEST(GuardedValues, ChoicesAreMadeOnce) {
+  auto gradient = [&](const std::string& y) {
+    const Program p = derived("op f(x: f64[N]) -> (y) { y[i] = " + y + " }");
+    const StashPlan plan = plan_stash(p);
+    expect_same_values(p, plan.program);
+    return body_of(plan.program, "grad_x");
+  };
+  EXPECT_EQ(gradient("if x[i] > 0 then sin(x[i]) else x[i]*x[i]"), "if 0 < x[i] then dy[i] * cos(x[i]) else 2 * (x[i] * dy[i])");
+  const Program p = parse_op(
+      "op f(x: f64[N]) -> (y) { y[i] = if x[i] < 0 then (if x[i] < 2 then 1 else x[i]) else if x[i] == 3 then "
+      "(if x[i] <= 3 then 5 else 6) else if x[i] < 4 then (if x[i] < -1 then x[i] else 7) else 8 }");
+  const Program after = with_decided_choices(p);
+  expect_same_values(p, after);
+  EXPECT_EQ(body_of(after, "y"), "if x[i] < 0 then 1 else if x[i] == 3 then 5 else if x[i] < 4 then 7 else 8");
+  // Of a NaN every comparison fails: x < 2 may fail where x < 3 does not hold, and 3 <= x as well.
+  const Program stays = parse_op("op f(x: f64[N]) -> (y) { y[i] = if x[i] < 3 then 1 else if 2 <= x[i] then 2 else 3 }");
+  EXPECT_TRUE(equal(stays, with_decided_choices(stays)));
 }
 
 // A value that data guard is another one where they do not.

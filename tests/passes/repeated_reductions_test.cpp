@@ -41,6 +41,19 @@ TEST(RepeatedReductions, WhateverAxesAndPartsAreCalled) {
     EXPECT_EQ(distinct_reductions(named(text)), left) << print(named(text));
 }
 
+// What is the same for all of a group is computed once for the group.
+TEST(RepeatedReductions, OfGroups) {
+  Program p = named("op f(x: f64[N,4*G]) -> (y) { y[n,c] = x[n,c] - sum(k in 0..4: x[n,4*(c/4)+k])/4 }");
+  EXPECT_EQ(body_of(p, "y"), "x[n,c] - y_sum[n,c/4] / 4");
+  EXPECT_EQ(body_of(p, "y_sum"), "sum(k in 0..4: x[n,4*c_1+k])");
+  p = named(
+      "op f(x: f64[N,4*G]) -> (y) {\n  m[n,g in 0..G] = max(k in 0..4: x[n,4*g+k])\n"
+      "  y[n,c] = exp(x[n,c] - m[n,c/4]) - max(k in 0..4: x[n,4*(c/4)+k])\n}");
+  EXPECT_EQ(body_of(p, "y"), "exp(x[n,c] - m[n,c/4]) - m[n,c/4]");
+  p = parse_op("op f(x: f64[N,4*G], w: f64[4*G]) -> (y) { y[n,c] = sum(k in 0..4: x[n,4*(c/4)+k]*w[c]) }");
+  EXPECT_TRUE(equal(p, without_repeated_reductions(p)));
+}
+
 TEST(RepeatedReductions, OthersStay) {
   for (const char* text :
        {"op f(x: f64[N,D]) -> (y) { y[n] = sum(d: x[n,d]) - sum(d: x[n,d]^2) }",
