@@ -222,7 +222,7 @@ void ArrayView::note_library(Library& library, PyObject* object) const {
   }
 }
 
-void ArrayView::look_at(PyObject* object, DType declared, bool written) {
+void ArrayView::look_at(PyObject* object, std::optional<DType> declared, bool written) {
   release();
   type_ = &array_type(Py_TYPE(object));
   number_ = false;
@@ -232,7 +232,8 @@ void ArrayView::look_at(PyObject* object, DType declared, bool written) {
     case ArrayType::Door::dlpack: return from_dlpack(object, written, type_->waits);
     case ArrayType::Door::number:
       if (written) throw Error(fmt::format("a {} cannot be written; give an array", type_name(object)));
-      return from_number(object, declared);
+      if (!declared) break;
+      return from_number(object, *declared);
     case ArrayType::Door::none: break;
   }
   throw Error(
@@ -258,7 +259,7 @@ void ArrayView::from_exchange(PyObject* object, const ExchangeApi& api, bool wri
   view_ = view_of(managed_->tensor);
 }
 
-void ArrayView::from_buffer(PyObject* object, DType declared, bool written) {
+void ArrayView::from_buffer(PyObject* object, std::optional<DType> declared, bool written) {
   nb::object shown = nb::borrow(object);
   if (PyObject_GetBuffer(object, &buffer_, PyBUF_STRIDED_RO | PyBUF_FORMAT)) {
     // The buffer protocol has no bf16; NumPy's arrays of it show their bits.
@@ -272,8 +273,10 @@ void ArrayView::from_buffer(PyObject* object, DType declared, bool written) {
   has_buffer_ = true;
   const auto type = dtype_of_format(buffer_.format, buffer_.itemsize);
   if (!type || (*type == DType::bf16 && declared != DType::bf16))
-    throw Error(fmt::format("its elements have the format '{}' of {} bytes, but {} is declared; convert it, as by x.astype(\"{}\")",
-                            buffer_.format ? buffer_.format : "B", buffer_.itemsize, name_of(declared), numpy_name(declared)));
+    throw Error(fmt::format("its elements have the format '{}' of {} bytes, {}; convert it, as by x.astype(\"{}\")",
+                            buffer_.format ? buffer_.format : "B", buffer_.itemsize,
+                            declared ? fmt::format("but {} is declared", name_of(*declared)) : "which is no type of the language",
+                            numpy_name(declared.value_or(DType::f32))));
   if (buffer_.ndim > kMaxRank) throw Error(fmt::format("it has {} dimensions; kernels take up to {}", buffer_.ndim, kMaxRank));
   if (written && buffer_.readonly) throw Error("it is read only; give an array that may be written");
   view_ = TensorView(buffer_.buf, *type, {}, {});

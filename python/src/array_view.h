@@ -1,6 +1,7 @@
 // Arrays of Python as views of their memory; nothing is copied. PyTorch's tensors come by DLPack's functions in C, NumPy's arrays and all
 // that has the buffer protocol by that, the others (JAX's, CuPy's) by __dlpack__(), and numbers as scalars of the declared type.
 #pragma once
+#include <optional>
 #include <string_view>
 
 #include <nanobind/nanobind.h>
@@ -41,15 +42,15 @@ class ArrayView {
   ArrayView& operator=(ArrayView&& other) noexcept;
   ~ArrayView() { release(); }
 
-  // written: the call writes to it. The object must outlive the view. Throws Error.
-  void look_at(PyObject* object, DType declared, bool written);
+  // written: the call writes to it. declared: the type that is asked for, or any. The object must outlive the view. Throws Error.
+  void look_at(PyObject* object, std::optional<DType> declared, bool written);
   TensorView view() const;  // of this very object: numbers lie in it
   void note_library(Library& library, PyObject* object) const;
 
  private:
   void release();
   void from_exchange(PyObject* object, const ExchangeApi& api, bool written);
-  void from_buffer(PyObject* object, DType declared, bool written);
+  void from_buffer(PyObject* object, std::optional<DType> declared, bool written);
   void from_dlpack(PyObject* object, bool written, bool waits);
   void from_number(PyObject* object, DType declared);
 

@@ -13,6 +13,7 @@ namespace xhat::python {
 
 void bind_exported(nb::module_& m);
 void bind_extents(nb::module_& m);
+void bind_lazy(nb::module_& m);
 void bind_xla(nb::module_& m);
 
 namespace {
@@ -79,6 +80,7 @@ NB_MODULE(_xhat, m) {
 
   bind_exported(m);
   bind_extents(m);
+  bind_lazy(m);
   bind_xla(m);
   nb::class_<Kept>(m, "Kept", "What forward() keeps for backward(): the stash, and of the arrays of the call those that are read again.")
       .def_prop_ro("bytes", &Kept::bytes, "Bytes of the stash: what is kept beyond arrays of the caller.")

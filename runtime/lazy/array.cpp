@@ -60,30 +60,45 @@ Array array_of(const TensorView& values, const Shape& shape, const Location& at)
   return variable(std::move(storage));
 }
 
-Array full(const Shape& shape, double value, DType type) { return of_node(constant(type, value, shape)); }
+namespace {
+
+const Shape& checked(const char* call, const Shape& shape) {
+  for (int64_t extent : shape)
+    if (extent < 0) throw Error(fmt::format("{}: an extent of {} in shape {}; extents are 0 or more", call, extent, text(shape)));
+  return shape;
+}
+
+}  // namespace
+
+Array full(const Shape& shape, double value, DType type) { return of_node(constant(type, value, checked("full", shape))); }
 
 Array arange(int64_t end, DType type) { return of_node(cast_node(iota({std::max<int64_t>(end, 0)}), type)); }
 
 Array arange(double begin, double end, double step, DType type) {
+  if (!std::isfinite(begin) || !std::isfinite(end) || !std::isfinite(step) || step == 0)
+    throw Error(fmt::format("arange: from {} to {} by {}; all are finite, and the step is not 0", begin, end, step));
   const auto count = static_cast<int64_t>(std::max(0.0, std::ceil((end - begin) / step)));
   const Array steps = arange(count, type);
   return steps * full({}, step, type) + full({}, begin, type);
 }
 
 Array random(const Array& seed, const Shape& shape, DType type) {
-  const Array operands[] = {cast(seed, DType::i64), of_node(iota(shape))};
+  const Array operands[] = {cast(seed, DType::i64), of_node(iota(checked("random", shape)))};
   return cast(function("random", operands), type);
 }
 
 void detail::ragged_numbers(const Location& at) { fail({"array", at}, "the rows of the numbers given differ in length"); }
 
-Array Array::of_number(double value, bool is_float, bool is_bool) {
-  NodePtr n =
-      is_float ? detail::constant(DType::f32, 0) : constant_integer(is_bool ? DType::boolean : DType::i64, static_cast<int64_t>(value));
-  if (is_float) {
-    n->value = value;  // not rounded until it meets an operand that has a type
-    n->type = DType::f64;
-  }
+Array Array::of_float(double value) {
+  NodePtr n = detail::constant(DType::f32, 0);
+  n->value = value;  // not rounded until it meets an operand that has a type
+  n->type = DType::f64;
+  n->weak = true;
+  return of_node(std::move(n));
+}
+
+Array Array::of_integer(int64_t value, bool is_bool) {
+  NodePtr n = constant_integer(is_bool ? DType::boolean : DType::i64, value);
   n->weak = true;
   return of_node(std::move(n));
 }

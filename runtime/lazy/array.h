@@ -73,7 +73,7 @@ class Array {
  public:
   Array() = default;  // no array; for containers
   template <Number T>
-  Array(T number) : Array(of_number(static_cast<double>(number), std::floating_point<T>, std::same_as<T, bool>)) {}
+  Array(T number) : Array(of_number(number)) {}
   explicit Array(std::shared_ptr<detail::State> state) : state_(std::move(state)) {}
 
   const Shape& shape() const;
@@ -143,7 +143,16 @@ class Array {
   const std::shared_ptr<detail::State>& state() const { return state_; }
 
  private:
-  static Array of_number(double value, bool is_float, bool is_bool);
+  template <Number T>
+  static Array of_number(T value) {
+    if constexpr (std::floating_point<T>) {
+      return of_float(static_cast<double>(value));
+    } else {
+      return of_integer(static_cast<int64_t>(value), std::same_as<T, bool>);
+    }
+  }
+  static Array of_float(double value);
+  static Array of_integer(int64_t value, bool is_bool);
   double number_at(const Location& at) const;
   void copy_to(const TensorView& memory) const;  // with types converted
   std::shared_ptr<detail::State> state_;

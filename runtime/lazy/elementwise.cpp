@@ -183,6 +183,8 @@ NodePtr elementwise(Op op, NodeList operands, const Site& site) {
   if (row.type == TypeRule::whole && !is_integer(type))
     fail(site, fmt::format("operands must be integers, and are {}; cast them: cast(x, i64)", name_of(type)));
   for (NodePtr& n : operands) n = cast_node(n, type);
+  if (op == Op::pow && is_integer(type) && (operands[1]->kind != Kind::constant || operands[1]->integer < 0))
+    fail(site, "an integer power needs a constant exponent that is not negative; cast the base to a float: cast(x, f32)");
   const Shape shape = common_shape(operands, site);
   if (NodePtr same = without_neutral(op, operands, shape)) return same;
   if (NodePtr one = with_one_constant(op, operands, shape, site)) return one;

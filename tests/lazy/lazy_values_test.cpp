@@ -1,4 +1,6 @@
 // What lazy arrays compute, against plain loops.
+#include <functional>
+
 #include "tests/lazy/lazy_helper.h"
 
 namespace xhat::lazy::test::lazy_values_test {
@@ -310,6 +312,21 @@ TEST(LazyValues, ErrorsNameTheCallTheShapesAndTheLine) {
   EXPECT_NE(message([&] { x.reshape({4}); }).find("reshape: [2,3] has 6 elements"), std::string::npos);
   EXPECT_NE(message([&] { x(2); }).find("slice: position 2 of dimension 0, whose extent is 2"), std::string::npos);
   EXPECT_NE(message([&] { grad(x, {x}); }).find("grad: a derivative is of one float number"), std::string::npos);
+  EXPECT_NE(message([&] { zeros({-1, 3}); }).find("full: an extent of -1 in shape [-1,3]"), std::string::npos);
+  EXPECT_NE(message([&] { random(1, {-1}); }).find("random: an extent of -1"), std::string::npos);
+  EXPECT_NE(message([&] { arange(0, 1, 0, DType::f32); }).find("arange: from 0 to 1 by 0"), std::string::npos);
+  // Powers of integers by integers that are known in the run would be chosen among 64 products, and a compiler never ends.
+  const Array whole = array({3, 4});
+  for (const auto& power : {std::function<Array()>([&] { return pow(whole, whole); }),
+                            std::function<Array()>([&] { return pow(2, whole); }), std::function<Array()>([&] { return pow(whole, -1); })})
+    EXPECT_NE(message(power).find("pow: an integer power needs a constant exponent that is not negative"), std::string::npos);
+  EXPECT_EQ(pow(whole, 3).vector<int>(), (std::vector<int>{27, 64}));
+}
+
+TEST(LazyValues, WholeNumbersKeepAllTheirDigits) {
+  const int64_t large = (int64_t{1} << 53) + 1;
+  EXPECT_EQ((array({1}, i64) * large).vector<int64_t>(), std::vector<int64_t>{large});
+  EXPECT_EQ(cast(Array(large), DType::i64).vector<int64_t>(), std::vector<int64_t>{large});
 }
 
 }  // namespace
