@@ -72,7 +72,7 @@ class Forward {
   }
 
   void custom(const Program& op, std::vector<TensorId> arguments, const std::vector<TensorId>& targets) {
-    arguments.resize(op.custom_gradient ? op.inputs.size() : 0);
+    arguments.resize(op.inputs.size());
     std::vector<TensorId> from, to;
     for (TensorId t : arguments) from.push_back(tangents_[t].tensor);
     for (TensorId t : targets) {

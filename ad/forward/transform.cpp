@@ -10,15 +10,16 @@
 #include <fmt/format.h>
 
 #include "ad/common/differentiation.h"
-#include "expr/index/expand_calls.h"
 #include "ad/forward/jvp.h"
+#include "expr/index/expand_calls.h"
 
 namespace xhat {
 namespace {
 
 bool calls_state_gradients(const Program& p) {
-  if (p.custom_gradient) return true;
-  return std::ranges::any_of(p.forward.definitions, [](const Definition& d) { return d.is_call() && calls_state_gradients(*d.callee); });
+  return p.custom_gradient || std::ranges::any_of(p.forward.definitions, [](const Definition& d) {
+           return d.is_call() && (states_gradient(*d.callee) || calls_state_gradients(*d.callee));
+         });
 }
 
 // Names that no axis, tensor or dim of the program has.

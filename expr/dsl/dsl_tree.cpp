@@ -105,8 +105,7 @@ class BlockBuilder {
                   "(…) = …");
     }
     throw Error("op " + op_ + " needs " + tensor.name + ", which is " + tensor.role_text() +
-                (tensor.role == TensorState::Role::input ? " of another op"
-                                                         : "; only its op's gradient may read it"));
+                (tensor.role == TensorState::Role::input ? " of another op" : "; only its op's gradient may read it"));
   }
 
   void register_name(const TensorState& tensor, const void* owner) {
@@ -207,8 +206,7 @@ ast::Op grad_of(ast::File& file, const OpState& op, Places& places) {
 }
 
 // In the order in which they stand in the list.
-std::vector<OpState::Pair> in_order(const std::vector<OpState::Pair>& pairs,
-                                    const std::vector<TensorPtr>& list, const std::string& what,
+std::vector<OpState::Pair> in_order(const std::vector<OpState::Pair>& pairs, const std::vector<TensorPtr>& list, const std::string& what,
                                     const std::string& op) {
   std::vector<OpState::Pair> result;
   for (const TensorPtr& key : list) {
@@ -240,7 +238,8 @@ std::shared_ptr<ast::File> tree_of(const OpState& op, Places& places) {
   OpState own = op;
   own.cotangents = in_order(op.cotangents, op.outputs, "output", op.name);
   own.gradients = in_order(op.gradients, op.inputs, "input", op.name);
-  if (find_op(*file, op.name)) throw Error("op " + op.name + " calls another op of its name; rename one");
+  if (find_op(*file, op.name))
+    throw Error("op " + op.name + " calls an op of its name; an op cannot call itself, and two ops of a file have two names");
   file->ops.push_back(std::move(result));
   if (!own.gradients.empty()) {
     ast::Op grad = grad_of(*file, own, places);

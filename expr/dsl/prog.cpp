@@ -111,7 +111,8 @@ class ProgTree {
     places_.statements.insert(places_.statements.end(), places.begin(), places.end());
     places_.whole = program_.where;
     for (ast::Statement& s : statements) op.body.statements.push_back(std::move(s));
-    if (find_op(*file_, program_.name)) throw Error(of() + " calls another op of its name; rename one");
+    if (find_op(*file_, program_.name))
+      throw Error(of() + " calls an op of its name; a program cannot call itself (a loop repeats), and two of a file have two names");
     file_->ops.push_back(std::move(op));
     return file_;
   }

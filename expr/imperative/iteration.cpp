@@ -53,7 +53,7 @@ void Iteration::enter() {
 // A call is no border: it is what it computes.
 void Iteration::expand(const Definition& call) {
   auto own_gradient = [](const auto& self, const Program& op) -> bool {
-    return op.custom_gradient ||
+    return states_gradient(op) ||
            std::ranges::any_of(op.forward.definitions, [&](const Definition& d) { return d.is_call() && self(self, *d.callee); });
   };
   if (own_gradient(own_gradient, *call.callee))

@@ -118,7 +118,8 @@ Replacements dims_of_call(Program& p, const Program& op, const std::vector<Tenso
 }
 
 std::vector<Definition> expanded(Program& p, const Definition& call) {
-  const Program callee = expand_calls(*call.callee);
+  Program callee = expand_calls(*call.callee);
+  callee.backward = {};
   std::vector<TensorId> tensors(callee.tensors.size(), kNoTensor);
   for (size_t i = 0; i < callee.inputs.size(); ++i) tensors[callee.inputs[i]] = call.arguments[i];
   for (size_t i = 0; i < callee.outputs.size(); ++i) tensors[callee.outputs[i]] = call.targets[i];
@@ -126,12 +127,13 @@ std::vector<Definition> expanded(Program& p, const Definition& call) {
 }
 
 Program expand_calls(const Program& p, bool keep_custom, std::vector<ExpandedCall>* calls) {
-  auto goes = [&](const Definition& d) { return d.is_call() && !(keep_custom && d.callee->custom_gradient); };
+  auto goes = [&](const Definition& d) { return d.is_call() && !(keep_custom && states_gradient(*d.callee)); };
   if (std::ranges::none_of(p.definitions(), goes)) return p;
   Program result = p;
   auto expand = [&](const Definition& d) {
     std::vector<ExpandedCall> inner;
     Program callee = expand_calls(*d.callee, keep_custom, &inner);
+    callee.backward = {};  // a call computes the outputs
     std::vector<TensorId> tensors(callee.tensors.size(), kNoTensor);
     for (size_t i = 0; i < callee.inputs.size(); ++i) tensors[callee.inputs[i]] = d.arguments[i];
     for (size_t i = 0; i < callee.outputs.size(); ++i) tensors[callee.outputs[i]] = d.targets[i];

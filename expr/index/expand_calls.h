@@ -15,6 +15,9 @@ struct ExpandedCall {
   std::vector<TensorId> members;  // of the expanded program: all that the call defines
 };
 
+// Does it say its gradient itself, by `grad` or by a backward block? Who calls it takes that.
+inline bool states_gradient(const Program& p) { return p.custom_gradient || !p.gradients.empty(); }
+
 // keep_custom: calls of ops that state their own gradient stay. calls: gets what was expanded, outer calls before those inside of them.
 Program expand_calls(const Program& p, bool keep_custom = false, std::vector<ExpandedCall>* calls = nullptr);
 

@@ -13,7 +13,19 @@
 What is written becomes text of the language, so its rules and its messages are those of docs/language.md; rms_norm.text shows it. Comparisons are
 expressions, `&`, `|` and `~` join them, `where(c, a, b)` chooses; `n.range(a, b)` is an axis with its range, on the left and in reductions;
 `x.get(i - 1, otherwise=0)` reads with a value outside. The functions of the language and its reductions are the functions here.
+
+Programs that mutate are written alike (`Prog`):
+
+    p = Prog("smooth")
+    x = p.input("x", f32, N)
+    y = p.var("y", clone(x))
+    with p.For(i, 1, N):
+        y[i] += 0.5 * y[i - 1]
+    p.output(y)
+    smooth = p.build()
 """
+import contextlib
+
 from . import Error, _xhat
 from . import op as _op
 
@@ -142,7 +154,7 @@ class DType:
 
 class Builder:
     def __init__(self, name):
-        self._name, self._parameters, self._outputs, self._lines, self._defined = name, [], [], [], set()
+        self._name, self._parameters, self._outputs, self._lines, self._defined, self._callees = name, [], [], [], set(), {}
 
     def input(self, name, dtype, *extents, const=False):
         shape = f"[{','.join(_text(e) for e in extents)}]" if extents else ""
@@ -167,13 +179,231 @@ class Builder:
         self._defined.add(name)
         self._lines.append(line)
 
+    def call(self, results, op, *arguments):
+        """Defines tensors, by name, as the results of another op: a, b = f.call("a b", extremes, x)."""
+        names = results.split()
+        for name in names:
+            self._define(f"({', '.join(names)}) = {_call(self, op, arguments)}" if name == names[0] else None, name)
+        made = [Tensor(self, name) for name in names]
+        return made[0] if len(made) == 1 else made
+
     @property
     def text(self):
-        lines = "".join(f"  {line}\n" for line in self._lines)
-        return f"op {self._name}({', '.join(self._parameters)}) -> ({', '.join(self._outputs)}) {{\n{lines}}}\n"
+        lines = "".join(f"  {line}\n" for line in self._lines if line)
+        head = f"op {self._name}({', '.join(self._parameters)}) -> ({', '.join(self._outputs)}) {{\n"
+        return "".join(self._callees.values()) + head + lines + "}\n"
 
     def build(self, **options):
         return _op(self.text, **options)
+
+
+def _call(caller, op, arguments):
+    """The text of a call; the caller's text begins with that of the op, which is a Builder, a Prog or an xhat.Op."""
+    if isinstance(op, (Builder, Prog)):
+        name, text = op._name, op.text
+    else:
+        name, text = op.name, op._state()[0]
+        text += "" if text.endswith("\n") else "\n"
+    if name == caller._name:
+        raise Error(f"{name} calls an op of its name; an op cannot call itself, and two of a file have two names")
+    parts = {**op._callees, name: text[len("".join(op._callees.values())):]} if isinstance(op, (Builder, Prog)) else {name: text}
+    for part, of in parts.items():
+        if caller._callees.setdefault(part, of) != of:
+            raise Error(f"two different ops named {part} are called")
+    return f"{name}({', '.join(_text(a) for a in arguments)})"
+
+
+def _subscripts(subscripts):
+    def one(s):
+        if isinstance(s, Ranged):
+            return s.text
+        if s is None or s is Ellipsis:
+            raise Error("None and ... are no indices of a program; unsqueeze(i) adds a dimension, and dimensions behind the last index are whole")
+        if not isinstance(s, slice):
+            return _text(s)
+        begin, end, step = ("" if part is None else _text(part) for part in (s.start, s.stop, s.step))
+        return f"{begin}:{end}" + (f":{step}" if step else "")
+    return ", ".join(one(s) for s in (subscripts if isinstance(subscripts, tuple) else (subscripts,)))
+
+
+class Var(Expression):
+    """A variable of a program, or a view of one: y[1:-1, c], y.transpose(0, 1). What is assigned to it is noted as a statement: y.set(e) binds the name,
+    y[...] = e and y += e write."""
+
+    __slots__ = ("_program", "_written")
+
+    def __init__(self, program, text):
+        super().__init__(text)
+        self._program, self._written = program, False
+
+    def __getitem__(self, subscripts):
+        return Var(self._program, f"{self.text}[{_subscripts(subscripts)}]")
+
+    def __setitem__(self, subscripts, value):
+        place = f"{self.text}[{_subscripts(subscripts)}]"
+        if not (isinstance(value, Var) and value._written and value.text == place):  # y[i] += e ends with y[i] = y[i]
+            self._note(place, "=", value)
+
+    def __iter__(self):
+        raise Error(f"{self.text} has no values while the program is written; program.For(i, 0, N) is a loop of it")
+
+    def set(self, value):
+        self._note(self.text, "=", value)
+
+    def get(self, *indices, otherwise):
+        return Expression(f"{self.text}[{_list(indices)} else {_text(otherwise)}]")
+
+    def transpose(self, i, j):
+        return self._view("transpose", "()", i, j)
+
+    def squeeze(self, i):
+        return self._view("squeeze", "()", i)
+
+    def unsqueeze(self, i):
+        return self._view("unsqueeze", "()", i)
+
+    def diagonal(self):
+        return self._view("diagonal", "()")
+
+    def reshape(self, *extents):
+        return self._view("reshape", "[]", *extents)
+
+    def expand(self, *extents):
+        return self._view("expand", "[]", *extents)
+
+    def _view(self, name, brackets, *arguments):
+        return Var(self._program, f"{self.text}.{name}{brackets[0]}{', '.join(_text(a) for a in arguments)}{brackets[1]}")
+
+    def _note(self, place, sign, value):
+        if self._program is None:
+            raise Error(f"{self.text} is a value, and no place to assign to")
+        self._program._add(f"{place} {sign} {_text(value)}")
+
+
+def _in_place(sign):
+    def method(self, value):
+        self._note(self.text, sign, value)
+        made = Var(self._program, self.text)
+        made._written = True
+        return made
+    return method
+
+
+for _of_python, _sign in (("iadd", "+="), ("isub", "-="), ("imul", "*="), ("itruediv", "/=")):
+    setattr(Var, f"__{_of_python}__", _in_place(_sign))
+
+
+class Prog:
+    """A program that mutates tensors, in loops and branches (docs/language.md, Programs). With-statements are its blocks."""
+
+    def __init__(self, name):
+        self._name, self._parameters, self._outputs, self._lines, self._depth, self._callees = name, [], [], [], 1, {}
+
+    def input(self, name, dtype, *extents, const=False, inout=False):
+        """inout: it may be written, and what it holds at the end is an output."""
+        shape = f"[{','.join(_text(e) for e in extents)}]" if extents else ""
+        self._parameters.append(f"{name}: {'inout ' if inout else ''}{dtype.name}{shape}{' const' if const else ''}")
+        return Var(self, name)
+
+    def output(self, *variables):
+        for v in variables:
+            if not isinstance(v, Var) or not v.text.isidentifier():
+                raise Error(f"an output of prog {self._name} is a name, and {_text(v)} is none")
+            self._outputs.append(v.text)
+
+    def var(self, name, value):
+        """var name = value; of a name or a view, another name of that storage: clone(x) copies."""
+        self._add(f"var {name} = {_text(value)}")
+        return Var(self, name)
+
+    def local(self, name):
+        """A name without var: its first assignment makes it, and it ends with its iteration or branch."""
+        return Var(self, name)
+
+    def dim(self, name, value):
+        self._add(f"dim {name} = {_text(value)}")
+        return Dim(name)
+
+    def call(self, op, *arguments):
+        """The result of an op or program that has one: as part of an expression."""
+        return Expression(_call(self, op, arguments))
+
+    def assign(self, variables, op, *arguments):
+        """(a, b) = op(arguments)."""
+        self._add(f"({', '.join(v.text for v in variables)}) = {_call(self, op, arguments)}")
+
+    def For(self, variable, begin, end):
+        return self._block(f"for {_text(variable)} in {_text(begin)}..{_text(end)}")
+
+    def While(self, condition, most):
+        return self._block(f"while {_text(condition)} max {_text(most)}")
+
+    def If(self, condition):
+        return self._block(f"if {_text(condition)}")
+
+    def Else(self):
+        """Behind the block of an If."""
+        if not self._lines or self._lines[-1] != "  " * self._depth + "}" or not self._branch:
+            raise Error(f"prog {self._name}: Else stands directly behind the block of an If")
+        self._lines.pop()
+        return self._block("} else")
+
+    @contextlib.contextmanager
+    def _block(self, head):
+        self._add(head + " {")
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            self._add("}")
+            self._branch = head.startswith("if ")
+
+    def _add(self, line):
+        self._branch = False
+        self._lines.append("  " * self._depth + line)
+
+    @property
+    def text(self):
+        lines = "".join(f"{line}\n" for line in self._lines)
+        head = f"prog {self._name}({', '.join(self._parameters)}) -> ({', '.join(self._outputs)}) {{\n"
+        return "".join(self._callees.values()) + head + lines + "}\n"
+
+    def build(self, **options):
+        return _op(self.text, self._name, **options)
+
+
+def view(value):
+    """A value to take views of: view(x * 2).transpose(0, 1)."""
+    return Var(None, f"({_text(value)})")
+
+
+def clone(value):
+    return Expression(f"clone({_text(value)})")
+
+
+def _of_shape(dtype, extents):
+    return dtype.name + (f"[{', '.join(_text(e) for e in extents)}]" if extents else "")
+
+
+def zeros(dtype, *extents):
+    return Expression(f"zeros {_of_shape(dtype, extents)}")
+
+
+def full(value, dtype, *extents):
+    return Expression(f"full({_text(value)}) {_of_shape(dtype, extents)}")
+
+
+def concat(axis, *parts):
+    return Expression(f"concat({_text(axis)}, {', '.join(_text(p) for p in parts)})")
+
+
+def flip(axis, value):
+    return Expression(f"flip({_text(axis)}, {_text(value)})")
+
+
+def roll(axis, by, value):
+    return Expression(f"roll({_text(axis)}, {_text(by)}, {_text(value)})")
 
 
 def where(condition, then, otherwise):
@@ -254,5 +484,5 @@ for _name in _reductions:
 for _name in ("f64", "f32", "f16", "bf16", "i64", "i32", "u32", "u8"):
     globals()[_name] = DType(_name)
 boolean = DType("bool")
-__all__ = ["Axis", "Builder", "DType", "Dim", "Expression", "Tensor", "axes", "boolean", "dims", "einsum", "random_int", "random_normal", "where", *_functions, *_reductions, "f64", "f32", "f16",
+__all__ = ["Axis", "Builder", "DType", "Dim", "Expression", "Prog", "Tensor", "Var", "axes", "boolean", "clone", "concat", "flip", "full", "roll", "view", "zeros", "dims", "einsum", "random_int", "random_normal", "where", *_functions, *_reductions, "f64", "f32", "f16",
            "bf16", "i64", "i32", "u32", "u8"]

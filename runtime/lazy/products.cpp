@@ -118,12 +118,15 @@ int64_t positions(int64_t extent, int64_t size, int64_t stride, int64_t padding,
 std::shared_ptr<const Program> interned(const Program& program) {
   static auto* mutex = new std::mutex;
   static auto* known = new std::multimap<const Arena*, std::shared_ptr<const Program>>;
+  auto same_region = [](const Region& p, const Region& q) {
+    return std::ranges::equal(p.definitions, q.definitions, [](const Definition& a, const Definition& b) {
+      return a.targets == b.targets && a.body == b.body && a.callee == b.callee && a.axes == b.axes;
+    });
+  };
   auto same = [&](const Program& other) {
     return other.inputs == program.inputs && other.outputs == program.outputs && other.steps == program.steps &&
-           other.custom_gradient == program.custom_gradient &&
-           std::ranges::equal(other.forward.definitions, program.forward.definitions, [](const Definition& a, const Definition& b) {
-             return a.targets == b.targets && a.body == b.body && a.callee == b.callee && a.axes == b.axes;
-           });
+           other.custom_gradient == program.custom_gradient && other.gradients == program.gradients &&
+           same_region(other.forward, program.forward) && same_region(other.backward, program.backward);
   };
   std::lock_guard lock(*mutex);
   for (auto [it, end] = known->equal_range(program.arena.get()); it != end; ++it)

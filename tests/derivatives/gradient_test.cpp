@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <random>
 #include <set>
 
-#include "expr/index/expand_calls.h"
+#include "ad/forward/jvp.h"
 #include "ad/gather/gather.h"
 #include "expr/eval/evaluate.h"
+#include "expr/index/expand_calls.h"
 #include "tests/helpers/derivatives.h"
+#include "tests/helpers/error_of.h"
 
 namespace xhat::gradient_test {
 namespace {
@@ -19,9 +22,7 @@ namespace {
 using namespace xhat::testing;
 using Case = DerivativeCase;
 
-constexpr auto check = [](const std::string& text, const Case& setup = {}) {
-  check_derivatives(text, setup);
-};
+constexpr auto check = [](const std::string& text, const Case& setup = {}) { check_derivatives(text, setup); };
 double at(const Arrays& arrays, const std::string& name, size_t i) { return arrays.at(name).at(i); }
 
 // The backward of an op, a definition per line, without blanks.
@@ -36,24 +37,20 @@ std::string backward_of(const std::string& text, bool gathered = false) {
 // ---- printed forms ----
 
 TEST(GradientText, UsesTheOutputWhereItCan) {
-  EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }"),
-            "grad_x[i] = dy[i] * (1 - y[i] * y[i])\n");
+  EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = tanh(x[i]) }"), "grad_x[i] = dy[i] * (1 - y[i] * y[i])\n");
   EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = exp(x[i]) }"), "grad_x[i] = dy[i] * y[i]\n");
-  EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = relu(x[i]) }"),
-            "grad_x[i] = if 0 < y[i] then dy[i] else 0\n");
+  EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = relu(x[i]) }"), "grad_x[i] = if 0 < y[i] then dy[i] else 0\n");
 }
 
 TEST(GradientText, OneMakesNoMultiplicationAndConstantsFold) {
-  EXPECT_EQ(backward_of("op f(a: f32[N], b: f32[N]) -> (y) { y[i] = a[i] - b[i] }"),
-            "grad_a[i] = dy[i]\ngrad_b[i] = -dy[i]\n");
+  EXPECT_EQ(backward_of("op f(a: f32[N], b: f32[N]) -> (y) { y[i] = a[i] - b[i] }"), "grad_a[i] = dy[i]\ngrad_b[i] = -dy[i]\n");
   EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = x[i]^2 }"), "grad_x[i] = dy[i] * (2 * x[i])\n");
 }
 
 TEST(GradientText, BroadcastsBecomeSumsAndSumsBroadcasts) {
   EXPECT_EQ(backward_of("op f(a: f32[N], b: f32[M]) -> (y) { y[i,j] = a[i] * b[j] }"),
             "grad_a[i] = sum(j: dy[i,j] * b[j])\ngrad_b[j] = sum(i: dy[i,j] * a[i])\n");
-  EXPECT_EQ(backward_of("op f(x: f32[N,M]) -> (y) { y[i] = sum(j: x[i,j]) }"),
-            "grad_x[i, j in 0..M] = dy[i]\n");
+  EXPECT_EQ(backward_of("op f(x: f32[N,M]) -> (y) { y[i] = sum(j: x[i,j]) }"), "grad_x[i, j in 0..M] = dy[i]\n");
 }
 
 TEST(GradientText, AnInnerFunctionIsDifferentiatedOncePerItsOwnPoint) {
@@ -102,15 +99,64 @@ TEST(GradientText, NamesStayUnique) {
 // ---- against differences ----
 
 TEST(GradientCheck, EveryFunctionOfOneOperand) {
-  for (const char* f :
-       {"-u",        "exp(u)",     "log(u)",  "log1p(u)",    "expm1(u)", "sqrt(u)", "rsqrt(u)",  "sin(u)",
-        "cos(u)",    "tan(u/4)",   "tanh(u)", "sigmoid(u)",  "erf(u)",   "abs(u)",  "sign(u)*u", "floor(u)+u",
-        "ceil(u)*u", "round(u)*u", "relu(u)", "softplus(u)", "u^2",      "u^3",     "u^0.5",     "2^u",
-        "u^u",       "1/u",        "u^-1",    "u^0",         "u^1",      "u % 0.7",
-        "exp2(u)",   "log2(u)",    "log10(u)", "sinh(u)",    "cosh(u)",  "atan(u)", "asinh(u)",  "acosh(1.1+u)",
-        "cbrt(u)",   "erfc(u)",    "lgamma(u)", "digamma(u)", "i0e(u)",  "i1e(u)",  "sinc(u)",   "sinc(u/9)",
-        "trunc(u)*u", "asin(u/(1+u))", "acos(u/(1+u))", "atanh(u/(1+u))", "erfinv(u/(1+u))", "polygamma(1,u)",
-        "polygamma(2,u)", "polygamma(3,u+1)", "i1e(0.5-u)", "lgamma(-0.3-u/9)", "digamma(-0.3-u/9)", "sinc(-u)"}) {
+  for (const char* f : {"-u",
+                        "exp(u)",
+                        "log(u)",
+                        "log1p(u)",
+                        "expm1(u)",
+                        "sqrt(u)",
+                        "rsqrt(u)",
+                        "sin(u)",
+                        "cos(u)",
+                        "tan(u/4)",
+                        "tanh(u)",
+                        "sigmoid(u)",
+                        "erf(u)",
+                        "abs(u)",
+                        "sign(u)*u",
+                        "floor(u)+u",
+                        "ceil(u)*u",
+                        "round(u)*u",
+                        "relu(u)",
+                        "softplus(u)",
+                        "u^2",
+                        "u^3",
+                        "u^0.5",
+                        "2^u",
+                        "u^u",
+                        "1/u",
+                        "u^-1",
+                        "u^0",
+                        "u^1",
+                        "u % 0.7",
+                        "exp2(u)",
+                        "log2(u)",
+                        "log10(u)",
+                        "sinh(u)",
+                        "cosh(u)",
+                        "atan(u)",
+                        "asinh(u)",
+                        "acosh(1.1+u)",
+                        "cbrt(u)",
+                        "erfc(u)",
+                        "lgamma(u)",
+                        "digamma(u)",
+                        "i0e(u)",
+                        "i1e(u)",
+                        "sinc(u)",
+                        "sinc(u/9)",
+                        "trunc(u)*u",
+                        "asin(u/(1+u))",
+                        "acos(u/(1+u))",
+                        "atanh(u/(1+u))",
+                        "erfinv(u/(1+u))",
+                        "polygamma(1,u)",
+                        "polygamma(2,u)",
+                        "polygamma(3,u+1)",
+                        "i1e(0.5-u)",
+                        "lgamma(-0.3-u/9)",
+                        "digamma(-0.3-u/9)",
+                        "sinc(-u)"}) {
     std::string body = f;
     for (size_t i; (i = body.find('u')) != std::string::npos;) {
       bool word = (i > 0 && std::isalpha(body[i - 1])) || (i + 1 < body.size() && std::isalpha(body[i + 1]));
@@ -122,14 +168,28 @@ TEST(GradientCheck, EveryFunctionOfOneOperand) {
 }
 
 TEST(GradientCheck, EveryFunctionOfMoreOperands) {
-  for (const char* f :
-       {"a[i]+b[i]", "a[i]-b[i]", "a[i]*b[i]", "a[i]/b[i]", "a[i]^b[i]", "min(a[i],b[i])*a[i]",
-        "max(a[i],b[i])*b[i]", "clamp(a[i]*b[i],0.2,0.9)*a[i]", "clamp(0.5*a[i],b[i],a[i]+b[i])",
-        "a[i] % b[i]", "atan2(a[i],b[i])", "atan2(a[i],-b[i])", "hypot(a[i],b[i])", "logaddexp(a[i],b[i])",
-        "logaddexp(a[i],a[i])", "copysign(a[i]*a[i],b[i]-0.5)", "fmod(a[i],b[i])*a[i]", "remainder(a[i],b[i])*b[i]", "if a[i] < b[i] then a[i]*b[i] else exp(a[i])", "a[i]*random(3,i)",
-        "if a[i] < b[i] && a[i] > 0.1 || b[i] < 0.5 then sin(a[i]) else cos(b[i])*a[i]"})
-    check("op f(a: f64[N], b: f64[N]) -> (y) { y[i] = " + std::string(f) + " }",
-          {.dims = {{"N", 4}}, .shift = 0.2});
+  for (const char* f : {"a[i]+b[i]",
+                        "a[i]-b[i]",
+                        "a[i]*b[i]",
+                        "a[i]/b[i]",
+                        "a[i]^b[i]",
+                        "min(a[i],b[i])*a[i]",
+                        "max(a[i],b[i])*b[i]",
+                        "clamp(a[i]*b[i],0.2,0.9)*a[i]",
+                        "clamp(0.5*a[i],b[i],a[i]+b[i])",
+                        "a[i] % b[i]",
+                        "atan2(a[i],b[i])",
+                        "atan2(a[i],-b[i])",
+                        "hypot(a[i],b[i])",
+                        "logaddexp(a[i],b[i])",
+                        "logaddexp(a[i],a[i])",
+                        "copysign(a[i]*a[i],b[i]-0.5)",
+                        "fmod(a[i],b[i])*a[i]",
+                        "remainder(a[i],b[i])*b[i]",
+                        "if a[i] < b[i] then a[i]*b[i] else exp(a[i])",
+                        "a[i]*random(3,i)",
+                        "if a[i] < b[i] && a[i] > 0.1 || b[i] < 0.5 then sin(a[i]) else cos(b[i])*a[i]"})
+    check("op f(a: f64[N], b: f64[N]) -> (y) { y[i] = " + std::string(f) + " }", {.dims = {{"N", 4}}, .shift = 0.2});
 }
 
 TEST(GradientCheck, TheExamplesOfTheLanguage) {
@@ -178,9 +238,8 @@ TEST(GradientCheck, ConvolutionsOfEveryStrideDilationKernelAndPadding) {
           int reach = dilation * (kernel - 1) + 1;
           auto t = [](int v) { return std::to_string(v); };
           std::string index = t(stride) + "*i+" + t(dilation) + "*r-" + t(padding);
-          check("op conv(x: f64[H], w: f64[" + t(kernel) + "]) -> (y) {\n  dim O = (H+" +
-                    t(2 * padding - reach) + ")/" + t(stride) + "+1\n  y[i in 0..O] = sum(r: x[" + index +
-                    (padding ? " else 0" : " else 0") + "]^2 * w[r]) }",
+          check("op conv(x: f64[H], w: f64[" + t(kernel) + "]) -> (y) {\n  dim O = (H+" + t(2 * padding - reach) + ")/" + t(stride) +
+                    "+1\n  y[i in 0..O] = sum(r: x[" + index + (padding ? " else 0" : " else 0") + "]^2 * w[r]) }",
                 {.dims = {{"H", 10}, {"O", (10 + 2 * padding - reach) / stride + 1}}, .orders = 1});
         }
   check(R"(op conv(x: f64[N,C,H,W], w: f64[K,C,2,3]) -> (y) {
@@ -193,12 +252,8 @@ TEST(GradientCheck, Pooling) {
   for (const char* s : {"1", "2", "3"}) {
     std::string index = "x[n," + std::string(s) + "*i+r,2*j+q]";
     Case setup{.dims = {{"N", 2}}};
-    check(
-        "op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = max(r in 0..2, q in 0..2: " + index + ") }",
-        setup);
-    check("op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = mean(r in 0..2, q in 0..2: " + index +
-              "^2) }",
-          setup);
+    check("op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = max(r in 0..2, q in 0..2: " + index + ") }", setup);
+    check("op f(x: f64[N,7,5]) -> (y) { y[n,i in 0..2,j in 0..2] = mean(r in 0..2, q in 0..2: " + index + "^2) }", setup);
   }
 }
 
@@ -242,13 +297,11 @@ TEST(GradientCheck, ReductionsWithConditionsAndNested) {
   check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j if i <= j: x[i,j]^2) }", s);
   check("op f(x: f64[M]) -> (y) { y[i in 0..M] = sum(k if k <= i: exp(x[k])) }", s);
   check("op f(x: f64[M]) -> (y) { y[i in 0..M] = sum(k if k != i: x[k]*x[i]) }", s);
-  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j: x[i,j] * sum(k: x[i,k]^2) / sum(k: x[i,k])) }",
-        {s.dims, 0.5});
+  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j: x[i,j] * sum(k: x[i,k]^2) / sum(k: x[i,k])) }", {s.dims, 0.5});
   check("op f(x: f64[N,M]) -> (y) { y[i] = max(j: x[i,j] * sum(k: x[i,k])) }", s);
   check("op f(x: f64[N,M]) -> (y) { y[i,j] = x[i,j] - max(k: x[i,k]) + min(k: x[i,k]^2) }", s);
   check("op f(x: f64[N,M]) -> (y) { y = sum(i: prod(j: x[i,j]) * max(j: x[i,j])) }", s);
-  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j if x[i,j] > 0: x[i,j]^2) + prod(j if x[i,j] < 0: x[i,j]) }",
-        s);
+  check("op f(x: f64[N,M]) -> (y) { y[i] = sum(j if x[i,j] > 0: x[i,j]^2) + prod(j if x[i,j] < 0: x[i,j]) }", s);
   check("op f(x: f64[M]) -> (y) { y[i] = let s = sum(l: x[l]^2) in sum(k: x[k]*s) * x[i] }", s);
   check("op f(x: f64[N,M]) -> (y) { y[i] = mean(j if j > i: x[i,j]^2) }", s);
   check("op f(x: f64[N,M]) -> (y) { k[i] = argmax(j: x[i,j])\n y[i] = x[i,k[i]]^2 }", s);
@@ -263,11 +316,9 @@ TEST(GradientCheck, ProductsWithZeros) {
 
 TEST(GradientCheck, TheTvmCases) {
   Case s{.dims = {}, .orders = 1};
-  for (const char* f :
-       {"y[i] = sum(k: A[i,k]*A[k,i])", "y[i,j] = sum(k: A[i,k]*A[k,i] + 5) * A[i,j]",
-        "y[i,j] = max(k: A[i,k]*A[k,j] + 5)", "y[i,j] = sum(k: A[k,k] - A[min(j+k,4),j]*A[i,k])",
-        "y[i] = prod(k: A[i,k] + A[k,i])", "y[i,j] = log(0.1 + abs(A[i,j] + exp(A[j,i])))",
-        "y[i,j] = abs(A[i,j])^A[j,i]", "y = sum(i: A[i,i])"})
+  for (const char* f : {"y[i] = sum(k: A[i,k]*A[k,i])", "y[i,j] = sum(k: A[i,k]*A[k,i] + 5) * A[i,j]", "y[i,j] = max(k: A[i,k]*A[k,j] + 5)",
+                        "y[i,j] = sum(k: A[k,k] - A[min(j+k,4),j]*A[i,k])", "y[i] = prod(k: A[i,k] + A[k,i])",
+                        "y[i,j] = log(0.1 + abs(A[i,j] + exp(A[j,i])))", "y[i,j] = abs(A[i,j])^A[j,i]", "y = sum(i: A[i,i])"})
     check("op f(A: f64[5,5]) -> (y) { " + std::string(f) + " }", s);
   check("op f(X: f64[10]) -> (y) { y = sum(i: (X[i] + X[9-i]) * (X[i]*X[9-i])) }", s);
   check("op f(x: f64[1,2,5,5]) -> (y) { y[a in 0..1,i in 0..50] = x[a,i/25,i/5%5,i%5]^2 }", s);
@@ -294,20 +345,17 @@ TEST(GradientValue, TheBranchNotTakenContributesZero) {
   for (const char* f :
        {"y[i] = if x[i] > 0 then log(x[i]) else 0", "y[i] = if x[i] > 0 then sqrt(x[i]) + 1/x[i] else x[i]",
         "l[i] = log(x[i])\n y[i] = if x[i] > 0 then l[i] else 2", "y[i] = max(log(x[i]), -5)",
-        "y[i] = relu(log(x[i])) + (if x[i] > 0 then 2*log(x[i]) else 0)",
-        "y[i] = sum(k in 0..2: if x[i] > 0 then log(x[i])*f64(k) else 0)",
+        "y[i] = relu(log(x[i])) + (if x[i] > 0 then 2*log(x[i]) else 0)", "y[i] = sum(k in 0..2: if x[i] > 0 then log(x[i])*f64(k) else 0)",
         "y[i in 0..3] = if x[i] > 0 then x[i]^0.5 else 0", "y[k in 0..2] = sum(i if x[i] > 0: sqrt(x[i]))",
         "r[i] = rsqrt(x[i])\n y[i] = if x[i] > 0 then r[i] else 0",
-        "e[i] = exp(500*x[i])\n y[i] = if x[i] > 1 then x[i] else log(1 + e[i])",
-        "y[i] = if i > 0 then x[i]/f64(i) else 0", "l[i] = x[i]/f64(i)\n y[i] = if i > 0 then l[i] else 0"}) {
+        "e[i] = exp(500*x[i])\n y[i] = if x[i] > 1 then x[i] else log(1 + e[i])", "y[i] = if i > 0 then x[i]/f64(i) else 0",
+        "l[i] = x[i]/f64(i)\n y[i] = if i > 0 then l[i] else 0"}) {
     Program g = gradient(parse_op("op f(x: f64[3]) -> (y) { " + std::string(f) + " }"));
     for (Program p : {g, gather(g), gradient(g)}) {
       std::mt19937_64 random(3);
       Arrays inputs;
-      for (TensorId t : p.inputs)
-        inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
-      for (TensorId t : p.cotangents)
-        inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
+      for (TensorId t : p.inputs) inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
+      for (TensorId t : p.cotangents) inputs[p.tensor(t).name] = random_array(random, DType::f64, shape_of(p, t, {}), 0);
       inputs["x"] = vector({0, 2, 0});
       Arrays out = run(p, inputs);
       for (TensorId t : p.gradients)
@@ -318,11 +366,9 @@ TEST(GradientValue, TheBranchNotTakenContributesZero) {
 
 // The extreme and the reads below it are behind the condition, wherever they go.
 TEST(GradientValue, AnExtremeBehindAConditionIsNotReadOutsideIt) {
-  for (const char* f :
-       {"if k[i] >= 0 then 2*max(j: x[k[i],j]) else 0", "if i > 0 then max(j: x[i-1,j])^2 else 1",
-        "if k[i] >= 0 then sum(l in 0..2: max(j: x[k[i],j]*f64(l+1))) else 0"}) {
-    Program g =
-        gradient(parse_op("op f(x: f64[N,M], k: i64[N]) -> (y) { y[i in 0..N] = " + std::string(f) + " }"));
+  for (const char* f : {"if k[i] >= 0 then 2*max(j: x[k[i],j]) else 0", "if i > 0 then max(j: x[i-1,j])^2 else 1",
+                        "if k[i] >= 0 then sum(l in 0..2: max(j: x[k[i],j]*f64(l+1))) else 0"}) {
+    Program g = gradient(parse_op("op f(x: f64[N,M], k: i64[N]) -> (y) { y[i in 0..N] = " + std::string(f) + " }"));
     Array k = zeros(DType::i64, {3});
     k.integers = {-1, 2, 0};
     Arrays in{{"x", array_of(DType::f64, {3, 2}, {1, 2, 3, 4, 6, 5})}, {"k", k}, {"dy", vector({1, 1, 1})}};
@@ -331,8 +377,7 @@ TEST(GradientValue, AnExtremeBehindAConditionIsNotReadOutsideIt) {
 }
 
 TEST(GradientValue, StopGradientAndCastsBetweenKinds) {
-  Program g =
-      gradient(parse_op("op f(x: f64[N]) -> (y) { y[i] = stop_gradient(x[i])*x[i] + f64(i64(x[i]))*x[i] }"));
+  Program g = gradient(parse_op("op f(x: f64[N]) -> (y) { y[i] = stop_gradient(x[i])*x[i] + f64(i64(x[i]))*x[i] }"));
   Arrays out = run(g, {{"x", vector({3, 4.5})}, {"dy", vector({1, 1})}});
   EXPECT_EQ(out.at("grad_x").reals, (std::vector<double>{6, 8.5}));
   g = gradient(parse_op("op f(x: f64[N]) -> (y) { y[i] = f64(f32(x[i])*3) }"));
@@ -368,8 +413,7 @@ const char* kSoftmax = R"(op softmax(x: f64[N,D]) -> (y) {
 )";
 
 TEST(Calls, AreExpandedWithTheArgumentsShapes) {
-  check(std::string(kSoftmax) + "op f(x: f64[B,3]) -> (y) { z[b,j] = x[b,j]^2\n  y = softmax(z) }",
-        {.dims = {{"B", 2}}});
+  check(std::string(kSoftmax) + "op f(x: f64[B,3]) -> (y) { z[b,j] = x[b,j]^2\n  y = softmax(z) }", {.dims = {{"B", 2}}});
   Program p = expand_calls(parse_op(std::string(kSoftmax) + "op f(x: f64[B,3]) -> (y) { y = softmax(x) }"));
   ASSERT_TRUE(p.find("softmax_m"));
   EXPECT_EQ(print(p, p.tensor(*p.find("softmax_m")).shape[0]), "B");
@@ -399,6 +443,22 @@ TEST(CustomGradient, IsUsedForTheOpAndInCalls) {
   // The rule itself is what the second order differentiates.
   Program second = gradient(g, {.wrt = {"x"}});
   EXPECT_FALSE(second.custom_gradient);
+}
+
+TEST(CustomGradient, ABackwardBlockIsThatOfACall) {
+  const std::string op =
+      "op sq(x: f64[N], s: f64) -> (y) { y[i] = s*x[i]^2 }\n"
+      "backward (dy: f64[N]) -> (grad_x) { t[i] = 10*x[i]\n grad_x[i] = s*dy[i]*t[i] }\n";
+  const std::string caller = "op f(x: f64[N], s: f64) -> (y) { a[i] = 3*x[i]\n b = sq(a, s)\n y[i] = b[i] + x[i] }";
+  const Program f = *parse(op + caller).find("f");
+  const Arrays in{{"x", vector({2, 5})}, {"s", scalar_of(DType::f64, 1)}, {"dy", vector({1, 1})}};
+  const Arrays out = run(gradient(f, {.wrt = {"x"}}), in);
+  EXPECT_EQ(out.at("y").reals, (std::vector<double>{38, 230}));
+  EXPECT_EQ(out.at("grad_x").reals, (std::vector<double>{181, 451}));
+  for (const auto& derive : {std::function<void()>([&] { gradient(f); }), std::function<void()>([&] { jvp(f); })}) {
+    const std::string message = error_of(derive);
+    EXPECT_NE(message.find("the backward block of sq has no gradient of s, and a call of sq asks for one; add grad_s to it"), message.npos);
+  }
 }
 
 }  // namespace

@@ -4,7 +4,7 @@ import pytest
 
 import xhat
 from xhat import dsl
-from xhat.dsl import Builder, axes, dims, f32, f64, i64, where
+from xhat.dsl import Builder, Prog, axes, dims, f32, f64, i64, where
 
 
 def rms_norm():
@@ -100,3 +100,119 @@ def test_random_numbers_of_other_distributions():
     normal, whole = op.build()(np.int64(3), N=20000)
     assert abs(normal.mean()) < 0.04 and abs(normal.var() - 1) < 0.06
     assert sorted(set(whole.tolist())) == [2, 3, 4]
+
+
+def same_program(builder, text):
+    assert builder.build().text == xhat.op(text).text
+
+
+def test_a_program_with_loops_is_its_text():
+    p = Prog("lstm")
+    T, B, I, H = dims("T B I H")
+    t, b, i, j, k = axes("t b i j k")
+    x, h0, w, u = p.input("x", f32, T, B, I), p.input("h0", f32, B, H), p.input("w", f32, H, I), p.input("u", f32, H, H)
+    h, out, z = p.var("h", h0), p.var("out", dsl.zeros(f32, T, B, H)), p.local("z")
+    with p.For(t, 0, T):
+        z[b, j] = dsl.sum(i, x[t, b, i] * w[j, i]) + dsl.sum(k, h[b, k] * u[j, k])
+        h.set(dsl.tanh(z))
+        out[t] = h
+    p.output(out, h)
+    same_program(p, """prog lstm(x: f32[T,B,I], h0: f32[B,H], w: f32[H,I], u: f32[H,H]) -> (out, h) {
+      var h = h0
+      var out = zeros f32[T,B,H]
+      for t in 0..T {
+        z[b,j] = sum(i: x[t,b,i]*w[j,i]) + sum(k: h[b,k]*u[j,k])
+        h = tanh(z)
+        out[t] = h
+      }
+    }""")
+
+
+def test_a_program_with_views_branches_and_calls():
+    half = Builder("half")
+    N = dims("N")
+    i, k = axes("i k")
+    x = half.input("x", f32, N)
+    half.output("y")[i] = 0.5 * x[i]
+    scan = Prog("scan")
+    y = scan.var("y", dsl.clone(scan.input("x", f32, N)))
+    with scan.For(i, 1, N):
+        y[i] += y[i - 1]
+    scan.output(y)
+    two = xhat.op("op two(x: f32[N]) -> (a, b) { a[i] = x[i] + 1; b = sum(i: x[i]) }")
+    p = Prog("p")
+    M = p.dim("M", N // 2)
+    x, s, n = p.input("x", f32, N, 4), p.input("s", f32, N, inout=True), p.input("n", dsl.i32, const=True)
+    y, e, a, b = p.var("y", dsl.clone(x)), p.var("e", 10.0), p.local("a"), p.local("b")
+    y[:, 0] = x[:, 2]
+    y[1:-1, ::2] *= 3
+    y[-2:] -= 1
+    y.transpose(0, 1)[0] /= 2
+    y[i, k.range(0, 4)] = x[i, k] + x.get(i + 1, k, otherwise=0)
+    r = p.var("r", y.reshape(N, 2, -1))
+    r.diagonal()[0] = 7
+    y.set(dsl.view(dsl.flip(1, y) + dsl.roll(0, 1, y)).transpose(0, 1).transpose(0, 1))
+    p.assign([a, b], two, s * 2)
+    s[:] = p.call(scan, p.call(half, s)) + a * b
+    with p.If(n < 3):
+        s *= 2
+        with p.While(e > 1, 8):
+            e /= 2
+    with p.Else():
+        with p.If(n > 7):
+            s[0] = 1
+        with p.For(k, 0, M):
+            s[2 * k] += f32(k)
+    q = p.var("q", dsl.concat(0, y, dsl.full(2.5, f32, N, 4)) + dsl.where(e > 0, e, -e))
+    p.output(y, q)
+    same_program(p, """op half(x: f32[N]) -> (y) { y[i] = 0.5 * x[i] }
+    prog scan(x: f32[N]) -> (y) {
+      var y = clone(x)
+      for i in 1..N { y[i] += y[i-1] }
+    }
+    op two(x: f32[N]) -> (a, b) { a[i] = x[i] + 1; b = sum(i: x[i]) }
+    prog p(x: f32[N,4], s: inout f32[N], n: i32 const) -> (y, q) {
+      dim M = N / 2
+      var y = clone(x)
+      var e = 10.0
+      y[:,0] = x[:,2]
+      y[1:-1,::2] *= 3
+      y[-2:] -= 1
+      y.transpose(0,1)[0] /= 2
+      y[i, k in 0..4] = x[i,k] + x[i+1,k else 0]
+      var r = y.reshape[N,2,-1]
+      r.diagonal()[0] = 7
+      y = (flip(1, y) + roll(0, 1, y)).transpose(0,1).transpose(0,1)
+      (a, b) = two(s * 2)
+      s[:] = scan(half(s)) + a * b
+      if n < 3 {
+        s *= 2
+        while e > 1 max 8 { e /= 2 }
+      } else {
+        if n > 7 { s[0] = 1 }
+        for k in 0..M { s[2*k] += f32(k) }
+      }
+      var q = concat(0, y, full(2.5) f32[N,4]) + (if e > 0 then e else -e)
+    }""")
+    f = Builder("f")
+    x = f.input("x", f32, N)
+    c, d = f.call("c d", two, x * 2)
+    f.output("g")[i] = c[i] * d
+    assert f.build().text == xhat.op(two._state()[0] + "\nop f(x: f32[N]) -> (g) { (c, d) = two(x * 2); g[i] = c[i] * d }").text
+
+
+def test_mistakes_in_programs_are_named():
+    p = Prog("p")
+    N = dims("N")
+    x = p.input("x", f32, N)
+    y = p.var("y", dsl.clone(x))
+    for wrong, says in [(lambda: p.output(y[0]), "an output of prog p is a name, and y\\[0\\] is none"), (lambda: y[None], "None and ... are no indices"),
+                        (lambda: p.Else().__enter__(), "Else stands directly behind the block of an If"), (lambda: list(y), "y has no values while"),
+                        (lambda: dsl.view(x * 2).set(1), "is a value, and no place to assign to"), (lambda: p.call(p, x), "p calls an op of its name"),
+                        (lambda: bool(y[0] > 1), "has no value while the op is written")]:
+        with pytest.raises(xhat.Error, match=says):
+            wrong()
+    y[0] = x[N]
+    p.output(y)
+    with pytest.raises(xhat.Error, match="can fall outside"):
+        p.build()
