@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runtime/cpu/lowering.h"
-#include "runtime/emit/vector_math.h"
+#include "runtime/emit/first_extreme.h"
 
 namespace xhat::runtime {
 namespace {
@@ -13,36 +13,19 @@ namespace {
 constexpr int kPanel = 4;  // vectors of results at a time, and of lanes along the axis: 8 registers hold values and places
 constexpr int kNowhere = -1;
 
-struct Found {
-  Expr value, place;
-};
+using Found = FirstExtreme::Found;
 
-struct FirstExtreme {
-  bool largest, real;
-
-  Expr better(const Expr& v, const Expr& than) const {
-    const Expr more = largest ? v > than : v < than;
-    return real ? (more || vmath::is_nan(v)) && !vmath::is_nan(than) : more;
-  }
-  // Of two that may have come in any order.
-  Expr wins(const Found& a, const Found& over) const {
-    const Expr both_nan =
-        real ? vmath::is_nan(a.value) && vmath::is_nan(over.value) : Halide::Internal::make_zero(Halide::Bool(a.value.type().lanes()));
-    const Expr before = (a.value == over.value || both_nan) && a.place < over.place;
-    return a.place != kNowhere && (over.place == kNowhere || better(a.value, over.value) || before);
-  }
-  Found of(const Found& x, const Found& y) const {
-    const Expr y_wins = wins(y, x);
-    return {Halide::select(y_wins, y.value, x.value), Halide::select(y_wins, y.place, x.place)};
-  }
-};
+Found first_of(const FirstExtreme& extreme, const Found& x, const Found& y) {
+  const Expr y_wins = extreme.wins(y, x);
+  return {Halide::select(y_wins, y.value, x.value), Halide::select(y_wins, y.place, x.place)};
+}
 
 }  // namespace
 
 void Lowering::extreme_index(const SpecMember& m) {
   const size_t me = static_cast<size_t>(&m - spec_.members.data());
   const DType type = accumulated(m);
-  const FirstExtreme extreme{m.op == Op::argmax, is_float(type)};
+  const FirstExtreme extreme(m.op, type);
   const int width = natural(widest(m));
   const Id x = m.reduced[0];
   Id v = vectors_ ? vector_axis({me}) : kNone;
@@ -96,7 +79,7 @@ void Lowering::extreme_index(const SpecMember& m) {
         parts.push_back(found(f, at));
       }
       for (size_t half = (parts.size() + 1) / 2; parts.size() > 1; half = (parts.size() + 1) / 2) {
-        for (size_t i = 0; i + half < parts.size(); ++i) parts[i] = extreme.of(parts[i], parts[i + half]);
+        for (size_t i = 0; i + half < parts.size(); ++i) parts[i] = first_of(extreme, parts[i], parts[i + half]);
         parts.resize(half);
       }
       return parts[0];

@@ -10,6 +10,7 @@
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
+#include "runtime/emit/first_extreme.h"
 #include "runtime/loops/nest_pieces.h"
 #include "runtime/loops/nest_vectors.h"
 #include "runtime/loops/statements.h"
@@ -200,6 +201,7 @@ class Nest {
     const std::vector<Loop> inner = bounded(reduced, inside, along_left ? vectors : kNone, &conditions);
     local.condition = condition_of(conditions);
     auto point = [&](int lanes) {
+      if (is_place(local.op)) return place_of_extreme(local, inner, along_left ? kNone : vectors, lanes);
       return local.reduced.empty() ? mapped(local) : summed(local, inner, along_left ? kNone : vectors, lanes);
     };
     if (!along_left) return loops(outer, 0, [&] { return point(1); });
@@ -251,6 +253,54 @@ class Nest {
       s = leave(m, finished(Halide::select(emit_.condition(m.condition, axes_), emit_.value(m.body, axes_), zero)), at(m));
     }
     return lane.empty() ? s : vectorized(lane, lanes, s);
+  }
+
+  // An argmax or argmin at one point, or at a vector of points; along: the reduced axis that vectors run along. Held are the best value so far
+  // and its place, of each lane. Sizes or the checks of the loop say that there is one.
+  Stmt place_of_extreme(const SpecMember& m, const std::vector<Loop>& inner, Id along, int lanes) {
+    const std::string lane = std::exchange(lane_, "");
+    const DType type = a_[m.body].type;
+    const Halide::Type stored = type == DType::boolean ? Halide::UInt(8) : storage_type(type);
+    const FirstExtreme extreme(m.op, type);
+    const std::string best = names_("best"), place = names_("place"), takes = names_("takes"), value = names_("value");
+    auto held = [&](const Expr& slot) { return FirstExtreme::Found{loaded(stored, best, slot), loaded(Halide::Int(32), place, slot)}; };
+    auto in_vector = [&](const Stmt& s) { return lane.empty() ? s : vectorized(lane, lanes, s); };
+    auto nothing = [&](const Expr& slot) {
+      return hi::Block::make(stored_at(best, hi::make_zero(stored), slot), stored_at(place, -1, slot));
+    };
+    // The slot gets the candidate where that is better.
+    auto noted = [&](const Expr& better, const FirstExtreme::Found& candidate, const Expr& slot) {
+      const Expr taken = variable(Halide::Bool(), takes);
+      const Stmt both = hi::Block::make(stored_at(best, Halide::select(taken, candidate.value, held(slot).value), slot),
+                                        stored_at(place, Halide::select(taken, candidate.place, held(slot).place), slot));
+      return hi::LetStmt::make(takes, finished(better), both);
+    };
+    auto step = [&](const Expr& slot) {
+      const Expr next = finished(Halide::cast(stored, emit_.value(m.body, axes_)));
+      Expr better = held(slot).place < 0 || extreme.better(variable(stored, value), held(slot).value);
+      if (!is_true(a_, m.condition)) better = better && emit_.condition(m.condition, axes_);
+      return hi::LetStmt::make(value, next, noted(better, {variable(stored, value), axes_.at(m.reduced[0])}, slot));
+    };
+    const Expr slot = lane.empty() ? Expr(0) : int_variable(lane);
+    const Stmt last = in_vector(leave(m, Halide::cast<int64_t>(held(slot).place), at(m)));
+    std::vector<Stmt> made;
+    int slots = lanes;
+    if (along == kNone) {
+      made = {in_vector(nothing(slot)), loops(inner, 0, [&] { return in_vector(step(slot)); })};
+    } else {  // the lanes of a vector, and what is left, by themselves
+      const int width = lanes_of(m);
+      slots = width + 1;
+      const std::string each = names_("i");
+      made.push_back(serial(each, 0, slots, nothing(int_variable(each))));
+      made.push_back(in_vectors(inner.back(), width, [&](int n) {
+        const std::string at_lane = std::exchange(lane_, "");
+        return at_lane.empty() ? step(width) : vectorized(at_lane, n, step(int_variable(at_lane)));
+      }));
+      const FirstExtreme::Found other = held(int_variable(each));
+      made.push_back(serial(each, 1, width, noted(extreme.wins(other, held(0)), other, 0)));
+    }
+    made.push_back(last);
+    return on_stack(best, stored, slots, on_stack(place, Halide::Int(32), slots, in_order(made)));
   }
 
   // A reduction at one point, or at a vector of points; along: the reduced axis that vectors run along.
@@ -340,9 +390,7 @@ class Nest {
 }  // namespace
 
 bool has_nest(const KernelSpec& spec) {
-  for (const SpecTensor& t : spec.tensors)
-    if (t.type == DType::f16 || t.type == DType::bf16) return false;
-  return std::ranges::none_of(spec.members, [](const SpecMember& m) { return m.op == Op::argmax || m.op == Op::argmin; });
+  return std::ranges::none_of(spec.tensors, [](const SpecTensor& t) { return t.type == DType::f16 || t.type == DType::bf16; });
 }
 
 bool reads(const KernelSpec& spec, uint32_t tensor) {

@@ -28,7 +28,7 @@ class NestNames {
   int next_ = 0;
 };
 
-// Can it be written as loops here? Not arguments of extremes and 16-bit floats.
+// Can it be written as loops here? Not 16-bit floats.
 bool has_nest(const KernelSpec& spec);
 
 // Does one of its definitions read the tensor, by its number there?

@@ -10,6 +10,8 @@
 
 namespace xhat::runtime {
 
+bool is_place(Op op) { return op == Op::argmax || op == Op::argmin; }
+
 std::vector<Id> reads_in(const Arena& a, std::span<const Id> roots) {
   std::set<Id> found;
   for (Id root : roots)
