@@ -101,7 +101,9 @@ class Forward {
 
 Program vjp(const Program& op, const GradientOptions& options) {
   if (op.steps)
-    throw Error(op.name + ": the gradient of a program with loops or branches is no op of its own yet; compile the program, and call forward and backward");
+    throw Error(
+        op.name +
+        ": the gradient of a program with loops or branches is no op of its own yet; compile the program, and call forward and backward");
   return finished_op(as_forward(gather(gradient(op, options))), op.name + "_vjp");
 }
 
@@ -117,13 +119,15 @@ Program jvp(const Program& source, const JvpOptions& options) {
 }
 
 Program hvp(const Program& source, const HvpOptions& options) {
-  if (source.steps) throw Error(source.name + ": second derivatives of a program with loops or branches are not there yet");
+  if (source.steps)
+    throw Error(source.name +
+                ": hvp of a program with loops or branches is no op of its own yet; the gradient of its jvp, with the cotangents of the "
+                "outputs for those of the tangents, is that product");
   Program op = as_forward(source);
   std::vector<std::string> along = names_of(op, asked_for(op, options.along));
   Program g = gather(gradient(op, {options.wrt}));
   std::map<TensorId, std::string> named;
-  for (size_t i = 0; i < g.gradients.size(); ++i)
-    named[g.gradients[i]] = "hvp_" + g.tensor(g.gradient_of[i]).name;
+  for (size_t i = 0; i < g.gradients.size(); ++i) named[g.gradients[i]] = "hvp_" + g.tensor(g.gradient_of[i]).name;
   auto [p, results] = Forward(as_forward(g), along, named).run();
   p.outputs = results;
   return finished_op(std::move(p), op.name + "_hvp");

@@ -296,3 +296,22 @@ def test_a_backward_block_keeps_its_own_and_lacks_gradients_by_name():
     with pytest.raises(xhat.Error, match="the backward block of f has no gradient of s, and a call of f asks for one; add grad_s to it"):
         xhat.op(text % "").forward(x, 2)
     assert xhat.op(text.split("prog")[0] + "op g(x: f64[N]) -> (w) { (a, b) = f(x, 2); w[i] = a[i]*b }").check()
+
+
+def test_the_gradient_of_the_tangents_is_a_hessian_product():
+    op = xhat.op("""prog p(x: f64[N], u: f64[N]) -> (s) {
+      var h = clone(x)
+      for t in 0..20 { h = sin(h*u) + x*0.3 }
+      s = sum(i: h[i]^2*x[i])
+    }""")
+    with pytest.raises(xhat.Error, match="the gradient of its jvp, with the cotangents of the outputs for those of the tangents, is that product"):
+        op.hvp
+    x, u, v, w = RANDOM.standard_normal((4, 4))
+    _, kept = op.jvp.forward(x, u, v, w)
+    products = op.jvp.backward(kept, np.float64(0), np.float64(1))[:2]
+
+    def gradients(h):
+        return op.backward(op.forward(x + h * v, u + h * w)[1])
+
+    for product, after, before in zip(products, gradients(1e-6), gradients(-1e-6)):
+        np.testing.assert_allclose(product, (after - before) / 2e-6, rtol=1e-5, atol=1e-7)
