@@ -306,6 +306,12 @@ std::shared_ptr<PyOp> PyOp::derived(Program program, tool::Command options) cons
 }
 
 std::shared_ptr<PyOp> PyOp::product(Product which) const {
+  std::shared_ptr<PyOp>& made = products_[which];  // the same at each use: op.jvp.forward and op.jvp.backward are of one op
+  if (!made) made = new_product(which);
+  return made;
+}
+
+std::shared_ptr<PyOp> PyOp::new_product(Product which) const {
   tool::Command options = options_;
   options.wrt.clear();
   options.keep.reset();

@@ -93,12 +93,14 @@ class PyOp : public std::enable_shared_from_this<PyOp> {
   [[noreturn]] void rethrow(const Error& e) const;  // with its place in the text
   bool derived_ = false;                            // not what the source says, but made of it
   std::shared_ptr<PyOp> derived(Program program, tool::Command options) const;
+  std::shared_ptr<PyOp> new_product(Product which) const;
 
   const tool::Source source_;
   const tool::Command options_;
   std::vector<Parameter> inputs_;
   std::vector<std::string> dims_;
   std::map<std::pair<DimValues, bool>, std::shared_ptr<Variant>> variants_;
+  mutable std::map<Product, std::shared_ptr<PyOp>> products_;
   std::shared_ptr<Variant> plain_[2];  // without dims given: to infer, to differentiate
 };
 

@@ -222,3 +222,10 @@ def test_copies_and_pickles():
         assert again.text == one.text and again._state() == one._state() and again.inputs == one.inputs
     assert pickle.loads(pickle.dumps(op)).gradients == ["grad_x"]
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(op))(x, g), op(x, g))
+
+
+def test_products_are_made_once():
+    op = xhat.op("op f(x: f32[N]) -> (y) { y[i] = x[i]^2 }")
+    assert op.jvp is op.jvp and op.vjp is op.vjp and op.jacobian is not op.jvp
+    _, kept = op.jvp.forward(np.ones(2, np.float32), np.ones(2, np.float32))
+    assert op.jvp.backward(kept, np.zeros(2, np.float32), np.ones(2, np.float32))[0].tolist() == [2, 2]
