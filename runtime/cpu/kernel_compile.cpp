@@ -72,17 +72,16 @@ void set_up_halide() {
 // Halide 21 trips over some kernels (slices of interleaved loads, stages under conditions on computed floats), and code may rest on what
 // is not so (assumptions.h). Slow and right is better than none.
 template <class F>
-auto with_vectors_or_without(const KernelSpec& spec, F&& compile_it) {
+auto with_care(const KernelSpec& spec, F&& compile_it) {
   set_up_halide();
-  try {
-    return compile_it(true);
-  } catch (const Halide::Error& refused) {
+  for (Care care : {Care::none, Care::all_stages, Care::no_vectors}) {
     try {
-      return compile_it(false);
-    } catch (const Halide::Error&) {
-      throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
+      return compile_it(care);
+    } catch (const Halide::Error& refused) {
+      if (care == Care::no_vectors) throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
     }
   }
+  throw Bug("kernel " + spec.name + " was not lowered");
 }
 
 using Files = std::map<Halide::OutputFileType, std::string>;  // paths
@@ -126,11 +125,11 @@ KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowere
 }  // namespace
 
 std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
-  return with_vectors_or_without(spec, [&](bool vectors) {
+  return with_care(spec, [&](Care care) {
     auto made = std::make_unique<CompiledKernel>();
     auto as_object = [&](auto&& linked) {
       const Halide::Target target = object_target();
-      LoweredKernel lowered = lower(spec, target, vectors);
+      LoweredKernel lowered = lower(spec, target, care);
       made->arguments = arguments_of(spec, lowered);
       made->code = linked([&](const std::string& path) { emit_object(lowered, kTileSymbol, target, path); });
       return made->code != nullptr;
@@ -143,7 +142,7 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
     auto passing = [&](const Emit& emit) { return by_way_of_a_file(spec.streams, disk == nullptr, emit); };
     if (spec.streams && !linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
     const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
-    LoweredKernel lowered = lower(spec, target, vectors);
+    LoweredKernel lowered = lower(spec, target, care);
     made->arguments = arguments_of(spec, lowered);
     made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
     return made;
@@ -160,13 +159,13 @@ std::unique_ptr<TileCode> compile_function(const std::string& key, DiskCache* di
 }
 
 KernelArguments arguments_of(const KernelSpec& spec) {
-  return with_vectors_or_without(spec, [&](bool vectors) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), vectors)); });
+  return with_care(spec, [&](Care care) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), care)); });
 }
 
 void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string& symbol, const std::string& path) {
-  with_vectors_or_without(spec, [&](bool vectors) {
+  with_care(spec, [&](Care care) {
     Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
-    LoweredKernel lowered = lower(spec, target, vectors);
+    LoweredKernel lowered = lower(spec, target, care);
     // By way of memory: where the disk is full, LLVM ends the process.
     const File object(memfd_create("xhat object", MFD_CLOEXEC));
     std::string content;
@@ -180,9 +179,9 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
 }
 
 Listings listings_of(const KernelSpec& spec) {
-  return with_vectors_or_without(spec, [&](bool vectors) {
+  return with_care(spec, [&](Care care) {
     const Halide::Target target = object_target();
-    LoweredKernel lowered = lower(spec, target, vectors);
+    LoweredKernel lowered = lower(spec, target, care);
     const File statements(memfd_create("xhat statements", MFD_CLOEXEC)), assembly(memfd_create("xhat assembly", MFD_CLOEXEC));
     Listings made;
     emit(lowered, kTileSymbol, target, {{Halide::OutputFileType::stmt, path_of(statements)}, {Halide::OutputFileType::assembly, path_of(assembly)}});

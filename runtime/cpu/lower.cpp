@@ -284,7 +284,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   Id v = vector_axis(group);
   if (one_in_row(v)) v = kNone;
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
-  bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= kFewestLanes);
+  bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= shortest_row(m));
   bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
@@ -445,12 +445,12 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 Halide::Internal::Stmt without_fma(const Halide::Internal::Stmt& s) { return WithoutFma().mutate(s); }
 
 bool element_by_element(const KernelSpec& spec) {
-  return Lowering(with_class_representatives(spec), cpu_target(), true).element_by_element();
+  return Lowering(with_class_representatives(spec), cpu_target(), Care::none).element_by_element();
 }
 
-LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors) {
+LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care care) {
   const KernelSpec compiled = with_class_representatives(spec);
-  LoweredKernel lowered = Lowering(compiled, target, vectors).run();
+  LoweredKernel lowered = Lowering(compiled, target, care).run();
   mend_ramps(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;

@@ -33,7 +33,10 @@ std::vector<size_t> tile_dimensions(const KernelSpec& spec, const SpecMember& m)
 // Is the kernel one loop over the elements of its results, each of which is computed once?
 bool element_by_element(const KernelSpec& spec);
 
-LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, bool vectors = true);
+// What is asked of Halide 21, which trips over some kernels: vectors; vectors, all stages being computed whatever conditions say; none.
+enum class Care : uint8_t { none, all_stages, no_vectors };
+
+LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care care = Care::none);
 
 // What a processor without fma runs instead, in lowered code.
 Halide::Internal::Stmt without_fma(const Halide::Internal::Stmt& s);

@@ -144,7 +144,7 @@ double Lowering::price_along_terms(const SpecMember& m) const {
   const Id v = vector_axis(alone);
   const double none = std::numeric_limits<double>::infinity();
   if (v == kNone || std::ranges::find(m.reduced, v) == m.reduced.end() || one_in_row(v) || read_backwards(alone, v)) return none;
-  if (constant(v) && axis(v).extent < kFewestLanes) return none;
+  if (constant(v) && axis(v).extent < shortest_row(m)) return none;
   const double lanes = width_of_sum(m, v), shorter = natural(widest(m)) / lanes;  // vectors than the longest
   const double all = static_cast<double>(spec_.terms(m)) / lanes;
   const double along = static_cast<double>(axis(v).in_tile()) / lanes, used = constant(v) ? along / std::ceil(along) : 1;

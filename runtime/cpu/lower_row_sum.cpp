@@ -13,6 +13,23 @@ constexpr int kLongRow = 16;     // vectors, beside which the fold of the last o
 
 }  // namespace
 
+// Beside another choice Halide 21 refuses what it bounds where more than comparisons of places chooses the terms: "argument of Not is not a
+// bool".
+bool Lowering::places_choose_terms(const SpecMember& m) const {
+  Arena& a = *spec_.arena;
+  return std::ranges::all_of(conjuncts(a, m.condition), [&](Id condition) {
+    const Node& c = a[condition];
+    if (is_true(a, condition)) return true;
+    if ((c.op != Op::lt && c.op != Op::le && c.op != Op::eq) || a[c.arg(0)].type != DType::i64) return false;
+    Linear both = linear(a, c.arg(0));
+    add_scaled(both, linear(a, c.arg(1)), 1);
+    return std::ranges::all_of(both.terms, [&](const auto& term) { return a[term.first].op == Op::axis; });
+  });
+}
+
+// Terms of the shortest row that is summed in vectors. With a choice, values that are read under another one are refused, too.
+int Lowering::shortest_row(const SpecMember& m) const { return is_true(*spec_.arena, m.condition) ? kFewestLanes : natural(widest(m)); }
+
 // Of vectors along the terms: a short row has shorter ones, and where halves cost half, one that they fill better.
 int Lowering::width_of_sum(const SpecMember& m, Id v) const {
   int width = natural(widest(m));
@@ -160,18 +177,8 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u), blocks));
   bool tail = part || axis(v).extent % lanes != 0;
   // The last block of a row that has a whole one overlaps the one before, whose lanes it leaves as they are: what is summed stays in
-  // registers. Else what is left, element by element, as where more than comparisons of places chooses the terms: beside another choice
-  // Halide 21 refuses what it bounds then.
-  auto compares_places = [&](Id condition) {
-    Arena& a = *spec_.arena;
-    const Node& c = a[condition];
-    if (is_true(a, condition)) return true;
-    if ((c.op != Op::lt && c.op != Op::le && c.op != Op::eq) || a[c.arg(0)].type != DType::i64) return false;
-    Linear both = linear(a, c.arg(0));
-    add_scaled(both, linear(a, c.arg(1)), 1);
-    return std::ranges::all_of(both.terms, [&](const auto& term) { return a[term.first].op == Op::axis; });
-  };
-  auto plain = [&](size_t g) { return std::ranges::all_of(conjuncts(*spec_.arena, spec_.members[g].condition), compares_places); };
+  // registers. Else what is left, element by element.
+  auto plain = [&](size_t g) { return places_choose_terms(spec_.members[g]); };
   const bool overlaps = tail && !part && std::ranges::all_of(group, plain);
   RDom rest;
   if (overlaps) {

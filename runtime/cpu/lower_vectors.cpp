@@ -23,7 +23,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   const bool fills = written != kNone && (!constant(written) || axis(written).extent >= natural(widest(m)));
   if (written != kNone) candidates.insert(fills ? candidates.begin() : candidates.end(), written);
   std::erase_if(candidates, [&](Id x) {
-    bool too_short = x != written && constant(x) && axis(x).extent < kFewestLanes;
+    bool too_short = x != written && constant(x) && axis(x).extent < shortest_row(m);
     return axis(x).kind() == AxisKind::point || too_short;
   });
   // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts.

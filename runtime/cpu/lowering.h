@@ -32,8 +32,8 @@ constexpr int64_t kWrittenOut_ps = 1600;
 
 class Lowering {
  public:
-  Lowering(const KernelSpec& spec, const Halide::Target& target, bool vectors)
-      : spec_(spec), target_(target), vectors_(vectors), emit_{spec, {}, {}, {}, {}, {}} {}
+  Lowering(const KernelSpec& spec, const Halide::Target& target, Care care)
+      : spec_(spec), target_(target), vectors_(care != Care::no_vectors), all_stages_(care != Care::none), emit_{spec, {}, {}, {}, {}, {}} {}
 
   LoweredKernel run();
   bool element_by_element();
@@ -41,7 +41,7 @@ class Lowering {
  private:
   const KernelSpec& spec_;
   const Halide::Target& target_;
-  bool vectors_;
+  bool vectors_, all_stages_;
   Emitter emit_;
   Padding padding_;
   LoweredKernel out_;
@@ -221,7 +221,7 @@ class Lowering {
 
   // In the plain way every stage is computed that is read at all, whatever conditions say (read_always.h).
   void define(Func f, const std::vector<Expr>& args, const std::vector<Expr>& values) const {
-    const std::vector<Expr> always = vectors_ ? values : reading_stages_always(values, f.name());
+    const std::vector<Expr> always = all_stages_ ? reading_stages_always(values, f.name()) : values;
     if (values.size() == 1)
       f(args) = always[0];
     else
@@ -277,6 +277,8 @@ class Lowering {
     double loads = 0;  // of vectors, by term and sum
   };
   static constexpr int kFewestLanes = 4;
+  bool places_choose_terms(const SpecMember& m) const;
+  int shortest_row(const SpecMember& m) const;
   int width_of_sum(const SpecMember& m, Id v) const;
   int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/core/conditions.h"
 #include "expr/index/affine.h"
 #include "runtime/emit/emit_ops.h"
 #include "runtime/emit/emit_walk.h"
@@ -79,7 +80,7 @@ Expr Walk::index(Id root) {
       case Op::minimum: r = Halide::min(x(0), x(1)); break;
       case Op::maximum: r = Halide::max(x(0), x(1)); break;
       case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
-      case Op::select: r = Halide::select(choice(n.arg(0)), x(1), x(2)); break;
+      case Op::select: r = selected(n, x(1), x(2)); break;
       default: r = narrowed(id); break;
     }
     indices[id] = r;
@@ -215,7 +216,7 @@ Expr Walk::make(Id id, const Node& n) {
     case Op::dim: return Halide::cast<int64_t>(Expr(e.counts.at(e.spec.sizes.at(id))));
     case Op::read:
     case Op::read_or: return read(n);
-    case Op::select: return Halide::select(choice(n.arg(0)), x[1], x[2]);
+    case Op::select: return selected(n, x[1], x[2]);
     case Op::cast: return cast_to(n.type, x[0]);
     case Op::eq:
     case Op::ne:
@@ -318,6 +319,7 @@ std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, st
   for (size_t i = 0; i < group.size(); ++i) {
     const SpecMember& m = *group[i];
     const Node& body = a[m.body];
+    if (group.size() == 1) walk.held = conjuncts(*spec.arena, m.condition);
     Expr next;
     if (m.op == Op::sum && walk.is_product(m.body) && is_float(body.type)) {
       walk.value(m.body);

@@ -1,5 +1,6 @@
 // One expression of a kernel on its way to Halide: shared by emit.cpp and emit_padding.cpp. Includes Halide; for these files only.
 #pragma once
+#include <algorithm>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -15,6 +16,7 @@ struct Walk {
   const Emitter::Axes& axes;
   std::unordered_map<Id, Expr> values = {};   // of the node's own type
   std::unordered_map<Id, Expr> indices = {};  // integers as int32, for indexing
+  std::vector<Id> held = {};                  // conditions without which nobody looks at the value
 
   const Arena& arena() const { return *e.spec.arena; }
 
@@ -32,6 +34,9 @@ struct Walk {
   Expr choice(Id condition);
   bool is_product(Id id) const;
   Expr sum_of_product(const Node& n);
+  Expr selected(const Node& n, const Expr& x, const Expr& y) {
+    return std::ranges::find(held, n.arg(0)) != held.end() ? x : Halide::select(choice(n.arg(0)), x, y);
+  }
   Expr make(Id id, const Node& n);
   std::vector<Id> needed(Id root) const;
   Expr value(Id root);
