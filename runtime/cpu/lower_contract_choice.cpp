@@ -105,7 +105,7 @@ double Lowering::load_price(int64_t bytes) {
 double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   constexpr double kCopied = 2, kTurned = 6, kUnaligned = 1.5;  // vectors
   const Arena& a = *spec_.arena;
-  constexpr double kGathered = 0.4, kNumber = 0.9, kScalar = 3;  // numbers
+  constexpr double kGathered = 0.4, kNumber = 0.9, kStored = 2, kScalar = 3;  // numbers
   const double lanes = natural(widest(m)), rows = c.rows * phases(c);
   const auto filled = [](int64_t extent, int64_t block) {
     return static_cast<double>(extent) / static_cast<double>(blocks_in(extent, block) * block);
@@ -113,14 +113,14 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   const bool halves = halves_cost_half() && 2 * c.width == natural(widest(m));
   const double width = halves ? lanes : c.width;
   const double used = filled(axis(c.v).extent, int64_t{c.width} * c.vectors) * filled(axis(c.y).in_tile(), c.rows) * width / lanes;
-  auto beside_each_other = [&](Id part) {
+  auto beside_each_other = [&](Id part, Id along) {
     return std::ranges::all_of(reachable(a, part), [&](Id id) {
-      return !is_read(a[id].op) || !depends_on(a, id, c.v) || step_along(*spec_.arena, read_indices(a[id]).back(), c.v) == 1;
+      return !is_read(a[id].op) || !depends_on(a, id, along) || step_along(*spec_.arena, read_indices(a[id]).back(), along) == 1;
     });
   };
   double loads = 0, copies = 0;
   for (Id part : parts_along(m, c.v, c.y)) {
-    const bool turned = turned_panel(m, part, c.v).along != kNone, gathered = !turned && !beside_each_other(part);
+    const bool turned = turned_panel(m, part, c.v).along != kNone, gathered = !turned && !beside_each_other(part, c.v);
     if (worth_packing_columns(m, c, part)) {
       copies += (turned ? kTurned : gathered ? kGathered * lanes : kCopied) / static_cast<double>(readers_of_column(m, part));
       loads += load_price(spec_.terms(m) * c.width * c.vectors * static_cast<int64_t>(byte_size(a[part].type))) / rows;
@@ -132,10 +132,14 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
     loads += kNumber * (halves ? 2 : 1) / c.vectors;
     if (is_read(a[part].op)) continue;
     // It is computed before, in vectors if the sum's last axis has them.
-    const double vector = axis(m.reduced.back()).in_tile() < natural(widest(m)) ? kScalar * lanes : kCopied + load_price(bytes_in_tile(part));
+    const Id last = m.reduced.back();
+    const double loaded = (beside_each_other(part, last) ? kCopied : kGathered * lanes) + load_price(bytes_in_tile(part));
+    const double vector = axis(last).in_tile() >= natural(widest(m)) ? loaded : kScalar * lanes;
     copies += vector / static_cast<double>(axis(c.v).extent);
   }
-  return std::max(1.0, loads) / used + copies;
+  // Results along the columns are stored one by one where others lie between them.
+  const double stores = c.v == m.left.back() ? 0 : kStored * lanes / static_cast<double>(spec_.terms(m));
+  return std::max(1.0, loads) / used + copies + stores;
 }
 
 double Lowering::price_along_terms(const SpecMember& m) const {

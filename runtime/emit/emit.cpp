@@ -319,21 +319,20 @@ std::vector<Expr> Emitter::steps(const std::vector<const SpecMember*>& group, st
   for (size_t i = 0; i < group.size(); ++i) {
     const SpecMember& m = *group[i];
     const Node& body = a[m.body];
-    if (group.size() == 1) walk.held = conjuncts(*spec.arena, m.condition);
-    Expr next;
+    Expr next, chosen;
+    if (!is_true(a, m.condition)) {
+      chosen = mostly_inside ? walk.value(m.condition) : walk.choice(m.condition);
+      if (group.size() == 1) walk.held = conjuncts(*spec.arena, m.condition);  // of the body alone: the condition may be a choice, too
+    }
     if (m.op == Op::sum && walk.is_product(m.body) && is_float(body.type)) {
       walk.value(m.body);
       next = vmath::fma(walk.values.at(body.arg(0)), walk.values.at(body.arg(1)), accumulated[i]);
     } else {
       next = combine(m.op, accumulated[i], walk.value(m.body));
     }
-    if (!is_true(a, m.condition)) {
-      // One choice: of two Halide 21 makes a negation that bounds inference refuses (argument of Not is not a bool).
-      const Expr chosen = mostly_inside ? walk.value(m.condition) : walk.choice(m.condition);
-      next = Halide::select(only.defined() ? only && chosen : chosen, mostly_inside ? Halide::likely(next) : next, accumulated[i]);
-    } else if (only.defined()) {
-      next = Halide::select(only, next, accumulated[i]);
-    }
+    // One choice: of two Halide 21 makes a negation that bounds inference refuses (argument of Not is not a bool).
+    if (only.defined()) chosen = chosen.defined() ? only && chosen : only;
+    if (chosen.defined()) next = Halide::select(chosen, mostly_inside ? Halide::likely(next) : next, accumulated[i]);
     accumulated[i] = next;
   }
   return accumulated;
