@@ -25,6 +25,21 @@ std::vector<size_t> members_of(uint32_t set) {
 
 }  // namespace
 
+// The axes of products' sums that tiles would take parts of are walked whole inside the tile.
+Draft Planner::with_whole_products(Draft d) const {
+  auto sums_over_tiles = [&](const Member& m) {
+    return shape(m).product && std::ranges::any_of(m.reduced, [&](int c) { return d.walked(c); });
+  };
+  while (!small_ && std::ranges::any_of(d.members, sums_over_tiles)) {
+    const Kernel k = finished(d);
+    if (!cuts_a_product(k)) break;
+    for (const Member& m : d.members)
+      for (int c : m.reduced)
+        if (shape(m).product && k.leaves_partials(c)) d.shared[static_cast<size_t>(c)] = false;
+  }
+  return d;
+}
+
 // Of a small program bytes cost nothing.
 std::optional<PricedDraft> Planner::together(const std::vector<size_t>& definitions) const {
   std::vector<Draft> parts;  // that nothing has tied together yet

@@ -327,21 +327,6 @@ bool Planner::cuts_a_product(const Kernel& k) const {
   return std::ranges::any_of(k.members, [&](const Member& m) { return shape(m).product && std::ranges::any_of(m.reduced, cut); });
 }
 
-// The axes of products' sums that tiles would take parts of are walked whole inside the tile.
-Draft Planner::with_whole_products(Draft d) const {
-  auto sums_over_tiles = [&](const Member& m) {
-    return shape(m).product && std::ranges::any_of(m.reduced, [&](int c) { return d.walked(c); });
-  };
-  while (!small_ && std::ranges::any_of(d.members, sums_over_tiles)) {
-    const Kernel k = finished(d);
-    if (!cuts_a_product(k)) break;
-    for (const Member& m : d.members)
-      for (int c : m.reduced)
-        if (shape(m).product && k.leaves_partials(c)) d.shared[static_cast<size_t>(c)] = false;
-  }
-  return d;
-}
-
 // Does one thread compute all of it, and much, because its tiles take all axes whole? tiles: how many the part with the fewest could have.
 bool Planner::leaves_threads_idle(const Kernel& k, int64_t tiles) const {
   double work_ps = 0;

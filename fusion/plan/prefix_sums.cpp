@@ -6,6 +6,7 @@
 #include "expr/core/scalar.h"
 #include "expr/index/linear.h"
 #include "fusion/plan/prefix_terms.h"
+#include "fusion/plan/running.h"
 
 namespace xhat {
 namespace {
@@ -47,26 +48,6 @@ class Prefixes {
 
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
 
-  // i + a number, for i among the axes.
-  std::optional<std::pair<size_t, int64_t>> axis_and_number(const Definition& d, Id bound) const {
-    Linear l = linear(a_, bound);
-    std::optional<size_t> found;
-    int64_t rest = l.constant;
-    for (auto [node, k] : l.terms) {
-      auto at = std::ranges::find(d.axes, node, &AxisRange::axis);
-      if (at != d.axes.end()) {
-        if (found || k != 1) return {};
-        found = static_cast<size_t>(at - d.axes.begin());
-      } else if (a_[node].free_axes().empty()) {
-        rest += k * number(node);
-      } else {
-        return {};
-      }
-    }
-    if (!found) return {};
-    return std::pair(*found, rest);
-  }
-
   std::optional<Prefix> matched(const Definition& d) {
     if (d.is_call()) return {};
     const Node& root = a_[d.body];
@@ -78,7 +59,7 @@ class Prefixes {
     Prefix f{.axis = 0, .terms = axes[0], .pair = {}};
     f.suffix = a_[f.terms.end].free_axes().empty();
     if (f.suffix == a_[f.terms.begin].free_axes().empty()) return {};
-    auto moving = axis_and_number(d, f.suffix ? f.terms.begin : f.terms.end);
+    auto moving = fusion::axis_and_number(p_, sizes_, d, f.suffix ? f.terms.begin : f.terms.end);
     if (!moving) return {};
     f.axis = moving->first;
     const int64_t results = number(d.axes[f.axis].end), other = number(f.suffix ? f.terms.end : f.terms.begin);
@@ -106,16 +87,6 @@ class Prefixes {
     return f;
   }
 
-  Definition define(const Definition& like, const std::string& name, const std::vector<AxisRange>& axes, Id body) {
-    std::vector<Id> shape;
-    for (const AxisRange& r : axes) shape.push_back(r.end);
-    Definition d = like;
-    d.targets = {p_.add_tensor(name, a_[body].type, shape)};
-    d.axes = axes;
-    d.body = body;
-    return d;
-  }
-
   // Do the terms, or their weights, depend on it?
   bool runs_over(const Prefix& f, Id axis) const {
     auto has = [&](Id e) { return e != kNone && std::ranges::binary_search(a_[e].free_axes(), axis); };
@@ -139,8 +110,7 @@ class Prefixes {
       }
     }
     auto at = [&](TensorId t, Id where) {
-      std::vector<Id> indices;
-      for (const AxisRange& r : axes) indices.push_back(r.axis);
+      std::vector<Id> indices = fusion::indices_of(axes);
       indices[place] = where;
       return a_.read_or(t, type, indices, nothing);
     };
@@ -149,7 +119,7 @@ class Prefixes {
     Id first_term = f.pair.term;
     for (const fusion::PairWeight& w : f.pair.weights)
       if (f.beyond > 0) first_term = a_.mul(first_term, w.over(a_, a_.constant(a_[w.base].type, static_cast<double>(w.rate * f.beyond))));
-    all->push_back(define(d, name + "_terms", axes, substitute(a_, first_term, {{f.terms.axis, element}})));
+    all->push_back(fusion::defined_over(p_, d, name + "_terms", axes, substitute(a_, first_term, {{f.terms.axis, element}})));
     int64_t number_of_step = 0;
     for (int64_t step = 1; step < f.count; step *= kReads, ++number_of_step) {
       const Id t = f.terms.axis, shift = step == 1 ? t : a_.mul(a_.integer(step), t);
@@ -161,14 +131,12 @@ class Prefixes {
         inside = f.suffix ? a_.binary(Op::lt, place_of_term, a_.integer(f.count)) : a_.binary(Op::le, a_.integer(0), place_of_term);
       }
       const std::vector<AxisRange> reads = {{t, a_.integer(0), a_.integer(std::min(kReads, (f.count + step - 1) / step))}};
-      all->push_back(define(d, name + "_step", axes, a_.reduce(root.op, reads, inside, term)));
+      all->push_back(fusion::defined_over(p_, d, name + "_step", axes, a_.reduce(root.op, reads, inside, term)));
     }
     Definition result = d;
     const TensorId last = all->back().target();
     if (f.offset == 0 && number(d.axes[f.axis].end) <= f.count) {
-      std::vector<Id> indices;
-      for (const AxisRange& r : axes) indices.push_back(r.axis);
-      result.body = a_.read(last, type, indices);
+      result.body = a_.read(last, type, fusion::indices_of(axes));
     } else {
       result.body = at(last, f.offset == 0 ? u : a_.add(u, a_.integer(f.offset)));
     }
@@ -194,10 +162,8 @@ class Prefixes {
       for (const AxisRange& r : d.axes)
         if (std::ranges::binary_search(a_[w.base].free_axes(), r.axis)) axes.push_back(r);
       const Id exponent = a_.cast(type, w.rate == 1 ? distance : a_.mul(a_.integer(w.rate), distance));
-      all->push_back(define(d, p_.tensor(d.target()).name + "_powers", axes, w.over(a_, exponent)));
-      std::vector<Id> indices;
-      for (const AxisRange& r : axes) indices.push_back(r.axis);
-      reads.back() = a_.read(all->back().target(), type, indices);
+      all->push_back(fusion::defined_over(p_, d, p_.tensor(d.target()).name + "_powers", axes, w.over(a_, exponent)));
+      reads.back() = a_.read(all->back().target(), type, fusion::indices_of(axes));
     }
     return reads;
   }

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/conditions.h"
 #include "expr/core/scalar.h"
 #include "expr/index/linear.h"
 #include "fusion/plan/interval_products.h"
+#include "fusion/plan/running.h"
 
 namespace xhat {
 namespace {
@@ -34,8 +34,7 @@ class Recurrences {
     }
     if (!changed) return p_;
     p_.forward.definitions = std::move(all);
-    drop_unread();
-    return std::move(p_);
+    return without_dead(p_);  // products between all places, of which nobody asks any more
   }
 
  private:
@@ -56,33 +55,6 @@ class Recurrences {
   Id plus(Id x, int64_t n) { return n == 0 ? x : tidy_index(a_, a_.add(x, a_.integer(n))); }
   Id times(Id x, Id y) { return x == kNone ? y : a_.mul(x, y); }
 
-  void factors(Id id, std::vector<Id>& found) const {
-    const Node& n = a_[id];
-    if (n.op != Op::mul) return found.push_back(id);
-    factors(n.arg(0), found);
-    factors(n.arg(1), found);
-  }
-
-  // i + a number, for i among the axes.
-  std::optional<std::pair<size_t, int64_t>> axis_and_number(const Definition& d, Id bound) const {
-    Linear l = linear(a_, bound);
-    std::optional<size_t> found;
-    int64_t rest = l.constant;
-    for (auto [node, k] : l.terms) {
-      auto at = std::ranges::find(d.axes, node, &AxisRange::axis);
-      if (at != d.axes.end()) {
-        if (found || k != 1) return {};
-        found = static_cast<size_t>(at - d.axes.begin());
-      } else if (a_[node].free_axes().empty()) {
-        rest += k * number(node);
-      } else {
-        return {};
-      }
-    }
-    if (!found) return {};
-    return std::pair(*found, rest);
-  }
-
   std::optional<Walk> matched(const Definition& d) {
     if (d.is_call()) return {};
     const Node root = a_[d.body];
@@ -94,7 +66,7 @@ class Recurrences {
     const AxisRange terms = axes[0];
     const bool falls = a_[terms.end].free_axes().empty();
     if (falls == a_[terms.begin].free_axes().empty()) return {};
-    const auto moving = axis_and_number(d, falls ? terms.begin : terms.end);
+    const auto moving = fusion::axis_and_number(p_, sizes_, d, falls ? terms.begin : terms.end);
     if (!moving) return {};
     const auto [axis, by] = *moving;
     const int64_t results = number(d.axes[axis].end), other = number(falls ? terms.end : terms.begin);
@@ -112,10 +84,8 @@ class Recurrences {
       return w;
     }
     if (has(condition, result)) return {};
-    std::vector<Id> all;
-    factors(body, all);
     Id term = kNone;
-    for (Id x : all) {
+    for (Id x : operands_of(a_, body, Op::mul)) {
       if (!has(x, result)) {
         term = times(term, at_place(x, terms.axis, first));
       } else if (!has(x, terms.axis)) {
@@ -138,22 +108,6 @@ class Recurrences {
     return w;
   }
 
-  Definition define(const Definition& like, const std::string& name, const std::vector<AxisRange>& axes, Id body) {
-    std::vector<Id> shape;
-    for (const AxisRange& r : axes) shape.push_back(r.end);
-    Definition d = like;
-    d.targets = {p_.add_tensor(name, a_[body].type, shape)};
-    d.axes = axes;
-    d.body = body;
-    return d;
-  }
-
-  static std::vector<Id> indices_of(const std::vector<AxisRange>& axes) {
-    std::vector<Id> indices;
-    for (const AxisRange& r : axes) indices.push_back(r.axis);
-    return indices;
-  }
-
   void split(const Definition& d, const Walk& w, std::vector<Definition>* all) {
     const DType type = a_[w.factor].type;
     const std::string name = p_.tensor(d.target()).name;
@@ -172,8 +126,8 @@ class Recurrences {
     // Of the first place no factor is asked for, and it may lie outside.
     auto in_loop = [&](Id e, const char* what) {
       if (evaluation_cost_ps(a_, e) <= kAgain_ps) return e;
-      all->push_back(define(d, name + what, axes, e));
-      return a_.read(all->back().target(), type, indices_of(axes));
+      all->push_back(fusion::defined_over(p_, d, name + what, axes, e));
+      return a_.read(all->back().target(), type, fusion::indices_of(axes));
     };
     Id factor = w.factor;
     if (w.term != kNone) {
@@ -183,8 +137,8 @@ class Recurrences {
     factor = in_loop(factor, "_factors");
     const Id term = w.term == kNone ? kNone : in_loop(w.term, "_terms");
     const bool same = w.offset == 0 && w.outer == kNone && axes.size() == d.axes.size() && number(d.axes[w.axis].end) == w.count;
-    const TensorId made = same ? d.target() : p_.add_tensor(name + "_walk", type, shape_of(axes));
-    std::vector<Id> before = indices_of(axes);
+    const TensorId made = same ? d.target() : p_.add_tensor(name + "_walk", type, fusion::extents_of(axes));
+    std::vector<Id> before = fusion::indices_of(axes);
     before[place] = plus(u, w.falls ? 1 : -1);
     const Id carried = a_.mul(a_.read_or(made, type, before, nothing), factor);
     Definition walk = d;
@@ -194,18 +148,12 @@ class Recurrences {
     all->push_back(walk);
     if (same) return;
     Definition result = d;
-    std::vector<Id> there = indices_of(axes);
+    std::vector<Id> there = fusion::indices_of(axes);
     there[place] = plus(u, w.offset);
     const bool inside = w.offset == 0 && number(d.axes[w.axis].end) <= w.count;
     result.body = inside ? a_.read(made, type, there) : a_.read_or(made, type, there, nothing);
     if (w.outer != kNone) result.body = a_.mul(w.outer, result.body);
     all->push_back(result);
-  }
-
-  static std::vector<Id> shape_of(const std::vector<AxisRange>& axes) {
-    std::vector<Id> shape;
-    for (const AxisRange& r : axes) shape.push_back(r.end);
-    return shape;
   }
 
   // Its reads at the place may lie outside, where nobody looks at them.
@@ -217,22 +165,6 @@ class Recurrences {
       if (std::ranges::find(indices, place) != indices.end()) return id;
       return a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));
     });
-  }
-
-  // Products between all places, of which nobody asks any more.
-  void drop_unread() {
-    std::set<TensorId> read(p_.outputs.begin(), p_.outputs.end());
-    std::vector<Definition> kept;
-    for (const Definition& d : std::vector<Definition>(p_.forward.definitions.rbegin(), p_.forward.definitions.rend())) {
-      if (std::ranges::none_of(d.targets, [&](TensorId t) { return read.contains(t); })) continue;
-      if (d.is_call())
-        read.insert(d.arguments.begin(), d.arguments.end());
-      else
-        for (TensorId t : tensors_read(a_, d.body)) read.insert(t);
-      kept.push_back(d);
-    }
-    std::ranges::reverse(kept);
-    p_.forward.definitions = std::move(kept);
   }
 
   Program p_;

@@ -1,12 +1,14 @@
 #include "fusion/plan/running_parts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "expr/core/conditions.h"
 #include "expr/index/linear.h"
 #include "fusion/plan/interval_products.h"
 #include "fusion/plan/prefix_terms.h"
+#include "fusion/plan/running.h"
 
 namespace xhat {
 namespace {
@@ -38,14 +40,6 @@ class RunningParts {
   bool has(Id e, Id axis) const { return e != kNone && std::ranges::binary_search(a_[e].free_axes(), axis); }
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
   Id times(Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); }
-  bool is_plain(const AxisRange& r) const { return is_constant(a_, r.begin, 0) && a_[r.end].free_axes().empty(); }
-
-  void factors(Id id, std::vector<Id>& found) const {
-    const Node& n = a_[id];
-    if (n.op != Op::mul) return found.push_back(id);
-    factors(n.arg(0), found);
-    factors(n.arg(1), found);
-  }
 
   struct Sum {
     std::vector<AxisRange> axes;
@@ -57,26 +51,13 @@ class RunningParts {
     const Node root = a_[d.body];
     const DType type = a_[reduce_body(root)].type;
     if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
-    Sum s{reduce_axes(root), {}, {}};
-    factors(reduce_body(root), s.factors);
+    Sum s{reduce_axes(root), operands_of(a_, reduce_body(root), Op::mul), {}};
     if (!is_true(a_, reduce_condition(root))) s.conditions = conjuncts(a_, reduce_condition(root));
     return s;
   }
 
   Definition define(const Definition& like, const std::vector<AxisRange>& axes, Id body) {
-    std::vector<Id> shape;
-    for (const AxisRange& r : axes) shape.push_back(r.end);
-    Definition d = like;
-    d.targets = {p_.add_tensor(p_.tensor(like.target()).name + "_run", a_[body].type, shape)};
-    d.axes = axes;
-    d.body = body;
-    return d;
-  }
-
-  static std::vector<Id> indices_of(const std::vector<AxisRange>& axes) {
-    std::vector<Id> indices;
-    for (const AxisRange& r : axes) indices.push_back(r.axis);
-    return indices;
+    return fusion::defined_over(p_, like, p_.tensor(like.target()).name + "_run", axes, body);
   }
 
   // A range of which one end is an axis and a number: the axis, and whether it is the beginning.
@@ -108,9 +89,7 @@ class RunningParts {
     if (!made || made->is_call()) return false;
     if (a_[made->body].op == Op::prod) return true;
     if (a_[made->body].op != Op::sum) return false;
-    std::vector<Id> all;
-    factors(reduce_body(a_[made->body]), all);
-    return std::ranges::any_of(all, [&](Id x) {
+    return std::ranges::any_of(operands_of(a_, reduce_body(a_[made->body]), Op::mul), [&](Id x) {
       const Definition* its = is_read(a_[x].op) ? p_.definition_of(a_[x].symbol) : nullptr;
       return its && !its->is_call() && a_[its->body].op == Op::prod;
     });
@@ -129,7 +108,7 @@ class RunningParts {
       const Definition* made = n.op == Op::read ? p_.definition_of(n.symbol) : nullptr;
       if (n.op == Op::select && is_constant(a_, n.arg(2), 0)) {
         for (Id c : conjuncts(a_, n.arg(0))) s.conditions.push_back(c);
-        factors(n.arg(1), open);
+        std::ranges::copy(operands_of(a_, n.arg(1), Op::mul), std::back_inserter(open));
       } else if (made && is_weighted(made) && a_[made->body].op == Op::sum) {
         const Node root = a_[made->body];
         Replacements here;
@@ -142,7 +121,7 @@ class RunningParts {
         }
         if (!is_true(a_, reduce_condition(root)))
           for (Id c : conjuncts(a_, substitute(a_, reduce_condition(root), here))) s.conditions.push_back(c);
-        factors(substitute(a_, reduce_body(root), here), open);
+        std::ranges::copy(operands_of(a_, substitute(a_, reduce_body(root), here), Op::mul), std::back_inserter(open));
       } else {
         s.factors.push_back(x);
       }
@@ -259,7 +238,7 @@ class RunningParts {
         for (const AxisRange& x : *list)
           if (has(sum, x.axis)) {
             axes.push_back(x);
-            plain = plain && is_plain(x);
+            plain = plain && range_is_plain(a_, x);
             if (plain) elements *= static_cast<double>(number(x.end));
           }
       const AxisRange* with = range_of(m->with);
@@ -268,7 +247,7 @@ class RunningParts {
       std::vector<AxisRange> others;
       for (const AxisRange& x : s->axes)
         if (x.axis != r.axis) others.push_back(x);
-      const Id value = a_.read(inner.target(), a_[sum].type, indices_of(axes));
+      const Id value = a_.read(inner.target(), a_[sum].type, fusion::indices_of(axes));
       d->body = a_.reduce(Op::sum, others, outside, times(outer, value));
       return inner;
     }
@@ -277,11 +256,9 @@ class RunningParts {
 
   // Will the sum over `term` be a running one: by prefix_sums.h, or by recurrences.h?
   bool runs(Id body, Id condition, const Moving& m, Id term) {
-    std::vector<Id> all;
-    factors(body, all);
     Id rest = kNone;
     bool between = false, far = false;
-    for (Id x : all) {
+    for (Id x : operands_of(a_, body, Op::mul)) {
       if (has(x, m.with) && fusion::interval_product(p_, sizes_, x, m.suffix ? m.with : term, m.suffix ? term : m.with))
         between = true;
       else if (!far && is_distance(x, m, term))
@@ -307,15 +284,14 @@ class RunningParts {
   };
   std::optional<Repeated> repeated(Id body, Id condition, const Moving& m, Id term) {
     if (body == kNone) return {};
-    std::vector<Id> all, conditions;
-    factors(body, all);
+    std::vector<Id> conditions;
     if (condition != kNone) conditions = conjuncts(a_, condition);
     // Where the distance is 0 nothing is counted anyway.
     std::erase_if(conditions,
                   [&](Id c) { return a_[c].op == Op::ne && is_distance(a_[c].arg(0), m, term) && is_constant(a_, a_[c].arg(1), 0); });
     Repeated made;
     Id rest = kNone, counts = kNone, weight = kNone;
-    for (Id x : all) {
+    for (Id x : operands_of(a_, body, Op::mul)) {
       const Node n = a_[x];
       // d^(t-k-1) as d^(t-k).
       const bool less = n.op == Op::pow && a_[n.arg(1)].op == Op::sub && is_distance(a_[n.arg(1)].arg(0), m, term) &&
@@ -339,7 +315,7 @@ class RunningParts {
     const auto m = moving(r);
     if (!m || m->by < 0 || m->by > 1) return;
     const auto at = std::ranges::find(d->axes, m->with, &AxisRange::axis);
-    if (at == d->axes.end() || !is_plain(*at)) return;
+    if (at == d->axes.end() || !range_is_plain(a_, *at)) return;
     const int64_t places = number(at->end);
     if (places < kLongRange || (m->suffix && number(r.end) != places)) return;
     Id rest = kNone, condition = kNone;
@@ -370,7 +346,7 @@ class RunningParts {
     for (int i = 0; i < 2; ++i) {
       all->push_back(define(*d, axes, a_.reduce(Op::sum, std::span(&range, 1), kNone, a_.mul(term, weight))));
       auto read_at = [&](Id where) {
-        std::vector<Id> indices = indices_of(axes);
+        std::vector<Id> indices = fusion::indices_of(axes);
         std::ranges::replace(indices, t, where);
         return indices;
       };

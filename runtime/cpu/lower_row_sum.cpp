@@ -71,29 +71,28 @@ int Lowering::lanes_of_sum(const std::vector<size_t>& group, Id v) const {
 Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>& group, Id v) const {
   const Arena& a = *spec_.arena;
   const SpecMember& m = spec_.members[group[0]];
-  std::vector<Id> roots, reads;
+  std::vector<Id> roots;
   for (size_t g : group) roots.push_back(spec_.members[g].body);
+  std::vector<std::pair<Id, double>> reads;  // and what a vector of each costs
   int operations = 0;
   for (Id id : reachable(a, roots)) {
     if (!std::ranges::binary_search(a[id].free_axes(), v)) continue;
-    if (is_read(a[id].op))
-      reads.push_back(id);
-    else
+    if (!is_read(a[id].op)) {
       ++operations;
+      continue;
+    }
+    // A read that does not go along memory is one load for each lane.
+    const bool beside = step_along(*spec_.arena, read_indices(a[id]).back(), v) == 1;
+    reads.emplace_back(id, beside ? load_price(bytes_in_tile(id)) : static_cast<double>(natural(widest(m))));
   }
-  // A read that does not go along memory is one load for each lane.
-  auto loads_of = [&](Id read) {
-    const bool beside = step_along(*spec_.arena, read_indices(a[read]).back(), v) == 1;
-    return beside ? load_price(bytes_in_tile(read)) : static_cast<double>(natural(widest(m)));
-  };
   // What is computed of a term takes registers, too.
   const int64_t registers = operations <= static_cast<int>(group.size()) && target_.natural_vector_size<float>() == 16 ? 24 : 12;
   const int64_t most = registers * width_of_sum(m, v) / lanes_of_sum(group, v);
   SumsInRegisters best, now;
   auto loads = [&](const SumsInRegisters& s) {
     double all = 0;
-    for (Id read : reads) {
-      double of_read = loads_of(read);
+    for (auto [read, price] : reads) {
+      double of_read = price;
       for (const auto& [x, n] : s.along)
         if (std::ranges::binary_search(a[read].free_axes(), x)) of_read *= static_cast<double>(n);
       all += of_read;
@@ -157,7 +156,6 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   define(acc, at, identities(group));
 
   // Full blocks of `lanes`, then what is left.
-  Halide::Region region;
   std::vector<Id> others;
   Expr n = extent(v);
   for (size_t i = m.reduced.size(); i-- > 0;)
@@ -234,12 +232,11 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     one.bound(l.var, 0, static_cast<int>(axis(l.axis).extent)).split(l.var, cut->var, within, static_cast<int>(l.of_block));
     walk.back() = within;
   }
-  for (const Loop& l : outside) walk.emplace_back(l.var);
+  std::vector<Var> around_blocks;
+  for (const Loop& l : outside) around_blocks.push_back(l.var);
+  walk.insert(walk.end(), around_blocks.begin(), around_blocks.end());
   one.reorder(walk);
-  if (outside.empty())
-    acc.compute_root();
-  else
-    acc.compute_at(one, outside[0].var);
+  place_beside(acc, one, around_blocks);
 
   // Copies with a border: in the loop around those that a window moves along. The loops over results are those of the fold, in which
   // the sums are computed block by block.
