@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <tuple>
+#include <unordered_set>
 
 namespace xhat {
 namespace {
@@ -150,7 +151,8 @@ Product TensorExprTree::root(const Product& x, int halves) {
   return multiply(outside, {1, {{kept, halves}}});
 }
 
-// k*(if c then a else b) + m*(if c then d else e) as if c then k*a + m*d else k*b + m*e.
+// k*(if c then a else b) + m*(if c then d else e) as if c then k*a + m*d else k*b + m*e. Branches that many choices share are met
+// along every path to them, so what two choices make is remembered.
 bool TensorExprTree::choose_once(DType type, std::vector<Product>& terms) {
   auto choice = [&](const Product& t) {
     return t.factors.size() == 1 && t.factors[0].halves == 2 && a_[t.factors[0].atom].op == Op::select;
@@ -160,13 +162,19 @@ bool TensorExprTree::choose_once(DType type, std::vector<Product>& terms) {
       if (!choice(terms[i]) || !choice(terms[j])) continue;
       const Node x = a_[terms[i].factors[0].atom], y = a_[terms[j].factors[0].atom];
       if (x.arg(0) != y.arg(0)) continue;
-      auto branch = [&](size_t k) {
-        const Product sum =
-            add(type, {multiply({terms[i].coefficient, {}}, form(x.arg(k))), multiply({terms[j].coefficient, {}}, form(y.arg(k)))});
-        return to_expression(sum, type);
-      };
-      const Id yes = branch(1), no = branch(2);
-      terms[i] = form(a_.select(x.arg(0), yes, no));
+      const ChoicesKey key{type, terms[i].factors[0].atom, terms[j].factors[0].atom, std::bit_cast<uint64_t>(terms[i].coefficient),
+                           std::bit_cast<uint64_t>(terms[j].coefficient)};
+      auto known = choices_.find(key);
+      if (known == choices_.end()) {
+        auto branch = [&](size_t k) {
+          const Product sum =
+              add(type, {multiply({terms[i].coefficient, {}}, form(x.arg(k))), multiply({terms[j].coefficient, {}}, form(y.arg(k)))});
+          return to_expression(sum, type);
+        };
+        const Id yes = branch(1), no = branch(2);
+        known = choices_.emplace(key, form(a_.select(x.arg(0), yes, no))).first;
+      }
+      terms[i] = known->second;
       terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(j));
       return true;
     }
@@ -236,7 +244,14 @@ Product TensorExprTree::form(Id expression) { return known_form(expression); }
 
 const Product& TensorExprTree::known_form(Id expression) {
   if (auto it = forms_.find(expression); it != forms_.end()) return it->second;
-  for (Id id : reachable(a_, expression)) {
+  // Operands before what they are operands of, down to those that are known: what is asked of a large program grows node by node.
+  std::vector<Id> unknown{expression};
+  std::unordered_set<Id> met{expression};
+  for (size_t k = 0; k < unknown.size(); ++k)
+    for (Id x : a_[unknown[k]].args())
+      if (!forms_.contains(x) && met.insert(x).second) unknown.push_back(x);
+  std::ranges::sort(unknown);
+  for (Id id : unknown) {
     if (!is_float(a_[id].type) || forms_.contains(id)) continue;
     Product p = compute(id);
     for (const Factor& f : p.factors) key(f.atom), shape(f.atom);

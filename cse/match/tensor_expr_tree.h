@@ -12,8 +12,10 @@
 // they stand: what decides a branch keeps its bits. So do operands of floor, ceil, round, trunc, % and the like, which jump where the last bit changes:
 // x[i64(floor(p))] and p - floor(p) are one position and its fraction in the backward only if both floor the same bits.
 #pragma once
+#include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -97,6 +99,8 @@ class TensorExprTree {
   std::unordered_map<Id, Product> long_;
   std::unordered_map<Id, uint64_t> keys_;
   std::unordered_map<Id, uint64_t> shapes_;
+  using ChoicesKey = std::tuple<DType, Id, Id, uint64_t, uint64_t>;  // two choices and the bits of their coefficients
+  std::map<ChoicesKey, Product> choices_;                            // their sum as one choice
   std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
 };
 
