@@ -7,6 +7,7 @@
 #include "expr/core/uses.h"
 #include "expr/imperative/image.h"
 #include "expr/imperative/rename.h"
+#include "expr/imperative/written.h"
 #include "expr/rules/simplify.h"
 
 namespace xhat::imperative {
@@ -31,6 +32,7 @@ void name_tensors(Program& p, const std::vector<TensorId>& live, const std::vect
 
 Program as_op(Context& c, Items items, const std::vector<Output>& outputs) {
   Program& p = c.program;
+  read_what_was_written(c, items);
   for (Item& item : items) {
     if (const auto* w = std::get_if<Write>(&item.is)) item.is = select_form(c, *w);
     p.forward.definitions.push_back(std::get<Definition>(item.is));
