@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "expr/index/affine_system.h"
+#include "expr/index/simplify_index.h"
 
 namespace xhat {
 namespace {
@@ -195,8 +196,12 @@ class Inversion {
       replace[axis] = over_remaining;
       r.solved.emplace_back(axis, tidy(a_, over_remaining));
     }
-    for (AxisRange x : remaining_)
-      r.remaining.push_back({x.axis, substitute(a_, x.begin, replace), substitute(a_, x.end, replace)});
+    std::vector<AxisRange> around(q_.targets.begin(), q_.targets.end());
+    auto simple = [&](Id bound) { return fusion::divides(a_, bound) ? fusion::simplified_index(a_, bound, around) : bound; };
+    for (AxisRange x : remaining_) {
+      r.remaining.push_back({x.axis, simple(substitute(a_, x.begin, replace)), simple(substitute(a_, x.end, replace))});
+      around.push_back(r.remaining.back());
+    }
     auto place = [&](Id axis) {
       for (size_t i = 0; i < q_.bound.size(); ++i)
         if (q_.bound[i].axis == axis) return i;

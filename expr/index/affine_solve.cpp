@@ -114,14 +114,16 @@ class Solver {
     Bounds b;
     std::vector<BasicSet> parts = basic_sets(new_here);
     if (parts.size() > 1) {
-      if (place_pieces(r, here)) return;
+      if (place_pieces(r, here, false)) return;
       parts.clear();  // what holds in all pieces
       parts.emplace_back(isl_set_simple_hull(isl_set_remove_unknown_divs(new_here.give())));
       if (!mentions(r.begin, unplaced_)) b.lower.push_back(scope_.poly(r.begin));
       if (!mentions(r.end, unplaced_)) b.upper.push_back(scope_.poly(r.end) - Poly::constant(1));
     }
     for (const BasicSet& part : parts) read(part, r.axis, b);
-    if (!b.exact && b.hidden)  // bounded through i%3 or i/5: what that means for i itself
+    // Bounded through i%3 or i/5: what that means for i itself.
+    if (!b.exact && b.hidden && stride_of(here, r.axis) < 2 && place_pieces(r, here, true)) return;
+    if (!b.exact && b.hidden)
       read(BasicSet(isl_set_simple_hull(isl_set_remove_divs(new_here.give()))), r.axis, b);
     if (b.exact) {
       if (b.divisible != kNone) tests_.insert(tests_.begin(), b.divisible);
@@ -196,23 +198,31 @@ class Solver {
       b.upper.push_back(scope_.poly(r.end) - Poly::constant(1));
   }
 
-  // Where the fibre is a union that is one interval: its least and greatest value, written piecewise.
-  bool place_pieces(const AxisRange& r, const Set& here) {
+  // Where the fibre is a union that is one interval: its least and greatest value, written piecewise. `exact`: nothing else is in between.
+  bool place_pieces(const AxisRange& r, const Set& here, bool exact) {
     const Set moved = as_dimension(here, r.axis);
+    const Poly x = scope_.poly(r.axis);
     std::vector<Id> ends;
+    Id behind = kNone;  // the place behind the last one, where that is a minimum
     for (auto* extreme : {isl_set_dim_min, isl_set_dim_max}) {
+      const bool lower = ends.empty();
       PwAff v(isl_pw_aff_coalesce(extreme(moved.give(), 0)));
       v = PwAff(isl_pw_aff_gist_params(v.give(), isl_set_params(placed_points_.give())));
       v = PwAff(isl_pw_aff_coalesce(v.give()));
       if (count(isl_pw_aff_n_piece(v.get())) > kMaxPieces) return false;
       try {
-        ends.push_back(scope_.expression_of(v));
+        // All pieces bound the axis everywhere: their maximum, or minimum.
+        const std::vector<Poly> pieces = pieces_of(v);
+        const bool all = std::ranges::all_of(
+            pieces, [&](const Poly& p) { return is_subset(here, lower ? scope_.le(p, x) : scope_.le(x, p)); });
+        ends.push_back(!all ? scope_.expression_of(v) : lower ? begin_of(pieces) : last_of(pieces));
+        if (all && !lower) behind = end_of(pieces);
       } catch (const GaveUp&) {
         return false;
       }
       if (mentions(ends.back(), {r.axis}) || mentions(ends.back(), unplaced_)) return false;
     }
-    const Poly x = scope_.poly(r.axis), first = scope_.poly(ends[0]), last = scope_.poly(ends[1]);
+    const Poly first = scope_.poly(ends[0]), last = scope_.poly(ends[1]);
     const Set interval = scope_.le(first, x) & scope_.le(x, last) & placed_points_;
     if (!is_subset(here, interval)) return false;
     if (ends[0] == ends[1] || is_subset(interval, scope_.eq(first, last))) {
@@ -220,9 +230,23 @@ class Solver {
       return true;
     }
     // An inexact interval is still a good range when it is simple: the guard says the rest.
-    if (!is_subset(interval & scope_.facts(), here) && has_select(ends)) return false;
-    remains({r.axis, ends[0], expression(a_, last + Poly::constant(1))}, r);
+    if (!is_subset(interval & scope_.facts(), here) && (exact || has_select(ends))) return false;
+    remains({r.axis, ends[0], behind != kNone ? behind : expression(a_, last + Poly::constant(1))}, r);
     return true;
+  }
+
+  // What the value is on each of its pieces.
+  std::vector<Poly> pieces_of(const PwAff& v) {
+    std::vector<Aff> found;
+    auto collect = [](isl_set* where, isl_aff* a, void* out) {
+      isl_set_free(where);
+      static_cast<std::vector<Aff>*>(out)->emplace_back(a);
+      return isl_stat_ok;
+    };
+    if (isl_pw_aff_foreach_piece(v.get(), collect, &found) < 0) throw GaveUp{};
+    std::vector<Poly> pieces;
+    for (const Aff& a : found) pieces.push_back(scope_.poly_of(a));
+    return pieces;
   }
 
   bool has_select(const std::vector<Id>& roots) const {
@@ -233,6 +257,11 @@ class Solver {
   Set as_dimension(const Set& s, Id x) const {
     return Set(isl_set_move_dims(s.give(), isl_dim_set, 0, isl_dim_param,
                                  static_cast<unsigned>(scope_.position(s, x)), 1));
+  }
+
+  int64_t stride_of(const Set& s, Id x) const {
+    const Stride info(isl_set_get_stride_info(as_dimension(s, x).get(), 0));
+    return to_int64(Val(isl_stride_info_get_stride(info.get())));
   }
 
   // x == s*t + offset: solved if there is only one t, else t remains.
@@ -287,6 +316,7 @@ class Solver {
   Id begin_of(const std::vector<Poly>& lower) {
     return extreme(without_implied(lower, true), Op::maximum, 0);
   }
+  Id last_of(const std::vector<Poly>& upper) { return extreme(without_implied(upper, false), Op::minimum, 0); }
   Id end_of(const std::vector<Poly>& upper) { return extreme(without_implied(upper, false), Op::minimum, 1); }
   Id extreme(std::vector<Poly> bounds, Op op, int64_t plus) {
     // Constants first, then what is shorter: max(0, j - 1).

@@ -114,9 +114,27 @@ class IndexSimplifier {
     return std::nullopt;
   }
 
+  // e%m as e - m*(e/m).
+  Poly without_remainders(const Poly& p) {
+    Poly all;
+    for (const auto& [m, c] : p.terms) {
+      const bool remainder = m.size() == 1 && a_[m[0]].op == Op::mod && a_[a_[m[0]].arg(1)].op == Op::constant;
+      if (!remainder) {
+        all.add(m, c);
+        continue;
+      }
+      const Node mod = a_[m[0]];
+      all = all + Poly::constant(c) * without_remainders(affine::polynomial(a_, mod.arg(0), Poly::atom)) -
+            Poly::constant(c * a_[mod.arg(1)].integer) * Poly::atom(a_.div(mod.arg(0), mod.arg(1)));
+    }
+    return all;
+  }
+
   Poly quotient(const Poly& p, int64_t d) {
     auto [whole, left] = split(p, d);
     if (within(left, d)) return whole;
+    if (auto [more, less] = split(without_remainders(left), d); more.terms.size() + less.terms.size() < left.terms.size())
+      return whole + more + quotient(less, d);
     if (auto by = grain(left, d); by && by->g < d) return whole + quotient(by->large, d / by->g);
     return whole + Poly::atom(a_.div(affine::expression(a_, left), a_.integer(d)));
   }
@@ -128,11 +146,16 @@ class IndexSimplifier {
     return Poly::atom(a_.binary(Op::mod, affine::expression(a_, left), a_.integer(d)));
   }
 
-  // c*d*(e/d) + c*(e%d) is c*e.
+  // c*d*(e/d) + c*(e%d) is c*e, and c*(e/d) + c*((e%d + f)/d) is c*((e + f)/d).
   Poly joined(Poly p) {
     for (bool again = true; again;) {
       again = false;
       for (const auto& [m, c] : p.terms) {
+        if (const auto one = m.size() == 1 ? one_quotient(p, m[0], c) : std::nullopt) {
+          p = *one;
+          again = true;
+          break;
+        }
         if (m.size() != 1 || a_[m[0]].op != Op::mod) continue;
         const Node mod = a_[m[0]];
         if (a_[mod.arg(1)].op != Op::constant) continue;
@@ -147,11 +170,31 @@ class IndexSimplifier {
     return p;
   }
 
+  std::optional<Poly> one_quotient(const Poly& p, Id quotient_of_sum, int64_t c) {
+    const Node n = a_[quotient_of_sum];
+    if (n.op != Op::div || a_[n.arg(1)].op != Op::constant) return std::nullopt;
+    const Poly sum = affine::polynomial(a_, n.arg(0), Poly::atom);
+    for (const auto& [m, k] : sum.terms) {
+      if (k != 1 || m.size() != 1 || a_[m[0]].op != Op::mod || a_[m[0]].arg(1) != n.arg(1)) continue;
+      const Node mod = a_[m[0]];
+      const Id other = a_.div(mod.arg(0), mod.arg(1));
+      if (other == quotient_of_sum || p.coefficient(other) != c) continue;
+      const Poly whole = sum.without(m[0]) + affine::polynomial(a_, mod.arg(0), Poly::atom);
+      return p.without(quotient_of_sum).without(other) + Poly::constant(c) * quotient(whole, a_[n.arg(1)].integer);
+    }
+    return std::nullopt;
+  }
+
   Arena& a_;
   std::span<const AxisRange> axes_;
 };
 
 }  // namespace
+
+bool divides(const Arena& a, Id index) {
+  return std::ranges::any_of(reachable(a, index),
+                             [&](Id id) { return (a[id].op == Op::div || a[id].op == Op::mod) && is_integer(a[id].type); });
+}
 
 Id simplified_index(Arena& a, Id index, std::span<const AxisRange> axes) {
   try {
