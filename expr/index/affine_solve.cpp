@@ -32,7 +32,7 @@ struct Bounds {
 class Solver {
  public:
   Solver(Arena& a, const System& s, std::span<const AxisRange> targets)
-      : a_(a), s_(s), scope_(a), points_(scope_.universe()), placed_points_(scope_.universe()) {
+      : a_(a), s_(s), targets_(targets), scope_(a), points_(scope_.universe()), placed_points_(scope_.universe()) {
     for (const AxisRange& r : targets) scope_.bind(r);
     for (const AxisRange& r : targets) placed_points_ = placed_points_ & scope_.inside(r);
     points_ = placed_points_;
@@ -277,7 +277,8 @@ class Solver {
       return false;
     }
     if (mentions(offset, {r.axis}) || mentions(offset, unplaced_)) return false;
-    offset = floor_mod(a_, offset, stride);  // 2*t + j%2, so that t starts near 0
+    // 2*t + j%2, so that t starts near 0; but 2*t + j - 1 where j is the shorter one, a step of a window: what is read there stays linear.
+    offset = is_step_beside(offset, r) ? near_zero(offset, stride) : floor_mod(a_, offset, stride);
     Bounds steps;
     for (const Poly& p : b.lower)
       steps.lower.push_back(floor_div(a_, p - offset + Poly::constant(stride - 1), stride));
@@ -296,6 +297,26 @@ class Solver {
     remains({t, begin_of(steps.lower), end_of(steps.upper)}, r);
     solved(r.axis, expression(a_, Poly::constant(stride) * Poly::atom(t) + offset));
     return true;
+  }
+
+  // Does the offset depend on one target of a known length alone, and is the axis at least as long?
+  bool is_step_beside(const Poly& offset, const AxisRange& axis) {
+    const auto length = [&](const AxisRange& r) { return (scope_.poly(r.end) - scope_.poly(r.begin)).as_constant(); };
+    const Id whole = expression(a_, offset);
+    if (a_[whole].free_axes().size() != 1) return false;
+    auto step = std::ranges::find(targets_, a_[whole].free_axes()[0], &AxisRange::axis);
+    if (step == targets_.end() || !length(*step)) return false;
+    const std::optional<int64_t> own = length(axis);
+    return !own || *own >= *length(*step);
+  }
+  // Without whole multiples of the stride, as small as they go.
+  static Poly near_zero(const Poly& p, int64_t stride) {
+    Poly small;
+    for (const auto& [m, c] : p.terms) {
+      const int64_t left = ((c % stride) + stride) % stride;
+      small.add(m, 2 * left > stride || (m.empty() && 2 * left == stride) ? left - stride : left);
+    }
+    return small;
   }
 
   // ---- what was found
@@ -387,6 +408,7 @@ class Solver {
 
   Arena& a_;
   const System& s_;
+  std::span<const AxisRange> targets_;
   Scope scope_;
   std::vector<Id> tests_, unplaced_, avoid_, fresh_;
   Set points_;         // S

@@ -10,7 +10,7 @@
 namespace xhat {
 namespace {
 
-constexpr int64_t kLongSum = 8;        // terms, beside which a result's copy is little
+constexpr int64_t kLongSum = 4;        // terms, beside which a result's copy is little
 constexpr int64_t kWindow = 32;        // terms of one, at most
 constexpr size_t kVector = 32;         // bytes
 constexpr int64_t kLargerProduct = 4;  // times as many rows and columns, for the copy to be worth it

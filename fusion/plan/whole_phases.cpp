@@ -11,7 +11,7 @@
 namespace xhat {
 namespace {
 
-constexpr int64_t kManyTerms = 16;   // beside which the copy of a result is little
+constexpr int64_t kManyTerms = 2;    // beside which the copy of a result is little
 constexpr int64_t kMostPhases = 8;   // as many as the kernel planner takes apart
 constexpr int64_t kLeastPhases = 2;  // of places beyond the end, in whole results: they are a small part of the work
 
