@@ -4,12 +4,16 @@
 #include <unordered_map>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/index/hull.h"
+#include "expr/index/simplify_index.h"
 #include "fusion/relations/scatter.h"
 
 namespace xhat {
 namespace {
 
 constexpr double kOften = 8;  // times that a value is used: with fewer the table is not small beside what is computed
+// Of an element whose place moves by steps along vectors, p[j/2]: lanes are loaded one by one.
+constexpr int64_t kGather_ps = 100;
 
 class Invariants {
  public:
@@ -41,10 +45,26 @@ class Invariants {
       if (n.op == Op::axis) return extents_.contains(id);
       if (!is_read(n.op)) return true;
       const auto indices = read_indices(n);
-      for (size_t i = 0; i < indices.size(); ++i)
-        if (!extents_.contains(indices[i]) || extents_.at(indices[i]) > number(p_.tensor(n.symbol).shape[i])) return false;
+      for (size_t i = 0; i < indices.size(); ++i) {
+        const Id index = indices[i];
+        if (!std::ranges::all_of(a_[index].free_axes(), [&](Id x) { return extents_.contains(x); })) return false;
+        const auto box = Hull(a_, table_ranges_).box({index, index, a_.add(index, a_.integer(1))});
+        if (!box || number(box->begin) < 0 || number(box->end) > number(p_.tensor(n.symbol).shape[i])) return false;
+      }
       return true;
     });
+  }
+
+  // Of evaluating it once, with what is not loaded side by side.
+  int64_t cost_of(Id root) const {
+    int64_t cost = evaluation_cost_ps(a_, root);
+    for (Id id : reachable(a_, root)) {
+      const Node& n = a_[id];
+      if (!is_read(n.op) || read_indices(n).empty()) continue;
+      const Id last = read_indices(n).back();
+      if (std::ranges::binary_search(a_[last].free_axes(), along_) && fusion::divides(a_, last)) cost += kGather_ps;
+    }
+    return cost;
   }
 
   bool worth_a_table(Id id) const {
@@ -54,7 +74,7 @@ class Invariants {
     if (!std::ranges::all_of(n.free_axes(), [&](Id x) { return extents_.contains(x); })) return false;
     const double table = points(n.free_axes());
     if (table * kOften > all_) return false;
-    const int64_t cost = evaluation_cost_ps(a_, id);
+    const int64_t cost = cost_of(id);
     return cost > kCheap_ps && static_cast<double>(cost - kReadAgain_ps) * all_ > static_cast<double>(cost + kKept_ps) * table + pass_ &&
            is_everywhere(id);
   }
@@ -74,6 +94,23 @@ class Invariants {
     return last;
   }
 
+  // The axes of a part, in the order in which the tensor has them that is read along the most.
+  std::vector<Id> as_they_lie(Id part, const std::vector<AxisRange>& axes) const {
+    std::vector<Id> lie, order;
+    for (Id id : reachable(a_, part)) {
+      const Node& n = a_[id];
+      if (!is_read(n.op)) continue;
+      std::vector<Id> own;
+      for (Id index : read_indices(n))
+        if (a_[index].op == Op::axis && std::ranges::find(own, index) == own.end()) own.push_back(index);
+      if (own.size() > lie.size()) lie = own;
+    }
+    for (const AxisRange& r : axes)
+      if (std::ranges::binary_search(a_[part].free_axes(), r.axis) && std::ranges::find(lie, r.axis) == lie.end()) order.push_back(r.axis);
+    order.insert(order.end(), lie.begin(), lie.end());
+    return order;
+  }
+
   Definition without(const Definition& d, std::vector<Definition>* all) {
     if (as_scatter(a_, d)) return d;  // each update is computed once, for the place that it falls on
     const Node root = a_[d.body];
@@ -81,11 +118,21 @@ class Invariants {
     if (is_reduction(root.op))
       for (const AxisRange& r : reduce_axes(root)) axes.push_back(r);
     extents_.clear();
+    table_ranges_.clear();
     all_ = 1;
-    for (const AxisRange& r : axes) {
-      if (!range_is_plain(a_, r)) continue;  // what depends on another is no table
-      extents_[r.axis] = std::max<int64_t>(0, number(r.end));
-      all_ *= static_cast<double>(extents_[r.axis]);
+    Ranges ranges;
+    AxisValues middle;
+    for (const AxisRange& r : axes) ranges[r.axis] = r;
+    for (AxisRange r : axes) {
+      // Of a window, i in max(0,h-2)..min(h+1,H), all places that it has anywhere.
+      const int64_t begin = evaluate_extent(a_, r.begin, sizes_, middle);
+      const int64_t points = std::max<int64_t>(0, evaluate_extent(a_, r.end, sizes_, middle) - begin);
+      middle[r.axis] = begin + points / 2;
+      all_ *= static_cast<double>(points);
+      const std::optional<AxisRange> box = range_is_plain(a_, r) ? r : Hull(a_, ranges).box(r);
+      if (!box || number(box->begin) < 0) continue;
+      extents_[r.axis] = std::max<int64_t>(0, number(box->end));
+      table_ranges_[r.axis] = {r.axis, a_.integer(0), a_.integer(extents_[r.axis])};
     }
     if (axes.empty() || all_ == 0) return d;
     along_ = fastest(d.body, axes.back().axis);
@@ -110,16 +157,21 @@ class Invariants {
       Definition table = d;
       table.axes.clear();
       std::vector<Id> shape, indices;
-      for (const AxisRange& r : axes)
-        if (std::ranges::binary_search(a_[id].free_axes(), r.axis)) {
-          table.axes.push_back(r);
-          shape.push_back(r.end);
-          indices.push_back(r.axis);
-        }
-      table.targets = {p_.add_tensor(p_.tensor(d.target()).name + "_each", a_[id].type, shape)};
-      table.body = id;
-      all->push_back(table);
-      tables[id] = a_.read(table.target(), a_[id].type, indices);
+      for (Id axis : as_they_lie(id, axes)) {
+        const AxisRange r = *std::ranges::find(axes, axis, &AxisRange::axis);
+        table.axes.push_back(range_is_plain(a_, r) ? r : table_ranges_.at(r.axis));
+        shape.push_back(table.axes.back().end);
+        indices.push_back(r.axis);
+      }
+      // Another definition may have the same.
+      auto made = std::ranges::find_if(made_, [&](const Definition& m) { return m.body == id && m.axes == table.axes; });
+      if (made == made_.end()) {
+        table.targets = {p_.add_tensor(p_.tensor(d.target()).name + "_each", a_[id].type, shape)};
+        table.body = id;
+        all->push_back(table);
+        made = made_.insert(made_.end(), table);
+      }
+      tables[id] = a_.read(made->target(), a_[id].type, indices);
     }
     Definition rest = d;
     if (is_reduction(root.op))  // its axes stay what the tables are read at
@@ -133,9 +185,11 @@ class Invariants {
   Program p_;
   Arena& a_;
   const DimValues& sizes_;
-  std::unordered_map<Id, int64_t> extents_;  // of the definition's axes with plain ranges
-  double all_ = 1;                           // points of all these
+  std::unordered_map<Id, int64_t> extents_;  // of the definition's axes, as far as a table would have them
+  Ranges table_ranges_;                      // the same, as ranges
+  double all_ = 1;                           // points of the definition
   double pass_ = 0;                          // what the sweep that a table may need costs, in picoseconds
+  std::vector<Definition> made_;             // the tables
   Id along_ = kNone;                         // the fastest of its axes
 };
 
