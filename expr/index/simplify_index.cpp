@@ -158,11 +158,14 @@ class IndexSimplifier {
         }
         if (m.size() != 1 || a_[m[0]].op != Op::mod) continue;
         const Node mod = a_[m[0]];
-        if (a_[mod.arg(1)].op != Op::constant) continue;
-        const int64_t d = a_[mod.arg(1)].integer;
         const Id div = a_.div(mod.arg(0), mod.arg(1));
-        if (p.coefficient(div) != c * d) continue;
-        p = p.without(m[0]).without(div) + Poly::constant(c) * affine::polynomial(a_, mod.arg(0), Poly::atom);
+        const Poly others = Poly::constant(c) * affine::polynomial(a_, mod.arg(1), Poly::atom) * Poly::atom(div);  // c*d*(e/d)
+        auto same = [&](const auto& term) {
+          auto it = p.terms.find(term.first);
+          return it != p.terms.end() && it->second == term.second;
+        };
+        if (others.terms.empty() || !std::ranges::all_of(others.terms, same)) continue;
+        p = p.without(m[0]) - others + Poly::constant(c) * affine::polynomial(a_, mod.arg(0), Poly::atom);
         again = true;
         break;
       }

@@ -68,12 +68,17 @@ class Blocks {
 
   // The axes that each read depends on, places in a window that moves counted from its beginning: of dy[i]*w[h+1-i], i in max(0,h-1)..h+2, dy
   // depends on h and w does not.
-  std::vector<std::set<Id>> axes_of_reads(Id body) const {
+  std::vector<std::set<Id>> axes_of_reads(Id body, const std::vector<AxisRange>& around) const {
     Replacements windows;
+    AxisValues middle;
+    for (const AxisRange& r : around) middle[r.axis] = evaluate_extent(a_, r.end, sizes_) / 2;
     for (const AxisRange& r : reduce_axes(a_[body])) {
+      const int64_t begin = evaluate_extent(a_, r.begin, sizes_, middle);
       const auto begins = operands_of(a_, r.begin, Op::maximum);
-      const auto moves = std::ranges::find_if(begins, [&](Id bound) { return !a_[bound].free_axes().empty(); });
+      const auto moves = std::ranges::find_if(
+          begins, [&](Id bound) { return !a_[bound].free_axes().empty() && evaluate_extent(a_, bound, sizes_, middle) == begin; });
       if (moves != begins.end()) windows[r.axis] = a_.add(*moves, r.axis);
+      middle[r.axis] = begin + (evaluate_extent(a_, r.end, sizes_, middle) - begin) / 2;
     }
     std::vector<std::set<Id>> found;
     for (Id id : reachable(a_, body)) {
@@ -88,7 +93,7 @@ class Blocks {
 
   // Rows times columns of the largest product of matrices that it is: of axes that no read depends on both of. At least 1.
   int64_t product_size(Id body, const std::vector<AxisRange>& axes) const {
-    const std::vector<std::set<Id>> reads = axes_of_reads(body);
+    const std::vector<std::set<Id>> reads = axes_of_reads(body, axes);
     int64_t largest = 1;
     for (size_t i = 0; i < axes.size(); ++i)
       for (size_t j = 0; j < i; ++j) {

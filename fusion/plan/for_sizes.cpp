@@ -2,6 +2,7 @@
 
 #include "fusion/plan/blocks.h"
 #include "fusion/plan/chunked_variance.h"
+#include "fusion/plan/every_kth.h"
 #include "fusion/plan/invariants.h"
 #include "fusion/plan/planes.h"
 #include "fusion/plan/prefix_sums.h"
@@ -16,6 +17,7 @@ namespace xhat {
 Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const PlanRequest& request) {
   Program made = with_numbers_as_divisors(p, sizes);
   made = quotients_as_ranges(made, sizes);
+  made = every_kth_alone(made, sizes, request);
   made = phases_made_whole(made, sizes, request);
   made = blocks_as_axes(made, sizes, request);
   made = products_in_triangles(made, sizes, request);

@@ -23,7 +23,7 @@ struct Shape {
   // Of axes with phases: the divisor that all their quotients have, and read_axes if what depends on the remainder by it is
   // not counted: w[h%2] does not depend on h.
   std::vector<int64_t> phases;  // per axis; 1: none
-  bool phases_decide = false;   // by a condition, which terms a result has
+  bool phases_decide = false;   // by a condition or a range, which terms a result has
   std::vector<std::vector<Id>> phase_axes;
   // Per read and dimension, where the index is an axis, its quotient by a number, or its multiple and another axis beside:
   // c, c/8, 8*g+k with k in 0..8.

@@ -72,7 +72,9 @@ Shape Planner::take_apart(const Definition& d) const {
   for (const AxisRange& r : s.axes) {
     auto begins = operands_of(a, r.begin, Op::maximum), ends = operands_of(a, r.end, Op::minimum);
     auto moves = [&](Id bound) { return a[bound].axes_count > 0; };
-    auto first = std::ranges::find_if(begins, moves);
+    // Of r in max(0,1-h)..3 the edge alone moves: it is where the range begins that counts, in the middle.
+    auto first = std::ranges::find_if(
+        begins, [&](Id bound) { return moves(bound) && value_at(bound, middle) == value_at(r.begin, middle); });
     if (first != begins.end() && std::ranges::any_of(ends, moves)) windows[r.axis] = p_.arena->add(*first, r.axis);
   }
   for (Id id : reachable(a, d.body))
@@ -103,6 +105,8 @@ void Planner::find_phases(const Definition& d, Shape& s, const Replacements& win
     if (by == 1 || s.extents[i] % by != 0) continue;
     s.phases[i] = by;
     s.phases_decide |= condition != kNone && phases_along(a, condition, s.axes[i].axis) > 1;
+    for (size_t j = s.left; j < s.axes.size(); ++j)
+      for (Id bound : {s.axes[j].begin, s.axes[j].end}) s.phases_decide |= phases_along(a, bound, s.axes[i].axis) > 1;
     Id x = s.axes[i].axis;
     apart[x] = a.add(a.mul(a.integer(s.phases[i]), x), a.axis("phase"));
   }
