@@ -69,7 +69,8 @@ class EveryKth {
         const auto at = places(condition, indices[i]);
         const int64_t extent = evaluate_extent(a_, r.end, sizes_);
         if (!at || extent <= at->first) continue;
-        to[r.axis] = a_.add(a_.mul(a_.integer(at->step), r.axis), a_.integer(at->first));
+        const Id whole = a_.mul(a_.integer(at->step), r.axis);
+        to[r.axis] = at->first == 0 ? whole : a_.add(whole, a_.integer(at->first));
         r.end = p_.tensors[made.target()].shape[i] = a_.integer((extent - at->first + at->step - 1) / at->step);
         indices[i] = a_.div(indices[i], a_.integer(at->step));
         break;

@@ -124,6 +124,18 @@ TEST(GatherCount, TransposedConvolution) {
                             {{"N", 9}});
 }
 
+// As strides and remainders say it: what the forward makes of the condition, the gradient takes back.
+TEST(GatherCount, TransposedConvolutionWithRemainders) {
+  for (int kernel = 1; kernel <= 4; ++kernel)
+    for (int stride = 2; stride <= 4; ++stride)
+      for (int pad = 0; pad < kernel; ++pad) {
+        const std::string s = std::to_string(stride), at = "(i+" + std::to_string(pad) + "-r)";
+        expect_only_contributions("op f(x: f64[N]) -> (y) { y[i in 0.." + s + "*N] = sum(r in 0.." + std::to_string(kernel) + " if " + at +
+                                      "%" + s + " == 0 && 0 <= " + at + " && " + at + "/" + s + " < N: x[" + at + "/" + s + "]) }",
+                                  {{"N", 7}});
+      }
+}
+
 // The same with ranges over the taps: what bounds j for each o bounds o for each j.
 TEST(GatherCount, TransposedConvolutionWithRanges) {
   expect_only_contributions(

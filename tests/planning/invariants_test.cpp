@@ -24,6 +24,35 @@ TEST(Invariants, AreComputedOnce) {
   EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(-s[k])+sin(f32(k))"), 2u);
   EXPECT_EQ(tables("y[n] = sum(k: ((x[n,k]-m[n])*exp(-s[k]))^2)"), 1u);
   EXPECT_EQ(tables("y[n] = max(k if k <= n: x[n,k]*exp(s[k]))"), 1u) << "the condition stays";
+  EXPECT_EQ(tables("y[n in 0..N] = sum(k in 0..min(n+1,K): x[n,k]*exp(s[k]))"), 1u) << "at all places that the range has anywhere";
+  EXPECT_EQ(tables("y[n in 0..N] = sum(k in max(0,n/200-4)..min(n/200+4,K): x[n,k]*exp(s[k]))"), 1u) << "also of a window";
+  EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(s[k/2])"), 1u) << "places that are inside";
+}
+
+// What is cheap to compute is dear where its elements do not lie side by side, and many windows read it.
+TEST(Invariants, OfWhatIsGathered) {
+  const auto made = [](const std::string& at) {
+    const Program p = infer_program(parse_op("op f(x: f32[N,M], t: f32[N,M], w: f32[16,9]) -> (y) {\n"
+                                             "  y[n in 0..N, c in 0..16, i in 0..M] = sum(j in max(0,i-4)..min(M,i+5): "
+                                             "(if t[n,j] > 0 then 0.5/x[n," + at + "] else 0)*w[c,i-j+4])\n}"));
+    const DimValues sizes = {{"N", 40}, {"M", 60}};
+    const Program tables = invariants_apart(p, sizes, {});
+    const Arrays data = random_data(p, sizes, 4);
+    EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(tables, data, sizes), 0), "") << print(tables);
+    return print(tables);
+  };
+  EXPECT_NE(made("j/2").find("y_each[n, j in 0..60] = "), std::string::npos) << made("j/2");
+  EXPECT_EQ(made("j").find("y_each"), std::string::npos) << made("j");
+}
+
+// Two definitions that use the same have one table, as the tensor lies that it is made of.
+TEST(Invariants, AreShared) {
+  const Program p = infer_program(parse_op("op f(x: f32[N,K], s: f32[L,K], u: f32[N,L]) -> (y, z) {\n"
+                                           "  y[k,n] = sum(l: x[n,k]*exp(s[l,k]))\n"
+                                           "  z[n,l] = sum(k: u[n,l]*exp(s[l,k]))\n}"));
+  const DimValues sizes = {{"N", 2000}, {"K", 30}, {"L", 20}};
+  const std::string made = print(invariants_apart(p, sizes, {}));
+  EXPECT_NE(made.find("y_each[l,k] = exp(s[l,k])\n  y[k,n] = sum(l: x[n,k] * y_each[l,k])\n  z[n,l] = sum(k: u[n,l] * y_each[l,k])"), std::string::npos) << made;
 }
 
 TEST(Invariants, OthersStay) {
@@ -33,7 +62,9 @@ TEST(Invariants, OthersStay) {
   EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(s[k])", {{"N", 3}, {"K", 12}}), 0u) << "few uses";
   EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(s[k])", {{"N", 20}, {"K", 12}}), 0u) << "not worth a sweep";
   EXPECT_EQ(tables("y[n,k in 0..K+1] = if k < K then exp(s[k])+m[n] else 0"), 0u) << "not there at all points";
-  EXPECT_EQ(tables("y[n in 0..N] = sum(k in 0..min(n+1,K): x[n,k]*exp(s[k]))"), 0u) << "a range that depends on another axis";
+  EXPECT_EQ(tables("y[n in 0..N] = sum(k in n-3..min(n+1,K): x[n,clamp(k,0,K-1)]*exp(s[clamp(k,0,K-1)]*f32(k)))"), 0u)
+      << "a range that begins below 0";
+  EXPECT_EQ(tables("y[n,k] = x[n,k]*exp(s[(k+5)/2 else 0])", {{"N", 2000}, {"K", 12}}), 1u) << "with a value for what is outside";
 }
 
 }  // namespace
