@@ -21,6 +21,11 @@ endif()
 
 xhat_sources(python_sources python/src "")
 nanobind_add_module(xhat_python STABLE_ABI NB_STATIC NB_SUPPRESS_WARNINGS NOMINSIZE ${python_sources})  # of one ABI from Python 3.12 on
+foreach(name IN ITEMS nanobind-static nanobind-static-abi3)  # the one that the Python at hand gets
+  if(TARGET ${name})
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ${XHAT_JOIN} UNITY_BUILD_BATCH_SIZE 0)
+  endif()
+endforeach()
 target_link_libraries(xhat_python PRIVATE xhat_commands xhat_flags)
 xhat_joined(xhat_python)
 target_include_directories(xhat_python PRIVATE ${PROJECT_SOURCE_DIR})

@@ -10,11 +10,11 @@ namespace {
 constexpr size_t kMostParts = 16;  // of a product or a sum that is looked into
 
 // By the tree of mul, div and neg, or of add, sub and neg.
-struct Splitter {
+struct PartSplitter {
   const Arena& a;
   bool product;
   Parts made;
-  explicit Splitter(const Arena& arena, bool of_product) : a(arena), product(of_product), made{{}, of_product ? 1.0 : 0.0} {}
+  explicit PartSplitter(const Arena& arena, bool of_product) : a(arena), product(of_product), made{{}, of_product ? 1.0 : 0.0} {}
 
   void add(Id id, bool inverse) {
     if (made.parts.size() > kMostParts) made.all = false;
@@ -41,7 +41,7 @@ struct Splitter {
 bool is_product(Op op) { return op == Op::mul || op == Op::div || op == Op::neg; }
 bool is_sum(Op op) { return op == Op::add || op == Op::sub; }
 
-// Of a pattern, as Splitter does of an expression.
+// Of a pattern, as PartSplitter does of an expression.
 struct PatternSplitter {
   const RulePattern& p;
   bool product;
@@ -78,12 +78,12 @@ std::string letters_below(const RulePattern& p, int at) {
 }  // namespace
 
 Parts factors_of(const Arena& a, Id product, const SeenAs& seen_as) {
-  Splitter s(a, true);
+  PartSplitter s(a, true);
   s.add(product, false);
   if (!seen_as) return s.made;
   // A name for something times a number counts as both: h = k/2.
   for (Parts::Part& part : s.made.parts) {
-    Splitter named(a, true);
+    PartSplitter named(a, true);
     named.add(seen_as(part.value, false), part.inverse);
     if (named.made.parts.size() != 1 || named.made.number == 1) continue;
     s.made.number *= named.made.number;
@@ -93,7 +93,7 @@ Parts factors_of(const Arena& a, Id product, const SeenAs& seen_as) {
 }
 
 Parts terms_of(const Arena& a, Id sum) {
-  Splitter s(a, false);
+  PartSplitter s(a, false);
   s.add(sum, false);
   return s.made;
 }

@@ -16,7 +16,7 @@ namespace xhat {
 namespace {
 
 constexpr int64_t kShortRow = 32;  // bytes: half a vector of AVX-512, all of one of AVX2
-constexpr int64_t kVector = 64;    // bytes
+constexpr int64_t kVectorBytes = 64;    // bytes
 constexpr double kPointsPerElement = 16;  // points of a definition for each element that is copied
 constexpr double kManyPoints = 1 << 14;
 constexpr double kGain = 0.7;  // of the time: copies and one more sweep cost something
@@ -114,7 +114,7 @@ class Planes {
     double strided = 0;
     for (Id read : l.reads)
       if (std::ranges::binary_search(a_[read].free_axes(), v) && !runs_along(indices(read, turned), v)) ++strided;
-    return vector_price(l.term, strided, lanes_filled(l.extent.at(v), kVector / static_cast<int64_t>(byte_size(type))));
+    return vector_price(l.term, strided, lanes_filled(l.extent.at(v), kVectorBytes / static_cast<int64_t>(byte_size(type))));
   }
 
   std::pair<double, Id> best(const Loops& l, Id written, DType type, const std::set<TensorId>& turned) const {

@@ -11,7 +11,7 @@ struct DeviceWords {
   const char *device, *stream, *memory;
   bool handles;  // memory is a handle, not a pointer to elements
 };
-constexpr DeviceWords kWords[] = {
+constexpr DeviceWords kDeviceWords[] = {
     {Target::cuda, "NVIDIA's GPUs",
      "A CUstream or cudaStream_t; null: the default stream of the context that is current, or else of device 0.",
      "Device pointers, of the stream's context. Aligned to 16 bytes, where their number of bytes can be divided by that.", false},
@@ -26,7 +26,7 @@ bool checks_data(const AheadDevice& d) {
   return std::ranges::any_of(d.checks, [](const auto& plans) { return !plans.empty(); });
 }
 
-const DeviceWords& words_of(const AheadDevice& d) { return *std::ranges::find(kWords, d.target, &DeviceWords::target); }
+const DeviceWords& words_of(const AheadDevice& d) { return *std::ranges::find(kDeviceWords, d.target, &DeviceWords::target); }
 
 }  // namespace
 
