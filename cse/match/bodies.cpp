@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <ranges>
 
+#include "cse/match/tensor_expr_tree.h"
 #include "expr/index/affine.h"
 #include "expr/index/linear.h"
 #include "expr/index/plain_bounds.h"
@@ -118,7 +119,7 @@ std::set<TensorId> feeds_control(const Program& p, Through through) {
       const Node& n = a[id];
       bool extreme = n.op == Op::argmax || n.op == Op::argmin;
       bool cut = n.op == Op::cast && !is_float(n.type) && is_float(a[n.arg(0)].type);
-      if (n.type == DType::boolean || extreme || cut) add(id);
+      if (n.type == DType::boolean || extreme || cut || (is_float(n.type) && jumps(n.op))) add(id);
     }
   for (const Definition& d : p.definitions() | std::views::reverse)
     if (found.contains(d.target()) && (through == Through::everything || !is_reduction(a[d.body].op))) add(d.body);

@@ -55,8 +55,9 @@ class RememberBounds {
 bool covers(Arena& a, std::span<const AxisRange> pattern, const Binding& binding, std::span<const AxisRange> scope);
 
 // Defined tensors whose values decide something in the backward, directly or through what they are computed from: they
-// stand in a condition, an argmax, or a cast to integers. In the backward these keep their bits: a tie found by x == max(x)
-// is lost if either side is computed in another order. Through maps: not what reductions are made of.
+// stand in a condition, an argmax, a cast to integers, or below what jumps (floor, %, copysign). In the backward these keep their bits:
+// a tie found by x == max(x) is lost if either side is computed in another order, and s - floor(s) is 0 or 1 by the last bit of s.
+// Through maps: not what reductions are made of.
 enum class Through : uint8_t { everything, maps };
 std::set<TensorId> feeds_control(const Program& p, Through through = Through::everything);
 

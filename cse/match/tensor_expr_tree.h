@@ -9,8 +9,8 @@
 // long stands as one atom in larger ones, so that a chain of n multiplications has n factors, not n².
 // Real-only: association, cancellation and (x^2)^1/2-like identities hold for numbers, not for floats;
 // never apply it to a forward definition that the user wrote. Bool and integer expressions are atoms as
-// they stand: what decides a branch keeps its bits. So do operands of floor, ceil, round, trunc, % and the like, which jump where the last bit changes:
-// x[i64(floor(p))] and p - floor(p) are one position and its fraction in the backward only if both floor the same bits.
+// they stand: what decides a branch keeps its bits. So do operands of floor, ceil, round, trunc, %, copysign and the like, which jump
+// where the last bit changes: x[i64(floor(p))] and p - floor(p) are one position and its fraction in the backward only if both floor the same bits.
 #pragma once
 #include <map>
 #include <optional>

@@ -414,7 +414,7 @@ class Interpreter {
   View call(const Node& n, bool integers) {
     auto arg = [&](size_t k) { return eval(n.args[k], integers); };
     if (auto type = dtype_from_name(n.text)) {
-      View v = arg(0);
+      View v = eval(n.args[0]);  // what is cast is no index, wherever the cast stands
       if (v.weak && is_integer(*type)) v = eval(n.args[0], true);
       if (*type == DType::boolean) return apply(Op::ne, {v, scalar_view(v.type(), 0)});
       return to_type(v, *type);

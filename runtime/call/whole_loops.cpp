@@ -173,7 +173,13 @@ class Blocks {
       LoopBlock made;
       Names names = names_of_block(b, plan->program());
       auto direction = [&](const Program& p) { return LoopBlock::Direction{make_nest_spec(p, dims), roles(p, names)}; };
-      if (plan->infer.checks.of_data) made.check = direction(plan->infer.checks.first());
+      if (plan->infer.checks.of_data) {
+        // What a check needs of the block's results it computes for itself: they may lie where operands do, which the block still reads.
+        const Names all = names;
+        std::erase_if(names, [](const auto& named) { return named.second.is == Role::Is::result; });
+        made.check = direction(plan->infer.checks.first());
+        names = all;
+      }
       made.infer = direction(plan->infer.program);
       if (o.differentiate) {
         const Program& f = plan->forward.program;

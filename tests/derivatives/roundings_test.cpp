@@ -35,6 +35,21 @@ TEST(Roundings, CountWhereTheResultIsZero) {
   EXPECT_LT(zero, 1e-14);
 }
 
+// x - x*e/e is 0 in f32 as well as in f64, where e/e is divided. Where it is a product by 1/e, it is not.
+TEST(Roundings, CountWhereTheDeclaredTypeHasNone) {
+  const Program p = parse_op("op f(x: f32[N]) -> (y) { s = sum(k: exp(x[k])); y[i] = x[i] - x[i]*exp(x[i])/s }");
+  HarderData d;
+  d.data = {{"x", array_of(DType::f32, {1}, {0.5})}};
+  const DimValues dims = {{"N", 1}};
+  d.wanted = evaluate(p, d.data, dims);
+  d.exact = evaluate(p, d.data, dims, kExact);
+  ASSERT_EQ(d.wanted.at("y").at(0), 0);
+  note_moves(
+      p, dims, 1, [](const std::string&) { return 0x1p-23; }, d);
+  EXPECT_GT(d.moves.at("y"), 1e-9);
+  EXPECT_LT(d.moves.at("y"), 1e-6);
+}
+
 // Equal operands are moved alike; a jump that only the larger step makes counts as what scaling that step down leaves of it.
 TEST(Roundings, LeaveDecisionsAlone) {
   EXPECT_EQ(moves("op f(x: f64[N]) -> (y) { y[i] = if 3*x[i] == max(k: 3*x[k]) then 1 else 0 }", {0.1, 0.7, 0.7}), 0);

@@ -105,6 +105,17 @@ prog carried_bound(u: f64[N], id: i32[N], from: i32[T]) -> (j, v) {
     for i in 0..i64(j) { j = (id[i] + from[t]) % i32(N); v = sin(v + u[i]) }
   }
 }
+# The check of an index wrote what it reads where the block's operand lay, and the block subtracted once more.
+prog index_by_what_is_updated(u: f32[N], w: f32[T], j: i32) -> (a, h) {
+  var a = sin(u)
+  var h = clone(u)
+  for q in 0..2 {
+    for t in 0..T {
+      a[1:] -= h[:-1]*w[t]
+      if a[j] > 0.1 { h[j] *= 0.5 }
+    }
+  }
+}
 )";
 
 class LoopsOnceWrong : public ::testing::TestWithParam<const char*> {};
@@ -119,7 +130,8 @@ TEST_P(LoopsOnceWrong, AreRightInAllPolicies) {
 
 std::string name_of_program(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 INSTANTIATE_TEST_SUITE_P(Programs, LoopsOnceWrong,
-                         ::testing::Values("shared_in_the_inner_loop", "floats_in_the_inner_loop", "carried_bound"), name_of_program);
+                         ::testing::Values("shared_in_the_inner_loop", "floats_in_the_inner_loop", "carried_bound", "index_by_what_is_updated"),
+                         name_of_program);
 
 }  // namespace
 }  // namespace xhat::loops_of_places_test

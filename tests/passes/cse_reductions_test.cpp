@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "ad/reverse/gradient.h"
 #include "cse/share/cse_optimizer.h"
 #include "tests/helpers/cse_helper.h"
+#include "tests/helpers/golden.h"
 
 namespace xhat::cse_reductions_test {
 namespace {
@@ -121,6 +123,21 @@ TEST(CseReductionRules, ACountThatStaysIsNoKnownSum) {
   Program q = simplify_reductions(p);
   verify(q);
   expect_same_values(p, q);
+}
+
+// 0.1 + 0.1 + … ten times is less than 1, and 0.1 * (1 + 1 + …) is not: the last bit decides what floor gives, in both directions alike.
+// And what is added up to nothing is 0, where no factor of it is negative before: -0 is another sign for copysign.
+TEST(CseReductionRules, WhatJumpsReadsTheSumsAsWritten) {
+  for (const std::string value : {"floor(s)", "ceil(s)", "trunc(s)", "s % 1", "fmod(s, 1)", "remainder(s, 2)", "copysign(2, s - 1)",
+                                  "copysign(2, sum(k if x[k] > 9: -3))"}) {
+    const std::string text = "op f(x: f64[N]) -> (y) { s = sum(k: 0.1*x[k]); y[i] = x[i]*x[i]*" + value + " }";
+    const Program before = gradient(parse_op(text)), after = testing::run_passes(before, "lift, simplify, gather, inline, stash(none)");
+    const DimValues dims = {{"N", 10}};
+    const std::vector<double> ones(10, 1.0);
+    const Arrays data = {{"x", array_of(DType::f64, {10}, ones)}, {"dy", array_of(DType::f64, {10}, ones)}};
+    EXPECT_EQ(evaluate(before, data, dims, kExact).at("grad_x").at(3), evaluate(after, data, dims, kExact).at("grad_x").at(3))
+        << value << print(after);
+  }
 }
 
 TEST(CseReductionRules, LongChainsPass) {

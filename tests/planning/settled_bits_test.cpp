@@ -89,7 +89,8 @@ TEST(SettledBits, WhatIsRoundedToAnIntegerReachesOtherDefinitions) {
 
 // Whatever jumps where the last bit of its operand changes.
 TEST(SettledBits, OperandsOfAllThatJumps) {
-  for (const std::string value : {"floor({})", "ceil({})", "round({})", "trunc({})", "{} % 2", "fmod({}, 2)", "remainder({}, 2)", "f32(i32({}))"}) {
+  for (const std::string value : {"floor({})", "ceil({})", "round({})", "trunc({})", "{} % 2", "fmod({}, 2)", "remainder({}, 2)",
+                                  "copysign(2, {})", "f32(i32({}))"}) {
     auto op = [&](std::string operand) {
       std::string body = value;
       return "op f(x: f32[N], w: f32[N]) -> (y) {\n  y[i] = " + body.replace(body.find("{}"), 2, operand) + "\n}\n";
