@@ -1,10 +1,12 @@
 #include "cse/algebra/solved_conditions.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 #include "ad/common/guards.h"
 #include "cse/match/bodies.h"
+#include "expr/index/linear.h"
 
 namespace xhat {
 namespace {
@@ -63,7 +65,7 @@ class Solver {
 
   // The literal as a range of a bound axis, or as its value; then `rest` are the conditions, and `body`, if there is one, the body.
   bool solved(Id literal, const Around& rest, std::optional<Product> body) {
-    const Node n = a_[literal];
+    const Node n = a_[with_axis_alone(literal)];
     if (n.op != Op::eq && n.op != Op::lt && n.op != Op::le) return false;
     for (size_t side : {0u, 1u}) {
       auto axis = std::ranges::find(bound_, counted(n.arg(side)), &AxisRange::axis);
@@ -80,6 +82,27 @@ class Solver {
       return true;
     }
     return false;
+  }
+
+  // t < u + 1 as t <= u, where u is bound.
+  Id with_axis_alone(Id literal) {
+    const Node n = a_[literal];
+    if ((n.op != Op::lt && n.op != Op::le) || a_[n.arg(0)].type != DType::i64 || a_[n.arg(1)].type != DType::i64) return literal;
+    auto is_bound = [&](Id x) { return std::ranges::find(bound_, x, &AxisRange::axis) != bound_.end(); };
+    if (is_bound(counted(n.arg(0))) || is_bound(counted(n.arg(1)))) return literal;
+    Linear difference = linear(a_, n.arg(1));  // above 0; of integers, from 1 on
+    add_scaled(difference, linear(a_, n.arg(0)), -1);
+    if (n.op == Op::lt) --difference.constant;
+    for (const AxisRange& r : bound_) {
+      auto term = difference.terms.find(r.axis);
+      if (term == difference.terms.end() || std::abs(term->second) != 1) continue;
+      const int64_t sign = term->second;
+      difference.terms.erase(term);
+      Linear other;
+      add_scaled(other, difference, -sign);
+      return sign > 0 ? a_.binary(Op::le, to_index(a_, other), r.axis) : a_.binary(Op::le, r.axis, to_index(a_, other));
+    }
+    return literal;
   }
 
   // No range reads a tensor: data do not stand for an axis that one depends on.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "expr/core/conditions.h"
 #include "expr/index/linear.h"
 
 namespace xhat {
@@ -48,7 +49,7 @@ class Blocks {
       if (!divided || (u.by != 0 && a_[n.arg(1)].integer != u.by)) return {};
       u.by = a_[n.arg(1)].integer;
     }
-    return u.by > 1 && extent % u.by == 0 && u.by < extent && read_apart(body, axis, u.by) ? u : Use{};
+    return u.by > 1 && extent % u.by == 0 && u.by < extent && (read_apart(body, axis, u.by) || leaps(body, axis)) ? u : Use{};
   }
 
   // Do quotient and remainder stand in different reads? In one they are a walk along it, as of the rows of an image. The axis itself is both.
@@ -66,18 +67,31 @@ class Blocks {
     return readers(Op::div) != readers(Op::mod);
   }
 
+  // Does a read leap from block to block, as heads that are the columns of a result do in o[j/32,t,j%32]? Vectors along j would gather.
+  bool leaps(Id body, Id axis) const {
+    const auto part_of = [&](Id index, Op op) { return a_[index].op == op && a_[index].arg(0) == axis && a_[a_[index].arg(1)].op == Op::constant; };
+    return std::ranges::any_of(reachable(a_, body), [&](Id id) {
+      if (!is_read(a_[id].op)) return false;
+      const auto indices = read_indices(a_[id]);
+      const auto block = std::ranges::find_if(indices, [&](Id x) { return part_of(x, Op::div); });
+      if (block == indices.end() || indices.end() - block <= 2 || !part_of(indices.back(), Op::mod)) return false;
+      return static_cast<size_t>(a_[a_[*block].arg(1)].integer) * byte_size(a_[id].type) >= kVector;
+    });
+  }
+
   // The axes that each read depends on, places in a window that moves counted from its beginning: of dy[i]*w[h+1-i], i in max(0,h-1)..h+2, dy
-  // depends on h and w does not.
+  // depends on h and w does not. Of i in h..N another h takes some of the same: a triangle is no window.
   std::vector<std::set<Id>> axes_of_reads(Id body, const std::vector<AxisRange>& around) const {
     Replacements windows;
     AxisValues middle;
     for (const AxisRange& r : around) middle[r.axis] = evaluate_extent(a_, r.end, sizes_) / 2;
     for (const AxisRange& r : reduce_axes(a_[body])) {
       const int64_t begin = evaluate_extent(a_, r.begin, sizes_, middle);
-      const auto begins = operands_of(a_, r.begin, Op::maximum);
-      const auto moves = std::ranges::find_if(
-          begins, [&](Id bound) { return !a_[bound].free_axes().empty() && evaluate_extent(a_, bound, sizes_, middle) == begin; });
-      if (moves != begins.end()) windows[r.axis] = a_.add(*moves, r.axis);
+      const auto begins = operands_of(a_, r.begin, Op::maximum), ends = operands_of(a_, r.end, Op::minimum);
+      const auto moves = [&](Id bound) { return !a_[bound].free_axes().empty(); };
+      const auto first =
+          std::ranges::find_if(begins, [&](Id bound) { return moves(bound) && evaluate_extent(a_, bound, sizes_, middle) == begin; });
+      if (first != begins.end() && std::ranges::any_of(ends, moves)) windows[r.axis] = a_.add(*first, r.axis);
       middle[r.axis] = begin + (evaluate_extent(a_, r.end, sizes_, middle) - begin) / 2;
     }
     std::vector<std::set<Id>> found;
@@ -151,6 +165,65 @@ class Blocks {
     return terms;
   }
 
+  // The steps [begin, end) of an axis at which an inequality holds that is about nothing else; none if it is about more.
+  std::optional<std::pair<int64_t, int64_t>> steps_with(Id condition, const AxisRange& r) const {
+    const Node n = a_[condition];
+    if ((n.op != Op::lt && n.op != Op::le) || a_[n.arg(0)].type != DType::i64) return std::nullopt;
+    Linear above = linear(a_, n.arg(1));  // at least 0
+    add_scaled(above, linear(a_, n.arg(0)), -1);
+    int64_t number = above.constant - (n.op == Op::lt ? 1 : 0), times = 0;
+    for (auto [node, k] : above.terms) {
+      if (node == r.axis)
+        times = k;
+      else if (a_[node].op == Op::dim)
+        number += k * evaluate_extent(a_, node, sizes_);
+      else
+        return std::nullopt;
+    }
+    if (times != 1 && times != -1) return std::nullopt;
+    const int64_t extent = evaluate_extent(a_, r.end, sizes_);
+    return times == 1 ? std::pair(std::max<int64_t>(0, -number), extent) : std::pair(int64_t{0}, std::min(extent, number + 1));
+  }
+
+  // Blocks without terms, of parts of a row that lie side by side, are no results: sum(t if 4 <= e: s[e-4,t]*z[t,b]) for e of 4..8 alone. Makes
+  // the new axes, which are none of the result's own, shorter, and says where results have terms; kNone: everywhere.
+  Id only_with_terms(Definition& made, std::vector<AxisRange>& axes, std::vector<Id>& places, const std::vector<AxisRange>& own) {
+    const Node root = a_[made.body];
+    if (root.op != Op::sum) return kNone;
+    Id left = kNone, computed = kNone;
+    Replacements moved;
+    std::vector<std::pair<int64_t, int64_t>> steps;
+    std::vector<int64_t> extents;
+    for (const AxisRange& r : axes) steps.emplace_back(0, extents.emplace_back(evaluate_extent(a_, r.end, sizes_)));
+    for (Id c : conjuncts(a_, reduce_condition(root))) {
+      bool solved = false;
+      for (size_t i = 0; i < axes.size() && !solved; ++i) {
+        if (std::ranges::find(own, axes[i].axis, &AxisRange::axis) != own.end()) continue;
+        const auto found = steps_with(c, axes[i]);
+        if (!found) continue;
+        const std::pair both(std::max(steps[i].first, found->first), std::min(steps[i].second, found->second));
+        if (both.first >= both.second) continue;
+        steps[i] = both;
+        solved = true;
+      }
+      if (!solved) left = left == kNone ? c : a_.land(left, c);
+    }
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const auto [begin, end] = steps[i];
+      if (begin == 0 && end == extents[i]) continue;
+      axes[i].end = a_.integer(end - begin);
+      auto also = [&](Id condition) { computed = computed == kNone ? condition : a_.land(computed, condition); };
+      if (begin > 0) also(a_.binary(Op::le, a_.integer(begin), places[i]));
+      if (end < extents[i]) also(a_.binary(Op::lt, places[i], a_.integer(end)));
+      if (begin > 0) moved[axes[i].axis] = a_.add(axes[i].axis, a_.integer(begin));
+      if (begin > 0) places[i] = a_.sub(places[i], a_.integer(begin));
+    }
+    if (computed == kNone) return kNone;
+    made.body = a_.reduce(root.op, reduce_axes(root), left == kNone ? a_.boolean(true) : left, reduce_body(root));
+    made.body = rewrite(a_, substitute(a_, made.body, moved), [&](Id id) { return tidy_index(a_, id); });
+    return computed;
+  }
+
   bool in_blocks(const Definition& as_it_is, std::vector<Definition>* all) {
     Definition d = as_it_is;
     d.body = counted_from_the_start(d);
@@ -183,6 +256,7 @@ class Blocks {
     if (parts.empty()) return false;
     Definition made = d;
     made.body = substitute(a_, substitute(a_, d.body, parts), wholes);
+    const Id computed = only_with_terms(made, axes, places, d.axes);  // where it is
     // What reads each axis.
     std::vector<std::set<Id>> readers(axes.size());
     std::vector<Id> reads;
@@ -196,7 +270,8 @@ class Blocks {
       if (used || std::ranges::find(d.axes, axes[i].axis, &AxisRange::axis) != d.axes.end()) order.push_back(i);
     }
     if (splits_vectors(d, axes.back(), wholes)) return false;
-    if (order.size() == axes.size() && product_size(made.body, axes) < kLargerProduct * product_size(d.body, d.axes)) return false;
+    if (order.size() == axes.size() && product_size(made.body, axes) < kLargerProduct * product_size(d.body, d.axes) && !leaps(d.body, d.axes.back().axis))
+      return false;
     // Where the axis itself is read, the order of memory is kept.
     std::vector<size_t> sorted = wholes.empty() ? std::vector<size_t>{} : order;
     for (size_t i : order)
@@ -213,6 +288,7 @@ class Blocks {
     made.targets = {p_.add_tensor(result.name + "_blocks", result.type, shape)};
     Definition copy = d;
     copy.body = a_.read(made.target(), result.type, at);
+    if (computed != kNone) copy.body = a_.select(computed, copy.body, a_.constant(result.type, 0));
     all->push_back(made);
     all->push_back(copy);
     return true;

@@ -66,9 +66,10 @@ std::optional<PricedDraft> Planner::together(const std::vector<size_t>& definiti
   if (parts.size() > 1) return std::nullopt;
   if (definitions.size() > 1) parts[0] = with_whole_products(std::move(parts[0]));
   if (definitions.size() > 1 && !misfit(parts[0], tiles, why).empty()) return std::nullopt;
-  if (small_) return PricedDraft{std::move(parts[0]), 0};
   Kernel kernel = finished(parts[0]);
-  if (definitions.size() > 1 && (cuts_a_product(kernel) || leaves_threads_idle(kernel, tiles))) return std::nullopt;
+  if (definitions.size() > 1 && cuts_a_product(kernel)) return std::nullopt;
+  if (small_) return PricedDraft{std::move(parts[0]), 0};
+  if (definitions.size() > 1 && leaves_threads_idle(kernel, tiles)) return std::nullopt;
   return PricedDraft{std::move(parts[0]), kernel.bytes_priced()};
 }
 

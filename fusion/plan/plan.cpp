@@ -357,9 +357,10 @@ std::string Planner::misfit(const Draft& joined, int64_t tiles, const std::strin
 // Why drafts had better not be this one kernel. apart: what they move and pack as they are.
 std::string Planner::refusal(const Draft& joined, int64_t tiles, const std::function<int64_t()>& apart, const std::string& why) const {
   std::string reason = misfit(joined, tiles, why);
-  if (small_ || !reason.empty()) return reason;
+  if (!reason.empty()) return reason;
   Kernel both = finished(joined);
   if (cuts_a_product(both)) return "a product would be cut along its sum";
+  if (small_) return "";
   if (leaves_threads_idle(both, tiles)) return "too few tiles";
   const int64_t parts = apart();
   if (both.bytes_moved + both.bytes_packed > parts) return "together they would move and pack more bytes";

@@ -30,18 +30,6 @@
 namespace xhat::runtime {
 namespace {
 
-// x[N-1-i]: an index that falls while an axis rises.
-bool runs_backwards(const Arena& a, Id index) {
-  return std::ranges::any_of(reachable(a, index), [&](Id id) {
-    const Node& n = a[id];
-    if (n.free_axes().empty()) return false;
-    if (n.op == Op::neg) return true;
-    if (n.op == Op::sub) return !a[n.arg(1)].free_axes().empty();
-    auto negative = [&](size_t i) { return a[n.arg(i)].op == Op::constant && a[n.arg(i)].integer < 0; };
-    return n.op == Op::mul && (negative(0) || negative(1));
-  });
-}
-
 // A processor without fma would call the C library for each lane (20 ns where that has to compute it). In double a product of
 // floats is exact; the sum is rounded twice, which in one case of 2^29 gives the neighbouring float.
 struct WithoutFma : Halide::Internal::IRMutator {
@@ -127,20 +115,6 @@ void Lowering::declare() {
     out_.arguments.push_back(image);
   }
   declare_carried();
-}
-
-bool Lowering::read_backwards(const std::vector<size_t>& group, Id along) const {
-  const Arena& a = *spec_.arena;
-  return std::ranges::any_of(group, [&](size_t g) {
-    return std::ranges::any_of(reachable(a, std::vector<Id>{spec_.members[g].body, spec_.members[g].condition}), [&](Id id) {
-      if (!is_read(a[id].op) || read_indices(a[id]).empty()) return false;
-      Id last = read_indices(a[id]).back();
-      if (along == kNone) return runs_backwards(a, last);
-      if (!std::ranges::binary_search(a[last].free_axes(), along)) return false;
-      auto step = step_along(*spec_.arena, last, along);
-      return step ? *step < 0 : runs_backwards(a, last);
-    });
-  });
 }
 
 // The same loops over the same axes. One of which a tile has a single place may be reduced here, and left there: sums over the batch
@@ -285,21 +259,20 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   if (one_in_row(v)) v = kNone;
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= shortest_row(m));
-  bool plain = !vectors_ || read_backwards(group, v);
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
   if (group == beside_.sums) return column_sum(group, v);
-  const bool columns = few && constant(v) && axis(v).extent >= natural(widest(m)) && !read_backwards(group, v);
+  const bool columns = few && constant(v) && axis(v).extent >= natural(widest(m));
   if (auto s = columns ? shifted_values(group) : std::nullopt)
     shifted(group, *s, v);
-  else if (along && long_enough && !plain)
+  else if (along && long_enough && vectors_)
     row_sum(group, v);
-  else if (few && written_out_ps(group) <= kWrittenOut_ps && !read_backwards(group, v))
+  else if (few && written_out_ps(group) <= kWrittenOut_ps)
     unrolled(group, v);
-  else if (few && !plain && constant(v) && axis(v).extent >= natural(widest(m)))
+  else if (few && vectors_ && constant(v) && axis(v).extent >= natural(widest(m)))
     in_registers(group, v);
   else
-    column_sum(group, along || plain ? kNone : v);
+    column_sum(group, along || !vectors_ ? kNone : v);
 }
 
 DType Lowering::widest(const SpecMember& m) const {

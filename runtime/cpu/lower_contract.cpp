@@ -215,7 +215,7 @@ void Lowering::contract(const SpecMember& m, const Contraction& c) {
     for (Id x : p.axes) extents.push_back(axis(x).in_tile());
     pad_rows(p.func, extents, static_cast<size_t>(std::ranges::find(p.axes, c.y) - p.axes.begin()));
     given[id] = p.read;
-    if (axis(p.axes[0]).extent >= natural(a[id].type) && !read_backwards({static_cast<size_t>(&m - spec_.members.data())}))
+    if (axis(p.axes[0]).extent >= natural(a[id].type))
       vectorize(p.func, vars_.at(p.axes[0]), p.axes[0], a[id].type, 1);
     place(p.func);
   }

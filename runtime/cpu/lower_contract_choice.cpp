@@ -78,7 +78,6 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   for (size_t i = m.left.size(); i-- > 0;) {
     const Id v = m.left[i];
     if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
-    if (read_backwards({static_cast<size_t>(&m - spec_.members.data())}, v)) continue;
     for (Id y : m.left) {
       if (y == v || axis(y).kind() == AxisKind::point || axis(y).extent < kMinContractRows || !depends(y) || !separate(v, y)) continue;
       Contraction c{v, y, phase_of(m, v)};
@@ -147,7 +146,7 @@ double Lowering::price_along_terms(const SpecMember& m) const {
   const std::vector<size_t> alone = {static_cast<size_t>(&m - spec_.members.data())};
   const Id v = vector_axis(alone);
   const double none = std::numeric_limits<double>::infinity();
-  if (v == kNone || std::ranges::find(m.reduced, v) == m.reduced.end() || one_in_row(v) || read_backwards(alone, v)) return none;
+  if (v == kNone || std::ranges::find(m.reduced, v) == m.reduced.end() || one_in_row(v)) return none;
   if (constant(v) && axis(v).extent < shortest_row(m)) return none;
   const double lanes = width_of_sum(m, v), shorter = natural(widest(m)) / lanes;  // vectors than the longest
   const double all = static_cast<double>(spec_.terms(m)) / lanes;

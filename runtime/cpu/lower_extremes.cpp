@@ -29,7 +29,7 @@ void Lowering::extreme_index(const SpecMember& m) {
   const int width = natural(widest(m));
   const Id x = m.reduced[0];
   Id v = vectors_ ? vector_axis({me}) : kNone;
-  if (v != kNone && (one_in_row(v) || read_backwards({me}, v) || (constant(v) && axis(v).extent < width))) v = kNone;
+  if (v != kNone && (one_in_row(v) || (constant(v) && axis(v).extent < width))) v = kNone;
   const bool along = v == x, panels = v != kNone && !along && constant(v);
   const Expr n = extent(x);
   int lanes = along ? width * kPanel : 1;

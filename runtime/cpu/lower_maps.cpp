@@ -35,7 +35,7 @@ std::vector<size_t> Lowering::side_by_side(size_t first, const std::vector<bool>
   for (size_t i = first + 1; leaves(f) && i < spec_.members.size(); ++i) {
     const SpecMember& m = spec_.members[i];
     bool map = m.op == Op::constant && !recurrence(m) && m.left == f.left && leaves(m);
-    if (!emitted[i] && map && !read_backwards({i}, vector_axis({i}))) group.insert(i);
+    if (!emitted[i] && map) group.insert(i);
   }
   auto maker = [&](uint32_t t) {
     return static_cast<size_t>(std::ranges::find(spec_.members, t, &SpecMember::tensor) - spec_.members.begin());
@@ -68,7 +68,7 @@ void Lowering::join_temporaries(Groups& groups) const {
   const Arena& a = *spec_.arena;
   auto plain_map = [&](const std::vector<size_t>& group) {
     const SpecMember& m = spec_.members[group[0]];
-    return m.op == Op::constant && !recurrence(m) && !read_backwards(group, vector_axis({group[0]}));
+    return m.op == Op::constant && !recurrence(m);
   };
   auto may_join = [&](const SpecMember& m, const std::vector<size_t>& group) {
     int64_t cost = evaluation_cost_ps(a, m.body);
@@ -98,7 +98,7 @@ void Lowering::join_temporaries(Groups& groups) const {
 Lowering::Turned Lowering::turned_map(const std::vector<size_t>& group) const {
   const SpecMember& m = spec_.members[group[0]];
   Id v = vector_axis({group[0]});
-  if (v == kNone || read_backwards(group)) return {};
+  if (v == kNone) return {};
   std::vector<Id> bodies;
   for (const SpecMember* x : members_of(group)) bodies.push_back(x->body);
   const Turned found = turned(bodies, v, widest(m));
@@ -142,9 +142,9 @@ void Lowering::map(const std::vector<size_t>& group) {
     by_blocks(f, m, v, functions);
   else if (turns)
     turn(turns, f, natural(widest(m)));
-  else if (vectors_ && by.contains(v) && !read_backwards(group) && !by.contains(row_result_ == SIZE_MAX ? kNone : row_axis_))
+  else if (vectors_ && by.contains(v) && !by.contains(row_result_ == SIZE_MAX ? kNone : row_axis_))
     in_phases(f, m, v, by);
-  else if (v != kNone && !vars.empty() && !read_backwards({group[0]}, v))
+  else if (v != kNone && !vars.empty())
     vectorize(f, vars_.at(v), v, widest(m), vectors_of_map(group));
   if (group == beside_.map) {
     beside_.map_loop = f.name() + ".s0." + vars_.at(row_axis_).name();

@@ -45,7 +45,7 @@ void Lowering::walk(const SpecMember& m, const Recurrence& own) {
     if (const Id x = m.left[dims[i]]; x != along) others.push_back(x);
   const Id beside = others.empty() ? kNone : others[0];
   const Id v = vector_axis(self);
-  const bool lanes = vectors_ && beside != kNone && v == beside && !read_backwards(self, v);
+  const bool lanes = vectors_ && beside != kNone && v == beside;
   const int width = lanes ? natural(widest(m)) : 1;
   int together = !vectors_ || beside == kNone ? 1 : lanes ? width * kVectors : kRows;
   while (together > 1 && constant(beside) && axis(beside).extent < together) together /= 2;

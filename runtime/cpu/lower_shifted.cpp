@@ -245,7 +245,7 @@ const SpecMember* Lowering::map_of(const std::vector<size_t>& group) const {
     }
   }
   const std::vector<size_t> maps = {static_cast<size_t>(found - spec_.members.data())};
-  return quotients_of(maps).empty() && !turned_map(maps) && !read_backwards(maps) ? found : nullptr;
+  return quotients_of(maps).empty() && !turned_map(maps) ? found : nullptr;
 }
 
 void Lowering::by_blocks(Func f, const SpecMember& m, Id v, const std::vector<Func>& functions) const {

@@ -1,5 +1,6 @@
 // Along which axis the vectors of a member run.
 #include <algorithm>
+#include <cstdlib>
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
@@ -39,8 +40,9 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     const auto slower = read_indices(n).first(read_indices(n).size() - 1);
     for (Id x : candidates) {
       const bool row = std::ranges::none_of(slower, [&](Id index) { return std::ranges::binary_search(a[index].free_axes(), x); });
-      if (step_along(*spec_.arena, read_indices(n).back(), x) == 1) score[x] += points;
-      if (std::ranges::binary_search(n.free_axes(), x) && !(row && step_along(*spec_.arena, read_indices(n).back(), x) == 1)) ++strided[x];
+      const bool beside = std::abs(step_along(*spec_.arena, read_indices(n).back(), x).value_or(0)) == 1;  // or turned over
+      if (beside) score[x] += points;
+      if (std::ranges::binary_search(n.free_axes(), x) && !(row && beside)) ++strided[x];
     }
   }
   // Beside what is folded up at the end of each row, a few vectors of terms are little (16 taps of a filter, their weights in one vector:

@@ -72,10 +72,6 @@ class Lowering {
   using Groups = std::vector<std::vector<size_t>>;
   Groups groups() const;
   void declare();
-  // Does a member read x[N-1-i], against the direction of memory (by `along`, if that is named)? Then it is not vectorized:
-  // Halide 21 fails on masked reversed loads (CodeGen_LLVM::add_tbaa_metadata asserts base >= 0).
-  bool read_backwards(const std::vector<size_t>& group, Id along = kNone) const;
-
   bool same_walk(const SpecMember& m, const SpecMember& f) const;
   // Reductions that one pass can do: the same axes and condition, and nothing of one needed by another.
   std::vector<size_t> same_domain(size_t first, const std::vector<bool>& emitted) const;

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "expr/index/affine_poly.h"
+#include "expr/index/linear.h"
 #include "runtime/host/tensor_view.h"
 #include "runtime/kernel/kernel_spec.h"
 
@@ -152,6 +153,24 @@ bool in_the_way(const KernelSpec& spec, Id axis) {
   });
 }
 
+// x/8 < 3 as x < 24, 3 <= x/8 as 24 <= x: quotients beside numbers.
+Id with_places_compared(Arena& a, Id root) {
+  return rewrite(a, root, [&](Id id) {
+    const Node n = a[id];
+    if ((n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i64) return id;
+    Linear above = linear(a, n.arg(1));  // at least 0
+    add_scaled(above, linear(a, n.arg(0)), -1);
+    if (n.op == Op::lt) --above.constant;
+    if (above.terms.size() != 1) return id;
+    const auto [quotient, times] = *above.terms.begin();
+    const Node q = a[quotient];
+    if (q.op != Op::div || (times != 1 && times != -1) || a[q.arg(1)].op != Op::constant || a[q.arg(1)].integer < 1) return id;
+    const int64_t by = a[q.arg(1)].integer;
+    return times == 1 ? a.binary(Op::le, a.integer(-above.constant * by), q.arg(0))
+                      : a.binary(Op::lt, q.arg(0), a.integer((above.constant + 1) * by));
+  });
+}
+
 // Where conditions change along an axis.
 struct Breaks {
   int64_t common = 0;      // divisor
@@ -190,6 +209,10 @@ std::map<Id, Breaks> breaks_of(const KernelSpec& spec) {
 
 void split_blocks(KernelSpec& spec) {
   constexpr int64_t kMaxBlocks = 8, kShortest = 16;
+  for (SpecMember& m : spec.members) {
+    m.body = with_places_compared(*spec.arena, m.body);
+    m.condition = with_places_compared(*spec.arena, m.condition);
+  }
   try {
     for (auto [axis, b] : breaks_of(spec)) {
       const SpecAxis& x = spec.axes.at(axis);

@@ -155,6 +155,17 @@ std::vector<Case> cases() {
       {"columns_backwards",  // out of a copy with a border: of places that descend LLVM is told the first one alone
        "op f(x: f32[M,N], v: f32[N]) -> (y) { y[i in 0..N, j in 0..M, k in 0..N+1] = sum(n: x[2-k,n else 0] * v[n]) }",
        {{"M", 6}, {"N", 3}}, false, {{", -", 0, 0}, {"allocate xh_pad", 1, 1}}},
+      // Against the direction of memory, as relative positions are read: in vectors that are turned over, tails as well.
+      {"map_backwards", "op f(x: f32[N,M], c: f32[2*M]) -> (y) { y[i,j] = exp(x[i,j] + c[M+3-j]) }", {{"N", 40}, {"M", 77}}, false,
+       {{"ramp(", 3, 99}, {"shuffle(", 1, 9}, {", -1, ", 0, 0}}},
+      {"sum_backwards", "op f(x: f32[N,M], h: f32[N,M]) -> (y) { y[i] = sum(k: x[i,k] * h[i,M-1-k]) }", {{"N", 40}, {"M", 300}}, true,
+       {{"ramp(", 3, 99}, {", -1, ", 0, 0}}},
+      {"maximum_backwards", "op f(x: f32[N,M], c: f32[M]) -> (y) { y[i] = max(k: x[i,k] - c[M-1-k]) }", {{"N", 40}, {"M", 77}}, false,
+       {{"ramp(", 3, 99}, {", -1, ", 0, 0}}},
+      {"product_backwards", "op f(a: f32[N,K], b: f32[K,M]) -> (y) { y[i, j in 0..M] = sum(k: a[i,K-1-k] * b[k,M-1-j]) }",
+       {{"N", 60}, {"K", 50}, {"M", 70}}, false, {{"allocate xh_acc", 1, 4}, {", -1, ", 0, 0}}},
+      {"columns_backwards_added_up", "op f(x: f32[N,M], c: f32[M]) -> (y) { y[i,j] = tanh(x[i,j] + c[M-1-j]) }", {{"N", 40}, {"M", 77}}, true,
+       {{"ramp(", 3, 99}, {", -1, ", 0, 0}}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }

@@ -52,6 +52,11 @@ TEST(GuardedValues, SumsGoOverWhatIsNotZero) {
   const StashPlan plan = planned(attention("  p[h,i,j] = if j <= i then exp(s[h,i,j])/(1 + s[h,i,j]^2) else 0\n"));
   EXPECT_NE(body_of(plan.program, "grad_q").find("j in 0..i+1"), std::string::npos) << print(plan.program);
   EXPECT_NE(body_of(plan.program, "grad_k").find("i in j..S"), std::string::npos) << print(plan.program);
+  // k < i + 1, with i summed over: the scores of a masked maximum.
+  const StashPlan masked = planned(attention(
+      "  m[h,i] = max(j if j <= i: s[h,i,j])\n  n[h,i] = sum(j if j <= i: exp(s[h,i,j] - m[h,i]))\n"
+      "  p[h,i,j] = if j <= i then exp(s[h,i,j] - m[h,i])/n[h,i] else 0\n"));
+  EXPECT_NE(body_of(masked.program, "grad_k").find("i in j..S"), std::string::npos) << print(masked.program);
 }
 
 // Choices by one condition are one, and those that another one has made are made.

@@ -47,7 +47,30 @@ TEST(Blocks, OfWhatIsTheSameInABlock) {
 TEST(Blocks, OfPartsSideBySide) {
   EXPECT_EQ(made_of("op f(s: f32[6,T], z: f32[T,12]) -> (y) { y[e in 0..12] = sum(t if 0 <= (e-4)/2: s[(e-4)/2,t else 0]*z[t,(e-4)%2]) }",
                     {{"T", 9}}),
-            "y_blocks[e_1 in 0..6, e_2 in 0..2] = sum(t if 0 <= e_1 + -2: s[e_1+-2,t else 0] * z[t,e_2])");
+            "y_blocks[e_1 in 0..4, e_2 in 0..2] = sum(t: s[e_1,t else 0] * z[t,e_2])")
+      << "blocks without terms are left out";
+  EXPECT_EQ(made_of("op f(s: f32[4,T], z: f32[T,12]) -> (y) {\n"
+                    " y[e in 0..12] = sum(t if 0 <= (e-4)/2 && (e-4)/2 < 3: s[(e-4)/2,t else 0]*z[t,(e-4)%2])\n}",
+                    {{"T", 9}}),
+            "y_blocks[e_1 in 0..3, e_2 in 0..2] = sum(t: s[e_1,t else 0] * z[t,e_2])");
+}
+
+// Gradients of causal attention whose heads lie side by side: a triangle is no window.
+TEST(Blocks, OfHeadsInATriangle) {
+  EXPECT_EQ(made_of("op f(p: f32[3,T,T], o: f32[T,3*D]) -> (g) { g[t, e in 0..3*D] = sum(u in t..T: p[e/D,u,t]*o[u,e/D*D+e%D]) }",
+                    {{"T", 70}, {"D", 8}}),
+            "g_blocks[t, e_1, e_2 in 0..8] = sum(u in t..T: p[e_1,u,t] * o[u,e_1*D+e_2])");
+}
+
+// The columns of a product that leap from head to head, as vectors along them would.
+TEST(Blocks, OfHeadsThatLieApart) {
+  EXPECT_EQ(made_of("op f(y: f32[N,T,6], o: f32[N,3,T,8]) -> (g) { g[d, j in 0..24] = sum(n,t: y[n,t,d]*o[n,j/8,t,j%8]) }",
+                    {{"N", 2}, {"T", 9}}),
+            "g_blocks[d,j_1,j_2] = sum(n,t: y[n,t,d] * o[n,j_1,t,j_2])");
+  EXPECT_EQ(made_of("op f(y: f32[N,T,6], o: f32[N,T,3,8]) -> (g) { g[d, j in 0..24] = sum(n,t: y[n,t,d]*o[n,t,j/8,j%8]) }",
+                    {{"N", 2}, {"T", 9}}),
+            "")
+      << "these lie side by side";
 }
 
 TEST(Blocks, OthersStay) {

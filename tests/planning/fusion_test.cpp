@@ -153,6 +153,14 @@ TEST(Fusion, SmallWorkIsOneTile) {
   for (const KernelAxis& a : only(p).axes) EXPECT_EQ(a.tile, a.extent);
 }
 
+// Operands of 42 KB are small, but with results of 67 they take more than one tile.
+TEST(Fusion, SmallProductsAreWhole) {
+  const Program p = parse_op(
+      "op f(a: f32[N,K], b: f32[K,M], y: f32[N,M]) -> (g, h) {\n"
+      " g[i,k] = sum(j: y[i,j]*b[k,j])\n h[k,m] = sum(i: a[i,k]*y[i,m])\n}");
+  for (const Kernel& k : plan_kernels(p, {{"N", 60}, {"K", 50}, {"M", 70}}).kernels) EXPECT_FALSE(k.combines_partials) << k.name;
+}
+
 TEST(Fusion, PlansAreDeterministic) {
   Program p = with_backward(kLayerNorm);
   DimValues sizes = {{"N", 4096}, {"D", 1024}};

@@ -23,14 +23,21 @@ Expr second(const Expr& a, const Expr& step) {
   return Add::make(a, step);
 }
 
-// The same places in ascending order, where they descend from a constant by a constant; else undefined.
+// 0 that is no constant for Halide, as the lowest place of lanes under a mask may be: it asserts that constant places are not negative.
+Expr zero_at_run_time(const Type& t) { return Call::make(t, "llvm.bitreverse.i32", {make_zero(t)}, Call::PureExtern); }
+
+// The same places in ascending order, where they descend side by side, or from a constant by a constant; else undefined.
 Expr ascending(const Expr& index) {
   const Ramp* r = index.as<Ramp>();
   if (!r) return {};
   const auto base = as_const_int(r->base), stride = as_const_int(r->stride);
-  if (!base || !stride || *stride >= 0) return {};
+  if (!stride || *stride >= 0 || (!base && *stride != -1)) return {};
   const Type t = r->base.type();
-  return Ramp::make(make_const(t, *base + (r->lanes - 1) * *stride), make_const(t, -*stride), r->lanes);
+  const Expr up = make_const(t, -*stride), below = make_const(t, (r->lanes - 1) * *stride);
+  if (!base) return Ramp::make(Add::make(r->base, below), up, r->lanes);
+  const int64_t lowest = *base + (r->lanes - 1) * *stride;
+  const Expr first = make_const(t, lowest);
+  return Ramp::make(lowest < 0 ? Add::make(zero_at_run_time(t), first) : first, up, r->lanes);
 }
 
 Expr turned_over(const Expr& e) {
