@@ -41,7 +41,7 @@ class Blocks {
       const Node& n = a_[id];
       const auto args = n.args();
       if (std::ranges::find(args, axis) == args.end()) continue;
-      if (is_read(n.op)) {
+      if (is_read(n.op) || n.op == Op::add || n.op == Op::sub) {  // x[e], x[e + 4*E]
         u.bare = true;
         continue;
       }
@@ -54,17 +54,21 @@ class Blocks {
 
   // Do quotient and remainder stand in different reads? In one they are a walk along it, as of the rows of an image. The axis itself is both.
   bool read_apart(Id body, Id axis, int64_t by) const {
-    auto readers = [&](Op op) {
-      const Id part = a_.binary(op, axis, a_.integer(by));
+    const Id quotient = a_.div(axis, a_.integer(by)), remainder = a_.binary(Op::mod, axis, a_.integer(by));
+    auto readers = [&](Id part) {
       std::set<Id> found;
       for (Id id : reachable(a_, body)) {
         if (!is_read(a_[id].op)) continue;
         const auto indices = read_indices(a_[id]);
-        if (std::ranges::binary_search(reachable(a_, id), part) || std::ranges::find(indices, axis) != indices.end()) found.insert(id);
+        const bool bare = std::ranges::any_of(indices, [&](Id index) {
+          const Id zero = a_.integer(0), rest = substitute(a_, index, {{quotient, zero}, {remainder, zero}});
+          return std::ranges::binary_search(a_[rest].free_axes(), axis);
+        });
+        if (bare || std::ranges::binary_search(reachable(a_, id), part)) found.insert(id);
       }
       return found;
     };
-    return readers(Op::div) != readers(Op::mod);
+    return readers(quotient) != readers(remainder);
   }
 
   // Does a read leap from block to block, as heads that are the columns of a result do in o[j/32,t,j%32]? Vectors along j would gather.
