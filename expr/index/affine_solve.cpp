@@ -198,7 +198,8 @@ class Solver {
       b.upper.push_back(scope_.poly(r.end) - Poly::constant(1));
   }
 
-  // Where the fibre is a union that is one interval: its least and greatest value, written piecewise. `exact`: nothing else is in between.
+  // Where the fibre is a union that is one interval: its least and greatest value, written piecewise. `exact`: all of the interval belongs to
+  // it, and no end is a choice.
   bool place_pieces(const AxisRange& r, const Set& here, bool exact) {
     const Set moved = as_dimension(here, r.axis);
     const Poly x = scope_.poly(r.axis);
@@ -222,6 +223,7 @@ class Solver {
       }
       if (mentions(ends.back(), {r.axis}) || mentions(ends.back(), unplaced_)) return false;
     }
+    if (exact && has_select(ends)) return false;
     const Poly first = scope_.poly(ends[0]), last = scope_.poly(ends[1]);
     const Set interval = scope_.le(first, x) & scope_.le(x, last) & placed_points_;
     if (!is_subset(here, interval)) return false;
