@@ -72,4 +72,12 @@ bool bound_by(Arena& a, Id condition, Id axis, LoopBounds* bounds) {
   return true;
 }
 
+Id moving_begin(const Arena& a, const AxisRange& r, const std::function<int64_t(Id)>& value) {
+  auto moves = [&](Id bound) { return !a[bound].free_axes().empty(); };
+  if (std::ranges::none_of(operands_of(a, r.end, Op::minimum), moves)) return kNone;
+  const auto begins = operands_of(a, r.begin, Op::maximum);
+  const auto first = std::ranges::find_if(begins, [&](Id bound) { return moves(bound) && value(bound) == value(r.begin); });
+  return first == begins.end() ? kNone : *first;
+}
+
 }  // namespace xhat

@@ -7,6 +7,7 @@
 
 #include "expr/core/conditions.h"
 #include "expr/index/linear.h"
+#include "expr/index/loop_bounds.h"
 
 namespace xhat {
 namespace {
@@ -84,18 +85,15 @@ class Blocks {
   }
 
   // The axes that each read depends on, places in a window that moves counted from its beginning: of dy[i]*w[h+1-i], i in max(0,h-1)..h+2, dy
-  // depends on h and w does not. Of i in h..N another h takes some of the same: a triangle is no window.
+  // depends on h and w does not.
   std::vector<std::set<Id>> axes_of_reads(Id body, const std::vector<AxisRange>& around) const {
     Replacements windows;
     AxisValues middle;
     for (const AxisRange& r : around) middle[r.axis] = evaluate_extent(a_, r.end, sizes_) / 2;
     for (const AxisRange& r : reduce_axes(a_[body])) {
       const int64_t begin = evaluate_extent(a_, r.begin, sizes_, middle);
-      const auto begins = operands_of(a_, r.begin, Op::maximum), ends = operands_of(a_, r.end, Op::minimum);
-      const auto moves = [&](Id bound) { return !a_[bound].free_axes().empty(); };
-      const auto first =
-          std::ranges::find_if(begins, [&](Id bound) { return moves(bound) && evaluate_extent(a_, bound, sizes_, middle) == begin; });
-      if (first != begins.end() && std::ranges::any_of(ends, moves)) windows[r.axis] = a_.add(*first, r.axis);
+      const Id moves = moving_begin(a_, r, [&](Id bound) { return evaluate_extent(a_, bound, sizes_, middle); });
+      if (moves != kNone) windows[r.axis] = a_.add(moves, r.axis);
       middle[r.axis] = begin + (evaluate_extent(a_, r.end, sizes_, middle) - begin) / 2;
     }
     std::vector<std::set<Id>> found;
@@ -154,8 +152,7 @@ class Blocks {
     });
   }
 
-  // Of the sum at the middle of all axes: a range may depend on others. What moves as a window does not count: beside those a copy is much
-  // (kernelbench's conv_transpose_3d_grouped: backward 31 ms instead of 15).
+  // Of the sum at the middle of all axes: a range may depend on others. What moves as a window does not count: beside those a copy is much.
   int64_t terms_in_the_middle(const Definition& d) const {
     AxisValues middle;
     int64_t terms = 1;
@@ -171,22 +168,16 @@ class Blocks {
 
   // The steps [begin, end) of an axis at which an inequality holds that is about nothing else; none if it is about more.
   std::optional<std::pair<int64_t, int64_t>> steps_with(Id condition, const AxisRange& r) const {
-    const Node n = a_[condition];
-    if ((n.op != Op::lt && n.op != Op::le) || a_[n.arg(0)].type != DType::i64) return std::nullopt;
-    Linear above = linear(a_, n.arg(1));  // at least 0
-    add_scaled(above, linear(a_, n.arg(0)), -1);
-    int64_t number = above.constant - (n.op == Op::lt ? 1 : 0), times = 0;
-    for (auto [node, k] : above.terms) {
-      if (node == r.axis)
-        times = k;
-      else if (a_[node].op == Op::dim)
-        number += k * evaluate_extent(a_, node, sizes_);
-      else
-        return std::nullopt;
-    }
-    if (times != 1 && times != -1) return std::nullopt;
-    const int64_t extent = evaluate_extent(a_, r.end, sizes_);
-    return times == 1 ? std::pair(std::max<int64_t>(0, -number), extent) : std::pair(int64_t{0}, std::min(extent, number + 1));
+    LoopBounds bounds;
+    if (a_[condition].op == Op::eq || !bound_by(a_, condition, r.axis, &bounds)) return std::nullopt;
+    std::pair steps(int64_t{0}, evaluate_extent(a_, r.end, sizes_));
+    for (const auto* side : {&bounds.begins, &bounds.ends})
+      for (Id bound : *side) {
+        if (!a_[bound].free_axes().empty() || !tensors_read(a_, bound).empty()) return std::nullopt;
+        const int64_t at = evaluate_extent(a_, bound, sizes_);
+        side == &bounds.begins ? steps.first = std::max(steps.first, at) : steps.second = std::min(steps.second, at);
+      }
+    return steps;
   }
 
   // Blocks without terms, of parts of a row that lie side by side, are no results: sum(t if 4 <= e: s[e-4,t]*z[t,b]) for e of 4..8 alone. Makes

@@ -16,6 +16,7 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
 #include "expr/index/affine_poly.h"
+#include "expr/index/loop_bounds.h"
 #include "expr/index/recurrence.h"
 #include "fusion/plan/kernel_draft.h"
 #include "fusion/plan/kernel_key.h"
@@ -68,15 +69,9 @@ Shape Planner::take_apart(const Definition& d) const {
     middle[r.axis] = value_at(r.begin, middle) + s.extents.back() / 2;
   }
   Replacements windows;
-  // Of i-8..i+9 another i takes other values. Of u..T it takes some of the same: a triangle is no window.
-  for (const AxisRange& r : s.axes) {
-    auto begins = operands_of(a, r.begin, Op::maximum), ends = operands_of(a, r.end, Op::minimum);
-    auto moves = [&](Id bound) { return a[bound].axes_count > 0; };
-    // Of r in max(0,1-h)..3 the edge alone moves: it is where the range begins that counts, in the middle.
-    auto first = std::ranges::find_if(
-        begins, [&](Id bound) { return moves(bound) && value_at(bound, middle) == value_at(r.begin, middle); });
-    if (first != begins.end() && std::ranges::any_of(ends, moves)) windows[r.axis] = p_.arena->add(*first, r.axis);
-  }
+  for (const AxisRange& r : s.axes)
+    if (const Id moves = moving_begin(a, r, [&](Id bound) { return value_at(bound, middle); }); moves != kNone)
+      windows[r.axis] = p_.arena->add(moves, r.axis);
   for (Id id : reachable(a, d.body))
     if (is_read(a[id].op)) {
       s.reads.push_back(id);

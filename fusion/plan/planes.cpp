@@ -16,7 +16,7 @@ namespace xhat {
 namespace {
 
 constexpr int64_t kShortRow = 32;  // bytes: half a vector of AVX-512, all of one of AVX2
-constexpr int64_t kVectorBytes = 64;    // bytes
+constexpr int64_t kVectorBytes = 64;
 constexpr double kPointsPerElement = 16;  // points of a definition for each element that is copied
 constexpr double kManyPoints = 1 << 14;
 constexpr double kGain = 0.7;  // of the time: copies and one more sweep cost something
