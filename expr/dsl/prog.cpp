@@ -27,6 +27,16 @@ struct Noted {
   Where where = {};
 };
 
+// Bodies of loops and branches that run in this thread, the innermost one last, each with a number of its own; 0: none.
+struct Bodies {
+  uint64_t last = 0;
+  std::vector<uint64_t> running = {0};
+};
+Bodies& bodies() {
+  thread_local Bodies held;
+  return held;
+}
+
 struct ProgState {
   struct Parameter {
     std::string name;
@@ -39,7 +49,21 @@ struct ProgState {
   std::vector<Parameter> parameters;
   std::vector<std::string> outputs;
   std::vector<Noted> statements;
-  std::vector<std::vector<Noted>*> open = {&statements};  // the blocks around what is noted next
+  struct Open {
+    std::vector<Noted>* block;
+    uint64_t body;
+  };
+  std::vector<Open> open = {{&statements, bodies().running.back()}};  // the blocks around what is noted next
+
+  void check_is_open(const Where& at) const {
+    if (open.back().body != bodies().running.back())
+      throw Error(prefix(at) + "this is a statement of prog " + name +
+                  ", and the body that runs is of another prog; what stands in a body is of the prog whose For, While or If it belongs to");
+  }
+  void note(Noted statement) {
+    check_is_open(statement.where);
+    open.back().block->push_back(std::move(statement));
+  }
 
   ProgState() = default;
   ProgState(const ProgState&) = delete;
@@ -68,12 +92,20 @@ NodePtr absent() {
 NodePtr name_node(const std::string& name) { return make_node(ast::Kind::name, name, {}); }
 
 // The statements of body, in a block of their own.
-std::vector<Noted> noted(ProgState& program, const Prog::Body& body) {
+std::vector<Noted> noted(ProgState& program, const Prog::Body& body, const Where& where) {
+  program.check_is_open(where);
   std::vector<Noted> statements;
   struct Open {
     ProgState& program;
-    Open(ProgState& p, std::vector<Noted>& block) : program(p) { p.open.push_back(&block); }
-    ~Open() { program.open.pop_back(); }
+    Open(ProgState& p, std::vector<Noted>& block) : program(p) {
+      detail::Bodies& b = detail::bodies();
+      b.running.push_back(++b.last);
+      p.open.push_back({&block, b.last});
+    }
+    ~Open() {
+      program.open.pop_back();
+      detail::bodies().running.pop_back();
+    }
   } open(program, statements);
   if (body) body();
   return statements;
@@ -220,7 +252,7 @@ void Var::assign(const char* sign, const Expr& value, const Where& where) const 
   s.sign = sign;
   s.body = value.node();
   s.where = where;
-  program_->open.back()->push_back(std::move(s));
+  program_->note(std::move(s));
 }
 
 Var view(const Expr& value) { return {value.node(), nullptr}; }
@@ -286,7 +318,7 @@ Var Prog::var(const std::string& name, const Expr& value, Where where) {
   s.targets = {name};
   s.body = value.node();
   s.where = where;
-  state_->open.back()->push_back(std::move(s));
+  state_->note(std::move(s));
   return made;
 }
 
@@ -299,7 +331,7 @@ void Prog::assign(const std::vector<Var>& names, const Call& call, Where where) 
     s.targets.push_back(name.node_->text);
   }
   s.body = static_cast<Expr>(call).node();
-  state_->open.back()->push_back(std::move(s));
+  state_->note(std::move(s));
 }
 
 void Prog::For(const Axis& variable, const Expr& begin, const Expr& end, const Body& body, Where where) {
@@ -309,8 +341,8 @@ void Prog::For(const Axis& variable, const Expr& begin, const Expr& end, const B
   s.targets = {static_cast<Expr>(variable).node()->text};
   s.first = begin.node();
   s.last = end.node();
-  s.statements = noted(*state_, body);
-  state_->open.back()->push_back(std::move(s));
+  s.statements = noted(*state_, body, where);
+  state_->note(std::move(s));
 }
 
 void Prog::While(const Expr& condition, const Expr& most, const Body& body, Where where) {
@@ -319,8 +351,8 @@ void Prog::While(const Expr& condition, const Expr& most, const Body& body, Wher
   s.kind = ast::Statement::Kind::repeat;
   s.body = condition.node();
   s.last = most.node();
-  s.statements = noted(*state_, body);
-  state_->open.back()->push_back(std::move(s));
+  s.statements = noted(*state_, body, where);
+  state_->note(std::move(s));
 }
 
 void Prog::If(const Expr& condition, const Body& then, const Body& otherwise, Where where) {
@@ -328,10 +360,10 @@ void Prog::If(const Expr& condition, const Body& then, const Body& otherwise, Wh
   s.where = where;
   s.kind = ast::Statement::Kind::branch;
   s.body = condition.node();
-  s.statements = noted(*state_, then);
+  s.statements = noted(*state_, then, where);
   s.has_otherwise = otherwise != nullptr;
-  s.otherwise = noted(*state_, otherwise);
-  state_->open.back()->push_back(std::move(s));
+  s.otherwise = noted(*state_, otherwise, where);
+  state_->note(std::move(s));
 }
 
 std::shared_ptr<ast::File> Prog::tree() const { return ProgTree(*state_).run(); }

@@ -196,5 +196,49 @@ TEST(ProgDsl, Errors) {
   EXPECT_EQ(error_of([&] { q.build(); }), "prog q reads z, a tensor of an op; what a program reads are its Vars");
 }
 
+// A body notes statements of its own program; another program may be written there as a whole.
+TEST(ProgDsl, ABodyIsOfOneProgram) {
+  Dim N("N");
+  Axis i("i"), j("j");
+  Prog outer("outer"), other("other");
+  Var x = outer.input("x", f32, {N}), y = outer.var("y", clone(x)), z = other.var("z", zeros(f32, {N}));
+  const std::string wrong =
+      "this is a statement of prog other, and the body that runs is of another prog; what stands in a body is of the prog whose For, While or "
+      "If it belongs to";
+  int failed = 0;
+  auto expect_wrong = [&](const std::function<void()>& statement) {
+    ++failed;
+    outer.For(i, 0, N, [&] { EXPECT_TRUE(error_of(statement).ends_with(wrong)) << error_of(statement); });
+  };
+  expect_wrong([&] { z(i) = 1; });
+  expect_wrong([&] { z += 1; });
+  expect_wrong([&] { other.var("w", z); });
+  expect_wrong([&] { other.assign({z}, call(outer, {z})); });
+  bool ran = false;
+  expect_wrong([&] { other.For(j, 0, N, [&] { ran = true; }); });
+  expect_wrong([&] { other.If(z(0) > 0, [&] { ran = true; }); });
+  expect_wrong([&] { other.While(z(0) > 0, 3, [&] { ran = true; }); });
+  EXPECT_FALSE(ran);
+  EXPECT_EQ(failed, 7);
+  // A body within a body is of the outer one's program, too.
+  outer.If(y(0) > 0, [&] { outer.For(i, 0, N, [&] { EXPECT_TRUE(error_of([&] { z(i) = 1; }).ends_with(wrong)); }); });
+
+  Prog caller("caller");
+  Var u = caller.input("u", f32, {N}), v = caller.var("v", clone(u));
+  caller.For(i, 0, 3, [&] {
+    Prog half("half");
+    Var a = half.input("a", f32, {N}), b = half.var("b", a * 0.5);
+    half.For(j, 0, N, [&] { b(j) += 1; });
+    half.output(b);
+    v = call(half, {v});
+  });
+  caller.output(v);
+  caller.build();
+  // One whose body threw goes on.
+  EXPECT_EQ(error_of([&] { caller.For(i, 0, 3, [&] { throw xhat::Error("out"); }); }), "out");
+  v += 1;
+  EXPECT_NE(caller.text().find("v += 1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace prog_dsl_test
