@@ -295,11 +295,8 @@ Id Emitter::update(const Item& item, const Ids& indices) {
 
 void Emitter::call(const Item& item, uint32_t number) {
   const Program& op = *item.node->program;
-  if (op.steps)  // runs by itself, before (runtime/lazy/realize.cpp); a derivative would have to go through it
-    throw Error(
-        fmt::format("grad: not yet through {}, a program whose loops or branches stay, in lazy arrays; compile() it, and call its "
-                    "forward and backward",
-                    op.name));
+  if (op.steps)  // runs by itself, before (runtime/lazy/realize.cpp); its gradient does, too, but not the gradient of that
+    throw Error(fmt::format("grad: not yet second derivatives through {}, a program whose loops or branches stay", op.name));
   Definition d;
   d.callee = item.node->program;
   for (uint32_t a : g_.args_of(item)) d.arguments.push_back(tensors_[a]);

@@ -166,6 +166,7 @@ class Walker {
       stack_.pop_back();
       if (done.node->mark == epoch) continue;
       Item item{done.as};
+      item.again = done.as != done.node;
       if (done.as->kind == Kind::grad) {
         item.role = Role::grad;
         std::tie(item.number, item.which) = derivative_of(g, done.as);

@@ -23,6 +23,7 @@ struct Item {
   Role role = Role::value;
   uint32_t first = 0, count = 0;  // operands, in Graph::args
   uint32_t number = 0, which = 0;
+  bool again = false;  // node is the origin of a value that is there, in a derivative
 };
 
 struct Derivative;

@@ -215,25 +215,82 @@ void attach(const std::shared_ptr<Kept>& kept, const std::shared_ptr<const MadeH
       kept->inputs[i].memory = n.storage;
 }
 
+std::vector<std::string> wanted_of_loops(Node& call) {
+  const Program& p = *call.program;
+  std::vector<char> wanted(p.inputs.size(), 0);
+  for (const NodePtr& g : living_derivatives()) {
+    Node *loss = g->args[0].get(), *by = g->args[1].get();
+    uint64_t epoch = 0;
+    try {
+      epoch = mark_dependents(loss, {&by, 1}, {});
+    } catch (const Error&) {
+      continue;  // it is refused when its turn comes
+    }
+    auto depends = [&](const Node& n) { return n.need_mark == epoch && n.need; };
+    if (!depends(call)) continue;
+    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] |= depends(*call.args[i]);
+  }
+  std::vector<std::string> names;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (const xhat::Tensor& t = p.tensor(p.inputs[i]); wanted[i] && is_float(t.type) && !t.constant) names.push_back(t.name);
+  return names;
+}
+
+void attach_loops(const Node& call, std::span<Node* const> results, std::span<const std::shared_ptr<Storage>> memory,
+                  std::shared_ptr<Ran> ran) {
+  const Program& p = *call.program;
+  auto kept = std::make_shared<Kept>();
+  kept->loops = true;
+  kept->backward = call.program;
+  kept->asked = std::make_shared<Asked>();
+  kept->ran = std::move(ran);
+  for (size_t i = 0; i < p.inputs.size(); ++i) {
+    const NodePtr& operand = call.args[i];
+    kept->inputs.emplace_back().node = operand;
+    kept->leaves.push_back(operand);
+    if (const xhat::Tensor& t = p.tensor(p.inputs[i]); !is_float(t.type) || t.constant) continue;
+    kept->by.push_back(operand);
+    kept->by_input.push_back(static_cast<int64_t>(i));
+  }
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    Kept::Input& input = kept->inputs.emplace_back();
+    input.memory = memory[o];
+    if (results[o]) input.result = results[o]->weak_from_this();
+  }
+  for (size_t o = 0; o < p.outputs.size(); ++o) {
+    const DType type = p.tensor(p.outputs[o]).type;
+    if (!is_float(type)) continue;
+    const auto number = static_cast<uint32_t>(kept->types.size());
+    kept->inputs.emplace_back().cotangent = static_cast<int>(number);
+    kept->types.push_back(type);
+    kept->shapes.push_back(Shape(memory[o]->view.extents()));
+    if (results[o] && results[o]->origin) results[o]->kept = kept, results[o]->kept_as = number;
+  }
+}
+
 class ThroughKept::Builder {
  public:
   Builder(Node* loss, std::vector<Node*> by) : loss_(loss), by_(by.begin(), by.end()) {
     epoch_ = mark_dependents(loss, by, {});
-    collect();
+    collect(loss);
   }
 
   std::unordered_map<Node*, NodePtr> run() {
-    if (nested_ || through_.empty()) return {};
-    active_ = through_;
-    for (size_t i = 0; i < active_.size(); ++i) {
+    for (size_t i = 0; i < active_.size() && !given_up_; ++i) {
       Kept* k = active_[i]->kept.get();
       if (std::ranges::find(kept_, k) != kept_.end()) continue;
       kept_.push_back(k);
       for (const NodePtr& leaf : k->by) {
-        Node* base = by_.contains(leaf.get()) ? leaf.get() : base_of(leaf.get());
-        if (depends(base) && !by_.contains(base) && std::ranges::find(active_, base) == active_.end()) active_.push_back(base);
+        if (!depends(leaf.get()) || by_.contains(leaf.get())) continue;
+        Node* base = k->loops ? leaf.get() : base_of(leaf.get());
+        if (by_.contains(base)) continue;
+        if (!k->loops || (base->realized() && is_usable(base)))
+          activate(base);
+        else if (std::ranges::find(entries_, base) == entries_.end())
+          entries_.push_back(base), collect(base);
       }
     }
+    if (given_up_ || through_.empty()) return {};
     std::unordered_map<Node*, NodePtr> found;
     for (Node* b : by_)
       if (NodePtr all = total(b)) found.emplace(b, std::move(all));
@@ -243,22 +300,29 @@ class ThroughKept::Builder {
  private:
   bool depends(const Node* n) const { return n->need_mark == epoch_ && n->need; }
 
-  // From the loss down to what it is by, or to results of programs that kept something.
-  void collect() {
+  void activate(Node* n) {
+    if (std::ranges::find(active_, n) == active_.end()) active_.push_back(n);
+  }
+
+  // From the loss, or from what loops were called with, down to what it is by, or to results of programs that kept something.
+  void collect(Node* from) {
+    std::unordered_set<Node*>& reached = reached_[from];
     std::unordered_set<Node*> seen;
-    std::vector<Node*> stack = {loss_};
-    while (!stack.empty() && !nested_) {
+    std::vector<Node*> stack = {from};
+    while (!stack.empty() && !given_up_) {
       Node* n = stack.back();
       stack.pop_back();
       if (!depends(n) || !seen.insert(n).second) continue;
       if (by_.contains(n)) {
-        reached_.insert(n);
+        reached.insert(n);
       } else if (n->realized() && is_usable(n)) {
-        reached_.insert(n);
-        through_.push_back(n);
+        reached.insert(n);
+        if (std::ranges::find(through_, n) == through_.end()) through_.push_back(n);
+        activate(n);
       } else {
         const Node& as = n->realized() && n->origin ? *n->origin : *n;
-        nested_ |= as.kind == Kind::grad;  // looks through realized values itself
+        // A derivative looks through realized values itself; loops are to run first.
+        given_up_ |= as.kind == Kind::grad || has_loops(as);
         for (const NodePtr& a : as.args) stack.push_back(a.get());
       }
     }
@@ -280,7 +344,7 @@ class ThroughKept::Builder {
     };
     bool fits = std::ranges::all_of(k.inputs, is_there);
     for (Node* leaf : leaves) {
-      if (!fits || !depends(leaf)) continue;
+      if (!fits || k.loops || !depends(leaf)) continue;
       const bool has = std::ranges::any_of(k.by, [&](const NodePtr& b) { return b.get() == leaf; });
       Node* base = base_of(leaf);
       fits = has && (by_.contains(leaf) || by_.contains(base) || (base->realized() && is_usable(base)));
@@ -314,16 +378,48 @@ class ThroughKept::Builder {
     auto add = [&](NodePtr part) { all = all ? elementwise(Op::add, {all, part}, {"grad", Location::current()}) : std::move(part); };
     if (n == loss_) {
       add(constant(n->type, 1, n->shape));
-    } else if (reached_.contains(n)) {
-      NodeList args = {loss_->shared_from_this(), n->shared_from_this()};
-      for (Node* t : through_) args.push_back(t->shared_from_this());
-      add(make(Kind::grad, n->type, n->shape, args));
+    } else if (reached_[loss_].contains(n)) {
+      add(direct(loss_->shared_from_this(), n));
     }
+    for (Node* entry : entries_)
+      if (reached_[entry].contains(n))
+        if (NodePtr product = carried_to(entry)) add(direct(product, n));
     for (Kept* k : kept_)
       for (size_t o = 0; o < k->by.size(); ++o)
-        if (k->by[o].get() == n || (!by_.contains(k->by[o].get()) && base_of(k->by[o].get()) == n))
+        if (k->by[o].get() == n || (!k->loops && !by_.contains(k->by[o].get()) && base_of(k->by[o].get()) == n))
           add(k->by[o].get() == n ? call(*k, o) : taken_back(k->by[o].get(), call(*k, o)));
     return totals_[n] = all;
+  }
+
+  // By n on ways that end at nothing that kept something.
+  NodePtr direct(const NodePtr& loss, Node* n) {
+    NodeList args = {loss, n->shared_from_this()};
+    for (Node* t : through_)
+      if (t != n) args.push_back(t->shared_from_this());
+    return make(Kind::grad, n->type, n->shape, args);
+  }
+
+  // A number whose derivative is that of the loss on the ways through what loops were called with; null: none.
+  NodePtr carried_to(Node* entry) {
+    if (auto it = products_.find(entry); it != products_.end()) return it->second;
+    NodePtr all;
+    const Site site{"grad", Location::current()};
+    for (Kept* k : kept_)
+      for (size_t o = 0; o < k->by.size(); ++o)
+        if (k->loops && k->by[o].get() == entry) {
+          NodePtr part = call(*k, o);
+          all = all ? elementwise(Op::add, {all, part}, site) : std::move(part);
+        }
+    if (all) {
+      all = elementwise(Op::mul, {entry->shared_from_this(), elementwise(Op::stop_gradient, {all}, site)}, site);
+      if (const auto rank = static_cast<int64_t>(all->shape.size()); rank > 0) {
+        Params over;
+        for (int64_t d = 0; d < rank; ++d) over.push_back(d);
+        all = make(Kind::reduce, entry->type, {}, {all}, over);
+        all->op = Op::sum;
+      }
+    }
+    return products_[entry] = all;
   }
 
   NodePtr call(Kept& k, size_t output) {
@@ -337,6 +433,9 @@ class ThroughKept::Builder {
     }
     NodePtr n = make(Kind::call, k.by[output]->type, k.by[output]->shape, it->second, {static_cast<int64_t>(output)});
     n->program = k.backward;
+    if (!k.loops) return n;
+    n->params = {k.by_input[output], 1};
+    n->kept = k.shared_from_this();
     return n;
   }
 
@@ -359,10 +458,12 @@ class ThroughKept::Builder {
   Node* loss_;
   const std::unordered_set<Node*> by_;
   uint64_t epoch_ = 0;
-  bool nested_ = false;
-  std::vector<Node*> through_;         // where the direct part ends
-  std::unordered_set<Node*> reached_;  // by it
-  std::vector<Node*> active_;          // results whose cotangents go into calls
+  bool given_up_ = false;
+  std::vector<Node*> through_;  // where direct parts end
+  std::vector<Node*> entries_;  // what loops were called with, where further direct parts begin
+  std::unordered_map<Node*, std::unordered_set<Node*>> reached_;  // by the direct part from the loss, or an entry
+  std::unordered_map<Node*, NodePtr> products_;                   // per entry
+  std::vector<Node*> active_;                                     // results whose cotangents go into calls
   std::vector<Kept*> kept_;
   std::unordered_map<Node*, bool> usable_;
   std::unordered_map<Node*, NodePtr> totals_;
@@ -392,6 +493,7 @@ void ThroughKept::operator()(Node& g) {
   g.params = all.params;
   g.value = all.value;
   g.program = all.program;
+  g.kept = all.kept;
 }
 
 }  // namespace xhat::lazy::detail

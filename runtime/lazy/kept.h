@@ -6,6 +6,10 @@
 //   y = f(x, w)   y.realize()              computes y, and t, which is kept
 //   g = grad(sum(y * y), {w})              becomes  f_backward(w, t, dy)  with  dy = grad(sum(y * y), {y})
 //
+// A program whose loops stay runs by itself, forward and backward; the part behind it and the part before it are derivatives of their own:
+//
+//   y = loops(h), h = f(x, w)              g becomes  grad(sum(h * dh), {w})  with  dh = loops_undone(h, y, dy),  of which dh is a constant
+//
 // It will be differentiated, if an array asks for it that is alive, or if that happened after the same structure had run before.
 #pragma once
 #include <atomic>
@@ -13,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "runtime/call/compile.h"
 #include "runtime/lazy/node.h"
 
 namespace xhat::lazy::detail {
@@ -32,8 +37,15 @@ struct MadeHow {
   std::vector<std::weak_ptr<Node>> leaves;  // of the program
 };
 
+// A run of a program whose loops stay, from which it can be undone.
+struct Ran {
+  CompiledOp op;
+  std::vector<std::string> wrt;
+  Stash stash;
+};
+
 // What one run of a program kept.
-struct Kept {
+struct Kept : std::enable_shared_from_this<Kept> {
   struct Input {                      // of the backward: one of
     NodePtr node;                     // a leaf of the program, or a value that it kept
     std::weak_ptr<Node> result;       // a result, while somebody has it;
@@ -52,6 +64,10 @@ struct Kept {
   std::vector<Shape> shapes;
   std::shared_ptr<Asked> asked;
   bool used = false;
+  // Of a program whose loops stay: `backward` is the program itself, and `by` are those of its inputs that may have gradients.
+  bool loops = false;
+  std::vector<int64_t> by_input;
+  std::shared_ptr<Ran> ran;  // null: nobody asked for gradients when it ran
 };
 
 // A derivative that somebody made.
@@ -71,6 +87,11 @@ Wants wants_of(const Walk& w, Asked& asked);
 // None where nothing was kept.
 std::shared_ptr<const MadeHow> how_made(const Walk& w, const Plan& plan);
 std::shared_ptr<Kept> what_was_kept(const Walk& w, const Plan& plan, std::span<const std::shared_ptr<Storage>> memory);
+// The same of a call whose loops stay, of which result i, if somebody has it, is results[i], and lies in memory[i].
+void attach_loops(const Node& call, std::span<Node* const> results, std::span<const std::shared_ptr<Storage>> memory,
+                  std::shared_ptr<Ran> ran);
+// Inputs of a call by which, through it, somebody will ask for gradients.
+std::vector<std::string> wanted_of_loops(Node& call);
 // To a root that is a leaf by now.
 void attach(const std::shared_ptr<Kept>& kept, const std::shared_ptr<const MadeHow>& made, const Walk& w, const Plan& plan, size_t root);
 

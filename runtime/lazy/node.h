@@ -37,7 +37,7 @@ enum class Kind : uint8_t {
   contract,  // einsum: sum of the products of the operands. params: letters of the result, then of each operand, each with its length first
   conv,      // x[n,c,...], w[o,c/groups,...]; params: groups, then per spatial dimension: stride, padding, dilation
   window,    // Node::op over windows of the last dimensions; params: per such dimension: size, stride, padding, dilation
-  call,      // result params[0] of an op, applied to the operands
+  call,      // result params[0] of an op, applied to the operands; is_undone(): a gradient of a program whose loops stay
   contiguous,  // the operand, computed by itself and kept
   assign,      // operand 0, which becomes the variable's value
   update,      // operand 0 with operand 1 in place of a part, which `views` says
@@ -113,6 +113,12 @@ struct Node : std::enable_shared_from_this<Node> {
 
   bool realized() const { return kind == Kind::leaf; }
 };
+
+// The gradient by input params[0] of a call that runs by itself. Operands: the call's, its results, a cotangent per float result; what the
+// call left for it is Node::kept.
+inline bool is_undone(const Node& n) { return n.kind == Kind::call && n.params.size() == 2; }
+// A call of a program whose loops or branches stay, or its gradient: these run by themselves.
+inline bool has_loops(const Node& n) { return n.kind == Kind::call && n.program->steps != nullptr; }
 
 inline bool is_movement(Kind k) { return k == Kind::reshape || k == Kind::permute || k == Kind::expand || k == Kind::slice; }
 // Costs nothing wherever it is used: index maps, constants and memory.

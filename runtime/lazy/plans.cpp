@@ -1,10 +1,13 @@
 #include "runtime/lazy/plans.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <list>
 #include <unordered_map>
 
 #include "expr/core/array.h"
+#include "expr/core/steps.h"
 #include "expr/index/dims.h"
 #include "runtime/lazy/lower.h"
 #include "runtime/lazy/options.h"
@@ -53,6 +56,7 @@ std::string whole_text(const Program& p) {
     if (d.is_call()) text += whole_text(*d.callee);
   }
   if (p.custom_gradient) text += whole_text(*p.custom_gradient);
+  if (p.steps) for_each_block(*p.steps, [&](const Block& b) { text += whole_text(*b.op); });
   return text;
 }
 
@@ -144,12 +148,13 @@ Plan& plan_of(Walk& w, const std::vector<char>& parts) {
   return *v.plans.back();
 }
 
-CompiledOp compiled(const Program& p) {
+CompiledOp compiled(const Program& p, const std::vector<std::string>& wrt) {
   Known& k = known();
-  std::string text = whole_text(p);
+  std::string text = fmt::format("{}{}", whole_text(p), fmt::join(wrt, ","));
   if (auto it = k.programs.find(text); it != k.programs.end()) return it->second;
   CompileOptions wanted = options().compile;
-  wanted.differentiate = false;
+  wanted.differentiate = !wrt.empty();
+  wanted.wrt = wrt;
   ++k.counts.compiles;
   if (k.programs.size() >= kPrograms) k.programs.clear();
   return k.programs.emplace(std::move(text), compile(p, wanted)).first->second;

@@ -36,7 +36,7 @@ struct PlanCounts {
 // Makes it if there is none. parts: of roots that are updates, is only the part written? Under engine_mutex().
 Plan& plan_of(Walk& w, const std::vector<char>& parts);
 PlanCounts plan_counts();
-// A program that is run as it stands, compiled; found again by its text.
-CompiledOp compiled(const Program& p);
+// A program that is run as it stands, compiled; found again by its text. wrt: with gradients by these inputs.
+CompiledOp compiled(const Program& p, const std::vector<std::string>& wrt = {});
 
 }  // namespace xhat::lazy::detail

@@ -67,62 +67,131 @@ class Realizer {
     return true;
   }
 
-  static bool has_loops(const Item& item) {
-    return item.role == detail::Role::value && item.node->kind == Kind::call && item.node->program->steps;
+  // Calls of programs whose loops stay, and gradients of such calls, in the graph and in its derivatives; null where the item is another, or
+  // is there already (which a derivative then goes through by its definition).
+  static Node* loops_of(const Item& item) {
+    return item.role == detail::Role::value && !item.again && has_loops(*item.node) ? item.node : nullptr;
+  }
+  static void for_each_item(const Graph& g, const std::function<void(const Item&)>& f) {
+    std::ranges::for_each(g.items, f);
+    for (const auto& d : g.derivatives) for_each_item(d->graph, f);
   }
 
-  // Programs whose loops or branches stay run by themselves, when what they are called with is there.
+  // They run by themselves, when what they are called with is there.
   bool loops_first(const Walk& w, const std::vector<NodePtr>& roots) {
-    const auto item = std::ranges::find_if(w.graph.items, has_loops);
-    if (item == w.graph.items.end()) return false;
-    std::vector<NodePtr> operands(item->node->args.begin(), item->node->args.end());
+    NodePtr first;
+    for_each_item(w.graph, [&](const Item& item) {
+      if (Node* n = loops_of(item); n && !first) first = n->shared_from_this();
+    });
+    if (!first) return false;
+    std::vector<NodePtr> results;  // all of this call that somebody reads
+    for_each_item(w.graph, [&](const Item& item) {
+      Node* n = loops_of(item);
+      if (n && n->program == first->program && n->params.size() == first->params.size() && std::ranges::equal(n->args, first->args) &&
+          std::ranges::find(results, n->shared_from_this()) == results.end())
+        results.push_back(n->shared_from_this());
+    });
+    std::vector<std::pair<size_t, NodePtr>> known;
+    for (size_t i = 0; i < w.graph.items.size(); ++i)
+      for (const NodePtr& n : results)
+        if (loops_of(w.graph.items[i]) == n.get()) known.push_back({i, n});
+    std::vector<NodePtr> operands(first->args.begin(), first->args.end());
     waiting_.push_back(roots);
     compute(operands);
     waiting_.pop_back();
-    std::vector<size_t> results;  // items: all results of this call that somebody reads
-    for (size_t i = 0; i < w.graph.items.size(); ++i)
-      if (const Item& o = w.graph.items[i];
-          has_loops(o) && o.node->program == item->node->program && std::ranges::equal(w.graph.args_of(o), w.graph.args_of(*item)))
-        results.push_back(i);
-    run_loops(w, results);
+    if (planned_) {
+      ++planned_->programs;
+      for (const NodePtr& n : results) n->assumed_mark = assumed_;
+    } else if (is_undone(*first)) {
+      undo_loops(results);
+    } else {
+      run_loops(results);
+    }
+    if (!planned_)
+      for (const auto& [item, n] : known) known_values().add(w.structures[item], n);
     return true;
   }
 
-  void run_loops(const Walk& w, const std::vector<size_t>& results) {
-    Node& first = *w.graph.items[results[0]].node;
-    const Program& p = *first.program;
-    if (planned_) {
-      ++planned_->programs;
-      for (size_t i : results) w.graph.items[i].node->assumed_mark = assumed_;
-      return;
-    }
-    std::vector<Argument> arguments;
-    int generation = 0;
-    Shapes shapes;
-    for (size_t k = 0; k < p.inputs.size(); ++k) {
-      Node& n = *first.args[k];
-      arguments.push_back({p.tensor(p.inputs[k]).name, *alias_of(n)});
-      shapes[p.tensor(p.inputs[k]).name] = n.shape.vector();
-      generation = std::max(generation, n.generation);
-    }
-    const DimValues dims = solve_dims(p, shapes);
+  // A call's operands, from this one on, as these tensors of p.
+  static void push_arguments(std::vector<Argument>& to, const Node& call, const Program& p, const std::vector<TensorId>& tensors, size_t from) {
+    for (size_t k = 0; k < tensors.size(); ++k) to.push_back({p.tensor(tensors[k]).name, *alias_of(*call.args[from + k])});
+  }
+  static std::vector<std::shared_ptr<Storage>> memory_for(std::vector<Argument>& to, const Program& p, const DimValues& dims) {
     std::vector<std::shared_ptr<Storage>> made;
     for (TensorId t : p.outputs) {
       made.push_back(new_storage(p.tensor(t).type, shape_of(p, t, dims)));
-      arguments.push_back({p.tensor(t).name, made.back()->view});
+      to.push_back({p.tensor(t).name, made.back()->view});
     }
-    run(compiled(p), arguments);
-    for (size_t i : results) {
-      Node& n = *w.graph.items[i].node;
-      const std::shared_ptr<Storage>& result = made[static_cast<size_t>(n.params[0])];
-      become_leaf(n, result, true, generation + 1);
-      known_values().add(w.structures[i], n.shared_from_this());
+    return made;
+  }
+  static DimValues dims_of(const Node& call) {
+    Shapes shapes;
+    for (size_t k = 0; k < call.program->inputs.size(); ++k)
+      shapes[call.program->tensor(call.program->inputs[k]).name] = call.args[k]->shape.vector();
+    return solve_dims(*call.program, shapes);
+  }
+
+  void run_loops(const std::vector<NodePtr>& results) {
+    const Node call(*results[0]);
+    const Program& p = *call.program;
+    std::vector<Argument> arguments;
+    push_arguments(arguments, call, p, p.inputs, 0);
+    const auto made = memory_for(arguments, p, dims_of(call));
+    std::shared_ptr<Ran> ran;
+    if (const std::vector<std::string> wrt = wanted_of_loops(*results[0]); !wrt.empty()) {
+      ran = std::make_shared<Ran>(Ran{compiled(p, wrt), wrt, {}});
+      count_run([&] { return ran->op.forward(arguments, ran->stash); });
+    } else {
+      run(compiled(p), arguments);
+    }
+    std::vector<Node*> by_output(p.outputs.size(), nullptr);
+    const int generation = generation_of(call.args);
+    for (const NodePtr& n : results) {
+      const auto o = static_cast<size_t>(n->params[0]);
+      by_output[o] = n.get();
+      become_leaf(*n, made[o], true, generation + 1);
+    }
+    attach_loops(call, by_output, made, ran);
+  }
+
+  void undo_loops(const std::vector<NodePtr>& results) {
+    const Node call(*results[0]);
+    const Program& p = *call.program;
+    std::shared_ptr<Ran> ran = results[0]->kept->ran;
+    std::vector<std::string> wrt;
+    for (const NodePtr& n : results) wrt.push_back(p.tensor(p.inputs[static_cast<size_t>(n->params[0])]).name);
+    std::vector<Argument> arguments;
+    push_arguments(arguments, call, p, p.inputs, 0);
+    std::vector<std::shared_ptr<Storage>> again;
+    if (!ran || !std::ranges::all_of(wrt, [&](const std::string& s) { return std::ranges::find(ran->wrt, s) != ran->wrt.end(); })) {
+      ran = std::make_shared<Ran>(Ran{compiled(p, wrt), wrt, {}});
+      again = memory_for(arguments, p, dims_of(call));
+      count_run([&] { return ran->op.forward(arguments, ran->stash); });
+    } else {
+      push_arguments(arguments, call, p, p.outputs, p.inputs.size());
+    }
+    const Program& derived = ran->op.program();
+    push_arguments(arguments, call, derived, derived.cotangents, p.inputs.size() + p.outputs.size());
+    std::vector<std::shared_ptr<Storage>> made;
+    for (const NodePtr& n : results) {
+      made.push_back(new_storage(n->type, n->shape));
+      const auto at = std::ranges::find(derived.gradient_of, p.inputs[static_cast<size_t>(n->params[0])]) - derived.gradient_of.begin();
+      arguments.push_back({derived.tensor(derived.gradients[static_cast<size_t>(at)]).name, made.back()->view});
+    }
+    count_run([&] { return ran->op.backward(arguments, ran->stash); });
+    const int generation = generation_of(call.args);
+    for (size_t r = 0; r < results.size(); ++r) {
+      results[r]->kept.reset();
+      become_leaf(*results[r], made[r], true, generation + 1);
     }
   }
 
   static void run(const CompiledOp& op, const std::vector<Argument>& arguments) {
+    count_run([&] { return op.infer(arguments); });
+  }
+  static void count_run(const std::function<CallCounts()>& f) {
     const auto start = std::chrono::steady_clock::now();
-    const CallCounts c = op.infer(arguments);
+    const CallCounts c = f();
     totals.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - start).count();
     ++totals.realizes;
     totals.kernels += c.kernels;
@@ -300,8 +369,7 @@ class Realizer {
 
     const std::shared_ptr<const MadeHow> made_how = how_made(w, plan);
     const std::shared_ptr<Kept> for_later = what_was_kept(w, plan, kept);
-    int generation = 0;
-    for (Node* n : w.leaves) generation = std::max(generation, n->generation);
+    const int generation = generation_of(w.leaves);
     for (size_t r = 0; r < w.roots.size(); ++r) {
       Node& n = *w.roots[r];
       const TensorView& result = outputs[plan.outputs[r]];
@@ -365,7 +433,15 @@ class Realizer {
     planned_->bytes += k.bytes_moved;
   }
 
-  static void become_leaf(Node& n, std::shared_ptr<Storage> storage, bool with_origin, int generation) {
+  // How many realizes stand behind these values, before this one.
+  int generation_of(const auto& nodes) const {
+    int generation = 0;
+    for (const auto& n : nodes) generation = std::max(generation, n->generation - (made_.contains(&*n) ? 1 : 0));
+    return generation;
+  }
+
+  void become_leaf(Node& n, std::shared_ptr<Storage> storage, bool with_origin, int generation) {
+    made_.insert(&n);
     if (with_origin && generation <= kGenerations) {
       n.origin = pooled<Node>(n);
       n.generation = generation;
@@ -387,6 +463,7 @@ class Realizer {
   const std::function<void(const Plan&)> on_plan_;
   const uint64_t assumed_;
   std::vector<std::vector<NodePtr>> waiting_;
+  std::unordered_set<const Node*> made_;  // became memory in this realize
 };
 
 // What has to be computed so that the array has memory: movement of what is not there yet is that, and no copy.

@@ -47,18 +47,6 @@ TEST(LazyGradients, OfOps) {
   expect_gradient([&](const Array& x) { return weighted(apply(op, {x * 2.0})); }, {3, 4});
 }
 
-TEST(LazyGradients, OfProgramsWhoseLoopsStayAreRefused) {
-  const Program op =
-      parse_op("prog f(x: f64[N]) -> (y) { var s = zeros f64[N]\n for t in 0..20 { s[i] = sin(s[i]) * 0.5 + x[i] }\n y[i] = s[i] }");
-  const Array x = array({1.0, 2.0}), y = apply(op, {x});
-  try {
-    grad(sum(y), {x})[0].realize();
-    FAIL() << "that has no gradient";
-  } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("not yet through f, a program whose loops or branches stay"), std::string::npos) << e.what();
-  }
-}
-
 TEST(LazyGradients, SeveralAtOnceAndByExpressions) {
   const Array x = some({4, 3}, 1), w = some({3, 2}, 2), b = some({2}, 3);
   const Array h = matmul(x, w) + b, loss = sum(square(h));
