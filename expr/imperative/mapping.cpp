@@ -257,6 +257,8 @@ void Expression::reshape(const ast::Node& n, const Shape& base, Shape& to, Mappi
     throw Error(fmt::format(".reshape from {} to {}: the numbers of elements differ", shape_text(c_.scope, base), shape_text(c_.scope, to)),
                 n.pos);
   };
+  if (std::ranges::count_if(to, [&](Id extent) { return is_constant(a_, extent, -1); }) > 1)
+    throw Error(fmt::format(".reshape to {}: -1 is what the other extents leave, and stands once", shape_text(c_.scope, to)), n.pos);
   for (size_t k = 0; k < to.size(); ++k) {
     if (!is_constant(a_, to[k], -1)) continue;
     // What all have in common is left out: [N,4] to [N,2,-1] is 2, whatever N is.

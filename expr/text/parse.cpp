@@ -254,8 +254,12 @@ class Parser {
     result.kind = Statement::Kind::variable;
     result.pos = cursor_.take().pos;
     result.targets = {cursor_.expect_name("the name of a variable after var", "as in var x = zeros f32[N]")};
-    if (!cursor_.is_sign("="))
-      cursor_.expected("= after var " + result.targets[0].text, "a variable begins with a value, as in var x = zeros f32[N]");
+    if (!cursor_.is_sign("=")) {
+      const std::string& name = result.targets[0].text;
+      const bool axes = cursor_.is_sign("[");
+      cursor_.expected("= after var " + name, axes ? "write " + name + "_0[i] = ..., and then var " + name + " = " + name + "_0"
+                                                   : "a variable begins with a value, as in var x = zeros f32[N]");
+    }
     cursor_.take();
     result.body = parse_expression(cursor_, file_);
     return result;
@@ -270,6 +274,9 @@ class Parser {
       if (cursor_.is_sign(sign) && cursor_.is_sign_after("=")) result.sign = cursor_.take().text;
     if (!cursor_.is_sign("=")) {
       if (cursor_.is_sign("==")) cursor_.expected("=", "== compares, = assigns");
+      if (file_.nodes[result.place].kind == Kind::name)
+        if (const std::string hint = stranger(Stranger::statement, file_.nodes[result.place].text); !hint.empty())
+          throw Error("there is no statement " + file_.nodes[result.place].text + hint, result.pos);
       cursor_.expected("= or [ after " + print(file_, result.place), "statements are x = e, x[...] = e, x += e, var x = e, for, while, if");
     }
     result.sign += cursor_.take().text;

@@ -256,8 +256,11 @@ class ExpressionParser {
     Node node{Kind::method, cursor_.peek().pos, {}, {value}, {}};
     node.text = cursor_.expect_name("the name of a view after the point", kMethodsHint).text;
     const bool extents = node.text == "reshape" || node.text == "expand";
-    if (!extents && node.text != "transpose" && node.text != "squeeze" && node.text != "unsqueeze" && node.text != "diagonal")
+    if (!extents && node.text != "transpose" && node.text != "squeeze" && node.text != "unsqueeze" && node.text != "diagonal") {
+      if (const std::string hint = stranger(Stranger::view, node.text); !hint.empty())
+        throw Error("there is no ." + node.text + hint, node.pos);
       throw Error("there is no view ." + node.text + "; " + kMethodsHint, node.pos);
+    }
     if (!cursor_.is_sign(extents ? "[" : "(")) cursor_.expected(std::string(extents ? "[" : "(") + " after ." + node.text, kMethodsHint);
     Bracket bracket(cursor_);
     if (!cursor_.is_sign(extents ? "]" : ")")) expressions(node);
@@ -289,6 +292,7 @@ class ExpressionParser {
     if (cursor_.peek().kind == TokenKind::name) type = dtype_from_name(cursor_.peek().text);
     if (!type) cursor_.expected("a type", "as in full(1) f32[N,C]; types are f64 f32 f16 bf16 i64 i32 u32 u8 bool");
     node.text = cursor_.take().text;
+    if (cursor_.is_sign("(")) cursor_.expected("[ before the extents", "as in zeros f32[N,C]; of a scalar there are none");
     if (cursor_.is_sign("[")) {
       Bracket bracket(cursor_);
       expressions(node);

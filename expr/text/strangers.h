@@ -5,7 +5,7 @@
 
 namespace xhat::ast {
 
-enum class Stranger : uint8_t { function, name, sign, module, type };
+enum class Stranger : uint8_t { function, name, sign, module, type, view, statement };
 
 // "; write ..." for a text that is known as one of that kind, else nothing.
 std::string stranger(Stranger kind, std::string_view text);
