@@ -11,6 +11,7 @@
 #include "expr/core/uses.h"
 #include "expr/imperative/block.h"
 #include "expr/imperative/finish.h"
+#include "expr/imperative/forms.h"
 #include "expr/imperative/image.h"
 #include "expr/imperative/rename.h"
 #include "expr/rules/simplify.h"
@@ -18,25 +19,6 @@
 namespace xhat::imperative {
 
 namespace {
-
-// Items with their writes gone, but for rows.
-struct Run;
-struct LoopForm;
-struct BranchForm;
-using Forms = std::vector<std::variant<Run, Update, LoopForm, BranchForm>>;
-struct Run {
-  std::vector<Definition> definitions;
-};
-struct LoopForm {
-  LoopItem item;                 // but for its items
-  std::vector<AxisRange> loops;  // around its items, whose ranges are known before the run
-  std::set<Id> variables;        // of all loops around its items
-  Forms test, body;
-};
-struct BranchForm {
-  BranchItem item;
-  Forms then, otherwise;
-};
 
 class StepsForm {
  public:
@@ -105,6 +87,7 @@ class StepsForm {
         forms.emplace_back(std::move(form));
       }
     }
+    look_before_writing(c_, forms);
     return forms;
   }
 
