@@ -32,6 +32,16 @@ class CseTree : public ::testing::Test {
   std::optional<TensorExprTree> tree;
 };
 
+// Positions are whole numbers; data may be the largest there is.
+TEST_F(CseTree, BoundsOnPositionsHaveOneForm) {
+  EXPECT_TRUE(same("if i < N + 1 then a[i] else b[i]", "if i <= N then a[i] else b[i]"));
+  EXPECT_TRUE(same("if i <= N - 1 then a[i] else b[i]", "if i < N then a[i] else b[i]"));
+  EXPECT_TRUE(same("if i - 1 < N then a[i] else b[i]", "if i <= N then a[i] else b[i]"));
+  EXPECT_TRUE(same("(if i < N + 1 then a[i] else 0) - (if i <= N then a[i] else 0)", "0"));
+  EXPECT_FALSE(same("if i < N + 2 then a[i] else b[i]", "if i <= N then a[i] else b[i]"));
+  EXPECT_FALSE(same("if i64(a[i]) < i64(b[i]) + 1 then a[i] else b[i]", "if i64(a[i]) <= i64(b[i]) then a[i] else b[i]"));
+}
+
 TEST_F(CseTree, AssociationAndOrderVanish) {
   EXPECT_TRUE(same("(a[i] + b[i]) + c[i]", "c[i] + (b[i] + a[i])"));
   EXPECT_TRUE(same("a[i]*b[i]/v", "b[i]*(a[i]/v)"));
