@@ -14,7 +14,7 @@ namespace {
 // The rule of an op at one use of it. That of `grad`: its parameters are the op's inputs and outputs by name, its other
 // parameters the cotangents in order; its outputs are d<input> by name, or else the float inputs in order. That of a backward block: both
 // directions, of which gradients are wanted.
-struct Rule {
+struct StatedRule {
   Program program;                   // without calls
   std::vector<TensorId> tensors;     // its tensors -> ours: the op's inputs and outputs; kNoTensor: others
   std::vector<TensorId> cotangents;  // its parameters
@@ -22,8 +22,8 @@ struct Rule {
   std::vector<size_t> argument_of;   // of each result: which input of the op
 };
 
-Rule rule_of(const Program& op, const std::vector<TensorId>& arguments, const std::vector<TensorId>& targets) {
-  Rule r;
+StatedRule rule_of(const Program& op, const std::vector<TensorId>& arguments, const std::vector<TensorId>& targets) {
+  StatedRule r;
   for (size_t i = 0; i < op.outputs.size(); ++i)
     if (is_float(op.tensor(op.outputs[i]).type)) r.target_of.push_back(i);
   if (!op.custom_gradient) {
@@ -66,7 +66,7 @@ Rule rule_of(const Program& op, const std::vector<TensorId>& arguments, const st
 }
 
 // A derivative by an argument that moves is asked for, and the backward block has none.
-void all_stated(const Program& op, const Rule& r, const std::function<bool(size_t argument)>& moves) {
+void all_stated(const Program& op, const StatedRule& r, const std::function<bool(size_t argument)>& moves) {
   for (size_t i = 0; i < op.inputs.size(); ++i) {
     const Tensor& t = op.tensor(op.inputs[i]);
     if (!is_float(t.type) || t.constant || !moves(i) || std::ranges::find(r.argument_of, i) != r.argument_of.end()) continue;
@@ -90,7 +90,7 @@ TensorId adjoint_tensor(Differentiation& d, TensorId t) {
 
 // (inputs, tangents) -> tangents of the targets. What remains of the rule after differentiating by a cotangent
 // may not contain it.
-Program transposed(const Program& op, const Rule& r) {
+Program transposed(const Program& op, const StatedRule& r) {
   std::vector<std::string> names;
   for (TensorId t : r.cotangents) names.push_back(r.program.tensor(t).name);
   Program back = gather(gradient(r.program, {names}));
@@ -111,7 +111,7 @@ Program transposed(const Program& op, const Rule& r) {
 }  // namespace
 
 void pull_back_custom(Differentiation& d, const Program& op, const std::vector<TensorId>& arguments, const std::vector<TensorId>& targets) {
-  Rule r = rule_of(op, arguments, targets);
+  StatedRule r = rule_of(op, arguments, targets);
   all_stated(op, r, [&](size_t i) { return d.is_active(arguments[i]); });
   for (size_t i = 0; i < r.cotangents.size(); ++i) r.tensors[r.cotangents[i]] = adjoint_tensor(d, targets[r.target_of[i]]);
   for (Definition& made : instantiate(d.program, r.program, r.tensors, op.name)) d.derived.push_back(std::move(made));
@@ -127,7 +127,7 @@ void pull_back_custom(Differentiation& d, const Program& op, const std::vector<T
 
 void push_forward_custom(Differentiation& d, const Program& op, const std::vector<TensorId>& arguments,
                          const std::vector<TensorId>& targets, const std::vector<TensorId>& from, const std::vector<TensorId>& to) {
-  Rule r = rule_of(op, arguments, targets);
+  StatedRule r = rule_of(op, arguments, targets);
   all_stated(op, r, [&](size_t i) { return from[i] != kNoTensor; });
   // Only what meets a tangent.
   std::vector<TensorId> results, tangents;

@@ -4,6 +4,7 @@
 #include <ranges>
 
 #include "expr/index/expand_calls.h"
+#include "ad/reverse/common_factors.h"
 #include "ad/reverse/custom_gradient.h"
 #include "ad/reverse/steps_gradient.h"
 #include "ad/reverse/sweep.h"
@@ -35,10 +36,13 @@ void sweep_back(Differentiation& d) {
     bool wanted = std::ranges::any_of(
         definition.targets, [&](TensorId t) { return d.is_active(t) && !d.adjoint(t).terms.empty(); });
     if (!wanted) continue;
-    if (definition.is_call())
+    if (definition.is_call()) {
       pull_back_custom(d, *definition.callee, definition.arguments, definition.targets);
-    else
-      sweep(d, definition);
+    } else {
+      Definition derived = definition;
+      derived.body = with_common_factors(d.arena(), definition.body);
+      sweep(d, derived);
+    }
   }
 }
 

@@ -42,6 +42,26 @@ TEST(GradientText, UsesTheOutputWhereItCan) {
   EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = relu(x[i]) }"), "grad_x[i] = if 0 < y[i] then dy[i] else 0\n");
 }
 
+// One sum for what is multiplied with g, however it was written; the forward stays.
+TEST(GradientText, WhatTermsShareIsInFront) {
+  for (const char* body :
+       {"g[c]*r[c]*(x[n,c] - m[c]) + b[c]", "g[c]*x[n,c]*r[c] - g[c]*m[c]*r[c] + b[c]", "b[c] + r[c]*x[n,c]*g[c] - m[c]*(g[c]*r[c])",
+        "(x[n,c]*g[c] - m[c]*g[c])*r[c] + b[c]", "(g[c]*x[n,c] + -m[c]*g[c])*r[c] + b[c]"}) {
+    const std::string text = std::string("op f(x: f64[N,C] const, g: f64[C], m: f64[C] const, r: f64[C] const, b: f64[C] const) -> (y) {\n") +
+                             " y[n,c] = " + body + "\n}";
+    const Program op = parse_op(text), p = gradient(op);
+    int sums = 0;
+    for (const Definition& d : p.backward.definitions)
+      for (Id id : reachable(*p.arena, d.body)) sums += (*p.arena)[id].op == Op::sum;
+    EXPECT_EQ(sums, 1) << print(p);
+    EXPECT_EQ(print(p, *p.definition_of(p.outputs[0])), print(op, *op.definition_of(op.outputs[0])));
+    check(text, {.dims = {{"N", 3}, {"C", 2}}});
+  }
+  // What an extreme compares is compared as it was written.
+  EXPECT_EQ(backward_of("op f(x: f64[N], a: f64[N] const, b: f64[N] const) -> (y) { y[i] = x[i]*a[i] + x[i]*relu(2*x[i] - 2*b[i]) }"),
+            "grad_x[i] = let t1 = relu(2 * x[i] - 2 * b[i]) in dy[i] * (a[i] + t1) + (if 0 < t1 then dy[i] * x[i] * 2 else 0)\n");
+}
+
 TEST(GradientText, OneMakesNoMultiplicationAndConstantsFold) {
   EXPECT_EQ(backward_of("op f(a: f32[N], b: f32[N]) -> (y) { y[i] = a[i] - b[i] }"), "grad_a[i] = dy[i]\ngrad_b[i] = -dy[i]\n");
   EXPECT_EQ(backward_of("op f(x: f32[N]) -> (y) { y[i] = x[i]^2 }"), "grad_x[i] = dy[i] * (2 * x[i])\n");
