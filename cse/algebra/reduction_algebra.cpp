@@ -32,6 +32,8 @@ class Simplifier {
     opaque_ = std::move(opaque);
   }
   const std::set<TensorId>& zeros() const { return zeros_; }
+  // Of the backward: proved to be one term of what the forward has.
+  const std::map<TensorId, PointValue>& terms_of_forward() const { return terms_of_forward_; }
 
  private:
   Product multiplied_out(const Product& value, DType type);
@@ -45,6 +47,7 @@ class Simplifier {
   Id taken_out(const Product& body, Sum& s);
   Product create_sum(const Product& body, const Sum& s);
   bool single_term(const Product& value);
+  bool reads_forward_only(Id expression) const;
   std::vector<Definition> by_level() const;
   std::map<TensorId, PointValue> inlinable(const Definition& d);
 
@@ -66,6 +69,7 @@ class Simplifier {
   bool multiplied_out_ = false;
   std::set<TensorId> opaque_;
   std::set<TensorId> zeros_;  // of the backward: proved to be zero
+  std::map<TensorId, PointValue> terms_of_forward_;
 };
 
 // Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
@@ -95,6 +99,12 @@ bool Simplifier::single_term(const Product& value) {
   if (value.is_zero()) return true;
   auto terms = tree_.expand(value, kMaxTerms);
   return terms && terms->size() <= 1;
+}
+
+bool Simplifier::reads_forward_only(Id expression) const {
+  return std::ranges::all_of(tensors_read(a_, expression), [&](TensorId t) {
+    return p_.forward.definition_of(t) || has_tensor(p_.inputs, t);
+  });
 }
 
 // a*(if c then b else 0) as if c then a*b else 0, so that equal products are equal.
@@ -372,6 +382,8 @@ void Simplifier::backward(Definition d) {
   value = multiplied_out(value, n.type);
   if (value.is_zero()) zeros_.insert(d.target());
   d.body = tree_.to_expression(value, n.type);
+  if (multiplied_out_ && !map && !stays && single_term(value) && reads_forward_only(d.body))
+    terms_of_forward_[d.target()] = {axes_of(d.axes), d.body};
   if (stays) {
     done_.push_back(d);
   } else {
@@ -464,17 +476,21 @@ Program without_idle_sums(const Program& p) {
     for (TensorId t : tensors_read(a, d.body)) opaque.erase(t);
   idle.insert(opaque.begin(), opaque.end());
   if (idle.empty()) return p;
+  std::map<TensorId, PointValue> known = open.terms_of_forward();
+  std::erase_if(known, [&](const auto& each) { return idle.contains(each.first); });
   // What cancels may have any value. It is 0, but where that would be divided by.
   std::set<TensorId> divisors;
   for (const Definition& d : p.backward.definitions)
     for (TensorId t : not_linear(a, d.body))
       if (opaque.contains(t)) divisors.insert(t);
   Program result = p;
-  for (Definition& d : result.backward.definitions)
+  for (Definition& d : result.backward.definitions) {
+    d.body = inline_reads(*p.arena, d.body, known, d.axes);
     d.body = rewrite(*p.arena, d.body, [&](Id id) {
       const Node n = a[id];
       return n.op == Op::read && idle.contains(n.symbol) ? p.arena->constant(n.type, divisors.contains(n.symbol)) : id;
     });
+  }
   return simplify_reductions(simplify(without_dead(result)));
 }
 

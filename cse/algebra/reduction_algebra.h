@@ -35,7 +35,9 @@ Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept,
 //   t_m[n] = sum(d if x[n,d] == m[n]: t_x[n,d])    s[n] = sum(k: e[n,k]*(t_x[n,k] - t_m[n]))    g[n,d] = t_x[n,d] - t_m[n] - s[n]/sum(k: e[n,k])
 //     =>                                           s[n] = sum(k: e[n,k]*t_x[n,k])               g[n,d] = t_x[n,d] - s[n]/sum(k: e[n,k])
 //
-// Only asked where there are such conditions. Nothing is written multiplied out.
+// So does a sum that is one term of what the forward has: sum(k: e[n,k]*(1 + t[n] - s[n]/z[n])) is z[n] where s[n] is t[n]*z[n].
+//
+// Only asked where there are such conditions, and one of them goes. Nothing is written multiplied out.
 Program without_idle_sums(const Program& p);
 
 }  // namespace xhat

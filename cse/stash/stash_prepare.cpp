@@ -58,7 +58,7 @@ PreparedStash prepare_stash(const Program& p, const StashOptions& o) {
   made.retained = retained_in(p, o);
   Program simple = reuse_equal_reductions(p);
   step_done("equal_reductions", simple);
-  simple = simplify_reductions(simple);
+  simple = without_idle_sums(simplify_reductions(simple));
   step_done("reduction_algebra", simple);
   if (o.policy != StashOptions::Policy::none) made.strict = compared_in(simple);
   std::vector<TensorId> stored, dropped;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ad/reverse/gradient.h"
+#include "cse/algebra/equal_reductions.h"
 #include "cse/share/cse_optimizer.h"
 #include "tests/helpers/cse_helper.h"
 #include "tests/helpers/golden.h"
@@ -137,6 +138,24 @@ TEST(CseReductionRules, WhatJumpsReadsTheSumsAsWritten) {
     const Arrays data = {{"x", array_of(DType::f64, {10}, ones)}, {"dy", array_of(DType::f64, {10}, ones)}};
     EXPECT_EQ(evaluate(before, data, dims, kExact).at("grad_x").at(3), evaluate(after, data, dims, kExact).at("grad_x").at(3))
         << value << print(after);
+  }
+}
+
+// No sum of it alone tells that a maximum which is subtracted does not matter; all of them together do.
+TEST(CseReductionRules, ASubtractedMaximumHasNoGradient) {
+  const std::string head = "op f(x: f64[N,D], t: f64[N,D] const) -> (y) {\n m[n] = max(d: x[n,d])\n e[n,d] = exp(x[n,d] - m[n])\n";
+  for (const auto& [text, sums] : std::vector<std::pair<std::string, int>>{
+           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: p[n,d]*log(p[n,d]))", 1},
+           {" s[n] = sum(d: e[n,d])\n y = sum(n,d: e[n,d]/s[n]*(x[n,d] - m[n] - log(s[n])))", 1},
+           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (0.9*t[n,d] + 0.1)*log(p[n,d]))", 1},
+           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y[n,d] = sigmoid(p[n,d])", 1},
+           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (p[n,d] - t[n,d])^2)", 1},
+           // This one does matter.
+           {" y[n,d] = e[n,d]/(1 + sum(k: e[n,k]))", 3}}) {
+    Program p = testing::derived(head + text + "\n}"), after = without_idle_sums(simplify_reductions(reuse_equal_reductions(p)));
+    EXPECT_EQ(testing::backward_reductions(after), sums) << print(after);
+    testing::expect_same_values(p, after);
+    EXPECT_LE(testing::backward_reductions(plan_stash(p).program), sums);
   }
 }
 
