@@ -48,11 +48,14 @@ Id without_numbers(const Arena& a, Id id) {
 class Merger {
  public:
   explicit Merger(const Program& p) : p_(p), a_(*p_.arena) {
-    for (const Definition& d : p_.definitions())
-      for (Id id : reachable(a_, d.body))
+    for (const Definition& d : p_.definitions()) {
+      for (Id id : reachable(a_, d.body)) {
         if (is_read(a_[id].op)) ++reads_[a_[id].symbol];
-    for (TensorId t : p_.outputs) reads_[t] = 2;
-    for (TensorId t : p_.gradients) reads_[t] = 2;
+        if (is_sum(a_[id])) note_summed(id);
+      }
+    }
+    for (const auto& list : {p_.outputs, p_.gradients})
+      for (TensorId t : list) reads_[t] = 2, summed_.erase(t);
   }
 
   Program run() {
@@ -69,6 +72,26 @@ class Merger {
   }
 
  private:
+  // A sum of a named tensor, over which of its dimensions.
+  void note_summed(Id sum) {
+    const Node read = a_[reduce_body(a_[sum])];
+    if (read.op != Op::read) return;
+    std::vector<size_t> over;
+    for (size_t i = 0; i < read.arg_count; ++i)
+      for (const AxisRange& r : reduce_axes(a_[sum]))
+        if (r.axis == read.arg(i)) over.push_back(i);
+    const bool plain = is_true(a_, reduce_condition(a_[sum])) && over.size() == reduce_axes(a_[sum]).size() &&
+                       once_each(a_, sum, reduce_body(a_[sum]));
+    ++summed_[read.symbol][plain ? over : std::vector<size_t>{read.arg_count}];
+  }
+
+  // Does nothing but one sum read it, or one that is written several times?
+  bool only_summed(TensorId t) const {
+    if (reads_.at(t) == 1) return true;
+    auto sums = summed_.find(t);
+    return sums != summed_.end() && sums->second.size() == 1 && sums->second.begin()->second == reads_.at(t);
+  }
+
   // A sum that is divided by the size of all that it goes over.
   bool is_mean(Id id) const {
     const Node n = a_[id];
@@ -90,7 +113,7 @@ class Merger {
     const Node outer = a_[id];
     Id whole = reduce_body(outer), inner = scaled ? without_numbers(a_, whole) : whole;
     if (!once_each(a_, id, inner)) return id;
-    if (const Node read = a_[inner]; read.op == Op::read && reads_[read.symbol] == 1 && sums_.contains(read.symbol)) {
+    if (const Node read = a_[inner]; read.op == Op::read && sums_.contains(read.symbol) && only_summed(read.symbol)) {
       const Definition& named = *sums_.at(read.symbol);
       Replacements at;
       for (size_t i = 0; i < read.arg_count; ++i) at[named.axes[i].axis] = a_.to(DType::i64, read.arg(i));
@@ -111,6 +134,7 @@ class Merger {
   Program p_;
   Arena& a_;
   std::map<TensorId, int> reads_;  // nodes that read it, in all bodies
+  std::map<TensorId, std::map<std::vector<size_t>, int>> summed_;  // sums of it alone, by the dimensions that they go over
   std::map<TensorId, const Definition*> sums_;
   std::vector<Id> taken_;
 };

@@ -195,7 +195,7 @@ class Repeated {
     for (AxisRange& r : here.free) group(open, r, here.groups);
     here.root = here.root && here.free.size() == p_.forward.definitions[here.definition].axes.size() && here.groups.empty();
     open = grouped(here, open);
-    const Id form = simplify(a_, open);
+    const Id form = with_squares_as_products(simplify(a_, open));
     if (!is_reduction(a_[form].op)) return std::nullopt;
     for (size_t c = 0; c < classes_.size(); ++c)
       if (auto axes = same(classes_[c], form, here)) {
@@ -296,6 +296,13 @@ class Repeated {
       root = next;
     }
     return kNone;
+  }
+
+  Id with_squares_as_products(Id root) {
+    return rewrite(a_, root, [&](Id id) {
+      const Node n = a_[id];
+      return n.op == Op::pow && is_float(n.type) && is_constant(a_, n.arg(1), 2) ? a_.mul(n.arg(0), n.arg(0)) : id;
+    });
   }
 
   bool is_inside(const Node& reduction, const std::vector<AxisRange>& free) {

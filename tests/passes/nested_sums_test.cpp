@@ -24,10 +24,19 @@ TEST(NestedSums, BecomeOne) {
             "sum(n, d if 2 < n && d <= n: x[n,d])");
 }
 
+TEST(NestedSums, BecomeOneAlsoWhereTheOuterOneIsWrittenTwice) {
+  const Program p = merged(
+      "op f(x: f64[N,M,D]) -> (y, z) { r[n,m] = sum(d: x[n,m,d]); y[n] = exp(sum(m: r[n,m])); z[k] = sum(l: r[k,l])*2 }");
+  EXPECT_EQ(body_of(p, "y"), "exp(sum(m,d: x[n,m,d]))");
+  EXPECT_EQ(body_of(p, "z"), "sum(l,d: x[k,l,d]) * 2");
+}
+
 TEST(NestedSums, StayWhereTheInnerOneIsReadElsewhereOrScaled) {
   for (const char* text :
        {"op f(x: f64[N,D]) -> (y, z) { r[n] = sum(d: x[n,d]); y = sum(n: r[n]); z[n] = r[n]*2 }",
         "op f(x: f64[N,D]) -> (y, r) { r[n] = sum(d: x[n,d]); y = sum(n: r[n]) }",
+        "op f(x: f64[N,M,D]) -> (y, z) { r[n,m] = sum(d: x[n,m,d]); y[n] = sum(m: r[n,m]); z[m] = sum(n: r[n,m]) }",
+        "op f(x: f64[N,D]) -> (y, z) { r[n] = sum(d: x[n,d]); y = sum(n: r[n]); z = sum(n if n > 1: r[n]) }",
         "op f(x: f64[N,D]) -> (y) { y = sum(n: sum(d: x[n,d])/D) }", "op f(x: f64[N,D]) -> (y) { y = max(n: sum(d: x[n,d])) }",
         "op f(x: bf16[N,D]) -> (y) { y = sum(n: sum(d: x[n,d])) }", "op f(x: bf16[N,D]) -> (y) { y = mean(n: mean(d: x[n,d])) }",
         "op f(x: f64[N,D], a: f64[N]) -> (y) { y = mean(n: a[n]*sum(d: x[n,d])) }",

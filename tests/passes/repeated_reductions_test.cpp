@@ -35,6 +35,8 @@ TEST(RepeatedReductions, WhateverAxesAndPartsAreCalled) {
            {"op f(x: f64[N,D], w: f64[D]) -> (y) { s[n] = max(d: x[n,d] + w[d]); y[n] = s[n] - max(k: 1*(w[k] + x[n,k])) }", 1},
            {"op f(x: f64[N,D,K]) -> (y) { s[n] = sum(d,k: x[n,d,k]); y[n] = s[n]*sum(k,d: x[n,d,k]) }", 1},
            {"op f(x: f64[N,D], w: f64[D]) -> (y) { s[d,n] = sum(k: x[n,k]*w[d]); y[n,d] = sum(j: w[d]*x[n,j])*s[d,n] }", 1},
+           {"op f(x: f64[N,D]) -> (y) { s[n] = sum(d: x[n,d]^2); y[n,d] = x[n,d]/sum(k: x[n,k]*x[n,k]) + s[n] }", 1},
+           {"op f(x: f64[N,D]) -> (y) { s[n] = sum(d: x[n,d]^3); y[n,d] = x[n,d]/sum(k: x[n,k]*x[n,k]) + s[n] }", 2},
            {"op f(x: f64[N,D]) -> (y) { v[n] = sum(d: (x[n,d] - sum(k: x[n,k])/D)^2); y[n] = v[n]*sum(j: x[n,j]) }", 2},
            // The first is asked for in a part of the range only.
            {"op f(x: f64[N,N,D]) -> (y) { m[i] = max(j in 0..i+1: sum(d: x[i,j,d])); y[i,j] = sum(d: x[i,j,d]) - m[i] }", 2}})
