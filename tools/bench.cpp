@@ -53,6 +53,11 @@ class Bench {
     MeasuredOp no_fusion(op_, o, dims_, shared);
 
     compile_all();
+    for (MeasuredOp* m : {&main, &no_stash, &no_fusion})
+      for (Phase phase : {Phase::infer, Phase::forward, Phase::backward}) {
+        if (phase == Phase::infer && m != &main) continue;
+        m->compiled.prepare(phase, dims_);
+      }
     measure({&main.infer, &main.forward, &main.backward, &no_stash.forward, &no_stash.backward,
              &no_fusion.forward, &no_fusion.backward});
     progress_.show("");
@@ -67,6 +72,7 @@ class Bench {
  private:
   int infer_alone(const Buffers& shared) {
     MeasuredOp main(op_, options_, dims_, shared);
+    main.compiled.prepare(Phase::infer, dims_);
     measure({&main.infer});
     progress_.show("");
     const KernelPlan plan = main.compiled.plan(Phase::infer, dims_);
@@ -126,7 +132,8 @@ class Bench {
     double round = 0;
     for (size_t i = 0; i < timers.size(); ++i) {
       progress_.show(fmt::format("warming up {} of {}", i + 1, timers.size()), true);
-      timers[i]->warm_up();
+      timers[i]->warm_up(true);
+      if (timers[i]->once) continue;
       round += timers[i]->sample();
       timers[i]->times.ms.clear();
     }

@@ -14,6 +14,7 @@ namespace {
 
 // Shorter calls are timed several at a time: the clock and the threads' waking would be what is measured.
 constexpr double kSampleMs = 0.05;
+constexpr double kSlowMs = 2000;  // of one call, of which five more would tell little
 
 // What small data had to be for the outputs to be finite; nothing is known of an op that runs at some sizes only, or on few data.
 Arrays small_data(const Program& op, uint64_t seed) {
@@ -62,16 +63,22 @@ double Times::median() const {
   return sorted.size() % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
 }
 
-void Timer::warm_up() {
-  call();
+void Timer::warm_up(bool compiled) {
   auto start = Clock::now();
   call();
-  double once = since(start);
-  calls =
-      once >= kSampleMs ? 1 : static_cast<int>(std::min(1000.0, std::ceil(kSampleMs / std::max(once, 1e-4))));
+  if (const double first = since(start); compiled && first >= kSlowMs) {
+    once = true;
+    times.ms = {first};
+    return;
+  }
+  start = Clock::now();
+  call();
+  const double second = since(start);
+  calls = second >= kSampleMs ? 1 : static_cast<int>(std::min(1000.0, std::ceil(kSampleMs / std::max(second, 1e-4))));
 }
 
 double Timer::sample() {
+  if (once) return 0;
   auto start = Clock::now();
   for (int i = 0; i < calls; ++i) call();
   double ms = since(start);

@@ -26,8 +26,10 @@ struct Timer {
   std::function<void()> call;
   int calls = 1;
   Times times;
+  bool once = false;  // it takes so long that the first run is its only sample
 
-  void warm_up();
+  // compiled: so are its kernels, so that a first call which takes long tells enough.
+  void warm_up(bool compiled = false);
   double sample();  // milliseconds that it took
 };
 
