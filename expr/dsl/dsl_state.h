@@ -38,6 +38,7 @@ struct Node {
   std::shared_ptr<DimState> dim;        // a dim with a definition
   std::shared_ptr<const ast::File> callee;  // a call in an expression of a program
   bool absent = false;                      // what is left out, as a bound of a slice
+  std::shared_ptr<const std::string> program;  // a variable of this one
 
   Node() = default;
   Node(const Node&) = delete;

@@ -45,6 +45,7 @@ struct ProgState {
     bool constant, inout;
   };
   std::string name;
+  std::shared_ptr<const std::string> called;  // the same, which tells its variables from others
   Where where;
   std::vector<Parameter> parameters;
   std::vector<std::string> outputs;
@@ -89,7 +90,14 @@ NodePtr absent() {
   return node;
 }
 
-NodePtr name_node(const std::string& name) { return make_node(ast::Kind::name, name, {}); }
+// A node as it is made, of a program.
+NodePtr of_program(const NodePtr& node, const std::shared_ptr<const std::string>& program) {
+  std::const_pointer_cast<detail::Node>(node)->program = program;
+  return node;
+}
+NodePtr name_node(const std::string& name, const ProgState& program) {
+  return of_program(make_node(ast::Kind::name, name, {}), program.called);
+}
 
 // The statements of body, in a block of their own.
 std::vector<Noted> noted(ProgState& program, const Prog::Body& body, const Where& where) {
@@ -169,6 +177,9 @@ class ProgTree {
       if (!seen.insert(node).second) continue;
       if (node->callee) append_callee(*file_, *node->callee);
       if (node->dim) add_dim(node->dim.get());
+      if (node->program && node->program != program_.called)
+        throw Error(detail::prefix(where_) + of() + " uses " + node->text + ", a variable of prog " + *node->program +
+                    "; what a program reads are its own, and what another computes is a call of it");
       for (const NodePtr& child : node->children) work.push_back(child.get());
     }
   }
@@ -184,6 +195,7 @@ class ProgTree {
     std::vector<ast::Statement> made;
     for (const Noted& n : statements) {
       places_.statements.push_back(n.where);
+      where_ = n.where;
       ast::Statement s;
       s.kind = n.kind;
       for (const std::string& target : n.targets) s.targets.push_back({target, {}});
@@ -202,6 +214,7 @@ class ProgTree {
   }
 
   const ProgState& program_;
+  Where where_ = program_.where;  // of the statement that is written
   std::shared_ptr<ast::File> file_;
   std::map<std::string, const detail::DimState*> dim_of_;
   std::vector<const detail::DimState*> dims_;
@@ -222,7 +235,7 @@ Var Var::brackets(const std::vector<Subscript>& subscripts) const {
   std::vector<NodePtr> args;
   if (!name) args.push_back(node_);
   for (const Subscript& s : subscripts) args.push_back(s.begin ? make_node(ast::Kind::range, s.axis->text, {s.begin, s.end}) : s.axis);
-  return {make_node(name ? ast::Kind::read : ast::Kind::index, name ? node_->text : "", std::move(args)), program_};
+  return {of_program(make_node(name ? ast::Kind::read : ast::Kind::index, name ? node_->text : "", std::move(args)), node_->program), program_};
 }
 
 Var Var::method(const char* name, const std::vector<Expr>& arguments) const {
@@ -239,6 +252,7 @@ Expr Var::otherwise(const Expr& outside) const {
   node->text = node_->text;
   node->children = node_->children;
   node->arg_count = node_->arg_count;
+  node->program = node_->program;
   node->children.push_back(outside.node());
   node->has_otherwise = true;
   return Expr(node);
@@ -282,6 +296,7 @@ Prog::Prog(const std::string& name, Where where) : state_(std::make_shared<ProgS
   detail::check_name("a prog", name);
   if (ast::is_function_name(name) || ast::is_reduction_name(name)) throw Error(name + " is built in; give the prog another name");
   state_->name = name;
+  state_->called = std::make_shared<const std::string>(name);
   state_->where = where;
 }
 const std::string& Prog::name() const { return state_->name; }
@@ -289,7 +304,7 @@ const std::string& Prog::name() const { return state_->name; }
 Var Prog::parameter(const std::string& name, DType type, const std::vector<Expr>& extents, bool constant, bool inout) {
   detail::check_name("a parameter", name);
   state_->parameters.push_back({name, type, nodes_of(extents), constant, inout});
-  return {name_node(name), state_};
+  return {name_node(name, *state_), state_};
 }
 Var Prog::input(const std::string& name, DType type, const std::vector<Expr>& extents) {
   return parameter(name, type, extents, false, false);
@@ -301,14 +316,20 @@ Var Prog::inout(const std::string& name, DType type, const std::vector<Expr>& ex
   return parameter(name, type, extents, false, true);
 }
 
+void Prog::check_own(const Var& name, const Where& where) const {
+  if (name.node_->program && name.node_->program != state_->called)
+    throw Error(detail::prefix(where) + name.node_->text + " is a variable of prog " + *name.node_->program + ", and not of prog " + state_->name);
+}
+
 void Prog::output(const Var& name) {
+  check_own(name, state_->where);
   if (name.node_->kind != ast::Kind::name) throw Error("an output of prog " + state_->name + " is a name, and this is a view of one");
   state_->outputs.push_back(name.node_->text);
 }
 
 Var Prog::local(const std::string& name) {
   detail::check_name("a variable", name);
-  return {name_node(name), state_};
+  return {name_node(name, *state_), state_};
 }
 
 Var Prog::var(const std::string& name, const Expr& value, Where where) {
@@ -327,6 +348,7 @@ void Prog::assign(const std::vector<Var>& names, const Call& call, Where where) 
   s.kind = ast::Statement::Kind::call;
   s.where = where;
   for (const Var& name : names) {
+    check_own(name, where);
     if (name.node_->kind != ast::Kind::name) throw Error("results of a call are assigned to names, and one of these is a view");
     s.targets.push_back(name.node_->text);
   }

@@ -120,6 +120,7 @@ class Prog {
 
  private:
   Var parameter(const std::string& name, DType type, const std::vector<Expr>& extents, bool constant, bool inout);
+  void check_own(const Var& name, const Where& where) const;
   std::shared_ptr<detail::ProgState> state_;
 };
 Call call(const Prog& program, const std::vector<Expr>& arguments);

@@ -214,6 +214,16 @@ TEST(ProgDsl, ABodyIsOfOneProgram) {
   expect_wrong([&] { z += 1; });
   expect_wrong([&] { other.var("w", z); });
   expect_wrong([&] { other.assign({z}, call(outer, {z})); });
+  // A variable of another program is not what has the same name here.
+  Var same = other.input("x", f32, {N});
+  EXPECT_TRUE(error_of([&] {
+                Prog p("p");
+                Var a = p.input("x", f32, {N}), b = p.var("b", a + same(slice(0, 1)));
+                p.output(b);
+                p.build();
+              }).ends_with("prog p uses x, a variable of prog other; what a program reads are its own, and what another computes is a call of it"));
+  EXPECT_TRUE(error_of([&] { outer.output(same); }).ends_with("x is a variable of prog other, and not of prog outer"));
+  EXPECT_TRUE(error_of([&] { outer.assign({same}, call(other, {x})); }).ends_with("x is a variable of prog other, and not of prog outer"));
   bool ran = false;
   expect_wrong([&] { other.For(j, 0, N, [&] { ran = true; }); });
   expect_wrong([&] { other.If(z(0) > 0, [&] { ran = true; }); });
