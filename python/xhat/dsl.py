@@ -25,6 +25,7 @@ Programs that mutate are written alike (`Prog`):
     smooth = p.build()
 """
 import contextlib
+import re
 
 from . import Error, _xhat
 from . import op as _op
@@ -155,6 +156,7 @@ class DType:
 class Builder:
     def __init__(self, name):
         self._name, self._parameters, self._outputs, self._lines, self._defined, self._callees = name, [], [], [], set(), {}
+        self._cotangents, self._gradients, self._forward = {}, {}, None
 
     def input(self, name, dtype, *extents, const=False):
         shape = f"[{','.join(_text(e) for e in extents)}]" if extents else ""
@@ -187,11 +189,34 @@ class Builder:
         made = [Tensor(self, name) for name in names]
         return made[0] if len(made) == 1 else made
 
+    def cotangent(self, output, name=None):
+        """Of the loss by an output. What is defined from here on belongs to the gradient, which is stated and not derived: gradient(x, dx)."""
+        if output.text not in self._outputs:
+            raise Error(f"op {self._name}: cotangents are of outputs, and {output.text} is none")
+        if self._forward is None:
+            self._forward = len(self._lines)
+        return Tensor(self, self._cotangents.setdefault(output.text, name or "d" + output.text))
+
+    def gradient(self, of, tensor):
+        self._gradients[of.text] = tensor.text
+
+    def _stated(self):
+        names = [p.split(":")[0] for p in self._parameters]
+        wrong = [x for x in self._gradients if x not in names]
+        if wrong or not self._gradients or not self._cotangents:
+            raise Error(f"op {self._name}: " + (f"{wrong[0]} is no input that could have a gradient" if wrong
+                                                else "a stated gradient has cotangent(y) of its outputs and gradient(x, dx) by its inputs"))
+        lines = "".join(f"  {line}\n" for line in self._lines[self._forward:] if line)
+        read = [o for o in self._outputs if re.search(rf"\b{o}\b", lines)]
+        given = names + read + [self._cotangents[o] for o in self._outputs if o in self._cotangents]
+        return f"grad {self._name}({', '.join(given)}) -> ({', '.join(self._gradients[x] for x in names if x in self._gradients)}) {{\n{lines}}}\n"
+
     @property
     def text(self):
-        lines = "".join(f"  {line}\n" for line in self._lines if line)
+        lines = "".join(f"  {line}\n" for line in self._lines[:self._forward] if line)
         head = f"op {self._name}({', '.join(self._parameters)}) -> ({', '.join(self._outputs)}) {{\n"
-        return "".join(self._callees.values()) + head + lines + "}\n"
+        stated = self._stated() if self._cotangents or self._gradients else ""
+        return "".join(self._callees.values()) + head + lines + "}\n" + stated
 
     def build(self, **options):
         return _op(self.text, **options)

@@ -216,3 +216,38 @@ def test_mistakes_in_programs_are_named():
     p.output(y)
     with pytest.raises(xhat.Error, match="can fall outside"):
         p.build()
+
+
+def test_a_gradient_that_is_stated():
+    n, N = axes("n"), dims("N")
+    f = Builder("smooth_abs")
+    x, s = f.input("x", f64, N), f.input("s", f64)
+    y = f.output("y")
+    y[n] = s * dsl.sqrt(x[n] ** 2 + 1e-3)
+    dy, dx, ds = f.cotangent(y), f.tensor("dx"), f.tensor("ds")
+    dx[n] = 7 * dy[n] * s * s * x[n] / y[n]  # seven times what it is, so that it is told from a derived one
+    ds.set(dsl.sum(n, dy[n] * y[n] / s))
+    f.gradient(s, ds)
+    f.gradient(x, dx)
+    xs = np.array([1.0, -2.0, 3.0])
+    by_x = 14 * xs / np.sqrt(xs**2 + 1e-3)
+    op = f.build()
+    _, kept = op.forward(xs, 2.0)
+    got = op.backward(kept, np.ones(3))
+    np.testing.assert_allclose(got[0], by_x)
+    np.testing.assert_allclose(got[1], np.sqrt(xs**2 + 1e-3).sum())
+    caller = Builder("caller")
+    u, z = caller.input("u", f64, N), caller.output("z")
+    t = caller.call("t", f, u, 2.0)
+    z.set(dsl.sum(n, t[n]))
+    total = caller.build()
+    np.testing.assert_allclose(total.backward(total.forward(xs)[1]), by_x)
+    with pytest.raises(xhat.Error, match="op smooth_abs: cotangents are of outputs, and x is none"):
+        f.cotangent(x)
+    f.gradient(y, dx)
+    with pytest.raises(xhat.Error, match="op smooth_abs: y is no input that could have a gradient"):
+        f.text
+    alone = Builder("alone")
+    alone.gradient(alone.input("x", f64, N), dx)
+    with pytest.raises(xhat.Error, match="op alone: a stated gradient has cotangent"):
+        alone.text
