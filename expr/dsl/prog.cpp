@@ -235,7 +235,8 @@ Var Var::brackets(const std::vector<Subscript>& subscripts) const {
   std::vector<NodePtr> args;
   if (!name) args.push_back(node_);
   for (const Subscript& s : subscripts) args.push_back(s.begin ? make_node(ast::Kind::range, s.axis->text, {s.begin, s.end}) : s.axis);
-  return {of_program(make_node(name ? ast::Kind::read : ast::Kind::index, name ? node_->text : "", std::move(args)), node_->program), program_};
+  NodePtr made = make_node(name ? ast::Kind::read : ast::Kind::index, name ? node_->text : "", std::move(args));
+  return {of_program(made, node_->program), program_};
 }
 
 Var Var::method(const char* name, const std::vector<Expr>& arguments) const {
@@ -318,7 +319,8 @@ Var Prog::inout(const std::string& name, DType type, const std::vector<Expr>& ex
 
 void Prog::check_own(const Var& name, const Where& where) const {
   if (name.node_->program && name.node_->program != state_->called)
-    throw Error(detail::prefix(where) + name.node_->text + " is a variable of prog " + *name.node_->program + ", and not of prog " + state_->name);
+    throw Error(detail::prefix(where) + name.node_->text + " is a variable of prog " + *name.node_->program + ", and not of prog " +
+                state_->name);
 }
 
 void Prog::output(const Var& name) {

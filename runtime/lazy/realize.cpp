@@ -67,8 +67,8 @@ class Realizer {
     return true;
   }
 
-  // Calls of programs whose loops stay, and gradients of such calls, in the graph and in its derivatives; null where the item is another, or
-  // is there already (which a derivative then goes through by its definition).
+  // Calls of programs whose loops stay, and gradients of such calls, in the graph and in its derivatives; null where the item is another,
+  // or is there already (which a derivative then goes through by its definition).
   static Node* loops_of(const Item& item) {
     return item.role == detail::Role::value && !item.again && has_loops(*item.node) ? item.node : nullptr;
   }
@@ -113,7 +113,8 @@ class Realizer {
   }
 
   // A call's operands, from this one on, as these tensors of p.
-  static void push_arguments(std::vector<Argument>& to, const Node& call, const Program& p, const std::vector<TensorId>& tensors, size_t from) {
+  static void push_arguments(std::vector<Argument>& to, const Node& call, const Program& p, const std::vector<TensorId>& tensors,
+                             size_t from) {
     for (size_t k = 0; k < tensors.size(); ++k) to.push_back({p.tensor(tensors[k]).name, *alias_of(*call.args[from + k])});
   }
   static std::vector<std::shared_ptr<Storage>> memory_for(std::vector<Argument>& to, const Program& p, const DimValues& dims) {
