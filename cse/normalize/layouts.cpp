@@ -62,18 +62,9 @@ class Layouts {
     for (Id id : reachable(a_, d.body)) {
       const Node n = a_[id];
       if (!is_read(n.op) || read_indices(n).size() < 2 || p_.tensors[n.symbol].role != Role::defined) continue;
-      // Where summed axes stand: in y[n,k,h] = sum(q: t[n,q,h]*w[k,q]) q for k, else behind all.
-      size_t summed = axes.size();
-      for (size_t k = axes.size(); k-- > 0;)
-        if (!std::ranges::binary_search(n.free_axes(), axes[k].axis)) summed = k;
       std::vector<std::optional<size_t>> places;
-      bool along = true;
-      for (Id index : read_indices(n)) {
-        auto at = place(a_, index, axes);
-        along = along && at && *at < axes.size();
-        if (at == axes.size()) at = summed;
-        places.push_back(at);
-      }
+      for (Id index : read_indices(n)) places.push_back(place(a_, index, axes));
+      const bool along = std::ranges::all_of(places, [&](const auto& x) { return x && *x < axes.size(); });
       for (size_t i = 0; i < places.size(); ++i)
         for (size_t k = i + 1; k < places.size(); ++k)
           if (places[i] && places[k] && *places[i] != *places[k])

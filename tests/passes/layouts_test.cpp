@@ -42,15 +42,6 @@ TEST(Layouts, SummedAxesLieBehindThoseThatStay) {
   }
 }
 
-// Channels of what a convolution reads lie where those of its results do.
-TEST(Layouts, SummedAxesStandForThoseOfResults) {
-  for (const char* axes : {"n,k,i,j", "n,i,j,k", "k,n,j,i"})
-    EXPECT_EQ(axes_of(settled(std::string("op f(x: f64[N,C,H,W], w: f64[K,C], u: f64[L,K]) -> (y) {\n c[") + axes +
-                              "] = sum(q: x[n,q,i,j]*w[k,q])\n y[n,l,i,j] = sum(k: c[" + axes + "]*u[l,k])\n}"),
-                      "c"),
-              "nkij");
-}
-
 TEST(Layouts, InputsDecideWhatReadersLeaveOpen) {
   EXPECT_EQ(axes_of(settled("op f(x: f64[N], w: f64[K]) -> (y) { t[k,n] = x[n]*w[k]; y = sum(n,k: t[k,n]) }"), "t"), "nk");
   EXPECT_EQ(axes_of(settled("op f(w: f64[K], x: f64[N]) -> (y) { t[n,k] = x[n]*w[k]; y = sum(n,k: t[n,k]) }"), "t"), "kn");
