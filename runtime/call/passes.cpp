@@ -10,7 +10,6 @@
 #include "ad/reverse/gradient.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/flattened_axes.h"
-#include "cse/normalize/layouts.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
 #include "cse/normalize/nested_sums.h"
@@ -76,8 +75,8 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
-  return with_settled_layouts(without_repeated_reductions(
-      gather(without_nested_sums(without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p))))))));
+  return without_repeated_reductions(
+      gather(without_nested_sums(without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p)))))));
 }
 
 namespace {
