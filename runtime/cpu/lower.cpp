@@ -230,6 +230,17 @@ void Lowering::member(const std::vector<size_t>& group) {
   pads_at(Halide::LoopLevel::root());
 }
 
+void Lowering::pads_in_loop(const SpecMember& m, const Halide::LoopLevel& where) {
+  const Arena& a = *spec_.arena;
+  // Of a place by a remainder, Halide finds all that it can be at any step of the loop: it would copy these at each.
+  const bool by_remainder = std::ranges::any_of(reachable(a, m.body), [&](Id id) {
+    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id index) {
+             return std::ranges::any_of(reachable(a, index), [&](Id x) { return a[x].op == Op::mod && a[x].axes_count > 0; });
+           });
+  });
+  if (!by_remainder) pads_at(where);
+}
+
 // What the sum has read of padded copies is made there; where another reads it too, for the whole tile.
 void Lowering::pads_at(const Halide::LoopLevel& where) {
   for (const std::string& name : padding_.used)
@@ -241,6 +252,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
   emit_.padding = sum && vectors_ && !spec_.any_size() ? &padding_ : nullptr;  // others look at each place once or so
+  padding_.of_made = row_result_ == SIZE_MAX;  // what is made in a loop over rows is there for one of them
   if (auto own = recurrence(m)) return walk(m, *own);
   if (m.op == Op::constant) return map(group);
   if (!m.scatter.empty()) return scatter(m);

@@ -270,7 +270,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     // A plane at a time: it stays in L1.
     auto rows = rows_of(m, v);
     auto around = std::ranges::find_if(rows.rbegin(), rows.rend(), [&](Id x) { return moves_window(m, x); }).base();
-    if (around != rows.end() && slide == kNone) pads_at({all, vars_.at(*around)});
+    if (around != rows.end() && slide == kNone) pads_in_loop(m, {all, vars_.at(*around)});
   }
   if (slide != kNone) {
     if (!columns.has_update_definition()) {

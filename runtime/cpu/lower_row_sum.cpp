@@ -248,7 +248,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   for (const Loop& l : outside) around.emplace_back(l.axis, Halide::LoopLevel(one, l.var));
   size_t moved = around.size();
   while (moved > 0 && !moves_window(m, around[moved - 1].first)) --moved;
-  if (moved < around.size()) pads_at(around[moved].second);
+  if (moved < around.size()) pads_in_loop(m, around[moved].second);
   place(one);
   // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
   const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;

@@ -176,6 +176,7 @@ class Lowering {
   void member(const std::vector<size_t>& group);
   void emit_member(const std::vector<size_t>& group);
   void pads_at(const Halide::LoopLevel& where);
+  void pads_in_loop(const SpecMember& m, const Halide::LoopLevel& where);
   std::vector<Access> reads(const SpecMember& m) const;
   // Maps over the same axes whose values nobody else in the kernel reads: one loop writes them all.
   std::vector<size_t> side_by_side(size_t first, const std::vector<bool>& emitted) const;

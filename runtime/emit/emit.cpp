@@ -19,14 +19,13 @@ Expr hidden_zero() {
   return Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
 }
 
-namespace {
-
 // Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
 // CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of
 // anything.
-Expr of_unknown_alignment(const Expr& index) { return Halide::unsafe_promise_clamped(index + hidden_zero(), index, index); }
-
-}  // namespace
+void Walk::hide_alignment(uint32_t tensor, std::vector<Expr>& args) const {
+  if (e.spec.tensors[tensor].use != SpecTensor::Use::result || args.empty()) return;
+  args[0] = Halide::unsafe_promise_clamped(args[0] + hidden_zero(), args[0], args[0]);
+}
 
 Expr Walk::axis(Id id) const {
   Expr local = axes.at(id);
@@ -105,7 +104,7 @@ Expr Walk::read(const Node& n) {
   const SpecTensor& t = e.spec.tensors[n.symbol];
   auto ids = read_indices(n);
   auto made = e.made.find(n.symbol);
-  if (made == e.made.end() && e.padding && worth_padding(n)) return padded(n);
+  if (e.padding && worth_padding(n)) return padded(n);
   std::vector<Expr> args, extents;  // extents: of dimensions that the index may leave
   for (size_t i = ids.size(); i-- > 0;) {
     const SpecAxis* shared = nullptr;
@@ -137,7 +136,7 @@ Expr Walk::read(const Node& n) {
       extents.back() = Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
   }
   Expr inside = clamp_to(args, extents);
-  if (t.use == SpecTensor::Use::result && !args.empty()) args[0] = of_unknown_alignment(args[0]);
+  hide_alignment(n.symbol, args);
   Expr loaded = made == e.made.end() ? element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (t.type == DType::boolean) loaded = boolean(loaded);
   if (n.op == Op::read_or && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));

@@ -16,14 +16,15 @@ namespace xhat::runtime {
 Halide::Type storage_type(DType t);  // bool is stored as UInt(8)
 Halide::Expr hidden_zero();          // that only LLVM knows to be one
 
-// What a tile reads of an input, copied with what `else` says (or anything, where nobody looks) around it: then vectors are
-// read without clamps, masks and gathers. By input and `else`; arguments: the input's dimensions, innermost first.
+// What a tile reads of an input, or of what it has made, copied with what `else` says (or anything, where nobody looks) around it: then vectors are
+// read without clamps, masks and gathers. By tensor and `else`; arguments: its dimensions, innermost first.
 struct Padding {
   std::map<std::pair<uint32_t, Id>, Halide::Func> funcs;
   std::map<Id, Halide::Func> values;            // by node: what is computed from such reads, all at one place
   std::set<std::string> used;                   // names of those that the sum under way reads
   std::map<std::string, Halide::LoopLevel> at;  // where they are made
   std::map<std::string, int64_t> rows;          // elements of a row, of those that are copied row by row
+  bool of_made = true;                          // also of what is made in the tile
 };
 
 // Where the tensors and axes of a kernel are found.

@@ -1,5 +1,5 @@
-// Reads of inputs at places that may be outside: from a copy of what the tile needs with what `else` says around it, so that
-// windows are read in plain vectors.
+// Reads at places that may be outside, of inputs or of what the tile has made: from a copy of what the tile needs with what `else` says
+// around it, so that windows are read in plain vectors.
 #include <unordered_set>
 
 #include "cse/normalize/auto_inliner.h"
@@ -14,13 +14,23 @@ constexpr int64_t kComputedOnce_ps = 30;  // about a product
 
 }  // namespace
 
+// The axis of the tile that a dimension of what is made here is cut along, if it is: there it is read at the axis itself.
+Id Walk::cut_along(const Node& read, size_t dimension) const {
+  auto axes_of = e.left_axes.find(read.symbol);
+  if (axes_of == e.left_axes.end()) return kNone;
+  const Id x = axes_of->second[dimension];
+  return e.spec.axes.at(x).kind() == AxisKind::untiled ? kNone : x;
+}
+
 // Some of it outside, at places that axes alone tell and that lie as densely as they are read.
 bool Walk::worth_padding(const Node& n) const {
   const SpecTensor& t = e.spec.tensors[n.symbol];
+  if (e.made.contains(n.symbol) && !e.padding->of_made) return false;
   bool outside = false;
   double copied = 1, read = 1;
   auto ids = read_indices(n);
   for (size_t i = 0; i < ids.size(); ++i) {
+    if (cut_along(n, i) != kNone) continue;
     outside |= !is_within(ids[i], t.shape[i]);
     if (!tensors_read(arena(), ids[i]).empty()) return false;
     auto [low, high] = e.spec.interval(ids[i]);
@@ -76,7 +86,7 @@ Expr Walk::copied(Halide::Func& f, std::span<const Node> reads, Value value) {
   }
   e.padding->used.insert(f.name());
   std::vector<Expr> args;
-  for (size_t i = ids.size(); i-- > 0;) args.push_back(index(ids[i]));
+  for (size_t i = ids.size(); i-- > 0;) args.push_back(cut_along(n, i) != kNone ? axes.at(ids[i]) : index(ids[i]));
   return f(args);
 }
 
@@ -127,21 +137,29 @@ bool Walk::no_window_along(uint32_t tensor, size_t dimension, Id index) const {
   });
 }
 
-// The input that n reads, at any place.
+// What n reads, at any place.
 Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
-  Halide::ImageParam image = e.inputs[n.symbol];
-  std::vector<Expr> args = place, extents;
+  const auto made = e.made.find(n.symbol);
+  std::vector<Expr> args, extents;
   const auto ids = read_indices(n);
   for (size_t d = 0; d < ids.size(); ++d) {
-    // Along the row copies are whole vectors.
     const size_t i = ids.size() - 1 - d;
-    const bool within = d > 0 && is_within(ids[i], e.spec.tensors[n.symbol].shape[i]) && no_window_along(n.symbol, i, ids[i]);
-    extents.push_back(within ? Expr() : image.dim(static_cast<int>(d)).extent());
+    const Id cut = cut_along(n, i);
+    if (cut != kNone && e.spec.axes.at(cut).kind() == AxisKind::point) continue;  // one element, which is no dimension
+    args.push_back(place[d]);
+    const int64_t shape = e.spec.tensors[n.symbol].shape[i];
+    // Along the row copies are whole vectors.
+    const bool within = cut != kNone || (d > 0 && is_within(ids[i], shape) && no_window_along(n.symbol, i, ids[i]));
+    if (within)
+      extents.emplace_back();
+    else
+      extents.push_back(made == e.made.end() ? e.inputs[n.symbol].dim(static_cast<int>(d)).extent() : Expr(static_cast<int32_t>(shape)));
   }
   const auto* variable = place[0].as<Halide::Internal::Variable>();
   if (variable && variable->reduction_domain.defined()) extents[0] = Expr();  // along the row
   Expr inside = clamp_to(args, extents);
-  Expr loaded = ops::element(image, args);
+  hide_alignment(n.symbol, args);
+  Expr loaded = made == e.made.end() ? ops::element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = ops::boolean(loaded);
   return n.op == Op::read_or && inside.defined() ? chosen(inside, loaded, value(n.args().back())) : loaded;
 }
@@ -157,7 +175,8 @@ std::vector<Id> Walk::reads_at_one_place(Id root) const {
     if (e.given.contains(id)) return {};
     if (!is_read(x.op) || x.axes_count == 0) continue;
     bool alike = reads.empty() || std::ranges::equal(read_indices(arena()[reads[0]]), read_indices(x));
-    if (!alike || e.made.contains(x.symbol) || !worth_padding(x)) return {};
+    alike = alike && (reads.empty() || e.made.contains(arena()[reads[0]].symbol) == e.made.contains(x.symbol));  // places here begin with the tile
+    if (!alike || !worth_padding(x)) return {};
     reads.push_back(id);
   }
   // Nothing but what is read there depends on the place.

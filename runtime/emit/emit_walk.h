@@ -26,6 +26,7 @@ struct Walk {
   Expr index(Id root);
   Expr narrowed(Id id);
   Expr read(const Node& n);
+  void hide_alignment(uint32_t tensor, std::vector<Expr>& args) const;
   bool is_within(Id index, int64_t extent) const;
   bool surely_inside(const Node& read, size_t dimension) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;
@@ -42,6 +43,7 @@ struct Walk {
   Expr value(Id root);
 
   // Reads with a border around what they read: emit_padding.cpp.
+  Id cut_along(const Node& read, size_t dimension) const;
   bool worth_padding(const Node& n) const;
   Expr padded(const Node& n);
   template <class Value>

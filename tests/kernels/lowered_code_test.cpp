@@ -81,6 +81,23 @@ std::vector<Case> cases() {
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
        {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {".s1.p1", 2, 99}, {"xh_row", 0, 0}, {"xh_ends", 0, 0}}},  // whole rows
+      {"depthwise_of_what_the_tile_has_made",  // from a copy with a border, too: no lane by itself
+       "op f(x: f32[N,C,H,W], u: f32[E,C], w: f32[E,3,3]) -> (y) {\n"
+       " t[n,e,i,j] = relu(sum(c: u[e,c] * x[n,c,i,j]))\n y[n,e, i in 0..H, j in 0..W] = sum(r,s: t[n,e,i+r-1,j+s-1 else 0] * w[e,r,s])\n}",
+       {{"N", 4}, {"C", 8}, {"E", 20}, {"H", 14}, {"W", 28}}, false, {{"allocate xh_pad", 1, 1}, {"min(ramp(", 0, 0}}, 1 << 16},
+      {"depthwise_of_what_leaves",
+       "op f(x: f32[N,C,H,W], u: f32[E,C], w: f32[E,3,3]) -> (y, t) {\n"
+       " t[n,e,i,j] = sum(c: u[e,c] * x[n,c,i,j])\n y[n,e, i in 0..H, j in 0..W] = sum(r,s: t[n,e,i+r-1,j+s-1 else 0] * w[e,r,s])\n}",
+       {{"N", 4}, {"C", 8}, {"E", 20}, {"H", 14}, {"W", 28}}, false, {{"allocate xh_pad", 1, 1}, {"min(ramp(", 0, 0}}, 1 << 16},
+      {"of_what_the_tile_has_made_beside_an_input",  // tiles of some e: places in one begin with the tile, in the other with the tensor
+       "op f(x: f32[N,C,H,W], u: f32[E,C], z: f32[N,E,H,W]) -> (y) {\n"
+       " t[n,e,i,j] = sum(c: u[e,c] * x[n,c,i,j])\n"
+       " y[n,e, i in 0..H, j in 0..W] = sum(r in 0..3, s in 0..3: exp(t[n,e,i+r-1,j+s-1 else 0] + z[n,e,i+r-1,j+s-1 else 0]))\n}",
+       {{"N", 4}, {"C", 8}, {"E", 20}, {"H", 14}, {"W", 28}}, false, {}, 1 << 14},
+      {"depthwise_of_shuffled_channels",  // copied once for all channels
+       "op f(x: f32[N,12,H,W], w: f32[12,3,3]) -> (y) {\n"
+       " y[n, c in 0..12, i in 0..H, j in 0..W] = sum(r,s: x[n,c/4+3*(c%4),i+r-1,j+s-1 else 0] * w[c,r,s])\n}",
+       {{"N", 4}, {"H", 14}, {"W", 28}}, false, {{"\nallocate xh_pad", 1, 1}}, 1 << 16},
       {"depthwise_uneven", kDepthwise, {{"N", 3}, {"C", 2}, {"H", 7}, {"W", 29}}, true, {}},
       {"bilateral", kBilateral, {{"N", 2}, {"H", 19}, {"W", 200}}, false,
        {{"allocate xh_shifted", 4, 8}, {"allocate xh_few", 0, 0}}, 1 << 16},
