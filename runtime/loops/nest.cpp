@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "expr/index/loop_bounds.h"
+#include "expr/rules/simplify.h"
 #include "runtime/cpu/ir/ramps.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
 #include "runtime/emit/first_extreme.h"
 #include "runtime/loops/nest_pieces.h"
+#include "runtime/loops/nest_together.h"
 #include "runtime/loops/nest_vectors.h"
 #include "runtime/loops/statements.h"
 
@@ -23,7 +26,7 @@ Stmt in_order(const std::vector<Stmt>& all) { return hi::Block::make(all); }
 class Nest {
  public:
   Nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names)
-      : spec_(spec), a_(*spec.arena), pieces_(all_pieces()), target_(target), names_(names), emit_{spec_, {}, {}, {}, {}, {}} {
+      : spec_(spec), a_(*spec.arena), target_(target), names_(names), emit_{spec_, {}, {}, {}, {}, {}} {
     emit_.loops_by_halide = false;
     for (uint32_t t = 0; t < spec_.tensors.size(); ++t) {
       const std::string name = names_("t");
@@ -33,32 +36,22 @@ class Nest {
     }
   }
 
-  std::vector<Piece> all_pieces() {
-    std::vector<Piece> all;
-    for (const SpecMember& m : spec_.members)
-      for (Piece& piece : pieces_of(spec_, m)) all.push_back(std::move(piece));
-    return all;
-  }
-
   Stmt all() {
+    std::vector<ReadyPiece> pieces;
+    for (const SpecMember& m : spec_.members)
+      for (const Piece& piece : pieces_of(spec_, m))
+        if (std::optional<ReadyPiece> made = ready(piece)) pieces.push_back(std::move(*made));
     std::vector<Stmt> made;
-    for (const Piece& piece : pieces_) {
-      first_ = piece.first;
-      made.push_back(member(piece.member));
-    }
+    for (const std::vector<ReadyPiece>& group : together(spec_, std::move(pieces), places_)) made.push_back(written(group));
     if (made.empty()) return hi::Evaluate::make(0);
     return in_order(made);
   }
 
  private:
-  struct Loop {
-    Id axis;
-    std::vector<Id> guards;  // conditions that bound it
-  };
+  using Loop = NestLoop;
 
   KernelSpec spec_;
   Arena& a_;
-  std::vector<Piece> pieces_;
   std::vector<int64_t> first_;  // of the piece being made
   const Halide::Target& target_;
   NestNames& names_;
@@ -167,46 +160,78 @@ class Nest {
     return true;
   }
 
-  Stmt member(const SpecMember& m) {
-    if (!m.scatter.empty()) return scatter(m);
-    if (is_there(m)) return hi::Evaluate::make(0);
-    SpecMember local = m;
+  // Axes of one place have no loop. None: there is nothing to do.
+  std::optional<ReadyPiece> ready(const Piece& piece) {
+    const SpecMember& m = piece.member;
+    if (!m.scatter.empty()) return ReadyPiece{piece, {}, {}};
+    first_ = piece.first;
+    if (is_there(m)) return {};
+    ReadyPiece made{piece, {}, {}};
+    SpecMember& local = made.piece.member;
+    Replacements ones;
+    for (Id x : m.left)
+      if (spec_.axes.at(x).extent == 1) ones[x] = a_.integer(0), axes_[x] = 0;
+    if (!ones.empty())
+      for (Id* id : {&local.body, &local.condition}) *id = simplify(a_, with_collected_indices(a_, substitute(a_, *id, ones)));
     const bool added = places_[m.tensor].added;
-    std::vector<Id> conditions = conjuncts_of(a_, m.condition);
+    std::vector<Id> conditions = conjuncts_of(a_, local.condition);
     if (m.reduced.empty() && added)
       while (a_[local.body].op == Op::select && a_[a_[local.body].arg(2)].op == Op::constant && a_[a_[local.body].arg(2)].value == 0) {
         for (Id c : conjuncts_of(a_, a_[local.body].arg(0))) conditions.push_back(c);
         local.body = a_[local.body].arg(1);
       }
     // A piece to which nothing is added.
-    if (m.reduced.empty() && added && a_[local.body].op == Op::constant && a_[local.body].value == 0) return hi::Evaluate::make(0);
-    const Id vectors = vector_axis(spec_, local);
+    if (m.reduced.empty() && added && a_[local.body].op == Op::constant && a_[local.body].value == 0) return {};
+    made.vectors = vector_axis(spec_, local);
     std::vector<Id> reduced = local.reduced;
-    if (auto it = std::ranges::find(reduced, vectors); it != reduced.end()) {
+    if (auto it = std::ranges::find(reduced, made.vectors); it != reduced.end()) {
       reduced.erase(it);
-      reduced.push_back(vectors);
+      reduced.push_back(made.vectors);
     }
     std::vector<Id> left = local.left;
-    const bool along_left = std::ranges::count(left, vectors) > 0;
-    if (along_left) {
-      std::erase(left, vectors);
-      left.push_back(vectors);
+    std::erase_if(left, [&](Id x) { return ones.contains(x); });
+    made.along_left = std::ranges::count(left, made.vectors) > 0;
+    if (made.along_left) {
+      std::erase(left, made.vectors);
+      left.push_back(made.vectors);
     }
     // Where it is added to, places for which nothing is added need no loop.
     std::set<Id> inside(left.begin(), left.end());
     inside.insert(reduced.begin(), reduced.end());
+    const Id lanes_differ_along = made.along_left ? made.vectors : kNone;
     std::vector<Id> none, *bounding = added ? &conditions : &none;
-    const std::vector<Loop> outer = bounded(left, inside, along_left ? vectors : kNone, bounding);
+    made.outer = bounded(left, inside, lanes_differ_along, bounding);
     for (Id x : left) inside.erase(x);
-    const std::vector<Loop> inner = bounded(reduced, inside, along_left ? vectors : kNone, &conditions);
+    made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
     local.condition = condition_of(conditions);
-    auto point = [&](int lanes) {
-      if (is_place(local.op)) return place_of_extreme(local, inner, along_left ? kNone : vectors, lanes);
-      return local.reduced.empty() ? mapped(local) : summed(local, inner, along_left ? kNone : vectors, lanes);
+    if (made.along_left) made.lanes = lanes_of(local);
+    return made;
+  }
+
+  // What is at a point of each, one after the other.
+  Stmt written(const std::vector<ReadyPiece>& group) {
+    const ReadyPiece& leader = group.front();
+    first_ = leader.piece.first;
+    if (!leader.piece.member.scatter.empty()) return scatter(leader.piece.member);
+    auto points = [&](int lanes) {
+      const std::string lane = std::exchange(lane_, "");
+      std::vector<Stmt> made;
+      for (const ReadyPiece& r : group) {
+        first_ = r.piece.first;
+        lane_ = lane;
+        made.push_back(point(r, lanes));
+      }
+      return in_order(made);
     };
-    if (!along_left) return loops(outer, 0, [&] { return point(1); });
-    const std::vector<Loop> scalar(outer.begin(), outer.end() - 1);
-    return loops(scalar, 0, [&] { return in_vectors(outer.back(), lanes_of(local), point); });
+    if (!leader.along_left) return loops(leader.outer, 0, [&] { return points(1); });
+    const std::vector<Loop> scalar(leader.outer.begin(), leader.outer.end() - 1);
+    return loops(scalar, 0, [&] { return in_vectors(leader.outer.back(), leader.lanes, points); });
+  }
+  Stmt point(const ReadyPiece& r, int lanes) {
+    const SpecMember& m = r.piece.member;
+    const Id along = r.along_left ? kNone : r.vectors;
+    if (is_place(m.op)) return place_of_extreme(m, r.inner, along, lanes);
+    return m.reduced.empty() ? mapped(m) : summed(m, r.inner, along, lanes);
   }
 
   int lanes_of(const SpecMember& m) const {
@@ -402,57 +427,6 @@ bool reads(const KernelSpec& spec, uint32_t tensor) {
 
 Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names) {
   return Nest(spec, place, target, names).all();
-}
-
-std::vector<int64_t> strides_of(const std::vector<int64_t>& shape) {
-  std::vector<int64_t> strides(shape.size());
-  int64_t step = 1;
-  for (size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
-  return strides;
-}
-
-Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::vector<int64_t>& extents, bool added,
-            const Halide::Target& target, NestNames& names) {
-  const bool zeros = from.buffer.empty();
-  struct Dimension {
-    int64_t extent, to, from;
-  };
-  std::vector<Dimension> dims;  // those that both walk through as one are one
-  for (size_t d = 0; d < extents.size(); ++d) {
-    const Dimension next{extents[d], to.strides[d], zeros ? to.strides[d] : from.strides[d]};
-    if (next.extent == 0) return hi::Evaluate::make(0);
-    if (next.extent == 1) continue;
-    if (!dims.empty() && dims.back().to == next.to * next.extent && dims.back().from == next.from * next.extent)
-      dims.back() = {dims.back().extent * next.extent, next.to, next.from};
-    else
-      dims.push_back(next);
-  }
-  Expr to_at = to.at, from_at = from.at;
-  auto element = [&](const Expr& i, int64_t to_step, int64_t from_step) {
-    const Expr place = to_at + i * static_cast<int32_t>(to_step);
-    Expr v = zeros ? hi::make_zero(type) : loaded(type, from.buffer, from_at + i * static_cast<int32_t>(from_step));
-    if (added) v = hi::strictify_float(loaded(type, to.buffer, place) + v);
-    return stored_at(to.buffer, v, place);
-  };
-  if (dims.empty()) return element(0, 1, 1);
-  std::vector<std::pair<std::string, int64_t>> outer;
-  for (size_t d = 0; d + 1 < dims.size(); ++d) {
-    outer.emplace_back(names("i"), dims[d].extent);
-    to_at = to_at + int_variable(outer.back().first) * static_cast<int32_t>(dims[d].to);
-    from_at = from_at + int_variable(outer.back().first) * static_cast<int32_t>(dims[d].from);
-  }
-  const Dimension inner = dims.back();
-  const int lanes = inner.to == 1 && inner.from == 1 ? target.natural_vector_size(type) : 1;
-  const auto whole = static_cast<int32_t>(inner.extent / lanes), left = static_cast<int32_t>(inner.extent % lanes);
-  std::vector<Stmt> made;
-  const std::string block = names("b"), lane = names("v"), rest = names("i");
-  if (lanes > 1 && whole > 0)
-    made.push_back(serial(block, 0, whole, vectorized(lane, lanes, element(int_variable(block) * lanes + int_variable(lane), 1, 1))));
-  if (lanes > 1 && left > 0) made.push_back(serial(rest, whole * lanes, left, element(int_variable(rest), 1, 1)));
-  if (lanes == 1) made.push_back(serial(rest, 0, whole, element(int_variable(rest), inner.to, inner.from)));
-  Stmt s = in_order(made);
-  for (size_t d = outer.size(); d-- > 0;) s = serial(outer[d].first, 0, static_cast<int32_t>(outer[d].second), s);
-  return s;
 }
 
 Stmt ready_for_code(const Stmt& s, const Halide::Target& target) {

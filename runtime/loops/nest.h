@@ -7,6 +7,7 @@
 
 #include "Halide.h"
 #include "runtime/kernel/kernel_spec.h"
+#include "runtime/loops/region.h"
 
 namespace xhat::runtime {
 
@@ -19,15 +20,6 @@ struct NestPlace {
   bool added = false;            // what is computed is added to what is there
 };
 
-// Names that no other has.
-class NestNames {
- public:
-  std::string operator()(const std::string& stem) { return "xh_" + stem + std::to_string(next_++); }
-
- private:
-  int next_ = 0;
-};
-
 // Can it be written as loops here? Not 16-bit floats.
 bool has_nest(const KernelSpec& spec);
 
@@ -37,17 +29,6 @@ bool reads(const KernelSpec& spec, uint32_t tensor);
 // place: of a tensor of the spec, by its number there.
 Halide::Internal::Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target,
                             NestNames& names);
-
-// A part of a buffer: its first element, and steps by dimension, in elements.
-struct Region {
-  std::string buffer;  // empty: zeros
-  Halide::Expr at = 0;
-  std::vector<int64_t> strides = {};
-};
-std::vector<int64_t> strides_of(const std::vector<int64_t>& shape);  // of a tensor without gaps
-// to = from, or to += from, over these extents. Where both are the same buffer, they do not overlap.
-Halide::Internal::Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::vector<int64_t>& extents, bool added,
-                              const Halide::Target& target, NestNames& names);
 
 // What Halide and we do to statements before code is made of them.
 Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Halide::Target& target);

@@ -5,41 +5,43 @@
 
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
+#include "runtime/loops/nest_vectors.h"
 
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kLeastExtent = 8;  // of an axis that is worth code of its own
+constexpr int64_t kLeastExtent = 8;  // of an axis along which vectors run that is worth code of its own
+constexpr size_t kMostPieces = 16;   // of one definition, whose code they multiply
 
 struct Range {
   int64_t begin, end;
 };
+int64_t length(const Range& r) { return r.end - r.begin; }
 
 class Pieces {
  public:
   Pieces(KernelSpec& spec, const SpecMember& m) : spec_(spec), a_(*spec.arena), m_(m) {}
 
   std::vector<Piece> run() {
-    std::vector<Range> rest;
-    for (Id x : m_.left) rest.push_back({0, spec_.axes.at(x).extent});
-    std::vector<Range> main;
-    bool any = false;
-    for (size_t k = 0; k < m_.left.size(); ++k) {
-      main.push_back(m_.scatter.empty() ? longest(m_.left[k], rest[k]) : rest[k]);
-      any |= main[k].end - main[k].begin < rest[k].end;
-    }
-    if (!any) return {{m_, std::vector<int64_t>(m_.left.size())}};
-    std::vector<Piece> made;
-    for (size_t k = 0; k < main.size(); ++k) {
-      for (Range edge : {Range{rest[k].begin, main[k].begin}, Range{main[k].end, rest[k].end}}) {
-        if (edge.begin >= edge.end) continue;
-        std::vector<Range> slab = rest;
-        slab[k] = edge;
-        made.push_back(piece(slab));
+    std::vector<Range> all;
+    for (Id x : m_.left) all.push_back({0, spec_.axes.at(x).extent});
+    if (m_.scatter.empty()) {
+      const Id vectors = vector_axis(spec_, m_);
+      size_t pieces = 1;
+      for (size_t k = 0; k < all.size(); ++k) {
+        const std::set<int64_t> places = changes(m_.left[k], all[k]);
+        std::vector<Range> between;
+        for (auto it = places.begin(); std::next(it) != places.end(); ++it) between.push_back({*it, *std::next(it)});
+        const bool edges = m_.left[k] == vectors || pieces * between.size() > kMostPieces;
+        if (edges) between = longest(between);
+        pieces *= edges ? 1 : between.size();
+        parts_.push_back({between, edges});
       }
-      rest[k] = main[k];
     }
-    made.push_back(piece(rest));
+    if (std::ranges::all_of(parts_, [](const Parts& p) { return p.between.size() <= 1; }))
+      return {{m_, std::vector<int64_t>(m_.left.size())}};
+    std::vector<Piece> made;
+    cut(all, 0, made);
     return made;
   }
 
@@ -48,9 +50,37 @@ class Pieces {
   Arena& a_;
   const SpecMember& m_;
 
-  // The longest part of the axis in which no condition on it alone changes, if it is most of the axis.
-  Range longest(Id axis, Range all) {
-    if (all.end < kLeastExtent) return all;
+  struct Parts {
+    std::vector<Range> between;
+    bool edges;  // one, and what is beside it, which is not cut along axes inside
+  };
+  std::vector<Parts> parts_ = {};  // by left axis
+
+  void cut(std::vector<Range>& ranges, size_t k, std::vector<Piece>& made) {
+    if (k == ranges.size()) return made.push_back(piece(ranges));
+    const auto& [between, edges] = parts_[k];
+    const Range all = ranges[k];
+    const int64_t most = std::ranges::max(between, {}, length).begin;
+    for (const Range& part : between) {
+      ranges[k] = part;
+      cut(ranges, edges && part.begin != most ? ranges.size() : k + 1, made);
+    }
+    ranges[k] = all;
+  }
+
+  // The longest of the parts and what is on either side of it, if it is most of the axis; else the whole axis.
+  static std::vector<Range> longest(const std::vector<Range>& parts) {
+    if (parts.empty()) return parts;
+    const Range all = {parts.front().begin, parts.back().end};
+    const Range best = std::ranges::max(parts, {}, length);
+    if (all.end < kLeastExtent || 2 * length(best) <= all.end) return {all};
+    std::vector<Range> made = {{all.begin, best.begin}, best, {best.end, all.end}};
+    std::erase_if(made, [](const Range& r) { return r.begin == r.end; });
+    return made;
+  }
+
+  // Where conditions on the axis alone change, with both ends.
+  std::set<int64_t> changes(Id axis, Range all) {
     std::set<int64_t> places = {all.begin, all.end};
     auto bound = [&](Id condition) {
       LoopBounds found;
@@ -73,10 +103,7 @@ class Pieces {
         bound(a_.binary(Op::lt, index, a_.integer(extent)));
       }
     }
-    Range best = {0, 0};
-    for (auto it = places.begin(); std::next(it) != places.end(); ++it)
-      if (*std::next(it) - *it > best.end - best.begin) best = {*it, *std::next(it)};
-    return 2 * (best.end - best.begin) > all.end ? best : all;
+    return places;
   }
 
   std::vector<Id> nodes() const {

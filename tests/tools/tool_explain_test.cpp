@@ -283,6 +283,42 @@ TEST_F(ToolExplain, DumpsEveryStepToTheEnd) {
   EXPECT_HAS(testing::content(path("steps/softmax_backward.0.grad_x.stmt")), "for ");
 }
 
+// In a loop that is one function, all that is computed at the points of a vector stands in one loop over vectors, and a gradient whose places
+// have expressions of their own (rows of weights that are read by number) has code for each, without choices.
+TEST_F(ToolExplain, LoopsOverTheSamePointsAreOne) {
+  write("cell.xh", R"(prog cell(w: f64[2,3,B], x: f64[T,B]) -> (h) {
+  var h = zeros f64[B]
+  for t in 0..T {
+    gate[b] = sigmoid(h[b]*w[0,0,b] + w[1,0,b])
+    change[b] = tanh(h[b]*w[0,1,b] + x[t,b]*w[1,1,b])
+    left[b] = gate[b]*w[0,2,b] + w[1,2,b]
+    h[b] = left[b]*h[b] + (1 - gate[b])*change[b]
+  }
+}
+)");
+  setenv("XHAT", ("dump=" + path("steps")).c_str(), 1);
+  const Result r = call("explain $T/cell.xh --dims B=32,T=7");
+  unsetenv("XHAT");
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::istringstream backward(testing::content(path("steps/cell.loop_t.backward.stmt")));
+  int weights = 0, temporaries = 0;
+  std::vector<std::string> between;  // from the first of the block's results to its last
+  for (std::string line; std::getline(backward, line);) {
+    const std::string_view text = std::string_view(line).substr(std::min(line.find_first_not_of(' '), line.size()));
+    const bool weight = text.starts_with("xh_outside_adjoint0["), temporary = text.starts_with("xh_temporary");
+    weights += weight;
+    temporaries += temporary;
+    if (weight || temporary || !between.empty()) between.push_back(line);
+    if (weights == 6) break;
+  }
+  EXPECT_EQ(weights, 6);
+  EXPECT_GE(temporaries, 1);
+  for (const std::string& line : between) {
+    EXPECT_EQ(line.find("for ("), std::string::npos) << line;
+    EXPECT_EQ(line.find("uint32("), std::string::npos) << line;
+  }
+}
+
 // Each level of DEBUG shows what it promises, and what those below it do; what is no level is ignored.
 TEST_F(ToolExplain, DebugLevels) {
   write("small.xh", "op small(x: f32[N,D]) -> (y) {\n  y[n,d] = x[n,d] / sum(k: abs(x[n,k]))\n}\n");
