@@ -74,6 +74,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     : Direction(std::move(program), std::move(sizes)) {
   auto start = std::chrono::steady_clock::now();
   program_ = rewritten_for_sizes(program_, sizes_, request);
+  dense.resize(program_.tensors.size(), true);  // new tensors are memory of ours
   plan_ = plan_kernels(program_, sizes_, request);
   if (reads_beside(program_, plan_, over)) {  // who else reads what is written over does so before: one kernel after the other
     PlanRequest in_turn = request;
