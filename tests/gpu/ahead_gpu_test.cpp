@@ -41,7 +41,7 @@ class AheadGpu : public Tool {
   }
 
   // On OpenCL the bits that the engine has there, and what the evaluator says. same_bits: not of atomic additions, which come in
-  // any order, nor where the engine rewrites the program for the sizes, which libraries do not.
+  // any order.
   void as_the_engine(const std::string& text, const std::vector<DimValues>& calls, bool same_bits = true, double tolerance = 1e-4) {
     AheadOptions o = options(Target::opencl);
     for (const auto& [name, value] : calls[0]) o.sizes[name] = {value};  // of the CPU, which is not asked
@@ -109,8 +109,17 @@ const DimValues kDenseSizes = {{"N", 66}, {"I", 40}, {"O", 130}};
 
 TEST_F(AheadGpu, RowsProductsAndSumsAcrossBlocks) { as_the_engine(dense(" const"), {kDenseSizes}); }
 
-// What the gradients' products both read, the engine computes once (fusion/plan/for_sizes.h), and a library does not.
-TEST_F(AheadGpu, ProductsThatReadTheSame) { as_the_engine(dense(""), {kDenseSizes}, false); }
+// What the gradients' products both read is computed once, as the engine does at these sizes (fusion/plan/for_sizes.h).
+TEST_F(AheadGpu, ProductsThatReadTheSame) { as_the_engine(dense(""), {kDenseSizes}); }
+
+TEST_F(AheadGpu, PhasesAndTables) {
+  const std::string to_odd = "op to_odd(x: f32[N,C,T], w: f32[C,K,3]) -> (y) { "
+                             "y[n,k,t in 0..2*T-1] = sum(c,r if (t+1-r)%2 == 0: x[n,c,(t+1-r)/2 else 0]*w[c,k,r]) }";
+  as_the_engine(to_odd, {{{"N", 5}, {"C", 6}, {"K", 7}, {"T", 24}}});
+  any_batch(to_odd, {{"C", 6}, {"K", 7}, {"T", 24}}, {1, 33});
+  as_the_engine("op rotated(x: f32[N,T,K]) -> (y) { y[n,t,k] = x[n,t,k] * cos(f32(t) * exp(-0.2*f32(k))) }",
+                {{{"N", 40}, {"T", 32}, {"K", 48}}});
+}
 
 // A scalar that forward has computed, and its gradient, lie on the device.
 TEST_F(AheadGpu, ScalarResults) {

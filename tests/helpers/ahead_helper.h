@@ -39,10 +39,9 @@ class Ahead : public Tool {
     build_ahead(op, o, path("lib"));
     CompileOptions options = o.compile;
     Program derived = derive(op, options).program;
-    int copy = 0;
     for (CpuLevel level : o.levels) {
       Environment forced("XHAT_CPU_LEVEL", name_of(level));
-      Loaded library(path("lib"), op.name, derived, copy++);
+      Loaded library(path("lib"), op.name, derived, copies_++);
       EXPECT_EQ(library.level(), name_of(level));
       options.cache = std::make_shared<runtime::KernelCache>();
       CompiledOp compiled = compile(op, options);
@@ -71,6 +70,9 @@ class Ahead : public Tool {
     o.compile.machine.tile_bytes = 2 << 10;
     return o;
   }
+
+ private:
+  int copies_ = 0;  // libraries loaded: each has a path of its own
 };
 
 inline const std::vector<int64_t> kBatches = {0, 1, 2, 7, 32, 33, 100, 257};

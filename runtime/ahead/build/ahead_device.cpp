@@ -119,27 +119,29 @@ class Maker {
   }
 
   void find_plans(const Program& direction, std::vector<AheadVariant>& variants) {
-    size_t before = kernels_.size();
+    size_t new_kernels[std::size(kWaysToPlan)] = {};
     auto at = [&](const DimValues& sizes, int way) {
       if (options_.progress) options_.progress(fmt::format("planning for {}, {}", name_of(target_), dims_text(sizes)), true);
-      AheadDevicePlan plan = plan_at(direction, sizes, way);
-      if (kernels_.size() - before > kMaxKernels && !sizes_.open().empty()) throw TooManyPlans();
+      const size_t before = kernels_.size();
+      AheadDevicePlan plan = plan_at(direction, sizes, kWaysToPlan[way]);
+      new_kernels[way] += kernels_.size() - before;
+      if (new_kernels[way] > kMaxKernels && !sizes_.open().empty()) throw TooManyPlans();
       SlotWriter writer;
       transfer_device_plan(writer, plan);
       return std::move(writer.slots);
     };
     try {
-      sizes_.find(at, kWaysToPlan, [&](AheadVariant v, const Slots&) { variants.push_back(std::move(v)); });
+      sizes_.find(at, std::size(kWaysToPlan), [&](AheadVariant v, const Slots&) { variants.push_back(std::move(v)); });
     } catch (const TooManyPlans&) {
       sizes_.fail_must_be_given(
           "code for a GPU is made for them. one that is a batch, the slowest dimension of all tensors that have it, may stay open");
     }
   }
 
-  AheadDevicePlan plan_at(Program direction, const DimValues& sizes, int way) {
-    PlanRequest request = planned_so(request_of(options_.compile, target_), way);
-    group_by_policy(direction, request, nodes_);
-    KernelPlan plan = plan_kernels(direction, sizes, request);
+  AheadDevicePlan plan_at(Program written, const DimValues& sizes, PlanWay way) {
+    PlanRequest request = requested_so(request_of(options_.compile, target_), way);
+    group_by_policy(written, request, nodes_);
+    const auto [direction, plan] = planned_so(written, sizes, request, way);
     std::vector<KernelSpec> specs = gpu_specs(direction, plan, sizes, target_);
     AheadDevicePlan made;
     Temporaries temporaries;

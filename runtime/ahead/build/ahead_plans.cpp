@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "expr/index/affine.h"
+#include "fusion/plan/for_sizes.h"
 #include "fusion/relay/relay_kernels.h"
 #include "runtime/ahead/build/ahead_sizes.h"
 #include "runtime/ahead/build/open_plans.h"
@@ -75,9 +76,9 @@ void forget_idle_rules(WalkKernel& k) {
 }
 
 // dense: per tensor; in_rows: how the others lie.
-WalkPlan plan_at(const Program& p, const PlanRequest& request, const DimValues& sizes, std::vector<bool> dense, bool in_rows,
-                 AheadKernels& kernels) {
-  KernelPlan plan = plan_kernels(p, sizes, request);
+WalkPlan plan_at(const Program& direction, const PlanRequest& request, const DimValues& sizes, std::vector<bool> dense, bool in_rows,
+                 AheadKernels& kernels, PlanWay way) {
+  const auto [p, plan] = planned_so(direction, sizes, request, way);
   WalkPlan walk{{}, temporaries_of(p, plan, sizes), static_cast<int64_t>(p.tensors.size())};
   dense.resize(p.tensors.size(), true);
   for (const Kernel& k : plan.kernels) {
@@ -97,13 +98,13 @@ WalkPlan plan_at(const Program& p, const PlanRequest& request, const DimValues& 
 }
 
 Slots slots_at(const PlannedDirection& d, const CompileOptions& options, const DimValues& sizes, const std::vector<bool>& dense,
-               bool in_rows, AheadKernels& kernels, int way = 0) {
+               bool in_rows, AheadKernels& kernels, PlanWay way) {
   SlotWriter writer;
-  WalkPlan walk = plan_at(d.program, way == 0 ? d.request : planned_so(d.request, way), sizes, dense, in_rows, kernels);
+  WalkPlan walk = plan_at(d.program, d.request, sizes, dense, in_rows, kernels, way);
   transfer_plan(writer, walk);
   if (d.checks.of_data) {
-    WalkPlan checks =
-        plan_at(*d.checks.of_data, planned_so(request_of(options, Target::cpu), std::max(way, 1)), sizes, dense, in_rows, kernels);
+    way.cut_small = true;
+    WalkPlan checks = plan_at(*d.checks.of_data, request_of(options, Target::cpu), sizes, dense, in_rows, kernels, way);
     transfer_plan(writer, checks);
   }
   return std::move(writer.slots);
@@ -226,14 +227,15 @@ class Planner {
 
   void find_plans(size_t side, AheadLayout layout) {
     const std::vector<bool> dense = dense_tensors(layout);
-    size_t new_kernels = 0;
+    size_t new_kernels[std::size(kWaysToPlan)] = {};
     auto at = [&](const DimValues& sizes, int way) {
       if (options_.progress && !made_.open.empty())
         options_.progress(fmt::format("planning {}, {} = {}", kSideNames[side], made_.open, sizes.at(sizes_.open()[0])), true);
       size_t before = kernels_.size();
-      Slots slots = slots_at(directions_[side], options_.compile, sizes, dense, layout == AheadLayout::rows, kernels_, way);
-      new_kernels += kernels_.size() - before;
-      if (new_kernels > kMaxKernels && !made_.open.empty()) throw TooManyPlans();
+      Slots slots = slots_at(directions_[side], options_.compile, sizes, dense, layout == AheadLayout::rows, kernels_,
+                             kWaysToPlan[way]);
+      new_kernels[way] += kernels_.size() - before;
+      if (new_kernels[way] > kMaxKernels && !made_.open.empty()) throw TooManyPlans();
       return slots;
     };
     const size_t variants = made_.table.sides[side].variants.size(), kinds = kinds_.size();
@@ -243,7 +245,7 @@ class Planner {
       kinds_.push_back({side, slots.kinds});
     };
     try {
-      return sizes_.find(at, kWaysToPlan, found);
+      return sizes_.find(at, std::size(kWaysToPlan), found);
     } catch (const TooManyPlans&) {
       made_.table.sides[side].variants.resize(variants);
       kinds_.resize(kinds);
@@ -255,10 +257,10 @@ class Planner {
   void find_open(size_t side, AheadLayout layout, std::vector<bool> dense, const FoundOpen& found) {
     const PlannedDirection& d = directions_[side];
     if (options_.progress) options_.progress(fmt::format("planning {} for all {}", kSideNames[side], made_.open), true);
-    std::vector<OpenPart> parts = {{d.program, planned_so(d.request, 1), dense}};
+    std::vector<OpenPart> parts = {{d.program, requested_so(d.request, kPlannedForAllSizes), dense}};
     if (d.checks.of_data) {
       dense.resize(d.checks.of_data->tensors.size(), true);
-      parts.push_back({*d.checks.of_data, planned_so(request_of(options_.compile, Target::cpu), 1), dense});
+      parts.push_back({*d.checks.of_data, requested_so(request_of(options_.compile, Target::cpu), kPlannedForAllSizes), dense});
     }
     try {
       find_open_plans(parts, sizes_, options_.compile.stash.nominal, kernels_, layout, found);
@@ -294,10 +296,17 @@ class Planner {
 
 }  // namespace
 
-PlanRequest planned_so(PlanRequest request, int way) {
-  request.options.cut_small = way > 0;
-  if (way > 1) request.options.policy = FusePolicy::off;  // what is fused with a sum over a batch has all of it in a tile
+PlanRequest requested_so(PlanRequest request, PlanWay way) {
+  request.options.cut_small |= way.cut_small;
+  if (!way.fused) request.options.policy = FusePolicy::off;
   return request;
+}
+
+DirectionPlan planned_so(const Program& direction, const DimValues& sizes, PlanRequest request, PlanWay way) {
+  request = requested_so(std::move(request), way);
+  DirectionPlan made{way.for_sizes ? rewritten_for_sizes(direction, sizes, request) : direction, {}};
+  made.plan = plan_kernels(made.program, sizes, request);
+  return made;
 }
 
 size_t AheadKernels::add(KernelSpec spec) {

@@ -29,9 +29,21 @@ struct AheadPlans {
   std::string stash_sizes;          // the sizes that the stash was chosen for, as text
 };
 
-// Way 0 plans like the engine; further ways give code that depends less on sizes.
-constexpr int kWaysToPlan = 3;
-PlanRequest planned_so(PlanRequest request, int way);
+// How a direction is planned at a size. The first way is the engine's; further ones give code that depends less on sizes.
+struct PlanWay {
+  bool for_sizes;  // what sizes decide comes first (fusion/plan/for_sizes.h)
+  bool cut_small;  // FusionOptions::cut_small
+  bool fused;      // what is fused with a sum over a batch has all of it in a tile
+};
+constexpr PlanWay kWaysToPlan[] = {{true, false, true}, {true, true, true}, {false, false, true}, {false, true, true}, {false, true, false}};
+constexpr PlanWay kPlannedForAllSizes = {false, true, true};
+
+struct DirectionPlan {
+  Program program;
+  KernelPlan plan;
+};
+DirectionPlan planned_so(const Program& direction, const DimValues& sizes, PlanRequest request, PlanWay way);
+PlanRequest requested_so(PlanRequest request, PlanWay way);
 
 // Throws Error naming the dims that must be given.
 AheadPlans plan_ahead(const Derivation& derivation, const AheadOptions& options);
