@@ -31,6 +31,7 @@ class AheadGpu : public Tool {
     cl_ = std::make_unique<OpenCl>();
   }
   std::unique_ptr<OpenCl> cl_;  // a context that is not the engine's
+  int copies_ = 0;              // libraries loaded: each has a path of its own
 
   AheadOptions options(Target target) const {
     AheadOptions o;
@@ -72,7 +73,7 @@ class AheadGpu : public Tool {
     Program op = parse_op(text), all = gradient(op);
     build_ahead(op, o, path("lib"));
     Program derived = derive(op, o.compile).program;
-    Loaded library(path("lib"), op.name, derived, 0, "opencl");
+    Loaded library(path("lib"), op.name, derived, copies_++, "opencl");
     CompileOptions engine;
     engine.target = Target::opencl;
     CompiledOp compiled = compile(op, engine);
