@@ -210,9 +210,8 @@ void Symbolic::separate_sides(const Statement& s, Id condition) {
 
 // Names that are bound anew somewhere in these statements, and are declared outside.
 std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& statements, const std::string* variable) const {
-  std::set<std::string> found, local;
-  if (variable) local.insert(*variable);
-  auto walk = [&](auto& self, const std::vector<Statement>& list) -> void {
+  std::set<std::string> found;
+  auto walk = [&](auto& self, const std::vector<Statement>& list, std::set<std::string> local) -> void {
     for (const Statement& s : list) {
       auto bound = [&](const std::string& name) {
         if (c_.state.names.contains(name))
@@ -220,7 +219,7 @@ std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& stat
         else
           local.insert(name);
       };
-      if (s.kind == Statement::Kind::variable || s.kind == Statement::Kind::loop) local.insert(s.targets[0].text);
+      if (s.kind == Statement::Kind::variable) local.insert(s.targets[0].text);
       if (s.kind == Statement::Kind::call)
         for (const ast::Name& target : s.targets) bound(target.text);
       if (s.kind == Statement::Kind::assign && s.sign == "=") {
@@ -235,11 +234,13 @@ std::set<std::string> Symbolic::rebound_names(const std::vector<Statement>& stat
           if (axes && (it == c_.state.names.end() || it->second.view.axes.size() == place.args.size())) bound(place.text);
         }
       }
-      self(self, s.statements);
-      self(self, s.otherwise);
+      std::set<std::string> inside = local;
+      if (s.kind == Statement::Kind::loop) inside.insert(s.targets[0].text);
+      self(self, s.statements, std::move(inside));
+      self(self, s.otherwise, local);
     }
   };
-  walk(walk, statements);
+  walk(walk, statements, variable ? std::set<std::string>{*variable} : std::set<std::string>{});
   return found;
 }
 

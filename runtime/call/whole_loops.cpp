@@ -76,17 +76,18 @@ class Blocks {
       const auto runs = static_cast<double>(at_.at(b).runs);
       const bool differentiated = taped && block.backward;
       double work = 0, plain_work = 0;
-      auto add = [&](const KernelSpec& spec, const KernelSpec& plain_spec) {
-        const double ps = price_ps(spec);
+      auto add = [&](const LoopBlock::Direction& by_kernels, const LoopBlock::Direction& plain_direction) {
+        const KernelSpec& spec = by_kernels.spec;
+        const double ps = price_ps(spec, [](uint32_t) { return false; });
         const bool parallel = bytes(spec) > static_cast<double>(options_.machine.serial_bytes) || ps > options_.machine.serial_ps;
         const bool product = std::ranges::any_of(
             spec.members, [&](const SpecMember& m) { return m.left.size() + m.reduced.size() >= 3 && !m.reduced.empty(); });
         work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
-        plain_work += (product ? kPlainProduct : 1) * (tiles ? count * price_ps(plain_spec) : ps);
+        plain_work += (product ? kPlainProduct : 1) * count * price_ps(plain_direction.spec, [&](uint32_t t) { return plain_direction.is_added(t); });
       };
       const LoopBlock& plain_block = tiles ? in_tile.at(b) : block;
-      differentiated ? add(block.forward->spec, plain_block.forward->spec) : add(block.infer.spec, plain_block.infer.spec);
-      if (differentiated) add(block.backward->spec, plain_block.backward->spec);
+      differentiated ? add(*block.forward, *plain_block.forward) : add(block.infer, plain_block.infer);
+      if (differentiated) add(*block.backward, *plain_block.backward);
       const auto values = static_cast<double>(b->operands.size() + b->results.size());
       auto call = [&](CallPrice price) { return price.once + price.each * values; };
       if (differentiated)

@@ -8,6 +8,11 @@
 
 namespace xhat::runtime {
 
+bool LoopBlock::Direction::is_added(uint32_t tensor) const {
+  const auto role = roles.find(spec.tensors[tensor].original);
+  return role != roles.end() && role->second.is == Role::Is::gradient && !reads(spec, tensor);
+}
+
 bool LoopBlock::backward_reads(Role::Is is, size_t number) const {
   return backward && std::ranges::any_of(backward->spec.tensors, [&](const SpecTensor& t) {
            const auto role = backward->roles.find(t.original);

@@ -24,6 +24,8 @@ struct LoopBlock {
   struct Direction {
     KernelSpec spec;
     std::unordered_map<TensorId, Role> roles;  // by SpecTensor::original
+    // Of a tensor of the spec: a part of an adjoint, which no other definition reads.
+    bool is_added(uint32_t tensor) const;
   };
   struct Kept {
     DType type;

@@ -40,7 +40,8 @@ class Nest {
     std::vector<ReadyPiece> pieces;
     for (const SpecMember& m : spec_.members)
       for (const Piece& piece : pieces_of(spec_, m))
-        if (std::optional<ReadyPiece> made = ready(piece)) pieces.push_back(std::move(*made));
+        for (const SpecMember& term : places_[m.tensor].added ? terms_of(spec_, piece.member) : std::vector<SpecMember>{piece.member})
+          if (std::optional<ReadyPiece> made = ready({term, piece.first})) pieces.push_back(std::move(*made));
     std::vector<Stmt> made;
     for (const std::vector<ReadyPiece>& group : together(spec_, std::move(pieces), places_)) made.push_back(written(group));
     if (made.empty()) return hi::Evaluate::make(0);
@@ -175,11 +176,6 @@ class Nest {
       for (Id* id : {&local.body, &local.condition}) *id = simplify(a_, with_collected_indices(a_, substitute(a_, *id, ones)));
     const bool added = places_[m.tensor].added;
     std::vector<Id> conditions = conjuncts_of(a_, local.condition);
-    if (m.reduced.empty() && added)
-      while (a_[local.body].op == Op::select && a_[a_[local.body].arg(2)].op == Op::constant && a_[a_[local.body].arg(2)].value == 0) {
-        for (Id c : conjuncts_of(a_, a_[local.body].arg(0))) conditions.push_back(c);
-        local.body = a_[local.body].arg(1);
-      }
     // A piece to which nothing is added.
     if (m.reduced.empty() && added && a_[local.body].op == Op::constant && a_[local.body].value == 0) return {};
     made.vectors = vector_axis(spec_, local);

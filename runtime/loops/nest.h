@@ -33,7 +33,8 @@ Halide::Internal::Stmt nest(const KernelSpec& spec, const std::function<NestPlac
 // What Halide and we do to statements before code is made of them.
 Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Halide::Target& target);
 
-// What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not.
-double price_ps(const KernelSpec& spec);
+// What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not. added: of a tensor,
+// is what is computed added to what is there?
+double price_ps(const KernelSpec& spec, const std::function<bool(uint32_t)>& added);
 
 }  // namespace xhat::runtime

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "expr/core/conditions.h"
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
 #include "runtime/loops/nest_vectors.h"
@@ -150,7 +151,98 @@ class Pieces {
   }
 };
 
+constexpr int64_t kFewPlaces = 16;  // vectors over fewer take no longer than a term by itself
+constexpr size_t kMostTerms = 32;   // that code is made for
+
+// A body as a sum of terms, each with the conditions under which it is there.
+class Terms {
+ public:
+  struct Term {
+    std::vector<Id> conditions;
+    Id body;
+  };
+
+  explicit Terms(Arena& a) : a_(a) {}
+
+  std::vector<Term> of(Id body, std::vector<Id> conditions) {
+    all_.clear();
+    collect(body, std::move(conditions), false);
+    return std::move(all_);
+  }
+
+ private:
+  Arena& a_;
+  std::vector<Term> all_;
+
+  void collect(Id body, std::vector<Id> conditions, bool negative) {
+    const Node n = a_[body];
+    if ((n.op == Op::constant && n.value == 0) || all_.size() > kMostTerms) return;
+    if (n.op == Op::add || n.op == Op::sub) {
+      collect(n.arg(0), conditions, negative);
+      collect(n.arg(1), std::move(conditions), n.op == Op::sub ? !negative : negative);
+    } else if (n.op == Op::neg) {
+      collect(n.arg(0), std::move(conditions), !negative);
+    } else if (n.op == Op::select) {
+      std::vector<Id> otherwise = conditions;
+      otherwise.push_back(negation(a_, n.arg(0)));
+      for (Id c : conjuncts_of(a_, n.arg(0))) conditions.push_back(c);
+      collect(n.arg(1), std::move(conditions), negative);
+      collect(n.arg(2), std::move(otherwise), negative);
+    } else {
+      all_.push_back({std::move(conditions), negative ? a_.unary(Op::neg, body) : body});
+    }
+  }
+};
+
+Id all_of(Arena& a, const std::vector<Id>& conditions) {
+  Id all = a.boolean(true);
+  for (Id c : conditions) all = is_true(a, all) ? c : a.land(all, c);
+  return all;
+}
+
 }  // namespace
+
+bool is_one_place(Arena& a, const SpecMember& m, Id axis) {
+  LoopBounds bounds;
+  return std::ranges::any_of(conjuncts_of(a, m.condition), [&](Id c) { return a[c].op == Op::eq && bound_by(a, c, axis, &bounds); });
+}
+
+std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m) {
+  Arena& a = *spec.arena;
+  if (!m.reduced.empty() || !m.scatter.empty()) return {m};
+  auto with = [&](const std::vector<Id>& conditions, Id body) {
+    SpecMember made = m;
+    made.condition = all_of(a, conditions);
+    made.body = body;
+    return made;
+  };
+  std::vector<SpecMember> made;
+  SpecMember rest = m;
+  std::vector<Id> conditions = conjuncts_of(a, m.condition);
+  while (a[rest.body].op == Op::select && a[a[rest.body].arg(2)].op == Op::constant && a[a[rest.body].arg(2)].value == 0) {
+    for (Id c : conjuncts_of(a, a[rest.body].arg(0))) conditions.push_back(c);
+    rest.body = a[rest.body].arg(1);
+  }
+  rest.condition = all_of(a, conditions);
+  auto is_for_one = [&](const SpecMember& term) {
+    return std::ranges::any_of(m.left, [&](Id x) { return spec.axes.at(x).extent >= kFewPlaces && is_one_place(a, term, x); });
+  };
+  if (is_for_one(rest)) return {rest};
+  const std::vector<Terms::Term> terms = Terms(a).of(m.body, conjuncts_of(a, m.condition));
+  if (terms.size() > kMostTerms) return {rest};
+  Id others = kNone;
+  for (const Terms::Term& t : terms) {
+    if (SpecMember term = with(t.conditions, t.body); is_for_one(term)) {
+      made.push_back(std::move(term));
+      continue;
+    }
+    const Id body = t.conditions.empty() ? t.body : a.select(all_of(a, t.conditions), t.body, a.constant(a[t.body].type, 0));
+    others = others == kNone ? body : a.add(others, body);
+  }
+  if (made.empty()) return {rest};
+  if (others != kNone) made.push_back(with({}, others));
+  return made;
+}
 
 std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m) { return Pieces(spec, m).run(); }
 

@@ -15,4 +15,10 @@ struct Piece {
 // In place of the member. Makes axes in the spec.
 std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m);
 
+// Of what is added to a tensor, term by term: those that are for one place along an axis (`if i == place then …`) by themselves, and the sum
+// of the others. Choices with nothing on the other side are conditions of the member. Not of reductions: {m}.
+std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m);
+// Does a condition of the member leave at most one place along the axis?
+bool is_one_place(Arena& a, const SpecMember& m, Id axis);
+
 }  // namespace xhat::runtime

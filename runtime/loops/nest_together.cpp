@@ -65,7 +65,7 @@ class Together {
       for (const Access& y : accesses(other)) {
         const NestPlace &from = places_[x.tensor], &to = places_[y.tensor];
         if (!(x.writes || y.writes) || from.value.defined() || to.value.defined() || from.buffer != to.buffer) continue;
-        if (x.writes && y.writes && x.tensor == y.tensor) continue;  // parts of one result
+        if (x.writes && y.writes && x.tensor == y.tensor) continue;  // parts of one result, or terms that are added to it
         const bool same = from.strides == to.strides && Halide::Internal::equal(from.offset, to.offset) && x.at == y.at;
         if (!(at_points && same)) return true;
       }

@@ -59,11 +59,11 @@ int strided(const Arena& a, const SpecMember& m, Id axis) {
 }  // namespace
 
 Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
-  const Arena& a = *spec.arena;
+  Arena& a = *spec.arena;
   Id best = kNone;
   int least = 0;
   auto try_axis = [&](Id axis) {
-    if (spec.axes.at(axis).extent < kShortestVector) return;
+    if (spec.axes.at(axis).extent < kShortestVector || (m.reduced.empty() && is_one_place(a, m, axis))) return;
     const int count = strided(a, m, axis);
     if (best == kNone || count < least) best = axis, least = count;
   };
@@ -73,7 +73,7 @@ Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
   return best;
 }
 
-double price_ps(const KernelSpec& whole) {
+double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& added) {
   constexpr double kLoad_ps = 30;    // of a vector that lies in L1, per element
   constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
   constexpr double kStart_ps = 500;  // of a loop
@@ -82,7 +82,9 @@ double price_ps(const KernelSpec& whole) {
   double sum = 0;
   std::vector<SpecMember> parts;
   for (const SpecMember& m : whole.members)
-    for (const Piece& piece : pieces_of(spec, m)) parts.push_back(piece.member);
+    for (const Piece& piece : pieces_of(spec, m))
+      for (const SpecMember& term : added(m.tensor) ? terms_of(spec, piece.member) : std::vector<SpecMember>{piece.member})
+        parts.push_back(term);
   for (const SpecMember& m : parts) {
     const Id vectors = vector_axis(spec, m);
     double each = 0;
@@ -91,15 +93,10 @@ double price_ps(const KernelSpec& whole) {
       if (is_read(a[id].op))
         each += vectors != kNone && along(a, read_indices(a[id]), vectors) == Along::strided ? kScalar * kLoad_ps : kLoad_ps;
     }
-    std::vector<Id> conditions = conjuncts_of(a, m.condition);
-    for (Id body = m.body; a[body].op == Op::select; body = a[body].arg(1))
-      for (Id c : conjuncts_of(a, a[body].arg(0))) conditions.push_back(c);
     double points = 1;
     for (const auto* list : {&m.left, &m.reduced})
       for (Id x : *list) {
-        LoopBounds bounds;
-        const bool one = std::ranges::any_of(conditions, [&](Id c) { return a[c].op == Op::eq && bound_by(a, c, x, &bounds); });
-        if (!one && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
+        if (!is_one_place(a, m, x) && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
           points *= static_cast<double>(spec.axes.at(x).extent);
       }
     sum += kStart_ps + points * each * (vectors == kNone ? kScalar : 1);
