@@ -66,7 +66,14 @@ Value Expression::value_of(Ref ref, const ast::Node& n, std::vector<Id> p) {
       c_.state.conditions.back() = negation(a_, condition);
       const Value otherwise = at(n.args[2], p);
       c_.state.conditions = before;
-      return choose_value(a_, c, then, otherwise, n.pos);
+      Value chosen = choose_value(a_, c, then, otherwise, n.pos);
+      // A condition on variables of loops that are written out may be known.
+      for (Id* part : {&chosen.typed, &chosen.as_int, &chosen.as_float}) {
+        if (*part == kNone || a_[*part].op != Op::select || !a_[condition].free_axes().empty()) continue;
+        const Id known = simplify(a_, a_[*part].arg(0));
+        if (is_true(a_, known) || is_false(a_, known)) *part = a_[*part].arg(is_true(a_, known) ? 1 : 2);
+      }
+      return chosen;
     }
     case Kind::let: {
       lets_[n.text] = n.args[0];
