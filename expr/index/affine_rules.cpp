@@ -110,14 +110,36 @@ class Rules {
     return false;
   }
 
-  // (x + s) % N == b  =>  x == (b - s) % N
+  // s - e % N == b  =>  e % N == s - b
+  void isolate(size_t i) {
+    Equation& e = s_.equations[i];
+    const Poly left = scope_.poly(e.left);
+    Id remainder = kNone;
+    for (const auto& [m, c] : left.terms) {
+      if (std::ranges::none_of(m, [&](Id atom) { return depends_on_bound(atom); })) continue;
+      if (remainder != kNone || m.size() != 1 || (c != 1 && c != -1) || a_[m[0]].op != Op::mod) return;
+      remainder = m[0];
+    }
+    if (remainder == kNone || remainder == e.left) return;
+    const Form f = form_of(remainder);
+    if (!f.modulus || f.modulus->as_constant()) return;
+    const Poly rest = scope_.poly(e.right) - left.without(remainder);
+    e = {remainder, expression(a_, left.coefficient(remainder) < 0 ? -rest : rest)};
+  }
+
+  // (x + s) % N == b  =>  x == (b - s) % N, where 0 <= b < N
   bool roll(size_t i) {
+    isolate(i);
     Equation& e = s_.equations[i];
     const Form f = form_of(e.left);
-    if (!f.modulus || f.divisor != Poly::constant(1) || !scope_.surely_in(e.right, *f.modulus)) return false;
+    if (!f.modulus || f.divisor != Poly::constant(1)) return false;
     const Poly base = scope_.poly(f.base);
     const Id x = unit_axis(base, [&](Id axis) { return runs_over(axis, *f.modulus); });
     if (x == kNone) return false;
+    if (!scope_.surely_in(e.right, *f.modulus)) {
+      s_.conditions.push_back(a_.binary(Op::le, a_.integer(0), e.right));
+      s_.conditions.push_back(a_.binary(Op::lt, e.right, expression(a_, *f.modulus)));
+    }
     Poly to = scope_.poly(e.right) - base.without(x);
     if (base.coefficient(x) < 0) to = -to;
     const bool plain = to == scope_.poly(e.right);  // x % N == b with both in range
