@@ -6,6 +6,7 @@
 
 #include "ad/check/random_inputs.h"
 #include "runtime/call/compile.h"
+#include "runtime/loops/nest.h"
 #include "tests/helpers/random_prog.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
@@ -237,6 +238,17 @@ INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                                            "read_later", "own_sums", "same_twice", "counted", "added_where_it_moves", "best_path",
                                            "largest"),
                          name_of_program);
+
+// What is for one place of an adjoint does not walk along all of it.
+TEST(WholeLoops, AddToPlacesThatAreComputedByThemselves) {
+  const Program op = parse_op("op f(dy: f64, j: i64, k: i64, c: bool) -> (g) {\n"
+                              "g[n in 0..N] = (if n == j then dy else 0) - (if c then if k == n then 2*dy else 0 else if n == j + 1 then dy else 0) }");
+  auto price = [&](int64_t n, bool added) {
+    return runtime::price_ps(runtime::make_nest_spec(op, {{"N", n}}), [&](uint32_t) { return added; });
+  };
+  EXPECT_EQ(price(100, true), price(100000, true));
+  EXPECT_GT(price(100000, false), 100 * price(100, false));
+}
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
   const uint64_t first = number_of("XHAT_PROPERTY_SEED", 1), count = number_of("XHAT_PROPERTY_COUNT", long_run() ? 3000 : 60);
