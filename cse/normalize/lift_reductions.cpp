@@ -12,6 +12,7 @@
 #include "cse/normalize/ranges.h"
 #include "cse/normalize/read_bounds.h"
 #include "cse/normalize/ways.h"
+#include "expr/core/axes_as_read.h"
 #include "expr/core/distinct_axes.h"
 
 namespace xhat {
@@ -92,7 +93,7 @@ class Lifter {
     ways = {said(ways.all, original), said(ways.shared, original)};
     open_.erase(original);
     std::vector<Id> free(a_[reduction].free_axes().begin(), a_[reduction].free_axes().end());
-    auto box = boxes(free);
+    auto box = boxes(reduction);
     if (!box) return reduction;
     if (auto known = defined_already(reduction, *box, ways)) return *known;
     Id condition = kNone;
@@ -345,16 +346,17 @@ class Lifter {
 
   // ---- definitions ----
 
-  // What these axes run over in a tensor; none: not known.
-  std::optional<std::vector<AxisRange>> boxes(std::vector<Id> axes) {
-    // In the order of the definition's axes, then of binding.
+  // What the reduction's axes run over in a tensor; none: not known.
+  std::optional<std::vector<AxisRange>> boxes(Id reduction) {
+    std::vector<Id> axes(a_[reduction].free_axes().begin(), a_[reduction].free_axes().end());
+    // In the order of the definition's axes, then of binding, unless reads say otherwise.
     std::ranges::stable_sort(axes, {}, [&](Id x) {
       auto at = std::ranges::find(definition_->axes, x, &AxisRange::axis);
       return at != definition_->axes.end() ? static_cast<size_t>(at - definition_->axes.begin()) : definition_->axes.size() + x;
     });
     Hull hull(a_, ranges_);
     std::vector<AxisRange> found;
-    for (Id x : axes) {
+    for (Id x : axes_as_read(a_, reduction, axes)) {
       std::optional<AxisRange> box = ranges_.at(x);
       if (!is_box(a_, *box)) box = hull.box(*box);
       if (!box) return std::nullopt;
@@ -365,7 +367,7 @@ class Lifter {
 
   // A definition of the reduction over its free axes, and the read of it.
   Id defined(Id reduction) {
-    auto box = *boxes({a_[reduction].free_axes().begin(), a_[reduction].free_axes().end()});
+    auto box = *boxes(reduction);
     reduction = reads_.made_total(reduction, box);
     Definition made;
     made.pos = definition_->pos;

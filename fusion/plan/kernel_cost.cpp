@@ -57,10 +57,18 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     }
     return false;
   };
+  // Of dy[n,k,r+2*i,s+2*j] columns k are packed one element at a time.
+  auto gathered = [&](size_t v) {
+    for (size_t r = 0; r < s.reads.size(); ++r) {
+      const bool along = !s.forms[r].empty() && s.forms[r].back().bare() && s.forms[r].back().axis == v;
+      if (depends(r, v) && !along && !s.in_runs[r]) return true;
+    }
+    return false;
+  };
   std::vector<size_t> tried;
-  for (const bool again : {false, true})
+  for (const auto& [again, one_by_one] : {std::pair(false, false), {false, true}, {true, false}, {true, true}})
     for (size_t v = s.left; v-- > 0;)
-      if (packed_again(v) == again) tried.push_back(v);
+      if (packed_again(v) == again && gathered(v) == one_by_one) tried.push_back(v);
   for (size_t v : tried) {
     if (!reads(v, v)) continue;
     size_t beside = 0;

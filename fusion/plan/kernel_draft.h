@@ -33,6 +33,7 @@ struct Shape {
     bool bare() const { return axis != SIZE_MAX && divided == 1 && times == 1; }
   };
   std::vector<std::vector<Form>> forms;
+  std::vector<bool> in_runs;  // by read: terms of the sum lie side by side in it
   bool is_reduction = false;
   bool in_parts = false;                // a reduction that tiles may compute in parts
   bool plain_ranges = true;             // every axis runs over [0, its extent), whatever the others are
@@ -100,6 +101,7 @@ class Planner {
   int64_t bytes(TensorId t) const;
   Shape take_apart(const Definition& d) const;
   std::vector<Id> axes_of(Id read, const Replacements& windows, const Replacements& apart = {}) const;
+  bool in_runs(Id read, const Shape& s) const;
   void find_phases(const Definition& d, Shape& s, const Replacements& windows) const;
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;

@@ -114,7 +114,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
 
 // A panel is packed for one element of the result's other axes at a time: along these it has no square.
 Lowering::Turned Lowering::turned_panel(const SpecMember& m, Id part, Id v) const {
-  const Turned found = turned({part}, v, (*spec_.arena)[part].type);
+  const Turned found = turned({part}, v, (*spec_.arena)[part].type, !spec_.any_size());
   return std::ranges::find(m.left, found.along) != m.left.end() ? Turned() : found;
 }
 

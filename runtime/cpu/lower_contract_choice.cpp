@@ -84,8 +84,8 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
       choose_block(c, widest(m));
       if (c.width == 0) continue;
       const double price = price_of(m, c);
-      // Of equals, the last columns: their results are next to each other.
-      const bool longer = best && v == best->v && price == least && axis(y).in_tile() > axis(best->y).in_tile();
+      // Of equals, the last columns: their results are next to each other. And the last of equally many rows: those of a block share lines.
+      const bool longer = best && v == best->v && price == least && axis(y).in_tile() >= axis(best->y).in_tile();
       if (price < least || longer) {
         best = c;
         least = price;

@@ -78,7 +78,7 @@ void Lowering::join_temporaries(Groups& groups) const {
   for (size_t g = groups.size(); g-- > 0;) {
     const SpecMember& m = spec_.members[groups[g][0]];
     const SpecTensor& t = spec_.tensors[m.tensor];
-    if (t.use != SpecTensor::Use::temporary || !is_float(t.type) || !plain_map(groups[g])) continue;
+    if (t.use != SpecTensor::Use::temporary || !is_float(t.type) || !plain_map(groups[g]) || is_view(m)) continue;
     std::set<size_t> loops;  // that read it
     bool elsewhere = false;
     for (size_t i = g + 1; i < groups.size(); ++i)
@@ -111,10 +111,37 @@ int Lowering::vectors_of_map(const std::vector<size_t>& group) const {
   return vectors_or(vectors_per_step(cost));
 }
 
+// What another has made, by quotients and remainders that lie side by side there (kernel_phases.cpp): read where it is.
+bool Lowering::is_view(const SpecMember& m) const {
+  const Arena& a = *spec_.arena;
+  const Node& n = a[m.body];
+  if (m.op != Op::constant || spec_.tensors[m.tensor].use != SpecTensor::Use::temporary || n.op != Op::read) return false;
+  if (spec_.tensors[n.symbol].use == SpecTensor::Use::input) return false;
+  const auto indices = read_indices(n);
+  bool any = false;
+  size_t at = 0;
+  for (size_t i = 0; i < indices.size(); ++i, ++at) {
+    if (at == m.left.size()) return false;
+    if (indices[i] == m.left[at]) continue;
+    const Node &quotient = a[indices[i]], &remainder = a[indices[std::min(i + 1, indices.size() - 1)]];
+    if (quotient.op != Op::div || remainder.op != Op::mod || quotient.arg(0) != m.left[at] || remainder.arg(0) != m.left[at]) return false;
+    if (quotient.arg(1) != remainder.arg(1) || a[quotient.arg(1)].op != Op::constant) return false;
+    any = true;
+    ++i;
+  }
+  return any && at == m.left.size();
+}
+
 void Lowering::map(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   Func f(name("map", m.tensor));
   auto vars = func_vars(m);
+  if (is_view(m)) {
+    define(f, exprs(vars), {emit_.value(m.body, left_locals(m))});
+    emit_.made[m.tensor] = f;
+    emit_.left_axes[m.tensor] = m.left;
+    return;
+  }
   std::vector<Expr> values;
   Turned turns = turned_map(group);
   choose_transposes(turns, vars, left_locals(m));

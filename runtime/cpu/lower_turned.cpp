@@ -20,7 +20,7 @@ constexpr int64_t kMaxInSquare_ps = 400;  // of arithmetic, as it is unrolled; e
 
 }  // namespace
 
-Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type) const {
+Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type, bool padded) const {
   Arena& a = *spec_.arena;
   const int width = std::min(kTurnedSide, natural(type));
   // Of an axis of which tiles take a part, the code does not know how much; the planner gives whole vectors where it can.
@@ -33,7 +33,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
   // The axis that a read goes along, if not v; kNone: it goes along v, or nobody knows.
   auto goes_along = [&](Id id) {
     const Node& n = a[id];
-    if (n.op != Op::read || !has(id, v) || read_indices(n).empty()) return kNone;
+    if ((n.op != Op::read && !(padded && n.op == Op::read_or)) || !has(id, v) || read_indices(n).empty()) return kNone;
     Id last = read_indices(n).back();
     if (has(last, v)) return kNone;
     for (Id x : a[last].free_axes())

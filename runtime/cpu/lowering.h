@@ -133,7 +133,8 @@ class Lowering {
     std::vector<Expr> reads = {};  // of the squares
     explicit operator bool() const { return !parts.empty(); }
   };
-  Turned turned(const std::vector<Id>& roots, Id v, DType type) const;
+  // padded: what is outside is read from a copy with a border.
+  Turned turned(const std::vector<Id>& roots, Id v, DType type, bool padded = false) const;
   Turned turned_map(const std::vector<size_t>& group) const;
   void choose_transposes(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
   void turn(const Turned& t, Func f, int vector) const;
@@ -185,6 +186,7 @@ class Lowering {
   bool joined(const std::vector<size_t>& group, const SpecMember& m) const {
     return &m != &spec_.members[group[0]] && spec_.tensors[m.tensor].use == SpecTensor::Use::temporary;
   }
+  bool is_view(const SpecMember& m) const;
   int vectors_of_map(const std::vector<size_t>& group) const;
   void map(const std::vector<size_t>& group);
   // A member that reads its own results of the place before: see lower_recurrence.cpp.

@@ -2,10 +2,14 @@
 // With h as two axes, quotient u and phase p, h = 2*u + p, w depends on the phase alone and the sum is a product of matrices
 // for each phase: what the planner (Planner::product) counts on where it gives an axis phases.
 //
+// Only members that read by its quotient or remainder walk it so, where the tile has all of it. Others walk it whole, with vectors along it, and
+// read what is made in phases through a view: v[h] = t[h/2,h%2], which is where it lies.
+//
 // And in blocks: if j < H then a[j] else if j < 2*H then b[j-H] else …, over 4*H, computes all of it in every lane. With
 // j = H*u + p and u written out, each block computes its own.
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "expr/index/affine_poly.h"
 #include "expr/index/linear.h"
@@ -16,6 +20,8 @@ namespace xhat::runtime {
 namespace {
 
 using affine::Poly;
+
+bool reduces(const SpecMember& m, Id axis) { return std::ranges::find(m.reduced, axis) != m.reduced.end(); }
 
 class Split {
  public:
@@ -34,6 +40,7 @@ class Split {
       spec.axes[phase_] = p;
       return;
     }
+    if (!write_out && whole.kind() == AxisKind::untiled) find_whole();
     q.divisor *= phases;
     q.unrolled = write_out;
     if (whole.kind() == AxisKind::point) {
@@ -49,13 +56,19 @@ class Split {
   void run() {
     for (const SpecMember& m : spec_.members)
       for (size_t i = 0; i < m.left.size(); ++i)
-        if (m.left[i] == axis_) made_[m.tensor] = i;
+        if (m.left[i] == axis_ && !whole_.contains(m.tensor)) made_[m.tensor] = i;
+    add_views();
     for (SpecMember& m : spec_.members) {
+      if (whole_.contains(m.tensor)) continue;
       m.body = rebuilt(m.body);
       m.condition = rebuilt(m.condition);
       if (auto at = std::ranges::find(m.left, axis_); at != m.left.end()) {
         *at = phase_;
         m.left.insert(at, quotient_);
+      }
+      if (auto at = std::ranges::find(m.reduced, axis_); at != m.reduced.end()) {
+        *at = phase_;
+        m.reduced.insert(at, quotient_);
       }
     }
     for (auto [tensor, i] : made_) split(spec_.tensors[tensor], i);
@@ -65,10 +78,69 @@ class Split {
       if (spec_.axes.at(phase_).shared >= 0) spec_.shared.insert(at + 1, phase_);
     }
     for (size_t i = 0; i < spec_.shared.size(); ++i) spec_.axes.at(spec_.shared[i]).shared = static_cast<int>(i);
-    spec_.axes.erase(axis_);
+    if (whole_.empty()) spec_.axes.erase(axis_);
   }
 
  private:
+  // Members that do not need the phases, if some do.
+  void find_whole() {
+    auto divided = [&](Id id) {
+      const Node& n = a_[id];
+      return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && std::ranges::binary_search(a_[n.arg(0)].free_axes(), axis_);
+    };
+    bool some = false;
+    for (const SpecMember& m : spec_.members) {
+      const bool walks = std::ranges::find(m.left, axis_) != m.left.end() || reduces(m, axis_);
+      const bool in_phases = std::ranges::any_of(reachable(a_, std::vector<Id>{m.body, m.condition}), divided);
+      some |= walks && in_phases;
+      if (walks && !in_phases) whole_.insert(m.tensor);
+    }
+    const bool narrow = std::ranges::any_of(spec_.tensors, [](const SpecTensor& t) { return byte_size(t.type) == 2; });
+    if (!some || narrow) whole_.clear();
+  }
+
+  // For members that walk the axis whole, what is made in phases.
+  void add_views() {
+    if (whole_.empty()) return;
+    for (size_t i = 0; i < spec_.members.size(); ++i) {
+      const SpecMember made = spec_.members[i];
+      if (!made_.contains(made.tensor)) continue;
+      auto reads = [&](const SpecMember& m) {
+        return whole_.contains(m.tensor) && std::ranges::any_of(reachable(a_, std::vector<Id>{m.body, m.condition}), [&](Id id) {
+                 return is_read(a_[id].op) && a_[id].symbol == made.tensor;
+               });
+      };
+      if (std::ranges::none_of(spec_.members, reads)) continue;
+      SpecMember view;
+      view.tensor = static_cast<uint32_t>(spec_.tensors.size());
+      view.left = made.left;
+      view.condition = a_.boolean(true);
+      SpecTensor t = spec_.tensors[made.tensor];
+      t.original = kInternal;
+      t.dense = true;
+      t.rows = false;
+      std::vector<Id> indices = made.left;
+      const size_t at = made_.at(made.tensor);
+      indices[at] = a_.binary(Op::mod, axis_, a_.integer(phases_));
+      indices.insert(indices.begin() + static_cast<std::ptrdiff_t>(at), a_.binary(Op::div, axis_, a_.integer(phases_)));
+      view.body = a_.read(made.tensor, t.type, indices);
+      spec_.tensors.push_back(t);
+      for (SpecMember& m : spec_.members) {
+        if (!whole_.contains(m.tensor)) continue;
+        for (Id* root : {&m.body, &m.condition})
+          *root = rewrite(a_, *root, [&](Id id) {
+            const Node n = a_[id];
+            if (!is_read(n.op) || n.symbol != made.tensor) return id;
+            const std::vector<Id> args(n.args().begin(), n.args().end());
+            if (n.op == Op::read) return a_.read(view.tensor, n.type, args);
+            return a_.read_or(view.tensor, n.type, std::span(args).first(args.size() - 1), args.back());
+          });
+      }
+      whole_.insert(view.tensor);
+      spec_.members.insert(spec_.members.begin() + static_cast<std::ptrdiff_t>(++i), view);
+    }
+  }
+
   void split(SpecTensor& t, size_t i) const {
     auto insert = [&](auto& list, auto quotient, auto phase) {
       list[i] = phase;
@@ -140,16 +212,17 @@ class Split {
   Arena& a_;
   Id axis_, quotient_, phase_;
   int64_t phases_;
+  std::set<uint32_t> whole_;         // tensors whose members walk the axis whole
   std::map<uint32_t, size_t> made_;  // tensors that members make, and the dimension that the axis is
   std::unordered_map<Id, Poly> replaced_;
   std::unordered_map<Id, Id> done_;
 };
 
-// Members that have the axis in a way that cannot be split: reduced, scattered over, in a window of another's.
+// Members that have the axis in a way that cannot be split: scattered over, in a window of another's, as the place of an extreme.
 bool in_the_way(const KernelSpec& spec, Id axis) {
   return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
-    return !m.scatter.empty() || std::ranges::find(m.reduced, axis) != m.reduced.end() || std::ranges::count(m.left, axis) > 1 ||
-           spec.tensors[m.tensor].shape.size() >= kMaxRank;
+    if (reduces(m, axis) && (m.op == Op::argmax || m.op == Op::argmin || spec.axes.at(axis).kind() != AxisKind::untiled)) return true;
+    return !m.scatter.empty() || std::ranges::count(m.left, axis) > 1 || spec.tensors[m.tensor].shape.size() >= kMaxRank;
   });
 }
 
@@ -217,8 +290,9 @@ void split_blocks(KernelSpec& spec) {
     for (auto [axis, b] : breaks_of(spec)) {
       const SpecAxis& x = spec.axes.at(axis);
       int64_t length = std::gcd(b.common, x.extent);
+      auto summed = [&](const SpecMember& m) { return reduces(m, axis); };
       bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMaxBlocks;
-      if (!blocks || x.kind() != AxisKind::untiled || in_the_way(spec, axis)) continue;
+      if (!blocks || x.kind() != AxisKind::untiled || in_the_way(spec, axis) || std::ranges::any_of(spec.members, summed)) continue;
       KernelSpec split = spec;
       Split(split, axis, length, true).run();
       spec = std::move(split);

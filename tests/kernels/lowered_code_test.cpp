@@ -31,6 +31,10 @@ struct Case {
 constexpr const char* kBag = "op f(table: f32[V,D], ids: i32[B,L] const) -> (y) { y[b,d] = sum(l: table[abs(ids[b,l])%V,d]) }";
 constexpr const char* kPool =
     "op f(x: f32[N,2*H,2*W]) -> (y) { y[n, i in 0..H, j in 0..W] = max(r in 0..2, s in 0..2: x[n,2*i+r,2*j+s]) }";
+constexpr const char* kLeastOfTransposed =
+    "op f(x: f32[N,C,H,W], w: f32[C,K,3,3]) -> (y) {\n"
+    " t[n,k,i in 0..2*H,j in 0..2*W] = sum(c,r,s if (i+1-r)%2 == 0 && (j+1-s)%2 == 0: x[n,c,(i+1-r)/2,(j+1-s)/2 else 0] * w[c,k,r,s])\n"
+    " y[n,j] = sum(i: min(k: t[n,k,i,j]))\n}";
 constexpr const char* kDepthwise =
     "op f(x: f32[N,C,H,W], w: f32[C,3,3]) -> (y) {\n"
     " y[n,c, i in 0..H, j in 0..W] = sum(r,s: x[n,c,i+r-1,j+s-1 else 0] * w[c,r,s])\n}";
@@ -54,6 +58,8 @@ std::vector<Case> cases() {
        {{"xhat_list", 1, 1}}},
       {"strided_places", "op f(x: f32[3*V,D], ids: i32[N,M] const) -> (y) { y[n,m,d] = x[3*(abs(ids[n,m])%V)+2,d] * f32(d) }",
        {{"V", 40}, {"D", 18}, {"N", 9}, {"M", 33}}, true, {}},
+      // The minimum, its sum and the mask walk all places, in whole vectors, of what is made by odd and even ones.
+      {"least_of_transposed", kLeastOfTransposed, {{"N", 4}, {"C", 8}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}}},
       {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
       {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
       {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},

@@ -43,6 +43,15 @@ void expect_same(const std::string& text, const Arrays& in, bool error) {
   EXPECT_EQ(difference({{"y", before}}, {{"y", after}}, 1e-12), "") << print(q);
 }
 
+// What is lifted lies as what it reads does.
+TEST(Lift, DimensionsKeepTheOrderOfTheRead) {
+  auto lifted = [](const std::string& text) { return print(lift_reductions(parse_op(text))); };
+  EXPECT_NE(lifted("op f(t: f32[K,I,J]) -> (y) { y[j] = sum(i: min(k: t[k,i,j])) }").find("y_min[i,j]"), std::string::npos);
+  // Of a product no read has both; of what is turned over they do not agree.
+  EXPECT_NE(lifted("op f(p: f32[J,K], q: f32[I,K]) -> (y) { y[j] = sum(i: tanh(sum(k: p[j,k]*q[i,k]))) }").find("y_sum[j,i]"), std::string::npos);
+  EXPECT_NE(lifted("op f(t: f32[K,J,J]) -> (y) { y[j] = sum(i: min(k: t[k,i,j] + t[k,j,i])) }").find("y_min[j,i]"), std::string::npos);
+}
+
 TEST(Lift, IndicesAreErrorsWhereTheyWere) {
   // t is read if one p or one q is positive, over other axes each.
   const char* text =
