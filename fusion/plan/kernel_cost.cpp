@@ -57,13 +57,17 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     }
     return false;
   };
-  // Of dy[n,k,r+2*i,s+2*j] columns k are packed one element at a time.
+  // Of dy[n,k,r+2*i,s+2*j] columns k are packed one element at a time. What is computed of several such is computed in vectors there, though,
+  // and would be a number at a time as rows.
   auto gathered = [&](size_t v) {
+    size_t reads_of = 0, one_by_one = 0;
     for (size_t r = 0; r < s.reads.size(); ++r) {
+      if (!depends(r, v)) continue;
       const bool along = !s.forms[r].empty() && s.forms[r].back().bare() && s.forms[r].back().axis == v;
-      if (depends(r, v) && !along && !s.in_runs[r]) return true;
+      ++reads_of;
+      one_by_one += !along && !s.in_runs[r];
     }
-    return false;
+    return reads_of == 1 && one_by_one == 1;
   };
   std::vector<size_t> tried;
   for (const auto& [again, one_by_one] : {std::pair(false, false), {false, true}, {true, false}, {true, true}})
