@@ -16,9 +16,11 @@
 // Calculates as if every sum had a term: guard_empty_sums (empty_sums.h) sees to those that have none.
 // Needs: the normal form of auto_inliner (every body a map, or one reduction of a map). Keeps it.
 #pragma once
+#include <map>
+#include <set>
 #include <vector>
 
-#include "cse/match/tensor_expr_tree.h"
+#include "cse/match/bodies.h"
 #include "expr/core/program.h"
 
 namespace xhat {
@@ -29,15 +31,12 @@ Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept 
 // The same; tree: over p's arena, with the forms that are known already.
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree);
 
-// Multiplied out, with all sums of one term, the backward tells what no sum by itself tells: which of its sums are zero, and which sums over
-// a condition that data decide (the tangent of a maximum) cancel in all that is asked for. These go.
-//
-//   t_m[n] = sum(d if x[n,d] == m[n]: t_x[n,d])    s[n] = sum(k: e[n,k]*(t_x[n,k] - t_m[n]))    g[n,d] = t_x[n,d] - t_m[n] - s[n]/sum(k: e[n,k])
-//     =>                                           s[n] = sum(k: e[n,k]*t_x[n,k])               g[n,d] = t_x[n,d] - s[n]/sum(k: e[n,k])
-//
-// So does a sum that is one term of what the forward has: sum(k: e[n,k]*(1 + t[n] - s[n]/z[n])) is z[n] where s[n] is t[n]*z[n].
-//
-// Only asked where there are such conditions, and one of them goes. Nothing is written multiplied out.
-Program without_idle_sums(const Program& p);
+// Multiplied out, all sums are of one term each: for proofs about all sums of a backward together (idle_sums.h). opaque: sums that stay as they are.
+struct MultipliedOut {
+  Program program;
+  std::set<TensorId> zeros;                         // of the backward: proved to be zero
+  std::map<TensorId, PointValue> terms_of_forward;  // of the backward: proved to be one term of what the forward has
+};
+MultipliedOut multiplied_out(const Program& p, const std::set<TensorId>& opaque);
 
 }  // namespace xhat

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cse/algebra/equal_reductions.h"
+#include "cse/algebra/idle_sums.h"
 #include "cse/algebra/reduction_algebra.h"
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"

@@ -6,6 +6,7 @@
 #include "cse/algebra/empty_sums.h"
 #include "cse/algebra/equal_reductions.h"
 #include "cse/algebra/joined_sums.h"
+#include "cse/algebra/idle_sums.h"
 #include "cse/algebra/reduction_algebra.h"
 #include "cse/share/cse_optimizer.h"
 #include "expr/core/watch.h"

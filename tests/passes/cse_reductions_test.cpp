@@ -1,4 +1,5 @@
 // The reduction algebra: how many sums are left of plain definitions, and that values stay.
+#include "cse/algebra/idle_sums.h"
 #include "cse/algebra/reduction_algebra.h"
 
 #include <gtest/gtest.h>
