@@ -8,6 +8,7 @@
 #include "ad/common/opaque_ops.h"
 #include "ad/gather/gather.h"
 #include "ad/reverse/gradient.h"
+#include "cse/normalize/added_sums.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/flattened_axes.h"
 #include "cse/normalize/lift_reductions.h"
@@ -75,8 +76,8 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
-  return without_repeated_reductions(
-      gather(without_nested_sums(without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p)))))));
+  const Program one = without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p))));
+  return without_repeated_reductions(gather(without_nested_sums(without_added_sums(one))));
 }
 
 namespace {
