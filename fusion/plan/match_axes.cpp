@@ -1,5 +1,6 @@
 // Which axis of a definition is which class of a kernel: through the tensors that both touch, by bare indices, and by those of groups.
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include "expr/index/affine_poly.h"
@@ -18,6 +19,19 @@ size_t local_axis(const Shape& s, Id index) {
 }
 
 }  // namespace
+
+bool Planner::in_runs(Id read, const Shape& s) const {
+  const Arena& a = *p_.arena;
+  const auto indices = read_indices(a[read]);
+  if (indices.empty()) return false;
+  try {
+    const affine::Poly last = affine::polynomial_through_divisions(*p_.arena, indices.back(), affine::Poly::atom);
+    return std::ranges::any_of(s.axes.begin() + static_cast<std::ptrdiff_t>(s.left), s.axes.end(),
+                               [&](const AxisRange& r) { return std::abs(last.coefficient(r.axis)) == 1; });
+  } catch (const affine::GaveUp&) {
+    return false;
+  }
+}
 
 Shape::Form Planner::form_of(Id index, const Shape& s) const {
   Arena& a = *p_.arena;

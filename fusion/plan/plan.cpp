@@ -10,7 +10,6 @@
 #include "fusion/plan/plan.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <span>
 
@@ -89,19 +88,6 @@ Shape Planner::take_apart(const Definition& d) const {
   for (size_t i = 0; i < s.axes.size(); ++i)
     if (std::ranges::find(s.scatter_targets, i) == s.scatter_targets.end()) s.work_ps *= static_cast<double>(s.extents[i]);
   return s;
-}
-
-bool Planner::in_runs(Id read, const Shape& s) const {
-  const Arena& a = *p_.arena;
-  const auto indices = read_indices(a[read]);
-  if (indices.empty()) return false;
-  try {
-    const affine::Poly last = affine::polynomial_through_divisions(*p_.arena, indices.back(), affine::Poly::atom);
-    return std::ranges::any_of(s.axes.begin() + static_cast<std::ptrdiff_t>(s.left), s.axes.end(),
-                               [&](const AxisRange& r) { return std::abs(last.coefficient(r.axis)) == 1; });
-  } catch (const affine::GaveUp&) {
-    return false;
-  }
 }
 
 void Planner::find_phases(const Definition& d, Shape& s, const Replacements& windows) const {

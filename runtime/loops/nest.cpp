@@ -39,9 +39,8 @@ class Nest {
   Stmt all() {
     std::vector<ReadyPiece> pieces;
     for (const SpecMember& m : spec_.members)
-      for (const Piece& piece : pieces_of(spec_, m))
-        for (const SpecMember& term : places_[m.tensor].added ? terms_of(spec_, piece.member) : std::vector<SpecMember>{piece.member})
-          if (std::optional<ReadyPiece> made = ready({term, piece.first})) pieces.push_back(std::move(*made));
+      for (const Piece& piece : pieces_of(spec_, m, places_[m.tensor].added))
+        if (std::optional<ReadyPiece> made = ready(piece)) pieces.push_back(std::move(*made));
     std::vector<Stmt> made;
     for (const std::vector<ReadyPiece>& group : together(spec_, std::move(pieces), places_)) made.push_back(written(group));
     if (made.empty()) return hi::Evaluate::make(0);
@@ -127,12 +126,6 @@ class Nest {
     return list;
   }
 
-  Id condition_of(const std::vector<Id>& list) {
-    Id all = a_.boolean(true);
-    for (Id c : list) all = is_true(a_, all) ? c : a_.land(all, c);
-    return all;
-  }
-
   std::vector<Expr> at(const SpecMember& m) const {
     std::vector<Expr> index;
     for (size_t k = 0; k < m.left.size(); ++k) index.push_back(axes_.at(m.left[k]) + static_cast<int32_t>(first_[k]));
@@ -199,7 +192,7 @@ class Nest {
     made.outer = bounded(left, inside, lanes_differ_along, bounding);
     for (Id x : left) inside.erase(x);
     made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
-    local.condition = condition_of(conditions);
+    local.condition = condition_of(a_, conditions);
     if (made.along_left) made.lanes = lanes_of(local);
     return made;
   }
@@ -390,7 +383,7 @@ class Nest {
     const std::vector<Loop> list = bounded(walked, {walked.begin(), walked.end()}, kNone, &conditions);
     SpecMember local = m;
     local.condition = a_.boolean(true);
-    const Id rest = condition_of(conditions);
+    const Id rest = condition_of(a_, conditions);
     made.push_back(loops(list, 0, [&] {
       Expr inside = is_true(a_, rest) ? hi::const_true() : Expr(value(rest));
       for (const auto& [axis, index_of] : m.scatter) {

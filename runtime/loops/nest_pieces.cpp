@@ -194,25 +194,27 @@ class Terms {
   }
 };
 
-Id all_of(Arena& a, const std::vector<Id>& conditions) {
+}  // namespace
+
+Id condition_of(Arena& a, const std::vector<Id>& conjuncts) {
   Id all = a.boolean(true);
-  for (Id c : conditions) all = is_true(a, all) ? c : a.land(all, c);
+  for (Id c : conjuncts) all = is_true(a, all) ? c : a.land(all, c);
   return all;
 }
-
-}  // namespace
 
 bool is_one_place(Arena& a, const SpecMember& m, Id axis) {
   LoopBounds bounds;
   return std::ranges::any_of(conjuncts_of(a, m.condition), [&](Id c) { return a[c].op == Op::eq && bound_by(a, c, axis, &bounds); });
 }
 
-std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m) {
+// Of what is added to a tensor, term by term: those that are for one place along an axis (`if i == place then …`) by themselves, and the sum
+// of the others. Choices with nothing on the other side are conditions of the member. Not of reductions: {m}.
+static std::vector<SpecMember> terms_of(const KernelSpec& spec, const SpecMember& m) {
   Arena& a = *spec.arena;
   if (!m.reduced.empty() || !m.scatter.empty()) return {m};
   auto with = [&](const std::vector<Id>& conditions, Id body) {
     SpecMember made = m;
-    made.condition = all_of(a, conditions);
+    made.condition = condition_of(a, conditions);
     made.body = body;
     return made;
   };
@@ -223,7 +225,7 @@ std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m) {
     for (Id c : conjuncts_of(a, a[rest.body].arg(0))) conditions.push_back(c);
     rest.body = a[rest.body].arg(1);
   }
-  rest.condition = all_of(a, conditions);
+  rest.condition = condition_of(a, conditions);
   auto is_for_one = [&](const SpecMember& term) {
     return std::ranges::any_of(m.left, [&](Id x) { return spec.axes.at(x).extent >= kFewPlaces && is_one_place(a, term, x); });
   };
@@ -236,7 +238,7 @@ std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m) {
       made.push_back(std::move(term));
       continue;
     }
-    const Id body = t.conditions.empty() ? t.body : a.select(all_of(a, t.conditions), t.body, a.constant(a[t.body].type, 0));
+    const Id body = t.conditions.empty() ? t.body : a.select(condition_of(a, t.conditions), t.body, a.constant(a[t.body].type, 0));
     others = others == kNone ? body : a.add(others, body);
   }
   if (made.empty()) return {rest};
@@ -244,6 +246,13 @@ std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m) {
   return made;
 }
 
-std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m) { return Pieces(spec, m).run(); }
+std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m, bool added) {
+  std::vector<Piece> pieces = Pieces(spec, m).run();
+  if (!added) return pieces;
+  std::vector<Piece> terms;
+  for (const Piece& p : pieces)
+    for (SpecMember& term : terms_of(spec, p.member)) terms.push_back({std::move(term), p.first});
+  return terms;
+}
 
 }  // namespace xhat::runtime

@@ -12,13 +12,13 @@ struct Piece {
   std::vector<int64_t> first;  // where that is, by left axis
 };
 
-// In place of the member. Makes axes in the spec.
-std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m);
+// In place of the member. Makes axes in the spec. added: the member is added to its tensor, and terms that are for one place along an axis
+// (`if i == place then …`) are pieces by themselves; choices with nothing on the other side are conditions.
+std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m, bool added);
 
-// Of what is added to a tensor, term by term: those that are for one place along an axis (`if i == place then …`) by themselves, and the sum
-// of the others. Choices with nothing on the other side are conditions of the member. Not of reductions: {m}.
-std::vector<SpecMember> terms_of(KernelSpec& spec, const SpecMember& m);
 // Does a condition of the member leave at most one place along the axis?
 bool is_one_place(Arena& a, const SpecMember& m, Id axis);
+// All of them; true, if there are none.
+Id condition_of(Arena& a, const std::vector<Id>& conjuncts);
 
 }  // namespace xhat::runtime

@@ -1,7 +1,6 @@
 // Which plain loops can be one: definitions over as many points, none of which reads elsewhere what the other writes. What they compute from the
 // same operands is then computed once for a point, and what one reads of the other is still in a register.
 #pragma once
-#include <functional>
 #include <span>
 #include <vector>
 

@@ -82,9 +82,7 @@ double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& ad
   double sum = 0;
   std::vector<SpecMember> parts;
   for (const SpecMember& m : whole.members)
-    for (const Piece& piece : pieces_of(spec, m))
-      for (const SpecMember& term : added(m.tensor) ? terms_of(spec, piece.member) : std::vector<SpecMember>{piece.member})
-        parts.push_back(term);
+    for (const Piece& piece : pieces_of(spec, m, added(m.tensor))) parts.push_back(piece.member);
   for (const SpecMember& m : parts) {
     const Id vectors = vector_axis(spec, m);
     double each = 0;
