@@ -17,10 +17,23 @@ def kind(text, sizes):
     return {"<": lambda v: int(sizes.get(v, v)), "*": float, "+": lambda _: "square"}[text[0]](text[1:])
 
 
+def ops_of(suite):
+    return OP.finditer((HERE / suite / f"{suite}.xh").read_text())
+
+
+def sizes_of(m):
+    return {k: int(v) for k, v in (e.split("=") for e in m["sizes"].split(","))}
+
+
+def sizes(suite):
+    """Of each op of a suite: the values of its dims."""
+    return {m["name"]: sizes_of(m) for m in ops_of(suite)}
+
+
 def suite(name, Op):
     found = {}
-    for m in OP.finditer((HERE / name / f"{name}.xh").read_text()):
-        sizes = {k: int(v) for k, v in (e.split("=") for e in m["sizes"].split(","))}
+    for m in ops_of(name):
+        sizes = sizes_of(m)
         kinds = {re.match(r"\w+", k)[0]: kind(re.sub(r"^\w+", "", k), sizes) for k in m["kinds"].strip().split(",") if k}
         inputs, diff = {}, []
         for name, dtype, dims in TENSOR.findall(m["inputs"]):

@@ -33,7 +33,8 @@ class Xhat:
             shaped[name] = torch.empty(ct.shape, device="cuda")
             shaped["d" + name] = on_gpu(ct)
         self.tensors = shaped
-        self.pointers = {name: t.data_ptr() for name, t in shaped.items()}
+        # The number of a scalar is read here, once; the others read it on the device.
+        self.pointers = {name: t.data_ptr() if t.dim() or name not in ins else t.item() for name, t in shaped.items()}
         self.stash = torch.empty(max(1, self.library.stash_bytes), dtype=torch.uint8, device="cuda")
         self.out, self.diff = list(op.outs), list(op.diff)
         self.saved = self.library.stash_bytes

@@ -1,10 +1,11 @@
 """Measures xhat's libraries beside PyTorch (eager, compiled, hand-written) and JAX, on the same tensors on this machine's GPU.
 
 Every engine's results are first compared with PyTorch's in float64. Then rounds: each visits all engines, in rotating order, and takes
-one sample of each call, between two CUDA events, after writes of 256 MB that empty the cache and give the host time to enqueue. The
-medians go into OUT.json and OUT.md. --dry-run needs neither a GPU nor PyTorch: it loads the libraries and looks for every function."""
+one sample of each call, between two CUDA events, after a write of 256 MB that empties the cache and a wait that gives the host time to
+enqueue. The medians go into OUT.json and OUT.md. --dry-run needs neither a GPU nor PyTorch: it loads the libraries and looks for every function."""
 import argparse
 import json
+import os
 import statistics
 import sys
 import time
@@ -13,12 +14,16 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE / "compare" if (HERE / "compare").exists() else HERE.parent / "compare")]
 
-import gpu_report  # noqa: E402
 import library  # noqa: E402
+
+if suite := library.bundle()["suite"]:
+    os.environ["COMPARE_SUITE"] = suite
+import gpu_report  # noqa: E402
 from ops import OPS, size  # noqa: E402
 
 FLUSH_BYTES = 256 << 20  # several times the L2 of an H200
-FLUSHES = 8              # 0.7 ms on an H100: torch.compile's guards and autograd take up to 0.4 ms of the host before the first launch
+HOST_S = 2e-3            # for the host to enqueue a call: torch.compile's guards and autograd take up to 1 ms before the last launch
+CLOCK_HZ = 2e9           # of the wait; no GPU's is much higher
 COPY_BYTES = 1 << 30
 LARGEST_ERROR = 2e-3     # of results over the largest one, against float64: sums of thousands of f32
 JAX_CALLS = 50           # of a sample, on its own stream
@@ -67,8 +72,8 @@ class Timer:
     def ms(self, call):
         """One call between two events; and what it returned."""
         start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        for _ in range(FLUSHES):
-            self.flush.zero_()
+        self.flush.zero_()
+        self.torch.cuda._sleep(int(HOST_S * CLOCK_HZ))
         start.record()
         result = call()
         end.record()

@@ -3,6 +3,7 @@ import ctypes
 import json
 from pathlib import Path
 
+VALUES = {"float": ctypes.c_float, "double": ctypes.c_double, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64}
 BUNDLE = Path(__file__).resolve().parent
 
 
@@ -45,9 +46,9 @@ class Library:
         return f(*self.first, tensor.encode())
 
     def call(self, side, stream, pointers, stash=None):
-        """pointers: by name, integers."""
+        """pointers: by name, integers; of scalars that are given: the number."""
         described = self.described["sides"][side]
-        taken = [ctypes.c_void_p(pointers[p]) for p in described["takes"]]
+        taken = [VALUES.get(described["values"].get(p), ctypes.c_void_p)(pointers[p] or 0) for p in described["takes"]]
         if described["stash"]:
             taken.append(ctypes.c_void_p(stash))
         status = self.sides[side](*self.first, ctypes.c_void_p(stream), *taken)

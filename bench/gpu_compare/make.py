@@ -2,6 +2,7 @@
 the scripts. Started by the script `make` beside it. Standard library only."""
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,8 +13,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(ROOT / "bench" / "compare"))
-from ops import OPS, shape_of  # noqa: E402
+COMPARE = ROOT / "bench" / "compare"
+sys.path.insert(0, str(COMPARE))
+if "--suite" in sys.argv:
+    os.environ["COMPARE_SUITE"] = sys.argv[sys.argv.index("--suite") + 1]
+import annotated  # noqa: E402
+from ops import OPS, SUITE, shape_of  # noqa: E402
 
 SCRIPTS = ["run", "gpu_run.py", "gpu_engines.py", "gpu_report.py", "library.py"]
 SHARED = ["ops.py", "annotated.py", "data.py", "worker.py", "torch_engine.py", "jax_engine.py", "report.py", "roof.py"]  # of ../compare
@@ -25,17 +30,20 @@ def arguments():
     p = argparse.ArgumentParser(prog="bench/gpu_compare/make", description=__doc__)
     p.add_argument("--out", default="gpu_compare", help="the folder; what it held is lost")
     p.add_argument("--ops", default=",".join(n for n in OPS if source(n).exists()), help="comma-separated; default: all that xhat has")
+    p.add_argument("--suite", help="the ops of that folder of bench/compare instead, such as kernelbench")
     p.add_argument("--engine", action="store_true", help="also the tool and the tests of kernels, with the libraries that they need: OUT/engine")
     p.add_argument("--build", default=str(ROOT / "build"), help="the build folder")
     return p.parse_args()
 
 
 def source(name):
-    return ROOT / "bench" / "peer_ops" / f"{name}.xh"
+    return COMPARE / SUITE / f"{SUITE}.xh" if SUITE else ROOT / "bench" / "peer_ops" / f"{name}.xh"
 
 
 def dims_of(op):
-    """The values of an op's dims: where a parameter's extent is one, or a multiple of one."""
+    """The values of an op's dims: a suite says them; else where a parameter's extent is one, or a multiple of one."""
+    if SUITE:
+        return annotated.sizes(SUITE)[op.name]
     text = source(op.name).read_text()
     parameters = re.search(r"\bop\s+\w+\s*\((.*?)\)\s*->", text, re.S)[1]
     dims = {}
@@ -56,12 +64,14 @@ def call(command):
 
 
 def parameters(header, name, side):
-    """What the GPU's function of that side takes, in order, between dims, stream and stash."""
+    """What the GPU's function of that side takes, in order, between dims, stream and stash; by value: of which type."""
     m = re.search(rf"int {name}_cuda_{side}\(([^)]*)\);", header)
     if not m:
         return None
-    words = [re.search(r"(\w+)$", p.strip())[1] for p in m[1].split(",")]
-    return {"takes": [w for w in words if w not in ("dims", "stream", "stash")], "stash": "stash" in words}
+    declared = [re.fullmatch(r"\s*(.*?)(\w+)", p) for p in m[1].split(",")]
+    words = [d[2] for d in declared]
+    return {"takes": [w for w in words if w not in ("dims", "stream", "stash")], "stash": "stash" in words,
+            "values": {d[2]: d[1].strip() for d in declared if "*" not in d[1]}}
 
 
 def bytes_of_plan(xhat, path, asked):
@@ -75,7 +85,7 @@ def bytes_of_plan(xhat, path, asked):
 def compile_op(op, a, out, scratch):
     xhat = str(Path(a.build) / "xhat")
     dims = dims_of(op)
-    asked = ["--dims", ",".join(f"{k}={v}" for k, v in dims.items())] + (["--wrt", ",".join(op.diff)] if op.diff else [])
+    asked = ["--op", op.name, "--dims", ",".join(f"{k}={v}" for k, v in dims.items())] + (["--wrt", ",".join(op.diff)] if op.diff else [])
     call([xhat, "build", source(op.name), "--name", op.name, "--target", "cpu,cuda", *asked, "--levels", LEVEL, "-o", scratch,
           *([] if op.diff else ["--infer-only"])])
     archive, so = Path(scratch) / f"lib{op.name}.a", out / "lib" / f"{op.name}.so"
@@ -109,7 +119,7 @@ def main():
     shutil.rmtree(out, ignore_errors=True)
     (out / "lib").mkdir(parents=True)
     (out / "compare").mkdir()
-    bundle = {"made": time.strftime("%Y-%m-%d"), "ops": {}}
+    bundle = {"suite": SUITE, "made": time.strftime("%Y-%m-%d"), "ops": {}}
     keep = lambda: (out / "bundle.json").write_text(json.dumps(bundle, indent=1) + "\n")
     keep()  # a folder of ours, should this be interrupted
     for i, name in enumerate(names := a.ops.split(",")):
@@ -120,7 +130,9 @@ def main():
     for script in SCRIPTS:
         shutil.copy(HERE / script, out / script)
     for script in SHARED:
-        shutil.copy(ROOT / "bench" / "compare" / script, out / "compare" / script)
+        shutil.copy(COMPARE / script, out / "compare" / script)
+    if SUITE:
+        shutil.copytree(COMPARE / SUITE, out / "compare" / SUITE, ignore=shutil.ignore_patterns("__pycache__"))
     if a.engine:
         pack_engine(a, out)
     keep()

@@ -175,8 +175,7 @@ class Recurrences {
 }  // namespace
 
 Program ranges_as_recurrences(const Program& p, const DimValues& sizes, const PlanRequest& request) {
-  const bool possible = request.options.policy != FusePolicy::relay && request.machine.tiles_in_order;
-  return possible ? Recurrences(p, sizes).run() : p;
+  return request.options.policy != FusePolicy::relay ? Recurrences(p, sizes).run() : p;
 }
 
 }  // namespace xhat

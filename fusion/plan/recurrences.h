@@ -10,7 +10,7 @@
 // end. A result of n terms is off by at most 2*n roundings of these terms' sizes, as it is written down.
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: tensors and their numbers, values up to the order of additions
-// and of factors. Does nothing for 16-bit floats and integers, and where tiles are not run in order (GPUs).
+// and of factors. Does nothing for 16-bit floats and integers.
 #pragma once
 #include "fusion/plan/plan.h"
 

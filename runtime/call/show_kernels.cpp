@@ -28,6 +28,18 @@ void show_device(const DeviceQueue& queue) {
   }
 }
 
+namespace {
+
+// A line per launch: what it is, and how large.
+std::string launches_text(const DeviceCode& code, const KernelSpec& spec) {
+  std::string text;
+  for (const DeviceLaunch& l : code.kernel.launches)
+    text += fmt::format("{}: {} blocks of {} threads, {} bytes shared\n", l.what, l.blocks.at(values_of(code, spec)), l.threads, l.shared_bytes);
+  return text;
+}
+
+}  // namespace
+
 void show_kernels(const Debug& debug, const std::string& name, const Program& p, const KernelPlan& plan, const DimValues& sizes,
                   Target target) {
   auto show = [&](bool printed, const std::string& what, const std::string& text) {
@@ -49,9 +61,10 @@ void show_kernels(const Debug& debug, const std::string& name, const Program& p,
     show(debug.loops, kernel + ".spec.txt", to_text(specs[i]));
     if (!code || writes_nothing(specs[i])) continue;
     if (on_gpu) {
+      const GpuClass compiled = class_of(target, specs[i], stored_types(p));
+      show(debug.loops, kernel + ".launches.txt", launches_text(launches_of(compiled), compiled.spec));
       const bool text = target != Target::vulkan;  // SPIR-V is binary
-      if (text)
-        show(debug.source || debug.assembly, kernel + ".code", device_code(class_of(target, specs[i], stored_types(p))).kernel.text);
+      if (text) show(debug.source || debug.assembly, kernel + ".code", device_code(compiled).kernel.text);
       continue;
     }
     const Listings made = listings_of(with_class_representatives(specs[i]));

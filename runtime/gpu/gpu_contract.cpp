@@ -1,7 +1,7 @@
 // Sums that read the same elements for many results - products of matrices, convolutions - and maps of what comes out.
 //
-// A block of (mostly) 16 x 16 threads computes a rectangle of results: along two axes, rows and columns, of which some reads depend on
-// one only. Each thread keeps several rows and columns of it in registers; for a term of the sum it reads an element per row and
+// A block of (mostly) 16 x 16 threads computes a rectangle of results: rows and columns, each along one axis or along several that are counted as
+// one, such that some reads depend on one side only. Each thread keeps several rows and columns of it in registers; for a term of the sum it reads an element per row and
 // one per column, and uses each for all its results there. What depends on rows or on columns alone, and on the term, comes by way of shared
 // memory, 16 terms at a time: the block computes it once. How large the rectangles are: gpu_rectangle.cpp.
 #include <algorithm>
@@ -32,15 +32,15 @@ Expr variable(const std::string& name) { return Variable::make(Halide::Int(32), 
 
 // What of the group's bodies and conditions is computed once for the block along the axis `term`: the largest expressions that depend on it
 // and on either the rows or the columns, and read memory. A product of the two sides then multiplies what lies in shared memory.
-std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, Id row, Id column, Id term) const {
+std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, const Side& row, const Side& column,
+                                             Id term) const {
   const Arena& a = *spec_.arena;
   std::vector<Id> found, open;
   std::unordered_set<Id> seen;
-  auto depends = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
   auto reads_memory = [&](Id root) {
     return std::ranges::any_of(reachable(a, root), [&](Id id) {
       const Node& n = a[id];
-      return is_read(n.op) && !spec_.tensors[n.symbol].is_number() && lies_[n.symbol].in != Lies::In::shared && depends(id, term);
+      return is_read(n.op) && !spec_.tensors[n.symbol].is_number() && lies_[n.symbol].in != Lies::In::shared && depends(id, {term});
     });
   };
   for (size_t g : group) {
@@ -50,7 +50,7 @@ std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, I
   while (!open.empty()) {
     const Id id = open.back();
     open.pop_back();
-    if (!seen.insert(id).second || !depends(id, term)) continue;
+    if (!seen.insert(id).second || !depends(id, {term})) continue;
     const bool one_side = depends(id, row) != depends(id, column);
     if (one_side && (is_float(a[id].type) || a[id].type == DType::boolean) && reads_memory(id)) {
       found.push_back(id);
@@ -64,7 +64,7 @@ std::vector<Id> GpuLowering::staged_operands(const std::vector<size_t>& group, I
 }
 
 // The axis along which most is staged, of these the longest, of these the last; kNone: nothing is.
-Id GpuLowering::staged_axis(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const {
+Id GpuLowering::staged_axis(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const {
   Id best = kNone;
   std::pair<size_t, int64_t> most = {1, 0};
   for (size_t i = 0; i < terms.axes.size(); ++i) {
@@ -93,19 +93,19 @@ bool GpuLowering::lies_along(Id value, Id term, Id side) const {
 // the two, the threads multiply what they have.
 GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, const Emitter::Axes& begins, const std::string& registers) {
   const Arena& a = *spec_.arena;
-  const bool of_rows = std::ranges::binary_search(a[value].free_axes(), c.r.row);
-  const Id side = of_rows ? c.r.row : c.r.column;
-  const int length = c.r.size_of(side), threads = c.r.down * c.r.across;
-  const bool terms_first = lies_along(value, term, side);
+  const bool of_rows = depends(value, c.r.row);
+  const Side& side = of_rows ? c.r.row : c.r.column;
+  const Flat& flat = of_rows ? c.rows : c.columns;
+  const int length = of_rows ? c.r.height() : c.r.width(), threads = c.r.down * c.r.across;
+  const bool terms_first = lies_along(value, term, side.back());
   // Threads that read a column of it must not meet in a bank.
   const int inner = terms_first ? kChunk : length, outer = terms_first ? length : kChunk, pitch = terms_first ? kChunk + 1 : length;
   const std::string turn = fresh("turn");
   const Expr number = variable(turn) * threads + thread();
   const Expr slow = number / inner, fast = number % inner;
-  auto inside = [&](Id x, const Expr& local) { return Halide::min(begins.at(x) + local, extent(x).expr() - 1); };
   Emitter::Axes at = begins;
-  at[term] = inside(term, terms_first ? fast : slow);
-  at[side] = inside(side, terms_first ? slow : fast);
+  at[term] = Halide::min(begins.at(term) + (terms_first ? fast : slow), extent(term).expr() - 1);
+  place_along(*flat.points, side, Halide::min(flat.begin + (terms_first ? slow : fast), points_of(*flat.points, side) - 1), &at);
   Staged staged;
   staged.value = value;
   staged.of_rows = of_rows;
@@ -126,6 +126,29 @@ GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, 
   scratch_ += (int64_t{pitch} * outer * staged.type.bytes() + 15) / 16 * 16;
   shared_bytes_ = std::max(shared_bytes_, scratch_);
   return staged;
+}
+
+// How many points a side has.
+Expr GpuLowering::points_of(const Points& points, const Side& side) const {
+  Expr all = 1;
+  for (size_t i = 0; i < points.axes.size(); ++i) {
+    if (std::ranges::find(side, points.axes[i]) == side.end()) continue;
+    Expr count = points.counts[i].expr();
+    if (points.limits[i].defined()) count = Halide::min(count, points.limits[i] - (points.origins[i].defined() ? points.origins[i] : Expr(0)));
+    all = all * count;
+  }
+  return simplify(all);
+}
+
+// The axes of a side at its point of that number.
+void GpuLowering::place_along(const Points& points, const Side& side, Expr number, Emitter::Axes* at) const {
+  for (size_t i = points.axes.size(); i-- > 0;) {
+    const Id x = points.axes[i];
+    if (std::ranges::find(side, x) == side.end()) continue;
+    const Expr here = x == side.front() ? number : number % points.counts[i].expr();
+    (*at)[x] = points.origins[i].defined() ? points.origins[i] + here : here;
+    if (x != side.front()) number = number / points.counts[i].expr();
+  }
 }
 
 // What a thread reads of it, for its row or column of now and that term of the chunk.
@@ -154,25 +177,37 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
   c.column = fresh("column");
   c.slot = variable(c.row) * r.columns + variable(c.column);
   Expr inside;
-  for (size_t i = 0; i < points.axes.size(); ++i) {
-    Id x = points.axes[i];
-    Expr origin = points.origins[i].defined() ? points.origins[i] : Expr(0), here = p.axes.at(x);
-    const bool is_row = x == r.row;
-    if (is_row || x == r.column) here = here * r.size_of(x);
-    c.begins[x] = c.at[x] = simplify(origin + here);
-    Expr end = origin + points.counts[i].expr();
-    if (points.limits[i].defined()) end = Halide::min(end, points.limits[i]);
-    bool may_pass = points.limits[i].defined();
-    if (is_row || x == r.column) {
-      // Neighbouring threads have neighbouring columns.
-      c.at[x] =
-          c.begins[x] + (is_row ? thread() / r.across * r.rows + variable(c.row) : thread() % r.across + variable(c.column) * r.across);
-      may_pass |= !points.counts[i].divisible_by(r.size_of(x));
+  auto only_if = [&](const Expr& e) { inside = inside.defined() ? inside && e : e; };
+  // Neighbouring threads have neighbouring columns.
+  auto along = [&](const Side& side, int size, const Expr& own) {
+    const Flat flat = {&points, p.axes.at(side.front()) * size};
+    Count count = 1;
+    bool limited = false;
+    for (size_t i = 0; i < points.axes.size(); ++i) {
+      if (std::ranges::find(side, points.axes[i]) == side.end()) continue;
+      count = count * points.counts[i];
+      limited |= points.limits[i].defined();
     }
-    if (!may_pass) continue;
-    end = simplify(end);
-    inside = inside.defined() ? inside && c.at[x] < end : c.at[x] < end;
-    c.at[x] = Halide::min(c.at[x], end - 1);  // computed, not stored
+    Expr here = flat.begin + own;
+    if (limited || !count.divisible_by(size)) {
+      const Expr end = points_of(points, side);
+      only_if(here < end);
+      here = Halide::min(here, end - 1);  // computed, not stored
+    }
+    place_along(points, side, here, &c.at);
+    return flat;
+  };
+  c.rows = along(r.row, r.height(), thread() / r.across * r.rows + variable(c.row));
+  c.columns = along(r.column, r.width(), thread() % r.across + variable(c.column) * r.across);
+  for (size_t i = 0; i < points.axes.size(); ++i) {
+    const Id x = points.axes[i];
+    if (c.at.contains(x)) continue;
+    const Expr origin = points.origins[i].defined() ? points.origins[i] : Expr(0);
+    c.begins[x] = c.at[x] = simplify(origin + p.axes.at(x));
+    if (!points.limits[i].defined()) continue;
+    const Expr end = simplify(Halide::min(origin + points.counts[i].expr(), points.limits[i]));
+    only_if(c.at[x] < end);
+    c.at[x] = Halide::min(c.at[x], end - 1);
   }
 
   std::vector<Stmt> stmts, frees;

@@ -5,6 +5,7 @@
 //   contract  sums that read the same elements for many results, and maps of these: see gpu_contract.cpp
 //   map, reduce  one member, or several over the same axes: a thread per element, some threads per result
 //   scatter  a thread per term that adds to the place that its index names, in memory that the driver has set to zero
+//   recurrence  a thread per row of results of which each reads the one before: see gpu_recurrence.cpp
 //   finish   adds up the rows that tiles leave
 // Kernels whose members cannot share a launch (one tile for very much work) have one launch per member.
 #include "runtime/gpu/gpu_lower.h"
@@ -25,8 +26,10 @@ namespace {
 
 constexpr int64_t kSharedBytes = 40960;  // of 48 KB that every device has: temporaries; the rest is for adding up
 constexpr int64_t kOneBlock = 1 << 17;   // elements; more are not left to one block
-constexpr double kKept = 4;              // times what the caller has: more is not handed on from launch to launch
 constexpr double kShares = 1.1;          // prices are rough: members share a launch unless that is clearly slower
+constexpr double kKept = 4;              // times what the caller has, or so many bytes: more is handed on from launch to launch only
+constexpr double kRoom = 64 << 20;       // if that is
+constexpr double kMuchFaster = 4;        // times as fast
 constexpr int64_t kTermsOfLane = 16;     // at least, where a sum is split among blocks
 
 // A number that comes with a launch: a half as its bits.
@@ -114,7 +117,7 @@ std::vector<std::vector<size_t>> GpuLowering::groups() const {
     bool map = m.op == Op::constant;
     if (map != (f.op == Op::constant) || m.left != f.left || m.reduced != f.reduced || m.condition != f.condition) return false;
     if (!map && (is_index_of_extreme(m.op) || is_index_of_extreme(f.op))) return false;
-    if (!m.scatter.empty() || !f.scatter.empty()) return false;
+    if (!m.scatter.empty() || !f.scatter.empty() || recurs(m) || recurs(f)) return false;
     return std::ranges::all_of(reachable(a, roots(m)), [&](Id id) {
       const Node& n = a[id];
       if (!is_read(n.op)) return true;
@@ -132,6 +135,7 @@ std::vector<std::vector<size_t>> GpuLowering::groups() const {
 }
 
 bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups) const {
+  if (std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return recurs(m); })) return false;
   bool partial = std::ranges::any_of(spec_.members, [&](const SpecMember& m) { return spec_.across_tiles(m); });
   if (groups.size() == 1 && !partial) return false;
   int64_t points = 0;  // of one tile
@@ -149,8 +153,8 @@ bool GpuLowering::one_tile_launch(const std::vector<std::vector<size_t>>& groups
     const SpecTensor& x = spec_.tensors[t];
     if (!x.is_number()) (x.use == SpecTensor::Use::temporary ? kept : callers) += bytes(t);
   }
-  if (kept > kKept * callers) return true;
-  return tile_ns(groups) <= kShares * launches_ns(groups);
+  const bool much = kept > std::max(kKept * callers, kRoom);
+  return tile_ns(groups) <= (much ? kMuchFaster : kShares) * launches_ns(groups);
 }
 
 namespace {
@@ -217,6 +221,7 @@ void GpuLowering::flat_launch(const std::vector<size_t>& group, const std::vecto
   Points points = all_of(m.left);
   if (points.total().is(0)) return;
   if (!m.scatter.empty()) return scatter_launches(m);
+  if (recurs(m)) return recurrence_launch(m);
   if (m.op == Op::constant) {
     Count n = points.total().over(vector_of(group, points));
     int threads = threads_for(n, 1);

@@ -5,6 +5,7 @@
 #include <bit>
 #include <optional>
 
+#include "expr/index/recurrence.h"
 #include "runtime/emit/emit.h"
 #include "runtime/gpu/gpu_count.h"
 #include "runtime/gpu/gpu_lower.h"
@@ -110,6 +111,9 @@ class GpuLowering {
   void flat_launch(const std::vector<size_t>& group, const std::vector<size_t>& maps = {});
   void scatter_launches(const SpecMember& m);
   Stmt write(const std::vector<size_t>& group, const std::vector<Expr>& values, const Emitter::Axes& at, const Expr& row);
+  // gpu_recurrence.cpp
+  bool recurs(const SpecMember& m) const;
+  void recurrence_launch(const SpecMember& m);
   void finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows);
   void finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps = {});
   Stmt with_maps(const std::vector<std::vector<size_t>>& sums, const std::vector<std::vector<Expr>>& values,
@@ -162,30 +166,41 @@ class GpuLowering {
 
   // gpu_rectangle.cpp and gpu_contract.cpp
   using Span = std::function<Points(const std::vector<Id>& axes)>;  // what of the axes a block takes
+  // Axes of which the rectangle has one side, slowest first: several are counted as one (the pixels of an image, the weights of a window).
+  using Side = std::vector<Id>;
   struct Rectangle {
-    Id row = kNone, column = kNone;  // axes
-    int down = 0, across = 0;        // threads
-    int rows = 0, columns = 0;       // of a thread
-    Split split = {};                // of the terms
-    int size_of(Id x) const { return x == row ? down * rows : across * columns; }
+    Side row, column;
+    int down = 0, across = 0;   // threads
+    int rows = 0, columns = 0;  // of a thread
+    Split split = {};           // of the terms
+    int height() const { return down * rows; }
+    int width() const { return across * columns; }
+  };
+  struct Flat {  // where a side's points are: a number that counts them all
+    const Points* points = nullptr;
+    Expr begin;  // of the rectangle
   };
   struct Contraction {  // under way
     Rectangle r;
-    Emitter::Axes begins, at;  // of the rectangle; of a result
+    Flat rows, columns;
+    Emitter::Axes begins, at;  // of the rectangle, but for its sides; of a result
     std::string row, column;   // of a thread's: loops
     Expr slot;                 // of its registers
   };
   std::optional<std::vector<Id>> sums_and_maps(const std::vector<std::vector<size_t>>& groups) const;
   std::pair<std::vector<std::vector<size_t>>, std::vector<size_t>> apart(const std::vector<std::vector<size_t>>& groups) const;
-  std::optional<std::pair<Id, Id>> reuse(const std::vector<std::vector<size_t>>& groups, const Points& points, int64_t least_rows) const;
+  std::vector<std::pair<Side, Side>> sides(const std::vector<std::vector<size_t>>& groups, const Points& points, int64_t least_rows) const;
   std::optional<Rectangle> rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points, bool in_tile, int threads,
                                      const Span& span) const;
   static Points rectangles(const Rectangle& r, Points points);
   bool contract_launch(const std::vector<std::vector<size_t>>& groups);
   Stmt contract_stage(const std::vector<std::vector<size_t>>& sums, const Rectangle& r, const Points& points, const Expr& number,
                       const Span& span, const std::function<Stmt(const Emitter::Axes&, const std::vector<std::vector<Expr>>&)>& store);
-  std::vector<Id> staged_operands(const std::vector<size_t>& group, Id row, Id column, Id term) const;
-  Id staged_axis(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const;
+  bool depends(Id value, const Side& side) const;
+  Expr points_of(const Points& points, const Side& side) const;
+  void place_along(const Points& points, const Side& side, Expr number, Emitter::Axes* at) const;
+  std::vector<Id> staged_operands(const std::vector<size_t>& group, const Side& row, const Side& column, Id term) const;
+  Id staged_axis(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const;
   bool lies_along(Id value, Id term, Id side) const;
   struct Staged {  // an operand of a block, for some terms
     Id value = kNone;
@@ -198,7 +213,7 @@ class GpuLowering {
   };
   Staged stage(Id value, const Contraction& c, Id term, const Emitter::Axes& begins, const std::string& registers);
   Expr kept(const Staged& s, const Contraction& c, const Expr& term) const;
-  std::pair<int64_t, int64_t> staged_bytes(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const;
+  std::pair<int64_t, int64_t> staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const;
   static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks);
   Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
                 const std::vector<Expr>& now, const Points& terms);

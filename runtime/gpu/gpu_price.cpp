@@ -29,7 +29,7 @@ constexpr double kInTile = 1.4;
 // Whether a block computes a rectangle of the group's results that read the same elements (gpu_contract.cpp).
 bool GpuLowering::contracts(const std::vector<size_t>& group, const Points& points) const {
   constexpr int64_t kLeastRows = 4;
-  return spec_.members[group[0]].op != Op::constant && reuse({group}, points, kLeastRows).has_value();
+  return spec_.members[group[0]].op != Op::constant && !sides({group}, points, kLeastRows).empty();
 }
 
 // For a group of members in a launch of so many threads.

@@ -43,30 +43,64 @@ std::optional<std::vector<Id>> GpuLowering::sums_and_maps(const std::vector<std:
   return reads;
 }
 
-// Axes of the sums' results of which some reads depend on one only: row and column; the one before the last as rows, if it can be.
-std::optional<std::pair<Id, Id>> GpuLowering::reuse(const std::vector<std::vector<size_t>>& groups, const Points& points,
-                                                    int64_t least_rows) const {
-  const Arena& a = *spec_.arena;
+bool GpuLowering::depends(Id value, const Side& side) const {
+  return std::ranges::any_of(side, [&](Id x) { return std::ranges::binary_search((*spec_.arena)[value].free_axes(), x); });
+}
+
+// Rows and columns that a rectangle of the sums' results may have: axes of which some reads depend on one side only; the one before the last as
+// rows, if it can be. First single axes, then each with all that the same reads depend on.
+std::vector<std::pair<GpuLowering::Side, GpuLowering::Side>> GpuLowering::sides(const std::vector<std::vector<size_t>>& groups,
+                                                                                const Points& points, int64_t least_rows) const {
   const SpecMember& f = spec_.members[groups[0][0]];
   const auto reads = sums_and_maps(groups);
-  if (!reads) return std::nullopt;
-  auto depends = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
-  auto shares = [&](Id row, Id column) {
+  if (!reads) return {};
+  auto who_depends = [&](Id x) {
+    std::vector<Id> found;
+    std::ranges::copy_if(*reads, std::back_inserter(found), [&](Id id) { return depends(id, {x}); });
+    return found;
+  };
+  auto place = [&](Id x) { return static_cast<size_t>(std::ranges::find(f.left, x) - f.left.begin()); };
+  const bool whole = std::ranges::none_of(points.origins, [](const Expr& e) { return e.defined(); });
+  auto joined = [&](Id x) {
+    Side all;
+    for (Id y : f.left) {
+      if (y != x && (!whole || who_depends(y) != who_depends(x))) continue;
+      if (points.counts[place(y)].open()) all.clear();  // only the slowest may be of any size
+      all.push_back(y);
+    }
+    return std::ranges::find(all, x) == all.end() ? Side{x} : all;
+  };
+  auto count = [&](const Side& side) {
+    int64_t n = 1;
+    for (Id x : side) n *= points.counts[place(x)].like();
+    return n;
+  };
+  auto shares = [&](const Side& row, const Side& column) {
     return std::ranges::any_of(*reads, [&](Id id) { return depends(id, column) && !depends(id, row); });
   };
-  for (size_t c = f.left.size(); c-- > 0;)
-    for (size_t r = f.left.size(); r-- > 0;)
-      if (r != c && points.counts[r].like() >= least_rows && points.counts[c].like() >= kSide && shares(f.left[r], f.left[c]) &&
-          shares(f.left[c], f.left[r]))
-        return std::pair{f.left[r], f.left[c]};
-  return std::nullopt;
+  std::vector<std::pair<Side, Side>> found;
+  for (const bool join : {false, true}) {
+    auto side_of = [&](Id x) { return join ? joined(x) : Side{x}; };
+    auto first = [&]() -> std::optional<std::pair<Side, Side>> {
+      for (size_t c = f.left.size(); c-- > 0;)
+        for (size_t r = f.left.size(); r-- > 0;) {
+          const Side row = side_of(f.left[r]), column = side_of(f.left[c]);
+          if (r != c && row != column && count(row) >= least_rows && count(column) >= kSide && shares(row, column) && shares(column, row))
+            return std::pair{row, column};
+        }
+      return {};
+    };
+    if (auto pair = first(); pair && (found.empty() || found[0] != *pair)) found.push_back(*pair);
+  }
+  return found;
 }
 
 std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points,
                                                              bool in_tile, int threads, const Span& span) const {
   const int64_t least_rows = in_tile ? kMinRows : kSide;
-  auto axes = reuse(groups, points, least_rows);
-  if (!axes || threads < kSide * kSide) return std::nullopt;
+  auto candidates = sides(groups, points, least_rows);
+  if (candidates.empty()) candidates = sides(groups, points, kMinRows);
+  if (candidates.empty() || threads < kSide * kSide) return std::nullopt;
   int64_t terms = 0, results = 0;
   auto is_sum = [&](const std::vector<size_t>& group) { return spec_.members[group[0]].op != Op::constant; };
   for (const auto& group : groups) {
@@ -76,19 +110,6 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     results += static_cast<int64_t>(group.size());
   }
   if (terms < kMinTerms || results == 0) return std::nullopt;
-  auto count = [&](Id x) { return points.counts[static_cast<size_t>(std::ranges::find(points.axes, x) - points.axes.begin())].like(); };
-  auto most = [&](Id x, int side) {
-    return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(count(x), side)))));
-  };
-  std::vector<std::pair<int64_t, int64_t>> staged;  // of each group, one after the other in the same memory
-  for (const auto& group : groups)
-    if (is_sum(group)) staged.push_back(staged_bytes(group, axes->first, axes->second, span(spec_.members[group[0]].reduced)));
-  auto fits = [&](const Rectangle& r) {
-    if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
-    return std::ranges::all_of(staged, [&](const auto& bytes) {
-      return scratch_ + bytes.first * r.size_of(r.row) + bytes.second * r.size_of(r.column) <= kSharedOfBlock;
-    });
-  };
   const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
   std::optional<Rectangle> best;
   double least = 0;
@@ -99,36 +120,56 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     best = r;
     least = cycles;
   };
-  Rectangle r;
-  r.row = axes->first;
-  r.column = axes->second;
-  for (r.down = static_cast<int>(std::min<uint64_t>(kSide, std::bit_floor(static_cast<uint64_t>(count(r.row))))); r.down >= kMinRows;
-       r.down /= 2) {
-    r.across = threads / r.down;
-    if (r.across > 2 * count(r.column)) break;
-    for (r.rows = most(r.row, r.down); r.rows > 0; r.rows /= 2)
-      for (r.columns = most(r.column, r.across); r.columns > 0; r.columns /= 2) {
-        r.split = {};
-        if (!fits(r)) continue;
-        consider(r);
-        for (int64_t parts = 2; alone && terms / parts >= kTermsOfPart; parts *= 2) {
-          r.split = split(*std::ranges::find_if(groups, is_sum), parts);
-          if (!r.split.some()) break;
+  for (const auto& [row, column] : candidates) {
+    auto count = [&](const Side& side) {
+      int64_t n = 1;
+      for (size_t i = 0; i < points.axes.size(); ++i)
+        if (std::ranges::find(side, points.axes[i]) != side.end()) n *= points.counts[i].like();
+      return n;
+    };
+    const int64_t rows = count(row), columns = count(column);
+    auto most = [&](int64_t n, int side) {
+      return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(n, side)))));
+    };
+    std::vector<std::pair<int64_t, int64_t>> staged;  // of each group, one after the other in the same memory
+    for (const auto& group : groups)
+      if (is_sum(group)) staged.push_back(staged_bytes(group, row, column, span(spec_.members[group[0]].reduced)));
+    auto fits = [&](const Rectangle& r) {
+      if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
+      return std::ranges::all_of(staged, [&](const auto& bytes) {
+        return scratch_ + bytes.first * r.height() + bytes.second * r.width() <= kSharedOfBlock;
+      });
+    };
+    Rectangle r;
+    r.row = row;
+    r.column = column;
+    for (r.down = static_cast<int>(std::min<uint64_t>(kSide, std::bit_floor(static_cast<uint64_t>(rows)))); r.down >= kMinRows; r.down /= 2) {
+      r.across = threads / r.down;
+      if (r.across > 2 * columns) break;
+      for (r.rows = most(rows, r.down); r.rows > 0; r.rows /= 2)
+        for (r.columns = most(columns, r.across); r.columns > 0; r.columns /= 2) {
+          r.split = {};
+          if (!fits(r)) continue;
           consider(r);
+          for (int64_t parts = 2; alone && terms / parts >= kTermsOfPart; parts *= 2) {
+            r.split = split(*std::ranges::find_if(groups, is_sum), parts);
+            if (!r.split.some()) break;
+            consider(r);
+          }
         }
-      }
+    }
   }
   return best;
 }
 
 // Of shared memory for a chunk of the group's terms: for each row, and for each column.
-std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>& group, Id row, Id column, const Points& terms) const {
+std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const {
   const Arena& a = *spec_.arena;
   std::pair<int64_t, int64_t> bytes = {0, 0};
   const Id term = staged_axis(group, row, column, terms);
   if (term == kNone) return bytes;
   for (Id id : staged_operands(group, row, column, term)) {
-    int64_t& side = std::ranges::binary_search(a[id].free_axes(), row) ? bytes.first : bytes.second;
+    int64_t& side = depends(id, row) ? bytes.first : bytes.second;
     side += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * (kChunk + 1);
   }
   return bytes;
@@ -137,22 +178,36 @@ std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>&
 // Cycles of a large GPU for that many rectangles, each by a block of 8 warps on a multiprocessor that issues for 4 at once; of one block for
 // one rectangle, too. Only their ratios matter.
 double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks) {
-  constexpr double kIssues = 4, kWarps = 8, kOfTerm = 4, kWaits = 700, kLaunch = 5000, kBytes = 1500;
+  constexpr double kIssues = 4, kWarps = 8, kOfTerm = 4, kOfPlace = 0.02, kWaits = 700, kLaunch = 5000, kBytes = 1500;
   const auto parts = static_cast<double>(r.split.parts), n = static_cast<double>(blocks);
   const double chunks = static_cast<double>(terms) / parts / kChunk;
-  const double issued = kChunk * (static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + r.rows + r.columns + kOfTerm);
+  // Where a point of several axes lies, each thread works out for what it stages.
+  const double places = kOfPlace * (static_cast<double>(r.row.size() - 1) * r.height() + static_cast<double>(r.column.size() - 1) * r.width());
+  const double issued =
+      kChunk * (static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + r.rows + r.columns + kOfTerm + places);
   const double at_once = std::max(1.0, std::ceil(n * parts / static_cast<double>(kMultiprocessors)));
   // A multiprocessor issues for all blocks that it runs; one alone waits for its loads.
   const double chunk = std::max(kWarps / kIssues * issued * at_once, kWaits + kWarps / kIssues * issued);
   const double added_up =
-      r.split.some() ? kLaunch + n * r.size_of(r.row) * r.size_of(r.column) * static_cast<double>(results) * 8 * parts / kBytes : 0;
+      r.split.some() ? kLaunch + n * r.height() * r.width() * static_cast<double>(results) * 8 * parts / kBytes : 0;
   return chunks * chunk + added_up;
 }
 
-// The points that are rectangles.
+// The points that are rectangles: along the first axis of each side.
 Points GpuLowering::rectangles(const Rectangle& r, Points points) {
-  for (size_t i = 0; i < points.axes.size(); ++i)
-    if (points.axes[i] == r.row || points.axes[i] == r.column) points.counts[i] = points.counts[i].over(r.size_of(points.axes[i]));
+  auto along = [&](const Side& side, int size) {
+    Count all = 1;
+    Count* first = nullptr;
+    for (size_t i = 0; i < points.axes.size(); ++i) {
+      if (std::ranges::find(side, points.axes[i]) == side.end()) continue;
+      all = all * points.counts[i];
+      if (!first) first = &points.counts[i];
+      points.counts[i] = 1;
+    }
+    *first = all.over(size);
+  };
+  along(r.row, r.height());
+  along(r.column, r.width());
   return points;
 }
 

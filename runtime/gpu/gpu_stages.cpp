@@ -125,7 +125,7 @@ Stmt GpuLowering::map_at(const std::vector<size_t>& group, const Emitter::Axes& 
     bool read_elsewhere = leaves(m);
     for (size_t i = 0; i < spec_.members.size() && !read_elsewhere; ++i) {
       if (std::ranges::find(group, i) != group.end()) continue;
-      for (Id root : {spec_.members[i].body, spec_.members[i].condition})
+      for (Id root : roots(spec_.members[i]))
         for (TensorId read : tensors_read(*spec_.arena, root)) read_elsewhere |= read == m.tensor;
     }
     if (read_elsewhere) {

@@ -150,14 +150,14 @@ def state_space(x, a, b, c):
     B, T, H, P = x.shape
     x, a, b, c = (z.reshape(B, T // 64, 64, *z.shape[2:]) for z in (x, a, b, c))
     s = a.permute(0, 3, 1, 2).cumsum(-1)
-    lower = torch.ones(64, 64, dtype=torch.bool).tril()
+    lower = torch.ones(64, 64, dtype=torch.bool, device=x.device).tril()
     decay = torch.exp((s[..., :, None] - s[..., None, :]).masked_fill(~lower, -torch.inf))
     inside = torch.einsum("bclhn,bcshn,bhcls,bcshp->bclhp", c, b, decay, x)
     states = torch.einsum("bclhn,bhcl,bclhp->bchpn", b, torch.exp(s[..., -1:] - s), x)
     states = torch.cat([torch.zeros_like(states[:, :1]), states], 1)
     ends = F.pad(s[..., -1], (1, 0)).cumsum(-1)
     chunks = len(ends[0, 0])
-    lower = torch.ones(chunks, chunks, dtype=torch.bool).tril()
+    lower = torch.ones(chunks, chunks, dtype=torch.bool, device=x.device).tril()
     between = torch.exp((ends[..., :, None] - ends[..., None, :]).masked_fill(~lower, -torch.inf))
     states = torch.einsum("bhzc,bchpn->bzhpn", between, states)[:, :-1]
     before = torch.einsum("bclhn,bchpn,bhcl->bclhp", c, states, torch.exp(s))
