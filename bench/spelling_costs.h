@@ -13,6 +13,7 @@
 
 #include <fmt/format.h>
 
+#include "ad/check/harder_ranges.h"
 #include "ad/check/random_inputs.h"
 #include "runtime/call/compile.h"
 #include "runtime/explain/explain.h"
@@ -108,19 +109,58 @@ inline Arrays results_of(const Program& op, const Arrays& data, const DimValues&
   return evaluate(derive(op).program, data, small, kExact);
 }
 
+// Data that normals are not: whole numbers, at which operands of extremes are equal and choices by a comparison are at its edge.
+inline std::vector<Arrays> data_at_ties(const Program& op, const DimValues& small) {
+  constexpr int kDraws = 8;
+  const Arrays cotangents = random_cotangents(derive(op).program, small, 8);
+  std::vector<Arrays> all;
+  for (int k = 0; k < kDraws; ++k) {
+    Arrays normals = random_inputs(op, small, static_cast<uint64_t>(100 + k), {.finite = false});
+    for (auto& [name, a] : normals)
+      for (double& x : a.reals) x *= 1 + k % 2;
+    all.push_back(in_range(normals, Range::whole, 0, static_cast<uint64_t>(200 + k)));
+    all.back().insert(cotangents.begin(), cotangents.end());
+  }
+  return all;
+}
+
 // Empty, or what differs.
-inline std::string difference(const Arrays& expected, const Arrays& found) {
+inline std::string difference(const Arrays& expected, const Arrays& found, bool among_finite = false) {
   constexpr double kTolerance = 1e-7;  // constants such as 0.7071 are written with 16 digits or fewer
   for (const auto& [name, x] : expected) {
     auto it = found.find(name);
     if (it == found.end() || it->second.shape != x.shape) return name + " is missing, or has another shape";
     double scale = 1;
-    for (size_t i = 0; i < x.size(); ++i) scale = std::max(scale, std::abs(x.at(i)));
     for (size_t i = 0; i < x.size(); ++i)
-      if (!(std::abs(x.at(i) - it->second.at(i)) <= kTolerance * scale))
+      if (std::isfinite(x.at(i))) scale = std::max(scale, std::abs(x.at(i)));
+    for (size_t i = 0; i < x.size(); ++i)
+      if (!(among_finite && !(std::isfinite(x.at(i)) && std::isfinite(it->second.at(i)))) &&
+          !(std::abs(x.at(i) - it->second.at(i)) <= kTolerance * scale))
         return fmt::format("{} is {} where the first spelling has {}", name, it->second.at(i), x.at(i));
   }
   return "";
+}
+
+// A number for each spelling, the same for those with the same results and gradients also at ties, 0 for those like the first one: the
+// derivative of max(x, 0) at 0 is 1/2, that of relu(x) is 0, so that no plan serves both.
+inline std::vector<int> functions_at_ties(const Function& f) {
+  const std::vector<Arrays> data = data_at_ties(*f.spellings[0], f.small);
+  std::vector<std::vector<Arrays>> met;
+  std::vector<int> numbers;
+  for (const auto& op : f.spellings) {
+    std::vector<Arrays> found;
+    const Program derived = derive(*op).program;
+    for (const Arrays& draw : data) found.push_back(evaluate(derived, draw, f.small, kExact));
+    auto like = [&](const std::vector<Arrays>& other) {
+      for (size_t i = 0; i < found.size(); ++i)
+        if (!difference(other[i], found[i], true).empty()) return false;
+      return true;
+    };
+    const auto same = std::ranges::find_if(met, like);
+    numbers.push_back(static_cast<int>(same - met.begin()));
+    if (same == met.end()) met.push_back(std::move(found));
+  }
+  return numbers;
 }
 
 }  // namespace xhat::bench

@@ -9,7 +9,8 @@
 // Functions: bench/spellings/*.xh, one op per spelling; ops that others call are parts of them. The first lines have the sizes of the
 // plans, and small ones at which every spelling's results and gradients, after all passes, are compared with the first one's.
 // Nothing is timed. A row is not the best if another spelling is better by more than a tenth in a column (a star), and worse in none
-// (bench/spelling_costs.h); that one stands in the last column.
+// (bench/spelling_costs.h); that one stands in the last column. Spellings with other results or gradients at ties (of whole numbers, in
+// which extremes and comparisons have equal operands) are other functions: marked by ', '', …, and compared with those of the same mark.
 #include <iostream>
 
 #include "bench/respelling.h"
@@ -22,7 +23,7 @@ using bench::Function;
 using bench::SpellingCost;
 
 struct Count {
-  int rows = 0, worse = 0, different = 0;
+  int rows = 0, worse = 0, different = 0, at_ties = 0;
 };
 
 Count print_function(const Function& f, bool worse_only) {
@@ -33,20 +34,21 @@ Count print_function(const Function& f, bool worse_only) {
   std::vector<SpellingCost> costs;
   for (const auto& op : f.spellings) costs.push_back(bench::cost_of(*op, f.sizes));
   Count count;
+  const std::vector<int> at_ties = bench::functions_at_ties(f);
   const Arrays data = bench::data_for(*f.spellings[0], f.small);
   const Arrays expected = bench::results_of(*f.spellings[0], data, f.small);
   for (size_t i = 0; i < costs.size(); ++i) {
-    const auto better = std::ranges::find_if(costs, [&](const SpellingCost& other) { return bench::worse(costs[i], other); });
-    std::vector<std::string> row = {f.spellings[i]->name};
+    size_t better = 0;
+    while (better < costs.size() && (at_ties[better] != at_ties[i] || !bench::worse(costs[i], costs[better]))) ++better;
+    const bool is_worse = better < costs.size();
+    std::vector<std::string> row = {f.spellings[i]->name + std::string(static_cast<size_t>(at_ties[i]), '\'')};
     for (size_t k = 0; k < costs[i].values.size(); ++k)
-      row.push_back(fmt::format("{}{}", costs[i].values[k], better != costs.end() && bench::worse(costs[i], *better, k) ? "*" : " "));
-    if (better != costs.end())
-      row.push_back(f.spellings[static_cast<size_t>(better - costs.begin())]->name);
-    else
-      row.emplace_back();
+      row.push_back(fmt::format("{}{}", costs[i].values[k], is_worse && bench::worse(costs[i], costs[better], k) ? "*" : " "));
+    row.push_back(is_worse ? f.spellings[better]->name : "");
     ++count.rows;
-    count.worse += better != costs.end();
-    if (!worse_only || better != costs.end()) rows.push_back(row);
+    count.at_ties += at_ties[i] > 0;
+    count.worse += is_worse;
+    if (!worse_only || is_worse) rows.push_back(row);
     const std::string differs = bench::difference(expected, bench::results_of(*f.spellings[i], data, f.small));
     if (differs.empty()) continue;
     ++count.different;
@@ -110,10 +112,11 @@ int main(int argc, char** argv) {
     Count all;
     for (const Function& f : functions) {
       const Count c = print_function(f, worse_only);
-      all = {all.rows + c.rows, all.worse + c.worse, all.different + c.different};
+      all = {all.rows + c.rows, all.worse + c.worse, all.different + c.different, all.at_ties + c.at_ties};
     }
-    std::cout << fmt::format("{} functions, {} spellings: {} are not the best of their function, {} give another result\n",
-                             functions.size(), all.rows, all.worse, all.different);
+    std::cout << fmt::format(
+        "{} functions, {} spellings: {} are not the best of their function, {} are other functions at ties, {} give another result\n",
+        functions.size(), all.rows, all.worse, all.at_ties, all.different);
     return all.different > 0 || all.worse > most;
   } catch (const std::exception& e) {
     std::cerr << "spellings: " << e.what() << "\n";
