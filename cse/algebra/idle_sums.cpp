@@ -33,7 +33,7 @@ Program without_idle_sums(const Program& p) {
   for (const Definition& d : proof.program.backward.definitions)
     for (TensorId t : tensors_read(a, d.body)) opaque.erase(t);
   idle.insert(opaque.begin(), opaque.end());
-  if (idle.empty()) return p;
+  if (idle.empty() && proof.zero_sums.empty()) return p;
   std::map<TensorId, PointValue> known = proof.terms_of_forward;
   std::erase_if(known, [&](const auto& each) { return idle.contains(each.first); });
   // What cancels may have any value. It is 0, but where that would be divided by.
@@ -43,6 +43,7 @@ Program without_idle_sums(const Program& p) {
       if (opaque.contains(t)) divisors.insert(t);
   Program result = p;
   for (Definition& d : result.backward.definitions) {
+    d.body = rewrite(*p.arena, d.body, [&](Id id) { return proof.zero_sums.contains(id) ? p.arena->constant(a[id].type, 0) : id; });
     d.body = inline_reads(*p.arena, d.body, known, d.axes);
     d.body = rewrite(*p.arena, d.body, [&](Id id) {
       const Node n = a[id];

@@ -33,9 +33,11 @@ class Simplifier {
   const std::set<TensorId>& zeros() const { return zeros_; }
   // Of the backward: proved to be one term of what the forward has.
   const std::map<TensorId, PointValue>& terms_of_forward() const { return terms_of_forward_; }
+  const std::set<Id>& zero_sums() const { return zero_sums_; }
 
  private:
   Product multiplied_out(const Product& value, DType type);
+  void note_zero_sums(const Definition& d);
   void backward(Definition d);
   Product total(Product body, Sum s, bool create, int splits);
   bool safe_outside(Id factor, const Sum& s);
@@ -69,6 +71,7 @@ class Simplifier {
   std::set<TensorId> opaque_;
   std::set<TensorId> zeros_;  // of the backward: proved to be zero
   std::map<TensorId, PointValue> terms_of_forward_;
+  std::set<Id> zero_sums_;
 };
 
 // Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
@@ -235,6 +238,20 @@ Product Simplifier::multiplied_out(const Product& value, DType type) {
   return terms ? tree_.add(type, *terms) : value;
 }
 
+// (t_s[n]*r[n] - t_m[n])/ties[n]: what is divided by what is opaque may be zero, also where it has no name.
+void Simplifier::note_zero_sums(const Definition& d) {
+  const std::vector<TensorId> read = tensors_read(a_, d.body);
+  if (std::ranges::none_of(read, [&](TensorId t) { return opaque_.contains(t); })) return;
+  std::vector<AxisRange> scope = d.axes;
+  if (is_reduction(a_[d.body].op))
+    for (const AxisRange& r : reduce_axes(a_[d.body])) scope.push_back(r);
+  for (Id id : reachable(a_, d.body)) {
+    const Node n = a_[id];
+    if ((n.op != Op::add && n.op != Op::sub) || !is_float(n.type)) continue;
+    if (multiplied_out(tree_.form(inline_reads(a_, id, values_, scope)), n.type).is_zero()) zero_sums_.insert(id);
+  }
+}
+
 // sum(bound if condition: body) as a product over reads of sums. Without create, coefficient NaN says that
 // it would need a sum that does not exist.
 Product Simplifier::total(Product body, Sum s, bool create, int splits) {
@@ -327,6 +344,7 @@ std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
 
 void Simplifier::backward(Definition d) {
   if (d.is_call()) throw Bug("simplify_reductions: calls must be expanded before");
+  if (multiplied_out_) note_zero_sums(d);
   d.body = inline_reads(a_, d.body, inlinable(d), d.axes);
   d.body = rewrite(a_, d.body, [&](Id id) { return tidy_index(a_, id); });
   const Node n = a_[d.body];
@@ -448,7 +466,7 @@ MultipliedOut multiplied_out(const Program& p, const std::set<TensorId>& opaque)
   Simplifier open(p, tree, none, none);
   open.multiply_out(opaque);
   Program program = open.run();
-  return {std::move(program), open.zeros(), open.terms_of_forward()};
+  return {std::move(program), open.zeros(), open.terms_of_forward(), open.zero_sums()};
 }
 
 Program simplify_reductions(const Program& p, const std::vector<TensorId>& kept, TensorExprTree& tree) {

@@ -36,6 +36,7 @@ struct MultipliedOut {
   Program program;
   std::set<TensorId> zeros;                         // of the backward: proved to be zero
   std::map<TensorId, PointValue> terms_of_forward;  // of the backward: proved to be one term of what the forward has
+  std::set<Id> zero_sums;                           // sums of terms beside reads of what is opaque: proved to be zero
 };
 MultipliedOut multiplied_out(const Program& p, const std::set<TensorId>& opaque);
 

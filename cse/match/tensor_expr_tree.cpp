@@ -199,6 +199,32 @@ bool TensorExprTree::choose_once(DType type, std::vector<Product>& terms) {
   return false;
 }
 
+// k*u/(u + v) + k*v/(u + v) as k.
+bool TensorExprTree::divide_once(std::vector<Product>& terms) {
+  auto find = [&](const Product& wanted) {
+    return std::ranges::find_if(terms, [&](const Product& t) {
+      return t.factors == wanted.factors && negligible(t.coefficient - wanted.coefficient, wanted.coefficient);
+    });
+  };
+  for (const Product& first : terms)
+    for (const Factor& divisor : first.factors) {
+      const std::vector<Product>* sum = divisor.halves <= -2 ? this->terms(divisor.atom) : nullptr;
+      if (!sum || sum->size() > terms.size()) continue;
+      const std::vector<Product> parts = *sum;
+      const Product whole = multiply(multiply(first, power(parts[0], -2)), {1, {{divisor.atom, 2}}});
+      const bool divides_more = std::ranges::any_of(whole.factors, [&](const Factor& f) {
+        return f.halves < 0 && std::ranges::none_of(first.factors, [&](const Factor& g) { return g.atom == f.atom && g.halves <= f.halves; });
+      });
+      if (divides_more) continue;
+      const Product quotient = multiply(whole, {1, {{divisor.atom, -2}}});
+      if (!std::ranges::all_of(parts, [&](const Product& part) { return find(multiply(quotient, part)) != terms.end(); })) continue;
+      for (const Product& part : parts) terms.erase(find(multiply(quotient, part)));
+      terms.push_back(whole);
+      return true;
+    }
+  return false;
+}
+
 Product TensorExprTree::add(DType type, std::vector<Product> given) {
   for (;;) {
     std::vector<Product> flat;
@@ -226,7 +252,7 @@ Product TensorExprTree::add(DType type, std::vector<Product> given) {
       i = j;
     }
     if (collected.empty()) return {0, {}};
-    if (collected.size() > 1 && choose_once(type, collected)) {
+    if (collected.size() > 1 && (choose_once(type, collected) || divide_once(collected))) {
       given = std::move(collected);
       continue;
     }

@@ -86,6 +86,7 @@ class TensorExprTree {
   Product root(const Product& x, int halves);
   Product sum_of(DType type, std::vector<Product> terms);
   bool choose_once(DType type, std::vector<Product>& terms);
+  bool divide_once(std::vector<Product>& terms);
   Id sum_expression(DType type, const std::vector<Product>& terms);
   Product joined(DType type, const Product& x, const Product& y);
   Product as_atom(DType type, const Product& p);
