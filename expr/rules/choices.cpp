@@ -1,5 +1,7 @@
-// with_decided_choices (simplify.h): where it is known between which numbers a value lies, choices by other numbers are made.
+// with_decided_choices (simplify.h): where it is known between which numbers a value lies, choices by other numbers are made, and extremes with
+// them are one of the two.
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 
@@ -58,6 +60,10 @@ struct Range {
     return std::nullopt;
   }
 
+  // All of it, on one side of a number, without it.
+  bool is_above(double x) const { return !nan && (low > x || (low == x && without_low)); }
+  bool is_below(double x) const { return !nan && (high < x || (high == x && without_high)); }
+
  private:
   void at_most(double x, bool strict) {
     if (x < high || (x == high && strict)) high = x, without_high = strict;
@@ -68,27 +74,56 @@ struct Range {
   bool empty() const { return low > high || (low == high && (without_low || without_high)); }
 };
 
+// Chosen between values: by a condition, or as the larger or smaller one.
+bool chooses(Op op) { return op == Op::select || op == Op::relu || op == Op::max || op == Op::min || op == Op::clamp || op == Op::abs; }
+
+// The operand that relu, max, min, clamp or abs comes to where the range of one operand is known; kNone if that is not told.
+Id decided_extreme(const Arena& a, const Node& n, const std::function<Range(Id)>& range_of) {
+  if (n.op == Op::relu || n.op == Op::abs) return range_of(n.arg(0)).is_above(0) ? n.arg(0) : kNone;
+  auto number = [&](size_t i) -> std::optional<double> {
+    const Node& x = a[n.arg(i)];
+    return x.op == Op::constant ? std::optional(round_to(x.type, x.value)) : std::nullopt;
+  };
+  if (n.op == Op::clamp) {
+    const auto low = number(1), high = number(2);
+    if (!low || !high) return kNone;
+    const Range range = range_of(n.arg(0));
+    return range.is_above(*low) && range.is_below(*high) ? n.arg(0) : range.is_below(*low) ? n.arg(1) : range.is_above(*high) ? n.arg(2) : kNone;
+  }
+  for (size_t i : {0u, 1u})
+    if (const auto k = number(1 - i)) {
+      const Range range = range_of(n.arg(i));
+      const bool above = range.is_above(*k);
+      if (above || range.is_below(*k)) return n.arg(above == (n.op == Op::max) ? i : 1 - i);
+    }
+  return kNone;
+}
+
 // The branch of `choice` with what its condition decides.
 Id decided(Arena& a, Id choice, size_t branch) {
   const Node n = a[choice];
   const Id body = n.arg(branch);
   const std::vector<Id> ids = reachable(a, body);
-  if (ids.size() > kLargest || std::ranges::none_of(ids, [&](Id id) { return a[id].op == Op::select; })) return body;
+  if (ids.size() > kLargest || std::ranges::none_of(ids, [&](Id id) { return chooses(a[id].op); })) return body;
   std::vector<Comparison> known;
   for (Id c : branch == 1 ? conjuncts(a, n.arg(0)) : std::vector<Id>{n.arg(0)})
     if (auto found = comparison(a, c)) known.push_back(*found);
   if (known.empty()) return body;
-  auto answer = [&](Id condition) -> std::optional<bool> {
-    const auto asked = comparison(a, condition);
-    if (!asked) return std::nullopt;
+  auto range_of = [&](Id value) {
     Range range;
     for (const Comparison& c : known)
-      if (c.value == asked->value) branch == 1 ? range.hold(c) : range.fail(c);
-    return range.decides(*asked);
+      if (c.value == value) branch == 1 ? range.hold(c) : range.fail(c);
+    return range;
   };
   return rewrite(a, body, [&](Id id) {
     const Node inner = a[id];
-    const auto known_to = inner.op == Op::select ? answer(inner.arg(0)) : std::nullopt;
+    if (!chooses(inner.op) || !is_float(inner.type)) return id;
+    if (inner.op != Op::select) {
+      const Id one = decided_extreme(a, inner, range_of);
+      return one == kNone ? id : one;
+    }
+    const auto asked = comparison(a, inner.arg(0));
+    const auto known_to = asked ? range_of(asked->value).decides(*asked) : std::nullopt;
     return known_to ? inner.arg(*known_to ? 1 : 2) : id;
   });
 }

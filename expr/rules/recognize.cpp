@@ -105,16 +105,28 @@ class Recognizer {
     for (size_t i = 0; i < terms.parts.size(); ++i) {
       const Node part = a_[value_of(terms.parts[i].value)];
       if (!terms.parts[i].inverse || part.op != Op::log) continue;
-      const Node sum = a_[value_of(part.arg(0))];
-      if (sum.op != Op::sum || !is_true(a_, reduce_condition(sum))) continue;
-      const Node term = a_[seen_as(reduce_body(sum))];
-      if (term.op != Op::exp) continue;
       Parts rest = terms;
       rest.parts.erase(rest.parts.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!is_instance(terms_through_names(term.arg(0)), rest, reduce_axes(sum))) continue;
+      if (!has_term(part.arg(0), rest)) continue;
       return a_.div(a_.unary(Op::exp, sum_of(a_, rest, a_[n.arg(0)].type)), part.arg(0));
     }
     return kNone;
+  }
+
+  // Is it a sum of exponentials, or of such sums and numbers above 0, of which exp(exponent) is a term?
+  bool has_term(Id id, const Parts& exponent) {
+    const Parts terms = terms_through_names(id);
+    if (!terms.all || terms.number < 0) return false;
+    bool found = false;
+    for (const Parts::Part& part : terms.parts) {
+      const Node sum = a_[value_of(part.value)];
+      const bool sums = sum.op == Op::sum;
+      const Node term = sums ? a_[seen_as(reduce_body(sum))] : sum;
+      if (part.inverse || term.op != Op::exp) return false;
+      if (found || (sums && !is_true(a_, reduce_condition(sum)))) continue;
+      found = is_instance(terms_through_names(term.arg(0)), exponent, sums ? reduce_axes(sum) : std::vector<AxisRange>{});
+    }
+    return found;
   }
 
   // x - l with l[n] = m[n] + log(s[n]) is x - m - log(s).

@@ -21,7 +21,7 @@ Program simplify(const Program& p, const SimplifyOptions& options = {});
 Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 
 // if x == 0 then (if x < 6 then a else b) else c   =>   if x == 0 then a else c
-// Choices that others around them have made already, of comparisons of one value with numbers. Exact.
+// Choices that others around them have made already, of comparisons of one value with numbers; relu(x) is x where 0 < x. Exact.
 Program with_decided_choices(const Program& p);
 
 // Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/rules/idioms.def), also where parts of
