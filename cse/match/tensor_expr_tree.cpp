@@ -179,14 +179,15 @@ bool TensorExprTree::choose_once(DType type, std::vector<Product>& terms) {
     for (size_t j = i + 1; j < terms.size(); ++j) {
       if (!choice(terms[i]) || !choice(terms[j])) continue;
       const Node x = a_[terms[i].factors[0].atom], y = a_[terms[j].factors[0].atom];
-      if (x.arg(0) != y.arg(0)) continue;
+      const bool opposite = x.arg(0) != y.arg(0) && negation(a_, x.arg(0)) == y.arg(0);
+      if (x.arg(0) != y.arg(0) && !opposite) continue;
       const ChoicesKey key{type, terms[i].factors[0].atom, terms[j].factors[0].atom, std::bit_cast<uint64_t>(terms[i].coefficient),
                            std::bit_cast<uint64_t>(terms[j].coefficient)};
       auto known = choices_.find(key);
       if (known == choices_.end()) {
         auto branch = [&](size_t k) {
           const Product sum =
-              add(type, {multiply({terms[i].coefficient, {}}, form(x.arg(k))), multiply({terms[j].coefficient, {}}, form(y.arg(k)))});
+              add(type, {multiply({terms[i].coefficient, {}}, form(x.arg(k))), multiply({terms[j].coefficient, {}}, form(y.arg(opposite ? 3 - k : k)))});
           return to_expression(sum, type);
         };
         const Id yes = branch(1), no = branch(2);

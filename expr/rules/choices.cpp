@@ -99,21 +99,25 @@ Id decided_extreme(const Arena& a, const Node& n, const std::function<Range(Id)>
   return kNone;
 }
 
-// The branch of `choice` with what its condition decides.
-Id decided(Arena& a, Id choice, size_t branch) {
-  const Node n = a[choice];
-  const Id body = n.arg(branch);
+// The body of a choice or of a reduction with what its condition decides. holds: what is known is that the condition holds, else that it fails.
+Id decided(Arena& a, Id condition, Id body, bool holds, Decisions by) {
   const std::vector<Id> ids = reachable(a, body);
   if (ids.size() > kLargest || std::ranges::none_of(ids, [&](Id id) { return chooses(a[id].op); })) return body;
+  const std::vector<Id> all = holds ? conjuncts(a, condition) : std::vector<Id>{condition};
   std::vector<Comparison> known;
-  for (Id c : branch == 1 ? conjuncts(a, n.arg(0)) : std::vector<Id>{n.arg(0)})
+  for (Id c : all)
     if (auto found = comparison(a, c)) known.push_back(*found);
-  if (known.empty()) return body;
   auto range_of = [&](Id value) {
     Range range;
     for (const Comparison& c : known)
-      if (c.value == value) branch == 1 ? range.hold(c) : range.fail(c);
+      if (c.value == value) holds ? range.hold(c) : range.fail(c);
     return range;
+  };
+  auto answer = [&](Id asked) -> std::optional<bool> {
+    if (by == Decisions::all && std::ranges::count(all, asked)) return holds;
+    if (by == Decisions::all && std::ranges::count(all, negation(a, asked))) return !holds;
+    const auto compared = comparison(a, asked);
+    return compared ? range_of(compared->value).decides(*compared) : std::nullopt;
   };
   return rewrite(a, body, [&](Id id) {
     const Node inner = a[id];
@@ -122,23 +126,44 @@ Id decided(Arena& a, Id choice, size_t branch) {
       const Id one = decided_extreme(a, inner, range_of);
       return one == kNone ? id : one;
     }
-    const auto asked = comparison(a, inner.arg(0));
-    const auto known_to = asked ? range_of(asked->value).decides(*asked) : std::nullopt;
+    const auto known_to = answer(inner.arg(0));
     return known_to ? inner.arg(*known_to ? 1 : 2) : id;
   });
 }
 
+// A comparison of an axis with an end of its range.
+std::optional<bool> decided_by_range(const Arena& a, const Node& n, const std::vector<AxisRange>& axes) {
+  if (n.op != Op::lt && n.op != Op::le) return std::nullopt;
+  for (const AxisRange& r : axes) {
+    if (n.arg(0) == r.axis && n.arg(1) == r.end) return true;
+    if (n.arg(0) == r.axis && n.arg(1) == r.begin && n.op == Op::lt) return false;
+    if (n.arg(1) == r.axis && n.arg(0) == r.begin && n.op == Op::le) return true;
+    if (n.arg(1) == r.axis && n.arg(0) == r.end) return false;
+    const Node& bound = a[n.arg(1)];
+    if (n.arg(0) == r.axis && bound.op == Op::add && bound.arg(0) == r.end && is_constant(a, bound.arg(1), 1)) return true;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-Program with_decided_choices(const Program& given) {
+Program with_decided_choices(const Program& given, Decisions by) {
   Program p = given;
   Arena& a = *p.arena;
   for (Definition& d : p.definitions()) {
     if (d.is_call()) continue;
+    std::vector<AxisRange> axes = d.axes;
+    if (const Node root = a[d.body]; is_reduction(root.op))
+      for (const AxisRange& r : reduce_axes(root)) axes.push_back(r);
     d.body = rewrite(a, d.body, [&](Id id) {
       const Node n = a[id];
+      if (const auto known = by == Decisions::all ? decided_by_range(a, n, axes) : std::nullopt) return a.boolean(*known);
+      if (is_reduction(n.op)) {
+        const Id body = decided(a, reduce_condition(n), reduce_body(n), true, by);
+        return body == reduce_body(n) ? id : a.reduce(n.op, reduce_axes(n), reduce_condition(n), body);
+      }
       if (n.op != Op::select) return id;
-      const Id yes = decided(a, id, 1), no = decided(a, id, 2);
+      const Id yes = decided(a, n.arg(0), n.arg(1), true, by), no = decided(a, n.arg(0), n.arg(2), false, by);
       return yes == n.arg(1) && no == n.arg(2) ? id : a.select(n.arg(0), yes, no);
     });
   }

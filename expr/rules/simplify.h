@@ -22,7 +22,10 @@ Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 
 // if x == 0 then (if x < 6 then a else b) else c   =>   if x == 0 then a else c
 // Choices that others around them have made already, of comparisons of one value with numbers; relu(x) is x where 0 < x. Exact.
-Program with_decided_choices(const Program& p);
+// all: choices by the same condition, and by comparisons of an axis with an end of its range, too. Not before the backward has been compared
+// with the forward, which has no such conditions around.
+enum class Decisions : uint8_t { by_numbers, all };
+Program with_decided_choices(const Program& p, Decisions by = Decisions::by_numbers);
 
 // Formulas that a function of the language computes better: 1/(1 + exp(-a)) becomes sigmoid(a) (expr/rules/idioms.def), also where parts of
 // it have names: e[i] = exp(-a[i]), y[i] = 1/(1 + e[i]). For what a user wrote, before gradients are derived; calls should be expanded.

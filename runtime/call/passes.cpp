@@ -145,7 +145,7 @@ Derivation Passes::derive(const StashChoice& choice) const {
       return d.stash.program;
     });
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
-    pipeline.step("tidy", [](const Program& p) { return inline_injective(p, stashes(p)); });
+    pipeline.step("tidy", [](const Program& p) { return inline_injective(simplify(with_decided_choices(p, Decisions::all)), stashes(p)); });
   }
   auto own = [&](const Program& p) { return stash_ ? p : own_copy(p); };
   // The classic policy groups the definitions that somebody wrote; all steps before worked on another form.
