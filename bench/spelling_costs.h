@@ -15,6 +15,7 @@
 
 #include "ad/check/harder_ranges.h"
 #include "ad/check/random_inputs.h"
+#include "ad/reverse/gradient.h"
 #include "runtime/call/compile.h"
 #include "runtime/explain/explain.h"
 
@@ -161,6 +162,45 @@ inline std::vector<int> functions_at_ties(const Function& f) {
     if (same == met.end()) met.push_back(std::move(found));
   }
   return numbers;
+}
+
+// The largest error of a gradient after all passes, in the declared types, operation by operation, over that of the derivative as it is
+// written down, both against that derivative in f64; errors are relative to the tensor's rms and count as a rounding of f32 at least. On
+// normals and on data that are hard (ad/check/harder_ranges.h); but for tiny ones the rms is that of the normals' results at least, as a
+// function that has saturated has slopes of 0.
+struct LostDigits {
+  double factor = 0;
+  std::string where;  // gradient and range
+};
+inline LostDigits lost_digits(const Program& op, const DimValues& small) {
+  constexpr double kRounding = 0x1p-23;
+  const Program written = gradient(op), derived = derive(op).program;
+  const Arrays inputs = random_inputs(op, small, 7), cotangents = random_cotangents(written, small, 8);
+  LostDigits worst;
+  std::map<std::string, double> usual;
+  auto compare = [&](const Arrays& data, std::string_view range) {
+    const Arrays exact = evaluate(written, data, small, kExact), plain = evaluate(written, data, small), after = evaluate(derived, data, small);
+    for (TensorId t : written.gradients) {
+      const std::string& name = written.tensors[t].name;
+      const Array &wanted = exact.at(name), &one = plain.at(name), &other = after.at(name);
+      const double size = rms(wanted), scale = std::max({size, range == name_of(Range::tiny) ? 0 : usual[name], 1e-30});
+      if (range == "normals") usual[name] = size;
+      double before = kRounding, now = 0;
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        if (!std::isfinite(wanted.at(i)) || !std::isfinite(one.at(i))) continue;
+        before = std::max(before, std::abs(one.at(i) - wanted.at(i)) / scale);
+        now = std::max(now, std::isfinite(other.at(i)) ? std::abs(other.at(i) - wanted.at(i)) / scale : 1);
+      }
+      if (now / before > worst.factor) worst = {now / before, fmt::format("{}, {}", name, range)};
+    }
+  };
+  Arrays normals = inputs;
+  normals.insert(cotangents.begin(), cotangents.end());
+  compare(normals, "normals");
+  for (Range range : kHarderRanges)
+    if (auto hard = harder_data({&written, &derived}, inputs, cotangents, small, range, 9, [](const std::string&) { return kRounding; }))
+      compare(hard->data, name_of(range));
+  return worst;
 }
 
 }  // namespace xhat::bench

@@ -3,6 +3,7 @@
 //     build/bench/spellings [FUNCTION...]     the table, and how many rows are not the best
 //     build/bench/spellings --worse           these rows only
 //     build/bench/spellings --most N          fails if more than N rows are not the best
+//     build/bench/spellings --digits          by how much each spelling's gradients are off more than the derivative as it is written down
 //     build/bench/spellings --random N        N random respellings of the first spellings (bench/respelling.h), in turn: how many are
 //                                             worse than it, and which
 //
@@ -58,6 +59,23 @@ Count print_function(const Function& f, bool worse_only) {
   return count;
 }
 
+int print_digits(const std::vector<Function>& functions) {
+  constexpr double kAllowed = 4;
+  int beyond = 0, rows = 0;
+  double most = 0;
+  for (const Function& f : functions)
+    for (const auto& op : f.spellings) {
+      const bench::LostDigits lost = bench::lost_digits(*op, f.small);
+      ++rows;
+      beyond += lost.factor > kAllowed;
+      most = std::max(most, lost.factor);
+      if (lost.factor > kAllowed) std::cout << fmt::format("{:24} {:20} {:6.1f}  {}\n", f.name, op->name, lost.factor, lost.where);
+    }
+  std::cout << fmt::format("{} spellings: gradients of {} are off by more than {} times what the written derivative is off in f32; at most {:.1f} times\n",
+                           rows, beyond, kAllowed, most);
+  return beyond;
+}
+
 Count random_respellings(const std::vector<Function>& functions, int count, bool show) {
   constexpr int kSteps = 12;
   Count all;
@@ -102,7 +120,9 @@ int main(int argc, char** argv) {
     };
     const int most = number_after("--most", INT_MAX), random = number_after("--random", 0);
     const bool worse_only = std::erase(words, "--worse") > 0;
+    const bool digits = std::erase(words, "--digits") > 0;
     const std::vector<Function> functions = bench::read_functions(words);
+    if (digits) return print_digits(functions) > most;
     if (random > 0) {
       const Count c = random_respellings(functions, random, worse_only);
       std::cout << fmt::format("{} random respellings: {} are worse than the plain spelling, {} give another result\n", c.rows, c.worse,

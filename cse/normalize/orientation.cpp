@@ -13,7 +13,8 @@ Id mirrored(Arena& a, Id extent, Id index) { return tidy_index(a, a.sub(a.sub(ex
 
 std::optional<Id> turned(Arena& a, Id body, const AxisRange& r);
 
-// A reduction that walks its axis from the end, where the order of its terms is open: sum(d: x[N-1-d]) is sum(d: x[d]).
+// A reduction that walks its axis from the end, where the order of its terms is open: sum(d: x[N-1-d]) is sum(d: x[d]), and
+// sum(k in 0..d+1: x[d-k]) is sum(k in 0..d+1: x[k]).
 Id walked_forward(Arena& a, Id id) {
   const Node n = a[id];
   if (n.op != Op::sum && n.op != Op::max && n.op != Op::min && n.op != Op::any && n.op != Op::all) return id;
@@ -25,7 +26,7 @@ Id walked_forward(Arena& a, Id id) {
           return std::ranges::binary_search(a[other.begin].free_axes(), r.axis) ||
                  std::ranges::binary_search(a[other.end].free_axes(), r.axis);
         });
-    if (auto other = asked ? std::nullopt : turned(a, body, r)) body = *other;
+    if (auto other = asked || !is_constant(a, r.begin, 0) ? std::nullopt : turned(a, body, r)) body = *other;
   }
   return body == reduce_body(n) ? id : a.reduce(n.op, axes, reduce_condition(n), body);
 }
@@ -38,7 +39,7 @@ bool depends(const Arena& a, Id body, Id axis) { return std::ranges::binary_sear
 
 // The body for the axis from its other end, if it needs the mirror image only.
 std::optional<Id> turned(Arena& a, Id body, const AxisRange& r) {
-  if (!range_is_plain(a, r) || !depends(a, body, r.axis)) return std::nullopt;
+  if (!depends(a, body, r.axis)) return std::nullopt;
   const Id image = mirrored(a, r.end, r.axis);
   const Id now = a.axis("$turned");  // no name of the language
   const Id rest = rewrite(a, body, [&](Id id) { return id == image ? now : id; });
@@ -67,14 +68,15 @@ Program in_one_direction(const Program& given) {
         if (turns.contains({n.symbol, i})) indices[i] = mirrored(a, p.tensors[n.symbol].shape[i], indices[i]);
       return n.op == Op::read ? a.read(n.symbol, n.type, indices) : a.read_or(n.symbol, n.type, indices, n.args().back());
     });
-    const Id tidy = tidied(a, body), straight = rewrite(a, tidy, [&](Id id) { return walked_forward(a, id); });
+    auto forward = [&](Id from) { return rewrite(a, from, [&](Id id) { return walked_forward(a, id); }); };
+    const Id tidy = tidied(a, body), straight = forward(tidy);
     // N-1-(N-1-n) is n.
     bool changed = body != d.body || straight != tidy || reachable(a, tidy).size() < reachable(a, body).size();
     Id best = straight;
     if (!fixed.contains(d.target()))
       for (size_t i = 0; i < d.axes.size(); ++i)
-        if (auto other = turned(a, best, d.axes[i])) {
-          best = *other;
+        if (auto other = range_is_plain(a, d.axes[i]) ? turned(a, best, d.axes[i]) : std::nullopt) {
+          best = forward(tidied(a, *other));
           turns.insert({d.target(), i});
           changed = true;
         }
