@@ -37,7 +37,20 @@ Id tidied(Arena& a, Id body) {
 
 bool depends(const Arena& a, Id body, Id axis) { return std::ranges::binary_search(a[body].free_axes(), axis); }
 
-// The body for the axis from its other end, if it needs the mirror image only.
+// Does it take an axis, or what is made of it, from something?
+bool walks_backward(const Arena& a, Id body, Id axis) {
+  const std::vector<Id> all = reachable(a, body);
+  return std::ranges::any_of(all, [&](Id id) { return a[id].op == Op::sub && is_integer(a[id].type) && depends(a, a[id].arg(1), axis); });
+}
+
+// The body for the axis from its other end, if nothing is taken from anything then: x[N-1-n], sum(k in 0..N-n: x[k]).
+std::optional<Id> from_other_end(Arena& a, Id body, const AxisRange& r) {
+  if (!range_is_plain(a, r) || !walks_backward(a, body, r.axis)) return std::nullopt;
+  const Id other = tidied(a, substitute(a, body, {{r.axis, mirrored(a, r.end, r.axis)}}));
+  return walks_backward(a, other, r.axis) ? std::nullopt : std::optional(other);
+}
+
+// A reduction's body for the axis from its other end, if it needs the mirror image only.
 std::optional<Id> turned(Arena& a, Id body, const AxisRange& r) {
   if (!depends(a, body, r.axis)) return std::nullopt;
   const Id image = mirrored(a, r.end, r.axis);
@@ -75,8 +88,8 @@ Program in_one_direction(const Program& given) {
     Id best = straight;
     if (!fixed.contains(d.target()))
       for (size_t i = 0; i < d.axes.size(); ++i)
-        if (auto other = range_is_plain(a, d.axes[i]) ? turned(a, best, d.axes[i]) : std::nullopt) {
-          best = forward(tidied(a, *other));
+        if (auto other = from_other_end(a, best, d.axes[i])) {
+          best = forward(*other);
           turns.insert({d.target(), i});
           changed = true;
         }

@@ -75,7 +75,7 @@ struct Range {
 };
 
 // Chosen between values: by a condition, or as the larger or smaller one.
-bool chooses(Op op) { return op == Op::select || op == Op::relu || op == Op::max || op == Op::min || op == Op::clamp || op == Op::abs; }
+bool chooses(Op op) { return op == Op::select || op == Op::relu || op == Op::maximum || op == Op::minimum || op == Op::clamp || op == Op::abs; }
 
 // The operand that relu, max, min, clamp or abs comes to where the range of one operand is known; kNone if that is not told.
 Id decided_extreme(const Arena& a, const Node& n, const std::function<Range(Id)>& range_of) {
@@ -94,7 +94,7 @@ Id decided_extreme(const Arena& a, const Node& n, const std::function<Range(Id)>
     if (const auto k = number(1 - i)) {
       const Range range = range_of(n.arg(i));
       const bool above = range.is_above(*k);
-      if (above || range.is_below(*k)) return n.arg(above == (n.op == Op::max) ? i : 1 - i);
+      if (above || range.is_below(*k)) return n.arg(above == (n.op == Op::maximum) ? i : 1 - i);
     }
   return kNone;
 }

@@ -151,12 +151,26 @@ TEST(CseReductionRules, ASubtractedMaximumHasNoGradient) {
            {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (0.9*t[n,d] + 0.1)*log(p[n,d]))", 1},
            {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y[n,d] = sigmoid(p[n,d])", 1},
            {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (p[n,d] - t[n,d])^2)", 1},
+           // The maximum of all that is added up: for each row alone, or as a term that stands apart.
+           {" q[n,d] = e[n,d]/(exp(-m[n]) + sum(k: e[n,k]))\n y = sum(n,d: q[n,d]*t[n,d])", 1},
            // This one does matter.
            {" y[n,d] = e[n,d]/(1 + sum(k: e[n,k]))", 3}}) {
     Program p = testing::derived(head + text + "\n}"), after = without_idle_sums(simplify_reductions(reuse_equal_reductions(p)));
     EXPECT_EQ(testing::backward_reductions(after), sums) << print(after);
     testing::expect_same_values(p, after);
     EXPECT_LE(testing::backward_reductions(plan_stash(p).program), sums);
+  }
+}
+
+// Nor has one that is the larger of a maximum and something else: what would be divided by the number of its ties is zero, without a name.
+TEST(CseReductionRules, ALargerOfASubtractedMaximumHasNoGradient) {
+  for (const std::string other : {"s", "max(s, 0)", "2*s", "b[n]"}) {
+    const std::string sink = "m[n] = max(max(d: x[n,d]), " + other + ")\n e[n,d] = exp(x[n,d] - m[n])\n";
+    Program p = testing::derived("op f(x: f64[N,D], s: f64, b: f64[N]) -> (y) {\n" + sink + " y[n,d] = e[n,d]/(sum(k: e[n,k]) + exp(" +
+                                 other + " - m[n]))\n}");
+    const Program after = plan_stash(p).program;
+    EXPECT_EQ(print(after).find("_ties"), std::string::npos) << other << print(after);
+    testing::expect_same_values(p, after);
   }
 }
 

@@ -67,6 +67,24 @@ TEST_F(CseTree, RootsAreHalfPowers) {
   EXPECT_TRUE(same("sqrt(a[i]*b[i])^2", "a[i]*b[i]"));
 }
 
+TEST_F(CseTree, WhatIsDividedByItsSumIsOne) {
+  EXPECT_EQ(normal("a[i]/(a[i] + b[i]) + b[i]/(a[i] + b[i])"), "1");
+  EXPECT_EQ(normal("v*exp(a[i])/(w + exp(a[i])) + v*w/(w + exp(a[i])) - v"), "0");
+  EXPECT_EQ(normal("2*c[i]*a[i]/(a[i] + b[i])^2 + 2*c[i]*b[i]/(a[i] + b[i])^2"), "2 * c[i] / (a[i] + b[i])");
+  EXPECT_TRUE(same("c[i] + 1/(1 + a[i]) + a[i]/(1 + a[i])", "c[i] + 1"));
+  // Not all of the sum, or not as often, or divided by more than it was.
+  EXPECT_FALSE(same("a[i]/(a[i] + b[i] + c[i]) + b[i]/(a[i] + b[i] + c[i])", "1"));
+  EXPECT_FALSE(same("2*a[i]/(a[i] + b[i]) + b[i]/(a[i] + b[i])", "1"));
+  EXPECT_FALSE(same("1/(a[i] + b[i]) + c[i]/(a[i] + b[i])", "1/a[i]"));
+}
+
+TEST_F(CseTree, OppositeChoicesAreOne) {
+  EXPECT_TRUE(same("(if i < 3 then a[i] else 0) + (if 3 <= i then b[i] else c[i])", "if i < 3 then a[i] + c[i] else b[i]"));
+  EXPECT_TRUE(same("(if a[i] == v then b[i] else 0) + (if a[i] != v then c[i] else 0)", "if a[i] == v then b[i] else c[i]"));
+  // Of a NaN neither holds.
+  EXPECT_FALSE(same("(if a[i] < v then b[i] else 0) + (if v <= a[i] then c[i] else 0)", "if a[i] < v then b[i] else c[i]"));
+}
+
 TEST_F(CseTree, SignsComeOutOfSums) {
   EXPECT_EQ(normal("-(a[i] - b[i])"), "b[i] - a[i]");
   EXPECT_TRUE(same("(a[i] - b[i])*(b[i] - a[i])", "-((a[i] - b[i])^2)"));

@@ -79,6 +79,38 @@ TEST(GuardedValues, ChoicesAreMadeOnce) {
   EXPECT_TRUE(equal(stays, with_decided_choices(stays)));
 }
 
+// An extreme with a number is one of the two where it is known which; at a tie it keeps its own derivative.
+TEST(GuardedValues, ExtremesAreDecided) {
+  auto after = [](const std::string& y) {
+    const Program p = simplify(parse_op("op f(x: f64[N]) -> (y) { y[i] = " + y + " }")), q = with_decided_choices(p);
+    expect_same_values(p, q);
+    return body_of(q, "y");
+  };
+  EXPECT_EQ(after("if 0 < x[i] then relu(x[i])*max(x[i], -1) + abs(x[i]) else 0"), "if 0 < x[i] then x[i] * x[i] + x[i] else 0");
+  EXPECT_EQ(after("if x[i] < -1 then max(x[i], -1) + min(0, x[i]) else 0"), "if x[i] < -1 then -1 + x[i] else 0");
+  EXPECT_EQ(after("if x[i] < 1 && -1 < x[i] then clamp(x[i], -1, 1) else 0"), "if x[i] < 1 && -1 < x[i] then x[i] else 0");
+  EXPECT_EQ(after("if 2 < x[i] then clamp(x[i], -1, 1) else 0"), "if 2 < x[i] then 1 else 0");
+  for (const std::string stays : {"if 0 <= x[i] then relu(x[i]) else 0", "if x[i] <= 0 then 0 else relu(x[i])",
+                                  "if -1 < x[i] then max(x[i], 0) else 0", "if x[i] < 1 then clamp(x[i], -1, 1) else 0"})
+    EXPECT_EQ(after(stays), stays);
+}
+
+// What ranges and the same condition around it decide, once nothing is to be found again any more.
+TEST(GuardedValues, ChoicesAreMadeByRangesAndConditions) {
+  auto after = [](const std::string& y) {
+    const Program p = parse_op("op f(x: f64[N], s: f64) -> (y) { y[i] = " + y + " }"),
+                  q = simplify(with_decided_choices(p, Decisions::all));
+    expect_same_values(p, q);
+    return body_of(q, "y");
+  };
+  EXPECT_EQ(after("x[i]*(if i < N then exp(if i <= N then x[i] else s) else s)"), "x[i] * exp(x[i])");
+  EXPECT_EQ(after("x[i]*(if i >= N then s else x[i])"), "x[i] * x[i]");
+  EXPECT_EQ(after("x[i]*(if s == 1 then exp(if s == 1 then x[i] else s) else exp(if s != 1 then x[i] else s))"),
+            "x[i] * exp(x[i])");
+  EXPECT_EQ(after("sum(k if x[k] < s: if x[k] < s then x[k]*x[i] else s)"), "sum(k if x[k] < s: x[k] * x[i])");
+  EXPECT_EQ(after("sum(k in 0..i: if k < i then x[k] else s)*x[i]"), "sum(k in 0..i: if k < i then x[k] else s) * x[i]");  // not the root
+}
+
 // A value that data guard is another one where they do not.
 TEST(GuardedValues, AnotherGuardIsAnotherValue) {
   const StashPlan plan = planned(

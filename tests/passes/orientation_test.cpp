@@ -39,6 +39,19 @@ TEST(Orientation, OfOutputsAndOfWhatIsReadFromBothEndsStays) {
   }
 }
 
+TEST(Orientation, RunningSumsWalkForward) {
+  Program p = parse_op(
+      "op f(x: f64[N,D]) -> (y) {\n t[n, d in 0..D] = x[n,D-1-d]\n u[n, d in 0..D] = sum(k in 0..D-d: t[n,d+k])\n"
+      " y[n, d in 0..D] = u[n,D-1-d]*x[n,d]\n}");
+  Program after = in_one_direction(p);
+  verify(after);
+  EXPECT_EQ(body_of(after, "u"), "sum(k in 0..d+1: t[n,k])");
+  expect_same_values(p, after);
+  // A window has no end that stays.
+  Program window = parse_op("op f(x: f64[N]) -> (y) { y[n in 0..N-2] = sum(k in 0..3: x[n+2-k]*f64(k)) }");
+  EXPECT_TRUE(equal(window, in_one_direction(window)));
+}
+
 TEST(Orientation, ReadsWithAValueOutsideAreTurnedToo) {
   Program p =
       parse_op("op f(x: f64[N]) -> (y) {\n e[n in 0..N] = 2*x[N-1-n]\n y[n in 0..N] = e[n-1 else 7] + e[N-1-n] + e[clamp(n,0,N-1)]\n}");

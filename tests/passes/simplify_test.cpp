@@ -332,8 +332,14 @@ TEST(Idioms, SharesOfASumAreQuotients) {
   EXPECT_EQ(last("e[n,d] = exp(x[n,d]*2)\n s[n] = sum(d: e[n,d])\n y[n,d] = w[n,d]*exp(2*x[n,d] - log(s[n]))"),
             "w[n,d] * exp(2 * x[n,d] - log(s[n]))");  // another expression
   EXPECT_EQ(last("s[n] = sum(d: exp(x[n,d]*2))\n y[n,d] = w[n,d]*exp(x[n,d]*2 - log(s[n]))"), "w[n,d] * (exp(x[n,d] * 2) / s[n])");
+  // Beside other exponentials and numbers above 0.
+  EXPECT_EQ(last("s[n] = sum(d: exp(x[n,d])) + exp(w[n,0]) + 1\n y[n,d] = exp(x[n,d] - log(s[n]))"), "exp(x[n,d]) / s[n]");
+  EXPECT_EQ(last("s[n] = exp(w[n,0]) + sum(d: exp(x[n,d]))\n y[n] = exp(w[n,0] - log(s[n]))"), "exp(w[n,0]) / s[n]");
   for (const char* other :
-       {"s[n] = sum(d in 1..D: exp(x[n,d]))\n y[n,d] = exp(x[n,d] - log(s[n]))",
+       {"s[n] = sum(d: exp(x[n,d])) + w[n,0]\n y[n,d] = exp(x[n,d] - log(s[n]))",
+        "s[n] = sum(d: exp(x[n,d])) - exp(w[n,0])\n y[n,d] = exp(x[n,d] - log(s[n]))",
+        "s[n] = sum(d: exp(x[n,d])) - 1\n y[n,d] = exp(x[n,d] - log(s[n]))",
+        "s[n] = sum(d in 1..D: exp(x[n,d]))\n y[n,d] = exp(x[n,d] - log(s[n]))",
         "s[n] = sum(d if d > n: exp(x[n,d]))\n y[n,d] = exp(x[n,d] - log(s[n]))",
         "s[n] = sum(d: exp(w[n,d]))\n y[n,d] = exp(x[n,d] - log(s[n]))", "s[n] = sum(d: 2*exp(x[n,d]))\n y[n,d] = exp(x[n,d] - log(s[n]))",
         "s[n] = sum(d: exp(x[n,d]))\n y[n,d] = exp(x[n,d] - 2*log(s[n]))", "s[n] = sum(d: exp(x[n,d]))\n y[n,d] = exp(x[n,d] + log(s[n]))"})
