@@ -71,8 +71,9 @@ int print_digits(const std::vector<Function>& functions) {
       most = std::max(most, lost.factor);
       if (lost.factor > kAllowed) std::cout << fmt::format("{:24} {:20} {:6.1f}  {}\n", f.name, op->name, lost.factor, lost.where);
     }
-  std::cout << fmt::format("{} spellings: gradients of {} are off by more than {} times what the written derivative is off in f32; at most {:.1f} times\n",
-                           rows, beyond, kAllowed, most);
+  std::cout << fmt::format(
+      "{} spellings: gradients of {} are off by more than {} times what the written derivative is off in f32; at most {:.1f} times\n", rows,
+      beyond, kAllowed, most);
   return beyond;
 }
 
