@@ -185,7 +185,8 @@ class Interpreter {
   }
 
   void update(const View& to, const std::string& op, Ref body) {
-    const View value = eval(body);
+    View value = eval(body);
+    if (is_integer(to.type()) && (value.weak || names_integer(body))) value = eval(body, true);
     write(to, op.empty() ? value : apply(infix(op), {of(array_of(to)), value}));
   }
 

@@ -47,10 +47,12 @@ std::vector<TensorId> Expression::call(Ref ref, size_t results) {
   }
   const std::shared_ptr<const Program>& callee = it->second;
   if (n.args.size() != callee->inputs.size())
-    throw Error(fmt::format("op {} takes {} arguments, not {}", n.text, callee->inputs.size(), n.args.size()), n.pos);
+    throw Error(fmt::format("op {} takes {} arguments, not {}: {}", n.text, callee->inputs.size(), n.args.size(),
+                            names_of(*callee, callee->inputs)),
+                n.pos);
   if (results != callee->outputs.size())
-    throw Error(fmt::format("op {} has {} output{}, and {} stand{} on the left", n.text, callee->outputs.size(),
-                            callee->outputs.size() == 1 ? "" : "s", results, results == 1 ? "s" : ""),
+    throw Error(fmt::format("op {} has {} output{}, and {} stand{} on the left; they are {}", n.text, callee->outputs.size(),
+                            callee->outputs.size() == 1 ? "" : "s", results, results == 1 ? "s" : "", names_of(*callee, callee->outputs)),
                 n.pos);
   std::vector<TensorId> arguments;
   for (size_t i = 0; i < n.args.size(); ++i) {

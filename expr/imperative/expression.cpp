@@ -132,7 +132,8 @@ Shape Expression::shape_of(Ref ref, const ast::Node& n) {
       for (size_t i = 1; i < n.args.size(); ++i) {
         Id extent = number(n.args[i], true, "an extent");
         if (!a_[extent].free_axes().empty() || reads_data(a_, extent))
-          throw Error("an extent may use integers and dims only", node(n.args[i]).pos);
+          throw Error(fmt::format("an extent may use integers and dims only, and {} is neither; shapes do not depend on data", text(n.args[i])),
+                      node(n.args[i]).pos);
         c_.scope.require_extent(extent, fmt::format("dimension {} of {}", i - 1, text(ref)), node(n.args[i]).pos);
         s.push_back(extent);
       }
@@ -229,7 +230,11 @@ Shape Expression::read_shape(Ref ref, const ast::Node& n) {
       result.push_back(slice(n.args[i], base[i - first], 0, index, of).end);
     } else if (arg.kind != Kind::range) {
       if (!shape(n.args[i]).empty())
-        throw Error(fmt::format("an index is a scalar, and {} is a tensor; index it, or name an axis", text(n.args[i])), arg.pos);
+        throw Error(fmt::format("an index is a scalar, and {} is a tensor; {}", text(n.args[i]),
+                                arg.kind == Kind::binary && std::string_view("< <= > >= == != && ||").find(arg.text) != std::string_view::npos
+                                    ? "what depends on a condition is written if c then a else b"
+                                    : "index it, or name an axis"),
+                    arg.pos);
       note(n.args[i], base[i - first], ref, n.otherwise != ast::kAbsent);
     }
   }

@@ -36,10 +36,12 @@ class Expression {
   // A scalar, i64, over dims, loop variables and scalar tensors. new_dims: names that are nothing else are dims from outside.
   Id number(ast::Ref ref, bool new_dims, const char* what);
   Id integer(ast::Ref ref, const char* what);  // of a scalar
-  std::optional<ast::Ref> float_variable(ast::Ref ref) const;
+  std::optional<ast::Ref> float_name(ast::Ref ref) const;
   Id condition(ast::Ref ref, const char* what);
   // The value of a scalar that sizes and loop variables alone decide, an integer or a bool; none for others.
   std::optional<Value> decided(ast::Ref ref);
+  // Is it a scalar without a type, which could be an integer?
+  bool is_number(ast::Ref ref);
   // The same expression, whose reads are inside (an error else).
   Id checked(Id expression);
   // Calls of ops below: their results are defined before the statement.
@@ -91,6 +93,7 @@ class Expression {
   Value moved(const ast::Node& n, std::vector<Id> p);  // flip, roll
   Value concatenated(const ast::Node& n, std::vector<Id> p);
   Value binary(ast::Ref ref, std::span<const Id> p);
+  void check_chosen(ast::Ref ref, const Value& beside, const std::string& sign, Pos pos) const;
   Value read(TensorId t, std::span<const Id> indices, ast::Ref ref);
   Value read(const View& v, std::span<const Id> p, ast::Ref ref);
 

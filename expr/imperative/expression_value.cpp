@@ -173,6 +173,7 @@ Value Expression::binary(Ref ref, std::span<const Id> p) {
     std::vector<Value> v = {left, at(n.args[1], positions.back())};
     const auto op = infix_op(n.text);
     if (!op) throw Error("unknown operator " + n.text, n.pos);
+    for (size_t k = 0; k < 2; ++k) check_chosen(n.args[k], v[1 - k], n.text, n.pos);
     if (n.text == ">" || n.text == ">=") std::swap(v[0], v[1]);
     left = apply_value(a_, *op, v, n.pos, n.text);
     // What stands behind && is evaluated only where what stands before it holds, if it may read outside otherwise.
@@ -182,6 +183,18 @@ Value Expression::binary(Ref ref, std::span<const Id> p) {
     positions.pop_back();
   }
   return left;
+}
+
+// A name of a number that data choose, beside an integer: says where it could have become one.
+void Expression::check_chosen(Ref ref, const Value& beside, const std::string& sign, Pos pos) const {
+  if (node(ref).kind != Kind::name || beside.untyped() || beside.as_int != kNone || !is_integer(a_[beside.typed].type)) return;
+  const std::string& name = node(ref).text;
+  const auto it = c_.state.names.find(name);
+  const std::optional<TensorId> whole = it == c_.state.names.end() ? std::nullopt : c_.whole_value(it->second.view);
+  if (!whole || !c_.chosen.contains(*whole)) return;
+  throw Error(fmt::format("{0} beside f32 in {1}: nothing at {2} gives {3} a type, which makes it f32; write {3} = {0}(…) there",
+                          name_of(a_[beside.typed].type), sign, place(it->second.pos), name),
+              pos);
 }
 
 Value Expression::reduction_value(Ref ref, const ast::Node& n, std::span<const Id> p) {
@@ -287,38 +300,53 @@ Id Expression::number(Ref ref, bool new_dims, const char* what) {
 Id Expression::integer(Ref ref, const char* what) {
   const Value v = at(ref, {});
   if (!v.untyped() && v.as_int == kNone && is_float(a_[v.typed].type))
-    if (const std::optional<Ref> name = float_variable(ref))
-      throw Error(fmt::format("{0} must be an integer, and {1} is {2}; let it begin as one, as in var {1} = i64(0), or cast it, as in "
-                              "i32({1})",
-                              what, node(*name).text, name_of(c_.state.storages[c_.state.names.at(node(*name).text).view.storage].type)),
+    if (const std::optional<Ref> found = float_name(ref)) {
+      const std::string& name = node(*found).text;
+      const Binding& b = c_.state.names.at(name);
+      throw Error(fmt::format("{0} must be an integer, and {1} is {2}; let it {3}, or cast it, as in i32({1})", what, name,
+                              name_of(c_.state.storages[b.view.storage].type),
+                              b.variable ? fmt::format("begin as one, as in var {} = i64(0)", name)
+                                         : fmt::format("be one, as in {} = i64(…)", name)),
                   node(ref).pos);
+    }
   return a_.to(DType::i64, as_index(a_, v, node(ref).pos, what));
 }
 
-// A variable that holds a float, among the names of an expression: what makes it one, most often.
-std::optional<Ref> Expression::float_variable(Ref ref) const {
+// A name that holds a float, among those of an expression: what makes it one, most often.
+std::optional<Ref> Expression::float_name(Ref ref) const {
   const ast::Node& n = node(ref);
   if (n.kind == Kind::name) {
     const auto it = c_.state.names.find(n.text);
-    if (it == c_.state.names.end() || !it->second.variable) return std::nullopt;
+    if (it == c_.state.names.end() || !it->second.view.axes.empty()) return std::nullopt;
     const Storage& s = c_.state.storages[it->second.view.storage];
     return is_float(s.type) && !s.parameter ? std::optional(ref) : std::nullopt;
   }
   if (n.kind != Kind::binary && n.kind != Kind::unary) return std::nullopt;
   for (Ref part : n.args)
-    if (std::optional<Ref> found = float_variable(part)) return found;
+    if (std::optional<Ref> found = float_name(part)) return found;
   return std::nullopt;
 }
 
 std::optional<Value> Expression::decided(Ref ref) {
   if (!shape(ref).empty()) return std::nullopt;
   const Value v = at(ref, {});
-  if (v.as_int != kNone) return v.among_integers();
+  auto is_data = [&](Id x) {
+    const Node& n = a_[x];
+    return is_read(n.op) && std::ranges::none_of(c_.state.storages, [&](const Storage& s) { return s.loop_variable && s.value == n.symbol; });
+  };
+  // A number that data choose is f32, as any definition that nothing gives a type.
+  if (v.as_int != kNone) return std::ranges::any_of(reachable(a_, v.as_int), is_data) ? std::nullopt : std::optional(v.among_integers());
   if (v.untyped()) return std::nullopt;
   const DType type = a_[v.typed].type;
   const bool plain = (type == DType::i64 || type == DType::boolean) &&
                      std::ranges::none_of(reachable(a_, v.typed), [&](Id x) { return is_read(a_[x].op) || is_reduction(a_[x].op); });
   return plain ? std::optional(v) : std::nullopt;
+}
+
+bool Expression::is_number(Ref ref) {
+  if (!shape(ref).empty()) return false;
+  const Value v = at(ref, {});
+  return v.untyped() && v.as_int != kNone;
 }
 
 Id Expression::condition(Ref ref, const char* what) {
@@ -339,6 +367,7 @@ Id Expression::updated(Ref place, char op, Ref value, std::span<const AxisRange>
   const std::vector<Value> v = {read(*view(place), positions, place), at(value, positions)};
   if (const Value& x = v[1]; is_float(type) && !x.untyped() && x.as_int == kNone && is_integer(a_[x.typed].type))
     throw Error(other_type(target, type, a_[x.typed].type), node(value).pos);
+  check_chosen(value, v[0], std::string(1, op) + "=", node(value).pos);
   const Op with = op == '+' ? Op::add : op == '-' ? Op::sub : op == '*' ? Op::mul : Op::div;
   return finished(apply_value(a_, with, v, node(value).pos, std::string(1, op) + "="), axes, type, target, node(value).pos);
 }

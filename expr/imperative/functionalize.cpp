@@ -177,7 +177,10 @@ class Functionalizer {
       if (it == c_.state.names.end()) {
         std::vector<std::string> known;
         for (const auto& [name, binding] : c_.state.names) known.push_back(name);
-        throw Error(fmt::format("output {} is not assigned outside of loops and branches{}", o.text, did_you_mean(o.text, known)), o.pos);
+        throw Error(fmt::format("output {} is not assigned outside of loops and branches{}", o.text,
+                                c_.assigned.contains(o.text) ? fmt::format("; declare it before them, as in var {} = …", o.text)
+                                                             : did_you_mean(o.text, known)),
+                    o.pos);
       }
       if (!names.insert(o.text).second) throw Error(fmt::format("output {} is listed twice", o.text), o.pos);
       const bool parameter = std::ranges::any_of(prog_.body.parameters, [&](const ast::Parameter& p) { return p.name == o.text; });

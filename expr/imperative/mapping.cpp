@@ -17,7 +17,8 @@ using ast::Ref;
 int64_t Expression::constant(Ref ref, const char* what) {
   const Id id = number(ref, false, what);
   if (a_[id].op != Op::constant)
-    throw Error(fmt::format("{} is an integer that is known when the program is read, and {} is not", what, text(ref)), node(ref).pos);
+    throw Error(fmt::format("{} is an integer that is known when the program is read, and {} is not; indices may be computed, as in x[k*i]", what,
+                            text(ref)), node(ref).pos);
   return a_[id].integer;
 }
 
@@ -95,7 +96,9 @@ Id Expression::slice_end(Ref ref, Id extent, const std::string& of) {
   Id id = number(ref, false, "a bound of a slice");
   const Pos pos = node(ref).pos;
   if (reads_data(a_, id))
-    throw Error(fmt::format("a bound of a slice is known before the run, and {} reads a tensor; shapes do not depend on data", text(ref)),
+    throw Error(fmt::format("a bound of a slice is known before the run, and {} reads a tensor; shapes do not depend on data: add an index to "
+                            "it, as in x[k+i], or ask with a condition",
+                            text(ref)),
                 pos);
   if (a_[id].op == Op::constant) {
     const int64_t given = a_[id].integer;
@@ -122,7 +125,9 @@ AxisRange Expression::slice(Ref ref, Id extent, size_t k, Id& index, const std::
   const Id end = n.args[1] == ast::kAbsent ? extent : slice_end(n.args[1], extent, of);
   Id length = c_.tidy(a_.sub(end, begin));
   if (a_[length].op == Op::constant && a_[length].integer < 0)
-    throw Error(fmt::format("the slice {} ends before it begins", text(ref)), n.pos);
+    throw Error(fmt::format("the slice {} ends before it begins; the smaller bound comes first, and flip(axis, a) turns a dimension around",
+                            text(ref)),
+                n.pos);
   if (a_[length].free_axes().empty())
     c_.scope.require_extent(length, fmt::format("the slice {} of {}", text(ref), of), n.pos);
   else
@@ -227,7 +232,8 @@ Mapping Expression::method(const ast::Node& n, const Shape& base) {
     for (size_t i = 1; i < n.args.size(); ++i) {
       to.push_back(number(n.args[i], true, "an extent"));
       if (!a_[to.back()].free_axes().empty() || reads_data(a_, to.back()))
-        throw Error("an extent may use integers and dims only", node(n.args[i]).pos);
+        throw Error(fmt::format("an extent may use integers and dims only, and {} is neither; shapes do not depend on data", text(n.args[i])),
+                    node(n.args[i]).pos);
     }
     if (n.text == "expand") {
       if (to.size() < base.size())
@@ -254,7 +260,8 @@ Mapping Expression::method(const ast::Node& n, const Shape& base) {
 
 void Expression::reshape(const ast::Node& n, const Shape& base, Shape& to, Mapping& m) {
   auto wrong = [&] {
-    throw Error(fmt::format(".reshape from {} to {}: the numbers of elements differ", shape_text(c_.scope, base), shape_text(c_.scope, to)),
+    throw Error(fmt::format(".reshape from {} to {}: the numbers of elements differ; one extent may be -1, which stands for what is left",
+                            shape_text(c_.scope, base), shape_text(c_.scope, to)),
                 n.pos);
   };
   if (std::ranges::count_if(to, [&](Id extent) { return is_constant(a_, extent, -1); }) > 1)

@@ -85,6 +85,7 @@ struct Context {
   std::set<std::string> assigned;     // those that it assigns
   std::map<Id, TensorId> positions;   // tables of the positions in a dimension, by extent
   std::map<TensorId, Value> decided;  // what scalars are that sizes and loop variables alone decide
+  std::set<TensorId> chosen;          // scalars that are f32 as data choose between numbers without a type
   std::vector<Definition> tables;     // their definitions, which stand before all others
   std::set<TensorId> padded;          // larger than what they hold in some iterations
   bool all_loops = false;             // loops stay, whatever they could become

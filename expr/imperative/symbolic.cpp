@@ -49,6 +49,7 @@ TensorId Symbolic::scalar_or_tensor(Expression& e, ast::Ref body, std::optional<
   const std::optional<Value> decided = e.decided(body);
   const TensorId t = e.tensor(body, type, name);
   if (decided && !(variable && decided->untyped())) c_.decided.emplace(t, *decided);
+  if (!decided && !type && !variable && e.is_number(body)) c_.chosen.insert(t);
   return t;
 }
 

@@ -13,6 +13,12 @@
 
 namespace xhat {
 
+std::string names_of(const Program& p, std::span<const TensorId> tensors) {
+  std::string names;
+  for (TensorId t : tensors) names += (names.empty() ? "" : ", ") + p.tensors[t].name;
+  return names;
+}
+
 Id OpScope::declare_dim(const std::string& name, Pos pos) {
   auto [it, fresh] = dims.emplace(name, kNone);
   if (fresh) {
@@ -98,10 +104,12 @@ class CallBuilder {
     }
     const std::shared_ptr<const Program>& callee = it->second;
     if (n.args.size() != callee->inputs.size())
-      throw Error(fmt::format("op {} takes {} arguments, not {}", n.text, callee->inputs.size(), n.args.size()), n.pos);
+      throw Error(fmt::format("op {} takes {} arguments, not {}: {}", n.text, callee->inputs.size(), n.args.size(),
+                              names_of(*callee, callee->inputs)),
+                  n.pos);
     if (targets.size() != callee->outputs.size())
-      throw Error(fmt::format("op {} has {} output{}, and {} name{} on the left", n.text, callee->outputs.size(),
-                              callee->outputs.size() == 1 ? "" : "s", targets.size(), targets.size() == 1 ? " stands" : "s stand"),
+      throw Error(fmt::format("op {} has {} output{}, and {} name{} on the left; they are {}", n.text, callee->outputs.size(),
+                              callee->outputs.size() == 1 ? "" : "s", targets.size(), targets.size() == 1 ? " stands" : "s stand", names_of(*callee, callee->outputs)),
                   targets[0].pos);
     std::vector<TensorId> arguments;
     for (size_t i = 0; i < n.args.size(); ++i)

@@ -51,6 +51,7 @@ struct OpScope {
 };
 
 std::string text_of(const OpScope& s, Id expression);  // for messages
+std::string names_of(const Program& p, std::span<const TensorId> tensors);  // "x, w", for messages
 // ". did you mean X?" or nothing.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
 // The same; before it, what is written here for a name of another language.

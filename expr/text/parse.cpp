@@ -194,9 +194,18 @@ class Parser {
 
   // { statements }, and what may follow the closing brace on its line.
   void body(Statement& result, std::vector<Statement>& into, const std::string& after) {
-    if (!cursor_.is_sign("{")) cursor_.expected("{ after " + after);
+    if (!cursor_.is_sign("{")) cursor_.expected("{ after " + after, hint_of_block());
     const Token open = cursor_.take();
     result.end = statements(into, open);
+  }
+
+  // What stands where a block should begin, as other languages write it.
+  std::string hint_of_block() const {
+    if (cursor_.is_sign("=")) return "equality is written ==";
+    if (cursor_.is_sign("..") || cursor_.is_name("step") || cursor_.is_name("by"))
+      return "loops count up by 1; other steps are computed, as in for i in 0..N/2 { k = 2*i; ... }";
+    const std::string known = stranger_sign(cursor_.peek().text);
+    return known.empty() ? "" : known.substr(2);
   }
 
   Statement loop() {
@@ -207,7 +216,11 @@ class Parser {
     if (!cursor_.is_word("in")) cursor_.expected("in after for " + result.targets[0].text, "as in for i in 0..N { }");
     cursor_.take();
     result.first = parse_expression(cursor_, file_);
-    if (!cursor_.is_sign("..")) cursor_.expected(".. and the end of the range", "as in for i in 0..N { }");
+    if (!cursor_.is_sign("..")) {
+      const Node& first = file_.nodes[result.first];
+      const std::string hint = first.kind == Kind::call ? stranger(Stranger::function, first.text) : "";
+      cursor_.expected(".. and the end of the range", "as in for i in 0..N { }" + hint);
+    }
     cursor_.take();
     result.last = parse_expression(cursor_, file_);
     body(result, result.statements, "the range of the loop");
@@ -277,6 +290,9 @@ class Parser {
       if (file_.nodes[result.place].kind == Kind::name)
         if (const std::string hint = stranger(Stranger::statement, file_.nodes[result.place].text); !hint.empty())
           throw Error("there is no statement " + file_.nodes[result.place].text + hint, result.pos);
+      for (const char* sign : {"+", "-"})
+        if (cursor_.is_sign(sign) && cursor_.is_sign_after(sign))
+          cursor_.expected("= after " + print(file_, result.place), "write " + print(file_, result.place) + " " + sign + "= 1");
       cursor_.expected("= or [ after " + print(file_, result.place), "statements are x = e, x[...] = e, x += e, var x = e, for, while, if");
     }
     result.sign += cursor_.take().text;
@@ -304,6 +320,9 @@ class Parser {
     result.pos = result.targets[0].pos;
     cursor_.expect_sign("=");
     Pos body = cursor_.peek().pos;
+    if (cursor_.is_sign("(")) {
+      cursor_.fail("names in parentheses take the results of an op's call, as in (a, b) = f(x); values are assigned one by one");
+    }
     result.body = parse_expression(cursor_, file_);
     if (!is_op_call(result.body)) {
       throw Error("names in parentheses take the results of an op's call, as in (a, b) = f(x); this is none", body);
@@ -376,6 +395,7 @@ class Parser {
     else if (kind == TokenKind::name || kind == TokenKind::number)
       hint = "a newline or ; ends it; is a sign missing?";
     if (const std::string known = stranger_sign(cursor_.peek().text); !known.empty()) hint = known.substr(2);
+    if (const std::string known = stranger(Stranger::statement, cursor_.peek().text); !known.empty()) hint = known.substr(2);
     if (cursor_.is_sign("=")) hint = "equality is written ==";
     if (cursor_.is_sign("..")) hint = "a range stands after in, as in y[i in 0..N]";
     if (cursor_.is_sign(")") || cursor_.is_sign("]")) hint = "it closes nothing";

@@ -243,6 +243,8 @@ class ExpressionParser {
       } else if (cursor_.is_sign(".")) {
         value = method(value);
       } else if (cursor_.is_sign("(")) {
+        if (left_ && file_.nodes[value].kind == Kind::name)
+          cursor_.fail("a call is no statement and no place; its result is assigned, as in y = " + file_.nodes[value].text + "(x)");
         cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
       } else {
         return value;
