@@ -10,6 +10,7 @@
 #include "runtime/call/op_plans.h"
 #include "runtime/host/thread_pool.h"
 #include "runtime/loops/loop_code.h"
+#include "runtime/loops/nest_pieces.h"
 
 namespace xhat::runtime {
 namespace {
@@ -190,6 +191,7 @@ class Blocks {
         }
         made.forward = direction(f);
         made.backward = direction(plan->backward.program);
+        add_where_terms_go(made.backward->spec, [&](uint32_t t) { return made.backward->is_added(t); });
       }
       for (const auto* d : {made.check ? &*made.check : nullptr, &made.infer, made.forward ? &*made.forward : nullptr,
                             made.backward ? &*made.backward : nullptr})

@@ -1,6 +1,7 @@
 #include "runtime/loops/nest_pieces.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "expr/core/conditions.h"
@@ -254,5 +255,155 @@ std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m, bool added) 
     for (SpecMember& term : terms_of(spec, p.member)) terms.push_back({std::move(term), p.first});
   return terms;
 }
+
+namespace {
+
+class WhereTermsGo {
+ public:
+  WhereTermsGo(KernelSpec& spec, const std::function<bool(uint32_t)>& added) : spec_(spec), a_(*spec.arena), added_(added) {}
+
+  void run() {
+    for (size_t from = 0; from < spec_.members.size();) {
+      const SpecMember sum = spec_.members[from];
+      const std::optional<size_t> reader = only_reader(sum);
+      std::vector<SpecMember> made;
+      if (!reader || !is_short(sum) || !through(sum, spec_.members[*reader], made)) {
+        ++from;
+        continue;
+      }
+      const auto at = spec_.members.begin() + static_cast<std::ptrdiff_t>(*reader);
+      spec_.members.insert(spec_.members.erase(at), made.begin(), made.end());
+      spec_.members.erase(spec_.members.begin() + static_cast<std::ptrdiff_t>(from));
+      drop(sum.tensor);
+    }
+  }
+
+ private:
+  KernelSpec& spec_;
+  Arena& a_;
+  const std::function<bool(uint32_t)>& added_;
+
+  bool reads(Id id, uint32_t tensor) const {
+    return std::ranges::any_of(reachable(a_, id), [&](Id x) { return is_read(a_[x].op) && a_[x].symbol == tensor; });
+  }
+
+  // That adds to a tensor, at each of its points, what it finds there.
+  std::optional<size_t> only_reader(const SpecMember& sum) const {
+    const SpecTensor& t = spec_.tensors[sum.tensor];
+    if (sum.scatter.empty() || sum.op != Op::sum || t.use != SpecTensor::Use::temporary) return {};
+    std::optional<size_t> found;
+    size_t writers = 0;
+    for (size_t k = 0; k < spec_.members.size(); ++k) {
+      const SpecMember& m = spec_.members[k];
+      writers += m.tensor == sum.tensor;
+      for (Id id : reads_of(a_, m)) {
+        if (a_[id].symbol != sum.tensor) continue;
+        const bool fits = (!found || *found == k) && m.reduced.empty() && m.scatter.empty() && added_(m.tensor) &&
+                          std::ranges::equal(read_indices(a_[id]), m.left) && t.shape == spec_.tensors[m.tensor].shape &&
+                          t.type == spec_.tensors[m.tensor].type;
+        if (!fits) return {};
+        found = k;
+      }
+    }
+    return writers == 1 ? found : std::nullopt;
+  }
+
+  // Are there fewer terms than places?
+  bool is_short(const SpecMember& sum) const {
+    int64_t terms = 1, places = 1;
+    for (Id x : sum.left) {
+      const bool found = std::ranges::any_of(sum.scatter, [&](const auto& s) { return s.first == x; });
+      (found ? places : terms) *= spec_.axes.at(x).extent;
+      if (!found) places *= spec_.axes.at(x).extent;
+    }
+    for (Id x : sum.reduced) terms *= spec_.axes.at(x).extent;
+    return terms <= places;
+  }
+
+  // In place of the reader. False: it does more with the sum than to multiply it.
+  bool through(const SpecMember& sum, const SpecMember& reader, std::vector<SpecMember>& made) {
+    Replacements to;
+    std::vector<Id> found;
+    for (size_t k = 0; k < reader.left.size(); ++k) {
+      const auto at = std::ranges::find_if(sum.scatter, [&](const auto& s) { return s.first == sum.left[k]; });
+      to[reader.left[k]] = at == sum.scatter.end() ? sum.left[k] : a_.to(DType::i64, at->second);
+      if (at != sum.scatter.end()) found.push_back(reader.left[k]);
+    }
+    const std::vector<Terms::Term> terms = Terms(a_).of(reader.body, conjuncts_of(a_, reader.condition));
+    if (terms.size() > kMostTerms) return false;
+    Id others = kNone;
+    for (const Terms::Term& t : terms) {
+      const Id all = condition_of(a_, t.conditions);
+      if (reads(all, sum.tensor)) return false;
+      if (!reads(t.body, sum.tensor)) {
+        const Id body = t.conditions.empty() ? t.body : a_.select(all, t.body, a_.constant(a_[t.body].type, 0));
+        others = others == kNone ? body : a_.add(others, body);
+        continue;
+      }
+      // It is asked before the place is known to be inside.
+      const bool by_place = std::ranges::any_of(found, [&](Id x) { return is_free_in(a_, x, all); });
+      if (by_place && std::ranges::any_of(reachable(a_, all), [&](Id x) { return is_read(a_[x].op); })) return false;
+      const Id body = multiplied(t.body, sum, to);
+      if (body == kNone) return false;
+      SpecMember term = sum;
+      term.tensor = reader.tensor;
+      term.body = body;
+      std::vector<Id> conditions = conjuncts_of(a_, sum.condition);
+      for (Id c : t.conditions) conditions.push_back(substitute(a_, c, to));
+      std::erase_if(conditions, [&](Id c) { return is_true(a_, c); });
+      term.condition = condition_of(a_, conditions);
+      made.push_back(std::move(term));
+    }
+    if (others == kNone) return true;
+    SpecMember rest = reader;
+    rest.body = others;
+    rest.condition = a_.boolean(true);
+    made.push_back(std::move(rest));
+    return true;
+  }
+
+  // The product, with the term in place of the sum. kNone: it is none.
+  Id multiplied(Id body, const SpecMember& sum, const Replacements& to) {
+    const Node n = a_[body];
+    if (is_read(n.op) && n.symbol == sum.tensor) return a_[sum.body].type == n.type ? sum.body : kNone;
+    if (n.op == Op::neg) {
+      const Id inside = multiplied(n.arg(0), sum, to);
+      return inside == kNone ? kNone : a_.unary(Op::neg, inside);
+    }
+    if (n.op != Op::mul && n.op != Op::div) return kNone;
+    const bool left = reads(n.arg(0), sum.tensor);
+    if (left == reads(n.arg(1), sum.tensor) || (n.op == Op::div && !left)) return kNone;
+    const Id inside = multiplied(n.arg(left ? 0 : 1), sum, to);
+    if (inside == kNone) return kNone;
+    const Id other = substitute(a_, n.arg(left ? 1 : 0), to);
+    return left ? a_.binary(n.op, inside, other) : a_.binary(n.op, other, inside);
+  }
+
+  // Nobody reads or writes the tensor any more.
+  void drop(uint32_t tensor) {
+    spec_.tensors.erase(spec_.tensors.begin() + tensor);
+    auto number = [&](uint32_t t) { return t > tensor ? t - 1 : t; };
+    auto renumbered = [&](Id root) {
+      return rewrite(a_, root, [&](Id x) {
+        const Node n = a_[x];
+        if (!is_read(n.op) || n.symbol < tensor) return x;
+        const std::vector<Id> args(n.args().begin(), n.args().end());
+        if (n.op == Op::read) return a_.read(number(n.symbol), n.type, args);
+        return a_.read_or(number(n.symbol), n.type, std::span(args).first(args.size() - 1), args.back());
+      });
+    };
+    for (SpecMember& m : spec_.members) {
+      m.tensor = number(m.tensor);
+      m.body = renumbered(m.body);
+      m.condition = renumbered(m.condition);
+      for (auto& [axis, index] : m.scatter) index = renumbered(index);
+    }
+    for (auto& [result, input] : spec_.over) result = number(result), input = number(input);
+  }
+};
+
+}  // namespace
+
+void add_where_terms_go(KernelSpec& spec, const std::function<bool(uint32_t)>& added) { WhereTermsGo(spec, added).run(); }
 
 }  // namespace xhat::runtime

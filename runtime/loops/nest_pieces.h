@@ -1,6 +1,7 @@
 // A definition as several over parts of its result, at the places where conditions change: `if 1 <= i && i < N-1 then x[i-1] + x[i+1] else y[i]`
 // is a loop without a choice, whose reads are inside, and two edges.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "runtime/kernel/kernel_spec.h"
@@ -15,6 +16,10 @@ struct Piece {
 // In place of the member. Makes axes in the spec. added: the member is added to its tensor, and terms that are for one place along an axis
 // (`if i == place then …`) are pieces by themselves; choices with nothing on the other side are conditions.
 std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m, bool added);
+
+// Sums whose terms go where an index says (s[n] = sum(k if i-1-k == n: w[k])), which one definition alone reads, multiplies and adds to its
+// tensor (g[n] += c*s[n]): terms are multiplied and added there, one by one, and no n is walked. added: as above, by tensor.
+void add_where_terms_go(KernelSpec& spec, const std::function<bool(uint32_t)>& added);
 
 // Does a condition of the member leave at most one place along the axis?
 bool is_one_place(Arena& a, const SpecMember& m, Id axis);
