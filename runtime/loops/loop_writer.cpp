@@ -41,8 +41,12 @@ LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, con
   note_loop(loop, own, met);
   for (Id x : met)
     if (!own.contains(x)) around.push_back(x);
-  find_read_back(loop.body);
-  if (loop.condition) find_read_back(loop.test);
+  // What says where a row went is needed where the row is.
+  for (size_t before = 1, now = 0; now != before; now = read_back.size()) {
+    before = read_back.size();
+    find_read_back(loop.body);
+    if (loop.condition) find_read_back(loop.test);
+  }
 }
 
 Stmt LoopWriter::where(const Expr& loaded, const Stmt& then, const Stmt& otherwise) {
@@ -92,7 +96,7 @@ void LoopWriter::find_read_back(const Steps& steps) {
         for (Id x : o.row) back_reads(x);
       }
     }
-    if (auto* u = std::get_if<Update>(&s.is))
+    if (auto* u = std::get_if<Update>(&s.is); u && (is_float_value(u->base) || is_read_back(u->result)))
       for (Id x : u->row) back_reads(x);
     if (auto* l = std::get_if<Loop>(&s.is)) find_read_back(l->test), find_read_back(l->body);
     if (auto* b = std::get_if<Branch>(&s.is)) find_read_back(b->then), find_read_back(b->otherwise);
