@@ -267,7 +267,7 @@ class WhereTermsGo {
       const SpecMember sum = spec_.members[from];
       const std::optional<size_t> reader = only_reader(sum);
       std::vector<SpecMember> made;
-      if (!reader || !is_short(sum) || !through(sum, spec_.members[*reader], made)) {
+      if (!reader || !through(sum, spec_.members[*reader], made)) {
         ++from;
         continue;
       }
@@ -298,35 +298,49 @@ class WhereTermsGo {
       writers += m.tensor == sum.tensor;
       for (Id id : reads_of(a_, m)) {
         if (a_[id].symbol != sum.tensor) continue;
-        const bool fits = (!found || *found == k) && m.reduced.empty() && m.scatter.empty() && added_(m.tensor) &&
-                          std::ranges::equal(read_indices(a_[id]), m.left) && t.shape == spec_.tensors[m.tensor].shape &&
-                          t.type == spec_.tensors[m.tensor].type;
-        if (!fits) return {};
+        if (found || !m.reduced.empty() || !m.scatter.empty() || !added_(m.tensor) || t.type != spec_.tensors[m.tensor].type) return {};
         found = k;
       }
     }
     return writers == 1 ? found : std::nullopt;
   }
 
-  // Are there fewer terms than places?
-  bool is_short(const SpecMember& sum) const {
+  // The axis of the sum at each of the reader's, or an own one. None: it reads other elements, or there are more terms than places.
+  std::vector<Id> axes_of(const SpecMember& sum, const SpecMember& reader) {
+    std::vector<Id> at;
+    for (Id id : reads_of(a_, reader))
+      if (a_[id].symbol == sum.tensor) at.assign(read_indices(a_[id]).begin(), read_indices(a_[id]).end());
+    std::vector<Id> made;
+    size_t met = 0;
     int64_t terms = 1, places = 1;
-    for (Id x : sum.left) {
-      const bool found = std::ranges::any_of(sum.scatter, [&](const auto& s) { return s.first == x; });
-      (found ? places : terms) *= spec_.axes.at(x).extent;
-      if (!found) places *= spec_.axes.at(x).extent;
+    for (Id x : reader.left) {
+      const auto d = std::ranges::find(at, x) - at.begin();
+      const bool own = d == std::ssize(at);
+      const int64_t extent = spec_.axes.at(x).extent;
+      if (!own && (std::ranges::count(at, x) != 1 || spec_.axes.at(sum.left[d]).extent != extent)) return {};
+      met += !own;
+      Id axis = own ? x : sum.left[d];
+      if (own && (std::ranges::count(sum.left, x) > 0 || std::ranges::count(sum.reduced, x) > 0)) {
+        axis = a_.axis(a_.name(x) + "_beside");
+        spec_.axes[axis] = spec_.axes.at(x);
+      }
+      made.push_back(axis);
+      places *= extent;
+      if (std::ranges::none_of(sum.scatter, [&](const auto& s) { return s.first == axis; })) terms *= extent;
     }
     for (Id x : sum.reduced) terms *= spec_.axes.at(x).extent;
-    return terms <= places;
+    return met == at.size() && terms <= places ? made : std::vector<Id>();
   }
 
   // In place of the reader. False: it does more with the sum than to multiply it.
   bool through(const SpecMember& sum, const SpecMember& reader, std::vector<SpecMember>& made) {
+    const std::vector<Id> axes = axes_of(sum, reader);
+    if (axes.empty()) return false;
     Replacements to;
     std::vector<Id> found;
     for (size_t k = 0; k < reader.left.size(); ++k) {
-      const auto at = std::ranges::find_if(sum.scatter, [&](const auto& s) { return s.first == sum.left[k]; });
-      to[reader.left[k]] = at == sum.scatter.end() ? sum.left[k] : a_.to(DType::i64, at->second);
+      const auto at = std::ranges::find_if(sum.scatter, [&](const auto& s) { return s.first == axes[k]; });
+      to[reader.left[k]] = at == sum.scatter.end() ? axes[k] : a_.to(DType::i64, at->second);
       if (at != sum.scatter.end()) found.push_back(reader.left[k]);
     }
     const std::vector<Terms::Term> terms = Terms(a_).of(reader.body, conjuncts_of(a_, reader.condition));
@@ -347,6 +361,7 @@ class WhereTermsGo {
       if (body == kNone) return false;
       SpecMember term = sum;
       term.tensor = reader.tensor;
+      term.left = axes;
       term.body = body;
       std::vector<Id> conditions = conjuncts_of(a_, sum.condition);
       for (Id c : t.conditions) conditions.push_back(substitute(a_, c, to));
