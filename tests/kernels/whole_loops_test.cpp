@@ -7,6 +7,7 @@
 #include "ad/check/random_inputs.h"
 #include "runtime/call/compile.h"
 #include "runtime/loops/nest.h"
+#include "runtime/loops/nest_pieces.h"
 #include "tests/helpers/random_prog.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
@@ -248,6 +249,44 @@ TEST(WholeLoops, AddToPlacesThatAreComputedByThemselves) {
   };
   EXPECT_EQ(price(100, true), price(100000, true));
   EXPECT_GT(price(100000, false), 100 * price(100, false));
+}
+
+// A sum of a few terms, each for a place that an index says, which is multiplied and added to an adjoint.
+TEST(WholeLoops, AddTermsOfSumsWhereTheyGo) {
+  const Program op = parse_op("op f(w: f64[4], dy: f64[M], i: i64) -> (g) {\n"
+                              "s[n in 0..N] = sum(k if i - 1 - k == n: w[k])\n"
+                              "g[m,n] = (if m == 1 then dy[m] else 0) + 0.5*dy[m]*s[n] }");
+  auto made = [&](int64_t n) {
+    runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", n}, {"M", 3}});
+    runtime::add_where_terms_go(spec, [&](uint32_t t) { return spec.tensors[t].use == runtime::SpecTensor::Use::result; });
+    return spec;
+  };
+  const runtime::KernelSpec spec = made(100);
+  EXPECT_EQ(spec.tensors.size(), 4);  // s is not there
+  ASSERT_EQ(spec.members.size(), 2);
+  EXPECT_EQ(spec.members[0].scatter.size(), 1);
+  EXPECT_FALSE(runtime::reads(spec, spec.members[0].tensor));
+  EXPECT_TRUE(spec.members[1].scatter.empty());
+  // More terms than places are added up first.
+  EXPECT_EQ(made(3).members.size(), 2);
+  EXPECT_EQ(made(3).tensors.size(), 5);
+}
+
+// What says where rows of integers went is not kept, as no adjoint goes back there.
+TEST(WholeLoops, KeepNothingOfIntegers) {
+  const Program op = parse_op("prog runs(x: i32[N]) -> (len, k) {\n"
+                              "var len = zeros i32[N]\n"
+                              "var k = i64(0)\n"
+                              "for i in 0..N { if x[i] > 0 { len[k] += 1 } else { k = min(k + 1, N - 1); len[k] = 1 } } }");
+  CompiledOp compiled = compile(op, {.dims = {{"N", 40}}});
+  std::vector<int32_t> x(40, 1), len(40);
+  x[7] = x[20] = 0;
+  int64_t k = 0;
+  const Stash stash =
+      compiled.forward({{"x", TensorView(x.data(), {40})}, {"len", TensorView(len.data(), {40})}, {"k", TensorView(&k, {})}});
+  EXPECT_EQ(k, 2);
+  EXPECT_EQ(len[1], 13);
+  EXPECT_EQ(stash.bytes(), 0);
 }
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
