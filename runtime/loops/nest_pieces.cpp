@@ -34,7 +34,9 @@ class Pieces {
         const std::set<int64_t> places = changes(m_.left[k], all[k]);
         std::vector<Range> between;
         for (auto it = places.begin(); std::next(it) != places.end(); ++it) between.push_back({*it, *std::next(it)});
-        const bool edges = m_.left[k] == vectors || pieces * between.size() > kMostPieces;
+        // Along a short axis no vector is full, so that a piece for each choice is better, and vectors along another axis.
+        const bool along = m_.left[k] == vectors && all[k].end >= kLeastExtent;
+        const bool edges = along || pieces * between.size() > kMostPieces;
         if (edges) between = longest(between);
         pieces *= edges ? 1 : between.size();
         parts_.push_back({between, edges});

@@ -272,6 +272,15 @@ TEST(WholeLoops, AddTermsOfSumsWhereTheyGo) {
   EXPECT_EQ(made(3).tensors.size(), 5);
 }
 
+// Along an axis that is shorter than a vector each choice is a piece of its own.
+TEST(WholeLoops, CutShortAxesWhereChoicesChange) {
+  const Program op = parse_op("op f(x: f64[N]) -> (y) { y[n, i in 0..4] = if i == 0 then exp(x[n]) else if i == 1 then x[n] else 2*x[n] }");
+  runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", 40}});
+  const std::vector<runtime::SpecMember> members = spec.members;
+  ASSERT_EQ(members.size(), 1);
+  EXPECT_EQ(runtime::pieces_of(spec, members[0], false).size(), 3);
+}
+
 // What says where rows of integers went is not kept, as no adjoint goes back there.
 TEST(WholeLoops, KeepNothingOfIntegers) {
   const Program op = parse_op("prog runs(x: i32[N]) -> (len, k) {\n"
