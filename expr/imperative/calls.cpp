@@ -43,7 +43,7 @@ std::vector<TensorId> Expression::call(Ref ref, size_t results) {
   if (it == c_.scope.ops.end()) {
     std::vector<std::string> names;
     for (const auto& [name, program] : c_.scope.ops) names.push_back(name);
-    throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(ast::Stranger::function, n.text, names)), n.pos);
+    throw Error(fmt::format("there is no op {} in this file{}", n.text, op_instead_of(n.text, names)), n.pos);
   }
   const std::shared_ptr<const Program>& callee = it->second;
   if (n.args.size() != callee->inputs.size())

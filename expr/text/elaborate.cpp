@@ -173,6 +173,7 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
   // near names, one of the same length.
   constexpr size_t kLettersPerMistake = 3, kMaxMistakes = 2;
   auto distance = [&](const std::string& k) {
+    if (ast::small_letters(name) == ast::small_letters(k)) return std::pair<size_t, size_t>(0, 0);
     size_t longer = std::max(name.size(), k.size());
     return std::pair(edit_distance(name, k), 2 * longer - name.size() - k.size());
   };
@@ -185,6 +186,11 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
     best = &k;
   }
   return best ? "; did you mean " + *best + "?" : "";
+}
+
+std::string op_instead_of(const std::string& name, const std::vector<std::string>& known) {
+  const std::string hint = did_you_mean(ast::Stranger::function, name, known);
+  return hint.empty() ? "; what has no op is written element by element, as in y[i,j] = ..." : hint;
 }
 
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found) {

@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <functional>
+#include <iterator>
 
 #include "expr/text/elaborate_walk.h"
 
@@ -226,7 +229,7 @@ void Walk::check_new(const std::string& name, Pos pos, const char* what) const {
 
 void Walk::open_axis(const ast::Axis& axis, Id begin, Id end) {
   check_new(axis.name, axis.pos, "axis");
-  axes_.push_back({axis.name, {a_.axis(axis.name), begin, end}, axis.pos, {}});
+  axes_.push_back({axis.name, {a_.axis(axis.name), begin, end}, axis.pos, {}, end != kNone});
 }
 
 AxisRange Walk::close_axis() {
@@ -238,40 +241,53 @@ AxisRange Walk::close_axis() {
 
 // Whether an axis that has this extent in `read`, whatever that says, has it everywhere.
 bool Walk::agrees(const OpenAxis& axis, Id extent, Ref read) const {
-  if (axis.range.end != kNone) return s_.same_extent(axis.range.end, extent);
+  if (axis.given) return s_.same_extent(axis.range.end, extent);
   return std::ranges::all_of(axis.evidence, [&](const Evidence& e) { return e.read == read || s_.same_extent(e.extent, extent); });
 }
 
-// "; did you mean z[n,d]?" where another index of that read, or two indices in the other order, give all axes one extent each.
-std::string Walk::better_indices(const OpenAxis& axis, const Evidence& e, Id wanted) const {
+// z[n,d] where another axis, or two indices in the other order, give all axes one extent each: of all of these, those whose axes are
+// named most like the dims that they run over.
+std::vector<Walk::Better> Walk::better_indices(const OpenAxis& axis, const Evidence& e, Id wanted) const {
   const ast::Node& read = s_.file.nodes[e.read];
   auto known = s_.tensors.find(read.text);
-  if (known == s_.tensors.end() || !agrees(axis, wanted, e.read)) return "";
+  if (known == s_.tensors.end() || !agrees(axis, wanted, e.read)) return {};
   const std::vector<Id>& shape = s_.program.tensors[known->second].shape;
   std::vector<std::string> indices;
   for (Ref r : read.args) indices.push_back(ast::print(s_.file, r));
-  auto suggestion = [&] { return fmt::format("; did you mean {}[{}]?", read.text, fmt::join(indices, ",")); };
+  const size_t rank = std::min(indices.size(), shape.size());
+  auto named_alike = [&](const std::vector<std::string>& of) {
+    int count = 0;
+    for (size_t at = 0; at < rank; ++at)
+      count += std::ranges::equal(of[at], text_of(s_, shape[at]), {}, [](unsigned char c) { return std::tolower(c); },
+                                  [](unsigned char c) { return std::tolower(c); });
+    return count;
+  };
+  std::vector<Better> found;
+  auto found_one = [&](const std::vector<std::string>& better) {
+    found.push_back({named_alike(better) - named_alike(indices), fmt::format("{}[{}]", read.text, fmt::join(better, ","))});
+  };
   const size_t d = static_cast<size_t>(std::ranges::find(indices, axis.name) - indices.begin());
-  if (d >= std::min(indices.size(), shape.size())) return "";
-  const OpenAxis* instead = nullptr;
+  if (d >= rank) return {};
   for (const OpenAxis& other : axes_) {
     if (other.name == axis.name || std::ranges::count(indices, other.name) || (other.evidence.empty() && other.range.end == kNone))
       continue;
     if (!agrees(other, shape[d], e.read)) continue;
-    if (instead) return "";  // there are several
-    instead = &other;
+    std::vector<std::string> better = indices;
+    better[d] = other.name;
+    found_one(better);
   }
-  if (instead) {
-    indices[d] = instead->name;
-    return suggestion();
+  if (!found.empty()) {  // of several that are as good, none
+    std::ranges::stable_sort(found, std::greater{}, &Better::gain);
+    if (found.size() > 1 && found[0].gain == found[1].gain) found.clear();
   }
-  for (size_t at = 0; at < std::min(indices.size(), shape.size()); ++at) {
+  for (size_t at = 0; at < rank; ++at) {
     auto other = std::ranges::find(axes_, indices[at], &OpenAxis::name);
     if (at == d || other == axes_.end() || !s_.same_extent(shape[at], wanted) || !agrees(*other, shape[d], e.read)) continue;
-    std::swap(indices[d], indices[at]);
-    return suggestion();
+    std::vector<std::string> better = indices;
+    std::swap(better[d], better[at]);
+    found_one(better);
   }
-  return "";
+  return found;
 }
 
 // The extent of the dimensions where the axis stands alone; reads with else count only if there are no others.
@@ -291,9 +307,15 @@ void Walk::infer(OpenAxis& axis) {
       return std::ranges::count_if(s_.file.nodes[x.read].args, [&](Ref r) { return s_.file.nodes[r].text == axis.name; }) == 1;
     };
     std::string advice;
-    if (once(e) && once(*first)) advice = better_indices(axis, e, first->extent);
-    if (once(e) && once(*first) && advice.empty()) advice = better_indices(axis, *first, e.extent);
-    if (advice.empty()) advice = fmt::format("; write its range, as in {} in 0..{}", axis.name, text_of(s_, first->extent));
+    std::vector<Better> better;
+    if (once(e) && once(*first)) {
+      better = better_indices(axis, e, first->extent);
+      std::ranges::move(better_indices(axis, *first, e.extent), std::back_inserter(better));
+    }
+    if (auto best = std::ranges::max_element(better, {}, &Better::gain); best != better.end())
+      advice = fmt::format("; did you mean {}?", best->text);
+    else
+      advice = fmt::format("; write its range, as in {} in 0..{}", axis.name, text_of(s_, first->extent));
     throw Error(
         fmt::format("axis {} runs to {} in {}, but to {} in {} ({}){}", axis.name, text_of(s_, e.extent), ast::print(s_.file, e.read),
                     text_of(s_, first->extent), ast::print(s_.file, first->read), place(before), advice),

@@ -100,7 +100,7 @@ class CallBuilder {
     if (n.kind != ast::Kind::call || it == s_.ops.end()) {
       std::vector<std::string> known;
       for (const auto& [name, program] : s_.ops) known.push_back(name);
-      throw Error(fmt::format("there is no op {} in this file{}", n.text, did_you_mean(ast::Stranger::function, n.text, known)), n.pos);
+      throw Error(fmt::format("there is no op {} in this file{}", n.text, op_instead_of(n.text, known)), n.pos);
     }
     const std::shared_ptr<const Program>& callee = it->second;
     if (n.args.size() != callee->inputs.size())

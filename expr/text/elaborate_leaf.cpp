@@ -23,7 +23,8 @@ const std::map<std::string, Op, std::less<>>& infix_signs() {
 
 void Walk::unknown(const ast::Node& n) const {
   std::vector<std::string> known;
-  for (const auto& [name, pos] : s_.declared) known.push_back(name);
+  for (const auto& [name, pos] : s_.declared)
+    if (name != request_.target) known.push_back(name);
   for (const auto& [name, dim] : s_.dims) known.push_back(name);
   for (const OpenAxis& axis : axes_) known.push_back(axis.name);
   for (const auto& [name, value] : lets_) known.push_back(name);

@@ -277,6 +277,7 @@ void OpBuilder::define(const ast::Statement& s, Region& into) {
   BodyRequest request;
   request.axes = &s.axes;
   request.body = s.body;
+  request.target = s.targets[0].text;
   BodyResult body = elaborate_body(s_, request);
   check_bounds(s_, body);
   std::vector<Id> shape;

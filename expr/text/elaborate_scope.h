@@ -56,6 +56,8 @@ std::string names_of(const Program& p, std::span<const TensorId> tensors);  // "
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
 // The same; before it, what is written here for a name of another language.
 std::string did_you_mean(ast::Stranger kind, const std::string& name, const std::vector<std::string>& known);
+// Of what is called as an op, and is none.
+std::string op_instead_of(const std::string& name, const std::vector<std::string>& known);
 
 // A read in the text: its place, and the conditions around it there.
 struct Occurrence {
@@ -78,6 +80,7 @@ struct BodyRequest {
   const std::unordered_map<ast::Ref, TensorId>* calls =
       nullptr;                           // whole: op calls that have their tensor already
   std::optional<DType> untyped_as = {};  // default f32
+  std::string target = {};               // what is defined, if that has a name
 };
 BodyResult elaborate_body(OpScope& scope, const BodyRequest& request);
 

@@ -16,6 +16,7 @@ struct OpenAxis {
   AxisRange range;
   Pos pos;
   std::vector<Evidence> evidence;
+  bool given = false;  // its range stands in the text
 };
 
 struct Frame {
@@ -58,7 +59,11 @@ class Walk {
   AxisRange close_axis();
   void infer(OpenAxis& axis);
   bool agrees(const OpenAxis& axis, Id extent, ast::Ref read) const;
-  std::string better_indices(const OpenAxis& axis, const Evidence& e, Id wanted) const;
+  struct Better {
+    int gain;  // how many axes more are named like their dims
+    std::string text;
+  };
+  std::vector<Better> better_indices(const OpenAxis& axis, const Evidence& e, Id wanted) const;
   void open_left_axes();
   void check_callable(const ast::Node& n) const;
   [[noreturn]] void unknown(const ast::Node& n) const;

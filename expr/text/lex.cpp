@@ -133,7 +133,9 @@ class Lexer {
       size_t end = size;
       while (is_name_char(look(end))) ++end;
       std::string rest(text_.substr(at_ + size, end - size));
-      return bad(text + rest + " is neither a number nor a name; a product is written " + text + "*" + rest);
+      const bool suffix = rest.size() == 1 && std::string_view("fFlLuU").find(rest[0]) != std::string_view::npos;
+      return bad(text + rest + " is neither a number nor a name; " + (suffix ? "numbers have no suffix, and " : "") +
+                 "a product is written " + text + "*" + rest);
     }
     if (look(size) == '.' && look(size + 1) != '.') {
       return bad("digits are missing after the point of " + text + ".; write " + text + ".0");

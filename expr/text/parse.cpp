@@ -34,7 +34,10 @@ class Parser {
  private:
   Op op() {
     Op result;
-    if (!cursor_.is_name("op") && !cursor_.is_name("grad") && !cursor_.is_name("prog")) cursor_.expected("op, prog or grad");
+    if (!cursor_.is_name("op") && !cursor_.is_name("grad") && !cursor_.is_name("prog")) {
+      const bool word = cursor_.peek().kind == TokenKind::name;
+      cursor_.expected("op, prog or grad", word ? "as in op f(x: f32[N]) -> (y) { y[i] = x[i] }" : "");
+    }
     const std::string word(cursor_.take().text);
     bool grad = word == "grad";
     result.kind = grad ? Op::Kind::grad : word == "prog" ? Op::Kind::prog : Op::Kind::op;
@@ -74,7 +77,7 @@ class Parser {
         result.parameters.push_back(parameter(grad));
       } while (cursor_.accept_sign(","));
     }
-    close(open, ")", ", or ");
+    close(open, ")", ", or ", after_parameter());
     cursor_.skip_line_ends();
     cursor_.expect_sign("->", "an op's head is op NAME(parameters) -> (outputs)");
     open = cursor_.expect_sign("(", "outputs stand in parentheses, as in -> (y)");
@@ -84,7 +87,7 @@ class Parser {
     if (!cursor_.is_sign(")")) result.outputs = names("the name of an output", "types and shapes of outputs follow from their definitions");
     close(open, ")", ", or ");
     cursor_.skip_line_ends();
-    open = cursor_.expect_sign("{");
+    open = cursor_.expect_sign("{", "definitions stand in { }");
     result.end = statements(result.statements, open);
     return result;
   }
@@ -100,9 +103,13 @@ class Parser {
     return cursor_.take().pos;
   }
 
-  void close(const Token& open, const std::string& partner, const std::string& before = "") {
+  void close(const Token& open, const std::string& partner, const std::string& before = "", const std::string& hint = "") {
     if (cursor_.accept_sign(partner)) return;
-    cursor_.expected(before + partner + " to close the " + std::string(open.text) + " at " + place(open.pos));
+    cursor_.expected(before + partner + " to close the " + std::string(open.text) + " at " + place(open.pos), hint);
+  }
+  std::string after_parameter() const {
+    if (cursor_.is_sign("(") || cursor_.is_sign("<")) return "extents stand in brackets, as in x: f32[N,C]";
+    return cursor_.is_sign("=") ? "parameters have no default; whoever calls gives every value" : "";
   }
 
   std::vector<Name> names(const std::string& what, const std::string& on_colon) {
@@ -333,6 +340,8 @@ class Parser {
   Statement definition() {
     Statement result;
     if (cursor_.is_word("if")) refuse_program_word();
+    if (cursor_.is_word("let"))
+      cursor_.fail("a definition begins with its name, as in y[i] = ...; let stands in an expression, as in let a = x[i] in a * a");
     result.targets = {cursor_.expect_name("a definition", "as in y[i,j] = x[j,i]")};
     result.pos = result.targets[0].pos;
     bool brackets = cursor_.is_sign("[");
@@ -399,6 +408,7 @@ class Parser {
     if (cursor_.is_sign("=")) hint = "equality is written ==";
     if (cursor_.is_sign("..")) hint = "a range stands after in, as in y[i in 0..N]";
     if (cursor_.is_sign(")") || cursor_.is_sign("]")) hint = "it closes nothing";
+    if (cursor_.is_sign("{")) hint = "indices stand in brackets, as in x[i,j]";
     cursor_.expected("the end of " + what, hint);
   }
 

@@ -192,17 +192,19 @@ class ExpressionParser {
     cursor_.take();
     if (cursor_.views && is_filled(token.text)) return suffixed(filled(std::move(node)), "a tensor");
     if (cursor_.is_sign("[")) return suffixed(read(std::move(node)), "an element");
+    if (cursor_.is_sign("{") && is_reduction_name(token.text)) needs_axes(token);
     if (!cursor_.is_sign("(")) {
       node.kind = Kind::name;
       return suffixed(file_.add(std::move(node)), token.text);
     }
     bool reduction = is_reduction_name(token.text);
     if (reduction && cursor_.peek().has_colon) return suffixed(reduce(std::move(node)), "a reduction's result");
-    if (reduction && !is_function_name(token.text)) {
-      std::string name(token.text);
-      throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])", token.pos);
-    }
+    if (reduction && !is_function_name(token.text)) needs_axes(token);
     return suffixed(call(std::move(node)), "a call's result");
+  }
+  [[noreturn]] static void needs_axes(const Token& reduction) {
+    const std::string name(reduction.text);
+    throw Error(name + " needs its axes and a colon before the body, as in " + name + "(i: x[i])", reduction.pos);
   }
 
   [[noreturn]] void no_operand() {
@@ -228,10 +230,25 @@ class ExpressionParser {
     }
     if (cursor_.is_sign("(")) cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
     if (cursor_.is_sign(".")) {
-      if (const std::string hint = stranger(Stranger::module, what); !hint.empty()) cursor_.fail("there are no modules" + hint);
-      cursor_.fail("views such as .transpose belong to imperative programs (prog); a reduction names its axes, as in sum(i: x[i])");
+      refuse_module(what, cursor_.peek().pos);
+      const std::string after(cursor_.peek_after().text);
+      if (cursor_.peek_after().kind == TokenKind::sign)
+        cursor_.fail("signs and functions have no point: they are of elements, as in y[i] = a[i] * exp(b[i])");
+      refuse_method(after, Stranger::function, cursor_.peek().pos);
+      cursor_.fail("views such as .transpose belong to imperative programs (prog); here axes are named, as in y[j,i] = x[i,j]");
     }
     return value;
+  }
+
+  static void refuse_module(std::string_view name, Pos pos) {
+    if (const std::string hint = stranger(Stranger::module, name); !hint.empty()) throw Error("there are no modules" + hint, pos);
+  }
+  // x.exp() or x.sum(1), or a module that is not known: all begin with the function here.
+  static void refuse_method(const std::string& name, Stranger kind, Pos pos) {
+    const std::string hint = is_reduction_name(name)  ? "; a reduction names its axes, as in " + name + "(i: x[i])"
+                             : is_function_name(name) ? "; a function stands before its operand, as in " + name + "(a)"
+                                                      : stranger(kind, name);
+    if (!hint.empty()) throw Error("there is no ." + name + hint, pos);
   }
 
   Ref views(Ref value, std::string_view what) {
@@ -241,7 +258,7 @@ class ExpressionParser {
         Node node{Kind::index, pos, {}, {value}, {}};
         value = read(std::move(node));
       } else if (cursor_.is_sign(".")) {
-        value = method(value);
+        value = method(value, what);
       } else if (cursor_.is_sign("(")) {
         if (left_ && file_.nodes[value].kind == Kind::name)
           cursor_.fail("a call is no statement and no place; its result is assigned, as in y = " + file_.nodes[value].text + "(x)");
@@ -253,14 +270,14 @@ class ExpressionParser {
   }
 
   // .transpose(0,1) or .reshape[N,4]
-  Ref method(Ref value) {
-    cursor_.take();
+  Ref method(Ref value, std::string_view of) {
+    const Pos point = cursor_.take().pos;
     Node node{Kind::method, cursor_.peek().pos, {}, {value}, {}};
     node.text = cursor_.expect_name("the name of a view after the point", kMethodsHint).text;
     const bool extents = node.text == "reshape" || node.text == "expand";
     if (!extents && node.text != "transpose" && node.text != "squeeze" && node.text != "unsqueeze" && node.text != "diagonal") {
-      if (const std::string hint = stranger(Stranger::view, node.text); !hint.empty())
-        throw Error("there is no ." + node.text + hint, node.pos);
+      refuse_module(of, point);
+      refuse_method(node.text, Stranger::view, node.pos);
       throw Error("there is no view ." + node.text + "; " + kMethodsHint, node.pos);
     }
     if (!cursor_.is_sign(extents ? "[" : "(")) cursor_.expected(std::string(extents ? "[" : "(") + " after ." + node.text, kMethodsHint);
@@ -358,10 +375,18 @@ class ExpressionParser {
         node.args.push_back(parse_expression(cursor_, file_));
       } while (cursor_.accept_sign(","));
     }
-    bracket.close(", or ", cursor_.is_sign("=") && is_reduction_name(node.text)
-                               ? "a reduction names its axes, as in " + node.text + "(i: x[i])"
-                               : "");
+    bracket.close(", or ", no_argument(node.text));
     return file_.add(std::move(node));
+  }
+
+  // What f(a, axis=1) and f(i: a[i]) are here.
+  std::string no_argument(const std::string& function) const {
+    if (!cursor_.is_sign("=") && !cursor_.is_sign(":")) return "";
+    if (is_reduction_name(function)) return "a reduction names its axes, as in " + function + "(i: x[i])";
+    if (const std::string known = stranger(Stranger::function, function); !known.empty()) return known.substr(2);
+    if (cursor_.is_sign("=")) return "arguments have no names: they stand in their order";
+    if (is_reduction_name(small_letters(function))) return "did you mean " + small_letters(function) + "?";
+    return function + " is no reduction; those are sum, prod, mean, max, min, argmax, argmin, any and all";
   }
 
   Ref reduce(Node node) {
@@ -375,7 +400,8 @@ class ExpressionParser {
       node.condition = parse_expression(cursor_, file_);
       if (!cursor_.is_sign(":")) cursor_.expected(": after the condition of " + node.text);
     }
-    if (!cursor_.is_sign(":")) cursor_.expected(", or if or : after the axes of " + node.text);
+    if (!cursor_.is_sign(":"))
+      cursor_.expected(", or if or : after the axes of " + node.text, "as in " + node.text + "(k in 0..N if k < m: x[k])");
     cursor_.take();
     node.args = {parse_expression(cursor_, file_)};
     bracket.close();

@@ -17,9 +17,19 @@ constexpr Row kRows[] = {
 
 }  // namespace
 
+std::string small_letters(std::string_view name) {
+  std::string found;
+  for (char c : name)
+    if (c != '_') found += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return found;
+}
+
 std::string stranger(Stranger kind, std::string_view text) {
   for (const Row& row : kRows)
     if (row.kind == kind && row.text == text) return std::string("; ") + row.hint;
+  if (kind != Stranger::function && kind != Stranger::type) return "";
+  for (const Row& row : kRows)
+    if (row.kind == kind && small_letters(row.text) == small_letters(text)) return std::string("; ") + row.hint;
   return "";
 }
 

@@ -1,8 +1,10 @@
 // Every error of the parser with its place and words, and the limits of nesting.
 #include <gtest/gtest.h>
 
+#include "expr/core/program.h"
 #include "expr/core/syntax.h"
 #include "expr/text/ast.h"
+#include "expr/text/strangers.h"
 #include "tests/helpers/ast_helpers.h"
 
 namespace xhat::ast::parse_error_test {
@@ -35,7 +37,7 @@ TEST(ParseErrorTest, Heads) {
       {"prog f() -> (y) { while y > 0 { } }", "1:31: expected max and the most iterations, found {; as in while x > 0 max 50 { }"},
       {"prog f() -> (y) { if y then 1 else 2 }",
        "1:24: if c then a else b stands inside an expression; the statement is if c { } else { }"},
-      {"y = 1", "1:1: expected op, prog or grad, found y"},
+      {"y = 1", "1:1: expected op, prog or grad, found y; as in op f(x: f32[N]) -> (y) { y[i] = x[i] }"},
       {"op (x) -> (y) { }", "1:4: expected a name after op, found ("},
       {"op if() -> (y) { }",
        "1:4: expected a name after op, found if, which is a reserved word; choose another name"},
@@ -46,8 +48,12 @@ TEST(ParseErrorTest, Heads) {
       {"grad exp(x) -> (y) { y = 1 }", "1:6: exp is built in; only ops of the file have a grad"},
       {"op f(x) -> (y) { }", "1:7: expected :, found ); a parameter is x: f32[N,C], a scalar one x: f32"},
       {"op f(x: float[N]) -> (y) { }", "1:9: expected a type, found float; write f32"},
-      {"op f(x: tensor[N]) -> (y) { }",
-       "1:9: expected a type, found tensor; types are f64 f32 f16 bf16 i64 i32 u32 u8 bool"},
+      {"op f(x: Float32[N]) -> (y) { }", "1:9: expected a type, found Float32; write f32"},
+      {"op f(x: f32(N)) -> (y) { }", "1:12: expected , or ) to close the ( at 1:5, found (; extents stand in brackets, as in x: f32[N,C]"},
+      {"op f(x: f32 = 1) -> (y) { }",
+       "1:13: expected , or ) to close the ( at 1:5, found =; parameters have no default; whoever calls gives every value"},
+      {"op f(x: vector[N]) -> (y) { }",
+       "1:9: expected a type, found vector; types are f64 f32 f16 bf16 i64 i32 u32 u8 bool"},
       {"op f(x: inout f32) -> (y) { }",
        "1:9: inout belongs to imperative programs (prog); an op never writes its parameters"},
       {"op f(x: f32[]) -> (y) { }",
@@ -59,7 +65,7 @@ TEST(ParseErrorTest, Heads) {
       {"op f() -> () { }", "1:12: expected the name of an output, found ); an op has at least one"},
       {"op f() -> (y: f32) { }",
        "1:13: only names stand here; types and shapes of outputs follow from their definitions"},
-      {"op f() -> (y) y = 1", "1:15: expected {, found y"},
+      {"op f() -> (y) y = 1", "1:15: expected {, found y; definitions stand in { }"},
       {"op f() -> (y) { y = 1", "1:22: expected } to close the { at 1:15, found the end of the file"},
       {"op f() -> (y) {\n  y = 1\n\nop g() -> (z) { z = 1 }",
        "4:1: expected } to close the { at 1:15, found op; ops do not stand inside each other"},
@@ -121,7 +127,7 @@ TEST(ParseErrorTest, Expressions) {
       {"y = a == b + 1 != c", "2:16: comparisons do not chain: this != follows the == at 2:7; write a < b && b < c, or parentheses"},
       {"y = a ** b", "2:8: expected an expression, found *; a power is written a^b"},
       {"y = a // b", "2:8: expected an expression, found /; a comment starts with #; of integers a / b is rounded down"},
-      {"y = a <> b", "2:8: expected an expression, found >"},
+      {"y = a <> b", "2:8: expected an expression, found >; write a != b"},
       {"y = a => b", "2:7: expected the end of the statement, found =; equality is written =="},
       {"y = a & b", "2:7: & is no sign of the language; 'and' is written &&, of bits bit_and(a, b)"},
       {"y = a | b", "2:7: | is no sign of the language; 'or' is written ||, of bits bit_or(a, b), the absolute value abs(a)"},
@@ -150,7 +156,8 @@ TEST(ParseErrorTest, Expressions) {
       {"y = sum(x[i])", "2:5: sum needs its axes and a colon before the body, as in sum(i: x[i])"},
       {"y = mean(x)", "2:5: mean needs its axes and a colon before the body, as in mean(i: x[i])"},
       {"y = sum(2: x)", "2:9: expected the name of an axis to reduce over, found 2"},
-      {"y = sum(k l: x)", "2:11: expected , or if or : after the axes of sum, found l"},
+      {"y = sum(k l: x)", "2:11: expected , or if or : after the axes of sum, found l; as in sum(k in 0..N if k < m: x[k])"},
+      {"y = sum(k < N: x)", "2:11: expected , or if or : after the axes of sum, found <; as in sum(k in 0..N if k < m: x[k])"},
       {"y = sum(k if a b: x)", "2:16: expected : after the condition of sum, found b"},
       {"y = sum(k in 0: x)", "2:15: expected .. and the end of the range of k, found :; as in k in 0..N"},
       {"y = sum(k: x", "3:1: expected ) to close the ( at 2:8, found }"},
@@ -159,9 +166,89 @@ TEST(ParseErrorTest, Expressions) {
        "2:12: an expression in parentheses cannot be indexed; give it a definition of its own and "
        "index its name"},
       {"y = 2(a + b)", "2:6: a number cannot be called; a product is written a * b"},
-      {"y = x.transpose(0,1)", "2:6: views such as .transpose belong to imperative programs (prog); a reduction names its axes, as in sum(i: x[i])"},
+      {"y = x.transpose(0,1)", "2:6: there is no .transpose; name the axes in another order: y[j,i] = a[i,j]"},
+      {"y = x.expand(0,1)", "2:6: views such as .transpose belong to imperative programs (prog); here axes are named, as in y[j,i] = x[i,j]"},
+      {"y = x.sum(1)", "2:6: there is no .sum; a reduction names its axes, as in sum(i: x[i])"},
+      {"y = x.exp()", "2:6: there is no .exp; a function stands before its operand, as in exp(a)"},
+      {"y = tensors.special.exp(x)",
+       "2:12: views such as .transpose belong to imperative programs (prog); here axes are named, as in y[j,i] = x[i,j]"},
+      {"y = x.T", "2:6: there is no .T; name the axes in another order: y[j,i] = a[i,j]"},
+      {"y = x .* z", "2:7: signs and functions have no point: they are of elements, as in y[i] = a[i] * exp(b[i])"},
+      {"y = exp.(z)", "2:8: signs and functions have no point: they are of elements, as in y[i] = a[i] * exp(b[i])"},
+      {"y = clamp(x, min=0)", "2:17: expected , or ) to close the ( at 2:10, found =; arguments have no names: they stand in their order"},
+      {"y = gelu(x, approximate=1)", "2:24: expected , or ) to close the ( at 2:9, found =; write 0.5*a*(1 + erf(a/sqrt(2)))"},
+      {"y = Sum(k: x)", "2:10: expected , or ) to close the ( at 2:8, found :; did you mean sum?"},
+      {"y = var(k: x)", "2:10: expected , or ) to close the ( at 2:8, found :; write m = mean(i: a[i]), then mean(i: (a[i] - m)^2)"},
+      {"y = average(k: x)",
+       "2:14: expected , or ) to close the ( at 2:12, found :; average is no reduction; those are sum, prod, mean, max, min, argmax, argmin, any "
+       "and all"},
+      {"y = sum{k} x", "2:5: sum needs its axes and a colon before the body, as in sum(i: x[i])"},
+      {"y = x{k}", "2:6: expected the end of the statement, found {; indices stand in brackets, as in x[i,j]"},
+      {"let y = x", "2:1: a definition begins with its name, as in y[i] = ...; let stands in an expression, as in let a = x[i] in a * a"},
+      {"y = 0.5f * x", "2:5: 0.5f is neither a number nor a name; numbers have no suffix, and a product is written 0.5*f"},
+      {"y = \xCE\xA3(k: x)", "2:5: unexpected character \xCE\xA3; write sum(i: a[i])"},
   };
   for (auto [text, want] : rows) EXPECT_EQ(error_in(text), want) << text;
+}
+
+// The first thing that each hint for a function says to write.
+TEST(StrangersTest, HintsAreOfTheLanguage) {
+  struct Row {
+    std::string kind, name, hint;
+  };
+  const std::vector<Row> rows = {
+#define XHAT_STRANGER(kind, text, hint) {#kind, text, hint},
+#include "expr/text/strangers.def"
+  };
+  int formulas = 0;
+  for (const Row& row : rows) {
+    const std::string write = "write ";
+    if (row.kind != "function" || !row.hint.starts_with(write)) continue;
+    std::string formula = row.hint.substr(write.size());
+    int depth = 0;
+    for (size_t at = 0; at < formula.size(); ++at) {  // up to a comma, a semicolon or a word that belongs to the sentence
+      depth += (formula[at] == '(' || formula[at] == '[') - (formula[at] == ')' || formula[at] == ']');
+      const std::string_view rest = std::string_view(formula).substr(at);
+      if (depth == 0 && (rest[0] == ',' || rest[0] == ';' || rest.starts_with(" with ") || rest.starts_with(" or ")))
+        formula = formula.substr(0, at);
+    }
+    const bool defines = formula.find(" = ") != std::string::npos && !formula.starts_with("let ");
+    const std::string statement = defines ? formula : "result = " + formula;
+    const bool views = row.hint.find("zeros") != std::string::npos || row.hint.find("full") != std::string::npos;
+    EXPECT_EQ(error_of((views ? "prog f() -> (y) {\n" : "op f() -> (y) {\n") + statement + "\n}"), "no error") << row.name;
+    ++formulas;
+  }
+  EXPECT_GT(formulas, 120);
+}
+
+// Hints that hold a whole definition, as ops of these parameters.
+TEST(StrangersTest, DefinitionsAreOps) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"concat", "a: f32[N], b: f32[M]"},
+      {"stack", "a: f32[N], b: f32[N]"},
+      {"pad", "a: f32[N]"},
+      {"roll", "a: f32[N]"},
+      {"flip", "a: f32[N]"},
+      {"tile", "a: f32[N]"},
+      {"repeat", "a: f32[N]"},
+      {"reshape", "a: f32[N,D]"},
+      {"unsqueeze", "a: f32[N]"},
+      {"broadcast_to", "a: f32[M], n: f32[N]"},
+      {"transpose", "a: f32[N,D]"},
+      {"scatter_add", "a: f32[N], index: i64[N]"},
+      {"bincount", "index: i64[N]"},
+      {"linspace", "low: f32, high: f32, n: f32[N]"},
+      {"diff", "a: f32[N]"},
+  };
+  for (auto [name, parameters] : rows) {
+    const std::string hint = stranger(Stranger::function, name);
+    const std::string definition = hint.substr(std::min(hint.find("y["), hint.size()));
+    try {
+      xhat::parse("op f(" + std::string(parameters) + ") -> (y) { " + definition.substr(0, definition.find(", where")) + " }", "t.xh");
+    } catch (const Error& e) {
+      ADD_FAILURE() << name << ": " << e.what();
+    }
+  }
 }
 
 TEST(ParseErrorTest, ShowsLineAndCaret) {
