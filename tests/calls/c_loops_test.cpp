@@ -9,6 +9,7 @@
 #include "ad/check/random_inputs.h"
 #include "bench/compiled_c.h"
 #include "tests/helpers/audit_cases.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_helper.h"
 
@@ -41,7 +42,7 @@ TEST(CLoops, OfAuditOpsComputeWhatTheEvaluatorDoes) {
   const size_t parts = long_run() ? 1 : 7;
   for (const AuditCase& from : audit_cases(0, parts)) {
     std::ifstream in(from.file);
-    const Program op = parse_op({std::istreambuf_iterator<char>(in), {}}, from.op);
+    const Program op = op_of_text({std::istreambuf_iterator<char>(in), {}}, from.op);
     if (op.steps) continue;  // programs with loops have none
     const DimValues dims = solve_dims(op, {}, sample_dims(op, from.seed, from.dims));
     // A derived program may read outside of tensors where the written one has no points (docs/design.md, "Empty ranges").

@@ -8,6 +8,7 @@
 #include "ad/check/gradcheck.h"
 #include "expr/eval/interpret.h"
 #include "tests/helpers/audit_cases.h"
+#include "tests/helpers/op_of_text.h"
 
 namespace xhat {
 namespace {
@@ -48,7 +49,7 @@ class NpbenchTest : public ::testing::TestWithParam<std::filesystem::path> {
 };
 
 TEST_P(NpbenchTest, AgreesWithTheInterpreterAndWithFiniteDifferences) {
-  const Program made = parse_op(text_, case_.op);
+  const Program made = op_of_text(text_, case_.op);
   const DimValues dims = solve_dims(made, {}, sample_dims(made, case_.seed, case_.dims));
   const Arrays inputs = data(made, dims);
   const auto file = ast::parse(text_);
@@ -67,7 +68,7 @@ TEST_P(NpbenchTest, AgreesWithTheInterpreterAndWithFiniteDifferences) {
 }
 
 TEST_P(NpbenchTest, KeepsTheLoopsThatItSays) {
-  const std::string printed = print(parse_op(text_, case_.op));
+  const std::string printed = print(op_of_text(text_, case_.op));
   size_t loops = 0;
   for (size_t at = printed.find(" carrying "); at != std::string::npos; at = printed.find(" carrying ", at + 1)) ++loops;
   std::smatch m;

@@ -8,6 +8,7 @@
 
 #include "tests/helpers/audit_cases.h"
 #include "tests/helpers/need_device.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
@@ -23,7 +24,7 @@ TEST_P(GpuAuditTest, PassesWhatCheckCompares) {
   const AuditCase& c = GetParam();
   std::ifstream in(c.file);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const Program op = parse_op(text, c.op);
+  const Program op = op_of_text(text, c.op);
   const DimValues dims = solve_dims(op, {}, sample_dims(op, c.seed, c.dims));
   CheckConfig config;
   config.products = true;

@@ -8,6 +8,7 @@
 #include "ad/check/random_inputs.h"
 #include "expr/eval/interpret.h"
 #include "tests/helpers/audit_cases.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 
@@ -37,7 +38,7 @@ TEST_P(AuditTest, PassesWhatCheckCompares) {
   const AuditCase& c = GetParam();
   std::ifstream in(c.file);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  Program op = parse_op(text, c.op);
+  Program op = op_of_text(text, c.op);
   DimValues dims = solve_dims(op, {}, sample_dims(op, c.seed, c.dims));
   for (const auto& [dim, value] : c.dims) ASSERT_TRUE(dims.contains(dim)) << "the op has no dim " << dim;
   EXPECT_EQ(difference_from_text(text, op, c, dims), "");

@@ -27,6 +27,7 @@
 #include "ad/reverse/gradient.h"
 #include "cse/normalize/lift_reductions.h"
 #include "tests/helpers/golden.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/runtime_helper.h"
 
 namespace xhat::kernel_count_test {
@@ -159,7 +160,7 @@ CompiledOp compiled(const Row& row, const Expected& e, CompileOptions options = 
   options.differentiate = row.has_backward();
   options.threads = 1;
   options.machine.stream_bytes = kStreamBytes;  // whatever this machine's last cache holds
-  return compile(parse_op(text_of(row.file), row.op), options);
+  return compile(op_of_text(text_of(row.file), row.op), options);
 }
 
 std::string kernels_text(const KernelPlan& plan) {
@@ -220,7 +221,7 @@ TEST_P(KernelCounts, AreWhatTheTableSays) {
 TEST_P(KernelCounts, ComputeTheValues) {
   const Row& row = GetParam();
   if (row.expected.empty()) return;
-  Program p = parse_op(text_of(row.file), row.op);
+  Program p = op_of_text(text_of(row.file), row.op);
   DimValues dims = sample_dims(p, 3);
   CompileOptions many_tiles;
   many_tiles.machine.serial_bytes = 16;

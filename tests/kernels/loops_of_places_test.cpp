@@ -10,6 +10,7 @@
 #include "ad/check/random_inputs.h"
 #include "expr/eval/interpret.h"
 #include "tests/helpers/golden.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_loops.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
@@ -121,7 +122,7 @@ prog index_by_what_is_updated(u: f32[N], w: f32[T], j: i32) -> (a, h) {
 class LoopsOnceWrong : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(LoopsOnceWrong, AreRightInAllPolicies) {
-  const Program op = parse_op(kOnceWrong, GetParam());
+  const Program op = op_of_text(kOnceWrong, GetParam());
   DimValues dims;
   for (const Dim& d : op.dims) dims[op.arena->name(d.dim)] = DimValues{{"N", 17}, {"M", 2}, {"T", 5}}.at(op.arena->name(d.dim));
   for (const CheckConfig& config : check_configs(3, true))

@@ -3,6 +3,7 @@
 
 #include "ad/check/random_inputs.h"
 #include "runtime/call/compile.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
 #include "tests/helpers/runtime_helper.h"
@@ -120,7 +121,7 @@ struct Case {
 class TiledLoops : public ::testing::TestWithParam<Case> {};
 
 TEST_P(TiledLoops, ComputeWhatTheEvaluatorDoes) {
-  const Program op = parse_op(kEnsembles, GetParam().name);
+  const Program op = op_of_text(kEnsembles, GetParam().name);
   for (int64_t n : {64, 45, 21, 3}) {
     const std::map<std::string, int64_t> sizes = {{"N", n}, {"M", 3}, {"T", 6}};
     DimValues dims;
@@ -163,7 +164,7 @@ Arrays run(const Program& op, const CompileOptions& options, const DimValues& di
 }
 
 TEST_P(TiledLoops, AreCutWhereTheyCanBeWithTheSameBitsOnAnyThreads) {
-  const Program op = parse_op(kEnsembles, GetParam().name);
+  const Program op = op_of_text(kEnsembles, GetParam().name);
   const std::map<std::string, int64_t> sizes = {{"N", 77}, {"M", 3}, {"T", 6}};
   DimValues dims;
   for (const Dim& d : op.dims) dims[op.arena->name(d.dim)] = sizes.at(op.arena->name(d.dim));

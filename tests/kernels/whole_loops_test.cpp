@@ -8,6 +8,7 @@
 #include "runtime/call/compile.h"
 #include "runtime/loops/nest.h"
 #include "runtime/loops/nest_pieces.h"
+#include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_prog.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
@@ -196,7 +197,7 @@ prog largest(x: f64[N], k: i32[D]) -> (v, place, smallest) {
 class WholeLoops : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WholeLoops, ComputeWhatTheEvaluatorDoes) {
-  const Program op = parse_op(kPrograms, GetParam());
+  const Program op = op_of_text(kPrograms, GetParam());
   const std::vector<DimValues> sizes = {{{"N", 5}, {"M", 7}, {"T", 9}, {"D", 19}}, {{"N", 18}, {"M", 21}, {"T", 3}, {"D", 4}}};
   for (uint64_t seed : {1, 2}) {
     DimValues dims;
