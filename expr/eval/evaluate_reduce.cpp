@@ -83,7 +83,11 @@ void Machine::accumulate(const Reduction& r) {
 template <class T, class F>
 void Machine::fold_with(const Reduction& r, size_t count, T* into, Lanes<T> body, F f) {
   size_t step = stride(r.out);
-  if (r.condition != kNone || masked(r)) {
+  if (r.condition != kNone && !poisoned_ && !masked(r)) {
+    const Lanes<int64_t> holds = integers_of(r.condition);
+    for (size_t k = 0; k < count; ++k)
+      if (holds[k]) into[k * step] = f(into[k * step], body[k]);
+  } else if (r.condition != kNone || masked(r)) {
     for (size_t k = 0; k < count; ++k)
       if (active(r, k)) into[k * step] = f(into[k * step], body[k]);
   } else if (step && body.stride) {

@@ -67,8 +67,9 @@ TEST(SwappedIndices, AreNamed) {
   auto said = [](const std::string& body) {
     return error_of([&] { parse("op f(x: f32[N,D], z: f32[N,D], t: f32[K,N,D]) -> (y) { " + body + " }"); });
   };
-  for (const auto& [body, advice] : {std::pair{"y[n,d] = x[n,d] + z[d,n]", "z[n,d]"}, std::pair{"y[n,d] = x[d,n] * 2 + z[n,d]", "z[d,n]"},
-                                     std::pair{"y = sum(k, n, d: t[k,d,n] * x[n,d])", "x[d,n]"}})
+  for (const auto& [body, advice] : {std::pair{"y[n,d] = x[n,d] + z[d,n]", "z[n,d]"}, std::pair{"y[n,d] = x[d,n] * 2 + z[n,d]", "x[n,d]"},
+                                     std::pair{"y = sum(k, n, d: t[k,d,n] * x[n,d])", "t[k,n,d]"},
+                                     std::pair{"y[i,j] = x[j,i] * 2 + z[i,j]", "z[j,i]"}})  // names say nothing
     EXPECT_TRUE(said(body).ends_with(std::string("did you mean ") + advice + "?")) << said(body);
   EXPECT_TRUE(said("y[n,d] = x[n,d] + z[n,n]").find("did you mean") == std::string::npos) << said("y[n,d] = x[n,d] + z[n,n]");
 }
