@@ -3,7 +3,8 @@
 // for each phase: what the planner (Planner::product) counts on where it gives an axis phases.
 //
 // Only members that read by its quotient or remainder walk it so, where the tile has all of it. Others walk it whole, with vectors along it, and
-// read what is made in phases through a view: v[h] = t[h/2,h%2], which is where it lies.
+// read what is made in phases through a view: v[h] = t[h/2,h%2], which is where it lies. So do those that walk another axis, of fewer places
+// (fusion/plan/whole_phases.h).
 //
 // And in blocks: if j < H then a[j] else if j < 2*H then b[j-H] else …, over 4*H, computes all of it in every lane. With
 // j = H*u + p and u written out, each block computes its own.
@@ -89,11 +90,16 @@ class Split {
       return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && std::ranges::binary_search(a_[n.arg(0)].free_axes(), axis_);
     };
     bool some = false;
+    std::set<uint32_t> in_two;  // tensors that are made by quotient and remainder
     for (const SpecMember& m : spec_.members) {
-      const bool walks = std::ranges::find(m.left, axis_) != m.left.end() || reduces(m, axis_);
-      const bool in_phases = std::ranges::any_of(reachable(a_, std::vector<Id>{m.body, m.condition}), divided);
+      const bool made = std::ranges::find(m.left, axis_) != m.left.end(), walks = made || reduces(m, axis_);
+      const std::vector<Id> all = reachable(a_, std::vector<Id>{m.body, m.condition});
+      const bool in_phases = std::ranges::any_of(all, divided);
       some |= walks && in_phases;
-      if (walks && !in_phases) whole_.insert(m.tensor);
+      if (made && in_phases) in_two.insert(m.tensor);
+      // Others have an axis of their own, of fewer places.
+      const bool reads = !walks && std::ranges::any_of(all, [&](Id id) { return is_read(a_[id].op) && in_two.contains(a_[id].symbol); });
+      if ((walks && !in_phases) || reads) whole_.insert(m.tensor);
     }
     const bool narrow = std::ranges::any_of(spec_.tensors, [](const SpecTensor& t) { return byte_size(t.type) == 2; });
     if (!some || narrow) whole_.clear();
