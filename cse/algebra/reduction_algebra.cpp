@@ -371,7 +371,7 @@ void Simplifier::backward(Definition d) {
       p_.tensors[d.target()].name = "dead_" + std::to_string(d.target());
     }
     Product body = tree_.form(reduce_body(n));
-    add_conditions_of_factors(a_, guards_, body, s.bound, s.condition);
+    add_conditions_of_factors(a_, guards_, body, s.bound, s.scope, s.condition);
     size_t before = done_.size();
     value = total(body, s, true, 0);
     bool own = stays && done_.size() == before + 1 && value.factors.size() == 1 && value.factors[0].halves == 2 &&

@@ -174,8 +174,9 @@ bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& c
 }
 
 void add_conditions_of_factors(Arena& a, const std::map<TensorId, PointValue>& guards, const Product& body,
-                               std::span<const AxisRange> bound, Id& condition) {
+                               std::span<const AxisRange> bound, std::span<const AxisRange> scope, Id& condition) {
   std::vector<Id> known = ranges_as_conditions(a, bound);
+  for (Id c : ranges_as_conditions(a, scope)) known.push_back(c);
   for (Id c : conjuncts(a, condition)) known.push_back(c);
   for (const Factor& f : body.factors) {
     const Node n = a[f.atom];

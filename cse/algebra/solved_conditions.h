@@ -22,6 +22,6 @@ bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& c
 // guards: of tensors, where they are not 0. A factor that reads one leaves out the terms elsewhere:
 //   d[i,j] = if j <= i then … else 0      sum(j: k[j]*d[i,j])   =>   sum(j if j <= i: k[j]*d[i,j])
 void add_conditions_of_factors(Arena& a, const std::map<TensorId, PointValue>& guards, const Product& body,
-                               std::span<const AxisRange> bound, Id& condition);
+                               std::span<const AxisRange> bound, std::span<const AxisRange> scope, Id& condition);
 
 }  // namespace xhat

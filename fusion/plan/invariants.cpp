@@ -48,7 +48,7 @@ class Invariants {
       for (size_t i = 0; i < indices.size(); ++i) {
         const Id index = indices[i];
         if (!std::ranges::all_of(a_[index].free_axes(), [&](Id x) { return extents_.contains(x); })) return false;
-        const auto box = Hull(a_, table_ranges_).box({index, index, a_.add(index, a_.integer(1))});
+        const auto box = Hull(a_, table_ranges_).box({index, index, a_.add(a_.to(DType::i64, index), a_.integer(1))});
         if (!box || number(box->begin) < 0 || number(box->end) > number(p_.tensor(n.symbol).shape[i])) return false;
       }
       return true;

@@ -129,7 +129,7 @@ class WholePhases {
   bool inside(TensorId t, const std::vector<Id>& at, const std::map<Id, int64_t>& longer, const Ranges& ranges) const {
     for (size_t i = 0; i < at.size(); ++i) {
       if (std::ranges::all_of(longer, [&](const auto& x) { return repeats(at[i], x.first, x.second, ranges); })) continue;
-      const auto box = Hull(a_, ranges).box({at[i], at[i], a_.add(at[i], a_.integer(1))});
+      const auto box = Hull(a_, ranges).box({at[i], at[i], a_.add(a_.to(DType::i64, at[i]), a_.integer(1))});
       if (!box || evaluate_extent(a_, box->begin, sizes_) < 0 ||
           evaluate_extent(a_, box->end, sizes_) > evaluate_extent(a_, p_.tensor(t).shape[i], sizes_))
         return false;

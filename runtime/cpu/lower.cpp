@@ -99,7 +99,7 @@ void Lowering::declare() {
   for (Id id : unknown) {
     Halide::Param<int> count("n_" + spec_.arena->name(id));
     counts_.emplace(id, count);
-    if (spec_.any_size()) emit_.counts.emplace(id, count);
+    emit_.counts.emplace(id, count);
     out_.scalars.push_back({id, true});
     out_.arguments.push_back(count);
   }

@@ -153,10 +153,14 @@ Lowering::BandSteps Lowering::band_steps(const SpecMember& m, const Contraction&
   auto both = [&](Id x, Id y) { return is_true(a, x) ? y : a.land(x, y); };
   for (Id part : conjuncts(a, m.condition)) {
     if (is_true(a, part)) continue;
-    const bool of_sum = std::ranges::any_of(m.reduced, [&](Id x) { return is_about(a, part, x); });
+    auto within = band(m, c, part);
+    bool of_sum = std::ranges::any_of(m.reduced, [&](Id x) { return is_about(a, part, x); });
+    if (within && of_sum && within->summed == kNone) {  // k - i <= k is not about k
+      within->condition = part = a.binary(Op::le, a.integer(0), to_index(a, within->form));
+      of_sum = false;
+    }
     const bool reads = std::ranges::any_of(reachable(a, part), [&](Id x) { return is_read(a[x].op); });
     const bool differs = is_about(a, part, c.v) || is_about(a, part, c.y) || reads;
-    const auto within = band(m, c, part);
     if (within) (of_sum ? summed : of_results).push_back(*within);
     if (differs && !of_sum) steps.kept.push_back(part);
     if (!differs) everywhere.push_back(part);

@@ -114,6 +114,13 @@ Expr Walk::read(const Node& n) {
     }
     // Made in this tile, and the planner saw to it that the index is the axis itself: one element, or a local place.
     if (shared && shared->kind() == AxisKind::point) continue;
+    // Or it is the place that a scattered term falls on: in this tile, where the term counts.
+    if (const auto at = shared ? axes.find(ids[i]) : axes.end(); shared && at == axes.end()) {
+      const Id axis = e.left_axes.at(n.symbol)[i];
+      args.push_back(Halide::clamp(e.local_index(ids[i], axis, axes), 0, Expr(e.counts.at(axis)) - 1));
+      extents.emplace_back();
+      continue;
+    }
     args.push_back(shared ? axes.at(ids[i]) : index(ids[i]));
     extents.emplace_back();
     const bool along = e.inside_along != kNone && std::ranges::binary_search(arena()[ids[i]].free_axes(), e.inside_along);

@@ -101,8 +101,7 @@ class Split {
       const bool reads = !walks && std::ranges::any_of(all, [&](Id id) { return is_read(a_[id].op) && in_two.contains(a_[id].symbol); });
       if ((walks && !in_phases) || reads) whole_.insert(m.tensor);
     }
-    const bool narrow = std::ranges::any_of(spec_.tensors, [](const SpecTensor& t) { return byte_size(t.type) == 2; });
-    if (!some || narrow) whole_.clear();
+    if (!some) whole_.clear();
   }
 
   // For members that walk the axis whole, what is made in phases.
