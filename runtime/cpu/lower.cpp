@@ -273,7 +273,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= shortest_row(m));
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
-  if (group == beside_.sums) return column_sum(group, v);
+  if (group == beside_.sums) return column_sum(group, vector_axis({row_result_}));  // whatever else would do: a map inside steps along its rows
   const bool columns = few && constant(v) && axis(v).extent >= natural(widest(m));
   if (auto s = columns ? shifted_values(group) : std::nullopt)
     shifted(group, *s, v);
