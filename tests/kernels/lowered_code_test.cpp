@@ -60,6 +60,17 @@ std::vector<Case> cases() {
        {{"V", 40}, {"D", 18}, {"N", 9}, {"M", 33}}, true, {}},
       // The minimum, its sum and the mask walk all places, in whole vectors, of what is made by odd and even ones.
       {"least_of_transposed", kLeastOfTransposed, {{"N", 4}, {"C", 8}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}}},
+      // To an odd size the readers have an axis of their own.
+      {"sums_of_transposed_to_an_odd_size",
+       "op f(x: f32[N,C,T], w: f32[C,K,3]) -> (y) {\n"
+       " t[n,k,j in 0..2*T-1] = sum(c,s if (j+1-s)%2 == 0: x[n,c,(j+1-s)/2 else 0] * w[c,k,s])\n"
+       " y[n,k,j] = t[n,k,j] - max(l: t[n,l,j])\n}",
+       {{"N", 2}, {"C", 8}, {"K", 12}, {"T", 50}}, false, {{", 40000, ", 0, 0}, {"allocate xh_pad0", 0, 0}, {"allocate xh_vec", 0, 0}}},
+      {"transposed_halves",
+       "op f(x: bf16[N,C,T], w: bf16[C,K,3]) -> (y) {\n"
+       " t[n,k,j in 0..2*T-1] = sum(c,s if (j+1-s)%2 == 0: x[n,c,(j+1-s)/2 else 0] * w[c,k,s])\n"
+       " y[n,k,j] = t[n,k,j] - max(l: t[n,l,j])\n}",
+       {{"N", 2}, {"C", 8}, {"K", 12}, {"T", 50}}, false, {{"allocate xh_vec", 0, 0}}},
       {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
       {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
       {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
@@ -71,6 +82,11 @@ std::vector<Case> cases() {
        {{"N", 40}, {"D", 128}}, true, {{"$x, 0, n_", 0, 0}, {"allocate", 4, 4}}},  // g's gradient is summed in the loop over the rows
       {"scaled_rows_with_ends", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d] }",
        {{"N", 41}, {"D", 77}}, true, {{"$x, 0, n_", 0, 0}}},
+      // Once, not once for each of few columns; and nothing is folded up element by element where the forward goes by rows.
+      {"scaled_rows_of_seven", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = tanh(x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d]) }",
+       {{"N", 40}, {"D", 7}}, true, {{".v_a0, 0, 7)", 0, 0}, {".v_a1, 0, 7)", 0, 0}}},
+      {"tanh_of_rows_of_seven", "op f(x: f32[N,D], g: f32[D]) -> (y) { y[n,d] = tanh(x[n,d] / sqrt(mean(k: x[n,k]*x[n,k]) + 0.1) * g[d]) }",
+       {{"N", 40}, {"D", 7}}, false, {{"x4(", 1, 9999}, {"[float32 * 1]", 0, 0}, {", 0, 3)", 0, 0}}},
       {"normalized_rows",
        "op f(x: f64[N,D], g: f64[D], h: f64[D]) -> (y) {\n"
        " m[n] = mean(d: x[n,d])\n y[n,d] = (x[n,d] - m[n]) / sqrt(mean(k: (x[n,k] - m[n])^2) + 0.1) * g[d] + h[d]\n}",
