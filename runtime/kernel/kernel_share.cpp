@@ -60,6 +60,35 @@ size_t maker_of(const KernelSpec& spec, Id id) {
   return static_cast<size_t>(std::ranges::find_if(spec.members, makes) - spec.members.begin());
 }
 
+// What it costs at each of its points, beside what is the same along an axis that all who compute it sum up in their innermost loops: that is
+// computed before these, and beside what their conditions compute. (Sharing `if 0 < x[n,k] then dy[n]/ties[n] else 0` over n and k would keep a tensor for the sake of a comparison.)
+int64_t cost_in_sums_ps(const KernelSpec& spec, Id id) {
+  const Arena& a = *spec.arena;
+  std::vector<Id> all(a[id].free_axes().begin(), a[id].free_axes().end());
+  for (const SpecMember& m : spec.members)
+    if (std::ranges::binary_search(reachable(a, m.body), id))
+      std::erase_if(all, [&](Id x) { return std::ranges::find(m.reduced, x) == m.reduced.end(); });
+  auto in_conditions = [&](Id x) {  // computed there anyway
+    return std::ranges::all_of(spec.members, [&](const SpecMember& m) {
+      return !std::ranges::binary_search(reachable(a, m.body), id) || std::ranges::binary_search(reachable(a, m.condition), x);
+    });
+  };
+  int64_t cost = 0;
+  std::set<Id> seen;
+  std::vector<Id> stack = {id};
+  while (!stack.empty()) {
+    const Id at = stack.back();
+    stack.pop_back();
+    const Node& n = a[at];
+    const bool same = !all.empty() && std::ranges::none_of(all, [&](Id x) { return std::ranges::binary_search(n.free_axes(), x); });
+    if (all.empty()) return evaluation_cost_ps(a, id);
+    if (same || in_conditions(at) || !seen.insert(at).second) continue;
+    cost += info(n.op).cost_ps;
+    if (!is_read(n.op)) stack.insert(stack.end(), n.args().begin(), n.args().end());
+  }
+  return cost;
+}
+
 // The largest expensive node that several members compute, over the most axes; kNone if there is none.
 Id find_shared(const KernelSpec& spec) {
   const Arena& a = *spec.arena;
@@ -74,6 +103,7 @@ Id find_shared(const KernelSpec& spec) {
     bool inner = std::ranges::any_of(n.free_axes(), [&](Id x) { return spec.axes.at(x).shared < 0; }) || fills_a_loop(spec, id);
     const bool made = maker_of(spec, id) < spec.members.size();
     if (!inner || !costs_at_least(a, id, made ? kReadAgain_ps : kSharedInTile_ps) || in_one_loop(spec, id)) continue;
+    if (!made && cost_in_sums_ps(spec, id) < kSharedInTile_ps) continue;
     if (best == kNone || evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best)) best = id;
   }
   return best;
