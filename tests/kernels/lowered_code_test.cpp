@@ -61,16 +61,11 @@ std::vector<Case> cases() {
       // The minimum, its sum and the mask walk all places, in whole vectors, of what is made by odd and even ones.
       {"least_of_transposed", kLeastOfTransposed, {{"N", 4}, {"C", 8}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}}},
       // To an odd size the readers have an axis of their own.
-      {"sums_of_transposed_to_an_odd_size",
-       "op f(x: f32[N,C,T], w: f32[C,K,3]) -> (y) {\n"
-       " t[n,k,j in 0..2*T-1] = sum(c,s if (j+1-s)%2 == 0: x[n,c,(j+1-s)/2 else 0] * w[c,k,s])\n"
-       " y[n,k,j] = t[n,k,j] - max(l: t[n,l,j])\n}",
-       {{"N", 2}, {"C", 8}, {"K", 12}, {"T", 50}}, false, {{", 40000, ", 0, 0}, {"allocate xh_pad0", 0, 0}, {"allocate xh_vec", 0, 0}}},
-      {"transposed_halves",
-       "op f(x: bf16[N,C,T], w: bf16[C,K,3]) -> (y) {\n"
-       " t[n,k,j in 0..2*T-1] = sum(c,s if (j+1-s)%2 == 0: x[n,c,(j+1-s)/2 else 0] * w[c,k,s])\n"
-       " y[n,k,j] = t[n,k,j] - max(l: t[n,l,j])\n}",
-       {{"N", 2}, {"C", 8}, {"K", 12}, {"T", 50}}, false, {{"allocate xh_vec", 0, 0}}},
+      {"least_of_transposed_to_an_odd_size",
+       "op f(x: f32[N,C,H,W], w: f32[C,K,3,3]) -> (y) {\n"
+       " t[n,k,i in 0..2*H-1,j in 0..2*W-1] = sum(c,r,s if (i+1-r)%2 == 0 && (j+1-s)%2 == 0: x[n,c,(i+1-r)/2,(j+1-s)/2 else 0] * w[c,k,r,s])\n"
+       " y[n,j] = sum(i: min(k: t[n,k,i,j]))\n}",
+       {{"N", 4}, {"C", 8}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}, {"allocate xh_pad0", 0, 0}}},
       {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
       {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
       {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
