@@ -85,7 +85,7 @@ def bytes_of_plan(xhat, path, asked):
 def compile_op(op, a, out, scratch):
     xhat = str(Path(a.build) / "xhat")
     dims = dims_of(op)
-    asked = ["--op", op.name, "--dims", ",".join(f"{k}={v}" for k, v in dims.items())] + (["--wrt", ",".join(op.diff)] if op.diff else [])
+    asked = [*(["--op", op.name] if SUITE else []), "--dims", ",".join(f"{k}={v}" for k, v in dims.items())] + (["--wrt", ",".join(op.diff)] if op.diff else [])
     call([xhat, "build", source(op.name), "--name", op.name, "--target", "cpu,cuda", *asked, "--levels", LEVEL, "-o", scratch,
           *([] if op.diff else ["--infer-only"])])
     archive, so = Path(scratch) / f"lib{op.name}.a", out / "lib" / f"{op.name}.so"

@@ -138,9 +138,9 @@ class GpuLowering {
   // gpu_price.cpp
   double tile_ns(const std::vector<std::vector<size_t>>& groups) const;
   double launches_ns(const std::vector<std::vector<size_t>>& groups) const;
-  double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool contracts, bool tiled) const;
+  double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool tiled) const;
+  double alone_ns(const std::vector<size_t>& group) const;
   double terms_of(const SpecMember& m) const;
-  bool contracts(const std::vector<size_t>& group, const Points& points) const;
   Split split(const std::vector<size_t>& group, int64_t wanted) const;
 
   // gpu_stages.cpp
@@ -173,6 +173,7 @@ class GpuLowering {
     int down = 0, across = 0;   // threads
     int rows = 0, columns = 0;  // of a thread
     Split split = {};           // of the terms
+    double ns = 0;              // of all rectangles, by price
     int height() const { return down * rows; }
     int width() const { return across * columns; }
   };

@@ -18,7 +18,8 @@ constexpr double kResident = kMultiprocessors * 2048;  // threads that run at on
 constexpr double kBusy = kMultiprocessors * 512;       // threads that multiply as fast as all: registers leave room for no more
 // Per ns and thread: what waits for memory rather than for anything else (batch_norm by 64 blocks), and what is in registers and shared
 // memory (dense_gelu, 0.54 G products by 65536 threads in 84 us).
-constexpr double kLoads = 0.02, kOperations = 0.06, kProducts = 0.1;
+constexpr double kLoads = 0.02, kOperations = 0.06;
+constexpr double kOfEdge = 4, kOfAxis = 6;  // operations: of an index that may lie outside, of an axis of a term's number
 constexpr double kTermsOfThread = 32;  // a sum whose terms are split leaves so many to each
 // What is computed in a tile takes so many times as long: its threads wait at barriers, and have fewer results each (backward, one launch for all
 // and one for each: attention 115 and 91 us, bilateral3x3 466 and 318, mlp2 138 and 125; what moves memory does not: layer_norm 62 and 99).
@@ -26,19 +27,11 @@ constexpr double kInTile = 1.4;
 
 }  // namespace
 
-// Whether a block computes a rectangle of the group's results that read the same elements (gpu_contract.cpp).
-bool GpuLowering::contracts(const std::vector<size_t>& group, const Points& points) const {
-  constexpr int64_t kLeastRows = 4;
-  return spec_.members[group[0]].op != Op::constant && !sides({group}, points, kLeastRows).empty();
-}
-
 // For a group of members in a launch of so many threads.
-double GpuLowering::group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool contracts,
-                             bool tiled) const {
+double GpuLowering::group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool tiled) const {
   const Arena& a = *spec_.arena;
   const double n = points * terms, resident = std::min(threads, kResident);
   const double slower = tiled ? kInTile : 1;
-  if (contracts) return slower * n * static_cast<double>(group.size()) / (std::min(threads, kBusy) * kProducts);
   double loads = 0, operations = 0, bytes = 0;
   std::vector<uint32_t> seen;
   auto moved = [&](uint32_t t) {
@@ -54,6 +47,7 @@ double GpuLowering::group_ns(const std::vector<size_t>& group, double points, do
       if (is_read(op)) {
         if (a[id].free_axes().empty()) continue;
         loads += 1;
+        if (op != Op::read) operations += kOfEdge * static_cast<double>(read_indices(a[id]).size());
         moved(a[id].symbol);
       } else if (op != Op::constant && op != Op::axis) {
         operations += 1;
@@ -61,6 +55,10 @@ double GpuLowering::group_ns(const std::vector<size_t>& group, double points, do
     }
     moved(m.tensor);
   }
+  // Lanes work out where a term of several axes lies.
+  const SpecMember& first = spec_.members[group[0]];
+  if (first.reduced.size() > 1 && sharing(group, static_cast<int64_t>(points), static_cast<int64_t>(terms), kThreads).lanes > 1)
+    operations += kOfAxis * static_cast<double>(first.reduced.size() - 1);
   return std::max({bytes / kBytes, n * loads / (resident * kLoads), slower * n * operations / (resident * kOperations)});
 }
 
@@ -69,17 +67,22 @@ double GpuLowering::terms_of(const SpecMember& m) const { return static_cast<dou
 // Of one launch for all: a block per tile.
 double GpuLowering::tile_ns(const std::vector<std::vector<size_t>>& groups) const {
   const double threads = static_cast<double>(spec_.tiles()) * kThreads;
+  const Span in_tile = [this](const std::vector<Id>& axes) {
+    Points p = all_of(axes);
+    for (size_t i = 0; i < axes.size(); ++i) p.counts[i] = axis(axes[i]).in_tile();
+    return p;
+  };
   double ns = kLaunch_ns;
   for (const auto& group : groups) {
     const SpecMember& m = spec_.members[group[0]];
-    Points points = all_of(m.left);
-    auto results = static_cast<double>(points.total().like());
-    for (size_t i = 0; i < m.left.size(); ++i) points.counts[i] = axis(m.left[i]).in_tile();
+    auto results = static_cast<double>(all_of(m.left).total().like());
     // A member that does not have all grid axes is computed by each tile along the others.
     for (Id x : shared_axes())
       if (std::ranges::find(m.left, x) == m.left.end() && std::ranges::find(m.reduced, x) == m.reduced.end())
         results *= static_cast<double>(tiles_along(x).like());
-    ns += group_ns(group, results, terms_of(m), threads, contracts(group, points), true);
+    const auto r = rectangle({group}, in_tile(m.left), true, kSide * kSide, in_tile);
+    ns += r ? kInTile * r->ns * static_cast<double>(ceil_div(spec_.tiles(), kMultiprocessors))
+            : group_ns(group, results, terms_of(m), threads, true);
     if (std::ranges::any_of(group, [&](size_t g) { return spec_.across_tiles(spec_.members[g]); })) ns += kLaunch_ns;
   }
   return ns;
@@ -87,18 +90,25 @@ double GpuLowering::tile_ns(const std::vector<std::vector<size_t>>& groups) cons
 
 // Of a launch for each group, which leave their results in memory.
 double GpuLowering::launches_ns(const std::vector<std::vector<size_t>>& groups) const {
+  const Span all = [this](const std::vector<Id>& axes) { return all_of(axes); };
   double ns = 0;
   for (const auto& group : groups) {
-    const SpecMember& m = spec_.members[group[0]];
-    Points points = all_of(m.left);
-    const auto results = static_cast<double>(points.total().like());
-    const double terms = terms_of(m);
-    const bool in_parts = split(group, 2).some();
-    const double most = in_parts ? results * std::max(1.0, terms / kTermsOfThread) : results * std::min<double>(terms, kThreads);
-    ns += kLaunch_ns + group_ns(group, results, terms, most, contracts(group, points), false);
-    if (in_parts && results < kBusy && terms > kTermsOfThread * kThreads) ns += kLaunch_ns;  // that adds up
+    const auto r = rectangle({group}, all_of(spec_.members[group[0]].left), false, kSide * kSide, all);
+    const double alone = alone_ns(group);
+    ns += kLaunch_ns + (r ? std::min(r->ns, alone) : alone);
   }
   return ns;
+}
+
+// Of the group's launch `map` or `reduce`, without what it takes to begin.
+double GpuLowering::alone_ns(const std::vector<size_t>& group) const {
+  const SpecMember& m = spec_.members[group[0]];
+  const auto results = static_cast<double>(all_of(m.left).total().like());
+  const double terms = terms_of(m);
+  const bool in_parts = split(group, 2).some();
+  const double most = in_parts ? results * std::max(1.0, terms / kTermsOfThread) : results * std::min<double>(terms, kThreads);
+  const double added_up = in_parts && results < kBusy && terms > kTermsOfThread * kThreads ? kLaunch_ns : 0;
+  return group_ns(group, results, terms, most, false) + added_up;
 }
 
 // The group's sums in about so many parts, or whole where they cannot be.

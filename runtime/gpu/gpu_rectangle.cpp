@@ -14,6 +14,7 @@ constexpr int kMaxPerSide = 8;     // rows or columns of a thread
 constexpr int kMinRows = 4;        // of a tile; with fewer there is little to gain
 constexpr int kAccumulators = 64;  // of a thread; half of its registers
 constexpr int64_t kSharedOfBlock = 48 << 10;
+constexpr double kClock = 1.7;     // cycles of a multiprocessor, per ns
 constexpr int64_t kMinTerms = 8, kTermsOfPart = 128;
 
 }  // namespace
@@ -101,24 +102,24 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   auto candidates = sides(groups, points, least_rows);
   if (candidates.empty()) candidates = sides(groups, points, kMinRows);
   if (candidates.empty() || threads < kSide * kSide) return std::nullopt;
-  int64_t terms = 0, results = 0;
+  int64_t results = 0;
   auto is_sum = [&](const std::vector<size_t>& group) { return spec_.members[group[0]].op != Op::constant; };
   for (const auto& group : groups) {
     const SpecMember& m = spec_.members[group[0]];
     if (!is_sum(group)) continue;
-    terms = std::max(terms, span(m.reduced).total().like());
+    if (span(m.reduced).total().like() < kMinTerms) return std::nullopt;
     results += static_cast<int64_t>(group.size());
   }
-  if (terms < kMinTerms || results == 0) return std::nullopt;
+  if (results == 0) return std::nullopt;
   const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
   std::optional<Rectangle> best;
-  double least = 0;
+  int64_t terms = 0;  // of the longest sum, in whole chunks
   auto consider = [&](const Rectangle& r) {
     const int64_t blocks = rectangles(r, points).total().like();
     const double cycles = in_tile ? static_cast<double>(blocks) * cycles_of(r, results, terms, 1) : cycles_of(r, results, terms, blocks);
-    if (best && cycles >= least) return;
+    if (best && cycles / kClock >= best->ns) return;
     best = r;
-    least = cycles;
+    best->ns = cycles / kClock;
   };
   for (const auto& [row, column] : candidates) {
     auto count = [&](const Side& side) {
@@ -132,8 +133,17 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
       return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(n, side)))));
     };
     std::vector<std::pair<int64_t, int64_t>> staged;  // of each group, one after the other in the same memory
-    for (const auto& group : groups)
-      if (is_sum(group)) staged.push_back(staged_bytes(group, row, column, span(spec_.members[group[0]].reduced)));
+    terms = 0;
+    for (const auto& group : groups) {
+      if (!is_sum(group)) continue;
+      const Points all = span(spec_.members[group[0]].reduced);
+      staged.push_back(staged_bytes(group, row, column, all));
+      const Id term = staged_axis(group, row, column, all);
+      int64_t in_chunks = 1;
+      for (size_t i = 0; i < all.axes.size(); ++i)
+        in_chunks *= all.axes[i] == term ? ceil_div(all.counts[i].like(), kChunk) * kChunk : all.counts[i].like();
+      terms = std::max(terms, in_chunks);
+    }
     auto fits = [&](const Rectangle& r) {
       if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
       return std::ranges::all_of(staged, [&](const auto& bytes) {

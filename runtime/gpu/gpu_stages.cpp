@@ -263,7 +263,9 @@ Sharing GpuLowering::sharing(const std::vector<size_t>& group, int64_t results, 
       if (!is_read(n.op) || read_indices(n).empty()) continue;
       double weight = 1;
       for (Id x : n.free_axes()) weight *= static_cast<double>(axis(x).extent);
-      if (!m.reduced.empty() && step_along(a, read_indices(n).back(), m.reduced.back()) == 1) along_terms += weight;
+      // Runs shorter than a sector of memory are no reason.
+      if (!m.reduced.empty() && axis(m.reduced.back()).extent >= kSector && step_along(a, read_indices(n).back(), m.reduced.back()) == 1)
+        along_terms += weight;
       if (!m.left.empty() && step_along(a, read_indices(n).back(), m.left.back()) == 1) along_results += weight;
     }
   Sharing s;
