@@ -20,7 +20,7 @@ if "--suite" in sys.argv:
 import annotated  # noqa: E402
 from ops import OPS, SUITE, shape_of  # noqa: E402
 
-SCRIPTS = ["run", "gpu_run.py", "gpu_engines.py", "gpu_report.py", "library.py"]
+SCRIPTS = ["run", "gpu_run.py", "gpu_engines.py", "gpu_launches.py", "gpu_report.py", "library.py"]
 SHARED = ["ops.py", "annotated.py", "data.py", "worker.py", "torch_engine.py", "jax_engine.py", "report.py", "roof.py"]  # of ../compare
 SIDES = ("infer", "forward", "backward")
 LEVEL = "avx2"  # of the code for processors, which libraries always have and nobody calls here
