@@ -15,7 +15,7 @@
 #include "expr/index/affine_poly.h"
 #include "expr/index/linear.h"
 #include "runtime/host/tensor_view.h"
-#include "runtime/kernel/kernel_spec.h"
+#include "runtime/kernel/spec_builder.h"
 
 namespace xhat::runtime {
 namespace {
@@ -26,8 +26,8 @@ bool reduces(const SpecMember& m, Id axis) { return std::ranges::find(m.reduced,
 
 class Split {
  public:
-  // tied: an axis of the kernel that is the quotient.
-  Split(KernelSpec& spec, Id axis, int64_t phases, bool write_out, Id tied = kNone)
+  // views: members that do not need the phases walk the axis whole. tied: an axis of the kernel that is the quotient.
+  Split(KernelSpec& spec, Id axis, int64_t phases, bool write_out, bool views, Id tied = kNone)
       : spec_(spec), a_(*spec.arena), axis_(axis), phases_(phases) {
     quotient_ = tied != kNone ? tied : a_.axis(a_.name(axis) + "q");
     phase_ = a_.axis(a_.name(axis) + "p");
@@ -41,7 +41,7 @@ class Split {
       spec.axes[phase_] = p;
       return;
     }
-    if (!write_out && whole.kind() == AxisKind::untiled) find_whole();
+    if (views && whole.kind() == AxisKind::untiled) find_whole();
     q.divisor *= phases;
     q.unrolled = write_out;
     if (whole.kind() == AxisKind::point) {
@@ -299,25 +299,32 @@ void split_blocks(KernelSpec& spec) {
       bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMaxBlocks;
       if (!blocks || x.kind() != AxisKind::untiled || in_the_way(spec, axis) || std::ranges::any_of(spec.members, summed)) continue;
       KernelSpec split = spec;
-      Split(split, axis, length, true).run();
+      Split(split, axis, length, true, false).run();
       spec = std::move(split);
     }
   } catch (const affine::GaveUp&) {
   }
 }
 
-void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each) { Split(spec, axis, each, false, quotient).run(); }
+void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each) { Split(spec, axis, each, false, false, quotient).run(); }
 
-void split_phases(KernelSpec& spec, Id axis, int64_t phases) {
+namespace {
+
+void split_in_phases(KernelSpec& spec, Id axis, int64_t phases, bool views) {
   const SpecAxis& x = spec.axes.at(axis);
   bool even = x.extent % phases == 0 && (x.kind() != AxisKind::tiled || x.tile % phases == 0);
   if (!even || in_the_way(spec, axis)) return;
   KernelSpec split = spec;
   try {
-    Split(split, axis, phases, false).run();
+    Split(split, axis, phases, false, views).run();
     spec = std::move(split);
   } catch (const affine::GaveUp&) {  // an index of astronomic size: it stays one axis
   }
 }
+
+}  // namespace
+
+void split_phases(KernelSpec& spec, Id axis, int64_t phases) { split_in_phases(spec, axis, phases, true); }
+void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases) { split_in_phases(spec, axis, phases, false); }
 
 }  // namespace xhat::runtime

@@ -82,7 +82,7 @@ KernelSpec make_gpu_spec(const Program& p, const Kernel& k, const DimValues& siz
   SpecBuilder b{p, k, sizes, dense, atomics ? SpecBuilder::Scatters::words : SpecBuilder::Scatters::none};
   begin(b);
   for (size_t c = 0; c < k.axes.size(); ++c)
-    if (k.axes[c].phases > 1) split_phases(b.spec, b.class_axis[c], k.axes[c].phases);
+    if (k.axes[c].phases > 1) split_phases_for_gpu(b.spec, b.class_axis[c], k.axes[c].phases);
   open_for_gpu(b.spec);
   make_enough_tiles(b.spec);
   make_few_rows(b.spec);

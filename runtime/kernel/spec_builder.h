@@ -1,4 +1,5 @@
-// Members of a planned kernel, with sizes filled in, as those of a spec: shared by kernel_spec.cpp and open_spec.cpp. For these only.
+// Members of a planned kernel, with sizes filled in, as those of a spec: shared by kernel_spec.cpp and open_spec.cpp. For these only, and
+// kernel_phases.cpp.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -391,5 +392,8 @@ inline void begin(SpecBuilder& b, bool open_batch = true) {
   }
   for (const Member& m : k.members) b.member(m);
 }
+
+// As split_phases, but no member walks the axis whole: tiles of a GPU are made smaller afterwards, and a block would read what others make.
+void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases);
 
 }  // namespace xhat::runtime
