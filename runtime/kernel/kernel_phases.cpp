@@ -24,6 +24,12 @@ using affine::Poly;
 
 bool reduces(const SpecMember& m, Id axis) { return std::ranges::find(m.reduced, axis) != m.reduced.end(); }
 
+// Whether it is a quotient or a remainder of what depends on the axis.
+bool divides(const Arena& a, Id id, Id axis) {
+  const Node& n = a[id];
+  return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && std::ranges::binary_search(a[n.arg(0)].free_axes(), axis);
+}
+
 class Split {
  public:
   // views: members that do not need the phases walk the axis whole. tied: an axis of the kernel that is the quotient.
@@ -85,16 +91,12 @@ class Split {
  private:
   // Members that do not need the phases, if some do.
   void find_whole() {
-    auto divided = [&](Id id) {
-      const Node& n = a_[id];
-      return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && std::ranges::binary_search(a_[n.arg(0)].free_axes(), axis_);
-    };
     bool some = false;
     std::set<uint32_t> in_two;  // tensors that are made by quotient and remainder
     for (const SpecMember& m : spec_.members) {
       const bool made = std::ranges::find(m.left, axis_) != m.left.end(), walks = made || reduces(m, axis_);
       const std::vector<Id> all = reachable(a_, std::vector<Id>{m.body, m.condition});
-      const bool in_phases = std::ranges::any_of(all, divided);
+      const bool in_phases = std::ranges::any_of(all, [&](Id id) { return divides(a_, id, axis_); });
       some |= walks && in_phases;
       if (made && in_phases) in_two.insert(m.tensor);
       // Others have an axis of their own, of fewer places.
@@ -325,6 +327,11 @@ void split_in_phases(KernelSpec& spec, Id axis, int64_t phases, bool views) {
 }  // namespace
 
 void split_phases(KernelSpec& spec, Id axis, int64_t phases) { split_in_phases(spec, axis, phases, true); }
-void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases) { split_in_phases(spec, axis, phases, false); }
+void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases) {
+  const bool some = std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    return std::ranges::any_of(reachable(*spec.arena, std::vector<Id>{m.body, m.condition}), [&](Id id) { return divides(*spec.arena, id, axis); });
+  });
+  if (some) split_in_phases(spec, axis, phases, false);
+}
 
 }  // namespace xhat::runtime

@@ -394,6 +394,7 @@ inline void begin(SpecBuilder& b, bool open_batch = true) {
 }
 
 // As split_phases, but no member walks the axis whole: tiles of a GPU are made smaller afterwards, and a block would read what others make.
+// And only where quotients or remainders stand: columns that a CPU packs together are one axis here.
 void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases);
 
 }  // namespace xhat::runtime

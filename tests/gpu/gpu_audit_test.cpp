@@ -41,6 +41,7 @@ std::vector<AuditCase> tested_cases() {
       "perona_malik",                      // gather, for the hvp, found no end
       "softcap_attention",                 // halves and floats in one shared memory
       "tie_lost_mirrored",                 // products of what is compared, contracted in one kernel and not in another
+      "transposed_then_map",               // blocks that read what others make: tiles of an axis in phases
   };
   std::vector<AuditCase> all = audit_cases(0, 1);
   if (long_run()) return all;

@@ -55,6 +55,17 @@ TEST(GpuTiles, AnArgmaxHasAllOfItsAxis) {
                    {{"N", 33}, {"D", 12}});
 }
 
+// Few blocks, so that their tiles are made smaller than the axis that is walked in phases, and what follows the product stays in the tile.
+TEST(GpuTiles, WhatIsMadeInPhasesIsReadByTheBlockThatMadeIt) {
+  XHAT_NEED_DEVICE(tested_gpu());
+  expect_agreement(parse_op(R"(op f(x: f32[N,C,T], w: f32[C,K,4]) -> (y, m) {
+    z[n,k,t in 0..2*T] = sum(c, p in 0..T if 0 <= t-2*p && t-2*p < 4: x[n,c,p]*w[c,k,t-2*p])
+    y[n,k,t] = tanh(z[n,k,t])
+    m[n,k] = sum(t: z[n,k,t])
+  })"),
+                   tested_gpu(), {{"N", 2}, {"C", 8}, {"K", 8}, {"T", 20}});
+}
+
 // Sums of few results and many terms, which several blocks share, alone and with what is made of them; and such as cannot be shared.
 struct SumInParts {
   const char* name;
