@@ -206,6 +206,30 @@ void for_each_block(const Steps& steps, const std::function<void(const Block&)>&
   });
 }
 
+void for_each_expression(Steps& steps, const std::function<void(Id&)>& f) {
+  auto call = [&](Id& id) {
+    if (id != kNone) f(id);
+  };
+  for (Step& s : steps) {
+    if (auto* block = std::get_if<Block>(&s.is))
+      for (Operand& o : block->operands) {
+        for (Id& id : o.row) call(id);
+        call(o.scalar);
+      }
+    if (auto* update = std::get_if<Update>(&s.is))
+      for (Id& id : update->row) call(id);
+    if (auto* loop = std::get_if<Loop>(&s.is)) {
+      for (Id* id : {&loop->variable, &loop->begin, &loop->end}) call(*id);
+      for_each_expression(loop->test, f);
+      for_each_expression(loop->body, f);
+    }
+    if (auto* branch = std::get_if<Branch>(&s.is)) {
+      for_each_expression(branch->then, f);
+      for_each_expression(branch->otherwise, f);
+    }
+  }
+}
+
 Steps map_blocks(const Steps& steps, const std::function<Block(const Block&)>& f) {
   Steps mapped = steps;
   for (Step& s : mapped) {

@@ -113,6 +113,8 @@ std::unordered_set<TensorId> made_within(const Loop& loop);
 // Calls f(steps) for each list that stands in this one, at whatever depth, and for this one first.
 void for_each_list(const Steps& steps, const std::function<void(const Steps&)>& f);
 void for_each_block(const Steps& steps, const std::function<void(const Block&)>& f);
+// What they have in the program's arena: rows, scalars, variables and bounds, at whatever depth. kNone is none.
+void for_each_expression(Steps& steps, const std::function<void(Id&)>& f);
 // The same steps with f(block) in place of each block.
 Steps map_blocks(const Steps& steps, const std::function<Block(const Block&)>& f);
 

@@ -348,28 +348,21 @@ class StepsForm {
     for (TensorId& t : result.inputs) t = to.at(t);
     for (TensorId& t : result.outputs) t = to.at(t);
     std::vector<Step> steps = *p.steps;
+    for_each_expression(steps, [&](Id& x) { x = with_tensors(a_, x, to); });
     renumber(steps, to);
     result.steps = std::make_shared<const std::vector<Step>>(std::move(steps));
     return result;
   }
   void renumber(std::vector<Step>& steps, const std::map<TensorId, TensorId>& to) {
     auto id = [&](TensorId& t) { t = to.at(t); };
-    auto expression = [&](Id& x) {
-      if (x != kNone) x = with_tensors(a_, x, to);
-    };
     for (Step& s : steps) {
       if (auto* b = std::get_if<Block>(&s.is)) {
-        for (Operand& o : b->operands) {
+        for (Operand& o : b->operands)
           if (o.scalar == kNone) id(o.value);
-          for (Id& x : o.row) expression(x);
-          expression(o.scalar);
-        }
         for (TensorId& t : b->results) id(t);
       } else if (auto* u = std::get_if<Update>(&s.is)) {
         id(u->base), id(u->value), id(u->result);
-        for (Id& x : u->row) expression(x);
       } else if (auto* l = std::get_if<Loop>(&s.is)) {
-        expression(l->begin), expression(l->end);
         for (Carried& v : l->carried) id(v.initial), id(v.entering), id(v.leaving), id(v.result);
         if (l->condition) id(*l->condition);
         renumber(l->test, to), renumber(l->body, to);

@@ -1,5 +1,7 @@
 #include "expr/text/import.h"
 
+#include "expr/core/steps.h"
+
 namespace xhat {
 
 void import_all(Arena& to, const Arena& from, std::span<const Id> roots, const std::vector<TensorId>& tensors,
@@ -35,28 +37,65 @@ Id import(Arena& to, const Arena& from, Id root, const std::vector<TensorId>& te
   return memo.at(root);
 }
 
+namespace {
+
+// What programs have in an arena: of a program with steps also what these and the ops of their blocks have there.
+class Places {
+ public:
+  Places(Program& p) : from_(p.arena) { add(p); }
+
+  void move_to(const std::shared_ptr<Arena>& arena) {
+    std::erase_if(places_, [](const Id* id) { return *id == kNone; });
+    std::vector<Id> roots;
+    for (const Id* id : places_) roots.push_back(*id);
+    std::unordered_map<Id, Id> moved;
+    import_all(*arena, *from_, roots, {}, moved);
+    for (Id* id : places_) *id = moved.at(*id);
+    for (Program* p : programs_) p->arena = arena;
+  }
+
+ private:
+  void add(Program& p) {
+    programs_.push_back(&p);
+    for (Tensor& t : p.tensors)
+      for (Id& e : t.shape) places_.push_back(&e);
+    for (Dim& d : p.dims) {
+      places_.push_back(&d.dim);
+      places_.push_back(&d.definition);
+    }
+    for (Precondition& c : p.preconditions) places_.push_back(&c.condition);
+    for (Definition& d : p.definitions()) {
+      places_.push_back(&d.body);
+      for (AxisRange& r : d.axes)
+        for (Id* id : {&r.axis, &r.begin, &r.end}) places_.push_back(id);
+    }
+    if (!p.steps) return;
+    const auto steps = std::make_shared<Steps>(map_blocks(*p.steps, [&](Block b) {
+      for (std::shared_ptr<const Program>* op : {&b.op, &b.with_gradient})
+        if (*op && (*op)->arena == from_) *op = copied(*op);
+      return b;
+    }));
+    for_each_expression(*steps, [&](Id& id) { places_.push_back(&id); });
+    p.steps = steps;
+  }
+
+  std::shared_ptr<const Program> copied(const std::shared_ptr<const Program>& op) {
+    std::shared_ptr<Program>& copy = copies_[op.get()];
+    if (!copy) add(*(copy = std::make_shared<Program>(*op)));
+    return copy;
+  }
+
+  const std::shared_ptr<Arena> from_;
+  std::vector<Id*> places_;
+  std::vector<Program*> programs_;
+  std::unordered_map<const Program*, std::shared_ptr<Program>> copies_;
+};
+
+}  // namespace
+
 Program copy_into(std::shared_ptr<Arena> arena, const Program& p) {
   Program copy = p;
-  std::vector<Id*> places;
-  for (Tensor& t : copy.tensors)
-    for (Id& e : t.shape) places.push_back(&e);
-  for (Dim& d : copy.dims) {
-    places.push_back(&d.dim);
-    places.push_back(&d.definition);
-  }
-  for (Precondition& c : copy.preconditions) places.push_back(&c.condition);
-  for (Definition& d : copy.definitions()) {
-    places.push_back(&d.body);
-    for (AxisRange& r : d.axes)
-      for (Id* id : {&r.axis, &r.begin, &r.end}) places.push_back(id);
-  }
-  std::erase_if(places, [](const Id* id) { return *id == kNone; });
-  std::vector<Id> roots;
-  for (const Id* id : places) roots.push_back(*id);
-  copy.arena = std::move(arena);
-  std::unordered_map<Id, Id> moved;
-  import_all(*copy.arena, *p.arena, roots, {}, moved);
-  for (Id* id : places) *id = moved.at(*id);
+  Places(copy).move_to(arena);
   return copy;
 }
 

@@ -14,12 +14,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "ad/check/gradcheck.h"
 #include "expr/eval/interpret.h"
 #include "expr/imperative/functionalize.h"
 #include "expr/text/ast.h"
+#include "expr/text/import.h"
 
 namespace xhat::functionalize_test {
 namespace {
@@ -129,6 +131,36 @@ TEST(FunctionalizeStages, EachIsText) {
             "  s = s_1 + sum(i: x[i])\n"
             "  y[i0] = x[i0] * 2\n"
             "}\n");
+}
+
+// Everything that steps have in an arena goes along: rows, bounds, scalars and the ops of blocks.
+TEST(Functionalize, CopiesOfStepsAreWholeAndShareNothing) {
+  std::optional<Program> op = parse_op("prog f(x: f64[N,M], ids: i32[N]) -> (y, n) {\n"
+                                       "  var y = clone(x)\n"
+                                       "  var n = i64(0)\n"
+                                       "  var rest = 100.0\n"
+                                       "  for t in 1..N-1 {\n"
+                                       "    k = ids[t] % i32(N)\n"
+                                       "    if y[t-1,0] > 0.0 { y[t,:] = y[k,:]*0.5 + y[t-1,M-1]*f64(t) } else { y[k,t % M] = y[t,0] - 1.0 }\n"
+                                       "  }\n"
+                                       "  while rest > 1.0 max 50 { n += 1; rest *= 0.5; y[n % N,0] += rest }\n"
+                                       "}");
+  ASSERT_TRUE(op->steps);
+  const DimValues dims = {{"N", 5}, {"M", 3}};
+  const Arrays inputs = random_inputs(*op, dims, 1);
+  const Arrays expected = evaluate(*op, inputs, dims);
+  const std::string text = print(*op);
+  const std::weak_ptr<Arena> arena = op->arena;
+  // Nodes before its own, so that ids differ.
+  const Program other = parse_op("op g(a: f32[K,L,N]) -> (b) { b[l,n] = sum(k if k > 2: a[k,l,n]*3.0) + 7.0 }");
+  const Program copy = copy_into(other.arena, *op);
+  const Program own = own_copy(*op);
+  op.reset();
+  EXPECT_TRUE(arena.expired());
+  for (const Program* p : {&copy, &own}) {
+    EXPECT_EQ(print(*p), text);
+    EXPECT_EQ(evaluate(*p, inputs, dims), expected);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, FunctionalizeTest, ::testing::ValuesIn(files()),
