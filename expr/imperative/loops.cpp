@@ -307,21 +307,29 @@ class WithoutLoop : private Iteration {
         wide.body = joined(sum.op, a_.read(base, type, w.indices), reduced(sum.op, {&range_, 1}, guard, value));
         out_.emplace_back().is = std::move(wide);
       } else {
-        out_.emplace_back().is = scattered(w, sum.op, guard, value, base, result);
+        scatter(w, sum.op, guard, value, base, result);
       }
       base = result;
     }
   }
 
-  // Every iteration adds to elements that it chooses: each element sums what was meant for it.
-  Definition scattered(const Write& w, Op op, Id guard, Id value, TensorId base, TensorId result) {
+  // Every iteration adds to elements that it chooses: each element sums what was meant for it. Where all iterations choose the same row,
+  // elements of others are not looked at, so that a loop around sees which row it is.
+  void scatter(const Write& w, Op op, Id guard, Id value, TensorId base, TensorId result) {
     const Tensor t = c_.program.tensors[result];
-    Definition d;
-    d.targets = {result};
-    d.axes = c_.element_axes(t.shape);
-    d.pos = w.pos;
-    std::vector<Id> element_at, avoid;
-    for (const AxisRange& r : d.axes) element_at.push_back(r.axis), avoid.push_back(r.axis);
+    const std::vector<AxisRange> elements = c_.element_axes(t.shape);
+    std::vector<AxisRange> chosen;  // of the elements, the axes along which iterations choose
+    std::vector<Id> at, element_at, avoid, written, extents;
+    for (size_t k = 0; k < elements.size(); ++k) {
+      avoid.push_back(elements[k].axis);
+      const bool same = is_same_inside(w, w.indices[k], t.shape[k]);
+      at.push_back(same ? w.indices[k] : elements[k].axis);
+      if (same) continue;
+      chosen.push_back(elements[k]);
+      element_at.push_back(elements[k].axis);
+      written.push_back(w.indices[k]);
+      extents.push_back(t.shape[k]);
+    }
     // The write's axes have the names of elements.
     Replacements apart;
     std::vector<AxisRange> unknowns = {range_};
@@ -333,8 +341,8 @@ class WithoutLoop : private Iteration {
     }
     auto moved = [&](Id x) { return substitute(a_, x, apart, avoid); };
     std::vector<Id> indices, conditions;
-    for (Id index : w.indices) indices.push_back(moved(index));
-    std::optional<Solution> s = solve(c_, unknowns, indices, element_at, t.shape);
+    for (Id index : written) indices.push_back(moved(index));
+    std::optional<Solution> s = solve(c_, unknowns, indices, element_at, extents);
     std::vector<AxisRange> axes = unknowns;
     Replacements to;
     if (s) {
@@ -344,12 +352,12 @@ class WithoutLoop : private Iteration {
     } else {
       for (size_t k = 0; k < indices.size(); ++k) {
         const bool at_run = reads_data(a_, indices[k]) || out_of_reach(a_, indices[k]);
-        const Id index = at_run ? c_.looked_up(indices[k], t.shape[k]) : indices[k];
+        const Id index = at_run ? c_.looked_up(indices[k], extents[k]) : indices[k];
         conditions.push_back(a_.eq(index, element_at[k]));
       }
     }
     Known known{around_, c_.state.conditions};
-    known.axes.insert(known.axes.end(), d.axes.begin(), d.axes.end());
+    known.axes.insert(known.axes.end(), chosen.begin(), chosen.end());
     known.axes.insert(known.axes.end(), axes.begin(), axes.end());
     std::vector<Id> asked;
     for (Id part : conditions) {
@@ -360,14 +368,37 @@ class WithoutLoop : private Iteration {
     // The definition is looked at where the guard fails, too, although what stands here is known to hold.
     const Id condition = all_hold(c_, asked, guard == kNone ? kNone : substitute(a_, moved(guard), to, avoid));
     const Id summand = substitute(a_, moved(value), to, avoid);
-    const Id old = a_.read(base, t.type, element_at);
-    if (axes.empty()) {
-      d.body = joined(op, old, summand);
-      if (condition != kNone) d.body = a_.select(condition, d.body, old);
-    } else {
-      d.body = joined(op, old, reduced(op, axes, condition, summand));
+    // Who added to the row before hands it on, without a value of the whole tensor between.
+    Write* before = out_.empty() ? nullptr : std::get_if<Write>(&out_.back().is);
+    if (before && (before->result != base || before->indices != at || before->axes != chosen || before->guard != kNone)) before = nullptr;
+    const Id old = before ? before->body : a_.read(base, t.type, at);
+    Id body = joined(op, old, axes.empty() ? summand : reduced(op, axes, condition, summand));
+    if (axes.empty() && condition != kNone) body = a_.select(condition, body, old);
+    if (before) {
+      before->result = result;
+      before->body = body;
+      return;
     }
-    return d;
+    if (chosen.size() < elements.size()) {
+      out_.emplace_back().is = Write{base, result, chosen, at, body, kNone, w.pos};
+      return;
+    }
+    Definition d;
+    d.targets = {result};
+    d.axes = chosen;
+    d.body = body;
+    d.pos = w.pos;
+    out_.emplace_back().is = std::move(d);
+  }
+
+  // Is the index one place of the tensor, the same for all iterations and points of the write?
+  bool is_same_inside(const Write& w, Id index, Id extent) {
+    auto varies = [&](Id axis) {
+      return axis == l_.variable || std::ranges::any_of(w.axes, [&](const AxisRange& r) { return r.axis == axis; });
+    };
+    if (std::ranges::any_of(a_[index].free_axes(), varies) || reads_data(a_, index)) return false;
+    return c_.implied(around_, c_.state.conditions, a_.binary(Op::le, a_.integer(0), index)) &&
+           c_.implied(around_, c_.state.conditions, a_.binary(Op::lt, index, extent));
   }
 
   std::set<TensorId> accumulator_definitions_;
