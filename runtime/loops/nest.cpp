@@ -193,7 +193,7 @@ class Nest {
     for (Id x : left) inside.erase(x);
     made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
     local.condition = condition_of(a_, conditions);
-    if (made.along_left) made.lanes = lanes_of(local);
+    if (made.along_left) made.lanes = lanes_of(local, made.vectors);
     return made;
   }
 
@@ -220,14 +220,17 @@ class Nest {
     const SpecMember& m = r.piece.member;
     const Id along = r.along_left ? kNone : r.vectors;
     if (is_place(m.op)) return place_of_extreme(m, r.inner, along, lanes);
-    return m.reduced.empty() ? mapped(m) : summed(m, r.inner, along, lanes);
+    return m.reduced.empty() ? mapped(m, lanes) : summed(m, r.inner, along, lanes);
   }
 
-  int lanes_of(const SpecMember& m) const {
+  // Along an axis that is shorter than a vector of the machine, of a shorter one.
+  int lanes_of(const SpecMember& m, Id along) const {
     Halide::Type widest = storage_type(a_[m.body].type == DType::boolean ? DType::i32 : a_[m.body].type);
     for (Id id : reads_in(a_, std::array{m.body, m.condition}))
       if (Halide::Type t = storage_type(a_[id].type); t.bits() > widest.bits()) widest = t;
-    return target_.natural_vector_size(widest);
+    int lanes = target_.natural_vector_size(widest);
+    while (lanes > spec_.axes.at(along).extent) lanes /= 2;
+    return lanes;
   }
 
   // A loop in vectors, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.
@@ -256,9 +259,8 @@ class Nest {
   }
   std::string lane_;  // the variable of the vector that the point being made is in
 
-  Stmt mapped(const SpecMember& m) {
+  Stmt mapped(const SpecMember& m, int lanes) {
     const std::string lane = std::exchange(lane_, "");
-    const int lanes = lane.empty() ? 1 : lanes_of(m);
     Stmt s;
     if (is_true(a_, m.condition)) {
       s = leave(m, value(m.body), at(m));
@@ -302,7 +304,7 @@ class Nest {
     if (along == kNone) {
       made = {in_vector(nothing(slot)), loops(inner, 0, [&] { return in_vector(step(slot)); })};
     } else {  // the lanes of a vector, and what is left, by themselves
-      const int width = lanes_of(m);
+      const int width = lanes_of(m, along);
       slots = width + 1;
       const std::string each = names_("i");
       made.push_back(serial(each, 0, slots, nothing(int_variable(each))));
@@ -339,7 +341,7 @@ class Nest {
       return on_stack(sum, stored, lanes, in_order(made));
     }
     // Lanes of a vector, and what is left, are added up apart.
-    const int width = lanes_of(m);
+    const int width = lanes_of(m, along);
     const std::string part = names_("part");
     const std::string l = names_("v");
     made.push_back(vectorized(l, width, stored_at(part, identity(), int_variable(l))));
