@@ -84,6 +84,7 @@ class Bench {
                   {"infer_gbps", static_cast<double>(plan.bytes_unavoidable) / (main.infer.times.median() * 1e6)},
                   {"infer_gflops", static_cast<double>(plan.flops) / (main.infer.times.median() * 1e6)},
                   {"kernels", {{"infer", kernels(plan, main.infer_kernels)}}},
+                  {"refused", refused(main, {{"infer", Phase::infer}})},
                   {"noisy", noisy({{"infer", &main.infer}})},
                   {"repeats", repeats_}};
     if (c_.json) {
@@ -99,6 +100,7 @@ class Bench {
     for (const Json& k : found["kernels"]["infer"])
       row("kernel " + k["name"].get<std::string>(), k["ms"], k["gbps"].get<double>(), k["gflops"].get<double>());
     std::cout << fmt::format("op {}, {} rounds\n\n", op_.name, repeats_) << table_text(rows, {1, 2, 3, 4}, "  ");
+    print_refused(found["refused"]);
     return kFine;
   }
 
@@ -192,6 +194,7 @@ class Bench {
             {"compiler_start_ms", startup_ms_},
             {"ablations", {{"no_stash", ablation(no_stash)}, {"no_fusion", ablation(no_fusion)}}},
             {"faster_unfused", faster_unfused(main, no_fusion)},
+            {"refused", refused(main, {{"infer", Phase::infer}, {"forward", Phase::forward}, {"backward", Phase::backward}})},
             {"noisy", noisy({{"infer", &main.infer}, {"forward", &main.forward}, {"backward", &main.backward}})},
             {"repeats", repeats_}};
   }
@@ -206,6 +209,19 @@ class Bench {
     compare("forward", main.forward, no_fusion.forward);
     compare("backward", main.backward, no_fusion.backward);
     return found;
+  }
+
+  // Kernels whose code is a slower one than was planned, by direction.
+  Json refused(const MeasuredOp& main, const std::vector<std::pair<const char*, Phase>>& phases) const {
+    Json found = Json::object();
+    for (const auto& [name, phase] : phases)
+      if (const auto kernels = main.compiled.refused(phase, dims_); !kernels.empty()) found[name] = kernels;
+    return found;
+  }
+
+  static void print_refused(const Json& found) {
+    for (const auto& [direction, kernels] : found.items())
+      for (const Json& why : kernels) std::cout << fmt::format("{}: not as planned: {}\n", direction, why.get<std::string>());
   }
 
   // How many times its least time the median is, of what is noisy.
@@ -258,6 +274,7 @@ class Bench {
     for (const auto& [direction, times] : j["faster_unfused"].items())
       std::cout << fmt::format("{} is {:.1f} times faster without fusion: here the planner is wrong; --fuse off goes around it\n", direction,
                                times.get<double>());
+    print_refused(j["refused"]);
     for (const auto& [direction, times] : j["noisy"].items())
       std::cout << fmt::format("{} is noisy: its median is {:.1f} times its least time; something else runs here, or sizes are small\n",
                                direction, times.get<double>());

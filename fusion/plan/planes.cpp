@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -42,6 +43,8 @@ class Planes {
     std::map<Id, int64_t> extent;  // of each axis, at most
     double points = 1;
     double term = 0;  // additions that one point costs as much as
+    std::vector<Id> left;
+    bool product = false;  // a sum of products, as matrices are multiplied
   };
 
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
@@ -89,6 +92,8 @@ class Planes {
       if (is_read(a_[id].op) && !read_indices(a_[id]).empty()) l.reads.push_back(id);
     }
     if (is_reduction(root.op) && !tensors_read(a_, reduce_condition(root)).empty()) return {};  // a scatter or a search
+    for (const AxisRange& r : d.axes) l.left.push_back(r.axis);
+    l.product = root.op == Op::sum && a_[reduce_body(root)].op == Op::mul;
     l.term = static_cast<double>(evaluation_cost_ps(a_, is_reduction(root.op) ? reduce_body(root) : d.body)) /
              static_cast<double>(info(Op::add).cost_ps);
     return l;
@@ -109,12 +114,33 @@ class Planes {
     return at != last.terms.end() && at->second == 1;
   }
 
+  // Elements of a row along v. Products take rows of two axes as one where all that goes along either goes along both, one after the other:
+  // f[n,i,g]*w[o,i,g], summed over i and g.
+  int64_t row(const Loops& l, Id v, const std::set<TensorId>& turned) const {
+    const int64_t own = l.extent.at(v);
+    Id slower = kNone;
+    auto has = [&](Id read, Id axis) { return std::ranges::binary_search(a_[read].free_axes(), axis); };
+    auto goes_on = [&](const std::vector<Id>& at, Id whole) {
+      const size_t n = at.size();
+      if (n < 2 || at[n - 1] != v || !l.extent.contains(at[n - 2]) || number(whole) != own) return false;
+      if (slower == kNone) slower = at[n - 2];
+      return at[n - 2] == slower && std::ranges::none_of(std::span(at).first(n - 2), [&](Id i) { return has(i, v) || has(i, slower); });
+    };
+    if (!l.product) return own;
+    for (Id read : l.reads)
+      if (has(read, v) && (turned.contains(a_[read].symbol) || !goes_on(indices(read, {}), p_.tensor(a_[read].symbol).shape.back()))) return own;
+    if (slower == kNone || std::ranges::any_of(l.reads, [&](Id read) { return has(read, slower) && !has(read, v); })) return own;
+    auto written = [&](Id axis) { return std::ranges::find(l.left, axis) != l.left.end(); };
+    if (written(v) ? l.left.size() < 2 || l.left.back() != v || l.left[l.left.size() - 2] != slower : written(slower)) return own;
+    return own * l.extent.at(slower);
+  }
+
   // What a point costs if vectors run along v.
   double price(const Loops& l, Id v, DType type, const std::set<TensorId>& turned) const {
     double strided = 0;
     for (Id read : l.reads)
       if (std::ranges::binary_search(a_[read].free_axes(), v) && !runs_along(indices(read, turned), v)) ++strided;
-    return vector_price(l.term, strided, lanes_filled(l.extent.at(v), kVectorBytes / static_cast<int64_t>(byte_size(type))));
+    return vector_price(l.term, strided, lanes_filled(row(l, v, turned), kVectorBytes / static_cast<int64_t>(byte_size(type))));
   }
 
   std::pair<double, Id> best(const Loops& l, Id written, DType type, const std::set<TensorId>& turned) const {

@@ -6,7 +6,8 @@
 //                                                        g[j,d] = g_planes[d,j]
 //
 // A row shorter than a vector leaves lanes idle along d, and strides along j. Only where a definition has many times as many points as the
-// tensors have elements, so that the copies are little.
+// tensors have elements, so that the copies are little. Not for a product that takes short rows as one long row, since all that goes along them
+// goes along the axis before them, too: sum(j: w[i,j]*z[j,k,d]), over j and d or for each k and d.
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: every value. Does nothing under a policy other than full.
 #pragma once

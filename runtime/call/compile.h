@@ -166,6 +166,8 @@ class CompiledOp {
   Target target() const;  // that it runs on
   // The kernels for given sizes.
   KernelPlan plan(Phase phase, const DimValues& dims) const;
+  // Of those that are compiled, whose code is a slower one than was planned, and why: "y: its code is scalar: …". On the CPU.
+  std::vector<std::string> refused(Phase phase, const DimValues& dims) const;
 
   // What the passes made of the op. What is kept depends on sizes, so programs do; without sizes: as if each dim were nominal
   // (StashOptions). Inputs, outputs, cotangents and gradients are the same tensors in all of them.

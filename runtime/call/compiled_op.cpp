@@ -436,6 +436,17 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   return made->direction->compile_ms();
 }
 
+std::vector<std::string> CompiledOp::refused(Phase which, const DimValues& dims) const {
+  Impl& op = *impl_;
+  if (op.steps) return op.steps->refused(which, dims);
+  const auto plan = op.plans->at(dims, which != Phase::infer);
+  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
+  std::lock_guard lock(list.mutex);
+  for (auto& r : list.all)
+    if (r->dims == dims) return r->direction->refused();
+  return {};
+}
+
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   Impl& op = *impl_;
   if (op.steps) return op.steps->plan(which, dims);

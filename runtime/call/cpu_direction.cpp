@@ -113,6 +113,7 @@ DirectionKernels::DirectionKernels(Program program, DimValues sizes, std::vector
     walk.kernels.push_back(walk_of(program_, plan_.kernels[planned_[i]], specs[i], code_[i]->arguments));
     walk.kernels.back().code = i;
     codes.push_back(code_[i]->code.get());
+    if (const std::string& why = code_[i]->arguments.refused; !why.empty()) refused_.push_back(specs[i].name + ": " + why);
   }
   walk_ = std::make_unique<TileWalk>(std::move(walk), std::move(codes));
   compile_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

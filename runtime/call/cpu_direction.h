@@ -36,6 +36,8 @@ class Direction {
   // Its kernels, by where their code came from: this call's compiler, the disk; the others were in memory.
   int compiled() const { return compiled_; }
   int loaded() const { return loaded_; }
+  // Of kernels whose code is a slower one than was planned: "y: its code is scalar: …".
+  const std::vector<std::string>& refused() const { return refused_; }
 
   // views: per tensor of the program; inputs and outputs must be set, of the sizes planned for. Checked by the caller.
   // timed: told after each kernel what it took. queue: of the GPU that it was made for; sums: there.
@@ -50,6 +52,7 @@ class Direction {
   KernelPlan plan_;
   double compile_ms_ = 0;
   int compiled_ = 0, loaded_ = 0;
+  std::vector<std::string> refused_;
 };
 
 // On the CPU.

@@ -26,6 +26,7 @@ void show_compiled(const std::string& direction, const Direction& made, const st
   show_text(fmt::format("{}{}: compiled {} kernel{}, loaded {}, had {} in memory, {:.0f} ms: {}", direction, sizes, made.compiled(),
                         made.compiled() == 1 ? "" : "s", made.loaded(), std::max(0, all - made.compiled() - made.loaded()),
                         made.compile_ms(), cause));
+  for (const std::string& why : made.refused()) show_text(direction + ": kernel " + why);
 }
 
 }  // namespace xhat::runtime

@@ -274,6 +274,15 @@ double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
   return ms;
 }
 
+std::vector<std::string> StepsOp::refused(CompiledOp::Phase phase, const DimValues& dims) {
+  const auto ops = impl_->at(dims);
+  std::vector<std::string> all;
+  for (const BlockAt& at : blocks_at(impl_->program(), dims))
+    if (const auto own = phase_of(*at.block, phase))
+      std::ranges::copy(ops->compiled.at(key(*at.block)).op.refused(*own, at.dims), std::back_inserter(all));
+  return all;
+}
+
 KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
   const auto ops = impl_->at(dims);
   const Program& p = impl_->program();

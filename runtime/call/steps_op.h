@@ -25,6 +25,7 @@ class StepsOp {
   double prepare(CompiledOp::Phase phase, const DimValues& dims);
   // The kernels of all blocks, each once, as one run of it is; bytes moved and operations are of all runs.
   KernelPlan plan(CompiledOp::Phase phase, const DimValues& dims);
+  std::vector<std::string> refused(CompiledOp::Phase phase, const DimValues& dims);  // CompiledOp::refused, of all blocks
   // The inputs that the backward needs from the caller.
   std::vector<std::string> kept(const StepsTape* tape) const;
   const Derivation& derivation() const;

@@ -69,19 +69,32 @@ void set_up_halide() {
   });
 }
 
+// What Halide says, without its lines of where that is in its source.
+std::string in_one_line(std::string text) {
+  if (const size_t at = text.find("Condition failed"); at != std::string::npos) text.erase(0, at);
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  constexpr size_t kMost = 300;
+  return text.substr(0, kMost);
+}
+
 // Halide 21 trips over some kernels (slices of interleaved loads, stages under conditions on computed floats), and code may rest on what
-// is not so (assumptions.h). Slow and right is better than none.
+// is not so (assumptions.h). Slow and right is better than none, and says so: compile_it gets the reason, too.
 template <class F>
 auto with_care(const KernelSpec& spec, F&& compile_it) {
   set_up_halide();
+  std::string why;
   for (Care care : {Care::none, Care::all_stages}) {
     try {
-      return compile_it(care);
-    } catch (const Halide::Error&) {
+      return compile_it(care, why);
+    } catch (const Halide::Error& refused) {
+      if (care == Care::none) why = "every stage is computed, whatever conditions say: " + in_one_line(refused.what());
+      else why = "its code is scalar: " + in_one_line(refused.what());
     }
   }
   try {
-    return compile_it(Care::no_vectors);
+    return compile_it(Care::no_vectors, why);
   } catch (const Halide::Error& refused) {
     throw Bug("Halide refused kernel " + spec.name + ": " + refused.what());
   }
@@ -119,8 +132,8 @@ std::unique_ptr<TileCode> by_way_of_a_file(bool streams, bool tell, const Emit& 
   return nullptr;
 }
 
-KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered) {
-  KernelArguments a{{}, lowered.inputs, lowered.results, spec.streams};
+KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowered, const std::string& why) {
+  KernelArguments a{{}, lowered.inputs, lowered.results, spec.streams, why};
   for (const TileScalar& s : lowered.scalars) a.scalars.push_back({spec.arena->name(s.axis), s.count});
   return a;
 }
@@ -128,12 +141,12 @@ KernelArguments arguments_of(const KernelSpec& spec, const LoweredKernel& lowere
 }  // namespace
 
 std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::string& key, DiskCache* disk) {
-  return with_care(spec, [&](Care care) {
+  return with_care(spec, [&](Care care, const std::string& why) {
     auto made = std::make_unique<CompiledKernel>();
     auto as_object = [&](auto&& linked) {
       const Halide::Target target = object_target();
       LoweredKernel lowered = lower(spec, target, care);
-      made->arguments = arguments_of(spec, lowered);
+      made->arguments = arguments_of(spec, lowered, why);
       made->code = linked([&](const std::string& path) { emit_object(lowered, kTileSymbol, target, path); });
       return made->code != nullptr;
     };
@@ -146,7 +159,7 @@ std::unique_ptr<CompiledKernel> compile(const KernelSpec& spec, const std::strin
     if (spec.streams && !linker_hangs() && !std::getenv("XHAT_HALIDE_CHECKS") && as_object(passing)) return made;
     const Halide::Target target = cpu_target().without_feature(Halide::Target::NoAsserts);
     LoweredKernel lowered = lower(spec, target, care);
-    made->arguments = arguments_of(spec, lowered);
+    made->arguments = arguments_of(spec, lowered, why);
     made->code = std::make_unique<JitTile>(lowered.pipeline.compile_to_callable(lowered.arguments, target), spec.streams);
     return made;
   });
@@ -162,11 +175,11 @@ std::unique_ptr<TileCode> compile_function(const std::string& key, DiskCache* di
 }
 
 KernelArguments arguments_of(const KernelSpec& spec) {
-  return with_care(spec, [&](Care care) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), care)); });
+  return with_care(spec, [&](Care care, const std::string& why) { return arguments_of(spec, lower(spec, target_of(CpuLevel::avx2), care), why); });
 }
 
 void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string& symbol, const std::string& path) {
-  with_care(spec, [&](Care care) {
+  with_care(spec, [&](Care care, const std::string&) {
     Halide::Target target = target_of(level).with_feature(Halide::Target::NoRuntime);
     LoweredKernel lowered = lower(spec, target, care);
     // By way of memory: where the disk is full, LLVM ends the process.
@@ -182,7 +195,7 @@ void compile_to_object(const KernelSpec& spec, CpuLevel level, const std::string
 }
 
 Listings listings_of(const KernelSpec& spec) {
-  return with_care(spec, [&](Care care) {
+  return with_care(spec, [&](Care care, const std::string&) {
     const Halide::Target target = object_target();
     LoweredKernel lowered = lower(spec, target, care);
     const File statements(memfd_create("xhat statements", MFD_CLOEXEC)), assembly(memfd_create("xhat assembly", MFD_CLOEXEC));

@@ -26,6 +26,7 @@ struct KernelArguments {
   std::vector<uint32_t> inputs;    // tensors of the spec, in argument order
   std::vector<uint32_t> results;
   bool streams = false;            // uses non-temporal stores: the caller must call end_streaming() after a tile
+  std::string refused;             // why the code is not the one that was planned but a slower one; empty: it is
   bool operator==(const KernelArguments&) const = default;
 };
 

@@ -55,7 +55,8 @@ std::string trailer(std::string_view object, const KernelRecord& record) {
                {"scalars", scalars},
                {"inputs", record.arguments.inputs},
                {"results", record.arguments.results},
-               {"streams", record.arguments.streams}};
+               {"streams", record.arguments.streams},
+               {"refused", record.arguments.refused}};
   std::string text = json.dump();
   Tail tail = tail_of(object, text);
   return text + std::string(reinterpret_cast<const char*>(&tail), sizeof tail);
@@ -72,7 +73,7 @@ std::optional<KernelRecord> read_record(std::string_view file) {
   if (std::memcmp(&found, &right, sizeof found) != 0) return {};
   try {
     Json json = Json::parse(text);
-    KernelRecord r{json.at("fingerprint"), json.at("key"), {{}, json.at("inputs"), json.at("results"), json.at("streams")}, object.size()};
+    KernelRecord r{json.at("fingerprint"), json.at("key"), {{}, json.at("inputs"), json.at("results"), json.at("streams"), json.at("refused")}, object.size()};
     for (const Json& s : json.at("scalars")) r.arguments.scalars.push_back({s.at(0), s.at(1)});
     return r;
   } catch (const Json::exception&) {  // another writer made it, with a correct checksum

@@ -56,6 +56,12 @@ TEST_F(KernelFiles, WhatIsOfAnotherBuildOrKernelIsMadeAnew) {
     std::ofstream(file, std::ios::binary) << object + runtime::trailer(object, r);
     fs::permissions(file, fs::perms(0600));
   };
+  KernelRecord slower = right;
+  slower.arguments.refused = "its code is scalar: \"why\"";
+  put(slower);
+  const auto loaded = load(right.key);
+  ASSERT_NE(loaded, nullptr);
+  EXPECT_EQ(loaded->arguments.refused, slower.arguments.refused) << "what is not as planned says so in later processes, too";
   put(right);
   EXPECT_NE(load(right.key), nullptr);
   KernelRecord other = right;

@@ -39,6 +39,12 @@ constexpr const char* kDepthwise =
     "op f(x: f32[N,C,H,W], w: f32[C,3,3]) -> (y) {\n"
     " y[n,c, i in 0..H, j in 0..W] = sum(r,s: x[n,c,i+r-1,j+s-1 else 0] * w[c,r,s])\n}";
 
+constexpr const char* kStridedConvolution =
+    "op f(x: f32[N,C,H,W], w: f32[K,C,3,3]) -> (a, b) {\n"
+    " y[n,k,i in 0..(H-1)/2,j in 0..(W-1)/2] = sum(c,r,s: x[n,c,2*i+r,2*j+s] * w[k,c,r,s])\n"
+    " a[n,k] = max(i in 0..(H-1)/2,j in 0..(W-1)/2: y[n,k,i,j])\n"
+    " b[n,k] = sum(i in 0..(H-1)/2,j in 0..(W-1)/2: y[n,k,i,j])\n}";
+
 constexpr const char* kBilateral =
     "op f(x: f32[N,H,W]) -> (y) {\n"
     " w[n,i,j, r in 0..3, s in 0..3] = exp(-(x[n,i+r-1,j+s-1 else 0] - x[n,i,j])^2)\n"
@@ -200,6 +206,11 @@ std::vector<Case> cases() {
        {{"N", 60}, {"K", 50}, {"M", 70}}, false, {{"allocate xh_acc", 1, 4}, {", -1, ", 0, 0}}},
       {"columns_backwards_added_up", "op f(x: f32[N,M], c: f32[M]) -> (y) { y[i,j] = tanh(x[i,j] + c[M-1-j]) }", {{"N", 40}, {"M", 77}}, true,
        {{"ramp(", 3, 99}, {", -1, ", 0, 0}}},
+      // Accumulators of a row, whose lanes go to as many planes of a tile's memory: LLVM must not know how far these are apart.
+      {"planes_of_strided_convolution", kStridedConvolution, {{"N", 2}, {"C", 3}, {"K", 8}, {"H", 31}, {"W", 37}}, false,
+       {{", 270, 8)", 0, 0}, {"270 + ", 18, 18}}, 1 << 20},
+      {"planes_of_wider_strided_convolution", kStridedConvolution, {{"N", 2}, {"C", 4}, {"K", 16}, {"H", 27}, {"W", 27}}, false,
+       {{", 169, 16)", 0, 0}, {"169 + ", 13, 13}}, 1 << 20},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }

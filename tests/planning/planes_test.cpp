@@ -36,5 +36,28 @@ TEST(Planes, OthersStay) {
   EXPECT_EQ(copies("y[i,j] = x[i,1]*w[i,j]"), 0u) << "the same for all of a row";
 }
 
+size_t copies_of_grids(const std::string& body) {
+  const DimValues sizes = {{"N", 150}, {"K", 9}, {"O", 30}};
+  const Program p = infer_program(parse_op("op f(x: f32[N,K,8], w: f32[O,K,8], v: f32[N,O], u: f32[K,O,8]) -> (y) { " + body + " }"));
+  const Program made = short_rows_as_planes(p, sizes, {});
+  verify(made);
+  const Arrays data = random_data(p, sizes, 4);
+  EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(made, data, sizes), 0), "") << print(made);
+  return made.forward.definitions.size() - p.forward.definitions.size();
+}
+
+TEST(Planes, ProductsTakeShortRowsAsOne) {
+  EXPECT_EQ(copies_of_grids("y[n,o] = sum(k, g: x[n,k,g]*w[o,k,g])"), 0u);
+  EXPECT_EQ(copies_of_grids("y[n,o] = sum(g, k: w[o,k,g]*x[n,k,g])"), 0u) << "axes are summed in any order";
+  EXPECT_EQ(copies_of_grids("y[n,k,g] = sum(o: v[n,o]*w[o,k,g])"), 0u);
+  EXPECT_EQ(copies_of_grids("y[o,k,g] = sum(n: v[n,o]*x[n,k,g])"), 0u);
+  EXPECT_EQ(copies_of_grids("y[o] = sum(n, k, g: x[n,k,g]*w[o,k,g])"), 0u);
+}
+
+TEST(Planes, RowsThatDoNotGoOnStayShort) {
+  EXPECT_GT(copies_of_grids("y[n,o] = sum(k, g: (x[n,k,g]-w[o,k,g])^2)"), 0u) << "no product: vectors run along one axis";
+  EXPECT_GT(copies_of_grids("y[n,o] = sum(k, g in 0..7: x[n,k,g]*w[o,k,g+1])"), 0u) << "a part of each row";
+}
+
 }  // namespace
 }  // namespace xhat::planes_test

@@ -1,6 +1,9 @@
 #include "runtime/cpu/ir/ramps.h"
 
+#include <map>
 #include <numeric>
+#include <string>
+#include <vector>
 
 namespace xhat::runtime {
 namespace {
@@ -46,6 +49,17 @@ Expr turned_over(const Expr& e) {
   return is_const_one(e) ? e : Shuffle::make({e}, lanes);
 }
 
+// Where an accumulator's lanes are written a known stride apart, these places.
+const Ramp* known_apart(const Stmt& s) {
+  const auto* store = s.as<Store>();
+  const auto* places = store ? store->index.as<Ramp>() : nullptr;
+  const auto* load = store ? store->value.as<Load>() : nullptr;
+  if (!places || !load || load->name == store->name || !store->value.type().is_float() || !places->base.type().is_scalar()) return nullptr;
+  const auto* from = load->index.as<Ramp>();
+  const auto stride = as_const_int(places->stride);
+  return from && is_const_one(from->stride) && stride && *stride > 1 ? places : nullptr;
+}
+
 struct Ramps : IRMutator {
   using IRMutator::visit;
   Expr visit(const Load* op) override {
@@ -62,11 +76,41 @@ struct Ramps : IRMutator {
     if (!up.defined()) return s;
     return Store::make(op->name, turned_over(op->value), up, op->param, turned_over(op->predicate), {});
   }
+  Stmt visit(const LetStmt* op) override {
+    const auto* call = op->value.as<Call>();
+    if (!unknown_zero.defined() && call && call->name == Call::buffer_get_extent && op->value.type() == Halide::Int(32))
+      unknown_zero = Variable::make(op->value.type(), op->name) >> 31;
+    return IRMutator::visit(op);
+  }
+  Stmt visit(const Block* op) override {
+    std::vector<Stmt> all;
+    Stmt rest = op;
+    for (const Block* block = op; block; block = rest.as<Block>()) {
+      all.push_back(block->first);
+      rest = block->rest;
+    }
+    all.push_back(rest);
+    std::map<std::string, int> apart;  // vectors, by what they are written to
+    for (const Stmt& s : all)
+      if (known_apart(s)) ++apart[s.as<Store>()->name];
+    for (Stmt& s : all) {
+      const Ramp* places = known_apart(s);
+      const Store* store = s.as<Store>();
+      if (places && unknown_zero.defined() && apart.at(store->name) > 1) {
+        const Expr index = Ramp::make(places->base, Add::make(places->stride, unknown_zero), places->lanes);
+        s = Store::make(store->name, store->value, index, store->param, store->predicate, store->alignment);
+      } else {
+        s = mutate(s);
+      }
+    }
+    return Block::make(all);
+  }
   Expr visit(const Ramp* op) override {
     if (!op->type.is_float() || op->lanes != 2 || !op->base.type().is_scalar()) return IRMutator::visit(op);
     Expr first = mutate(op->base);
     return Shuffle::make_concat({first, mutate(second(op->base, op->stride))});
   }
+  Expr unknown_zero;  // the sign of a buffer's extent
 };
 
 }  // namespace
