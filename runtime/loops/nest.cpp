@@ -233,6 +233,8 @@ class Nest {
     return lanes;
   }
 
+  static constexpr int64_t kShortAxis = 8;  // vectors: of longer ones what is left counts little
+
   // A loop in vectors, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.
   Stmt in_vectors(const Loop& l, int lanes, const std::function<Stmt(int)>& inside) {
     const auto [first, end] = bounds(l);
@@ -245,9 +247,18 @@ class Nest {
       axes_[l.axis] = first + int_variable(block) * lanes + int_variable(lane);
       made.push_back(serial(block, 0, whole, inside(lanes_in_loop(lane, lanes))));
     }
-    if (!known || extent % lanes != 0) {
+    int64_t done = known ? extent / lanes * lanes : 0;
+    // What is left of a short axis, in shorter vectors.
+    for (int fewer = lanes / 2; known && extent < kShortAxis * lanes && fewer >= 2; fewer /= 2)
+      if (extent - done >= fewer) {
+        const std::string shorter = names_("v");
+        axes_[l.axis] = first + static_cast<int32_t>(done) + int_variable(shorter);
+        made.push_back(inside(lanes_in_loop(shorter, fewer)));
+        done += fewer;
+      }
+    if (!known || done < extent) {
       axes_[l.axis] = int_variable(rest);
-      const Expr begin = known ? Expr(static_cast<int32_t>(extent / lanes * lanes)) : first + whole * lanes;
+      const Expr begin = known ? Expr(static_cast<int32_t>(done)) : first + whole * lanes;
       made.push_back(serial(rest, begin, end - begin, inside(lanes_in_loop("", 1))));
     }
     axes_.erase(l.axis);

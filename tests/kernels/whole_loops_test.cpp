@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "ad/check/random_inputs.h"
 #include "runtime/call/compile.h"
@@ -280,6 +281,28 @@ TEST(WholeLoops, CutShortAxesWhereChoicesChange) {
   const std::vector<runtime::SpecMember> members = spec.members;
   ASSERT_EQ(members.size(), 1);
   EXPECT_EQ(runtime::pieces_of(spec, members[0], false).size(), 3);
+}
+
+// An axis that is shorter than a vector of the machine is taken in shorter ones, and so is what is left of one.
+TEST(WholeLoops, TakeShortAxesInShorterVectors) {
+  const Program op = parse_op("op f(x: f32[N,K]) -> (y) { y[n,k] = 3*x[n,k] }");
+  auto stores = [&](int64_t k, int lanes) {
+    const runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", 40}, {"K", k}});
+    auto place = [&](uint32_t t) { return runtime::NestPlace{.buffer = "b" + std::to_string(t), .strides = {k, 1}}; };
+    runtime::NestNames names;
+    std::ostringstream code;
+    code << runtime::nest(spec, place, Halide::Target("x86-64-linux-avx-avx2"), names);
+    int found = 0;
+    const std::string wanted = ", 1, " + std::to_string(lanes) + ")] =";
+    for (size_t at = 0; (at = code.str().find(wanted, at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(stores(4, 4), 1);
+  EXPECT_EQ(stores(7, 4), 1);
+  EXPECT_EQ(stores(7, 2), 1);
+  EXPECT_EQ(stores(12, 8), 1);
+  EXPECT_EQ(stores(12, 4), 1);
+  EXPECT_EQ(stores(3, 2), 0);
 }
 
 // What says where rows of integers went is not kept, as no adjoint goes back there.
