@@ -83,7 +83,7 @@ class WholePhases {
       if (!range_is_plain(a_, r)) return {};
       const int64_t by = phases_along(a_, d.body, r.axis), extent = evaluate_extent(a_, r.end, sizes_),
                     more = by - 1 - (extent + by - 1) % by;
-      if (more == 0 || extent < kLeastPhases * by) continue;
+      if (more == 0 || extent < kLeastPhases * by || reorders_rows(root, r.axis)) continue;
       r.end = shape[i] = a_.integer(extent + more);
       longer[r.axis] = by;
     }
@@ -107,6 +107,27 @@ class WholePhases {
     const Tensor result = p_.tensor(d.target());
     made.targets = {p_.add_tensor(result.name + "_whole", result.type, shape)};
     return made;
+  }
+
+  // Does the axis only choose the rows of one operand, the same for all terms, in an order of their own? A product copies them from where they
+  // lie; phases would be no shorter.
+  bool reorders_rows(const Node& root, Id axis) const {
+    std::vector<Id> at;
+    int reads = 0;
+    for (Id id : reachable(a_, reduce_body(root)))
+      if (is_read(a_[id].op) && has(id, axis)) {
+        ++reads;
+        for (Id index : read_indices(a_[id]))
+          for (Id part : reachable(a_, index)) at.push_back(part);
+      }
+    const Id condition = reduce_condition(root);
+    if (reads != 1 || (condition != kNone && has(condition, axis))) return false;
+    const auto ranges = reduce_axes(root);
+    if (std::ranges::any_of(ranges, [&](const AxisRange& r) { return has(r.begin, axis) || has(r.end, axis); })) return false;
+    return std::ranges::none_of(reachable(a_, reduce_body(root)), [&](Id id) {
+      if ((a_[id].op != Op::div && a_[id].op != Op::mod) || a_[id].type != DType::i64 || !has(id, axis)) return false;
+      return std::ranges::find(at, id) == at.end() || std::ranges::any_of(ranges, [&](const AxisRange& r) { return has(id, r.axis); });
+    });
   }
 
   bool has(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }

@@ -6,7 +6,7 @@
 //
 // A kernel walks an axis by quotient and remainder only where they come out even; otherwise each place decides for each term whether it counts.
 // Transposed convolutions to an odd size, gradients of strided ones of an odd size. A temporary becomes larger; of what leaves the program there
-// is a copy, which is little beside sums of many terms.
+// is a copy, which is little beside sums of many terms. Not where the index only chooses the rows of one operand in another order: shuffled channels.
 //
 // Needs: a program of one direction in normal form, sizes for all dims, divisors that are numbers (with_numbers_as_divisors). Keeps: every value
 // and every bit. Does nothing under a policy other than full.

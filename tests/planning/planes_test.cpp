@@ -37,7 +37,7 @@ TEST(Planes, OthersStay) {
 }
 
 size_t copies_of_grids(const std::string& body) {
-  const DimValues sizes = {{"N", 150}, {"K", 9}, {"O", 30}};
+  const DimValues sizes = {{"N", 150}, {"K", 16}, {"O", 30}};
   const Program p = infer_program(parse_op("op f(x: f32[N,K,8], w: f32[O,K,8], v: f32[N,O], u: f32[K,O,8]) -> (y) { " + body + " }"));
   const Program made = short_rows_as_planes(p, sizes, {});
   verify(made);

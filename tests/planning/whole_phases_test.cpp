@@ -56,6 +56,17 @@ TEST(WholePhases, InSeveralDimensions) {
   EXPECT_NE(made.find("y_whole[i in 0..10, j in 0..12]"), std::string::npos) << made;
 }
 
+TEST(WholePhases, RowsInAnotherOrderStay) {
+  const DimValues sizes = {{"C", 20}, {"K", 5}, {"H", 9}};
+  for (const char* body : {"y[k,t in 0..7] = sum(c: w[k,c]*x[c,t/2+t%2*4])", "y[k,t in 0..7] = sum(c: x[c,t%2*4+t/2]*w[k,c])",
+                           "y[k,t in 0..8] = sum(c: w[k,c]*x[c,(t+k)/3+(t+k)%3*2])", "y[k,t in 0..7] = sum(c in 0..k: w[k,c]*exp(x[c,(t+2*k)%3]))",
+                           "y[k,t in 0..7] = max(c: w[k,c]+x[c,t%2])"})
+    EXPECT_EQ(made_of(std::string("op f(x: f32[C,H], w: f32[K,C]) -> (y) { ") + body + " }", sizes), "") << body;
+  for (const char* body : {"y[t in 0..7] = sum(c: x[c,t/2]*w[t%2,c])", "y[t in 0..7] = sum(k, c: w[k,c]*x[c,(t+k)/2])",
+                           "y[k,t in 0..7] = sum(c: w[k,c]*x[c,t/2]*f32(t%2))", "y[k,t in 0..7] = sum(c if t%2 == 0: w[k,c]*x[c,1])"})
+    EXPECT_NE(made_of(std::string("op f(x: f32[C,H], w: f32[K,C]) -> (y) { ") + body + " }", sizes), "") << body;
+}
+
 TEST(WholePhases, OthersStay) {
   EXPECT_EQ(made_of("op f(x: f32[C,H], w: f32[C,4]) -> (y) { y[t in 0..8] = sum(c: x[c,t/2 else 0]*w[c,t%2]) }", {{"C", 20}, {"H", 4}}), "")
       << "they come out even";
