@@ -78,8 +78,8 @@ struct Ramps : IRMutator {
   }
   Stmt visit(const LetStmt* op) override {
     const auto* call = op->value.as<Call>();
-    if (!unknown_zero.defined() && call && call->name == Call::buffer_get_extent && op->value.type() == Halide::Int(32))
-      unknown_zero = Variable::make(op->value.type(), op->name) >> 31;
+    if (!unknown_zero.defined() && call && call->name == Call::buffer_get_host)
+      unknown_zero = Call::make(Halide::Int(32), Call::buffer_get_dimensions, call->args, Call::Extern) >> 31;
     return IRMutator::visit(op);
   }
   Stmt visit(const Block* op) override {
@@ -110,7 +110,7 @@ struct Ramps : IRMutator {
     Expr first = mutate(op->base);
     return Shuffle::make_concat({first, mutate(second(op->base, op->stride))});
   }
-  Expr unknown_zero;  // the sign of a buffer's extent
+  Expr unknown_zero;  // the sign of a buffer's number of dimensions
 };
 
 }  // namespace
