@@ -83,6 +83,8 @@ class TensorExprTree {
  private:
   Product compute(Id id);
   Product from_dims(DType type, Id id, int depth);
+  std::optional<double> value_at(Id id, Id x, double number, int depth) const;
+  Product where_equal(const Node& condition, const Product& p);
   Product root(const Product& x, int halves);
   Product sum_of(DType type, std::vector<Product> terms);
   bool choose_once(DType type, std::vector<Product>& terms);

@@ -10,6 +10,7 @@
 #include "cse/algebra/empty_sums.h"
 #include "cse/algebra/joined_sums.h"
 #include "cse/algebra/reduction_algebra.h"
+#include "cse/algebra/whole_differences.h"
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/share/cse_optimizer.h"
@@ -385,7 +386,7 @@ void Planner::rebuild(const Cut& cut) {
   }
   p_ = reuse_backward(p_);
   step_done("shared_in_backward", p_);
-  p_ = guard_empty_sums(p_);
+  p_ = with_whole_differences(guard_empty_sums(p_), prepared_.written);
   plan_.program = p_;
 }
 

@@ -61,6 +61,7 @@ PreparedStash prepare_stash(const Program& p, const StashOptions& o) {
   step_done("equal_reductions", simple);
   simple = without_idle_sums(simplify_reductions(simple));
   step_done("reduction_algebra", simple);
+  for (const Definition& d : simple.forward.definitions) made.written.insert(d.targets.begin(), d.targets.end());
   if (o.policy != StashOptions::Policy::none) made.strict = compared_in(simple);
   std::vector<TensorId> stored, dropped;
   for (const auto& list : {simple.inputs, simple.outputs})

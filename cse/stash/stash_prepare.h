@@ -12,6 +12,7 @@ struct PreparedStash {
   std::set<TensorId> retained;  // inputs and outputs that stay with the caller
   std::set<TensorId> strict;    // reductions that both passes must see the same bits of: never recomputed
   std::set<TensorId> exact;     // comparisons depend on them
+  std::set<TensorId> written;   // by the user, in the forward
   bool all_shared = true;       // nothing that forward and backward share was left out for a limit
   int64_t compared = 0;         // StashPlan::compared
 };

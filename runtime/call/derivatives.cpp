@@ -8,6 +8,7 @@
 #include "cse/algebra/joined_sums.h"
 #include "cse/algebra/idle_sums.h"
 #include "cse/algebra/reduction_algebra.h"
+#include "cse/algebra/whole_differences.h"
 #include "cse/share/cse_optimizer.h"
 #include "expr/core/watch.h"
 
@@ -82,7 +83,9 @@ Program with_simple_derivatives(const Program& source, const NormalForm& normal_
     q = reuse_stored(q, q.outputs);
     step_done("shared", with_the_rest(q));
     if (Program joined = with_joined_sums(q); joined.tensors.size() > q.tensors.size()) q = simplify_reductions(joined);
-    p = with_the_rest(guard_empty_sums(q));
+    std::set<TensorId> written;
+    for (const Definition& d : q.forward.definitions) written.insert(d.targets.begin(), d.targets.end());
+    p = with_the_rest(with_whole_differences(guard_empty_sums(q), written));
   }
 }
 

@@ -54,7 +54,7 @@ TEST(Respelling, OtherFunctionsAtTiesAreTold) {
 // Gradients after all passes keep the digits that the derived formula keeps.
 TEST(Respelling, DigitsStay) {
   constexpr double kTimes = 16;
-  for (const bench::Function& f : bench::read_functions({"softmax_sink", "poly_loss", "rotary", "reglu", "generalized_mean", "squared_relu"}))
+  for (const bench::Function& f : bench::read_functions({"softmax_sink", "poly_loss", "rotary", "reglu", "generalized_mean", "squared_relu", "sinkhorn_step"}))
     for (const auto& op : f.spellings) {
       const bench::LostDigits lost = bench::lost_digits(*op, f.small);
       EXPECT_LE(lost.factor, kTimes) << f.name << " " << op->name << " " << lost.where;

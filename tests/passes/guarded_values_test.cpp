@@ -119,5 +119,19 @@ TEST(GuardedValues, AnotherGuardIsAnotherValue) {
   EXPECT_EQ(backward_reductions(plan.program), 0);
 }
 
+// The half of the slope that a maximum has at a tie is times what is 0 there.
+TEST(GuardedValues, WhatIsMadeOfAValueIsANumberWhereThatIs) {
+  for (const char* y : {"max(x[n], 0)^2", "max(x[n], 2)^2 - 4*max(x[n], 2)", "min(x[n], 0)*tanh(x[n])", "sin(max(x[n], 0))^2",
+                        "exp(x[n])*(max(x[n], 1) - 1)^2"}) {
+    const Program p = derived(std::string("op f(x: f64[N]) -> (y) { y[n] = ") + y + " }");
+    const Program after = plan_stash(p).program;
+    expect_same_values(p, after);
+    EXPECT_EQ(body_of(after, "grad_x").find("=="), std::string::npos) << print(after);
+  }
+  // Not so: the slope of x itself.
+  const Program p = derived("op f(x: f64[N]) -> (y) { y[n] = max(x[n], 0)*cos(x[n]) }");
+  EXPECT_NE(body_of(plan_stash(p).program, "grad_x").find("=="), std::string::npos);
+}
+
 }  // namespace
 }  // namespace xhat::guarded_values_test
