@@ -16,8 +16,8 @@ sys.path[:0] = [str(HERE), str(HERE / "compare" if (HERE / "compare").exists() e
 
 import library  # noqa: E402
 
-if suite := library.bundle()["suite"]:
-    os.environ["COMPARE_SUITE"] = suite
+if library.suite():
+    os.environ["COMPARE_SUITE"] = library.suite()
 import gpu_report  # noqa: E402
 from ops import OPS, size  # noqa: E402
 

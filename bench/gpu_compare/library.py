@@ -7,6 +7,11 @@ VALUES = {"float": ctypes.c_float, "double": ctypes.c_double, "int32_t": ctypes.
 BUNDLE = Path(__file__).resolve().parent
 
 
+def suite():
+    """The suite whose ops the bundle has; None: the usual one, or there is no bundle here."""
+    return bundle()["suite"] if (BUNDLE / "bundle.json").exists() else None
+
+
 def bundle():
     return json.loads((BUNDLE / "bundle.json").read_text())
 

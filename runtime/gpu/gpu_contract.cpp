@@ -1,9 +1,10 @@
 // Sums that read the same elements for many results - products of matrices, convolutions - and maps of what comes out.
 //
-// A block of (mostly) 16 x 16 threads computes a rectangle of results: rows and columns, each along one axis or along several that are counted as
-// one, such that some reads depend on one side only. Each thread keeps several rows and columns of it in registers; for a term of the sum it reads an element per row and
-// one per column, and uses each for all its results there. What depends on rows or on columns alone, and on the term, comes by way of shared
-// memory, 16 terms at a time: the block computes it once. How large the rectangles are: gpu_rectangle.cpp.
+// A block of (mostly) 16 x 16 threads computes a rectangle of results: rows and columns, each along one axis or along several that are
+// counted as one, such that some reads depend on one side only. Each thread keeps several rows and columns of it in registers; for a term of
+// the sum it reads an element per row and one per column, and uses each for all its results there. What depends on rows or on columns
+// alone, and on the term, comes by way of shared memory, 16 terms at a time: the block computes it once. How large the rectangles are:
+// gpu_rectangle.cpp.
 #include <algorithm>
 #include <unordered_set>
 

@@ -173,7 +173,8 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
 }
 
 // Of shared memory for a chunk of the group's terms: for each row, and for each column.
-std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const {
+std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column,
+                                                      const Points& terms) const {
   const Arena& a = *spec_.arena;
   std::pair<int64_t, int64_t> bytes = {0, 0};
   const Id term = staged_axis(group, row, column, terms);

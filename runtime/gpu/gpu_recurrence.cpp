@@ -12,7 +12,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr int64_t kLoadsAtOnce = 64;  // at most: each has a register
+constexpr int64_t kLoadsAtOnce = 64;                  // at most: each has a register
 constexpr int64_t kFewestSteps = 4, kMostSteps = 32;  // of a chunk
 
 }  // namespace
@@ -54,7 +54,8 @@ void GpuLowering::recurrence_launch(const SpecMember& m) {
   };
   int64_t loads = 0;
   for (Id id : reachable(a, m.body)) loads += is_read(a[id].op) && !a[id].free_axes().empty();
-  const int chunk = static_cast<int>(std::clamp(static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(kLoadsAtOnce / std::max<int64_t>(1, loads)))), kFewestSteps, kMostSteps));
+  const auto fitting = std::bit_floor(static_cast<uint64_t>(kLoadsAtOnce / std::max<int64_t>(1, loads)));
+  const int chunk = static_cast<int>(std::clamp(static_cast<int64_t>(fitting), kFewestSteps, kMostSteps));
 
   const std::string turn = fresh("turn"), step = fresh("step"), stored = fresh("step"), last = fresh("step");
   auto variable = [](const std::string& name) { return Variable::make(Halide::Int(32), name); };
