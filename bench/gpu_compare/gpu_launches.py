@@ -3,7 +3,6 @@
 A line each: op, call, the launch's name, us, its blocks, its threads, registers of a thread, bytes of shared memory. Needs PyTorch, whose
 profiler measures. Two such files side by side say what a change did."""
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -13,22 +12,21 @@ sys.path[:0] = [str(HERE), str(HERE / "compare")]
 
 import library  # noqa: E402
 
-BUNDLE = library.bundle()
-if BUNDLE["suite"]:
-    os.environ["COMPARE_SUITE"] = BUNDLE["suite"]
+library.choose_suite()
 import torch  # noqa: E402
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 import data  # noqa: E402
 import gpu_engines  # noqa: E402
+from gpu_run import FLUSH_BYTES  # noqa: E402
 from ops import OPS  # noqa: E402
 
 
-def call_all(names):
+def call_all(bundle, names):
     """Calls each function once, between two launches of PyTorch's that spin; returns what was called, in order."""
-    flush, called = torch.empty(64 << 20, dtype=torch.int32, device="cuda"), []
+    flush, called = torch.empty(FLUSH_BYTES // 4, dtype=torch.int32, device="cuda"), []
     for name in names:
-        op, engine = OPS[name], gpu_engines.Xhat(BUNDLE)
+        op, engine = OPS[name], gpu_engines.Xhat(bundle)
         engine.load(op, {k: data.make_input(name, k, v) for k, v in op.inputs.items()},
                     {k: data.make_input(name, "d" + k, v) for k, v in op.outs.items()})
         for side in engine.library.sides:
@@ -44,9 +42,10 @@ def call_all(names):
 
 
 def main():
-    names = sys.argv[1].split(",") if len(sys.argv) > 1 else list(BUNDLE["ops"])
+    bundle = library.bundle()
+    names = sys.argv[1].split(",") if len(sys.argv) > 1 else list(bundle["ops"])
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
-        called = call_all(names)
+        called = call_all(bundle, names)
     with tempfile.TemporaryDirectory() as folder:
         p.export_chrome_trace(f"{folder}/trace.json")
         events = json.loads(Path(f"{folder}/trace.json").read_text())["traceEvents"]

@@ -5,7 +5,6 @@ one sample of each call, between two CUDA events, after a write of 256 MB that e
 enqueue. The medians go into OUT.json and OUT.md. --dry-run needs neither a GPU nor PyTorch: it loads the libraries and looks for every function."""
 import argparse
 import json
-import os
 import statistics
 import sys
 import time
@@ -16,8 +15,7 @@ sys.path[:0] = [str(HERE), str(HERE / "compare" if (HERE / "compare").exists() e
 
 import library  # noqa: E402
 
-if library.suite():
-    os.environ["COMPARE_SUITE"] = library.suite()
+library.choose_suite()
 import gpu_report  # noqa: E402
 from ops import OPS, size  # noqa: E402
 

@@ -1,15 +1,18 @@
 """xhat's libraries of a bundle, called through C. Standard library only: nothing is loaded that only a machine with a GPU has."""
 import ctypes
 import json
+import os
 from pathlib import Path
 
 VALUES = {"float": ctypes.c_float, "double": ctypes.c_double, "int32_t": ctypes.c_int32, "int64_t": ctypes.c_int64}
 BUNDLE = Path(__file__).resolve().parent
 
 
-def suite():
-    """The suite whose ops the bundle has; None: the usual one, or there is no bundle here."""
-    return bundle()["suite"] if (BUNDLE / "bundle.json").exists() else None
+def choose_suite():
+    """Before ops.py is imported: the ops are those of the bundle's suite, or the usual ones where it has none, or is none."""
+    suite = bundle()["suite"] if (BUNDLE / "bundle.json").exists() else None
+    if suite:
+        os.environ["COMPARE_SUITE"] = suite
 
 
 def bundle():

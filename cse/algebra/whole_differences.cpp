@@ -143,7 +143,7 @@ class WholeDifferences {
     return best;
   }
 
-  bool depends_on(Id value, Id axis) const { return std::ranges::find(a_[value].free_axes(), axis) != a_[value].free_axes().end(); }
+  bool depends_on(Id value, Id axis) const { return std::ranges::binary_search(a_[value].free_axes(), axis); }
 
   bool has(Id difference) const { return std::ranges::binary_search(body_, difference); }
 

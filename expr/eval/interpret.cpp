@@ -185,8 +185,7 @@ class Interpreter {
   }
 
   void update(const View& to, const std::string& op, Ref body) {
-    View value = eval(body);
-    if (is_integer(to.type()) && (value.weak || names_integer(body))) value = eval(body, true);
+    const View value = beside(eval(body), body, is_integer(to.type()));
     write(to, op.empty() ? value : apply(infix(op), {of(array_of(to)), value}));
   }
 
@@ -353,14 +352,13 @@ class Interpreter {
     return std::ranges::all_of(n.args, is_weak) && std::ranges::any_of(n.args, [&](Ref x) { return names_integer(x); });
   }
 
+  // Literals and dims beside an integer are integers.
+  View beside(View x, Ref r, bool integer) { return integer && (x.weak || names_integer(r)) ? eval(r, true) : x; }
+
   View binary(const Node& n, bool integers) {
     View a = eval(n.args[0], integers), b = eval(n.args[1], integers);
-    // Literals and dims beside an integer are integers.
-    auto again = [&](View& x, Ref r, const View& other) {
-      if ((x.weak || names_integer(r)) && !other.weak && is_integer(other.type())) x = eval(r, true);
-    };
-    again(a, n.args[0], b);
-    again(b, n.args[1], a);
+    a = beside(a, n.args[0], !b.weak && is_integer(b.type()));
+    b = beside(b, n.args[1], !a.weak && is_integer(a.type()));
     if (n.text == ">" || n.text == ">=") return apply(n.text == ">" ? Op::lt : Op::le, {b, a});
     return apply(infix(n.text), {a, b});
   }

@@ -39,17 +39,7 @@ void Expression::run_calls(Ref ref) {
 
 std::vector<TensorId> Expression::call(Ref ref, size_t results) {
   const ast::Node& n = node(ref);
-  auto it = c_.scope.ops.find(n.text);
-  if (it == c_.scope.ops.end()) {
-    std::vector<std::string> names;
-    for (const auto& [name, program] : c_.scope.ops) names.push_back(name);
-    throw Error(fmt::format("there is no op {} in this file{}", n.text, op_instead_of(n.text, names)), n.pos);
-  }
-  const std::shared_ptr<const Program>& callee = it->second;
-  if (n.args.size() != callee->inputs.size())
-    throw Error(fmt::format("op {} takes {} arguments, not {}: {}", n.text, callee->inputs.size(), n.args.size(),
-                            names_of(*callee, callee->inputs)),
-                n.pos);
+  const std::shared_ptr<const Program>& callee = callee_of(c_.scope, n);
   if (results != callee->outputs.size())
     throw Error(fmt::format("op {} has {} output{}, and {} stand{} on the left; they are {}", n.text, callee->outputs.size(),
                             callee->outputs.size() == 1 ? "" : "s", results, results == 1 ? "s" : "", names_of(*callee, callee->outputs)),

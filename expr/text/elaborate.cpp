@@ -188,11 +188,6 @@ std::string did_you_mean(const std::string& name, const std::vector<std::string>
   return best ? "; did you mean " + *best + "?" : "";
 }
 
-std::string op_instead_of(const std::string& name, const std::vector<std::string>& known) {
-  const std::string hint = did_you_mean(ast::Stranger::function, name, known);
-  return hint.empty() ? "; what has no op is written element by element, as in y[i,j] = ..." : hint;
-}
-
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found) {
   size_t begin = found.size();
   auto add = [&](ast::Ref r) {

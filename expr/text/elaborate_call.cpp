@@ -19,6 +19,23 @@ std::string names_of(const Program& p, std::span<const TensorId> tensors) {
   return names;
 }
 
+const std::shared_ptr<const Program>& callee_of(const OpScope& s, const ast::Node& n) {
+  auto it = s.ops.find(n.text);
+  if (n.kind != ast::Kind::call || it == s.ops.end()) {
+    std::vector<std::string> known;
+    for (const auto& [name, program] : s.ops) known.push_back(name);
+    const std::string hint = did_you_mean(ast::Stranger::function, n.text, known);
+    throw Error(fmt::format("there is no op {} in this file{}", n.text,
+                            hint.empty() ? "; what has no op is written element by element, as in y[i,j] = ..." : hint),
+                n.pos);
+  }
+  const Program& callee = *it->second;
+  if (n.args.size() != callee.inputs.size())
+    throw Error(fmt::format("op {} takes {} arguments, not {}: {}", n.text, callee.inputs.size(), n.args.size(), names_of(callee, callee.inputs)),
+                n.pos);
+  return it->second;
+}
+
 Id OpScope::declare_dim(const std::string& name, Pos pos) {
   auto [it, fresh] = dims.emplace(name, kNone);
   if (fresh) {
@@ -96,20 +113,11 @@ class CallBuilder {
  private:
   void call(ast::Ref ref, const std::vector<ast::Name>& targets) {
     const ast::Node& n = s_.file.nodes[ref];
-    auto it = s_.ops.find(n.text);
-    if (n.kind != ast::Kind::call || it == s_.ops.end()) {
-      std::vector<std::string> known;
-      for (const auto& [name, program] : s_.ops) known.push_back(name);
-      throw Error(fmt::format("there is no op {} in this file{}", n.text, op_instead_of(n.text, known)), n.pos);
-    }
-    const std::shared_ptr<const Program>& callee = it->second;
-    if (n.args.size() != callee->inputs.size())
-      throw Error(fmt::format("op {} takes {} arguments, not {}: {}", n.text, callee->inputs.size(), n.args.size(),
-                              names_of(*callee, callee->inputs)),
-                  n.pos);
+    const std::shared_ptr<const Program>& callee = callee_of(s_, n);
     if (targets.size() != callee->outputs.size())
       throw Error(fmt::format("op {} has {} output{}, and {} name{} on the left; they are {}", n.text, callee->outputs.size(),
-                              callee->outputs.size() == 1 ? "" : "s", targets.size(), targets.size() == 1 ? " stands" : "s stand", names_of(*callee, callee->outputs)),
+                              callee->outputs.size() == 1 ? "" : "s", targets.size(), targets.size() == 1 ? " stands" : "s stand",
+                              names_of(*callee, callee->outputs)),
                   targets[0].pos);
     std::vector<TensorId> arguments;
     for (size_t i = 0; i < n.args.size(); ++i)

@@ -56,8 +56,8 @@ std::string names_of(const Program& p, std::span<const TensorId> tensors);  // "
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& known);
 // The same; before it, what is written here for a name of another language.
 std::string did_you_mean(ast::Stranger kind, const std::string& name, const std::vector<std::string>& known);
-// Of what is called as an op, and is none.
-std::string op_instead_of(const std::string& name, const std::vector<std::string>& known);
+// The op that is called, with as many arguments as it takes; errors else.
+const std::shared_ptr<const Program>& callee_of(const OpScope& s, const ast::Node& call);
 
 // A read in the text: its place, and the conditions around it there.
 struct Occurrence {

@@ -66,6 +66,12 @@ struct CompiledOp::Impl {
   runtime::LibraryChoice libraries() const { return {options.libraries, options.math}; }
   bool on_gpu() const { return options.target != Target::cpu; }
   const std::string& name(TensorId t) const { return program().tensors[t].name; }
+  static const Side& side_of(const OpPlan& plan, Phase which) {
+    return which == Phase::infer ? plan.infer : which == Phase::forward ? plan.forward : plan.backward;
+  }
+  ReadyList& calls_of(OpPlan& plan, Phase which) {
+    return which == Phase::infer ? infer_calls : which == Phase::forward ? plan.forward_calls : plan.backward_calls;
+  }
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
 
   // Puts the arguments into views, by tensor; what a phase doesn't know is ignored if the op does.
@@ -422,8 +428,8 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   if (op.steps) return op.steps->prepare(which, dims);
   const DeviceQueue queue = runtime::queue_of(op.options.target, nullptr);
   const auto plan = op.plans->at(dims, which != Phase::infer);
-  const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
-  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
+  const Side& side = Impl::side_of(*plan, which);
+  ReadyList& list = op.calls_of(*plan, which);
   std::vector<int64_t> s;
   std::vector<TensorView> views(plan->program().tensors.size());
   for (TensorId t : side.bound) views[t] = TensorView(nullptr, side.program.tensors[t].type, shape_of(side.program, t, dims), {});
@@ -440,24 +446,17 @@ std::vector<std::string> CompiledOp::refused(Phase which, const DimValues& dims)
   Impl& op = *impl_;
   if (op.steps) return op.steps->refused(which, dims);
   const auto plan = op.plans->at(dims, which != Phase::infer);
-  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
-  std::lock_guard lock(list.mutex);
-  for (auto& r : list.all)
-    if (r->dims == dims) return r->direction->refused();
-  return {};
+  const auto ready = op.calls_of(*plan, which).find(dims);
+  return ready ? ready->direction->refused() : std::vector<std::string>{};
 }
 
 KernelPlan CompiledOp::plan(Phase which, const DimValues& dims) const {
   Impl& op = *impl_;
   if (op.steps) return op.steps->plan(which, dims);
   const auto plan = op.plans->at(dims, which != Phase::infer);
-  const Side& side = which == Phase::infer ? plan->infer : which == Phase::forward ? plan->forward : plan->backward;
-  ReadyList& list = which == Phase::infer ? op.infer_calls : which == Phase::forward ? plan->forward_calls : plan->backward_calls;
-  if (op.on_gpu()) {  // a library may compute some of it
-    std::lock_guard lock(list.mutex);
-    for (auto& r : list.all)
-      if (r->dims == dims) return r->direction->plan();
-  }
+  const Side& side = Impl::side_of(*plan, which);
+  if (op.on_gpu())  // a library may compute some of it
+    if (const auto ready = op.calls_of(*plan, which).find(dims)) return ready->direction->plan();
   check_kernel_sizes(side.program, dims);
   return plan_kernels(rewritten_for_sizes(side.program, dims, side.request), dims, side.request);
 }

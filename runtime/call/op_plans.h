@@ -29,6 +29,13 @@ struct ReadyList {
       if (r->signature == signature) return r;
     return nullptr;
   }
+  // One for these sizes, whatever else its calls differ in.
+  std::shared_ptr<Ready> find(const DimValues& dims) {
+    std::lock_guard lock(mutex);
+    for (const auto& r : all)
+      if (r->dims == dims) return r;
+    return nullptr;
+  }
 };
 
 struct Side {

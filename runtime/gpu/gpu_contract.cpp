@@ -22,13 +22,9 @@ constexpr double kFasterInLanes = 1.3;  // times, for some threads per result: p
 constexpr int64_t kUnrolled = 128;  // products that follow each other without a branch
 
 Stmt unrolled(const std::string& name, int64_t n, const Stmt& s) {
-  return For::make(name, 0, static_cast<int>(n), n > 1 ? ForType::Unrolled : ForType::Serial, Halide::Partition::Auto,
-                   Halide::DeviceAPI::None, s);
+  return loop(name, static_cast<int>(n), n > 1 ? ForType::Unrolled : ForType::Serial, s);
 }
-Stmt serial(const std::string& name, const Count& n, const Stmt& s) {
-  return For::make(name, 0, n.expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
-}
-Expr variable(const std::string& name) { return Variable::make(Halide::Int(32), name); }
+Stmt serial(const std::string& name, const Count& n, const Stmt& s) { return loop(name, n.expr(), ForType::Serial, s); }
 
 }  // namespace
 
@@ -103,7 +99,7 @@ GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, 
   // Threads that read a column of it must not meet in a bank.
   const int inner = terms_first ? kChunk : length, outer = terms_first ? length : kChunk, pitch = terms_first ? kChunk + 1 : length;
   const std::string turn = fresh("turn");
-  const Expr number = variable(turn) * threads + thread();
+  const Expr number = counter(turn) * threads + thread();
   const Expr slow = number / inner, fast = number % inner;
   Emitter::Axes at = begins;
   at[term] = Halide::min(begins.at(term) + (terms_first ? fast : slow), extent(term).expr() - 1);
@@ -118,8 +114,8 @@ GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, 
   computed = device(truth ? Halide::cast<int32_t>(computed) : computed);
   staged.type = computed.type();
   auto guarded = [&](const Stmt& s) { return inner * outer % threads == 0 ? s : IfThenElse::make(number < inner * outer, s); };
-  staged.load = unrolled(turn, staged.turns, guarded(Store::make(registers, computed, variable(turn), {}, const_true(), {})));
-  const Expr loaded = Load::make(staged.type, registers, variable(turn), {}, {}, const_true(), {});
+  staged.load = unrolled(turn, staged.turns, guarded(Store::make(registers, computed, counter(turn), {}, const_true(), {})));
+  const Expr loaded = Load::make(staged.type, registers, counter(turn), {}, {}, const_true(), {});
   staged.offset = static_cast<int>(scratch_ / staged.type.bytes());
   staged.side_step = terms_first ? pitch : 1;
   staged.term_step = terms_first ? 1 : pitch;
@@ -156,7 +152,7 @@ void GpuLowering::place_along(const Points& points, const Side& side, Expr numbe
 // What a thread reads of it, for its row or column of now and that term of the chunk.
 Expr GpuLowering::kept(const Staged& s, const Contraction& c, const Expr& term) const {
   const Expr local =
-      s.of_rows ? thread() / c.r.across * c.r.rows + variable(c.row) : thread() % c.r.across + variable(c.column) * c.r.across;
+      s.of_rows ? thread() / c.r.across * c.r.rows + counter(c.row) : thread() % c.r.across + counter(c.column) * c.r.across;
   const Expr index = local * s.side_step + term * s.term_step + s.offset;
   const DType type = (*spec_.arena)[s.value].type;
   const Expr loaded = Load::make(s.type, "xh_shared", index, {}, {}, const_true(), {});
@@ -171,27 +167,23 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
   for (Expr& origin : all.origins) origin = Expr();
   for (Expr& limit : all.limits) limit = Expr();
   std::string turn = fresh("turn");
-  Point p = point(all, number.defined() ? number : all.total().is(1) ? Expr(0) : variable(turn));
+  Point p = point(all, number.defined() ? number : all.total().is(1) ? Expr(0) : counter(turn));
 
   Contraction c;
   c.r = r;
   c.row = fresh("row");
   c.column = fresh("column");
-  c.slot = variable(c.row) * r.columns + variable(c.column);
+  c.slot = counter(c.row) * r.columns + counter(c.column);
   Expr inside;
   auto only_if = [&](const Expr& e) { inside = inside.defined() ? inside && e : e; };
   // Neighbouring threads have neighbouring columns.
   auto along = [&](const Side& side, int size, const Expr& own) {
     const Flat flat = {&points, p.axes.at(side.front()) * size};
-    Count count = 1;
     bool limited = false;
-    for (size_t i = 0; i < points.axes.size(); ++i) {
-      if (std::ranges::find(side, points.axes[i]) == side.end()) continue;
-      count = count * points.counts[i];
-      limited |= points.limits[i].defined();
-    }
+    for (size_t i = 0; i < points.axes.size(); ++i)
+      limited |= points.limits[i].defined() && std::ranges::find(side, points.axes[i]) != side.end();
     Expr here = flat.begin + own;
-    if (limited || !count.divisible_by(size)) {
+    if (limited || !points.along(side).divisible_by(size)) {
       const Expr end = points_of(points, side);
       only_if(here < end);
       here = Halide::min(here, end - 1);  // computed, not stored
@@ -199,8 +191,8 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
     place_along(points, side, here, &c.at);
     return flat;
   };
-  c.rows = along(r.row, r.height(), thread() / r.across * r.rows + variable(c.row));
-  c.columns = along(r.column, r.width(), thread() % r.across + variable(c.column) * r.across);
+  c.rows = along(r.row, r.height(), thread() / r.across * r.rows + counter(c.row));
+  c.columns = along(r.column, r.width(), thread() % r.across + counter(c.column) * r.across);
   for (size_t i = 0; i < points.axes.size(); ++i) {
     const Id x = points.axes[i];
     if (c.at.contains(x)) continue;
@@ -265,7 +257,7 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
       continue;
     }
     loops.emplace_back(fresh("r"), terms.counts[i]);
-    at[x] = from[x] = begin + variable(loops.back().first);
+    at[x] = from[x] = begin + counter(loops.back().first);
   }
   auto update = [&] {
     for (size_t i = 0; i < terms.axes.size(); ++i)
@@ -306,11 +298,11 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
       return Block::make(stmts);
     };
     const std::string number = fresh("chunk");
-    const Expr begin = variable(number) * kChunk;
+    const Expr begin = counter(number) * kChunk;
     const std::vector<Staged> first = staging(origin), next = staging(origin + begin + kChunk);
     const auto given = emit_.given;
     std::string step = fresh("k");
-    const Expr k = variable(step);
+    const Expr k = counter(step);
     // Some terms at once, so that few instructions are spent on their addresses.
     const int at_once = static_cast<int>(std::clamp<int64_t>(kUnrolled / (c.r.rows * c.r.columns), 1, kChunk));
     auto multiply = [&](const Expr& number_of_term) {
@@ -321,7 +313,7 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
     };
     auto multiplied = [&](const Expr& count, int unroll) {
       const std::string one = fresh("k");
-      const Stmt products_of_term = multiply(unroll == 1 ? k : k * unroll + variable(one));
+      const Stmt products_of_term = multiply(unroll == 1 ? k : k * unroll + counter(one));
       if (unroll == 1)
         return For::make(step, 0, count, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, products_of_term);
       return For::make(step, 0, simplify(count / unroll), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
@@ -339,7 +331,7 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
       Expr all = steps.expr();
       if (end.defined()) all = Halide::clamp(end - origin, 0, all);
       const std::string terms_here = fresh("terms");
-      const Expr n = variable(terms_here);
+      const Expr n = counter(terms_here);
       Stmt full =
           For::make(number, 0, n / kChunk, ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, chunk(products, false));
       Stmt rest = LetStmt::make(number, n / kChunk, chunk(multiplied(n % kChunk, 1), true));

@@ -29,6 +29,12 @@ inline int threads_for(const Count& n, int lanes) {
   return static_cast<int>(std::min<int64_t>(kThreads, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n.like()))) * lanes));
 }
 
+// The variable of a loop, and a loop from 0 on.
+inline Expr counter(const std::string& name) { return Halide::Internal::Variable::make(Halide::Int(32), name); }
+inline Stmt loop(const std::string& name, const Expr& n, Halide::Internal::ForType how, const Stmt& s) {
+  return Halide::Internal::For::make(name, 0, n, how, Halide::Partition::Auto, Halide::DeviceAPI::None, s);
+}
+
 // Points of some axes, slowest first: how many along each, where they begin, and where they must end (undefined: never
 // beyond).
 struct Points {
@@ -38,6 +44,13 @@ struct Points {
   Count total() const {
     Count n = 1;
     for (const Count& c : counts) n = n * c;
+    return n;
+  }
+  // Along some of the axes.
+  Count along(const std::vector<Id>& side) const {
+    Count n = 1;
+    for (size_t i = 0; i < axes.size(); ++i)
+      if (std::ranges::find(side, axes[i]) != side.end()) n = n * counts[i];
     return n;
   }
   bool open() const { return std::ranges::any_of(counts, &Count::open); }

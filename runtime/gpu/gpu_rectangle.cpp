@@ -60,21 +60,15 @@ std::vector<std::pair<GpuLowering::Side, GpuLowering::Side>> GpuLowering::sides(
     std::ranges::copy_if(*reads, std::back_inserter(found), [&](Id id) { return depends(id, {x}); });
     return found;
   };
-  auto place = [&](Id x) { return static_cast<size_t>(std::ranges::find(f.left, x) - f.left.begin()); };
   const bool whole = std::ranges::none_of(points.origins, [](const Expr& e) { return e.defined(); });
   auto joined = [&](Id x) {
     Side all;
     for (Id y : f.left) {
       if (y != x && (!whole || who_depends(y) != who_depends(x))) continue;
-      if (points.counts[place(y)].open()) all.clear();  // only the slowest may be of any size
+      if (points.along({y}).open()) all.clear();  // only the slowest may be of any size
       all.push_back(y);
     }
     return std::ranges::find(all, x) == all.end() ? Side{x} : all;
-  };
-  auto count = [&](const Side& side) {
-    int64_t n = 1;
-    for (Id x : side) n *= points.counts[place(x)].like();
-    return n;
   };
   auto shares = [&](const Side& row, const Side& column) {
     return std::ranges::any_of(*reads, [&](Id id) { return depends(id, column) && !depends(id, row); });
@@ -86,7 +80,8 @@ std::vector<std::pair<GpuLowering::Side, GpuLowering::Side>> GpuLowering::sides(
       for (size_t c = f.left.size(); c-- > 0;)
         for (size_t r = f.left.size(); r-- > 0;) {
           const Side row = side_of(f.left[r]), column = side_of(f.left[c]);
-          if (r != c && row != column && count(row) >= least_rows && count(column) >= kSide && shares(row, column) && shares(column, row))
+          if (r != c && row != column && points.along(row).like() >= least_rows && points.along(column).like() >= kSide &&
+              shares(row, column) && shares(column, row))
             return std::pair{row, column};
         }
       return {};
@@ -98,9 +93,8 @@ std::vector<std::pair<GpuLowering::Side, GpuLowering::Side>> GpuLowering::sides(
 
 std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<std::vector<size_t>>& groups, const Points& points,
                                                              bool in_tile, int threads, const Span& span) const {
-  const int64_t least_rows = in_tile ? kMinRows : kSide;
-  auto candidates = sides(groups, points, least_rows);
-  if (candidates.empty()) candidates = sides(groups, points, kMinRows);
+  auto candidates = sides(groups, points, in_tile ? kMinRows : kSide);
+  if (candidates.empty() && !in_tile) candidates = sides(groups, points, kMinRows);
   if (candidates.empty() || threads < kSide * kSide) return std::nullopt;
   int64_t results = 0;
   auto is_sum = [&](const std::vector<size_t>& group) { return spec_.members[group[0]].op != Op::constant; };
@@ -122,13 +116,7 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     best->ns = cycles / kClock;
   };
   for (const auto& [row, column] : candidates) {
-    auto count = [&](const Side& side) {
-      int64_t n = 1;
-      for (size_t i = 0; i < points.axes.size(); ++i)
-        if (std::ranges::find(side, points.axes[i]) != side.end()) n *= points.counts[i].like();
-      return n;
-    };
-    const int64_t rows = count(row), columns = count(column);
+    const int64_t rows = points.along(row).like(), columns = points.along(column).like();
     auto most = [&](int64_t n, int side) {
       return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(n, side)))));
     };
@@ -207,15 +195,9 @@ double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms
 // The points that are rectangles: along the first axis of each side.
 Points GpuLowering::rectangles(const Rectangle& r, Points points) {
   auto along = [&](const Side& side, int size) {
-    Count all = 1;
-    Count* first = nullptr;
-    for (size_t i = 0; i < points.axes.size(); ++i) {
-      if (std::ranges::find(side, points.axes[i]) == side.end()) continue;
-      all = all * points.counts[i];
-      if (!first) first = &points.counts[i];
-      points.counts[i] = 1;
-    }
-    *first = all.over(size);
+    const Count all = points.along(side).over(size);
+    for (size_t i = 0; i < points.axes.size(); ++i)
+      if (std::ranges::find(side, points.axes[i]) != side.end()) points.counts[i] = points.axes[i] == side.front() ? all : 1;
   };
   along(r.row, r.height());
   along(r.column, r.width());

@@ -49,22 +49,18 @@ void GpuLowering::recurrence_launch(const SpecMember& m) {
     emit_.given.erase(own.read);
     return s;
   };
-  auto loop = [&](const std::string& name, const Expr& count, ForType how, const Stmt& body) {
-    return For::make(name, 0, count, how, Halide::Partition::Auto, Halide::DeviceAPI::None, body);
-  };
   int64_t loads = 0;
   for (Id id : reachable(a, m.body)) loads += is_read(a[id].op) && !a[id].free_axes().empty();
   const auto fitting = std::bit_floor(static_cast<uint64_t>(kLoadsAtOnce / std::max<int64_t>(1, loads)));
   const int chunk = static_cast<int>(std::clamp(static_cast<int64_t>(fitting), kFewestSteps, kMostSteps));
 
   const std::string turn = fresh("turn"), step = fresh("step"), stored = fresh("step"), last = fresh("step");
-  auto variable = [](const std::string& name) { return Variable::make(Halide::Int(32), name); };
-  const Expr first = variable(turn) * chunk, whole = steps.expr() / chunk;
+  const Expr first = counter(turn) * chunk, whole = steps.expr() / chunk;
   const Stmt all = Block::make(
-      {loop(step, chunk, ForType::Unrolled, computed(first + variable(step), variable(step), variable(step) + 1)),
-       loop(stored, chunk, ForType::Unrolled, store(m, value_at(variable(stored) + 1), place(first + variable(stored)))),
+      {loop(step, chunk, ForType::Unrolled, computed(first + counter(step), counter(step), counter(step) + 1)),
+       loop(stored, chunk, ForType::Unrolled, store(m, value_at(counter(stored) + 1), place(first + counter(stored)))),
        put(0, value_at(chunk))});
-  const Expr at_last = whole * chunk + variable(last);
+  const Expr at_last = whole * chunk + counter(last);
   const Stmt rest = Block::make(computed(at_last, 0, 0), store(m, value_at(0), place(at_last)));
   Stmt body = Block::make({put(0, device(emit_.value(a[own.read].args().back(), place(0)))), loop(turn, whole, ForType::Serial, all),
                            loop(last, steps.expr() - whole * chunk, ForType::Serial, rest), Free::make(values)});

@@ -15,7 +15,7 @@
 #include "expr/index/affine_poly.h"
 #include "expr/index/linear.h"
 #include "runtime/host/tensor_view.h"
-#include "runtime/kernel/spec_builder.h"
+#include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
 namespace {

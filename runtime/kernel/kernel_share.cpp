@@ -60,15 +60,17 @@ size_t maker_of(const KernelSpec& spec, Id id) {
   return static_cast<size_t>(std::ranges::find_if(spec.members, makes) - spec.members.begin());
 }
 
-// What it costs at each of its points, beside what is the same along an axis that all who compute it sum up in their innermost loops: that is
-// computed before these, and beside what their conditions compute. (Sharing `if 0 < x[n,k] then dy[n]/ties[n] else 0` over n and k would keep a tensor for the sake of a comparison.)
+// What it costs at each of its points, without what is the same along the axes that all who compute it sum up, which is computed before these
+// loops, and without what their conditions compute anyway. (Sharing `if 0 < x[n,k] then dy[n]/ties[n] else 0` over n and k would keep a tensor
+// for the sake of a comparison.)
 int64_t cost_in_sums_ps(const KernelSpec& spec, Id id) {
   const Arena& a = *spec.arena;
   std::vector<Id> all(a[id].free_axes().begin(), a[id].free_axes().end());
   for (const SpecMember& m : spec.members)
     if (std::ranges::binary_search(reachable(a, m.body), id))
       std::erase_if(all, [&](Id x) { return std::ranges::find(m.reduced, x) == m.reduced.end(); });
-  auto in_conditions = [&](Id x) {  // computed there anyway
+  if (all.empty()) return evaluation_cost_ps(a, id);
+  auto in_conditions = [&](Id x) {
     return std::ranges::all_of(spec.members, [&](const SpecMember& m) {
       return !std::ranges::binary_search(reachable(a, m.body), id) || std::ranges::binary_search(reachable(a, m.condition), x);
     });
@@ -80,8 +82,7 @@ int64_t cost_in_sums_ps(const KernelSpec& spec, Id id) {
     const Id at = stack.back();
     stack.pop_back();
     const Node& n = a[at];
-    const bool same = !all.empty() && std::ranges::none_of(all, [&](Id x) { return std::ranges::binary_search(n.free_axes(), x); });
-    if (all.empty()) return evaluation_cost_ps(a, id);
+    const bool same = std::ranges::none_of(all, [&](Id x) { return std::ranges::binary_search(n.free_axes(), x); });
     if (same || in_conditions(at) || !seen.insert(at).second) continue;
     cost += info(n.op).cost_ps;
     if (!is_read(n.op)) stack.insert(stack.end(), n.args().begin(), n.args().end());

@@ -128,6 +128,9 @@ Id with_collected_indices(Arena& a, Id root);
 //   open_slowest, choose_static_extents   which extents the code need not know, so that one compiled kernel serves every batch size
 //                                 (kernel_sizes.cpp)
 void split_phases(KernelSpec& spec, Id axis, int64_t phases);
+// The same, but no member walks the axis whole: tiles of a GPU are made smaller afterwards, and a block would read what others make. And only
+// where quotients or remainders stand: columns that a CPU packs together are one axis here.
+void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases);
 void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each);
 void split_blocks(KernelSpec& spec);
 void join_windows(KernelSpec& spec);

@@ -1,5 +1,4 @@
-// Members of a planned kernel, with sizes filled in, as those of a spec: shared by kernel_spec.cpp and open_spec.cpp. For these only, and
-// kernel_phases.cpp.
+// Members of a planned kernel, with sizes filled in, as those of a spec: shared by kernel_spec.cpp and open_spec.cpp. For these only.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -392,9 +391,5 @@ inline void begin(SpecBuilder& b, bool open_batch = true) {
   }
   for (const Member& m : k.members) b.member(m);
 }
-
-// As split_phases, but no member walks the axis whole: tiles of a GPU are made smaller afterwards, and a block would read what others make.
-// And only where quotients or remainders stand: columns that a CPU packs together are one axis here.
-void split_phases_for_gpu(KernelSpec& spec, Id axis, int64_t phases);
 
 }  // namespace xhat::runtime

@@ -11,13 +11,17 @@ namespace {
 using namespace xhat::testing;
 
 // Copies there and back.
-size_t copies(const std::string& body, const DimValues& sizes = {{"N", 150}, {"M", 140}}) {
-  const Program p = infer_program(parse_op("op f(x: f32[N,3], z: f32[M,3], w: f32[N,M]) -> (y) { " + body + " }"));
+size_t copies_in(const std::string& op, const DimValues& sizes) {
+  const Program p = infer_program(parse_op(op));
   const Program made = short_rows_as_planes(p, sizes, {});
   verify(made);
   const Arrays data = random_data(p, sizes, 4);
   EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(made, data, sizes), 0), "") << print(made);
   return made.forward.definitions.size() - p.forward.definitions.size();
+}
+
+size_t copies(const std::string& body, const DimValues& sizes = {{"N", 150}, {"M", 140}}) {
+  return copies_in("op f(x: f32[N,3], z: f32[M,3], w: f32[N,M]) -> (y) { " + body + " }", sizes);
 }
 
 TEST(Planes, OfPointsThatPairsRead) {
@@ -37,13 +41,7 @@ TEST(Planes, OthersStay) {
 }
 
 size_t copies_of_grids(const std::string& body) {
-  const DimValues sizes = {{"N", 150}, {"K", 16}, {"O", 30}};
-  const Program p = infer_program(parse_op("op f(x: f32[N,K,8], w: f32[O,K,8], v: f32[N,O], u: f32[K,O,8]) -> (y) { " + body + " }"));
-  const Program made = short_rows_as_planes(p, sizes, {});
-  verify(made);
-  const Arrays data = random_data(p, sizes, 4);
-  EXPECT_EQ(difference(evaluate_on(p, data, sizes), evaluate_on(made, data, sizes), 0), "") << print(made);
-  return made.forward.definitions.size() - p.forward.definitions.size();
+  return copies_in("op f(x: f32[N,K,8], w: f32[O,K,8], v: f32[N,O], u: f32[K,O,8]) -> (y) { " + body + " }", {{"N", 150}, {"K", 16}, {"O", 30}});
 }
 
 TEST(Planes, ProductsTakeShortRowsAsOne) {
