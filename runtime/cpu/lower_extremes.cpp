@@ -11,6 +11,7 @@ namespace xhat::runtime {
 namespace {
 
 constexpr int kPanel = 4;  // vectors of results at a time, and of lanes along the axis: 8 registers hold values and places
+constexpr int kLastLanes = 4;
 constexpr int kNowhere = -1;
 
 using Found = FirstExtreme::Found;
@@ -84,13 +85,19 @@ void Lowering::extreme_index(const SpecMember& m) {
       }
       return parts[0];
     };
-    Func one(name("vec", m.tensor));
-    const Found vector = folded(acc, lanes, width, u);
-    define(one, exprs(args), {vector.value, vector.place});
-    one.bound(u, 0, width).vectorize(u, width);
-    place_beside(acc, one, left);
-    place(one);
-    results_of({me}, [&](size_t) { return Halide::cast<int64_t>(folded(one, width, 1, 0).place); });
+    auto by_lanes = [&](const char* what, const Found& vector, int count) {
+      Func f(name(what, m.tensor));
+      define(f, exprs(args), {vector.value, vector.place});
+      f.bound(u, 0, count).vectorize(u, count);
+      return f;
+    };
+    // Of several rows side by side, the last lanes: of all of them, that would be a transposition (lower_row_sum.cpp).
+    const int last = std::min(width, kLastLanes);
+    Func one = by_lanes("vec", folded(acc, lanes, width, u), width), few = by_lanes("few", folded(one, width, last, u), last);
+    place_beside(acc, few, left);
+    place_beside(one, few, left);
+    place(few);
+    results_of({me}, [&](size_t) { return Halide::cast<int64_t>(folded(few, last, 1, 0).place); });
     return;
   }
 

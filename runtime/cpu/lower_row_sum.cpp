@@ -9,7 +9,6 @@ namespace {
 
 constexpr int kLanes = 64;       // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
 constexpr int64_t kLatency = 4;  // cycles of an fma, two of which begin in each
-constexpr int kLongRow = 16;     // vectors, beside which the fold of the last one is little
 
 }  // namespace
 
@@ -210,7 +209,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     for (int stage = 0; stage < 2 + tail; ++stage) (stage == 0 ? Halide::Stage(acc) : acc.update(stage - 1)).unroll(l.var);
   }
 
-  // Tree: lanes -> one vector, then pairs.
+  // Tree: lanes -> one vector, then its halves.
   std::vector<Expr> folded;
   for (size_t i = 0; i < group.size(); ++i) {
     std::vector<Expr> parts;
@@ -222,21 +221,31 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     folded.push_back(pairwise(spec_.members[group[i]].op, parts));
   }
   define(one, at, folded);
-  one.bound(u, 0, width).vectorize(u, width);
-  std::vector<VarOrRVar> walk = {u};
+  auto of_two = [&](Func f, const std::vector<Expr>& x, const std::vector<Expr>& y) {
+    std::vector<Expr> both;
+    for (size_t i = 0; i < group.size(); ++i)
+      both.push_back(Emitter::combine(spec_.members[group[i]].op, element(f, x, i, group.size()), element(f, y, i, group.size())));
+    return both;
+  };
+  std::vector<Func> vectors = {one};
+  Func total = fold_halves(vectors, width, m.tensor, u, left, of_two);
+  std::vector<VarOrRVar> walk;
   for (const Loop& l : inside) {
     walk.emplace_back(l.var);
     const auto cut = std::ranges::find(outside, l.axis, &Loop::axis);
     if (cut == outside.end()) continue;
     Var within(l.var.name() + "_within");
-    one.bound(l.var, 0, static_cast<int>(axis(l.axis).extent)).split(l.var, cut->var, within, static_cast<int>(l.of_block));
+    total.bound(l.var, 0, static_cast<int>(axis(l.axis).extent)).split(l.var, cut->var, within, static_cast<int>(l.of_block));
     walk.back() = within;
   }
   std::vector<Var> around_blocks;
   for (const Loop& l : outside) around_blocks.push_back(l.var);
   walk.insert(walk.end(), around_blocks.begin(), around_blocks.end());
-  one.reorder(walk);
-  place_beside(acc, one, around_blocks);
+  if (walk.size() > 1) total.reorder(walk);
+  place_beside(acc, total, around_blocks);
+  std::vector<Var> innermost;
+  if (!walk.empty()) innermost.push_back(walk[0].var);
+  for (const Func& f : vectors) place_beside(f, total, innermost);
 
   // Copies with a border: in the loop around those that a window moves along. The loops over results are those of the fold, in which
   // the sums are computed block by block.
@@ -245,25 +254,35 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   for (const Loop& l : inside) around.emplace_back(l.axis, whole_tile);
   for (int i = 0; i <= static_cast<int>(others.size()); ++i)
     around.emplace_back(i == 0 ? v : others[static_cast<size_t>(i) - 1], tail ? whole_tile : Halide::LoopLevel(acc, RVar(blocks[i])));
-  for (const Loop& l : outside) around.emplace_back(l.axis, Halide::LoopLevel(one, l.var));
+  for (const Loop& l : outside) around.emplace_back(l.axis, Halide::LoopLevel(total, l.var));
   size_t moved = around.size();
   while (moved > 0 && !moves_window(m, around[moved - 1].first)) --moved;
   if (moved < around.size()) pads_in_loop(m, around[moved].second);
-  place(one);
-  // Of long rows one by one: side by side they are a transposition, which takes LLVM half a second (layer_norm's forward: 1.3 s).
-  const bool rows_by_vectors = part || axis(v).extent < kLongRow * width;
-  results_of(
-      group,
-      [&](size_t i) {
-        std::vector<Expr> parts;
-        for (int l = 0; l < width; ++l) {
-          std::vector<Expr> from = at;
-          from[0] = l;
-          parts.push_back(element(one, from, i, group.size()));
-        }
-        return pairwise(spec_.members[group[i]].op, parts);
-      },
-      false, rows_by_vectors);
+  place(total);
+  results_of(group, [&](size_t i) { return element(total, exprs(left), i, group.size()); });
+}
+
+// Half of the lanes after half, the first half with the second, until one is left: the order of `pairwise`. Each row by itself, in registers:
+// to read the lanes of several rows side by side is a transposition, which costs as many instructions as there are lanes for each row, and
+// LLVM half a second.
+Func Lowering::fold_halves(std::vector<Func>& vectors, int width, size_t tensor, const Var& u, const std::vector<Var>& left,
+                           const OfTwo& of_two) const {
+  std::vector<Expr> first = exprs(left), second = first;
+  first.insert(first.begin(), Expr(u));
+  second.insert(second.begin(), Expr(u));
+  auto whole = [&](Func f, int lanes) { f.bound(u, 0, lanes).vectorize(u, lanes); };
+  whole(vectors.back(), width);
+  for (int lanes = width / 2; lanes > 1; lanes /= 2) {
+    Func half(name("half", tensor));
+    second[0] = u + lanes;
+    define(half, first, of_two(vectors.back(), first, second));
+    whole(half, lanes);
+    vectors.push_back(half);
+  }
+  Func total(name("fold", tensor));
+  first[0] = 0, second[0] = 1;
+  define(total, exprs(left), of_two(vectors.back(), first, second));
+  return total;
 }
 
 }  // namespace xhat::runtime

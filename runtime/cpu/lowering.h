@@ -1,6 +1,7 @@
 // The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement), lower_reduce.cpp
 // (reductions), lower_scatter.cpp and lower_contract.cpp. Includes Halide; for these files only.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -247,7 +248,7 @@ class Lowering {
   // One result Func per member of a group, from the finished accumulators. stored: `value` is in memory, so that who reads a
   // temporary reads it there.
   template <class F>
-  void results_of(const std::vector<size_t>& group, F&& value, bool stored = false, bool by_vectors = true) {
+  void results_of(const std::vector<size_t>& group, F&& value, bool stored = false) {
     for (size_t i = 0; i < group.size(); ++i) {
       const SpecMember& m = spec_.members[group[i]];
       Func r(name("red", m.tensor));
@@ -257,7 +258,7 @@ class Lowering {
         emit_.left_axes[m.tensor] = m.left;
         continue;
       }
-      if (by_vectors) along_memory(r, m);
+      along_memory(r, m);
       publish(m, r);
     }
   }
@@ -282,6 +283,9 @@ class Lowering {
   int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
   void row_sum(const std::vector<size_t>& group, Id v);
+  // What f has at two places, combined: one expression for each of its values.
+  using OfTwo = std::function<std::vector<Expr>(Func f, const std::vector<Expr>& x, const std::vector<Expr>& y)>;
+  Func fold_halves(std::vector<Func>& vectors, int width, size_t tensor, const Var& u, const std::vector<Var>& left, const OfTwo& of_two) const;
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;

@@ -72,6 +72,13 @@ std::vector<Case> cases() {
        " t[n,k,i in 0..2*H-1,j in 0..2*W-1] = sum(c,r,s if (i+1-r)%2 == 0 && (j+1-s)%2 == 0: x[n,c,(i+1-r)/2,(j+1-s)/2 else 0] * w[c,k,r,s])\n"
        " y[n,j] = sum(i: min(k: t[n,k,i,j]))\n}",
        {{"N", 4}, {"C", 8}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}, {"allocate xh_pad0", 0, 0}}},
+      // Each row is folded up in registers: no lanes are read across rows, which would be a transposition.
+      {"sums_of_rows", "op f(x: f32[N,D], y: f32[N,D]) -> (s) { s[n] = log(1 + sum(d: x[n,d]*y[n,d])^2) }", {{"N", 83}, {"D", 64}}, false,
+       {{"allocate xh_half", 2, 3}, {", 16, 16)", 0, 0}, {", 8, 8)", 0, 0}}},
+      {"sums_of_rows_of_heads", "op f(x: f32[N,3,D], w: f32[3,D]) -> (s) { s[n,h] = tanh(sum(d: x[n,h,d]*w[h,d])) }", {{"N", 83}, {"D", 37}},
+       false, {{"allocate xh_half", 2, 3}, {", 16, 16)", 0, 0}, {", 8, 8)", 0, 0}}},
+      {"first_of_rows", "op f(x: f32[N,D]) -> (p) { p[n] = argmax(d: x[n,d]) }", {{"N", 83}, {"D", 37}}, false,
+       {{"allocate xh_few", 2, 2}, {", 16, 16)", 0, 0}, {", 8, 8)", 0, 0}}},
       {"pool", kPool, {{"N", 4}, {"H", 6}, {"W", 28}}, true, {{"allocate", 0, 0}, {"interleave_vectors", 2, 99}}},
       {"pool_in_few_columns", kPool, {{"N", 9}, {"H", 5}, {"W", 3}}, true, {}},
       {"pool_in_many", kPool, {{"N", 9}, {"H", 4}, {"W", 65}}, true, {{"allocate", 0, 0}}},
