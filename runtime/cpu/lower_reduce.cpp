@@ -296,6 +296,15 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
       group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);
 }
 
+// Does a row of sums that lie in memory, each step adding to all of them, wait for what the step before has stored? The more so where the last
+// vector is stored under a mask, which no load is forwarded from. In registers a step waits for additions alone, once for each panel.
+bool Lowering::waits_for_stores(const SpecMember& m, Id v) const {
+  constexpr int64_t kThroughMemory = 10, kAddition = 4, kPanel = 2;  // cycles, and vectors
+  if (!constant(v)) return false;
+  const int64_t vectors = (axis(v).extent + natural(widest(m)) - 1) / natural(widest(m));
+  return (vectors + kPanel - 1) / kPanel * kAddition < std::max(vectors, kThroughMemory);
+}
+
 void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   const int width = natural(widest(m)), panel = axis(v).extent >= 2 * width ? 2 * width : width;

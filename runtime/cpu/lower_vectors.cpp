@@ -9,6 +9,12 @@
 
 namespace xhat::runtime {
 
+namespace {
+
+constexpr int64_t kDenseStep = 4;  // every so manieth element at most Halide takes from whole vectors
+
+}  // namespace
+
 Id Lowering::vector_axis(const std::vector<size_t>& group) const {
   const SpecMember& m = spec_.members[group[0]];
   Id written = m.left.empty() || axis(m.left.back()).kind() == AxisKind::point ? kNone : m.left.back();
@@ -27,9 +33,9 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     bool too_short = x != written && constant(x) && axis(x).extent < shortest_row(m);
     return axis(x).kind() == AxisKind::point || too_short;
   });
-  // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts.
-  std::unordered_map<Id, double> score;
-  std::unordered_map<Id, int> strided;
+  // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts. One that takes
+  // every k-th element along memory is k vectors, and their shuffles.
+  std::unordered_map<Id, double> score, strided;
   std::vector<Id> roots;
   for (size_t g : group) roots.push_back(spec_.members[g].body);
   for (Id id : reachable(a, roots)) {
@@ -40,9 +46,11 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     const auto slower = read_indices(n).first(read_indices(n).size() - 1);
     for (Id x : candidates) {
       const bool row = std::ranges::none_of(slower, [&](Id index) { return std::ranges::binary_search(a[index].free_axes(), x); });
-      const bool beside = std::abs(step_along(*spec_.arena, read_indices(n).back(), x).value_or(0)) == 1;  // or turned over
-      if (beside) score[x] += points;
-      if (std::ranges::binary_search(n.free_axes(), x) && !(row && beside)) ++strided[x];
+      const int64_t step = std::abs(step_along(*spec_.arena, read_indices(n).back(), x).value_or(0));  // or turned over
+      if (step > 0 && step <= kDenseStep) score[x] += points / static_cast<double>(step);
+      if (!std::ranges::binary_search(n.free_axes(), x) || (row && step == 1)) continue;
+      const bool dense = row && step > 1 && step <= kDenseStep;
+      strided[x] += dense ? static_cast<double>(step) / natural(n.type) : 1;
     }
   }
   // Beside what is folded up at the end of each row, a few vectors of terms are little (16 taps of a filter, their weights in one vector:

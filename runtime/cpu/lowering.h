@@ -308,6 +308,7 @@ class Lowering {
                            const Columns& c) const;
   bool at_every_point(const SpecMember& map, std::span<const Id> indices) const;
   bool part_of_a_map(const SpecMember& m) const;
+  bool waits_for_stores(const SpecMember& m, Id v) const;
   void in_registers(const std::vector<size_t>& group, Id v);
 
   // The terms of a window one by one, and what several of them compute at shifted places: see lower_shifted.cpp.
