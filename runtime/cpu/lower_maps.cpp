@@ -145,7 +145,6 @@ void Lowering::map(const std::vector<size_t>& group) {
   std::vector<Expr> values;
   Turned turns = turned_map(group);
   choose_transposes(turns, vars, left_locals(m));
-  if (!turns) emit_.vectors_along = vector_axis({group[0]});
   std::vector<size_t> sequential = group;
   std::ranges::sort(sequential);
   for (const SpecMember* x : members_of(sequential)) {
@@ -154,7 +153,6 @@ void Lowering::map(const std::vector<size_t>& group) {
     if (group.size() > 1) emit_.given[spec_.arena->read(x->tensor, spec_.tensors[x->tensor].type, x->left)] = value;
   }
   emit_.given.clear();
-  emit_.vectors_along = kNone;
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
   if (one_in_row(v)) v = kNone;

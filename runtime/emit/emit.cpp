@@ -19,15 +19,6 @@ Expr hidden_zero() {
   return Halide::Internal::Call::make(Halide::Int(32), "llvm.bitreverse.i32", {Expr(0)}, Halide::Internal::Call::PureExtern);
 }
 
-// Halide takes loads of a pipeline's own output for aligned to the vector, whatever the caller's buffer is (v21:
-// CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only). So it must not see that the index is a multiple of
-// anything. Where the place is the same along vectors it may: hidden, it would keep Halide from masking the vector at the end.
-void Walk::hide_alignment(const Node& n, std::vector<Expr>& args) const {
-  if (e.spec.tensors[n.symbol].use != SpecTensor::Use::result || args.empty()) return;
-  if (e.vectors_along != kNone && !std::ranges::binary_search(n.free_axes(), e.vectors_along)) return;
-  args[0] = Halide::unsafe_promise_clamped(args[0] + hidden_zero(), args[0], args[0]);
-}
-
 Expr Walk::axis(Id id) const {
   Expr local = axes.at(id);
   auto it = e.origin.find(id);
@@ -144,7 +135,6 @@ Expr Walk::read(const Node& n) {
       extents.back() = Expr(e.inputs[n.symbol].dim(static_cast<int>(ids.size() - 1 - i)).extent());
   }
   Expr inside = clamp_to(args, extents);
-  hide_alignment(n, args);
   Expr loaded = made == e.made.end() ? element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (t.type == DType::boolean) loaded = boolean(loaded);
   if (n.op == Op::read_or && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));

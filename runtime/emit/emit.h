@@ -41,7 +41,6 @@ struct Emitter {
   bool mostly_inside = false;
   bool loops_by_halide = true;  // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
   Id inside_along = kNone;      // all reads at places that depend on this axis are inside there
-  Id vectors_along = kNone;     // of a loop whose vectors run along this axis
   Halide::Expr only = {};       // steps of sums happen where this holds; undefined: everywhere
   Padding* padding = nullptr;   // null: reads outside are clamped where they stand
   bool values_once = true;      // with padding: also what is computed from reads of one place

@@ -158,7 +158,6 @@ Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
   const auto* variable = place[0].as<Halide::Internal::Variable>();
   if (variable && variable->reduction_domain.defined()) extents[0] = Expr();  // along the row
   Expr inside = clamp_to(args, extents);
-  hide_alignment(n, args);
   Expr loaded = made == e.made.end() ? ops::element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = ops::boolean(loaded);
   return n.op == Op::read_or && inside.defined() ? chosen(inside, loaded, value(n.args().back())) : loaded;

@@ -26,7 +26,6 @@ struct Walk {
   Expr index(Id root);
   Expr narrowed(Id id);
   Expr read(const Node& n);
-  void hide_alignment(const Node& n, std::vector<Expr>& args) const;
   bool is_within(Id index, int64_t extent) const;
   bool surely_inside(const Node& read, size_t dimension) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;

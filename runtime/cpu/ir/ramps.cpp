@@ -2,6 +2,7 @@
 
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -60,13 +61,21 @@ const Ramp* known_apart(const Stmt& s) {
   return from && is_const_one(from->stride) && stride && *stride > 1 ? places : nullptr;
 }
 
+// The load of a vector that may begin at any element.
+Expr anywhere(const Load* load) {
+  const auto* r = load->index.as<Ramp>();
+  if (!r || !r->base.type().is_scalar()) return load;
+  const Expr index = Ramp::make(Add::make(r->base, zero_at_run_time(r->base.type())), r->stride, r->lanes);
+  return Load::make(load->type, load->name, index, load->image, load->param, load->predicate, {});
+}
+
 struct Ramps : IRMutator {
   using IRMutator::visit;
   Expr visit(const Load* op) override {
     Expr e = IRMutator::visit(op);
     op = e.as<Load>();
     const Expr up = ascending(op->index);
-    if (!up.defined()) return e;
+    if (!up.defined()) return callers.contains(op->name) && !op->param.defined() && !op->image.defined() ? anywhere(op) : e;
     return turned_over(Load::make(op->type, op->name, up, op->image, op->param, turned_over(op->predicate), {}));
   }
   Stmt visit(const Store* op) override {
@@ -78,6 +87,7 @@ struct Ramps : IRMutator {
   }
   Stmt visit(const LetStmt* op) override {
     const auto* call = op->value.as<Call>();
+    if (call && call->name == Call::buffer_get_host) callers.insert(op->name);
     if (!unknown_zero.defined() && call && call->name == Call::buffer_get_host)
       unknown_zero = Call::make(Halide::Int(32), Call::buffer_get_dimensions, call->args, Call::Extern) >> 31;
     return IRMutator::visit(op);
@@ -110,7 +120,8 @@ struct Ramps : IRMutator {
     Expr first = mutate(op->base);
     return Shuffle::make_concat({first, mutate(second(op->base, op->stride))});
   }
-  Expr unknown_zero;  // the sign of a buffer's number of dimensions
+  std::set<std::string> callers;  // memory
+  Expr unknown_zero;              // the sign of a buffer's number of dimensions
 };
 
 }  // namespace

@@ -7,6 +7,9 @@
 // Places that descend from a constant: LLVM is told which elements of a buffer a load or store may touch (CodeGen_LLVM.cpp,
 // add_tbaa_metadata), and of these that it is the first one alone. What was stored in the others is then left out, or moved behind.
 //
+// Results that are read again: Halide takes loads of a pipeline's own output for aligned as their place in it is, whatever the caller's buffer
+// is (CodeGen_LLVM::codegen_vector_load knows the buffers of inputs only).
+//
 // Vectors of accumulators beside each other whose lanes are written a known stride apart: LLVM joins the lanes of fma to vectors from stores of
 // neighbours on (its SLP pass). It finds the neighbours of one lane in all of these vectors, takes the accumulators apart to join them so, and
 // the lanes stay scalars: a strided convolution with its maximum took 60 us instead of 6.
@@ -18,7 +21,7 @@
 namespace xhat::runtime {
 
 // Adds the pass to the pipeline: such pairs are {a, b} again, and such places ascend, their vectors turned over; such strides are
-// no constants.
+// no constants, and such loads begin anywhere.
 void mend_ramps(Halide::Pipeline& pipeline);
 // The same, of lowered code at hand.
 Halide::Internal::Stmt with_mended_ramps(const Halide::Internal::Stmt& lowered);
