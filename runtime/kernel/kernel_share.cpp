@@ -5,12 +5,16 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/machine_model.h"
+#include "fusion/plan/vector_price.h"
 #include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
 namespace {
 
-// Axes in the order in which some read or write of the kernel walks them, so that the temporary is walked alike.
+constexpr int64_t kLanes = 16;  // of the longest vectors
+
+// Axes in the order in which some read or write of the kernel walks them, so that the temporary is walked alike. Where none walks them all, the
+// last is one that fills its vectors.
 std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {
   std::vector<Id> order;
   const Arena& a = *spec.arena;
@@ -26,7 +30,11 @@ std::vector<Id> layout(const KernelSpec& spec, std::span<const Id> axes) {
       return order;
     }
   }
-  return {axes.begin(), axes.end()};
+  order.assign(axes.begin(), axes.end());
+  auto filled = [&](Id x) { return lanes_filled(spec.axes.at(x).in_tile(), kLanes); };
+  const auto longest = std::ranges::max_element(order.rbegin(), order.rend(), {}, filled).base() - 1;
+  std::rotate(longest, longest + 1, order.end());
+  return order;
 }
 
 // Sums over one window are summed up in one loop (Lowering::same_domain), which computes once what they share.
