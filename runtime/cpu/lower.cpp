@@ -284,7 +284,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
     row_sum(group, v);
   else if (few && written_out_ps(group) <= kWrittenOut_ps)
     unrolled(group, v);
-  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v)) && constant(v) && axis(v).extent >= natural(widest(m)))
+  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v)) && constant(v) && axis(v).extent > 1)
     in_registers(group, v);
   else
     column_sum(group, along || !vectors_ ? kNone : v);

@@ -265,7 +265,7 @@ void Lowering::order_rows(Func f, const SpecMember& m, Id v) const {
 }
 
 void Lowering::by_panels(Func result, Func acc, const SpecMember& m, Id v, int panel, const RDom& steps) const {
-  const int width = natural(widest(m));
+  const int width = std::min(natural(widest(m)), panel);
   const Var along = vars_.at(v), outer("vo"), inner("vi");
   order_rows(result, m, v);
   result.split(along, outer, inner, panel, TailStrategy::ShiftInwards).vectorize(inner, width).unroll(inner);

@@ -1,6 +1,7 @@
 // Reductions of a kernel; the kinds are listed in lower.cpp.
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/conditions.h"
@@ -307,7 +308,8 @@ bool Lowering::waits_for_stores(const SpecMember& m, Id v) const {
 
 void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
-  const int width = natural(widest(m)), panel = axis(v).extent >= 2 * width ? 2 * width : width;
+  const int width = std::min<int>(natural(widest(m)), static_cast<int>(std::bit_floor(static_cast<uint64_t>(axis(v).extent))));
+  const int panel = axis(v).extent >= 2 * width ? 2 * width : width;
   std::vector<Var> left = func_vars(m);
   std::vector<Expr> at = exprs(left), results;
   Func acc(name("acc", m.tensor)), result(name("few", m.tensor));
