@@ -223,7 +223,7 @@ std::vector<Case> cases() {
       {"many_terms_of_short_rows",  // added up in registers: the last vector of a row overlaps the one before
        "op f(x: f32[N,H,W,C], w: f32[7,7,C]) -> (y) {\n"
        " y[n, i in 0..H, j in 0..W, c] = sum(r,s: x[n,i+r-3,j+s-3,c else 0] * w[r,s,c])\n}",
-       {{"N", 2}, {"H", 9}, {"W", 11}, {"C", 21}}, false, {{"produce xh_few", 1, 1}, {"[float32 * 21", 0, 0}}},
+       {{"N", 2}, {"H", 9}, {"W", 11}, {"C", 21}}, false, {{"produce xh_few", 1, 1}, {"[float32 * 21", 0, 0}}, 1 << 16},
       {"a_result_read_again",  // at the end of a row under a mask
        "op f(x: f32[N,D]) -> (e, y) {\n"
        " m[n] = max(d: x[n,d])\n e[n,d] = exp(x[n,d] - m[n])\n y[n,d] = tanh(e[n,d] / sum(k: e[n,k]))\n}",
@@ -233,7 +233,7 @@ std::vector<Case> cases() {
       {"waves_in_common",  // along 40 places, not along 5
        "op f(a: f32[N,A], l: f32[W], b: f32[N,A]) -> (c, d) {\n"
        " c[n,w] = sum(i: b[n,i] * cos(a[n,i] * l[w]))\n d[n,i] = sum(w: l[w] * cos(a[n,i] * l[w]))\n}",
-       {{"N", 9}, {"A", 5}, {"W", 40}}, false, {{"[float32 * 40 * 5 ", 1, 9}, {"[float32 * 5 * 40 ", 0, 0}}},
+       {{"N", 9}, {"A", 5}, {"W", 40}}, false, {{"[float32 * 40 * 5", 1, 9}, {"[float32 * 5 * 40", 0, 0}}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
