@@ -35,6 +35,8 @@ class Deferral {
   }
 
  private:
+  using Guards = std::vector<std::pair<Id, bool>>;  // conditions, and whether they hold; the outermost first
+
   Program p_;
   Arena& a_;
   const DimValues& sizes_;
@@ -98,26 +100,58 @@ class Deferral {
 
   // The terms of a sum in a definition, with the factors that have some of the axes only as parts: sum(b: dy[b,j] * (1 - y[b,j]^2) * h[b,k])
   // is sum(b: part[b,j] * h[b,k]).
-  Id with_parts(Id body, const Definition& d) {
+  // What a condition guards is a part under that condition, or none: what the part reads may lie outside elsewhere.
+  Id with_parts(Id body, const Definition& d, const Guards& guards = {}) {
+    const Node n = a_[body];
+    if (n.op == Op::select) {
+      const Id condition = n.arg(0), then = n.arg(1), otherwise = n.arg(2);
+      auto side = [&](Id value, bool holds) {
+        Guards more = guards;
+        more.emplace_back(condition, holds);
+        return with_parts(value, d, more);
+      };
+      const Id first = side(then, true);
+      return a_.select(condition, first, side(otherwise, false));
+    }
+    const std::set<Id> always = evaluated_always(body);
     return rewrite(a_, body, [&](Id id) {
-      const Node n = a_[id];
-      return n.op == Op::sum && is_true_or_none(reduce_condition(n)) ? sum_of_parts(d, n) : id;
+      return a_[id].op == Op::sum && always.contains(id) ? sum_of_parts(id, d, guards) : id;
     });
+  }
+  // Of the nodes of a body, those that neither a choice nor a reduction's condition guards.
+  std::set<Id> evaluated_always(Id body) const {
+    std::set<Id> seen;
+    std::vector<Id> open = {body};
+    while (!open.empty()) {
+      const Id id = open.back();
+      open.pop_back();
+      if (!seen.insert(id).second) continue;
+      const Node n = a_[id];
+      if (n.op == Op::select)
+        open.push_back(n.arg(0));
+      else if (n.op != Op::read_or && !is_reduction(n.op))
+        open.insert(open.end(), n.args().begin(), n.args().end());
+    }
+    return seen;
   }
   bool is_true_or_none(Id condition) const { return condition == kNone || is_true(a_, condition); }
 
-  Id sum_of_parts(const Definition& d, const Node& sum) {
+  // Of a sum that lacks axes of the gradient, the sum itself is the part.
+  Id sum_of_parts(Id id, const Definition& d, const Guards& guards) {
+    const Node sum = a_[id];
+    if (sum.free_axes().size() < d.axes.size()) return part({sum.free_axes().begin(), sum.free_axes().end()}, id, d.axes, guards);
+    if (!is_true_or_none(reduce_condition(sum))) return id;
     std::vector<AxisRange> ranges = reduce_axes(sum);
     ranges.insert(ranges.end(), d.axes.begin(), d.axes.end());
     Id total = kNone;
     for (Id term : operands_of(a_, reduce_body(sum), Op::add)) {
-      const Id product = product_of_parts(term, ranges);
+      const Id product = product_of_parts(term, ranges, guards);
       total = total == kNone ? product : a_.add(total, product);
     }
     return a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), total);
   }
 
-  Id product_of_parts(Id term, const std::vector<AxisRange>& ranges) {
+  Id product_of_parts(Id term, const std::vector<AxisRange>& ranges, const Guards& guards) {
     std::vector<std::pair<std::vector<Id>, Id>> groups;  // axes, and the product of the factors that have these or fewer
     Id numbers = kNone;
     auto times = [&](Id product, Id factor) { return product == kNone ? factor : a_.mul(product, factor); };
@@ -134,12 +168,12 @@ class Deferral {
         group->second = times(group->second, factor);
     }
     Id product = numbers;
-    for (const auto& [axes, value] : groups) product = times(product, part(axes, value, ranges));
+    for (const auto& [axes, value] : groups) product = times(product, part(axes, value, ranges, guards));
     return product;
   }
 
   // A read of a new part that holds the value, if it is of fewer axes than `all`; or of one that holds it already.
-  Id part(const std::vector<Id>& axes, Id value, const std::vector<AxisRange>& all) {
+  Id part(const std::vector<Id>& axes, Id value, const std::vector<AxisRange>& all, const Guards& guards) {
     if (is_read(a_[value].op) || a_[value].op == Op::random) return value;
     Definition d;
     std::vector<Id> shape;
@@ -149,14 +183,45 @@ class Deferral {
       d.axes.push_back(*r);
       shape.push_back(r->end);
     }
-    auto made = made_.find(value);
+    const std::optional<Id> body = guarded(value, axes, guards);
+    if (!body) return value;
+    auto made = made_.find(*body);
     if (made == made_.end()) {
       if (axes.size() == all.size()) return value;
       d.targets = {p_.add_tensor("part", a_[value].type, shape)};
-      d.body = value;
-      made = made_.emplace(value, std::move(d)).first;
+      d.body = *body;
+      made = made_.emplace(*body, std::move(d)).first;
     }
     return a_.read(made->second.target(), a_[value].type, axes);
+  }
+
+  // The value where all that guards it holds, and 0 elsewhere. What a condition says of axes that the value lacks is left out; none if
+  // that could be what keeps a read inside.
+  std::optional<Id> guarded(Id value, const std::vector<Id>& axes, const Guards& guards) {
+    const Id zero = a_.constant(a_[value].type, 0);
+    Id body = value;
+    for (auto g = guards.rbegin(); g != guards.rend(); ++g) {
+      const auto& [condition, holds] = *g;
+      const std::vector<Id> all = holds ? operands_of(a_, condition, Op::land) : std::vector{condition};
+      for (auto c = all.rbegin(); c != all.rend(); ++c) {
+        const bool own = std::ranges::all_of(a_[*c].free_axes(), [&](Id x) { return std::ranges::count(axes, x) > 0; });
+        if (own)
+          body = holds ? a_.select(*c, body, zero) : a_.select(*c, zero, body);
+        else if (!(holds && names_an_axis(*c, axes)) && !reads_at_axes_alone(value))
+          return {};
+      }
+    }
+    return body;
+  }
+  // Is it `place == v` of an axis v that is not among these?
+  bool names_an_axis(Id condition, const std::vector<Id>& axes) const {
+    const Node n = a_[condition];
+    return n.op == Op::eq && std::ranges::any_of(n.args(), [&](Id x) { return a_[x].op == Op::axis && !std::ranges::count(axes, x); });
+  }
+  bool reads_at_axes_alone(Id value) const {
+    return std::ranges::all_of(reachable(a_, value), [&](Id x) {
+      return a_[x].op != Op::read || std::ranges::all_of(read_indices(a_[x]), [&](Id i) { return a_[i].op == Op::axis; });
+    });
   }
 
   // Those that cost more to add to than what they need of a run costs to keep; the largest first, because the others may read the same.

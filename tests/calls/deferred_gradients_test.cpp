@@ -36,6 +36,26 @@ TEST(DeferredGradients, WaitOnlyWhereThatMovesFewerBytes) {
   EXPECT_FALSE(defer_gradients(cell(), {"bias"}, {{"B", 2}, {"H", 8}}));
 }
 
+// A part is made where its gradient is: what a condition keeps inside is read under that condition alone. Of a sum over axes that the
+// gradient lacks, the sum is the part, not what it is made of.
+TEST(DeferredGradients, PartsStandUnderTheConditionsOfTheirGradients) {
+  const Program op = gradient(parse_op(
+      "op row(x: f32[T,S], e: f32[S,V], a: f32[S,S], t: i64, v: i64) -> (y) {\n"
+      "  y[i] = if t > 0 then e[i,v] * sum(j: x[t-1,j] * a[j,i]) else 0\n}"));
+  const auto made = defer_gradients(op, {"e"}, {{"T", 20}, {"S", 4}, {"V", 64}});
+  ASSERT_TRUE(made);
+  const std::string text = print(made->op);
+  EXPECT_NE(text.find("part[i] = if 0 < t then sum(j: x[t-1,j] * a[j,i]) else 0"), std::string::npos) << text;
+  EXPECT_EQ(print(made->sums).find("x["), std::string::npos) << print(made->sums);
+  const Program product = gradient(parse_op(
+      "op product(x: f32[T,B,S], w: f32[S,S], t: i64) -> (y) {\n"
+      "  y[b,i] = if t > 0 then sum(j: exp(x[t-1,b,j]) * w[i,j]) else 0\n}"));
+  const auto guarded = defer_gradients(product, {"w"}, {{"T", 20}, {"B", 2}, {"S", 64}});
+  ASSERT_TRUE(guarded);
+  const std::string parts = print(guarded->op);
+  EXPECT_NE(parts.find("part[b,j] = if 0 < t then exp(x[t-1,b,j]) else 0"), std::string::npos) << parts;
+}
+
 Program rnn() {
   return parse_op(
       "prog rnn(x: f32[T,B,H], h0: f32[B,H], w: f32[H,H]) -> (h) {\n  var h = h0\n"
