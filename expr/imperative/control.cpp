@@ -100,19 +100,32 @@ void Symbolic::merge_names(const State& before, const std::map<std::string, Bind
                            Id condition) {
   for (const auto& [name, old] : before.names) {
     const View &x = then.at(name).view, &y = otherwise.at(name).view;
-    View v = y;
-    if (x != y) {
-      v.unless.clear(), v.others.clear();
-      auto add = [&](Id c, const View& view) {
-        v.unless.push_back(c);
-        v.others.push_back(View{view.storage, view.axes, view.indices});
-      };
-      for (size_t k = 0; k < x.others.size(); ++k) add(a_.select(condition, x.unless[k], a_.boolean(false)), x.others[k]);
-      add(condition, x);
-      for (size_t k = 0; k < y.others.size(); ++k) add(y.unless[k], y.others[k]);
-    }
-    c_.state.names[name].view = v;
+    c_.state.names[name].view = x == y ? y : chosen(condition, x, y);
   }
+}
+
+// What both may stand for under the same conditions, at their ends, is listed once: an `if` in an `if` adds what it binds, no more.
+View Symbolic::chosen(Id condition, const View& x, const View& y) {
+  auto last = [](const View& v) { return View{v.storage, v.axes, v.indices}; };
+  const bool same = last(x) == last(y);
+  size_t shared = 0;
+  while (same && shared < x.others.size() && shared < y.others.size()) {
+    const size_t i = x.others.size() - 1 - shared, k = y.others.size() - 1 - shared;
+    if (x.unless[i] != y.unless[k] || x.others[i] != y.others[k]) break;
+    ++shared;
+  }
+  View v = last(y);
+  auto add = [&](Id c, const View& view) {
+    v.unless.push_back(c);
+    v.others.push_back(last(view));
+  };
+  for (size_t k = 0; k < x.others.size() - shared; ++k) add(a_.select(condition, x.unless[k], a_.boolean(false)), x.others[k]);
+  if (!same) add(condition, x);
+  for (size_t k = 0; k < y.others.size(); ++k) {
+    const bool own = same && k < y.others.size() - shared;
+    add(own ? a_.select(condition, a_.boolean(false), y.unless[k]) : y.unless[k], y.others[k]);
+  }
+  return v;
 }
 
 TensorId Symbolic::value_of(const View& v, const std::string& name, Pos pos) {

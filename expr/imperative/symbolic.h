@@ -34,6 +34,7 @@ class Symbolic {
   void separate_sides(const ast::Statement& s, Id condition);
   void merge_names(const State& before, const std::map<std::string, Binding>& then, const std::map<std::string, Binding>& otherwise,
                    Id condition);
+  View chosen(Id condition, const View& x, const View& y);
   void drop_locals();
   Id shared_condition(Id condition, Pos pos);
 

@@ -1,6 +1,7 @@
 #include "runtime/call/run_time_checks.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -151,15 +152,28 @@ class Finder {
     return {exact, first};
   }
 
-  // Those parts that depend on nothing but inputs and on no axis that the test does not depend on.
-  std::vector<Id> cheap(std::vector<Id> parts, Id test) const {
+  // Of those parts, what depends on nothing but inputs and on no axis that the test does not depend on.
+  std::vector<Id> cheap(std::vector<Id> parts, Id test) {
     const auto own = a_[test].free_axes();
-    std::erase_if(parts, [&](Id part) {
-      if (part == test) return false;
-      if (!std::ranges::includes(own, a_[part].free_axes())) return true;
-      return std::ranges::any_of(tensors_read(a_, part), [&](TensorId t) { return uses_.definition(t) != nullptr; });
-    });
+    auto keeps = [&](Id part) {
+      return std::ranges::includes(own, a_[part].free_axes()) &&
+             std::ranges::none_of(tensors_read(a_, part), [&](TensorId t) { return uses_.definition(t) != nullptr; });
+    };
+    for (Id& part : parts)
+      if (part != test) part = weaker(part, keeps);
+    std::erase_if(parts, [&](Id part) { return is_true(a_, part); });
     return parts;
+  }
+  // What follows from a condition and says no more than what may be asked; true if nothing does.
+  Id weaker(Id condition, const std::function<bool(Id)>& keeps) {
+    if (keeps(condition)) return condition;
+    const Node n = a_[condition];
+    const bool and_then = n.op == Op::select && n.type == DType::boolean && is_false(a_, n.arg(2));
+    if (n.op != Op::land && n.op != Op::lor && !and_then) return a_.boolean(true);
+    const Id x = weaker(n.arg(0), keeps), y = weaker(n.arg(1), keeps);
+    if (is_true(a_, x)) return n.op == Op::lor ? x : y;
+    if (is_true(a_, y)) return n.op == Op::lor ? y : x;
+    return n.op == Op::select ? a_.select(x, y, a_.boolean(false)) : a_.binary(n.op, x, y);
   }
 
   // The most axes that are walked at once, then how many tensors are read that must be computed for it.

@@ -180,6 +180,7 @@ class Blocks {
         const Names all = names;
         std::erase_if(names, [](const auto& named) { return named.second.is == Role::Is::result; });
         made.check = direction(plan->infer.checks.first());
+        if (plan->infer.checks.at_first) made.exact = direction(*plan->infer.checks.of_data);
         names = all;
       }
       made.infer = direction(plan->infer.program);
@@ -193,7 +194,7 @@ class Blocks {
         made.backward = direction(plan->backward.program);
         add_where_terms_go(made.backward->spec, [&](uint32_t t) { return made.backward->is_added(t); });
       }
-      for (const auto* d : {made.check ? &*made.check : nullptr, &made.infer, made.forward ? &*made.forward : nullptr,
+      for (const auto* d : {made.check ? &*made.check : nullptr, made.exact ? &*made.exact : nullptr, &made.infer, made.forward ? &*made.forward : nullptr,
                             made.backward ? &*made.backward : nullptr})
         if (d && !has_nest(d->spec)) return {};
       made.in_place = found_in_place(made);

@@ -31,7 +31,8 @@ struct LoopBlock {
     DType type;
     std::vector<int64_t> shape;
   };
-  std::optional<Direction> check;  // its results are true where an index in the data is outside
+  // Results are true where an index in the data is outside. Where there is `exact`, `check` is true elsewhere, too, and that decides.
+  std::optional<Direction> check, exact;
   Direction infer;
   std::optional<Direction> forward, backward;  // where it has gradients
   std::vector<Kept> kept;                      // beside operands and results

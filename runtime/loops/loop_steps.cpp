@@ -211,8 +211,16 @@ Stmt LoopWriter::step(const Block& b) {
   std::vector<Temporary> temporaries;
   if (block.check) {
     made.push_back(nest_of(b, *block.check, temporaries));
-    for (const Temporary& t : temporaries)
-      if (t.leaves) made.push_back(where(loaded(t.type, t.name, 0), stored_at("xh_status", 1, 0)));
+    const std::vector<Temporary> found = temporaries;
+    std::vector<Stmt> fails = {stored_at("xh_status", 1, 0)};
+    if (block.exact) {
+      fails = {nest_of(b, *block.exact, temporaries)};
+      for (size_t k = found.size(); k < temporaries.size(); ++k)
+        if (const Temporary& t = temporaries[k]; t.leaves)
+          fails.push_back(where(loaded(t.type, t.name, 0), stored_at("xh_status", 1, 0)));
+    }
+    for (const Temporary& t : found)
+      if (t.leaves) made.push_back(where(loaded(t.type, t.name, 0), hi::Block::make(fails)));
   }
   const bool taped = is_taping() && block.forward;
   if (is_taping()) {

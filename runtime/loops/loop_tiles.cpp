@@ -21,12 +21,13 @@ using Role = LoopBlock::Role;
 
 // The directions of a block, by number.
 namespace side {
-enum : int { check, infer, forward, backward, count };
+enum : int { check, exact, infer, forward, backward, count };
 }
 template <class B>
 auto direction_of(B& block, int number) -> decltype(&block.infer) {
   switch (number) {
     case side::check: return block.check ? &*block.check : nullptr;
+    case side::exact: return block.exact ? &*block.exact : nullptr;
     case side::infer: return &block.infer;
     case side::forward: return block.forward ? &*block.forward : nullptr;
     default: return block.backward ? &*block.backward : nullptr;
