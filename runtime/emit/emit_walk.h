@@ -25,6 +25,7 @@ struct Walk {
   Expr in_32_bits(Id id);  // of an i64
   Expr index(Id root);
   Expr narrowed(Id id);
+  Expr index_inside(Id id);
   Expr read(const Node& n);
   bool is_within(Id index, int64_t extent) const;
   bool surely_inside(const Node& read, size_t dimension) const;

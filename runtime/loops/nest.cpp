@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 
+#include "expr/index/linear.h"
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
 #include "runtime/cpu/ir/ramps.h"
@@ -142,15 +143,18 @@ class Nest {
   }
 
   // Is it what lies there already?
-  bool is_there(const SpecMember& m) const {
-    const Node& n = a_[m.body];
-    if (!m.reduced.empty() || !is_true(a_, m.condition) || !is_read(n.op)) return false;
+  bool is_there(const SpecMember& m) const { return m.reduced.empty() && is_true(a_, m.condition) && is_there(m, m.body); }
+  bool is_there(const SpecMember& m, Id body) const {
+    const Node n = a_[body];
+    if (!is_read(n.op)) return false;
     const NestPlace &to = places_[m.tensor], &from = places_[n.symbol];
     if (to.added || from.value.defined() || from.buffer != to.buffer || from.strides != to.strides || !hi::equal(from.offset, to.offset))
       return false;
     const auto at = read_indices(n);
-    for (size_t k = 0; k < at.size(); ++k)
-      if (at[k] != (first_[k] == 0 ? m.left[k] : a_.add(m.left[k], a_.integer(first_[k])))) return false;
+    for (size_t k = 0; k < at.size(); ++k) {
+      const bool one = spec_.axes.at(m.left[k]).extent == 1 && a_[at[k]].op == Op::constant;
+      if (at[k] != (one ? a_.integer(first_[k]) : first_[k] == 0 ? m.left[k] : a_.add(m.left[k], a_.integer(first_[k])))) return false;
+    }
     return true;
   }
 
@@ -188,8 +192,14 @@ class Nest {
     std::set<Id> inside(left.begin(), left.end());
     inside.insert(reduced.begin(), reduced.end());
     const Id lanes_differ_along = made.along_left ? made.vectors : kNone;
-    std::vector<Id> none, *bounding = added ? &conditions : &none;
+    std::vector<Id> chosen, *bounding = added ? &conditions : &chosen;
+    // Likewise where a choice leaves what lies there (r[i+j] -= … for j in 0..m, of a long r), if vectors do not take all of it at once.
+    const Node body = a_[local.body];
+    const bool some = !added && m.reduced.empty() && conditions.empty() && body.op == Op::select && is_there(m, body.arg(2)) &&
+                      (!made.along_left || spec_.axes.at(made.vectors).extent >= kManyVectors * lanes_of(local, made.vectors));
+    if (some) chosen = conjuncts_of(a_, body.arg(0));
     made.outer = bounded(left, inside, lanes_differ_along, bounding);
+    if (some) local.body = chosen.empty() ? body.arg(1) : a_.select(condition_of(a_, chosen), body.arg(1), body.arg(2));
     for (Id x : left) inside.erase(x);
     made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
     local.condition = condition_of(a_, conditions);
@@ -202,6 +212,7 @@ class Nest {
     const ReadyPiece& leader = group.front();
     first_ = leader.piece.first;
     if (!leader.piece.member.scatter.empty()) return scatter(leader.piece.member);
+    emit_.inside_along = inside_along(group);
     auto points = [&](int lanes) {
       const std::string lane = std::exchange(lane_, "");
       std::vector<Stmt> made;
@@ -215,6 +226,43 @@ class Nest {
     if (!leader.along_left) return loops(leader.outer, 0, [&] { return points(1); });
     const std::vector<Loop> scalar(leader.outer.begin(), leader.outer.end() - 1);
     return loops(scalar, 0, [&] { return in_vectors(leader.outer.back(), leader.lanes, points); });
+  }
+  // The one less the other, if that is a number.
+  std::optional<int64_t> distance(Id index, Id other) const {
+    Linear d = linear(a_, index);
+    add_scaled(d, linear(a_, other), -1);
+    std::erase_if(d.terms, [](const auto& term) { return term.second == 0; });
+    return d.terms.empty() ? std::optional(d.constant) : std::nullopt;
+  }
+  // The axis of vectors, if bounds of its loop keep all reads inside that depend on it.
+  Id inside_along(const std::vector<ReadyPiece>& group) {
+    const ReadyPiece& leader = group.front();
+    if (!leader.along_left || leader.outer.back().guards.empty()) return kNone;
+    const Id axis = leader.outer.back().axis;
+    auto within = [&](const Node& read) {
+      for (size_t d = 0; d < read_indices(read).size(); ++d) {
+        const Id index = read_indices(read)[d];
+        const int64_t extent = spec_.tensors[read.symbol].shape[d];
+        if (!is_free_in(a_, axis, index)) continue;
+        if (const auto [low, high] = spec_.interval(index); low >= 0 && high < extent) continue;
+        bool from = false, to = false;
+        for (Id guard : leader.outer.back().guards) {
+          const Node g = a_[guard];
+          if (g.op != Op::lt && g.op != Op::le) continue;
+          const int64_t strict = g.op == Op::lt;
+          const std::optional<int64_t> above = distance(index, g.arg(0)), below = distance(index, g.arg(1));
+          const int64_t first = spec_.interval(g.arg(0)).first, last = spec_.interval(g.arg(1)).second;
+          from |= below && first > -KernelSpec::kFar && first + strict + *below >= 0;
+          to |= above && last < KernelSpec::kFar && last - strict + *above < extent;
+        }
+        if (!from || !to) return false;
+      }
+      return true;
+    };
+    for (const ReadyPiece& r : group)
+      for (Id id : reads_in(a_, std::array{r.piece.member.body, r.piece.member.condition}))
+        if (a_[id].op != Op::read || !within(a_[id])) return kNone;
+    return axis;
   }
   Stmt point(const ReadyPiece& r, int lanes) {
     const SpecMember& m = r.piece.member;
@@ -233,6 +281,7 @@ class Nest {
     return lanes;
   }
 
+  static constexpr int64_t kManyVectors = 4;  // along an axis, beside which a loop with bounds of its own counts little
   static constexpr int64_t kShortAxis = 8;  // vectors: of longer ones what is left counts little
 
   // A loop in vectors, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.

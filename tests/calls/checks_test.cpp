@@ -110,6 +110,18 @@ TEST(RuntimeChecks, LookAtConditionsOnlyWhereTheFirstLookFails) {
   EXPECT_EQ(most_axes(*checks.of_data), 3u) << text_of(*checks.of_data);  // the product
 }
 
+// Of a condition that also asks for what must be computed, the first look takes what it can: x[i-1] is read where i > 0 alone.
+TEST(RuntimeChecks, TakeWhatTheyCanOfAConditionFirst) {
+  const char* text =
+      "op f(x: f64[N], t: i64[N], i: i64) -> (y) {\n"
+      "  s = sum(n: x[n])\n"
+      "  y = if i > 0 && s > 0 then x[i-1] else if i > 0 && s < 1 then 2*x[i-1] else 0\n}";
+  const Checks checks = run_time_checks(forward_program(CompiledOp(compile(parse_op(text))).program()));
+  ASSERT_TRUE(checks.of_data.has_value());
+  EXPECT_NE(text_of(checks.first()).find("0 < i"), std::string::npos) << text_of(checks.first());
+  EXPECT_EQ(text_of(checks.first()).find("sum("), std::string::npos) << text_of(checks.first());
+}
+
 // The same verdict as the evaluator's, for forward and backward, on data of which about half fail.
 struct Case {
   const char* name;

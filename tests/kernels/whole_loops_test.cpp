@@ -312,6 +312,43 @@ TEST(WholeLoops, TakeShortAxesInShorterVectors) {
   EXPECT_EQ(stores(3, 2), 0);
 }
 
+struct Loads : Halide::Internal::IRVisitor {
+  using IRVisitor::visit;
+  int whole = 0, gathered = 0, choices = 0;
+  void visit(const Halide::Internal::Load* l) override {
+    if (l->type.lanes() > 1) ++(l->index.as<Halide::Internal::Ramp>() ? whole : gathered);
+    IRVisitor::visit(l);
+  }
+  void visit(const Halide::Internal::Select* s) override {
+    ++choices;
+    IRVisitor::visit(s);
+  }
+};
+
+// r[i+j] -= f*b[j] for j in 0..M at a place i that a run finds: no other places of r are walked, and vectors of b lie in memory as they are. Where a
+// few vectors take all of r, they choose.
+TEST(WholeLoops, WalkAWindowThatIsWritten) {
+  const Program op = parse_op(
+      "op f(r: f64[N], b: f64[M], f: f64, i: i64) -> (y) { y[n] = if 0 <= n - i && n - i < M then r[n] - f*b[n-i] else r[n] }");
+  auto loads = [&](int64_t n) {
+    const runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", n}, {"M", n / 4}});
+    auto place = [&](uint32_t t) {
+      const std::string& name = op.tensors[spec.tensors[t].original].name;
+      return runtime::NestPlace{.buffer = name == "y" ? "r" : name, .strides = std::vector<int64_t>(spec.tensors[t].shape.size(), 1)};
+    };
+    runtime::NestNames names;
+    Loads found;
+    const Halide::Target target("x86-64-linux-avx-avx2-fma");
+    runtime::ready_for_code(runtime::nest(spec, place, target, names), target).accept(&found);
+    return found;
+  };
+  const Loads large = loads(4096), small = loads(12);
+  EXPECT_EQ(large.gathered, 0);
+  EXPECT_EQ(large.whole, 2);
+  EXPECT_EQ(large.choices, 0);
+  EXPECT_GT(small.choices, 0);
+}
+
 // What says where rows of integers went is not kept, as no adjoint goes back there.
 TEST(WholeLoops, KeepNothingOfIntegers) {
   const Program op = parse_op("prog runs(x: i32[N]) -> (len, k) {\n"

@@ -134,6 +134,18 @@ TEST(FunctionalizeStages, EachIsText) {
 }
 
 // Everything that steps have in an arena goes along: rows, bounds, scalars and the ops of blocks.
+// What a name stands for behind an `if` in an `if` is listed once for each place that binds it, not for each way to get there.
+TEST(Functionalize, NestedConditionsAddWhatTheyBind) {
+  auto nodes = [](int count) {
+    std::string text = "prog f(x: f64[N], k: i64[N]) -> (y) {\n  var y = zeros f64[N]\n  for i in 0..N {\n    var best = x[i]\n";
+    for (int n = 0; n < count; ++n)
+      text += "    if k[i] > " + std::to_string(n) + " { if y[0] > " + std::to_string(n) + " { best = min(best, x[i] - " + std::to_string(n) + ".5) } }\n";
+    const Program p = parse_op(text + "    y[i] = best + y[i/2]\n  }\n}");
+    return print(p).size();
+  };
+  EXPECT_LT(nodes(8), 4 * nodes(4));
+}
+
 TEST(Functionalize, CopiesOfStepsAreWholeAndShareNothing) {
   std::optional<Program> op = parse_op("prog f(x: f64[N,M], ids: i32[N]) -> (y, n) {\n"
                                        "  var y = clone(x)\n"
