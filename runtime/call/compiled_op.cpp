@@ -53,6 +53,7 @@ struct CompiledOp::Impl {
   std::unique_ptr<runtime::WatchedOp> watched;  // XHAT_VIZ
   std::unique_ptr<runtime::OpPlans> plans;
   std::vector<TensorId> infer_bound;  // what every call of infer and forward binds: inputs, then outputs
+  std::vector<TensorId> callers;  // what a caller may pass: inputs, outputs, cotangents, gradients
   ReadyList infer_calls;
   std::atomic<ThreadPool*> pool = nullptr;  // of the next call
   std::mutex pools_mutex;
@@ -74,16 +75,23 @@ struct CompiledOp::Impl {
   }
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
 
-  // Puts the arguments into views, by tensor; what a phase doesn't know is ignored if the op does.
+  // Puts the arguments into views, by tensor; what a phase doesn't know is ignored if the op does. Of tensors that are nobody's argument, views
+  // keep what an earlier call put there: only a GPU's direction looks at them.
   void collect(Arguments arguments, std::vector<TensorView>& views, std::vector<bool>& given) const {
-    views.assign(program().tensors.size(), TensorView());
+    if (on_gpu()) views.clear();
+    views.resize(program().tensors.size());
     given.assign(program().tensors.size(), false);
+    size_t next = 0;  // arguments mostly come in the order of the declaration
     for (const Argument& a : arguments) {
-      const TensorId t = runtime::argument_of(program(), names, a.name);
+      const bool in_order = next < callers.size() && a.name == name(callers[next]);
+      const TensorId t = in_order ? callers[next] : runtime::argument_of(program(), names, a.name);
+      next = in_order ? next + 1 : static_cast<size_t>(std::ranges::find(callers, t) - callers.begin()) + 1;
       if (given[t]) fail(fmt::format("'{}' is given twice", a.name));
       given[t] = true;
       views[t] = a.view;
     }
+    for (TensorId t : callers)
+      if (!given[t]) views[t] = TensorView();
   }
 
   void check_view(TensorId t, const TensorView& v, bool written, const DeviceQueue& queue) const {
@@ -96,10 +104,17 @@ struct CompiledOp::Impl {
       return !on_gpu() && runtime::lies_on(views[out], views[t]) && std::ranges::find(inputs, t) != inputs.end();
     };
     auto named = [&](TensorId t) { return side.program.tensors[t].name; };
-    for (TensorId out : side.program.outputs)
-      for (TensorId t : side.bound)
+    // From the first byte to the last, asked for once: few pairs have any in common.
+    thread_local std::vector<std::pair<const char*, const char*>> reach;
+    reach.clear();
+    for (TensorId t : side.bound) reach.emplace_back(views[t].begin(), views[t].end());
+    for (size_t o = inputs.size(); o < side.bound.size(); ++o)
+      for (size_t i = 0; i < side.bound.size(); i = i + 1 == inputs.size() ? o + 1 : i + 1) {  // of two outputs once
+        if (reach[o].first >= reach[i].second || reach[i].first >= reach[o].second) continue;
+        const TensorId out = side.bound[o], t = side.bound[i];
         if (t != out && runtime::overlap(views[out], views[t]) && !over_input(out, t))
           fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", named(out), named(t)));
+      }
   }
 
   // Shapes, gaps: what a compiled direction depends on. No allocation once warm.
@@ -503,6 +518,7 @@ CompiledOp compile(const Program& op, const CompileOptions& options) {
   i.names = runtime::argument_names(p);
   i.infer_bound = p.inputs;
   i.infer_bound.insert(i.infer_bound.end(), p.outputs.begin(), p.outputs.end());
+  for (auto* list : {&p.inputs, &p.outputs, &p.cotangents, &p.gradients}) i.callers.insert(i.callers.end(), list->begin(), list->end());
   return made;
 }
 

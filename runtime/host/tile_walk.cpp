@@ -61,8 +61,9 @@ struct TileWalk::State {
     int64_t skipped = 0, tasks = 0;
   };
   std::vector<Kernel> kernels;
-  std::vector<OwnedMemory> temporaries;      // per tensor
-  std::vector<TensorView> views;       // per tensor
+  std::vector<OwnedMemory> temporaries;  // as WalkPlan::temporaries
+  std::vector<TensorView> own;           // what lies there
+  std::vector<const TensorView*> views;  // per tensor; of the caller's, those of this run
   int64_t allocations = 0;
 };
 
@@ -89,10 +90,10 @@ std::vector<int64_t> tiles_by_rule(const WalkKernel& k) {
 
 // Elements before the first 64-byte boundary that all results have in common; 0 if there is none. Tiles begin there, so that they write
 // whole lines of memory however the caller's blocks are aligned: large ones of the C library begin 16 bytes after a boundary.
-static int64_t before_lines(const WalkKernel& k, const std::vector<TensorView>& views) {
+static int64_t before_lines(const WalkKernel& k, const std::vector<const TensorView*>& views) {
   uintptr_t before = 0;
   for (const WalkResult& r : k.results) {
-    const TensorView& v = views[static_cast<size_t>(r.tensor)];
+    const TensorView& v = *views[static_cast<size_t>(r.tensor)];
     const uintptr_t bytes = byte_size(r.type), here = -reinterpret_cast<uintptr_t>(v.data) % kStreamLine;
     if (v.strides[r.dims[0].of] * r.dims[0].step != 1 || here % bytes != 0 || (&r != &k.results[0] && here != before)) return 0;
     before = here;
@@ -129,20 +130,29 @@ TileWalk::TileWalk(WalkPlan plan, std::vector<const TileCode*> codes) : plan_(st
       for (const WalkDimension& d : r.dims) made.partial_bytes *= d.extent;
     }
   }
+  for (const WalkKernel& k : plan_.kernels) {
+    for (const WalkInput& input : k.inputs)
+      if (input.tensor >= 0) given_.push_back(static_cast<size_t>(input.tensor));
+    for (const WalkResult& r : k.results) given_.push_back(static_cast<size_t>(r.tensor));
+  }
+  std::ranges::sort(given_);
+  given_.erase(std::ranges::unique(given_).begin(), given_.end());
+  std::erase_if(given_, [&](size_t t) {
+    return std::ranges::any_of(plan_.temporaries, [&](const WalkTemporary& own) { return static_cast<size_t>(own.tensor) == t; });
+  });
 }
 
 TileWalk::~TileWalk() = default;
 
 std::unique_ptr<TileWalk::State> TileWalk::new_state() const {
   auto state = std::make_unique<State>();
-  state->temporaries.resize(static_cast<size_t>(plan_.tensors));
+  state->own.reserve(plan_.temporaries.size());
   state->views.resize(static_cast<size_t>(plan_.tensors));
   for (const WalkTemporary& t : plan_.temporaries) {
-    auto at = static_cast<size_t>(t.tensor);
-    TensorView& view = state->views[at] = TensorView(nullptr, t.type, t.shape, {});
-    state->temporaries[at] = allocate(view.bytes());
+    TensorView& view = state->own.emplace_back(nullptr, t.type, t.shape, std::span<const int64_t>());
+    view.data = state->temporaries.emplace_back(allocate(view.bytes())).get();
     ++state->allocations;
-    view.data = state->temporaries[at].get();
+    state->views[static_cast<size_t>(t.tensor)] = &view;
   }
   state->kernels.resize(plan_.kernels.size());
   for (size_t i = 0; i < plan_.kernels.size(); ++i) {
@@ -164,8 +174,7 @@ RunCounts TileWalk::run(ThreadPool& pool, std::span<const TensorView> views, con
     state = new_state();
     counts.allocations = state->allocations;
   }
-  for (size_t t = 0; t < views.size(); ++t)
-    if (!state->temporaries[t]) state->views[t] = views[t];
+  for (size_t t : given_) state->views[t] = &views[t];
   for (size_t i = 0, end; i < plan_.kernels.size(); i = end) {
     end = i + 1;
     while (!timed && end < plan_.kernels.size() && plan_.kernels[end].horizontal) ++end;
@@ -216,7 +225,7 @@ void TileWalk::bind(size_t index, State& state, ThreadPool& pool) const {
       b.set(const_cast<SizeValue*>(&p.sizes[i]), t.type, 0);
       continue;
     }
-    const TensorView& v = state.views[static_cast<size_t>(t.tensor)];
+    const TensorView& v = *state.views[static_cast<size_t>(t.tensor)];
     b.set(v.data, t.type, t.dims.size());
     for (size_t d = 0; d < t.dims.size(); ++d) {
       const WalkDimension& from = t.dims[t.dims.size() - 1 - d];
@@ -269,7 +278,7 @@ void TileWalk::run_tile(size_t index, State& state, int worker, int64_t number) 
     int64_t steps[kMaxRank];
     int64_t offset = 0;
     if (reduced.empty()) {
-      const TensorView& v = state.views[static_cast<size_t>(r.tensor)];
+      const TensorView& v = *state.views[static_cast<size_t>(r.tensor)];
       b.raw.host = static_cast<uint8_t*>(v.data ? v.data : nothing);
       for (size_t d = 0; d < r.dims.size(); ++d) steps[d] = stride_of(v, r.dims[d]);
     } else {
@@ -303,7 +312,7 @@ void TileWalk::finish(size_t index, State& state, ThreadPool& pool) const {
     const Prepared::Result& p = prepared_[index].results[i];
     if (p.reduced.empty()) continue;
     const WalkResult& r = k.results[i];
-    const TensorView& out = state.views[static_cast<size_t>(r.tensor)];
+    const TensorView& out = *state.views[static_cast<size_t>(r.tensor)];
     const void* partial = state.kernels[index].partials[i].get();
     int64_t n = out.elements();
     auto block = [&](int, int64_t b) {

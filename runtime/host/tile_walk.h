@@ -129,6 +129,7 @@ class TileWalk {
   WalkPlan plan_;
   std::vector<const TileCode*> codes_;
   std::vector<Prepared> prepared_;
+  std::vector<size_t> given_;  // tensors that kernels read or write and that are no temporaries
   mutable IdleStates<State> idle_;
 };
 

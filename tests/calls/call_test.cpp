@@ -280,6 +280,36 @@ TEST(Call, LayerNormIsOneKernelEachWayAndAllocatesOnce) {
   EXPECT_EQ(s.bytes(), 300 * 2 * 4);
 }
 
+// Names are looked up where arguments come in another order than that of the declaration; what an earlier call of the thread was given is not
+// what this one is given.
+TEST(Call, TakesArgumentsInAnyOrderAndNoneOfAnEarlierCall) {
+  CompiledOp op = compile(parse_op("op f(a: f32[N], b: f32[N]) -> (y, z) { y[i] = a[i] - b[i]\n z[i] = a[i] * b[i] }"));
+  const std::vector<float> a = {1, 2}, b = {3, 5}, dy = {1, 1}, dz = {0, 1};
+  std::vector<Argument> call, back;
+  std::vector<float> y(2), z(2), ga(2), gb(2);
+  for (bool backwards : {false, true, false}) {
+    y = z = ga = gb = {9, 9};
+    call = {{"a", a}, {"b", b}, {"y", y}, {"z", z}};
+    back = {{"dy", dy}, {"dz", dz}, {"grad_a", ga}, {"grad_b", gb}};
+    if (backwards) {
+      std::ranges::reverse(call);
+      std::ranges::reverse(back);
+    }
+    const Stash stash = op.forward(call);
+    EXPECT_EQ(y, (std::vector<float>{-2, -3}));
+    EXPECT_EQ(z, (std::vector<float>{3, 10}));
+    op.backward(back, stash);
+    EXPECT_EQ(ga, (std::vector<float>{1, 6}));
+    EXPECT_EQ(gb, (std::vector<float>{-1, 1}));
+    std::erase_if(call, [](const Argument& x) { return x.name == "b"; });
+    std::erase_if(back, [](const Argument& x) { return x.name == "dz"; });
+    expect_contains(error_of([&] { op.infer(call); }), "'b' is missing");
+    expect_contains(error_of([&] { op.backward(back, stash); }), "'dz' is missing");
+    call.push_back({"a", a});
+    expect_contains(error_of([&] { op.infer(call); }), "'a' is given twice");
+  }
+}
+
 TEST(Call, OneCompiledKernelServesManyBatchSizes) {
   CompileOptions options;
   options.cache = std::make_shared<runtime::KernelCache>();
