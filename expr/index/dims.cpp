@@ -230,7 +230,7 @@ class DimSolver {
       if (!values.contains(a.name(d.dim)))
         throw op_error(p,
                        "the value of dim " + a.name(d.dim) + " is not known; no input that was given determines it; give it, as --dims " +
-                           a.name(d.dim) + "=VALUE",
+                           a.name(d.dim) + "=VALUE (in Python " + a.name(d.dim) + "=VALUE)",
                        d.pos);
   }
 

@@ -30,6 +30,7 @@ ArrayType facts_of(PyTypeObject* type) {
   using Door = ArrayType::Door;
   facts.api = exchange_of(type);
   facts.waits = nb::hasattr(t, "block_until_ready");
+  facts.masked = nb::hasattr(t, "filled") && nb::hasattr(t, "mask");
   if (facts.api)
     facts.door = Door::exchange;
   else if (PyType_IsSubtype(type, &PyFloat_Type) || PyType_IsSubtype(type, &PyLong_Type))
@@ -226,10 +227,16 @@ void ArrayView::look_at(PyObject* object, std::optional<DType> declared, bool wr
   release();
   type_ = &array_type(Py_TYPE(object));
   number_ = false;
+  auto as_declared = [&](const char* convert) {
+    if (declared && view_.type != *declared)
+      throw Error(fmt::format("its elements are {}, but {} is declared; convert it, as by x.{}", name_of(view_.type), name_of(*declared),
+                              fmt::format(fmt::runtime(convert), numpy_name(*declared))));
+  };
+  if (type_->masked) throw Error("it has a mask, which would not be looked at; fill it, as by x.filled(0), or give x.data");
   switch (type_->door) {
-    case ArrayType::Door::exchange: return from_exchange(object, *type_->api, written);
-    case ArrayType::Door::buffer: return from_buffer(object, declared, written);
-    case ArrayType::Door::dlpack: return from_dlpack(object, written, type_->waits);
+    case ArrayType::Door::exchange: from_exchange(object, *type_->api, written); return as_declared("to(torch.{})");
+    case ArrayType::Door::buffer: from_buffer(object, declared, written); return as_declared("astype(\"{}\")");
+    case ArrayType::Door::dlpack: from_dlpack(object, written, type_->waits); return as_declared("astype(\"{}\")");
     case ArrayType::Door::number:
       if (written) throw Error(fmt::format("a {} cannot be written; give an array", type_name(object)));
       if (!declared) break;
@@ -286,6 +293,7 @@ void ArrayView::from_buffer(PyObject* object, std::optional<DType> declared, boo
     if (buffer_.strides[i] % buffer_.itemsize)
       throw Error(fmt::format("dimension {} has a stride of {} bytes, which is no whole number of elements; copy the array", i,
                               buffer_.strides[i]));
+    if (buffer_.strides[i] < 0) throw Error(fmt::format("it has a negative stride in dimension {}; numpy.ascontiguousarray copies it", i));
     view_.shape[d] = buffer_.shape[i];
     view_.strides[d] = buffer_.strides[i] / buffer_.itemsize;
   }

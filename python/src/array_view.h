@@ -19,6 +19,7 @@ struct ArrayType {
   enum class Door : uint8_t { exchange, buffer, dlpack, number, none } door = Door::none;
   const ExchangeApi* api = nullptr;
   bool waits = false;  // block_until_ready(): JAX computes behind the caller's back
+  bool masked = false;  // numpy.ma's: elements that do not count
 };
 const ArrayType& array_type(PyTypeObject* type);
 

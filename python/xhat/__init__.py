@@ -27,6 +27,8 @@ def op(text, name=None, **options):
     Options: stash="cost", "largest", "none" or "budget=BYTES"; stash_dtype; fuse="full", "relay" or "off"; keep and drop, which arrays
     stay with the caller; wrt, the gradients wanted; threads; prices, tuned (files); check_values. They mean what they mean to the tool.
     """
+    if isinstance(text, os.PathLike) or (isinstance(text, str) and text.endswith(".xh")):
+        raise Error(f"{text}: xhat.op takes the text of an op; xhat.load reads a file")
     return _make(text, "<xhat.op>", name or "", options)
 
 

@@ -202,7 +202,8 @@ def test_numbers_names_and_sizes():
     assert y.shape == (3, 4) and x.grad.tolist() == [8, 8, 8]
     assert torch.compile(spread, fullgraph=True)(x).shape == (3, 4)
     for call, words in [(lambda: f(x), "'s' is missing"), (lambda: f(x, 1, z=1), "no 'z'"), (lambda: f(x, x=x, s=1), "given twice"),
-                        (lambda: f(x, [1]), "s is a list; give a tensor or a number"), (lambda: f(x.detach().double(), 1), "x is f32"),
+                        (lambda: f(x, [1]), "s is a list; give a tensor or a number"),
+                        (lambda: f(x.detach().double(), 1), r"its elements are f64, but f32 is declared; convert it, as by x.to\(torch.float32\)"),
                         (lambda: xhat.torch.custom_op("op"), "wants an xhat.Op")]:
         with pytest.raises(xhat.Error, match=words):
             call()
