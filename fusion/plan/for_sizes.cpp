@@ -6,6 +6,7 @@
 #include "fusion/plan/invariants.h"
 #include "fusion/plan/planes.h"
 #include "fusion/plan/prefix_sums.h"
+#include "fusion/plan/product_columns.h"
 #include "fusion/plan/quotient_ranges.h"
 #include "fusion/plan/recurrences.h"
 #include "fusion/plan/running_parts.h"
@@ -26,6 +27,7 @@ Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const Plan
   made = prefix_sums_by_steps(made, sizes, request);  // weights of pairs are no table then
   made = invariants_apart(made, sizes, request);
   if (request.machine.tiles_in_order) made = short_rows_as_planes(made, sizes, request);
+  made = columns_by_price(made, sizes, request);
   // A chunk is what one tile reads twice while a processor's cache holds it.
   return request.machine.tiles_in_order ? variance_by_chunks(made, sizes, request) : made;
 }

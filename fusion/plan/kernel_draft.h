@@ -85,6 +85,7 @@ class Planner {
   // These definitions, in order, as one kernel; none if the template does not have it.
   std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
   int64_t outside() const;  // bytes of what comes from outside and what leaves: no kernels move fewer
+  std::map<TensorId, Shape::Product> products() const;  // by target
 
  private:
   std::vector<std::vector<size_t>> cheapest_groups() const;

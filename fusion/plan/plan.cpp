@@ -375,6 +375,13 @@ int64_t Planner::outside() const {
   return n;
 }
 
+std::map<TensorId, Shape::Product> Planner::products() const {
+  std::map<TensorId, Shape::Product> found;
+  for (size_t i = 0; i < shapes_.size(); ++i)
+    if (shapes_[i].product) found.emplace(p_.forward.definitions[i].target(), *shapes_[i].product);
+  return found;
+}
+
 KernelPlan Planner::run(size_t exact) {
   std::vector<Draft> drafts;
   std::vector<std::string> reasons;

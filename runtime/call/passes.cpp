@@ -10,6 +10,7 @@
 #include "ad/reverse/gradient.h"
 #include "cse/normalize/added_sums.h"
 #include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/axis_order.h"
 #include "cse/normalize/flattened_axes.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
@@ -85,7 +86,7 @@ namespace {
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
 Program gathered(const Program& p) { return gather(without_flattened_axes(p)); }
 // Inlining brings constants together: reads at fixed places, what the user named.
-Program simplified(const Program& p) { return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(p))))); }
+Program simplified(const Program& p) { return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(without_flattened_axes(p)))))); }
 Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }
 
 }  // namespace
@@ -156,8 +157,9 @@ Derivation Passes::derive(const StashChoice& choice) const {
       return with_written_ops(planned, copy_into(planned.arena, written_));
     });
   }
+  const bool as_written = options_.fusion.policy == FusePolicy::relay;
   // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
-  pipeline.step("narrow", [&](const Program& p) { return recompute_running_extremes(narrow(own(p))); });
+  pipeline.step("narrow", [&](const Program& p) { return recompute_running_extremes(narrow(as_written ? own(p) : axes_in_one_order(own(p)))); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   d.source = source_;

@@ -1,0 +1,106 @@
+#include "cse/normalize/axis_order.h"
+
+#include <map>
+#include <numeric>
+
+#include "expr/core/permuted.h"
+
+namespace xhat {
+namespace {
+
+// Per dimension the one axis that moves along it.
+using Walk = std::vector<Id>;
+
+std::optional<Walk> walk_of(const Arena& a, std::span<const Id> indices) {
+  Walk walk;
+  for (Id index : indices) {
+    const auto axes = a[index].free_axes();
+    if (axes.size() != 1 || std::ranges::find(walk, axes[0]) != walk.end()) return std::nullopt;
+    walk.push_back(axes[0]);
+  }
+  return walk;
+}
+
+// One definition's ways through the tensors that it reads and writes.
+using Walks = std::vector<std::pair<TensorId, Walk>>;
+
+Walks walks_of(const Arena& a, const Definition& d) {
+  Walks walks;
+  Walk written;
+  for (const AxisRange& r : d.axes) written.push_back(r.axis);
+  walks.emplace_back(d.target(), std::move(written));
+  for (Id id : reachable(a, d.body))
+    if (is_read(a[id].op))
+      if (auto walk = walk_of(a, read_indices(a[id]))) walks.emplace_back(a[id].symbol, std::move(*walk));
+  return walks;
+}
+
+// The dimensions of one way in the order in which another one has their axes, if it has them all.
+std::optional<Permutation> in_order_of(const Walk& walk, const Walk& other) {
+  std::vector<size_t> places;
+  for (Id axis : walk) {
+    const auto at = std::ranges::find(other, axis);
+    if (at == other.end()) return std::nullopt;
+    places.push_back(static_cast<size_t>(at - other.begin()));
+  }
+  Permutation order = unpermuted(walk.size());
+  std::ranges::sort(order, {}, [&](size_t i) { return places[i]; });
+  return order;
+}
+
+class AxisOrder {
+ public:
+  explicit AxisOrder(const Program& p) : p_(p) {
+    for (const Definition& d : p_.definitions()) {
+      if (d.is_call()) continue;
+      walks_.push_back(walks_of(*p_.arena, d));
+      const auto stays = [&](TensorId t) { return has_tensor(p_.outputs, t) || has_tensor(p_.gradients, t); };
+      if (d.axes.size() > 1 && !stays(d.target())) open_.push_back(d.target());
+    }
+  }
+
+  Program run() {
+    bool found = true;
+    while (found && !open_.empty()) {
+      std::map<TensorId, Permutation> round;
+      for (TensorId t : open_)
+        if (auto order = order_of(t)) round[t] = std::move(*order);
+      found = !round.empty();
+      std::erase_if(open_, [&](TensorId t) { return round.contains(t); });
+      orders_.merge(round);
+    }
+    std::erase_if(orders_, [](const auto& order) { return order.second == unpermuted(order.second.size()); });
+    return with_permuted_axes(p_, orders_);
+  }
+
+ private:
+  bool is_open(TensorId t) const { return has_tensor(open_, t); }
+
+  // What those say that are no longer open.
+  std::optional<Permutation> order_of(TensorId t) const {
+    std::optional<Permutation> first;
+    for (const Walks& walks : walks_)
+      for (const auto& [own, walk] : walks) {
+        if (own != t) continue;
+        for (const auto& [other, its] : walks) {
+          if (is_open(other)) continue;
+          auto order = in_order_of(walk, permuted(its, orders_, other));
+          if (!order) continue;
+          if (*order == unpermuted(order->size())) return order;
+          if (!first) first = std::move(order);
+        }
+      }
+    return first;
+  }
+
+  Program p_;
+  std::vector<Walks> walks_;
+  std::vector<TensorId> open_;  // whose order is not decided
+  std::map<TensorId, Permutation> orders_;
+};
+
+}  // namespace
+
+Program axes_in_one_order(const Program& p) { return AxisOrder(p).run(); }
+
+}  // namespace xhat
