@@ -5,7 +5,7 @@
 //     build/bench/spellings --most N          fails if more than N rows are not the best
 //     build/bench/spellings --digits          by how much each spelling's gradients are off more than the derivative as it is written down
 //     build/bench/spellings --random N        N random respellings of the first spellings (bench/respelling.h), in turn: how many are
-//                                             worse than it, and which
+//                                             worse than it, and which; --seed S: from this one on
 //
 // Functions: bench/spellings/*.xh, one op per spelling; ops that others call are parts of them. The first lines have the sizes of the
 // plans, and small ones at which every spelling's results and gradients, after all passes, are compared with the first one's.
@@ -77,14 +77,14 @@ int print_digits(const std::vector<Function>& functions) {
   return beyond;
 }
 
-Count random_respellings(const std::vector<Function>& functions, int count, bool show) {
+Count random_respellings(const std::vector<Function>& functions, int count, int first, bool show) {
   constexpr int kSteps = 12;
   Count all;
   std::map<std::string, Count> by_function;
   for (int k = 0; k < count; ++k) {
     const Function& f = functions[static_cast<size_t>(k) % functions.size()];
     const Program& plain = *f.spellings[0];
-    const Program other = parse_op(bench::Respelling(plain, static_cast<uint64_t>(k) + 1).text(kSteps));
+    const Program other = parse_op(bench::Respelling(plain, static_cast<uint64_t>(first + k)).text(kSteps));
     const SpellingCost least = bench::cost_of(plain, f.sizes), cost = bench::cost_of(other, f.sizes);
     const Arrays data = bench::data_for(plain, f.small);
     const std::string differs = bench::difference(bench::results_of(plain, data, f.small), bench::results_of(other, data, f.small));
@@ -94,9 +94,9 @@ Count random_respellings(const std::vector<Function>& functions, int count, bool
     all.different += !differs.empty();
     ++by_function[f.name].rows;
     by_function[f.name].worse += worse;
-    if (!differs.empty()) std::cout << f.name << ", seed " << k + 1 << ": " << differs << "\n" << print(other) << "\n";
+    if (!differs.empty()) std::cout << f.name << ", seed " << first + k << ": " << differs << "\n" << print(other) << "\n";
     if (!worse || !show) continue;
-    std::cout << "# " << f.name << ", seed " << k + 1 << ":";
+    std::cout << "# " << f.name << ", seed " << first + k << ":";
     for (size_t i = 0; i < cost.values.size(); ++i)
       if (bench::worse(cost, least, i))
         std::cout << fmt::format(" {} {} instead of {}", SpellingCost::kColumns[i], cost.values[i], least.values[i]);
@@ -119,13 +119,13 @@ int main(int argc, char** argv) {
       words.erase(at, at + 2);
       return number;
     };
-    const int most = number_after("--most", INT_MAX), random = number_after("--random", 0);
+    const int most = number_after("--most", INT_MAX), random = number_after("--random", 0), seed = number_after("--seed", 1);
     const bool worse_only = std::erase(words, "--worse") > 0;
     const bool digits = std::erase(words, "--digits") > 0;
     const std::vector<Function> functions = bench::read_functions(words);
     if (digits) return print_digits(functions) > most;
     if (random > 0) {
-      const Count c = random_respellings(functions, random, worse_only);
+      const Count c = random_respellings(functions, random, seed, worse_only);
       std::cout << fmt::format("{} random respellings: {} are worse than the plain spelling, {} give another result\n", c.rows, c.worse,
                                c.different);
       return c.different > 0 || c.worse > most;

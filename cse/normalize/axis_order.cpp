@@ -48,6 +48,14 @@ std::optional<Permutation> in_order_of(const Walk& walk, const Walk& other) {
   return order;
 }
 
+// Has a way two axes or more of another one, and does that walk them in its order?
+bool is_followed_by(const Walk& way, const Walk& other) {
+  std::vector<size_t> places;
+  for (Id axis : other)
+    if (const auto at = std::ranges::find(way, axis); at != way.end()) places.push_back(static_cast<size_t>(at - way.begin()));
+  return places.size() > 1 && std::ranges::is_sorted(places);
+}
+
 class AxisOrder {
  public:
   explicit AxisOrder(const Program& p) : p_(p) {
@@ -79,18 +87,29 @@ class AxisOrder {
   // What those say that are no longer open.
   std::optional<Permutation> order_of(TensorId t) const {
     std::optional<Permutation> first;
+    bool as_written = false;
+    visit(t, [&](const Walk& walk, const Walk& other) {
+      auto order = in_order_of(walk, other);
+      if (!order) return;
+      as_written |= *order == unpermuted(order->size());
+      if (!first) first = std::move(order);
+    });
+    if (!first) return first;
+    visit(t, [&](const Walk& walk, const Walk& other) {
+      as_written |= is_followed_by(other, walk) && !is_followed_by(other, permuted(walk, *first));
+    });
+    return as_written ? unpermuted(first->size()) : first;
+  }
+
+  // Its ways beside those of tensors whose order is decided.
+  template <class F>
+  void visit(TensorId t, F&& f) const {
     for (const Walks& walks : walks_)
       for (const auto& [own, walk] : walks) {
         if (own != t) continue;
-        for (const auto& [other, its] : walks) {
-          if (is_open(other)) continue;
-          auto order = in_order_of(walk, permuted(its, orders_, other));
-          if (!order) continue;
-          if (*order == unpermuted(order->size())) return order;
-          if (!first) first = std::move(order);
-        }
+        for (const auto& [other, its] : walks)
+          if (!is_open(other)) f(walk, permuted(its, orders_, other));
       }
-    return first;
   }
 
   Program p_;

@@ -20,8 +20,20 @@ bool once_each(const Arena& a, Id outer, Id inner) {
   const Node sum = a[outer], n = a[inner];
   std::vector<Id> axes(sum.free_axes().begin(), sum.free_axes().end());
   for (const AxisRange& r : reduce_axes(sum)) axes.push_back(r.axis);
+  // Both axes of g*4+k, for k in 0..4.
+  auto walks = [&](Id index, Id axis) {
+    const Node& i = a[index];
+    if (index == axis) return true;
+    if (i.op != Op::add || a[i.arg(0)].op != Op::mul) return false;
+    Id group = a[i.arg(0)].arg(0), each = a[i.arg(0)].arg(1);
+    if (a[group].op != Op::axis) std::swap(group, each);
+    const std::vector<AxisRange> summed = reduce_axes(sum);
+    const auto r = std::ranges::find(summed, i.arg(1), &AxisRange::axis);
+    return (axis == group || axis == i.arg(1)) && a[group].op == Op::axis && r != summed.end() && range_is_plain(a, *r) && r->end == each;
+  };
   return std::ranges::all_of(axes, [&](Id axis) {
-    return n.op == Op::read ? std::ranges::count(n.args(), axis) > 0 : std::ranges::binary_search(n.free_axes(), axis);
+    return n.op == Op::read ? std::ranges::any_of(n.args(), [&](Id index) { return walks(index, axis); })
+                            : std::ranges::binary_search(n.free_axes(), axis);
   });
 }
 

@@ -210,7 +210,7 @@ bool Planner::may_carry(const Draft& d, const std::vector<Member>& members, cons
 }
 
 // Decides the outer loop: which shared classes are tiled, in which order, and how much of each one tile takes.
-void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
+void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> first) const {
   k.axes = draft.axes;
   Draft d = draft;
   // Slowest-varying first, as the largest tensors are laid out.
@@ -246,6 +246,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k) const {
   // A scatter's tiles had better take some columns of all terms than some places of few.
   const bool scatters = std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); });
   if (!scatters) std::ranges::stable_partition(order, [&](int c) { return !side_by_side(c); });
+  if (first) std::ranges::stable_partition(order, [&](int c) { return c == *first; });
 
   // A product's columns are whole in the tile, and its rows the next to vary.
   auto product = std::ranges::find_if(k.members, [&](const Member& m) { return shape(m).product.has_value(); });

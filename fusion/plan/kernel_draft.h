@@ -125,6 +125,7 @@ class Planner {
   bool alone(const Member& m) const;
   Draft as_tiled(const Draft& draft, const Kernel& k) const;
   Kernel finished(const Draft& draft, const KernelChoice& choice = {}) const;
+  Kernel tiled_from(const Draft& draft, const KernelChoice& choice, std::optional<int> first) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
   static std::optional<Shape::Product> product_of(const Shape& s);
@@ -142,7 +143,7 @@ class Planner {
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const;
   int64_t idle_lanes(const Draft& d, const Member& m, int64_t tiles) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
-  void order_and_tile(const Draft& draft, Kernel& k) const;
+  void order_and_tile(const Draft& draft, Kernel& k, std::optional<int> first) const;
   int64_t waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const;
   void count_bytes(const Draft& draft, Kernel& k) const;
   bool rows_off_lines(const Draft& draft, const Kernel& k) const;

@@ -78,13 +78,13 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
   const Program one = without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p))));
-  return without_repeated_reductions(gather(without_nested_sums(without_added_sums(one))));
+  return without_repeated_reductions(gather(without_nested_sums(without_added_sums(without_repeated_reductions(one)))));
 }
 
 namespace {
 
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
-Program gathered(const Program& p) { return gather(without_flattened_axes(p)); }
+Program gathered(const Program& p) { return without_nested_sums(gather(without_flattened_axes(p))); }
 // Inlining brings constants together: reads at fixed places, what the user named.
 Program simplified(const Program& p) { return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(without_flattened_axes(p)))))); }
 Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }

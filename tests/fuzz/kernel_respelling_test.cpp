@@ -61,6 +61,16 @@ TEST(Respelling, DigitsStay) {
     }
 }
 
+// A mean that is written twice and taken from another one is not a sum of its own, nor is a sum of the gradient that one sum reads, by groups.
+TEST(Respelling, SumsAreThoseOfThePlainSpelling) {
+  for (const bench::Function& f : bench::read_functions({"concordance", "grouped_query_attention"}))
+    for (const auto& op : f.spellings) {
+      const bench::SpellingCost cost = bench::cost_of(*op, f.sizes), plain = bench::cost_of(*f.spellings[0], f.sizes);
+      EXPECT_EQ(cost.values[0], plain.values[0]) << f.name << " " << op->name;
+      EXPECT_EQ(cost.values[1], plain.values[1]) << f.name << " " << op->name;
+    }
+}
+
 // The steps do change ops, and change them in every way that bench/respelling.h lists.
 TEST(Respelling, WritesOpsOtherwise) {
   const Program plain =

@@ -35,6 +35,7 @@ TEST(AxisOrder, AsInputsAndResultsHaveThem) {
 TEST(AxisOrder, OthersStay) {
   EXPECT_EQ(axes_of_t("t[n,k] = x[n,k]+1; y[k,n] = t[n,k]; z = b[0]"), "nk") << "the input says so";
   EXPECT_EQ(axes_of_t("t[k,n] = x[n,k]+1; y[k,n] = t[k,n]; z = b[0]"), "kn") << "the result says so";
+  EXPECT_EQ(axes_of_t("t[h,d] = sum(n: q[n,h,d]); y[d,h] = t[h,d]; z = b[0]"), "hd") << "what is summed says so";
   EXPECT_EQ(axes_of_t("t[h,i,j] = sum(d: q[i,h,d]*v[h,j,d]); y[i,h,d] = sum(j: t[h,i,j]*v[h,j,d]); z = b[0]"), "hij") << "nobody has all axes";
   EXPECT_EQ(axes_of_t("t[k,n] = x[n,k]+1; y[n in 0..3] = t[n,n]; z = b[0]"), "nk") << "a diagonal has no say, x has";
 }

@@ -24,6 +24,15 @@ TEST(NestedSums, BecomeOne) {
             "sum(n, d if 2 < n && d <= n: x[n,d])");
 }
 
+// Heads in groups: each inner sum is still added to one outer one.
+TEST(NestedSums, OfGroups) {
+  const std::string head = "op f(x: f64[4*G,D]) -> (y) { r[c in 0..4*G] = sum(d: x[c,d]^2); y[g in 0..G] = ";
+  EXPECT_EQ(body_of(merged(head + "sum(k in 0..4: r[4*g+k]) }"), "y"), "sum(k in 0..4, d: x[4*g+k,d]^2)");
+  EXPECT_EQ(body_of(merged(head + "sum(k in 0..4: r[g*4+k]) }"), "y"), "sum(k in 0..4, d: x[g*4+k,d]^2)");
+  const std::string overlapping = head + "sum(k in 0..3: r[g+k]) }";
+  EXPECT_TRUE(equal(parse_op(overlapping), merged(overlapping))) << "each would be computed three times";
+}
+
 TEST(NestedSums, BecomeOneAlsoWhereTheOuterOneIsWrittenTwice) {
   const Program p = merged(
       "op f(x: f64[N,M,D]) -> (y, z) { r[n,m] = sum(d: x[n,m,d]); y[n] = exp(sum(m: r[n,m])); z[k] = sum(l: r[k,l])*2 }");

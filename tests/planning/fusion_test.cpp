@@ -355,6 +355,21 @@ TEST(Fusion, WhatLiesBeyondATriangleIsPriced) {
     EXPECT_EQ(k.bytes_in_vain, 0);
 }
 
+// The gradient by the many points would be written once per tile of the few.
+TEST(Fusion, TilesGoAlongTheAxisThatLeavesFewPartialResults) {
+  const char* const both = R"(op f(r: f32[N,M], x: f32[N,D], z: f32[M,D]) -> (a, b) {
+    a[n,d] = sum(m: r[n,m]*(x[n,d] - z[m,d]))
+    b[m,d] = sum(n: r[n,m]*(z[m,d] - x[n,d]))
+  })";
+  for (const auto& [n, m, first] : {std::tuple(64, 256, "m"), {256, 64, "n"}}) {
+    const KernelPlan plan = forward_plan(both, {{"N", n}, {"M", m}, {"D", 16}});
+    const Kernel& k = only(plan);
+    EXPECT_EQ(shared(k).at(0), first);
+    EXPECT_TRUE(k.combines_partials);
+    EXPECT_LT(k.bytes_moved, 3 * k.bytes_unavoidable);
+  }
+}
+
 TEST(Fusion, DirectionsAreProgramsOfTheirOwn) {
   Program p = with_backward(kBatchNorm);
   for (const Program& d : {infer_program(p), forward_program(p), backward_program(p)}) {
