@@ -277,7 +277,7 @@ Kernel Planner::finished(const Draft& draft, const KernelChoice& choice) const {
       return rows && std::ranges::any_of(m.reduced, [&](int r) { return draft.walked_by(r) == c; });
     });
   };
-  if (kernel.combines_partials && kernel.sequential == 0)
+  if (draft.members.size() > 1 && kernel.combines_partials && kernel.sequential == 0)
     for (const std::vector<int> others(kernel.shared.begin() + 1, kernel.shared.end()); int c : others) {
       if (cuts_rows(c)) continue;
       Kernel other = tiled_from(draft, {}, c);
