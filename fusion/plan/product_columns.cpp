@@ -1,5 +1,7 @@
 #include "fusion/plan/product_columns.h"
 
+#include <set>
+
 #include "expr/core/permuted.h"
 #include "fusion/plan/kernel_draft.h"
 
@@ -15,10 +17,32 @@ struct Price {
   bool clearly_below(const Price& other) const { return bytes < kClearly * other.bytes && sweeps <= other.sweeps; }
 };
 
-Price price_of(const Program& p, const DimValues& sizes, const PlanRequest& request) {
+// `products` are read in vectors along a result's last axis. Where a reduction has its own along another axis of theirs than the last, it reads
+// them element by element, a load and an insertion for each: as much as to move them twice. (Maps turn what they read in registers.)
+double bytes_across(const Program& p, const std::set<TensorId>& products, const DimValues& sizes) {
+  const Arena& a = *p.arena;
+  double bytes = 0;
+  for (const Definition& d : p.forward.definitions) {
+    if (d.axes.empty() || !is_reduction(a[d.body].op)) continue;
+    const Id along = d.axes.back().axis;
+    double points = 1;
+    for (const std::vector<AxisRange>& axes : {d.axes, reduce_axes(a[d.body])})
+      for (const AxisRange& r : axes) points *= range_is_plain(a, r) ? static_cast<double>(evaluate_extent(a, r.end, sizes)) : 1;
+    for (Id id : reachable(a, d.body)) {
+      const Node& n = a[id];
+      if (!is_read(n.op) || !products.contains(n.symbol) || !std::ranges::binary_search(n.free_axes(), along)) continue;
+      if (!std::ranges::binary_search(a[n.args().back()].free_axes(), along)) bytes += 2 * points * byte_size(n.type);
+    }
+  }
+  return bytes;
+}
+
+// Without what products pack: turned, they pack the other operand instead, of which only a measurement could say whether that is less work (a
+// convolution whose columns are pixels packs next to nothing, and results that are maps would be turned back).
+Price price_of(const Program& p, const std::set<TensorId>& products, const DimValues& sizes, const PlanRequest& request) {
   const KernelPlan plan = plan_kernels(p, sizes, request);
-  Price price{0, plan.sweeps()};
-  for (const Kernel& k : plan.kernels) price.bytes += static_cast<double>(k.bytes_priced());
+  Price price{bytes_across(p, products, sizes), plan.sweeps()};
+  for (const Kernel& k : plan.kernels) price.bytes += static_cast<double>(k.bytes_priced() - k.bytes_packed);
   return price;
 }
 
@@ -55,11 +79,13 @@ Program columns_by_price(const Program& p, const DimValues& sizes, const PlanReq
     turned[t] = std::move(order);
   }
   if (turned.empty() || turned.size() > kMostProducts) return p;
+  std::set<TensorId> products;
+  for (const auto& [t, order] : turned) products.insert(t);
   Program best = p;
-  Price least = price_of(p, sizes, request);
+  Price least = price_of(p, products, sizes, request);
   for (const auto& [t, order] : turned) {
     Program other = with_permuted_axes(best, {{t, order}});
-    const Price price = price_of(other, sizes, request);
+    const Price price = price_of(other, products, sizes, request);
     if (!price.clearly_below(least)) continue;
     least = price;
     best = std::move(other);

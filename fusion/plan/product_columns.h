@@ -2,9 +2,9 @@
 //
 //   z[n,k] = sum(d: x[n,d]*w[d,k])   y[n,k] = f(z[n,k], max(k: z[n,k]))     =>     z[k,n] = sum(d: x[n,d]*w[d,k])   …
 //
-// With n as columns a tile has some n and all k, so that the maximum is in the tile, and packs x and not w. Turned where the kernels cost
-// clearly less then, by the prices that they are planned by; not where a sum reads it beside what lies as it does, s[n] = sum(k: z[n,k]*x[n,k]),
-// and would have to stride.
+// With n as columns a tile has some n and all k, so that the maximum is in the tile. Turned where the kernels move clearly fewer bytes then, and
+// what reductions read across memory counts as moved; not where a sum reads it beside what lies as it does, s[n] = sum(k: z[n,k]*x[n,k]), and
+// would have to stride.
 //
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: every value, but for the order of sums. Does nothing under a
 // policy other than full.

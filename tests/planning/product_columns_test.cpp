@@ -11,7 +11,7 @@ namespace {
 using namespace xhat::testing;
 
 const DimValues kSizes = {{"N", 64}, {"D", 256}, {"K", 256}};
-const DimValues kFew = {{"N", 3}, {"D", 4}, {"K", 5}};
+const DimValues kFew = {{"N", 3}, {"D", 4}, {"K", 9}};
 
 struct Found {
   std::string axes;  // of t
@@ -41,6 +41,9 @@ TEST(ProductColumns, OthersStay) {
   EXPECT_EQ(found("t[n,k] = sum(d: x[n,d]*w[d,k]); y[n,k] = tanh(t[n,k])").axes, "nk") << "no cheaper";
   EXPECT_EQ(found("t[n,k] = sum(d: x[n,d]*w[d,k]); s[n] = sum(k: t[n,k]*u[n,k]); y[n,k] = t[n,k]*s[n]").axes, "nk")
       << "u lies as it does, and is summed with it";
+  const std::string pooled = "t[n,k] = sum(d: x[n,d]*w[d,k]); p[n,k in 0..K-7] = max(r in 0..8: t[n,k+r]); "
+                             "s[n] = sum(k in 0..K-7: p[n,k]); y[n] = tanh(s[n])";
+  EXPECT_EQ(found(pooled).axes, "nk") << "windows along k would read it element by element";
 }
 
 }  // namespace
