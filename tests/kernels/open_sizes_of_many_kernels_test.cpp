@@ -5,7 +5,7 @@
 
 #include "tests/helpers/ahead_helper.h"
 
-namespace xhat::ahead_test {
+namespace xhat::open_sizes_of_many_kernels_test {
 namespace {
 
 using namespace xhat::testing;
@@ -27,7 +27,7 @@ std::string far(const Arrays& a, const Arrays& b, double tolerance) {
   return "";
 }
 
-class AheadOpen : public Ahead {
+class OpenSizesOfManyKernels : public Ahead {
  protected:
   void as_evaluated(const std::string& text, const DimValues& given, const std::vector<DimValues>& calls, double tolerance = 2e-5) {
     SCOPED_TRACE(text);
@@ -55,7 +55,7 @@ std::vector<DimValues> sizes_of(const std::string& a, const std::string& b, int6
   return all;
 }
 
-TEST_F(AheadOpen, Rows) {
+TEST_F(OpenSizesOfManyKernels, Rows) {
   as_evaluated(R"(op softmax(x: f32[N,D]) -> (y) {
     m[n] = max(d: x[n,d]); e[n,d] = exp(x[n,d] - m[n]); y[n,d] = e[n,d] / sum(k: e[n,k]) })",
                {}, sizes_of("N", "D"));
@@ -66,12 +66,12 @@ TEST_F(AheadOpen, Rows) {
                {{"C", 48}}, sizes_of("B", "T"));
 }
 
-TEST_F(AheadOpen, OneThatIsNoBatch) {
+TEST_F(OpenSizesOfManyKernels, OneThatIsNoBatch) {
   as_evaluated("op rows(x: f32[N,D]) -> (y) { y[n] = sum(d: x[n,d]^2) }", {{"N", 6}},
                {{{"D", 0}}, {{"D", 1}}, {{"D", 13}}, {{"D", 300}}});
 }
 
-TEST_F(AheadOpen, Products) {
+TEST_F(OpenSizesOfManyKernels, Products) {
   std::vector<DimValues> calls = {{{"M", 1}, {"K", 1}, {"N", 1}},    {{"M", 0}, {"K", 4}, {"N", 3}},   {{"M", 5}, {"K", 0}, {"N", 3}},
                                {{"M", 33}, {"K", 17}, {"N", 65}}, {{"M", 7}, {"K", 130}, {"N", 3}}, {{"M", 20}, {"K", 20}, {"N", 20}}};
   as_evaluated("op matmul(a: f32[M,K], b: f32[K,N]) -> (c) { c[i,j] = sum(k: a[i,k]*b[k,j]) }", {}, calls);
@@ -83,7 +83,7 @@ TEST_F(AheadOpen, Products) {
                {{"D", 16}}, sizes_of("T", "S", 1));
 }
 
-TEST_F(AheadOpen, Windows) {
+TEST_F(OpenSizesOfManyKernels, Windows) {
   as_evaluated("op blur(x: f32[H,W]) -> (y) { y[h in 0..H,w in 0..W] = sum(r in 0..3, s in 0..3: x[h+r-1,w+s-1 else 0]) / 9 }", {},
                sizes_of("H", "W"));
   as_evaluated("op inside(x: f32[H,W], k: f32[3,3]) -> (y) { y[h in 0..H-2,w in 0..W-2] = sum(r, s: x[h+r,w+s]*k[r,s]) }", {},
@@ -91,7 +91,7 @@ TEST_F(AheadOpen, Windows) {
   as_evaluated("op pairs(x: f32[N]) -> (y) { y[i in 0..N-1] = x[i+1] - x[i] }", {}, {{{"N", 2}}, {{"N", 3}}, {{"N", 100}}});
 }
 
-TEST_F(AheadOpen, RangesAndConditionsBySize) {
+TEST_F(OpenSizesOfManyKernels, RangesAndConditionsBySize) {
   as_evaluated("op triangle(a: f32[N,N], x: f32[N]) -> (y) { y[i] = sum(j in 0..i+1: a[i,j]*x[j]) }", {},
                {{{"N", 0}}, {{"N", 1}}, {{"N", 2}}, {{"N", 65}}, {{"N", 130}}});
   as_evaluated("op turned(x: f32[N,M]) -> (y) { y[i in 0..M,j in 0..N] = x[N-1-j,i] * (if i < M-1 then 2 else 1) }", {},
@@ -99,7 +99,7 @@ TEST_F(AheadOpen, RangesAndConditionsBySize) {
   as_evaluated("op flat(x: f32[N,M]) -> (y) { y[p in 0..N*M] = x[p/M, p%M] + f32(p) }", {}, sizes_of("N", "M", 1));
 }
 
-TEST_F(AheadOpen, IndicesInData) {
+TEST_F(OpenSizesOfManyKernels, IndicesInData) {
   as_evaluated("op take(table: f32[V,D], ids: i32[L]) -> (y) { y[l,d] = table[ids[l],d] * 2 }", {},
                {{{"V", 5}, {"D", 3}, {"L", 7}},
                 {{"V", 1}, {"D", 1}, {"L", 1}},
@@ -108,7 +108,7 @@ TEST_F(AheadOpen, IndicesInData) {
   as_evaluated("op best(x: f32[N,D]) -> (y, at) { at[n] = argmax(d: x[n,d]); y[n] = x[n,at[n]] }", {}, sizes_of("N", "D", 1));
 }
 
-TEST_F(AheadOpen, WhatCannotBeIsSaid) {
+TEST_F(OpenSizesOfManyKernels, WhatCannotBeIsSaid) {
   Program op = parse_op("op half(x: f32[N,M]) -> (y) { y[i in 0..N/2,j] = x[2*i,j] }");
   AheadOptions o = best_level();
   try {
@@ -120,4 +120,4 @@ TEST_F(AheadOpen, WhatCannotBeIsSaid) {
 }
 
 }  // namespace
-}  // namespace xhat::ahead_test
+}  // namespace xhat::open_sizes_of_many_kernels_test
