@@ -17,21 +17,24 @@ struct Price {
   bool clearly_below(const Price& other) const { return bytes < kClearly * other.bytes && sweeps <= other.sweeps; }
 };
 
-// `products` are read in vectors along a result's last axis. Where a reduction has its own along another axis of theirs than the last, it reads
-// them element by element, a load and an insertion for each: as much as to move them twice. (Maps turn what they read in registers.)
+// A reduction reads `products` in vectors along its result's last axis, or along its terms. Where they lie along neither, it reads them element by
+// element, a load and an insertion for each: as much as to move them twice. (Maps turn what they read in registers.)
 double bytes_across(const Program& p, const std::set<TensorId>& products, const DimValues& sizes) {
   const Arena& a = *p.arena;
   double bytes = 0;
   for (const Definition& d : p.forward.definitions) {
     if (d.axes.empty() || !is_reduction(a[d.body].op)) continue;
-    const Id along = d.axes.back().axis;
+    const std::vector<AxisRange> terms = reduce_axes(a[d.body]);
+    auto moves = [&](Id index, const AxisRange& r) { return std::ranges::binary_search(a[index].free_axes(), r.axis); };
     double points = 1;
-    for (const std::vector<AxisRange>& axes : {d.axes, reduce_axes(a[d.body])})
+    for (const std::vector<AxisRange>& axes : {d.axes, terms})
       for (const AxisRange& r : axes) points *= range_is_plain(a, r) ? static_cast<double>(evaluate_extent(a, r.end, sizes)) : 1;
     for (Id id : reachable(a, d.body)) {
       const Node& n = a[id];
-      if (!is_read(n.op) || !products.contains(n.symbol) || !std::ranges::binary_search(n.free_axes(), along)) continue;
-      if (!std::ranges::binary_search(a[n.args().back()].free_axes(), along)) bytes += 2 * points * byte_size(n.type);
+      if (!is_read(n.op) || !products.contains(n.symbol) || !moves(id, d.axes.back())) continue;
+      const Id last = n.args().back();
+      const bool in_vectors = moves(last, d.axes.back()) || std::ranges::any_of(terms, [&](const AxisRange& r) { return moves(last, r); });
+      if (!in_vectors) bytes += 2 * points * byte_size(n.type);
     }
   }
   return bytes;
