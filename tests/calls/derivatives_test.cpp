@@ -91,7 +91,7 @@ const std::vector<Derived>& table() {
        "op f(x: f32[N,C,P], g: f32[C], b: f32[C]) -> (y) { m[c] = mean(n,p: x[n,c,p])\n v[c] = mean(n,p: (x[n,c,p] - m[c])^2)\n"
        " y[n,c,p] = g[c] * (x[n,c,p] - m[c]) / sqrt(v[c] + 1e-5) + b[c] }"},
       {"attention",
-       {9, 3},
+       {9, 4},
        {7, 1},
        {12, 3},
        {{"T", 512}, {"S", 512}, {"D", 64}},
