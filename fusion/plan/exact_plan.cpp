@@ -13,7 +13,6 @@
 namespace xhat::fusion {
 namespace {
 
-constexpr double kClearly = 0.95;
 constexpr size_t kLongestRun = 12;  // definitions: attention's backward has 8, and what planning takes grows with it
 
 std::vector<size_t> members_of(uint32_t set) {
@@ -151,11 +150,11 @@ void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reas
   if (shapes_.size() < 2) return;
   const bool exact = shapes_.size() <= exact_definitions;
   const PlanCost found = cost(drafts);
-  if (!exact && (small_ || static_cast<double>(outside()) > kClearly * static_cast<double>(found.bytes))) return;  // nothing to gain
+  if (!exact && (small_ || static_cast<double>(outside()) > kClearlyCheaper * static_cast<double>(found.bytes))) return;  // nothing to gain
   std::vector<Draft> best;
   for (const auto& group : exact ? cheapest_groups() : cheapest_runs()) best.push_back(together(group)->draft);
   const PlanCost least = cost(best);
-  if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearly * static_cast<double>(found.bytes)) return;
+  if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearlyCheaper * static_cast<double>(found.bytes)) return;
   drafts = std::move(best);
   // One kernel is apart from nothing.
   reasons.assign(drafts.size(), drafts.size() > 1 ? "no other choice costs less" : "");

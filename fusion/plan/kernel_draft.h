@@ -67,6 +67,8 @@ struct PricedDraft {
   int64_t bytes = 0;  // as priced (Kernel::bytes_priced)
 };
 
+constexpr double kClearlyCheaper = 0.95;  // of another price: prices are no closer to the clock than that
+
 // What the planner makes small: bytes first, then kernels.
 struct PlanCost {
   int64_t bytes = 0;  // as priced

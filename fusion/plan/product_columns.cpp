@@ -1,31 +1,31 @@
 #include "fusion/plan/product_columns.h"
 
-#include <set>
-
 #include "expr/core/permuted.h"
+#include "expr/index/loop_bounds.h"
 #include "fusion/plan/kernel_draft.h"
 
 namespace xhat {
 namespace {
 
-constexpr double kClearly = 0.95;  // as in exact_plan.cpp
 constexpr size_t kMostProducts = 4;
+
+using Orders = std::map<TensorId, Permutation>;  // of products: how they lie when they are turned
 
 struct Price {
   double bytes = 0;
   int sweeps = 0;
-  bool clearly_below(const Price& other) const { return bytes < kClearly * other.bytes && sweeps <= other.sweeps; }
+  bool clearly_below(const Price& other) const { return bytes < fusion::kClearlyCheaper * other.bytes && sweeps <= other.sweeps; }
 };
 
 // A reduction reads `products` in vectors along its result's last axis, or along its terms. Where they lie along neither, it reads them element by
 // element, a load and an insertion for each: as much as to move them twice. (Maps turn what they read in registers.)
-double bytes_across(const Program& p, const std::set<TensorId>& products, const DimValues& sizes) {
+double bytes_across(const Program& p, const Orders& products, const DimValues& sizes) {
   const Arena& a = *p.arena;
   double bytes = 0;
   for (const Definition& d : p.forward.definitions) {
     if (d.axes.empty() || !is_reduction(a[d.body].op)) continue;
     const std::vector<AxisRange> terms = reduce_axes(a[d.body]);
-    auto moves = [&](Id index, const AxisRange& r) { return std::ranges::binary_search(a[index].free_axes(), r.axis); };
+    auto moves = [&](Id index, const AxisRange& r) { return is_free_in(a, r.axis, index); };
     double points = 1;
     for (const std::vector<AxisRange>& axes : {d.axes, terms})
       for (const AxisRange& r : axes) points *= range_is_plain(a, r) ? static_cast<double>(evaluate_extent(a, r.end, sizes)) : 1;
@@ -42,7 +42,7 @@ double bytes_across(const Program& p, const std::set<TensorId>& products, const 
 
 // Without what products pack: turned, they pack the other operand instead, of which only a measurement could say whether that is less work (a
 // convolution whose columns are pixels packs next to nothing, and results that are maps would be turned back).
-Price price_of(const Program& p, const std::set<TensorId>& products, const DimValues& sizes, const PlanRequest& request) {
+Price price_of(const Program& p, const Orders& products, const DimValues& sizes, const PlanRequest& request) {
   const KernelPlan plan = plan_kernels(p, sizes, request);
   Price price{bytes_across(p, products, sizes), plan.sweeps()};
   for (const Kernel& k : plan.kernels) price.bytes += static_cast<double>(k.bytes_priced() - k.bytes_packed);
@@ -57,8 +57,7 @@ bool beside_what_stays(const Program& p, TensorId t, const fusion::Shape::Produc
     const std::vector<Id> all = reachable(a, d.body);
     auto walks_both = [&](Id other, Id rows, Id columns) {
       const Node& n = a[other];
-      const auto& axes = n.free_axes();
-      return is_read(n.op) && n.symbol != t && std::ranges::binary_search(axes, rows) && std::ranges::binary_search(axes, columns);
+      return is_read(n.op) && n.symbol != t && is_free_in(a, rows, other) && is_free_in(a, columns, other);
     };
     return std::ranges::any_of(all, [&](Id id) {
       const Node& n = a[id];
@@ -74,7 +73,7 @@ bool beside_what_stays(const Program& p, TensorId t, const fusion::Shape::Produc
 
 Program columns_by_price(const Program& p, const DimValues& sizes, const PlanRequest& request) {
   if (request.options.policy != FusePolicy::full || !request.machine.tiles_in_order) return p;
-  std::map<TensorId, Permutation> turned;
+  Orders turned;
   for (const auto& [t, product] : fusion::Planner(p, sizes, request).products()) {
     if (has_tensor(p.outputs, t) || has_tensor(request.alone, t) || beside_what_stays(p, t, product)) continue;
     Permutation order = unpermuted(p.tensor(t).shape.size());
@@ -82,13 +81,11 @@ Program columns_by_price(const Program& p, const DimValues& sizes, const PlanReq
     turned[t] = std::move(order);
   }
   if (turned.empty() || turned.size() > kMostProducts) return p;
-  std::set<TensorId> products;
-  for (const auto& [t, order] : turned) products.insert(t);
   Program best = p;
-  Price least = price_of(p, products, sizes, request);
+  Price least = price_of(p, turned, sizes, request);
   for (const auto& [t, order] : turned) {
     Program other = with_permuted_axes(best, {{t, order}});
-    const Price price = price_of(other, products, sizes, request);
+    const Price price = price_of(other, turned, sizes, request);
     if (!price.clearly_below(least)) continue;
     least = price;
     best = std::move(other);

@@ -221,14 +221,8 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     folded.push_back(pairwise(spec_.members[group[i]].op, parts));
   }
   define(one, at, folded);
-  auto of_two = [&](Func f, const std::vector<Expr>& x, const std::vector<Expr>& y) {
-    std::vector<Expr> both;
-    for (size_t i = 0; i < group.size(); ++i)
-      both.push_back(Emitter::combine(spec_.members[group[i]].op, element(f, x, i, group.size()), element(f, y, i, group.size())));
-    return both;
-  };
   std::vector<Func> vectors = {one};
-  Func total = fold_halves(vectors, width, m.tensor, u, left, of_two);
+  Func total = fold_halves(vectors, width, group, u, left);
   std::vector<VarOrRVar> walk;
   for (const Loop& l : inside) {
     walk.emplace_back(l.var);
@@ -262,26 +256,33 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   results_of(group, [&](size_t i) { return element(total, exprs(left), i, group.size()); });
 }
 
-// Half of the lanes after half, the first half with the second, until one is left: the order of `pairwise`. Each row by itself, in registers:
-// to read the lanes of several rows side by side is a transposition, which costs as many instructions as there are lanes for each row, and
-// LLVM half a second.
-Func Lowering::fold_halves(std::vector<Func>& vectors, int width, size_t tensor, const Var& u, const std::vector<Var>& left,
-                           const OfTwo& of_two) const {
+// Adds the first half of a vector's lanes to the second until one is left, in the order of `pairwise`, and returns what has that one; `vectors`
+// begins with the vector and gets each half. Each row is folded by itself, in registers: to read the lanes of several rows side by side is a
+// transposition, which costs as many instructions as there are lanes for each row, and LLVM half a second.
+Func Lowering::fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u,
+                           const std::vector<Var>& left) const {
+  const size_t tensor = spec_.members[group[0]].tensor;
   std::vector<Expr> first = exprs(left), second = first;
   first.insert(first.begin(), Expr(u));
   second.insert(second.begin(), Expr(u));
+  auto of_two = [&](const Func& f) {
+    std::vector<Expr> both;
+    for (size_t i = 0; i < group.size(); ++i)
+      both.push_back(Emitter::combine(spec_.members[group[i]].op, element(f, first, i, group.size()), element(f, second, i, group.size())));
+    return both;
+  };
   auto whole = [&](Func f, int lanes) { f.bound(u, 0, lanes).vectorize(u, lanes); };
   whole(vectors.back(), width);
   for (int lanes = width / 2; lanes > 1; lanes /= 2) {
     Func half(name("half", tensor));
     second[0] = u + lanes;
-    define(half, first, of_two(vectors.back(), first, second));
+    define(half, first, of_two(vectors.back()));
     whole(half, lanes);
     vectors.push_back(half);
   }
   Func total(name("fold", tensor));
   first[0] = 0, second[0] = 1;
-  define(total, exprs(left), of_two(vectors.back(), first, second));
+  define(total, exprs(left), of_two(vectors.back()));
   return total;
 }
 

@@ -1,7 +1,6 @@
 // The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement), lower_reduce.cpp
 // (reductions), lower_scatter.cpp and lower_contract.cpp. Includes Halide; for these files only.
 #pragma once
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -283,9 +282,7 @@ class Lowering {
   int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
   void row_sum(const std::vector<size_t>& group, Id v);
-  // What f has at two places, combined: one expression for each of its values.
-  using OfTwo = std::function<std::vector<Expr>(Func f, const std::vector<Expr>& x, const std::vector<Expr>& y)>;
-  Func fold_halves(std::vector<Func>& vectors, int width, size_t tensor, const Var& u, const std::vector<Var>& left, const OfTwo& of_two) const;
+  Func fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u, const std::vector<Var>& left) const;
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;

@@ -133,7 +133,6 @@ TEST(FunctionalizeStages, EachIsText) {
             "}\n");
 }
 
-// Everything that steps have in an arena goes along: rows, bounds, scalars and the ops of blocks.
 // What a name stands for behind an `if` in an `if` is listed once for each place that binds it, not for each way to get there.
 TEST(Functionalize, NestedConditionsAddWhatTheyBind) {
   auto nodes = [](int count) {
@@ -146,6 +145,7 @@ TEST(Functionalize, NestedConditionsAddWhatTheyBind) {
   EXPECT_LT(nodes(8), 4 * nodes(4));
 }
 
+// Everything that steps have in an arena goes along: rows, bounds, scalars and the ops of blocks.
 TEST(Functionalize, CopiesOfStepsAreWholeAndShareNothing) {
   std::optional<Program> op = parse_op("prog f(x: f64[N,M], ids: i32[N]) -> (y, n) {\n"
                                        "  var y = clone(x)\n"

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/emit/emit.h"
+
 namespace xhat::runtime {
 namespace {
 
@@ -27,10 +29,8 @@ Expr second(const Expr& a, const Expr& step) {
   return Add::make(a, step);
 }
 
-// 0 that is no constant for Halide, as the lowest place of lanes under a mask may be: it asserts that constant places are not negative.
-Expr zero_at_run_time(const Type& t) { return Call::make(t, "llvm.bitreverse.i32", {make_zero(t)}, Call::PureExtern); }
-
-// The same places in ascending order, where they descend side by side, or from a constant by a constant; else undefined.
+// The same places in ascending order, where they descend side by side, or from a constant by a constant; else undefined. The lowest may be
+// negative under a mask; Halide asserts that constant places are not.
 Expr ascending(const Expr& index) {
   const Ramp* r = index.as<Ramp>();
   if (!r) return {};
@@ -41,7 +41,7 @@ Expr ascending(const Expr& index) {
   if (!base) return Ramp::make(Add::make(r->base, below), up, r->lanes);
   const int64_t lowest = *base + (r->lanes - 1) * *stride;
   const Expr first = make_const(t, lowest);
-  return Ramp::make(lowest < 0 ? Add::make(zero_at_run_time(t), first) : first, up, r->lanes);
+  return Ramp::make(lowest < 0 ? Add::make(hidden_zero(), first) : first, up, r->lanes);
 }
 
 Expr turned_over(const Expr& e) {
@@ -65,7 +65,7 @@ const Ramp* known_apart(const Stmt& s) {
 Expr anywhere(const Load* load) {
   const auto* r = load->index.as<Ramp>();
   if (!r || !r->base.type().is_scalar()) return load;
-  const Expr index = Ramp::make(Add::make(r->base, zero_at_run_time(r->base.type())), r->stride, r->lanes);
+  const Expr index = Ramp::make(Add::make(r->base, hidden_zero()), r->stride, r->lanes);
   return Load::make(load->type, load->name, index, load->image, load->param, load->predicate, {});
 }
 
