@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cmake/build.sh PRESET [TARGET...]: configures and builds, quietly. Everything, if no target is named.
-# XHAT_WERROR=ON or OFF is remembered by the build folder until it is set again.
+# XHAT_WERROR=ON or OFF and XHAT_SANITIZE_SCOPES=ON or OFF (cmake/options.cmake) are remembered by the build folder until they are set again.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 preset=$1
@@ -13,7 +13,8 @@ exec 9>".deps/lock-$preset"
 flock 9 # ninja does not bear a second ninja in its folder
 
 log=.deps/configure-$preset.log
-if ! cmake --preset "$preset" ${XHAT_WERROR:+-DXHAT_WERROR="$XHAT_WERROR"} >"$log" 2>&1 </dev/null; then
+if ! cmake --preset "$preset" ${XHAT_WERROR:+-DXHAT_WERROR="$XHAT_WERROR"} \
+  ${XHAT_SANITIZE_SCOPES:+-DXHAT_SANITIZE_SCOPES="$XHAT_SANITIZE_SCOPES"} >"$log" 2>&1 </dev/null; then
   cat "$log" >&2
   exit 1
 fi

@@ -88,9 +88,9 @@ function(xhat_test_rooms var)
   set(${var} ${all} PARENT_SCOPE)
 endfunction()
 
-# xhat_test_program(NAME LABEL RUNS SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite. RUNS is the one
+# xhat_test_program(NAME LABEL RUNS SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite. RUNS is the
 # run of ./test that it is for, and another label of its tests. `sanitize`: other builds make it only by name, and have no such tests where
-# it was not made. `released`: sanitized builds do not have it.
+# it was not made. `released`: sanitized builds do not have it. `either`: released, and sanitized builds make it by name, for ./test --sanitize.
 # Finer (one process per test) would pay Halide's start-up, about half a second, hundreds of times; coarser would
 # neither run in parallel nor survive a crash.
 function(xhat_test_program name label runs sources)
@@ -99,8 +99,15 @@ function(xhat_test_program name label runs sources)
     return()
   endif()
   set(optional OFF)
-  if(runs STREQUAL "sanitize" AND NOT XHAT_SANITIZE)
+  if((runs STREQUAL "sanitize" AND NOT XHAT_SANITIZE) OR (runs STREQUAL "either" AND XHAT_SANITIZE))
     set(optional ON)
+  endif()
+  if(runs STREQUAL "either")
+    if(XHAT_SANITIZE)
+      set(runs sanitize)
+    else()
+      set(runs released)
+    endif()
   endif()
   xhat_program(${name} tests "${sources}" ${ARGN} GTest::gtest_main)
   xhat_joined(${name} 12)  # with the headers below there is less to share; and even parts end a build together
