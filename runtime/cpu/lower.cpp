@@ -50,6 +50,10 @@ struct WithoutFma : Halide::Internal::IRMutator {
 
 LoweredKernel Lowering::run() {
   declare();
+  if (const auto rows = rows_of_few()) {
+    by_rows(*rows);
+    return std::move(out_);
+  }
   const Groups all = groups();
   find_row_loop(all);
   for (const auto& group : all) member(group);

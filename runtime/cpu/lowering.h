@@ -1,6 +1,7 @@
 // The lowering of one kernel while it is under way: shared by lower.cpp (members, maps, placement), lower_reduce.cpp
 // (reductions), lower_scatter.cpp and lower_contract.cpp. Includes Halide; for these files only.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -193,6 +194,17 @@ class Lowering {
   std::optional<Recurrence> recurrence(const SpecMember& m) const { return recurrence_of(*spec_.arena, m.tensor, m.left, m.body); }
   void walk(const SpecMember& m, const Recurrence& own);
   void give_map(const Emitter::Axes& axes);
+  // Vectors along rows of few results each: see lower_rows.cpp.
+  struct Rows {
+    Id along = kNone;
+    std::vector<Id> outer = {};  // of all members, with a loop each
+    int lanes = 1;
+  };
+  std::optional<Rows> rows_of_few() const;
+  std::optional<double> price_of(const Rows& rows) const;
+  std::vector<Id> in_row(const SpecMember& m, const Rows& rows) const;
+  void at_places(const std::vector<Id>& axes, const std::function<void(const std::vector<int64_t>&)>& each) const;
+  void by_rows(const Rows& rows);
   // Axes of a map that it reads by their quotients (y[k/2,l/2] for g[k,l]), and by how much they are divided.
   using Quotients = std::map<Id, int>;
   Quotients quotients_of(const std::vector<size_t>& group) const;

@@ -50,6 +50,12 @@ constexpr const char* kBilateral =
     " w[n,i,j, r in 0..3, s in 0..3] = exp(-(x[n,i+r-1,j+s-1 else 0] - x[n,i,j])^2)\n"
     " y[n,i,j] = sum(r,s: w[n,i,j,r,s] * x[n,i+r-1,j+s-1 else 0]) / sum(r,s: w[n,i,j,r,s])\n}";
 
+constexpr const char* kResidual =
+    "op f(p: f64[N,3], q: f64[N,4], s: f64[N,1]) -> (e) {\n"
+    " n[b] = sqrt(q[b,0]^2 + q[b,1]^2 + q[b,2]^2 + q[b,3]^2 + 1)\n w[b] = q[b,3] / n[b]\n"
+    " x[b] = q[b,1]*p[b,2] - q[b,2]*p[b,1]\n y[b] = q[b,2]*p[b,0] - q[b,0]*p[b,2]\n"
+    " e[b,i in 0..2] = s[b,0] * (if i == 0 then x[b] * sin(w[b]) else y[b] * exp(w[b])) / n[b]\n}";
+
 std::vector<Case> cases() {
   return {
       {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true,
@@ -185,10 +191,12 @@ std::vector<Case> cases() {
        "a[n,(k+1)/2] / t[n,(k+1)/2] else 0\n}",
        {{"N", 400}, {"M", 3}, {"K", 3}}, false, {}},
       {"pair_of_floats",  // a + (b - a) is not b
-       "op f(a: f32[N,M], t: f32[N,M]) -> (y) { y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] else 1e10 * t[n,k/2] }",
+       "op f(a: f32[N,M], t: f32[N,M]) -> (y, l) {\n"
+       " y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] else 1e10 * t[n,k/2]\n l[n] = a[n,0] < t[n,0]\n}",
        {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 9}}},
       {"pair_of_floats_with_a_tail",  // whose second lane is 0/0
-       "op f(a: f32[N,M], t: f32[N,M]) -> (y) { y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] / t[n,(k+1)/2] else t[n,k/2] }",
+       "op f(a: f32[N,M], t: f32[N,M]) -> (y, l) {\n"
+       " y[n,k in 0..3] = if (k+1)%2 == 0 then a[n,(k+1)/2] / t[n,(k+1)/2] else t[n,k/2]\n l[n] = a[n,0] < t[n,0]\n}",
        {{"N", 400}, {"M", 3}}, false, {{"concat_vectors(", 1, 9}}},
       {"divided_by_nothing",  // Halide refuses what it finds to be 1/0, though nobody asks for it
        "op f(x: f32[N]) -> (y) { y[n,i in 0..1] = let v = f32(i) in if v > 0.1 then rsqrt(v) + v^(-2) + 2.5 % v + 1/v else x[n] }",
@@ -234,6 +242,15 @@ std::vector<Case> cases() {
        "op f(a: f32[N,A], l: f32[W], b: f32[N,A]) -> (c, d) {\n"
        " c[n,w] = sum(i: b[n,i] * cos(a[n,i] * l[w]))\n d[n,i] = sum(w: l[w] * cos(a[n,i] * l[w]))\n}",
        {{"N", 9}, {"A", 5}, {"W", 40}}, false, {{"[float32 * 40 * 5", 1, 9}, {"[float32 * 5 * 40", 0, 0}}},
+      // Vectors along rows: what the results of a row share is computed once, and each stands in one statement.
+      {"few_results_of_a_row", kResidual, {{"N", 83}}, true, {{"sqrt", 1, 1}, {"allocate xh_made", 8, 8}, {"allocate xh_read", 10, 10}}},
+      {"few_results_of_a_row_by_place",
+       "op f(x: f32[N,3], ids: i32[N] const, c: f32[K,3]) -> (y, z) {\n"
+       " t[n] = exp(sum(i: (x[n,i] - c[abs(ids[n])%K,i])^2) / 10)\n"
+       " y[n,i,j] = t[n] * x[n,i] * x[n,j] + (if i == j then tanh(t[n]) else 0)\n z[n,i] = t[n] * c[abs(ids[n])%K,i]\n}",
+       {{"N", 83}, {"K", 7}}, false, {{"allocate xh_made", 12, 12}, {"allocate xh_read", 6, 7}}},
+      {"many_results_of_a_row", "op f(x: f32[N,D]) -> (y) { y[n,d] = tanh(x[n,d]) * x[n,0] }", {{"N", 83}, {"D", 24}}, false,
+       {{"xh_made", 0, 0}}},  // with nothing in common
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
