@@ -26,6 +26,8 @@ constexpr int64_t kMostPlaces = 512;     // of all members in a row
 constexpr int64_t kMostOperations = 8000;  // in a row: a second or so to compile
 constexpr int kBlockBytes = 16384;       // of what a block of rows reads and makes: half of L1
 constexpr int kMostVectors = 8;          // of rows in a block
+constexpr double kClearly = 1.25;        // cheaper: the prices of cheap operations are rough
+constexpr double kScalar = 5;            // how much longer an operation takes by itself than in a vector
 constexpr int64_t kTurned_ps = 300;      // a number that is loaded, stored, and loaded again in a vector
 
 Expr variable(Halide::Type t, const std::string& name) { return hi::Variable::make(t, name); }
@@ -151,8 +153,9 @@ std::optional<Lowering::Rows> Lowering::rows_of_few() const {
     }
   }
   if (!across) return {};
-  const std::optional<double> ps = price_of(rows);
-  return ps && *ps < now ? std::optional(rows) : std::nullopt;
+  const std::optional<PriceOfRow> price = price_of(rows);
+  const bool cheaper = price && kClearly * price->together < std::min(now, kScalar * price->apart);
+  return cheaper ? std::optional(rows) : std::nullopt;
 }
 
 // All places of these axes.
@@ -176,10 +179,15 @@ std::vector<Id> Lowering::in_row(const SpecMember& m, const Rows& rows) const {
 }
 
 // Of all that a row computes, each once; none: it would be too much code, or something is read in another row.
-std::optional<double> Lowering::price_of(const Rows& rows) const {
+std::optional<Lowering::PriceOfRow> Lowering::price_of(const Rows& rows) const {
   Arena& a = *spec_.arena;
   std::vector<Id> roots;
-  double ps = 0;
+  PriceOfRow price;
+  double& ps = price.together;
+  auto of = [&](Id id) {
+    const Node& n = a[id];
+    return is_float(n.type) && !is_read(n.op) ? static_cast<double>(cost_ps(a, n)) : 0;
+  };
   for (const SpecMember& m : spec_.members) {
     std::vector<Id> axes = in_row(m, rows);
     if (spec_.tensors[m.tensor].use == SpecTensor::Use::result) {
@@ -191,9 +199,10 @@ std::optional<double> Lowering::price_of(const Rows& rows) const {
     at_places(axes, [&](const std::vector<int64_t>& at) {
       Replacements to;
       for (size_t k = 0; k < axes.size(); ++k) to[axes[k]] = a.integer(at[k]);
-      roots.push_back(simplify(a, substitute(a, m.body, to)));
       if (!is_true(a, m.condition)) roots.push_back(simplify(a, substitute(a, m.condition, to)));
-      if (m.op != Op::constant) ps += info(Op::add).cost_ps;
+      roots.push_back(simplify(a, substitute(a, m.body, to)));
+      if (m.op != Op::constant) ps += info(Op::add).cost_ps, price.apart += info(Op::add).cost_ps;
+      for (Id id : reachable(a, std::vector<Id>{roots.back()})) price.apart += of(id);
     });
   }
   const std::vector<Id> all = reachable(a, roots);
@@ -212,11 +221,11 @@ std::optional<double> Lowering::price_of(const Rows& rows) const {
         const bool same_row = x == rows.along || axis(x).kind() == AxisKind::point || std::ranges::count(rows.outer, x);
         if (same_row ? index != x : a[index].op != Op::constant) return {};
       }
-    } else if (is_float(n.type)) {
-      ps += static_cast<double>(cost_ps(a, n));
+    } else {
+      ps += of(id);
     }
   }
-  return ps;
+  return price;
 }
 
 namespace {

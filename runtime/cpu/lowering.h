@@ -201,7 +201,10 @@ class Lowering {
     int lanes = 1;
   };
   std::optional<Rows> rows_of_few() const;
-  std::optional<double> price_of(const Rows& rows) const;
+  struct PriceOfRow {
+    double together = 0, apart = 0;  // all values once, and turned; each result by itself
+  };
+  std::optional<PriceOfRow> price_of(const Rows& rows) const;
   std::vector<Id> in_row(const SpecMember& m, const Rows& rows) const;
   void at_places(const std::vector<Id>& axes, const std::function<void(const std::vector<int64_t>&)>& each) const;
   void by_rows(const Rows& rows);

@@ -251,6 +251,13 @@ std::vector<Case> cases() {
        {{"N", 83}, {"K", 7}}, false, {{"allocate xh_made", 12, 12}, {"allocate xh_read", 6, 7}}},
       {"many_results_of_a_row", "op f(x: f32[N,D]) -> (y) { y[n,d] = tanh(x[n,d]) * x[n,0] }", {{"N", 83}, {"D", 24}}, false,
        {{"xh_made", 0, 0}}},  // with nothing in common
+      {"few_cheap_results_of_a_row",  // turning would take longer
+       "op f(a: f32[N,3], b: f32[N,3]) -> (c) { c[n, i in 0..3] = a[n,(i+1)%3]*b[n,(i+2)%3] - a[n,(i+2)%3]*b[n,(i+1)%3] }", {{"N", 83}}, false,
+       {{"xh_made", 0, 0}}},
+      {"softmax_of_three", "op f(x: f32[N,3]) -> (y) { e[n,k] = exp(x[n,k] - max(j: x[n,j]))\n y[n,i] = e[n,i] / sum(k: e[n,k]) }", {{"N", 83}}, false,
+       {{"allocate xh_made", 3, 3}, {"allocate xh_read", 3, 3}}},
+      {"few_long_rows",  // vectors run along them as ever
+       "op f(x: f32[N,3,D]) -> (y) { y[n,i,d] = x[n,i,d] * exp(sin(x[n,0,d]) * x[n,1,d]) }", {{"N", 5}, {"D", 83}}, false, {{"xh_made", 0, 0}}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }
