@@ -48,6 +48,7 @@ class Check {
     check_kernel_sizes(plain_, dims_);
     // Every value of the evaluator has 8 bytes; two programs are compared, and results kept of a third.
     check_memory(c_, op_, dims_, kEvaluations * bytes_of_all(plain_, dims_, 8));
+    say_if_long();
     data_ = random_inputs(derived, dims_, c_.seed);
     for (const auto& [name, array] : given_) data_[name] = to_array(array);
     for (auto& [name, value] : scalars_of(c_, op_)) data_[name] = value;
@@ -121,6 +122,16 @@ class Check {
         if ((*op_.arena)[shape[d]].op == Op::dim) dims.try_emplace(op_.arena->name(shape[d]), array.shape[d]);
     }
     return dims;
+  }
+
+  // Finite differences evaluate the program some hundred times.
+  void say_if_long() {
+    constexpr double kMany = 5e7;  // a second or so
+    const Visits v = visits(plain_, dims_);
+    if (v.all < kMany) return;
+    progress_.show(fmt::format("an evaluation takes {:.1g} operations{}, {:.1g} of them for {}, and finite differences take some hundred "
+                               "evaluations. smaller sizes (--dims) take less time",
+                               v.all, dims_.empty() ? "" : " with " + dims_text(dims_), v.most, v.of));
   }
 
   static bool is_number(size_t column) { return column == 4 || column == 5 || column >= 8; }  // errors, tolerances, values

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "expr/core/steps.h"
 #include "expr/index/steps_blocks.h"
@@ -74,6 +75,37 @@ std::map<TensorId, double> coarsest_epsilons(const Program& p) {
   return coarsest;
 }
 
+namespace {
+int64_t terms_of(const Arena& a, Id reduction, const DimValues& dims) {
+  int64_t length = 1;
+  for (const AxisRange& r : reduce_axes(a[reduction]))
+    if (a[r.begin].free_axes().empty() && a[r.end].free_axes().empty() && tensors_read(a, r.end).empty() && tensors_read(a, r.begin).empty())
+      length *= std::max<int64_t>(1, evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims));
+  return length;
+}
+}  // namespace
+
+Visits visits(const Program& p, const DimValues& dims) {
+  const Arena& a = *p.arena;
+  Visits found;
+  for (const Definition& d : p.definitions()) {
+    if (d.is_call()) continue;
+    // What is within a reduction is there for each of its terms.
+    std::map<Id, double> times = {{d.body, static_cast<double>(element_count(shape_of(p, d.target(), dims)))}};
+    const std::vector<Id> nodes = reachable(a, d.body);
+    double own = 0;
+    for (size_t i = nodes.size(); i-- > 0;) {
+      double inside = times[nodes[i]];
+      own += inside;
+      if (is_reduction(a[nodes[i]].op)) inside *= static_cast<double>(terms_of(a, nodes[i], dims));
+      for (Id x : a[nodes[i]].args()) times[x] = std::max(times[x], inside);
+    }
+    found.all += own;
+    if (own > found.most) found.most = own, found.of = p.tensors[d.target()].name;
+  }
+  return found;
+}
+
 int64_t longest_reduction(const Program& p, const DimValues& dims) {
   const Arena& a = *p.arena;
   int64_t longest = 1;
@@ -88,11 +120,7 @@ int64_t longest_reduction(const Program& p, const DimValues& dims) {
   for (const Definition& d : p.definitions())
     for (Id id : reachable(a, d.body)) {
       if (!is_reduction(a[id].op)) continue;
-      int64_t length = 1;
-      for (const AxisRange& r : reduce_axes(a[id]))
-        if (a[r.begin].free_axes().empty() && a[r.end].free_axes().empty() &&
-            tensors_read(a, r.end).empty() && tensors_read(a, r.begin).empty())
-          length *= std::max<int64_t>(1, evaluate_extent(a, r.end, dims) - evaluate_extent(a, r.begin, dims));
+      const int64_t length = terms_of(a, id, dims);
       longest = std::max(longest, length);
     }
   return longest;

@@ -30,6 +30,14 @@ std::map<TensorId, double> coarsest_epsilons(const Program& p);
 // Elements that the largest reduction adds up, with ranges that depend on axes counted as nothing.
 int64_t longest_reduction(const Program& p, const DimValues& dims);
 
+// How many operations the evaluator does for a program at these sizes, as it reads: for each element, and for each term of a reduction; and the
+// definition with most of them.
+struct Visits {
+  double all = 0, most = 0;
+  std::string of = {};
+};
+Visits visits(const Program& p, const DimValues& dims);
+
 struct Worst {
   bool passed = true;
   double error = 0;  // in units of the tolerance's scale

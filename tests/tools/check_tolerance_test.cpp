@@ -38,5 +38,14 @@ TEST(CheckTolerance, WhatThePlainFormulaLosesAltogetherIsNoMistakeOfOurs) {
   EXPECT_FALSE(precision(overflown, exact, exact, 1e-5).ours.passed);
 }
 
+TEST(Visits, AreCountedBeforeTheyAreMade) {
+  const Program p = parse_op("op f(a: f32[N,K], b: f32[K,M]) -> (y, z) { y[i,j] = sum(k: a[i,k]*b[k,j])\n z[i] = sum(j: exp(sum(k: y[i,k]*y[j,k]))) }");
+  const Visits few = visits(p, {{"N", 40}, {"K", 30}, {"M", 40}}), more = visits(p, {{"N", 80}, {"K", 30}, {"M", 80}});
+  EXPECT_GE(few.most, 40.0 * 40 * 40);  // sums of sums
+  EXPECT_EQ(few.of, "z");
+  EXPECT_GT(few.all, few.most);
+  EXPECT_NEAR(more.most / few.most, 8, 0.5);
+}
+
 }  // namespace
 }  // namespace xhat::check_tolerance_test
