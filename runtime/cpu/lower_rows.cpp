@@ -96,7 +96,9 @@ struct Replaced : hi::IRMutator {
 
 std::optional<Lowering::Rows> Lowering::rows_of_few() const {
   const Arena& a = *spec_.arena;
-  if (!vectors_ || !spec_.over.empty() || spec_.members.empty()) return {};
+  // Halide writes arithmetic of halves by the arithmetic of floats before it hands on its code.
+  const bool halves = std::ranges::any_of(spec_.tensors, [](const SpecTensor& t) { return t.type == DType::f16 || t.type == DType::bf16; });
+  if (!vectors_ || halves || !spec_.over.empty() || spec_.members.empty()) return {};
   auto written = [&](Id x) { return constant(x) && axis(x).extent <= kMostInRow; };
   Rows rows;
   int64_t places = 0;

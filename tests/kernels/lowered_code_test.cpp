@@ -256,6 +256,8 @@ std::vector<Case> cases() {
        {{"xh_made", 0, 0}}},
       {"softmax_of_three", "op f(x: f32[N,3]) -> (y) { e[n,k] = exp(x[n,k] - max(j: x[n,j]))\n y[n,i] = e[n,i] / sum(k: e[n,k]) }", {{"N", 83}}, false,
        {{"allocate xh_made", 3, 3}, {"allocate xh_read", 3, 3}}},
+      {"few_halves_of_a_row", "op f(x: bf16[N,3] const, t: f32[N]) -> (y) { y[n,i] = f32(x[n,i]) * exp(sin(t[n]) * t[n]) }", {{"N", 83}}, false,
+       {{"xh_made", 0, 0}}},
       {"few_long_rows",  // vectors run along them as ever
        "op f(x: f32[N,3,D]) -> (y) { y[n,i,d] = x[n,i,d] * exp(sin(x[n,0,d]) * x[n,1,d]) }", {{"N", 5}, {"D", 83}}, false, {{"xh_made", 0, 0}}},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
