@@ -16,6 +16,8 @@ namespace {
 constexpr double kSampleMs = 0.05;
 constexpr double kSlowMs = 2000;  // of one call, of which five more would tell little
 
+struct Stopped {};  // by MeasuredOp::limit_ms
+
 // What small data had to be for the outputs to be finite; nothing is known of an op that runs at some sizes only, or on few data.
 Arrays small_data(const Program& op, uint64_t seed) {
   try {
@@ -64,9 +66,13 @@ double Times::median() const {
 }
 
 void Timer::warm_up(bool compiled) {
+  if (after && after->stopped) {
+    once = true;
+    return;
+  }
   auto start = Clock::now();
   call();
-  if (const double first = since(start); compiled && first >= kSlowMs) {
+  if (const double first = since(start); stopped || (compiled && first >= kSlowMs)) {
     once = true;
     times.ms = {first};
     return;
@@ -125,21 +131,28 @@ MeasuredOp::MeasuredOp(const Program& op, CompileOptions options, const DimValue
   for (const std::string& name : compiled.kept(dims)) backward_.push_back(*std::ranges::find(forward_, name, &Argument::name));
   for (const auto* list : {&p.cotangents, &p.gradients})
     for (TensorId t : *list) backward_.push_back(argument(t));
-  auto timed_call = [this](KernelTimes& kernels, auto f) {
-    return [this, &kernels, f] {
+  auto timed_call = [this](Timer& timer, KernelTimes& kernels, auto f) {
+    return [this, &timer, &kernels, f] {
       running_ = &kernels;
-      f();
+      began_ = Clock::now();
+      try {
+        f();
+      } catch (const Stopped&) {
+        timer.stopped = true;
+      }
       running_ = nullptr;
     };
   };
-  infer.call = timed_call(infer_kernels, [this] { compiled.infer(forward_); });
-  forward.call = timed_call(forward_kernels, [this] { compiled.forward(forward_, *stash_); });
-  backward.call = timed_call(backward_kernels, [this] { compiled.backward(backward_, *stash_); });
+  infer.call = timed_call(infer, infer_kernels, [this] { compiled.infer(forward_); });
+  forward.call = timed_call(forward, forward_kernels, [this] { compiled.forward(forward_, *stash_); });
+  backward.call = timed_call(backward, backward_kernels, [this] { compiled.backward(backward_, *stash_); });
+  backward.after = &forward;
 }
 
 CompileOptions MeasuredOp::timed(CompileOptions options) {
   options.on_kernel = [this](const Kernel& k, double ns) {
     if (running_) (*running_)[k.name].ms.push_back(ns / 1e6);
+    if (limit_ms > 0 && since(began_) > limit_ms) throw Stopped();
   };
   options.on_checks = [this](double ns) {
     if (running_) (*running_)[kChecks].ms.push_back(ns / 1e6);

@@ -27,7 +27,10 @@ struct Timer {
   int calls = 1;
   Times times;
   bool once = false;  // it takes so long that the first run is its only sample
+  bool stopped = false;            // at a limit, and the time until then is its only sample
+  const Timer* after = nullptr;    // another one, without which it cannot run: where that was stopped, it has no sample
 
+  bool is_timed() const { return !times.ms.empty(); }
   // compiled: so are its kernels, so that a first call which takes long tells enough.
   void warm_up(bool compiled = false);
   double sample();  // milliseconds that it took
@@ -50,6 +53,7 @@ class MeasuredOp {
   CompiledOp compiled;
   Stash stash;
   Timer infer, forward, backward;
+  double limit_ms = 0;  // of a call, looked at between kernels; 0: none
   using KernelTimes = std::map<std::string, Times>;  // by name, of every call
   KernelTimes infer_kernels, forward_kernels, backward_kernels;
   static constexpr const char* kChecks = "checks of the data";  // among them (a kernel's name has no spaces)
@@ -58,6 +62,7 @@ class MeasuredOp {
   CompileOptions timed(CompileOptions options);
 
   KernelTimes* running_ = nullptr;
+  Clock::time_point began_;
   Stash* stash_;
   Buffers own_;
   std::vector<Argument> forward_, backward_;

@@ -226,6 +226,9 @@ void declare(CLI::App& app, Command& c) {
   bench->add_flag("--json", c.json, "one JSON object instead of text");
   bench->add_flag("--infer-only", c.infer_only, "infer alone, of what is not differentiated (again)");
   bench->add_option("--seed", c.seed, "of the data")->capture_default_str();
+  bench->add_option("--limit", c.limit, "seconds of a call without stash or without fusion, after which it is stopped")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   bench->add_option("--repeats", c.repeats, "samples of each time (default: what fits 3 seconds, 5 to 200)")->check(CLI::Range(1, 1000000));
 
   auto* tune = subcommand(app, c, "tune", "Searches tiles and vectors by measuring; keeps what is faster in a file for --tuned",

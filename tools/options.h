@@ -52,6 +52,7 @@ struct Command {
   std::string why;
   bool c = false;  // plain loops
   uint64_t seed = 1;
+  double limit = 5;  // seconds, of a call without stash or without fusion
   int repeats = 0;  // 0: as many as fit a few seconds
   double seconds = 30;
   std::vector<std::string> in, dy, jvp, hvp;

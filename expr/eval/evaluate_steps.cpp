@@ -40,6 +40,7 @@ class ArrayMachine {
   using Value = std::shared_ptr<Array>;
   using Saved = Arrays;  // the block's inputs
   struct LoopSaved {};
+  struct Overwritten {};  // values that are noted stay as they are
 
   ArrayMachine(const Program& p, const DimValues& dims, const EvaluateOptions& options) : p_(p), dims_(dims), options_(options) {
     options_.every_tensor = false;
@@ -57,7 +58,11 @@ class ArrayMachine {
     if (saved) *saved = std::move(inputs);
   }
 
-  Value update(Value base, const std::vector<int64_t>& row, const Value& value) const {
+  static void take_back(Overwritten&, const std::vector<int64_t>&, std::vector<Value>&) {}
+  static void write_again(Overwritten&, const std::vector<int64_t>&) {}
+  static int64_t bytes(const Overwritten&) { return 0; }
+
+  Value update(Value base, const std::vector<int64_t>& row, const Value& value, Overwritten*) const {
     if (base.use_count() > 1) base = std::make_shared<Array>(*base);
     on_row(*base, row, *value, [](auto& to, auto from) { to = from; });
     return base;

@@ -4,7 +4,10 @@
 // A Machine has
 //   Value, Saved                                     copies of a Value share it; an empty one is false
 //   void block(block, operands, results, Saved*)     Saved: what the backward of this run will need; null where there will be none
-//   Value update(Value base, row, value)             may overwrite base where nobody else has it
+//   Value update(Value base, row, value, Overwritten*)   may overwrite base where nobody else has it, or nobody but what is Saved; then
+//                                                    Overwritten (null where nothing is saved) has what was there
+//   void take_back(overwritten, row, adjoints)       base is as it was before the update; adjoints: as for settle
+//   void write_again(overwritten, row)               base is as it was after the update, for another backward
 //   int64_t extent(tensor, dimension)
 //   int64_t integer(value, indices)                  an element of an integer type or bool
 //   void block_back(block, saved, cotangents, into)  adds to into[k], the adjoint of operand k; cotangents may be empty ones
@@ -13,7 +16,7 @@
 //   Value take_row(Value& from, row)                 a copy of that row, which becomes zero
 //   void settle(t, adjoints)                         adjoints[t] is about to be read: what block_back still has to add to it is added
 //   void settle_all(adjoints), forget_waiting()      the same of all adjoints; what block_back still has to add is dropped
-//   int64_t bytes(value), bytes(saved)               of memory that is kept for the backward
+//   int64_t bytes(value), bytes(saved), bytes(overwritten)   of memory that is kept for the backward
 // and, if it runs loops as a whole (whole() is false where it does not),
 //   bool whole(loop)
 //   bool loop(loop, variable, value, carried, LoopSaved*)   carried: of each carried value the initial one, then the result; false: an index
@@ -67,15 +70,19 @@ class StepRun {
   void run_back() {
     adjoints_.resize(p_.tensors.size());
     std::vector<Entry> tape = std::exchange(tape_, {});
+    for (Entry& e : tape)
+      if (auto* u = std::get_if<UpdateRun>(&e)) machine_.write_again(u->overwritten, u->row);
     undo(tape);
     machine_.settle_all(adjoints_);
     tape_ = std::move(tape);
   }
-  // Of the states that segments begin with.
-  int64_t segment_bytes() const {
+  // Of the states that segments begin with, and of rows that were written over.
+  int64_t state_bytes() const {
     int64_t sum = 0;
     for (const Entry& e : tape_)
-      if (auto* s = std::get_if<Segment>(&e))
+      if (auto* u = std::get_if<UpdateRun>(&e))
+        sum += Machine::bytes(u->overwritten);
+      else if (auto* s = std::get_if<Segment>(&e))
         for (const auto& [t, v] : s->values)
           if (made_within(*s->loop, t)) sum += Machine::bytes(v);
     return sum;
@@ -106,6 +113,7 @@ class StepRun {
   struct UpdateRun {
     const Update* update;
     std::vector<int64_t> row;
+    typename Machine::Overwritten overwritten;
   };
   struct Moves {  // each `to` became `from`, all at once
     std::vector<std::pair<TensorId, TensorId>> to_from;
@@ -227,8 +235,11 @@ class StepRun {
     std::vector<int64_t> row = row_of(u.base, u.row, u.pos);
     Value base = values_[u.base];
     if (lifetimes_.ends_at(steps, i, u.base) && u.base != u.value) values_[u.base] = Value();
-    if (base) values_[u.result] = machine_.update(std::move(base), row, values_[u.value]);
-    note(UpdateRun{&u, std::move(row)});
+    const bool noting = keep_ && !rehearsing_;
+    UpdateRun made{&u, std::move(row), {}};
+    if (base) values_[u.result] = machine_.update(std::move(base), made.row, values_[u.value], noting ? &made.overwritten : nullptr);
+    if (noting) used_ += machine_.bytes(made.overwritten);
+    note(std::move(made));
   }
 
   // Each `to` becomes `from`, all at once; a value that nobody reads any more (is_over) is handed over, so that nobody else has it.
@@ -390,8 +401,8 @@ class StepRun {
     });
   }
 
-  void undo(const std::vector<Entry>& entries) {
-    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) std::visit([&](const auto& e) { back(e); }, *entry);
+  void undo(std::vector<Entry>& entries) {
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) std::visit([&](auto& e) { back(e); }, *entry);
   }
 
   void back(const Segment& s) {
@@ -414,7 +425,7 @@ class StepRun {
       ++replayed_;
       const int64_t used = used_;
       iterate(l, next, variables[0]);
-      const std::vector<Entry> own = std::exchange(tape_, {});
+      std::vector<Entry> own = std::exchange(tape_, {});
       undo(own);
       used_ = used;
       return;
@@ -455,7 +466,8 @@ class StepRun {
     }
     if (any) machine_.loop_back(*run.loop, run.saved, cotangents, adjoints_);
   }
-  void back(const UpdateRun& run) {
+  void back(UpdateRun& run) {
+    machine_.take_back(run.overwritten, run.row, adjoints_);
     Value g = take_adjoint(run.update->result);
     if (!g) return;
     machine_.add(adjoints_[run.update->value], machine_.take_row(g, run.row));

@@ -31,9 +31,16 @@ class KernelMachine {
   struct Saved {
     std::shared_ptr<Stash> stash;
     std::vector<std::pair<const std::string*, Operand>> kept;  // by name in the block's op
+    int64_t bytes = 0;                                         // of what nothing before it kept
+  };
+  // A row that was written over in place: what is noted finds it as it was once the backward has taken it back.
+  struct Overwritten {
+    Value value, row;
+    bool taken_back = false;
   };
   struct LoopSaved {
     std::vector<Value> outside;  // as CompiledLoop::outside has them
+    std::vector<Value> left;     // of what it carries, those of CompiledLoop::left
     std::vector<Value> tapes;
     std::vector<int32_t> status;
     AxisValues around;
@@ -117,11 +124,15 @@ class KernelMachine {
     if (!saved) return count(compiled.op.infer(arguments, call));
     saved->stash = take_stash(compiled);
     count(compiled.op.forward(arguments, *saved->stash, call));
-    for (const std::string& name : compiled.op.kept(*saved->stash)) saved->kept.push_back(keep(b, name, given, results));
+    auto note = [&](const std::string& name) {
+      auto [own, operand] = keep(b, name, given, results);
+      if (operand.value->noted == 0) saved->bytes += operand.value->bytes;
+      saved->kept.push_back({own, {noted(operand.value), std::move(operand.row)}});
+    };
+    for (const std::string& name : compiled.op.kept(*saved->stash)) note(name);
     if (!compiled.sums) return;
     for (size_t k : compiled.sums->operands)
-      if (const std::string& name = op.tensors[op.inputs[k]].name; !find_kept(*saved, name))
-        saved->kept.push_back(keep(b, name, given, results));
+      if (const std::string& name = op.tensors[op.inputs[k]].name; !find_kept(*saved, name)) note(name);
   }
 
   bool whole(const Loop& l) const { return ops_->whole.contains(&l); }
@@ -132,7 +143,7 @@ class KernelMachine {
     const LoopPhase phase = saved ? LoopPhase::forward : LoopPhase::infer;
     if (!code.has(phase) || !code.ready(phase)) return false;
     LoopSaved made;
-    for (TensorId t : code.outside()) made.outside.push_back(dense(value_of(t)));
+    for (TensorId t : code.outside()) made.outside.push_back(noted(dense(value_of(t))));
     for (Id x : code.variables()) made.around[x] = variable(x);
     made.status.resize(1);
     if (saved) {
@@ -157,7 +168,10 @@ class KernelMachine {
     run_loop(code, phase, made, results);
     if (made.status[0] != 0) return false;
     carried = std::move(results);
-    if (saved) *saved = std::move(made);
+    if (!saved) return true;
+    made.left.resize(carried.size());
+    for (size_t k : code.left()) made.left[k] = noted(carried[k]);
+    *saved = std::move(made);
     return true;
   }
 
@@ -172,6 +186,7 @@ class KernelMachine {
         [&](const LoopArgument& a) -> void* {
           switch (a.is) {
             case LoopArgument::Is::outside: return view(outside[a.number]).data;
+            case LoopArgument::Is::carried: return view(saved.left[a.number]).data;
             case LoopArgument::Is::tape: return saved.tapes[a.number]->view.data;
             case LoopArgument::Is::status: return status.data();
             case LoopArgument::Is::adjoint: {
@@ -198,22 +213,36 @@ class KernelMachine {
       if (made[k]) add(adjoints[l.carried[k].initial], std::move(made[k]));
   }
 
-  Value update(Value base, const std::vector<int64_t>& row, const Value& value) {
-    if (base->input || base.use_count() > 1) base = copy(view(base));
+  // overwritten: null where nothing is noted.
+  Value update(Value base, const std::vector<int64_t>& row, const Value& value, Overwritten* overwritten) {
+    if (base->input || base.use_count() > (overwritten ? base->noted : 0) + 1)
+      base = copy(view(base));
+    else if (base->noted > 0)
+      *overwritten = {noted(base), copy(row_of(base->view, row))};
     copy_into(row_of(base->view, row), view(value));
     return base;
+  }
+  void take_back(Overwritten& o, const std::vector<int64_t>& row, std::vector<Value>& adjoints) {
+    if (!o.value) return;
+    for (auto& [block, waiting] : waiting_)
+      if (waiting.runs > 0 && std::ranges::any_of(waiting.shared, [&](const auto& s) { return s.first == o.value; }))
+        add_up(*block, waiting, adjoints);
+    exchange(o, row);
+  }
+  void write_again(Overwritten& o, const std::vector<int64_t>& row) {
+    if (o.taken_back) exchange(o, row);
   }
 
   static int64_t bytes(const Value& v) { return v ? v->bytes : 0; }
   static int64_t bytes(const Saved& saved) {
-    int64_t sum = saved.stash->bytes();
-    for (const auto& [name, operand] : saved.kept) sum += operand.value->bytes;
-    return sum;
+    return saved.stash->bytes() + saved.bytes;
   }
+  static int64_t bytes(const Overwritten& o) { return bytes(o.row); }
   static int64_t bytes(const LoopSaved& saved) {
     int64_t sum = 0;
     for (const Value& v : saved.tapes) sum += v->bytes;
     for (const Value& v : saved.outside) sum += v->bytes;
+    for (const Value& v : saved.left) sum += bytes(v);
     return sum;
   }
   int64_t extent(TensorId t, size_t d) const { return ops_->shapes[t][d]; }
@@ -335,6 +364,12 @@ class KernelMachine {
         [&](Id x) { return with.around.at(x); }, ops_->threads);
     ++counts.kernels;
     counts.tiles += code.tiles();
+  }
+  void exchange(Overwritten& o, const std::vector<int64_t>& row) {
+    const TensorView here = row_of(o.value->view, row);
+    const Value there = std::exchange(o.row, copy(here));
+    copy_into(here, there->view);
+    o.taken_back = !o.taken_back;
   }
   Value room(int64_t bytes) { return fresh(DType::u8, {bytes}); }
   Value dense(const Value& v) { return view(v).dense() ? v : copy(view(v)); }

@@ -48,6 +48,8 @@ void for_each_value(const KernelMachine::Saved& saved, F f) {
 template <class F>
 void for_each_value(const KernelMachine::LoopSaved& saved, F f) {
   for (const auto& v : saved.outside) f(v);
+  for (const auto& v : saved.left)
+    if (v) f(v);
 }
 int64_t own_bytes(const KernelMachine::Saved& saved) { return saved.stash->bytes(); }
 int64_t own_bytes(const KernelMachine::LoopSaved& saved) {
@@ -344,7 +346,7 @@ std::vector<std::string> StepsOp::kept(const StepsTape* tape) const {
 }
 
 int64_t bytes_of(const StepsTape& tape) {
-  int64_t bytes = tape.run.segment_bytes();
+  int64_t bytes = tape.run.state_bytes();
   std::set<const Held*> seen;
   tape.run.for_each_saved([&](const auto& saved) {
     bytes += own_bytes(saved);

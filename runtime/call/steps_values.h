@@ -41,6 +41,7 @@ struct Held {
   std::shared_ptr<Pool> pool;
   int64_t bytes = 0;
   std::optional<TensorId> input;
+  int64_t noted = 0;            // how many of those that have it only need it for a backward (noted())
   std::vector<bool> unwritten;  // of an adjoint: the rows, by leading index, that nothing was added to and that hold anything
 
   Held() = default;
@@ -50,6 +51,12 @@ struct Held {
     if (memory) pool->give(bytes, std::move(memory));
   }
 };
+
+// For a backward, which takes back what was written over it since (Overwritten): others may write over it in place.
+inline std::shared_ptr<Held> noted(const std::shared_ptr<Held>& v) {
+  ++v->noted;
+  return {v.get(), [v](Held* held) { --held->noted; }};
+}
 
 inline TensorView row_of(TensorView v, const std::vector<int64_t>& row) {
   int64_t at = 0;

@@ -34,6 +34,7 @@ CompiledLoop::~CompiledLoop() = default;
 bool CompiledLoop::has(LoopPhase phase) const { return code_->is_possible() && (phase == LoopPhase::infer || !infers_only_); }
 const std::vector<Id>& CompiledLoop::variables() const { return code_->variables(); }
 const std::vector<TensorId>& CompiledLoop::outside() const { return code_->memory().outside(); }
+std::vector<size_t> CompiledLoop::left() const { return code_->left(); }
 
 namespace {
 struct FindsErrors : Halide::Internal::IRVisitor {

@@ -29,6 +29,7 @@ class CompiledLoop {
   void leave_forward_to_kernels() { infers_only_ = true; }
   const std::vector<Id>& variables() const;      // of loops around
   const std::vector<TensorId>& outside() const;  // that it reads
+  std::vector<size_t> left() const;              // of what it carries: what the backward reads of it
   // May it find an index outside of its tensor? Then what it carries may be anything.
   bool may_fail(LoopPhase phase);
   // False: data decide how long the tapes are, and LoopPhase::count says so.

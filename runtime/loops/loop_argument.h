@@ -15,7 +15,7 @@ struct LoopArgument {
   enum class Is : uint8_t {
     variable,  // of a loop around: an i64
     outside,   // a value from outside
-    carried,   // infer, forward: holds what the loop begins with, then what it leaves
+    carried,   // infer, forward: holds what the loop begins with, then what it leaves; backward: what it left, which is only read
     memory,    // anything, of that many bytes
     tape,
     status,           // int32: an error, then how long each tape is

@@ -39,7 +39,7 @@ Stmt LoopWriter::back(const Update& u) {
       made.push_back(clear(all));
     }
   }
-  if (!is_read_back(u.result)) return complete(std::move(made));
+  if (!is_taped(u.result)) return complete(std::move(made));
   const bool same = place(u.base) == place(u.result);
   const Part all = value(u.result);
   take_back(made, u.result, same ? row_of(all, u.row, row_offset(u.base, u.row, all.region.strides)) : all);

@@ -86,6 +86,11 @@ LoopCode::~LoopCode() = default;
 bool LoopCode::is_possible() const { return impl_->in_place; }
 bool LoopCode::knows_tapes() const { return impl_->bounded; }
 LoopFunction LoopCode::function(LoopPhase phase) { return impl_->function(phase); }
+std::vector<size_t> LoopCode::left() const {
+  std::vector<size_t> all;
+  for (const auto& [t, k] : impl_->left) all.push_back(k);
+  return all;
+}
 const LoopMemory& LoopCode::memory() const { return impl_->memory; }
 const std::vector<Id>& LoopCode::variables() const { return impl_->around; }
 

@@ -1,8 +1,9 @@
 // A loop with all that is in it as one function: of values only (infer), of values and a tape (forward), and of adjoints (backward).
 //
 // The tape follows Griewank and Walther, Evaluating Derivatives, 2nd ed. 2008, chapter 4 (store what is overwritten): before the forward writes
-// over memory that the backward reads, it puts what was there on the tape; at the end, all of that memory. The backward goes through the steps
-// the other way round; after each it takes back from the tape what the step overwrote, so that each step finds memory as it was.
+// over memory that the backward reads, it puts what was there on the tape; at the end, all of that memory but what the loop leaves, which the
+// backward gets as it is. The backward goes through the steps the other way round; after each it takes back from the tape what the step
+// overwrote, so that each step finds memory as it was. What is never overwritten after it was read (loop_lasting.h) is read where the loop left it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -79,6 +80,8 @@ class LoopCode {
   bool knows_tapes() const;
   // Variables of loops around are at these values.
   LoopTapes tapes(const AxisValues& around) const;
+  // Of what it carries, what the backward reads of what the loop leaves.
+  std::vector<size_t> left() const;
   const LoopMemory& memory() const;
   const std::vector<Id>& variables() const;
 

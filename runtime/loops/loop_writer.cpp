@@ -4,6 +4,7 @@
 
 #include "expr/core/array.h"
 #include "runtime/emit/emit.h"
+#include "runtime/loops/loop_lasting.h"
 
 namespace xhat::runtime {
 
@@ -47,6 +48,11 @@ LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, con
     find_read_back(loop.body);
     if (loop.condition) find_read_back(loop.test);
   }
+  for (size_t k = 0; k < loop.carried.size(); ++k)
+    if (const TensorId at = place(loop.carried[k].result); read_back.contains(at) && !memory.is_outside(at)) left.emplace(at, k);
+  const std::set<TensorId> all = lasting_places(p, loop, dims, blocks, memory, read_back);
+  for (const auto& [at, k] : left)
+    if (all.contains(at)) lasting.insert(at);
 }
 
 Stmt LoopWriter::where(const Expr& loaded, const Stmt& then, const Stmt& otherwise) {
@@ -111,6 +117,7 @@ bool LoopWriter::is_float_value(TensorId t) const { return is_float(p.tensors[t]
 
 std::string LoopWriter::value_name(TensorId t) {
   const TensorId at = place(t);
+  if (phase == LoopPhase::backward && lasting.contains(at)) return left_name(left.at(at));
   const std::string name = (memory.is_outside(at) ? "xh_outside" : "xh_value") + std::to_string(at);
   return wanted_memory(name, type(at), elements(at), false, memory.is_outside(at));
 }
@@ -177,12 +184,16 @@ void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
 
 bool LoopWriter::is_read_back(TensorId t) const { return read_back.contains(place(t)); }
 
+std::string LoopWriter::left_name(size_t of_carried) { return "xh_left" + std::to_string(of_carried); }
+
+bool LoopWriter::is_taped(TensorId t) const { return is_read_back(t) && !lasting.contains(place(t)); }
+
 void LoopWriter::keep(std::vector<Stmt>& made, TensorId t, const Part& part) {
-  if (is_read_back(t)) push(made, part);
+  if (is_taped(t)) push(made, part);
 }
 
 void LoopWriter::take_back(std::vector<Stmt>& made, TensorId t, const Part& part) {
-  if (is_read_back(t)) pop(made, part);
+  if (is_taped(t)) pop(made, part);
 }
 
 Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bool added) {
@@ -192,7 +203,8 @@ Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bo
 Stmt LoopWriter::clear(const Part& part) { return copied(part.region, {}, part.type, part.extents, false, target, names); }
 
 std::vector<int64_t> LoopWriter::value_strides(TensorId t) const {
-  const bool callers = memory.is_outside(t) || (phase != LoopPhase::backward && carried.contains(place(t)));
+  const bool with_caller = phase == LoopPhase::backward ? lasting.contains(place(t)) : carried.contains(place(t));
+  const bool callers = memory.is_outside(t) || with_caller;
   return strides_of(callers ? callers_shapes[t] : shapes[t]);
 }
 
@@ -226,7 +238,7 @@ LoopWriter::Part LoopWriter::kept_part(const Block* b, size_t k) {
 std::vector<LoopWriter::Part> LoopWriter::kept_at_the_end() {
   std::vector<Part> all;
   for (TensorId t : memory.places())
-    if (is_read_back(t)) all.push_back(value(t));
+    if (is_read_back(t) && !left.contains(t)) all.push_back(value(t));
   std::vector<const Block*> in_order;
   for_each_block(loop.test, [&](const Block& b) { in_order.push_back(&b); });
   for_each_block(loop.body, [&](const Block& b) { in_order.push_back(&b); });
@@ -252,6 +264,8 @@ LoopFunction LoopWriter::function(LoopPhase which) {
   } else {
     const std::vector<Part> kept = kept_at_the_end();
     for (size_t i = kept.size(); i-- > 0;) pop(made, kept[i]);
+    for (const auto& [t, k] : left)
+      if (!lasting.contains(t)) made.push_back(copy(value(t).region, {left_name(k), 0, strides_of(callers_shapes[t])}, value(t)));
     made.push_back(turns_back(loop));
   }
   return finished(std::move(made));
@@ -281,6 +295,8 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
     callers.insert(name);
     argument(name, {back ? Is::adjoint : Is::carried, k});
   }
+  for (const auto& [t, k] : left)
+    if (phase == LoopPhase::backward) argument(left_name(k), {Is::carried, k});
   std::vector<Memory> small;
   std::vector<Stmt> first;
   for (const Memory& m : wanted) {

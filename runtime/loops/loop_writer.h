@@ -35,6 +35,8 @@ struct LoopWriter {
   std::vector<Id> around;                        // loop variables that it reads, of loops around
   std::set<TensorId> read_back;                  // places that the backward reads
   std::set<TensorId> carried, carried_adjoints;  // places of what the loop carries
+  std::map<TensorId, size_t> left;               // places that the backward reads and the loop leaves: by place, which of what it carries
+  std::set<TensorId> lasting;                        // of these, those that are never undone (loop_lasting.h)
   bool bounded = true;                           // sizes decide how much goes on the tape
   bool in_place = true;                          // what it carries lies where it leaves it
 
@@ -94,6 +96,10 @@ struct LoopWriter {
   void push(std::vector<Stmt>& made, const Part& part);
   void pop(std::vector<Stmt>& made, const Part& part);
   bool is_read_back(TensorId t) const;
+  // What a loop leaves, where it lies in the backward.
+  static std::string left_name(size_t of_carried);
+  // Is what is overwritten of it kept?
+  bool is_taped(TensorId t) const;
   // Memory of t is about to be overwritten: all of it, or a part.
   void keep(std::vector<Stmt>& made, TensorId t, const Part& part);
   void take_back(std::vector<Stmt>& made, TensorId t, const Part& part);
@@ -155,7 +161,7 @@ struct LoopWriter {
   Stmt turns_back(const Loop& l);
   Stmt back(const Loop& l);
   Stmt back(const Branch& b);
-  // Memory that the backward begins with.
+  // Memory that the backward begins with, beside what the loop leaves.
   std::vector<Part> kept_at_the_end();
   LoopFunction function(LoopPhase which);
   LoopFunction finished(std::vector<Stmt> made);

@@ -100,7 +100,7 @@ struct TiledLoop::Call {
     const auto element = static_cast<int64_t>(byte_size(of.p_.tensors[t].type));
     if (const auto d = tiles.dimension.find(t); d != tiles.dimension.end())
       return from_tile_to_tile(given, tiles.tile * strides_of(of.shapes_[t])[d->second] * element);
-    if (a.is == Is::outside) return {given, given, 0};
+    if (a.is == Is::outside || (a.is == Is::carried && phase == LoopPhase::backward)) return {given, given, 0};
     // The same for all tiles, but each writes it: they have their own.
     const int64_t bytes = element_count(of.shapes_[t]) * element, others = tiles.count() - 1;
     LoopArgument room;

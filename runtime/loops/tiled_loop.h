@@ -21,6 +21,7 @@ class TiledLoop {
   void leave_forward_to_kernels();
   const std::vector<Id>& variables() const { return main_->variables(); }
   const std::vector<TensorId>& outside() const { return main_->outside(); }
+  std::vector<size_t> left() const { return main_->left(); }
   bool may_fail(LoopPhase phase) { return main_->may_fail(phase); }
   bool knows_tapes() const { return main_->knows_tapes(); }
   std::vector<CompiledLoop::Tape> tapes(const AxisValues& around);

@@ -63,13 +63,14 @@ Arrays random_data(const Program& p, const DimValues& dims) {
 }
 
 // By kernels, values and gradients beside the evaluator's.
-void expect_kernels_agree(const Program& p, const DimValues& dims) {
+void expect_kernels_agree(const Program& p, const DimValues& dims, CompileOptions options = {}) {
   const Program derived = gradient(p);
   Arrays data = random_data(derived, dims);
   Arrays all = data;
   for (auto& [name, array] : random_cotangents(derived, dims, 5)) all[name] = array;
   const Arrays wanted = evaluate(derived, all, dims);
-  CompiledOp op = compile(p, {.dims = dims});
+  options.dims = dims;
+  CompiledOp op = compile(p, options);
   std::map<std::string, std::vector<float>> memory;
   std::vector<Argument> forward, backward;
   auto give = [&](std::vector<Argument>& to, TensorId t, bool filled) {
@@ -205,6 +206,36 @@ TEST(Steps, GradientsWithinABudget) {
     EXPECT_EQ(replayed, r * T - choose(states + r, states + 1)) << states;
   }
   EXPECT_THROW(gradients({.policy = StashOptions::Policy::budget, .budget = 10}, all, replayed), Error);
+}
+
+// What blocks keep is written over in place, and the rows that were there are kept: not a tensor per iteration. The backward puts them back,
+// and, for another one, those that were written again.
+TEST(Steps, RowsThatAreWrittenOverAreKept) {
+  const CompileOptions by_blocks = {.stash = {.policy = StashOptions::Policy::budget, .budget = int64_t{1} << 30}};
+  const std::string head = "prog f(x: f32[T,D], w: f32[D,D]) -> (s, c) {\nvar c = zeros f32[T,D]\nvar s = x[0]\n";
+  const std::string bodies[] = {
+      "for t in 0..T { c[t] = x[t] + s; s[d] = tanh(sum(u in 0..t+1: c[u,d]*x[u,d]) + 0.2*sum(e: s[e]*w[e,d])) }",
+      "for t in 0..T { c[t/2] = x[t]*s; s[d] = tanh(sum(u: c[u,d]*c[u,d]) + 0.2*sum(e: s[e]*w[e,d])) }",
+      "for t in 0..T { c[:,0] += 0.1*x[:,t%D]*c[:,1]; s[d] = tanh(sum(u: c[u,d]*c[u,d]) + 0.2*sum(e: s[e]*w[e,d])) }",
+      "for t in 0..T { c[t] = s; b = c; c[0] = x[t]*b[t]; s[d] = tanh(sum(u: b[u,d]*c[u,d]) + 0.2*sum(e: s[e]*w[e,d])) }",
+      "for t in 0..T { for k in 0..2 { c[k] = s; s[d] = tanh(sum(u: c[u,d]*x[u,d]) + 0.2*sum(e: s[e]*w[e,d])) }; c = c*s }",
+      "for t in 0..T { if s[0] > 0.0 { c[t] = s*s } else { c[0] = s }; s[d] = tanh(sum(u: c[u,d]*c[u,d]) + 0.2*sum(e: s[e]*w[e,d])) }"};
+  for (const std::string& body : bodies) {
+    const Program p = parse_op(head + body + "\n}");
+    for (int64_t T : {2, 5}) expect_kernels_agree(p, {{"T", T}, {"D", 3}}, by_blocks);
+    expect_kernels_agree(p, {{"T", 9}, {"D", 3}}, {.stash = {.policy = StashOptions::Policy::budget, .budget = 700}});
+  }
+  auto kept = [&](int64_t T) {
+    CompiledOp op = compile(parse_op(head + bodies[0] + "\n}"), by_blocks);
+    std::vector<float> x(static_cast<size_t>(T * 4)), w(16), s(4), c(x.size());
+    return op
+        .forward({{"x", TensorView(x.data(), {T, 4})},
+                  {"w", TensorView(w.data(), {4, 4})},
+                  {"s", TensorView(s.data(), {4})},
+                  {"c", TensorView(c.data(), {T, 4})}})
+        .bytes();
+  };
+  EXPECT_EQ(kept(40) - kept(20), kept(60) - kept(40));
 }
 
 // if c: y = sin(x) else y = x x, three times.

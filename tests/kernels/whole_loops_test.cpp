@@ -180,6 +180,45 @@ prog best_path(e: f32[T,D], w: f32[D,D]) -> (path, best) {
   for q in 0..T-1 { j = i64(back[T-1-q,j]); path[T-2-q] = i32(j) }
   best = max(i: s[i])
 }
+prog table(x: f64[N], y: f64[M]) -> (cost, d) {
+  var d = full(9) f64[N+1,M+1]
+  d[0,0] = 0.0
+  for i in 1..N+1 {
+    for j in max(1, i-3)..min(M, i+3)+1 { d[i,j] = (x[i-1] - y[j-1])^2 + 1/(1 + d[i-1,j]^2) + 0.5*sin(d[i,j-1])*d[i-1,j-1] }
+  }
+  cost = d[N,min(N, M)]
+}
+prog back_substituted(x: f64[N,M]) -> (u) {
+  var u = clone(x)
+  for q in 1..N { u[N-1-q] = sin(u[N-q])*x[N-1-q] + exp(-u[N-q]^2) }
+}
+prog of_all_before(x: f64[N], w: f64[N,N]) -> (l) {
+  var l = clone(x)
+  for i in 0..N {
+    var s = 2*x[i]
+    for k in 0..i { s += 0.1*w[i,k]*sin(l[k]) }
+    l[i] = s
+  }
+}
+prog written_again(x: f64[N]) -> (d) {
+  var d = clone(x)
+  for k in 0..3 { for i in 1..N { d[i] = sin(d[i-1]) + 0.5*x[i] } }
+}
+prog written_after(x: f64[N]) -> (d) {
+  var d = clone(x)
+  for i in 0..N-1 {
+    d[i+1] = cos(d[i])
+    d[i] = d[i]*x[i]*d[i]
+  }
+}
+prog written_where_data_say(x: f64[N], at: i32[N]) -> (d) {
+  var d = clone(x)
+  for i in 0..N-1 { d[i64(at[i] % i32(N))] = sin(d[i])*d[i+1] }
+}
+prog on_one_side(x: f64[N]) -> (d) {
+  var d = clone(x)
+  for i in 1..N { if d[i-1] > 0.0 { d[i] = d[i-1]*d[i-1] } else { d[i-1] = d[i-1]*x[i]*d[i-1] } }
+}
 prog largest(x: f64[N], k: i32[D]) -> (v, place, smallest) {
   var a = clone(x)
   var v = zeros f64[N]
@@ -239,7 +278,8 @@ INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                          ::testing::Values("damped", "swapped", "cholesky", "seidel", "gram_schmidt", "columns", "part_of_a_row", "chosen",
                                            "picked", "iterated", "nested", "cell", "two_planes", "leapfrog", "element_by_element",
                                            "read_later", "own_sums", "same_twice", "counted", "added_where_it_moves", "best_path",
-                                           "largest"),
+                                           "largest", "table", "back_substituted", "of_all_before", "written_again", "written_after",
+                                           "written_where_data_say", "on_one_side"),
                          name_of_program);
 
 // What is for one place of an adjoint does not walk along all of it.
@@ -364,6 +404,24 @@ TEST(WholeLoops, KeepNothingOfIntegers) {
   EXPECT_EQ(k, 2);
   EXPECT_EQ(len[1], 13);
   EXPECT_EQ(stash.bytes(), 0);
+}
+
+// A table that is filled in an order in which nothing is overwritten after it was read is its own tape. Where it is, what is overwritten is kept.
+TEST(WholeLoops, KeepOnlyWhatIsOverwritten) {
+  const int64_t n = 40;
+  auto kept = [&](const char* body) {
+    const Program op = parse_op("prog f(x: f64[N]) -> (d) {\nvar d = clone(x)\n" + std::string(body) + "\n}");
+    CompiledOp compiled = compile(op, {.dims = {{"N", n}}});
+    std::vector<double> x(n, 0.5), d(n);
+    const Stash stash = compiled.forward({{"x", TensorView(x.data(), {n})}, {"d", TensorView(d.data(), {n})}});
+    return stash.bytes() / static_cast<int64_t>(sizeof(double));
+  };
+  EXPECT_EQ(kept("for i in 1..N { d[i] = sin(d[i-1]) + x[i] }"), n);
+  EXPECT_EQ(kept("for q in 1..N { d[N-1-q] = sin(d[N-q])*x[q] }"), n);
+  EXPECT_EQ(kept("for q in 2..N { d[q] = d[q-1]*d[q-2] }"), n);
+  EXPECT_EQ(kept("for i in 1..N { for k in 0..i { if k == 0 { d[i] = sin(d[i-1]) } } }"), n + n * (n - 1) / 2);
+  EXPECT_EQ(kept("for i in 0..N-1 { d[i] = sin(d[i])*d[i+1] }"), n + n - 1);
+  EXPECT_EQ(kept("for k in 0..3 { for i in 1..N { d[i] = sin(d[i-1]) } }"), n + 3 * (n - 1));
 }
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {

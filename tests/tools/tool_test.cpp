@@ -67,6 +67,22 @@ TEST_F(ToolBench, JsonHasEveryKey) {
   EXPECT_TRUE(j["noisy"].is_object());
 }
 
+// A loop whose every iteration calls kernels may take a thousand times as long as the loop as one function.
+TEST_F(ToolBench, WhatIsComparedWithIsStoppedAtALimit) {
+  write("loop.xh", "prog f(x: f64[N]) -> (y) { var y = clone(x)\nfor i in 1..N { y[i] = sin(y[i-1]) + x[i] } }\n");
+  Json j = json("bench $T/loop.xh --dims N=3000 --repeats 1 --limit 0.001 --json");
+  const Json& unfused = j["ablations"]["no_fusion"];
+  EXPECT_EQ(unfused["forward_ms"]["at_least"], true) << unfused;
+  EXPECT_LT(unfused["forward_ms"]["min"].get<double>(), 3000 * 0.1);
+  EXPECT_TRUE(unfused["backward_ms"].is_null()) << unfused;
+  EXPECT_FALSE(j["forward_ms"].contains("at_least"));
+  Result r = call("bench $T/loop.xh --dims N=3000 --repeats 1 --limit 0.001");
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_HAS(r.out, "without fusion: forward   > ");
+  EXPECT_HAS(r.out, "without fusion: backward  not timed");
+  EXPECT_HAS(r.out, "what took more than 1.00 ms is stopped (--limit)");
+}
+
 TEST_F(ToolBench, OpsThatSmallSizesDoNotFit) {
   write("pairs.xh", "op pairs(x: f32[N]) -> (y) { at[i in 0..N] = bit_xor(i, 1); y[i in 0..N] = x[at[i]] }\n");  // N is even
   Result r = call("bench $T/pairs.xh --dims N=64 --repeats 1");
