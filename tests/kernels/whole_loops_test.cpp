@@ -419,9 +419,8 @@ TEST(WholeLoops, KeepOnlyWhatIsOverwritten) {
   EXPECT_EQ(kept("for i in 1..N { d[i] = sin(d[i-1]) + x[i] }"), n);
   EXPECT_EQ(kept("for q in 1..N { d[N-1-q] = sin(d[N-q])*x[q] }"), n);
   EXPECT_EQ(kept("for q in 2..N { d[q] = d[q-1]*d[q-2] }"), n);
-  EXPECT_EQ(kept("for i in 1..N { for k in 0..i { if k == 0 { d[i] = sin(d[i-1]) } } }"), n + n * (n - 1) / 2);
-  EXPECT_EQ(kept("for i in 0..N-1 { d[i] = sin(d[i])*d[i+1] }"), n + n - 1);
-  EXPECT_EQ(kept("for k in 0..3 { for i in 1..N { d[i] = sin(d[i-1]) } }"), n + 3 * (n - 1));
+  EXPECT_EQ(kept("for i in 1..N { d[i] = sin(d[i])*d[i-1] }"), n + n - 1);
+  EXPECT_EQ(kept("for k in 0..N/4 { for i in 1..N { d[i] = sin(d[i-1]) } }"), n + 10 * (n - 1));
 }
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
