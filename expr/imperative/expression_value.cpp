@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "expr/core/conditions.h"
+#include "expr/core/syntax.h"
 #include "expr/imperative/expression.h"
 #include "expr/index/simplify_index.h"
 
@@ -285,7 +286,9 @@ Value Expression::call_value(Ref ref, const ast::Node& n, std::span<const Id> p)
   }
   const Op* op = function_named(n.text);
   if (static_cast<int>(v.size()) != info(*op).arity)
-    throw Error(fmt::format("{} takes {} operand{}, not {}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s", v.size()), n.pos);
+    throw Error(fmt::format("{} takes {} operand{}, not {}{}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s", v.size(),
+                            ast::is_reduction_name(n.text) ? "; of all elements write " + n.text + "(i: x[i])" : ""),
+                n.pos);
   return apply_value(a_, *op, v, n.pos, n.text);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "expr/core/syntax.h"
 #include "expr/text/elaborate_walk.h"
 
 namespace xhat {
@@ -143,7 +144,9 @@ Value Walk::call_value(Ref, const ast::Node& n) {
   }
   const Op* op = function_named(n.text);
   if (static_cast<int>(v.size()) != info(*op).arity)
-    throw Error(fmt::format("{} takes {} operand{}, not {}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s", v.size()), n.pos);
+    throw Error(fmt::format("{} takes {} operand{}, not {}{}", n.text, info(*op).arity, info(*op).arity == 1 ? "" : "s", v.size(),
+                            ast::is_reduction_name(n.text) ? "; of all elements write " + n.text + "(i: x[i])" : ""),
+                n.pos);
   return apply_value(a_, *op, v, n.pos, n.text);
 }
 

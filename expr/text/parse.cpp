@@ -187,7 +187,7 @@ class Parser {
   // for, while or if: statements with blocks of their own.
   bool is_control() const {
     if (cursor_.is_word("if")) return true;
-    if (cursor_.is_name("for")) return cursor_.peek_after().kind == TokenKind::name;
+    if (cursor_.is_name("for")) return cursor_.peek_after().kind == TokenKind::name || cursor_.is_sign_after("(");
     return cursor_.is_name("while") && !cursor_.is_sign_after("=") && !cursor_.is_sign_after("[") && !cursor_.is_sign_after(".");
   }
 
@@ -208,11 +208,26 @@ class Parser {
 
   // What stands where a block should begin, as other languages write it.
   std::string hint_of_block() const {
-    if (cursor_.is_sign("=")) return "equality is written ==";
-    if (cursor_.is_sign("..") || cursor_.is_name("step") || cursor_.is_name("by"))
-      return "loops count up by 1; other steps are computed, as in for i in 0..N/2 { k = 2*i; ... }";
-    const std::string known = stranger_sign(cursor_.peek().text);
-    return known.empty() ? "" : known.substr(2);
+    if (cursor_.peek().kind == TokenKind::line_end) return "it stands on the same line";
+    for (Stranger kind : {Stranger::block, Stranger::sign})
+      if (const std::string known = stranger_sign(cursor_.peek().text, kind); !known.empty()) return known.substr(2);
+    return "";
+  }
+
+  // A word that begins statements elsewhere, unless it is the name of a place here.
+  void refuse_stranger() const {
+    if (cursor_.peek().kind == TokenKind::sign)
+      if (const std::string known = stranger_sign(with_next()); !known.empty()) cursor_.expected("a statement", known.substr(2));
+    const std::string known = stranger(Stranger::statement, cursor_.peek().text);
+    if (known.empty()) return;
+    for (const char* goes_on : {"=", "==", "[", ".", "+", "-", "*", "/"})
+      if (cursor_.is_sign_after(goes_on)) return;
+    cursor_.fail("there is no statement " + std::string(cursor_.peek().text) + known);
+  }
+  // Signs of several characters of which the language has the parts only.
+  std::string with_next() const {
+    const bool sign = cursor_.peek_after().kind == TokenKind::sign;
+    return std::string(cursor_.peek().text) + (sign ? std::string(cursor_.peek_after().text) : "");
   }
 
   Statement loop() {
@@ -289,17 +304,17 @@ class Parser {
     Statement result;
     result.kind = Statement::Kind::assign;
     result.pos = cursor_.peek().pos;
+    refuse_stranger();
     result.place = parse_place(cursor_, file_);
     for (const char* sign : {"+", "-", "*", "/"})
       if (cursor_.is_sign(sign) && cursor_.is_sign_after("=")) result.sign = cursor_.take().text;
     if (!cursor_.is_sign("=")) {
       if (cursor_.is_sign("==")) cursor_.expected("=", "== compares, = assigns");
-      if (file_.nodes[result.place].kind == Kind::name)
-        if (const std::string hint = stranger(Stranger::statement, file_.nodes[result.place].text); !hint.empty())
-          throw Error("there is no statement " + file_.nodes[result.place].text + hint, result.pos);
       for (const char* sign : {"+", "-"})
         if (cursor_.is_sign(sign) && cursor_.is_sign_after(sign))
           cursor_.expected("= after " + print(file_, result.place), "write " + print(file_, result.place) + " " + sign + "= 1");
+      if (const std::string known = stranger_sign(with_next(), Stranger::place); !known.empty())
+        cursor_.expected("= after " + print(file_, result.place), known.substr(2));
       cursor_.expected("= or [ after " + print(file_, result.place), "statements are x = e, x[...] = e, x += e, var x = e, for, while, if");
     }
     result.sign += cursor_.take().text;

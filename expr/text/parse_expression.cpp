@@ -215,6 +215,7 @@ class ExpressionParser {
       if (const std::string known = stranger_sign(std::string(open_.back().text) + std::string(token.text)); !known.empty())
         hint = known.substr(2);
     }
+    if (const std::string known = stranger_sign(token.text, Stranger::operand); !known.empty()) hint = known.substr(2);
     if (hint.empty() && !open_.empty() && token.text == "=") hint = "signs are == != < <= > >=";
     cursor_.expected("an expression", hint);
   }
@@ -261,7 +262,8 @@ class ExpressionParser {
         value = method(value, what);
       } else if (cursor_.is_sign("(")) {
         if (left_ && file_.nodes[value].kind == Kind::name)
-          cursor_.fail("a call is no statement and no place; its result is assigned, as in y = " + file_.nodes[value].text + "(x)");
+          cursor_.fail("a call is no statement and no place; its result is assigned, as in y = " + file_.nodes[value].text +
+                       "(x); an element is " + file_.nodes[value].text + "[i]");
         cursor_.fail(std::string(what) + " cannot be called; a product is written a * b");
       } else {
         return value;
@@ -338,8 +340,11 @@ class ExpressionParser {
       Axis axis = parse_axis(cursor_, file_, "the name of an axis");
       return file_.add({Kind::range, axis.pos, axis.name, {axis.begin, axis.end}, {}});
     }
+    if (const std::string known = stranger(Stranger::index, cursor_.peek().text); cursor_.views && !known.empty())
+      cursor_.expected("an index", known.substr(2));
     Node node{Kind::slice, pos, {}, {kAbsent, kAbsent, kAbsent}, {}};
     if (!cursor_.is_sign(":")) node.args[0] = parse_expression(cursor_, file_);
+    if (cursor_.views && cursor_.is_sign("..")) cursor_.expected(", or ]", "a slice is written a[0:2]");
     if (!cursor_.is_sign(":")) return node.args[0];
     if (!cursor_.views) slice();
     for (size_t part = 1; part < 3 && cursor_.accept_sign(":"); ++part)

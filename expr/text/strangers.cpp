@@ -33,10 +33,10 @@ std::string stranger(Stranger kind, std::string_view text) {
   return "";
 }
 
-std::string stranger_sign(std::string_view text) {
+std::string stranger_sign(std::string_view text, Stranger kind) {
   const Row* best = nullptr;
   for (const Row& row : kRows) {
-    if (row.kind != Stranger::sign || !text.starts_with(row.text)) continue;
+    if (row.kind != kind || !text.starts_with(row.text)) continue;
     const bool word = std::isalpha(static_cast<unsigned char>(row.text[0])) != 0;
     if (word && text.size() != row.text.size()) continue;
     if (!best || row.text.size() > best->text.size()) best = &row;

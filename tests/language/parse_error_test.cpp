@@ -126,7 +126,7 @@ TEST(ParseErrorTest, Expressions) {
       {"y = a < b < c", "2:11: comparisons do not chain: this < follows the < at 2:7; write a < b && b < c, or parentheses"},
       {"y = a == b + 1 != c", "2:16: comparisons do not chain: this != follows the == at 2:7; write a < b && b < c, or parentheses"},
       {"y = a ** b", "2:8: expected an expression, found *; a power is written a^b"},
-      {"y = a // b", "2:8: expected an expression, found /; a comment starts with #; of integers a / b is rounded down"},
+      {"y = a // b", "2:8: expected an expression, found /; a comment starts with #; of integers a / b is rounded down, of floats write floor(a/b)"},
       {"y = a <> b", "2:8: expected an expression, found >; write a != b"},
       {"y = a => b", "2:7: expected the end of the statement, found =; equality is written =="},
       {"y = a & b", "2:7: & is no sign of the language; 'and' is written &&, of bits bit_and(a, b)"},
@@ -219,6 +219,59 @@ TEST(StrangersTest, HintsAreOfTheLanguage) {
     ++formulas;
   }
   EXPECT_GT(formulas, 120);
+}
+
+// What stands in programs of other languages, and what it is here.
+TEST(StrangersTest, StatementsOfOtherLanguages) {
+  const std::string call = "a call is no statement and no place; its result is assigned, as in y = a(x); an element is a[i]";
+  const std::string lists = "expected an expression, found [; there are no lists; elements are chosen, as in y[i in 0..2] = if i == 0 then a else b";
+  const std::string counts = "a block is { ... }, and loops count up by 1";
+  const std::string in_place = "; signs that write in place are += -= *= /=";
+  const std::string one_by_one =
+      "places are written one by one; what is exchanged is kept before, as in t = clone(a), then a = b, then b = t";
+  const std::pair<const char*, std::string> rows[] = {
+      {"let b = a",
+       "1: there is no statement let; write a = e, or var a = e where it changes later; let stands in an expression: y = let a = x + 1 in a*a"},
+      {"const b = 2.0", "1: there is no statement const; write a = e"},
+      {"b := a", "3: expected = after b, found :; write a = e, and var a = e where it begins and changes later"},
+      {"b : f32 = 1", "3: expected = after b, found :; a name takes its type from its value: a = e, or var a = zeros f32[N]"},
+      {"b <- a", "3: expected = after b, found <; write a = e"},
+      {"a[0], a[1] = a[1], a[0]", "5: expected = after a[0], found ,; " + one_by_one},
+      {"a %= 2", "3: expected = after a, found %; write a = a % b" + in_place},
+      {"a **= 2", "3: expected = after a, found *; write a = a^b" + in_place},
+      {"a //= 2", "3: expected = after a, found /; write a = floor(a/b), of integers a = a/b" + in_place},
+      {"for (i = 0; i < N; i++) { }", "5: expected the loop variable, found (; as in for i in 0..N { }"},
+      {"for i in 0..N: a[i] = 1", "14: expected { after the range of the loop, found :; " + counts},
+      {"for i in 0..N do { }", "15: expected { after the range of the loop, found do; a block is { ... }"},
+      {"for i in 0..N by 2 { }", "15: expected { after the range of the loop, found by; loops count up by 1; other steps are computed, as in "
+                                 "for i in 0..N/2 { k = 2*i; ... }"},
+      {"for i in 0..N", "14: expected { after the range of the loop, found the end of the line; it stands on the same line"},
+      {"if a[0] > 0: a[0] = 1", "12: expected { after the condition, found :; " + counts},
+      {"print(a)", "1: there is no statement print; xhat run writes outputs, and --check-values finds what is not finite"},
+      {"assert a[0] > 0", "1: there is no statement assert; let an output say it: ok = all(i: a[i] > 0)"},
+      {"function g(x) { }", "1: there is no statement function; a file may hold several: op f(...) -> (y) { ... }"},
+      {"f64 s = 0.0", "1: there is no statement f64; a variable takes its type from its value, as in var s = f64(0) or var a = zeros f64[N]"},
+      {"end", "1: there is no statement end; a block is { ... }"},
+      {"do { a[0] += 1 } while a[0] < 3", "1: there is no statement do; the condition stands first: while c max 50 { ... }"},
+      {"a(0) = 1", "2: " + call},
+      {"b = [1, 2]", "5: " + lists},
+      {"b = a[0..2]", "8: expected , or ], found ..; a slice is written a[0:2]"},
+      {"b = a[:, None]", "10: expected an index, found None; a dimension more is a.unsqueeze(i)"},
+      {"b = a[...]", "7: expected an index, found ..; all of a dimension is a[:], and dimensions at the end that are left out are whole"},
+      {"b = a // 2", "8: expected an expression, found /; a comment starts with #; of integers a / b is rounded down, of floats write floor(a/b)"},
+      {"// words", "1: expected a statement, found /; a comment starts with #; of integers a / b is rounded down, of floats write floor(a/b)"},
+      {"/* words */", "1: expected a statement, found /; a comment starts with #"},
+  };
+  for (const auto& [statement, want] : rows)
+    EXPECT_EQ(error_of("prog f(a: f32[N]) -> (y) {\n" + std::string(statement) + "\n}"), "2:" + want) << statement;
+  // They are names like others.
+  for (const char* name : {"end", "print", "swap", "local", "do", "match", "const"})
+    for (const char* rest : {" = 1.0", "[0] = 1.0", " += 1.0", "[:] *= 2.0"})
+      EXPECT_EQ(error_of("prog f(a: f32[N]) -> (y) {\nvar " + std::string(name) + " = clone(a)\n" + name + rest + "\n}"), "no error") << name;
+  // What is said about an exchange and about elements.
+  EXPECT_NO_THROW(xhat::parse("prog f(x: f32[N+2]) -> (y) {\nvar y = clone(x)\nt = clone(y[0])\ny[0] = y[1]\ny[1] = t\n"
+                              "w[i in 0..2] = if i == 0 then 1.0 else 2.0\ny[0] += w[1]\n}",
+                              "t.xh"));
 }
 
 // Hints that hold a whole definition, as ops of these parameters.
