@@ -204,6 +204,7 @@ class Nest {
     made.inner = bounded(reduced, inside, lanes_differ_along, &conditions);
     local.condition = condition_of(a_, conditions);
     if (made.along_left) made.lanes = lanes_of(local, made.vectors);
+    if (!made.along_left && made.vectors != kNone) made.width = lanes_of(local, made.vectors);
     return made;
   }
 
@@ -216,6 +217,7 @@ class Nest {
     auto points = [&](int lanes) {
       const std::string lane = std::exchange(lane_, "");
       std::vector<Stmt> made;
+      if (!leader.piece.member.reduced.empty() && !is_place(leader.piece.member.op)) return summed(group, lane, lanes);
       for (const ReadyPiece& r : group) {
         first_ = r.piece.first;
         lane_ = lane;
@@ -266,9 +268,7 @@ class Nest {
   }
   Stmt point(const ReadyPiece& r, int lanes) {
     const SpecMember& m = r.piece.member;
-    const Id along = r.along_left ? kNone : r.vectors;
-    if (is_place(m.op)) return place_of_extreme(m, r.inner, along, lanes);
-    return m.reduced.empty() ? mapped(m, lanes) : summed(m, r.inner, along, lanes);
+    return is_place(m.op) ? place_of_extreme(m, r.inner, r.along_left ? kNone : r.vectors, lanes) : mapped(m, lanes);
   }
 
   // Along an axis that is shorter than a vector of the machine, of a shorter one.
@@ -379,49 +379,74 @@ class Nest {
     return on_stack(best, stored, slots, on_stack(place, Halide::Int(32), slots, in_order(made)));
   }
 
-  // A reduction at one point, or at a vector of points; along: the reduced axis that vectors run along.
-  Stmt summed(const SpecMember& m, const std::vector<Loop>& inner, Id along, int lanes) {
-    const std::string lane = std::exchange(lane_, "");
-    const DType type = a_[m.body].type;
-    const Halide::Type stored = type == DType::boolean ? Halide::UInt(8) : storage_type(type);
-    auto identity = [&] { return Halide::cast(stored, Emitter::identity(m.op, type)); };
-    const std::string sum = names_("sum");
+  // Reductions at one point, or at a vector of points, in one loop over their terms; each is added up as if it were alone.
+  Stmt summed(const std::vector<ReadyPiece>& group, const std::string& lane, int lanes) {
+    const ReadyPiece& leader = group.front();
+    const Id along = leader.along_left ? kNone : leader.vectors;
+    struct Sum {
+      const ReadyPiece* of;
+      Halide::Type stored;
+      std::string sum, part;
+    };
+    std::vector<Sum> sums;
+    for (const ReadyPiece& r : group) {
+      const DType type = a_[r.piece.member.body].type;
+      sums.push_back({&r, type == DType::boolean ? Halide::UInt(8) : storage_type(type), names_("sum"), names_("part")});
+    }
     auto in_vector = [&](const Stmt& s) { return lane.empty() ? s : vectorized(lane, lanes, s); };
     const Expr slot = lane.empty() ? Expr(0) : int_variable(lane);
-    auto step = [&](const std::string& buffer, const Expr& place) {
-      return stored_at(buffer, finished(Halide::cast(stored, emit_.step(m, loaded(stored, buffer, place), axes_))), place);
+    auto identity = [&](const Sum& s) {
+      return Halide::cast(s.stored, Emitter::identity(s.of->piece.member.op, a_[s.of->piece.member.body].type));
     };
-    auto combined = [&](const Expr& x, const Expr& y) { return finished(Halide::cast(stored, Emitter::combine(m.op, x, y))); };
-    std::vector<Stmt> made = {in_vector(stored_at(sum, identity(), slot))};
-    const Expr result = loaded(stored, sum, slot);
-    const Stmt last = in_vector(leave(m, type == DType::boolean ? ops::boolean(result) : result, at(m)));
+    auto step = [&](const Sum& s, const std::string& buffer, const Expr& place) {
+      const Expr next = emit_.step(s.of->piece.member, loaded(s.stored, buffer, place), axes_);
+      return stored_at(buffer, finished(Halide::cast(s.stored, next)), place);
+    };
+    auto steps = [&](std::string Sum::*buffer, const Expr& place) {
+      std::vector<Stmt> all;
+      for (const Sum& s : sums) all.push_back(step(s, s.*buffer, place));
+      return in_order(all);
+    };
+    auto combined = [&](const Sum& s, const Expr& x, const Expr& y) {
+      return finished(Halide::cast(s.stored, Emitter::combine(s.of->piece.member.op, x, y)));
+    };
+    const int width = leader.width;
+    std::vector<Stmt> made;
+    for (const Sum& s : sums) {
+      made.push_back(in_vector(stored_at(s.sum, identity(s), slot)));
+      const std::string l = names_("v");
+      if (along != kNone) made.push_back(vectorized(l, width, stored_at(s.part, identity(s), int_variable(l))));
+    }
     if (along == kNone) {
-      made.push_back(loops(inner, 0, [&] { return in_vector(step(sum, slot)); }));
-      made.push_back(last);
-      return on_stack(sum, stored, lanes, in_order(made));
+      made.push_back(loops(leader.inner, 0, [&] { return in_vector(steps(&Sum::sum, slot)); }));
+    } else {  // Lanes of a vector, and what is left, are added up apart.
+      const std::vector<Loop> outer(leader.inner.begin(), leader.inner.end() - 1);
+      made.push_back(loops(outer, 0, [&] {
+        return in_vectors(leader.inner.back(), width, [&](int n) {
+          const std::string at_lane = std::exchange(lane_, "");
+          return at_lane.empty() ? steps(&Sum::sum, 0) : vectorized(at_lane, n, steps(&Sum::part, int_variable(at_lane)));
+        });
+      }));
     }
-    // Lanes of a vector, and what is left, are added up apart.
-    const int width = lanes_of(m, along);
-    const std::string part = names_("part");
-    const std::string l = names_("v");
-    made.push_back(vectorized(l, width, stored_at(part, identity(), int_variable(l))));
-    const std::vector<Loop> outer(inner.begin(), inner.end() - 1);
-    made.push_back(loops(outer, 0, [&] {
-      return in_vectors(inner.back(), width, [&](int n) {
-        const std::string at_lane = std::exchange(lane_, "");
-        return at_lane.empty() ? step(sum, 0) : vectorized(at_lane, n, step(part, int_variable(at_lane)));
-      });
-    }));
-    for (int half = width / 2; half >= 1; half /= 2) {
-      const std::string h = names_("v");
-      const Expr low = loaded(stored, part, int_variable(h)), high = loaded(stored, part, int_variable(h) + half);
-      const Stmt s = stored_at(part, combined(low, high), int_variable(h));
-      made.push_back(half == 1 ? hi::substitute(h, 0, s) : vectorized(h, half, s));
+    for (const Sum& s : sums) {
+      for (int half = width / 2; along != kNone && half >= 1; half /= 2) {
+        const std::string h = names_("v");
+        const Expr low = loaded(s.stored, s.part, int_variable(h)), high = loaded(s.stored, s.part, int_variable(h) + half);
+        const Stmt folded = stored_at(s.part, combined(s, low, high), int_variable(h));
+        made.push_back(half == 1 ? hi::substitute(h, 0, folded) : vectorized(h, half, folded));
+      }
+      if (along != kNone) made.push_back(stored_at(s.sum, combined(s, loaded(s.stored, s.sum, 0), loaded(s.stored, s.part, 0)), 0));
+      first_ = s.of->piece.first;
+      const SpecMember& m = s.of->piece.member;
+      const Expr result = loaded(s.stored, s.sum, slot);
+      made.push_back(in_vector(leave(m, a_[m.body].type == DType::boolean ? ops::boolean(result) : result, at(m))));
     }
-    made.push_back(stored_at(sum, combined(loaded(stored, sum, 0), loaded(stored, part, 0)), 0));
-    made.push_back(last);
-    const Stmt s = on_stack(part, stored, width, in_order(made));
-    return on_stack(sum, stored, 1, s);
+    Stmt all = in_order(made);
+    for (const Sum& s : sums) {
+      if (along != kNone) all = on_stack(s.part, s.stored, width, all);
+      all = on_stack(s.sum, s.stored, along == kNone ? lanes : 1, all);
+    }
+    return all;
   }
 
   // Terms go where an index says, one by one.

@@ -73,33 +73,45 @@ class Together {
   }
 
   static bool is_map(const ReadyPiece& r) { return r.piece.member.reduced.empty() && r.piece.member.scatter.empty(); }
+  static bool is_sum(const ReadyPiece& r) {
+    return !r.piece.member.reduced.empty() && r.piece.member.scatter.empty() && !is_place(r.piece.member.op);
+  }
 
   // With the axes of the group's first in place of its own, if it has as many of the same lengths.
   std::optional<ReadyPiece> renamed(const ReadyPiece& r, const std::vector<ReadyPiece>& group) const {
     const ReadyPiece& first = group.front();
-    if (!is_map(r) || !is_map(first) || group.size() == kMostTogether || r.outer.size() != first.outer.size() ||
-        r.along_left != first.along_left || r.lanes != first.lanes)
-      return {};
+    const bool alike = (is_map(r) && is_map(first)) || (is_sum(r) && is_sum(first) && r.width == first.width);
+    if (!alike || group.size() == kMostTogether || r.along_left != first.along_left || r.lanes != first.lanes) return {};
     Replacements to;
-    for (size_t k = 0; k < r.outer.size(); ++k) {
-      if (spec_.axes.at(r.outer[k].axis).extent != spec_.axes.at(first.outer[k].axis).extent) return {};
-      to[r.outer[k].axis] = first.outer[k].axis;
+    for (auto loops : {&ReadyPiece::outer, &ReadyPiece::inner}) {
+      const auto &own = r.*loops, &others = first.*loops;
+      if (own.size() != others.size()) return {};
+      for (size_t k = 0; k < own.size(); ++k) {
+        if (spec_.axes.at(own[k].axis).extent != spec_.axes.at(others[k].axis).extent) return {};
+        if ((own[k].axis == r.vectors) != (others[k].axis == first.vectors)) return {};
+        to[own[k].axis] = others[k].axis;
+      }
     }
     ReadyPiece made = r;
+    made.vectors = first.vectors;
     SpecMember& m = made.piece.member;
     auto with_axes = [&](Id id) { return substitute(a_, id, to); };
     for (Id& x : m.left) x = with_axes(x);
+    for (Id& x : m.reduced) x = with_axes(x);
     m.body = with_axes(m.body);
     m.condition = with_axes(m.condition);
-    for (NestLoop& l : made.outer) {
-      l.axis = to.at(l.axis);
-      for (Id& g : l.guards) g = with_axes(g);
-    }
+    for (auto* loops : {&made.outer, &made.inner})
+      for (NestLoop& l : *loops) {
+        l.axis = to.at(l.axis);
+        for (Id& g : l.guards) g = with_axes(g);
+      }
     return made;
   }
 
   bool may_join(const ReadyPiece& r, const std::vector<ReadyPiece>& group) const {
-    return r.outer == group.front().outer && std::ranges::none_of(group, [&](const ReadyPiece& other) { return meet(other, r, true); });
+    // A sum is there when its loop is done: nothing in that loop reads it.
+    return r.outer == group.front().outer && r.inner == group.front().inner &&
+           std::ranges::none_of(group, [&](const ReadyPiece& other) { return meet(other, r, is_map(r)); });
   }
 };
 

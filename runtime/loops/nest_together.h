@@ -1,5 +1,5 @@
 // Which plain loops can be one: definitions over as many points, none of which reads elsewhere what the other writes. What they compute from the
-// same operands is then computed once for a point, and what one reads of the other is still in a register.
+// same operands is then computed once for a point, and what one reads of the other is still in a register. Likewise reductions over as many terms.
 #pragma once
 #include <span>
 #include <vector>
@@ -21,6 +21,7 @@ struct ReadyPiece {
   Id vectors = kNone;
   bool along_left = false;  // vectors run along the last of the outer loops
   int lanes = 1;            // of these vectors
+  int width = 1;            // of vectors along a reduced axis
 };
 
 // In groups, in the order in which they run. All of a group are over the axes of its first.

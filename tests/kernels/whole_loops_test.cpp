@@ -200,6 +200,19 @@ prog of_all_before(x: f64[N], w: f64[N,N]) -> (l) {
     l[i] = s
   }
 }
+prog sums_together(x: f64[N]) -> (s, k, c, big) {
+  var s = clone(x)
+  var k = f64(0)
+  var c = f64(1)
+  var big = f64(0)
+  for t in 0..3 {
+    m = argmax(i: s[i]^2)
+    k = sum(i: s[i]*exp(-s[i]^2)*s[m])
+    big = max(i: s[i]*exp(-s[i]^2))
+    c = 0.1*sum(i: s[i]*k) + 0.1*sum(i: exp(-s[i]^2))
+    s[i in 0..N] = 0.5*s[i] + sin(k)*x[i] + 0.1*c*big
+  }
+}
 prog written_again(x: f64[N]) -> (d) {
   var d = clone(x)
   for k in 0..3 { for i in 1..N { d[i] = sin(d[i-1]) + 0.5*x[i] } }
@@ -278,7 +291,7 @@ INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                          ::testing::Values("damped", "swapped", "cholesky", "seidel", "gram_schmidt", "columns", "part_of_a_row", "chosen",
                                            "picked", "iterated", "nested", "cell", "two_planes", "leapfrog", "element_by_element",
                                            "read_later", "own_sums", "same_twice", "counted", "added_where_it_moves", "best_path",
-                                           "largest", "table", "back_substituted", "of_all_before", "written_again", "written_after",
+                                           "largest", "table", "back_substituted", "of_all_before", "written_again", "written_after", "sums_together",
                                            "written_where_data_say", "on_one_side"),
                          name_of_program);
 
@@ -350,6 +363,37 @@ TEST(WholeLoops, TakeShortAxesInShorterVectors) {
   EXPECT_EQ(stores(12, 8), 1);
   EXPECT_EQ(stores(12, 4), 1);
   EXPECT_EQ(stores(3, 2), 0);
+}
+
+struct SerialLoops : Halide::Internal::IRVisitor {
+  using IRVisitor::visit;
+  int count = 0;
+  void visit(const Halide::Internal::For* f) override {
+    ++count;
+    IRVisitor::visit(f);
+  }
+};
+
+// What sums over as many terms compute in common is computed once, as none of them needs another's result.
+TEST(WholeLoops, AddUpSumsOfTheSameTermsTogether) {
+  auto loops = [](const std::string& body) {
+    const Program op = parse_op("op f(x: f64[N], y: f64[N], z: f64[M], a: f64[K,N]) -> (p, q) {\n" + body + "\n}");
+    const runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", 64}, {"M", 32}, {"K", 16}});
+    auto place = [&](uint32_t t) {
+      return runtime::NestPlace{.buffer = "b" + std::to_string(t), .strides = runtime::strides_of(spec.tensors[t].shape)};
+    };
+    runtime::NestNames names;
+    SerialLoops found;
+    const Halide::Target target("x86-64-linux-avx-avx2");
+    runtime::ready_for_code(runtime::nest(spec, place, target, names), target).accept(&found);
+    return found.count;
+  };
+  EXPECT_EQ(loops("p = sum(i: exp(x[i])*y[i])\nq = sum(j: exp(x[j]))"), 1);
+  EXPECT_EQ(loops("p = sum(i: x[i])\nq = max(j: x[j]*y[j])"), 1);
+  EXPECT_EQ(loops("p[n] = sum(i: a[n,i]*x[i])\nq[n] = sum(j: a[n,j]^2)"), 2);
+  EXPECT_EQ(loops("p = sum(i: x[i])\nq = sum(j: x[j]*p)"), 2);
+  EXPECT_EQ(loops("p = sum(i: x[i])\nq = sum(j: z[j])"), 2);
+  EXPECT_EQ(loops("p = sum(i: x[i])\nq[j] = x[j]*y[j]"), 2);
 }
 
 struct Loads : Halide::Internal::IRVisitor {
