@@ -204,15 +204,18 @@ Expr Walk::choice(Id condition) { return uses_axes_itself(condition) ? not_to_cu
 bool Walk::is_product(Id id) const { return arena()[id].op == Op::mul && !e.given.contains(id); }
 
 Expr Walk::sum_of_product(const Node& n) {
-  // The product may stand on either side; if on both, the left one is rounded inside the fma.
+  // The product may stand on either side. On both, each is rounded: a*b - b*a is 0, of which an fma would leave what rounding took from
+  // one of them, and that is the normal of a triangle without area.
   const Node& l = arena()[n.arg(0)];
   const Node& r = arena()[n.arg(1)];
+  auto ends_in_product = [&](Id id) { return is_product(id) || (arena()[id].op == Op::neg && is_product(arena()[id].arg(0))); };
+  const bool on_both = ends_in_product(n.arg(0)) && ends_in_product(n.arg(1));
   Expr minus = Halide::Internal::make_const(storage_type(n.type), -1);
-  if (is_product(n.arg(0))) {
+  if (is_product(n.arg(0)) && !on_both) {
     Expr c = values.at(n.arg(1));
     return vmath::fma(values.at(l.arg(0)), values.at(l.arg(1)), n.op == Op::sub ? c * minus : c);
   }
-  if (is_product(n.arg(1))) {
+  if (is_product(n.arg(1)) && !on_both) {
     Expr a = values.at(r.arg(0));
     return vmath::fma(n.op == Op::sub ? a * minus : a, values.at(r.arg(1)), values.at(n.arg(0)));
   }

@@ -1,6 +1,6 @@
 // Scalar expressions of a kernel as Halide expressions.
 //
-// Contraction is ours: a*b + c becomes one fma wherever an addition stands directly on a product, and the pipeline is
+// Contraction is ours: a*b + c becomes one fma wherever an addition stands on one product, and the pipeline is
 // compiled strict_float, so that the same expression has the same bits in every kernel.
 #pragma once
 #include <map>

@@ -79,6 +79,24 @@ TEST(Ties, WhatAnExtremeIsSubtractedFromIsRounded) {
   }
 }
 
+// Of edges that are parallel no fma leaves what rounding took from a product: divided by its length it would be a normal.
+TEST(Ties, ProductsThatAreEqualAreNothingApart) {
+  for (const char* body : {"y[i,c in 0..3] = a[i,(c+1)%3]*b[i,(c+2)%3] - a[i,(c+2)%3]*b[i,(c+1)%3]",
+                           "y[i,c in 0..3] = a[i,(c+1)%3]*b[i,(c+2)%3] + a[i,(c+2)%3]*(-b[i,(c+1)%3])",
+                           "y[i,c in 0..3] = -(a[i,(c+1)%3]*b[i,(c+2)%3]) + a[i,(c+2)%3]*b[i,(c+1)%3]",
+                           "n[i,c in 0..3] = a[i,(c+1)%3]*b[i,(c+2)%3] - b[i,(c+1)%3]*a[i,(c+2)%3]; l[i] = sqrt(sum(c: n[i,c]^2)); "
+                           "y[i,c] = if l[i] > 0 then n[i,c]/l[i] else 0",
+                           "u[i,c] = a[i,c] - a[0,c]; v[i,c] = b[i,c] - b[0,c]; "
+                           "n[i,c in 0..3] = u[i,(c+1)%3]*v[i,(c+2)%3] - u[i,(c+2)%3]*v[i,(c+1)%3]; y[i,c] = n[i,c]/max(sqrt(sum(d: n[i,d]^2)), 1e-20)",
+                           "y[i,c in 0..3] = tanh(1e9*(a[i,c]*b[i,(c+1)%3] - a[i,(c+1)%3]*b[i,c]))"}) {
+    const Program op = parse_op(std::string("op f(a: f32[N,3], b: f32[N,3]) -> (y) { ") + body + " }");
+    Arrays data = random_data(op, {{"N", 50}}, 1);
+    data.at("b") = data.at("a");
+    const Arrays got = run_infer(compile(op), data, {{"N", 50}});
+    for (double v : got.at("y").reals) EXPECT_EQ(v, 0) << body;
+  }
+}
+
 TEST(Ties, TheFractionOfAProductIsNotNegative) {
   const Program op = parse_op("op f(x: f32[N], w: f32) -> (y, z) { y[i] = x[i]*w - floor(x[i]*w); z[i] = x[i]*w - f32(i32(x[i]*w)) }");
   Arrays data = random_data(op, {{"N", 1000}}, 1);
