@@ -39,9 +39,9 @@ struct HarderData {
   int decades = 0;       // 0: the range has none
   Arrays wanted, exact;  // results of the first program: in the declared types, and in double
   bool finite = true;    // all results are
-  // By result: how far it moves, at most, when every input, and where some result is in f64 or 0 throughout the result of every operation
-  // (EvaluateOptions::noise), moves by a few of `unit`, its type's epsilon: what the roundings of any evaluation amount to. What jumps and
-  // does not grow with the step is a decision (a tie), which rounding does not excuse.
+  // By result: how far it moves, at most, when every input, or the result of every operation (EvaluateOptions::noise), moves by a few of
+  // `unit`, its type's epsilon: what the roundings of any evaluation amount to. What jumps and does not grow with the step is a decision
+  // (a tie), which rounding does not excuse.
   std::map<std::string, double> moves;
 };
 
