@@ -11,9 +11,11 @@
 namespace xhat {
 namespace {
 
-constexpr int64_t kReads = 4;           // of a step
-constexpr int64_t kWorthIt = 96;        // elements: below, all pairs in vectors take less than the steps' copies
-constexpr int64_t kWorthWeighing = 32;  // the same where each pair has a power or an exponential
+constexpr int64_t kReads = 4;              // of a step
+constexpr int64_t kWorthIt = 96;           // elements: below, all pairs in vectors take less than the steps' copies
+constexpr int64_t kWorthItInBlocks = 224;  // the same of products of matrices, whose pairs are multiplied and added in registers
+constexpr int64_t kLanes = 8;              // columns that make it one
+constexpr int64_t kWorthWeighing = 32;     // the same where each pair has a power or an exponential
 
 class Prefixes {
  public:
@@ -70,7 +72,8 @@ class Prefixes {
     auto has = [&](Id e, Id axis) { return std::ranges::binary_search(a_[e].free_axes(), axis); };
     const bool plain = !has(condition, result) && !has(body, result);
     if (plain && !has(body, f.terms.axis)) return {};
-    if (std::min(f.count, results) < (plain ? kWorthIt : kWorthWeighing)) return {};
+    const int64_t worth = !plain ? kWorthWeighing : is_product(d) ? kWorthItInBlocks : kWorthIt;
+    if (std::min(f.count, results) < worth) return {};
     if (plain) {
       f.pair.term = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, identity_of(root.op)));
       return f;
@@ -85,6 +88,19 @@ class Prefixes {
     const bool of_distance = std::ranges::all_of(f.pair.weights, &fusion::PairWeight::of_distance);
     if (!in_step && (f.pair.outer != kNone || f.beyond < 0 || !of_distance)) return {};
     return f;
+  }
+
+  // Is each term a number by its row times one by its column, sum(u in 0..t+1: g[u,d]*v[u,e])?
+  bool is_product(const Definition& d) const {
+    const Node root = a_[d.body], term = a_[reduce_body(root)];
+    if (root.op != Op::sum || term.op != Op::mul) return false;
+    auto alone = [&](Id one, Id other) {
+      return std::ranges::any_of(d.axes, [&](const AxisRange& r) {
+        auto has = [&](Id e) { return std::ranges::binary_search(a_[e].free_axes(), r.axis); };
+        return has(one) && !has(other) && number(r.end) >= kLanes;
+      });
+    };
+    return alone(term.arg(0), term.arg(1)) && alone(term.arg(1), term.arg(0));
   }
 
   // Do the terms, or their weights, depend on it?

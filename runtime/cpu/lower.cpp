@@ -224,7 +224,7 @@ void Lowering::find_row_loop(const Groups& all) {
       if (!summed && axis(x).kind() != AxisKind::point && std::ranges::find(spec_.members[i].left, x) == spec_.members[i].left.end())
         return;
     }
-  if (turned_map(*side)) return;
+  if (turned_map(*side) || in_short_rows(*side, v)) return;
   for (const auto& group : all)  // those go by blocks of rows
     if (shifted_values(group)) return;
   row_result_ = result;
@@ -276,6 +276,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   if (rest.size() < group.size()) return member(rest);
   Id v = vector_axis(group);
   if (one_in_row(v)) v = kNone;
+  know_strides(group, v);
   bool along = v != kNone && std::ranges::find(m.reduced, v) != m.reduced.end();
   bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= shortest_row(m));
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
@@ -286,6 +287,8 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
     shifted(group, *s, v);
   else if (along && long_enough && vectors_)
     row_sum(group, v);
+  else if (const ShortRows rows = in_short_rows(group, v); rows && whole && written_out_ps(group) > kWrittenOut_ps / 8)
+    sum_across(group, rows);
   else if (few && written_out_ps(group) <= kWrittenOut_ps)
     unrolled(group, v);
   else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v)) && constant(v) && axis(v).extent > 1)
@@ -398,6 +401,9 @@ void Lowering::finish() {
       if (!dims.empty() && !unit) buffer.dim(0).set_stride(Expr());
       if (unit && !t.rows && dims.size() > 1 && phase_of(m, m.left[dims[dims.size() - 2]]) != kNone)
         buffer.dim(1).set_stride(static_cast<int>(axis(m.left.back()).extent));  // so that phases are written together
+      const std::vector<int> strides = known_strides(t);
+      for (size_t d = 0; unit && t.use == SpecTensor::Use::result && d < strides.size() && dims.size() == m.left.size(); ++d)
+        buffer.dim(static_cast<int>(d + 1)).set_stride(strides[d]);
       if (auto carried = carried_.find(m.tensor); carried != carried_.end())
         continued.push_back({carried->second.name(), buffer.name(), begin_of(m, carried->second.name())});
       else if (t.use == SpecTensor::Use::result)

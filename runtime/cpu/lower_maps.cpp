@@ -156,6 +156,7 @@ void Lowering::map(const std::vector<size_t>& group) {
   define(f, exprs(vars), values);
   Id v = vector_axis({group[0]});
   if (one_in_row(v)) v = kNone;
+  know_strides(group, v);
   std::vector<Func> functions;
   bool blocks = false;
   for (const SpecMember* x : members_of(group))
@@ -163,12 +164,15 @@ void Lowering::map(const std::vector<size_t>& group) {
       blocks = true;
       functions.insert(functions.end(), its->second.begin(), its->second.end());
     }
-  if (!blocks) order_rows(f, m, v);
+  const ShortRows rows = blocks || turns ? ShortRows() : in_short_rows(group, v);
+  if (!blocks && !rows) order_rows(f, m, v);
   const Quotients by = quotients_of(group);
   if (blocks)
     by_blocks(f, m, v, functions);
   else if (turns)
     turn(turns, f, natural(widest(m)));
+  else if (rows)
+    map_across(f, group, rows, TailStrategy::GuardWithIf);
   else if (vectors_ && by.contains(v) && !by.contains(row_result_ == SIZE_MAX ? kNone : row_axis_))
     in_phases(f, m, v, by);
   else if (v != kNone && !vars.empty())

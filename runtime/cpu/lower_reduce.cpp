@@ -265,7 +265,10 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
   }
   if (group.size() == 1) values[0] = to_storage(m, values[0]);
   define(all, exprs(left), values);
-  if (!inlined) {
+  const ShortRows in_rows = slide == kNone ? in_short_rows(group, v) : ShortRows();
+  if (in_rows && !inlined) {
+    map_across(all, group, in_rows, TailStrategy::GuardWithIf);
+  } else if (!inlined) {
     order_rows(all, m, v);
     if (!rows_together(all, m, v)) vectorize(all, vars_.at(v), v, widest(m), vectors_or(2));
     // A plane at a time: it stays in L1.

@@ -64,10 +64,17 @@ Lowering::Loops Lowering::listed(const SpecMember& m, Func into, Id row, Func ro
   return l;
 }
 
+// Is each element of it read for that element alone, if it is read here at all?
+bool Lowering::read_at_own_place(const SpecMember& made) const {
+  return std::ranges::all_of(spec_.members, [&](const SpecMember& m) {
+    return std::ranges::all_of(reads(m), [&](const Access& x) { return x.tensor != made.tensor || (!x.may_miss && x.indices == made.left); });
+  });
+}
+
 // Are vectors along its rows, and tiles whole rows that one index chooses?
 bool Lowering::summed_by_row(const SpecMember& m) const {
   const auto dims = tile_dimensions(spec_, m);
-  if (m.scatter.size() != 1 || row_result_ != SIZE_MAX || spec_.tensors[m.tensor].use == SpecTensor::Use::temporary) return false;
+  if (m.scatter.size() != 1 || row_result_ != SIZE_MAX || !read_at_own_place(m)) return false;
   const Id row = m.scatter[0].first, v = m.left[dims.back()];
   return axis(row).kind() == AxisKind::tiled && row != v && constant(v) && axis(v).extent >= natural(widest(m));
 }
@@ -90,6 +97,8 @@ void Lowering::scatter_rows(const SpecMember& m) {
   define(acc, at, {next});
   result(left) = to_storage(m, acc(at));
 
+  if (spec_.tensors[m.tensor].use == SpecTensor::Use::temporary)
+    for (size_t d : tile_dimensions(spec_, m)) result.bound(vars_.at(m.left[d]), 0, extent(m.left[d]));
   by_panels(result, acc, m, v, panel, r);
   publish(m, result);
 }

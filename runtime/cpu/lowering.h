@@ -31,6 +31,8 @@ using Halide::VarOrRVar;
 // Of a window whose terms are written out, at most: more arithmetic than in 25 products takes long to compile.
 constexpr int64_t kWrittenOut_ps = 1600;
 
+constexpr int64_t kDenseStep = 4;  // every so manieth element at most Halide takes from whole vectors
+
 class Lowering {
  public:
   Lowering(const KernelSpec& spec, const Halide::Target& target, Care care)
@@ -139,6 +141,20 @@ class Lowering {
   Turned turned_map(const std::vector<size_t>& group) const;
   void choose_transposes(Turned& t, const std::vector<Var>& vars, const Emitter::Axes& inside);
   void turn(const Turned& t, Func f, int vector) const;
+
+  // Results in short rows, along which most lanes would idle: see lower_short_rows.cpp.
+  struct ShortRows {
+    std::vector<Id> row = {};  // its axes, the innermost first
+    Id across = kNone;
+    explicit operator bool() const { return across != kNone; }
+  };
+  std::optional<int64_t> step_in_memory(Id read, Id x) const;
+  std::vector<int> known_strides(const SpecTensor& t) const;  // from its second dimension on, the fastest first
+  void know_strides(const std::vector<size_t>& group, Id x);  // of inputs that are read in vectors along x across short rows
+  ShortRows in_short_rows(const std::vector<size_t>& group, Id v) const;
+  bool read_across(const SpecMember& made, const ShortRows& s) const;
+  void map_across(Func f, const std::vector<size_t>& group, const ShortRows& s, TailStrategy tail);
+  void sum_across(const std::vector<size_t>& group, const ShortRows& s);
 
   Expr begin_of(const SpecMember& m, const std::string& buffer) const;
 
@@ -344,6 +360,7 @@ class Lowering {
   std::map<uint32_t, std::vector<Func>> in_blocks_;  // of maps: the shifted functions that they read
   void scatter(const SpecMember& m);
   Loops listed(const SpecMember& m, Func into, Id row, Func rows_of);
+  bool read_at_own_place(const SpecMember& made) const;
   bool summed_by_row(const SpecMember& m) const;
   void scatter_rows(const SpecMember& m);
   void scatter_by_places(const SpecMember& m);

@@ -12,6 +12,7 @@ namespace xhat::runtime {
 namespace {
 
 constexpr int64_t kLanes = 16;  // of the longest vectors
+constexpr int kMostTemporaries = 8;
 
 // Axes in the order in which some read or write of the kernel walks them, so that the temporary is walked alike. Where none walks them all, the
 // last is one that fills its vectors.
@@ -98,13 +99,15 @@ int64_t cost_in_sums_ps(const KernelSpec& spec, Id id) {
   return cost;
 }
 
-// The largest expensive node that several members compute, over the most axes; kNone if there is none.
+// Of the expensive nodes that several members compute, that which saves most: an exponential that twelve of them need before what three
+// make of it. kNone if there is none.
 Id find_shared(const KernelSpec& spec) {
   const Arena& a = *spec.arena;
   std::map<Id, int> members;
   for (const SpecMember& m : spec.members)
     for (Id id : reachable(a, m.body)) ++members[id];
   Id best = kNone;
+  int64_t most = 0;
   for (auto [id, count] : members) {
     const Node& n = a[id];
     if (count < 2 || !is_float(n.type) || is_read(n.op) || n.op == Op::constant || n.free_axes().empty()) continue;
@@ -113,7 +116,8 @@ Id find_shared(const KernelSpec& spec) {
     const bool made = maker_of(spec, id) < spec.members.size();
     if (!inner || !costs_at_least(a, id, made ? kReadAgain_ps : kSharedInTile_ps) || in_one_loop(spec, id)) continue;
     if (!made && cost_in_sums_ps(spec, id) < kSharedInTile_ps) continue;
-    if (best == kNone || evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best)) best = id;
+    const int64_t saved = (count - 1) * evaluation_cost_ps(a, id);
+    if (best == kNone || saved > most || (saved == most && evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best))) best = id, most = saved;
   }
   return best;
 }
@@ -142,7 +146,7 @@ SpecMember temporary(KernelSpec& spec, Id id) {
 
 void share_expensive(KernelSpec& spec) {
   Arena& a = *spec.arena;
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < kMostTemporaries; ++round) {
     Id shared = find_shared(spec);
     if (shared == kNone) return;
     auto computes = [&](const SpecMember& m) { return std::ranges::binary_search(reachable(a, m.body), shared); };

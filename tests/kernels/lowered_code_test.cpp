@@ -260,6 +260,25 @@ std::vector<Case> cases() {
        {{"xh_made", 0, 0}}},
       {"few_long_rows",  // vectors run along them as ever
        "op f(x: f32[N,3,D]) -> (y) { y[n,i,d] = x[n,i,d] * exp(sin(x[n,0,d]) * x[n,1,d]) }", {{"N", 5}, {"D", 83}}, false, {{"xh_made", 0, 0}}},
+      // Vectors across short rows: results are interleaved, inputs are taken apart.
+      {"short_rows", "op f(x: f32[N,3], g: f32[3]) -> (y) { y[n,k] = exp(x[n,k] * g[k]) }", {{"N", 83}}, true,
+       {{"interleave_vectors(", 1, 9}, {"slice_vectors(", 3, 99}}},
+      {"short_rows_of_two_axes", "op f(x: f32[N,3], g: f32[N]) -> (y) { y[n,i in 0..2,k] = if i == 0 then sin(x[n,k]) else g[n]*cos(x[n,k]) }",
+       {{"N", 83}}, false, {{"interleave_vectors(", 1, 9}, {"slice_vectors(", 3, 99}}},
+      {"sums_in_short_rows",  // 16 rows in registers
+       "op f(x: f32[N,3,3,3], a: f32[3,3,4], b: f32[3,3,2], c: f32[N,4]) -> (y) { y[n,o,u] = sum(p,q,r: x[n,p,q,r]*a[p,q,o]*b[q,r,u]*c[n,o]) }",
+       {{"N", 83}}, false, {{"[float32 * 2 * 4 * 16]", 1, 9}, {"[ramp(112, 1, 16)]", 2, 99}}, 1 << 20},
+      {"few_terms_in_short_rows", "op f(x: f32[N,3], a: f32[3,3], c: f32[N,3]) -> (y) { y[n,o] = sum(p: x[n,p]*a[o,p]*c[n,o]) }", {{"N", 83}},
+       false, {{"interleave_vectors(", 1, 9}, {"slice_vectors(", 3, 99}}, 1 << 20},
+      {"short_rows_of_a_batch_of_few", "op f(x: f32[N,3], g: f32[3]) -> (y) { y[n,k] = exp(x[n,k] * g[k]) }", {{"N", 5}}, true, {}},
+      {"scattered_rows_that_a_map_reads",  // in registers, as if they were the result
+       "op f(x: f32[N,D], ids: i32[N] const, V: f32[W]) -> (y) { y[v in 0..W,d] = tanh(sum(n if i64(abs(ids[n])%W) == v: x[n,d])) }",
+       {{"W", 300}, {"D", 37}, {"N", 190}}, false, {{"xhat_list", 1, 1}, {"[float32 * 32]", 1, 2}}},
+      // The exponential that nine members need, before what three of them make of it.
+      {"an_exponential_in_common",
+       "op f(p: f32[B,T], o: f32[B,T], r: f32[B]) -> (l) {\n"
+       " h[i,t] = exp(p[i,t]-o[i,t])\n l = mean(i,t: min(h[i,t]*r[i], clamp(h[i,t],0.8,1.2)*r[i]))\n}",
+       {{"B", 31}, {"T", 64}}, true, {{"1.442695f", 1, 4}}, 1 << 20},
       {"depthwise_narrow", kDepthwise, {{"N", 40}, {"C", 3}, {"H", 3}, {"W", 5}}, true, {}},
   };
 }

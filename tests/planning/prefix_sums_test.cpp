@@ -32,6 +32,14 @@ TEST(PrefixSums, RunInStepsOfFourReads) {
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = max(k in i..N if x[k] < 1: x[k]) }", sizes), 6u);
 }
 
+// All pairs in registers take less than the copies of the steps.
+TEST(PrefixSums, ProductsOfMatricesRunInStepsLater) {
+  const std::string text = "op f(g: f32[N,D], v: f32[N,D]) -> (s) { s[t in 0..N, d in 0..D, e in 0..D] = sum(u in 0..t+1: g[u,d]*v[u,e]) }";
+  EXPECT_EQ(definitions(text, {{"N", 150}, {"D", 9}}), 1u);
+  EXPECT_EQ(definitions(text, {{"N", 257}, {"D", 9}}), 7u);
+  EXPECT_EQ(definitions(text, {{"N", 150}, {"D", 3}}), 6u) << "columns that fill no vector";
+}
+
 TEST(PrefixSums, WeightsCarryOver) {
   const DimValues sizes = {{"B", 3}, {"N", 150}};
   auto count = [&](const std::string& body) { return definitions("op f(x: f32[B,N], a: f32[B]) -> (y) { " + body + " }", sizes); };
