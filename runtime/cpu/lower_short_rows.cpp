@@ -14,8 +14,8 @@
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kMostInRow = 8;  // results that are unrolled, with an accumulator for each
-constexpr double kGain = 0.7;      // of the price along the row: what comes in whole rows leaves in shuffles
+constexpr int64_t kMostInShortRow = 8;  // results that are unrolled, with an accumulator for each
+constexpr double kGain = 0.7;           // of the price along the row: what comes in whole rows leaves in shuffles
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::vector<int> Lowering::known_strides(const SpecTensor& t) const {
   int64_t stride = 1;
   for (size_t d = t.shape.size(); t.dense && !spec_.any_size() && d-- > 1;) {
     stride *= t.shape[d];
-    if (stride < 2 || stride > kMostInRow) break;
+    if (stride < 2 || stride > kMostInShortRow) break;
     strides.push_back(static_cast<int>(stride));
   }
   return strides;
@@ -69,7 +69,7 @@ Lowering::ShortRows Lowering::in_short_rows(const std::vector<size_t>& group, Id
   size_t first = m.left.size();
   for (; first > 0; --first) {
     const Id x = m.left[first - 1];
-    if (!constant(x) || axis(x).unrolled || in_row * axis(x).extent > kMostInRow) break;
+    if (!constant(x) || axis(x).unrolled || in_row * axis(x).extent > kMostInShortRow) break;
     in_row *= axis(x).extent;
     s.row.push_back(x);
   }
