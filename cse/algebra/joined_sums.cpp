@@ -76,7 +76,7 @@ class Joiner {
     for (const AxisRange& r : reduce_axes(a_[d.body])) axes.push_back(r.axis);
     const std::vector<Id> all = reachable(a_, d.body);
     return std::ranges::any_of(all, [&](Id id) {
-      return a_[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return std::ranges::binary_search(a_[id].free_axes(), x); });
+      return a_[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a_[id].depends_on(x); });
     });
   }
 

@@ -188,7 +188,7 @@ Product Simplifier::create_sum(const Product& body, const Sum& s) {
   Definition d;
   std::vector<Id> shape, indices;
   for (const AxisRange& r : s.scope)
-    if (std::ranges::binary_search(a_[sum].free_axes(), r.axis)) {
+    if (a_[sum].depends_on(r.axis)) {
       d.axes.push_back(r);
       shape.push_back(r.end);
       indices.push_back(r.axis);

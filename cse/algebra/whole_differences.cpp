@@ -132,7 +132,7 @@ class WholeDifferences {
         taken[extreme] = true;
         Binding binding;
         if (!find_all(unifier, terms, -m.coefficient, sum, taken, 0, binding)) continue;
-        if (std::ranges::any_of(o.over, [&](Id axis) { return depends_on(value, axis) && !binding.contains(axis); })) continue;
+        if (std::ranges::any_of(o.over, [&](Id axis) { return a_[value].depends_on(axis) && !binding.contains(axis); })) continue;
         const Id here = rewrite(a_, substitute(a_, value, Replacements(binding.begin(), binding.end())), [&](Id id) { return tidy_index(a_, id); });
         if (!std::ranges::all_of(tensors_read(a_, here), [&](TensorId t) { return has_tensor(tensors_read(a_, whole), t); })) continue;
         // The sign that another one has already.
@@ -142,8 +142,6 @@ class WholeDifferences {
       }
     return best;
   }
-
-  bool depends_on(Id value, Id axis) const { return std::ranges::binary_search(a_[value].free_axes(), axis); }
 
   bool has(Id difference) const { return std::ranges::binary_search(body_, difference); }
 

@@ -154,7 +154,7 @@ bool backward_reads(const Program& p, TensorId t) {
 }
 
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes) {
-  return std::ranges::any_of(axes, [&](const AxisRange& r) { return std::ranges::binary_search(a[expression].free_axes(), r.axis); });
+  return std::ranges::any_of(axes, [&](const AxisRange& r) { return a[expression].depends_on(r.axis); });
 }
 
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices) { return a.read(t, p.tensors[t].type, indices); }

@@ -33,7 +33,7 @@ bool is_matrix_product(const Arena& a, Id sum) {
   for (const AxisRange& r : reduce_axes(a[sum])) axes.push_back(r.axis);
   const std::vector<Id> all = reachable(a, reduce_body(a[sum]));
   return std::ranges::none_of(all, [&](Id id) {
-    return a[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return std::ranges::binary_search(a[id].free_axes(), x); });
+    return a[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a[id].depends_on(x); });
   });
 }
 

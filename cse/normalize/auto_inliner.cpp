@@ -207,7 +207,7 @@ bool stays_written(const Arena& a, const Uses& uses, const Definition& map) {
   std::set<TensorId> read;
   for (Id id : reachable(a, map.body)) {
     const Node& n = a[id];
-    auto has = [&](const AxisRange& r) { return std::ranges::binary_search(n.free_axes(), r.axis); };
+    auto has = [&](const AxisRange& r) { return n.depends_on(r.axis); };
     if (is_read(n.op) && std::ranges::all_of(map.axes, has)) read.insert(n.symbol);
   }
   return read.size() > kMostReadAgain;

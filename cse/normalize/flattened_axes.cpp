@@ -71,7 +71,7 @@ class TakenApart {
     for (Id* x : {&body, &condition}) {
       *x = rewrite(a_, *x, [&](Id id) { return split(id, *part, upper, lower); });
       if (moves) *x = rewrite(a_, *x, [&](Id id) { return is_read(a_[id].op) ? substitute(a_, id, {{axis_.axis, whole_again}}) : id; });
-      if (std::ranges::binary_search(a_[*x].free_axes(), axis_.axis)) return std::nullopt;
+      if (a_[*x].depends_on(axis_.axis)) return std::nullopt;
     }
     return {{{upper, a_.integer(0), expression(a_, rest)}, {lower, a_.integer(0), expression(a_, *part)}}};
   }
@@ -153,8 +153,8 @@ class Unflattener {
     Id body = reduce_body(n), condition = reduce_condition(n);
     bool changed = false;
     for (size_t i = 0; i < axes.size();) {
-      const bool asked =
-          std::ranges::any_of(axes, [&](const AxisRange& r) { return depends(r.begin, axes[i].axis) || depends(r.end, axes[i].axis); });
+      const bool asked = std::ranges::any_of(
+          axes, [&](const AxisRange& r) { return a_[r.begin].depends_on(axes[i].axis) || a_[r.end].depends_on(axes[i].axis); });
       const auto size = size_of(a_, axes[i].end);
       if (asked || !size || size->rank() < 2) {
         ++i;
@@ -173,8 +173,6 @@ class Unflattener {
     }
     return changed ? a_.reduce(n.op, axes, condition, body) : id;
   }
-
-  bool depends(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }
 
   // Reads of maps at the axis become what these are.
   Id written_out(Id root, Id axis) {

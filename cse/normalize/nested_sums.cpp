@@ -33,7 +33,7 @@ bool once_each(const Arena& a, Id outer, Id inner) {
   };
   return std::ranges::all_of(axes, [&](Id axis) {
     return n.op == Op::read ? std::ranges::any_of(n.args(), [&](Id index) { return walks(index, axis); })
-                            : std::ranges::binary_search(n.free_axes(), axis);
+                            : n.depends_on(axis);
   });
 }
 

@@ -22,9 +22,9 @@ Id walked_forward(Arena& a, Id id) {
   Id body = reduce_body(n);
   for (const AxisRange& r : axes) {
     const bool asked =
-        std::ranges::binary_search(a[reduce_condition(n)].free_axes(), r.axis) || std::ranges::any_of(axes, [&](const AxisRange& other) {
-          return std::ranges::binary_search(a[other.begin].free_axes(), r.axis) ||
-                 std::ranges::binary_search(a[other.end].free_axes(), r.axis);
+        a[reduce_condition(n)].depends_on(r.axis) || std::ranges::any_of(axes, [&](const AxisRange& other) {
+          return a[other.begin].depends_on(r.axis) ||
+                 a[other.end].depends_on(r.axis);
         });
     if (auto other = asked || !is_constant(a, r.begin, 0) ? std::nullopt : turned(a, body, r)) body = *other;
   }
@@ -35,12 +35,10 @@ Id tidied(Arena& a, Id body) {
   return rewrite(a, body, [&](Id id) { return tidy_index(a, id); });
 }
 
-bool depends(const Arena& a, Id body, Id axis) { return std::ranges::binary_search(a[body].free_axes(), axis); }
-
 // Does it take an axis, or what is made of it, from something?
 bool walks_backward(const Arena& a, Id body, Id axis) {
   const std::vector<Id> all = reachable(a, body);
-  return std::ranges::any_of(all, [&](Id id) { return a[id].op == Op::sub && is_integer(a[id].type) && depends(a, a[id].arg(1), axis); });
+  return std::ranges::any_of(all, [&](Id id) { return a[id].op == Op::sub && is_integer(a[id].type) && a[a[id].arg(1)].depends_on(axis); });
 }
 
 // The body for the axis from its other end, if nothing is taken from anything then: x[N-1-n], sum(k in 0..N-n: x[k]).
@@ -52,11 +50,11 @@ std::optional<Id> from_other_end(Arena& a, Id body, const AxisRange& r) {
 
 // A reduction's body for the axis from its other end, if it needs the mirror image only.
 std::optional<Id> turned(Arena& a, Id body, const AxisRange& r) {
-  if (!depends(a, body, r.axis)) return std::nullopt;
+  if (!a[body].depends_on(r.axis)) return std::nullopt;
   const Id image = mirrored(a, r.end, r.axis);
   const Id now = a.axis("$turned");  // no name of the language
   const Id rest = rewrite(a, body, [&](Id id) { return id == image ? now : id; });
-  if (rest == body || depends(a, rest, r.axis)) return std::nullopt;
+  if (rest == body || a[rest].depends_on(r.axis)) return std::nullopt;
   return substitute(a, rest, {{now, r.axis}});
 }
 

@@ -140,7 +140,7 @@ class Repeated {
       reduces = true;
       Instance here{index, id, {}, around, id == d.body, {}, {}};
       for (Id axis : order)
-        if (std::ranges::binary_search(n.free_axes(), axis)) here.free.push_back(ranges.at(axis));
+        if (n.depends_on(axis)) here.free.push_back(ranges.at(axis));
       if (auto found = class_of(std::move(here), forms.at(id))) forms[id] = *found;
     }
     if (!reduces && !is_integer(a_[d.body].type)) maps_[d.target()] = &d;

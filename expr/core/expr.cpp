@@ -348,7 +348,7 @@ std::vector<Id> reachable(const Arena& a, std::span<const Id> roots) {
 }
 
 bool bounds_a_range(const Arena& a, Id root, Id axis) {
-  auto depends = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), axis); };
+  auto depends = [&](Id e) { return a[e].depends_on(axis); };
   return std::ranges::any_of(reachable(a, root), [&](Id id) {
     if (!is_reduction(a[id].op)) return false;
     const std::vector<AxisRange> ranges = reduce_axes(a[id]);

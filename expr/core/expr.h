@@ -4,6 +4,7 @@
 // expression is a loop over ids and equality is an integer comparison. Constructors never simplify (expr/rules/simplify does).
 // Shapes exist only on tensors and axes (expr/core/program.h); a node knows its type and its free axes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -98,6 +99,7 @@ struct Node {
   };
   std::span<const Id> args() const { return {arg_data, arg_count}; }
   std::span<const Id> free_axes() const { return {axes_data, axes_count}; }
+  bool depends_on(Id axis) const { return std::binary_search(axes_data, axes_data + axes_count, axis); }
   Id arg(size_t i) const { return arg_data[i]; }
 };
 

@@ -111,7 +111,7 @@ class StepsForm {
     size_t size = 0;
     for (Id index : w.indices) {
       const bool varies =
-          std::ranges::any_of(w.axes, [&](const AxisRange& r) { return std::ranges::binary_search(a_[index].free_axes(), r.axis); });
+          std::ranges::any_of(w.axes, [&](const AxisRange& r) { return a_[index].depends_on(r.axis); });
       fixed.push_back(varies ? kNone : index);
       if (!varies) size = fixed.size();
     }

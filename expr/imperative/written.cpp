@@ -48,7 +48,7 @@ class Written {
         to[index] = place[d];
         continue;
       }
-      const bool moves = std::ranges::any_of(w.axes, [&](const AxisRange& x) { return depends(index, x.axis); });
+      const bool moves = std::ranges::any_of(w.axes, [&](const AxisRange& x) { return a_[index].depends_on(x.axis); });
       if (moves || reads_data(a_, index) || reads_data(a_, place[d])) {
         all = Meets::unknown;
         continue;
@@ -61,7 +61,6 @@ class Written {
     }
     return all;
   }
-  bool depends(Id x, Id axis) const { return std::ranges::binary_search(a_[x].free_axes(), axis); }
 
   // A number, or an element at a place that says where it is.
   bool is_plain(Id x) const {

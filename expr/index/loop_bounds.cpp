@@ -20,8 +20,6 @@ void collect(const Arena& a, Id id, bool negative, std::vector<std::pair<Id, boo
 
 }  // namespace
 
-bool is_free_in(const Arena& a, Id axis, Id id) { return std::ranges::binary_search(a[id].free_axes(), axis); }
-
 std::vector<Id> conjuncts_of(const Arena& a, Id condition) {
   if (condition == kNone || is_true(a, condition)) return {};
   const Node& n = a[condition];
@@ -44,7 +42,7 @@ bool bound_by(Arena& a, Id condition, Id axis, LoopBounds* bounds) {
     if (a[id].type != DType::i64) return false;
     if (id == axis)
       factor += negative ? -1 : 1;
-    else if (is_free_in(a, axis, id))
+    else if (a[id].depends_on(axis))
       return false;
   }
   if (factor != 1 && factor != -1) return false;

@@ -8,8 +8,6 @@
 
 namespace xhat {
 
-bool is_free_in(const Arena& a, Id axis, Id id);
-
 // Runs over the axis of a loop: from the largest of begins to the smallest of ends.
 struct LoopBounds {
   std::vector<Id> begins, ends;

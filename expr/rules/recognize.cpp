@@ -192,7 +192,7 @@ class Recognizer {
   }
 
   bool depends(Id id, const std::vector<AxisRange>& bound) const {
-    return std::ranges::any_of(bound, [&](const AxisRange& r) { return std::ranges::binary_search(a_[id].free_axes(), r.axis); });
+    return std::ranges::any_of(bound, [&](const AxisRange& r) { return a_[id].depends_on(r.axis); });
   }
 
   // Of all axes of a definition; a name with two ranges has none.

@@ -14,7 +14,7 @@ bool range_is_inferred(const Program& p, const AxisRange& r, std::span<const Id>
   std::vector<Id> stack;
   std::unordered_set<Id> seen;
   auto visit = [&](Id x) {
-    if (std::ranges::binary_search(a[x].free_axes(), r.axis) && seen.insert(x).second) stack.push_back(x);
+    if (a[x].depends_on(r.axis) && seen.insert(x).second) stack.push_back(x);
   };
   for (Id x : places) visit(x);
   std::set<Id> plain, with_else;

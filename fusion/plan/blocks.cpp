@@ -63,7 +63,7 @@ class Blocks {
         const auto indices = read_indices(a_[id]);
         const bool bare = std::ranges::any_of(indices, [&](Id index) {
           const Id zero = a_.integer(0), rest = substitute(a_, index, {{quotient, zero}, {remainder, zero}});
-          return std::ranges::binary_search(a_[rest].free_axes(), axis);
+          return a_[rest].depends_on(axis);
         });
         if (bare || std::ranges::binary_search(reachable(a_, id), part)) found.insert(id);
       }
@@ -260,8 +260,8 @@ class Blocks {
     std::vector<size_t> order;
     for (size_t i = 0; i < axes.size(); ++i) {
       for (Id id : reads)
-        if (std::ranges::binary_search(a_[id].free_axes(), axes[i].axis)) readers[i].insert(id);
-      const bool used = std::ranges::binary_search(a_[made.body].free_axes(), axes[i].axis);
+        if (a_[id].depends_on(axes[i].axis)) readers[i].insert(id);
+      const bool used = a_[made.body].depends_on(axes[i].axis);
       if (used || std::ranges::find(d.axes, axes[i].axis, &AxisRange::axis) != d.axes.end()) order.push_back(i);
     }
     if (splits_vectors(d, axes.back(), wholes)) return false;

@@ -100,7 +100,7 @@ class Moments {
       if (!is_read(a_[id].op)) continue;
       int64_t n = static_cast<int64_t>(byte_size(a_[id].type));
       for (size_t i = first; i < axes.size(); ++i)
-        if (std::ranges::binary_search(a_[id].free_axes(), axes[i].axis))
+        if (a_[id].depends_on(axes[i].axis))
           n *= std::max<int64_t>(1, evaluate_extent(a_, axes[i].end, sizes_));
       total += n;
     }

@@ -33,10 +33,10 @@ class Intervals {
     Id factor = substitute(a_, reduce_body(root), here);
     const Id condition = substitute(a_, reduce_condition(root), here);
     const auto first = places_after(begin, from_), last = places_after(end, to_);
-    if (!first || !last || has(factor, from_) || has(factor, to_)) return {};
+    if (!first || !last || a_[factor].depends_on(from_) || a_[factor].depends_on(to_)) return {};
     if (!is_true(a_, condition))
       for (Id c : conjuncts(a_, condition)) {
-        if (!has(c, from_) && !has(c, to_))
+        if (!a_[c].depends_on(from_) && !a_[c].depends_on(to_))
           factor = a_.select(c, factor, a_.constant(a_[factor].type, 1));
         else if (!holds(c, *first, *last))
           return {};
@@ -45,7 +45,6 @@ class Intervals {
   }
 
  private:
-  bool has(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }
 
   // bound - axis, if that is a number.
   std::optional<int64_t> places_after(Id bound, Id axis) const {

@@ -62,14 +62,14 @@ class Invariants {
       const Node& n = a_[id];
       if (!is_read(n.op) || read_indices(n).empty()) continue;
       const Id last = read_indices(n).back();
-      if (std::ranges::binary_search(a_[last].free_axes(), along_) && fusion::divides(a_, last)) cost += kGather_ps;
+      if (a_[last].depends_on(along_) && fusion::divides(a_, last)) cost += kGather_ps;
     }
     return cost;
   }
 
   bool worth_a_table(Id id) const {
     const Node& n = a_[id];
-    if ((n.type != DType::f32 && n.type != DType::f64) || n.free_axes().empty() || !std::ranges::binary_search(n.free_axes(), along_))
+    if ((n.type != DType::f32 && n.type != DType::f64) || n.free_axes().empty() || !n.depends_on(along_))
       return false;
     if (!std::ranges::all_of(n.free_axes(), [&](Id x) { return extents_.contains(x); })) return false;
     const double table = points(n.free_axes());
@@ -106,7 +106,7 @@ class Invariants {
       if (own.size() > lie.size()) lie = own;
     }
     for (const AxisRange& r : axes)
-      if (std::ranges::binary_search(a_[part].free_axes(), r.axis) && std::ranges::find(lie, r.axis) == lie.end()) order.push_back(r.axis);
+      if (a_[part].depends_on(r.axis) && std::ranges::find(lie, r.axis) == lie.end()) order.push_back(r.axis);
     order.insert(order.end(), lie.begin(), lie.end());
     return order;
   }

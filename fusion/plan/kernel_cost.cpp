@@ -144,7 +144,7 @@ int64_t Planner::idle_lanes(const Draft& d, const Member& m, int64_t tiles) cons
   if (taken >= lanes) return 0;
   auto strides = [&](size_t i, Id read) {
     const auto indices = read_indices(a[read]);
-    auto has = [&](Id e) { return std::ranges::binary_search(a[e].free_axes(), s.axes[i].axis); };
+    auto has = [&](Id e) { return a[e].depends_on(s.axes[i].axis); };
     return std::ranges::any_of(indices.first(indices.empty() ? 0 : indices.size() - 1), has);
   };
   for (size_t i = s.left; i < s.axes.size(); ++i)
@@ -277,7 +277,7 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
       const Shape& s = shape(m);
       const auto i = static_cast<size_t>(at - m.left.begin());
       auto longer_sum = [&](Id index) {
-        const auto has = [&](size_t x) { return std::ranges::binary_search((*p_.arena)[index].free_axes(), s.axes[x].axis); };
+        const auto has = [&](size_t x) { return (*p_.arena)[index].depends_on(s.axes[x].axis); };
         for (size_t x = s.left; x < s.axes.size() && has(i); ++x)
           if (has(x) && s.extents[x] >= 2 * s.extents[i]) return true;
         return false;

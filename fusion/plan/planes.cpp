@@ -108,7 +108,7 @@ class Planes {
 
   bool runs_along(const std::vector<Id>& indices, Id v) const {
     for (Id slower : std::span(indices).first(indices.size() - 1))
-      if (std::ranges::binary_search(a_[slower].free_axes(), v)) return false;
+      if (a_[slower].depends_on(v)) return false;
     const Linear last = linear(a_, indices.back());
     auto at = last.terms.find(v);
     return at != last.terms.end() && at->second == 1;
@@ -119,17 +119,19 @@ class Planes {
   int64_t row(const Loops& l, Id v, const std::set<TensorId>& turned) const {
     const int64_t own = l.extent.at(v);
     Id slower = kNone;
-    auto has = [&](Id read, Id axis) { return std::ranges::binary_search(a_[read].free_axes(), axis); };
     auto goes_on = [&](const std::vector<Id>& at, Id whole) {
       const size_t n = at.size();
       if (n < 2 || at[n - 1] != v || !l.extent.contains(at[n - 2]) || number(whole) != own) return false;
       if (slower == kNone) slower = at[n - 2];
-      return at[n - 2] == slower && std::ranges::none_of(std::span(at).first(n - 2), [&](Id i) { return has(i, v) || has(i, slower); });
+      return at[n - 2] == slower &&
+             std::ranges::none_of(std::span(at).first(n - 2), [&](Id i) { return a_[i].depends_on(v) || a_[i].depends_on(slower); });
     };
     if (!l.product) return own;
     for (Id read : l.reads)
-      if (has(read, v) && (turned.contains(a_[read].symbol) || !goes_on(indices(read, {}), p_.tensor(a_[read].symbol).shape.back()))) return own;
-    if (slower == kNone || std::ranges::any_of(l.reads, [&](Id read) { return has(read, slower) && !has(read, v); })) return own;
+      if (a_[read].depends_on(v) &&
+          (turned.contains(a_[read].symbol) || !goes_on(indices(read, {}), p_.tensor(a_[read].symbol).shape.back())))
+        return own;
+    if (slower == kNone || std::ranges::any_of(l.reads, [&](Id read) { return a_[read].depends_on(slower) && !a_[read].depends_on(v); })) return own;
     auto written = [&](Id axis) { return std::ranges::find(l.left, axis) != l.left.end(); };
     if (written(v) ? l.left.size() < 2 || l.left.back() != v || l.left[l.left.size() - 2] != slower : written(slower)) return own;
     return own * l.extent.at(slower);
@@ -139,7 +141,7 @@ class Planes {
   double price(const Loops& l, Id v, DType type, const std::set<TensorId>& turned) const {
     double strided = 0;
     for (Id read : l.reads)
-      if (std::ranges::binary_search(a_[read].free_axes(), v) && !runs_along(indices(read, turned), v)) ++strided;
+      if (a_[read].depends_on(v) && !runs_along(indices(read, turned), v)) ++strided;
     return vector_price(l.term, strided, lanes_filled(row(l, v, turned), kVectorBytes / static_cast<int64_t>(byte_size(type))));
   }
 
@@ -175,7 +177,7 @@ class Planes {
     if (planes.first > kGain * plain.first) return false;
     Replacements reads;
     for (Id read : l->reads)
-      if (turned.contains(a_[read].symbol) && std::ranges::binary_search(a_[read].free_axes(), planes.second)) {
+      if (turned.contains(a_[read].symbol) && a_[read].depends_on(planes.second)) {
         Node n = a_[read];
         std::vector<Id> at = indices(read, turned);
         const TensorId t = copied(n.symbol, d, all);

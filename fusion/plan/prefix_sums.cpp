@@ -69,7 +69,7 @@ class Prefixes {
     f.count = f.suffix ? other - f.first : results - 1 + moving->second - f.first;
     f.offset = f.suffix ? 0 : moving->second - f.first - 1;
     const Id result = d.axes[f.axis].axis, body = reduce_body(root), condition = reduce_condition(root);
-    auto has = [&](Id e, Id axis) { return std::ranges::binary_search(a_[e].free_axes(), axis); };
+    auto has = [&](Id e, Id axis) { return a_[e].depends_on(axis); };
     const bool plain = !has(condition, result) && !has(body, result);
     if (plain && !has(body, f.terms.axis)) return {};
     const int64_t worth = !plain ? kWorthWeighing : is_product(d) ? kWorthItInBlocks : kWorthIt;
@@ -96,7 +96,7 @@ class Prefixes {
     if (root.op != Op::sum || term.op != Op::mul) return false;
     auto alone = [&](Id one, Id other) {
       return std::ranges::any_of(d.axes, [&](const AxisRange& r) {
-        auto has = [&](Id e) { return std::ranges::binary_search(a_[e].free_axes(), r.axis); };
+        auto has = [&](Id e) { return a_[e].depends_on(r.axis); };
         return has(one) && !has(other) && number(r.end) >= kLanes;
       });
     };
@@ -105,7 +105,7 @@ class Prefixes {
 
   // Do the terms, or their weights, depend on it?
   bool runs_over(const Prefix& f, Id axis) const {
-    auto has = [&](Id e) { return e != kNone && std::ranges::binary_search(a_[e].free_axes(), axis); };
+    auto has = [&](Id e) { return e != kNone && a_[e].depends_on(axis); };
     return has(f.pair.term) || std::ranges::any_of(f.pair.weights, [&](const auto& w) { return has(w.base) || has(w.level); });
   }
 
@@ -176,7 +176,7 @@ class Prefixes {
       }
       std::vector<AxisRange> axes = {{s, a_.integer(0), a_.integer(powers)}};
       for (const AxisRange& r : d.axes)
-        if (std::ranges::binary_search(a_[w.base].free_axes(), r.axis)) axes.push_back(r);
+        if (a_[w.base].depends_on(r.axis)) axes.push_back(r);
       const Id exponent = a_.cast(type, w.rate == 1 ? distance : a_.mul(a_.integer(w.rate), distance));
       all->push_back(fusion::defined_over(p_, d, p_.tensor(d.target()).name + "_powers", axes, w.over(a_, exponent)));
       reads.back() = a_.read(all->back().target(), type, fusion::indices_of(axes));

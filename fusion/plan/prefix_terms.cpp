@@ -24,9 +24,9 @@ class Pairs {
     std::vector<Id> of_term, of_result;
     if (!is_true(a_, condition))
       for (Id c : conjuncts(a_, condition)) {
-        if (!has(c, result_))
+        if (!a_[c].depends_on(result_))
           of_term.push_back(c);
-        else if (!has(c, term_))
+        else if (!a_[c].depends_on(term_))
           of_result.push_back(c);
         else if (!tie(c))
           return {};
@@ -43,7 +43,6 @@ class Pairs {
   }
 
  private:
-  bool has(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }
   Id at_term(Id id) { return substitute(a_, id, {{result_, term_}}); }
   Id at_result(Id id) { return substitute(a_, id, {{term_, result_}}); }
 
@@ -53,14 +52,14 @@ class Pairs {
   }
 
   bool factor(Id id, bool inverse) {
-    if (!has(id, result_)) return times(made_.term, id, inverse), true;
-    if (!has(id, term_)) return times(made_.outer, id, inverse), true;
+    if (!a_[id].depends_on(result_)) return times(made_.term, id, inverse), true;
+    if (!a_[id].depends_on(term_)) return times(made_.outer, id, inverse), true;
     const Node n = a_[id];
     if (n.op == Op::mul) return factor(n.arg(0), inverse) && factor(n.arg(1), inverse);
     if (n.op == Op::div) return factor(n.arg(0), inverse) && factor(n.arg(1), !inverse);
     if (n.op == Op::neg) return times(made_.term, a_.constant(n.type, -1), false), factor(n.arg(0), inverse);
     if (inverse) return false;
-    if (n.op == Op::pow && !has(n.arg(0), result_) && !has(n.arg(0), term_)) return power(n.arg(0), n.arg(1));
+    if (n.op == Op::pow && !a_[n.arg(0)].depends_on(result_) && !a_[n.arg(0)].depends_on(term_)) return power(n.arg(0), n.arg(1));
     if (n.op == Op::exp) return exponential(id);
     return false;
   }
@@ -135,7 +134,7 @@ class Pairs {
   std::optional<std::pair<Id, Whole>> factor_and_places(Id id) {
     const Node n = a_[id];
     if (auto places = whole(id)) return std::pair(a_.constant(n.type, 1), *places);
-    auto fixed = [&](Id x) { return !has(x, result_) && !has(x, term_); };
+    auto fixed = [&](Id x) { return !a_[x].depends_on(result_) && !a_[x].depends_on(term_); };
     auto with = [&](size_t at, auto&& around) {
       auto inner = factor_and_places(n.arg(at));
       if (inner) inner->first = around(inner->first);
@@ -159,9 +158,9 @@ class Pairs {
       sum = sum == kNone ? x : a_.add(sum, x);
     };
     for (auto [part, minus] : parts) {
-      if (has(part, result_) && has(part, term_)) return false;
-      if (has(part, result_)) add(of_result, part, minus);
-      if (has(part, term_)) add(of_term, part, minus);
+      if (a_[part].depends_on(result_) && a_[part].depends_on(term_)) return false;
+      if (a_[part].depends_on(result_)) add(of_result, part, minus);
+      if (a_[part].depends_on(term_)) add(of_term, part, minus);
     }
     // The level falls with the distance from the term.
     const Trend wanted = suffix_ ? Trend::rises : Trend::falls;
@@ -185,7 +184,7 @@ class Pairs {
       const Id x = n.arg(side), m = n.arg(1 - side);
       for (bool of_result : {true, false}) {
         const Id axis = of_result ? result_ : term_, other = of_result ? term_ : result_;
-        if (has(m, other) || !has(m, axis) || has(x, axis)) continue;
+        if (a_[m].depends_on(other) || !a_[m].depends_on(axis) || a_[x].depends_on(axis)) continue;
         const auto extreme = running_extreme(m, axis);
         if (!extreme) continue;
         // x's position comes before m's where m is a prefix's.
@@ -224,11 +223,11 @@ class Pairs {
     Id along = kNone;
     for (size_t i = 0; i < indices.size(); ++i) {
       here[d->axes[i].axis] = indices[i];
-      if (!has(indices[i], axis)) continue;
+      if (!a_[indices[i]].depends_on(axis)) continue;
       if (indices[i] != axis || along != kNone) return {};
       along = d->axes[i].axis;
     }
-    if (along == kNone || has(reduce_body(root), along)) return {};
+    if (along == kNone || a_[reduce_body(root)].depends_on(along)) return {};
     Running r{root.op, kNone, a_.fresh_axis(axes[0].axis, std::vector<Id>{axis, result_, term_})};
     const Linear end = linear(a_, axes[0].end), begin = linear(a_, axes[0].begin);
     if (is_constant(a_, axes[0].begin, 0) && end == Linear{{{along, 1}}, 1})
@@ -250,7 +249,7 @@ class Pairs {
 
   Trend trend(Id id, Id axis) {
     if (id == kNone) return Trend::unknown;
-    if (!has(id, axis)) return Trend::level;
+    if (!a_[id].depends_on(axis)) return Trend::level;
     const Node n = a_[id];
     if (n.op == Op::neg) return opposite(trend(n.arg(0), axis));
     if (n.op == Op::stop_gradient) return trend(n.arg(0), axis);

@@ -1,7 +1,6 @@
 #include "fusion/plan/product_columns.h"
 
 #include "expr/core/permuted.h"
-#include "expr/index/loop_bounds.h"
 #include "fusion/plan/kernel_draft.h"
 
 namespace xhat {
@@ -25,7 +24,7 @@ double bytes_across(const Program& p, const Orders& products, const DimValues& s
   for (const Definition& d : p.forward.definitions) {
     if (d.axes.empty() || !is_reduction(a[d.body].op)) continue;
     const std::vector<AxisRange> terms = reduce_axes(a[d.body]);
-    auto moves = [&](Id index, const AxisRange& r) { return is_free_in(a, r.axis, index); };
+    auto moves = [&](Id index, const AxisRange& r) { return a[index].depends_on(r.axis); };
     double points = 1;
     for (const std::vector<AxisRange>& axes : {d.axes, terms})
       for (const AxisRange& r : axes) points *= range_is_plain(a, r) ? static_cast<double>(evaluate_extent(a, r.end, sizes)) : 1;
@@ -57,7 +56,7 @@ bool beside_what_stays(const Program& p, TensorId t, const fusion::Shape::Produc
     const std::vector<Id> all = reachable(a, d.body);
     auto walks_both = [&](Id other, Id rows, Id columns) {
       const Node& n = a[other];
-      return is_read(n.op) && n.symbol != t && is_free_in(a, rows, other) && is_free_in(a, columns, other);
+      return is_read(n.op) && n.symbol != t && a[other].depends_on(rows) && a[other].depends_on(columns);
     };
     return std::ranges::any_of(all, [&](Id id) {
       const Node& n = a[id];

@@ -35,7 +35,6 @@ class QuotientRanges {
   }
 
  private:
-  bool has(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }
 
   // (times*axis + added) / divisor, rounded down.
   struct Quotient {
@@ -50,7 +49,7 @@ class QuotientRanges {
     for (auto [node, k] : q.added.terms)
       if (node == axis)
         q.times = k;
-      else if (has(node, axis))
+      else if (a_[node].depends_on(axis))
         return {};
     q.added.terms.erase(axis);
     return q.times > 0 ? std::optional(q) : std::nullopt;
@@ -72,7 +71,7 @@ class QuotientRanges {
       AxisRange& r = axes[i];
       // Ranges to the right may depend on this one; those to the left are in scope where it begins.
       auto later = [&](Id e) {
-        return std::ranges::any_of(std::span(axes).subspan(i), [&](const AxisRange& x) { return has(e, x.axis); });
+        return std::ranges::any_of(std::span(axes).subspan(i), [&](const AxisRange& x) { return a_[e].depends_on(x.axis); });
       };
       for (size_t side = 0; side < 2; ++side) {
         const Id other = known.arg(1 - side);

@@ -51,7 +51,6 @@ class Recurrences {
   };
 
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
-  bool has(Id e, Id axis) const { return std::ranges::binary_search(a_[e].free_axes(), axis); }
   Id plus(Id x, int64_t n) { return n == 0 ? x : tidy_index(a_, a_.add(x, a_.integer(n))); }
   Id times(Id x, Id y) { return x == kNone ? y : a_.mul(x, y); }
 
@@ -78,17 +77,17 @@ class Recurrences {
     const Id result = d.axes[axis].axis, body = reduce_body(root), condition = reduce_condition(root);
     auto at_place = [&](Id e, Id of, int64_t shift) { return substitute(a_, e, {{of, plus(result, shift)}}); };
     if (root.op == Op::prod) {
-      if (has(body, result) || has(condition, result)) return {};
+      if (a_[body].depends_on(result) || a_[condition].depends_on(result)) return {};
       const Id counts = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, 1));
       w.factor = at_place(counts, terms.axis, first);
       return w;
     }
-    if (has(condition, result)) return {};
+    if (a_[condition].depends_on(result)) return {};
     Id term = kNone;
     for (Id x : operands_of(a_, body, Op::mul)) {
-      if (!has(x, result)) {
+      if (!a_[x].depends_on(result)) {
         term = times(term, at_place(x, terms.axis, first));
-      } else if (!has(x, terms.axis)) {
+      } else if (!a_[x].depends_on(terms.axis)) {
         w.outer = times(w.outer, x);
       } else if (auto between = fusion::interval_product(p_, sizes_, x, falls ? result : terms.axis, falls ? terms.axis : result)) {
         // Factors of the step to a place, and those that its own term has already.
@@ -118,7 +117,7 @@ class Recurrences {
       if (i == w.axis) {
         place = axes.size();
         axes.push_back({u, a_.integer(0), a_.integer(w.count)});
-      } else if (has(w.factor, d.axes[i].axis) || (w.term != kNone && has(w.term, d.axes[i].axis))) {
+      } else if (a_[w.factor].depends_on(d.axes[i].axis) || (w.term != kNone && a_[w.term].depends_on(d.axes[i].axis))) {
         axes.push_back(d.axes[i]);
       }
     }
@@ -160,7 +159,7 @@ class Recurrences {
   Id reading_anywhere(Id root, Id place) {
     return rewrite(a_, root, [&](Id id) {
       const Node n = a_[id];
-      if (n.op != Op::read || !has(id, place)) return id;
+      if (n.op != Op::read || !a_[id].depends_on(place)) return id;
       const std::vector<Id> indices(n.args().begin(), n.args().end());
       if (std::ranges::find(indices, place) != indices.end()) return id;
       return a_.read_or(n.symbol, n.type, indices, a_.constant(n.type, 0));

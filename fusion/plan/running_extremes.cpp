@@ -6,8 +6,6 @@
 namespace xhat {
 namespace {
 
-bool has(const Arena& a, Id e, Id axis) { return std::ranges::binary_search(a[e].free_axes(), axis); }
-
 // A reduction over a range of which one end moves with an axis around it.
 bool is_running(const Arena& a, const Node& root) {
   if (!is_reduction(root.op)) return false;
@@ -20,8 +18,9 @@ bool is_running_extreme(const Arena& a, const Definition& d) {
   const Node& root = a[d.body];
   if ((root.op != Op::max && root.op != Op::min) || !is_running(a, root) || !is_true(a, reduce_condition(root))) return false;
   const AxisRange r = reduce_axes(root)[0];
-  return std::ranges::none_of(
-      d.axes, [&](const AxisRange& x) { return (has(a, r.begin, x.axis) || has(a, r.end, x.axis)) && has(a, reduce_body(root), x.axis); });
+  return std::ranges::none_of(d.axes, [&](const AxisRange& x) {
+    return (a[r.begin].depends_on(x.axis) || a[r.end].depends_on(x.axis)) && a[reduce_body(root)].depends_on(x.axis);
+  });
 }
 
 }  // namespace

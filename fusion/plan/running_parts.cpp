@@ -37,7 +37,7 @@ class RunningParts {
   }
 
  private:
-  bool has(Id e, Id axis) const { return e != kNone && std::ranges::binary_search(a_[e].free_axes(), axis); }
+  bool has(Id e, Id axis) const { return e != kNone && a_[e].depends_on(axis); }
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
   Id times(Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); }
 

@@ -35,7 +35,6 @@ class Triangles {
 
  private:
   int64_t number(Id extent) const { return evaluate_extent(a_, extent, sizes_); }
-  bool has(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }
 
   // A sum, or an extreme, of what is read along the rows or along the columns of its result, not along both.
   bool is_product(const Definition& d) const {
@@ -46,12 +45,12 @@ class Triangles {
     std::vector<Id> reads;
     for (Id id : reachable(a_, reduce_body(root)))
       if (is_read(a_[id].op)) reads.push_back(id);
-    auto read = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(r, x); }); };
+    auto read = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return a_[r].depends_on(x); }); };
     auto along = [&](const AxisRange& r, int64_t least) { return range_is_plain(a_, r) && number(r.end) >= least && read(r.axis); };
     for (const AxisRange& v : d.axes)
       for (const AxisRange& y : d.axes) {
         if (v.axis == y.axis || !along(v, kColumns) || !along(y, kRows)) continue;
-        if (std::ranges::none_of(reads, [&](Id r) { return has(r, v.axis) && has(r, y.axis); })) return true;
+        if (std::ranges::none_of(reads, [&](Id r) { return a_[r].depends_on(v.axis) && a_[r].depends_on(y.axis); })) return true;
       }
     return false;
   }

@@ -97,7 +97,7 @@ class WholePhases {
     bool of_data = false;  // places from data: checked for the points that there are
     made.body = rewrite(a_, d.body, [&](Id id) {
       const Node n = a_[id];
-      if (!is_read(n.op) || std::ranges::none_of(longer, [&](const auto& x) { return has(id, x.first); })) return id;
+      if (!is_read(n.op) || std::ranges::none_of(longer, [&](const auto& x) { return a_[id].depends_on(x.first); })) return id;
       const std::vector<Id> at(read_indices(n).begin(), read_indices(n).end());
       of_data |= std::ranges::any_of(at, [&](Id index) { return !tensors_read(a_, index).empty(); });
       if (n.op == Op::read_or || inside(n.symbol, at, longer, ranges)) return id;
@@ -115,22 +115,21 @@ class WholePhases {
     std::vector<Id> at;
     int reads = 0;
     for (Id id : reachable(a_, reduce_body(root)))
-      if (is_read(a_[id].op) && has(id, axis)) {
+      if (is_read(a_[id].op) && a_[id].depends_on(axis)) {
         ++reads;
         for (Id index : read_indices(a_[id]))
           for (Id part : reachable(a_, index)) at.push_back(part);
       }
     const Id condition = reduce_condition(root);
-    if (reads != 1 || (condition != kNone && has(condition, axis))) return false;
+    if (reads != 1 || (condition != kNone && a_[condition].depends_on(axis))) return false;
     const auto ranges = reduce_axes(root);
-    if (std::ranges::any_of(ranges, [&](const AxisRange& r) { return has(r.begin, axis) || has(r.end, axis); })) return false;
+    if (std::ranges::any_of(ranges, [&](const AxisRange& r) { return a_[r.begin].depends_on(axis) || a_[r.end].depends_on(axis); }))
+      return false;
     return std::ranges::none_of(reachable(a_, reduce_body(root)), [&](Id id) {
-      if ((a_[id].op != Op::div && a_[id].op != Op::mod) || a_[id].type != DType::i64 || !has(id, axis)) return false;
-      return std::ranges::find(at, id) == at.end() || std::ranges::any_of(ranges, [&](const AxisRange& r) { return has(id, r.axis); });
+      if ((a_[id].op != Op::div && a_[id].op != Op::mod) || a_[id].type != DType::i64 || !a_[id].depends_on(axis)) return false;
+      return std::ranges::find(at, id) == at.end() || std::ranges::any_of(ranges, [&](const AxisRange& r) { return a_[id].depends_on(r.axis); });
     });
   }
-
-  bool has(Id id, Id axis) const { return std::ranges::binary_search(a_[id].free_axes(), axis); }
 
   // Is it the same one phase after the other, wherever it uses the axis, also in ranges of other axes?
   bool repeats(Id id, Id axis, int64_t phases, const Ranges& ranges) const {
@@ -143,7 +142,7 @@ class WholePhases {
   }
 
   bool is_linear(Id id, Id axis) const {
-    return std::ranges::all_of(linear(a_, id).terms, [&](const auto& term) { return term.first == axis || !has(term.first, axis); });
+    return std::ranges::all_of(linear(a_, id).terms, [&](const auto& term) { return term.first == axis || !a_[term.first].depends_on(axis); });
   }
 
   // No read leaves its tensor at the places behind the end, if it leaves it at none before.
@@ -174,10 +173,10 @@ int64_t phases_along(const Arena& a, Id body, Id axis) {
     const Node& n = a[id];
     if ((n.op != Op::div && n.op != Op::mod) || n.type != DType::i64 || a[n.arg(1)].op != Op::constant) continue;
     const int64_t by = a[n.arg(1)].integer;
-    if (by <= 1 || by > kMostPhases || !std::ranges::binary_search(n.free_axes(), axis)) continue;
+    if (by <= 1 || by > kMostPhases || !n.depends_on(axis)) continue;
     // (2*t - 2*r)/2 is the same in all phases of t.
     const auto decides = [&](const auto& term) {
-      return term.second % by != 0 && std::ranges::binary_search(a[term.first].free_axes(), axis);
+      return term.second % by != 0 && a[term.first].depends_on(axis);
     };
     if (std::ranges::any_of(linear(a, n.arg(0)).terms, decides)) all = std::lcm(all, by);
   }

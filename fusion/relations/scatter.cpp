@@ -19,12 +19,12 @@ std::optional<Scatter> as_scatter(Arena& a, const Definition& d) {
       return n.op == Op::axis || n.op == Op::dim || n.op == Op::add || n.op == Op::mul || n.op == Op::cast;
     };
     const bool walked = std::ranges::any_of(reduce_axes(root),
-                                            [&](const AxisRange& r) { return std::ranges::binary_search(a[index].free_axes(), r.axis); });
+                                            [&](const AxisRange& r) { return a[index].depends_on(r.axis); });
     return walked && std::ranges::all_of(parts, ascends);
   };
   auto is_target = [&](Id axis) { return std::ranges::any_of(s.targets, [&](auto& t) { return d.axes[t.first].axis == axis; }); };
   auto asked_for = [&](Id axis) {  // by an index that was found
-    return std::ranges::any_of(s.targets, [&](auto& t) { return std::ranges::binary_search(a[t.second].free_axes(), axis); });
+    return std::ranges::any_of(s.targets, [&](auto& t) { return a[t.second].depends_on(axis); });
   };
   std::vector<Id> conjuncts = {reduce_condition(root)};
   while (!conjuncts.empty()) {

@@ -107,7 +107,7 @@ class Finder {
     Id low = index, high = index;
     for (size_t i = axes.size(); i-- > 0;) {
       const AxisRange r = axes[i];
-      auto has = [&](Id e) { return std::ranges::binary_search(a_[e].free_axes(), r.axis); };
+      auto has = [&](Id e) { return a_[e].depends_on(r.axis); };
       if (!has(index) || has(when) || std::ranges::any_of(axes, [&](const AxisRange& x) { return has(x.begin) || has(x.end); })) continue;
       const Id step = collected(a_, a_.sub(substitute(a_, index, {{r.axis, a_.add(r.axis, a_.integer(1))}}), index));
       if (a_[step].op != Op::constant) continue;

@@ -18,8 +18,6 @@ namespace {
 
 constexpr int64_t kBlocksAlong = 2;  // of a sum, for its blocks to differ
 
-bool is_about(const Arena& a, Id id, Id axis) { return std::ranges::binary_search(a[id].free_axes(), axis); }
-
 }  // namespace
 
 std::optional<Lowering::Band> Lowering::band(const SpecMember& m, const Contraction& c, Id condition) const {
@@ -154,13 +152,13 @@ Lowering::BandSteps Lowering::band_steps(const SpecMember& m, const Contraction&
   for (Id part : conjuncts(a, m.condition)) {
     if (is_true(a, part)) continue;
     auto within = band(m, c, part);
-    bool of_sum = std::ranges::any_of(m.reduced, [&](Id x) { return is_about(a, part, x); });
+    bool of_sum = std::ranges::any_of(m.reduced, [&](Id x) { return a[part].depends_on(x); });
     if (within && of_sum && within->summed == kNone) {  // k - i <= k is not about k
       within->condition = part = a.binary(Op::le, a.integer(0), to_index(a, within->form));
       of_sum = false;
     }
     const bool reads = std::ranges::any_of(reachable(a, part), [&](Id x) { return is_read(a[x].op); });
-    const bool differs = is_about(a, part, c.v) || is_about(a, part, c.y) || reads;
+    const bool differs = a[part].depends_on(c.v) || a[part].depends_on(c.y) || reads;
     if (within) (of_sum ? summed : of_results).push_back(*within);
     if (differs && !of_sum) steps.kept.push_back(part);
     if (!differs) everywhere.push_back(part);

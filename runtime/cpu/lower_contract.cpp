@@ -30,11 +30,9 @@ bool reads_data(const Arena& a, Id id) {
   return std::ranges::any_of(reachable(a, id), [&](Id x) { return is_read(a[x].op) && !a[x].free_axes().empty(); });
 }
 
-bool has(const Arena& a, Id id, Id axis) { return std::ranges::binary_search(a[id].free_axes(), axis); }
-
 // Does one of the parts depend on both axes?
 bool has_with(const Arena& a, const std::vector<Id>& parts, Id x, Id y) {
-  return std::ranges::any_of(parts, [&](Id part) { return has(a, part, x) && has(a, part, y); });
+  return std::ranges::any_of(parts, [&](Id part) { return a[part].depends_on(x) && a[part].depends_on(y); });
 }
 
 // The rows of a copy, along the dimension `row`, do not lie a multiple of a page apart. `extents`: of its dimensions.
@@ -57,8 +55,8 @@ std::vector<Id> Lowering::parts_along(const SpecMember& m, Id along, Id but_not)
   while (!stack.empty()) {
     Id id = stack.back();
     stack.pop_back();
-    if (!seen.insert(id).second || !has(a, id, along) || !reads_data(a, id)) continue;
-    if (!has(a, id, but_not) && is_float(a[id].type))
+    if (!seen.insert(id).second || !a[id].depends_on(along) || !reads_data(a, id)) continue;
+    if (!a[id].depends_on(but_not) && is_float(a[id].type))
       found.push_back(id);
     else if (!is_read(a[id].op))
       for (Id x : a[id].args()) stack.push_back(x);
@@ -85,7 +83,7 @@ Lowering::Part Lowering::part_of(const SpecMember& m, Id part, std::vector<Id> a
   axes.insert(axes.end(), m.left.begin(), m.left.end());
   for (Id x : axes) {
     if (axis(x).kind() == AxisKind::point) inside[x] = 0;
-    if (!has(*spec_.arena, part, x) || axis(x).kind() == AxisKind::point || (rows_of && x == rows_of->y)) continue;
+    if (!(*spec_.arena)[part].depends_on(x) || axis(x).kind() == AxisKind::point || (rows_of && x == rows_of->y)) continue;
     if (std::ranges::find(p.axes, x) != p.axes.end()) continue;
     p.axes.push_back(x);
     dimension(vars_.at(x), at.at(x));
@@ -132,7 +130,7 @@ bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) 
   if (!once || terms < kMinTerms || bytes_in_tile(part) > kLargestPack) return false;
   size_t reads = 0, along_rows = 0;
   for (Id id : reachable(a, part)) {
-    if (!is_read(a[id].op) || !has(a, id, c.y)) continue;
+    if (!is_read(a[id].op) || !a[id].depends_on(c.y)) continue;
     ++reads;
     along_rows += step_along(*spec_.arena, read_indices(a[id]).back(), c.y) == 1;
   }
@@ -144,7 +142,7 @@ bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) 
 int64_t Lowering::readers_of_column(const SpecMember& m, Id part) const {
   int64_t readers = 1;
   for (Id x : m.left)
-    if (!has(*spec_.arena, part, x)) readers *= axis(x).in_tile();
+    if (!(*spec_.arena)[part].depends_on(x)) readers *= axis(x).in_tile();
   return readers;
 }
 
@@ -160,7 +158,7 @@ bool Lowering::is_window(const SpecMember& m, const Contraction& c, Id part) con
   Arena& a = *spec_.arena;
   if (!is_read(a[part].op)) return false;
   const Id last = read_indices(a[part]).back();
-  return step_along(a, last, c.v) == 1 && std::ranges::any_of(m.reduced, [&](Id x) { return has(a, last, x); });
+  return step_along(a, last, c.v) == 1 && std::ranges::any_of(m.reduced, [&](Id x) { return a[last].depends_on(x); });
 }
 
 // Do its rows lie multiples of a page apart? Then the lines of a block of them look alike to the L1 cache, which tells lines by the low
@@ -177,7 +175,7 @@ bool Lowering::rows_collide(const SpecMember& m, const Contraction& c, Id part) 
   if (panels(c) < kMinPanels && !along_sum) return false;
   int64_t apart = static_cast<int64_t>(byte_size(t.type));
   for (size_t d = indices.size(); d-- > 0; apart *= t.shape[d])
-    if (has(a, indices[d], c.y)) return step_along(a, indices[d], c.y).value_or(1) * apart % kPageBytes == 0;
+    if (a[indices[d]].depends_on(c.y)) return step_along(a, indices[d], c.y).value_or(1) * apart % kPageBytes == 0;
   return false;
 }
 

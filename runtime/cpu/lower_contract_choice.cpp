@@ -11,8 +11,6 @@ namespace {
 constexpr int64_t kMinContractRows = 3;   // of y, for anything to be gained: the colours of an image
 constexpr int64_t kMinContractTerms = 8;  // of the sum
 
-bool depends_on(const Arena& a, Id id, Id axis) { return std::ranges::binary_search(a[id].free_axes(), axis); }
-
 int64_t blocks_in(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
 }  // namespace
@@ -71,8 +69,8 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
-  auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return depends_on(a, r, x); }); };
-  auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return depends_on(a, r, x) && depends_on(a, r, y); }); };
+  auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return a[r].depends_on(x); }); };
+  auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return a[r].depends_on(x) && a[r].depends_on(y); }); };
   std::optional<Contraction> best;
   double least = price_along_terms(m);
   for (size_t i = m.left.size(); i-- > 0;) {
@@ -114,7 +112,7 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   const double used = filled(axis(c.v).extent, int64_t{c.width} * c.vectors) * filled(axis(c.y).in_tile(), c.rows) * width / lanes;
   auto beside_each_other = [&](Id part, Id along) {
     return std::ranges::all_of(reachable(a, part), [&](Id id) {
-      return !is_read(a[id].op) || !depends_on(a, id, along) || step_along(*spec_.arena, read_indices(a[id]).back(), along) == 1;
+      return !is_read(a[id].op) || !a[id].depends_on(along) || step_along(*spec_.arena, read_indices(a[id]).back(), along) == 1;
     });
   };
   double loads = 0, copies = 0;

@@ -88,7 +88,7 @@ Id Lowering::slides_by(const SpecMember& m, Id v) const {
     const Replacements together = {{v, a.sub(a.axis("sum"), s)}};
     bool apart = std::ranges::any_of(std::array{m.body, m.condition}, [&](Id root) {
       Id now = with_collected_indices(a, substitute(a, root, together));
-      return std::ranges::binary_search(a[now].free_axes(), s);
+      return a[now].depends_on(s);
     });
     if (!apart) return s;
   }
@@ -148,7 +148,7 @@ bool Lowering::moves_window(const SpecMember& m, Id x) const {
   const Arena& a = *spec_.arena;
   return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
     return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id index) {
-             return std::ranges::binary_search(a[index].free_axes(), x) && a[index].free_axes().size() > 1;
+             return a[index].depends_on(x) && a[index].free_axes().size() > 1;
            });
   });
 }

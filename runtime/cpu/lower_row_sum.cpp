@@ -51,7 +51,7 @@ int Lowering::lanes_of_sum(const std::vector<size_t>& group, Id v) const {
   // Of sums that share nothing, each reads rows of its own, far from the others'.
   auto shares = [&](Id x) {
     return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
-      return is_read(a[id].op) && std::ranges::binary_search(a[id].free_axes(), v) && !std::ranges::binary_search(a[id].free_axes(), x);
+      return is_read(a[id].op) && a[id].depends_on(v) && !a[id].depends_on(x);
     });
   };
   const auto dims = tile_dimensions(spec_, m);
@@ -75,7 +75,7 @@ Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>&
   std::vector<std::pair<Id, double>> reads;  // and what a vector of each costs
   int operations = 0;
   for (Id id : reachable(a, roots)) {
-    if (!std::ranges::binary_search(a[id].free_axes(), v)) continue;
+    if (!a[id].depends_on(v)) continue;
     if (!is_read(a[id].op)) {
       ++operations;
       continue;
@@ -93,7 +93,7 @@ Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>&
     for (auto [read, price] : reads) {
       double of_read = price;
       for (const auto& [x, n] : s.along)
-        if (std::ranges::binary_search(a[read].free_axes(), x)) of_read *= static_cast<double>(n);
+        if (a[read].depends_on(x)) of_read *= static_cast<double>(n);
       all += of_read;
     }
     return all / static_cast<double>(s.sums);

@@ -150,7 +150,7 @@ std::optional<Lowering::Rows> Lowering::rows_of_few() const {
       double points = 1;
       for (Id x : n.free_axes())
         if (x != rows.along && axis(x).kind() != AxisKind::point && !std::ranges::count(rows.outer, x)) points *= static_cast<double>(axis(x).extent);
-      const bool in_lanes = v == rows.along || std::ranges::binary_search(n.free_axes(), v);
+      const bool in_lanes = v == rows.along || n.depends_on(v);
       now += static_cast<double>(cost_ps(a, n)) * points * (in_lanes ? waste : rows.lanes);
     }
   }
@@ -213,7 +213,7 @@ std::optional<Lowering::PriceOfRow> Lowering::price_of(const Rows& rows) const {
     const Node& n = a[id];
     if (is_read(n.op)) {
       if (emit_.inputs[n.symbol].defined()) {
-        if (std::ranges::binary_search(n.free_axes(), rows.along)) ps += kTurned_ps;
+        if (n.depends_on(rows.along)) ps += kTurned_ps;
         continue;
       }
       if (n.op != Op::read) return {};

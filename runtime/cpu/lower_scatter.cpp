@@ -16,7 +16,7 @@ Expr hidden(const Arena& a, Id index, const Expr& place) { return tensors_read(a
 // Terms that are all the same do not ask which one of the list it is, and a tile of one place does not either. The loop over the list must
 // stay one: the value seems to depend on it.
 void mention_listed(const Arena& a, const SpecMember& m, const Emitter::Axes& axes, Expr& value) {
-  if (std::ranges::any_of(m.reduced, [&](Id x) { return std::ranges::binary_search(a[m.body].free_axes(), x); })) return;
+  if (std::ranges::any_of(m.reduced, [&](Id x) { return a[m.body].depends_on(x); })) return;
   value = Halide::select(axes.at(m.reduced.back()) + hidden_zero() >= 0, value, Halide::Internal::make_zero(value.type()));
 }
 
@@ -175,7 +175,7 @@ void Lowering::scatter(const SpecMember& m) {
   // Of a place that depends on other axes of the result (ids[n,b] in row n) there would be a list per point of these.
   const auto places_need = [&](Id x) {
     return std::ranges::any_of(m.scatter,
-                               [&](const auto& s) { return std::ranges::binary_search((*spec_.arena)[s.second].free_axes(), x); });
+                               [&](const auto& s) { return (*spec_.arena)[s.second].depends_on(x); });
   };
   const bool by_row = std::ranges::any_of(m.left, places_need);
   const bool lists = vectors_ && cut && !by_row && (unknown || spec_.terms(m) >= kWorthListing);

@@ -51,7 +51,7 @@ void Lowering::know_strides(const std::vector<size_t>& group, Id x) {
   for (const SpecMember* m : members_of(group)) bodies.insert(bodies.end(), {m->body, m->condition});
   for (Id id : reachable(a, bodies)) {
     const Node& n = a[id];
-    if (x == kNone || !is_read(n.op) || read_indices(n).empty() || !std::ranges::binary_search(n.free_axes(), x)) continue;
+    if (x == kNone || !is_read(n.op) || read_indices(n).empty() || !n.depends_on(x)) continue;
     const auto step = step_in_memory(id, x);
     if (spec_.tensors[n.symbol].use != SpecTensor::Use::input || !step || *step < 2 || *step > kDenseStep) continue;
     const std::vector<int> strides = known_strides(spec_.tensors[n.symbol]);
@@ -102,7 +102,7 @@ Lowering::ShortRows Lowering::in_short_rows(const std::vector<size_t>& group, Id
   for (Id id : reachable(a, roots)) {
     const Node& n = a[id];
     if (!is_read(n.op) || read_indices(n).empty()) continue;
-    auto has = [&](Id by) { return std::ranges::binary_search(n.free_axes(), by); };
+    auto has = [&](Id by) { return n.depends_on(by); };
     if (n.op != Op::read && has(x)) return {};  // edges of windows
     if (has(v)) along += loads(id, v);
     // What does not differ along the row is read once for all of it.

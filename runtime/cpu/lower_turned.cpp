@@ -29,13 +29,12 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
     return its.kind() == AxisKind::tiled || (its.kind() == AxisKind::untiled && !its.unrolled && its.extent >= width);
   };
   if (!vectors_ || v == kNone || !long_enough(v)) return {};
-  auto has = [&](Id id, Id x) { return std::ranges::binary_search(a[id].free_axes(), x); };
   // The axis that a read goes along, if not v; kNone: it goes along v, or nobody knows.
   auto goes_along = [&](Id id) {
     const Node& n = a[id];
-    if ((n.op != Op::read && !(padded && n.op == Op::read_or)) || !has(id, v) || read_indices(n).empty()) return kNone;
+    if ((n.op != Op::read && !(padded && n.op == Op::read_or)) || !a[id].depends_on(v) || read_indices(n).empty()) return kNone;
     Id last = read_indices(n).back();
-    if (has(last, v)) return kNone;
+    if (a[last].depends_on(v)) return kNone;
     for (Id x : a[last].free_axes())
       if (long_enough(x) && step_along(a, last, x) == 1) return x;
     return kNone;
@@ -49,7 +48,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
   auto turns = [&](Id part) {
     bool any = false;
     for (Id id : reachable(a, part)) {
-      if (!is_read(a[id].op) || !has(id, v) || !has(id, t.along)) continue;
+      if (!is_read(a[id].op) || !a[id].depends_on(v) || !a[id].depends_on(t.along)) continue;
       if (goes_along(id) != t.along) return false;
       any = true;
     }
@@ -60,7 +59,7 @@ Lowering::Turned Lowering::turned(const std::vector<Id>& roots, Id v, DType type
   while (!stack.empty()) {
     Id id = stack.back();
     stack.pop_back();
-    if (!seen.insert(id).second || !has(id, v) || !has(id, t.along)) continue;
+    if (!seen.insert(id).second || !a[id].depends_on(v) || !a[id].depends_on(t.along)) continue;
     // Not a product: what adds it needs its factors, for one fma (emit.cpp).
     bool as_it_is = is_read(a[id].op) || (is_float(a[id].type) && a[id].op != Op::mul && evaluation_cost_ps(a, id) <= kMaxInSquare_ps);
     if (as_it_is && turns(id))

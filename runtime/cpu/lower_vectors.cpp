@@ -39,13 +39,13 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     for (Id x : n.free_axes()) points *= static_cast<double>(axis(x).in_tile());
     const auto slower = read_indices(n).first(read_indices(n).size() - 1);
     for (Id x : candidates) {
-      const bool row = std::ranges::none_of(slower, [&](Id index) { return std::ranges::binary_search(a[index].free_axes(), x); });
+      const bool row = std::ranges::none_of(slower, [&](Id index) { return a[index].depends_on(x); });
       int64_t step = std::abs(step_along(*spec_.arena, read_indices(n).back(), x).value_or(0));  // or turned over
       const int64_t in_memory = row || !vectors_ ? step : std::abs(step_in_memory(id, x).value_or(0));
       const bool across_short_rows = !row && in_memory > 1 && in_memory <= kDenseStep;
       if (across_short_rows) step = in_memory;
       if (step > 0 && step <= kDenseStep) score[x] += points / static_cast<double>(step);
-      if (!std::ranges::binary_search(n.free_axes(), x) || (row && step == 1)) continue;
+      if (!n.depends_on(x) || (row && step == 1)) continue;
       const bool dense = (row && step > 1 && step <= kDenseStep) || across_short_rows;
       strided[x] += dense ? static_cast<double>(step) / natural(n.type) : 1;
     }

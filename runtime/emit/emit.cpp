@@ -129,7 +129,7 @@ Expr Walk::read(const Node& n) {
       extents.emplace_back();
       continue;
     }
-    const bool along = e.inside_along != kNone && std::ranges::binary_search(arena()[ids[i]].free_axes(), e.inside_along);
+    const bool along = e.inside_along != kNone && arena()[ids[i]].depends_on(e.inside_along);
     args.push_back(shared ? axes.at(ids[i]) : along ? index_inside(ids[i]) : index(ids[i]));
     extents.emplace_back();
     if (shared || along || surely_inside(n, i)) continue;

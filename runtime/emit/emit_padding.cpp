@@ -132,7 +132,7 @@ bool Walk::no_window_along(uint32_t tensor, size_t dimension, Id index) const {
       if (!is_read(n.op)) return false;
       auto ids = read_indices(n);
       if (n.symbol == tensor && ids[dimension] != index) return true;
-      return std::ranges::any_of(ids, [&](Id i) { return i != index && std::ranges::binary_search(arena()[i].free_axes(), index); });
+      return std::ranges::any_of(ids, [&](Id i) { return i != index && arena()[i].depends_on(index); });
     });
   });
 }

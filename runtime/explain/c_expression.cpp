@@ -156,7 +156,7 @@ void CWriter::count_uses(Id root) {
 
 size_t CWriter::home_of(Id id) const {
   size_t b = blocks_.size() - 1;
-  auto binds = [&](const Block& block) { return std::ranges::any_of(block.axes, [&](Id x) { return is_free_in(a_, x, id); }); };
+  auto binds = [&](const Block& block) { return std::ranges::any_of(block.axes, [&](Id x) { return a_[id].depends_on(x); }); };
   while (b > 0 && !blocks_[b].conditional && !binds(blocks_[b])) --b;
   return b;
 }

@@ -19,10 +19,10 @@ int contiguity(const Program& p, const Definition& d, Id axis) {
   int score = 0;
   auto access = [&](std::span<const Id> indices) {
     for (size_t k = 0; k < indices.size(); ++k) {
-      if (!is_free_in(a, axis, indices[k])) continue;
+      if (!a[indices[k]].depends_on(axis)) continue;
       if (k + 1 < indices.size()) return void(--score);
       Id at = indices[k];  // a sum with the axis as a term
-      while (at != axis && (a[at].op == Op::add || a[at].op == Op::sub)) at = a[at].arg(is_free_in(a, axis, a[at].arg(0)) ? 0 : 1);
+      while (at != axis && (a[at].op == Op::add || a[at].op == Op::sub)) at = a[at].arg(a[a[at].arg(0)].depends_on(axis) ? 0 : 1);
       score += at == axis ? 1 : tensors_read(a, indices[k]).empty() ? 0 : -1;
     }
   };
@@ -144,12 +144,12 @@ class Function {
         for (const AxisRange& r : d.axes) {
           const Id at = a_[c].arg(1 - side);
           auto known = [&](Id axis) { return std::ranges::any_of(found, [&](const Placed& f) { return f.range.axis == axis; }); };
-          if (a_[c].arg(side) != r.axis || known(r.axis) || is_free_in(a_, r.axis, at)) continue;
+          if (a_[c].arg(side) != r.axis || known(r.axis) || a_[at].depends_on(r.axis)) continue;
           if (std::ranges::any_of(a_[at].free_axes(), known)) continue;
-          if (std::ranges::none_of(over, [&](const AxisRange& o) { return is_free_in(a_, o.axis, at); })) continue;
+          if (std::ranges::none_of(over, [&](const AxisRange& o) { return a_[at].depends_on(o.axis); })) continue;
           if (solved_axis(c, over) != kNone) continue;  // a term for each place is found without a search
           const bool range_depends = std::ranges::any_of(
-              over, [&](const AxisRange& o) { return is_free_in(a_, r.axis, o.begin) || is_free_in(a_, r.axis, o.end); });
+              over, [&](const AxisRange& o) { return a_[o.begin].depends_on(r.axis) || a_[o.end].depends_on(r.axis); });
           if (!range_depends) found.push_back({r, at, c});
         }
     }
@@ -160,7 +160,7 @@ class Function {
   Id solved_axis(Id condition, const std::vector<AxisRange>& over) const {
     for (size_t k = over.size(); k-- > 0;) {
       LoopBounds bounds;
-      if (a_[condition].op == Op::eq && is_free_in(a_, over[k].axis, condition) && bound_by(a_, condition, over[k].axis, &bounds))
+      if (a_[condition].op == Op::eq && a_[condition].depends_on(over[k].axis) && bound_by(a_, condition, over[k].axis, &bounds))
         return over[k].axis;
     }
     return kNone;

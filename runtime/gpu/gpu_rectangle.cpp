@@ -45,7 +45,7 @@ std::optional<std::vector<Id>> GpuLowering::sums_and_maps(const std::vector<std:
 }
 
 bool GpuLowering::depends(Id value, const Side& side) const {
-  return std::ranges::any_of(side, [&](Id x) { return std::ranges::binary_search((*spec_.arena)[value].free_axes(), x); });
+  return std::ranges::any_of(side, [&](Id x) { return (*spec_.arena)[value].depends_on(x); });
 }
 
 // Rows and columns that a rectangle of the sums' results may have: axes of which some reads depend on one side only; the one before the last as

@@ -147,7 +147,7 @@ bool GpuLowering::side_by_side(const std::vector<size_t>& group, Id last) const 
     for (Id id : reachable(a, roots(spec_.members[g]))) {
       const Node& n = a[id];
       if (n.op == Op::random) return false;
-      if (id == last || n.free_axes().empty() || !std::ranges::binary_search(n.free_axes(), last)) continue;
+      if (id == last || n.free_axes().empty() || !n.depends_on(last)) continue;
       if (!is_read(n.op)) {
         bool real_word = is_float(n.type) && byte_size(n.type) == 4;
         if (byte_size(n.type) == 8 || ((n.op == Op::div || n.op == Op::mod) && !(real_word && n.op == Op::div))) return false;
@@ -156,7 +156,7 @@ bool GpuLowering::side_by_side(const std::vector<size_t>& group, Id last) const 
       auto ids = read_indices(n);
       if (n.op == Op::read_or || byte_size(n.type) != 4) return false;
       for (size_t i = 0; i < ids.size(); ++i) {
-        bool depends = std::ranges::binary_search(a[ids[i]].free_axes(), last);
+        bool depends = a[ids[i]].depends_on(last);
         if (depends && (i + 1 < ids.size() || ids[i] != last)) return false;
         // Rows must begin where 16 bytes do.
         if (depends && i > 0 && spec_.tensors[n.symbol].shape.back() % kVector != 0) return false;

@@ -14,16 +14,14 @@ namespace {
 
 constexpr size_t kMaxAlternatives = 16;  // beyond, a disjunction is left as it is: right, and slower
 
-bool has_axis(const Arena& a, Id e, Id axis) { return std::ranges::binary_search(a[e].free_axes(), axis); }
-
 bool bounds_another(const Arena& a, std::span<const AxisRange> axes, Id axis) {
-  return std::ranges::any_of(axes, [&](const AxisRange& r) { return has_axis(a, r.begin, axis) || has_axis(a, r.end, axis); });
+  return std::ranges::any_of(axes, [&](const AxisRange& r) { return a[r.begin].depends_on(axis) || a[r.end].depends_on(axis); });
 }
 
 // What the axis is where x == y, if sums alone stand around it.
 std::optional<Id> solved_for(Arena& a, Id axis, Id x, Id y) {
-  if (has_axis(a, y, axis)) std::swap(x, y);
-  if (has_axis(a, y, axis) || !has_axis(a, x, axis) || a[x].type != DType::i64) return std::nullopt;
+  if (a[y].depends_on(axis)) std::swap(x, y);
+  if (a[y].depends_on(axis) || !a[x].depends_on(axis) || a[x].type != DType::i64) return std::nullopt;
   y = a.to(DType::i64, y);
   while (x != axis) {
     const Node n = a[x];
@@ -34,8 +32,8 @@ std::optional<Id> solved_for(Arena& a, Id axis, Id x, Id y) {
       continue;
     }
     if (!plus && !minus) return std::nullopt;
-    const bool left = has_axis(a, n.arg(0), axis);
-    if (left && has_axis(a, n.arg(1), axis)) return std::nullopt;
+    const bool left = a[n.arg(0)].depends_on(axis);
+    if (left && a[n.arg(1)].depends_on(axis)) return std::nullopt;
     x = n.arg(left ? 0 : 1);
     const Id other = n.arg(left ? 1 : 0);
     if (plus)
@@ -80,7 +78,7 @@ class Quantifier {
   // Parts that depend on none of the axes that are left.
   void set_aside() {
     std::erase_if(parts_, [&](Id part) {
-      const bool depends = std::ranges::any_of(axes_, [&](const AxisRange& r) { return has_axis(a_, part, r.axis); });
+      const bool depends = std::ranges::any_of(axes_, [&](const AxisRange& r) { return a_[part].depends_on(r.axis); });
       if (!depends) apart_.push_back(part);
       return !depends;
     });
@@ -110,7 +108,7 @@ class Quantifier {
     };
     b.axes.insert(r.axis);
     for (size_t k = 0; k < parts_.size(); ++k)
-      if (has_axis(a_, parts_[k], r.axis)) {
+      if (a_[parts_[k]].depends_on(r.axis)) {
         b.parts.push_back(k);
         add(parts_[k]);
       }
@@ -162,7 +160,7 @@ class Quantifier {
     }
     // Parts that depend on no axis that goes stay outside.
     std::erase_if(inside, [&](Id part) {
-      bool needs = std::ranges::any_of(gone, [&](const AxisRange& r) { return has_axis(a_, part, r.axis); });
+      bool needs = std::ranges::any_of(gone, [&](const AxisRange& r) { return a_[part].depends_on(r.axis); });
       if (!needs) parts_.push_back(part);
       return !needs;
     });

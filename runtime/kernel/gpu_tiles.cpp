@@ -15,7 +15,7 @@ bool reuses_along(const KernelSpec& spec, Id x) {
   return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
     if (m.reduced.empty() || std::ranges::find(m.left, x) == m.left.end()) return false;
     return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
-      return is_read(a[id].op) && !a[id].free_axes().empty() && !std::ranges::binary_search(a[id].free_axes(), x);
+      return is_read(a[id].op) && !a[id].free_axes().empty() && !a[id].depends_on(x);
     });
   });
 }

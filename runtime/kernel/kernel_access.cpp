@@ -59,7 +59,7 @@ std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
   try {
     affine::Poly p = affine::polynomial_through_divisions(a, index, affine::Poly::atom), rest = p.without(axis);
     bool elsewhere = std::ranges::any_of(rest.terms, [&](const auto& term) {
-      return std::ranges::any_of(term.first, [&](Id x) { return std::ranges::binary_search(a[x].free_axes(), axis); });
+      return std::ranges::any_of(term.first, [&](Id x) { return a[x].depends_on(axis); });
     });
     if (!elsewhere) return p.coefficient(axis);
   } catch (const affine::GaveUp&) {

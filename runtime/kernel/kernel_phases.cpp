@@ -27,7 +27,7 @@ bool reduces(const SpecMember& m, Id axis) { return std::ranges::find(m.reduced,
 // Whether it is a quotient or a remainder of what depends on the axis.
 bool divides(const Arena& a, Id id, Id axis) {
   const Node& n = a[id];
-  return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && std::ranges::binary_search(a[n.arg(0)].free_axes(), axis);
+  return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && a[n.arg(0)].depends_on(axis);
 }
 
 class Split {
@@ -211,7 +211,7 @@ class Split {
     if (least.coefficient(phase_) == 0) return {};
     Poly quotient = known(affine::floor_div(a_, least, phases_));
     Id value = affine::expression(a_, quotient);
-    if (std::ranges::binary_search(a_[value].free_axes(), phase_)) return {};
+    if (a_[value].depends_on(phase_)) return {};
     return a_.binary(Op::le, a_.integer(0), value);
   }
 

@@ -14,8 +14,6 @@
 namespace xhat::runtime {
 namespace {
 
-bool walks(const Arena& a, Id e, Id axis) { return std::ranges::binary_search(a[e].free_axes(), axis); }
-
 class Product {
  public:
   Product(KernelSpec& spec, SpecMember& m) : spec_(spec), a_(*spec.arena), m_(m) {}
@@ -26,8 +24,8 @@ class Product {
     const Id v = m_.left.back();
     for (size_t across : {size_t{0}, size_t{1}}) {
       Id lanes = n.arg(static_cast<int>(across)), rows = n.arg(static_cast<int>(1 - across));
-      bool of_rows = std::ranges::any_of(m_.left, [&](Id y) { return walks(a_, rows, y) && !walks(a_, lanes, y); });
-      if (!of_rows || !walks(a_, lanes, v) || walks(a_, rows, v)) continue;
+      bool of_rows = std::ranges::any_of(m_.left, [&](Id y) { return a_[rows].depends_on(y) && !a_[lanes].depends_on(y); });
+      if (!of_rows || !a_[lanes].depends_on(v) || a_[rows].depends_on(v)) continue;
       if (Id settled = with_conditions(lanes, v); settled != lanes) m_.body = a_.mul(settled, rows);
       read_forward(rows);
       return;
@@ -41,7 +39,7 @@ class Product {
     const Node n = a_[m_.body];
     for (int i : {0, 1}) {
       const Node read = a_[n.arg(i)];
-      if (read.op != Op::read || !walks(a_, n.arg(i), v) || walks(a_, n.arg(1 - i), v)) continue;
+      if (read.op != Op::read || !a_[n.arg(i)].depends_on(v) || a_[n.arg(1 - i)].depends_on(v)) continue;
       Id others = a_.boolean(true);
       for (Id c : conjuncts(a_, m_.condition))
         if (!keeps_inside(c, read)) others = is_true(a_, others) ? c : a_.land(others, c);
@@ -75,7 +73,7 @@ class Product {
   Id with_conditions(Id factor, Id v) {
     Id mine = kNone, others = a_.boolean(true);
     for (Id c : conjuncts(a_, m_.condition)) {
-      bool moves = walks(a_, c, v) && std::ranges::all_of(a_[c].free_axes(), [&](Id x) { return walks(a_, factor, x); });
+      bool moves = a_[c].depends_on(v) && std::ranges::all_of(a_[c].free_axes(), [&](Id x) { return a_[factor].depends_on(x); });
       moves = moves && !((a_[c].op == Op::lt || a_[c].op == Op::le) && along_long_sum(c));
       if (moves)
         mine = mine == kNone ? c : a_.land(mine, c);
@@ -90,7 +88,7 @@ class Product {
 
   // Blocks of a long sum leave out what its triangles and bands do (runtime/cpu/lower_bands.cpp).
   bool along_long_sum(Id condition) const {
-    return std::ranges::any_of(m_.reduced, [&](Id x) { return walks(a_, condition, x) && spec_.axes.at(x).extent > 2 * kFewTerms; });
+    return std::ranges::any_of(m_.reduced, [&](Id x) { return a_[condition].depends_on(x) && spec_.axes.at(x).extent > 2 * kFewTerms; });
   }
 
   // Without reading outside where a condition is not met.
@@ -124,7 +122,7 @@ class Product {
       const Node n = a_[id];
       if (!is_read(n.op)) continue;
       for (Id index : read_indices(n)) {
-        if (!walks(a_, index, x)) continue;
+        if (!a_[index].depends_on(x)) continue;
         auto step = step_along(a_, index, x);
         if (!step || *step > 0) return false;
         any |= *step < 0;

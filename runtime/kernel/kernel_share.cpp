@@ -51,7 +51,7 @@ bool in_one_loop(const KernelSpec& spec, Id id) {
 
 // It varies with every loop of a member that computes it.
 bool fills_a_loop(const KernelSpec& spec, Id id) {
-  auto varies = [&](Id x) { return spec.axes.at(x).in_tile() == 1 || std::ranges::binary_search((*spec.arena)[id].free_axes(), x); };
+  auto varies = [&](Id x) { return spec.axes.at(x).in_tile() == 1 || (*spec.arena)[id].depends_on(x); };
   return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
     return std::ranges::binary_search(reachable(*spec.arena, m.body), id) && std::ranges::all_of(m.left, varies) &&
            std::ranges::all_of(m.reduced, varies);
@@ -91,7 +91,7 @@ int64_t cost_in_sums_ps(const KernelSpec& spec, Id id) {
     const Id at = stack.back();
     stack.pop_back();
     const Node& n = a[at];
-    const bool same = std::ranges::none_of(all, [&](Id x) { return std::ranges::binary_search(n.free_axes(), x); });
+    const bool same = std::ranges::none_of(all, [&](Id x) { return n.depends_on(x); });
     if (same || in_conditions(at) || !seen.insert(at).second) continue;
     cost += info(n.op).cost_ps;
     if (!is_read(n.op)) stack.insert(stack.end(), n.args().begin(), n.args().end());

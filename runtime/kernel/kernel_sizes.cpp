@@ -29,14 +29,13 @@ std::set<Id> rows_of_product(const KernelSpec& spec, const SpecMember& m) {
   std::vector<Id> reads;
   for (Id id : reachable(a, roots(m)))
     if (is_read(a[id].op) && a[id].axes_count > 0) reads.push_back(id);
-  auto has = [&](Id read, Id x) { return std::ranges::binary_search(a[read].free_axes(), x); };
-  auto on = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return has(r, x); }); };
+  auto on = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return a[r].depends_on(x); }); };
   for (size_t i = m.left.size(); i-- > 0 && found.empty();) {
     Id v = m.left[i];
     const SpecAxis& columns = spec.axes.at(v);
     if (columns.kind() != AxisKind::untiled || columns.extent < kMinColumns || !on(v)) continue;
     for (Id y : m.left)
-      if (v != y && on(y) && std::ranges::none_of(reads, [&](Id r) { return has(r, v) && has(r, y); })) found.insert(y);
+      if (v != y && on(y) && std::ranges::none_of(reads, [&](Id r) { return a[r].depends_on(v) && a[r].depends_on(y); })) found.insert(y);
   }
   return found;
 }

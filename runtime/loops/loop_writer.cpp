@@ -347,7 +347,7 @@ void LoopWriter::count(const Pushes& of, AxisValues& at, int64_t times, std::vec
 
 bool LoopWriter::depends(const Pushes& of, Id variable) const {
   return std::ranges::any_of(of.loops, [&](const Pushes::Repeated& r) {
-    auto has = [&](Id e) { return std::ranges::binary_search((*p.arena)[e].free_axes(), variable); };
+    auto has = [&](Id e) { return (*p.arena)[e].depends_on(variable); };
     return has(r.loop->begin) || has(r.loop->end) || depends(*r.each, variable);
   });
 }

@@ -116,8 +116,8 @@ class Nest {
       list.push_back({x, {}});
       inside.erase(x);
       std::erase_if(*conditions, [&](Id c) {
-        if (!is_free_in(a_, x, c) || (vectors != kNone && x != vectors && is_free_in(a_, vectors, c))) return false;
-        if (std::ranges::any_of(inside, [&](Id other) { return is_free_in(a_, other, c); })) return false;
+        if (!a_[c].depends_on(x) || (vectors != kNone && x != vectors && a_[c].depends_on(vectors))) return false;
+        if (std::ranges::any_of(inside, [&](Id other) { return a_[c].depends_on(other); })) return false;
         LoopBounds bounds;
         if (!bound_by(a_, c, x, &bounds)) return false;
         list.back().guards.push_back(c);
@@ -245,7 +245,7 @@ class Nest {
       for (size_t d = 0; d < read_indices(read).size(); ++d) {
         const Id index = read_indices(read)[d];
         const int64_t extent = spec_.tensors[read.symbol].shape[d];
-        if (!is_free_in(a_, axis, index)) continue;
+        if (!a_[index].depends_on(axis)) continue;
         if (const auto [low, high] = spec_.interval(index); low >= 0 && high < extent) continue;
         bool from = false, to = false;
         for (Id guard : leader.outer.back().guards) {

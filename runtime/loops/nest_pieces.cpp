@@ -88,7 +88,7 @@ class Pieces {
     std::set<int64_t> places = {all.begin, all.end};
     auto bound = [&](Id condition) {
       LoopBounds found;
-      if (a_[condition].axes_count != 1 || !is_free_in(a_, axis, condition) || !bound_by(a_, condition, axis, &found)) return;
+      if (a_[condition].axes_count != 1 || !a_[condition].depends_on(axis) || !bound_by(a_, condition, axis, &found)) return;
       for (const auto* list : {&found.begins, &found.ends})
         for (Id b : *list)
           if (const Node n = a_[simplify(a_, b)]; n.op == Op::constant && n.integer > all.begin && n.integer < all.end)
@@ -101,7 +101,7 @@ class Pieces {
       for (size_t d = 0; d < read_indices(n).size(); ++d) {
         const Id index = n.arg(d);
         const int64_t extent = spec_.tensors[n.symbol].shape[d];
-        if (a_[index].type != DType::i64 || !is_free_in(a_, axis, index)) continue;
+        if (a_[index].type != DType::i64 || !a_[index].depends_on(axis)) continue;
         if (const auto [low, high] = spec_.interval(index); low >= 0 && high < extent) continue;
         bound(a_.binary(Op::le, a_.integer(0), index));
         bound(a_.binary(Op::lt, index, a_.integer(extent)));
@@ -357,7 +357,7 @@ class WhereTermsGo {
         continue;
       }
       // It is asked before the place is known to be inside.
-      const bool by_place = std::ranges::any_of(found, [&](Id x) { return is_free_in(a_, x, all); });
+      const bool by_place = std::ranges::any_of(found, [&](Id x) { return a_[all].depends_on(x); });
       if (by_place && std::ranges::any_of(reachable(a_, all), [&](Id x) { return is_read(a_[x].op); })) return false;
       const Id body = multiplied(t.body, sum, to);
       if (body == kNone) return false;

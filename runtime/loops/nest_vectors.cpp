@@ -4,7 +4,6 @@
 #include <array>
 #include <set>
 
-#include "expr/index/loop_bounds.h"
 #include "runtime/loops/nest.h"
 #include "runtime/loops/nest_pieces.h"
 
@@ -35,13 +34,13 @@ enum class Along : uint8_t { fixed, contiguous, strided };
 
 Along along(const Arena& a, std::span<const Id> indices, Id axis) {
   for (size_t k = 0; k < indices.size(); ++k) {
-    if (!is_free_in(a, axis, indices[k])) continue;
+    if (!a[indices[k]].depends_on(axis)) continue;
     if (k + 1 < indices.size()) return Along::strided;
     Id at = indices[k];
     while (at != axis && (a[at].op == Op::add || a[at].op == Op::sub)) {
-      if (a[at].op == Op::sub && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
-      if (is_free_in(a, axis, a[at].arg(0)) && is_free_in(a, axis, a[at].arg(1))) return Along::strided;
-      at = a[at].arg(is_free_in(a, axis, a[at].arg(0)) ? 0 : 1);
+      if (a[at].op == Op::sub && a[a[at].arg(1)].depends_on(axis)) return Along::strided;
+      if (a[a[at].arg(0)].depends_on(axis) && a[a[at].arg(1)].depends_on(axis)) return Along::strided;
+      at = a[at].arg(a[a[at].arg(0)].depends_on(axis) ? 0 : 1);
     }
     return at == axis ? Along::contiguous : Along::strided;
   }
@@ -51,7 +50,7 @@ Along along(const Arena& a, std::span<const Id> indices, Id axis) {
 // Loads and stores that an inner loop over the axis makes from row to row.
 int strided(const Arena& a, const SpecMember& m, Id axis) {
   int count = along(a, m.left, axis) == Along::strided;
-  if (std::ranges::any_of(m.scatter, [&](const auto& s) { return is_free_in(a, axis, s.second); })) return 100;
+  if (std::ranges::any_of(m.scatter, [&](const auto& s) { return a[s.second].depends_on(axis); })) return 100;
   for (Id id : reads_in(a, std::array{m.body, m.condition})) count += along(a, read_indices(a[id]), axis) == Along::strided;
   return count;
 }
