@@ -303,14 +303,18 @@ void Lowering::by_rows(const Rows& rows) {
       for (Id id : of_row) {
         const Node& n = a[id];
         const auto maker = std::ranges::find(spec_.members, n.symbol, &SpecMember::tensor);
+        // Where no condition of ours lets it through, a place may be none of its maker's; then any value will do.
         std::vector<int64_t> at;
+        bool is_place = true;
         const std::vector<Id> inside = in_row(*maker, rows);
         for (size_t d = 0; d < maker->left.size(); ++d) {
           if (!std::ranges::count(inside, maker->left[d])) continue;
-          const Expr index = hi::simplify(emit_.local_index(read_indices(n)[d], kNone, axes));
-          at.push_back(*hi::as_const_int(index));
+          const auto index = hi::as_const_int(hi::simplify(emit_.local_index(read_indices(n)[d], kNone, axes)));
+          is_place = is_place && index;
+          at.push_back(index.value_or(-1));
         }
-        const Expr value = made.at({n.symbol, at});
+        const auto found = is_place ? made.find({n.symbol, at}) : made.end();
+        const Expr value = found != made.end() ? found->second : hi::make_zero(storage_type(n.type));
         emit_.given[id] = n.type == DType::boolean ? ops::boolean(value) : value;
       }
     };
