@@ -46,6 +46,7 @@ struct Shape {
     bool in_phases;          // only with the axes' phases apart
     size_t beside = 0;       // short axes before the columns that all reads have together with these, and that become one loop with them
     size_t rows_beside = 0;  // axes before the rows that become one loop with them
+    bool torn = false;       // by tiles of all columns: they are made as those of other sums
   };
   std::optional<Product> product;
   double work_ps = 0;  // of all its points; of a scatter, of its updates
@@ -130,8 +131,8 @@ class Planner {
   Kernel tiled_from(const Draft& draft, const KernelChoice& choice, std::optional<int> first) const;
   int64_t shared_tiles(const Draft& draft) const;
   int depth(const Draft& draft) const;
-  static std::optional<Shape::Product> product_of(const Shape& s);
-  static std::optional<Shape::Product> product_of(const Shape& s, bool in_phases);
+  std::optional<Shape::Product> product_of(const Shape& s) const;
+  std::optional<Shape::Product> product_of(const Shape& s, bool in_phases) const;
   const Shape& shape(const Member& m) const { return shapes_[m.definition]; }
   bool may_share_a_sweep() const { return machine_.tiles_in_order && !request_.in_turn; }
   bool reads_from(const Kernel& k, const Kernel& maker) const;
