@@ -139,9 +139,11 @@ std::optional<Lowering::Rows> Lowering::rows_of_few() const {
       if (std::ranges::count(m.left, x) == 0) return {};
     places += own * terms;
     if (places > kMostPlaces) return {};
-    // As it is lowered else: vectors along the last axis.
-    const Id v = vector_axis({static_cast<size_t>(&m - spec_.members.data())});
+    // As it is lowered else: vectors along the last axis, or across short rows.
+    const std::vector<size_t> alone = {static_cast<size_t>(&m - spec_.members.data())};
+    Id v = vector_axis(alone);
     across |= v != rows.along;
+    if (const ShortRows short_rows = in_short_rows(alone, v)) v = short_rows.across;
     const int64_t along = v == kNone || v == rows.along || !constant(v) ? rows.lanes : axis(v).extent;
     const double waste = static_cast<double>((along + rows.lanes - 1) / rows.lanes * rows.lanes) / static_cast<double>(along);
     for (Id id : reachable(a, m.body)) {
