@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "runtime/emit/emit.h"
 #include "runtime/emit/vector_math.h"
@@ -98,25 +99,38 @@ Expr cast_to(DType t, const Expr& e) {
 
 namespace {
 
-// The bits of a number of 16-bit floating type that was widened to f32, or undefined if e may be another one.
-Expr bits_of_narrow(Halide::Type to, const Expr& e) {
-  using namespace Halide::Internal;
-  Halide::Type bits = to.with_code(halide_type_uint);
-  if (const Cast* c = e.as<Cast>(); c && c->value.type() == to) return Halide::reinterpret(bits, c->value);
-  if (const FloatImm* f = e.as<FloatImm>())
-    return make_const(bits, to.is_bfloat() ? Halide::bfloat16_t(f->value).to_bits() : Halide::float16_t(f->value).to_bits());
-  const Select* s = e.as<Select>();
-  if (!s) return {};
-  Expr then = bits_of_narrow(to, s->true_value), otherwise = bits_of_narrow(to, s->false_value);
-  return then.defined() && otherwise.defined() ? Halide::select(s->condition, then, otherwise) : Expr();
-}
+// The bits of numbers of 16-bit floating type that were widened to f32. Each node is looked at once: of a minimum that is written out, the
+// later term has the one before in it at several places.
+struct NarrowBits {
+  Halide::Type to;
+  std::map<Expr, Expr, Halide::ExprCompare> known;
+
+  // Undefined if e may be another number.
+  Expr of(const Expr& e) {
+    auto [at, is_new] = known.try_emplace(e);
+    if (is_new) at->second = make(e);
+    return at->second;
+  }
+
+  Expr make(const Expr& e) {
+    using namespace Halide::Internal;
+    Halide::Type bits = to.with_code(halide_type_uint);
+    if (const Cast* c = e.as<Cast>(); c && c->value.type() == to) return Halide::reinterpret(bits, c->value);
+    if (const FloatImm* f = e.as<FloatImm>())
+      return make_const(bits, to.is_bfloat() ? Halide::bfloat16_t(f->value).to_bits() : Halide::float16_t(f->value).to_bits());
+    const Select* s = e.as<Select>();
+    if (!s) return {};
+    Expr then = of(s->true_value), otherwise = of(s->false_value);
+    return then.defined() && otherwise.defined() ? Halide::select(s->condition, then, otherwise) : Expr();
+  }
+};
 
 }  // namespace
 
 Expr as_stored(Halide::Type to, const Expr& e) {
   if (e.type() == to) return e;
   if (e.as<Halide::Internal::Select>() && to.is_float() && to.bits() == 16)
-    if (Expr bits = bits_of_narrow(to, e); bits.defined()) return Halide::reinterpret(to, bits);
+    if (Expr bits = NarrowBits{to, {}}.of(e); bits.defined()) return Halide::reinterpret(to, bits);
   return Halide::cast(to, e);
 }
 

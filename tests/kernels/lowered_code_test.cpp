@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "ad/reverse/gradient.h"
+#include "runtime/emit/emit_ops.h"
 #include "tests/helpers/golden.h"
 #include "tests/helpers/lowered_code.h"
 #include "tests/helpers/runtime_helper.h"
@@ -322,6 +323,27 @@ TEST_P(LoweredCode, HasTheValues) {
       for (const auto& [name, array] : one) EXPECT_EQ(more.at(name).reals, array.reals) << name << ", " << threads << " threads";
     }
   }
+}
+
+// What one term of a minimum hands to the next stands at several places of it: nodes of the graph are counted, not of a tree.
+TEST(StoredAsNarrow, ChoicesOfChoicesStayAGraph) {
+  struct Nodes : Halide::Internal::IRGraphVisitor {
+    int count = 0;
+    using IRGraphVisitor::visit;
+    void visit(const Halide::Internal::Select* op) override {
+      ++count;
+      IRGraphVisitor::visit(op);
+    }
+  } nodes;
+  constexpr int kTerms = 12;
+  const Halide::ImageParam x(Halide::BFloat(16), 1);
+  Halide::Expr least = Halide::cast<float>(x(0));
+  for (int k = 1; k < kTerms; ++k) {
+    const Halide::Expr term = Halide::cast<float>(x(k));
+    least = Halide::select(least != least, least, Halide::select(least < term, least, term));
+  }
+  runtime::ops::as_stored(Halide::BFloat(16), least).accept(&nodes);
+  EXPECT_LE(nodes.count, 4 * kTerms);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, LoweredCode, ::testing::ValuesIn(cases()), [](const auto& c) { return c.param.name; });
