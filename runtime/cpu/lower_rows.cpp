@@ -12,6 +12,7 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/rules/simplify.h"
+#include "fusion/plan/vector_price.h"
 #include "runtime/cpu/lowering.h"
 
 namespace xhat::runtime {
@@ -45,11 +46,33 @@ Stmt on_stack(const std::string& name, Halide::Type type, int elements, const St
   return hi::Allocate::make(name, type, Halide::MemoryType::Stack, {elements}, hi::const_true(), body);
 }
 
+// Does it compare floats? Of these Halide's simplifier believes that none is NaN or infinite.
+bool compares_floats(const Expr& condition) {
+  struct Finder : hi::IRGraphVisitor {
+    bool found = false;
+    void include(const Expr& e) override {
+      found |= e.type().is_float();
+      if (!found) hi::IRGraphVisitor::include(e);
+    }
+  } finder;
+  finder.include(condition);
+  return finder.found;
+}
+
 // Choices by the place in a row are made here.
 struct Decided : hi::IRGraphMutator {
   using hi::IRGraphMutator::visit;
+  Expr decided(const Expr& condition) {
+    const Expr c = mutate(condition);
+    return compares_floats(c) ? c : hi::simplify(c);
+  }
+  Expr visit(const hi::And* op) override {
+    const Expr a = decided(op->a), b = decided(op->b);
+    if (hi::is_const_zero(a) || hi::is_const_one(b)) return a;
+    return hi::is_const_zero(b) || hi::is_const_one(a) ? b : a && b;
+  }
   Expr visit(const hi::Select* op) override {
-    const Expr c = hi::simplify(mutate(op->condition));
+    const Expr c = decided(op->condition);
     if (hi::is_const_one(c)) return mutate(op->true_value);
     if (hi::is_const_zero(c)) return mutate(op->false_value);
     return hi::Select::make(c, mutate(op->true_value), mutate(op->false_value));
@@ -158,7 +181,8 @@ std::optional<Lowering::Rows> Lowering::rows_of_few() const {
   }
   if (!across) return {};
   const std::optional<PriceOfRow> price = price_of(rows);
-  const bool cheaper = price && kClearly * price->together < std::min(now, kScalar * price->apart);
+  const double filled = lanes_filled(axis(rows.along).in_tile(), rows.lanes);
+  const bool cheaper = price && kClearly * price->together < filled * std::min(now, kScalar * price->apart);
   return cheaper ? std::optional(rows) : std::nullopt;
 }
 
