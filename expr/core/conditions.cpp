@@ -1,6 +1,7 @@
 #include "expr/core/conditions.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 namespace xhat {
 namespace {
@@ -50,9 +51,11 @@ Id negation(Arena& a, Id condition) {
 
 bool is_about_positions(const Arena& a, Id condition) {
   std::vector<Id> stack{condition};
+  std::unordered_set<Id> seen;
   while (!stack.empty()) {
     const Id id = stack.back();
     stack.pop_back();
+    if (!seen.insert(id).second) continue;
     const Node& n = a[id];
     bool joined = n.op == Op::land || n.op == Op::lor || n.op == Op::lnot || (n.op == Op::select && n.type == DType::boolean);
     if (joined)

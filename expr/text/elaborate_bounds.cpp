@@ -2,7 +2,8 @@
 //
 // The check walks nodes, not text: a node that stands in two branches (or behind a `let`) is checked under the
 // conditions of each of its uses, so naming a shared part never changes what is provable. A context is the axes bound
-// around a node with their ranges, and the conditions known to hold there; both are interned chains.
+// around a node with their ranges, and the conditions about positions known to hold there; both are interned chains. (Of conditions on data
+// alone nothing follows for places. Twenty choices by data in a row would give what they begin with a million contexts.)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +73,8 @@ class BoundsCheck {
   }
 
   Context with_all(Context c, std::span<const Id> conditions) {
-    for (Id x : conditions) c.conditions = body_.conditions.push(c.conditions, x);
+    for (Id x : conditions)
+      if (is_about_positions(a_, x)) c.conditions = body_.conditions.push(c.conditions, x);
     return c;
   }
 
@@ -122,9 +124,7 @@ class BoundsCheck {
   void relevant(Id index, const Context& c, std::vector<AxisRange>& axes, std::vector<Id>& conditions) {
     std::vector<AxisRange> scope;
     for (uint32_t r : axes_.items(c.axes)) scope.push_back(ranges_[r]);
-    std::vector<Id> known;
-    for (Id x : body_.conditions.items(c.conditions))
-      if (is_about_positions(a_, x)) known.push_back(x);
+    const std::vector<Id> known = body_.conditions.items(c.conditions);
     std::set<Id> wanted(a_[index].free_axes().begin(), a_[index].free_axes().end());
     auto add_axes = [&](Id x) {
       size_t before = wanted.size();
@@ -157,8 +157,7 @@ class BoundsCheck {
     std::vector<Id> conditions;
     for (uint32_t r : axes_.items(c.axes))
       axes.push_back({ranges_[r].axis, s_.expanded(ranges_[r].begin), s_.expanded(ranges_[r].end)});
-    for (Id x : body_.conditions.items(c.conditions))
-      if (is_about_positions(a_, x)) conditions.push_back(s_.expanded(x));
+    for (Id x : body_.conditions.items(c.conditions)) conditions.push_back(s_.expanded(x));
     if (conditions.size() == q.conditions.size() && axes.size() == q.axes.size()) return false;
     return prove_bounds(a_, {axes, conditions, q.index, q.extent}).verdict == BoundsAnswer::Verdict::proved;
   }
@@ -204,12 +203,12 @@ class BoundsCheck {
     s_.require(open_question(a_, q), reason(read, dimension, c), occurrence(read, c).second);
   }
 
-  std::pair<std::string, Pos> occurrence(Id read, const Context& c) const {
+  std::pair<std::string, Pos> occurrence(Id read, const Context& c) {
     auto it = body_.reads.find(read);
     if (it == body_.reads.end()) return {text_of(s_, read), {}};
     const Occurrence* best = &it->second.front();
     for (const Occurrence& o : it->second)
-      if (o.conditions == c.conditions) {
+      if (with_all({}, body_.conditions.items(o.conditions)).conditions == c.conditions) {
         best = &o;
         break;
       }
@@ -222,14 +221,14 @@ class BoundsCheck {
                        text_of(s_, t.shape[dimension]));
   }
 
-  std::string reason(Id read, size_t dimension, const Context& c) const {
+  std::string reason(Id read, size_t dimension, const Context& c) {
     const Tensor& t = s_.program.tensors[a_[read].symbol];
     return fmt::format("{} reads element {} of {}'s dimension {} ({})", occurrence(read, c).first,
                        text_of(s_, a_[read].arg(dimension)), t.name, dimension,
                        text_of(s_, t.shape[dimension]));
   }
 
-  [[noreturn]] void fail(Id read, size_t dimension, const Context& c, const std::string& example) const {
+  [[noreturn]] void fail(Id read, size_t dimension, const Context& c, const std::string& example) {
     auto [text, pos] = occurrence(read, c);
     std::string with_else = text.ends_with(']') ? text.substr(0, text.size() - 1) + " else 0]" : text;
     throw Error(

@@ -194,6 +194,17 @@ TEST(ElaborateBoundsTest, EmptyRangesReadNothing) {
   EXPECT_TRUE(parse_op("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(k in i..i: x[N+k]) }").preconditions.empty());
 }
 
+// A read under forty choices by data, one after the other, and under one of places: asked once each way, and not under 2^40 conditions.
+TEST(ElaborateBoundsTest, ChoicesByDataAreNoContexts) {
+  std::string lets = "y[i in 0..N] = let a0 = (if i > 0 then x[i-1] else x[i]) in ";
+  for (int k = 1; k <= 40; ++k) lets += fmt::format("let a{0} = if a{1} > t then a{1} * 0.5 else a{1} + 0.25 in ", k, k - 1);
+  const Program p = op_of("x: f32[N], t: f32", lets + "a40");
+  EXPECT_TRUE(p.preconditions.empty());
+  std::string truths = "y[i in 0..N] = let a0 = b[i] in ";
+  for (int k = 1; k <= 40; ++k) truths += fmt::format("let a{0} = if a{1} then a{1} || c[i] else !a{1} && c[i] in ", k, k - 1);
+  EXPECT_TRUE(op_of("b: bool[N], c: bool[N]", truths + "if a40 then 1 else 2").preconditions.empty());
+}
+
 TEST(ElaborateBoundsTest, DefinedDimsCountByTheirDefinition) {
   Program p = op_of("x: f32[N]", "dim M = N/2\ny[i in 0..M] = x[2*i+1]");
   EXPECT_EQ(preconditions(p), "");
