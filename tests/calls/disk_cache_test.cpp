@@ -261,12 +261,18 @@ TEST_F(KernelsOnDisk, WhereNothingCanBeWrittenNoneAreKept) {
 
 TEST_F(KernelsOnDisk, WhereTheDiskIsFullNoneAreKept) {
   Environment here("XHAT_CACHE_DIR", cache_);
-  ASSERT_EQ(softmax("unlimited").status, 0);
+  // All kernels are linked to one size, larger than their objects.
+  fs::create_directory(folder_ / "bin");
+  write("bin/ld", "#!/bin/sh\nPATH=${PATH#*:}\nld \"$@\" || exit 1\nwhile [ \"$1\" != -o ]; do shift; done\ntruncate -s 256K \"$2\"\n");
+  fs::permissions(folder_ / "bin/ld", fs::perms(0700));
+  const std::string linker = "PATH=" + path("bin") + ":$PATH; export PATH;";
+  ASSERT_EQ(softmax("unlimited", linker).status, 0);
   uintmax_t least = std::numeric_limits<uintmax_t>::max();
   for (const fs::path& file : files()) least = std::min(least, fs::file_size(file));
+  ASSERT_GT(least, 256 * 1024);
   fs::remove_all(cache_);
-  // Each kernel is linked, but there is no room for what stands behind it.
-  expect_one_warning("File too large", "trap '' XFSZ; ulimit -f " + std::to_string((least - 1) / 512) + ";");
+  // There is no room for what stands behind the code.
+  expect_one_warning("File too large", linker + "trap '' XFSZ; ulimit -f " + std::to_string((least - 1) / 512) + ";");
   EXPECT_TRUE(files().empty());
 }
 
