@@ -16,7 +16,7 @@ bool reduced_by_all(const Draft& d, int c) {
 }
 
 constexpr int64_t kMinRows = 3, kMinColumns = 8;  // of a product's block
-constexpr int64_t kShortRow = 16;                 // results that a vector has room for
+constexpr int64_t kShortRow = 8;                  // results of a row that are computed in vectors across rows
 
 }  // namespace
 
@@ -79,11 +79,13 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     int64_t behind = 1;
     for (size_t x = v + 1; x < s.left; ++x) behind *= s.extents[x];
     if (!machine_.tiles_in_order || v + 1 == s.left || behind > kShortRow) return false;
+    for (size_t r = 0; r < s.reads.size(); ++r)  // of windows a block is read once for all of its terms
+      if (depends(r, v) && std::ranges::any_of(s.forms[r], [](const auto& form) { return !form.bare(); })) return false;
     auto read_again = [&](size_t r) {
       const bool along = !s.forms[r].empty() && s.forms[r].back().bare() && s.forms[r].back().axis == v;
       return depends(r, v) && !along && bytes((*p_.arena)[s.reads[r]].symbol) > machine_.l2_bytes;
     };
-    bool again = terms < kMinColumns || gathered(v);
+    bool again = terms < kMinColumns;
     for (size_t r = 0; r < s.reads.size(); ++r) again |= read_again(r);
     return again;
   };
