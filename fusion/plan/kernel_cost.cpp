@@ -58,15 +58,15 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     }
     return false;
   };
+  auto lies_along = [&](size_t r, size_t v) { return !s.forms[r].empty() && s.forms[r].back().bare() && s.forms[r].back().axis == v; };
   // Of dy[n,k,r+2*i,s+2*j] columns k are packed one element at a time. What is computed of several such is computed in vectors there, though,
   // and would be a number at a time as rows.
   auto gathered = [&](size_t v) {
     size_t reads_of = 0, one_by_one = 0;
     for (size_t r = 0; r < s.reads.size(); ++r) {
       if (!depends(r, v)) continue;
-      const bool along = !s.forms[r].empty() && s.forms[r].back().bare() && s.forms[r].back().axis == v;
       ++reads_of;
-      one_by_one += !along && !s.in_runs[r];
+      one_by_one += !lies_along(r, v) && !s.in_runs[r];
     }
     return reads_of == 1 && one_by_one == 1;
   };
@@ -82,8 +82,7 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases
     for (size_t r = 0; r < s.reads.size(); ++r)  // of windows a block is read once for all of its terms
       if (depends(r, v) && std::ranges::any_of(s.forms[r], [](const auto& form) { return !form.bare(); })) return false;
     auto read_again = [&](size_t r) {
-      const bool along = !s.forms[r].empty() && s.forms[r].back().bare() && s.forms[r].back().axis == v;
-      return depends(r, v) && !along && bytes((*p_.arena)[s.reads[r]].symbol) > machine_.l2_bytes;
+      return depends(r, v) && !lies_along(r, v) && bytes((*p_.arena)[s.reads[r]].symbol) > machine_.l2_bytes;
     };
     bool again = terms < kMinColumns;
     for (size_t r = 0; r < s.reads.size(); ++r) again |= read_again(r);

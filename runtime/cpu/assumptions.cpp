@@ -1,4 +1,5 @@
 #include "runtime/cpu/assumptions.h"
+#include "runtime/cpu/ir/statements.h"
 
 #include <algorithm>
 #include <array>
@@ -104,7 +105,7 @@ class Evaluation {
   }
 
   Value call(const Call* x) {
-    if (x->is_intrinsic({Call::likely, Call::likely_if_innermost, Call::promise_clamped, Call::unsafe_promise_clamped})) return of(x->args[0]);
+    if (is_hint(x)) return of(x->args[0]);
     if (x->is_intrinsic(Call::abs)) {
       Value v = of(x->args[0]);
       return v ? Value(std::abs(*v)) : v;

@@ -294,10 +294,7 @@ void Lowering::unrolled(const std::vector<size_t>& group, Id v) {
     emit_.left_axes[m.tensor] = m.left;
     return;
   }
-  if (group.size() == 1) return publish(m, all);
-  place(all);
-  results_of(
-      group, [&](size_t i) { return element(all, exprs(left), i, group.size()); }, true);
+  leave_all(group, all);
 }
 
 // Does a row of sums that lie in memory, each step adding to all of them, wait for what the step before has stored? The more so where the last
@@ -314,24 +311,39 @@ void Lowering::in_registers(const std::vector<size_t>& group, Id v) {
   const int width = std::min<int>(natural(widest(m)), static_cast<int>(std::bit_floor(static_cast<uint64_t>(axis(v).extent))));
   const int panel = axis(v).extent >= 2 * width ? 2 * width : width;
   std::vector<Var> left = func_vars(m);
-  std::vector<Expr> at = exprs(left), results;
-  Func acc(name("acc", m.tensor)), result(name("few", m.tensor));
+  const std::vector<Expr> at = exprs(left);
+  Func acc(name("acc", m.tensor));
   define(acc, at, identities(group));
   auto [r, axes] = loops_of(m);
   define(acc, at, steps(group, acc, at, axes, r));
-  for (size_t i = 0; i < group.size(); ++i) results.push_back(element(acc, at, i, group.size()));
-  if (group.size() == 1) results[0] = to_storage(m, results[0]);
-  define(result, at, results);
-
+  Func result = results_of_sums(group, acc);
   result.bound(vars_.at(v), 0, static_cast<int>(axis(v).extent));  // or blocks would begin before what is needed
   by_panels(result, acc, m, v, panel, r);
   for (const Var& x : left)
     if (x.name() != vars_.at(v).name()) result.never_partition(x);
   for (int i = 0; i < r.dimensions(); ++i) acc.update(0).never_partition(RVar(r[i]));
-  if (group.size() == 1) return publish(m, result);
-  place(result);
+  leave_all(group, result);
+}
+
+// What sums have added up, as it is stored.
+Func Lowering::results_of_sums(const std::vector<size_t>& group, const Func& acc) {
+  const SpecMember& m = spec_.members[group[0]];
+  const std::vector<Expr> at = exprs(func_vars(m));
+  std::vector<Expr> results;
+  for (size_t i = 0; i < group.size(); ++i) results.push_back(element(acc, at, i, group.size()));
+  if (group.size() == 1) results[0] = to_storage(m, results[0]);
+  Func result(name("few", m.tensor));
+  define(result, at, results);
+  return result;
+}
+
+// A function of all members of the group: the result of one, or results by themselves of several.
+void Lowering::leave_all(const std::vector<size_t>& group, const Func& all) {
+  const SpecMember& m = spec_.members[group[0]];
+  if (group.size() == 1) return publish(m, all);
+  place(all);
   results_of(
-      group, [&](size_t i) { return element(result, at, i, group.size()); }, true);
+      group, [&](size_t i) { return element(all, exprs(func_vars(m)), i, group.size()); }, true);
 }
 
 }  // namespace xhat::runtime

@@ -13,12 +13,10 @@
 #include "cse/normalize/auto_inliner.h"
 #include "expr/rules/simplify.h"
 #include "fusion/plan/vector_price.h"
+#include "runtime/cpu/ir/statements.h"
 #include "runtime/cpu/lowering.h"
 
 namespace xhat::runtime {
-
-namespace hi = Halide::Internal;
-using hi::Stmt;
 
 namespace {
 
@@ -30,21 +28,6 @@ constexpr int kMostVectors = 8;          // of rows in a block
 constexpr double kClearly = 1.25;        // cheaper: the prices of cheap operations are rough
 constexpr double kScalar = 5;            // how much longer an operation takes by itself than in a vector
 constexpr int64_t kTurned_ps = 300;      // a number that is loaded, stored, and loaded again in a vector
-
-Expr variable(Halide::Type t, const std::string& name) { return hi::Variable::make(t, name); }
-Expr integer(const std::string& name) { return variable(Halide::Int(32), name); }
-Stmt serial(const std::string& name, const Expr& count, const Stmt& body) {
-  return hi::For::make(name, 0, count, hi::ForType::Serial, Halide::Partition::Never, Halide::DeviceAPI::None, body);
-}
-Expr loaded(Halide::Type type, const std::string& buffer, const Expr& index, const Halide::Parameter& of = {}) {
-  return hi::Load::make(type, buffer, index, {}, of, hi::const_true(), {});
-}
-Stmt stored(const std::string& buffer, const Expr& value, const Expr& index, const Halide::Parameter& of = {}) {
-  return hi::Store::make(buffer, value, index, of, hi::const_true(), {});
-}
-Stmt on_stack(const std::string& name, Halide::Type type, int elements, const Stmt& body) {
-  return hi::Allocate::make(name, type, Halide::MemoryType::Stack, {elements}, hi::const_true(), body);
-}
 
 // Does it compare floats? Of these Halide's simplifier believes that none is NaN or infinite.
 bool compares_floats(const Expr& condition) {
@@ -77,11 +60,7 @@ struct Decided : hi::IRGraphMutator {
     if (hi::is_const_zero(c)) return mutate(op->false_value);
     return hi::Select::make(c, mutate(op->true_value), mutate(op->false_value));
   }
-  Expr visit(const hi::Call* op) override {
-    const bool hint = op->is_intrinsic(
-        {hi::Call::likely, hi::Call::likely_if_innermost, hi::Call::unsafe_promise_clamped, hi::Call::promise_clamped});
-    return hint ? mutate(op->args[0]) : hi::IRGraphMutator::visit(op);
-  }
+  Expr visit(const hi::Call* op) override { return is_hint(op) ? mutate(op->args[0]) : hi::IRGraphMutator::visit(op); }
 };
 
 // Reads of inputs: those that differ from row to row out of the block's, the others out of memory.
@@ -108,11 +87,6 @@ struct Reads : hi::IRGraphMutator {
     }
     return place;
   }
-};
-
-struct Replaced : hi::IRMutator {
-  Stmt by;
-  Stmt mutate(const Stmt&) override { return by; }
 };
 
 }  // namespace
@@ -304,7 +278,7 @@ void Lowering::by_rows(const Rows& rows) {
   emit_.loops_by_halide = false;
   const std::string row = "xh_row";
   Emitter::Axes around;
-  for (Id x : rows.outer) around[x] = integer("xh_" + spec_.arena->name(x));
+  for (Id x : rows.outer) around[x] = int_variable("xh_" + spec_.arena->name(x));
 
   struct Result {
     const SpecMember* m;
@@ -318,7 +292,7 @@ void Lowering::by_rows(const Rows& rows) {
     Emitter::Axes axes = around;
     for (Id x : m.left)
       if (axis(x).kind() == AxisKind::point) axes[x] = 0;
-    axes[rows.along] = integer(row);
+    axes[rows.along] = int_variable(row);
     const std::vector<Id> own = in_row(m, rows);
     // What it reads that this row has made.
     std::vector<Id> of_row;
@@ -393,7 +367,7 @@ void Lowering::by_rows(const Rows& rows) {
   auto element = [](const std::string& buffer, const std::vector<Expr>& at, bool unit) {
     Expr index = 0;
     for (size_t d = 0; d < at.size(); ++d)
-      index = index + at[d] * (d == 0 && unit ? Expr(1) : integer(buffer + ".stride." + std::to_string(d)));
+      index = index + at[d] * (d == 0 && unit ? Expr(1) : int_variable(buffer + ".stride." + std::to_string(d)));
     return hi::simplify(index);
   };
   std::map<std::string, uint32_t> inputs;
@@ -412,7 +386,7 @@ void Lowering::by_rows(const Rows& rows) {
     return loaded(op->type, op->name, element(op->name, at, t.dense || t.rows), buffers.at(op->name));
   };
   const std::string vector = "xh_vector", lane = "xh_lane", block = "xh_block", in = "xh_in", count = "xh_rows", first = "xh_first";
-  reads.of_block = [&](Halide::Type type, const std::string& of) { return loaded(type, of, integer(vector) * rows.lanes + integer(lane)); };
+  reads.of_block = [&](Halide::Type type, const std::string& of) { return loaded(type, of, int_variable(vector) * rows.lanes + int_variable(lane)); };
   Decided decided;
   for (Expr& value : values) value = reads.mutate(decided.mutate(value));
 
@@ -423,18 +397,17 @@ void Lowering::by_rows(const Rows& rows) {
 
   // Of places after the last row, what the last has.
   std::vector<Stmt> turned_in, turned_out;
-  const Expr last = integer(first) + integer(count) - 1;
-  for (const Reads::Kept& k : reads.kept) turned_in.push_back(stored(k.of, k.from, integer(in)));
-  const Expr places = (integer(count) + (rows.lanes - 1)) / rows.lanes;
+  const Expr last = int_variable(first) + int_variable(count) - 1;
+  for (const Reads::Kept& k : reads.kept) turned_in.push_back(stored_at(k.of, k.from, int_variable(in)));
+  const Expr places = (int_variable(count) + (rows.lanes - 1)) / rows.lanes;
   Stmt all;
   if (!turned_in.empty())
-    all = serial(in, places * rows.lanes, hi::LetStmt::make(row, Halide::min(integer(first) + integer(in), last), hi::Block::make(turned_in)));
+    all = serial(in, 0, places * rows.lanes, hi::LetStmt::make(row, Halide::min(int_variable(first) + int_variable(in), last), hi::Block::make(turned_in)));
   Stmt computed = one_by_one(values, [&](size_t k, const Expr& value) {
-    return stored(results[k].block, value, integer(vector) * rows.lanes + integer(lane));
+    return stored_at(results[k].block, value, int_variable(vector) * rows.lanes + int_variable(lane));
   });
-  computed = hi::LetStmt::make(row, Halide::min(integer(first) + integer(vector) * rows.lanes + integer(lane), last), computed);
-  computed = hi::For::make(lane, 0, rows.lanes, hi::ForType::Vectorized, Halide::Partition::Never, Halide::DeviceAPI::None, computed);
-  computed = serial(vector, places, computed);
+  computed = hi::LetStmt::make(row, Halide::min(int_variable(first) + int_variable(vector) * rows.lanes + int_variable(lane), last), computed);
+  computed = serial(vector, 0, places, vectorized(lane, rows.lanes, computed));
   all = all.defined() ? hi::Block::make(all, computed) : computed;
   for (const Result& r : results) {
     const auto buffer = std::ranges::find(result_buffers_, r.m, &std::pair<const SpecMember*, std::string>::first)->second;
@@ -444,23 +417,23 @@ void Lowering::by_rows(const Rows& rows) {
     for (size_t i = dims.size(); i-- > 0;) {
       const Id x = r.m->left[dims[i]];
       const auto inside = std::ranges::find(own, x);
-      at.push_back(x == rows.along ? integer(row) : inside != own.end() ? Expr(static_cast<int>(r.at[static_cast<size_t>(inside - own.begin())])) : around.at(x));
+      at.push_back(x == rows.along ? int_variable(row) : inside != own.end() ? Expr(static_cast<int>(r.at[static_cast<size_t>(inside - own.begin())])) : around.at(x));
     }
     const SpecTensor& t = spec_.tensors[r.m->tensor];
     const bool unit = !dims.empty() && dims.back() + 1 == r.m->left.size() && (t.dense || t.rows);
     const Halide::Type type = storage_type(t.type);
-    turned_out.push_back(stored(buffer, loaded(type, r.block, integer(in)), element(buffer, at, unit), buffers.at(buffer)));
+    turned_out.push_back(stored_at(buffer, loaded(type, r.block, int_variable(in)), element(buffer, at, unit), buffers.at(buffer)));
   }
-  all = hi::Block::make(all, serial(in, integer(count), hi::LetStmt::make(row, integer(first) + integer(in), hi::Block::make(turned_out))));
+  all = hi::Block::make(all, serial(in, 0, int_variable(count), hi::LetStmt::make(row, int_variable(first) + int_variable(in), hi::Block::make(turned_out))));
   for (const Reads::Kept& k : reads.kept) all = on_stack(k.of, k.from.type(), room, all);
   for (const Result& r : results) all = on_stack(r.block, storage_type(spec_.tensors[r.m->tensor].type), room, all);
-  all = hi::LetStmt::make(count, Halide::min(extent(rows.along) - integer(first), room), all);
-  all = hi::LetStmt::make(first, integer(block) * room, all);
-  all = serial(block, (extent(rows.along) + (room - 1)) / room, all);
-  for (size_t i = rows.outer.size(); i-- > 0;) all = serial("xh_" + spec_.arena->name(rows.outer[i]), extent(rows.outer[i]), all);
+  all = hi::LetStmt::make(count, Halide::min(extent(rows.along) - int_variable(first), room), all);
+  all = hi::LetStmt::make(first, int_variable(block) * room, all);
+  all = serial(block, 0, (extent(rows.along) + (room - 1)) / room, all);
+  for (size_t i = rows.outer.size(); i-- > 0;) all = serial("xh_" + spec_.arena->name(rows.outer[i]), 0, extent(rows.outer[i]), all);
   for (size_t i = lets.size(); i-- > 0;) all = hi::LetStmt::make(lets[i].first, lets[i].second, all);
   auto* pass = new Replaced;
-  pass->by = hi::simplify(hi::vectorize_loops(hi::simplify(all), {}));
+  pass->with = hi::simplify(hi::vectorize_loops(hi::simplify(all), {}));
   out_.pipeline.add_custom_lowering_pass(pass);
 }
 

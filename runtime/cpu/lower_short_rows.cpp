@@ -160,16 +160,14 @@ void Lowering::sum_across(const std::vector<size_t>& group, const ShortRows& s) 
   const int width = natural(widest(m));
   const Var x = vars_.at(s.across);
   std::vector<Var> left = func_vars(m);
-  std::vector<Expr> at = exprs(left), results;
-  Func acc(name("acc", m.tensor)), result(name("few", m.tensor));
+  const std::vector<Expr> at = exprs(left);
+  Func acc(name("acc", m.tensor));
   define(acc, at, identities(group));
   auto [r, axes] = loops_of(m);
   const bool whole = constant(s.across);
   if (!whole) axes[s.across] = Halide::min(Halide::likely(x), extent(s.across) - 1);  // its vectors are whole
   define(acc, at, steps(group, acc, at, axes, r));
-  for (size_t i = 0; i < group.size(); ++i) results.push_back(element(acc, at, i, group.size()));
-  if (group.size() == 1) results[0] = to_storage(m, results[0]);
-  define(result, at, results);
+  Func result = results_of_sums(group, acc);
 
   map_across(result, group, s, whole ? TailStrategy::ShiftInwards : TailStrategy::GuardWithIf);
   std::vector<VarOrRVar> order = {x};
@@ -189,10 +187,7 @@ void Lowering::sum_across(const std::vector<size_t>& group, const ShortRows& s) 
     acc.update(0).unroll(vars_.at(each));
   }
   for (int i = 0; i < r.dimensions(); ++i) acc.update(0).never_partition(RVar(r[i]));
-  if (group.size() == 1) return publish(m, result);
-  place(result);
-  results_of(
-      group, [&](size_t i) { return element(result, at, i, group.size()); }, true);
+  leave_all(group, result);
 }
 
 }  // namespace xhat::runtime

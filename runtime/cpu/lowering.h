@@ -316,6 +316,8 @@ class Lowering {
   Func fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u, const std::vector<Var>& left) const;
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
+  Func results_of_sums(const std::vector<size_t>& group, const Func& acc);
+  void leave_all(const std::vector<size_t>& group, const Func& all);
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
   static Expr pairwise(Op op, std::vector<Expr> parts);
   void column_sum(const std::vector<size_t>& group, Id v);

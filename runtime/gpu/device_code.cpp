@@ -1,3 +1,4 @@
+#include "runtime/cpu/ir/statements.h"
 #include "runtime/gpu/device_code.h"
 
 #include <cstring>
@@ -158,8 +159,7 @@ struct ForDevice::Rewriter : IRGraphMutator {
 
   Expr visit(const Call* op) override {
     std::vector<Expr> args;
-    if (op->is_intrinsic({Call::likely, Call::likely_if_innermost, Call::unsafe_promise_clamped, Call::promise_clamped}))
-      return mutate(op->args[0]);
+    if (is_hint(op)) return mutate(op->args[0]);
     for (const Expr& x : op->args) args.push_back(mutate(x));
     if (op->call_type == Call::Image) {
       ElementPlace at = place(op->name, args);

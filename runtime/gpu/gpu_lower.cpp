@@ -8,6 +8,7 @@
 //   recurrence  a thread per row of results of which each reads the one before: see gpu_recurrence.cpp
 //   finish   adds up the rows that tiles leave
 // Kernels whose members cannot share a launch (one tile for very much work) have one launch per member.
+#include "runtime/cpu/ir/statements.h"
 #include "runtime/gpu/gpu_lower.h"
 
 #include <algorithm>
@@ -413,12 +414,6 @@ void GpuLowering::tile_launch(const std::vector<std::vector<size_t>>& groups) {
 }
 
 namespace {
-
-// What stands in the place of all that Halide made of a pipeline without work.
-struct Replaced : IRMutator {
-  Stmt with;
-  Stmt mutate(const Stmt&) override { return with; }
-};
 
 struct Buffers : IRVisitor {
   using IRVisitor::visit;

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "runtime/loops/loop_code.h"
-#include "runtime/loops/statements.h"
+#include "runtime/cpu/ir/statements.h"
 
 namespace xhat::runtime {
 

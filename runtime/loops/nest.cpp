@@ -17,7 +17,7 @@
 #include "runtime/loops/nest_pieces.h"
 #include "runtime/loops/nest_together.h"
 #include "runtime/loops/nest_vectors.h"
-#include "runtime/loops/statements.h"
+#include "runtime/cpu/ir/statements.h"
 
 namespace xhat::runtime {
 namespace {
@@ -66,8 +66,7 @@ class Nest {
     explicit Loads(const Nest& n) : nest(n) {}
     const Nest& nest;
     Expr visit(const hi::Call* op) override {
-      if (op->is_intrinsic({hi::Call::likely, hi::Call::likely_if_innermost, hi::Call::unsafe_promise_clamped, hi::Call::promise_clamped}))
-        return mutate(op->args[0]);
+      if (is_hint(op)) return mutate(op->args[0]);
       if (op->call_type != hi::Call::Image) return hi::IRGraphMutator::visit(op);
       std::vector<Expr> args;
       for (const Expr& x : op->args) args.push_back(mutate(x));

@@ -1,6 +1,6 @@
 #include "runtime/loops/region.h"
 
-#include "runtime/loops/statements.h"
+#include "runtime/cpu/ir/statements.h"
 
 namespace xhat::runtime {
 
