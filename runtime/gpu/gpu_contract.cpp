@@ -96,8 +96,10 @@ GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, 
   const Flat& flat = of_rows ? c.rows : c.columns;
   const int length = of_rows ? c.r.height() : c.r.width(), threads = c.r.down * c.r.across;
   const bool terms_first = lies_along(value, term, side.back());
-  // Threads that read a column of it must not meet in a bank.
-  const int inner = terms_first ? kChunk : length, outer = terms_first ? length : kChunk, pitch = terms_first ? kChunk + 1 : length;
+  const int inner = terms_first ? kChunk : length, outer = terms_first ? length : kChunk;
+  // In shared memory neighbours along the side lie side by side, for a thread reads several at once. Threads that store neighbouring terms
+  // must not meet in a bank.
+  const int pitch = length + (terms_first ? pad_of(of_rows) : 0);
   const std::string turn = fresh("turn");
   const Expr number = counter(turn) * threads + thread();
   const Expr slow = number / inner, fast = number % inner;
@@ -117,11 +119,10 @@ GpuLowering::Staged GpuLowering::stage(Id value, const Contraction& c, Id term, 
   staged.load = unrolled(turn, staged.turns, guarded(Store::make(registers, computed, counter(turn), {}, const_true(), {})));
   const Expr loaded = Load::make(staged.type, registers, counter(turn), {}, {}, const_true(), {});
   staged.offset = static_cast<int>(scratch_ / staged.type.bytes());
-  staged.side_step = terms_first ? pitch : 1;
-  staged.term_step = terms_first ? 1 : pitch;
-  const Expr place = slow * pitch + fast + staged.offset;
+  staged.term_step = pitch;
+  const Expr place = (terms_first ? fast * pitch + slow : slow * pitch + fast) + staged.offset;
   staged.store = unrolled(turn, staged.turns, guarded(Store::make("xh_shared", loaded, place, {}, const_true(), {})));
-  scratch_ += (int64_t{pitch} * outer * staged.type.bytes() + 15) / 16 * 16;
+  scratch_ += (int64_t{pitch} * kChunk * staged.type.bytes() + 15) / 16 * 16;
   shared_bytes_ = std::max(shared_bytes_, scratch_);
   return staged;
 }
@@ -149,11 +150,17 @@ void GpuLowering::place_along(const Points& points, const Side& side, Expr numbe
   }
 }
 
+// Within the rectangle, the row and the column of a thread: neighbouring rows, and pairs of columns, of which neighbouring threads have
+// neighbouring ones.
+Expr GpuLowering::own_row(const Contraction& c) { return thread() / c.r.across * c.r.rows + counter(c.row); }
+Expr GpuLowering::own_column(const Contraction& c) {
+  const int pair = std::min(c.r.columns, kColumnsAtOnce);
+  return counter(c.column) / pair * (c.r.across * pair) + thread() % c.r.across * pair + counter(c.column) % pair;
+}
+
 // What a thread reads of it, for its row or column of now and that term of the chunk.
 Expr GpuLowering::kept(const Staged& s, const Contraction& c, const Expr& term) const {
-  const Expr local =
-      s.of_rows ? thread() / c.r.across * c.r.rows + counter(c.row) : thread() % c.r.across + counter(c.column) * c.r.across;
-  const Expr index = local * s.side_step + term * s.term_step + s.offset;
+  const Expr index = (s.of_rows ? own_row(c) : own_column(c)) + term * s.term_step + s.offset;
   const DType type = (*spec_.arena)[s.value].type;
   const Expr loaded = Load::make(s.type, "xh_shared", index, {}, {}, const_true(), {});
   return type == DType::boolean ? loaded != 0 : as_read(loaded, type);
@@ -191,8 +198,8 @@ Stmt GpuLowering::contract_stage(const std::vector<std::vector<size_t>>& sums, c
     place_along(points, side, here, &c.at);
     return flat;
   };
-  c.rows = along(r.row, r.height(), thread() / r.across * r.rows + counter(c.row));
-  c.columns = along(r.column, r.width(), thread() % r.across + counter(c.column) * r.across);
+  c.rows = along(r.row, r.height(), own_row(c));
+  c.columns = along(r.column, r.width(), own_column(c));
   for (size_t i = 0; i < points.axes.size(); ++i) {
     const Id x = points.axes[i];
     if (c.at.contains(x)) continue;

@@ -21,6 +21,9 @@ constexpr int kSector = 8;     // such words: what memory moves at least
 constexpr int kThreads = 256;  // of a block with enough to do
 constexpr int kSide = 16;      // threads of a rectangle along rows, and along columns
 constexpr int kChunk = 16;     // terms of a product that are staged at once
+// What a thread of a rectangle reads of shared memory by one instruction. Half a warp has the same row, so that rows take a cycle whatever
+// is read of them; of columns two are as much as a cycle moves.
+constexpr int kRowsAtOnce = 4, kColumnsAtOnce = 2;
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -164,6 +167,9 @@ class GpuLowering {
   Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
   bool side_by_side(const std::vector<size_t>& group, Id last) const;
   int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
+  int under_way(const std::vector<size_t>& group, int vector) const;
+  std::vector<size_t> loops_of(const Accumulation& a, const Points& terms) const;
+  Stmt repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body);
   static bool is_row(const Points& points);
   int vector_of(const std::vector<size_t>& group, const Points& points) const;
   Stmt map_stage(const std::vector<size_t>& group, const Points& points, const Expr& first, int64_t step);
@@ -223,9 +229,12 @@ class GpuLowering {
     Halide::Type type;
     int turns = 0;  // elements of a thread
     Stmt load, store;
-    int offset = 0, side_step = 0, term_step = 0;  // in shared memory, in elements
+    int offset = 0, term_step = 0;  // in shared memory, in elements
   };
   Staged stage(Id value, const Contraction& c, Id term, const Emitter::Axes& begins, const std::string& registers);
+  static Expr own_row(const Contraction& c);
+  static Expr own_column(const Contraction& c);
+  static int pad_of(bool of_rows) { return of_rows ? kRowsAtOnce : kColumnsAtOnce; }
   Expr kept(const Staged& s, const Contraction& c, const Expr& term) const;
   std::pair<int64_t, int64_t> staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const;
   static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks);

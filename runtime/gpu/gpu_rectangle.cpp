@@ -135,7 +135,7 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     auto fits = [&](const Rectangle& r) {
       if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
       return std::ranges::all_of(staged, [&](const auto& bytes) {
-        return scratch_ + bytes.first * r.height() + bytes.second * r.width() <= kSharedOfBlock;
+        return scratch_ + bytes.first * (r.height() + pad_of(true)) + bytes.second * (r.width() + pad_of(false)) <= kSharedOfBlock;
       });
     };
     Rectangle r;
@@ -169,7 +169,7 @@ std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>&
   if (term == kNone) return bytes;
   for (Id id : staged_operands(group, row, column, term)) {
     int64_t& side = depends(id, row) ? bytes.first : bytes.second;
-    side += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * (kChunk + 1);
+    side += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * kChunk;
   }
   return bytes;
 }
@@ -182,8 +182,9 @@ double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms
   const double chunks = static_cast<double>(terms) / parts / kChunk;
   // Where a point of several axes lies, each thread works out for what it stages.
   const double places = kOfPlace * (static_cast<double>(r.row.size() - 1) * r.height() + static_cast<double>(r.column.size() - 1) * r.width());
-  const double issued =
-      kChunk * (static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + r.rows + r.columns + kOfTerm + places);
+  const auto reads = static_cast<double>(ceil_div(r.rows, kRowsAtOnce) + ceil_div(r.columns, kColumnsAtOnce));
+  const double multiplied = static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + reads + kOfTerm + places;
+  const double issued = kChunk * std::max(multiplied, kIssues * reads);  // shared memory serves one warp at a time
   const double at_once = std::max(1.0, std::ceil(n * parts / static_cast<double>(kMultiprocessors)));
   // A multiprocessor issues for all blocks that it runs; one alone waits for its loads.
   const double chunk = std::max(kWarps / kIssues * issued * at_once, kWaits + kWarps / kIssues * issued);

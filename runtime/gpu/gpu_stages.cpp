@@ -4,6 +4,7 @@
 //           warp (CUDA) or through shared memory
 #include <algorithm>
 #include <bit>
+#include <numeric>
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
@@ -206,11 +207,11 @@ Stmt GpuLowering::map_stage(const std::vector<size_t>& group, const Points& poin
     return guarded ? IfThenElse::make(number < n.expr(), s) : s;
   };
   if (step == 0) return element(first, true);
-  if (!n.open() && n.like() <= step) return element(first, n.like() < step);
-  std::string turn = fresh("turn");
-  Expr number = Variable::make(Halide::Int(32), turn) * static_cast<int>(step) + first;
-  return For::make(turn, 0, n.over(step).expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None,
-                   element(number, !n.divisible_by(step)));
+  const int at_once = under_way(group, vector);
+  const Expr whole = simplify(n.expr() / static_cast<int>(step)), last = simplify(whole * static_cast<int>(step) + first);
+  std::vector<Stmt> turns = {repeat(whole, at_once, [&](const Expr& turn) { return element(turn * static_cast<int>(step) + first, false); })};
+  if (!n.divisible_by(step)) turns.push_back(element(last, true));
+  return Block::make(turns);
 }
 
 Accumulation GpuLowering::accumulation(const std::vector<size_t>& group) {
@@ -316,36 +317,100 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
     }
     return with_lets(lets, Block::make(stores));
   };
-  constexpr int64_t kUnrolled = 32;
-  Expr lane = s.lanes == 1 ? Expr(0) : s.lanes_first ? thread() % s.lanes : thread() / s.results();
-  if (s.lanes == 1 && std::ranges::none_of(terms.limits, [](const Expr& e) { return e.defined(); })) {
-    const bool few = !terms.open() && terms.total().like() <= kUnrolled;
-    auto loop = [&](const Count& n) { return few && n.like() > 1 ? ForType::Unrolled : ForType::Serial; };
-    Emitter::Axes at = axes;
-    std::vector<std::string> loops;
-    for (size_t i = 0; i < terms.axes.size(); ++i) {
-      loops.push_back(fresh("r"));
-      Expr x = Variable::make(Halide::Int(32), loops.back());
-      at[terms.axes[i]] = terms.origins[i].defined() ? terms.origins[i] + x : x;
-    }
-    Stmt body = update(at);
-    for (size_t i = loops.size(); i-- > 0;)
-      body = For::make(loops[i], 0, terms.counts[i].expr(), loop(terms.counts[i]), Halide::Partition::Auto, Halide::DeviceAPI::None, body);
-    return body;
-  }
-  Count n = terms.total().over(vector);
-  std::string turn = fresh("r");
-  Expr number = Variable::make(Halide::Int(32), turn) * s.lanes + lane;
-  Point p = point(terms, number, vector);
+  const int at_once = under_way(a.members, vector);
+  auto bounded = [&](size_t i) {  // of an axis, how many points there are
+    const Expr count = terms.counts[i].expr();
+    if (!terms.limits[i].defined()) return count;
+    return simplify(Halide::clamp(terms.limits[i] - (terms.origins[i].defined() ? terms.origins[i] : Expr(0)), 0, count));
+  };
   Emitter::Axes at = axes;
-  for (auto& [id, x] : p.axes) at[id] = x;
-  if (vector > 1) at[terms.axes.back()] = at.at(terms.axes.back()) + slot;
-  Stmt body = update(at);
-  if (vector > 1) body = For::make(part, 0, vector, ForType::Vectorized, Halide::Partition::Auto, Halide::DeviceAPI::None, body);
-  if (p.inside.defined()) body = IfThenElse::make(p.inside, body);
-  body = with_lets(p.lets, body);
-  if (!n.divisible_by(s.lanes)) body = IfThenElse::make(number < n.expr(), body);
-  return For::make(turn, 0, n.over(s.lanes).expr(), ForType::Serial, Halide::Partition::Auto, Halide::DeviceAPI::None, body);
+  if (s.lanes == 1) {
+    constexpr int64_t kUnrolled = 32;
+    const std::vector<size_t> order = loops_of(a, terms);
+    std::vector<int> together(order.size(), 1);
+    int64_t room = !terms.open() && terms.total().like() <= kUnrolled ? kUnrolled : at_once;
+    for (size_t d = order.size(); d-- > 0;) {  // whole loops from the innermost on, and a part of the one around them
+      const Count& n = terms.counts[order[d]];
+      const bool whole = !n.open() && n.like() <= room;
+      together[d] = static_cast<int>(whole ? std::max<int64_t>(1, n.like()) : room);
+      room = whole ? room / together[d] : 1;
+    }
+    std::function<Stmt(size_t)> nest = [&](size_t d) {
+      if (d == order.size()) return update(at);
+      const size_t i = order[d];
+      return repeat(bounded(i), together[d], [&](const Expr& x) {
+        at[terms.axes[i]] = terms.origins[i].defined() ? terms.origins[i] + x : x;
+        return nest(d + 1);
+      });
+    };
+    return nest(0);
+  }
+  // All terms have one number; those of a part of the slowest axis are the first ones.
+  Points all = terms;
+  Expr n = terms.total().over(vector).expr();
+  if (terms.limits[0].defined()) {
+    n = bounded(0);
+    for (size_t i = 1; i < terms.axes.size(); ++i) n = n * terms.counts[i].expr();
+    n = simplify(n / vector);
+    all.limits[0] = Expr();
+  }
+  const Expr lane = s.lanes_first ? thread() % s.lanes : thread() / s.results();
+  auto term = [&](const Expr& number) {
+    Point p = point(all, number, vector);
+    for (auto& [id, x] : p.axes) at[id] = x;
+    if (vector > 1) at[terms.axes.back()] = at.at(terms.axes.back()) + slot;
+    Stmt body = update(at);
+    if (vector > 1) body = loop(part, vector, ForType::Vectorized, body);
+    if (p.inside.defined()) body = IfThenElse::make(p.inside, body);
+    return with_lets(p.lets, body);
+  };
+  const Expr whole = simplify(n / s.lanes);
+  std::vector<Stmt> turns = {repeat(whole, at_once, [&](const Expr& turn) { return term(turn * s.lanes + lane); })};
+  const Expr last = simplify(whole * s.lanes + lane);
+  if (!is_const_zero(simplify(n % s.lanes))) turns.push_back(IfThenElse::make(last < n, term(last)));
+  return Block::make(turns);
+}
+
+// n times; so many of them follow each other without a branch, so that what they load is under way at once.
+Stmt GpuLowering::repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body) {
+  const std::string turn = fresh("r"), part = fresh("r");
+  const auto fixed = as_const_int(n);
+  if (fixed && *fixed <= at_once) return *fixed == 1 ? body(0) : loop(part, n, ForType::Unrolled, body(counter(part)));
+  if (at_once == 1) return loop(turn, n, ForType::Serial, body(counter(turn)));
+  const Expr whole = simplify(n / at_once), rest = simplify(n % at_once);
+  const Stmt together = loop(part, at_once, ForType::Unrolled, body(counter(turn) * at_once + counter(part)));
+  const Stmt all = loop(turn, whole, ForType::Serial, together);
+  if (is_const_zero(rest)) return all;
+  const std::string left = fresh("r");
+  return Block::make(all, loop(left, rest, fixed ? ForType::Unrolled : ForType::Serial, body(whole * at_once + counter(left))));
+}
+
+// How many terms or elements of the group a thread has under way: its registers hold what they load.
+int GpuLowering::under_way(const std::vector<size_t>& group, int vector) const {
+  constexpr uint64_t kLoads = 16, kOperations = 256, kMost = 8;
+  uint64_t loads = 0, operations = 0;
+  for (size_t g : group)
+    for (Id id : reachable(*spec_.arena, roots(spec_.members[g]))) {
+      const Node& n = (*spec_.arena)[id];
+      if (!n.free_axes().empty()) ++(is_read(n.op) ? loads : operations);
+    }
+  const uint64_t fit = std::min(kLoads / std::max<uint64_t>(1, loads), kOperations / std::max<uint64_t>(1, operations)) / (vector > 1 ? 2 : 1);
+  return static_cast<int>(std::bit_floor(std::clamp<uint64_t>(fit, 1, kMost)));
+}
+
+// The axes of the terms, the loop around all others first: innermost one that no condition asks about, the longest of these, if any does.
+std::vector<size_t> GpuLowering::loops_of(const Accumulation& a, const Points& terms) const {
+  std::vector<size_t> order(terms.axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  auto asked = [&](size_t i) {
+    return std::ranges::any_of(a.members, [&](size_t g) { return depends(spec_.members[g].condition, {terms.axes[i]}); });
+  };
+  if (order.empty() || !asked(order.back())) return order;
+  auto best = order.end();
+  for (auto i = order.begin(); i != order.end(); ++i)
+    if (!asked(*i) && (best == order.end() || terms.counts[*i].like() >= terms.counts[*best].like())) best = i;
+  if (best != order.end()) std::rotate(best, best + 1, order.end());
+  return order;
 }
 
 Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, const Points& terms, const Sharing& s, const Expr& first,
