@@ -130,6 +130,10 @@ class GpuLowering {
   // gpu_recurrence.cpp
   bool recurs(const SpecMember& m) const;
   void recurrence_launch(const SpecMember& m);
+  std::vector<Id> beside_recurrence(Id body, Id read, Id along) const;
+  Stmt steps_in_order(const Expr& count, int chunk, const std::function<Stmt(const Expr& step, const Expr& from, const Expr& to)>& compute,
+                      const std::function<Stmt(const Expr& step, const Expr& slot)>& keep,
+                      const std::function<Stmt(const Expr& from, const Expr& to)>& move);
   void finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows);
   void finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps = {});
   Stmt with_maps(const std::vector<std::vector<size_t>>& sums, const std::vector<std::vector<Expr>>& values,

@@ -375,6 +375,7 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
 Stmt GpuLowering::repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body) {
   const std::string turn = fresh("r"), part = fresh("r");
   const auto fixed = as_const_int(n);
+  if (fixed && *fixed <= 0) return Evaluate::make(0);
   if (fixed && *fixed <= at_once) return *fixed == 1 ? body(0) : loop(part, n, ForType::Unrolled, body(counter(part)));
   if (at_once == 1) return loop(turn, n, ForType::Serial, body(counter(turn)));
   const Expr whole = simplify(n / at_once), rest = simplify(n % at_once);
