@@ -21,8 +21,8 @@ constexpr int kSector = 8;     // such words: what memory moves at least
 constexpr int kThreads = 256;  // of a block with enough to do
 constexpr int kSide = 16;      // threads of a rectangle along rows, and along columns
 constexpr int kChunk = 16;     // terms of a product that are staged at once
-// What a thread of a rectangle reads of shared memory by one instruction. Half a warp has the same row, so that rows take a cycle whatever
-// is read of them; of columns two are as much as a cycle moves.
+// What a thread of a rectangle reads of shared memory by one instruction. Two words of each thread take a cycle for the whole warp where
+// every other thread, or its neighbour's, has the same ones; so neighbouring threads are in two rows, one below the other.
 constexpr int kRowsAtOnce = 4, kColumnsAtOnce = 2;
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -240,8 +240,12 @@ class GpuLowering {
   static Expr own_column(const Contraction& c);
   static int pad_of(bool of_rows) { return of_rows ? kRowsAtOnce : kColumnsAtOnce; }
   Expr kept(const Staged& s, const Contraction& c, const Expr& term) const;
-  std::pair<int64_t, int64_t> staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const;
-  static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks);
+  struct Staging {  // of a chunk of terms: shared memory, and instructions of all threads
+    int64_t bytes_of_row = 0, bytes_of_column = 0;
+    double work_of_row = 0, work_of_column = 0;
+  };
+  Staging staging(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const;
+  static double cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks, double work);
   Stmt sum_over(const std::vector<size_t>& group, const Contraction& c, const Accumulation& sum, const std::vector<std::string>& names,
                 const std::vector<Expr>& now, const Points& terms);
   static Stmt each(const Contraction& c, const Stmt& s);

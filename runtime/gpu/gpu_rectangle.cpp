@@ -107,10 +107,13 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   if (results == 0) return std::nullopt;
   const bool alone = !in_tile && std::ranges::count_if(groups, is_sum) == 1;  // else nothing is split
   std::optional<Rectangle> best;
-  int64_t terms = 0;  // of the longest sum, in whole chunks
+  int64_t terms = 0;            // of the longest sum, in whole chunks
+  std::vector<Staging> staged;  // of each group, one after the other in the same memory
   auto consider = [&](const Rectangle& r) {
     const int64_t blocks = rectangles(r, points).total().like();
-    const double cycles = in_tile ? static_cast<double>(blocks) * cycles_of(r, results, terms, 1) : cycles_of(r, results, terms, blocks);
+    double work = 0;
+    for (const Staging& s : staged) work = std::max(work, s.work_of_row * r.height() + s.work_of_column * r.width());
+    const double cycles = in_tile ? static_cast<double>(blocks) * cycles_of(r, results, terms, 1, work) : cycles_of(r, results, terms, blocks, work);
     if (best && cycles / kClock >= best->ns) return;
     best = r;
     best->ns = cycles / kClock;
@@ -120,12 +123,12 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     auto most = [&](int64_t n, int side) {
       return static_cast<int>(std::min<uint64_t>(kMaxPerSide, std::bit_ceil(static_cast<uint64_t>(ceil_div(n, side)))));
     };
-    std::vector<std::pair<int64_t, int64_t>> staged;  // of each group, one after the other in the same memory
+    staged.clear();
     terms = 0;
     for (const auto& group : groups) {
       if (!is_sum(group)) continue;
       const Points all = span(spec_.members[group[0]].reduced);
-      staged.push_back(staged_bytes(group, row, column, all));
+      staged.push_back(staging(group, row, column, all));
       const Id term = staged_axis(group, row, column, all);
       int64_t in_chunks = 1;
       for (size_t i = 0; i < all.axes.size(); ++i)
@@ -134,8 +137,8 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
     }
     auto fits = [&](const Rectangle& r) {
       if (r.rows * r.columns > 1 && r.rows * r.columns * results > kAccumulators) return false;
-      return std::ranges::all_of(staged, [&](const auto& bytes) {
-        return scratch_ + bytes.first * (r.height() + pad_of(true)) + bytes.second * (r.width() + pad_of(false)) <= kSharedOfBlock;
+      return std::ranges::all_of(staged, [&](const Staging& s) {
+        return scratch_ + s.bytes_of_row * (r.height() + pad_of(true)) + s.bytes_of_column * (r.width() + pad_of(false)) <= kSharedOfBlock;
       });
     };
     Rectangle r;
@@ -160,31 +163,33 @@ std::optional<GpuLowering::Rectangle> GpuLowering::rectangle(const std::vector<s
   return best;
 }
 
-// Of shared memory for a chunk of the group's terms: for each row, and for each column.
-std::pair<int64_t, int64_t> GpuLowering::staged_bytes(const std::vector<size_t>& group, const Side& row, const Side& column,
-                                                      const Points& terms) const {
+// What a chunk of the group's terms takes for each row, and for each column.
+GpuLowering::Staging GpuLowering::staging(const std::vector<size_t>& group, const Side& row, const Side& column, const Points& terms) const {
+  constexpr double kOfElement = 6, kOfAxis = 5, kOfIndex = 2;  // instructions: to load and store it, of its place's axes, of an index
   const Arena& a = *spec_.arena;
-  std::pair<int64_t, int64_t> bytes = {0, 0};
+  Staging all;
   const Id term = staged_axis(group, row, column, terms);
-  if (term == kNone) return bytes;
+  if (term == kNone) return all;
   for (Id id : staged_operands(group, row, column, term)) {
-    int64_t& side = depends(id, row) ? bytes.first : bytes.second;
-    side += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * kChunk;
+    const bool of_rows = depends(id, row);
+    double work = kOfElement + kOfAxis * static_cast<double>((of_rows ? row : column).size() - 1);
+    for (Id x : reachable(a, id)) work += is_read(a[x].op) ? kOfIndex * static_cast<double>(read_indices(a[x]).size()) : !a[x].free_axes().empty();
+    (of_rows ? all.bytes_of_row : all.bytes_of_column) += std::max<int64_t>(4, static_cast<int64_t>(byte_size(a[id].type))) * kChunk;
+    (of_rows ? all.work_of_row : all.work_of_column) += work * kChunk;
   }
-  return bytes;
+  return all;
 }
 
 // Cycles of a large GPU for that many rectangles, each by a block of 8 warps on a multiprocessor that issues for 4 at once; of one block for
-// one rectangle, too. Only their ratios matter.
-double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks) {
-  constexpr double kIssues = 4, kWarps = 8, kOfTerm = 4, kOfPlace = 0.02, kWaits = 700, kLaunch = 5000, kBytes = 1500;
+// one rectangle, too. work: of all of its threads, to stage a chunk. Only their ratios matter.
+double GpuLowering::cycles_of(const Rectangle& r, int64_t results, int64_t terms, int64_t blocks, double work) {
+  constexpr double kIssues = 4, kWarps = 8, kOfTerm = 4, kWaits = 1000, kLaunch = 5000, kBytes = 1500;
   const auto parts = static_cast<double>(r.split.parts), n = static_cast<double>(blocks);
   const double chunks = static_cast<double>(terms) / parts / kChunk;
-  // Where a point of several axes lies, each thread works out for what it stages.
-  const double places = kOfPlace * (static_cast<double>(r.row.size() - 1) * r.height() + static_cast<double>(r.column.size() - 1) * r.width());
   const auto reads = static_cast<double>(ceil_div(r.rows, kRowsAtOnce) + ceil_div(r.columns, kColumnsAtOnce));
-  const double multiplied = static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + reads + kOfTerm + places;
-  const double issued = kChunk * std::max(multiplied, kIssues * reads);  // shared memory serves one warp at a time
+  const auto moved = static_cast<double>(ceil_div(r.rows, 2) + ceil_div(r.columns, 2));  // pairs: shared memory serves one warp at a time
+  const double multiplied = static_cast<double>(r.rows * r.columns) * static_cast<double>(results) + reads + kOfTerm;
+  const double issued = kChunk * std::max(multiplied, kIssues * moved) + work / static_cast<double>(r.down * r.across);
   const double at_once = std::max(1.0, std::ceil(n * parts / static_cast<double>(kMultiprocessors)));
   // A multiprocessor issues for all blocks that it runs; one alone waits for its loads.
   const double chunk = std::max(kWarps / kIssues * issued * at_once, kWaits + kWarps / kIssues * issued);

@@ -382,6 +382,7 @@ Stmt GpuLowering::repeat(const Expr& n, int at_once, const std::function<Stmt(co
   const Stmt together = loop(part, at_once, ForType::Unrolled, body(counter(turn) * at_once + counter(part)));
   const Stmt all = loop(turn, whole, ForType::Serial, together);
   if (is_const_zero(rest)) return all;
+  if (is_const_one(rest)) return Block::make(all, body(whole * at_once));
   const std::string left = fresh("r");
   return Block::make(all, loop(left, rest, fixed ? ForType::Unrolled : ForType::Serial, body(whole * at_once + counter(left))));
 }
