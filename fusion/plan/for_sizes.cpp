@@ -2,6 +2,7 @@
 
 #include "fusion/plan/blocks.h"
 #include "fusion/plan/chunked_variance.h"
+#include "fusion/plan/contraction_order.h"
 #include "fusion/plan/every_kth.h"
 #include "fusion/plan/invariants.h"
 #include "fusion/plan/planes.h"
@@ -21,6 +22,7 @@ Program rewritten_for_sizes(const Program& p, const DimValues& sizes, const Plan
   made = every_kth_alone(made, sizes, request);
   made = phases_made_whole(made, sizes, request);
   made = blocks_as_axes(made, sizes, request);
+  made = products_in_order(made, sizes, request);
   made = products_in_triangles(made, sizes, request);
   made = running_sums_apart(made, sizes, request);
   made = ranges_as_recurrences(made, sizes, request);

@@ -13,7 +13,7 @@
 namespace xhat {
 namespace {
 
-constexpr int64_t kWorthIt = 16;    // results: below, all pairs in vectors take less than a loop in order
+constexpr int64_t kResultsWorthIt = 16;    // results: below, all pairs in vectors take less than a loop in order
 constexpr int64_t kAgain_ps = 200;  // what is cheaper to compute in the loop, than to be written in vectors and read again
 constexpr int64_t kBetween = 4;     // factors that even the nearest term has, at most
 
@@ -73,7 +73,7 @@ class Recurrences {
     const int64_t first = falls ? by : other;  // term of the place 0
     w.count = falls ? other - by : results - 1 + by - first;
     w.offset = falls ? 0 : by - first - 1;
-    if (std::min(w.count, results) < kWorthIt) return {};
+    if (std::min(w.count, results) < kResultsWorthIt) return {};
     const Id result = d.axes[axis].axis, body = reduce_body(root), condition = reduce_condition(root);
     auto at_place = [&](Id e, Id of, int64_t shift) { return substitute(a_, e, {{of, plus(result, shift)}}); };
     if (root.op == Op::prod) {
