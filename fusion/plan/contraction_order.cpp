@@ -14,9 +14,10 @@
 namespace xhat {
 namespace {
 
-constexpr double kOneSumShare = 0.75;      // of the price of one sum
+constexpr double kOneSumShare = 0.75;   // of the price of one sum
 constexpr double kProductTerm_ps = 14;  // of a product of matrices, whose kernels read each operand for many results
-constexpr double kTerm_ps = 28;         // of another sum
+constexpr double kTerm_ps = 28;         // of another sum of one or two factors
+constexpr double kLongTerm_ps = 40;     // of more
 constexpr size_t kMostFactors = 8;      // more are joined, those first that have the same axes
 constexpr size_t kMostAxes = 32;
 
@@ -211,13 +212,14 @@ class ContractionOrder {
       if (axes_[i].result || axes_[i].only_at_root) outside |= Axes{1} << i;
     return inside & outside;
   }
-  Axes axes_of(const Part& part) const { return part.summed ? left_by(part.factors) : factors_[static_cast<size_t>(std::countr_zero(part.factors))].axes; }
+  const Factor& only(const Part& part) const { return factors_[static_cast<size_t>(std::countr_zero(part.factors))]; }
+  Axes axes_of(const Part& part) const { return part.summed ? left_by(part.factors) : only(part).axes; }
 
   // Of multiplying the parts and adding up: `left` remain of `all`.
   double cost_of_terms(const std::vector<Part>& parts, Axes all, Axes left, double Axis::*of) const {
     const bool matrices = parts.size() == 2 && (axes_of(parts[0]) & axes_of(parts[1]) & ~left) != 0 &&
                           (axes_of(parts[0]) & ~axes_of(parts[1]) & left) != 0 && (axes_of(parts[1]) & ~axes_of(parts[0]) & left) != 0;
-    return count(all, of) * (matrices ? kProductTerm_ps : kTerm_ps);
+    return count(all, of) * (matrices ? kProductTerm_ps : parts.size() > 2 ? kLongTerm_ps : kTerm_ps);
   }
 
   double cost_of_keeping(Axes left) const {
@@ -354,7 +356,7 @@ class ContractionOrder {
   Id product_of(const Definition& d, const std::vector<Part>& parts, std::vector<Definition>* all) {
     Id made = kNone;
     for (const Part& part : parts) {
-      const Id value = part.summed ? partial_sum(d, part.factors, all) : factors_[static_cast<size_t>(std::countr_zero(part.factors))].value;
+      const Id value = part.summed ? partial_sum(d, part.factors, all) : only(part).value;
       made = made == kNone ? value : a_.mul(made, value);
     }
     return made;
