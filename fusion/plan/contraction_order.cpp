@@ -18,6 +18,7 @@ constexpr double kOneSumShare = 0.75;   // of the price of one sum
 constexpr double kProductTerm_ps = 14;  // of a product of matrices, whose kernels read each operand for many results
 constexpr double kTerm_ps = 28;         // of another sum of one or two factors
 constexpr double kLongTerm_ps = 40;     // of more
+constexpr double kRunning = 32;         // terms that a result of a running sum takes as long as (fusion/plan/prefix_sums.h)
 constexpr size_t kMostFactors = 8;      // more are joined, those first that have the same axes
 constexpr size_t kMostAxes = 32;
 
@@ -47,6 +48,7 @@ class ContractionOrder {
     bool only_at_root = false;  // summed there, and nowhere else
     bool as_it_is = true;       // an intermediate's places are the range's
     bool in_tables = true;      // an intermediate may have it
+    size_t runs_to = SIZE_MAX;  // of a running sum, the result's axis that its range moves with
   };
   struct Factor {
     Id value;
@@ -95,6 +97,8 @@ class ContractionOrder {
           x.only_at_root = true;
           if (auto at = where_.find(other); at != where_.end()) axes_[at->second].only_at_root = true;
         }
+      for (auto [still, moves] : {std::pair(r.begin, r.end), std::pair(r.end, r.begin)})
+        if (const auto by = fusion::axis_and_number(p_, sizes_, d, moves); by && a_[still].free_axes().empty()) x.runs_to = by->first;
       x.as_it_is = range_is_plain(a_, r);
       if (x.as_it_is) continue;
       const std::optional<AxisRange> box = hull.box(r);
@@ -113,10 +117,10 @@ class ContractionOrder {
     return found;
   }
 
-  double count(Axes set, double Axis::*of) const {
+  double places(Axes set) const {
     double n = 1;
     for (size_t i = 0; i < axes_.size(); ++i)
-      if (set >> i & 1) n *= axes_[i].*of;
+      if (set >> i & 1) n *= axes_[i].places;
     return n;
   }
 
@@ -196,7 +200,7 @@ class ContractionOrder {
     double least = std::numeric_limits<double>::infinity();
     for (size_t i = 0; i < factors_.size(); ++i)
       for (size_t j = i + 1; j < factors_.size(); ++j)
-        if (const double n = count(factors_[i].axes | factors_[j].axes, &Axis::places); n < least) least = n, x = i, y = j;
+        if (const double n = places(factors_[i].axes | factors_[j].axes); n < least) least = n, x = i, y = j;
     factors_[x] = {a_.mul(factors_[x].value, factors_[y].value), factors_[x].axes | factors_[y].axes,
                    factors_[x].anywhere && factors_[y].anywhere};
     factors_.erase(factors_.begin() + static_cast<std::ptrdiff_t>(y));
@@ -215,16 +219,28 @@ class ContractionOrder {
   const Factor& only(const Part& part) const { return factors_[static_cast<size_t>(std::countr_zero(part.factors))]; }
   Axes axes_of(const Part& part) const { return part.summed ? left_by(part.factors) : only(part).axes; }
 
-  // Of multiplying the parts and adding up: `left` remain of `all`.
-  double cost_of_terms(const std::vector<Part>& parts, Axes all, Axes left, double Axis::*of) const {
+  // Of multiplying the parts and adding one term: `left` remain of their axes.
+  double cost_of_term(const std::vector<Part>& parts, Axes left) const {
     const bool matrices = parts.size() == 2 && (axes_of(parts[0]) & axes_of(parts[1]) & ~left) != 0 &&
                           (axes_of(parts[0]) & ~axes_of(parts[1]) & left) != 0 && (axes_of(parts[1]) & ~axes_of(parts[0]) & left) != 0;
-    return count(all, of) * (matrices ? kProductTerm_ps : parts.size() > 2 ? kLongTerm_ps : kTerm_ps);
+    return matrices ? kProductTerm_ps : parts.size() > 2 ? kLongTerm_ps : kTerm_ps;
+  }
+
+  double cost_at_root(const std::vector<Part>& parts, Axes all, Axes results) const {
+    double terms = 1;
+    for (size_t i = 0; i < axes_.size(); ++i) {
+      if (!(all >> i & 1)) continue;
+      const Axis& x = axes_[i];
+      const Axes both = x.runs_to == SIZE_MAX ? 0 : Axes{1} << i | Axes{1} << x.runs_to;
+      const bool runs = both != 0 && std::ranges::none_of(parts, [&](const Part& part) { return (axes_of(part) & both) == both; });
+      terms *= runs ? std::min(x.points, kRunning) : x.points;
+    }
+    return terms * cost_of_term(parts, results);
   }
 
   double cost_of_keeping(Axes left) const {
     const auto bytes = static_cast<double>(byte_size(type_));
-    return count(left, &Axis::places) * bytes * static_cast<double>(machine_.read_ps_per_byte + machine_.write_ps_per_byte) +
+    return places(left) * bytes * static_cast<double>(machine_.read_ps_per_byte + machine_.write_ps_per_byte) +
            static_cast<double>(machine_.pass_ps);
   }
 
@@ -237,7 +253,7 @@ class ContractionOrder {
         const Node& n = a_[id];
         if (!is_read(n.op) || !seen.insert(n.symbol).second) continue;
         bytes += std::min(static_cast<double>(bytes_of(p_, n.symbol, sizes_)),
-                          count(axes_of(id), &Axis::places) * static_cast<double>(byte_size(n.type)));
+                          places(axes_of(id)) * static_cast<double>(byte_size(n.type)));
       }
     return bytes * static_cast<double>(machine_.read_ps_per_byte);
   }
@@ -282,7 +298,7 @@ class ContractionOrder {
     if (anywhere && has != left) {
       auto consider = [&](const Choice& way, Axes axes) {
         if ((axes & ~left) == 0) return;
-        const double cost = way.cost + cost_of_terms(way.parts, axes, left, &Axis::places) + cost_of_keeping(left);
+        const double cost = way.cost + places(axes) * cost_of_term(way.parts, left) + cost_of_keeping(left);
         if (!best.parts.empty() && cost >= best.cost) return;
         best = way;
         best.cost = cost;
@@ -307,10 +323,10 @@ class ContractionOrder {
     const double operands = cost_of_operands();
     Choice one, best;
     for (size_t i = 0; i < factors_.size(); ++i) one.parts.push_back({Factors{1} << i, false});
-    const double whole = operands + cost_of_terms(one.parts, ~Axes{0}, results, &Axis::points);
+    const double whole = operands + cost_at_root(one.parts, ~Axes{0}, results);
     double least = kOneSumShare * whole;
     auto consider = [&](const Choice& way, Axes axes) {
-      const double cost = operands + way.cost + cost_of_terms(way.parts, axes | results, results, &Axis::points);
+      const double cost = operands + way.cost + cost_at_root(way.parts, axes | results, results);
       if (cost >= least) return;
       least = cost;
       best = way;
@@ -330,8 +346,9 @@ class ContractionOrder {
     return ranges;
   }
 
-  // As they lie in what is read beside it, or else in what it is made of: what lies side by side there does here.
-  std::vector<AxisRange> in_order(Axes left, Factors made_of) const {
+  // As they lie in what is read beside it, or else in what it is made of: what lies side by side there does here. The result's last axis comes last,
+  // if what lies beside does not have it: it is the columns of a product.
+  std::vector<AxisRange> in_order(Axes left, Factors made_of, size_t results) const {
     std::vector<size_t> lie;
     bool beside = false;
     for (size_t f = 0; f < factors_.size(); ++f) {
@@ -348,8 +365,10 @@ class ContractionOrder {
     }
     std::vector<AxisRange> order;
     for (size_t i = 0; i < axes_.size(); ++i)
-      if ((left >> i & 1) && std::ranges::find(lie, i) == lie.end()) order.push_back(axes_[i].table);
+      if ((left >> i & 1) && i + 1 != results && std::ranges::find(lie, i) == lie.end()) order.push_back(axes_[i].table);
     for (size_t i : lie) order.push_back(axes_[i].table);
+    if (results > 0 && (left >> (results - 1) & 1) && std::ranges::find(lie, results - 1) == lie.end())
+      order.push_back(axes_[results - 1].table);
     return order;
   }
 
@@ -368,7 +387,7 @@ class ContractionOrder {
     Axes has = 0;
     for (const Part& part : sum.parts) has |= axes_of(part);
     const Id terms = product_of(d, sum.parts, all);
-    const std::vector<AxisRange> axes = in_order(left, set);
+    const std::vector<AxisRange> axes = in_order(left, set, d.axes.size());
     const Id body = a_.reduce(Op::sum, summed_over(has & ~left), a_.boolean(true), terms);
     TensorId made = same_as(axes, body);
     if (made == kNoTensor) {
