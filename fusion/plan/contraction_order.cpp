@@ -346,11 +346,11 @@ class ContractionOrder {
     return ranges;
   }
 
-  // As they lie in what is read beside it, or else in what it is made of: what lies side by side there does here. The result's last axis comes last,
-  // if what lies beside does not have it: it is the columns of a product.
+  // As they lie in what is read beside it, or else in what it is made of: what lies side by side there does here. The result's last axis comes last
+  // where they are the columns of a product, of which what lies beside has the rows.
   std::vector<AxisRange> in_order(Axes left, Factors made_of, size_t results) const {
     std::vector<size_t> lie;
-    bool beside = false;
+    bool beside = false, rows = false;
     for (size_t f = 0; f < factors_.size(); ++f) {
       const bool outside = !(made_of >> f & 1);
       for (Id id : reachable(a_, factors_[f].value)) {
@@ -360,15 +360,19 @@ class ContractionOrder {
         for (Id index : read_indices(n))
           for (size_t i = 0; i < axes_.size(); ++i)
             if ((left >> i & 1) && a_[index].depends_on(axes_[i].range.axis) && std::ranges::find(own, i) == own.end()) own.push_back(i);
-        if (own.size() > lie.size() || (own.size() == lie.size() && outside && !beside)) lie = own, beside = outside;
+        if (own.size() > lie.size() || (own.size() == lie.size() && outside && !beside)) {
+          lie = own;
+          beside = outside;
+          rows = outside && (axes_of(id) & ~left & ((Axes{1} << results) - 1)) != 0;
+        }
       }
     }
+    const bool columns = rows && (left >> (results - 1) & 1) && std::ranges::find(lie, results - 1) == lie.end();
     std::vector<AxisRange> order;
     for (size_t i = 0; i < axes_.size(); ++i)
-      if ((left >> i & 1) && i + 1 != results && std::ranges::find(lie, i) == lie.end()) order.push_back(axes_[i].table);
+      if ((left >> i & 1) && !(columns && i + 1 == results) && std::ranges::find(lie, i) == lie.end()) order.push_back(axes_[i].table);
     for (size_t i : lie) order.push_back(axes_[i].table);
-    if (results > 0 && (left >> (results - 1) & 1) && std::ranges::find(lie, results - 1) == lie.end())
-      order.push_back(axes_[results - 1].table);
+    if (columns) order.push_back(axes_[results - 1].table);
     return order;
   }
 
