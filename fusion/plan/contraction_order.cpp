@@ -19,6 +19,7 @@ constexpr double kProductTerm_ps = 14;  // of a product of matrices, whose kerne
 constexpr double kTerm_ps = 28;         // of another sum of one or two factors
 constexpr double kLongTerm_ps = 40;     // of more
 constexpr double kRunning = 32;         // terms that a result of a running sum takes as long as (fusion/plan/prefix_sums.h)
+constexpr double kColumns = 8;          // below, vectors along them would be short
 constexpr size_t kMostFactors = 8;      // more are joined, those first that have the same axes
 constexpr size_t kMostAxes = 32;
 
@@ -367,7 +368,7 @@ class ContractionOrder {
         }
       }
     }
-    const bool columns = rows && (left >> (results - 1) & 1) && std::ranges::find(lie, results - 1) == lie.end();
+    const bool columns = rows && axes_[results - 1].places >= kColumns && (left >> (results - 1) & 1) && std::ranges::find(lie, results - 1) == lie.end();
     std::vector<AxisRange> order;
     for (size_t i = 0; i < axes_.size(); ++i)
       if ((left >> i & 1) && !(columns && i + 1 == results) && std::ranges::find(lie, i) == lie.end()) order.push_back(axes_[i].table);

@@ -55,7 +55,8 @@ TEST(ContractionOrder, ChainsAreProductsOfTwo) {
             "  y_part[n,r] = sum(i: x[n,i] * a[i,r])\n"
             "  y[n,o] = sum(r: y_part[n,r] * b[r,o])\n");
   // From the other end, where that is less.
-  EXPECT_EQ(small("(x: f64[O,I], a: f64[I,C], b: f64[C,R]) -> (y) { y[o,r] = sum(i,c: x[o,i]*a[i,c]*b[c,r]) }"),
+  EXPECT_EQ(ordered_at("op f(x: f64[O,I], a: f64[I,C], b: f64[C,R]) -> (y) { y[o,r] = sum(i,c: x[o,i]*a[i,c]*b[c,r]) }",
+                       {{"O", 7}, {"I", 6}, {"C", 20}, {"R", 8}}, free_intermediates()),
             "  y_part[i,r] = sum(c: a[i,c] * b[c,r])\n"
             "  y[o,r] = sum(i: x[o,i] * y_part[i,r])\n");
 }
