@@ -11,6 +11,7 @@
 #include "expr/core/conditions.h"
 #include "expr/core/uses.h"
 #include "expr/index/affine.h"
+#include "expr/index/linear.h"
 #include "runtime/kernel/exists.h"
 
 namespace xhat::runtime {
@@ -105,12 +106,16 @@ class Finder {
   //   x[start[b] + k], k in 0..K: start[b] < 0 || N <= start[b] + K - 1
   Risk outside(Id index, Id extent, std::vector<AxisRange> axes, Id when) {
     Id low = index, high = index;
+    bool may_wrap = false;  // beside data of 64 bits: an end beyond the largest number is one below 0
     for (size_t i = axes.size(); i-- > 0;) {
       const AxisRange r = axes[i];
       auto has = [&](Id e) { return a_[e].depends_on(r.axis); };
       if (!has(index) || has(when) || std::ranges::any_of(axes, [&](const AxisRange& x) { return has(x.begin) || has(x.end); })) continue;
-      const Id step = collected(a_, a_.sub(substitute(a_, index, {{r.axis, a_.add(r.axis, a_.integer(1))}}), index));
+      Id step = collected(a_, a_.sub(substitute(a_, index, {{r.axis, a_.add(r.axis, a_.integer(1))}}), index));
+      const bool wraps = a_[step].op != Op::constant;
+      if (wraps) step = tidy_index(a_, step);
       if (a_[step].op != Op::constant) continue;
+      may_wrap = may_wrap || wraps;
       const Id last = a_.sub(r.end, a_.integer(1));
       const bool up = a_[step].integer >= 0;
       low = substitute(a_, low, {{r.axis, up ? r.begin : last}});
@@ -119,7 +124,9 @@ class Finder {
       when = is_true(a_, when) ? some : a_.land(when, some);
       axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(i));
     }
-    return {axes, when, a_.binary(Op::lor, a_.binary(Op::lt, low, a_.integer(0)), a_.binary(Op::le, extent, high)), {}};
+    Id test = a_.binary(Op::lor, a_.binary(Op::lt, low, a_.integer(0)), a_.binary(Op::le, extent, high));
+    if (may_wrap) test = a_.binary(Op::lor, test, a_.binary(Op::lor, a_.binary(Op::le, extent, low), a_.binary(Op::lt, high, a_.integer(0))));
+    return {axes, when, test, {}};
   }
 
   // Does an argmax run over nothing?

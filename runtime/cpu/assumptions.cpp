@@ -161,7 +161,9 @@ struct Assumptions : IRMutator {
   }
 
   Stmt visit(const AssertStmt* op) override {
-    const auto* error = op->message.as<Call>();
+    Expr message = op->message;
+    while (const auto* let = message.as<Let>()) message = let->body;
+    const auto* error = message.as<Call>();
     const bool of_arguments = error && std::ranges::find(kOfArguments, std::string_view(error->name)) != kOfArguments.end();
     if (is_const_one(op->condition) || (of_arguments && !is_const_zero(op->condition))) return Evaluate::make(0);
     // Where data decide which element of an input is read, nobody knows it here: that it is inside was proved, or is checked before the call.

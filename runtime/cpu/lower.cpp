@@ -118,6 +118,7 @@ void Lowering::declare() {
     out_.inputs.push_back(t);
     out_.arguments.push_back(image);
   }
+  emit_.moved = moved_reads(spec_);
   declare_carried();
 }
 

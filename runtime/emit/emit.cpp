@@ -11,6 +11,7 @@
 #include "runtime/emit/emit_ops.h"
 #include "runtime/emit/emit_walk.h"
 #include "runtime/emit/vector_math.h"
+#include "runtime/kernel/kernel_access.h"
 
 namespace xhat::runtime {
 
@@ -95,6 +96,17 @@ Expr Walk::index_inside(Id id) {
   return by_axes + Halide::cast<int32_t>(rest);
 }
 
+// Where all places of its axes are read, what data say is brought inside.
+Expr Walk::moved_inside(Id id, int64_t extent) {
+  const auto whole = [](int64_t v) { return Halide::Internal::make_const(Halide::Int(64), v); };
+  const Moved moved = *moved_by_data(e.spec, id);
+  Expr by_axes = 0, rest = whole(moved.constant);
+  for (const auto& [x, scale] : moved.by_axes) by_axes = by_axes + axis(x) * static_cast<int32_t>(scale);
+  for (const auto& [node, scale] : moved.rest) rest = rest + Halide::cast<int64_t>(stored(value(node))) * whole(scale);
+  const int64_t low = moved.constant - moved.least;
+  return by_axes + Halide::cast<int32_t>(Halide::clamp(rest, whole(low), whole(std::max(low, extent - 1 - moved.most + moved.constant))));
+}
+
 Expr Walk::narrowed(Id id) {
   auto [low, high] = e.spec.interval(id);
   Expr wide = Halide::cast<int64_t>(stored(value(id)));
@@ -108,7 +120,7 @@ Expr Walk::narrowed(Id id) {
   return beyond ? Halide::unsafe_promise_clamped(narrow + hidden_zero(), bound(low), bound(high)) : narrow;
 }
 
-Expr Walk::read(const Node& n) {
+Expr Walk::read(Id id, const Node& n) {
   const SpecTensor& t = e.spec.tensors[n.symbol];
   auto ids = read_indices(n);
   auto made = e.made.find(n.symbol);
@@ -129,6 +141,11 @@ Expr Walk::read(const Node& n) {
       extents.emplace_back();
       continue;
     }
+    if (!shared && made == e.made.end() && e.moved.contains({id, i})) {
+      args.push_back(moved_inside(ids[i], t.shape[i]));
+      extents.emplace_back();
+      continue;
+    }
     const bool along = e.inside_along != kNone && arena()[ids[i]].depends_on(e.inside_along);
     args.push_back(shared ? axes.at(ids[i]) : along ? index_inside(ids[i]) : index(ids[i]));
     extents.emplace_back();
@@ -138,7 +155,7 @@ Expr Walk::read(const Node& n) {
     auto x = e.spec.axes.find(ids[i]);
     // Nor is Halide told where its loops read at remainders: by what its simplifier knows of them it takes the clamp away, and its bounds,
     // which know less, then find reads outside.
-    auto is_remainder = [&](Id id) { return arena()[id].op == Op::mod; };
+    auto is_remainder = [&](Id part) { return arena()[part].op == Op::mod; };
     const bool told =
         (!e.mostly_inside || n.op == Op::read_or) && !(e.loops_by_halide && std::ranges::any_of(reachable(arena(), ids[i]), is_remainder));
     const bool sized = e.spec.any_size() && t.sized[i];
@@ -231,7 +248,7 @@ Expr Walk::make(Id id, const Node& n) {
     case Op::axis: return Halide::cast<int64_t>(axis(id));
     case Op::dim: return Halide::cast<int64_t>(Expr(e.counts.at(e.spec.sizes.at(id))));
     case Op::read:
-    case Op::read_or: return read(n);
+    case Op::read_or: return read(id, n);
     case Op::select: return selected(n, x[1], x[2]);
     case Op::cast: return cast_to(n.type, x[0]);
     case Op::eq:

@@ -39,6 +39,7 @@ struct Emitter {
   // Most places are inside, where read_or reads and conditions hold: Halide makes a loop of its own for these, with
   // neither clamps nor choices.
   bool mostly_inside = false;
+  std::set<std::pair<Id, size_t>> moved = {};  // reads and dimensions: moved_reads(spec)
   bool loops_by_halide = true;  // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
   Id inside_along = kNone;      // all reads at places that depend on this axis are inside there
   Halide::Expr only = {};       // steps of sums happen where this holds; undefined: everywhere

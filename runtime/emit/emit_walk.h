@@ -26,7 +26,8 @@ struct Walk {
   Expr index(Id root);
   Expr narrowed(Id id);
   Expr index_inside(Id id);
-  Expr read(const Node& n);
+  Expr moved_inside(Id id, int64_t extent);
+  Expr read(Id id, const Node& n);
   bool is_within(Id index, int64_t extent) const;
   bool surely_inside(const Node& read, size_t dimension) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;

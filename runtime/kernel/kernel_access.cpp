@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "expr/index/affine_poly.h"
+#include "expr/index/linear.h"
 
 namespace xhat::runtime {
 
@@ -63,8 +64,64 @@ std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
     });
     if (!elsewhere) return p.coefficient(axis);
   } catch (const affine::GaveUp&) {
+    // A number that was a float: what stands beside it.
+    const Linear l = linear(a, index);
+    if (std::ranges::all_of(l.terms, [&](const auto& term) { return term.first == axis || !a[term.first].depends_on(axis); }))
+      return l.terms.contains(axis) ? l.terms.at(axis) : 0;
   }
   return {};
+}
+
+std::optional<Moved> moved_by_data(const KernelSpec& spec, Id index) {
+  const Arena& a = *spec.arena;
+  if (tensors_read(a, index).empty()) return {};
+  const Linear all = linear(*spec.arena, index);
+  Moved m;
+  m.constant = m.least = m.most = all.constant;
+  for (const auto& [node, scale] : all.terms) {
+    if (a[node].op != Op::axis) {
+      m.rest.emplace_back(node, scale);
+      continue;
+    }
+    if (!spec.axes.at(node).static_extent) return {};
+    m.by_axes.emplace_back(node, scale);
+    const auto [low, high] = spec.interval(node);
+    m.least += scale * (scale > 0 ? low : high);
+    m.most += scale * (scale > 0 ? high : low);
+  }
+  auto depends = [&](const auto& term) { return std::ranges::any_of(m.by_axes, [&](const auto& x) { return a[term.first].depends_on(x.first); }); };
+  if (m.by_axes.empty() || std::ranges::any_of(m.rest, depends)) return {};
+  return m;
+}
+
+std::set<std::pair<Id, size_t>> moved_reads(const KernelSpec& spec) {
+  const Arena& a = *spec.arena;
+  std::set<std::pair<Id, size_t>> found, chosen;
+  if (spec.any_size()) return {};
+  for (const SpecMember& m : spec.members) {
+    const std::vector<Id> all = reachable(a, roots(m));
+    for (Id id : all) {
+      const Node& n = a[id];
+      if (n.op != Op::read) continue;
+      for (size_t d = 0; d < read_indices(n).size(); ++d) {
+        const auto moved = moved_by_data(spec, read_indices(n)[d]);
+        if (!moved) continue;
+        auto depends = [&](Id x) { return std::ranges::any_of(moved->by_axes, [&](const auto& axis) { return a[x].depends_on(axis.first); }); };
+        // What may leave it out, by where these axes are.
+        auto leaves_out = [&](Id by) {
+          const Node& c = a[by];
+          const bool chooses = c.op == Op::select || c.op == Op::land || c.op == Op::lor || c.op == Op::read_or;
+          return chooses && depends(by) && by != id && std::ranges::count(reachable(a, std::vector<Id>{by}), id) > 0 &&
+                 (c.op != Op::select || depends(c.arg(0)));
+        };
+        const bool everywhere = !depends(m.condition) && std::ranges::none_of(m.scatter, [&](const auto& s) { return depends(s.second); }) &&
+                                std::ranges::none_of(all, leaves_out);
+        (everywhere ? found : chosen).emplace(id, d);
+      }
+    }
+  }
+  for (const auto& at : chosen) found.erase(at);
+  return found;
 }
 
 }  // namespace xhat::runtime

@@ -26,4 +26,14 @@ bool writes_nothing(const KernelSpec& spec);
 // By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
 std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
 
+// A place that data move along axes, x[t+i64(shift[s])]: what axes give, and the rest, which does not depend on these; each with its factors.
+struct Moved {
+  std::vector<std::pair<Id, int64_t>> by_axes, rest;
+  int64_t constant = 0, least = 0, most = 0;  // the least and most of axes and constant together
+};
+std::optional<Moved> moved_by_data(const KernelSpec& spec, Id index);
+// Of plain reads, each with the dimension: those that are moved by data, and read wherever their axes are. Then whatever data say is inside for all
+// places of the axes: it is what is to be clamped, and not each place, which would make gathers of vectors along memory.
+std::set<std::pair<Id, size_t>> moved_reads(const KernelSpec& spec);
+
 }  // namespace xhat::runtime

@@ -115,6 +115,13 @@ std::vector<Case> cases() {
       {"columns_of_rows_with_sums",  // which stay where they are: the map's elements need their row's sum
        "op f(x: f32[N,D]) -> (y, t) {\n s[n] = sum(d: x[n,d])\n y[n,d] = x[n,d] * s[n]\n t[d] = sum(n: tanh(y[n,d]))\n}",
        {{"N", 40}, {"D", 96}}, false, {{"$x, 0, n_", 1, 1}}},
+      // What data say is brought inside, not each place, which would be a gather; not where a condition leaves out some places.
+      {"moved_by_data", "op f(x: f32[M,T], d: i32[S,M]) -> (y) { y[s,t in 0..T-16] = sum(m: x[m,t+i64(d[s,m])]) }", {{"M", 8}, {"T", 401}, {"S", 5}},
+       false, {{"xh_in2[ramp(", 1, 99}, {"min(ramp(", 0, 0}, {"max(ramp(", 0, 0}}},
+      {"moved_by_numbers", "op f(x: f32[M,T], d: f32[S,M]) -> (y) { y[s,t in 0..T-16] = sum(m: x[m,t+i64(floor(sigmoid(d[s,m])*14))]) }",
+       {{"M", 8}, {"T", 401}, {"S", 5}}, false, {{"xh_in2[ramp(", 1, 99}}},
+      {"moved_under_a_condition", "op f(x: f32[T], d: i32[S]) -> (y) { y[s,t in 0..T] = if t+i64(d[s]) < T && 0 <= t+i64(d[s]) then x[t+i64(d[s])] else 0 }",
+       {{"T", 401}, {"S", 5}}, false, {{"xh_in2[ramp(", 0, 0}}},
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
        {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {".s1.p1", 2, 99}, {"xh_row", 0, 0}, {"xh_ends", 0, 0}}},  // whole rows
