@@ -28,6 +28,11 @@ static bool is_about_positions_or_data(const Arena& a, Id condition) {
 
 bool proved_inside(Arena& a, const Uses& uses, Id index, Id extent, std::vector<AxisRange> axes, Id when) {
   std::vector<Id> known = conjuncts(a, when);
+  // It is a position: that on which a scattered term falls, whatever the index is made of.
+  const Id place = a.to(DType::i64, index);
+  for (const AxisRange& r : axes)
+    for (Id same : {a.binary(Op::eq, place, r.axis), a.binary(Op::eq, r.axis, place)})
+      if (is_constant(a, r.begin, 0) && r.end == extent && std::ranges::count(known, same) > 0) return true;
   std::erase_if(known, [&](Id c) { return !is_about_positions_or_data(a, c); });
   Replacements positions;
   for (Id id : reachable(a, index)) {

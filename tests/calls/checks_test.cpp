@@ -56,6 +56,7 @@ const Row kRows[] = {
     {"windows", "op f(x: f32[N], start: i32[B]) -> (y) { y[b,k in 0..K] = x[start[b]+k]^2 }", 1, 0, 1},
     {"windows_backwards", "op f(x: f32[N], start: i32[B]) -> (y) { y[b] = sum(k in 0..b: x[start[b]-2*k]^2) }", 1, 0, 1},
     {"windows_moved_by_numbers", "op f(x: f32[M,T], d: f32[M]) -> (y) { y[m,t in 0..T-16] = x[m,t+i64(floor(sigmoid(d[m])*14))] }", 1, 0, 1},
+    {"at_the_place_that_it_falls_on", "op f(x: f32[M,T], d: f32[M]) -> (y) { y[m,t in 0..T-16] = x[m,t+i64(floor(d[m]))]^2 }", 1, 0, 1},
     {"a_product", "op f(t: f32[V], a: i32[B], c: i32[B]) -> (y) { y[b] = t[a[b]*c[b]]^2 }", 1, 0, 1},
     {"nested", "op f(t: f32[V,D], a: i32[B], c: i32[M]) -> (y) { y[b,d] = t[c[a[b]],d]^2 }", 1, 1, 1},
     {"two_lists", "op f(t: f32[V], u: f32[W], a: i32[B], c: i32[M]) -> (y) { y[i,j] = t[a[i]]*u[c[j]] }", 1, 1, 1},
