@@ -253,7 +253,7 @@ Shape Expression::method_shape(Ref ref, const ast::Node& n) {
 }
 
 Shape Expression::call_shape(Ref ref, const ast::Node& n) {
-  if (auto it = calls_.find(ref); it != calls_.end()) return c_.program.tensors[it->second].shape;
+  if (auto it = calls_.find(ref); it != calls_.end()) return it->second.shape;
   auto takes = [&](size_t count, const char* form) {
     if (n.args.size() != count) throw Error(fmt::format("{} takes {} operands, as in {}", n.text, count, form), n.pos);
   };

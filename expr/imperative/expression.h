@@ -46,7 +46,12 @@ class Expression {
   Id checked(Id expression);
   // Calls of ops below: their results are defined before the statement.
   void run_calls(ast::Ref ref);
-  std::vector<TensorId> call(ast::Ref ref, size_t results);
+  // A result is kept in a tensor of its largest size, where its shape depends on the iteration.
+  struct Result {
+    TensorId tensor;
+    Shape shape;
+  };
+  std::vector<Result> call(ast::Ref ref, size_t results);
 
   // The value of the expression over axes as a right side of this type (none: its own), checked against its bounds.
   Id body(ast::Ref ref, std::span<const AxisRange> axes, std::span<const Id> positions, std::optional<DType> type,
@@ -74,6 +79,7 @@ class Expression {
   };
 
   Id finished(const Value& v, std::span<const AxisRange> axes, std::optional<DType> type, const std::string& target, Pos pos);
+  void require_of_call(const ast::Node& call, const Program& callee, const Replacements& dims);
   Shape shape_of(ast::Ref ref, const ast::Node& n);
   Shape reduction_shape(ast::Ref ref, const ast::Node& n);
   Shape read_shape(ast::Ref ref, const ast::Node& n);
@@ -118,7 +124,7 @@ class Expression {
   Arena& a_;
   std::unordered_map<ast::Ref, Shape> shapes_;
   std::unordered_map<ast::Ref, std::vector<AxisRange>> reduced_;
-  std::unordered_map<ast::Ref, TensorId> calls_;
+  std::unordered_map<ast::Ref, Result> calls_;
   std::vector<BoundAxis> axes_;
   std::map<std::string, ast::Ref> lets_;
   bool new_dims_ = false;

@@ -273,7 +273,7 @@ Value Expression::concatenated(const ast::Node& n, std::vector<Id> p) {
 }
 
 Value Expression::call_value(Ref ref, const ast::Node& n, std::span<const Id> p) {
-  if (auto it = calls_.find(ref); it != calls_.end()) return read(it->second, p, ref);
+  if (auto it = calls_.find(ref); it != calls_.end()) return read(it->second.tensor, p, ref);
   std::vector<Id> positions(p.begin(), p.end());
   if (n.text == "clone") return at(n.args[0], p);
   if (n.text == "flip" || n.text == "roll") return moved(n, positions);
@@ -411,7 +411,8 @@ Id Expression::finished(const Value& v, std::span<const AxisRange> axes, std::op
 Id Expression::checked(Id expression) { return finished(typed_value(expression), {}, std::nullopt, "", {}); }
 
 TensorId Expression::tensor(Ref ref, std::optional<DType> type, const std::string& name) {
-  if (auto it = calls_.find(ref); it != calls_.end() && (!type || c_.program.tensors[it->second].type == *type)) return it->second;
+  if (auto it = calls_.find(ref); it != calls_.end() && (!type || c_.program.tensors[it->second.tensor].type == *type))
+    return it->second.tensor;
   // A value is never written over, so that a copy is the value itself.
   if (node(ref).kind == Kind::call && node(ref).text == "clone" && !is_op(node(ref)) && node(ref).args.size() == 1)
     return tensor(node(ref).args[0], type, name);

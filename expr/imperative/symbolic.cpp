@@ -379,19 +379,20 @@ void Symbolic::call(const Statement& s) {
     kept.push_back(b ? *b : Binding{});
     old.push_back(b);
   }
-  const std::vector<TensorId> results = e.call(s.body, s.targets.size());
+  const std::vector<Expression::Result> results = e.call(s.body, s.targets.size());
   for (size_t i = 0; i < results.size(); ++i) {
-    const Tensor t = c_.program.tensors[results[i]];
+    const Shape& shape = results[i].shape;
+    const DType given = c_.program.tensors[results[i].tensor].type;
     if (old[i]) {
       const Shape was = kept[i].view.shape();
-      bool same = was.size() == t.shape.size() && t.type == c_.state.storages[kept[i].view.storage].type;
-      for (size_t d = 0; same && d < was.size(); ++d) same = c_.scope.same_extent(was[d], t.shape[d]);
+      bool same = was.size() == shape.size() && given == c_.state.storages[kept[i].view.storage].type;
+      for (size_t d = 0; same && d < was.size(); ++d) same = c_.scope.same_extent(was[d], shape[d]);
       if (!same)
         throw Error(fmt::format("{} is assigned a result of another type or shape, {}{}; a name keeps both", s.targets[i].text,
-                                name_of(t.type), shape_text(c_.scope, t.shape)),
+                                name_of(given), shape_text(c_.scope, shape)),
                     s.targets[i].pos);
     }
-    bind_value(s.targets[i], old[i] ? &kept[i] : nullptr, t.type, t.shape, results[i]);
+    bind_value(s.targets[i], old[i] ? &kept[i] : nullptr, given, shape, results[i].tensor);
   }
 }
 

@@ -132,8 +132,10 @@ class CallBuilder {
     d.callee = callee;
     d.pos = statement_.pos;
     d.arguments = std::move(arguments);
-    Replacements dims = solve(*callee, d.arguments, n);
-    inherit_preconditions(*callee, dims, n.pos);
+    std::vector<std::vector<Id>> shapes;
+    for (TensorId t : d.arguments) shapes.push_back(s_.program.tensors[t].shape);
+    const Replacements dims = dims_of_call(s_, *callee, shapes, n);
+    for (const Precondition& p : callee->preconditions) inherit_precondition(s_, *callee, p, substitute(a_, p.condition, dims), n.pos);
     for (size_t i = 0; i < targets.size(); ++i) {
       const Tensor& out = callee->tensors[callee->outputs[i]];
       d.targets.push_back(s_.add_tensor(targets[i].text, out.type, substituted(out.shape, dims), Role::defined, targets[i].pos));
@@ -221,70 +223,6 @@ class CallBuilder {
     return axes;
   }
 
-  // The callee's dims in terms of ours.
-  Replacements solve(const Program& callee, const std::vector<TensorId>& arguments, const ast::Node& call) {
-    Replacements dims;
-    auto parameter = [&](size_t i) -> const Tensor& { return callee.tensors[callee.inputs[i]]; };
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const std::vector<Id>& shape = s_.program.tensors[arguments[i]].shape;
-      if (shape.size() != parameter(i).shape.size())
-        throw Error(fmt::format("op {} takes {} with {} dimension{}, and this has {}", call.text, parameter(i).name,
-                                parameter(i).shape.size(), parameter(i).shape.size() == 1 ? "" : "s", shape.size()),
-                    s_.file.nodes[call.args[i]].pos);
-      for (size_t d = 0; d < shape.size(); ++d)
-        if (auto x = linear_form(a_, parameter(i).shape[d]); x && !dims.contains(x->dim)) dims[x->dim] = solved(*x, shape[d]);
-    }
-    for (const Dim& d : callee.dims)
-      if (d.definition == kNone && !dims.contains(d.dim)) dims[d.dim] = s_.declare_dim(a_.name(d.dim), call.pos);
-    define_dims(callee, dims);
-    for (size_t i = 0; i < arguments.size(); ++i) {
-      const std::vector<Id>& shape = s_.program.tensors[arguments[i]].shape;
-      for (size_t d = 0; d < shape.size(); ++d) {
-        Id wanted = substitute(a_, parameter(i).shape[d], dims);
-        if (s_.same_extent(wanted, shape[d])) continue;
-        throw Error(fmt::format("op {} takes {} with extent {} in dimension {}, which is {} here, and this has {}", call.text,
-                                parameter(i).name, text_of(s_, parameter(i).shape[d]), d, text_of(s_, wanted), text_of(s_, shape[d])),
-                    s_.file.nodes[call.args[i]].pos);
-      }
-    }
-    return dims;
-  }
-
-  Id solved(const LinearExtent& x, Id extent) {
-    Id rest = extent;
-    if (x.offset > 0) rest = a_.sub(extent, a_.integer(x.offset));
-    if (x.offset < 0) rest = a_.add(extent, a_.integer(-x.offset));
-    return x.factor == 1 ? rest : a_.div(rest, a_.integer(x.factor));
-  }
-
-  // `dim OH = …` of the callee, in our dims; definitions may use each other.
-  void define_dims(const Program& callee, Replacements& dims) {
-    Replacements definitions;
-    for (const Dim& d : callee.dims)
-      if (d.definition != kNone) definitions[d.dim] = d.definition;
-    for (size_t round = 0; round < definitions.size(); ++round)
-      for (auto& [dim, definition] : definitions) definition = substitute(a_, definition, definitions);
-    Replacements given = dims;
-    for (auto& [dim, definition] : definitions) dims[dim] = substitute(a_, definition, given);
-  }
-
-  void inherit_preconditions(const Program& callee, const Replacements& dims, Pos pos) {
-    for (const Precondition& p : callee.preconditions) {
-      Id condition = substitute(a_, p.condition, dims);
-      const Node n = a_[condition];
-      // Of the form value <= extent: 0 <= extent - value, asked like an extent.
-      if (n.op == Op::le) {
-        Id room = s_.expanded(a_.sub(n.arg(1), n.arg(0)));
-        BoundsQuestion q{{}, {}, room, a_.add(room, a_.integer(1))};
-        BoundsAnswer answer = prove_bounds(a_, q);
-        if (answer.verdict == BoundsAnswer::Verdict::proved) continue;
-        bool constant = std::ranges::none_of(reachable(a_, room), [&](Id x) { return a_[x].op == Op::dim; });
-        if (constant) throw Error(fmt::format("op {} cannot run on these shapes: {}", callee.name, p.reason), pos);
-      }
-      s_.require(condition, fmt::format("in op {}: {}", callee.name, p.reason), pos);
-    }
-  }
-
   OpScope& s_;
   Arena& a_;
   const ast::Statement& statement_;
@@ -292,7 +230,66 @@ class CallBuilder {
   std::unordered_map<ast::Ref, TensorId> calls_;
 };
 
+Id solved(Arena& a, const LinearExtent& x, Id extent) {
+  Id rest = extent;
+  if (x.offset > 0) rest = a.sub(extent, a.integer(x.offset));
+  if (x.offset < 0) rest = a.add(extent, a.integer(-x.offset));
+  return x.factor == 1 ? rest : a.div(rest, a.integer(x.factor));
+}
+
+// `dim OH = …` of the callee, in our dims; definitions may use each other.
+void define_dims(Arena& a, const Program& callee, Replacements& dims) {
+  Replacements definitions;
+  for (const Dim& d : callee.dims)
+    if (d.definition != kNone) definitions[d.dim] = d.definition;
+  for (size_t round = 0; round < definitions.size(); ++round)
+    for (auto& [dim, definition] : definitions) definition = substitute(a, definition, definitions);
+  Replacements given = dims;
+  for (auto& [dim, definition] : definitions) dims[dim] = substitute(a, definition, given);
+}
+
 }  // namespace
+
+Replacements dims_of_call(OpScope& s, const Program& callee, const std::vector<std::vector<Id>>& shapes, const ast::Node& call) {
+  Arena& a = s.arena;
+  Replacements dims;
+  auto parameter = [&](size_t i) -> const Tensor& { return callee.tensors[callee.inputs[i]]; };
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    if (shapes[i].size() != parameter(i).shape.size())
+      throw Error(fmt::format("op {} takes {} with {} dimension{}, and this has {}", call.text, parameter(i).name, parameter(i).shape.size(),
+                              parameter(i).shape.size() == 1 ? "" : "s", shapes[i].size()),
+                  s.file.nodes[call.args[i]].pos);
+    for (size_t d = 0; d < shapes[i].size(); ++d)
+      if (auto x = linear_form(a, parameter(i).shape[d]); x && !dims.contains(x->dim)) dims[x->dim] = solved(a, *x, shapes[i][d]);
+  }
+  for (const Dim& d : callee.dims)
+    if (d.definition == kNone && !dims.contains(d.dim)) dims[d.dim] = s.declare_dim(a.name(d.dim), call.pos);
+  define_dims(a, callee, dims);
+  for (size_t i = 0; i < shapes.size(); ++i)
+    for (size_t d = 0; d < shapes[i].size(); ++d) {
+      const Id wanted = substitute(a, parameter(i).shape[d], dims);
+      if (s.same_extent(wanted, shapes[i][d])) continue;
+      throw Error(fmt::format("op {} takes {} with extent {} in dimension {}, which is {} here, and this has {}", call.text,
+                              parameter(i).name, text_of(s, parameter(i).shape[d]), d, text_of(s, wanted), text_of(s, shapes[i][d])),
+                  s.file.nodes[call.args[i]].pos);
+    }
+  return dims;
+}
+
+void inherit_precondition(OpScope& s, const Program& callee, const Precondition& p, Id condition, Pos pos) {
+  Arena& a = s.arena;
+  const Node n = a[condition];
+  // Of the form value <= extent: 0 <= extent - value, asked like an extent.
+  if (n.op == Op::le) {
+    Id room = s.expanded(a.sub(n.arg(1), n.arg(0)));
+    BoundsQuestion q{{}, {}, room, a.add(room, a.integer(1))};
+    BoundsAnswer answer = prove_bounds(a, q);
+    if (answer.verdict == BoundsAnswer::Verdict::proved) return;
+    bool constant = std::ranges::none_of(reachable(a, room), [&](Id x) { return a[x].op == Op::dim; });
+    if (constant) throw Error(fmt::format("op {} cannot run on these shapes: {}", callee.name, p.reason), pos);
+  }
+  s.require(condition, fmt::format("in op {}: {}", callee.name, p.reason), pos);
+}
 
 void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& into) { CallBuilder(scope, statement, into).run(); }
 

@@ -98,6 +98,12 @@ void elaborate_call(OpScope& scope, const ast::Statement& statement, Region& int
 Definition call_definition(OpScope& scope, const std::shared_ptr<const Program>& callee, std::vector<TensorId> arguments,
                            const ast::Node& call, const std::vector<ast::Name>& targets);
 
+// The callee's dims, where its arguments have these shapes; throws where they do not fit.
+Replacements dims_of_call(OpScope& scope, const Program& callee, const std::vector<std::vector<Id>>& shapes, const ast::Node& call);
+
+// What the callee requires, in our dims: proved, required of ours, or an error.
+void inherit_precondition(OpScope& scope, const Program& callee, const Precondition& p, Id condition, Pos pos);
+
 void collect_below(const ast::File& file, ast::Ref root, std::vector<ast::Ref>& found);  // ascending
 
 void collect_below(const ast::File& file, const std::vector<ast::Statement>& statements, std::vector<ast::Ref>& found);
