@@ -9,6 +9,7 @@
 #include "expr/core/conditions.h"
 #include "expr/imperative/rename.h"
 #include "expr/imperative/symbolic.h"
+#include "expr/index/linear.h"
 #include "expr/rules/simplify.h"
 
 namespace xhat::imperative {
@@ -420,12 +421,51 @@ void Symbolic::unroll(const Statement& s, int64_t begin, int64_t end) {
   c_.state.numbers.erase(s.targets[0].text);
 }
 
+// A range that goes down as written (N..0, N-1..-1, 5..0) has nothing in it for any sizes; one that has nothing for some, or whose ends are
+// equal, is as good as any.
+void Symbolic::refuse_descending(const Statement& s, Id begin, Id end) {
+  if (reads_data(a_, begin) || reads_data(a_, end)) return;
+  auto dims_in = [&](Id x) {
+    std::vector<Id> found;
+    for (Id y : reachable(a_, x))
+      if (a_[y].op == Op::dim) found.push_back(y);
+    return found;
+  };
+  auto literal = [&](ast::Ref r) {
+    return node(r).kind == Kind::number || (node(r).kind == Kind::unary && node(node(r).args[0]).kind == Kind::number);
+  };
+  bool down = false;
+  if (a_[begin].op == Op::constant) {
+    down = literal(s.first) && literal(s.last) && a_[end].op == Op::constant && a_[begin].integer > a_[end].integer;
+  } else if (a_[end].op == Op::constant ? a_[end].integer <= 0 : !dims_in(begin).empty() && !c_.scope.same_extent(begin, end)) {
+    // Sizes near 0 make N-1..0 begin at -1, which nobody means.
+    std::vector<Id> conditions = {a_.binary(Op::lt, begin, end)};
+    for (Id dim : dims_in(a_.sub(begin, end))) conditions.push_back(a_.binary(Op::le, a_.integer(8), dim));
+    down = c_.never(c_.loop_ranges(), conditions);
+  }
+  if (!down) return;
+  std::string up = "k";
+  for (const char* name : {"k", "j", "n", "m", "u"})
+    if (up = name; !c_.words.contains(up)) break;
+  // Both as in Python's range(N-1, -1, -1), and N-1..0 with both ends, as other languages count; else the numbers of the range, from behind.
+  const bool inclusive = is_constant(a_, end, -1) || (is_constant(a_, end, 0) && linear(a_, begin).constant < 0);
+  const Id first = inclusive ? begin : c_.tidy(a_.sub(begin, a_.integer(1)));
+  const Id count = c_.tidy(inclusive ? a_.add(begin, a_.integer(1)) : a_.sub(begin, end));
+  const Id last = c_.tidy(a_.add(a_.sub(first, count), a_.integer(1)));
+  const std::string& name = s.targets[0].text;
+  throw Error(fmt::format("for {} in {}..{} runs no time, for a range goes up. from {} down to {} write for {} in 0..{} {{ {} = {} - {}; … }}",
+                          name, ast::print(c_.file, s.first), ast::print(c_.file, s.last), text_of(c_.scope, first), text_of(c_.scope, last), up,
+                          text_of(c_.scope, count), name, text_of(c_.scope, first), up),
+              s.targets[0].pos);
+}
+
 void Symbolic::loop(const Statement& s) {
   const ast::Name& name = s.targets[0];
   check_new_name(name, "loop variable");
   Expression bounds(c_);
   const Id begin = bounds.checked(bounds.number(s.first, true, "a bound of a loop")),
            end = bounds.checked(bounds.number(s.last, true, "a bound of a loop"));
+  refuse_descending(s, begin, end);
   const Id trips = c_.tidy(a_.sub(end, begin));
   const bool known = a_[trips].op == Op::constant && a_[begin].op == Op::constant;
   if (known && a_[trips].integer <= 0) return;

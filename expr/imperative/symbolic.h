@@ -17,6 +17,7 @@ class Symbolic {
   void call(const ast::Statement& s);
   void branch(const ast::Statement& s);
   void loop(const ast::Statement& s);
+  void refuse_descending(const ast::Statement& s, Id begin, Id end);
   void repeat(const ast::Statement& s);
 
   TensorId scalar_or_tensor(Expression& e, ast::Ref body, std::optional<DType> type, const std::string& name, bool variable);
