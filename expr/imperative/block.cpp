@@ -99,12 +99,13 @@ class BlockMaker {
     Row row;
     size_t size = 0;
     const Shape& shape = c_.program.tensors[read.symbol].shape;
+    const std::vector<Id> needs = c_.needs();
     for (size_t d = 0; d < read_indices(read).size(); ++d) {
       const Id index = read.arg(d);
       const std::span<const Id> free = a_[index].free_axes();
       const bool fixed = !reads_data(a_, index) && std::ranges::all_of(free, [&](Id x) { return is_variable(x); }) &&
-                         c_.implied(loops_, {}, a_.binary(Op::le, a_.integer(0), index)) &&
-                         c_.implied(loops_, {}, a_.binary(Op::lt, index, shape[d]));
+                         c_.implied(loops_, needs, a_.binary(Op::le, a_.integer(0), index)) &&
+                         c_.implied(loops_, needs, a_.binary(Op::lt, index, shape[d]));
       row.push_back(fixed ? index : kNone);
       if (fixed && !free.empty()) size = d + 1;
     }

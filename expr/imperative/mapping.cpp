@@ -70,8 +70,8 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
     if (b.range.end != kNone) around.push_back(b.range);
   std::vector<Id> known;
   for (Id c : c_.state.conditions) known.push_back(c);
-  auto inside = [&](Id x) {
-    return c_.implied(around, known, a_.binary(Op::le, a_.integer(0), x)) && c_.implied(around, known, a_.binary(Op::lt, x, extent));
+  auto inside = [&](Id x, std::span<const Id> holds) {
+    return c_.implied(around, holds, a_.binary(Op::le, a_.integer(0), x)) && c_.implied(around, holds, a_.binary(Op::lt, x, extent));
   };
   // What a name holds stands for the name where that is inside; else the run looks at it. Without names, positions are checked where they are read,
   // and what is of loop variables and sizes stands where it is inside, else is counted from the end where that is.
@@ -79,12 +79,17 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
   const bool named = written != id && reads_data(a_, written);
   const bool position =
       std::ranges::any_of(a_[id].free_axes(), [&](Id x) { return std::ranges::find(loops, x, &AxisRange::axis) == loops.end(); });
-  if ((named || !position) && inside(id)) return id;
+  if ((named || !position) && inside(id, known)) return id;
+  if (named) {
+    std::vector<Id> with_needs = c_.needs();
+    with_needs.insert(with_needs.end(), known.begin(), known.end());
+    if (inside(id, with_needs)) return id;
+  }
   if (position) return named ? of_the_run(written) : id;
   const Id negative = a_.binary(Op::lt, id, a_.integer(0));
   if (!c_.excluded(loops, known, negative)) {
     const Id wrapped = c_.implied(loops, known, negative) ? from_end(id) : a_.select(negative, from_end(id), id);
-    if (inside(wrapped)) return wrapped;
+    if (inside(wrapped, known)) return wrapped;
     if (loops.empty() || a_[id].free_axes().empty()) id = c_.implied(loops, known, negative) ? wrapped : id;
   }
   if (named) return of_the_run(written);

@@ -177,6 +177,13 @@ TensorId Context::define(const std::string& base, const std::vector<AxisRange>& 
   return t;
 }
 
+std::vector<Id> Context::needs() {
+  std::vector<Id> found;
+  for (const Precondition& p : program.preconditions)
+    if (arena()[p.condition].op == Op::le) found.push_back(p.condition);
+  return found;
+}
+
 bool Context::never(std::span<const AxisRange> axes, std::span<const Id> conditions) {
   Arena& a = arena();
   std::vector<AxisRange> ranges;

@@ -122,6 +122,9 @@ struct Context {
   // The largest that it is in any iteration of the loops around, over sizes alone.
   Id largest(Id extent, const std::string& of);
 
+  // What the program needs of its sizes, as far as is known by now: holds whenever it runs.
+  std::vector<Id> needs();
+
   // Facts (facts.cpp): hold for all values of the axes in their ranges at which the conditions hold.
   bool never(std::span<const AxisRange> axes, std::span<const Id> conditions);
   bool implied(std::span<const AxisRange> axes, std::span<const Id> conditions, Id fact);
