@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "expr/core/conditions.h"
 #include "expr/imperative/expression.h"
 #include "expr/imperative/inline_steps.h"
 
@@ -33,8 +34,28 @@ void Expression::run_calls(Ref ref) {
     collect_below(c_.file, call, parts);
     return std::ranges::none_of(parts, [&](Ref part) { return it->second.contains(node(part).text); });
   };
-  for (Ref r : below)
-    if (is_op(node(r)) && !calls_.contains(r) && stands_alone(r)) calls_[r] = call(r, 1)[0];
+  // In a branch of an expression, a call is made where the branch is taken, if positions decide that.
+  std::unordered_map<Ref, std::vector<std::pair<Ref, size_t>>> branches;
+  for (Ref r : below) {
+    if (node(r).kind != Kind::choose || !is_of_positions(node(r).args[0])) continue;
+    for (size_t k : {1, 2}) {
+      std::vector<Ref> parts;
+      collect_below(c_.file, node(r).args[k], parts);
+      for (Ref part : parts)
+        if (is_op(node(part))) branches[part].emplace_back(node(r).args[0], k);
+    }
+  }
+  for (Ref r : below) {
+    if (!is_op(node(r)) || calls_.contains(r) || !stands_alone(r)) continue;
+    const size_t conditions = c_.state.conditions.size(), guards = c_.state.guards.size();
+    for (const auto& [condition_ref, side] : branches[r]) {
+      const Id holds = condition(condition_ref, "the condition of if");
+      c_.state.conditions.push_back(side == 1 ? holds : negation(a_, holds));
+      c_.state.guards.push_back(c_.state.conditions.back());
+    }
+    calls_[r] = call(r, 1)[0];
+    c_.state.conditions.resize(conditions), c_.state.guards.resize(guards);
+  }
 }
 
 // What the callee requires of its dims, of which some depend on the iteration.

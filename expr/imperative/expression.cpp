@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "expr/core/conditions.h"
 #include "expr/core/syntax.h"
 #include "expr/index/affine.h"
 
@@ -14,6 +15,15 @@ using ast::Kind;
 using ast::Ref;
 
 bool Expression::is_op(const ast::Node& n) const { return n.kind == Kind::call && c_.scope.ops.contains(n.text); }
+
+bool Expression::is_of_positions(Ref ref) const {
+  const ast::Node& n = node(ref);
+  if (n.kind == Kind::number || n.kind == Kind::boolean) return true;
+  if (n.kind == Kind::name)
+    return c_.state.numbers.contains(n.text) || c_.scope.dims.contains(n.text) ||
+           std::ranges::any_of(c_.state.loops, [&](const LoopVariable& l) { return l.name == n.text && !l.bounds_read; });
+  return (n.kind == Kind::unary || n.kind == Kind::binary) && std::ranges::all_of(n.args, [&](Ref r) { return is_of_positions(r); });
+}
 
 bool Expression::known(const std::string& name) const {
   return c_.state.names.contains(name) || c_.state.numbers.contains(name) || c_.scope.dims.contains(name) || lets_.contains(name) ||
@@ -112,8 +122,19 @@ Shape Expression::shape_of(Ref ref, const ast::Node& n) {
     case Kind::boolean: return {};
     case Kind::name: return name_shape(n);
     case Kind::unary:
-    case Kind::binary:
-    case Kind::choose: return broadcast(n.args, n.pos);
+    case Kind::binary: return broadcast(n.args, n.pos);
+    case Kind::choose: {
+      // Slices in a branch are inside where its condition holds.
+      if (is_of_positions(n.args[0])) {
+        const Id holds = condition(n.args[0], "the condition of if");
+        for (size_t k : {1, 2}) {
+          c_.state.conditions.push_back(k == 1 ? holds : negation(a_, holds));
+          shape(n.args[k]);
+          c_.state.conditions.pop_back();
+        }
+      }
+      return broadcast(n.args, n.pos);
+    }
     case Kind::let: {
       if (known(n.text)) throw Error(fmt::format("let {} has the name of something in scope; take a new name", n.text), n.pos);
       shape(n.args[0]);

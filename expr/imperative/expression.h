@@ -118,6 +118,8 @@ class Expression {
   const ast::Node& node(ast::Ref r) const { return c_.file.nodes[r]; }
   std::string text(ast::Ref r) const { return ast::print(c_.file, r); }
   bool is_op(const ast::Node& n) const;
+  // Is it made of loop variables, sizes and numbers alone?
+  bool is_of_positions(ast::Ref ref) const;
   [[noreturn]] void unknown(const ast::Node& n) const;
 
   Context& c_;
