@@ -7,8 +7,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "runtime/emit/vector_math.h"
@@ -49,6 +51,12 @@ class Compiled {
     if (vectorize) f.vectorize(i, sizeof(T) == 4 ? lanes_f32 : lanes_f64, Halide::TailStrategy::GuardWithIf);
     Halide::Target target = Halide::get_jit_target_from_environment().with_feature(Halide::Target::StrictFloat);
     callable_ = f.compile_to_callable(arguments, target);
+  }
+
+  // Compiled once in a process, which takes longer than all calls.
+  static const Compiled& of(const Row& row, bool vectorize) {
+    static std::map<std::pair<std::string, bool>, Compiled> made;
+    return made.try_emplace({row.name, vectorize}, row, vectorize).first->second;
   }
 
   // Elements [first, first + count) of the arguments.

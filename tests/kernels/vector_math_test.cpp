@@ -169,9 +169,9 @@ std::vector<std::vector<T>> grid(const Row& row) {
 template <class T>
 void expect_accurate(const Row& row, double claim, const std::vector<std::vector<T>>& in) {
   size_t n = in[0].size();
-  Compiled<T> kernel(row, true);
+  const Compiled<T>& kernel = Compiled<T>::of(row, true);
   std::vector<T> vector = kernel(in, 0, n), shifted = kernel(in, 5, n - 5),
-                 scalar = Compiled<T>(row, false)(in, 0, n);
+                 scalar = Compiled<T>::of(row, false)(in, 0, n);
   Real worst = 0;
   size_t where = 0, different = 0;
   for (size_t i = 0; i < n; i++) {
@@ -353,7 +353,7 @@ void expect_specials(const Row& row) {
   while (a.size() < 48) a.push_back(a.front()), b.push_back(b.front()), want.push_back(want.front());
   std::vector<std::vector<T>> in{a};
   if (row.arity == 2) in.push_back(b);
-  std::vector<T> vector = Compiled<T>(row, true)(in, 0, 48), scalar = Compiled<T>(row, false)(in, 0, 48);
+  std::vector<T> vector = Compiled<T>::of(row, true)(in, 0, 48), scalar = Compiled<T>::of(row, false)(in, 0, 48);
   for (size_t i = 0; i < n; i++)
     for (T got : {vector[i], scalar[i]}) {
       bool right = std::isnan(want[i]) ? std::isnan(got) : bits(got) == bits(want[i]);
