@@ -19,7 +19,7 @@ packages=(
   libgtest-dev libbenchmark-dev
   python3 python3-dev python3-pip # pip only fetches the wheels
 )
-test_packages=(ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers)
+test_packages=(ocl-icd-libopencl1 pocl-opencl-icd libvulkan1 mesa-vulkan-drivers libjemalloc2)
 halide_version=21.0.0
 halide_sha256=3686c2b4c9aed1e26e1e55631608b2c4a4c3fe2d4386505ba1921859adb683ab
 halide_dir=.deps/halide-$halide_version
