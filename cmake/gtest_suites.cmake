@@ -19,9 +19,9 @@ if(suites STREQUAL "" AND NOT optional)
   add_test(${label}.missing sh -c "echo ${program} was not built, does not start, or has no tests; exit 1")
   set_tests_properties(${label}.missing PROPERTIES LABELS "${label};${runs}")
 endif()
-# The longest first, so that no core waits for one that began late: a minute or more on one core. ctest orders the others by what they took
+# The longest first, so that no core waits for one that began late: forty seconds or more on one core. ctest orders the others by what they took
 # before, which a clean clone does not know.
-set(long_suites "/AuditTest$|/ComposedProgramTest$|/LoopsOfPlaces$|^Files/KernelGoldenTest$|OfManyKernels$|^Ops/LoweredCode$|^Rows/VectorMath$|^Part/DerivativesOfAuditOps$")
+set(long_suites "/AuditTest$|/ComposedProgramTest$|/LoopsOfPlaces$|^Files/KernelGoldenTest$|OfManyKernels$|^Ops/LoweredCode$|^Ops/RecomputeTest$|^AheadGpu$|^Part/DerivativesOfAuditOps$")
 set(limit 900)  # seconds
 if("$ENV{XHAT_TEST_LONG}")
   set(limit 43200)
