@@ -174,9 +174,22 @@ class Gatherer {
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
-    const std::optional<InvertAnswer>& answer = inverted({axes_, conjunction(a_, known), indices, targets});
-    if (!answer) return kNone;
+    std::optional<InvertAnswer> answer = inverted({axes_, conjunction(a_, known), indices, targets});
+    if (!answer || !without_data_in_ranges(&*answer, &rest)) return kNone;
     return rebuilt(n, *answer, rest);
+  }
+
+  // No range reads a tensor: what data decide of an axis is a condition beside the range that it had. False where it had none.
+  bool without_data_in_ranges(InvertAnswer* answer, Literals* rest) {
+    for (AxisRange& r : answer->remaining) {
+      if (tensors_read(a_, r.begin).empty() && tensors_read(a_, r.end).empty()) continue;
+      const auto had = std::ranges::find(axes_, r.axis, &AxisRange::axis);
+      if (had == axes_.end()) return false;
+      rest->push_back(a_.binary(Op::le, r.begin, r.axis));
+      rest->push_back(a_.binary(Op::lt, r.axis, r.end));
+      r = *had;
+    }
+    return true;
   }
 
   // A gradient has a term for each use of a tensor, often over the same axes by the same indices, and isl takes milliseconds.
