@@ -18,7 +18,7 @@ using namespace Halide::Internal;
 
 namespace {
 
-constexpr double kFasterInLanes = 2.5;  // times, for some threads per result: prices are rough
+constexpr double kFasterInLanes = 1.3;  // times, for some threads per result: prices are rough
 constexpr int64_t kUnrolled = 128;  // products that follow each other without a branch
 
 Stmt unrolled(const std::string& name, int64_t n, const Stmt& s) {
@@ -384,7 +384,7 @@ bool GpuLowering::contract_launch(const std::vector<std::vector<size_t>>& groups
   const auto parts = apart(groups);
   const auto& sums = parts.first;
   const std::vector<size_t>& maps = parts.second;
-  if (sums.size() == 1 && maps.empty() && kFasterInLanes * alone_ns(sums[0]) < r->ns) return false;
+  if (sums.size() == 1 && maps.empty() && kFasterInLanes * std::max(alone_ns(sums[0]), cached_ns(sums[0])) < r->ns) return false;
   if (r->split.some()) {
     // The sums are not there before they are added up, so what is made of them comes after that.
     const Count blocks = rectangles(*r, points).total();

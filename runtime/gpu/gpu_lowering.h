@@ -160,6 +160,7 @@ class GpuLowering {
   double launches_ns(const std::vector<std::vector<size_t>>& groups) const;
   double group_ns(const std::vector<size_t>& group, double points, double terms, double threads, bool tiled) const;
   double alone_ns(const std::vector<size_t>& group) const;
+  double cached_ns(const std::vector<size_t>& group) const;
   double terms_of(const SpecMember& m) const;
   Split split(const std::vector<size_t>& group, int64_t wanted) const;
 
@@ -171,7 +172,7 @@ class GpuLowering {
   Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
   bool side_by_side(const std::vector<size_t>& group, Id last) const;
   int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
-  int under_way(const std::vector<size_t>& group, int vector) const;
+  int under_way(const std::vector<size_t>& group, int vector, size_t axes) const;
   std::vector<size_t> loops_of(const Accumulation& a, const Points& terms) const;
   Stmt repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body);
   static bool is_row(const Points& points);

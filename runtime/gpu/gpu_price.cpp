@@ -62,6 +62,23 @@ double GpuLowering::group_ns(const std::vector<size_t>& group, double points, do
   return std::max({bytes / kBytes, n * loads / (resident * kLoads), slower * n * operations / (resident * kOperations)});
 }
 
+// What its threads read of the second cache: a warp whose threads have neighbouring elements, all of them; else one.
+double GpuLowering::cached_ns(const std::vector<size_t>& group) const {
+  constexpr double kCached = 5500;  // bytes per ns
+  const Arena& a = *spec_.arena;
+  const SpecMember& m = spec_.members[group[0]];
+  if (m.left.empty() || m.reduced.empty()) return 0;
+  const double results = static_cast<double>(all_of(m.left).total().like()), terms = terms_of(m);
+  const Sharing s = sharing(group, static_cast<int64_t>(results), static_cast<int64_t>(terms), kThreads);
+  const Id neighbours = s.lanes_first && s.lanes > 1 ? m.reduced.back() : m.left.back();
+  double bytes = 0;
+  for (size_t g : group)
+    for (Id id : reachable(a, roots(spec_.members[g])))
+      if (is_read(a[id].op) && !a[id].free_axes().empty())
+        bytes += static_cast<double>(byte_size(a[id].type)) / (depends(id, {neighbours}) ? 1 : kWarp);
+  return results * terms * bytes / kCached;
+}
+
 double GpuLowering::terms_of(const SpecMember& m) const { return static_cast<double>(all_of(m.reduced).total().like()); }
 
 // Of one launch for all: a block per tile.

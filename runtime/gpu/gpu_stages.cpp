@@ -207,7 +207,7 @@ Stmt GpuLowering::map_stage(const std::vector<size_t>& group, const Points& poin
     return guarded ? IfThenElse::make(number < n.expr(), s) : s;
   };
   if (step == 0) return element(first, true);
-  const int at_once = under_way(group, vector);
+  const int at_once = under_way(group, vector, points.axes.size());
   const Expr whole = simplify(n.expr() / static_cast<int>(step)), last = simplify(whole * static_cast<int>(step) + first);
   std::vector<Stmt> turns = {repeat(whole, at_once, [&](const Expr& turn) { return element(turn * static_cast<int>(step) + first, false); })};
   if (!n.divisible_by(step)) turns.push_back(element(last, true));
@@ -317,7 +317,7 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
     }
     return with_lets(lets, Block::make(stores));
   };
-  const int at_once = under_way(a.members, vector);
+  const int at_once = under_way(a.members, vector, s.lanes == 1 ? 1 : terms.axes.size());
   auto bounded = [&](size_t i) {  // of an axis, how many points there are
     const Expr count = terms.counts[i].expr();
     if (!terms.limits[i].defined()) return count;
@@ -387,10 +387,10 @@ Stmt GpuLowering::repeat(const Expr& n, int at_once, const std::function<Stmt(co
   return Block::make(all, loop(left, rest, fixed ? ForType::Unrolled : ForType::Serial, body(whole * at_once + counter(left))));
 }
 
-// How many terms or elements of the group a thread has under way: its registers hold what they load.
-int GpuLowering::under_way(const std::vector<size_t>& group, int vector) const {
-  constexpr uint64_t kLoads = 16, kOperations = 256, kMost = 8;
-  uint64_t loads = 0, operations = 0;
+// How many terms or elements of the group a thread has under way: its registers hold what they load, and where each is along so many axes.
+int GpuLowering::under_way(const std::vector<size_t>& group, int vector, size_t axes) const {
+  constexpr uint64_t kLoads = 16, kOperations = 256, kOfAxis = 16, kMost = 8;
+  uint64_t loads = 0, operations = kOfAxis * (axes > 1 ? axes - 1 : 0);
   for (size_t g : group)
     for (Id id : reachable(*spec_.arena, roots(spec_.members[g]))) {
       const Node& n = (*spec_.arena)[id];
