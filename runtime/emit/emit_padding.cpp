@@ -1,8 +1,10 @@
 // Reads at places that may be outside, of inputs or of what the tile has made: from a copy of what the tile needs with what `else` says
 // around it, so that windows are read in plain vectors.
+#include <cmath>
 #include <unordered_set>
 
 #include "cse/normalize/auto_inliner.h"
+#include "expr/index/linear.h"
 #include "runtime/emit/emit_ops.h"
 #include "runtime/emit/emit_walk.h"
 
@@ -33,17 +35,26 @@ bool Walk::worth_padding(const Node& n) const {
     if (cut_along(n, i) != kNone) continue;
     outside |= !is_within(ids[i], t.shape[i]);
     if (!tensors_read(arena(), ids[i]).empty()) return false;
-    auto [low, high] = e.spec.interval(ids[i]);
-    double span = static_cast<double>(high - low + 1);
-    for (Id id : arena()[ids[i]].free_axes()) {
-      const SpecAxis& x = e.spec.axes.at(id);
-      read *= static_cast<double>(x.in_tile());
-      span *= static_cast<double>(x.in_tile()) / static_cast<double>(std::max<int64_t>(1, x.extent));
-    }
-    copied *= std::max(1.0, span);
+    for (Id id : arena()[ids[i]].free_axes()) read *= static_cast<double>(e.spec.axes.at(id).in_tile());
+    copied *= places_in_tile(ids[i]);
   }
   bool known = n.op == Op::read || arena()[n.args().back()].op == Op::constant;
   return outside && known && copied <= 2 * read;
+}
+
+// From the first to the last place that the index has in a tile: of t - 1024*k, 1025 for a t and two k.
+double Walk::places_in_tile(Id index) const {
+  double places = 1;
+  for (const auto& [term, step] : linear(arena(), index).terms) {
+    auto [low, high] = e.spec.interval(term);
+    double of_term = static_cast<double>(high - low + 1);
+    for (Id id : arena()[term].free_axes()) {
+      const SpecAxis& x = e.spec.axes.at(id);
+      of_term *= static_cast<double>(x.in_tile()) / static_cast<double>(std::max<int64_t>(1, x.extent));
+    }
+    places += std::abs(static_cast<double>(step)) * (std::max(1.0, of_term) - 1);
+  }
+  return places;
 }
 
 Expr Walk::padded(const Node& n) {

@@ -122,6 +122,9 @@ std::vector<Case> cases() {
        {{"M", 8}, {"T", 401}, {"S", 5}}, false, {{"xh_in2[ramp(", 1, 99}}},
       {"moved_under_a_condition", "op f(x: f32[T], d: i32[S]) -> (y) { y[s,t in 0..T] = if t+i64(d[s]) < T && 0 <= t+i64(d[s]) then x[t+i64(d[s])] else 0 }",
        {{"T", 401}, {"S", 5}}, false, {{"xh_in2[ramp(", 0, 0}}},
+      // A copy of all between two places far apart is much more than what is read of it.
+      {"places_far_apart", "op f(x: f32[N,T,D]) -> (y) { y[n,t in 0..T,d] = sum(k in 0..2: x[n,t-300*k,d else 0]) }", {{"N", 3}, {"T", 400}, {"D", 24}},
+       false, {{"allocate xh_pad", 0, 0}}},
       {"nearest", "op f(x: f32[N,W]) -> (y) { y[n, i in 0..3*W] = x[n,i/3] * 2 }", {{"N", 50}, {"W", 40}}, false, {{"/3", 0, 0}}},
       {"depthwise", kDepthwise, {{"N", 3}, {"C", 4}, {"H", 14}, {"W", 56}}, true,
        {{"allocate xh_pad", 2, 2}, {" * 16 * 1 * 1]", 2, 2}, {".s1.p1", 2, 99}, {"xh_row", 0, 0}, {"xh_ends", 0, 0}}},  // whole rows
