@@ -179,14 +179,14 @@ class Gatherer {
     return rebuilt(n, *answer, rest);
   }
 
-  // No range reads a tensor: what data decide of an axis is a condition beside the range that it had. False where it had none.
+  // No range reads a tensor: what data decide of an axis is a condition beside the range that it had, and before all that may read by it. False
+  // where it had none.
   bool without_data_in_ranges(InvertAnswer* answer, Literals* rest) {
     for (AxisRange& r : answer->remaining) {
       if (tensors_read(a_, r.begin).empty() && tensors_read(a_, r.end).empty()) continue;
       const auto had = std::ranges::find(axes_, r.axis, &AxisRange::axis);
       if (had == axes_.end()) return false;
-      rest->push_back(a_.binary(Op::le, r.begin, r.axis));
-      rest->push_back(a_.binary(Op::lt, r.axis, r.end));
+      rest->insert(rest->begin(), {a_.binary(Op::le, r.begin, r.axis), a_.binary(Op::lt, r.axis, r.end)});
       r = *had;
     }
     return true;

@@ -171,22 +171,24 @@ class GpuLowering {
   static Expr as_read(const Expr& kept, DType type);
   Stmt map_at(const std::vector<size_t>& group, const Emitter::Axes& axes);
   bool side_by_side(const std::vector<size_t>& group, Id last) const;
-  int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
-  int under_way(const std::vector<size_t>& group, int vector, size_t axes) const;
-  std::vector<size_t> loops_of(const Accumulation& a, const Points& terms) const;
-  Stmt repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body);
   static bool is_row(const Points& points);
   int vector_of(const std::vector<size_t>& group, const Points& points) const;
   Stmt map_stage(const std::vector<size_t>& group, const Points& points, const Expr& first, int64_t step);
-  Accumulation accumulation(const std::vector<size_t>& group);
   Sharing sharing(const std::vector<size_t>& group, int64_t results, int64_t terms, int threads) const;
   // All results of `points`: of block `first` of them, or in turns.
   Stmt reduce_stage(const Accumulation& a, const Points& points, const Points& terms, const Sharing& s, const Expr& first,
                     const std::function<Stmt(const Point&, const std::vector<Expr>&)>& store);
-  Stmt accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes,
-                  const Sharing& s);
   Stmt store(const SpecMember& m, const Expr& value, const Emitter::Axes& axes);
   Stmt store_partial(const SpecMember& m, const Expr& value, const Emitter::Axes& axes, const Expr& row);
+
+  // gpu_accumulate.cpp
+  Accumulation accumulation(const std::vector<size_t>& group);
+  int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
+  Stmt accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes,
+                  const Sharing& s);
+  Stmt repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body);
+  int under_way(const std::vector<size_t>& group, int vector, size_t axes) const;
+  std::vector<size_t> loops_of(const Accumulation& a, const Points& terms) const;
 
   // gpu_rectangle.cpp and gpu_contract.cpp
   using Span = std::function<Points(const std::vector<Id>& axes)>;  // what of the axes a block takes

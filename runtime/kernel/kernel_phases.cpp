@@ -30,10 +30,10 @@ bool divides(const Arena& a, Id id, Id axis) {
   return (n.op == Op::div || n.op == Op::mod) && n.type == DType::i64 && a[n.arg(0)].depends_on(axis);
 }
 
-class Split {
+class PhaseSplit {
  public:
   // views: members that do not need the phases walk the axis whole. tied: an axis of the kernel that is the quotient.
-  Split(KernelSpec& spec, Id axis, int64_t phases, bool write_out, bool views, Id tied = kNone)
+  PhaseSplit(KernelSpec& spec, Id axis, int64_t phases, bool write_out, bool views, Id tied = kNone)
       : spec_(spec), a_(*spec.arena), axis_(axis), phases_(phases) {
     quotient_ = tied != kNone ? tied : a_.axis(a_.name(axis) + "q");
     phase_ = a_.axis(a_.name(axis) + "p");
@@ -301,14 +301,14 @@ void split_blocks(KernelSpec& spec) {
       bool blocks = !b.elsewhere && length >= kShortest && x.extent / length >= 2 && x.extent / length <= kMaxBlocks;
       if (!blocks || x.kind() != AxisKind::untiled || in_the_way(spec, axis) || std::ranges::any_of(spec.members, summed)) continue;
       KernelSpec split = spec;
-      Split(split, axis, length, true, false).run();
+      PhaseSplit(split, axis, length, true, false).run();
       spec = std::move(split);
     }
   } catch (const affine::GaveUp&) {
   }
 }
 
-void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each) { Split(spec, axis, each, false, false, quotient).run(); }
+void tie_axis(KernelSpec& spec, Id axis, Id quotient, int64_t each) { PhaseSplit(spec, axis, each, false, false, quotient).run(); }
 
 namespace {
 
@@ -318,7 +318,7 @@ void split_in_phases(KernelSpec& spec, Id axis, int64_t phases, bool views) {
   if (!even || in_the_way(spec, axis)) return;
   KernelSpec split = spec;
   try {
-    Split(split, axis, phases, false, views).run();
+    PhaseSplit(split, axis, phases, false, views).run();
     spec = std::move(split);
   } catch (const affine::GaveUp&) {  // an index of astronomic size: it stays one axis
   }
