@@ -13,9 +13,9 @@
 namespace xhat {
 namespace {
 
-constexpr int64_t kResultsWorthIt = 16;    // results: below, all pairs in vectors take less than a loop in order
-constexpr int64_t kAgain_ps = 200;  // what is cheaper to compute in the loop, than to be written in vectors and read again
-constexpr int64_t kBetween = 4;     // factors that even the nearest term has, at most
+constexpr int64_t kResultsWorthIt = 16;  // below, all pairs in vectors take less than a loop in order
+constexpr int64_t kAgain_ps = 200;       // what is cheaper to compute in the loop, than to be written in vectors and read again
+constexpr int64_t kBetween = 4;          // factors that even the nearest term has, at most
 
 class Recurrences {
  public:

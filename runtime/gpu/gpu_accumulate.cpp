@@ -4,8 +4,6 @@
 #include <numeric>
 
 #include "cse/normalize/auto_inliner.h"
-#include "runtime/cpu/lowering.h"
-#include "runtime/emit/emit_ops.h"
 #include "runtime/emit/vector_math.h"
 #include "runtime/gpu/gpu_lowering.h"
 #include "runtime/kernel/kernel_access.h"
@@ -71,17 +69,7 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
   Expr slot = vector == 1 ? Expr(0) : Variable::make(Halide::Int(32), part);
   std::vector<Expr> now;
   for (size_t i = 0; i < names.size(); ++i) now.push_back(Load::make(a.identities[i].type(), names[i], slot, {}, {}, const_true(), {}));
-  auto update = [&](const Emitter::Axes& at) {
-    std::vector<std::pair<std::string, Expr>> lets;
-    std::vector<Stmt> stores;
-    std::vector<Expr> next = a.step(now, at);
-    for (size_t i = 0; i < next.size(); ++i) {
-      std::string name = fresh("next");
-      lets.emplace_back(name, device(next[i]));
-      stores.push_back(Store::make(names[i], Variable::make(next[i].type(), name), slot, {}, const_true(), {}));
-    }
-    return with_lets(lets, Block::make(stores));
-  };
+  auto update = [&](const Emitter::Axes& at) { return into_registers(names, a.step(now, at), slot); };
   const int at_once = under_way(a.members, vector, s.lanes == 1 ? 1 : terms.axes.size());
   auto bounded = [&](size_t i) {  // of an axis, how many points there are
     const Expr count = terms.counts[i].expr();
@@ -134,6 +122,17 @@ Stmt GpuLowering::accumulate(const Accumulation& a, const std::vector<std::strin
   const Expr last = simplify(whole * s.lanes + lane);
   if (!is_const_zero(simplify(n % s.lanes))) turns.push_back(IfThenElse::make(last < n, term(last)));
   return Block::make(turns);
+}
+
+// The values, of which all are computed before the first register is written: they may read what stands there.
+Stmt GpuLowering::into_registers(const std::vector<std::string>& registers, const std::vector<Expr>& values, const Expr& slot) {
+  std::vector<std::pair<std::string, Expr>> lets;
+  std::vector<Stmt> stores;
+  for (size_t i = 0; i < values.size(); ++i) {
+    lets.emplace_back(fresh("next"), device(values[i]));
+    stores.push_back(Store::make(registers[i], Variable::make(values[i].type(), lets.back().first), slot, {}, const_true(), {}));
+  }
+  return with_lets(lets, Block::make(stores));
 }
 
 // n times; so many of them follow each other without a branch, so that what they load is under way at once.

@@ -274,15 +274,7 @@ Stmt GpuLowering::sum_over(const std::vector<size_t>& group, const Contraction& 
         Expr here = at.at(terms.axes[i]) < terms.limits[i];
         inside = inside.defined() ? inside && here : here;
       }
-    std::vector<std::pair<std::string, Expr>> lets;
-    std::vector<Stmt> stores;
-    std::vector<Expr> next = sum.step(now, at);
-    for (size_t i = 0; i < next.size(); ++i) {
-      std::string name = fresh("next");
-      lets.emplace_back(name, device(next[i]));
-      stores.push_back(Store::make(names[i], Variable::make(next[i].type(), name), c.slot, {}, const_true(), {}));
-    }
-    Stmt s = each(c, with_lets(lets, Block::make(stores)));
+    Stmt s = each(c, into_registers(names, sum.step(now, at), c.slot));
     return inside.defined() ? IfThenElse::make(inside, s) : s;
   };
   Stmt body;

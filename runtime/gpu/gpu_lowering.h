@@ -131,9 +131,23 @@ class GpuLowering {
   bool recurs(const SpecMember& m) const;
   void recurrence_launch(const SpecMember& m);
   std::vector<Id> beside_recurrence(Id body, Id read, Id along) const;
-  Stmt steps_in_order(const Expr& count, int chunk, const std::function<Stmt(const Expr& step, const Expr& from, const Expr& to)>& compute,
-                      const std::function<Stmt(const Expr& step, const Expr& slot)>& keep,
-                      const std::function<Stmt(const Expr& from, const Expr& to)>& move);
+  struct Recurring {  // a member that reads its own results
+    const SpecMember& member;
+    Recurrence own;
+    Id along = kNone;
+    Points rows = {};
+    std::string values = {};  // registers: of a chunk's steps, after that of the place before
+    Halide::Type type = {};
+    int chunk = 0;
+  };
+  static Expr value_in(const Recurring& r, const Expr& slot);
+  static Stmt put_in(const Recurring& r, const Expr& slot, const Expr& value);
+  Emitter::Axes at_step(const Recurring& r, const Emitter::Axes& row, const Expr& step) const;
+  Stmt steps_in_order(const Recurring& r, const Expr& count, const std::function<Expr(const Expr& step)>& value,
+                      const std::function<Stmt(const Expr& step, const Expr& value)>& keep);
+  Stmt from_the_first(const Recurring& r, const Emitter::Axes& row, const Stmt& steps);
+  void rows_by_threads(const Recurring& r);
+  void rows_in_blocks(const Recurring& r, const std::vector<Id>& staged);
   void finish_launches(const std::vector<size_t>& members, const std::function<Count(const SpecMember&)>& rows);
   void finish_launch(const std::vector<size_t>& members, const Count& rows, const std::vector<size_t>& maps = {});
   Stmt with_maps(const std::vector<std::vector<size_t>>& sums, const std::vector<std::vector<Expr>>& values,
@@ -186,6 +200,7 @@ class GpuLowering {
   int terms_at_once(const Accumulation& a, const Points& terms, const Sharing& s) const;
   Stmt accumulate(const Accumulation& a, const std::vector<std::string>& names, const Points& terms, const Emitter::Axes& axes,
                   const Sharing& s);
+  Stmt into_registers(const std::vector<std::string>& registers, const std::vector<Expr>& values, const Expr& slot);
   Stmt repeat(const Expr& n, int at_once, const std::function<Stmt(const Expr&)>& body);
   int under_way(const std::vector<size_t>& group, int vector, size_t axes) const;
   std::vector<size_t> loops_of(const Accumulation& a, const Points& terms) const;

@@ -47,69 +47,82 @@ std::vector<Id> GpuLowering::beside_recurrence(Id body, Id read, Id along) const
   return found;
 }
 
-// Of the steps first, first + 1, …: so many at once while there are as many, then the rest one by one. before: where the value of the step
-// before stands, in registers. compute: of a step, from one register into another; keep: what to do with the value in a register.
-Stmt GpuLowering::steps_in_order(const Expr& count, int chunk, const std::function<Stmt(const Expr& step, const Expr& from, const Expr& to)>& compute,
-                                 const std::function<Stmt(const Expr& step, const Expr& slot)>& keep,
-                                 const std::function<Stmt(const Expr& from, const Expr& to)>& move) {
+// The value of a step, or of the place before a chunk of steps: in registers.
+Expr GpuLowering::value_in(const Recurring& r, const Expr& slot) { return Load::make(r.type, r.values, slot, {}, {}, const_true(), {}); }
+Stmt GpuLowering::put_in(const Recurring& r, const Expr& slot, const Expr& value) {
+  return Store::make(r.values, value.type() == r.type ? value : Halide::cast(r.type, value), slot, {}, const_true(), {});
+}
+
+// Where a step of the row is.
+Emitter::Axes GpuLowering::at_step(const Recurring& r, const Emitter::Axes& row, const Expr& step) const {
+  Emitter::Axes at = row;
+  at[r.along] = r.own.falls ? extent(r.along).expr() - 1 - step : step;
+  return at;
+}
+
+// So many steps in order, a chunk at once while there are as many, then the rest one by one. value: of a step, where emit_.given has the one
+// before; keep: what to do with it.
+Stmt GpuLowering::steps_in_order(const Recurring& r, const Expr& count, const std::function<Expr(const Expr& step)>& value,
+                                 const std::function<Stmt(const Expr& step, const Expr& value)>& keep) {
+  auto compute = [&](const Expr& step, const Expr& from, const Expr& to) {
+    emit_.given[r.own.read] = value_in(r, from);
+    Stmt s = put_in(r, to, device(value(step)));
+    emit_.given.erase(r.own.read);
+    return s;
+  };
   const std::string turn = fresh("turn"), step = fresh("step"), stored = fresh("step"), last = fresh("step");
-  const Expr first = counter(turn) * chunk, whole = count / chunk, at_last = whole * chunk + counter(last);
-  const Stmt all = Block::make({loop(step, chunk, ForType::Unrolled, compute(first + counter(step), counter(step), counter(step) + 1)),
-                                loop(stored, chunk, ForType::Unrolled, keep(first + counter(stored), counter(stored) + 1)), move(chunk, 0)});
-  const Stmt rest = Block::make(compute(at_last, 0, 0), keep(at_last, 0));
-  return Block::make(loop(turn, whole, ForType::Serial, all), loop(last, count - whole * chunk, ForType::Serial, rest));
+  const Expr first = counter(turn) * r.chunk, whole = count / r.chunk, at_last = whole * r.chunk + counter(last);
+  const Stmt all = Block::make({loop(step, r.chunk, ForType::Unrolled, compute(first + counter(step), counter(step), counter(step) + 1)),
+                                loop(stored, r.chunk, ForType::Unrolled, keep(first + counter(stored), value_in(r, counter(stored) + 1))),
+                                put_in(r, 0, value_in(r, r.chunk))});
+  const Stmt rest = Block::make(compute(at_last, 0, 0), keep(at_last, value_in(r, 0)));
+  return Block::make(loop(turn, whole, ForType::Serial, all), loop(last, count - whole * r.chunk, ForType::Serial, rest));
+}
+
+// The steps of a row, after what stands before its first place.
+Stmt GpuLowering::from_the_first(const Recurring& r, const Emitter::Axes& row, const Stmt& steps) {
+  const Stmt first = put_in(r, 0, device(emit_.value((*spec_.arena)[r.own.read].args().back(), at_step(r, row, 0))));
+  return Allocate::make(r.values, r.type, Halide::MemoryType::Register, {r.chunk + 1}, const_true(),
+                        Block::make({first, steps, Free::make(r.values)}));
 }
 
 void GpuLowering::recurrence_launch(const SpecMember& m) {
-  Arena& a = *spec_.arena;
-  const Recurrence own = *recurrence_of(a, m.tensor, m.left, m.body);
-  const Id along = m.left[own.along];
+  const Arena& a = *spec_.arena;
+  Recurring r{m, *recurrence_of(a, m.tensor, m.left, m.body)};
+  r.along = m.left[r.own.along];
   std::vector<Id> others = m.left;
-  std::erase(others, along);
-  const Points points = all_of(others);
-  const Count rows = points.total(), steps = extent(along);
-
-  const std::string values = fresh("values");  // of a chunk's places, after that of the place before the chunk
-  const Halide::Type type = storage_type(spec_.tensors[m.tensor].type);
-  auto value_at = [&](const Expr& slot) { return Load::make(type, values, slot, {}, {}, const_true(), {}); };
-  auto put = [&](const Expr& slot, const Expr& value) {
-    return Store::make(values, value.type() == type ? value : Halide::cast(type, value), slot, {}, const_true(), {});
-  };
-  auto place = [&](const Emitter::Axes& row, const Expr& step) {
-    Emitter::Axes at = row;
-    at[along] = own.falls ? steps.expr() - 1 - step : step;
-    return at;
-  };
+  std::erase(others, r.along);
+  r.rows = all_of(others);
+  r.values = fresh("values");
+  r.type = storage_type(spec_.tensors[m.tensor].type);
   int64_t loads = 0;
   for (Id id : reachable(a, m.body)) loads += is_read(a[id].op) && !a[id].free_axes().empty();
   const auto fitting = std::bit_floor(static_cast<uint64_t>(kLoadsAtOnce / std::max<int64_t>(1, loads)));
-  const int chunk = static_cast<int>(std::clamp(static_cast<int64_t>(fitting), kFewestSteps, kMostSteps));
-  auto move = [&](const Expr& from, const Expr& to) { return put(to, value_at(from)); };
-  auto in_registers = [&](const Stmt& s) {
-    return Allocate::make(values, type, Halide::MemoryType::Register, {chunk + 1}, const_true(), Block::make(s, Free::make(values)));
-  };
-  auto guarded = [](const Expr& inside, const Stmt& s) { return inside.defined() ? IfThenElse::make(inside, s) : s; };
+  r.chunk = static_cast<int>(std::clamp(static_cast<int64_t>(fitting), kFewestSteps, kMostSteps));
+  const std::vector<Id> staged = beside_recurrence(m.body, r.own.read, r.along);
+  if (!staged.empty() && (others.empty() || lies_along(m.body, r.along, others.back())))
+    rows_in_blocks(r, staged);
+  else
+    rows_by_threads(r);
+}
 
-  const std::vector<Id> staged = beside_recurrence(m.body, own.read, along);
-  if (staged.empty() || (!others.empty() && !lies_along(m.body, along, others.back()))) {
-    // Warps of their own: each multiprocessor has few rows to wait for.
-    const int threads = static_cast<int>(std::min<int64_t>(kWarp, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows.like())))));
-    const Expr number = block() * threads + thread();
-    const Point p = point(points, number);
-    auto compute = [&](const Expr& step, const Expr& from, const Expr& to) {
-      emit_.given[own.read] = value_at(from);
-      Stmt s = put(to, device(emit_.value(m.body, place(p.axes, step))));
-      emit_.given.erase(own.read);
-      return s;
-    };
-    auto keep = [&](const Expr& step, const Expr& slot) { return store(m, value_at(slot), place(p.axes, step)); };
-    const Stmt body = in_registers(Block::make(put(0, device(emit_.value(a[own.read].args().back(), place(p.axes, 0)))),
-                                               steps_in_order(steps.expr(), chunk, compute, keep, move)));
-    const Expr inside = rows.divisible_by(threads) ? Expr() : number < rows.expr();
-    launch("recurrence", rows.over(threads), threads, {with_lets(p.lets, guarded(inside, body))});
-    return;
-  }
+void GpuLowering::rows_by_threads(const Recurring& r) {
+  const Count rows = r.rows.total();
+  // Warps of their own: each multiprocessor has few rows to wait for.
+  const int threads = static_cast<int>(std::min<int64_t>(kWarp, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows.like())))));
+  const Expr number = block() * threads + thread();
+  const Point p = point(r.rows, number);
+  auto value = [&](const Expr& step) { return emit_.value(r.member.body, at_step(r, p.axes, step)); };
+  auto keep = [&](const Expr& step, const Expr& made) { return store(r.member, made, at_step(r, p.axes, step)); };
+  Stmt body = from_the_first(r, p.axes, steps_in_order(r, extent(r.along).expr(), value, keep));
+  if (!rows.divisible_by(threads)) body = IfThenElse::make(number < rows.expr(), body);
+  launch("recurrence", rows.over(threads), threads, {with_lets(p.lets, body)});
+}
 
+// staged: what all threads of a block compute for its rows, a stage of steps at a time.
+void GpuLowering::rows_in_blocks(const Recurring& r, const std::vector<Id>& staged) {
+  const Arena& a = *spec_.arena;
+  const Count rows = r.rows.total(), steps = extent(r.along);
   const auto spread = static_cast<uint64_t>(std::max<int64_t>(1, rows.like() / kMultiprocessors));
   const int of_block = static_cast<int>(std::min<int64_t>(kRowsOfBlock, static_cast<int64_t>(std::bit_floor(spread))));
   // Elements of a row in a stage; the rows of the block begin in different banks.
@@ -117,11 +130,10 @@ void GpuLowering::recurrence_launch(const SpecMember& m) {
   int64_t of_row = std::min<int64_t>(kStaged * kThreads, kSharedOfStage / (operands * 8)) / of_block;
   if (!steps.open()) of_row = std::min(of_row, steps.like());
   const int length = static_cast<int>(of_row), pitch = length + 1;
-  const Count stages = steps.over(length);
   const std::string stage_number = fresh("stage");
   const Expr first = counter(stage_number) * length;
   const Expr here = steps.divisible_by(length) ? Expr(length) : Halide::min(steps.expr() - first, length);
-  auto row_at = [&](const Expr& row) { return point(points, Halide::min(block() * of_block + row, rows.expr() - 1)); };
+  auto row_at = [&](const Expr& row) { return point(r.rows, Halide::min(block() * of_block + row, rows.expr() - 1)); };
   // All elements of the stage, in turns.
   auto by_all = [&](const std::function<Stmt(const Expr& row, const Expr& step)>& body) {
     const int64_t all = int64_t{of_block} * length;
@@ -133,54 +145,56 @@ void GpuLowering::recurrence_launch(const SpecMember& m) {
       auto also = [&](const Expr& e) { inside = inside.defined() ? inside && e : e; };
       if (!steps.divisible_by(length)) also(step < here);
       if (!rows.divisible_by(of_block)) also(block() * of_block + row < rows.expr());
-      return guarded(inside, body(row, step));
+      const Stmt s = body(row, step);
+      return inside.defined() ? IfThenElse::make(inside, s) : s;
     });
   };
-  std::vector<int> begins;  // of the operands in shared memory, in elements
-  std::vector<Halide::Type> types;
-  auto room = [&](const Halide::Type& t) {
-    begins.push_back(static_cast<int>(scratch_ / t.bytes()));
-    types.push_back(t);
-    scratch_ += (int64_t{of_block} * pitch * t.bytes() + 15) / 16 * 16;
-    return begins.back();
+  struct Part {  // of shared memory: an element for each row and step
+    Halide::Type type;
+    int begin = 0, pitch = 0;
+    Expr place(const Expr& row, const Expr& step) const { return row * pitch + step + begin; }
+    Expr at(const Expr& row, const Expr& step) const { return Load::make(type, "xh_shared", place(row, step), {}, {}, const_true(), {}); }
+    Stmt put(const Expr& row, const Expr& step, const Expr& value) const {
+      return Store::make("xh_shared", value, place(row, step), {}, const_true(), {});
+    }
   };
+  auto part_of = [&](const Halide::Type& t) {
+    const Part part = {t, static_cast<int>(scratch_ / t.bytes()), pitch};
+    scratch_ += (int64_t{of_block} * pitch * t.bytes() + 15) / 16 * 16;
+    return part;
+  };
+  std::vector<Part> parts;
   std::vector<Stmt> of_stage;
   for (Id id : staged) {
-    const Halide::Type t = device(emit_.value(id, place(row_at(0).axes, 0))).type();
-    const int begin = room(t);
+    const Part part = part_of(device(emit_.value(id, at_step(r, row_at(0).axes, 0))).type());
     of_stage.push_back(by_all([&](const Expr& row, const Expr& step) {
       const Point p = row_at(row);
-      return with_lets(p.lets, Store::make("xh_shared", device(emit_.value(id, place(p.axes, first + step))), row * pitch + step + begin, {}, const_true(), {}));
+      return with_lets(p.lets, part.put(row, step, device(emit_.value(id, at_step(r, p.axes, first + step)))));
     }));
+    parts.push_back(part);
   }
-  const int results = room(type);
+  const Part results = part_of(r.type);
   shared_bytes_ = scratch_;
   of_stage.push_back(barrier());
   // The rows' threads are in different warps, as far as there are as many.
   const int apart = kThreads / of_block;
   const Expr row = thread() / apart;
   const Point p = row_at(row);
-  auto compute = [&](const Expr& step, const Expr& from, const Expr& to) {
-    const auto given = emit_.given;
-    emit_.given[own.read] = value_at(from);
-    for (size_t i = 0; i < staged.size(); ++i)
-      emit_.given[staged[i]] = as_read(Load::make(types[i], "xh_shared", row * pitch + step + begins[i], {}, {}, const_true(), {}), a[staged[i]].type);
-    Stmt s = put(to, device(emit_.value(m.body, place(p.axes, first + step))));
-    emit_.given = given;
-    return s;
+  auto value = [&](const Expr& step) {
+    for (size_t i = 0; i < staged.size(); ++i) emit_.given[staged[i]] = as_read(parts[i].at(row, step), a[staged[i]].type);
+    Expr e = emit_.value(r.member.body, at_step(r, p.axes, first + step));
+    for (Id id : staged) emit_.given.erase(id);
+    return e;
   };
-  auto keep = [&](const Expr& step, const Expr& slot) {
-    return Store::make("xh_shared", value_at(slot), row * pitch + step + results, {}, const_true(), {});
-  };
-  of_stage.push_back(IfThenElse::make(thread() % apart == 0, steps_in_order(here, chunk, compute, keep, move)));
+  auto keep = [&](const Expr& step, const Expr& made) { return results.put(row, step, made); };
+  of_stage.push_back(IfThenElse::make(thread() % apart == 0, steps_in_order(r, here, value, keep)));
   of_stage.push_back(barrier());
-  of_stage.push_back(by_all([&](const Expr& r, const Expr& step) {
-    const Point of = row_at(r);
-    return with_lets(of.lets, store(m, Load::make(type, "xh_shared", r * pitch + step + results, {}, {}, const_true(), {}), place(of.axes, first + step)));
+  of_stage.push_back(by_all([&](const Expr& x, const Expr& step) {
+    const Point of = row_at(x);
+    return with_lets(of.lets, store(r.member, results.at(x, step), at_step(r, of.axes, first + step)));
   }));
-  const Stmt body = in_registers(Block::make(put(0, device(emit_.value(a[own.read].args().back(), place(p.axes, 0)))),
-                                             loop(stage_number, stages.expr(), ForType::Serial, Block::make(of_stage))));
-  launch("recurrence", rows.over(of_block), kThreads, {with_lets(p.lets, body)});
+  const Stmt stages = loop(stage_number, steps.over(length).expr(), ForType::Serial, Block::make(of_stage));
+  launch("recurrence", rows.over(of_block), kThreads, {with_lets(p.lets, from_the_first(r, p.axes, stages))});
 }
 
 }  // namespace xhat::runtime

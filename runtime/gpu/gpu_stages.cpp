@@ -7,9 +7,7 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/reduction_order.h"
-#include "runtime/cpu/lowering.h"
 #include "runtime/emit/emit_ops.h"
-#include "runtime/emit/vector_math.h"
 #include "runtime/gpu/gpu_lowering.h"
 #include "runtime/kernel/kernel_access.h"
 
@@ -275,16 +273,7 @@ Stmt GpuLowering::reduce_stage(const Accumulation& a, const Points& points, cons
   auto load = [&](const std::string& name, size_t i, const Expr& index) {
     return Load::make(types[i], name, index, {}, {}, const_true(), {});
   };
-  auto put = [&](const std::vector<Expr>& values) {  // into the registers; all are read before the first is written
-    std::vector<std::pair<std::string, Expr>> lets;
-    std::vector<Stmt> stores;
-    for (size_t i = 0; i < values.size(); ++i) {
-      std::string name = fresh("both");
-      lets.emplace_back(name, device(values[i]));
-      stores.push_back(Store::make(names[i], Variable::make(types[i], name), 0, {}, const_true(), {}));
-    }
-    return with_lets(lets, Block::make(stores));
-  };
+  auto put = [&](const std::vector<Expr>& values) { return into_registers(names, values, 0); };
   std::vector<Expr> mine;
   for (size_t i = 0; i < names.size(); ++i) mine.push_back(load(names[i], i, 0));
 
