@@ -6,6 +6,7 @@
 
 #include "expr/core/array.h"
 #include "expr/index/size_limits.h"
+#include "runtime/cpu/output_over.h"
 
 namespace xhat::runtime {
 namespace {
@@ -103,6 +104,24 @@ class Check {
 
 void check_view(const Program& p, TensorId t, const TensorView& v, bool written, const DeviceQueue& queue) {
   Check(p, t, v, written, queue).run();
+}
+
+void check_overlap(const std::string& op, const Program& direction, const std::vector<TensorId>& bound,
+                   const std::vector<TensorView>& views, bool over_inputs) {
+  const size_t inputs = direction.inputs.size();
+  // From the first byte to the last, asked for once: few pairs have any in common.
+  thread_local std::vector<std::pair<const char*, const char*>> reach;
+  reach.clear();
+  for (TensorId t : bound) reach.emplace_back(views[t].begin(), views[t].end());
+  for (size_t o = inputs; o < bound.size(); ++o)
+    for (size_t i = 0; i < bound.size(); i = i + 1 == inputs ? o + 1 : i + 1) {  // of two outputs once
+      if (reach[o].first >= reach[i].second || reach[i].first >= reach[o].second) continue;
+      const TensorId out = bound[o], t = bound[i];
+      if (t == out || !overlap(views[out], views[t])) continue;
+      if (over_inputs && i < inputs && lies_on(views[out], views[t])) continue;
+      throw Error(fmt::format("{}: {} overlaps {} in memory; outputs need memory of their own", op, direction.tensors[out].name,
+                              direction.tensors[t].name));
+    }
 }
 
 ArgumentNames argument_names(const Program& p) {

@@ -13,6 +13,11 @@ namespace xhat::runtime {
 // expected; DeviceError if it is about where its memory lies.
 void check_view(const Program& p, TensorId t, const TensorView& v, bool written, const DeviceQueue& queue);
 
+// bound: the tensors of a direction of `op`, its inputs first. Throws Error if an output overlaps another of them in memory. over_inputs: unless
+// it lies on an input, all of it (runtime/cpu/output_over.h).
+void check_overlap(const std::string& op, const Program& direction, const std::vector<TensorId>& bound,
+                   const std::vector<TensorView>& views, bool over_inputs);
+
 // The tensors that a caller may pass, by name: inputs, outputs, cotangents and gradients. Names are those of p, which stays.
 using ArgumentNames = std::unordered_map<std::string_view, TensorId>;
 ArgumentNames argument_names(const Program& p);

@@ -122,6 +122,8 @@ struct CallCounts {
   int64_t uploads = 0, downloads = 0;  // tensors copied there and back
   int64_t replayed = 0;                // iterations of loops that a backward ran again, to stay within its stash budget
   int64_t library_calls = 0;           // kernels that a library computed; not among the launches
+
+  CallCounts& operator+=(const CallCounts& other);
 };
 
 class CompiledOp {

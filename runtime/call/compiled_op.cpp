@@ -98,39 +98,6 @@ struct CompiledOp::Impl {
     runtime::check_view(program(), t, v, written, queue);
   }
 
-  void check_overlap(const Side& side, const std::vector<TensorView>& views) const {
-    const auto& inputs = side.program.inputs;
-    auto over_input = [&](TensorId out, TensorId t) {
-      return !on_gpu() && runtime::lies_on(views[out], views[t]) && std::ranges::find(inputs, t) != inputs.end();
-    };
-    auto named = [&](TensorId t) { return side.program.tensors[t].name; };
-    // From the first byte to the last, asked for once: few pairs have any in common.
-    thread_local std::vector<std::pair<const char*, const char*>> reach;
-    reach.clear();
-    for (TensorId t : side.bound) reach.emplace_back(views[t].begin(), views[t].end());
-    for (size_t o = inputs.size(); o < side.bound.size(); ++o)
-      for (size_t i = 0; i < side.bound.size(); i = i + 1 == inputs.size() ? o + 1 : i + 1) {  // of two outputs once
-        if (reach[o].first >= reach[i].second || reach[i].first >= reach[o].second) continue;
-        const TensorId out = side.bound[o], t = side.bound[i];
-        if (t != out && runtime::overlap(views[out], views[t]) && !over_input(out, t))
-          fail(fmt::format("{} overlaps {} in memory; outputs need memory of their own", named(out), named(t)));
-      }
-  }
-
-  // Shapes, gaps: what a compiled direction depends on. No allocation once warm.
-  static void signature(const Program& direction, const std::vector<TensorId>& bound, const std::vector<TensorView>& views,
-                        std::vector<int64_t>& s) {
-    s.clear();
-    for (TensorId t : bound) {
-      const TensorView& v = views[t];
-      s.push_back(v.rank * 2 + v.dense());
-      s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
-    }
-    runtime::for_each_over(direction, views, [&](runtime::OutputOver o) {
-      s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}});
-    });
-  }
-
   std::string direction_name(const OpPlan& plan, const Side& side) const {
     static constexpr const char* kNames[] = {"_infer", "_forward", "_backward"};
     return program().name + kNames[static_cast<size_t>(phase_of(plan, side))];
@@ -197,7 +164,7 @@ struct CompiledOp::Impl {
   std::shared_ptr<Ready> get(ReadyList& list, const OpPlan& plan, const Side& side, const DimValues& dims,
                              const std::vector<TensorView>& views, const DeviceQueue& queue) const {
     thread_local std::vector<int64_t> s;
-    signature(side.program, side.bound, views, s);
+    runtime::signature_of(side.program, side.bound, views, s);
     std::lock_guard lock(list.mutex);
     auto known = list.find(s);
     return known ? known : add(list, s, plan, side, dims, views, queue);
@@ -205,7 +172,7 @@ struct CompiledOp::Impl {
 
   std::shared_ptr<Ready> get_infer(const std::vector<TensorView>& views, const DeviceQueue& queue) {
     thread_local std::vector<int64_t> s;
-    signature(program(), infer_bound, views, s);
+    runtime::signature_of(program(), infer_bound, views, s);
     std::lock_guard lock(infer_calls.mutex);
     if (auto known = infer_calls.find(s)) return known;
     const DimValues dims = solved(views);
@@ -233,7 +200,7 @@ struct CompiledOp::Impl {
 
   CallCounts run(const std::vector<TensorView>& views, const Ready& ready, const CallOptions& call,
                  const DeviceQueue& queue, std::span<const runtime::DeviceSum> sums = {}) const {
-    check_overlap(*ready.side, views);
+    runtime::check_overlap(program().name, ready.side->program, ready.side->bound, views, !on_gpu());
     if (ready.fails) runtime::explain_failure(ready, views, queue);
     ThreadPool& threads = *pool.load();
     if (ready.checks && !call.trust_data) check_data(threads, views, ready, queue);
@@ -268,17 +235,6 @@ struct CompiledOp::Impl {
     };
     if (!own || own->stash != kept.plan->stash || stash_names(*own) != stash_names(*kept.plan)) fail("this stash was made by another op");
     return own;
-  }
-
-  // Do the inputs still have the shapes that the stash is for?
-  bool same_sizes(const Stash::Impl& kept, const std::vector<TensorView>& views) const {
-    const Program& p = program();
-    for (TensorId t : p.inputs) {
-      const auto& shape = p.tensors[t].shape;
-      for (size_t d = 0; d < shape.size(); ++d)
-        if (evaluate_extent(*p.arena, shape[d], kept.dims) != views[t].shape[d]) return false;
-    }
-    return true;
   }
 
   static void show(const Stash::Impl& kept, const OpPlan& plan, std::vector<TensorView>& views) {
@@ -316,6 +272,13 @@ struct CompiledOp::Impl {
     return allocations;
   }
 };
+
+CallCounts& CallCounts::operator+=(const CallCounts& other) {
+  for (auto count : {&CallCounts::kernels, &CallCounts::tiles, &CallCounts::finishes, &CallCounts::allocations, &CallCounts::launches,
+                     &CallCounts::uploads, &CallCounts::downloads, &CallCounts::replayed, &CallCounts::library_calls})
+    this->*count += other.*count;
+  return *this;
+}
 
 void CompiledOp::set_threads(int threads) {
   runtime::check_threads(threads);
@@ -362,7 +325,7 @@ CallCounts CompiledOp::forward(Arguments arguments, Stash& stash, const CallOpti
   Stash::Impl& kept = *stash.impl_;
   if (kept.plan && !op.plans->has(kept.plan.get())) kept.plan = op.plan_of(kept);
   int64_t allocations = 0;
-  if (!kept.plan || !op.same_sizes(kept, views)) {
+  if (!kept.plan || !kept.is_for(op.program(), views)) {
     const DimValues dims = op.solved(views);
     allocations = kept.resize(op.plans->at(dims, true), dims, queue);
   } else if (!kept.in_place(queue)) {
@@ -448,7 +411,7 @@ double CompiledOp::prepare(Phase which, const DimValues& dims) const {
   std::vector<int64_t> s;
   std::vector<TensorView> views(plan->program().tensors.size());
   for (TensorId t : side.bound) views[t] = TensorView(nullptr, side.program.tensors[t].type, shape_of(side.program, t, dims), {});
-  Impl::signature(side.program, side.bound, views, s);
+  runtime::signature_of(side.program, side.bound, views, s);
   std::lock_guard lock(list.mutex);
   if (list.find(s)) return 0;
   auto made = op.make(list, *plan, side, dims, std::vector<bool>(plan->program().tensors.size(), true), queue);

@@ -5,8 +5,20 @@
 
 #include "expr/index/without_points.h"
 #include "fusion/relay/relay_kernels.h"
+#include "runtime/cpu/output_over.h"
 
 namespace xhat::runtime {
+
+void signature_of(const Program& direction, const std::vector<TensorId>& bound, const std::vector<TensorView>& views,
+                  std::vector<int64_t>& s) {
+  s.clear();
+  for (TensorId t : bound) {
+    const TensorView& v = views[t];
+    s.push_back(v.rank * 2 + v.dense());
+    s.insert(s.end(), v.shape.begin(), v.shape.begin() + v.rank);
+  }
+  for_each_over(direction, views, [&](OutputOver o) { s.insert(s.end(), {-1, int64_t{o.output}, int64_t{o.input}}); });
+}
 
 std::vector<std::string> OpPlan::kept() const {
   std::vector<std::string> names;

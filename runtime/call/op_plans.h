@@ -9,9 +9,14 @@
 
 namespace xhat::runtime {
 
+// What a compiled direction depends on of the tensors that it is called with: shapes, gaps, which output lies on which input. Into s, which allocates
+// nothing once it is large enough.
+void signature_of(const Program& direction, const std::vector<TensorId>& bound, const std::vector<TensorView>& views,
+                  std::vector<int64_t>& s);
+
 // A direction at one set of sizes, with the checks that run before it.
 struct Ready {
-  std::vector<int64_t> signature;  // what calls look like: shapes, gaps
+  std::vector<int64_t> signature;  // signature_of() of its calls
   DimValues dims;
   const struct OpPlan* plan = nullptr;  // OpPlans keeps it
   const struct Side* side = nullptr;    // of the plan

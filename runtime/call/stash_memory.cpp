@@ -25,6 +25,15 @@ bool Stash::Impl::in_place(const runtime::DeviceQueue& queue) const {
   return true;
 }
 
+bool Stash::Impl::is_for(const Program& op, const std::vector<TensorView>& given) const {
+  for (TensorId t : op.inputs) {
+    const auto& shape = op.tensors[t].shape;
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (evaluate_extent(*op.arena, shape[d], dims) != given[t].shape[d]) return false;
+  }
+  return true;
+}
+
 int64_t Stash::Impl::resize(std::shared_ptr<runtime::OpPlan> for_plan, const DimValues& sizes, const runtime::DeviceQueue& queue) {
   plan.reset();  // until all of it is there
   const Program& p = for_plan->program();

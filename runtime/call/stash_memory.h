@@ -24,6 +24,8 @@ struct Stash::Impl {
 
   // For these sizes, whatever it was for before; memory that is large enough is used again. How much had to be allocated.
   int64_t resize(std::shared_ptr<runtime::OpPlan> for_plan, const DimValues& sizes, const runtime::DeviceQueue& queue);
+  // Do the op's inputs have the shapes that it is for? given: by tensor.
+  bool is_for(const Program& op, const std::vector<TensorView>& given) const;
   // Is all of it where the queue can use it?
   bool in_place(const runtime::DeviceQueue& queue) const;
 };

@@ -12,9 +12,7 @@
 
 #include "expr/eval/run_steps.h"
 #include "runtime/call/compile.h"
-#include "runtime/call/steps_values.h"
-#include "runtime/call/sums_over_runs.h"
-#include "runtime/call/whole_loops.h"
+#include "runtime/call/steps_kernels.h"
 #include "runtime/host/finish.h"
 #include "runtime/host/scratch.h"
 
@@ -45,42 +43,14 @@ class KernelMachine {
     std::vector<int32_t> status;
     AxisValues around;
   };
-  struct Compiled {
-    CompiledOp op;
-    std::vector<std::unique_ptr<Stash>> free;  // to be used again
-    std::optional<SumsOverRuns> sums;
-  };
-  struct Ops {  // for one set of sizes
-    DimValues dims;
-    std::vector<std::vector<int64_t>> shapes;  // by tensor
-    std::map<const Program*, Compiled> compiled;
-    WholeLoops whole;
-    std::atomic<int> threads = 1;              // of these
-    std::vector<std::unique_ptr<Pool>> pools;  // of runs that are over
-    std::mutex mutex;                          // of what is free
-  };
-  // For one run and what it leaves; goes back when nothing holds its memory any more.
-  static std::shared_ptr<Pool> take_pool(const std::shared_ptr<Ops>& ops) {
-    std::lock_guard lock(ops->mutex);
-    std::unique_ptr<Pool> pool = std::make_unique<Pool>();
-    if (!ops->pools.empty()) {
-      pool = std::move(ops->pools.back());
-      ops->pools.pop_back();
-    }
-    return {pool.release(), [ops](Pool* p) {
-              std::lock_guard back(ops->mutex);
-              ops->pools.emplace_back(p);
-            }};
-  }
-
-  KernelMachine(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<Ops> ops, std::shared_ptr<Pool> pool)
-      : p_(p), lifetimes_(lifetimes), ops_(std::move(ops)), pool_(std::move(pool)), inputs_(p.tensors.size()) {}
+  KernelMachine(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<StepsKernels> kernels, std::shared_ptr<Pool> pool)
+      : p_(p), lifetimes_(lifetimes), kernels_(std::move(kernels)), pool_(std::move(pool)), inputs_(p.tensors.size()) {}
 
   CallCounts counts;
   CallOptions call;
 
   void give_input(TensorId t, const TensorView& v) { inputs_[t] = v; }
-  const Ops& ops() const { return *ops_; }
+  const StepsKernels& kernels() const { return *kernels_; }
   Value input(TensorId t) const {
     auto v = std::make_shared<Held>();
     v->input = t;
@@ -97,7 +67,7 @@ class KernelMachine {
     v->view.data = v->memory.get();
     return v;
   }
-  Value fresh(TensorId t) { return fresh(p_.tensors[t].type, ops_->shapes[t]); }
+  Value fresh(TensorId t) { return fresh(p_.tensors[t].type, kernels_->shapes[t]); }
   Value copy(const TensorView& v) {
     Value made = fresh(v.type, {v.extents().begin(), v.extents().end()});
     copy_into(made->view, v);
@@ -120,10 +90,13 @@ class KernelMachine {
       results[k] = fresh(b.results[k]);
       arguments.push_back({op.tensors[op.outputs[k]].name, results[k]->view});
     }
-    Compiled& compiled = ops_->compiled.at(key(b));
-    if (!saved) return count(compiled.op.infer(arguments, call));
-    saved->stash = take_stash(compiled);
-    count(compiled.op.forward(arguments, *saved->stash, call));
+    CompiledBlock& compiled = kernels_->compiled.at(key(b));
+    if (!saved) {
+      counts += compiled.op.infer(arguments, call);
+      return;
+    }
+    saved->stash = take_stash(kernels_, compiled);
+    counts += compiled.op.forward(arguments, *saved->stash, call);
     auto note = [&](const std::string& name) {
       auto [own, operand] = keep(b, name, given, results);
       if (operand.value->noted == 0) saved->bytes += operand.value->bytes;
@@ -135,11 +108,11 @@ class KernelMachine {
       if (const std::string& name = op.tensors[op.inputs[k]].name; !find_kept(*saved, name)) note(name);
   }
 
-  bool whole(const Loop& l) const { return ops_->whole.contains(&l); }
+  bool whole(const Loop& l) const { return kernels_->whole.contains(&l); }
 
   template <class Variable, class ValueOf>
   bool loop(const Loop& l, const Variable& variable, const ValueOf& value_of, std::vector<Value>& carried, LoopSaved* saved) {
-    TiledLoop& code = *ops_->whole.at(&l);
+    TiledLoop& code = *kernels_->whole.at(&l);
     const LoopPhase phase = saved ? LoopPhase::forward : LoopPhase::infer;
     if (!code.has(phase) || !code.ready(phase)) return false;
     LoopSaved made;
@@ -176,7 +149,7 @@ class KernelMachine {
   }
 
   void loop_back(const Loop& l, const LoopSaved& saved, const std::vector<Value>& cotangents, std::vector<Value>& adjoints) {
-    TiledLoop& code = *ops_->whole.at(&l);
+    TiledLoop& code = *kernels_->whole.at(&l);
     code.ready(LoopPhase::backward);
     std::vector<Value> outside, memory, made(cotangents.size());
     for (const Value& v : saved.outside) outside.push_back(dense(v));
@@ -206,7 +179,7 @@ class KernelMachine {
             default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
           }
         },
-        [&](Id x) { return saved.around.at(x); }, ops_->threads);
+        [&](Id x) { return saved.around.at(x); }, kernels_->threads);
     ++counts.kernels;
     counts.tiles += code.tiles();
     for (size_t k = 0; k < made.size(); ++k)
@@ -245,7 +218,7 @@ class KernelMachine {
     for (const Value& v : saved.left) sum += bytes(v);
     return sum;
   }
-  int64_t extent(TensorId t, size_t d) const { return ops_->shapes[t][d]; }
+  int64_t extent(TensorId t, size_t d) const { return kernels_->shapes[t][d]; }
   int64_t integer(const Value& v, const std::vector<int64_t>& at) const {
     const TensorView x = row_of(view(v), at);
     switch (x.type) {
@@ -283,7 +256,7 @@ class KernelMachine {
   void block_back(const Block& b, const Saved& saved, const std::vector<std::vector<int64_t>>& rows, const std::vector<Value>& cotangents,
                   std::vector<Value>& adjoints) {
     const Program& op = *b.with_gradient;
-    Compiled& compiled = ops_->compiled.at(key(b));
+    CompiledBlock& compiled = kernels_->compiled.at(key(b));
     std::vector<Argument> arguments;
     std::vector<Value> made;  // stay until the call is done
     for (const auto& [name, kept] : saved.kept) arguments.push_back({*name, row_of(view(kept.value), kept.row)});
@@ -300,7 +273,10 @@ class KernelMachine {
       arguments.push_back({op.tensors[op.gradients[static_cast<size_t>(it - op.gradient_of.begin())]].name,
                            row_of(adjoints[b.operands[k].value]->view, rows[k]), add});
     }
-    if (!compiled.sums) return count(compiled.op.backward(arguments, *saved.stash, call));
+    if (!compiled.sums) {
+      counts += compiled.op.backward(arguments, *saved.stash, call);
+      return;
+    }
     Waiting& waiting = waiting_[&b];
     if (waiting.stacks.empty()) begin_to_wait(waiting, *compiled.sums);
     share(waiting, *compiled.sums, b, saved, adjoints);
@@ -312,14 +288,14 @@ class KernelMachine {
       else
         arguments.push_back({part.made, row});
     }
-    count(compiled.op.backward(arguments, *saved.stash, call));
+    counts += compiled.op.backward(arguments, *saved.stash, call);
     if (++waiting.runs == compiled.sums->runs_at_once) add_up(b, waiting, adjoints);
   }
 
   // Before the adjoint of t is read, or added to by others than blocks.
   void settle(TensorId t, std::vector<Value>& adjoints) {
     for (auto& [block, waiting] : waiting_)
-      if (waiting.runs > 0 && std::ranges::any_of(ops_->compiled.at(key(*block)).sums->gradients,
+      if (waiting.runs > 0 && std::ranges::any_of(kernels_->compiled.at(key(*block)).sums->gradients,
                                                   [&](const auto& g) { return block->operands[g.second].value == t; }))
         add_up(*block, waiting, adjoints);
     if (adjoints[t]) clear_unwritten(adjoints[t]);
@@ -344,7 +320,7 @@ class KernelMachine {
   const Program& p_;
   const Lifetimes& lifetimes_;
   std::map<const Block*, Waiting> waiting_;
-  std::shared_ptr<Ops> ops_;
+  std::shared_ptr<StepsKernels> kernels_;
   std::shared_ptr<Pool> pool_;
   std::vector<TensorView> inputs_;  // of the caller's, in this call
 
@@ -361,7 +337,7 @@ class KernelMachine {
             default: memory.push_back(room(a.bytes)); return memory.back()->view.data;
           }
         },
-        [&](Id x) { return with.around.at(x); }, ops_->threads);
+        [&](Id x) { return with.around.at(x); }, kernels_->threads);
     ++counts.kernels;
     counts.tiles += code.tiles();
   }
@@ -441,7 +417,7 @@ class KernelMachine {
   }
 
   void add_up(const Block& b, Waiting& waiting, std::vector<Value>& adjoints) {
-    const SumsOverRuns& sums = *ops_->compiled.at(key(b)).sums;
+    const SumsOverRuns& sums = *kernels_->compiled.at(key(b)).sums;
     std::vector<Argument> arguments;
     for (size_t i = 0; i < waiting.stacks.size(); ++i) {
       TensorView v = waiting.stacks[i]->view;
@@ -455,37 +431,9 @@ class KernelMachine {
       made.push_back(fresh(b.operands[k].value));
       arguments.push_back({name, made.back()->view});
     }
-    count(sums.op.infer(arguments, call));
+    counts += sums.op.infer(arguments, call);
     for (size_t i = 0; i < made.size(); ++i) add(adjoints[b.operands[sums.gradients[i].second].value], std::move(made[i]));
     waiting.runs = 0;
-  }
-
-  void count(const CallCounts& c) {
-    counts.kernels += c.kernels;
-    counts.tiles += c.tiles;
-    counts.finishes += c.finishes;
-    counts.allocations += c.allocations;
-    counts.launches += c.launches;
-    counts.uploads += c.uploads;
-    counts.downloads += c.downloads;
-    counts.library_calls += c.library_calls;
-  }
-
-  // Goes back to be used again when the tape is gone.
-  std::shared_ptr<Stash> take_stash(Compiled& compiled) {
-    std::unique_ptr<Stash> s;
-    {
-      std::lock_guard lock(ops_->mutex);
-      if (!compiled.free.empty()) {
-        s = std::move(compiled.free.back());
-        compiled.free.pop_back();
-      }
-    }
-    if (!s) s = std::make_unique<Stash>();
-    return {s.release(), [ops = ops_, c = &compiled](Stash* stash) {
-              std::lock_guard lock(ops->mutex);
-              c->free.emplace_back(stash);
-            }};
   }
 
   // An operand that is a row of what is overwritten later is copied: the rest need not stay for it.

@@ -62,7 +62,7 @@ int64_t own_bytes(const KernelMachine::LoopSaved& saved) {
 
 class StepsTape {
  public:
-  StepsTape(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<KernelMachine::Ops> ops, std::shared_ptr<Pool> pool,
+  StepsTape(const Program& p, const Lifetimes& lifetimes, std::shared_ptr<StepsKernels> ops, std::shared_ptr<Pool> pool,
             std::optional<int64_t> budget)
       : machine(p, lifetimes, ops, std::move(pool)), run(p, lifetimes, ops->dims, machine, true, budget) {}
   KernelMachine machine;
@@ -77,7 +77,7 @@ struct StepsOp::Impl {
   std::unique_ptr<Lifetimes> lifetimes;
   ArgumentNames names;
   std::mutex mutex;
-  std::map<DimValues, std::shared_ptr<KernelMachine::Ops>> by_dims;
+  std::map<DimValues, std::shared_ptr<StepsKernels>> by_dims;
 
   const Program& program() const { return derivation.program; }
   [[noreturn]] void fail(const std::string& what) const { throw Error(program().name + ": " + what); }
@@ -102,7 +102,7 @@ struct StepsOp::Impl {
     }
   }
 
-  void check_shape(const KernelMachine::Ops& ops, TensorId t, const TensorView& v) const {
+  void check_shape(const StepsKernels& ops, TensorId t, const TensorView& v) const {
     if (!std::ranges::equal(ops.shapes[t], v.extents()))
       fail(fmt::format("{} must have shape {} ({}), but the buffer given has {}", program().tensors[t].name, shape_text(ops.shapes[t]),
                        dims_text(ops.dims), shape_text(v.extents())));
@@ -114,15 +114,15 @@ struct StepsOp::Impl {
     return o;
   }
 
-  std::shared_ptr<KernelMachine::Ops> at(const DimValues& dims) {
+  std::shared_ptr<StepsKernels> at(const DimValues& dims) {
     std::lock_guard lock(mutex);
     auto& ops = by_dims[dims];
     if (ops) return ops;
-    auto made = std::make_shared<KernelMachine::Ops>();
+    auto made = std::make_shared<StepsKernels>();
     made->dims = dims;
     for (TensorId t = 0; t < program().tensors.size(); ++t) made->shapes.push_back(shape_of(program(), t, dims));
     for (auto& [block, op] : block_ops(program(), options, dims)) {
-      KernelMachine::Compiled& compiled = made->compiled[block];
+      CompiledBlock& compiled = made->compiled[block];
       compiled.op = compile(op.op, op.options);
       if (op.deferred) compiled.sums.emplace(op);
     }
@@ -131,7 +131,7 @@ struct StepsOp::Impl {
     return ops = made;
   }
 
-  std::shared_ptr<KernelMachine::Ops> ops_for(const std::vector<std::optional<Argument>>& given) {
+  std::shared_ptr<StepsKernels> ops_for(const std::vector<std::optional<Argument>>& given) {
     Shapes shapes;
     for (TensorId t : program().inputs)
       shapes[program().tensors[t].name] = {given[t]->view.extents().begin(), given[t]->view.extents().end()};
@@ -178,7 +178,7 @@ CallCounts StepsOp::infer(CompiledOp::Arguments arguments, const CallOptions& ca
   impl_->need(given, impl_->program().inputs, false);
   impl_->need(given, impl_->program().outputs, true);
   const auto ops = impl_->ops_for(given);
-  KernelMachine machine(impl_->program(), *impl_->lifetimes, ops, KernelMachine::take_pool(ops));
+  KernelMachine machine(impl_->program(), *impl_->lifetimes, ops, take_pool(ops));
   StepRun<KernelMachine> run(impl_->program(), *impl_->lifetimes, ops->dims, machine, false);
   impl_->run(machine, run, given, call);
   return machine.counts;
@@ -191,7 +191,7 @@ CallCounts StepsOp::forward(CompiledOp::Arguments arguments, std::shared_ptr<Ste
   impl_->need(given, impl_->program().outputs, true);
   tape.reset();  // what it holds is used again
   const auto ops = impl_->ops_for(given);
-  tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, ops, KernelMachine::take_pool(ops), impl_->budget);
+  tape = std::make_shared<StepsTape>(impl_->program(), *impl_->lifetimes, ops, take_pool(ops), impl_->budget);
   impl_->run(tape->machine, tape->run, given, call);
   std::vector<TensorView> views(given.size());
   for (size_t t = 0; t < given.size(); ++t)
@@ -204,7 +204,7 @@ CallCounts StepsOp::backward(CompiledOp::Arguments arguments, StepsTape& tape, c
   const Program& p = impl_->program();
   auto given = impl_->collect(arguments);
   KernelMachine& machine = tape.machine;
-  const KernelMachine::Ops& ops = machine.ops();
+  const StepsKernels& ops = machine.kernels();
   machine.counts = {};
   machine.call = call;
   auto supply = [&](TensorId t) {
@@ -268,7 +268,7 @@ double StepsOp::prepare(CompiledOp::Phase phase, const DimValues& dims) {
   }
   for (const BlockAt& at : blocks_at(impl_->program(), dims)) {
     if (auto it = in_whole.find(at.block); it != in_whole.end() && ops->whole.at(it->second)->has(loop_phase(phase))) continue;
-    const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
+    const CompiledBlock& compiled = ops->compiled.at(key(*at.block));
     if (const auto own = phase_of(*at.block, phase)) ms += compiled.op.prepare(*own, at.dims);
     if (phase == CompiledOp::Phase::backward && compiled.sums)
       ms += compiled.sums->op.prepare(CompiledOp::Phase::infer, compiled.sums->full());
@@ -303,7 +303,7 @@ KernelPlan StepsOp::plan(CompiledOp::Phase phase, const DimValues& dims) {
   for (const BlockAt& at : blocks_at(p, dims)) {
     const auto own = phase_of(*at.block, phase);
     if (!own) continue;
-    const KernelMachine::Compiled& compiled = ops->compiled.at(key(*at.block));
+    const CompiledBlock& compiled = ops->compiled.at(key(*at.block));
     if (auto it = in_whole.find(at.block); it != in_whole.end() && whole.contains(it->second)) {
       const int64_t flops = at.runs * compiled.op.plan(*own, at.dims).flops;
       all.kernels[whole.at(it->second)].flops += flops;

@@ -23,11 +23,22 @@ namespace {
 constexpr int64_t kMostInRow = 32;       // places of an axis that are written out
 constexpr int64_t kMostPlaces = 512;     // of all members in a row
 constexpr int64_t kMostOperations = 8000;  // in a row: a second or so to compile
+constexpr int64_t kMostInFunctions = 2000;  // likewise, of what its functions take in additions, times the lanes
 constexpr int kBlockBytes = 16384;       // of what a block of rows reads and makes: half of L1
 constexpr int kMostVectors = 8;          // of rows in a block
 constexpr double kClearly = 1.25;        // cheaper: the prices of cheap operations are rough
 constexpr double kScalar = 5;            // how much longer an operation takes by itself than in a vector
 constexpr int64_t kTurned_ps = 300;      // a number that is loaded, stored, and loaded again in a vector
+
+// What exp, sin and the like take, in additions. Each is a polynomial of fmas, which Halide emits lane by lane and LLVM joins again (kLlvmOptions,
+// runtime/store/fingerprint.h): that takes as long as the square of how many stand in one piece of code. 119 times exp in a row of 17 with vectors
+// of 16 took 8 s, and the gradient two minutes.
+int64_t in_functions(const Arena& a, std::span<const Id> values) {
+  int64_t ps = 0;
+  for (Id id : values)
+    if (const Node& n = a[id]; is_float(n.type) && cost_ps(a, n) > 2 * info(Op::div).cost_ps) ps += cost_ps(a, n);
+  return ps / info(Op::add).cost_ps;
+}
 
 // Does it compare floats? Of these Halide's simplifier believes that none is NaN or infinite.
 bool compares_floats(const Expr& condition) {
@@ -208,7 +219,7 @@ std::optional<Lowering::PriceOfRow> Lowering::price_of(const Rows& rows) const {
     });
   }
   const std::vector<Id> all = reachable(a, roots);
-  if (static_cast<int64_t>(all.size()) > kMostOperations) return {};
+  if (static_cast<int64_t>(all.size()) > kMostOperations || rows.lanes * in_functions(a, all) > kMostInFunctions) return {};
   for (Id id : all) {
     const Node& n = a[id];
     if (is_read(n.op)) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "runtime/lazy/assign.h"
 #include "runtime/lazy/functions.h"
 #include "runtime/lazy/memory.h"
 #include "runtime/lazy/movement.h"
@@ -202,6 +203,25 @@ const Array& Array::assign(const Array& value, const Location& at) const {
   if (v == old) return *this;
   assign_value(*state_, v, site);
   return *this;
+}
+
+std::string Array::describe(bool values) const {
+  const NodePtr n = node_of(*this);
+  std::string text = fmt::format("{}{} ", name_of(dtype()), lazy::text(shape()));
+  if (values) realize();
+  if (is_realized()) {
+    text += "realized";
+  } else {
+    const Cost c = cost_of({n});
+    text += fmt::format("lazy: {} kernel{}, {} bytes", c.kernels, c.kernels == 1 ? "" : "s", c.bytes);
+    if (c.programs > 1) text += fmt::format(" in {} programs", c.programs);
+  }
+  if (!values) return text;
+  constexpr size_t kShown = 64;
+  const std::vector<double> all_of_them = vector<double>();
+  text += ":";
+  for (size_t i = 0; i < std::min(all_of_them.size(), kShown); ++i) text += fmt::format(" {:g}", all_of_them[i]);
+  return all_of_them.size() > kShown ? text + " …" : text;
 }
 
 std::ostream& operator<<(std::ostream& out, const Array& x) { return out << x.describe(); }

@@ -2,19 +2,17 @@
 // about to be written, are in needs.cpp.
 #include "runtime/lazy/realize.h"
 
-#include <fmt/format.h>
-
 #include <chrono>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "expr/eval/evaluate.h"
 #include "expr/index/dims.h"
-#include "runtime/lazy/functions.h"
+#include "runtime/lazy/assign.h"
 #include "runtime/lazy/memory.h"
 #include "runtime/lazy/movement.h"
 #include "runtime/lazy/needs.h"
 #include "runtime/lazy/options.h"
+#include "runtime/lazy/pieces.h"
 #include "runtime/lazy/plans.h"
 
 namespace xhat::lazy {
@@ -29,14 +27,6 @@ struct Totals {
   int64_t realizes = 0, kernels = 0, copies = 0, nanoseconds = 0;
 };
 Totals totals;
-
-// From the memory of the whole to that of the part that an update writes; none if strides cannot say it.
-std::optional<TensorView> part_of(const TensorView& whole, const std::vector<ViewStep>& views) {
-  TensorView v = whole;
-  for (const ViewStep& s : views)
-    if (!step_view(v, s.kind, s.shape, s.params)) return std::nullopt;
-  return v;
-}
 
 class Realizer {
  public:
@@ -236,37 +226,8 @@ class Realizer {
           gradients.push_back(item.node->shared_from_this());
       compute_together(gradients);
     }
-    std::vector<size_t> piece(g.items.size(), 0);
-    std::vector<std::vector<NodePtr>> crossing;
-    std::vector<char> crosses(g.items.size(), 0);
-    size_t current = 0, filled = 0;
-    bool elements_only = true;
-    auto real = [&](uint32_t i) { return g.items[i].role == detail::Role::value && !is_free(g.items[i].node->kind); };
-    for (size_t i = 0; i < g.items.size(); ++i) {
-      piece[i] = current;
-      if (!real(static_cast<uint32_t>(i))) continue;
-      elements_only &= g.items[i].node->kind == Kind::elementwise;
-      // One kernel of 256 operations takes LLVM longer than four of 64: 0.9 s and 4 * 0.07 s, a fifth of them tanh.
-      if (++filled >= (elements_only ? limit / 4 : limit)) ++current, filled = 0, elements_only = true;
-    }
-    crossing.resize(current + 1);
-    std::vector<uint32_t> stack;
-    for (size_t i = 0; i < g.items.size(); ++i) {
-      if (g.items[i].role == detail::Role::value && is_free(g.items[i].node->kind)) continue;
-      stack.assign(g.args_of(g.items[i]).begin(), g.args_of(g.items[i]).end());
-      while (!stack.empty()) {
-        const uint32_t a = stack.back();
-        stack.pop_back();
-        if (!real(a)) {
-          if (g.items[a].role == detail::Role::value) stack.insert(stack.end(), g.args_of(g.items[a]).begin(), g.args_of(g.items[a]).end());
-        } else if (piece[a] != piece[i] && !crosses[a]) {
-          crosses[a] = 1;
-          crossing[piece[a]].push_back(g.items[a].node->shared_from_this());
-        }
-      }
-    }
     bool any = !g.derivatives.empty();
-    for (std::vector<NodePtr>& together : crossing) {
+    for (std::vector<NodePtr>& together : read_by_later_pieces(g, limit)) {
       std::erase_if(together, [&](const NodePtr& n) { return is_pending(*n); });
       any |= !together.empty();
       compute_together(together);
@@ -281,24 +242,6 @@ class Realizer {
     Walk w = walk(nodes, assumed_);
     if (w.reused) return compute_together(nodes);
     run(w);
-  }
-
-  // Where an assignment writes.
-  struct Target {
-    std::shared_ptr<Variable> variable;
-    TensorView view;
-    bool part = false, movable = false;
-    bool needed = false;  // what its memory holds is needed later
-  };
-
-  static Target target_of(const Node& n) {
-    Target t;
-    if (!is_pending(n)) return t;
-    t.variable = n.variable.lock();
-    t.view = t.variable->storage->view;
-    if (n.kind != Kind::update || n.args[0] != t.variable->memory) return t;
-    if (const auto part = part_of(t.view, n.views)) t.view = *part, t.part = true;
-    return t;
   }
 
   void run(Walk& w) {
@@ -478,42 +421,7 @@ NodePtr computed_root(NodePtr n) {
   return n;
 }
 
-// An expression that has memory of its own by now can be assigned to.
-void claim(State& s) {
-  if (s.variable || s.base || !s.node || !s.node->realized() || s.node->storage->claimed || s.node->expired) return;
-  s.node->storage->claimed = true;
-  s.variable = std::make_shared<Variable>();
-  s.variable->storage = s.node->storage;
-  s.variable->current = s.variable->memory = std::move(s.node);
-}
-
 }  // namespace
-
-void assign_value(State& s, const NodePtr& value, const Site& site) {
-  std::lock_guard lock(engine_mutex());
-  State* root = &s;
-  std::vector<ViewStep> views;
-  for (; root->base; root = root->base.get()) {
-    if (root->step.kind == Kind::expand) fail(site, "several elements of an expanded view are one element; assign to what it views");
-    views.insert(views.begin(), root->step);
-  }
-  claim(*root);
-  const NodePtr old = node_of(*root);
-  NodePtr n = value;
-  if (!views.empty()) {
-    n = make(Kind::update, old->type, old->shape, {old, value});
-    n->views = std::move(views);
-  } else if (root->variable) {
-    n = make(Kind::assign, old->type, old->shape, {root->variable->memory, value});
-  }
-  if (!root->variable) {
-    root->node = n;
-    return;
-  }
-  if (!root->variable->storage->view.writable) fail(site, "the memory of this array can only be read");
-  n->variable = root->variable;
-  root->variable->current = n;
-}
 
 Cost cost_of(const std::vector<NodePtr>& wanted, std::function<void(const Plan&)> on_plan) {
   std::lock_guard lock(engine_mutex());
@@ -546,25 +454,6 @@ Counts counts() {
   std::lock_guard lock(engine_mutex());
   const PlanCounts p = plan_counts();
   return {totals.realizes, totals.kernels, totals.copies, p.compiles, p.plans, storage_bytes(), living_nodes(), totals.nanoseconds};
-}
-
-std::string Array::describe(bool values) const {
-  const NodePtr n = node_of(*this);
-  std::string text = fmt::format("{}{} ", name_of(dtype()), lazy::text(shape()));
-  if (values) realize();
-  if (is_realized()) {
-    text += "realized";
-  } else {
-    const Cost c = cost_of({n});
-    text += fmt::format("lazy: {} kernel{}, {} bytes", c.kernels, c.kernels == 1 ? "" : "s", c.bytes);
-    if (c.programs > 1) text += fmt::format(" in {} programs", c.programs);
-  }
-  if (!values) return text;
-  constexpr size_t kShown = 64;
-  const std::vector<double> all_of_them = vector<double>();
-  text += ":";
-  for (size_t i = 0; i < std::min(all_of_them.size(), kShown); ++i) text += fmt::format(" {:g}", all_of_them[i]);
-  return all_of_them.size() > kShown ? text + " …" : text;
 }
 
 }  // namespace xhat::lazy

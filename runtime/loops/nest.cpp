@@ -6,10 +6,10 @@
 #include <optional>
 #include <set>
 
-#include "expr/index/linear.h"
 #include "expr/index/loop_bounds.h"
 #include "expr/rules/simplify.h"
 #include "runtime/cpu/ir/ramps.h"
+#include "runtime/cpu/ir/statements.h"
 #include "runtime/cpu/lower.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
@@ -17,7 +17,6 @@
 #include "runtime/loops/nest_pieces.h"
 #include "runtime/loops/nest_together.h"
 #include "runtime/loops/nest_vectors.h"
-#include "runtime/cpu/ir/statements.h"
 
 namespace xhat::runtime {
 namespace {
@@ -228,41 +227,13 @@ class Nest {
     const std::vector<Loop> scalar(leader.outer.begin(), leader.outer.end() - 1);
     return loops(scalar, 0, [&] { return in_vectors(leader.outer.back(), leader.lanes, points); });
   }
-  // The one less the other, if that is a number.
-  std::optional<int64_t> distance(Id index, Id other) const {
-    Linear d = linear(a_, index);
-    add_scaled(d, linear(a_, other), -1);
-    std::erase_if(d.terms, [](const auto& term) { return term.second == 0; });
-    return d.terms.empty() ? std::optional(d.constant) : std::nullopt;
-  }
   // The axis of vectors, if bounds of its loop keep all reads inside that depend on it.
-  Id inside_along(const std::vector<ReadyPiece>& group) {
+  Id inside_along(const std::vector<ReadyPiece>& group) const {
     const ReadyPiece& leader = group.front();
     if (!leader.along_left || leader.outer.back().guards.empty()) return kNone;
-    const Id axis = leader.outer.back().axis;
-    auto within = [&](const Node& read) {
-      for (size_t d = 0; d < read_indices(read).size(); ++d) {
-        const Id index = read_indices(read)[d];
-        const int64_t extent = spec_.tensors[read.symbol].shape[d];
-        if (!a_[index].depends_on(axis)) continue;
-        if (const auto [low, high] = spec_.interval(index); low >= 0 && high < extent) continue;
-        bool from = false, to = false;
-        for (Id guard : leader.outer.back().guards) {
-          const Node g = a_[guard];
-          if (g.op != Op::lt && g.op != Op::le) continue;
-          const int64_t strict = g.op == Op::lt;
-          const std::optional<int64_t> above = distance(index, g.arg(0)), below = distance(index, g.arg(1));
-          const int64_t first = spec_.interval(g.arg(0)).first, last = spec_.interval(g.arg(1)).second;
-          from |= below && first > -KernelSpec::kFar && first + strict + *below >= 0;
-          to |= above && last < KernelSpec::kFar && last - strict + *above < extent;
-        }
-        if (!from || !to) return false;
-      }
-      return true;
-    };
+    const auto& [axis, guards] = leader.outer.back();
     for (const ReadyPiece& r : group)
-      for (Id id : reads_in(a_, std::array{r.piece.member.body, r.piece.member.condition}))
-        if (a_[id].op != Op::read || !within(a_[id])) return kNone;
+      if (!keep_inside(spec_, guards, axis, reads_in(a_, std::array{r.piece.member.body, r.piece.member.condition}))) return kNone;
     return axis;
   }
   Stmt point(const ReadyPiece& r, int lanes) {
@@ -491,13 +462,6 @@ class Nest {
 
 bool has_nest(const KernelSpec& spec) {
   return std::ranges::none_of(spec.tensors, [](const SpecTensor& t) { return t.type == DType::f16 || t.type == DType::bf16; });
-}
-
-bool reads(const KernelSpec& spec, uint32_t tensor) {
-  const Arena& a = *spec.arena;
-  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
-    return std::ranges::any_of(reads_of(a, m), [&](Id id) { return a[id].symbol == tensor; });
-  });
 }
 
 Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target, NestNames& names) {

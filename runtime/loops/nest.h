@@ -23,9 +23,6 @@ struct NestPlace {
 // Can it be written as loops here? Not 16-bit floats.
 bool has_nest(const KernelSpec& spec);
 
-// Does one of its definitions read the tensor, by its number there?
-bool reads(const KernelSpec& spec, uint32_t tensor);
-
 // place: of a tensor of the spec, by its number there.
 Halide::Internal::Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& place, const Halide::Target& target,
                             NestNames& names);

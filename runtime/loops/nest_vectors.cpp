@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <set>
 
+#include "expr/index/linear.h"
 #include "runtime/loops/nest.h"
 #include "runtime/loops/nest_pieces.h"
 
@@ -23,6 +25,13 @@ std::vector<Id> reads_of(const Arena& a, const SpecMember& m) {
   std::vector<Id> roots = {m.body, m.condition};
   for (const auto& [axis, index] : m.scatter) roots.push_back(index);
   return reads_in(a, roots);
+}
+
+bool reads(const KernelSpec& spec, uint32_t tensor) {
+  const Arena& a = *spec.arena;
+  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    return std::ranges::any_of(reads_of(a, m), [&](Id id) { return a[id].symbol == tensor; });
+  });
 }
 
 namespace {
@@ -99,6 +108,48 @@ double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& ad
     sum += kStart_ps + points * each * (vectors == kNone ? kScalar : 1);
   }
   return sum;
+}
+
+namespace {
+
+// The one less the other, if that is a number.
+std::optional<int64_t> distance(const Arena& a, Id index, Id other) {
+  Linear d = linear(a, index);
+  add_scaled(d, linear(a, other), -1);
+  std::erase_if(d.terms, [](const auto& term) { return term.second == 0; });
+  return d.terms.empty() ? std::optional(d.constant) : std::nullopt;
+}
+
+// index in [0, extent) wherever all of the conditions hold?
+bool within(const KernelSpec& spec, std::span<const Id> guards, Id index, int64_t extent) {
+  if (const auto [low, high] = spec.interval(index); low >= 0 && high < extent) return true;
+  const Arena& a = *spec.arena;
+  bool from = false, to = false;
+  for (Id guard : guards) {
+    const Node g = a[guard];
+    if (g.op != Op::lt && g.op != Op::le) continue;
+    const int64_t strict = g.op == Op::lt;
+    const std::optional<int64_t> above = distance(a, index, g.arg(0)), below = distance(a, index, g.arg(1));
+    const int64_t first = spec.interval(g.arg(0)).first, last = spec.interval(g.arg(1)).second;
+    from |= below && first > -KernelSpec::kFar && first + strict + *below >= 0;
+    to |= above && last < KernelSpec::kFar && last - strict + *above < extent;
+  }
+  return from && to;
+}
+
+}  // namespace
+
+bool keep_inside(const KernelSpec& spec, std::span<const Id> guards, Id axis, std::span<const Id> reads) {
+  const Arena& a = *spec.arena;
+  return std::ranges::all_of(reads, [&](Id id) {
+    const Node read = a[id];
+    if (read.op != Op::read) return false;
+    for (size_t d = 0; d < read_indices(read).size(); ++d) {
+      const Id index = read_indices(read)[d];
+      if (a[index].depends_on(axis) && !within(spec, guards, index, spec.tensors[read.symbol].shape[d])) return false;
+    }
+    return true;
+  });
 }
 
 }  // namespace xhat::runtime

@@ -1,4 +1,4 @@
-// Along which axis the vectors of plain loops run, and what the loops take.
+// Along which axis the vectors of plain loops run, what they read, and what the loops take.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,5 +16,9 @@ bool is_place(Op op);
 std::vector<Id> reads_in(const Arena& a, std::span<const Id> roots);
 // All that a definition reads: in its body, its condition, and the indices at which it adds.
 std::vector<Id> reads_of(const Arena& a, const SpecMember& m);
+// Does one of the definitions read the tensor, by its number there?
+bool reads(const KernelSpec& spec, uint32_t tensor);
+// Do these conditions, as bounds of a loop over the axis, keep the reads that depend on it inside of what they read?
+bool keep_inside(const KernelSpec& spec, std::span<const Id> guards, Id axis, std::span<const Id> reads);
 
 }  // namespace xhat::runtime

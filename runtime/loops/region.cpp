@@ -50,7 +50,7 @@ Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::
     made.push_back(serial(block, 0, whole, vectorized(lane, lanes, element(int_variable(block) * lanes + int_variable(lane), 1, 1))));
   if (lanes > 1 && left > 0) made.push_back(serial(rest, whole * lanes, left, element(int_variable(rest), 1, 1)));
   if (lanes == 1) made.push_back(serial(rest, 0, whole, element(int_variable(rest), inner.to, inner.from)));
-  Stmt s = in_order(made);
+  Stmt s = hi::Block::make(made);
   for (size_t d = outer.size(); d-- > 0;) s = serial(outer[d].first, 0, static_cast<int32_t>(outer[d].second), s);
   return s;
 }

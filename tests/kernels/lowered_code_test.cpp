@@ -262,6 +262,9 @@ std::vector<Case> cases() {
        {{"N", 83}, {"K", 7}}, false, {{"allocate xh_made", 12, 12}, {"allocate xh_read", 6, 7}}},
       {"many_results_of_a_row", "op f(x: f32[N,D]) -> (y) { y[n,d] = tanh(x[n,d]) * x[n,0] }", {{"N", 83}, {"D", 24}}, false,
        {{"xh_made", 0, 0}}},  // with nothing in common
+      {"many_functions_of_a_row",  // LLVM would take seconds for so many in one piece of code
+       "op f(x: f32[N,M]) -> (y) {\n w[n,i,r in 0..7] = exp(-(x[n,i+r-3 else 0] - x[n,i])^2)*sin(x[n,i+r-3 else 0.1])\n"
+       " y[n,i] = sum(r in 0..7: w[n,i,r]*x[n,i+r-3 else 0])/(1 + sum(r in 0..7: w[n,i,r]^2)) }", {{"N", 3}, {"M", 17}}, false, {{"xh_made", 0, 0}}},
       {"few_cheap_results_of_a_row",  // turning would take longer
        "op f(a: f32[N,3], b: f32[N,3]) -> (c) { c[n, i in 0..3] = a[n,(i+1)%3]*b[n,(i+2)%3] - a[n,(i+2)%3]*b[n,(i+1)%3] }", {{"N", 83}}, false,
        {{"xh_made", 0, 0}}},

@@ -9,6 +9,7 @@
 #include "runtime/call/compile.h"
 #include "runtime/loops/nest.h"
 #include "runtime/loops/nest_pieces.h"
+#include "runtime/loops/nest_vectors.h"
 #include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_prog.h"
 #include "tests/helpers/random_program.h"
