@@ -1,6 +1,8 @@
 #include "ad/gather/gather.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -64,6 +66,31 @@ class Gatherer {
     return id;
   }
 
+  // A choice by an equation that stands in a sum is a condition of the sum: sum(e: if ids[e] == v then a[e] else 0) visits one v for each e as
+  // sum(e if ids[e] == v: a[e]). Of choices that are added up each has a sum of its own. Itself where something else is added, too, which
+  // visits all v. exact: what a condition leaves out may be infinite, so that only numbers may be multiplied by what it chooses.
+  Id with_choices_outside(Id id, bool exact) {
+    const Node n = a_[id];
+    look_at(n);
+    parts_looked_at_ = 0;
+    std::vector<Choice> choices;
+    if (!collect_choices(reduce_body(n), {}, exact, choices)) return id;
+    Id sum = kNone;
+    for (const Choice& c : choices) {
+      Literals all = literals_;
+      add_literals(a_, all, c.condition);
+      Id value = c.value;
+      for (const auto& [op, by] : c.scaled) value = a_.binary(op, value, by);
+      const Id part = solved_inside(a_.reduce(n.op, reduce_axes(n), conjunction(a_, all), value));
+      look_at(n);
+      if (sum == kNone)
+        sum = c.subtracted ? a_.unary(Op::neg, part) : part;
+      else
+        sum = c.subtracted ? a_.sub(sum, part) : a_.add(sum, part);
+    }
+    return sum;
+  }
+
   // Another reduction, with the conditions that its ranges can say in them.
   Id narrowed(Id id) {
     const Node& n = a_[id];
@@ -80,6 +107,57 @@ class Gatherer {
     for (const AxisRange& r : axes_) bound_.push_back(r.axis);
     literals_.clear();
     add_literals(a_, literals_, reduce_condition(n));
+  }
+
+  using Scaled = std::vector<std::pair<Op, Id>>;  // multiplied or divided by, the innermost first
+  struct Choice {
+    Id condition, value;
+    bool subtracted;
+    Scaled scaled;
+  };
+
+  // Is all that is added up a choice between a value and zero, by an equation that leaves out most points?
+  bool collect_choices(Id value, const Choice& around, bool exact, std::vector<Choice>& choices) {
+    constexpr size_t kMostParts = 100;
+    if (++parts_looked_at_ > kMostParts) return false;
+    const Node& n = a_[value];
+    Choice inside = around;
+    if (n.op == Op::neg) {
+      inside.subtracted = !around.subtracted;
+      return collect_choices(n.arg(0), inside, exact, choices);
+    }
+    if (n.op == Op::add || n.op == Op::sub) {
+      if (!collect_choices(n.arg(0), around, exact, choices)) return false;
+      inside.subtracted = around.subtracted != (n.op == Op::sub);
+      return collect_choices(n.arg(1), inside, exact, choices);
+    }
+    auto may_go_along = [&](Id x) { return !exact || (a_[x].op == Op::constant && std::isfinite(a_[x].value) && a_[x].value != 0); };
+    if (is_float(n.type) && (n.op == Op::mul || n.op == Op::div))
+      for (size_t side : {0u, 1u}) {
+        if ((n.op == Op::div && side == 1) || !may_go_along(n.arg(1 - side))) continue;
+        const size_t found = choices.size();
+        inside.scaled.insert(inside.scaled.begin(), {n.op, n.arg(1 - side)});
+        if (collect_choices(n.arg(side), inside, exact, choices)) return true;
+        choices.resize(found);
+        inside.scaled = around.scaled;
+      }
+    Literals conditions;
+    Id chosen = value;
+    for (; a_[chosen].op == Op::select && is_constant(a_, a_[chosen].arg(2), 0); chosen = a_[chosen].arg(1))
+      add_literals(a_, conditions, a_[chosen].arg(0));
+    choices.push_back({conjunction(a_, conditions), chosen, around.subtracted, around.scaled});
+    return std::ranges::any_of(conditions, [&](Id x) { return names_a_place(x); });
+  }
+
+  // ids[e] == v, where one side runs in the sum and the other one does not, or elsewhere.
+  bool names_a_place(Id literal) const {
+    const Node& n = a_[literal];
+    if (n.op != Op::eq || a_[n.arg(0)].type != DType::i64) return false;
+    return std::ranges::any_of(std::array{0u, 1u}, [&](size_t side) {
+      const Id axis = n.arg(side), place = n.arg(1 - side);
+      if (a_[axis].op != Op::axis || tensors_read(a_, place).empty() || contains(a_[place].free_axes(), axis)) return false;
+      return contains(bound_, axis) || (ranges_.contains(axis) && depends_on(a_, place, bound_));
+    });
   }
 
   // The sum that is left, under its guards.
@@ -245,6 +323,7 @@ class Gatherer {
   std::vector<AxisRange> axes_;
   std::vector<Id> bound_;
   Literals literals_;
+  size_t parts_looked_at_ = 0;
   std::vector<std::pair<Question, std::optional<InvertAnswer>>> asked_;
 };
 
@@ -281,6 +360,7 @@ Program gather(const Program& p) {
     d.body = rewrite(a, d.body, [&](Id id) {
       const Op op = a[id].op;
       if (op != Op::sum && op != Op::prod && op != Op::max && op != Op::min) return id;
+      if (const Id apart = op == Op::sum ? gatherer.with_choices_outside(id, written) : id; apart != id) return apart;
       const Id made = op == Op::sum ? gatherer.solved(id) : gatherer.narrowed(id);
       return made == id || !written || has_fewer_conditions(a, id, made) ? made : id;
     });

@@ -6,6 +6,8 @@
 // An axis that data decide is no loop either: the gradient of y[s] = sum(n if seg[n] == s: x[n]),
 //   grad_x[n] = sum(s if seg[n] == s: dy[s])
 //     =>   grad_x[n] = if 0 <= seg[n] && seg[n] < S then dy[seg[n]] else 0
+// A choice by such an equation inside of a sum, sum(s: if seg[n] == s then dy[s] else 0), is a condition of the sum, and each of several that
+// are added up has a sum of its own.
 // Keeps values up to the order of addition. What cannot be solved (`ids[b,l] == v` for v from outside) stays: it is the form of
 // scatter-add.
 #pragma once

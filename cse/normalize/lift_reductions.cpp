@@ -13,6 +13,7 @@
 #include "cse/normalize/read_bounds.h"
 #include "cse/normalize/ways.h"
 #include "expr/core/axes_as_read.h"
+#include "expr/core/conditions.h"
 #include "expr/core/distinct_axes.h"
 
 namespace xhat {
@@ -56,6 +57,7 @@ class Lifter {
     ranges_ = ranges_in(a_, d, body);
     ways_ = ways_to(a_, body);
     done_.clear();
+    if (before_gather_) find_placed();
     return boxed(a_, replaced(body), false);
   }
 
@@ -67,7 +69,7 @@ class Lifter {
       args.clear();
       for (Id x : a_[id].args()) args.push_back(done_.at(x));
       Id rebuilt = a_.with_args(id, args);
-      bool lift = is_reduction(a_[id].op) && id != body_ && !(before_gather_ && holds_equation(id));
+      bool lift = is_reduction(a_[id].op) && id != body_ && !(before_gather_ && (holds_equation(id) || placed_.contains(id)));
       done_[id] = lift ? stand_in(id, rebuilt) : rebuilt;
     }
     return done_.at(root);
@@ -84,6 +86,31 @@ class Lifter {
                });
       });
     });
+  }
+
+  // What stands in sum(v, k if f[g,k] == v: …) and depends on v and g is wanted at one v for each g and k, of which gather knows: a tensor
+  // over all g and v would have V elements for each g.
+  void find_placed() {
+    placed_.clear();
+    for (Id id : reachable(a_, body_)) {
+      const Node sum = a_[id];
+      if (sum.op != Op::sum) continue;
+      const std::vector<AxisRange> bound = reduce_axes(sum);
+      auto is_bound = [&](Id x) { return std::ranges::find(bound, x, &AxisRange::axis) != bound.end(); };
+      for (Id literal : conjuncts(a_, sum.arg(1))) {
+        const Node eq = a_[literal];
+        if (eq.op != Op::eq) continue;
+        for (size_t side : {0u, 1u}) {
+          const Id axis = eq.arg(side), place = eq.arg(1 - side);
+          if (a_[axis].op != Op::axis || !is_bound(axis) || has_axis(a_, place, axis) || tensors_read(a_, place).empty()) continue;
+          for (Id inner : reachable(a_, sum.arg(0))) {
+            const auto free = a_[inner].free_axes();
+            const bool along = std::ranges::any_of(free, [&](Id x) { return x != axis && has_axis(a_, place, x); });
+            if (is_reduction(a_[inner].op) && has_axis(a_, inner, axis) && along) placed_.insert(inner);
+          }
+        }
+      }
+    }
   }
 
   // The read that stands for a reduction; rebuilt: with reads for those inside.
@@ -297,8 +324,7 @@ class Lifter {
     std::vector<Id> found;
     auto add = [&](Id x) {
       for (Id axis : a_[x].free_axes())
-        if (std::ranges::find(kept, axis) == kept.end() && std::ranges::find(found, axis) == found.end())
-          found.push_back(axis);
+        if (std::ranges::find(kept, axis) == kept.end() && std::ranges::find(found, axis) == found.end()) found.push_back(axis);
     };
     add(e);
     for (size_t i = 0; i < found.size(); ++i) {
@@ -308,9 +334,8 @@ class Lifter {
     std::vector<AxisRange> sorted;
     while (!found.empty()) {
       auto next = std::ranges::find_if(found, [&](Id x) {
-        return std::ranges::none_of(found, [&](Id y) {
-          return y != x && (has_axis(a_, ranges_.at(x).begin, y) || has_axis(a_, ranges_.at(x).end, y));
-        });
+        return std::ranges::none_of(
+            found, [&](Id y) { return y != x && (has_axis(a_, ranges_.at(x).begin, y) || has_axis(a_, ranges_.at(x).end, y)); });
       });
       sorted.push_back(ranges_.at(*next));
       found.erase(next);
@@ -416,7 +441,8 @@ class Lifter {
   Ranges ranges_;
   std::unordered_map<Id, Ways> ways_;
   std::unordered_map<Id, Id> done_;
-  std::set<Id> open_;  // reductions on whose conditions we are at work
+  std::set<Id> placed_;  // reductions at places that gather finds
+  std::set<Id> open_;    // reductions on whose conditions we are at work
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
 #include "cse/normalize/auto_inliner.h"
 #include "tests/helpers/golden.h"
 
@@ -48,8 +49,21 @@ TEST(Lift, DimensionsKeepTheOrderOfTheRead) {
   auto lifted = [](const std::string& text) { return print(lift_reductions(parse_op(text))); };
   EXPECT_NE(lifted("op f(t: f32[K,I,J]) -> (y) { y[j] = sum(i: min(k: t[k,i,j])) }").find("y_min[i,j]"), std::string::npos);
   // Of a product no read has both; of what is turned over they do not agree.
-  EXPECT_NE(lifted("op f(p: f32[J,K], q: f32[I,K]) -> (y) { y[j] = sum(i: tanh(sum(k: p[j,k]*q[i,k]))) }").find("y_sum[j,i]"), std::string::npos);
+  EXPECT_NE(lifted("op f(p: f32[J,K], q: f32[I,K]) -> (y) { y[j] = sum(i: tanh(sum(k: p[j,k]*q[i,k]))) }").find("y_sum[j,i]"),
+            std::string::npos);
   EXPECT_NE(lifted("op f(t: f32[K,J,J]) -> (y) { y[j] = sum(i: min(k: t[k,i,j] + t[k,j,i])) }").find("y_min[j,i]"), std::string::npos);
+}
+
+// What is wanted at the vertices of each face is no table of all faces and vertices.
+TEST(Lift, NotOverPlacesThatDataFind) {
+  const Program derived = gradient(parse_op(R"(op f(c: f32[F,3], w: f32[F], f: i32[F,3], z: f32[V]) -> (y) {
+    y[v,d] = z[v]*sum(g,k if i64(f[g,k]) == v: c[g,d]*w[g]) })"));
+  const Program lifted = inline_injective(gather(lift_reductions(derived, true)));
+  const Id V = lifted.tensor(*lifted.find("z")).shape[0];
+  for (const Definition& d : lifted.backward.definitions) {
+    const auto& shape = lifted.tensors[d.target()].shape;
+    EXPECT_TRUE(shape.size() < 2 || std::ranges::find(shape, V) == shape.end()) << print(lifted);
+  }
 }
 
 TEST(Lift, IndicesAreErrorsWhereTheyWere) {
