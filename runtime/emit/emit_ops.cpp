@@ -72,16 +72,16 @@ Expr cast_to(DType t, const Expr& e) {
   if (e.type() == to) return e;
   if (e.type().is_bool()) return Halide::cast(to, stored(e));
   if (e.type().is_float() && !to.is_float()) {
-    // Saturating, NaN to 0 (expr/core/scalar.h); out of range the conversion itself would be undefined.
+    // Saturating, NaN to 0 (expr/core/scalar.h); out of range the conversion itself would be undefined. The choice comes last: of a cast of the
+    // cast (unsigned, where integers wrap) Halide's simplifier makes one, from the float to unsigned bits, which no negative number has.
     double low = to.is_uint() ? 0.0 : -std::ldexp(1.0, to.bits() - 1);
     double high = to.is_uint() ? std::ldexp(1.0, to.bits()) - 1 : std::ldexp(1.0, to.bits() - 1) - 1;
     auto real = [](double v) { return Halide::Internal::make_const(Halide::Float(64), v); };
-    Expr wide = Halide::cast<double>(e);
-    wide = Halide::select(vmath::is_nan(wide), real(0), wide);
-    double largest = to.bits() == 64 ? std::nextafter(high, 0.0) : high;
+    const Expr wide = Halide::cast<double>(e);
+    const double largest = to.bits() == 64 ? std::nextafter(high, 0.0) : high;
     Expr inside = Halide::cast(to, Halide::clamp(wide, real(low), real(largest)));
-    if (to.bits() < 64) return inside;
-    return Halide::select(wide >= real(high), to.max(), inside);
+    if (to.bits() == 64) inside = Halide::select(wide >= real(high), to.max(), inside);
+    return Halide::select(vmath::is_nan(wide), Halide::Internal::make_zero(to), inside);
   }
   // Halide narrows f32 to f16 and bf16 by itself; anything else by way of f32.
   if (to.is_float() && to.bits() == 16) {
