@@ -119,6 +119,7 @@ class Lifter {
     Ways ways = ways_.at(original);
     ways = {said(ways.all, original), said(ways.shared, original)};
     open_.erase(original);
+    reduction = with_places(reduction, ways.shared);
     std::vector<Id> free(a_[reduction].free_axes().begin(), a_[reduction].free_axes().end());
     auto box = boxes(reduction);
     if (!box) return reduction;
@@ -129,6 +130,30 @@ class Lifter {
     else
       condition = helpful(reduction, ways, *box);
     return defined(under(reduction, condition));
+  }
+
+  // Where an equation around a reduction says that an axis is what data say (place[e] == i), the reduction has that in place of the axis: its
+  // definition is over e, not over e and i.
+  Id with_places(Id reduction, Id holds) {
+    for (; !is_true(a_, holds); holds = outer_of(a_, holds)) {
+      const Node n = a_[is_chain(a_, holds) ? a_[holds].arg(1) : holds];
+      if (n.op != Op::eq) continue;
+      for (size_t side : {0u, 1u})
+        if (can_be_place(reduction, n.arg(side), n.arg(1 - side)))
+          return with_places(substitute(a_, reduction, {{n.arg(side), n.arg(1 - side)}}), holds);
+    }
+    return reduction;
+  }
+  bool can_be_place(Id reduction, Id axis, Id place) {
+    const auto free = a_[reduction].free_axes();
+    auto is_free = [&](Id x) { return std::ranges::find(free, x) != free.end(); };
+    if (a_[axis].op != Op::axis || !is_free(axis) || has_axis(a_, place, axis) || a_[place].type != DType::i64) return false;
+    if (tensors_read(a_, place).empty() || !std::ranges::all_of(a_[place].free_axes(), is_free)) return false;
+    return std::ranges::none_of(reachable(a_, reduction), [&](Id id) {  // ranges read no tensor
+      return is_reduction(a_[id].op) && std::ranges::any_of(reduce_axes(a_[id]), [&](const AxisRange& r) {
+               return has_axis(a_, r.begin, axis) || has_axis(a_, r.end, axis);
+             });
+    });
   }
 
   // The same reduction is a definition, and every way to here stays inside it: it is read, so that what is compared with its values is
