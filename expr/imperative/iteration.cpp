@@ -218,7 +218,7 @@ Id Iteration::element(Id x, const Known& known) {
   for (const AxisRange& r : known.axes) avoid.push_back(r.axis);
   if (auto it = lifted_.find(t); it != lifted_.end()) {
     std::vector<Id> indices = at;
-    if (it->second.by_iteration) indices.insert(indices.begin(), c_.tidy(a_.sub(l_.variable, l_.begin)));
+    if (it->second.first != kNone) indices.insert(indices.begin(), c_.tidy(a_.sub(l_.variable, it->second.first)));
     return a_.read(it->second.tensor, n.type, indices);
   }
   Id body = substitute(a_, d.body, to, avoid);

@@ -28,7 +28,7 @@ class Iteration {
  protected:
   struct Lifted {
     TensorId tensor;
-    bool by_iteration;
+    Id first;  // the iteration of its first element; kNone: all have the same
   };
   // The write of another iteration: its indices, ranges and guard, with axes of their own.
   struct Other {

@@ -56,22 +56,47 @@ class WithoutLoop : private Iteration {
     return a_.binary(Op::maximum, count, a_.integer(0));
   }
 
-  // A definition with a reduction is computed once for all iterations; others stand where they are read.
+  bool reduces(const Definition& d) const {
+    return std::ranges::any_of(reachable(a_, d.body), [&](Id x) { return is_reduction(a_[x].op); });
+  }
+
+  // How many writes and reductions of an iteration read it, also by way of definitions that stand where they are read.
+  int readers(TensorId t) const {
+    int found = 0;
+    for (const auto& [result, w] : writes_) {
+      std::vector<Id> all = w->indices;
+      all.push_back(w->body);
+      if (w->guard != kNone) all.push_back(w->guard);
+      found += std::ranges::any_of(all, [&](Id x) { return reads(x, t); });
+    }
+    for (const auto& [target, d] : definitions_)
+      if (target != t && reads(d->body, t)) found += reduces(*d) ? 1 : readers(target);
+    return found;
+  }
+
+  // A definition with a reduction is computed once for all iterations; others stand where they are read. How many iterations there are may
+  // depend on loops around: then it is as long as they ever go, if more than one place would compute it.
   void define(const Definition& d) {
-    const bool reduces = std::ranges::any_of(reachable(a_, d.body), [&](Id x) { return is_reduction(a_[x].op); });
-    if (!reduces) return;
+    if (!reduces(d)) return;
     const Known known = around(d.axes);
     Id body = resolved(d.body, known);
     const bool varies = std::ranges::count(a_[body].free_axes(), l_.variable) > 0;
     const Id count = trips();
-    if (varies && count == kNone) return;
     std::vector<AxisRange> axes = d.axes;
-    if (varies) {
+    Id first = l_.begin;
+    if (varies && count == kNone) {
+      if (readers(d.target()) < 2 || !c_.known_largest(l_.end)) return;
+      if (!c_.implied(around_, c_.state.conditions, a_.binary(Op::le, a_.integer(0), l_.begin))) return;
+      first = a_.integer(0);
+      axes.insert(axes.begin(), {l_.variable, first, l_.end});
+      const Id nothing = a_[body].type == DType::boolean ? a_.boolean(false) : a_.constant(a_[body].type, 0);
+      if (!is_constant(a_, l_.begin, 0)) body = a_.select(a_.binary(Op::le, l_.begin, l_.variable), body, nothing);
+    } else if (varies) {
       axes.insert(axes.begin(), {l_.variable, a_.integer(0), count});
       if (!is_constant(a_, l_.begin, 0)) body = tidied(substitute(a_, body, {{l_.variable, a_.add(l_.variable, l_.begin)}}));
     }
     Items* outer = std::exchange(c_.items, &out_);
-    lifted_[d.target()] = {c_.define(name(d.target()), axes, body, d.pos), varies};
+    lifted_[d.target()] = {c_.define(name(d.target()), axes, body, d.pos), varies ? first : kNone};
     c_.items = outer;
   }
 

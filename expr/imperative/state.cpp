@@ -137,7 +137,7 @@ std::vector<AxisRange> Context::loop_ranges() const {
 
 bool Context::varies(Id extent) const { return !(*program.arena)[extent].free_axes().empty(); }
 
-Id Context::largest(Id extent, const std::string& of) {
+std::optional<Id> Context::known_largest(Id extent) {
   if (!varies(extent)) return extent;
   Arena& a = arena();
   Ranges ranges;
@@ -145,12 +145,16 @@ Id Context::largest(Id extent, const std::string& of) {
   std::optional<AxisRange> box;
   if (std::ranges::all_of(a[extent].free_axes(), [&](Id axis) { return ranges.contains(axis); }))
     box = Hull(a, ranges).box({kNone, a.integer(0), extent});
-  if (!box)
-    throw Error(fmt::format("not yet: the shape of {} depends on the iteration ({}), and its largest size is not known before the run", of,
-                            text_of(scope, extent)));
+  if (!box) return {};
   // Without an iteration it means nothing.
   if (prove_nonnegative(a, scope.expanded(box->end)).verdict == BoundsAnswer::Verdict::proved) return box->end;
   return a.binary(Op::maximum, box->end, a.integer(0));
+}
+
+Id Context::largest(Id extent, const std::string& of) {
+  if (const std::optional<Id> found = known_largest(extent)) return *found;
+  throw Error(fmt::format("not yet: the shape of {} depends on the iteration ({}), and its largest size is not known before the run", of,
+                          text_of(scope, extent)));
 }
 
 TensorId Context::define(const std::string& base, const std::vector<AxisRange>& axes, Id body, Pos pos) {

@@ -121,6 +121,7 @@ struct Context {
   bool varies(Id extent) const;
   // The largest that it is in any iteration of the loops around, over sizes alone.
   Id largest(Id extent, const std::string& of);
+  std::optional<Id> known_largest(Id extent);
 
   // What the program needs of its sizes, as far as is known by now: holds whenever it runs.
   std::vector<Id> needs();

@@ -256,7 +256,9 @@ Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
   if (rule == TypeRule::same && type == DType::boolean)
     throw Error(fmt::format("{} takes numbers, not bool; write if c then 1 else 0, or f32(c)", sign), pos);
   if (rule == TypeRule::whole && !is_integer(type))
-    throw Error(fmt::format("{} takes integers, not {}{}", sign, name_of(type), type == DType::boolean ? "; of bools there are && || != !" : ""), pos);
+    throw Error(
+        fmt::format("{} takes integers, not {}{}", sign, name_of(type), type == DType::boolean ? "; of bools there are && || != !" : ""),
+        pos);
   if (zero_divisor(a, op, ids)) throw Error(fmt::format("integer {} by the constant 0", sign), pos);
   if (op == Op::pow && !is_float(type)) ids[1] = collected(a, ids[1]);
   if (op == Op::pow && !is_float(type) && (a[ids[1]].op != Op::constant || a[ids[1]].integer < 0))
@@ -266,7 +268,9 @@ Value apply_numbers(Arena& a, Op op, std::span<const Value> operands, Pos pos, c
     if (order.op != Op::constant || order.value < 0 || order.value > 20 || std::trunc(order.value) != order.value)
       throw Error("the order of polygamma, its first operand, is a constant: 0 (digamma), 1, ... 20", pos);
   }
-  const Value result = typed_pure(a.apply(op, ids), all_pure(operands));
+  // A power of numbers is a number: indices and ranges divide by it.
+  const bool known_power = op == Op::pow && type == DType::i64 && a[ids[0]].op == Op::constant && !leaves_64_bits(a, op, ids);
+  const Value result = typed_pure(known_power ? folded(a, op, ids) : a.apply(op, ids), all_pure(operands));
   return all_among_integers(operands) && is_float(type) ? with_integer(result, apply_untyped(a, op, among_integers(operands))) : result;
 }
 
