@@ -216,8 +216,7 @@ Stmt LoopWriter::step(const Block& b) {
     if (block.exact) {
       fails = {nest_of(b, *block.exact, temporaries)};
       for (size_t k = found.size(); k < temporaries.size(); ++k)
-        if (const Temporary& t = temporaries[k]; t.leaves)
-          fails.push_back(where(loaded(t.type, t.name, 0), stored_at("xh_status", 1, 0)));
+        if (const Temporary& t = temporaries[k]; t.leaves) fails.push_back(where(loaded(t.type, t.name, 0), stored_at("xh_status", 1, 0)));
     }
     for (const Temporary& t : found)
       if (t.leaves) made.push_back(where(loaded(t.type, t.name, 0), hi::Block::make(fails)));
@@ -328,8 +327,10 @@ Stmt LoopWriter::turns(const Loop& l) {
   auto outer_lets = std::exchange(lets, {});
   auto outer_guards = std::exchange(guards, {});
   Pushes* around_it = std::exchange(pushing, each.get());
-  const std::string name = names("loop"), going = names("going"), done = names("done");
-  Stmt body = with_variable(l, turns, variable(Halide::Int(32), name), [&] {
+  const std::string name = names("loop"), going = names("going"), done = names("done"), doubled = names("doubled");
+  // A while loop asks once in 1, 2, 4, … turns whether it still runs, so that a bound far beyond costs nothing.
+  const Expr before = l.condition ? (Expr(1) << int_variable(doubled)) - 1 : Expr(0);
+  Stmt body = with_variable(l, turns, before + variable(Halide::Int(32), name), [&] {
     Stmt s = hi::Block::make(list(l.body), moved(moves(l, &Carried::entering, &Carried::leaving)));
     if (!l.condition) return s;
     const Expr on = loaded(type(*l.condition), value_name(*l.condition), 0);
@@ -343,7 +344,14 @@ Stmt LoopWriter::turns(const Loop& l) {
   guards = std::move(outer_guards);
   std::vector<Stmt> made;
   if (l.condition) made = {stored_at(going, 1, 0), stored_at(done, 0, 0)};
-  made.push_back(serial(name, 0, turns.count, body));
+  if (l.condition) {
+    const Expr left = Halide::clamp(turns.count - before, 0, Expr(1) << int_variable(doubled));
+    const std::string some = names("some");
+    const Expr on = loaded(Halide::Int(32), going, 0) != 0;
+    made.push_back(serial(doubled, 0, 31, hi::LetStmt::make(some, Halide::select(on, left, 0), serial(name, 0, int_variable(some), body))));
+  } else {
+    made.push_back(serial(name, 0, turns.count, body));
+  }
   if (!depends_on_data(l)) return complete(std::move(made));
   // What the backward cannot find out again.
   const std::string first = names("first");
