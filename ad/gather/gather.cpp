@@ -6,9 +6,12 @@
 #include <limits>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 
 #include "ad/common/guards.h"
-#include "expr/index/affine.h"
+#include "ad/gather/pieces.h"
+#include "expr/index/invert_within.h"
 
 namespace xhat {
 namespace {
@@ -22,6 +25,8 @@ struct Equation {
 };
 
 using Ranges = std::unordered_map<Id, AxisRange>;
+
+constexpr size_t kMostPieces = 9;  // of one sum, each of which is code: the inside, edges and corners of a picture
 
 // Ranges of all axes of a body by name; a name with two ranges is of no use as a target.
 Ranges ranges_of(const Arena& a, const Definition& d) {
@@ -50,10 +55,11 @@ class Gatherer {
     const Node& n = a_[id];
     look_at(n);
     if (Id found = found_by_data(id); found != kNone) return solved_inside(found);
+    if (Id apart = by_pieces(id); apart != kNone) return apart;
     std::vector<Equation> equations = find_equations();
     if (equations.size() >= fewer_than) return kNone;
     // All at once; if that is out of reach, those that can be solved one by one.
-    if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x); })) return id;
+    if (equations.empty() && std::ranges::none_of(literals_, [&](Id x) { return is_relation(x) || of_pieces_.contains(x); })) return id;
     if (Id whole = attempt(n, equations); whole != kNone) return whole;
     if (equations.size() <= 1) return id;
     for (const Equation& e : equations) {
@@ -194,6 +200,99 @@ class Gatherer {
     return kNone;
   }
 
+  // sum(i if clamp(i - 1, 0, N - 1) == n: dy[i]) as a sum for each piece of the index, whose equation is affine: the inside, where
+  // terms are found by a shift, and both edges, which are at one n each. kNone: no index has pieces, or some piece is not solved.
+  Id by_pieces(Id id) {
+    const Node n = a_[id];
+    Id part = kNone;
+    for (Id literal : literals_) {
+      const Node& eq = a_[literal];
+      if (eq.op != Op::eq || a_[eq.arg(0)].type != DType::i64) continue;
+      for (Id side : eq.args())
+        if (const Id found = part_with_pieces(a_, side, bound_); found != kNone) part = found;
+    }
+    if (part == kNone) return too_many_ = too_many_ || ++pieces_ > kMostPieces, kNone;
+    if (binds_any(reduce_body(n), a_[part].free_axes())) return kNone;
+    std::vector<AxisRange> scope = ranges_around(n);
+    scope.insert(scope.end(), axes_.begin(), axes_.end());
+    std::vector<Id> known;
+    for (const Precondition& c : p_.preconditions) known.push_back(c.condition);
+    std::ranges::copy_if(literals_, std::back_inserter(known), [&](Id x) { return is_affine(x); });
+    const std::vector<IndexPiece> pieces = pieces_of(a_, part, scope, known);
+    if (pieces.empty()) return kNone;
+    const bool whole = !std::exchange(in_pieces_, true);
+    if (whole) pieces_ = 0, too_many_ = false;
+    Id sum = kNone;
+    for (const IndexPiece& piece : pieces) {
+      of_pieces_.insert(piece.where.begin(), piece.where.end());
+      Literals conditions = piece.where;
+      for (Id literal : literals_) add_literals(a_, conditions, substitute(a_, literal, {{part, piece.value}}));
+      const Id body = substitute(a_, reduce_body(n), {{part, piece.value}});
+      const Id made = solved(a_.reduce(Op::sum, axes_, conjunction(a_, conditions), body));
+      const Id term = without_divisions_by_zero(where_there_are_terms(made));
+      look_at(n);
+      if (too_many_ || searches(term)) {
+        sum = kNone;
+        break;
+      }
+      if (sum == kNone || has_no_terms(sum))
+        sum = term;
+      else if (!has_no_terms(term))
+        sum = a_.add(sum, term);
+    }
+    if (whole) in_pieces_ = false;
+    return sum;
+  }
+
+  // The sum under the conditions on single axes outside of it without which its ranges are empty: at an edge alone, and what is made of it
+  // is as small as the edge.
+  Id where_there_are_terms(Id term) {
+    const Node n = a_[term];
+    if (n.op == Op::select) return a_.select(n.arg(0), where_there_are_terms(n.arg(1)), n.arg(2));
+    if (n.op != Op::sum) return term;
+    Literals all, needed;
+    add_literals(a_, all, nonempty(a_, reduce_axes(n), ranges_around(n)));
+    std::ranges::copy_if(all, std::back_inserter(needed), [&](Id x) { return a_[x].axes_count == 1 && is_affine(x); });
+    return guarded(a_, needed, term);
+  }
+
+  bool has_no_terms(Id term) {
+    if (a_[term].op != Op::select) return false;
+    const std::vector<Id> guards = conjuncts(a_, a_[term].arg(0));
+    return std::ranges::any_of(guards, [&](Id x) { return is_false(a_, x); });
+  }
+
+  // An edge may be one place, at which i % (i*i) is a remainder by the number 0. It is 0, but no text may say it.
+  Id without_divisions_by_zero(Id term) {
+    return rewrite(a_, term, [&](Id id) {
+      const Node& n = a_[id];
+      const bool divides = (n.op == Op::div || n.op == Op::mod) && is_integer(n.type);
+      return divides && is_constant(a_, n.arg(1), 0) ? a_.constant(n.type, 0) : id;
+    });
+  }
+
+  // An inner reduction that gives another meaning to one of the axes.
+  bool binds_any(Id root, std::span<const Id> axes) const {
+    return std::ranges::any_of(reachable(a_, root), [&](Id id) {
+      if (!is_reduction(a_[id].op)) return false;
+      const auto bound = reduce_axes(a_[id]);
+      return std::ranges::any_of(bound, [&](const AxisRange& r) { return contains(axes, r.axis); });
+    });
+  }
+
+  // Does a sum of the term, outside of what was its body, still search for the terms of one place?
+  bool searches(Id term) {
+    const Node n = a_[term];
+    if (n.op == Op::add) return searches(n.arg(0)) || searches(n.arg(1));
+    if (n.op == Op::select) return searches(n.arg(1));
+    if (n.op != Op::sum) return false;
+    const std::vector<AxisRange> axes = reduce_axes(n);
+    return std::ranges::any_of(conjuncts(a_, reduce_condition(n)), [&](Id c) {
+      return a_[c].op == Op::eq && a_[a_[c].arg(0)].type == DType::i64 && tensors_read(a_, c).empty() &&
+             std::ranges::any_of(axes, [&](const AxisRange& r) { return a_[c].depends_on(r.axis); });
+    });
+  }
+
   std::vector<Equation> find_equations() const {
     std::vector<Equation> found;
     std::vector<Id> targets;
@@ -252,7 +351,11 @@ class Gatherer {
       if (std::ranges::any_of(equations, [&](const Equation& e) { return e.literal == literal; })) continue;
       (is_affine(literal) ? known : rest).push_back(literal);
     }
-    std::optional<InvertAnswer> answer = inverted({axes_, conjunction(a_, known), indices, targets});
+    Literals pieces;
+    for (Id literal : known)
+      if (of_pieces_.contains(literal)) pieces.push_back(literal);
+    std::erase_if(known, [&](Id x) { return of_pieces_.contains(x); });
+    std::optional<InvertAnswer> answer = inverted({axes_, conjunction(a_, known), conjunction(a_, pieces), indices, targets});
     if (!answer || !without_data_in_ranges(&*answer, &rest)) return kNone;
     return rebuilt(n, *answer, rest);
   }
@@ -273,7 +376,7 @@ class Gatherer {
   // A gradient has a term for each use of a tensor, often over the same axes by the same indices, and isl takes milliseconds.
   struct Question {
     std::vector<AxisRange> axes;
-    Id condition;
+    Id condition, pieces;
     std::vector<Id> indices;
     std::vector<AxisRange> targets;
     bool operator==(const Question&) const = default;
@@ -281,7 +384,7 @@ class Gatherer {
   const std::optional<InvertAnswer>& inverted(Question q) {
     for (const auto& [asked, answer] : asked_)
       if (asked == q) return answer;
-    auto answer = invert(a_, {q.axes, q.condition, q.indices, q.targets, taken_});
+    auto answer = invert_within(a_, {q.axes, q.condition, q.indices, q.targets, taken_}, q.pieces);
     return asked_.emplace_back(std::move(q), std::move(answer)).second;
   }
 
@@ -325,6 +428,9 @@ class Gatherer {
   Literals literals_;
   size_t parts_looked_at_ = 0;
   std::vector<std::pair<Question, std::optional<InvertAnswer>>> asked_;
+  std::unordered_set<Id> of_pieces_;  // conditions that say which piece it is
+  bool in_pieces_ = false, too_many_ = false;
+  size_t pieces_ = 0;  // of the sum that is taken apart
 };
 
 // Has the sum, wherever it stands now, fewer conditions than it had? What a user wrote stays as it is otherwise.

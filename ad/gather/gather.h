@@ -8,6 +8,9 @@
 //     =>   grad_x[n] = if 0 <= seg[n] && seg[n] < S then dy[seg[n]] else 0
 // A choice by such an equation inside of a sum, sum(s: if seg[n] == s then dy[s] else 0), is a condition of the sum, and each of several that
 // are added up has a sum of its own.
+// An index with pieces is solved piece by piece (pieces.h):
+//   sum(i if clamp(i - 1, 0, N - 1) == n: dy[i])
+//     =>   (if n + 1 < N then dy[n+1] else 0) + (if 0 == n then sum(i in 0..min(1,N): dy[i]) else 0)
 // Keeps values up to the order of addition. What cannot be solved (`ids[b,l] == v` for v from outside) stays: it is the form of
 // scatter-add.
 #pragma once

@@ -15,6 +15,7 @@
 #include "expr/core/axes_as_read.h"
 #include "expr/core/conditions.h"
 #include "expr/core/distinct_axes.h"
+#include "expr/index/loop_bounds.h"
 
 namespace xhat {
 namespace {
@@ -124,12 +125,10 @@ class Lifter {
     auto box = boxes(reduction);
     if (!box) return reduction;
     if (auto known = defined_already(reduction, *box, ways)) return *known;
-    Id condition = kNone;
     if (must_be_exact(reduction, *box))
-      condition = exists(guarded_by(a_, guarded_by(a_, asked_for(original), inside_of(free)), ways.all), free);
-    else
-      condition = helpful(reduction, ways, *box);
-    return defined(under(reduction, condition));
+      return defined(under(reduction, exists(guarded_by(a_, guarded_by(a_, asked_for(original), inside_of(free)), ways.all), free)));
+    const Id needed = helpful(reduction, ways, *box);
+    return defined(under(reduction, needed), needed);
   }
 
   // Where an equation around a reduction says that an axis is what data say (place[e] == i), the reduction has that in place of the axis: its
@@ -415,9 +414,26 @@ class Lifter {
     return found;
   }
 
-  // A definition of the reduction over its free axes, and the read of it.
-  Id defined(Id reduction) {
+  // The box without what lies outside of where a condition holds: `if i < 5 then sum(…)` is needed for five i.
+  std::vector<AxisRange> cut(std::vector<AxisRange> box, Id condition) {
+    for (AxisRange& r : box) {
+      LoopBounds bounds;
+      for (Id part : conjuncts(a_, condition))
+        if (a_[part].axes_count == 1 && a_[part].depends_on(r.axis) && tensors_read(a_, part).empty()) bound_by(a_, part, r.axis, &bounds);
+      // Of begins and ends the larger and the smaller, if it is not known which.
+      auto inside = [&](Id x, Id y) { return reads_.is_extent(tidy_index(a_, a_.sub(y, x))); };
+      for (Id b : bounds.begins)
+        if (!inside(b, r.begin)) r.begin = inside(r.begin, b) ? b : a_.binary(Op::maximum, r.begin, b);
+      for (Id e : bounds.ends)
+        if (!inside(r.end, e)) r.end = inside(e, r.end) ? e : a_.binary(Op::minimum, r.end, e);
+    }
+    return box;
+  }
+
+  // A definition of the reduction over its free axes, where it is needed, and the read of it.
+  Id defined(Id reduction, Id needed = kNone) {
     auto box = *boxes(reduction);
+    if (needed != kNone) box = cut(box, needed);
     reduction = reads_.made_total(reduction, box);
     Definition made;
     made.pos = definition_->pos;

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "expr/index/affine_system.h"
+#include "expr/index/invert_within.h"
 #include "expr/index/simplify_index.h"
 
 namespace xhat {
@@ -20,7 +21,7 @@ bool contains(const std::vector<T>& v, const T& x) {
 
 class Inversion {
  public:
-  Inversion(Arena& a, const InvertQuestion& q) : a_(a), q_(q) {}
+  Inversion(Arena& a, const InvertQuestion& q, Id narrowing) : a_(a), q_(q), narrowing_(narrowing) {}
 
   std::optional<InvertAnswer> run() {
     system_.axes.assign(q_.bound.begin(), q_.bound.end());
@@ -29,6 +30,11 @@ class Inversion {
     for (size_t d = 0; d < q_.indices.size(); ++d)
       system_.equations.push_back({q_.indices[d], q_.targets[d].axis});
     if (q_.condition != kNone) take_condition(q_.condition);
+    if (narrowing_ != kNone) {
+      std::swap(system_.conditions, system_.inequalities);
+      take_condition(narrowing_);
+      std::swap(system_.conditions, system_.inequalities);
+    }
     rename();
     apply_rules(a_, system_, q_.targets);
     rename();
@@ -218,6 +224,7 @@ class Inversion {
 
   Arena& a_;
   const InvertQuestion& q_;
+  Id narrowing_;
   System system_;
   std::vector<AxisRange> remaining_;
   std::vector<std::pair<Id, Id>> solved_;
@@ -227,6 +234,7 @@ class Inversion {
 
 }  // namespace
 
-std::optional<InvertAnswer> invert(Arena& a, const InvertQuestion& q) { return Inversion(a, q).run(); }
+std::optional<InvertAnswer> invert(Arena& a, const InvertQuestion& q) { return Inversion(a, q, kNone).run(); }
+std::optional<InvertAnswer> invert_within(Arena& a, const InvertQuestion& q, Id narrowing) { return Inversion(a, q, narrowing).run(); }
 
 }  // namespace xhat
