@@ -95,29 +95,57 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
   for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
   Unifier unifier(tree_, axes);
   for (const Binding& found : unifier.products(pattern.body, target.body)) {
-    Replacements at(found.begin(), found.end());
-    auto now = [&](Id id) { return substitute(a_, id, at); };
-    std::vector<Id> left = axes_of(target.bound);
-    bool fits = now(k.pattern.condition) == s.condition;
-    for (const AxisRange& r : pattern.bound) {
-      auto it = found.find(r.axis);
-      auto to = it == found.end() ? target.bound.end() : std::ranges::find(target.bound, it->second, &AxisRange::axis);
-      fits = fits && to != target.bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
-      if (fits) std::erase(left, to->axis);
-    }
-    std::vector<Id> indices;
-    for (const AxisRange& r : k.pattern.free) {
-      auto it = found.find(r.axis);
-      fits = fits && it != found.end() && !depends_on_any(a_, it->second, target.bound);
-      if (fits) indices.push_back(tidy_index(a_, it->second));
-    }
-    if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) continue;
-    Product value = tree_.form(read_at(a_, p_, k.tensor, indices));
+    const auto indices = indices_of(k, pattern.bound, found, target.bound, s);
+    if (!indices) continue;
+    const Replacements at(found.begin(), found.end());
+    Product value = tree_.form(read_at(a_, p_, k.tensor, *indices));
     value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
-    Product outside = tree_.form(now(tree_.to_expression(pattern.outside, s.type)));
+    Product outside = tree_.form(substitute(a_, tree_.to_expression(pattern.outside, s.type), at));
     if (auto divided = over(tree_.multiply(value, target.outside), outside)) return divided;
   }
   return std::nullopt;
+}
+
+// Where the known sum is read, if it goes over the same axes; else none.
+std::optional<std::vector<Id>> KnownSums::indices_of(const KnownSum& k, std::span<const AxisRange> pattern_bound, const Binding& found,
+                                                     std::span<const AxisRange> bound, const Sum& s) {
+  const Replacements at(found.begin(), found.end());
+  auto now = [&](Id id) { return substitute(a_, id, at); };
+  std::vector<Id> left = axes_of(bound);
+  bool fits = now(k.pattern.condition) == s.condition;
+  for (const AxisRange& r : pattern_bound) {
+    auto it = found.find(r.axis);
+    auto to = it == found.end() ? bound.end() : std::ranges::find(bound, it->second, &AxisRange::axis);
+    fits = fits && to != bound.end() && now(r.begin) == to->begin && now(r.end) == to->end;
+    if (fits) std::erase(left, to->axis);
+  }
+  std::vector<Id> indices;
+  for (const AxisRange& r : k.pattern.free) {
+    auto it = found.find(r.axis);
+    fits = fits && it != found.end() && !depends_on_any(a_, it->second, bound);
+    if (fits) indices.push_back(tidy_index(a_, it->second));
+  }
+  if (!fits || !left.empty() || !covers(a_, k.pattern.free, found, s.scope)) return std::nullopt;
+  return indices;
+}
+
+std::vector<std::pair<Product, Product>> KnownSums::alike(const Product& body, const Sum& s) {
+  std::vector<std::pair<Product, Product>> all;
+  for (const KnownSum& k : sums_) {
+    if (p_.tensors[k.tensor].type != s.type || !k.outside.factors.empty()) continue;
+    for (const Factor& f : k.body.factors)
+      for (const Factor& g : body.factors) {
+        if (tree_.shape(f.atom) != tree_.shape(g.atom) || !tree_.terms(f.atom)) continue;
+        const auto found = Unifier(tree_, k.pattern.axes()).atoms(f.atom, g.atom);
+        const auto indices = found ? indices_of(k, k.pattern.bound, *found, s.bound, s) : std::nullopt;
+        if (!indices) continue;
+        Product value = tree_.form(read_at(a_, p_, k.tensor, *indices));
+        value.coefficient /= k.coefficient;
+        const Replacements at(found->begin(), found->end());
+        all.emplace_back(tree_.form(substitute(a_, tree_.to_expression(k.body, s.type), at)), value);
+      }
+  }
+  return all;
 }
 
 // No division that was not there: what it divides by may be 0.

@@ -45,6 +45,8 @@ class KnownSums {
   KnownSum* last(TensorId t) { return !sums_.empty() && sums_.back().tensor == t ? &sums_.back() : nullptr; }
   // sum(body) as a read of a sum that is known.
   std::optional<Product> known(const Product& body, const Sum& s);
+  // Bodies of known sums over the same axes that have a factor of this one, with reads of these sums.
+  std::vector<std::pair<Product, Product>> alike(const Product& body, const Sum& s);
   // The same sum with an output in it for part of what it is made of: what is to be summed, and over what.
   std::optional<std::pair<Product, Sum>> regrouped(const Product& body, const Sum& s);
   // The same sum with a known one in it, over some of its axes: sum(n, h: r[n]*a[n,c,h]) is sum(n: r[n]*s[n,c]) where
@@ -58,6 +60,8 @@ class KnownSums {
   std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
+  std::optional<std::vector<Id>> indices_of(const KnownSum& k, std::span<const AxisRange> pattern_bound, const Binding& found,
+                                            std::span<const AxisRange> bound, const Sum& s);
   std::optional<Product> matched(const KnownSum& k, const Nested& pattern, const Nested& target, const Sum& s);
   std::optional<Product> over(const Product& value, const Product& outside);
   std::optional<std::pair<Product, Sum>> regrouped_by(const KnownSum& k, const Binding& found, const Nested& flat, const Product& outer,

@@ -42,14 +42,17 @@ class Simplifier {
   Product total(Product body, Sum s, bool create, int splits);
   bool safe_outside(Id factor, const Sum& s);
   std::optional<Product> split(const Product& body, const Sum& s, bool create, int splits);
+  std::optional<Product> split_product(const Product& body, const Sum& s, bool create, int splits);
+  std::optional<Product> with_rest(std::vector<Product> known, const std::vector<Product>& rest, const Sum& s, bool create, int splits);
+  std::optional<Product> but_for_zeros(const Product& body, const Sum& s, int splits);
   bool like_signs(const std::vector<Product>& terms, DType type);
+  bool all_rounded(const std::vector<Product>& terms, const Sum& s);
   std::optional<Product> proved(const Product& body, const Sum& s, int splits);
   Product under_guard(const Product& value, DType type);
   Id taken_out(const Product& body, Sum& s);
   Product create_sum(const Product& body, const Sum& s);
   bool single_term(const Product& value);
   bool reads_forward_only(Id expression) const;
-  std::vector<Definition> by_level() const;
   std::map<TensorId, PointValue> inlinable(const Definition& d);
 
   Program p_;
@@ -74,28 +77,6 @@ class Simplifier {
   std::set<Id> zero_sums_;
 };
 
-// Definitions that read fewer others first, so that a sum of plain inputs is known to whatever contains it.
-std::vector<Definition> Simplifier::by_level() const {
-  std::map<TensorId, int> level;
-  struct Place {
-    int level;
-    size_t size;
-    const Definition* definition;
-  };
-  std::vector<Place> order;
-  for (const Definition& d : p_.backward.definitions) {
-    int own = 0;
-    for (TensorId t : tensors_read(a_, d.body))
-      if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
-    level[d.target()] = own;
-    order.push_back({own, reachable(a_, d.body).size(), &d});
-  }
-  std::ranges::stable_sort(order, {}, [](const Place& x) { return std::pair(x.level, x.size); });
-  std::vector<Definition> sorted;
-  for (const Place& x : order) sorted.push_back(*x.definition);
-  return sorted;
-}
-
 // Zero, or one product of atoms that are no sums.
 bool Simplifier::single_term(const Product& value) {
   if (value.is_zero()) return true;
@@ -104,9 +85,8 @@ bool Simplifier::single_term(const Product& value) {
 }
 
 bool Simplifier::reads_forward_only(Id expression) const {
-  return std::ranges::all_of(tensors_read(a_, expression), [&](TensorId t) {
-    return p_.forward.definition_of(t) || has_tensor(p_.inputs, t);
-  });
+  return std::ranges::all_of(tensors_read(a_, expression),
+                             [&](TensorId t) { return p_.forward.definition_of(t) || has_tensor(p_.inputs, t); });
 }
 
 // a*(if c then b else 0) as if c then a*b else 0, so that equal products are equal.
@@ -150,7 +130,7 @@ std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int
 // rounding of sum(x) - sum(y) is that of the larger, which sum(x - y) may have nothing of.
 std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool create, int splits) {
   const std::vector<Product>* found = body.factors.size() == 1 && body.factors[0].halves == 2 ? tree_.terms(body.factors[0].atom) : nullptr;
-  if (!found) return std::nullopt;
+  if (!found) return split_product(body, s, create, splits);
   std::vector<Product> terms = *found, known, rest, left;
   for (Product& t : terms) {
     t.coefficient *= body.coefficient;
@@ -162,17 +142,76 @@ std::optional<Product> Simplifier::split(const Product& body, const Sum& s, bool
     else
       rest.push_back(t);
   }
-  if (left.size() > 1 && (known.empty() || !like_signs(left, s.type))) {
+  if (left.size() > 1 && (known.empty() || !(like_signs(left, s.type) || all_rounded(left, s)))) {
     if (left.size() == terms.size()) return std::nullopt;
     known.clear();
     rest = left;
   }
+  return with_rest(std::move(known), rest, s, create, splits);
+}
+
+// The sums that are known, and one of what is left.
+std::optional<Product> Simplifier::with_rest(std::vector<Product> known, const std::vector<Product>& rest, const Sum& s, bool create,
+                                             int splits) {
   if (!rest.empty()) {
     Product v = total(tree_.add(s.type, rest), s, create, splits + 1);
     if (v.coefficient != v.coefficient) return std::nullopt;
     known.push_back(std::move(v));
   }
   return tree_.add(s.type, known);
+}
+
+// p*(a + b) where sum(p*a) is known.
+std::optional<Product> Simplifier::split_product(const Product& body, const Sum& s, bool create, int splits) {
+  for (const Factor& f : body.factors) {
+    const std::vector<Product>* found = f.halves == 2 ? tree_.terms(f.atom) : nullptr;
+    if (!found || !all_rounded(*found, s) || !tree_.expand(body, kMaxTerms)) continue;
+    const std::vector<Product> terms = *found;
+    const Product others = tree_.multiply(body, {1, {{f.atom, -2}}});
+    std::vector<Product> known, rest;
+    for (const Product& t : terms) {
+      const Product whole = tree_.multiply(others, t);
+      Product v = total(whole, s, false, splits + 1);
+      if (v.coefficient == v.coefficient)
+        known.push_back(std::move(v));
+      else
+        rest.push_back(whole);
+    }
+    if (!known.empty()) return with_rest(std::move(known), rest, s, create, splits);
+  }
+  return std::nullopt;
+}
+
+// Is each of the terms rounded at each point of the sum: a product, or a function? Then no difference of two of them has more digits than their
+// sums have: |a|*u + |b|*u is the bound on the error of either. What is read, such as the x of x - m, is exact there.
+bool Simplifier::all_rounded(const std::vector<Product>& terms, const Sum& s) {
+  return std::ranges::all_of(terms, [&](const Product& t) {
+    const bool at_each = std::ranges::any_of(t.factors, [&](const Factor& f) { return depends_on_any(a_, f.atom, s.bound); });
+    const Op op = t.factors.empty() ? Op::constant : a_[t.factors[0].atom].op;
+    const bool exact = t.factors.size() == 1 && t.factors[0].halves == 2 && (is_read(op) || op == Op::cast || op == Op::select);
+    return at_each && !exact;
+  });
+}
+
+// The sum is a known one times c if what is left of their difference is zero: sum(c[i]*(c[i] - r)) is sum(c[i]*c[i]) where sum(c[i]) is zero. A
+// known sum is off by roundings of its value, which this one has as well.
+std::optional<Product> Simplifier::but_for_zeros(const Product& body, const Sum& s, int splits) {
+  const auto terms = tree_.expand(body, kMaxTerms);
+  if (!terms || terms->size() < 2) return std::nullopt;
+  for (const auto& [like, value] : sums_.alike(body, s)) {
+    const auto parts = tree_.expand(like, kMaxTerms);
+    if (!parts || parts->size() < 2) continue;
+    for (const Product& t : *terms) {
+      const Product times = tree_.multiply(t, tree_.power((*parts)[0], -2));
+      auto refused = [&](const Factor& f) { return f.halves < 0 || depends_on_any(a_, f.atom, s.bound); };
+      if (std::ranges::any_of(times.factors, refused)) continue;
+      std::vector<Product> difference = *terms;
+      for (const Product& part : *parts) difference.push_back(tree_.multiply(tree_.multiply({-1, {}}, times), part));
+      const Product left = tree_.add(s.type, difference);
+      if (left.is_zero() || total(left, s, false, splits + 1).is_zero()) return tree_.multiply(times, value);
+    }
+  }
+  return std::nullopt;
 }
 
 bool Simplifier::like_signs(const std::vector<Product>& terms, DType type) {
@@ -294,6 +333,7 @@ Product Simplifier::total(Product body, Sum s, bool create, int splits) {
     if (splits < kMaxSplits) {
       if (auto v = proved(inside, s, splits)) return with_outside(*v);
       if (auto v = split(inside, s, create, splits)) return with_outside(*v);
+      if (auto v = create ? but_for_zeros(inside, s, splits) : std::nullopt) return with_outside(*v);
     }
   }
   if (s.bound.empty()) {
@@ -409,31 +449,6 @@ void Simplifier::backward(Definition d) {
   }
 }
 
-// A gradient that only copies a backward sum becomes that sum's definition.
-void name_after_gradients(Program& p) {
-  Arena& a = *p.arena;
-  std::vector<Definition>& all = p.backward.definitions;
-  for (size_t i = 0; i < all.size(); ++i) {
-    const Definition& copy = all[i];
-    const Node n = a[copy.body];
-    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol)) continue;
-    auto sum = std::ranges::find(all, n.symbol, &Definition::target);
-    if (sum == all.end()) continue;
-    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type && std::ranges::equal(n.args(), axes_of(copy.axes)) &&
-                p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
-    if (!same) continue;
-    TensorId from = n.symbol, to = copy.target();
-    sum->targets = {to};
-    all.erase(all.begin() + static_cast<std::ptrdiff_t>(i--));
-    for (Definition& d : all)
-      d.body = rewrite(a, d.body, [&](Id id) {
-        const Node r = a[id];
-        if (!is_read(r.op) || r.symbol != from) return id;
-        return r.op == Op::read ? a.read(to, r.type, r.args()) : a.read_or(to, r.type, read_indices(r), r.args().back());
-      });
-  }
-}
-
 Program Simplifier::run() {
   deciding_ = feeds_control(p_);
   for (const Definition& d : p_.definitions())
@@ -447,7 +462,7 @@ Program Simplifier::run() {
     if (map && is_float(a_[d.body].type) && !has_tensor(kept_, d.target()) && !pinned_.contains(d.target()) && !stays_written(a_, uses_, d))
       values_[d.target()] = {axes_of(d.axes), open.body};
   }
-  for (const Definition& d : by_level()) backward(d);
+  for (const Definition& d : fewest_reads_first(a_, p_.backward)) backward(d);
   p_.backward.definitions = std::move(done_);
   name_after_gradients(p_);
   return without_dead(ordered(p_));

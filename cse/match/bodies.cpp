@@ -165,4 +165,49 @@ std::vector<Id> axes_of(std::span<const AxisRange> ranges) {
   return axes;
 }
 
+std::vector<Definition> fewest_reads_first(const Arena& a, const Region& r) {
+  std::map<TensorId, int> level;
+  struct Place {
+    int level;
+    size_t size;
+    const Definition* definition;
+  };
+  std::vector<Place> order;
+  for (const Definition& d : r.definitions) {
+    int own = 0;
+    for (TensorId t : tensors_read(a, d.body))
+      if (auto it = level.find(t); it != level.end()) own = std::max(own, it->second + 1);
+    level[d.target()] = own;
+    order.push_back({own, reachable(a, d.body).size(), &d});
+  }
+  std::ranges::stable_sort(order, {}, [](const Place& x) { return std::pair(x.level, x.size); });
+  std::vector<Definition> sorted;
+  for (const Place& x : order) sorted.push_back(*x.definition);
+  return sorted;
+}
+
+void name_after_gradients(Program& p) {
+  Arena& a = *p.arena;
+  std::vector<Definition>& all = p.backward.definitions;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Definition& copy = all[i];
+    const Node n = a[copy.body];
+    if (!has_tensor(p.gradients, copy.target()) || n.op != Op::read || has_tensor(p.gradients, n.symbol)) continue;
+    auto sum = std::ranges::find(all, n.symbol, &Definition::target);
+    if (sum == all.end()) continue;
+    bool same = p.tensors[n.symbol].type == p.tensors[copy.target()].type && std::ranges::equal(n.args(), axes_of(copy.axes)) &&
+                p.tensors[n.symbol].shape == p.tensors[copy.target()].shape;
+    if (!same) continue;
+    TensorId from = n.symbol, to = copy.target();
+    sum->targets = {to};
+    all.erase(all.begin() + static_cast<std::ptrdiff_t>(i--));
+    for (Definition& d : all)
+      d.body = rewrite(a, d.body, [&](Id id) {
+        const Node r = a[id];
+        if (!is_read(r.op) || r.symbol != from) return id;
+        return r.op == Op::read ? a.read(to, r.type, r.args()) : a.read_or(to, r.type, read_indices(r), r.args().back());
+      });
+  }
+}
+
 }  // namespace xhat

@@ -66,6 +66,11 @@ std::vector<Id> ranges_as_conditions(Arena& a, std::span<const AxisRange> ranges
 // Is the condition among those known to hold, as it is or as the same bound on positions (j < i + 1 is j <= i)?
 bool is_known(const Arena& a, std::span<const Id> known, Id condition);
 
+// Definitions that read fewer others of the region first, so that a sum of plain inputs is known to whatever contains it.
+std::vector<Definition> fewest_reads_first(const Arena& a, const Region& r);
+// A gradient that only copies a backward sum becomes that sum's definition.
+void name_after_gradients(Program& p);
+
 bool backward_reads(const Program& p, TensorId t);
 bool depends_on_any(const Arena& a, Id expression, std::span<const AxisRange> axes);
 Id read_at(Arena& a, const Program& p, TensorId t, const std::vector<Id>& indices);

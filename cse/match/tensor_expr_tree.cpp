@@ -57,9 +57,7 @@ Id with_plain_bounds(Arena& a, Id condition) {
 
 bool rounds_to_whole(Op op) { return op == Op::floor || op == Op::ceil || op == Op::round || op == Op::trunc; }
 
-bool jumps(Op op) {
-  return rounds_to_whole(op) || op == Op::mod || op == Op::fmod || op == Op::remainder || op == Op::copysign;
-}
+bool jumps(Op op) { return rounds_to_whole(op) || op == Op::mod || op == Op::fmod || op == Op::remainder || op == Op::copysign; }
 
 bool negligible(double sum, double largest) { return std::abs(sum) <= 1e-13 * std::abs(largest); }
 
@@ -157,6 +155,10 @@ Product TensorExprTree::root(const Product& x, int halves) {
     inside.coefficient = 1;
   }
   if (inside.factors.empty() && inside.coefficient == 1) return outside;
+  if (inside.coefficient == 1 && !inside.factors.empty() && mostly_divides(inside)) {
+    for (Factor& f : inside.factors) f.halves = -f.halves;
+    halves = -halves;
+  }
   if (inside.factors.size() == 1 && inside.factors[0].halves == 2 && inside.coefficient == 1) {
     put(outside, inside.factors[0].atom, halves);
     return outside;
@@ -166,6 +168,14 @@ Product TensorExprTree::root(const Product& x, int halves) {
   if (Product& known = forms_[kept]; known != inside) known = inside;
   kept_[kept] = inside;
   return multiply(outside, {1, {{kept, halves}}});
+}
+
+// sqrt(1/(a*b)) and 1/sqrt(a*b) are one: more is multiplied under the root than divided by; of as much, what has the lower key is.
+bool TensorExprTree::mostly_divides(const Product& p) {
+  int64_t above = 0;
+  for (const Factor& f : p.factors) above += f.halves > 0 ? 1 : -1;
+  if (above != 0) return above < 0;
+  return std::ranges::min(p.factors, {}, [&](const Factor& f) { return key(f.atom); }).halves < 0;
 }
 
 Product TensorExprTree::add(DType type, std::vector<Product> given) {
@@ -195,7 +205,7 @@ Product TensorExprTree::add(DType type, std::vector<Product> given) {
       i = j;
     }
     if (collected.empty()) return {0, {}};
-    if (collected.size() > 1 && (choose_once(type, collected) || divide_once(collected))) {
+    if (collected.size() > 1 && (choose_once(type, collected) || divide_once(collected) || compare_once(type, collected))) {
       given = std::move(collected);
       continue;
     }

@@ -86,9 +86,12 @@ class TensorExprTree {
   std::optional<double> value_at(Id id, Id x, double number, int depth) const;
   Product where_equal(const Node& condition, const Product& p);
   Product root(const Product& x, int halves);
+  bool mostly_divides(const Product& p);
   Product sum_of(DType type, std::vector<Product> terms);
   bool choose_once(DType type, std::vector<Product>& terms);
   bool divide_once(std::vector<Product>& terms);
+  bool compare_once(DType type, std::vector<Product>& terms);
+  Product by_outcome(const Product& p, Id x, Id y, int outcome);
   Id sum_expression(DType type, const std::vector<Product>& terms);
   Product joined(DType type, const Product& x, const Product& y);
   Product as_atom(DType type, const Product& p);
@@ -104,7 +107,7 @@ class TensorExprTree {
   std::unordered_map<Id, uint64_t> shapes_;
   using ChoicesKey = std::tuple<DType, Id, Id, uint64_t, uint64_t>;  // two choices and the bits of their coefficients
   std::map<ChoicesKey, Product> choices_;                            // their sum as one choice
-  std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
+  std::unordered_map<Id, Product> kept_;                             // products that stand under a root as one atom
 };
 
 // Of floats: the value is a whole number, the one that the operand is rounded to.

@@ -1,11 +1,99 @@
-// Terms of a sum that are one: choices by one condition, and parts of what they are divided by.
+// Terms of a sum that are one: choices by one condition, or by comparisons of the same two values, and parts of what they are divided by.
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <optional>
 
 #include "cse/match/tensor_expr_tree.h"
 #include "expr/core/conditions.h"
 
 namespace xhat {
+namespace {
+
+// x below y, equal to it, above it: of two floats, x < y by Id.
+enum Outcome : int { kBelow, kEqual, kAbove };
+
+struct Compared {
+  Id x, y;
+  std::array<bool, 3> holds;  // by outcome
+};
+
+std::optional<Compared> compared(const Arena& a, Id condition) {
+  const Node& n = a[condition];
+  if (n.arg_count != 2 || !is_float(a[n.arg(0)].type)) return std::nullopt;
+  Compared c{n.arg(0), n.arg(1), {n.op == Op::lt || n.op == Op::le || n.op == Op::ne, n.op == Op::eq || n.op == Op::le, n.op == Op::ne}};
+  if (n.op != Op::lt && n.op != Op::le && n.op != Op::eq && n.op != Op::ne) return std::nullopt;
+  if (c.y < c.x) {
+    std::swap(c.x, c.y);
+    std::swap(c.holds[kBelow], c.holds[kAbove]);
+  }
+  return c;
+}
+
+// What it is for each outcome, if it is chosen by comparing x and y.
+std::optional<std::array<Id, 3>> outcomes(Arena& a, Id atom, Id x, Id y) {
+  const Node n = a[atom];
+  if (n.op == Op::select) {
+    const auto c = compared(a, n.arg(0));
+    if (!c || c->x != x || c->y != y) return std::nullopt;
+    std::array<Id, 3> all{};
+    for (size_t i = 0; i < 3; ++i) all[i] = c->holds[i] ? n.arg(1) : n.arg(2);
+    return all;
+  }
+  if (n.op == Op::relu) {
+    if (n.arg(0) == x && is_constant(a, y, 0)) return {{y, x, x}};
+    if (n.arg(0) == y && is_constant(a, x, 0)) return {{y, y, x}};
+  }
+  if (n.op == Op::maximum || n.op == Op::minimum)
+    if ((n.arg(0) == x && n.arg(1) == y) || (n.arg(0) == y && n.arg(1) == x)) {
+      const bool largest = n.op == Op::maximum;
+      return {{largest ? y : x, x, largest ? x : y}};
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+// The product where x and y compare like that.
+Product TensorExprTree::by_outcome(const Product& p, Id x, Id y, int outcome) {
+  Product chosen{p.coefficient, {}};
+  for (const Factor& f : p.factors) {
+    const auto all = f.halves > 0 ? outcomes(a_, f.atom, x, y) : std::nullopt;
+    multiply_in(chosen, all ? by_outcome(form((*all)[static_cast<size_t>(outcome)]), x, y, outcome) : atom(f.atom), f.halves);
+  }
+  if (outcome != kEqual) return chosen;
+  return where_equal(a_[a_.eq(x, y)], chosen);
+}
+
+// (if 0 < x then a else if x == 0 then a/2 else 0) + (if x == 0 then a/2 else 0) as if 0 <= x then a else 0: choices by comparisons of the same
+// two values that come to one choice of two. relu(x), max and min count as such.
+bool TensorExprTree::compare_once(DType type, std::vector<Product>& terms) {
+  for (size_t i = 0; i < terms.size(); ++i)
+    for (const Factor& f : std::vector<Factor>(terms[i].factors)) {
+      const Node n = a_[f.atom];
+      const auto c = n.op == Op::select && f.halves == 2 ? compared(a_, n.arg(0)) : std::nullopt;
+      if (!c) continue;
+      for (size_t j = 0; j < terms.size(); ++j) {
+        const auto chosen = [&](const Factor& g) { return g.halves > 0 && outcomes(a_, g.atom, c->x, c->y); };
+        if (i == j || !std::ranges::any_of(terms[j].factors, chosen)) continue;
+        std::array<Product, 3> values;
+        for (int k : {kBelow, kEqual, kAbove})
+          values[static_cast<size_t>(k)] = add(type, {by_outcome(terms[i], c->x, c->y, k), by_outcome(terms[j], c->x, c->y, k)});
+        const Id equal = a_.eq(c->x, c->y);
+        auto like = [&](Outcome k) { return where_equal(a_[equal], values[k]) == values[kEqual]; };
+        auto choice = [&](Op op) {
+          const Id yes = to_expression(values[kAbove], type), no = to_expression(values[kBelow], type);
+          return form(a_.select(a_.binary(op, c->y, c->x), yes, no));
+        };
+        if (!like(kBelow) && !like(kAbove)) continue;
+        // The number stands first, as in 0 < x.
+        terms[i] = choice(like(kBelow) ? Op::lt : Op::le);
+        terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(j));
+        return true;
+      }
+    }
+  return false;
+}
 
 // k*(if c then a else b) + m*(if c then d else e) as if c then k*a + m*d else k*b + m*e. Branches that many choices share are met
 // along every path to them, so what two choices make is remembered.
@@ -52,7 +140,8 @@ bool TensorExprTree::divide_once(std::vector<Product>& terms) {
       const std::vector<Product> parts = *sum;
       const Product whole = multiply(multiply(first, power(parts[0], -2)), {1, {{divisor.atom, 2}}});
       const bool divides_more = std::ranges::any_of(whole.factors, [&](const Factor& f) {
-        return f.halves < 0 && std::ranges::none_of(first.factors, [&](const Factor& g) { return g.atom == f.atom && g.halves <= f.halves; });
+        return f.halves < 0 &&
+               std::ranges::none_of(first.factors, [&](const Factor& g) { return g.atom == f.atom && g.halves <= f.halves; });
       });
       if (divides_more) continue;
       const Product quotient = multiply(whole, {1, {{divisor.atom, -2}}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 
 #include "ad/common/guards.h"
@@ -32,8 +33,7 @@ bool once_each(const Arena& a, Id outer, Id inner) {
     return (axis == group || axis == i.arg(1)) && a[group].op == Op::axis && r != summed.end() && range_is_plain(a, *r) && r->end == each;
   };
   return std::ranges::all_of(axes, [&](Id axis) {
-    return n.op == Op::read ? std::ranges::any_of(n.args(), [&](Id index) { return walks(index, axis); })
-                            : n.depends_on(axis);
+    return n.op == Op::read ? std::ranges::any_of(n.args(), [&](Id index) { return walks(index, axis); }) : n.depends_on(axis);
   });
 }
 
@@ -44,8 +44,11 @@ bool is_number(const Arena& a, Id id) {
   return std::ranges::none_of(all, [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); });
 }
 
+// A number that a sum can be divided by also where it has no terms.
+bool is_literal(const Arena& a, Id id) { return a[id].op == Op::constant && std::isfinite(a[id].value) && a[id].value != 0; }
+
 // What is multiplied and divided by numbers: -(s/N)*2 is s.
-Id without_numbers(const Arena& a, Id id) {
+Id without_numbers(const Arena& a, Id id, bool (*is_number)(const Arena&, Id)) {
   for (;;) {
     const Node& n = a[id];
     if (n.op == Op::neg || (n.op == Op::div && is_number(a, n.arg(1))) || (n.op == Op::mul && is_number(a, n.arg(1))))
@@ -75,10 +78,12 @@ class Merger {
     for (Definition& d : p_.definitions()) {
       taken_ = all_axes(a_, std::span<const Id>(&d.body, 1));
       for (const AxisRange& r : d.axes) taken_.push_back(r.axis);
-      const Id body = rewrite(a_, d.body, [&](Id id) { return is_mean(id) ? mean_of_means(id) : is_sum(a_[id]) ? merged(id, false) : id; });
+      const Id body = rewrite(a_, d.body, [&](Id id) {
+        return is_mean(id) ? mean_of_means(id) : is_sum(a_[id]) ? merged(id, is_literal) : id;
+      });
       changed = changed || body != d.body;
       d.body = body;
-      if (is_sum(a_[without_numbers(a_, d.body)])) sums_[d.target()] = &d;
+      if (is_sum(a_[without_numbers(a_, d.body, is_number)])) sums_[d.target()] = &d;
     }
     return changed ? without_dead(p_) : p_;
   }
@@ -92,8 +97,8 @@ class Merger {
     for (size_t i = 0; i < read.arg_count; ++i)
       for (const AxisRange& r : reduce_axes(a_[sum]))
         if (r.axis == read.arg(i)) over.push_back(i);
-    const bool plain = is_true(a_, reduce_condition(a_[sum])) && over.size() == reduce_axes(a_[sum]).size() &&
-                       once_each(a_, sum, reduce_body(a_[sum]));
+    const bool plain =
+        is_true(a_, reduce_condition(a_[sum])) && over.size() == reduce_axes(a_[sum]).size() && once_each(a_, sum, reduce_body(a_[sum]));
     ++summed_[read.symbol][plain ? over : std::vector<size_t>{read.arg_count}];
   }
 
@@ -117,13 +122,14 @@ class Merger {
   // Of nothing the mean is NaN either way; a sum over nothing of what is divided by a dim of 0 is 0, and would be 0/0 if the dim came out.
   Id mean_of_means(Id mean) {
     const Node n = a_[mean];
-    const Id sum = merged(n.arg(0), true);
+    const Id sum = merged(n.arg(0), is_number);
     return sum == n.arg(0) ? mean : a_.div(sum, n.arg(1));
   }
 
-  Id merged(Id id, bool scaled) {
+  // comes_out: numbers that the inner sum may be scaled by; they stand in front of the one sum then.
+  Id merged(Id id, bool (*comes_out)(const Arena&, Id)) {
     const Node outer = a_[id];
-    Id whole = reduce_body(outer), inner = scaled ? without_numbers(a_, whole) : whole;
+    Id whole = reduce_body(outer), inner = without_numbers(a_, whole, comes_out);
     if (!once_each(a_, id, inner)) return id;
     if (const Node read = a_[inner]; read.op == Op::read && sums_.contains(read.symbol) && only_summed(read.symbol)) {
       const Definition& named = *sums_.at(read.symbol);
@@ -131,7 +137,7 @@ class Merger {
       for (size_t i = 0; i < read.arg_count; ++i) at[named.axes[i].axis] = a_.to(DType::i64, read.arg(i));
       const Id value = substitute(a_, named.body, at, taken_);
       whole = rewrite(a_, whole, [&](Id x) { return x == inner ? value : x; });
-      inner = scaled ? without_numbers(a_, value) : value;
+      inner = without_numbers(a_, value, comes_out);
     }
     const Node sum = a_[inner];
     if (!is_sum(sum) || sum.type != outer.type) return id;
@@ -145,11 +151,19 @@ class Merger {
 
   Program p_;
   Arena& a_;
-  std::map<TensorId, int> reads_;  // nodes that read it, in all bodies
+  std::map<TensorId, int> reads_;                                  // nodes that read it, in all bodies
   std::map<TensorId, std::map<std::vector<size_t>, int>> summed_;  // sums of it alone, by the dimensions that they go over
   std::map<TensorId, const Definition*> sums_;
   std::vector<Id> taken_;
 };
+
+// Does it leave one value of an axis: k == i64(t[n])?
+bool names_one(const Arena& a, Id condition, const std::vector<AxisRange>& axes) {
+  const Node n = a[condition];
+  auto summed = [&](Id id) { return std::ranges::find(axes, id, &AxisRange::axis) != axes.end(); };
+  auto named = [&](Id axis, Id value) { return summed(axis) && is_integer(a[value].type) && !a[value].depends_on(axis); };
+  return n.op == Op::eq && (named(n.arg(0), n.arg(1)) || named(n.arg(1), n.arg(0)));
+}
 
 bool has_calls(const Program& p) {
   for (const Definition& d : p.definitions())
@@ -173,7 +187,9 @@ Program without_neutral_terms(const Program& given) {
       const Node choice = a[reduce_body(n)];
       if (choice.op != Op::select || !neutral(n.op, choice.arg(2)) || a[choice.arg(1)].op == Op::constant) return id;
       const std::vector<Id> asked = reachable(a, choice.arg(0));
-      if (std::ranges::any_of(asked, [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op) || is_float(a[x].type); })) return id;
+      const bool of_data =
+          std::ranges::any_of(asked, [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op) || is_float(a[x].type); });
+      if (of_data && !(n.op == Op::sum && names_one(a, choice.arg(0), reduce_axes(n)))) return id;
       return a.reduce(n.op, reduce_axes(n), both(a, reduce_condition(n), choice.arg(0)), choice.arg(1));
     });
   return p;

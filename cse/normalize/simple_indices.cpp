@@ -1,5 +1,6 @@
 #include "cse/normalize/simple_indices.h"
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,33 @@ Program with_simple_indices(const Program& given) {
         index = simple;
       }
       return changed ? a.with_args(id, args) : id;
+    });
+  }
+  return p;
+}
+
+Program with_plain_positions(const Program& given) {
+  Program p = given;
+  Arena& a = *p.arena;
+  for (Definition& d : p.definitions()) {
+    if (d.is_call()) continue;
+    std::vector<AxisRange> ranges = d.axes;
+    for (Id id : reachable(a, d.body))
+      if (is_reduction(a[id].op))
+        for (const AxisRange& r : reduce_axes(a[id])) ranges.push_back(r);
+    auto position = [&](Id id) {
+      const Node& n = a[id];
+      if (n.op != Op::cast || n.type != DType::i32) return false;
+      auto same = [&](const AxisRange& r) { return r.axis == n.arg(0); };
+      return std::ranges::any_of(ranges, same) &&
+             std::ranges::all_of(ranges, [&](const AxisRange& r) { return !same(r) || range_is_plain(a, r); });
+    };
+    auto wide = [&](Id id) { return position(id) ? a[id].arg(0) : a.to(DType::i64, id); };
+    d.body = rewrite(a, d.body, [&](Id id) {
+      const Node n = a[id];
+      if ((n.op != Op::eq && n.op != Op::ne && n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i32) return id;
+      if (!position(n.arg(0)) && !position(n.arg(1))) return id;
+      return a.binary(n.op, wide(n.arg(0)), wide(n.arg(1)));
     });
   }
   return p;

@@ -1,5 +1,5 @@
 // The cheapest kernels of a short program: fewest bytes as priced, then fewest kernels; of a small one, whose bytes
-// stay in cache, fewest kernels. Of a longer one, the cheapest that are runs of its definitions.
+// stay in cache, fewest kernels. Of a longer one, the cheapest that are runs of its definitions, as they stand or chain by chain.
 //
 // Kernels run one after the other, so a plan is a path from nothing computed to everything computed: a step computes some
 // definitions that read nothing else than what is there and each other, in one kernel, if the template can. What a kernel
@@ -7,6 +7,7 @@
 // bits; n definitions have at most 3^n steps and 2^n kernels.
 #include <bit>
 #include <numeric>
+#include <ranges>
 
 #include "fusion/plan/kernel_draft.h"
 
@@ -112,28 +113,53 @@ std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
   return groups;
 }
 
-// The cheapest kernels of a longer program that are runs of its definitions, which are in an order in which they can be computed:
+// The definitions, each result right behind what it needs and is not there yet: of two chains first one, then the other.
+std::vector<size_t> Planner::chain_by_chain() const {
+  const auto& definitions = p_.forward.definitions;
+  std::map<TensorId, size_t> maker;
+  for (size_t i = 0; i < definitions.size(); ++i) maker[definitions[i].target()] = i;
+  std::vector<size_t> order;
+  std::vector<bool> met(definitions.size());
+  for (size_t result = 0; result < definitions.size(); ++result) {
+    if (!has_tensor(p_.outputs, definitions[result].target())) continue;
+    std::vector<std::pair<size_t, bool>> open = {{result, false}};
+    while (!open.empty()) {
+      const auto [i, complete] = open.back();
+      open.pop_back();
+      if (complete) order.push_back(i);
+      if (complete || met[i]) continue;
+      met[i] = true;
+      open.emplace_back(i, true);
+      for (Id read : std::ranges::reverse_view(shapes_[i].reads))
+        if (auto at = maker.find((*p_.arena)[read].symbol); at != maker.end() && !met[at->second]) open.emplace_back(at->second, false);
+    }
+  }
+  for (size_t i = 0; i < definitions.size(); ++i)
+    if (!met[i]) order.push_back(i);
+  return order;
+}
+
+// The cheapest kernels of a longer program that are runs of its definitions in an order in which they can be computed:
 // of each prefix the cheapest way, by what its last kernel begins with.
-std::vector<std::vector<size_t>> Planner::cheapest_runs() const {
+std::vector<std::vector<size_t>> Planner::cheapest_runs(const std::vector<size_t>& order) const {
   const size_t n = shapes_.size();
   std::vector<PlanCost> ways(n + 1, {INT64_MAX, INT64_MAX});
   std::vector<size_t> begins(n + 1, 0);
   ways[0] = {0, 0};
+  auto run_of = [&](size_t begin, size_t end) {
+    std::vector<size_t> run(order.begin() + static_cast<std::ptrdiff_t>(begin), order.begin() + static_cast<std::ptrdiff_t>(end));
+    std::ranges::sort(run);
+    return run;
+  };
   for (size_t end = 1; end <= n; ++end)
     for (size_t begin = end; begin-- > 0 && end - begin <= kLongestRun;) {
-      std::vector<size_t> run(end - begin);
-      std::iota(run.begin(), run.end(), begin);
-      const auto kernel = together(run);
+      const auto kernel = together(run_of(begin, end));
       if (!kernel) continue;
       PlanCost cost = {ways[begin].bytes + kernel->bytes, ways[begin].kernels + 1};
       if (cost < ways[end]) ways[end] = cost, begins[end] = begin;
     }
   std::vector<std::vector<size_t>> groups;
-  for (size_t end = n; end > 0; end = begins[end]) {
-    std::vector<size_t> run(end - begins[end]);
-    std::iota(run.begin(), run.end(), begins[end]);
-    groups.insert(groups.begin(), std::move(run));
-  }
+  for (size_t end = n; end > 0; end = begins[end]) groups.insert(groups.begin(), run_of(begins[end], end));
   return groups;
 }
 
@@ -151,10 +177,20 @@ void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reas
   const bool exact = shapes_.size() <= exact_definitions;
   const PlanCost found = cost(drafts);
   if (!exact && (small_ || static_cast<double>(outside()) > kClearlyCheaper * static_cast<double>(found.bytes))) return;  // nothing to gain
-  std::vector<Draft> best;
-  for (const auto& group : exact ? cheapest_groups() : cheapest_runs()) best.push_back(together(group)->draft);
+  auto drafts_of = [&](const std::vector<std::vector<size_t>>& groups) {
+    std::vector<Draft> made;
+    for (const auto& group : groups) made.push_back(together(group)->draft);
+    return made;
+  };
+  std::vector<size_t> as_given(shapes_.size());
+  std::iota(as_given.begin(), as_given.end(), 0);
+  std::vector<Draft> best = drafts_of(exact ? cheapest_groups() : cheapest_runs(as_given));
+  if (!exact)
+    if (const std::vector<size_t> order = chain_by_chain(); order != as_given)
+      if (std::vector<Draft> other = drafts_of(cheapest_runs(order)); cost(other) < cost(best)) best = std::move(other);
   const PlanCost least = cost(best);
-  if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearlyCheaper * static_cast<double>(found.bytes)) return;
+  if (small_ ? least.kernels >= found.kernels : static_cast<double>(least.bytes) > kClearlyCheaper * static_cast<double>(found.bytes))
+    return;
   drafts = std::move(best);
   // One kernel is apart from nothing.
   reasons.assign(drafts.size(), drafts.size() > 1 ? "no other choice costs less" : "");

@@ -87,12 +87,13 @@ class Planner {
   KernelPlan run(size_t exact = kExactDefinitions);
   // These definitions, in order, as one kernel; none if the template does not have it.
   std::optional<PricedDraft> together(const std::vector<size_t>& definitions) const;
-  int64_t outside() const;  // bytes of what comes from outside and what leaves: no kernels move fewer
+  int64_t outside() const;                              // bytes of what comes from outside and what leaves: no kernels move fewer
   std::map<TensorId, Shape::Product> products() const;  // by target
 
  private:
   std::vector<std::vector<size_t>> cheapest_groups() const;
-  std::vector<std::vector<size_t>> cheapest_runs() const;
+  std::vector<size_t> chain_by_chain() const;
+  std::vector<std::vector<size_t>> cheapest_runs(const std::vector<size_t>& order) const;
   int64_t handled(const Draft& draft) const;
   PlanCost cost(const std::vector<Draft>& drafts) const;
   void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons, size_t exact) const;

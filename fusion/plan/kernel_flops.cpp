@@ -27,6 +27,9 @@ bool is_arithmetic(const Node& n) {
   }
 }
 
+// hypot(a, b) is two products, a sum and a root.
+int64_t operations(Op op) { return op == Op::hypot ? 4 : 1; }
+
 constexpr int64_t kLine = 64;  // bytes
 
 // Numbers for expressions over classes of axes; equal expressions, equal numbers.
@@ -42,9 +45,7 @@ class Numbers {
   int64_t of_class(int c) { return number({c}); }
 
  private:
-  int64_t number(std::vector<int64_t> key) {
-    return known_.try_emplace(std::move(key), static_cast<int64_t>(known_.size())).first->second;
-  }
+  int64_t number(std::vector<int64_t> key) { return known_.try_emplace(std::move(key), static_cast<int64_t>(known_.size())).first->second; }
   std::map<std::vector<int64_t>, int64_t> known_;
 };
 
@@ -105,7 +106,7 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
         for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
       if (id == d.body)  // a scatter adds each value to one place only
         for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
-      k.flops += v;
+      k.flops += v * operations(n.op);
       work_ps += v * cost_ps(a, n);
     }
   }

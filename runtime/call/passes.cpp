@@ -77,7 +77,7 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
-  const Program one = without_flattened_axes(without_neutral_terms(recognize(in_one_direction(p))));
+  const Program one = without_flattened_axes(without_neutral_terms(recognize(in_one_direction(with_plain_positions(p)))));
   return without_repeated_reductions(gather(without_nested_sums(without_added_sums(without_repeated_reductions(one)))));
 }
 
@@ -86,7 +86,9 @@ namespace {
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
 Program gathered(const Program& p) { return without_nested_sums(gather(without_flattened_axes(p))); }
 // Inlining brings constants together: reads at fixed places, what the user named.
-Program simplified(const Program& p) { return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(without_flattened_axes(p)))))); }
+Program simplified(const Program& p) {
+  return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(without_flattened_axes(p))))));
+}
 Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }
 
 }  // namespace
@@ -159,7 +161,9 @@ Derivation Passes::derive(const StashChoice& choice) const {
   }
   const bool as_written = options_.fusion.policy == FusePolicy::relay;
   // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
-  pipeline.step("narrow", [&](const Program& p) { return recompute_running_extremes(narrow(as_written ? own(p) : axes_in_one_order(own(p)))); });
+  pipeline.step("narrow", [&](const Program& p) {
+    return recompute_running_extremes(narrow(as_written ? own(p) : with_functions_of_choices(axes_in_one_order(own(p)))));
+  });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   d.source = source_;

@@ -54,7 +54,8 @@ TEST(Respelling, OtherFunctionsAtTiesAreTold) {
 // Gradients after all passes keep the digits that the derived formula keeps.
 TEST(Respelling, DigitsStay) {
   constexpr double kTimes = 16;
-  for (const bench::Function& f : bench::read_functions({"softmax_sink", "poly_loss", "rotary", "reglu", "generalized_mean", "squared_relu", "sinkhorn_step"}))
+  for (const bench::Function& f :
+       bench::read_functions({"softmax_sink", "poly_loss", "rotary", "reglu", "generalized_mean", "squared_relu", "sinkhorn_step"}))
     for (const auto& op : f.spellings) {
       const bench::LostDigits lost = bench::lost_digits(*op, f.small);
       EXPECT_LE(lost.factor, kTimes) << f.name << " " << op->name << " " << lost.where;
@@ -63,7 +64,7 @@ TEST(Respelling, DigitsStay) {
 
 // A mean that is written twice and taken from another one is not a sum of its own, nor is a sum of the gradient that one sum reads, by groups.
 TEST(Respelling, SumsAreThoseOfThePlainSpelling) {
-  for (const bench::Function& f : bench::read_functions({"concordance", "grouped_query_attention"}))
+  for (const bench::Function& f : bench::read_functions({"concordance", "correlation", "grouped_query_attention", "hellinger", "skewness"}))
     for (const auto& op : f.spellings) {
       const bench::SpellingCost cost = bench::cost_of(*op, f.sizes), plain = bench::cost_of(*f.spellings[0], f.sizes);
       EXPECT_EQ(cost.values[0], plain.values[0]) << f.name << " " << op->name;

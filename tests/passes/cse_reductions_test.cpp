@@ -32,19 +32,44 @@ TEST_P(CseReductions, FewestSumsAndSameValues) {
   expect_same_values(before, again);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ops, CseReductions, ::testing::ValuesIn(testing::plain_ops()),
-                         [](const auto& of) { return of.param.name; });
+INSTANTIATE_TEST_SUITE_P(Ops, CseReductions, ::testing::ValuesIn(testing::plain_ops()), [](const auto& of) { return of.param.name; });
 
 // A backward written by hand.
 Program with_backward(const std::string& forward, const std::string& backward) {
-  return parse_op("op f(x: f32[N,M], g: f32[M]) -> (y) {\n" + forward +
-                  "\n} backward (dy: f32[N,M]) -> (grad_g) {\n" + backward + "\n}");
+  return parse_op("op f(x: f32[N,M], g: f32[M]) -> (y) {\n" + forward + "\n} backward (dy: f32[N,M]) -> (grad_g) {\n" + backward + "\n}");
 }
 
 TEST(CseReductionRules, InvariantFactorsArePulledOut) {
   Program p = with_backward("y[n,m] = g[m]*x[n,m]", "grad_g[m] = sum(n: g[m]*dy[n,m]/2)");
   Program q = simplify_reductions(p);
   EXPECT_NE(print(q).find("= sum(n: dy[n,m])"), std::string::npos) << print(q);
+  expect_same_values(p, q);
+}
+
+// What is added up in it is rounded at each point already; x - m is not where the two cancel.
+TEST(CseReductionRules, PartsThatAreKnownAreReadIfEachTermIsRounded) {
+  auto sums = [](const std::string& forward, const std::string& term) {
+    Program p =
+        parse_op("op f(x: f32[N,M], z: f32[N,M], g: f32[M], h: f32[M]) -> (y) {\n s[m] = sum(n: x[n,m])\n t[m] = sum(n: exp(z[n,m]))\n" +
+                 forward + "\n y[m] = s[m]*t[m]*u[m]\n} backward (dy: f32[M]) -> (grad_g) { grad_g[m] = sum(n: " + term + ") }");
+    Program q = simplify_reductions(p);
+    expect_same_values(p, q);
+    return backward_reductions(q);
+  };
+  const std::string none = "u[m] = 1 + 0*h[m]";
+  EXPECT_EQ(sums(none, "g[m]*x[n,m] - h[m]*exp(z[n,m])"), 0);
+  EXPECT_EQ(sums(none, "x[n,m] - h[m]*exp(z[n,m])"), 1) << "x may be h*exp(z) to the last bit";
+  EXPECT_EQ(sums(none, "g[m]*x[n,m] - h[m]"), 1) << "the same for all terms";
+}
+
+// sum(c) is 0 for a row c that is centred.
+TEST(CseReductionRules, AKnownSumIsReadWhereTheRestIsZero) {
+  Program p = parse_op(R"(op f(x: f32[N,M], g: f32[N]) -> (y) {
+    s[n] = sum(m: x[n,m])
+    y[n] = sum(m: (x[n,m] - s[n]/M)^2)
+  } backward (dy: f32[N]) -> (grad_g) { grad_g[n] = sum(m: dy[n]*(x[n,m] - s[n]/M)*(x[n,m] - s[n]/M - g[n])) })");
+  Program q = simplify_reductions(p);
+  EXPECT_EQ(backward_reductions(q), 0) << print(q);
   expect_same_values(p, q);
 }
 
@@ -58,10 +83,12 @@ TEST(CseReductionRules, ASumOfNothingIsACount) {
 // The gradients of a norm's scale by groups: what was summed over the pixels of a channel is not summed again with the batch.
 TEST(CseReductionRules, ASumThatContainsAnotherSumsWhatThatGives) {
   auto reads_of_dy = [](const std::string& scale) {
-    Program p = parse_op("op f(x: f32[N,M,H], r: f32[N], g: f32[M]) -> (y) {\n y[n,m,h] = r[n]*g[m]*x[n,m,h]\n"
-                         "} backward (dy: f32[N,M,H]) -> (grad_r, grad_g) {\n"
-                         " d[n,m] = sum(h: dy[n,m,h]*x[n,m,h])\n grad_r[n] = sum(m: g[m]*d[n,m])\n"
-                         " grad_g[m] = sum(n,h: " + scale + "*dy[n,m,h]*x[n,m,h]) }");
+    Program p = parse_op(
+        "op f(x: f32[N,M,H], r: f32[N], g: f32[M]) -> (y) {\n y[n,m,h] = r[n]*g[m]*x[n,m,h]\n"
+        "} backward (dy: f32[N,M,H]) -> (grad_r, grad_g) {\n"
+        " d[n,m] = sum(h: dy[n,m,h]*x[n,m,h])\n grad_r[n] = sum(m: g[m]*d[n,m])\n"
+        " grad_g[m] = sum(n,h: " +
+        scale + "*dy[n,m,h]*x[n,m,h]) }");
     Program q = simplify_reductions(p);
     expect_same_values(p, q);
     std::string text = print(q);
@@ -75,31 +102,28 @@ TEST(CseReductionRules, ASumThatContainsAnotherSumsWhatThatGives) {
 }
 
 TEST(CseReductionRules, TheForwardsSumIsReadUnderOtherAxes) {
-  Program p =
-      with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");
+  Program p = with_backward("s[a] = sum(b: x[b,a]*x[b,a])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n: 3*x[n,m]^2)");
   Program q = simplify_reductions(p);
   EXPECT_EQ(backward_reductions(q), 0) << print(q);
   expect_same_values(p, q);
 }
 
 TEST(CseReductionRules, AConditionalSumIsNotTheWholeSum) {
-  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m]*s[m]",
-                            "grad_g[m] = sum(n if n > 0: x[n,m]) + sum(n in 0..N/2: x[n,m])");
+  Program p =
+      with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m]*s[m]", "grad_g[m] = sum(n if n > 0: x[n,m]) + sum(n in 0..N/2: x[n,m])");
   Program q = simplify_reductions(testing::normal_form(p));
   EXPECT_EQ(backward_reductions(q), 2) << print(q);
   expect_same_values(p, q);
 }
 
 TEST(CseReductionRules, DeviationsFromAMeanSumToZero) {
-  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m] - s[m]/N",
-                            "grad_g[m] = sum(n: g[m]*(x[n,m] - s[m]/N) + dy[n,m])");
+  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m] - s[m]/N", "grad_g[m] = sum(n: g[m]*(x[n,m] - s[m]/N) + dy[n,m])");
   Program q = simplify_reductions(p);
   EXPECT_EQ(testing::body_of(q, "grad_g"), "sum(n: dy[n,m])") << print(q);
 }
 
 TEST(CseReductionRules, ProductsAreNotMultipliedOutWithoutAProof) {
-  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m] - s[m]/N",
-                            "grad_g[m] = sum(n: dy[n,m]*(x[n,m] - s[m]/N))");
+  Program p = with_backward("s[m] = sum(n: x[n,m])\ny[n,m] = x[n,m] - s[m]/N", "grad_g[m] = sum(n: dy[n,m]*(x[n,m] - s[m]/N))");
   Program q = simplify_reductions(p);
   EXPECT_EQ(backward_reductions(q), 1);
   EXPECT_NE(print(q).find("- s[m] / N)"), std::string::npos) << print(q);
@@ -145,16 +169,16 @@ TEST(CseReductionRules, WhatJumpsReadsTheSumsAsWritten) {
 // No sum of it alone tells that a maximum which is subtracted does not matter; all of them together do.
 TEST(CseReductionRules, ASubtractedMaximumHasNoGradient) {
   const std::string head = "op f(x: f64[N,D], t: f64[N,D] const) -> (y) {\n m[n] = max(d: x[n,d])\n e[n,d] = exp(x[n,d] - m[n])\n";
-  for (const auto& [text, sums] : std::vector<std::pair<std::string, int>>{
-           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: p[n,d]*log(p[n,d]))", 1},
-           {" s[n] = sum(d: e[n,d])\n y = sum(n,d: e[n,d]/s[n]*(x[n,d] - m[n] - log(s[n])))", 1},
-           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (0.9*t[n,d] + 0.1)*log(p[n,d]))", 1},
-           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y[n,d] = sigmoid(p[n,d])", 1},
-           {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (p[n,d] - t[n,d])^2)", 1},
-           // The maximum of all that is added up: for each row alone, or as a term that stands apart.
-           {" q[n,d] = e[n,d]/(exp(-m[n]) + sum(k: e[n,k]))\n y = sum(n,d: q[n,d]*t[n,d])", 1},
-           // This one does matter.
-           {" y[n,d] = e[n,d]/(1 + sum(k: e[n,k]))", 3}}) {
+  for (const auto& [text, sums] :
+       std::vector<std::pair<std::string, int>>{{" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: p[n,d]*log(p[n,d]))", 1},
+                                                {" s[n] = sum(d: e[n,d])\n y = sum(n,d: e[n,d]/s[n]*(x[n,d] - m[n] - log(s[n])))", 1},
+                                                {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (0.9*t[n,d] + 0.1)*log(p[n,d]))", 1},
+                                                {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y[n,d] = sigmoid(p[n,d])", 1},
+                                                {" p[n,d] = e[n,d]/sum(k: e[n,k])\n y = sum(n,d: (p[n,d] - t[n,d])^2)", 1},
+                                                // The maximum of all that is added up: for each row alone, or as a term that stands apart.
+                                                {" q[n,d] = e[n,d]/(exp(-m[n]) + sum(k: e[n,k]))\n y = sum(n,d: q[n,d]*t[n,d])", 1},
+                                                // This one does matter.
+                                                {" y[n,d] = e[n,d]/(1 + sum(k: e[n,k]))", 3}}) {
     Program p = testing::derived(head + text + "\n}"), after = without_idle_sums(simplify_reductions(reuse_equal_reductions(p)));
     EXPECT_EQ(testing::backward_reductions(after), sums) << print(after);
     testing::expect_same_values(p, after);

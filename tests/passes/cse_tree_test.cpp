@@ -15,8 +15,8 @@ class CseTree : public ::testing::Test {
  protected:
   // The body of y, over a[i] b[i] c[i] and the scalars v and w.
   Id body(const std::string& text, const std::string& other = "0") {
-    p = parse_op("op f(a: f32[N], b: f32[N], c: f32[N], v: f32, w: f32) -> (y, z) {\n y[i in 0..N] = " +
-                 text + "\n z[i in 0..N] = " + other + " }");
+    p = parse_op("op f(a: f32[N], b: f32[N], c: f32[N], v: f32, w: f32) -> (y, z) {\n y[i in 0..N] = " + text +
+                 "\n z[i in 0..N] = " + other + " }");
     tree.emplace(*p.arena);
     return p.definition_of(p.outputs[0])->body;
   }
@@ -67,6 +67,14 @@ TEST_F(CseTree, RootsAreHalfPowers) {
   EXPECT_TRUE(same("sqrt(a[i]*b[i])^2", "a[i]*b[i]"));
 }
 
+TEST_F(CseTree, RootsOfInversesAreInversesOfRoots) {
+  EXPECT_TRUE(same("sqrt(1/(a[i]*b[i]))", "1/sqrt(a[i]*b[i])"));
+  EXPECT_TRUE(same("sqrt(a[i]/b[i])", "1/sqrt(b[i]/a[i])"));
+  EXPECT_TRUE(same("rsqrt(v/(a[i]*b[i]))", "sqrt(a[i]*b[i]/v)"));
+  EXPECT_TRUE(same("sqrt(1/a[i])", "rsqrt(a[i])"));
+  EXPECT_FALSE(same("sqrt(1/(a[i]*b[i]))", "sqrt(a[i]*b[i])"));
+}
+
 TEST_F(CseTree, WhatIsDividedByItsSumIsOne) {
   EXPECT_EQ(normal("a[i]/(a[i] + b[i]) + b[i]/(a[i] + b[i])"), "1");
   EXPECT_EQ(normal("v*exp(a[i])/(w + exp(a[i])) + v*w/(w + exp(a[i])) - v"), "0");
@@ -83,6 +91,18 @@ TEST_F(CseTree, OppositeChoicesAreOne) {
   EXPECT_TRUE(same("(if a[i] == v then b[i] else 0) + (if a[i] != v then c[i] else 0)", "if a[i] == v then b[i] else c[i]"));
   // Of a NaN neither holds.
   EXPECT_FALSE(same("(if a[i] < v then b[i] else 0) + (if v <= a[i] then c[i] else 0)", "if a[i] < v then b[i] else c[i]"));
+}
+
+TEST_F(CseTree, ChoicesByTheSameComparisonAreOne) {
+  const std::string half = "(if a[i] == 0 then 0.5*b[i] else 0)";
+  EXPECT_TRUE(same("(if 0 < a[i] then b[i] else " + half + ") + " + half, "if 0 <= a[i] then b[i] else 0"));
+  EXPECT_TRUE(same("(if 0 < a[i] then b[i] else 0) + (if a[i] <= 0 then c[i] else 0)", "if 0 < a[i] then b[i] else c[i]"));
+  EXPECT_TRUE(same("relu(a[i])*b[i] + (if 0 < a[i] then a[i]*b[i] else 0)", "if 0 < a[i] then 2*a[i]*b[i] else 0"));
+  EXPECT_TRUE(same("max(a[i], 0)*b[i] + (if 0 < a[i] then a[i]*b[i] else 0)", "if 0 < a[i] then 2*a[i]*b[i] else 0"));
+  EXPECT_TRUE(same("(if a[i] < v then b[i] else 0) + (if a[i] != v then 0 else b[i])", "if v < a[i] then 0 else b[i]"));
+  // Half of b where a is 0 is another function.
+  EXPECT_FALSE(same("(if 0 < a[i] then b[i] else 0) + " + half, "if 0 <= a[i] then b[i] else 0"));
+  EXPECT_FALSE(same("(if 0 < a[i] then b[i] else 0) + " + half, "if 0 < a[i] then b[i] else 0"));
 }
 
 TEST_F(CseTree, SignsComeOutOfSums) {
@@ -144,8 +164,7 @@ TEST_F(CseTree, UnifySolvesShiftsAndBacktracks) {
   TensorExprTree t(*q.arena);
   Arena& a = *q.arena;
   Unifier unifier(t, {a.axis("i")});
-  auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body),
-                             t.canonical(q.definition_of(q.outputs[1])->body));
+  auto found = unifier.atoms(t.canonical(q.definition_of(q.outputs[0])->body), t.canonical(q.definition_of(q.outputs[1])->body));
   ASSERT_TRUE(found);
   EXPECT_EQ(print(q, found->at(a.axis("i"))), "N - k");
 }
@@ -191,11 +210,14 @@ TEST_F(CseTree, UnifyTellsAxesOfAnIndexByCoefficients) {
     std::vector<std::string> bindings;  // of i and j, over k and l
   };
   const Case table[] = {
-      {"x[8*i+j]", "x[8*k+l]", {"k", "l"}}, {"x[8*i+j]", "x[8*k+l+8]", {"k + 1", "l"}}, {"x[8*i+j]", "x[4*k+l]", {}},
-      {"x[8*i+j]", "x[8*k+l+1]", {}},       {"x[i+j]", "x[k+l]", {}},                   {"x[N-i+2*j]", "x[N-k+2*l]", {"k", "l"}},
+      {"x[8*i+j]", "x[8*k+l]", {"k", "l"}},
+      {"x[8*i+j]", "x[8*k+l+8]", {"k + 1", "l"}},
+      {"x[8*i+j]", "x[4*k+l]", {}},
+      {"x[8*i+j]", "x[8*k+l+1]", {}},
+      {"x[i+j]", "x[k+l]", {}},
+      {"x[N-i+2*j]", "x[N-k+2*l]", {"k", "l"}},
   };
-  for (const Case& c : table)
-    EXPECT_EQ(solved(c.pattern, c.target, {"i", "j"}, {"k", "l"}), c.bindings) << c.pattern << " " << c.target;
+  for (const Case& c : table) EXPECT_EQ(solved(c.pattern, c.target, {"i", "j"}, {"k", "l"}), c.bindings) << c.pattern << " " << c.target;
 }
 
 }  // namespace

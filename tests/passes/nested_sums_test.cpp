@@ -34,8 +34,8 @@ TEST(NestedSums, OfGroups) {
 }
 
 TEST(NestedSums, BecomeOneAlsoWhereTheOuterOneIsWrittenTwice) {
-  const Program p = merged(
-      "op f(x: f64[N,M,D]) -> (y, z) { r[n,m] = sum(d: x[n,m,d]); y[n] = exp(sum(m: r[n,m])); z[k] = sum(l: r[k,l])*2 }");
+  const Program p =
+      merged("op f(x: f64[N,M,D]) -> (y, z) { r[n,m] = sum(d: x[n,m,d]); y[n] = exp(sum(m: r[n,m])); z[k] = sum(l: r[k,l])*2 }");
   EXPECT_EQ(body_of(p, "y"), "exp(sum(m,d: x[n,m,d]))");
   EXPECT_EQ(body_of(p, "z"), "sum(l,d: x[k,l,d]) * 2");
 }
@@ -53,6 +53,12 @@ TEST(NestedSums, StayWhereTheInnerOneIsReadElsewhereOrScaled) {
     Program p = parse_op(text);
     EXPECT_TRUE(equal(p, without_nested_sums(p))) << text;
   }
+}
+
+// A number comes out: nothing times it is nothing.
+TEST(NestedSums, BecomeOneAlsoTimesALiteral) {
+  EXPECT_EQ(body_of(merged("op f(x: f64[N,D]) -> (y) { y = sum(n: -0.5*sum(d: x[n,d])) }"), "y"), "-0.5 * sum(n,d: x[n,d])");
+  EXPECT_EQ(body_of(merged("op f(x: f64[N,D]) -> (y) { r[n] = -sum(d: x[n,d])/3; y = sum(n: r[n])/N }"), "y"), "-sum(n,d: x[n,d]) / 3 / N");
 }
 
 TEST(NestedSums, MeansOfMeansAreOneSum) {
