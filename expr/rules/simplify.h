@@ -38,10 +38,6 @@ Program recognize_derived(const Program& p);
 // (expr/rules/closed_forms.def).
 Program in_closed_form(const Program& p);
 
-// if c then f(a)*x else f(b)*y   =>   with v = f(if c then a else b), if c then v*x else v*y
-// One dear function where there were two: where vectors run, both branches are computed. Exact. Last, for the backward is compared with what is written.
-Program with_functions_of_choices(const Program& p);
-
 // "fold" and the names of all rows.
 std::vector<std::string> simplification_rules();
 

@@ -161,9 +161,8 @@ Derivation Passes::derive(const StashChoice& choice) const {
   }
   const bool as_written = options_.fusion.policy == FusePolicy::relay;
   // Last, for it cuts tensors to what the definitions that are there read of them: with others, one could be written beyond its end.
-  pipeline.step("narrow", [&](const Program& p) {
-    return recompute_running_extremes(narrow(as_written ? own(p) : with_functions_of_choices(axes_in_one_order(own(p)))));
-  });
+  pipeline.step("narrow",
+                [&](const Program& p) { return recompute_running_extremes(narrow(as_written ? own(p) : axes_in_one_order(own(p)))); });
   d.program = pipeline.current();
   d.steps = pipeline.take();
   d.source = source_;
