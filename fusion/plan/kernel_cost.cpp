@@ -405,7 +405,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
         rule.column_tiles = column_tiles;
       }
       // Beside a recurrence lie vectors that do not wait for each other.
-      auto goes_beside = [&](const Member& m) { return shape(m).in_order && m.left.back() == order[i] && *shape(m).in_order + 1 < m.left.size(); };
+      auto goes_beside = [&](const Member& m) {
+        return shape(m).in_order && m.left.back() == order[i] && *shape(m).in_order + 1 < m.left.size();
+      };
       if (i + 1 == order.size() && std::ranges::any_of(k.members, goes_beside)) {
         rule.at_least_cached = kColumnsBeside;
         rule.column_tiles = std::max<int64_t>(1, least_tiles / 2);
@@ -425,23 +427,27 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
 }
 
 // Bytes that could be moved while memory is waited for because tiles touch t, of which they move so many bytes, in short runs: a tile that
-// takes 4 columns of a matrix of f32 uses 16 bytes of each row. A tile that is one run has no such cost, however short it is.
+// takes 4 columns of a matrix of f32 uses 16 bytes of each row. A tile that is one run has no such cost, however short it is. Where no tile
+// takes what lies between two runs (f[g,2] in rows of three), it may be moved with them.
 int64_t Planner::waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const {
   const std::vector<int>& classes = draft.dims.at(t);
   int64_t run = static_cast<int64_t>(byte_size(p_.tensors[t].type)), runs = 1;  // bytes that lie side by side, and how often
+  int64_t start = machine_.run_start_bytes;
   bool ends = false;
   for (size_t i = classes.size(); i-- > 0;) {
     const int64_t whole = std::max<int64_t>(1, extent(p_.tensors[t].shape[i]));
     int64_t taken = whole;
-    if (classes[i] >= 0 && draft.walked(classes[i]))
+    const bool tiled = classes[i] >= 0 && draft.walked(classes[i]);
+    if (tiled)
       taken = in_tile(draft, classes[i], true);
     else if (window)
       taken = (*window)[i];
     taken = std::clamp<int64_t>(taken, 1, whole);
+    if (!ends && !tiled && taken < whole) start = std::min(start, (whole - taken) * run);
     (ends ? runs : run) *= taken;
     ends |= taken < whole;
   }
-  return runs == 1 ? 0 : moved / run * machine_.run_start_bytes;
+  return runs == 1 ? 0 : moved / run * start;
 }
 
 void Planner::count_bytes(const Draft& draft, Kernel& k) const {

@@ -147,6 +147,7 @@ class Planner {
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const;
   int64_t idle_lanes(const Draft& d, const Member& m, int64_t tiles) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
+  void scatter_at_once(const Draft& draft, Kernel& kernel) const;
   void order_and_tile(const Draft& draft, Kernel& k, std::optional<int> first) const;
   int64_t waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const;
   void count_bytes(const Draft& draft, Kernel& k) const;

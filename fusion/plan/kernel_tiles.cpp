@@ -58,4 +58,20 @@ Kernel Planner::tiled_from(const Draft& draft, const KernelChoice& choice, std::
   return kernel;
 }
 
+// One thread shares the places of a scatter with nobody: in one tile it need not ask of any term whether it falls into another. (Results do not
+// depend on the tiles, so those that leave partial results keep them.)
+void Planner::scatter_at_once(const Draft& draft, Kernel& kernel) const {
+  const bool scatters = std::ranges::any_of(kernel.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); });
+  if (!scatters || kernel.combines_partials || kernel.choice != KernelChoice{}) return;
+  for (int c : kernel.shared) {
+    KernelAxis& axis = kernel.axes[static_cast<size_t>(c)];
+    axis.rule = {};
+    axis.tile = std::max<int64_t>(1, axis.extent);
+  }
+  for (KernelAxis& axis : kernel.axes)
+    if (axis.of >= 0) axis.tile = axis.each * kernel.axes[static_cast<size_t>(axis.of)].tile;
+  kernel.bytes_moved = kernel.bytes_unavoidable = kernel.bytes_packed = kernel.bytes_waited = kernel.bytes_in_vain = 0;
+  count_bytes(as_tiled(draft, kernel), kernel);
+}
+
 }  // namespace xhat::fusion

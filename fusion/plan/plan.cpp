@@ -425,6 +425,7 @@ KernelPlan Planner::run(size_t exact) {
     if (std::ranges::all_of(kernel.results, [&](TensorId t) { return bytes(t) == 0; })) continue;
     std::string key = kernel_key(p_, kernel, sizes_);
     if (auto it = request_.choices.find(key); it != request_.choices.end()) kernel = finished(drafts[k], it->second);
+    if (request_.one_thread) scatter_at_once(drafts[k], kernel);
     kernel.key = std::move(key);
     count_flops(as_tiled(drafts[k], kernel), kernel);
     kernel.reason = reasons[k];

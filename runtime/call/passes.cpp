@@ -28,6 +28,7 @@
 #include "runtime/call/debug.h"
 #include "runtime/call/derivatives.h"
 #include "runtime/call/machine.h"
+#include "runtime/host/thread_pool.h"
 
 namespace xhat {
 namespace runtime {
@@ -72,7 +73,9 @@ struct Passes::Pipeline {
 };
 
 PlanRequest request_of(const CompileOptions& options, Target target) {
-  return {options.fusion, target == Target::cpu ? options.machine : for_gpu(options.machine), options.choices};
+  PlanRequest request{options.fusion, target == Target::cpu ? options.machine : for_gpu(options.machine), options.choices};
+  request.one_thread = target == Target::cpu && threads_or_all(options.threads) == 1;
+  return request;
 }
 
 // What a user may write in several ways, in one of them.

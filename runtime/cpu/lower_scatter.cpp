@@ -1,14 +1,17 @@
 // Scatter: sums whose terms say themselves where they are added. Every tile takes what falls into it, in the order of the terms,
 // so that values do not depend on the tiles.
 #include <algorithm>
+#include <functional>
 
+#include "cse/normalize/auto_inliner.h"
 #include "runtime/cpu/lowering.h"
 #include "runtime/host/tile_services.h"
 
 namespace xhat::runtime {
 namespace {
 
-constexpr int64_t kWorthListing = 64;  // terms
+constexpr int64_t kWorthListing = 64;    // terms
+constexpr int64_t kStaysNear = 1 << 20;  // bytes of a result between its zeros and its terms: half of L2
 
 // Of a place that no data decide Halide's simplifier knows enough to take the clamp away, and its bounds too little to do without it.
 Expr hidden(const Arena& a, Id index, const Expr& place) { return tensors_read(a, index).empty() ? place + hidden_zero() : place; }
@@ -67,7 +70,8 @@ Lowering::Loops Lowering::listed(const SpecMember& m, Func into, Id row, Func ro
 // Is each element of it read for that element alone, if it is read here at all?
 bool Lowering::read_at_own_place(const SpecMember& made) const {
   return std::ranges::all_of(spec_.members, [&](const SpecMember& m) {
-    return std::ranges::all_of(reads(m), [&](const Access& x) { return x.tensor != made.tensor || (!x.may_miss && x.indices == made.left); });
+    return std::ranges::all_of(reads(m),
+                               [&](const Access& x) { return x.tensor != made.tensor || (!x.may_miss && x.indices == made.left); });
   });
 }
 
@@ -76,7 +80,7 @@ bool Lowering::summed_by_row(const SpecMember& m) const {
   const auto dims = tile_dimensions(spec_, m);
   if (m.scatter.size() != 1 || row_result_ != SIZE_MAX || !read_at_own_place(m)) return false;
   const Id row = m.scatter[0].first, v = m.left[dims.back()];
-  return axis(row).kind() == AxisKind::tiled && row != v && constant(v) && axis(v).extent >= natural(widest(m));
+  return axis(row).kind() != AxisKind::point && row != v && constant(v) && axis(v).extent >= natural(widest(m));
 }
 
 // A row at a time: its terms are summed up in registers (20,480 rows of 128 into 10,000, two threads: 0.22 ms with the rows in
@@ -103,135 +107,184 @@ void Lowering::scatter_rows(const SpecMember& m) {
   publish(m, result);
 }
 
-// The places of all terms first, in vectors, then the terms one by one; what they are, too, in vectors, where each is added once. (Vectors
-// along another axis of the result, such as channels, would touch a line of memory for each lane, often a power of two apart: bilinear
-// sampling of 16 channels, 64x64, backward: 4.8 ms so.)
-void Lowering::scatter_by_places(const SpecMember& m) {
-  const std::vector<Id> walked(m.reduced.rbegin(), m.reduced.rend());
-  std::vector<Var> vars;
-  Emitter::Axes at_term = left_locals(m);
-  for (Id x : walked) {
-    vars.emplace_back("t_" + spec_.arena->name(x));
-    at_term[x] = vars.back();
-  }
-  Expr inside, offset = 0;
-  for (auto& [x, index] : m.scatter) {
-    const Expr place = hidden(*spec_.arena, index, emit_.local_index(index, x, at_term)), here = place >= 0 && place < extent(x);
-    inside = inside.defined() ? inside && here : here;
-    offset = offset * extent(x) + Halide::clamp(place, 0, extent(x) - 1);
-  }
-  auto [r, axes] = loops_of(m);
-  std::vector<Expr> term;
-  for (int i = 0; i < r.dimensions(); ++i) term.emplace_back(r[i]);
-  auto table = [&](const char* kind, const Expr& value) {
-    Func f(name(kind, m.tensor));
-    f(vars) = value;
-    for (size_t i = 0; i < vars.size(); ++i) f.bound(vars[i], 0, extent(walked[i]));
-    vectorize(f, vars[0], walked[0], DType::f32, 1);
-    this->place(f);
-    return f(term);
+// What is dear of each term, in vectors, before the terms are added one by one: a function of these axes. Vectors run along a row of the
+// result if there is a long one, else along the axis with most terms; short axes are written out beside them, to share what they compute.
+Func Lowering::table_of_terms(const char* kind, const SpecMember& m, std::vector<Id> over,
+                              const std::function<Expr(const Emitter::Axes&)>& value) {
+  constexpr int64_t kBeside = 16;
+  auto rank = [&](Id x) {
+    const bool row = std::ranges::count(m.left, x) > 0;
+    const bool long_row = row && constant(x) && axis(x).extent >= natural(widest(m));
+    return std::pair(long_row, row ? 0 : axis(x).in_tile());
   };
-  Expr place = table("places", Halide::select(inside, Halide::cast<int>(offset), -1));
-  r.where(place >= 0);
-  const auto dims = tile_dimensions(spec_, m);
-  Emitter emit = emit_;
-  const bool once = dims.size() == m.scatter.size();
-  if (once && is_float(accumulated(m))) emit.given[m.body] = table("terms", emit_.value(m.body, at_term));
-
-  Func acc(name("acc", m.tensor));
-  const std::vector<Var> left = func_vars(m);
-  std::vector<Expr> at = exprs(left);
-  for (size_t i = m.scatter.size(); i-- > 0;) {
-    const Id x = m.scatter[i].first;
-    const auto dim = std::ranges::find(dims, x, [&](size_t d) { return m.left[d]; });
-    const Expr here = i == 0 ? place : place % extent(x);
-    if (dim != dims.end()) at[static_cast<size_t>(dims.end() - dim) - 1] = Halide::unsafe_promise_clamped(here, 0, extent(x) - 1);
-    place = place / extent(x);
+  std::ranges::rotate(over, std::ranges::max_element(over, {}, rank));
+  std::vector<Var> vars;
+  Emitter::Axes at = left_locals(m);
+  for (Id x : over) at[x] = vars.emplace_back("t_" + spec_.arena->name(x));
+  Func f(name(kind, m.tensor));
+  f(vars) = value(at);
+  for (size_t i = 0; i < vars.size(); ++i) f.bound(vars[i], 0, extent(over[i]));
+  const int width = natural(widest(m));
+  if (constant(over[0]) && axis(over[0]).extent < width) {
+    vectorize(f, vars[0], over[0], widest(m), 1);
+  } else {
+    const Var steps("t_steps"), lanes("t_lanes");
+    f.split(vars[0], steps, lanes, width, TailStrategy::GuardWithIf);
+    std::vector<VarOrRVar> order = {lanes}, rest = {steps};
+    int64_t beside = 1;
+    for (size_t i = 1; i < over.size(); ++i) {
+      const bool written = constant(over[i]) && beside * axis(over[i]).extent <= kBeside;
+      if (written) beside *= axis(over[i]).extent;
+      (written ? order : rest).emplace_back(vars[i]);
+    }
+    const std::vector<VarOrRVar> unrolled(order.begin() + 1, order.end());
+    order.insert(order.end(), rest.begin(), rest.end());
+    f.reorder(order).vectorize(lanes);
+    for (const VarOrRVar& x : unrolled) f.unroll(x);
   }
-  acc(left) = Emitter::identity(m.op, accumulated(m));
-  Expr next = emit.step(m, acc(at), axes);
-  mention(r, next);
-  define(acc, at, {next});
-  std::vector<VarOrRVar> order;
-  for (int i = 0; i < r.dimensions(); ++i) order.emplace_back(RVar(r[i]));
-  for (size_t i = 0; i < left.size(); ++i)
-    if (const auto* var = at[i].as<Halide::Internal::Variable>(); var && var->name == left[i].name()) order.emplace_back(left[i]);
-  if (order.size() > 1)
-    acc.update(0).reorder(order);
-  else
-    acc.update(0).unscheduled();
-  along_memory(acc, m);
-  this->place(acc);
-  results_of(
-      {static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); }, true);
+  this->place(f);
+  return f;
 }
 
+// Terms that may be anywhere go one by one, each to its place, or those of a tile by a list.
 void Lowering::scatter(const SpecMember& m) {
+  const Arena& a = *spec_.arena;
   std::vector<Var> left = func_vars(m);
   Func acc(name("acc", m.tensor));
   acc(left) = Emitter::identity(m.op, accumulated(m));
   const bool cut = std::ranges::any_of(m.scatter, [&](const auto& s) { return axis(s.first).kind() != AxisKind::untiled; });
-  const bool unknown = std::ranges::any_of(m.reduced, [&](Id x) { return !constant(x); });
+  const bool many = std::ranges::any_of(m.reduced, [&](Id x) { return !constant(x); }) || spec_.terms(m) >= kWorthListing;
   // Of a place that depends on other axes of the result (ids[n,b] in row n) there would be a list per point of these.
-  const auto places_need = [&](Id x) {
-    return std::ranges::any_of(m.scatter,
-                               [&](const auto& s) { return (*spec_.arena)[s.second].depends_on(x); });
-  };
+  const auto places_need = [&](Id x) { return std::ranges::any_of(m.scatter, [&](const auto& s) { return a[s.second].depends_on(x); }); };
   const bool by_row = std::ranges::any_of(m.left, places_need);
-  const bool lists = vectors_ && cut && !by_row && (unknown || spec_.terms(m) >= kWorthListing);
-  if (lists && summed_by_row(m)) return scatter_rows(m);
-  const auto all = tile_dimensions(spec_, m);
-  auto added_at = [&](Id x) { return std::ranges::find(m.scatter, x, &std::pair<Id, Id>::first) != m.scatter.end(); };
-  // What lies side by side are places that data decide: a term goes to each of the other axes by itself.
-  const bool apart = !all.empty() && added_at(m.left[all.back()]);
-  const bool same_for_all = std::ranges::none_of(m.left, [&](Id x) { return axis(x).kind() != AxisKind::point && places_need(x); });
-  if (vectors_ && apart && !cut && same_for_all && (unknown || spec_.terms(m) >= kWorthListing)) return scatter_by_places(m);
+  const bool listable = vectors_ && !by_row && many;
+  // Rows that stay near are added to where they lie.
+  int64_t bytes = static_cast<int64_t>(byte_size(accumulated(m)));
+  for (size_t d : tile_dimensions(spec_, m)) bytes *= axis(m.left[d]).in_tile();
+  const bool far = cut || (bytes > kStaysNear && !spec_.across_tiles(m));
+  if (listable && far && summed_by_row(m)) return scatter_rows(m);
+  const bool lists = listable && cut;
   auto [r, axes] = lists ? listed(m, acc, kNone, acc) : loops_of(m);
-  std::vector<Expr> at;
-  std::vector<Var> pure;
-  auto dims = tile_dimensions(spec_, m);
-  for (size_t i = dims.size(); i-- > 0;) {
-    pure.push_back(vars_.at(m.left[dims[i]]));
-    at.push_back(pure.back());
-  }
-  for (auto& [x, index] : m.scatter) {
+
+  // A number by itself takes some times as long as in a vector. Where the places are in a list, what falls elsewhere would be computed in vain.
+  Emitter emit = emit_;
+  auto dear = [&](Id id) { return evaluation_cost_ps(a, id) >= kSharedInTile_ps; };
+  const bool tables =
+      vectors_ && !lists && many && std::ranges::none_of(m.left, [&](Id x) { return axis(x).kind() != AxisKind::point && places_need(x); });
+  const std::vector<Id> terms(m.reduced.rbegin(), m.reduced.rend());
+  auto places_at = [&](const Emitter::Axes& at) {
+    std::vector<Expr> places;
+    for (auto& [x, index] : m.scatter) places.push_back(hidden(a, index, emit_.local_index(index, x, at)));
+    return places;
+  };
+  auto inside = [&](const std::vector<Expr>& places) {
+    Expr all;
+    for (size_t i = 0; i < places.size(); ++i) {
+      const Expr here = places[i] >= 0 && places[i] < extent(m.scatter[i].first);
+      all = all.defined() ? all && here : here;
+    }
+    return all;
+  };
+  auto at_term = [&](const Func& f, const std::vector<Id>& over) {
+    std::vector<Expr> at;
+    for (const Var& x : f.args()) at.push_back(axes.at(*std::ranges::find(over, x.name(), [&](Id y) { return "t_" + a.name(y); })));
+    return f(at);
+  };
+  std::vector<Expr> places;
+  // A place that floats say takes a number by itself some 20 instructions.
+  const bool dear_places = tables && std::ranges::any_of(m.scatter, [&](const auto& s) { return evaluation_cost_ps(a, s.second) > 0; });
+  for (size_t i = 0; dear_places && i < m.scatter.size(); ++i) {
     // It may lie outside of the whole result, too: what a read with else does not find has no place.
-    Expr place_in_tile = hidden(*spec_.arena, index, emit_.local_index(index, x, axes));
-    if (!lists) r.where(place_in_tile >= 0 && place_in_tile < extent(x));
-    auto dim = std::ranges::find(dims, x, [&](size_t i) { return m.left[i]; });
-    if (dim == dims.end()) continue;
-    size_t position = static_cast<size_t>(dims.end() - dim) - 1;
-    Expr last = extent(x) - 1;
-    at[position] = Halide::unsafe_promise_clamped(Halide::clamp(place_in_tile, 0, last), 0, last);
-    std::erase_if(pure, [&](const Var& v) { return v.name() == vars_.at(x).name(); });
+    auto place = [&](const Emitter::Axes& at) {
+      const std::vector<Expr> here = places_at(at);
+      return i == 0 ? Halide::select(inside(here), Halide::cast<int>(here[0]), -1) : Halide::cast<int>(here[i]);
+    };
+    places.push_back(at_term(table_of_terms("places", m, terms, place), terms));
+  }
+  if (dear_places)
+    r.where(places[0] >= 0);
+  else if (places = places_at(axes); !lists)
+    r.where(inside(places));
+  SpecMember term = m;
+  if (is_float(accumulated(m)) && dear(m.body)) {
+    std::vector<Id> over = terms;
+    bool whole = tables;
+    for (size_t d : tile_dimensions(spec_, m)) {
+      if (!a[m.body].depends_on(m.left[d]) && !a[m.condition].depends_on(m.left[d])) continue;
+      over.push_back(m.left[d]);
+      whole = whole && constant(m.left[d]);
+    }
+    // Where its condition does not hold, a term changes nothing.
+    auto value = [&](const Emitter::Axes& at) {
+      const Expr v = emit_.value(m.body, at);
+      return is_true(a, m.condition) ? v : Halide::select(emit_.condition(m.condition, at), v, Emitter::identity(m.op, accumulated(m)));
+    };
+    emit.given[m.body] = whole ? at_term(table_of_terms("terms", m, over, value), over) : emit_.value(m.body, axes);
+    if (whole) term.condition = spec_.arena->boolean(true);
+  }
+
+  std::vector<Expr> at;
+  std::vector<Id> inner, outer;  // axes of the result that are walked for a term; around all terms
+  const auto dims = tile_dimensions(spec_, m);
+  bool behind = true;  // all axes at computed places
+  for (size_t i = dims.size(); i-- > 0;) {
+    const Id x = m.left[dims[i]];
+    const auto target = std::ranges::find(m.scatter, x, &std::pair<Id, Id>::first);
+    at.emplace_back(vars_.at(x));
+    if (target == m.scatter.end()) {
+      (behind && !places_need(x) ? inner : outer).push_back(x);
+      continue;
+    }
+    behind = false;
+    const Expr last = extent(x) - 1, place = places[static_cast<size_t>(target - m.scatter.begin())];
+    at.back() = Halide::unsafe_promise_clamped(lists ? Halide::clamp(place, 0, last) : place, 0, last);
   }
   // Into the result, not into a copy of it. But Halide takes loads of what it writes for aligned (emit.cpp), if it knows all of
   // the index: if there is no row.
-  const bool rows = pure.size() < dims.size();
-  const bool itself = rows && storage_type(accumulated(m)) == storage_type(spec_.tensors[m.tensor].type);
-  Expr next = emit_.step(m, acc(at), axes);
+  const bool itself = !behind && storage_type(accumulated(m)) == storage_type(spec_.tensors[m.tensor].type);
+  Expr next = emit.step(term, acc(at), axes);
   mention(r, next);
-  if (lists) mention_listed(*spec_.arena, m, axes, next);
+  if (lists) mention_listed(a, m, axes, next);
   define(acc, at, {next});
-  if (!pure.empty()) {
-    // Vectors run along the fastest axis, if a term's place is the same for all of them; else term by term.
-    auto axis_of = [&](const Var& v) { return *std::ranges::find(m.left, v.name(), [&](Id x) { return vars_.at(x).name(); }); };
-    const Id v = axis_of(pure[0]);
-    std::vector<VarOrRVar> order;
-    const size_t first = places_need(v) ? 0 : 1;
-    if (first == 1) order.emplace_back(pure[0]);
-    for (int i = 0; i < r.dimensions(); ++i) order.push_back(RVar(r[i]));
-    for (size_t i = first; i < pure.size(); ++i) order.push_back(pure[i]);
+  std::vector<VarOrRVar> order;
+  for (Id x : inner) order.emplace_back(vars_.at(x));
+  for (int i = 0; i < r.dimensions(); ++i) order.emplace_back(RVar(r[i]));
+  for (Id x : outer) order.emplace_back(vars_.at(x));
+  if (order.size() > 1)
     acc.update(0).reorder(order);
-    if (first == 1) vectorize(acc.update(0), pure[0], v, widest(m), 4);
-  } else {
+  else
     acc.update(0).unscheduled();  // term by term
-  }
+  if (!inner.empty()) add_rows(acc, m, inner);
   along_memory(acc, m);
   if (itself) return publish(m, acc);
   place(acc);
   results_of(
       {static_cast<size_t>(&m - spec_.members.data())}, [&](size_t) { return Expr(acc(left)); }, true);
+}
+
+// What a term adds to a row, the innermost axis of which comes first: in vectors; a short row in vectors that are whole, and written out. (What
+// a masked vector has stored, the next term that adds to the row would wait for.)
+void Lowering::add_rows(Func acc, const SpecMember& m, const std::vector<Id>& row) const {
+  constexpr int64_t kWrittenOut = 16;
+  const Id v = row[0];
+  const int width = natural(widest(m));
+  if (!vectors_ || !constant(v) || axis(v).extent >= width) return vectorize(acc.update(0), vars_.at(v), v, widest(m), 4);
+  int whole = 1;
+  while (axis(v).extent % (2 * whole) == 0) whole *= 2;
+  int64_t written = 1;
+  for (Id x : row) {
+    if (!constant(x) || written * axis(x).extent > kWrittenOut) break;
+    written *= axis(x).extent;
+    acc.bound(vars_.at(x), 0, static_cast<int>(axis(x).extent));
+    if (x != v || whole == 1) {
+      acc.update(0).unroll(vars_.at(x));
+    } else if (whole == axis(x).extent) {
+      acc.update(0).vectorize(vars_.at(x));
+    } else {
+      const Var vectors("row_v"), lanes("row_l");
+      acc.update(0).split(vars_.at(x), vectors, lanes, whole).vectorize(lanes).unroll(vectors);
+    }
+  }
 }
 
 }  // namespace xhat::runtime

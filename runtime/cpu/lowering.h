@@ -365,7 +365,8 @@ class Lowering {
   bool read_at_own_place(const SpecMember& made) const;
   bool summed_by_row(const SpecMember& m) const;
   void scatter_rows(const SpecMember& m);
-  void scatter_by_places(const SpecMember& m);
+  Func table_of_terms(const char* kind, const SpecMember& m, std::vector<Id> over, const std::function<Expr(const Emitter::Axes&)>& value);
+  void add_rows(Func acc, const SpecMember& m, const std::vector<Id>& row) const;
   std::vector<ScatterList> scatter_lists_;
 
   // A sum that is computed in blocks of `rows` of y by `vectors` vectors of v: see lower_contract.cpp.
