@@ -12,6 +12,7 @@
 #include "ad/common/guards.h"
 #include "ad/gather/pieces.h"
 #include "expr/index/invert_within.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat {
 namespace {
@@ -267,7 +268,7 @@ class Gatherer {
     return rewrite(a_, term, [&](Id id) {
       const Node& n = a_[id];
       const bool divides = (n.op == Op::div || n.op == Op::mod) && is_integer(n.type);
-      return divides && is_constant(a_, n.arg(1), 0) ? a_.constant(n.type, 0) : id;
+      return divides && is_constant(a_, simplify(a_, n.arg(1)), 0) ? a_.constant(n.type, 0) : id;
     });
   }
 

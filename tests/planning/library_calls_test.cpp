@@ -133,7 +133,7 @@ const std::vector<Case>& cases() {
        "op f(x: f32[N,K], w: f32[2*M,K+1]) -> (y) { y[n, m in 0..M] = sum(k: x[n,k] * w[m+M,k+1]) }",
        {{"N", 5}, {"K", 7}, {"M", 3}},
        {"y: product 5 x 3 x 7"},
-       {"grad_x: product 5 x 7 x 3"}},
+       {"grad_w_sum_1: product 7 x 3 x 5", "grad_x: product 5 x 7 x 3"}},
       {"masked",
        "op f(x: f32[N,K], w: f32[K,M]) -> (y) { y[n,m] = sum(k if k <= n: x[n,k] * w[k,m]) }",
        {{"N", 5}, {"K", 7}, {"M", 3}},
