@@ -11,7 +11,7 @@
 
 #include "ad/common/guards.h"
 #include "ad/gather/pieces.h"
-#include "expr/index/invert_within.h"
+#include "expr/index/affine.h"
 #include "expr/rules/simplify.h"
 
 namespace xhat {
@@ -385,7 +385,7 @@ class Gatherer {
   const std::optional<InvertAnswer>& inverted(Question q) {
     for (const auto& [asked, answer] : asked_)
       if (asked == q) return answer;
-    auto answer = invert_within(a_, {q.axes, q.condition, q.indices, q.targets, taken_}, q.pieces);
+    auto answer = invert(a_, {q.axes, q.condition, q.indices, q.targets, taken_, q.pieces});
     return asked_.emplace_back(std::move(q), std::move(answer)).second;
   }
 

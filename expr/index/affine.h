@@ -70,6 +70,9 @@ struct InvertQuestion {
   std::span<const Id> indices;
   std::span<const AxisRange> targets;
   std::span<const Id> taken = {};  // axes that a new one may not be called like, besides those of the question
+  // A further condition, which narrows the ranges of axes also where no target stands in it: of sum(i, r if i + r < 2: …) it makes
+  // sum(i in 0..2, r in 0..2-i: …).
+  Id narrowing = kNone;
 };
 // The points of the answer (remaining in their ranges, the guard holds, the others as solved) are exactly the
 // bound points that meet equations, ranges and condition, each once. A remaining axis may be new (steps of a

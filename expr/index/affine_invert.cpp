@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "expr/index/affine_system.h"
-#include "expr/index/invert_within.h"
 #include "expr/index/simplify_index.h"
 
 namespace xhat {
@@ -21,7 +20,7 @@ bool contains(const std::vector<T>& v, const T& x) {
 
 class Inversion {
  public:
-  Inversion(Arena& a, const InvertQuestion& q, Id narrowing) : a_(a), q_(q), narrowing_(narrowing) {}
+  Inversion(Arena& a, const InvertQuestion& q) : a_(a), q_(q) {}
 
   std::optional<InvertAnswer> run() {
     system_.axes.assign(q_.bound.begin(), q_.bound.end());
@@ -30,9 +29,9 @@ class Inversion {
     for (size_t d = 0; d < q_.indices.size(); ++d)
       system_.equations.push_back({q_.indices[d], q_.targets[d].axis});
     if (q_.condition != kNone) take_condition(q_.condition);
-    if (narrowing_ != kNone) {
+    if (q_.narrowing != kNone) {
       std::swap(system_.conditions, system_.inequalities);
-      take_condition(narrowing_);
+      take_condition(q_.narrowing);
       std::swap(system_.conditions, system_.inequalities);
     }
     rename();
@@ -224,7 +223,6 @@ class Inversion {
 
   Arena& a_;
   const InvertQuestion& q_;
-  Id narrowing_;
   System system_;
   std::vector<AxisRange> remaining_;
   std::vector<std::pair<Id, Id>> solved_;
@@ -234,7 +232,6 @@ class Inversion {
 
 }  // namespace
 
-std::optional<InvertAnswer> invert(Arena& a, const InvertQuestion& q) { return Inversion(a, q, kNone).run(); }
-std::optional<InvertAnswer> invert_within(Arena& a, const InvertQuestion& q, Id narrowing) { return Inversion(a, q, narrowing).run(); }
+std::optional<InvertAnswer> invert(Arena& a, const InvertQuestion& q) { return Inversion(a, q).run(); }
 
 }  // namespace xhat

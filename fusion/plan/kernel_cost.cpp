@@ -452,6 +452,7 @@ int64_t Planner::waited_for(const Draft& draft, TensorId t, int64_t moved, const
 
 void Planner::count_bytes(const Draft& draft, Kernel& k) const {
   const Arena& a = *p_.arena;
+  k.bytes_moved = k.bytes_unavoidable = k.bytes_packed = k.bytes_waited = k.bytes_in_vain = 0;
   auto tiles_along = [&](int c) -> int64_t {
     if (std::ranges::find(k.shared, c) == k.shared.end()) return 1;
     const KernelAxis& axis = k.axes[static_cast<size_t>(c)];

@@ -70,7 +70,6 @@ void Planner::scatter_at_once(const Draft& draft, Kernel& kernel) const {
   }
   for (KernelAxis& axis : kernel.axes)
     if (axis.of >= 0) axis.tile = axis.each * kernel.axes[static_cast<size_t>(axis.of)].tile;
-  kernel.bytes_moved = kernel.bytes_unavoidable = kernel.bytes_packed = kernel.bytes_waited = kernel.bytes_in_vain = 0;
   count_bytes(as_tiled(draft, kernel), kernel);
 }
 

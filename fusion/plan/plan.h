@@ -66,7 +66,7 @@ struct PlanRequest {
   std::vector<FusionGroup> groups = {};  // policy relay: the kernels. A definition that is in no group is a kernel of its own.
   std::vector<TensorId> alone = {};      // targets of definitions that a library computes: each is a kernel of its own
   bool in_turn = false;                  // one kernel after the other: a result is written over what others read
-  bool one_thread = false;               // runs all tiles
+  bool one_thread = false;               // one thread of the CPU runs all tiles
 };
 
 // One loop of a kernel: a class of axes of its members that run together.

@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kMostInRow = 32;       // places of an axis that are written out
 constexpr int64_t kMostPlaces = 512;     // of all members in a row
 constexpr int64_t kMostOperations = 8000;  // in a row: a second or so to compile
-constexpr int64_t kMostInFunctions = 2000;  // likewise, of what its functions take in additions, times the lanes
+constexpr int64_t kMostInFunctions = 2000;  // likewise: what the functions of a row take (in_functions), times the lanes of a vector
 constexpr int kBlockBytes = 16384;       // of what a block of rows reads and makes: half of L1
 constexpr int kMostVectors = 8;          // of rows in a block
 constexpr double kClearly = 1.25;        // cheaper: the prices of cheap operations are rough

@@ -343,8 +343,8 @@ Stmt LoopWriter::turns(const Loop& l) {
   lets = std::move(outer_lets);
   guards = std::move(outer_guards);
   std::vector<Stmt> made;
-  if (l.condition) made = {stored_at(going, 1, 0), stored_at(done, 0, 0)};
   if (l.condition) {
+    made = {stored_at(going, 1, 0), stored_at(done, 0, 0)};
     const Expr left = Halide::clamp(turns.count - before, 0, Expr(1) << int_variable(doubled));
     const std::string some = names("some");
     const Expr on = loaded(Halide::Int(32), going, 0) != 0;
