@@ -260,7 +260,7 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   const SpecMember& m = spec_.members[group[0]];
   bool sum = m.op != Op::constant && m.op != Op::argmax && m.op != Op::argmin && m.scatter.empty();
   emit_.padding = sum && vectors_ && !spec_.any_size() ? &padding_ : nullptr;  // others look at each place once or so
-  padding_.of_made = row_result_ == SIZE_MAX;  // what is made in a loop over rows is there for one of them
+  padding_.of_made = row_result_ == SIZE_MAX;                                  // what is made in a loop over rows is there for one of them
   if (auto own = recurrence(m)) return walk(m, *own);
   if (m.op == Op::constant) return map(group);
   if (!m.scatter.empty()) return scatter(m);
@@ -282,7 +282,8 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   bool long_enough = v != kNone && (!constant(v) || axis(v).extent >= shortest_row(m));
   bool whole = std::ranges::all_of(m.reduced, [&](Id x) { return constant(x); });
   bool few = vectors_ && v != kNone && !along && whole && spec_.terms(m) > 0 && spec_.terms(m) <= kFewTerms;
-  if (group == beside_.sums) return column_sum(group, vector_axis({row_result_}));  // whatever else would do: a map inside steps along its rows
+  if (group == beside_.sums)
+    return column_sum(group, vector_axis({row_result_}));  // whatever else would do: a map inside steps along its rows
   const bool columns = few && constant(v) && axis(v).extent >= natural(widest(m));
   if (auto s = columns ? shifted_values(group) : std::nullopt)
     shifted(group, *s, v);
@@ -448,8 +449,9 @@ bool element_by_element(const KernelSpec& spec) {
 }
 
 LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care care) {
-  const KernelSpec compiled = with_class_representatives(spec);
-  LoweredKernel lowered = Lowering(compiled, target, care).run();
+  KernelSpec compiled = with_class_representatives(spec);
+  const Borders borders = care == Care::no_vectors ? Borders() : take_borders(compiled);
+  LoweredKernel lowered = Lowering(compiled, target, care, borders).run();
   mend_ramps(lowered.pipeline);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;

@@ -35,8 +35,15 @@ constexpr int64_t kDenseStep = 4;  // every so manieth element at most Halide ta
 
 class Lowering {
  public:
-  Lowering(const KernelSpec& spec, const Halide::Target& target, Care care)
-      : spec_(spec), target_(target), vectors_(care != Care::no_vectors), all_stages_(care != Care::none), emit_{spec, {}, {}, {}, {}, {}} {}
+  Lowering(const KernelSpec& spec, const Halide::Target& target, Care care, const Borders& borders = {})
+      : spec_(spec),
+        target_(target),
+        vectors_(care != Care::no_vectors),
+        all_stages_(care != Care::none),
+        emit_{spec, {}, {}, {}, {}, {}},
+        borders_(borders) {
+    emit_.borders = &borders_;
+  }
 
   LoweredKernel run();
   bool element_by_element();
@@ -46,6 +53,7 @@ class Lowering {
   const Halide::Target& target_;
   bool vectors_, all_stages_;
   Emitter emit_;
+  const Borders borders_;
   Padding padding_;
   LoweredKernel out_;
   std::unordered_map<Id, Var> vars_;
@@ -313,7 +321,8 @@ class Lowering {
   int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
   void row_sum(const std::vector<size_t>& group, Id v);
-  Func fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u, const std::vector<Var>& left) const;
+  Func fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u,
+                   const std::vector<Var>& left) const;
 
   // The accumulators of one row live in registers or on the stack: computed where the row's result is.
   Func results_of_sums(const std::vector<size_t>& group, const Func& acc);

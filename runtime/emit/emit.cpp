@@ -73,12 +73,22 @@ Expr Walk::index(Id root) {
       case Op::minimum: r = Halide::min(x(0), x(1)); break;
       case Op::maximum: r = Halide::max(x(0), x(1)); break;
       case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
+      case Op::abs: r = size_of(id, x(0)); break;
+      case Op::relu: r = Halide::max(x(0), 0); break;
       case Op::select: r = selected(n, x(1), x(2)); break;
       default: r = narrowed(id); break;
     }
     indices[id] = r;
   }
   return indices.at(root);
+}
+
+// abs. Halide's bounds, by which it finds what its loops read, take max(x, -x) for as low as x can be.
+Expr Walk::size_of(Id id, const Expr& x) const {
+  const Expr size = Halide::max(x, -x);
+  if (!e.loops_by_halide) return size;
+  const auto [low, high] = e.spec.interval(id);
+  return Halide::unsafe_promise_clamped(size + hidden_zero(), static_cast<int32_t>(low), static_cast<int32_t>(high));
 }
 
 // Of a place that is inside a tensor: what does not depend on axes is by itself, so that vectors run along memory.
@@ -125,8 +135,14 @@ Expr Walk::read(Id id, const Node& n) {
   auto ids = read_indices(n);
   auto made = e.made.find(n.symbol);
   if (e.padding && worth_padding(n)) return padded(n);
+  const std::vector<Bend>* border = border_of(n);
   std::vector<Expr> args, extents;  // extents: of dimensions that the index may leave
   for (size_t i = ids.size(); i-- > 0;) {
+    if (border && (*border)[i].at != kNone) {
+      args.push_back(bent((*border)[i], index(ids[i]), i + 1 == ids.size() ? t.shape[i] : 0));
+      extents.emplace_back();
+      continue;
+    }
     const SpecAxis* shared = nullptr;
     if (made != e.made.end()) {
       auto it = e.spec.axes.find(e.left_axes.at(n.symbol)[i]);
@@ -170,8 +186,24 @@ Expr Walk::read(Id id, const Node& n) {
   Expr inside = clamp_to(args, extents);
   Expr loaded = made == e.made.end() ? element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (t.type == DType::boolean) loaded = boolean(loaded);
-  if (n.op == Op::read_or && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));
+  if (n.op == Op::read_or && !border && inside.defined()) loaded = chosen(inside, loaded, value(n.args().back()));
   return loaded;
+}
+
+const std::vector<Bend>* Walk::border_of(const Node& read) const {
+  if (!e.borders || read.op != Op::read_or) return nullptr;
+  const auto found = e.borders->find(read.args().back());
+  return found == e.borders->end() ? nullptr : &found->second;
+}
+
+// What is read for this place. length: of a row, most of which Halide is to find is read where it is; 0: it need not.
+Expr Walk::bent(const Bend& bend, const Expr& place, int64_t length) const {
+  Emitter::Axes at = axes;
+  at[bend.at] = place - static_cast<int>(bend.first);
+  const Expr there = Walk{e, at}.index(bend.index);
+  if (!e.mostly_inside || length == 0) return there;
+  const Expr last = static_cast<int>(length - 1);
+  return Halide::select(place >= 0 && place <= last, Halide::clamp(Halide::likely(place), 0, last), there);
 }
 
 bool Walk::is_within(Id index, int64_t extent) const {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "Halide.h"
+#include "runtime/kernel/borders.h"
 #include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
@@ -40,11 +41,12 @@ struct Emitter {
   // neither clamps nor choices.
   bool mostly_inside = false;
   std::set<std::pair<Id, size_t>> moved = {};  // reads and dimensions: moved_reads(spec)
-  bool loops_by_halide = true;  // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
-  Id inside_along = kNone;      // all reads at places that depend on this axis are inside there
-  Halide::Expr only = {};       // steps of sums happen where this holds; undefined: everywhere
-  Padding* padding = nullptr;   // null: reads outside are clamped where they stand
-  bool values_once = true;      // with padding: also what is computed from reads of one place
+  bool loops_by_halide = true;       // Halide makes the loops, cuts them by what a select chooses, and infers what they read: on CPUs
+  Id inside_along = kNone;           // all reads at places that depend on this axis are inside there
+  Halide::Expr only = {};            // steps of sums happen where this holds; undefined: everywhere
+  Padding* padding = nullptr;        // null: reads outside are clamped where they stand
+  const Borders* borders = nullptr;  // of reads whose `else` stands for these
+  bool values_once = true;           // with padding: also what is computed from reads of one place
 
   // What each axis is at the place an expression is emitted for: a Var, an RVar, or 0 (local to the tile).
   using Axes = std::unordered_map<Id, Halide::Expr>;

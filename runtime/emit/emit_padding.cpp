@@ -82,9 +82,11 @@ Expr Walk::copied(Halide::Func& f, std::span<const Node> reads, Value value) {
       const int length = static_cast<int>(e.spec.tensors[n.symbol].shape.back());
       const std::vector<Expr> at = place;
       Halide::RDom ends(0, left + right, "xh_ends"), row(0, length, "xh_row");
-      place[0] = kOutside;
+      const Expr end = Halide::select(ends.x < left, ends.x - left, ends.x - left + length);
+      const bool borders = std::ranges::any_of(reads, [&](const Node& read) { return border_of(read) != nullptr; });
+      place[0] = borders ? end : Expr(kOutside);
       const Expr outside = value(walk, place);
-      place[0] = Halide::select(ends.x < left, ends.x - left, ends.x - left + length);
+      place[0] = end;
       f(at) = Halide::undef(outside.type());
       if (left + right > 0) f(place) = outside;
       place[0] = row.x;
@@ -151,10 +153,18 @@ bool Walk::no_window_along(uint32_t tensor, size_t dimension, Id index) const {
 // What n reads, at any place.
 Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
   const auto made = e.made.find(n.symbol);
+  const std::vector<Bend>* border = border_of(n);
+  const auto* variable = place[0].as<Halide::Internal::Variable>();
+  const bool along_row = variable && variable->reduction_domain.defined();
   std::vector<Expr> args, extents;
   const auto ids = read_indices(n);
   for (size_t d = 0; d < ids.size(); ++d) {
     const size_t i = ids.size() - 1 - d;
+    if (border && (*border)[i].at != kNone && !(d == 0 && along_row)) {
+      args.push_back(bent((*border)[i], place[d], d == 0 ? e.spec.tensors[n.symbol].shape[i] : 0));
+      extents.emplace_back();
+      continue;
+    }
     const Id cut = cut_along(n, i);
     if (cut != kNone && e.spec.axes.at(cut).kind() == AxisKind::point) continue;  // one element, which is no dimension
     args.push_back(place[d]);
@@ -166,12 +176,11 @@ Expr Walk::load_inside(const Node& n, const std::vector<Expr>& place) {
     else
       extents.push_back(made == e.made.end() ? e.inputs[n.symbol].dim(static_cast<int>(d)).extent() : Expr(static_cast<int32_t>(shape)));
   }
-  const auto* variable = place[0].as<Halide::Internal::Variable>();
-  if (variable && variable->reduction_domain.defined()) extents[0] = Expr();  // along the row
+  if (along_row) extents[0] = Expr();
   Expr inside = clamp_to(args, extents);
   Expr loaded = made == e.made.end() ? ops::element(e.inputs[n.symbol], args) : Expr(made->second(args));
   if (e.spec.tensors[n.symbol].type == DType::boolean) loaded = ops::boolean(loaded);
-  return n.op == Op::read_or && inside.defined() ? chosen(inside, loaded, value(n.args().back())) : loaded;
+  return n.op == Op::read_or && !border && inside.defined() ? chosen(inside, loaded, value(n.args().back())) : loaded;
 }
 
 // What is computed from inputs read at one place that moves with a window is computed once for each place of it, and not
@@ -185,7 +194,8 @@ std::vector<Id> Walk::reads_at_one_place(Id root) const {
     if (e.given.contains(id)) return {};
     if (!is_read(x.op) || x.axes_count == 0) continue;
     bool alike = reads.empty() || std::ranges::equal(read_indices(arena()[reads[0]]), read_indices(x));
-    alike = alike && (reads.empty() || e.made.contains(arena()[reads[0]].symbol) == e.made.contains(x.symbol));  // places here begin with the tile
+    alike = alike &&
+            (reads.empty() || e.made.contains(arena()[reads[0]].symbol) == e.made.contains(x.symbol));  // places here begin with the tile
     if (!alike || !worth_padding(x)) return {};
     reads.push_back(id);
   }

@@ -25,9 +25,12 @@ struct Walk {
   Expr in_32_bits(Id id);  // of an i64
   Expr index(Id root);
   Expr narrowed(Id id);
+  Expr size_of(Id id, const Expr& x) const;
   Expr index_inside(Id id);
   Expr moved_inside(Id id, int64_t extent);
   Expr read(Id id, const Node& n);
+  const std::vector<Bend>* border_of(const Node& read) const;  // null: it has none
+  Expr bent(const Bend& bend, const Expr& place, int64_t length) const;
   bool is_within(Id index, int64_t extent) const;
   bool surely_inside(const Node& read, size_t dimension) const;
   Expr clamp_to(std::vector<Expr>& args, const std::vector<Expr>& extents) const;

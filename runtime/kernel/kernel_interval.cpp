@@ -50,6 +50,8 @@ std::pair<int64_t, int64_t> KernelSpec::interval(Id e) const {
       case Op::add: r = {plus(x(0).first, x(1).first), -plus(-x(0).second, -x(1).second)}; break;
       case Op::sub: r = {plus(x(0).first, -x(1).second), -plus(-x(0).second, x(1).first)}; break;
       case Op::neg: r = {-x(0).second, -x(0).first}; break;
+      case Op::abs: r = {std::max({int64_t{0}, x(0).first, -x(0).second}), std::max(-x(0).first, x(0).second)}; break;
+      case Op::relu: r = {std::max(int64_t{0}, x(0).first), std::max(int64_t{0}, x(0).second)}; break;
       case Op::mul: {
         auto [l, h] = x(0);
         auto [m, i] = x(1);
