@@ -48,7 +48,8 @@ class StepsForm {
   }
 
  private:
-  Forms formed(const Items& items) {
+  Forms formed(Items items) {
+    read_newest(c_, items);
     Forms forms;
     auto definition = [&](Definition d) {
       if (!d.is_call()) d.body = simplify(a_, d.body);

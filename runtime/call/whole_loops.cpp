@@ -1,6 +1,7 @@
 #include "runtime/call/whole_loops.h"
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "ad/common/differentiation.h"
@@ -10,6 +11,7 @@
 #include "runtime/call/op_plans.h"
 #include "runtime/host/thread_pool.h"
 #include "runtime/loops/loop_code.h"
+#include "runtime/loops/loop_reach.h"
 #include "runtime/loops/nest_pieces.h"
 
 namespace xhat::runtime {
@@ -84,7 +86,8 @@ class Blocks {
         const bool product = std::ranges::any_of(
             spec.members, [&](const SpecMember& m) { return m.left.size() + m.reduced.size() >= 3 && !m.reduced.empty(); });
         work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
-        plain_work += (product ? kPlainProduct : 1) * count * price_ps(plain_direction.spec, [&](uint32_t t) { return plain_direction.is_added(t); });
+        plain_work +=
+            (product ? kPlainProduct : 1) * count * price_ps(plain_direction.spec, [&](uint32_t t) { return plain_direction.is_added(t); });
       };
       const LoopBlock& plain_block = tiles ? in_tile.at(b) : block;
       differentiated ? add(*block.forward, *plain_block.forward) : add(block.infer, plain_block.infer);
@@ -92,8 +95,9 @@ class Blocks {
       const auto values = static_cast<double>(b->operands.size() + b->results.size());
       auto call = [&](CallPrice price) { return price.once + price.each * values; };
       if (differentiated)
-        for (TensorId t : b->results)
-          if (kept.contains(memory.place(t))) plain_work += kTape_ps * elements(t);
+        for (size_t k = 0; k < b->results.size(); ++k)
+          if (kept.contains(memory.place(b->results[k])))
+            plain_work += kTape_ps * std::min(elements(b->results[k]), changed_elements(loop, *b, block, memory, k));
       plain += runs * plain_work;
       kernels += runs * (work + (differentiated ? call(kForward) + call(kBackward) : call(kInfer)));
     }
@@ -138,6 +142,43 @@ class Blocks {
     double sum = 0;
     for (const SpecTensor& t : spec.tensors) sum += static_cast<double>(element_count(t.shape)) * static_cast<double>(byte_size(t.type));
     return sum;
+  }
+  // Of what a block writes in place, in the middle of all loops around it.
+  double changed_elements(const Loop& loop, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result) const {
+    const std::vector<Reach> reach = reach_of(p_, b, block, memory, result);
+    AxisValues middle;
+    if (reach.empty() || !is_known_around(loop, b, middle)) return std::numeric_limits<double>::infinity();
+    double all = 1;
+    for (const Reach& r : reach) {
+      for (Id bound : {r.begin, r.end})
+        for (Id axis : (*p_.arena)[bound].free_axes())
+          if (!middle.contains(axis)) return std::numeric_limits<double>::infinity();
+      const int64_t begin = evaluate_extent(*p_.arena, r.begin, dims_, middle), end = evaluate_extent(*p_.arena, r.end, dims_, middle);
+      all *= static_cast<double>(std::max<int64_t>(0, end - begin));
+    }
+    return all;
+  }
+  // Puts the middles of the loops around the block, if sizes decide these.
+  bool is_known_around(const Loop& loop, const Block& b, AxisValues& middle) const {
+    bool inside = false;
+    for (const Steps* steps : {&loop.test, &loop.body}) for_each_block(*steps, [&](const Block& x) { inside |= &x == &b; });
+    if (!inside || !tensors_read(*p_.arena, loop.begin).empty() || !tensors_read(*p_.arena, loop.end).empty()) return false;
+    for (Id bound : {loop.begin, loop.end})
+      for (Id axis : (*p_.arena)[bound].free_axes())
+        if (!middle.contains(axis)) return false;
+    const int64_t begin = evaluate_extent(*p_.arena, loop.begin, dims_, middle), end = evaluate_extent(*p_.arena, loop.end, dims_, middle);
+    middle[loop.variable] = begin + (end - begin) / 2;
+    bool known = true;
+    for (const Steps* steps : {&loop.test, &loop.body})
+      for_each_list(*steps, [&](const Steps& list) {
+        for (const Step& s : list)
+          if (auto* inner = std::get_if<Loop>(&s.is); inner && !middle.contains(inner->variable)) {
+            bool within = false;
+            for (const Steps* each : {&inner->test, &inner->body}) for_each_block(*each, [&](const Block& x) { within |= &x == &b; });
+            if (within) known = known && is_known_around(*inner, b, middle);
+          }
+      });
+    return known;
   }
   double elements(TensorId t) const { return static_cast<double>(element_count(shape_of(p_, t, dims_))); }
 
@@ -194,8 +235,8 @@ class Blocks {
         made.backward = direction(plan->backward.program);
         add_where_terms_go(made.backward->spec, [&](uint32_t t) { return made.backward->is_added(t); });
       }
-      for (const auto* d : {made.check ? &*made.check : nullptr, made.exact ? &*made.exact : nullptr, &made.infer, made.forward ? &*made.forward : nullptr,
-                            made.backward ? &*made.backward : nullptr})
+      for (const auto* d : {made.check ? &*made.check : nullptr, made.exact ? &*made.exact : nullptr, &made.infer,
+                            made.forward ? &*made.forward : nullptr, made.backward ? &*made.backward : nullptr})
         if (d && !has_nest(d->spec)) return {};
       made.in_place = found_in_place(made);
       return made;

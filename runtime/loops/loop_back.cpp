@@ -17,7 +17,7 @@ Stmt LoopWriter::back(const Block& b) {
   std::vector<Temporary> temporaries;
   auto take_results = [&](bool first) {
     for (size_t k = b.results.size(); k-- > 0;)
-      if (is_undone_first(b, k) == first) take_back(made, b.results[k], value(b.results[k]));
+      if (is_undone_first(b, k) == first) take_back(made, b.results[k], changed(b, k));
   };
   take_results(true);
   if (block.backward) made.push_back(nest_of(b, *block.backward, temporaries));
@@ -25,6 +25,8 @@ Stmt LoopWriter::back(const Block& b) {
     if (is_float_value(r)) made.push_back(clear(adjoint(r)));
   for (size_t k = block.forward ? block.kept.size() : 0; k-- > 0;) pop(made, kept_part(&b, k));
   take_results(false);
+  const std::vector<size_t> rows = copied_rows(b, true);
+  for (size_t k = rows.size(); k-- > 0;) pop(made, copied_row(b, rows[k]));
   return with_temporaries(complete(std::move(made)), temporaries);
 }
 

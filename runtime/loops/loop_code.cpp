@@ -73,7 +73,8 @@ LoopMemory::InPlace in_place_of(const LoopBlocks& blocks) {
 void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places) {
   using Is = LoopBlock::Role::Is;
   for (size_t k = 0; k < b.operands.size(); ++k)
-    if (b.operands[k].scalar == kNone && block.backward_reads(Is::operand, k)) places.insert(memory.place(b.operands[k].value));
+    if (b.operands[k].scalar == kNone && block.backward_reads(Is::operand, k) && !memory.is_copied(b, k))
+      places.insert(memory.place(b.operands[k].value));
   for (size_t k = 0; k < b.results.size(); ++k)
     if (block.backward_reads(Is::result, k)) places.insert(memory.place(b.results[k]));
 }

@@ -67,6 +67,20 @@ void LoopMemory::list(const Steps& steps, Live& live) {
   for (size_t i = steps.size(); i-- > 0;) std::visit([&](const auto& s) { step(s, live); }, steps[i].is);
 }
 
+bool LoopMemory::is_beside(const Block& b, size_t result, TensorId value) const {
+  for (size_t i = 0; in_place_ && i < b.operands.size(); ++i) {
+    const Operand& o = b.operands[i];
+    if (o.scalar == kNone && o.value == value && o.row.empty() && in_place_(b, result, i)) return true;
+  }
+  return false;
+}
+
+bool LoopMemory::is_copied(const Block& b, size_t operand) const {
+  const Operand& o = b.operands[operand];
+  return o.scalar == kNone && !o.row.empty() && made_.contains(o.value) &&
+         std::ranges::any_of(b.results, [&](TensorId r) { return place(r) == place(o.value); });
+}
+
 void LoopMemory::step(const Block& b, Live& live) {
   for (size_t k = 0; k < b.results.size(); ++k) {
     const TensorId r = b.results[k];
@@ -79,7 +93,7 @@ void LoopMemory::step(const Block& b, Live& live) {
       if (o.scalar != kNone) continue;
       if (o.row.empty() && in_place_ && in_place_(b, k, i))
         moves_.push_back({r, o.value});
-      else
+      else if (o.row.empty() || !is_beside(b, k, o.value))
         interfere(r, o.value);
     }
   }

@@ -3,7 +3,8 @@
 // Values are given once (expr/core/steps.h). A value that becomes another one - what an iteration leaves and what the next one begins with, a
 // tensor and the same with a row replaced, what both sides of a branch leave - lies in the same memory if nobody reads one of them where the
 // other one is needed: then nothing is copied. Live ranges by a backward walk, copies merged if their ranges do not interfere (Chaitin et al.,
-// Register allocation via coloring, 1981). A block's result may lie where an operand lay, if the block can write it there (InPlace).
+// Register allocation via coloring, 1981). A block's result may lie where an operand lay, if the block can write it there (InPlace); rows of
+// the operand that the block reads besides are copied before.
 #pragma once
 #include <functional>
 #include <set>
@@ -23,6 +24,8 @@ class LoopMemory {
 
   // A tensor that stands for all that lie in the memory of t. A value from outside of the loop stands for itself.
   TensorId place(TensorId t) const;
+  // Is this operand a row of what the block writes in place? Then the block reads a copy of the row.
+  bool is_copied(const Block& b, size_t operand) const;
   bool is_outside(TensorId t) const { return outside_.contains(t); }
   // Values from outside that the loop reads, what it carries at first not included, unless something else reads it, too.
   const std::vector<TensorId>& outside() const { return outside_in_order_; }
@@ -37,6 +40,8 @@ class LoopMemory {
 
   void list(const Steps& steps, Live& live);
   void step(const Block& b, Live& live);
+  // Is the value, all of it, an operand that the result may be written over?
+  bool is_beside(const Block& b, size_t result, TensorId value) const;
   void step(const Update& u, Live& live);
   void step(const Loop& l, Live& live);
   void step(const Branch& b, Live& live);

@@ -151,6 +151,11 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
         at.value = named(number(o.scalar));
         return at;
       }
+      if (role.is == Is::operand && memory.is_copied(b, role.number)) {
+        const Part copy = copied_row(b, role.number);
+        at.buffer = copy.region.buffer, at.strides = copy.region.strides;
+        return at;
+      }
       at.buffer = role.is == Is::gradient ? adjoint_name(o.value) : value_name(o.value);
       const std::vector<int64_t> strides = role.is == Is::gradient ? adjoint_strides(o.value) : value_strides(o.value);
       at.offset = row_offset(o.value, o.row, strides);
@@ -209,6 +214,13 @@ Stmt LoopWriter::step(const Block& b) {
   const LoopBlock& block = blocks.at(&b);
   std::vector<Stmt> made;
   std::vector<Temporary> temporaries;
+  if (is_taping())
+    for (size_t k : copied_rows(b, true)) push(made, copied_row(b, k));
+  for (size_t k : copied_rows(b, false)) {
+    const Operand& o = b.operands[k];
+    const Part copy_of = copied_row(b, k), all = value(o.value);
+    made.push_back(copy(copy_of.region, row_of(all, o.row, row_offset(o.value, o.row, all.region.strides)).region, copy_of));
+  }
   if (block.check) {
     made.push_back(nest_of(b, *block.check, temporaries));
     const std::vector<Temporary> found = temporaries;
@@ -225,7 +237,7 @@ Stmt LoopWriter::step(const Block& b) {
   if (is_taping()) {
     auto keep_results = [&](bool first) {
       for (size_t k = 0; k < b.results.size(); ++k)
-        if (is_undone_first(b, k) == first) keep(made, b.results[k], value(b.results[k]));
+        if (is_undone_first(b, k) == first) keep(made, b.results[k], changed(b, k));
     };
     keep_results(false);
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));

@@ -42,6 +42,12 @@ LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, con
   note_loop(loop, own, met);
   for (Id x : met)
     if (!own.contains(x)) around.push_back(x);
+  for (const Steps* steps : {&loop.test, &loop.body})
+    for_each_block(*steps, [&](const Block& block) {
+      for (size_t k = 0; k < block.results.size(); ++k)
+        if (std::vector<Reach> found = reach_of(p, block, blocks.at(&block), memory, k); !found.empty())
+          reaches[{&block, k}] = std::move(found);
+    });
   // What says where a row went is needed where the row is.
   for (size_t before = 1, now = 0; now != before; now = read_back.size()) {
     before = read_back.size();
@@ -154,13 +160,44 @@ std::string LoopWriter::top_of(const std::string& tape) { return tape + "_top"; 
 
 LoopWriter::Part LoopWriter::number_in(const std::string& buffer) { return {{buffer, 0, {}}, Halide::Int(32), {}}; }
 
+Expr LoopWriter::box_elements(const Part& part, std::vector<Expr>& extents, Region& region) {
+  region = part.region;
+  Expr elements = 1;
+  for (size_t d = 0; d < part.box.size(); ++d) {
+    const Expr begin = named(Halide::cast<int32_t>(number(part.box[d].begin))), end = named(Halide::cast<int32_t>(number(part.box[d].end)));
+    region.at = region.at + begin * static_cast<int32_t>(region.strides[d]);
+    extents.push_back(named(hi::simplify(Halide::max(end - begin, 0))));
+    elements = elements * extents.back();
+  }
+  region.at = named(region.at);
+  return named(elements);
+}
+
+LoopWriter::Part LoopWriter::changed(const Block& b, size_t result) {
+  Part part = value(b.results[result]);
+  if (const auto it = reaches.find({&b, result}); it != reaches.end()) part.box = it->second;
+  return part;
+}
+
 void LoopWriter::push(std::vector<Stmt>& made, const Part& part) {
   const int64_t n = element_count(part.extents);
   if (!is_taping() || n == 0) return;
   const std::string tape = tape_of(part.type);
-  pushing->here[number_of(tape)] += n;
   const std::string top = names("top");
   const Expr here = variable(Halide::Int(32), top);
+  if (!part.box.empty()) {
+    pushing->boxes.emplace_back(number_of(tape), part.box);
+    std::vector<Expr> extents;
+    Region region;
+    const Expr elements = box_elements(part, extents, region);
+    Stmt put = stored_at(top_of(tape), Halide::min(here, kMostOnTape) + Halide::min(elements, kMostOnTape), 0);
+    if (phase != LoopPhase::count)
+      put = hi::Block::make(packed(region, extents, tape, here, false, part.type, target, names),
+                            stored_at(top_of(tape), here + elements, 0));
+    made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0), put));
+    return;
+  }
+  pushing->here[number_of(tape)] += n;
   if (phase == LoopPhase::count) {  // of what is too much, not more than that it is
     const Expr sum = Halide::min(here, kMostOnTape) + static_cast<int32_t>(std::min<int64_t>(n, kMostOnTape));
     made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0), stored_at(top_of(tape), sum, 0)));
@@ -177,6 +214,15 @@ void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
   const std::string tape = tape_of(part.type);
   const std::string top = names("top");
   const Expr here = variable(Halide::Int(32), top);
+  if (!part.box.empty()) {
+    std::vector<Expr> extents;
+    Region region;
+    const Expr elements = box_elements(part, extents, region);
+    made.push_back(hi::LetStmt::make(
+        top, loaded(Halide::Int(32), top_of(tape), 0) - elements,
+        hi::Block::make(packed(region, extents, tape, here, true, part.type, target, names), stored_at(top_of(tape), here, 0))));
+    return;
+  }
   made.push_back(hi::LetStmt::make(
       top, loaded(Halide::Int(32), top_of(tape), 0) - static_cast<int32_t>(n),
       hi::Block::make(copy(part.region, {tape, here, strides_of(part.extents)}, part), stored_at(top_of(tape), here, 0))));
@@ -235,6 +281,21 @@ LoopWriter::Part LoopWriter::kept_part(const Block* b, size_t k) {
   return {{kept_name(b, k), 0, strides_of(kept.shape)}, storage_type(kept.type), kept.shape};
 }
 
+std::vector<size_t> LoopWriter::copied_rows(const Block& b, bool to_keep) const {
+  const LoopBlock& block = blocks.at(&b);
+  std::vector<size_t> found;
+  for (size_t k = 0; k < b.operands.size(); ++k)
+    if (memory.is_copied(b, k) && (!to_keep || block.backward_reads(LoopBlock::Role::Is::operand, k))) found.push_back(k);
+  return found;
+}
+
+LoopWriter::Part LoopWriter::copied_row(const Block& b, size_t operand) {
+  const Operand& o = b.operands[operand];
+  const std::vector<int64_t> extents = xhat::of_row(shapes[o.value], o.row);
+  const std::string name = "xh_row" + std::to_string(b.results[0]) + "_" + std::to_string(operand);
+  return {{wanted_memory(name, type(o.value), element_count(extents), false, false), 0, strides_of(extents)}, type(o.value), extents};
+}
+
 std::vector<LoopWriter::Part> LoopWriter::kept_at_the_end() {
   std::vector<Part> all;
   for (TensorId t : memory.places())
@@ -242,6 +303,8 @@ std::vector<LoopWriter::Part> LoopWriter::kept_at_the_end() {
   std::vector<const Block*> in_order;
   for_each_block(loop.test, [&](const Block& b) { in_order.push_back(&b); });
   for_each_block(loop.body, [&](const Block& b) { in_order.push_back(&b); });
+  for (const Block* b : in_order)
+    for (size_t k : copied_rows(*b, true)) all.push_back(copied_row(*b, k));
   for (const Block* b : in_order)
     for (size_t k = 0; blocks.at(b).forward && k < blocks.at(b).kept.size(); ++k) all.push_back(kept_part(b, k));
   return all;
@@ -330,6 +393,12 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
 
 void LoopWriter::count(const Pushes& of, AxisValues& at, int64_t times, std::vector<int64_t>& sums) const {
   for (auto [tape, n] : of.here) sums[tape] += times * n;
+  for (const auto& [tape, box] : of.boxes) {
+    int64_t n = times;
+    for (const Reach& r : box)
+      n *= std::max<int64_t>(0, evaluate_extent(*p.arena, r.end, dims, at) - evaluate_extent(*p.arena, r.begin, dims, at));
+    sums[tape] += n;
+  }
   for (const Pushes::Repeated& r : of.loops) {
     const int64_t begin = evaluate_extent(*p.arena, r.loop->begin, dims, at), end = evaluate_extent(*p.arena, r.loop->end, dims, at);
     const int64_t turns = std::max<int64_t>(0, (end - begin + r.loop->stride - 1) / r.loop->stride);
@@ -346,6 +415,9 @@ void LoopWriter::count(const Pushes& of, AxisValues& at, int64_t times, std::vec
 }
 
 bool LoopWriter::depends(const Pushes& of, Id variable) const {
+  for (const auto& [tape, box] : of.boxes)
+    for (const Reach& r : box)
+      if ((*p.arena)[r.begin].depends_on(variable) || (*p.arena)[r.end].depends_on(variable)) return true;
   return std::ranges::any_of(of.loops, [&](const Pushes::Repeated& r) {
     auto has = [&](Id e) { return (*p.arena)[e].depends_on(variable); };
     return has(r.loop->begin) || has(r.loop->end) || depends(*r.each, variable);

@@ -3,8 +3,9 @@
 #include <map>
 #include <set>
 
-#include "runtime/loops/loop_code.h"
 #include "runtime/cpu/ir/statements.h"
+#include "runtime/loops/loop_code.h"
+#include "runtime/loops/loop_reach.h"
 
 namespace xhat::runtime {
 
@@ -14,10 +15,12 @@ struct LoopWriter {
     Region region;
     Halide::Type type;
     std::vector<int64_t> extents;
+    std::vector<Reach> box = {};  // by dimension, what is copied of it: not empty where that depends on the iteration
   };
   // Of what goes on the tapes, as far as it is known before the loop runs.
   struct Pushes {
-    std::map<size_t, int64_t> here;  // elements, by tape
+    std::map<size_t, int64_t> here;                            // elements, by tape
+    std::vector<std::pair<size_t, std::vector<Reach>>> boxes;  // likewise
     struct Repeated {
       const Loop* loop;
       std::shared_ptr<Pushes> each;
@@ -36,9 +39,10 @@ struct LoopWriter {
   std::set<TensorId> read_back;                  // places that the backward reads
   std::set<TensorId> carried, carried_adjoints;  // places of what the loop carries
   std::map<TensorId, size_t> left;               // places that the backward reads and the loop leaves: by place, which of what it carries
-  std::set<TensorId> lasting;                        // of these, those that are never undone (loop_lasting.h)
-  bool bounded = true;                           // sizes decide how much goes on the tape
-  bool in_place = true;                          // what it carries lies where it leaves it
+  std::set<TensorId> lasting;                    // of these, those that are never undone (loop_lasting.h)
+  std::map<std::pair<const Block*, size_t>, std::vector<Reach>> reaches;  // of results that are written in place, if they are not all of it
+  bool bounded = true;                                                    // sizes decide how much goes on the tape
+  bool in_place = true;                                                   // what it carries lies where it leaves it
 
   // Of the function being made.
   NestNames names;
@@ -93,6 +97,8 @@ struct LoopWriter {
   size_t number_of(const std::string& tape) const;
   static std::string top_of(const std::string& tape);
   static Part number_in(const std::string& buffer);
+  // How many elements it has, and the part of its region that a box is.
+  Expr box_elements(const Part& part, std::vector<Expr>& extents, Region& region);
   void push(std::vector<Stmt>& made, const Part& part);
   void pop(std::vector<Stmt>& made, const Part& part);
   bool is_read_back(TensorId t) const;
@@ -112,10 +118,16 @@ struct LoopWriter {
   // All of a value, or of its adjoint; or a row that begins at `at`.
   Part whole(const std::string& buffer, TensorId t, std::vector<int64_t> strides) const;
   Part value(TensorId t);
+  // Of a block's result, what the block may change of what lies there.
+  Part changed(const Block& b, size_t result);
   Part adjoint(TensorId t);
   Part put_aside(TensorId t);
   static Part row_of(Part of, const Row& row, const Expr& at);
   Part kept_part(const Block* b, size_t k);
+  // The copy of an operand (LoopMemory::is_copied).
+  Part copied_row(const Block& b, size_t operand);
+  // The operands that are copied; to_keep: those that the backward reads, of whose copies the tape has what was there before.
+  std::vector<size_t> copied_rows(const Block& b, bool to_keep) const;
   Stmt list(const Steps& steps);
   // Where the tensors of a block's nest lie. Its temporaries are collected, and what comes after the nest.
   struct Temporary {

@@ -27,5 +27,8 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& shape);  // of a ten
 // to = from, or to += from, over these extents. Where both are the same buffer, they do not overlap.
 Halide::Internal::Stmt copied(const Region& to, const Region& from, Halide::Type type, const std::vector<int64_t>& extents, bool added,
                               const Halide::Target& target, NestNames& names);
+// A box of a tensor, of extents that the run knows, one element after the other from `at` on in the buffer; back: from there into the box.
+Halide::Internal::Stmt packed(const Region& region, const std::vector<Halide::Expr>& extents, const std::string& buffer,
+                              const Halide::Expr& at, bool back, Halide::Type type, const Halide::Target& target, NestNames& names);
 
 }  // namespace xhat::runtime
