@@ -35,7 +35,8 @@ struct BranchForm {
 //                                                           y = if c then x_1[k] else 0
 void look_before_writing(Context& c, Forms& forms);
 
-// In a loop, what a write left alone is read after it, and so is what the write computed, so that the value before is needed no more:
+// In a loop, what a write left alone is read after it, and so is what the write computed, if the value
+// before is then needed no more:
 //
 //   x_1 = x with [k] = x[k]/s,  y[i] = if k < i then x[i] - x[k]/s else 0      =>      y[i] = if k < i then x_1[i] - x_1[k] else 0
 void read_newest(Context& c, Items& items);

@@ -24,6 +24,9 @@ class Newest {
     }
   }
 
+  // Does anything that was seen still need the value before the write?
+  bool is_still_read() const { return still_read_; }
+
  private:
   struct Where {
     std::vector<AxisRange> axes;
@@ -58,6 +61,7 @@ class Newest {
     }
     for (Id& arg : args) arg = moved(arg, where);
     if (n.op == Op::read && n.symbol == w_.base && !is_written(args, where)) return a_.read(w_.result, n.type, args);
+    still_read_ |= is_read(n.op) && n.symbol == w_.base;
     return a_.with_args(x, args);
   }
 
@@ -97,6 +101,7 @@ class Newest {
   Context& c_;
   Arena& a_;
   const Write& w_;
+  bool still_read_ = false;
   const std::vector<AxisRange> around_;
 };
 
@@ -109,7 +114,10 @@ void read_newest(Context& c, Items& items) {
     if (!written || !is_invertible(c, *written)) continue;
     const Write w = *written;
     Newest newest(c, w);
-    for (size_t later = k + 1; later < items.size(); ++later) newest.read_by(items[later]);
+    Items changed(items.begin() + static_cast<std::ptrdiff_t>(k) + 1, items.end());
+    for (Item& item : changed) newest.read_by(item);
+    if (newest.is_still_read()) continue;
+    std::ranges::move(changed, items.begin() + static_cast<std::ptrdiff_t>(k) + 1);
   }
 }
 
