@@ -110,9 +110,18 @@ Product Simplifier::under_guard(const Product& value, DType type) {
 std::optional<Product> Simplifier::proved(const Product& body, const Sum& s, int splits) {
   auto terms = tree_.expand(body, kMaxTerms);
   if (!terms || terms->size() < 2) return std::nullopt;
-  std::vector<Product> values;
+  std::vector<Product> values, unknown;
   for (const Product& t : *terms) {
     Product v = total(t, s, false, splits + 1);
+    if (v.coefficient == v.coefficient)
+      values.push_back(under_guard(v, s.type));
+    else
+      unknown.push_back(t);
+  }
+  if (!unknown.empty()) {
+    // sum(x + r - m) where what is known is sum(x + r).
+    if (values.empty() || unknown.size() < 2) return std::nullopt;
+    Product v = total(tree_.add(s.type, unknown), s, false, kMaxSplits);
     if (v.coefficient != v.coefficient) return std::nullopt;
     values.push_back(under_guard(v, s.type));
   }

@@ -11,6 +11,7 @@
 #include "cse/normalize/added_sums.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/axis_order.h"
+#include "cse/normalize/few_terms.h"
 #include "cse/normalize/flattened_axes.h"
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
@@ -87,7 +88,7 @@ Program written_alike(const Program& p) {
 namespace {
 
 Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
-Program gathered(const Program& p) { return without_nested_sums(gather(without_flattened_axes(p))); }
+Program gathered(const Program& p) { return without_nested_sums(with_few_terms(gather(without_flattened_axes(p)))); }
 // Inlining brings constants together: reads at fixed places, what the user named.
 Program simplified(const Program& p) {
   return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(without_flattened_axes(p))))));

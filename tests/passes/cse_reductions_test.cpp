@@ -209,5 +209,19 @@ TEST(CseReductionRules, LongChainsPass) {
   EXPECT_EQ(backward_reductions(simplify_reductions(q)), 0);
 }
 
+// The mean of x + r is known, those of x and of r are not.
+TEST(CseReductionsOfParts, TermsThatAreKnownTogether) {
+  const Program p = parse_op(R"(op f(x: f32[N,D], r: f32[N,D]) -> (y) {
+      s[n] = sum(d: x[n,d] + r[n,d])
+      y[n] = sum(d: (x[n,d] + r[n,d] - s[n]/D)^3)
+    } backward (dy: f32[N]) -> (grad_x) {
+      z[n] = sum(d: x[n,d] + r[n,d] - s[n]/D)
+      grad_x[n,d] = dy[n]*z[n] + x[n,d]
+    })");
+  const Program after = simplify_reductions(p);
+  EXPECT_EQ(backward_reductions(after), 0) << print(after);
+  expect_same_values(p, after);
+}
+
 }  // namespace
 }  // namespace xhat::cse_reductions_test

@@ -1,0 +1,54 @@
+// Sums over a few places that choices tell apart (cse/normalize/few_terms.h).
+#include <gtest/gtest.h>
+
+#include "cse/normalize/few_terms.h"
+
+#include "ad/gather/gather.h"
+#include "ad/reverse/gradient.h"
+#include "cse/normalize/auto_inliner.h"
+#include "cse/normalize/lift_reductions.h"
+#include "tests/helpers/cse_helper.h"
+
+namespace xhat::few_terms_test {
+namespace {
+
+using testing::backward_reductions;
+using testing::body_of;
+using testing::expect_same_values;
+
+Program written_out(const std::string& text) {
+  Program p = parse_op(text), after = with_few_terms(p);
+  verify(after);
+  expect_same_values(p, after);
+  return after;
+}
+
+TEST(FewTerms, OfChoicesByThePlace) {
+  EXPECT_EQ(body_of(written_out("op f(x: f64[N,2], a: f64[N]) -> (y) { y[n] = sum(c: if c == 0 then x[n,c]*a[n] else -x[n,c]) }"), "y"),
+            "x[n,0] * a[n] + -x[n,1]");
+  EXPECT_EQ(body_of(written_out("op f(x: f64[N,3]) -> (y) { y[n] = sum(c if c != 1: x[n,c]) }"), "y"), "x[n,0] + x[n,2]");
+  EXPECT_EQ(body_of(written_out("op f(x: f64[N,3], a: f64[3]) -> (y) { y = sum(n,c if n < 2 && c < 2: a[c]*x[n,c]) }"), "y"),
+            "sum(n if n < 2: a[0] * x[n,0] + a[1] * x[n,1])");
+}
+
+TEST(FewTerms, StayASumOtherwise) {
+  for (const std::string text :
+       {"op f(x: f64[N,3]) -> (y) { y[n] = sum(c: x[n,c]^2) }",                                         // nothing is chosen
+        "op f(x: f64[N,9]) -> (y) { y[n] = sum(c: if c == 0 then x[n,c] else x[n,c]^2) }",              // many places
+        "op f(x: f64[N,K]) -> (y) { y[n] = sum(k: if k == 0 then x[n,k] else x[n,k]^2) }",              // nobody knows how many
+        "op f(x: f64[N,3]) -> (y) { y[n] = sum(c if c == 0 || c <= n: x[n,c]) }",                       // each has its own condition
+        "op f(x: f64[N,3]) -> (y) { y[n] = sum(c in 0..3, k in 0..c: if c == 0 then 1 else x[n,k]) }",  // a range asks for it
+        "op f(x: bf16[N,2]) -> (y) { y[n] = sum(c: if c == 0 then x[n,c] else -x[n,c]) }"})             // rounded once, at the end
+    EXPECT_TRUE(equal(parse_op(text), with_few_terms(parse_op(text)))) << text;
+}
+
+// What is stacked by an `if` has the gradient of what has names.
+TEST(FewTerms, OfGradients) {
+  const std::string head = "op f(a: f64[N,2,D], b: f64[N,2,D]) -> (y) { y[n,c in 0..2,d] = if c == 0 then ";
+  const Program op = parse_op(head + "a[n,0,d]*b[n,0,d] - a[n,1,d]*b[n,1,d] else a[n,0,d]*b[n,1,d] + a[n,1,d]*b[n,0,d] }");
+  const Program p = inline_injective(with_few_terms(gather(lift_reductions(gradient(op), true))));
+  EXPECT_EQ(backward_reductions(p), 0) << print(p);
+}
+
+}  // namespace
+}  // namespace xhat::few_terms_test
