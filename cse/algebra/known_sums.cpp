@@ -94,14 +94,25 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
   std::set<Id> axes = k.pattern.axes();
   for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
   Unifier unifier(tree_, axes);
-  for (const Binding& found : unifier.products(pattern.body, target.body)) {
-    const auto indices = indices_of(k, pattern.bound, found, target.bound, s);
-    if (!indices) continue;
-    const Replacements at(found.begin(), found.end());
-    Product value = tree_.form(read_at(a_, p_, k.tensor, *indices));
-    value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
-    Product outside = tree_.form(substitute(a_, tree_.to_expression(pattern.outside, s.type), at));
-    if (auto divided = over(tree_.multiply(value, target.outside), outside)) return divided;
+  const bool may_turn =
+      std::ranges::any_of(pattern.body.factors, [&](const Factor& f) { return f.halves % 4 != 0 && tree_.terms(f.atom); });
+  for (bool turned : {false, true}) {
+    if (turned && !may_turn) break;
+    for (const Binding& found : unifier.products(pattern.body, target.body, turned)) {
+      const auto indices = indices_of(k, pattern.bound, found, target.bound, s);
+      if (!indices) continue;
+      const Replacements at(found.begin(), found.end());
+      auto now = [&](const Product& p) { return tree_.form(substitute(a_, tree_.to_expression(p, s.type), at)); };
+      Product value = tree_.form(read_at(a_, p_, k.tensor, *indices));
+      value.coefficient *= target.body.coefficient / (pattern.body.coefficient * k.coefficient);
+      if (turned) {
+        // sum(i: x[i] - x[j]) is -sum(i: x[j] - x[i]).
+        const Product instance = now({1, pattern.body.factors});
+        if (instance.factors != target.body.factors) continue;
+        value.coefficient *= instance.coefficient;
+      }
+      if (auto divided = over(tree_.multiply(value, target.outside), now(pattern.outside))) return divided;
+    }
   }
   return std::nullopt;
 }

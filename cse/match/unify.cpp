@@ -23,9 +23,9 @@ class Unifier::Search {
  public:
   Search(Unifier& u, const Binding& from) : tree_(u.tree_), a_(u.tree_.arena()), u_(u), binding_(from) {}
 
-  void node(Id pattern, Id target) { push({.pattern = pattern, .target = target}); }
+  void node(Id pattern, Id target, bool either_sign = false) { push({.pattern = pattern, .target = target, .either_sign = either_sign}); }
   // The forms must stay where they are.
-  bool factors(std::span<const Factor> pattern, std::span<const Factor> target, bool exact) {
+  bool factors(std::span<const Factor> pattern, std::span<const Factor> target, bool exact, bool either_sign = false) {
     if (exact && pattern.size() != target.size()) return false;
     auto shapes = [&](std::span<const Factor> list) {
       std::vector<uint64_t> found;
@@ -36,8 +36,8 @@ class Unifier::Search {
       int p = pattern[i].halves, t = target[j].halves;
       return exact ? p == t : (p > 0) == (t > 0) && std::abs(p) <= std::abs(t);
     };
-    return pair(shapes(pattern), shapes(target), fits, [this, pattern, target](size_t i, size_t j) {
-      node(pattern[i].atom, target[j].atom);
+    return pair(shapes(pattern), shapes(target), fits, [this, pattern, target, either_sign](size_t i, size_t j) {
+      node(pattern[i].atom, target[j].atom, either_sign || pattern[i].halves % 4 == 0);
       return true;
     });
   }
@@ -55,6 +55,8 @@ class Unifier::Search {
   struct Goal {
     Id pattern = kNone, target = kNone;
     bool crossed = false;      // the operands, exchanged
+    bool either_sign = false;  // a square, or asked for so: a difference may be turned round
+    bool turned = false;       // it is
     size_t pairing = kBottom;  // or a pairing: the part that is next
     size_t part = 0;
     size_t below = kBottom;
@@ -73,7 +75,9 @@ class Unifier::Search {
   }
   template <class Fits, class Choose>
   bool pair(const std::vector<uint64_t>& pattern, const std::vector<uint64_t>& target, Fits&& fits, Choose&& choose);
-  bool terms(const std::vector<Product>& pattern, const std::vector<Product>& target);
+  bool terms(const std::vector<Product>& pattern, const std::vector<Product>& target, double sign);
+  std::vector<uint64_t> shapes_of(const std::vector<Product>& terms, double sign);
+  bool turns_round(Id atom);
   bool step(const Goal& g);
   bool step_pairing(const Goal& g, size_t first);
   bool step_node(const Goal& g);
@@ -96,7 +100,7 @@ class Unifier::Search {
   std::vector<Id> bound_;
   std::set<std::pair<Id, Id>> asked_;
   std::vector<std::pair<Id, Id>> asked_order_;
-  std::vector<std::pair<Id, Id>> later_;  // indices to solve once simpler ones have bound axes
+  std::vector<std::pair<Id, Id>> later_;          // indices to solve once simpler ones have bound axes
   std::vector<std::pair<size_t, size_t>> taken_;  // in a pairing, the parts of the target
 };
 
@@ -112,14 +116,13 @@ std::optional<Binding> Unifier::atoms(Id pattern, Id target, const Binding& from
   return first;
 }
 
-std::vector<Binding> Unifier::products(const Product& pattern, const Product& target) {
+std::vector<Binding> Unifier::products(const Product& pattern, const Product& target, bool either_sign) {
   Search search(*this, {});
-  if (!search.factors(pattern.factors, target.factors, true)) return {};
+  if (!search.factors(pattern.factors, target.factors, true, either_sign)) return {};
   return search.solve(kMaxBindings);
 }
 
-std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::span<const Factor> target,
-                                        const Binding& from) {
+std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from) {
   Search search(*this, from);
   if (!search.factors(pattern, target, false)) return {};
   return search.solve(kMaxBindings);
@@ -166,8 +169,7 @@ bool Unifier::Search::step(const Goal& g) { return g.pairing == kBottom ? step_n
 
 // Parts for which there is one way take it; the others become one goal.
 template <class Fits, class Choose>
-bool Unifier::Search::pair(const std::vector<uint64_t>& pattern, const std::vector<uint64_t>& target, Fits&& fits,
-                           Choose&& choose) {
+bool Unifier::Search::pair(const std::vector<uint64_t>& pattern, const std::vector<uint64_t>& target, Fits&& fits, Choose&& choose) {
   std::vector<size_t> order(target.size());
   std::iota(order.begin(), order.end(), 0);
   auto shape_of = [&](size_t j) { return target[j]; };
@@ -203,20 +205,30 @@ bool Unifier::Search::pair(const std::vector<uint64_t>& pattern, const std::vect
   return true;
 }
 
-bool Unifier::Search::terms(const std::vector<Product>& pattern, const std::vector<Product>& target) {
+bool Unifier::Search::terms(const std::vector<Product>& pattern, const std::vector<Product>& target, double sign) {
   if (pattern.size() != target.size()) return false;
-  auto shapes = [&](const std::vector<Product>& list) {
-    std::vector<uint64_t> found;
-    for (const Product& t : list) found.push_back(tree_.shape(t));
-    return found;
-  };
   auto fits = [&](size_t i, size_t j) {
     const Product &p = pattern[i], &t = target[j];
-    return p.factors.size() == t.factors.size() && negligible(p.coefficient - t.coefficient, p.coefficient);
+    return p.factors.size() == t.factors.size() && negligible(p.coefficient - sign * t.coefficient, p.coefficient);
   };
-  return pair(shapes(pattern), shapes(target), fits, [this, &pattern, &target](size_t i, size_t j) {
-    return factors(pattern[i].factors, target[j].factors, true);
-  });
+  return pair(shapes_of(pattern, 1), shapes_of(target, sign), fits,
+              [this, &pattern, &target](size_t i, size_t j) { return factors(pattern[i].factors, target[j].factors, true); });
+}
+
+std::vector<uint64_t> Unifier::Search::shapes_of(const std::vector<Product>& terms, double sign) {
+  std::vector<uint64_t> found;
+  for (const Product& t : terms) found.push_back(sign == 1 ? tree_.shape(t) : tree_.shape({sign * t.coefficient, t.factors}));
+  return found;
+}
+
+// A sum whose terms are those of its negative up to axes: the normal form writes one of the two, whichever.
+bool Unifier::Search::turns_round(Id atom) {
+  const auto* terms = tree_.terms(atom);
+  if (!terms) return false;
+  std::vector<uint64_t> as_it_is = shapes_of(*terms, 1), negative = shapes_of(*terms, -1);
+  std::ranges::sort(as_it_is);
+  std::ranges::sort(negative);
+  return as_it_is == negative;
 }
 
 bool Unifier::Search::step_pairing(const Goal& g, size_t first) {
@@ -249,6 +261,12 @@ bool Unifier::Search::step_node(const Goal& g) {
     later_.push_back({g.pattern, g.target});
     return true;
   }
+  if (g.turned) return terms(*tree_.terms(g.pattern), *tree_.terms(g.target), -1);
+  if (g.either_sign && turns_round(g.pattern) && tree_.terms(g.target)) {
+    Goal other = g;
+    other.turned = true;
+    branch(other, 0);
+  }
   auto known = u_.atoms_.find({g.pattern, g.target});
   if (known != u_.atoms_.end() && known->second.first && known->second.only)
     return std::ranges::all_of(*known->second.first, [&](const auto& b) { return bind(b.first, b.second); });
@@ -259,7 +277,7 @@ bool Unifier::Search::step_node(const Goal& g) {
   if (is_float(p.type)) {
     const auto* pt = tree_.terms(g.pattern);
     const auto* tt = tree_.terms(g.target);
-    if (pt || tt) return pt && tt && terms(*pt, *tt);
+    if (pt || tt) return pt && tt && terms(*pt, *tt, 1);
     const Product *pf = tree_.factors(g.pattern), *tf = tree_.factors(g.target);
     if (pf || tf) return pf && tf && factors(pf->factors, tf->factors, true);
   }

@@ -29,12 +29,11 @@ class Unifier {
   // The first binding, extending `from`, under which the atoms (any nodes) are equal.
   std::optional<Binding> atoms(Id pattern, Id target, const Binding& from = {});
   // Every way (up to a limit) to pair all factors of both with equal exponents. Coefficients are not
-  // compared.
-  std::vector<Binding> products(const Product& pattern, const Product& target);
+  // compared. either_sign: differences may stand for each other turned round, x[i] - x[j] for x[j] - x[i]; the caller asks what sign that gives.
+  std::vector<Binding> products(const Product& pattern, const Product& target, bool either_sign = false);
   // Every way (up to a limit) in which each of the pattern's factors is contained in one of the target's:
   // an exponent of the same sign that is at least as large.
-  std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target,
-                                 const Binding& from = {});
+  std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from = {});
 
  private:
   class Search;

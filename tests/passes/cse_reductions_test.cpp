@@ -6,6 +6,7 @@
 
 #include "ad/reverse/gradient.h"
 #include "cse/algebra/equal_reductions.h"
+#include "cse/normalize/auto_inliner.h"
 #include "cse/share/cse_optimizer.h"
 #include "tests/helpers/cse_helper.h"
 #include "tests/helpers/golden.h"
@@ -221,6 +222,18 @@ TEST(CseReductionsOfParts, TermsThatAreKnownTogether) {
   const Program after = simplify_reductions(p);
   EXPECT_EQ(backward_reductions(after), 0) << print(after);
   expect_same_values(p, after);
+}
+
+// To the normal form x[n] - x[k] and x[k] - x[n] are one difference in one of two signs.
+TEST(CseReductionsOfParts, DifferencesTurnedRound) {
+  for (const std::string term : {"r[n,k]/sqrt(r[n,k]*r[n,k] + 1)", "r[n,k]^3*exp(-r[n,k]^2)", "r[n,k]"}) {
+    const std::string known = term, pair = "{ r[n,k] = x[n] - x[k]; s[n] = sum(k: " + known + "); y[n] = exp(s[n])";
+    const Program p = inline_injective(parse_op("op f(x: f64[N]) -> (y) " + pair + " } backward (dy: f64[N]) -> (grad_x) {" +
+                                                " t[k] = sum(n: " + term + "); grad_x[n] = dy[n]*t[n] + s[n] }"));
+    const Program after = simplify_reductions(p);
+    EXPECT_EQ(backward_reductions(after), 0) << print(after);
+    expect_same_values(p, after);
+  }
 }
 
 }  // namespace
