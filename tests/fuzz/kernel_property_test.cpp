@@ -46,7 +46,7 @@ constexpr int kParts = 4;
 #ifdef __SANITIZE_ADDRESS__
 constexpr int kUsual = 100;  // whose kernels the released run has compiled
 #else
-constexpr int kUsual = 400;
+constexpr int kUsual = 200;
 #endif
 
 // Products with the derivatives are ops like any other. data has the inputs and cotangents.

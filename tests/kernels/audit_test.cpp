@@ -1,17 +1,15 @@
 // The ops of tests/audit/*.xh, written as a user would write them, through what `xhat check` does. A line `# check: N=3,M=17
 // seed=4` above an op says at which sizes and on which data; an op may have several, and those that have none are helpers. Each is
-// checked in one combination of policies and processor level, or in a long run with all policies. A usual run takes every third case;
-// which, the sources of the engine decide, so that each change of them has others. XHAT_TEST_AUDIT=all takes all.
+// checked in one combination of policies and processor level, or in a long run with all policies. A usual run takes a sample of
+// fixed size (tests/helpers/audit_sample.h).
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
 
 #include "ad/check/random_inputs.h"
 #include "expr/eval/interpret.h"
-#include "runtime/store/fingerprint.h"
-#include "tests/helpers/audit_cases.h"
+#include "tests/helpers/audit_sample.h"
 #include "tests/helpers/op_of_text.h"
 #include "tests/helpers/random_program.h"
 #include "tests/helpers/runtime_check.h"
@@ -51,13 +49,8 @@ TEST_P(AuditTest, PassesWhatCheckCompares) {
 }
 
 std::vector<AuditCase> tested_cases(size_t part) {
-  constexpr size_t kParts = 4;
-  std::vector<AuditCase> cases = audit_cases(part, kParts);
-  const char* all = std::getenv("XHAT_TEST_AUDIT");
-  if (long_run() || (all && std::string_view(all) == "all")) return cases;
-  const std::string fingerprint = runtime::code_fingerprint(), sources = fingerprint.substr(0, fingerprint.find(';'));  // of any machine
-  std::erase_if(cases, [&](const AuditCase& c) { return mixed(std::hash<std::string>{}(sources + c.name())) % 3 != 0; });
-  return cases;
+  constexpr size_t kParts = 4, kOfEach = 90;
+  return audit_sample(audit_cases(part, kParts), kOfEach);
 }
 std::string name_of_case(const ::testing::TestParamInfo<AuditCase>& info) { return info.param.name(); }
 // A prefix each makes a suite each, and a suite is what ctest runs.
