@@ -73,7 +73,7 @@ Expr Walk::index(Id root) {
       case Op::minimum: r = Halide::min(x(0), x(1)); break;
       case Op::maximum: r = Halide::max(x(0), x(1)); break;
       case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
-      case Op::abs: r = size_of(id, x(0)); break;
+      case Op::abs: r = Halide::max(x(0), -x(0), 0); break;  // not below 0: Halide's bounds of max(x, -x) are
       case Op::relu: r = Halide::max(x(0), 0); break;
       case Op::select: r = selected(n, x(1), x(2)); break;
       default: r = narrowed(id); break;
@@ -81,14 +81,6 @@ Expr Walk::index(Id root) {
     indices[id] = r;
   }
   return indices.at(root);
-}
-
-// abs. Halide's bounds, by which it finds what its loops read, take max(x, -x) for as low as x can be.
-Expr Walk::size_of(Id id, const Expr& x) const {
-  const Expr size = Halide::max(x, -x);
-  if (!e.loops_by_halide) return size;
-  const auto [low, high] = e.spec.interval(id);
-  return Halide::unsafe_promise_clamped(size + hidden_zero(), static_cast<int32_t>(low), static_cast<int32_t>(high));
 }
 
 // Of a place that is inside a tensor: what does not depend on axes is by itself, so that vectors run along memory.

@@ -25,7 +25,6 @@ struct Walk {
   Expr in_32_bits(Id id);  // of an i64
   Expr index(Id root);
   Expr narrowed(Id id);
-  Expr size_of(Id id, const Expr& x) const;
   Expr index_inside(Id id);
   Expr moved_inside(Id id, int64_t extent);
   Expr read(Id id, const Node& n);

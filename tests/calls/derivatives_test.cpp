@@ -93,7 +93,7 @@ const std::vector<Derived>& table() {
       {"attention",
        {9, 4},
        {7, 1},
-       {12, 5},
+       {12, 3},
        {{"T", 512}, {"S", 512}, {"D", 64}},
        {{"T", 3}, {"S", 4}, {"D", 2}},
        "op f(q: f32[T,D], k: f32[S,D], v: f32[S,D]) -> (o) { s[t,j] = sum(d: q[t,d]*k[j,d]) / sqrt(f32(D))\n m[t] = max(j: s[t,j])\n"
