@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <unordered_map>
 
 #include "expr/core/conditions.h"
 #include "expr/core/uses.h"

@@ -147,36 +147,31 @@ class Blocks {
   double changed_elements(const Loop& loop, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result) const {
     const std::vector<Reach> reach = reach_of(p_, b, block, memory, result);
     AxisValues middle;
-    if (reach.empty() || !is_known_around(loop, b, middle)) return std::numeric_limits<double>::infinity();
-    double all = 1;
-    for (const Reach& r : reach) {
-      for (Id bound : {r.begin, r.end})
-        for (Id axis : (*p_.arena)[bound].free_axes())
-          if (!middle.contains(axis)) return std::numeric_limits<double>::infinity();
-      const int64_t begin = evaluate_extent(*p_.arena, r.begin, dims_, middle), end = evaluate_extent(*p_.arena, r.end, dims_, middle);
-      all *= static_cast<double>(std::max<int64_t>(0, end - begin));
-    }
-    return all;
+    if (reach.empty() || !is_around(loop, b) || !is_known_around(loop, b, middle)) return std::numeric_limits<double>::infinity();
+    for (const Reach& r : reach)
+      if (!has_values(r.begin, middle) || !has_values(r.end, middle)) return std::numeric_limits<double>::infinity();
+    return static_cast<double>(elements_in(*p_.arena, reach, dims_, middle));
   }
-  // Puts the middles of the loops around the block, if sizes decide these.
+  bool has_values(Id bound, const AxisValues& at) const {
+    return std::ranges::all_of((*p_.arena)[bound].free_axes(), [&](Id axis) { return at.contains(axis); });
+  }
+  static bool is_around(const Loop& loop, const Block& b) {
+    bool found = false;
+    for (const Steps* steps : {&loop.test, &loop.body}) for_each_block(*steps, [&](const Block& x) { found |= &x == &b; });
+    return found;
+  }
+  // Puts the middles of the loops around the block, of which this one is one, if sizes decide these.
   bool is_known_around(const Loop& loop, const Block& b, AxisValues& middle) const {
-    bool inside = false;
-    for (const Steps* steps : {&loop.test, &loop.body}) for_each_block(*steps, [&](const Block& x) { inside |= &x == &b; });
-    if (!inside || !tensors_read(*p_.arena, loop.begin).empty() || !tensors_read(*p_.arena, loop.end).empty()) return false;
     for (Id bound : {loop.begin, loop.end})
-      for (Id axis : (*p_.arena)[bound].free_axes())
-        if (!middle.contains(axis)) return false;
+      if (!tensors_read(*p_.arena, bound).empty() || !has_values(bound, middle)) return false;
     const int64_t begin = evaluate_extent(*p_.arena, loop.begin, dims_, middle), end = evaluate_extent(*p_.arena, loop.end, dims_, middle);
     middle[loop.variable] = begin + (end - begin) / 2;
     bool known = true;
     for (const Steps* steps : {&loop.test, &loop.body})
       for_each_list(*steps, [&](const Steps& list) {
         for (const Step& s : list)
-          if (auto* inner = std::get_if<Loop>(&s.is); inner && !middle.contains(inner->variable)) {
-            bool within = false;
-            for (const Steps* each : {&inner->test, &inner->body}) for_each_block(*each, [&](const Block& x) { within |= &x == &b; });
-            if (within) known = known && is_known_around(*inner, b, middle);
-          }
+          if (auto* inner = std::get_if<Loop>(&s.is); inner && !middle.contains(inner->variable) && is_around(*inner, b))
+            known = known && is_known_around(*inner, b, middle);
       });
     return known;
   }

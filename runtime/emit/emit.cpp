@@ -73,7 +73,7 @@ Expr Walk::index(Id root) {
       case Op::minimum: r = Halide::min(x(0), x(1)); break;
       case Op::maximum: r = Halide::max(x(0), x(1)); break;
       case Op::clamp: r = Halide::min(Halide::max(x(0), x(1)), x(2)); break;
-      case Op::abs: r = Halide::max(x(0), -x(0), 0); break;  // not below 0: Halide's bounds of max(x, -x) are
+      case Op::abs: r = Halide::max(x(0), -x(0), 0); break;  // and 0: of max(x, -x) Halide loads from the least x on
       case Op::relu: r = Halide::max(x(0), 0); break;
       case Op::select: r = selected(n, x(1), x(2)); break;
       default: r = narrowed(id); break;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "expr/core/conditions.h"
+#include "expr/index/dims.h"
 #include "expr/index/loop_bounds.h"
 
 namespace xhat::runtime {
@@ -13,7 +14,7 @@ using Is = LoopBlock::Role::Is;
 class Reached {
  public:
   Reached(const Program& p, const Block& b, const LoopBlock::Direction& d, const SpecMember& m)
-      : p_(p), b_(b), d_(d), m_(m), from_(*d.spec.arena), to_(*p.arena) {}
+      : b_(b), d_(d), m_(m), from_(*d.spec.arena), to_(*p.arena) {}
 
   std::vector<Reach> run(size_t operand) {
     std::vector<Id> conditions;
@@ -73,7 +74,6 @@ class Reached {
     }
   }
 
-  const Program& p_;
   const Block& b_;
   const LoopBlock::Direction& d_;
   const SpecMember& m_;
@@ -81,6 +81,12 @@ class Reached {
 };
 
 }  // namespace
+
+int64_t elements_in(const Arena& a, const std::vector<Reach>& box, const DimValues& dims, const AxisValues& at) {
+  int64_t n = 1;
+  for (const Reach& r : box) n *= std::max<int64_t>(0, evaluate_extent(a, r.end, dims, at) - evaluate_extent(a, r.begin, dims, at));
+  return n;
+}
 
 std::vector<Reach> reach_of(const Program& p, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result) {
   for (const auto& [r, operand] : block.in_place) {

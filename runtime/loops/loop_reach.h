@@ -14,5 +14,7 @@ struct Reach {
 };
 // By dimension of the result; empty: it is made anew, or nothing is known of where it changes.
 std::vector<Reach> reach_of(const Program& p, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result);
+// How many elements a box has at these sizes and values of the loops' variables.
+int64_t elements_in(const Arena& a, const std::vector<Reach>& box, const DimValues& dims, const AxisValues& at);
 
 }  // namespace xhat::runtime

@@ -393,12 +393,7 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
 
 void LoopWriter::count(const Pushes& of, AxisValues& at, int64_t times, std::vector<int64_t>& sums) const {
   for (auto [tape, n] : of.here) sums[tape] += times * n;
-  for (const auto& [tape, box] : of.boxes) {
-    int64_t n = times;
-    for (const Reach& r : box)
-      n *= std::max<int64_t>(0, evaluate_extent(*p.arena, r.end, dims, at) - evaluate_extent(*p.arena, r.begin, dims, at));
-    sums[tape] += n;
-  }
+  for (const auto& [tape, box] : of.boxes) sums[tape] += times * elements_in(*p.arena, box, dims, at);
   for (const Pushes::Repeated& r : of.loops) {
     const int64_t begin = evaluate_extent(*p.arena, r.loop->begin, dims, at), end = evaluate_extent(*p.arena, r.loop->end, dims, at);
     const int64_t turns = std::max<int64_t>(0, (end - begin + r.loop->stride - 1) / r.loop->stride);

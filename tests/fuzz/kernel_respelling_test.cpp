@@ -62,7 +62,8 @@ TEST(Respelling, DigitsStay) {
     }
 }
 
-// What is stacked by an `if` on a position leaves no sum, nor do terms that are known together. A mean that is written twice and taken from another one is not a sum of its own, nor is a sum of the gradient that one sum reads, by groups.
+// What is stacked by an `if` on a position leaves no sum, nor do terms that are known together. A mean that is written twice and taken from
+// another one is not a sum of its own, nor is a sum of the gradient that one sum reads, by groups.
 TEST(Respelling, SumsAreThoseOfThePlainSpelling) {
   for (const bench::Function& f : bench::read_functions(
            {"concordance", "correlation", "grouped_query_attention", "hellinger", "residual_layer_norm", "rotary_pairs", "skewness"}))

@@ -3,16 +3,15 @@
 
 #include "runtime/call/compile.h"
 #include "tests/helpers/op_of_text.h"
-#include "tests/helpers/runtime_check.h"
 
-namespace xhat {
+namespace xhat::loops_in_place_test {
 namespace {
 
 using namespace xhat::testing;
 
 constexpr int64_t kSide = 24;
 
-// Bytes that a forward keeps, in elements.
+// How many elements a forward keeps.
 int64_t kept(const Program& op) {
   CompiledOp compiled = compile(op, {.dims = {{"N", kSide}}});
   std::vector<double> in(kSide * kSide, 0.5), out(kSide * kSide);
@@ -52,4 +51,4 @@ prog smooth(x: f64[N,N]) -> (y) {
 }
 
 }  // namespace
-}  // namespace xhat
+}  // namespace xhat::loops_in_place_test
