@@ -1,6 +1,7 @@
 #include "cse/normalize/few_terms.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "expr/core/conditions.h"
@@ -14,6 +15,31 @@ constexpr size_t kLargestTerm = 400;  // nodes
 
 std::optional<int64_t> literal(const Arena& a, Id id) {
   return a[id].op == Op::constant && is_integer(a[id].type) ? std::optional(a[id].integer) : std::nullopt;
+}
+
+// c of an axis in c..c+1.
+std::optional<int64_t> only_point(const Arena& a, const AxisRange& r) {
+  const auto begin = literal(a, r.begin), end = literal(a, r.end);
+  return begin && end && *end - *begin == 1 ? begin : std::nullopt;
+}
+
+// Per dimension of each tensor, the one place where all reads of it are. None: there are several, or an axis walks it.
+std::map<TensorId, std::vector<std::optional<int64_t>>> only_places(const Program& p) {
+  const Arena& a = *p.arena;
+  std::map<TensorId, std::vector<std::optional<int64_t>>> found;
+  for (const Definition& d : p.definitions()) {
+    if (d.is_call()) continue;
+    for (Id id : reachable(a, d.body)) {
+      const Node& n = a[id];
+      if (!is_read(n.op)) continue;
+      std::vector<std::optional<int64_t>> at;
+      for (Id index : read_indices(n)) at.push_back(n.op == Op::read ? literal(a, index) : std::nullopt);
+      const auto [it, first] = found.emplace(n.symbol, at);
+      for (size_t k = 0; k < at.size(); ++k)
+        if (it->second[k] != at[k]) it->second[k] = std::nullopt;
+    }
+  }
+  return found;
 }
 
 // Is it asked whether the axis is at some place, or on which side of one?
@@ -51,11 +77,46 @@ Id terms_of_sum(Arena& a, const Node& sum, const AxisRange& r) {
 
 }  // namespace
 
+Program at_only_places(const Program& given) {
+  Program p = given;
+  Arena& a = *p.arena;
+  auto places = only_places(p);
+  for (const std::vector<TensorId>* whole : {&p.inputs, &p.outputs, &p.gradients})
+    for (TensorId t : *whole) places.erase(t);
+  for (Definition& d : p.definitions()) {
+    if (d.is_call()) return given;
+    d.body = rewrite(a, d.body, [&](Id id) {
+      const Node n = a[id];
+      const auto found = n.op == Op::read ? places.find(n.symbol) : places.end();
+      if (found == places.end()) return id;
+      std::vector<Id> indices(n.args().begin(), n.args().end());
+      for (size_t k = 0; k < indices.size(); ++k)
+        if (found->second[k]) indices[k] = a.integer(0);
+      return a.with_args(id, indices);
+    });
+    const auto found = places.find(d.target());
+    if (found == places.end()) continue;
+    Replacements at;
+    for (size_t k = 0; k < d.axes.size(); ++k)
+      if (found->second[k]) {
+        at[d.axes[k].axis] = a.integer(*found->second[k]);
+        d.axes[k] = {d.axes[k].axis, a.integer(0), a.integer(1)};
+        p.tensors[d.target()].shape[k] = a.integer(1);
+      }
+    if (!at.empty()) d.body = substitute(a, d.body, at);
+  }
+  return p;
+}
+
 Program with_few_terms(const Program& given) {
   Program p = given;
   Arena& a = *p.arena;
   for (Definition& d : p.definitions()) {
     if (d.is_call()) return given;
+    Replacements points;
+    for (const AxisRange& r : d.axes)
+      if (const auto at = only_point(a, r)) points[r.axis] = a.integer(*at);
+    if (!points.empty()) d.body = simplify(a, substitute(a, d.body, points));
     d.body = rewrite(a, d.body, [&](Id id) {
       const Node n = a[id];
       if (n.op != Op::sum || (n.type != DType::f32 && n.type != DType::f64)) return id;
@@ -63,7 +124,7 @@ Program with_few_terms(const Program& given) {
       if (nodes.size() > kLargestTerm) return id;
       for (const AxisRange& r : reduce_axes(n)) {
         const auto begin = literal(a, r.begin), end = literal(a, r.end);
-        if (!begin || !end || *end - *begin > kMostPlaces || !is_told_apart(a, r.axis, nodes)) continue;
+        if (!begin || !end || *end - *begin > kMostPlaces || !(only_point(a, r) || is_told_apart(a, r.axis, nodes))) continue;
         const Id terms = terms_of_sum(a, n, r);
         if (terms != kNone) return terms;
       }

@@ -5,6 +5,7 @@
 // The derivative of what is stacked by an `if` on a position: real and imaginary parts, the rows of a rotation, the two halves of a pair. Each such
 // choice is made where the place is known. The range has at most four places, whose numbers the program says, and an `if` of the body or the
 // sum's condition compares its axis with a number. Other axes of the sum stay.
+// An axis that has one point, of a sum or of a definition, is that point where it stands: grad_b[n,c in 0..1] = dy[n,c+2] reads dy[n,2].
 // Exact but for the order of addition, which sums leave open; f16 and bf16, which are rounded where a sum ends, stay.
 // Needs: calls expanded. Keeps: outputs.
 #pragma once
@@ -13,5 +14,10 @@
 namespace xhat {
 
 Program with_few_terms(const Program& p);
+
+// What is read at one place of an axis is computed there:
+//   s[n,c] = sum(k: x[n,k,c]*w[k]);  y[n] = 2*s[n,2]     =>     s[n, c in 0..1] = sum(k: x[n,k,2]*w[k]);  y[n] = 2*s[n,0]
+// Exact. Needs: calls expanded. Keeps: outputs, gradients, the normal form of auto_inliner.
+Program at_only_places(const Program& p);
 
 }  // namespace xhat

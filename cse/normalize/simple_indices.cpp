@@ -4,9 +4,21 @@
 #include <span>
 #include <vector>
 
+#include "expr/index/plain_bounds.h"
 #include "expr/index/simplify_index.h"
 
 namespace xhat {
+namespace {
+
+bool is_inside(const Program& p, const Node& read, std::span<const AxisRange> axes) {
+  const auto indices = read_indices(read);
+  for (size_t i = 0; i < indices.size(); ++i)
+    if (!surely_inside(*p.arena, indices[i], p.tensors[read.symbol].shape[i], axes)) return false;
+  return true;
+}
+
+}  // namespace
+
 Program with_simple_indices(const Program& given) {
   Program p = given;
   Arena& a = *p.arena;
@@ -18,6 +30,7 @@ Program with_simple_indices(const Program& given) {
     d.body = rewrite(a, d.body, [&](Id id) {
       const Node n = a[id];
       if (!is_read(n.op)) return id;
+      if (n.op == Op::read_or && is_inside(p, n, axes)) return a.read(n.symbol, n.type, read_indices(n));
       std::vector<Id> args(n.args().begin(), n.args().end());
       bool changed = false;
       for (Id& index : std::span(args).first(read_indices(n).size())) {

@@ -1,6 +1,8 @@
 // Divisions in indices that the ranges of axes decide are done: x[(h*W + w)/W] is x[h] where w is in 0..W, and v[n,(4*g + c)/4] is v[n,g]
 // where c is in 0..4.
 //
+// A read that the ranges keep inside its tensor loses its `else`: x[n,2 else 0] of f32[N,3] is x[n,2].
+//
 // So what stands under other axes, because a user flattened them or a scatter was solved, reads what it reads by the same indices, and a
 // factor of a sum is seen to be one.
 // Exact. Needs: the normal form of auto_inliner. Keeps it.

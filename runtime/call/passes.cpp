@@ -91,7 +91,7 @@ Program lifted(const Program& p) { return lift_reductions(ordered(p), true); }
 Program gathered(const Program& p) { return without_nested_sums(with_few_terms(gather(without_flattened_axes(p)))); }
 // Inlining brings constants together: reads at fixed places, what the user named.
 Program simplified(const Program& p) {
-  return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(without_flattened_axes(p))))));
+  return with_decided_choices(simplify(in_closed_form(recognize_derived(with_simple_indices(at_only_places(without_flattened_axes(p)))))));
 }
 Program in_normal_form(const Program& p) { return simplified(inline_injective(gathered(lifted(p)))); }
 

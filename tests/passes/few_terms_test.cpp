@@ -42,6 +42,33 @@ TEST(FewTerms, StayASumOtherwise) {
     EXPECT_TRUE(equal(parse_op(text), with_few_terms(parse_op(text)))) << text;
 }
 
+TEST(FewTerms, OnePointOfAnAxis) {
+  EXPECT_EQ(body_of(written_out("op f(x: f64[N,4]) -> (y) { y[n] = sum(c in 2..3: x[n,c]^2) }"), "y"), "x[n,2]^2");
+  EXPECT_EQ(body_of(written_out("op f(x: f64[N,4]) -> (y) { y[n] = sum(c in 2..3 if x[n,0] < f64(c): x[n,c]) }"), "y"),
+            "if x[n,0] < 2 then x[n,2] else 0");
+  EXPECT_EQ(body_of(written_out("op f(x: f64[N,4], w: f64[K]) -> (y) { y[n,c in 0..1] = sum(k: x[n,c+3]*w[k]) }"), "y"),
+            "sum(k: x[n,3] * w[k])");
+}
+
+TEST(FewTerms, ComputedAtTheOnlyPlaceThatIsRead) {
+  auto narrowed = [](const std::string& text) {
+    Program p = parse_op(text), after = at_only_places(p);
+    verify(after);
+    expect_same_values(p, after);
+    return print(after);
+  };
+  const std::string sums = "s[n,c] = sum(k: x[n,k,c]*w[k]); ";
+  const std::string head = "op f(x: f64[N,K,3], w: f64[K]) -> ";
+  const std::string once = narrowed(head + "(y) { " + sums + "y[n] = 2*s[n,2] + s[n,2]^2 }");
+  EXPECT_NE(once.find("s[n, c in 0..1] = sum(k: x[n,k,2] * w[k])"), std::string::npos) << once;
+  EXPECT_NE(once.find("2 * s[n,0]"), std::string::npos) << once;
+  for (const std::string& text : {head + "(y) { " + sums + "y[n] = s[n,2] + s[n,0] }",          // two places
+                                  head + "(y) { " + sums + "y[n] = sum(c: s[n,c]) + s[n,0] }",  // an axis
+                                  head + "(s, y) { " + sums + "y[n] = s[n,2] }",                // somebody else may read it
+                                  head + "(y) { " + sums + "y[n] = s[n,2 else 0] }"})
+    EXPECT_TRUE(equal(parse_op(text), at_only_places(parse_op(text)))) << text;
+}
+
 // What is stacked by an `if` has the gradient of what has names.
 TEST(FewTerms, OfGradients) {
   const std::string head = "op f(a: f64[N,2,D], b: f64[N,2,D]) -> (y) { y[n,c in 0..2,d] = if c == 0 then ";

@@ -56,5 +56,18 @@ TEST(SimpleIndices, ReadTheSamePlaces) {
   EXPECT_EQ(simple("op f(x: f64[H,W]) -> (y) { y[h in 0..H, w in 0..W] = x[(h*W+w)/W,(h*W+w+1)%W] }"), "x[h,(W*h+w+1)%W]");
 }
 
+TEST(SimpleIndices, ReadsThatTheRangesKeepInsideHaveNoElse) {
+  auto y = [](const std::string& text) {
+    Program p = parse_op(text), after = with_simple_indices(p);
+    verify(after);
+    testing::expect_same_values(p, after);
+    return testing::body_of(after, "y");
+  };
+  EXPECT_EQ(y("op f(x: f64[N,3]) -> (y) { y[n] = x[n,2 else 5] }"), "x[n,2]");
+  EXPECT_EQ(y("op f(x: f64[N,4]) -> (y) { y[n in 0..N,c in 0..3] = x[n,c+1 else 5] }"), "x[n,c+1]");
+  EXPECT_EQ(y("op f(x: f64[N,4]) -> (y) { y[n in 0..N,c in 0..4] = x[n,c+1 else 5] }"), "x[n,c+1 else 5]");
+  EXPECT_EQ(y("op f(x: f64[N,K]) -> (y) { y[n] = x[n,2 else 5] }"), "x[n,2 else 5]");
+}
+
 }  // namespace
 }  // namespace xhat::flattened_axes_test
