@@ -121,6 +121,7 @@ bool Iteration::disjoint(const CarriedValue& v) {
 }
 
 Id Iteration::from_before(const Node& read, const Known& known) {
+  ++asked_;
   const CarriedValue& v = l_.carried[entering_.at(read.symbol)];
   const std::string why = fmt::format("{} depends on its value in the iteration before", name(v.entering));
   if (!ends_in_entering(v)) throw Dependent{why};
@@ -151,17 +152,26 @@ bool Iteration::touches(Id x) {
 }
 
 Id Iteration::resolved(Id x, const Known& known) {
-  std::unordered_map<Id, Id> memo;
+  if (!touches(x)) return x;
+  std::vector<Id> axes;
+  for (const AxisRange& r : known.axes) axes.push_back(r.axis);
+  Resolved memo{{}, anywhere_[axes]};
   return resolved(x, known, memo);
 }
 
-Id Iteration::resolved(Id x, const Known& known, std::unordered_map<Id, Id>& memo) {
+Id Iteration::resolved(Id x, const Known& known, Resolved& memo) {
   if (!touches(x)) return x;
-  if (auto it = memo.find(x); it != memo.end()) return it->second;
-  return memo[x] = resolved_node(x, known, memo);
+  if (auto it = memo.anywhere.find(x); it != memo.anywhere.end()) return it->second;
+  if (auto it = memo.here.find(x); it != memo.here.end()) {
+    ++asked_;  // the conditions here decided it
+    return it->second;
+  }
+  const size_t asked = asked_;
+  const Id made = resolved_node(x, known, memo);
+  return (asked_ == asked ? memo.anywhere : memo.here)[x] = made;
 }
 
-Id Iteration::resolved_node(Id x, const Known& known, std::unordered_map<Id, Id>& memo) {
+Id Iteration::resolved_node(Id x, const Known& known, Resolved& memo) {
   const Node n = a_[x];
   if (n.op == Op::select) {
     const Id condition = resolved(n.arg(0), known, memo);
@@ -208,6 +218,7 @@ Id Iteration::element(Id x, const Known& known) {
     const Write& w = *it->second;
     // What was there before is resolved only where it can matter.
     const Id before = a_.read(w.base, n.type, at);
+    ++asked_;
     const Id value = value_at(c_, w, at, known.axes, known.conditions, before);
     return value == x ? x : resolved(value, known);
   }
@@ -222,7 +233,10 @@ Id Iteration::element(Id x, const Known& known) {
     return a_.read(it->second.tensor, n.type, indices);
   }
   Id body = substitute(a_, d.body, to, avoid);
-  if (c_.padded.contains(t) && c_.implied(known.axes, known.conditions, a_[body].arg(0))) body = a_[body].arg(1);
+  if (c_.padded.contains(t)) {
+    ++asked_;
+    if (c_.implied(known.axes, known.conditions, a_[body].arg(0))) body = a_[body].arg(1);
+  }
   return resolved(body, known);
 }
 

@@ -30,6 +30,12 @@ class Iteration {
     TensorId tensor;
     Id first;  // the iteration of its first element; kNone: all have the same
   };
+  // What expressions are once resolved: here, and wherever the same axes are in scope, if no condition was asked for on the way.
+  // Without the second, a value chosen by data of one chosen by data, and so on, doubles the work with each choice.
+  struct Resolved {
+    std::unordered_map<Id, Id> here;
+    std::unordered_map<Id, Id>& anywhere;
+  };
   // The write of another iteration: its indices, ranges and guard, with axes of their own.
   struct Other {
     std::vector<AxisRange> axes;
@@ -51,8 +57,8 @@ class Iteration {
   bool touches(Id x);
   // The expression in terms of what stands before the loop, at an iteration.
   Id resolved(Id x, const Known& known);
-  Id resolved(Id x, const Known& known, std::unordered_map<Id, Id>& memo);
-  Id resolved_node(Id x, const Known& known, std::unordered_map<Id, Id>& memo);
+  Id resolved(Id x, const Known& known, Resolved& memo);
+  Id resolved_node(Id x, const Known& known, Resolved& memo);
   // A read, its indices resolved, of something that an iteration has.
   Id element(Id x, const Known& known);
   Known around(std::span<const AxisRange> axes) const;
@@ -72,6 +78,8 @@ class Iteration {
   std::deque<Definition> anew_;        // writes of all elements
   std::map<TensorId, Lifted> lifted_;  // definitions that are made for all iterations at once
   std::unordered_map<Id, bool> touches_;
+  std::map<std::vector<Id>, std::unordered_map<Id, Id>> anywhere_;  // by the axes in scope; empty again when a definition is lifted
+  size_t asked_ = 0;                                                // how often a result depended on the conditions around it
 };
 
 }  // namespace xhat::imperative

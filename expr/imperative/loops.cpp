@@ -98,6 +98,7 @@ class WithoutLoop : private Iteration {
     Items* outer = std::exchange(c_.items, &out_);
     lifted_[d.target()] = {c_.define(name(d.target()), axes, body, d.pos), varies ? first : kNone};
     c_.items = outer;
+    anywhere_.clear();
   }
 
   // Each write with the loop variable as one more axis.

@@ -138,25 +138,47 @@ TEST(Functionalize, NestedConditionsAddWhatTheyBind) {
   auto nodes = [](int count) {
     std::string text = "prog f(x: f64[N], k: i64[N]) -> (y) {\n  var y = zeros f64[N]\n  for i in 0..N {\n    var best = x[i]\n";
     for (int n = 0; n < count; ++n)
-      text += "    if k[i] > " + std::to_string(n) + " { if y[0] > " + std::to_string(n) + " { best = min(best, x[i] - " + std::to_string(n) + ".5) } }\n";
+      text += "    if k[i] > " + std::to_string(n) + " { if y[0] > " + std::to_string(n) + " { best = min(best, x[i] - " +
+              std::to_string(n) + ".5) } }\n";
     const Program p = parse_op(text + "    y[i] = best + y[i/2]\n  }\n}");
     return print(p).size();
   };
   EXPECT_LT(nodes(8), 4 * nodes(4));
 }
 
+// A choice by data between values that were chosen by data is resolved once, not once for each way to come there: 4^8 of them took minutes.
+TEST(Functionalize, ChoicesOfChoicesAreResolvedOnce) {
+  const std::string text =
+      "prog f(up: i32[8,V], x: i32[Q], y: i32[Q]) -> (r) {\n"
+      "  var r = zeros i32[Q]\n"
+      "  for q in 0..Q {\n"
+      "    var a = x[q] % V\n"
+      "    var b = y[q] % V\n"
+      "    for m in 0..8 { if up[m,a] != up[m,b] { a = up[m,a] % V; b = (up[m,b] + 1) % V } }\n"
+      "    r[q] = a\n"
+      "  }\n"
+      "}";
+  const Program op = parse_op(text);
+  EXPECT_FALSE(op.steps);
+  const DimValues dims = {{"V", 5}, {"Q", 7}};
+  const Arrays inputs = random_inputs(op, dims, 1);
+  const auto file = ast::parse(text);
+  EXPECT_EQ(evaluate(op, inputs, dims).at("r"), interpret(*file, file->ops[0], inputs, dims).at("r"));
+}
+
 // Everything that steps have in an arena goes along: rows, bounds, scalars and the ops of blocks.
 TEST(Functionalize, CopiesOfStepsAreWholeAndShareNothing) {
-  std::optional<Program> op = parse_op("prog f(x: f64[N,M], ids: i32[N]) -> (y, n) {\n"
-                                       "  var y = clone(x)\n"
-                                       "  var n = i64(0)\n"
-                                       "  var rest = 100.0\n"
-                                       "  for t in 1..N-1 {\n"
-                                       "    k = ids[t] % i32(N)\n"
-                                       "    if y[t-1,0] > 0.0 { y[t,:] = y[k,:]*0.5 + y[t-1,M-1]*f64(t) } else { y[k,t % M] = y[t,0] - 1.0 }\n"
-                                       "  }\n"
-                                       "  while rest > 1.0 max 50 { n += 1; rest *= 0.5; y[n % N,0] += rest }\n"
-                                       "}");
+  std::optional<Program> op = parse_op(
+      "prog f(x: f64[N,M], ids: i32[N]) -> (y, n) {\n"
+      "  var y = clone(x)\n"
+      "  var n = i64(0)\n"
+      "  var rest = 100.0\n"
+      "  for t in 1..N-1 {\n"
+      "    k = ids[t] % i32(N)\n"
+      "    if y[t-1,0] > 0.0 { y[t,:] = y[k,:]*0.5 + y[t-1,M-1]*f64(t) } else { y[k,t % M] = y[t,0] - 1.0 }\n"
+      "  }\n"
+      "  while rest > 1.0 max 50 { n += 1; rest *= 0.5; y[n % N,0] += rest }\n"
+      "}");
   ASSERT_TRUE(op->steps);
   const DimValues dims = {{"N", 5}, {"M", 3}};
   const Arrays inputs = random_inputs(*op, dims, 1);
