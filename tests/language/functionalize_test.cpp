@@ -146,7 +146,7 @@ TEST(Functionalize, NestedConditionsAddWhatTheyBind) {
   EXPECT_LT(nodes(8), 4 * nodes(4));
 }
 
-// A choice by data between values that were chosen by data is resolved once, not once for each way to come there: 4^8 of them took minutes.
+// A choice by data between values that were chosen by data is resolved once, not once for each of the 4^8 ways to come there.
 TEST(Functionalize, ChoicesOfChoicesAreResolvedOnce) {
   const std::string text =
       "prog f(up: i32[8,V], x: i32[Q], y: i32[Q]) -> (r) {\n"
