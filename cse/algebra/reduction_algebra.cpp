@@ -61,6 +61,7 @@ class Simplifier {
   const std::vector<TensorId>& kept_;
   const std::vector<TensorId>& hidden_;
   KnownSums sums_;
+  KnownIndices indices_;
   Accuracy accuracy_;
   const Uses uses_{p_};
   std::map<TensorId, PointValue> values_;
@@ -98,8 +99,7 @@ Product Simplifier::under_guard(const Product& value, DType type) {
     std::erase(inside.factors, f);
     if (inside.is_number()) return value;
     inside = tree_.multiply(inside, tree_.form(n.arg(1)));
-    const double coefficient = value.coefficient * inside.coefficient;
-    inside.coefficient = 1;
+    const double coefficient = value.coefficient * std::exchange(inside.coefficient, 1);
     Product guarded = tree_.form(a_.select(n.arg(0), tree_.to_expression(inside, type), n.arg(2)));
     guarded.coefficient *= coefficient;
     return guarded;
@@ -304,7 +304,7 @@ void Simplifier::note_zero_sums(const Definition& d) {
 // it would need a sum that does not exist.
 Product Simplifier::total(Product body, Sum s, bool create, int splits) {
   if (body.is_zero()) return {0, {}};
-  solve_conditions(tree_, s.bound, s.condition, body, s.scope);
+  solve_conditions(tree_, s.bound, s.condition, body, s.scope, indices_);
   if (Id outer = taken_out(body, s); outer != kNone) {
     // What holds for all terms or for none.
     Product value = total(body, s, create, splits);
@@ -445,8 +445,7 @@ void Simplifier::backward(Definition d) {
       return;
     }
   }
-  value = multiplied_out(value, n.type);
-  if (value.is_zero()) zeros_.insert(d.target());
+  if (value = multiplied_out(value, n.type); value.is_zero()) zeros_.insert(d.target());
   d.body = tree_.to_expression(value, n.type);
   if (multiplied_out_ && !map && !stays && single_term(value) && reads_forward_only(d.body))
     terms_of_forward_[d.target()] = {axes_of(d.axes), d.body};
@@ -464,6 +463,7 @@ Program Simplifier::run() {
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);
   for (const Definition& d : p_.forward.definitions) {
+    indices_.remember(a_, p_, d);
     Definition open = d;
     open.body = inline_reads(a_, d.body, values_, d.axes);
     bool map = !is_reduction(a_[d.body].op);

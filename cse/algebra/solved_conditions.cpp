@@ -13,8 +13,9 @@ namespace {
 
 class Solver {
  public:
-  Solver(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope)
-      : tree_(tree), a_(tree.arena()), bound_(bound), condition_(condition), body_(body), scope_(scope) {}
+  Solver(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope,
+         const KnownIndices& indices)
+      : tree_(tree), a_(tree.arena()), bound_(bound), condition_(condition), body_(body), scope_(scope), indices_(indices) {}
 
   bool run() {
     bool changed = false;
@@ -132,7 +133,8 @@ class Solver {
     const auto of_axis = std::ranges::stable_partition(before, [&](Id x) { return !depends_on_any(a_, x, std::span(&axis, 1)); });
     asked({before.begin(), of_axis.begin()});
     const Id extent = a_.sub(axis.end, axis.begin), from = is_constant(a_, axis.begin, 0) ? value : a_.sub(value, axis.begin);
-    if (!in_bounds(a_, from, is_constant(a_, axis.begin, 0) ? axis.end : extent, scope_)) {
+    const bool known = is_constant(a_, axis.begin, 0) && indices_.inside(a_, value, axis.end, scope_);
+    if (!known && !in_bounds(a_, from, is_constant(a_, axis.begin, 0) ? axis.end : extent, scope_)) {
       add_literals(a_, now, a_.binary(Op::le, axis.begin, value));
       add_literals(a_, now, a_.binary(Op::lt, value, axis.end));
     }
@@ -165,12 +167,14 @@ class Solver {
   Id& condition_;
   Product& body_;
   std::span<const AxisRange> scope_;
+  const KnownIndices& indices_;
 };
 
 }  // namespace
 
-bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope) {
-  return Solver(tree, bound, condition, body, scope).run();
+bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope,
+                      const KnownIndices& indices) {
+  return Solver(tree, bound, condition, body, scope, indices).run();
 }
 
 void add_conditions_of_factors(Arena& a, const std::map<TensorId, PointValue>& guards, const Product& body,

@@ -12,12 +12,14 @@
 #include <span>
 #include <vector>
 
+#include "cse/algebra/known_indices.h"
 #include "cse/match/bodies.h"
 
 namespace xhat {
 
 // sum(bound if condition: body) at the points of scope, rewritten. Did it change?
-bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope);
+bool solve_conditions(TensorExprTree& tree, std::vector<AxisRange>& bound, Id& condition, Product& body, std::span<const AxisRange> scope,
+                      const KnownIndices& indices = {});
 
 // guards: of tensors, where they are not 0. A factor that reads one leaves out the terms elsewhere:
 //   d[i,j] = if j <= i then … else 0      sum(j: k[j]*d[i,j])   =>   sum(j if j <= i: k[j]*d[i,j])
