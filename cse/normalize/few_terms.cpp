@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "expr/core/conditions.h"
 #include "expr/rules/simplify.h"
@@ -81,8 +82,12 @@ Program at_only_places(const Program& given) {
   Program p = given;
   Arena& a = *p.arena;
   auto places = only_places(p);
-  for (const std::vector<TensorId>* whole : {&p.inputs, &p.outputs, &p.gradients})
-    for (TensorId t : *whole) places.erase(t);
+  std::set<TensorId> own;  // what a definition makes for the others
+  for (const Definition& d : p.definitions())
+    if (!d.is_call()) own.insert(d.target());
+  for (const std::vector<TensorId>* delivered : {&p.outputs, &p.gradients})
+    for (TensorId t : *delivered) own.erase(t);
+  std::erase_if(places, [&](const auto& of) { return !own.contains(of.first); });
   for (Definition& d : p.definitions()) {
     if (d.is_call()) return given;
     d.body = rewrite(a, d.body, [&](Id id) {

@@ -69,6 +69,14 @@ TEST(FewTerms, ComputedAtTheOnlyPlaceThatIsRead) {
     EXPECT_TRUE(equal(parse_op(text), at_only_places(parse_op(text)))) << text;
 }
 
+// What a caller gives is as it is, inputs and cotangents alike.
+TEST(FewTerms, CotangentsAreReadWhereTheyAre) {
+  const Program p = gradient(parse_op("op f(x: f64[2]) -> (y) { y[i in 0..1,j in 0..2] = if j == 1 then x[0]*x[1] else 0 }"));
+  const Program reads = inline_injective(with_few_terms(gather(lift_reductions(p, true))));
+  EXPECT_NE(print(reads).find("dy[0,1]"), std::string::npos) << print(reads);
+  EXPECT_TRUE(equal(reads, at_only_places(reads)));
+}
+
 // What is stacked by an `if` has the gradient of what has names.
 TEST(FewTerms, OfGradients) {
   const std::string head = "op f(a: f64[N,2,D], b: f64[N,2,D]) -> (y) { y[n,c in 0..2,d] = if c == 0 then ";
