@@ -6,6 +6,7 @@
 #include <set>
 
 #include "expr/core/conditions.h"
+#include "expr/index/plain_bounds.h"
 #include "expr/rules/simplify.h"
 
 namespace xhat {
@@ -24,7 +25,8 @@ std::optional<int64_t> only_point(const Arena& a, const AxisRange& r) {
   return begin && end && *end - *begin == 1 ? begin : std::nullopt;
 }
 
-// Per dimension of each tensor, the one place where all reads of it are. None: there are several, or an axis walks it.
+// Per dimension of each tensor, the one place where all reads of it are. None: there are several, an axis walks it, or it may have no such place:
+// reads of t[1] under `if 1 < N` are none where N is 1.
 std::map<TensorId, std::vector<std::optional<int64_t>>> only_places(const Program& p) {
   const Arena& a = *p.arena;
   std::map<TensorId, std::vector<std::optional<int64_t>>> found;
@@ -34,7 +36,11 @@ std::map<TensorId, std::vector<std::optional<int64_t>>> only_places(const Progra
       const Node& n = a[id];
       if (!is_read(n.op)) continue;
       std::vector<std::optional<int64_t>> at;
-      for (Id index : read_indices(n)) at.push_back(n.op == Op::read ? literal(a, index) : std::nullopt);
+      for (size_t k = 0; k < read_indices(n).size(); ++k) {
+        const Id index = read_indices(n)[k];
+        const bool is_there = n.op == Op::read && surely_inside(a, index, p.tensors[n.symbol].shape[k], {});
+        at.push_back(is_there ? literal(a, index) : std::nullopt);
+      }
       const auto [it, first] = found.emplace(n.symbol, at);
       for (size_t k = 0; k < at.size(); ++k)
         if (it->second[k] != at[k]) it->second[k] = std::nullopt;
@@ -74,6 +80,20 @@ Id terms_of_sum(Arena& a, const Node& sum, const AxisRange& r) {
   if (value == kNone) return zero;
   if (!others.empty()) return a.reduce(Op::sum, others, shared, value);
   return is_true(a, shared) ? value : a.select(shared, value, zero);
+}
+
+// What has one point there, too, is read at the definition's own place: y[i] = x[i] + 1 for f32[1] is seen to overwrite x.
+Id aligned(const Program& p, const Definition& d, Id body) {
+  Arena& a = *p.arena;
+  return rewrite(a, body, [&](Id id) {
+    const Node n = a[id];
+    if (n.op != Op::read) return id;
+    std::vector<Id> indices(n.args().begin(), n.args().end());
+    for (size_t k = 0; k < std::min(indices.size(), d.axes.size()); ++k)
+      if (literal(a, indices[k]) == 0 && literal(a, p.tensors[n.symbol].shape[k]) == 1 && only_point(a, d.axes[k]) == 0)
+        indices[k] = d.axes[k].axis;
+    return a.with_args(id, indices);
+  });
 }
 
 }  // namespace
@@ -121,7 +141,7 @@ Program with_few_terms(const Program& given) {
     Replacements points;
     for (const AxisRange& r : d.axes)
       if (const auto at = only_point(a, r)) points[r.axis] = a.integer(*at);
-    if (!points.empty()) d.body = simplify(a, substitute(a, d.body, points));
+    if (!points.empty()) d.body = aligned(p, d, simplify(a, substitute(a, d.body, points)));
     d.body = rewrite(a, d.body, [&](Id id) {
       const Node n = a[id];
       if (n.op != Op::sum || (n.type != DType::f32 && n.type != DType::f64)) return id;

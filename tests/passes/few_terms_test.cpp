@@ -48,6 +48,7 @@ TEST(FewTerms, OnePointOfAnAxis) {
             "if x[n,0] < 2 then x[n,2] else 0");
   EXPECT_EQ(body_of(written_out("op f(x: f64[N,4], w: f64[K]) -> (y) { y[n,c in 0..1] = sum(k: x[n,c+3]*w[k]) }"), "y"),
             "sum(k: x[n,3] * w[k])");
+  EXPECT_EQ(body_of(written_out("op f(x: f64[1,4]) -> (y) { y[i,k] = x[i,k] + x[i,3] }"), "y"), "x[i,k] + x[i,3]");
 }
 
 TEST(FewTerms, ComputedAtTheOnlyPlaceThatIsRead) {
@@ -62,10 +63,13 @@ TEST(FewTerms, ComputedAtTheOnlyPlaceThatIsRead) {
   const std::string once = narrowed(head + "(y) { " + sums + "y[n] = 2*s[n,2] + s[n,2]^2 }");
   EXPECT_NE(once.find("s[n, c in 0..1] = sum(k: x[n,k,2] * w[k])"), std::string::npos) << once;
   EXPECT_NE(once.find("2 * s[n,0]"), std::string::npos) << once;
-  for (const std::string& text : {head + "(y) { " + sums + "y[n] = s[n,2] + s[n,0] }",          // two places
-                                  head + "(y) { " + sums + "y[n] = sum(c: s[n,c]) + s[n,0] }",  // an axis
-                                  head + "(s, y) { " + sums + "y[n] = s[n,2] }",                // somebody else may read it
-                                  head + "(y) { " + sums + "y[n] = s[n,2 else 0] }"})
+  for (const std::string& text :
+       {head + "(y) { " + sums + "y[n] = s[n,2] + s[n,0] }",          // two places
+        head + "(y) { " + sums + "y[n] = sum(c: s[n,c]) + s[n,0] }",  // an axis
+        head + "(s, y) { " + sums + "y[n] = s[n,2] }",                // somebody else may read it
+        head + "(y) { " + sums + "y[n] = s[n,2 else 0] }",
+        // which there may not be
+        std::string("op f(x: f64[N,K]) -> (y) { s[n in 0..N] = sum(k: x[N-1-n,k]); y[k] = if 1 < N then s[1]*x[0,k] else 0 }")})
     EXPECT_TRUE(equal(parse_op(text), at_only_places(parse_op(text)))) << text;
 }
 
