@@ -1,6 +1,7 @@
 #include "cse/algebra/known_indices.h"
 
 #include <algorithm>
+#include <set>
 
 #include "cse/match/bodies.h"
 
@@ -20,8 +21,13 @@ bool alike_but_for_axes(const Arena& a, Id pattern, Id id, Replacements& axes) {
 
 }  // namespace
 
-void KnownIndices::remember(Arena& a, const Program& p, const Definition& d) {
-  if (d.is_call()) return;
+KnownIndices::KnownIndices(const Program& p) {
+  for (const Definition& d : p.forward.definitions)
+    if (!d.is_call()) remember(p, d);
+}
+
+void KnownIndices::remember(const Program& p, const Definition& d) {
+  Arena& a = *p.arena;
   std::vector<AxisRange> axes = d.axes;
   Id body = d.body;
   if (const Node root = a[body]; is_reduction(root.op)) {
@@ -29,12 +35,12 @@ void KnownIndices::remember(Arena& a, const Program& p, const Definition& d) {
     for (const AxisRange& r : reduce_axes(root)) axes.push_back(r);
     body = reduce_body(root);
   }
-  std::vector<Id> open = {body}, met;
+  std::vector<Id> open = {body};
+  std::set<Id> met;
   while (!open.empty()) {
     const Id id = open.back();
     open.pop_back();
-    if (std::ranges::find(met, id) != met.end()) continue;
-    met.push_back(id);
+    if (!met.insert(id).second) continue;
     const Node n = a[id];
     if (is_reduction(n.op)) continue;  // it may be over nothing
     // A choice evaluates what it asks; what is read with a value outside may be outside.

@@ -14,12 +14,14 @@ namespace xhat {
 
 class KnownIndices {
  public:
-  // What it reads whatever data say, at an index that names each of the axes around it (along another one there may be nothing).
-  void remember(Arena& a, const Program& p, const Definition& d);
+  KnownIndices() = default;
+  // Of what the forward reads whatever data say, at an index that names each of the axes around it (along another one there may be nothing).
+  explicit KnownIndices(const Program& p);
   // Is `value` from 0 to `extent` at all points of the scope?
   bool inside(Arena& a, Id value, Id extent, std::span<const AxisRange> scope) const;
 
  private:
+  void remember(const Program& p, const Definition& d);
   struct Known {
     Id index = kNone, extent = kNone;
     std::vector<AxisRange> axes;

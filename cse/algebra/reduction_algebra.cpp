@@ -61,7 +61,7 @@ class Simplifier {
   const std::vector<TensorId>& kept_;
   const std::vector<TensorId>& hidden_;
   KnownSums sums_;
-  KnownIndices indices_;
+  KnownIndices indices_{p_};
   Accuracy accuracy_;
   const Uses uses_{p_};
   std::map<TensorId, PointValue> values_;
@@ -445,7 +445,8 @@ void Simplifier::backward(Definition d) {
       return;
     }
   }
-  if (value = multiplied_out(value, n.type); value.is_zero()) zeros_.insert(d.target());
+  value = multiplied_out(value, n.type);
+  if (value.is_zero()) zeros_.insert(d.target());
   d.body = tree_.to_expression(value, n.type);
   if (multiplied_out_ && !map && !stays && single_term(value) && reads_forward_only(d.body))
     terms_of_forward_[d.target()] = {axes_of(d.axes), d.body};
@@ -463,7 +464,6 @@ Program Simplifier::run() {
     for (Id id : reachable(a_, d.body))
       if (a_[id].op == Op::read_or) pinned_.insert(a_[id].symbol);
   for (const Definition& d : p_.forward.definitions) {
-    indices_.remember(a_, p_, d);
     Definition open = d;
     open.body = inline_reads(a_, d.body, values_, d.axes);
     bool map = !is_reduction(a_[d.body].op);

@@ -15,9 +15,4 @@ namespace xhat {
 
 Program with_few_terms(const Program& p);
 
-// What is read at one place of an axis is computed there:
-//   s[n,c] = sum(k: x[n,k,c]*w[k]);  y[n] = 2*s[n,2]     =>     s[n, c in 0..1] = sum(k: x[n,k,2]*w[k]);  y[n] = 2*s[n,0]
-// Exact. Needs: calls expanded. Keeps: outputs, gradients, the normal form of auto_inliner.
-Program at_only_places(const Program& p);
-
 }  // namespace xhat

@@ -127,6 +127,15 @@ Id shifted(Arena& a, Id e, const Replacements& shift) {
   return done.at(e);
 }
 
+std::optional<int64_t> literal(const Arena& a, Id e) {
+  return a[e].op == Op::constant && is_integer(a[e].type) ? std::optional(a[e].integer) : std::nullopt;
+}
+
+std::optional<int64_t> only_point(const Arena& a, const AxisRange& r) {
+  const auto begin = literal(a, r.begin), end = literal(a, r.end);
+  return begin && end && *end - *begin == 1 ? begin : std::nullopt;
+}
+
 Id within(Arena& a, const AxisRange& r) {
   Id below = a.binary(Op::lt, r.axis, r.end);
   return is_constant(a, r.begin, 0) ? below : guarded_by(a, a.binary(Op::le, r.begin, r.axis), below);

@@ -1,5 +1,7 @@
 // The ranges of axes, before reductions are lifted: one per name, of a size that kernels know, boxes where that is easy.
 #pragma once
+#include <optional>
+
 #include "expr/core/program.h"
 #include "expr/index/hull.h"
 
@@ -9,6 +11,10 @@ namespace xhat {
 Ranges ranges_in(const Arena& a, const Definition& d, Id body);
 bool has_axis(const Arena& a, Id e, Id axis);
 bool is_box(const Arena& a, const AxisRange& r);  // no axis in it
+// An integer that the program says.
+std::optional<int64_t> literal(const Arena& a, Id e);
+// c of an axis in c..c+1.
+std::optional<int64_t> only_point(const Arena& a, const AxisRange& r);
 // begin <= axis && axis < end
 Id within(Arena& a, const AxisRange& r);
 

@@ -16,6 +16,7 @@
 #include "cse/normalize/lift_reductions.h"
 #include "cse/normalize/narrow.h"
 #include "cse/normalize/nested_sums.h"
+#include "cse/normalize/only_places.h"
 #include "cse/normalize/orientation.h"
 #include "cse/normalize/repeated_reductions.h"
 #include "cse/normalize/simple_indices.h"

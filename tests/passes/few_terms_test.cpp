@@ -7,6 +7,7 @@
 #include "ad/reverse/gradient.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/lift_reductions.h"
+#include "cse/normalize/only_places.h"
 #include "tests/helpers/cse_helper.h"
 
 namespace xhat::few_terms_test {

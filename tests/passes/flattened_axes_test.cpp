@@ -42,13 +42,14 @@ TEST(FlattenedAxes, StayWhereThePositionItselfCounts) {
   }
 }
 
+std::string simple(const std::string& text) {
+  Program p = parse_op(text), after = with_simple_indices(p);
+  verify(after);
+  expect_same_values(p, after);
+  return body_of(after, "y");
+}
+
 TEST(SimpleIndices, ReadTheSamePlaces) {
-  auto simple = [](const std::string& text) {
-    Program p = parse_op(text), after = with_simple_indices(p);
-    verify(after);
-    expect_same_values(p, after);
-    return body_of(after, "y");
-  };
   EXPECT_EQ(simple("op f(x: f64[H,W]) -> (y) { y[h in 0..H, w in 0..W] = 2*x[(h*W+w)/W,(h*W+w)%W] }"), "2 * x[h,w]");
   EXPECT_EQ(simple("op f(v: f64[G], s: f64[4*G]) -> (y) { y[g in 0..G] = sum(c in 0..4: v[(4*g+c)/4]*s[4*((4*g+c)/4)+c%4]) }"),
             "sum(c in 0..4: v[g] * s[4*g+c])");
@@ -57,16 +58,10 @@ TEST(SimpleIndices, ReadTheSamePlaces) {
 }
 
 TEST(SimpleIndices, ReadsThatTheRangesKeepInsideHaveNoElse) {
-  auto y = [](const std::string& text) {
-    Program p = parse_op(text), after = with_simple_indices(p);
-    verify(after);
-    testing::expect_same_values(p, after);
-    return testing::body_of(after, "y");
-  };
-  EXPECT_EQ(y("op f(x: f64[N,3]) -> (y) { y[n] = x[n,2 else 5] }"), "x[n,2]");
-  EXPECT_EQ(y("op f(x: f64[N,4]) -> (y) { y[n in 0..N,c in 0..3] = x[n,c+1 else 5] }"), "x[n,c+1]");
-  EXPECT_EQ(y("op f(x: f64[N,4]) -> (y) { y[n in 0..N,c in 0..4] = x[n,c+1 else 5] }"), "x[n,c+1 else 5]");
-  EXPECT_EQ(y("op f(x: f64[N,K]) -> (y) { y[n] = x[n,2 else 5] }"), "x[n,2 else 5]");
+  EXPECT_EQ(simple("op f(x: f64[N,3]) -> (y) { y[n] = x[n,2 else 5] }"), "x[n,2]");
+  EXPECT_EQ(simple("op f(x: f64[N,4]) -> (y) { y[n in 0..N,c in 0..3] = x[n,c+1 else 5] }"), "x[n,c+1]");
+  EXPECT_EQ(simple("op f(x: f64[N,4]) -> (y) { y[n in 0..N,c in 0..4] = x[n,c+1 else 5] }"), "x[n,c+1 else 5]");
+  EXPECT_EQ(simple("op f(x: f64[N,K]) -> (y) { y[n] = x[n,2 else 5] }"), "x[n,2 else 5]");
 }
 
 }  // namespace
