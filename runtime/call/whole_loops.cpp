@@ -1,6 +1,7 @@
 #include "runtime/call/whole_loops.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 
@@ -10,9 +11,11 @@
 #include "runtime/call/debug.h"
 #include "runtime/call/op_plans.h"
 #include "runtime/host/thread_pool.h"
+#include "runtime/loops/loop_adjoints.h"
 #include "runtime/loops/loop_code.h"
-#include "runtime/loops/loop_reach.h"
+#include "runtime/loops/loop_tape.h"
 #include "runtime/loops/nest_pieces.h"
+#include "runtime/loops/nest_vectors.h"
 
 namespace xhat::runtime {
 namespace {
@@ -68,36 +71,36 @@ class Blocks {
   };
   // taped: forward and backward; else values only. tiles: not of all points at once.
   Price price(const Loop& loop, const LoopBlocks& blocks, bool taped, const LoopTiles* tiles) const {
-    const LoopMemory memory(p_, loop, in_place_of(blocks));
+    const LoopMemory memory(p_, loop, in_place_of(blocks)), adjoints = adjoint_memory(p_, loop, blocks);
     const LoopBlocks in_tile = tiles ? restricted(blocks, *tiles, tiles->tile) : LoopBlocks();
     const double count = tiles ? static_cast<double>(tiles->extent) / static_cast<double>(tiles->tile) : 1;
-    std::set<TensorId> kept;
-    for (const auto& [b, block] : blocks)
-      if (taped) add_read_back(*b, block, memory, kept);
-    double plain = copies_ps(loop, memory, kept), kernels = 0;
+    std::optional<LoopTape> tape;
+    if (taped) tape.emplace(p_, loop, dims_, blocks, memory);
+    double plain = copies_ps(loop, memory, tape ? &*tape : nullptr), kernels = 0;
     for (const auto& [b, block] : blocks) {
       const auto runs = static_cast<double>(at_.at(b).runs);
       const bool differentiated = taped && block.backward;
       double work = 0, plain_work = 0;
-      auto add = [&](const LoopBlock::Direction& by_kernels, const LoopBlock::Direction& plain_direction) {
+      auto add = [&](const LoopBlock::Direction& by_kernels, const KernelSpec& plain_spec, const std::function<bool(uint32_t)>& is_added) {
         const KernelSpec& spec = by_kernels.spec;
         const double ps = price_ps(spec, [](uint32_t) { return false; });
         const bool parallel = bytes(spec) > static_cast<double>(options_.machine.serial_bytes) || ps > options_.machine.serial_ps;
-        const bool product = std::ranges::any_of(
-            spec.members, [&](const SpecMember& m) { return m.left.size() + m.reduced.size() >= 3 && !m.reduced.empty(); });
         work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
         plain_work +=
-            (product ? kPlainProduct : 1) * count * price_ps(plain_direction.spec, [&](uint32_t t) { return plain_direction.is_added(t); });
+            count * price_ps(plain_spec, is_added, [&](const SpecMember& m) { return is_product(plain_spec, m) ? kPlainProduct : 1; });
       };
       const LoopBlock& plain_block = tiles ? in_tile.at(b) : block;
-      differentiated ? add(*block.forward, *plain_block.forward) : add(block.infer, plain_block.infer);
-      if (differentiated) add(*block.backward, *plain_block.backward);
+      auto nothing_added = [](uint32_t) { return false; };
+      if (differentiated) {
+        const BackwardInPlace backward = backward_in_place(*b, plain_block, adjoints);
+        add(*block.forward, plain_block.forward->spec, nothing_added);
+        add(*block.backward, backward.direction.spec, [&](uint32_t t) { return backward.is_added(t); });
+      } else {
+        add(block.infer, plain_block.infer.spec, nothing_added);
+      }
       const auto values = static_cast<double>(b->operands.size() + b->results.size());
       auto call = [&](CallPrice price) { return price.once + price.each * values; };
-      if (differentiated)
-        for (size_t k = 0; k < b->results.size(); ++k)
-          if (kept.contains(memory.place(b->results[k])))
-            plain_work += kTape_ps * std::min(elements(b->results[k]), changed_elements(loop, *b, block, memory, k));
+      if (tape) plain_work += kTape_ps * tape->elements(*b);
       plain += runs * plain_work;
       kernels += runs * (work + (differentiated ? call(kForward) + call(kBackward) : call(kInfer)));
     }
@@ -138,55 +141,34 @@ class Blocks {
     return last;
   }
 
+  // Do kernels share what it reads between points?
+  static bool is_product(const KernelSpec& spec, const SpecMember& m) {
+    const Arena& a = *spec.arena;
+    if (m.op != Op::sum || !m.scatter.empty() || m.reduced.empty() || m.left.size() + m.reduced.size() < 3) return false;
+    const std::vector<Id> read = reads_in(a, std::array{m.body});
+    return read.size() >= 2 && std::ranges::all_of(read, [&](Id id) {
+             auto lacks = [&](Id axis) { return !a[id].depends_on(axis); };
+             return std::ranges::any_of(m.left, lacks) || std::ranges::any_of(m.reduced, lacks);
+           });
+  }
+
   static double bytes(const KernelSpec& spec) {
     double sum = 0;
     for (const SpecTensor& t : spec.tensors) sum += static_cast<double>(element_count(t.shape)) * static_cast<double>(byte_size(t.type));
     return sum;
   }
-  // Of what a block writes in place, in the middle of all loops around it.
-  double changed_elements(const Loop& loop, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result) const {
-    const std::vector<Reach> reach = reach_of(p_, b, block, memory, result);
-    AxisValues middle;
-    if (reach.empty() || !is_around(loop, b) || !is_known_around(loop, b, middle)) return std::numeric_limits<double>::infinity();
-    for (const Reach& r : reach)
-      if (!has_values(r.begin, middle) || !has_values(r.end, middle)) return std::numeric_limits<double>::infinity();
-    return static_cast<double>(elements_in(*p_.arena, reach, dims_, middle));
-  }
-  bool has_values(Id bound, const AxisValues& at) const {
-    return std::ranges::all_of((*p_.arena)[bound].free_axes(), [&](Id axis) { return at.contains(axis); });
-  }
-  static bool is_around(const Loop& loop, const Block& b) {
-    bool found = false;
-    for (const Steps* steps : {&loop.test, &loop.body}) for_each_block(*steps, [&](const Block& x) { found |= &x == &b; });
-    return found;
-  }
-  // Puts the middles of the loops around the block, of which this one is one, if sizes decide these.
-  bool is_known_around(const Loop& loop, const Block& b, AxisValues& middle) const {
-    for (Id bound : {loop.begin, loop.end})
-      if (!tensors_read(*p_.arena, bound).empty() || !has_values(bound, middle)) return false;
-    const int64_t begin = evaluate_extent(*p_.arena, loop.begin, dims_, middle), end = evaluate_extent(*p_.arena, loop.end, dims_, middle);
-    middle[loop.variable] = begin + (end - begin) / 2;
-    bool known = true;
-    for (const Steps* steps : {&loop.test, &loop.body})
-      for_each_list(*steps, [&](const Steps& list) {
-        for (const Step& s : list)
-          if (auto* inner = std::get_if<Loop>(&s.is); inner && !middle.contains(inner->variable) && is_around(*inner, b))
-            known = known && is_known_around(*inner, b, middle);
-      });
-    return known;
-  }
   double elements(TensorId t) const { return static_cast<double>(element_count(shape_of(p_, t, dims_))); }
 
   // Of what iterations leave elsewhere than the next one finds it.
-  double copies_ps(const Loop& loop, const LoopMemory& memory, const std::set<TensorId>& kept) const {
+  double copies_ps(const Loop& loop, const LoopMemory& memory, const LoopTape* tape) const {
     double sum = 0, runs = 0;
     for (const Step& s : loop.body) {
       if (auto* b = std::get_if<Block>(&s.is)) runs = std::max(runs, static_cast<double>(at_.at(b).runs));
-      if (auto* inner = std::get_if<Loop>(&s.is)) sum += copies_ps(*inner, memory, kept);
+      if (auto* inner = std::get_if<Loop>(&s.is)) sum += copies_ps(*inner, memory, tape);
     }
     for (const Carried& c : loop.carried)
       if (memory.place(c.leaving) != memory.place(c.entering))
-        sum += runs * elements(c.entering) * (kCopy_ps + (kept.contains(memory.place(c.entering)) ? kTape_ps : 0));
+        sum += runs * elements(c.entering) * (kCopy_ps + (tape && tape->is_restored(c.entering) ? kTape_ps : 0));
     return sum;
   }
 
@@ -234,6 +216,7 @@ class Blocks {
                             made.forward ? &*made.forward : nullptr, made.backward ? &*made.backward : nullptr})
         if (d && !has_nest(d->spec)) return {};
       made.in_place = found_in_place(made);
+      made.adjoints_in_place = found_adjoints_in_place(made);
       return made;
     } catch (const Error&) {
       return {};  // ranges without bounds that are known, or too many steps: the call says so

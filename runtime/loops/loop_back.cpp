@@ -19,10 +19,13 @@ Stmt LoopWriter::back(const Block& b) {
     for (size_t k = b.results.size(); k-- > 0;)
       if (is_undone_first(b, k) == first) take_back(made, b.results[k], changed(b, k));
   };
+  const std::vector<size_t> results = tape_plan.results_as_read(b), operands = tape_plan.operands_as_read(b);
+  for (size_t k = results.size(); k-- > 0;) pop(made, value(b.results[results[k]]));
+  for (size_t k = operands.size(); k-- > 0;) pop(made, copied_row(b, operands[k]));
   take_results(true);
-  if (block.backward) made.push_back(nest_of(b, *block.backward, temporaries));
-  for (TensorId r : b.results)
-    if (is_float_value(r)) made.push_back(clear(adjoint(r)));
+  if (block.backward) made.push_back(nest_of(b, backward_in_place(b, block, adjoints), temporaries));
+  for (size_t k = 0; k < b.results.size(); ++k)
+    if (is_float_value(b.results[k]) && !is_written_over(b, block, adjoints, k)) made.push_back(clear(adjoint(b.results[k])));
   for (size_t k = block.forward ? block.kept.size() : 0; k-- > 0;) pop(made, kept_part(&b, k));
   take_results(false);
   const std::vector<size_t> rows = copied_rows(b, true);
@@ -41,7 +44,7 @@ Stmt LoopWriter::back(const Update& u) {
       made.push_back(clear(all));
     }
   }
-  if (!is_taped(u.result)) return complete(std::move(made));
+  if (!tape_plan.is_restored(u.result)) return complete(std::move(made));
   const bool same = place(u.base) == place(u.result);
   const Part all = value(u.result);
   take_back(made, u.result, same ? row_of(all, u.row, row_offset(u.base, u.row, all.region.strides)) : all);

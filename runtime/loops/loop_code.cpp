@@ -70,15 +70,6 @@ LoopMemory::InPlace in_place_of(const LoopBlocks& blocks) {
   return [&](const Block& b, size_t result, size_t operand) { return blocks.at(&b).in_place.contains({result, operand}); };
 }
 
-void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places) {
-  using Is = LoopBlock::Role::Is;
-  for (size_t k = 0; k < b.operands.size(); ++k)
-    if (b.operands[k].scalar == kNone && block.backward_reads(Is::operand, k) && !memory.is_copied(b, k))
-      places.insert(memory.place(b.operands[k].value));
-  for (size_t k = 0; k < b.results.size(); ++k)
-    if (block.backward_reads(Is::result, k)) places.insert(memory.place(b.results[k]));
-}
-
 LoopCode::LoopCode(const Program& p, const Loop& loop, const DimValues& dims, const std::vector<std::vector<int64_t>>& shapes,
                    const std::vector<std::vector<int64_t>>& callers_shapes, const LoopBlocks& blocks, const Halide::Target& target)
     : impl_(std::make_unique<LoopWriter>(p, loop, dims, shapes, callers_shapes, blocks, target)) {}
@@ -89,7 +80,7 @@ bool LoopCode::knows_tapes() const { return impl_->bounded; }
 LoopFunction LoopCode::function(LoopPhase phase) { return impl_->function(phase); }
 std::vector<size_t> LoopCode::left() const {
   std::vector<size_t> all;
-  for (const auto& [t, k] : impl_->left) all.push_back(k);
+  for (const auto& [t, k] : impl_->tape_plan.left()) all.push_back(k);
   return all;
 }
 const LoopMemory& LoopCode::memory() const { return impl_->memory; }

@@ -39,6 +39,8 @@ struct LoopBlock {
   std::vector<Kept> kept;                      // beside operands and results
   // Results that can be written where an operand is: it is read at the element that is written, and not after that. By result and operand.
   std::set<std::pair<size_t, size_t>> in_place;
+  // Results whose adjoint can become, where it lies, that of an operand (loop_adjoints.h). Likewise.
+  std::set<std::pair<size_t, size_t>> adjoints_in_place;
 
   bool backward_reads(Role::Is is, size_t number) const;
 };
@@ -48,9 +50,6 @@ using LoopBlocks = std::unordered_map<const Block*, LoopBlock>;
 std::set<std::pair<size_t, size_t>> found_in_place(const LoopBlock& block);
 // As LoopMemory asks for it. The blocks outlive it.
 LoopMemory::InPlace in_place_of(const LoopBlocks& blocks);
-
-// Adds the places of what the block's backward reads.
-void add_read_back(const Block& b, const LoopBlock& block, const LoopMemory& memory, std::set<TensorId>& places);
 
 struct LoopFunction {
   std::vector<LoopArgument> arguments;

@@ -136,8 +136,8 @@ Stmt LoopWriter::list(const Steps& steps) {
   return made.empty() ? hi::Evaluate::make(0) : hi::Block::make(made);
 }
 
-NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries,
-                               std::vector<Stmt>& after) {
+NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec,
+                               std::vector<Temporary>& temporaries) {
   const SpecTensor& t = d.spec.tensors[number_in_spec];
   const LoopBlock::Role role = d.roles.contains(t.original) ? d.roles.at(t.original) : LoopBlock::Role{};
   NestPlace at;
@@ -151,7 +151,8 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
         at.value = named(number(o.scalar));
         return at;
       }
-      if (role.is == Is::operand && memory.is_copied(b, role.number)) {
+      const bool as_read = phase == LoopPhase::backward && is_kept_as_read(b, role.number);
+      if (role.is == Is::operand && (memory.is_copied(b, role.number) || as_read)) {
         const Part copy = copied_row(b, role.number);
         at.buffer = copy.region.buffer, at.strides = copy.region.strides;
         return at;
@@ -160,13 +161,7 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
       const std::vector<int64_t> strides = role.is == Is::gradient ? adjoint_strides(o.value) : value_strides(o.value);
       at.offset = row_offset(o.value, o.row, strides);
       at.strides = of_row(strides, o.row);
-      at.added = role.is == Is::gradient;
-      if (!at.added || !reads(d.spec, number_in_spec)) return at;
-      // Others of the block's definitions read it, so that it is not only a part of the adjoint.
-      temporaries.push_back({names("temporary"), storage_type(t.type), element_count(t.shape), false});
-      const Region own{temporaries.back().name, 0, strides_of(t.shape)};
-      after.push_back(copied({at.buffer, at.offset, at.strides}, own, storage_type(t.type), t.shape, true, target, names));
-      return {own.buffer, own.at, own.strides};
+      return at;
     }
     case Is::result:
     case Is::cotangent: {
@@ -185,10 +180,36 @@ NestPlace LoopWriter::place_of(const Block& b, const LoopBlock::Direction& d, ui
   return at;
 }
 
+NestPlace LoopWriter::place_of_gradient(const Block& b, const BackwardInPlace& d, uint32_t number_in_spec,
+                                        std::vector<Temporary>& temporaries, std::vector<Stmt>& before, std::vector<Stmt>& after) {
+  NestPlace at = place_of(b, d.direction, number_in_spec, temporaries);
+  at.added = !d.written.contains(number_in_spec);
+  // Where others of the block's definitions read it, it is not only a part of the adjoint.
+  const bool is_read = reads(d.direction.spec, number_in_spec);
+  if (at.value.defined() || (!is_read && !d.apart.contains(number_in_spec))) return at;
+  const SpecTensor& t = d.direction.spec.tensors[number_in_spec];
+  temporaries.push_back({names("temporary"), storage_type(t.type), element_count(t.shape), false});
+  const Region own{temporaries.back().name, 0, strides_of(t.shape)};
+  after.push_back(copied({at.buffer, at.offset, at.strides}, own, storage_type(t.type), t.shape, true, target, names));
+  if (!is_read) before.push_back(copied(own, {}, storage_type(t.type), t.shape, false, target, names));
+  return {own.buffer, own.at, own.strides, {}, !is_read};
+}
+
 Stmt LoopWriter::nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries) {
-  std::vector<Stmt> all = {{}};
-  all[0] = nest(
-      d.spec, [&](uint32_t t) { return place_of(b, d, t, temporaries, all); }, target, names);
+  return nest(
+      d.spec, [&](uint32_t t) { return place_of(b, d, t, temporaries); }, target, names);
+}
+
+Stmt LoopWriter::nest_of(const Block& b, const BackwardInPlace& d, std::vector<Temporary>& temporaries) {
+  std::vector<Stmt> all, after;
+  auto place = [&](uint32_t t) {
+    const auto role = d.direction.roles.find(d.direction.spec.tensors[t].original);
+    const bool gradient = role != d.direction.roles.end() && role->second.is == LoopBlock::Role::Is::gradient;
+    return gradient ? place_of_gradient(b, d, t, temporaries, all, after) : place_of(b, d.direction, t, temporaries);
+  };
+  const Stmt definitions = nest(d.direction.spec, place, target, names);
+  all.push_back(definitions);
+  all.insert(all.end(), after.begin(), after.end());
   return all.size() == 1 ? all[0] : hi::Block::make(all);
 }
 
@@ -242,8 +263,10 @@ Stmt LoopWriter::step(const Block& b) {
     keep_results(false);
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));
     keep_results(true);
+    for (size_t k : tape_plan.operands_as_read(b)) push(made, part_as_read(b, k));
   }
   made.push_back(nest_of(b, taped && phase == LoopPhase::forward ? *block.forward : block.infer, temporaries));
+  for (size_t k : is_taping() ? tape_plan.results_as_read(b) : std::vector<size_t>()) push(made, value(b.results[k]));
   return with_temporaries(complete(std::move(made)), temporaries);
 }
 

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "expr/core/array.h"
+#include "runtime/loops/loop_adjoints.h"
 #include "runtime/loops/nest.h"
 
 namespace xhat::runtime {
@@ -94,7 +95,7 @@ class Classes {
         directions_(differentiated ? side::count : side::forward),
         shapes_(shapes),
         memory_(p, loop, in_place_of(blocks)),
-        adjoints_(p, loop) {
+        adjoints_(adjoint_memory(p, loop, blocks)) {
     step(loop);
     for (TensorId t : std::set<TensorId>(values_)) same_memory(t, memory_.place(t)), same_memory(t, adjoints_.place(t));
   }

@@ -4,7 +4,6 @@
 
 #include "expr/core/array.h"
 #include "runtime/emit/emit.h"
-#include "runtime/loops/loop_lasting.h"
 
 namespace xhat::runtime {
 
@@ -33,7 +32,16 @@ struct OfArguments : hi::IRMutator {
 
 LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, const std::vector<std::vector<int64_t>>& s,
                        const std::vector<std::vector<int64_t>>& callers, const LoopBlocks& b, const Halide::Target& t)
-    : p(p_), loop(l), dims(d), shapes(s), callers_shapes(callers), blocks(b), target(t), memory(p_, l, in_place_of(b)), adjoints(p_, l) {
+    : p(p_),
+      loop(l),
+      dims(d),
+      shapes(s),
+      callers_shapes(callers),
+      blocks(b),
+      target(t),
+      memory(p_, l, in_place_of(b)),
+      adjoints(adjoint_memory(p_, l, b)),
+      tape_plan(p_, l, d, b, memory) {
   for (const Carried& c : loop.carried) {
     in_place &= place(c.entering) == place(c.result) && adjoints.place(c.entering) == adjoints.place(c.result);
     carried.insert(place(c.result)), carried_adjoints.insert(adjoints.place(c.result));
@@ -42,23 +50,6 @@ LoopWriter::LoopWriter(const Program& p_, const Loop& l, const DimValues& d, con
   note_loop(loop, own, met);
   for (Id x : met)
     if (!own.contains(x)) around.push_back(x);
-  for (const Steps* steps : {&loop.test, &loop.body})
-    for_each_block(*steps, [&](const Block& block) {
-      for (size_t k = 0; k < block.results.size(); ++k)
-        if (std::vector<Reach> found = reach_of(p, block, blocks.at(&block), memory, k); !found.empty())
-          reaches[{&block, k}] = std::move(found);
-    });
-  // What says where a row went is needed where the row is.
-  for (size_t before = 1, now = 0; now != before; now = read_back.size()) {
-    before = read_back.size();
-    find_read_back(loop.body);
-    if (loop.condition) find_read_back(loop.test);
-  }
-  for (size_t k = 0; k < loop.carried.size(); ++k)
-    if (const TensorId at = place(loop.carried[k].result); read_back.contains(at) && !memory.is_outside(at)) left.emplace(at, k);
-  const std::set<TensorId> all = lasting_places(p, loop, dims, blocks, memory, read_back);
-  for (const auto& [at, k] : left)
-    if (all.contains(at)) lasting.insert(at);
 }
 
 Stmt LoopWriter::where(const Expr& loaded, const Stmt& then, const Stmt& otherwise) {
@@ -94,27 +85,6 @@ void LoopWriter::note_list(const Steps& steps, std::set<Id>& own, std::set<Id>& 
   }
 }
 
-void LoopWriter::back_reads(Id expression) {
-  if (expression == kNone) return;
-  for (TensorId t : tensors_read(*p.arena, expression)) read_back.insert(place(t));
-}
-
-void LoopWriter::find_read_back(const Steps& steps) {
-  for (const Step& s : steps) {
-    if (auto* b = std::get_if<Block>(&s.is); b && blocks.at(b).backward) {
-      add_read_back(*b, blocks.at(b), memory, read_back);
-      for (const Operand& o : b->operands) {
-        back_reads(o.scalar);
-        for (Id x : o.row) back_reads(x);
-      }
-    }
-    if (auto* u = std::get_if<Update>(&s.is); u && (is_float_value(u->base) || is_read_back(u->result)))
-      for (Id x : u->row) back_reads(x);
-    if (auto* l = std::get_if<Loop>(&s.is)) find_read_back(l->test), find_read_back(l->body);
-    if (auto* b = std::get_if<Branch>(&s.is)) find_read_back(b->then), find_read_back(b->otherwise);
-  }
-}
-
 Halide::Type LoopWriter::type(TensorId t) const { return storage_type(p.tensors[t].type); }
 
 int64_t LoopWriter::elements(TensorId t) const { return element_count(shapes[t]); }
@@ -123,7 +93,7 @@ bool LoopWriter::is_float_value(TensorId t) const { return is_float(p.tensors[t]
 
 std::string LoopWriter::value_name(TensorId t) {
   const TensorId at = place(t);
-  if (phase == LoopPhase::backward && lasting.contains(at)) return left_name(left.at(at));
+  if (phase == LoopPhase::backward && tape_plan.is_lasting(at)) return left_name(tape_plan.left().at(at));
   const std::string name = (memory.is_outside(at) ? "xh_outside" : "xh_value") + std::to_string(at);
   return wanted_memory(name, type(at), elements(at), false, memory.is_outside(at));
 }
@@ -175,7 +145,7 @@ Expr LoopWriter::box_elements(const Part& part, std::vector<Expr>& extents, Regi
 
 LoopWriter::Part LoopWriter::changed(const Block& b, size_t result) {
   Part part = value(b.results[result]);
-  if (const auto it = reaches.find({&b, result}); it != reaches.end()) part.box = it->second;
+  part.box = tape_plan.changed(b, result);
   return part;
 }
 
@@ -228,18 +198,14 @@ void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
       hi::Block::make(copy(part.region, {tape, here, strides_of(part.extents)}, part), stored_at(top_of(tape), here, 0))));
 }
 
-bool LoopWriter::is_read_back(TensorId t) const { return read_back.contains(place(t)); }
-
 std::string LoopWriter::left_name(size_t of_carried) { return "xh_left" + std::to_string(of_carried); }
 
-bool LoopWriter::is_taped(TensorId t) const { return is_read_back(t) && !lasting.contains(place(t)); }
-
 void LoopWriter::keep(std::vector<Stmt>& made, TensorId t, const Part& part) {
-  if (is_taped(t)) push(made, part);
+  if (tape_plan.is_restored(t)) push(made, part);
 }
 
 void LoopWriter::take_back(std::vector<Stmt>& made, TensorId t, const Part& part) {
-  if (is_taped(t)) pop(made, part);
+  if (tape_plan.is_restored(t)) pop(made, part);
 }
 
 Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bool added) {
@@ -249,7 +215,7 @@ Stmt LoopWriter::copy(const Region& to, const Region& from, const Part& part, bo
 Stmt LoopWriter::clear(const Part& part) { return copied(part.region, {}, part.type, part.extents, false, target, names); }
 
 std::vector<int64_t> LoopWriter::value_strides(TensorId t) const {
-  const bool with_caller = phase == LoopPhase::backward ? lasting.contains(place(t)) : carried.contains(place(t));
+  const bool with_caller = phase == LoopPhase::backward ? tape_plan.is_lasting(t) : carried.contains(place(t));
   const bool callers = memory.is_outside(t) || with_caller;
   return strides_of(callers ? callers_shapes[t] : shapes[t]);
 }
@@ -296,10 +262,21 @@ LoopWriter::Part LoopWriter::copied_row(const Block& b, size_t operand) {
   return {{wanted_memory(name, type(o.value), element_count(extents), false, false), 0, strides_of(extents)}, type(o.value), extents};
 }
 
+bool LoopWriter::is_kept_as_read(const Block& b, size_t operand) const {
+  const std::vector<size_t> all = tape_plan.operands_as_read(b);
+  return std::ranges::count(all, operand) > 0;
+}
+
+LoopWriter::Part LoopWriter::part_as_read(const Block& b, size_t operand) {
+  const Operand& o = b.operands[operand];
+  const Part all = value(o.value);
+  return row_of(all, o.row, row_offset(o.value, o.row, all.region.strides));
+}
+
 std::vector<LoopWriter::Part> LoopWriter::kept_at_the_end() {
   std::vector<Part> all;
   for (TensorId t : memory.places())
-    if (is_read_back(t) && !left.contains(t)) all.push_back(value(t));
+    if (tape_plan.is_read_back(t) && !tape_plan.left().contains(t)) all.push_back(value(t));
   std::vector<const Block*> in_order;
   for_each_block(loop.test, [&](const Block& b) { in_order.push_back(&b); });
   for_each_block(loop.body, [&](const Block& b) { in_order.push_back(&b); });
@@ -327,8 +304,8 @@ LoopFunction LoopWriter::function(LoopPhase which) {
   } else {
     const std::vector<Part> kept = kept_at_the_end();
     for (size_t i = kept.size(); i-- > 0;) pop(made, kept[i]);
-    for (const auto& [t, k] : left)
-      if (!lasting.contains(t)) made.push_back(copy(value(t).region, {left_name(k), 0, strides_of(callers_shapes[t])}, value(t)));
+    for (const auto& [t, k] : tape_plan.left())
+      if (!tape_plan.is_lasting(t)) made.push_back(copy(value(t).region, {left_name(k), 0, strides_of(callers_shapes[t])}, value(t)));
     made.push_back(turns_back(loop));
   }
   return finished(std::move(made));
@@ -358,7 +335,7 @@ LoopFunction LoopWriter::finished(std::vector<Stmt> made) {
     callers.insert(name);
     argument(name, {back ? Is::adjoint : Is::carried, k});
   }
-  for (const auto& [t, k] : left)
+  for (const auto& [t, k] : tape_plan.left())
     if (phase == LoopPhase::backward) argument(left_name(k), {Is::carried, k});
   std::vector<Memory> small;
   std::vector<Stmt> first;

@@ -4,8 +4,9 @@
 #include <set>
 
 #include "runtime/cpu/ir/statements.h"
+#include "runtime/loops/loop_adjoints.h"
 #include "runtime/loops/loop_code.h"
-#include "runtime/loops/loop_reach.h"
+#include "runtime/loops/loop_tape.h"
 
 namespace xhat::runtime {
 
@@ -34,15 +35,12 @@ struct LoopWriter {
   const std::vector<std::vector<int64_t>>&shapes, &callers_shapes;
   const LoopBlocks& blocks;
   const Halide::Target& target;
-  LoopMemory memory, adjoints;                   // of values, and of their adjoints
-  std::vector<Id> around;                        // loop variables that it reads, of loops around
-  std::set<TensorId> read_back;                  // places that the backward reads
+  LoopMemory memory, adjoints;  // of values, and of their adjoints
+  std::vector<Id> around;       // loop variables that it reads, of loops around
+  LoopTape tape_plan;
   std::set<TensorId> carried, carried_adjoints;  // places of what the loop carries
-  std::map<TensorId, size_t> left;               // places that the backward reads and the loop leaves: by place, which of what it carries
-  std::set<TensorId> lasting;                    // of these, those that are never undone (loop_lasting.h)
-  std::map<std::pair<const Block*, size_t>, std::vector<Reach>> reaches;  // of results that are written in place, if they are not all of it
-  bool bounded = true;                                                    // sizes decide how much goes on the tape
-  bool in_place = true;                                                   // what it carries lies where it leaves it
+  bool bounded = true;                           // sizes decide how much goes on the tape
+  bool in_place = true;                          // what it carries lies where it leaves it
 
   // Of the function being made.
   NestNames names;
@@ -71,8 +69,6 @@ struct LoopWriter {
   void note_loop(const Loop& l, std::set<Id>& own, std::set<Id>& met);
   void note_axes(Id expression, std::set<Id>& met);
   void note_list(const Steps& steps, std::set<Id>& own, std::set<Id>& met);
-  void back_reads(Id expression);
-  void find_read_back(const Steps& steps);
   TensorId place(TensorId t) const { return memory.place(t); }
   Halide::Type type(TensorId t) const;
   int64_t elements(TensorId t) const;
@@ -101,11 +97,8 @@ struct LoopWriter {
   Expr box_elements(const Part& part, std::vector<Expr>& extents, Region& region);
   void push(std::vector<Stmt>& made, const Part& part);
   void pop(std::vector<Stmt>& made, const Part& part);
-  bool is_read_back(TensorId t) const;
   // What a loop leaves, where it lies in the backward.
   static std::string left_name(size_t of_carried);
-  // Is what is overwritten of it kept?
-  bool is_taped(TensorId t) const;
   // Memory of t is about to be overwritten: all of it, or a part.
   void keep(std::vector<Stmt>& made, TensorId t, const Part& part);
   void take_back(std::vector<Stmt>& made, TensorId t, const Part& part);
@@ -124,11 +117,14 @@ struct LoopWriter {
   Part put_aside(TensorId t);
   static Part row_of(Part of, const Row& row, const Expr& at);
   Part kept_part(const Block* b, size_t k);
-  // The copy of an operand (LoopMemory::is_copied).
+  // The copy of an operand (LoopMemory::is_copied), or where the backward finds what is kept as it was read.
   Part copied_row(const Block& b, size_t operand);
   // The operands that are copied; to_keep: those that the backward reads, of whose copies the tape has what was there before.
   std::vector<size_t> copied_rows(const Block& b, bool to_keep) const;
   Stmt list(const Steps& steps);
+  // What the block's backward reads of an operand goes on the tape as it is read.
+  Part part_as_read(const Block& b, size_t operand);
+  bool is_kept_as_read(const Block& b, size_t operand) const;
   // Where the tensors of a block's nest lie. Its temporaries are collected, and what comes after the nest.
   struct Temporary {
     std::string name;
@@ -136,9 +132,12 @@ struct LoopWriter {
     int64_t elements;
     bool leaves;  // the nest is there for it
   };
-  NestPlace place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries,
-                     std::vector<Stmt>& after);
+  NestPlace place_of(const Block& b, const LoopBlock::Direction& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries);
+  // Where the gradient's part of an adjoint goes.
+  NestPlace place_of_gradient(const Block& b, const BackwardInPlace& d, uint32_t number_in_spec, std::vector<Temporary>& temporaries,
+                              std::vector<Stmt>& before, std::vector<Stmt>& after);
   Stmt nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries);
+  Stmt nest_of(const Block& b, const BackwardInPlace& d, std::vector<Temporary>& temporaries);
   Stmt with_temporaries(Stmt s, const std::vector<Temporary>& temporaries);
   // Must the backward find the memory of this result as it was before the block?
   bool is_undone_first(const Block& b, size_t result) const;

@@ -31,7 +31,8 @@ Halide::Internal::Stmt nest(const KernelSpec& spec, const std::function<NestPlac
 Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Halide::Target& target);
 
 // What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not. added: of a tensor,
-// is what is computed added to what is there?
-double price_ps(const KernelSpec& spec, const std::function<bool(uint32_t)>& added);
+// is what is computed added to what is there? times: how much longer a definition takes than its operations say.
+double price_ps(const KernelSpec& spec, const std::function<bool(uint32_t)>& added,
+                const std::function<double(const SpecMember&)>& times = {});
 
 }  // namespace xhat::runtime
