@@ -8,6 +8,7 @@
 #include "ad/common/differentiation.h"
 #include "expr/core/array.h"
 #include "expr/index/steps_blocks.h"
+#include "fusion/plan/invariants.h"
 #include "runtime/call/debug.h"
 #include "runtime/call/op_plans.h"
 #include "runtime/host/thread_pool.h"
@@ -33,6 +34,7 @@ constexpr double kPlainProduct = 3;
 constexpr double kKernel = 1.8, kWake_ps = 2.5e6;
 // An element that is copied in cache, or written to the tape and read again.
 constexpr double kCopy_ps = 60, kTape_ps = 1000;
+constexpr int64_t kLoopStart_ps = 500;
 constexpr size_t kMostDefinitions = 300;         // of one function: compiling is not linear in them
 constexpr int64_t kMostTape = int64_t{1} << 30;  // bytes
 
@@ -201,15 +203,19 @@ class Blocks {
         if (plan->infer.checks.at_first) made.exact = direction(*plan->infer.checks.of_data);
         names = all;
       }
-      made.infer = direction(plan->infer.program);
+      // What is dear and the same for many points is computed once for them; a sweep more is a loop more.
+      PlanRequest request = plan->infer.request;
+      request.machine.pass_ps = kLoopStart_ps;
+      auto computed = [&](const Program& p) { return direction(invariants_apart(p, dims, request)); };
+      made.infer = computed(plan->infer.program);
       if (o.differentiate) {
         const Program& f = plan->forward.program;
         for (TensorId t : plan->stash) {
           names[f.tensors[t].name] = {Role::Is::kept, made.kept.size()};
           made.kept.push_back({f.tensors[t].type, shape_of(f, t, dims)});
         }
-        made.forward = direction(f);
-        made.backward = direction(plan->backward.program);
+        made.forward = computed(f);
+        made.backward = computed(plan->backward.program);
         add_where_terms_go(made.backward->spec, [&](uint32_t t) { return made.backward->is_added(t); });
       }
       for (const auto* d : {made.check ? &*made.check : nullptr, made.exact ? &*made.exact : nullptr, &made.infer,

@@ -136,5 +136,22 @@ TEST(LoopAdjoints, LieWhereTheyWere) {
   EXPECT_EQ(adjoints("for k in 0..9 { a[i in 0..N] = sin(a[N-1-i]) }").size(), 2);
 }
 
+// What is dear and the same for many points is computed once for them.
+TEST(LoopTables, AreMadeOnce) {
+  auto loops = [](const std::string& body) {
+    const FoundLoops all(parse_op("prog f(x: f64[T,M], k: f64[T,N]) -> (s) {\nvar s = zeros f64[M,N]\nfor t in 0..T {\n" + body + "\n} }"),
+                         {{"T", 40}, {"M", 32}, {"N", 32}});
+    EXPECT_EQ(all.loops.size(), 1);
+    if (all.loops.empty()) return 0;
+    const std::string text = all.loops.begin()->second->listing(runtime::LoopPhase::infer);
+    int found = 0;
+    for (size_t at = 0; (at = text.find("for (", at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  const int by_hand = loops("e[n] = sin(k[t,n])\ns[m in 0..M, n in 0..N] = 0.5*s[m,n]*s[m,n] + x[t,m]*e[n]");
+  EXPECT_EQ(loops("s[m in 0..M, n in 0..N] = 0.5*s[m,n]*s[m,n] + x[t,m]*sin(k[t,n])"), by_hand);
+  EXPECT_LT(loops("s[m in 0..M, n in 0..N] = 0.5*s[m,n]*s[m,n] + x[t,m]*k[t,n]"), by_hand);
+}
+
 }  // namespace
 }  // namespace xhat
