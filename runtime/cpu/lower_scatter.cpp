@@ -109,8 +109,9 @@ void Lowering::scatter_rows(const SpecMember& m) {
 
 // What is dear of each term, in vectors, before the terms are added one by one: a function of these axes. Vectors run along a row of the
 // result if there is a long one, else along the axis with most terms; short axes are written out beside them, to share what they compute.
-Func Lowering::table_of_terms(const char* kind, const SpecMember& m, std::vector<Id> over,
-                              const std::function<Expr(const Emitter::Axes&)>& value) {
+// t.around: axes of the result with loops around the terms, the innermost first; each of their points has a table of its own.
+void Lowering::fill(TableOfTerms& t, const SpecMember& m, const Func& into, const std::function<Expr(const Emitter::Axes&)>& value) {
+  std::vector<Id>& over = t.over;
   constexpr int64_t kBeside = 16;
   auto rank = [&](Id x) {
     const bool row = std::ranges::count(m.left, x) > 0;
@@ -121,9 +122,10 @@ Func Lowering::table_of_terms(const char* kind, const SpecMember& m, std::vector
   std::vector<Var> vars;
   Emitter::Axes at = left_locals(m);
   for (Id x : over) at[x] = vars.emplace_back("t_" + spec_.arena->name(x));
-  Func f(name(kind, m.tensor));
+  for (Id x : t.around) vars.push_back(vars_.at(x));
+  Func& f = t.values;
   f(vars) = value(at);
-  for (size_t i = 0; i < vars.size(); ++i) f.bound(vars[i], 0, extent(over[i]));
+  for (size_t i = 0; i < over.size(); ++i) f.bound(vars[i], 0, extent(over[i]));
   const int width = natural(widest(m));
   if (constant(over[0]) && axis(over[0]).extent < width) {
     vectorize(f, vars[0], over[0], widest(m), 1);
@@ -132,8 +134,8 @@ Func Lowering::table_of_terms(const char* kind, const SpecMember& m, std::vector
     f.split(vars[0], steps, lanes, width, TailStrategy::GuardWithIf);
     std::vector<VarOrRVar> order = {lanes}, rest = {steps};
     int64_t beside = 1;
-    for (size_t i = 1; i < over.size(); ++i) {
-      const bool written = constant(over[i]) && beside * axis(over[i]).extent <= kBeside;
+    for (size_t i = 1; i < vars.size(); ++i) {
+      const bool written = i < over.size() && constant(over[i]) && beside * axis(over[i]).extent <= kBeside;
       if (written) beside *= axis(over[i]).extent;
       (written ? order : rest).emplace_back(vars[i]);
     }
@@ -142,8 +144,39 @@ Func Lowering::table_of_terms(const char* kind, const SpecMember& m, std::vector
     f.reorder(order).vectorize(lanes);
     for (const VarOrRVar& x : unrolled) f.unroll(x);
   }
-  this->place(f);
-  return f;
+  if (t.around.empty())
+    place(f);
+  else
+    f.compute_at(into, vars_.at(t.around[0]));
+}
+
+// What a table has for a term.
+Expr Lowering::TableOfTerms::at(const Emitter::Axes& axes) const {
+  std::vector<Expr> args;
+  const std::vector<Var> vars = values.args();
+  for (size_t i = 0; i < vars.size(); ++i) args.push_back(i < over.size() ? axes.at(over[i]) : Expr(vars[i]));
+  return values(args);
+}
+
+// The largest parts of a term that are dear and the same for all of a row. A product stays one, for it may become part of an fma; the root is
+// one number in any case.
+std::vector<Id> Lowering::dear_beside_row(Id root, const std::vector<Id>& row) const {
+  const Arena& a = *spec_.arena;
+  std::vector<Id> parts, open = {root};
+  std::set<Id> met;
+  while (!open.empty()) {
+    const Id id = open.back();
+    open.pop_back();
+    const Node& n = a[id];
+    if (is_read(n.op) || !met.insert(id).second || !costs_at_least(a, id, kSharedInTile_ps)) continue;
+    const bool in_row = std::ranges::any_of(row, [&](Id x) { return n.depends_on(x); });
+    const bool product = n.op == Op::mul || n.op == Op::neg;
+    if (is_float(n.type) && !in_row && (!product || id == root))
+      parts.push_back(id);
+    else
+      open.insert(open.end(), n.args().begin(), n.args().end());
+  }
+  return parts;
 }
 
 // Terms that may be anywhere go one by one, each to its place, or those of a tile by a list.
@@ -166,12 +199,27 @@ void Lowering::scatter(const SpecMember& m) {
   const bool lists = listable && cut;
   auto [r, axes] = lists ? listed(m, acc, kNone, acc) : loops_of(m);
 
+  // Axes of the result that are walked for a term, and around all terms.
+  std::vector<Id> inner, outer;
+  const auto dims = tile_dimensions(spec_, m);
+  const auto is_target = [&](Id x) { return std::ranges::count(m.scatter, x, &std::pair<Id, Id>::first) > 0; };
+  bool behind = true;  // all axes at computed places
+  for (size_t i = dims.size(); i-- > 0;) {
+    const Id x = m.left[dims[i]];
+    behind = behind && !is_target(x);
+    if (!is_target(x)) (behind && !places_need(x) ? inner : outer).push_back(x);
+  }
+
   // A number by itself takes some times as long as in a vector. Where the places are in a list, what falls elsewhere would be computed in vain.
   Emitter emit = emit_;
-  auto dear = [&](Id id) { return evaluation_cost_ps(a, id) >= kSharedInTile_ps; };
-  const bool tables =
-      vectors_ && !lists && many && std::ranges::none_of(m.left, [&](Id x) { return axis(x).kind() != AxisKind::point && places_need(x); });
+  const bool tables = vectors_ && !lists && many;
   const std::vector<Id> terms(m.reduced.rbegin(), m.reduced.rend());
+  auto table = [&](std::string name, const std::vector<Id>& roots, std::vector<Id> over) {
+    auto needs = [&](Id x) { return std::ranges::any_of(roots, [&](Id id) { return a[id].depends_on(x); }); };
+    TableOfTerms t{Func(std::move(name)), std::move(over)};
+    std::ranges::copy_if(outer, std::back_inserter(t.around), needs);
+    return t;
+  };
   auto places_at = [&](const Emitter::Axes& at) {
     std::vector<Expr> places;
     for (auto& [x, index] : m.scatter) places.push_back(hidden(a, index, emit_.local_index(index, x, at)));
@@ -185,57 +233,73 @@ void Lowering::scatter(const SpecMember& m) {
     }
     return all;
   };
-  auto at_term = [&](const Func& f, const std::vector<Id>& over) {
-    std::vector<Expr> at;
-    for (const Var& x : f.args()) at.push_back(axes.at(*std::ranges::find(over, x.name(), [&](Id y) { return "t_" + a.name(y); })));
-    return f(at);
-  };
   std::vector<Expr> places;
   // A place that floats say takes a number by itself some 20 instructions.
   const bool dear_places = tables && std::ranges::any_of(m.scatter, [&](const auto& s) { return evaluation_cost_ps(a, s.second) > 0; });
+  std::vector<Id> indices;
+  for (const auto& s : m.scatter) indices.push_back(s.second);
   for (size_t i = 0; dear_places && i < m.scatter.size(); ++i) {
     // It may lie outside of the whole result, too: what a read with else does not find has no place.
     auto place = [&](const Emitter::Axes& at) {
       const std::vector<Expr> here = places_at(at);
       return i == 0 ? Halide::select(inside(here), Halide::cast<int>(here[0]), -1) : Halide::cast<int>(here[i]);
     };
-    places.push_back(at_term(table_of_terms("places", m, terms, place), terms));
+    TableOfTerms t = table(name("places", m.tensor) + "_" + std::to_string(i), indices, terms);
+    fill(t, m, acc, place);
+    places.push_back(t.at(axes));
   }
   if (dear_places)
     r.where(places[0] >= 0);
   else if (places = places_at(axes); !lists)
     r.where(inside(places));
   SpecMember term = m;
-  if (is_float(accumulated(m)) && dear(m.body)) {
-    std::vector<Id> over = terms;
-    bool whole = tables;
-    for (size_t d : tile_dimensions(spec_, m)) {
-      if (!a[m.body].depends_on(m.left[d]) && !a[m.condition].depends_on(m.left[d])) continue;
-      over.push_back(m.left[d]);
-      whole = whole && constant(m.left[d]);
-    }
+  if (is_float(accumulated(m)) && costs_at_least(a, m.body, kSharedInTile_ps)) {
+    std::map<Id, TableOfTerms> parts;
+    auto with_parts = [&](const Emitter::Axes& at) {
+      Emitter e = emit_;
+      for (const auto& [id, t] : parts) e.given[id] = t.at(at);
+      return e;
+    };
     // Where its condition does not hold, a term changes nothing.
     auto value = [&](const Emitter::Axes& at) {
-      const Expr v = emit_.value(m.body, at);
+      const Expr v = with_parts(at).value(m.body, at);
       return is_true(a, m.condition) ? v : Halide::select(emit_.condition(m.condition, at), v, Emitter::identity(m.op, accumulated(m)));
     };
-    emit.given[m.body] = whole ? at_term(table_of_terms("terms", m, over, value), over) : emit_.value(m.body, axes);
-    if (whole) term.condition = spec_.arena->boolean(true);
+    Id rest = m.body;                         // but for the parts
+    bool whole = tables && !(cut && by_row);  // terms of other tiles would be computed in vain
+    if (whole) {
+      Replacements known;
+      for (Id id : dear_beside_row(m.body, inner)) {
+        if (id == m.body) continue;
+        TableOfTerms t = table(name("part", m.tensor) + "_" + std::to_string(parts.size()), {id}, terms);
+        fill(t, m, acc, [&](const Emitter::Axes& at) { return emit_.value(id, at); });
+        parts.emplace(id, std::move(t));
+        known[id] = spec_.arena->constant(a[id].type, 1);
+      }
+      rest = substitute(*spec_.arena, m.body, known);
+      std::vector<Id> over = terms;
+      for (Id x : inner) {
+        if (!a[m.body].depends_on(x) && !a[m.condition].depends_on(x)) continue;
+        over.push_back(x);
+        whole = whole && constant(x);
+      }
+      whole = whole && costs_at_least(a, rest, kSharedInTile_ps);
+      if (whole) {
+        TableOfTerms t = table(name("terms", m.tensor), {m.body, m.condition}, over);
+        fill(t, m, acc, value);
+        emit.given[m.body] = t.at(axes);
+        term.condition = spec_.arena->boolean(true);
+      }
+    }
+    if (!whole) emit.given[m.body] = with_parts(axes).value(m.body, axes);
   }
 
   std::vector<Expr> at;
-  std::vector<Id> inner, outer;  // axes of the result that are walked for a term; around all terms
-  const auto dims = tile_dimensions(spec_, m);
-  bool behind = true;  // all axes at computed places
   for (size_t i = dims.size(); i-- > 0;) {
     const Id x = m.left[dims[i]];
-    const auto target = std::ranges::find(m.scatter, x, &std::pair<Id, Id>::first);
     at.emplace_back(vars_.at(x));
-    if (target == m.scatter.end()) {
-      (behind && !places_need(x) ? inner : outer).push_back(x);
-      continue;
-    }
-    behind = false;
+    if (!is_target(x)) continue;
+    const auto target = std::ranges::find(m.scatter, x, &std::pair<Id, Id>::first);
     const Expr last = extent(x) - 1, place = places[static_cast<size_t>(target - m.scatter.begin())];
     at.back() = Halide::unsafe_promise_clamped(lists ? Halide::clamp(place, 0, last) : place, 0, last);
   }

@@ -374,7 +374,14 @@ class Lowering {
   bool read_at_own_place(const SpecMember& made) const;
   bool summed_by_row(const SpecMember& m) const;
   void scatter_rows(const SpecMember& m);
-  Func table_of_terms(const char* kind, const SpecMember& m, std::vector<Id> over, const std::function<Expr(const Emitter::Axes&)>& value);
+  // What is computed of each term before the terms are added, by the axes `over`, and by axes of the result around all terms.
+  struct TableOfTerms {
+    Func values;
+    std::vector<Id> over, around = {};
+    Expr at(const Emitter::Axes& axes) const;
+  };
+  void fill(TableOfTerms& t, const SpecMember& m, const Func& into, const std::function<Expr(const Emitter::Axes&)>& value);
+  std::vector<Id> dear_beside_row(Id root, const std::vector<Id>& row) const;
   void add_rows(Func acc, const SpecMember& m, const std::vector<Id>& row) const;
   std::vector<ScatterList> scatter_lists_;
 

@@ -23,11 +23,15 @@ template <class T>
 T combined(Op op, T a, T b) {
   switch (op) {
     case Op::sum:
-      if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-      else return a + b;
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+      else
+        return a + b;
     case Op::prod:
-      if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-      else return a * b;
+      if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+      else
+        return a * b;
     case Op::max: return a != a ? a : b != b ? b : std::max(a, b);
     case Op::min: return a != a ? a : b != b ? b : std::min(a, b);
     case Op::any: return static_cast<T>(a || b);
@@ -48,6 +52,29 @@ struct BFloat {
   explicit operator double() const { return bf16_value(bits); }
 };
 
+// f(i) for i in 0..m, mostly in loops of known length, which become vectors.
+template <class F>
+void each_of(int64_t m, const F& f) {
+  constexpr int64_t kLanes = 8;
+  int64_t i = 0;
+  for (; i + kLanes <= m; i += kLanes)
+    for (int64_t k = 0; k < kLanes; ++k) f(i + k);
+  for (; i < m; ++i) f(i);
+}
+
+// total[i] += the elements i of one row, or of four that are n elements apart, one after the other.
+template <int kRows, class A, class P>
+void add_rows(A* __restrict total, const P* __restrict row, int64_t n, int64_t m) {
+  static_assert(kRows == 1 || kRows == 4);
+  each_of(m, [=](int64_t i) {
+    auto at = [&](int64_t r) { return static_cast<A>(row[r * n + i]); };
+    if constexpr (kRows == 1)
+      total[i] += at(0);
+    else
+      total[i] = total[i] + at(0) + at(1) + at(2) + at(3);
+  });
+}
+
 // A: the accumulator's type, double for floats. That costs nothing for some hundred partial results, and keeps their last digits.
 template <class T, class A, class P = T>
 void combine(Op op, const void* partials, int64_t rows, const TensorView& out, int64_t begin, int64_t end) {
@@ -60,14 +87,15 @@ void combine(Op op, const void* partials, int64_t rows, const TensorView& out, i
     int64_t m = std::min(kBlock, end - first);
     std::fill(total, total + m, identity<A>(op));
     if (op == Op::sum && std::is_floating_point_v<A>) {
-      for (int64_t r = 0; r < rows; ++r)
-        for (int64_t i = 0; i < m; ++i) total[i] += static_cast<A>(partial[r * n + first + i]);
+      int64_t r = 0;
+      for (; r + 4 <= rows; r += 4) add_rows<4>(total, partial + r * n + first, n, m);
+      for (; r < rows; ++r) add_rows<1>(total, partial + r * n + first, n, m);
     } else {
       for (int64_t r = 0; r < rows; ++r)
         for (int64_t i = 0; i < m; ++i) total[i] = combined<A>(op, total[i], static_cast<A>(partial[r * n + first + i]));
     }
     if (out.dense()) {
-      for (int64_t i = 0; i < m; ++i) target[first + i] = static_cast<T>(total[i]);
+      each_of(m, [&](int64_t i) { target[first + i] = static_cast<T>(total[i]); });
     } else {
       for_each_offset(out, [&](int64_t i, int64_t offset) {
         if (i >= first && i < first + m) target[offset] = static_cast<T>(total[i - first]);
