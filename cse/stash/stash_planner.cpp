@@ -10,6 +10,7 @@
 #include "cse/algebra/empty_sums.h"
 #include "cse/algebra/joined_sums.h"
 #include "cse/algebra/reduction_algebra.h"
+#include "cse/algebra/turned_reads.h"
 #include "cse/algebra/whole_differences.h"
 #include "cse/match/bodies.h"
 #include "cse/normalize/auto_inliner.h"
@@ -380,12 +381,25 @@ void Planner::rebuild(const Cut& cut) {
   step_done("cut", p_);
   p_ = simplify_reductions(p_, kept, hidden);
   step_done("reduction_algebra", p_);
+  auto turn = [&](const TurnPrices& prices) {
+    std::optional<Program> turned = with_turned_reads(p_, prices);
+    if (!turned) return false;
+    p_ = *std::move(turned);
+    step_done("turned_reads", p_);
+    return true;
+  };
+  if (turn([](const Definition&) { return TurnPrice{kNever, 0}; })) p_ = simplify_reductions(p_, kept, hidden);
   if (Program joined = with_joined_sums(p_); joined.tensors.size() > p_.tensors.size()) {
     p_ = simplify_reductions(joined, kept, hidden);
     step_done("joined_sums", p_);
   }
   p_ = reuse_backward(p_);
   step_done("shared_in_backward", p_);
+  // Last: to others, a tensor and the same one turned are equal.
+  turn([&](const Definition& d) {
+    const CutNode n = price(d.target(), &d, false);
+    return TurnPrice{is_between_places(a_, a_[d.body]) ? kNever : n.recompute_ps, n.keep_ps};
+  });
   p_ = with_whole_differences(guard_empty_sums(p_), prepared_.written);
   plan_.program = p_;
 }
