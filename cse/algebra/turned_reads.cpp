@@ -202,7 +202,7 @@ class Turner {
       const Node n = a_[id];
       if (n.type == DType::boolean && commutes(n) && n.arg(1) < n.arg(0)) return a_.with_args(id, std::vector<Id>{n.arg(1), n.arg(0)});
       const bool odd = std::ranges::find(kOdd, n.op) != std::end(kOdd), even = std::ranges::find(kEven, n.op) != std::end(kEven);
-      if ((!odd && !even) || tree_.form(n.arg(0)).coefficient >= 0) return id;
+      if ((!odd && !even) || !is_float(n.type) || tree_.form(n.arg(0)).coefficient >= 0) return id;
       const Id turned = a_.unary(n.op, negated(n.arg(0)));
       return odd ? a_.unary(Op::neg, turned) : turned;
     });
