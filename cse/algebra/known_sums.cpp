@@ -188,7 +188,7 @@ std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, 
   for (const KnownSum& k : sums_) {
     if (k.pattern.bound.size() >= s.bound.size() || k.body.factors.size() > body.factors.size()) continue;
     if (p_.tensors[k.tensor].type != s.type || !is_true(a_, k.pattern.condition)) continue;
-    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors)) {
+    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors, {}, true)) {
       Replacements at(found.begin(), found.end());
       auto left = without_bound(k, found, s.bound);
       if (!left) continue;

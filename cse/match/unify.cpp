@@ -122,9 +122,10 @@ std::vector<Binding> Unifier::products(const Product& pattern, const Product& ta
   return search.solve(kMaxBindings);
 }
 
-std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from) {
+std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from,
+                                        bool either_sign) {
   Search search(*this, from);
-  if (!search.factors(pattern, target, false)) return {};
+  if (!search.factors(pattern, target, false, either_sign)) return {};
   return search.solve(kMaxBindings);
 }
 

@@ -32,8 +32,9 @@ class Unifier {
   // compared. either_sign: differences may stand for each other turned round, x[i] - x[j] for x[j] - x[i]; the caller asks what sign that gives.
   std::vector<Binding> products(const Product& pattern, const Product& target, bool either_sign = false);
   // Every way (up to a limit) in which each of the pattern's factors is contained in one of the target's:
-  // an exponent of the same sign that is at least as large.
-  std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from = {});
+  // an exponent of the same sign that is at least as large. either_sign: as above.
+  std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from = {},
+                                 bool either_sign = false);
 
  private:
   class Search;

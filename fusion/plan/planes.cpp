@@ -31,6 +31,7 @@ class Planes {
     for (const Definition& d : std::vector<Definition>(p_.forward.definitions)) {
       if (d.is_call() || !in_planes(d, &all)) all.push_back(d);
     }
+    all.insert(all.begin(), of_inputs_.begin(), of_inputs_.end());
     p_.forward.definitions = std::move(all);
     return std::move(p_);
   }
@@ -222,7 +223,7 @@ class Planes {
     std::swap(copy.axes[n - 1], copy.axes[n - 2]);
     copy.targets = {p_.add_tensor(x.name + "_planes", x.type, shape)};
     copy.body = a_.read(t, x.type, at);
-    all->push_back(copy);
+    (has_tensor(p_.inputs, t) ? &of_inputs_ : all)->push_back(copy);
     return copies_[t] = copy.target();
   }
 
@@ -230,6 +231,7 @@ class Planes {
   Arena& a_;
   const DimValues& sizes_;
   std::map<TensorId, TensorId> copies_;
+  std::vector<Definition> of_inputs_;  // copies that come first, so that none stands between definitions that one kernel can have
 };
 
 }  // namespace

@@ -236,5 +236,18 @@ TEST(CseReductionsOfParts, DifferencesTurnedRound) {
   }
 }
 
+TEST(CseReductionsOfParts, DifferencesTurnedRoundInAPart) {
+  const Program p = parse_op(R"(op f(x: f64[N,D], v: f64[N,D], w: f64[N,N]) -> (y) {
+      s[n in 0..N, k in 0..N] = sum(d: v[n,d]*(x[n,d] - x[k,d]))
+      y[n,k] = exp(s[n,k])*w[n,k]
+    } backward (dy: f64[N,N]) -> (grad_x) {
+      t[k in 0..N] = sum(n in 0..N, d in 0..D: dy[n,k]*v[n,d]*(x[k,d] - x[n,d]))
+      grad_x[n,d] = t[n]*x[n,d] + dy[n,n]*s[n,n]
+    })");
+  const Program after = simplify_reductions(p);
+  EXPECT_EQ(testing::body_of(after, "t"), "sum(n: s[n,k] * dy[n,k])") << print(after);
+  expect_same_values(p, after);
+}
+
 }  // namespace
 }  // namespace xhat::cse_reductions_test

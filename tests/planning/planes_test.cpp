@@ -33,6 +33,16 @@ TEST(Planes, OfPointsThatPairsRead) {
   EXPECT_EQ(copies("y[i] = sum(j in 0..i if j < M: x[j,0]*x[i,1])"), 1u) << "a triangle";
 }
 
+// Between definitions that one kernel can have, a copy would keep them apart.
+TEST(Planes, CopiesOfInputsComeFirst) {
+  const Program p =
+      infer_program(parse_op("op f(x: f32[N,3], z: f32[N,3]) -> (y) { s[i,j] = sum(d: (x[i,d]-x[j,d])^2); "
+                             "y[i,d] = sum(j: exp(s[i,j])*(z[i,d]-z[j,d])) }"));
+  const Program made = short_rows_as_planes(p, {{"N", 150}}, {});
+  ASSERT_EQ(made.forward.definitions.size(), 4u) << print(made);
+  for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(made.tensors[made.forward.definitions[i].target()].name.ends_with("_planes")) << print(made);
+}
+
 TEST(Planes, OthersStay) {
   EXPECT_EQ(copies("y[i,d] = 2*x[i,d]"), 0u) << "each is read once";
   EXPECT_EQ(copies("y[i] = sum(d: x[i,d]^2)"), 0u) << "each is read once";
