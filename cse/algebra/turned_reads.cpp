@@ -76,7 +76,7 @@ class Turner {
     const std::vector<Id> all = reachable(a_, body);
     std::set<Id> deciding;
     for (Id id : all)
-      if (a_[id].type == DType::boolean || !is_float(a_[id].type))
+      if (!is_float(a_[id].type))
         for (Id x : reachable(a_, id)) deciding.insert(x);
     for (Id id : all) {
       const Node n = a_[id];
@@ -151,7 +151,8 @@ class Turner {
       if (sign != 0) return Turned{e.tensor, sign < 0, 0};
     }
     // One that is read across somewhere is in memory anyway.
-    if (!p_.backward.definition_of(e.tensor) || std::ranges::any_of(stays_, [&](const Exchange& s) { return s.tensor == e.tensor; }))
+    if (!prices_ || !p_.backward.definition_of(e.tensor) ||
+        std::ranges::any_of(stays_, [&](const Exchange& s) { return s.tensor == e.tensor; }))
       return {};
     auto [again_ps, keep_ps] = prices_(d);
     keep_ps -= spent_[e.tensor];

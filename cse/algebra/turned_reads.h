@@ -24,7 +24,7 @@ struct TurnPrice {
 using TurnPrices = std::function<TurnPrice(const Definition&)>;
 
 // None where nothing is read across that can be turned. What is not symmetric is computed turned where that, with all that it reads so
-// turned, is cheaper than memory for it.
+// turned, is cheaper than memory for it; without prices it stays.
 std::optional<Program> with_turned_reads(const Program& p, const TurnPrices& prices);
 
 }  // namespace xhat

@@ -382,13 +382,11 @@ void Planner::rebuild(const Cut& cut) {
   p_ = simplify_reductions(p_, kept, hidden);
   step_done("reduction_algebra", p_);
   auto turn = [&](const TurnPrices& prices) {
-    std::optional<Program> turned = with_turned_reads(p_, prices);
-    if (!turned) return false;
-    p_ = *std::move(turned);
-    step_done("turned_reads", p_);
-    return true;
+    const std::optional<Program> turned = with_turned_reads(p_, prices);
+    if (turned) step_done("turned_reads", p_ = *turned);
+    return turned.has_value();
   };
-  if (turn([](const Definition&) { return TurnPrice{kNever, 0}; })) p_ = simplify_reductions(p_, kept, hidden);
+  if (turn({})) p_ = simplify_reductions(p_, kept, hidden);
   if (Program joined = with_joined_sums(p_); joined.tensors.size() > p_.tensors.size()) {
     p_ = simplify_reductions(joined, kept, hidden);
     step_done("joined_sums", p_);

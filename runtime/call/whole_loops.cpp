@@ -34,7 +34,6 @@ constexpr double kPlainProduct = 3;
 constexpr double kKernel = 1.8, kWake_ps = 2.5e6;
 // An element that is copied in cache, or written to the tape and read again.
 constexpr double kCopy_ps = 60, kTape_ps = 1000;
-constexpr int64_t kLoopStart_ps = 500;
 constexpr size_t kMostDefinitions = 300;         // of one function: compiling is not linear in them
 constexpr int64_t kMostTape = int64_t{1} << 30;  // bytes
 

@@ -30,6 +30,8 @@ Halide::Internal::Stmt nest(const KernelSpec& spec, const std::function<NestPlac
 // What Halide and we do to statements before code is made of them.
 Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Halide::Target& target);
 
+constexpr int64_t kLoopStart_ps = 500;  // what beginning a loop takes
+
 // What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not. added: of a tensor,
 // is what is computed added to what is there? times: how much longer a definition takes than its operations say.
 double price_ps(const KernelSpec& spec, const std::function<bool(uint32_t)>& added,

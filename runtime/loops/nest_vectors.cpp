@@ -85,7 +85,6 @@ double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& ad
                 const std::function<double(const SpecMember&)>& times) {
   constexpr double kLoad_ps = 30;    // of a vector that lies in L1, per element
   constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
-  constexpr double kStart_ps = 500;  // of a loop
   KernelSpec spec = whole;
   Arena& a = *spec.arena;
   double sum = 0;
@@ -106,7 +105,7 @@ double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& ad
         if (!is_one_place(a, m, x) && std::ranges::none_of(m.scatter, [&](const auto& s) { return s.first == x; }))
           points *= static_cast<double>(spec.axes.at(x).extent);
       }
-    sum += (times ? times(m) : 1) * (kStart_ps + points * each * (vectors == kNone ? kScalar : 1));
+    sum += (times ? times(m) : 1) * (kLoopStart_ps + points * each * (vectors == kNone ? kScalar : 1));
   }
   return sum;
 }
