@@ -52,4 +52,20 @@ inline std::string row_of_norms(int blocks) {
   return "op norms(x: f32[N,D]" + inputs + ") -> (y) {\n" + text + "y[n,d] = " + sum + "\n}\n";
 }
 
+// Normalized perceptrons one behind the other, with a residual stream: layers as networks have them, each with values to share of its own.
+inline std::string residual_layers(int layers) {
+  std::string inputs, text, x = "x";
+  for (int k = 0; k < layers; ++k) {
+    const std::string n = std::to_string(k);
+    inputs += ", g" + n + ": f32[D], w" + n + ": f32[D,F], u" + n + ": f32[F,D]";
+    text += "m" + n + "[n] = sum(d: " + x + "[n,d]) / D\n";
+    text += "v" + n + "[n] = sum(d: (" + x + "[n,d] - m" + n + "[n])^2) / D\n";
+    text += "h" + n + "[n,d] = (" + x + "[n,d] - m" + n + "[n]) / sqrt(v" + n + "[n] + 1e-5) * g" + n + "[d]\n";
+    text += "f" + n + "[n,f] = tanh(sum(d: h" + n + "[n,d] * w" + n + "[d,f]))\n";
+    text += "x" + n + "[n,d] = " + x + "[n,d] + sum(f: f" + n + "[n,f] * u" + n + "[f,d])\n";
+    x = "x" + n;
+  }
+  return "op layers(x: f32[N,D]" + inputs + ") -> (y) {\n" + text + "y[n,d] = " + x + "[n,d]\n}\n";
+}
+
 }  // namespace xhat::bench

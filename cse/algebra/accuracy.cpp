@@ -258,7 +258,7 @@ Id Accuracy::written_out(Id expression, std::vector<Id>& values) {
   });
 }
 
-bool Accuracy::nonnegative(Id expression) const {
+bool Accuracy::nonnegative(Id expression) {
   const Node n = a_[expression];
   switch (n.op) {
     case Op::constant: return is_float(n.type) ? n.value >= 0 : n.integer >= 0;
@@ -282,8 +282,13 @@ bool Accuracy::nonnegative(Id expression) const {
     }
     case Op::sum: return nonnegative(reduce_body(n));
     case Op::read: {
-      const Definition* d = p_.forward.definition_of(n.symbol);
-      return d && !d->is_call() && a_[d->body].op == Op::sum && nonnegative(d->body);
+      if (!sums_) {
+        sums_.emplace();
+        for (const Definition& d : p_.forward.definitions)
+          if (!d.is_call() && a_[d.body].op == Op::sum) sums_->emplace(d.target(), d.body);
+      }
+      auto it = sums_->find(n.symbol);
+      return it != sums_->end() && nonnegative(it->second);
     }
     default: return is_integer(n.type) || (n.op == Op::cast && nonnegative(n.arg(0)));
   }

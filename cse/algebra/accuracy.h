@@ -17,6 +17,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <unordered_map>
 
 #include "cse/match/tensor_expr_tree.h"
 #include "expr/core/program.h"
@@ -32,11 +33,12 @@ class Accuracy {
   Accuracy(const Program& p, TensorExprTree& tree) : p_(p), tree_(tree), a_(tree.arena()) {}
   bool keeps(Id before, Id after);
   // Squares, exponentials, their sums and products.
-  bool nonnegative(Id expression) const;
+  bool nonnegative(Id expression);
   void forget() {
     written_out_.clear();
     stored_.reset();
     known_.clear();
+    sums_.reset();
   }
 
  private:
@@ -50,6 +52,7 @@ class Accuracy {
   Arena& a_;
   std::map<TensorId, Id> written_out_;
   std::optional<std::set<TensorId>> stored_;
+  std::optional<std::unordered_map<TensorId, Id>> sums_;  // of the forward: what they are
   std::map<std::pair<Id, Id>, bool> known_;
 };
 

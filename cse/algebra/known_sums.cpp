@@ -32,8 +32,35 @@ void KnownSums::remember(const Definition& d) {
   body.coefficient = 1;
   Nested flat = opened(body, pattern.bound, "$f");
   flat.outside = tree_.multiply(flat.outside, outside);
-  const uint64_t shape = shape_of(body), flat_shape = shape_of(flat.body);
-  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(outside), std::move(flat), shape, flat_shape});
+  const size_t place = sums_.size();
+  by_shape_[shape_of(body)].push_back(place);
+  by_flat_shape_[shape_of(flat.body)].push_back(place);
+  for (const Factor& f : body.factors)
+    if (Places& places = by_factor_[tree_.shape(f.atom)]; places.empty() || places.back() != place) places.push_back(place);
+  by_tensor_.try_emplace(d.target(), place);
+  sums_.push_back({d.target(), std::move(pattern), coefficient, std::move(body), std::move(outside), std::move(flat)});
+}
+
+void KnownSums::rename_last(TensorId from, TensorId to, double times) {
+  if (sums_.empty() || sums_.back().tensor != from) return;
+  sums_.back().tensor = to;
+  sums_.back().coefficient *= times;
+  by_tensor_.erase(from);
+  by_tensor_.try_emplace(to, sums_.size() - 1);
+}
+
+std::span<const size_t> KnownSums::of_shape_of(const ByShape& places, const Product& body) {
+  auto it = places.find(shape_of(body));
+  return it == places.end() ? std::span<const size_t>() : it->second;
+}
+
+KnownSums::Places KnownSums::with_a_factor_of(const Product& body) {
+  Places all;
+  for (const Factor& f : body.factors)
+    if (auto it = by_factor_.find(tree_.shape(f.atom)); it != by_factor_.end()) all.insert(all.end(), it->second.begin(), it->second.end());
+  std::ranges::sort(all);
+  all.erase(std::ranges::unique(all).begin(), all.end());
+  return all;
 }
 
 // Opens the sums that are factors, under bound axes of their own (named by mark, so that patterns and
@@ -46,8 +73,9 @@ Nested KnownSums::opened(const Product& body, const std::vector<AxisRange>& boun
     bool changed = false;
     for (const Factor& f : flat.body.factors) {
       const Node n = a_[f.atom];
-      auto k = n.op == Op::read && f.halves == 2 && !changed ? std::ranges::find(sums_, n.symbol, &KnownSum::tensor) : sums_.end();
-      if (k == sums_.end() || !is_true(a_, k->pattern.condition)) {
+      auto at_place = n.op == Op::read && f.halves == 2 && !changed ? by_tensor_.find(n.symbol) : by_tensor_.end();
+      const KnownSum* k = at_place == by_tensor_.end() ? nullptr : &sums_[at_place->second];
+      if (!k || !is_true(a_, k->pattern.condition)) {
         next = tree_.multiply(next, {1, {f}});
         continue;
       }
@@ -71,17 +99,15 @@ Nested KnownSums::opened(const Product& body, const std::vector<AxisRange>& boun
 }
 
 std::optional<Product> KnownSums::known(const Product& body, const Sum& s) {
-  const uint64_t shape = shape_of(body);
-  for (const KnownSum& k : sums_) {
-    if (k.shape != shape) continue;
+  for (size_t place : of_shape_of(by_shape_, body)) {
+    const KnownSum& k = sums_[place];
     if (auto v = matched(k, {k.body, k.pattern.bound, k.outside}, {body, s.bound}, s)) return v;
   }
   // Once more with all sums written as one: the order of summation does not matter.
   if (!is_true(a_, s.condition)) return std::nullopt;
   Nested flat = opened(body, s.bound, "$t");
-  const uint64_t flat_shape = shape_of(flat.body);
-  for (const KnownSum& k : sums_) {
-    if (k.flat_shape != flat_shape) continue;
+  for (size_t place : of_shape_of(by_flat_shape_, flat.body)) {
+    const KnownSum& k = sums_[place];
     if (flat.bound.size() == s.bound.size() && k.flat.bound.size() == k.pattern.bound.size()) continue;
     if (auto v = matched(k, k.flat, flat, s)) return v;
   }
@@ -142,7 +168,8 @@ std::optional<std::vector<Id>> KnownSums::indices_of(const KnownSum& k, std::spa
 
 std::vector<std::pair<Product, Product>> KnownSums::alike(const Product& body, const Sum& s) {
   std::vector<std::pair<Product, Product>> all;
-  for (const KnownSum& k : sums_) {
+  for (size_t place : with_a_factor_of(body)) {
+    const KnownSum& k = sums_[place];
     if (p_.tensors[k.tensor].type != s.type || !k.outside.factors.empty()) continue;
     for (const Factor& f : k.body.factors)
       for (const Factor& g : body.factors) {
@@ -185,7 +212,8 @@ std::optional<KnownSums::Apart> KnownSums::without_bound(const KnownSum& k, cons
 
 std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, const Sum& s) {
   if (!is_true(a_, s.condition)) return std::nullopt;
-  for (const KnownSum& k : sums_) {
+  for (size_t place : with_a_factor_of(body)) {
+    const KnownSum& k = sums_[place];
     if (k.pattern.bound.size() >= s.bound.size() || k.body.factors.size() > body.factors.size()) continue;
     if (p_.tensors[k.tensor].type != s.type || !is_true(a_, k.pattern.condition)) continue;
     for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors, {}, true)) {
@@ -227,7 +255,8 @@ std::optional<std::pair<Product, Sum>> KnownSums::regrouped(const Product& body,
   if (evaluation_cost_ps(a_, tree_.to_expression(body, s.type)) <= kCheap_ps) return std::nullopt;
   Nested flat = opened(body, s.bound, "$t");
   if (flat.bound.size() == s.bound.size()) return std::nullopt;
-  for (const KnownSum& k : sums_) {
+  for (size_t place : with_a_factor_of(flat.body)) {
+    const KnownSum& k = sums_[place];
     if (!has_tensor(p_.outputs, k.tensor) || p_.tensors[k.tensor].type != s.type) continue;
     if (!is_true(a_, k.pattern.condition)) continue;
     // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.

@@ -1,6 +1,7 @@
 // The sums that a backward may read instead of making its own; the lookup of reduction_algebra.
 #pragma once
 #include <string>
+#include <unordered_map>
 
 #include "cse/match/bodies.h"
 
@@ -19,8 +20,7 @@ struct KnownSum {
   Pattern pattern;
   double coefficient;
   Product body, outside;
-  Nested flat;                 // with the sums in it opened, sum(d: a*sum(j: b)) is sum(d, j: a*b); as body if there are none
-  uint64_t shape, flat_shape;  // of the factors of body and flat: only what has the same can match
+  Nested flat;  // with the sums in it opened, sum(d: a*sum(j: b)) is sum(d, j: a*b); as body if there are none
 };
 
 struct Sum {
@@ -41,8 +41,8 @@ class KnownSums {
   KnownSums(const Program& p, TensorExprTree& tree) : p_(p), tree_(tree), a_(tree.arena()) {}
 
   void remember(const Definition& d);
-  // The one remembered last, if it is this tensor's.
-  KnownSum* last(TensorId t) { return !sums_.empty() && sums_.back().tensor == t ? &sums_.back() : nullptr; }
+  // The one remembered last, if it is this tensor's: it is another's from now on, and so many times as large.
+  void rename_last(TensorId from, TensorId to, double times);
   // sum(body) as a read of a sum that is known.
   std::optional<Product> known(const Product& body, const Sum& s);
   // Bodies of known sums over the same axes that have a factor of this one, with reads of these sums.
@@ -59,6 +59,11 @@ class KnownSums {
   };
   std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
+  using Places = std::vector<size_t>;  // in sums_, ascending
+  using ByShape = std::unordered_map<uint64_t, Places>;
+  std::span<const size_t> of_shape_of(const ByShape& places, const Product& body);
+  // The sums that have a factor of the shape of one of these.
+  Places with_a_factor_of(const Product& body);
   Nested opened(const Product& body, const std::vector<AxisRange>& bound, const std::string& mark);
   std::optional<std::vector<Id>> indices_of(const KnownSum& k, std::span<const AxisRange> pattern_bound, const Binding& found,
                                             std::span<const AxisRange> bound, const Sum& s);
@@ -71,6 +76,9 @@ class KnownSums {
   TensorExprTree& tree_;
   Arena& a_;
   std::vector<KnownSum> sums_;
+  // Who can match, so that a lookup does not grow with the number of sums.
+  ByShape by_shape_, by_flat_shape_, by_factor_;
+  std::unordered_map<TensorId, size_t> by_tensor_;
 };
 
 }  // namespace xhat

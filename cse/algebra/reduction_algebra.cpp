@@ -429,14 +429,11 @@ void Simplifier::backward(Definition d) {
       // The new sum is the definition itself; a number that was pulled out goes back in.
       Definition made = done_.back();
       done_.pop_back();
-      // A count is not among the sums that are known.
-      KnownSum* known = sums_.last(made.target());
-      if (known) known->tensor = d.target();
+      sums_.rename_last(made.target(), d.target(), value.coefficient);  // a count is not among the sums that are known
       if (value.coefficient != 1) {
         const Node sum = a_[made.body];
         Product scaled = tree_.form(reduce_body(sum));
         scaled.coefficient *= value.coefficient;
-        if (known) known->coefficient *= value.coefficient;
         made.body = a_.reduce(Op::sum, reduce_axes(sum), reduce_condition(sum), tree_.to_expression(scaled, n.type));
       }
       made.targets = d.targets;

@@ -2,6 +2,8 @@
 
 #include <map>
 #include <numeric>
+#include <set>
+#include <unordered_map>
 
 #include "expr/core/permuted.h"
 
@@ -62,8 +64,10 @@ class AxisOrder {
     for (const Definition& d : p_.definitions()) {
       if (d.is_call()) continue;
       walks_.push_back(walks_of(*p_.arena, d));
+      for (const auto& [t, walk] : walks_.back())
+        if (auto& in = walked_in_[t]; in.empty() || in.back() != walks_.size() - 1) in.push_back(walks_.size() - 1);
       const auto stays = [&](TensorId t) { return has_tensor(p_.outputs, t) || has_tensor(p_.gradients, t); };
-      if (d.axes.size() > 1 && !stays(d.target())) open_.push_back(d.target());
+      if (d.axes.size() > 1 && !stays(d.target())) open_.insert(d.target());
     }
   }
 
@@ -74,7 +78,7 @@ class AxisOrder {
       for (TensorId t : open_)
         if (auto order = order_of(t)) round[t] = std::move(*order);
       found = !round.empty();
-      std::erase_if(open_, [&](TensorId t) { return round.contains(t); });
+      for (const auto& [t, order] : round) open_.erase(t);
       orders_.merge(round);
     }
     std::erase_if(orders_, [](const auto& order) { return order.second == unpermuted(order.second.size()); });
@@ -82,8 +86,6 @@ class AxisOrder {
   }
 
  private:
-  bool is_open(TensorId t) const { return has_tensor(open_, t); }
-
   // What those say that are no longer open.
   std::optional<Permutation> order_of(TensorId t) const {
     std::optional<Permutation> first;
@@ -104,17 +106,20 @@ class AxisOrder {
   // Its ways beside those of tensors whose order is decided.
   template <class F>
   void visit(TensorId t, F&& f) const {
-    for (const Walks& walks : walks_)
-      for (const auto& [own, walk] : walks) {
+    const auto in = walked_in_.find(t);
+    if (in == walked_in_.end()) return;
+    for (size_t i : in->second)
+      for (const auto& [own, walk] : walks_[i]) {
         if (own != t) continue;
-        for (const auto& [other, its] : walks)
-          if (!is_open(other)) f(walk, permuted(its, orders_, other));
+        for (const auto& [other, its] : walks_[i])
+          if (!open_.contains(other)) f(walk, permuted(its, orders_, other));
       }
   }
 
   Program p_;
   std::vector<Walks> walks_;
-  std::vector<TensorId> open_;  // whose order is not decided
+  std::unordered_map<TensorId, std::vector<size_t>> walked_in_;  // which of them have a tensor
+  std::set<TensorId> open_;                                      // whose order is not decided
   std::map<TensorId, Permutation> orders_;
 };
 

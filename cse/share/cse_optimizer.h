@@ -29,13 +29,14 @@ Program reuse_stored(const Program& p, const std::vector<TensorId>& stored, cons
 // again.
 Program reuse_backward(const Program& p);
 
-// reuse_stored, then makes shared subexpressions that are worth it forward definitions, largest first, up to most_shares.
+// reuse_stored, then makes shared subexpressions that are worth it forward definitions, largest first. What stands in other definitions
+// of both directions is shared in the same round, so that an op of many layers takes as many rounds as one of its layers.
 struct Shared {
   Program program;
   bool all;          // nothing worth it was left out for a limit
   int64_t compared;  // pairs of a forward and a backward product that were looked at closely
 };
-constexpr int most_shares = 16;  // of one op
+constexpr int most_rounds_of_shares = 16;
 // save_reads: also what takes less than it would cost to keep it, if it is one read where its operands are several.
 Shared share_largest(const Program& p, const std::vector<TensorId>& stored, const std::vector<TensorId>& dropped = {},
                      bool save_reads = false);

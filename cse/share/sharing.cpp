@@ -197,17 +197,39 @@ int64_t Sharing::spared_reads_ps(Id value, size_t rank) const {
   return counts ? kRead_ps * (static_cast<int64_t>(read.size()) - 1) : 0;
 }
 
-double Sharing::highest_score(const ForwardPart& part, bool roots) {
-  int64_t cost = cost_ps(tree_.to_expression({1, part.form.factors}, a_[part.form.factors[0].atom].type));
-  for (const Factor& f : part.form.factors) {
-    // Alone, a factor may need a step that is shared with others in the whole.
-    cost += info(f.halves > 0 ? Op::mul : Op::div).cost_ps;
-    if (roots || f.halves % 2 != 0) cost += info(Op::sqrt).cost_ps + info(Op::mul).cost_ps;
-    if (std::abs(f.halves) > 2) cost += info(Op::pow).cost_ps;
-  }
+// What the power of a factor costs beside the factor: alone, it may need a step that is shared with others in the whole.
+static int64_t power_ps(int halves, bool root) {
+  int64_t cost = info(halves > 0 ? Op::mul : Op::div).cost_ps;
+  if (root) cost += info(Op::sqrt).cost_ps + info(Op::mul).cost_ps;
+  if (std::abs(halves) > 2) cost += info(Op::pow).cost_ps;
+  return cost;
+}
+
+double Sharing::score_of(const ForwardPart& part, int64_t cost_ps) {
   std::vector<Id> free = tree_.free_axes(part.form);
   auto used = std::ranges::count_if(part.scope, [&](const AxisRange& r) { return std::ranges::binary_search(free, r.axis); });
-  return static_cast<double>(cost) * std::pow(kNominalExtent, static_cast<double>(used));
+  return static_cast<double>(cost_ps) * std::pow(kNominalExtent, static_cast<double>(used));
+}
+
+double Sharing::highest_score(const ForwardPart& part, bool roots) {
+  int64_t cost = cost_ps(tree_.to_expression({1, part.form.factors}, a_[part.form.factors[0].atom].type));
+  for (const Factor& f : part.form.factors) cost += power_ps(f.halves, roots || f.halves % 2 != 0);
+  return score_of(part, cost);
+}
+
+double Sharing::highest_score(const ForwardPart& part, const BackwardPart& target) {
+  int64_t cost = 0;
+  bool sum = false;  // which may spare reads beside what it costs
+  for (const Factor& f : part.form.factors) {
+    int64_t most = 0;
+    for (auto [unused, at] : target.of_shape(tree_.shape(f.atom))) {
+      const int other = target.form.factors[at].halves;
+      sum |= tree_.terms(f.atom) != nullptr;
+      if (same_sign(f.halves, other)) most = std::max(most, cost_ps(f.atom) + power_ps(f.halves, f.halves % 2 != 0 || other % 2 != 0));
+    }
+    cost += most;
+  }
+  return cost < kWorthStoring_ps && !sum ? -1 : score_of(part, cost);
 }
 
 std::optional<Share> Sharing::common(const ForwardPart& part, const BackwardPart& target) {

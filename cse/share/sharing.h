@@ -14,6 +14,7 @@ struct ForwardPart {
   std::vector<AxisRange> scope;
   std::vector<Id> names;  // the axes' own names, parallel to scope
   TensorId definition;
+  uint32_t number;  // the same for the same product
 };
 
 // A product inside a backward body, with the axes in scope there; its factors by what can stand for them.
@@ -21,6 +22,8 @@ struct BackwardPart {
   Product form;
   std::vector<AxisRange> scope;
   std::vector<std::pair<uint64_t, size_t>> by_shape;
+  std::vector<TensorId> definitions = {};  // that have it
+  uint32_t number = 0;                     // the same for the same product
   std::span<const std::pair<uint64_t, size_t>> of_shape(uint64_t shape) const;
 };
 
@@ -65,6 +68,8 @@ class Sharing {
   std::optional<Share> common(const ForwardPart& part, const BackwardPart& target);
   // No sub-product of the part has a higher score. roots: may the exponents be odd halves?
   double highest_score(const ForwardPart& part, bool roots);
+  // Nor what it has in common with this target; negative if that is not worth storing in any case.
+  double highest_score(const ForwardPart& part, const BackwardPart& target);
 
   Wanted wanted(const std::vector<StoredValue>& forms);
 
@@ -87,6 +92,7 @@ class Sharing {
   bool is_known(Id condition, const Binding& binding);
   Product instance(const Product& pattern, const Binding& binding);
   const Product& instance(Id atom, const Binding& binding);
+  double score_of(const ForwardPart& part, int64_t cost_ps);
   Unifier& unifier(std::span<const AxisRange> axes);
   int64_t cost_ps(Id value);
   Product replacement(const Program& p, const StoredValue& v, const Binding& binding);

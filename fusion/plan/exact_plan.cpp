@@ -9,6 +9,7 @@
 #include <numeric>
 #include <ranges>
 
+#include "fusion/plan/alike_runs.h"
 #include "fusion/plan/kernel_draft.h"
 
 namespace xhat::fusion {
@@ -25,19 +26,22 @@ std::vector<size_t> members_of(uint32_t set) {
 
 }  // namespace
 
-// The axes of products' sums that tiles would take parts of are walked whole inside the tile.
-Draft Planner::with_whole_products(Draft d) const {
+// The axes of products' sums that tiles would take parts of are walked whole inside the tile. The kernel that the draft is then, if it was
+// asked for.
+std::optional<Kernel> Planner::make_products_whole(Draft& d) const {
+  std::optional<Kernel> known;
   auto sums_over_tiles = [&](const Member& m) {
     return shape(m).product && std::ranges::any_of(m.reduced, [&](int c) { return d.walked(c); });
   };
   while (!small_ && std::ranges::any_of(d.members, sums_over_tiles)) {
-    const Kernel k = finished(d);
-    if (!cuts_a_product(k)) break;
+    known = finished(d);
+    if (!cuts_a_product(*known)) return known;
     for (const Member& m : d.members)
       for (int c : m.reduced)
-        if (shape(m).product && k.leaves_partials(c)) d.shared[static_cast<size_t>(c)] = false;
+        if (shape(m).product && known->leaves_partials(c)) d.shared[static_cast<size_t>(c)] = false;
+    known.reset();
   }
-  return d;
+  return known;
 }
 
 // Of a small program bytes cost nothing.
@@ -64,9 +68,12 @@ std::optional<PricedDraft> Planner::together(const std::vector<size_t>& definiti
     parts = std::move(others);
   }
   if (parts.size() > 1) return std::nullopt;
-  if (definitions.size() > 1) parts[0] = with_whole_products(std::move(parts[0]));
-  if (definitions.size() > 1 && !misfit(parts[0], tiles, why).empty()) return std::nullopt;
-  Kernel kernel = finished(parts[0]);
+  std::optional<Kernel> known;
+  if (definitions.size() > 1) {
+    known = make_products_whole(parts[0]);
+    if (!misfit(parts[0], tiles, why).empty()) return std::nullopt;
+  }
+  const Kernel kernel = known ? std::move(*known) : finished(parts[0]);
   if (definitions.size() > 1 && cuts_a_product(kernel)) return std::nullopt;
   if (small_) return PricedDraft{std::move(parts[0]), 0};
   if (definitions.size() > 1 && leaves_threads_idle(kernel, tiles)) return std::nullopt;
@@ -113,6 +120,24 @@ std::vector<std::vector<size_t>> Planner::cheapest_groups() const {
   return groups;
 }
 
+// What runs of definitions cost as one kernel, in bytes as priced; none if the template does not have it. Asked of one of those that are alike.
+class Planner::Prices {
+ public:
+  Prices(const Planner& planner, AlikeRuns alike) : planner_(planner), alike_(std::move(alike)) {}
+
+  std::optional<int64_t> of(const std::vector<size_t>& run) {
+    auto [known, fresh] = bytes_.try_emplace(alike_.key(run), std::nullopt);
+    if (!fresh) return known->second;
+    if (const auto kernel = planner_.together(run)) known->second = kernel->bytes;
+    return known->second;
+  }
+
+ private:
+  const Planner& planner_;
+  AlikeRuns alike_;
+  std::map<std::vector<uint32_t>, std::optional<int64_t>> bytes_;
+};
+
 // The definitions, each result right behind what it needs and is not there yet: of two chains first one, then the other.
 std::vector<size_t> Planner::chain_by_chain() const {
   const auto& definitions = p_.forward.definitions;
@@ -141,7 +166,7 @@ std::vector<size_t> Planner::chain_by_chain() const {
 
 // The cheapest kernels of a longer program that are runs of its definitions in an order in which they can be computed:
 // of each prefix the cheapest way, by what its last kernel begins with.
-std::vector<std::vector<size_t>> Planner::cheapest_runs(const std::vector<size_t>& order) const {
+std::vector<std::vector<size_t>> Planner::cheapest_runs(const std::vector<size_t>& order, Prices& prices) const {
   const size_t n = shapes_.size();
   std::vector<PlanCost> ways(n + 1, {INT64_MAX, INT64_MAX});
   std::vector<size_t> begins(n + 1, 0);
@@ -153,9 +178,9 @@ std::vector<std::vector<size_t>> Planner::cheapest_runs(const std::vector<size_t
   };
   for (size_t end = 1; end <= n; ++end)
     for (size_t begin = end; begin-- > 0 && end - begin <= kLongestRun;) {
-      const auto kernel = together(run_of(begin, end));
-      if (!kernel) continue;
-      PlanCost cost = {ways[begin].bytes + kernel->bytes, ways[begin].kernels + 1};
+      const auto run_bytes = prices.of(run_of(begin, end));
+      if (!run_bytes) continue;
+      PlanCost cost = {ways[begin].bytes + *run_bytes, ways[begin].kernels + 1};
       if (cost < ways[end]) ways[end] = cost, begins[end] = begin;
     }
   std::vector<std::vector<size_t>> groups;
@@ -191,12 +216,17 @@ void Planner::improve(std::vector<Draft>& drafts, std::vector<std::string>& reas
     for (const auto& group : groups) made.push_back(together(group)->draft);
     return made;
   };
-  std::vector<size_t> as_given(shapes_.size());
-  std::iota(as_given.begin(), as_given.end(), 0);
-  std::vector<Draft> best = drafts_of(exact ? cheapest_groups() : cheapest_runs(as_given));
-  if (!exact)
+  std::vector<Draft> best;
+  if (exact) {
+    best = drafts_of(cheapest_groups());
+  } else {
+    Prices prices{*this, {p_, uses_, [this](Id e) { return extent(e); }, request_.alone}};
+    std::vector<size_t> as_given(shapes_.size());
+    std::iota(as_given.begin(), as_given.end(), 0);
+    best = drafts_of(cheapest_runs(as_given, prices));
     if (const std::vector<size_t> order = chain_by_chain(); order != as_given)
-      if (std::vector<Draft> other = drafts_of(cheapest_runs(order)); cost(other) < cost(best)) best = std::move(other);
+      if (std::vector<Draft> other = drafts_of(cheapest_runs(order, prices)); cost(other) < cost(best)) best = std::move(other);
+  }
   const PlanCost least = cost(best);
   if (small_ ? least.kernels >= found.kernels : !clearly_cheaper(least.bytes)) return;
   drafts = std::move(best);

@@ -38,6 +38,7 @@ int64_t Planner::value_at(Id e, const std::unordered_map<Id, int64_t>& axes) con
 // How many places an index visits while each axis runs over `points` elements.
 int64_t Planner::reach(Id index, const std::unordered_map<Id, int64_t>& points) const {
   const Arena& a = *p_.arena;
+  if (auto it = points.find(index); it != points.end()) return it->second;
   struct Span {
     int64_t width = 0;   // largest minus smallest value
     bool known = true;

@@ -93,7 +93,8 @@ class Planner {
  private:
   std::vector<std::vector<size_t>> cheapest_groups() const;
   std::vector<size_t> chain_by_chain() const;
-  std::vector<std::vector<size_t>> cheapest_runs(const std::vector<size_t>& order) const;
+  class Prices;
+  std::vector<std::vector<size_t>> cheapest_runs(const std::vector<size_t>& order, Prices& prices) const;
   int64_t handled(const Draft& draft) const;
   PlanCost cost(const std::vector<Draft>& drafts) const;
   void improve(std::vector<Draft>& drafts, std::vector<std::string>& reasons, size_t exact) const;
@@ -140,7 +141,7 @@ class Planner {
   void find_epilogues(std::vector<Kernel>& kernels) const;
   void find_horizontal_groups(std::vector<Kernel>& kernels) const;
   bool cuts_a_product(const Kernel& k) const;
-  Draft with_whole_products(Draft d) const;
+  std::optional<Kernel> make_products_whole(Draft& d) const;
   bool leaves_threads_idle(const Kernel& k, int64_t tiles) const;
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;

@@ -131,18 +131,20 @@ class Triangles {
 
   bool alike(const Definition& d, size_t i, size_t j) const { return d.axes[i].begin == d.axes[j].begin && d.axes[i].end == d.axes[j].end; }
 
-  // Sums that are others with two axes exchanged, as both halves of a covariance are.
+  // Sums that are others with two axes exchanged, as both halves of a covariance are: they read the same tensors.
   void read_what_is_mirrored() {
-    std::vector<Definition>& all = p_.forward.definitions;
-    std::vector<Definition> kept;
-    for (const Definition& later : std::vector<Definition>(all)) {
-      const bool may = is_product(later) && !has_tensor(p_.outputs, later.target()) && terms(later) >= kFewTerms;
-      auto replaces = [&](const Definition& first) { return is_product(first) && replaced(first, later); };
-      if (!may || std::ranges::none_of(kept, replaces)) kept.push_back(later);
+    std::map<std::vector<TensorId>, std::vector<Definition>> kept;
+    std::set<TensorId> gone;
+    for (const Definition& later : std::vector<Definition>(p_.forward.definitions)) {
+      if (!is_product(later)) continue;
+      std::vector<Definition>& firsts = kept[tensors_read(a_, later.body)];
+      const bool may = !has_tensor(p_.outputs, later.target()) && terms(later) >= kFewTerms;
+      if (may && std::ranges::any_of(firsts, [&](const Definition& first) { return replaced(first, later); }))
+        gone.insert(later.target());
+      else
+        firsts.push_back(later);
     }
-    // Bodies were rewritten in the program.
-    std::erase_if(
-        all, [&](const Definition& d) { return std::ranges::none_of(kept, [&](const Definition& k) { return k.targets == d.targets; }); });
+    std::erase_if(p_.forward.definitions, [&](const Definition& d) { return !d.is_call() && gone.contains(d.target()); });
   }
 
   bool replaced(const Definition& first, const Definition& later) {

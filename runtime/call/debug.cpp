@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include <fmt/format.h>
+
 #include "expr/core/error.h"
 
 namespace xhat::runtime {
@@ -23,6 +25,15 @@ const Word kWords[] = {{"devices", &Debug::devices},   {"kernels", &Debug::kerne
                        {"loops", &Debug::loops},       {"source", &Debug::source},   {"passes", &Debug::passes},
                        {"assembly", &Debug::assembly}, {"time", &Debug::time},       {"check", &Debug::check},
                        {"compiles", &Debug::compiles}};
+
+// The name of a kernel with many results may be longer than file systems take (255 bytes on most): then what it begins with, its hash, its kind.
+std::string short_enough(const std::string& name) {
+  constexpr size_t kLongest = 160, kKept = 120;
+  if (name.size() <= kLongest) return name;
+  const std::filesystem::path path(name);
+  const std::string kind = path.extension() == ".txt" ? path.stem().extension().string() + ".txt" : path.extension().string();
+  return fmt::format("{}_{:016x}{}", name.substr(0, kKept), std::hash<std::string>()(name), kind);
+}
 
 }  // namespace
 
@@ -51,7 +62,7 @@ Debug debug_options() {
 void write_dump(const Debug& debug, const std::string& name, const std::string& text) {
   std::error_code failed;
   std::filesystem::create_directories(debug.dump, failed);
-  const std::filesystem::path path = std::filesystem::path(debug.dump) / name;
+  const std::filesystem::path path = std::filesystem::path(debug.dump) / short_enough(name);
   std::ofstream out(path);
   out << text;
   out.close();

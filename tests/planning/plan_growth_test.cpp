@@ -19,7 +19,8 @@ using testing::derived;
 struct Growth {
   const char* name;
   std::string (*text)(int);
-  int small;  // four times as many are planned, too
+  int small;      // four times as many are planned, too
+  int times = 5;  // as many pairs, at most
 };
 
 class PlanGrowth : public ::testing::TestWithParam<Growth> {};
@@ -28,13 +29,13 @@ TEST_P(PlanGrowth, FourTimesTheProgramFourTimesThePairs) {
   const Growth& g = GetParam();
   StashPlan small = plan_stash(derived(g.text(g.small))), large = plan_stash(derived(g.text(4 * g.small)));
   EXPECT_GT(small.compared, 0);
-  EXPECT_LE(large.compared, 5 * small.compared);
+  EXPECT_LE(large.compared, g.times * small.compared);
 }
 
+// Of a row of norms, whose values are shared one after the other, more also take more rounds, up to their limit.
 INSTANTIATE_TEST_SUITE_P(LongOps, PlanGrowth,
-                         ::testing::Values(Growth{"sines", bench::chain_of_sines, 125},
-                                           Growth{"products", bench::chain_of_products, 60},
-                                           Growth{"norms", bench::row_of_norms, 7}),
+                         ::testing::Values(Growth{"sines", bench::chain_of_sines, 125}, Growth{"products", bench::chain_of_products, 60},
+                                           Growth{"norms", bench::row_of_norms, 10, 7}, Growth{"layers", bench::residual_layers, 6}),
                          [](const auto& row) { return std::string(row.param.name); });
 
 // Of the gradient of x: products that are looked at, and that a search for something to replace asks about.
@@ -85,12 +86,12 @@ TEST(PlanGrowthOfWork, FourTimesTheTermsFourTimesTheNodes) {
 
 // Within the limit every shared value is a candidate; beyond, the plan does not claim to be the best.
 TEST(PlanLimits, OptimalWhereAllThatIsSharedWasACandidate) {
-  for (int steps : {most_shares - 2, most_shares + 1, most_shares + 2, 60}) {
+  for (int steps : {most_rounds_of_shares - 2, most_rounds_of_shares + 1, most_rounds_of_shares + 2, 60}) {
     SCOPED_TRACE(steps);
     Program before = derived(bench::chain_of_sines(steps));
     StashPlan plan = plan_stash(before);
     // The backward wants the value of every step but the last.
-    EXPECT_EQ(plan.optimal, steps - 1 <= most_shares);
+    EXPECT_EQ(plan.optimal, steps - 1 <= most_rounds_of_shares);
     EXPECT_EQ(plan.cost_ns, plan.lower_bound_ns);
     for (const ParetoPoint& point : pareto_front(before)) EXPECT_EQ(point.optimal, plan.optimal);
     testing::expect_same_values(before, plan.program);
@@ -121,6 +122,18 @@ TEST(PlanLimits, SharedValuesAreMatchedOnce) {
   auto found = Unifier(tree, {i}).atoms(tree.canonical(pattern), tree.canonical(target));
   ASSERT_TRUE(found);
   EXPECT_EQ(found->at(i), j);
+}
+
+// What a layer shares with its backward does not depend on how many layers there are.
+TEST(PlanLimits, EveryLayerIsPlannedAsTheFirst) {
+  auto kept = [](int layers) {
+    const StashPlan plan = plan_stash(derived(bench::residual_layers(layers)));
+    EXPECT_TRUE(plan.optimal) << layers;
+    return stashes(plan.program).size();
+  };
+  const size_t few = kept(2), more = kept(6), many = kept(14);
+  EXPECT_GT(few, 4u);
+  EXPECT_EQ((many - more) * 4, (more - few) * 8);
 }
 
 // Products beyond 32 factors are matched as others are.

@@ -1,5 +1,6 @@
 // `xhat explain`: what it says, and that it says it of the program it was given.
 #include <map>
+#include <set>
 
 #include "expr/core/program.h"
 #include "tests/helpers/tool_helper.h"
@@ -281,6 +282,26 @@ TEST_F(ToolExplain, DumpsEveryStepToTheEnd) {
   const std::string spec = testing::content(path("steps/softmax_backward.0.grad_x.spec.txt"));
   EXPECT_HAS(spec, "grid ");
   EXPECT_HAS(testing::content(path("steps/softmax_backward.0.grad_x.stmt")), "for ");
+}
+
+// A kernel's name is that of all its results: here of 20, in 260 letters.
+TEST_F(ToolExplain, DumpsKernelsOfManyResults) {
+  std::string results, text;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "result_number_" + std::to_string(10 + i);
+    results += (i > 0 ? ", " : "") + name;
+    text += "  " + name + "[n] = sin(x[n]) + " + std::to_string(i) + "\n";
+  }
+  write("many.xh", "op many(x: f32[N]) -> (" + results + ") {\n" + text + "}\n");
+  setenv("XHAT", ("dump=" + path("steps")).c_str(), 1);
+  const Result r = call("explain $T/many.xh --dims N=4096");
+  unsetenv("XHAT");
+  ASSERT_EQ(r.status, 0) << r.err;
+  std::set<std::string> kinds;
+  for (const auto& entry : testing::fs::directory_iterator(path("steps")))
+    if (const std::string name = entry.path().filename(); name.starts_with("many_forward.0.result_number_10_result_number_11"))
+      kinds.insert(entry.path().extension());
+  EXPECT_EQ(kinds, (std::set<std::string>{".s", ".stmt", ".txt"}));
 }
 
 // In a loop that is one function, all that is computed at the points of a vector stands in one loop over vectors, and a gradient whose places
