@@ -75,9 +75,8 @@ class Joiner {
     std::vector<Id> axes = axes_of(d.axes);
     for (const AxisRange& r : reduce_axes(a_[d.body])) axes.push_back(r.axis);
     const std::vector<Id> all = reachable(a_, d.body);
-    return std::ranges::any_of(all, [&](Id id) {
-      return a_[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a_[id].depends_on(x); });
-    });
+    return std::ranges::any_of(
+        all, [&](Id id) { return a_[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a_[id].depends_on(x); }); });
   }
 
   bool adds(Id id) const { return (a_[id].op == Op::add || a_[id].op == Op::sub) && is_float(a_[id].type); }
@@ -137,8 +136,27 @@ class Joiner {
     return to;
   }
 
+  // The last axes of what is in memory and read at all axes: a sum goes along them.
+  std::set<Id> runs_along(const Definition& d, const Replacements& to) const {
+    std::set<Id> along;
+    const size_t axes = d.axes.size() + reduce_axes(a_[d.body]).size();
+    for (Id id : reachable(a_, d.body)) {
+      const Node n = a_[id];
+      if (!is_read(n.op) || n.free_axes().size() != axes || p_.backward.definition_of(n.symbol)) continue;
+      for (Id x : a_[read_indices(n).back()].free_axes()) {
+        const auto now = to.find(x);
+        along.insert(now == to.end() ? x : now->second);
+      }
+    }
+    return along;
+  }
+
   bool joins(const Term& first, const Term& other) const {
-    return a_[first.sum->body].type == a_[other.sum->body].type && renamed(first, other).has_value();
+    if (a_[first.sum->body].type != a_[other.sum->body].type) return false;
+    const auto to = renamed(first, other);
+    if (!to) return false;
+    const std::set<Id> x = runs_along(*first.sum, {}), y = runs_along(*other.sum, *to);
+    return x.empty() || y.empty() || std::ranges::any_of(x, [&](Id axis) { return y.contains(axis); });
   }
 
   bool waits_longer(const std::vector<Term>& group) {

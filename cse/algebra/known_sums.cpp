@@ -120,8 +120,9 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
   std::set<Id> axes = k.pattern.axes();
   for (const AxisRange& r : pattern.bound) axes.insert(r.axis);
   Unifier unifier(tree_, axes);
-  const bool may_turn =
-      std::ranges::any_of(pattern.body.factors, [&](const Factor& f) { return f.halves % 4 != 0 && tree_.terms(f.atom); });
+  const bool may_turn = std::ranges::any_of(pattern.body.factors, [&](const Factor& f) {
+    return f.halves % 4 != 0 && (tree_.terms(f.atom) || info(a_[f.atom].op).parity == Parity::odd);
+  });
   for (bool turned : {false, true}) {
     if (turned && !may_turn) break;
     for (const Binding& found : unifier.products(pattern.body, target.body, turned)) {

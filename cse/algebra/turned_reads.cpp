@@ -13,10 +13,6 @@ namespace {
 
 constexpr int kDeepest = 8;  // definitions that read definitions
 
-constexpr Op kOdd[] = {Op::round, Op::trunc, Op::sin,   Op::tan,   Op::sinh, Op::tanh,
-                       Op::asin,  Op::atan,  Op::asinh, Op::atanh, Op::erf,  Op::cbrt};
-constexpr Op kEven[] = {Op::abs, Op::cos, Op::cosh};
-
 // Two dimensions of a tensor, the first one first.
 struct Exchange {
   TensorId tensor;
@@ -197,30 +193,13 @@ class Turner {
     return p.coefficient == -q.coefficient && (!reduction || m.op == Op::sum) ? -1 : 0;
   }
 
-  // i != j and j != i in one order; f(y-x) as f(x-y) or -f(x-y) where f is even or odd.
+  // i != j and j != i in one order.
   Id comparable(Id root) {
     return rewrite(a_, root, [&](Id id) {
       const Node n = a_[id];
-      if (n.type == DType::boolean && commutes(n) && n.arg(1) < n.arg(0)) return a_.with_args(id, std::vector<Id>{n.arg(1), n.arg(0)});
-      const bool odd = std::ranges::find(kOdd, n.op) != std::end(kOdd), even = std::ranges::find(kEven, n.op) != std::end(kEven);
-      if ((!odd && !even) || !is_float(n.type) || tree_.form(n.arg(0)).coefficient >= 0) return id;
-      const Id turned = a_.unary(n.op, negated(n.arg(0)));
-      return odd ? a_.unary(Op::neg, turned) : turned;
+      const bool other = n.type == DType::boolean && commutes(n) && n.arg(1) < n.arg(0);
+      return other ? a_.with_args(id, std::vector<Id>{n.arg(1), n.arg(0)}) : id;
     });
-  }
-
-  // The same bits with the other sign.
-  Id negated(Id id) {
-    const Node n = a_[id];
-    if (n.op == Op::neg) return n.arg(0);
-    if (n.op == Op::sub) return a_.sub(n.arg(1), n.arg(0));
-    if (n.op == Op::mul || n.op == Op::div) {
-      const size_t of = a_[n.arg(0)].op == Op::constant ? 1 : 0;
-      std::vector<Id> args(n.args().begin(), n.args().end());
-      args[of] = negated(args[of]);
-      return a_.with_args(id, args);
-    }
-    return a_.unary(Op::neg, id);
   }
 
   static constexpr TensorId kToMake = static_cast<TensorId>(-1);

@@ -53,6 +53,20 @@ Id with_plain_bounds(Arena& a, Id condition) {
   });
 }
 
+// The same bits with the other sign.
+Id negated(Arena& a, Id id) {
+  const Node n = a[id];
+  if (n.op == Op::neg) return n.arg(0);
+  if (n.op == Op::sub) return a.sub(n.arg(1), n.arg(0));
+  if (n.op == Op::mul || n.op == Op::div) {
+    const size_t of = a[n.arg(0)].op == Op::constant ? 1 : 0;
+    std::vector<Id> args(n.args().begin(), n.args().end());
+    args[of] = negated(a, args[of]);
+    return a.with_args(id, args);
+  }
+  return a.unary(Op::neg, id);
+}
+
 }  // namespace
 
 bool rounds_to_whole(Op op) { return op == Op::floor || op == Op::ceil || op == Op::round || op == Op::trunc; }
@@ -225,9 +239,14 @@ Product TensorExprTree::add(DType type, std::vector<Product> given) {
 Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
   // Which term is positive must not depend on names; x - s/N reads better than s/N - x.
   auto rank = [&](const Product& t) { return std::tuple(t.is_number(), t.factors.size(), key(t)); };
+  // Of x[i] - x[j] either may be; the same one in all that goes over the same axes.
+  auto stands_before = [&](const Product& t, const Product& other) {
+    const auto of_t = rank(t), of_other = rank(other);
+    return of_t != of_other ? of_t < of_other : free_axes(t) < free_axes(other);
+  };
   const Product* leading = &terms[0];
   for (const Product& t : terms)
-    if (rank(t) < rank(*leading)) leading = &t;
+    if (stands_before(t, *leading)) leading = &t;
   double scale = leading->coefficient < 0 ? -1 : 1;
   double size = std::abs(terms[0].coefficient);
   if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; })) scale *= size;
@@ -286,12 +305,22 @@ Product TensorExprTree::from_dims(DType type, Id id, int depth) {
 Product TensorExprTree::compute(Id id) {
   const Node n = a_[id];
   auto sub = [&](size_t i) { return forms_.at(n.arg(i)); };
+  // f(-x) is f(x) or -f(x) where f is even or odd: what stands below it has a positive coefficient.
+  const Parity parity = info(n.op).parity;
   auto opaque = [&] {
     std::vector<Id> args;
-    for (Id x : n.args()) args.push_back(canonical(x));
+    double sign = 1;
+    for (Id x : n.args()) {
+      Product p = is_float(a_[x].type) ? sub(args.size()) : Product{};
+      if (parity != Parity::none && p.coefficient < 0) {
+        p.coefficient = -p.coefficient;
+        if (parity == Parity::odd) sign = -sign;
+      }
+      args.push_back(is_float(a_[x].type) ? to_expression(p, a_[x].type) : x);
+    }
     Id made = a_.with_args(id, args);
     if (made != id) forms_.emplace(made, atom(made));
-    return atom(made);
+    return multiply({sign, {}}, atom(made));
   };
   constexpr int kDepth = 64;  // of integer arithmetic under a cast
   switch (n.op) {
@@ -343,7 +372,11 @@ Product TensorExprTree::compute(Id id) {
     }
     case Op::stop_gradient: return sub(0);
     case Op::read: return atom(id);
-    default: return is_reduction(n.op) || jumps(n.op) ? atom(id) : opaque();
+    default:
+      if (is_reduction(n.op)) return atom(id);
+      if (!jumps(n.op)) return opaque();
+      if (parity != Parity::odd || sub(0).coefficient >= 0) return atom(id);
+      return multiply({-1, {}}, atom(a_.unary(n.op, negated(a_, n.arg(0)))));
   }
 }
 

@@ -55,7 +55,7 @@ class Unifier::Search {
   struct Goal {
     Id pattern = kNone, target = kNone;
     bool crossed = false;      // the operands, exchanged
-    bool either_sign = false;  // a square, or asked for so: a difference may be turned round
+    bool either_sign = false;  // a square, below an even function, or asked for so: a difference may be turned round
     bool turned = false;       // it is
     size_t pairing = kBottom;  // or a pairing: the part that is next
     size_t part = 0;
@@ -81,7 +81,7 @@ class Unifier::Search {
   bool step(const Goal& g);
   bool step_pairing(const Goal& g, size_t first);
   bool step_node(const Goal& g);
-  bool operands(const Node& p, const Node& t, bool crossed);
+  bool operands(const Node& p, const Node& t, bool crossed, bool either_sign);
   bool bind(Id axis, Id target);
   void branch(const Goal& g, size_t way);
   void undo_to(const Branch& b);
@@ -268,7 +268,8 @@ bool Unifier::Search::step_node(const Goal& g) {
     other.turned = true;
     branch(other, 0);
   }
-  auto known = u_.atoms_.find({g.pattern, g.target});
+  const bool odd = info(p.op).parity == Parity::odd;
+  auto known = g.either_sign && odd ? u_.atoms_.end() : u_.atoms_.find({g.pattern, g.target});
   if (known != u_.atoms_.end() && known->second.first && known->second.only)
     return std::ranges::all_of(*known->second.first, [&](const auto& b) { return bind(b.first, b.second); });
   if (!g.crossed) {
@@ -289,10 +290,10 @@ bool Unifier::Search::step_node(const Goal& g) {
     other.crossed = true;
     branch(other, 0);
   }
-  return operands(p, t, g.crossed);
+  return operands(p, t, g.crossed, info(p.op).parity == Parity::even || (odd && g.either_sign));
 }
 
-bool Unifier::Search::operands(const Node& p, const Node& t, bool crossed) {
+bool Unifier::Search::operands(const Node& p, const Node& t, bool crossed, bool either_sign) {
   for (size_t i = 0; i < p.arg_count; ++i) {
     size_t j = crossed && i < 2 ? 1 - i : i;
     Id x = p.arg(i), y = t.arg(j);
@@ -304,7 +305,7 @@ bool Unifier::Search::operands(const Node& p, const Node& t, bool crossed) {
     }
     const Product &px = tree_.known_form(x), &py = tree_.known_form(y);
     if (!negligible(px.coefficient - py.coefficient, px.coefficient)) return false;
-    if (!factors(px.factors, py.factors, true)) return false;
+    if (!factors(px.factors, py.factors, true, either_sign)) return false;
   }
   return true;
 }

@@ -29,7 +29,8 @@ class Unifier {
   // The first binding, extending `from`, under which the atoms (any nodes) are equal.
   std::optional<Binding> atoms(Id pattern, Id target, const Binding& from = {});
   // Every way (up to a limit) to pair all factors of both with equal exponents. Coefficients are not
-  // compared. either_sign: differences may stand for each other turned round, x[i] - x[j] for x[j] - x[i]; the caller asks what sign that gives.
+  // compared. either_sign: differences, and odd functions of them, may stand for each other turned round, x[i] - x[j] for x[j] - x[i]; the
+  // caller asks what sign that gives. Below even functions and in squares they always may.
   std::vector<Binding> products(const Product& pattern, const Product& target, bool either_sign = false);
   // Every way (up to a limit) in which each of the pattern's factors is contained in one of the target's:
   // an exponent of the same sign that is at least as large. either_sign: as above.

@@ -25,26 +25,26 @@ def commands(run):
 
 
 def op_rows():
-    """(text, syntax, operands, type rule, price in ps, partial derivatives) of each row of the table."""
+    """(text, syntax, operands, type rule, parity, price in ps, partial derivatives) of each row of the table."""
     source = (ROOT / "expr/core/ops.def").read_text()
     macros = dict(re.findall(r"#define (\w+)\s*\\?\s*\n?\s*(\"[^\n]*\")", source))
     for name, text in macros.items():
         source = re.sub(rf"(?<!#define )\b{name}\b", lambda _: text, source)
-    row = re.compile(r'^XHAT_OP\(\s*(\w+)\s*,\s*"([^"]*)"\s*,\s*(\w+)\s*,\s*(-?\d+)\s*,\s*(\w+)\s*,\s*(\d+)\s*((?:,\s*"[^"]*"\s*)*)\)', re.M)
-    return [(m[2], m[3], int(m[4]), m[5], int(m[6]), re.findall(r'"([^"]*)"', m[7])) for m in row.finditer(source)]
+    row = re.compile(r'^XHAT_OP\(\s*(\w+)\s*,\s*"([^"]*)"\s*,\s*(\w+)\s*,\s*(-?\d+)\s*,\s*(\w+)\s*,\s*(\w+)\s*,\s*(\d+)\s*((?:,\s*"[^"]*"\s*)*)\)', re.M)
+    return [(m[2], m[3], int(m[4]), m[5], m[6], int(m[7]), re.findall(r'"([^"]*)"', m[8])) for m in row.finditer(source)]
 
 
 def functions():
     kinds = {"same_float": "floats", "same": "numbers", "compare": "numbers, gives bool", "logic": "bool", "classify": "floats, gives bool", "any": "see the language"}
     out = ["# Functions and operators\n\nThe table that parser, evaluator, gradients and cost read ([expr/core/ops.def](../expr/core/ops.def.md)). `a`, `b`, `c` are the operands, "
            "`r` is the result. What each does at special values is in [the language](../docs/language.md#functions).\n",
-           "| | operands | of | derivative to each operand | price, ps an element |", "|---|--:|---|---|--:|"]
-    for text, syntax, operands, kind, price, partials in op_rows():
+           "| | operands | of | parity | derivative to each operand | price, ps an element |", "|---|--:|---|---|---|--:|"]
+    for text, syntax, operands, kind, parity, price, partials in op_rows():
         if syntax == "special":
             continue
         shown = text if syntax != "function" else f"{text}({','.join('abc'[:operands])})"
         derivative = ", ".join(f"`{p}`" if len(p) < 120 else "a series, in the table" for p in partials)
-        out.append(f"| `{shown}` | {operands} | {kinds.get(kind, kind)} | {derivative} | {price} |")
+        out.append(f"| `{shown}` | {operands} | {kinds.get(kind, kind)} | {parity if parity != 'none' else ''} | {derivative} | {price} |")
     return "\n".join(out) + "\n"
 
 

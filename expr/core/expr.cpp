@@ -15,22 +15,23 @@ namespace {
 // In the order of the enum: first what is written here, then ops.def.
 const std::vector<OpInfo>& table() {
   static const std::vector<OpInfo> rows = {
-      {"constant", "constant", Syntax::special, 0, TypeRule::any, 0, {}},
-      {"axis", "axis", Syntax::special, 0, TypeRule::any, 0, {}},
-      {"dim", "dim", Syntax::special, 0, TypeRule::any, 0, {}},
-      {"read", "read", Syntax::special, -1, TypeRule::any, 60, {}},
-      {"read_or", "read_or", Syntax::special, -1, TypeRule::any, 120, {}},
-      {"select", "if", Syntax::special, 3, TypeRule::any, 30, {}},
-      {"cast", "cast", Syntax::special, 1, TypeRule::any, 30, {}},
-      {"sum", "sum", Syntax::special, -1, TypeRule::any, 30, {}},
-      {"prod", "prod", Syntax::special, -1, TypeRule::any, 30, {}},
-      {"max", "max", Syntax::special, -1, TypeRule::any, 40, {}},
-      {"min", "min", Syntax::special, -1, TypeRule::any, 40, {}},
-      {"any", "any", Syntax::special, -1, TypeRule::any, 10, {}},
-      {"all", "all", Syntax::special, -1, TypeRule::any, 10, {}},
-      {"argmax", "argmax", Syntax::special, -1, TypeRule::any, 60, {}},
-      {"argmin", "argmin", Syntax::special, -1, TypeRule::any, 60, {}},
-#define XHAT_OP(id, text, syntax, arity, type, cost, ...) {#id, text, Syntax::syntax, arity, TypeRule::type, cost, {__VA_ARGS__}},
+      {"constant", "constant", Syntax::special, 0, TypeRule::any, Parity::none, 0, {}},
+      {"axis", "axis", Syntax::special, 0, TypeRule::any, Parity::none, 0, {}},
+      {"dim", "dim", Syntax::special, 0, TypeRule::any, Parity::none, 0, {}},
+      {"read", "read", Syntax::special, -1, TypeRule::any, Parity::none, 60, {}},
+      {"read_or", "read_or", Syntax::special, -1, TypeRule::any, Parity::none, 120, {}},
+      {"select", "if", Syntax::special, 3, TypeRule::any, Parity::none, 30, {}},
+      {"cast", "cast", Syntax::special, 1, TypeRule::any, Parity::none, 30, {}},
+      {"sum", "sum", Syntax::special, -1, TypeRule::any, Parity::none, 30, {}},
+      {"prod", "prod", Syntax::special, -1, TypeRule::any, Parity::none, 30, {}},
+      {"max", "max", Syntax::special, -1, TypeRule::any, Parity::none, 40, {}},
+      {"min", "min", Syntax::special, -1, TypeRule::any, Parity::none, 40, {}},
+      {"any", "any", Syntax::special, -1, TypeRule::any, Parity::none, 10, {}},
+      {"all", "all", Syntax::special, -1, TypeRule::any, Parity::none, 10, {}},
+      {"argmax", "argmax", Syntax::special, -1, TypeRule::any, Parity::none, 60, {}},
+      {"argmin", "argmin", Syntax::special, -1, TypeRule::any, Parity::none, 60, {}},
+#define XHAT_OP(id, text, syntax, arity, type, parity, cost, ...) \
+  {#id, text, Syntax::syntax, arity, TypeRule::type, Parity::parity, cost, {__VA_ARGS__}},
 #include "expr/core/ops.def"
   };
   return rows;

@@ -21,7 +21,7 @@
 
 namespace xhat {
 
-using Id = uint32_t;      // a node of an Arena
+using Id = uint32_t;        // a node of an Arena
 using TensorId = uint32_t;  // an index into Program::tensors
 constexpr Id kNone = UINT32_MAX;
 constexpr TensorId kNoTensor = UINT32_MAX;
@@ -47,7 +47,7 @@ enum class Op : uint8_t {
   all,
   argmax,  // one axis; the first extreme (the first NaN if there is one), i64
   argmin,
-  // The rows of ops.def
+// The rows of ops.def
 #define XHAT_OP(id, ...) id,
 #include "expr/core/ops.def"
 };
@@ -58,6 +58,7 @@ constexpr int kOpCount = static_cast<int>(Op::argmin) + 1
     ;
 
 enum class TypeRule : uint8_t { same_float, same, same_or_bool, whole, compare, logic, classify, any };
+enum class Parity : uint8_t { none, odd, even };
 enum class Syntax : uint8_t { function, infix, prefix, special };
 
 struct OpInfo {
@@ -66,7 +67,8 @@ struct OpInfo {
   Syntax syntax;
   int arity;  // -1: varies
   TypeRule type;
-  int cost_ps;                         // per element, see ops.def
+  Parity parity;                      // of functions
+  int cost_ps;                        // per element, see ops.def
   std::vector<const char*> partials;  // per operand
 };
 const OpInfo& info(Op op);
@@ -80,7 +82,8 @@ std::optional<int> whole_power(const Arena& a, const Node& n);
 std::optional<int> quarter_power(const Arena& a, const Node& n);
 // What the node costs per element, its operands not included: by the table, a power by whole numbers or quarters by the products and roots
 // that it takes.
-int64_t cost_ps(const Arena& a, const Node& n, const std::function<int64_t(Op)>& price = [](Op op) { return info(op).cost_ps; });
+int64_t cost_ps(
+    const Arena& a, const Node& n, const std::function<int64_t(Op)>& price = [](Op op) { return info(op).cost_ps; });
 // The function, operator or reduction of that name in the language ("tanh", "max" as a function, ...), or none.
 const Op* function_named(std::string_view name);
 const Op* reduction_named(std::string_view name);
@@ -126,7 +129,7 @@ class Arena {
   Id read(TensorId tensor, DType type, std::span<const Id> indices);
   Id read_or(TensorId tensor, DType type, std::span<const Id> indices, Id otherwise);
   Id select(Id condition, Id then, Id otherwise);
-  Id cast(DType type, Id value);  // makes a node even if the type is the same already; see to()
+  Id cast(DType type, Id value);                                             // makes a node even if the type is the same already; see to()
   Id reduce(Op op, std::span<const AxisRange> axes, Id condition, Id body);  // condition kNone: none
   // An operation of ops.def; operands must have the types its rule wants (Bug otherwise: elaborate checks first).
   Id apply(Op op, std::span<const Id> args);
@@ -206,7 +209,6 @@ Id rewrite(Arena& a, Id root, F&& f) {
 }
 
 // The same expression in another arena. tensors maps read targets; may be empty for "the same".
-Id import(Arena& to, const Arena& from, Id root, const std::vector<TensorId>& tensors,
-          std::unordered_map<Id, Id>& memo);
+Id import(Arena& to, const Arena& from, Id root, const std::vector<TensorId>& tensors, std::unordered_map<Id, Id>& memo);
 
 }  // namespace xhat

@@ -136,7 +136,7 @@ double softplus(double a) {
   return std::isnan(a) ? a : std::fmax(a, 0.0) + std::log1p(std::exp(-std::fabs(a)));
 }
 
-double sign_of(double a) { return std::isnan(a) ? a : static_cast<double>((a > 0) - (a < 0)); }
+double sign_of(double a) { return std::isnan(a) || a == 0 ? a : static_cast<double>((a > 0) - (a < 0)); }
 
 // C's hypot(inf, nan) is inf, its copysign(1, nan) 1.
 double hypotenuse(double a, double b) { return std::isnan(a) || std::isnan(b) ? a + b : std::hypot(a, b); }

@@ -47,6 +47,24 @@ Rule rule_of(const char* name, const char* pattern, const char* replacement, con
   return rule;
 }
 
+// sin(-a) => -sin(a), hypot(-a, b) => hypot(a, b)
+std::vector<Rule> parity_rules(const OpInfo& of) {
+  if (of.parity == Parity::none || of.syntax != Syntax::function) return {};
+  std::vector<Rule> rows;
+  const std::string name(of.text), letters = "ab";
+  for (size_t turned = 0; turned < static_cast<size_t>(of.arity); ++turned) {
+    std::string pattern = name + "(", plain = of.parity == Parity::odd ? "-" + pattern : pattern;
+    for (size_t i = 0; i < static_cast<size_t>(of.arity); ++i) {
+      const std::string comma = i > 0 ? ", " : "";
+      pattern += comma + (i == turned ? "-" : "") + letters[i];
+      plain += comma + letters[i];
+    }
+    const std::string called = name + "_neg" + (turned > 0 ? "_" + std::to_string(turned + 1) : "");
+    rows.push_back(rule_of(called.c_str(), (pattern + ")").c_str(), (plain + ")").c_str(), "float a"));
+  }
+  return rows;
+}
+
 bool commutes(Op op) {
   return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne || op == Op::land ||
          op == Op::lor;
@@ -207,10 +225,15 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
 }  // namespace
 
 const std::vector<Rule>& rules() {
-  static const std::vector<Rule> all = {
+  static const std::vector<Rule> all = [] {
+    std::vector<Rule> rows = {
 #define XHAT_RULE(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
 #include "expr/rules/rules.def"
-  };
+    };
+    for (int i = 0; i < kOpCount; ++i)
+      for (Rule& row : parity_rules(info(static_cast<Op>(i)))) rows.push_back(std::move(row));
+    return rows;
+  }();
   return all;
 }
 

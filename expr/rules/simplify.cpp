@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "expr/core/conditions.h"
 #include "expr/core/error.h"
 #include "expr/rules/rewriter.h"
 
@@ -9,6 +10,43 @@ namespace xhat {
 namespace {
 
 const char* const kFold = "fold";
+const char* const kOrder = "order";
+
+// What depends on earlier axes comes first.
+bool comes_before(const Arena& a, Id x, Id y) {
+  const Node &m = a[x], &n = a[y];
+  if (!std::ranges::equal(m.free_axes(), n.free_axes())) return std::ranges::lexicographical_compare(m.free_axes(), n.free_axes());
+  return x < y;
+}
+
+Id difference_in_order(Arena& a, Id id) {
+  const Node n = a[id];
+  const bool turned = n.op == Op::sub && is_float(n.type) && comes_before(a, n.arg(1), n.arg(0));
+  return turned ? a.sub(n.arg(1), n.arg(0)) : id;
+}
+
+// Of what may be written in two ways with the same bits, one: x[i] - x[j] for x[j] - x[i] below even functions and in squares, i != j for
+// j != i, and no condition twice.
+Id in_order(Arena& a, Id id) {
+  const Node n = a[id];
+  auto no_data = [&](Id x) {
+    return std::ranges::none_of(reachable(a, x), [&](Id y) { return is_read(a[y].op) || is_reduction(a[y].op); });
+  };
+  const bool square = is_float(n.type) && ((n.op == Op::mul && n.arg(0) == n.arg(1)) || (n.op == Op::pow && is_constant(a, n.arg(1), 2)));
+  if (square || info(n.op).parity == Parity::even) {
+    std::vector<Id> args;
+    for (Id x : n.args()) args.push_back(difference_in_order(a, x));
+    return a.with_args(id, args);
+  }
+  if ((n.op == Op::eq || n.op == Op::ne) && a[n.arg(0)].op == Op::axis && a[n.arg(1)].op == Op::axis && n.arg(1) < n.arg(0))
+    return a.binary(n.op, n.arg(1), n.arg(0));
+  if (n.op == Op::land && no_data(n.arg(1))) {
+    const std::vector<Id> known = conjuncts(a, n.arg(0));
+    auto is_known = [&](Id x) { return std::ranges::find(known, x) != known.end(); };
+    if (std::ranges::all_of(conjuncts(a, n.arg(1)), is_known)) return n.arg(0);
+  }
+  return kNone;
+}
 
 void check_names(const std::set<std::string>& names) {
   std::vector<std::string> known = simplification_rules();
@@ -28,6 +66,7 @@ Rewriter simplifier(Arena& arena, const SimplifyOptions& options) {
     if (on(rule.name)) rows.push_back(&rule);
   Rewriter made(arena, rows);
   if (on(kFold)) made.fold_constants();
+  if (on(kOrder)) made.then([&arena](Id id) { return in_order(arena, id); });
   return made;
 }
 
@@ -56,7 +95,7 @@ Program in_closed_form(const Program& p) {
 }
 
 std::vector<std::string> simplification_rules() {
-  std::vector<std::string> names = {kFold};
+  std::vector<std::string> names = {kFold, kOrder};
   for (const Rule& rule : rules()) names.push_back(rule.name);
   return names;
 }

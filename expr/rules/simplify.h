@@ -11,7 +11,8 @@
 namespace xhat {
 
 struct SimplifyOptions {
-  std::set<std::string> without = {};  // rules that are off, by name; "fold" is the computing of constants
+  std::set<std::string> without = {};  // rules that are off, by name; "fold" is the computing of constants,
+                                       // "order" that i != j stands for j != i, and abs(x[i] - x[j]) for abs(x[j] - x[i])
   std::set<std::string> only = {};     // unless empty: no other rules
 };
 

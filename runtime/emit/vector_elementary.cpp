@@ -239,11 +239,10 @@ Expr trunc(const Expr& x) { return select(x < number(x.type(), 0), vmath::ceil(x
 // --- sin(pi x) / (pi x) ------------------------------------------------------------------------------------
 
 Expr sinc(const Expr& x) {
-  const Expr s = sincos_pi(x).sin, a = vmath::abs(x), zero = number(x.type(), 0);
+  const Expr a = vmath::abs(x), s = sincos_pi(a).sin, zero = number(x.type(), 0);
   const Expr below = at_most(a, std::ldexp(1.0, format(x).mantissa + 2)) * number(x.type(), pi);
   return select(a == zero, number(x.type(), 1),
-                vmath::abs(s) / below * select(s < zero, number(x.type(), -1), number(x.type(), 1)) *
-                    select(x < zero, number(x.type(), -1), number(x.type(), 1)));
+                vmath::abs(s) / below * select(s < zero, number(x.type(), -1), number(x.type(), 1)));
 }
 
 }  // namespace

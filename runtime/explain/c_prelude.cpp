@@ -104,7 +104,7 @@ template <class T> inline T integer_power(T a, T k) {
 template <class T> inline T sigmoid(T a) { return T(1) / (T(1) + std::exp(-a)); }
 template <class T> inline T softplus(T a) { return maximum<T>(a, T(0)) + std::log1p(std::exp(-std::fabs(a))); }
 template <class T> inline T rectified(T a) { return a <= T(0) ? T(0) : a; }
-template <class T> inline T sign_of(T a) { return a != a ? a : T((a > T(0)) - (a < T(0))); }
+template <class T> inline T sign_of(T a) { return a != a || a == T(0) ? a : T((a > T(0)) - (a < T(0))); }
 template <class T> inline T magnitude(T a) { return a < T(0) ? T(-a) : a; }
 template <class T> inline T shift_left(T a, T count) { return count < 0 || count >= T(8 * sizeof(T)) ? T(0) : T(uint64_t(a) << count); }
 template <class T> inline T shift_right(T a, T count) {

@@ -19,6 +19,22 @@ using testing::derived;
 using testing::derived_op;
 using testing::expect_same_values;
 
+// Sums of odd and even functions of differences, however the differences are turned.
+TEST(CseReductionsOfPairs, ReadWhatTheForwardSummed) {
+  for (const auto& [text, sums] : std::vector<std::pair<std::string, int>>{
+           {"op f(t: f64[N]) -> (c, s) { c[i] = sum(j: cos(t[j]-t[i]))\n s[i] = sum(j: sin(t[i]-t[j])) }", 2},
+           {"op f(s: f64[N], v: f64[N]) -> (p) { p[i] = sum(j if j != i: 1+erf((s[i]-s[j])/v[i])) + sum(j if j != i: "
+            "erf((s[j]-s[i])/v[i])) }",
+            0},
+           {"op f(x: f64[N], k: f64) -> (e) { e[i] = sum(j: tanh(k*(x[i]-x[j]))*x[j]) - sum(j: tanh(k*(x[j]-x[i]))) }", 3}}) {
+    const Program before = derived(text);
+    StashPlan plan = plan_stash(before);
+    EXPECT_EQ(backward_reductions(plan.program), sums) << print(plan.program);
+    verify(plan.program);
+    expect_same_values(before, plan.program);
+  }
+}
+
 class CseReductions : public ::testing::TestWithParam<testing::PlainOp> {};
 
 TEST_P(CseReductions, FewestSumsAndSameValues) {

@@ -49,6 +49,20 @@ TEST_F(CseTree, AssociationAndOrderVanish) {
   EXPECT_FALSE(same("a[i]*b[i] + c[i]", "a[i]*c[i] + b[i]"));
 }
 
+TEST_F(CseTree, OddAndEvenFunctionsHaveOneSign) {
+  EXPECT_TRUE(same("cos(a[i] - b[i])", "cos(b[i] - a[i])"));
+  EXPECT_TRUE(same("sin(a[i] - b[i])", "-sin(b[i] - a[i])"));
+  EXPECT_TRUE(same("tanh(v*(a[i] - b[i]))*abs(b[i] - a[i])", "-(tanh(v*(b[i] - a[i]))*abs(-2*(a[i] - b[i])/2))"));
+  EXPECT_TRUE(same("hypot(a[i] - b[i], -c[i])", "hypot(b[i] - a[i], c[i])"));
+  EXPECT_TRUE(same("sin(sin(a[i] - b[i]) - sin(b[i] - a[i]))", "sin(2*sin(a[i] - b[i]))"));
+  EXPECT_TRUE(same("erf(a[i] - b[i]) + erf(b[i] - a[i])", "0"));
+  // What jumps has the same bits below it.
+  EXPECT_TRUE(same("round(a[i] - b[i])", "-round(b[i] - a[i])"));
+  EXPECT_FALSE(same("floor(a[i] - b[i])", "-floor(b[i] - a[i])"));
+  EXPECT_FALSE(same("exp(a[i] - b[i])", "exp(b[i] - a[i])"));
+  EXPECT_FALSE(same("sin(a[i] - b[i])", "sin(b[i] - a[i])"));
+}
+
 TEST_F(CseTree, TermsCancelAndCollect) {
   EXPECT_EQ(normal("a[i] + b[i] - a[i]"), "b[i]");
   EXPECT_EQ(normal("a[i] - a[i]"), "0");

@@ -49,6 +49,14 @@ TEST(JoinedSums, StayWhereTheyAreReadElsewhereOrGoOverSomethingElse) {
   }
 }
 
+// Of an axis of rows and one of columns, each sum goes its own way through memory.
+TEST(JoinedSums, AreNotOfRowsAndColumns) {
+  const Program p = testing::derived("op f(t: f64[N], w: f64[N,N]) -> (e) { e = sum(i,j if i != j: w[i,j]*cos(t[i]-t[j])) }");
+  const StashPlan plan = plan_stash(p);
+  EXPECT_EQ(backward_reductions(plan.program), 2) << print(plan.program);
+  expect_same_values(p, plan.program);
+}
+
 // Gradients that were differences of sums.
 TEST(JoinedSums, OfABiasThatIsUsedTwice) {
   const Program p = testing::derived(

@@ -151,8 +151,7 @@ class Instance {
     for (const auto& [name, slopes] : results[0])
       if (name != "y")
         for (size_t i = 0; i < slopes.size(); ++i)
-          if (std::isfinite(results[0].at("y").at(i)))
-            f(slopes.at(i), results[1].at(name).at(i));
+          if (std::isfinite(results[0].at("y").at(i))) f(slopes.at(i), results[1].at(name).at(i));
   }
 
   Arrays last_inputs;
@@ -254,7 +253,8 @@ TEST_P(IdiomTest, IsTheSameNumber) {
   EXPECT_GT(compared, 0) << "no numbers fit this row";
 }
 
-INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, ::testing::ValuesIn(of_real_numbers()), [](const auto& instance) { return instance.param.name; });
+INSTANTIATE_TEST_SUITE_P(Idioms, IdiomTest, ::testing::ValuesIn(of_real_numbers()),
+                         [](const auto& instance) { return instance.param.name; });
 
 std::string recognized(const std::string& body) {
   Program p = recognize(parse_op("op f(x: f32[N], t: f32[N]) -> (y) { y[i] = " + body + " }"));
@@ -375,6 +375,17 @@ TEST(SimplifyTest, WorksUpwardsUntilStable) {
   EXPECT_EQ(simplified("x: f32[N]", "-(-(x[i] * 1)) - 0"), "x[i]");
   EXPECT_EQ(simplified("x: f32[N], c: bool[N]", "if !(!(!c[i])) then x[i] else x[i] * -1"), "if c[i] then -x[i] else x[i]");
   EXPECT_EQ(simplified("x: i32[N]", "((x[i] + 1) + 1) - 2"), "x[i]");
+}
+
+TEST(SimplifyTest, WritesInOneOrderWhatHasTheSameBits) {
+  const std::string two = "x: f32[N], z: f32[N,N]";
+  EXPECT_EQ(simplified(two, "sum(j: abs(x[j] - x[i]) + cos(x[i] - x[j]) + (x[j] - x[i])^2)"),
+            "sum(j: let t1 = x[i] - x[j] in abs(t1) + cos(t1) + t1^2)");
+  EXPECT_EQ(simplified(two, "sum(j if i != j && j != i: z[i,j])"), "sum(j if i != j: z[i,j])");
+  EXPECT_EQ(simplified(two, "sum(j if x[i] > 0 && j != i && i != j: z[i,j])"), "sum(j if 0 < x[i] && i != j: z[i,j])");
+  EXPECT_EQ(simplified(two, "sin(-x[i]) * cos(-x[i])"), "-(sin(x[i]) * cos(x[i]))");
+  // sin(0) is 0, and -sin(-0) too; but -sin(0 - 0) is not sin(0 - 0).
+  EXPECT_EQ(simplified(two, "sum(j: sin(x[j] - x[i]))"), "sum(j: sin(x[j] - x[i]))");
 }
 
 TEST(SimplifyTest, LeavesWhatHoldsForRealNumbersOnly) {
