@@ -100,8 +100,8 @@ class Optimizer {
   std::vector<StoredValue> forms_of(TensorId tensor, const std::vector<AxisRange>& free, const Product& form) {
     return stored_forms(tree_, p_.tensors[tensor].type, tensor, free, form);
   }
-  Product as_written(const Share& best);
-  TensorId define(const Share& share, std::vector<StoredValue>& forms);
+  std::pair<Product, Id> as_written(const Share& best);
+  TensorId define(const Share& best, std::vector<StoredValue>& forms);
   std::optional<TensorId> defined_already(const Share& best, std::vector<StoredValue>& forms);
 
   Program p_;

@@ -152,38 +152,39 @@ std::optional<TensorId> Optimizer::defined_already(const Share& best, std::vecto
   return std::nullopt;
 }
 
-// A difference comes in two signs. The one that the user wrote has the bits that a comparison of it needs.
-Product Optimizer::as_written(const Share& best) {
+// As the forward says it: a difference comes in two signs, a sum in many orders. What was written has the bits that a comparison of it needs,
+// and is computed anyway.
+std::pair<Product, Id> Optimizer::as_written(const Share& best) {
   auto forward = std::ranges::find(forward_, best.of->definition, [](const Forward& f) { return f.definition.target(); });
-  Product other = best.form;
-  other.coefficient = -other.coefficient;
-  DType type = a_[best.form.factors[0].atom].type;
-  std::vector<Id> body = reachable(a_, forward->pattern.body);
-  auto written = [&](const Product& p) { return std::ranges::binary_search(body, tree_.to_expression(p, type)); };
-  return !written(best.form) && written(other) ? other : best.form;
+  const DType type = a_[best.form.factors[0].atom].type;
+  for (double sign : {1.0, -1.0}) {
+    const Product form{sign * best.form.coefficient, best.form.factors};
+    for (Id id : reachable(a_, forward->pattern.body))
+      if (a_[id].type == type && tree_.known_form(id) == form) return {form, id};
+  }
+  return {best.form, tree_.to_expression(best.form, type)};
 }
 
-TensorId Optimizer::define(const Share& share, std::vector<StoredValue>& forms) {
-  Share best = share;
-  best.form = as_written(share);
-  DType type = a_[best.form.factors[0].atom].type;
+TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
+  const auto [form, written] = as_written(best);
+  const DType type = a_[written].type;
   Definition d;
   Replacements own;
   std::vector<Id> shape;
   std::vector<AxisRange> free;
   for (size_t i = 0; i < best.of->scope.size(); ++i) {
     const AxisRange& r = best.of->scope[i];
-    if (!std::ranges::binary_search(tree_.free_axes(best.form), r.axis)) continue;
+    if (!std::ranges::binary_search(tree_.free_axes(form), r.axis)) continue;
     d.axes.push_back({best.of->names[i], r.begin, r.end});
     own[r.axis] = best.of->names[i];
     shape.push_back(r.end);
     free.push_back(r);
   }
-  d.body = substitute(a_, tree_.to_expression(best.form, type), own);
+  d.body = substitute(a_, written, own);
   TensorId t = p_.add_tensor(p_.tensors[best.of->definition].name + "_part", type, shape);
   d.targets = {t};
   p_.forward.definitions.push_back(d);
-  forms = forms_of(t, free, best.form);
+  forms = forms_of(t, free, form);
   return t;
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "expr/core/conditions.h"
 #include "runtime/cpu/lowering.h"
 
 namespace xhat::runtime {
@@ -70,6 +71,14 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);
   auto depends = [&](Id x) { return std::ranges::any_of(reads, [&](Id r) { return a[r].depends_on(x); }); };
+  // Rows that are only compared with places share few terms: each is asked for by itself (ask_before_row).
+  std::vector<Id> shared = {m.body};
+  for (Id part : conjuncts(*spec_.arena, m.condition))
+    if (!compares_place_with_data(part)) shared.push_back(part);
+  shared = reachable(a, shared);
+  auto shares = [&](Id x) {
+    return std::ranges::any_of(reads, [&](Id r) { return a[r].depends_on(x) && std::ranges::binary_search(shared, r); });
+  };
   auto separate = [&](Id x, Id y) { return std::ranges::none_of(reads, [&](Id r) { return a[r].depends_on(x) && a[r].depends_on(y); }); };
   std::optional<Contraction> best;
   double least = price_along_terms(m);
@@ -77,7 +86,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
     const Id v = m.left[i];
     if (!constant(v) || axis(v).extent < 8 || !depends(v)) continue;
     for (Id y : m.left) {
-      if (y == v || axis(y).kind() == AxisKind::point || axis(y).extent < kMinContractRows || !depends(y) || !separate(v, y)) continue;
+      if (y == v || axis(y).kind() == AxisKind::point || axis(y).extent < kMinContractRows || !shares(y) || !separate(v, y)) continue;
       Contraction c{v, y, phase_of(m, v)};
       choose_block(c, widest(m));
       if (c.width == 0) continue;

@@ -329,6 +329,8 @@ class Lowering {
   void leave_all(const std::vector<size_t>& group, const Func& all);
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
   static Expr pairwise(Op op, std::vector<Expr> parts);
+  bool compares_place_with_data(Id condition) const;
+  void ask_before_row(Loops& l, const std::vector<size_t>& group, Id v);
   void column_sum(const std::vector<size_t>& group, Id v);
   // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
   int64_t written_out_ps(const std::vector<size_t>& group) const;
