@@ -1,8 +1,6 @@
 #include "cse/stash/stash_masks.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
 #include <set>
 #include <unordered_map>
@@ -38,7 +36,9 @@ constexpr int64_t kZero = 0, kPositive = 1, kNegative = 2, kNaN = 3;
 
 Id code_of_sign(Arena& a, Id sign) {
   Id u = a[sign].arg(0), zero = a.constant(a[u].type, 0);
-  auto byte = [&](Id condition, int64_t code) { return a.select(condition, a.integer(code, DType::u8), a.integer(kZero, DType::u8)); };
+  auto byte = [&](Id condition, int64_t code) {
+    return a.select(condition, a.integer(code, DType::u8), a.integer(kZero, DType::u8));
+  };
   Id codes = a.add(byte(a.binary(Op::lt, zero, u), kPositive), byte(a.binary(Op::lt, u, zero), kNegative));
   return a.add(codes, byte(a.binary(Op::ne, u, u), kNaN));
 }
@@ -51,67 +51,6 @@ Id sign_of_code(Arena& a, Id code, DType type) {
   return choose(kZero, 0, choose(kPositive, 1, choose(kNegative, -1, nan)));
 }
 
-// Values that a forward definition computes, found by what they are as real numbers.
-class ForwardSpelling {
- public:
-  explicit ForwardSpelling(const Program& p) : a_(*p.arena), tree_(a_) {
-    for (const Definition& d : p.forward.definitions)
-      for (Id id : reachable(a_, d.body))
-        if (computes(id)) values_.try_emplace(key(tree_.form(id)), Value{id, &d});
-  }
-
-  // The definition's body with what the forward computes at the same places in its own words, so that it is computed once.
-  Id of(const Definition& d) {
-    std::unordered_map<Id, Id> done;
-    std::vector<Id> args;
-    for (Id id : reachable(a_, d.body)) {
-      args.clear();
-      for (Id x : a_[id].args()) args.push_back(done.at(x));
-      const Id known = computes(id) ? same_value(id, d.axes) : kNone;
-      done[id] = known == kNone ? a_.with_args(id, args) : known;
-    }
-    return done.at(d.body);
-  }
-
- private:
-  struct Value {
-    Id node;
-    const Definition* in;
-  };
-  using Key = std::vector<Id>;
-
-  bool computes(Id id) const {
-    const Node& n = a_[id];
-    return is_float(n.type) && n.arg_count > 0 && !is_read(n.op) && !is_reduction(n.op);
-  }
-  static Key key(const Product& p) {
-    const auto size = std::bit_cast<uint64_t>(std::abs(p.coefficient));
-    Key all = {static_cast<Id>(size), static_cast<Id>(size >> 32)};
-    for (const Factor& f : p.factors) all.insert(all.end(), {f.atom, static_cast<Id>(f.halves)});
-    return all;
-  }
-
-  // The forward's axes are the definition's, over the same range.
-  bool at_same_places(const Value& v, const std::vector<AxisRange>& axes) const {
-    return std::ranges::all_of(a_[v.node].free_axes(), [&](Id x) {
-      const auto own = std::ranges::find(v.in->axes, x, &AxisRange::axis);
-      return own != v.in->axes.end() && std::ranges::find(axes, *own) != axes.end();
-    });
-  }
-
-  Id same_value(Id id, const std::vector<AxisRange>& axes) {
-    const Product form = tree_.form(id);
-    const auto at = values_.find(key(form));
-    if (at == values_.end() || a_[at->second.node].type != a_[id].type || !at_same_places(at->second, axes)) return kNone;
-    const bool turned = std::signbit(form.coefficient) != std::signbit(tree_.form(at->second.node).coefficient);
-    return turned ? a_.unary(Op::neg, at->second.node) : at->second.node;
-  }
-
-  Arena& a_;
-  TensorExprTree tree_;
-  std::map<Key, Value> values_;
-};
-
 class Finder {
  public:
   Finder(Program& p, const MaskWorth& worth) : p_(p), a_(*p.arena), worth_(worth) {}
@@ -122,10 +61,6 @@ class Finder {
       if (!served(c) && !over_its_own_axes(c)) left.push_back(c);
     for (const Condition& c : left)
       if (!served(c)) over_points_of_a_read(c);
-    if (!masks_.empty()) {
-      ForwardSpelling spelling(p_);
-      for (Mask& m : masks_) m.definition.body = spelling.of(m.definition);
-    }
     return std::move(masks_);
   }
 
@@ -221,7 +156,8 @@ class Finder {
     for (Id read : reads(c.id)) {
       const Node n = a_[read];
       std::vector<AxisRange> axes;
-      for (size_t i = 0; i < n.arg_count; ++i) axes.push_back({a_.axis(unused_name(i)), a_.integer(0), p_.tensors[n.symbol].shape[i]});
+      for (size_t i = 0; i < n.arg_count; ++i)
+        axes.push_back({a_.axis(unused_name(i)), a_.integer(0), p_.tensors[n.symbol].shape[i]});
       if (define(c, read, axes)) return true;
     }
     return false;
@@ -229,7 +165,9 @@ class Finder {
 
   std::string unused_name(size_t i) {
     std::string name = "i" + std::to_string(i);
-    while (p_.find(name) || std::ranges::any_of(p_.dims, [&](const Dim& d) { return a_.name(d.dim) == name; })) name += "_";
+    while (p_.find(name) ||
+           std::ranges::any_of(p_.dims, [&](const Dim& d) { return a_.name(d.dim) == name; }))
+      name += "_";
     return name;
   }
 
@@ -276,12 +214,9 @@ class Finder {
         mix(static_cast<uint64_t>(n.op));
         mix(static_cast<uint64_t>(n.type));
         mix(n.arg_count);
-        if (n.op == Op::read)
-          mix(n.symbol);
-        else if (n.arg_count == 0)
-          mix(id);
-        else
-          for (Id x : n.args()) mix(x == kNone ? 0 : skeletons_.at(x));
+        if (n.op == Op::read) mix(n.symbol);
+        else if (n.arg_count == 0) mix(id);
+        else for (Id x : n.args()) mix(x == kNone ? 0 : skeletons_.at(x));
       }
       skeletons_[id] = hash;
     }

@@ -6,7 +6,6 @@
 // other points: max pooling's ties read x_mask[2*i+r], where x_mask[n] = x[n] == y[n/2]. Proposes only: what is kept is for
 // the stash planner to say.
 // Signs are kept likewise, as a number for each of positive, negative, zero and NaN: of abs(x), sign(x).
-// What a mask compares is said as the forward says it, where that computes the same number: it is computed once.
 // Not proposed: what reads with `else`, by way of data (table[ids[b]]), or draws random numbers, which the backward draws again.
 #pragma once
 #include <functional>
