@@ -2,10 +2,13 @@
 //
 //   gradient, inner product, jvp, hvp   the derived (or stated) derivatives against finite differences and each
 //                                       other, in f64: ad/check/gradcheck.h
+//   program    what an imperative program was made into against an interpreter that overwrites memory, both in f64
 //   passes     the program after all passes against the one before, both evaluated in f64
 //   kernels    what the compiled kernels deliver against the evaluator, in the declared types
 //   precision  how far gradients by kernels and by the formula as derived, in the same types, are off what it gives in f64
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -15,6 +18,7 @@
 #include "ad/check/perturbed.h"
 #include "ad/check/harder_ranges.h"
 #include "ad/forward/jvp.h"
+#include "expr/eval/interpret.h"
 #include "expr/index/size_limits.h"
 #include "expr/index/without_points.h"
 #include "runtime/explain/explain.h"
@@ -31,7 +35,7 @@ constexpr double kEvaluations = 3;  // of the program, that are in memory at a t
 
 class Check {
  public:
-  Check(const Command& c, const Program& op) : c_(c), op_(op), options_(compile_options(c)) {}
+  Check(const Command& c, const Source& source) : c_(c), source_(source), op_(source.op), options_(compile_options(c)) {}
 
   int run() {
     for (const auto& [name, path] : pairs_of(c_.in, "--in")) given_[name] = read_array(op_, input_named(op_, name, "--in"), path, name);
@@ -54,6 +58,7 @@ class Check {
     for (auto& [name, value] : scalars_of(c_, op_)) data_[name] = value;
     all_ = data_;
     for (auto& [name, array] : random_cotangents(plain_, dims_, c_.seed)) all_[name] = array;
+    check_program();
     progress_.show("derivatives against finite differences", true);
     check_gradients();
     progress_.show("passes", true);
@@ -71,6 +76,7 @@ class Check {
 
  private:
   const Command& c_;
+  const Source& source_;
   const Program& op_;
   CompileOptions options_;
   Program plain_;  // forward and gradients as derived, before any pass
@@ -171,6 +177,29 @@ class Check {
       if (g.note.empty()) continue;
       notes_.push_back(g.name + ": " + g.note);
       has_jvp_ = false;
+    }
+  }
+
+  // Values of a program that mutates, by what it means as it is written.
+  void check_program() {
+    if (!c_.derive.empty()) return;
+    const std::shared_ptr<const ast::File> file = ast::parse(source_.text, source_.file);
+    const auto prog = std::ranges::find_if(file->ops, [&](const ast::Op& o) { return o.name == op_.name; });
+    if (prog == file->ops.end() || prog->kind != ast::Op::Kind::prog) return;
+    progress_.show("values as the program is written", true);
+    const Arrays wanted = interpret(*file, *prog, data_, dims_), got = evaluate(op_, data_, dims_, kExact);
+    const double most = 1000 * tolerance(epsilon_of(DType::f64), longest_reduction(op_, dims_));  // as for passes
+    std::vector<std::string> names;  // in the order of the op's outputs
+    for (const ast::Name& name : prog->body.outputs) names.push_back(name.text);
+    for (const ast::Parameter& p : prog->body.parameters)
+      if (p.inout) names.push_back(p.name);
+    for (size_t i = 0; i < names.size(); ++i) {
+      const std::string& name = op_.tensors[op_.outputs.at(i)].name;  // of a parameter marked inout, another one
+      Array meant = wanted.at(names[i]);
+      // The interpreter takes one side of a choice only, and a literal there has no type of its own.
+      if (const DType made = got.at(name).type; meant.real() == is_float(made)) meant.type = made;
+      const double allowed = meant.real() ? most : 0;
+      row("program", name, meant, allowed, compare(got.at(name), meant, allowed, 0), fmt::format("{} elements", meant.size()));
     }
   }
 
@@ -435,6 +464,7 @@ class Check {
         << "\ngradient, jvp, hvp: derived against finite differences of the forward (hvp: of the gradient), "
            "in f64\n"
            "inner product: <grad, v> by reverse mode against <dy, J v> by forward mode, in f64\n"
+           "program: what it was made into against an interpreter that overwrites memory, both in f64\n"
            "passes: the program after all passes against the one before, both evaluated in f64\n";
     *c_.answer << "infer, forward, backward, jvp and hvp kernels: against the evaluator; the first three also on data "
                  "that are\nlarge, tiny, alternate in magnitude, have zeros, are equal, are whole, as far as all "
@@ -456,6 +486,6 @@ class Check {
 
 }  // namespace
 
-int check_command(const Command& c, const Source& source) { return Check(c, source.op).run(); }
+int check_command(const Command& c, const Source& source) { return Check(c, source).run(); }
 
 }  // namespace xhat::tool

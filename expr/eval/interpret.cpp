@@ -185,7 +185,7 @@ class Interpreter {
   }
 
   void update(const View& to, const std::string& op, Ref body) {
-    const View value = beside(eval(body), body, is_integer(to.type()));
+    const View value = beside(eval(body), body, to);
     write(to, op.empty() ? value : apply(infix(op), {of(array_of(to)), value}));
   }
 
@@ -352,13 +352,16 @@ class Interpreter {
     return std::ranges::all_of(n.args, is_weak) && std::ranges::any_of(n.args, [&](Ref x) { return names_integer(x); });
   }
 
-  // Literals and dims beside an integer are integers.
-  View beside(View x, Ref r, bool integer) { return integer && (x.weak || names_integer(r)) ? eval(r, true) : x; }
+  // Literals and dims beside an integer are integers of its type.
+  View beside(View x, Ref r, const View& other) {
+    const bool typed = !other.weak && is_integer(other.type());
+    return typed && (x.weak || names_integer(r)) ? to_type(eval(r, true), other.type()) : x;
+  }
 
   View binary(const Node& n, bool integers) {
     View a = eval(n.args[0], integers), b = eval(n.args[1], integers);
-    a = beside(a, n.args[0], !b.weak && is_integer(b.type()));
-    b = beside(b, n.args[1], !a.weak && is_integer(a.type()));
+    a = beside(a, n.args[0], b);
+    b = beside(b, n.args[1], a);
     if (n.text == ">" || n.text == ">=") return apply(n.text == ">" ? Op::lt : Op::le, {b, a});
     return apply(infix(n.text), {a, b});
   }

@@ -78,6 +78,17 @@ TEST(Interpret, DefinitionsOverAxes) {
             (Reals{30, 130}));
 }
 
+// Literals and dims take the other operand's type, so that sums beyond it wrap around.
+TEST(Interpret, NumbersBesideSmallIntegersWrap) {
+  const auto file = ast::parse("prog p(x: u8[N]) -> (y, z) { var y = x + 200\n half = N / 2\n z[i] = x[i] * 100 / 3 + half }");
+  Array x = zeros(DType::u8, {2});
+  x.integers = {100, 2};
+  const Arrays got = interpret(*file, file->ops[0], {{"x", x}}, {{"N", 2}});
+  EXPECT_EQ(got.at("y").type, DType::u8);
+  EXPECT_EQ(got.at("y").integers, (std::vector<int64_t>{44, 202}));
+  EXPECT_EQ(got.at("z").integers, (std::vector<int64_t>{5 + 1, 66 + 1}));
+}
+
 TEST(Interpret, AWhileLoopEndsByItsConditionOrItsBound) {
   const std::string text = "prog p(x: f32) -> (y) { var y = x\n while y < 20 max 3 { y *= 2 } }";
   EXPECT_EQ(run(text, {{"x", scalar_of(DType::f32, 6)}}), Reals{24});

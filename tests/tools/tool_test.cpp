@@ -40,6 +40,15 @@ TEST_F(ToolCheck, AStatedGradientThatIsNotLinearFails) {
   EXPECT_HAS(r.out, "jvp: op f has no forward derivative: its `grad` is not linear in the cotangent dy");
 }
 
+// What a program was made into is compared with what it means as it is written, also parameters that it writes.
+TEST_F(ToolCheck, ValuesOfAProgramAsItIsWritten) {
+  write("shift.xh", "prog f(x: inout f32[N], n: u8) -> (m) {\n  for i in 1..N { x[i] += x[i-1] }\n  m = n % 2 + 254\n}\n");
+  Result r = call("check $T/shift.xh");
+  EXPECT_EQ(r.status, 0) << r.out << r.err;
+  EXPECT_HAS(r.out, "  program        m ");
+  EXPECT_HAS(r.out, "  program        x_out ");
+}
+
 TEST_F(ToolCheck, HalfPrecision) {
   Result r = call("check $F/half.xh");
   EXPECT_EQ(r.status, 0) << r.out << r.err;
