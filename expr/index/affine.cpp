@@ -134,7 +134,7 @@ std::vector<Poly> known_nonnegative(Scope& scope, const BoundsQuestion& q) {
 
 BoundsAnswer prove(Arena& a, const BoundsQuestion& q) {
   using Verdict = BoundsAnswer::Verdict;
-  Scope scope(a);
+  Scope scope(a, tensors_read(a, q.index).empty() ? kIslOperations : kIslOperationsForData);
   for (const AxisRange& r : q.axes) scope.bind(r);
   const Poly index = scope.poly(q.index), extent = scope.poly(q.extent);
   const std::vector<Poly> known = known_nonnegative(scope, q);

@@ -12,6 +12,9 @@ namespace {
 
 bool is_comparison_of_integers(const Arena& a, const Node& n) { return is_integer(a[n.arg(0)].type); }
 
+// Between data, one in the other: of a walk along a table (a = up[k,a] if …, eight times) isl would enumerate which were taken.
+constexpr int kMostChoices = 3;
+
 // Operations whose operands the translation looks into; all others are opaque.
 bool looks_inside(const Arena& a, const Node& n) {
   switch (n.op) {
@@ -203,7 +206,10 @@ void Scope::translate(Id root) {
       e.condition = translate_bool(id);
       entries_.emplace(id, std::move(e));
     } else if (is_integer(arena_[id].type)) {
-      entries_.emplace(id, translate_integer(id));
+      Entry e = translate_integer(id);
+      if (looks_inside(arena_, arena_[id]) && e.poly != Poly::atom(id))
+        for (Id x : arena_[id].args()) e.choices = std::max(e.choices, entries_.at(x).choices);
+      entries_.emplace(id, std::move(e));
     }
   }
 }
@@ -339,8 +345,11 @@ Scope::Entry Scope::translate_integer(Id id) {
     case Op::select: {
       const Condition c = condition(n.arg(0));
       const Interval i = extreme(Op::select, interval(poly_at(1)), interval(poly_at(2)));
-      if (!is_subset(c.may, c.must)) return opaque(id, i, own);
-      return structural(id, i, data);
+      const int choices = data == Data::none ? 0 : 1 + std::max(entries_.at(n.arg(1)).choices, entries_.at(n.arg(2)).choices);
+      if (choices > kMostChoices || !is_subset(c.may, c.must)) return opaque(id, i, own);
+      Entry made = structural(id, i, data);
+      made.choices = choices;
+      return made;
     }
     default: return opaque(id, range_of_type(n.type), own);
   }

@@ -28,6 +28,8 @@ struct Interval {
 // The hardest relation of the tests needs less than 100,000 of isl's operations, which take about 35 ms: a
 // question ends after about 0.4 s.
 constexpr unsigned long kIslOperations = 1'000'000;
+// Of an index that data decide: it is checked in the run if nobody proves it, and that takes little.
+constexpr unsigned long kIslOperationsForData = 30'000;
 
 class Scope {
  public:
@@ -73,6 +75,7 @@ class Scope {
     Poly poly;
     Data data = Data::none;
     std::optional<Condition> condition;
+    int choices = 0;  // between data, one in the other, that isl has a form for
   };
   void translate(Id root);
   Entry translate_integer(Id id);
