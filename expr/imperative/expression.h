@@ -109,6 +109,7 @@ class Expression {
   Mapping mapping(ast::Ref ref, const ast::Node& n);
   void reshape(const ast::Node& n, const Shape& base, Shape& to, Mapping& m);
   Id index(ast::Ref ref, Id extent, size_t dimension, const std::string& of);
+  bool difference_is_known(Id index, std::span<const Id> known) const;
   AxisRange slice(ast::Ref ref, Id extent, size_t k, Id& index, const std::string& of);
   Id slice_end(ast::Ref ref, Id extent, const std::string& of);
   int64_t constant(ast::Ref ref, const char* what);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "expr/core/conditions.h"
 #include "expr/imperative/expression.h"
 #include "expr/index/affine.h"
 #include "expr/index/dims.h"
@@ -29,6 +30,18 @@ size_t Expression::dimension(Ref ref, size_t rank, const char* what) {
   if (given < -count || given >= count)
     throw Error(fmt::format("{} of dimension {}, and there {} {}", what, given, rank == 1 ? "is" : "are", rank), node(ref).pos);
   return static_cast<size_t>(given < 0 ? given + count : given);
+}
+
+// Is an index i - w, of a position i and data w, known not to be negative, by `if i >= w`? (It may wrap, but not to what counts from the end.)
+bool Expression::difference_is_known(Id index, std::span<const Id> known) const {
+  const Node& n = a_[index];
+  if (n.op != Op::sub || reads_data(a_, n.arg(0))) return false;
+  for (Id condition : known)
+    for (Id part : conjuncts(a_, condition)) {
+      const Node& c = a_[part];
+      if ((c.op == Op::le || c.op == Op::lt) && c.arg(0) == n.arg(1) && c.arg(1) == n.arg(0)) return true;
+    }
+  return false;
 }
 
 // An index of a view. Those of constants and of the run count from the end when negative; those with axes are positions.
@@ -63,13 +76,16 @@ Id Expression::index(Ref ref, Id extent, size_t d, const std::string& of) {
       if (std::ranges::any_of(axes_, [&](const BoundAxis& b) { return b.range.axis == axis; })) return x;
     return a_.select(a_.binary(Op::lt, x, a_.integer(0)), a_.add(x, extent), x);
   };
-  if (reads_data(a_, id)) return of_the_run(id);
   const std::vector<AxisRange> loops = c_.loop_ranges();
   std::vector<AxisRange> around = loops;
   for (const BoundAxis& b : axes_)
     if (b.range.end != kNone) around.push_back(b.range);
   std::vector<Id> known;
   for (Id c : c_.state.conditions) known.push_back(c);
+  if (reads_data(a_, id)) {
+    const Id negative = a_.binary(Op::lt, id, a_.integer(0));
+    return difference_is_known(id, known) || c_.excluded(loops, known, negative) ? id : of_the_run(id);
+  }
   auto inside = [&](Id x, std::span<const Id> holds) {
     return c_.implied(around, holds, a_.binary(Op::le, a_.integer(0), x)) && c_.implied(around, holds, a_.binary(Op::lt, x, extent));
   };

@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "expr/core/conditions.h"
 #include "expr/core/uses.h"
 #include "expr/imperative/forms.h"
@@ -90,11 +92,20 @@ class Newest {
     return true;
   }
 
-  // May the write reach this place?
-  bool is_written(const std::vector<Id>& place, const Where& where) {
-    if (std::ranges::any_of(place, [&](Id index) { return reads_data(a_, index); })) return true;
-    const Id before = a_.read(w_.base, c_.program.tensors[w_.base].type, place);
-    return value_at(c_, w_, place, where.axes, where.conditions, before) != before;
+  // May the write reach this place? An index that data decide is anywhere.
+  bool is_written(std::vector<Id> place, const Where& where) {
+    const Tensor& base = c_.program.tensors[w_.base];
+    std::vector<AxisRange> axes = where.axes;
+    bool known = false;
+    for (size_t k = 0; k < place.size(); ++k) {
+      known |= !reads_data(a_, place[k]);
+      if (!reads_data(a_, place[k])) continue;
+      place[k] = a_.axis(fmt::format("index {}", k));  // no axis of a program has such a name
+      axes.push_back({place[k], a_.integer(0), base.shape[k]});
+    }
+    if (!known) return true;
+    const Id before = a_.read(w_.base, base.type, place);
+    return value_at(c_, w_, place, axes, where.conditions, before) != before;
   }
 
   Context& c_;
