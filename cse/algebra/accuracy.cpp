@@ -223,7 +223,7 @@ class Accuracy::Walk {
 
   Accuracy& of_;
   TensorExprTree& tree_;
-  const Arena& a_;
+  Arena& a_;
   std::unordered_map<Id, size_t> at_;
   std::vector<Step> steps_;
   std::vector<size_t> leaves_;

@@ -9,6 +9,7 @@
 #include "cse/match/bodies.h"
 #include "cse/normalize/checked_index.h"
 #include "cse/normalize/lift_reductions.h"
+#include "cse/normalize/places_read.h"
 #include "expr/core/machine_model.h"
 #include "expr/index/affine.h"
 #include "expr/rules/simplify.h"
@@ -185,22 +186,15 @@ class Inliner {
 }  // namespace
 
 // Is it read at so many places that computing it for each takes longer than writing and reading it?
-static bool is_dear_at_its_places(const Arena& a, const Uses& uses, const Definition& map) {
-  int64_t places = 0;
-  bool shifted = false;
-  for (const Definition* user : uses.readers(map.target())) {
-    if (user->is_call()) return false;
-    int64_t own = 0;
-    for (Id id : reachable(a, user->body)) own += is_read(a[id].op) && a[id].symbol == map.target();
-    places += own;
-    shifted |= own > 1;
-  }
-  if (!shifted) return false;
+static bool is_dear_at_its_places(Arena& a, const Uses& uses, const Definition& map) {
   const int64_t kept = kKept_ps * static_cast<int64_t>(byte_size(a[map.body].type)) / 4;
-  return costs_at_least(a, map.body, kept / (places - 1) + 1);
+  constexpr int64_t kMostPlaces = 16;
+  if (!costs_at_least(a, map.body, kept / (kMostPlaces - 1) + 1)) return false;
+  const PlacesRead read = places_read(a, uses, map.target());
+  return read.several && costs_at_least(a, map.body, kept / (read.all - 1) + 1);
 }
 
-bool stays_written(const Arena& a, const Uses& uses, const Definition& map) {
+bool stays_written(Arena& a, const Uses& uses, const Definition& map) {
   if (map.is_call() || is_reduction(a[map.body].op)) return false;
   if (is_dear_at_its_places(a, uses, map)) return true;
   if (uses.readers(map.target()).size() < 2) return false;

@@ -1,5 +1,5 @@
-// Who defines each tensor of a program, and who reads it: found in one walk over all bodies, where Program::definition_of
-// looks at all definitions for each question.
+// Who defines each tensor of a program, who reads it, and whether it is a result: found in one walk over all bodies, where
+// Program::definition_of looks at all definitions for each question.
 #pragma once
 #include "expr/core/program.h"
 
@@ -10,11 +10,13 @@ class Uses {
  public:
   explicit Uses(const Program& p);
   const Definition* definition(TensorId t) const { return definition_[t]; }  // nullptr: a parameter, or nothing at all
+  bool is_result(TensorId t) const { return is_result_[t]; }  // an output or a gradient
   // Each once, in the program's order.
   const std::vector<const Definition*>& readers(TensorId t) const { return readers_[t]; }
 
  private:
   std::vector<const Definition*> definition_;            // by tensor
+  std::vector<bool> is_result_;                          // by tensor
   std::vector<std::vector<const Definition*>> readers_;  // by tensor
 };
 
