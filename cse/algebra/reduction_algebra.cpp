@@ -362,8 +362,10 @@ Product Simplifier::total(Product body, Sum s, bool create, int splits) {
 // there are (an operand of a matrix product) stays a definition unless it is cheap.
 std::map<TensorId, PointValue> Simplifier::inlinable(const Definition& d) {
   const Node n = a_[d.body];
-  if (!is_reduction(n.op) || multiplied_out_) return values_;
-  std::map<TensorId, PointValue> values = values_;
+  std::map<TensorId, PointValue> values;
+  for (TensorId t : tensors_read(a_, d.body))
+    if (auto it = values_.find(t); it != values_.end()) values.insert(*it);
+  if (!is_reduction(n.op) || multiplied_out_) return values;
   std::vector<AxisRange> bound = reduce_axes(n), all = d.axes;
   all.insert(all.end(), bound.begin(), bound.end());
   // A condition `ids[b] == v` leaves one v: that is a scatter-add, which does not loop over it.

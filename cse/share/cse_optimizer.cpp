@@ -150,6 +150,13 @@ Program Optimizer::reuse_backward() {
       if (auto it = below.find(t); it != below.end()) all.insert(it->second.begin(), it->second.end());
     }
   }
+  std::unordered_map<uint64_t, std::set<size_t>> having;  // definitions, by the shapes of their factors
+  auto look_into = [&](size_t at) {
+    each_product_of(p_.backward.definitions[at], [&](const Product& p) {
+      for (const Factor& f : p.factors) having[tree_.shape(f.atom)].insert(at);
+    });
+  };
+  for (size_t i = 0; i < p_.backward.definitions.size(); ++i) look_into(i);
   for (size_t i = 0; i < p_.backward.definitions.size(); ++i) {
     const Definition source = p_.backward.definitions[i];
     if (is_reduction(a_[source.body].op) || !is_float(a_[source.body].type) || has_tensor(p_.gradients, source.target())) continue;
@@ -158,13 +165,18 @@ Program Optimizer::reuse_backward() {
     if (forms.empty()) continue;
     forms.resize(1);  // the value itself
     Wanted wanted = sharing_.wanted(forms);
-    for (Definition& d : p_.backward.definitions) {
+    std::set<size_t> holding;
+    for (uint64_t shape : wanted.shapes)
+      if (auto it = having.find(shape); it != having.end()) holding.insert(it->second.begin(), it->second.end());
+    for (size_t at : holding) {
+      Definition& d = p_.backward.definitions[at];
       if (d.target() == source.target()) continue;
       if (deciding_.contains(d.target())) continue;
       if (below[source.target()].contains(d.target())) continue;
       bool changed = with_digits(d, [&](Definition& now) {
         in_definition(now, wanted, [&](const Product& p, std::span<const AxisRange> scope) { return sharing_.fold(p_, p, forms, scope); });
       });
+      if (changed) look_into(at);
       if (changed && has_tensor(tensors_read(a_, d.body), source.target())) below[d.target()].insert(source.target());
     }
   }
@@ -185,7 +197,10 @@ Shared share_largest(const Program& p, const std::vector<TensorId>& stored, cons
   std::set<Id> refused;
   std::vector<TensorId> taken = optimizer.next_shares(kept, refused);
   for (int i = 0; !taken.empty() && i < most_rounds_of_shares; ++i) {
-    std::erase_if(taken, [&](TensorId t) { return !backward_reads(optimizer.program(), t); });  // matched, but no cheaper anywhere
+    std::set<TensorId> read;
+    for (const Definition& d : optimizer.program().backward.definitions)
+      for (TensorId t : tensors_read(*p.arena, d.body)) read.insert(t);
+    std::erase_if(taken, [&](TensorId t) { return !read.contains(t); });  // matched, but no cheaper anywhere
     if (!taken.empty()) {
       kept.insert(kept.end(), taken.begin(), taken.end());
       now = simplify_reductions(optimizer.program(), kept, optimizer.tree());

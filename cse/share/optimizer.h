@@ -59,6 +59,8 @@ class Optimizer {
   void collect_forward(const std::vector<TensorId>& kept);
   void collect_parts(const Forward& f);
   std::vector<BackwardPart> backward_products();
+  // Of a map, or of a sum and its condition. False: but for some that are nested too deeply.
+  bool each_product_of(const Definition& d, const Sharing::Look& look);
   uint32_t number_of(const Product& p, const std::vector<AxisRange>& scope);
   std::optional<Share> common(const ForwardPart& part, const BackwardPart& target) {
     auto [known, fresh] = common_.try_emplace({part.number, target.number});

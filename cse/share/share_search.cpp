@@ -121,10 +121,17 @@ std::vector<BackwardPart> Optimizer::backward_products() {
       }
       if (auto& in = found[it->second].definitions; in.empty() || in.back() != d.target()) in.push_back(d.target());
     };
-    complete_ &= sharing_.each_product(tree_.form(sum ? reduce_body(n) : d.body), add);
-    if (sum) complete_ &= sharing_.each_product_in_condition(reduce_condition(n), add);
+    complete_ &= each_product_of(d, add);
   }
   return found;
+}
+
+bool Optimizer::each_product_of(const Definition& d, const Sharing::Look& look) {
+  const Node n = a_[d.body];
+  if (!is_float(n.type) || (is_reduction(n.op) && n.op != Op::sum)) return true;
+  const bool sum = n.op == Op::sum;
+  const bool all = sharing_.each_product(tree_.form(sum ? reduce_body(n) : d.body), look);
+  return !sum ? all : sharing_.each_product_in_condition(reduce_condition(n), look) && all;
 }
 
 // A definition of exactly this value, if the user wrote one.
