@@ -53,10 +53,12 @@ class Moments {
     if (!power && !(square.op == Op::mul && square.arg(0) == square.arg(1))) return {};
     const Node difference = a_[square.arg(0)];
     if (difference.op != Op::sub) return {};
-    const Id divisor = count_of(difference.arg(1), sum.target(), squares.axes);
+    // A square says nothing of the order: (x - mean)^2 or (mean - x)^2.
+    Id divisor = count_of(difference.arg(1), sum.target(), squares.axes), deviating = difference.arg(0);
+    if (divisor == kNone) divisor = count_of(difference.arg(0), sum.target(), squares.axes), deviating = difference.arg(1);
     if (divisor == kNone) return {};
     const Id term = reduce_body(a_[sum.body]);
-    if (substitute(a_, difference.arg(0), same) != term) return {};
+    if (substitute(a_, deviating, same) != term) return {};
     double terms = 1;
     for (const AxisRange& r : axes) terms *= static_cast<double>(evaluate_extent(a_, r.end, sizes_));
     const auto count = number(divisor);
