@@ -12,9 +12,10 @@ namespace {
 const char* const kFold = "fold";
 const char* const kOrder = "order";
 
-// What depends on earlier axes comes first.
+// What depends on more axes comes first, x[n,c] - mean[c]; of as many, what depends on earlier ones.
 bool comes_before(const Arena& a, Id x, Id y) {
   const Node &m = a[x], &n = a[y];
+  if (m.axes_count != n.axes_count) return m.axes_count > n.axes_count;
   if (!std::ranges::equal(m.free_axes(), n.free_axes())) return std::ranges::lexicographical_compare(m.free_axes(), n.free_axes());
   return x < y;
 }
