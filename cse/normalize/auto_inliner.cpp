@@ -188,8 +188,7 @@ class Inliner {
 // Is it read at so many places that computing it for each takes longer than writing and reading it?
 static bool is_dear_at_its_places(Arena& a, const Uses& uses, const Definition& map) {
   const int64_t kept = kKept_ps * static_cast<int64_t>(byte_size(a[map.body].type)) / 4;
-  constexpr int64_t kMostPlaces = 16;
-  if (!costs_at_least(a, map.body, kept / (kMostPlaces - 1) + 1)) return false;
+  if (!costs_at_least(a, map.body, kept / (kMostPlacesRead - 1) + 1)) return false;
   const PlacesRead read = places_read(a, uses, map.target());
   return read.several && costs_at_least(a, map.body, kept / (read.all - 1) + 1);
 }

@@ -23,8 +23,8 @@ Program inline_maps(const Program& p, std::span<const TensorId> keep = {});
 // A map that is not substituted, and to the algebra is a tensor. (What is read within one kernel only is not written all the same.)
 // - Over more than three tensors of its own size, read by several definitions: written once, it is one tensor to read, where the terms of a
 //   stream that each layer adds to would be read again by all layers after it.
-// - Read by a definition at several places (x[i-1] + x[i+1]), itself or through views (places_read), if computing it for each takes longer than writing and reading it (kKept_ps):
-//   a stencil of a stencil. Substituted, a chain of such maps would grow without bound.
+// - Read by a definition at several places (x[i-1] + x[i+1]), itself or through views (places_read), if computing it for each takes longer
+//   than writing and reading it (kKept_ps): a stencil of a stencil. Substituted, a chain of such maps would grow without bound.
 bool stays_written(Arena& a, const Uses& uses, const Definition& map);
 
 // Picoseconds per element of evaluating a map's body once (reference prices of ops.def). The inliner and the stash

@@ -10,8 +10,7 @@
 namespace xhat {
 namespace {
 
-constexpr size_t kMostPlaces = 16;  // what is read at that many is dear if it costs anything
-constexpr int kMostMaps = 8;        // one behind the other, that are looked through
+constexpr int kMostMaps = 8;  // one behind the other, that are looked through
 
 using Places = std::set<std::vector<Id>>;
 
@@ -81,7 +80,7 @@ class PlacesFinder {
         for (Id index : inner) place.push_back(tidy_index(a_, substitute(a_, index, at)));
         if (std::ranges::none_of(found, [&](const std::vector<Id>& other) { return is_same(place, other); })) found.insert(place);
       }
-      if (found.size() >= kMostPlaces) break;
+      if (std::ssize(found) >= kMostPlacesRead) break;
     }
     return found;
   }

@@ -7,13 +7,16 @@
 
 namespace xhat {
 
+// What is read at so many places is dear if it costs anything: more are not counted.
+constexpr int64_t kMostPlacesRead = 16;
+
 struct PlacesRead {
   int64_t all = 0;       // over all definitions that read it
   bool several = false;  // a definition reads it at several places
 };
 
 // Through maps that are views: an element of another tensor or a choice of some, and not read at several places themselves. (Through a
-// comparison, such as the mask of a maximum's ties, it costs more to keep the value than is gained.) Stops counting beyond a dozen or so.
+// comparison, such as the mask of a maximum's ties, it costs more to keep the value than is gained.) Stops counting the places of a definition at kMostPlacesRead.
 PlacesRead places_read(Arena& a, const Uses& uses, TensorId map);
 
 }  // namespace xhat

@@ -195,9 +195,9 @@ TensorId Optimizer::define(const Share& best, std::vector<StoredValue>& forms) {
   return t;
 }
 
-// Parts that may score highest first, until none left may score more than what has been found. Of equals, what the first product of
-// the backward has. Beside the largest, those of about its size that stand between other definitions:
-// taken in one round, since what one changes is not what another one was found in.
+// Looks at the parts of the forward that may score highest first, and takes what it finds in that order; of equals, what the first product of
+// the backward has. A round takes, beside the largest, what is about as large and stands between other definitions of both directions, as what
+// one changes is not what another was found in.
 std::vector<TensorId> Optimizer::next_shares(const std::vector<TensorId>& kept, std::set<Id>& refused) {
   collect_forward(kept);
   parts_.clear();

@@ -123,7 +123,7 @@ std::vector<Factor> Sharing::required(const StoredValue& v) const {
 Wanted Sharing::wanted(const std::vector<StoredValue>& forms) {
   Wanted w;
   for (const StoredValue& v : forms) w.shapes.push_back(tree_.shape(required(v)[0].atom));
-  guards_ = std::ranges::any_of(forms, [](const StoredValue& v) { return v.condition != kNone; });
+  w.guards = std::ranges::any_of(forms, [](const StoredValue& v) { return v.condition != kNone; });
   std::ranges::sort(w.shapes);
   return w;
 }
@@ -415,7 +415,7 @@ Id Sharing::walk_atom(Id atom, Wanted& wanted, const Step& f, int depth) {
   if (n.op == Op::read || is_reduction(n.op)) return atom;
   std::vector<Id> args;
   for (Id x : n.args()) {
-    if (is_float(a_[x].type) && guards_ && n.op == Op::select && x == n.arg(1)) {
+    if (is_float(a_[x].type) && wanted.guards && n.op == Op::select && x == n.arg(1)) {
       const std::vector<Id> around = known, holds = conjuncts(a_, n.arg(0));
       known.insert(known.end(), holds.begin(), holds.end());
       args.push_back(tree_.to_expression(walk(tree_.form(x), wanted, f, depth), a_[x].type));

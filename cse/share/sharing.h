@@ -37,6 +37,7 @@ struct Share {
 // What a search is for, by shape: expressions without it are passed over.
 struct Wanted {
   std::vector<uint64_t> shapes;               // of one factor that every occurrence has
+  bool guards = false;                        // is a form wanted that holds under a condition?
   std::unordered_map<Id, bool> below = {};    // does anything inside the node have one of them?
   std::unordered_map<Id, bool> reached = {};  // does the node, as a product of its own, or anything that it is made of?
 };
@@ -121,7 +122,6 @@ class Sharing {
   std::function<bool(Id)> nonnegative_;
   std::set<TensorId> dropped_;
   std::map<std::vector<Id>, std::map<Id, Id>> memo_;  // by what is known
-  bool guards_ = false;                               // is a form wanted that holds under a condition?
   std::unordered_map<Id, Id> in_conditions_;  // what stands for a node inside a condition
   // What has been found out before, for as long as the arena grows: every round asks for most of it again.
   std::map<std::set<Id>, Unifier> unifiers_;

@@ -69,4 +69,17 @@ bool is_about_positions(const Arena& a, Id condition) {
 std::vector<Id> conjuncts(Arena& a, Id condition) { return parts(a, {condition, true}); }
 std::vector<Id> negated_conjuncts(Arena& a, Id condition) { return parts(a, {condition, false}); }
 
+Id with_plain_bounds(Arena& a, Id condition) {
+  auto one_more = [&](Id id, Op op) { return a[id].op == op && is_constant(a, a[id].arg(1), 1); };
+  return rewrite(a, condition, [&](Id id) {
+    const Node n = a[id];
+    if ((n.op != Op::lt && n.op != Op::le) || a[n.arg(0)].type != DType::i64 || !is_about_positions(a, id)) return id;
+    if (n.op == Op::lt && one_more(n.arg(1), Op::add)) return a.binary(Op::le, n.arg(0), a[n.arg(1)].arg(0));
+    if (n.op == Op::lt && one_more(n.arg(0), Op::sub)) return a.binary(Op::le, a[n.arg(0)].arg(0), n.arg(1));
+    if (n.op == Op::le && one_more(n.arg(1), Op::sub)) return a.binary(Op::lt, n.arg(0), a[n.arg(1)].arg(0));
+    if (n.op == Op::le && one_more(n.arg(0), Op::add)) return a.binary(Op::lt, a[n.arg(0)].arg(0), n.arg(1));
+    return id;
+  });
+}
+
 }  // namespace xhat

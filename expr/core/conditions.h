@@ -20,4 +20,7 @@ std::vector<Id> negated_conjuncts(Arena& a, Id condition);
 // Does any part of it, however joined, look at no data? Else it says nothing of positions.
 bool is_about_positions(const Arena& a, Id condition);
 
+// Of positions, in a condition: j < i + 1 is j <= i, and j <= i - 1 is j < i. What ranges say and what was written are one choice then.
+Id with_plain_bounds(Arena& a, Id condition);
+
 }  // namespace xhat

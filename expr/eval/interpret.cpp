@@ -1,13 +1,11 @@
 #include "expr/eval/interpret.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
-#include "expr/core/scalar.h"
 #include "expr/eval/evaluate.h"
 #include "expr/eval/memory.h"
 #include "expr/text/elaborate.h"
@@ -354,8 +352,8 @@ class Interpreter {
 
   // Literals and dims beside an integer are integers of its type.
   View beside(View x, Ref r, const View& other) {
-    const bool typed = !other.weak && is_integer(other.type());
-    return typed && (x.weak || names_integer(r)) ? to_type(eval(r, true), other.type()) : x;
+    if (other.weak || !is_integer(other.type())) return x;
+    return x.weak || names_integer(r) ? to_type(eval(r, true), other.type()) : x;
   }
 
   View binary(const Node& n, bool integers) {

@@ -20,12 +20,6 @@ bool comes_before(const Arena& a, Id x, Id y) {
   return x < y;
 }
 
-Id difference_in_order(Arena& a, Id id) {
-  const Node n = a[id];
-  const bool turned = n.op == Op::sub && is_float(n.type) && comes_before(a, n.arg(1), n.arg(0));
-  return turned ? a.sub(n.arg(1), n.arg(0)) : id;
-}
-
 // Of what may be written in two ways with the same bits, one: x[i] - x[j] for x[j] - x[i] below even functions and in squares, i != j for
 // j != i, and no condition twice.
 Id in_order(Arena& a, Id id) {
@@ -36,7 +30,7 @@ Id in_order(Arena& a, Id id) {
   const bool square = is_float(n.type) && ((n.op == Op::mul && n.arg(0) == n.arg(1)) || (n.op == Op::pow && is_constant(a, n.arg(1), 2)));
   if (square || info(n.op).parity == Parity::even) {
     std::vector<Id> args;
-    for (Id x : n.args()) args.push_back(difference_in_order(a, x));
+    for (Id x : n.args()) args.push_back(is_float(a[x].type) ? difference_in_order(a, x) : x);
     return a.with_args(id, args);
   }
   if ((n.op == Op::eq || n.op == Op::ne) && a[n.arg(0)].op == Op::axis && a[n.arg(1)].op == Op::axis && n.arg(1) < n.arg(0))
@@ -79,6 +73,11 @@ Program rewritten(Program p, R&& rewriter) {
 }
 
 }  // namespace
+
+Id difference_in_order(Arena& a, Id id) {
+  const Node n = a[id];
+  return n.op == Op::sub && comes_before(a, n.arg(1), n.arg(0)) ? a.sub(n.arg(1), n.arg(0)) : id;
+}
 
 Id simplify(Arena& a, Id root, const SimplifyOptions& options) { return simplifier(a, options).run(root); }
 

@@ -21,6 +21,9 @@ Program simplify(const Program& p, const SimplifyOptions& options = {});
 // One expression; equal ids mean nothing was to be done.
 Id simplify(Arena& a, Id root, const SimplifyOptions& options = {});
 
+// Of x - y and y - x one, where the sign does not matter (below a square or an absolute value); other expressions as they are.
+Id difference_in_order(Arena& a, Id id);
+
 // if x == 0 then (if x < 6 then a else b) else c   =>   if x == 0 then a else c
 // Choices that others around them have made already, of comparisons of one value with numbers; relu(x) is x where 0 < x. Exact.
 // all: choices by the same condition, and by comparisons of an axis with an end of its range, too. Not before the backward has been compared
@@ -39,7 +42,7 @@ Program recognize_derived(const Program& p);
 // (expr/rules/closed_forms.def).
 Program in_closed_form(const Program& p);
 
-// "fold" and the names of all rows.
+// "fold", "order" and the names of all rows.
 std::vector<std::string> simplification_rules();
 
 }  // namespace xhat

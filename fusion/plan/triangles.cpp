@@ -8,6 +8,7 @@
 #include "cse/normalize/path_conditions.h"
 #include "expr/core/conditions.h"
 #include "expr/index/linear.h"
+#include "expr/rules/simplify.h"
 
 namespace xhat {
 namespace {
@@ -110,14 +111,11 @@ class Triangles {
       std::vector<Id> args;
       for (Id x : n.args()) args.push_back(done.at(x));
       const bool square = n.op == Op::pow && a_[n.arg(1)].op == Op::constant && whole_power(a_, n).value_or(1) % 2 == 0;
-      auto of_difference = [&](Id x) {
-        return a_[x].op == Op::sub && a_[x].arg(1) < a_[x].arg(0) ? a_.sub(a_[x].arg(1), a_[x].arg(0)) : x;
-      };
       if (n.op == Op::add || n.op == Op::mul) {
         std::ranges::sort(args);
-        if (n.op == Op::mul && args[0] == args[1]) args = {of_difference(args[0]), of_difference(args[1])};
+        if (n.op == Op::mul && args[0] == args[1]) args = {difference_in_order(a_, args[0]), difference_in_order(a_, args[1])};
       } else if (square || (n.op == Op::abs && is_float(n.type))) {
-        args[0] = of_difference(args[0]);
+        args[0] = difference_in_order(a_, args[0]);
       }
       done[id] = n.arg_count == 0 ? id : a_.with_args(id, args);
     }

@@ -14,6 +14,7 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/index/affine_poly.h"
+#include "expr/rules/simplify.h"
 #include "runtime/cpu/lowering.h"
 
 namespace xhat::runtime {
@@ -171,11 +172,8 @@ class Lowering::ShiftFinder {
       std::vector<Id> args;
       for (Id arg : n.args()) args.push_back(done.at(arg));
       const bool even = (n.op == Op::mul && args[0] == args[1]) || whole_power(a_, n).value_or(1) % 2 == 0;
-      if (even && a_[args[0]].op == Op::sub) {
-        const Id l = a_[args[0]].arg(0), r = a_[args[0]].arg(1);
-        if (r < l) args[0] = a_.sub(r, l);
-        if (n.op == Op::mul) args[1] = args[0];
-      }
+      if (even) args[0] = difference_in_order(a_, args[0]);
+      if (even && n.op == Op::mul) args[1] = args[0];
       done[id] = a_.with_args(id, args);
     }
     return done.at(root);
