@@ -56,19 +56,14 @@ class Prefixes {
     if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return {};
     const DType type = a_[reduce_body(root)].type;
     if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
-    const std::vector<AxisRange> axes = reduce_axes(root);
-    if (axes.size() != 1) return {};
-    Prefix f{.axis = 0, .terms = axes[0], .pair = {}};
-    f.suffix = a_[f.terms.end].free_axes().empty();
-    if (f.suffix == a_[f.terms.begin].free_axes().empty()) return {};
-    auto moving = fusion::axis_and_number(p_, sizes_, d, f.suffix ? f.terms.begin : f.terms.end);
+    const auto moving = fusion::moving_end(p_, sizes_, d);
     if (!moving) return {};
-    f.axis = moving->first;
-    const int64_t results = number(d.axes[f.axis].end), other = number(f.suffix ? f.terms.end : f.terms.begin);
-    f.first = f.suffix ? moving->second : other;
-    f.count = f.suffix ? other - f.first : results - 1 + moving->second - f.first;
-    f.offset = f.suffix ? 0 : moving->second - f.first - 1;
-    const Id result = d.axes[f.axis].axis, body = reduce_body(root), condition = reduce_condition(root);
+    Prefix f{.axis = moving->axis, .terms = reduce_axes(root)[0], .suffix = moving->begins, .pair = {}};
+    const int64_t results = number(d.axes[f.axis].end);
+    f.first = f.suffix ? moving->by : moving->fixed;
+    f.count = f.suffix ? moving->fixed - f.first : results - 1 + moving->by - f.first;
+    f.offset = f.suffix ? 0 : moving->by - f.first - 1;
+    const Id result = d.axes[f.axis].axis, body = reduce_body(root), condition = moving->condition;
     auto has = [&](Id e, Id axis) { return a_[e].depends_on(axis); };
     const bool plain = !has(condition, result) && !has(body, result);
     if (plain && !has(body, f.terms.axis)) return {};
@@ -82,7 +77,7 @@ class Prefixes {
     auto pair = fusion::pair_term(p_, sizes_, body, condition, result, f.terms.axis, f.suffix);
     if (!pair) return {};
     f.pair = std::move(*pair);
-    f.beyond = f.suffix ? moving->second : 1 - moving->second;
+    f.beyond = f.suffix ? moving->by : 1 - moving->by;
     // Levels and ties are looked at where results are.
     const bool in_step = f.first == 0 && f.offset == 0 && f.beyond == 0 && f.count == results;
     const bool of_distance = std::ranges::all_of(f.pair.weights, &fusion::PairWeight::of_distance);

@@ -11,6 +11,9 @@
 //
 //   y[i] = sum(k in 0..i+1: d^(i-k)*f[k])   =>   s1[u] = sum(t in 0..4: d^t * s0[u-t else 0]),   s2[u] = sum(t in 0..4: d^(4*t) * s1[u-4*t else 0]),  …
 //
+// Both ends may move with different axes (`u in j+1..i`): the steps go along the one that the terms know least of, and the other end is a
+// condition of the terms.
+//
 // Needs: a program of one direction in normal form, sizes for all dims. Keeps: tensors and their numbers (new ones are appended), and values up to
 // the order of additions and of the factors of a weight. Does nothing for other reductions, for other terms that depend on the axis themselves,
 // for 16-bit floats and integers, and under a policy other than full.

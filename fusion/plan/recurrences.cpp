@@ -60,21 +60,17 @@ class Recurrences {
     if (root.op != Op::prod && root.op != Op::sum) return {};
     const DType type = a_[reduce_body(root)].type;
     if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
-    const std::vector<AxisRange> axes = reduce_axes(root);
-    if (axes.size() != 1) return {};
-    const AxisRange terms = axes[0];
-    const bool falls = a_[terms.end].free_axes().empty();
-    if (falls == a_[terms.begin].free_axes().empty()) return {};
-    const auto moving = fusion::axis_and_number(p_, sizes_, d, falls ? terms.begin : terms.end);
+    const auto moving = fusion::moving_end(p_, sizes_, d);
     if (!moving) return {};
-    const auto [axis, by] = *moving;
-    const int64_t results = number(d.axes[axis].end), other = number(falls ? terms.end : terms.begin);
+    const AxisRange terms = reduce_axes(root)[0];
+    const auto [axis, by, falls, other, condition] = *moving;
+    const int64_t results = number(d.axes[axis].end);
     Walk w{.axis = axis, .falls = falls};
     const int64_t first = falls ? by : other;  // term of the place 0
     w.count = falls ? other - by : results - 1 + by - first;
     w.offset = falls ? 0 : by - first - 1;
     if (std::min(w.count, results) < kResultsWorthIt) return {};
-    const Id result = d.axes[axis].axis, body = reduce_body(root), condition = reduce_condition(root);
+    const Id result = d.axes[axis].axis, body = reduce_body(root);
     auto at_place = [&](Id e, Id of, int64_t shift) { return substitute(a_, e, {{of, plus(result, shift)}}); };
     if (root.op == Op::prod) {
       if (a_[body].depends_on(result) || a_[condition].depends_on(result)) return {};

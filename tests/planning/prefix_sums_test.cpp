@@ -32,6 +32,20 @@ TEST(PrefixSums, RunInStepsOfFourReads) {
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = max(k in i..N if x[k] < 1: x[k]) }", sizes), 6u);
 }
 
+// One end moves with an axis of the result, what else bounds it is a condition of the terms.
+TEST(PrefixSums, BothEndsMay) {
+  const DimValues sizes = {{"N", 120}};
+  auto count = [&](const std::string& body) { return definitions("op f(x: f32[N,N]) -> (y) { " + body + " }", sizes); };
+  EXPECT_EQ(count("y[i, j in 0..N] = sum(u in j+1..i: exp(x[i,u]))"), 6u);
+  EXPECT_EQ(count("y[i in 0..N, j] = sum(u in j..i+1: x[u,j])"), 6u);
+  EXPECT_EQ(count("y[i in 0..N, j in 0..N] = sum(u in i..j: x[u,0])"), 6u);
+  EXPECT_EQ(count("y[i, j in 0..N] = sum(u in max(j,3)..min(i+1,N-2) if x[i,u] > 0: x[i,u])"), 6u);
+  EXPECT_EQ(count("y[i, j in 0..N] = sum(u in max(0,j-3)..N: x[i,u])"), 6u);
+  EXPECT_EQ(count("y[i in 0..N, t in 0..N] = sum(u in i..t+1: 0.9^f32(t-u)*x[u,i])"), 7u) << "and a table of powers";
+  EXPECT_EQ(count("y[i, j in 0..N] = sum(u in max(0,j-3)..j+1: x[i,u])"), 1u) << "a window: both ends move with j";
+  EXPECT_EQ(count("y[i in 0..N, j in 0..N] = sum(u in j+1..i: x[u,j]*x[i,u])"), 1u) << "the terms depend on either axis";
+}
+
 // All pairs in registers take less than the copies of the steps.
 TEST(PrefixSums, ProductsOfMatricesRunInStepsLater) {
   const std::string text = "op f(g: f32[N,D], v: f32[N,D]) -> (s) { s[t in 0..N, d in 0..D, e in 0..D] = sum(u in 0..t+1: g[u,d]*v[u,e]) }";
