@@ -74,7 +74,8 @@ struct Decided : hi::IRGraphMutator {
   Expr visit(const hi::Call* op) override { return is_hint(op) ? mutate(op->args[0]) : hi::IRGraphMutator::visit(op); }
 };
 
-// Reads of inputs: those that differ from row to row out of the block's, the others out of memory.
+// Reads of inputs: those that differ from row to row out of the block's, the others out of memory; so are those that say where another one reads,
+// which is found row by row.
 struct Reads : hi::IRGraphMutator {
   using hi::IRGraphMutator::visit;
   struct Kept {
@@ -87,9 +88,19 @@ struct Reads : hi::IRGraphMutator {
   std::vector<Kept> kept;
   std::map<Expr, Expr, hi::IRDeepCompare> known;
 
+  struct OutOfMemory : hi::IRGraphMutator {
+    using hi::IRGraphMutator::visit;
+    const Reads& reads;
+    explicit OutOfMemory(const Reads& r) : reads(r) {}
+    Expr visit(const hi::Call* op) override {
+      const Expr call = hi::IRGraphMutator::visit(op);
+      return op->call_type == hi::Call::Image ? reads.load(op, call.as<hi::Call>()->args) : call;
+    }
+  };
+
   Expr visit(const hi::Call* op) override {
     if (op->call_type != hi::Call::Image) return hi::IRGraphMutator::visit(op);
-    const Expr from = load(op, op->args);
+    const Expr from = OutOfMemory(*this).mutate(Expr(op));
     if (!hi::expr_uses_var(from, row)) return from;
     Expr& place = known[from];
     if (!place.defined()) {

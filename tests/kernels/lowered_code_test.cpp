@@ -71,6 +71,13 @@ std::vector<Case> cases() {
        {{"xhat_list", 1, 1}}},
       {"strided_places", "op f(x: f32[3*V,D], ids: i32[N,M] const) -> (y) { y[n,m,d] = x[3*(abs(ids[n,m])%V)+2,d] * f32(d) }",
        {{"V", 40}, {"D", 18}, {"N", 9}, {"M", 33}}, true, {}},
+      // Rows of few results whose places in a table are computed of what the row reads, along rows.
+      {"rows_at_computed_places", "op f(p: f32[N,3], t: f32[3,G,8]) -> (y) { y[n,c] = sum(a: t[a,clamp(i64(floor(4*p[n,a])),0,G-1),c]) }",
+       {{"N", 70}, {"G", 9}}, false, {{"xh_read", 1, 999}}},
+      {"rows_of_places_and_weights",
+       "op f(p: f32[N,3], t: f32[3,G,8]) -> (y) {\n"
+       " y[n,c] = sum(a: let u = 4*p[n,(a+1)%3] in (u-floor(u))*t[a,clamp(i64(floor(u)),0,G-1),c])\n}",
+       {{"N", 70}, {"G", 9}}, false, {{"xh_read", 1, 999}}},
       // The minimum, its sum and the mask walk all places, in whole vectors, of what is made by odd and even ones.
       {"least_of_transposed", kLeastOfTransposed, {{"N", 3}, {"C", 3}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}}},
       // To an odd size the readers have an axis of their own.
@@ -329,8 +336,11 @@ TEST_P(LoweredCode, HasTheValues) {
   for (int64_t tile_bytes : {2048, 1 << 20}) {
     Case tiled = c;
     tiled.tile_bytes = tile_bytes;
-    const Arrays one = run_both(compile(op, options(tiled, 1)), data, c.dims);
+    const CompiledOp compiled = compile(op, options(tiled, 1));
+    const Arrays one = run_both(compiled, data, c.dims);
     EXPECT_EQ(difference(exact, one, 1e-5), "") << "tiles of " << tile_bytes;
+    for (auto phase : {CompiledOp::Phase::forward, CompiledOp::Phase::backward})
+      EXPECT_EQ(compiled.refused(phase, c.dims), std::vector<std::string>()) << "tiles of " << tile_bytes;
     for (int threads : {2, 4}) {
       const Arrays more = run_both(compile(op, options(tiled, threads)), data, c.dims);
       for (const auto& [name, array] : one) EXPECT_EQ(more.at(name).reals, array.reals) << name << ", " << threads << " threads";
