@@ -73,6 +73,7 @@ struct OpInfo {
 };
 const OpInfo& info(Op op);
 constexpr bool is_reduction(Op op) { return op >= Op::sum && op <= Op::argmin; }
+inline bool is_comparison(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
 constexpr bool is_read(Op op) { return op == Op::read || op == Op::read_or; }
 class Arena;
 struct Node;

@@ -1,5 +1,7 @@
 #include "expr/index/linear.h"
 
+#include <algorithm>
+
 namespace xhat {
 
 void add_scaled(Linear& to, const Linear& from, int64_t scale) {
@@ -54,6 +56,19 @@ Id to_index(Arena& a, const Linear& l) {
   for (auto [node, k] : l.terms)
     if (k < 0) put(node, k);
   return value == kNone ? a.integer(0) : value;
+}
+
+Id without_common_parts(Arena& a, Id comparison) {
+  const Node n = a[comparison];
+  if (!is_comparison(n.op) || a[n.arg(0)].type != DType::i64) return comparison;
+  const Linear left = linear(a, n.arg(0)), right = linear(a, n.arg(1));
+  const bool common = std::ranges::any_of(left.terms, [&](const auto& term) { return right.terms.contains(term.first); });
+  if (!common) return comparison;
+  Linear more = right, below, above;
+  add_scaled(more, left, -1);
+  for (auto [node, times] : more.terms) (times > 0 ? above : below).terms[node] = std::abs(times);
+  (more.constant > 0 ? above : below).constant = std::abs(more.constant);
+  return a.binary(n.op, to_index(a, below), to_index(a, above));
 }
 
 Id tidy_index(Arena& a, Id index) {

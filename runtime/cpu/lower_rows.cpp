@@ -178,7 +178,9 @@ std::optional<Lowering::Rows> Lowering::rows_of_few() const {
   }
   if (!across) return {};
   const std::optional<PriceOfRow> price = price_of(rows);
-  const double filled = lanes_filled(axis(rows.along).in_tile(), rows.lanes);
+  // Of a vector of rows. How many rows a tile has is not known here; it is many.
+  const bool all = axis(rows.along).kind() == AxisKind::tiled;
+  const double filled = all ? 1 : lanes_filled(axis(rows.along).extent, rows.lanes) / static_cast<double>(rows.lanes);
   const bool cheaper = price && kClearly * price->together < filled * std::min(now, kScalar * price->apart);
   return cheaper ? std::optional(rows) : std::nullopt;
 }

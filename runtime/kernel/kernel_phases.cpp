@@ -201,7 +201,7 @@ class PhaseSplit {
         if (n.op == Op::read) return a_.read(n.symbol, n.type, args);
         return a_.read_or(n.symbol, n.type, std::span(args).first(args.size() - 1), args.back());
       }
-    return a_.with_args(id, args);
+    return without_common_parts(a_, a_.with_args(id, args));
   }
 
   // P*u + p < P*k for 0 <= p < P is u < k.

@@ -17,7 +17,6 @@ namespace xhat::runtime {
 
 inline bool is_narrow(DType t) { return t == DType::f16 || t == DType::bf16; }
 constexpr int64_t kSomeSize = 64;  // larger than windows
-inline bool is_comparison(Op op) { return op == Op::eq || op == Op::ne || op == Op::lt || op == Op::le; }
 
 struct SpecBuilder {
   const Program& p;

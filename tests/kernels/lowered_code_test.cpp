@@ -57,6 +57,14 @@ constexpr const char* kResidual =
     " x[b] = q[b,1]*p[b,2] - q[b,2]*p[b,1]\n y[b] = q[b,2]*p[b,0] - q[b,0]*p[b,2]\n"
     " e[b,i in 0..2] = s[b,0] * (if i == 0 then x[b] * sin(w[b]) else y[b] * exp(w[b])) / n[b]\n}";
 
+constexpr const char* kPlanes =
+    "op f(p: f32[N,3] const, t: f32[3,G,G,8]) -> (y) {\n"
+    " u[n,a in 0..3] = clamp(2*p[n,a]+4,0,f32(G)-1.001)\n"
+    " y[n,c] = sum(a in 0..3: let v = u[n,a] in let w = u[n,(a+1)%3] in let i = i64(floor(v)) in let j = i64(floor(w)) in\n"
+    "   let f = v-floor(v) in let g = w-floor(w) in\n"
+    "   (1-f)*(1-g)*t[a,clamp(i,0,G-1),clamp(j,0,G-1),c] + f*(1-g)*t[a,clamp(i+1,0,G-1),clamp(j,0,G-1),c]\n"
+    "   + (1-f)*g*t[a,clamp(i,0,G-1),clamp(j+1,0,G-1),c] + f*g*t[a,clamp(i+1,0,G-1),clamp(j+1,0,G-1),c])\n}";
+
 std::vector<Case> cases() {
   return {
       {"bag", kBag, {{"V", 70}, {"D", 37}, {"B", 19}, {"L", 7}}, true,
@@ -71,13 +79,16 @@ std::vector<Case> cases() {
        {{"xhat_list", 1, 1}}},
       {"strided_places", "op f(x: f32[3*V,D], ids: i32[N,M] const) -> (y) { y[n,m,d] = x[3*(abs(ids[n,m])%V)+2,d] * f32(d) }",
        {{"V", 40}, {"D", 18}, {"N", 9}, {"M", 33}}, true, {}},
-      // Rows of few results whose places in a table are computed of what the row reads, along rows.
+      // Rows of few results whose places in a table are computed of what the row reads: along rows where that costs less.
+      {"rows_between_computed_places", kPlanes, {{"N", 70}, {"G", 9}}, false, {{"xh_read", 1, 9999}}},
       {"rows_at_computed_places", "op f(p: f32[N,3], t: f32[3,G,8]) -> (y) { y[n,c] = sum(a: t[a,clamp(i64(floor(4*p[n,a])),0,G-1),c]) }",
-       {{"N", 70}, {"G", 9}}, false, {{"xh_read", 1, 999}}},
-      {"rows_of_places_and_weights",
-       "op f(p: f32[N,3], t: f32[3,G,8]) -> (y) {\n"
-       " y[n,c] = sum(a: let u = 4*p[n,(a+1)%3] in (u-floor(u))*t[a,clamp(i64(floor(u)),0,G-1),c])\n}",
-       {{"N", 70}, {"G", 9}}, false, {{"xh_read", 1, 999}}},
+       {{"N", 70}, {"G", 9}}, false, {{"xh_read", 0, 0}}},
+      // Reads that are turned for cheap sums cost more than vectors of 12 places: not along rows.
+      {"borders_by_choices",
+       "op f(x: f32[B,T,C], w: f32[7]) -> (y) {\n"
+       " y[b,t in 0..T,c] = sum(r: w[r]*(let u = t+r-3 in if u < 0 then 2*x[b,0,c]-x[b,clamp(-u,0,T-1),c]\n"
+       "   else if u >= T then 2*x[b,T-1,c]-x[b,clamp(2*T-2-u,0,T-1),c] else x[b,clamp(u,0,T-1),c]))\n}",
+       {{"B", 3}, {"T", 101}, {"C", 12}}, false, {{"xh_read", 0, 0}}},
       // The minimum, its sum and the mask walk all places, in whole vectors, of what is made by odd and even ones.
       {"least_of_transposed", kLeastOfTransposed, {{"N", 3}, {"C", 3}, {"K", 9}, {"H", 16}, {"W", 16}}, false, {{", 1, 2)", 0, 0}}},
       // To an odd size the readers have an axis of their own.
