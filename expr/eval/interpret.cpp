@@ -8,6 +8,7 @@
 
 #include "expr/eval/evaluate.h"
 #include "expr/eval/memory.h"
+#include "expr/eval/written_type.h"
 #include "expr/text/elaborate.h"
 
 namespace xhat {
@@ -83,7 +84,6 @@ class Interpreter {
   }
 
   // Statements.
-
   void block(const std::vector<Statement>& statements) {
     enter();
     list(statements);
@@ -137,7 +137,6 @@ class Interpreter {
     }
     axes_.erase(s.targets[0].text);
   }
-
   void repeat(const Statement& s) {
     const int64_t most = integer(s.last);
     for (int64_t i = 0; i < most && truth(s.body); ++i) block(s.statements);
@@ -172,7 +171,8 @@ class Interpreter {
         return update(variable(place.text, place.pos).view, op, s.body);
       }
       const View value = eval(s.body);
-      const View meant = value.is_scalar() && ((value.weak && !reduces(s.body)) || names_integer(s.body)) ? eval(s.body, true) : value;
+      const bool number = value.is_scalar() && ((value.weak && !reduces(file_, s.body)) || names_integer(s.body));
+      const View meant = number ? eval(s.body, true) : value;
       rebind(place.text, value);
       if (!meant.weak && is_integer(meant.type()) && !is_integer(value.type())) variable(place.text, place.pos).meant = integer_of(meant);
       return;
@@ -181,7 +181,6 @@ class Interpreter {
     if (fresh_axes.empty()) return update(eval(s.place), op, s.body);
     define(s, place, fresh_axes, op);
   }
-
   void update(const View& to, const std::string& op, Ref body) {
     const View value = beside(eval(body), body, to);
     write(to, op.empty() ? value : apply(infix(op), {of(array_of(to)), value}));
@@ -233,20 +232,13 @@ class Interpreter {
     DType type = known && known->is_var ? known->view.type() : DType::f32;
     if (!(known && known->is_var) && !values.empty() && !values[0].weak) type = values[0].type();
     View made = fresh(type, extents);
-    for (size_t i = 0; i < count; ++i) write(selected_at(made, i), values[i]);
+    for (size_t i = 0; i < count; ++i) write(element(made, i), values[i]);
     if (known && known->is_var) {
       if (extents != known->view.shape) throw Error(place.text + " has another shape: " + shape_text(known->view.shape), place.pos);
       known->view = made;
     } else {
       here().insert_or_assign(place.text, Variable{made, false});
     }
-  }
-
-  static View selected_at(const View& v, size_t i) {
-    View one = v;
-    one.shape.clear();
-    one.places = {v.places[i]};
-    return one;
   }
 
   // The extent of the dimensions where an axis stands alone as an index; of reads with `else` if there are no others.
@@ -281,12 +273,6 @@ class Interpreter {
   }
 
   int64_t integer(Ref r) { return integer_of(eval(r, true)); }
-  static Op infix(const std::string& sign) {
-    for (int i = 0; i < kOpCount; ++i)
-      if (const auto op = static_cast<Op>(i); info(op).syntax == Syntax::infix && info(op).text == sign) return op;
-    throw Bug("there is no operator " + sign);
-  }
-
   // integers: literals and dims are integers, and / floors: in indices, ranges and bounds.
   View eval(Ref r, bool integers = false) {
     const Node& n = node(r);
@@ -306,7 +292,7 @@ class Interpreter {
       case Kind::binary: return binary(n, integers);
       case Kind::choose: {
         const View c = eval(n.args[0]);  // means the same, whatever the sides are wanted as
-        if (c.is_scalar()) return eval(n.args[integer_of(c) ? 1 : 2], integers);
+        if (c.is_scalar()) return side(n, integer_of(c) ? 1 : 2, integers);
         return choose(c, eval(n.args[1], integers), eval(n.args[2], integers));
       }
       case Kind::let: {
@@ -325,6 +311,27 @@ class Interpreter {
     throw Error("a slice or a range stands only in brackets", n.pos);
   }
 
+  // Of a choice. Literals take the type of the side that is not taken, as anywhere.
+  View side(const Node& n, size_t taken, bool integers) {
+    const View v = eval(n.args[taken], integers);
+    const auto type = v.weak ? type_of(n.args[3 - taken]) : std::nullopt;
+    return !type || *type == DType::boolean ? v : to_type(is_integer(*type) ? eval(n.args[taken], true) : v, *type);
+  }
+  using Type = std::optional<DType>;
+  Type type_of(Ref r) {
+    auto variable = [&](const std::string& name) {
+      if (auto it = lets_.find(name); it != lets_.end()) return it->second.weak ? Type() : it->second.type();
+      if (const Variable* v = find(name)) return v->meant ? Type() : v->view.type();
+      return axes_.contains(name) ? DType::i64 : Type();
+    };
+    auto called = [&](const std::string& op) { return elaborated().find(op)->tensor(elaborated().find(op)->outputs[0]).type; };
+    return written_type(file_, r, {variable, called});
+  }
+  const Module& elaborated() {
+    if (!ops_) ops_ = elaborate(file_);
+    return *ops_;
+  }
+
   View named(const Node& n, bool integers) {
     if (auto it = lets_.find(n.text); it != lets_.end()) return it->second;
     if (auto it = axes_.find(n.text); it != axes_.end()) return integer_view(it->second);
@@ -334,10 +341,6 @@ class Interpreter {
     throw Error("there is no " + n.text + " here", n.pos);
   }
 
-  // A sum over nothing is weak, whatever its terms would be.
-  bool reduces(Ref r) const {
-    return r != kAbsent && (node(r).kind == Kind::reduce || std::ranges::any_of(node(r).args, [&](Ref x) { return reduces(x); }));
-  }
   // Made of names of scalars that were untyped, and of literals and dims.
   bool names_integer(Ref r) {
     const Node& n = node(r);
@@ -387,13 +390,11 @@ class Interpreter {
     }
     return subscripted(base, n, first);
   }
-
   std::vector<int64_t> integers_of(const Node& n, size_t first) {
     std::vector<int64_t> values;
     for (size_t k = first; k < n.args.size(); ++k) values.push_back(integer(n.args[k]));
     return values;
   }
-
   View method(const Node& n) {
     const View v = eval(n.args[0]);
     const std::vector<int64_t> args = integers_of(n, 1);
@@ -404,7 +405,6 @@ class Interpreter {
     if (n.text == "expand") return expanded(v, args);
     return diagonal(v);
   }
-
   View filled(const Node& n) {
     View made = fresh(*dtype_from_name(n.text), integers_of(n, 1));
     if (n.args[0] != kAbsent) write(made, eval(n.args[0]));
@@ -436,7 +436,6 @@ class Interpreter {
     for (size_t k = 1; k < n.args.size(); ++k) parts.push_back(eval(n.args[k]));
     return concatenated(static_cast<size_t>(axis_of(integer(n.args[0]), parts[0])), parts);
   }
-
   View turned(const Node& n) {
     const View v = eval(n.args.back());
     const auto d = static_cast<size_t>(axis_of(integer(n.args[0]), v));
@@ -452,8 +451,7 @@ class Interpreter {
         View v = eval(n.args[k], is_integer(p.type));
         arguments[p.name] = array_of(v.weak ? to_type(v, p.type) : v);
       }
-      if (!ops_) ops_ = elaborate(file_);
-      const Program& pure = *ops_->find(op.name);
+      const Program& pure = *elaborated().find(op.name);
       const DimValues dims = dims_of_call(pure, shapes_of(arguments), dims_);
       const bool prog = op.kind == ast::Op::Kind::prog;
       Arrays made = prog ? interpret(file_, op, arguments, dims) : evaluate(pure, arguments, dims, kExact);
@@ -468,7 +466,7 @@ class Interpreter {
   View reduce(const Node& n) {
     std::vector<View> values;
     points(n, 0, values);
-    return reduced(n.text, values, first_of_argument_);
+    return reduced(n.text, values, first_of_argument_, values.empty() ? type_of(n.args[0]) : Type());
   }
   int64_t first_of_argument_ = 0;  // where the axis of an argmax begins
 

@@ -149,6 +149,19 @@ View transposed(const View& v, int64_t i, int64_t j) {
   return gathered(v, shape, [&](std::vector<int64_t> p) { return std::swap(p[a], p[b]), p; });
 }
 
+Op infix(const std::string& sign) {
+  for (int i = 0; i < kOpCount; ++i)
+    if (const auto op = static_cast<Op>(i); info(op).syntax == Syntax::infix && info(op).text == sign) return op;
+  throw Bug("there is no operator " + sign);
+}
+
+View element(const View& v, size_t position) {
+  View one = v;
+  one.shape.clear();
+  one.places = {v.places[position]};
+  return one;
+}
+
 View squeezed(const View& v, int64_t i) {
   const size_t d = dimension_of(v, i);
   if (v.shape[d] != 1) throw Error(fmt::format("dimension {} has extent {}, not 1", i, v.shape[d]));
@@ -280,7 +293,7 @@ View extreme(const std::string& reduction, const std::vector<View>& values, int6
 
 }  // namespace
 
-View reduced(const std::string& reduction, const std::vector<View>& values, int64_t first) {
+View reduced(const std::string& reduction, const std::vector<View>& values, int64_t first, std::optional<DType> of_none) {
   if (reduction == "argmax" || reduction == "argmin") return extreme(reduction, values, first);
   const bool mean = reduction == "mean";
   const Op op = *reduction_named(mean ? "sum" : reduction);
@@ -291,6 +304,7 @@ View reduced(const std::string& reduction, const std::vector<View>& values, int6
                   : op == Op::all ? Op::land
                                   : Op::add;
   DType type = values.empty() ? (op == Op::any || op == Op::all ? DType::boolean : DType::f64) : values[0].type();
+  if (of_none && is_integer(*of_none) && (op == Op::sum || op == Op::prod)) type = *of_none;
   if (is_integer(type) && (op == Op::sum || op == Op::prod)) type = DType::i64;
   View total = is_float(type) ? scalar_view(type, identity_of(op)) : to_type(integer_view(identity_of(op, type)), type);
   for (const View& v : values) total = apply(step, {total, to_type(v, type)});

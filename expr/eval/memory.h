@@ -38,8 +38,11 @@ Array array_of(const View& v);           // a copy
 void to_common_type(View& a, View& b);
 View to_type(const View& v, DType type);
 
+Op infix(const std::string& sign);  // the operator that is written so; > and >= are < and <= turned around
+
 // Views of the same memory. Negative indices count from the end.
 View selected(const View& v, size_t dimension, int64_t index);
+View element(const View& v, size_t position);  // in row-major order
 View sliced(const View& v, size_t dimension, std::optional<int64_t> begin, std::optional<int64_t> end, int64_t step);
 View transposed(const View& v, int64_t i, int64_t j);
 View squeezed(const View& v, int64_t i);
@@ -52,8 +55,9 @@ std::vector<int64_t> broadcast_shape(const std::vector<int64_t>& a, const std::v
 // An operation of ops.def, element by element, operands broadcast and of one type.
 View apply(Op op, std::vector<View> operands);
 View choose(const View& condition, const View& then, const View& otherwise);
-// A reduction of the language over these numbers, in order; argmax and argmin count from `first`.
-View reduced(const std::string& reduction, const std::vector<View>& values, int64_t first);
+// A reduction of the language over these numbers, in order; argmax and argmin count from `first`. Of none, what they would be
+// of may be known.
+View reduced(const std::string& reduction, const std::vector<View>& values, int64_t first, std::optional<DType> of_none = {});
 
 View concatenated(size_t dimension, const std::vector<View>& parts);
 View flipped(const View& v, size_t dimension);

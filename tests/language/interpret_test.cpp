@@ -53,6 +53,19 @@ TEST(Interpret, AnAliasKeepsTheOldMemory) {
   EXPECT_EQ(run(text, in), wanted);
 }
 
+// A literal takes the type of the side of a choice that is not taken, in sums and definitions, too, and where there are no terms.
+TEST(Interpret, ALiteralHasTheTypeOfTheOtherSide) {
+  const Arrays in = {{"x", reals({4}, {-1, 2, -3, 4})}};
+  EXPECT_EQ(run("prog p(x: f32[N]) -> (y) { c = sum(k: if x[k] < 0 then i64(1) else 0)\n y = x[min(c, N-1)] }", in, {{"N", 4}}),
+            (Reals{-3}));
+  EXPECT_EQ(run("prog p(x: f32[N]) -> (y) { d[i] = if x[i] < 0 then i64(1) else 0\n y[i] = x[d[i]] }", in, {{"N", 4}}),
+            (Reals{2, -1, 2, -1}));
+  EXPECT_EQ(
+      run("prog p(x: f32[N]) -> (y) { c[i in 0..N] = sum(k in 0..i: if x[k] < 0 then k else 3)\n y[i] = f32(c[i]) / 2 }", in, {{"N", 4}}),
+      (Reals{0, 0, 1.5, 2.5}));
+  EXPECT_EQ(run("prog p(x: f32[N]) -> (y) { s = if x[0] > 0 then sum(j: i32(x[j])) else 7\n y = x[s % 4] }", in, {{"N", 4}}), (Reals{4}));
+}
+
 TEST(Interpret, AllViewsSeeAWrite) {
   EXPECT_EQ(run("prog p(x: f32[4]) -> (b) { var b = clone(x)\n var v = b[1:3]\n b += 1\n v *= 2 }", {{"x", reals({4}, {1, 2, 3, 4})}}),
             (Reals{2, 6, 8, 5}));
