@@ -322,7 +322,7 @@ class Interpreter {
     auto variable = [&](const std::string& name) {
       if (auto it = lets_.find(name); it != lets_.end()) return it->second.weak ? Type() : it->second.type();
       if (const Variable* v = find(name)) return v->meant ? Type() : v->view.type();
-      return axes_.contains(name) ? DType::i64 : Type();
+      return dims_.contains(name) ? Type() : DType::i64;  // an axis
     };
     auto called = [&](const std::string& op) { return elaborated().find(op)->tensor(elaborated().find(op)->outputs[0]).type; };
     return written_type(file_, r, {variable, called});

@@ -17,6 +17,7 @@
 #include "runtime/loops/loop_tape.h"
 #include "runtime/loops/nest_pieces.h"
 #include "runtime/loops/nest_vectors.h"
+#include "runtime/loops/read_before.h"
 
 namespace xhat::runtime {
 namespace {
@@ -206,14 +207,24 @@ class Blocks {
       PlanRequest request = plan->infer.request;
       request.machine.pass_ps = kLoopStart_ps;
       auto computed = [&](const Program& p) { return direction(invariants_apart(p, dims, request)); };
-      made.infer = computed(plan->infer.program);
+      auto values = [&](const Program& p) {
+        LoopBlock::Direction d = computed(p);
+        auto is = [&](uint32_t t, Role::Is what) {
+          const auto role = d.roles.find(d.spec.tensors[t].original);
+          return role != d.roles.end() && role->second.is == what;
+        };
+        read_before_writing(
+            d.spec, [&](uint32_t t) { return is(t, Role::Is::result); }, [&](uint32_t t) { return is(t, Role::Is::operand); });
+        return d;
+      };
+      made.infer = values(plan->infer.program);
       if (o.differentiate) {
         const Program& f = plan->forward.program;
         for (TensorId t : plan->stash) {
           names[f.tensors[t].name] = {Role::Is::kept, made.kept.size()};
           made.kept.push_back({f.tensors[t].type, shape_of(f, t, dims)});
         }
-        made.forward = computed(f);
+        made.forward = values(f);
         made.backward = computed(plan->backward.program);
         add_where_terms_go(made.backward->spec, [&](uint32_t t) { return made.backward->is_added(t); });
       }

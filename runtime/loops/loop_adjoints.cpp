@@ -9,6 +9,7 @@
 #include "expr/rules/simplify.h"
 #include "runtime/loops/nest_pieces.h"
 #include "runtime/loops/nest_vectors.h"
+#include "runtime/loops/read_before.h"
 
 namespace xhat::runtime {
 namespace {
@@ -274,8 +275,11 @@ class InPlace {
     if (rest == kNone) spec_.members.erase(spec_.members.begin() + static_cast<std::ptrdiff_t>(own.member));
   }
 
-  // With copies of cotangents in place of these.
+  // With what is read of cotangents before they are written over, or with copies of them.
   SpecMember of_copies(SpecMember m) {
+    if (read_before(
+            spec_, m, [&](Id read) { return cotangents_.contains(a_[read].symbol); }, copies_))
+      return m;
     for (uint32_t c : cotangents_) {
       if (std::ranges::none_of(reads_of(a_, m), [&](Id id) { return a_[id].symbol == c; })) continue;
       const uint32_t copy = copy_of(c);

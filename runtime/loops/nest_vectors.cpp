@@ -6,6 +6,7 @@
 #include <set>
 
 #include "expr/index/linear.h"
+#include "expr/index/loop_bounds.h"
 #include "runtime/loops/nest.h"
 #include "runtime/loops/nest_pieces.h"
 
@@ -64,6 +65,16 @@ int strided(const Arena& a, const SpecMember& m, Id axis) {
   return count;
 }
 
+// Does the axis decide the one place along another one, whose loop stands in its own? Vectors along it would look for that place.
+bool names_a_place(Arena& a, const SpecMember& m, Id axis) {
+  for (auto inner = std::ranges::find(m.left, axis); inner != m.left.end(); ++inner) {
+    LoopBounds bounds;
+    for (Id c : conjuncts_of(a, m.condition))
+      if (*inner != axis && a[c].op == Op::eq && a[c].depends_on(axis) && bound_by(a, c, *inner, &bounds)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
@@ -71,7 +82,8 @@ Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
   Id best = kNone;
   int least = 0;
   auto try_axis = [&](Id axis) {
-    if (spec.axes.at(axis).extent < kShortestVector || (m.reduced.empty() && is_one_place(a, m, axis))) return;
+    if (spec.axes.at(axis).extent < kShortestVector || (m.reduced.empty() && (is_one_place(a, m, axis) || names_a_place(a, m, axis))))
+      return;
     const int count = strided(a, m, axis);
     if (best == kNone || count < least) best = axis, least = count;
   };

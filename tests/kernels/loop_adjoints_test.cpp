@@ -60,6 +60,26 @@ prog scaled_by_an_element(x: f64[N,M]) -> (y) {
     y[t] = y[t]*0.5
   }
 }
+prog antidiagonals(x: f64[N,M]) -> (y) {
+  var y = clone(x)
+  for s in 1..N+M-1 {
+    for i in max(0, s-M+1)..min(s, N-1)+1 {
+      j = s - i
+      y[i,j] += 0.4*(if i > 0 then sin(y[max(i-1,0),j]) else 0)*y[i,j] + 0.3*(if j > 0 then y[i,max(j-1,0)] else 0)
+    }
+  }
+}
+prog rows_turned_around(x: f64[N,M], at: i32[N]) -> (y) {
+  var y = clone(x)
+  for t in 0..N {
+    p = i64(at[t] % i32(N))
+    y[i in 0..N, j in 0..M] = if i == p then 0.5*y[i,M-1-j]*y[t,j] + y[N-1-t,j] else y[i,j]
+  }
+}
+prog columns_of_places(x: f64[N,M]) -> (y) {
+  var y = clone(x)
+  for t in 0..12 { y[i in 0..N, j in 0..M] = if j == (i*t + t) % M then cos(y[N-1-i,j]) + y[i,(j+1) % M] else y[i,j] }
+}
 prog sent_elsewhere(x: f64[N], at: i32[N]) -> (y) {
   var y = clone(x)
   for t in 0..N { y[i in 0..N] = 0.5*y[i] + 0.1*sum(j in 0..N if i64(at[j] % i32(N)) == i: sin(y[j])) + sin(y[t])*x[i] }
@@ -99,7 +119,8 @@ TEST_P(LoopsThatWriteOver, ComputeWhatTheEvaluatorDoes) {
 std::string name_of_loop(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 INSTANTIATE_TEST_SUITE_P(Programs, LoopsThatWriteOver,
                          ::testing::Values("eliminated", "eliminated_in_part", "diagonals", "window_of_neighbours", "two_at_once",
-                                           "scaled_by_an_element", "sent_elsewhere"),
+                                           "scaled_by_an_element", "sent_elsewhere", "antidiagonals", "rows_turned_around",
+                                           "columns_of_places"),
                          name_of_loop);
 
 // Where a block reads a few rows and writes over much, what it reads is kept.
@@ -134,6 +155,29 @@ TEST(LoopAdjoints, LieWhereTheyWere) {
   EXPECT_EQ(adjoints("for k in 0..N-1 { a[i in 0..N] = if i < k then a[i] + 0.1*a[i+1] else a[i] }").size(), 1);
   // Nothing of it stays.
   EXPECT_EQ(adjoints("for k in 0..9 { a[i in 0..N] = sin(a[N-1-i]) }").size(), 2);
+}
+
+// A few elements that are made of others are written over the rest, both ways: what they need is read before, and nothing is copied whole.
+TEST(FewElements, AreWrittenOverTheRest) {
+  auto whole = [](const char* body, runtime::LoopPhase phase, const std::string& kind) {
+    const FoundLoops all(gradient(parse_op("prog f(x: f64[N,N]) -> (y) {\nvar y = clone(x)\n" + std::string(body) + "\n}")), {{"N", 60}});
+    EXPECT_EQ(all.loops.size(), 1);
+    std::set<std::string> found;  // that do not lie on the stack
+    if (all.loops.empty()) return found;
+    const std::string text = all.loops.begin()->second->listing(phase);
+    for (size_t at = 0; (at = text.find(kind, at)) != std::string::npos; ++at) {
+      const std::string name = text.substr(at, text.find_first_not_of("0123456789", at + kind.size()) - at);
+      if (text.find("allocate " + name + "[") == std::string::npos) found.insert(name);
+    }
+    return found;
+  };
+  for (const char* body :
+       {"for s in 1..2*N-1 { for i in max(0, s-N+1)..min(s, N-1)+1 { y[i,s-i] += 0.4*(if i > 0 then y[max(i-1,0),s-i] else 0) } }",
+        "for t in 0..N { y[i in 0..N, j in 0..N] = if i == t*7 % N then y[i,N-1-j] + y[N-1-t,j] else y[i,j] }",
+        "for t in 0..N { y[i in 0..N, j in 0..N] = if j == i*t % N then y[N-1-i,j] else y[i,j] }"}) {
+    EXPECT_EQ(whole(body, runtime::LoopPhase::infer, "xh_value").size(), 1) << body;
+    EXPECT_EQ(whole(body, runtime::LoopPhase::backward, "xh_temporary").size(), 0) << body;
+  }
 }
 
 // What is dear and the same for many points is computed once for them.
