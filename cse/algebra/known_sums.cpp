@@ -125,7 +125,8 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
   });
   for (bool turned : {false, true}) {
     if (turned && !may_turn) break;
-    for (const Binding& found : unifier.products(pattern.body, target.body, turned)) {
+    for (const Binding& alike : unifier.products(pattern.body, target.body, turned)) {
+      const Binding found = with_ranges(k, pattern.bound, alike, target.bound);
       const auto indices = indices_of(k, pattern.bound, found, target.bound, s);
       if (!indices) continue;
       const Replacements at(found.begin(), found.end());
@@ -142,6 +143,22 @@ std::optional<Product> KnownSums::matched(const KnownSum& k, const Nested& patte
     }
   }
   return std::nullopt;
+}
+
+// What is summed may not have all axes of the sum: that t of s[n,t] = sum(k in 0..t+1: x[n,k]) is t, only the ends of ranges say.
+Binding KnownSums::with_ranges(const KnownSum& k, std::span<const AxisRange> pattern_bound, Binding found,
+                               std::span<const AxisRange> bound) {
+  if (std::ranges::all_of(k.pattern.free, [&](const AxisRange& r) { return found.contains(r.axis); })) return found;
+  Unifier unifier(tree_, k.pattern.axes());
+  for (const AxisRange& r : pattern_bound) {
+    auto it = found.find(r.axis);
+    auto to = it == found.end() ? bound.end() : std::ranges::find(bound, it->second, &AxisRange::axis);
+    if (to == bound.end()) continue;
+    // Whether both ends are equal is asked afterwards: 0 says no t, but t+1 does.
+    for (auto ends : {std::pair(r.begin, to->begin), std::pair(r.end, to->end)})
+      if (auto more = unifier.indices(std::span(&ends, 1), found)) found = std::move(*more);
+  }
+  return found;
 }
 
 // Where the known sum is read, if it goes over the same axes; else none.
@@ -217,7 +234,8 @@ std::optional<std::pair<Product, Sum>> KnownSums::in_parts(const Product& body, 
     const KnownSum& k = sums_[place];
     if (k.pattern.bound.size() >= s.bound.size() || k.body.factors.size() > body.factors.size()) continue;
     if (p_.tensors[k.tensor].type != s.type || !is_true(a_, k.pattern.condition)) continue;
-    for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors, {}, true)) {
+    for (const Binding& alike : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, body.factors, {}, true)) {
+      const Binding found = with_ranges(k, k.pattern.bound, alike, s.bound);
       Replacements at(found.begin(), found.end());
       auto left = without_bound(k, found, s.bound);
       if (!left) continue;
@@ -263,7 +281,7 @@ std::optional<std::pair<Product, Sum>> KnownSums::regrouped(const Product& body,
     // What the output's sum goes over must be there; what it is only multiplied by (1/s of p = e/s) is divided out.
     Product outer = tree_.multiply({k.coefficient, {}}, k.outside);
     for (const Binding& found : Unifier(tree_, k.pattern.axes()).contained(k.body.factors, flat.body.factors))
-      if (auto made = regrouped_by(k, found, flat, outer, s)) return made;
+      if (auto made = regrouped_by(k, with_ranges(k, k.pattern.bound, found, flat.bound), flat, outer, s)) return made;
   }
   return std::nullopt;
 }

@@ -57,6 +57,7 @@ class KnownSums {
   struct Apart {
     std::vector<AxisRange> gone, stay;
   };
+  Binding with_ranges(const KnownSum& k, std::span<const AxisRange> pattern_bound, Binding found, std::span<const AxisRange> bound);
   std::optional<Apart> without_bound(const KnownSum& k, const Binding& found, const std::vector<AxisRange>& bound);
   uint64_t shape_of(const Product& p) { return tree_.shape({1, p.factors}); }
   using Places = std::vector<size_t>;  // in sums_, ascending

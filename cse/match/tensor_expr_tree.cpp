@@ -360,6 +360,7 @@ Product TensorExprTree::compute(Id id) {
     case Op::read: return atom(id);
     default:
       if (is_reduction(n.op)) return atom(id);
+      if (const auto sum = n.op == Op::log ? without_exponentials(n.type, sub(0)) : std::nullopt) return *sum;
       if (!jumps(n.op)) return opaque();
       if (parity != Parity::odd || sub(0).coefficient >= 0) return atom(id);
       return multiply({-1, {}}, atom(a_.unary(n.op, negated(a_, n.arg(0)))));

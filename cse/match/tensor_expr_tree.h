@@ -85,6 +85,7 @@ class TensorExprTree {
   Product from_dims(DType type, Id id, int depth);
   std::optional<double> value_at(Id id, Id x, double number, int depth) const;
   Product where_equal(const Node& condition, const Product& p);
+  std::optional<Product> without_exponentials(DType type, const Product& p);
   Product root(const Product& x, int halves);
   bool mostly_divides(const Product& p);
   Product sum_of(DType type, std::vector<Product> terms);

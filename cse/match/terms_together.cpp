@@ -1,7 +1,9 @@
-// Terms of a sum that are one: choices by one condition, or by comparisons of the same two values, and parts of what they are divided by.
+// Terms of a sum that are one: choices by one condition, or by comparisons of the same two values, and parts of what they are divided by. And the
+// logarithm of a product as a sum.
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <optional>
 
 #include "cse/match/tensor_expr_tree.h"
@@ -151,6 +153,29 @@ bool TensorExprTree::divide_once(std::vector<Product>& terms) {
       return true;
     }
   return false;
+}
+
+// log(exp(u[n,d])*r[n]) as u + log(r), and log(1/r) as -log(r); none where it is neither. Not where r lacks no axis of u: exp(u)/(exp(u) + exp(v)) has
+// digits that u and the logarithm of the sum, both large, have not.
+std::optional<Product> TensorExprTree::without_exponentials(DType type, const Product& p) {
+  std::vector<Product> terms;
+  Product rest{p.coefficient, {}};
+  for (const Factor& f : p.factors) {
+    if (a_[f.atom].op == Op::exp)
+      terms.push_back(multiply({f.halves / 2.0, {}}, form(a_[f.atom].arg(0))));
+    else
+      rest.factors.push_back(f);
+  }
+  const std::vector<Id> axes = free_axes(p);
+  if (!terms.empty() && !rest.is_number() && free_axes(rest) == axes) return std::nullopt;
+  const bool divided = rest.coefficient == 1 && rest.factors.size() == 1 && rest.factors[0].halves == -2;
+  if ((terms.empty() && !divided) || (rest.is_number() && rest.coefficient <= 0)) return std::nullopt;
+  auto log_of = [&](const Product& x) { return form(a_.unary(Op::log, to_expression(x, type))); };
+  if (rest.is_number())
+    terms.push_back({std::log(rest.coefficient), {}});
+  else
+    terms.push_back(divided ? multiply({-1, {}}, log_of(power(rest, -2))) : log_of(rest));
+  return add(type, std::move(terms));
 }
 
 }  // namespace xhat

@@ -24,6 +24,7 @@ class Unifier::Search {
   Search(Unifier& u, const Binding& from) : tree_(u.tree_), a_(u.tree_.arena()), u_(u), binding_(from) {}
 
   void node(Id pattern, Id target, bool either_sign = false) { push({.pattern = pattern, .target = target, .either_sign = either_sign}); }
+  void index(Id pattern, Id target) { later_.push_back({pattern, target}); }
   // The forms must stay where they are.
   bool factors(std::span<const Factor> pattern, std::span<const Factor> target, bool exact, bool either_sign = false) {
     if (exact && pattern.size() != target.size()) return false;
@@ -127,6 +128,13 @@ std::vector<Binding> Unifier::contained(std::span<const Factor> pattern, std::sp
   Search search(*this, from);
   if (!search.factors(pattern, target, false, either_sign)) return {};
   return search.solve(kMaxBindings);
+}
+
+std::optional<Binding> Unifier::indices(std::span<const std::pair<Id, Id>> pairs, const Binding& from) {
+  Search search(*this, from);
+  for (auto [pattern, target] : pairs) search.index(pattern, target);
+  auto found = search.solve(1);
+  return found.empty() ? std::nullopt : std::optional(std::move(found[0]));
 }
 
 std::vector<Binding> Unifier::Search::solve(size_t wanted) {
@@ -259,7 +267,7 @@ bool Unifier::Search::step_node(const Goal& g) {
   if (p.type != t.type) return false;
   if (is_integer(p.type) && !is_read(p.op) && !is_reduction(p.op)) {
     if (u_.axes_.contains(g.pattern)) return bind(g.pattern, g.target);
-    later_.push_back({g.pattern, g.target});
+    index(g.pattern, g.target);
     return true;
   }
   if (g.turned) return terms(*tree_.terms(g.pattern), *tree_.terms(g.target), -1);

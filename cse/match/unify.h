@@ -36,6 +36,8 @@ class Unifier {
   // an exponent of the same sign that is at least as large. either_sign: as above.
   std::vector<Binding> contained(std::span<const Factor> pattern, std::span<const Factor> target, const Binding& from = {},
                                  bool either_sign = false);
+  // `from`, and what makes these indices equal, pattern and target: of $t + 1 against t + 1, $t := t. None if nothing does.
+  std::optional<Binding> indices(std::span<const std::pair<Id, Id>> pairs, const Binding& from);
 
  private:
   class Search;

@@ -27,14 +27,12 @@ bool same_everywhere(const Arena& a, Id id) {
   return std::ranges::none_of(all, [&](Id x) { return is_read(a[x].op) || is_reduction(a[x].op); });
 }
 
-// Operands of a matrix product lack an axis each.
+// Operands of a matrix product lack an axis each. (That t of sum(k in 0..t+1: x[k]) stands in the range alone.)
 bool is_matrix_product(const Arena& a, Id sum) {
-  std::vector<Id> axes(a[sum].free_axes().begin(), a[sum].free_axes().end());
-  for (const AxisRange& r : reduce_axes(a[sum])) axes.push_back(r.axis);
-  const std::vector<Id> all = reachable(a, reduce_body(a[sum]));
-  return std::ranges::none_of(all, [&](Id id) {
-    return a[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a[id].depends_on(x); });
-  });
+  const Id body = reduce_body(a[sum]);
+  const std::vector<Id> axes(a[body].free_axes().begin(), a[body].free_axes().end()), all = reachable(a, body);
+  return std::ranges::none_of(
+      all, [&](Id id) { return a[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a[id].depends_on(x); }); });
 }
 
 class Adder {
@@ -151,9 +149,8 @@ class Adder {
     std::vector<AxisRange> own = reduce_axes(x);
     Replacements to;
     for (const AxisRange& r : reduce_axes(y)) {
-      auto same = std::ranges::find_if(own, [&](const AxisRange& o) {
-        return substitute(a_, r.begin, to) == o.begin && substitute(a_, r.end, to) == o.end;
-      });
+      auto same = std::ranges::find_if(
+          own, [&](const AxisRange& o) { return substitute(a_, r.begin, to) == o.begin && substitute(a_, r.end, to) == o.end; });
       if (same == own.end()) return std::nullopt;
       to[r.axis] = same->axis;
       own.erase(same);
@@ -207,9 +204,8 @@ class Adder {
   Id one_sum(const std::vector<AddedSum>& group, const AddedSum& first) {
     const Node sum = a_[first.sum];
     auto size = [](const AddedSum& t) { return std::abs(t.number); };
-    const bool alike = std::ranges::all_of(group, [&](const AddedSum& t) {
-      return size(t) == size(first) && t.dims == first.dims && t.divisors == first.divisors;
-    });
+    const bool alike = std::ranges::all_of(
+        group, [&](const AddedSum& t) { return size(t) == size(first) && t.dims == first.dims && t.divisors == first.divisors; });
     Id body = kNone;
     for (const AddedSum& t : group) {
       Id x = reduce_body(a_[t.sum]);

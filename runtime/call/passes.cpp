@@ -18,6 +18,7 @@
 #include "cse/normalize/nested_sums.h"
 #include "cse/normalize/only_places.h"
 #include "cse/normalize/orientation.h"
+#include "cse/normalize/outer_factors.h"
 #include "cse/normalize/repeated_reductions.h"
 #include "cse/normalize/simple_indices.h"
 #include "expr/core/watch.h"
@@ -83,7 +84,8 @@ PlanRequest request_of(const CompileOptions& options, Target target) {
 // What a user may write in several ways, in one of them.
 Program written_alike(const Program& p) {
   const Program one = without_flattened_axes(without_neutral_terms(recognize(in_one_direction(with_plain_positions(p)))));
-  return without_repeated_reductions(gather(without_nested_sums(without_added_sums(without_repeated_reductions(one)))));
+  const Program summed = gather(without_nested_sums(without_added_sums(without_repeated_reductions(one))));
+  return without_repeated_reductions(with_numbers_outside(summed));
 }
 
 namespace {

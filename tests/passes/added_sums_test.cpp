@@ -26,6 +26,12 @@ TEST(AddedSums, BecomeOne) {
   EXPECT_EQ(joined("y = sum(n,d: a[n,d]) + sum(i,k: b[i,k])"), "sum(n,d: a[n,d] + b[n,d])");
 }
 
+// The end of a running sum is no axis that an operand lacks.
+TEST(AddedSums, OfRunningSumsBecomeOne) {
+  const std::string sums = "s[n,t in 0..D] = sum(d in 0..t+1: a[n,d]); r[n,t in 0..D] = sum(d in 0..t+1: b[n,d]); ";
+  EXPECT_EQ(joined(sums + "y[n,t] = (s[n,t] - r[n,t])^2"), "sum(d in 0..t+1: a[n,d] - b[n,d])^2");
+}
+
 TEST(AddedSums, KeepNumbersInsideAndDivisorsOutside) {
   EXPECT_EQ(joined("y[n] = 3*sum(d: a[n,d]) - 3*sum(d: b[n,d])"), "3 * sum(d: a[n,d] - b[n,d])");
   EXPECT_EQ(joined("y[n] = sum(d: a[n,d]) - 2*sum(d: b[n,d])"), "sum(d: a[n,d] - 2 * b[n,d])");
@@ -37,15 +43,14 @@ TEST(AddedSums, KeepNumbersInsideAndDivisorsOutside) {
 
 TEST(AddedSums, Stay) {
   const std::string head = "op f(a: f64[N,D], b: f64[N,D], c: f64[D], w: f64[D,K], v: f64[D,K], h: bf16[N,D]) -> ";
-  for (const char* body :
-       {"(y) { y[n] = sum(d: a[n,d]) + sum(d: c[d]) }",                                // once for all n
-        "(y) { y[n,k] = sum(d: a[n,d]*w[d,k]) + sum(d: b[n,d]*v[d,k]) }",              // matrix products
-        "(y, s) { s[n] = sum(d: a[n,d]); y[n] = s[n] + sum(d: b[n,d]) }",              // an output
-        "(y) { s[n] = sum(d: a[n,d]); y[n] = (s[n] + sum(d: b[n,d]))*s[n] }",          // read twice
-        "(y) { y[n] = sum(d: a[n,d])*c[0] + sum(d: b[n,d]) }",                         // times what is no number
-        "(y) { y[n] = sum(d if d < 2: a[n,d]) + sum(d: b[n,d]) }",                     // other terms
-        "(y) { y[n] = sum(d: a[n,d]) + sum(i: a[i,0]) }",                              // another axis
-        "(y) { y[n] = sum(d: h[n,d]) + sum(d: h[n,d]*h[n,d]) }"}) {                    // rounded at their ends
+  for (const char* body : {"(y) { y[n] = sum(d: a[n,d]) + sum(d: c[d]) }",                        // once for all n
+                           "(y) { y[n,k] = sum(d: a[n,d]*w[d,k]) + sum(d: b[n,d]*v[d,k]) }",      // matrix products
+                           "(y, s) { s[n] = sum(d: a[n,d]); y[n] = s[n] + sum(d: b[n,d]) }",      // an output
+                           "(y) { s[n] = sum(d: a[n,d]); y[n] = (s[n] + sum(d: b[n,d]))*s[n] }",  // read twice
+                           "(y) { y[n] = sum(d: a[n,d])*c[0] + sum(d: b[n,d]) }",                 // times what is no number
+                           "(y) { y[n] = sum(d if d < 2: a[n,d]) + sum(d: b[n,d]) }",             // other terms
+                           "(y) { y[n] = sum(d: a[n,d]) + sum(i: a[i,0]) }",                      // another axis
+                           "(y) { y[n] = sum(d: h[n,d]) + sum(d: h[n,d]*h[n,d]) }"}) {            // rounded at their ends
     Program p = parse_op(head + body);
     EXPECT_TRUE(equal(p, without_added_sums(p))) << body << "\n" << print(without_added_sums(p));
   }

@@ -90,6 +90,28 @@ TEST(CseReductionRules, AKnownSumIsReadWhereTheRestIsZero) {
   expect_same_values(p, q);
 }
 
+// What is summed does not say how far: the ends of the ranges do.
+TEST(CseReductionRules, ARunningSumIsReadByAnother) {
+  Program p = parse_op(R"(op f(x: f64[N,T], g: f64[N]) -> (y) {
+    s[n,t in 0..T] = sum(k in 0..t+1: exp(x[n,k]))
+    y[n,t] = g[n]*s[n,t]
+  } backward (dy: f64[N,T]) -> (grad_g) { grad_g[n] = sum(i, k in 0..i+1: exp(x[n,k])*dy[n,i]/s[n,i]) })");
+  Program q = simplify_reductions(p);
+  EXPECT_NE(print(q).find("sum(i: dy[n,i])"), std::string::npos) << print(q);
+  expect_same_values(p, q);
+}
+
+// So the maximum that is taken out of running sums of exponentials has no gradient.
+TEST(CseReductionRules, TheMaximumOfRunningSumsHasNoGradient) {
+  for (const std::string range : {"0..t+1", "t..T"}) {
+    const Program before = derived("op f(x: f64[N,T]) -> (y) { m[n] = max(t: x[n,t])\n y[n,t in 0..T] = m[n] + log(sum(k in " + range +
+                                   ": exp(x[n,k] - m[n]))) }");
+    const StashPlan plan = plan_stash(before);
+    EXPECT_EQ(backward_reductions(plan.program), 1) << print(plan.program);
+    expect_same_values(before, plan.program);
+  }
+}
+
 TEST(CseReductionRules, ASumOfNothingIsACount) {
   Program p = with_backward("y[n,m] = g[m]*x[n,m]", "grad_g[m] = sum(n in 0..N: g[m])");
   Program q = simplify_reductions(p);

@@ -49,6 +49,18 @@ TEST_F(CseTree, AssociationAndOrderVanish) {
   EXPECT_FALSE(same("a[i]*b[i] + c[i]", "a[i]*c[i] + b[i]"));
 }
 
+// What is left of the product stays below one logarithm: two negative factors have one, too.
+TEST_F(CseTree, LogarithmsOfExponentialsAreSums) {
+  EXPECT_TRUE(same("log(exp(a[i] - v))", "a[i] - v"));
+  EXPECT_TRUE(same("log(exp(a[i])/w)", "a[i] - log(w)"));
+  EXPECT_TRUE(same("log(1/w) + log(w)", "0"));
+  EXPECT_TRUE(same("log(exp(a[i])/v/(exp(b[i])/w))", "a[i] - b[i] + log(w/v)"));
+  EXPECT_TRUE(same("log(2*sqrt(exp(a[i]))*v)", "a[i]/2 + log(v*2)"));
+  EXPECT_FALSE(same("log(exp(a[i])/(exp(a[i]) + exp(b[i])))", "a[i] - log(exp(a[i]) + exp(b[i]))")) << "where both are large";
+  EXPECT_FALSE(same("log(exp(a[i]) + v)", "a[i] + log(v)"));
+  EXPECT_FALSE(same("log(b[i]*c[i])", "log(b[i]) + log(c[i])"));
+}
+
 TEST_F(CseTree, OddAndEvenFunctionsHaveOneSign) {
   EXPECT_TRUE(same("cos(a[i] - b[i])", "cos(b[i] - a[i])"));
   EXPECT_TRUE(same("sin(a[i] - b[i])", "-sin(b[i] - a[i])"));
