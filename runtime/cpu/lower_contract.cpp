@@ -137,9 +137,9 @@ bool Lowering::worth_packing_rows(const Contraction& c, Id part, int64_t terms) 
   return 2 * along_rows > reads;
 }
 
-// Results of one column, beside each other in the tile, that read the same of a part: rows, and what else it does not depend on, as the
+// Results in the tile that read the same of a part: of one along the columns these are rows, and what else it does not depend on, as the
 // steps of a window in w[k,c,r,s].
-int64_t Lowering::readers_of_column(const SpecMember& m, Id part) const {
+int64_t Lowering::readers_of(const SpecMember& m, Id part) const {
   int64_t readers = 1;
   for (Id x : m.left)
     if (!(*spec_.arena)[part].depends_on(x)) readers *= axis(x).in_tile();
@@ -148,7 +148,7 @@ int64_t Lowering::readers_of_column(const SpecMember& m, Id part) const {
 
 bool Lowering::worth_packing_columns(const SpecMember& m, const Contraction& c, Id part) const {
   if (spec_.terms(m) * c.width * c.vectors * static_cast<int64_t>(byte_size(widest(m))) > kLargestPack || is_window(m, c, part)) return false;
-  return readers_of_column(m, part) >= (turned_panel(m, part, c.v).along == kNone ? kRowsToPack : kRowsToTurn);
+  return readers_of(m, part) >= (turned_panel(m, part, c.v).along == kNone ? kRowsToPack : kRowsToTurn);
 }
 
 // A window that slides along v (x[ci,i+r,j+s], v being j): packed it is as many times as large as there are steps in it, and the

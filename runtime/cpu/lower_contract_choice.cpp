@@ -128,7 +128,7 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   for (Id part : parts_along(m, c.v, c.y)) {
     const bool turned = turned_panel(m, part, c.v).along != kNone, gathered = !turned && !beside_each_other(part, c.v);
     if (worth_packing_columns(m, c, part)) {
-      copies += (turned ? kTurned : gathered ? kGathered * lanes : kCopied) / static_cast<double>(readers_of_column(m, part));
+      copies += (turned ? kTurned : gathered ? kGathered * lanes : kCopied) / static_cast<double>(readers_of(m, part));
       loads += load_price(spec_.terms(m) * c.width * c.vectors * static_cast<int64_t>(byte_size(a[part].type))) / rows;
     } else {
       loads += (is_window(m, c, part) ? kUnaligned : turned || gathered ? lanes : 1) / rows;
@@ -141,10 +141,11 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
     const Id last = m.reduced.back();
     const double loaded = (beside_each_other(part, last) ? kCopied : kGathered * lanes) + load_price(bytes_in_tile(part));
     const double vector = axis(last).in_tile() >= natural(widest(m)) ? loaded : kScalar * lanes;
-    copies += vector / static_cast<double>(axis(c.v).extent);
+    copies += vector / static_cast<double>(readers_of(m, part));
   }
-  // Results along the columns are stored one by one where others lie between them.
-  const double stores = c.v == m.left.back() ? 0 : kStored * lanes / static_cast<double>(spec_.terms(m));
+  // Results along the columns are stored one by one where others lie between them; beside their phases they share lines.
+  const bool beside = c.v == m.left.back() || (c.phase != kNone && c.phase == m.left.back());
+  const double stores = beside ? 0 : kStored * lanes / static_cast<double>(spec_.terms(m));
   return std::max(1.0, loads) / used + copies + stores;
 }
 

@@ -416,7 +416,7 @@ class Lowering {
   Turned turned_panel(const SpecMember& m, Id part, Id v) const;
   int64_t bytes_in_tile(Id part) const;
   int64_t panels(const Contraction& c) const { return axis(c.v).in_tile() / (c.width * c.vectors); }
-  int64_t readers_of_column(const SpecMember& m, Id part) const;
+  int64_t readers_of(const SpecMember& m, Id part) const;
   bool worth_packing_columns(const SpecMember& m, const Contraction& c, Id part) const;
   bool worth_packing_rows(const Contraction& c, Id part, int64_t terms) const;
   bool is_window(const SpecMember& m, const Contraction& c, Id part) const;

@@ -21,7 +21,7 @@ class Product {
   void settle() {
     const Node n = a_[m_.body];
     if (m_.op != Op::sum || n.op != Op::mul || !is_float(n.type) || m_.left.empty() || !m_.scatter.empty()) return;
-    const Id v = m_.left.back();
+    const Id v = walked_by_vectors();
     for (size_t across : {size_t{0}, size_t{1}}) {
       Id lanes = n.arg(static_cast<int>(across)), rows = n.arg(static_cast<int>(1 - across));
       bool of_rows = std::ranges::any_of(m_.left, [&](Id y) { return a_[rows].depends_on(y) && !a_[lanes].depends_on(y); });
@@ -34,6 +34,13 @@ class Product {
   }
 
  private:
+  // The last axis, or the quotient of which it is the remainder (kernel_phases.cpp).
+  Id walked_by_vectors() const {
+    const size_t last = m_.left.size() - 1;
+    const auto& groups = spec_.tensors[m_.tensor].groups;
+    return m_.left[last > 0 && groups[last] == groups[last - 1] ? last - 1 : last];
+  }
+
   // A window's weights, the same for all lanes: 0 from outside is added for what the conditions leave out because it is outside.
   void settle_window(Id v) {
     const Node n = a_[m_.body];
