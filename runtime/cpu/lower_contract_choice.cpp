@@ -111,7 +111,7 @@ double Lowering::load_price(int64_t bytes) {
 double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
   constexpr double kCopied = 2, kTurned = 6, kUnaligned = 1.5;  // vectors
   const Arena& a = *spec_.arena;
-  constexpr double kGathered = 0.4, kNumber = 0.9, kStored = 2, kScalar = 3;  // numbers
+  constexpr double kGathered = 0.4, kNumber = 0.9, kStored = 2, kBroughtTogether = 1, kScalar = 3;  // numbers
   const double lanes = natural(widest(m)), rows = c.rows * phases(c);
   const auto filled = [](int64_t extent, int64_t block) {
     return static_cast<double>(extent) / static_cast<double>(blocks_in(extent, block) * block);
@@ -143,9 +143,9 @@ double Lowering::price_of(const SpecMember& m, const Contraction& c) const {
     const double vector = axis(last).in_tile() >= natural(widest(m)) ? loaded : kScalar * lanes;
     copies += vector / static_cast<double>(readers_of(m, part));
   }
-  // Results along the columns are stored one by one where others lie between them; beside their phases they share lines.
-  const bool beside = c.v == m.left.back() || (c.phase != kNone && c.phase == m.left.back());
-  const double stores = beside ? 0 : kStored * lanes / static_cast<double>(spec_.terms(m));
+  // Results along the columns are stored one by one where others lie between them; those of all phases of a block are brought together.
+  const bool apart = c.v != m.left.back(), in_phases = c.phase != kNone && c.phase == m.left.back();
+  const double stores = apart ? (in_phases ? kBroughtTogether : kStored) * lanes / static_cast<double>(spec_.terms(m)) : 0;
   return std::max(1.0, loads) / used + copies + stores;
 }
 
