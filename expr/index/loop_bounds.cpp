@@ -70,6 +70,11 @@ bool bound_by(Arena& a, Id condition, Id axis, LoopBounds* bounds) {
   return true;
 }
 
+Id place_by(Arena& a, Id condition, Id axis) {
+  LoopBounds bounds;
+  return a[condition].op == Op::eq && bound_by(a, condition, axis, &bounds) ? bounds.begins.back() : kNone;
+}
+
 Id moving_begin(const Arena& a, const AxisRange& r, const std::function<int64_t(Id)>& value) {
   auto moves = [&](Id bound) { return !a[bound].free_axes().empty(); };
   if (std::ranges::none_of(operands_of(a, r.end, Op::minimum), moves)) return kNone;

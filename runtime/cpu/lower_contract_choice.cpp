@@ -55,11 +55,8 @@ void Lowering::choose_block(Contraction& c, DType type) const {
 // The remainder of an axis of which v is the quotient.
 Id Lowering::phase_of(const SpecMember& m, Id v) const {
   constexpr int64_t kMaxPhases = 4;
-  const SpecTensor& t = spec_.tensors[m.tensor];
-  for (size_t i = 0; i + 1 < m.left.size(); ++i)
-    if (m.left[i] == v && t.groups[i] == t.groups[i + 1] && constant(m.left[i + 1]) && axis(m.left[i + 1]).extent <= kMaxPhases)
-      return m.left[i + 1];
-  return kNone;
+  const Id phase = spec_.remainder_of(m, v);
+  return phase != kNone && constant(phase) && axis(phase).extent <= kMaxPhases ? phase : kNone;
 }
 
 std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) const {

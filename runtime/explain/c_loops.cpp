@@ -158,11 +158,8 @@ class Function {
 
   // The axis, of these, that an equation gives: k of `k + r == h`. The last one that it can be solved for.
   Id solved_axis(Id condition, const std::vector<AxisRange>& over) const {
-    for (size_t k = over.size(); k-- > 0;) {
-      LoopBounds bounds;
-      if (a_[condition].op == Op::eq && a_[condition].depends_on(over[k].axis) && bound_by(a_, condition, over[k].axis, &bounds))
-        return over[k].axis;
-    }
+    for (size_t k = over.size(); k-- > 0;)
+      if (place_by(a_, condition, over[k].axis) != kNone) return over[k].axis;
     return kNone;
   }
 

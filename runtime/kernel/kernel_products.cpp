@@ -34,11 +34,11 @@ class Product {
   }
 
  private:
-  // The last axis, or the quotient of which it is the remainder (kernel_phases.cpp).
+  // Vectors go along the last axis of the result, or, where that is a remainder, along its quotient (kernel_phases.cpp).
   Id walked_by_vectors() const {
-    const size_t last = m_.left.size() - 1;
-    const auto& groups = spec_.tensors[m_.tensor].groups;
-    return m_.left[last > 0 && groups[last] == groups[last - 1] ? last - 1 : last];
+    const Id last = m_.left.back();
+    const auto quotient = std::ranges::find_if(m_.left, [&](Id x) { return spec_.remainder_of(m_, x) == last; });
+    return quotient == m_.left.end() ? last : *quotient;
   }
 
   // A window's weights, the same for all lanes: 0 from outside is added for what the conditions leave out because it is outside.

@@ -25,6 +25,13 @@ bool KernelSpec::across_tiles(const SpecMember& m) const {
   return std::ranges::any_of(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::untiled && !axes.at(x).sequential; });
 }
 
+Id KernelSpec::remainder_of(const SpecMember& m, Id quotient) const {
+  const auto& groups = tensors[m.tensor].groups;
+  for (size_t i = 0; i + 1 < m.left.size(); ++i)
+    if (m.left[i] == quotient && groups[i] == groups[i + 1]) return m.left[i + 1];
+  return kNone;
+}
+
 Id KernelSpec::carried_over(const SpecMember& m) const {
   auto carried = std::ranges::find_if(m.reduced, [&](Id x) { return axes.at(x).kind() != AxisKind::untiled && axes.at(x).sequential; });
   return carried == m.reduced.end() ? kNone : *carried;

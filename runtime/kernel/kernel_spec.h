@@ -88,6 +88,7 @@ struct KernelSpec {
   static constexpr int64_t kFar = int64_t{1} << 40;          // far from overflow when a few are added
   static constexpr int64_t kLargestSize = int64_t{1} << 28;  // of dims in `sizes`: sums of a few positions still fit 32 bits
   bool across_tiles(const SpecMember& m) const;              // does it leave partial results?
+  Id remainder_of(const SpecMember& m, Id quotient) const;   // of one axis of the program that is walked as both; kNone: there is none
   Id carried_over(const SpecMember& m) const;                // the sequential grid axis that it reduces over; kNone: none
   int64_t terms(const SpecMember& m) const;                  // terms of its sum in one tile; 1 for a map
   int64_t tiles() const;

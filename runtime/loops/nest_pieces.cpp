@@ -206,8 +206,7 @@ Id condition_of(Arena& a, const std::vector<Id>& conjuncts) {
 }
 
 bool is_one_place(Arena& a, const SpecMember& m, Id axis) {
-  LoopBounds bounds;
-  return std::ranges::any_of(conjuncts_of(a, m.condition), [&](Id c) { return a[c].op == Op::eq && bound_by(a, c, axis, &bounds); });
+  return std::ranges::any_of(conjuncts_of(a, m.condition), [&](Id c) { return place_by(a, c, axis) != kNone; });
 }
 
 // Of what is added to a tensor, term by term: those that are for one place along an axis (`if i == place then …`) by themselves, and the sum

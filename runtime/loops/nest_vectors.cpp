@@ -67,11 +67,9 @@ int strided(const Arena& a, const SpecMember& m, Id axis) {
 
 // Does the axis decide the one place along another one, whose loop stands in its own? Vectors along it would look for that place.
 bool names_a_place(Arena& a, const SpecMember& m, Id axis) {
-  for (auto inner = std::ranges::find(m.left, axis); inner != m.left.end(); ++inner) {
-    LoopBounds bounds;
+  for (auto inner = std::ranges::find(m.left, axis); inner != m.left.end(); ++inner)
     for (Id c : conjuncts_of(a, m.condition))
-      if (*inner != axis && a[c].op == Op::eq && a[c].depends_on(axis) && bound_by(a, c, *inner, &bounds)) return true;
-  }
+      if (*inner != axis && a[c].depends_on(axis) && place_by(a, c, *inner) != kNone) return true;
   return false;
 }
 

@@ -54,9 +54,8 @@ class ReadBefore {
 
   // The place along the axis that the conditions leave, if it is one.
   Id place(const std::vector<Id>& conditions, Id axis) const {
-    LoopBounds bounds;
     for (Id c : conditions)
-      if (a_[c].op == Op::eq && bound_by(a_, c, axis, &bounds)) return bounds.begins.back();
+      if (const Id at = place_by(a_, c, axis); at != kNone) return at;
     return kNone;
   }
 
