@@ -271,11 +271,11 @@ TEST_P(DerivativesOfAuditOps, AreWhatWasDerived) {
     if (c.file != file) module = parse(content(file = c.file), c.file.string());
     const Program& op = *module.find(c.op);
     int64_t points = 1;
-    for (const auto& [dim, size] : c.dims) points *= std::max<int64_t>(size, 1);
+    for (const auto& [dim, size] : sample_dims(op, c.seed, c.dims)) points *= std::max<int64_t>(size, 1);
     if (op.steps || points > kMostPoints) continue;
     const auto derived = derived_of(op);
     for (const auto& [what, p] : {*std::next(derived.begin(), static_cast<std::ptrdiff_t>(turn++ % derived.size()))}) {
-      const DimValues dims = solve_dims(p, {}, c.dims);
+      const DimValues dims = solve_dims(p, {}, sample_dims(p, c.seed, c.dims));
       const Arrays inputs = random_inputs(p, dims, c.seed, {.finite = false});
       const Program simple = derive(p, infer_only(), dims).program;
       const Arrays plain = evaluate(readable_at(p, dims), inputs, dims, kExact),
