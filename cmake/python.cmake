@@ -31,7 +31,10 @@ xhat_joined(xhat_python)
 target_include_directories(xhat_python PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(xhat_python PRIVATE XHAT_VERSION="${PROJECT_VERSION}")
 # The handler that XLA calls, for xhat.jax, by the headers that jaxlib brings; without them xhat.jax calls back to Python.
-set(XHAT_JAX_PYTHON ${XHAT_PYTHON_FRAMEWORKS} CACHE FILEPATH "Python with JAX, whose jax.ffi.include_dir() has XLA's headers")
+set(XHAT_JAX_PYTHON ${Python_EXECUTABLE} CACHE FILEPATH "Python with JAX, whose jax.ffi.include_dir() has XLA's headers")
+if(XHAT_JAX_PYTHON STREQUAL "${Python_EXECUTABLE}")  # also in a build folder that was configured before JAX came
+  set(XHAT_JAX_PYTHON ${XHAT_PYTHON_FRAMEWORKS})
+endif()
 execute_process(COMMAND ${XHAT_JAX_PYTHON} -c "import importlib.util as u; s = u.find_spec('jaxlib'); print(s.submodule_search_locations[0] + '/include' if s else '')"
                 OUTPUT_VARIABLE jax_include OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(jax_include AND EXISTS ${jax_include}/xla/ffi/api/ffi.h)
