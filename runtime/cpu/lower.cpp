@@ -455,7 +455,7 @@ LoweredKernel lower(const KernelSpec& spec, const Halide::Target& target, Care c
   KernelSpec compiled = with_class_representatives(spec);
   const Borders borders = care == Care::no_vectors ? Borders() : take_borders(compiled);
   LoweredKernel lowered = Lowering(compiled, target, care, borders).run();
-  mend_ramps(lowered.pipeline);
+  mend_ramps(lowered.pipeline, target);
   if (!target.has_feature(Halide::Target::FMA)) lowered.pipeline.add_custom_lowering_pass(new WithoutFma);
   return lowered;
 }

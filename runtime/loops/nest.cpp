@@ -471,7 +471,7 @@ Stmt nest(const KernelSpec& spec, const std::function<NestPlace(uint32_t)>& plac
 Stmt ready_for_code(const Stmt& s, const Halide::Target& target) {
   Stmt made = hi::simplify(s);
   made = hi::vectorize_loops(made, {});
-  made = with_mended_ramps(hi::simplify(made));
+  made = with_mended_ramps(hi::simplify(made), target);
   return target.has_feature(Halide::Target::FMA) ? made : without_fma(made);
 }
 

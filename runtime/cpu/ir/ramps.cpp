@@ -69,11 +69,41 @@ Expr anywhere(const Load* load) {
   return Load::make(load->type, load->name, index, load->image, load->param, load->predicate, {});
 }
 
+// The difference q - p of a mask whose lane i holds where p + i <= q: the last lane that holds. Else undefined.
+Expr last_lane(const Expr& mask) {
+  const LE* le = mask.as<LE>();
+  const Ramp* from = le ? le->a.as<Ramp>() : nullptr;
+  const Broadcast* to = le ? le->b.as<Broadcast>() : nullptr;
+  if (!from || !to || !is_const_one(from->stride) || !from->base.type().is_scalar() || !to->value.type().is_scalar()) return {};
+  return Sub::make(to->value, from->base);
+}
+
+bool loads_under_masks(const Halide::Target& target, Type of) {
+  return target.has_feature(Halide::Target::AVX512_Skylake) || (target.has_feature(Halide::Target::AVX) && of.bits() >= 32);
+}
+
+// Every few-th lane up to the last, of one vector with what lies between; undefined where the lanes lie otherwise.
+Expr as_part_of_all(const Load* op, const Expr& last) {
+  constexpr int64_t kMostApart = 8;
+  const Ramp* r = op->index.as<Ramp>();
+  const auto stride = r && r->base.type().is_scalar() ? as_const_int(r->stride) : std::nullopt;
+  if (!stride || *stride < 2 || *stride > kMostApart) return {};
+  const int apart = static_cast<int>(*stride), lanes = apart * r->lanes;
+  const Type t = r->base.type();
+  const Expr index = Ramp::make(r->base, make_one(t), lanes);
+  const Expr mask = LE::make(Ramp::make(make_zero(t), make_one(t), lanes), Broadcast::make(Mul::make(last, make_const(t, apart)), lanes));
+  const Expr all = Load::make(op->type.with_lanes(lanes), op->name, index, op->image, op->param, mask, op->alignment);
+  return Shuffle::make_slice(all, 0, apart, r->lanes);
+}
+
 struct Ramps : IRMutator {
   using IRMutator::visit;
+  explicit Ramps(const Halide::Target& t) : target(t) {}
   Expr visit(const Load* op) override {
     Expr e = IRMutator::visit(op);
     op = e.as<Load>();
+    if (const Expr last = last_lane(written(op->predicate)); last.defined() && loads_under_masks(target, op->type))
+      if (const Expr all = as_part_of_all(op, last); all.defined()) return all;
     const Expr up = ascending(op->index);
     if (!up.defined()) return callers.contains(op->name) && !op->param.defined() && !op->image.defined() ? anywhere(op) : e;
     return turned_over(Load::make(op->type, op->name, up, op->image, op->param, turned_over(op->predicate), {}));
@@ -85,7 +115,12 @@ struct Ramps : IRMutator {
     if (!up.defined()) return s;
     return Store::make(op->name, turned_over(op->value), up, op->param, turned_over(op->predicate), {});
   }
+  Expr visit(const Let* op) override {
+    const ScopedBinding<Expr> bound(op->value.type().is_bool(), masks, op->name, op->value);
+    return IRMutator::visit(op);
+  }
   Stmt visit(const LetStmt* op) override {
+    const ScopedBinding<Expr> bound(op->value.type().is_bool(), masks, op->name, op->value);
     const auto* call = op->value.as<Call>();
     if (call && call->name == Call::buffer_get_host) callers.insert(op->name);
     if (!unknown_zero.defined() && call && call->name == Call::buffer_get_host)
@@ -120,13 +155,20 @@ struct Ramps : IRMutator {
     Expr first = mutate(op->base);
     return Shuffle::make_concat({first, mutate(second(op->base, op->stride))});
   }
+  Expr written(const Expr& mask) const {
+    const auto* v = mask.as<Variable>();
+    const Expr* let = v ? masks.find(v->name) : nullptr;
+    return let ? *let : mask;
+  }
+  const Halide::Target target;
+  Scope<Expr> masks;              // what names of truths stand for
   std::set<std::string> callers;  // memory
   Expr unknown_zero;              // the sign of a buffer's number of dimensions
 };
 
 }  // namespace
 
-void mend_ramps(Halide::Pipeline& pipeline) { pipeline.add_custom_lowering_pass(new Ramps); }
-Stmt with_mended_ramps(const Stmt& lowered) { return Ramps().mutate(lowered); }
+void mend_ramps(Halide::Pipeline& pipeline, const Halide::Target& target) { pipeline.add_custom_lowering_pass(new Ramps(target)); }
+Stmt with_mended_ramps(const Stmt& lowered, const Halide::Target& target) { return Ramps(target).mutate(lowered); }
 
 }  // namespace xhat::runtime

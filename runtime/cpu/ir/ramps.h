@@ -15,15 +15,20 @@
 // the lanes stay scalars: a strided convolution with its maximum took 60 us instead of 6.
 //
 //   t[ramp(k, 270, 8)] = acc[ramp(0, 1, 8)]; t[ramp(k + 1, 270, 8)] = acc[ramp(8, 1, 8)]
+//
+// Places a few elements apart under the mask of a last vector (columns of x[n,3] at the end of a tile): Halide makes a branch and a load of each
+// lane. A load of all elements from the first to the last that is wanted, under a mask too, and a shuffle of it are a tenth of the code.
+//
+//   x[ramp(k, 3, 16)] if ramp(p, 1, 16) <= n     slice_vectors(x[ramp(k, 1, 48)] if ramp(0, 1, 48) <= (n - p) * 3, 0, 3, 16)
 #pragma once
 #include "Halide.h"
 
 namespace xhat::runtime {
 
 // Adds the pass to the pipeline: such pairs are {a, b} again, and such places ascend, their vectors turned over; such strides are
-// no constants, and such loads begin anywhere.
-void mend_ramps(Halide::Pipeline& pipeline);
+// no constants, such loads begin anywhere, and such lanes come from one load where the target has loads under masks.
+void mend_ramps(Halide::Pipeline& pipeline, const Halide::Target& target);
 // The same, of lowered code at hand.
-Halide::Internal::Stmt with_mended_ramps(const Halide::Internal::Stmt& lowered);
+Halide::Internal::Stmt with_mended_ramps(const Halide::Internal::Stmt& lowered, const Halide::Target& target);
 
 }  // namespace xhat::runtime
