@@ -91,7 +91,7 @@ Lowering::ShortRows Lowering::in_short_rows(const std::vector<size_t>& group, Id
   auto loads = [&](Id read, Id by) {
     const auto step = step_in_memory(read, by);
     if (step && (*step == 0 || *step == 1)) return 0.0;
-    return step && *step > 1 && *step <= kDenseStep ? static_cast<double>(*step) / lanes : 1.0;
+    return step && *step > 1 && *step <= kDenseStep ? std::min(1.0, static_cast<double>(*step) / lanes) : 1.0;
   };
   auto lies_across = [&](const Node& n) {
     return std::ranges::any_of(spec_.members, [&](const SpecMember& made) {

@@ -47,7 +47,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
       if (step > 0 && step <= kDenseStep) score[x] += points / static_cast<double>(step);
       if (!n.depends_on(x) || (row && step == 1)) continue;
       const bool dense = (row && step > 1 && step <= kDenseStep) || across_short_rows;
-      strided[x] += dense ? static_cast<double>(step) / natural(n.type) : 1;
+      strided[x] += dense ? std::min(1.0, static_cast<double>(step) / natural(n.type)) : 1;
     }
   }
   // Beside what is folded up at the end of each row, a few vectors of terms are little (16 taps of a filter, their weights in one vector:

@@ -31,7 +31,7 @@ using Halide::VarOrRVar;
 // Of a window whose terms are written out, at most: more arithmetic than in 25 products takes long to compile.
 constexpr int64_t kWrittenOut_ps = 1600;
 
-constexpr int64_t kDenseStep = 4;  // every so manieth element at most Halide takes from whole vectors
+constexpr int64_t kDenseStep = 8;  // every so manieth element at most Halide takes from whole vectors
 
 class Lowering {
  public:

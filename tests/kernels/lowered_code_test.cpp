@@ -208,6 +208,9 @@ std::vector<Case> cases() {
       // Columns of the last rows of a tile, which are no whole vector: lanes of one load under a mask, none by itself.
       {"columns_of_the_last_rows", "op f(x: f32[N,3], y: f32[N,3]) -> (a) { a[n] = sqrt(x[n,0]^2+exp(x[n,1]*y[n,2]))*tanh(x[n,2]+y[n,0]) }",
        {{"N", 117}}, false, {{", 3, 16) aligned", 0, 0}, {", 3, 8) aligned", 0, 0}, {"slice_vectors(", 6, 99}}},
+      // Rows of up to eight are loaded in whole vectors, and taken apart in registers.
+      {"rows_of_six_are_loaded_whole", "op f(x: f32[N,6]) -> (y) { y[n] = sqrt(sum(k: exp(x[n,k]))) }",
+       {{"N", 117}}, false, {{".stride.1, 16)", 0, 0}, {".stride.1, 8)", 0, 0}, {"slice_vectors(", 6, 99}}},
       {"sums_of_the_batch_and_of_each", "op f(x: f32[N,C,H]) -> (y, t) {\n"
        " t[c] = sum(n,h: x[n,c,h]); s[n,c] = sum(h: x[n,c,h]^2); y[n,c,h] = x[n,c,h] * s[n,c]\n}",
        {{"N", 9}, {"C", 8}, {"H", 512}}, false, {{"produce xh_acc", 1, 1}}},
