@@ -204,6 +204,31 @@ std::vector<std::pair<Product, Product>> KnownSums::alike(const Product& body, c
   return all;
 }
 
+std::vector<std::pair<Product, Sum>> KnownSums::inner_sums(const Product& body, const Sum& s) {
+  std::vector<std::pair<Product, Sum>> all;
+  auto is_sum = [&](const Factor& f) { return a_[f.atom].op == Op::read && f.halves == 2 && by_tensor_.contains(a_[f.atom].symbol); };
+  const bool reads_sums = std::ranges::any_of(body.factors, is_sum);
+  if (!is_true(a_, s.condition) || (s.bound.size() < 2 && !reads_sums)) return all;
+  const Nested open = reads_sums ? opened(body, s.bound, "$t") : Nested{body, s.bound};
+  for (const AxisRange& r : open.bound) {
+    auto uses = [&](Id id) { return depends_on_any(a_, id, std::span(&r, 1)); };
+    Sum one = s;
+    one.bound = {r};
+    for (const AxisRange& other : open.bound)
+      if (other.axis != r.axis) one.scope.push_back(other);
+    if (one.scope.size() == s.scope.size() ||
+        std::ranges::any_of(open.bound, [&](const AxisRange& o) { return uses(o.begin) || uses(o.end); }))
+      continue;
+    Product factors{1, open.body.factors};
+    std::erase_if(factors.factors, [&](const Factor& f) { return !uses(f.atom); });
+    // Without a difference it is not zero.
+    const bool all_of_them = factors.factors.size() == open.body.factors.size() && open.bound.size() == s.bound.size();
+    const bool differs = std::ranges::any_of(factors.factors, [&](const Factor& f) { return tree_.terms(f.atom) != nullptr; });
+    if (differs && !all_of_them) all.emplace_back(std::move(factors), std::move(one));
+  }
+  return all;
+}
+
 // No division that was not there: what it divides by may be 0.
 std::optional<Product> KnownSums::over(const Product& value, const Product& outside) {
   Product quotient = tree_.multiply(value, tree_.power(outside, -2));

@@ -45,6 +45,9 @@ class KnownSums {
   void rename_last(TensorId from, TensorId to, double times);
   // sum(body) as a read of a sum that is known.
   std::optional<Product> known(const Product& body, const Sum& s);
+  // Sums over one axis of the factors that have it, also of a known sum that is read: sum(n, d: a[d]*b[n,d]) has sum(n: b[n,d]) in it, and is zero
+  // where that is.
+  std::vector<std::pair<Product, Sum>> inner_sums(const Product& body, const Sum& s);
   // Bodies of known sums over the same axes that have a factor of this one, with reads of these sums.
   std::vector<std::pair<Product, Product>> alike(const Product& body, const Sum& s);
   // The same sum with an output in it for part of what it is made of: what is to be summed, and over what.

@@ -18,6 +18,7 @@ namespace {
 
 constexpr size_t kMaxTerms = 32;  // of a product multiplied out for a proof
 constexpr int kMaxSplits = 8;     // nested splits of one sum; each makes it smaller, this is a belt
+constexpr int kMaxInner = 2;      // splits of a sum within whose terms zeros are looked for
 constexpr size_t kMaxOpen = 96;   // terms of a definition multiplied out for a proof about all of them: a gradient's of a gradient has 40
 
 class Simplifier {
@@ -25,13 +26,9 @@ class Simplifier {
   Simplifier(const Program& p, TensorExprTree& tree, const std::vector<TensorId>& kept, const std::vector<TensorId>& hidden)
       : p_(p), a_(*p.arena), tree_(tree), kept_(kept), hidden_(hidden), sums_(p_, tree_), accuracy_(p_, tree_) {}
   Program run();
-  // Multiplied out, all sums are of one term each. Definitions for which opaque holds stay as they are.
-  void multiply_out(std::set<TensorId> opaque) {
-    multiplied_out_ = true;
-    opaque_ = std::move(opaque);
-  }
+  // Multiplied out, all sums are of one term each; opaque ones stay as they are.
+  void multiply_out(std::set<TensorId> opaque) { multiplied_out_ = true, opaque_ = std::move(opaque); }
   const std::set<TensorId>& zeros() const { return zeros_; }
-  // Of the backward: proved to be one term of what the forward has.
   const std::map<TensorId, PointValue>& terms_of_forward() const { return terms_of_forward_; }
   const std::set<Id>& zero_sums() const { return zero_sums_; }
 
@@ -340,6 +337,8 @@ Product Simplifier::total(Product body, Sum s, bool create, int splits) {
   if (!s.bound.empty() && !inside.is_number()) {
     if (auto v = sums_.known(inside, s)) return with_outside(*v);
     if (splits < kMaxSplits) {
+      for (const auto& [factors, one] : splits < kMaxInner ? sums_.inner_sums(inside, s) : std::vector<std::pair<Product, Sum>>{})
+        if (total(factors, one, false, kMaxInner).is_zero()) return {0, {}};
       if (auto v = proved(inside, s, splits)) return with_outside(*v);
       if (auto v = split(inside, s, create, splits)) return with_outside(*v);
       if (auto v = create ? but_for_zeros(inside, s, splits) : std::nullopt) return with_outside(*v);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 
+#include "ad/common/guards.h"
 #include "cse/match/bodies.h"
 #include "cse/match/tensor_expr_tree.h"
 
@@ -193,13 +194,29 @@ class Turner {
     return p.coefficient == -q.coefficient && (!reduction || m.op == Op::sum) ? -1 : 0;
   }
 
-  // i != j and j != i in one order.
+  // i != j and j != i in one order; where i == j, all else is of one of them: s[i,i] for s[j,j].
   Id comparable(Id root) {
     return rewrite(a_, root, [&](Id id) {
       const Node n = a_[id];
+      if (n.op == Op::select) {
+        std::vector<Id> asked = conjuncts(a_, n.arg(0));
+        const Replacements yes = made_equal(asked, Op::eq), no = asked.size() == 1 ? made_equal(asked, Op::ne) : Replacements{};
+        for (Id& c : asked)
+          if (a_[c].op != Op::eq) c = substitute(a_, c, yes);
+        std::ranges::sort(asked);
+        return a_.select(yes.empty() ? n.arg(0) : conjunction(a_, asked), substitute(a_, n.arg(1), yes), substitute(a_, n.arg(2), no));
+      }
       const bool other = n.type == DType::boolean && commutes(n) && n.arg(1) < n.arg(0);
       return other ? a_.with_args(id, std::vector<Id>{n.arg(1), n.arg(0)}) : id;
     });
+  }
+
+  // One axis for the other, of comparisons of two.
+  Replacements made_equal(const std::vector<Id>& conditions, Op op) const {
+    Replacements one;
+    for (Id c : conditions)
+      if (const Node n = a_[c]; n.op == op && a_[n.arg(0)].op == Op::axis && a_[n.arg(1)].op == Op::axis) one[n.arg(1)] = n.arg(0);
+    return one;
   }
 
   static constexpr TensorId kToMake = static_cast<TensorId>(-1);

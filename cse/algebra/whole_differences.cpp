@@ -12,6 +12,8 @@
 namespace xhat {
 namespace {
 
+constexpr size_t kMostValues = 16;  // of choices in choices
+
 class WholeDifferences {
  public:
   explicit WholeDifferences(const Program& p) : p_(p), a_(*p_.arena), tree_(a_), deciding_(feeds_control(p_)) {
@@ -21,7 +23,8 @@ class WholeDifferences {
       for (Id id : d.is_call() ? std::vector<Id>{} : reachable(a_, d.body))
         if (a_[id].op == Op::read_or) pinned.insert(a_[id].symbol);
     for (const Definition& d : p_.definitions())
-      if (!d.is_call() && is_float(a_[d.body].type) && !is_reduction(a_[d.body].op) && !pinned.contains(d.target()) && !stays_written(a_, uses, d))
+      if (!d.is_call() && is_float(a_[d.body].type) && !is_reduction(a_[d.body].op) && !pinned.contains(d.target()) &&
+          !stays_written(a_, uses, d))
         maps_[d.target()] = {axes_of(d.axes), inline_reads(a_, d.body, maps_, d.axes)};
   }
 
@@ -74,6 +77,15 @@ class WholeDifferences {
     found.push_back(whole);
   }
 
+  // The operand as it stands and written out; of a choice, what may be chosen.
+  std::vector<Id> values_of(Id operand) {
+    std::vector<Id> values = {operand, inline_reads(a_, operand, maps_, {})};
+    for (size_t k = 0; k < values.size(); ++k)
+      if (const Node n = a_[values[k]]; n.op == Op::select && values.size() < kMostValues)
+        values.insert(values.end(), {n.arg(1), n.arg(2)});
+    return values;
+  }
+
   std::vector<Product> terms_of(Id expression) {
     const Product p = tree_.form(expression);
     const auto* inner = p.factors.size() == 1 && p.factors[0].halves == 2 ? tree_.terms(p.factors[0].atom) : nullptr;
@@ -89,7 +101,8 @@ class WholeDifferences {
     if (k == terms.size()) return true;
     const Product& t = terms[k];
     for (size_t j = 0; j < sum.size(); ++j) {
-      if (taken[j] || sum[j].factors.size() != t.factors.size() || !negligible(sum[j].coefficient - sign * t.coefficient, t.coefficient)) continue;
+      if (taken[j] || sum[j].factors.size() != t.factors.size() || !negligible(sum[j].coefficient - sign * t.coefficient, t.coefficient))
+        continue;
       taken[j] = true;
       const Binding before = binding;
       auto exponents = [](const Product& p) {
@@ -124,7 +137,7 @@ class WholeDifferences {
     std::vector<Operand> operands;
     add_operands(m.factors[0].atom, operands);
     for (const Operand& o : operands)
-      for (Id value : {o.value, inline_reads(a_, o.value, maps_, {})}) {
+      for (Id value : values_of(o.value)) {
         const std::vector<Product> terms = terms_of(value);
         if (terms.size() <= best.terms || terms.size() >= sum.size()) continue;
         Unifier unifier(tree_, o.over);
@@ -133,7 +146,8 @@ class WholeDifferences {
         Binding binding;
         if (!find_all(unifier, terms, -m.coefficient, sum, taken, 0, binding)) continue;
         if (std::ranges::any_of(o.over, [&](Id axis) { return a_[value].depends_on(axis) && !binding.contains(axis); })) continue;
-        const Id here = rewrite(a_, substitute(a_, value, Replacements(binding.begin(), binding.end())), [&](Id id) { return tidy_index(a_, id); });
+        const Id here =
+            rewrite(a_, substitute(a_, value, Replacements(binding.begin(), binding.end())), [&](Id id) { return tidy_index(a_, id); });
         if (!std::ranges::all_of(tensors_read(a_, here), [&](TensorId t) { return has_tensor(tensors_read(a_, whole), t); })) continue;
         // The sign that another one has already.
         const Id atom = m.factors[0].atom, above = a_.sub(here, atom), below = a_.sub(atom, here);
@@ -198,7 +212,8 @@ class WholeDifferences {
   // What is no float, and what jumps, decides.
   Id in(Id id) {
     const Node n = a_[id];
-    if (!is_float(n.type) || jumps(n.op) || n.op == Op::maximum || n.op == Op::minimum || (is_reduction(n.op) && n.op != Op::sum)) return id;
+    if (!is_float(n.type) || jumps(n.op) || n.op == Op::maximum || n.op == Op::minimum || (is_reduction(n.op) && n.op != Op::sum))
+      return id;
     if (auto known = done_.find(id); known != done_.end()) return known->second;
     Id made = id;
     if (is_term(n.op)) {

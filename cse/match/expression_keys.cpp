@@ -1,5 +1,6 @@
 // The two hashes of TensorExprTree, each in linear time: key, for an order that does not depend on names, and shape, equal
 // where one expression can be an instance of the other (unify.h).
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -93,6 +94,14 @@ uint64_t TensorExprTree::shape(Id node) {
   }
   shapes_[node] = h;
   return h;
+}
+
+std::vector<Id> TensorExprTree::free_axes(const Product& p) const {
+  std::vector<Id> axes;
+  for (const Factor& f : p.factors) axes.insert(axes.end(), a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
+  std::ranges::sort(axes);
+  axes.erase(std::ranges::unique(axes).begin(), axes.end());
+  return axes;
 }
 
 }  // namespace xhat

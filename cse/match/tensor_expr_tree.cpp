@@ -96,6 +96,7 @@ void TensorExprTree::put(Product& p, Id atom, int halves) {
 }
 
 void TensorExprTree::multiply_in(Product& p, const Factor& f) {
+  if (meets_opposite(p, f)) return;
   put(p, f.atom, f.halves);
   // A product kept under a root: whole powers of it leave the root.
   auto kept = kept_.find(f.atom);
@@ -205,7 +206,8 @@ Product TensorExprTree::add(DType type, std::vector<Product> given) {
       i = j;
     }
     if (collected.empty()) return {0, {}};
-    if (collected.size() > 1 && (choose_once(type, collected) || divide_once(collected) || compare_once(type, collected))) {
+    if (collected.size() > 1 && (choose_once(type, collected) || divide_once(collected) || compare_once(type, collected) ||
+                                 reflect_once(collected) || cancel_once(type, collected))) {
       given = std::move(collected);
       continue;
     }
@@ -236,7 +238,7 @@ Product TensorExprTree::sum_of(DType type, std::vector<Product> terms) {
   double scale = leading->coefficient < 0 ? -1 : 1;
   double size = std::abs(terms[0].coefficient);
   if (std::ranges::all_of(terms, [&](const Product& t) { return std::abs(t.coefficient) == size; })) scale *= size;
-  for (Product& t : terms) t.coefficient /= scale;
+  for (Product& t : terms) t.coefficient = settled(t.coefficient / scale);
   Id id = sum_expression(type, terms);
   if (sums_.emplace(id, std::move(terms)).second) forms_[id] = atom(id);
   return {scale, {{id, 2}}};
@@ -302,10 +304,12 @@ Product TensorExprTree::compute(Id id) {
         p.coefficient = -p.coefficient;
         if (parity == Parity::odd) sign = -sign;
       }
+      p.coefficient = settled(p.coefficient);
       args.push_back(is_float(a_[x].type) ? to_expression(p, a_[x].type) : x);
     }
     Id made = a_.with_args(id, args);
     if (made != id) forms_.emplace(made, atom(made));
+    note_opposite(made);
     return multiply({sign, {}}, atom(made));
   };
   constexpr int kDepth = 64;  // of integer arithmetic under a cast
@@ -367,14 +371,6 @@ Product TensorExprTree::compute(Id id) {
   }
 }
 
-std::vector<Id> TensorExprTree::free_axes(const Product& p) const {
-  std::vector<Id> axes;
-  for (const Factor& f : p.factors) axes.insert(axes.end(), a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
-  std::ranges::sort(axes);
-  axes.erase(std::ranges::unique(axes).begin(), axes.end());
-  return axes;
-}
-
 std::optional<std::vector<Product>> TensorExprTree::expand(const Product& p, size_t limit) {
   std::vector<Product> result = {{p.coefficient, {}}};
   auto times = [&](const std::vector<Product>& right) {
@@ -433,6 +429,7 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
     std::vector<Id> axes;
     Id above = kNone;
     Id below = kNone;
+    std::vector<Id> again = {};  // divides once more, after all of it
   };
   // -(m - x) is x - m: a sum to the first power takes the sign.
   Id flipped = kNone, flipped_as = kNone;
@@ -450,7 +447,9 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
     std::vector<Id> axes(a_[f.atom].free_axes().begin(), a_[f.atom].free_axes().end());
     auto at = std::ranges::find(groups, axes, &Group::axes);
     if (at == groups.end()) at = groups.insert(at, {axes});
-    Id value = raised(f.atom == flipped ? flipped_as : f.atom, std::abs(f.halves));
+    const bool apart = f.halves <= -4 && has_exponential(f.atom);
+    if (apart) at->again.insert(at->again.end(), static_cast<size_t>(-f.halves / 2 - 1), f.atom);
+    Id value = raised(f.atom == flipped ? flipped_as : f.atom, apart ? 2 - f.halves % 2 : std::abs(f.halves));
     Id& side = f.halves > 0 ? at->above : at->below;
     side = side == kNone ? value : a_.mul(side, value);
   }
@@ -462,6 +461,7 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
     auto join = [&](Id x, Id y) { return x == kNone ? y : y == kNone ? x : a_.mul(x, y); };
     groups[1].above = join(groups[1].above, groups[0].above);
     groups[1].below = join(groups[0].below, groups[1].below);
+    groups[1].again.insert(groups[1].again.end(), groups[0].again.begin(), groups[0].again.end());
     groups.erase(groups.begin());
   }
   bool negative = p.coefficient == -1;
@@ -472,6 +472,7 @@ Id TensorExprTree::to_expression(const Product& given, DType type) {
     if (g.below == kNone) continue;
     if (value == kNone) value = a_.constant(type, negative ? -1 : 1), negative = false;
     value = a_.div(value, g.below);
+    for (Id below : g.again) value = a_.div(value, below);
   }
   return negative ? a_.unary(Op::neg, value) : value;
 }

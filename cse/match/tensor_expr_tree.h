@@ -14,6 +14,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <tuple>
 #include <unordered_map>
@@ -90,6 +91,8 @@ class TensorExprTree {
   bool mostly_divides(const Product& p);
   Product sum_of(DType type, std::vector<Product> terms);
   bool choose_once(DType type, std::vector<Product>& terms);
+  bool reflect_once(std::vector<Product>& terms);
+  bool cancel_once(DType type, std::vector<Product>& terms);
   bool divide_once(std::vector<Product>& terms);
   bool compare_once(DType type, std::vector<Product>& terms);
   Product by_outcome(const Product& p, Id x, Id y, int outcome);
@@ -99,6 +102,10 @@ class TensorExprTree {
   Id raised(Id atom, int halves);
   void put(Product& p, Id atom, int halves);
   bool positive(Id atom) const;
+  double settled(double number);
+  void note_opposite(Id atom);
+  bool meets_opposite(Product& p, const Factor& f);
+  bool has_exponential(Id atom) const;
 
   Arena& a_;
   std::unordered_map<Id, Product> forms_;
@@ -106,9 +113,12 @@ class TensorExprTree {
   std::unordered_map<Id, Product> long_;
   std::unordered_map<Id, uint64_t> keys_;
   std::unordered_map<Id, uint64_t> shapes_;
-  using ChoicesKey = std::tuple<DType, Id, Id, uint64_t, uint64_t>;  // two choices and the bits of their coefficients
-  std::map<ChoicesKey, Product> choices_;                            // their sum as one choice
-  std::unordered_map<Id, Product> kept_;                             // products that stand under a root as one atom
+  using ChoicesKey = std::tuple<DType, Id, Id, uint64_t, uint64_t>;        // two choices and the bits of their coefficients
+  std::map<ChoicesKey, Product> choices_;                                  // their sum as one choice
+  std::unordered_map<Id, Product> kept_;                                   // products that stand under a root as one atom
+  std::set<double> numbers_;                                               // in atoms
+  std::map<std::tuple<Op, double, std::vector<Factor>>, Id> of_argument_;  // exp, sigmoid and softplus of a product
+  std::unordered_map<Id, Id> opposite_;                                    // f(u) and f(-u) of these, either way
 };
 
 // Of floats: the value is a whole number, the one that the operand is rounded to.

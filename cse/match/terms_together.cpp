@@ -1,5 +1,5 @@
-// Terms of a sum that are one: choices by one condition, or by comparisons of the same two values, and parts of what they are divided by. And the
-// logarithm of a product as a sum.
+// Terms of a sum that are one: choices by one condition, or by comparisons of the same two values, parts of what they are divided by, and what cancels a
+// part of another one. And the logarithm of a product as a sum.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -151,6 +151,41 @@ bool TensorExprTree::divide_once(std::vector<Product>& terms) {
       for (const Product& part : parts) terms.erase(find(multiply(quotient, part)));
       terms.push_back(whole);
       return true;
+    }
+  return false;
+}
+
+// k*(a + b) - k*a as k*b.
+bool TensorExprTree::cancel_once(DType type, std::vector<Product>& terms) {
+  auto share = [](const Product& x, const Product& y) {
+    return std::ranges::any_of(x.factors,
+                               [&](const Factor& f) { return std::ranges::find(y.factors, f.atom, &Factor::atom) != y.factors.end(); });
+  };
+  for (size_t i = 0; i < terms.size(); ++i)
+    for (const Factor& f : terms[i].factors) {
+      const std::vector<Product>* sum = f.halves == 2 && terms[i].factors.size() > 1 ? this->terms(f.atom) : nullptr;
+      if (!sum) continue;
+      // Another term has an atom of the part, or of what stands before a number.
+      auto may_cancel = [&](const Product& part) {
+        return std::ranges::any_of(terms,
+                                   [&](const Product& t) { return &t != &terms[i] && share(t, part.is_number() ? terms[i] : part); });
+      };
+      if (std::ranges::none_of(*sum, may_cancel)) continue;
+      std::vector<Product> parts = *sum;
+      Product rest = terms[i];
+      std::erase(rest.factors, f);
+      for (size_t k = 0; k < parts.size(); ++k) {
+        if (!may_cancel(parts[k])) continue;
+        const Product whole = multiply(rest, parts[k]);
+        const auto other = std::ranges::find_if(terms, [&](const Product& t) {
+          return t.factors == whole.factors && negligible(t.coefficient + whole.coefficient, whole.coefficient);
+        });
+        if (other == terms.end() || other - terms.begin() == static_cast<std::ptrdiff_t>(i)) continue;
+        parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(k));
+        terms[i] = multiply(rest, add(type, std::move(parts)));
+        terms.erase(other);
+        return true;
+      }
     }
   return false;
 }

@@ -201,7 +201,9 @@ bool stays_written(Arena& a, const Uses& uses, const Definition& map) {
   for (Id id : reachable(a, map.body)) {
     const Node& n = a[id];
     auto has = [&](const AxisRange& r) { return n.depends_on(r.axis); };
-    if (is_read(n.op) && std::ranges::all_of(map.axes, has)) read.insert(n.symbol);
+    // What is read where data say has another size than the map: z[n,t[n]] is as much as t[n].
+    const bool at_data = is_read(n.op) && std::ranges::any_of(read_indices(n), [&](Id x) { return !tensors_read(a, x).empty(); });
+    if (is_read(n.op) && !at_data && std::ranges::all_of(map.axes, has)) read.insert(n.symbol);
   }
   return read.size() > kMostReadAgain;
 }

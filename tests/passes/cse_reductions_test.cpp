@@ -35,6 +35,32 @@ TEST(CseReductionsOfPairs, ReadWhatTheForwardSummed) {
   }
 }
 
+// Rows of a centred matrix are centred, whatever they are multiplied by.
+TEST(CseReductionsOfCentred, AreZeroWithinOtherSums) {
+  for (const auto& [text, sums] : std::vector<std::pair<std::string, int>>{
+           {"op f(x: f64[N,D]) -> (c) { m[d] = mean(n: x[n,d])\n c[d,e in 0..D] = sum(n: (x[n,d] - m[d])*(x[n,e] - m[e])) }", 2},
+           {"op f(x: f64[N,D]) -> (y) { z[n,d] = x[n,d] - mean(k: x[k,d])\n c[d,e in 0..D] = sum(n: z[n,d]*z[n,e])\n"
+            " y = sum(d,e: if d == e then 0 else c[d,e]^2) + sum(d: sqrt(c[d,d])) }",
+            1},
+           {"op f(x: f64[N,D], w: f64[D,K]) -> (y) { z[n,d] = x[n,d] - mean(k: x[k,d])\n y[n,k] = tanh(sum(d: z[n,d]*w[d,k])) }", 3}}) {
+    const Program before = derived(text);
+    const StashPlan plan = plan_stash(before);
+    EXPECT_EQ(backward_reductions(plan.program), sums) << print(plan.program);
+    verify(plan.program);
+    expect_same_values(before, plan.program);
+  }
+}
+
+// A share of a softmax that is named and read twice: no gradient by the maximum, though it is made of four tensors of its size or read at its place.
+TEST(CseReductionsOfPicked, NeedNoMaximum) {
+  const Program before = derived(
+      "op f(z: f64[N,K], t: i32[N]) -> (y) { m[n] = max(k: z[n,k])\n e[n,k] = exp(z[n,k] - m[n])\n"
+      " p[n] = e[n,t[n]]/sum(j: e[n,j])\n q[n] = 1 - p[n]\n y = -sum(n: q[n]*q[n]*log(p[n])) }");
+  const StashPlan plan = plan_stash(before);
+  EXPECT_EQ(backward_reductions(plan.program), 0) << print(plan.program);
+  expect_same_values(before, plan.program);
+}
+
 class CseReductions : public ::testing::TestWithParam<testing::PlainOp> {};
 
 TEST_P(CseReductions, FewestSumsAndSameValues) {

@@ -84,6 +84,44 @@ TEST_F(CseTree, TermsCancelAndCollect) {
   EXPECT_EQ(normal("a[i]/(N*2) - 0.5*a[i]/N"), "0");
 }
 
+TEST_F(CseTree, NumbersThatDifferByRoundingsAreOne) {
+  EXPECT_EQ(normal("exp(-0.5*a[i]^2) - exp(-(a[i]/1.4142135623730951)^2)"), "0");
+  EXPECT_TRUE(same("sin(0.1*(3*a[i]))", "sin(0.3*a[i])"));
+  EXPECT_TRUE(same("b[i]*tanh(a[i]/3 + 0.1*(3*c[i]))", "tanh(0.3*c[i] + 0.3333333333333333*a[i])*b[i]"));
+  EXPECT_FALSE(same("exp(0.3*a[i])", "exp(0.30000000000001*a[i])"));
+}
+
+TEST_F(CseTree, FunctionsOfOppositeValuesMeet) {
+  EXPECT_EQ(normal("exp(a[i])*b[i]*exp(-a[i])"), "b[i]");
+  EXPECT_TRUE(same("exp(a[i] - b[i])*exp(b[i] - a[i])^2", "exp(b[i] - a[i])"));
+  EXPECT_TRUE(same("v*exp(a[i])/exp(-a[i])", "v*exp(a[i])^2"));
+  EXPECT_EQ(normal("sigmoid(a[i]) + sigmoid(-a[i])"), "1");
+  EXPECT_TRUE(same("c[i] + 2*v*sigmoid(a[i] - b[i]) + 2*v*sigmoid(b[i] - a[i])", "c[i] + 2*v"));
+  EXPECT_TRUE(same("v*softplus(a[i] - b[i]) - v*softplus(b[i] - a[i])", "v*(a[i] - b[i])"));
+  EXPECT_FALSE(same("exp(a[i])*exp(-b[i])", "1"));
+  EXPECT_FALSE(same("sigmoid(a[i]) + 2*sigmoid(-a[i])", "1"));
+  EXPECT_FALSE(same("softplus(a[i]) + softplus(-a[i])", "a[i]"));
+}
+
+// Squares of what may be large divide one by one.
+TEST_F(CseTree, SumsOfExponentialsDivideOneByOne) {
+  auto divisions = [&](const std::string& text) { return std::ranges::count(normal(text), '/'); };
+  EXPECT_EQ(divisions("a[i]/(exp(a[i]) + exp(b[i]))^2"), 2);
+  EXPECT_EQ(divisions("a[i]/(exp(a[i]) + v)^3"), 3);
+  EXPECT_EQ(divisions("a[i]/(exp(min(a[i], 20)) + v)^2"), 1);
+  EXPECT_EQ(divisions("a[i]/(b[i] + v)^2"), 1);
+  EXPECT_TRUE(same("a[i]/(exp(a[i]) + v)/(exp(a[i]) + v)", "a[i]/(exp(a[i]) + v)^2"));
+  EXPECT_TRUE(same("a[i]*(exp(a[i]) + v)^-2.5", "a[i]/(exp(a[i]) + v)/(exp(a[i]) + v)^1.5"));
+}
+
+TEST_F(CseTree, WhatCancelsAPartOfAnotherTermGoes) {
+  EXPECT_TRUE(same("v*(a[i] + b[i]) - v*a[i] + c[i]", "v*b[i] + c[i]"));
+  EXPECT_TRUE(same("exp(a[i])*(b[i]*exp(-a[i]) + v) - b[i]", "v*exp(a[i])"));
+  EXPECT_TRUE(same("w - w*(1 - a[i]*b[i])", "w*(a[i]*b[i])"));
+  EXPECT_FALSE(same("v*(a[i] + b[i]) - w*a[i]", "v*b[i]"));
+  EXPECT_FALSE(same("v*(a[i] + b[i]) - 2*v*a[i] + c[i]", "v*b[i] + c[i]"));
+}
+
 TEST_F(CseTree, RootsAreHalfPowers) {
   EXPECT_EQ(normal("sqrt(a[i])*sqrt(a[i])"), "a[i]");
   EXPECT_TRUE(same("rsqrt(a[i])*a[i]", "sqrt(a[i])"));

@@ -40,6 +40,15 @@ TEST(TurnedReads, OfWhatIsSymmetricAreOfTheSameTensor) {
   EXPECT_EQ(turned("  s[i in 0..N, j in 0..N] = round(dy[i] - dy[j])^3\n  grad_v[n] = sum(k in 0..N: s[k,n])\n"), "sum(k: -s[n,k])");
   EXPECT_EQ(turned("  s[i in 0..N, j in 0..N] = cos(dy[i] - dy[j]) * f64(abs(i - j) + 1)\n  grad_v[n] = sum(k in 0..N: s[k,n])\n"),
             "as it was");
+  // Where both are equal, either is the other.
+  EXPECT_EQ(turned("  s[i in 0..N, j in 0..N] = (if 0 < dy[i] && i == j then dy[i]^3 else 0) + dy[i] * dy[j]\n  grad_v[n] = sum(k in 0..N: "
+                   "s[k,n])\n"),
+            "sum(k: s[n,k])");
+  EXPECT_EQ(turned("  s[i in 0..N, j in 0..N] = if 0 < dy[i] then dy[i] * dy[j] else 0\n  grad_v[n] = sum(k in 0..N: s[k,n])\n"),
+            "as it was");
+  EXPECT_EQ(turned("  s[i in 0..N, j in 0..N] = if i == j then dy[i]^3 else dy[i] * dy[j]\n  grad_v[n] = sum(k in 0..N: s[k,n])\n"),
+            "sum(k: s[n,k])");
+  EXPECT_EQ(turned("  s[i in 0..N, j in 0..N] = if i == j then dy[i]^3 else dy[i]\n  grad_v[n] = sum(k in 0..N: s[k,n])\n"), "as it was");
   // By way of another one.
   EXPECT_EQ(turned(s + "  e[i in 0..N, j in 0..N] = exp(-s[i,j]) * dy[i] * dy[j]\n  grad_v[n] = sum(k in 0..N: e[k,n])\n"),
             "sum(k: e[n,k])");

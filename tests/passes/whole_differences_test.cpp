@@ -43,6 +43,16 @@ TEST(WholeDifferences, StandAsTheExtremeHasThem) {
                         "a[i] - b[j]"), 0);
 }
 
+// What is chosen, where it is known which.
+TEST(WholeDifferences, StandAsABranchHasThem) {
+  const Program p = parse_op(
+      "op f(x: f64[N,D], w: f64[D]) -> (y, m) {\n m[n] = max(d: if d < 2 then x[n,d]*3 - w[d] else x[n,d])\n y[n,d] = x[n,d] - w[d]*m[n]\n"
+      "} backward (dy: f64[N,D], dm: f64[N]) -> (grad_x, grad_w) {\n grad_w[d] = w[d]\n grad_x[n,d] = exp(x[n,d]*3 - m[n] - w[d])\n}\n");
+  const Program after = with_whole_differences(p, {});
+  expect_same_values(p, after);
+  EXPECT_EQ(testing::body_of(after, "grad_x"), "exp(x[n,d] * 3 - w[d] - m[n])");
+}
+
 TEST(WholeDifferences, OnlyOfWhatTheExtremeIsTakenOf) {
   auto with = [](const std::string& grad) {
     return parse_op("op f(x: f64[N,D], w: f64[D]) -> (y, m) {\n m[n] = max(d: x[n,d] + w[d])\n y[n,d] = x[n,d] - w[d] + (x[n,d] - m[n])\n"
