@@ -6,6 +6,7 @@
 // - Conditions become ranges of the summed axes, or their values (solved_conditions.h); those of no summed axis are taken out.
 // - A sum that exists already (forward or backward, up to axes and the order of nested sums) is read.
 // - A sum that contains one of these, over some of its axes, sums what that gives.
+// - A sum of factors that are zero summed over one of its axes is zero: sum(n, d: a[d]*(x[n,d] - sx[d]/N)).
 // - A sum over terms loses those that are zero; it is split where a part pulls out or exists already, and all have one sign:
 //   what may cancel stays in one sum (docs/numerics.md). Zero, or one single term, is
 //   proved by multiplying out, up to 32 terms: sum(x - sx/N) = sx - sx = 0 where sx is sum(x); softmax's gradient
