@@ -57,7 +57,9 @@ Id negated(Arena& a, Id id) {
 
 bool rounds_to_whole(Op op) { return op == Op::floor || op == Op::ceil || op == Op::round || op == Op::trunc; }
 
-bool jumps(Op op) { return rounds_to_whole(op) || op == Op::mod || op == Op::fmod || op == Op::remainder || op == Op::copysign; }
+bool jumps(Op op) {
+  return rounds_to_whole(op) || op == Op::mod || op == Op::fmod || op == Op::remainder || op == Op::copysign || op == Op::sign;
+}
 
 bool negligible(double sum, double largest) { return std::abs(sum) <= 1e-13 * std::abs(largest); }
 

@@ -123,7 +123,8 @@ class TensorExprTree {
 
 // Of floats: the value is a whole number, the one that the operand is rounded to.
 bool rounds_to_whole(Op op);
-// Of floats: the value jumps where an operand changes by its last bit.
+// Of floats: the value jumps where an operand changes by its last bit. So operands stay as they are written: x - x is 0 for any x that is computed
+// in one way, and a sum of the same terms in another order is not.
 bool jumps(Op op);
 // Is the sum of coefficients that cancel up to rounding.
 bool negligible(double sum, double largest);

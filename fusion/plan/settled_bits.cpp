@@ -51,7 +51,7 @@ class Settler {
   }
 
   // To an integer. Of a float.
-  static bool rounds(const Node& n) { return jumps(n.op) || (n.op == Op::cast && is_integer(n.type)); }
+  static bool rounds(const Node& n) { return (jumps(n.op) && n.op != Op::sign) || (n.op == Op::cast && is_integer(n.type)); }
 
   // The value jumps where the operand changes by its last bit.
   static bool decides(const Node& n) { return rounds(n) || n.op == Op::sign || (!is_float(n.type) && n.op != Op::select); }
