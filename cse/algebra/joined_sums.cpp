@@ -70,10 +70,12 @@ class Joiner {
     }
   }
 
-  // Operands of a matrix product lack an axis each.
+  // Operands of a matrix product lack an axis each. An axis that the condition alone looks at is none of a product: of what is added by place,
+  // sum(k if f[k] == i: …), the data say which i a term belongs to.
   bool reads_all_axes(const Definition& d) const {
     std::vector<Id> axes = axes_of(d.axes);
     for (const AxisRange& r : reduce_axes(a_[d.body])) axes.push_back(r.axis);
+    std::erase_if(axes, [&](Id x) { return !a_[reduce_body(a_[d.body])].depends_on(x) && a_[reduce_condition(a_[d.body])].depends_on(x); });
     const std::vector<Id> all = reachable(a_, d.body);
     return std::ranges::any_of(
         all, [&](Id id) { return a_[id].op == Op::read && std::ranges::all_of(axes, [&](Id x) { return a_[id].depends_on(x); }); });

@@ -1,4 +1,4 @@
-// Tiles of a finished kernel, and the bytes that it moves and cannot avoid.
+// Tiles of a finished kernel; kernel_tiles.cpp counts the bytes that it moves.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -17,6 +17,7 @@ bool reduced_by_all(const Draft& d, int c) {
 
 constexpr int64_t kMinRows = 3, kMinColumns = 8;  // of a product's block
 constexpr int64_t kShortRow = 8;                  // results of a row that are computed in vectors across rows
+constexpr int64_t kLineBytes = 64;                // of a cache line
 
 }  // namespace
 
@@ -266,9 +267,17 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
              return false;
            });
   };
-  // A scatter's tiles had better take some columns of all terms than some places of few.
+  // A scatter's tiles had better take some columns of all terms than some places of few. But not of rows within a cache line, as coordinates
+  // are: each tile would look at all terms for a few bytes of lines that the others bring in, too.
   const bool scatters = std::ranges::any_of(d.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); });
-  if (!scatters) std::ranges::stable_partition(order, [&](int c) { return !side_by_side(c); });
+  auto in_short_row = [&](int c) {
+    return std::ranges::any_of(d.members, [&](const Member& m) {
+      if (shape(m).scatter_targets.empty() || m.left.empty() || d.walked_by(m.left.back()) != c) return false;
+      const DType type = p_.tensors[p_.forward.definitions[m.definition].target()].type;
+      return d.axes[static_cast<size_t>(m.left.back())].extent * static_cast<int64_t>(byte_size(type)) <= kLineBytes;
+    });
+  };
+  std::ranges::stable_partition(order, [&](int c) { return scatters ? !in_short_row(c) : !side_by_side(c); });
   if (first) std::ranges::stable_partition(order, [&](int c) { return c == *first; });
 
   // A product's columns are whole in the tile, and its rows the next to vary.
@@ -424,76 +433,6 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
     if (axis.of >= 0) axis.tile = axis.each * k.axes[static_cast<size_t>(axis.of)].tile;
   k.shared = order;
   for (const Member& m : k.members) k.combines_partials |= std::ranges::any_of(m.reduced, [&](int c) { return k.leaves_partials(c); });
-}
-
-// Bytes that could be moved while memory is waited for because tiles touch t, of which they move so many bytes, in short runs: a tile that
-// takes 4 columns of a matrix of f32 uses 16 bytes of each row. A tile that is one run has no such cost, however short it is. Where no tile
-// takes what lies between two runs (f[g,2] in rows of three), it may be moved with them.
-int64_t Planner::waited_for(const Draft& draft, TensorId t, int64_t moved, const std::vector<int64_t>* window) const {
-  const std::vector<int>& classes = draft.dims.at(t);
-  int64_t run = static_cast<int64_t>(byte_size(p_.tensors[t].type)), runs = 1;  // bytes that lie side by side, and how often
-  int64_t start = machine_.run_start_bytes;
-  bool ends = false;
-  for (size_t i = classes.size(); i-- > 0;) {
-    const int64_t whole = std::max<int64_t>(1, extent(p_.tensors[t].shape[i]));
-    int64_t taken = whole;
-    const bool tiled = classes[i] >= 0 && draft.walked(classes[i]);
-    if (tiled)
-      taken = in_tile(draft, classes[i], true);
-    else if (window)
-      taken = (*window)[i];
-    taken = std::clamp<int64_t>(taken, 1, whole);
-    if (!ends && !tiled && taken < whole) start = std::min(start, (whole - taken) * run);
-    (ends ? runs : run) *= taken;
-    ends |= taken < whole;
-  }
-  return runs == 1 ? 0 : moved / run * start;
-}
-
-void Planner::count_bytes(const Draft& draft, Kernel& k) const {
-  const Arena& a = *p_.arena;
-  k.bytes_moved = k.bytes_unavoidable = k.bytes_packed = k.bytes_waited = k.bytes_in_vain = 0;
-  auto tiles_along = [&](int c) -> int64_t {
-    if (std::ranges::find(k.shared, c) == k.shared.end()) return 1;
-    const KernelAxis& axis = k.axes[static_cast<size_t>(c)];
-    return std::max<int64_t>(1, (axis.extent + axis.tile - 1) / std::max<int64_t>(1, axis.tile));
-  };
-  int64_t tiles = 1;
-  for (int c : k.shared) tiles *= tiles_along(c);
-  bool in_cache = footprint(draft, true) <= machine_.l2_bytes;
-  std::set<TensorId> results(k.results.begin(), k.results.end());
-  const auto read = windows(draft, true);
-  auto window_bytes = [&](TensorId t) {
-    int64_t n = static_cast<int64_t>(byte_size(p_.tensors[t].type));
-    for (size_t i = 0; i < p_.tensors[t].shape.size(); ++i) n *= std::min(extent(p_.tensors[t].shape[i]), read.at(t)[i]);
-    return n;
-  };
-  for (auto& [t, classes] : draft.dims) {
-    bool produced = draft.producer.contains(t);
-    if (produced && !results.contains(t)) continue;  // lives and dies inside the tile
-    int64_t size = bytes(t);
-    k.bytes_unavoidable += size;
-    int64_t moved = size;
-    if (!produced) {
-      // Looked at again: in as many members as read it, unless the tile stays in cache.
-      int64_t looks = 0;
-      for (const Member& m : k.members) looks += std::ranges::any_of(shapes_[m.definition].reads, [&](Id r) { return a[r].symbol == t; });
-      if (!in_cache && depth(draft) > 1) moved *= std::max<int64_t>(1, std::min<int64_t>(looks, depth(draft)));
-      // Not along the tiles at all: every tile reads its window of it; from cache if all of it stays there.
-      bool tiled = std::ranges::any_of(classes, [&](int c) { return c >= 0 && draft.walked(c); });
-      if (!tiled && size > machine_.l2_bytes) moved = std::max(moved, std::min(moved, window_bytes(t)) * tiles);
-    }
-    k.bytes_moved += moved;
-    k.bytes_waited += waited_for(draft, t, moved, produced ? nullptr : &read.at(t));
-  }
-  for (const Member& m : k.members) {
-    k.bytes_packed += tiles * packed_in_tile(draft, m);
-    k.bytes_in_vain += multiplied_in_vain(draft, m, tiles) + idle_lanes(draft, m, tiles);
-    int64_t partials = 1;
-    for (int c : m.reduced)
-      if (k.leaves_partials(c)) partials *= tiles_along(c);
-    if (partials > 1) k.bytes_moved += 2 * partials * bytes(p_.forward.definitions[m.definition].target());  // written and read
-  }
 }
 
 }  // namespace xhat::fusion

@@ -161,11 +161,16 @@ std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const 
   inside.inside_along = inside_along;
   inside.mostly_inside = long_row;
   if (long_row) inside.padding = nullptr;
-  std::vector<Expr> values = identities(group);
+  return add_terms(inside, group, over, std::move(axes), identities(group));
+}
+
+// What is added up so far, and the group's terms over these axes, each written out.
+std::vector<Expr> Lowering::add_terms(const Emitter& emit, const std::vector<size_t>& group, const std::vector<Id>& over,
+                                      Emitter::Axes axes, std::vector<Expr> values) const {
   std::vector<int64_t> at(over.size(), 0);
   for (bool more = true; more;) {
     for (size_t i = 0; i < at.size(); ++i) axes[over[i]] = static_cast<int>(at[i]);
-    values = inside.steps(members_of(group), std::move(values), axes);
+    values = emit.steps(members_of(group), std::move(values), axes);
     more = false;
     for (size_t i = at.size(); i-- > 0 && !more;) {
       more = ++at[i] < axis(over[i]).extent;
@@ -179,9 +184,8 @@ std::vector<Expr> Lowering::written_out(const std::vector<size_t>& group, const 
 bool Lowering::moves_window(const SpecMember& m, Id x) const {
   const Arena& a = *spec_.arena;
   return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
-    return is_read(a[id].op) && std::ranges::any_of(read_indices(a[id]), [&](Id index) {
-             return a[index].depends_on(x) && a[index].free_axes().size() > 1;
-           });
+    return is_read(a[id].op) &&
+           std::ranges::any_of(read_indices(a[id]), [&](Id index) { return a[index].depends_on(x) && a[index].free_axes().size() > 1; });
   });
 }
 

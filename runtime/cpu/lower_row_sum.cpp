@@ -1,6 +1,7 @@
 // Sums whose terms lie side by side: vectors along the terms, folded at the end, with as many sums in registers as share what they read.
 #include <algorithm>
 
+#include "cse/normalize/auto_inliner.h"
 #include "expr/core/conditions.h"
 #include "runtime/cpu/lowering.h"
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr int kLanes = 64;       // accumulators of a row sum: 4 vectors of 16 keep two fma ports busy for 4 cycles each
 constexpr int64_t kLatency = 4;  // cycles of an fma, two of which begin in each
+constexpr int64_t kColumns = 8;  // of short rows, whose terms are written out
 
 }  // namespace
 
@@ -50,9 +52,8 @@ int Lowering::lanes_of_sum(const std::vector<size_t>& group, Id v) const {
   while (constant(v) && lanes > width && axis(v).extent < 2 * lanes) lanes /= 2;
   // Of sums that share nothing, each reads rows of its own, far from the others'.
   auto shares = [&](Id x) {
-    return std::ranges::any_of(reachable(a, m.body), [&](Id id) {
-      return is_read(a[id].op) && a[id].depends_on(v) && !a[id].depends_on(x);
-    });
+    return std::ranges::any_of(reachable(a, m.body),
+                               [&](Id id) { return is_read(a[id].op) && a[id].depends_on(v) && !a[id].depends_on(x); });
   };
   const auto dims = tile_dimensions(spec_, m);
   int64_t beside = 1;
@@ -122,6 +123,32 @@ Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>&
   return best;
 }
 
+// Summed axes whose few terms are written out for each vector of terms along v, in place of a loop around all of v: those of the columns of
+// short rows that vectors go across, x[nb[n,k],d] or x[n,d]. What such columns share (indices, cache lines) is loaded once.
+std::vector<Id> Lowering::terms_of_columns(const std::vector<size_t>& group, Id v) const {
+  const Arena& a = *spec_.arena;
+  const SpecMember& m = spec_.members[group[0]];
+  auto across = [&](Id id) {
+    return is_read(a[id].op) && a[id].depends_on(v) && step_along(*spec_.arena, read_indices(a[id]).back(), v) != 1;
+  };
+  auto column = [&](Id x) {
+    return constant(x) && !moves_window(m, x) && std::ranges::any_of(group, [&](size_t g) {
+             return std::ranges::any_of(reachable(a, spec_.members[g].body),
+                                        [&](Id id) { return across(id) && a[read_indices(a[id]).back()].depends_on(x); });
+           });
+  };
+  int64_t of_terms = 0;
+  for (size_t g : group) of_terms += evaluation_cost_ps(a, spec_.members[g].body);
+  std::vector<Id> found;
+  int64_t terms = 1;
+  for (Id x : m.reduced) {
+    if (x == v || !column(x) || terms * axis(x).extent > kColumns || terms * axis(x).extent * of_terms > kWrittenOut_ps) continue;
+    terms *= axis(x).extent;
+    found.push_back(x);
+  }
+  return found;
+}
+
 void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
   const SpecMember& m = spec_.members[group[0]];
   const int width = width_of_sum(m, v);
@@ -156,9 +183,10 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
 
   // Full blocks of `lanes`, then what is left.
   std::vector<Id> others;
+  const std::vector<Id> columns = terms_of_columns(group, v);
   Expr n = extent(v);
   for (size_t i = m.reduced.size(); i-- > 0;)
-    if (m.reduced[i] != v) others.push_back(m.reduced[i]);
+    if (m.reduced[i] != v && std::ranges::find(columns, m.reduced[i]) == columns.end()) others.push_back(m.reduced[i]);
   auto domain = [&](Expr first) {
     std::vector<Halide::Range> ranges = {{0, first}};
     for (Id x : others) ranges.emplace_back(0, extent(x));
@@ -170,8 +198,15 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     for (size_t i = 0; i < others.size(); ++i) axes[others[i]] = r[static_cast<int>(i) + 1];
     return axes;
   };
+  auto terms = [&](const std::vector<Expr>& place, const RDom& r, const Expr& along) {
+    std::vector<Expr> now;
+    for (size_t i = 0; i < group.size(); ++i) now.push_back(element(acc, place, i, group.size()));
+    now = add_terms(emit_, group, columns, bind(r, along), std::move(now));
+    mention(r, now[0]);
+    return now;
+  };
   RDom blocks = domain(n / lanes);
-  define(acc, at, steps(group, acc, at, bind(blocks, blocks[0] * lanes + u), blocks));
+  define(acc, at, terms(at, blocks, blocks[0] * lanes + u));
   bool tail = part || axis(v).extent % lanes != 0;
   // The last block of a row that has a whole one overlaps the one before, whose lanes it leaves as they are: what is summed stays in
   // registers. Else what is left, element by element.
@@ -182,13 +217,13 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     const int before = lanes - static_cast<int>(axis(v).extent % lanes);
     rest = domain(1);
     emit_.only = u >= before;
-    define(acc, at, steps(group, acc, at, bind(rest, rest[0] + (n - lanes) + u), rest));
+    define(acc, at, terms(at, rest, rest[0] + (n - lanes) + u));
     emit_.only = {};
   } else if (tail) {
     rest = domain(n % lanes);
     std::vector<Expr> in_tail = at;
     in_tail[0] = rest[0];
-    define(acc, in_tail, steps(group, acc, in_tail, bind(rest, (n / lanes) * lanes + rest[0]), rest));
+    define(acc, in_tail, terms(in_tail, rest, (n / lanes) * lanes + rest[0]));
   }
   acc.bound(u, 0, lanes).vectorize(u, width).unroll(u);
   auto order = [&](const VarOrRVar& first, const RDom& r, int from) {

@@ -320,6 +320,7 @@ class Lowering {
   int width_of_sum(const SpecMember& m, Id v) const;
   int lanes_of_sum(const std::vector<size_t>& group, Id v) const;
   SumsInRegisters sums_in_registers(const std::vector<size_t>& group, Id v) const;
+  std::vector<Id> terms_of_columns(const std::vector<size_t>& group, Id v) const;
   void row_sum(const std::vector<size_t>& group, Id v);
   Func fold_halves(std::vector<Func>& vectors, int width, const std::vector<size_t>& group, const Var& u,
                    const std::vector<Var>& left) const;
@@ -339,6 +340,8 @@ class Lowering {
   void unrolled(const std::vector<size_t>& group, Id v);
   std::vector<Expr> written_out(const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes, bool long_row,
                                 Id inside_along = kNone) const;
+  std::vector<Expr> add_terms(const Emitter& emit, const std::vector<size_t>& group, const std::vector<Id>& over, Emitter::Axes axes,
+                              std::vector<Expr> values) const;
   Id slides_by(const SpecMember& m, Id v) const;
   struct Columns {
     Id v, slide;

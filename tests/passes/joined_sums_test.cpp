@@ -67,5 +67,20 @@ TEST(JoinedSums, OfABiasThatIsUsedTwice) {
   expect_same_values(p, plan.program);
 }
 
+// Of a tensor that is read at places that data find, a sum for each place in place of one for each read.
+TEST(JoinedSums, ThatAddByPlace) {
+  const Program p = testing::derived(
+      "op f(x: f64[N,3], f: i32[K,2] const, w: f64[K,3] const) -> (e) {\n a[k,d] = x[f[k,1],d]-x[f[k,0],d]\n"
+      " e = sum(k,d: w[k,d]*x[f[k,0],d]*a[k,(d+1)%3]) + sum(k: sqrt(sum(d: a[k,d]^2)+1))\n}");
+  const StashPlan plan = plan_stash(p);
+  size_t by_place = 0;
+  for (const Definition& d : plan.program.backward.definitions) {
+    const Node& n = (*plan.program.arena)[d.body];
+    by_place += is_reduction(n.op) && print(plan.program, reduce_condition(n)).find("f[") != std::string::npos;
+  }
+  EXPECT_EQ(by_place, 2U) << print(plan.program);
+  expect_same_values(p, plan.program);
+}
+
 }  // namespace
 }  // namespace xhat::joined_sums_test

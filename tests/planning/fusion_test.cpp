@@ -272,6 +272,16 @@ TEST(Fusion, AScatterHasFewTilesAndCountsEachValueOnce) {
   }
 }
 
+// Each tile looks at all terms, so tiles of a column would bring in all lines of the terms several times.
+TEST(Fusion, AScatterDoesNotCutRowsWithinALine) {
+  const Program p = with_backward("op f(t: f32[V,3], ids: i32[V,L]) -> (y) { y[b,l,d] = t[ids[b,l],d] * t[b,d] }");
+  const KernelPlan plan = plan_kernels(backward_program(p), {{"V", 20000}, {"L", 16}}, {});
+  for (const Kernel& k : plan.kernels) {
+    EXPECT_FALSE(k.combines_partials) << k.name;
+    EXPECT_TRUE(std::ranges::all_of(k.axes, [](const KernelAxis& axis) { return axis.extent != 3 || axis.tile == 3; })) << k.name;
+  }
+}
+
 // A tile of a few columns takes some bytes of each row, and memory delivers no fewer than a line. So columns that are summed and then
 // looked at again are apart from what looks at them, unless each of them is a long run, or all of it one.
 TEST(Fusion, ShortRunsArePricedNotMoved) {
