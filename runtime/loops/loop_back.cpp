@@ -16,8 +16,11 @@ Stmt LoopWriter::back(const Block& b) {
   std::vector<Stmt> made;
   std::vector<Temporary> temporaries;
   auto take_results = [&](bool first) {
-    for (size_t k = b.results.size(); k-- > 0;)
-      if (is_undone_first(b, k) == first) take_back(made, b.results[k], changed(b, k));
+    for (size_t k = b.results.size(); k-- > 0;) {
+      if (is_undone_first(b, k) != first) continue;
+      const std::vector<Part> parts = changed(b, k);
+      for (size_t i = parts.size(); i-- > 0;) take_back(made, b.results[k], parts[i]);
+    }
   };
   const std::vector<size_t> results = tape_plan.results_as_read(b), operands = tape_plan.operands_as_read(b);
   for (size_t k = results.size(); k-- > 0;) pop(made, value(b.results[results[k]]));

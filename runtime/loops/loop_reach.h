@@ -1,5 +1,5 @@
-// What a block that writes a result in place may change of it: of `if k < i && k < j then … else a[i,j]` the places behind k. The rest need not
-// go on the tape.
+// What a block that writes a result in place may change of it: of `if k < i && k < j then … else a[i,j]` the places behind k, of
+// `if j == s-i then … else r[i,j]` an antidiagonal, of `if i == at[t] then … else y[i,j]` a row. The rest need not go on the tape.
 #pragma once
 #include <vector>
 
@@ -7,13 +7,21 @@
 
 namespace xhat::runtime {
 
-// Along one dimension: from begin to before end, expressions of the program's arena over loop variables and dims. Nothing, if end is not
-// larger.
+// Along one axis: from begin to before end, expressions of the program's arena over loop variables and dims. Nothing, if end is not larger.
 struct Reach {
   Id begin = kNone, end = kNone;
 };
-// By dimension of the result; empty: it is made anew, or nothing is known of where it changes.
-std::vector<Reach> reach_of(const Program& p, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result);
+
+// Elements that stand at `places`, by dimension, while axes run over a box. A place is one of the axes, or an integer that the program's arena
+// computes of them, of loop variables, dims and integers in memory; where one is outside of the tensor, there is no element.
+struct Changed {
+  std::vector<Id> axes;
+  std::vector<Reach> box;  // by axis
+  std::vector<Id> places;  // by dimension
+};
+
+// Of what may change all is in one of these. Empty: it is made anew, or nothing is known of where it changes.
+std::vector<Changed> changed_by(const Program& p, const Block& b, const LoopBlock& block, const LoopMemory& memory, size_t result);
 // How many elements a box has at these sizes and values of the loops' variables.
 int64_t elements_in(const Arena& a, const std::vector<Reach>& box, const DimValues& dims, const AxisValues& at);
 

@@ -258,7 +258,7 @@ Stmt LoopWriter::step(const Block& b) {
   if (is_taping()) {
     auto keep_results = [&](bool first) {
       for (size_t k = 0; k < b.results.size(); ++k)
-        if (is_undone_first(b, k) == first) keep(made, b.results[k], changed(b, k));
+        for (const Part& part : is_undone_first(b, k) == first ? changed(b, k) : std::vector<Part>()) keep(made, b.results[k], part);
     };
     keep_results(false);
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));

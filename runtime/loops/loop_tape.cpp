@@ -22,8 +22,8 @@ LoopTape::LoopTape(const Program& p, const Loop& loop, const DimValues& dims, co
   for (const Steps* steps : {&loop.test, &loop.body})
     for_each_block(*steps, [&](const Block& block) {
       for (size_t k = 0; k < block.results.size(); ++k)
-        if (std::vector<Reach> found = reach_of(p, block, blocks.at(&block), memory, k); !found.empty())
-          reaches_[{&block, k}] = std::move(found);
+        if (std::vector<Changed> found = changed_by(p, block, blocks.at(&block), memory, k); !found.empty())
+          changed_[{&block, k}] = std::move(found);
     });
   // What says where a row went is needed where the row is.
   for (size_t before = 1, now = 0; now != before; now = read_back_.size()) {
@@ -43,7 +43,7 @@ LoopTape::LoopTape(const Program& p, const Loop& loop, const DimValues& dims, co
     if (const TensorId place = memory.place(loop.carried[k].result); read_back_.contains(place) && !memory.is_outside(place))
       left_.emplace(place, k);
   for (const auto& [place, k] : left_)
-    if (all.contains(place)) lasting_.insert(place);
+    if (all.contains(place) && !looked_up_.contains(place)) lasting_.insert(place);
 }
 
 void LoopTape::look_up(Id expression) {
@@ -53,6 +53,10 @@ void LoopTape::look_up(Id expression) {
 
 void LoopTape::find_read_back(const Steps& steps) {
   for (const Step& s : steps) {
+    if (auto* b = std::get_if<Block>(&s.is))
+      for (size_t k = 0; k < b->results.size(); ++k)
+        for (const Changed& c : is_read_back(b->results[k]) ? changed(*b, k) : std::vector<Changed>())
+          for (Id x : c.places) look_up(x);
     if (auto* b = std::get_if<Block>(&s.is); b && blocks_.at(b).backward) {
       const LoopBlock& block = blocks_.at(b);
       for (size_t k = 0; k < b->operands.size(); ++k) {
@@ -88,9 +92,10 @@ std::vector<size_t> LoopTape::results_as_read(const Block& b) const {
   return found;
 }
 
-std::vector<Reach> LoopTape::changed(const Block& b, size_t result) const {
-  const auto it = reaches_.find({&b, result});
-  return it == reaches_.end() ? std::vector<Reach>() : it->second;
+const std::vector<Changed>& LoopTape::changed(const Block& b, size_t result) const {
+  static const std::vector<Changed> all_of_it;
+  const auto it = changed_.find({&b, result});
+  return it == changed_.end() ? all_of_it : it->second;
 }
 
 double LoopTape::elements(const Block& b) const {
@@ -108,13 +113,17 @@ double LoopTape::row_elements(TensorId t, const Row& row) const {
   return static_cast<double>(element_count(of_row(shape_of(p_, t, dims_), row)));
 }
 
-double LoopTape::changed_elements(const Block& b, size_t result, const AxisValues& at) const {
+double LoopTape::changed_elements(const Block& b, size_t result, const AxisValues& at) {
   const double all = elements(b.results[result]);
-  const std::vector<Reach> reach = changed(b, result);
-  const bool known = !reach.empty() && std::ranges::all_of(reach, [&](const Reach& r) {
-    return has_values(*p_.arena, r.begin, at) && has_values(*p_.arena, r.end, at);
-  });
-  return known ? std::min(all, static_cast<double>(elements_in(*p_.arena, reach, dims_, at))) : all;
+  double sum = changed(b, result).empty() ? all : 0;
+  for (const Changed& c : changed(b, result)) {
+    const bool known = std::ranges::all_of(
+        c.box, [&](const Reach& r) { return has_values(*p_.arena, r.begin, at) && has_values(*p_.arena, r.end, at); });
+    sum += known ? static_cast<double>(elements_in(*p_.arena, c.box, dims_, at)) : all;
+  }
+  // Parts that are together as much as the whole.
+  if (changed(b, result).size() > 1 && sum >= all) changed_.erase({&b, result});
+  return std::min(all, sum);
 }
 
 // Its variable is in the middle, if sizes say where that is.

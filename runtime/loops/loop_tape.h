@@ -32,7 +32,7 @@ class LoopTape {
   // Places that the backward reads and the loop leaves: by place, which of what it carries.
   const std::map<TensorId, size_t>& left() const { return left_; }
   // What a block that writes a result in place may change of it; empty: all of it.
-  std::vector<Reach> changed(const Block& b, size_t result) const;
+  const std::vector<Changed>& changed(const Block& b, size_t result) const;
   // Elements, about, that a run of the block puts on the tape, but for what it keeps beside operands and results.
   double elements(const Block& b) const;
 
@@ -45,7 +45,7 @@ class LoopTape {
   std::set<TensorId> read_back_, lasting_, as_read_;  // places
   std::set<TensorId> looked_up_;                      // places of what says where rows are
   std::map<TensorId, size_t> left_;
-  std::map<std::pair<const Block*, size_t>, std::vector<Reach>> reaches_;
+  std::map<std::pair<const Block*, size_t>, std::vector<Changed>> changed_;
   std::map<std::pair<const Block*, size_t>, double> changed_elements_;  // by result
   struct Traffic {
     double written = 0, read = 0;  // elements
@@ -59,7 +59,7 @@ class LoopTape {
   double turns(const Loop& l, AxisValues& at) const;
   double elements(TensorId t) const;
   double row_elements(TensorId t, const Row& row) const;
-  double changed_elements(const Block& b, size_t result, const AxisValues& at) const;
+  double changed_elements(const Block& b, size_t result, const AxisValues& at);
 };
 
 }  // namespace xhat::runtime

@@ -1,6 +1,7 @@
 #include "runtime/loops/loop_writer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "expr/core/array.h"
 #include "runtime/emit/emit.h"
@@ -130,23 +131,75 @@ std::string LoopWriter::top_of(const std::string& tape) { return tape + "_top"; 
 
 LoopWriter::Part LoopWriter::number_in(const std::string& buffer) { return {{buffer, 0, {}}, Halide::Int(32), {}}; }
 
-Expr LoopWriter::box_elements(const Part& part, std::vector<Expr>& extents, Region& region) {
-  region = part.region;
-  Expr elements = 1;
-  for (size_t d = 0; d < part.box.size(); ++d) {
-    const Expr begin = named(Halide::cast<int32_t>(number(part.box[d].begin))), end = named(Halide::cast<int32_t>(number(part.box[d].end)));
-    region.at = region.at + begin * static_cast<int32_t>(region.strides[d]);
-    extents.push_back(named(hi::simplify(Halide::max(end - begin, 0))));
-    elements = elements * extents.back();
-  }
-  region.at = named(region.at);
-  return named(elements);
+Expr LoopWriter::placed(const Part& part, size_t dimension, Expr* inside) {
+  const Expr at = number(part.some->places[dimension]);
+  const Expr zero = hi::make_zero(at.type()), end = hi::make_const(at.type(), part.extents[dimension]);
+  *inside = *inside && at >= zero && at < end;
+  return Halide::cast<int32_t>(Halide::max(zero, Halide::min(at, end - 1))) * static_cast<int32_t>(part.region.strides[dimension]);
 }
 
-LoopWriter::Part LoopWriter::changed(const Block& b, size_t result) {
-  Part part = value(b.results[result]);
-  part.box = tape_plan.changed(b, result);
-  return part;
+LoopWriter::Walk LoopWriter::walk(const Part& part) {
+  const Changed& some = *part.some;
+  Walk w{{part.region.buffer, part.region.at, std::vector<int64_t>(some.axes.size())}, {}, {}, {}, hi::const_true(), 1};
+  auto outer_guards = std::exchange(guards, {});  // the block itself says what is outside
+  for (size_t d = 0; d < some.places.size(); ++d) {
+    const auto axis = std::ranges::find(some.axes, some.places[d]);
+    if (axis != some.axes.end())
+      w.region.strides[axis - some.axes.begin()] = part.region.strides[d];
+    else if (std::ranges::any_of(some.axes, [&](Id x) { return (*p.arena)[some.places[d]].depends_on(x); }))
+      w.computed.push_back(d);
+    else
+      w.region.at = w.region.at + placed(part, d, &w.inside);
+  }
+  for (size_t k = 0; k < some.box.size(); ++k) {
+    const Expr begin = named(Halide::cast<int32_t>(number(some.box[k].begin))), end = named(Halide::cast<int32_t>(number(some.box[k].end)));
+    w.begins.push_back(begin);
+    w.extents.push_back(named(hi::simplify(Halide::max(end - begin, 0))));
+    w.region.at = w.region.at + begin * static_cast<int32_t>(w.region.strides[k]);
+    w.elements = w.elements * w.extents.back();
+  }
+  w.region.at = named(w.region.at);
+  w.elements = named(w.elements);
+  w.inside = named(w.inside);
+  guards = std::move(outer_guards);
+  return w;
+}
+
+Stmt LoopWriter::walked(const Part& part, const Walk& w, const std::string& tape, const Expr& here, bool back) {
+  auto if_inside = [](const Expr& inside, const Stmt& s) { return hi::is_const_one(inside) ? s : hi::IfThenElse::make(inside, s); };
+  if (w.computed.empty()) return if_inside(w.inside, packed(w.region, w.extents, tape, here, back, part.type, target, names));
+  const Changed& some = *part.some;
+  auto outer_lets = std::exchange(lets, {});
+  auto outer_guards = std::exchange(guards, {});
+  std::vector<std::string> loops;
+  Expr at = w.region.at, slot = 0, inside = w.inside;
+  for (size_t k = 0; k < some.axes.size(); ++k) {
+    loops.push_back(names("i"));
+    const Expr i = int_variable(loops.back());
+    slot = slot * w.extents[k] + i;
+    at = at + i * static_cast<int32_t>(w.region.strides[k]);
+    variables[some.axes[k]] = Halide::cast<int64_t>(w.begins[k] + i);
+    const auto dimension = std::ranges::find(some.places, some.axes[k]) - some.places.begin();
+    ranges[some.axes[k]] = {0, std::max<int64_t>(part.extents[dimension] - 1, 0)};
+  }
+  for (size_t d : w.computed) at = at + placed(part, d, &inside);
+  const Expr there = loaded(part.type, part.region.buffer, at), kept = loaded(part.type, tape, here + slot);
+  Stmt s = if_inside(inside, back ? stored_at(part.region.buffer, kept, at) : stored_at(tape, there, here + slot));
+  for (size_t i = lets.size(); i-- > 0;) s = hi::LetStmt::make(lets[i].first, lets[i].second, s);
+  for (Id x : some.axes) variables.erase(x), ranges.erase(x);
+  lets = std::move(outer_lets);
+  guards = std::move(outer_guards);
+  for (size_t k = loops.size(); k-- > 0;) s = serial(loops[k], 0, w.extents[k], s);
+  return s;
+}
+
+std::vector<LoopWriter::Part> LoopWriter::changed(const Block& b, size_t result) {
+  std::vector<Part> parts;
+  for (const Changed& c : tape_plan.changed(b, result)) {
+    parts.push_back(value(b.results[result]));
+    parts.back().some = &c;
+  }
+  return parts.empty() ? std::vector<Part>{value(b.results[result])} : parts;
 }
 
 void LoopWriter::push(std::vector<Stmt>& made, const Part& part) {
@@ -155,15 +208,12 @@ void LoopWriter::push(std::vector<Stmt>& made, const Part& part) {
   const std::string tape = tape_of(part.type);
   const std::string top = names("top");
   const Expr here = variable(Halide::Int(32), top);
-  if (!part.box.empty()) {
-    pushing->boxes.emplace_back(number_of(tape), part.box);
-    std::vector<Expr> extents;
-    Region region;
-    const Expr elements = box_elements(part, extents, region);
-    Stmt put = stored_at(top_of(tape), Halide::min(here, kMostOnTape) + Halide::min(elements, kMostOnTape), 0);
+  if (part.some) {
+    pushing->boxes.emplace_back(number_of(tape), part.some->box);
+    const Walk w = walk(part);
+    Stmt put = stored_at(top_of(tape), Halide::min(here, kMostOnTape) + Halide::min(w.elements, kMostOnTape), 0);
     if (phase != LoopPhase::count)
-      put = hi::Block::make(packed(region, extents, tape, here, false, part.type, target, names),
-                            stored_at(top_of(tape), here + elements, 0));
+      put = hi::Block::make(walked(part, w, tape, here, false), stored_at(top_of(tape), here + w.elements, 0));
     made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0), put));
     return;
   }
@@ -184,13 +234,10 @@ void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
   const std::string tape = tape_of(part.type);
   const std::string top = names("top");
   const Expr here = variable(Halide::Int(32), top);
-  if (!part.box.empty()) {
-    std::vector<Expr> extents;
-    Region region;
-    const Expr elements = box_elements(part, extents, region);
-    made.push_back(hi::LetStmt::make(
-        top, loaded(Halide::Int(32), top_of(tape), 0) - elements,
-        hi::Block::make(packed(region, extents, tape, here, true, part.type, target, names), stored_at(top_of(tape), here, 0))));
+  if (part.some) {
+    const Walk w = walk(part);
+    made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0) - w.elements,
+                                     hi::Block::make(walked(part, w, tape, here, true), stored_at(top_of(tape), here, 0))));
     return;
   }
   made.push_back(hi::LetStmt::make(

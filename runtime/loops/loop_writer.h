@@ -16,7 +16,7 @@ struct LoopWriter {
     Region region;
     Halide::Type type;
     std::vector<int64_t> extents;
-    std::vector<Reach> box = {};  // by dimension, what is copied of it: not empty where that depends on the iteration
+    const Changed* some = nullptr;  // what is copied of it, where that is not all
   };
   // Of what goes on the tapes, as far as it is known before the loop runs.
   struct Pushes {
@@ -93,8 +93,19 @@ struct LoopWriter {
   size_t number_of(const std::string& tape) const;
   static std::string top_of(const std::string& tape);
   static Part number_in(const std::string& buffer);
-  // How many elements it has, and the part of its region that a box is.
-  Expr box_elements(const Part& part, std::vector<Expr>& extents, Region& region);
+  // A walk over the elements of Part::some: extents of the loops, by axis, and their steps in the region, as far as places are axes or the same
+  // for all; of the other dimensions the place is computed for each element.
+  struct Walk {
+    Region region;
+    std::vector<Expr> begins, extents;
+    std::vector<size_t> computed;  // dimensions
+    Expr inside, elements;         // are places that are the same for all inside; how many there are on the tape
+  };
+  Walk walk(const Part& part);
+  // Copies them to the tape from `here` on, or back.
+  Stmt walked(const Part& part, const Walk& w, const std::string& tape, const Expr& here, bool back);
+  // The step between elements along a dimension, times the place, which is clamped into it; inside: whether it was there.
+  Expr placed(const Part& part, size_t dimension, Expr* inside);
   void push(std::vector<Stmt>& made, const Part& part);
   void pop(std::vector<Stmt>& made, const Part& part);
   // What a loop leaves, where it lies in the backward.
@@ -112,7 +123,7 @@ struct LoopWriter {
   Part whole(const std::string& buffer, TensorId t, std::vector<int64_t> strides) const;
   Part value(TensorId t);
   // Of a block's result, what the block may change of what lies there.
-  Part changed(const Block& b, size_t result);
+  std::vector<Part> changed(const Block& b, size_t result);
   Part adjoint(TensorId t);
   Part put_aside(TensorId t);
   static Part row_of(Part of, const Row& row, const Expr& at);
