@@ -16,10 +16,11 @@ Stmt LoopWriter::back(const Block& b) {
   std::vector<Stmt> made;
   std::vector<Temporary> temporaries;
   auto take_results = [&](bool first) {
-    for (size_t k = b.results.size(); k-- > 0;) {
-      if (is_undone_first(b, k) != first) continue;
-      const std::vector<Part> parts = changed(b, k);
-      for (size_t i = parts.size(); i-- > 0;) take_back(made, b.results[k], parts[i]);
+    const std::vector<size_t> order = tape_plan.results_in_order(b);
+    for (size_t k = order.size(); k-- > 0;) {
+      if (tape_plan.is_undone_first(b, order[k]) != first) continue;
+      const std::vector<Part> parts = changed(b, order[k]);
+      for (size_t i = parts.size(); i-- > 0;) take_back(made, b.results[order[k]], parts[i]);
     }
   };
   const std::vector<size_t> results = tape_plan.results_as_read(b), operands = tape_plan.operands_as_read(b);

@@ -122,7 +122,7 @@ class Changes {
   }
 
   // In terms of the program; kNone: it needs more than loop variables and sizes, or, with axes to put in place of the spec's, more than
-  // integers that are in memory when the block has run as they were before.
+  // integers that are in memory before the block runs.
   Id moved(Id x, const std::unordered_map<Id, Id>* axes, int depth = 0) {
     const Node n = from_[x];
     if (!is_integer(n.type) && n.type != DType::boolean) return kNone;
@@ -150,19 +150,13 @@ class Changes {
     const Operand& o = b_.operands[role->number];
     if (o.scalar != kNone) return axes || tensors_read(to_, o.scalar).empty() ? o.scalar : kNone;
     if (!axes || memory_.is_copied(b_, role->number)) return kNone;
-    std::vector<TensorId> read = {o.value};
     std::vector<Id> at = o.row;
     size_t next = 0;
     for (size_t d = 0; next < read_indices(n).size() || d < at.size(); ++d) {
-      if (!is_whole(at, d)) {
-        for (TensorId t : tensors_read(to_, at[d])) read.push_back(t);
-        continue;
-      }
+      if (!is_whole(at, d)) continue;
       if (d >= at.size()) at.push_back(kNone);
       if ((at[d] = moved(n.arg(next++), axes, depth)) == kNone) return kNone;
     }
-    for (TensorId t : read)
-      if (std::ranges::any_of(b_.results, [&](TensorId r) { return memory_.place(r) == memory_.place(t); })) return kNone;
     if (n.op == Op::read) return to_.read(o.value, n.type, at);
     const Id otherwise = moved(n.args().back(), axes, depth);
     return otherwise == kNone ? kNone : to_.read_or(o.value, n.type, at, otherwise);

@@ -116,6 +116,14 @@ Expr LoopWriter::named(const Expr& e) {
   return variable(e.type(), name);
 }
 
+Stmt LoopWriter::with_own_lets(const std::function<Stmt()>& made) {
+  auto outer = std::exchange(lets, {});
+  Stmt s = made();
+  for (size_t i = lets.size(); i-- > 0;) s = hi::LetStmt::make(lets[i].first, lets[i].second, s);
+  lets = std::move(outer);
+  return s;
+}
+
 Stmt LoopWriter::complete(std::vector<Stmt> made) {
   if (phase != LoopPhase::backward)
     for (const Expr& g : guards) made.insert(made.begin(), hi::IfThenElse::make(!g, stored_at("xh_status", 1, 0)));
@@ -223,14 +231,6 @@ Stmt LoopWriter::with_temporaries(Stmt s, const std::vector<Temporary>& temporar
   return s;
 }
 
-bool LoopWriter::is_undone_first(const Block& b, size_t result) const {
-  const LoopBlock& block = blocks.at(&b);
-  return std::ranges::any_of(block.in_place, [&](const std::pair<size_t, size_t>& i) {
-    return i.first == result && block.backward_reads(LoopBlock::Role::Is::operand, i.second) &&
-           place(b.operands[i.second].value) == place(b.results[result]);
-  });
-}
-
 Stmt LoopWriter::step(const Block& b) {
   const LoopBlock& block = blocks.at(&b);
   std::vector<Stmt> made;
@@ -257,8 +257,9 @@ Stmt LoopWriter::step(const Block& b) {
   const bool taped = is_taping() && block.forward;
   if (is_taping()) {
     auto keep_results = [&](bool first) {
-      for (size_t k = 0; k < b.results.size(); ++k)
-        for (const Part& part : is_undone_first(b, k) == first ? changed(b, k) : std::vector<Part>()) keep(made, b.results[k], part);
+      for (size_t k : tape_plan.results_in_order(b))
+        for (const Part& part : tape_plan.is_undone_first(b, k) == first ? changed(b, k) : std::vector<Part>())
+          keep(made, b.results[k], part);
     };
     keep_results(false);
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));

@@ -24,6 +24,7 @@ LoopTape::LoopTape(const Program& p, const Loop& loop, const DimValues& dims, co
       for (size_t k = 0; k < block.results.size(); ++k)
         if (std::vector<Changed> found = changed_by(p, block, blocks.at(&block), memory, k); !found.empty())
           changed_[{&block, k}] = std::move(found);
+      keep_what_can_be_found(block);
     });
   // What says where a row went is needed where the row is.
   for (size_t before = 1, now = 0; now != before; now = read_back_.size()) {
@@ -44,6 +45,52 @@ LoopTape::LoopTape(const Program& p, const Loop& loop, const DimValues& dims, co
       left_.emplace(place, k);
   for (const auto& [place, k] : left_)
     if (all.contains(place) && !looked_up_.contains(place)) lasting_.insert(place);
+}
+
+// The block's results that lie where something is that says where elements of this one are.
+std::vector<size_t> LoopTape::named_by(const Block& b, size_t result) const {
+  std::set<TensorId> read;
+  for (const Changed& c : changed(b, result))
+    for (Id x : c.places)
+      for (TensorId t : tensors_read(*p_.arena, x)) read.insert(memory_.place(t));
+  std::vector<size_t> found;
+  for (size_t k = 0; k < b.results.size(); ++k)
+    if (read.contains(memory_.place(b.results[k]))) found.push_back(k);
+  return found;
+}
+
+bool LoopTape::reads_as_it_was(const Block& b, size_t result) const {
+  const LoopBlock& block = blocks_.at(&b);
+  return std::ranges::any_of(block.in_place, [&](const std::pair<size_t, size_t>& i) {
+    return i.first == result && block.backward_reads(Is::operand, i.second) &&
+           memory_.place(b.operands[i.second].value) == memory_.place(b.results[result]);
+  });
+}
+
+bool LoopTape::is_undone_first(const Block& b, size_t result) const {
+  if (reads_as_it_was(b, result)) return true;
+  for (size_t k = 0; k < b.results.size(); ++k)
+    if (const std::vector<size_t> by = named_by(b, k); reads_as_it_was(b, k) && std::ranges::count(by, result) > 0) return true;
+  return false;
+}
+
+// A result that says where others are is undone before them. So it says where it is itself by something else, and is not read by the block's
+// backward as the block left it, where that reads the others as they were.
+void LoopTape::keep_what_can_be_found(const Block& b) {
+  for (size_t k = 0; k < b.results.size(); ++k) {
+    auto fails = [&](size_t by) {
+      return by == k || !named_by(b, by).empty() || (reads_as_it_was(b, k) && blocks_.at(&b).backward_reads(Is::result, by));
+    };
+    if (std::ranges::any_of(named_by(b, k), fails)) changed_.erase({&b, k});
+  }
+}
+
+std::vector<size_t> LoopTape::results_in_order(const Block& b) const {
+  std::vector<size_t> order;
+  for (bool named : {true, false})
+    for (size_t k = 0; k < b.results.size(); ++k)
+      if (named_by(b, k).empty() != named) order.push_back(k);
+  return order;
 }
 
 void LoopTape::look_up(Id expression) {

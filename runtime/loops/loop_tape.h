@@ -33,6 +33,10 @@ class LoopTape {
   const std::map<TensorId, size_t>& left() const { return left_; }
   // What a block that writes a result in place may change of it; empty: all of it.
   const std::vector<Changed>& changed(const Block& b, size_t result) const;
+  // The memory of which results must the backward find as it was before the block? Those are undone before the block's backward runs.
+  bool is_undone_first(const Block& b, size_t result) const;
+  // The block's results in the order in which they go on the tape: of those that say where elements of others are, after these.
+  std::vector<size_t> results_in_order(const Block& b) const;
   // Elements, about, that a run of the block puts on the tape, but for what it keeps beside operands and results.
   double elements(const Block& b) const;
 
@@ -51,6 +55,9 @@ class LoopTape {
     double written = 0, read = 0;  // elements
   };
 
+  std::vector<size_t> named_by(const Block& b, size_t result) const;
+  bool reads_as_it_was(const Block& b, size_t result) const;
+  void keep_what_can_be_found(const Block& b);
   void find_read_back(const Steps& steps);
   void look_up(Id expression);
   void note(const Loop& l, double runs, AxisValues& at, std::map<TensorId, Traffic>& by_place);

@@ -169,7 +169,6 @@ Stmt LoopWriter::walked(const Part& part, const Walk& w, const std::string& tape
   auto if_inside = [](const Expr& inside, const Stmt& s) { return hi::is_const_one(inside) ? s : hi::IfThenElse::make(inside, s); };
   if (w.computed.empty()) return if_inside(w.inside, packed(w.region, w.extents, tape, here, back, part.type, target, names));
   const Changed& some = *part.some;
-  auto outer_lets = std::exchange(lets, {});
   auto outer_guards = std::exchange(guards, {});
   std::vector<std::string> loops;
   Expr at = w.region.at, slot = 0, inside = w.inside;
@@ -182,12 +181,12 @@ Stmt LoopWriter::walked(const Part& part, const Walk& w, const std::string& tape
     const auto dimension = std::ranges::find(some.places, some.axes[k]) - some.places.begin();
     ranges[some.axes[k]] = {0, std::max<int64_t>(part.extents[dimension] - 1, 0)};
   }
-  for (size_t d : w.computed) at = at + placed(part, d, &inside);
-  const Expr there = loaded(part.type, part.region.buffer, at), kept = loaded(part.type, tape, here + slot);
-  Stmt s = if_inside(inside, back ? stored_at(part.region.buffer, kept, at) : stored_at(tape, there, here + slot));
-  for (size_t i = lets.size(); i-- > 0;) s = hi::LetStmt::make(lets[i].first, lets[i].second, s);
+  Stmt s = with_own_lets([&] {
+    for (size_t d : w.computed) at = at + placed(part, d, &inside);
+    const Expr there = loaded(part.type, part.region.buffer, at), kept = loaded(part.type, tape, here + slot);
+    return if_inside(inside, back ? stored_at(part.region.buffer, kept, at) : stored_at(tape, there, here + slot));
+  });
   for (Id x : some.axes) variables.erase(x), ranges.erase(x);
-  lets = std::move(outer_lets);
   guards = std::move(outer_guards);
   for (size_t k = loops.size(); k-- > 0;) s = serial(loops[k], 0, w.extents[k], s);
   return s;
@@ -210,11 +209,13 @@ void LoopWriter::push(std::vector<Stmt>& made, const Part& part) {
   const Expr here = variable(Halide::Int(32), top);
   if (part.some) {
     pushing->boxes.emplace_back(number_of(tape), part.some->box);
-    const Walk w = walk(part);
-    Stmt put = stored_at(top_of(tape), Halide::min(here, kMostOnTape) + Halide::min(w.elements, kMostOnTape), 0);
-    if (phase != LoopPhase::count)
-      put = hi::Block::make(walked(part, w, tape, here, false), stored_at(top_of(tape), here + w.elements, 0));
-    made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0), put));
+    made.push_back(with_own_lets([&] {
+      const Walk w = walk(part);
+      Stmt put = stored_at(top_of(tape), Halide::min(here, kMostOnTape) + Halide::min(w.elements, kMostOnTape), 0);
+      if (phase != LoopPhase::count)
+        put = hi::Block::make(walked(part, w, tape, here, false), stored_at(top_of(tape), here + w.elements, 0));
+      return hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0), put);
+    }));
     return;
   }
   pushing->here[number_of(tape)] += n;
@@ -235,9 +236,11 @@ void LoopWriter::pop(std::vector<Stmt>& made, const Part& part) {
   const std::string top = names("top");
   const Expr here = variable(Halide::Int(32), top);
   if (part.some) {
-    const Walk w = walk(part);
-    made.push_back(hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0) - w.elements,
-                                     hi::Block::make(walked(part, w, tape, here, true), stored_at(top_of(tape), here, 0))));
+    made.push_back(with_own_lets([&] {
+      const Walk w = walk(part);
+      return hi::LetStmt::make(top, loaded(Halide::Int(32), top_of(tape), 0) - w.elements,
+                               hi::Block::make(walked(part, w, tape, here, true), stored_at(top_of(tape), here, 0)));
+    }));
     return;
   }
   made.push_back(hi::LetStmt::make(

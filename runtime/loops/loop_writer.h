@@ -87,6 +87,8 @@ struct LoopWriter {
   std::vector<Expr> guards;  // of the step being made: must hold, or the call is an error
   void guard(const Expr& inside);
   Expr named(const Expr& e);
+  // The statement that this makes, with what it computed for itself.
+  Stmt with_own_lets(const std::function<Stmt()>& made);
   // The step with what it computed for itself.
   Stmt complete(std::vector<Stmt> made);
   std::string tape_of(Halide::Type t);
@@ -150,8 +152,6 @@ struct LoopWriter {
   Stmt nest_of(const Block& b, const LoopBlock::Direction& d, std::vector<Temporary>& temporaries);
   Stmt nest_of(const Block& b, const BackwardInPlace& d, std::vector<Temporary>& temporaries);
   Stmt with_temporaries(Stmt s, const std::vector<Temporary>& temporaries);
-  // Must the backward find the memory of this result as it was before the block?
-  bool is_undone_first(const Block& b, size_t result) const;
   Stmt step(const Block& b);
   Stmt step(const Update& u);
   struct Move {

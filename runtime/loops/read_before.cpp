@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 
 #include "expr/core/array.h"
 #include "expr/core/conditions.h"
@@ -118,22 +119,49 @@ bool read_before(KernelSpec& spec, SpecMember& m, const std::function<bool(Id)>&
   return true;
 }
 
+namespace {
+
+// Where choices leave it as it was: the tensor whose elements these are.
+std::set<uint32_t> left_as_they_were(const Arena& a, const SpecMember& m, Id body) {
+  const Node n = a[body];
+  if (n.op == Op::read && std::ranges::equal(read_indices(n), m.left)) return {n.symbol};
+  if (n.op != Op::select) return {};
+  std::set<uint32_t> found = left_as_they_were(a, m, n.arg(1));
+  found.merge(left_as_they_were(a, m, n.arg(2)));
+  return found;
+}
+
+// Behind what it reads of the members.
+size_t earliest(const KernelSpec& spec, const std::vector<SpecMember>& members, const SpecMember& m) {
+  const std::vector<Id> reads = reads_of(*spec.arena, m);
+  size_t at = members.size();
+  while (at > 0 && std::ranges::none_of(reads, [&](Id id) { return (*spec.arena)[id].symbol == members[at - 1].tensor; })) --at;
+  return at;
+}
+
+}  // namespace
+
 void read_before_writing(KernelSpec& spec, const std::function<bool(uint32_t)>& is_result,
                          const std::function<bool(uint32_t)>& is_operand) {
   const Arena& a = *spec.arena;
   std::vector<SpecMember> members;
+  std::set<uint32_t> written;  // operands that results made so far may lie where they are
   for (SpecMember m : std::vector<SpecMember>(spec.members)) {
     std::vector<SpecMember> before;
+    const std::set<uint32_t> own = is_result(m.tensor) && m.reduced.empty() ? left_as_they_were(a, m, m.body) : std::set<uint32_t>();
     for (uint32_t t = 0; is_result(m.tensor) && t < spec.tensors.size(); ++t) {
       if (!is_operand(t) || spec.tensors[t].type != spec.tensors[m.tensor].type || spec.tensors[t].shape != spec.tensors[m.tensor].shape)
         continue;
       auto of_operand = [&](Id read) { return a[read].symbol == t; };
-      auto elsewhere = [&](Id read) { return of_operand(read) && !std::ranges::equal(read_indices(a[read]), m.left); };
+      auto elsewhere = [&](Id read) {
+        return of_operand(read) && (!own.contains(t) || !std::ranges::equal(read_indices(a[read]), m.left));
+      };
       const std::vector<Id> reads = reads_of(a, m);
-      if (std::ranges::any_of(reads, elsewhere) && std::ranges::any_of(reads, [&](Id r) { return of_operand(r) && !elsewhere(r); }))
-        read_before(spec, m, elsewhere, before);
+      const bool in_the_way = own.contains(t) || (!own.empty() && written.contains(t));
+      if (in_the_way && std::ranges::any_of(reads, elsewhere)) read_before(spec, m, elsewhere, before);
     }
-    members.insert(members.end(), before.begin(), before.end());
+    written.insert(own.begin(), own.end());
+    for (SpecMember& b : before) members.insert(members.begin() + static_cast<std::ptrdiff_t>(earliest(spec, members, b)), std::move(b));
     members.push_back(std::move(m));
   }
   spec.members = std::move(members);
