@@ -17,11 +17,12 @@ Stmt LoopWriter::back(const Block& b) {
   std::vector<Temporary> temporaries;
   auto take_results = [&](bool first) {
     const std::vector<size_t> order = tape_plan.results_in_order(b);
-    for (size_t k = order.size(); k-- > 0;) {
-      if (tape_plan.is_undone_first(b, order[k]) != first) continue;
-      const std::vector<Part> parts = changed(b, order[k]);
-      for (size_t i = parts.size(); i-- > 0;) take_back(made, b.results[order[k]], parts[i]);
-    }
+    for (bool computed : {true, false})
+      for (size_t k = order.size(); k-- > 0;) {
+        if (tape_plan.is_undone_first(b, order[k]) != first || tape_plan.is_computed(b, order[k]) != computed) continue;
+        const std::vector<Part> parts = changed(b, order[k]);
+        for (size_t i = parts.size(); i-- > 0;) take_back(made, b.results[order[k]], parts[i]);
+      }
   };
   const std::vector<size_t> results = tape_plan.results_as_read(b), operands = tape_plan.operands_as_read(b);
   for (size_t k = results.size(); k-- > 0;) pop(made, value(b.results[results[k]]));

@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "expr/core/conditions.h"
 #include "expr/index/dims.h"
 #include "expr/index/loop_bounds.h"
+#include "runtime/loops/nest_vectors.h"
 
 namespace xhat::runtime {
 namespace {
 
 using Is = LoopBlock::Role::Is;
 
-constexpr size_t kMostChanges = 8;    // of one result, that are kept by themselves
-constexpr int kMostInlined = 8;  // in definitions in which a place is computed
+constexpr size_t kMostChanges = 8;  // of one result, that are kept by themselves
+constexpr int kMostInlined = 8;     // in definitions in which a place is computed
 
 class Changes {
  public:
@@ -27,9 +29,8 @@ class Changes {
       std::optional<Changed> c = where(conditions);
       if (!c) return {};
       auto same = [&](const Changed& other) {
-        return other.axes == c->axes && other.places == c->places && std::ranges::equal(other.box, c->box, [](const Reach& x, const Reach& y) {
-                 return x.begin == y.begin && x.end == y.end;
-               });
+        return other.axes == c->axes && other.places == c->places && other.kept == c->kept &&
+               std::ranges::equal(other.box, c->box, [](const Reach& x, const Reach& y) { return x.begin == y.begin && x.end == y.end; });
       };
       if (std::ranges::none_of(all, same)) all.push_back(std::move(*c));
     }
@@ -43,6 +44,8 @@ class Changes {
   const LoopMemory& memory_;
   Arena &from_, &to_;
   std::vector<std::vector<Id>> ways_;  // to what is no old element: the conditions on each
+  std::vector<Changed::Kept> kept_;    // of the places being found
+  std::set<size_t> members_;
 
   const LoopBlock::Role* role_of(uint32_t tensor) const {
     const auto role = d_.roles.find(d_.spec.tensors[tensor].original);
@@ -108,7 +111,10 @@ class Changes {
       r.begin = to_.binary(Op::minimum, r.begin, to_.integer(extent));
       made.box.push_back(r);
     }
+    kept_.clear(), members_.clear();
     for (Id at : places) made.places.push_back(moved(at, &axes));
+    made.kept = kept_;
+    made.members.assign(members_.begin(), members_.end());
     return part ? std::optional(made) : std::nullopt;
   }
 
@@ -146,7 +152,14 @@ class Changes {
   Id read(Id x, const std::unordered_map<Id, Id>* axes, int depth) {
     const Node n = from_[x];
     const LoopBlock::Role* role = role_of(n.symbol);
-    if (!role || role->is != Is::operand) return axes ? inlined(n, axes, depth) : kNone;
+    if (!role || role->is != Is::operand) {
+      if (!axes) return kNone;
+      const auto kept = kept_;
+      const auto members = members_;
+      if (const Id at = inlined(n, axes, depth); at != kNone) return at;
+      kept_ = kept, members_ = members;
+      return role ? computed(n, *role, axes, depth) : kNone;
+    }
     const Operand& o = b_.operands[role->number];
     if (o.scalar != kNone) return axes || tensors_read(to_, o.scalar).empty() ? o.scalar : kNone;
     if (!axes || memory_.is_copied(b_, role->number)) return kNone;
@@ -160,6 +173,32 @@ class Changes {
     if (n.op == Op::read) return to_.read(o.value, n.type, at);
     const Id otherwise = moved(n.args().back(), axes, depth);
     return otherwise == kNone ? kNone : to_.read_or(o.value, n.type, at, otherwise);
+  }
+
+  // What the block makes by more than choices and arithmetic, and has in memory afterwards.
+  Id computed(const Node& n, const LoopBlock::Role& role, const std::unordered_map<Id, Id>* axes, int depth) {
+    if (n.op != Op::read || (role.is != Is::result && role.is != Is::kept) || !needs(n.symbol)) return kNone;
+    std::vector<Id> at;
+    for (Id x : read_indices(n))
+      if (at.push_back(moved(x, axes, depth)); at.back() == kNone) return kNone;
+    if (role.is == Is::result) return to_.read(b_.results[role.number], n.type, at);
+    kept_.push_back({to_.axis("#kept" + std::to_string(kept_.size())), role.number, at});
+    return to_.to(n.type, kept_.back().axis);
+  }
+
+  // Notes the members that make the tensor. False: one of them writes over what the block still reads.
+  bool needs(uint32_t tensor) {
+    for (size_t k = 0; k < d_.spec.members.size(); ++k) {
+      const SpecMember& m = d_.spec.members[k];
+      if (m.tensor != tensor || members_.contains(k)) continue;
+      if (const LoopBlock::Role* role = role_of(tensor); role && role->is == Is::result)
+        for (const Operand& o : b_.operands)
+          if (o.scalar == kNone && memory_.place(o.value) == memory_.place(b_.results[role->number])) return false;
+      members_.insert(k);
+      for (Id id : reads_of(from_, m))
+        if (!needs(from_[id].symbol)) return false;
+    }
+    return true;
   }
 
   // What the block computes for itself.
@@ -177,6 +216,12 @@ class Changes {
 };
 
 }  // namespace
+
+std::vector<Id> Changed::all_places() const {
+  std::vector<Id> all = places;
+  for (const Kept& k : kept) all.insert(all.end(), k.at.begin(), k.at.end());
+  return all;
+}
 
 int64_t elements_in(const Arena& a, const std::vector<Reach>& box, const DimValues& dims, const AxisValues& at) {
   int64_t n = 1;

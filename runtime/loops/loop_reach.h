@@ -18,6 +18,17 @@ struct Changed {
   std::vector<Id> axes;
   std::vector<Reach> box;  // by axis
   std::vector<Id> places;  // by dimension
+  // What the block itself computes for places (the pivot's row): results, which places read, and what it keeps for its backward, for an element
+  // of which an axis stands in them.
+  struct Kept {
+    Id axis;
+    size_t number;  // in LoopBlock::kept
+    std::vector<Id> at;
+    bool operator==(const Kept&) const = default;
+  };
+  std::vector<Kept> kept = {};
+  std::vector<Id> all_places() const;  // also of what is kept
+  std::vector<size_t> members = {};    // of the block's forward, that compute this; empty: nothing needs to be computed
 };
 
 // Of what may change all is in one of these. Empty: it is made anew, or nothing is known of where it changes.

@@ -2,11 +2,13 @@
 #include "runtime/loops/loop_writer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "expr/core/array.h"
 #include "expr/core/scalar.h"
 #include "runtime/emit/emit.h"
 #include "runtime/emit/emit_ops.h"
+#include "runtime/loops/nest_vectors.h"
 
 namespace xhat::runtime {
 
@@ -231,6 +233,38 @@ Stmt LoopWriter::with_temporaries(Stmt s, const std::vector<Temporary>& temporar
   return s;
 }
 
+namespace {
+
+LoopBlock::Direction only(const LoopBlock::Direction& d, const std::set<size_t>& members) {
+  LoopBlock::Direction made = d;
+  made.spec.members.clear();
+  for (size_t k : members) made.spec.members.push_back(d.spec.members[k]);
+  return made;
+}
+
+// Of these members what they leave in memory is there; what they computed for themselves is not, and others may need it.
+std::set<size_t> all_but(const LoopBlock::Direction& d, const std::set<size_t>& members) {
+  std::set<size_t> left;
+  std::set<uint32_t> read;
+  for (size_t k = d.spec.members.size(); k-- > 0;) {
+    const SpecMember& m = d.spec.members[k];
+    if (members.contains(k) && (d.roles.contains(d.spec.tensors[m.tensor].original) || !read.contains(m.tensor))) continue;
+    left.insert(k);
+    for (Id id : reads_of(*d.spec.arena, m)) read.insert((*d.spec.arena)[id].symbol);
+  }
+  return left;
+}
+
+}  // namespace
+
+std::set<size_t> LoopWriter::members_for_places(const Block& b) const {
+  std::set<size_t> members;
+  for (size_t k = 0; k < b.results.size(); ++k)
+    for (const Changed& c : tape_plan.is_restored(b.results[k]) ? tape_plan.changed(b, k) : std::vector<Changed>())
+      members.insert(c.members.begin(), c.members.end());
+  return members;
+}
+
 Stmt LoopWriter::step(const Block& b) {
   const LoopBlock& block = blocks.at(&b);
   std::vector<Stmt> made;
@@ -255,18 +289,26 @@ Stmt LoopWriter::step(const Block& b) {
       if (t.leaves) made.push_back(where(loaded(t.type, t.name, 0), hi::Block::make(fails)));
   }
   const bool taped = is_taping() && block.forward;
+  const LoopBlock::Direction& all = taped && phase == LoopPhase::forward ? *block.forward : block.infer;
+  std::optional<LoopBlock::Direction> rest;  // without what was computed before
   if (is_taping()) {
-    auto keep_results = [&](bool first) {
+    auto keep_results = [&](bool first, bool computed) {
       for (size_t k : tape_plan.results_in_order(b))
-        for (const Part& part : tape_plan.is_undone_first(b, k) == first ? changed(b, k) : std::vector<Part>())
-          keep(made, b.results[k], part);
+        if (tape_plan.is_undone_first(b, k) == first && tape_plan.is_computed(b, k) == computed)
+          for (const Part& part : changed(b, k)) keep(made, b.results[k], part);
     };
-    keep_results(false);
+    keep_results(false, false);
     for (size_t k = 0; taped && k < block.kept.size(); ++k) push(made, kept_part(&b, k));
-    keep_results(true);
+    keep_results(true, false);
+    if (const std::set<size_t> members = members_for_places(b); !members.empty()) {
+      const LoopBlock::Direction& values = block.forward ? *block.forward : block.infer;
+      made.push_back(nest_of(b, only(values, members), temporaries));
+      if (&values == &all) rest = only(values, all_but(values, members));
+    }
+    keep_results(true, true);
     for (size_t k : tape_plan.operands_as_read(b)) push(made, part_as_read(b, k));
   }
-  made.push_back(nest_of(b, taped && phase == LoopPhase::forward ? *block.forward : block.infer, temporaries));
+  made.push_back(nest_of(b, rest ? *rest : all, temporaries));
   for (size_t k : is_taping() ? tape_plan.results_as_read(b) : std::vector<size_t>()) push(made, value(b.results[k]));
   return with_temporaries(complete(std::move(made)), temporaries);
 }

@@ -51,8 +51,9 @@ LoopTape::LoopTape(const Program& p, const Loop& loop, const DimValues& dims, co
 std::vector<size_t> LoopTape::named_by(const Block& b, size_t result) const {
   std::set<TensorId> read;
   for (const Changed& c : changed(b, result))
-    for (Id x : c.places)
-      for (TensorId t : tensors_read(*p_.arena, x)) read.insert(memory_.place(t));
+    for (Id x : c.all_places())
+      for (TensorId t : tensors_read(*p_.arena, x))
+        if (std::ranges::count(b.results, t) == 0) read.insert(memory_.place(t));
   std::vector<size_t> found;
   for (size_t k = 0; k < b.results.size(); ++k)
     if (read.contains(memory_.place(b.results[k]))) found.push_back(k);
@@ -68,7 +69,7 @@ bool LoopTape::reads_as_it_was(const Block& b, size_t result) const {
 }
 
 bool LoopTape::is_undone_first(const Block& b, size_t result) const {
-  if (reads_as_it_was(b, result)) return true;
+  if (reads_as_it_was(b, result) || is_computed(b, result)) return true;
   for (size_t k = 0; k < b.results.size(); ++k)
     if (const std::vector<size_t> by = named_by(b, k); reads_as_it_was(b, k) && std::ranges::count(by, result) > 0) return true;
   return false;
@@ -81,8 +82,14 @@ void LoopTape::keep_what_can_be_found(const Block& b) {
     auto fails = [&](size_t by) {
       return by == k || !named_by(b, by).empty() || (reads_as_it_was(b, k) && blocks_.at(&b).backward_reads(Is::result, by));
     };
-    if (std::ranges::any_of(named_by(b, k), fails)) changed_.erase({&b, k});
+    const std::vector<size_t> by = named_by(b, k);
+    const bool too_late = is_computed(b, k) && (!by.empty() || blocks_.at(&b).backward_reads(Is::result, k));
+    if (too_late || std::ranges::any_of(by, fails)) changed_.erase({&b, k});
   }
+}
+
+bool LoopTape::is_computed(const Block& b, size_t result) const {
+  return std::ranges::any_of(changed(b, result), [](const Changed& c) { return !c.members.empty(); });
 }
 
 std::vector<size_t> LoopTape::results_in_order(const Block& b) const {
@@ -103,7 +110,7 @@ void LoopTape::find_read_back(const Steps& steps) {
     if (auto* b = std::get_if<Block>(&s.is))
       for (size_t k = 0; k < b->results.size(); ++k)
         for (const Changed& c : is_read_back(b->results[k]) ? changed(*b, k) : std::vector<Changed>())
-          for (Id x : c.places) look_up(x);
+          for (Id x : c.all_places()) look_up(x);
     if (auto* b = std::get_if<Block>(&s.is); b && blocks_.at(b).backward) {
       const LoopBlock& block = blocks_.at(b);
       for (size_t k = 0; k < b->operands.size(); ++k) {
@@ -164,8 +171,8 @@ double LoopTape::changed_elements(const Block& b, size_t result, const AxisValue
   const double all = elements(b.results[result]);
   double sum = changed(b, result).empty() ? all : 0;
   for (const Changed& c : changed(b, result)) {
-    const bool known = std::ranges::all_of(
-        c.box, [&](const Reach& r) { return has_values(*p_.arena, r.begin, at) && has_values(*p_.arena, r.end, at); });
+    const bool known =
+        std::ranges::all_of(c.box, [&](const Reach& r) { return has_values(*p_.arena, r.begin, at) && has_values(*p_.arena, r.end, at); });
     sum += known ? static_cast<double>(elements_in(*p_.arena, c.box, dims_, at)) : all;
   }
   // Parts that are together as much as the whole.

@@ -35,6 +35,8 @@ class LoopTape {
   const std::vector<Changed>& changed(const Block& b, size_t result) const;
   // The memory of which results must the backward find as it was before the block? Those are undone before the block's backward runs.
   bool is_undone_first(const Block& b, size_t result) const;
+  // Does the block compute where the elements are that it changes? Then they go on the tape after it did, and after other results.
+  bool is_computed(const Block& b, size_t result) const;
   // The block's results in the order in which they go on the tape: of those that say where elements of others are, after these.
   std::vector<size_t> results_in_order(const Block& b) const;
   // Elements, about, that a run of the block puts on the tape, but for what it keeps beside operands and results.

@@ -132,10 +132,27 @@ std::string LoopWriter::top_of(const std::string& tape) { return tape + "_top"; 
 LoopWriter::Part LoopWriter::number_in(const std::string& buffer) { return {{buffer, 0, {}}, Halide::Int(32), {}}; }
 
 Expr LoopWriter::placed(const Part& part, size_t dimension, Expr* inside) {
+  for (const Changed::Kept& k : part.some->kept) {
+    const std::vector<int64_t> strides = strides_of(blocks.at(part.of).kept[k.number].shape);
+    Expr index = 0;
+    for (size_t d = 0; d < k.at.size(); ++d) {
+      const Expr i = Halide::clamp(number(k.at[d]), 0, static_cast<int32_t>(blocks.at(part.of).kept[k.number].shape[d] - 1));
+      index = index + Halide::cast<int32_t>(i) * static_cast<int32_t>(strides[d]);
+    }
+    const Halide::Type kept = storage_type(blocks.at(part.of).kept[k.number].type);
+    variables[k.axis] = Halide::cast<int64_t>(loaded(kept, kept_name(part.of, k.number), index));
+  }
   const Expr at = number(part.some->places[dimension]);
   const Expr zero = hi::make_zero(at.type()), end = hi::make_const(at.type(), part.extents[dimension]);
   *inside = *inside && at >= zero && at < end;
   return Halide::cast<int32_t>(Halide::max(zero, Halide::min(at, end - 1))) * static_cast<int32_t>(part.region.strides[dimension]);
+}
+
+bool LoopWriter::depends(const Changed& some, Id place, Id axis) const {
+  const Arena& a = *p.arena;
+  return a[place].depends_on(axis) || std::ranges::any_of(some.kept, [&](const Changed::Kept& k) {
+           return a[place].depends_on(k.axis) && std::ranges::any_of(k.at, [&](Id x) { return depends(some, x, axis); });
+         });
 }
 
 LoopWriter::Walk LoopWriter::walk(const Part& part) {
@@ -146,7 +163,7 @@ LoopWriter::Walk LoopWriter::walk(const Part& part) {
     const auto axis = std::ranges::find(some.axes, some.places[d]);
     if (axis != some.axes.end())
       w.region.strides[axis - some.axes.begin()] = part.region.strides[d];
-    else if (std::ranges::any_of(some.axes, [&](Id x) { return (*p.arena)[some.places[d]].depends_on(x); }))
+    else if (std::ranges::any_of(some.axes, [&](Id x) { return depends(some, some.places[d], x); }))
       w.computed.push_back(d);
     else
       w.region.at = w.region.at + placed(part, d, &w.inside);
@@ -197,6 +214,7 @@ std::vector<LoopWriter::Part> LoopWriter::changed(const Block& b, size_t result)
   for (const Changed& c : tape_plan.changed(b, result)) {
     parts.push_back(value(b.results[result]));
     parts.back().some = &c;
+    parts.back().of = &b;
   }
   return parts.empty() ? std::vector<Part>{value(b.results[result])} : parts;
 }

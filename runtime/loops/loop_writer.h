@@ -17,6 +17,7 @@ struct LoopWriter {
     Halide::Type type;
     std::vector<int64_t> extents;
     const Changed* some = nullptr;  // what is copied of it, where that is not all
+    const Block* of = nullptr;      // the block that changes it
   };
   // Of what goes on the tapes, as far as it is known before the loop runs.
   struct Pushes {
@@ -104,10 +105,13 @@ struct LoopWriter {
     Expr inside, elements;         // are places that are the same for all inside; how many there are on the tape
   };
   Walk walk(const Part& part);
+  bool depends(const Changed& some, Id place, Id axis) const;
   // Copies them to the tape from `here` on, or back.
   Stmt walked(const Part& part, const Walk& w, const std::string& tape, const Expr& here, bool back);
   // The step between elements along a dimension, times the place, which is clamped into it; inside: whether it was there.
   Expr placed(const Part& part, size_t dimension, Expr* inside);
+  // What computes for the block where elements are that it changes.
+  std::set<size_t> members_for_places(const Block& b) const;
   void push(std::vector<Stmt>& made, const Part& part);
   void pop(std::vector<Stmt>& made, const Part& part);
   // What a loop leaves, where it lies in the backward.

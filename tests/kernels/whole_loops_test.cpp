@@ -292,14 +292,15 @@ INSTANTIATE_TEST_SUITE_P(Programs, WholeLoops,
                          ::testing::Values("damped", "swapped", "cholesky", "seidel", "gram_schmidt", "columns", "part_of_a_row", "chosen",
                                            "picked", "iterated", "nested", "cell", "two_planes", "leapfrog", "element_by_element",
                                            "read_later", "own_sums", "same_twice", "counted", "added_where_it_moves", "best_path",
-                                           "largest", "table", "back_substituted", "of_all_before", "written_again", "written_after", "sums_together",
-                                           "written_where_data_say", "on_one_side"),
+                                           "largest", "table", "back_substituted", "of_all_before", "written_again", "written_after",
+                                           "sums_together", "written_where_data_say", "on_one_side"),
                          name_of_program);
 
 // What is for one place of an adjoint does not walk along all of it.
 TEST(WholeLoops, AddToPlacesThatAreComputedByThemselves) {
-  const Program op = parse_op("op f(dy: f64, j: i64, k: i64, c: bool) -> (g) {\n"
-                              "g[n in 0..N] = (if n == j then dy else 0) - (if c then if k == n then 2*dy else 0 else if n == j + 1 then dy else 0) }");
+  const Program op = parse_op(
+      "op f(dy: f64, j: i64, k: i64, c: bool) -> (g) {\n"
+      "g[n in 0..N] = (if n == j then dy else 0) - (if c then if k == n then 2*dy else 0 else if n == j + 1 then dy else 0) }");
   auto price = [&](int64_t n, bool added) {
     return runtime::price_ps(runtime::make_nest_spec(op, {{"N", n}}), [&](uint32_t) { return added; });
   };
@@ -309,9 +310,10 @@ TEST(WholeLoops, AddToPlacesThatAreComputedByThemselves) {
 
 // A sum of a few terms, each for a place that an index says, which is multiplied and added to an adjoint.
 TEST(WholeLoops, AddTermsOfSumsWhereTheyGo) {
-  const Program op = parse_op("op f(w: f64[4], dy: f64[M], i: i64) -> (g) {\n"
-                              "s[n in 0..N] = sum(k if i - 1 - k == n: w[k])\n"
-                              "g[m,n] = (if m == 1 then dy[m] else 0) + 0.5*dy[m]*s[n] }");
+  const Program op = parse_op(
+      "op f(w: f64[4], dy: f64[M], i: i64) -> (g) {\n"
+      "s[n in 0..N] = sum(k if i - 1 - k == n: w[k])\n"
+      "g[m,n] = (if m == 1 then dy[m] else 0) + 0.5*dy[m]*s[n] }");
   auto made = [&](int64_t n) {
     runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", n}, {"M", 3}});
     runtime::add_where_terms_go(spec, [&](uint32_t t) { return spec.tensors[t].use == runtime::SpecTensor::Use::result; });
@@ -413,8 +415,8 @@ struct Loads : Halide::Internal::IRVisitor {
 // r[i+j] -= f*b[j] for j in 0..M at a place i that a run finds: no other places of r are walked, and vectors of b lie in memory as they are. Where a
 // few vectors take all of r, they choose.
 TEST(WholeLoops, WalkAWindowThatIsWritten) {
-  const Program op = parse_op(
-      "op f(r: f64[N], b: f64[M], f: f64, i: i64) -> (y) { y[n] = if 0 <= n - i && n - i < M then r[n] - f*b[n-i] else r[n] }");
+  const Program op =
+      parse_op("op f(r: f64[N], b: f64[M], f: f64, i: i64) -> (y) { y[n] = if 0 <= n - i && n - i < M then r[n] - f*b[n-i] else r[n] }");
   auto loads = [&](int64_t n) {
     const runtime::KernelSpec spec = runtime::make_nest_spec(op, {{"N", n}, {"M", n / 4}});
     auto place = [&](uint32_t t) {
@@ -436,10 +438,11 @@ TEST(WholeLoops, WalkAWindowThatIsWritten) {
 
 // What says where rows of integers went is not kept, as no adjoint goes back there.
 TEST(WholeLoops, KeepNothingOfIntegers) {
-  const Program op = parse_op("prog runs(x: i32[N]) -> (len, k) {\n"
-                              "var len = zeros i32[N]\n"
-                              "var k = i64(0)\n"
-                              "for i in 0..N { if x[i] > 0 { len[k] += 1 } else { k = min(k + 1, N - 1); len[k] = 1 } } }");
+  const Program op = parse_op(
+      "prog runs(x: i32[N]) -> (len, k) {\n"
+      "var len = zeros i32[N]\n"
+      "var k = i64(0)\n"
+      "for i in 0..N { if x[i] > 0 { len[k] += 1 } else { k = min(k + 1, N - 1); len[k] = 1 } } }");
   CompiledOp compiled = compile(op, {.dims = {{"N", 40}}});
   std::vector<int32_t> x(40, 1), len(40);
   x[7] = x[20] = 0;
@@ -466,6 +469,28 @@ TEST(WholeLoops, KeepOnlyWhatIsOverwritten) {
   EXPECT_EQ(kept("for q in 2..N { d[q] = d[q-1]*d[q-2] }"), n);
   EXPECT_EQ(kept("for i in 1..N { d[i] = sin(d[i])*d[i-1] }"), n + n - 1);
   EXPECT_EQ(kept("for k in 0..N/4 { for i in 1..N { d[i] = sin(d[i-1]) } }"), n + 10 * (n - 1));
+}
+
+// Of a tensor of which a step writes a few elements that are no box, these elements go on the tape: an antidiagonal, what data name, two rows.
+TEST(WholeLoops, KeepListsOfPlaces) {
+  const int64_t n = 16, all = n * n;
+  auto kept = [&](const char* body) {
+    const Program op = parse_op("prog f(x: f64[N,N], at: i64[N]) -> (y) {\nvar y = clone(x)\n" + std::string(body) + "\n}");
+    CompiledOp compiled = compile(op, {.dims = {{"N", n}}});
+    std::vector<double> x(all, 0.5), y(all);
+    std::vector<int64_t> at(n, 3);
+    const Stash stash =
+        compiled.forward({{"x", TensorView(x.data(), {n, n})}, {"at", TensorView(at.data(), {n})}, {"y", TensorView(y.data(), {n, n})}});
+    return stash.bytes() / static_cast<int64_t>(sizeof(double));
+  };
+  EXPECT_EQ(kept("for t in 0..N { for i in 0..t+1 { y[i,t-i] = sin(y[i,t-i])*y[0,0] } }"), all + n * (n + 1) / 2);
+  EXPECT_EQ(kept("for t in 0..N { p = at[t] % N\ny[i in 0..N, j in 0..N] = if i == p then sin(y[i,j]) else y[i,j] }"), all + n * n);
+  EXPECT_EQ(kept("for t in 0..N { y[i in 0..N, j in 0..N] = if j == (i + at[i]) % N then sin(y[i,j]) else y[i,j] }"), all + n * n);
+  EXPECT_EQ(
+      kept("for t in 0..N-1 { y[i in 0..N, j in 0..N] = if i == t then sin(y[i,j]) else if i == t + 1 then cos(y[i,j]) else y[i,j] }"),
+      all + 2 * n * (n - 1));
+  // The row that the step itself finds, and where that was.
+  EXPECT_LE(kept("for t in 0..N { p = argmax(i: y[i,0])\ny[p] = sin(y[p]) }"), all + n * n + 2 * n + 2);
 }
 
 TEST(WholeLoopsOfRandomPrograms, ComputeWhatTheEvaluatorDoes) {
