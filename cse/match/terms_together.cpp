@@ -67,6 +67,18 @@ Product TensorExprTree::by_outcome(const Product& p, Id x, Id y, int outcome) {
   return where_equal(a_[a_.eq(x, y)], chosen);
 }
 
+// None: it is none of two.
+std::optional<Product> TensorExprTree::as_one_choice(DType type, const Product& s, const Product& t, Id x, Id y) {
+  std::array<Product, 3> values;
+  for (int k : {kBelow, kEqual, kAbove}) values[static_cast<size_t>(k)] = add(type, {by_outcome(s, x, y, k), by_outcome(t, x, y, k)});
+  const Id equal = a_.eq(x, y);
+  auto like = [&](Outcome k) { return where_equal(a_[equal], values[k]) == values[kEqual]; };
+  if (!like(kBelow) && !like(kAbove)) return {};
+  const Id yes = to_expression(values[kAbove], type), no = to_expression(values[kBelow], type);
+  // The number stands first, as in 0 < x.
+  return form(a_.select(a_.binary(like(kBelow) ? Op::lt : Op::le, y, x), yes, no));
+}
+
 // (if 0 < x then a else if x == 0 then a/2 else 0) + (if x == 0 then a/2 else 0) as if 0 <= x then a else 0: choices by comparisons of the same
 // two values that come to one choice of two. relu(x), max and min count as such.
 bool TensorExprTree::compare_once(DType type, std::vector<Product>& terms) {
@@ -78,18 +90,17 @@ bool TensorExprTree::compare_once(DType type, std::vector<Product>& terms) {
       for (size_t j = 0; j < terms.size(); ++j) {
         const auto chosen = [&](const Factor& g) { return g.halves > 0 && outcomes(a_, g.atom, c->x, c->y); };
         if (i == j || !std::ranges::any_of(terms[j].factors, chosen)) continue;
-        std::array<Product, 3> values;
-        for (int k : {kBelow, kEqual, kAbove})
-          values[static_cast<size_t>(k)] = add(type, {by_outcome(terms[i], c->x, c->y, k), by_outcome(terms[j], c->x, c->y, k)});
-        const Id equal = a_.eq(c->x, c->y);
-        auto like = [&](Outcome k) { return where_equal(a_[equal], values[k]) == values[kEqual]; };
-        auto choice = [&](Op op) {
-          const Id yes = to_expression(values[kAbove], type), no = to_expression(values[kBelow], type);
-          return form(a_.select(a_.binary(op, c->y, c->x), yes, no));
-        };
-        if (!like(kBelow) && !like(kAbove)) continue;
-        // The number stands first, as in 0 < x.
-        terms[i] = choice(like(kBelow) ? Op::lt : Op::le);
+        const ComparedKey key{type,
+                              std::bit_cast<uint64_t>(terms[i].coefficient),
+                              terms[i].factors,
+                              std::bit_cast<uint64_t>(terms[j].coefficient),
+                              terms[j].factors,
+                              c->x,
+                              c->y};
+        auto known = compared_.find(key);
+        if (known == compared_.end()) known = compared_.emplace(key, as_one_choice(type, terms[i], terms[j], c->x, c->y)).first;
+        if (!known->second) continue;
+        terms[i] = *known->second;
         terms.erase(terms.begin() + static_cast<std::ptrdiff_t>(j));
         return true;
       }
