@@ -83,22 +83,33 @@ class Blocks {
       const auto runs = static_cast<double>(at_.at(b).runs);
       const bool differentiated = taped && block.backward;
       double work = 0, plain_work = 0;
-      auto add = [&](const LoopBlock::Direction& by_kernels, const KernelSpec& plain_spec, const std::function<bool(uint32_t)>& is_added) {
+      auto add = [&](const LoopBlock::Direction& by_kernels, const LoopBlock::Direction& plain_loops,
+                     const std::function<bool(uint32_t)>& is_added) {
+        const KernelSpec& plain_spec = plain_loops.spec;
+        auto lies_over = [&](uint32_t to, uint32_t from) {
+          const auto r = plain_loops.roles.find(plain_spec.tensors[to].original),
+                     o = plain_loops.roles.find(plain_spec.tensors[from].original);
+          return r != plain_loops.roles.end() && o != plain_loops.roles.end() && r->second.is == Role::Is::result &&
+                 o->second.is == Role::Is::operand && b->operands[o->second.number].scalar == kNone &&
+                 b->operands[o->second.number].row.empty() &&
+                 memory.place(b->results[r->second.number]) == memory.place(b->operands[o->second.number].value);
+        };
         const KernelSpec& spec = by_kernels.spec;
         const double ps = price_ps(spec, [](uint32_t) { return false; });
         const bool parallel = bytes(spec) > static_cast<double>(options_.machine.serial_bytes) || ps > options_.machine.serial_ps;
         work += kKernel * (parallel ? ps / threads_ : ps) + (parallel ? kWake_ps * sweeps(spec) : 0);
-        plain_work +=
-            count * price_ps(plain_spec, is_added, [&](const SpecMember& m) { return is_product(plain_spec, m) ? kPlainProduct : 1; });
+        plain_work += count * price_ps(
+                                  plain_spec, is_added, [&](const SpecMember& m) { return is_product(plain_spec, m) ? kPlainProduct : 1; },
+                                  lies_over);
       };
       const LoopBlock& plain_block = tiles ? in_tile.at(b) : block;
       auto nothing_added = [](uint32_t) { return false; };
       if (differentiated) {
         const BackwardInPlace backward = backward_in_place(*b, plain_block, adjoints);
-        add(*block.forward, plain_block.forward->spec, nothing_added);
-        add(*block.backward, backward.direction.spec, [&](uint32_t t) { return backward.is_added(t); });
+        add(*block.forward, *plain_block.forward, nothing_added);
+        add(*block.backward, backward.direction, [&](uint32_t t) { return backward.is_added(t); });
       } else {
-        add(block.infer, plain_block.infer.spec, nothing_added);
+        add(block.infer, plain_block.infer, nothing_added);
       }
       const auto values = static_cast<double>(b->operands.size() + b->results.size());
       auto call = [&](CallPrice price) { return price.once + price.each * values; };

@@ -148,12 +148,7 @@ class Nest {
     const NestPlace &to = places_[m.tensor], &from = places_[n.symbol];
     if (to.added || from.value.defined() || from.buffer != to.buffer || from.strides != to.strides || !hi::equal(from.offset, to.offset))
       return false;
-    const auto at = read_indices(n);
-    for (size_t k = 0; k < at.size(); ++k) {
-      const bool one = spec_.axes.at(m.left[k]).extent == 1 && a_[at[k]].op == Op::constant;
-      if (at[k] != (one ? a_.integer(first_[k]) : first_[k] == 0 ? m.left[k] : a_.add(m.left[k], a_.integer(first_[k])))) return false;
-    }
-    return true;
+    return is_own_element(spec_, m, first_, n);
   }
 
   // Axes of one place have no loop. None: there is nothing to do.
@@ -252,7 +247,7 @@ class Nest {
   }
 
   static constexpr int64_t kManyVectors = 4;  // along an axis, beside which a loop with bounds of its own counts little
-  static constexpr int64_t kShortAxis = 8;  // vectors: of longer ones what is left counts little
+  static constexpr int64_t kShortAxis = 8;    // vectors: of longer ones what is left counts little
 
   // A loop in vectors, and what is left one by one. inside(lanes) makes one step: its axis is a vector of that many.
   Stmt in_vectors(const Loop& l, int lanes, const std::function<Stmt(int)>& inside) {

@@ -33,8 +33,9 @@ Halide::Internal::Stmt ready_for_code(const Halide::Internal::Stmt& s, const Hal
 constexpr int64_t kLoopStart_ps = 500;  // what beginning a loop takes
 
 // What a nest takes, in picoseconds of one thread: operations, and a load or store where vectors run along memory or not. added: of a tensor,
-// is what is computed added to what is there? times: how much longer a definition takes than its operations say.
+// is what is computed added to what is there? times: how much longer a definition takes than its operations say. over: does a tensor lie where
+// another one does, so that choices leave elements of that as they are?
 double price_ps(const KernelSpec& spec, const std::function<bool(uint32_t)>& added,
-                const std::function<double(const SpecMember&)>& times = {});
+                const std::function<double(const SpecMember&)>& times = {}, const std::function<bool(uint32_t, uint32_t)>& over = {});
 
 }  // namespace xhat::runtime

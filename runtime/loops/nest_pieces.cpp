@@ -205,6 +205,18 @@ Id condition_of(Arena& a, const std::vector<Id>& conjuncts) {
   return all;
 }
 
+bool is_own_element(const KernelSpec& spec, const SpecMember& piece, const std::vector<int64_t>& first, const Node& read) {
+  Arena& a = *spec.arena;
+  const auto at = read_indices(read);
+  if (at.size() != piece.left.size()) return false;
+  for (size_t k = 0; k < at.size(); ++k) {
+    const Id x = piece.left[k];
+    const bool one = spec.axes.at(x).extent == 1 && a[at[k]].op == Op::constant;
+    if (at[k] != (one ? a.integer(first[k]) : first[k] == 0 ? x : a.add(x, a.integer(first[k])))) return false;
+  }
+  return true;
+}
+
 bool is_one_place(Arena& a, const SpecMember& m, Id axis) {
   return std::ranges::any_of(conjuncts_of(a, m.condition), [&](Id c) { return place_by(a, c, axis) != kNone; });
 }

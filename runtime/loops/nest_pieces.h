@@ -17,6 +17,9 @@ struct Piece {
 // (`if i == place then …`) are pieces by themselves; choices with nothing on the other side are conditions.
 std::vector<Piece> pieces_of(KernelSpec& spec, const SpecMember& m, bool added);
 
+// Does the read take, of a tensor of the same shape, the element that the piece makes?
+bool is_own_element(const KernelSpec& spec, const SpecMember& piece, const std::vector<int64_t>& first, const Node& read);
+
 // Sums whose terms go where an index says (s[n] = sum(k if i-1-k == n: w[k])), which one definition alone reads, multiplies and adds to its
 // tensor (g[n] += c*s[n]): terms are multiplied and added there, one by one, and no n is walked. added: as above, by tensor.
 void add_where_terms_go(KernelSpec& spec, const std::function<bool(uint32_t)>& added);

@@ -91,16 +91,26 @@ Id vector_axis(const KernelSpec& spec, const SpecMember& m) {
   return best;
 }
 
-double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& added,
-                const std::function<double(const SpecMember&)>& times) {
-  constexpr double kLoad_ps = 30;    // of a vector that lies in L1, per element
-  constexpr double kScalar = 5;      // how much longer an element takes by itself than in a vector
+double price_ps(const KernelSpec& whole, const std::function<bool(uint32_t)>& added, const std::function<double(const SpecMember&)>& times,
+                const std::function<bool(uint32_t, uint32_t)>& over) {
+  constexpr double kLoad_ps = 30;  // of a vector that lies in L1, per element
+  constexpr double kScalar = 5;    // how much longer an element takes by itself than in a vector
   KernelSpec spec = whole;
   Arena& a = *spec.arena;
   double sum = 0;
   std::vector<SpecMember> parts;
   for (const SpecMember& m : whole.members)
-    for (const Piece& piece : pieces_of(spec, m, added(m.tensor))) parts.push_back(piece.member);
+    for (const Piece& piece : pieces_of(spec, m, added(m.tensor))) {
+      SpecMember part = piece.member;
+      auto is_left = [&](Id id) {
+        return a[id].op == Op::read && over(m.tensor, a[id].symbol) && is_own_element(spec, part, piece.first, a[id]);
+      };
+      if (over && part.reduced.empty() && part.scatter.empty() && is_true(a, part.condition)) {
+        if (is_left(part.body)) continue;
+        if (const Node n = a[part.body]; n.op == Op::select && is_left(n.arg(2))) part.condition = n.arg(0), part.body = n.arg(1);
+      }
+      parts.push_back(std::move(part));
+    }
   for (const SpecMember& m : parts) {
     const Id vectors = vector_axis(spec, m);
     double each = 0;
