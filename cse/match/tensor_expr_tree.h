@@ -120,12 +120,9 @@ class TensorExprTree {
   std::set<double> numbers_;                                               // in atoms
   std::map<std::tuple<Op, double, std::vector<Factor>>, Id> of_argument_;  // exp, sigmoid and softplus of a product
   std::unordered_map<Id, Id> opposite_;                                    // f(u) and f(-u) of these, either way
-  using ChoicesKey = std::tuple<DType, Id, Id, uint64_t, uint64_t>;  // two choices and the bits of their coefficients
-  std::map<ChoicesKey, Product> choices_;                            // their sum as one choice
   // Two terms with coefficients, and what is compared; their sum as one choice, if it is one.
   using ComparedKey = std::tuple<DType, uint64_t, std::vector<Factor>, uint64_t, std::vector<Factor>, Id, Id>;
   std::map<ComparedKey, std::optional<Product>> compared_;
-  std::unordered_map<Id, Product> kept_;  // products that stand under a root as one atom
 };
 
 // Of floats: the value is a whole number, the one that the operand is rounded to.
