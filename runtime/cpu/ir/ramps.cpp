@@ -92,7 +92,7 @@ Expr as_part_of_all(const Load* op, const Expr& last) {
   const Type t = r->base.type();
   const Expr index = Ramp::make(r->base, make_one(t), lanes);
   const Expr mask = LE::make(Ramp::make(make_zero(t), make_one(t), lanes), Broadcast::make(Mul::make(last, make_const(t, apart)), lanes));
-  const Expr all = Load::make(op->type.with_lanes(lanes), op->name, index, op->image, op->param, mask, op->alignment);
+  const Expr all = Load::make(op->type.with_lanes(lanes), op->name, index, op->image, op->param, mask, {});
   return Shuffle::make_slice(all, 0, apart, r->lanes);
 }
 
