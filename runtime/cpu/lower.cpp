@@ -296,7 +296,8 @@ void Lowering::emit_member(const std::vector<size_t>& group) {
   else if (few && group.size() > 1 && !moves_window(m, v) &&
            std::ranges::all_of(group, [&](size_t g) { return written_out_ps({g}) <= kWrittenOut_ps; }))
     for (size_t g : group) member({g});  // too much code together: each by itself
-  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v)) && constant(v) && axis(v).extent > 1)
+  else if (vectors_ && v != kNone && !along && (few || waits_for_stores(m, v)) && constant(v) && axis(v).extent > 1 &&
+           !in_segments(m, m.left))
     in_registers(group, v);
   else
     column_sum(group, along || !vectors_ ? kNone : v);

@@ -63,7 +63,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   const Arena& a = *spec_.arena;
   if (!vectors_ || m.op == Op::constant || m.op == Op::argmax || m.op == Op::argmin || !m.scatter.empty()) return {};
   if (m.reduced.empty() || !is_float(accumulated(m))) return {};
-  if (spec_.terms(m) < kMinContractTerms) return {};
+  if (spec_.terms(m) < kMinContractTerms || in_segments(m, m.left) || in_segments(m, m.reduced)) return {};
   std::vector<Id> reads;
   for (Id id : reachable(a, std::vector<Id>{m.body, m.condition}))
     if (is_read(a[id].op) && !a[id].free_axes().empty()) reads.push_back(id);

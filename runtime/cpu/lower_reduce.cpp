@@ -37,6 +37,65 @@ bool Lowering::compares_place_with_data(Id condition) const {
   return is_place(n.arg(0)) != is_place(n.arg(1)) && !a[n.arg(is_place(n.arg(0)) ? 0 : 1)].free_axes().empty();
 }
 
+// Such a comparison, of places as they are counted: Halide begins and ends no loop by what is compared in 64 bits.
+Expr Lowering::compared_as_places(Id condition, const Emitter::Axes& axes) const {
+  const Expr e = emit_.condition(condition, axes);
+  const auto place = [](const Expr& x) {
+    const Halide::Type t = Halide::Int(32);
+    const Expr narrow = Halide::Internal::lossless_cast(t, x);
+    return narrow.defined() ? narrow : Halide::cast(t, Halide::clamp(x, Halide::cast(x.type(), t.min()), Halide::cast(x.type(), t.max())));
+  };
+  if (const auto* lt = e.as<Halide::Internal::LT>(); lt && lt->a.type() == Halide::Int(64)) return place(lt->a) < place(lt->b);
+  if (const auto* le = e.as<Halide::Internal::LE>(); le && le->a.type() == Halide::Int(64)) return place(le->a) <= place(le->b);
+  return e;
+}
+
+// Conditions of all sums of a group by which data bound the places along x: o[r] <= t and t < o[r+1], where x is t, and one of the two is summed.
+std::vector<Id> Lowering::ends_by_data(const std::vector<size_t>& group, Id x) const {
+  const Arena& a = *spec_.arena;
+  const SpecMember& m = spec_.members[group[0]];
+  std::vector<Id> ends;
+  for (Id part : conjuncts(*spec_.arena, m.condition)) {
+    const Node& n = a[part];
+    const auto about = [&](const std::vector<Id>& axes) { return std::ranges::any_of(axes, [&](Id y) { return n.depends_on(y); }); };
+    const auto by = [&](int side) { return step_along(*spec_.arena, n.arg(side), x).value_or(0); };
+    const bool of_all = std::ranges::all_of(group, [&](size_t g) {
+      const std::vector<Id> parts = conjuncts(*spec_.arena, spec_.members[g].condition);
+      return std::ranges::find(parts, part) != parts.end();
+    });
+    if (!of_all || !compares_place_with_data(part) || n.op == Op::eq || !about(m.left) || !about(m.reduced)) continue;
+    if ((by(0) != 0 && !a[n.arg(1)].depends_on(x)) || (by(1) != 0 && !a[n.arg(0)].depends_on(x))) ends.push_back(part);
+  }
+  return ends;
+}
+
+// Do data that differ along x bound the places along another axis?
+bool Lowering::bounds_by_data(const std::vector<size_t>& group, Id x) const {
+  const SpecMember& m = spec_.members[group[0]];
+  auto places = [&](Id y) {
+    return y != x && std::ranges::any_of(ends_by_data(group, y), [&](Id end) { return (*spec_.arena)[end].depends_on(x); });
+  };
+  return std::ranges::any_of(m.left, places) || std::ranges::any_of(m.reduced, places);
+}
+
+// Do data bound the places along one of these axes on both sides? Then each has to do with few of the others.
+bool Lowering::in_segments(const SpecMember& m, const std::vector<Id>& along) const {
+  const auto me = static_cast<size_t>(&m - spec_.members.data());
+  return std::ranges::any_of(along, [&](Id x) { return ends_by_data({me}, x).size() > 1; });
+}
+
+// Of so many places along x from the first one on, those that lie beyond such an end altogether are passed over: the loop over blocks of them
+// begins and ends where data say.
+void Lowering::ask_before_blocks(RDom& r, const std::vector<Id>& ends, Emitter::Axes axes, Id x, const Expr& first, int places) const {
+  const Arena& a = *spec_.arena;
+  for (Id end : ends) {
+    const bool below = a[a[end].arg(0)].depends_on(x);  // the place that is nearest to holding
+    const int64_t step = *step_along(*spec_.arena, a[end].arg(below ? 0 : 1), x);
+    axes[x] = (step > 0) == below ? first : first + (places - 1);
+    r.where(compared_as_places(end, axes));
+  }
+}
+
 // What ties summed axes to a result by data and is the same in all lanes (segments between offsets, rows of some length) is asked once for all
 // lanes, and where it does not hold nothing is loaded: most pairs of a segment and a row are none. (Of 401 rows of 67 numbers, each of which
 // takes every other one at random, that would take three times as long: such conditions choose in every lane.)
@@ -51,7 +110,12 @@ void Lowering::ask_before_row(Loops& l, const std::vector<size_t>& group, Id v) 
       return std::ranges::find(parts, part) != parts.end();
     });
     if (!compares_place_with_data(part) || !of_all || a[part].depends_on(v) || !about(m.left) || !about(m.reduced)) continue;
-    l.r.where(emit_.condition(part, l.axes));
+    auto ends = [&](Id x) {
+      const std::vector<Id> its = ends_by_data(group, x);
+      return axis(x).kind() != AxisKind::point && std::ranges::find(its, part) != its.end();
+    };
+    const bool of_loop = std::ranges::any_of(m.left, ends) || std::ranges::any_of(m.reduced, ends);
+    l.r.where(of_loop ? compared_as_places(part, l.axes) : emit_.condition(part, l.axes));
     emit_.given[part] = Halide::Internal::const_true();
   }
 }
@@ -64,25 +128,37 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   define(acc, at, identities(group));
   Loops loops = loops_of(m);
   const bool beside = group == beside_.sums;
+  const bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
+  // A few results along v that data say, for each term: what segments spread over their places.
+  const std::vector<Id> ends = vectors && vectors_ && !beside ? ends_by_data(group, v) : std::vector<Id>{};
   if (beside)
     give_map(loops.axes);
   else
     ask_before_row(loops, group, v);
   auto& [r, axes] = loops;
+  const int width = natural(widest(m));
+  if (!ends.empty()) ask_before_blocks(r, ends, axes, v, axes.at(v) / width * width, width);
   define(acc, at, steps(group, acc, at, axes, r));
   emit_.given.clear();
-  bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
+  // Where data bound the places of results, the loop over these goes where the data are known: inside.
+  const auto bounded = [&](Id x) {
+    return (!vectors || x != v) && !beside && axis(x).kind() != AxisKind::point && !ends_by_data(group, x).empty();
+  };
   std::vector<VarOrRVar> order;
   if (vectors) order.push_back(vars_.at(v));
+  for (Id x : m.left)
+    if (bounded(x)) order.push_back(vars_.at(x));
   for (int i = 0; i < r.dimensions(); ++i) order.push_back(RVar(r[i]));
-  for (Var x : left)
-    if (!vectors || x.name() != vars_.at(v).name()) order.push_back(x);
+  for (size_t i = 0; i < left.size(); ++i)
+    if ((!vectors || left[i].name() != vars_.at(v).name()) &&
+        std::ranges::none_of(m.left, [&](Id x) { return bounded(x) && vars_.at(x).name() == left[i].name(); }))
+      order.push_back(left[i]);
   if (order.size() > 1) acc.update(0).reorder(order);
   write_out(acc.update(0), m);
   if (vectors) {
     order_rows(acc, m, v);
     vectorize(acc, vars_.at(v), v, widest(m), 1);
-    vectorize(acc.update(0), vars_.at(v), v, widest(m), beside ? vectors_of_map(beside_.map) : vectors_or(2));
+    vectorize(acc.update(0), vars_.at(v), v, widest(m), beside ? vectors_of_map(beside_.map) : ends.empty() ? vectors_or(2) : 1);
   }
   if (beside) {
     const auto row = static_cast<int>(std::ranges::find(m.reduced.rbegin(), m.reduced.rend(), row_axis_) - m.reduced.rbegin());

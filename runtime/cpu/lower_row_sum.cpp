@@ -50,6 +50,7 @@ int Lowering::lanes_of_sum(const std::vector<size_t>& group, Id v) const {
   const int width = width_of_sum(m, v);
   int lanes = kLanes * 4 / static_cast<int>(byte_size(widest(m)));
   while (constant(v) && lanes > width && axis(v).extent < 2 * lanes) lanes /= 2;
+  if (!ends_by_data(group, v).empty()) lanes = width;  // segments are short
   // Of sums that share nothing, each reads rows of its own, far from the others'.
   auto shares = [&](Id x) {
     return std::ranges::any_of(reachable(a, m.body),
@@ -88,6 +89,7 @@ Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>&
   // What is computed of a term takes registers, too.
   const int64_t registers = operations <= static_cast<int>(group.size()) && target_.natural_vector_size<float>() == 16 ? 24 : 12;
   const int64_t most = registers * width_of_sum(m, v) / lanes_of_sum(group, v);
+  const std::vector<Id> ends = ends_by_data(group, v);
   SumsInRegisters best, now;
   auto loads = [&](const SumsInRegisters& s) {
     double all = 0;
@@ -109,7 +111,7 @@ Lowering::SumsInRegisters Lowering::sums_in_registers(const std::vector<size_t>&
     }
     self(self, n + 1);
     const Id x = m.left[dims[dims.size() - 1 - n]];
-    if (!constant(x)) return;
+    if (!constant(x) || std::ranges::any_of(ends, [&](Id end) { return a[end].depends_on(x); })) return;
     const SumsInRegisters before = now;
     for (int64_t of = 2; of <= axis(x).extent && before.sums * of <= most; ++of) {
       if (axis(x).extent % of != 0) continue;
@@ -206,6 +208,7 @@ void Lowering::row_sum(const std::vector<size_t>& group, Id v) {
     return now;
   };
   RDom blocks = domain(n / lanes);
+  ask_before_blocks(blocks, ends_by_data(group, v), bind(blocks, 0), v, blocks[0] * lanes, lanes);
   define(acc, at, terms(at, blocks, blocks[0] * lanes + u));
   bool tail = part || axis(v).extent % lanes != 0;
   // The last block of a row that has a whole one overlaps the one before, whose lanes it leaves as they are: what is summed stays in

@@ -64,6 +64,7 @@ Lowering::ShortRows Lowering::in_short_rows(const std::vector<size_t>& group, Id
   const SpecMember& m = spec_.members[group[0]];
   const int lanes = natural(widest(m));
   if (!vectors_ || v == kNone || m.left.empty() || v != m.left.back() || m.left.size() < 2 || !m.scatter.empty()) return {};
+  if (in_segments(m, m.left) || in_segments(m, m.reduced)) return {};
   ShortRows s;
   int64_t in_row = 1;
   size_t first = m.left.size();

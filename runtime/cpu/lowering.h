@@ -331,6 +331,11 @@ class Lowering {
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
   static Expr pairwise(Op op, std::vector<Expr> parts);
   bool compares_place_with_data(Id condition) const;
+  std::vector<Id> ends_by_data(const std::vector<size_t>& group, Id x) const;
+  Expr compared_as_places(Id condition, const Emitter::Axes& axes) const;
+  bool bounds_by_data(const std::vector<size_t>& group, Id x) const;
+  bool in_segments(const SpecMember& m, const std::vector<Id>& along) const;
+  void ask_before_blocks(Halide::RDom& r, const std::vector<Id>& ends, Emitter::Axes axes, Id x, const Expr& first, int places) const;
   void ask_before_row(Loops& l, const std::vector<size_t>& group, Id v);
   void column_sum(const std::vector<size_t>& group, Id v);
   // Sums of few terms (stencils, windows): written out as a map, or with accumulators that live for a vector.
