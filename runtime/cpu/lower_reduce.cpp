@@ -81,7 +81,7 @@ bool Lowering::bounds_by_data(const std::vector<size_t>& group, Id x) const {
 // Do data bound the places along one of these axes on both sides? Then each has to do with few of the others.
 bool Lowering::in_segments(const SpecMember& m, const std::vector<Id>& along) const {
   const auto me = static_cast<size_t>(&m - spec_.members.data());
-  return std::ranges::any_of(along, [&](Id x) { return ends_by_data({me}, x).size() > 1; });
+  return std::ranges::any_of(along, [&](Id x) { return axis(x).kind() != AxisKind::point && ends_by_data({me}, x).size() > 1; });
 }
 
 // Of so many places along x from the first one on, those that lie beyond such an end altogether are passed over: the loop over blocks of them
