@@ -55,7 +55,8 @@ class Prefixes {
     const Node& root = a_[d.body];
     if (root.op != Op::sum && root.op != Op::max && root.op != Op::min) return {};
     const DType type = a_[reduce_body(root)].type;
-    if ((type != DType::f32 && type != DType::f64) || p_.tensor(d.target()).type != type) return {};
+    const bool counts = (type == DType::i32 || type == DType::i64) && root.op == Op::sum;  // offsets of segments
+    if ((type != DType::f32 && type != DType::f64 && !counts) || p_.tensor(d.target()).type != type) return {};
     const auto moving = fusion::moving_end(p_, sizes_, d);
     if (!moving) return {};
     Prefix f{.axis = moving->axis, .terms = reduce_axes(root)[0], .suffix = moving->begins, .pair = {}};
@@ -73,7 +74,7 @@ class Prefixes {
       f.pair.term = is_true(a_, condition) ? body : a_.select(condition, body, a_.constant(type, identity_of(root.op)));
       return f;
     }
-    if (root.op != Op::sum) return {};
+    if (root.op != Op::sum || counts) return {};
     auto pair = fusion::pair_term(p_, sizes_, body, condition, result, f.terms.axis, f.suffix);
     if (!pair) return {};
     f.pair = std::move(*pair);

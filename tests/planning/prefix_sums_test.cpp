@@ -30,6 +30,9 @@ TEST(PrefixSums, RunInStepsOfFourReads) {
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[b in 0..B, i in 0..N] = sum(k in 0..i+1: x[k]) }", sizes), 6u);
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = sum(k in 0..i+1 if x[k] > 0: x[k]) }", sizes), 6u);
   EXPECT_EQ(definitions("op f(x: f32[N]) -> (y) { y[i in 0..N] = max(k in i..N if x[k] < 1: x[k]) }", sizes), 6u);
+  // Offsets of segments.
+  EXPECT_EQ(definitions("op f(n: i32[N]) -> (y) { y[i in 0..N] = sum(k in 0..i+1: n[k]) }", sizes), 6u);
+  EXPECT_EQ(definitions("op f(n: i32[N]) -> (y) { y[i in 0..N+1] = sum(k in 0..i: i64(abs(n[k])) % 9) }", sizes), 6u);
 }
 
 // One end moves with an axis of the result, what else bounds it is a condition of the terms.
