@@ -173,14 +173,6 @@ Product TensorExprTree::root(const Product& x, int halves) {
   return multiply(outside, {1, {{kept, halves}}});
 }
 
-// sqrt(1/(a*b)) and 1/sqrt(a*b) are one: more is multiplied under the root than divided by; of as much, what has the lower key is.
-bool TensorExprTree::mostly_divides(const Product& p) {
-  int64_t above = 0;
-  for (const Factor& f : p.factors) above += f.halves > 0 ? 1 : -1;
-  if (above != 0) return above < 0;
-  return std::ranges::min(p.factors, {}, [&](const Factor& f) { return key(f.atom); }).halves < 0;
-}
-
 Product TensorExprTree::add(DType type, std::vector<Product> given) {
   for (;;) {
     std::vector<Product> flat;

@@ -139,6 +139,14 @@ bool TensorExprTree::choose_once(DType type, std::vector<Product>& terms) {
   return false;
 }
 
+// sqrt(1/(a*b)) and 1/sqrt(a*b) are one: more is multiplied under the root than divided by; of as much, what has the lower key is.
+bool TensorExprTree::mostly_divides(const Product& p) {
+  int64_t above = 0;
+  for (const Factor& f : p.factors) above += f.halves > 0 ? 1 : -1;
+  if (above != 0) return above < 0;
+  return std::ranges::min(p.factors, {}, [&](const Factor& f) { return key(f.atom); }).halves < 0;
+}
+
 // k*u/(u + v) + k*v/(u + v) as k.
 bool TensorExprTree::divide_once(std::vector<Product>& terms) {
   auto find = [&](const Product& wanted) {

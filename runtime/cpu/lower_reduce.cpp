@@ -50,22 +50,33 @@ Expr Lowering::compared_as_places(Id condition, const Emitter::Axes& axes) const
   return e;
 }
 
-// Conditions of all sums of a group by which data bound the places along x: o[r] <= t and t < o[r+1], where x is t, and one of the two is summed.
-std::vector<Id> Lowering::ends_by_data(const std::vector<size_t>& group, Id x) const {
-  const Arena& a = *spec_.arena;
+// Comparisons of places with data that all sums of a group have, and that tie summed axes to the result: o[r] <= t and t < o[r+1].
+std::vector<Id> Lowering::ties_by_data(const std::vector<size_t>& group) const {
   const SpecMember& m = spec_.members[group[0]];
-  std::vector<Id> ends;
+  std::vector<Id> ties;
   for (Id part : conjuncts(*spec_.arena, m.condition)) {
-    const Node& n = a[part];
-    const auto about = [&](const std::vector<Id>& axes) { return std::ranges::any_of(axes, [&](Id y) { return n.depends_on(y); }); };
-    const auto by = [&](int side) { return step_along(*spec_.arena, n.arg(side), x).value_or(0); };
+    auto about = [&](const std::vector<Id>& axes) {
+      return std::ranges::any_of(axes, [&](Id x) { return (*spec_.arena)[part].depends_on(x); });
+    };
     const bool of_all = std::ranges::all_of(group, [&](size_t g) {
       const std::vector<Id> parts = conjuncts(*spec_.arena, spec_.members[g].condition);
       return std::ranges::find(parts, part) != parts.end();
     });
-    if (!of_all || !compares_place_with_data(part) || n.op == Op::eq || !about(m.left) || !about(m.reduced)) continue;
-    if ((by(0) != 0 && !a[n.arg(1)].depends_on(x)) || (by(1) != 0 && !a[n.arg(0)].depends_on(x))) ends.push_back(part);
+    if (of_all && compares_place_with_data(part) && about(m.left) && about(m.reduced)) ties.push_back(part);
   }
+  return ties;
+}
+
+// Those by which data bound the places along x, where x is t.
+std::vector<Id> Lowering::ends_by_data(const std::vector<size_t>& group, Id x) const {
+  std::vector<Id> ends = ties_by_data(group);
+  std::erase_if(ends, [&](Id tie) {
+    const Node& n = (*spec_.arena)[tie];
+    auto place = [&](int side) {
+      return step_along(*spec_.arena, n.arg(side), x).value_or(0) != 0 && !(*spec_.arena)[n.arg(1 - side)].depends_on(x);
+    };
+    return n.op == Op::eq || (!place(0) && !place(1));
+  });
   return ends;
 }
 
@@ -103,13 +114,8 @@ void Lowering::ask_before_row(Loops& l, const std::vector<size_t>& group, Id v) 
   const Arena& a = *spec_.arena;
   const SpecMember& m = spec_.members[group[0]];
   if (!vectors_ || v == kNone) return;
-  for (Id part : conjuncts(*spec_.arena, m.condition)) {
-    auto about = [&](const std::vector<Id>& axes) { return std::ranges::any_of(axes, [&](Id x) { return a[part].depends_on(x); }); };
-    const bool of_all = std::ranges::all_of(group, [&](size_t g) {
-      const std::vector<Id> parts = conjuncts(*spec_.arena, spec_.members[g].condition);
-      return std::ranges::find(parts, part) != parts.end();
-    });
-    if (!compares_place_with_data(part) || !of_all || a[part].depends_on(v) || !about(m.left) || !about(m.reduced)) continue;
+  for (Id part : ties_by_data(group)) {
+    if (a[part].depends_on(v)) continue;
     auto ends = [&](Id x) {
       const std::vector<Id> its = ends_by_data(group, x);
       return axis(x).kind() != AxisKind::point && std::ranges::find(its, part) != its.end();
@@ -129,7 +135,7 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   Loops loops = loops_of(m);
   const bool beside = group == beside_.sums;
   const bool vectors = v != kNone && std::ranges::find(m.left, v) != m.left.end();
-  // A few results along v that data say, for each term: what segments spread over their places.
+  // The gradient of a segment's sum: each term goes to the few results along v that the data name.
   const std::vector<Id> ends = vectors && vectors_ && !beside ? ends_by_data(group, v) : std::vector<Id>{};
   if (beside)
     give_map(loops.axes);
@@ -140,19 +146,16 @@ void Lowering::column_sum(const std::vector<size_t>& group, Id v) {
   if (!ends.empty()) ask_before_blocks(r, ends, axes, v, axes.at(v) / width * width, width);
   define(acc, at, steps(group, acc, at, axes, r));
   emit_.given.clear();
-  // Where data bound the places of results, the loop over these goes where the data are known: inside.
-  const auto bounded = [&](Id x) {
-    return (!vectors || x != v) && !beside && axis(x).kind() != AxisKind::point && !ends_by_data(group, x).empty();
-  };
-  std::vector<VarOrRVar> order;
-  if (vectors) order.push_back(vars_.at(v));
+  // Where data bound the places of results, the loop over these stands inside the loops over what the data depend on.
+  std::vector<Var> inside;
+  if (vectors) inside.push_back(vars_.at(v));
   for (Id x : m.left)
-    if (bounded(x)) order.push_back(vars_.at(x));
+    if ((!vectors || x != v) && !beside && axis(x).kind() != AxisKind::point && !ends_by_data(group, x).empty())
+      inside.push_back(vars_.at(x));
+  std::vector<VarOrRVar> order(inside.begin(), inside.end());
   for (int i = 0; i < r.dimensions(); ++i) order.push_back(RVar(r[i]));
-  for (size_t i = 0; i < left.size(); ++i)
-    if ((!vectors || left[i].name() != vars_.at(v).name()) &&
-        std::ranges::none_of(m.left, [&](Id x) { return bounded(x) && vars_.at(x).name() == left[i].name(); }))
-      order.push_back(left[i]);
+  for (const Var& x : left)
+    if (std::ranges::none_of(inside, [&](const Var& y) { return y.name() == x.name(); })) order.push_back(x);
   if (order.size() > 1) acc.update(0).reorder(order);
   write_out(acc.update(0), m);
   if (vectors) {

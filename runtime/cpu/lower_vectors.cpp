@@ -27,7 +27,7 @@ Id Lowering::vector_axis(const std::vector<size_t>& group) const {
     bool too_short = x != written && constant(x) && axis(x).extent < shortest_row(m);
     return axis(x).kind() == AxisKind::point || too_short;
   });
-  // Along what data bound other places by, none of these could be passed over.
+  // Of segments o[r] <= t < o[r+1], vectors along r would look at every place t; along t, blocks outside of a segment are passed over.
   if (vectors_ && candidates.size() > 1) std::erase_if(candidates, [&](Id x) { return bounds_by_data(group, x); });
   // A vector of a read that strides is one load per element, whatever it saves elsewhere; then what is read along memory counts. One that takes
   // every k-th element along memory is k vectors, and their shuffles.
