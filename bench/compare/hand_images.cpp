@@ -12,8 +12,7 @@ namespace {
 // Sums of three rows in a buffer with a zero at either end, then of three columns of that. Its transpose is itself.
 void blur(const Tensor& x, const Tensor& y) {
   const int64_t width = x.columns(), height = x.shape[1], images = x.shape[0], band = 32;
-  const std::vector<float> nothing(static_cast<size_t>(width) + 64 / sizeof(float));
-  const auto* zeros = reinterpret_cast<const float*>((reinterpret_cast<uintptr_t>(nothing.data()) + 63) / 64 * 64);
+  alignas(64) static constexpr float zeros[kMaxColumns] = {};
   const int64_t bands = (height + band - 1) / band;
   streamed(8 * x.size(), [&](auto stream) {
     tiles(images * bands, [&](int64_t tile) {
