@@ -88,9 +88,9 @@ function(xhat_test_rooms var)
   set(${var} ${all} PARENT_SCOPE)
 endfunction()
 
-# xhat_test_program(NAME LABEL RUNS SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite. RUNS is the
-# run of ./test that it is for, and another label of its tests. `sanitize`: other builds make it only by name, and have no such tests where
-# it was not made. `released`: sanitized builds do not have it. `either`: released, and sanitized builds make it by name, for ./test --sanitize.
+# xhat_test_program(NAME LABEL RUNS SOURCES LIBRARIES...): a gtest program; each of its suites becomes the test LABEL.Suite. RUNS:
+# `released`: sanitized builds do not have it. `either`: they make it by name, for ./test --sanitize, and have no such tests where it was not made.
+# Another label of its tests is the run that they are for, `released` or `sanitize`.
 # Finer (one process per test) would pay Halide's start-up, about half a second, hundreds of times; coarser would
 # neither run in parallel nor survive a crash.
 function(xhat_test_program name label runs sources)
@@ -99,11 +99,11 @@ function(xhat_test_program name label runs sources)
     return()
   endif()
   set(optional OFF)
-  if(runs STREQUAL "either" AND NOT XHAT_SANITIZE)
-    set(runs released)
-  elseif(runs STREQUAL "either" OR (runs STREQUAL "sanitize" AND NOT XHAT_SANITIZE))
+  if(XHAT_SANITIZE)
     set(optional ON)
     set(runs sanitize)
+  else()
+    set(runs released)
   endif()
   xhat_program(${name} tests "${sources}" ${ARGN} GTest::gtest_main)
   xhat_joined(${name} 12)  # with the headers below there is less to share; and even parts end a build together
