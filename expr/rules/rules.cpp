@@ -206,6 +206,10 @@ bool condition_holds(const Arena& a, const RuleCondition& c, const RuleBinding& 
   if (c.word == "integer") return is_integer(type);
   if (c.word == "bool") return type == DType::boolean;
   if (c.word == "constant") return a[binding.of(c.letters[0])].op == Op::constant;
+  if (c.word == "finite") {
+    const Node& k = a[binding.of(c.letters[0])];
+    return k.op == Op::constant && std::isfinite(k.value) && std::isfinite(round_to(type, k.value));
+  }
   if (c.word == "varying") return a[binding.of(c.letters[0])].op != Op::constant;
   if (c.word == "negative") return a[binding.of(c.letters[0])].op == Op::constant && a[binding.of(c.letters[0])].value < 0;
   if (c.word == "positive") return a[binding.of(c.letters[0])].op == Op::constant && a[binding.of(c.letters[0])].value > 0;

@@ -36,7 +36,8 @@ std::vector<double> constants_of(const Rule& rule, char letter, DType type) {
 }
 bool is_constant_letter(const Rule& rule, char letter) {
   for (const RuleCondition& c : rule.where)
-    if (c.letters[0] == letter && (c.word == "constant" || c.word == "reciprocal" || c.word == "negative" || c.word == "positive"))
+    if (c.letters[0] == letter &&
+        (c.word == "constant" || c.word == "finite" || c.word == "reciprocal" || c.word == "negative" || c.word == "positive"))
       return true;
   return false;
 }
