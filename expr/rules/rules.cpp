@@ -65,6 +65,15 @@ std::vector<Rule> parity_rules(const OpInfo& of) {
   return rows;
 }
 
+// if c then exp(a) else exp(b) => exp(if c then a else b)
+std::optional<Rule> choice_rule(const OpInfo& of) {
+  constexpr int kDear_ps = 100;  // what a choice in front of it would save
+  if (of.arity != 1 || of.syntax != Syntax::function || of.type != TypeRule::same_float || of.cost_ps < kDear_ps) return std::nullopt;
+  const std::string name(of.text);
+  return rule_of(("if_" + name).c_str(), ("if c then " + name + "(a) else " + name + "(b)").c_str(),
+                 (name + "(if c then a else b)").c_str(), "float a; varying a; varying b; alone a");
+}
+
 bool commutes(Op op) {
   return op == Op::add || op == Op::mul || op == Op::maximum || op == Op::minimum || op == Op::eq || op == Op::ne || op == Op::land ||
          op == Op::lor;
@@ -251,11 +260,16 @@ const std::vector<Rule>& idioms() {
 }
 
 const std::vector<Rule>& spellings() {
-  static const std::vector<Rule> all = {
+  static const std::vector<Rule> all = [] {
+    std::vector<Rule> rows = {
 #define XHAT_IDIOM(name, pattern, replacement, where) rule_of(#name, pattern, replacement, where),
 #define XHAT_SPELLING XHAT_IDIOM
 #include "expr/rules/idioms.def"
-  };
+    };
+    for (int i = 0; i < kOpCount; ++i)
+      if (auto row = choice_rule(info(static_cast<Op>(i)))) rows.push_back(std::move(*row));
+    return rows;
+  }();
   return all;
 }
 

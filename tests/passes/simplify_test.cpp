@@ -286,7 +286,7 @@ TEST(Idioms, AreFoundHoweverTheyAreWritten) {
   // abs has the derivative 0 at 0.
   EXPECT_EQ(recognized("sign(x[i])*tanh(abs(x[i]))"), "sign(x[i]) * tanh(abs(x[i]))");
   EXPECT_EQ(recognized("if x[i] < 0 then sigmoid(-abs(x[i])) else sigmoid(abs(x[i]))"),
-            "let t1 = abs(x[i]) in if x[i] < 0 then sigmoid(-t1) else sigmoid(t1)");
+            "let t1 = abs(x[i]) in sigmoid(if x[i] < 0 then -t1 else t1)");
   // Other numbers, other functions.
   EXPECT_EQ(recognized("1 / (1 + exp(x[i] - 14))"), "1 / (1 + exp(x[i] - 14))");
   EXPECT_EQ(recognized("(exp(2*x[i]) - 1) / (exp(3*x[i]) + 1)"), "(exp(2 * x[i]) - 1) * sigmoid(-(3 * x[i]))");
@@ -309,6 +309,17 @@ TEST(Idioms, AreFoundInPartsOfProductsAndSums) {
   EXPECT_EQ(recognized("max(x[i], 0) + t[i] - 1 + log1p(exp(-abs(x[i])))"), "t[i] + softplus(x[i]) + -1");
   EXPECT_EQ(recognized("t[i] + 2*sigmoid(x[i]) - 2"), "t[i] + 2 * sigmoid(x[i]) - 2");
   EXPECT_EQ(recognized("if t[i] > 0 then 0.5*t[i]*(1 + tanh(x[i])) else 0"), "if 0 < t[i] then t[i] * sigmoid(x[i] * 2) else 0");
+}
+
+TEST(Idioms, AChoiceOfValuesOfOneFunctionIsItsValueOfAChoice) {
+  EXPECT_EQ(recognized("if t[i] > 0 then exp(x[i]) else exp(-x[i])"), "exp(if 0 < t[i] then x[i] else -x[i])");
+  EXPECT_EQ(recognized("if t[i] > 0 then x[i]*erf(t[i]) else x[i]*erf(2*t[i])"), "x[i] * erf(if 0 < t[i] then t[i] else 2 * t[i])");
+  EXPECT_EQ(recognized("if t[i] > 0 then exp(-x[i]*t[i]) else exp(x[i]*3)"), "exp(x[i] * (if 0 < t[i] then -t[i] else 3))");
+  // Of what is there anyway, of numbers, of one branch, and of quotients not.
+  EXPECT_EQ(recognized("(if t[i] > 0 then exp(x[i]) else exp(t[i])) + exp(x[i])"),
+            "let t1 = exp(x[i]) in (if 0 < t[i] then t1 else exp(t[i])) + t1");
+  EXPECT_EQ(recognized("if t[i] > 0 then exp(x[i]) else 1"), "if 0 < t[i] then exp(x[i]) else 1");
+  EXPECT_EQ(recognized("if t[i] > 0 then x[i]/t[i] else 1/t[i]"), "if 0 < t[i] then x[i] / t[i] else 1 / t[i]");
 }
 
 // 1 - z is no sigmoid of its own where z is there.
