@@ -206,9 +206,30 @@ Id PartRows::applied(Id id, const Parts& whole, const std::vector<Row>& rows, bo
   return kNone;
 }
 
+Id PartRows::scaled(Id id) const {
+  const Parts terms = terms_of(a_, id);
+  if (!terms.all || terms.parts.size() < 2) return kNone;
+  Parts plain{{}, terms.number};
+  double number = 0;
+  for (const Parts::Part& part : terms.parts) {
+    Parts factors = factors_of(a_, part.value, seen_as_);
+    if (!factors.all || (number != 0 && std::abs(factors.number) != number)) return kNone;
+    number = std::abs(factors.number);
+    const bool minus = factors.number < 0;
+    factors.number = 1;
+    plain.parts.push_back({product_of(a_, factors, a_[id].type), part.inverse != minus});
+  }
+  if (number == 1 || number == 0) return kNone;
+  plain.number /= number;
+  if (!std::isfinite(plain.number)) return kNone;
+  const Id made = applied(sum_of(a_, plain, a_[id].type));
+  return made == kNone ? kNone : a_.mul(made, a_.constant(a_[id].type, number));
+}
+
 Id PartRows::factored(Id id) const {
   const Node n = a_[id];
   if (!is_sum(n.op) || !is_float(n.type)) return kNone;
+  if (const Id made = scaled(id); made != kNone) return made;
   Parts x = factors_of(a_, n.arg(0), seen_as_), y = factors_of(a_, n.arg(1), seen_as_), common{{}, 1};
   if (!x.all || !y.all || x.parts.empty() || y.parts.empty()) return kNone;
   for (size_t i = x.parts.size(); i-- > 0;) {

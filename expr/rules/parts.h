@@ -32,7 +32,7 @@ class PartRows {
   PartRows(Arena& arena, const std::vector<Rule>& rows, SeenAs seen_as);
   // The product or sum with one row applied to some of its parts; kNone if none applies.
   Id applied(Id id) const;
-  // a*b + a*c as a*(b + c), where a row applies to the sum: 0.5*x + 0.5*x*tanh(x/2) is x*sigmoid(x).
+  // a*b + a*c as a*(b + c), where a row applies to the sum: 0.5*x + 0.5*x*tanh(x/2) is x*sigmoid(x), 0.5*x + 0.5*abs(x) is max(x, 0).
   Id factored(Id sum) const;
 
  private:
@@ -45,6 +45,8 @@ class PartRows {
     std::vector<Part> parts;  // bare variables last
     double number;
   };
+  // Of terms times one number.
+  Id scaled(Id sum) const;
   static std::optional<Row> row_of(const Rule& rule, bool product);
   Id applied(Id id, const Parts& whole, const std::vector<Row>& rows, bool product) const;
 
