@@ -234,6 +234,7 @@ class Recognizer {
 
 }  // namespace
 
-Program recognize(const Program& p) { return Recognizer(p).run(); }
+// Once more: what one row has made of a name another one sees where the name stands alone now.
+Program recognize(const Program& p) { return Recognizer(Recognizer(p).run()).run(); }
 
 }  // namespace xhat

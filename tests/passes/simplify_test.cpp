@@ -339,6 +339,11 @@ TEST(Idioms, OddsAndLogarithmsOfSigmoids) {
   EXPECT_EQ(recognized("log(sigmoid(x[i])) - log(1 - sigmoid(x[i]))"), "x[i]");
   EXPECT_EQ(recognized("1/sigmoid(x[i]) - 1"), "exp(-x[i])");
   EXPECT_EQ(recognized("log(exp(x[i])/exp(t[i]))"), "x[i] + -t[i]");
+  // By names; the second look finds what the first one has left alone.
+  const Program p =
+      recognize(parse_op("op f(x: f32[N], t: f32[N]) -> (y) { p[i] = 1/(1 + exp(-x[i])); q[i] = 1 - p[i]\n"
+                         " y[i] = -t[i]*log(p[i]) - (1 - t[i])*log(q[i]) }"));
+  EXPECT_EQ(print(p, p.forward.definitions.back().body), "softplus(-x[i]) * t[i] + softplus(x[i]) * (1 - t[i])");
 }
 
 TEST(Idioms, AChoiceOfValuesOfOneFunctionIsItsValueOfAChoice) {
