@@ -8,6 +8,7 @@
 #include "ad/common/opaque_ops.h"
 #include "ad/gather/gather.h"
 #include "ad/reverse/gradient.h"
+#include "cse/algebra/collected_maps.h"
 #include "cse/normalize/added_sums.h"
 #include "cse/normalize/auto_inliner.h"
 #include "cse/normalize/axis_order.h"
@@ -155,7 +156,9 @@ Derivation Passes::derive(const StashChoice& choice) const {
       return d.stash.program;
     });
     // What the stash planner copied or named anew is brought into normal form again; what it keeps stays.
-    pipeline.step("tidy", [](const Program& p) { return inline_injective(simplify(with_decided_choices(p, Decisions::all)), stashes(p)); });
+    pipeline.step("tidy", [](const Program& p) {
+      return with_collected_maps(inline_injective(simplify(with_decided_choices(p, Decisions::all)), stashes(p)));
+    });
   }
   auto own = [&](const Program& p) { return stash_ ? p : own_copy(p); };
   // The classic policy groups the definitions that somebody wrote; all steps before worked on another form.
