@@ -9,6 +9,13 @@
 #include "fusion/plan/kernel_draft.h"
 
 namespace xhat::fusion {
+namespace {
+
+int64_t part_of(int64_t points, double part) {
+  return std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(points) * std::min(1.0, part)));
+}
+
+}  // namespace
 
 // An integer expression with the axes at given values. For planning only: what it does not know counts as 0.
 int64_t Planner::value_at(Id e, const std::unordered_map<Id, int64_t>& axes) const {
@@ -88,6 +95,18 @@ std::map<TensorId, std::vector<int64_t>> Planner::windows(const Draft& draft, bo
       // A range that depends on other axes wanders with them.
       bool wanders = !a[s.axes[i].begin].free_axes().empty();
       points[s.axes[i].axis] = in_tile(draft, c, whole_tile) + (wanders ? reach(s.axes[i].begin, points) - 1 : 0);
+    }
+    // A tile of segments has as large a part of all places, and one of places of all segments.
+    auto points_of = [&](size_t i) -> int64_t& { return points[s.axes[i].axis]; };
+    for (const Shape::Segments& of : s.segments) {
+      double part = static_cast<double>(points_of(of.places)) / static_cast<double>(std::max<int64_t>(1, s.extents[of.places]));
+      if (of.places < s.left) {
+        points_of(of.by.back()) = part_of(points_of(of.by.back()), part);
+        continue;
+      }
+      part = 1;
+      for (size_t i : of.by) part *= static_cast<double>(points_of(i)) / static_cast<double>(std::max<int64_t>(1, s.extents[i]));
+      points_of(of.places) = part_of(points_of(of.places), part);
     }
     for (Id r : s.reads) {
       auto indices = read_indices(a[r]);

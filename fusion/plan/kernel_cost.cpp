@@ -18,6 +18,7 @@ bool reduced_by_all(const Draft& d, int c) {
 constexpr int64_t kMinRows = 3, kMinColumns = 8;  // of a product's block
 constexpr int64_t kShortRow = 8;                  // results of a row that are computed in vectors across rows
 constexpr int64_t kLineBytes = 64;                // of a cache line
+constexpr int64_t kAskedShare = 4;                // of a tile's bytes: what it takes to ask segments for their places in it
 
 }  // namespace
 
@@ -30,7 +31,7 @@ std::optional<Shape::Product> Planner::product_of(const Shape& s) const {
 }
 
 std::optional<Shape::Product> Planner::product_of(const Shape& s, bool in_phases) const {
-  if (!s.is_reduction || !s.scatter_targets.empty()) return std::nullopt;
+  if (!s.is_reduction || !s.scatter_targets.empty() || !s.segments.empty()) return std::nullopt;
   auto steps = [&](size_t x) { return in_phases ? s.extents[x] / s.phases[x] : s.extents[x]; };
   auto reads = [&](size_t x, size_t y) {
     auto on = [&](const std::vector<Id>& axes, size_t i) { return std::ranges::binary_search(axes, s.axes[i].axis); };
@@ -173,7 +174,7 @@ int64_t Planner::idle_lanes(const Draft& d, const Member& m, int64_t tiles) cons
   };
   for (size_t i = s.left; i < s.axes.size(); ++i)
     if (std::ranges::none_of(s.reads, [&](Id read) { return strides(i, read); })) return 0;
-  double points = static_cast<double>(tiles);
+  double points = static_cast<double>(tiles) * share_of_pairs(s);
   for (size_t i = 0; i < s.axes.size(); ++i)
     points *= static_cast<double>(in_tile(d, i < s.left ? m.left[i] : m.reduced[i - s.left], true));
   const double idle = static_cast<double>(lanes) / static_cast<double>(taken) - 1;
@@ -363,6 +364,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
   const int64_t factor = (partial ? machine_.partial_tile_factor : 1) * (products ? machine_.product_tile_factor : 1) *
                          (large ? machine_.long_tile_factor : 1);
   const int64_t wanted = tuned ? k.choice.tile_bytes : machine_.tile_bytes * factor;
+  // Tiles of places that segments have ask all segments: as a scatter's, that is no more than a part of what a tile takes.
+  const int64_t asked = asked_bytes(d);
+  const bool asks = !scatters && asked > wanted / kAskedShare;
   const int64_t least_tiles = k.choice.least_tiles > 0 ? k.choice.least_tiles : machine_.least_tiles;
   auto take = [](KernelAxis& axis, const TileRule& rule, int64_t slower = 1) {
     axis.rule = rule;
@@ -373,8 +377,9 @@ void Planner::order_and_tile(const Draft& draft, Kernel& k, std::optional<int> f
   for (const Member& m : d.members) work_ps += shape(m).work_ps;
   if (total <= machine_.serial_bytes && work_ps <= machine_.serial_ps && !tuned) {
     for (int c : order) take(d.axes[static_cast<size_t>(c)], {});
-  } else if (scatters) {
-    const int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : machine_.scatter_tiles.value_or(least_tiles);
+  } else if (scatters || asks) {
+    int64_t tiles = partial || k.choice.least_tiles > 0 ? least_tiles : machine_.scatter_tiles.value_or(least_tiles);
+    if (asks) tiles = std::max(tiles, std::min(total / wanted, total / (asked * kAskedShare)));
     for (size_t i = 0; i < order.size(); ++i) {
       auto kind = i > 0 ? TileRule::Kind::whole : TileRule::Kind::split;
       take(d.axes[static_cast<size_t>(order[i])], {.kind = kind, .least_tiles = tiles});

@@ -39,6 +39,12 @@ struct Shape {
   bool plain_ranges = true;             // every axis runs over [0, its extent), whatever the others are
   std::optional<size_t> in_order;       // the left axis along which it reads its own results
   std::vector<size_t> scatter_targets;  // left axes that data decide; none if it is not a scatter
+  // Axes whose places data bound on both sides, o[r] <= t && t < o[r+1], and those that the data differ along.
+  struct Segments {
+    size_t places;
+    std::vector<size_t> by;
+  };
+  std::vector<Segments> segments;
   // Of a product of matrices in the widest sense, the axes of its result's rows and columns: no read depends on both, some
   // on either.
   struct Product {
@@ -49,7 +55,7 @@ struct Shape {
     bool torn = false;       // by tiles of all columns: they are made as those of other sums
   };
   std::optional<Product> product;
-  double work_ps = 0;  // of all its points; of a scatter, of its updates
+  double work_ps = 0;  // of all its points; of a scatter, of its updates; of segments, of their places and of the segments
 };
 
 struct Draft {
@@ -108,6 +114,8 @@ class Planner {
   Shape take_apart(const Definition& d) const;
   std::vector<Id> axes_of(Id read, const Replacements& windows, const Replacements& apart = {}) const;
   bool in_runs(Id read, const Shape& s) const;
+  void find_segments(Shape& s, Id condition) const;
+  double share_of_pairs(const Shape& s) const;
   void find_phases(const Definition& d, Shape& s, const Replacements& windows) const;
   Draft start(size_t definition) const;
   std::optional<Draft> join(const Draft& draft, size_t definition, std::string* why) const;
@@ -146,6 +154,8 @@ class Planner {
   int64_t packed_in_tile(const Draft& d, const Member& m) const;
   int64_t multiplied_in_vain(const Draft& d, const Member& m, int64_t tiles) const;
   int64_t columns_in_tile(const Draft& d, const std::vector<Member>& members, int columns, int64_t rows) const;
+  int64_t asked_in_tile(const Draft& d, const Member& m) const;
+  int64_t asked_bytes(const Draft& d) const;
   int64_t idle_lanes(const Draft& d, const Member& m, int64_t tiles) const;
   bool may_carry(const Draft& d, const std::vector<Member>& members, const std::vector<int>& order, int c) const;
   void scatter_at_once(const Draft& draft, Kernel& kernel) const;

@@ -106,6 +106,11 @@ void Planner::count_flops(const Draft& draft, Kernel& k) const {
         for (size_t i = s.left; i < s.axes.size(); ++i) v *= s.extents[i];
       if (id == d.body)  // a scatter adds each value to one place only
         for (size_t i : s.scatter_targets) v /= std::max<int64_t>(1, s.extents[i]);
+      auto of_pairs = [&](const Shape::Segments& of) {
+        auto has = [&](size_t i) { return n.depends_on(s.axes[i].axis); };
+        return id == d.body || (has(of.places) && std::ranges::any_of(of.by, has));
+      };
+      if (std::ranges::any_of(s.segments, of_pairs)) v = static_cast<int64_t>(static_cast<double>(v) * share_of_pairs(s));
       k.flops += v * operations(n.op);
       work_ps += v * cost_ps(a, n);
     }

@@ -59,10 +59,17 @@ Kernel Planner::tiled_from(const Draft& draft, const KernelChoice& choice, std::
   return kernel;
 }
 
-// One thread shares the places of a scatter with nobody: in one tile it need not ask of any term whether it falls into another. (Results do not
+// One thread shares the places of a scatter, or of segments, with nobody: in one tile it need not ask of any term whether it falls into another. (Results do not
 // depend on the tiles, so those that leave partial results keep them.)
 void Planner::scatter_at_once(const Draft& draft, Kernel& kernel) const {
-  const bool scatters = std::ranges::any_of(kernel.members, [&](const Member& m) { return !shape(m).scatter_targets.empty(); });
+  const int64_t few = machine_.scatter_tiles.value_or(machine_.least_tiles);
+  auto for_threads = [&](int c) {
+    const TileRule& rule = kernel.axes[static_cast<size_t>(c)].rule;
+    return rule.kind == TileRule::Kind::split && rule.least_tiles <= few;
+  };
+  auto asks_all = [&](const Member& m) { return asked_in_tile(draft, m) > 0 && std::ranges::any_of(kernel.shared, for_threads); };
+  const bool scatters =
+      std::ranges::any_of(kernel.members, [&](const Member& m) { return !shape(m).scatter_targets.empty() || asks_all(m); });
   if (!scatters || kernel.combines_partials || kernel.choice != KernelChoice{}) return;
   for (int c : kernel.shared) {
     KernelAxis& axis = kernel.axes[static_cast<size_t>(c)];
@@ -134,6 +141,7 @@ void Planner::count_bytes(const Draft& draft, Kernel& k) const {
     k.bytes_moved += moved;
     k.bytes_waited += waited_for(draft, t, moved, produced ? nullptr : &read.at(t));
   }
+  k.bytes_in_vain += tiles * asked_bytes(draft);
   for (const Member& m : k.members) {
     k.bytes_packed += tiles * packed_in_tile(draft, m);
     k.bytes_in_vain += multiplied_in_vain(draft, m, tiles) + idle_lanes(draft, m, tiles);

@@ -83,10 +83,12 @@ Shape Planner::take_apart(const Definition& d) const {
   find_phases(d, s, windows);
   if (auto scatter = as_scatter(*p_.arena, d))
     for (auto& [axis, index] : scatter->targets) s.scatter_targets.push_back(axis);
+  if (s.is_reduction && s.scatter_targets.empty()) find_segments(s, reduce_condition(root));
   s.product = product_of(s);
   s.work_ps = static_cast<double>(evaluation_cost_ps(a, s.is_reduction ? reduce_body(root) : d.body));
   for (size_t i = 0; i < s.axes.size(); ++i)
     if (std::ranges::find(s.scatter_targets, i) == s.scatter_targets.end()) s.work_ps *= static_cast<double>(s.extents[i]);
+  s.work_ps *= share_of_pairs(s);
   return s;
 }
 

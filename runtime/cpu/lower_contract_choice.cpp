@@ -71,7 +71,7 @@ std::optional<Lowering::Contraction> Lowering::contraction(const SpecMember& m) 
   // Rows that are only compared with places share few terms: each is asked for by itself (ask_before_row).
   std::vector<Id> shared = {m.body};
   for (Id part : conjuncts(*spec_.arena, m.condition))
-    if (!compares_place_with_data(part)) shared.push_back(part);
+    if (!compares_place_with_data(a, part)) shared.push_back(part);
   shared = reachable(a, shared);
   auto shares = [&](Id x) {
     return std::ranges::any_of(reads, [&](Id r) { return a[r].depends_on(x) && std::ranges::binary_search(shared, r); });

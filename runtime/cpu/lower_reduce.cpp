@@ -28,16 +28,7 @@ Expr Lowering::pairwise(Op op, std::vector<Expr> parts) {
   return parts[0];
 }
 
-// Does the condition compare a place with data: o[g] <= t, ids[e] == n? It holds along runs of places, and seldom.
-bool Lowering::compares_place_with_data(Id condition) const {
-  const Arena& a = *spec_.arena;
-  const Node& n = a[condition];
-  if ((n.op != Op::lt && n.op != Op::le && n.op != Op::eq) || a[n.arg(0)].type != DType::i64) return false;
-  auto is_place = [&](Id x) { return std::ranges::none_of(reachable(a, x), [&](Id y) { return is_read(a[y].op); }); };
-  return is_place(n.arg(0)) != is_place(n.arg(1)) && !a[n.arg(is_place(n.arg(0)) ? 0 : 1)].free_axes().empty();
-}
-
-// Such a comparison, of places as they are counted: Halide begins and ends no loop by what is compared in 64 bits.
+// A comparison of a place with data, of places as they are counted: Halide begins and ends no loop by what is compared in 64 bits.
 Expr Lowering::compared_as_places(Id condition, const Emitter::Axes& axes) const {
   const Expr e = emit_.condition(condition, axes);
   const auto place = [](const Expr& x) {
@@ -62,7 +53,7 @@ std::vector<Id> Lowering::ties_by_data(const std::vector<size_t>& group) const {
       const std::vector<Id> parts = conjuncts(*spec_.arena, spec_.members[g].condition);
       return std::ranges::find(parts, part) != parts.end();
     });
-    if (of_all && compares_place_with_data(part) && about(m.left) && about(m.reduced)) ties.push_back(part);
+    if (of_all && compares_place_with_data(*spec_.arena, part) && about(m.left) && about(m.reduced)) ties.push_back(part);
   }
   return ties;
 }
@@ -70,13 +61,7 @@ std::vector<Id> Lowering::ties_by_data(const std::vector<size_t>& group) const {
 // Those by which data bound the places along x, where x is t.
 std::vector<Id> Lowering::ends_by_data(const std::vector<size_t>& group, Id x) const {
   std::vector<Id> ends = ties_by_data(group);
-  std::erase_if(ends, [&](Id tie) {
-    const Node& n = (*spec_.arena)[tie];
-    auto place = [&](int side) {
-      return step_along(*spec_.arena, n.arg(side), x).value_or(0) != 0 && !(*spec_.arena)[n.arg(1 - side)].depends_on(x);
-    };
-    return n.op == Op::eq || (!place(0) && !place(1));
-  });
+  std::erase_if(ends, [&](Id tie) { return !is_end_by_data(*spec_.arena, tie, x); });
   return ends;
 }
 

@@ -330,7 +330,6 @@ class Lowering {
   void leave_all(const std::vector<size_t>& group, const Func& all);
   void place_beside(Func inner, Func outer, const std::vector<Var>& left) const;
   static Expr pairwise(Op op, std::vector<Expr> parts);
-  bool compares_place_with_data(Id condition) const;
   std::vector<Id> ties_by_data(const std::vector<size_t>& group) const;
   std::vector<Id> ends_by_data(const std::vector<size_t>& group, Id x) const;
   Expr compared_as_places(Id condition, const Emitter::Axes& axes) const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "expr/index/affine_poly.h"
 #include "expr/index/linear.h"
 
 namespace xhat::runtime {
@@ -54,22 +53,6 @@ std::set<Id> used_as_values(const KernelSpec& spec) {
 bool writes_nothing(const KernelSpec& spec) {
   return std::ranges::none_of(
       spec.tensors, [](const SpecTensor& t) { return t.use == SpecTensor::Use::result || t.use == SpecTensor::Use::partial; });
-}
-
-std::optional<int64_t> step_along(Arena& a, Id index, Id axis) {
-  try {
-    affine::Poly p = affine::polynomial_through_divisions(a, index, affine::Poly::atom), rest = p.without(axis);
-    bool elsewhere = std::ranges::any_of(rest.terms, [&](const auto& term) {
-      return std::ranges::any_of(term.first, [&](Id x) { return a[x].depends_on(axis); });
-    });
-    if (!elsewhere) return p.coefficient(axis);
-  } catch (const affine::GaveUp&) {
-    // A number that was a float: what stands beside it.
-    const Linear l = linear(a, index);
-    if (std::ranges::all_of(l.terms, [&](const auto& term) { return term.first == axis || !a[term.first].depends_on(axis); }))
-      return l.terms.contains(axis) ? l.terms.at(axis) : 0;
-  }
-  return {};
 }
 
 std::optional<Moved> moved_by_data(const KernelSpec& spec, Id index) {

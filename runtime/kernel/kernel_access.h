@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "expr/index/data_ends.h"
 #include "runtime/kernel/kernel_spec.h"
 
 namespace xhat::runtime {
@@ -23,8 +24,6 @@ std::map<std::pair<uint32_t, size_t>, std::set<Id>> indices_of(const KernelSpec&
 std::set<Id> used_as_values(const KernelSpec& spec);
 // Does the kernel have nothing to compute, since all that it makes are empty tensors?
 bool writes_nothing(const KernelSpec& spec);
-// By how much the index changes from one element of an axis to the next; none if that differs, or is not known.
-std::optional<int64_t> step_along(Arena& a, Id index, Id axis);
 
 // A place that data move along axes, x[t+i64(shift[s])]: what axes give, and the rest, which does not depend on these; each with its factors.
 struct Moved {
