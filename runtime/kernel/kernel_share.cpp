@@ -5,6 +5,7 @@
 
 #include "cse/normalize/auto_inliner.h"
 #include "expr/core/machine_model.h"
+#include "expr/index/data_ends.h"
 #include "fusion/plan/vector_price.h"
 #include "runtime/kernel/kernel_spec.h"
 
@@ -47,6 +48,16 @@ bool in_one_loop(const KernelSpec& spec, Id id) {
     if (m.reduced.empty() || m.left != first->left || m.reduced != first->reduced) return false;
   }
   return spec.terms(*first) <= kFewTerms;
+}
+
+// A member computes it for pairs of a place and a segment that has it, o[r] <= t && t < o[r+1]: of all pairs, which a temporary would have, few.
+bool of_segments(KernelSpec& spec, Id id) {
+  Arena& a = *spec.arena;
+  const std::vector<Id> axes(a[id].free_axes().begin(), a[id].free_axes().end());
+  return std::ranges::any_of(spec.members, [&](const SpecMember& m) {
+    return !is_true(a, m.condition) && std::ranges::binary_search(reachable(a, m.body), id) &&
+           std::ranges::any_of(axes, [&](Id x) { return in_segments(a, m.condition, x, axes); });
+  });
 }
 
 // It varies with every loop of a member that computes it.
@@ -101,7 +112,7 @@ int64_t cost_in_sums_ps(const KernelSpec& spec, Id id) {
 
 // Of the expensive nodes that several members compute, that which saves most: an exponential that twelve of them need before what three
 // make of it. kNone if there is none.
-Id find_shared(const KernelSpec& spec) {
+Id find_shared(KernelSpec& spec) {
   const Arena& a = *spec.arena;
   std::map<Id, int> members;
   for (const SpecMember& m : spec.members)
@@ -115,7 +126,7 @@ Id find_shared(const KernelSpec& spec) {
     bool inner = std::ranges::any_of(n.free_axes(), [&](Id x) { return spec.axes.at(x).shared < 0; }) || fills_a_loop(spec, id);
     const bool made = maker_of(spec, id) < spec.members.size();
     if (!inner || !costs_at_least(a, id, made ? kReadAgain_ps : kSharedInTile_ps) || in_one_loop(spec, id)) continue;
-    if (!made && cost_in_sums_ps(spec, id) < kSharedInTile_ps) continue;
+    if (!made && (cost_in_sums_ps(spec, id) < kSharedInTile_ps || of_segments(spec, id))) continue;
     const int64_t saved = (count - 1) * evaluation_cost_ps(a, id);
     if (best == kNone || saved > most || (saved == most && evaluation_cost_ps(a, id) > evaluation_cost_ps(a, best))) best = id, most = saved;
   }
